@@ -1,0 +1,61 @@
+# Build type, ccache, instruction sets, the answer to MANTISSA_CUDA, and the flags of every target.
+# Never -ffast-math: NaN and infinity are how the loss scaler learns that a step overflowed.
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
+endif()
+
+find_program(MANTISSA_CCACHE ccache)
+mark_as_advanced(MANTISSA_CCACHE)
+if(MANTISSA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${MANTISSA_CCACHE})
+endif()
+
+# One entry per instruction set, plainest first: later ones must lose when the linker drops duplicates.
+set(MANTISSA_ISAS baseline)
+set(MANTISSA_ISA_FLAGS_baseline "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  check_cxx_compiler_flag(-march=x86-64-v4 MANTISSA_COMPILER_HAS_X86_LEVELS)
+  if(MANTISSA_COMPILER_HAS_X86_LEVELS)
+    list(APPEND MANTISSA_ISAS avx2 avx512)
+    set(MANTISSA_ISA_FLAGS_baseline -march=x86-64)
+    set(MANTISSA_ISA_FLAGS_avx2 -march=x86-64-v3)
+    set(MANTISSA_ISA_FLAGS_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+  endif()
+endif()
+
+# There is no CUDA backend in this version. AUTO says so in one line; ON is an error, never a silent CPU build.
+string(TOUPPER "${MANTISSA_CUDA}" cuda_choice)
+find_program(MANTISSA_NVCC nvcc PATHS /usr/local/cuda/bin)
+mark_as_advanced(MANTISSA_NVCC)
+if(MANTISSA_NVCC)
+  set(cuda_found "toolkit found (${MANTISSA_NVCC})")
+else()
+  set(cuda_found "toolkit not found")
+endif()
+if(cuda_choice STREQUAL "AUTO")
+  set(cuda_summary "off: ${cuda_found}, but this version has no CUDA backend")
+elseif(cuda_choice STREQUAL "OFF")
+  set(cuda_summary "off")
+elseif(cuda_choice STREQUAL "ON")
+  message(FATAL_ERROR "MANTISSA_CUDA=ON: this version of Mantissa has no CUDA backend (${cuda_found}). "
+                      "Configure with -DMANTISSA_CUDA=OFF or AUTO.")
+else()
+  message(FATAL_ERROR "MANTISSA_CUDA must be AUTO, ON or OFF, but is \"${MANTISSA_CUDA}\".")
+endif()
+
+function(mantissa_flags target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -fno-math-errno $<$<CONFIG:Release>:-O2>
+                                           $<$<BOOL:${MANTISSA_WERROR}>:-Werror>)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "OBJECT_LIBRARY")
+    target_link_libraries(${target} PRIVATE ${link_deps} ${header_deps})
+    target_include_directories(${target} SYSTEM PRIVATE ${xsimd_include})
+    if("avx2" IN_LIST MANTISSA_ISAS)
+      target_compile_definitions(${target} PRIVATE MANTISSA_HAS_X86_ISAS=1)
+    endif()
+  endif()
+endfunction()
