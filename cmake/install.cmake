@@ -1,0 +1,27 @@
+# cmake --install: the library, its headers, find_package(mantissa) and pkg-config.
+# Inside the repository headers say "core/tensor.h"; installed ones say <mantissa/core/tensor.h>, so that users get one
+# include folder and a folder named core/ or io/ of their own can never be mistaken for ours.
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa)
+install(TARGETS mantissa EXPORT mantissaTargets)
+install(EXPORT mantissaTargets NAMESPACE mantissa:: DESTINATION ${config_dir})
+
+list(JOIN folders "|" folder_pattern)
+install(CODE "
+  set(source \"${PROJECT_SOURCE_DIR}\")
+  set(destination \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/mantissa\")
+  set(folder_pattern \"${folder_pattern}\")
+  include(\"\${source}/cmake/install_headers.cmake\")")
+
+configure_package_config_file(cmake/mantissaConfig.cmake.in mantissaConfig.cmake INSTALL_DESTINATION ${config_dir})
+write_basic_package_version_file(mantissaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/mantissaConfig.cmake ${PROJECT_BINARY_DIR}/mantissaConfigVersion.cmake
+              cmake/FindoneDNN.cmake DESTINATION ${config_dir})
+
+set(pc_requires Requires)  # who links a static library links its dependencies too
+set(pc_libs "-lmantissa -ldnnl ${OpenMP_CXX_FLAGS} -pthread")
+if(BUILD_SHARED_LIBS)
+  set(pc_requires Requires.private)
+  set(pc_libs "-lmantissa")
+endif()
+configure_file(cmake/mantissa.pc.in mantissa.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/mantissa.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

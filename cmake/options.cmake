@@ -11,7 +11,7 @@ if(MANTISSA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${MANTISSA_CCACHE})
 endif()
 
-# One entry per instruction set, plainest first: later ones must lose when the linker drops duplicates.
+# One entry per instruction set. The plainest comes first, also at link time.
 set(MANTISSA_ISAS baseline)
 set(MANTISSA_ISA_FLAGS_baseline "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
