@@ -15,6 +15,8 @@ for argument in "$@"; do
 done
 # Dissolve the COMDAT groups first: a group that another file wins would take the private functions with it.
 "$ld" -r --force-group-allocation -o "$object.grouped" "$object"
-"$nm" "$object.grouped" | awk '$2 == "W" { print $3 }' >"$object.weak"
-"$objcopy" --localize-symbols="$object.weak" "$object.grouped" "$object"
-rm -f "$object.grouped" "$object.weak"
+# Static variables of inline functions (u) stay one per program: without their group they must be weak.
+"$nm" "$object.grouped" | awk '$2 == "W" { print $3 }' >"$object.functions"
+"$nm" "$object.grouped" | awk '$2 == "u" { print $3 }' >"$object.variables"
+"$objcopy" --localize-symbols="$object.functions" --weaken-symbols="$object.variables" "$object.grouped" "$object"
+rm -f "$object.grouped" "$object.functions" "$object.variables"

@@ -9,7 +9,17 @@ foreach(source IN LISTS test_sources)
   mantissa_program(${name} ${source})
   target_link_libraries(${name} PRIVATE ${objects} ${link_deps} ${header_deps} Catch2::Catch2WithMain)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_definitions(${name} PRIVATE MANTISSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_dependencies(mantissa_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 900 ENVIRONMENT "MANTISSA_TEST_DATA=${PROJECT_SOURCE_DIR}/tests/golden")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900)
 endforeach()
+
+find_program(MANTISSA_SH sh REQUIRED)
+mark_as_advanced(MANTISSA_SH)
+add_test(NAME include_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/include_test.sh
+         ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
+if(MANTISSA_INSTALL)
+  add_test(NAME consumer_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/consumer/run.sh ${CMAKE_COMMAND}
+           ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CXX_COMPILER} "${CMAKE_BUILD_TYPE}" "${CMAKE_CXX_FLAGS}")
+endif()

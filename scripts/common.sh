@@ -1,0 +1,78 @@
+# Shared by demo.sh, test.sh and sanitize.sh: messages, packages, configure and build. Sourced, not run.
+# Invariant: nothing is installed when everything needed is already there, so that an ordinary user needs no rights.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+started=$SECONDS
+
+say() { printf '\n== %s\n' "$*"; }
+stop() { printf '\n%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+
+# Debian package, then what proves that it is there: a command, a header, a CMake package or a file.
+packages_to_build="
+g++                   command  c++
+cmake                 command  cmake
+ninja-build           command  ninja
+binutils              command  objcopy
+libfmt-dev            header   fmt/core.h
+libdnnl-dev           header   dnnl.hpp
+zlib1g-dev            header   zlib.h
+nlohmann-json3-dev    header   nlohmann/json.hpp
+libxsimd-dev          header   xsimd/xsimd.hpp
+libcli11-dev          header   CLI/CLI.hpp"
+packages_to_test="
+catch2                header   catch2/catch.hpp catch2/catch_all.hpp"
+packages_for_data="
+dataset-fashion-mnist file     /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
+
+has_header() { echo "#include <$1>" | c++ -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; }
+
+is_there() {  # kind, then alternatives of which one is enough
+  local kind=$1 name
+  shift
+  for name in "$@"; do
+    case $kind in
+      command) command -v "$name" >/dev/null && return ;;
+      header) { ! command -v c++ >/dev/null || ! has_header "$name"; } || return 0 ;;
+      file) [ -e "$name" ] && return ;;
+    esac
+  done
+  return 1
+}
+
+missing_of() {  # prints the packages of a table that are not there
+  local package kind names
+  while read -r package kind names; do
+    # shellcheck disable=SC2086
+    [ -z "$package" ] || is_there "$kind" $names || echo "$package"
+  done <<<"$1"
+}
+
+# install_packages TABLE: brings in what is missing, or says what to install and stops.
+install_packages() {
+  local missing as_root=()
+  missing=$(missing_of "$1" | tr '\n' ' ')
+  [ -n "$missing" ] || return 0
+  if ! command -v apt-get >/dev/null; then
+    stop "these are missing (names of Debian packages): $missing
+There is no apt-get here. Please install them with the package manager of this system and run this again."
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || stop "please ask an administrator to run: apt-get install $missing"
+    as_root=(sudo)
+  fi
+  say "Installing packages: $missing"
+  "${as_root[@]}" apt-get update -q
+  # shellcheck disable=SC2086
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+}
+
+# build PRESET TARGETS...: configures and builds; no target means everything.
+build() {
+  local preset=$1
+  shift
+  say "Configuring ($preset)"
+  cmake --preset "$preset" ${configure_options[@]+"${configure_options[@]}"}
+  say "Building ($preset)"
+  cmake --build --preset "$preset" ${1:+--target "$@"}
+}

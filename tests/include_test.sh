@@ -1,0 +1,66 @@
+#!/bin/sh
+# Checks the house rules of includes: include_test.sh SOURCE COMPILER [FLAGS...]
+# 1. a folder includes only folders below it (docs/design.md); 2. public headers need no third-party header;
+# 3. every public header compiles on its own; 4. prints what the umbrella header costs.
+set -eu
+source=$1
+shift
+cd "$source"
+failures=0
+complain() {
+  echo "$1"
+  failures=$((failures + 1))
+}
+
+allowed_for() {
+  case $1 in
+    core) echo "core" ;;
+    autograd) echo "core autograd" ;;
+    amp) echo "core autograd amp" ;;
+    ops) echo "core autograd amp ops" ;;
+    nn) echo "core autograd amp ops nn" ;;
+    optim) echo "core autograd amp optim" ;;
+    data) echo "core data" ;;
+    io) echo "core amp nn optim data io" ;;
+    jit) echo "core autograd amp ops jit" ;;
+  esac
+}
+folders="core autograd amp ops nn optim data io jit"
+
+for folder in $folders; do
+  allowed=" $(allowed_for "$folder") "
+  # Lines "file:3:#include "core/tensor.h"" become "file:3 core".
+  grep -rnE --include='*.h' --include='*.cpp' '^ *#include "' "$folder" |
+    sed -E 's/^([^:]+:[0-9]+): *#include "([^"]+)".*/\1 \2/' >"${TMPDIR:-/tmp}/includes.$$" || true
+  while read -r place path; do
+    case $path in
+      */*) target=${path%%/*} ;;
+      *) complain "$place: #include \"$path\" must name its folder, as in \"core/tensor.h\"" && continue ;;
+    esac
+    case $allowed in
+      *" $target "*) ;;
+      *) complain "$place: $folder/ must not include $path (allowed:$allowed)" ;;
+    esac
+    [ -e "$path" ] || complain "$place: $path does not exist"
+  done <"${TMPDIR:-/tmp}/includes.$$"
+  rm -f "${TMPDIR:-/tmp}/includes.$$"
+done
+
+headers=$(for folder in $folders; do ls "$folder"/*.h 2>/dev/null || true; done)
+third_party='fmt/|nlohmann/|xsimd/|oneapi/|CLI/|catch2/|dnnl|zlib\.h|omp\.h|mantissa\.h'
+if grep -nE "^ *#include [<\"]($third_party)" $headers; then
+  complain "public headers must not include third-party headers or the umbrella"
+fi
+
+# "$@" is the compiler with its flags; $1 inside the small shell is the header.
+compile_alone='header=$0; printf "#include \"%s\"\n" "$header" | "$@" -x c++ -fsyntax-only - || { echo "$header does not compile on its own"; exit 1; }'
+if ! printf '%s\n' $headers | xargs -P "$(nproc)" -I '{}' sh -c "$compile_alone" '{}' "$@" -std=c++20 -I. -Wall -Wextra -Werror; then
+  failures=$((failures + 1))
+fi
+
+start=$(date +%s%N)
+echo '#include "mantissa.h"' | "$@" -std=c++20 -O0 -I. -x c++ -c -o /dev/null -
+echo "mantissa.h compiles in $((($(date +%s%N) - start) / 1000000)) ms at -O0"
+
+echo "$(printf '%s\n' $headers | wc -l) public headers checked, $failures failures"
+[ "$failures" -eq 0 ]
