@@ -33,7 +33,7 @@ is_there() {  # kind, then alternatives of which one is enough
   for name in "$@"; do
     case $kind in
       command) command -v "$name" >/dev/null && return ;;
-      header) { ! command -v c++ >/dev/null || ! has_header "$name"; } || return 0 ;;
+      header) has_header "$name" && return ;;
       file) [ -e "$name" ] && return ;;
     esac
   done
@@ -62,7 +62,7 @@ There is no apt-get here. Please install them with the package manager of this s
     as_root=(sudo)
   fi
   say "Installing packages: $missing"
-  "${as_root[@]}" apt-get update -q
+  "${as_root[@]}" apt-get update -q || say "apt-get update failed; trying with the package lists that are here"
   # shellcheck disable=SC2086
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
 }
