@@ -1,0 +1,204 @@
+// The engine. `ready` maps node id -> (node, gradient summed so far); the largest id is next,
+// because every consumer of a node has a larger id and has therefore already contributed.
+#include "autograd/backward.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "autograd/grad_mode.h"
+#include "autograd/hooks.h"
+#include "autograd/node.h"
+#include "core/context.h"
+#include "core/ops.h"
+
+namespace mantissa {
+namespace {
+
+using autograd::LeafNode;
+using autograd::Node;
+using autograd::NodeRef;
+
+struct Pending {
+  NodeRef node;
+  Tensor gradient;
+  bool own_sum = false;  // `gradient` is a sum made here: later terms may be added in place
+  const Node* from = nullptr;
+};
+using Ready = std::map<std::uint64_t, Pending, std::greater<>>;
+
+struct Captures {
+  std::unordered_map<const Node*, Tensor> gradients;      // the nodes of grad()'s inputs
+  std::unordered_set<const Node*> needed;                 // nodes from which one of them is reached
+};
+
+void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, const Node* from) {
+  auto [it, first] = ready.try_emplace(node->id());
+  Pending& p = it->second;
+  if (first) {
+    p = {node, std::move(g), false, from};
+  } else if (!create_graph && p.own_sum) {
+    p.gradient.add_(g);
+  } else {
+    p.gradient = add(p.gradient, g);  // recorded under create_graph
+    p.own_sum = true;
+  }
+}
+
+void run_grad_hooks(const Node& node, Tensor& g) {
+  for (auto& hook : const_cast<Node&>(node).hooks().on_grad) {
+    if (Tensor replaced = hook(g); replaced.defined()) g = replaced;
+  }
+}
+
+void accumulate_in_leaf(LeafNode& leaf, Tensor g, bool create_graph) {
+  leaf.accumulate(std::move(g), create_graph);
+  if (leaf.has_hooks()) {
+    for (auto& hook : leaf.hooks().on_accumulated) hook(leaf.grad);
+  }
+}
+
+// In anomaly mode: the first NaN names the operator and the way to it from the root.
+void check_for_nan(const Node& node, std::span<const Tensor> grads, const std::unordered_map<const Node*, const Node*>& parents) {
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined() || !grads[i].is_floating()) continue;
+    const NoGrad guard;
+    if (amax(ne(grads[i], grads[i])).item() == 0) continue;
+    std::string path = node.name();
+    for (auto it = parents.find(&node); it != parents.end() && it->second; it = parents.find(it->second)) {
+      path = std::string(it->second->name()) + " <- " + path;
+    }
+    fail("backward of \"", node.name(), "\" gave NaN for input ", static_cast<unsigned long>(i), "; path from the root: ", path);
+  }
+}
+
+class ModeGuard {  // backward runs in the dtypes of the forward, whatever region it is called from
+ public:
+  explicit ModeGuard(bool create_graph) : before_(context()) {
+    context().grad_enabled = context().create_graph = create_graph;
+    context().autocast = {};
+  }
+  ~ModeGuard() { context() = before_; }
+
+ private:
+  Context before_;
+};
+
+void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures) {
+  const ModeGuard modes(create_graph);
+  std::unordered_map<const Node*, const Node*> parents;  // anomaly mode only
+  std::vector<Tensor> grads;
+  while (!ready.empty()) {
+    Pending p = std::move(ready.begin()->second);
+    ready.erase(ready.begin());
+    Node& node = *p.node.get();
+    if (node.has_hooks()) run_grad_hooks(node, p.gradient);
+    if (captures) {
+      if (auto it = captures->gradients.find(&node); it != captures->gradients.end()) it->second = p.gradient;
+      if (node.is_leaf() || !captures->needed.contains(&node)) continue;
+    } else if (node.is_leaf()) {
+      accumulate_in_leaf(static_cast<LeafNode&>(node), std::move(p.gradient), create_graph);
+      continue;
+    }
+    const auto edges = node.edges();
+    grads.assign(edges.size(), Tensor());
+    try {
+      node.backward(p.gradient, grads);
+      if (context().anomaly) {
+        parents[&node] = p.from;
+        check_for_nan(node, grads, parents);
+      }
+    } catch (Error& e) {
+      e.add_outer_context(concat("while differentiating ", node.name()));
+      throw;
+    }
+    if (!retain_graph) node.release_saved();
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      if (!edges[i] || !grads[i].defined()) continue;
+      if (captures && !captures->needed.contains(edges[i].get())) continue;
+      contribute(ready, edges[i], std::move(grads[i]), create_graph, &node);
+    }
+  }
+}
+
+Ready start(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool create_graph) {
+  check(gradients.empty() || gradients.size() == roots.size(), "backward: ", static_cast<int>(gradients.size()),
+        " gradients given for ", static_cast<int>(roots.size()), " roots");
+  Ready ready;
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    const Tensor& root = roots[i];
+    check(root.defined(), "backward: the root is an undefined tensor");
+    check(root.requires_grad(), "backward: ", describe(root),
+          " needs no gradient: no input of its computation has requires_grad, or it ran under NoGrad");
+    Tensor g = i < gradients.size() ? gradients[i] : Tensor();
+    if (!g.defined()) {
+      check(root.numel() == 1, "backward: ", describe(root),
+            " has more than one element; reduce it (sum, mean) or pass its gradient");
+      g = ones_like(root);
+    }
+    check(g.sizes() == root.sizes(), "backward: the gradient has shape ", g.sizes(), ", the root ", root.sizes());
+    if (g.dtype() != root.dtype()) g = cast(g, root.dtype());
+    contribute(ready, root.impl()->node, g, create_graph, nullptr);
+  }
+  return ready;
+}
+
+// Marks every node from which one of the captured nodes can be reached. No captured node has a
+// smaller id than the smallest of them, so the search stops there.
+void mark_needed(std::span<const Tensor> roots, Captures& captures) {
+  std::uint64_t smallest = UINT64_MAX;
+  for (auto& [node, g] : captures.gradients) smallest = std::min(smallest, node->id());
+  std::vector<const Node*> found;
+  std::unordered_set<const Node*> seen;
+  auto visit_node = [&](const Node* n) {
+    if (n && n->id() >= smallest && seen.insert(n).second) found.push_back(n);
+  };
+  for (const Tensor& r : roots) visit_node(r.impl()->node.get());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const NodeRef& e : found[i]->edges()) visit_node(e.get());
+  }
+  std::sort(found.begin(), found.end(), [](auto* a, auto* b) { return a->id() < b->id(); });
+  for (const Node* n : found) {
+    bool reaches = captures.gradients.contains(n);
+    for (const NodeRef& e : n->edges()) reaches = reaches || (e && captures.needed.contains(e.get()));
+    if (reaches) captures.needed.insert(n);
+  }
+}
+
+}  // namespace
+
+void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, BackwardOptions o) {
+  Ready ready = start(roots, gradients, o.create_graph);
+  run(ready, o.retain_graph || o.create_graph, o.create_graph, nullptr);
+}
+void backward(const Tensor& root, const Tensor& gradient, BackwardOptions o) {
+  backward(std::span(&root, 1), std::span(&gradient, 1), o);
+}
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  mantissa::backward(*this, gradient, {retain_graph, create_graph});
+}
+
+std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> inputs,
+                         std::span<const Tensor> gradients, GradOptions o) {
+  Captures captures;
+  for (const Tensor& x : inputs) {
+    check(x.requires_grad(), "grad: input ", describe(x), " has no requires_grad");
+    captures.gradients[x.impl()->node.get()];
+  }
+  Ready ready = start(roots, gradients, o.create_graph);
+  mark_needed(roots, captures);
+  run(ready, o.retain_graph || o.create_graph, o.create_graph, &captures);
+  std::vector<Tensor> result;
+  for (const Tensor& x : inputs) {
+    result.push_back(captures.gradients[x.impl()->node.get()]);
+    check(o.allow_unused || result.back().defined(), "grad: the roots do not depend on input ", describe(x),
+          "; pass allow_unused to get an undefined gradient instead");
+  }
+  return result;
+}
+std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> inputs, GradOptions o) {
+  return grad(std::span(&root, 1), std::span(inputs.begin(), inputs.size()), {}, o);
+}
+
+}  // namespace mantissa

@@ -1,0 +1,32 @@
+// Differentiation. backward(loss) adds d loss / d leaf to the .grad() of every leaf that loss was
+// computed from; grad() returns the gradients of chosen tensors and touches no .grad().
+// Behaviour, names and defaults follow torch.autograd.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+struct BackwardOptions {
+  bool retain_graph = false;  // keep what was saved, so that backward can run again
+  bool create_graph = false;  // record the backward pass itself: higher derivatives. Implies retain_graph
+};
+
+// `gradient` is d (final result) / d root and may be omitted for a root of one element.
+// Throws when the root needs no gradient or its graph was already freed.
+void backward(const Tensor& root, const Tensor& gradient = {}, BackwardOptions = {});
+void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, BackwardOptions = {});
+
+struct GradOptions {
+  bool retain_graph = false;
+  bool create_graph = false;
+  bool allow_unused = false;  // an input the roots do not depend on: undefined instead of an error
+};
+std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> inputs,
+                         std::span<const Tensor> gradients = {}, GradOptions = {});
+std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> inputs, GradOptions = {});
+
+}  // namespace mantissa

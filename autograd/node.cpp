@@ -1,0 +1,125 @@
+#include "autograd/node.h"
+
+#include <vector>
+
+#include "autograd/grad_mode.h"
+#include "autograd/hooks.h"
+#include "core/ops.h"
+
+namespace mantissa {
+namespace autograd {
+
+Node::~Node() { delete hooks_; }
+
+Hooks& Node::hooks() {
+  if (!hooks_) hooks_ = new Hooks;
+  return *hooks_;
+}
+
+void retain(Node* n) noexcept { n->retain(); }
+
+// Destroying a node drops its edges, which may destroy their nodes, and so on: a graph a million
+// nodes deep would overflow the stack. Nodes dropped while another is being destroyed wait in a list.
+void release(Node* n) noexcept {
+  if (!n->drop()) return;
+  static thread_local std::vector<Node*>* waiting = nullptr;
+  if (waiting) {
+    waiting->push_back(n);
+    return;
+  }
+  std::vector<Node*> list;
+  waiting = &list;
+  delete n;
+  while (!list.empty()) {
+    Node* next = list.back();
+    list.pop_back();
+    delete next;
+  }
+  waiting = nullptr;
+}
+
+void LeafNode::accumulate(Tensor g, bool create_graph) {
+  const std::lock_guard lock(mutex);
+  if (create_graph) {
+    grad = grad.defined() ? add(grad, g) : g;
+    return;
+  }
+  const NoGrad no_grad;
+  if (grad.defined()) {
+    grad.add_(g);
+  } else if (g.ref()->unique() && g.storage()->unique() && g.is_contiguous() && g.dtype() == dtype_) {
+    grad = std::move(g);  // nobody else holds it
+    grad.impl()->node = {};
+  } else {
+    grad = empty(g.sizes(), {.dtype = dtype_, .device = g.device()});
+    grad.copy_(g);
+  }
+}
+
+Tensor fit_gradient(Tensor g, const InputMeta& input) {
+  if (!g.defined()) return g;
+  if (!(g.sizes() == input.sizes)) g = sum_to(g, input.sizes);
+  if (g.dtype() != input.dtype) g = cast(g, input.dtype);
+  return g;
+}
+
+void SavedTensor::changed(const char* op, const char* what) const {
+  fail("\"", op, "\" saved its ", what[0] == 'r' && what[1] == 'e' ? "" : "input ", what, " (version ", version,
+       "), since changed by ", tensor.storage()->last_writer(), " (version ", tensor.storage()->version(),
+       "); change a clone() instead, or change it after backward");
+}
+
+void fail_second_backward(const char* op) {
+  fail("backward ran through \"", op, "\" twice and what it had saved is gone; pass retain_graph to the first backward");
+}
+
+Node& node_for_hook(const Tensor& x) {
+  check(x.requires_grad(), "a gradient hook needs a tensor with requires_grad, got ",
+        x.defined() ? describe(x) : std::string("an undefined tensor"));
+  return *x.impl()->node.get();
+}
+
+}  // namespace autograd
+
+void on_accumulated(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
+  autograd::Node& node = autograd::node_for_hook(leaf);
+  check(node.is_leaf(), "on_accumulated needs a leaf; use on_grad for the result of an operator");
+  node.hooks().on_accumulated.push_back(std::move(hook));
+}
+
+bool Tensor::is_leaf() const { return !impl_->node || impl_->node->is_leaf(); }
+
+Tensor& Tensor::requires_grad_(bool on) {
+  check(is_leaf(), "requires_grad_: ", describe(*this), " is the result of an operator; use detach() first");
+  if (!on) {
+    impl_->node = {};
+  } else if (!impl_->node) {
+    check(is_floating(), "requires_grad_: only floating tensors have gradients, this is ", describe(*this));
+    impl_->node = autograd::NodeRef(new autograd::LeafNode(sizes(), dtype(), device()));
+  }
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  if (!requires_grad() || !impl_->node->is_leaf()) return {};
+  return static_cast<autograd::LeafNode*>(impl_->node.get())->grad;
+}
+void Tensor::set_grad(const Tensor& g) {
+  check(requires_grad() && impl_->node->is_leaf(), "set_grad: ", describe(*this), " is not a leaf that requires a gradient");
+  check(!g.defined() || g.sizes() == sizes(), "set_grad: the gradient has shape ", g.defined() ? g.sizes() : Dims{},
+        ", the tensor ", sizes());
+  static_cast<autograd::LeafNode*>(impl_->node.get())->grad = g;
+}
+
+Tensor Tensor::detach() const {
+  Ref<TensorImpl> t(new TensorImpl);
+  t->storage = impl_->storage;
+  t->data = impl_->data;
+  t->sizes = impl_->sizes;
+  t->strides = impl_->strides;
+  t->dtype = impl_->dtype;
+  t->device = impl_->device;
+  return Tensor(std::move(t));
+}
+
+}  // namespace mantissa

@@ -1,0 +1,107 @@
+// The graph that backward walks. A Node is made by each recorded operator; its edges lead to the
+// nodes of its inputs. Ids grow with creation, and a consumer is always made after its producers,
+// so descending id is a valid reverse order: the engine (autograd/backward.cpp) needs no other.
+//
+// A leaf (a parameter) has a LeafNode, which owns the gradient. Nothing points from the graph back
+// to tensors, so there are no cycles. A shadow - the same parameter in a lower precision
+// (amp/autocast.h) - simply shares the parameter's LeafNode.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <span>
+
+#include "core/ref.h"
+#include "core/tensor.h"
+
+namespace mantissa::autograd {
+
+struct Hooks;  // autograd/hooks.h
+
+class Node : public RefCounted {
+ public:
+  explicit Node(const char* name) : id_(next_id()), name_(name) {}
+  virtual ~Node();
+
+  std::uint64_t id() const { return id_; }
+  const char* name() const { return name_; }
+  virtual bool is_leaf() const { return false; }
+  std::span<const NodeRef> edges() const { return edges_; }
+
+  // Gradients of the inputs that have an edge, given the gradient of result 0.
+  virtual void backward(const Tensor& gradient, std::span<Tensor> input_gradients) = 0;
+  virtual void release_saved() {}
+
+  Hooks& hooks();  // made on first use
+  bool has_hooks() const { return hooks_ != nullptr; }
+
+ protected:
+  void set_edges(std::span<const NodeRef> edges) { edges_ = edges; }
+
+ private:
+  static std::uint64_t next_id() {
+    static constinit std::atomic<std::uint64_t> counter{1};
+    return counter.fetch_add(1, std::memory_order_relaxed);
+  }
+  std::uint64_t id_;
+  const char* name_;
+  std::span<const NodeRef> edges_;
+  Hooks* hooks_ = nullptr;  // owned
+};
+
+// Where a gradient comes to rest.
+class LeafNode final : public Node {
+ public:
+  LeafNode(const Dims& sizes, Dtype dtype, Device device) : Node("leaf"), sizes_(sizes), dtype_(dtype), device_(device) {}
+  bool is_leaf() const override { return true; }
+  void backward(const Tensor&, std::span<Tensor>) override {}
+
+  // Adds to the gradient: takes `g` over when nobody else holds it, else adds in place (into the
+  // leaf's dtype). With create_graph the sum is a recorded operator. Locked: backward passes of
+  // several threads may meet in one leaf (in unspecified order).
+  void accumulate(Tensor g, bool create_graph);
+
+  Tensor grad;
+  Tensor shadow;                     // the leaf's value in a lower precision ...
+  std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version
+  std::mutex mutex;
+
+  const Dims& sizes() const { return sizes_; }
+  Dtype dtype() const { return dtype_; }
+  void set_dtype(Dtype d, Device device) { dtype_ = d; device_ = device; }
+
+ private:
+  Dims sizes_;
+  Dtype dtype_;
+  Device device_;
+};
+
+// Sizes and dtype an input had, to undo broadcasting and promotion of its gradient.
+struct InputMeta {
+  Dims sizes;
+  Dtype dtype = f32;
+};
+Tensor fit_gradient(Tensor g, const InputMeta& input);
+
+// A tensor kept for backward, and the version of its storage at that time.
+struct SavedTensor {
+  Tensor tensor;
+  std::uint32_t version = 0;
+
+  void save(const Tensor& t) {
+    tensor = t;
+    version = t.defined() ? t.storage()->version() : 0;
+  }
+  // Throws `"mul" saved its input b (version 3), since changed by add_ (version 4)`.
+  const Tensor& unpack(const char* op, const char* what) const {
+    if (tensor.defined() && tensor.storage()->version() != version) changed(op, what);
+    return tensor;
+  }
+
+ private:
+  [[noreturn]] void changed(const char* op, const char* what) const;
+};
+
+[[noreturn]] void fail_second_backward(const char* op);
+
+}  // namespace mantissa::autograd

@@ -1,0 +1,105 @@
+// OpNode<Op>: the node of one recorded operator. It holds the operator's attributes and exactly
+// the tensors that its gradient rules ask for (autograd/rule.h).
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "autograd/node.h"
+#include "autograd/rule.h"
+#include "core/context.h"
+
+namespace mantissa::autograd {
+
+// Inputs: a fixed number, or -1 for a list whose length is known when recording.
+template <class T, int n> struct FixedOrList { using type = std::array<T, static_cast<std::size_t>(n)>; };
+template <class T> struct FixedOrList<T, -1> { using type = std::vector<T>; };
+
+template <class Op, int inputs, int outputs> class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
+  template <class T> using PerInput = typename FixedOrList<T, inputs>::type;
+
+ public:
+  // `x` are the inputs after autocast, `y` the results.
+  OpNode(const Op& op, std::span<const Tensor* const> x, std::span<const Tensor> y) : Node(Op::name), op_(op) {
+    if constexpr (inputs < 0) {
+      edges_.resize(x.size());
+      meta_.resize(x.size());
+      saved_inputs_.resize(x.size());
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!x[i]->defined()) continue;
+      meta_[i] = {x[i]->sizes(), x[i]->dtype()};
+      if (!x[i]->requires_grad()) continue;
+      wanted_ |= std::uint64_t{1} << (i < 63 ? i : 63);
+      edges_[i] = x[i]->impl()->node;
+    }
+    set_edges(edges_);
+    const std::uint64_t bits = saved_bits(Op::vjp(), wanted_);
+    for (std::size_t i = 0; i < x.size() && i < 32; ++i) {
+      if (bits >> i & 1) saved_inputs_[i].save(*x[i]);
+    }
+    for (int k = 0; k < outputs; ++k) {
+      if (bits >> (32 + k) & 1) saved_outputs_[k].save(y[k].detach());  // without its node: no cycle
+    }
+  }
+
+  void backward(const Tensor& g, std::span<Tensor> grads) override {
+    if (released_) fail_second_backward(Op::name);
+    run_rules(Op::vjp(), g, grads);
+  }
+
+  void release_saved() override {
+    released_ = true;
+    for (auto& s : saved_inputs_) s.tensor = {};
+    for (auto& s : saved_outputs_) s.tensor = {};
+  }
+
+ private:
+  template <class... F> void run_rules(const Rules<F...>& r, const Tensor& g, std::span<Tensor> grads) {
+    [&]<std::size_t... i>(std::index_sequence<i...>) {
+      (run_rule<i>(std::get<i>(r.rules), g, grads), ...);
+    }(std::index_sequence_for<F...>{});
+  }
+  template <std::size_t i, class F> void run_rule(const F& rule, const Tensor& g, std::span<Tensor> grads) {
+    if constexpr (!std::is_same_v<F, NoGradient>) {
+      if (i < edges_.size() && edges_[i]) grads[i] = fit_gradient(call(rule, g), meta_[i]);
+    }
+  }
+  template <class F> void run_rules(const Joint<F>& r, const Tensor& g, std::span<Tensor> grads) {
+    auto all = call(r.rule, g);  // an array, or for a list of inputs a vector
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      if (edges_[i]) grads[i] = fit_gradient(std::move(all[i]), meta_[i]);
+    }
+  }
+
+  template <class F> auto call(const F& rule, const Tensor& g) {
+    return [&]<class... A>(std::tuple<A...>*) { return rule(argument(static_cast<A*>(nullptr), g)...); }(
+        static_cast<ParametersOf<F>*>(nullptr));
+  }
+
+  // One overload per kind of rule parameter.
+  const Op& argument(Op*, const Tensor&) const { return op_; }
+  Grad argument(Grad*, const Tensor& g) const { return Grad{g}; }
+  Needs argument(Needs*, const Tensor&) const { return {wanted_}; }
+  template <int i> Shape<i> argument(Shape<i>*, const Tensor&) const { return {meta_[i].sizes, meta_[i].dtype}; }
+  template <int i> In<i> argument(In<i>*, const Tensor&) const {
+    return In<i>{saved_inputs_[i].unpack(Op::name, Op::args[i < static_cast<int>(std::size(Op::args)) ? i : 0])};
+  }
+  template <int k> Out<k> argument(Out<k>*, const Tensor&) {
+    const Tensor& y = saved_outputs_[k].unpack(Op::name, "result");
+    if (k > 0 || !context().create_graph) return Out<k>{y};
+    Tensor attached = y.detach();  // in a recorded backward the result is again this node's
+    attached.impl()->node = NodeRef(this);
+    return Out<k>{attached};
+  }
+
+  Op op_;
+  std::uint64_t wanted_ = 0;
+  bool released_ = false;
+  PerInput<NodeRef> edges_;
+  PerInput<InputMeta> meta_;
+  PerInput<SavedTensor> saved_inputs_;
+  std::array<SavedTensor, outputs> saved_outputs_;
+};
+
+}  // namespace mantissa::autograd

@@ -1,0 +1,77 @@
+// Gradient rules. An operator's vjp() lists one rule per input:
+//
+//   return rules([](Grad g, In<1> b) { return matmul(g, transpose(b)); },
+//                [](Grad g, In<0> a) { return matmul(transpose(a), g); });
+//
+// A rule's parameter types say what it needs, and that is all that is saved: with the rules above
+// b is kept only if a wants a gradient. Parameters may be, in any order,
+//   const Op&   the operator's attributes          Grad     the gradient of result 0
+//   In<i>       input i                            Out<k>   result k
+//   Shape<i>    sizes and dtype of input i, free   Needs    which inputs want a gradient
+// `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at
+// once, for gradients that share work (norms); inputs not wanted may stay undefined.
+// Broadcasting and casts are undone by the node, never in a rule.
+#pragma once
+
+#include <tuple>
+#include <type_traits>
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+struct Grad : Tensor {};
+template <int i> struct In : Tensor {};
+template <int k> struct Out : Tensor {};
+template <int i> struct Shape {
+  Dims sizes;
+  Dtype dtype;
+};
+struct Needs {
+  std::uint64_t mask = 0;
+  bool operator[](int i) const { return mask >> i & 1; }
+};
+struct NoGradient {};
+inline constexpr NoGradient no_gradient{};
+
+template <class... F> struct Rules { std::tuple<F...> rules; };
+template <class F> struct Joint { F rule; };
+template <class... F> constexpr Rules<F...> rules(F... f) { return {{f...}}; }
+template <class F> constexpr Joint<F> joint(F f) { return {f}; }
+
+namespace autograd {
+
+// The parameter list of a (non-generic) lambda.
+template <class F> struct Parameters;
+template <class C, class R, class... A> struct Parameters<R (C::*)(A...) const> {
+  using List = std::tuple<std::remove_cvref_t<A>...>;
+};
+template <class F> using ParametersOf = typename Parameters<decltype(&F::operator())>::List;
+
+// Bits of what a parameter or rule needs saved: inputs from bit 0, results from bit 32.
+template <class T> struct Needed { static constexpr std::uint64_t bits = 0; };
+template <int i> struct Needed<In<i>> { static constexpr std::uint64_t bits = std::uint64_t{1} << i; };
+template <int k> struct Needed<Out<k>> { static constexpr std::uint64_t bits = std::uint64_t{1} << (32 + k); };
+
+template <class F> constexpr std::uint64_t saved_by_rule() {
+  if constexpr (std::is_same_v<F, NoGradient>) {
+    return 0;
+  } else {
+    return []<class... A>(std::tuple<A...>*) { return (Needed<A>::bits | ... | std::uint64_t{0}); }(
+        static_cast<ParametersOf<F>*>(nullptr));
+  }
+}
+
+// What must be saved when the inputs in `wanted` need gradients.
+template <class... F> constexpr std::uint64_t saved_bits(const Rules<F...>&, std::uint64_t wanted) {
+  int i = 0;
+  std::uint64_t bits = 0;
+  ((bits |= wanted >> i & 1 ? saved_by_rule<F>() : 0, ++i), ...);
+  return bits;
+}
+template <class F> constexpr std::uint64_t saved_bits(const Joint<F>&, std::uint64_t wanted) {
+  return wanted ? saved_by_rule<F>() : 0;
+}
+
+}  // namespace autograd
+}  // namespace mantissa

@@ -1,0 +1,15 @@
+// Which of the compiled instruction sets this machine runs. Found once at start;
+// $MANTISSA_ISA (baseline, avx2, avx512) or set_isa lowers it, which tests use.
+#pragma once
+
+namespace mantissa::cpu_backend {
+
+enum class Isa { baseline, avx2, avx512 };
+
+extern Isa current_isa;
+inline Isa isa() { return current_isa; }
+Isa best_isa();         // what the machine supports
+void set_isa(Isa isa);  // throws when the machine does not support it
+const char* name_of(Isa isa);
+
+}  // namespace mantissa::cpu_backend

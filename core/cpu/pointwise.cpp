@@ -1,0 +1,187 @@
+// Elementwise kernels. One small loop per formula and compute type works on contiguous tiles;
+// dtype conversion, strides and broadcasting are the business of tile loading and storing, which is
+// shared by all formulas. Every element goes through the same vector code wherever it lies, so
+// results do not depend on layout or on the number of threads.
+#include <algorithm>
+#include <array>
+
+#include "core/cpu/simd.h"
+#include "core/kernel.h"
+#include "core/parallel.h"
+#include "core/pointwise.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View> x)
+}
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+namespace {
+
+constexpr std::int64_t tile = 512;  // elements; operands of one tile stay in the first-level cache
+
+// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of compute type.
+using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x);
+
+template <class F, class T> struct Tile {
+  static constexpr int arity = [] {
+    if constexpr (requires(const F f, T t) { f.template f<T>(t); }) return 1;
+    else if constexpr (requires(const F f, T t) { f.template f<T>(t, t); }) return 2;
+    else return 3;
+  }();
+  template <class V> static V call(const F& f, const V* v) {
+    if constexpr (arity == 1) return f.template f<V>(v[0]);
+    else if constexpr (arity == 2) return f.template f<V>(v[0], v[1]);
+    else return f.template f<V>(v[0], v[1], v[2]);
+  }
+  static void run(const void* formula, std::int64_t n, void* y, const void* const* x) {
+    const F& f = *static_cast<const F*>(formula);
+    T* out = static_cast<T*>(y);
+    if constexpr (std::is_integral_v<T>) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        T v[3];
+        for (int k = 0; k < arity; ++k) v[k] = static_cast<const T*>(x[k])[i];
+        out[i] = call(f, v);
+      }
+    } else {
+      using V = Vec<T>;
+      constexpr std::int64_t width = static_cast<std::int64_t>(V::size);
+      V v[3];
+      std::int64_t i = 0;
+      for (; i + width <= n; i += width) {
+        for (int k = 0; k < arity; ++k) v[k] = load(static_cast<const T*>(x[k]) + i);
+        store(out + i, call(f, v));
+      }
+      if (i < n) {  // the tail through the same vector code, padded
+        T buffer[width];
+        for (int k = 0; k < arity; ++k) {
+          for (std::int64_t j = 0; j < width; ++j) buffer[j] = i + j < n ? static_cast<const T*>(x[k])[i + j] : T(1);
+          v[k] = load(buffer);
+        }
+        store(buffer, call(f, v));
+        for (std::int64_t j = i; j < n; ++j) out[j] = buffer[j - i];
+      }
+    }
+  }
+};
+
+struct Entry { TileFn f32, f64, i64; };
+template <class F> constexpr Entry entry() {
+  if constexpr (F::integers) return {&Tile<F, float>::run, &Tile<F, double>::run, &Tile<F, std::int64_t>::run};
+  else return {&Tile<F, float>::run, &Tile<F, double>::run, nullptr};
+}
+template <class... F> constexpr std::array<Entry, sizeof...(F)> make_table(List<F...>) { return {entry<F>()...}; }
+constexpr auto table = make_table(pointwise::PointwiseFormulas{});
+
+// --- tiles of operands ---
+// How operand elements [begin, begin + n) of the collapsed loop reach a contiguous tile.
+template <class C> struct Operand {
+  const View* view = nullptr;
+  const Dims* sizes = nullptr;    // of the collapsed loop
+  const Dims* strides = nullptr;  // this operand's
+  bool direct = false;            // contiguous and of compute type: no copy at all
+  bool constant = false;          // one element for all
+  C buffer[tile];
+
+  void init(const View& v, const Loop& loop, int k) {
+    view = &v;
+    sizes = &loop.sizes;
+    strides = &loop.strides[k];
+    constant = true;
+    for (int d = 0; d < sizes->rank(); ++d) constant = constant && (*strides)[d] == 0;
+    direct = !constant && v.dtype == dtype_of<C> && sizes->rank() == 1 && (*strides)[0] == 1;
+    if (constant) load_run(buffer, v.data, v.dtype, 0, 0, tile);
+  }
+
+  // Calls run(to, offset, stride, count) for each piece of [begin, begin + n) inside one inner row.
+  template <class F> void pieces(std::int64_t begin, std::int64_t n, F&& run) const {
+    const int inner = sizes->rank() - 1;
+    const std::int64_t row = (*sizes)[inner];
+    for (std::int64_t done = 0; done < n;) {
+      std::int64_t rest = (begin + done) / row;
+      const std::int64_t column = (begin + done) % row;
+      std::int64_t offset = column * (*strides)[inner];
+      for (int d = inner - 1; d >= 0; --d) {
+        offset += rest % (*sizes)[d] * (*strides)[d];
+        rest /= (*sizes)[d];
+      }
+      const std::int64_t count = std::min(n - done, row - column);
+      run(done, offset, (*strides)[inner], count);
+      done += count;
+    }
+  }
+  const void* load(std::int64_t begin, std::int64_t n) {
+    if (direct) return static_cast<const C*>(view->data) + begin;
+    if (!constant) {
+      pieces(begin, n, [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
+        load_run(buffer + at, view->data, view->dtype, offset, stride, count);
+      });
+    }
+    return buffer;
+  }
+  void store(std::int64_t begin, std::int64_t n) {
+    pieces(begin, n, [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
+      store_run(view->data, view->dtype, offset, stride, buffer + at, count);
+    });
+  }
+};
+
+template <class C> void run_tiles(TileFn fn, const void* formula, const View& y, std::span<const View> x) {
+  Dims strides[4];
+  const Dims* list[4];
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    strides[k + 1] = broadcast_strides(x[k].sizes, x[k].strides, y.sizes);
+    list[k + 1] = &strides[k + 1];
+  }
+  list[0] = &y.strides;
+  const Loop loop = collapse(y.sizes, list, static_cast<int>(x.size()) + 1);
+  parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
+    Operand<C> out, in[3];
+    out.init(y, loop, 0);
+    out.constant = false;
+    out.direct = y.dtype == dtype_of<C> && loop.sizes.rank() == 1 && (loop.strides[0][0] == 1 || y.numel() == 1);
+    bool all_direct = out.direct;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      in[k].init(x[k], loop, static_cast<int>(k) + 1);
+      all_direct = all_direct && in[k].direct;
+    }
+    const std::int64_t step = all_direct ? end - begin : tile;
+    for (std::int64_t i = begin; i < end; i += step) {
+      const std::int64_t n = std::min(step, end - i);
+      const void* inputs[3];
+      for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = in[k].load(i, n);
+      fn(formula, n, out.direct ? static_cast<void*>(static_cast<C*>(y.data) + i) : out.buffer, inputs);
+      if (!out.direct) out.store(i, n);
+    }
+  });
+}
+
+bool plain(const View& y, std::span<const View> x, Dtype compute) {
+  if (y.dtype != compute || !y.is_contiguous()) return false;
+  for (const View& v : x) {
+    if (v.dtype != compute || !(v.sizes == y.sizes) || !v.is_contiguous()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void pointwise(int opcode, const void* formula, Dtype compute, const View& y, std::span<const View> x) {
+  const Entry& e = table[static_cast<std::size_t>(opcode)];
+  const TileFn fn = compute == f64 ? e.f64 : compute == i64 ? e.i64 : e.f32;
+  if (plain(y, x, compute)) {
+    const std::size_t size = size_of(compute);
+    parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
+      const void* inputs[3];
+      const std::size_t skip = static_cast<std::size_t>(begin) * size;
+      for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = x[k].as<const char>() + skip;
+      fn(formula, end - begin, y.as<char>() + skip, inputs);
+    });
+    return;
+  }
+  if (y.numel() == 0) return;
+  if (compute == f64) run_tiles<double>(fn, formula, y, x);
+  else if (compute == i64) run_tiles<std::int64_t>(fn, formula, y, x);
+  else run_tiles<float>(fn, formula, y, x);
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -1,0 +1,152 @@
+#include "core/layout.h"
+
+#include "core/error.h"
+
+namespace mantissa {
+
+std::int64_t checked_numel(const Dims& sizes) {
+  std::int64_t n = 1;
+  bool overflow = false, zero = false;
+  for (std::int64_t s : sizes) {
+    check(s >= 0, "negative size ", s, " in shape ", sizes);
+    zero |= s == 0;
+    overflow |= s != 0 && __builtin_mul_overflow(n, s, &n);
+  }
+  check(!overflow, "shape ", sizes, " has more elements than fit in 63 bits");
+  return zero ? 0 : n;
+}
+
+std::int64_t checked_nbytes(const Dims& sizes, Dtype dtype) {
+  std::int64_t bytes = 0;
+  const bool overflow =
+      __builtin_mul_overflow(checked_numel(sizes), static_cast<std::int64_t>(size_of(dtype)), &bytes);
+  check(!overflow && bytes <= (std::int64_t{1} << 47), "shape ", sizes, " of ", dtype,
+        " needs more than 128 TiB");
+  return bytes;
+}
+
+Dims contiguous_strides(const Dims& sizes) {
+  Dims strides = sizes;
+  std::int64_t step = 1;
+  for (int i = sizes.rank() - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= sizes[i] > 0 ? sizes[i] : 1;
+  }
+  return strides;
+}
+
+bool is_contiguous(const Dims& sizes, const Dims& strides) {
+  std::int64_t step = 1;
+  for (int i = sizes.rank() - 1; i >= 0; --i) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] != 1 && strides[i] != step) return false;
+    step *= sizes[i];
+  }
+  return true;
+}
+
+bool is_channels_last(const Dims& sizes, const Dims& strides) {
+  if (sizes.rank() != 4) return false;
+  std::int64_t step = 1;
+  for (int i : {1, 3, 2, 0}) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] != 1 && strides[i] != step) return false;
+    step *= sizes[i];
+  }
+  return true;
+}
+
+Dims broadcast(const Dims& a, const Dims& b) {
+  if (a == b) return a;
+  const Dims& longer = a.rank() >= b.rank() ? a : b;
+  const Dims& shorter = a.rank() >= b.rank() ? b : a;
+  Dims out = longer;
+  const int shift = longer.rank() - shorter.rank();
+  for (int i = 0; i < shorter.rank(); ++i) {
+    const std::int64_t x = longer[i + shift], y = shorter[i];
+    check(x == y || x == 1 || y == 1, "sizes ", a, " and ", b, " do not broadcast: dimension ",
+          i + shift, " is ", x, " and ", y);
+    if (x == 1) out[i + shift] = y;
+  }
+  return out;
+}
+
+Dims broadcast_strides(const Dims& sizes, const Dims& strides, const Dims& target) {
+  Dims out = Dims::filled(target.rank(), 0);
+  const int shift = target.rank() - sizes.rank();
+  for (int i = 0; i < sizes.rank(); ++i) {
+    out[i + shift] = sizes[i] == 1 && target[i + shift] != 1 ? 0 : strides[i];
+  }
+  return out;
+}
+
+// Merges what is adjacent in memory, then cuts each merged run into the new sizes from the back.
+bool view_strides(const Dims& sizes, const Dims& strides, const Dims& shape, Dims* out) {
+  *out = contiguous_strides(shape);
+  if (numel_of(sizes) == 0) return true;
+  const Dims* list[] = {&strides};
+  const Loop runs = collapse(sizes, list, 1);
+  int to = shape.rank() - 1;
+  for (int run = runs.sizes.rank() - 1; run >= 0; --run) {
+    std::int64_t covered = 1;
+    while (to >= 0 && (covered < runs.sizes[run] || shape[to] == 1)) {
+      (*out)[to] = covered * runs.strides[0][run];
+      covered *= shape[to--];
+    }
+    if (covered != runs.sizes[run]) return false;
+  }
+  return true;
+}
+
+Dims infer_shape(const Dims& shape, std::int64_t numel) {
+  Dims out = shape;
+  int unknown = -1;
+  std::int64_t known = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == -1) {
+      check(unknown < 0, "shape ", shape, " has more than one -1");
+      unknown = i;
+    } else {
+      check(shape[i] >= 0, "negative size ", shape[i], " in shape ", shape);
+      check(!__builtin_mul_overflow(known, shape[i], &known), "shape ", shape, " is too large");
+    }
+  }
+  if (unknown >= 0) {
+    check(known > 0 && numel % known == 0, "shape ", shape, " does not divide ", numel, " elements");
+    out[unknown] = numel / known;
+  } else {
+    check(known == numel, "shape ", shape, " needs ", known, " elements, the tensor has ", numel);
+  }
+  return out;
+}
+
+int wrap_dim(std::int64_t dim, int rank) {
+  const int n = rank > 0 ? rank : 1;  // a scalar accepts dim 0 and -1, as PyTorch does
+  check(dim >= -n && dim < n, "dim ", dim, " is out of range for ", rank, " dimensions");
+  return static_cast<int>(dim < 0 ? dim + n : dim);
+}
+
+Loop collapse(const Dims& sizes, const Dims* const* strides, int operands) {
+  Loop loop;
+  for (int i = 0; i < sizes.rank(); ++i) {
+    if (sizes[i] == 1) continue;
+    bool merge = !loop.sizes.empty();
+    for (int k = 0; k < operands && merge; ++k) {
+      merge = loop.strides[k].back() == sizes[i] * (*strides[k])[i];
+    }
+    if (merge) {
+      loop.sizes.back() *= sizes[i];
+      for (int k = 0; k < operands; ++k) loop.strides[k].back() = (*strides[k])[i];
+    } else {
+      loop.sizes.push_back(sizes[i]);
+      for (int k = 0; k < operands; ++k) loop.strides[k].push_back((*strides[k])[i]);
+    }
+  }
+  if (loop.sizes.empty()) {
+    loop.sizes.push_back(1);
+    for (int k = 0; k < operands; ++k) loop.strides[k].push_back(1);
+  }
+  return loop;
+}
+
+}  // namespace mantissa

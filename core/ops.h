@@ -1,0 +1,148 @@
+// The catalogue: every public operator, one documented line each. Definitions are in ops/.
+// Conventions, unless a line says otherwise: shapes broadcast by NumPy's rule; negative dims count
+// from the end; results are contiguous; names, defaults and meaning follow PyTorch.
+// A test compares this list with the registry: an operator here without an entry there fails.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+// --- arithmetic (mixed dtypes promote; a C++ number adopts the tensor's dtype) ---
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);      // true division: integers give f32
+Tensor pow(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);  // NaN wins; equal values share the gradient
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor neg(const Tensor& x);
+Tensor abs(const Tensor& x);
+Tensor square(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor relu(const Tensor& x);
+Tensor gelu(const Tensor& x);  // exact: x * Phi(x)
+Tensor silu(const Tensor& x);  // x * sigmoid(x)
+Tensor clamp(const Tensor& x, double low, double high);
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition is bool
+
+// --- comparison: bool results, no gradient ---
+Tensor eq(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, const Tensor& b);
+Tensor lt(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, const Tensor& b);
+Tensor gt(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, const Tensor& b);
+
+// --- reductions; an empty `dims` means all; results of integers are i64 ---
+Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor var(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // unbiased by default
+Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // equal maxima share the gradient
+Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+struct ValuesIndices { Tensor values, indices; };
+ValuesIndices max(const Tensor& x, int dim, bool keepdim = false);  // first maximum; indices i64
+ValuesIndices min(const Tensor& x, int dim, bool keepdim = false);
+Tensor argmax(const Tensor& x, int dim, bool keepdim = false);
+Tensor sum_to(const Tensor& x, const Dims& sizes);  // sums away what broadcasting `sizes` had repeated
+
+// --- linear algebra ---
+Tensor matmul(const Tensor& a, const Tensor& b);  // PyTorch's rules for 1-d, 2-d, batched, broadcast
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});  // x [*, in], weight [out, in]
+
+// --- convolution and pooling: x [N, C, H, W] ---
+struct Conv2dOptions { std::array<int, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1}; int groups = 1; };
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});  // weight [O, C/groups, kh, kw]
+struct Pool2dOptions { std::array<int, 2> stride{0, 0}, padding{0, 0}; bool ceil_mode = false; bool count_include_pad = true; };
+Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});  // stride 0 means the kernel's size
+Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});
+Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output);
+inline Tensor max_pool2d(const Tensor& x, int kernel) { return max_pool2d(x, {kernel, kernel}); }
+inline Tensor avg_pool2d(const Tensor& x, int kernel) { return avg_pool2d(x, {kernel, kernel}); }
+
+// --- normalisation and softmax ---
+// Training: normalises by the batch's statistics over all but dim 1 and updates the running ones in
+// place (running = (1 - momentum) * running + momentum * batch, variance unbiased). Otherwise uses
+// the running ones. weight, bias, running_* may be undefined.
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                  const Tensor& running_var, bool training, double momentum = 0.1, double eps = 1e-5);
+Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);  // over the trailing dims
+Tensor softmax(const Tensor& x, int dim);
+Tensor log_softmax(const Tensor& x, int dim);
+
+// --- losses: scalars unless reduction is none ---
+enum class Reduction { none, mean, sum };
+struct CrossEntropyOptions { double label_smoothing = 0; std::int64_t ignore_index = -100; Reduction reduction = Reduction::mean; };
+// logits [N, C, ...], target i64 [N, ...]; weight [C] may be undefined.
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOptions = {}, const Tensor& weight = {});
+struct NllOptions { std::int64_t ignore_index = -100; Reduction reduction = Reduction::mean; };
+Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, NllOptions = {}, const Tensor& weight = {});
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+
+// --- indexing ---
+Tensor embedding(const Tensor& weight, const Tensor& indices);                // weight [V, D] -> [*, D]
+Tensor gather(const Tensor& x, int dim, const Tensor& index);                 // index i64, same rank
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
+Tensor cat(std::span<const Tensor> tensors, int dim = 0);
+Tensor stack(std::span<const Tensor> tensors, int dim = 0);
+std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0);   // views; the last may be smaller
+inline Tensor cat(std::initializer_list<Tensor> t, int dim = 0) { return cat(std::span(t.begin(), t.size()), dim); }
+inline Tensor stack(std::initializer_list<Tensor> t, int dim = 0) { return stack(std::span(t.begin(), t.size()), dim); }
+Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);        // scales what stays by 1 / (1 - p)
+
+// --- copies and views (a view shares storage; a write to one is seen in the other) ---
+Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already
+Tensor contiguous(const Tensor& x);                          // x itself when it is contiguous already
+Tensor clone(const Tensor& x);                               // always a copy
+Tensor reshape(const Tensor& x, const Dims& shape);          // a view where strides allow, else a copy; one -1
+Tensor flatten(const Tensor& x, int start = 0, int end = -1);
+Tensor transpose(const Tensor& x, int a, int b);
+Tensor transpose(const Tensor& x);                           // the last two dims
+Tensor permute(const Tensor& x, const Dims& order);
+Tensor expand(const Tensor& x, const Dims& shape);           // -1 keeps a size
+Tensor unsqueeze(const Tensor& x, int dim);
+Tensor squeeze(const Tensor& x, int dim);                    // nothing happens when the size is not 1
+Tensor squeeze(const Tensor& x);
+Tensor slice(const Tensor& x, int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1);
+Tensor select(const Tensor& x, int dim, std::int64_t index);
+
+// --- operators ---
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator-(const Tensor& x) { return neg(x); }
+#define MANTISSA_NUMBER_OPERATORS(op, name)                                               \
+  inline Tensor operator op(const Tensor& a, double b) { return name(a, Tensor(b)); }     \
+  inline Tensor operator op(double a, const Tensor& b) { return name(Tensor(a), b); }
+MANTISSA_NUMBER_OPERATORS(+, add)
+MANTISSA_NUMBER_OPERATORS(-, sub)
+MANTISSA_NUMBER_OPERATORS(*, mul)
+MANTISSA_NUMBER_OPERATORS(/, div)
+MANTISSA_NUMBER_OPERATORS(<, lt)
+MANTISSA_NUMBER_OPERATORS(<=, le)
+MANTISSA_NUMBER_OPERATORS(>, gt)
+MANTISSA_NUMBER_OPERATORS(>=, ge)
+MANTISSA_NUMBER_OPERATORS(==, eq)
+MANTISSA_NUMBER_OPERATORS(!=, ne)
+#undef MANTISSA_NUMBER_OPERATORS
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
+inline Tensor pow(const Tensor& a, double b) { return pow(a, Tensor(b)); }
+
+}  // namespace mantissa

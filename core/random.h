@@ -1,0 +1,57 @@
+// Random numbers by counter (Philox 4x32-10; Salmon et al., SC'11): number i of a stream is a pure
+// function of (seed, i), so results do not depend on the number of threads, and a checkpointed
+// forward can be replayed from its offset.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+struct Philox {
+  std::uint64_t seed = 0;
+  // Four 32-bit words for counter (offset, stream).
+  struct Words { std::uint32_t v[4]; };
+  Words operator()(std::uint64_t offset, std::uint64_t stream = 0) const;
+};
+inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }  // [0, 1)
+
+// A position in the random stream. Saved in checkpoints.
+struct RngState {
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;
+  friend bool operator==(const RngState&, const RngState&) = default;
+};
+
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed = 0) : state_{seed, 0} {}
+  // Reserves `count` counters (four words each) and returns where they start. Thread-safe users
+  // keep one generator per thread; the default generator is locked.
+  RngState reserve(std::uint64_t count) {
+    const RngState at = state_;
+    state_.offset += count;
+    return at;
+  }
+  RngState state() const { return state_; }
+  void set_state(RngState s) { state_ = s; }
+
+ private:
+  RngState state_;
+};
+
+void manual_seed(std::uint64_t seed);             // of the default generator
+RngState reserve_random(std::uint64_t count);     // from the default generator; thread-safe
+RngState rng_state();
+void set_rng_state(RngState);
+
+Tensor rand(const Dims& sizes, TensorOptions = {});                                   // uniform [0, 1)
+Tensor randn(const Dims& sizes, TensorOptions = {});                                  // normal (0, 1)
+Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions = {.dtype = i64});  // [low, high)
+Tensor randperm(std::int64_t n, TensorOptions = {.dtype = i64});
+// In place, from the default generator: what weight initialisation uses.
+void uniform_(Tensor& t, double low, double high);
+void normal_(Tensor& t, double mean, double std);
+
+}  // namespace mantissa

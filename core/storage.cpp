@@ -1,0 +1,38 @@
+#include "core/storage.h"
+
+#include "core/allocator.h"
+#include "core/error.h"
+
+namespace mantissa {
+
+Ref<Storage> Storage::allocate(std::int64_t nbytes, Device device) {
+  Ref<Storage> s(new Storage);
+  s->nbytes_ = nbytes;
+  s->device_ = device;
+  if (device.is_cpu()) {
+    s->data_ = nbytes <= inline_capacity ? s->inline_ : cpu_allocator().allocate(static_cast<std::size_t>(nbytes));
+  } else {
+    fail("this build of Mantissa has no CUDA backend; use device cpu");
+  }
+  return s;
+}
+
+Ref<Storage> Storage::borrow(void* data, std::int64_t nbytes, Device device, void (*release)(void*), void* owner) {
+  Ref<Storage> s(new Storage);
+  s->data_ = data;
+  s->nbytes_ = nbytes;
+  s->device_ = device;
+  s->release_ = release;
+  s->owner_ = owner;
+  return s;
+}
+
+Storage::~Storage() {
+  if (release_) {
+    release_(owner_);
+  } else if (data_ && data_ != inline_) {
+    cpu_allocator().deallocate(data_, static_cast<std::size_t>(nbytes_));
+  }
+}
+
+}  // namespace mantissa

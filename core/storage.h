@@ -1,0 +1,46 @@
+// The bytes behind one or more tensors, and a version that every in-place write raises: autograd
+// compares it to find a saved tensor that was changed before backward.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/device.h"
+#include "core/ref.h"
+
+namespace mantissa {
+
+class Storage final : public RefCounted, public Pooled<Storage> {
+ public:
+  static Ref<Storage> allocate(std::int64_t nbytes, Device device);  // uninitialised
+  // Memory owned by somebody else; `release(owner)` is called when the last tensor is gone.
+  static Ref<Storage> borrow(void* data, std::int64_t nbytes, Device device, void (*release)(void*), void* owner);
+  static void destroy(Storage* s) { delete s; }
+  ~Storage();
+
+  void* data() const { return data_; }
+  std::int64_t nbytes() const { return nbytes_; }
+  Device device() const { return device_; }
+
+  std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void written_by(const char* op) {  // `op` must be a string literal
+    version_.fetch_add(1, std::memory_order_relaxed);
+    last_writer_ = op;
+  }
+  const char* last_writer() const { return last_writer_; }
+
+ private:
+  Storage() = default;
+  static constexpr std::int64_t inline_capacity = 16;  // a scalar needs no second allocation
+
+  void* data_ = nullptr;
+  std::int64_t nbytes_ = 0;
+  void (*release_)(void*) = nullptr;
+  void* owner_ = nullptr;
+  const char* last_writer_ = "";
+  std::atomic<std::uint32_t> version_{0};
+  Device device_;
+  alignas(16) unsigned char inline_[inline_capacity];
+};
+
+}  // namespace mantissa

@@ -1,0 +1,235 @@
+// The parts of Tensor that need no operator: construction, views of storage, reading elements,
+// and writing in place.
+#include "core/tensor.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "core/context.h"
+#include "core/kernel.h"
+#include "core/parallel.h"
+
+namespace mantissa {
+
+// y[...] = x[...], converting the dtype; x broadcasts to y.
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(fill, const View& y, double value)
+// y += alpha * x, in the compute type of y; x broadcasts and may have another dtype.
+MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
+MANTISSA_KERNEL(mul_in_place, const View& y, const View& x)
+
+namespace {
+
+thread_local bool thread_prepared = false;
+
+Tensor make(Ref<Storage> storage, void* data, const Dims& sizes, const Dims& strides, Dtype dtype, Device device) {
+  Ref<TensorImpl> t(new TensorImpl);
+  t->storage = std::move(storage);
+  t->data = data;
+  t->sizes = sizes;
+  t->strides = strides;
+  t->dtype = dtype;
+  t->device = device;
+  return Tensor(std::move(t));
+}
+
+// In-place writes are never recorded: on a tensor that wants a gradient they would be lost.
+void before_write(const Tensor& t, const char* op) {
+  check(t.defined(), op, ": the tensor is undefined");
+  check(!t.requires_grad() || !context().grad_enabled, op, ": ", describe(t),
+        " needs a gradient and in-place changes are not recorded; use the functional form, or a NoGrad scope");
+  t.storage()->written_by(op);
+}
+
+}  // namespace
+
+Tensor Tensor::allocate(const Dims& sizes, Dtype dtype, Device device) {
+  if (!thread_prepared) [[unlikely]] {
+    thread_prepared = true;
+    flush_denormals_in_this_thread();
+  }
+  Ref<Storage> storage = Storage::allocate(checked_nbytes(sizes, dtype), device);
+  void* data = storage->data();
+  return make(std::move(storage), data, sizes, contiguous_strides(sizes), dtype, device);
+}
+
+Tensor::Tensor(double number) {
+  Tensor t = allocate({}, f64);
+  *static_cast<double*>(t.impl_->data) = number;
+  t.impl_->weak_scalar = true;
+  impl_ = std::move(t.impl_);
+}
+
+Tensor Tensor::as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset) const {
+  check(sizes.rank() == strides.rank(), "as_strided: ", sizes, " and strides ", strides, " differ in rank");
+  std::int64_t last = offset;  // of the furthest element
+  bool overflow = offset < 0;
+  for (int i = 0; i < sizes.rank(); ++i) {
+    check(sizes[i] >= 0 && strides[i] >= 0, "as_strided: sizes ", sizes, " and strides ", strides, " must not be negative");
+    std::int64_t reach = 0;
+    overflow |= __builtin_mul_overflow(sizes[i] > 0 ? sizes[i] - 1 : 0, strides[i], &reach) ||
+                __builtin_add_overflow(last, reach, &last);
+  }
+  const auto item = static_cast<std::int64_t>(size_of(dtype()));
+  const std::int64_t begin = static_cast<const char*>(impl_->data) - static_cast<const char*>(impl_->storage->data());
+  const bool fits = !overflow && (checked_numel(sizes) == 0 || last < (impl_->storage->nbytes() - begin) / item);
+  check(fits, "as_strided: sizes ", sizes, " with strides ", strides, " at offset ", static_cast<long long>(offset),
+        " reach beyond the storage of ", describe(*this));
+  return make(impl_->storage, static_cast<char*>(impl_->data) + offset * item, sizes, strides, dtype(), device());
+}
+
+View Tensor::view() const {
+  if (!impl_) return {};
+  return {impl_->data, impl_->sizes, impl_->strides, impl_->dtype, impl_->device, impl_->weak_scalar};
+}
+
+void* Tensor::checked_data(Dtype expected) const {
+  check(defined() && dtype() == expected, "data<", expected, ">: the tensor is ",
+        defined() ? std::string(name_of(dtype())) : std::string("undefined"), "; convert it with to(", expected, ")");
+  return impl_->data;
+}
+
+double Tensor::item_as_double() const {
+  check(defined(), "item: the tensor is undefined");
+  check(numel() == 1, "item: needs a tensor of one element, got ", describe(*this));
+  return visit(dtype(), [&]<class T> { return static_cast<double>(*static_cast<const T*>(impl_->data)); });
+}
+
+template <class T> std::vector<T> Tensor::to_vector() const {
+  const Tensor dense = Tensor::allocate(sizes(), dtype_of<T>);
+  kernels::copy(device(), dense.view(), view());
+  const T* p = static_cast<const T*>(dense.raw_data());
+  return std::vector<T>(p, p + numel());
+}
+template std::vector<double> Tensor::to_vector() const;
+template std::vector<float> Tensor::to_vector() const;
+template std::vector<std::int64_t> Tensor::to_vector() const;
+template std::vector<std::int32_t> Tensor::to_vector() const;
+template std::vector<std::uint8_t> Tensor::to_vector() const;
+
+Tensor& Tensor::copy_(const Tensor& source) {
+  before_write(*this, "copy_");
+  check(broadcast(source.sizes(), sizes()) == sizes(), "copy_: source ", describe(source), " does not broadcast to ", describe(*this));
+  kernels::copy(device(), view(), source.view());
+  return *this;
+}
+Tensor& Tensor::fill_(double value) {
+  before_write(*this, "fill_");
+  kernels::fill(device(), view(), value);
+  return *this;
+}
+Tensor& Tensor::add_(const Tensor& other, double alpha) {
+  before_write(*this, "add_");
+  check(broadcast(other.sizes(), sizes()) == sizes(), "add_: ", describe(other), " does not broadcast to ", describe(*this));
+  kernels::add_in_place(device(), view(), other.view(), alpha);
+  return *this;
+}
+Tensor& Tensor::mul_(const Tensor& other) {
+  before_write(*this, "mul_");
+  check(broadcast(other.sizes(), sizes()) == sizes(), "mul_: ", describe(other), " does not broadcast to ", describe(*this));
+  kernels::mul_in_place(device(), view(), other.view());
+  return *this;
+}
+Tensor& Tensor::mul_(double factor) { return mul_(Tensor(factor)); }
+
+std::string describe(const Tensor& t) {
+  if (!t.defined()) return "undefined";
+  if (t.is_weak_scalar()) return concat(t.item<double>());
+  return concat(t.dtype(), t.sizes(), t.device().is_cpu() ? "" : " ", t.device().is_cpu() ? std::string() : concat(t.device()));
+}
+
+// --- factories ---
+Tensor empty(const Dims& sizes, TensorOptions o) {
+  Tensor t = Tensor::allocate(sizes, o.dtype, o.device);
+  if (o.requires_grad) t.requires_grad_();
+  return t;
+}
+Tensor full(const Dims& sizes, double value, TensorOptions o) {
+  Tensor t = Tensor::allocate(sizes, o.dtype, o.device);
+  t.fill_(value);
+  if (o.requires_grad) t.requires_grad_();
+  return t;
+}
+Tensor zeros(const Dims& sizes, TensorOptions o) { return full(sizes, 0, o); }
+Tensor ones(const Dims& sizes, TensorOptions o) { return full(sizes, 1, o); }
+Tensor scalar(double value, TensorOptions o) { return full({}, value, o); }
+Tensor empty_like(const Tensor& t) { return Tensor::allocate(t.sizes(), t.dtype(), t.device()); }
+Tensor zeros_like(const Tensor& t) { return empty_like(t).fill_(0); }
+Tensor ones_like(const Tensor& t) { return empty_like(t).fill_(1); }
+
+namespace {
+// value(i) for i in [0, n), written in f64 and converted.
+template <class F> Tensor from_function(std::int64_t n, TensorOptions o, F&& value) {
+  Tensor t = Tensor::allocate({n}, o.dtype == i64 ? i64 : f64);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (o.dtype == i64) t.data<std::int64_t>()[i] = static_cast<std::int64_t>(value(i));
+    else t.data<double>()[i] = value(i);
+  }
+  Tensor y = t.dtype() == o.dtype ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
+  if (o.requires_grad) y.requires_grad_();
+  return y;
+}
+}  // namespace
+
+Tensor arange(double begin, double end, double step, TensorOptions o) {
+  check(step != 0 && (end - begin) / step >= 0, "arange: step ", step, " does not lead from ", begin, " to ", end);
+  const double count = std::ceil((end - begin) / step);
+  check(count < 0x1p47, "arange: too many elements");
+  return from_function(static_cast<std::int64_t>(count), o, [=](std::int64_t i) { return begin + static_cast<double>(i) * step; });
+}
+Tensor arange(std::int64_t end, TensorOptions o) { return arange(0, static_cast<double>(end), 1, o); }
+Tensor linspace(double begin, double end, std::int64_t count, TensorOptions o) {
+  check(count >= 0, "linspace: count ", count, " is negative");
+  return from_function(count, o, [=](std::int64_t i) {
+    return count == 1 ? begin : begin + (end - begin) * static_cast<double>(i) / static_cast<double>(count - 1);
+  });
+}
+Tensor eye(std::int64_t n, TensorOptions o) {
+  Tensor t = zeros({n, n}, {.dtype = o.dtype, .device = o.device});
+  if (n > 0) t.as_strided({n}, {n + 1}).fill_(1);
+  if (o.requires_grad) t.requires_grad_();
+  return t;
+}
+
+template <class T> Tensor from_data(std::span<const T> values, const Dims& sizes) {
+  const std::int64_t n = checked_numel(sizes);
+  check(n == static_cast<std::int64_t>(values.size()), "from_data: shape ", sizes, " needs ", n, " values, got ",
+        static_cast<unsigned long>(values.size()));
+  Tensor t = Tensor::allocate(sizes, dtype_of<T>);
+  if (n > 0) std::memcpy(t.raw_data(), values.data(), values.size_bytes());
+  return t;
+}
+template Tensor from_data(std::span<const double>, const Dims&);
+template Tensor from_data(std::span<const float>, const Dims&);
+template Tensor from_data(std::span<const std::int64_t>, const Dims&);
+template Tensor from_data(std::span<const std::int32_t>, const Dims&);
+template Tensor from_data(std::span<const std::uint8_t>, const Dims&);
+
+namespace {
+template <class T> Tensor literal(std::span<const T> values, const Dims& sizes, TensorOptions o) {
+  std::vector<double> wide(values.begin(), values.end());
+  Tensor t = Tensor::allocate(sizes, o.dtype, o.device);
+  t.copy_(from_data<double>(wide, sizes));
+  if (o.requires_grad) t.requires_grad_();
+  return t;
+}
+template <class T> Tensor literal_rows(std::initializer_list<std::initializer_list<T>> rows, TensorOptions o) {
+  std::vector<T> values;
+  const std::size_t columns = rows.size() > 0 ? rows.begin()->size() : 0;
+  for (const auto& row : rows) {
+    check(row.size() == columns, "tensor: rows of ", static_cast<unsigned long>(columns), " and ", static_cast<unsigned long>(row.size()), " values");
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  return literal<T>(values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, o);
+}
+}  // namespace
+Tensor tensor(std::initializer_list<double> v, TensorOptions o) {
+  return literal<double>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
+}
+Tensor tensor(std::initializer_list<int> v, TensorOptions o) {
+  return literal<int>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
+}
+Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions o) { return literal_rows(rows, o); }
+Tensor tensor(std::initializer_list<std::initializer_list<int>> rows, TensorOptions o) { return literal_rows(rows, o); }
+
+}  // namespace mantissa

@@ -1,0 +1,224 @@
+// Tensor: a shared handle to a strided array. Copying a Tensor copies the handle; clone() copies
+// the elements. Views (transpose, slice, ...) share storage. Logical layout is row-major NCHW.
+//
+// There is no second "variable" type. A tensor that takes part in differentiation holds one
+// pointer to its autograd node: a LeafNode for a parameter (which owns the gradient), the node of
+// the operator that made it otherwise (autograd/node.h).
+//
+// This header has no arithmetic: the catalogue of operators is core/ops.h.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/dims.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/layout.h"
+#include "core/ref.h"
+#include "core/storage.h"
+
+namespace mantissa {
+
+class Tensor;
+
+namespace autograd {
+class Node;  // autograd/node.h
+void retain(Node*) noexcept;
+void release(Node*) noexcept;
+
+class NodeRef {  // a shared pointer to a Node that needs no definition of Node
+ public:
+  NodeRef() = default;
+  explicit NodeRef(Node* n) : n_(n) { if (n_) retain(n_); }
+  NodeRef(const NodeRef& o) : NodeRef(o.n_) {}
+  NodeRef(NodeRef&& o) noexcept : n_(std::exchange(o.n_, nullptr)) {}
+  ~NodeRef() { if (n_) release(n_); }
+  NodeRef& operator=(NodeRef o) noexcept { std::swap(n_, o.n_); return *this; }
+  Node* get() const { return n_; }
+  Node* operator->() const { return n_; }
+  explicit operator bool() const { return n_ != nullptr; }
+
+ private:
+  Node* n_ = nullptr;
+};
+}  // namespace autograd
+
+// All a kernel sees of a tensor. `data` is null for an absent optional argument.
+struct View {
+  void* data = nullptr;
+  Dims sizes;
+  Dims strides;  // in elements
+  Dtype dtype = f32;
+  Device device;
+  bool weak_scalar = false;  // a C++ number, see TensorImpl
+
+  template <class T> T* as() const { return static_cast<T*>(data); }
+  explicit operator bool() const { return data != nullptr; }
+  int dim() const { return sizes.rank(); }
+  std::int64_t size(int d) const { return sizes[d]; }
+  std::int64_t numel() const { return numel_of(sizes); }
+  bool is_contiguous() const { return mantissa::is_contiguous(sizes, strides); }
+};
+
+struct TensorImpl final : RefCounted, Pooled<TensorImpl> {
+  static void destroy(TensorImpl* t) { delete t; }
+  Ref<Storage> storage;
+  void* data = nullptr;  // the first element: storage plus offset
+  Dims sizes;
+  Dims strides;
+  Dtype dtype = f32;
+  Device device;
+  bool weak_scalar = false;  // a C++ number: adopts the dtype of the tensor it meets
+  autograd::NodeRef node;    // null when no gradient is wanted
+};
+
+struct TensorOptions {
+  Dtype dtype = f32;
+  Device device = cpu;
+  bool requires_grad = false;
+};
+
+// Indexing. x[3], x[{all, slice(1, 5)}], x[{ellipsis, newaxis, 0}]; negative numbers count from the
+// end. An integer drops its dimension. Always a view.
+struct Index {
+  enum Kind : std::uint8_t { integer, range, axis, rest };
+  Kind kind;
+  std::int64_t begin = 0, end = INT64_MAX, step = 1;
+  Index(std::int64_t i) : kind(integer), begin(i) {}
+  Index(int i) : kind(integer), begin(i) {}
+  Index(Kind k, std::int64_t b, std::int64_t e, std::int64_t s) : kind(k), begin(b), end(e), step(s) {}
+};
+inline Index slice(std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) {
+  return {Index::range, begin, end, step};
+}
+inline const Index all{Index::range, 0, INT64_MAX, 1};
+inline const Index newaxis{Index::axis, 0, 0, 1};
+inline const Index ellipsis{Index::rest, 0, 0, 1};
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined: an absent argument, or a gradient that does not exist
+  explicit Tensor(double number);  // a 0-d number that adopts the dtype of what it meets
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  // An uninitialised, contiguous tensor; `strides` for another dense layout.
+  static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu);
+  // A view of the same storage, `offset` elements after this tensor's first. Checked against the
+  // storage. Carries no gradient: operators that make views are in ops/view.cpp.
+  Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  explicit operator bool() const { return defined(); }
+  bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
+
+  int dim() const { return impl_->sizes.rank(); }
+  const Dims& sizes() const { return impl_->sizes; }
+  const Dims& strides() const { return impl_->strides; }
+  std::int64_t size(std::int64_t d) const { return impl_->sizes[wrap_dim(d, dim())]; }
+  std::int64_t stride(std::int64_t d) const { return impl_->strides[wrap_dim(d, dim())]; }
+  std::int64_t numel() const { return numel_of(impl_->sizes); }
+  std::int64_t nbytes() const { return numel() * static_cast<std::int64_t>(size_of(dtype())); }
+  Dtype dtype() const { return impl_->dtype; }
+  Device device() const { return impl_->device; }
+  bool is_floating() const { return mantissa::is_floating(dtype()); }
+  bool is_contiguous() const { return mantissa::is_contiguous(impl_->sizes, impl_->strides); }
+  bool is_weak_scalar() const { return impl_->weak_scalar; }
+  const Ref<Storage>& storage() const { return impl_->storage; }
+  TensorImpl* impl() const { return impl_.get(); }
+  const Ref<TensorImpl>& ref() const { return impl_; }
+  View view() const;  // undefined gives an empty View
+
+  // The elements, for T equal to dtype(); throws otherwise. Strided as strides() says.
+  template <class T> T* data() const { return static_cast<T*>(checked_data(dtype_of<T>)); }
+  void* raw_data() const { return impl_->data; }
+  template <class T = float> T item() const { return static_cast<T>(item_as_double()); }
+  template <class T> std::vector<T> to_vector() const;  // row-major copy, converted to T
+
+  // --- autograd (autograd/backward.h has the engine) ---
+  bool requires_grad() const { return defined() && static_cast<bool>(impl_->node); }
+  Tensor& requires_grad_(bool on = true);  // leaves only; floating dtypes only
+  bool is_leaf() const;
+  Tensor grad() const;             // undefined until a backward reached this leaf
+  void set_grad(const Tensor& g);  // undefined clears it
+  void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
+  Tensor detach() const;  // shares storage, takes no part in differentiation
+  // Calls `hook(gradient)` in backward; a defined result replaces the gradient.
+  template <class F> void on_grad(F hook) const;  // autograd/hooks.h
+
+  // --- in place, never recorded; on a tensor that needs a gradient only under NoGrad ---
+  Tensor& copy_(const Tensor& source);  // broadcasts and converts
+  Tensor& fill_(double value);
+  Tensor& zero_() { return fill_(0); }
+  Tensor& add_(const Tensor& other, double alpha = 1);
+  Tensor& sub_(const Tensor& other) { return add_(other, -1); }
+  Tensor& mul_(const Tensor& other);
+  Tensor& mul_(double factor);
+
+  // --- shorthands for core/ops.h ---
+  Tensor operator[](std::int64_t i) const;
+  Tensor operator[](std::initializer_list<Index> index) const;
+  Tensor to(Dtype dtype) const;
+  Tensor to(Device device) const;
+  Tensor contiguous() const;
+  Tensor clone() const;
+  Tensor reshape(const Dims& shape) const;
+  Tensor flatten(int start = 0, int end = -1) const;
+  Tensor transpose(int a, int b) const;
+  Tensor t() const;  // of a matrix
+  Tensor permute(const Dims& order) const;
+  Tensor unsqueeze(int dim) const;
+  Tensor squeeze() const;
+  Tensor squeeze(int dim) const;
+  Tensor expand(const Dims& shape) const;
+  Tensor slice(int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) const;
+  Tensor select(int dim, std::int64_t index) const;
+  Tensor sum() const;
+  Tensor sum(int dim, bool keepdim = false) const;
+  Tensor mean() const;
+  Tensor mean(int dim, bool keepdim = false) const;
+  Tensor max() const;
+  Tensor min() const;
+  Tensor argmax(int dim, bool keepdim = false) const;
+
+ private:
+  void* checked_data(Dtype expected) const;
+  double item_as_double() const;
+
+  Ref<TensorImpl> impl_;
+};
+
+// --- factories -------------------------------------------------------------------------------
+Tensor empty(const Dims& sizes, TensorOptions = {});
+Tensor zeros(const Dims& sizes, TensorOptions = {});
+Tensor ones(const Dims& sizes, TensorOptions = {});
+Tensor full(const Dims& sizes, double value, TensorOptions = {});
+Tensor zeros_like(const Tensor&);
+Tensor ones_like(const Tensor&);
+Tensor empty_like(const Tensor&);  // same sizes, dtype and device; contiguous
+Tensor arange(double begin, double end, double step = 1, TensorOptions = {.dtype = i64});
+Tensor arange(std::int64_t end, TensorOptions = {.dtype = i64});
+Tensor linspace(double begin, double end, std::int64_t count, TensorOptions = {});
+Tensor eye(std::int64_t n, TensorOptions = {});
+Tensor scalar(double value, TensorOptions = {});  // 0-d
+// Copies row-major values.
+template <class T> Tensor from_data(std::span<const T> values, const Dims& sizes);
+template <class T> Tensor from_data(const std::vector<T>& values, const Dims& sizes) {
+  return from_data<T>(std::span<const T>(values), sizes);
+}
+// tensor({1, 2, 3}) is i64, tensor({1.5, 2}) is f32, as in PyTorch. Up to two levels of braces.
+Tensor tensor(std::initializer_list<double> values, TensorOptions = {});
+Tensor tensor(std::initializer_list<int> values, TensorOptions = {.dtype = i64});
+Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions = {});
+Tensor tensor(std::initializer_list<std::initializer_list<int>> rows, TensorOptions = {.dtype = i64});
+
+// PyTorch's layout: tensor([[ 1.0000, -2.5000], ...], dtype=f16). Long tensors are summarised.
+std::ostream& operator<<(std::ostream&, const Tensor&);
+std::string to_string(const Tensor&);
+std::string describe(const Tensor&);  // "f16[128, 784] cuda:0": how errors name a tensor
+
+}  // namespace mantissa

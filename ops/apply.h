@@ -1,0 +1,137 @@
+// apply(op, inputs...): how every operator runs. The layers of the framework are lines of one
+// function: autocast, shape inference, backend, autograd.
+#pragma once
+
+#include <utility>
+
+#include "amp/autocast.h"
+#include "autograd/op_node.h"
+#include "core/context.h"
+#include "ops/op.h"
+
+namespace mantissa {
+namespace detail {
+
+// "matmul(a: f32[2, 3], b: f32[4, 5])": put in front of what an operator complains about.
+void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
+void check_same_device(std::span<const Tensor* const> x);
+void check_finite_result(const Tensor& y);  // anomaly mode
+
+inline Tensor allocate(const Spec& s) { return Tensor::allocate(s.sizes, s.dtype, s.device); }
+template <std::size_t k> std::array<Tensor, k> allocate(const std::array<Spec, k>& s) {
+  std::array<Tensor, k> y;
+  for (std::size_t i = 0; i < k; ++i) y[i] = allocate(s[i]);
+  return y;
+}
+inline View views(const Tensor& y) { return y.view(); }
+template <std::size_t k> std::array<View, k> views(const std::array<Tensor, k>& y) {
+  std::array<View, k> v;
+  for (std::size_t i = 0; i < k; ++i) v[i] = y[i].view();
+  return v;
+}
+inline std::span<Tensor> results(Tensor& y) { return {&y, 1}; }
+template <std::size_t k> std::span<Tensor> results(std::array<Tensor, k>& y) { return y; }
+template <class Y> inline constexpr int result_count = 1;
+template <std::size_t k> inline constexpr int result_count<std::array<Tensor, k>> = static_cast<int>(k);
+
+inline bool should_record(std::span<const Tensor* const> x) {
+  if (!context().grad_enabled) return false;
+  for (const Tensor* t : x) if (t->requires_grad()) return true;
+  return false;
+}
+
+// `infer`, `run`, `view` and `reference` are the operator's members, bound to its inputs: a fixed
+// number of them or a list.
+template <class Op, int inputs, class Bound>
+auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> casts, const Bound& bound) {
+  check_operator<Op>();
+  if (context().autocast.any()) [[unlikely]] amp::cast_inputs(policy_of<Op>(), x, casts);  // 1 autocast
+  const bool record = differentiable<Op>() && should_record(x);
+  if constexpr (differentiable<Op>() && !HasVjp<Op>) {
+    if (record) {  // no rule of its own: differentiate what it means
+      const amp::Autocast off(amp::disabled);
+      return bound.reference();
+    }
+  }
+  auto y = bound.make();                                                // 2 shapes  3 backend
+  if constexpr (HasVjp<Op>) {
+    if (record) {                                                       // 4 autograd
+      auto outs = results(y);
+      outs[0].impl()->node = autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
+    }
+  }
+  if (context().anomaly) [[unlikely]] check_finite_result(results(y)[0]);
+  return y;
+}
+
+template <class Op, std::size_t n> struct BoundFixed {
+  const Op& op;
+  const Tensor* const (&x)[n];
+
+  template <class F> auto unpack(F&& f) const {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) { return f(*x[i]...); }(std::make_index_sequence<n>{});
+  }
+  auto reference() const { return unpack([&](const auto&... t) { return Op::reference(op, t...); }); }
+  auto make() const {
+    if constexpr (HasView<Op>) {
+      return unpack([&](const auto&... t) { return op.view(t...); });
+    } else {
+      check_same_device(x);
+      auto y = allocate(unpack([&](const auto&... t) { return op.infer(t...); }));
+      unpack([&](const auto&... t) { op.run(views(y), t.view()...); return 0; });
+      return y;
+    }
+  }
+};
+
+template <class Op> struct BoundList {
+  const Op& op;
+  std::span<const Tensor* const> x;
+
+  std::vector<Tensor> tensors() const {
+    std::vector<Tensor> t;
+    for (const Tensor* p : x) t.push_back(*p);
+    return t;
+  }
+  auto reference() const { return Op::reference(op, std::span<const Tensor>(tensors())); }
+  auto make() const {
+    check_same_device(x);
+    const std::vector<Tensor> t = tensors();
+    auto y = allocate(op.infer(std::span<const Tensor>(t)));
+    std::vector<View> v;
+    for (const Tensor& one : t) v.push_back(one.view());
+    op.run(views(y), std::span<const View>(v));
+    return y;
+  }
+};
+
+}  // namespace detail
+
+template <class Op, class... T>
+  requires(sizeof...(T) > 0 && (std::is_convertible_v<const T&, const Tensor&> && ...))
+auto apply(const Op& op, const T&... inputs) {
+  constexpr std::size_t n = sizeof...(T);
+  const Tensor* x[n] = {&static_cast<const Tensor&>(inputs)...};
+  Tensor casts[n];
+  try {
+    return detail::run_operator<Op, static_cast<int>(n)>(op, x, casts, detail::BoundFixed<Op, n>{op, x});
+  } catch (Error& e) {
+    detail::add_operator_context(e, Op::name, Op::args, x);
+    throw;
+  }
+}
+
+// The same for operators on a list of tensors.
+template <class Op> auto apply(const Op& op, std::span<const Tensor> inputs) {
+  std::vector<const Tensor*> x;
+  for (const Tensor& t : inputs) x.push_back(&t);
+  std::vector<Tensor> casts(x.size());
+  try {
+    return detail::run_operator<Op, -1>(op, x, casts, detail::BoundList<Op>{op, x});
+  } catch (Error& e) {
+    detail::add_operator_context(e, Op::name, Op::args, x);
+    throw;
+  }
+}
+
+}  // namespace mantissa

@@ -1,0 +1,59 @@
+// What an operator is. A plain struct whose fields are its attributes, with
+//
+//   static constexpr auto name = "softmax";
+//   static constexpr const char* args[] = {"x"};          names of the tensor inputs, for messages
+//   static constexpr auto autocast = CastPolicy::f32;      default: keep
+//   Spec infer(const Tensor& x) const;                     result shape and dtype; every check the user
+//                                                          can fail; std::array<Spec, K> for K results
+//   void run(const View& y, const View& x) const;          calls kernels; K results: std::array<View, K>
+//   static constexpr auto vjp() { return rules(...); }     gradients (autograd/rule.h)
+//   static Tensor reference(const Softmax&, const Tensor&) its meaning in other operators
+//   static void samples(Samples&);                         inputs for the tests (ops/registry.h)
+//
+// Variations:
+//   - `Tensor view(const Tensor& x) const` instead of infer and run: the result shares storage.
+//   - a list of inputs (cat): infer and run take std::span<const Tensor>, std::span<const View>.
+//   - without vjp but with reference: apply() runs the reference whenever a gradient is being
+//     recorded. That is how fused backward kernels get second derivatives.
+//   - `static constexpr bool differentiable = false`: argmax, comparisons.
+//   - only the first result of an operator carries a gradient; the others are saved statistics or
+//     indices.
+// Call it with apply() (ops/apply.h) and list it with MANTISSA_OP (ops/registry.h). Operators of
+// users are the same.
+#pragma once
+
+#include "amp/policy.h"
+#include "autograd/rule.h"
+#include "core/kernel.h"
+#include "core/tensor.h"
+
+namespace mantissa {
+
+struct Spec {
+  Dims sizes;
+  Dtype dtype = f32;
+  Device device;
+};
+inline Spec like(const Tensor& x) { return {x.sizes(), x.dtype(), x.device()}; }
+inline Spec like(const Tensor& x, Dtype dtype) { return {x.sizes(), dtype, x.device()}; }
+inline Spec like(const Tensor& x, const Dims& sizes) { return {sizes, x.dtype(), x.device()}; }
+
+template <class Op> constexpr CastPolicy policy_of() {
+  if constexpr (requires { Op::autocast; }) return Op::autocast;
+  else return CastPolicy::keep;
+}
+template <class Op> concept HasVjp = requires { Op::vjp(); };
+template <class Op> concept HasReference = requires { &Op::reference; };
+template <class Op> concept HasView = requires { &Op::view; };
+template <class Op> constexpr bool differentiable() {
+  if constexpr (requires { Op::differentiable; }) return Op::differentiable;
+  else return HasVjp<Op> || HasReference<Op>;
+}
+template <class Op> constexpr void check_operator() {
+  static_assert(requires { Op::name; }, "an operator needs: static constexpr auto name = \"...\";");
+  static_assert(requires { Op::args; }, "an operator needs: static constexpr const char* args[] = {\"x\", ...};");
+  static_assert(HasVjp<Op> || HasReference<Op> || requires { Op::differentiable; },
+                "an operator needs vjp() or reference(), or says: static constexpr bool differentiable = false;");
+}
+
+}  // namespace mantissa
