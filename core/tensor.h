@@ -92,14 +92,14 @@ struct Index {
   std::int64_t begin = 0, end = INT64_MAX, step = 1;
   Index(std::int64_t i) : kind(integer), begin(i) {}
   Index(int i) : kind(integer), begin(i) {}
-  Index(Kind k, std::int64_t b, std::int64_t e, std::int64_t s) : kind(k), begin(b), end(e), step(s) {}
+  constexpr Index(Kind k, std::int64_t b, std::int64_t e, std::int64_t s) : kind(k), begin(b), end(e), step(s) {}
 };
 inline Index slice(std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) {
   return {Index::range, begin, end, step};
 }
-inline const Index all{Index::range, 0, INT64_MAX, 1};
-inline const Index newaxis{Index::axis, 0, 0, 1};
-inline const Index ellipsis{Index::rest, 0, 0, 1};
+inline constexpr Index all{Index::range, 0, INT64_MAX, 1};
+inline constexpr Index newaxis{Index::axis, 0, 0, 1};
+inline constexpr Index ellipsis{Index::rest, 0, 0, 1};
 
 class Tensor {
  public:
