@@ -1,0 +1,233 @@
+// A ring of slots between the threads that make batches and the one that takes them. Batches are
+// numbered through all epochs ("tickets"); a thread takes the next ticket when its slot is free, works
+// without the lock, and puts the result into slot ticket % prefetch. Order needs no sorting that way.
+#include "data/loader.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <system_error>
+#include <thread>
+
+#include "core/parallel.h"
+#include "data/draws.h"
+
+namespace mantissa::data {
+namespace {
+
+using Order = std::shared_ptr<const std::vector<std::int64_t>>;
+
+// The orders of the last few epochs: neighbouring tickets may belong to two of them.
+class Orders {
+ public:
+  Order get(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
+    const std::lock_guard lock(mutex_);
+    Entry& e = entries_[epoch % 2];
+    if (!e.order || e.epoch != epoch || e.seed != seed)
+      e = {seed, epoch, std::make_shared<std::vector<std::int64_t>>(permutation(n, seed, static_cast<std::uint64_t>(epoch)))};
+    return e.order;
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t seed = 0;
+    std::int64_t epoch = 0;
+    Order order;
+  };
+  std::mutex mutex_;
+  Entry entries_[2];
+};
+
+}  // namespace
+
+std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, std::uint64_t epoch) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) order[i] = i;
+  Draws draws(seed, Purpose::shuffle, epoch);
+  for (std::int64_t i = n - 1; i > 0; --i) std::swap(order[i], order[draws.below(i + 1)]);
+  return order;
+}
+
+struct Loader::Engine {
+  Engine(std::shared_ptr<const Source> s, LoaderOptions o, Transforms t);
+  ~Engine() { stop(); }
+
+  Batch make(std::int64_t ticket);
+  Batch take();
+  void start();
+  void stop();
+  void work();
+
+  const std::shared_ptr<const Source> source;
+  LoaderOptions options;
+  const Transforms transforms;
+  const std::int64_t samples;
+  std::int64_t batches = 0;
+  std::int64_t epoch = 0, batch = 0;  // the consumer's position
+
+ private:
+  struct Slot {
+    bool ready = false;
+    Batch batch;
+    std::exception_ptr error;
+  };
+  Orders orders_;
+  std::mutex mutex_;
+  std::condition_variable room_, ready_;
+  std::vector<Slot> slots_;
+  std::int64_t next_ = 0, taken_ = 0;  // the ticket to be made next; the ticket the consumer waits for
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+Loader::Engine::Engine(std::shared_ptr<const Source> s, LoaderOptions o, Transforms t)
+    : source(std::move(s)), options(o), transforms(std::move(t)), samples(source ? source->size() : 0) {
+  check(o.batch >= 1, "the batch size must be at least 1, got ", o.batch);
+  check(o.prefetch >= 1, "prefetch must be at least 1, got ", o.prefetch);
+  check(o.threads >= 0 && o.threads <= 256, "a loader has 0 to 256 threads, asked for ", o.threads);
+  check(samples > 0, "the dataset is empty");
+  batches = samples / o.batch + (o.drop_last || samples % o.batch == 0 ? 0 : 1);
+  check(batches > 0, "the dataset has ", samples, " samples, fewer than one batch of ", o.batch, ", with drop_last");
+  start();
+}
+
+// Called by any thread; touches nothing that changes after construction or restore, except orders_.
+Batch Loader::Engine::make(std::int64_t ticket) {
+  const std::int64_t e = ticket / batches, b = ticket % batches;
+  try {
+    const std::int64_t first = b * options.batch, count = std::min(options.batch, samples - first);
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+    const Order order = options.shuffle ? orders_.get(samples, options.seed, e) : nullptr;
+    for (std::int64_t i = 0; i < count; ++i) indices[i] = order ? (*order)[first + i] : first + i;
+    Batch result = read_batch(*source, indices);
+    Draws draws(options.seed, Purpose::augment, static_cast<std::uint64_t>(e), static_cast<std::uint64_t>(b));
+    for (const auto& transform : transforms) transform->apply(result, draws);
+    return result;
+  } catch (Error& error) {
+    error.add_outer_context(concat("data loader, epoch ", e, ", batch ", b));
+    throw;
+  } catch (const std::exception& error) {
+    fail("data loader, epoch ", e, ", batch ", b, ": ", error.what());
+  }
+}
+
+void Loader::Engine::work() {
+  // A parallel region in a loader thread would start a second team of OpenMP threads; any that a
+  // user's transform enters runs on this thread alone.
+  omp_set_max_active_levels(0);
+  flush_denormals_in_this_thread();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    room_.wait(lock, [&] { return stopping_ || next_ < taken_ + options.prefetch; });
+    if (stopping_) return;
+    const std::int64_t ticket = next_++;
+    lock.unlock();
+    Slot made;
+    try {
+      made.batch = make(ticket);
+    } catch (...) {
+      made.error = std::current_exception();
+    }
+    made.ready = true;
+    lock.lock();
+    slots_[ticket % options.prefetch] = std::move(made);
+    ready_.notify_one();
+  }
+}
+
+Batch Loader::Engine::take() {
+  if (options.threads == 0) return make(taken_++);
+  std::unique_lock lock(mutex_);
+  Slot& slot = slots_[taken_ % options.prefetch];
+  ready_.wait(lock, [&] { return slot.ready; });
+  Slot done = std::exchange(slot, {});
+  ++taken_;
+  lock.unlock();
+  room_.notify_one();
+  if (done.error) std::rethrow_exception(done.error);
+  return std::move(done.batch);
+}
+
+void Loader::Engine::start() {
+  next_ = taken_ = epoch * batches + batch;
+  slots_.assign(static_cast<std::size_t>(options.prefetch), {});
+  stopping_ = false;
+  try {
+    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& e) {
+    stop();
+    fail("cannot start ", options.threads, " loader threads: ", e.what());
+  }
+}
+
+void Loader::Engine::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  room_.notify_all();
+  for (std::thread& t : threads_) t.join();
+  threads_.clear();
+}
+
+Loader::Loader(std::shared_ptr<const Source> source, LoaderOptions options, Transforms transforms)
+    : engine_(std::make_unique<Engine>(std::move(source), options, std::move(transforms))) {}
+Loader::~Loader() = default;
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&&) noexcept = default;
+
+bool Loader::next(Batch& batch) {
+  Engine& e = *engine_;
+  if (e.batch == e.batches) {
+    ++e.epoch;
+    e.batch = 0;
+    return false;
+  }
+  ++e.batch;  // before take(): a batch that fails is passed over
+  batch = e.take();
+  return true;
+}
+
+std::int64_t Loader::batches() const { return engine_->batches; }
+
+LoaderState Loader::state() const {
+  const Engine& e = *engine_;
+  return {e.options.seed, e.epoch, e.batch, e.samples, e.options.batch, e.options.shuffle, e.options.drop_last};
+}
+
+void Loader::restore(const LoaderState& s) {
+  Engine& e = *engine_;
+  check(s.samples == e.samples && s.batch_size == e.options.batch, "the saved position is of ", s.samples,
+        " samples in batches of ", s.batch_size, ", this loader has ", e.samples, " in batches of ", e.options.batch,
+        ": resume with the same data and batch size");
+  check(s.shuffle == e.options.shuffle && s.drop_last == e.options.drop_last,
+        "the saved position is of a loader with shuffle ", s.shuffle, " and drop_last ", s.drop_last, ", this one has ",
+        e.options.shuffle, " and ", e.options.drop_last);
+  // 2^40 epochs are beyond any run and keep the ticket arithmetic far from overflow.
+  check(s.epoch >= 0 && s.epoch < (std::int64_t{1} << 40) / e.batches && s.batch >= 0 && s.batch <= e.batches,
+        "the saved position is epoch ", s.epoch, ", batch ", s.batch, " of ", e.batches);
+  e.stop();
+  e.options.seed = s.seed;
+  e.epoch = s.epoch;
+  e.batch = s.batch;
+  e.start();
+}
+
+Tensor to_tensor(const LoaderState& s) {
+  const std::vector<std::int64_t> v{static_cast<std::int64_t>(s.seed), s.epoch, s.batch, s.samples, s.batch_size,
+                                    s.shuffle, s.drop_last};
+  return from_data<std::int64_t>(v, {7});
+}
+
+LoaderState loader_state_from_tensor(const Tensor& t) {
+  check(t.defined() && t.dtype() == i64 && t.sizes() == Dims{7}, "a saved loader position is i64[7], got ",
+        t.defined() ? describe(t) : "nothing");
+  const std::int64_t* v = t.data<std::int64_t>();
+  return {static_cast<std::uint64_t>(v[0]), v[1], v[2], v[3], v[4], v[5] != 0, v[6] != 0};
+}
+
+}  // namespace mantissa::data

@@ -1,0 +1,85 @@
+// Batches, made ahead by background threads.
+// Invariant: what a batch contains depends on (seed, epoch, batch number) only. The same batches come
+// in the same order for any number of threads, and after restoring a position in the middle of an epoch.
+//
+//   for (auto [image, label] : data::mnist("data").shuffle().batch(128).epochs(5)) ...
+//
+// or, for a trainer that saves where it is:
+//
+//   data::Loader loader = data::mnist("data").shuffle().batch(128).loader();
+//   while (loader.next(batch)) ...
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/tensor.h"
+#include "data/dataset.h"
+#include "data/transforms.h"
+
+namespace mantissa::data {
+
+struct LoaderOptions {
+  std::int64_t batch = 1;
+  bool shuffle = false;
+  bool drop_last = false;   // leave out a last batch that is not full
+  std::uint64_t seed = 0;   // of the order and of the random transforms
+  int threads = 1;          // 0: make each batch in next(), when it is asked for
+  int prefetch = 4;         // batches that may wait, finished or in work
+};
+
+// A position between two batches, and what must not change for it to mean the same thing.
+struct LoaderState {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0, batch = 0;  // the next batch to be handed out
+  std::int64_t samples = 0, batch_size = 0;
+  bool shuffle = false, drop_last = false;
+  friend bool operator==(const LoaderState&, const LoaderState&) = default;
+};
+Tensor to_tensor(const LoaderState& state);  // i64 [7], for a checkpoint
+LoaderState loader_state_from_tensor(const Tensor& t);
+
+using Transforms = std::vector<std::shared_ptr<const Transform>>;
+
+class Loader {
+ public:
+  // Errors: an empty source, batch or prefetch below 1, threads outside [0, 256].
+  Loader(std::shared_ptr<const Source> source, LoaderOptions options, Transforms transforms = {});
+  ~Loader();  // waits only for batches in work
+  Loader(Loader&&) noexcept;
+  Loader& operator=(Loader&&) noexcept;
+
+  // The next batch of this epoch. False once at its end; the call after that begins the next epoch.
+  // An exception from a source or transform is thrown when its batch is due, with epoch, batch and
+  // sample in front; calling again goes on with the batch after it.
+  bool next(Batch& batch);
+
+  std::int64_t batches() const;  // per epoch
+  LoaderState state() const;     // after the last batch handed out, whatever was made ahead
+  void restore(const LoaderState& state);  // Error when samples, batch size or order options differ
+
+  // What is left of this epoch: for (auto [image, label] : loader).
+  class Iterator {
+   public:
+    explicit Iterator(Loader* loader) : loader_(loader) { ++*this; }
+    Batch& operator*() { return batch_; }
+    Iterator& operator++() {
+      if (!loader_->next(batch_)) loader_ = nullptr;
+      return *this;
+    }
+    bool operator!=(std::nullptr_t) const { return loader_ != nullptr; }
+
+   private:
+    Loader* loader_;
+    Batch batch_;
+  };
+  Iterator begin() { return Iterator(this); }
+  std::nullptr_t end() const { return nullptr; }
+
+ private:
+  struct Engine;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace mantissa::data

@@ -1,0 +1,171 @@
+// Finds the four files of a set, reads them (data/idx.cpp) and checks them against each other.
+#include "data/mnist.h"
+
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "data/synthetic.h"
+#include "io/file.h"
+
+namespace mantissa::data {
+namespace {
+
+// All these sets use the same file names, so the folder alone cannot tell them apart. The CRC-32 of
+// the unpacked label bytes can. Mean and std are those of the training pixels.
+struct KnownSet {
+  const char* name;
+  float mean, std;
+  uLong label_crc[2];  // train, test
+};
+constexpr KnownSet known_sets[] = {
+    {"mnist", 0.1307f, 0.3081f, {0xba07e8ef, 0xee8604d9}},
+    {"fashion-mnist", 0.2860f, 0.3530f, {0x2ed6e46a, 0x242bc73f}},
+};
+
+const KnownSet* find_known(const std::string& name) {
+  for (const KnownSet& k : known_sets) if (name == k.name) return &k;
+  return nullptr;
+}
+
+bool exists(const std::string& path) {
+  struct stat st;
+  return ::stat(path.c_str(), &st) == 0;
+}
+
+const char* stem_of(Split split) { return split == Split::train ? "train" : "t10k"; }
+
+// The path of e.g. train + images + idx3 in `dir`, or "".
+std::string find_file(const std::string& dir, Split split, bool images) {
+  const std::string stem = concat(dir, "/", stem_of(split), images ? "-images" : "-labels");
+  for (const char* separator : {"-", "."})
+    for (const char* ending : {"", ".gz"}) {
+      const std::string path = concat(stem, separator, images ? "idx3" : "idx1", "-ubyte", ending);
+      if (exists(path)) return path;
+    }
+  return "";
+}
+
+bool has_any(const std::string& dir) {
+  for (const Split split : {Split::train, Split::test})
+    for (const bool images : {true, false})
+      if (!find_file(dir, split, images).empty()) return true;
+  return false;
+}
+
+std::string require_file(const std::string& dir, Split split, bool images) {
+  const std::string path = find_file(dir, split, images);
+  check(!path.empty(), dir, " has no ", stem_of(split), images ? "-images-idx3-ubyte" : "-labels-idx1-ubyte",
+        " (plain or .gz)");
+  return path;
+}
+
+// The known set these labels belong to, or null.
+const KnownSet* identify(const Tensor& labels, Split split) {
+  const uLong crc = ::crc32_z(0, labels.data<std::uint8_t>(), static_cast<std::size_t>(labels.nbytes()));
+  for (const KnownSet& k : known_sets) if (crc == k.label_crc[static_cast<int>(split)]) return &k;
+  return nullptr;
+}
+
+// Whether a folder found by searching holds another set than the one looked for.
+bool holds_another(const std::string& dir, const std::string& name) {
+  for (const Split split : {Split::train, Split::test}) {
+    const std::string path = find_file(dir, split, false);
+    if (path.empty()) continue;
+    const KnownSet* found = identify(read_idx(path, 1), split);
+    return found && found->name != name;
+  }
+  return false;
+}
+
+Tensor checked_labels(const Tensor& bytes, const std::string& path, std::int64_t classes) {
+  const Tensor labels = Tensor::allocate(bytes.sizes(), i64);
+  const std::uint8_t* from = bytes.data<std::uint8_t>();
+  for (std::int64_t i = 0; i < bytes.numel(); ++i) {
+    if (from[i] >= classes)
+      io::fail_format(path, "label ", static_cast<int>(from[i]), " at index ", i, " is not below the ", classes,
+                      " classes");
+    labels.data<std::int64_t>()[i] = from[i];
+  }
+  return labels;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// Where a set may be when no folder was given.
+std::vector<std::string> usual_folders(const std::string& name) {
+  std::vector<std::string> roots;
+  if (const std::string data = environment("MANTISSA_DATA"); !data.empty()) roots.push_back(data);
+  std::string share = environment("XDG_DATA_HOME");
+  if (const std::string home = environment("HOME"); share.empty() && !home.empty()) share = home + "/.local/share";
+  if (!share.empty()) roots.push_back(share + "/mantissa/datasets");
+  roots.push_back("/usr/share/datasets");
+  std::vector<std::string> folders;
+  for (const std::string& root : roots) {
+    folders.push_back(root + "/" + name);
+    folders.push_back(root);
+  }
+  return folders;
+}
+
+Dataset load_synthetic(Split split, const std::string& why) {
+  const bool train = split == Split::train;
+  Dataset set = synthetic_digits(train ? 12000 : 2000, 0, train ? 0 : 1);
+  set.source += why;
+  return set;
+}
+
+}  // namespace
+
+Dataset load_idx_folder(const std::string& dir, const std::string& name, Split split, std::int64_t classes) {
+  check(classes >= 1 && classes <= 256, "a set of byte labels has 1 to 256 classes, asked for ", classes);
+  const std::string image_path = require_file(dir, split, true), label_path = require_file(dir, split, false);
+  const Tensor bytes = read_idx(label_path, 1);
+  const KnownSet* found = identify(bytes, split);
+  check(!found || !find_known(name) || found->name == name, dir, " holds the dataset ", found ? found->name : "",
+        ", not ", name);
+  Dataset set;
+  set.labels = checked_labels(bytes, label_path, classes);
+  const Tensor images = read_idx(image_path, 3);
+  if (images.size(0) != set.labels.size(0))
+    io::fail_format(image_path, "has ", images.size(0), " images, ", label_path, " has ", set.labels.size(0), " labels");
+  if (images.numel() == 0) io::fail_format(image_path, "holds no images: its sizes are ", images.sizes());
+  Dims sizes = images.sizes(), strides = images.strides();
+  sizes.insert(1, 1);
+  strides.insert(1, strides[0]);
+  set.images = images.as_strided(sizes, strides);
+  set.classes = classes;
+  set.name = name;
+  if (const KnownSet* known = find_known(name)) {
+    set.mean = known->mean;
+    set.std = known->std;
+  }
+  set.source = concat(name, ": ", set.size(), split == Split::train ? " training" : " test", " images from ", dir);
+  return set;
+}
+
+Dataset load_dataset(const std::string& asked, Split split, const std::string& dir) {
+  const std::string name = asked == "fashion" ? "fashion-mnist" : asked;
+  if (name == "synthetic") return load_synthetic(split, "");
+  check(find_known(name) != nullptr, "unknown dataset ", io::quote(asked), ", expected mnist, fashion-mnist or synthetic");
+  if (!dir.empty()) {
+    for (const std::string& folder : {dir + "/" + name, dir})
+      if (has_any(folder)) return load_idx_folder(folder, name, split);
+    fail(exists(dir) ? "the folder " : "there is no folder ", dir, exists(dir) ? " holds no " : " with ", name,
+         ": expected train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+         "t10k-labels-idx1-ubyte (plain or .gz), there or in its subfolder ", name);
+  }
+  std::string searched;
+  for (const std::string& folder : usual_folders(name)) {
+    if (has_any(folder) && !holds_another(folder, name)) return load_idx_folder(folder, name, split);
+    searched += (searched.empty() ? "" : ", ") + folder;
+  }
+  return load_synthetic(split, concat(", because no ", name, " was found in ", searched));
+}
+
+}  // namespace mantissa::data

@@ -1,0 +1,107 @@
+// From a data set to the `for` loop of a training program, step by step:
+//
+//   for (auto [image, label] : data::mnist().shuffle().random_flip().batch(128).epochs(5)) ...
+//
+// Every step takes the pipeline and returns it by value, so a chain never leaves a dangling temporary
+// behind (C++20's range-for keeps only the last one alive). Next: data/loader.h does the work.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "data/loader.h"
+
+namespace mantissa::data {
+
+class Pipeline {
+ public:
+  // Images come out as f32, normalised with the dataset's mean and std, unless a step says otherwise.
+  explicit Pipeline(Dataset dataset)
+      : source_(as_source(dataset)), normalization_(Normalization{{dataset.mean}, {dataset.std}}) {}
+  // Images come out as the source makes them.
+  explicit Pipeline(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
+
+  // Another order each epoch, by `seed`; by default the seed of the default generator (manual_seed).
+  Pipeline shuffle() && { return std::move(*this).shuffle(rng_state().seed); }
+  Pipeline shuffle(std::uint64_t seed) && { options_.shuffle = true; options_.seed = seed; return std::move(*this); }
+  Pipeline seed(std::uint64_t seed) && { options_.seed = seed; return std::move(*this); }  // of random transforms
+  Pipeline batch(std::int64_t size) && { options_.batch = size; return std::move(*this); }
+  Pipeline drop_last(bool on = true) && { options_.drop_last = on; return std::move(*this); }
+  Pipeline threads(int n) && { options_.threads = n; return std::move(*this); }
+  Pipeline prefetch(int n) && { options_.prefetch = n; return std::move(*this); }
+  Pipeline epochs(std::int64_t n) && { epochs_ = n; return std::move(*this); }  // of the for loop; default 1
+  Pipeline to(Device device) && { device_ = device; return std::move(*this); }
+
+  // Transforms run in the order written, on u8 images; normalisation comes last.
+  Pipeline random_flip(float p = 0.5f) && {
+    return std::move(*this).map([p](Batch& b, Draws& draws) { random_flip_(b.image, draws, p); });
+  }
+  Pipeline random_crop(std::int64_t padding) && {
+    return std::move(*this).map(
+        [padding](Batch& b, Draws& draws) { b.image = data::random_crop(b.image, padding, draws); });
+  }
+  Pipeline normalize(std::vector<float> mean, std::vector<float> std) && {
+    normalization_ = Normalization{std::move(mean), std::move(std)};
+    return std::move(*this);
+  }
+  Pipeline raw() && { normalization_.reset(); return std::move(*this); }  // leave the pixels as they are
+  // f(Batch&, Draws&), called in the loader's threads.
+  template <class F> Pipeline map(F f) && {
+    transforms_.push_back(std::make_shared<Mapped<F>>(std::move(f)));
+    return std::move(*this);
+  }
+
+  Loader loader() const {
+    Transforms transforms = transforms_;
+    if (normalization_) transforms.push_back(std::make_shared<Normalization>(*normalization_));
+    return Loader(source_, options_, std::move(transforms));
+  }
+
+  class Iterator {
+   public:
+    Iterator(Loader loader, std::int64_t epochs, Device device)
+        : loader_(std::move(loader)), epochs_(epochs), device_(device) {
+      if (epochs_ > 0) ++*this;
+    }
+    Batch& operator*() { return batch_; }
+    Iterator& operator++() {
+      while (epochs_ > 0 && !loader_.next(batch_)) --epochs_;
+      if (epochs_ > 0 && !device_.is_cpu()) batch_ = {batch_.image.to(device_), batch_.label.to(device_)};
+      return *this;
+    }
+    bool operator!=(std::nullptr_t) const { return epochs_ > 0; }
+
+   private:
+    Loader loader_;
+    std::int64_t epochs_;
+    Device device_;
+    Batch batch_;
+  };
+  Iterator begin() const { return Iterator(loader(), epochs_, device_); }
+  std::nullptr_t end() const { return nullptr; }
+
+ private:
+  template <class F> struct Mapped final : Transform {
+    explicit Mapped(F fn) : f(std::move(fn)) {}
+    void apply(Batch& batch, Draws& draws) const override { f(batch, draws); }
+    F f;
+  };
+  struct Normalization final : Transform {
+    Normalization(std::vector<float> m, std::vector<float> s) : mean(std::move(m)), std(std::move(s)) {}
+    void apply(Batch& batch, Draws&) const override { batch.image = data::normalize(batch.image, mean, std); }
+    std::vector<float> mean, std;
+  };
+
+  std::shared_ptr<const Source> source_;
+  LoaderOptions options_;
+  Transforms transforms_;
+  std::optional<Normalization> normalization_;
+  std::int64_t epochs_ = 1;
+  Device device_ = cpu;
+};
+
+}  // namespace mantissa::data

@@ -1,0 +1,121 @@
+// A digit is a few line segments in the unit square (x to the right, y down). Each picture moves them
+// by its own affine map and shades every pixel by its distance to the nearest segment.
+#include "data/synthetic.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "core/parallel.h"
+#include "data/draws.h"
+
+namespace mantissa::data {
+namespace {
+
+constexpr int side = 28;
+constexpr int classes = 10;
+
+struct Point { float x, y; };
+struct Segment { Point a, b; };
+using Glyph = std::vector<Segment>;
+
+void line(Glyph& g, Point a, Point b) { g.push_back({a, b}); }
+// Part of an ellipse, angles in degrees: 0 is right, 90 is down.
+void arc(Glyph& g, Point centre, float rx, float ry, float from, float to) {
+  const int pieces = static_cast<int>(std::abs(to - from) / 30) + 1;
+  const auto at = [&](int i) {
+    const float angle = (from + (to - from) * static_cast<float>(i) / static_cast<float>(pieces)) * 0.017453293f;
+    return Point{centre.x + rx * std::cos(angle), centre.y + ry * std::sin(angle)};
+  };
+  for (int i = 0; i < pieces; ++i) line(g, at(i), at(i + 1));
+}
+
+std::array<Glyph, classes> draw_glyphs() {
+  std::array<Glyph, classes> g;
+  arc(g[0], {.5f, .5f}, .28f, .42f, 0, 360);
+  line(g[1], {.36f, .25f}, {.55f, .08f});
+  line(g[1], {.55f, .08f}, {.55f, .92f});
+  arc(g[2], {.5f, .32f}, .27f, .24f, 190, 390);
+  line(g[2], {.73f, .44f}, {.22f, .9f});
+  line(g[2], {.22f, .9f}, {.8f, .9f});
+  arc(g[3], {.47f, .29f}, .25f, .2f, 200, 450);
+  arc(g[3], {.47f, .7f}, .28f, .21f, 270, 520);
+  line(g[4], {.62f, .08f}, {.2f, .62f});
+  line(g[4], {.2f, .62f}, {.82f, .62f});
+  line(g[4], {.62f, .08f}, {.62f, .92f});
+  line(g[5], {.75f, .1f}, {.3f, .1f});
+  line(g[5], {.3f, .1f}, {.28f, .47f});
+  arc(g[5], {.47f, .66f}, .28f, .25f, 225, 500);
+  arc(g[6], {.5f, .67f}, .26f, .24f, 0, 360);
+  arc(g[6], {.72f, .62f}, .48f, .52f, 180, 265);
+  line(g[7], {.2f, .1f}, {.8f, .1f});
+  line(g[7], {.8f, .1f}, {.42f, .92f});
+  arc(g[8], {.5f, .28f}, .21f, .19f, 0, 360);
+  arc(g[8], {.5f, .7f}, .27f, .22f, 0, 360);
+  arc(g[9], {.5f, .33f}, .26f, .24f, 0, 360);
+  arc(g[9], {.28f, .38f}, .48f, .54f, 0, 85);
+  return g;
+}
+
+float distance(Point p, const Segment& s) {
+  const float dx = s.b.x - s.a.x, dy = s.b.y - s.a.y, length = dx * dx + dy * dy;
+  const float along = length > 0 ? std::clamp(((p.x - s.a.x) * dx + (p.y - s.a.y) * dy) / length, 0.0f, 1.0f) : 0;
+  return std::hypot(p.x - s.a.x - along * dx, p.y - s.a.y - along * dy);
+}
+
+// The glyph in pixel coordinates, as this picture's writer would have drawn it.
+Glyph place(const Glyph& glyph, Draws& draws) {
+  const float angle = draws.uniform(-0.22f, 0.22f), shear = draws.uniform(-0.2f, 0.2f);
+  const float wide = draws.uniform(16, 21), high = draws.uniform(18, 22);
+  const float x0 = side / 2 + draws.uniform(-2, 2), y0 = side / 2 + draws.uniform(-2, 2);
+  const float c = std::cos(angle), s = std::sin(angle);
+  const auto move = [&](Point p) {
+    const float y = (p.y - 0.5f) * high, x = (p.x - 0.5f) * wide - shear * y;
+    return Point{x0 + c * x - s * y, y0 + s * x + c * y};
+  };
+  Glyph result;
+  for (const Segment& segment : glyph) result.push_back({move(segment.a), move(segment.b)});
+  return result;
+}
+
+void render(const Glyph& glyph, Draws& draws, std::uint8_t* picture) {
+  const float radius = draws.uniform(0.7f, 1.5f), ink = draws.uniform(200, 255), noise = draws.uniform(0, 24);
+  for (int y = 0; y < side; ++y) {
+    for (int x = 0; x < side; ++x) {
+      const Point centre{static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f};
+      float nearest = side;
+      for (const Segment& s : glyph) nearest = std::min(nearest, distance(centre, s));
+      const float covered = std::clamp(radius + 0.5f - nearest, 0.0f, 1.0f);
+      const float value = ink * covered + noise * draws.uniform();
+      picture[y * side + x] = static_cast<std::uint8_t>(std::min(value, 255.0f));
+    }
+  }
+}
+
+}  // namespace
+
+Dataset synthetic_digits(std::int64_t count, std::uint64_t seed, std::uint64_t part) {
+  check(count >= 1, "synthetic_digits: needs at least 1 picture, got ", count);
+  static const std::array<Glyph, classes> glyphs = draw_glyphs();
+  Dataset set;
+  set.images = Tensor::allocate({count, 1, side, side}, u8);
+  set.labels = Tensor::allocate({count}, i64);
+  auto* picture = set.images.data<std::uint8_t>();
+  auto* label = set.labels.data<std::int64_t>();
+  parallel_for(count, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      Draws draws(seed, Purpose::synthetic, part, static_cast<std::uint64_t>(i));
+      label[i] = draws.below(classes);
+      render(place(glyphs[label[i]], draws), draws, picture + i * side * side);
+    }
+  });
+  set.classes = classes;
+  set.name = "synthetic";
+  set.source = concat("synthetic digits: ", count, " pictures drawn by a generator with seed ", seed);
+  set.mean = 0.15f;
+  set.std = 0.31f;
+  return set;
+}
+
+}  // namespace mantissa::data

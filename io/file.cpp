@@ -1,0 +1,205 @@
+// Reading and atomic writing on plain system calls: every return value is looked at.
+// Invariant: between create_temporary() and the rename nothing touches the file being replaced.
+#include "io/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <system_error>
+
+namespace mantissa::io {
+namespace {
+
+std::atomic<FaultHook> fault_hook{nullptr};
+
+// True when a test wants this step to fail; errno is then set.
+bool injected(FileStep step, std::size_t* nbytes = nullptr) {
+  const FaultHook hook = fault_hook;
+  if (!hook) return false;
+  std::size_t ignored = 0;
+  const int error = hook(step, nbytes ? nbytes : &ignored);
+  if (error) errno = error;
+  return error != 0;
+}
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+constexpr std::size_t largest_chunk = std::size_t{1} << 30;  // one call moves at most 2^31 bytes on Linux
+
+}  // namespace
+
+void set_fault_hook(FaultHook hook) { fault_hook = hook; }
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t longest = 80;
+  std::string s = "\"";
+  for (const char c : text.substr(0, longest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 32 || byte == 127 || c == '"' || c == '\\') s += fmt::format("\\x{:02x}", byte);
+    else s += c;
+  }
+  s += text.size() > longest ? fmt::format("...\" ({} bytes)", text.size()) : "\"";
+  return s;
+}
+
+const char* recognise(std::string_view first_bytes) {
+  std::string s(first_bytes.substr(0, 64));
+  s.erase(0, s.find_first_not_of(" \t\r\n"));
+  for (char& c : s) if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  if (s.starts_with("<!doctype") || s.starts_with("<html") || s.starts_with("<?xml"))
+    return "an HTML page, so a download went wrong";
+  if (s.starts_with("version https://git-lfs")) return "a git-lfs pointer; run \"git lfs pull\" to fetch the data";
+  if (s.starts_with("pk\x03\x04")) return "a zip archive, perhaps a PyTorch .pt file or .npz";
+  if (s.starts_with("\x1f\x8b")) return "gzip-compressed";
+  if (s.starts_with("\x93numpy")) return "a NumPy .npy file";
+  if (s.starts_with("gguf")) return "a GGUF file";
+  if (s.starts_with("\x80\x02") || s.starts_with("\x80\x04")) return "a Python pickle";
+  return nullptr;
+}
+
+FileReader::FileReader(const std::string& path) : path_(path) {
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // a pipe must not block us
+  if (fd_ < 0) fail("cannot open ", path, ": ", reason(errno));
+  struct stat st;
+  if (::fstat(fd_, &st) != 0 || !S_ISREG(st.st_mode)) {
+    ::close(fd_);
+    fail_format(path, "is not a regular file");
+  }
+  size_ = st.st_size;
+}
+
+FileReader::~FileReader() { ::close(fd_); }
+
+void FileReader::read(void* out, std::int64_t nbytes, std::int64_t offset) const {
+  auto* at = static_cast<char*>(out);
+  while (nbytes > 0) {
+    const auto chunk = std::min(static_cast<std::size_t>(nbytes), largest_chunk);
+    const ssize_t n = ::pread(fd_, at, chunk, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot read ", path_, " at byte ", offset, ": ", reason(errno));
+    if (n == 0) fail_format(path_, "ends at byte ", offset, ", ", nbytes, " bytes too early");
+    at += n;
+    nbytes -= n;
+    offset += n;
+  }
+}
+
+std::string FileReader::head(std::int64_t nbytes) const {
+  std::string s(static_cast<std::size_t>(std::min(nbytes, size_)), '\0');
+  read(s.data(), static_cast<std::int64_t>(s.size()), 0);
+  return s;
+}
+
+std::string read_file(const std::string& path, std::int64_t max_bytes) {
+  const FileReader file(path);
+  if (file.size() > max_bytes) fail_format(path, "has ", file.size(), " bytes, expected at most ", max_bytes);
+  return file.head(file.size());
+}
+
+void AtomicFile::fail_errno(const char* doing) const {
+  const int error = errno;
+  fail("cannot ", doing, " ", path_, ": ", reason(error));
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+  struct stat st;
+  if (::lstat(path.c_str(), &st) == 0 && S_ISLNK(st.st_mode)) {
+    char target[PATH_MAX];
+    if (!::realpath(path.c_str(), target)) fail_errno("follow the link");
+    path_ = target;
+  }
+  const bool replaces = ::stat(path_.c_str(), &st) == 0;
+  // Renaming over /dev/null, a pipe or a folder would destroy it.
+  check(!replaces || S_ISREG(st.st_mode), "cannot write ", path_, ": it exists and is not a regular file");
+
+  const std::size_t slash = path_.rfind('/');
+  folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash);
+  const std::string name = slash == std::string::npos ? path_ : path_.substr(slash + 1);
+  check(!name.empty(), "cannot write \"", path_, "\": a file name is needed");
+  prefix_ = name.substr(0, 200) + ".tmp-";  // names have at most 255 bytes
+  remove_stale();
+  create_temporary();
+  if (replaces) {  // best effort: only root may give a file away
+    if (::fchown(fd_, st.st_uid, st.st_gid) == 0 || ::geteuid() != 0) ::fchmod(fd_, st.st_mode & 0777);
+  }
+}
+
+// A writer holds a lock on its temporary for as long as it lives, so one that can be locked was left
+// behind by a writer that was killed.
+void AtomicFile::remove_stale() const {
+  DIR* folder = ::opendir(folder_.c_str());
+  if (!folder) return;
+  while (const dirent* entry = ::readdir(folder)) {
+    if (!std::string_view(entry->d_name).starts_with(prefix_)) continue;
+    const int fd = ::openat(::dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlinkat(::dirfd(folder), entry->d_name, 0);
+    ::close(fd);
+  }
+  ::closedir(folder);
+}
+
+void AtomicFile::create_temporary() {
+  static std::atomic<unsigned> counter{0};
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    temporary_ = fmt::format("{}/{}{}-{}", folder_, prefix_, ::getpid(), counter++);
+    fd_ = injected(FileStep::create)
+              ? -1
+              : ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd_ < 0 && errno == EEXIST) continue;
+    if (fd_ < 0) fail_errno("write");
+    struct stat st;
+    ::flock(fd_, LOCK_EX);  // a file system without locks never reports a stale file either
+    if (::fstat(fd_, &st) == 0 && st.st_nlink > 0) return;
+    ::close(fd_);  // somebody took it for stale before it was locked
+  }
+  errno = EEXIST;
+  fail_errno("find a temporary name beside");
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  ::close(fd_);
+}
+
+void AtomicFile::write(const void* data, std::size_t nbytes) {
+  const auto* at = static_cast<const char*>(data);
+  while (nbytes > 0) {
+    std::size_t chunk = std::min(nbytes, largest_chunk);
+    const ssize_t n = injected(FileStep::write, &chunk) ? -1 : ::write(fd_, at, chunk);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_errno("write");
+    at += n;
+    nbytes -= static_cast<std::size_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  // Never a second fsync after a failed one: the system may have dropped the pages by then.
+  if (injected(FileStep::sync) || ::fsync(fd_) != 0) fail_errno("flush to the disk");
+  if (injected(FileStep::rename) || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("replace");
+  temporary_.clear();
+  sync_folder();
+}
+
+// Makes the new name survive a power failure. File systems without this operation answer EINVAL.
+void AtomicFile::sync_folder() const {
+  const int fd = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool failed = injected(FileStep::sync_folder) || fd < 0 || (::fsync(fd) != 0 && errno != EINVAL);
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  errno = error;
+  if (failed) fail_errno("flush the folder of the complete new file");
+}
+
+}  // namespace mantissa::io

@@ -1,0 +1,153 @@
+// Reading and writing safetensors files; the header is io/safetensors_header.cpp.
+// Data go straight between the file and the tensors: pread, never mmap, so a file that shrinks while
+// it is read is an error and not a signal.
+#include "io/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "io/file.h"
+#include "io/safetensors_header.h"
+
+namespace mantissa::io {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors data are little-endian and not swapped here");
+
+constexpr std::int64_t prefix_bytes = 8;
+
+template <class From, class To> void widen(const std::string& bytes, const Tensor& out) {
+  To* to = out.data<To>();
+  for (std::size_t i = 0; i < bytes.size() / sizeof(From); ++i) {
+    From value;
+    std::memcpy(&value, bytes.data() + i * sizeof(From), sizeof(From));
+    to[i] = static_cast<To>(value);
+  }
+}
+
+void read_widened(const FileReader& file, const HeaderEntry& e, std::int64_t offset, const Tensor& out) {
+  std::string bytes(static_cast<std::size_t>(e.end - e.begin), '\0');
+  file.read(bytes.data(), e.end - e.begin, offset);
+  switch (e.dtype->conversion) {
+    case FileDtype::widen_i8: return widen<std::int8_t, std::int32_t>(bytes, out);
+    case FileDtype::widen_i16: return widen<std::int16_t, std::int32_t>(bytes, out);
+    case FileDtype::widen_u16: return widen<std::uint16_t, std::int32_t>(bytes, out);
+    case FileDtype::widen_u32: return widen<std::uint32_t, std::int64_t>(bytes, out);
+    default: widen<std::uint64_t, std::int64_t>(bytes, out);
+  }
+  const std::int64_t* values = out.data<std::int64_t>();
+  if (std::any_of(values, values + out.numel(), [](std::int64_t v) { return v < 0; }))
+    fail_format(file.path(), "tensor ", quote(e.name), ": a U64 above 2^63 does not fit i64");
+}
+
+Tensor read_tensor(const FileReader& file, const HeaderEntry& e, std::int64_t data_start) {
+  const Tensor t = Tensor::allocate(e.shape, e.dtype->loaded_as);
+  const std::int64_t offset = data_start + e.begin;
+  if (e.dtype->conversion != FileDtype::none && e.dtype->conversion != FileDtype::raw_bytes) {
+    read_widened(file, e, offset, t);
+    return t;
+  }
+  file.read(t.raw_data(), e.end - e.begin, offset);
+  if (t.dtype() == boolean) {  // any other value in a bool is undefined behaviour
+    const auto* bytes = static_cast<const unsigned char*>(t.raw_data());
+    for (std::int64_t i = 0; i < t.numel(); ++i)
+      if (bytes[i] > 1)
+        fail_format(file.path(), "tensor ", quote(e.name), ": byte ", offset + i, " of a BOOL tensor is ",
+                    static_cast<int>(bytes[i]), ", expected 0 or 1");
+  }
+  return t;
+}
+
+Header read_header(const FileReader& file, const SafetensorsLimits& limits, std::int64_t* data_start) {
+  const char* foreign = recognise(file.head());
+  const std::string hint = foreign ? concat("; it looks like ", foreign) : "";
+  if (file.size() < prefix_bytes)
+    fail_format(file.path(), "is too short for a safetensors file: ", file.size(), " bytes", hint);
+  std::uint64_t length;
+  file.read(&length, prefix_bytes, 0);
+  const std::int64_t rest = file.size() - prefix_bytes;
+  if (length == 0 || length > static_cast<std::uint64_t>(rest))
+    fail_format(file.path(), "is truncated or not a safetensors file: its header length is ", length, ", ", rest,
+                " bytes follow", hint);
+  if (length > static_cast<std::uint64_t>(limits.header_bytes))
+    fail_format(file.path(), "has a header of ", length, " bytes, at most ", limits.header_bytes, " are allowed", hint);
+  std::string json(length, '\0');
+  file.read(json.data(), static_cast<std::int64_t>(length), prefix_bytes);
+  *data_start = prefix_bytes + static_cast<std::int64_t>(length);
+  return parse_header(json, file.size() - *data_start, file.path(), limits);
+}
+
+// The reference's order: by alignment, widest first, then by name.
+void sort_as_reference(NamedTensors& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    const auto width_a = size_of(a.second.dtype()), width_b = size_of(b.second.dtype());
+    return width_a != width_b ? width_a > width_b : a.first < b.first;
+  });
+}
+
+void check_names(const NamedTensors& tensors, const Metadata& metadata) {
+  const SafetensorsLimits limits;
+  std::vector<std::string_view> names, keys;
+  for (const auto& [name, tensor] : tensors) {
+    check(tensor.defined(), "tensor ", quote(name), " is undefined and cannot be saved");
+    check(!name.empty() && name != "__metadata__", "a tensor cannot be saved under the name ", quote(name));
+    check(static_cast<std::int64_t>(name.size()) <= limits.name_bytes, "the name ", quote(name), " is too long");
+    names.push_back(name);
+  }
+  for (const auto& [key, value] : metadata) keys.push_back(key);
+  for (auto* list : {&names, &keys}) {
+    std::sort(list->begin(), list->end());
+    const auto twice = std::adjacent_find(list->begin(), list->end());
+    check(twice == list->end(), "the name ", quote(twice == list->end() ? "" : *twice), " is given twice");
+  }
+}
+
+}  // namespace
+
+Tensor storable(const Tensor& t) {
+  if (!t.device().is_cpu()) return storable(t.detach().to(cpu));
+  return t.is_contiguous() ? t : t.detach().contiguous();
+}
+
+Safetensors load_safetensors(const std::string& path, SafetensorsLimits limits) {
+  const FileReader file(path);
+  std::int64_t data_start = 0;
+  Header header = read_header(file, limits, &data_start);
+  Safetensors result;
+  result.metadata = std::move(header.metadata);
+  result.tensors.reserve(header.entries.size());
+  for (HeaderEntry& e : header.entries) {
+    Tensor t = read_tensor(file, e, data_start);
+    if (e.dtype->conversion == FileDtype::raw_bytes)
+      result.notices.push_back(concat(e.name, ": ", e.dtype->name, " loaded as raw u8 bytes"));
+    result.tensors.emplace_back(std::move(e.name), std::move(t));
+  }
+  return result;
+}
+
+void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
+  check_names(tensors, metadata);
+  NamedTensors sorted = tensors;
+  sort_as_reference(sorted);
+  Header header;
+  header.metadata = metadata;
+  std::int64_t at = 0;
+  for (auto& [name, t] : sorted) {
+    t = storable(t);
+    header.entries.push_back({name, &file_dtype_of(t.dtype()), t.sizes(), at, at + t.nbytes()});
+    at += t.nbytes();
+  }
+  const std::string json = write_header(header);
+  check(static_cast<std::int64_t>(json.size()) <= SafetensorsLimits{}.header_bytes, "cannot write ", path,
+        ": the names, shapes and metadata take ", json.size(), " bytes, at most ", SafetensorsLimits{}.header_bytes,
+        " are allowed");
+  const std::uint64_t length = json.size();
+  AtomicFile file(path);
+  file.write(&length, prefix_bytes);
+  file.write(json);
+  for (const auto& [name, t] : sorted) file.write(t.raw_data(), static_cast<std::size_t>(t.nbytes()));
+  file.commit();
+}
+
+}  // namespace mantissa::io

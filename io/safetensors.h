@@ -1,0 +1,44 @@
+// safetensors files: named tensors plus text metadata, the format PyTorch, JAX and Hugging Face read.
+// Layout: u64 header length, JSON header, raw little-endian data in row-major order.
+// Invariant: a file is a complete, consistent set of tensors or a FormatError; nothing is half loaded.
+// Format: https://github.com/huggingface/safetensors. We are stricter where it is silent: duplicate
+// keys, unknown fields and bytes other than 0 and 1 in a BOOL tensor are refused.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace mantissa::io {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+struct Safetensors {
+  NamedTensors tensors;  // in the order of the file; on the CPU, contiguous
+  Metadata metadata;
+  // What was read but not as written: "x: F8_E4M3 loaded as raw u8 bytes". Usually empty.
+  std::vector<std::string> notices;
+};
+
+struct SafetensorsLimits {
+  std::int64_t header_bytes = 10'000'000;  // the format allows 100 000 000
+  std::int64_t tensors = 1'000'000;
+  std::int64_t name_bytes = 65'536;
+};
+
+// Reads the whole file. Dtypes BOOL U8 I32 I64 F16 BF16 F32 F64 come as they are; I8 I16 U16 widen to
+// i32, U32 and U64 to i64 (a U64 above 2^63 is an error), F8 types load as raw u8 with a notice.
+// At most 8 dimensions. Throws FormatError with path and reason, OutOfMemory, or Error when the file
+// cannot be opened.
+Safetensors load_safetensors(const std::string& path, SafetensorsLimits limits = {});
+
+// Writes atomically (io/file.h). Any layout and device; the order in the file is the reference's:
+// widest dtype first, then by name. Names and metadata are UTF-8. Throws Error for a duplicate or
+// empty name and for anything the system refuses; the file that was there is then untouched.
+void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
+
+}  // namespace mantissa::io

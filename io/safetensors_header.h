@@ -1,0 +1,46 @@
+// The JSON header of a safetensors file, separate from the reading and writing of data.
+// Invariant: what parse_header returns is consistent: unique names, sizes that match the shapes, and
+// data ranges that tile [0, data_bytes) without gap or overlap. Used by io/safetensors.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/safetensors.h"
+
+namespace mantissa::io {
+
+// How a dtype of the format is stored and as what it is loaded.
+struct FileDtype {
+  const char* name;
+  std::int64_t bytes;
+  Dtype loaded_as;
+  enum Conversion { none, widen_i8, widen_i16, widen_u16, widen_u32, widen_u64, raw_bytes } conversion = none;
+};
+const FileDtype* find_file_dtype(std::string_view name);  // null when not supported
+const FileDtype& file_dtype_of(Dtype dtype);
+
+struct HeaderEntry {
+  std::string name;
+  const FileDtype* dtype = nullptr;
+  Dims shape;
+  std::int64_t begin = 0, end = 0;  // bytes, from the start of the data
+};
+struct Header {
+  std::vector<HeaderEntry> entries;  // ordered by begin
+  Metadata metadata;
+};
+
+// Throws FormatError that starts with `path`.
+Header parse_header(std::string_view json, std::int64_t data_bytes, const std::string& path,
+                    const SafetensorsLimits& limits);
+
+// The header as text, padded with spaces to a multiple of 8 bytes. Throws Error on invalid UTF-8.
+std::string write_header(const Header& header);
+
+// The tensor itself, or a contiguous copy on the CPU: what can be written as bytes.
+Tensor storable(const Tensor& t);
+
+}  // namespace mantissa::io
