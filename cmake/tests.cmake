@@ -19,6 +19,10 @@ find_program(MANTISSA_SH sh REQUIRED)
 mark_as_advanced(MANTISSA_SH)
 add_test(NAME include_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/include_test.sh
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
+if(TARGET mantissa_cpu_avx2 AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # sanitizers register every object at start
+  add_test(NAME isa_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/isa_test.sh ${CMAKE_NM}
+           $<TARGET_OBJECTS:mantissa_cpu_avx2> $<TARGET_OBJECTS:mantissa_cpu_avx512> COMMAND_EXPAND_LISTS)
+endif()
 if(MANTISSA_INSTALL)
   add_test(NAME consumer_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/consumer/run.sh ${CMAKE_COMMAND}
            ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CXX_COMPILER} "${CMAKE_BUILD_TYPE}" "${CMAKE_CXX_FLAGS}")

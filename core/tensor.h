@@ -92,7 +92,8 @@ struct Index {
   std::int64_t begin = 0, end = INT64_MAX, step = 1;
   Index(std::int64_t i) : kind(integer), begin(i) {}
   Index(int i) : kind(integer), begin(i) {}
-  constexpr Index(Kind k, std::int64_t b, std::int64_t e, std::int64_t s) : kind(k), begin(b), end(e), step(s) {}
+  constexpr Index(Kind k, std::int64_t b, std::int64_t e, std::int64_t s)
+      : kind(k), begin(b), end(e), step(s) {}
 };
 inline Index slice(std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) {
   return {Index::range, begin, end, step};

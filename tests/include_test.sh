@@ -18,14 +18,14 @@ allowed_for() {
     autograd) echo "core autograd" ;;
     amp) echo "core autograd amp" ;;
     ops) echo "core autograd amp ops" ;;
-    nn) echo "core autograd amp ops nn" ;;
-    optim) echo "core autograd amp optim" ;;
-    data) echo "core data" ;;
-    io) echo "core amp nn optim data io" ;;
+    io) echo "core io" ;;
+    nn) echo "core autograd amp ops io nn" ;;
+    optim) echo "core autograd amp io optim" ;;
+    data) echo "core io data" ;;
     jit) echo "core autograd amp ops jit" ;;
   esac
 }
-folders="core autograd amp ops nn optim data io jit"
+folders="core autograd amp ops io nn optim data jit"
 
 for folder in $folders; do
   allowed=" $(allowed_for "$folder") "
