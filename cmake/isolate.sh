@@ -16,7 +16,7 @@ done
 # Dissolve the COMDAT groups first: a group that another file wins would take the private functions with it.
 "$ld" -r --force-group-allocation -o "$object.grouped" "$object"
 # Static variables of inline functions (u) stay one per program: without their group they must be weak.
-"$nm" "$object.grouped" | awk '$2 == "W" { print $3 }' >"$object.functions"
-"$nm" "$object.grouped" | awk '$2 == "u" { print $3 }' >"$object.variables"
-"$objcopy" --localize-symbols="$object.functions" --weaken-symbols="$object.variables" "$object.grouped" "$object"
-rm -f "$object.grouped" "$object.functions" "$object.variables"
+"$nm" "$object.grouped" | awk '$2 == "W" { print "--localize-symbol=" $3 }
+                                $2 == "u" { print "--weaken-symbol=" $3 }' >"$object.options"
+"$objcopy" "@$object.options" "$object.grouped" "$object"
+rm -f "$object.grouped" "$object.options"
