@@ -27,6 +27,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(MANTISSA_ISA_FLAGS_baseline -march=x86-64)
     set(MANTISSA_ISA_FLAGS_avx2 -march=x86-64-v3)
     set(MANTISSA_ISA_FLAGS_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # g++ 12 warns about its own AVX-512 headers
+      list(APPEND MANTISSA_ISA_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
+    endif()
   endif()
 endif()
 
