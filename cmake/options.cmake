@@ -53,6 +53,15 @@ else()
   message(FATAL_ERROR "MANTISSA_CUDA must be AUTO, ON or OFF, but is \"${MANTISSA_CUDA}\".")
 endif()
 
+# mantissa_need(name debian_package [options]): find_package, or an error that says how to get it.
+macro(mantissa_need name package)
+  find_package(${name} QUIET ${ARGN})
+  if(NOT ${name}_FOUND)
+    message(FATAL_ERROR "${name} was not found. On Debian: apt-get install ${package}. "
+                        "scripts/demo.sh and scripts/test.sh install everything that is needed.")
+  endif()
+endmacro()
+
 function(mantissa_flags target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
   target_compile_features(${target} PRIVATE cxx_std_20)

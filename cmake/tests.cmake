@@ -1,6 +1,6 @@
 # One executable per tests/*_test.cpp, so that a change costs one compile and one short link, and one ctest entry each.
 # They link the object files, not the archive: an operator must be in the registry although nobody calls it.
-find_package(Catch2 REQUIRED)
+mantissa_need(Catch2 catch2)
 
 add_custom_target(mantissa_tests)
 file(GLOB test_sources CONFIGURE_DEPENDS tests/*_test.cpp)

@@ -4,7 +4,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 install_packages "$packages_to_build$packages_to_test"
-configure_options=(-DMANTISSA_TESTS=ON -DMANTISSA_SAMPLES=ON -DMANTISSA_BENCH=ON)
 build release
 say "Testing (ready after $((SECONDS - started)) s)"
 exec ctest --preset release -j "$(nproc)" "$@"
