@@ -1,8 +1,12 @@
+// A user's first program: the gradient of sum(x * x) is 2x.
 #include <mantissa/mantissa.h>
-#include <mantissa/core/version.h>
 
 #include <iostream>
 
 int main() {
-  std::cout << "built with Mantissa " << MANTISSA_VERSION_MAJOR << '.' << MANTISSA_VERSION_MINOR << '\n';
+  mantissa::Tensor x = mantissa::tensor({1.5, 2.0});
+  x.requires_grad_();
+  mantissa::square(x).sum().backward();
+  std::cout << x.grad() << '\n';
+  return x.grad()[0].item() == 3 ? 0 : 1;
 }
