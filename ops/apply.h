@@ -55,8 +55,8 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
   }
   auto y = bound.make();                                                // 2 shapes  3 backend
   if constexpr (HasVjp<Op>) {
-    if (record) {                                                       // 4 autograd
-      auto outs = results(y);
+    auto outs = results(y);
+    if (record && outs[0].is_floating()) {                              // 4 autograd
       outs[0].impl()->node = autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
     }
   }
@@ -121,8 +121,8 @@ auto apply(const Op& op, const T&... inputs) {
   }
 }
 
-// The same for operators on a list of tensors.
-template <class Op> auto apply(const Op& op, std::span<const Tensor> inputs) {
+// The same for operators on a list of tensors. (Not an overload: std::apply would be found for a span.)
+template <class Op> auto apply_list(const Op& op, std::span<const Tensor> inputs) {
   std::vector<const Tensor*> x;
   for (const Tensor& t : inputs) x.push_back(&t);
   std::vector<Tensor> casts(x.size());

@@ -12,7 +12,8 @@
 //
 // Variations:
 //   - `Tensor view(const Tensor& x) const` instead of infer and run: the result shares storage.
-//   - a list of inputs (cat): infer and run take std::span<const Tensor>, std::span<const View>.
+//   - a list of inputs (cat): infer and run take std::span<const Tensor>, std::span<const View>, and
+//     apply_list() calls it.
 //   - without vjp but with reference: apply() runs the reference whenever a gradient is being
 //     recorded. That is how fused backward kernels get second derivatives.
 //   - `static constexpr bool differentiable = false`: argmax, comparisons.

@@ -1,0 +1,107 @@
+// Kernels that follow an index tensor. Work is split over lines along the indexed dimension, and a
+// line belongs to one block, so additions to one element always happen in the same order.
+#include <algorithm>
+#include <vector>
+
+#include "core/cpu/simd.h"
+#include "core/kernel.h"
+#include "core/parallel.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
+MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
+MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
+}
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+namespace {
+
+// Offsets of three tensors at the start of a line: all dimensions of `sizes` but `dim`.
+struct Offsets { std::int64_t a = 0, b = 0, c = 0; };
+Offsets line_start(std::int64_t line, const Dims& sizes, int dim, const Dims& a, const Dims& b, const Dims& c) {
+  Offsets o;
+  for (int d = sizes.rank() - 1; d >= 0; --d) {
+    if (d == dim) continue;
+    const std::int64_t i = line % sizes[d];
+    line /= sizes[d];
+    o.a += i * a[d];
+    o.b += i * b[d];
+    o.c += i * c[d];
+  }
+  return o;
+}
+
+// Calls body(a, b, c) with the three offsets at the start of each line of `sizes` along `dim`.
+template <class F> void for_lines(const Dims& sizes, int dim, const Dims& a, const Dims& b, const Dims& c, F&& body) {
+  const std::int64_t length = sizes[dim], lines = numel_of(sizes) / (length > 0 ? length : 1);
+  if (length == 0 || lines == 0) return;
+  parallel_for(lines, std::max<std::int64_t>(1, grain_size / length), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t line = begin; line < end; ++line) {
+      const Offsets o = line_start(line, sizes, dim, a, b, c);
+      body(o.a, o.b, o.c);
+    }
+  });
+}
+
+template <class Word> void gather_words(const View& y, const View& x, int dim, const View& index) {
+  const std::int64_t n = y.sizes[dim], ys = y.strides[dim], xs = x.strides[dim], is = index.strides[dim];
+  for_lines(y.sizes, dim, y.strides, x.strides, index.strides, [&](std::int64_t yo, std::int64_t xo, std::int64_t io) {
+    const std::int64_t* at = index.as<const std::int64_t>() + io;
+    const Word* from = x.as<const Word>() + xo;
+    Word* to = y.as<Word>() + yo;
+    for (std::int64_t i = 0; i < n; ++i) to[i * ys] = from[at[i * is] * xs];
+  });
+}
+
+}  // namespace
+
+void check_indices(const View& index, std::int64_t size) {
+  const Dims* strides[] = {&index.strides};
+  const Loop loop = collapse(index.sizes, strides, 1);
+  const std::int64_t* p = index.as<const std::int64_t>();
+  const int inner = loop.sizes.rank() - 1;
+  const std::int64_t n = index.numel(), row = loop.sizes[inner];
+  for (std::int64_t begin = 0; begin < n; begin += row) {
+    std::int64_t rest = begin / row, offset = 0;
+    for (int d = inner - 1; d >= 0; --d) {
+      offset += rest % loop.sizes[d] * loop.strides[0][d];
+      rest /= loop.sizes[d];
+    }
+    for (std::int64_t i = 0; i < row; ++i) {
+      const std::int64_t v = p[offset + i * loop.strides[0][inner]];
+      check(v >= 0 && v < size, "index ", v, " is out of range for a dimension of size ", size);
+    }
+  }
+}
+
+void gather(const View& y, const View& x, int dim, const View& index) {
+  switch (size_of(x.dtype)) {
+    case 8: return gather_words<std::uint64_t>(y, x, dim, index);
+    case 4: return gather_words<std::uint32_t>(y, x, dim, index);
+    case 2: return gather_words<std::uint16_t>(y, x, dim, index);
+    default: return gather_words<std::uint8_t>(y, x, dim, index);
+  }
+}
+
+void scatter_add(const View& y, int dim, const View& index, const View& source) {
+  visit(y.dtype, [&]<class T> {
+    using C = Compute<T>;
+    const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
+    const std::int64_t length = y.sizes[dim];
+    for_lines(index.sizes, dim, y.strides, source.strides, index.strides, [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
+      const std::int64_t* at = index.as<const std::int64_t>() + io;
+      const T* from = source.as<const T>() + so;
+      T* to = y.as<T>() + yo;
+      if constexpr (sizeof(T) == 2) {  // halves: the line is summed in f32 and rounded once
+        std::vector<C> line(static_cast<std::size_t>(length));
+        for (std::int64_t i = 0; i < length; ++i) line[static_cast<std::size_t>(i)] = static_cast<C>(to[i * ys]);
+        for (std::int64_t i = 0; i < n; ++i) line[static_cast<std::size_t>(at[i * is])] += static_cast<C>(from[i * ss]);
+        for (std::int64_t i = 0; i < length; ++i) to[i * ys] = convert<T>(line[static_cast<std::size_t>(i)]);
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) to[at[i * is] * ys] = static_cast<T>(to[at[i * is] * ys] + from[i * ss]);
+      }
+    });
+  });
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -1,0 +1,150 @@
+// Operators that copy elements without arithmetic: cast, clone, cat and what is made of them.
+#include <algorithm>
+
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+
+namespace {
+
+struct Cast {
+  static constexpr auto name = "cast";
+  static constexpr const char* args[] = {"x"};
+  Dtype to;
+
+  Spec infer(const Tensor& x) const { return like(x, to); }
+  void run(const View& y, const View& x) const { kernels::copy(y.device, y, x); }
+  static constexpr auto vjp() {  // the node casts back
+    return rules([](Grad g) -> Tensor { return g; });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({3, 4})}, Cast{f64});
+    s({s.integers({5}, -3, 3)}, Cast{f64});
+    s({s.randn({})}, Cast{f32}).differentiable = false;  // f32 is too coarse for finite differences
+    s({s.randn({0})}, Cast{f16}).differentiable = false;
+    s({s.randn({6})}, Cast{i64}).exact_only = true;
+  }
+};
+
+struct Clone {
+  static constexpr auto name = "clone";
+  static constexpr const char* args[] = {"x"};
+  Spec infer(const Tensor& x) const { return like(x); }
+  void run(const View& y, const View& x) const { kernels::copy(y.device, y, x); }
+  static constexpr auto vjp() {
+    return rules([](Grad g) -> Tensor { return g; });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({3, 4})}, Clone{});
+    s({s.randn({})}, Clone{});
+    s({s.randn({0, 2})}, Clone{});
+  }
+};
+
+struct Cat {
+  static constexpr auto name = "cat";
+  static constexpr const char* args[] = {"tensors"};
+  static constexpr auto autocast = CastPolicy::promote;
+  int dim;
+
+  Spec infer(std::span<const Tensor> x) const {
+    check(!x.empty(), "needs at least one tensor");
+    check(x[0].dim() > 0, "scalars cannot be concatenated; use stack");
+    const int d = wrap_dim(dim, x[0].dim());
+    Spec out = like(x[0]);
+    for (std::size_t i = 1; i < x.size(); ++i) {
+      Dims expected = x[0].sizes();
+      if (x[i].dim() == x[0].dim()) expected[d] = x[i].sizes()[d];
+      check(x[i].sizes() == expected, "tensor ", static_cast<int>(i), " is ", describe(x[i]), ", the first ", describe(x[0]),
+            "; sizes must agree in all but dimension ", d);
+      check(!__builtin_add_overflow(out.sizes[d], x[i].sizes()[d], &out.sizes[d]), "the result is too large");
+      out.dtype = promote(out.dtype, x[i].dtype());
+    }
+    return out;
+  }
+  void run(const View& y, std::span<const View> x) const {
+    const int d = wrap_dim(dim, y.dim());
+    View part = y;
+    for (const View& v : x) {
+      part.sizes[d] = v.sizes[d];
+      if (v.numel() > 0) kernels::copy(y.device, part, v);
+      part.data = static_cast<char*>(part.data) + v.sizes[d] * y.strides[d] * static_cast<std::int64_t>(size_of(y.dtype));
+    }
+  }
+  static constexpr auto vjp() {
+    return joint([](const Cat& op, Grad g, Shapes x) {
+      std::vector<Tensor> grads;
+      std::int64_t at = 0;
+      for (const InputMeta& m : x) {
+        const std::int64_t n = m.sizes[wrap_dim(op.dim, g.dim())];
+        grads.push_back(slice(g, op.dim, at, at + n));
+        at += n;
+      }
+      return grads;
+    });
+  }
+  static void samples(Samples& s) {
+    const auto along = [](int dim) { return [dim](const Tensors& x) { return Tensors{cat(x, dim)}; }; };
+    s.call({s.randn({2, 3}), s.randn({4, 3}), s.randn({0, 3})}, along(0));
+    s.call({s.randn({2, 3}), s.randn({2, 1})}, along(-1));
+    s.call({s.randn({2})}, along(0));
+    s.error_call({s.randn({2, 3}), s.randn({2, 4})}, along(0), "sizes must agree in all but dimension 0");
+    s.error_call({s.randn({})}, along(0), "use stack");
+  }
+};
+
+MANTISSA_OP(Cast)
+MANTISSA_OP(Clone)
+MANTISSA_OP(Cat)
+
+}  // namespace
+
+Tensor cast(const Tensor& x, Dtype dtype) { return x.dtype() == dtype && !x.is_weak_scalar() ? x : apply(Cast{dtype}, x); }
+Tensor clone(const Tensor& x) { return apply(Clone{}, x); }
+Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+Tensor cat(std::span<const Tensor> tensors, int dim) { return apply_list(Cat{dim}, tensors); }
+
+Tensor stack(std::span<const Tensor> tensors, int dim) {
+  std::vector<Tensor> rows;
+  for (const Tensor& t : tensors) {
+    check(t.sizes() == tensors[0].sizes(), "stack: tensors of sizes ", tensors[0].sizes(), " and ", t.sizes(), " differ");
+    rows.push_back(unsqueeze(t, dim));
+  }
+  return cat(rows, dim);
+}
+
+std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
+  check(size > 0, "split: size ", size, " must be positive");
+  check(x.dim() > 0, "split: a scalar cannot be split");
+  std::vector<Tensor> parts;
+  const std::int64_t n = x.size(dim);
+  for (std::int64_t at = 0; at < n || at == 0; at += size) parts.push_back(slice(x, dim, at, std::min(at + size, n)));
+  return parts;
+}
+
+namespace {
+
+void contiguous_samples(Samples& s) {
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return Tensors{contiguous(transpose(x[0]))}; });
+  s.call({s.randn({3})}, [](const Tensors& x) { return Tensors{contiguous(x[0])}; });
+}
+void stack_samples(Samples& s) {
+  s.call({s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return Tensors{stack(x, 1)}; });
+  s.call({s.randn({}), s.randn({})}, [](const Tensors& x) { return Tensors{stack(x)}; });
+  s.error_call({s.randn({2}), s.randn({3})}, [](const Tensors& x) { return Tensors{stack(x)}; }, "sizes [2] and [3] differ");
+}
+void split_samples(Samples& s) {
+  s.call({s.randn({7, 2})}, [](const Tensors& x) { return split(x[0], 3); });
+  s.call({s.randn({2, 4})}, [](const Tensors& x) { return split(x[0], 2, -1); });
+  s.error_call({s.randn({2})}, [](const Tensors& x) { return split(x[0], 0); }, "size 0 must be positive");
+}
+MANTISSA_COMPOSITE(contiguous, contiguous_samples)
+MANTISSA_COMPOSITE(stack, stack_samples)
+MANTISSA_COMPOSITE(split, split_samples)
+
+}  // namespace
+}  // namespace mantissa

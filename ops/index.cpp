@@ -1,0 +1,180 @@
+// Operators that pick elements by index: gather, scatter_add, embedding. Indices are i64, are
+// checked against the size before anything is read, and gradients add in a fixed order.
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+
+// Throws "index 7 is out of range for a dimension of size 5".
+MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
+MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
+// y[.., index, ..] += source along dim.
+MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(fill, const View& y, double value)
+
+namespace {
+
+void check_index_shape(const Tensor& x, int dim, const Tensor& index, const char* what) {
+  check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
+  check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, ", what, " ", x.dim());
+  for (int d = 0; d < x.dim(); ++d) {
+    check(d == dim || index.sizes()[d] <= x.sizes()[d], "the index has size ", index.sizes()[d], " in dimension ", d, ", ", what, " only ", x.sizes()[d]);
+  }
+}
+// A scalar counts as one row of one element.
+View at_least_1d(View v) {
+  if (v.dim() == 0) v.sizes.push_back(1), v.strides.push_back(1);
+  return v;
+}
+
+struct Gather {
+  static constexpr auto name = "gather";
+  static constexpr const char* args[] = {"x", "index"};
+  int dim;
+
+  Spec infer(const Tensor& x, const Tensor& index) const {
+    check_index_shape(x, wrap_dim(dim, x.dim()), index, "x");
+    return like(x, index.sizes());
+  }
+  void run(const View& y, const View& x, const View& index) const {
+    const int d = wrap_dim(dim, x.dim());
+    kernels::check_indices(y.device, index, x.dim() == 0 ? 1 : x.sizes[d]);
+    kernels::gather(y.device, at_least_1d(y), at_least_1d(x), d, at_least_1d(index));
+  }
+  static constexpr auto vjp() {
+    return rules([](const Gather& op, Grad g, Shape<0> x, In<1> index) {
+      return scatter_add(zeros(x.sizes, {.dtype = g.dtype(), .device = g.device()}), op.dim, index, g);
+    });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({3, 4}), s.integers({3, 2}, 0, 4)}, Gather{1});
+    s({s.randn({3, 4}), s.integers({5, 4}, 0, 3)}, Gather{0});
+    s({s.randn({2, 3, 4}), s.integers({2, 1, 4}, 0, 3)}, Gather{-2});
+    s({s.randn({}), s.integers({}, 0, 1)}, Gather{0});
+    s({s.randn({3, 4}), s.integers({0, 4}, 0, 3)}, Gather{0});
+    s.error({s.randn({3, 4}), s.integers({3, 2}, 7, 8)}, Gather{1}, "index 7 is out of range for a dimension of size 4");
+    s.error({s.randn({3, 4}), s.integers({3}, 0, 3)}, Gather{1}, "the index has 1 dimensions");
+    s.error({s.randn({3, 4}), s.randn({3, 4})}, Gather{1}, "the index must be i64");
+  }
+};
+
+struct ScatterAdd {
+  static constexpr auto name = "scatter_add";
+  static constexpr const char* args[] = {"x", "index", "source"};
+  static constexpr auto autocast = CastPolicy::promote;
+  int dim;
+
+  Spec infer(const Tensor& x, const Tensor& index, const Tensor& source) const {
+    const int d = wrap_dim(dim, x.dim());
+    check_index_shape(x, d, index, "x");
+    check_index_shape(source, -1, index, "the source");
+    check(source.dtype() == x.dtype(), "the source is ", source.dtype(), " and x ", x.dtype(), "; cast one with to()");
+    return like(x);
+  }
+  void run(const View& y, const View& x, const View& index, const View& source) const {
+    const int d = wrap_dim(dim, x.dim());
+    kernels::check_indices(y.device, index, x.dim() == 0 ? 1 : x.sizes[d]);
+    kernels::copy(y.device, y, x);
+    kernels::scatter_add(y.device, at_least_1d(y), d, at_least_1d(index), at_least_1d(source));
+  }
+  static constexpr auto vjp() {
+    return rules([](Grad g) -> Tensor { return g; }, no_gradient,
+                 [](const ScatterAdd& op, Grad g, In<1> index, Shape<2> source) {
+                   Tensor picked = gather(g, op.dim, index);
+                   if (picked.sizes() == source.sizes) return picked;
+                   Tensor full = zeros(source.sizes, {.dtype = g.dtype(), .device = g.device()});
+                   check(!context().create_graph, "second derivatives need an index as large as the source");
+                   Tensor part = full.as_strided(picked.sizes(), full.strides());
+                   part.copy_(picked);
+                   return full;
+                 });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({3, 4}), s.integers({3, 6}, 0, 4), s.randn({3, 6})}, ScatterAdd{1});
+    s({s.randn({3, 4}), s.integers({5, 4}, 0, 3), s.randn({5, 4})}, ScatterAdd{0});
+    s({s.randn({4}), s.integers({0}, 0, 3), s.randn({0})}, ScatterAdd{0});
+    s.error({s.randn({3}), s.integers({2}, -4, -3), s.randn({2})}, ScatterAdd{0}, "index -4 is out of range");
+  }
+};
+
+struct EmbeddingBackward {
+  static constexpr auto name = "embedding_backward";
+  static constexpr const char* args[] = {"gradient", "indices"};
+  std::int64_t rows;
+
+  Spec infer(const Tensor& g, const Tensor&) const { return like(g, {rows, g.sizes().back()}); }
+  void run(const View& y, const View& g, const View& indices) const;
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<1> indices) { return embedding(g, indices); });
+  }
+  static void samples(Samples& s) { s({s.randn({2, 3, 4}), s.integers({2, 3}, 0, 5)}, EmbeddingBackward{5}); }
+};
+
+// A table of rows seen through gather and scatter_add: every column uses the same index.
+struct RowView {
+  View index, rows;
+};
+RowView row_view(const View& indices, const View& rows, std::int64_t columns) {
+  const std::int64_t n = indices.numel();
+  RowView v{indices, rows};
+  v.index.sizes = {n, columns};
+  v.index.strides = {1, 0};
+  v.rows.sizes = {n, columns};
+  v.rows.strides = {columns, 1};
+  return v;
+}
+
+struct Embedding {
+  static constexpr auto name = "embedding";
+  static constexpr const char* args[] = {"weight", "indices"};
+
+  Spec infer(const Tensor& weight, const Tensor& indices) const {
+    check(weight.dim() == 2, "the weight must be [rows, columns]");
+    check(indices.dtype() == i64, "the indices must be i64, got ", indices.dtype());
+    Dims sizes = indices.sizes();
+    sizes.push_back(weight.sizes()[1]);
+    return like(weight, sizes);
+  }
+  void run(const View& y, const View& weight, const View& indices) const {
+    kernels::check_indices(y.device, indices, weight.sizes[0]);
+    const RowView v = row_view(indices, y, weight.sizes[1]);
+    kernels::gather(y.device, v.rows, weight, 0, v.index);
+  }
+  static constexpr auto vjp() {
+    return rules([](Grad g, Shape<0> weight, In<1> indices) {
+      return apply(EmbeddingBackward{weight.sizes[0]}, contiguous(g), indices);
+    });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({5, 4}), s.integers({2, 3}, 0, 5)}, Embedding{});
+    s({s.randn({5, 4}), s.integers({}, 0, 5)}, Embedding{});
+    s({s.randn({5, 4}), s.integers({0}, 0, 5)}, Embedding{});
+    s.error({s.randn({5, 4}), s.integers({2}, 5, 6)}, Embedding{}, "index 5 is out of range for a dimension of size 5");
+    s.error({s.randn({5}), s.integers({2}, 0, 5)}, Embedding{}, "the weight must be [rows, columns]");
+    s.error({s.randn({5, 4}), s.randn({2})}, Embedding{}, "the indices must be i64");
+  }
+};
+void EmbeddingBackward::run(const View& y, const View& g, const View& indices) const {
+  kernels::fill(y.device, y, 0.0);
+  const RowView v = row_view(indices, g, y.sizes[1]);
+  kernels::scatter_add(y.device, y, 0, v.index, v.rows);
+}
+
+MANTISSA_OP(Gather)
+MANTISSA_OP(ScatterAdd)
+MANTISSA_OP(Embedding)
+MANTISSA_OP(EmbeddingBackward)
+
+}  // namespace
+
+Tensor gather(const Tensor& x, int dim, const Tensor& index) { return apply(Gather{dim}, x, index); }
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
+  return apply(ScatterAdd{dim}, x, index, source);
+}
+Tensor embedding(const Tensor& weight, const Tensor& indices) {
+  return apply(Embedding{}, weight, contiguous(indices));
+}
+
+}  // namespace mantissa

@@ -1,0 +1,60 @@
+// Methods of Tensor that are shorthands for operators, and indexing with [].
+#include "core/ops.h"
+
+namespace mantissa {
+
+Tensor Tensor::to(Dtype dtype) const { return cast(*this, dtype); }
+Tensor Tensor::to(Device target) const {
+  check(target == device(), "to: this build of Mantissa has no CUDA backend; ", describe(*this), " stays on cpu");
+  return *this;
+}
+Tensor Tensor::contiguous() const { return mantissa::contiguous(*this); }
+Tensor Tensor::clone() const { return mantissa::clone(*this); }
+Tensor Tensor::reshape(const Dims& shape) const { return mantissa::reshape(*this, shape); }
+Tensor Tensor::flatten(int start, int end) const { return mantissa::flatten(*this, start, end); }
+Tensor Tensor::transpose(int a, int b) const { return mantissa::transpose(*this, a, b); }
+Tensor Tensor::t() const {
+  check(dim() == 2, "t: needs a matrix, got ", describe(*this));
+  return mantissa::transpose(*this, 0, 1);
+}
+Tensor Tensor::permute(const Dims& order) const { return mantissa::permute(*this, order); }
+Tensor Tensor::unsqueeze(int dim) const { return mantissa::unsqueeze(*this, dim); }
+Tensor Tensor::squeeze() const { return mantissa::squeeze(*this); }
+Tensor Tensor::squeeze(int dim) const { return mantissa::squeeze(*this, dim); }
+Tensor Tensor::expand(const Dims& shape) const { return mantissa::expand(*this, shape); }
+Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step) const {
+  return mantissa::slice(*this, dim, begin, end, step);
+}
+Tensor Tensor::select(int dim, std::int64_t index) const { return mantissa::select(*this, dim, index); }
+Tensor Tensor::sum() const { return mantissa::sum(*this); }
+Tensor Tensor::sum(int dim, bool keepdim) const { return mantissa::sum(*this, {dim}, keepdim); }
+Tensor Tensor::mean() const { return mantissa::mean(*this); }
+Tensor Tensor::mean(int dim, bool keepdim) const { return mantissa::mean(*this, {dim}, keepdim); }
+Tensor Tensor::max() const { return amax(*this); }
+Tensor Tensor::min() const { return amin(*this); }
+Tensor Tensor::argmax(int dim, bool keepdim) const { return mantissa::argmax(*this, dim, keepdim); }
+
+Tensor Tensor::operator[](std::int64_t i) const { return mantissa::select(*this, 0, i); }
+
+Tensor Tensor::operator[](std::initializer_list<Index> index) const {
+  int named = 0, rests = 0;
+  for (const Index& i : index) {
+    named += i.kind == Index::integer || i.kind == Index::range;
+    rests += i.kind == Index::rest;
+  }
+  check(rests <= 1, "index: more than one ellipsis");
+  check(named <= dim(), "index: ", named, " indices for ", describe(*this));
+  Tensor x = *this;
+  int at = 0;
+  for (const Index& i : index) {
+    switch (i.kind) {
+      case Index::integer: x = x.select(at, i.begin); break;
+      case Index::range: x = x.slice(at++, i.begin, i.end, i.step); break;
+      case Index::axis: x = x.unsqueeze(at++); break;
+      case Index::rest: at += dim() - named; break;
+    }
+  }
+  return x;
+}
+
+}  // namespace mantissa
