@@ -216,6 +216,9 @@ const FileDtype& file_dtype_of(Dtype dtype) {
 Header parse_header(std::string_view json, std::int64_t data_bytes, const std::string& path,
                     const SafetensorsLimits& limits) {
   if (!json.starts_with('{')) fail_format(path, "the header at byte 8 does not start with '{'");
+  // The parser takes a zero byte for the end of its input and would not see what follows.
+  if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos)
+    fail_format(path, "the header is not valid JSON at byte ", zero + 8);
   HeaderParser parser(path, limits);
   Json::sax_parse(json.begin(), json.end(), &parser);
   check_tiling(parser.header.entries, data_bytes, path);
