@@ -89,7 +89,7 @@ template <class C> struct Operand {
     constant = true;
     for (int d = 0; d < sizes->rank(); ++d) constant = constant && (*strides)[d] == 0;
     direct = !constant && v.dtype == dtype_of<C> && sizes->rank() == 1 && (*strides)[0] == 1;
-    if (constant) load_run(buffer, v.data, v.dtype, 0, 0, tile);
+    if (constant) load_run(buffer, v.data, v.dtype, 0, 0, std::min(tile, numel_of(*sizes)));
   }
 
   // Calls run(to, offset, stride, count) for each piece of [begin, begin + n) inside one inner row.

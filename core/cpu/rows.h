@@ -1,0 +1,185 @@
+// What kernels over contiguous runs share: elementwise passes and reductions with explicit vectors,
+// and Rows, which shows any tensor as dense rows of a compute type.
+// Reductions have a fixed shape that depends on the length only: tiles of 512 elements in four
+// vector accumulators, tiles combined pairwise. So results do not depend on threads or alignment.
+#pragma once
+
+#include <algorithm>
+
+#include "core/cpu/simd.h"
+#include "core/tensor.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+void copy(const View& y, const View& x);  // core/cpu/copy.cpp
+
+inline constexpr std::int64_t fold_tile = 512;
+
+// --- what is folded: works on vectors and on scalars ---
+struct Sum {
+  template <class T> static T identity() { return T(0); }
+  template <class T> T operator()(const T& a, const T& b) const { return a + b; }
+};
+// NaN wins in both.
+struct Max {
+  template <class T> static T identity() {
+    if constexpr (std::is_integral_v<T>) return std::numeric_limits<T>::min();
+    else return -std::numeric_limits<T>::infinity();
+  }
+  template <class T> T operator()(T a, T b) const { return (a > b) | (a != a) ? a : b; }
+  template <class T, class A> xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
+    return xsimd::select((a > b) | (a != a), a, b);
+  }
+};
+struct Min {
+  template <class T> static T identity() {
+    if constexpr (std::is_integral_v<T>) return std::numeric_limits<T>::max();
+    else return std::numeric_limits<T>::infinity();
+  }
+  template <class T> T operator()(T a, T b) const { return (a < b) | (a != a) ? a : b; }
+  template <class T, class A> xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
+    return xsimd::select((a < b) | (a != a), a, b);
+  }
+};
+
+// Combines a stream of partial results pairwise, as a binary counter does: level i holds the result
+// of 2^i of them. The rounding error of a sum grows with log n instead of n.
+template <class C, class Fold> class Cascade {
+ public:
+  void add(C v) {
+    int i = 0;
+    for (; count_ >> i & 1; ++i) v = Fold{}(level_[i], v);
+    level_[i] = v;
+    ++count_;
+  }
+  C total() const {
+    C v = Fold::template identity<C>();
+    bool first = true;
+    for (int i = 0; count_ >> i; ++i) {
+      if (!(count_ >> i & 1)) continue;
+      v = first ? level_[i] : Fold{}(level_[i], v);
+      first = false;
+    }
+    return v;
+  }
+
+ private:
+  C level_[48];
+  std::uint64_t count_ = 0;
+};
+
+template <class C> inline Vec<C> load_part(const C* p, std::int64_t n) {
+  C buffer[Vec<C>::size] = {};
+  for (std::int64_t j = 0; j < n; ++j) buffer[j] = p[j];
+  return load(buffer);
+}
+
+// Folds f(p[i], ...) over [0, n), n <= fold_tile.
+template <class Fold, class C, class F, class... P> inline C fold_one_tile(std::int64_t n, const F& f, const C* first, const P*... rest) {
+  using V = Vec<C>;
+  constexpr auto width = static_cast<std::int64_t>(V::size);
+  const Fold fold;
+  C lanes[width];
+  std::int64_t i = 0;
+  bool any = false;
+  C result = Fold::template identity<C>();
+  if (n >= width) {
+    V acc[4] = {V(result), V(result), V(result), V(result)};
+    for (; i + 4 * width <= n; i += 4 * width) {
+      for (int k = 0; k < 4; ++k) acc[k] = fold(acc[k], f(load(first + i + k * width), load(rest + i + k * width)...));
+    }
+    for (int k = 0; i + width <= n; i += width, ++k) acc[k] = fold(acc[k], f(load(first + i), load(rest + i)...));
+    store(lanes, fold(fold(acc[0], acc[1]), fold(acc[2], acc[3])));
+    for (std::int64_t half = width / 2; half > 0; half /= 2) {
+      for (std::int64_t j = 0; j < half; ++j) lanes[j] = fold(lanes[j], lanes[j + half]);
+    }
+    result = lanes[0];
+    any = true;
+  }
+  if (i < n) {  // the tail goes through the same vector code, padded; padding is not folded
+    store(lanes, f(load_part(first + i, n - i), load_part(rest + i, n - i)...));
+    for (std::int64_t j = 0; j < n - i; ++j) {
+      result = any ? fold(result, lanes[j]) : lanes[j];
+      any = true;
+    }
+  }
+  return result;
+}
+
+// Folds f(p[i], ...) over [0, n) for any n.
+template <class Fold, class C, class F, class... P> inline C fold_run(std::int64_t n, const F& f, const C* first, const P*... rest) {
+  if (n <= fold_tile) return fold_one_tile<Fold>(n, f, first, rest...);
+  Cascade<C, Fold> cascade;
+  for (std::int64_t i = 0; i < n; i += fold_tile) {
+    cascade.add(fold_one_tile<Fold>(std::min(fold_tile, n - i), f, first + i, (rest + i)...));
+  }
+  return cascade.total();
+}
+inline constexpr auto itself = [](const auto& v) { return v; };
+template <class Fold, class C> inline C fold_run(std::int64_t n, const C* p) { return fold_run<Fold>(n, itself, p); }
+
+// y[i] = f(p[i], ...) over [0, n); y may be one of the inputs.
+template <class C, class F, class... P> inline void map_run(std::int64_t n, C* y, const F& f, const P*... p) {
+  constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
+  std::int64_t i = 0;
+  for (; i + width <= n; i += width) store(y + i, f(load(p + i)...));
+  if (i < n) {
+    C lanes[width];
+    store(lanes, f(load_part(p + i, n - i)...));
+    for (std::int64_t j = i; j < n; ++j) y[j] = lanes[j - i];
+  }
+}
+
+// --- tensors as dense rows of compute type C ---
+inline View moved_to_last(View v, int dim) {
+  if (v.dim() == 0) return v;
+  const std::int64_t size = v.sizes[dim], stride = v.strides[dim];
+  v.sizes.erase(dim);
+  v.strides.erase(dim);
+  v.sizes.push_back(size);
+  v.strides.push_back(stride);
+  return v;
+}
+
+// The elements of a view in row-major order: its own memory when it is dense and of type C, else a
+// converted copy.
+template <class C> class Dense {
+ public:
+  explicit Dense(const View& v) : data_(v.as<const C>()) {
+    if (!v || (v.dtype == dtype_of<C> && v.is_contiguous())) return;
+    copy_ = Tensor::allocate(v.sizes, dtype_of<C>);
+    copy(copy_.view(), v);
+    data_ = static_cast<const C*>(copy_.raw_data());
+  }
+  const C* data() const { return data_; }  // null for an absent argument
+
+ private:
+  Tensor copy_;
+  const C* data_;
+};
+// The same for a result: finish() moves a converted copy to where it belongs.
+template <class C> class DenseResult {
+ public:
+  explicit DenseResult(const View& v) : view_(v), data_(v.as<C>()) {
+    if (v.dtype == dtype_of<C> && v.is_contiguous()) return;
+    copy_ = Tensor::allocate(v.sizes, dtype_of<C>);
+    data_ = static_cast<C*>(copy_.raw_data());
+  }
+  C* data() const { return data_; }
+  void finish() {
+    if (copy_.defined()) copy(view_, copy_.view());
+  }
+
+ private:
+  View view_;
+  Tensor copy_;
+  C* data_;
+};
+
+// Calls f.operator()<C>() with the type that floating elements of `t` compute in.
+template <class F> void visit_compute(Dtype t, F&& f) {
+  if (t == f64) f.template operator()<double>();
+  else f.template operator()<float>();
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA

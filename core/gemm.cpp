@@ -1,0 +1,191 @@
+#include "core/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/kernel.h"
+#include "core/onednn.h"
+#include "core/parallel.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(gemm_f64, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t a_row,
+                std::int64_t a_col, const double* b, std::int64_t b_row, std::int64_t b_col, double* c, std::int64_t c_row)
+
+namespace {
+
+constexpr double piece_flops = 2e6;  // some ten microseconds of one core: worth a thread's attention
+constexpr std::int64_t most_pieces = 32;
+constexpr std::int64_t tiny = 128;  // multiplications below which a library call costs more than the work
+
+// The part of a product that one thread computes: rows and columns of one matrix of the batch.
+struct Piece { std::int64_t item, row, rows, column, columns; };
+
+std::int64_t rows_of(const View& v) { return v.size(v.dim() - 2); }
+std::int64_t columns_of(const View& v) { return v.size(v.dim() - 1); }
+std::int64_t row_stride(const View& v) { return v.strides[v.dim() - 2]; }
+std::int64_t column_stride(const View& v) { return v.strides[v.dim() - 1]; }
+
+// Where matrix `item` of the batch begins, in elements.
+std::int64_t item_offset(const View& v, std::int64_t item) {
+  std::int64_t offset = 0;
+  for (int d = v.dim() - 3; d >= 0; --d) {
+    offset += item % v.size(d) * v.strides[d];
+    item /= v.size(d);
+  }
+  return offset;
+}
+
+// Whether rows lie apart by at least their length, which is what leading dimensions can express.
+bool has_rows(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
+  return (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
+}
+struct Layout { bool transposed; std::int64_t leading; };
+bool find_layout(const View& v, Layout* layout) {
+  const std::int64_t r = rows_of(v), c = columns_of(v);
+  if (has_rows(r, c, row_stride(v), column_stride(v))) {
+    *layout = {false, r == 1 ? std::max<std::int64_t>(c, 1) : row_stride(v)};
+  } else if (has_rows(c, r, column_stride(v), row_stride(v))) {
+    *layout = {true, c == 1 ? std::max<std::int64_t>(r, 1) : column_stride(v)};
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// `v` in the dtype to multiply in and with strides that the product can read; `keep` owns a copy
+// where one is needed. Repeated matrices are copied once.
+View prepare(const View& v, Dtype compute, Tensor& keep) {
+  Layout layout;
+  if (v.dtype == compute && (compute == f64 || find_layout(v, &layout))) return v;
+  View once = v;
+  for (int d = 0; d < v.dim() - 2; ++d) {
+    if (v.strides[d] == 0) once.sizes[d] = 1;
+  }
+  keep = Tensor::allocate(once.sizes, compute, v.device);
+  kernels::copy(v.device, keep.view(), once);
+  View ready = keep.view();
+  ready.sizes = v.sizes;
+  for (int d = 0; d < v.dim() - 2; ++d) {
+    if (v.strides[d] == 0) ready.strides[d] = 0;
+  }
+  return ready;
+}
+
+template <class T> void multiply_tiny(const View& y, const View& a, const View& b, const View& bias) {
+  const std::int64_t m = rows_of(y), n = columns_of(y), k = columns_of(a), items = y.numel() / (m * n);
+  for (std::int64_t item = 0; item < items; ++item) {
+    T* out = y.as<T>() + item * m * n;
+    const T* left = a.as<const T>() + item_offset(a, item);
+    const T* right = b.as<const T>() + item_offset(b, item);
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        Compute<T> sum = bias ? static_cast<Compute<T>>(bias.as<const T>()[j * bias.strides[0]]) : 0;
+        for (std::int64_t p = 0; p < k; ++p) {
+          sum += static_cast<Compute<T>>(left[i * row_stride(a) + p * column_stride(a)]) *
+                 static_cast<Compute<T>>(right[p * row_stride(b) + j * column_stride(b)]);
+        }
+        out[i * n + j] = static_cast<T>(sum);
+      }
+    }
+  }
+}
+
+// Every row of the piece of y starts as the bias, or as zeros.
+template <class T> void start_rows(T* c, std::int64_t c_row, const T* bias, const Piece& p) {
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    if (bias) std::memcpy(c + r * c_row, bias + p.column, static_cast<std::size_t>(p.columns) * sizeof(T));
+    else std::memset(c + r * c_row, 0, static_cast<std::size_t>(p.columns) * sizeof(T));
+  }
+}
+
+template <class T> void multiply_piece(const View& y, const View& a, const View& b, const T* bias, const Piece& p) {
+  const std::int64_t n = columns_of(y), k = columns_of(a);
+  T* c = y.as<T>() + p.item * rows_of(y) * n + p.row * n + p.column;
+  const T* left = a.as<const T>() + item_offset(a, p.item) + p.row * row_stride(a);
+  const T* right = b.as<const T>() + item_offset(b, p.item) + p.column * column_stride(b);
+  if constexpr (std::is_same_v<T, double>) {
+    start_rows(c, n, bias, p);
+    kernels::gemm_f64(y.device, p.rows, p.columns, k, left, row_stride(a), column_stride(a), right, row_stride(b),
+                      column_stride(b), c, n);
+  } else {
+    if (bias || k == 0) start_rows(c, n, bias, p);
+    if (k == 0) return;
+    Layout la{}, lb{};
+    find_layout(a, &la);
+    find_layout(b, &lb);
+    onednn::sgemm(la.transposed, lb.transposed, p.rows, p.columns, k, left, la.leading, right, lb.leading, bias ? 1.0f : 0.0f, c, n);
+  }
+}
+
+// Rounds a piece of the f32 result into y.
+void round_piece(const View& y, const View& wide, const Piece& p) {
+  const std::int64_t n = columns_of(y), offset = p.item * rows_of(y) * n + p.row * n + p.column;
+  const auto part = [&](const View& v) {
+    View w = v;
+    w.data = v.as<char>() + offset * static_cast<std::int64_t>(size_of(v.dtype));
+    w.sizes = {p.rows, p.columns};
+    w.strides = {n, 1};
+    return w;
+  };
+  kernels::copy(y.device, part(y), part(wide));
+}
+
+// Calls run(piece) for all pieces of y, in parallel. Big matrices are cut along their longer side,
+// small ones of a batch are taken together.
+template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
+  const std::int64_t m = rows_of(y), n = columns_of(y), items = y.numel() / (m * n);
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(std::max<std::int64_t>(k, 1));
+  const bool by_rows = m >= n;
+  const std::int64_t side = by_rows ? m : n, wanted = pieces_for(flops);
+  const std::int64_t step = wanted == 1 ? side : std::min(side, ((side + wanted - 1) / wanted + 15) / 16 * 16);
+  const std::int64_t cuts = (side + step - 1) / step;
+  const auto grain = static_cast<std::int64_t>(piece_flops * static_cast<double>(cuts) / flops);
+  parallel_for(items * cuts, std::clamp<std::int64_t>(grain, 1, items * cuts), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t at = i % cuts * step, length = std::min(step, side - at);
+      run(by_rows ? Piece{i / cuts, at, length, 0, n} : Piece{i / cuts, 0, m, at, length});
+    }
+  });
+}
+
+template <class T> void multiply(const View& y, const View& a, const View& b, const View& bias) {
+  Tensor a_copy, b_copy, bias_copy, wide_y;
+  const View left = prepare(a, dtype_of<T>, a_copy), right = prepare(b, dtype_of<T>, b_copy);
+  const T* start = bias.as<const T>();
+  if (bias && !(bias.dtype == dtype_of<T> && bias.is_contiguous())) {
+    bias_copy = Tensor::allocate(bias.sizes, dtype_of<T>, bias.device);
+    kernels::copy(bias.device, bias_copy.view(), bias);
+    start = bias_copy.data<T>();
+  }
+  const bool narrow = y.dtype != dtype_of<T>;
+  if (narrow) wide_y = Tensor::allocate(y.sizes, dtype_of<T>, y.device);
+  const View out = narrow ? wide_y.view() : y;
+  for_pieces(y, columns_of(a), [&](const Piece& p) {
+    multiply_piece<T>(out, left, right, start, p);
+    if (narrow) round_piece(y, out, p);
+  });
+}
+
+}  // namespace
+
+std::int64_t pieces_for(double flops) {
+  std::int64_t pieces = 1;
+  while (pieces < most_pieces && flops >= piece_flops * 2 * static_cast<double>(pieces)) pieces *= 2;
+  return pieces;
+}
+
+void kernels::gemm(Device device, const View& y, const View& a, const View& b, const View& bias) {
+  if (!device.is_cpu()) fail("has no cuda kernel in this build");
+  if (y.numel() == 0) return;
+  if (y.numel() * columns_of(a) <= tiny) {
+    visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias); });
+  } else if (y.dtype == f64) {
+    multiply<double>(y, a, b, bias);
+  } else {
+    multiply<float>(y, a, b, bias);
+  }
+}
+
+}  // namespace mantissa

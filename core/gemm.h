@@ -1,0 +1,22 @@
+// Matrix products in the four floating dtypes.
+// Work is cut by shape alone, so results do not depend on the number of threads. f32 goes to oneDNN,
+// f64 to core/cpu/gemm.cpp; f16 and bf16 are storage: widened to f32, multiplied there, rounded once.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+// How many pieces a piece of work of so many floating-point operations is worth: a power of two.
+std::int64_t pieces_for(double flops);
+
+namespace kernels {
+
+// y = a @ b + bias over matrices: y [batch..., m, n] contiguous, a [batch..., m, k] and
+// b [batch..., k, n] of the same rank and with any strides (0 where they repeat), bias [n] or absent.
+void gemm(Device device, const View& y, const View& a, const View& b, const View& bias);
+
+}  // namespace kernels
+}  // namespace mantissa

@@ -1,0 +1,53 @@
+// Kernels that walk many tensors in one call: an optimizer's update, the loss scaler's unscaling,
+// gradient norms and clipping. Every tensor is dense and seen as a flat run of elements.
+// Work is cut into blocks of fixed size over the concatenation of all tensors, so results do not
+// depend on the number of threads. Whatever changes from step to step is read from device memory.
+// Next: core/optim_formulas.h (the updates), core/cpu/optim.cpp, core/cpu/gradients.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/kernel.h"
+
+namespace mantissa {
+
+struct GradientView {
+  void* data = nullptr;
+  std::int64_t numel = 0;
+  Dtype dtype = f32;
+};
+
+// One parameter of an optimizer step. State is in the compute dtype of the parameter (f64 for f64,
+// else f32). `step` counts the updates this parameter has had.
+struct ParameterView {
+  static constexpr int max_states = 3;
+  void* value = nullptr;
+  const void* gradient = nullptr;
+  void* state[max_states] = {};
+  void* shadow = nullptr;  // the value in a lower precision, refreshed with it; null when there is none
+  std::int64_t* step = nullptr;
+  std::int64_t numel = 0;
+  Dtype dtype = f32, gradient_dtype = f32, shadow_dtype = f32;
+};
+
+// Updates every parameter by formula number `formula` of optim_formulas::Formulas, whose fields are
+// the doubles at `hyper`, and advances its step count. Does nothing at all when `skip` points to true.
+MANTISSA_KERNEL(optimizer_step, int formula, const double* hyper, const bool* skip, std::span<const ParameterView> parameters)
+
+// g = g / scale, in place. Sets *found_inf when a gradient is not finite, before or after.
+MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool* found_inf)
+
+// The rule of torch.cuda.amp's scaler: any verdict true: scale *= backoff, tracker = 0; else the tracker
+// advances, and at `interval` the scale grows (unless that is not finite) and the tracker restarts.
+MANTISSA_KERNEL(update_loss_scale, float* scale, std::int32_t* tracker, std::span<const bool* const> found_inf,
+                double growth, double backoff, std::int64_t interval)
+
+// *norm = (sum over all elements of |g|^p)^(1/p), or the largest |g| for p = infinity.
+MANTISSA_KERNEL(gradient_norm, std::span<const GradientView> gradients, double p, float* norm)
+// g *= min(1, max_norm / (*norm + 1e-6)).
+MANTISSA_KERNEL(scale_gradients, std::span<const GradientView> gradients, const float* norm, double max_norm)
+// g = min(max(g, -limit), limit).
+MANTISSA_KERNEL(clamp_gradients, std::span<const GradientView> gradients, double limit)
+
+}  // namespace mantissa
