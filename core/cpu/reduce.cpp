@@ -25,7 +25,7 @@ template <class C, class Fold> void run(const View& y, const View& x, double div
   out.finish();
 }
 template <class Fold> void run_in_compute_type(const View& y, const View& x, double divisor = 1) {
-  switch (compute_dtype(y.dtype == f64 || is_floating(x.dtype) ? x.dtype : y.dtype)) {
+  switch (compute_dtype(x.dtype)) {
     case Dtype::f64: return run<double, Fold>(y, x, divisor);
     case Dtype::f32: return run<float, Fold>(y, x, divisor);
     default: return run<std::int64_t, Fold>(y, x, divisor);
