@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "autograd/anomaly.h"
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "autograd/node.h"
@@ -29,8 +30,9 @@ struct Pending {
 using Ready = std::map<std::uint64_t, Pending, std::greater<>>;
 
 struct Captures {
-  std::unordered_map<const Node*, Tensor> gradients;      // the nodes of grad()'s inputs
-  std::unordered_set<const Node*> needed;                 // nodes from which one of them is reached
+  std::unordered_map<const Node*, Tensor> gradients;  // the nodes of grad()'s inputs
+  std::unordered_set<const Node*> needed;             // nodes with an edge on the way to one of them
+  bool reaches(const Node* n) const { return gradients.contains(n) || needed.contains(n); }
 };
 
 void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, const Node* from) {
@@ -38,7 +40,7 @@ void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, 
   Pending& p = it->second;
   if (first) {
     p = {node, std::move(g), false, from};
-  } else if (!create_graph && p.own_sum) {
+  } else if (!create_graph && p.own_sum && promote(p.gradient.dtype(), g.dtype()) == p.gradient.dtype()) {
     p.gradient.add_(g);
   } else {
     p.gradient = add(p.gradient, g);  // recorded under create_graph
@@ -46,9 +48,13 @@ void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, 
   }
 }
 
-void run_grad_hooks(const Node& node, Tensor& g) {
-  for (auto& hook : const_cast<Node&>(node).hooks().on_grad) {
-    if (Tensor replaced = hook(g); replaced.defined()) g = replaced;
+void run_grad_hooks(Node& node, Tensor& g) {
+  for (auto& hook : node.hooks().on_grad) {
+    Tensor replaced = hook(g);
+    if (!replaced.defined()) continue;
+    check(replaced.sizes() == g.sizes(), "a gradient hook on ", node.name(), " returned shape ", replaced.sizes(),
+          " for a gradient of shape ", g.sizes());
+    g = replaced.dtype() == g.dtype() ? replaced : cast(replaced, g.dtype());
   }
 }
 
@@ -59,17 +65,14 @@ void accumulate_in_leaf(LeafNode& leaf, Tensor g, bool create_graph) {
   }
 }
 
-// In anomaly mode: the first NaN names the operator and the way to it from the root.
-void check_for_nan(const Node& node, std::span<const Tensor> grads, const std::unordered_map<const Node*, const Node*>& parents) {
-  for (std::size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined() || !grads[i].is_floating()) continue;
-    const NoGrad guard;
-    if (amax(ne(grads[i], grads[i])).item() == 0) continue;
-    std::string path = node.name();
-    for (auto it = parents.find(&node); it != parents.end() && it->second; it = parents.find(it->second)) {
-      path = std::string(it->second->name()) + " <- " + path;
-    }
-    fail("backward of \"", node.name(), "\" gave NaN for input ", static_cast<unsigned long>(i), "; path from the root: ", path);
+// Anomaly mode: for each node that ran, the node that first sent it a gradient.
+using Parents = std::unordered_map<const Node*, const Node*>;
+void check_for_nan(const Node& node, std::span<const Tensor> gradients, const Parents& parents) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!autograd::has_nan(gradients[i])) continue;
+    std::vector<const Node*> path{&node};
+    for (auto it = parents.find(&node); it != parents.end() && it->second; it = parents.find(it->second)) path.push_back(it->second);
+    autograd::fail_nan_gradient(i, path);
   }
 }
 
@@ -78,8 +81,10 @@ class ModeGuard {  // backward runs in the dtypes of the forward, whatever regio
   explicit ModeGuard(bool create_graph) : before_(context()) {
     context().grad_enabled = context().create_graph = create_graph;
     context().autocast = {};
+    context().anomaly = false;  // a rule may pass through a NaN that it masks: only its result counts
   }
   ~ModeGuard() { context() = before_; }
+  bool anomaly() const { return before_.anomaly; }
 
  private:
   Context before_;
@@ -87,16 +92,20 @@ class ModeGuard {  // backward runs in the dtypes of the forward, whatever regio
 
 void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures) {
   const ModeGuard modes(create_graph);
-  std::unordered_map<const Node*, const Node*> parents;  // anomaly mode only
+  Parents parents;
   std::vector<Tensor> grads;
   while (!ready.empty()) {
     Pending p = std::move(ready.begin()->second);
     ready.erase(ready.begin());
     Node& node = *p.node.get();
+    if (node.is_leaf()) {  // a shadow's gradient comes in the shadow's dtype; hooks and grad() see the leaf's
+      const Dtype dtype = static_cast<LeafNode&>(node).dtype();
+      if ((captures || node.has_hooks()) && p.gradient.dtype() != dtype) p.gradient = cast(p.gradient, dtype);
+    }
     if (node.has_hooks()) run_grad_hooks(node, p.gradient);
     if (captures) {
       if (auto it = captures->gradients.find(&node); it != captures->gradients.end()) it->second = p.gradient;
-      if (node.is_leaf() || !captures->needed.contains(&node)) continue;
+      if (!captures->needed.contains(&node)) continue;
     } else if (node.is_leaf()) {
       accumulate_in_leaf(static_cast<LeafNode&>(node), std::move(p.gradient), create_graph);
       continue;
@@ -105,7 +114,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     grads.assign(edges.size(), Tensor());
     try {
       node.backward(p.gradient, grads);
-      if (context().anomaly) {
+      if (modes.anomaly()) {
         parents[&node] = p.from;
         check_for_nan(node, grads, parents);
       }
@@ -116,7 +125,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     if (!retain_graph) node.release_saved();
     for (std::size_t i = 0; i < edges.size(); ++i) {
       if (!edges[i] || !grads[i].defined()) continue;
-      if (captures && !captures->needed.contains(edges[i].get())) continue;
+      if (captures && !captures->reaches(edges[i].get())) continue;
       contribute(ready, edges[i], std::move(grads[i]), create_graph, &node);
     }
   }
@@ -144,8 +153,8 @@ Ready start(std::span<const Tensor> roots, std::span<const Tensor> gradients, bo
   return ready;
 }
 
-// Marks every node from which one of the captured nodes can be reached. No captured node has a
-// smaller id than the smallest of them, so the search stops there.
+// Marks every node with an edge that leads to one of the captured nodes; only these run. No captured
+// node has a smaller id than the smallest of them, so the search stops there.
 void mark_needed(std::span<const Tensor> roots, Captures& captures) {
   std::uint64_t smallest = UINT64_MAX;
   for (auto& [node, g] : captures.gradients) smallest = std::min(smallest, node->id());
@@ -160,9 +169,9 @@ void mark_needed(std::span<const Tensor> roots, Captures& captures) {
   }
   std::sort(found.begin(), found.end(), [](auto* a, auto* b) { return a->id() < b->id(); });
   for (const Node* n : found) {
-    bool reaches = captures.gradients.contains(n);
-    for (const NodeRef& e : n->edges()) reaches = reaches || (e && captures.needed.contains(e.get()));
-    if (reaches) captures.needed.insert(n);
+    for (const NodeRef& e : n->edges()) {
+      if (e && captures.reaches(e.get())) captures.needed.insert(n);
+    }
   }
 }
 
@@ -179,20 +188,30 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
   mantissa::backward(*this, gradient, {retain_graph, create_graph});
 }
 
-std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> inputs,
-                         std::span<const Tensor> gradients, GradOptions o) {
+namespace autograd {
+std::vector<Tensor> gradients_at(std::span<const Tensor> roots, std::span<const Tensor> gradients,
+                                 std::span<const NodeRef> nodes, BackwardOptions o) {
   Captures captures;
-  for (const Tensor& x : inputs) {
-    check(x.requires_grad(), "grad: input ", describe(x), " has no requires_grad");
-    captures.gradients[x.impl()->node.get()];
-  }
+  for (const NodeRef& n : nodes) captures.gradients[n.get()];
   Ready ready = start(roots, gradients, o.create_graph);
   mark_needed(roots, captures);
   run(ready, o.retain_graph || o.create_graph, o.create_graph, &captures);
   std::vector<Tensor> result;
+  for (const NodeRef& n : nodes) result.push_back(captures.gradients[n.get()]);
+  return result;
+}
+}  // namespace autograd
+
+std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> inputs,
+                         std::span<const Tensor> gradients, GradOptions o) {
+  std::vector<NodeRef> nodes;
   for (const Tensor& x : inputs) {
-    result.push_back(captures.gradients[x.impl()->node.get()]);
-    check(o.allow_unused || result.back().defined(), "grad: the roots do not depend on input ", describe(x),
+    check(x.requires_grad(), "grad: input ", describe(x), " has no requires_grad");
+    nodes.push_back(x.impl()->node);
+  }
+  std::vector<Tensor> result = autograd::gradients_at(roots, gradients, nodes, {o.retain_graph, o.create_graph});
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    check(o.allow_unused || result[i].defined(), "grad: the roots do not depend on input ", describe(inputs[i]),
           "; pass allow_unused to get an undefined gradient instead");
   }
   return result;

@@ -29,4 +29,11 @@ std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> 
                          std::span<const Tensor> gradients = {}, GradOptions = {});
 std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> inputs, GradOptions = {});
 
+namespace autograd {
+// What grad() is made of: the gradients that arrive at `nodes`, undefined where none does. Runs only
+// what lies between. For nodes that differentiate inside their own backward (autograd/checkpoint.cpp).
+std::vector<Tensor> gradients_at(std::span<const Tensor> roots, std::span<const Tensor> gradients,
+                                 std::span<const NodeRef> nodes, BackwardOptions = {});
+}  // namespace autograd
+
 }  // namespace mantissa

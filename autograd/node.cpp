@@ -41,6 +41,7 @@ void release(Node* n) noexcept {
 void LeafNode::accumulate(Tensor g, bool create_graph) {
   const std::lock_guard lock(mutex);
   if (create_graph) {
+    if (g.dtype() != dtype_) g = cast(g, dtype_);
     grad = grad.defined() ? add(grad, g) : g;
     return;
   }

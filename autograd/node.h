@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 
+#include "autograd/rule.h"
 #include "core/ref.h"
 #include "core/tensor.h"
 
@@ -24,6 +25,11 @@ class Node : public RefCounted {
   virtual ~Node();
 
   std::uint64_t id() const { return id_; }
+  // Takes an id: every node made later has a larger one.
+  static std::uint64_t next_id() {
+    static constinit std::atomic<std::uint64_t> counter{1};
+    return counter.fetch_add(1, std::memory_order_relaxed);
+  }
   const char* name() const { return name_; }
   virtual bool is_leaf() const { return false; }
   std::span<const NodeRef> edges() const { return edges_; }
@@ -39,10 +45,6 @@ class Node : public RefCounted {
   void set_edges(std::span<const NodeRef> edges) { edges_ = edges; }
 
  private:
-  static std::uint64_t next_id() {
-    static constinit std::atomic<std::uint64_t> counter{1};
-    return counter.fetch_add(1, std::memory_order_relaxed);
-  }
   std::uint64_t id_;
   const char* name_;
   std::span<const NodeRef> edges_;
@@ -76,11 +78,7 @@ class LeafNode final : public Node {
   Device device_;
 };
 
-// Sizes and dtype an input had, to undo broadcasting and promotion of its gradient.
-struct InputMeta {
-  Dims sizes;
-  Dtype dtype = f32;
-};
+// Sums away what broadcasting had repeated and casts to the dtype the input had.
 Tensor fit_gradient(Tensor g, const InputMeta& input);
 
 // A tensor kept for backward, and the version of its storage at that time.

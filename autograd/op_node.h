@@ -80,6 +80,7 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
   // One overload per kind of rule parameter.
   const Op& argument(Op*, const Tensor&) const { return op_; }
   Grad argument(Grad*, const Tensor& g) const { return Grad{g}; }
+  Shapes argument(Shapes*, const Tensor&) const { return meta_; }
   Needs argument(Needs*, const Tensor&) const { return {wanted_}; }
   template <int i> Shape<i> argument(Shape<i>*, const Tensor&) const { return {meta_[i].sizes, meta_[i].dtype}; }
   template <int i> In<i> argument(In<i>*, const Tensor&) const {

@@ -8,6 +8,7 @@
 //   const Op&   the operator's attributes          Grad     the gradient of result 0
 //   In<i>       input i                            Out<k>   result k
 //   Shape<i>    sizes and dtype of input i, free   Needs    which inputs want a gradient
+//   Shapes      those of all inputs (lists)
 // `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at
 // once, for gradients that share work (norms); inputs not wanted may stay undefined.
 // Broadcasting and casts are undone by the node, never in a rule.
@@ -27,6 +28,11 @@ template <int i> struct Shape {
   Dims sizes;
   Dtype dtype;
 };
+struct InputMeta {  // what is kept of every input: to undo broadcasting and promotion
+  Dims sizes;
+  Dtype dtype = f32;
+};
+using Shapes = std::span<const InputMeta>;
 struct Needs {
   std::uint64_t mask = 0;
   bool operator[](int i) const { return mask >> i & 1; }

@@ -1,8 +1,5 @@
 #include "ops/apply.h"
 
-#include "autograd/grad_mode.h"
-#include "core/ops.h"
-
 namespace mantissa::detail {
 
 void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
@@ -23,15 +20,6 @@ void check_same_device(std::span<const Tensor* const> x) {
     if (!first) first = t;
     check(t->device() == first->device(), "inputs are on ", first->device(), " and ", t->device(), "; move one with to(device)");
   }
-}
-
-void check_finite_result(const Tensor& y) {
-  if (!y.defined() || !y.is_floating()) return;
-  const NoGrad guard;
-  context().anomaly = false;
-  const bool bad = y.numel() > 0 && amax(ne(y, y)).item() != 0;
-  context().anomaly = true;
-  check(!bad, "the result contains NaN");
 }
 
 }  // namespace mantissa::detail

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "amp/autocast.h"
+#include "autograd/anomaly.h"
 #include "autograd/op_node.h"
 #include "core/context.h"
 #include "ops/op.h"
@@ -15,7 +16,6 @@ namespace detail {
 // "matmul(a: f32[2, 3], b: f32[4, 5])": put in front of what an operator complains about.
 void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
 void check_same_device(std::span<const Tensor* const> x);
-void check_finite_result(const Tensor& y);  // anomaly mode
 
 inline Tensor allocate(const Spec& s) { return Tensor::allocate(s.sizes, s.dtype, s.device); }
 template <std::size_t k> std::array<Tensor, k> allocate(const std::array<Spec, k>& s) {
@@ -60,7 +60,7 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
       outs[0].impl()->node = autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
     }
   }
-  if (context().anomaly) [[unlikely]] check_finite_result(results(y)[0]);
+  if (context().anomaly) [[unlikely]] autograd::check_result(results(y)[0], x);
   return y;
 }
 

@@ -1,0 +1,112 @@
+// A checkpoint is a node whose edges are everything outside that the computation depends on: the
+// boundary. It is found by recording fn once in forward and dropping the record; backward records fn
+// again and asks the engine for the gradients at the boundary, which flow on as those of any node.
+#include "autograd/checkpoint.h"
+
+#include <unordered_set>
+
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "core/context.h"
+#include "core/random.h"
+
+namespace mantissa {
+namespace {
+
+using autograd::Node;
+using autograd::NodeRef;
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+
+// The nodes made before `first` that `result` was computed from, each once.
+std::vector<NodeRef> find_boundary(const NodeRef& result, std::uint64_t first) {
+  std::vector<NodeRef> boundary;
+  std::vector<const Node*> inside;
+  std::unordered_set<const Node*> seen;
+  auto visit = [&](const NodeRef& n) {
+    if (!n || !seen.insert(n.get()).second) return;
+    if (n->id() < first) boundary.push_back(n);
+    else inside.push_back(n.get());
+  };
+  visit(result);
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    for (const NodeRef& e : inside[i]->edges()) visit(e);
+  }
+  return boundary;
+}
+
+// Sets the modes and random numbers of forward, and restores the current ones.
+class Replay {
+ public:
+  Replay(const Context& modes, RngState random) : modes_(context()), random_(rng_state()) {
+    context() = modes;
+    set_rng_state(random);
+  }
+  ~Replay() {
+    context() = modes_;
+    set_rng_state(random_);
+  }
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+ private:
+  Context modes_;
+  RngState random_;
+};
+
+class CheckpointNode final : public Node {
+ public:
+  CheckpointNode(Function fn, const std::vector<Tensor>& inputs, std::vector<NodeRef> boundary, RngState random, const Dims& sizes)
+      : Node("checkpoint"), fn_(std::move(fn)), boundary_(std::move(boundary)), modes_(context()), random_(random), sizes_(sizes) {
+    for (const Tensor& x : inputs) saved_.emplace_back().save(x);
+    set_edges(boundary_);
+  }
+
+  void backward(const Tensor& g, std::span<Tensor> gradients) override {
+    if (released_) autograd::fail_second_backward(name());
+    std::vector<Tensor> inputs;
+    for (const auto& s : saved_) inputs.push_back(s.unpack(name(), "input"));
+    const bool create_graph = context().create_graph;
+    Tensor y;
+    {
+      const Replay replay(modes_, random_);
+      y = fn_(inputs);
+    }
+    check(y.requires_grad() && y.sizes() == sizes_, "the function gave ", describe(y), " instead of shape ", sizes_,
+          " when it ran again; it must compute the same each time");
+    std::vector<Tensor> found = autograd::gradients_at(std::span(&y, 1), std::span(&g, 1), boundary_, {.create_graph = create_graph});
+    for (std::size_t i = 0; i < found.size(); ++i) gradients[i] = std::move(found[i]);
+  }
+
+  void release_saved() override {
+    released_ = true;
+    saved_.clear();
+    fn_ = nullptr;
+  }
+
+ private:
+  Function fn_;
+  std::vector<autograd::SavedTensor> saved_;
+  std::vector<NodeRef> boundary_;
+  Context modes_;
+  RngState random_;
+  Dims sizes_;
+  bool released_ = false;
+};
+
+}  // namespace
+
+Tensor checkpoint(Function fn, std::vector<Tensor> inputs) {
+  if (!grad_enabled()) return fn(inputs);
+  const std::uint64_t first = Node::next_id();
+  const RngState random = rng_state();
+  const Tensor recorded = fn(inputs);
+  check(recorded.defined(), "checkpoint: the function returned an undefined tensor");
+  Tensor y = recorded.detach();
+  if (!recorded.requires_grad()) return y;
+  std::vector<NodeRef> boundary = find_boundary(recorded.impl()->node, first);
+  y.impl()->node = NodeRef(new CheckpointNode(std::move(fn), inputs, std::move(boundary), random, y.sizes()));
+  return y;
+}
+
+}  // namespace mantissa
