@@ -23,6 +23,9 @@ if(TARGET mantissa_cpu_avx2 AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # san
   add_test(NAME isa_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/isa_test.sh ${CMAKE_NM}
            $<TARGET_OBJECTS:mantissa_cpu_avx2> $<TARGET_OBJECTS:mantissa_cpu_avx512> COMMAND_EXPAND_LISTS)
 endif()
+if(TARGET mnist)
+  add_test(NAME mnist_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/mnist_test.sh $<TARGET_FILE:mnist>)
+endif()
 if(MANTISSA_INSTALL)
   add_test(NAME consumer_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/consumer/run.sh ${CMAKE_COMMAND}
            ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CXX_COMPILER} "${CMAKE_BUILD_TYPE}" "${CMAKE_CXX_FLAGS}")

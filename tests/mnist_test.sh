@@ -1,0 +1,62 @@
+#!/bin/sh
+# The MNIST sample from its command line, on a few drawn pictures: mnist_test.sh MNIST
+# Each kind of training ends well; each mistake gives one line of explanation and the right exit code.
+set -eu
+mnist=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+tiny="--dataset synthetic --limit 96 --batch 32 --epochs 1"
+
+fail() {
+  echo "FAILED: $1"
+  cat "$work/out" "$work/err"
+  failures=$((failures + 1))
+}
+
+trains() {  # options: exit code 0, and the last line of --json is the end of the run
+  # shellcheck disable=SC2086
+  "$mnist" $tiny --json "$@" >"$work/out" 2>"$work/err" || { fail "$* (exit code $?)" && return; }
+  tail -n 1 "$work/out" | grep -q '"event":"end"' || fail "$*: no end of the run"
+}
+
+refuses() {  # exit code, word of the message, options: one line on stderr
+  expected=$1 word=$2
+  shift 2
+  code=0
+  # shellcheck disable=SC2086
+  "$mnist" $tiny "$@" >"$work/out" 2>"$work/err" || code=$?
+  [ "$code" -eq "$expected" ] || fail "$*: exit code $code, not $expected"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$*: not exactly one line of explanation"
+  grep -qi -e "$word" "$work/err" || fail "$*: the explanation does not mention $word"
+}
+
+"$mnist" --help >"$work/out" && grep -q -e --resume "$work/out" || fail "--help"
+trains --model mlp --amp off
+trains --model cnn --amp bf16
+trains --model cnn --amp f16 --optimizer sgd --workers 0 --threads 1
+trains --model mlp --save "$work/a.ckpt"
+trains --model mlp --epochs 2 --resume "$work/a.ckpt"
+
+refuses 2 --batch --batch 0
+refuses 2 --amp --amp fp8
+refuses 2 --epochs --epochs many
+refuses 2 --no-such --no-such
+refuses 1 "$work/none" --dataset mnist --data "$work/none"
+refuses 1 "$work/none" --resume "$work/none"
+
+mkdir "$work/html" "$work/cut"
+for part in train t10k; do
+  for kind in images-idx3 labels-idx1; do
+    echo '<!DOCTYPE html><html><body>404</body></html>' >"$work/html/$part-$kind-ubyte"
+    printf '\000\000\010\003\000\000' >"$work/cut/$part-$kind-ubyte"
+  done
+done
+refuses 1 "$work/html" --dataset mnist --data "$work/html"
+refuses 1 "$work/cut" --dataset mnist --data "$work/cut"
+head -c 1000 "$work/a.ckpt" >"$work/cut.ckpt"
+refuses 1 "$work/cut.ckpt" --model mlp --resume "$work/cut.ckpt"
+refuses 1 mlp --model cnn --resume "$work/a.ckpt"
+
+echo "$failures failures"
+[ "$failures" -eq 0 ]
