@@ -3,7 +3,10 @@
 #pragma once
 
 #include "amp/autocast.h"
+#include "amp/grad_scaler.h"
+#include "autograd/anomaly.h"
 #include "autograd/backward.h"
+#include "autograd/checkpoint.h"
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "core/allocator.h"
@@ -17,4 +20,10 @@
 #include "data/synthetic.h"
 #include "data/transforms.h"
 #include "io/checkpoint.h"
+#include "io/progress.h"
 #include "io/safetensors.h"
+#include "optim/adam.h"
+#include "optim/clip.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "optim/sgd.h"
