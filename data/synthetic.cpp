@@ -82,15 +82,22 @@ Glyph place(const Glyph& glyph, Draws& draws) {
 
 void render(const Glyph& glyph, Draws& draws, std::uint8_t* picture) {
   const float radius = draws.uniform(0.7f, 1.5f), ink = draws.uniform(200, 255), noise = draws.uniform(0, 24);
-  for (int y = 0; y < side; ++y) {
-    for (int x = 0; x < side; ++x) {
-      const Point centre{static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f};
-      float nearest = side * side;
-      for (const Segment& s : glyph) nearest = std::min(nearest, squared_distance(centre, s));
-      const float covered = std::clamp(radius + 0.5f - std::sqrt(nearest), 0.0f, 1.0f);
-      const float value = ink * covered + noise * draws.uniform();
-      picture[y * side + x] = static_cast<std::uint8_t>(std::min(value, 255.0f));
-    }
+  const float reach = radius + 1;  // pixels further from a segment than this are not touched by it
+  float nearest[side * side];
+  std::fill_n(nearest, side * side, reach * reach);
+  const auto pixel = [](float at) { return std::clamp(static_cast<int>(at), 0, side - 1); };
+  for (const Segment& s : glyph) {
+    const int top = pixel(std::min(s.a.y, s.b.y) - reach), bottom = pixel(std::max(s.a.y, s.b.y) + reach);
+    const int left = pixel(std::min(s.a.x, s.b.x) - reach), right = pixel(std::max(s.a.x, s.b.x) + reach);
+    for (int y = top; y <= bottom; ++y)
+      for (int x = left; x <= right; ++x) {
+        const Point centre{static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f};
+        nearest[y * side + x] = std::min(nearest[y * side + x], squared_distance(centre, s));
+      }
+  }
+  for (int i = 0; i < side * side; ++i) {
+    const float covered = std::clamp(radius + 0.5f - std::sqrt(nearest[i]), 0.0f, 1.0f);
+    picture[i] = static_cast<std::uint8_t>(std::min(ink * covered + noise * draws.uniform(), 255.0f));
   }
 }
 
