@@ -16,9 +16,29 @@ namespace mantissa::optim_formulas {
 using pointwise::select;
 using pointwise::sqrt;
 
-// Stochastic gradient descent as torch.optim.SGD: the momentum buffer starts as the first gradient.
-template <bool with_momentum> struct Sgd {
-  static constexpr int states = with_momentum ? 1 : 0;
+// Stochastic gradient descent as torch.optim.SGD without momentum.
+struct Sgd {
+  static constexpr int states = 0;
+  static constexpr const char* state_names[] = {""};
+  static constexpr const char* names[] = {"lr", "weight_decay", "maximize"};
+  double lr = 1e-3, weight_decay = 0;
+  double maximize = 0;  // 0 or 1
+
+  template <class C> struct Update {
+    C lr, weight_decay, sign;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T*) const {
+      g = T(sign) * g + T(weight_decay) * p;
+      p = p - T(lr) * g;
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t) const {
+    return {C(lr), C(weight_decay), C(maximize != 0 ? -1 : 1)};
+  }
+};
+
+// The same with momentum: the buffer starts as the first gradient, undampened.
+struct SgdMomentum {
+  static constexpr int states = 1;
   static constexpr const char* state_names[] = {"momentum_buffer"};
   static constexpr const char* names[] = {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"};
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
@@ -29,12 +49,9 @@ template <bool with_momentum> struct Sgd {
     bool first, nesterov;
     template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
       g = T(sign) * g + T(weight_decay) * p;
-      if constexpr (with_momentum) {
-        T& buffer = state[0];
-        buffer = first ? g : T(momentum) * buffer + T(fresh) * g;
-        g = nesterov ? g + T(momentum) * buffer : buffer;
-      }
-      p = p - T(lr) * g;
+      T& buffer = state[0];
+      buffer = first ? g : T(momentum) * buffer + T(fresh) * g;
+      p = p - T(lr) * (nesterov ? g + T(momentum) * buffer : buffer);
     }
   };
   template <class C> MANTISSA_HD Update<C> at(std::int64_t step) const {
@@ -72,7 +89,7 @@ template <bool with_amsgrad> struct Adam {
   }
 };
 
-using Formulas = List<Sgd<false>, Sgd<true>, Adam<false>, Adam<true>>;
+using Formulas = List<Sgd, SgdMomentum, Adam<false>, Adam<true>>;
 template <class F> inline constexpr int number_of = index_in<F>(Formulas{});
 template <class F> inline constexpr int hyper_count = static_cast<int>(sizeof(F) / sizeof(double));
 

@@ -39,9 +39,34 @@ template <class F> void for_all(std::span<const GradientView> gradients, F&& f) 
 
 // x - x is 0 for every finite x and NaN otherwise; the loop has no branch.
 template <class C> bool all_finite(const C* x, std::int64_t n) {
-  C sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += x[i] - x[i];
+  constexpr std::int64_t width = static_cast<std::int64_t>(Vec<C>::size);
+  Vec<C> sums(C(0));
+  std::int64_t i = 0;
+  for (; i + width <= n; i += width) {
+    const Vec<C> v = load(x + i);
+    sums += v - v;
+  }
+  C lanes[width], sum = 0;
+  store(lanes, sums);
+  for (C lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += x[i] - x[i];
   return sum == 0;
+}
+
+// The sum of squares in an order that depends on n alone.
+double sum_of_squares(const double* x, std::int64_t n) {
+  constexpr std::int64_t width = static_cast<std::int64_t>(Vec<double>::size);
+  Vec<double> sums(0.0);
+  std::int64_t i = 0;
+  for (; i + width <= n; i += width) {
+    const Vec<double> v = load(x + i);
+    sums += v * v;
+  }
+  double lanes[width], sum = 0;
+  store(lanes, sums);
+  for (double lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += x[i] * x[i];
+  return sum;
 }
 
 }  // namespace
@@ -84,12 +109,14 @@ void gradient_norm(std::span<const GradientView> gradients, double p, float* nor
     for (std::int64_t i = begin; i < begin + count; i += tile) {
       const std::int64_t n = std::min(tile, begin + count - i);
       load_run(buffer, g.data, g.dtype, i, 1, n);
-      double lanes[8] = {};  // independent sums, so that the loop vectorises
+      if (p == 2) {
+        sum += sum_of_squares(buffer, n);
+        continue;
+      }
       for (std::int64_t j = 0; j < n; ++j) {
         const double x = std::abs(buffer[j]);
-        lanes[j % 8] = join(lanes[j % 8], p == 2 ? x * x : p == 1 || largest ? x : std::pow(x, p));
+        sum = join(sum, p == 1 || largest ? x : std::pow(x, p));
       }
-      for (double lane : lanes) sum = join(sum, lane);
     }
     partial[static_cast<std::size_t>(block)] = sum;
   });

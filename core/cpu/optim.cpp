@@ -3,6 +3,8 @@
 // type is worked on in place. Formulas: core/optim_formulas.h.
 #include "core/optim_formulas.h"
 
+#include <cstring>
+
 #include "core/cpu/multi_tensor.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -62,8 +64,8 @@ template <class C, class F> void update_piece(const F& formula, const ParameterV
 }
 
 template <class F> void run(const double* hyper, std::span<const ParameterView> parameters) {
-  static_assert(sizeof(F) % sizeof(double) == 0 && alignof(F) == alignof(double));
-  const F& formula = *reinterpret_cast<const F*>(hyper);
+  F formula;
+  std::memcpy(&formula, hyper, sizeof(F));
   parallel_pieces(parameters, [&](const ParameterView& v, std::int64_t begin, std::int64_t count, std::int64_t) {
     if (v.dtype == f64) update_piece<double>(formula, v, begin, count);
     else update_piece<float>(formula, v, begin, count);

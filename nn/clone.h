@@ -1,0 +1,55 @@
+// nn::clone(net): an independent copy of a module: same structure, copies of all tensors, ties kept,
+// no gradients. Works for aggregates of cloneable members and for anything with `clone() const`.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "nn/functions.h"
+
+namespace mantissa::nn {
+namespace detail {
+
+template <class T> struct ArrayOf { static constexpr std::size_t size = 0; };
+template <class T, std::size_t n> struct ArrayOf<std::array<T, n>> { static constexpr std::size_t size = n; };
+template <class T> concept HasClone = requires(const T& x) { { x.clone() } -> std::convertible_to<T>; };
+template <class T> concept Growing = Range<T> && requires(T& t, typename T::value_type v) { t.push_back(std::move(v)); };
+
+template <class T> T clone_value(const T& x) {
+  if constexpr (std::is_same_v<T, Param> || std::is_same_v<T, Buffer>) {
+    return nn::clone(x);
+  } else if constexpr (std::is_same_v<T, Tensor>) {
+    return x.defined() ? x.clone() : x;
+  } else if constexpr (HasClone<T>) {
+    return x.clone();
+  } else if constexpr (!is_field<T>()) {
+    static_assert(std::is_copy_constructible_v<T>, "a member of this module cannot be copied: give its type a clone() const");
+    return x;
+  } else if constexpr (!std::is_void_v<typename Pointee<T>::type>) {
+    using U = typename Pointee<T>::type;
+    return x ? std::unique_ptr<U>(new U(clone_value(*x))) : nullptr;
+  } else if constexpr (Growing<T>) {
+    T copy;
+    for (const auto& item : x) copy.push_back(clone_value(item));
+    return copy;
+  } else if constexpr (ArrayOf<T>::size > 0) {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) { return T{clone_value(x[i])...}; }(std::make_index_sequence<ArrayOf<T>::size>{});
+  } else if constexpr (std::is_aggregate_v<T>) {
+    return std::apply([](const auto&... member) { return T{clone_value(member)...}; }, members(x));
+  } else {
+    static_assert(HasClone<T>, "this module has a constructor or private members: give it a clone() const");
+  }
+}
+
+// Ties parameters of `to` as those of `from`, a module of the same structure.
+void repeat_ties(ModuleRef from, ModuleRef to);
+
+}  // namespace detail
+
+template <Module M> M clone(const M& module) {
+  M copy = detail::clone_value(module);
+  detail::repeat_ties(module, copy);
+  return copy;
+}
+
+}  // namespace mantissa::nn

@@ -1,0 +1,169 @@
+// How a module lists its members. A module is a plain struct with one line:
+//
+//   struct Net {
+//     nn::Linear hidden{784, 128}, out{128, 10};
+//     nn::Dropout drop{.p = 0.2};
+//     MANTISSA_FIELDS(hidden, out, drop)
+//     Tensor operator()(const Tensor& x) const { return out(drop(relu(hidden(x)))); }
+//   };
+//
+// Everything else - parameters, state_dict, to, train, save - is a free function over that listing
+// (nn/functions.h). Members are Param, Buffer, Mode, other modules, and arrays, vectors or unique_ptrs
+// of these; the dotted path of names is PyTorch's ("out.weight", "blocks.0.out.weight").
+//
+// Forgetting one is a compile error when the struct is an aggregate (no constructor, no private
+// members, no base class) of at most 24 members.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "nn/param.h"
+
+#define MANTISSA_FIELDS(...)                                              \
+  auto mantissa_members() { return ::std::tie(__VA_ARGS__); }             \
+  void fields(::mantissa::nn::Fields& visitor) {                          \
+    visitor.list(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__);                \
+  }
+
+namespace mantissa::nn {
+
+class Fields;
+template <class M> concept Module = requires(M& m, Fields& f) { m.fields(f); };
+
+namespace detail {
+
+// Members that hold parameters, buffers or modes, directly or inside.
+template <class T> concept Range = requires(T& t) { t.begin(); t.end(); };
+template <class T> struct Pointee { using type = void; };
+template <class T> struct Pointee<std::unique_ptr<T>> { using type = T; };
+template <class T> constexpr bool is_field() {
+  using U = std::remove_cvref_t<T>;
+  if constexpr (std::is_same_v<U, Param> || std::is_same_v<U, Buffer> || std::is_same_v<U, Mode> || Module<U>) return true;
+  else if constexpr (std::is_same_v<U, Tensor> || std::is_same_v<U, std::string>) return false;
+  else if constexpr (!std::is_void_v<typename Pointee<U>::type>) return is_field<typename Pointee<U>::type>();
+  else if constexpr (std::is_array_v<U>) return is_field<std::remove_extent_t<U>>();
+  else if constexpr (Range<U>) {
+    using Item = std::remove_cvref_t<decltype(*std::declval<U&>().begin())>;
+    if constexpr (std::is_same_v<Item, U>) return false;  // a path is a range of paths
+    else return is_field<Item>();
+  }
+  else return false;
+}
+template <class... T> constexpr int count_fields(std::tuple<T&...>*) { return (static_cast<int>(is_field<T>()) + ... + 0); }
+
+// The number of members of an aggregate: the longest list of anything it can be initialised with.
+struct Anything { template <class T> operator T() const; };
+template <std::size_t> using AnythingAt = Anything;
+template <class T, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) { return requires { T{AnythingAt<i>{}...}; }; }
+inline constexpr std::size_t most_members = 24;
+template <class T, std::size_t n = most_members + 1> constexpr std::size_t count_members() {
+  if constexpr (n == 0 || takes<T>(std::make_index_sequence<n>{})) return n;
+  else return count_members<T, n - 1>();
+}
+
+// References to all members of an aggregate.
+template <class T> auto members(T& t) {
+  constexpr std::size_t n = count_members<std::remove_const_t<T>>();
+  static_assert(n <= most_members, "a module with more than 24 members cannot be checked: group some of them in a module of their own");
+#define MANTISSA_MEMBERS(count, ...) if constexpr (n == count) { auto& [__VA_ARGS__] = t; return std::tie(__VA_ARGS__); } else
+  MANTISSA_MEMBERS(1, a)
+  MANTISSA_MEMBERS(2, a, b)
+  MANTISSA_MEMBERS(3, a, b, c)
+  MANTISSA_MEMBERS(4, a, b, c, d)
+  MANTISSA_MEMBERS(5, a, b, c, d, e)
+  MANTISSA_MEMBERS(6, a, b, c, d, e, f)
+  MANTISSA_MEMBERS(7, a, b, c, d, e, f, g)
+  MANTISSA_MEMBERS(8, a, b, c, d, e, f, g, h)
+  MANTISSA_MEMBERS(9, a, b, c, d, e, f, g, h, i)
+  MANTISSA_MEMBERS(10, a, b, c, d, e, f, g, h, i, j)
+  MANTISSA_MEMBERS(11, a, b, c, d, e, f, g, h, i, j, k)
+  MANTISSA_MEMBERS(12, a, b, c, d, e, f, g, h, i, j, k, l)
+  MANTISSA_MEMBERS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+  MANTISSA_MEMBERS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, o)
+  MANTISSA_MEMBERS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p)
+  MANTISSA_MEMBERS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q)
+  MANTISSA_MEMBERS(17, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r)
+  MANTISSA_MEMBERS(18, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s)
+  MANTISSA_MEMBERS(19, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u)
+  MANTISSA_MEMBERS(20, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v)
+  MANTISSA_MEMBERS(21, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w)
+  MANTISSA_MEMBERS(22, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x)
+  MANTISSA_MEMBERS(23, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y)
+  MANTISSA_MEMBERS(24, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y, z)
+  return std::tie();
+#undef MANTISSA_MEMBERS
+}
+
+}  // namespace detail
+
+// False when an aggregate has a member with parameters, buffers or a mode that MANTISSA_FIELDS lacks.
+template <Module M> constexpr bool lists_all_members() {
+  if constexpr (std::is_aggregate_v<M> && requires(M& m) { m.mantissa_members(); }) {
+    using All = decltype(detail::members(std::declval<M&>()));
+    using Listed = decltype(std::declval<M&>().mantissa_members());
+    return detail::count_fields(static_cast<All*>(nullptr)) == detail::count_fields(static_cast<Listed*>(nullptr));
+  } else {
+    return true;
+  }
+}
+template <Module M> constexpr void check_module() {
+  static_assert(lists_all_members<M>(), "a parameter or submodule is missing from MANTISSA_FIELDS(...)");
+}
+
+// The visitor. Functions over modules derive from it and say what to do with each kind of field.
+class Fields {
+ public:
+  // Called by MANTISSA_FIELDS with "conv1, conv2" and the members.
+  template <class... T> void list(std::string_view names, T&... members) { (visit(next_name(names), members), ...); }
+
+  // One member by name; a hand-written fields() calls it.
+  template <class T> void visit(std::string_view name, T& member) {
+    static_assert(detail::is_field<T>() || (std::is_class_v<T> && !std::is_same_v<T, Tensor>),
+                  "MANTISSA_FIELDS(...) lists a plain value; wrap a tensor in nn::Param or nn::Buffer");
+    const std::size_t length = path_.size();
+    if (length > 0) path_ += '.';
+    path_ += name;
+    enter(member);
+    path_.resize(length);
+  }
+
+ protected:
+  virtual ~Fields() = default;
+  virtual void param(const std::string& /*path*/, Param&) {}
+  virtual void buffer(const std::string& /*path*/, Buffer&) {}
+  virtual void mode(Mode&) {}
+
+ private:
+  template <class T> void enter(T& member) {
+    if constexpr (std::is_same_v<T, Param>) param(path_, member);
+    else if constexpr (std::is_same_v<T, Buffer>) buffer(path_, member);
+    else if constexpr (std::is_same_v<T, Mode>) mode(member);
+    else if constexpr (Module<T>) {
+      check_module<T>();
+      member.fields(*this);
+    } else if constexpr (!detail::is_field<T>()) {  // a layer without state: listing it is allowed
+    } else if constexpr (std::is_array_v<T> || detail::Range<T>) {
+      std::size_t i = 0;
+      for (auto& item : member) visit(std::to_string(i++), item);
+    } else if constexpr (!std::is_void_v<typename detail::Pointee<T>::type>) {
+      if (member) enter(*member);
+    }
+  }
+  static std::string_view next_name(std::string_view& names) {
+    const std::size_t comma = names.find(',');
+    std::string_view name = names.substr(0, comma);
+    names.remove_prefix(comma == names.npos ? names.size() : comma + 1);
+    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+    return name;
+  }
+
+  std::string path_;
+};
+
+}  // namespace mantissa::nn

@@ -1,0 +1,230 @@
+#include "nn/functions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "io/checkpoint.h"
+#include "nn/clone.h"
+
+namespace mantissa::nn {
+namespace {
+
+// Everything in the module that is defined. `tensors` lists each tensor once; `aliases` are the
+// further names of tied ones, with the name they are listed under.
+struct Listing final : Fields {
+  enum Kind : std::uint8_t { is_param, is_buffer };
+  struct Item {
+    std::string name;
+    Tensor tensor;
+    Kind kind;
+  };
+  std::vector<Item> tensors;
+  std::unordered_map<std::string, std::string> aliases;
+
+  explicit Listing(ModuleRef m) { m.visit(*this); }
+  void param(const std::string& path, Param& p) override { add(path, p, is_param); }
+  void buffer(const std::string& path, Buffer& b) override { add(path, b, is_buffer); }
+
+  NamedTensors named(Kind kind) const {
+    NamedTensors list;
+    for (const Item& i : tensors) if (i.kind == kind) list.emplace_back(i.name, i.tensor);
+    return list;
+  }
+
+ private:
+  void add(const std::string& path, const Tensor& t, Kind kind) {
+    if (!t.defined()) return;
+    const auto [it, is_new] = seen_.try_emplace(t.impl(), path);
+    if (is_new) tensors.push_back({path, t, kind});
+    else aliases[path] = it->second;
+  }
+  std::unordered_map<const TensorImpl*, std::string> seen_;
+};
+
+std::vector<Tensor> without_names(const NamedTensors& named) {
+  std::vector<Tensor> list;
+  for (const auto& entry : named) list.push_back(entry.second);
+  return list;
+}
+
+// Gives the tensor behind a handle other elements; whoever holds the handle sees them.
+void replace_data(const Tensor& handle, const Tensor& with) {
+  TensorImpl& t = *handle.impl();
+  t.storage = with.storage();
+  t.data = with.raw_data();
+  t.sizes = with.sizes();
+  t.strides = with.strides();
+  t.dtype = with.dtype();
+  t.device = with.device();
+  if (!t.node) return;
+  auto* leaf = static_cast<autograd::LeafNode*>(t.node.get());
+  const std::lock_guard lock(leaf->mutex);
+  leaf->set_dtype(with.dtype(), with.device());
+  leaf->shadow = {};
+  if (leaf->grad.defined()) leaf->grad = Tensor::allocate(with.sizes(), with.dtype(), with.device()).copy_(leaf->grad);
+}
+
+void convert(const Tensor& t, Dtype dtype, Device device) {
+  if (t.dtype() == dtype && t.device() == device) return;
+  const NoGrad no_grad;
+  replace_data(t, Tensor::allocate(t.sizes(), dtype, device).copy_(t));
+}
+
+// Copies of `state` under the names that state_dict() uses; what tied parameters repeat is left out.
+NamedTensors without_aliases(const NamedTensors& state, const Listing& own) {
+  NamedTensors kept;
+  for (const auto& entry : state) if (!own.aliases.contains(entry.first)) kept.push_back(entry);
+  return kept;
+}
+
+}  // namespace
+
+void tie(Param& param, const Param& with) {
+  check(param.defined() && with.defined(), "tie: a parameter is undefined");
+  check(param.sizes() == with.sizes(), "tie: shapes ", param.sizes(), " and ", with.sizes(), " differ");
+  static_cast<Tensor&>(param) = with;
+}
+
+Param clone(const Param& p) {
+  if (!p.defined()) return {};
+  Param copy(Tensor::allocate(p.sizes(), p.dtype(), p.device()).copy_(p));
+  copy.requires_grad_(p.requires_grad());
+  return copy;
+}
+Buffer clone(const Buffer& b) {
+  if (!b.defined()) return {};
+  return Tensor::allocate(b.sizes(), b.dtype(), b.device()).copy_(b);
+}
+
+void detail::repeat_ties(ModuleRef from, ModuleRef to) {
+  struct All final : Fields {
+    std::vector<Param*> params;
+    void param(const std::string&, Param& p) override { params.push_back(&p); }
+  } original, copy;
+  from.visit(original);
+  to.visit(copy);
+  std::unordered_map<const TensorImpl*, Param*> first;
+  for (std::size_t i = 0; i < original.params.size(); ++i) {
+    const Param& p = *original.params[i];
+    if (!p.defined()) continue;
+    const auto [it, is_new] = first.try_emplace(p.impl(), copy.params[i]);
+    if (!is_new) tie(*copy.params[i], *it->second);
+  }
+}
+
+NamedTensors named_parameters(ModuleRef m) { return Listing(m).named(Listing::is_param); }
+NamedTensors named_buffers(ModuleRef m) { return Listing(m).named(Listing::is_buffer); }
+std::vector<Tensor> parameters(ModuleRef m) { return without_names(named_parameters(m)); }
+std::vector<Tensor> buffers(ModuleRef m) { return without_names(named_buffers(m)); }
+
+std::int64_t count(ModuleRef m) {
+  std::int64_t n = 0;
+  for (const Tensor& p : parameters(m)) n += p.numel();
+  return n;
+}
+
+NamedTensors state_dict(ModuleRef m) {
+  NamedTensors state;
+  for (const auto& item : Listing(m).tensors) state.emplace_back(item.name, item.tensor.detach());
+  return state;
+}
+
+LoadResult load_state_dict(ModuleRef m, const NamedTensors& state, LoadOptions options) {
+  const Listing own(m);
+  const NamedTensors given = without_aliases(state, own);
+  std::unordered_map<std::string_view, const Tensor*> by_name;
+  for (const auto& [name, t] : given) {
+    check(t.defined(), "load_state_dict: \"", name, "\" is an undefined tensor");
+    check(by_name.try_emplace(name, &t).second, "load_state_dict: \"", name, "\" is given twice");
+  }
+  LoadResult result;
+  NamedTensors expected, common;  // common: what has a place here, whatever its shape
+  for (const auto& item : own.tensors) {
+    const auto it = by_name.find(item.name);
+    if (it == by_name.end()) {
+      result.missing.push_back(item.name);
+      if (!options.strict) continue;
+    } else {
+      common.emplace_back(item.name, *it->second);
+      by_name.erase(it);
+    }
+    expected.emplace_back(item.name, item.tensor);
+  }
+  for (const auto& entry : given) if (by_name.contains(entry.first)) result.unexpected.push_back(entry.first);
+  const std::string mismatch = io::describe_mismatch(expected, options.strict ? given : common);
+  check(mismatch.empty(), "load_state_dict: the state does not fit the module: ", mismatch);
+  const NoGrad no_grad;
+  std::unordered_map<std::string_view, const Tensor*> values;
+  for (const auto& [name, t] : common) values[name] = &t;
+  for (auto& [name, t] : expected) t.copy_(*values.at(name));
+  return result;
+}
+
+void save(ModuleRef m, const std::string& path) { io::save_safetensors(path, state_dict(m)); }
+
+LoadResult load(ModuleRef m, const std::string& path, LoadOptions options) {
+  const io::Safetensors file = io::load_safetensors(path);
+  try {
+    return load_state_dict(m, file.tensors, options);
+  } catch (Error& e) {
+    e.add_outer_context(path);
+    throw;
+  }
+}
+
+void zero_grad(ModuleRef m) {
+  for (Tensor p : parameters(m)) {
+    if (p.requires_grad()) p.set_grad({});
+  }
+}
+
+void detail::set_training(ModuleRef m, bool training) {
+  struct Setter final : Fields {
+    bool training;
+    void mode(Mode& x) override { x.training = training; }
+  } setter;
+  setter.training = training;
+  m.visit(setter);
+}
+
+void to(ModuleRef m, Device device) {
+  for (const auto& item : Listing(m).tensors) convert(item.tensor, item.tensor.dtype(), device);
+}
+void to(ModuleRef m, Dtype dtype) {
+  check(is_floating(dtype), "nn::to: a module's parameters must be floating, not ", dtype);
+  for (const auto& item : Listing(m).tensors) {
+    if (item.tensor.is_floating()) convert(item.tensor, dtype, item.tensor.device());
+  }
+}
+
+std::string summary(ModuleRef m) {
+  const Listing all(m);
+  std::size_t width = 4;
+  std::int64_t parameters = 0, trainable = 0, others = 0, bytes = 0;
+  for (const auto& item : all.tensors) {
+    width = std::max(width, item.name.size());
+    bytes += item.tensor.nbytes();
+    if (item.kind == Listing::is_buffer) {
+      others += item.tensor.numel();
+    } else {
+      parameters += item.tensor.numel();
+      trainable += item.tensor.requires_grad() ? item.tensor.numel() : 0;
+    }
+  }
+  std::string text = fmt::format("{:<{}}  {:<24} {:>12}\n", "name", width, "tensor", "elements");
+  for (const auto& item : all.tensors) {
+    text += fmt::format("{:<{}}  {:<24} {:>12}{}\n", item.name, width, describe(item.tensor), item.tensor.numel(),
+                        item.kind == Listing::is_buffer ? "  buffer" : item.tensor.requires_grad() ? "" : "  frozen");
+  }
+  text += fmt::format("parameters {} ({} trainable), buffers {}, {:.2f} MiB\n", parameters, trainable, others,
+                      static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+}  // namespace mantissa::nn

@@ -1,0 +1,72 @@
+// What can be done with a module as a whole. A module lists its members with MANTISSA_FIELDS
+// (nn/fields.h); these functions walk that list. Names are PyTorch's ("conv1.weight").
+// Tied parameters (nn::tie) are visited once, under the first of their names.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/fields.h"
+
+namespace mantissa::nn {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// Any module, as the functions below see it. Refers to the module; made implicitly.
+class ModuleRef {
+ public:
+  template <Module M> ModuleRef(M& m) : object_(&m), fields_([](void* o, Fields& f) { static_cast<M*>(o)->fields(f); }) {
+    check_module<M>();
+  }
+  // A constant module can be read: its tensors are handles.
+  template <Module M> ModuleRef(const M& m) : ModuleRef(const_cast<M&>(m)) {}
+  void visit(Fields& f) const { fields_(object_, f); }
+
+ private:
+  void* object_;
+  void (*fields_)(void*, Fields&);
+};
+
+std::vector<Tensor> parameters(ModuleRef module);
+NamedTensors named_parameters(ModuleRef module);
+NamedTensors named_buffers(ModuleRef module);
+std::vector<Tensor> buffers(ModuleRef module);
+std::int64_t count(ModuleRef module);  // elements of all parameters
+
+// Parameters and buffers without their gradients, sharing storage with the module.
+NamedTensors state_dict(ModuleRef module);
+struct LoadOptions {
+  bool strict = true;  // missing and unexpected names are errors; wrong shapes always are
+};
+struct LoadResult {
+  std::vector<std::string> missing, unexpected;
+};
+// Copies values in, converting dtypes. Everything is checked before anything is changed.
+LoadResult load_state_dict(ModuleRef module, const NamedTensors& state, LoadOptions options = {});
+
+// safetensors files, readable by PyTorch and others (io/safetensors.h).
+void save(ModuleRef module, const std::string& path);
+LoadResult load(ModuleRef module, const std::string& path, LoadOptions options = {});
+
+void zero_grad(ModuleRef module);  // drops all gradients
+
+namespace detail {
+void set_training(ModuleRef module, bool training);
+}
+// Dropout drops and batch norms use the batch's statistics in training only. Returns the module.
+template <Module M> M& train(M& module, bool training = true) {
+  detail::set_training(module, training);
+  return module;
+}
+template <Module M> M& eval(M& module) { return train(module, false); }
+
+// Moves, or converts the floating tensors of, a module in place. Handles stay valid: an optimizer made
+// before goes on with the same parameters.
+void to(ModuleRef module, Device device);
+void to(ModuleRef module, Dtype dtype);
+
+// A table of names, shapes and counts, with totals.
+std::string summary(ModuleRef module);
+
+}  // namespace mantissa::nn

@@ -1,0 +1,35 @@
+// Filling parameters with their first values, in place, from the default generator (core/random.h).
+// Names and formulas follow torch.nn.init. Xavier: Glorot and Bengio, 2010; Kaiming: He et al., 2015.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace mantissa::nn::init {
+
+void constant_(const Tensor& t, double value);
+void uniform_(const Tensor& t, double low = 0, double high = 1);
+void normal_(const Tensor& t, double mean = 0, double std = 1);
+
+// How many inputs feed one output, and the reverse: sizes 1 and 0 times the kernel's area. The tensor
+// must have at least 2 dimensions.
+struct Fans {
+  double in = 0, out = 0;
+};
+Fans fans(const Tensor& t);
+
+enum class Fan { in, out };
+enum class Activation { linear, sigmoid, tanh, relu, leaky_relu };
+// By how much an activation shrinks its input's standard deviation. `slope` is leaky_relu's.
+double gain(Activation activation, double slope = 0.01);
+
+void xavier_uniform_(const Tensor& t, double gain = 1);
+void xavier_normal_(const Tensor& t, double gain = 1);
+// `a` is the slope that gain() gets.
+void kaiming_uniform_(const Tensor& t, double a = 0, Fan fan = Fan::in, Activation activation = Activation::leaky_relu);
+void kaiming_normal_(const Tensor& t, double a = 0, Fan fan = Fan::in, Activation activation = Activation::leaky_relu);
+
+// PyTorch's default for linear and convolution layers: weight and bias uniform in
+// (-1, 1) / sqrt(fan_in). An undefined bias is left out.
+void default_weight_and_bias_(const Tensor& weight, const Tensor& bias);
+
+}  // namespace mantissa::nn::init

@@ -1,0 +1,123 @@
+// BatchNorm1d, BatchNorm2d and LayerNorm, with the fields and numbers of their torch.nn namesakes.
+// Batch norm (Ioffe and Szegedy, 2015) uses the batch's statistics in training and the running ones
+// after nn::eval; running_var takes the unbiased variance.
+#pragma once
+
+#include "core/ops.h"
+#include "nn/fields.h"
+#include "nn/init.h"
+
+namespace mantissa::nn {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;  // weight of the newest batch in the running statistics
+  bool affine = true;     // a learned scale and shift per channel
+  bool track_running_stats = true;
+};
+
+// What both have in common: channels are dimension 1 of x.
+class BatchNorm {
+ public:
+  Param weight, bias;                                     // [channels]; 1 and 0 at first
+  Buffer running_mean, running_var, num_batches_tracked;  // [channels], [channels], i64 []
+  Mode mode;
+  BatchNormOptions options;
+  MANTISSA_FIELDS(weight, bias, running_mean, running_var, num_batches_tracked, mode)
+
+ protected:
+  BatchNorm() = default;
+  BatchNorm(std::int64_t channels, const BatchNormOptions& o) : options(o) {
+    if (o.affine) {
+      weight = Param(ones({channels}));
+      bias = Param(zeros({channels}));
+    }
+    if (o.track_running_stats) {
+      running_mean = zeros({channels});
+      running_var = ones({channels});
+      num_batches_tracked = zeros({}, {.dtype = i64});
+    }
+  }
+  Tensor normalise(const Tensor& x) const {
+    const bool tracked = running_mean.defined();
+    if (mode.training && tracked) {
+      Tensor batches = num_batches_tracked;
+      batches.add_(Tensor(1.0));
+    }
+    return batch_norm(x, weight, bias, running_mean, running_var, mode.training || !tracked, options.momentum, options.eps);
+  }
+  void copy_to(BatchNorm& c) const {
+    c.weight = nn::clone(weight);
+    c.bias = nn::clone(bias);
+    c.running_mean = nn::clone(running_mean);
+    c.running_var = nn::clone(running_var);
+    c.num_batches_tracked = nn::clone(num_batches_tracked);
+    c.mode = mode;
+    c.options = options;
+  }
+};
+
+class BatchNorm1d : public BatchNorm {  // x [N, C] or [N, C, L]
+ public:
+  explicit BatchNorm1d(std::int64_t channels, const BatchNormOptions& o = {}) : BatchNorm(channels, o) {}
+  Tensor operator()(const Tensor& x) const {
+    check(x.dim() == 2 || x.dim() == 3, "BatchNorm1d: needs [N, C] or [N, C, L], got ", describe(x));
+    return normalise(x);
+  }
+  BatchNorm1d clone() const {
+    BatchNorm1d c;
+    copy_to(c);
+    return c;
+  }
+
+ private:
+  BatchNorm1d() = default;
+};
+
+class BatchNorm2d : public BatchNorm {  // x [N, C, H, W]
+ public:
+  explicit BatchNorm2d(std::int64_t channels, const BatchNormOptions& o = {}) : BatchNorm(channels, o) {}
+  Tensor operator()(const Tensor& x) const {
+    check(x.dim() == 4, "BatchNorm2d: needs [N, C, H, W], got ", describe(x));
+    return normalise(x);
+  }
+  BatchNorm2d clone() const {
+    BatchNorm2d c;
+    copy_to(c);
+    return c;
+  }
+
+ private:
+  BatchNorm2d() = default;
+};
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool elementwise_affine = true;
+  bool bias = true;  // only with elementwise_affine
+};
+
+// Normalises over the trailing dimensions `shape` of x (Ba et al., 2016).
+class LayerNorm {
+ public:
+  explicit LayerNorm(std::int64_t size, const LayerNormOptions& o = {}) : LayerNorm(Dims{size}, o) {}
+  explicit LayerNorm(const Dims& normalized_shape, const LayerNormOptions& o = {}) : shape(normalized_shape), eps(o.eps) {
+    if (!o.elementwise_affine) return;
+    weight = Param(ones(shape));
+    if (o.bias) bias = Param(zeros(shape));
+  }
+  Tensor operator()(const Tensor& x) const { return layer_norm(x, shape, weight, bias, eps); }
+
+  Param weight, bias;
+  Dims shape;
+  double eps = 1e-5;
+  MANTISSA_FIELDS(weight, bias)
+  LayerNorm clone() const {
+    LayerNorm c(shape, {.eps = eps, .elementwise_affine = false});
+    c.weight = nn::clone(weight);
+    c.bias = nn::clone(bias);
+    return c;
+  }
+};
+
+}  // namespace mantissa::nn

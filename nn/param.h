@@ -1,0 +1,44 @@
+// What modules are made of: Param (a learned tensor), Buffer (state that is saved but not learned) and
+// Mode (the training flag). All are move-only or trivial, so a module cannot be copied by accident;
+// nn::clone (nn/clone.h) makes an independent copy.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace mantissa::nn {
+
+// A leaf tensor that requires a gradient; use it as a Tensor. Undefined when absent (no bias).
+class Param : public Tensor {
+ public:
+  Param() = default;
+  // Shares the storage of `value`, which takes no part in differentiation.
+  explicit Param(const Tensor& value) : Tensor(value.defined() ? value.detach() : value) {
+    if (defined()) requires_grad_();
+  }
+  Param(Param&&) = default;
+  Param& operator=(Param&&) = default;
+};
+
+// Running statistics, counters. Undefined when absent.
+class Buffer : public Tensor {
+ public:
+  Buffer() = default;
+  Buffer(const Tensor& value) : Tensor(value) {}
+  Buffer(Buffer&&) = default;
+  Buffer& operator=(Buffer&&) = default;
+};
+
+// The field of layers that behave differently in training; nn::train and nn::eval set it.
+struct Mode {
+  bool training = true;
+};
+
+// Makes `param` the same parameter as `with` (weight sharing); shapes must agree. From then on both
+// names are one tensor with one gradient, which parameters() and state_dict() list once.
+void tie(Param& param, const Param& with);
+
+// Independent copies; a parameter's copy starts without a gradient.
+Param clone(const Param& param);
+Buffer clone(const Buffer& buffer);
+
+}  // namespace mantissa::nn

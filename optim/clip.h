@@ -1,0 +1,20 @@
+// Gradient clipping, in place, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_. With a
+// GradScaler call scaler.unscale_(optimizer) first, for every optimizer whose parameters are clipped.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace mantissa::optim {
+
+struct ClipOptions {
+  double norm_type = 2;            // 1, 2, ..., or infinity for the largest absolute value
+  bool error_if_nonfinite = false; // true reads the norm back to the host
+};
+// Multiplies all gradients by min(1, max_norm / (norm + 1e-6)), where norm is that of all gradients
+// seen as one vector. Returns the norm before clipping as a tensor: f32, 0-d. Parameters without a
+// gradient are left out; a gradient that several parameters share is clipped once per parameter.
+Tensor clip_grad_norm_(const Parameters& parameters, double max_norm, const ClipOptions& options = {});
+// Limits every gradient element to [-limit, limit].
+void clip_grad_value_(const Parameters& parameters, double limit);
+
+}  // namespace mantissa::optim

@@ -1,0 +1,24 @@
+// Sgd: stochastic gradient descent with momentum, Nesterov momentum and weight decay.
+// Same numbers as torch.optim.SGD.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace mantissa::optim {
+
+struct SgdOptions {
+  double lr = 1e-3;
+  double momentum = 0;      // 0: no momentum buffer is kept, and none can be switched on later
+  double dampening = 0;
+  double weight_decay = 0;  // added to the gradient: g + weight_decay * p
+  bool nesterov = false;    // needs momentum and no dampening
+  bool maximize = false;
+};
+
+class Sgd : public Optimizer {
+ public:
+  explicit Sgd(Parameters parameters, const SgdOptions& options = {}) { add_group(std::move(parameters), options); }
+  void add_group(Parameters parameters, const SgdOptions& options);
+};
+
+}  // namespace mantissa::optim
