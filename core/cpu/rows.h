@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/cpu/simd.h"
 #include "core/tensor.h"

@@ -1,0 +1,187 @@
+// Losses and their gradients. Class losses see x as rows of classes, one per target. The labels are
+// checked here, where they are read anyway.
+#include "core/cpu/rows.h"
+#include "core/kernel.h"
+#include "core/ops.h"
+#include "core/parallel.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(cross_entropy, const View& loss, const View& largest, const View& log_sum, const View& total, const View& x, const View& target, const View& weight, const CrossEntropyOptions& options)
+MANTISSA_KERNEL(cross_entropy_backward, const View& dx, const View& g, const View& x, const View& target, const View& weight, const View& largest, const View& log_sum, const View& total, const CrossEntropyOptions& options)
+MANTISSA_KERNEL(nll_loss, const View& loss, const View& total, const View& x, const View& target, const View& weight, const NllOptions& options)
+MANTISSA_KERNEL(nll_loss_backward, const View& dx, const View& g, const View& target, const View& weight, const View& total, const NllOptions& options)
+MANTISSA_KERNEL(mse_loss, const View& y, const View& a, const View& b, Reduction reduction)
+}
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+namespace {
+
+int class_dim(const View& x) { return x.dim() > 1 ? 1 : 0; }
+
+void check_labels(const std::int64_t* label, std::int64_t rows, std::int64_t classes, std::int64_t ignore) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    check((label[r] >= 0 && label[r] < classes) || label[r] == ignore, "label ", label[r], " at position ", r,
+          " of the target is out of range for ", classes, " classes");
+  }
+}
+
+// Calls row(r) for every target, split over threads.
+template <class F> void for_targets(std::int64_t rows, std::int64_t classes, F&& row) {
+  parallel_for(rows, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, classes)), [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t r = first; r < last; ++r) row(r);
+  });
+}
+
+// Losses per target into the result: as they are, summed, or divided by the sum of label weights.
+template <class C> void reduce_losses(const View& loss, const View& total, const Tensor& each, const std::int64_t* label, const C* weight,
+                                      std::int64_t ignore, Reduction reduction) {
+  const std::int64_t rows = each.numel();
+  const C* losses = static_cast<const C*>(each.raw_data());
+  const Tensor weights = Tensor::allocate({rows}, dtype_of<C>);
+  C* w = static_cast<C*>(weights.raw_data());
+  for (std::int64_t r = 0; r < rows; ++r) w[r] = label[r] == ignore ? C(0) : weight ? weight[label[r]] : C(1);
+  const C sum_of_weights = fold_run<Sum>(rows, static_cast<const C*>(w));
+  *total.as<C>() = sum_of_weights;
+  if (reduction == Reduction::none) {
+    copy(loss, View{each.raw_data(), loss.sizes, contiguous_strides(loss.sizes), dtype_of<C>, cpu});
+    return;
+  }
+  C value = fold_run<Sum>(rows, losses);
+  if (reduction == Reduction::mean) value = value / sum_of_weights;
+  store_run(loss.data, loss.dtype, 0, 1, &value, 1);
+}
+
+// What the gradient of row r's loss is multiplied with.
+template <class C> C row_gradient(const C* g, std::int64_t r, C total, Reduction reduction) {
+  return reduction == Reduction::none ? g[r] : reduction == Reduction::mean ? g[0] / total : g[0];
+}
+
+template <class C> C sum_of_class_weights(const C* weight, std::int64_t classes) {
+  return weight ? fold_run<Sum>(classes, weight) : static_cast<C>(classes);
+}
+
+}  // namespace
+
+// loss = (1 - s) * w[label] * (log_sum_exp - x[label]) + s / classes * sum(w * (log_sum_exp - x)),
+// s the label smoothing. Saves each row's maximum and the log of the sum of exp(x - maximum).
+void cross_entropy(const View& loss, const View& largest, const View& log_sum, const View& total, const View& x, const View& target,
+                   const View& weight, const CrossEntropyOptions& o) {
+  visit_compute(x.dtype, [&]<class C> {
+    const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
+    const Dense<std::int64_t> labels(target);
+    check_labels(labels.data(), rows, classes, o.ignore_index);
+    const Dense<C> in(moved_to_last(x, class_dim(x))), w(weight);
+    const Tensor each = Tensor::allocate({rows}, dtype_of<C>);
+    const C smoothing = static_cast<C>(o.label_smoothing);
+    for_targets(rows, classes, [&](std::int64_t r) {
+      const C* p = in.data() + r * classes;
+      const std::int64_t label = labels.data()[r];
+      const C m = fold_run<Max>(classes, p);
+      const C ls = std::log(fold_run<Sum>(classes, [=](auto v) { return exp(v - decltype(v)(m)); }, p));
+      largest.as<C>()[r] = m;
+      log_sum.as<C>()[r] = ls;
+      C value = 0;
+      if (label != o.ignore_index) {
+        value = (1 - smoothing) * (w.data() ? w.data()[label] : C(1)) * ((m - p[label]) + ls);
+        if (smoothing > 0) {
+          const auto cost = [=](auto v) { return (decltype(v)(m) - v) + decltype(v)(ls); };
+          const C all = w.data() ? fold_run<Sum>(classes, [=](auto v, auto k) { return k * cost(v); }, p, w.data())
+                                 : fold_run<Sum>(classes, cost, p);
+          value += smoothing / static_cast<C>(classes) * all;
+        }
+      }
+      static_cast<C*>(each.raw_data())[r] = value;
+    });
+    reduce_losses(loss, total, each, labels.data(), w.data(), o.ignore_index, o.reduction);
+  });
+}
+
+void cross_entropy_backward(const View& dx, const View& g, const View& x, const View& target, const View& weight, const View& largest,
+                            const View& log_sum, const View& total, const CrossEntropyOptions& o) {
+  visit_compute(x.dtype, [&]<class C> {
+    const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
+    const Dense<std::int64_t> labels(target);
+    const Dense<C> in(moved_to_last(x, class_dim(x))), w(weight), grad(g), maxima(largest), log_sums(log_sum), totals(total);
+    DenseResult<C> out(moved_to_last(dx, class_dim(x)));
+    const C smoothing = static_cast<C>(o.label_smoothing), share = smoothing / static_cast<C>(classes);
+    const C all_weights = sum_of_class_weights(w.data(), classes);
+    for_targets(rows, classes, [&](std::int64_t r) {
+      C* to = out.data() + r * classes;
+      const C* p = in.data() + r * classes;
+      const std::int64_t label = labels.data()[r];
+      if (label == o.ignore_index) {
+        std::fill_n(to, classes, C(0));
+        return;
+      }
+      const C m = maxima.data()[r], ls = log_sums.data()[r], from_row = row_gradient(grad.data(), r, totals.data()[0], o.reduction);
+      const C on_label = (1 - smoothing) * (w.data() ? w.data()[label] : C(1)) * from_row;
+      const C on_softmax = on_label + share * all_weights * from_row, on_class = share * from_row;
+      const auto part = [=](auto v) { using V = decltype(v); return exp((v - V(m)) - V(ls)) * V(on_softmax); };
+      if (smoothing > 0 && w.data()) map_run(classes, to, [=](auto v, auto k) { return part(v) - k * decltype(v)(on_class); }, p, w.data());
+      else map_run(classes, to, [=](auto v) { return part(v) - decltype(v)(on_class); }, p);
+      to[label] -= on_label;
+    });
+    out.finish();
+  });
+}
+
+void nll_loss(const View& loss, const View& total, const View& x, const View& target, const View& weight, const NllOptions& o) {
+  visit_compute(x.dtype, [&]<class C> {
+    const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
+    const Dense<std::int64_t> labels(target);
+    check_labels(labels.data(), rows, classes, o.ignore_index);
+    const Dense<C> in(moved_to_last(x, class_dim(x))), w(weight);
+    const Tensor each = Tensor::allocate({rows}, dtype_of<C>);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t label = labels.data()[r];
+      C& value = static_cast<C*>(each.raw_data())[r];
+      value = label == o.ignore_index ? C(0) : -(w.data() ? w.data()[label] : C(1)) * in.data()[r * classes + label];
+    }
+    reduce_losses(loss, total, each, labels.data(), w.data(), o.ignore_index, o.reduction);
+  });
+}
+
+void nll_loss_backward(const View& dx, const View& g, const View& target, const View& weight, const View& total, const NllOptions& o) {
+  visit_compute(dx.dtype, [&]<class C> {
+    const std::int64_t classes = dx.sizes[class_dim(dx)], rows = target.numel();
+    const Dense<std::int64_t> labels(target);
+    const Dense<C> w(weight), grad(g), totals(total);
+    DenseResult<C> out(moved_to_last(dx, class_dim(dx)));
+    for_targets(rows, classes, [&](std::int64_t r) {
+      C* to = out.data() + r * classes;
+      const std::int64_t label = labels.data()[r];
+      std::fill_n(to, classes, C(0));
+      if (label == o.ignore_index) return;
+      to[label] = -(w.data() ? w.data()[label] : C(1)) * row_gradient(grad.data(), r, totals.data()[0], o.reduction);
+    });
+    out.finish();
+  });
+}
+
+// y = (a - b)^2 for operands of one shape, as they are, summed or averaged.
+void mse_loss(const View& y, const View& a, const View& b, Reduction reduction) {
+  visit_compute(y.dtype, [&]<class C> {
+    const Dense<C> left(a), right(b);
+    const std::int64_t n = a.numel();
+    const auto cost = [](auto p, auto q) { auto d = p - q; return d * d; };
+    if (reduction == Reduction::none) {
+      DenseResult<C> out(y);
+      parallel_for(n, grain_size, [&](std::int64_t first, std::int64_t last) {
+        map_run(last - first, out.data() + first, cost, left.data() + first, right.data() + first);
+      });
+      out.finish();
+      return;
+    }
+    const std::int64_t blocks = (n + grain_size - 1) / grain_size;
+    const Tensor partial = Tensor::allocate({blocks}, dtype_of<C>);
+    C* sums = static_cast<C*>(partial.raw_data());
+    parallel_for(n, grain_size, [&](std::int64_t first, std::int64_t last) {
+      sums[first / grain_size] = fold_run<Sum>(last - first, cost, left.data() + first, right.data() + first);
+    });
+    C value = fold_run<Sum>(blocks, static_cast<const C*>(sums));
+    if (reduction == Reduction::mean) value = value / static_cast<C>(n);
+    store_run(y.data, y.dtype, 0, 1, &value, 1);
+  });
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
