@@ -78,11 +78,15 @@ Header read_header(const FileReader& file, const SafetensorsLimits& limits, std:
   return parse_header(json, file.size() - *data_start, file.path(), limits);
 }
 
-// The reference's order: by alignment, widest first, then by name.
+// The reference's order, widest dtype first and then by name, so that files come out byte for byte the same.
+int rank_of(Dtype dtype) {
+  constexpr Dtype order[] = {i64, f64, f32, i32, bf16, f16, u8, boolean};
+  return static_cast<int>(std::find(std::begin(order), std::end(order), dtype) - order);
+}
 void sort_as_reference(NamedTensors& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    const auto width_a = size_of(a.second.dtype()), width_b = size_of(b.second.dtype());
-    return width_a != width_b ? width_a > width_b : a.first < b.first;
+    const int rank_a = rank_of(a.second.dtype()), rank_b = rank_of(b.second.dtype());
+    return rank_a != rank_b ? rank_a < rank_b : a.first < b.first;
   });
 }
 
