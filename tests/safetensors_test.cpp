@@ -306,7 +306,7 @@ TEST_CASE("safetensors: a BOOL byte other than 0 and 1 is refused") {
 TEST_CASE("safetensors: other kinds of files are recognised") {
   refuses("<!DOCTYPE html><html><body>404</body></html>", "an HTML page");
   refuses("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a git-lfs pointer");
-  refuses(std::string("PK\x03\x04 and the rest", 20), "a zip archive");
+  refuses("PK\x03\x04 and the rest of it", "a zip archive");
 }
 
 TEST_CASE("safetensors: a file cut at any byte is refused") {
