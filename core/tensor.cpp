@@ -38,6 +38,9 @@ void before_write(const Tensor& t, const char* op) {
   check(t.defined(), op, ": the tensor is undefined");
   check(!t.requires_grad() || !context().grad_enabled, op, ": ", describe(t),
         " needs a gradient and in-place changes are not recorded; use the functional form, or a NoGrad scope");
+  for (int d = 0; d < t.dim(); ++d) {
+    check(t.strides()[d] != 0 || t.sizes()[d] <= 1, op, ": ", describe(t), " is expanded: several of its elements are one in memory; write to a clone()");
+  }
   t.storage()->written_by(op);
 }
 
@@ -89,10 +92,19 @@ void* Tensor::checked_data(Dtype expected) const {
   return impl_->data;
 }
 
+void Tensor::fail_undefined() { fail("an undefined tensor was used where a tensor is needed"); }
+
 double Tensor::item_as_double() const {
   check(defined(), "item: the tensor is undefined");
   check(numel() == 1, "item: needs a tensor of one element, got ", describe(*this));
   return visit(dtype(), [&]<class T> { return static_cast<double>(*static_cast<const T*>(impl_->data)); });
+}
+std::int64_t Tensor::item_as_integer() const {
+  check(defined(), "item: the tensor is undefined");
+  check(numel() == 1, "item: needs a tensor of one element, got ", describe(*this));
+  std::int64_t value = 0;
+  kernels::copy(device(), View{&value, sizes(), strides(), i64, cpu}, view());  // saturates, NaN gives 0
+  return value;
 }
 
 template <class T> std::vector<T> Tensor::to_vector() const {
@@ -109,6 +121,7 @@ template std::vector<std::uint8_t> Tensor::to_vector() const;
 
 Tensor& Tensor::copy_(const Tensor& source) {
   before_write(*this, "copy_");
+  check(source.defined(), "copy_: the source is undefined");
   check(broadcast(source.sizes(), sizes()) == sizes(), "copy_: source ", describe(source), " does not broadcast to ", describe(*this));
   kernels::copy(device(), view(), source.view());
   return *this;

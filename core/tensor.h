@@ -13,6 +13,7 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/device.h"
@@ -117,27 +118,30 @@ class Tensor {
   explicit operator bool() const { return defined(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
 
-  int dim() const { return impl_->sizes.rank(); }
-  const Dims& sizes() const { return impl_->sizes; }
-  const Dims& strides() const { return impl_->strides; }
-  std::int64_t size(std::int64_t d) const { return impl_->sizes[wrap_dim(d, dim())]; }
-  std::int64_t stride(std::int64_t d) const { return impl_->strides[wrap_dim(d, dim())]; }
-  std::int64_t numel() const { return numel_of(impl_->sizes); }
+  int dim() const { return self().sizes.rank(); }
+  const Dims& sizes() const { return self().sizes; }
+  const Dims& strides() const { return self().strides; }
+  std::int64_t size(std::int64_t d) const { return self().sizes[wrap_dim(d, dim())]; }
+  std::int64_t stride(std::int64_t d) const { return self().strides[wrap_dim(d, dim())]; }
+  std::int64_t numel() const { return numel_of(self().sizes); }
   std::int64_t nbytes() const { return numel() * static_cast<std::int64_t>(size_of(dtype())); }
-  Dtype dtype() const { return impl_->dtype; }
-  Device device() const { return impl_->device; }
+  Dtype dtype() const { return self().dtype; }
+  Device device() const { return self().device; }
   bool is_floating() const { return mantissa::is_floating(dtype()); }
-  bool is_contiguous() const { return mantissa::is_contiguous(impl_->sizes, impl_->strides); }
-  bool is_weak_scalar() const { return impl_->weak_scalar; }
-  const Ref<Storage>& storage() const { return impl_->storage; }
+  bool is_contiguous() const { return mantissa::is_contiguous(self().sizes, self().strides); }
+  bool is_weak_scalar() const { return self().weak_scalar; }
+  const Ref<Storage>& storage() const { return self().storage; }
   TensorImpl* impl() const { return impl_.get(); }
   const Ref<TensorImpl>& ref() const { return impl_; }
   View view() const;  // undefined gives an empty View
 
   // The elements, for T equal to dtype(); throws otherwise. Strided as strides() says.
   template <class T> T* data() const { return static_cast<T*>(checked_data(dtype_of<T>)); }
-  void* raw_data() const { return impl_->data; }
-  template <class T = float> T item() const { return static_cast<T>(item_as_double()); }
+  void* raw_data() const { return self().data; }
+  template <class T = float> T item() const {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(item_as_integer());
+    else return static_cast<T>(item_as_double());
+  }
   template <class T> std::vector<T> to_vector() const;  // row-major copy, converted to T
 
   // --- autograd (autograd/backward.h has the engine) ---
@@ -189,6 +193,12 @@ class Tensor {
  private:
   void* checked_data(Dtype expected) const;
   double item_as_double() const;
+  std::int64_t item_as_integer() const;
+  const TensorImpl& self() const {
+    if (!impl_) [[unlikely]] fail_undefined();
+    return *impl_;
+  }
+  [[noreturn]] static void fail_undefined();
 
   Ref<TensorImpl> impl_;
 };

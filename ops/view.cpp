@@ -115,7 +115,7 @@ struct Slice {
     auto wrap = [size](std::int64_t i) { return std::min(std::max<std::int64_t>(i < 0 ? i + size : i, 0), size); };
     from = wrap(begin);
     const std::int64_t to = std::max(wrap(end), from);
-    count = (to - from + step - 1) / step;
+    count = to > from ? (to - from - 1) / step + 1 : 0;  // no sum that a huge step could overflow
   }
   Tensor view(const Tensor& x) const {
     check(x.dim() > 0, "a scalar cannot be sliced");
@@ -125,7 +125,7 @@ struct Slice {
     clamp_to(x.sizes()[d], from, count);
     Dims sizes = x.sizes(), strides = x.strides();
     sizes[d] = count;
-    strides[d] *= step;
+    if (count > 1) strides[d] *= step;
     return x.as_strided(sizes, strides, count > 0 ? from * x.strides()[d] : 0);
   }
   static constexpr auto vjp();
@@ -154,7 +154,7 @@ struct SliceBackward {  // zeros with g where the slice was
     of.clamp_to(y.sizes[d], from, count);
     View part = y;
     part.sizes[d] = count;
-    part.strides[d] *= of.step;
+    if (count > 1) part.strides[d] *= of.step;
     part.data = y.as<char>() + from * y.strides[d] * static_cast<std::int64_t>(size_of(y.dtype));
     if (count > 0) kernels::copy(y.device, part, g);
   }

@@ -1,0 +1,99 @@
+// Random numbers: the published test vectors of Philox, independence of threads, distributions.
+#include "core/random.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/ops.h"
+#include "core/parallel.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using test::message_of;
+using Catch::Matchers::Contains;
+
+TEST_CASE("Philox 4x32-10 gives the known answers of its authors") {
+  const auto zero = Philox{0}(0, 0);
+  CHECK(zero.v[0] == 0x6627e8d5u);
+  CHECK(zero.v[1] == 0xe169c58du);
+  CHECK(zero.v[2] == 0xbc57ac4cu);
+  CHECK(zero.v[3] == 0x9b00dbd8u);
+  const auto ones = Philox{~std::uint64_t{0}}(~std::uint64_t{0}, ~std::uint64_t{0});
+  CHECK(ones.v[0] == 0x408f276du);
+  CHECK(ones.v[1] == 0x41c83b0eu);
+  CHECK(ones.v[2] == 0xa20bc7c6u);
+  CHECK(ones.v[3] == 0x6d5451fdu);
+  const auto pi = Philox{0x299f31d0a4093822ull}(0x85a308d3243f6a88ull, 0x0370734413198a2eull);
+  CHECK(pi.v[0] == 0xd16cfe09u);
+  CHECK(pi.v[1] == 0x94fdccebu);
+  CHECK(pi.v[2] == 0x5001e420u);
+  CHECK(pi.v[3] == 0x24126ea1u);
+}
+
+TEST_CASE("the same seed gives the same numbers, whatever the number of threads") {
+  const int before = num_threads();
+  std::vector<Tensor> draws;
+  for (int threads : {1, 2, 3}) {
+    set_num_threads(threads);
+    manual_seed(42);
+    draws.push_back(randn({100003}));
+    draws.push_back(rand({70001}, {.dtype = f64}));
+    draws.push_back(dropout(ones({50001}), 0.3));
+  }
+  set_num_threads(before);
+  for (std::size_t i = 3; i < draws.size(); ++i) CHECK(test::same_bits(draws[i], draws[i % 3]));
+  manual_seed(43);
+  CHECK_FALSE(test::same_bits(randn({100003}), draws[0]));
+}
+
+TEST_CASE("the state of the generator can be put back") {
+  manual_seed(7);
+  randn({5});
+  const RngState at = rng_state();
+  const Tensor a = randn({9});
+  const Tensor b = randn({9});
+  CHECK_FALSE(test::same_bits(a, b));
+  set_rng_state(at);
+  CHECK(test::same_bits(randn({9}), a));
+}
+
+TEST_CASE("draws have the moments and ranges they should") {
+  MANTISSA_PRINT_SEED();
+  manual_seed(test::seed());
+  constexpr std::int64_t n = 200000;  // means below are accepted within five standard errors
+  const double root = std::sqrt(static_cast<double>(n));
+  const Tensor u = rand({n}, {.dtype = f64}), z = randn({n}, {.dtype = f64});
+  const std::vector<double> uv = u.to_vector<double>();
+  CHECK(*std::min_element(uv.begin(), uv.end()) >= 0);
+  CHECK(*std::max_element(uv.begin(), uv.end()) < 1);
+  CHECK(std::abs(mean(u).item<double>() - 0.5) < 5 * 0.2887 / root);
+  CHECK(std::abs(mean(z).item<double>()) < 5 / root);
+  CHECK(std::abs(mean(square(z)).item<double>() - 1) < 5 * 1.4143 / root);
+  const std::vector<std::int64_t> k = randint(-2, 3, {n}).to_vector<std::int64_t>();
+  for (std::int64_t value = -2; value < 3; ++value) {
+    const auto hits = static_cast<double>(std::count(k.begin(), k.end(), value));
+    CHECK(std::abs(hits / static_cast<double>(n) - 0.2) < 5 * 0.4 / root);
+  }
+  CHECK(*std::max_element(k.begin(), k.end()) == 2);
+  for (Dtype d : {f16, bf16}) {  // rounding to a half must not reach 1
+    const std::vector<float> h = rand({n}, {.dtype = d}).to_vector<float>();
+    CHECK(*std::max_element(h.begin(), h.end()) < 1);
+  }
+}
+
+TEST_CASE("randperm holds every number once") {
+  manual_seed(1);
+  std::vector<std::int64_t> p = randperm(1000).to_vector<std::int64_t>();
+  CHECK_FALSE(std::is_sorted(p.begin(), p.end()));
+  std::sort(p.begin(), p.end());
+  for (std::int64_t i = 0; i < 1000; ++i) CHECK(p[static_cast<std::size_t>(i)] == i);
+  CHECK(randperm(0).numel() == 0);
+}
+
+TEST_CASE("bad ranges are errors") {
+  CHECK_THAT(message_of([] { randint(3, 3, {2}); }), Contains("low 3 is not below high 3"));
+  CHECK_THAT(message_of([] { randperm(-1); }), Contains("n must be"));
+  CHECK_THAT(message_of([] { randn({2}, {.dtype = i64}); }), Contains("must be floating, got i64"));
+  CHECK_THROWS_AS(randint(INT64_MIN, INT64_MAX, {2}), Error);
+}

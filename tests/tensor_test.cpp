@@ -1,0 +1,123 @@
+// Tensor: factories, sharing, reading, writing in place, printing.
+#include "core/tensor.h"
+
+#include <limits>
+#include <sstream>
+
+#include "autograd/grad_mode.h"
+#include "core/error.h"
+#include "core/ops.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using test::message_of;
+using Catch::Matchers::Contains;
+
+TEST_CASE("factories give the values, shapes and dtypes they promise") {
+  CHECK(zeros({2, 3}).dtype() == f32);
+  CHECK(full({2}, 2.5, {.dtype = bf16}).to_vector<float>() == std::vector<float>{2.5f, 2.5f});
+  CHECK(arange(5).dtype() == i64);
+  CHECK(arange(1, 2, 0.25, {.dtype = f64}).to_vector<double>() == std::vector<double>{1, 1.25, 1.5, 1.75});
+  CHECK(arange(3, 0, -1).to_vector<std::int64_t>() == std::vector<std::int64_t>{3, 2, 1});
+  CHECK(linspace(0, 1, 3).to_vector<float>() == std::vector<float>{0, 0.5f, 1});
+  CHECK(linspace(2, 9, 1).to_vector<float>() == std::vector<float>{2});
+  CHECK(eye(2).to_vector<float>() == std::vector<float>{1, 0, 0, 1});
+  CHECK(eye(0).numel() == 0);
+  CHECK(tensor({1, 2, 3}).dtype() == i64);
+  CHECK(tensor({1.5, 2}).dtype() == f32);
+  CHECK(tensor({{1, 2}, {3, 4}}).sizes() == Dims{2, 2});
+  CHECK(scalar(3).dim() == 0);
+  CHECK(ones({2}, {.requires_grad = true}).requires_grad());
+  CHECK_THAT(message_of([] { arange(0, 1, -1); }), Contains("does not lead from 0 to 1"));
+  CHECK_THAT(message_of([] { arange(0, 1, 0); }), Contains("step 0"));
+  CHECK_THAT(message_of([] { tensor({{1, 2}, {3}}); }), Contains("rows of 2 and 1"));
+  CHECK_THAT(message_of([] { from_data<float>(std::vector<float>{1, 2}, {3}); }), Contains("needs 3 values, got 2"));
+  CHECK_THAT(message_of([] { zeros({2}, {.dtype = i64, .requires_grad = true}); }), Contains("only floating tensors have gradients"));
+}
+
+TEST_CASE("copies share, clones do not, views write through") {
+  Tensor a = zeros({2, 2});
+  Tensor b = a, c = a.clone(), row = a[1];
+  row.fill_(7);
+  CHECK(b.to_vector<float>() == std::vector<float>{0, 0, 7, 7});
+  CHECK(c.to_vector<float>() == std::vector<float>{0, 0, 0, 0});
+  CHECK(b.is_same(a));
+  CHECK(a.detach().storage() == a.storage());
+  CHECK(a.to(f32).is_same(a));
+}
+
+TEST_CASE("item and data check what they are asked") {
+  CHECK(tensor({2.5}).item() == 2.5f);
+  CHECK(tensor({7}).item<int>() == 7);
+  const std::int64_t big = (std::int64_t{1} << 53) + 1;
+  CHECK(from_data<std::int64_t>(std::vector<std::int64_t>{big}, {1}).item<std::int64_t>() == big);
+  CHECK_THAT(message_of([] { zeros({2}).item(); }), Contains("needs a tensor of one element, got f32[2]"));
+  CHECK_THAT(message_of([] { Tensor().item(); }), Contains("undefined"));
+  CHECK_THAT(message_of([] { zeros({2}).data<double>(); }), Contains("data<f64>: the tensor is f32; convert it with to(f64)"));
+}
+
+TEST_CASE("writing in place converts, broadcasts and raises the version") {
+  Tensor x = zeros({2, 3}, {.dtype = f16});
+  const auto version = x.storage()->version();
+  x.add_(tensor({1.0, 2.0, 3.0}), 0.5);
+  x.mul_(2);
+  x.mul_(tensor({{2.0}, {3.0}}));
+  CHECK(x.to_vector<float>() == std::vector<float>{2, 4, 6, 3, 6, 9});
+  CHECK(x.storage()->version() == version + 3);
+  CHECK(x.t().copy_(arange(6).reshape({3, 2})).to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
+  CHECK(x.to_vector<float>() == std::vector<float>{0, 2, 4, 1, 3, 5});
+  CHECK_THAT(message_of([&] { x.copy_(zeros({4})); }), Contains("source f32[4] does not broadcast to f16[2, 3]"));
+  CHECK_THAT(message_of([&] { x.add_(zeros({5, 2, 3})); }), Contains("does not broadcast"));
+  CHECK_THAT(message_of([&] { x.copy_(Tensor()); }), Contains("undefined"));
+  CHECK_THAT(message_of([&] { Tensor().fill_(1); }), Contains("undefined"));
+  Tensor repeated = zeros({3, 1}).expand({3, 4});
+  CHECK_THAT(message_of([&] { repeated.add_(ones({3, 4})); }), Contains("clone()"));  // one element, four writes
+}
+
+TEST_CASE("in-place changes of a tensor that wants a gradient are errors outside NoGrad") {
+  Tensor w = ones({2}, {.requires_grad = true});
+  CHECK_THAT(message_of([&] { w.add_(w.detach()); }), Contains("add_: f32[2] needs a gradient and in-place changes are not recorded"));
+  CHECK_THAT(message_of([&] { w.zero_(); }), Contains("NoGrad"));
+  Tensor y = w * 2.0;
+  CHECK_THAT(message_of([&] { y.mul_(2); }), Contains("not recorded"));
+  const NoGrad guard;
+  w.add_(ones({2}));
+  CHECK(w.to_vector<float>() == std::vector<float>{2, 2});
+}
+
+TEST_CASE("requires_grad is for floating leaves") {
+  Tensor i = arange(3), x = ones({2}, {.requires_grad = true}), y = x * 2.0;
+  CHECK_THAT(message_of([&] { i.requires_grad_(); }), Contains("only floating tensors have gradients, this is i64[3]"));
+  CHECK_THAT(message_of([&] { y.requires_grad_(false); }), Contains("is the result of an operator; use detach()"));
+  CHECK(x.is_leaf());
+  CHECK_FALSE(y.is_leaf());
+  CHECK_FALSE(y.grad().defined());
+  x.requires_grad_(false);
+  CHECK_FALSE((x * 2.0).requires_grad());
+}
+
+TEST_CASE("a number adopts the dtype of the tensor it meets") {
+  CHECK((zeros({2}, {.dtype = f16}) + 1.0).dtype() == f16);
+  CHECK((zeros({2}, {.dtype = bf16}) * 3.7).dtype() == bf16);
+  CHECK((arange(3) + 1.0).dtype() == f32);  // a floating number beside integers
+  CHECK((1.0 - zeros({2}, {.dtype = f64})).dtype() == f64);
+  CHECK(pow(ones({3}), 2.0).dtype() == f32);
+}
+
+TEST_CASE("tensors print as in PyTorch") {
+  std::ostringstream out;
+  out << tensor({{1.0, -2.5}, {0.0, 3.0}});
+  CHECK(out.str() == "tensor([[ 1.0000, -2.5000],\n        [ 0.0000,  3.0000]])");
+  CHECK(to_string(tensor({1, 2})) == "tensor([1, 2])");
+  CHECK(to_string(zeros({0})).find("tensor([]") == 0);
+  CHECK_THAT(to_string(ones({2}, {.dtype = f16})), Contains("dtype=f16"));
+  CHECK_THAT(to_string(ones({2}, {.requires_grad = true})), Contains("requires_grad"));
+  CHECK_THAT(to_string(arange(100000)), Contains("..."));
+  CHECK_THAT(to_string(Tensor()), Contains("undefined"));
+  CHECK_THAT(to_string(tensor({std::numeric_limits<double>::quiet_NaN(), 1.0})), Contains("nan"));
+}
+
+TEST_CASE("describe names dtype and shape") {
+  CHECK(describe(zeros({128, 784}, {.dtype = f16})) == "f16[128, 784]");
+  CHECK(describe(Tensor()) == "undefined");
+}
