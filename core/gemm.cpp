@@ -15,7 +15,8 @@ MANTISSA_KERNEL(gemm_f64, std::int64_t m, std::int64_t n, std::int64_t k, const 
 
 namespace {
 
-constexpr double piece_flops = 2e6;  // some ten microseconds of one core: worth a thread's attention
+constexpr double small_piece = 4e6;   // some twenty microseconds of one core: worth waking a thread
+constexpr double good_piece = 16e6;   // below this, packing the same panels in every piece costs too much
 constexpr std::int64_t most_pieces = 32;
 constexpr std::int64_t tiny = 128;  // multiplications below which a library call costs more than the work
 
@@ -132,20 +133,34 @@ void round_piece(const View& y, const View& wide, const Piece& p) {
   kernels::copy(y.device, part(y), part(wide));
 }
 
-// Calls run(piece) for all pieces of y, in parallel. Big matrices are cut along their longer side,
-// small ones of a batch are taken together.
+// Into how many rows and columns of pieces a product is cut. Every piece packs its part of a and b
+// again, and a is the dearer one; of the two cuts, the cheaper is taken. Strides have no say, so that
+// a transposed view gives the same bits as its copy.
+struct Grid { std::int64_t down = 1, across = 1; };
+Grid find_grid(std::int64_t m, std::int64_t n, double flops) {
+  Grid g;
+  for (std::int64_t left = pieces_for(flops); left > 1; left /= 2) {
+    const std::int64_t more_b = g.down * n, more_a = 2 * g.across * m;
+    const bool rows_fit = m >= 32 * g.down, columns_fit = n >= 64 * g.across;
+    if (rows_fit && (more_b <= more_a || !columns_fit)) g.down *= 2;
+    else if (columns_fit) g.across *= 2;
+  }
+  return g;
+}
+
+// Calls run(piece) for all pieces of y, in parallel. Small matrices of a batch are taken together.
 template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
   const std::int64_t m = rows_of(y), n = columns_of(y), items = y.numel() / (m * n);
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(std::max<std::int64_t>(k, 1));
-  const bool by_rows = m >= n;
-  const std::int64_t side = by_rows ? m : n, wanted = pieces_for(flops);
-  const std::int64_t step = wanted == 1 ? side : std::min(side, ((side + wanted - 1) / wanted + 15) / 16 * 16);
-  const std::int64_t cuts = (side + step - 1) / step;
-  const auto grain = static_cast<std::int64_t>(piece_flops * static_cast<double>(cuts) / flops);
+  const Grid grid = find_grid(m, n, flops);
+  const std::int64_t rows = (m + grid.down - 1) / grid.down, columns = (n + grid.across - 1) / grid.across;
+  const std::int64_t cuts = grid.down * grid.across;
+  const auto grain = static_cast<std::int64_t>(small_piece * static_cast<double>(cuts) / flops);
   parallel_for(items * cuts, std::clamp<std::int64_t>(grain, 1, items * cuts), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t at = i % cuts * step, length = std::min(step, side - at);
-      run(by_rows ? Piece{i / cuts, at, length, 0, n} : Piece{i / cuts, 0, m, at, length});
+      const std::int64_t row = i % cuts / grid.across * rows, column = i % grid.across * columns;
+      const Piece p{i / cuts, row, std::min(rows, m - row), column, std::min(columns, n - column)};
+      if (p.rows > 0 && p.columns > 0) run(p);
     }
   });
 }
@@ -171,8 +186,8 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
 }  // namespace
 
 std::int64_t pieces_for(double flops) {
-  std::int64_t pieces = 1;
-  while (pieces < most_pieces && flops >= piece_flops * 2 * static_cast<double>(pieces)) pieces *= 2;
+  std::int64_t pieces = flops >= 2 * small_piece ? 2 : 1;
+  while (pieces > 1 && pieces < most_pieces && flops >= good_piece * 2 * static_cast<double>(pieces)) pieces *= 2;
   return pieces;
 }
 
