@@ -155,6 +155,7 @@ struct BatchNormBackward {
 
 struct BatchNorm {
   static constexpr auto name = "batch_norm";
+  static constexpr bool mutates = true;  // the running statistics
   static constexpr const char* args[] = {"x", "weight", "bias", "running_mean", "running_var"};
   bool training = true;
   double momentum = 0.1, eps = 1e-5;

@@ -94,6 +94,7 @@ struct OpInfo {
   bool composite = false;            // calls other operators only; has no kernel and no policy
   bool halves = true;                // runs in f16 and bf16
   bool random = false;               // draws from the generator: repeated calls differ
+  bool mutates = false;              // writes into some of its inputs (running statistics)
   void (*samples)(Samples&) = nullptr;
 };
 
@@ -109,6 +110,7 @@ template <class Op> OpInfo info_of() {
   if constexpr (requires { &Op::view; }) info.is_view = true;
   if constexpr (requires { Op::halves; }) info.halves = Op::halves;
   if constexpr (requires { Op::random; }) info.random = Op::random;
+  if constexpr (requires { Op::mutates; }) info.mutates = Op::mutates;
   return info;
 }
 

@@ -1,0 +1,123 @@
+// What the generic operator tests share: walking the registry, preparing a sample's inputs, running
+// it, and its gradients. $MANTISSA_OP=softmax restricts every test to one operator.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "core/random.h"
+#include "ops/registry.h"
+#include "tests/testing.h"
+
+namespace mantissa::test {
+
+inline bool selected(const OpInfo& op) {
+  const char* wish = std::getenv("MANTISSA_OP");
+  return !wish || std::string_view(wish) == op.name;
+}
+inline std::string describe_all(const Tensors& x) {
+  std::string text;
+  for (const Tensor& t : x) text += (text.empty() ? "" : ", ") + describe(t);
+  return text;
+}
+
+// Calls f(op, sample) for every sample of every selected operator; a failure names both.
+template <class F> void for_each_sample(F&& f) {
+  MANTISSA_PRINT_SEED();
+  for (const OpInfo& op : registry()) {
+    if (!selected(op)) continue;
+    Samples samples(seed());
+    op.samples(samples);
+    for (std::size_t i = 0; i < samples.all.size(); ++i) {
+      INFO(op.name << ", sample " << i << ": " << describe_all(samples.all[i].inputs));
+      try {
+        f(op, samples.all[i]);
+      } catch (const std::exception& e) {
+        FAIL_CHECK("threw: " << e.what());
+      }
+    }
+  }
+}
+
+// Copies of a sample's inputs, the floating ones in `dtype`.
+inline Tensors prepared(const Sample& s, Dtype dtype) {
+  Tensors x;
+  for (const Tensor& t : s.inputs) x.push_back(!t.defined() ? t : t.is_floating() ? cast(t, dtype).clone() : t.clone());
+  return x;
+}
+inline Tensors in_f64(const Tensors& x) {
+  Tensors y;
+  for (const Tensor& t : x) y.push_back(t.defined() && t.is_floating() ? cast(t.detach(), f64).clone() : t);
+  return y;
+}
+// Copies that require a gradient where they can.
+inline Tensors wanting_gradients(const Tensors& x) {
+  Tensors y;
+  for (const Tensor& t : x) {
+    y.push_back(t.defined() ? t.detach().clone() : t);
+    if (t.defined() && t.is_floating()) y.back().requires_grad_();
+  }
+  return y;
+}
+inline Tensors leaves(const Tensors& x) {
+  Tensors y;
+  for (const Tensor& t : x) if (t.requires_grad()) y.push_back(t);
+  return y;
+}
+
+// The results; random operators draw the same numbers each time.
+inline Tensors run(const OpInfo& op, const Sample& s, const Tensors& x) {
+  if (op.random) manual_seed(11);
+  return s.call(x);
+}
+inline Tensors differentiable_results(const Tensors& y) { return leaves(y); }
+
+// d (results . v) / d (inputs that require a gradient), v seeded; undefined where there is none.
+inline Tensors gradients(const OpInfo& op, const Sample& s, const Tensors& x, bool create_graph = false) {
+  const Tensors roots = differentiable_results(run(op, s, x));
+  Tensors v;
+  for (const Tensor& r : roots) v.push_back(cast(random_tensor(r.sizes(), 77 + v.size()), r.dtype()));
+  return grad(roots, leaves(x), v, {.create_graph = create_graph, .allow_unused = true});
+}
+inline bool can_differentiate(const OpInfo& op, const Sample& s) {
+  if (!op.differentiable || !s.differentiable || s.extreme) return false;
+  const Tensors x = wanting_gradients(prepared(s, f64));
+  return !leaves(x).empty() && !differentiable_results(run(op, s, x)).empty();
+}
+
+// How many elements of one input a result element depends on, at most: the length of the sums behind
+// it. Counted from gradients, so it follows from the operator's own definition.
+inline double sum_length(const OpInfo& op, const Sample& s) {
+  if (!can_differentiate(op, s)) return 1;
+  const Tensors x = wanting_gradients(prepared(s, f64));
+  const Tensor y = differentiable_results(run(op, s, x)).front();
+  double length = 1;
+  for (std::int64_t at : {std::int64_t{0}, y.numel() / 2, y.numel() - 1}) {
+    if (y.numel() == 0) break;
+    Tensor v = zeros(y.sizes(), {.dtype = f64});
+    v.data<double>()[at] = 1;
+    for (const Tensor& g : grad(std::span(&y, 1), leaves(x), std::span(&v, 1), {.retain_graph = true, .allow_unused = true})) {
+      if (!g.defined()) continue;
+      const std::vector<double> values = g.to_vector<double>();
+      length = std::max(length, static_cast<double>(std::count_if(values.begin(), values.end(), [](double d) { return d != 0; })));
+    }
+  }
+  return length;
+}
+// The largest product of one element of each input.
+inline double scale_of(const Tensors& x) {
+  double scale = 1;
+  for (const Tensor& t : x) {
+    if (!t.defined() || !t.is_floating()) continue;
+    double largest = 1;
+    for (double v : t.detach().to_vector<double>()) largest = std::max(largest, std::abs(v));
+    scale *= largest;
+  }
+  return scale;
+}
+
+}  // namespace mantissa::test
