@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 #include "catch_compat.h"
 #include "core/parallel.h"
@@ -140,6 +141,33 @@ TEST_CASE("idx: an HTML page and a git-lfs pointer are recognised") {
   refuses_idx("<!doctype html>\n<html><head><title>403 Forbidden</title>", 3, "looks like an HTML page");
   refuses_idx("\n  <HTML>", 3, "looks like an HTML page");
   refuses_idx("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9912422\n", 1, "git lfs pull");
+}
+TEST_CASE("idx: four thousand mutations give a tensor or a FormatError") {
+  const TempDir dir;
+  const std::uint64_t seed = test::seed();
+  INFO("MANTISSA_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const std::string originals[] = {images_file(5), gzip(images_file(5))};
+  int refused = 0;
+  for (int trial = 0; trial < 4000; ++trial) {
+    std::string bytes = originals[trial % 2];
+    for (std::uint64_t edits = 1 + random() % 3; edits > 0; --edits) {
+      const std::size_t at = random() % bytes.size();
+      switch (random() % 4) {
+        case 0: bytes.erase(at, random() % 5); break;
+        case 1: bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 20)); break;
+        default: bytes[at] = static_cast<char>(random());
+      }
+    }
+    put_file(dir / "m", bytes);
+    try {
+      const Tensor t = data::read_idx(dir / "m", 3);
+      REQUIRE(t.numel() <= static_cast<std::int64_t>(bytes.size()) * 1100);
+    } catch (const FormatError&) {
+      ++refused;
+    }
+  }
+  CHECK(refused > 2000);
 }
 TEST_CASE("idx: no images at all") {
   const TempDir dir;

@@ -26,6 +26,12 @@ namespace {
 // Fails the n-th step of a write with `error`; counts the steps.
 int fault_at = -1, fault_error = 0, steps_seen = 0;
 int nth_fault(FileStep, std::size_t*) { return steps_seen++ == fault_at ? fault_error : 0; }
+// Writes down the order of the steps.
+std::string recorded;
+int record(FileStep step, std::size_t*) {
+  recorded += "cwsrf"[static_cast<int>(step)];
+  return 0;
+}
 // Makes every write short and every other one interrupted.
 int stutter(FileStep step, std::size_t* nbytes) {
   if (step != FileStep::write) return 0;
@@ -65,7 +71,7 @@ TEST_CASE("a fault at any step of a write leaves the old or the new file, comple
     write_three_parts(path);
     steps = steps_seen;
   }
-  REQUIRE(steps == 7);  // create, three writes, sync, rename, sync of the folder
+  REQUIRE(steps == 7);
   for (const int error : {ENOSPC, EIO, EROFS, EXDEV}) {
     for (int n = 0; n < steps; ++n) {
       INFO("errno " << error << " at step " << n);
@@ -83,6 +89,16 @@ TEST_CASE("a fault at any step of a write leaves the old or the new file, comple
   }
   write_three_parts(path);  // and the process goes on
   CHECK(get_file(path) == "one two three");
+}
+
+// What survives a power failure is what was flushed before: the data before the new name, the new name
+// before commit() returns.
+TEST_CASE("the data are on the disk before the name changes, and the name before commit returns") {
+  const TempDir dir;
+  const WithHook hook(record);
+  recorded.clear();
+  write_three_parts(dir / "f");
+  CHECK(recorded == "cwwwsrf");  // create, write, sync, rename, sync of the folder
 }
 
 TEST_CASE("short and interrupted writes are continued") {
