@@ -13,13 +13,12 @@ void add_operator_context(Error& e, const char* name, std::span<const char* cons
   e.add_context(text + ")");
 }
 
-void check_same_device(std::span<const Tensor* const> x) {
-  const Tensor* first = nullptr;
+void fail_device(std::span<const Tensor* const> x) {
+  std::string devices;
   for (const Tensor* t : x) {
-    if (!t->defined() || t->is_weak_scalar()) continue;
-    if (!first) first = t;
-    check(t->device() == first->device(), "inputs are on ", first->device(), " and ", t->device(), "; move one with to(device)");
+    if (t->defined() && !t->is_weak_scalar()) devices += concat(devices.empty() ? "" : ", ", t->device());
   }
+  fail("inputs are on different devices (", devices, "); move them together with to(device)");
 }
 
 }  // namespace mantissa::detail

@@ -15,7 +15,15 @@ namespace detail {
 
 // "matmul(a: f32[2, 3], b: f32[4, 5])": put in front of what an operator complains about.
 void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
-void check_same_device(std::span<const Tensor* const> x);
+[[noreturn]] void fail_device(std::span<const Tensor* const> x);
+inline void check_same_device(std::span<const Tensor* const> x) {
+  const Tensor* first = nullptr;
+  for (const Tensor* t : x) {
+    if (!t->defined() || t->is_weak_scalar()) continue;  // a C++ number goes anywhere
+    if (!first) first = t;
+    if (!(t->device() == first->device())) [[unlikely]] fail_device(x);
+  }
+}
 
 inline Tensor allocate(const Spec& s) { return Tensor::allocate(s.sizes, s.dtype, s.device); }
 template <std::size_t k> std::array<Tensor, k> allocate(const std::array<Spec, k>& s) {

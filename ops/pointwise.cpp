@@ -8,7 +8,7 @@
 
 namespace mantissa {
 
-MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View> x)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x)
 
 // What formulas written over T call when T is Tensor.
 inline Tensor select(const Tensor& condition, const Tensor& a, const Tensor& b) { return where(condition, a, b); }
@@ -39,6 +39,9 @@ Dtype dtype_to_compute_in(Dtype result, Dtype promoted) {
 }
 const Tensor& on_device(const Tensor& a, const Tensor& b) { return a.is_weak_scalar() ? b : a; }
 
+template <class F> void run_formula(const F& f, Dtype compute, const View& y, std::span<const View* const> x) {
+  kernels::pointwise(y.device, opcode<F>, static_cast<const void*>(&f), compute, y, x);
+}
 template <class F> constexpr CastPolicy formula_policy() {
   if constexpr (std::is_same_v<F, Exp> || std::is_same_v<F, Log> || std::is_same_v<F, Rsqrt> || std::is_same_v<F, Pow>) return CastPolicy::f32;
   else return CastPolicy::keep;
@@ -54,7 +57,8 @@ template <class F> struct Unary : F {
   Spec infer(const Tensor& x) const { return like(x, result_dtype(F::result, x.dtype())); }
   void run(const View& y, const View& x) const {
     check(F::integers || is_floating(y.dtype), "needs a floating dtype");
-    kernels::pointwise(y.device, opcode<F>, static_cast<const void*>(static_cast<const F*>(this)), compute_dtype(y.dtype), y, std::span<const View>(&x, 1));
+    const View* inputs[] = {&x};
+    run_formula<F>(*this, compute_dtype(y.dtype), y, inputs);
   }
   static constexpr auto vjp();
   static void samples(Samples& s);
@@ -66,8 +70,8 @@ template <class F> struct UnaryBackward : GradOf<F> {
   static constexpr const char* args[] = {"gradient", "saved"};
   Spec infer(const Tensor& g, const Tensor&) const { return like(g); }
   void run(const View& y, const View& g, const View& saved) const {
-    const View x[] = {g, saved};
-    kernels::pointwise(y.device, opcode<GradOf<F>>, static_cast<const void*>(static_cast<const GradOf<F>*>(this)), compute_dtype(y.dtype), y, std::span<const View>(x));
+    const View* inputs[] = {&g, &saved};
+    run_formula<GradOf<F>>(*this, compute_dtype(y.dtype), y, inputs);
   }
   static Tensor reference(const UnaryBackward& op, const Tensor& g, const Tensor& saved) { return op.of.df(g, saved); }
 };
@@ -93,8 +97,8 @@ template <class F, class Self> struct Binary : F {
   }
   void run(const View& y, const View& a, const View& b) const {
     const Dtype compute = dtype_to_compute_in(y.dtype, common_dtype(a, b));
-    const View x[] = {a, b};
-    kernels::pointwise(y.device, opcode<F>, static_cast<const void*>(static_cast<const F*>(this)), compute, y, std::span<const View>(x));
+    const View* inputs[] = {&a, &b};
+    run_formula<F>(*this, compute, y, inputs);
   }
   static void samples(Samples& s);
 };
@@ -143,8 +147,8 @@ struct WhereOp : Where {
     return {broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), common_dtype(a, b), c.device()};
   }
   void run(const View& y, const View& c, const View& a, const View& b) const {
-    const View x[] = {c, a, b};
-    kernels::pointwise(y.device, opcode<Where>, static_cast<const void*>(this), compute_dtype(y.dtype), y, std::span<const View>(x));
+    const View* inputs[] = {&c, &a, &b};
+    run_formula<Where>(*this, compute_dtype(y.dtype), y, inputs);
   }
   static constexpr auto vjp() {
     return rules(no_gradient, [](Grad g, In<0> c) { return where(c, g, Tensor(0.0)); },

@@ -11,7 +11,7 @@
 #include "core/pointwise.h"
 
 namespace mantissa {
-MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View> x)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -125,11 +125,11 @@ template <class C> struct Operand {
   }
 };
 
-template <class C> void run_tiles(TileFn fn, const void* formula, const View& y, std::span<const View> x) {
+template <class C> void run_tiles(TileFn fn, const void* formula, const View& y, std::span<const View* const> x) {
   Dims strides[4];
   const Dims* list[4];
   for (std::size_t k = 0; k < x.size(); ++k) {
-    strides[k + 1] = broadcast_strides(x[k].sizes, x[k].strides, y.sizes);
+    strides[k + 1] = broadcast_strides(x[k]->sizes, x[k]->strides, y.sizes);
     list[k + 1] = &strides[k + 1];
   }
   list[0] = &y.strides;
@@ -141,7 +141,7 @@ template <class C> void run_tiles(TileFn fn, const void* formula, const View& y,
     out.direct = y.dtype == dtype_of<C> && loop.sizes.rank() == 1 && (loop.strides[0][0] == 1 || y.numel() == 1);
     bool all_direct = out.direct;
     for (std::size_t k = 0; k < x.size(); ++k) {
-      in[k].init(x[k], loop, static_cast<int>(k) + 1);
+      in[k].init(*x[k], loop, static_cast<int>(k) + 1);
       all_direct = all_direct && in[k].direct;
     }
     const std::int64_t step = all_direct ? end - begin : tile;
@@ -155,17 +155,17 @@ template <class C> void run_tiles(TileFn fn, const void* formula, const View& y,
   });
 }
 
-bool plain(const View& y, std::span<const View> x, Dtype compute) {
+bool plain(const View& y, std::span<const View* const> x, Dtype compute) {
   if (y.dtype != compute || !y.is_contiguous()) return false;
-  for (const View& v : x) {
-    if (v.dtype != compute || !(v.sizes == y.sizes) || !v.is_contiguous()) return false;
+  for (const View* v : x) {
+    if (v->dtype != compute || !(v->sizes == y.sizes) || !v->is_contiguous()) return false;
   }
   return true;
 }
 
 }  // namespace
 
-void pointwise(int opcode, const void* formula, Dtype compute, const View& y, std::span<const View> x) {
+void pointwise(int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x) {
   const Entry& e = table[static_cast<std::size_t>(opcode)];
   const TileFn fn = compute == f64 ? e.f64 : compute == i64 ? e.i64 : e.f32;
   if (plain(y, x, compute)) {
@@ -173,7 +173,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
     parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
       const void* inputs[3];
       const std::size_t skip = static_cast<std::size_t>(begin) * size;
-      for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = x[k].as<const char>() + skip;
+      for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = x[k]->as<const char>() + skip;
       fn(formula, end - begin, y.as<char>() + skip, inputs);
     });
     return;

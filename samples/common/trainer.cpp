@@ -71,10 +71,15 @@ bool parse(int argc, char** argv, const std::string& description, const std::vec
   return true;
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, std::vector<Tensor> parameters) {
-  if (o.optimizer == "sgd") return std::make_unique<optim::Sgd>(std::move(parameters), optim::SgdOptions{.lr = o.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
-  if (o.optimizer == "adam") return std::make_unique<optim::Adam>(std::move(parameters), optim::AdamOptions{.lr = o.lr});
-  return std::make_unique<optim::AdamW>(std::move(parameters), optim::AdamWOptions{.lr = o.lr});
+std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters) {
+  if (o.optimizer == "sgd") return std::make_unique<optim::Sgd>(parameters, optim::SgdOptions{.lr = o.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
+  if (o.optimizer == "adam") return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = o.lr});
+  return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = o.lr});
+}
+
+optim::Schedule make_schedule(const Options& o, std::int64_t steps) {
+  if (o.schedule == "onecycle") return optim::OneCycleLR{.max_lr = o.lr, .total_steps = steps};
+  return [](std::int64_t) { return 1.0; };
 }
 
 void catch_interrupts() {

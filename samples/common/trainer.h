@@ -29,7 +29,8 @@ struct Options {
 // after a mistake, which has been explained in one line).
 bool parse(int argc, char** argv, const std::string& description, const std::vector<std::string>& models, Options& o, int* exit_code);
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, std::vector<Tensor> parameters);
+std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters);
+optim::Schedule make_schedule(const Options& o, std::int64_t steps);
 
 // Ctrl-C and SIGTERM ask the loop to stop after the current step; a second one ends the program at once.
 void catch_interrupts();
@@ -106,10 +107,10 @@ template <class Net> int train(Net& net, const Options& o) {
 
   data::Loader loader = data::Pipeline(train_set).shuffle(o.seed).batch(o.batch).drop_last(train_set.size() >= o.batch).threads(o.workers).loader();
   data::Loader test_loader = data::Pipeline(test_set).batch(1000).threads(o.workers).loader();
-  const auto optimizer = make_optimizer(o, nn::parameters(net));
+  const auto optimizer = make_optimizer(o, nn::named_parameters(net));
   amp::GradScaler scaler({.enabled = amp_dtype == f16});
   const std::int64_t steps = loader.batches() * o.epochs;
-  const optim::OneCycleLR one_cycle(optimizer->lr(), steps);
+  optim::Scheduler scheduler(*optimizer, make_schedule(o, steps));
 
   const Report report(o.json);
   report.start(o, train_set.source, nn::count(net));
@@ -125,7 +126,7 @@ template <class Net> int train(Net& net, const Options& o) {
     std::int64_t count = 0;
     data::Batch batch;
     while (loader.next(batch)) {
-      if (o.schedule == "onecycle") optimizer->set_lr(one_cycle.lr_at(step));
+      scheduler.set_step(step);
       optimizer->zero_grad();
       const Tensor loss = amp::autocast(amp_dtype, [&] { return cross_entropy(net(batch.image), batch.label); });
       backward(scaler.scale(loss));
