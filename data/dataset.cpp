@@ -8,8 +8,9 @@ namespace {
 class InMemory final : public Source {
  public:
   explicit InMemory(Dataset dataset) : set_(std::move(dataset)) {
-    check(set_.images.defined() && set_.labels.defined() && set_.images.dim() >= 2 && set_.labels.dim() == 1 &&
-              set_.images.size(0) == set_.labels.size(0) && set_.labels.dtype() == i64,
+    check(set_.images.defined() && set_.labels.defined() && set_.images.dim() >= 2 &&
+              set_.labels.dim() == 1 && set_.images.size(0) == set_.labels.size(0) &&
+              set_.labels.dtype() == i64,
           "a dataset needs images [N, C, H, W] and as many i64 labels [N]");
     check(set_.images.device().is_cpu() && set_.images.is_contiguous() && set_.labels.is_contiguous(),
           "a dataset must be contiguous and on the CPU");
@@ -34,7 +35,9 @@ class InMemory final : public Source {
 
 }  // namespace
 
-std::shared_ptr<const Source> as_source(Dataset dataset) { return std::make_shared<InMemory>(std::move(dataset)); }
+std::shared_ptr<const Source> as_source(Dataset dataset) {
+  return std::make_shared<InMemory>(std::move(dataset));
+}
 
 Batch read_batch(const Source& source, std::span<const std::int64_t> indices) {
   const Dims sample = source.image_sizes();
@@ -58,7 +61,9 @@ Batch read_batch(const Source& source, std::span<const std::int64_t> indices) {
   return batch;
 }
 
-Batch Dataset::get_batch(std::span<const std::int64_t> indices) const { return read_batch(InMemory(*this), indices); }
+Batch Dataset::get_batch(std::span<const std::int64_t> indices) const {
+  return read_batch(InMemory(*this), indices);
+}
 
 Dataset Dataset::first(std::int64_t n) const {
   check(n >= 0 && n <= size(), "first(", n, "): the dataset has ", size(), " samples");

@@ -31,7 +31,8 @@ class Draws {
   std::int64_t below(std::int64_t n) {
     const std::uint64_t high = bits();
     const std::uint64_t random = high << 32 | bits();
-    return static_cast<std::int64_t>((static_cast<unsigned __int128>(random) * static_cast<std::uint64_t>(n)) >> 64);
+    return static_cast<std::int64_t>(
+        (static_cast<unsigned __int128>(random) * static_cast<std::uint64_t>(n)) >> 64);
   }
 
  private:

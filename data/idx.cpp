@@ -50,7 +50,8 @@ class Bytes {
   void expect_end() {
     char extra;
     if (read(&extra, 1) != 0) fail_format(path_, "has extra bytes after the data its header promises");
-    if (stream_.avail_in != 0) fail_format(path_, "has ", stream_.avail_in, " extra bytes after its gzip data");
+    if (stream_.avail_in != 0)
+      fail_format(path_, "has ", stream_.avail_in, " extra bytes after its gzip data");
   }
 
  private:
@@ -114,8 +115,8 @@ Tensor read_idx(const std::string& path, int rank) {
     fail_format(path, e.what());
   }
   if (promised > bytes.bound())
-    fail_format(path, "is truncated: its header promises ", promised, " bytes of data, it cannot hold more than ",
-                bytes.bound());
+    fail_format(path, "is truncated: its header promises ", promised,
+                " bytes of data, it cannot hold more than ", bytes.bound());
   const Tensor t = Tensor::allocate(sizes, u8);
   const std::int64_t got = bytes.read(t.raw_data(), promised);
   if (got != promised)

@@ -28,7 +28,7 @@ class Orders {
     const std::lock_guard lock(mutex_);
     Entry& e = entries_[epoch % 2];
     if (!e.order || e.epoch != epoch || e.seed != seed)
-      e = {seed, epoch, std::make_shared<std::vector<std::int64_t>>(permutation(n, seed, static_cast<std::uint64_t>(epoch)))};
+      e = {seed, epoch, make(n, seed, epoch)};
     return e.order;
   }
 
@@ -38,6 +38,9 @@ class Orders {
     std::int64_t epoch = 0;
     Order order;
   };
+  static Order make(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
+    return std::make_shared<std::vector<std::int64_t>>(permutation(n, seed, static_cast<std::uint64_t>(epoch)));
+  }
   std::mutex mutex_;
   Entry entries_[2];
 };
@@ -91,7 +94,8 @@ Loader::Engine::Engine(std::shared_ptr<const Source> s, LoaderOptions o, Transfo
   check(o.threads >= 0 && o.threads <= 256, "a loader has 0 to 256 threads, asked for ", o.threads);
   check(samples > 0, "the dataset is empty");
   batches = samples / o.batch + (o.drop_last || samples % o.batch == 0 ? 0 : 1);
-  check(batches > 0, "the dataset has ", samples, " samples, fewer than one batch of ", o.batch, ", with drop_last");
+  check(batches > 0, "the dataset has ", samples, " samples, fewer than one batch of ", o.batch,
+        ", with drop_last");
   start();
 }
 
@@ -196,17 +200,18 @@ std::int64_t Loader::batches() const { return engine_->batches; }
 
 LoaderState Loader::state() const {
   const Engine& e = *engine_;
-  return {e.options.seed, e.epoch, e.batch, e.samples, e.options.batch, e.options.shuffle, e.options.drop_last};
+  const LoaderOptions& o = e.options;
+  return {o.seed, e.epoch, e.batch, e.samples, o.batch, o.shuffle, o.drop_last};
 }
 
 void Loader::restore(const LoaderState& s) {
   Engine& e = *engine_;
   check(s.samples == e.samples && s.batch_size == e.options.batch, "the saved position is of ", s.samples,
-        " samples in batches of ", s.batch_size, ", this loader has ", e.samples, " in batches of ", e.options.batch,
-        ": resume with the same data and batch size");
+        " samples in batches of ", s.batch_size, ", this loader has ", e.samples, " in batches of ",
+        e.options.batch, ": resume with the same data and batch size");
   check(s.shuffle == e.options.shuffle && s.drop_last == e.options.drop_last,
-        "the saved position is of a loader with shuffle ", s.shuffle, " and drop_last ", s.drop_last, ", this one has ",
-        e.options.shuffle, " and ", e.options.drop_last);
+        "the saved position is of a loader with shuffle ", s.shuffle, " and drop_last ", s.drop_last,
+        ", this one has ", e.options.shuffle, " and ", e.options.drop_last);
   // 2^40 epochs are beyond any run and keep the ticket arithmetic far from overflow.
   check(s.epoch >= 0 && s.epoch < (std::int64_t{1} << 40) / e.batches && s.batch >= 0 && s.batch <= e.batches,
         "the saved position is epoch ", s.epoch, ", batch ", s.batch, " of ", e.batches);
@@ -218,14 +223,14 @@ void Loader::restore(const LoaderState& s) {
 }
 
 Tensor to_tensor(const LoaderState& s) {
-  const std::vector<std::int64_t> v{static_cast<std::int64_t>(s.seed), s.epoch, s.batch, s.samples, s.batch_size,
-                                    s.shuffle, s.drop_last};
+  const std::vector<std::int64_t> v{
+      static_cast<std::int64_t>(s.seed), s.epoch, s.batch, s.samples, s.batch_size, s.shuffle, s.drop_last};
   return from_data<std::int64_t>(v, {7});
 }
 
 LoaderState loader_state_from_tensor(const Tensor& t) {
   check(t.defined() && t.dtype() == i64 && t.sizes() == Dims{7}, "a saved loader position is i64[7], got ",
-        t.defined() ? describe(t) : "nothing");
+        t);
   const std::int64_t* v = t.data<std::int64_t>();
   return {static_cast<std::uint64_t>(v[0]), v[1], v[2], v[3], v[4], v[5] != 0, v[6] != 0};
 }

@@ -85,8 +85,8 @@ Tensor checked_labels(const Tensor& bytes, const std::string& path, std::int64_t
   const std::uint8_t* from = bytes.data<std::uint8_t>();
   for (std::int64_t i = 0; i < bytes.numel(); ++i) {
     if (from[i] >= classes)
-      io::fail_format(path, "label ", static_cast<int>(from[i]), " at index ", i, " is not below the ", classes,
-                      " classes");
+      io::fail_format(path, "label ", static_cast<int>(from[i]), " at index ", i, " is not below the ",
+                      classes, " classes");
     labels.data<std::int64_t>()[i] = from[i];
   }
   return labels;
@@ -102,7 +102,8 @@ std::vector<std::string> usual_folders(const std::string& name) {
   std::vector<std::string> roots;
   if (const std::string data = environment("MANTISSA_DATA"); !data.empty()) roots.push_back(data);
   std::string share = environment("XDG_DATA_HOME");
-  if (const std::string home = environment("HOME"); share.empty() && !home.empty()) share = home + "/.local/share";
+  if (const std::string home = environment("HOME"); share.empty() && !home.empty())
+    share = home + "/.local/share";
   if (!share.empty()) roots.push_back(share + "/mantissa/datasets");
   roots.push_back("/usr/share/datasets");
   std::vector<std::string> folders;
@@ -127,13 +128,14 @@ Dataset load_idx_folder(const std::string& dir, const std::string& name, Split s
   const std::string image_path = require_file(dir, split, true), label_path = require_file(dir, split, false);
   const Tensor bytes = read_idx(label_path, 1);
   const KnownSet* found = identify(bytes, split);
-  check(!found || !find_known(name) || found->name == name, dir, " holds the dataset ", found ? found->name : "",
-        ", not ", name);
+  check(!found || !find_known(name) || found->name == name, dir, " holds the dataset ",
+        found ? found->name : "", ", not ", name);
   Dataset set;
   set.labels = checked_labels(bytes, label_path, classes);
   const Tensor images = read_idx(image_path, 3);
   if (images.size(0) != set.labels.size(0))
-    io::fail_format(image_path, "has ", images.size(0), " images, ", label_path, " has ", set.labels.size(0), " labels");
+    io::fail_format(image_path, "has ", images.size(0), " images, ", label_path, " has ", set.labels.size(0),
+                    " labels");
   if (images.numel() == 0) io::fail_format(image_path, "holds no images: its sizes are ", images.sizes());
   Dims sizes = images.sizes(), strides = images.strides();
   sizes.insert(1, 1);
@@ -145,18 +147,21 @@ Dataset load_idx_folder(const std::string& dir, const std::string& name, Split s
     set.mean = known->mean;
     set.std = known->std;
   }
-  set.source = concat(name, ": ", set.size(), split == Split::train ? " training" : " test", " images from ", dir);
+  set.source =
+      concat(name, ": ", set.size(), split == Split::train ? " training" : " test", " images from ", dir);
   return set;
 }
 
 Dataset load_dataset(const std::string& asked, Split split, const std::string& dir) {
   const std::string name = asked == "fashion" ? "fashion-mnist" : asked;
   if (name == "synthetic") return load_synthetic(split, "");
-  check(find_known(name) != nullptr, "unknown dataset ", io::quote(asked), ", expected mnist, fashion-mnist or synthetic");
+  check(find_known(name) != nullptr, "unknown dataset ", io::quote(asked),
+        ", expected mnist, fashion-mnist or synthetic");
   if (!dir.empty()) {
     for (const std::string& folder : {dir + "/" + name, dir})
       if (has_any(folder)) return load_idx_folder(folder, name, split);
-    fail(exists(dir) ? "the folder " : "there is no folder ", dir, exists(dir) ? " holds no " : " with ", name,
+    const bool there = exists(dir);
+    fail(there ? "the folder " : "there is no folder ", dir, there ? " holds no " : " with ", name,
          ": expected train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
          "t10k-labels-idx1-ubyte (plain or .gz), there or in its subfolder ", name);
   }

@@ -24,7 +24,8 @@ enum class Split { train, test };
 Dataset load_dataset(const std::string& name, Split split = Split::train, const std::string& dir = "");
 
 // One folder, without looking elsewhere.
-Dataset load_idx_folder(const std::string& dir, const std::string& name, Split split, std::int64_t classes = 10);
+Dataset load_idx_folder(const std::string& dir, const std::string& name, Split split,
+                        std::int64_t classes = 10);
 
 // An IDX file of bytes, plain or gzip: u8 of `rank` dimensions (1 for labels, 3 for images).
 Tensor read_idx(const std::string& path, int rank);

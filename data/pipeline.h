@@ -27,8 +27,13 @@ class Pipeline {
 
   // Another order each epoch, by `seed`; by default the seed of the default generator (manual_seed).
   Pipeline shuffle() && { return std::move(*this).shuffle(rng_state().seed); }
-  Pipeline shuffle(std::uint64_t seed) && { options_.shuffle = true; options_.seed = seed; return std::move(*this); }
-  Pipeline seed(std::uint64_t seed) && { options_.seed = seed; return std::move(*this); }  // of random transforms
+  Pipeline shuffle(std::uint64_t seed) && {
+    options_.shuffle = true;
+    options_.seed = seed;
+    return std::move(*this);
+  }
+  // Of the random transforms, without shuffling.
+  Pipeline seed(std::uint64_t seed) && { options_.seed = seed; return std::move(*this); }
   Pipeline batch(std::int64_t size) && { options_.batch = size; return std::move(*this); }
   Pipeline drop_last(bool on = true) && { options_.drop_last = on; return std::move(*this); }
   Pipeline threads(int n) && { options_.threads = n; return std::move(*this); }

@@ -25,7 +25,8 @@ void line(Glyph& g, Point a, Point b) { g.push_back({a, b}); }
 void arc(Glyph& g, Point centre, float rx, float ry, float from, float to) {
   const int pieces = static_cast<int>(std::abs(to - from) / 30) + 1;
   const auto at = [&](int i) {
-    const float angle = (from + (to - from) * static_cast<float>(i) / static_cast<float>(pieces)) * 0.017453293f;
+    const float angle =
+        (from + (to - from) * static_cast<float>(i) / static_cast<float>(pieces)) * 0.017453293f;
     return Point{centre.x + rx * std::cos(angle), centre.y + ry * std::sin(angle)};
   };
   for (int i = 0; i < pieces; ++i) line(g, at(i), at(i + 1));
@@ -60,7 +61,8 @@ std::array<Glyph, classes> draw_glyphs() {
 
 float squared_distance(Point p, const Segment& s) {
   const float dx = s.b.x - s.a.x, dy = s.b.y - s.a.y, length = dx * dx + dy * dy;
-  const float along = length > 0 ? std::clamp(((p.x - s.a.x) * dx + (p.y - s.a.y) * dy) / length, 0.0f, 1.0f) : 0;
+  const float along =
+      length > 0 ? std::clamp(((p.x - s.a.x) * dx + (p.y - s.a.y) * dy) / length, 0.0f, 1.0f) : 0;
   const float x = p.x - s.a.x - along * dx, y = p.y - s.a.y - along * dy;
   return x * x + y * y;
 }

@@ -9,7 +9,8 @@ namespace {
 void check_images(const Tensor& images, const char* who) {
   check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
             images.is_contiguous(),
-        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images.defined() ? describe(images) : "nothing");
+        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ",
+        images);
 }
 
 // One channel of every image in the batch.
@@ -53,7 +54,8 @@ Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std
   for (const float s : std) check(s > 0, "normalize: std must be positive, got ", s);
   const Tensor out = Tensor::allocate(images.sizes(), f32);
   for (std::int64_t c = 0; c < channels; ++c)
-    normalize_channel(images, c, mean[mean.size() == 1 ? 0 : c], std[std.size() == 1 ? 0 : c], out.data<float>());
+    normalize_channel(images, c, mean[mean.size() == 1 ? 0 : c], std[std.size() == 1 ? 0 : c],
+                      out.data<float>());
   return out;
 }
 
@@ -77,7 +79,8 @@ Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws) {
   auto* to = static_cast<char*>(out.raw_data());
   std::memset(to, 0, static_cast<std::size_t>(out.nbytes()));
   for (std::int64_t b = 0; b < images.size(0); ++b) {
-    const std::int64_t dy = draws.below(2 * padding + 1) - padding, dx = draws.below(2 * padding + 1) - padding;
+    const std::int64_t dy = draws.below(2 * padding + 1) - padding;
+    const std::int64_t dx = draws.below(2 * padding + 1) - padding;
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t at = (b * channels + c) * h * w * element;
       shift_plane(in + at, to + at, h, w, dy, dx, element);

@@ -30,7 +30,8 @@ uLong crc_of(std::string_view text, uLong crc = 0) {
 // Covers name, dtype and shape too: a flipped bit in the header is found like one in the data.
 std::string tensor_crc(const std::string& name, const Tensor& t) {
   const uLong crc = crc_of(concat(name, " ", t.dtype(), t.sizes()));
-  return fmt::format("{:08x}", crc_of({static_cast<const char*>(t.raw_data()), static_cast<std::size_t>(t.nbytes())}, crc));
+  return fmt::format(
+      "{:08x}", crc_of({static_cast<const char*>(t.raw_data()), static_cast<std::size_t>(t.nbytes())}, crc));
 }
 
 std::string metadata_crc(const Metadata& metadata) {
@@ -52,8 +53,8 @@ void check_is_checkpoint(const std::string& path, const Metadata& metadata) {
                 "\"); weights alone are read with load_safetensors");
   const std::string* version = find(metadata, version_key);
   if (!version || *version != std::to_string(newest_version))
-    fail_format(path, "is a checkpoint of version ", version ? quote(*version) : "(none)", ", this build reads ",
-                newest_version);
+    fail_format(path, "is a checkpoint of version ", version ? quote(*version) : "(none)",
+                ", this build reads ", newest_version);
 }
 
 void verify(const std::string& path, const Safetensors& file) {
@@ -67,16 +68,19 @@ void verify(const std::string& path, const Safetensors& file) {
     }
     covered.push_back(entry);
     const std::string_view key = entry.first;
-    if (key.starts_with(tensor_crc_prefix)) crcs[key.substr(std::string_view(tensor_crc_prefix).size())] = entry.second;
+    if (key.starts_with(tensor_crc_prefix))
+      crcs[key.substr(std::string_view(tensor_crc_prefix).size())] = entry.second;
   }
-  if (!total || *total != metadata_crc(covered)) fail_format(path, "is damaged: the checksum of its metadata is wrong");
+  if (!total || *total != metadata_crc(covered))
+    fail_format(path, "is damaged: the checksum of its metadata is wrong");
   for (const auto& [name, t] : file.tensors) {
     const auto crc = crcs.find(name);
     if (crc == crcs.end() || crc->second != tensor_crc(name, t))
       fail_format(path, "is damaged: the checksum of tensor ", quote(name), " is wrong");
   }
   if (crcs.size() != file.tensors.size())
-    fail_format(path, "is damaged: ", crcs.size(), " tensors were saved, ", file.tensors.size(), " are there");
+    fail_format(path, "is damaged: ", crcs.size(), " tensors were saved, ", file.tensors.size(),
+                " are there");
 }
 
 int edit_distance(std::string_view a, std::string_view b) {
@@ -128,7 +132,8 @@ Tensor Checkpoint::tensor(const std::string& name) const {
 }
 
 void Checkpoint::set(const std::string& key, const std::string& value) {
-  check(!key.starts_with(reserved), "metadata keys that start with \"", reserved, "\" are reserved, got ", quote(key));
+  check(!key.starts_with(reserved), "metadata keys that start with \"", reserved, "\" are reserved, got ",
+        quote(key));
   for (auto& [k, v] : metadata) {
     if (k != key) continue;
     v = value;
@@ -208,7 +213,7 @@ Tensor to_tensor(const RngState& state) {
 
 RngState rng_from_tensor(const Tensor& t) {
   check(t.defined() && t.dtype() == i64 && t.sizes() == Dims{2}, "a saved random state is i64[2], got ",
-        t.defined() ? describe(t) : "nothing");
+        t);
   const std::int64_t* v = t.data<std::int64_t>();
   return {static_cast<std::uint64_t>(v[0]), static_cast<std::uint64_t>(v[1])};
 }

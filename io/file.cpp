@@ -57,7 +57,8 @@ const char* recognise(std::string_view first_bytes) {
   for (char& c : s) if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
   if (s.starts_with("<!doctype") || s.starts_with("<html") || s.starts_with("<?xml"))
     return "an HTML page, so a download went wrong";
-  if (s.starts_with("version https://git-lfs")) return "a git-lfs pointer; run \"git lfs pull\" to fetch the data";
+  if (s.starts_with("version https://git-lfs"))
+    return "a git-lfs pointer; run \"git lfs pull\" to fetch the data";
   if (s.starts_with("pk\x03\x04")) return "a zip archive, perhaps a PyTorch .pt file or .npz";
   if (s.starts_with("\x1f\x8b")) return "gzip-compressed";
   if (s.starts_with("\x93numpy")) return "a NumPy .npy file";

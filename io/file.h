@@ -13,7 +13,8 @@
 namespace mantissa::io {
 
 // Throws FormatError("<path>: <reason>").
-template <class... Parts> [[noreturn, gnu::cold]] void fail_format(const std::string& path, const Parts&... parts) {
+template <class... Parts>
+[[noreturn, gnu::cold]] void fail_format(const std::string& path, const Parts&... parts) {
   throw FormatError(concat(path, ": ", parts...));
 }
 

@@ -29,9 +29,12 @@ void write_all(int fd, const std::string& text) {
 
 }  // namespace
 
-std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, double seconds, double loss) {
+std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, double seconds,
+                          double loss) {
   std::string s = label;
-  if (total > 0) s += fmt::format("  {:.0f}%  {}/{}", 100.0 * static_cast<double>(done) / static_cast<double>(total), done, total);
+  if (total > 0)
+    s += fmt::format("  {:.0f}%  {}/{}", 100.0 * static_cast<double>(done) / static_cast<double>(total), done,
+                     total);
   if (done > 0 && seconds > 0) {
     const double rate = static_cast<double>(done) / seconds;
     s += fmt::format("  {:.1f} it/s", rate);

@@ -9,7 +9,8 @@ namespace mantissa::io {
 
 // "epoch 2/5  41%  193/469  52.1 it/s  0:05 left  loss 0.2134"; `seconds` since the start, a NaN
 // `loss` is left out.
-std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, double seconds, double loss);
+std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, double seconds,
+                          double loss);
 
 class Progress {
  public:

@@ -13,7 +13,8 @@
 namespace mantissa::io {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "safetensors data are little-endian and not swapped here");
+static_assert(std::endian::native == std::endian::little,
+              "safetensors data are little-endian and not swapped here");
 
 constexpr std::int64_t prefix_bytes = 8;
 
@@ -68,10 +69,11 @@ Header read_header(const FileReader& file, const SafetensorsLimits& limits, std:
   file.read(&length, prefix_bytes, 0);
   const std::int64_t rest = file.size() - prefix_bytes;
   if (length == 0 || length > static_cast<std::uint64_t>(rest))
-    fail_format(file.path(), "is truncated or not a safetensors file: its header length is ", length, ", ", rest,
-                " bytes follow", hint);
+    fail_format(file.path(), "is truncated or not a safetensors file: its header length is ", length, ", ",
+                rest, " bytes follow", hint);
   if (length > static_cast<std::uint64_t>(limits.header_bytes))
-    fail_format(file.path(), "has a header of ", length, " bytes, at most ", limits.header_bytes, " are allowed", hint);
+    fail_format(file.path(), "has a header of ", length, " bytes, at most ", limits.header_bytes,
+                " are allowed", hint);
   std::string json(length, '\0');
   file.read(json.data(), static_cast<std::int64_t>(length), prefix_bytes);
   *data_start = prefix_bytes + static_cast<std::int64_t>(length);
@@ -96,7 +98,8 @@ void check_names(const NamedTensors& tensors, const Metadata& metadata) {
   for (const auto& [name, tensor] : tensors) {
     check(tensor.defined(), "tensor ", quote(name), " is undefined and cannot be saved");
     check(!name.empty() && name != "__metadata__", "a tensor cannot be saved under the name ", quote(name));
-    check(static_cast<std::int64_t>(name.size()) <= limits.name_bytes, "the name ", quote(name), " is too long");
+    check(static_cast<std::int64_t>(name.size()) <= limits.name_bytes, "the name ", quote(name),
+          " is too long");
     names.push_back(name);
   }
   for (const auto& [key, value] : metadata) keys.push_back(key);
@@ -144,8 +147,8 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
   }
   const std::string json = write_header(header);
   check(static_cast<std::int64_t>(json.size()) <= SafetensorsLimits{}.header_bytes, "cannot write ", path,
-        ": the names, shapes and metadata take ", json.size(), " bytes, at most ", SafetensorsLimits{}.header_bytes,
-        " are allowed");
+        ": the names, shapes and metadata take ", json.size(), " bytes, at most ",
+        SafetensorsLimits{}.header_bytes, " are allowed");
   const std::uint64_t length = json.size();
   AtomicFile file(path);
   file.write(&length, prefix_bytes);

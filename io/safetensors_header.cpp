@@ -103,7 +103,8 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
 
   bool top_key(std::string& key) {
     if (static_cast<std::int64_t>(key.size()) > limits_.name_bytes)
-      fail_format(path_, "a tensor name has ", key.size(), " bytes, at most ", limits_.name_bytes, " are allowed");
+      fail_format(path_, "a tensor name has ", key.size(), " bytes, at most ", limits_.name_bytes,
+                  " are allowed");
     if (!names_.insert(key).second) fail_format(path_, "duplicate name ", quote(key), " in the header");
     in_metadata_ = key == "__metadata__";
     if (in_metadata_) return true;
@@ -116,7 +117,8 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool metadata_key(std::string& key) {
-    if (!metadata_names_.insert(key).second) fail_format(path_, "duplicate name ", quote(key), " in __metadata__");
+    if (!metadata_names_.insert(key).second)
+      fail_format(path_, "duplicate name ", quote(key), " in __metadata__");
     header.metadata.emplace_back(std::move(key), "");
     return true;
   }
@@ -147,7 +149,8 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
     }
     const std::int64_t needed = numel_of(e.shape) * e.dtype->bytes;
     if (e.end - e.begin != needed)
-      bad("shape ", e.shape, " of ", e.dtype->name, " needs ", needed, " bytes, data_offsets give ", e.end - e.begin);
+      bad("shape ", e.shape, " of ", e.dtype->name, " needs ", needed, " bytes, data_offsets give ",
+          e.end - e.begin);
   }
 
   template <class... Parts> [[noreturn]] void bad(const Parts&... parts) {
@@ -156,7 +159,8 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
   [[noreturn]] void unexpected(const char* found) {
     if (state_ == start) fail_format(path_, "the header must be a JSON object, found ", found);
     if (state_ == metadata)
-      fail_format(path_, "__metadata__ ", quote(header.metadata.back().first), ": expected a string, found ", found);
+      fail_format(path_, "__metadata__ ", quote(header.metadata.back().first), ": expected a string, found ",
+                  found);
     if (state_ == top && in_metadata_) fail_format(path_, "__metadata__: expected an object, found ", found);
     const char* expected = state_ == top              ? "an object"
                            : field_ == Field::dtype   ? "a string for dtype"
@@ -184,13 +188,13 @@ void check_tiling(std::vector<HeaderEntry>& entries, std::int64_t data_bytes, co
   std::int64_t at = 0;
   for (const HeaderEntry& e : entries) {
     if (e.begin != at)
-      fail_format(path, "tensor ", quote(e.name), " begins at data byte ", e.begin, ", expected ", at, ": the data ",
-                  e.begin < at ? "overlap" : "have a gap");
+      fail_format(path, "tensor ", quote(e.name), " begins at data byte ", e.begin, ", expected ", at,
+                  ": the data ", e.begin < at ? "overlap" : "have a gap");
     at = e.end;
   }
   if (at != data_bytes)
-    fail_format(path, "the tensors end at data byte ", at, ", the file has ", data_bytes, " bytes of data: it is ",
-                at > data_bytes ? "truncated" : "followed by something else");
+    fail_format(path, "the tensors end at data byte ", at, ", the file has ", data_bytes,
+                " bytes of data: it is ", at > data_bytes ? "truncated" : "followed by something else");
 }
 
 std::string json_string(const std::string& text) {
@@ -209,7 +213,8 @@ const FileDtype* find_file_dtype(std::string_view name) {
 }
 
 const FileDtype& file_dtype_of(Dtype dtype) {
-  for (const FileDtype& t : file_dtypes) if (t.loaded_as == dtype && t.conversion == FileDtype::none) return t;
+  for (const FileDtype& t : file_dtypes)
+    if (t.loaded_as == dtype && t.conversion == FileDtype::none) return t;
   fail("dtype ", dtype, " cannot be written to a safetensors file");
 }
 

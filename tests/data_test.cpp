@@ -24,7 +24,8 @@ using data::Split;
 namespace {
 
 std::string word(std::uint32_t v) {
-  return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8), static_cast<char>(v)};
+  return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8),
+          static_cast<char>(v)};
 }
 std::string images_file(std::uint32_t n, std::uint32_t h = 3, std::uint32_t w = 2) {
   std::string s = word(0x803) + word(n) + word(h) + word(w);
@@ -81,7 +82,9 @@ class Variable {
   bool had_ = false;
 };
 
-Tensor pixels(const std::vector<std::uint8_t>& v, const Dims& sizes) { return from_data<std::uint8_t>(v, sizes); }
+Tensor pixels(const std::vector<std::uint8_t>& v, const Dims& sizes) {
+  return from_data<std::uint8_t>(v, sizes);
+}
 
 }  // namespace
 
@@ -114,7 +117,8 @@ TEST_CASE("I3: truncated, plain and gzip, at every byte") {
   const std::string plain = images_file(3), packed = gzip(plain);
   for (std::size_t n = 0; n < plain.size(); ++n) refuses_idx(plain.substr(0, n), 3, "");
   for (std::size_t n = 0; n < packed.size(); ++n) refuses_idx(packed.substr(0, n), 3, "");
-  refuses_idx(plain.substr(0, plain.size() - 1), 3, "is truncated: it has 17 bytes of data, its header promises 18");
+  refuses_idx(plain.substr(0, plain.size() - 1), 3,
+              "is truncated: it has 17 bytes of data, its header promises 18");
   refuses_idx(packed.substr(0, packed.size() - 1), 3, "is truncated");
 }
 TEST_CASE("I4: extra bytes, and damaged gzip data") {
@@ -128,19 +132,22 @@ TEST_CASE("I4: extra bytes, and damaged gzip data") {
 TEST_CASE("I5: not as many labels as images") {
   const TempDir dir;
   put_set(dir.path(), images_file(3), labels_file(std::string("\0\1", 2)));
-  CHECK_THROWS_WITH(data::load_idx_folder(dir.path(), "mine", Split::train), Contains("has 3 images") && Contains("has 2 labels"));
+  CHECK_THROWS_WITH(data::load_idx_folder(dir.path(), "mine", Split::train),
+                    Contains("has 3 images") && Contains("has 2 labels"));
   CHECK_THROWS_AS(data::load_idx_folder(dir.path(), "mine", Split::train), FormatError);
 }
 TEST_CASE("I6: a label that is not below the number of classes") {
   const TempDir dir;
   put_set(dir.path(), images_file(3), labels_file(std::string("\0\x0c\1", 3)));
-  CHECK_THROWS_WITH(data::load_idx_folder(dir.path(), "mine", Split::test), Contains("label 12 at index 1 is not below the 10 classes"));
+  CHECK_THROWS_WITH(data::load_idx_folder(dir.path(), "mine", Split::test),
+                    Contains("label 12 at index 1 is not below the 10 classes"));
   CHECK(data::load_idx_folder(dir.path(), "mine", Split::test, 13).classes == 13);
 }
 TEST_CASE("idx: an HTML page and a git-lfs pointer are recognised") {
   refuses_idx("<!doctype html>\n<html><head><title>403 Forbidden</title>", 3, "looks like an HTML page");
   refuses_idx("\n  <HTML>", 3, "looks like an HTML page");
-  refuses_idx("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9912422\n", 1, "git lfs pull");
+  refuses_idx("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9912422\n", 1,
+              "git lfs pull");
 }
 TEST_CASE("idx: four thousand mutations give a tensor or a FormatError") {
   const TempDir dir;
@@ -201,11 +208,14 @@ TEST_CASE("dataset: names with a dot before idx") {
 
 TEST_CASE("K4: a folder without the files, or with some of them") {
   const TempDir dir;
-  CHECK_THROWS_WITH(data::load_dataset("mnist", Split::train, dir.path()), Contains("holds no mnist") && Contains("train-images-idx3-ubyte"));
+  CHECK_THROWS_WITH(data::load_dataset("mnist", Split::train, dir.path()),
+                    Contains("holds no mnist") && Contains("train-images-idx3-ubyte"));
   CHECK_THROWS_WITH(data::load_dataset("mnist", Split::train, dir / "none"), Contains("there is no folder"));
   put_file(dir / "train-images-idx3-ubyte", images_file(1));
-  CHECK_THROWS_WITH(data::load_dataset("mnist", Split::train, dir.path()), Contains("has no train-labels-idx1-ubyte"));
-  CHECK_THROWS_WITH(data::load_dataset("mnist", Split::test, dir.path()), Contains("has no t10k-images-idx3-ubyte"));
+  CHECK_THROWS_WITH(data::load_dataset("mnist", Split::train, dir.path()),
+                    Contains("has no train-labels-idx1-ubyte"));
+  CHECK_THROWS_WITH(data::load_dataset("mnist", Split::test, dir.path()),
+                    Contains("has no t10k-images-idx3-ubyte"));
   CHECK_THROWS_WITH(data::load_dataset("imagenet"), Contains("unknown dataset \"imagenet\""));
 }
 
@@ -214,10 +224,12 @@ TEST_CASE("dataset: searched in $MANTISSA_DATA, the XDG folder, and at last draw
   const Variable data_folder("MANTISSA_DATA", dir / "env");
   const Variable xdg("XDG_DATA_HOME", dir / "xdg");
   const std::string label = labels_file("\1");
-  if (std::filesystem::exists("/usr/share/datasets/mnist")) MANTISSA_SKIP("this machine has an mnist package");
+  if (std::filesystem::exists("/usr/share/datasets/mnist"))
+    MANTISSA_SKIP("this machine has an mnist package");
   const Dataset drawn = data::load_dataset("mnist", Split::test);
   CHECK(drawn.name == "synthetic");
-  CHECK_THAT(drawn.source, Contains("synthetic digits: 2000 pictures") && Contains("no mnist was found in " + dir.path()));
+  CHECK_THAT(drawn.source,
+             Contains("synthetic digits: 2000 pictures") && Contains("no mnist was found in " + dir.path()));
   put_set(dir / "xdg/mantissa/datasets/mnist", images_file(1), label);
   CHECK_THAT(data::load_dataset("mnist").source, Contains(dir / "xdg/mantissa/datasets/mnist"));
   put_set(dir / "env", images_file(1), label);
@@ -235,7 +247,8 @@ TEST_CASE("transforms: normalize") {
   const Tensor z = data::normalize(y, {1.0f}, {2.0f});
   CHECK(z.data<float>()[0] == -1.0f);
   CHECK_THROWS_WITH(data::normalize(x, {0.0f}, {0.0f}), Contains("std must be positive"));
-  CHECK_THROWS_WITH(data::normalize(zeros({2, 2}), {0.0f}, {1.0f}), Contains("expected contiguous u8 or f32 images"));
+  CHECK_THROWS_WITH(data::normalize(zeros({2, 2}), {0.0f}, {1.0f}),
+                    Contains("expected contiguous u8 or f32 images"));
 }
 
 TEST_CASE("transforms: a flip mirrors every row, or nothing") {
@@ -307,7 +320,8 @@ TEST_CASE("synthetic digits: the same for any thread count, other by seed and pa
   set_num_threads(3);
   const Dataset b = data::synthetic_digits(200, 1);
   set_num_threads(threads);
-  CHECK(std::memcmp(a.images.raw_data(), b.images.raw_data(), static_cast<std::size_t>(a.images.nbytes())) == 0);
+  CHECK(std::memcmp(a.images.raw_data(), b.images.raw_data(), static_cast<std::size_t>(a.images.nbytes())) ==
+        0);
   CHECK(a.labels.to_vector<int>() == b.labels.to_vector<int>());
   CHECK(a.labels.to_vector<int>() != data::synthetic_digits(200, 2).labels.to_vector<int>());
   CHECK(a.labels.to_vector<int>() != data::synthetic_digits(200, 1, 1).labels.to_vector<int>());
@@ -338,7 +352,8 @@ TEST_CASE("synthetic digits: the same for any thread count, other by seed and pa
     for (int c = 0; c < 10; ++c) {
       double d = 0;
       for (int p = 0; p < pixels_each; ++p) {
-        const double diff = test.images.data<std::uint8_t>()[i * pixels_each + p] / 255.0 - mean[c * pixels_each + p] / count[c];
+        const double diff = test.images.data<std::uint8_t>()[i * pixels_each + p] / 255.0 -
+                            mean[c * pixels_each + p] / count[c];
         d += diff * diff;
       }
       if (d < nearest) nearest = d, best = c;
@@ -379,7 +394,8 @@ TEST_CASE("real data: a folder that holds another known set is not taken for the
   const Dataset fashion = data::load_dataset("fashion-mnist", Split::test);
   if (fashion.name != "fashion-mnist") MANTISSA_SKIP(fashion.source);
   const std::string folder = fashion.source.substr(fashion.source.find(" from ") + 6);
-  CHECK_THROWS_WITH(data::load_dataset("mnist", Split::test, folder), Contains("holds the dataset fashion-mnist, not mnist"));
+  CHECK_THROWS_WITH(data::load_dataset("mnist", Split::test, folder),
+                    Contains("holds the dataset fashion-mnist, not mnist"));
   const TempDir empty;
   const Variable data_folder("MANTISSA_DATA", folder);
   const Variable xdg("XDG_DATA_HOME", empty.path());

@@ -217,7 +217,8 @@ TEST_CASE("quote: what a file says cannot break a message or a terminal") {
 
 TEST_CASE("progress: the line") {
   const double none = std::nan("");
-  CHECK(io::progress_line("epoch 2/5", 50, 200, 5, 0.25) == "epoch 2/5  25%  50/200  10.0 it/s  0:15 left  loss 0.2500");
+  CHECK(io::progress_line("epoch 2/5", 50, 200, 5, 0.25) ==
+        "epoch 2/5  25%  50/200  10.0 it/s  0:15 left  loss 0.2500");
   CHECK(io::progress_line("x", 0, 10, 0, none) == "x  0%  0/10");
   CHECK(io::progress_line("x", 1, 7201, 1, none) == "x  0%  1/7201  1.0 it/s  2:00:00 left");
   CHECK(io::progress_line("x", 7, 0, 2, none) == "x  3.5 it/s");

@@ -131,5 +131,6 @@ TEST_CASE("kill -9 at every step of a save") {
     ++killed;
   }
   CHECK(killed >= 7);
-  std::cout << "kill -9 at every step of a save: " << killed << "/" << killed << " left a loadable checkpoint\n";
+  std::cout << "kill -9 at every step of a save: " << killed << "/" << killed
+            << " left a loadable checkpoint\n";
 }

@@ -145,7 +145,8 @@ TEST_CASE("loader: a position of other data or options is refused") {
   Loader loader = counting(10).batch(4).loader();
   CHECK_THROWS_WITH(loader.restore(counting(10).batch(5).loader().state()), Contains("batches of 5"));
   CHECK_THROWS_WITH(loader.restore(counting(11).batch(4).loader().state()), Contains("11 samples"));
-  CHECK_THROWS_WITH(loader.restore(counting(10).batch(4).shuffle(1).loader().state()), Contains("shuffle true"));
+  CHECK_THROWS_WITH(loader.restore(counting(10).batch(4).shuffle(1).loader().state()),
+                    Contains("shuffle true"));
   data::LoaderState state = loader.state();
   state.batch = 4;
   CHECK_THROWS_WITH(loader.restore(state), Contains("batch 4 of 3"));
@@ -164,7 +165,8 @@ TEST_CASE("loader: an exception arrives when its batch is due, names the sample,
     Batch b;
     CHECK(loader.next(b));
     CHECK(loader.next(b));
-    CHECK(message_of([&] { loader.next(b); }) == "data loader, epoch 0, batch 2: sample 7: the disk is on fire");
+    CHECK(message_of([&] { loader.next(b); }) ==
+          "data loader, epoch 0, batch 2: sample 7: the disk is on fire");
     REQUIRE(loader.next(b));
     CHECK(b.label.to_vector<std::int64_t>() == std::vector<std::int64_t>{9, 10, 11});
     CHECK_FALSE(loader.next(b));
@@ -173,7 +175,8 @@ TEST_CASE("loader: an exception arrives when its batch is due, names the sample,
 
 TEST_CASE("loader: an exception in a transform reaches the loop") {
   const auto run = [] {
-    for (auto [image, label] : counting(8).batch(2).map([](Batch&, data::Draws&) { throw std::runtime_error("bad map"); }))
+    for (auto [image, label] :
+         counting(8).batch(2).map([](Batch&, data::Draws&) { throw std::runtime_error("bad map"); }))
       FAIL("a batch came out");
   };
   CHECK_THROWS_WITH(run(), Contains("epoch 0, batch 0: bad map"));
@@ -194,7 +197,8 @@ TEST_CASE("loader: bad options are refused in one line") {
 
 TEST_CASE("loader: destroyed, moved and restored in the middle of an epoch without hanging") {
   for (int trial = 0; trial < 50; ++trial) {
-    Loader loader = counting(1000).shuffle(1).batch(2).threads(1 + trial % 4).prefetch(1 + trial % 5).loader();
+    Loader loader =
+        counting(1000).shuffle(1).batch(2).threads(1 + trial % 4).prefetch(1 + trial % 5).loader();
     Batch b;
     for (int i = 0; i < trial % 7; ++i) loader.next(b);
     if (trial % 3 == 0) loader.restore(loader.state());

@@ -25,7 +25,8 @@ std::string file_of(const std::string& header, const std::string& data = "") {
 }
 std::string tensor_entry(const std::string& name, const std::string& dtype, const std::string& shape,
                          const std::string& offsets) {
-  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}";
+  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets +
+         "}";
 }
 
 void refuses(const std::string& bytes, const std::string& fragment) {
@@ -130,9 +131,11 @@ TEST_CASE("safetensors: the writer refuses what no reader could take, and leaves
   save_safetensors(dir / "a", {{"x", t}});
   const std::string before = get_file(dir / "a");
   CHECK_THROWS_WITH(save_safetensors(dir / "a", {{"x", t}, {"x", t}}), Contains("given twice"));
-  CHECK_THROWS_WITH(save_safetensors(dir / "a", {{"x", t}}, {{"k", "1"}, {"k", "2"}}), Contains("given twice"));
+  CHECK_THROWS_WITH(save_safetensors(dir / "a", {{"x", t}}, {{"k", "1"}, {"k", "2"}}),
+                    Contains("given twice"));
   CHECK_THROWS_WITH(save_safetensors(dir / "a", {{"", t}}), Contains("cannot be saved under the name"));
-  CHECK_THROWS_WITH(save_safetensors(dir / "a", {{"__metadata__", t}}), Contains("cannot be saved under the name"));
+  CHECK_THROWS_WITH(save_safetensors(dir / "a", {{"__metadata__", t}}),
+                    Contains("cannot be saved under the name"));
   CHECK_THROWS_WITH(save_safetensors(dir / "a", {{"x", Tensor()}}), Contains("undefined"));
   CHECK_THROWS_WITH(save_safetensors(dir / "a", {{"\xFF", t}}), Contains("not valid UTF-8"));
   CHECK_THROWS_WITH(save_safetensors(dir / "a", {{std::string(70000, 'n'), t}}), Contains("too long"));
@@ -143,8 +146,9 @@ TEST_CASE("safetensors: the writer refuses what no reader could take, and leaves
 TEST_CASE("safetensors: narrow integers widen, F8 comes as bytes with a notice") {
   const io::Safetensors s = accepts(file_of(
       "{" + tensor_entry("a", "I8", "[2]", "[0,2]") + "," + tensor_entry("b", "U16", "[1]", "[2,4]") + "," +
-          tensor_entry("c", "U32", "[1]", "[4,8]") + "," + tensor_entry("d", "F8_E4M3", "[2]", "[8,10]") + "," +
-          tensor_entry("e", "I16", "[1]", "[10,12]") + "," + tensor_entry("f", "U64", "[1]", "[12,20]") + "}",
+          tensor_entry("c", "U32", "[1]", "[4,8]") + "," + tensor_entry("d", "F8_E4M3", "[2]", "[8,10]") +
+          "," + tensor_entry("e", "I16", "[1]", "[10,12]") + "," +
+          tensor_entry("f", "U64", "[1]", "[12,20]") + "}",
       std::string("\xFF\x02\xFF\xFF\xFF\xFF\xFF\xFF\x38\x40\xFE\xFF\x05\0\0\0\0\0\0\0", 20)));
   CHECK(s.tensors[0].second.to_vector<int>() == std::vector<int>{-1, 2});
   CHECK(s.tensors[1].second.to_vector<int>() == std::vector<int>{65535});
@@ -154,7 +158,8 @@ TEST_CASE("safetensors: narrow integers widen, F8 comes as bytes with a notice")
   CHECK(s.tensors[5].second.data<std::int64_t>()[0] == 5);
   REQUIRE(s.notices.size() == 1);
   CHECK(s.notices[0] == "d: F8_E4M3 loaded as raw u8 bytes");
-  refuses(file_of("{" + tensor_entry("f", "U64", "[1]", "[0,8]") + "}", std::string(8, '\xFF')), "does not fit i64");
+  refuses(file_of("{" + tensor_entry("f", "U64", "[1]", "[0,8]") + "}", std::string(8, '\xFF')),
+          "does not fit i64");
 }
 
 TEST_CASE("S1: files of 0 to 7 bytes") {
@@ -164,7 +169,9 @@ TEST_CASE("S2: header length 0") { refuses(length_bytes(0) + "{}", "header lengt
 TEST_CASE("S3: header length 2^64-1") {
   refuses(length_bytes(~std::uint64_t{0}) + "{}", "header length is 18446744073709551615");
 }
-TEST_CASE("S4: header one byte longer than the file") { refuses(length_bytes(3) + "{}", "header length is 3"); }
+TEST_CASE("S4: header one byte longer than the file") {
+  refuses(length_bytes(3) + "{}", "header length is 3");
+}
 TEST_CASE("S5: a header over the cap in a sparse file") {
   const TempDir dir;
   put_file(dir / "sparse", length_bytes(100'000'001) + "{");
@@ -189,7 +196,8 @@ TEST_CASE("S9: nested a hundred thousand times") {
 }
 TEST_CASE("S10: duplicate keys") {
   const std::string a = tensor_entry("a", "U8", "[1]", "[0,1]");
-  refuses(file_of("{" + a + "," + tensor_entry("a", "U8", "[1]", "[1,2]") + "}", "xx"), "duplicate name \"a\"");
+  refuses(file_of("{" + a + "," + tensor_entry("a", "U8", "[1]", "[1,2]") + "}", "xx"),
+          "duplicate name \"a\"");
   refuses(file_of("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x"),
           "duplicate name \"dtype\"");
   refuses(file_of("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}"), "duplicate name \"k\"");
@@ -201,7 +209,8 @@ TEST_CASE("S11: unknown dtype") {
 }
 TEST_CASE("S12: dtype is not a string, and other fields of the wrong type") {
   const auto with = [](const std::string& fields) { return file_of("{\"a\":{" + fields + "}}", "x"); };
-  refuses(with("\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,1]"), "expected a string for dtype, found a number");
+  refuses(with("\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,1]"),
+          "expected a string for dtype, found a number");
   refuses(with("\"dtype\":null,\"shape\":[1],\"data_offsets\":[0,1]"), "found null");
   refuses(with("\"dtype\":\"U8\",\"shape\":1,\"data_offsets\":[0,1]"), "expected whole numbers for shape");
   refuses(with("\"dtype\":\"U8\",\"shape\":[true],\"data_offsets\":[0,1]"), "found true or false");
@@ -221,10 +230,14 @@ TEST_CASE("S14: a gap in the data") {
   refuses(file_of("{" + tensor_entry("a", "U8", "[1]", "[1,2]") + "}", "xx"), "have a gap");
 }
 TEST_CASE("S15: overlapping tensors") {
-  refuses(file_of("{" + tensor_entry("a", "U8", "[2]", "[0,2]") + "," + tensor_entry("b", "U8", "[2]", "[1,3]") + "}",
-                  "xxx"), "overlap");
-  refuses(file_of("{" + tensor_entry("a", "U8", "[2]", "[0,2]") + "," + tensor_entry("b", "U8", "[2]", "[0,2]") + "}",
-                  "xx"), "overlap");
+  refuses(file_of("{" + tensor_entry("a", "U8", "[2]", "[0,2]") + "," +
+                      tensor_entry("b", "U8", "[2]", "[1,3]") + "}",
+                  "xxx"),
+          "overlap");
+  refuses(file_of("{" + tensor_entry("a", "U8", "[2]", "[0,2]") + "," +
+                      tensor_entry("b", "U8", "[2]", "[0,2]") + "}",
+                  "xx"),
+          "overlap");
 }
 TEST_CASE("S16: the last tensor does not end where the file does") {
   refuses(file_of("{" + tensor_entry("a", "U8", "[2]", "[0,2]") + "}", "x"), "truncated");
@@ -233,7 +246,8 @@ TEST_CASE("S16: the last tensor does not end where the file does") {
 TEST_CASE("S17: negative, huge and fractional offsets") {
   for (const char* offset : {"-1", "1e30", "3.5", "99999999999999999999999", "9223372036854775808"}) {
     INFO(offset);
-    refuses(file_of("{" + tensor_entry("a", "U8", "[1]", std::string("[0,") + offset + "]") + "}", "x"), "tensor \"a\"");
+    refuses(file_of("{" + tensor_entry("a", "U8", "[1]", std::string("[0,") + offset + "]") + "}", "x"),
+            "tensor \"a\"");
   }
 }
 TEST_CASE("S18: one or three offsets") {
@@ -242,8 +256,10 @@ TEST_CASE("S18: one or three offsets") {
   refuses(file_of("{" + tensor_entry("a", "U8", "[1]", "[]") + "}", "x"), "has 0 numbers, expected 2");
 }
 TEST_CASE("S19: a product of sizes that overflows") {
-  refuses(file_of("{" + tensor_entry("a", "F32", "[4294967296,4294967296,16]", "[0,0]") + "}"), "more elements than");
-  refuses(file_of("{" + tensor_entry("a", "F32", "[4611686018427387904,4]", "[0,4]") + "}", "xxxx"), "more elements than");
+  refuses(file_of("{" + tensor_entry("a", "F32", "[4294967296,4294967296,16]", "[0,0]") + "}"),
+          "more elements than");
+  refuses(file_of("{" + tensor_entry("a", "F32", "[4611686018427387904,4]", "[0,4]") + "}", "xxxx"),
+          "more elements than");
   refuses(file_of("{" + tensor_entry("a", "F32", "[4611686018427387904]", "[0,0]") + "}"), "128 TiB");
 }
 TEST_CASE("S20: a size of 2^63") {
@@ -258,14 +274,16 @@ TEST_CASE("S22: ten thousand dimensions") {
   refuses(file_of("{" + tensor_entry("a", "U8", shape + "]", "[0,1]") + "}", "x"), "more than 8 dimensions");
 }
 TEST_CASE("S23: the size does not match the shape") {
-  refuses(file_of("{" + tensor_entry("a", "F32", "[2]", "[0,4]") + "}", "xxxx"), "needs 8 bytes, data_offsets give 4");
+  refuses(file_of("{" + tensor_entry("a", "F32", "[2]", "[0,4]") + "}", "xxxx"),
+          "needs 8 bytes, data_offsets give 4");
 }
 TEST_CASE("S24: an empty tensor") {
   const io::Safetensors s = accepts(file_of("{" + tensor_entry("a", "F32", "[0,3]", "[0,0]") + "}"));
   CHECK(s.tensors.at(0).second.sizes() == Dims{0, 3});
 }
 TEST_CASE("S25: a scalar") {
-  const io::Safetensors s = accepts(file_of("{" + tensor_entry("a", "F32", "[]", "[0,4]") + "}", std::string(4, '\0')));
+  const io::Safetensors s =
+      accepts(file_of("{" + tensor_entry("a", "F32", "[]", "[0,4]") + "}", std::string(4, '\0')));
   CHECK(s.tensors.at(0).second.dim() == 0);
 }
 TEST_CASE("S26: no tensors at all") { CHECK(accepts(file_of("{}")).tensors.empty()); }
@@ -275,9 +293,11 @@ TEST_CASE("S27: metadata that is not text") {
   refuses(file_of("{\"__metadata__\":[]}"), "expected an object, found an array");
 }
 TEST_CASE("S28: strange names are kept, huge ones refused") {
-  const io::Safetensors s = accepts(file_of("{" + tensor_entry("../../etc/\\u0000x", "U8", "[1]", "[0,1]") + "}", "x"));
+  const io::Safetensors s =
+      accepts(file_of("{" + tensor_entry("../../etc/\\u0000x", "U8", "[1]", "[0,1]") + "}", "x"));
   CHECK(s.tensors.at(0).first == std::string("../../etc/\0x", 12));
-  refuses(file_of("{" + tensor_entry(std::string(4'000'000, 'n'), "U8", "[1]", "[0,1]") + "}", "x"), "4000000 bytes");
+  refuses(file_of("{" + tensor_entry(std::string(4'000'000, 'n'), "U8", "[1]", "[0,1]") + "}", "x"),
+          "4000000 bytes");
   refuses(file_of("{" + tensor_entry("\\u001b[2J", "U8", "[2]", "[0,1]") + "}", "x"), "\\x1b[2J");
 }
 TEST_CASE("S29: a file that shrinks while it is read") {
@@ -300,7 +320,8 @@ TEST_CASE("S30: folders, pipes, devices and missing files") {
 }
 
 TEST_CASE("safetensors: a BOOL byte other than 0 and 1 is refused") {
-  refuses(file_of("{" + tensor_entry("a", "BOOL", "[2]", "[0,2]") + "}", std::string("\x01\x02", 2)), "expected 0 or 1");
+  refuses(file_of("{" + tensor_entry("a", "BOOL", "[2]", "[0,2]") + "}", std::string("\x01\x02", 2)),
+          "expected 0 or 1");
 }
 
 TEST_CASE("safetensors: other kinds of files are recognised") {
@@ -352,7 +373,8 @@ TEST_CASE("safetensors: five thousand mutations neither crash nor half-load") {
     try {
       const io::Safetensors s = load_safetensors(dir / "m");
       std::int64_t total = 0;
-      for (const auto& [name, t] : s.tensors) total += t.defined() && t.is_contiguous() ? t.nbytes() : -1'000'000;
+      for (const auto& [name, t] : s.tensors)
+        total += t.defined() && t.is_contiguous() ? t.nbytes() : -1'000'000;
       REQUIRE(total >= 0);
       REQUIRE(total <= 8 * static_cast<std::int64_t>(bytes.size()));
     } catch (const FormatError&) {

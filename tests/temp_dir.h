@@ -37,7 +37,8 @@ class TempDir {
 };
 
 inline void put_file(const std::string& path, const std::string& bytes) {
-  std::filesystem::remove(path);  // a truncated file is flushed to the disk when it is closed, a new one is not
+  std::filesystem::remove(
+      path);  // a truncated file is flushed to the disk when it is closed, a new one is not
   std::ofstream(path, std::ios::binary) << bytes;
 }
 inline std::string get_file(const std::string& path) {
