@@ -47,7 +47,7 @@ void GradScaler::between_iterations(const char* what) const {
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
-  check(loss.defined() && loss.is_floating(), "GradScaler.scale: needs a floating tensor, got ", describe(loss));
+  check(loss.defined() && loss.is_floating(), "GradScaler.scale: needs a floating tensor, got ", loss);
   if (!scale_.defined()) {
     scale_ = scalar(options_.init_scale, {.device = loss.device()});
     growth_tracker_ = scalar(init_tracker_, {.dtype = i32, .device = loss.device()});
@@ -146,7 +146,7 @@ void GradScaler::update(const Tensor& new_scale) {
   if (!options_.enabled) return;
   need_scale("update");
   check(new_scale.defined() && new_scale.numel() == 1 && new_scale.is_floating() && !new_scale.requires_grad(),
-        "GradScaler.update: the new scale must be a floating tensor of one element without gradient, got ", describe(new_scale));
+        "GradScaler.update: the new scale must be a floating tensor of one element without gradient, got ", new_scale);
   check_scale(new_scale.item<double>());
   const Dims ones = Dims::filled(new_scale.dim(), 1);
   scale_.as_strided(ones, ones).copy_(new_scale);

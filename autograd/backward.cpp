@@ -138,11 +138,11 @@ Ready start(std::span<const Tensor> roots, std::span<const Tensor> gradients, bo
   for (std::size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
     check(root.defined(), "backward: the root is an undefined tensor");
-    check(root.requires_grad(), "backward: ", describe(root),
+    check(root.requires_grad(), "backward: ", root,
           " needs no gradient: no input of its computation has requires_grad, or it ran under NoGrad");
     Tensor g = i < gradients.size() ? gradients[i] : Tensor();
     if (!g.defined()) {
-      check(root.numel() == 1, "backward: ", describe(root),
+      check(root.numel() == 1, "backward: ", root,
             " has more than one element; reduce it (sum, mean) or pass its gradient");
       g = ones_like(root);
     }
@@ -206,12 +206,12 @@ std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> 
                          std::span<const Tensor> gradients, GradOptions o) {
   std::vector<NodeRef> nodes;
   for (const Tensor& x : inputs) {
-    check(x.requires_grad(), "grad: input ", describe(x), " has no requires_grad");
+    check(x.requires_grad(), "grad: input ", x, " has no requires_grad");
     nodes.push_back(x.impl()->node);
   }
   std::vector<Tensor> result = autograd::gradients_at(roots, gradients, nodes, {o.retain_graph, o.create_graph});
   for (std::size_t i = 0; i < result.size(); ++i) {
-    check(o.allow_unused || result[i].defined(), "grad: the roots do not depend on input ", describe(inputs[i]),
+    check(o.allow_unused || result[i].defined(), "grad: the roots do not depend on input ", inputs[i],
           "; pass allow_unused to get an undefined gradient instead");
   }
   return result;

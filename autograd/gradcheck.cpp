@@ -58,7 +58,7 @@ class Checker {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].requires_grad()) continue;
       const Tensor& x = inputs[i];
-      check(x.dtype() == f64, "gradcheck: input ", number(i), " is ", describe(x), "; differences need f64");
+      check(x.dtype() == f64, "gradcheck: input ", number(i), " is ", x, "; differences need f64");
       for (int d = 0; d < x.dim(); ++d) {
         check(x.sizes()[d] <= 1 || x.strides()[d] > 0, "gradcheck: input ", number(i), " repeats elements (stride 0); pass a clone()");
       }
@@ -87,7 +87,7 @@ class Checker {
     if (picked_.empty()) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (!all[i].requires_grad()) continue;
-        check(all[i].dtype() == f64, "gradcheck: result ", number(i), " is ", describe(all[i]), "; differences need f64");
+        check(all[i].dtype() == f64, "gradcheck: result ", number(i), " is ", all[i], "; differences need f64");
         picked_.push_back(i);
       }
     }
@@ -121,7 +121,7 @@ class Checker {
       if (!a[k].defined()) continue;
       const Tensor& x = checked_[k];
       check(a[k].sizes() == x.sizes() && a[k].dtype() == x.dtype(), "gradcheck: the gradient of input ", number(index_[k]), " is ",
-            describe(a[k]), ", the input ", describe(x));
+            describe(a[k]), ", the input ", x);
       for (std::int64_t i = 0; i < x.numel(); ++i) {
         const double p = element(a[k], i), q = element(b[k], i);
         check(std::memcmp(&p, &q, sizeof p) == 0, "gradcheck: backward gave ", p, " and then ", q, " for element ", i, " of input ",

@@ -76,7 +76,7 @@ void fail_second_backward(const char* op) {
 
 Node& node_for_hook(const Tensor& x) {
   check(x.requires_grad(), "a gradient hook needs a tensor with requires_grad, got ",
-        x.defined() ? describe(x) : std::string("an undefined tensor"));
+        x);
   return *x.impl()->node.get();
 }
 
@@ -91,11 +91,11 @@ void on_accumulated(const Tensor& leaf, std::function<void(const Tensor&)> hook)
 bool Tensor::is_leaf() const { return !impl_->node || impl_->node->is_leaf(); }
 
 Tensor& Tensor::requires_grad_(bool on) {
-  check(is_leaf(), "requires_grad_: ", describe(*this), " is the result of an operator; use detach() first");
+  check(is_leaf(), "requires_grad_: ", *this, " is the result of an operator; use detach() first");
   if (!on) {
     impl_->node = {};
   } else if (!impl_->node) {
-    check(is_floating(), "requires_grad_: only floating tensors have gradients, this is ", describe(*this));
+    check(is_floating(), "requires_grad_: only floating tensors have gradients, this is ", *this);
     impl_->node = autograd::NodeRef(new autograd::LeafNode(sizes(), dtype(), device()));
   }
   return *this;
@@ -106,7 +106,7 @@ Tensor Tensor::grad() const {
   return static_cast<autograd::LeafNode*>(impl_->node.get())->grad;
 }
 void Tensor::set_grad(const Tensor& g) {
-  check(requires_grad() && impl_->node->is_leaf(), "set_grad: ", describe(*this), " is not a leaf that requires a gradient");
+  check(requires_grad() && impl_->node->is_leaf(), "set_grad: ", *this, " is not a leaf that requires a gradient");
   check(!g.defined() || g.sizes() == sizes(), "set_grad: the gradient has shape ", g.defined() ? g.sizes() : Dims{},
         ", the tensor ", sizes());
   static_cast<autograd::LeafNode*>(impl_->node.get())->grad = g;

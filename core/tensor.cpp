@@ -36,10 +36,10 @@ Tensor make(Ref<Storage> storage, void* data, const Dims& sizes, const Dims& str
 // In-place writes are never recorded: on a tensor that wants a gradient they would be lost.
 void before_write(const Tensor& t, const char* op) {
   check(t.defined(), op, ": the tensor is undefined");
-  check(!t.requires_grad() || !context().grad_enabled, op, ": ", describe(t),
+  check(!t.requires_grad() || !context().grad_enabled, op, ": ", t,
         " needs a gradient and in-place changes are not recorded; use the functional form, or a NoGrad scope");
   for (int d = 0; d < t.dim(); ++d) {
-    check(t.strides()[d] != 0 || t.sizes()[d] <= 1, op, ": ", describe(t), " is expanded: several of its elements are one in memory; write to a clone()");
+    check(t.strides()[d] != 0 || t.sizes()[d] <= 1, op, ": ", t, " is expanded: several of its elements are one in memory; write to a clone()");
   }
   t.storage()->written_by(op);
 }
@@ -77,7 +77,7 @@ Tensor Tensor::as_strided(const Dims& sizes, const Dims& strides, std::int64_t o
   const std::int64_t begin = static_cast<const char*>(impl_->data) - static_cast<const char*>(impl_->storage->data());
   const bool fits = !overflow && (checked_numel(sizes) == 0 || last < (impl_->storage->nbytes() - begin) / item);
   check(fits, "as_strided: sizes ", sizes, " with strides ", strides, " at offset ", static_cast<long long>(offset),
-        " reach beyond the storage of ", describe(*this));
+        " reach beyond the storage of ", *this);
   return make(impl_->storage, static_cast<char*>(impl_->data) + offset * item, sizes, strides, dtype(), device());
 }
 
@@ -96,12 +96,12 @@ void Tensor::fail_undefined() { fail("an undefined tensor was used where a tenso
 
 double Tensor::item_as_double() const {
   check(defined(), "item: the tensor is undefined");
-  check(numel() == 1, "item: needs a tensor of one element, got ", describe(*this));
+  check(numel() == 1, "item: needs a tensor of one element, got ", *this);
   return visit(dtype(), [&]<class T> { return static_cast<double>(*static_cast<const T*>(impl_->data)); });
 }
 std::int64_t Tensor::item_as_integer() const {
   check(defined(), "item: the tensor is undefined");
-  check(numel() == 1, "item: needs a tensor of one element, got ", describe(*this));
+  check(numel() == 1, "item: needs a tensor of one element, got ", *this);
   std::int64_t value = 0;
   kernels::copy(device(), View{&value, sizes(), strides(), i64, cpu}, view());  // saturates, NaN gives 0
   return value;
@@ -122,7 +122,7 @@ template std::vector<std::uint8_t> Tensor::to_vector() const;
 Tensor& Tensor::copy_(const Tensor& source) {
   before_write(*this, "copy_");
   check(source.defined(), "copy_: the source is undefined");
-  check(broadcast(source.sizes(), sizes()) == sizes(), "copy_: source ", describe(source), " does not broadcast to ", describe(*this));
+  check(broadcast(source.sizes(), sizes()) == sizes(), "copy_: source ", source, " does not broadcast to ", *this);
   kernels::copy(device(), view(), source.view());
   return *this;
 }
@@ -133,18 +133,19 @@ Tensor& Tensor::fill_(double value) {
 }
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
   before_write(*this, "add_");
-  check(broadcast(other.sizes(), sizes()) == sizes(), "add_: ", describe(other), " does not broadcast to ", describe(*this));
+  check(broadcast(other.sizes(), sizes()) == sizes(), "add_: ", other, " does not broadcast to ", *this);
   kernels::add_in_place(device(), view(), other.view(), alpha);
   return *this;
 }
 Tensor& Tensor::mul_(const Tensor& other) {
   before_write(*this, "mul_");
-  check(broadcast(other.sizes(), sizes()) == sizes(), "mul_: ", describe(other), " does not broadcast to ", describe(*this));
+  check(broadcast(other.sizes(), sizes()) == sizes(), "mul_: ", other, " does not broadcast to ", *this);
   kernels::mul_in_place(device(), view(), other.view());
   return *this;
 }
 Tensor& Tensor::mul_(double factor) { return mul_(Tensor(factor)); }
 
+void append_part(std::string& s, const Tensor& t) { s += describe(t); }
 std::string describe(const Tensor& t) {
   if (!t.defined()) return "undefined";
   if (t.is_weak_scalar()) return concat(t.item<double>());

@@ -231,5 +231,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<int>> rows, TensorOpti
 std::ostream& operator<<(std::ostream&, const Tensor&);
 std::string to_string(const Tensor&);
 std::string describe(const Tensor&);  // "f16[128, 784] cuda:0": how errors name a tensor
+// In check() and fail() pass the tensor itself: it is described only when the check fails.
+void append_part(std::string&, const Tensor&);
 
 }  // namespace mantissa

@@ -120,7 +120,7 @@ template <Module M> constexpr void check_module() {
 class Fields {
  public:
   // Called by MANTISSA_FIELDS with "conv1, conv2" and the members.
-  template <class... T> void list(std::string_view names, T&... members) { (visit(next_name(names), members), ...); }
+  template <class... T> void list([[maybe_unused]] std::string_view names, T&... members) { (visit(next_name(names), members), ...); }
 
   // One member by name; a hand-written fields() calls it.
   template <class T> void visit(std::string_view name, T& member) {

@@ -24,7 +24,7 @@ void normal_(const Tensor& t, double mean, double std) {
 }
 
 Fans fans(const Tensor& t) {
-  check(t.dim() >= 2, "init: fan in and fan out need at least 2 dimensions, got ", describe(t));
+  check(t.dim() >= 2, "init: fan in and fan out need at least 2 dimensions, got ", t);
   double area = 1;
   for (int d = 2; d < t.dim(); ++d) area *= static_cast<double>(t.size(d));
   return {static_cast<double>(t.size(1)) * area, static_cast<double>(t.size(0)) * area};

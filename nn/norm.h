@@ -61,7 +61,7 @@ class BatchNorm1d : public BatchNorm {  // x [N, C] or [N, C, L]
  public:
   explicit BatchNorm1d(std::int64_t channels, const BatchNormOptions& o = {}) : BatchNorm(channels, o) {}
   Tensor operator()(const Tensor& x) const {
-    check(x.dim() == 2 || x.dim() == 3, "BatchNorm1d: needs [N, C] or [N, C, L], got ", describe(x));
+    check(x.dim() == 2 || x.dim() == 3, "BatchNorm1d: needs [N, C] or [N, C, L], got ", x);
     return normalise(x);
   }
   BatchNorm1d clone() const {
@@ -78,7 +78,7 @@ class BatchNorm2d : public BatchNorm {  // x [N, C, H, W]
  public:
   explicit BatchNorm2d(std::int64_t channels, const BatchNormOptions& o = {}) : BatchNorm(channels, o) {}
   Tensor operator()(const Tensor& x) const {
-    check(x.dim() == 4, "BatchNorm2d: needs [N, C, H, W], got ", describe(x));
+    check(x.dim() == 4, "BatchNorm2d: needs [N, C, H, W], got ", x);
     return normalise(x);
   }
   BatchNorm2d clone() const {

@@ -59,7 +59,7 @@ struct Cat {
     for (std::size_t i = 1; i < x.size(); ++i) {
       Dims expected = x[0].sizes();
       if (x[i].dim() == x[0].dim()) expected[d] = x[i].sizes()[d];
-      check(x[i].sizes() == expected, "tensor ", static_cast<int>(i), " is ", describe(x[i]), ", the first ", describe(x[0]),
+      check(x[i].sizes() == expected, "tensor ", static_cast<int>(i), " is ", x[i], ", the first ", x[0],
             "; sizes must agree in all but dimension ", d);
       check(!__builtin_add_overflow(out.sizes[d], x[i].sizes()[d], &out.sizes[d]), "the result is too large");
       out.dtype = promote(out.dtype, x[i].dtype());

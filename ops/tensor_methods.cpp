@@ -5,7 +5,7 @@ namespace mantissa {
 
 Tensor Tensor::to(Dtype dtype) const { return cast(*this, dtype); }
 Tensor Tensor::to(Device target) const {
-  check(target == device(), "to: this build of Mantissa has no CUDA backend; ", describe(*this), " stays on cpu");
+  check(target == device(), "to: this build of Mantissa has no CUDA backend; ", *this, " stays on cpu");
   return *this;
 }
 Tensor Tensor::contiguous() const { return mantissa::contiguous(*this); }
@@ -14,7 +14,7 @@ Tensor Tensor::reshape(const Dims& shape) const { return mantissa::reshape(*this
 Tensor Tensor::flatten(int start, int end) const { return mantissa::flatten(*this, start, end); }
 Tensor Tensor::transpose(int a, int b) const { return mantissa::transpose(*this, a, b); }
 Tensor Tensor::t() const {
-  check(dim() == 2, "t: needs a matrix, got ", describe(*this));
+  check(dim() == 2, "t: needs a matrix, got ", *this);
   return mantissa::transpose(*this, 0, 1);
 }
 Tensor Tensor::permute(const Dims& order) const { return mantissa::permute(*this, order); }
@@ -43,7 +43,7 @@ Tensor Tensor::operator[](std::initializer_list<Index> index) const {
     rests += i.kind == Index::rest;
   }
   check(rests <= 1, "index: more than one ellipsis");
-  check(named <= dim(), "index: ", named, " indices for ", describe(*this));
+  check(named <= dim(), "index: ", named, " indices for ", *this);
   Tensor x = *this;
   int at = 0;
   for (const Index& i : index) {

@@ -194,13 +194,13 @@ Tensor transpose(const Tensor& x, int a, int b) {
   return permute(x, order);
 }
 Tensor transpose(const Tensor& x) {
-  check(x.dim() >= 2, "transpose: needs at least 2 dimensions, got ", describe(x));
+  check(x.dim() >= 2, "transpose: needs at least 2 dimensions, got ", x);
   return transpose(x, -2, -1);
 }
 Tensor flatten(const Tensor& x, int start, int end) {
   if (x.dim() == 0) return reshape(x, {1});
   const int from = wrap_dim(start, x.dim()), to = wrap_dim(end, x.dim());
-  check(from <= to, "flatten: start ", start, " is after end ", end, " for ", describe(x));
+  check(from <= to, "flatten: start ", start, " is after end ", end, " for ", x);
   Dims shape;
   std::int64_t merged = 1;
   for (int i = 0; i < x.dim(); ++i) {
@@ -229,7 +229,7 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
   check(x.dim() > 0, "select: a scalar cannot be indexed");
   const int d = wrap_dim(dim, x.dim());
   const std::int64_t size = x.sizes()[d];
-  check(index >= -size && index < size, "select: index ", static_cast<long long>(index), " is out of range for dimension ", d, " of ", describe(x));
+  check(index >= -size && index < size, "select: index ", static_cast<long long>(index), " is out of range for dimension ", d, " of ", x);
   const std::int64_t at = index < 0 ? index + size : index;
   Dims shape = x.sizes();
   shape.erase(d);

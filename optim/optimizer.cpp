@@ -59,9 +59,9 @@ void Optimizer::add_group(Group g) {
     const Tensor& p = g.parameters[i];
     const auto name = [&] { return g.names[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : g.names[i]; };
     check(p.defined(), "optimizer: ", name(), " is an undefined tensor");
-    check(p.is_floating(), "optimizer: ", name(), " is ", describe(p), "; only floating tensors can be optimized");
+    check(p.is_floating(), "optimizer: ", name(), " is ", p, "; only floating tensors can be optimized");
     check(p.is_leaf(), "optimizer: ", name(), " is the result of an operator; only leaves can be optimized");
-    check(p.is_contiguous(), "optimizer: ", name(), " ", describe(p), " is not contiguous; use contiguous() before it becomes a parameter");
+    check(p.is_contiguous(), "optimizer: ", name(), " ", p, " is not contiguous; use contiguous() before it becomes a parameter");
     check(p.device() == g.parameters[0].device(), "optimizer: a group must be on one device, ", name(), " is on ", p.device(),
           ", the first on ", g.parameters[0].device());
     check(seen.insert(p.impl()).second, "optimizer: ", name(), " appears twice");

@@ -65,7 +65,7 @@ template <class C, class F> void update_piece(const F& formula, const ParameterV
 
 template <class F> void run(const double* hyper, std::span<const ParameterView> parameters) {
   F formula;
-  std::memcpy(&formula, hyper, sizeof(F));
+  std::memcpy(static_cast<void*>(&formula), hyper, sizeof(F));
   parallel_pieces(parameters, [&](const ParameterView& v, std::int64_t begin, std::int64_t count, std::int64_t) {
     if (v.dtype == f64) update_piece<double>(formula, v, begin, count);
     else update_piece<float>(formula, v, begin, count);
