@@ -219,7 +219,7 @@ std::string summary(ModuleRef m) {
   }
   std::string text = fmt::format("{:<{}}  {:<24} {:>12}\n", "name", width, "tensor", "elements");
   for (const auto& item : all.tensors) {
-    text += fmt::format("{:<{}}  {:<24} {:>12}{}\n", item.name, width, item.tensor, item.tensor.numel(),
+    text += fmt::format("{:<{}}  {:<24} {:>12}{}\n", item.name, width, describe(item.tensor), item.tensor.numel(),
                         item.kind == Listing::is_buffer ? "  buffer" : item.tensor.requires_grad() ? "" : "  frozen");
   }
   text += fmt::format("parameters {} ({} trainable), buffers {}, {:.2f} MiB\n", parameters, trainable, others,
