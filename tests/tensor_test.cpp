@@ -24,7 +24,7 @@ TEST_CASE("factories give the values, shapes and dtypes they promise") {
   CHECK(eye(2).to_vector<float>() == std::vector<float>{1, 0, 0, 1});
   CHECK(eye(0).numel() == 0);
   CHECK(tensor({1, 2, 3}).dtype() == i64);
-  CHECK(tensor({1.5, 2}).dtype() == f32);
+  CHECK(tensor({1.5, 2.0}).dtype() == f32);
   CHECK(tensor({{1, 2}, {3, 4}}).sizes() == Dims{2, 2});
   CHECK(scalar(3).dim() == 0);
   CHECK(ones({2}, {.requires_grad = true}).requires_grad());
@@ -61,7 +61,7 @@ TEST_CASE("writing in place converts, broadcasts and raises the version") {
   const auto version = x.storage()->version();
   x.add_(tensor({1.0, 2.0, 3.0}), 0.5);
   x.mul_(2);
-  x.mul_(tensor({{2.0}, {3.0}}));
+  x.mul_(tensor({2.0, 3.0}).reshape({2, 1}));
   CHECK(x.to_vector<float>() == std::vector<float>{2, 4, 6, 3, 6, 9});
   CHECK(x.storage()->version() == version + 3);
   CHECK(x.t().copy_(arange(6).reshape({3, 2})).to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
