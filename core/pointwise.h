@@ -66,15 +66,15 @@ struct Div : Formula { static constexpr auto name = "div"; static constexpr Resu
 struct Pow : Formula { static constexpr auto name = "pow"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return pow(a, b); } };
 struct Maximum : Formula {
   static constexpr auto name = "maximum"; static constexpr bool integers = true;
-  MANTISSA_F f(T a, T b) const { return select(a != a, a, select(a > b, a, b)); }  // NaN in either wins
+  MANTISSA_F f(T a, T b) const { return select(a == a, select(a > b, a, b), a); }  // NaN in either wins
 };
 struct Minimum : Formula {
   static constexpr auto name = "minimum"; static constexpr bool integers = true;
-  MANTISSA_F f(T a, T b) const { return select(a != a, a, select(a < b, a, b)); }
+  MANTISSA_F f(T a, T b) const { return select(a == a, select(a < b, a, b), a); }
 };
 struct Comparison : Formula { static constexpr Result result = Result::boolean; static constexpr bool integers = true; };
 struct Eq : Comparison { static constexpr auto name = "eq"; MANTISSA_F f(T a, T b) const { return select(a == b, T(1), T(0)); } };
-struct Ne : Comparison { static constexpr auto name = "ne"; MANTISSA_F f(T a, T b) const { return select(a != b, T(1), T(0)); } };
+struct Ne : Comparison { static constexpr auto name = "ne"; MANTISSA_F f(T a, T b) const { return select(a == b, T(0), T(1)); } };  // xsimd's != is false for NaN on AVX
 struct Lt : Comparison { static constexpr auto name = "lt"; MANTISSA_F f(T a, T b) const { return select(a < b, T(1), T(0)); } };
 struct Le : Comparison { static constexpr auto name = "le"; MANTISSA_F f(T a, T b) const { return select(a <= b, T(1), T(0)); } };
 struct Gt : Comparison { static constexpr auto name = "gt"; MANTISSA_F f(T a, T b) const { return select(a > b, T(1), T(0)); } };

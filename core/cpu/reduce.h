@@ -82,12 +82,14 @@ template <class C> struct SquaredDeviations {  // from a mean per result
   View x;
   const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
-    load_run(to, x.data, x.dtype, offset, stride, n);
+    const C* from = to;
+    if (stride == 1 && x.dtype == dtype_of<C>) from = x.as<const C>() + offset;
+    else load_run(to, x.data, x.dtype, offset, stride, n);
     if (step == 0) {
       const C c = *centre;
-      for (std::int64_t i = 0; i < n; ++i) to[i] = (to[i] - c) * (to[i] - c);
+      for (std::int64_t i = 0; i < n; ++i) to[i] = (from[i] - c) * (from[i] - c);
     } else {
-      for (std::int64_t i = 0; i < n; ++i) to[i] = (to[i] - centre[i]) * (to[i] - centre[i]);
+      for (std::int64_t i = 0; i < n; ++i) to[i] = (from[i] - centre[i]) * (from[i] - centre[i]);
     }
   }
 };

@@ -21,15 +21,15 @@ struct Sum {
   template <class T> static T identity() { return T(0); }
   template <class T> T operator()(const T& a, const T& b) const { return a + b; }
 };
-// NaN wins in both.
+// NaN wins in both. Written with ==, because xsimd's != is false for NaN on AVX.
 struct Max {
   template <class T> static T identity() {
     if constexpr (std::is_integral_v<T>) return std::numeric_limits<T>::min();
     else return -std::numeric_limits<T>::infinity();
   }
-  template <class T> T operator()(T a, T b) const { return (a > b) | (a != a) ? a : b; }
+  template <class T> T operator()(T a, T b) const { return (b > a) | !(b == b) ? b : a; }
   template <class T, class A> xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
-    return xsimd::select((a > b) | (a != a), a, b);
+    return xsimd::select((b > a) | !(b == b), b, a);
   }
 };
 struct Min {
@@ -37,9 +37,9 @@ struct Min {
     if constexpr (std::is_integral_v<T>) return std::numeric_limits<T>::max();
     else return std::numeric_limits<T>::infinity();
   }
-  template <class T> T operator()(T a, T b) const { return (a < b) | (a != a) ? a : b; }
+  template <class T> T operator()(T a, T b) const { return (b < a) | !(b == b) ? b : a; }
   template <class T, class A> xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
-    return xsimd::select((a < b) | (a != a), a, b);
+    return xsimd::select((b < a) | !(b == b), b, a);
   }
 };
 
@@ -69,42 +69,67 @@ template <class C, class Fold> class Cascade {
   std::uint64_t count_ = 0;
 };
 
+// The first n < Vec<C>::size elements, the others 0; and storing only n.
 template <class C> inline Vec<C> load_part(const C* p, std::int64_t n) {
   C buffer[Vec<C>::size] = {};
   for (std::int64_t j = 0; j < n; ++j) buffer[j] = p[j];
   return load(buffer);
 }
+template <class C> inline void store_part(C* p, const Vec<C>& v, std::int64_t n) {
+  C buffer[Vec<C>::size];
+  store(buffer, v);
+  for (std::int64_t j = 0; j < n; ++j) p[j] = buffer[j];
+}
+// v with what is neutral for the fold in all but the first n elements.
+template <class Fold, class C> inline Vec<C> keep_part(const Vec<C>& v, std::int64_t n) {
+  C buffer[Vec<C>::size];
+  store(buffer, v);
+  for (std::int64_t j = n; j < static_cast<std::int64_t>(Vec<C>::size); ++j) buffer[j] = Fold::template identity<C>();
+  return load(buffer);
+}
+#if defined(__AVX512BW__)  // the same with masks
+inline __mmask16 first_lanes(std::int64_t n) { return static_cast<__mmask16>((1u << n) - 1); }
+inline Vec<float> load_part(const float* p, std::int64_t n) { return Vec<float>(_mm512_maskz_loadu_ps(first_lanes(n), p)); }
+inline Vec<double> load_part(const double* p, std::int64_t n) {
+  return Vec<double>(_mm512_maskz_loadu_pd(static_cast<__mmask8>(first_lanes(n)), p));
+}
+inline void store_part(float* p, const Vec<float>& v, std::int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
+inline void store_part(double* p, const Vec<double>& v, std::int64_t n) { _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first_lanes(n)), v); }
+template <class Fold> inline Vec<float> keep_part(const Vec<float>& v, std::int64_t n) {
+  return Vec<float>(_mm512_mask_blend_ps(first_lanes(n), Vec<float>(Fold::template identity<float>()), v));
+}
+template <class Fold> inline Vec<double> keep_part(const Vec<double>& v, std::int64_t n) {
+  return Vec<double>(_mm512_mask_blend_pd(static_cast<__mmask8>(first_lanes(n)), Vec<double>(Fold::template identity<double>()), v));
+}
+#endif
 
-// Folds f(p[i], ...) over [0, n), n <= fold_tile.
+// Folds the elements of a vector, halves onto halves.
+template <class Fold, class C> inline C fold_lanes(const Vec<C>& v) {
+  C lanes[Vec<C>::size];
+  store(lanes, v);
+  for (std::size_t half = Vec<C>::size / 2; half > 0; half /= 2) {
+    for (std::size_t j = 0; j < half; ++j) lanes[j] = Fold{}(lanes[j], lanes[j + half]);
+  }
+  return lanes[0];
+}
+
+// Folds f(p[i], ...) over [0, n), n <= fold_tile. Names instead of an array keep the accumulators in registers.
 template <class Fold, class C, class F, class... P> inline C fold_one_tile(std::int64_t n, const F& f, const C* first, const P*... rest) {
   using V = Vec<C>;
   constexpr auto width = static_cast<std::int64_t>(V::size);
   const Fold fold;
-  C lanes[width];
+  V a(Fold::template identity<C>()), b = a, c = a, d = a;
+  const auto at = [&](std::int64_t i) { return f(load(first + i), load(rest + i)...); };
   std::int64_t i = 0;
-  bool any = false;
-  C result = Fold::template identity<C>();
-  if (n >= width) {
-    V acc[4] = {V(result), V(result), V(result), V(result)};
-    for (; i + 4 * width <= n; i += 4 * width) {
-      for (int k = 0; k < 4; ++k) acc[k] = fold(acc[k], f(load(first + i + k * width), load(rest + i + k * width)...));
-    }
-    for (int k = 0; i + width <= n; i += width, ++k) acc[k] = fold(acc[k], f(load(first + i), load(rest + i)...));
-    store(lanes, fold(fold(acc[0], acc[1]), fold(acc[2], acc[3])));
-    for (std::int64_t half = width / 2; half > 0; half /= 2) {
-      for (std::int64_t j = 0; j < half; ++j) lanes[j] = fold(lanes[j], lanes[j + half]);
-    }
-    result = lanes[0];
-    any = true;
+  for (; i + 4 * width <= n; i += 4 * width) {
+    a = fold(a, at(i));
+    b = fold(b, at(i + width));
+    c = fold(c, at(i + 2 * width));
+    d = fold(d, at(i + 3 * width));
   }
-  if (i < n) {  // the tail goes through the same vector code, padded; padding is not folded
-    store(lanes, f(load_part(first + i, n - i), load_part(rest + i, n - i)...));
-    for (std::int64_t j = 0; j < n - i; ++j) {
-      result = any ? fold(result, lanes[j]) : lanes[j];
-      any = true;
-    }
-  }
-  return result;
+  for (; i + width <= n; i += width) a = fold(a, at(i));
+  if (i < n) b = fold(b, keep_part<Fold>(f(load_part(first + i, n - i), load_part(rest + i, n - i)...), n - i));
+  return fold_lanes<Fold, C>(fold(fold(a, b), fold(c, d)));
 }
 
 // Folds f(p[i], ...) over [0, n) for any n.
@@ -124,11 +149,7 @@ template <class C, class F, class... P> inline void map_run(std::int64_t n, C* y
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
   std::int64_t i = 0;
   for (; i + width <= n; i += width) store(y + i, f(load(p + i)...));
-  if (i < n) {
-    C lanes[width];
-    store(lanes, f(load_part(p + i, n - i)...));
-    for (std::int64_t j = i; j < n; ++j) y[j] = lanes[j - i];
-  }
+  if (i < n) store_part(y + i, f(load_part(p + i, n - i)...), n - i);
 }
 
 // --- tensors as dense rows of compute type C ---
