@@ -1,0 +1,35 @@
+// 2-d convolution and its two gradients, all three bilinear in their two operands.
+// The batch is cut into chunks by shape alone, so results do not depend on the number of threads.
+// f32 goes to oneDNN; f64 unfolds images into matrices and multiplies; f16 and bf16 are widened.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+struct ConvShape {
+  std::int64_t batch, in_channels, out_channels, groups;
+  std::int64_t in[2], out[2], kernel[2];  // height, width
+  std::int64_t stride[2], padding[2], dilation[2];
+
+  std::int64_t in_image() const { return in_channels * in[0] * in[1]; }
+  std::int64_t out_image() const { return out_channels * out[0] * out[1]; }
+  std::int64_t weights() const { return out_channels * in_channels / groups * kernel[0] * kernel[1]; }
+  double flops() const {
+    return 2.0 * static_cast<double>(batch) * static_cast<double>(out[0] * out[1]) * static_cast<double>(weights());
+  }
+  friend bool operator==(const ConvShape&, const ConvShape&) = default;
+};
+
+// forward: y = x * weight; input_gradient: dx = g * weight; weight_gradient: dweight = x * g.
+enum class ConvPass { forward, input_gradient, weight_gradient };
+
+namespace kernels {
+
+// Result and operands as ConvPass lists them; bias [out_channels] or absent, forward only.
+void conv2d(Device device, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, const View& bias);
+
+}  // namespace kernels
+}  // namespace mantissa
