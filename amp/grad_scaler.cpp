@@ -77,10 +77,14 @@ void GradScaler::unscale(PerOptimizer& entry) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Tensor g = parameters[i].grad();
     if (!g.defined()) continue;
-    check(g.dtype() != f16 || options_.allow_f16_gradients, "GradScaler.unscale_: the gradient of ",
-          entry.optimizer->parameter_name(i), " is f16: keep parameters in f32 and use autocast, or set allow_f16_gradients");
-    check(g.device() == scale_.device(), "GradScaler.unscale_: the gradient of ", entry.optimizer->parameter_name(i), " is on ",
-          g.device(), ", the scaler on ", scale_.device());
+    if (g.dtype() == f16 && !options_.allow_f16_gradients) {
+      fail("GradScaler.unscale_: the gradient of ", entry.optimizer->parameter_name(i),
+           " is f16: keep parameters in f32 and use autocast, or set allow_f16_gradients");
+    }
+    if (!(g.device() == scale_.device())) {
+      fail("GradScaler.unscale_: the gradient of ", entry.optimizer->parameter_name(i), " is on ", g.device(), ", the scaler on ",
+           scale_.device());
+    }
     if (!g.is_contiguous()) {
       strided.emplace_back(g, empty_like(g).copy_(g));
       g = strided.back().second;

@@ -1,0 +1,450 @@
+// Autocast: regions, policies, shadows, and how they meet autograd. Test names carry the numbers of the
+// contract (docs/amp.md) they check. The policy of every single operator is checked in op_test.cpp.
+#include <atomic>
+#include <thread>
+
+#include "amp/autocast.h"
+#include "autograd/backward.h"
+#include "autograd/checkpoint.h"
+#include "autograd/grad_mode.h"
+#include "core/allocator.h"
+#include "core/ops.h"
+#include "nn/activation.h"
+#include "nn/functions.h"
+#include "nn/linear.h"
+#include "nn/sequential.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
+#include "tests/catch_compat.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using amp::Autocast;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) { return random_tensor(sizes, stream).to(dtype); }
+Tensor weight(const Dims& sizes, std::uint64_t stream) { return input(sizes, stream).requires_grad_(); }
+std::uint64_t casts_in(auto&& body) {
+  const std::uint64_t before = amp::cast_count();
+  body();
+  return amp::cast_count() - before;
+}
+
+}  // namespace
+
+TEST_CASE("A1 A2 A3: the innermost region decides, and ends with its scope", "[amp]") {
+  const Tensor a = input({3, 4}, 1), b = input({4, 5}, 2);
+  CHECK(!amp::is_enabled());
+  CHECK(matmul(a, b).dtype() == f32);
+  {
+    const Autocast outer(f16);
+    CHECK(amp::is_enabled());
+    CHECK(matmul(a, b).dtype() == f16);
+    {
+      const Autocast inner(bf16);
+      CHECK(matmul(a, b).dtype() == bf16);
+    }
+    CHECK(matmul(a, b).dtype() == f16);
+  }
+  CHECK(matmul(a, b).dtype() == f32);
+  CHECK(amp::autocast(bf16, [&] { return matmul(a, b); }).dtype() == bf16);
+}
+
+TEST_CASE("A4: a disabled region runs in the dtypes that come in", "[amp]") {
+  const Tensor a = input({3, 4}, 1), b = input({4, 5}, 2);
+  const Autocast outer(f16);
+  {
+    const Autocast off(amp::disabled);
+    CHECK(!amp::is_enabled());
+    CHECK(matmul(a, b).dtype() == f32);
+    CHECK(matmul(a.to(f16), b.to(f16)).dtype() == f16);
+  }
+  CHECK(matmul(a, b).dtype() == f16);
+}
+
+TEST_CASE("A5: an exception restores the state", "[amp]") {
+  const Autocast outer(bf16);
+  const AutocastState before = amp::capture();
+  CHECK_THROWS(amp::autocast(f16, [&] { return matmul(zeros({2, 3}), zeros({2, 3})); }));
+  CHECK(amp::capture() == before);
+}
+
+TEST_CASE("A6 A10: a thread starts outside and can apply a captured state", "[amp]") {
+  const Autocast region(f16);
+  const AutocastState state = amp::capture();
+  bool inside = true, applied = false, after = true;
+  std::thread([&] {
+    inside = amp::is_enabled();
+    {
+      const Autocast scope(state);
+      applied = amp::capture() == state && matmul(zeros({2, 2}), zeros({2, 2})).dtype() == f16;
+    }
+    after = amp::is_enabled();
+  }).join();
+  CHECK(!inside);
+  CHECK(applied);
+  CHECK(!after);
+}
+
+TEST_CASE("A7 A22: a region of one device does not touch tensors of another", "[amp]") {
+  const Tensor a = input({2, 2}, 1);
+  const Autocast gpu(cuda, f16);
+  CHECK(amp::is_enabled(cuda));
+  CHECK(!amp::is_enabled(cpu));
+  CHECK(matmul(a, a).dtype() == f32);
+  const Autocast both(cpu, bf16);
+  CHECK(amp::capture().dtype_on(cuda) == f16);
+  CHECK(matmul(a, a).dtype() == bf16);
+}
+
+TEST_CASE("A8: f16 and bf16 are accepted, f32 makes the region inert, others are refused", "[amp]") {
+  const Tensor a = input({2, 2}, 1);
+  CHECK(AutocastState{}.dtype_on(cpu) == bf16);
+  CHECK(AutocastState{}.dtype_on(cuda) == f16);
+  const Autocast outer(f16);
+  {
+    const Autocast inert(f32);
+    CHECK(!amp::is_enabled());
+    CHECK(matmul(a, a).dtype() == f32);
+  }
+  CHECK_THAT(message_of([] { const Autocast scope(f64); }), Contains("must be f16, bf16 or f32, got f64"));
+  CHECK_THAT(message_of([] { const Autocast scope(i64); }), Contains("got i64"));
+}
+
+TEST_CASE("A9 A11: random nestings behave as a stack", "[amp]") {
+  MANTISSA_PRINT_SEED();
+  const Philox random{seed()};
+  std::uint64_t draw = 0;
+  const auto choose = [&](std::uint32_t n) { return random(draw++).v[0] % n; };
+  int checked = 0;
+  // Enters a random region, nests further, and returns; the state must be `expected` before and after.
+  auto nest = [&](auto& self, const AutocastState& expected, int depth) -> void {
+    REQUIRE(amp::capture() == expected);
+    if (depth == 0) return;
+    for (std::uint32_t k = choose(3); k > 0; --k) {
+      const Dtype dtype = choose(2) ? f16 : bf16;
+      AutocastState inner = expected;
+      switch (choose(4)) {
+        case 0: {
+          const Autocast scope(dtype);
+          inner.enabled[0] = inner.enabled[1] = true;
+          inner.dtype[0] = inner.dtype[1] = dtype;
+          self(self, inner, depth - 1);
+          break;
+        }
+        case 1: {
+          const int device = static_cast<int>(choose(2));
+          const Autocast scope(device ? cuda : cpu, dtype);
+          inner.enabled[device] = true;
+          inner.dtype[device] = dtype;
+          self(self, inner, depth - 1);
+          break;
+        }
+        case 2: {
+          const Autocast scope(amp::disabled);
+          inner.enabled[0] = inner.enabled[1] = false;
+          self(self, inner, depth - 1);
+          break;
+        }
+        default: {
+          try {
+            const Autocast scope(dtype);
+            throw 1;
+          } catch (int) {
+          }
+        }
+      }
+      ++checked;
+      REQUIRE(amp::capture() == expected);
+    }
+  };
+  for (int round = 0; round < 50; ++round) nest(nest, AutocastState{}, 6);
+  CHECK(checked > 100);
+}
+
+TEST_CASE("A13: lower operators equal casting by hand, bit by bit", "[amp]") {
+  for (Dtype low : {f16, bf16}) {
+    const Tensor x = input({5, 8}, 1), w = weight({6, 8}, 2), b = weight({6}, 3);
+    const Tensor auto_linear = amp::autocast(low, [&] { return linear(x, w, b); });
+    CHECK(same_bits(auto_linear, linear(x.to(low), w.to(low), b.to(low))));
+    CHECK(same_bits(amp::autocast(low, [&] { return matmul(x, w.t()); }), matmul(x.to(low), w.t().to(low))));
+    const Tensor image = input({2, 3, 6, 6}, 4), kernel = weight({4, 3, 3, 3}, 5);
+    CHECK(same_bits(amp::autocast(low, [&] { return conv2d(image, kernel); }), conv2d(image.to(low), kernel.to(low))));
+  }
+}
+
+TEST_CASE("A14 A16: f32 operators on low inputs equal .to(f32) by hand", "[amp]") {
+  const Tensor x = input({4, 7}, 1, bf16), target = tensor({1, 0, 6, 3});
+  const Autocast region(bf16);
+  CHECK(same_bits(softmax(x, 1), softmax(x.to(f32), 1)));
+  CHECK(same_bits(sum(x), sum(x.to(f32))));
+  CHECK(same_bits(exp(x), exp(x.to(f32))));
+  CHECK(same_bits(cross_entropy(x, target), cross_entropy(x.to(f32), target)));
+  CHECK(softmax(x, 1).dtype() == f32);
+}
+
+TEST_CASE("A17 A18 A19: mixed inputs promote to the widest, in any order; two halves do not mix", "[amp]") {
+  const Tensor low = input({2, 3}, 1, f16), wide = input({2, 3}, 2), other = input({2, 3}, 3, bf16);
+  const Autocast region(f16);
+  CHECK(add(low, wide).dtype() == f32);
+  CHECK(add(wide, low).dtype() == f32);
+  CHECK(mul(low, low).dtype() == f16);
+  CHECK(lt(low, wide).dtype() == boolean);
+  CHECK(cat({low, wide}).dtype() == f32);
+  CHECK(cat({wide, low}).dtype() == f32);
+  CHECK(stack({low, low}).dtype() == f16);
+  const std::string message = message_of([&] { cat({low, other}); });
+  CHECK_THAT(message, Contains("cat") && Contains("f16") && Contains("bf16"));
+}
+
+TEST_CASE("A21: double, integer and bool keep their dtype under every policy", "[amp]") {
+  const Autocast region(bf16);
+  const Tensor d = input({3, 3}, 1, f64), i = arange(6).reshape({2, 3});
+  CHECK(matmul(d, d).dtype() == f64);
+  CHECK(softmax(d, 0).dtype() == f64);
+  CHECK(sum(i).dtype() == i64);
+  CHECK(add(i, i).dtype() == i64);
+  CHECK(where(i > 2.0, i, i).dtype() == i64);
+}
+
+TEST_CASE("A24 A25 A26: absent and optional arguments, low inputs, empty and zero-dim tensors", "[amp]") {
+  const Tensor x = input({5, 4}, 1), w = weight({3, 4}, 2), bias = weight({3}, 3);
+  const Autocast region(bf16);
+  CHECK(linear(x, w).dtype() == bf16);
+  CHECK(linear(x, w, bias).dtype() == bf16);
+  const Tensor low = x.to(bf16);
+  amp::shadow(w, bf16);
+  CHECK(casts_in([&] { linear(low, w); }) == 0);
+  CHECK(matmul(zeros({0, 4}), w.t()).sizes() == Dims{0, 3});
+  CHECK(exp(scalar(1, {.dtype = bf16})).dtype() == f32);
+  CHECK(amp::shadow(w, bf16).requires_grad());
+  CHECK(amp::shadow(w, bf16).sizes() == w.sizes());
+}
+
+TEST_CASE("A23: in-place functions are outside autocast", "[amp]") {
+  const Autocast region(bf16);
+  Tensor x = ones({2});
+  x.add_(ones({2}, {.dtype = bf16}));
+  CHECK(x.dtype() == f32);
+  CHECK(same_bits(x, full({2}, 2)));
+}
+
+TEST_CASE("A31: a weight is cast once however often it is used", "[amp]") {
+  const Tensor w = weight({4, 4}, 1), x = input({2, 4}, 2, bf16);
+  const Autocast region(bf16);
+  CHECK(casts_in([&] { for (int i = 0; i < 5; ++i) linear(x, w); }) == 1);
+}
+
+TEST_CASE("A33: only leaves that want a gradient have shadows", "[amp]") {
+  const Tensor w = weight({4, 4}, 1), frozen = input({4, 4}, 3), x = input({2, 4}, 2, bf16);
+  const Autocast region(bf16);
+  CHECK(casts_in([&] { for (int i = 0; i < 3; ++i) linear(x, frozen); }) == 3);
+  const Tensor not_leaf = w * 1.0, view = w.t();
+  CHECK(casts_in([&] { for (int i = 0; i < 3; ++i) linear(x, not_leaf); }) == 3);
+  CHECK(casts_in([&] { for (int i = 0; i < 3; ++i) linear(x, view); }) == 3);
+}
+
+TEST_CASE("A34: a first use under NoGrad does not poison training", "[amp]") {
+  const auto gradient = [](bool use_before) {
+    Tensor w = weight({4, 4}, 1);
+    const Tensor x = input({2, 4}, 2);
+    Tensor loss;
+    {
+      const Autocast region(bf16);
+      if (use_before) {
+        const NoGrad no_grad;
+        CHECK(!linear(x, w).requires_grad());
+      }
+      loss = linear(x, w).sum();
+    }
+    backward(loss);
+    return w.grad();
+  };
+  REQUIRE(gradient(true).defined());
+  CHECK(same_bits(gradient(true), gradient(false)));
+}
+
+TEST_CASE("A32 A36: evaluation passes do not accumulate memory", "[amp]") {
+  const Tensor x = input({8, 64}, 2);
+  const std::int64_t before_weight = memory_stats().allocated;
+  {
+    const Tensor w = weight({64, 64}, 1);
+    const Autocast region(bf16);
+    const NoGrad no_grad;
+    linear(x, w);
+    const std::int64_t after_first = memory_stats().allocated;
+    for (int i = 0; i < 1000; ++i) linear(x, w);
+    CHECK(memory_stats().allocated == after_first);
+  }
+  CHECK(memory_stats().allocated == before_weight);  // the shadow goes with its weight
+}
+
+TEST_CASE("A37: backward makes no second cast of a weight", "[amp]") {
+  const Tensor w = weight({4, 4}, 1), x = weight({2, 4}, 2);
+  Tensor y = amp::autocast(bf16, [&] { return linear(x, w); });
+  CHECK(casts_in([&] { backward(y, ones_like(y)); }) == 0);
+  CHECK(w.grad().dtype() == f32);
+}
+
+TEST_CASE("A38: a new weight never gets the cast of a freed one", "[amp]") {
+  const Tensor x = eye(4, {.dtype = bf16});
+  const Autocast region(bf16);
+  for (int i = 0; i < 50; ++i) {
+    const Tensor w = full({4, 4}, i).requires_grad_();
+    CHECK(linear(x, w).to_vector<float>()[0] == static_cast<float>(i));
+  }
+}
+
+TEST_CASE("A39: a weight changed inside the region is seen", "[amp]") {
+  Tensor w = full({2, 2}, 1).requires_grad_();
+  const Tensor x = eye(2, {.dtype = bf16});
+  const Autocast region(bf16);
+  linear(x, w);
+  {
+    const NoGrad no_grad;
+    w.fill_(3);
+  }
+  CHECK(same_bits(linear(x, w), full({2, 2}, 3, {.dtype = bf16})));
+}
+
+TEST_CASE("A40: regions of both halves share a weight without mixing dtypes", "[amp]") {
+  for (bool f16_first : {true, false}) {
+    const Tensor w = weight({3, 3}, 1), x = input({2, 3}, 2);
+    const Dtype first = f16_first ? f16 : bf16, second = f16_first ? bf16 : f16;
+    const Autocast outer(first);
+    CHECK(same_bits(linear(x, w), linear(x.to(first), w.detach().to(first))));
+    {
+      const Autocast inner(second);
+      CHECK(same_bits(linear(x, w), linear(x.to(second), w.detach().to(second))));
+    }
+    CHECK(linear(x, w).dtype() == first);
+  }
+}
+
+TEST_CASE("A41: regions of several threads share a weight", "[amp]") {
+  const Tensor w = weight({16, 16}, 1), x = input({4, 16}, 2, bf16);
+  const Tensor expected = linear(x, w.detach().to(bf16));
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) {
+        const Autocast region(bf16);
+        if (!same_bits(linear(x, w), expected)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
+}
+
+namespace {
+struct Gradients {
+  Tensor w, x;
+};
+// Gradients of a two-layer function recorded under bf16; `where` calls backward.
+template <class F> Gradients gradients(F&& where) {
+  Tensor w = weight({4, 4}, 1), x = weight({3, 4}, 2);
+  const Tensor loss = amp::autocast(bf16, [&] { return square(relu(linear(linear(x, w), w))).sum(); });
+  where([&] { backward(loss); });
+  return {w.grad(), x.grad()};
+}
+}  // namespace
+
+TEST_CASE("A45 A46: backward runs in the forward's dtypes wherever it is called", "[amp]") {
+  const Gradients outside = gradients([](auto&& run) { run(); });
+  CHECK(outside.w.dtype() == f32);
+  CHECK(outside.x.dtype() == f32);
+  const auto check_equal = [&](const Gradients& g) {
+    CHECK(same_bits(g.w, outside.w));
+    CHECK(same_bits(g.x, outside.x));
+  };
+  check_equal(gradients([](auto&& run) { amp::autocast(f16, run); }));
+  check_equal(gradients([](auto&& run) {
+    const Autocast off(amp::disabled);
+    run();
+  }));
+  check_equal(gradients([](auto&& run) { std::thread(run).join(); }));
+}
+
+TEST_CASE("A45: gradients equal those of casting by hand", "[amp]") {
+  const Gradients automatic = gradients([](auto&& run) { run(); });
+  Tensor w = weight({4, 4}, 1), x = weight({3, 4}, 2);
+  const Tensor wl = w.to(bf16), hidden = linear(linear(x.to(bf16), wl), wl);
+  backward(square(relu(hidden)).to(f32).sum());
+  CHECK(same_bits(automatic.x, x.grad()));
+  CHECK(difference(automatic.w, w.grad().to(f64), tolerance_for(bf16)) == "");  // sums in f32, by hand in bf16
+}
+
+TEST_CASE("A47: a gradient penalty built in a region equals the control cast by hand", "[amp]") {
+  const auto penalised = [](bool automatic) {
+    Tensor w = weight({3, 4}, 1);
+    const Tensor x = input({2, 4}, 2);
+    const auto forward = [&] { return automatic ? linear(x, w) : linear(x.to(bf16), w.to(bf16)); };
+    const Tensor y = automatic ? amp::autocast(bf16, forward) : forward();
+    const Tensor g = grad(square(y.to(f32)).sum(), {w}, {.create_graph = true})[0];
+    backward(square(g).sum());
+    return w.grad();
+  };
+  const Tensor automatic = penalised(true), control = penalised(false);
+  CHECK(automatic.dtype() == f32);
+  CHECK(difference(automatic, control.to(f64), tolerance_for(bf16)) == "");
+}
+
+TEST_CASE("A48: a checkpointed recompute repeats the forward's dtypes", "[amp]") {
+  const auto gradient = [](bool checkpointed) {
+    Tensor w = weight({4, 4}, 1), x = weight({3, 4}, 2);
+    std::vector<Dtype> seen;
+    const auto body = [&](const Tensor& t) {
+      const Tensor y = linear(t, w);
+      seen.push_back(y.dtype());
+      return y;
+    };
+    const Tensor y = amp::autocast(bf16, [&] { return checkpointed ? checkpoint(body, x) : body(x); });
+    amp::autocast(f16, [&] { backward(y, ones_like(y)); });
+    for (Dtype d : seen) CHECK(d == bf16);
+    CHECK(seen.size() == (checkpointed ? 2u : 1u));
+    return w.grad();
+  };
+  CHECK(same_bits(gradient(true), gradient(false)));
+}
+
+TEST_CASE("a steady training step casts no weight", "[amp]") {
+  for (Dtype low : {f16, bf16}) {
+    const nn::Sequential net{nn::Linear{8, 16}, nn::ReLU{}, nn::Linear{16, 16}, nn::ReLU{}, nn::Linear{16, 4}};
+    optim::Adam opt(nn::parameters(net), {.lr = 0.01});
+    const Tensor x = input({5, 8}, 1, low), target = tensor({1, 0, 3, 2, 1});
+    std::uint64_t casts = 0;
+    for (int step = 0; step < 4; ++step) {
+      Tensor logits;
+      casts = casts_in([&] { logits = amp::autocast(low, [&] { return net(x); }); });
+      CHECK(casts == (step == 0 ? 6 : 0));  // three weights, three biases
+      casts = casts_in([&] {
+        backward(cross_entropy(logits.to(f32), target));
+        opt.step();
+        opt.zero_grad();
+      });
+      CHECK(casts == 0);
+      for (const Tensor& p : nn::parameters(net)) CHECK(same_bits(amp::shadow(p, low).detach(), p.detach().to(low)));
+    }
+  }
+}
+
+TEST_CASE("training in bf16 by shadows equals training with casts by hand, bit by bit", "[amp]") {
+  const auto train = [](bool automatic) {
+    Tensor w = weight({4, 8}, 1);
+    optim::Sgd opt({w}, {.lr = 0.1, .momentum = 0.9});
+    const Tensor x = input({5, 8}, 2), target = tensor({1, 0, 3, 2, 1});
+    for (int step = 0; step < 5; ++step) {
+      const Tensor logits = automatic ? amp::autocast(bf16, [&] { return linear(x, w); }) : linear(x.to(bf16), w.to(bf16));
+      backward(cross_entropy(logits.to(f32), target));
+      opt.step();
+      opt.zero_grad();
+    }
+    return w;
+  };
+  CHECK(same_bits(train(true).detach(), train(false).detach()));
+}
