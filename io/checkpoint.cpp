@@ -6,8 +6,8 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <map>
 #include <string_view>
-#include <unordered_map>
 
 #include "io/file.h"
 #include "io/safetensors_header.h"
@@ -58,7 +58,7 @@ void check_is_checkpoint(const std::string& path, const Metadata& metadata) {
 }
 
 void verify(const std::string& path, const Safetensors& file) {
-  std::unordered_map<std::string_view, std::string_view> crcs;
+  std::map<std::string_view, std::string_view> crcs;
   Metadata covered;
   const std::string* total = nullptr;
   for (const auto& entry : file.metadata) {
@@ -174,7 +174,7 @@ Checkpoint load_checkpoint(const std::string& path) {
 }
 
 std::string describe_mismatch(const NamedTensors& expected, const NamedTensors& found) {
-  std::unordered_map<std::string_view, const Tensor*> wanted, given;
+  std::map<std::string_view, const Tensor*> wanted, given;
   for (const auto& [name, t] : expected) wanted[name] = &t;
   for (const auto& [name, t] : found) given[name] = &t;
   NamedTensors missing, unexpected;

@@ -104,9 +104,8 @@ void check_names(const NamedTensors& tensors, const Metadata& metadata) {
   }
   for (const auto& [key, value] : metadata) keys.push_back(key);
   for (auto* list : {&names, &keys}) {
-    std::sort(list->begin(), list->end());
-    const auto twice = std::adjacent_find(list->begin(), list->end());
-    check(twice == list->end(), "the name ", quote(twice == list->end() ? "" : *twice), " is given twice");
+    const std::string_view* twice = find_duplicate(*list);
+    check(!twice, "the name ", quote(twice ? *twice : ""), " is given twice");
   }
 }
 

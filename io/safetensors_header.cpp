@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <utility>
 
 #include "io/file.h"
 
@@ -105,8 +105,9 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
     if (static_cast<std::int64_t>(key.size()) > limits_.name_bytes)
       fail_format(path_, "a tensor name has ", key.size(), " bytes, at most ", limits_.name_bytes,
                   " are allowed");
-    if (!names_.insert(key).second) fail_format(path_, "duplicate name ", quote(key), " in the header");
     in_metadata_ = key == "__metadata__";
+    if (in_metadata_ && std::exchange(seen_metadata_, true))
+      fail_format(path_, "duplicate name \"__metadata__\"");
     if (in_metadata_) return true;
     if (static_cast<std::int64_t>(header.entries.size()) == limits_.tensors)
       fail_format(path_, "has more than ", limits_.tensors, " tensors");
@@ -117,8 +118,6 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool metadata_key(std::string& key) {
-    if (!metadata_names_.insert(key).second)
-      fail_format(path_, "duplicate name ", quote(key), " in __metadata__");
     header.metadata.emplace_back(std::move(key), "");
     return true;
   }
@@ -173,11 +172,18 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
   const SafetensorsLimits& limits_;
   State state_ = start;
   Field field_ = Field::none;
-  bool in_metadata_ = false;
+  bool in_metadata_ = false, seen_metadata_ = false;
   unsigned seen_ = 0;  // the fields of the current entry
   Dims offsets_;
-  std::unordered_set<std::string> names_, metadata_names_;
 };
+
+// By sorting: a hash table can be made slow by a file that chooses its names.
+template <class List, class Name> void check_unique(const List& list, Name name, const std::string& path) {
+  std::vector<std::string_view> names;
+  for (const auto& item : list) names.push_back(name(item));
+  if (const std::string_view* twice = find_duplicate(names))
+    fail_format(path, "duplicate name ", quote(*twice));
+}
 
 // Ranges must follow each other without gap or overlap, so a file of n bytes never asks for more than
 // n bytes of memory however many tensors it lists.
@@ -207,6 +213,12 @@ std::string json_string(const std::string& text) {
 
 }  // namespace
 
+const std::string_view* find_duplicate(std::vector<std::string_view>& names) {
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  return twice == names.end() ? nullptr : &*twice;
+}
+
 const FileDtype* find_file_dtype(std::string_view name) {
   for (const FileDtype& t : file_dtypes) if (name == t.name) return &t;
   return nullptr;
@@ -226,6 +238,8 @@ Header parse_header(std::string_view json, std::int64_t data_bytes, const std::s
     fail_format(path, "the header is not valid JSON at byte ", zero + 8);
   HeaderParser parser(path, limits);
   Json::sax_parse(json.begin(), json.end(), &parser);
+  check_unique(parser.header.entries, [](const HeaderEntry& e) -> std::string_view { return e.name; }, path);
+  check_unique(parser.header.metadata, [](const auto& e) -> std::string_view { return e.first; }, path);
   check_tiling(parser.header.entries, data_bytes, path);
   return std::move(parser.header);
 }

@@ -40,6 +40,9 @@ Header parse_header(std::string_view json, std::int64_t data_bytes, const std::s
 // The header as text, padded with spaces to a multiple of 8 bytes. Throws Error on invalid UTF-8.
 std::string write_header(const Header& header);
 
+// A name that occurs twice, or null. Sorts `names`.
+const std::string_view* find_duplicate(std::vector<std::string_view>& names);
+
 // The tensor itself, or a contiguous copy on the CPU: what can be written as bytes.
 Tensor storable(const Tensor& t);
 
