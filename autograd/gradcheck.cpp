@@ -52,6 +52,17 @@ std::int64_t count(const Tensors& x) {
   return n;
 }
 
+// Restores an input that was moved, also when the function throws.
+struct PutBack {
+  explicit PutBack(const Tensor& t) : x(t), before(t.detach().clone()) {}
+  ~PutBack() {
+    for (std::int64_t i = 0; i < x.numel(); ++i) element(x, i) = element(before, i);
+  }
+  PutBack(const PutBack&) = delete;
+  const Tensor& x;
+  const Tensor before;
+};
+
 class Checker {
  public:
   Checker(const TensorFunction& fn, const Tensors& inputs, const GradcheckOptions& o) : fn_(fn), inputs_(inputs), o_(o) {
@@ -147,13 +158,13 @@ class Checker {
     }
     for (std::size_t k = 0; k < checked_.size(); ++k) {
       for (std::int64_t i = 0; i < checked_[k].numel(); ++i) {
+        const PutBack guard(checked_[k]);
         double& x = element(checked_[k], i);
         const double before = x;
         x = before + o_.eps;
         const Tensors plus = evaluate();
         x = before - o_.eps;
         const Tensors minus = evaluate();
-        x = before;
         compare_column(rows, plus, minus, k, i);
       }
     }
@@ -179,12 +190,11 @@ class Checker {
         const Tensor u = random_like(checked_[k], o_.seed, stream_);
         const Tensor g = gradients(v)[k];
         const double analytic = g.defined() ? dot({g}, {u}) : 0;
-        const Tensor before = checked_[k].detach().clone();
-        move(checked_[k], before, u, o_.eps);
+        const PutBack guard(checked_[k]);
+        move(checked_[k], guard.before, u, o_.eps);
         const double plus = dot(evaluate(), v);
-        move(checked_[k], before, u, -o_.eps);
+        move(checked_[k], guard.before, u, -o_.eps);
         const double minus = dot(evaluate(), v);
-        move(checked_[k], before, u, 0);
         const double numeric = (plus - minus) / (2 * o_.eps);
         check(agree(analytic, numeric), "gradcheck: derivative along random direction ", n, " of input ", number(index_[k]), " (",
               describe(checked_[k]), "): analytic ", analytic, ", numeric ", numeric);

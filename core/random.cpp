@@ -53,9 +53,6 @@ template <class F> Tensor draw(const Dims& sizes, TensorOptions o, F&& four) {
   return y;
 }
 
-void uniform_four(const Philox::Words& w, double* v) {
-  for (int i = 0; i < 4; ++i) v[i] = static_cast<double>(uniform_from_bits(w.v[i]));
-}
 // Box and Muller's transform; u is kept above 0.
 void normal_four(const Philox::Words& w, double* v) {
   for (int i = 0; i < 4; i += 2) {
@@ -84,7 +81,11 @@ void set_rng_state(RngState s) {
 
 Tensor rand(const Dims& sizes, TensorOptions o) {
   check(is_floating(o.dtype), "rand: the dtype must be floating, got ", o.dtype);
-  return draw(sizes, o, uniform_four);
+  // A half keeps fewer bits than are drawn, and rounding the rest could give 1.
+  const int dropped = o.dtype == f16 ? 21 : o.dtype == bf16 ? 24 : 8;
+  return draw(sizes, o, [dropped](const Philox::Words& w, double* v) {
+    for (int i = 0; i < 4; ++i) v[i] = std::ldexp(static_cast<double>(w.v[i] >> dropped), dropped - 32);
+  });
 }
 Tensor randn(const Dims& sizes, TensorOptions o) {
   check(is_floating(o.dtype), "randn: the dtype must be floating, got ", o.dtype);
@@ -92,7 +93,7 @@ Tensor randn(const Dims& sizes, TensorOptions o) {
 }
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions o) {
   check(low < high, "randint: low ", static_cast<long long>(low), " is not below high ", static_cast<long long>(high));
-  check(high - low <= (std::int64_t{1} << 32), "randint: the range has more than 2^32 values");
+  check(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) <= (std::uint64_t{1} << 32), "randint: the range has more than 2^32 values");
   const double range = static_cast<double>(high - low);
   return draw(sizes, o, [=](const Philox::Words& w, double* v) {
     for (int i = 0; i < 4; ++i) v[i] = static_cast<double>(low) + std::floor(static_cast<double>(w.v[i]) * 0x1p-32 * range);

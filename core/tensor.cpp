@@ -44,6 +44,13 @@ void before_write(const Tensor& t, const char* op) {
   t.storage()->written_by(op);
 }
 
+bool broadcasts_to(const Dims& from, const Dims& to) {
+  const int shift = to.rank() - from.rank();
+  bool fits = shift >= 0;
+  for (int i = 0; fits && i < from.rank(); ++i) fits = from[i] == 1 || from[i] == to[i + shift];
+  return fits;
+}
+
 }  // namespace
 
 Tensor Tensor::allocate(const Dims& sizes, Dtype dtype, Device device) {
@@ -122,7 +129,7 @@ template std::vector<std::uint8_t> Tensor::to_vector() const;
 Tensor& Tensor::copy_(const Tensor& source) {
   before_write(*this, "copy_");
   check(source.defined(), "copy_: the source is undefined");
-  check(broadcast(source.sizes(), sizes()) == sizes(), "copy_: source ", source, " does not broadcast to ", *this);
+  check(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source, " does not broadcast to ", *this);
   kernels::copy(device(), view(), source.view());
   return *this;
 }
@@ -133,13 +140,13 @@ Tensor& Tensor::fill_(double value) {
 }
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
   before_write(*this, "add_");
-  check(broadcast(other.sizes(), sizes()) == sizes(), "add_: ", other, " does not broadcast to ", *this);
+  check(broadcasts_to(other.sizes(), sizes()), "add_: ", other, " does not broadcast to ", *this);
   kernels::add_in_place(device(), view(), other.view(), alpha);
   return *this;
 }
 Tensor& Tensor::mul_(const Tensor& other) {
   before_write(*this, "mul_");
-  check(broadcast(other.sizes(), sizes()) == sizes(), "mul_: ", other, " does not broadcast to ", *this);
+  check(broadcasts_to(other.sizes(), sizes()), "mul_: ", other, " does not broadcast to ", *this);
   kernels::mul_in_place(device(), view(), other.view());
   return *this;
 }

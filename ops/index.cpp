@@ -115,10 +115,20 @@ struct EmbeddingBackward {
 // A table of rows seen through gather and scatter_add: every column uses the same index.
 struct RowView {
   View index, rows;
+  Tensor dense_index, dense_rows;  // own the memory when a copy was needed
 };
+Tensor dense(View& v) {
+  if (v.is_contiguous()) return {};
+  const Tensor copy = Tensor::allocate(v.sizes, v.dtype, v.device);
+  kernels::copy(v.device, copy.view(), v);
+  v = copy.view();
+  return copy;
+}
 RowView row_view(const View& indices, const View& rows, std::int64_t columns) {
   const std::int64_t n = indices.numel();
-  RowView v{indices, rows};
+  RowView v{indices, rows, {}, {}};
+  v.dense_index = dense(v.index);
+  v.dense_rows = dense(v.rows);
   v.index.sizes = {n, columns};
   v.index.strides = {1, 0};
   v.rows.sizes = {n, columns};

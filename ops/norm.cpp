@@ -155,7 +155,8 @@ struct BatchNormBackward {
 
 struct BatchNorm {
   static constexpr auto name = "batch_norm";
-  static constexpr bool mutates = true;  // the running statistics
+  static constexpr bool mutates = true;                  // the running statistics,
+  static constexpr std::uint64_t constants = 0b11000;  // which have no gradient
   static constexpr const char* args[] = {"x", "weight", "bias", "running_mean", "running_var"};
   bool training = true;
   double momentum = 0.1, eps = 1e-5;
@@ -214,13 +215,18 @@ void LayerNorm::samples(Samples& s) {
   s.error({s.randn({2, 3}), s.randn({2}), none}, LayerNorm{{3}}, "weight has shape [2], expected [3]");
   s.error({s.integers({2, 3}, 0, 5), none, none}, LayerNorm{{3}}, "needs a floating dtype");
 }
+// The saved statistics are made from x in every call, so that they change with x.
 void LayerNormBackward::samples(Samples& s) {
   const Dims sizes{5, 3, 4};
   for (const bool weighted : {true, false}) {
     for (int normalised : {1, 2}) {
-      const Tensor x = s.randn(sizes), weight = weighted ? s.randn(trailing(sizes, normalised)) : Tensor();
-      const auto y = apply(LayerNorm{trailing(sizes, normalised)}, x, weight, Tensor());
-      s({s.randn(sizes), x, weight, y[1], y[2]}, LayerNormBackward{normalised}).differentiable = false;  // mean belongs to x
+      const LayerNormBackward op{normalised};
+      s.call({s.randn(sizes), s.randn(sizes), weighted ? s.randn(trailing(sizes, normalised)) : Tensor()},
+             [=](const Tensors& x) {
+               const auto y = apply(LayerNorm{trailing(x[1].sizes(), normalised), op.eps}, x[1].detach(), Tensor(), Tensor());
+               return Samples::list(apply(op, x[0], x[1], x[2], y[1], y[2]));
+             },
+             [=](const Tensors& x) { return Samples::list(reference(op, x[0], x[1], x[2], {}, {})); });
     }
   }
 }
@@ -232,7 +238,15 @@ void BatchNorm::samples(Samples& s) {
   s({s.randn({2, 3, 20, 30}), s.randn({3}), none, none, none}, BatchNorm{true, 0.1, 1e-3});
   s({s.randn({90, 3}), none, s.randn({3}), none, none}, BatchNorm{});
   for (const Dims& sizes : {Dims{3, 4, 2, 3}, Dims{6, 4}, Dims{1, 4}, Dims{0, 4, 2}}) {
-    s({s.randn(sizes), s.randn({4}), s.randn({4}), s.randn({4}), s.uniform({4}, 0.5, 2)}, BatchNorm{false});
+    // The running statistics are no inputs here, because they take no gradient.
+    const Tensor running_mean = s.randn({4}), running_var = s.uniform({4}, 0.5, 2);
+    auto with = [=](auto&& f) {
+      return [=](const Tensors& x) {
+        return Samples::list(f(BatchNorm{false}, x[0], x[1], x[2], cast(running_mean, x[0].dtype()), cast(running_var, x[0].dtype())));
+      };
+    };
+    s.call({s.randn(sizes), s.randn({4}), s.randn({4})}, with([](const auto&... x) { return apply(x...); }),
+           with([](const auto&... x) { return reference(x...); }));
   }
   s.error({s.randn({1, 3}), none, none, none, none}, BatchNorm{}, "needs more than one value per channel");
   s.error({s.randn({2, 3}), none, none, none, none}, BatchNorm{false}, "needs running_mean and running_var");
@@ -241,11 +255,20 @@ void BatchNorm::samples(Samples& s) {
 }
 void BatchNormBackward::samples(Samples& s) {
   for (const Dims& sizes : {Dims{3, 4, 2, 3}, Dims{6, 4}}) {
-    for (const bool training : {true, false}) {
-      const Tensor x = s.randn(sizes), weight = s.randn({4}), none;
-      const auto y = apply(BatchNorm{training}, x, weight, none, training ? none : s.randn({4}), training ? none : s.uniform({4}, 0.5, 2));
-      s({s.randn(sizes), x, weight, y[1], y[2]}, BatchNormBackward{training}).differentiable = false;  // mean belongs to x
-    }
+    s.call({s.randn(sizes), s.randn(sizes), s.randn({4})},
+           [](const Tensors& x) {
+             const auto y = apply(BatchNorm{}, x[1].detach(), Tensor(), Tensor(), Tensor(), Tensor());
+             return Samples::list(apply(BatchNormBackward{}, x[0], x[1], x[2], y[1], y[2]));
+           },
+           [](const Tensors& x) { return Samples::list(reference(BatchNormBackward{}, x[0], x[1], x[2], {}, {})); });
+    const Tensor mean = s.randn({4}), inv_std = s.uniform({4}, 0.5, 2);
+    auto with = [=](auto&& f) {
+      return [=](const Tensors& x) {
+        return Samples::list(f(BatchNormBackward{false}, x[0], x[1], x[2], cast(mean, x[0].dtype()), cast(inv_std, x[0].dtype())));
+      };
+    };
+    s.call({s.randn(sizes), s.randn(sizes), s.randn({4})}, with([](const auto&... x) { return apply(x...); }),
+           with([](const auto&... x) { return reference(x...); }));
   }
 }
 

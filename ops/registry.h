@@ -95,6 +95,7 @@ struct OpInfo {
   bool halves = true;                // runs in f16 and bf16
   bool random = false;               // draws from the generator: repeated calls differ
   bool mutates = false;              // writes into some of its inputs (running statistics)
+  std::uint64_t constants = 0;       // bit i: input i has no gradient by design (class weights, running statistics)
   void (*samples)(Samples&) = nullptr;
 };
 
@@ -104,6 +105,14 @@ struct RegisterOp {
   explicit RegisterOp(const OpInfo& info);
 };
 
+// Inputs whose rule is `no_gradient`; operators with a joint rule say `constants` themselves.
+template <class... F> constexpr std::uint64_t constants_of(const Rules<F...>&) {
+  std::uint64_t bits = 0, bit = 1;
+  ((bits |= std::is_same_v<F, NoGradient> ? bit : 0, bit <<= 1), ...);
+  return bits;
+}
+template <class F> constexpr std::uint64_t constants_of(const Joint<F>&) { return 0; }
+
 template <class Op> OpInfo info_of() {
   OpInfo info{.name = Op::name, .autocast = policy_of<Op>(), .differentiable = differentiable<Op>(), .samples = &Op::samples};
   if constexpr (requires { Op::twice_differentiable; }) info.twice_differentiable = Op::twice_differentiable;
@@ -111,6 +120,8 @@ template <class Op> OpInfo info_of() {
   if constexpr (requires { Op::halves; }) info.halves = Op::halves;
   if constexpr (requires { Op::random; }) info.random = Op::random;
   if constexpr (requires { Op::mutates; }) info.mutates = Op::mutates;
+  if constexpr (requires { Op::constants; }) info.constants = Op::constants;
+  else if constexpr (HasVjp<Op>) info.constants = constants_of(Op::vjp());
   return info;
 }
 

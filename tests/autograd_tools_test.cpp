@@ -125,7 +125,7 @@ TEST_CASE("checkpoint: captured parameters alone, nesting, second derivatives, a
   CHECK(all_close(w.grad(), (1.0 - square(tanh(data * w.detach()))) * data));
 
   const auto nested = [&](const Tensors& in) {
-    return Tensors{checkpoint([&](const Tensor& x) { return sum(checkpoint([](const Tensor& a) { return exp(a) * a; }, x * in[1])); }, in[0])};
+    return Tensors{checkpoint([factor = in[1]](const Tensor& x) { return sum(checkpoint([](const Tensor& a) { return exp(a) * a; }, x * factor)); }, in[0])};
   };
   Tensor a = random_tensor({4}, 3).requires_grad_(), b = random_tensor({4}, 4).requires_grad_();
   gradcheck(nested, {a, b});

@@ -54,12 +54,12 @@ inline Tensors in_f64(const Tensors& x) {
   for (const Tensor& t : x) y.push_back(t.defined() && t.is_floating() ? cast(t.detach(), f64).clone() : t);
   return y;
 }
-// Copies that require a gradient where they can.
-inline Tensors wanting_gradients(const Tensors& x) {
+// Copies (or, when told so, the tensors themselves) that require a gradient where they can have one.
+inline Tensors wanting_gradients(const OpInfo& op, const Tensors& x, bool copy = true) {
   Tensors y;
-  for (const Tensor& t : x) {
-    y.push_back(t.defined() ? t.detach().clone() : t);
-    if (t.defined() && t.is_floating()) y.back().requires_grad_();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    y.push_back(!x[i].defined() ? x[i] : copy ? x[i].detach().clone() : x[i].detach());
+    if (x[i].defined() && x[i].is_floating() && !(op.constants >> i & 1)) y.back().requires_grad_();
   }
   return y;
 }
@@ -85,7 +85,7 @@ inline Tensors gradients(const OpInfo& op, const Sample& s, const Tensors& x, bo
 }
 inline bool can_differentiate(const OpInfo& op, const Sample& s) {
   if (!op.differentiable || !s.differentiable || s.extreme) return false;
-  const Tensors x = wanting_gradients(prepared(s, f64));
+  const Tensors x = wanting_gradients(op, prepared(s, f64));
   return !leaves(x).empty() && !differentiable_results(run(op, s, x)).empty();
 }
 
@@ -93,7 +93,7 @@ inline bool can_differentiate(const OpInfo& op, const Sample& s) {
 // it. Counted from gradients, so it follows from the operator's own definition.
 inline double sum_length(const OpInfo& op, const Sample& s) {
   if (!can_differentiate(op, s)) return 1;
-  const Tensors x = wanting_gradients(prepared(s, f64));
+  const Tensors x = wanting_gradients(op, prepared(s, f64));
   const Tensor y = differentiable_results(run(op, s, x)).front();
   double length = 1;
   for (std::int64_t at : {std::int64_t{0}, y.numel() / 2, y.numel() - 1}) {

@@ -40,13 +40,15 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return std::memcmp(x.raw_data(), y.raw_data(), static_cast<std::size_t>(x.nbytes())) == 0;
 }
 
-// Empty when `got` has the dtype and shape of... the expected values, rounded to its dtype; else what differs.
-inline std::string difference(const Tensor& got, const Tensor& expected, Tolerance t) {
+// Empty when `got` has the expected shape and values (rounded to its dtype); else what differs.
+enum class Nan { differs, equal };
+inline std::string difference(const Tensor& got, const Tensor& expected, Tolerance t, Nan nan = Nan::differs) {
   if (!got.defined() || !expected.defined()) return got.defined() == expected.defined() ? "" : "one is undefined";
   if (!(got.sizes() == expected.sizes())) return concat("shape ", got.sizes(), " instead of ", expected.sizes());
   const std::vector<double> a = got.detach().to_vector<double>();
   const std::vector<double> b = expected.detach().to(got.dtype()).to_vector<double>();
   for (std::size_t i = 0; i < a.size(); ++i) {
+    if (nan == Nan::equal && std::isnan(a[i]) && std::isnan(b[i])) continue;
     if (a[i] == b[i] || std::abs(a[i] - b[i]) <= t.atol + t.rtol * std::abs(b[i])) continue;
     return concat("element ", static_cast<unsigned long>(i), " of ", describe(got), " is ", std::to_string(a[i]), " instead of ",
                   std::to_string(b[i]), ", off by ", std::abs(a[i] - b[i]), ", allowed ", t.atol + t.rtol * std::abs(b[i]));
