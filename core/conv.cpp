@@ -53,7 +53,7 @@ struct Chunk {
   }
 };
 
-void convolve(ConvPass pass, const ConvShape& s, float* y, const float* a, const float* b, const float* bias) {
+void convolve_with_library(ConvPass pass, const ConvShape& s, float* y, const float* a, const float* b, const float* bias) {
   const PerImage size = per_image(pass, s);
   const bool to_weight = pass == ConvPass::weight_gradient;
   // Each chunk of a weight gradient adds a partial sum as big as the weight: fewer chunks.
@@ -74,78 +74,94 @@ void convolve(ConvPass pass, const ConvShape& s, float* y, const float* a, const
   if (partial) add_partials(y, partial.data<float>(), chunks, s.weights());
 }
 
-// --- f64: images unfolded into matrices [channels * kernel, out pixels] ---
+// --- images unfolded into matrices [channels * kernel, out pixels] ---
 
-// Calls f(row of the matrix, output row, output column, input index) for all kernel positions that
-// fall inside the image, group by group of channels.
+// Calls f(index in the matrix, index in the image, count) for all runs of output pixels in a row
+// whose tap at one kernel position falls inside the image; pixels of a run lie `stride` apart there.
 template <class F> void for_taps(const ConvShape& s, F&& f) {
   std::int64_t row = 0;
   for (std::int64_t c = 0; c < s.in_channels / s.groups; ++c) {
     for (std::int64_t ky = 0; ky < s.kernel[0]; ++ky) {
       for (std::int64_t kx = 0; kx < s.kernel[1]; ++kx, ++row) {
+        const std::int64_t shift = kx * s.dilation[1] - s.padding[1], stride = s.stride[1];
+        const std::int64_t first = shift < 0 ? (-shift + stride - 1) / stride : 0;
+        const std::int64_t last = std::min(s.out[1], s.in[1] > shift ? (s.in[1] - shift - 1) / stride + 1 : 0);
+        if (last <= first) continue;
         for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
           const std::int64_t iy = oy * s.stride[0] - s.padding[0] + ky * s.dilation[0];
           if (iy < 0 || iy >= s.in[0]) continue;
-          for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {
-            const std::int64_t ix = ox * s.stride[1] - s.padding[1] + kx * s.dilation[1];
-            if (ix >= 0 && ix < s.in[1]) f((row * s.out[0] + oy) * s.out[1] + ox, (c * s.in[0] + iy) * s.in[1] + ix);
-          }
+          f((row * s.out[0] + oy) * s.out[1] + first, (c * s.in[0] + iy) * s.in[1] + first * stride + shift, last - first);
         }
       }
     }
   }
 }
 
-View matrix(const double* data, std::int64_t rows, std::int64_t columns, bool transposed = false) {
+template <class T> View matrix(const T* data, std::int64_t rows, std::int64_t columns, bool transposed = false) {
   View v;
-  v.data = const_cast<double*>(data);
-  v.dtype = f64;
+  v.data = const_cast<T*>(data);
+  v.dtype = dtype_of<T>;
   v.sizes = transposed ? Dims{columns, rows} : Dims{rows, columns};
   v.strides = transposed ? Dims{1, columns} : Dims{columns, 1};
   return v;
 }
 
-// One image and group: a, b and y are that part of the operands. Weight gradients are added to y.
-void convolve_image(ConvPass pass, const ConvShape& s, double* y, const double* a, const double* b, double* unfolded) {
+// One image and group: a, b and y are that part of the operands.
+template <class T> void convolve_image(ConvPass pass, const ConvShape& s, T* y, const T* a, const T* b, T* unfolded) {
   const std::int64_t rows = s.in_channels / s.groups * s.kernel[0] * s.kernel[1], pixels = s.out[0] * s.out[1];
-  const std::int64_t outs = s.out_channels / s.groups;
+  const std::int64_t outs = s.out_channels / s.groups, stride = s.stride[1];
   if (pass == ConvPass::input_gradient) {
-    kernels::gemm(cpu, matrix(unfolded, rows, pixels), matrix(b, outs, rows, true), matrix(a, outs, pixels), View{});
-    for_taps(s, [&](std::int64_t at, std::int64_t pixel) { y[pixel] += unfolded[at]; });
+    kernels::gemm(cpu, matrix<T>(unfolded, rows, pixels), matrix(b, outs, rows, true), matrix(a, outs, pixels), View{});
+    std::fill_n(y, s.in_image() / s.groups, T(0));
+    for_taps(s, [&](std::int64_t at, std::int64_t pixel, std::int64_t n) {
+      for (std::int64_t i = 0; i < n; ++i) y[pixel + i * stride] += unfolded[at + i];
+    });
     return;
   }
-  std::fill_n(unfolded, rows * pixels, 0.0);
-  for_taps(s, [&](std::int64_t at, std::int64_t pixel) { unfolded[at] = a[pixel]; });
+  std::fill_n(unfolded, rows * pixels, T(0));
+  for_taps(s, [&](std::int64_t at, std::int64_t pixel, std::int64_t n) {
+    if (stride == 1) std::memcpy(unfolded + at, a + pixel, static_cast<std::size_t>(n) * sizeof(T));
+    else for (std::int64_t i = 0; i < n; ++i) unfolded[at + i] = a[pixel + i * stride];
+  });
   if (pass == ConvPass::forward) {
-    kernels::gemm(cpu, matrix(y, outs, pixels), matrix(b, outs, rows), matrix(unfolded, rows, pixels), View{});
+    kernels::gemm(cpu, matrix<T>(y, outs, pixels), matrix(b, outs, rows), matrix<T>(unfolded, rows, pixels), View{});
   } else {
-    kernels::gemm(cpu, matrix(y, outs, rows), matrix(b, outs, pixels), matrix(unfolded, rows, pixels, true), View{});
+    kernels::gemm(cpu, matrix<T>(y, outs, rows), matrix(b, outs, pixels), matrix<T>(unfolded, rows, pixels, true), View{});
   }
 }
 
-void convolve(ConvPass pass, const ConvShape& s, double* y, const double* a, const double* b, const double* bias) {
+template <class T> void convolve_unfolded(ConvPass pass, const ConvShape& s, T* y, const T* a, const T* b, const T* bias) {
   const PerImage size = per_image(pass, s);
   const bool to_weight = pass == ConvPass::weight_gradient;
-  const std::int64_t unfolded = s.in_channels / s.groups * s.kernel[0] * s.kernel[1] * s.out[0] * s.out[1];
+  const std::int64_t pixels = s.out[0] * s.out[1], rows = s.in_channels / s.groups * s.kernel[0] * s.kernel[1];
   Tensor partial;
-  if (to_weight) partial = Tensor::allocate({s.batch, s.weights()}, f64);
-  parallel_for(s.batch, 1, [&](std::int64_t begin, std::int64_t end) {
-    const Tensor space = Tensor::allocate({unfolded}, f64);
+  if (to_weight) partial = Tensor::allocate({s.batch, s.weights()}, dtype_of<T>);
+  const std::int64_t pieces = pieces_for(s.flops());
+  parallel_for(s.batch, (s.batch + pieces - 1) / pieces, [&](std::int64_t begin, std::int64_t end) {
+    const Tensor space = Tensor::allocate({rows * pixels}, dtype_of<T>);
     for (std::int64_t image = begin; image < end; ++image) {
-      double* out = to_weight ? partial.data<double>() + image * s.weights() : y + image * size.y;
-      if (pass == ConvPass::input_gradient) std::fill_n(out, size.y, 0.0);
+      T* out = to_weight ? partial.data<T>() + image * s.weights() : y + image * size.y;
       for (std::int64_t g = 0; g < s.groups; ++g) {
-        const double* left = a + image * size.a + g * size.a / s.groups;
-        const double* right = b + (to_weight ? image * size.b + g * size.b / s.groups : g * s.weights() / s.groups);
-        convolve_image(pass, s, out + g * (to_weight ? s.weights() : size.y) / s.groups, left, right, space.data<double>());
+        const T* left = a + image * size.a + g * size.a / s.groups;
+        const T* right = b + (to_weight ? image * size.b + g * size.b / s.groups : g * s.weights() / s.groups);
+        convolve_image(pass, s, out + g * (to_weight ? s.weights() : size.y) / s.groups, left, right, space.data<T>());
       }
       for (std::int64_t c = 0; bias && c < s.out_channels; ++c) {
-        const std::int64_t pixels = s.out[0] * s.out[1];
         for (std::int64_t i = 0; i < pixels; ++i) out[c * pixels + i] += bias[c];
       }
     }
   });
-  if (to_weight) add_partials(y, partial.data<double>(), s.batch, s.weights());
+  if (to_weight) add_partials(y, partial.data<T>(), s.batch, s.weights());
+}
+
+void convolve(ConvPass pass, const ConvShape& s, double* y, const double* a, const double* b, const double* bias) {
+  convolve_unfolded(pass, s, y, a, b, bias);
+}
+void convolve(ConvPass pass, const ConvShape& s, float* y, const float* a, const float* b, const float* bias) {
+  // The first layer of a network: with one or three channels oneDNN's layouts are mostly padding.
+  const bool few_channels = s.groups == 1 && s.in_channels <= 4 && pass != ConvPass::weight_gradient;
+  if (few_channels) convolve_unfolded(pass, s, y, a, b, bias);
+  else convolve_with_library(pass, s, y, a, b, bias);
 }
 
 // `v` contiguous and in the dtype to compute in; `keep` owns the copy if one is needed.

@@ -99,38 +99,46 @@ struct Problem {
   static Desc plain(const dnnl::memory::dims& dims) { return f32_desc(dims, dims.size() == 5 ? Tag::abcde : Tag::abcd); }
 };
 
-constexpr auto direct = dnnl::algorithm::convolution_auto;
+// Winograd's F(4x4, 3x3) needs a quarter of the multiplications, and wins where there are enough
+// channels and whole tiles of 4 x 4 pixels.
+bool suits_winograd(const ConvShape& s) {
+  bool plain = s.groups == 1 && s.in_channels >= 16 && s.out_channels >= 16;
+  for (int d = 0; d < 2; ++d) plain = plain && s.kernel[d] == 3 && s.stride[d] == 1 && s.dilation[d] == 1 && s.out[d] >= 8;
+  return plain;
+}
 
-dnnl::convolution_forward::primitive_desc forward_desc(const Problem& p, bool bias) {
-  const auto kind = dnnl::prop_kind::forward_inference;  // lets Winograd transform weights when packing
+dnnl::convolution_forward::primitive_desc forward_desc(dnnl::algorithm algorithm, const Problem& p, bool bias) {
+  const auto kind = dnnl::prop_kind::forward_training;
   if (bias) {
     const Desc b = f32_desc({p.y[1]}, Tag::a);
-    return {{kind, direct, Problem::any(p.x), Problem::any(p.weight), b, Problem::any(p.y), p.stride, p.dilation, p.before, p.after}, user_scratchpad(), engine()};
+    return {{kind, algorithm, Problem::any(p.x), Problem::any(p.weight), b, Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
+            user_scratchpad(), engine()};
   }
-  return {{kind, direct, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after}, user_scratchpad(), engine()};
+  return {{kind, algorithm, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
+          user_scratchpad(), engine()};
 }
 
 class ConvolutionPrimitive final : public Convolution {
  public:
-  ConvolutionPrimitive(ConvPass pass, const ConvShape& shape, bool bias) {
+  ConvolutionPrimitive(dnnl::algorithm algorithm, ConvPass pass, const ConvShape& shape, bool bias) {
     const Problem p(shape);
     if (pass == ConvPass::forward) {
-      const auto pd = forward_desc(p, bias);
+      const auto pd = forward_desc(algorithm, p, bias);
       take(pd, dnnl::convolution_forward(pd), {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}, Problem::plain(p.x),
            pd.src_desc(), Problem::plain(p.weight), pd.weights_desc(), Problem::plain(p.y), pd.dst_desc());
       if (bias) bias_ = pd.bias_desc();
       return;
     }
-    const auto hint = forward_desc(p, false);
+    const auto hint = forward_desc(algorithm, p, false);
     if (pass == ConvPass::input_gradient) {
       const dnnl::convolution_backward_data::primitive_desc pd(
-          {direct, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
+          {algorithm, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
           user_scratchpad(), engine(), hint);
       take(pd, dnnl::convolution_backward_data(pd), {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC}, Problem::plain(p.y),
            pd.diff_dst_desc(), Problem::plain(p.weight), pd.weights_desc(), Problem::plain(p.x), pd.diff_src_desc());
     } else {
       const dnnl::convolution_backward_weights::primitive_desc pd(
-          {direct, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
+          {algorithm, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
           user_scratchpad(), engine(), hint);
       take(pd, dnnl::convolution_backward_weights(pd), {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS}, Problem::plain(p.x),
            pd.src_desc(), Problem::plain(p.y), pd.diff_dst_desc(), Problem::plain(p.weight), pd.diff_weights_desc());
@@ -186,6 +194,16 @@ class ConvolutionPrimitive final : public Convolution {
   std::optional<Reorder> a_, b_, y_;
 };
 
+std::shared_ptr<const Convolution> make_convolution(ConvPass pass, const ConvShape& shape, bool bias) {
+  if (suits_winograd(shape)) {
+    try {
+      return std::make_shared<const ConvolutionPrimitive>(dnnl::algorithm::convolution_winograd, pass, shape, bias);
+    } catch (const dnnl::error&) {  // not on this processor
+    }
+  }
+  return std::make_shared<const ConvolutionPrimitive>(dnnl::algorithm::convolution_direct, pass, shape, bias);
+}
+
 struct Key {
   ConvPass pass;
   bool bias;
@@ -216,7 +234,7 @@ std::shared_ptr<const Convolution> convolution(ConvPass pass, const ConvShape& s
   if (cache.size() >= most) cache.clear();
   const OneThread guard;
   try {
-    return cache[key] = std::make_shared<const ConvolutionPrimitive>(pass, shape, bias);
+    return cache[key] = make_convolution(pass, shape, bias);
   } catch (const dnnl::error& e) {
     fail("oneDNN: ", e.what());
   }

@@ -1,0 +1,195 @@
+// Pooling, one plane (an image's channel) after the other. Planes are brought into contiguous f32 or
+// f64 first where they are not, so the loops below know neither strides nor halves.
+#include <algorithm>
+#include <vector>
+
+#include "core/cpu/simd.h"
+#include "core/kernel.h"
+#include "core/parallel.h"
+#include "core/pool.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(max_pool2d, const PoolShape& shape, const View& y, const View& index, const View& x)
+MANTISSA_KERNEL(max_pool2d_backward, const View& dx, const View& g, const View& index)
+MANTISSA_KERNEL(avg_pool2d, const PoolShape& shape, const View& y, const View& x)
+MANTISSA_KERNEL(avg_pool2d_backward, const PoolShape& shape, const View& dx, const View& g)
+}
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+namespace {
+
+// Planes of a [N, C, H, W] view as contiguous C: in place where they lie so, else by a buffer.
+template <class C> class Planes {
+ public:
+  explicit Planes(const View& v) : v_(v), size_(v.size(2) * v.size(3)) {
+    direct_ = v.dtype == dtype_of<C> && (v.strides[3] == 1 || v.size(3) == 1) && (v.strides[2] == v.size(3) || v.size(2) == 1);
+    if (!direct_) buffer_.resize(static_cast<std::size_t>(size_));
+  }
+  const C* load(std::int64_t plane) {
+    if (direct_) return v_.as<const C>() + offset(plane);
+    for (std::int64_t r = 0; r < v_.size(2); ++r) {
+      load_run(buffer_.data() + r * v_.size(3), v_.data, v_.dtype, offset(plane) + r * v_.strides[2], v_.strides[3], v_.size(3));
+    }
+    return buffer_.data();
+  }
+  C* begin(std::int64_t plane) { return direct_ ? v_.as<C>() + offset(plane) : buffer_.data(); }
+  void finish(std::int64_t plane) {  // results are contiguous
+    if (!direct_) store_run(v_.data, v_.dtype, plane * size_, 1, buffer_.data(), size_);
+  }
+
+ private:
+  std::int64_t offset(std::int64_t plane) const {
+    return plane / v_.size(1) * v_.strides[0] + plane % v_.size(1) * v_.strides[1];
+  }
+  const View& v_;
+  std::int64_t size_;
+  bool direct_;
+  std::vector<C> buffer_;
+};
+
+template <class F> void for_planes(const View& x, F&& run) {
+  const std::int64_t size = std::max<std::int64_t>(x.size(2) * x.size(3), 1);
+  parallel_for(x.size(0) * x.size(1), std::max<std::int64_t>(grain_size / 4 / size, 1), run);
+}
+
+// A later value replaces the maximum when it is larger or NaN.
+template <class C> bool replaces(C value, C best) { return (value > best) | (value != value); }
+
+// The common case, without windows: 2 x 2 pixels, next to each other, all inside the image.
+template <class C> void max_row_2x2(const C* x, std::int64_t width, std::int64_t first, std::int64_t n, C* y, std::int64_t* index) {
+  const C* below = x + width;
+  for (std::int64_t o = 0; o < n; ++o) {
+    C best = x[2 * o];
+    std::int64_t at = 0;
+    const C right = x[2 * o + 1], low = below[2 * o], low_right = below[2 * o + 1];
+    at = replaces(right, best) ? 1 : at;
+    best = replaces(right, best) ? right : best;
+    at = replaces(low, best) ? width : at;
+    best = replaces(low, best) ? low : best;
+    at = replaces(low_right, best) ? width + 1 : at;
+    best = replaces(low_right, best) ? low_right : best;
+    y[o] = best;
+    index[o] = first + 2 * o + at;
+  }
+}
+
+template <class C> void max_plane(const PoolShape& s, const C* x, C* y, std::int64_t* index) {
+  const bool pairs = s.kernel[0] == 2 && s.kernel[1] == 2 && s.stride[0] == 2 && s.stride[1] == 2 && s.padding[0] == 0 &&
+                     s.padding[1] == 0 && 2 * s.out[0] <= s.in[0] && 2 * s.out[1] <= s.in[1];
+  for (std::int64_t oy = 0; oy < s.out[0]; ++oy, y += s.out[1], index += s.out[1]) {
+    if (pairs) {
+      max_row_2x2(x + 2 * oy * s.in[1], s.in[1], 2 * oy * s.in[1], s.out[1], y, index);
+      continue;
+    }
+    const auto rows = s.window(0, oy);
+    for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {
+      const auto columns = s.window(1, ox);
+      std::int64_t at = rows.begin * s.in[1] + columns.begin;
+      for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
+        for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) {
+          const std::int64_t i = iy * s.in[1] + ix;
+          if (replaces(x[i], x[at])) at = i;
+        }
+      }
+      y[ox] = x[at];
+      index[ox] = at;
+    }
+  }
+}
+
+template <class C> void average_plane(const PoolShape& s, const C* x, C* y) {
+  for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
+    const auto rows = s.window(0, oy);
+    for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {
+      const auto columns = s.window(1, ox);
+      C sum = 0;
+      for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
+        C row = 0;
+        for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) row += x[iy * s.in[1] + ix];
+        sum += row;
+      }
+      *y++ = sum / static_cast<C>(rows.extent * columns.extent);
+    }
+  }
+}
+
+template <class C> void spread_plane(const PoolShape& s, const C* g, C* dx) {
+  std::fill_n(dx, s.in[0] * s.in[1], C(0));
+  for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
+    const auto rows = s.window(0, oy);
+    for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {
+      const auto columns = s.window(1, ox);
+      const C share = *g++ / static_cast<C>(rows.extent * columns.extent);
+      for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
+        for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) dx[iy * s.in[1] + ix] += share;
+      }
+    }
+  }
+}
+
+// Calls f.template operator()<C>() with the type to compute in.
+template <class F> void with_compute_type(Dtype dtype, F&& f) {
+  if (dtype == f64) f.template operator()<double>();
+  else f.template operator()<float>();
+}
+
+}  // namespace
+
+void max_pool2d(const PoolShape& shape, const View& y, const View& index, const View& x) {
+  const std::int64_t out = shape.out[0] * shape.out[1];
+  with_compute_type(x.dtype, [&]<class C> {
+    for_planes(x, [&](std::int64_t begin, std::int64_t end) {
+      Planes<C> from(x), to(y);
+      for (std::int64_t p = begin; p < end; ++p) {
+        max_plane(shape, from.load(p), to.begin(p), index.as<std::int64_t>() + p * out);
+        to.finish(p);
+      }
+    });
+  });
+}
+
+void max_pool2d_backward(const View& dx, const View& g, const View& index) {
+  const std::int64_t in = dx.size(2) * dx.size(3), out = g.size(2) * g.size(3);
+  with_compute_type(dx.dtype, [&]<class C> {
+    for_planes(dx, [&](std::int64_t begin, std::int64_t end) {
+      Planes<C> from(g), to(dx);
+      Planes<std::int64_t> places(index);
+      for (std::int64_t p = begin; p < end; ++p) {
+        const C* value = from.load(p);
+        const std::int64_t* place = places.load(p);
+        C* sum = to.begin(p);
+        std::fill_n(sum, in, C(0));
+        for (std::int64_t o = 0; o < out; ++o) {
+          if (place[o] >= 0 && place[o] < in) sum[place[o]] += value[o];
+        }
+        to.finish(p);
+      }
+    });
+  });
+}
+
+void avg_pool2d(const PoolShape& shape, const View& y, const View& x) {
+  with_compute_type(x.dtype, [&]<class C> {
+    for_planes(x, [&](std::int64_t begin, std::int64_t end) {
+      Planes<C> from(x), to(y);
+      for (std::int64_t p = begin; p < end; ++p) {
+        average_plane(shape, from.load(p), to.begin(p));
+        to.finish(p);
+      }
+    });
+  });
+}
+
+void avg_pool2d_backward(const PoolShape& shape, const View& dx, const View& g) {
+  with_compute_type(dx.dtype, [&]<class C> {
+    for_planes(dx, [&](std::int64_t begin, std::int64_t end) {
+      Planes<C> from(g), to(dx);
+      for (std::int64_t p = begin; p < end; ++p) {
+        spread_plane(shape, from.load(p), to.begin(p));
+        to.finish(p);
+      }
+    });
+  });
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -1,0 +1,247 @@
+// Maximum and average pooling over windows of [N, C, H, W]. Sizes, padding and ceil_mode follow
+// PyTorch; a NaN in a window is its maximum. Next: core/pool.h, core/cpu/pool.cpp.
+#include "core/pool.h"
+
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(max_pool2d, const PoolShape& shape, const View& y, const View& index, const View& x)
+MANTISSA_KERNEL(max_pool2d_backward, const View& dx, const View& g, const View& index)
+MANTISSA_KERNEL(avg_pool2d, const PoolShape& shape, const View& y, const View& x)
+MANTISSA_KERNEL(avg_pool2d_backward, const PoolShape& shape, const View& dx, const View& g)
+
+namespace {
+
+using Pair = std::array<int, 2>;
+
+void check_input(const Tensor& x) {
+  check(x.dim() == 4, "x must be [N, C, H, W]", x.dim() == 3 ? "; add a batch dimension with unsqueeze(x, 0)" : "");
+  check(x.is_floating(), "needs a floating dtype; cast integers first, as in cast(x, f32)");
+  check(x.size(2) > 0 && x.size(3) > 0, "the image must not be empty");
+}
+
+// What a pooling operator with a kernel has as attributes.
+struct Pooling {
+  Pair kernel{};
+  Pool2dOptions options;
+
+  std::int64_t stride(int d) const { return options.stride[d] == 0 ? kernel[d] : options.stride[d]; }
+  void check_attributes() const {
+    for (int d = 0; d < 2; ++d) {
+      check(kernel[d] >= 1, "the kernel's size must be at least 1, found ", kernel[d]);
+      check(stride(d) >= 1, "stride must be at least 1, or 0 for the kernel's size; found ", options.stride[d]);
+      check(options.padding[d] >= 0 && options.padding[d] <= kernel[d] / 2, "padding must be between 0 and half the kernel's size, ",
+            kernel[d] / 2, ", found ", options.padding[d]);
+    }
+  }
+  std::int64_t output_size(int d, std::int64_t in) const {
+    const std::int64_t padded = in + 2 * options.padding[d];
+    check(kernel[d] <= padded, d == 0 ? "height" : "width", ": a kernel of ", kernel[d], " does not fit into ", padded, " (with padding)");
+    std::int64_t out = (padded - kernel[d] + (options.ceil_mode ? stride(d) - 1 : 0)) / stride(d) + 1;
+    // The last window must begin inside the image or its left padding.
+    if (options.ceil_mode && (out - 1) * stride(d) >= in + options.padding[d]) --out;
+    return out;
+  }
+  Dims output_sizes(const Dims& x) const { return {x[0], x[1], output_size(0, x[2]), output_size(1, x[3])}; }
+  PoolShape shape(const Dims& x, const Dims& y) const {
+    PoolShape s{};
+    for (int d = 0; d < 2; ++d) {
+      s.in[d] = x[d + 2];
+      s.out[d] = y[d + 2];
+      s.kernel[d] = kernel[d];
+      s.stride[d] = stride(d);
+      s.padding[d] = options.padding[d];
+    }
+    s.count_padding = options.count_include_pad;
+    return s;
+  }
+};
+const Pooling poolings[] = {
+    {{2, 2}, {}},
+    {{3, 2}, {.stride = {1, 2}}},
+    {{3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},
+    {{3, 3}, {.stride = {2, 2}, .padding = {1, 1}, .ceil_mode = true}},
+    {{3, 3}, {.stride = {2, 2}, .padding = {1, 0}, .ceil_mode = true, .count_include_pad = false}},
+    {{1, 1}, {}},
+};
+
+// --- maximum ---
+
+// Scatters g to where the maxima were.
+struct MaxPool2dBackward {
+  static constexpr auto name = "max_pool2d_backward";
+  static constexpr const char* args[] = {"gradient", "indices"};
+  Dims x_sizes;
+
+  Spec infer(const Tensor& g, const Tensor& index) const {
+    check(g.dim() == 4 && x_sizes.rank() == 4 && g.size(0) == x_sizes[0] && g.size(1) == x_sizes[1], "the gradient must be [N, C, H, W] of the result");
+    check(index.sizes() == g.sizes() && index.dtype() == i64, "indices must be i64 and of the gradient's sizes");
+    return like(g, x_sizes);
+  }
+  void run(const View& dx, const View& g, const View& index) const { kernels::max_pool2d_backward(dx.device, dx, g, index); }
+  static Tensor reference(const MaxPool2dBackward& op, const Tensor& g, const Tensor& index) {
+    const Dims& x = op.x_sizes;
+    const Dims flat{x[0], x[1], x[2] * x[3]}, flat_out{x[0], x[1], g.size(2) * g.size(3)};
+    const Tensor zero = zeros(flat, {.dtype = g.dtype(), .device = g.device()});
+    return reshape(scatter_add(zero, 2, reshape(index, flat_out), reshape(g, flat_out)), x);
+  }
+  static void samples(Samples& s) {
+    s({s.randn({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 20)}, MaxPool2dBackward{{2, 3, 4, 5}});
+    s({s.randn({0, 3, 2, 2}), s.integers({0, 3, 2, 2}, 0, 20)}, MaxPool2dBackward{{0, 3, 4, 5}});
+    s.error({s.randn({2, 3, 2, 2}), s.randn({2, 3, 2, 2})}, MaxPool2dBackward{{2, 3, 4, 5}}, "indices must be i64");
+  }
+};
+
+// Values, and for each the index in its plane of H * W pixels.
+struct MaxPool2d : Pooling {
+  static constexpr auto name = "max_pool2d";
+  static constexpr const char* args[] = {"x"};
+
+  std::array<Spec, 2> infer(const Tensor& x) const {
+    check_attributes();
+    check_input(x);
+    const Dims y = output_sizes(x.sizes());
+    return {Spec{y, x.dtype(), x.device()}, Spec{y, i64, x.device()}};
+  }
+  void run(const std::array<View, 2>& y, const View& x) const {
+    kernels::max_pool2d(x.device, shape(x.sizes, y[0].sizes), y[0], y[1], x);
+  }
+  static constexpr auto vjp() {
+    return rules([](Grad g, Out<1> index, Shape<0> x) { return apply(MaxPool2dBackward{x.sizes}, g, index); });
+  }
+  static void samples(Samples& s) {
+    for (const Pooling& p : poolings) s({s.distinct({2, 3, 6, 7})}, MaxPool2d{p});
+    s({s.distinct({1, 1, 36, 38})}, MaxPool2d{poolings[0]});
+    s({s.distinct({0, 3, 4, 4})}, MaxPool2d{poolings[0]});
+    s.error({s.randn({3, 4, 4})}, MaxPool2d{poolings[0]}, "x must be [N, C, H, W]; add a batch dimension");
+    s.error({s.randn({1, 1, 1, 4})}, MaxPool2d{poolings[0]}, "height: a kernel of 2 does not fit into 1");
+    s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{2, 2}, {.padding = {2, 0}}}}, "padding must be between 0 and half the kernel's size, 1");
+    s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{0, 2}, {}}}, "the kernel's size must be at least 1");
+    s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{2, 2}, {.stride = {-1, 1}}}}, "stride must be at least 1");
+    s.error({s.integers({1, 1, 4, 4}, 0, 9)}, MaxPool2d{poolings[0]}, "needs a floating dtype");
+  }
+};
+
+// --- average: the operator and its transpose are each other's gradients ---
+Tensor avg_pool_backward(const Pooling& p, const Dims& x, const Tensor& g);
+
+struct AvgPool2d : Pooling {
+  static constexpr auto name = "avg_pool2d";
+  static constexpr const char* args[] = {"x"};
+
+  Spec infer(const Tensor& x) const {
+    check_attributes();
+    check_input(x);
+    return like(x, output_sizes(x.sizes()));
+  }
+  void run(const View& y, const View& x) const { kernels::avg_pool2d(x.device, shape(x.sizes, y.sizes), y, x); }
+  static constexpr auto vjp() {
+    return rules([](const AvgPool2d& op, Grad g, Shape<0> x) { return avg_pool_backward(op, x.sizes, g); });
+  }
+  static void samples(Samples& s) {
+    for (const Pooling& p : poolings) s({s.randn({2, 3, 6, 7})}, AvgPool2d{p});
+    s({s.randn({0, 3, 4, 4})}, AvgPool2d{poolings[0]});
+    s.error({s.randn({3, 4, 4})}, AvgPool2d{poolings[0]}, "x must be [N, C, H, W]; add a batch dimension");
+    s.error({s.randn({1, 1, 4, 4})}, AvgPool2d{{{2, 2}, {.padding = {2, 0}}}}, "padding must be between 0 and half the kernel's size, 1");
+  }
+};
+
+struct AvgPool2dBackward : Pooling {
+  static constexpr auto name = "avg_pool2d_backward";
+  static constexpr const char* args[] = {"gradient"};
+  Dims x_sizes;
+
+  Spec infer(const Tensor& g) const {
+    check(g.sizes() == output_sizes(x_sizes), "the gradient must have the sizes of the result, ", output_sizes(x_sizes));
+    return like(g, x_sizes);
+  }
+  void run(const View& dx, const View& g) const { kernels::avg_pool2d_backward(g.device, shape(dx.sizes, g.sizes), dx, g); }
+  static constexpr auto vjp() {
+    return rules([](const AvgPool2dBackward& op, Grad h) { return apply(AvgPool2d{op}, h); });
+  }
+  static void samples(Samples& s) {
+    const Tensor x = s.randn({2, 3, 6, 7});
+    for (const Pooling& p : poolings) s({s.randn(p.output_sizes(x.sizes()))}, AvgPool2dBackward{p, x.sizes()});
+    s.error({x}, AvgPool2dBackward{poolings[0], x.sizes()}, "the gradient must have the sizes of the result");
+  }
+};
+Tensor avg_pool_backward(const Pooling& p, const Dims& x, const Tensor& g) { return apply(AvgPool2dBackward{p, x}, g); }
+
+// --- adaptive average: a wanted output size instead of a kernel ---
+PoolShape adaptive_shape(const Dims& x, const Dims& y) {
+  PoolShape s{};
+  s.adaptive = true;
+  for (int d = 0; d < 2; ++d) {
+    s.in[d] = x[d + 2];
+    s.out[d] = y[d + 2];
+  }
+  return s;
+}
+Tensor adaptive_backward(const Dims& x, const Tensor& g);
+
+struct AdaptiveAvgPool2d {
+  static constexpr auto name = "adaptive_avg_pool2d";
+  static constexpr const char* args[] = {"x"};
+  Pair output{};
+
+  Spec infer(const Tensor& x) const {
+    check_input(x);
+    check(output[0] >= 1 && output[1] >= 1, "the output size must be at least 1, found ", output[0], " x ", output[1]);
+    return like(x, {x.size(0), x.size(1), output[0], output[1]});
+  }
+  void run(const View& y, const View& x) const { kernels::avg_pool2d(x.device, adaptive_shape(x.sizes, y.sizes), y, x); }
+  static constexpr auto vjp() {
+    return rules([](Grad g, Shape<0> x) { return adaptive_backward(x.sizes, g); });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({2, 3, 6, 7})}, AdaptiveAvgPool2d{{1, 1}});
+    s({s.randn({2, 3, 6, 7})}, AdaptiveAvgPool2d{{4, 3}});
+    s({s.randn({1, 2, 2, 3})}, AdaptiveAvgPool2d{{3, 5}});
+    s({s.randn({0, 2, 2, 3})}, AdaptiveAvgPool2d{{1, 1}});
+    s.error({s.randn({1, 1, 4, 4})}, AdaptiveAvgPool2d{{0, 1}}, "the output size must be at least 1");
+    s.error({s.randn({4, 4})}, AdaptiveAvgPool2d{{1, 1}}, "x must be [N, C, H, W]");
+  }
+};
+
+struct AdaptiveAvgPool2dBackward {
+  static constexpr auto name = "adaptive_avg_pool2d_backward";
+  static constexpr const char* args[] = {"gradient"};
+  Dims x_sizes;
+
+  Spec infer(const Tensor& g) const {
+    check_input(g);
+    return like(g, x_sizes);
+  }
+  void run(const View& dx, const View& g) const { kernels::avg_pool2d_backward(g.device, adaptive_shape(dx.sizes, g.sizes), dx, g); }
+  static constexpr auto vjp() {
+    return rules([](Grad h, Shape<0> g) {
+      return apply(AdaptiveAvgPool2d{{static_cast<int>(g.sizes[2]), static_cast<int>(g.sizes[3])}}, h);
+    });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({2, 3, 4, 3})}, AdaptiveAvgPool2dBackward{{2, 3, 6, 7}});
+    s({s.randn({2, 3, 1, 1})}, AdaptiveAvgPool2dBackward{{2, 3, 6, 7}});
+  }
+};
+Tensor adaptive_backward(const Dims& x, const Tensor& g) { return apply(AdaptiveAvgPool2dBackward{x}, g); }
+
+}  // namespace
+
+MANTISSA_OP(MaxPool2d)
+MANTISSA_OP(MaxPool2dBackward)
+MANTISSA_OP(AvgPool2d)
+MANTISSA_OP(AvgPool2dBackward)
+MANTISSA_OP(AdaptiveAvgPool2d)
+MANTISSA_OP(AdaptiveAvgPool2dBackward)
+Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+  return apply(MaxPool2d{{kernel, options}}, x)[0];
+}
+Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+  return apply(AvgPool2d{{kernel, options}}, x);
+}
+Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output) { return apply(AdaptiveAvgPool2d{output}, x); }
+
+}  // namespace mantissa
