@@ -1,5 +1,6 @@
 // Losses. cross_entropy fuses log_softmax with the negative log-likelihood: it saves two numbers per
 // row instead of the log-probabilities, and its gradient is one pass over the logits.
+#include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
@@ -33,6 +34,7 @@ void check_class_loss(const Tensor& x, const Tensor& target, const Tensor& weigh
   const Dims classes{x.size(class_dim(x.sizes()))};
   check(weight.sizes() == classes, "weight has shape ", weight.sizes(), ", expected one per class, ", classes);
   check(weight.is_floating(), "weight is ", weight.dtype(), ", expected a floating dtype");
+  check(!weight.requires_grad() || !grad_enabled(), "weight requires a gradient, which class weights do not get; pass weight.detach()");
 }
 
 // The loss of one target per entry, reduced.
@@ -240,6 +242,8 @@ template <class Op> void class_loss_errors(Samples& s) {
   s.error({s.randn({2, 3}), s.integers({2}, 0, 3), s.randn({2})}, Op{}, "weight has shape [2], expected one per class, [3]");
   s.error({s.integers({2, 3}, 0, 2), s.integers({2}, 0, 3), none}, Op{}, "needs a floating dtype");
 }
+Tensor weight_for(const Tensor& weight, const Tensor& x) { return weight.defined() ? cast(weight, x.dtype()) : weight; }
+
 void CrossEntropy::samples(Samples& s) {
   for (const double smoothing : {0.0, 0.1}) {
     class_loss_cases(s, [&](const Dims& x, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
@@ -250,13 +254,18 @@ void CrossEntropy::samples(Samples& s) {
   class_loss_errors<CrossEntropy>(s);
   s.error({s.randn({2, 3}), s.integers({2}, 0, 3), Tensor()}, CrossEntropy{{.label_smoothing = 1.5}}, "label_smoothing must be in [0, 1]");
 }
+// What the forward saved is made from x in every call, so that it changes with x.
 void CrossEntropyBackward::samples(Samples& s) {
   for (const double smoothing : {0.0, 0.1}) {
     class_loss_cases(s, [&](const Dims& sizes, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
-      const Tensor x = s.randn(sizes);
-      const CrossEntropyOptions o{smoothing, ignore, r};
-      const auto y = apply(CrossEntropy{o}, x, target, weight);
-      s({s.randn(y[0].sizes()), x, target, weight, y[1], y[2], y[3]}, CrossEntropyBackward{o}).differentiable = false;  // y belongs to x
+      const CrossEntropyBackward op{{smoothing, ignore, r}};
+      s.call({s.randn(r == Reduction::none ? target.sizes() : Dims{}), s.randn(sizes), target},
+             [=](const Tensors& x) {
+               const Tensor w = weight_for(weight, x[1]);
+               const auto y = apply(CrossEntropy{op.options}, x[1].detach(), x[2], w);
+               return Samples::list(apply(op, x[0], x[1], x[2], w, y[1], y[2], y[3]));
+             },
+             [=](const Tensors& x) { return Samples::list(reference(op, x[0], x[1], x[2], weight_for(weight, x[1]), {}, {}, {})); });
     });
   }
 }
@@ -268,8 +277,13 @@ void NllLoss::samples(Samples& s) {
 }
 void NllLossBackward::samples(Samples& s) {
   class_loss_cases(s, [&](const Dims& sizes, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
-    const auto y = apply(NllLoss{{ignore, r}}, s.randn(sizes), target, weight);
-    s({s.randn(y[0].sizes()), target, weight, y[1]}, NllLossBackward{{ignore, r}, sizes}).differentiable = false;  // of the gradient only
+    const NllLossBackward op{{ignore, r}, sizes};
+    const Tensor total = apply(NllLoss{op.options}, s.randn(sizes), target, weight)[1];
+    auto with = [=](auto&& f) {
+      return [=](const Tensors& x) { return Samples::list(f(x[0], x[1], weight_for(weight, x[0]), cast(total, compute_dtype(x[0].dtype())))); };
+    };
+    s.call({s.randn(r == Reduction::none ? target.sizes() : Dims{}), target},
+           with([=](const auto&... x) { return apply(op, x...); }), with([=](const auto&... x) { return reference(op, x...); }));
   });
 }
 void MseLoss::samples(Samples& s) {
