@@ -17,7 +17,8 @@ void check_backoff(double f) {
   check(f > 0 && f < 1, "GradScaler: backoff_factor must be between 0 and 1, got ", f);
 }
 void check_interval(std::int64_t n) {
-  check(n >= 1 && n <= std::numeric_limits<std::int32_t>::max(), "GradScaler: growth_interval must be at least 1 and fit 32 bits, got ", n);
+  check(n >= 1 && n <= std::numeric_limits<std::int32_t>::max(),
+        "GradScaler: growth_interval must be at least 1 and fit 32 bits, got ", n);
 }
 void check_scale(double s) {
   const float stored = static_cast<float>(s);
@@ -52,7 +53,8 @@ Tensor GradScaler::scale(const Tensor& loss) {
     scale_ = scalar(options_.init_scale, {.device = loss.device()});
     growth_tracker_ = scalar(init_tracker_, {.dtype = i32, .device = loss.device()});
   }
-  check(loss.device() == scale_.device(), "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ", scale_.device());
+  check(loss.device() == scale_.device(), "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ",
+        scale_.device());
   // A copy: autograd saves the factor, and update() changes scale_ in place.
   const Tensor factor = empty_like(scale_).copy_(scale_);
   return mul(loss, factor);
@@ -93,9 +95,11 @@ void GradScaler::unscale(PerOptimizer& entry) {
     views.push_back({g.raw_data(), g.numel(), g.dtype()});
   }
   check(!views.empty() || options_.allow_empty_step, "GradScaler: optimizer ", index_of(entry),
-        " of this iteration has no gradients, so nothing was checked for inf; was backward called on a loss that uses its parameters?");
+        " of this iteration has no gradients, so nothing was checked for inf; was backward called on a loss that "
+        "uses its parameters?");
   entry.found_inf = zeros({}, {.dtype = boolean, .device = scale_.device()});
-  kernels::unscale_gradients(scale_.device(), std::span<const GradientView>(views), scale_.data<float>(), entry.found_inf.data<bool>());
+  kernels::unscale_gradients(scale_.device(), std::span<const GradientView>(views), scale_.data<float>(),
+                             entry.found_inf.data<bool>());
   for (auto& [gradient, dense] : strided) gradient.copy_(dense);
 }
 
@@ -103,8 +107,10 @@ void GradScaler::unscale_(Steppable& optimizer) {
   if (!options_.enabled) return;
   need_scale("unscale_");
   PerOptimizer& e = entry_for(optimizer);
-  check(e.stage != Stage::unscaled, "GradScaler.unscale_: already called on optimizer ", index_of(e), " since the last update()");
-  check(e.stage != Stage::stepped, "GradScaler.unscale_: called after step() on optimizer ", index_of(e), "; call it between backward and step");
+  check(e.stage != Stage::unscaled, "GradScaler.unscale_: already called on optimizer ", index_of(e),
+        " since the last update()");
+  check(e.stage != Stage::stepped, "GradScaler.unscale_: called after step() on optimizer ", index_of(e),
+        "; call it between backward and step");
   unscale(e);
   e.stage = Stage::unscaled;
 }
@@ -187,7 +193,8 @@ std::vector<std::pair<std::string, Tensor>> GradScaler::state_dict() const {
 
 void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state) {
   if (!options_.enabled) return;
-  check(!state.empty(), "GradScaler.load_state_dict: the state is empty: was it saved from a disabled scaler? Construct this one disabled too");
+  check(!state.empty(), "GradScaler.load_state_dict: the state is empty: was it saved from a disabled scaler? Construct "
+        "this one disabled too");
   between_iterations("loaded");
   constexpr int keys = 5;
   const char* names[keys] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"};

@@ -19,6 +19,8 @@ find_program(MANTISSA_SH sh REQUIRED)
 mark_as_advanced(MANTISSA_SH)
 add_test(NAME include_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/include_test.sh
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
+add_test(NAME fields_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/fields_test.sh
+         ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
 if(TARGET mantissa_cpu_avx2 AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # sanitizers register every object at start
   add_test(NAME isa_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/isa_test.sh ${CMAKE_READELF}
            $<TARGET_OBJECTS:mantissa_cpu_avx2> $<TARGET_OBJECTS:mantissa_cpu_avx512> COMMAND_EXPAND_LISTS)

@@ -33,7 +33,9 @@ template <class T> T clone_value(const T& x) {
     for (const auto& item : x) copy.push_back(clone_value(item));
     return copy;
   } else if constexpr (ArrayOf<T>::size > 0) {
-    return [&]<std::size_t... i>(std::index_sequence<i...>) { return T{clone_value(x[i])...}; }(std::make_index_sequence<ArrayOf<T>::size>{});
+    return [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return T{clone_value(x[i])...};
+    }(std::make_index_sequence<ArrayOf<T>::size>{});
   } else if constexpr (std::is_aggregate_v<T>) {
     return std::apply([](const auto&... member) { return T{clone_value(member)...}; }, members(x));
   } else {

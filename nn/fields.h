@@ -60,7 +60,9 @@ template <class... T> constexpr int count_fields(std::tuple<T&...>*) { return (s
 // The number of members of an aggregate: the longest list of anything it can be initialised with.
 struct Anything { template <class T> operator T() const; };
 template <std::size_t> using AnythingAt = Anything;
-template <class T, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) { return requires { T{AnythingAt<i>{}...}; }; }
+template <class T, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) {
+  return requires { T{AnythingAt<i>{}...}; };
+}
 inline constexpr std::size_t most_members = 24;
 template <class T, std::size_t n = most_members + 1> constexpr std::size_t count_members() {
   if constexpr (n == 0 || takes<T>(std::make_index_sequence<n>{})) return n;
@@ -70,7 +72,7 @@ template <class T, std::size_t n = most_members + 1> constexpr std::size_t count
 // References to all members of an aggregate.
 template <class T> auto members(T& t) {
   constexpr std::size_t n = count_members<std::remove_const_t<T>>();
-  static_assert(n <= most_members, "a module with more than 24 members cannot be checked: group some of them in a module of their own");
+  static_assert(n <= most_members, "a module with more than 24 members cannot be checked: group some in a module of their own");
 #define MANTISSA_MEMBERS(count, ...) if constexpr (n == count) { auto& [__VA_ARGS__] = t; return std::tie(__VA_ARGS__); } else
   MANTISSA_MEMBERS(1, a)
   MANTISSA_MEMBERS(2, a, b)
@@ -120,7 +122,9 @@ template <Module M> constexpr void check_module() {
 class Fields {
  public:
   // Called by MANTISSA_FIELDS with "conv1, conv2" and the members.
-  template <class... T> void list([[maybe_unused]] std::string_view names, T&... members) { (visit(next_name(names), members), ...); }
+  template <class... T> void list([[maybe_unused]] std::string_view names, T&... members) {
+    (visit(next_name(names), members), ...);
+  }
 
   // One member by name; a hand-written fields() calls it.
   template <class T> void visit(std::string_view name, T& member) {

@@ -18,7 +18,8 @@ struct PoolOptions {
 
 namespace detail {
 inline Pool2dOptions pool_options(Pair kernel, const PoolOptions& o) {
-  return {.stride = o.stride.value_or(kernel), .padding = o.padding, .ceil_mode = o.ceil_mode, .count_include_pad = o.count_include_pad};
+  return {.stride = o.stride.value_or(kernel), .padding = o.padding, .ceil_mode = o.ceil_mode,
+          .count_include_pad = o.count_include_pad};
 }
 }  // namespace detail
 

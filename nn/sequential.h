@@ -18,7 +18,8 @@ namespace mantissa::nn {
 class Layer {
  public:
   template <class M>
-    requires(!std::is_same_v<std::remove_cvref_t<M>, Layer> && std::is_invocable_r_v<Tensor, const std::decay_t<M>&, const Tensor&>)
+    requires(!std::is_same_v<std::remove_cvref_t<M>, Layer> &&
+             std::is_invocable_r_v<Tensor, const std::decay_t<M>&, const Tensor&>)
   Layer(M&& layer) : self_(new Of<std::decay_t<M>>(std::forward<M>(layer))) {}
 
   Tensor operator()(const Tensor& x) const { return self_->call(x); }

@@ -14,8 +14,9 @@ namespace {
 
 // Allocates, or after nn::to() moves, what belongs to a parameter to where and as what it now is.
 void match(Tensor& state, Dtype dtype, Device device, const Dims& sizes) {
-  if (!state.defined()) state = zeros(sizes, {.dtype = dtype, .device = device});
-  else if (state.dtype() != dtype || !(state.device() == device)) state = empty(sizes, {.dtype = dtype, .device = device}).copy_(state);
+  const TensorOptions o{.dtype = dtype, .device = device};
+  if (!state.defined()) state = zeros(sizes, o);
+  else if (state.dtype() != dtype || !(state.device() == device)) state = empty(sizes, o).copy_(state);
 }
 
 autograd::LeafNode* leaf_of(const Tensor& parameter) {
@@ -28,8 +29,9 @@ Tensor current_shadow(const Tensor& parameter) {
   auto* leaf = leaf_of(parameter);
   if (!leaf) return {};
   const std::lock_guard lock(leaf->mutex);
-  const bool current = leaf->shadow.defined() && leaf->shadow_version == parameter.storage()->version() && leaf->shadow.is_contiguous();
-  return current ? leaf->shadow : Tensor();
+  const Tensor& shadow = leaf->shadow;
+  const bool current = shadow.defined() && leaf->shadow_version == parameter.storage()->version();
+  return current && shadow.is_contiguous() ? shadow : Tensor();
 }
 
 void mark_written(const Tensor& parameter, const Tensor& shadow) {
@@ -66,7 +68,9 @@ void Optimizer::add_group(Group g) {
           ", the first on ", g.parameters[0].device());
     check(seen.insert(p.impl()).second, "optimizer: ", name(), " appears twice");
     std::array<Tensor, 3> state;
-    for (std::size_t k = 0; k < g.state_names.size(); ++k) match(state[k], compute_dtype(p.dtype()), p.device(), p.sizes());
+    for (std::size_t k = 0; k < g.state_names.size(); ++k) {
+      match(state[k], compute_dtype(p.dtype()), p.device(), p.sizes());
+    }
     g.state.push_back(std::move(state));
   }
   const Device device = g.parameters[0].device();

@@ -39,7 +39,8 @@ void Sgd::add_group(Parameters parameters, const SgdOptions& o) {
                                            .weight_decay = o.weight_decay, .nesterov = static_cast<double>(o.nesterov),
                                            .maximize = static_cast<double>(o.maximize)});
   } else {
-    add(std::move(parameters), optim_formulas::Sgd{.lr = o.lr, .weight_decay = o.weight_decay, .maximize = static_cast<double>(o.maximize)});
+    add(std::move(parameters), optim_formulas::Sgd{.lr = o.lr, .weight_decay = o.weight_decay,
+                                                   .maximize = static_cast<double>(o.maximize)});
   }
 }
 

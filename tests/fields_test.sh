@@ -1,0 +1,34 @@
+#!/bin/sh
+# A module that forgets a member in MANTISSA_FIELDS must not compile, with a message that says so, and a plain value
+# must not be listed: fields_test.sh SOURCE COMPILER
+set -eu
+source=$1
+compiler=$2
+failures=0
+
+# compile_module MEMBERS_AND_FIELDS: the compiler's output; its exit status
+compile_module() {
+  printf '%s\n' '#include "nn/functions.h"' '#include "nn/linear.h"' 'using namespace mantissa;' \
+    "struct Net { $1 };" 'std::int64_t f(Net& net) { return nn::count(net); }' |
+    "$compiler" -std=c++20 -I"$source" -fsyntax-only -x c++ - 2>&1
+}
+expect_error() {
+  if output=$(compile_module "$1"); then
+    echo "compiles, but must not: $1"
+    failures=$((failures + 1))
+  elif ! printf '%s' "$output" | grep -q "$2"; then
+    printf 'the error does not say "%s": %s\n%s\n' "$2" "$1" "$output"
+    failures=$((failures + 1))
+  fi
+}
+
+if ! output=$(compile_module 'nn::Linear a{2, 2}, b{2, 2}; int width = 2; MANTISSA_FIELDS(a, b)'); then
+  printf 'a complete module does not compile:\n%s\n' "$output"
+  failures=$((failures + 1))
+fi
+expect_error 'nn::Linear a{2, 2}, b{2, 2}; int width = 2; MANTISSA_FIELDS(a)' 'missing from MANTISSA_FIELDS'
+expect_error 'std::vector<nn::Param> list; nn::Param p; MANTISSA_FIELDS(p)' 'missing from MANTISSA_FIELDS'
+expect_error 'nn::Param p; Tensor t; MANTISSA_FIELDS(p, t)' 'wrap a tensor in nn::Param or nn::Buffer'
+expect_error 'nn::Param p; int width = 2; MANTISSA_FIELDS(p, width)' 'lists a plain value'
+echo "5 modules compiled, $failures failures"
+exit "$failures"
