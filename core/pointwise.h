@@ -63,7 +63,10 @@ struct Add : Formula { static constexpr auto name = "add"; static constexpr bool
 struct Sub : Formula { static constexpr auto name = "sub"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a - b; } };
 struct Mul : Formula { static constexpr auto name = "mul"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a * b; } };
 struct Div : Formula { static constexpr auto name = "div"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return a / b; } };
-struct Pow : Formula { static constexpr auto name = "pow"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return pow(a, b); } };
+struct Pow : Formula {
+  static constexpr auto name = "pow"; static constexpr Result result = Result::floating;
+  MANTISSA_F f(T a, T b) const { return select(b == T(0), T(1), pow(a, b)); }  // x^0 is 1, also of 0 and NaN
+};
 struct Maximum : Formula {
   static constexpr auto name = "maximum"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return select(a == a, select(a > b, a, b), a); }  // NaN in either wins
@@ -86,8 +89,8 @@ struct Where : Formula { static constexpr auto name = "where"; static constexpr 
 // --- unary ---
 struct Neg : Formula {
   static constexpr auto name = "neg"; static constexpr bool integers = true;
-  MANTISSA_F f(T x) const { return -x; }
-  MANTISSA_F df(T g, T) const { return -g; }
+  MANTISSA_F f(T x) const { return x * T(-1); }  // -0 for 0, where a vector's -x computes 0 - x
+  MANTISSA_F df(T g, T) const { return g * T(-1); }
 };
 struct Abs : Formula {
   static constexpr auto name = "abs"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;

@@ -60,8 +60,8 @@ TEST_CASE("strided inputs give the bits that contiguous copies give") {
         if (!op.is_view || views_of(op, s, strided)) check_same(run(op, s, strided), y);
       }
       const bool rows = std::all_of(x.begin(), x.end(), [](const Tensor& t) { return !t.defined() || t.numel() > 0; });
-      if (!rows || op.mutates) continue;
       const Tensors repeated = map(x, &expanded);
+      if (!rows || op.mutates || (op.is_view && !views_of(op, s, repeated))) continue;
       check_same(run(op, s, repeated), run(op, s, map(repeated, [](const Tensor& t) { return t.clone(); })));
     }
   });
