@@ -7,10 +7,15 @@
 
 namespace mantissa {
 
-MANTISSA_KERNEL(cross_entropy, const View& loss, const View& largest, const View& log_sum, const View& total, const View& x, const View& target, const View& weight, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(cross_entropy_backward, const View& dx, const View& g, const View& x, const View& target, const View& weight, const View& largest, const View& log_sum, const View& total, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(nll_loss, const View& loss, const View& total, const View& x, const View& target, const View& weight, const NllOptions& options)
-MANTISSA_KERNEL(nll_loss_backward, const View& dx, const View& g, const View& target, const View& weight, const View& total, const NllOptions& options)
+MANTISSA_KERNEL(cross_entropy, const View& loss, const View& largest, const View& log_sum, const View& total,
+                const View& x, const View& target, const View& weight, const CrossEntropyOptions& options)
+MANTISSA_KERNEL(cross_entropy_backward, const View& dx, const View& g, const View& x, const View& target,
+                const View& weight, const View& largest, const View& log_sum, const View& total,
+                const CrossEntropyOptions& options)
+MANTISSA_KERNEL(nll_loss, const View& loss, const View& total, const View& x, const View& target,
+                const View& weight, const NllOptions& options)
+MANTISSA_KERNEL(nll_loss_backward, const View& dx, const View& g, const View& target, const View& weight,
+                const View& total, const NllOptions& options)
 MANTISSA_KERNEL(mse_loss, const View& y, const View& a, const View& b, Reduction reduction)
 
 namespace {
@@ -76,10 +81,12 @@ struct CrossEntropyBackward {
   CrossEntropyOptions options;
 
   Spec infer(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) const { return like(x); }
-  void run(const View& dx, const View& g, const View& x, const View& target, const View& weight, const View& largest, const View& log_sum, const View& total) const {
+  void run(const View& dx, const View& g, const View& x, const View& target, const View& weight,
+           const View& largest, const View& log_sum, const View& total) const {
     kernels::cross_entropy_backward(x.device, dx, g, x, target, weight, largest, log_sum, total, options);
   }
-  static Tensor reference(const CrossEntropyBackward& op, const Tensor& g, const Tensor& x, const Tensor& target, const Tensor& weight,
+  static Tensor reference(const CrossEntropyBackward& op, const Tensor& g, const Tensor& x,
+                          const Tensor& target, const Tensor& weight,
                           const Tensor&, const Tensor&, const Tensor&) {
     const CrossEntropyOptions& o = op.options;
     const int dim = class_dim(x.sizes());
@@ -116,7 +123,8 @@ struct CrossEntropy {
         },
         no_gradient, no_gradient);
   }
-  static std::array<Tensor, 4> reference(const CrossEntropy& op, const Tensor& x, const Tensor& target, const Tensor& weight) {
+  static std::array<Tensor, 4> reference(const CrossEntropy& op, const Tensor& x, const Tensor& target,
+                                         const Tensor& weight) {
     const CrossEntropyOptions& o = op.options;
     const int dim = class_dim(x.sizes());
     const Classes c(x.sizes(), x.dtype(), target, weight, o.ignore_index);
@@ -144,7 +152,8 @@ struct NllLossBackward {
   void run(const View& dx, const View& g, const View& target, const View& weight, const View& total) const {
     kernels::nll_loss_backward(dx.device, dx, g, target, weight, total, options);
   }
-  static Tensor reference(const NllLossBackward& op, const Tensor& g, const Tensor& target, const Tensor& weight, const Tensor& total) {
+  static Tensor reference(const NllLossBackward& op, const Tensor& g, const Tensor& target,
+                          const Tensor& weight, const Tensor& total) {
     const Classes c(op.sizes, g.dtype(), target, weight, op.options.ignore_index);
     return -(row_gradient(g, total, op.options.reduction, class_dim(op.sizes)) * (c.chosen * c.weight));
   }
@@ -172,7 +181,8 @@ struct NllLoss {
         },
         no_gradient, no_gradient);
   }
-  static std::array<Tensor, 2> reference(const NllLoss& op, const Tensor& x, const Tensor& target, const Tensor& weight) {
+  static std::array<Tensor, 2> reference(const NllLoss& op, const Tensor& x, const Tensor& target,
+                                         const Tensor& weight) {
     const Classes c(x.sizes(), x.dtype(), target, weight, op.options.ignore_index);
     const Tensor each = sum(where(eq(c.chosen, Tensor(1.0)), -x * c.weight, Tensor(0.0)), {class_dim(x.sizes())});
     return {reduced(each, c.total, op.options.reduction), c.total};

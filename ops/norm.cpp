@@ -6,10 +6,15 @@
 
 namespace mantissa {
 
-MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, std::int64_t row, double eps)
-MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean, const View& inv_std)
-MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, const View& running_mean, const View& running_var, bool training, double momentum, double eps)
-MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
+MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x,
+                const View& weight, const View& bias, std::int64_t row, double eps)
+MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
+                const View& x, const View& weight, const View& mean, const View& inv_std)
+MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x,
+                const View& weight, const View& bias, const View& running_mean, const View& running_var,
+                bool training, double momentum, double eps)
+MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
+                const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
 
 namespace {
 
@@ -61,11 +66,13 @@ struct LayerNormBackward {
     const Spec parameter{trailing(x.sizes(), normalised), compute_dtype(x.dtype()), x.device()};
     return {like(x), parameter, parameter};
   }
-  void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean, const View& inv_std) const {
+  void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean,
+           const View& inv_std) const {
     kernels::layer_norm_backward(x.device, y[0], y[1], y[2], g, x, weight, mean, inv_std);
   }
   // mean and inv_std depend on x: here they are made from it again.
-  static std::array<Tensor, 3> reference(const LayerNormBackward& op, const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor&, const Tensor&) {
+  static std::array<Tensor, 3> reference(const LayerNormBackward& op, const Tensor& g, const Tensor& x,
+                                         const Tensor& weight, const Tensor&, const Tensor&) {
     const Dims over = last_dims(op.normalised);
     const Tensor inv_std = rsqrt(var(x, over, true, 0) + op.eps);
     const Tensor hat = (x - mean(x, over, true)) * inv_std;
@@ -102,7 +109,8 @@ struct LayerNorm {
       return apply(LayerNormBackward{op.shape.rank(), op.eps}, g, x, weight, mean, inv_std);
     });
   }
-  static std::array<Tensor, 3> reference(const LayerNorm& op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  static std::array<Tensor, 3> reference(const LayerNorm& op, const Tensor& x, const Tensor& weight,
+                                         const Tensor& bias) {
     const Dims over = last_dims(op.shape.rank()), rows = leading(x.sizes(), op.shape.rank());
     const Tensor m = mean(x, over, true), inv_std = rsqrt(var(x, over, true, 0) + op.eps);
     return {scaled((x - m) * inv_std, weight, bias), reshape(m, rows), reshape(inv_std, rows)};
@@ -136,11 +144,13 @@ struct BatchNormBackward {
     const Spec parameter{{x.size(1)}, compute_dtype(x.dtype()), x.device()};
     return {like(x), parameter, parameter};
   }
-  void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean, const View& inv_std) const {
+  void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean,
+           const View& inv_std) const {
     kernels::batch_norm_backward(x.device, y[0], y[1], y[2], g, x, weight, mean, inv_std, training);
   }
   // In training mean and inv_std depend on x: then they are made from it again.
-  static std::array<Tensor, 3> reference(const BatchNormBackward& op, const Tensor& g, const Tensor& x, const Tensor& weight,
+  static std::array<Tensor, 3> reference(const BatchNormBackward& op, const Tensor& g, const Tensor& x,
+                                         const Tensor& weight,
                                          const Tensor& saved_mean, const Tensor& saved_inv_std) {
     const Dims over = all_but_channels(x.dim());
     const Tensor m = op.training ? mean(x, over, true) : per_channel(saved_mean, x);
@@ -161,7 +171,8 @@ struct BatchNorm {
   bool training = true;
   double momentum = 0.1, eps = 1e-5;
 
-  std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var) const {
+  std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                            const Tensor& running_mean, const Tensor& running_var) const {
     check_floating(x);
     check(x.dim() >= 2, "x needs the shape [N, C, ...], got ", x.sizes());
     const Dims channels{x.size(1)};
@@ -178,7 +189,8 @@ struct BatchNorm {
     const Spec statistic{channels, compute_dtype(x.dtype()), x.device()};
     return {like(x), statistic, statistic};
   }
-  void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias, const View& running_mean, const View& running_var) const {
+  void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias,
+           const View& running_mean, const View& running_var) const {
     kernels::batch_norm(x.device, y[0], y[1], y[2], x, weight, bias, running_mean, running_var, training, momentum, eps);
   }
   // The running statistics are not saved: the next training step changes them.
@@ -188,7 +200,8 @@ struct BatchNorm {
       return std::array<Tensor, 5>{d[0], d[1], d[2]};
     });
   }
-  static std::array<Tensor, 3> reference(const BatchNorm& op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+  static std::array<Tensor, 3> reference(const BatchNorm& op, const Tensor& x, const Tensor& weight,
+                                         const Tensor& bias,
                                          const Tensor& running_mean, const Tensor& running_var) {
     const Dims over = all_but_channels(x.dim()), channels{x.size(1)};
     const Tensor m = op.training ? mean(x, over, true) : per_channel(running_mean, x);

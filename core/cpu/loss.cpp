@@ -6,10 +6,15 @@
 #include "core/parallel.h"
 
 namespace mantissa {
-MANTISSA_KERNEL(cross_entropy, const View& loss, const View& largest, const View& log_sum, const View& total, const View& x, const View& target, const View& weight, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(cross_entropy_backward, const View& dx, const View& g, const View& x, const View& target, const View& weight, const View& largest, const View& log_sum, const View& total, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(nll_loss, const View& loss, const View& total, const View& x, const View& target, const View& weight, const NllOptions& options)
-MANTISSA_KERNEL(nll_loss_backward, const View& dx, const View& g, const View& target, const View& weight, const View& total, const NllOptions& options)
+MANTISSA_KERNEL(cross_entropy, const View& loss, const View& largest, const View& log_sum, const View& total,
+                const View& x, const View& target, const View& weight, const CrossEntropyOptions& options)
+MANTISSA_KERNEL(cross_entropy_backward, const View& dx, const View& g, const View& x, const View& target,
+                const View& weight, const View& largest, const View& log_sum, const View& total,
+                const CrossEntropyOptions& options)
+MANTISSA_KERNEL(nll_loss, const View& loss, const View& total, const View& x, const View& target,
+                const View& weight, const NllOptions& options)
+MANTISSA_KERNEL(nll_loss_backward, const View& dx, const View& g, const View& target, const View& weight,
+                const View& total, const NllOptions& options)
 MANTISSA_KERNEL(mse_loss, const View& y, const View& a, const View& b, Reduction reduction)
 }
 
@@ -64,7 +69,8 @@ template <class C> C sum_of_class_weights(const C* weight, std::int64_t classes)
 
 // loss = (1 - s) * w[label] * (log_sum_exp - x[label]) + s / classes * sum(w * (log_sum_exp - x)),
 // s the label smoothing. Saves each row's maximum and the log of the sum of exp(x - maximum).
-void cross_entropy(const View& loss, const View& largest, const View& log_sum, const View& total, const View& x, const View& target,
+void cross_entropy(const View& loss, const View& largest, const View& log_sum, const View& total,
+                   const View& x, const View& target,
                    const View& weight, const CrossEntropyOptions& o) {
   visit_compute(x.dtype, [&]<class C> {
     const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
@@ -96,7 +102,8 @@ void cross_entropy(const View& loss, const View& largest, const View& log_sum, c
   });
 }
 
-void cross_entropy_backward(const View& dx, const View& g, const View& x, const View& target, const View& weight, const View& largest,
+void cross_entropy_backward(const View& dx, const View& g, const View& x, const View& target,
+                            const View& weight, const View& largest,
                             const View& log_sum, const View& total, const CrossEntropyOptions& o) {
   visit_compute(x.dtype, [&]<class C> {
     const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
@@ -125,7 +132,8 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
   });
 }
 
-void nll_loss(const View& loss, const View& total, const View& x, const View& target, const View& weight, const NllOptions& o) {
+void nll_loss(const View& loss, const View& total, const View& x, const View& target, const View& weight,
+              const NllOptions& o) {
   visit_compute(x.dtype, [&]<class C> {
     const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
     const Dense<std::int64_t> labels(target);
@@ -141,7 +149,8 @@ void nll_loss(const View& loss, const View& total, const View& x, const View& ta
   });
 }
 
-void nll_loss_backward(const View& dx, const View& g, const View& target, const View& weight, const View& total, const NllOptions& o) {
+void nll_loss_backward(const View& dx, const View& g, const View& target, const View& weight,
+                       const View& total, const NllOptions& o) {
   visit_compute(dx.dtype, [&]<class C> {
     const std::int64_t classes = dx.sizes[class_dim(dx)], rows = target.numel();
     const Dense<std::int64_t> labels(target);

@@ -4,10 +4,15 @@
 #include "core/kernel.h"
 
 namespace mantissa {
-MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, std::int64_t row, double eps)
-MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean, const View& inv_std)
-MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, const View& running_mean, const View& running_var, bool training, double momentum, double eps)
-MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
+MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x,
+                const View& weight, const View& bias, std::int64_t row, double eps)
+MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
+                const View& x, const View& weight, const View& mean, const View& inv_std)
+MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x,
+                const View& weight, const View& bias, const View& running_mean, const View& running_var,
+                bool training, double momentum, double eps)
+MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
+                const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -106,7 +111,8 @@ template <class C> void batch_statistics(const Planes& p, const C* x, C* mean, C
 }  // namespace
 
 // `row` elements are normalised together. mean and inv_std are of compute type.
-void layer_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, std::int64_t row, double eps) {
+void layer_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                const View& bias, std::int64_t row, double eps) {
   if (y.numel() == 0) return;
   visit_compute(x.dtype, [&]<class C> {
     const Dense<C> in(x), w(weight), b(bias);
@@ -127,7 +133,8 @@ void layer_norm(const View& y, const View& mean, const View& inv_std, const View
 }
 
 // dweight = sum(g * hat) and dbias = sum(g) over rows: partial sums of blocks of rows, then over blocks.
-void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean, const View& inv_std) {
+void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g,
+                         const View& x, const View& weight, const View& mean, const View& inv_std) {
   visit_compute(x.dtype, [&]<class C> {
     const std::int64_t n = dweight.numel(), rows = n > 0 ? x.numel() / n : 0;
     const std::int64_t block = std::max<std::int64_t>(16, (rows + 63) / 64), blocks = (rows + block - 1) / block;
@@ -158,7 +165,8 @@ void layer_norm_backward(const View& dx, const View& dweight, const View& dbias,
   });
 }
 
-void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias,
+void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                const View& bias,
                 const View& running_mean, const View& running_var, bool training, double momentum, double eps) {
   visit_compute(x.dtype, [&]<class C> {
     const Planes p(x);
@@ -192,7 +200,8 @@ void batch_norm(const View& y, const View& mean, const View& inv_std, const View
 
 // Training: dx = weight * inv_std * (g - mean(g) - (x - mean) * inv_std^2 * mean(g * (x - mean))).
 // Otherwise the statistics are constants: dx = weight * inv_std * g.
-void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight,
+void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g,
+                         const View& x, const View& weight,
                          const View& mean, const View& inv_std, bool training) {
   visit_compute(x.dtype, [&]<class C> {
     const Planes p(x);
