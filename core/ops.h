@@ -44,7 +44,7 @@ Tensor le(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, const Tensor& b);
 
-// --- reductions; an empty `dims` means all; results of integers are i64 ---
+// --- reductions; an empty `dims` means all; sums of integers are i64 ---
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor var(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // unbiased by default
