@@ -56,8 +56,8 @@ struct Chunk {
 void convolve_with_library(ConvPass pass, const ConvShape& s, float* y, const float* a, const float* b, const float* bias) {
   const PerImage size = per_image(pass, s);
   const bool to_weight = pass == ConvPass::weight_gradient;
-  // Each chunk of a weight gradient adds a partial sum as big as the weight: fewer chunks.
-  const std::int64_t wanted = std::min(pieces_for(s.flops()), to_weight ? std::int64_t{4} : std::int64_t{16});
+  // A chunk may transform the weight, and one of a weight gradient makes a partial sum as big: few chunks.
+  const std::int64_t wanted = std::min<std::int64_t>(pieces_for(s.flops()), to_weight ? 4 : 8);
   const std::int64_t step = (s.batch + wanted - 1) / wanted, chunks = (s.batch + step - 1) / step, last = s.batch - (chunks - 1) * step;
   const Chunk full(pass, s, step, b, bias);
   const Chunk rest = last == step ? full : Chunk(pass, s, last, b, bias);

@@ -99,10 +99,10 @@ struct Problem {
   static Desc plain(const dnnl::memory::dims& dims) { return f32_desc(dims, dims.size() == 5 ? Tag::abcde : Tag::abcd); }
 };
 
-// Winograd's F(4x4, 3x3) needs a quarter of the multiplications, and wins where there are enough
-// channels and whole tiles of 4 x 4 pixels.
+// Winograd's F(4x4, 3x3) needs a quarter of the multiplications. It wins where there are enough
+// channels and tiles of 4 x 4 pixels, and loses where transforming the weight is most of the work.
 bool suits_winograd(const ConvShape& s) {
-  bool plain = s.groups == 1 && s.in_channels >= 16 && s.out_channels >= 16;
+  bool plain = s.groups == 1 && s.in_channels >= 16 && s.out_channels >= 16 && s.in_channels * s.out_channels <= 128 * 128;
   for (int d = 0; d < 2; ++d) plain = plain && s.kernel[d] == 3 && s.stride[d] == 1 && s.dilation[d] == 1 && s.out[d] >= 8;
   return plain;
 }
