@@ -65,7 +65,10 @@ struct Mul : Formula { static constexpr auto name = "mul"; static constexpr bool
 struct Div : Formula { static constexpr auto name = "div"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return a / b; } };
 struct Pow : Formula {
   static constexpr auto name = "pow"; static constexpr Result result = Result::floating;
-  MANTISSA_F f(T a, T b) const { return select(b == T(0), T(1), pow(a, b)); }  // x^0 is 1, also of 0 and NaN
+  MANTISSA_F f(T a, T b) const {  // the vector pow knows neither x^0 = 1 nor 0^-1 = inf
+    T p = pow(a, b);
+    return select(b == T(0), T(1), select(b < T(0), select(a == T(0), T(1) / abs(a), p), p));
+  }
 };
 struct Maximum : Formula {
   static constexpr auto name = "maximum"; static constexpr bool integers = true;

@@ -209,9 +209,13 @@ TEST_CASE("a second backward adds exactly the same again, and create_graph chang
   for_each_sample([](const OpInfo& op, const Sample& s) {
     if (!can_differentiate(op, s)) return;
     const Tensors x = wanting_gradients(op, prepared(s, f64));
-    const Tensors roots = differentiable_results(run(op, s, x));
-    Tensors v;
-    for (const Tensor& r : roots) v.push_back(random_tensor(r.sizes(), 77 + v.size()));
+    const Tensors results = run(op, s, x);
+    Tensors roots, v;  // as in gradients()
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (!results[k].requires_grad()) continue;
+      roots.push_back(results[k]);
+      v.push_back(random_tensor(results[k].sizes(), 77 + k));
+    }
     backward(roots, v, {.retain_graph = true});
     const Tensors once = map(leaves(x), [](const Tensor& t) { return t.grad().defined() ? t.grad().clone() : zeros_like(t); });
     backward(roots, v);

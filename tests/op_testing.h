@@ -78,9 +78,13 @@ inline Tensors differentiable_results(const Tensors& y) { return leaves(y); }
 
 // d (results . v) / d (inputs that require a gradient), v seeded; undefined where there is none.
 inline Tensors gradients(const OpInfo& op, const Sample& s, const Tensors& x, bool create_graph = false) {
-  const Tensors roots = differentiable_results(run(op, s, x));
-  Tensors v;
-  for (const Tensor& r : roots) v.push_back(cast(random_tensor(r.sizes(), 77 + v.size()), r.dtype()));
+  const Tensors y = run(op, s, x);
+  Tensors roots, v;
+  for (std::size_t k = 0; k < y.size(); ++k) {  // v belongs to the result, whichever others there are
+    if (!y[k].requires_grad()) continue;
+    roots.push_back(y[k]);
+    v.push_back(cast(random_tensor(y[k].sizes(), 77 + k), y[k].dtype()));
+  }
   return grad(roots, leaves(x), v, {.create_graph = create_graph, .allow_unused = true});
 }
 inline bool can_differentiate(const OpInfo& op, const Sample& s) {
