@@ -121,9 +121,11 @@ struct DivOp : Binary<Div, DivOp> {
 struct PowOp : Binary<Pow, PowOp> {
   static constexpr auto vjp() {
     return rules(
-        [](Grad g, In<0> a, In<1> b) { return where(b == 0.0, zeros_like(b), g * b * pow(a, b - 1.0)); },
-        [](Grad g, In<0> a, Out<0> y) { return where(a == 0.0, zeros_like(a), g * y * log(a)); });  // 0^b: limit 0
+        [](Grad g, In<0> a, In<1> b) { return where(b == 0.0, Tensor(0.0), g * b * pow(a, less_one(b))); },
+        [](Grad g, In<0> a, Out<0> y) { return where(a == 0.0, Tensor(0.0), g * y * log(a)); });  // 0^b: limit 0
   }
+  // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
+  static Tensor less_one(const Tensor& b) { return b.is_weak_scalar() ? Tensor(b.item<double>() - 1) : b - 1.0; }
 };
 // The gradient goes to the larger; equal values share it.
 struct MaximumOp : Binary<Maximum, MaximumOp> {

@@ -81,6 +81,16 @@ TEST_CASE("gradcheck takes strided inputs, several results and unused inputs") {
   gradcheck(f, {x, y, unused}, {.full_jacobian = 0});
 }
 
+TEST_CASE("numbers take part in differentiation as constants") {
+  Tensor x = random_tensor({5}, 1, 0.5, 2).requires_grad_();
+  const auto f = [](const Tensors& in) { return Tensors{pow(in[0], 3.0) - 2.0 / in[0], maximum(in[0], Tensor(1.0)) * 0.5}; };
+  gradcheck(f, {x});
+  gradgradcheck(f, {x});
+  Tensor zero = tensor({0.0, -2.0}, {.dtype = f64, .requires_grad = true});
+  sum(pow(zero, 2.0)).backward();
+  CHECK(all_close(zero.grad(), tensor({0.0, -4.0}, {.dtype = f64})));
+}
+
 namespace {
 struct Block {  // two layers with dropout between
   Tensor w1 = random_tensor({6, 8}, 11).to(f32).requires_grad_(), w2 = random_tensor({8, 5}, 12).to(f32).requires_grad_();
