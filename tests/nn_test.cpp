@@ -406,15 +406,19 @@ TEST_CASE("to() keeps an optimizer's handles valid", "[nn]") {
   CHECK(norm.num_batches_tracked.dtype() == i64);
 }
 
-TEST_CASE("to() discards the old shadow and converts the gradient", "[nn]") {
+TEST_CASE("to() discards the old shadow and converts gradients, present and future", "[nn]") {
   nn::Linear layer{3, 2};
-  {
-    const amp::Autocast scope(bf16);
-    backward(layer(ones({1, 3})).sum());
-  }
+  const auto forward = [&] { return amp::autocast(bf16, [&] { return layer(ones({1, 3})); }); };
+  backward(forward().sum());
   nn::to(layer, f64);
-  CHECK(layer.weight.grad().dtype() == f64);
   CHECK(same_bits(layer.weight.grad(), ones({2, 3}, {.dtype = f64})));
+  nn::zero_grad(layer);
+  backward(layer.weight.sum());
+  CHECK(same_bits(layer.weight.grad(), ones({2, 3}, {.dtype = f64})));
+  nn::init::constant_(layer.weight, 2);
+  nn::init::constant_(layer.bias, 0);
+  nn::to(layer, f32);
+  CHECK(same_bits(forward().detach(), full({1, 2}, 6, {.dtype = bf16})));
 }
 
 TEST_CASE("zero_grad and summary", "[nn]") {

@@ -144,19 +144,22 @@ TEST_CASE("an update does not depend on threads, and hardly on the instruction s
   set_num_threads(threads);
 }
 
-TEST_CASE("every element of odd-sized parameters gets the same formula", "[optim]") {
+TEST_CASE("every element of odd-sized parameters gets the same formula, in every dtype", "[optim]") {
   MANTISSA_PRINT_SEED();
-  std::vector<Tensor> p = model();
-  std::vector<std::vector<double>> before;
-  for (const Tensor& t : p) before.push_back(t.to_vector<double>());
-  set_gradients(p, 50);
-  optim::Sgd opt(p, {.lr = 0.5, .weight_decay = 0.25});
-  opt.step();
-  for (std::size_t k = 0; k < p.size(); ++k) {
-    const std::vector<double> g = p[k].grad().to_vector<double>();
-    std::vector<double> expected(g.size());
-    for (std::size_t i = 0; i < g.size(); ++i) expected[i] = before[k][i] - 0.5 * (g[i] + 0.25 * before[k][i]);
-    CHECK(difference(p[k], from_data<double>(expected, p[k].sizes()), {1.3e-6, 1e-6}) == "");
+  for (auto [dtype, gradient_dtype] : {std::pair{f32, f32}, {f64, f64}, {f16, f16}, {bf16, bf16}, {f32, bf16}, {f64, f32}}) {
+    std::vector<Tensor> p = model(dtype);
+    std::vector<std::vector<double>> before;
+    for (const Tensor& t : p) before.push_back(t.to_vector<double>());
+    std::uint64_t stream = 50;
+    for (Tensor& t : p) t.set_grad(random_tensor(t.sizes(), ++stream).to(gradient_dtype));
+    optim::Sgd opt(p, {.lr = 0.5, .weight_decay = 0.25});
+    opt.step();
+    for (std::size_t k = 0; k < p.size(); ++k) {
+      const std::vector<double> g = p[k].grad().to_vector<double>();
+      std::vector<double> expected(g.size());
+      for (std::size_t i = 0; i < g.size(); ++i) expected[i] = before[k][i] - 0.5 * (g[i] + 0.25 * before[k][i]);
+      CHECK(difference(p[k], from_data<double>(expected, p[k].sizes()), tolerance_for(dtype)) == "");
+    }
   }
 }
 
