@@ -1,5 +1,5 @@
 // Autocast: regions, policies, shadows, and how they meet autograd. Test names carry the numbers of the
-// contract (docs/amp.md) they check. The policy of every single operator is checked in op_test.cpp.
+// mixed-precision contract they check. The policy of every single operator is checked in op_test.cpp.
 #include <atomic>
 #include <thread>
 

@@ -1,4 +1,4 @@
-// GradScaler. Test names carry the numbers of the contract (docs/amp.md) they check. Gradients are set
+// GradScaler. Test names carry the numbers of the mixed-precision contract they check. Gradients are set
 // by hand where a verdict is tested, and come from backward where values are.
 #include <cmath>
 #include <limits>
