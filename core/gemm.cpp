@@ -134,8 +134,8 @@ void round_piece(const View& y, const View& wide, const Piece& p) {
 }
 
 // Into how many rows and columns of pieces a product is cut. Every piece packs its part of a and b
-// again, and a is the dearer one; of the two cuts, the cheaper is taken. Strides have no say, so that
-// a transposed view gives the same bits as its copy.
+// again, and a is the dearer one; of the two cuts, the cheaper is taken. Strides have no say in it. (A
+// transposed f32 view may still differ from its copy in the last bits: oneDNN blocks the two differently.)
 struct Grid { std::int64_t down = 1, across = 1; };
 Grid find_grid(std::int64_t m, std::int64_t n, double flops) {
   Grid g;
