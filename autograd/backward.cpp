@@ -71,7 +71,9 @@ void check_for_nan(const Node& node, std::span<const Tensor> gradients, const Pa
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (!autograd::has_nan(gradients[i])) continue;
     std::vector<const Node*> path{&node};
-    for (auto it = parents.find(&node); it != parents.end() && it->second; it = parents.find(it->second)) path.push_back(it->second);
+    for (auto it = parents.find(&node); it != parents.end() && it->second; it = parents.find(it->second)) {
+      path.push_back(it->second);
+    }
     autograd::fail_nan_gradient(i, path);
   }
 }

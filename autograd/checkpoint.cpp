@@ -56,8 +56,14 @@ class Replay {
 
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(Function fn, const std::vector<Tensor>& inputs, std::vector<NodeRef> boundary, RngState random, const Dims& sizes)
-      : Node("checkpoint"), fn_(std::move(fn)), boundary_(std::move(boundary)), modes_(context()), random_(random), sizes_(sizes) {
+  CheckpointNode(Function fn, const std::vector<Tensor>& inputs, std::vector<NodeRef> boundary, RngState random,
+                 const Dims& sizes)
+      : Node("checkpoint"),
+        fn_(std::move(fn)),
+        boundary_(std::move(boundary)),
+        modes_(context()),
+        random_(random),
+        sizes_(sizes) {
     for (const Tensor& x : inputs) saved_.emplace_back().save(x);
     set_edges(boundary_);
   }
@@ -74,7 +80,8 @@ class CheckpointNode final : public Node {
     }
     check(y.requires_grad() && y.sizes() == sizes_, "the function gave ", y, " instead of shape ", sizes_,
           " when it ran again; it must compute the same each time");
-    std::vector<Tensor> found = autograd::gradients_at(std::span(&y, 1), std::span(&g, 1), boundary_, {.create_graph = create_graph});
+    std::vector<Tensor> found =
+        autograd::gradients_at(std::span(&y, 1), std::span(&g, 1), boundary_, {.create_graph = create_graph});
     for (std::size_t i = 0; i < found.size(); ++i) gradients[i] = std::move(found[i]);
   }
 

@@ -37,7 +37,9 @@ TEST_CASE("size classes waste at most a quarter and never shrink") {
   std::size_t before = 0;
   for (std::size_t bytes = 0; bytes < 100000; ++bytes) {
     const std::size_t rounded = CachingAllocator::round_up(bytes);
-    if (rounded < bytes || rounded < before || (bytes > 64 && rounded * 4 > bytes * 5 + 3)) FAIL("round_up(" << bytes << ") = " << rounded);
+    if (rounded < bytes || rounded < before || (bytes > 64 && rounded * 4 > bytes * 5 + 3)) {
+      FAIL("round_up(" << bytes << ") = " << rounded);
+    }
     before = rounded;
   }
   for (int shift = 20; shift <= 47; ++shift) {
@@ -84,7 +86,8 @@ TEST_CASE("when the system refuses, the cache is emptied and the request tried a
   CHECK(b != nullptr);
   const MemoryStats before = allocator.stats();
   CHECK_THROWS_AS(allocator.allocate(64), OutOfMemory);
-  CHECK_THAT(message_of([&] { allocator.allocate(64); }), Contains("asked for 64 bytes with 4096 in use by tensors"));
+  CHECK_THAT(message_of([&] { allocator.allocate(64); }),
+             Contains("asked for 64 bytes with 4096 in use by tensors"));
   CHECK(allocator.stats().allocated == before.allocated);  // a refusal changes nothing
   CHECK(allocator.stats().allocations == before.allocations);
   allocator.deallocate(b, 4096);

@@ -34,7 +34,8 @@ TEST_CASE("gradients accumulate over uses and over backward calls") {
   CHECK_FALSE(x.grad().defined());
   sum(x + x + x + x).backward();
   CHECK(values(x.grad()) == V{4, 4, 4});
-  CHECK_THAT(message_of([&] { x.set_grad(zeros({2})); }), Contains("the gradient has shape [2], the tensor [3]"));
+  CHECK_THAT(message_of([&] { x.set_grad(zeros({2})); }),
+             Contains("the gradient has shape [2], the tensor [3]"));
 }
 
 TEST_CASE("a gradient that two leaves share is not one tensor") {
@@ -63,15 +64,18 @@ TEST_CASE("a second backward needs retain_graph and says so") {
   CHECK_THAT(message_of([&] { y.backward(); }), Contains("twice") && Contains("retain_graph"));
   Tensor z = sum(sigmoid(x));
   z.backward();
-  CHECK_THAT(message_of([&] { z.backward(); }), Contains("while differentiating") && Contains("pass retain_graph to the first backward"));
+  CHECK_THAT(message_of([&] { z.backward(); }),
+             Contains("while differentiating") && Contains("pass retain_graph to the first backward"));
 }
 
 TEST_CASE("roots that cannot be differentiated are refused with advice") {
   Tensor x = leaf({1, 2});
-  CHECK_THAT(message_of([&] { (x * 2.0).backward(); }), Contains("f64[2] has more than one element; reduce it (sum, mean) or pass its gradient"));
+  CHECK_THAT(message_of([&] { (x * 2.0).backward(); }),
+             Contains("f64[2] has more than one element; reduce it (sum, mean) or pass its gradient"));
   CHECK_THAT(message_of([&] { sum(x.detach()).backward(); }), Contains("needs no gradient"));
   CHECK_THAT(message_of([&] { Tensor().backward(); }), Contains("undefined"));
-  CHECK_THAT(message_of([&] { (x * 2.0).backward(ones({3}, {.dtype = f64})); }), Contains("the gradient has shape [3], the root [2]"));
+  CHECK_THAT(message_of([&] { (x * 2.0).backward(ones({3}, {.dtype = f64})); }),
+             Contains("the gradient has shape [3], the root [2]"));
 }
 
 TEST_CASE("first to third derivatives of sigmoid and of fused operators") {
@@ -119,7 +123,8 @@ TEST_CASE("grad returns what it is asked for and touches no .grad()") {
   CHECK(values(both[1]) == V{100});
   CHECK_FALSE(x.grad().defined());
   CHECK_FALSE(w.grad().defined());
-  CHECK_THAT(message_of([&] { grad(y, {unused}, {.retain_graph = true}); }), Contains("do not depend on input f64[1]") && Contains("allow_unused"));
+  CHECK_THAT(message_of([&] { grad(y, {unused}, {.retain_graph = true}); }),
+             Contains("do not depend on input f64[1]") && Contains("allow_unused"));
   CHECK_FALSE(grad(y, {unused}, {.retain_graph = true, .allow_unused = true})[0].defined());
   CHECK_THAT(message_of([&] { grad(y, {x.detach()}); }), Contains("has no requires_grad"));
   CHECK(values(grad(y, {y}, {.retain_graph = true})[0]) == V{1});
@@ -174,7 +179,8 @@ TEST_CASE("hooks see gradients, replace them, and run after accumulation") {
   sum(x).backward();
   CHECK(accumulated == V{81, 81});
   x.on_grad([](const Tensor&) { return ones({3}, {.dtype = f64}); });
-  CHECK_THAT(message_of([&] { sum(x).backward(); }), Contains("returned shape [3] for a gradient of shape [2]"));
+  CHECK_THAT(message_of([&] { sum(x).backward(); }),
+             Contains("returned shape [3] for a gradient of shape [2]"));
   CHECK_THAT(message_of([&] { x.detach().on_grad([](const Tensor&) {}); }), Contains("requires_grad"));
   CHECK_THAT(message_of([&] { on_accumulated(h, [](const Tensor&) {}); }), Contains("needs a leaf"));
 }
@@ -184,14 +190,16 @@ TEST_CASE("a saved tensor that was changed is found, by name and version") {
   const Tensor y = x * factor;
   factor.add_(factor);
   const std::string message = message_of([&] { sum(y).backward(); });
-  CHECK_THAT(message, Contains("\"mul\" saved its input b (version ") && Contains("since changed by add_") && Contains("clone()"));
+  CHECK_THAT(message,
+             Contains("\"mul\" saved its input b (version ") && Contains("since changed by add_") && Contains("clone()"));
   CHECK_FALSE(x.grad().defined());
   Tensor e = exp(x);
   {
     const NoGrad off;
     e.mul_(2);
   }
-  CHECK_THAT(message_of([&] { sum(e).backward(); }), Contains("\"exp\" saved its result") && Contains("mul_"));
+  CHECK_THAT(message_of([&] { sum(e).backward(); }),
+             Contains("\"exp\" saved its result") && Contains("mul_"));
   Tensor through_view = tensor({3.0, 4.0}, {.dtype = f64});
   const Tensor p = x * through_view;
   through_view[1].fill_(0);  // a write through a view counts too

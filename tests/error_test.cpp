@@ -18,8 +18,10 @@ TEST_CASE("an operator's error is prefixed once with its name and inputs") {
   const Tensor a = zeros({2, 3}), b = zeros({4}, {.dtype = f64});
   CHECK(message_of([&] { add(a, b); }) ==
         "add(a: f32[2, 3], b: f64[4]): sizes [2, 3] and [4] do not broadcast: dimension 1 is 3 and 4");
-  CHECK_THAT(message_of([&] { where(a, a, a); }), Contains("where(condition: f32[2, 3], a: f32[2, 3], b: f32[2, 3]): the condition must be bool"));
-  CHECK_THAT(message_of([&] { add(a, Tensor()); }), Contains("add("));  // an undefined input is an error, not a crash
+  CHECK_THAT(message_of([&] { where(a, a, a); }),
+             Contains("where(condition: f32[2, 3], a: f32[2, 3], b: f32[2, 3]): the condition must be bool"));
+  CHECK_THAT(message_of([&] { add(a, Tensor()); }),
+             Contains("add("));  // an undefined input is an error, not a crash
 }
 
 TEST_CASE("context is added once, outer context every time") {

@@ -18,7 +18,8 @@ TEST_CASE("sizes that overflow, are negative or are absurd are errors") {
   CHECK(checked_numel({}) == 1);
   CHECK_THAT(message_of([&] { Tensor::allocate({huge, 4}, f32); }), Contains("more elements than fit"));
   CHECK_THAT(message_of([&] { zeros({-1}); }), Contains("negative size"));
-  CHECK_THAT(message_of([] { Dims(std::vector<std::int64_t>(65, 1)); }), Contains("at most 8 dimensions, asked for 65"));
+  CHECK_THAT(message_of([] { Dims(std::vector<std::int64_t>(65, 1)); }),
+             Contains("at most 8 dimensions, asked for 65"));
 }
 
 TEST_CASE("broadcasting follows NumPy's rule") {
@@ -78,7 +79,8 @@ TEST_CASE("reshape infers one size and refuses the rest") {
   CHECK_THAT(message_of([] { infer_shape({-1, -1}, 6); }), Contains("more than one -1"));
   CHECK_THAT(message_of([] { infer_shape({4, -1}, 6); }), Contains("does not divide 6"));
   CHECK_THAT(message_of([] { infer_shape({4}, 6); }), Contains("needs 4 elements, the tensor has 6"));
-  CHECK_THAT(message_of([] { infer_shape({std::int64_t{1} << 40, std::int64_t{1} << 40}, 6); }), Contains("too large"));
+  CHECK_THAT(message_of([] { infer_shape({std::int64_t{1} << 40, std::int64_t{1} << 40}, 6); }),
+             Contains("too large"));
 }
 
 TEST_CASE("as_strided cannot reach beyond the storage") {

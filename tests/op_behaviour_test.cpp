@@ -111,7 +111,9 @@ TEST_CASE("empty and zero-dimensional inputs work or are refused") {
         const Tensors y = run(op, s, x);
         if (s.reference) {
           const Tensors expected = s.reference(inputs);
-          for (std::size_t k = 0; k < expected.size(); ++k) CHECK(difference(y[k], expected[k], tolerance_for(f64, 8), Nan::equal) == "");
+          for (std::size_t k = 0; k < expected.size(); ++k) {
+            CHECK(difference(y[k], expected[k], tolerance_for(f64, 8), Nan::equal) == "");
+          }
         }
         if (!op.differentiable || !s.differentiable || differentiable_results(y).empty()) return;
         const Tensors g = gradients(op, s, x), l = leaves(x);
@@ -132,7 +134,8 @@ TEST_CASE("the same tensor passed twice receives the sum of both gradients") {
     const Tensors x = prepared(s, f64);
     for (std::size_t i = 0; i < x.size(); ++i) {
       for (std::size_t j = i + 1; j < x.size(); ++j) {
-        if (!x[i].defined() || !x[j].defined() || !x[i].is_floating() || !x[j].is_floating() || !(x[i].sizes() == x[j].sizes())) continue;
+        if (!x[i].defined() || !x[j].defined() || !x[i].is_floating() || !x[j].is_floating()) continue;
+        if (!(x[i].sizes() == x[j].sizes())) continue;
         if ((op.constants >> i | op.constants >> j) & 1) continue;
         Tensors apart = x;
         apart[j] = x[i].clone();
@@ -167,7 +170,9 @@ TEST_CASE("autocast casts as the operator's policy says, and gradients keep thei
         const Tensors roots = differentiable_results(amp::autocast(region, [&] { return run(op, s, leaf); }));
         Tensors v;
         for (const Tensor& r : roots) v.push_back(ones_like(r));
-        for (const Tensor& g : grad(roots, leaves(leaf), v, {.allow_unused = true})) if (g.defined()) CHECK(g.dtype() == incoming);
+        for (const Tensor& g : grad(roots, leaves(leaf), v, {.allow_unused = true})) {
+          if (g.defined()) CHECK(g.dtype() == incoming);
+        }
       }
     }
   });

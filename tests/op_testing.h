@@ -104,10 +104,12 @@ inline double sum_length(const OpInfo& op, const Sample& s) {
     if (y.numel() == 0) break;
     Tensor v = zeros(y.sizes(), {.dtype = f64});
     v.data<double>()[at] = 1;
-    for (const Tensor& g : grad(std::span(&y, 1), leaves(x), std::span(&v, 1), {.retain_graph = true, .allow_unused = true})) {
+    const GradOptions again{.retain_graph = true, .allow_unused = true};
+    for (const Tensor& g : grad(std::span(&y, 1), leaves(x), std::span(&v, 1), again)) {
       if (!g.defined()) continue;
       const std::vector<double> values = g.to_vector<double>();
-      length = std::max(length, static_cast<double>(std::count_if(values.begin(), values.end(), [](double d) { return d != 0; })));
+      const auto nonzero = std::count_if(values.begin(), values.end(), [](double d) { return d != 0; });
+      length = std::max(length, static_cast<double>(nonzero));
     }
   }
   return length;

@@ -87,7 +87,7 @@ TEST_CASE("special values propagate by the table") {
       check_all("max with nan", [&] { return max(cat({x(1), x(qnan)}), 0).values; }, qnan);
       check_all("sum(inf, -inf)", [&] { return sum(cat({x(inf), x(-inf)})); }, qnan);
       check_all("softmax of equal huge values", [&] { return softmax(full({4, 8}, 6e4, {.dtype = dtype}), 1); }, 0.125);
-      check_all("softmax(-inf beside 0)", [&] { return softmax(cat({zeros({1}, {.dtype = dtype}), full({1}, -inf, {.dtype = dtype})}), 0).slice(0, 1); }, 0);
+      check_all("softmax(-inf beside 0)", [&] { return softmax(cat({x(-inf), x(0)}), 0).slice(0, 0, 37); }, 0);
       check_all("log_softmax of one", [&] { return log_softmax(full({3, 1}, -5e4, {.dtype = dtype}), 1); }, 0);
     }
   }

@@ -31,8 +31,10 @@ TEST_CASE("factories give the values, shapes and dtypes they promise") {
   CHECK_THAT(message_of([] { arange(0, 1, -1); }), Contains("does not lead from 0 to 1"));
   CHECK_THAT(message_of([] { arange(0, 1, 0); }), Contains("step 0"));
   CHECK_THAT(message_of([] { tensor({{1, 2}, {3}}); }), Contains("rows of 2 and 1"));
-  CHECK_THAT(message_of([] { from_data<float>(std::vector<float>{1, 2}, {3}); }), Contains("needs 3 values, got 2"));
-  CHECK_THAT(message_of([] { zeros({2}, {.dtype = i64, .requires_grad = true}); }), Contains("only floating tensors have gradients"));
+  CHECK_THAT(message_of([] { from_data<float>(std::vector<float>{1, 2}, {3}); }),
+             Contains("needs 3 values, got 2"));
+  CHECK_THAT(message_of([] { zeros({2}, {.dtype = i64, .requires_grad = true}); }),
+             Contains("only floating tensors have gradients"));
 }
 
 TEST_CASE("copies share, clones do not, views write through") {
@@ -53,7 +55,8 @@ TEST_CASE("item and data check what they are asked") {
   CHECK(from_data<std::int64_t>(std::vector<std::int64_t>{big}, {1}).item<std::int64_t>() == big);
   CHECK_THAT(message_of([] { zeros({2}).item(); }), Contains("needs a tensor of one element, got f32[2]"));
   CHECK_THAT(message_of([] { Tensor().item(); }), Contains("undefined"));
-  CHECK_THAT(message_of([] { zeros({2}).data<double>(); }), Contains("data<f64>: the tensor is f32; convert it with to(f64)"));
+  CHECK_THAT(message_of([] { zeros({2}).data<double>(); }),
+             Contains("data<f64>: the tensor is f32; convert it with to(f64)"));
 }
 
 TEST_CASE("writing in place converts, broadcasts and raises the version") {
@@ -66,17 +69,20 @@ TEST_CASE("writing in place converts, broadcasts and raises the version") {
   CHECK(x.storage()->version() == version + 3);
   CHECK(x.t().copy_(arange(6).reshape({3, 2})).to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
   CHECK(x.to_vector<float>() == std::vector<float>{0, 2, 4, 1, 3, 5});
-  CHECK_THAT(message_of([&] { x.copy_(zeros({4})); }), Contains("source f32[4] does not broadcast to f16[2, 3]"));
+  CHECK_THAT(message_of([&] { x.copy_(zeros({4})); }),
+             Contains("source f32[4] does not broadcast to f16[2, 3]"));
   CHECK_THAT(message_of([&] { x.add_(zeros({5, 2, 3})); }), Contains("does not broadcast"));
   CHECK_THAT(message_of([&] { x.copy_(Tensor()); }), Contains("undefined"));
   CHECK_THAT(message_of([&] { Tensor().fill_(1); }), Contains("undefined"));
   Tensor repeated = zeros({3, 1}).expand({3, 4});
-  CHECK_THAT(message_of([&] { repeated.add_(ones({3, 4})); }), Contains("clone()"));  // one element, four writes
+  CHECK_THAT(message_of([&] { repeated.add_(ones({3, 4})); }),
+             Contains("clone()"));  // one element, four writes
 }
 
 TEST_CASE("in-place changes of a tensor that wants a gradient are errors outside NoGrad") {
   Tensor w = ones({2}, {.requires_grad = true});
-  CHECK_THAT(message_of([&] { w.add_(w.detach()); }), Contains("add_: f32[2] needs a gradient and in-place changes are not recorded"));
+  CHECK_THAT(message_of([&] { w.add_(w.detach()); }),
+             Contains("add_: f32[2] needs a gradient and in-place changes are not recorded"));
   CHECK_THAT(message_of([&] { w.zero_(); }), Contains("NoGrad"));
   Tensor y = w * 2.0;
   CHECK_THAT(message_of([&] { y.mul_(2); }), Contains("not recorded"));
@@ -87,8 +93,10 @@ TEST_CASE("in-place changes of a tensor that wants a gradient are errors outside
 
 TEST_CASE("requires_grad is for floating leaves") {
   Tensor i = arange(3), x = ones({2}, {.requires_grad = true}), y = x * 2.0;
-  CHECK_THAT(message_of([&] { i.requires_grad_(); }), Contains("only floating tensors have gradients, this is i64[3]"));
-  CHECK_THAT(message_of([&] { y.requires_grad_(false); }), Contains("is the result of an operator; use detach()"));
+  CHECK_THAT(message_of([&] { i.requires_grad_(); }),
+             Contains("only floating tensors have gradients, this is i64[3]"));
+  CHECK_THAT(message_of([&] { y.requires_grad_(false); }),
+             Contains("is the result of an operator; use detach()"));
   CHECK(x.is_leaf());
   CHECK_FALSE(y.is_leaf());
   CHECK_FALSE(y.grad().defined());
