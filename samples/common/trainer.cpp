@@ -33,7 +33,7 @@ void print_json(const nlohmann::json& j) {
 
 bool parse(int argc, char** argv, const std::string& description, const std::vector<std::string>& models, Options& o, int* exit_code) {
   CLI::App app(description, "mnist");
-  app.option_defaults()->always_capture_default();
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts add to defaults
   app.add_option("--data", o.data, "Folder with the data set; default: $MANTISSA_DATA, the XDG data folder, /usr/share/datasets");
   app.add_option("--dataset", o.dataset, "Data set")->check(CLI::IsMember({"mnist", "fashion", "synthetic"}));
   app.add_option("--model", o.model, "Model")->check(CLI::IsMember(models));
