@@ -247,10 +247,10 @@ template <class T> Tensor literal_rows(std::initializer_list<std::initializer_li
 Tensor tensor(std::initializer_list<double> v, TensorOptions o) {
   return literal<double>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
 }
-Tensor tensor(std::initializer_list<int> v, TensorOptions o) {
+template <> Tensor tensor<int>(std::initializer_list<int> v, TensorOptions o) {
   return literal<int>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
 }
 Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions o) { return literal_rows(rows, o); }
-Tensor tensor(std::initializer_list<std::initializer_list<int>> rows, TensorOptions o) { return literal_rows(rows, o); }
+template <> Tensor tensor<int>(std::initializer_list<std::initializer_list<int>> rows, TensorOptions o) { return literal_rows(rows, o); }
 
 }  // namespace mantissa

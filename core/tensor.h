@@ -8,6 +8,7 @@
 // This header has no arithmetic: the catalogue of operators is core/ops.h.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
@@ -223,9 +224,9 @@ template <class T> Tensor from_data(const std::vector<T>& values, const Dims& si
 }
 // tensor({1, 2, 3}) is i64, tensor({1.5, 2}) is f32, as in PyTorch. Up to two levels of braces.
 Tensor tensor(std::initializer_list<double> values, TensorOptions = {});
-Tensor tensor(std::initializer_list<int> values, TensorOptions = {.dtype = i64});
+template <std::same_as<int> T> Tensor tensor(std::initializer_list<T> values, TensorOptions = {.dtype = i64});
 Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions = {});
-Tensor tensor(std::initializer_list<std::initializer_list<int>> rows, TensorOptions = {.dtype = i64});
+template <std::same_as<int> T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = {.dtype = i64});
 
 // PyTorch's layout: tensor([[ 1.0000, -2.5000], ...], dtype=f16). Long tensors are summarised.
 std::ostream& operator<<(std::ostream&, const Tensor&);
