@@ -8,12 +8,14 @@ program=${1:-build/release}/mnist
 dataset=${2:-mnist}
 data=${3:-}
 
+results=
 for amp in off bf16 f16; do
   for seed in 1 2 3; do
     accuracy=$("$program" --dataset "$dataset" ${data:+--data "$data"} --epochs 3 --amp "$amp" --seed "$seed" --json |
       sed -n 's/.*"event":"end".*"test_accuracy":\([0-9.]*\).*/\1/p')
-    echo "$amp $seed $accuracy"
+    echo "${amp/off/f32} seed $seed: $accuracy"
+    results+="$amp $accuracy"$'\n'
   done
-done | awk '
-  { printf "%-5s seed %s: %.2f %%\n", $1 == "off" ? "f32" : $1, $2, 100 * $3; fflush(); sum[$1] += 100 * $3 / 3; if (!least || 100 * $3 < least) least = 100 * $3 }
-  END { printf "means: f32 %.3f %%, bf16 %.3f %%, f16 %.3f %%; lowest single run %.2f %%\n", sum["off"], sum["bf16"], sum["f16"], least }'
+done
+awk 'NF { sum[$1] += 100 * $2 / 3; if (!least || 100 * $2 < least) least = 100 * $2 }
+     END { printf "means: f32 %.3f %%, bf16 %.3f %%, f16 %.3f %%; lowest single run %.2f %%\n", sum["off"], sum["bf16"], sum["f16"], least }' <<<"$results"
