@@ -101,6 +101,41 @@ inline Tensor cat(std::initializer_list<Tensor> t, int dim = 0) { return cat(std
 inline Tensor stack(std::initializer_list<Tensor> t, int dim = 0) { return stack(std::span(t.begin(), t.size()), dim); }
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);        // scales what stays by 1 / (1 - p)
 
+// --- indexing, continued: indices are i64 and must lie inside, unless a line allows negative ones ---
+Tensor index_select(const Tensor& x, int dim, const Tensor& index);           // index [n]
+Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source, double alpha = 1);
+Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
+Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value);
+// x[i, j, ...] of tensors over the first dims; they broadcast, may be negative, or be bool masks.
+Tensor index(const Tensor& x, std::span<const Tensor> indices);
+Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values, bool accumulate = false);
+inline Tensor index(const Tensor& x, std::initializer_list<Tensor> i) { return index(x, std::span(i.begin(), i.size())); }
+inline Tensor index_put(const Tensor& x, std::initializer_list<Tensor> i, const Tensor& values, bool accumulate = false) {
+  return index_put(x, std::span(i.begin(), i.size()), values, accumulate);
+}
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);  // of equal indices the last wins
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
+Tensor take(const Tensor& x, const Tensor& index);                            // from the flattened x; may be negative
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+Tensor masked_select(const Tensor& x, const Tensor& mask);                    // 1-d, in row-major order
+Tensor nonzero(const Tensor& x);                                              // i64 [count, rank of x]
+Tensor one_hot(const Tensor& x, std::int64_t classes = -1);                   // i64 [*] -> i64 [*, classes]; -1: max + 1
+Tensor bincount(const Tensor& x, const Tensor& weights = {}, std::int64_t minlength = 0);
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
+Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);       // stable
+ValuesIndices sort(const Tensor& x, int dim = -1, bool descending = false);   // stable
+ValuesIndices topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);  // in order
+
+// --- rearranging ---
+Tensor flip(const Tensor& x, const Dims& dims);
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});      // no dims: of the flattened x
+Tensor repeat(const Tensor& x, const Dims& repeats);
+Tensor tile(const Tensor& x, const Dims& repeats);                            // missing repeats are 1
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim);
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0); // views; the last may be smaller
+std::vector<Tensor> unbind(const Tensor& x, int dim = 0);                     // views
+std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
+
 // --- copies and views (a view shares storage; a write to one is seen in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already
 Tensor contiguous(const Tensor& x);                          // x itself when it is contiguous already

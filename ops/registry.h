@@ -132,7 +132,12 @@ template <class Op> OpInfo info_of() {
 // MANTISSA_OP(Softmax): the operator appears in the registry.
 #define MANTISSA_OP(...) \
   static const ::mantissa::RegisterOp MANTISSA_OP_CONCAT(registered_, __COUNTER__)(::mantissa::info_of<__VA_ARGS__>());
-// MANTISSA_COMPOSITE(flatten, samples): a public function made of other operators only.
-#define MANTISSA_COMPOSITE(function, samples_function)                              \
-  static const ::mantissa::RegisterOp MANTISSA_OP_CONCAT(registered_, __COUNTER__)( \
-      ::mantissa::OpInfo{.name = #function, .composite = true, .samples = samples_function});
+// MANTISSA_COMPOSITE(flatten, samples): a public function made of other operators only. Fields of OpInfo
+// may follow, as in MANTISSA_COMPOSITE(one_hot, samples, .differentiable = false).
+#define MANTISSA_COMPOSITE(function, samples_function, ...)                                                 \
+  static const ::mantissa::RegisterOp MANTISSA_OP_CONCAT(registered_, __COUNTER__)([] {                     \
+    ::mantissa::OpInfo info{.name = #function __VA_OPT__(, ) __VA_ARGS__};                                  \
+    info.composite = true;                                                                                  \
+    info.samples = samples_function;                                                                        \
+    return info;                                                                                            \
+  }());

@@ -11,6 +11,7 @@ namespace mantissa {
 MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
 MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
 MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
+MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -42,7 +43,6 @@ template <class F> void for_lines(const Dims& sizes, int dim, const Dims& a, con
     }
   });
 }
-
 template <class Word> void gather_words(const View& y, const View& x, int dim, const View& index) {
   const std::int64_t n = y.sizes[dim], ys = y.strides[dim], xs = x.strides[dim], is = index.strides[dim];
   for_lines(y.sizes, dim, y.strides, x.strides, index.strides, [&](std::int64_t yo, std::int64_t xo, std::int64_t io) {
@@ -50,6 +50,16 @@ template <class Word> void gather_words(const View& y, const View& x, int dim, c
     const Word* from = x.as<const Word>() + xo;
     Word* to = y.as<Word>() + yo;
     for (std::int64_t i = 0; i < n; ++i) to[i * ys] = from[at[i * is] * xs];
+  });
+}
+
+template <class Word> void scatter_words(const View& y, int dim, const View& index, const View& source) {
+  const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
+  for_lines(index.sizes, dim, y.strides, source.strides, index.strides, [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
+    const std::int64_t* at = index.as<const std::int64_t>() + io;
+    const Word* from = source.as<const Word>() + so;
+    Word* to = y.as<Word>() + yo;
+    for (std::int64_t i = 0; i < n; ++i) to[at[i * is] * ys] = from[i * ss];
   });
 }
 
@@ -80,6 +90,15 @@ void gather(const View& y, const View& x, int dim, const View& index) {
     case 4: return gather_words<std::uint32_t>(y, x, dim, index);
     case 2: return gather_words<std::uint16_t>(y, x, dim, index);
     default: return gather_words<std::uint8_t>(y, x, dim, index);
+  }
+}
+
+void scatter(const View& y, int dim, const View& index, const View& source) {
+  switch (size_of(y.dtype)) {
+    case 8: return scatter_words<std::uint64_t>(y, dim, index, source);
+    case 4: return scatter_words<std::uint32_t>(y, dim, index, source);
+    case 2: return scatter_words<std::uint16_t>(y, dim, index, source);
+    default: return scatter_words<std::uint8_t>(y, dim, index, source);
   }
 }
 

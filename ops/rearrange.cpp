@@ -1,0 +1,191 @@
+// Moving elements without arithmetic: flip, and roll, repeat, chunk, unbind, meshgrid made of views
+// and copies. Read first: ops/view.cpp, ops/copy.cpp.
+#include <algorithm>
+
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+
+namespace {
+
+struct Flip {
+  static constexpr auto name = "flip";
+  static constexpr const char* args[] = {"x"};
+  Dims dims;
+
+  Spec infer(const Tensor& x) const {
+    unsigned seen = 0;
+    for (std::int64_t d : dims) {
+      const int at = wrap_dim(d, x.dim());
+      check(!(seen >> at & 1), "dims ", dims, " name dimension ", at, " twice");
+      seen |= 1u << at;
+    }
+    return like(x);
+  }
+  void run(const View& y, const View& x) const {  // a copy that walks backwards
+    if (x.numel() == 0) return;
+    View from = x;
+    for (std::int64_t d : dims) {
+      if (x.dim() == 0) break;
+      const int at = wrap_dim(d, x.dim());
+      from.data = static_cast<char*>(from.data) + (x.sizes[at] - 1) * x.strides[at] * static_cast<std::int64_t>(size_of(x.dtype));
+      from.strides[at] = -x.strides[at];
+    }
+    kernels::copy(y.device, y, from);
+  }
+  static constexpr auto vjp() {
+    return rules([](const Flip& op, Grad g) { return flip(g, op.dims); });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({3, 4})}, Flip{{1}});
+    s({s.randn({2, 3, 5})}, Flip{{0, -1}});
+    s({s.randn({2, 3})}, Flip{{0, 1}});
+    s({s.randn({})}, Flip{{0}});
+    s({s.randn({0, 3})}, Flip{{0}});
+    s.error({s.randn({2, 3})}, Flip{{1, -1}}, "name dimension 1 twice");
+    s.error({s.randn({2, 3})}, Flip{{2}}, "dim 2 is out of range");
+  }
+};
+MANTISSA_OP(Flip)
+
+Tensor roll_one(const Tensor& x, std::int64_t shift, int dim) {
+  const std::int64_t size = x.size(dim);
+  if (size == 0) return clone(x);
+  const std::int64_t first = ((-shift % size) + size) % size;  // what comes to the front
+  return first == 0 ? clone(x) : cat({slice(x, dim, first), slice(x, dim, 0, first)}, dim);
+}
+
+}  // namespace
+
+Tensor flip(const Tensor& x, const Dims& dims) { return apply(Flip{dims}, x); }
+
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  if (dims.empty() && shifts.rank() == 1) return reshape(roll_one(flatten(x), shifts[0], 0), x.sizes());
+  check(shifts.rank() == dims.rank(), "roll: ", shifts.rank(), " shifts for ", dims.rank(), " dimensions");
+  check(x.dim() > 0, "roll: a scalar has no dimensions");
+  Tensor y = x;
+  for (int i = 0; i < dims.rank(); ++i) y = roll_one(y, shifts[i], wrap_dim(dims[i], x.dim()));
+  return y;
+}
+Tensor repeat(const Tensor& x, const Dims& repeats) {
+  const int extra = repeats.rank() - x.dim();
+  check(extra >= 0, "repeat: ", repeats, " names fewer dimensions than ", x, " has");
+  Dims apart, wide, sizes;  // every dimension as a pair (repeats, size)
+  for (int i = 0; i < repeats.rank(); ++i) {
+    check(repeats[i] >= 0, "repeat: repeats ", repeats, " must not be negative");
+    const std::int64_t size = i < extra ? 1 : x.sizes()[i - extra];
+    std::int64_t total = 0;
+    check(!__builtin_mul_overflow(size, repeats[i], &total), "repeat: the result is too large");
+    sizes.push_back(total);
+    if (repeats[i] != 1) apart.push_back(1), wide.push_back(repeats[i]);
+    if (i >= extra) apart.push_back(size), wide.push_back(size);
+  }
+  return reshape(clone(expand(reshape(x, apart), wide)), sizes);
+}
+Tensor tile(const Tensor& x, const Dims& repeats) {
+  Dims all = Dims::filled(std::max(0, x.dim() - repeats.rank()), 1);
+  for (std::int64_t r : repeats) all.push_back(r);
+  return repeat(x, all);
+}
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim) {
+  check(repeats >= 0, "repeat_interleave: repeats ", repeats, " must not be negative");
+  check(x.dim() > 0, "repeat_interleave: a scalar has no dimensions");
+  const int d = wrap_dim(dim, x.dim());
+  Dims wide = x.sizes(), sizes = x.sizes();
+  wide.insert(d + 1, repeats);
+  sizes[d] *= repeats;
+  return reshape(clone(expand(unsqueeze(x, d + 1), wide)), sizes);
+}
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
+  check(chunks > 0, "chunk: the number of chunks ", chunks, " must be positive");
+  check(x.dim() > 0, "chunk: a scalar cannot be divided");
+  const std::int64_t n = x.size(dim);
+  if (n == 0) return std::vector<Tensor>(static_cast<std::size_t>(chunks), x);
+  return split(x, n / chunks + (n % chunks != 0), dim);
+}
+std::vector<Tensor> unbind(const Tensor& x, int dim) {
+  check(x.dim() > 0, "unbind: a scalar cannot be divided");
+  std::vector<Tensor> parts;
+  for (std::int64_t i = 0; i < x.size(dim); ++i) parts.push_back(select(x, dim, i));
+  return parts;
+}
+std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing) {
+  check(indexing == "ij" || indexing == "xy", "meshgrid: indexing must be \"ij\" or \"xy\", got \"", indexing, "\"");
+  const int n = static_cast<int>(tensors.size());
+  check(n > 0, "meshgrid: needs at least one tensor");
+  const bool swapped = indexing == "xy" && n >= 2;
+  const auto axis_of = [=](int k) { return swapped && k < 2 ? 1 - k : k; };
+  Dims sizes = Dims::filled(n, 1);
+  for (int k = 0; k < n; ++k) {
+    const Tensor& t = tensors[static_cast<std::size_t>(k)];
+    check(t.dim() <= 1, "meshgrid: needs tensors of at most 1 dimension, got ", t);
+    sizes[axis_of(k)] = t.numel();
+  }
+  std::vector<Tensor> grids;
+  for (int k = 0; k < n; ++k) {
+    Dims line = Dims::filled(n, 1);
+    line[axis_of(k)] = sizes[axis_of(k)];
+    grids.push_back(expand(reshape(tensors[static_cast<std::size_t>(k)], line), sizes));
+  }
+  return grids;
+}
+
+namespace {
+
+using F = Tensor (*)(const Tensors&);
+using Many = Tensors (*)(const Tensors&);
+void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
+  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
+}
+
+void roll_samples(Samples& s) {
+  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {1, -2}, {0, 1}); });
+  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {5}); });
+  refuse(s, {s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {1, 2}, {0}); }, "2 shifts for 1 dimensions");
+}
+void repeat_samples(Samples& s) {
+  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return repeat(x[0], {2, 1, 3}); });
+  add(s, {s.randn({2})}, [](const Tensors& x) { return repeat(x[0], {0}); });
+  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return repeat(x[0], {2}); }, "fewer dimensions");
+  refuse(s, {s.randn({2})}, [](const Tensors& x) { return repeat(x[0], {-1}); }, "must not be negative");
+}
+void tile_samples(Samples& s) {
+  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return tile(x[0], {2}); });
+  add(s, {s.randn({3})}, [](const Tensors& x) { return tile(x[0], {2, 2}); });
+}
+void repeat_interleave_samples(Samples& s) {
+  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return repeat_interleave(x[0], 2, 0); });
+  refuse(s, {s.randn({2})}, [](const Tensors& x) { return repeat_interleave(x[0], -1, 0); }, "must not be negative");
+}
+void chunk_samples(Samples& s) {
+  s.call({s.randn({7, 2})}, [](const Tensors& x) { return chunk(x[0], 3); });
+  s.call({s.randn({2, 4})}, [](const Tensors& x) { return chunk(x[0], 2, -1); });
+  s.error_call({s.randn({2})}, [](const Tensors& x) { return chunk(x[0], 0); }, "must be positive");
+}
+void unbind_samples(Samples& s) {
+  s.call({s.randn({3, 2})}, [](const Tensors& x) { return unbind(x[0]); });
+  s.call({s.randn({3, 2})}, [](const Tensors& x) { return unbind(x[0], -1); });
+  s.error_call({s.randn({})}, [](const Tensors& x) { return unbind(x[0]); }, "a scalar cannot be divided");
+}
+void meshgrid_samples(Samples& s) {
+  const Many ij = [](const Tensors& x) { return meshgrid(x); };
+  s.call({s.randn({3}), s.randn({2}), s.randn({2})}, ij);
+  s.call({s.randn({3}), s.randn({2})}, [](const Tensors& x) { return meshgrid(x, "xy"); });
+  s.error_call({s.randn({3, 2})}, ij, "at most 1 dimension");
+  s.error_call({s.randn({3})}, [](const Tensors& x) { return meshgrid(x, "yx"); }, "indexing must be");
+}
+MANTISSA_COMPOSITE(roll, roll_samples)
+MANTISSA_COMPOSITE(repeat, repeat_samples)
+MANTISSA_COMPOSITE(tile, tile_samples)
+MANTISSA_COMPOSITE(repeat_interleave, repeat_interleave_samples)
+MANTISSA_COMPOSITE(chunk, chunk_samples)
+MANTISSA_COMPOSITE(unbind, unbind_samples)
+MANTISSA_COMPOSITE(meshgrid, meshgrid_samples)
+
+}  // namespace
+}  // namespace mantissa

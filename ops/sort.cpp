@@ -1,0 +1,171 @@
+// Operators about order: argsort and what follows from it (sort, topk), searchsorted, nonzero,
+// bincount. Sorting is always stable, and NaN counts as the largest value. Kernels: core/cpu/sort.cpp.
+#include <algorithm>
+
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(argsort, const View& index, const View& x, int dim, bool descending)
+MANTISSA_KERNEL(searchsorted, const View& index, const View& sorted, const View& values, bool right)
+MANTISSA_KERNEL(nonzero, const View& index, const View& x)
+
+namespace {
+
+// A scalar counts as one row of one element.
+View at_least_1d(View v) {
+  if (v.dim() == 0) v.sizes.push_back(1), v.strides.push_back(1);
+  return v;
+}
+
+struct Argsort {
+  static constexpr auto name = "argsort";
+  static constexpr const char* args[] = {"x"};
+  static constexpr bool differentiable = false;
+  int dim = -1;
+  bool descending = false;
+  std::int64_t count = -1;  // only the first ones; -1 means all
+
+  Spec infer(const Tensor& x) const {
+    const int d = wrap_dim(dim, x.dim());
+    Dims sizes = x.sizes();
+    const std::int64_t size = sizes.empty() ? 1 : sizes[d];
+    check(count >= -1 && count <= size, "k = ", count, " is not between 0 and the size ", size, " of dimension ", d);
+    if (count >= 0 && !sizes.empty()) sizes[d] = count;
+    return {sizes, i64, x.device()};
+  }
+  void run(const View& index, const View& x) const {
+    kernels::argsort(x.device, at_least_1d(index), at_least_1d(x), wrap_dim(dim, x.dim()), descending);
+  }
+  static void samples(Samples& s) {
+    s({s.distinct({3, 7})}, Argsort{});
+    s({s.distinct({5, 2, 3})}, Argsort{0, true});
+    s({s.integers({40}, 0, 4)}, Argsort{});  // ties keep their order
+    s({s.distinct({2, 30})}, Argsort{1, true, 3});
+    s({s.distinct({4})}, Argsort{0, false, 0});
+    s({s.randn({})}, Argsort{});
+    s({s.randn({0, 2})}, Argsort{0});
+    s.error({s.randn({2, 3})}, Argsort{2}, "dim 2 is out of range for 2 dimensions");
+    s.error({s.randn({2, 3})}, Argsort{1, true, 4}, "k = 4 is not between 0 and the size 3 of dimension 1");
+  }
+};
+
+struct Searchsorted {
+  static constexpr auto name = "searchsorted";
+  static constexpr const char* args[] = {"sorted", "values"};
+  static constexpr bool differentiable = false;
+  bool right = false;
+
+  Spec infer(const Tensor& sorted, const Tensor& values) const {
+    check(sorted.dim() > 0, "the sorted sequence must have at least 1 dimension");
+    if (sorted.dim() > 1) {
+      Dims expected = sorted.sizes();
+      if (values.dim() == sorted.dim()) expected.back() = values.sizes().back();
+      check(values.sizes() == expected, "one sequence for every line needs values of sizes ", expected, " in all but the last dimension");
+    }
+    return {values.sizes(), i64, values.device()};
+  }
+  void run(const View& index, const View& sorted, const View& values) const {
+    kernels::searchsorted(index.device, index, sorted, values, right);
+  }
+  static void samples(Samples& s) {
+    for (bool right : {false, true}) {
+      s({arange(0, 8, 1, {.dtype = f64}), s.integers({3, 4}, -1, 9)}, Searchsorted{right});
+      s({tensor({{1, 3, 5}, {2, 2, 6}}, {.dtype = f64}), s.integers({2, 4}, 0, 7)}, Searchsorted{right});
+    }
+    s({arange(3), s.integers({}, 0, 3)}, Searchsorted{});
+    s.error({s.randn({2, 3}), s.randn({3, 4})}, Searchsorted{}, "one sequence for every line");
+    s.error({s.randn({}), s.randn({3})}, Searchsorted{}, "at least 1 dimension");
+  }
+};
+
+struct Nonzero {
+  static constexpr auto name = "nonzero";
+  static constexpr const char* args[] = {"x"};
+  static constexpr bool differentiable = false;
+  std::int64_t count;  // of nonzero elements: the caller has counted them
+
+  Spec infer(const Tensor& x) const { return {{count, x.dim()}, i64, x.device()}; }
+  void run(const View& index, const View& x) const { kernels::nonzero(x.device, index, x); }
+  static void samples(Samples& s) {
+    const auto call = [](const Tensors& x) { return Tensors{mantissa::nonzero(x[0])}; };
+    s.call({s.booleans({3, 4})}, call);
+    s.call({s.integers({2, 3, 2}, 0, 2)}, call);
+    s.call({s.integers({}, 1, 2)}, call);
+    s.call({s.randn({0, 3})}, call);
+  }
+};
+
+MANTISSA_OP(Argsort)
+MANTISSA_OP(Searchsorted)
+MANTISSA_OP(Nonzero)
+
+}  // namespace
+
+Tensor argsort(const Tensor& x, int dim, bool descending) { return apply(Argsort{dim, descending}, x); }
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
+  return apply(Searchsorted{right}, sorted, values);
+}
+Tensor nonzero(const Tensor& x) {
+  const std::int64_t count = x.numel() == 0 ? 0 : sum(cast(x != 0, i64)).item<std::int64_t>();
+  return apply(Nonzero{count}, x);
+}
+ValuesIndices sort(const Tensor& x, int dim, bool descending) {
+  const Tensor order = argsort(x.detach(), dim, descending);
+  return {gather(x, dim, order), order};
+}
+ValuesIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
+  check(k >= 0, "topk: k = ", k, " is negative");
+  const Tensor order = apply(Argsort{dim, largest, k}, x.detach());
+  return {gather(x, dim, order), order};
+}
+Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) {
+  check(x.dim() == 1 && x.dtype() == i64, "bincount: needs an i64 tensor of 1 dimension, got ", x);
+  check(minlength >= 0, "bincount: minlength ", minlength, " is negative");
+  check(!weights.defined() || weights.sizes() == x.sizes(), "bincount: weights ", weights, " do not fit ", x);
+  const std::int64_t bins = x.numel() == 0 ? minlength : std::max(minlength, amax(x).item<std::int64_t>() + 1);
+  const Tensor counted = weights.defined() ? weights : ones_like(x);
+  return scatter_add(zeros({bins}, {.dtype = counted.dtype(), .device = x.device()}), 0, x, counted);
+}
+
+namespace {
+
+void sort_samples(Samples& s) {
+  const auto call = [](int dim, bool descending) {
+    return [=](const Tensors& x) {
+      const ValuesIndices y = sort(x[0], dim, descending);
+      return Tensors{y.values, y.indices};
+    };
+  };
+  s.call({s.distinct({4, 5})}, call(-1, false));
+  s.call({s.distinct({4, 5})}, call(0, true));
+  s.call({s.randn({})}, call(0, true));
+  s.error_call({s.randn({3})}, call(1, false), "dim 1 is out of range");
+}
+void topk_samples(Samples& s) {
+  const auto call = [](std::int64_t k, int dim, bool largest) {
+    return [=](const Tensors& x) {
+      const ValuesIndices y = topk(x[0], k, dim, largest);
+      return Tensors{y.values, y.indices};
+    };
+  };
+  s.call({s.distinct({4, 25})}, call(3, -1, true));
+  s.call({s.distinct({6, 3})}, call(5, 0, false));
+  s.error_call({s.randn({3})}, call(4, 0, true), "k = 4 is not between 0 and the size 3");
+  s.error_call({s.randn({3})}, call(-1, 0, true), "k = -1 is negative");
+}
+void bincount_samples(Samples& s) {
+  s.call({s.integers({9}, 0, 4)}, [](const Tensors& x) { return Tensors{bincount(x[0], {}, 6)}; });
+  // The largest index is fixed: the length of the result depends on it.
+  s.call({s.randn({5})}, [](const Tensors& x) { return Tensors{bincount(tensor({1, 0, 3, 1, 1}), x[0])}; });
+  s.error_call({s.randn({4})}, [](const Tensors& x) { return Tensors{bincount(x[0])}; }, "needs an i64 tensor");
+  s.error_call({s.integers({4}, -3, 0)}, [](const Tensors& x) { return Tensors{bincount(x[0])}; }, "out of range");
+}
+MANTISSA_COMPOSITE(sort, sort_samples)
+MANTISSA_COMPOSITE(topk, topk_samples)
+MANTISSA_COMPOSITE(bincount, bincount_samples)
+
+}  // namespace
+}  // namespace mantissa
