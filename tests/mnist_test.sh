@@ -38,6 +38,23 @@ trains --model cnn --amp f16 --optimizer sgd --workers 0 --threads 1
 trains --model mlp --save "$work/a.ckpt"
 trains --model mlp --epochs 2 --resume "$work/a.ckpt"
 
+# Ctrl-C leaves a checkpoint to go on from.
+# shellcheck disable=SC2086
+"$mnist" $tiny --model mlp --epochs 100000 --save "$work/stop.ckpt" >"$work/out" 2>"$work/err" &
+child=$!
+sleep 1
+kill -INT "$child"
+code=0
+wait "$child" || code=$?
+[ "$code" -eq 130 ] || fail "SIGINT: exit code $code, not 130"
+trains --model mlp --resume "$work/stop.ckpt"
+
+# A checkpoint that cannot be written is said, does not stop the training, and fails the run at its end.
+code=0
+# shellcheck disable=SC2086
+"$mnist" $tiny --model mlp --epochs 2 --save "$work/no/such/folder.ckpt" >"$work/out" 2>"$work/err" || code=$?
+[ "$code" -eq 1 ] && [ "$(grep -c 'not saved' "$work/out")" -eq 2 ] || fail "unwritable checkpoint: exit code $code"
+
 refuses 2 --batch --batch 0
 refuses 2 --amp --amp fp8
 refuses 2 --epochs --epochs many

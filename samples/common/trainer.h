@@ -116,8 +116,22 @@ template <class Net> int train(Net& net, const Options& o) {
   report.start(o, train_set.source, nn::count(net));
   if (!o.resume.empty()) resume(o.resume, net, *optimizer, scaler, loader, o);
 
+  // A full disk must not end a run: it goes on, says so, and fails at the end if the last save did.
+  bool saved = true;
+  const auto save = [&] {
+    if (o.save.empty()) return;
+    try {
+      io::save_checkpoint(o.save, checkpoint(net, *optimizer, scaler, loader, o));
+      saved = true;
+    } catch (const Error& e) {
+      report.note(concat("warning: checkpoint not saved: ", e.what()));
+      saved = false;
+    }
+  };
+
   const Stopwatch total;
   double accuracy = 0;
+  if (loader.state().epoch >= o.epochs) accuracy = evaluate(net, test_loader, amp_dtype);  // resumed at its end
   std::int64_t step = loader.state().epoch * loader.batches() + loader.state().batch;
   for (std::int64_t epoch = loader.state().epoch; epoch < o.epochs; ++epoch) {
     const Stopwatch clock;
@@ -137,14 +151,12 @@ template <class Net> int train(Net& net, const Options& o) {
       loss_sum.add_(loss.detach());
       if (progress.due()) progress.update(loader.state().batch, loss.item());
       const bool stop = interrupted();
-      if (!o.save.empty() && (stop || (o.save_every > 0 && step % o.save_every == 0))) {
-        io::save_checkpoint(o.save, checkpoint(net, *optimizer, scaler, loader, o));
-      }
+      if (stop || (o.save_every > 0 && step % o.save_every == 0)) save();
       if (stop) {
         progress.finish();
-        report.note(o.save.empty() ? "interrupted; nothing saved (pass --save FILE)"
-                                   : concat("interrupted; go on with --resume ", o.save));
-        return 130;
+        if (o.save.empty()) report.note("interrupted; nothing saved (pass --save FILE)");
+        else if (saved) report.note(concat("interrupted; go on with --resume ", o.save));
+        return saved ? 130 : 1;
       }
     }
     progress.finish();
@@ -152,10 +164,10 @@ template <class Net> int train(Net& net, const Options& o) {
     accuracy = evaluate(net, test_loader, amp_dtype);
     report.epoch(epoch + 1, loss_sum.item() / static_cast<double>(std::max<std::int64_t>(count, 1)), accuracy, seconds,
                  static_cast<double>(count * o.batch) / seconds);
-    if (!o.save.empty()) io::save_checkpoint(o.save, checkpoint(net, *optimizer, scaler, loader, o));
+    save();
   }
   report.end(accuracy, total.seconds(), scaler.get_scale(), scaler.is_enabled());
-  return 0;
+  return saved ? 0 : 1;
 }
 
 }  // namespace samples
