@@ -1,8 +1,5 @@
 #include "amp/grad_scaler.h"
 
-#include <cmath>
-#include <limits>
-
 #include "autograd/grad_mode.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
@@ -10,54 +7,63 @@
 namespace mantissa::amp {
 namespace {
 
-void check_growth(double f) {
-  check(f > 1 && std::isfinite(f), "GradScaler: growth_factor must be above 1 and finite, got ", f);
+// The options with other values, checked.
+GradScalerOptions with(GradScalerOptions o, double scale, double growth, double backoff, std::int64_t interval) {
+  o.init_scale = scale;
+  o.growth_factor = growth;
+  o.backoff_factor = backoff;
+  o.growth_interval = interval;
+  if (o.enabled) check_options(o, "GradScaler");
+  return o;
 }
-void check_backoff(double f) {
-  check(f > 0 && f < 1, "GradScaler: backoff_factor must be between 0 and 1, got ", f);
+ScaleRule rule_of(const GradScalerOptions& o) {
+  return {.growth = o.growth_factor, .backoff = o.backoff_factor, .min = o.min_scale, .max = o.max_scale,
+          .interval = o.growth_interval, .hysteresis = o.hysteresis,
+          .clean_forgives = o.hysteresis_mode == Hysteresis::consecutive, .tolerance = o.tolerance, .fixed = o.static_scale};
 }
-void check_interval(std::int64_t n) {
-  check(n >= 1 && n <= std::numeric_limits<std::int32_t>::max(),
-        "GradScaler: growth_interval must be at least 1 and fit 32 bits, got ", n);
-}
-void check_scale(double s) {
-  const float stored = static_cast<float>(s);
-  check(stored > 0 && std::isfinite(stored), "GradScaler: the scale must be positive and finite in f32, got ", s);
-}
+Tensor copy_of(const Tensor& t) { return t.defined() ? empty_like(t).copy_(t) : Tensor(); }
 
 }  // namespace
 
 GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {
-  if (!options.enabled) return;
-  check_scale(options.init_scale);
-  check_growth(options.growth_factor);
-  check_backoff(options.backoff_factor);
-  check_interval(options.growth_interval);
+  if (options.enabled) check_options(options, "GradScaler");
 }
 
-GradScaler::GradScaler(const GradScaler& other) : options_(other.options_), init_tracker_(other.init_tracker_) {
+GradScaler::GradScaler(const GradScaler& other)
+    : options_(other.options_), init_counters_(other.init_counters_), seen_(other.seen_), names_(other.names_),
+      floor_function_(other.floor_function_), floor_told_(other.floor_told_) {
   other.between_iterations("copied");
-  if (!other.scale_.defined()) return;
-  scale_ = empty_like(other.scale_).copy_(other.scale_);
-  growth_tracker_ = empty_like(other.growth_tracker_).copy_(other.growth_tracker_);
+  scale_ = copy_of(other.scale_);
+  state_ = copy_of(other.state_);
 }
 
 void GradScaler::between_iterations(const char* what) const {
   check(entries_.empty(), "GradScaler: cannot be ", what, " in the middle of an iteration; call update() first");
 }
 
+void GradScaler::start(Device device) {
+  scale_ = scalar(options_.init_scale, {.device = device});
+  static_assert(sizeof(ScalerState) % sizeof(std::int64_t) == 0);
+  state_ = zeros({static_cast<std::int64_t>(sizeof(ScalerState) / sizeof(std::int64_t))}, {.dtype = i64, .device = device});
+  set_counters(init_counters_);
+}
+
+ScalerState* GradScaler::device_state() const { return reinterpret_cast<ScalerState*>(state_.data<std::int64_t>()); }
+
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   check(loss.defined() && loss.is_floating(), "GradScaler.scale: needs a floating tensor, got ", loss);
-  if (!scale_.defined()) {
-    scale_ = scalar(options_.init_scale, {.device = loss.device()});
-    growth_tracker_ = scalar(init_tracker_, {.dtype = i32, .device = loss.device()});
-  }
+  if (!scale_.defined()) start(loss.device());
   check(loss.device() == scale_.device(), "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ",
         scale_.device());
+  if (options_.check_loss) {
+    const NoGrad no_grad;
+    const Tensor x = loss.detach();
+    const Tensor failed = ne(sum(sub(x, x)), Tensor(0.0));  // x - x is 0 for every finite x and NaN otherwise
+    forward_failed_ = forward_failed_.defined() ? maximum(forward_failed_, failed) : failed;
+  }
   // A copy: autograd saves the factor, and update() changes scale_ in place.
-  const Tensor factor = empty_like(scale_).copy_(scale_);
-  return mul(loss, factor);
+  return mul(loss, copy_of(scale_));
 }
 
 void GradScaler::need_scale(const char* method) const {
@@ -68,39 +74,19 @@ GradScaler::PerOptimizer& GradScaler::entry_for(Steppable& optimizer) {
   for (PerOptimizer& e : entries_) {
     if (e.optimizer == &optimizer) return e;
   }
-  return entries_.emplace_back(PerOptimizer{&optimizer});
+  return entries_.emplace_back(PerOptimizer{.optimizer = &optimizer});
 }
 
 void GradScaler::unscale(PerOptimizer& entry) {
-  const NoGrad no_grad;
-  const std::vector<Tensor> parameters = entry.optimizer->parameters();
-  std::vector<GradientView> views;
-  std::vector<std::pair<Tensor, Tensor>> strided;  // gradient, dense copy
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    Tensor g = parameters[i].grad();
-    if (!g.defined()) continue;
-    if (g.dtype() == f16 && !options_.allow_f16_gradients) {
-      fail("GradScaler.unscale_: the gradient of ", entry.optimizer->parameter_name(i),
-           " is f16: keep parameters in f32 and use autocast, or set allow_f16_gradients");
-    }
-    if (!(g.device() == scale_.device())) {
-      fail("GradScaler.unscale_: the gradient of ", entry.optimizer->parameter_name(i), " is on ", g.device(), ", the scaler on ",
-           scale_.device());
-    }
-    if (!g.is_contiguous()) {
-      strided.emplace_back(g, empty_like(g).copy_(g));
-      g = strided.back().second;
-    }
-    g.storage()->written_by("unscale_");
-    views.push_back({g.raw_data(), g.numel(), g.dtype()});
-  }
-  check(!views.empty() || options_.allow_empty_step, "GradScaler: optimizer ", index_of(entry),
+  Tensor found_inf = zeros({}, {.dtype = boolean, .device = scale_.device()});
+  if (forward_failed_.defined()) found_inf.copy_(forward_failed_);
+  auto pass = std::make_unique<GradientPass>(*entry.optimizer, scale_, found_inf, options_.allow_f16_gradients);
+  check(!pass->empty() || options_.allow_empty_step, "GradScaler: optimizer ", index_of(entry),
         " of this iteration has no gradients, so nothing was checked for inf; was backward called on a loss that "
         "uses its parameters?");
-  entry.found_inf = zeros({}, {.dtype = boolean, .device = scale_.device()});
-  kernels::unscale_gradients(scale_.device(), std::span<const GradientView>(views), scale_.data<float>(),
-                             entry.found_inf.data<bool>());
-  for (auto& [gradient, dense] : strided) gradient.copy_(dense);
+  entry.found_inf = found_inf;
+  entry.summary = pass->summary();
+  entry.pass = std::move(pass);
 }
 
 void GradScaler::unscale_(Steppable& optimizer) {
@@ -124,31 +110,52 @@ StepResult GradScaler::step(Steppable& optimizer) {
   PerOptimizer& e = entry_for(optimizer);
   check(e.stage != Stage::stepped, "GradScaler.step: already called on optimizer ", index_of(e), " since the last update()");
   if (e.stage == Stage::ready) unscale(e);
+  e.pass.reset();  // the gradients belong to the user again
   optimizer.step_unless(e.found_inf);
   e.stage = Stage::stepped;
-  return StepResult(e.found_inf);
+  return StepResult(e.found_inf, e.summary);
 }
 
 void GradScaler::update() {
   if (!options_.enabled) return;
   need_scale("update");
-  std::vector<const bool*> verdicts;
+  std::vector<Verdict> verdicts;
   for (const PerOptimizer& e : entries_) {
-    if (e.found_inf.defined()) verdicts.push_back(e.found_inf.data<bool>());
+    if (!e.found_inf.defined()) continue;
+    verdicts.push_back({e.found_inf.data<bool>(), reinterpret_cast<const GradientSummary*>(e.summary.data<double>()),
+                        names_of(*e.optimizer)});
   }
   check(!verdicts.empty(), "GradScaler.update: no step() or unscale_() since the last update()");
-  kernels::update_loss_scale(scale_.device(), scale_.data<float>(), growth_tracker_.data<std::int32_t>(),
-                             std::span<const bool* const>(verdicts), options_.growth_factor, options_.backoff_factor,
-                             options_.growth_interval);
+  kernels::update_loss_scale(scale_.device(), scale_.data<float>(), device_state(), std::span<const Verdict>(verdicts),
+                             forward_failed_.defined() ? forward_failed_.data<bool>() : nullptr, rule_of(options_));
   scale_.storage()->written_by("update");
+  forward_failed_ = {};
   entries_.clear();
+  seen_.request(state_);
+  tell_floor();
+}
+
+void GradScaler::tell_floor() {
+  const ScaleCounters& c = seen_.latest().counters;
+  if (c.at_floor < options_.floor_limit) {
+    floor_told_ = false;
+    return;
+  }
+  if (options_.at_floor == AtFloor::raise) {
+    throw ScaleAtFloor(concat("GradScaler.update: ", c.at_floor, " overflows in a row at the smallest scale, ", options_.min_scale,
+                              "; the gradients are inf or NaN for another reason than the scale. Look at overflows()"));
+  }
+  if (options_.at_floor != AtFloor::callback || floor_told_ || !floor_function_) return;
+  floor_told_ = true;
+  (*floor_function_)({.scale = options_.min_scale, .overflows = c.at_floor, .update = c.updates});
 }
 
 void GradScaler::update(double new_scale) {
   if (!options_.enabled) return;
   need_scale("update");
-  check_scale(new_scale);
+  with(options_, new_scale, options_.growth_factor, options_.backoff_factor, options_.growth_interval);
   scale_.fill_(new_scale);
+  forward_failed_ = {};
   entries_.clear();
 }
 
@@ -157,9 +164,10 @@ void GradScaler::update(const Tensor& new_scale) {
   need_scale("update");
   check(new_scale.defined() && new_scale.numel() == 1 && new_scale.is_floating() && !new_scale.requires_grad(),
         "GradScaler.update: the new scale must be a floating tensor of one element without gradient, got ", new_scale);
-  check_scale(new_scale.item<double>());
+  with(options_, new_scale.item<double>(), options_.growth_factor, options_.backoff_factor, options_.growth_interval);
   const Dims ones = Dims::filled(new_scale.dim(), 1);
   scale_.as_strided(ones, ones).copy_(new_scale);
+  forward_failed_ = {};
   entries_.clear();
 }
 
@@ -168,60 +176,13 @@ double GradScaler::get_scale() const {
   return scale_.defined() ? scale_.item<double>() : options_.init_scale;
 }
 void GradScaler::set_growth_factor(double factor) {
-  check_growth(factor);
-  options_.growth_factor = factor;
+  options_ = with(options_, options_.init_scale, factor, options_.backoff_factor, options_.growth_interval);
 }
 void GradScaler::set_backoff_factor(double factor) {
-  check_backoff(factor);
-  options_.backoff_factor = factor;
+  options_ = with(options_, options_.init_scale, options_.growth_factor, factor, options_.growth_interval);
 }
 void GradScaler::set_growth_interval(std::int64_t interval) {
-  check_interval(interval);
-  options_.growth_interval = interval;
-}
-
-std::vector<std::pair<std::string, Tensor>> GradScaler::state_dict() const {
-  if (!options_.enabled) return {};
-  between_iterations("saved");
-  const double tracker = growth_tracker_.defined() ? growth_tracker_.item<double>() : init_tracker_;
-  return {{"scale", scalar(get_scale(), {.dtype = f64})},
-          {"growth_factor", scalar(options_.growth_factor, {.dtype = f64})},
-          {"backoff_factor", scalar(options_.backoff_factor, {.dtype = f64})},
-          {"growth_interval", scalar(static_cast<double>(options_.growth_interval), {.dtype = i64})},
-          {"_growth_tracker", scalar(tracker, {.dtype = i64})}};
-}
-
-void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state) {
-  if (!options_.enabled) return;
-  check(!state.empty(), "GradScaler.load_state_dict: the state is empty: was it saved from a disabled scaler? Construct "
-        "this one disabled too");
-  between_iterations("loaded");
-  constexpr int keys = 5;
-  const char* names[keys] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"};
-  double values[keys];
-  for (int k = 0; k < keys; ++k) {
-    const Tensor* found = nullptr;
-    for (const auto& [name, t] : state) if (name == names[k]) found = &t;
-    check(found && found->defined() && found->numel() == 1, "GradScaler.load_state_dict: needs \"", names[k], "\", a number");
-    values[k] = found->item<double>();
-  }
-  check(state.size() == keys, "GradScaler.load_state_dict: expected 5 entries, found ", static_cast<unsigned long>(state.size()),
-        "; was it saved by a later version?");
-  check_scale(values[0]);
-  check_growth(values[1]);
-  check_backoff(values[2]);
-  check(values[3] >= 1 && values[3] < 0x1p31 && values[3] == std::floor(values[3]),
-        "GradScaler.load_state_dict: growth_interval must be a whole number from 1 on, got ", values[3]);
-  check(values[4] >= 0 && values[4] < 0x1p31 && values[4] == std::floor(values[4]),
-        "GradScaler.load_state_dict: _growth_tracker must be a whole number from 0 on, got ", values[4]);
-  options_.init_scale = values[0];
-  options_.growth_factor = values[1];
-  options_.backoff_factor = values[2];
-  options_.growth_interval = static_cast<std::int64_t>(values[3]);
-  init_tracker_ = static_cast<std::int32_t>(values[4]);
-  if (!scale_.defined()) return;
-  scale_.fill_(values[0]);
-  growth_tracker_.fill_(values[4]);
+  options_ = with(options_, options_.init_scale, options_.growth_factor, options_.backoff_factor, interval);
 }
 
 }  // namespace mantissa::amp

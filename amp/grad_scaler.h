@@ -4,57 +4,43 @@
 //   amp::GradScaler scaler;
 //   backward(scaler.scale(loss));
 //   scaler.unscale_(opt);                  // optional: only to clip or look at true gradients
-//   optim::clip_grad_norm_(params, 1.0);
+//   optim::clip_grad_norm_(params, 1.0);   // takes the norm that unscale_ has found
 //   scaler.step(opt);                      // does nothing when a gradient is inf or NaN
 //   scaler.update();                       // once per iteration, after all steps
 //
-// Scale, growth tracker and verdicts live on the device, and the optimizer's kernel decides by itself
+// Scale, counters and verdicts live on the device, and the optimizer's kernel decides by itself
 // whether to skip: nothing here reads back to the host except what says so. Per optimizer:
 // unscale_ at most once, then step at most once, until update.
 //
-// Beyond PyTorch: verdicts are booleans; a gradient must be finite also after unscaling; bf16 and f64
-// gradients work; arguments are validated; growth happens at >= interval. Gradients changed between
-// unscale_ and step are not checked again.
+// Beyond PyTorch: other rules for the scale (amp/scale_policy.h); verdicts are booleans; a gradient must
+// be finite also after unscaling; bf16 and f64 gradients work; arguments are validated; growth happens
+// at >= interval; skips are counted and overflows reported. Gradients changed between unscale_ and step
+// are not checked again.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
+#include "amp/gradient_pass.h"
+#include "amp/host_view.h"
+#include "amp/scale_policy.h"
+#include "amp/step.h"
+#include "core/loss_scale.h"
 
 namespace mantissa::amp {
 
-// What the scaler needs of an optimizer; optim::Optimizer is one.
-class Steppable {
- public:
-  virtual ~Steppable() = default;
-  virtual std::vector<Tensor> parameters() const = 0;
-  virtual std::string parameter_name(std::size_t i) const = 0;
-  // One update, or no change at all when `skip` (bool, 0-d, same device) holds true. Undefined: false.
-  virtual void step_unless(const Tensor& skip) = 0;
+// A step that was skipped: which gradient was not finite, and at what scale.
+struct OverflowReport {
+  std::int64_t update = 0;       // iteration, counted from 1
+  bool forward = false;          // the loss itself was inf or NaN (option check_loss): no parameter is to blame
+  std::string parameter, layer;  // the first one of the optimizer; the layer is its name up to the last dot
+  std::int64_t infs = 0, nans = 0;  // elements, over all gradients of the optimizer
+  double scale = 0;
 };
-
-// Whether a step was skipped. Asking reads the device.
-class StepResult {
- public:
-  explicit StepResult(Tensor found_inf = {}) : found_inf_(std::move(found_inf)) {}
-  bool skipped() const { return found_inf_.defined() && found_inf_.item() != 0; }
-
- private:
-  Tensor found_inf_;
-};
-
-struct GradScalerOptions {
-  double init_scale = 65536;
-  double growth_factor = 2;
-  double backoff_factor = 0.5;
-  std::int64_t growth_interval = 2000;  // clean iterations in a row before the scale grows
-  bool enabled = true;                  // false: scale, unscale_ and update do nothing, step just steps
-  bool allow_f16_gradients = false;     // f16 parameters: gradients lose range before they are unscaled
-  bool allow_empty_step = false;        // an optimizer without any gradient is no error
-};
+std::string to_string(const OverflowReport& report);  // "update 7: 3 inf and 0 NaN, first in fc1.weight, at scale 65536"
 
 class GradScaler {
  public:
@@ -80,7 +66,21 @@ class GradScaler {
   void update(double new_scale);           // sets the scale instead
   void update(const Tensor& new_scale);    // one element, floating, without gradient; copied
 
+  // Runs one iteration and update(), and while its step was skipped repeats it, at most `retries` times:
+  // a batch is computed again at a lower scale and not lost. `iteration` does everything from zero_grad
+  // to step and returns what step returned. Reads the verdict each time. With a static scale, which no
+  // repetition could lower, it runs once.
+  template <class F> StepResult attempt(int retries, F&& iteration) {
+    check(retries >= 0, "GradScaler.attempt: retries must not be negative, got ", retries);
+    for (;; --retries) {
+      const StepResult result = iteration();
+      update();
+      if (retries == 0 || options_.static_scale || !result.skipped()) return result;
+    }
+  }
+
   bool is_enabled() const { return options_.enabled; }
+  const GradScalerOptions& options() const { return options_; }
   double get_scale() const;  // reads the device; 1 when disabled
   double growth_factor() const { return options_.growth_factor; }
   double backoff_factor() const { return options_.backoff_factor; }
@@ -89,8 +89,26 @@ class GradScaler {
   void set_backoff_factor(double factor);           // in (0, 1)
   void set_growth_interval(std::int64_t interval);  // >= 1
 
-  // PyTorch's five keys; empty when disabled. Only between iterations. load_state_dict checks
-  // everything before it changes anything, and ignores its argument when disabled.
+  // What the scaler has been through, as far as the host knows: nothing waits for the device. Since
+  // construction; a loaded state does not change them.
+  std::int64_t total_updates() const { return seen_.latest().counters.updates; }
+  std::int64_t total_skipped() const { return seen_.latest().counters.skipped; }  // iterations
+  bool last_skipped() const { return seen_.latest().counters.last_skipped != 0; }
+  std::int64_t forward_failures() const { return seen_.latest().counters.forward_failures; }
+  // The overflows of the last iterations, oldest first, at most 32.
+  std::vector<OverflowReport> overflows() const;
+  // "scale 32768, 3 of 100 steps skipped (1 for the loss), last: update 7: ..." Reads the scale.
+  std::string summary() const;
+
+  // For AtFloor::callback, which it chooses: called with a FloorEvent once each time floor_limit is reached.
+  template <class F> void on_floor(F f) {
+    floor_function_ = std::make_shared<FloorFunctionOf<F>>(std::move(f));
+    options_.at_floor = AtFloor::callback;
+  }
+
+  // PyTorch's five keys, and "_mantissa_counters" when hysteresis or tolerance count more than it does;
+  // empty when disabled. Only between iterations. load_state_dict takes either form, checks everything
+  // before it changes anything, and ignores its argument when disabled.
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
 
@@ -99,20 +117,44 @@ class GradScaler {
   struct PerOptimizer {
     Steppable* optimizer;
     Stage stage = Stage::ready;
-    Tensor found_inf = {};  // bool, 0-d; undefined until unscaled
+    std::unique_ptr<GradientPass> pass = {};  // from unscaling to step
+    Tensor found_inf = {}, summary = {};      // of the pass; undefined until unscaled
+  };
+  struct Names {  // of the parameters of an optimizer, for reports that come after it is gone
+    std::uint64_t optimizer;  // Steppable::identity
+    std::vector<std::string> parameters;
+  };
+  struct FloorFunction {
+    virtual ~FloorFunction() = default;
+    virtual void operator()(const FloorEvent& event) = 0;
+  };
+  template <class F> struct FloorFunctionOf final : FloorFunction {
+    explicit FloorFunctionOf(F f) : function(std::move(f)) {}
+    void operator()(const FloorEvent& event) override { function(event); }
+    F function;
   };
 
+  void start(Device device);
   void need_scale(const char* method) const;
   PerOptimizer& entry_for(Steppable& optimizer);
   int index_of(const PerOptimizer& entry) const { return static_cast<int>(&entry - entries_.data()); }
   void unscale(PerOptimizer& entry);
   void between_iterations(const char* what) const;
+  std::int64_t names_of(const Steppable& optimizer);
+  ScalerState* device_state() const;
+  void tell_floor();
+  void set_counters(const std::array<std::int64_t, 5>& values);
 
   GradScalerOptions options_;
   Tensor scale_;           // f32, 0-d; made by the first scale(), on the loss's device
-  Tensor growth_tracker_;  // i32, 0-d
-  std::int32_t init_tracker_ = 0;
+  Tensor state_;           // the bytes of a ScalerState, as i64
+  Tensor forward_failed_;  // bool, 0-d, of this iteration; undefined: no loss was checked
+  std::array<std::int64_t, 5> init_counters_{};  // the first of ScaleCounters
+  HostView<ScalerState> seen_;
   std::vector<PerOptimizer> entries_;  // of this iteration
+  std::vector<Names> names_;
+  std::shared_ptr<FloorFunction> floor_function_;
+  bool floor_told_ = false;
 };
 
 }  // namespace mantissa::amp

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "core/kernel.h"
+#include "core/loss_scale.h"
 
 namespace mantissa {
 
@@ -16,6 +17,7 @@ struct GradientView {
   void* data = nullptr;
   std::int64_t numel = 0;
   Dtype dtype = f32;
+  std::int64_t index = 0;  // of the parameter, for reports
 };
 
 // One parameter of an optimizer step. State is in the compute dtype of the parameter (f64 for f64,
@@ -35,13 +37,21 @@ struct ParameterView {
 // the doubles at `hyper`, and advances its step count. Does nothing at all when `skip` points to true.
 MANTISSA_KERNEL(optimizer_step, int formula, const double* hyper, const bool* skip, std::span<const ParameterView> parameters)
 
-// g = g / scale, in place. Sets *found_inf when a gradient is not finite, before or after.
-MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool* found_inf)
+// g = g / scale, in place, and in the same pass: *summary of the results, and *found_inf set (never
+// cleared) when one of them is not finite. The sum of squares has the bits of gradient_norm's.
+MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool* found_inf,
+                GradientSummary* summary)
 
-// The rule of torch.cuda.amp's scaler: any verdict true: scale *= backoff, tracker = 0; else the tracker
-// advances, and at `interval` the scale grows (unless that is not finite) and the tracker restarts.
-MANTISSA_KERNEL(update_loss_scale, float* scale, std::int32_t* tracker, std::span<const bool* const> found_inf,
-                double growth, double backoff, std::int64_t interval)
+// What one optimizer's gradients said about the scale.
+struct Verdict {
+  const bool* found_inf = nullptr;
+  const GradientSummary* summary = nullptr;
+  std::int64_t optimizer = 0;  // for reports
+};
+// One iteration of the loss scale: records the overflows, then *scale and the counters follow `rule`
+// with the verdicts joined by or. `forward_failed` may be null.
+MANTISSA_KERNEL(update_loss_scale, float* scale, ScalerState* state, std::span<const Verdict> verdicts,
+                const bool* forward_failed, const ScaleRule& rule)
 
 // *norm = (sum over all elements of |g|^p)^(1/p), or the largest |g| for p = infinity.
 MANTISSA_KERNEL(gradient_norm, std::span<const GradientView> gradients, double p, float* norm)

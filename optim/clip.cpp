@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "amp/gradient_pass.h"
 #include "autograd/grad_mode.h"
 #include "core/multi_tensor.h"
 
@@ -22,6 +23,11 @@ struct Gradients {
     }
   }
   std::span<const GradientView> span() const { return views; }
+  std::vector<Tensor> originals() const {
+    std::vector<Tensor> list;
+    for (const auto& entry : tensors) list.push_back(entry.first);
+    return list;
+  }
   void finish() {
     for (auto& [gradient, dense] : tensors) {
       if (gradient.is_same(dense)) gradient.storage()->written_by("gradient clipping");
@@ -41,9 +47,12 @@ Tensor clip_grad_norm_(const Parameters& parameters, double max_norm, const Clip
   check(options.norm_type > 0, "clip_grad_norm_: norm_type must be positive, got ", options.norm_type);
   const NoGrad no_grad;
   Gradients gradients(parameters);
-  Tensor norm = zeros({}, {.device = gradients.device});
-  if (gradients.views.empty()) return norm;
-  kernels::gradient_norm(gradients.device, gradients.span(), options.norm_type, norm.data<float>());
+  if (gradients.views.empty()) return zeros({});
+  Tensor norm = options.norm_type == 2 ? amp::known_norm(gradients.originals()) : Tensor();
+  if (!norm.defined()) {
+    norm = zeros({}, {.device = gradients.device});
+    kernels::gradient_norm(gradients.device, gradients.span(), options.norm_type, norm.data<float>());
+  }
   check(!options.error_if_nonfinite || std::isfinite(norm.item()), "clip_grad_norm_: the norm of the gradients is ",
         options.error_if_nonfinite ? norm.item() : 0, "; nothing was clipped");
   kernels::scale_gradients(gradients.device, gradients.span(), norm.data<float>(), max_norm);

@@ -1,8 +1,6 @@
-// What happens to gradients between backward and the update: unscaling with the check for overflow,
-// the loss scale's own update, norms and clipping. Contract: core/multi_tensor.h.
-#include <atomic>
+// What happens to gradients between backward and the update: unscaling with all that is learnt from
+// it, the loss scale's own update, norms and clipping. Contract: core/multi_tensor.h.
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/cpu/multi_tensor.h"
@@ -12,22 +10,21 @@ namespace {
 
 constexpr std::int64_t tile = 512;
 
-// g = f(g) in compute type C, rounded once; `check` sees the values as loaded and as stored.
-template <class C, class F, class Check>
-void transform(const GradientView& g, std::int64_t begin, std::int64_t count, F&& f, Check&& check) {
+// g = f(g) in compute type C, rounded once; `see` is shown the values as stored.
+template <class C, class F, class See>
+void transform(const GradientView& g, std::int64_t begin, std::int64_t count, F&& f, See&& see) {
   C buffer[tile];
   for (std::int64_t i = begin; i < begin + count; i += tile) {
     const std::int64_t n = std::min(tile, begin + count - i);
     C* p = buffer;
     if (g.dtype == dtype_of<C>) p = static_cast<C*>(g.data) + i;
     else load_run(p, g.data, g.dtype, i, 1, n);
-    check(p, n);
     for (std::int64_t j = 0; j < n; ++j) p[j] = f(p[j]);
     if (p == buffer) {
       store_run(g.data, g.dtype, i, 1, p, n);
       load_run(p, g.data, g.dtype, i, 1, n);  // as rounded: an f16 may have become infinite
     }
-    check(p, n);
+    see(p, n);
   }
 }
 template <class F> void for_all(std::span<const GradientView> gradients, F&& f) {
@@ -35,22 +32,6 @@ template <class F> void for_all(std::span<const GradientView> gradients, F&& f) 
     if (g.dtype == f64) transform<double>(g, begin, count, f, [](const double*, std::int64_t) {});
     else transform<float>(g, begin, count, f, [](const float*, std::int64_t) {});
   });
-}
-
-// x - x is 0 for every finite x and NaN otherwise; the loop has no branch.
-template <class C> bool all_finite(const C* x, std::int64_t n) {
-  constexpr std::int64_t width = static_cast<std::int64_t>(Vec<C>::size);
-  Vec<C> sums(C(0));
-  std::int64_t i = 0;
-  for (; i + width <= n; i += width) {
-    const Vec<C> v = load(x + i);
-    sums += v - v;
-  }
-  C lanes[width], sum = 0;
-  store(lanes, sums);
-  for (C lane : lanes) sum += lane;
-  for (; i < n; ++i) sum += x[i] - x[i];
-  return sum == 0;
 }
 
 // The sum of squares in an order that depends on n alone.
@@ -69,34 +50,80 @@ double sum_of_squares(const double* x, std::int64_t n) {
   return sum;
 }
 
-}  // namespace
-
-void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool* found_inf) {
-  const float inverse = static_cast<float>(1.0 / static_cast<double>(*scale));
-  std::atomic<bool> bad{false};
-  parallel_pieces(gradients, [&](const GradientView& g, std::int64_t begin, std::int64_t count, std::int64_t) {
-    const auto unscale = [inverse]<class C>(C x) { return x * static_cast<C>(inverse); };
-    const auto check = [&](const auto* x, std::int64_t n) {
-      if (!all_finite(x, n)) bad.store(true, std::memory_order_relaxed);
-    };
-    if (g.dtype == f64) transform<double>(g, begin, count, unscale, check);
-    else transform<float>(g, begin, count, unscale, check);
-  });
-  if (bad) *found_inf = true;
+// The largest magnitude of finite values.
+template <class C> C largest_of(const C* x, std::int64_t n) {
+  constexpr std::int64_t width = static_cast<std::int64_t>(Vec<C>::size);
+  Vec<C> tops(C(0));
+  std::int64_t i = 0;
+  for (; i + width <= n; i += width) tops = xsimd::max(tops, xsimd::abs(load(x + i)));
+  C lanes[width], top = 0;
+  store(lanes, tops);
+  for (C lane : lanes) top = std::max(top, lane);
+  for (; i < n; ++i) top = std::max(top, std::abs(x[i]));
+  return top;
 }
 
-void update_loss_scale(float* scale, std::int32_t* tracker, std::span<const bool* const> found_inf, double growth,
-                       double backoff, std::int64_t interval) {
-  bool overflow = false;
-  for (const bool* f : found_inf) overflow = overflow || *f;
-  if (overflow) {
-    *scale *= static_cast<float>(backoff);
-    *tracker = 0;
-  } else if (++*tracker >= interval) {  // >=: the interval may have been lowered meanwhile
-    const float grown = *scale * static_cast<float>(growth);
-    if (std::isfinite(grown)) *scale = grown;
-    *tracker = 0;
+// Adds one tile to `s`. A sum of squares that is finite proves that every element is: the common case
+// looks at no element twice.
+template <class C> void inspect(const C* x, std::int64_t n, std::int64_t index, GradientSummary& s) {
+  double wide[tile];
+  for (std::int64_t j = 0; j < n; ++j) wide[j] = static_cast<double>(x[j]);
+  const double squares = sum_of_squares(wide, n);
+  s.square_sum += squares;
+  if (std::isfinite(squares)) {
+    s.largest = std::max(s.largest, static_cast<double>(largest_of(x, n)));
+    return;
   }
+  for (std::int64_t j = 0; j < n; ++j) {
+    const double size = std::abs(wide[j]);
+    const bool nan = size != size, infinite = std::isinf(size);
+    s.nans += nan;
+    s.infs += infinite;
+    if ((nan || infinite) && s.first_bad < 0) s.first_bad = static_cast<double>(index);
+    if (!nan) s.largest = std::max(s.largest, size);
+  }
+}
+
+}  // namespace
+
+void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool* found_inf, GradientSummary* summary) {
+  const float inverse = static_cast<float>(1.0 / static_cast<double>(*scale));
+  const std::int64_t blocks = (total_numel(gradients) + multi_tensor_block - 1) / multi_tensor_block;
+  std::vector<GradientSummary> partial(static_cast<std::size_t>(blocks));  // joined in order
+  parallel_pieces(gradients, [&](const GradientView& g, std::int64_t begin, std::int64_t count, std::int64_t block) {
+    const auto unscale = [inverse]<class C>(C x) { return x * static_cast<C>(inverse); };
+    GradientSummary& here = partial[static_cast<std::size_t>(block)];
+    const auto see = [&](const auto* x, std::int64_t n) { inspect(x, n, g.index, here); };
+    if (g.dtype == f64) transform<double>(g, begin, count, unscale, see);
+    else transform<float>(g, begin, count, unscale, see);
+  });
+  GradientSummary total;
+  for (const GradientSummary& s : partial) {
+    total.square_sum += s.square_sum;
+    total.largest = std::max(total.largest, s.largest);
+    total.infs += s.infs;
+    total.nans += s.nans;
+    if (total.first_bad < 0) total.first_bad = s.first_bad;
+  }
+  *summary = total;
+  if (total.infs + total.nans > 0) *found_inf = true;
+}
+
+void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed,
+                       const ScaleRule& rule) {
+  const std::int64_t update = state->counters.updates + 1;
+  const bool failed = forward_failed && *forward_failed;
+  if (failed) state->record({.update = update, .scale = static_cast<double>(*scale)});
+  bool overflow = false;
+  for (const Verdict& v : verdicts) {
+    overflow = overflow || *v.found_inf;
+    const GradientSummary& s = *v.summary;
+    if (failed || s.first_bad < 0) continue;
+    state->record({.update = update, .optimizer = v.optimizer, .parameter = static_cast<std::int64_t>(s.first_bad),
+                   .infs = static_cast<std::int64_t>(s.infs), .nans = static_cast<std::int64_t>(s.nans),
+                   .scale = static_cast<double>(*scale)});
+  }
+  state->counters.advance(*scale, rule, overflow, failed);
 }
 
 void gradient_norm(std::span<const GradientView> gradients, double p, float* norm) {

@@ -1,0 +1,50 @@
+// One pass over the gradients of an optimizer: each is read once, divided by the scale in place, tested
+// for being finite, and enters the norm, the largest magnitude and the counts of inf and NaN. While the
+// result lives and nobody writes to a gradient, clipping takes the norm from here and reads nothing.
+#pragma once
+
+#include <span>
+
+#include "amp/step.h"
+
+namespace mantissa::amp {
+
+class GradientPass {
+ public:
+  // `scale`: f32, 0-d. `found_inf` (bool, 0-d) is set when a gradient is not finite. Throws for gradients
+  // on another device and, unless allowed, in f16; then no gradient has changed.
+  GradientPass(const Steppable& optimizer, const Tensor& scale, Tensor found_inf, bool allow_f16);
+  ~GradientPass();
+  GradientPass(const GradientPass&) = delete;
+  GradientPass& operator=(const GradientPass&) = delete;
+
+  bool empty() const { return gradients_.empty(); }         // no parameter has a gradient
+  const Tensor& found_inf() const { return found_inf_; }
+  const Tensor& summary() const { return summary_; }        // the fields of GradientSummary: f64[5]
+  // These are the next gradients of the list, unchanged since.
+  bool is_start_of(std::span<const Tensor> gradients) const;
+  std::size_t size() const { return gradients_.size(); }
+
+ private:
+  friend Tensor known_norm(std::span<const Tensor> gradients);
+
+  std::vector<Tensor> gradients_;
+  std::vector<std::uint32_t> versions_;
+  Tensor found_inf_, summary_;
+  GradientPass* next_;  // the passes that live form a list
+};
+
+// The L2 norm (f32, 0-d) of gradients seen as one vector, if they are those of living passes, one after
+// another, and unchanged since; else undefined.
+Tensor known_norm(std::span<const Tensor> gradients);
+
+// How the gradients of an optimizer are now. Reads the device; a look while debugging, at any time.
+struct GradientReport {
+  std::string parameter;
+  std::int64_t infs = 0, nans = 0;
+  double norm = 0, largest = 0;  // of the finite elements
+};
+// The gradients that are not finite, one entry each; empty when all is well.
+std::vector<GradientReport> check_gradients(const Steppable& optimizer);
+
+}  // namespace mantissa::amp

@@ -1,0 +1,54 @@
+// What the loss scaler and an optimizer know of each other: Steppable is what the scaler needs,
+// StepResult what a step leaves behind. Verdicts and sums stay on the device; only functions that say
+// so read them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace mantissa::amp {
+
+class Steppable {  // optim::Optimizer is one
+ public:
+  Steppable() : identity_(next_identity()) {}
+  Steppable(const Steppable&) : Steppable() {}
+  Steppable& operator=(const Steppable&) { return *this; }
+  virtual ~Steppable() = default;
+  virtual std::vector<Tensor> parameters() const = 0;
+  virtual std::string parameter_name(std::size_t i) const = 0;
+  // One update, or no change at all when `skip` (bool, 0-d, same device) holds true. Undefined: false.
+  virtual void step_unless(const Tensor& skip) = 0;
+
+  std::uint64_t identity() const { return identity_; }  // of this object: an address may come again
+
+ private:
+  static std::uint64_t next_identity();
+  std::uint64_t identity_;
+};
+
+// What one pass found in all gradients of an optimizer, after unscaling.
+struct GradientStats {
+  double norm = 0;     // of all of them seen as one vector
+  double largest = 0;  // magnitude of an element; NaN is left out
+  std::int64_t infs = 0, nans = 0;
+  std::int64_t first_bad = -1;  // the first parameter with inf or NaN in its gradient; -1: none
+};
+
+// Whether a step was skipped, and what its gradients were. Give it to Scheduler::step and Ema::update.
+class StepResult {
+ public:
+  StepResult() = default;  // of a step that nothing could skip
+  StepResult(Tensor found_inf, Tensor summary) : found_inf_(std::move(found_inf)), summary_(std::move(summary)) {}
+
+  bool skipped() const { return found_inf_.defined() && found_inf_.item() != 0; }  // reads the device
+  GradientStats gradients() const;                                                 // reads the device
+  const Tensor& found_inf() const { return found_inf_; }  // bool, 0-d; undefined: not skipped
+
+ private:
+  Tensor found_inf_, summary_;
+};
+
+}  // namespace mantissa::amp

@@ -1,0 +1,8 @@
+// MANTISSA_HD in front of a function: it also runs on the device.
+#pragma once
+
+#if defined(__CUDACC__)
+#define MANTISSA_HD __host__ __device__
+#else
+#define MANTISSA_HD
+#endif
