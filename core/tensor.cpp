@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/context.h"
+#include "core/host_reads.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 
@@ -21,6 +22,7 @@ MANTISSA_KERNEL(mul_in_place, const View& y, const View& x)
 namespace {
 
 thread_local bool thread_prepared = false;
+thread_local std::uint64_t reads_made = 0;  // core/host_reads.h
 
 Tensor make(Ref<Storage> storage, void* data, const Dims& sizes, const Dims& strides, Dtype dtype, Device device) {
   Ref<TensorImpl> t(new TensorImpl);
@@ -101,20 +103,25 @@ void* Tensor::checked_data(Dtype expected) const {
 
 void Tensor::fail_undefined() { fail("an undefined tensor was used where a tensor is needed"); }
 
+std::uint64_t host_reads() { return reads_made; }
+
 double Tensor::item_as_double() const {
   check(defined(), "item: the tensor is undefined");
   check(numel() == 1, "item: needs a tensor of one element, got ", *this);
+  ++reads_made;
   return visit(dtype(), [&]<class T> { return static_cast<double>(*static_cast<const T*>(impl_->data)); });
 }
 std::int64_t Tensor::item_as_integer() const {
   check(defined(), "item: the tensor is undefined");
   check(numel() == 1, "item: needs a tensor of one element, got ", *this);
+  ++reads_made;
   std::int64_t value = 0;
   kernels::copy(device(), View{&value, sizes(), strides(), i64, cpu}, view());  // saturates, NaN gives 0
   return value;
 }
 
 template <class T> std::vector<T> Tensor::to_vector() const {
+  ++reads_made;
   const Tensor dense = Tensor::allocate(sizes(), dtype_of<T>);
   kernels::copy(device(), dense.view(), view());
   const T* p = static_cast<const T*>(dense.raw_data());
