@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -135,6 +136,35 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim);
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0); // views; the last may be smaller
 std::vector<Tensor> unbind(const Tensor& x, int dim = 0);                     // views
 std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
+
+// --- normalisation, continued ---
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+// Per sample and channel. running_* may be undefined; with use_input_stats they take the samples' average.
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {}, const Tensor& weight = {},
+                     const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1, double eps = 1e-5);
+// x / sqrt(mean(x^2) + eps) over the trailing dims; without eps that of x's dtype.
+Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {}, std::optional<double> eps = {});
+Tensor local_response_norm(const Tensor& x, int size, double alpha = 1e-4, double beta = 0.75, double k = 1);
+
+// --- attention ---
+struct AttentionOptions {
+  double dropout_p = 0;  // always applied: 0 outside training
+  bool is_causal = false;
+  std::optional<double> scale = {};  // 1 / sqrt(D) by default
+  bool enable_gqa = false;           // key and value have fewer heads (dimension -3)
+};
+// query [..., L, D], key [..., S, D], value [..., S, E] -> [..., L, E]. attn_mask broadcasts to
+// [..., L, S]: bool, true where a query may look, or floating, added to the scores.
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
+                                    const AttentionOptions& = {});
+// Turns pairs of x [..., T, D] by angles (start + t) * base^(-2i / D); pairs are (i, i + D / 2), or
+// neighbours when interleaved.
+Tensor rotary_embedding(const Tensor& x, std::int64_t start = 0, double base = 10000, bool interleaved = false);
+
+// --- borders ---
+// borders: pairs (before, after), the last dimension's first; negative ones cut off.
+// mode: constant, reflect, replicate, circular.
+Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode = "constant", double value = 0);
 
 // --- copies and views (a view shares storage; a write to one is seen in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already

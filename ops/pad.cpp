@@ -1,0 +1,131 @@
+// pad: constant borders (an operator whose gradient is a slice) and borders made of the tensor's own
+// elements (reflect, replicate, circular), which are an index_select per dimension.
+#include <algorithm>
+
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(fill, const View& y, double value)
+
+namespace {
+
+struct ConstantPad {
+  static constexpr auto name = "constant_pad";
+  static constexpr const char* args[] = {"x"};
+  Dims before, after;  // per dimension, not negative
+  double value = 0;
+
+  Spec infer(const Tensor& x) const {
+    Dims sizes = x.sizes();
+    check(before.rank() == x.dim() && after.rank() == x.dim(), "needs a border for each of ", x.dim(), " dimensions");
+    for (int d = 0; d < x.dim(); ++d) {
+      check(before[d] >= 0 && after[d] >= 0, "borders ", before, " and ", after, " must not be negative");
+      const bool overflow = __builtin_add_overflow(sizes[d], before[d], &sizes[d]) || __builtin_add_overflow(sizes[d], after[d], &sizes[d]);
+      check(!overflow, "the result is too large");
+    }
+    return like(x, sizes);
+  }
+  void run(const View& y, const View& x) const {
+    kernels::fill(y.device, y, value);
+    if (x.numel() == 0) return;
+    View part = y;
+    std::int64_t offset = 0;
+    for (int d = 0; d < x.dim(); ++d) offset += before[d] * y.strides[d];
+    part.sizes = x.sizes;
+    part.data = y.as<char>() + offset * static_cast<std::int64_t>(size_of(y.dtype));
+    kernels::copy(y.device, part, x);
+  }
+  static constexpr auto vjp() {
+    return rules([](const ConstantPad& op, Grad g, Shape<0> x) {
+      Tensor inner = g;
+      for (int d = 0; d < g.dim(); ++d) inner = slice(inner, d, op.before[d], op.before[d] + x.sizes[d]);
+      return inner;
+    });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({2, 3})}, ConstantPad{{1, 0}, {0, 2}, 0.5});
+    s({s.randn({2, 1, 3})}, ConstantPad{{0, 1, 1}, {0, 1, 0}, 0});
+    s({s.randn({0, 3})}, ConstantPad{{1, 1}, {1, 1}, 2});
+    s({s.randn({})}, ConstantPad{{}, {}, 2});
+    s.error({s.randn({2, 3})}, ConstantPad{{1}, {0}, 0}, "needs a border for each of 2 dimensions");
+    s.error({s.randn({2})}, ConstantPad{{-1}, {0}, 0}, "must not be negative");
+  }
+};
+MANTISSA_OP(ConstantPad)
+
+// The element of [0, n) that stands at position i, which may lie outside.
+std::int64_t source_of(std::string_view mode, std::int64_t i, std::int64_t n) {
+  if (mode == "replicate") return std::clamp<std::int64_t>(i, 0, n - 1);
+  if (mode == "circular") return (i % n + n) % n;
+  return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+}
+Tensor pad_dimension(const Tensor& x, int d, std::int64_t before, std::int64_t after, std::string_view mode) {
+  const std::int64_t n = x.sizes()[d], most = std::max(before, after);
+  check(n > 0 || most <= 0, "pad: mode ", mode, " needs elements in dimension ", d, " of ", x);
+  check(mode != "reflect" || most < n, "pad: a reflected border of ", most, " needs more than that many elements; dimension ", d, " of ", x, " has ", n);
+  check(mode != "circular" || most <= n, "pad: a circular border of ", most, " is longer than dimension ", d, " of ", x);
+  check(before + n + after >= 0, "pad: borders ", before, " and ", after, " leave nothing of dimension ", d, " of ", x);
+  std::vector<std::int64_t> at;
+  for (std::int64_t i = -before; i < n + after; ++i) at.push_back(source_of(mode, i, n));
+  return index_select(x, d, from_data<std::int64_t>(at, {static_cast<std::int64_t>(at.size())}));
+}
+Tensor pad_constant(Tensor x, const Dims& before, const Dims& after, double value) {
+  Dims low = before, high = after;
+  for (int d = 0; d < x.dim(); ++d) {  // a negative border cuts off
+    const std::int64_t begin = std::max<std::int64_t>(-low[d], 0), end = x.sizes()[d] - std::max<std::int64_t>(-high[d], 0);
+    check(begin <= end, "pad: borders ", low[d], " and ", high[d], " leave nothing of dimension ", d, " of ", x);
+    if (begin > 0 || end < x.sizes()[d]) x = slice(x, d, begin, end);
+    low[d] = std::max<std::int64_t>(low[d], 0);
+    high[d] = std::max<std::int64_t>(high[d], 0);
+  }
+  return apply(ConstantPad{low, high, value}, x);
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double value) {
+  check(borders.rank() % 2 == 0, "pad: borders ", borders, " must be pairs, the last dimension's first");
+  check(borders.rank() / 2 <= x.dim(), "pad: ", borders.rank() / 2, " pairs of borders for ", x);
+  check(mode == "constant" || mode == "reflect" || mode == "replicate" || mode == "circular",
+        "pad: mode must be constant, reflect, replicate or circular, got \"", mode, "\"");
+  Dims before = Dims::filled(x.dim(), 0), after = before;
+  for (int i = 0; i < borders.rank() / 2; ++i) {
+    before[x.dim() - 1 - i] = borders[2 * i];
+    after[x.dim() - 1 - i] = borders[2 * i + 1];
+  }
+  if (mode == "constant") return pad_constant(x, before, after, value);
+  Tensor y = x;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (before[d] != 0 || after[d] != 0) y = pad_dimension(y, d, before[d], after[d], mode);
+  }
+  return y;
+}
+
+namespace {
+
+using F = Tensor (*)(const Tensors&);
+void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
+  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
+}
+void pad_samples(Samples& s) {
+  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 2}, "constant", 1.5); });
+  add(s, {s.randn({2, 5})}, [](const Tensors& x) { return pad(x[0], {-1, 2, 1, -1}); });
+  add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {3, 1, 2, 0}, "reflect"); });
+  add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {5, 1, 2, 0}, "replicate"); });
+  add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {4, 1, 2, -1}, "circular"); });
+  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1}); }, "must be pairs");
+  refuse(s, {s.randn({3})}, [](const Tensors& x) { return pad(x[0], {1, 1, 1, 1}); }, "2 pairs of borders for");
+  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {3, 0}, "reflect"); }, "a reflected border of 3");
+  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {4, 0}, "circular"); }, "a circular border of 4");
+  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 0}, "mirror"); }, "mode must be");
+  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {-2, -2}); }, "leave nothing");
+}
+MANTISSA_COMPOSITE(pad, pad_samples)
+
+}  // namespace
+}  // namespace mantissa
