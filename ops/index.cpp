@@ -104,7 +104,13 @@ struct EmbeddingBackward {
   static constexpr const char* args[] = {"gradient", "indices"};
   std::int64_t rows;
 
-  Spec infer(const Tensor& g, const Tensor&) const { return like(g, {rows, g.sizes().back()}); }
+  Spec infer(const Tensor& g, const Tensor& indices) const {
+    check(g.dim() > 0 && indices.dtype() == i64, "needs a gradient of at least one dimension and i64 indices");
+    Dims sizes = indices.sizes();
+    sizes.push_back(g.sizes().back());
+    check_sizes(g, "gradient", sizes);
+    return like(g, {rows, g.sizes().back()});
+  }
   void run(const View& y, const View& g, const View& indices) const;
   static constexpr auto vjp() {
     return rules([](Grad g, In<1> indices) { return embedding(g, indices); });
@@ -167,6 +173,7 @@ struct Embedding {
   }
 };
 void EmbeddingBackward::run(const View& y, const View& g, const View& indices) const {
+  kernels::check_indices(y.device, indices, rows);
   kernels::fill(y.device, y, 0.0);
   const RowView v = row_view(indices, g, y.sizes[1]);
   kernels::scatter_add(y.device, y, 0, v.index, v.rows);

@@ -80,7 +80,15 @@ struct CrossEntropyBackward {
   static constexpr bool halves = false;  // what the forward saved never is
   CrossEntropyOptions options;
 
-  Spec infer(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) const { return like(x); }
+  Spec infer(const Tensor& g, const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& largest,
+             const Tensor& log_sum, const Tensor& total) const {
+    check_class_loss(x, target, weight);
+    check_sizes(g, "gradient", options.reduction == Reduction::none ? target.sizes() : Dims{});
+    check_sizes(largest, "largest", target.sizes());
+    check_sizes(log_sum, "log_sum", target.sizes());
+    check_sizes(total, "total", {});
+    return like(x);
+  }
   void run(const View& dx, const View& g, const View& x, const View& target, const View& weight,
            const View& largest, const View& log_sum, const View& total) const {
     kernels::cross_entropy_backward(x.device, dx, g, x, target, weight, largest, log_sum, total, options);
@@ -148,7 +156,14 @@ struct NllLossBackward {
   NllOptions options;
   Dims sizes;  // of dx
 
-  Spec infer(const Tensor& g, const Tensor&, const Tensor&, const Tensor&) const { return like(g, sizes); }
+  Spec infer(const Tensor& g, const Tensor& target, const Tensor& weight, const Tensor& total) const {
+    check(target.dtype() == i64, "target is ", target.dtype(), ", expected i64");
+    check_sizes(target, "target", without_classes(sizes));
+    if (weight.defined()) check_sizes(weight, "weight", {sizes[class_dim(sizes)]});
+    check_sizes(g, "gradient", options.reduction == Reduction::none ? target.sizes() : Dims{});
+    check_sizes(total, "total", {});
+    return like(g, sizes);
+  }
   void run(const View& dx, const View& g, const View& target, const View& weight, const View& total) const {
     kernels::nll_loss_backward(dx.device, dx, g, target, weight, total, options);
   }

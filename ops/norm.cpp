@@ -62,7 +62,12 @@ struct LayerNormBackward {
   int normalised = 1;  // trailing dims
   double eps = 1e-5;
 
-  std::array<Spec, 3> infer(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) const {
+  std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std) const {
+    check(x.dim() >= normalised, "x has fewer than ", normalised, " dimensions");
+    check_sizes(g, "gradient", x.sizes());
+    check_parameter(weight, "the weight", trailing(x.sizes(), normalised));
+    check_sizes(mean, "mean", leading(x.sizes(), normalised));
+    check_sizes(inv_std, "inv_std", leading(x.sizes(), normalised));
     const Spec parameter{trailing(x.sizes(), normalised), compute_dtype(x.dtype()), x.device()};
     return {like(x), parameter, parameter};
   }
@@ -140,7 +145,12 @@ struct BatchNormBackward {
   bool training = true;
   double eps = 1e-5;
 
-  std::array<Spec, 3> infer(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) const {
+  std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std) const {
+    check(x.dim() >= 2, "x must have at least 2 dimensions");
+    check_sizes(g, "gradient", x.sizes());
+    check_parameter(weight, "the weight", {x.size(1)});
+    check_sizes(mean, "mean", {x.size(1)});
+    check_sizes(inv_std, "inv_std", {x.size(1)});
     const Spec parameter{{x.size(1)}, compute_dtype(x.dtype()), x.device()};
     return {like(x), parameter, parameter};
   }

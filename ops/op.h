@@ -39,6 +39,11 @@ inline Spec like(const Tensor& x) { return {x.sizes(), x.dtype(), x.device()}; }
 inline Spec like(const Tensor& x, Dtype dtype) { return {x.sizes(), dtype, x.device()}; }
 inline Spec like(const Tensor& x, const Dims& sizes) { return {sizes, x.dtype(), x.device()}; }
 
+// For backward kernels, which take more on trust than a user's call: an input must have these sizes.
+inline void check_sizes(const Tensor& t, const char* name, const Dims& expected) {
+  check(t.sizes() == expected, "the ", name, " has shape ", t.sizes(), ", expected ", expected);
+}
+
 template <class Op> constexpr CastPolicy policy_of() {
   if constexpr (requires { Op::autocast; }) return Op::autocast;
   else return CastPolicy::keep;

@@ -213,6 +213,8 @@ struct AdaptiveAvgPool2dBackward {
 
   Spec infer(const Tensor& g) const {
     check_input(g);
+    check_sizes(g, "gradient", {x_sizes[0], x_sizes[1], g.size(2), g.size(3)});
+    check(g.size(2) > 0 && g.size(3) > 0, "the gradient is empty");
     return like(g, x_sizes);
   }
   void run(const View& dx, const View& g) const { kernels::avg_pool2d_backward(g.device, adaptive_shape(dx.sizes, g.sizes), dx, g); }

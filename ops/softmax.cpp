@@ -26,7 +26,10 @@ struct AlongDim {
 struct AlongDimBackward {
   int dim = 0;
   static constexpr const char* args[] = {"gradient", "result"};
-  Spec infer(const Tensor&, const Tensor& y) const { return like(y); }
+  Spec infer(const Tensor& g, const Tensor& y) const {
+    check_sizes(g, "gradient", y.sizes());
+    return like(y);
+  }
   int wrapped(const View& y) const { return wrap_dim(dim, y.dim()); }
 };
 

@@ -146,7 +146,15 @@ struct SliceBackward {  // zeros with g where the slice was
   Slice of;
   Dims sizes;
 
-  Spec infer(const Tensor& g) const { return like(g, sizes); }
+  Spec infer(const Tensor& g) const {
+    std::int64_t from, count;
+    const int d = wrap_dim(of.dim, sizes.rank());
+    of.clamp_to(sizes[d], from, count);
+    Dims expected = sizes;
+    expected[d] = count;
+    check_sizes(g, "gradient", expected);
+    return like(g, sizes);
+  }
   void run(const View& y, const View& g) const {
     kernels::fill(y.device, y, 0.0);
     std::int64_t from, count;
