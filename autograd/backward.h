@@ -12,7 +12,10 @@ namespace mantissa {
 
 struct BackwardOptions {
   bool retain_graph = false;  // keep what was saved, so that backward can run again
-  bool create_graph = false;  // record the backward pass itself: higher derivatives. Implies retain_graph
+  // Record the backward pass itself: higher derivatives. Implies retain_graph. A leaf's .grad() then
+  // holds a graph that holds the leaf: drop it with zero_grad() or set_grad({}) when done, or use
+  // grad(), whose results hold nothing back.
+  bool create_graph = false;
 };
 
 // `gradient` is d (final result) / d root and may be omitted for a root of one element.
