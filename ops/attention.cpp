@@ -35,7 +35,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const AttentionOptions& o) {
   check_shapes(query, key, value);
   check(!(o.is_causal && attn_mask.defined()), "scaled_dot_product_attention: is_causal and attn_mask exclude each other");
-  Tensor q = widened(query), k = widened(key), v = widened(value);
+  // Contiguous: a product may round differently when it reads a transposed layout.
+  Tensor q = widened(query), k = contiguous(widened(key)), v = contiguous(widened(value));
   if (o.enable_gqa) {  // each head of key and value serves a group of query heads
     check(q.dim() >= 3 && k.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0, "scaled_dot_product_attention: ",
           "the heads of query ", q, " are no multiple of those of key ", k);

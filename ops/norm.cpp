@@ -33,6 +33,7 @@ Tensor scaled(Tensor y, const Tensor& weight, const Tensor& bias) {
 
 // --- layer_norm ---
 Dims trailing(const Dims& sizes, int n) {
+  check(n <= sizes.rank(), "x has fewer than ", n, " dimensions");
   Dims t;
   for (int i = sizes.rank() - n; i < sizes.rank(); ++i) t.push_back(sizes[i]);
   return t;
