@@ -166,6 +166,35 @@ Tensor rotary_embedding(const Tensor& x, std::int64_t start = 0, double base = 1
 // mode: constant, reflect, replicate, circular.
 Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode = "constant", double value = 0);
 
+// --- convolution and pooling, continued ---
+// The gradient of conv2d with respect to x of `x_sizes`, for a gradient of its result.
+Tensor conv2d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv2dOptions = {});
+struct ConvTranspose2dOptions { std::array<int, 2> stride{1, 1}, padding{0, 0}, output_padding{0, 0}, dilation{1, 1}; int groups = 1; };
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose2dOptions = {});  // weight [C, O/groups, kh, kw]
+struct Conv1dOptions { int stride = 1, padding = 0, dilation = 1, groups = 1; };
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions = {});  // x [N, C, L], weight [O, C/groups, k]
+struct ConvTranspose1dOptions { int stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1; };
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose1dOptions = {});  // weight [C, O/groups, k]
+struct Pool1dOptions { int stride = 0, padding = 0; bool ceil_mode = false; bool count_include_pad = true; };
+Tensor max_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});  // x [N, C, L]; stride 0 means the kernel's size
+Tensor avg_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});
+Tensor adaptive_avg_pool1d(const Tensor& x, int output);
+
+// --- images ---
+Tensor pixel_shuffle(const Tensor& x, int upscale_factor);      // [*, C r^2, H, W] -> [*, C, H r, W r]
+Tensor pixel_unshuffle(const Tensor& x, int downscale_factor);  // and back
+struct InterpolateOptions {
+  Dims size = {};                          // of the result, or
+  std::vector<double> scale_factor = {};   // one for all dims or one each
+  std::string_view mode = "nearest";       // nearest, nearest-exact, linear, bilinear, bicubic, trilinear
+  bool align_corners = false;
+  bool recompute_scale_factor = false;     // take the scale from the rounded sizes
+};
+Tensor interpolate(const Tensor& x, const InterpolateOptions&);  // x [N, C, ...]
+struct UnfoldOptions { std::array<int, 2> dilation{1, 1}, padding{0, 0}, stride{1, 1}; };
+Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions = {});  // [N, C, H, W] -> [N, C kh kw, places]
+Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions = {});  // sums what overlaps
+
 // --- copies and views (a view shares storage; a write to one is seen in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already
 Tensor contiguous(const Tensor& x);                          // x itself when it is contiguous already

@@ -191,5 +191,8 @@ MANTISSA_OP(Conv2dWeightGrad)
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv2dOptions options) {
   return apply(Conv2d{options}, x, weight, bias);
 }
+Tensor conv2d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv2dOptions options) {
+  return input_gradient(options, x_sizes, gradient, weight);
+}
 
 }  // namespace mantissa

@@ -1,0 +1,225 @@
+// Image shapes: pixel_shuffle (Shi et al., 2016), interpolate, unfold and fold. Interpolation treats
+// one dimension after the other, as a sum over a few taps that are read with index_select; positions
+// and weights follow PyTorch. Halves are computed in f32 and rounded once.
+#include <algorithm>
+#include <cmath>
+
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+namespace {
+
+Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? cast(x, f32) : x; }
+
+// The sizes of x with the last three replaced.
+Dims with_plane(const Dims& x, std::int64_t channels, std::int64_t height, std::int64_t width) {
+  Dims sizes = x;
+  const int n = sizes.rank();
+  sizes[n - 3] = channels;
+  sizes[n - 2] = height;
+  sizes[n - 1] = width;
+  return sizes;
+}
+
+// --- interpolation along one dimension ---
+enum class Mode { nearest, nearest_exact, linear, cubic };
+struct Taps {  // y[i] = sum over k of weight[k][i] * x[at[k][i]]
+  std::vector<std::vector<std::int64_t>> at;
+  std::vector<std::vector<double>> weight;
+};
+double cubic_weight(double t) {  // Keys, 1981, with a = -0.75
+  constexpr double a = -0.75;
+  t = std::abs(t);
+  if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
+  return t < 2 ? ((t - 5) * t + 8) * t * a - 4 * a : 0;
+}
+Taps taps_for(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool align_corners, bool in_f64) {
+  const int count = mode == Mode::linear ? 2 : mode == Mode::cubic ? 4 : 1;
+  Taps taps{std::vector(count, std::vector<std::int64_t>()), std::vector(count, std::vector<double>())};
+  for (std::int64_t i = 0; i < out; ++i) {
+    const auto position = static_cast<double>(i);
+    double source = align_corners ? position * ratio : (position + 0.5) * ratio - 0.5;
+    if (mode == Mode::nearest || mode == Mode::nearest_exact) {
+      const double step = mode == Mode::nearest ? position : position + 0.5;
+      source = in_f64 ? step * ratio : static_cast<double>(static_cast<float>(step) * static_cast<float>(ratio));  // PyTorch's rounding
+    } else if (mode == Mode::linear) {
+      source = std::max(source, 0.0);
+    }
+    const auto first = static_cast<std::int64_t>(std::floor(source)) - (count == 4 ? 1 : 0);
+    for (int k = 0; k < count; ++k) {
+      const double distance = source - static_cast<double>(first + k);
+      const auto index = static_cast<std::size_t>(k);
+      taps.at[index].push_back(std::clamp<std::int64_t>(first + k, 0, in - 1));
+      taps.weight[index].push_back(count == 1 ? 1 : count == 2 ? 1 - std::abs(distance) : cubic_weight(distance));
+    }
+  }
+  return taps;
+}
+Tensor resample(const Tensor& x, int dim, const Taps& taps) {
+  const auto out = static_cast<std::int64_t>(taps.at[0].size());
+  Dims line = Dims::filled(x.dim(), 1);
+  line[dim] = out;
+  Tensor y;
+  for (std::size_t k = 0; k < taps.at.size(); ++k) {
+    Tensor part = index_select(x, dim, from_data<std::int64_t>(taps.at[k], {out}));
+    if (taps.at.size() > 1) part = part * cast(from_data<double>(taps.weight[k], line), x.dtype());
+    y = k == 0 ? part : y + part;
+  }
+  return y;
+}
+
+struct NamedMode { std::string_view name; Mode mode; int dims; };  // dims 0: any
+NamedMode mode_named(std::string_view name) {
+  for (const NamedMode& m : {NamedMode{"nearest", Mode::nearest, 0}, {"nearest-exact", Mode::nearest_exact, 0}, {"linear", Mode::linear, 1},
+                             {"bilinear", Mode::linear, 2}, {"bicubic", Mode::cubic, 2}, {"trilinear", Mode::linear, 3}}) {
+    if (m.name == name) return m;
+  }
+  fail("interpolate: mode must be nearest, nearest-exact, linear, bilinear, bicubic or trilinear, got \"", name, "\"");
+}
+
+// --- unfold and fold ---
+struct Windows {
+  std::int64_t padded[2], count[2];
+  Tensor index;  // into the padded plane, [kh * kw * places]
+};
+Windows windows_of(const char* name, std::int64_t height, std::int64_t width, std::array<int, 2> kernel, const UnfoldOptions& o) {
+  Windows w;
+  const std::int64_t in[2] = {height, width};
+  for (int d = 0; d < 2; ++d) {
+    check(kernel[d] >= 1 && o.stride[d] >= 1 && o.dilation[d] >= 1 && o.padding[d] >= 0, name,
+          ": kernel, stride and dilation must be at least 1 and padding at least 0");
+    w.padded[d] = in[d] + 2 * o.padding[d];
+    const std::int64_t extent = (kernel[d] - 1) * o.dilation[d] + 1;
+    check(extent <= w.padded[d], name, ": a kernel that reaches over ", extent, " does not fit into ", w.padded[d], " (with padding)");
+    w.count[d] = (w.padded[d] - extent) / o.stride[d] + 1;
+  }
+  std::vector<std::int64_t> at;
+  for (int a = 0; a < kernel[0]; ++a) {
+    for (int b = 0; b < kernel[1]; ++b) {
+      for (std::int64_t i = 0; i < w.count[0]; ++i) {
+        for (std::int64_t j = 0; j < w.count[1]; ++j) {
+          at.push_back((i * o.stride[0] + a * o.dilation[0]) * w.padded[1] + j * o.stride[1] + b * o.dilation[1]);
+        }
+      }
+    }
+  }
+  w.index = from_data<std::int64_t>(at, {static_cast<std::int64_t>(at.size())});
+  return w;
+}
+
+}  // namespace
+
+Tensor pixel_shuffle(const Tensor& x, int r) {
+  check(x.dim() >= 3, "pixel_shuffle: needs at least 3 dimensions, got ", x);
+  check(r >= 1 && x.size(-3) % (static_cast<std::int64_t>(r) * r) == 0, "pixel_shuffle: the channels of ", x,
+        " must be a multiple of the factor ", r, " squared");
+  const std::int64_t c = x.size(-3) / r / r, h = x.size(-2), w = x.size(-1);
+  const Tensor y = permute(reshape(x, {x.numel() == 0 ? 0 : x.numel() / (x.size(-3) * h * w), c, r, r, h, w}), {0, 1, 4, 2, 5, 3});
+  return reshape(y, with_plane(x.sizes(), c, h * r, w * r));
+}
+Tensor pixel_unshuffle(const Tensor& x, int r) {
+  check(x.dim() >= 3, "pixel_unshuffle: needs at least 3 dimensions, got ", x);
+  check(r >= 1 && x.size(-2) % r == 0 && x.size(-1) % r == 0, "pixel_unshuffle: height and width of ", x, " must be multiples of the factor ", r);
+  const std::int64_t c = x.size(-3), h = x.size(-2) / r, w = x.size(-1) / r;
+  const Tensor y = permute(reshape(x, {x.numel() == 0 ? 0 : x.numel() / (c * h * w * r * r), c, h, r, w, r}), {0, 1, 3, 5, 2, 4});
+  return reshape(y, with_plane(x.sizes(), c * r * r, h, w));
+}
+
+Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
+  const NamedMode mode = mode_named(o.mode);
+  const int dims = x.dim() - 2;
+  check(dims >= 1 && dims <= 3, "interpolate: x must be [N, C, ...] with 1 to 3 further dimensions, got ", x);
+  check(x.is_floating(), "interpolate: needs a floating dtype, got ", x);
+  check(mode.dims == 0 || mode.dims == dims, "interpolate: mode ", o.mode, " is for ", mode.dims, " dimensions after [N, C], x is ", x);
+  check(!(mode.dims == 0 && o.align_corners), "interpolate: align_corners does not apply to mode ", o.mode);
+  check(o.size.empty() != o.scale_factor.empty(), "interpolate: give either size or scale_factor");
+  const int given = static_cast<int>(o.size.empty() ? o.scale_factor.size() : static_cast<std::size_t>(o.size.rank()));
+  check(given == 1 || given == dims, "interpolate: ", given, " sizes or factors for ", dims, " dimensions");
+  Tensor y = widened(x);
+  for (int d = 0; d < dims; ++d) {
+    const int k = given == 1 ? 0 : d;
+    const std::int64_t in = x.size(d + 2);
+    const double factor = o.scale_factor.empty() ? 0 : o.scale_factor[static_cast<std::size_t>(k)];
+    const std::int64_t out = o.size.empty() ? static_cast<std::int64_t>(std::floor(static_cast<double>(in) * factor)) : o.size[k];
+    check(in > 0 && out > 0, "interpolate: sizes must be positive, found ", in, " to ", out, " in dimension ", d + 2);
+    double ratio = static_cast<double>(in) / static_cast<double>(out);
+    if (factor > 0 && !o.recompute_scale_factor) ratio = 1 / factor;
+    if (o.align_corners) ratio = out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
+    if (out == in && ratio == 1) continue;
+    y = resample(y, d + 2, taps_for(mode.mode, in, out, ratio, o.align_corners, x.dtype() == f64));
+  }
+  return cast(y, x.dtype());
+}
+
+Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
+  check(x.dim() == 4, "unfold: x must be [N, C, H, W], got ", x);
+  const Windows w = windows_of("unfold", x.size(2), x.size(3), kernel, o);
+  const std::int64_t n = x.size(0), c = x.size(1), places = w.count[0] * w.count[1];
+  const Tensor padded = pad(x, {o.padding[1], o.padding[1], o.padding[0], o.padding[0]});
+  return reshape(index_select(reshape(padded, {n, c, w.padded[0] * w.padded[1]}), 2, w.index), {n, c * kernel[0] * kernel[1], places});
+}
+Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions o) {
+  check(x.dim() == 3, "fold: x must be [N, C * kh * kw, places], got ", x);
+  const Windows w = windows_of("fold", output[0], output[1], kernel, o);
+  const std::int64_t n = x.size(0), area = static_cast<std::int64_t>(kernel[0]) * kernel[1], places = w.count[0] * w.count[1];
+  check(x.size(1) % area == 0, "fold: dimension 1 of ", x, " is no multiple of the kernel's area ", area);
+  check(x.size(2) == places, "fold: x ", x, " must have ", places, " places");
+  const std::int64_t c = x.size(1) / area;
+  const Tensor zero = zeros({n, c, w.padded[0] * w.padded[1]}, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor planes = reshape(index_add(zero, 2, w.index, reshape(x, {n, c, area * places})), {n, c, w.padded[0], w.padded[1]});
+  return pad(planes, {-o.padding[1], -o.padding[1], -o.padding[0], -o.padding[0]});
+}
+
+namespace {
+
+using F = Tensor (*)(const Tensors&);
+void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
+  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
+}
+void pixel_shuffle_samples(Samples& s) {
+  const F f = [](const Tensors& x) { return pixel_shuffle(x[0], 2); };
+  add(s, {s.randn({2, 8, 3, 2})}, f);
+  add(s, {s.randn({4, 1, 2})}, f);
+  refuse(s, {s.randn({2, 6, 3, 2})}, f, "multiple of the factor 2 squared");
+}
+void pixel_unshuffle_samples(Samples& s) {
+  const F f = [](const Tensors& x) { return pixel_unshuffle(x[0], 2); };
+  add(s, {s.randn({2, 2, 4, 6})}, f);
+  refuse(s, {s.randn({2, 3, 2})}, f, "must be multiples of the factor 2");
+}
+void interpolate_samples(Samples& s) {
+  add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {2}}); });
+  add(s, {s.randn({2, 2, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {3}, .mode = "nearest-exact"}); });
+  add(s, {s.randn({2, 2, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {8}, .mode = "linear"}); });
+  add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5, 3}, .mode = "bilinear", .align_corners = true}); });
+  add(s, {s.randn({1, 1, 4, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {1.5}, .mode = "bicubic"}); });
+  add(s, {s.randn({1, 1, 2, 3, 2})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {2, 1, 1.5}, .mode = "trilinear"}); });
+  refuse(s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5}, .mode = "bilinear"}); }, "is for 2 dimensions");
+  refuse(s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {}); }, "give either size or scale_factor");
+  refuse(s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {0}}); }, "sizes must be positive");
+  refuse(s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {4}, .mode = "best"}); }, "mode must be");
+}
+void unfold_samples(Samples& s) {
+  const F f = [](const Tensors& x) { return unfold(x[0], {2, 3}, {.padding = {1, 0}, .stride = {2, 1}}); };
+  add(s, {s.randn({2, 3, 4, 5})}, f);
+  add(s, {s.randn({1, 1, 5, 5})}, [](const Tensors& x) { return unfold(x[0], {2, 2}, {.dilation = {2, 3}}); });
+  refuse(s, {s.randn({2, 4, 5})}, f, "x must be [N, C, H, W]");
+  refuse(s, {s.randn({1, 1, 4, 2})}, f, "does not fit into 2");
+}
+void fold_samples(Samples& s) {
+  const F f = [](const Tensors& x) { return fold(x[0], {4, 5}, {2, 3}, {.padding = {1, 0}, .stride = {2, 1}}); };
+  add(s, {s.randn({2, 12, 9})}, f);
+  refuse(s, {s.randn({2, 12, 8})}, f, "must have 9 places");
+  refuse(s, {s.randn({2, 11, 9})}, f, "no multiple of the kernel's area 6");
+}
+MANTISSA_COMPOSITE(pixel_shuffle, pixel_shuffle_samples)
+MANTISSA_COMPOSITE(pixel_unshuffle, pixel_unshuffle_samples)
+MANTISSA_COMPOSITE(interpolate, interpolate_samples)
+MANTISSA_COMPOSITE(unfold, unfold_samples)
+MANTISSA_COMPOSITE(fold, fold_samples)
+
+}  // namespace
+}  // namespace mantissa
