@@ -1,0 +1,27 @@
+// copy_fields(from, to): independent copies of all parameters, buffers and modes of one module in
+// another of the same structure. For clone() of modules that have a constructor.
+#pragma once
+
+#include <vector>
+
+#include "nn/functions.h"
+
+namespace mantissa::nn::detail {
+
+inline void copy_fields(ModuleRef from, ModuleRef to) {
+  struct All final : Fields {
+    std::vector<Param*> params;
+    std::vector<Buffer*> buffers;
+    std::vector<Mode*> modes;
+    void param(const std::string&, Param& p) override { params.push_back(&p); }
+    void buffer(const std::string&, Buffer& b) override { buffers.push_back(&b); }
+    void mode(Mode& m) override { modes.push_back(&m); }
+  } source, target;
+  from.visit(source);
+  to.visit(target);
+  for (std::size_t i = 0; i < source.params.size(); ++i) *target.params[i] = nn::clone(*source.params[i]);
+  for (std::size_t i = 0; i < source.buffers.size(); ++i) *target.buffers[i] = nn::clone(*source.buffers[i]);
+  for (std::size_t i = 0; i < source.modes.size(); ++i) *target.modes[i] = *source.modes[i];
+}
+
+}  // namespace mantissa::nn::detail

@@ -1,0 +1,204 @@
+#include "nn/rnn.h"
+
+#include <cmath>
+
+#include "nn/copy_fields.h"
+#include "nn/init.h"
+
+namespace mantissa::nn {
+namespace detail {
+namespace {
+
+std::int64_t gates_of(RNNKind kind) { return kind == RNNKind::lstm ? 4 : kind == RNNKind::gru ? 3 : 1; }
+const char* name_of(RNNKind kind) { return kind == RNNKind::lstm ? "LSTM" : kind == RNNKind::gru ? "GRU" : "RNN"; }
+
+// The next state from W_ih x + b_ih and W_hh h + b_hh, both [N, gates * hidden].
+LSTMState next_state(RNNKind kind, Nonlinearity f, const Tensor& from_x, const Tensor& from_h, const Tensor& h, const Tensor& c) {
+  if (kind == RNNKind::rnn) {
+    const Tensor sum = from_x + from_h;
+    return {f == Nonlinearity::relu ? relu(sum) : tanh(sum), {}};
+  }
+  const std::int64_t n = from_x.size(-1) / gates_of(kind);
+  const auto gate = [n](const Tensor& all, std::int64_t k) { return slice(all, -1, k * n, (k + 1) * n); };
+  if (kind == RNNKind::gru) {
+    const Tensor reset = sigmoid(gate(from_x, 0) + gate(from_h, 0)), update = sigmoid(gate(from_x, 1) + gate(from_h, 1));
+    const Tensor fresh = tanh(gate(from_x, 2) + reset * gate(from_h, 2));
+    return {fresh + update * (h - fresh), {}};
+  }
+  const Tensor sum = from_x + from_h;
+  const Tensor cell = sigmoid(gate(sum, 1)) * c + sigmoid(gate(sum, 0)) * tanh(gate(sum, 2));
+  return {sigmoid(gate(sum, 3)) * tanh(cell), cell};
+}
+
+void initialise(const std::vector<Param*>& parameters, std::int64_t hidden) {
+  const double bound = hidden > 0 ? 1 / std::sqrt(static_cast<double>(hidden)) : 0;
+  for (const Param* p : parameters) if (p->defined()) init::uniform_(*p, -bound, bound);
+}
+void check_sizes(RNNKind kind, std::int64_t input, std::int64_t hidden) {
+  check(input >= 1 && hidden >= 1, name_of(kind), ": input_size and hidden_size must be positive, got ", input, " and ", hidden);
+}
+
+}  // namespace
+
+RNNBase::RNNBase(RNNKind kind, std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o)
+    : input_size(input_size), hidden_size(hidden_size), options(o), kind_(kind) {
+  check_sizes(kind, input_size, hidden_size);
+  check(o.num_layers >= 1, name_of(kind), ": num_layers must be at least 1, got ", o.num_layers);
+  check(o.dropout >= 0 && o.dropout <= 1, name_of(kind), ": dropout must be a probability, got ", o.dropout);
+  const int directions = o.bidirectional ? 2 : 1;
+  const std::int64_t rows = gates_of(kind) * hidden_size;
+  for (int set = 0; set < o.num_layers * directions; ++set) {
+    weights.emplace_back(empty({rows, set < directions ? input_size : hidden_size * directions}));
+    weights.emplace_back(empty({rows, hidden_size}));
+    for (int i = 0; i < 2; ++i) weights.push_back(o.bias ? Param(empty({rows})) : Param());
+  }
+  std::vector<Param*> all;
+  for (Param& p : weights) all.push_back(&p);
+  initialise(all, hidden_size);
+}
+
+void RNNBase::fields(Fields& visitor) {
+  constexpr const char* names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+  const std::size_t directions = options.bidirectional ? 2 : 1;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::size_t set = i / 4;
+    const char* suffix = set % directions == 1 ? "_reverse" : "";
+    visitor.visit(names[i % 4] + ("_l" + std::to_string(set / directions)) + suffix, weights[i]);
+  }
+  visitor.visit("mode", mode);
+}
+void RNNBase::copy_to(RNNBase& c) const {
+  c.input_size = input_size;
+  c.hidden_size = hidden_size;
+  c.options = options;
+  c.weights.resize(weights.size());
+  copy_fields(ModuleRef(*this), ModuleRef(c));
+}
+
+// One layer in one direction over x [T, N, in]; fills outputs[t], backwards for a reverse set.
+LSTMState RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c, std::vector<Tensor>& outputs) const {
+  const Param* w = &weights[static_cast<std::size_t>(set) * 4];
+  const bool reverse = options.bidirectional && set % 2 == 1;
+  const std::int64_t length = x.size(0);
+  const Tensor from_x = linear(x, w[0], w[2]);
+  outputs.resize(static_cast<std::size_t>(length));
+  for (std::int64_t i = 0; i < length; ++i) {
+    const std::int64_t t = reverse ? length - 1 - i : i;
+    LSTMState next = next_state(kind_, options.nonlinearity, select(from_x, 0, t), linear(h, w[1], w[3]), h, c);
+    h = outputs[static_cast<std::size_t>(t)] = next.h;
+    c = next.c;
+  }
+  return {h, c};
+}
+
+LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0) const {
+  const bool batched = given.dim() == 3;
+  const char* name = name_of(kind_);
+  check(batched || given.dim() == 2, name, ": needs [T, N, input], or [T, input] without a batch, got ", given);
+  check(given.size(-1) == input_size, name, ": needs input of size ", input_size, ", got ", given);
+  Tensor x = !batched ? unsqueeze(given, 1) : options.batch_first ? transpose(given, 0, 1) : given;
+  check(x.size(0) > 0, name, ": the sequence is empty, got ", given);
+  const int directions = options.bidirectional ? 2 : 1, sets = options.num_layers * directions;
+  const Dims state{sets, x.size(1), hidden_size};
+  const auto start = [&](const Tensor& t, const char* what) {
+    if (!t.defined()) return zeros(state, {.dtype = x.dtype(), .device = x.device()});
+    const Tensor full = batched ? t : unsqueeze(t, 1);
+    check(full.sizes() == state, name, ": the initial ", what, " must be ", state, batched ? "" : " without the batch", ", got ", t);
+    return full;
+  };
+  const Tensor h_start = start(h0, "h"), c_start = kind_ == RNNKind::lstm ? start(c0, "c") : Tensor();
+  std::vector<Tensor> h, c;
+  for (int layer = 0; layer < options.num_layers; ++layer) {
+    if (layer > 0) x = dropout(x, options.dropout, mode.training);
+    std::vector<Tensor> both;
+    for (int d = 0; d < directions; ++d) {
+      const int set = layer * directions + d;
+      std::vector<Tensor> outputs;
+      const Tensor cell = c_start.defined() ? select(c_start, 0, set) : Tensor();
+      LSTMState last = run_direction(x, set, select(h_start, 0, set), cell, outputs);
+      both.push_back(stack(outputs));
+      h.push_back(last.h);
+      if (last.c.defined()) c.push_back(last.c);
+    }
+    x = directions == 1 ? both[0] : cat(both, -1);
+  }
+  LSTMResult result{x, stack(h), c.empty() ? Tensor() : stack(c)};
+  if (batched && options.batch_first) result.output = transpose(x, 0, 1);
+  if (batched) return result;
+  for (Tensor* t : {&result.output, &result.h, &result.c}) if (t->defined()) *t = squeeze(*t, 1);
+  return result;
+}
+
+RNNCellBase::RNNCellBase(RNNKind kind, std::int64_t input_size, std::int64_t hidden_size, bool bias)
+    : input_size(input_size), hidden_size(hidden_size), kind_(kind) {
+  check_sizes(kind, input_size, hidden_size);
+  const std::int64_t rows = gates_of(kind) * hidden_size;
+  weight_ih = Param(empty({rows, input_size}));
+  weight_hh = Param(empty({rows, hidden_size}));
+  if (bias) {
+    bias_ih = Param(empty({rows}));
+    bias_hh = Param(empty({rows}));
+  }
+  initialise({&weight_ih, &weight_hh, &bias_ih, &bias_hh}, hidden_size);
+}
+LSTMState RNNCellBase::step(const Tensor& x, const Tensor& h, const Tensor& c) const {
+  check((x.dim() == 1 || x.dim() == 2) && x.size(-1) == input_size, name_of(kind_), "Cell: needs [N, ", input_size, "] or [", input_size, "], got ", x);
+  Dims state = x.sizes();
+  state.back() = hidden_size;
+  const auto start = [&](const Tensor& t, const char* what) {
+    if (!t.defined()) return zeros(state, {.dtype = x.dtype(), .device = x.device()});
+    check(t.sizes() == state, name_of(kind_), "Cell: ", what, " must be ", state, ", got ", t);
+    return t;
+  };
+  const Tensor from = start(h, "h"), cell = kind_ == RNNKind::lstm ? start(c, "c") : Tensor();
+  return next_state(kind_, nonlinearity, linear(x, weight_ih, bias_ih), linear(from, weight_hh, bias_hh), from, cell);
+}
+void RNNCellBase::copy_to(RNNCellBase& c) const {
+  c.input_size = input_size;
+  c.hidden_size = hidden_size;
+  c.nonlinearity = nonlinearity;
+  copy_fields(ModuleRef(*this), ModuleRef(c));
+}
+
+}  // namespace detail
+
+RNNResult RNN::operator()(const Tensor& x, const Tensor& h0) const {
+  LSTMResult r = run(x, h0, {});
+  return {r.output, r.h};
+}
+RNNResult GRU::operator()(const Tensor& x, const Tensor& h0) const {
+  LSTMResult r = run(x, h0, {});
+  return {r.output, r.h};
+}
+RNN RNN::clone() const {
+  RNN c;
+  copy_to(c);
+  return c;
+}
+LSTM LSTM::clone() const {
+  LSTM c;
+  copy_to(c);
+  return c;
+}
+GRU GRU::clone() const {
+  GRU c;
+  copy_to(c);
+  return c;
+}
+RNNCell RNNCell::clone() const {
+  RNNCell c;
+  copy_to(c);
+  return c;
+}
+LSTMCell LSTMCell::clone() const {
+  LSTMCell c;
+  copy_to(c);
+  return c;
+}
+GRUCell GRUCell::clone() const {
+  GRUCell c;
+  copy_to(c);
+  return c;
+}
+
+}  // namespace mantissa::nn

@@ -1,0 +1,139 @@
+// RNN, LSTM (Hochreiter and Schmidhuber, 1997) and GRU (Cho et al., 2014) over sequences, and their
+// cells, with the names (weight_ih_l0, bias_hh_l1_reverse, ...), defaults and results of torch.nn's.
+//
+//   nn::LSTM lstm{28, 64, {.num_layers = 2, .batch_first = true}};
+//   auto [y, h, c] = lstm(x);
+//
+// x [T, N, input], or [N, T, input] with batch_first, or [T, input] without a batch; y likewise with
+// hidden (twice that when bidirectional). States [layers * directions, N, hidden]; absent means 0.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/ops.h"
+#include "nn/fields.h"
+
+namespace mantissa::nn {
+
+enum class Nonlinearity { tanh, relu };
+struct RNNOptions {
+  int num_layers = 1;
+  Nonlinearity nonlinearity = Nonlinearity::tanh;  // of RNN only
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;  // between layers, in training
+  bool bidirectional = false;
+};
+struct RNNResult { Tensor output, h; };
+struct LSTMResult { Tensor output, h, c; };
+struct LSTMState { Tensor h, c; };
+
+namespace detail {
+enum class RNNKind { rnn, lstm, gru };
+
+// What the three have in common; the kind says what one step does.
+class RNNBase {
+ public:
+  // Per layer and direction: weight_ih [gates * hidden, in], weight_hh [gates * hidden, hidden], bias_ih, bias_hh.
+  std::vector<Param> weights;
+  Mode mode;
+  std::int64_t input_size = 0, hidden_size = 0;
+  RNNOptions options;
+  void fields(Fields& visitor);
+
+ protected:
+  explicit RNNBase(RNNKind kind) : kind_(kind) {}
+  RNNBase(RNNKind kind, std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o);
+  LSTMResult run(const Tensor& x, const Tensor& h0, const Tensor& c0) const;
+  void copy_to(RNNBase& c) const;
+
+ private:
+  LSTMState run_direction(const Tensor& x, int set, Tensor h, Tensor c, std::vector<Tensor>& outputs) const;
+  RNNKind kind_;
+};
+
+// One step of a cell: weights and what they see.
+class RNNCellBase {
+ public:
+  Param weight_ih, weight_hh, bias_ih, bias_hh;
+  std::int64_t input_size = 0, hidden_size = 0;
+  Nonlinearity nonlinearity = Nonlinearity::tanh;
+  MANTISSA_FIELDS(weight_ih, weight_hh, bias_ih, bias_hh)
+
+ protected:
+  explicit RNNCellBase(RNNKind kind) : kind_(kind) {}
+  RNNCellBase(RNNKind kind, std::int64_t input_size, std::int64_t hidden_size, bool bias);
+  LSTMState step(const Tensor& x, const Tensor& h, const Tensor& c) const;
+  void copy_to(RNNCellBase& c) const;
+
+ private:
+  RNNKind kind_;
+};
+}  // namespace detail
+
+class RNN : public detail::RNNBase {  // h' = tanh(W_ih x + b_ih + W_hh h + b_hh)
+ public:
+  RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {}) : RNNBase(detail::RNNKind::rnn, input_size, hidden_size, o) {}
+  RNNResult operator()(const Tensor& x, const Tensor& h0 = {}) const;
+  RNN clone() const;
+
+ private:
+  RNN() : RNNBase(detail::RNNKind::rnn) {}
+};
+class LSTM : public detail::RNNBase {  // gates in the order input, forget, cell, output
+ public:
+  LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {}) : RNNBase(detail::RNNKind::lstm, input_size, hidden_size, o) {}
+  LSTMResult operator()(const Tensor& x, const LSTMState& state = {}) const { return run(x, state.h, state.c); }
+  LSTM clone() const;
+
+ private:
+  LSTM() : RNNBase(detail::RNNKind::lstm) {}
+};
+class GRU : public detail::RNNBase {  // gates in the order reset, update, new
+ public:
+  GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {}) : RNNBase(detail::RNNKind::gru, input_size, hidden_size, o) {}
+  RNNResult operator()(const Tensor& x, const Tensor& h0 = {}) const;
+  GRU clone() const;
+
+ private:
+  GRU() : RNNBase(detail::RNNKind::gru) {}
+};
+
+struct RNNCellOptions {
+  bool bias = true;
+  Nonlinearity nonlinearity = Nonlinearity::tanh;  // of RNNCell only
+};
+// x [N, input] or [input]; h likewise with hidden; absent means 0.
+class RNNCell : public detail::RNNCellBase {
+ public:
+  RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& o = {})
+      : RNNCellBase(detail::RNNKind::rnn, input_size, hidden_size, o.bias) { nonlinearity = o.nonlinearity; }
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) const { return step(x, h, {}).h; }
+  RNNCell clone() const;
+
+ private:
+  RNNCell() : RNNCellBase(detail::RNNKind::rnn) {}
+};
+class LSTMCell : public detail::RNNCellBase {
+ public:
+  LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& o = {})
+      : RNNCellBase(detail::RNNKind::lstm, input_size, hidden_size, o.bias) {}
+  LSTMState operator()(const Tensor& x, const LSTMState& state = {}) const { return step(x, state.h, state.c); }
+  LSTMCell clone() const;
+
+ private:
+  LSTMCell() : RNNCellBase(detail::RNNKind::lstm) {}
+};
+class GRUCell : public detail::RNNCellBase {
+ public:
+  GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& o = {})
+      : RNNCellBase(detail::RNNKind::gru, input_size, hidden_size, o.bias) {}
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) const { return step(x, h, {}).h; }
+  GRUCell clone() const;
+
+ private:
+  GRUCell() : RNNCellBase(detail::RNNKind::gru) {}
+};
+
+}  // namespace mantissa::nn

@@ -1,0 +1,135 @@
+#include "nn/transformer.h"
+
+#include "nn/copy_fields.h"
+
+namespace mantissa::nn {
+namespace {
+
+Tensor activate(FeedForward f, const Tensor& x) { return f == FeedForward::gelu ? gelu(x) : relu(x); }
+LayerNorm norm_for(std::int64_t d_model, const TransformerOptions& o) {
+  return LayerNorm(d_model, {.eps = o.layer_norm_eps, .bias = o.bias});
+}
+MultiheadAttention attention_for(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o) {
+  return MultiheadAttention(d_model, nhead, {.dropout = o.dropout, .bias = o.bias, .batch_first = o.batch_first});
+}
+Tensor attend(const MultiheadAttention& a, const Tensor& x, const Tensor& memory, const Tensor& mask, const Tensor& padding, bool causal) {
+  return a(x, memory, memory, {.key_padding_mask = padding, .need_weights = false, .attn_mask = mask, .is_causal = causal}).output;
+}
+// One residual block: x + block(norm(x)), or norm(x + block(x)).
+template <class Block> Tensor residual(const Tensor& x, const LayerNorm& norm, bool norm_first, const Block& block) {
+  return norm_first ? x + block(norm(x)) : norm(x + block(x));
+}
+template <class Layer> std::vector<Layer> copies_of(const Layer& layer, int count) {
+  check(count >= 0, "a stack cannot have ", count, " layers");
+  std::vector<Layer> layers;
+  for (int i = 0; i < count; ++i) layers.push_back(layer.clone());
+  return layers;
+}
+template <class Layer> std::vector<Layer> copies_of(const std::vector<Layer>& from) {
+  std::vector<Layer> layers;
+  for (const Layer& layer : from) layers.push_back(layer.clone());
+  return layers;
+}
+
+}  // namespace
+
+TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o)
+    : self_attn(attention_for(d_model, nhead, o)),
+      linear1(d_model, o.dim_feedforward, {.bias = o.bias}),
+      drop{.p = o.dropout},
+      linear2(o.dim_feedforward, d_model, {.bias = o.bias}),
+      norm1(norm_for(d_model, o)),
+      norm2(norm_for(d_model, o)),
+      dropout1{.p = o.dropout},
+      dropout2{.p = o.dropout},
+      activation(o.activation),
+      norm_first(o.norm_first) {}
+TransformerEncoderLayer::TransformerEncoderLayer(MultiheadAttention a, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2)
+    : self_attn(std::move(a)), linear1(std::move(l1)), linear2(std::move(l2)), norm1(std::move(n1)), norm2(std::move(n2)) {}
+
+TransformerEncoderLayer TransformerEncoderLayer::clone() const {
+  TransformerEncoderLayer c(self_attn.clone(), linear1.clone(), linear2.clone(), norm1.clone(), norm2.clone());
+  c.drop = drop;
+  c.dropout1 = dropout1;
+  c.dropout2 = dropout2;
+  c.activation = activation;
+  c.norm_first = norm_first;
+  return c;
+}
+
+Tensor TransformerEncoderLayer::operator()(const Tensor& src, const Call& call) const {
+  const Tensor x = residual(src, norm1, norm_first, [&](const Tensor& t) {
+    return dropout1(attend(self_attn, t, t, call.src_mask, call.src_key_padding_mask, call.is_causal));
+  });
+  return residual(x, norm2, norm_first, [&](const Tensor& t) { return dropout2(linear2(drop(activate(activation, linear1(t))))); });
+}
+
+TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o)
+    : self_attn(attention_for(d_model, nhead, o)),
+      multihead_attn(attention_for(d_model, nhead, o)),
+      linear1(d_model, o.dim_feedforward, {.bias = o.bias}),
+      drop{.p = o.dropout},
+      linear2(o.dim_feedforward, d_model, {.bias = o.bias}),
+      norm1(norm_for(d_model, o)),
+      norm2(norm_for(d_model, o)),
+      norm3(norm_for(d_model, o)),
+      dropout1{.p = o.dropout},
+      dropout2{.p = o.dropout},
+      dropout3{.p = o.dropout},
+      activation(o.activation),
+      norm_first(o.norm_first) {}
+TransformerDecoderLayer::TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2,
+                                                 LayerNorm n3)
+    : self_attn(std::move(a)),
+      multihead_attn(std::move(m)),
+      linear1(std::move(l1)),
+      linear2(std::move(l2)),
+      norm1(std::move(n1)),
+      norm2(std::move(n2)),
+      norm3(std::move(n3)) {}
+
+TransformerDecoderLayer TransformerDecoderLayer::clone() const {
+  TransformerDecoderLayer c(self_attn.clone(), multihead_attn.clone(), linear1.clone(), linear2.clone(), norm1.clone(), norm2.clone(), norm3.clone());
+  c.drop = drop;
+  c.dropout1 = dropout1;
+  c.dropout2 = dropout2;
+  c.dropout3 = dropout3;
+  c.activation = activation;
+  c.norm_first = norm_first;
+  return c;
+}
+
+Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory, const Call& call) const {
+  Tensor x = residual(tgt, norm1, norm_first, [&](const Tensor& t) {
+    return dropout1(attend(self_attn, t, t, call.tgt_mask, call.tgt_key_padding_mask, call.tgt_is_causal));
+  });
+  x = residual(x, norm2, norm_first, [&](const Tensor& t) {
+    return dropout2(attend(multihead_attn, t, memory, call.memory_mask, call.memory_key_padding_mask, false));
+  });
+  return residual(x, norm3, norm_first, [&](const Tensor& t) { return dropout3(linear2(drop(activate(activation, linear1(t))))); });
+}
+
+TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers) : layers(copies_of(layer, num_layers)) {}
+Tensor TransformerEncoder::operator()(const Tensor& src, const TransformerEncoderLayer::Call& call) const {
+  Tensor x = src;
+  for (const TransformerEncoderLayer& layer : layers) x = layer(x, call);
+  return x;
+}
+TransformerEncoder TransformerEncoder::clone() const {
+  TransformerEncoder c(layers.empty() ? TransformerEncoderLayer(1, 1) : layers[0].clone(), 0);
+  c.layers = copies_of(layers);
+  return c;
+}
+TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers) : layers(copies_of(layer, num_layers)) {}
+Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderLayer::Call& call) const {
+  Tensor x = tgt;
+  for (const TransformerDecoderLayer& layer : layers) x = layer(x, memory, call);
+  return x;
+}
+TransformerDecoder TransformerDecoder::clone() const {
+  TransformerDecoder c(layers.empty() ? TransformerDecoderLayer(1, 1) : layers[0].clone(), 0);
+  c.layers = copies_of(layers);
+  return c;
+}
+
+}  // namespace mantissa::nn
