@@ -1,6 +1,7 @@
 // Pooling, one plane (an image's channel) after the other. Planes are brought into contiguous f32 or
 // f64 first where they are not, so the loops below know neither strides nor halves.
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "core/cpu/simd.h"
@@ -24,9 +25,14 @@ template <class C> class Planes {
   explicit Planes(const View& v) : v_(v), size_(v.size(2) * v.size(3)) {
     direct_ = v.dtype == dtype_of<C> && (v.strides[3] == 1 || v.size(3) == 1) && (v.strides[2] == v.size(3) || v.size(2) == 1);
     if (!direct_) buffer_.resize(static_cast<std::size_t>(size_));
+    dense_ = v.strides[3] == 1 && v.strides[2] == v.size(3);
   }
   const C* load(std::int64_t plane) {
     if (direct_) return v_.as<const C>() + offset(plane);
+    if (dense_) {  // a half's plane in one run
+      load_run(buffer_.data(), v_.data, v_.dtype, offset(plane), 1, size_);
+      return buffer_.data();
+    }
     for (std::int64_t r = 0; r < v_.size(2); ++r) {
       load_run(buffer_.data() + r * v_.size(3), v_.data, v_.dtype, offset(plane) + r * v_.strides[2], v_.strides[3], v_.size(3));
     }
@@ -43,7 +49,7 @@ template <class C> class Planes {
   }
   const View& v_;
   std::int64_t size_;
-  bool direct_;
+  bool direct_, dense_;
   std::vector<C> buffer_;
 };
 
@@ -60,8 +66,10 @@ template <class C> bool replaces(C value, C best) { return (value > best) | (val
 template <class C> void max_plane_2x2(const PoolShape& s, const C* x, C* y, std::int64_t* index) {
   constexpr std::int64_t tile = 64;
   const std::int64_t total = s.out[0] * s.out[1], width = s.in[1];
+  using Lane = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;  // as wide as C: selects vectorise
   C pixel[4][tile] = {}, best[tile];
-  std::int64_t first[tile] = {}, place[tile];
+  std::int64_t first[tile] = {};
+  Lane which[tile];  // of the four pixels
   for (std::int64_t done = 0, oy = 0, ox = 0; done < total; done += tile) {
     const std::int64_t n = std::min(tile, total - done);
     for (std::int64_t i = 0; i < n;) {
@@ -78,17 +86,16 @@ template <class C> void max_plane_2x2(const PoolShape& s, const C* x, C* y, std:
       ox += run;
       if (ox == s.out[1]) ox = 0, ++oy;
     }
-    for (std::int64_t i = 0; i < tile; ++i) best[i] = pixel[0][i], place[i] = first[i];
+    for (std::int64_t i = 0; i < tile; ++i) best[i] = pixel[0][i], which[i] = 0;
     for (int k = 1; k < 4; ++k) {
-      const std::int64_t step = k / 2 * width + k % 2;
       for (std::int64_t i = 0; i < tile; ++i) {
         const bool take = replaces(pixel[k][i], best[i]);
         best[i] = take ? pixel[k][i] : best[i];
-        place[i] = take ? first[i] + step : place[i];
+        which[i] = take ? Lane(k) : which[i];
       }
     }
     std::copy_n(best, n, y + done);
-    std::copy_n(place, n, index + done);
+    for (std::int64_t i = 0; i < n; ++i) index[done + i] = first[i] + (which[i] >> 1) * width + (which[i] & 1);
   }
 }
 
