@@ -20,7 +20,7 @@ void on_signal(int signal) {
   }
 }
 
-double usual_lr(const std::string& optimizer) { return optimizer == "sgd" ? 0.05 : optimizer == "adam" ? 1e-3 : 2e-3; }
+double usual_lr(const std::string& optimizer) { return optimizer == "sgd" ? 0.05 : optimizer == "adam" ? 1e-3 : 4e-3; }
 
 std::string mebibytes(std::int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
