@@ -7,6 +7,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/tensor.h"
@@ -26,16 +27,67 @@ Tensor abs(const Tensor& x);
 Tensor square(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
-Tensor exp(const Tensor& x);
-Tensor log(const Tensor& x);
-Tensor tanh(const Tensor& x);
-Tensor sigmoid(const Tensor& x);
-Tensor erf(const Tensor& x);
-Tensor relu(const Tensor& x);
-Tensor gelu(const Tensor& x);  // exact: x * Phi(x)
-Tensor silu(const Tensor& x);  // x * sigmoid(x)
+Tensor reciprocal(const Tensor& x);
+Tensor fmod(const Tensor& a, const Tensor& b);       // the sign of a; an integer divided by 0 is an error
+Tensor remainder(const Tensor& a, const Tensor& b);  // the sign of b, as Python's %
 Tensor clamp(const Tensor& x, double low, double high);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition is bool
+Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight);  // start + weight * (end - start)
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);  // x + value * a * b
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);  // x + value * a / b
+
+// --- rounding: the gradient is 0; integers stay as they are ---
+Tensor sign(const Tensor& x);   // 0 for NaN
+Tensor floor(const Tensor& x);
+Tensor ceil(const Tensor& x);
+Tensor trunc(const Tensor& x);
+Tensor round(const Tensor& x);  // half to even
+
+// --- exponentials and logarithms: integers give f32 ---
+Tensor exp(const Tensor& x);
+Tensor exp2(const Tensor& x);
+Tensor expm1(const Tensor& x);   // exp(x) - 1, exact near 0
+Tensor log(const Tensor& x);
+Tensor log1p(const Tensor& x);   // log(1 + x), exact near 0
+Tensor log2(const Tensor& x);
+Tensor log10(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor erfc(const Tensor& x);    // 1 - erf(x)
+Tensor erfinv(const Tensor& x);  // infinite at -1 and 1, NaN beyond
+
+// --- trigonometric, in radians, and hyperbolic: integers give f32 ---
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor tan(const Tensor& x);
+Tensor asin(const Tensor& x);
+Tensor acos(const Tensor& x);
+Tensor atan(const Tensor& x);
+Tensor atan2(const Tensor& a, const Tensor& b);  // the angle of the point (b, a)
+Tensor sinh(const Tensor& x);
+Tensor cosh(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor asinh(const Tensor& x);
+Tensor acosh(const Tensor& x);
+Tensor atanh(const Tensor& x);
+
+// --- activations ---
+Tensor sigmoid(const Tensor& x);
+Tensor logsigmoid(const Tensor& x);
+Tensor relu(const Tensor& x);
+Tensor relu6(const Tensor& x);  // hardtanh between 0 and 6
+Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
+Tensor prelu(const Tensor& x, const Tensor& weight);  // weight [1] or one slope per channel, dim 1
+Tensor elu(const Tensor& x, double alpha = 1);
+Tensor selu(const Tensor& x);
+Tensor celu(const Tensor& x, double alpha = 1);
+Tensor gelu(const Tensor& x, std::string_view approximate = "none");  // x * Phi(x); or "tanh"
+Tensor silu(const Tensor& x);   // x * sigmoid(x)
+Tensor mish(const Tensor& x);   // x * tanh(softplus(x))
+Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // x itself where beta * x > threshold
+Tensor hardtanh(const Tensor& x, double low = -1, double high = 1);  // clamp without a gradient at its ends
+Tensor hardsigmoid(const Tensor& x);
+Tensor hardswish(const Tensor& x);
+Tensor glu(const Tensor& x, int dim = -1);  // the first half of dim times the sigmoid of the second
 
 // --- comparison: bool results, no gradient ---
 Tensor eq(const Tensor& a, const Tensor& b);
@@ -44,6 +96,19 @@ Tensor lt(const Tensor& a, const Tensor& b);
 Tensor le(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, const Tensor& b);
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+Tensor logical_and(const Tensor& a, const Tensor& b);  // of any dtype: what is not 0 is true
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+
+// --- bits: integers and bool ---
+Tensor bitwise_and(const Tensor& a, const Tensor& b);
+Tensor bitwise_or(const Tensor& a, const Tensor& b);
+Tensor bitwise_xor(const Tensor& a, const Tensor& b);
+Tensor bitwise_not(const Tensor& x);
 
 // --- reductions; an empty `dims` means all; sums of integers are i64 ---
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
@@ -55,6 +120,15 @@ struct ValuesIndices { Tensor values, indices; };
 ValuesIndices max(const Tensor& x, int dim, bool keepdim = false);  // first maximum; indices i64
 ValuesIndices min(const Tensor& x, int dim, bool keepdim = false);
 Tensor argmax(const Tensor& x, int dim, bool keepdim = false);
+Tensor argmin(const Tensor& x, int dim, bool keepdim = false);
+Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor std(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // call it mantissa::std(x)
+Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);  // sum(|x|^p)^(1/p); p may be 0, HUGE_VAL, ...
+Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is one not 0?
+Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
+Tensor cumsum(const Tensor& x, int dim);   // sums and products of integers are i64
+Tensor cumprod(const Tensor& x, int dim);
 Tensor sum_to(const Tensor& x, const Dims& sizes);  // sums away what broadcasting `sizes` had repeated
 
 // --- linear algebra ---

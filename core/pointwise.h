@@ -6,8 +6,9 @@
 // where a formula says `integers`) and round once when storing.
 //
 // A unary formula's derivative is df(g, x) or df(g, y), as `saves` says: the gradient g times the
-// derivative, in one fused kernel. To add an operator: a struct here, its name in PointwiseFormulas,
-// a line in core/ops.h and a line in ops/pointwise.cpp.
+// derivative, in one fused kernel. To add an operator: a struct here, its name in a list at the end,
+// a line in core/ops.h and a line in the file of its family (ops/arithmetic.cpp, ops/rounding.cpp,
+// ops/compare.cpp, ops/exponential.cpp, ops/trigonometric.cpp, ops/activation.cpp).
 #pragma once
 
 #include <cmath>
@@ -33,20 +34,47 @@ template <class F, class... L> constexpr int index_in(List<L...>) {
 namespace pointwise {
 
 // Scalar versions of what formulas call; vectors and tensors are found by their namespace.
-#define MANTISSA_SCALAR(T)                                                                     \
-  MANTISSA_HD inline T exp(T x) { return std::exp(x); }                                        \
-  MANTISSA_HD inline T log(T x) { return std::log(x); }                                        \
-  MANTISSA_HD inline T sqrt(T x) { return std::sqrt(x); }                                      \
-  MANTISSA_HD inline T tanh(T x) { return std::tanh(x); }                                      \
-  MANTISSA_HD inline T erf(T x) { return std::erf(x); }                                        \
-  MANTISSA_HD inline T pow(T a, T b) { return std::pow(a, b); }                                \
-  MANTISSA_HD inline T abs(T x) { return std::abs(x); }                                        \
+#define MANTISSA_FUNCTIONS(X)                                                                    \
+  X(exp) X(exp2) X(expm1) X(log) X(log1p) X(log2) X(log10) X(sqrt) X(erf) X(erfc) X(abs)         \
+  X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) \
+  X(floor) X(ceil) X(trunc) X(nearbyint)
+#define MANTISSA_SCALAR(f)                                  \
+  MANTISSA_HD inline float f(float x) { return std::f(x); } \
+  MANTISSA_HD inline double f(double x) { return std::f(x); }
+MANTISSA_FUNCTIONS(MANTISSA_SCALAR)
+#undef MANTISSA_SCALAR
+#undef MANTISSA_FUNCTIONS
+#define MANTISSA_SCALAR(T)                                               \
+  MANTISSA_HD inline T pow(T a, T b) { return std::pow(a, b); }          \
+  MANTISSA_HD inline T atan2(T a, T b) { return std::atan2(a, b); }      \
+  MANTISSA_HD inline T exact_fmod(T a, T b) { return std::fmod(a, b); }  \
   MANTISSA_HD inline T select(bool c, T a, T b) { return c ? a : b; }
 MANTISSA_SCALAR(float)
 MANTISSA_SCALAR(double)
 #undef MANTISSA_SCALAR
+#define MANTISSA_INTEGER(f) MANTISSA_HD inline std::int64_t f(std::int64_t x) { return x; }
+MANTISSA_INTEGER(floor)
+MANTISSA_INTEGER(ceil)
+MANTISSA_INTEGER(trunc)
+MANTISSA_INTEGER(nearbyint)
+#undef MANTISSA_INTEGER
 MANTISSA_HD inline std::int64_t select(bool c, std::int64_t a, std::int64_t b) { return c ? a : b; }
 MANTISSA_HD inline std::int64_t abs(std::int64_t x) { return x < 0 ? -x : x; }
+// -1 has a case of its own because the smallest integer % -1 traps; operators refuse a divisor of 0.
+MANTISSA_HD inline std::int64_t exact_fmod(std::int64_t a, std::int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+
+// What vector libraries lack or compute less exactly: lane by lane.
+template <class V> concept Vector = requires(V v, typename V::value_type* p) { v.store_unaligned(p); };
+template <Vector V, class F> inline V lanewise(const V& a, const V& b, F f) {
+  typename V::value_type x[V::size], y[V::size];
+  a.store_unaligned(x);
+  b.store_unaligned(y);
+  for (std::size_t i = 0; i < V::size; ++i) x[i] = f(x[i], y[i]);
+  return V::load_unaligned(x);
+}
+template <Vector V> inline V exact_fmod(const V& a, const V& b) {
+  return lanewise(a, b, [](auto x, auto y) { return exact_fmod(x, y); });
+}
 
 enum class Result : std::uint8_t { promoted, boolean, floating };  // floating: integers give f32
 enum class Saves : std::uint8_t { nothing, input, output };
@@ -55,10 +83,12 @@ struct Formula {  // defaults of the fields below
   static constexpr Result result = Result::promoted;
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool integers = false;  // also computes in i64
+  static constexpr bool floats = true;     // computes in f32 and f64
+  static constexpr bool flat = false;      // a step function: the derivative is 0 and there is no df
 };
 #define MANTISSA_F template <class T> MANTISSA_HD T
 
-// --- binary (their gradients are rules in ops/pointwise.cpp) ---
+// --- binary (their gradients are rules in ops/) ---
 struct Add : Formula { static constexpr auto name = "add"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a + b; } };
 struct Sub : Formula { static constexpr auto name = "sub"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a - b; } };
 struct Mul : Formula { static constexpr auto name = "mul"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a * b; } };
@@ -85,6 +115,25 @@ struct Lt : Comparison { static constexpr auto name = "lt"; MANTISSA_F f(T a, T 
 struct Le : Comparison { static constexpr auto name = "le"; MANTISSA_F f(T a, T b) const { return select(a <= b, T(1), T(0)); } };
 struct Gt : Comparison { static constexpr auto name = "gt"; MANTISSA_F f(T a, T b) const { return select(a > b, T(1), T(0)); } };
 struct Ge : Comparison { static constexpr auto name = "ge"; MANTISSA_F f(T a, T b) const { return select(a >= b, T(1), T(0)); } };
+
+struct Atan2 : Formula { static constexpr auto name = "atan2"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return atan2(a, b); } };
+struct Fmod : Formula { static constexpr auto name = "fmod"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return exact_fmod(a, b); } };
+struct Remainder : Formula {  // the sign of b, as in Python
+  static constexpr auto name = "remainder"; static constexpr bool integers = true;
+  MANTISSA_F f(T a, T b) const {
+    T m = exact_fmod(a, b);
+    return select(b < T(0), select(m > T(0), m + b, m), select(m < T(0), m + b, m));
+  }
+};
+struct Prelu : Formula { static constexpr auto name = "prelu"; MANTISSA_F f(T x, T w) const { return select(x > T(0), x, w * x); } };
+// Anything but 0 is true, NaN too.
+struct LogicalAnd : Comparison { static constexpr auto name = "logical_and"; MANTISSA_F f(T a, T b) const { return select(a == T(0), T(0), select(b == T(0), T(0), T(1))); } };
+struct LogicalOr : Comparison { static constexpr auto name = "logical_or"; MANTISSA_F f(T a, T b) const { return select(a == T(0), select(b == T(0), T(0), T(1)), T(1)); } };
+struct LogicalXor : Comparison { static constexpr auto name = "logical_xor"; MANTISSA_F f(T a, T b) const { return select(a == T(0), select(b == T(0), T(0), T(1)), select(b == T(0), T(1), T(0))); } };
+struct Bitwise : Formula { static constexpr bool integers = true, floats = false; };
+struct BitwiseAnd : Bitwise { static constexpr auto name = "bitwise_and"; MANTISSA_F f(T a, T b) const { return a & b; } };
+struct BitwiseOr : Bitwise { static constexpr auto name = "bitwise_or"; MANTISSA_F f(T a, T b) const { return a | b; } };
+struct BitwiseXor : Bitwise { static constexpr auto name = "bitwise_xor"; MANTISSA_F f(T a, T b) const { return a ^ b; } };
 
 // --- ternary ---
 struct Where : Formula { static constexpr auto name = "where"; static constexpr bool integers = true; MANTISSA_F f(T c, T a, T b) const { return select(c != T(0), a, b); } };
@@ -167,6 +216,203 @@ struct Clamp : Formula {
   MANTISSA_F df(T g, T x) const { return select(x < T(low), T(0), select(x > T(high), T(0), g)); }
 };
 
+// --- unary, exponentials and logarithms ---
+struct Exp2 : Floating {
+  static constexpr auto name = "exp2"; static constexpr Saves saves = Saves::output;
+  MANTISSA_F f(T x) const { return exp2(x); }
+  MANTISSA_F df(T g, T y) const { return g * (y * T(0.6931471805599453)); }
+};
+struct Expm1 : Floating {
+  static constexpr auto name = "expm1"; static constexpr Saves saves = Saves::output;
+  MANTISSA_F f(T x) const { return expm1(x); }
+  MANTISSA_F df(T g, T y) const { return g * (y + T(1)); }
+};
+struct Log1p : Floating {
+  static constexpr auto name = "log1p"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return log1p(x); }
+  MANTISSA_F df(T g, T x) const { return g / (x + T(1)); }
+};
+struct Log2 : Floating {
+  static constexpr auto name = "log2"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return log2(x); }
+  MANTISSA_F df(T g, T x) const { return g / (x * T(0.6931471805599453)); }
+};
+struct Log10 : Floating {
+  static constexpr auto name = "log10"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return log10(x); }
+  MANTISSA_F df(T g, T x) const { return g / (x * T(2.302585092994046)); }
+};
+struct Erfc : Floating {
+  static constexpr auto name = "erfc"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return erfc(x); }
+  MANTISSA_F df(T g, T x) const { return g * (T(-1.1283791670955126) * exp(-(x * x))); }
+};
+struct Erfinv : Floating {
+  static constexpr auto name = "erfinv"; static constexpr Saves saves = Saves::output;
+  // Winitzki's closed form is right to 2e-3; each of Halley's steps triples the digits.
+  MANTISSA_F f(T x) const {
+    T a = abs(x), l = log((T(1) - a) * (T(1) + a)), t = T(4.330746750799873) + T(0.5) * l;
+    T square = sqrt(t * t - T(6.802721088435374) * l) - t;
+    T y = sqrt(select(square > T(0), square, T(0)));
+    for (int i = 0; i < 3; ++i) {
+      T error = select(a < T(0.5), erf(y) - a, (T(1) - a) - erfc(y));
+      T u = error / (T(1.1283791670955126) * exp(-(y * y)));
+      y = y - u / (T(1) + y * u);
+    }
+    y = select(a < T(1), y, T(1) / (T(1) - a) + T(0) * sqrt(T(1) - a));  // infinite at 1, NaN beyond
+    return select(x < T(0), -y, y);
+  }
+  MANTISSA_F df(T g, T y) const { return g * (T(0.8862269254527580) * exp(y * y)); }
+};
+struct Reciprocal : Floating {
+  static constexpr auto name = "reciprocal"; static constexpr Saves saves = Saves::output;
+  MANTISSA_F f(T x) const { return T(1) / x; }
+  MANTISSA_F df(T g, T y) const { return -(g * (y * y)); }
+};
+
+// --- unary, trigonometric and hyperbolic ---
+struct Sin : Floating {
+  static constexpr auto name = "sin"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return sin(x); }
+  MANTISSA_F df(T g, T x) const { return g * cos(x); }
+};
+struct Cos : Floating {
+  static constexpr auto name = "cos"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return cos(x); }
+  MANTISSA_F df(T g, T x) const { return -(g * sin(x)); }
+};
+struct Tan : Floating {
+  static constexpr auto name = "tan"; static constexpr Saves saves = Saves::output;
+  MANTISSA_F f(T x) const { return tan(x); }
+  MANTISSA_F df(T g, T y) const { return g * (T(1) + y * y); }
+};
+struct Asin : Floating {
+  static constexpr auto name = "asin"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return asin(x); }
+  MANTISSA_F df(T g, T x) const { return g / sqrt((T(1) - x) * (T(1) + x)); }
+};
+struct Acos : Floating {
+  static constexpr auto name = "acos"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return acos(x); }
+  MANTISSA_F df(T g, T x) const { return -(g / sqrt((T(1) - x) * (T(1) + x))); }
+};
+struct Atan : Floating {
+  static constexpr auto name = "atan"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return atan(x); }
+  MANTISSA_F df(T g, T x) const { return g / (T(1) + x * x); }
+};
+struct Sinh : Floating {
+  static constexpr auto name = "sinh"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return sinh(x); }
+  MANTISSA_F df(T g, T x) const { return g * cosh(x); }
+};
+struct Cosh : Floating {
+  static constexpr auto name = "cosh"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return cosh(x); }
+  MANTISSA_F df(T g, T x) const { return g * sinh(x); }
+};
+struct Asinh : Floating {
+  static constexpr auto name = "asinh"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return asinh(x); }
+  MANTISSA_F df(T g, T x) const { return g / sqrt(x * x + T(1)); }
+};
+struct Acosh : Floating {
+  static constexpr auto name = "acosh"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return acosh(x); }
+  MANTISSA_F df(T g, T x) const { return g / sqrt(x * x - T(1)); }
+};
+struct Atanh : Floating {
+  static constexpr auto name = "atanh"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return atanh(x); }
+  MANTISSA_F df(T g, T x) const { return g / ((T(1) - x) * (T(1) + x)); }
+};
+
+// --- unary, activations ---
+struct GeluTanh : Floating {  // Phi(x) by tanh
+  static constexpr auto name = "gelu_tanh"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return T(0.5) * x * (T(1) + tanh(inner(x))); }
+  MANTISSA_F df(T g, T x) const {
+    T t = tanh(inner(x)), slope = T(0.7978845608028654) * (T(1) + T(0.134145) * (x * x));
+    return g * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope);
+  }
+  template <class T> MANTISSA_HD static T inner(T x) { return T(0.7978845608028654) * (x + T(0.044715) * (x * x * x)); }
+};
+struct Softplus : Floating {  // log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold
+  static constexpr auto name = "softplus"; static constexpr Saves saves = Saves::input;
+  double beta = 1, threshold = 20;
+  MANTISSA_F f(T x) const {
+    T z = x * T(beta);
+    return select(z > T(threshold), x, log1p(exp(z)) / T(beta));
+  }
+  MANTISSA_F df(T g, T x) const {
+    T z = x * T(beta);
+    return select(z > T(threshold), g, g / (T(1) + exp(-z)));
+  }
+};
+struct Elu : Formula {  // elu, selu and celu
+  static constexpr auto name = "elu"; static constexpr Saves saves = Saves::input;
+  double alpha = 1, scale = 1, input_scale = 1;
+  MANTISSA_F f(T x) const { return select(x > T(0), x * T(scale), expm1(x * T(input_scale)) * T(alpha * scale)); }
+  MANTISSA_F df(T g, T x) const {
+    return select(x > T(0), g * T(scale), g * (exp(x * T(input_scale)) * T(alpha * scale * input_scale)));
+  }
+};
+struct LeakyRelu : Formula {
+  static constexpr auto name = "leaky_relu"; static constexpr Saves saves = Saves::input;
+  double negative_slope = 0.01;
+  MANTISSA_F f(T x) const { return select(x > T(0), x, x * T(negative_slope)); }
+  MANTISSA_F df(T g, T x) const { return select(x > T(0), g, g * T(negative_slope)); }
+};
+struct Hardtanh : Formula {  // clamp without a gradient at its ends
+  static constexpr auto name = "hardtanh"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
+  double low = -1, high = 1;
+  MANTISSA_F f(T x) const { return select(x < T(low), T(low), select(x > T(high), T(high), x)); }
+  MANTISSA_F df(T g, T x) const { return select(x <= T(low), T(0), select(x >= T(high), T(0), g)); }
+};
+struct Hardsigmoid : Formula {
+  static constexpr auto name = "hardsigmoid"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return select(x < T(-3), T(0), select(x > T(3), T(1), (x + T(3)) / T(6))); }
+  MANTISSA_F df(T g, T x) const { return select(x <= T(-3), T(0), select(x >= T(3), T(0), g / T(6))); }
+};
+struct Hardswish : Formula {  // x * hardsigmoid(x)
+  static constexpr auto name = "hardswish"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return select(x < T(-3), T(0), select(x > T(3), x, x * (x + T(3)) / T(6))); }
+  MANTISSA_F df(T g, T x) const { return select(x <= T(-3), T(0), select(x >= T(3), g, g * (x / T(3) + T(0.5)))); }
+};
+struct Mish : Floating {  // x * tanh(softplus(x)), where tanh(log(1 + e)) = (e * e + 2e) / (e * e + 2e + 2)
+  static constexpr auto name = "mish"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const {
+    T n = power(x);
+    return x * (n / (n + T(2)));
+  }
+  MANTISSA_F df(T g, T x) const {
+    T n = power(x), t = n / (n + T(2));
+    return g * (t + x * (T(1) - t * t) / (T(1) + exp(-x)));
+  }
+  template <class T> MANTISSA_HD static T power(T x) {  // beyond 20 the quotient is 1 in f64 as well
+    T e = exp(select(x > T(20), T(20), x));
+    return e * (e + T(2));
+  }
+};
+struct Logsigmoid : Floating {
+  static constexpr auto name = "logsigmoid"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return select(x > T(0), T(0), x) - log1p(exp(-abs(x))); }
+  MANTISSA_F df(T g, T x) const { return g / (T(1) + exp(x)); }
+};
+
+// --- unary, steps and tests ---
+struct Step : Formula { static constexpr bool integers = true, flat = true; };
+struct Sign : Step { static constexpr auto name = "sign"; MANTISSA_F f(T x) const { return select(x > T(0), T(1), select(x < T(0), T(-1), T(0))); } };
+struct Floor : Step { static constexpr auto name = "floor"; MANTISSA_F f(T x) const { return floor(x); } };
+struct Ceil : Step { static constexpr auto name = "ceil"; MANTISSA_F f(T x) const { return ceil(x); } };
+struct Trunc : Step { static constexpr auto name = "trunc"; MANTISSA_F f(T x) const { return trunc(x); } };
+struct Round : Step { static constexpr auto name = "round"; MANTISSA_F f(T x) const { return nearbyint(x); } };  // half to even
+struct IsNan : Comparison { static constexpr auto name = "isnan"; MANTISSA_F f(T x) const { return select(x == x, T(0), T(1)); } };
+struct IsInf : Comparison { static constexpr auto name = "isinf"; MANTISSA_F f(T x) const { return select(x - x == T(0), T(0), select(x == x, T(1), T(0))); } };
+struct IsFinite : Comparison { static constexpr auto name = "isfinite"; MANTISSA_F f(T x) const { return select(x - x == T(0), T(1), T(0)); } };
+struct LogicalNot : Comparison { static constexpr auto name = "logical_not"; MANTISSA_F f(T x) const { return select(x == T(0), T(1), T(0)); } };
+struct BitwiseNot : Bitwise { static constexpr auto name = "bitwise_not"; MANTISSA_F f(T x) const { return ~x; } };
+
 // The derivative of a unary formula as a formula of (g, saved): what backward launches.
 template <class F> struct GradOf : Formula {
   F of;
@@ -174,12 +420,20 @@ template <class F> struct GradOf : Formula {
 };
 #undef MANTISSA_F
 
-using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge>;
-using UnaryFormulas = List<Neg, Abs, Square, Sqrt, Rsqrt, Exp, Log, Tanh, Sigmoid, Erf, Relu, Gelu, Silu, Clamp>;
+using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge, Atan2, Fmod, Remainder, Prelu,
+                            LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
+// With a derivative.
+using UnaryFormulas = List<Neg, Abs, Square, Sqrt, Rsqrt, Exp, Log, Tanh, Sigmoid, Erf, Relu, Gelu, Silu, Clamp,
+                           Exp2, Expm1, Log1p, Log2, Log10, Erfc, Erfinv, Reciprocal,
+                           Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh,
+                           GeluTanh, Softplus, Elu, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish, Mish, Logsigmoid>;
+// Without.
+using StepFormulas = List<Sign, Floor, Ceil, Trunc, Round, IsNan, IsInf, IsFinite, LogicalNot, BitwiseNot>;
 
-template <class... B, class... U> auto all_formulas(List<B...>, List<U...>) -> List<B..., Where, U..., GradOf<U>...>;
+template <class... B, class... S, class... U>
+auto all_formulas(List<B...>, List<S...>, List<U...>) -> List<B..., Where, S..., U..., GradOf<U>...>;
 // The one list that kernels are made from.
-using PointwiseFormulas = decltype(all_formulas(BinaryFormulas{}, UnaryFormulas{}));
+using PointwiseFormulas = decltype(all_formulas(BinaryFormulas{}, StepFormulas{}, UnaryFormulas{}));
 
 template <class F> inline constexpr int opcode = index_in<F>(PointwiseFormulas{});
 

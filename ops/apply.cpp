@@ -1,16 +1,26 @@
-#include "ops/apply.h"
+#include "ops/compose.h"
 
 namespace mantissa::detail {
+namespace {
 
-void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
-  if (e.has_context()) return;
+std::string describe_call(const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
   std::string text = concat(name, "(");
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (i > 0) text += ", ";
     if (x.size() <= args.size()) text += concat(args[i], ": ");
     text += x[i]->defined() ? describe(*x[i]) : std::string("none");
   }
-  e.add_context(text + ")");
+  return text + ")";
+}
+
+}  // namespace
+
+void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
+  if (!e.has_context()) e.add_context(describe_call(name, args, x));
+}
+void add_composed_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
+  if (e.has_context()) e.add_outer_context(describe_call(name, args, x));
+  else e.add_context(describe_call(name, args, x));
 }
 
 void fail_device(std::span<const Tensor* const> x) {

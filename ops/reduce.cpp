@@ -1,9 +1,7 @@
 // Reductions: sum, mean, var, extremes with and without indices, and sum_to, which undoes
 // broadcasting. Kernels see a result of x's rank with size 1 where x is reduced; keepdim only
 // changes what the user sees.
-#include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/reduce.h"
 
 namespace mantissa {
 
@@ -14,54 +12,6 @@ MANTISSA_KERNEL(reduce_var, const View& y, const View& x, double divisor)
 MANTISSA_KERNEL(reduce_arg, const View& values, const View& indices, const View& x, bool largest)
 
 namespace {
-
-// Which dimensions are reduced: the attributes all reductions share.
-struct Over {
-  Dims dims;  // empty: all
-  bool keepdim = false;
-
-  // `sizes` with 1 where reduced.
-  Dims kept(const Dims& sizes) const {
-    Dims k = dims.empty() ? Dims::filled(sizes.rank(), 1) : sizes;
-    bool seen[Dims::max_rank] = {};
-    for (std::int64_t d : dims) {
-      const int i = wrap_dim(d, sizes.rank());
-      check(!seen[i], "dim ", d, " appears twice in dims ", dims);
-      seen[i] = true;
-      if (i < sizes.rank()) k[i] = 1;
-    }
-    return k;
-  }
-  Dims result(const Dims& sizes) const {
-    const Dims k = kept(sizes);
-    if (keepdim) return k;
-    if (dims.empty()) return {};
-    bool gone[Dims::max_rank] = {};
-    for (std::int64_t d : dims) gone[wrap_dim(d, sizes.rank())] = true;
-    Dims r;
-    for (int i = 0; i < sizes.rank(); ++i) if (!gone[i]) r.push_back(sizes[i]);
-    return r;
-  }
-  // How many elements go into one result.
-  std::int64_t count(const Dims& sizes) const {
-    const Dims k = kept(sizes);
-    std::int64_t n = 1;
-    for (int i = 0; i < sizes.rank(); ++i) if (k[i] != sizes[i]) n *= sizes[i];
-    return n;
-  }
-  // The result as kernels see it.
-  View aligned(View y, const Dims& sizes) const {
-    y.sizes = kept(sizes);
-    y.strides = contiguous_strides(y.sizes);
-    return y;
-  }
-  // A result or its gradient, shaped to broadcast with x.
-  Tensor broadcastable(const Tensor& y, const Dims& sizes) const { return keepdim ? y : reshape(y, kept(sizes)); }
-};
-
-void check_floating(const Tensor& x) {
-  check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
-}
 
 struct SumOp : Over {
   static constexpr auto name = "sum";
@@ -181,14 +131,14 @@ template <bool largest> struct ExtremeAlong : Along {
   static void samples(Samples& s);
 };
 
-struct ArgMax : Along {
-  static constexpr auto name = "argmax";
+template <bool largest> struct ArgExtreme : Along {
+  static constexpr auto name = largest ? "argmax" : "argmin";
   static constexpr const char* args[] = {"x"};
   static constexpr bool differentiable = false;
 
   Spec infer(const Tensor& x) const { return {checked_result(x), i64, x.device()}; }
   void run(const View& y, const View& x) const {
-    kernels::reduce_arg(x.device, View{}, over().aligned(y, x.sizes), x, true);
+    kernels::reduce_arg(x.device, View{}, over().aligned(y, x.sizes), x, largest);
   }
   static void samples(Samples& s);
 };
@@ -214,26 +164,6 @@ struct SumTo {
 };
 
 // --- samples ---
-// Shapes and dims every reduction is tried on.
-template <class Op, class Input> void reduction_samples(Samples& s, const Op& op, Input&& input) {
-  auto with = [&](const Dims& sizes, const Dims& dims, bool keepdim) {
-    Op o = op;
-    o.dims = dims;
-    o.keepdim = keepdim;
-    s({input(sizes)}, o);
-  };
-  with({3, 5}, {}, false);
-  with({3, 5}, {0}, false);
-  with({3, 5}, {-1}, true);
-  with({2, 3, 4, 5}, {0, 2, 3}, false);
-  with({2, 3, 4, 5}, {1, -1}, true);
-  with({4, 3, 2}, {1}, false);
-  with({2, 70, 3}, {0, 1}, false);
-  with({1, 6}, {}, true);
-  with({2, 1100}, {1}, false);
-  s.error({input({2, 3})}, [&] { Op o = op; o.dims = {2}; return o; }(), "dim 2 is out of range for 2 dimensions");
-  s.error({input({2, 3})}, [&] { Op o = op; o.dims = {1, -1}; return o; }(), "appears twice");
-}
 template <class Op> void scalar_and_empty_samples(Samples& s, const Op& op) {
   auto with = [&](const Dims& sizes, const Dims& dims) {
     Op o = op;
@@ -288,7 +218,7 @@ template <class Op> void samples_along(Samples& s) {
   s.error({s.randn({0, 3})}, op, "has no elements to choose from");
 }
 template <bool largest> void ExtremeAlong<largest>::samples(Samples& s) { samples_along<ExtremeAlong>(s); }
-void ArgMax::samples(Samples& s) { samples_along<ArgMax>(s); }
+template <bool largest> void ArgExtreme<largest>::samples(Samples& s) { samples_along<ArgExtreme>(s); }
 void SumTo::samples(Samples& s) {
   s({s.randn({4, 3})}, SumTo{{3}});
   s({s.randn({2, 4, 3})}, SumTo{{4, 1}});
@@ -309,7 +239,8 @@ MANTISSA_OP(Extreme<true>)
 MANTISSA_OP(Extreme<false>)
 MANTISSA_OP(ExtremeAlong<true>)
 MANTISSA_OP(ExtremeAlong<false>)
-MANTISSA_OP(ArgMax)
+MANTISSA_OP(ArgExtreme<true>)
+MANTISSA_OP(ArgExtreme<false>)
 MANTISSA_OP(SumTo)
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) { return apply(SumOp{{dims, keepdim}}, x); }
@@ -327,7 +258,8 @@ ValuesIndices min(const Tensor& x, int dim, bool keepdim) {
   auto y = apply(ExtremeAlong<false>{{dim, keepdim}}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
-Tensor argmax(const Tensor& x, int dim, bool keepdim) { return apply(ArgMax{{dim, keepdim}}, x); }
+Tensor argmax(const Tensor& x, int dim, bool keepdim) { return apply(ArgExtreme<true>{{dim, keepdim}}, x); }
+Tensor argmin(const Tensor& x, int dim, bool keepdim) { return apply(ArgExtreme<false>{{dim, keepdim}}, x); }
 Tensor sum_to(const Tensor& x, const Dims& sizes) { return apply(SumTo{sizes}, x); }
 
 }  // namespace mantissa

@@ -1,14 +1,13 @@
-// Elementwise kernels. One small loop per formula and compute type works on contiguous tiles;
-// dtype conversion, strides and broadcasting are the business of tile loading and storing, which is
+// Elementwise kernels. One small loop per formula and compute type works on contiguous tiles
+// (core/cpu/pointwise_tiles.h); dtype conversion, strides and broadcasting are the business of tile loading and storing, which is
 // shared by all formulas. Every element goes through the same vector code wherever it lies, so
 // results do not depend on layout or on the number of threads.
 #include <algorithm>
 #include <array>
 
-#include "core/cpu/simd.h"
+#include "core/cpu/pointwise_tiles.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
-#include "core/pointwise.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x)
@@ -18,59 +17,6 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 constexpr std::int64_t tile = 512;  // elements; operands of one tile stay in the first-level cache
-
-// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of compute type.
-using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x);
-
-template <class F, class T> struct Tile {
-  static constexpr int arity = [] {
-    if constexpr (requires(const F f, T t) { f.template f<T>(t); }) return 1;
-    else if constexpr (requires(const F f, T t) { f.template f<T>(t, t); }) return 2;
-    else return 3;
-  }();
-  template <class V> static V call(const F& f, const V* v) {
-    if constexpr (arity == 1) return f.template f<V>(v[0]);
-    else if constexpr (arity == 2) return f.template f<V>(v[0], v[1]);
-    else return f.template f<V>(v[0], v[1], v[2]);
-  }
-  static void run(const void* formula, std::int64_t n, void* y, const void* const* x) {
-    const F& f = *static_cast<const F*>(formula);
-    T* out = static_cast<T*>(y);
-    if constexpr (std::is_integral_v<T>) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        T v[3];
-        for (int k = 0; k < arity; ++k) v[k] = static_cast<const T*>(x[k])[i];
-        out[i] = call(f, v);
-      }
-    } else {
-      using V = Vec<T>;
-      constexpr std::int64_t width = static_cast<std::int64_t>(V::size);
-      V v[3];
-      std::int64_t i = 0;
-      for (; i + width <= n; i += width) {
-        for (int k = 0; k < arity; ++k) v[k] = load(static_cast<const T*>(x[k]) + i);
-        store(out + i, call(f, v));
-      }
-      if (i < n) {  // the tail through the same vector code, padded
-        T buffer[width];
-        for (int k = 0; k < arity; ++k) {
-          for (std::int64_t j = 0; j < width; ++j) buffer[j] = i + j < n ? static_cast<const T*>(x[k])[i + j] : T(1);
-          v[k] = load(buffer);
-        }
-        store(buffer, call(f, v));
-        for (std::int64_t j = i; j < n; ++j) out[j] = buffer[j - i];
-      }
-    }
-  }
-};
-
-struct Entry { TileFn f32, f64, i64; };
-template <class F> constexpr Entry entry() {
-  if constexpr (F::integers) return {&Tile<F, float>::run, &Tile<F, double>::run, &Tile<F, std::int64_t>::run};
-  else return {&Tile<F, float>::run, &Tile<F, double>::run, nullptr};
-}
-template <class... F> constexpr std::array<Entry, sizeof...(F)> make_table(List<F...>) { return {entry<F>()...}; }
-constexpr auto table = make_table(pointwise::PointwiseFormulas{});
 
 // --- tiles of operands ---
 // How operand elements [begin, begin + n) of the collapsed loop reach a contiguous tile.
@@ -166,7 +112,8 @@ bool plain(const View& y, std::span<const View* const> x, Dtype compute) {
 }  // namespace
 
 void pointwise(int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x) {
-  const Entry& e = table[static_cast<std::size_t>(opcode)];
+  const Entry* const tiles[tile_files] = {tiles_0, tiles_1, tiles_2, tiles_3, tiles_4, tiles_5};
+  const Entry& e = tiles[opcode % tile_files][opcode / tile_files];
   const TileFn fn = compute == f64 ? e.f64 : compute == i64 ? e.i64 : e.f32;
   if (plain(y, x, compute)) {
     const std::size_t size = size_of(compute);

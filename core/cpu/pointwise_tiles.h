@@ -1,0 +1,80 @@
+// The loops of the elementwise kernels: one per formula and compute type, over contiguous tiles.
+// Formula number i is instantiated in core/cpu/pointwise_tiles_<i % tile_files>.cpp, so that no file
+// is slow to compile; a new formula needs no edit there. Next: core/cpu/pointwise.cpp.
+#pragma once
+
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include "core/cpu/simd.h"
+#include "core/pointwise.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of compute type.
+using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x);
+
+template <class F, class T> struct Tile {
+  static constexpr int arity = [] {
+    if constexpr (requires(const F f, T t) { f.template f<T>(t); }) return 1;
+    else if constexpr (requires(const F f, T t) { f.template f<T>(t, t); }) return 2;
+    else return 3;
+  }();
+  template <class V> static V call(const F& f, const V* v) {
+    if constexpr (arity == 1) return f.template f<V>(v[0]);
+    else if constexpr (arity == 2) return f.template f<V>(v[0], v[1]);
+    else return f.template f<V>(v[0], v[1], v[2]);
+  }
+  static void run(const void* formula, std::int64_t n, void* y, const void* const* x) {
+    const F& f = *static_cast<const F*>(formula);
+    T* out = static_cast<T*>(y);
+    if constexpr (std::is_integral_v<T>) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        T v[3];
+        for (int k = 0; k < arity; ++k) v[k] = static_cast<const T*>(x[k])[i];
+        out[i] = call(f, v);
+      }
+    } else {
+      using V = Vec<T>;
+      constexpr std::int64_t width = static_cast<std::int64_t>(V::size);
+      V v[3];
+      std::int64_t i = 0;
+      for (; i + width <= n; i += width) {
+        for (int k = 0; k < arity; ++k) v[k] = load(static_cast<const T*>(x[k]) + i);
+        store(out + i, call(f, v));
+      }
+      if (i < n) {  // the tail through the same vector code, padded
+        T buffer[width];
+        for (int k = 0; k < arity; ++k) {
+          for (std::int64_t j = 0; j < width; ++j) buffer[j] = i + j < n ? static_cast<const T*>(x[k])[i + j] : T(1);
+          v[k] = load(buffer);
+        }
+        store(buffer, call(f, v));
+        for (std::int64_t j = i; j < n; ++j) out[j] = buffer[j - i];
+      }
+    }
+  }
+};
+
+struct Entry { TileFn f32 = nullptr, f64 = nullptr, i64 = nullptr; };
+template <class F> constexpr Entry entry() {
+  Entry e;
+  if constexpr (F::floats) e.f32 = &Tile<F, float>::run, e.f64 = &Tile<F, double>::run;
+  if constexpr (F::integers) e.i64 = &Tile<F, std::int64_t>::run;
+  return e;
+}
+
+// The entries of every tile_files-th formula, from `first` on.
+inline constexpr int tile_files = 6;
+template <int first, class... F> constexpr auto make_tiles(List<F...>) {
+  constexpr std::size_t count = (sizeof...(F) - first + tile_files - 1) / tile_files;
+  return []<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<Entry, count>{entry<std::tuple_element_t<first + i * tile_files, std::tuple<F...>>>()...};
+  }(std::make_index_sequence<count>{});
+}
+template <int first> inline constexpr auto tiles_of = make_tiles<first>(pointwise::PointwiseFormulas{});
+
+extern const Entry *const tiles_0, *const tiles_1, *const tiles_2, *const tiles_3, *const tiles_4, *const tiles_5;
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -1,0 +1,87 @@
+// Arithmetic of one or two tensors, and where. Formulas: core/pointwise.h; machinery: ops/pointwise.h.
+#include "ops/pointwise.h"
+
+namespace mantissa {
+namespace {
+
+using namespace pointwise;
+
+// --- gradients of the binary operators ---
+struct AddOp : Binary<Add, AddOp> {
+  static constexpr auto vjp() { return rules([](Grad g) -> Tensor { return g; }, [](Grad g) -> Tensor { return g; }); }
+};
+struct SubOp : Binary<Sub, SubOp> {
+  static constexpr auto vjp() { return rules([](Grad g) -> Tensor { return g; }, [](Grad g) { return -g; }); }
+};
+struct MulOp : Binary<Mul, MulOp> {
+  static constexpr auto vjp() { return rules([](Grad g, In<1> b) { return g * b; }, [](Grad g, In<0> a) { return g * a; }); }
+};
+struct DivOp : Binary<Div, DivOp> {
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<1> b) { return g / b; }, [](Grad g, In<1> b, Out<0> y) { return -(g * y / b); });
+  }
+};
+struct PowOp : Binary<Pow, PowOp> {
+  static constexpr auto vjp() {
+    return rules(
+        [](Grad g, In<0> a, In<1> b) { return where(b == 0.0, Tensor(0.0), g * b * pow(a, less_one(b))); },
+        [](Grad g, In<0> a, Out<0> y) { return where(a == 0.0, Tensor(0.0), g * y * log(a)); });  // 0^b: limit 0
+  }
+  // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
+  static Tensor less_one(const Tensor& b) { return b.is_weak_scalar() ? Tensor(b.item<double>() - 1) : b - 1.0; }
+};
+// The gradient goes to the larger; equal values share it.
+struct MaximumOp : Binary<Maximum, MaximumOp> {
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<0> a, In<1> b) { return g * (0.5 * (cast(a > b, g.dtype()) + cast(a >= b, g.dtype()))); },
+                 [](Grad g, In<0> a, In<1> b) { return g * (0.5 * (cast(b > a, g.dtype()) + cast(b >= a, g.dtype()))); });
+  }
+};
+struct MinimumOp : Binary<Minimum, MinimumOp> {
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<0> a, In<1> b) { return g * (0.5 * (cast(a < b, g.dtype()) + cast(a <= b, g.dtype()))); },
+                 [](Grad g, In<0> a, In<1> b) { return g * (0.5 * (cast(b < a, g.dtype()) + cast(b <= a, g.dtype()))); });
+  }
+};
+struct WhereOp : Where {
+  static constexpr const char* args[] = {"condition", "a", "b"};
+  Spec infer(const Tensor& c, const Tensor& a, const Tensor& b) const {
+    check(c.dtype() == boolean, "the condition must be bool; compare with something, as in x != 0");
+    return {broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), common_dtype(a, b), c.device()};
+  }
+  void run(const View& y, const View& c, const View& a, const View& b) const {
+    const View* inputs[] = {&c, &a, &b};
+    run_formula<Where>(*this, compute_dtype(y.dtype), y, inputs);
+  }
+  static constexpr auto vjp() {
+    return rules(no_gradient, [](Grad g, In<0> c) { return where(c, g, Tensor(0.0)); },
+                 [](Grad g, In<0> c) { return where(c, Tensor(0.0), g); });
+  }
+  static void samples(Samples& s) {
+    s({s.booleans({3, 5}), s.randn({3, 5}), s.randn({3, 5})}, WhereOp{});
+    s({s.booleans({3, 1}), s.randn({5}), s.randn({2, 1, 1})}, WhereOp{});
+    s({s.booleans({}), s.randn({}), s.randn({})}, WhereOp{});
+    s.error({s.randn({2}), s.randn({2}), s.randn({2})}, WhereOp{}, "the condition must be bool");
+    s.error({s.booleans({3}), s.randn({2}), s.randn({2})}, WhereOp{}, "do not broadcast");
+  }
+};
+
+}  // namespace
+
+MANTISSA_BINARY(AddOp, add)
+MANTISSA_BINARY(SubOp, sub)
+MANTISSA_BINARY(MulOp, mul)
+MANTISSA_BINARY(DivOp, div)
+MANTISSA_BINARY(PowOp, pow)
+MANTISSA_BINARY(MaximumOp, maximum)
+MANTISSA_BINARY(MinimumOp, minimum)
+MANTISSA_UNARY(Neg, neg)
+MANTISSA_UNARY(Abs, abs)
+MANTISSA_UNARY(Square, square)
+MANTISSA_UNARY(Sqrt, sqrt)
+MANTISSA_UNARY(Rsqrt, rsqrt)
+MANTISSA_UNARY(Reciprocal, reciprocal)
+MANTISSA_OP(WhereOp)
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) { return apply(WhereOp{}, condition, a, b); }
+
+}  // namespace mantissa

@@ -1,0 +1,78 @@
+// Operators that are made of others and still have a policy, argument names and one rounding:
+//
+//   struct Lerp {
+//     static constexpr auto name = "lerp";
+//     static constexpr const char* args[] = {"start", "end", "weight"};
+//     static constexpr bool differentiable = true;
+//     static Tensor compose(const Lerp&, const Tensor& start, const Tensor& end, const Tensor& weight);
+//     static void samples(Samples&);   // adds with composed(s, {inputs}, op), composed_error(...)
+//   };
+//   MANTISSA_OP(Lerp)
+//   Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& w) { return apply_composed(Lerp{}, a, b, w); }
+//
+// Gradients are those of the parts. Halves are computed in f32 and rounded once, at the end. What runs
+// inside is outside autocast: the operator's own policy has had its say.
+#pragma once
+
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+namespace detail {
+
+// As add_operator_context, also in front of what an inner operator said about itself.
+void add_composed_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
+
+// Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs promote to.
+inline Dtype widen_inputs(CastPolicy policy, std::span<const Tensor*> x, std::span<Tensor> casts, std::span<Tensor> wide) {
+  if (context().autocast.any()) [[unlikely]] amp::cast_inputs(policy, x, casts);
+  bool found = false;
+  Dtype result = f32;
+  for (const Tensor* t : x) {
+    if (!t->defined() || !t->is_floating() || t->is_weak_scalar()) continue;
+    result = found ? promote(result, t->dtype()) : t->dtype();
+    found = true;
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!x[i]->defined() || !is_half(x[i]->dtype())) continue;
+    wide[i] = cast(*x[i], f32);
+    x[i] = &wide[i];
+  }
+  return result;
+}
+
+}  // namespace detail
+
+template <class Op, class... T> Tensor apply_composed(const Op& op, const T&... inputs) {
+  constexpr std::size_t n = sizeof...(T);
+  const Tensor* x[n] = {&static_cast<const Tensor&>(inputs)...};
+  const Tensor* given[n] = {&static_cast<const Tensor&>(inputs)...};
+  Tensor casts[n], wide[n];
+  try {
+    detail::check_same_device(x);
+    const Dtype result = detail::widen_inputs(policy_of<Op>(), x, casts, wide);
+    const amp::Autocast off(amp::disabled);
+    const Tensor y = [&]<std::size_t... i>(std::index_sequence<i...>) { return Op::compose(op, *x[i]...); }(std::make_index_sequence<n>{});
+    return is_half(result) && y.is_floating() ? cast(y, result) : y;
+  } catch (Error& e) {
+    detail::add_composed_context(e, Op::name, Op::args, given);
+    throw;
+  }
+}
+
+namespace detail {
+template <std::size_t n, class Op> auto composed_call(const Op& op) {
+  return [op](const Tensors& x) {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) { return Tensors{apply_composed(op, x[i]...)}; }(std::make_index_sequence<n>{});
+  };
+}
+}  // namespace detail
+template <class Op, std::size_t n> Sample& composed(Samples& s, const Tensor (&inputs)[n], const Op& op) {
+  return s.call(Tensors(inputs, inputs + n), detail::composed_call<n>(op));
+}
+template <class Op, std::size_t n> void composed_error(Samples& s, const Tensor (&inputs)[n], const Op& op, std::string fragment) {
+  s.error_call(Tensors(inputs, inputs + n), detail::composed_call<n>(op), std::move(fragment));
+}
+
+}  // namespace mantissa

@@ -1,0 +1,170 @@
+// What makes operators of the formulas in core/pointwise.h: Unary<F>, whose gradient is derived from
+// the formula's df, and Binary<F, Self>, whose gradient Self gives as rules. The operators are in one
+// file per family: arithmetic, rounding, compare, exponential, trigonometric, activation.
+#pragma once
+
+#include "core/ops.h"
+#include "core/pointwise.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x)
+
+// What formulas written over T call when T is Tensor.
+inline Tensor select(const Tensor& condition, const Tensor& a, const Tensor& b) { return where(condition, a, b); }
+
+namespace pointwise {
+
+template <class F, class... Any> inline constexpr bool is_any = (std::is_same_v<F, Any> || ...);
+
+// C++ numbers adopt the dtype of the tensors they meet; a fraction beside integers gives f32.
+struct Operand { Dtype dtype; bool number; };
+inline Dtype common_dtype(Operand a, Operand b) {
+  if (a.number == b.number) return promote(a.dtype, b.dtype);
+  const Dtype number = a.number ? a.dtype : b.dtype, tensor = a.number ? b.dtype : a.dtype;
+  return is_floating(number) && !is_floating(tensor) ? f32 : tensor;
+}
+inline Dtype common_dtype(const Tensor& a, const Tensor& b) {
+  return common_dtype({a.dtype(), a.is_weak_scalar()}, {b.dtype(), b.is_weak_scalar()});
+}
+inline Dtype common_dtype(const View& a, const View& b) {
+  return common_dtype({a.dtype, a.weak_scalar}, {b.dtype, b.weak_scalar});
+}
+inline Dtype result_dtype(Result kind, Dtype promoted) {
+  if (kind == Result::boolean) return boolean;
+  return kind == Result::floating && !is_floating(promoted) ? f32 : promoted;
+}
+inline Dtype dtype_to_compute_in(Dtype result, Dtype promoted) {
+  return compute_dtype(result == boolean ? promoted : result);
+}
+inline const Tensor& on_device(const Tensor& a, const Tensor& b) { return a.is_weak_scalar() ? b : a; }
+
+template <class F> void run_formula(const F& f, Dtype compute, const View& y, std::span<const View* const> x) {
+  kernels::pointwise(y.device, opcode<F>, static_cast<const void*>(&f), compute, y, x);
+}
+// PyTorch's lists for CUDA.
+template <class F> constexpr CastPolicy formula_policy() {
+  if constexpr (is_any<F, Exp, Expm1, Log, Log1p, Log2, Log10, Rsqrt, Reciprocal, Pow, Erfinv, Acos, Asin, Cosh, Sinh, Tan, Softplus>) return CastPolicy::f32;
+  else if constexpr (is_any<F, Atan2>) return CastPolicy::promote;
+  else if constexpr (is_any<F, Prelu>) return CastPolicy::lower;
+  else return CastPolicy::keep;
+}
+template <class F> constexpr bool can_have_gradient() { return F::floats && F::result != Result::boolean; }
+
+template <class F> struct Unary : F {
+  static constexpr auto name = F::name;
+  static constexpr const char* args[] = {"x"};
+  static constexpr auto autocast = formula_policy<F>();
+  static constexpr bool differentiable = can_have_gradient<F>();
+  static constexpr bool twice_differentiable = differentiable && !F::flat;
+  Unary() = default;
+  explicit Unary(F f) : F(f) {}
+
+  Spec infer(const Tensor& x) const {
+    check(F::floats || !x.is_floating(), "needs an integer or bool dtype");
+    return like(x, result_dtype(F::result, x.dtype()));
+  }
+  void run(const View& y, const View& x) const {
+    const Dtype compute = dtype_to_compute_in(y.dtype, x.dtype);
+    check(F::integers || is_floating(compute), "needs a floating dtype");
+    const View* inputs[] = {&x};
+    run_formula<F>(*this, compute, y, inputs);
+  }
+  static constexpr auto vjp();
+  static void samples(Samples& s);
+};
+
+// g * f'(x): one kernel; its own derivatives come from the formula over tensors.
+template <class F> struct UnaryBackward : GradOf<F> {
+  static constexpr auto name = "pointwise_backward";
+  static constexpr const char* args[] = {"gradient", "saved"};
+  Spec infer(const Tensor& g, const Tensor&) const { return like(g); }
+  void run(const View& y, const View& g, const View& saved) const {
+    const View* inputs[] = {&g, &saved};
+    run_formula<GradOf<F>>(*this, compute_dtype(y.dtype), y, inputs);
+  }
+  static Tensor reference(const UnaryBackward& op, const Tensor& g, const Tensor& saved) { return op.of.df(g, saved); }
+};
+template <class F> Tensor unary_backward(const Unary<F>& op, const Tensor& g, const Tensor& saved) {
+  UnaryBackward<F> backward;
+  backward.of = op;
+  return apply(backward, g, saved);
+}
+template <class F> constexpr auto Unary<F>::vjp() {
+  if constexpr (!can_have_gradient<F>()) return rules(no_gradient);
+  else if constexpr (F::flat) return rules([](Grad g) { return zeros_like(g); });
+  else if constexpr (F::saves == Saves::input) return rules([](const Unary& op, Grad g, In<0> x) { return unary_backward<F>(op, g, x); });
+  else if constexpr (F::saves == Saves::output) return rules([](const Unary& op, Grad g, Out<0> y) { return unary_backward<F>(op, g, y); });
+  else return rules([](const Unary& op, Grad g) { return unary_backward<F>(op, g, g); });
+}
+
+template <class F, class Self> struct Binary : F {
+  static constexpr auto name = F::name;
+  static constexpr const char* args[] = {"a", "b"};
+  static constexpr auto autocast = formula_policy<F>();
+
+  Spec infer(const Tensor& a, const Tensor& b) const {
+    const Dtype promoted = common_dtype(a, b);
+    check(F::floats || !is_floating(promoted), "needs integer or bool dtypes");
+    return {broadcast(a.sizes(), b.sizes()), result_dtype(F::result, promoted), on_device(a, b).device()};
+  }
+  void run(const View& y, const View& a, const View& b) const {
+    const Dtype compute = dtype_to_compute_in(y.dtype, common_dtype(a, b));
+    const View* inputs[] = {&a, &b};
+    run_formula<F>(*this, compute, y, inputs);
+  }
+  static void samples(Samples& s);
+};
+// Without a gradient: comparisons, logic.
+template <class F> struct PlainBinary : Binary<F, PlainBinary<F>> { static constexpr bool differentiable = false; };
+
+// --- samples ---
+// Inside the domain, and where the derivative is not so steep that differences say nothing.
+template <class F> Tensor input_for(Samples& s, const Dims& sizes) {
+  if constexpr (!F::floats) return s.integers(sizes, -9, 10);
+  else if constexpr (is_any<F, Sqrt, Rsqrt, Log, Log2, Log10, Reciprocal, Pow>) return s.uniform(sizes, 0.2, 3);
+  else if constexpr (is_any<F, Acosh>) return s.uniform(sizes, 1.2, 4);
+  else if constexpr (is_any<F, Log1p>) return s.uniform(sizes, -0.7, 3);
+  else if constexpr (is_any<F, Asin, Acos, Atanh, Erfinv>) return s.uniform(sizes, -0.8, 0.8);
+  else if constexpr (is_any<F, Tan>) return s.uniform(sizes, -1.2, 1.2);
+  else if constexpr (is_any<F, Floor, Ceil, Trunc, Round, Hardsigmoid, Hardswish>) return s.uniform(sizes, -4.7, 4.7);
+  else return s.randn(sizes);
+}
+template <class F> F sample_formula() {
+  F f;
+  if constexpr (is_any<F, Clamp, Hardtanh>) f.low = -0.5, f.high = 0.75;
+  if constexpr (is_any<F, Softplus>) f.beta = 2, f.threshold = 3;
+  if constexpr (is_any<F, Elu>) f.alpha = 1.25, f.scale = 0.75, f.input_scale = 0.5;
+  if constexpr (is_any<F, LeakyRelu>) f.negative_slope = 0.125;
+  return f;
+}
+template <class F> void Unary<F>::samples(Samples& s) {
+  const Unary op(sample_formula<F>());
+  for (const Dims& sizes : {Dims{3, 7}, Dims{}, Dims{0, 4}, Dims{2, 1030}}) s({input_for<F>(s, sizes)}, op);
+  if constexpr (!F::integers && F::result != Result::floating) s.error({s.booleans({2})}, op, "needs a floating dtype");
+  if constexpr (!F::floats) s.error({s.randn({2})}, op, "needs an integer or bool dtype");
+}
+template <class F, class Self> void Binary<F, Self>::samples(Samples& s) {
+  const auto second = [&](const Dims& sizes) {
+    if constexpr (!F::floats) return s.integers(sizes, -9, 10);
+    else if constexpr (is_any<F, Div, Fmod, Remainder>) return s.uniform(sizes, 0.5, 2);
+    else return s.randn(sizes);
+  };
+  const Dims shapes[][2] = {{{3, 5}, {3, 5}}, {{4, 1, 3}, {2, 1}}, {{}, {3}}, {{}, {}}, {{0, 3}, {3}}, {{700}, {2, 700}}};
+  for (const auto& [a, b] : shapes) s({input_for<F>(s, a), second(b)}, Self{});
+  s.error({input_for<F>(s, {2, 3}), second({4})}, Self{}, "sizes [2, 3] and [4] do not broadcast");
+  if constexpr (!F::floats) s.error({s.randn({2}), s.randn({2})}, Self{}, "needs integer or bool dtypes");
+}
+
+}  // namespace pointwise
+}  // namespace mantissa
+
+// Registry entry and public function. In a .cpp, inside namespace mantissa.
+#define MANTISSA_UNARY(Formula, function)            \
+  MANTISSA_OP(::mantissa::pointwise::Unary<Formula>) \
+  Tensor function(const Tensor& x) { return apply(::mantissa::pointwise::Unary<Formula>{}, x); }
+#define MANTISSA_BINARY(Op, function) \
+  MANTISSA_OP(Op)                     \
+  Tensor function(const Tensor& a, const Tensor& b) { return apply(Op{}, a, b); }

@@ -1,0 +1,54 @@
+// Steps (sign, floor, ceil, trunc, round: their gradient is 0), clamp, and what is left of a division.
+#include "ops/pointwise.h"
+
+namespace mantissa {
+namespace {
+
+using namespace pointwise;
+
+// What integers are divided by must not be 0, which floats answer with NaN.
+template <class F, class Self> struct Modulo : Binary<F, Self> {
+  Spec infer(const Tensor& a, const Tensor& b) const {
+    const Spec y = Binary<F, Self>::infer(a, b);
+    check(is_floating(y.dtype) || b.numel() == 0 || amin(ne(b, Tensor(0.0))).template item<bool>(), "an integer is divided by 0");
+    return y;
+  }
+  static void samples(Samples& s) {
+    Binary<F, Self>::samples(s);
+    s({s.integers({4, 5}, -9, 10), s.integers({5}, 1, 5)}, Self{});
+    s({s.integers({4, 5}, -9, 10), s.integers({5}, -5, 0)}, Self{});
+    s.error({s.integers({3}, 0, 9), s.integers({3}, 0, 1)}, Self{}, "an integer is divided by 0");
+  }
+};
+// a = n * b + r with n constant almost everywhere. A quotient of halves has too few digits to say which n.
+Tensor quotient(const Tensor& a, const Tensor& b) { return (is_half(a.dtype()) ? cast(a, f32) : a) / (is_half(b.dtype()) ? cast(b, f32) : b); }
+struct FmodOp : Modulo<Fmod, FmodOp> {
+  static constexpr auto vjp() {
+    return rules([](Grad g) -> Tensor { return g; }, [](Grad g, In<0> a, In<1> b) { return -(g * trunc(quotient(a, b))); });
+  }
+};
+struct RemainderOp : Modulo<Remainder, RemainderOp> {
+  static constexpr auto vjp() {
+    return rules([](Grad g) -> Tensor { return g; }, [](Grad g, In<0> a, In<1> b) { return -(g * floor(quotient(a, b))); });
+  }
+};
+
+}  // namespace
+
+MANTISSA_BINARY(FmodOp, fmod)
+MANTISSA_BINARY(RemainderOp, remainder)
+MANTISSA_UNARY(Sign, sign)
+MANTISSA_UNARY(Floor, floor)
+MANTISSA_UNARY(Ceil, ceil)
+MANTISSA_UNARY(Trunc, trunc)
+MANTISSA_UNARY(Round, round)
+MANTISSA_OP(Unary<Clamp>)
+Tensor clamp(const Tensor& x, double low, double high) {
+  check(low <= high, "clamp: low ", low, " is above high ", high);
+  Unary<Clamp> op;
+  op.low = low;
+  op.high = high;
+  return apply(op, x);
+}
+
+}  // namespace mantissa

@@ -1,0 +1,138 @@
+// Reductions that are made of others: std, norm, logsumexp, any, all, count_nonzero.
+#include <cmath>
+
+#include "ops/compose.h"
+#include "ops/reduce.h"
+
+namespace mantissa {
+namespace {
+
+// The root, with the gradient 0 at 0 (where it is infinite), as PyTorch gives std and norm there.
+Tensor root(const Tensor& x) {
+  const Tensor zero = eq(x, Tensor(0.0));
+  return where(zero, Tensor(0.0), sqrt(where(zero, Tensor(1.0), x)));
+}
+
+struct StdOp : Over {
+  static constexpr auto name = "std";
+  static constexpr const char* args[] = {"x"};
+  static constexpr bool differentiable = true;
+  int correction = 1;
+  static Tensor compose(const StdOp& op, const Tensor& x) { return root(var(x, op.dims, op.keepdim, op.correction)); }
+  static void samples(Samples& s);
+};
+
+struct Norm : Over {
+  static constexpr auto name = "norm";
+  static constexpr const char* args[] = {"x"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+  double p = 2;
+
+  static Tensor compose(const Norm& op, const Tensor& x) {
+    check_floating(x);
+    check(!std::isnan(op.p), "p is not a number");
+    if (op.p == 2) return root(sum(square(x), op.dims, op.keepdim));
+    if (op.p == 0) return sum(cast(ne(x, Tensor(0.0)), x.dtype()), op.dims, op.keepdim);
+    if (op.p == 1) return sum(abs(x), op.dims, op.keepdim);
+    if (std::isinf(op.p)) return op.p > 0 ? amax(abs(x), op.dims, op.keepdim) : amin(abs(x), op.dims, op.keepdim);
+    const Tensor total = sum(power(abs(x), op.p), op.dims, op.keepdim);
+    return power(total, 1 / op.p);
+  }
+  // x^p for x >= 0, with the gradient 0 at 0.
+  static Tensor power(const Tensor& x, double p) {
+    const Tensor zero = eq(x, Tensor(0.0));
+    return where(zero, Tensor(std::pow(0.0, p)), pow(where(zero, Tensor(1.0), x), p));
+  }
+  static void samples(Samples& s);
+};
+
+struct LogSumExp : Over {
+  static constexpr auto name = "logsumexp";
+  static constexpr const char* args[] = {"x"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+
+  static Tensor compose(const LogSumExp& op, const Tensor& x) {
+    check_floating(x);
+    if (op.count(x.sizes()) == 0) return log(sum(exp(x), op.dims, op.keepdim));
+    const Tensor largest = amax(x.detach(), op.dims, true);
+    const Tensor shift = where(isfinite(largest), largest, Tensor(0.0));  // inf - inf would be NaN
+    const Tensor y = log(sum(exp(x - shift), op.dims, true)) + shift;
+    return op.keepdim ? y : reshape(y, op.result(x.sizes()));
+  }
+  static void samples(Samples& s);
+};
+
+// --- samples ---
+template <class Op, class Input> void composed_reduction_samples(Samples& s, const Op& op, Input&& input) {
+  auto with = [&](const Dims& sizes, const Dims& dims, bool keepdim) {
+    Op o = op;
+    o.dims = dims;
+    o.keepdim = keepdim;
+    composed(s, {input(sizes)}, o);
+  };
+  with({3, 5}, {}, false);
+  with({3, 5}, {0}, false);
+  with({2, 3, 4}, {0, -1}, true);
+  with({2, 70, 3}, {1}, false);
+  Op bad = op;
+  bad.dims = {2};
+  composed_error(s, {input({2, 3})}, bad, "dim 2 is out of range for 2 dimensions");
+  composed_error(s, {s.integers({3}, 0, 5)}, op, "needs a floating dtype");
+}
+void StdOp::samples(Samples& s) {
+  for (const int correction : {0, 1}) {
+    StdOp op;
+    op.correction = correction;
+    composed_reduction_samples(s, op, [&](const Dims& d) { return s.randn(d); });
+  }
+}
+void Norm::samples(Samples& s) {
+  for (const double p : {2.0, 1.0, 0.0, 3.0, 0.5, -1.0}) {
+    Norm op;
+    op.p = p;
+    composed_reduction_samples(s, op, [&](const Dims& d) { return s.randn(d); });
+  }
+  for (const double p : {HUGE_VAL, -HUGE_VAL}) {
+    Norm op;
+    op.p = p;
+    composed_reduction_samples(s, op, [&](const Dims& d) { return s.distinct(d) + 40.0; });
+  }
+}
+void LogSumExp::samples(Samples& s) {
+  composed_reduction_samples(s, LogSumExp{}, [&](const Dims& d) { return s.randn(d); });
+  composed(s, {s.uniform({3, 5}, -1e4, 1e4)}, LogSumExp{{{1}}}).extreme = true;
+}
+
+void any_all_samples(Samples& s, Tensor (*f)(const Tensor&, const Dims&, bool)) {
+  const auto with = [&](const Tensor& x, const Dims& dims, bool keepdim) {
+    s.call({x}, [=](const Tensors& in) { return Tensors{f(in[0], dims, keepdim)}; });
+  };
+  with(s.booleans({3, 5}), {}, false);
+  with(s.booleans({3, 5}), {1}, true);
+  with(s.integers({2, 3, 4}, 0, 2), {0, 2}, false);
+  with(s.randn({4}), {}, false);
+  with(s.booleans({0, 3}), {0}, false);
+  s.error_call({s.booleans({2})}, [f](const Tensors& x) { return Tensors{f(x[0], {1}, false)}; }, "dim 1 is out of range");
+}
+void any_samples(Samples& s) { any_all_samples(s, [](const Tensor& x, const Dims& d, bool k) { return any(x, d, k); }); }
+void count_nonzero_samples(Samples& s) {
+  any_all_samples(s, [](const Tensor& x, const Dims& d, bool) { return count_nonzero(x, d); });
+}
+
+}  // namespace
+
+MANTISSA_OP(StdOp)
+MANTISSA_OP(Norm)
+MANTISSA_OP(LogSumExp)
+MANTISSA_COMPOSITE(any, any_samples, .differentiable = false)
+MANTISSA_COMPOSITE(count_nonzero, count_nonzero_samples, .differentiable = false)
+
+Tensor std(const Tensor& x, const Dims& dims, bool keepdim, int correction) { return apply_composed(StdOp{{dims, keepdim}, correction}, x); }
+Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim) { return apply_composed(Norm{{dims, keepdim}, p}, x); }
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) { return apply_composed(LogSumExp{{dims, keepdim}}, x); }
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return ne(sum(ne(x, Tensor(0.0)), dims, keepdim), Tensor(0.0)); }
+Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(ne(x, Tensor(0.0)), dims); }
+
+}  // namespace mantissa
