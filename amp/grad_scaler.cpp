@@ -53,6 +53,9 @@ ScalerState* GradScaler::device_state() const { return reinterpret_cast<ScalerSt
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   check(loss.defined() && loss.is_floating(), "GradScaler.scale: needs a floating tensor, got ", loss);
+  check(loss.dtype() != f16 || !loss.requires_grad() || options_.max_scale <= 65504,
+        "GradScaler.scale: the loss is f16, whose gradient cannot be as large as the scale; compute it from f32, as the losses of "
+        "this library do in a region, or set max_scale to 32768");
   if (!scale_.defined()) start(loss.device());
   check(loss.device() == scale_.device(), "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ",
         scale_.device());
@@ -109,7 +112,11 @@ StepResult GradScaler::step(Steppable& optimizer) {
   need_scale("step");
   PerOptimizer& e = entry_for(optimizer);
   check(e.stage != Stage::stepped, "GradScaler.step: already called on optimizer ", index_of(e), " since the last update()");
-  if (e.stage == Stage::ready) unscale(e);
+  if (e.stage == Stage::ready) {
+    unscale(e);
+  } else if (options_.recheck) {
+    e.summary = GradientPass(optimizer, ones({}, {.device = scale_.device()}), e.found_inf, options_.allow_f16_gradients).summary();
+  }
   e.pass.reset();  // the gradients belong to the user again
   optimizer.step_unless(e.found_inf);
   e.stage = Stage::stepped;

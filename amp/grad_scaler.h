@@ -15,7 +15,7 @@
 // Beyond PyTorch: other rules for the scale (amp/scale_policy.h); verdicts are booleans; a gradient must
 // be finite also after unscaling; bf16 and f64 gradients work; arguments are validated; growth happens
 // at >= interval; skips are counted and overflows reported. Gradients changed between unscale_ and step
-// are not checked again.
+// are checked again only with the option recheck.
 #pragma once
 
 #include <array>
@@ -48,7 +48,8 @@ class GradScaler {
   GradScaler(const GradScaler& other);  // an independent copy; only between iterations
   GradScaler& operator=(const GradScaler&) = delete;
 
-  // loss * scale, differentiable. A loss below f32 is multiplied in f32.
+  // loss * scale, differentiable. A loss below f32 is multiplied in f32. An f16 loss that wants a gradient is
+  // refused unless max_scale fits f16: the first gradient of backward is the scale itself.
   Tensor scale(const Tensor& loss);
   template <class T> std::vector<T> scale(const std::vector<T>& losses) {
     std::vector<T> scaled;

@@ -46,6 +46,8 @@ struct GradScalerOptions {
   bool static_scale = false;    // init_scale for ever: overflowed steps are still skipped
   AtFloor at_floor = AtFloor::hold;
   std::int64_t floor_limit = 1;  // how many overflows in a row at the floor until raise or callback
+  bool recheck = false;          // gradients changed between unscale_ and step are checked again: one more
+                                 // pass, only when unscale_ was called
   bool check_loss = false;       // a loss that is inf or NaN skips the step, is reported as a failure of
                                  // the forward, and leaves the scale alone
 };

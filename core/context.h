@@ -7,11 +7,14 @@
 
 namespace mantissa {
 
+namespace amp { struct Overlay; }  // policies other than the operators' own: amp/policies.h
+
 // The mixed-precision region a thread is in, per device type. A value: capture it, carry it to
 // another thread, apply it there (amp/autocast.h).
 struct AutocastState {
   bool enabled[2] = {false, false};
   Dtype dtype[2] = {Dtype::bf16, Dtype::f16};  // defaults: bf16 on the CPU, f16 on CUDA
+  const amp::Overlay* overlay = nullptr;
 
   bool enabled_on(Device d) const { return enabled[static_cast<int>(d.type)]; }
   Dtype dtype_on(Device d) const { return dtype[static_cast<int>(d.type)]; }

@@ -53,12 +53,15 @@ inline bool should_record(std::span<const Tensor* const> x) {
 template <class Op, int inputs, class Bound>
 auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> casts, const Bound& bound) {
   check_operator<Op>();
-  if (context().autocast.any()) [[unlikely]] amp::cast_inputs(policy_of<Op>(), x, casts);  // 1 autocast
+  const bool autocast = context().autocast.any();
+  if (autocast) [[unlikely]] amp::cast_inputs(Op::name, policy_of<Op>(), x, casts);  // 1 autocast
   const bool record = differentiable<Op>() && should_record(x);
   if constexpr (differentiable<Op>() && !HasVjp<Op>) {
     if (record) {  // no rule of its own: differentiate what it means
       const amp::Autocast off(amp::disabled);
-      return bound.reference();
+      auto y = bound.reference();
+      if (autocast) [[unlikely]] amp::note_result(results(y)[0]);
+      return y;
     }
   }
   auto y = bound.make();                                                // 2 shapes  3 backend
@@ -68,6 +71,7 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
       outs[0].impl()->node = autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
     }
   }
+  if (autocast) [[unlikely]] amp::note_result(results(y)[0]);
   if (context().anomaly) [[unlikely]] autograd::check_result(results(y)[0], x);
   return y;
 }

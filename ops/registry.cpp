@@ -28,7 +28,10 @@ template <class T, class F> Tensor generate(const Dims& sizes, std::uint64_t see
 
 }  // namespace
 
-RegisterOp::RegisterOp(const OpInfo& info) { entries().push_back(info); }
+RegisterOp::RegisterOp(const OpInfo& info) {
+  entries().push_back(info);
+  if (!info.composite) amp::announce_operator(info.name);
+}
 
 const std::vector<OpInfo>& registry() {
   std::sort(entries().begin(), entries().end(), [](const OpInfo& a, const OpInfo& b) { return std::strcmp(a.name, b.name) < 0; });

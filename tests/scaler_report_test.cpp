@@ -336,6 +336,38 @@ TEST_CASE("attempt computes a batch again at a lower scale until its step is exe
   CHECK_THROWS(fixed.attempt(-1, [&] { return fixed.step(opt); }));
 }
 
+TEST_CASE("G5: an f16 loss cannot carry a scale beyond f16", "[scaler][G5]") {
+  const Tensor loss = ones({}, {.dtype = f16}).requires_grad_();
+  GradScaler scaler, low({.init_scale = 1024, .max_scale = 32768});
+  CHECK_THAT(message_of([&] { scaler.scale(loss); }), Contains("the loss is f16"));
+  const Tensor scaled = low.scale(loss);
+  CHECK(scaled.dtype() == f32);
+  CHECK(scaled.item() == 1024);
+  backward(scaled);
+  CHECK(loss.grad().item() == 1024);
+}
+
+TEST_CASE("G42: with recheck a gradient spoiled after unscale_ skips the step", "[scaler][G42]") {
+  Tensor p = parameter();
+  optim::Sgd opt({p}, {.lr = 1});
+  GradScaler scaler({.init_scale = 4, .recheck = true});
+  for (double spoilt : {1.0, inf, nan_value}) {
+    start(scaler);
+    const double scale = scaler.get_scale();
+    p.set_grad(ones({4}));
+    scaler.unscale_(opt);
+    put(p.grad(), 1, spoilt);
+    const Tensor before = p.detach().clone();
+    const bool skipped = scaler.step(opt).skipped();
+    CHECK(skipped == (spoilt != 1.0));
+    CHECK(same_bits(p.detach(), before) == skipped);
+    scaler.update();
+    CHECK(scaler.get_scale() == (skipped ? scale / 2 : scale));
+  }
+  REQUIRE(scaler.overflows().size() == 2);
+  CHECK(scaler.overflows()[1].nans == 1);
+}
+
 TEST_CASE("check_gradients lists the gradients that are not finite", "[scaler]") {
   Tensor p = parameter({3}), q = parameter({5}, bf16), none = parameter();
   optim::Sgd opt(optim::NamedTensors{{"p", p}, {"q", q}, {"none", none}});

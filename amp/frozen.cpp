@@ -1,0 +1,68 @@
+#include "amp/frozen.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "amp/autocast.h"
+#include "autograd/grad_mode.h"
+#include "core/ops.h"
+
+namespace mantissa::amp {
+namespace {
+
+std::mutex mutex;
+FrozenCasts* living = nullptr;
+std::atomic<bool> any{false};  // read without the lock: the common answer is no
+
+}  // namespace
+
+FrozenCasts::FrozenCasts(std::span<const Tensor> weights) {
+  for (const Tensor& w : weights) {
+    check(w.defined(), "FrozenCasts: a weight is undefined");
+    entries_.push_back({.weight = w, .cast = {}});
+  }
+  std::ranges::sort(entries_, {}, [](const Entry& e) { return e.weight.impl(); });
+  const std::lock_guard lock(mutex);
+  next_ = std::exchange(living, this);
+  any.store(true, std::memory_order_release);
+}
+
+FrozenCasts::~FrozenCasts() {
+  const std::lock_guard lock(mutex);
+  for (FrozenCasts** p = &living; *p; p = &(*p)->next_) {
+    if (*p != this) continue;
+    *p = next_;
+    break;
+  }
+  any.store(living != nullptr, std::memory_order_release);
+}
+
+std::int64_t FrozenCasts::bytes() const {
+  const std::lock_guard lock(mutex);
+  std::int64_t sum = 0;
+  for (const Entry& e : entries_) sum += e.cast.defined() ? e.cast.nbytes() : 0;
+  return sum;
+}
+
+Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made) {
+  made = false;
+  if (!any.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex);
+  for (FrozenCasts* f = living; f; f = f->next_) {
+    const auto at = std::ranges::lower_bound(f->entries_, x.impl(), {}, [](const FrozenCasts::Entry& e) { return e.weight.impl(); });
+    if (at == f->entries_.end() || at->weight.impl() != x.impl()) continue;
+    const std::uint32_t version = x.storage()->version();
+    if (!at->cast.defined() || at->cast.dtype() != dtype || at->version != version) {
+      const NoGrad no_grad;
+      const Autocast off(disabled);
+      at->cast = cast(x, dtype);
+      at->version = version;
+      made = true;
+    }
+    return at->cast;
+  }
+  return {};
+}
+
+}  // namespace mantissa::amp
