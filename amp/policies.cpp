@@ -78,9 +78,7 @@ Policies& Policies::set(std::string_view op, CastPolicy policy) {
 
 Policies Policies::f32_inside() {
   Policies p;
-  for (const char* op : {"softmax", "log_softmax", "layer_norm", "group_norm", "instance_norm", "rms_norm"}) {
-    put(p.entries_, op, CastPolicy::f32_inside);
-  }
+  for (const char* op : {"softmax", "log_softmax", "layer_norm"}) put(p.entries_, op, CastPolicy::f32_inside);
   return p;
 }
 

@@ -26,8 +26,8 @@ class Policies {
 
   Policies() = default;  // every operator's own
   static Policies torch() { return {}; }
-  // Softmax and norms compute in f32 and give what came in, without a cast tensor: less memory and traffic
-  // than PyTorch's f32 results, and one rounding more.
+  // Softmax, log-softmax and layer norm compute in f32 and give what came in, without a cast tensor: less
+  // memory and traffic than PyTorch's f32 results, and one rounding more. The other norms always do.
   static Policies f32_inside();
   // An object of names and "keep", "lower", "f32", "promote" or "f32_inside". `where`: for messages.
   static Policies from_json(std::string_view text, std::string_view where = "policies");

@@ -25,8 +25,9 @@ namespace detail {
 void add_composed_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
 
 // Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs promote to.
-inline Dtype widen_inputs(CastPolicy policy, std::span<const Tensor*> x, std::span<Tensor> casts, std::span<Tensor> wide) {
-  if (context().autocast.any()) [[unlikely]] amp::cast_inputs(policy, x, casts);
+inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const Tensor*> x, std::span<Tensor> casts,
+                          std::span<Tensor> wide) {
+  if (context().autocast.any()) [[unlikely]] amp::cast_inputs(name, policy, x, casts);
   bool found = false;
   Dtype result = f32;
   for (const Tensor* t : x) {
@@ -51,10 +52,13 @@ template <class Op, class... T> Tensor apply_composed(const Op& op, const T&... 
   Tensor casts[n], wide[n];
   try {
     detail::check_same_device(x);
-    const Dtype result = detail::widen_inputs(policy_of<Op>(), x, casts, wide);
+    const Dtype result = detail::widen_inputs(Op::name, policy_of<Op>(), x, casts, wide);
+    const bool autocast = context().autocast.any();
     const amp::Autocast off(amp::disabled);
-    const Tensor y = [&]<std::size_t... i>(std::index_sequence<i...>) { return Op::compose(op, *x[i]...); }(std::make_index_sequence<n>{});
-    return is_half(result) && y.is_floating() ? cast(y, result) : y;
+    Tensor y = [&]<std::size_t... i>(std::index_sequence<i...>) { return Op::compose(op, *x[i]...); }(std::make_index_sequence<n>{});
+    if (is_half(result) && y.is_floating()) y = cast(y, result);
+    if (autocast) [[unlikely]] amp::note_result(y);
+    return y;
   } catch (Error& e) {
     detail::add_composed_context(e, Op::name, Op::args, given);
     throw;
