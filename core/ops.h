@@ -134,6 +134,18 @@ Tensor sum_to(const Tensor& x, const Dims& sizes);  // sums away what broadcasti
 // --- linear algebra ---
 Tensor matmul(const Tensor& a, const Tensor& b);  // PyTorch's rules for 1-d, 2-d, batched, broadcast
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});  // x [*, in], weight [out, in]
+Tensor bmm(const Tensor& a, const Tensor& b);    // batches of matrices, of equal size
+Tensor mv(const Tensor& a, const Tensor& b);     // a matrix and a vector
+Tensor dot(const Tensor& a, const Tensor& b);    // of two vectors
+Tensor outer(const Tensor& a, const Tensor& b);  // of two vectors
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);  // beta * x + alpha * (a @ b)
+Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+Tensor einsum(std::string_view equation, std::span<const Tensor> tensors);  // "bij,bjk->bik"; ... broadcasts
+inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> t) { return einsum(equation, std::span(t.begin(), t.size())); }
+Tensor tril(const Tensor& x, std::int64_t diagonal = 0);  // of the last two dims: 0 above the diagonal
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
+Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2 = 1);  // a view; the diagonal becomes the last dim
+Tensor trace(const Tensor& x);
 
 // --- convolution and pooling: x [N, C, H, W] ---
 struct Conv2dOptions { std::array<int, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1}; int groups = 1; };
@@ -164,6 +176,27 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOpt
 struct NllOptions { std::int64_t ignore_index = -100; Reduction reduction = Reduction::mean; };
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, NllOptions = {}, const Tensor& weight = {});
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean, double beta = 1);
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean, double delta = 1);
+// x: probabilities. Not for autocast, where 1 - x has no digits left: use the next. weight may be undefined.
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {}, Reduction = Reduction::mean);
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                                        Reduction = Reduction::mean, const Tensor& pos_weight = {});
+enum class KlReduction { none, mean, sum, batchmean };  // mean: over all elements, as PyTorch has it
+// x: log-probabilities; target: probabilities, or their logarithms when log_target.
+Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction = KlReduction::mean, bool log_target = false);
+struct PoissonNllOptions { bool log_input = true, full = false; double eps = 1e-8; Reduction reduction = Reduction::mean; };
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, PoissonNllOptions = {});
+struct GaussianNllOptions { bool full = false; double eps = 1e-6; Reduction reduction = Reduction::mean; };
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, GaussianNllOptions = {});
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = 1, Reduction = Reduction::mean);  // target 1 or -1
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin = 0, Reduction = Reduction::mean);
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int dim = 1, double eps = 1e-8);
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p = 2, double eps = 1e-6, bool keepdim = false);  // over the last dim
+Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin = 0, Reduction = Reduction::mean);
+struct TripletMarginOptions { double margin = 1, p = 2, eps = 1e-6; bool swap = false; Reduction reduction = Reduction::mean; };
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, TripletMarginOptions = {});
 
 // --- indexing ---
 Tensor embedding(const Tensor& weight, const Tensor& indices);                // weight [V, D] -> [*, D]

@@ -1,16 +1,66 @@
-// Activations as layers, for Sequential and for members. They have no state; the functions relu, gelu,
-// ... of core/ops.h do the same.
+// Activations as layers, for Sequential and for members, with PyTorch's names and defaults. Only PReLU
+// has a parameter; the functions relu, gelu, ... of core/ops.h do the same.
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "core/ops.h"
+#include "nn/fields.h"
 
 namespace mantissa::nn {
 
 struct ReLU { Tensor operator()(const Tensor& x) const { return relu(x); } };
-struct GELU { Tensor operator()(const Tensor& x) const { return gelu(x); } };
+struct ReLU6 { Tensor operator()(const Tensor& x) const { return relu6(x); } };
+struct GELU {
+  std::string_view approximate = "none";  // or "tanh"
+  Tensor operator()(const Tensor& x) const { return gelu(x, approximate); }
+};
 struct SiLU { Tensor operator()(const Tensor& x) const { return silu(x); } };
 struct Tanh { Tensor operator()(const Tensor& x) const { return tanh(x); } };
 struct Sigmoid { Tensor operator()(const Tensor& x) const { return sigmoid(x); } };
+struct LogSigmoid { Tensor operator()(const Tensor& x) const { return logsigmoid(x); } };
+struct Mish { Tensor operator()(const Tensor& x) const { return mish(x); } };
+struct SELU { Tensor operator()(const Tensor& x) const { return selu(x); } };
+struct Hardsigmoid { Tensor operator()(const Tensor& x) const { return hardsigmoid(x); } };
+struct Hardswish { Tensor operator()(const Tensor& x) const { return hardswish(x); } };
+struct ELU {
+  double alpha = 1;
+  Tensor operator()(const Tensor& x) const { return elu(x, alpha); }
+};
+struct CELU {
+  double alpha = 1;
+  Tensor operator()(const Tensor& x) const { return celu(x, alpha); }
+};
+struct LeakyReLU {
+  double negative_slope = 0.01;
+  Tensor operator()(const Tensor& x) const { return leaky_relu(x, negative_slope); }
+};
+struct Hardtanh {
+  double min_val = -1, max_val = 1;
+  Tensor operator()(const Tensor& x) const { return hardtanh(x, min_val, max_val); }
+};
+struct Softplus {
+  double beta = 1, threshold = 20;
+  Tensor operator()(const Tensor& x) const { return softplus(x, beta, threshold); }
+};
+struct GLU {  // halves dim
+  int dim = -1;
+  Tensor operator()(const Tensor& x) const { return glu(x, dim); }
+};
+class PReLU {  // one slope, or one per channel (dim 1)
+ public:
+  explicit PReLU(std::int64_t num_parameters = 1, double init = 0.25) : weight(full({num_parameters}, init)) {}
+  Tensor operator()(const Tensor& x) const { return prelu(x, weight); }
+
+  Param weight;
+  MANTISSA_FIELDS(weight)
+  PReLU clone() const {
+    PReLU c;
+    c.weight = nn::clone(weight);
+    return c;
+  }
+};
 struct Identity { Tensor operator()(const Tensor& x) const { return x; } };
 struct Softmax {
   int dim = -1;

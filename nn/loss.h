@@ -1,5 +1,5 @@
-// Losses as objects that carry their options; cross_entropy, nll_loss and mse_loss of core/ops.h are
-// the functions. nn::CrossEntropyLoss loss{{.label_smoothing = 0.1}};
+// Losses as objects that carry their options, with PyTorch's names and defaults; cross_entropy,
+// mse_loss, ... of core/ops.h are the functions. nn::CrossEntropyLoss loss{{.label_smoothing = 0.1}};
 #pragma once
 
 #include "core/ops.h"
@@ -24,6 +24,83 @@ struct NLLLoss {  // log probabilities [N, C, ...], target i64 [N, ...]
 struct MSELoss {
   Reduction reduction = Reduction::mean;
   Tensor operator()(const Tensor& x, const Tensor& target) const { return mse_loss(x, target, reduction); }
+};
+struct L1Loss {
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return l1_loss(x, target, reduction); }
+};
+struct SmoothL1Loss {
+  Reduction reduction = Reduction::mean;
+  double beta = 1;
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return smooth_l1_loss(x, target, reduction, beta); }
+};
+struct HuberLoss {
+  Reduction reduction = Reduction::mean;
+  double delta = 1;
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return huber_loss(x, target, reduction, delta); }
+};
+struct BCELoss {  // x: probabilities
+  Buffer weight = {};  // broadcasts with x, or undefined
+  Reduction reduction = Reduction::mean;
+  MANTISSA_FIELDS(weight)
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return binary_cross_entropy(x, target, weight, reduction); }
+};
+struct BCEWithLogitsLoss {  // x: logits
+  Buffer weight = {};
+  Reduction reduction = Reduction::mean;
+  Buffer pos_weight = {};  // of positive examples; broadcasts with x, or undefined
+  MANTISSA_FIELDS(weight, pos_weight)
+  Tensor operator()(const Tensor& x, const Tensor& target) const {
+    return binary_cross_entropy_with_logits(x, target, weight, reduction, pos_weight);
+  }
+};
+struct KLDivLoss {  // x: log-probabilities
+  KlReduction reduction = KlReduction::mean;
+  bool log_target = false;
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return kl_div(x, target, reduction, log_target); }
+};
+struct PoissonNLLLoss {
+  PoissonNllOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return poisson_nll_loss(x, target, options); }
+};
+struct GaussianNLLLoss {
+  GaussianNllOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& target, const Tensor& var) const { return gaussian_nll_loss(x, target, var, options); }
+};
+struct HingeEmbeddingLoss {  // target 1 or -1
+  double margin = 1;
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return hinge_embedding_loss(x, target, margin, reduction); }
+};
+struct MarginRankingLoss {
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& target) const {
+    return margin_ranking_loss(x1, x2, target, margin, reduction);
+  }
+};
+struct CosineEmbeddingLoss {
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& target) const {
+    return cosine_embedding_loss(x1, x2, target, margin, reduction);
+  }
+};
+struct TripletMarginLoss {
+  TripletMarginOptions options = {};
+  Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
+    return triplet_margin_loss(anchor, positive, negative, options);
+  }
+};
+struct CosineSimilarity {
+  int dim = 1;
+  double eps = 1e-8;
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return cosine_similarity(x1, x2, dim, eps); }
+};
+struct PairwiseDistance {  // over the last dim
+  double p = 2, eps = 1e-6;
+  bool keepdim = false;
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return pairwise_distance(x1, x2, p, eps, keepdim); }
 };
 
 }  // namespace mantissa::nn

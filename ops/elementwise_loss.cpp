@@ -1,0 +1,236 @@
+// Losses of one element and its target: absolute and squared distances, binary cross entropy,
+// Kullback-Leibler divergence, likelihoods. Made of other operators.
+#include <cmath>
+#include <limits>
+
+#include "ops/loss.h"
+
+namespace mantissa {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// log(x), at least -100 and there without a gradient.
+Tensor log_from_minus_100(const Tensor& x) {
+  const Tensor small = lt(x, Tensor(std::exp(-100.0)));
+  return where(small, Tensor(-100.0), log(where(small, Tensor(1.0), x)));
+}
+// x * log(x), 0 at 0.
+Tensor x_log_x(const Tensor& x) { return x * log(where(eq(x, Tensor(0.0)), Tensor(1.0), x)); }
+Tensor weighted(const Tensor& each, const Tensor& weight) { return weight.defined() ? each * weight : each; }
+
+struct L1Loss {
+  static constexpr auto name = "l1_loss";
+  static constexpr const char* args[] = {"x", "target"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+  Reduction reduction = Reduction::mean;
+  static Tensor compose(const L1Loss& op, const Tensor& x, const Tensor& target) {
+    check_floating_pair(x, target);
+    return reduced_loss(abs(x - target), op.reduction);
+  }
+  static void samples(Samples& s) { distance_samples(s, L1Loss{}); }
+};
+
+struct SmoothL1Loss {
+  static constexpr auto name = "smooth_l1_loss";
+  static constexpr const char* args[] = {"x", "target"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+  Reduction reduction = Reduction::mean;
+  double beta = 1;
+  static Tensor compose(const SmoothL1Loss& op, const Tensor& x, const Tensor& target) {
+    check_floating_pair(x, target);
+    check(op.beta >= 0, "beta is ", op.beta, ", expected at least 0");
+    const Tensor d = abs(x - target);
+    if (op.beta == 0) return reduced_loss(d, op.reduction);
+    return reduced_loss(where(lt(d, Tensor(op.beta)), 0.5 / op.beta * square(d), d - 0.5 * op.beta), op.reduction);
+  }
+  static void samples(Samples& s) {
+    distance_samples(s, SmoothL1Loss{});
+    for (const double beta : {0.0, 0.3}) composed(s, {s.randn({4, 3}), s.randn({4, 3})}, SmoothL1Loss{Reduction::mean, beta});
+    composed_error(s, {s.randn({2}), s.randn({2})}, SmoothL1Loss{Reduction::mean, -1}, "beta is -1");
+  }
+};
+
+struct HuberLoss {
+  static constexpr auto name = "huber_loss";
+  static constexpr const char* args[] = {"x", "target"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+  Reduction reduction = Reduction::mean;
+  double delta = 1;
+  static Tensor compose(const HuberLoss& op, const Tensor& x, const Tensor& target) {
+    check_floating_pair(x, target);
+    check(op.delta > 0, "delta is ", op.delta, ", expected more than 0");
+    const Tensor d = abs(x - target);
+    return reduced_loss(where(le(d, Tensor(op.delta)), 0.5 * square(d), op.delta * (d - 0.5 * op.delta)), op.reduction);
+  }
+  static void samples(Samples& s) {
+    distance_samples(s, HuberLoss{});
+    composed(s, {s.randn({4, 3}), s.randn({4, 3})}, HuberLoss{Reduction::mean, 0.3});
+    composed_error(s, {s.randn({2}), s.randn({2})}, HuberLoss{Reduction::mean, 0}, "delta is 0");
+  }
+};
+
+struct BinaryCrossEntropy {
+  static constexpr auto name = "binary_cross_entropy";
+  static constexpr const char* args[] = {"x", "target", "weight"};
+  static constexpr bool differentiable = true;
+  Reduction reduction = Reduction::mean;
+  static Tensor compose(const BinaryCrossEntropy& op, const Tensor& x, const Tensor& target, const Tensor& weight) {
+    check_floating_pair(x, target);
+    check_same_shape(x, target);
+    const Tensor inside = logical_and(ge(x, Tensor(0.0)), le(x, Tensor(1.0)));
+    check(!any(logical_not(inside)).item<bool>(), "x holds values outside [0, 1]; use binary_cross_entropy_with_logits for logits");
+    const Tensor each = target * log_from_minus_100(x) + (1.0 - target) * log_from_minus_100(1.0 - x);
+    return reduced_loss(-weighted(each, weight), op.reduction);
+  }
+  static void samples(Samples& s) {
+    for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
+      composed(s, {s.uniform({4, 3}, 0.1, 0.9), s.uniform({4, 3}, 0, 1), Tensor()}, BinaryCrossEntropy{r});
+    }
+    composed(s, {s.uniform({4, 3}, 0.1, 0.9), s.uniform({4, 3}, 0, 1), s.uniform({3}, 0.5, 2)}, BinaryCrossEntropy{});
+    composed_error(s, {s.uniform({3}, 1.5, 2), s.uniform({3}, 0, 1), Tensor()}, BinaryCrossEntropy{}, "values outside [0, 1]");
+    composed_error(s, {s.uniform({3}, 0, 1), s.uniform({2}, 0, 1), Tensor()}, BinaryCrossEntropy{}, "target has shape [2], expected [3]");
+  }
+};
+
+struct BceWithLogits {
+  static constexpr auto name = "binary_cross_entropy_with_logits";
+  static constexpr const char* args[] = {"x", "target", "weight", "pos_weight"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+  Reduction reduction = Reduction::mean;
+  static Tensor compose(const BceWithLogits& op, const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight) {
+    check_floating_pair(x, target);
+    check_same_shape(x, target);
+    const Tensor log_p = logsigmoid(x);
+    const Tensor factor = pos_weight.defined() ? (pos_weight - 1.0) * target + 1.0 : Tensor();
+    return reduced_loss(weighted((1.0 - target) * x - weighted(log_p, factor), weight), op.reduction);
+  }
+  static void samples(Samples& s) {
+    const Tensor none;
+    for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
+      composed(s, {s.randn({4, 3}), s.uniform({4, 3}, 0, 1), none, none}, BceWithLogits{r});
+    }
+    composed(s, {s.randn({4, 3}), s.uniform({4, 3}, 0, 1), s.uniform({4, 1}, 0.5, 2), s.uniform({3}, 0.5, 2)}, BceWithLogits{});
+    composed(s, {s.uniform({4}, -1e4, 1e4), s.uniform({4}, 0, 1), none, none}, BceWithLogits{}).extreme = true;
+    composed_error(s, {s.randn({3}), s.randn({2}), none, none}, BceWithLogits{}, "target has shape [2], expected [3]");
+  }
+};
+
+struct KlDiv {
+  static constexpr auto name = "kl_div";
+  static constexpr const char* args[] = {"x", "target"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+  KlReduction reduction = KlReduction::mean;
+  bool log_target = false;
+  static Tensor compose(const KlDiv& op, const Tensor& x, const Tensor& target) {
+    check_floating_pair(x, target);
+    const Tensor each = op.log_target ? exp(target) * (target - x) : x_log_x(target) - target * x;
+    if (op.reduction == KlReduction::none) return each;
+    if (op.reduction == KlReduction::mean) return mean(each);
+    if (op.reduction == KlReduction::sum) return sum(each);
+    check(x.dim() > 0, "batchmean needs a batch, got a scalar");
+    return sum(each) / static_cast<double>(x.size(0));
+  }
+  static void samples(Samples& s) {
+    for (const KlReduction r : {KlReduction::none, KlReduction::mean, KlReduction::sum, KlReduction::batchmean}) {
+      composed(s, {s.randn({4, 3}), s.uniform({4, 3}, 0.1, 1)}, KlDiv{r});
+    }
+    composed(s, {s.randn({4, 3}), s.randn({4, 3})}, KlDiv{KlReduction::mean, true});
+    composed_error(s, {s.randn({3}), s.integers({3}, 0, 2)}, KlDiv{}, "needs floating dtypes");
+  }
+};
+
+struct PoissonNll {
+  static constexpr auto name = "poisson_nll_loss";
+  static constexpr const char* args[] = {"x", "target"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+  PoissonNllOptions options;
+  static Tensor compose(const PoissonNll& op, const Tensor& x, const Tensor& target) {
+    check_floating_pair(x, target);
+    Tensor each = op.options.log_input ? exp(x) - target * x : x - target * log(x + op.options.eps);
+    if (op.options.full) {  // Stirling's formula for log(target!), where it is one
+      const Tensor large = gt(target, Tensor(1.0)), t = where(large, target, Tensor(1.0));
+      each = each + where(large, t * log(t) - t + 0.5 * log(6.283185307179586 * t), Tensor(0.0));
+    }
+    return reduced_loss(each, op.options.reduction);
+  }
+  static void samples(Samples& s) {
+    for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
+      composed(s, {s.randn({4, 3}), s.uniform({4, 3}, 0, 4)}, PoissonNll{{.reduction = r}});
+    }
+    composed(s, {s.uniform({4, 3}, 0.5, 2), s.uniform({4, 3}, 0, 4)}, PoissonNll{{.log_input = false, .full = true}});
+    composed_error(s, {s.randn({3}), s.randn({2})}, PoissonNll{}, "do not broadcast");
+  }
+};
+
+struct GaussianNll {
+  static constexpr auto name = "gaussian_nll_loss";
+  static constexpr const char* args[] = {"x", "target", "var"};
+  static constexpr bool differentiable = true;
+  GaussianNllOptions options;
+  static Tensor compose(const GaussianNll& op, const Tensor& x, const Tensor& target, const Tensor& var) {
+    check_floating_pair(x, target);
+    Tensor v = var;  // of x's shape, or one per row, with or without the dimension of size 1
+    if (!(var.sizes() == x.sizes()) && var.dim() + 1 == x.dim()) v = unsqueeze(var, -1);
+    check(broadcast(v.sizes(), x.sizes()) == x.sizes(), "var of shape ", var.sizes(), " does not fit x of shape ", x.sizes());
+    check(!any(lt(v, Tensor(0.0))).item<bool>(), "var holds negative values");
+    v = v + (clamp(v, op.options.eps, infinity) - v).detach();  // at least eps; the gradient does not see it
+    Tensor each = 0.5 * (log(v) + square(x - target) / v);
+    if (op.options.full) each = each + 0.9189385332046727;  // log(2 pi) / 2
+    return reduced_loss(each, op.options.reduction);
+  }
+  static void samples(Samples& s) {
+    for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
+      composed(s, {s.randn({4, 3}), s.randn({4, 3}), s.uniform({4, 3}, 0.5, 2)}, GaussianNll{{.reduction = r}});
+    }
+    composed(s, {s.randn({4, 3}), s.randn({4, 3}), s.uniform({4}, 0.5, 2)}, GaussianNll{{.full = true}});
+    composed(s, {s.randn({4, 3}), s.randn({4, 3}), s.uniform({4, 1}, 0.5, 2)}, GaussianNll{});
+    composed_error(s, {s.randn({3}), s.randn({3}), s.uniform({3}, -2, -1)}, GaussianNll{}, "var holds negative values");
+    composed_error(s, {s.randn({3}), s.randn({3}), s.uniform({2}, 1, 2)}, GaussianNll{}, "broadcast");
+  }
+};
+
+}  // namespace
+
+MANTISSA_OP(L1Loss)
+MANTISSA_OP(SmoothL1Loss)
+MANTISSA_OP(HuberLoss)
+MANTISSA_OP(BinaryCrossEntropy)
+MANTISSA_OP(BceWithLogits)
+MANTISSA_OP(KlDiv)
+MANTISSA_OP(PoissonNll)
+MANTISSA_OP(GaussianNll)
+
+Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction) { return apply_composed(L1Loss{reduction}, x, target); }
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, double beta) {
+  return apply_composed(SmoothL1Loss{reduction, beta}, x, target);
+}
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta) {
+  return apply_composed(HuberLoss{reduction, delta}, x, target);
+}
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction) {
+  check(!x.defined() || !amp::is_enabled(x.device()), "binary_cross_entropy: is unsafe under autocast, where 1 - x has few digits; use "
+        "binary_cross_entropy_with_logits on what goes into the sigmoid");
+  return apply_composed(BinaryCrossEntropy{reduction}, x, target, weight);
+}
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction,
+                                        const Tensor& pos_weight) {
+  return apply_composed(BceWithLogits{reduction}, x, target, weight, pos_weight);
+}
+Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction reduction, bool log_target) {
+  return apply_composed(KlDiv{reduction, log_target}, x, target);
+}
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, PoissonNllOptions options) {
+  return apply_composed(PoissonNll{options}, x, target);
+}
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, GaussianNllOptions options) {
+  return apply_composed(GaussianNll{options}, x, target, var);
+}
+
+}  // namespace mantissa

@@ -1,0 +1,221 @@
+// Linear algebra made of matmul (bmm, mv, addmm, ...), and diagonals. Next: ops/matmul.cpp, ops/einsum.cpp.
+#include <algorithm>
+
+#include "core/ops.h"
+#include "ops/compose.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(fill, const View& y, double value)
+
+namespace {
+
+// --- beta * x + alpha * (a @ b); with beta = 0, x is not looked at, NaN or not ---
+struct Addmm {
+  static constexpr auto name = "addmm";
+  static constexpr const char* args[] = {"x", "a", "b"};
+  static constexpr auto autocast = CastPolicy::lower;
+  static constexpr bool differentiable = true;
+  int rank = 2;
+  double beta = 1, alpha = 1;
+
+  static Tensor compose(const Addmm& op, const Tensor& x, const Tensor& a, const Tensor& b) {
+    check(a.dim() == op.rank && b.dim() == op.rank, "a and b need ", op.rank, " dimensions, they have ", a.dim(), " and ", b.dim());
+    check(op.rank == 2 || a.size(0) == b.size(0), "batches ", a.size(0), " and ", b.size(0), " differ");
+    const Tensor product = op.alpha == 1 ? matmul(a, b) : op.alpha * matmul(a, b);
+    check(broadcast(x.sizes(), product.sizes()) == product.sizes(), "x of shape ", x.sizes(), " does not broadcast to ", product.sizes());
+    if (op.beta == 0) return product;
+    return op.beta == 1 ? x + product : op.beta * x + product;
+  }
+  template <class Op> static void add_samples(Samples& s, const Dims& x, const Dims& a, const Dims& b) {
+    for (const double scale : {1.0, 0.5}) {
+      Op op;
+      op.beta = scale;
+      op.alpha = 2 * scale;
+      composed(s, {s.randn(x), s.randn(a), s.randn(b)}, op);
+    }
+    composed(s, {s.randn({x.back()}), s.randn(a), s.randn(b)}, Op{});
+    composed_error(s, {s.randn({7, 7, 7, 7}), s.randn(a), s.randn(b)}, Op{}, "broadcast");
+    composed_error(s, {s.randn(x), s.randn({3}), s.randn(b)}, Op{}, "dimensions, they have 1 and");
+  }
+  static void samples(Samples& s) { add_samples<Addmm>(s, {2, 4}, {2, 3}, {3, 4}); }
+};
+struct Baddbmm : Addmm {
+  static constexpr auto name = "baddbmm";
+  Baddbmm() { rank = 3; }
+  static void samples(Samples& s) {
+    add_samples<Baddbmm>(s, {5, 2, 4}, {5, 2, 3}, {5, 3, 4});
+    composed_error(s, {s.randn({2, 2, 2}), s.randn({2, 2, 2}), s.randn({1, 2, 2})}, Baddbmm{}, "batches 2 and 1 differ");
+  }
+};
+
+struct Dot {
+  static constexpr auto name = "dot";
+  static constexpr const char* args[] = {"a", "b"};
+  static constexpr auto autocast = CastPolicy::promote;
+  static constexpr bool differentiable = true;
+
+  static Tensor compose(const Dot&, const Tensor& a, const Tensor& b) {
+    check(a.dim() == 1 && b.dim() == 1, "needs two vectors, got ", a, " and ", b);
+    check(a.numel() == b.numel(), "lengths ", a.numel(), " and ", b.numel(), " differ");
+    check(a.dtype() == b.dtype(), "dtypes ", a.dtype(), " and ", b.dtype(), " differ; cast one of them");
+    return a.is_floating() ? matmul(a, b) : cast(sum(a * b), a.dtype());
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.randn({5}), s.randn({5})}, Dot{});
+    composed(s, {s.randn({0}), s.randn({0})}, Dot{});
+    composed(s, {s.integers({5}, 0, 9), s.integers({5}, 0, 9)}, Dot{});
+    composed_error(s, {s.randn({2}), s.randn({3})}, Dot{}, "lengths 2 and 3 differ");
+    composed_error(s, {s.randn({2, 2}), s.randn({2})}, Dot{}, "needs two vectors");
+  }
+};
+
+// --- diagonals ---
+struct Diagonal {
+  static constexpr auto name = "diagonal";
+  static constexpr const char* args[] = {"x"};
+  std::int64_t offset = 0;
+  int dim1 = 0, dim2 = 1;
+
+  // The diagonal as a view of what lies at `data` offset `start`.
+  void locate(const Dims& x, const Dims& x_strides, Dims& sizes, Dims& strides, std::int64_t& start) const {
+    check(x.rank() >= 2, "needs at least 2 dimensions");
+    const int a = wrap_dim(dim1, x.rank()), b = wrap_dim(dim2, x.rank());
+    check(a != b, "dim1 and dim2 are both ", a);
+    for (int d = 0; d < x.rank(); ++d) {
+      if (d == a || d == b) continue;
+      sizes.push_back(x[d]);
+      strides.push_back(x_strides[d]);
+    }
+    const bool above = offset >= 0;  // compared before it is added: an offset may be huge
+    const std::int64_t skipped = above ? offset : -(offset + 1);
+    std::int64_t length = 0;
+    if (above && skipped < x[b]) length = std::min(x[a], x[b] - skipped);
+    if (!above && skipped < x[a]) length = std::max<std::int64_t>(0, std::min(x[a] - skipped - 1, x[b]));
+    start = length == 0 ? 0 : above ? offset * x_strides[b] : -offset * x_strides[a];
+    sizes.push_back(length);
+    strides.push_back(x_strides[a] + x_strides[b]);
+  }
+  Tensor view(const Tensor& x) const {
+    Dims sizes, strides;
+    std::int64_t start;
+    locate(x.sizes(), x.strides(), sizes, strides, start);
+    return x.as_strided(sizes, strides, start);
+  }
+  static constexpr auto vjp();
+  static void samples(Samples& s) {
+    s({s.randn({3, 4})}, Diagonal{});
+    s({s.randn({3, 4})}, Diagonal{1});
+    s({s.randn({3, 4})}, Diagonal{-2});
+    s({s.randn({3, 4})}, Diagonal{9});
+    s({s.randn({2, 3, 4})}, Diagonal{0, -1, 0});
+    s.error({s.randn({3})}, Diagonal{}, "needs at least 2 dimensions");
+    s.error({s.randn({3, 3})}, Diagonal{0, 1, -1}, "dim1 and dim2 are both 1");
+    s.error({s.randn({3, 3})}, Diagonal{0, 0, 2}, "dim 2 is out of range");
+  }
+};
+
+struct DiagonalBackward {  // zeros with g on the diagonal
+  static constexpr auto name = "diagonal_backward";
+  static constexpr const char* args[] = {"gradient"};
+  Diagonal of;
+  Dims sizes;
+
+  Spec infer(const Tensor& g) const { return like(g, sizes); }
+  void run(const View& y, const View& g) const {
+    kernels::fill(y.device, y, 0.0);
+    View part = y;
+    part.sizes = part.strides = Dims{};
+    std::int64_t start;
+    of.locate(y.sizes, y.strides, part.sizes, part.strides, start);
+    part.data = y.as<char>() + start * static_cast<std::int64_t>(size_of(y.dtype));
+    if (g.numel() > 0) kernels::copy(y.device, part, g);
+  }
+  static constexpr auto vjp() {
+    return rules([](const DiagonalBackward& op, Grad g) { return diagonal(g, op.of.offset, op.of.dim1, op.of.dim2); });
+  }
+  static void samples(Samples& s) { s({s.randn({2, 3})}, DiagonalBackward{{1, 0, 2}, {3, 2, 4}}); }
+};
+constexpr auto Diagonal::vjp() {
+  return rules([](const Diagonal& op, Grad g, Shape<0> x) { return apply(DiagonalBackward{op, x.sizes}, g); });
+}
+
+// True where row + diagonal >= column, for the last two dimensions.
+Tensor triangle(const Tensor& x, std::int64_t diagonal, const char* name) {
+  check(x.dim() >= 2, name, ": needs at least 2 dimensions, got ", x);
+  const TensorOptions options{.dtype = i64, .device = x.device()};
+  return ge(unsqueeze(arange(x.size(-2), options), 1) + full({}, static_cast<double>(diagonal), options), arange(x.size(-1), options));
+}
+Tensor zero_like_number(const Tensor& x) { return full({}, 0, {.dtype = x.dtype(), .device = x.device()}); }
+
+// --- samples of what is made of matmul and where ---
+template <class F> void pair_samples(Samples& s, const Dims& a, const Dims& b, const Dims& wrong, const char* fragment, F f) {
+  const auto call = [f](const Tensors& x) { return Tensors{f(x[0], x[1])}; };
+  s.call({s.randn(a), s.randn(b)}, call);
+  s.error_call({s.randn(a), s.randn(wrong)}, call, fragment);
+}
+void bmm_samples(Samples& s) {
+  pair_samples(s, {2, 3, 4}, {2, 4, 5}, {1, 4, 5}, "bmm: batches 2 and 1 differ", bmm);
+  pair_samples(s, {2, 3, 4}, {2, 4, 1}, {4, 5}, "bmm: needs two batches of matrices", bmm);
+}
+void mv_samples(Samples& s) { pair_samples(s, {3, 4}, {4}, {4, 1}, "mv: needs a matrix and a vector", mv); }
+void outer_samples(Samples& s) { pair_samples(s, {3}, {4}, {4, 1}, "outer: needs two vectors", outer); }
+template <class F> void triangle_samples(Samples& s, F f) {
+  for (const int diagonal : {0, 1, -2}) s.call({s.randn({2, 3, 4})}, [f, diagonal](const Tensors& x) { return Tensors{f(x[0], diagonal)}; });
+  s.call({s.integers({3, 3}, 1, 9)}, [f](const Tensors& x) { return Tensors{f(x[0], 0)}; });
+  s.error_call({s.randn({3})}, [f](const Tensors& x) { return Tensors{f(x[0], 0)}; }, "needs at least 2 dimensions");
+}
+void tril_samples(Samples& s) { triangle_samples(s, [](const Tensor& x, std::int64_t d) { return tril(x, d); }); }
+void triu_samples(Samples& s) { triangle_samples(s, [](const Tensor& x, std::int64_t d) { return triu(x, d); }); }
+void trace_samples(Samples& s) {
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return Tensors{trace(x[0])}; });
+  s.error_call({s.randn({2, 2, 2})}, [](const Tensors& x) { return Tensors{trace(x[0])}; }, "trace: needs a matrix");
+}
+
+}  // namespace
+
+MANTISSA_OP(Addmm)
+MANTISSA_OP(Baddbmm)
+MANTISSA_OP(Dot)
+MANTISSA_OP(Diagonal)
+MANTISSA_OP(DiagonalBackward)
+MANTISSA_COMPOSITE(bmm, bmm_samples)
+MANTISSA_COMPOSITE(mv, mv_samples)
+MANTISSA_COMPOSITE(outer, outer_samples)
+MANTISSA_COMPOSITE(tril, tril_samples)
+MANTISSA_COMPOSITE(triu, triu_samples)
+MANTISSA_COMPOSITE(trace, trace_samples)
+
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  check(a.dim() == 3 && b.dim() == 3, "bmm: needs two batches of matrices, got ", a, " and ", b);
+  check(a.size(0) == b.size(0), "bmm: batches ", a.size(0), " and ", b.size(0), " differ");
+  return matmul(a, b);
+}
+Tensor mv(const Tensor& a, const Tensor& b) {
+  check(a.dim() == 2 && b.dim() == 1, "mv: needs a matrix and a vector, got ", a, " and ", b);
+  return matmul(a, b);
+}
+Tensor outer(const Tensor& a, const Tensor& b) {
+  check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got ", a, " and ", b);
+  return unsqueeze(a, 1) * b;
+}
+Tensor dot(const Tensor& a, const Tensor& b) { return apply_composed(Dot{}, a, b); }
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  return apply_composed(Addmm{2, beta, alpha}, x, a, b);
+}
+Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  Baddbmm op;
+  op.beta = beta;
+  op.alpha = alpha;
+  return apply_composed(op, x, a, b);
+}
+Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) { return apply(Diagonal{offset, dim1, dim2}, x); }
+Tensor trace(const Tensor& x) {
+  check(x.dim() == 2, "trace: needs a matrix, got ", x);
+  return sum(diagonal(x));
+}
+Tensor tril(const Tensor& x, std::int64_t diagonal) { return where(triangle(x, diagonal, "tril"), x, zero_like_number(x)); }
+Tensor triu(const Tensor& x, std::int64_t diagonal) { return where(triangle(x, diagonal - 1, "triu"), zero_like_number(x), x); }
+
+}  // namespace mantissa

@@ -1,0 +1,32 @@
+// What the losses that are made of other operators share. Next: ops/elementwise_loss.cpp,
+// ops/distance_loss.cpp; the fused ones are in ops/loss.cpp.
+#pragma once
+
+#include "ops/compose.h"
+
+namespace mantissa {
+
+inline Tensor reduced_loss(const Tensor& each, Reduction reduction) {
+  if (reduction == Reduction::none) return each;
+  return reduction == Reduction::mean ? mean(each) : sum(each);
+}
+inline void check_floating_pair(const Tensor& x, const Tensor& target) {
+  check(x.is_floating() && target.is_floating(), "needs floating dtypes; convert with to(f32)");
+}
+inline void check_same_shape(const Tensor& x, const Tensor& target) {
+  check(x.sizes() == target.sizes(), "target has shape ", target.sizes(), ", expected ", x.sizes());
+}
+
+// The samples of a distance between x and target with a field `reduction`.
+template <class Op> void distance_samples(Samples& s, Op op) {
+  for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
+    op.reduction = r;
+    composed(s, {s.randn({4, 3}), s.randn({4, 3})}, op);
+  }
+  composed(s, {s.randn({4, 3}), s.randn({3})}, op);
+  composed(s, {s.randn({}), s.randn({})}, op);
+  composed_error(s, {s.randn({2}), s.randn({3})}, op, "sizes [2] and [3] do not broadcast");
+  composed_error(s, {s.integers({2}, 0, 3), s.randn({2})}, op, "needs floating dtypes");
+}
+
+}  // namespace mantissa
