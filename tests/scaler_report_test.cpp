@@ -400,3 +400,24 @@ TEST_CASE("a pass may end in another thread than it began", "[scaler]") {
   p.set_grad(full({4}, 1));
   CHECK(optim::clip_grad_norm_({p}, inf).item() == 2);
 }
+
+TEST_CASE("a whole f16 iteration: an overflowed step is skipped and training goes on as without it", "[scaler]") {
+  MANTISSA_PRINT_SEED();
+  const auto train = [](int spoil) {
+    Tensor w = start_weight();
+    optim::Adam opt({w}, {.lr = 0.05});
+    GradScaler scaler({.init_scale = 128, .growth_interval = 1});
+    for (std::uint64_t t = 0; t < 6; ++t) {
+      if (spoil < 0 && t == 3) continue;
+      opt.zero_grad();
+      const Tensor loss = amp::autocast(f16, [&] { return loss_of(w, t); });
+      backward(scaler.scale(loss));
+      if (static_cast<int>(t) == spoil) w.grad().as_strided({}, {}, 5).fill_(inf);
+      scaler.step(opt);
+      scaler.update();
+    }
+    CHECK(scaler.get_scale() == (spoil < 0 ? 128 * 32 : 128 * 16));
+    return w.detach();
+  };
+  CHECK(difference(train(3), train(-1).to(f64), tolerance_for(f16)) == "");
+}
