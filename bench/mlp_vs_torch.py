@@ -81,11 +81,12 @@ with tempfile.TemporaryDirectory() as folder:
         numbers = [float(x) for x in worker.stdout.readline().split()]
         return numbers[0], numbers[1:]
 
-    # The same work: the first 50 losses agree to 1e-4 (they drift apart later, as rounding does).
-    a, b = mantissa_run(50)[1], torch_run(50)[1]
+    # The same work: the first losses agree to the last bits. (Later they drift apart: where a gradient is almost 0,
+    # Adam's quotient turns a difference in rounding into a whole step.)
+    a, b = mantissa_run(20)[1], torch_run(20)[1]
     worst = max(abs(x - y) / abs(y) for x, y in zip(a, b))
-    print(f"first 50 losses: {b[0]:.4f} .. {b[-1]:.4f}, largest relative difference {worst:.1e}")
-    if worst > 1e-4:
+    print(f"first 20 losses: {b[0]:.4f} .. {b[-1]:.4f}, largest relative difference {worst:.1e}")
+    if worst > 1e-6:
         sys.exit("the losses differ: not the same work")
     pairs = []
     for block in range(args.blocks + 1):
