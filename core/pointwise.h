@@ -46,8 +46,9 @@ MANTISSA_FUNCTIONS(MANTISSA_SCALAR)
 #undef MANTISSA_FUNCTIONS
 #define MANTISSA_SCALAR(T)                                               \
   MANTISSA_HD inline T pow(T a, T b) { return std::pow(a, b); }          \
-  MANTISSA_HD inline T atan2(T a, T b) { return std::atan2(a, b); }      \
   MANTISSA_HD inline T exact_fmod(T a, T b) { return std::fmod(a, b); }  \
+  MANTISSA_HD inline T exact_atan2(T a, T b) { return std::atan2(a, b); } \
+  MANTISSA_HD inline T exact_erfc(T x) { return std::erfc(x); }          \
   MANTISSA_HD inline T select(bool c, T a, T b) { return c ? a : b; }
 MANTISSA_SCALAR(float)
 MANTISSA_SCALAR(double)
@@ -74,6 +75,12 @@ template <Vector V, class F> inline V lanewise(const V& a, const V& b, F f) {
 }
 template <Vector V> inline V exact_fmod(const V& a, const V& b) {
   return lanewise(a, b, [](auto x, auto y) { return exact_fmod(x, y); });
+}
+template <Vector V> inline V exact_atan2(const V& a, const V& b) {  // also of zeros and infinities
+  return lanewise(a, b, [](auto x, auto y) { return exact_atan2(x, y); });
+}
+template <Vector V> inline V exact_erfc(const V& x) {
+  return lanewise(x, x, [](auto v, auto) { return exact_erfc(v); });
 }
 
 enum class Result : std::uint8_t { promoted, boolean, floating };  // floating: integers give f32
@@ -116,7 +123,7 @@ struct Le : Comparison { static constexpr auto name = "le"; MANTISSA_F f(T a, T 
 struct Gt : Comparison { static constexpr auto name = "gt"; MANTISSA_F f(T a, T b) const { return select(a > b, T(1), T(0)); } };
 struct Ge : Comparison { static constexpr auto name = "ge"; MANTISSA_F f(T a, T b) const { return select(a >= b, T(1), T(0)); } };
 
-struct Atan2 : Formula { static constexpr auto name = "atan2"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return atan2(a, b); } };
+struct Atan2 : Formula { static constexpr auto name = "atan2"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return exact_atan2(a, b); } };
 struct Fmod : Formula { static constexpr auto name = "fmod"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return exact_fmod(a, b); } };
 struct Remainder : Formula {  // the sign of b, as in Python
   static constexpr auto name = "remainder"; static constexpr bool integers = true;
@@ -244,7 +251,7 @@ struct Log10 : Floating {
 };
 struct Erfc : Floating {
   static constexpr auto name = "erfc"; static constexpr Saves saves = Saves::input;
-  MANTISSA_F f(T x) const { return erfc(x); }
+  MANTISSA_F f(T x) const { return exact_erfc(x); }
   MANTISSA_F df(T g, T x) const { return g * (T(-1.1283791670955126) * exp(-(x * x))); }
 };
 struct Erfinv : Floating {
@@ -318,7 +325,7 @@ struct Asinh : Floating {
 };
 struct Acosh : Floating {
   static constexpr auto name = "acosh"; static constexpr Saves saves = Saves::input;
-  MANTISSA_F f(T x) const { return acosh(x); }
+  MANTISSA_F f(T x) const { return select(x < T(1), sqrt(T(-1)), acosh(x)); }
   MANTISSA_F df(T g, T x) const { return g / sqrt(x * x - T(1)); }
 };
 struct Atanh : Floating {
@@ -376,7 +383,7 @@ struct Hardsigmoid : Formula {
 };
 struct Hardswish : Formula {  // x * hardsigmoid(x)
   static constexpr auto name = "hardswish"; static constexpr Saves saves = Saves::input;
-  MANTISSA_F f(T x) const { return select(x < T(-3), T(0), select(x > T(3), x, x * (x + T(3)) / T(6))); }
+  MANTISSA_F f(T x) const { return select(x < T(-3), x * T(0), select(x > T(3), x, x * (x + T(3)) / T(6))); }
   MANTISSA_F df(T g, T x) const { return select(x <= T(-3), T(0), select(x >= T(3), g, g * (x / T(3) + T(0.5)))); }
 };
 struct Mish : Floating {  // x * tanh(softplus(x)), where tanh(log(1 + e)) = (e * e + 2e) / (e * e + 2e + 2)
