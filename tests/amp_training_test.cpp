@@ -7,6 +7,8 @@
 #include "amp/grad_scaler.h"
 #include "autograd/backward.h"
 #include "core/ops.h"
+#include "nn/functions.h"
+#include "nn/rnn.h"
 #include "optim/sgd.h"
 #include "tests/catch_compat.h"
 #include "tests/testing.h"
@@ -73,5 +75,27 @@ TEST_CASE("A52: f16 with the scaler and bf16 end where f32 does; f16 without it 
     CHECK(std::abs(scaled - wide) <= 0.02 * wide);
     CHECK(std::abs(bf - wide) <= 0.05 * wide);
     CHECK(unscaled > 1.3 * wide);
+  }
+}
+
+TEST_CASE("A28: recurrent layers in a region equal layers held in half precision, and their gradients are f32", "[amp][A28]") {
+  MANTISSA_PRINT_SEED();
+  const auto check = [](auto net, Dtype low) {
+    const Tensor x = normal({5, 3, 6}, 7).to(low);
+    auto control = net.clone();
+    nn::to(control, low);
+    const Tensor y = amp::autocast(low, [&] { return net(x).output; });
+    REQUIRE(same_bits(y, control(x).output));
+    backward(y, ones_like(y));
+    for (const Tensor& p : nn::parameters(net)) REQUIRE(p.grad().dtype() == f32);
+  };
+  for (Dtype low : {f16, bf16}) {
+    for (int bits = 0; bits < 16; ++bits) {
+      const nn::RNNOptions o{.num_layers = bits & 1 ? 2 : 1, .bias = (bits & 2) != 0, .batch_first = (bits & 4) != 0,
+                             .bidirectional = (bits & 8) != 0};
+      check(nn::RNN(6, 4, o), low);
+      check(nn::LSTM(6, 4, o), low);
+      check(nn::GRU(6, 4, o), low);
+    }
   }
 }
