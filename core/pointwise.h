@@ -15,11 +15,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__CUDACC__)
-#define MANTISSA_HD __host__ __device__
-#else
-#define MANTISSA_HD
-#endif
+#include "core/host_device.h"
 
 namespace mantissa {
 
