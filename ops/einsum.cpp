@@ -95,7 +95,7 @@ template <class Needed> Operand contract(Operand a, Operand b, Needed&& needed) 
   }
   const Tensor x = reshape(permuted(a, batch + left + inner), {sizes[0], sizes[1], sizes[2]});
   const Tensor y = reshape(permuted(b, batch + inner + right), {sizes[0], sizes[2], sizes[3]});
-  const Tensor product = x.is_floating() ? matmul(x, y) : cast(sum(unsqueeze(x, 3) * unsqueeze(y, 1), {2}), x.dtype());
+  const Tensor product = x.is_floating() ? matmul(contiguous(x), contiguous(y)) : cast(sum(unsqueeze(x, 3) * unsqueeze(y, 1), {2}), x.dtype());
   return {reshape(product, shape), batch + left + right};
 }
 

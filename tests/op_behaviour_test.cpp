@@ -143,11 +143,15 @@ TEST_CASE("the same tensor passed twice receives the sum of both gradients") {
         apart[j].requires_grad_();
         Tensors together = x;
         together[i] = together[j] = x[i].clone().requires_grad_();
-        if (differentiable_results(run(op, s, together)).empty()) continue;
+        try {
+          if (differentiable_results(run(op, s, together)).empty()) continue;
+        } catch (const Error&) {  // the values of one are outside the domain of the other
+          continue;
+        }
         const Tensors g = gradients(op, s, apart), twice = gradients(op, s, together);
         const Tensor zero = zeros_like(x[i]);
         const Tensor expected = add(g[0].defined() ? g[0] : zero, g[1].defined() ? g[1] : zero);
-        CHECK(difference(twice[0].defined() ? twice[0] : zero, expected, tolerance_for(f64, 4, scale_of({expected}))) == "");
+        CHECK(difference(twice[0].defined() ? twice[0] : zero, expected, tolerance_for(f64, 4, scale_of({expected})), Nan::equal) == "");
       }
     }
   });
