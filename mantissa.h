@@ -18,6 +18,7 @@
 #include "data/loader.h"
 #include "data/mnist.h"
 #include "data/synthetic.h"
+#include "data/text.h"
 #include "data/transforms.h"
 #include "io/checkpoint.h"
 #include "io/progress.h"

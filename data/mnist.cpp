@@ -1,12 +1,11 @@
 // Finds the four files of a set, reads them (data/idx.cpp) and checks them against each other.
 #include "data/mnist.h"
 
-#include <sys/stat.h>
 #include <zlib.h>
 
-#include <cstdlib>
 #include <vector>
 
+#include "data/folders.h"
 #include "data/synthetic.h"
 #include "io/file.h"
 
@@ -30,11 +29,6 @@ const KnownSet* find_known(const std::string& name) {
   return nullptr;
 }
 
-bool exists(const std::string& path) {
-  struct stat st;
-  return ::stat(path.c_str(), &st) == 0;
-}
-
 const char* stem_of(Split split) { return split == Split::train ? "train" : "t10k"; }
 
 // The path of e.g. train + images + idx3 in `dir`, or "".
@@ -43,7 +37,7 @@ std::string find_file(const std::string& dir, Split split, bool images) {
   for (const char* separator : {"-", "."})
     for (const char* ending : {"", ".gz"}) {
       const std::string path = concat(stem, separator, images ? "idx3" : "idx1", "-ubyte", ending);
-      if (exists(path)) return path;
+      if (path_exists(path)) return path;
     }
   return "";
 }
@@ -92,28 +86,6 @@ Tensor checked_labels(const Tensor& bytes, const std::string& path, std::int64_t
   return labels;
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-// Where a set may be when no folder was given.
-std::vector<std::string> usual_folders(const std::string& name) {
-  std::vector<std::string> roots;
-  if (const std::string data = environment("MANTISSA_DATA"); !data.empty()) roots.push_back(data);
-  std::string share = environment("XDG_DATA_HOME");
-  if (const std::string home = environment("HOME"); share.empty() && !home.empty())
-    share = home + "/.local/share";
-  if (!share.empty()) roots.push_back(share + "/mantissa/datasets");
-  roots.push_back("/usr/share/datasets");
-  std::vector<std::string> folders;
-  for (const std::string& root : roots) {
-    folders.push_back(root + "/" + name);
-    folders.push_back(root);
-  }
-  return folders;
-}
-
 Dataset load_synthetic(Split split, const std::string& why) {
   const bool train = split == Split::train;
   Dataset set = synthetic_digits(train ? 12000 : 2000, 0, train ? 0 : 1);
@@ -160,7 +132,7 @@ Dataset load_dataset(const std::string& asked, Split split, const std::string& d
   if (!dir.empty()) {
     for (const std::string& folder : {dir + "/" + name, dir})
       if (has_any(folder)) return load_idx_folder(folder, name, split);
-    const bool there = exists(dir);
+    const bool there = path_exists(dir);
     fail(there ? "the folder " : "there is no folder ", dir, there ? " holds no " : " with ", name,
          ": expected train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
          "t10k-labels-idx1-ubyte (plain or .gz), there or in its subfolder ", name);
