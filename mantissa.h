@@ -15,6 +15,7 @@
 #include "core/random.h"
 #include "core/tensor.h"
 #include "core/version.h"
+#include "data/cifar.h"
 #include "data/loader.h"
 #include "data/mnist.h"
 #include "data/synthetic.h"

@@ -19,6 +19,11 @@ bool path_exists(const std::string& path) {
   return ::stat(path.c_str(), &st) == 0;
 }
 
+bool is_folder(const std::string& path) {
+  struct stat st;
+  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 std::vector<std::string> usual_folders(const std::string& name) {
   std::vector<std::string> roots;
   if (const std::string data = environment("MANTISSA_DATA"); !data.empty()) roots.push_back(data);

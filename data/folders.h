@@ -7,6 +7,7 @@
 namespace mantissa::data {
 
 bool path_exists(const std::string& path);
+bool is_folder(const std::string& path);
 
 // The folders that may hold the set `name` when the user gave none, in the order of search:
 //   $MANTISSA_DATA/<name>, $MANTISSA_DATA

@@ -1,7 +1,5 @@
 #include "data/text.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 
@@ -14,11 +12,6 @@ namespace mantissa::data {
 namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 31;
-
-bool is_folder(const std::string& path) {
-  struct stat st;
-  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 void check_window(const Text& text, std::int64_t count, std::int64_t length) {
   check(count >= 1 && length >= 1, "Text: a batch needs at least one window of one character, got ", count, " of ", length);
