@@ -22,6 +22,7 @@
 #include "data/text.h"
 #include "data/transforms.h"
 #include "io/checkpoint.h"
+#include "io/image.h"
 #include "io/progress.h"
 #include "io/safetensors.h"
 #include "nn/activation.h"
