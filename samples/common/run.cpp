@@ -87,17 +87,16 @@ bool Run::over() const {
 bool Run::next() {
   if (std::exchange(inside_, false)) {
     ++step_;
-    const bool ended = over();
-    if (!interrupted() && (ended || last_of_epoch())) end_epoch();
+    if (over() || step_ % plan_.steps_per_epoch == 0) end_epoch();
     else if (o_.save_every > 0 && step_ % o_.save_every == 0) save();
   }
+  if (over()) return false;
   if (interrupted()) {
     progress_.reset();
     save();
     interrupted_ = true;
     return false;
   }
-  if (over()) return false;
   if (!progress_) begin_epoch();
   set_rates();
   return inside_ = true;
@@ -125,12 +124,18 @@ void Run::end_epoch() {
   const std::int64_t epoch = (step_ - 1) / plan_.steps_per_epoch + 1;
   Values values;
   for (const auto& [name, sum] : sums_) values.emplace_back(name, sum.item<double>() / steps);
-  if (measure_) measured_ = measure_();
+  measure();
   if (measured_) values.insert(values.end(), measured_->begin(), measured_->end());
   const std::string text = fmt::format("epoch {}: {}, {:.1f} s, {:.0f} {}/s", epoch, text_of(values), seconds, rate, plan_.items);
   values.insert(values.end(), {{"epoch", static_cast<double>(epoch)}, {"seconds", seconds}, {plan_.items + "_per_second", rate}});
   print("epoch", text, values);
   save();
+}
+
+void Run::measure() {
+  const RngState rng = rng_state();  // what an evaluation draws must not change the training
+  if (measure_) measured_ = measure_();
+  set_rng_state(rng);
 }
 
 // A full disk must not end a run: it goes on, says so, and fails at the end if the last save did.
@@ -186,7 +191,7 @@ int Run::finish() {
     else if (saved_) note(concat("interrupted; go on with --resume ", o_.save));
     return saved_ ? 130 : 1;
   }
-  if (measure_ && !measured_) measured_ = measure_();  // resumed at its end
+  if (!measured_) measure();  // resumed at its end
   const MemoryStats memory = memory_stats();
   Values values = measured_.value_or(Values{});
   std::string text = text_of(values);

@@ -91,10 +91,10 @@ class Run {
     std::function<void(const NamedTensors&)> load;
   };
   double elapsed() const { return before_ + clock_.seconds(); }
-  bool last_of_epoch() const { return step_ % plan_.steps_per_epoch == 0; }
   bool over() const;
   void begin_epoch();
   void end_epoch();
+  void measure();
   void save();
   void resume(const std::string& path);
   void set_rates();
