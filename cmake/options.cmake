@@ -30,26 +30,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   endif()
 endif()
 
-# There is no CUDA backend in this version. AUTO says so in one line; ON is an error, never a silent CPU build.
-string(TOUPPER "${MANTISSA_CUDA}" cuda_choice)
-find_program(MANTISSA_NVCC nvcc PATHS /usr/local/cuda/bin)
-mark_as_advanced(MANTISSA_NVCC)
-if(MANTISSA_NVCC)
-  set(cuda_found "toolkit found: ${MANTISSA_NVCC}")
-else()
-  set(cuda_found "toolkit not found")
-endif()
-if(cuda_choice STREQUAL "AUTO")
-  set(cuda_summary "off: this version has no CUDA backend (${cuda_found})")
-elseif(cuda_choice STREQUAL "OFF")
-  set(cuda_summary "off")
-elseif(cuda_choice STREQUAL "ON")
-  message(FATAL_ERROR "MANTISSA_CUDA=ON: this version of Mantissa has no CUDA backend (${cuda_found}). "
-                      "Configure with -DMANTISSA_CUDA=OFF or AUTO.")
-else()
-  message(FATAL_ERROR "MANTISSA_CUDA must be AUTO, ON or OFF, but is \"${MANTISSA_CUDA}\".")
-endif()
-
 # mantissa_need(name debian_package [options]): find_package, or an error that says how to get it.
 macro(mantissa_need name package)
   find_package(${name} QUIET ${ARGN})

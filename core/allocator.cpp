@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <vector>
 
-#include "core/error.h"
+#include "core/accelerator.h"
 
 namespace mantissa {
 namespace {
@@ -35,19 +36,40 @@ class SystemMemory final : public RawMemory {
 struct CachingAllocator::Impl {
   RawMemory& raw;
   mutable std::mutex mutex;
-  std::vector<void*> cached[class_count];
+  struct Lists {  // what waits for one stream
+    const void* stream = nullptr;
+    std::vector<void*> cached[class_count];
+  };
+  std::vector<std::unique_ptr<Lists>> streams;  // a handful at most: searched in order
   MemoryStats stats;
 
-  explicit Impl(RawMemory& r) : raw(r) {}
+  explicit Impl(RawMemory& r) : raw(r) { lists_of(nullptr); }
 
+  Lists& lists_of(const void* stream) {
+    for (auto& s : streams) if (s->stream == stream) return *s;
+    streams.push_back(std::make_unique<Lists>());
+    streams.back()->stream = stream;
+    return *streams.back();
+  }
   void release_cached() {
-    for (int c = 0; c < class_count; ++c) {
-      for (void* p : cached[c]) {
-        raw.give(p, class_bytes(c));
-        stats.reserved -= static_cast<std::int64_t>(class_bytes(c));
+    for (auto& s : streams) {
+      for (int c = 0; c < class_count; ++c) {
+        for (void* p : s->cached[c]) {
+          raw.give(p, class_bytes(c));
+          stats.reserved -= static_cast<std::int64_t>(class_bytes(c));
+        }
+        s->cached[c].clear();
       }
-      cached[c].clear();
     }
+  }
+  [[noreturn]] void fail_out_of_memory(std::size_t bytes) const {
+    const std::int64_t free = raw.free_bytes();
+    throw OutOfMemory(concat("out of memory", raw.place(), ": asked for ", static_cast<long long>(bytes), " bytes with ",
+                             static_cast<long long>(stats.allocated), " in use by tensors, ",
+                             static_cast<long long>(stats.reserved - stats.allocated), " cached and ",
+                             static_cast<long long>(stats.reserved), " reserved",
+                             free >= 0 ? concat(", ", static_cast<long long>(free), " free") : std::string(),
+                             "; a smaller batch needs less"));
   }
 };
 
@@ -59,27 +81,24 @@ CachingAllocator::~CachingAllocator() {
 
 std::size_t CachingAllocator::round_up(std::size_t bytes) { return class_bytes(class_of(bytes)); }
 
-void* CachingAllocator::allocate(std::size_t bytes) {
+void* CachingAllocator::allocate(std::size_t bytes, const void* stream) {
   check(bytes <= std::size_t{1} << 47, "allocation of ", static_cast<unsigned long long>(bytes), " bytes is too large");
   const int c = class_of(bytes);
   const auto size = static_cast<std::int64_t>(class_bytes(c));
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
   void* p = nullptr;
-  if (!m.cached[c].empty()) {
-    p = m.cached[c].back();
-    m.cached[c].pop_back();
+  std::vector<void*>& cached = m.lists_of(stream).cached[c];
+  if (!cached.empty()) {
+    p = cached.back();
+    cached.pop_back();
   } else {
     p = m.raw.take(class_bytes(c));
     if (!p) {
       m.release_cached();
       p = m.raw.take(class_bytes(c));
     }
-    if (!p) {
-      throw OutOfMemory(concat("out of memory: asked for ", static_cast<long long>(bytes), " bytes with ",
-                               static_cast<long long>(m.stats.allocated), " in use by tensors and ",
-                               static_cast<long long>(m.stats.reserved), " reserved; a smaller batch needs less"));
-    }
+    if (!p) m.fail_out_of_memory(bytes);
     m.stats.reserved += size;
     m.stats.peak_reserved = std::max(m.stats.peak_reserved, m.stats.reserved);
     ++m.stats.system_calls;
@@ -90,13 +109,13 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   return p;
 }
 
-void CachingAllocator::deallocate(void* p, std::size_t bytes) noexcept {
+void CachingAllocator::deallocate(void* p, std::size_t bytes, const void* stream) noexcept {
   const int c = class_of(bytes);
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
   m.stats.allocated -= static_cast<std::int64_t>(class_bytes(c));
   try {
-    m.cached[c].push_back(p);
+    m.lists_of(stream).cached[c].push_back(p);
   } catch (...) {  // no room for the list entry: give the block back instead
     m.raw.give(p, class_bytes(c));
     m.stats.reserved -= static_cast<std::int64_t>(class_bytes(c));
@@ -123,8 +142,17 @@ CachingAllocator& cpu_allocator() {
   static CachingAllocator& allocator = *new CachingAllocator(memory);
   return allocator;
 }
-MemoryStats memory_stats() { return cpu_allocator().stats(); }
-void reset_peak_memory_stats() { cpu_allocator().reset_peak(); }
-void empty_cache() { cpu_allocator().empty_cache(); }
+MemoryStats memory_stats(Device device) {
+  if (device.is_cpu()) return cpu_allocator().stats();
+  return cuda_backend::prepare(&cuda_backend::memory_stats, device)(device);
+}
+void reset_peak_memory_stats(Device device) {
+  if (device.is_cpu()) return cpu_allocator().reset_peak();
+  cuda_backend::prepare(&cuda_backend::reset_peak, device)(device);
+}
+void empty_cache(Device device) {
+  if (device.is_cpu()) return cpu_allocator().empty_cache();
+  cuda_backend::prepare(&cuda_backend::empty_cache, device)(device);
+}
 
 }  // namespace mantissa

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/device.h"
+
 namespace mantissa {
 
 struct MemoryStats {
@@ -24,6 +26,9 @@ class RawMemory {
   virtual ~RawMemory() = default;
   virtual void* take(std::size_t bytes) = 0;  // 64-byte aligned; null when there is none
   virtual void give(void* p, std::size_t bytes) noexcept = 0;
+  // For the message when memory runs out: " on cuda:0", and the bytes the device still has (-1: unknown).
+  virtual const char* place() const { return ""; }
+  virtual std::int64_t free_bytes() const { return -1; }
 };
 
 class CachingAllocator {
@@ -33,9 +38,11 @@ class CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
 
   // Never null; bytes 0 gives a valid pointer. Throws OutOfMemory after emptying the cache and
-  // trying once more. Thread-safe.
-  void* allocate(std::size_t bytes);
-  void deallocate(void* p, std::size_t bytes) noexcept;  // the `bytes` that allocate was called with
+  // trying once more. Thread-safe. A freed block serves only requests for the same `stream`: there, what
+  // still uses it was launched before what will.
+  void* allocate(std::size_t bytes, const void* stream = nullptr);
+  // With the `bytes` and `stream` that allocate was called with.
+  void deallocate(void* p, std::size_t bytes, const void* stream = nullptr) noexcept;
 
   void empty_cache();  // returns every cached block to the system
   MemoryStats stats() const;
@@ -49,8 +56,9 @@ class CachingAllocator {
 };
 
 CachingAllocator& cpu_allocator();
-MemoryStats memory_stats();      // of cpu_allocator()
-void reset_peak_memory_stats();
-void empty_cache();
+// Statistics of a device's allocator, peaks since the start or the last reset, and giving back what is cached.
+MemoryStats memory_stats(Device device = cpu);
+void reset_peak_memory_stats(Device device = cpu);
+void empty_cache(Device device = cpu);
 
 }  // namespace mantissa

@@ -12,6 +12,7 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, const View& bias)
 
 namespace {
 
@@ -183,9 +184,9 @@ template <class T> void convolve_views(ConvPass pass, const ConvShape& s, const 
 }  // namespace
 
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
-  if (!device.is_cpu()) fail("has no cuda kernel in this build");
   if (y.numel() == 0) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
+  if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias);
   if (y.dtype == f64) convolve_views<double>(pass, s, y, a, b, bias);
   else convolve_views<float>(pass, s, y, a, b, bias);
 }

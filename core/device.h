@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace mantissa {
 
@@ -19,5 +20,15 @@ struct Device {
 
 inline constexpr Device cpu{DeviceType::cpu, 0};
 inline constexpr Device cuda{DeviceType::cuda, 0};
+
+// How many GPUs can be used: 0 in a build without CUDA and on a machine without a driver.
+int cuda_device_count();
+inline bool cuda_is_available() { return cuda_device_count() > 0; }
+// cuda where a GPU can be used, else cpu.
+Device default_device();
+// "cpu", "cuda", "cuda:1" or "auto" (default_device). Throws when there is no such device, and says why.
+Device parse_device(std::string_view text);
+// Waits for all work given to the device, and throws what went wrong there. Nothing to do on the CPU.
+void synchronize(Device device);
 
 }  // namespace mantissa

@@ -1,12 +1,15 @@
 // MANTISSA_KERNEL(name, parameters...) declares a kernel once and makes its chooser
 //   kernels::name(device, arguments...)
 // which calls the version for the device and, on the CPU, for the instruction set found at start.
-// There is no table to register in: a kernel that was forgotten is a link error.
+// There is no table to register in: a CPU kernel that was forgotten is a link error. CUDA kernels are weak
+// symbols, null in a program without the CUDA backend (core/accelerator.h); tests/cuda_kernels_test.sh lists
+// those that nobody has written.
 //
 // Every file in core/cpu/ is compiled once per instruction set into its own namespace; it defines
 //   namespace mantissa::cpu_backend::MANTISSA_ISA { void name(parameters...) { ... } }
 #pragma once
 
+#include "core/accelerator.h"
 #include "core/cpu/isa.h"
 #include "core/tensor.h"
 
@@ -26,11 +29,17 @@
 #define MANTISSA_KERNEL_CALL_CPU(name) return cpu_backend::baseline::name(a...);
 #endif
 
+// Declares a kernel of the CUDA backend whose CPU counterpart is an ordinary function.
+#define MANTISSA_CUDA_KERNEL(name, ...) \
+  namespace cuda_backend { MANTISSA_ACCELERATOR void name(__VA_ARGS__); }
+
 #define MANTISSA_KERNEL(name, ...)                                                   \
   MANTISSA_KERNEL_CPU(name, __VA_ARGS__)                                             \
+  MANTISSA_CUDA_KERNEL(name, __VA_ARGS__)                                            \
   namespace kernels {                                                                \
   template <class... A> inline void name(::mantissa::Device device, const A&... a) { \
-    if (!device.is_cpu()) ::mantissa::fail("has no cuda kernel in this build");      \
+    if (!device.is_cpu()) [[unlikely]]                                               \
+      return cuda_backend::prepare(&cuda_backend::name, device)(a...);               \
     MANTISSA_KERNEL_CALL_CPU(name)                                                   \
   }                                                                                  \
   }

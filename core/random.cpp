@@ -48,7 +48,7 @@ template <class F> Tensor draw(const Dims& sizes, TensorOptions o, F&& four) {
       }
     });
   });
-  Tensor y = t.dtype() == o.dtype ? t : Tensor::allocate(sizes, o.dtype).copy_(t);
+  Tensor y = t.dtype() == o.dtype && o.device.is_cpu() ? t : Tensor::allocate(sizes, o.dtype, o.device).copy_(t);
   if (o.requires_grad) y.requires_grad_();
   return y;
 }
@@ -111,17 +111,17 @@ Tensor randperm(std::int64_t n, TensorOptions o) {
     std::swap(order[static_cast<std::size_t>(i)], order[bits % static_cast<std::uint64_t>(i + 1)]);
   }
   const Tensor t = from_data<std::int64_t>(order, {n});
-  return o.dtype == i64 ? t : Tensor::allocate({n}, o.dtype).copy_(t);
+  return o.dtype == i64 && o.device.is_cpu() ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
 }
 
 void uniform_(Tensor& t, double low, double high) {
-  const Tensor u = rand(t.sizes(), {.dtype = t.dtype() == f64 ? f64 : f32});
-  Tensor scaled = Tensor::allocate(t.sizes(), u.dtype()).fill_(low);
+  const Tensor u = rand(t.sizes(), {.dtype = t.dtype() == f64 ? f64 : f32, .device = t.device()});
+  Tensor scaled = Tensor::allocate(t.sizes(), u.dtype(), t.device()).fill_(low);
   t.copy_(scaled.add_(u, high - low));
 }
 void normal_(Tensor& t, double mean, double std) {
-  const Tensor z = randn(t.sizes(), {.dtype = t.dtype() == f64 ? f64 : f32});
-  Tensor scaled = Tensor::allocate(t.sizes(), z.dtype()).fill_(mean);
+  const Tensor z = randn(t.sizes(), {.dtype = t.dtype() == f64 ? f64 : f32, .device = t.device()});
+  Tensor scaled = Tensor::allocate(t.sizes(), z.dtype(), t.device()).fill_(mean);
   t.copy_(scaled.add_(z, std));
 }
 

@@ -1,7 +1,6 @@
 #include "core/storage.h"
 
-#include "core/allocator.h"
-#include "core/error.h"
+#include "core/accelerator.h"
 
 namespace mantissa {
 
@@ -12,7 +11,7 @@ Ref<Storage> Storage::allocate(std::int64_t nbytes, Device device) {
   if (device.is_cpu()) {
     s->data_ = nbytes <= inline_capacity ? s->inline_ : cpu_allocator().allocate(static_cast<std::size_t>(nbytes));
   } else {
-    fail("this build of Mantissa has no CUDA backend; use device cpu");
+    s->data_ = cuda_backend::prepare(&cuda_backend::allocate, device)(static_cast<std::size_t>(nbytes), device, &s->owner_);
   }
   return s;
 }
@@ -31,7 +30,8 @@ Storage::~Storage() {
   if (release_) {
     release_(owner_);
   } else if (data_ && data_ != inline_) {
-    cpu_allocator().deallocate(data_, static_cast<std::size_t>(nbytes_));
+    if (device_.is_cpu()) cpu_allocator().deallocate(data_, static_cast<std::size_t>(nbytes_));
+    else cuda_backend::deallocate(data_, static_cast<std::size_t>(nbytes_), owner_);
   }
 }
 

@@ -36,7 +36,7 @@ class Storage final : public RefCounted, public Pooled<Storage> {
   void* data_ = nullptr;
   std::int64_t nbytes_ = 0;
   void (*release_)(void*) = nullptr;
-  void* owner_ = nullptr;
+  void* owner_ = nullptr;  // what release_ is called with; of device memory, the pool it came from
   const char* last_writer_ = "";
   std::atomic<std::uint32_t> version_{0};
   Device device_;

@@ -46,6 +46,9 @@ void before_write(const Tensor& t, const char* op) {
   t.storage()->written_by(op);
 }
 
+// A copy between host and device is the device's business.
+void copy_elements(const View& y, const View& x) { kernels::copy(y.device.is_cpu() ? x.device : y.device, y, x); }
+
 bool broadcasts_to(const Dims& from, const Dims& to) {
   const int shift = to.rank() - from.rank();
   bool fits = shift >= 0;
@@ -109,6 +112,11 @@ double Tensor::item_as_double() const {
   check(defined(), "item: the tensor is undefined");
   check(numel() == 1, "item: needs a tensor of one element, got ", *this);
   ++reads_made;
+  if (!device().is_cpu()) {
+    double value = 0;
+    copy_elements(View{&value, sizes(), strides(), f64, cpu}, view());
+    return value;
+  }
   return visit(dtype(), [&]<class T> { return static_cast<double>(*static_cast<const T*>(impl_->data)); });
 }
 std::int64_t Tensor::item_as_integer() const {
@@ -116,14 +124,14 @@ std::int64_t Tensor::item_as_integer() const {
   check(numel() == 1, "item: needs a tensor of one element, got ", *this);
   ++reads_made;
   std::int64_t value = 0;
-  kernels::copy(device(), View{&value, sizes(), strides(), i64, cpu}, view());  // saturates, NaN gives 0
+  copy_elements(View{&value, sizes(), strides(), i64, cpu}, view());  // saturates, NaN gives 0
   return value;
 }
 
 template <class T> std::vector<T> Tensor::to_vector() const {
   ++reads_made;
   const Tensor dense = Tensor::allocate(sizes(), dtype_of<T>);
-  kernels::copy(device(), dense.view(), view());
+  copy_elements(dense.view(), view());
   const T* p = static_cast<const T*>(dense.raw_data());
   return std::vector<T>(p, p + numel());
 }
@@ -137,7 +145,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   before_write(*this, "copy_");
   check(source.defined(), "copy_: the source is undefined");
   check(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source, " does not broadcast to ", *this);
-  kernels::copy(device(), view(), source.view());
+  copy_elements(view(), source.view());
   return *this;
 }
 Tensor& Tensor::fill_(double value) {
@@ -193,7 +201,7 @@ template <class F> Tensor from_function(std::int64_t n, TensorOptions o, F&& val
     if (o.dtype == i64) t.data<std::int64_t>()[i] = static_cast<std::int64_t>(value(i));
     else t.data<double>()[i] = value(i);
   }
-  Tensor y = t.dtype() == o.dtype ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
+  Tensor y = t.dtype() == o.dtype && o.device.is_cpu() ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
   if (o.requires_grad) y.requires_grad_();
   return y;
 }

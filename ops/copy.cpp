@@ -45,6 +45,22 @@ struct Clone {
   }
 };
 
+// Between devices. Gradients travel back.
+struct ToDevice {
+  static constexpr auto name = "to";
+  static constexpr const char* args[] = {"x"};
+  Device target, source;
+  Spec infer(const Tensor& x) const { return {x.sizes(), x.dtype(), target}; }
+  void run(const View& y, const View& x) const { kernels::copy(y.device.is_cpu() ? x.device : y.device, y, x); }
+  static constexpr auto vjp() {
+    return rules([](const ToDevice& op, Grad g) { return g.to(op.source); });
+  }
+  static void samples(Samples& s) {
+    s({s.randn({3, 4})}, ToDevice{cpu, cpu});
+    if (cuda_is_available()) s({s.randn({2, 5})}, ToDevice{cuda, cpu}).reference = [](const Tensors& x) { return x; };
+  }
+};
+
 struct Cat {
   static constexpr auto name = "cat";
   static constexpr const char* args[] = {"tensors"};
@@ -99,11 +115,13 @@ struct Cat {
 
 MANTISSA_OP(Cast)
 MANTISSA_OP(Clone)
+MANTISSA_OP(ToDevice)
 MANTISSA_OP(Cat)
 
 }  // namespace
 
 Tensor cast(const Tensor& x, Dtype dtype) { return x.dtype() == dtype && !x.is_weak_scalar() ? x : apply(Cast{dtype}, x); }
+Tensor Tensor::to(Device target) const { return target == device() ? *this : apply(ToDevice{target, device()}, *this); }
 Tensor clone(const Tensor& x) { return apply(Clone{}, x); }
 Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
 Tensor cat(std::span<const Tensor> tensors, int dim) { return apply_list(Cat{dim}, tensors); }

@@ -4,10 +4,6 @@
 namespace mantissa {
 
 Tensor Tensor::to(Dtype dtype) const { return cast(*this, dtype); }
-Tensor Tensor::to(Device target) const {
-  check(target == device(), "to: this build of Mantissa has no CUDA backend; ", *this, " stays on cpu");
-  return *this;
-}
 Tensor Tensor::contiguous() const { return mantissa::contiguous(*this); }
 Tensor Tensor::clone() const { return mantissa::clone(*this); }
 Tensor Tensor::reshape(const Dims& shape) const { return mantissa::reshape(*this, shape); }

@@ -1,0 +1,63 @@
+# The answer to MANTISSA_CUDA, the toolkit, and the object files of cuda/.
+# AUTO compiles CUDA code where it can run: where there are a toolkit and a GPU. ON needs the toolkit alone; that it
+# is missing is an error, never a silent build without. No GPU is needed to configure, to build or to run on the CPU.
+
+if(NOT MANTISSA_CUDA MATCHES "^(AUTO|ON|OFF|auto|on|off)$")
+  message(FATAL_ERROR "MANTISSA_CUDA must be AUTO, ON or OFF, but is \"${MANTISSA_CUDA}\".")
+endif()
+string(TOUPPER "${MANTISSA_CUDA}" cuda_choice)
+set(MANTISSA_WITH_CUDA OFF)
+set(cuda_summary off)
+
+if(NOT cuda_choice STREQUAL "OFF")
+  find_package(CUDAToolkit 12.4 QUIET)
+  file(GLOB gpus /dev/nvidia[0-9]* /dev/dxg)
+  if(CUDAToolkit_FOUND AND EXISTS "${CUDAToolkit_NVCC_EXECUTABLE}" AND (gpus OR cuda_choice STREQUAL "ON"))
+    set(MANTISSA_WITH_CUDA ON)
+  elseif(cuda_choice STREQUAL "ON")
+    message(FATAL_ERROR "MANTISSA_CUDA=ON: no CUDA Toolkit 12.4 or newer was found. Put nvcc on PATH, or pass "
+                        "-DCUDAToolkit_ROOT=/path/to/cuda; -DMANTISSA_CUDA=OFF builds without CUDA.")
+  elseif(CUDAToolkit_FOUND)
+    set(cuda_summary "off: toolkit ${CUDAToolkit_VERSION}, but no GPU (-DMANTISSA_CUDA=ON compiles for one)")
+  else()
+    set(cuda_summary "off: no toolkit found")
+  endif()
+endif()
+
+if(MANTISSA_WITH_CUDA)
+  # CMake before 3.26 does not know nvcc's C++20 and would quietly compile C++17.
+  if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "GPUs to compile for: 80, 90a, 100, 120 or a list of them")
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  endif()
+  if(NOT CMAKE_CUDA_HOST_COMPILER)
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  endif()
+  set(CMAKE_CUDA_COMPILER_LAUNCHER sh ${PROJECT_SOURCE_DIR}/cmake/ptxas_report.sh ${CMAKE_CXX_COMPILER_LAUNCHER})
+  enable_language(CUDA)
+  list(JOIN CMAKE_CUDA_ARCHITECTURES ", sm_" cuda_architectures)
+  set(cuda_summary "toolkit ${CUDAToolkit_VERSION}, sm_${cuda_architectures}")
+  set(cuda_deps CUDA::cudart)
+endif()
+
+function(mantissa_cuda_objects)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS cuda/*.cu cuda/*.cpp cuda/library/*.cpp amp/kernels/*.cu)
+  add_library(mantissa_cuda_objects OBJECT ${cuda_sources})
+  set_target_properties(mantissa_cuda_objects PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF CUDA_EXTENSIONS OFF
+                                                         CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+  target_compile_features(mantissa_cuda_objects PRIVATE cxx_std_20)
+  # What ptxas says of every kernel is kept beside its object file: tests/cuda_resources_test.sh reads it.
+  target_compile_options(mantissa_cuda_objects PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-maybe-uninitialized>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${MANTISSA_WERROR}>>:-Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xptxas=-v -Xcompiler=-Wall -Xcudafe=--display_error_number>
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${MANTISSA_WERROR}>>:--Werror=all-warnings>)
+  target_include_directories(mantissa_cuda_objects PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(mantissa_cuda_objects PRIVATE ${cuda_deps} CUDA::nvtx3)
+endfunction()

@@ -1,0 +1,43 @@
+// What core asks of the CUDA backend: memory, and the device that a kernel is about to run on. The
+// definitions are in cuda/runtime.cpp. All of it is weak: null in a program without the backend, so that the
+// same object files serve programs with it, without it, and with one that runs on the CPU
+// (tests/cuda_shim). has_cuda_backend() is the question to ask first. What users call is in core/device.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/allocator.h"
+#include "core/device.h"
+#include "core/error.h"
+
+#define MANTISSA_ACCELERATOR [[gnu::weak]]
+
+namespace mantissa::cuda_backend {
+
+MANTISSA_ACCELERATOR int device_count();  // 0 where there is no usable GPU
+MANTISSA_ACCELERATOR const char* why_no_device();  // why it is 0
+// Makes `device` the one that this thread's next launches go to.
+MANTISSA_ACCELERATOR void activate(Device device);
+// Waits for everything that was launched on the device, and throws what went wrong there.
+MANTISSA_ACCELERATOR void synchronize(Device device);
+// Memory for the current stream. `pool` receives what deallocate wants back.
+MANTISSA_ACCELERATOR void* allocate(std::size_t bytes, Device device, void** pool);
+MANTISSA_ACCELERATOR void deallocate(void* p, std::size_t bytes, void* pool) noexcept;
+MANTISSA_ACCELERATOR MemoryStats memory_stats(Device device);
+MANTISSA_ACCELERATOR void reset_peak(Device device);
+MANTISSA_ACCELERATOR void empty_cache(Device device);
+// Copies bytes between host and device; back when the host's side may be used again.
+MANTISSA_ACCELERATOR void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+
+bool has_cuda_backend();  // whether this program contains one
+[[noreturn]] void fail_without_kernel();
+
+// `kernel`, after its device was made the current one.
+template <class F> F* prepare(F* kernel, Device device) {
+  if (!kernel) fail_without_kernel();
+  activate(device);
+  return kernel;
+}
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,16 @@
+// Statuses of the CUDA runtime. After a sticky error (an illegal address, a launch that failed) the
+// process has lost its GPU: the first report says so, and everything on the device fails from then on.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "core/error.h"
+
+namespace mantissa::cuda_backend {
+
+[[noreturn]] void fail_status(cudaError_t status, const char* what);
+inline void check_status(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) [[unlikely]] fail_status(status, what);
+}
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,147 @@
+// Moving elements: copy with conversion, between host and device too, fill, and the in-place updates that
+// gradients accumulate with. Mirrors core/cpu/copy.cpp.
+#include "core/kernel.h"
+#include "cuda/elementwise.cuh"
+
+namespace mantissa {
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
+MANTISSA_KERNEL(mul_in_place, const View& y, const View& x)
+}
+
+namespace mantissa::cuda_backend {
+namespace {
+
+struct Identity {
+  template <class T> MANTISSA_HD T f(T x) const { return x; }
+};
+struct AddScaled {
+  double alpha;
+  template <class T> MANTISSA_HD T f(T y, T x) const { return y + static_cast<T>(alpha) * x; }
+};
+struct Multiply {
+  template <class T> MANTISSA_HD T f(T y, T x) const { return y * x; }
+};
+
+// --- elements of one dtype move as plain words of their size ---
+template <class Word> struct Words { Word v[16 / sizeof(Word)]; };
+
+template <class Word> __global__ void copy_words_kernel(Walk<1> walk) {
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.count; i += gridDim.x * blockDim.x) {
+    std::int64_t at[2];
+    walk.offsets(i, at);
+    static_cast<Word*>(walk.operand[0].data)[at[0]] = static_cast<const Word*>(walk.operand[1].data)[at[1]];
+  }
+}
+template <class Word> void copy_words(const ElementwiseLoop& loop) {
+  for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) {
+    const Walk<1> walk = walk_of<1>(part);
+    launch("copy", &copy_words_kernel<Word>, grid_for(walk.count, 4), walk);
+  }, nullptr);
+}
+
+// The same over the bytes of both, when rows are dense and lie on 16-byte steps: as many elements as fit are one.
+bool widen_to_16_bytes(ElementwiseLoop& loop, std::int64_t size) {
+  const int inner = loop.sizes.rank() - 1;
+  const std::int64_t per = 16 / size;
+  if (loop.sizes[inner] % per != 0) return false;
+  for (int k = 0; k < 2; ++k) {
+    bool fits = loop.strides[k][inner] == 1 && reinterpret_cast<std::uintptr_t>(loop.operand[k].data) % 16 == 0;
+    for (int d = 0; d < inner; ++d) fits = fits && loop.strides[k][d] % per == 0;
+    if (!fits) return false;
+  }
+  loop.sizes[inner] /= per;
+  for (int k = 0; k < 2; ++k) {
+    for (int d = 0; d < inner; ++d) loop.strides[k][d] /= per;
+  }
+  return true;
+}
+
+bool same_layout(const View& y, const View& x) { return y.sizes == x.sizes && y.is_contiguous() && x.is_contiguous(); }
+
+void copy_on_device(const View& y, const View& x) {
+  const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
+  if (x.dtype == y.dtype && same_layout(y, x) && x.device.is_cuda()) {
+    return check_status(cudaMemcpyAsync(y.data, x.data, static_cast<std::size_t>(y.numel() * bytes), cudaMemcpyDeviceToDevice, stream()), "copy");
+  }
+  const View* inputs[] = {&x};
+  ElementwiseLoop loop = plan_elementwise(y, inputs);
+  if (x.dtype == y.dtype && x.device.is_cuda()) {
+    if (widen_to_16_bytes(loop, bytes)) return copy_words<uint4>(loop);
+    switch (bytes) {
+      case 8: return copy_words<std::uint64_t>(loop);
+      case 4: return copy_words<std::uint32_t>(loop);
+      case 2: return copy_words<std::uint16_t>(loop);
+      default: return copy_words<std::uint8_t>(loop);
+    }
+  }
+  const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
+  const bool small = x.dtype == u8 || x.dtype == boolean;  // exact in f32
+  if (a == i64 && b == i64) launch_elementwise<Identity, std::int64_t, 1>("copy", {}, loop);
+  else if (b == f32 && (a == f32 || small)) launch_elementwise<Identity, float, 1>("copy", {}, loop);
+  else launch_elementwise<Identity, double, 1>("copy", {}, loop);
+}
+
+// --- between host and device: converted and made dense on the side where the elements are ---
+Tensor dense_host(const View& x, Dtype dtype) {
+  Tensor t = Tensor::allocate(x.sizes, dtype);
+  kernels::copy(cpu, t.view(), x);
+  return t;
+}
+void copy_to_device(const View& y, const View& x) {
+  if (x.numel() == 1) return copy_on_device(y, x);  // travels with the launch
+  Tensor host;
+  View from = x;
+  if (x.dtype != y.dtype || !x.is_contiguous()) host = dense_host(x, y.dtype), from = host.view();
+  const auto bytes = static_cast<std::size_t>(from.numel()) * size_of(y.dtype);
+  if (same_layout(y, from)) return copy_bytes(y.data, y.device, from.data, cpu, bytes);
+  const Tensor there = Tensor::allocate(from.sizes, y.dtype, y.device);
+  copy_bytes(there.raw_data(), y.device, from.data, cpu, bytes);
+  copy_on_device(y, there.view());
+}
+void copy_to_host(const View& y, const View& x) {
+  Tensor there;
+  View from = x;
+  if (!x.is_contiguous()) {
+    there = Tensor::allocate(x.sizes, x.dtype, x.device);
+    from = there.view();
+    copy_on_device(from, x);
+  }
+  const auto bytes = static_cast<std::size_t>(from.numel()) * size_of(x.dtype);
+  if (y.dtype == x.dtype && same_layout(y, from)) return copy_bytes(y.data, cpu, from.data, x.device, bytes);
+  const Tensor here = Tensor::allocate(x.sizes, x.dtype);
+  copy_bytes(here.raw_data(), cpu, from.data, x.device, bytes);
+  kernels::copy(cpu, y, here.view());
+}
+
+template <class F> void update(const char* name, const View& y, const View& x, const F& f) {
+  const View* inputs[] = {&y, &x};
+  const ElementwiseLoop loop = plan_elementwise(y, inputs);
+  if (y.numel() == 0) return;
+  visit_compute_any(y.dtype, [&]<class C> { launch_elementwise<F, C, 2>(name, f, loop); });
+}
+
+}  // namespace
+
+void copy(const View& y, const View& x) {
+  if (y.numel() == 0) return;
+  if (y.device.is_cpu()) return copy_to_host(y, x);
+  if (x.device.is_cpu()) return copy_to_device(y, x);
+  if (y.device == x.device) return copy_on_device(y, x);
+  const Tensor here = dense_host(x, x.dtype);  // between GPUs by way of the host
+  copy_to_device(y, here.view());
+}
+
+void fill(const View& y, double value) {
+  if (y.numel() == 0) return;
+  if (value == 0 && !std::signbit(value) && y.is_contiguous()) {
+    return check_status(cudaMemsetAsync(y.data, 0, static_cast<std::size_t>(y.numel()) * size_of(y.dtype), stream()), "fill");
+  }
+  copy_on_device(y, View{&value, {}, {}, f64, cpu});
+}
+
+void add_in_place(const View& y, const View& x, double alpha) { update("add_in_place", y, x, AddScaled{alpha}); }
+void mul_in_place(const View& y, const View& x) { update("mul_in_place", y, x, Multiply{}); }
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,143 @@
+// Elementwise kernels for any formula: y[i] = f(x0[i], x1[i], ...), whatever the dtypes and strides.
+// Where all operands are walked alike and the innermost dimension is dense, a thread takes packs of eight
+// elements; otherwise one element at a time. Launches index with 32 bits; larger tensors are cut.
+#pragma once
+
+#include "cuda/elementwise.h"
+#include "cuda/launch.cuh"
+#include "cuda/vec.cuh"
+
+namespace mantissa::cuda_backend {
+
+// n / d for n < 2^31, as one multiplication (Granlund and Montgomery, PLDI 1994).
+struct Divider {
+  unsigned divisor = 1, magic = 0, shift = 0;
+  Divider() = default;
+  explicit Divider(std::int64_t d) : divisor(static_cast<unsigned>(d)) {
+    while ((std::uint64_t{1} << shift) < divisor) ++shift;
+    magic = static_cast<unsigned>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1);
+  }
+  __device__ unsigned divide(unsigned n) const { return (__umulhi(n, magic) + n) >> shift; }
+};
+
+// What a kernel gets. Dimension 0 is the innermost one.
+template <int arity> struct Walk {
+  int rank = 1;
+  unsigned count = 0;
+  Divider sizes[Dims::max_rank];
+  struct Operand {
+    void* data;
+    Dtype dtype;
+    bool constant;
+    double value;
+    std::int64_t integer;
+    std::int64_t strides[Dims::max_rank];
+  } operand[arity + 1];
+
+  __device__ void offsets(unsigned i, std::int64_t (&at)[arity + 1]) const {
+#pragma unroll
+    for (int k = 0; k <= arity; ++k) at[k] = 0;
+    for (int d = 0; d < rank; ++d) {
+      const unsigned next = d + 1 < rank ? sizes[d].divide(i) : 0, index = i - next * sizes[d].divisor;
+#pragma unroll
+      for (int k = 0; k <= arity; ++k) at[k] += index * operand[k].strides[d];
+      i = next;
+    }
+  }
+};
+
+template <class F, class T> inline constexpr int arity_of = [] {
+  if constexpr (requires(const F f, T t) { f.template f<T>(t); }) return 1;
+  else if constexpr (requires(const F f, T t) { f.template f<T>(t, t); }) return 2;
+  else return 3;
+}();
+template <class F, class C, int arity> __device__ inline C call_formula(const F& f, const C (&v)[arity]) {
+  if constexpr (arity == 1) return f.template f<C>(v[0]);
+  else if constexpr (arity == 2) return f.template f<C>(v[0], v[1]);
+  else return f.template f<C>(v[0], v[1], v[2]);
+}
+template <class C, class Operand> __device__ inline C constant_of(const Operand& o) {
+  if constexpr (std::is_integral_v<C>) return o.integer;
+  else return static_cast<C>(o.value);
+}
+
+// Packs of eight. Innermost strides are 1, or 0 where an operand repeats.
+template <class F, class C, int arity> __global__ void pack_kernel(F f, Walk<arity> walk) {
+  const unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * pack;
+  if (first >= walk.count) return;
+  std::int64_t at[arity + 1];
+  walk.offsets(first, at);
+  const auto& out = walk.operand[0];
+  if (walk.count - first < pack) {  // the last few, one at a time
+    for (unsigned j = 0; first + j < walk.count; ++j) {
+      C v[arity];
+#pragma unroll
+      for (int k = 0; k < arity; ++k) {
+        const auto& o = walk.operand[k + 1];
+        v[k] = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at[k + 1] + j * o.strides[0]);
+      }
+      store_element(out.data, out.dtype, at[0] + j, call_formula<F, C, arity>(f, v));
+    }
+    return;
+  }
+  C x[arity][pack], y[pack];
+#pragma unroll
+  for (int k = 0; k < arity; ++k) {
+    const auto& o = walk.operand[k + 1];
+    if (o.constant || o.strides[0] == 0) {
+      const C v = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at[k + 1]);
+#pragma unroll
+      for (int j = 0; j < pack; ++j) x[k][j] = v;
+    } else {
+      load_pack(x[k], o.data, o.dtype, at[k + 1]);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < pack; ++j) {
+    C v[arity];
+#pragma unroll
+    for (int k = 0; k < arity; ++k) v[k] = x[k][j];
+    y[j] = call_formula<F, C, arity>(f, v);
+  }
+  store_pack(out.data, out.dtype, at[0], y);
+}
+
+template <class F, class C, int arity> __global__ void element_kernel(F f, Walk<arity> walk) {
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.count; i += gridDim.x * blockDim.x) {
+    std::int64_t at[arity + 1];
+    walk.offsets(i, at);
+    C v[arity];
+#pragma unroll
+    for (int k = 0; k < arity; ++k) {
+      const auto& o = walk.operand[k + 1];
+      v[k] = o.constant ? constant_of<C>(o) : load_element<C>(o.data, o.dtype, at[k + 1]);
+    }
+    store_element(walk.operand[0].data, walk.operand[0].dtype, at[0], call_formula<F, C, arity>(f, v));
+  }
+}
+
+template <int arity> Walk<arity> walk_of(const ElementwiseLoop& loop) {
+  Walk<arity> w;
+  w.rank = loop.sizes.rank();
+  w.count = static_cast<unsigned>(numel_of(loop.sizes));
+  for (int d = 0; d < w.rank; ++d) w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);
+  for (int k = 0; k <= arity; ++k) {
+    const ElementwiseLoop::Operand& o = loop.operand[k];
+    w.operand[k] = {o.data, o.dtype, o.constant, o.value, o.integer, {}};
+    for (int d = 0; d < w.rank; ++d) w.operand[k].strides[d] = loop.strides[k][w.rank - 1 - d];
+  }
+  return w;
+}
+
+template <class F, class C, int arity> void launch_elementwise(const char* name, const F& f, const ElementwiseLoop& loop) {
+  struct State { const char* name; const F& f; };
+  const State state{name, f};
+  for_indexable_parts(loop, [](const void* s, const ElementwiseLoop& part) {
+    const State& st = *static_cast<const State*>(s);
+    const Walk<arity> walk = walk_of<arity>(part);
+    if (can_use_packs(part, dtype_of<C>)) launch(st.name, &pack_kernel<F, C, arity>, grid_for(walk.count, pack), st.f, walk);
+    else launch(st.name, &element_kernel<F, C, arity>, grid_for(walk.count, 4), st.f, walk);
+  }, &state);
+}
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,39 @@
+// The loop of an elementwise kernel, planned on the host: operands broadcast to the result, dimensions
+// merged, numbers of the host turned into constants. Next: cuda/elementwise.cuh.
+#pragma once
+
+#include <span>
+
+#include "core/layout.h"
+#include "core/tensor.h"
+
+namespace mantissa::cuda_backend {
+
+struct ElementwiseLoop {
+  struct Operand {
+    void* data = nullptr;
+    Dtype dtype = f32;
+    bool constant = false;     // a number of the host, as both of:
+    double value = 0;
+    std::int64_t integer = 0;
+  };
+  Dims sizes;
+  Dims strides[4];     // of the result and up to three inputs, in elements
+  Operand operand[4];
+  int operands = 0;
+};
+
+// Inputs broadcast to y. An input in host memory must have one element.
+ElementwiseLoop plan_elementwise(const View& y, std::span<const View* const> x);
+// Packs are for the dtypes that compute in C, and for small integers beside floats: fewer cases, less code.
+constexpr bool has_packs(Dtype compute, Dtype t) {
+  if (compute == f32) return t == f32 || t == f16 || t == bf16 || t == u8 || t == boolean;
+  if (compute == f64) return t == f64 || t == boolean;
+  return !is_floating(t);
+}
+// Whether threads can take eight neighbours at a time, computing in `compute`.
+bool can_use_packs(const ElementwiseLoop& loop, Dtype compute);
+// Calls run(state, part) for parts of the loop that a launch can index with 32 bits.
+void for_indexable_parts(const ElementwiseLoop& loop, void (*run)(const void*, const ElementwiseLoop&), const void* state);
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,29 @@
+// Sums, means and variances over any set of dimensions; `y` comes with x's rank and size 1 where x is
+// reduced. Mirrors core/cpu/reduce.cpp; the kernels are in cuda/reduction.cuh.
+#include "cuda/reduction.cuh"
+
+namespace mantissa {
+MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
+MANTISSA_KERNEL(reduce_var, const View& y, const View& x, double divisor)
+}
+
+namespace mantissa::cuda_backend {
+
+void reduce_sum(const View& y, const View& x, double divisor) {
+  visit_compute_any(x.dtype, [&]<class C> {
+    run_reduction<Sum, C>("reduce_sum", ReducePlan(y.sizes, x), x, Elements<C>{x.data, x.dtype}, {y.data, y.dtype, divisor});
+  });
+}
+
+// Two passes: the mean, then the squared deviations from it.
+void reduce_var(const View& y, const View& x, double divisor) {
+  visit_compute(x.dtype, [&]<class C> {
+    const ReducePlan plan(y.sizes, x);
+    const Tensor mean = Tensor::allocate(y.sizes, dtype_of<C>, y.device);
+    run_reduction<Sum, C>("reduce_var", plan, x, Elements<C>{x.data, x.dtype}, {mean.raw_data(), dtype_of<C>, static_cast<double>(plan.count)});
+    const SquaredDeviations<C> deviations{x.data, x.dtype, static_cast<const C*>(mean.raw_data())};
+    run_reduction<Sum, C>("reduce_var", plan, x, deviations, {y.data, y.dtype, divisor});
+  });
+}
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,217 @@
+// The reduction all reductions are made of: y[o] = fold over the reduced elements of a source, for any
+// strides. Where the innermost dimension is reduced, a warp or a block folds one result; where it is kept, 32
+// neighbouring results are folded together, so that both read memory in order. Long reductions are cut into
+// segments, by shape alone, and the segments' results folded in a second launch.
+#pragma once
+
+#include "core/kernel.h"
+#include "cuda/elementwise.cuh"
+#include "cuda/reduce.cuh"
+
+namespace mantissa::cuda_backend {
+
+// Where element number i of some dimensions lies. Dimension 0 is the innermost one.
+struct Offsets {
+  int rank = 0;
+  bool small = true;  // numbers fit into 31 bits
+  Divider dividers[Dims::max_rank];
+  std::int64_t sizes[Dims::max_rank] = {}, strides[Dims::max_rank] = {};
+
+  Offsets() = default;
+  Offsets(const Dims& s, const Dims& st) : rank(s.rank()), small(numel_of(s) < (std::int64_t{1} << 31)) {
+    for (int d = 0; d < rank; ++d) {
+      sizes[d] = s[rank - 1 - d];
+      strides[d] = st[rank - 1 - d];
+      if (small) dividers[d] = Divider(sizes[d]);
+    }
+  }
+  __device__ std::int64_t operator()(std::int64_t i) const {
+    if (rank == 1) return i * strides[0];
+    std::int64_t at = 0;
+    if (small) {
+      unsigned rest = static_cast<unsigned>(i);
+      for (int d = 0; d < rank; ++d) {
+        const unsigned next = d + 1 < rank ? dividers[d].divide(rest) : 0;
+        at += (rest - next * static_cast<unsigned>(sizes[d])) * strides[d];
+        rest = next;
+      }
+    } else {
+      for (int d = 0; d < rank; ++d) {
+        at += i % sizes[d] * strides[d];
+        i /= sizes[d];
+      }
+    }
+    return at;
+  }
+};
+
+// x's dimensions sorted into kept and reduced; `y` has x's rank and size 1 where x is reduced. Results are
+// numbered row-major.
+struct ReducePlan {
+  Dims kept, kept_strides, reduced, reduced_strides;
+  bool inner_reduced = true;
+  std::int64_t outputs = 1, count = 1;
+
+  ReducePlan(const Dims& y, const View& x) : outputs(numel_of(y)) {
+    Dims mark = contiguous_strides(y);  // 0 marks what is reduced
+    for (int d = 0; d < x.dim(); ++d) {
+      if (y[d] != x.sizes[d]) mark[d] = 0, count *= x.sizes[d];
+    }
+    if (outputs == 0 || count == 0) return;
+    const Dims* strides[] = {&x.strides, &mark};
+    const Loop loop = collapse(x.sizes, strides, 2);
+    for (int d = 0; d < loop.sizes.rank(); ++d) {
+      inner_reduced = loop.strides[1][d] == 0;
+      (inner_reduced ? reduced : kept).push_back(loop.sizes[d]);
+      (inner_reduced ? reduced_strides : kept_strides).push_back(loop.strides[0][d]);
+    }
+  }
+};
+
+// --- sources: the folded elements, from their offset in memory and the number of the result ---
+template <class C> struct Elements {
+  const void* data;
+  Dtype dtype;
+  __device__ C operator()(std::int64_t at, std::int64_t) const { return load_element<C>(data, dtype, at); }
+  __device__ void load(C (&to)[pack], std::int64_t at, std::int64_t) const { load_pack(to, data, dtype, at); }
+};
+template <class C> struct SquaredDeviations {  // from a mean per result
+  const void* data;
+  Dtype dtype;
+  const C* mean;
+  __device__ C operator()(std::int64_t at, std::int64_t o) const {
+    const C d = load_element<C>(data, dtype, at) - mean[o];
+    return d * d;
+  }
+  __device__ void load(C (&to)[pack], std::int64_t at, std::int64_t o) const {
+    load_pack(to, data, dtype, at);
+#pragma unroll
+    for (int k = 0; k < pack; ++k) to[k] = (to[k] - mean[o]) * (to[k] - mean[o]);
+  }
+};
+
+// Where results go: divided, and in the dtype of the result.
+struct Finish {
+  void* data;
+  Dtype dtype;
+  double divisor = 1;
+  template <class C> __device__ void operator()(std::int64_t i, C v) const {
+    store_element(data, dtype, i, divisor == 1 ? v : static_cast<C>(v / static_cast<C>(divisor)));
+  }
+};
+
+// What all threads of a launch know.
+struct ReduceJob {
+  Offsets kept, reduced;
+  std::int64_t outputs = 1, count = 1, segment = 1;
+  int segments = 1;
+  bool packs = false;  // the reduced elements of a result lie side by side, on steps of a pack
+};
+
+// `threads` threads, of which this is number `me`, fold elements [begin, end) of result o.
+template <class Fold, class C, class Source>
+__device__ C fold_elements(const ReduceJob& job, const Source& source, std::int64_t o, std::int64_t begin, std::int64_t end, int me, int threads) {
+  const std::int64_t base = job.kept(o);
+  C v = Fold::template identity<C>();
+  if (!job.packs) {
+    for (std::int64_t i = begin + me; i < end; i += threads) v = Fold{}(v, source(base + job.reduced(i), o));
+    return v;
+  }
+  std::int64_t i = begin + std::int64_t{me} * pack;
+  for (; i + pack <= end; i += std::int64_t{threads} * pack) {
+    C e[pack];
+    source.load(e, base + i, o);
+#pragma unroll
+    for (int distance = pack / 2; distance > 0; distance /= 2) {
+#pragma unroll
+      for (int k = 0; k < distance; ++k) e[k] = Fold{}(e[k], e[k + distance]);
+    }
+    v = Fold{}(v, e[0]);
+  }
+  for (; i < end; ++i) v = Fold{}(v, source(base + i, o));
+  return v;
+}
+
+// One result per warp; blocks of (32, warps).
+template <class Fold, class C, class Source> __global__ void reduce_warp_kernel(ReduceJob job, Source source, Finish finish) {
+  const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (o >= job.outputs) return;  // the whole warp
+  const C v = fold_warp<Fold>(fold_elements<Fold, C>(job, source, o, 0, job.count, static_cast<int>(threadIdx.x), 32));
+  if (threadIdx.x == 0) finish(o, v);
+}
+
+// One segment of a result per block; blockIdx.y is the segment.
+template <class Fold, class C, class Source> __global__ void reduce_block_kernel(ReduceJob job, Source source, Finish finish) {
+  __shared__ C scratch[32];
+  const std::int64_t o = blockIdx.x, begin = blockIdx.y * job.segment, end = begin + job.segment < job.count ? begin + job.segment : job.count;
+  const C v = fold_block<Fold>(fold_elements<Fold, C>(job, source, o, begin, end, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)), scratch);
+  if (threadIdx.x == 0) finish(o * job.segments + blockIdx.y, v);
+}
+
+// 32 neighbouring results per block of (32, rows); blockIdx.y is the segment.
+inline constexpr int column_rows = 16;
+template <class Fold, class C, class Source> __global__ void reduce_columns_kernel(ReduceJob job, Source source, Finish finish) {
+  __shared__ C scratch[column_rows][32];
+  const std::int64_t o = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
+  const std::int64_t begin = blockIdx.y * job.segment, end = begin + job.segment < job.count ? begin + job.segment : job.count;
+  C v = Fold::template identity<C>();
+  if (o < job.outputs) {
+    const std::int64_t base = job.kept(o);
+    for (std::int64_t i = begin + threadIdx.y; i < end; i += column_rows) v = Fold{}(v, source(base + job.reduced(i), o));
+  }
+  scratch[threadIdx.y][threadIdx.x] = v;
+  for (int distance = column_rows / 2; distance > 0; distance /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.y) < distance) {
+      scratch[threadIdx.y][threadIdx.x] = Fold{}(scratch[threadIdx.y][threadIdx.x], scratch[threadIdx.y + distance][threadIdx.x]);
+    }
+  }
+  if (threadIdx.y == 0 && o < job.outputs) finish(o * job.segments + blockIdx.y, scratch[0][threadIdx.x]);
+}
+
+// --- on the host ---
+inline void cut_into_segments(ReduceJob& job, std::int64_t blocks, std::int64_t least) {
+  constexpr std::int64_t wanted_blocks = 1024;  // fills any GPU, and is the same on all
+  const std::int64_t wanted = std::max<std::int64_t>(1, wanted_blocks / std::max<std::int64_t>(1, blocks));
+  const std::int64_t segments = std::clamp<std::int64_t>(job.count / least, 1, wanted);
+  job.segment = ((job.count + segments - 1) / segments + pack - 1) / pack * pack;
+  job.segments = static_cast<int>((job.count + job.segment - 1) / job.segment);
+}
+
+template <class Fold, class C, class Source>
+void run_reduction(const char* name, const ReducePlan& plan, const View& x, const Source& source, const Finish& finish) {
+  if (plan.outputs == 0) return;
+  ReduceJob job;
+  job.kept = Offsets(plan.kept, plan.kept_strides);
+  job.reduced = Offsets(plan.reduced, plan.reduced_strides);
+  job.outputs = plan.outputs;
+  job.count = job.segment = plan.count;
+  const bool columns = plan.count > 0 && !plan.inner_reduced && plan.kept.back() >= 16;
+  job.packs = !columns && plan.reduced.rank() == 1 && plan.reduced_strides[0] == 1 && has_packs(dtype_of<C>, x.dtype) &&
+              reinterpret_cast<std::uintptr_t>(x.data) % std::min<std::size_t>(16, pack * size_of(x.dtype)) == 0;
+  for (int d = 0; d < plan.kept.rank(); ++d) job.packs = job.packs && plan.kept_strides[d] % pack == 0;
+
+  if (!columns && plan.count <= 1024) {
+    constexpr unsigned warps = 8;
+    const Grid grid{dim3(static_cast<unsigned>((plan.outputs + warps - 1) / warps)), dim3(32, warps)};
+    return launch(name, &reduce_warp_kernel<Fold, C, Source>, grid, job, source, finish);
+  }
+  const std::int64_t blocks = columns ? (plan.outputs + 31) / 32 : plan.outputs;
+  check(blocks <= 0x7fffffff, "internal error: too many results for one launch");
+  cut_into_segments(job, blocks, columns ? 256 : 16384);
+  Tensor partial;
+  Finish to = finish;
+  if (job.segments > 1) {
+    partial = Tensor::allocate({plan.outputs, job.segments}, dtype_of<C>, x.device);
+    to = {partial.raw_data(), dtype_of<C>, 1};
+  }
+  const Grid grid{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(job.segments)), columns ? dim3(32, column_rows) : dim3(512)};
+  if (columns) launch(name, &reduce_columns_kernel<Fold, C, Source>, grid, job, source, to);
+  else launch(name, &reduce_block_kernel<Fold, C, Source>, grid, job, source, to);
+  if (job.segments > 1) {
+    const View parts = partial.view();
+    run_reduction<Fold, C>(name, ReducePlan({plan.outputs, 1}, parts), parts, Elements<C>{parts.data, parts.dtype}, finish);
+  }
+}
+
+}  // namespace mantissa::cuda_backend

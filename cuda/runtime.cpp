@@ -1,0 +1,328 @@
+#include "cuda/runtime.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/accelerator.h"
+#include "cuda/check.h"
+
+namespace mantissa::cuda_backend {
+namespace {
+
+constexpr int max_devices = 16;
+
+bool is_sticky(cudaError_t e) {
+  switch (e) {
+    case cudaErrorIllegalAddress: case cudaErrorLaunchTimeout: case cudaErrorAssert: case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction: case cudaErrorMisalignedAddress: case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc: case cudaErrorLaunchFailure:
+      return true;
+    default: return false;
+  }
+}
+std::atomic<bool> lost{false};
+std::atomic<std::uint64_t> launches{0};
+
+struct Found {
+  int count = 0;
+  std::string why;
+};
+Found find_devices() {
+  Found f;
+  const cudaError_t status = cudaGetDeviceCount(&f.count);
+  if (status != cudaSuccess) {
+    (void)cudaGetLastError();
+    f.count = 0;
+    f.why = status == cudaErrorInsufficientDriver ? "the driver is older than this build's CUDA; update the driver"
+                                                  : concat(cudaGetErrorName(status), ", ", cudaGetErrorString(status));
+  }
+  return f;
+}
+const Found& found() {
+#if defined(MANTISSA_CUDA_SHIM)
+  static thread_local Found f;  // tests change their mind
+  f = find_devices();
+#else
+  static const Found f = find_devices();
+#endif
+  return f;
+}
+
+class DeviceMemory final : public RawMemory {
+ public:
+  explicit DeviceMemory(int index) : place_(concat(" on cuda:", index)) {}
+  void* take(std::size_t bytes) override {
+    void* p = nullptr;
+    const cudaError_t status = cudaMalloc(&p, bytes);
+    if (status == cudaSuccess) return p;
+    if (status != cudaErrorMemoryAllocation) fail_status(status, "cudaMalloc");
+    (void)cudaGetLastError();  // this one is no reason to give up
+    return nullptr;
+  }
+  void give(void* p, std::size_t) noexcept override { (void)cudaFree(p); }
+  const char* place() const override { return place_.c_str(); }
+  std::int64_t free_bytes() const override {
+    std::size_t free = 0, total = 0;
+    return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<std::int64_t>(free) : -1;
+  }
+
+ private:
+  std::string place_;
+};
+class PinnedMemory final : public RawMemory {
+ public:
+  void* take(std::size_t bytes) override {
+    void* p = nullptr;
+    if (cudaMallocHost(&p, bytes) == cudaSuccess) return p;
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  void give(void* p, std::size_t) noexcept override { (void)cudaFreeHost(p); }
+  const char* place() const override { return " for pinned host memory"; }
+};
+
+struct PerDevice {
+  explicit PerDevice(int index) : memory(index), allocator(memory) {
+    check_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
+    check_status(cudaMallocHost(reinterpret_cast<void**>(&note), sizeof(Note)), "allocating pinned memory");
+    std::memset(note, 0, sizeof(Note));
+    (void)cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, index);
+    int major = 0, minor = 0;
+    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
+    (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index);
+    capability = 10 * major + minor;
+  }
+  DeviceMemory memory;
+  CachingAllocator allocator;
+  cudaStream_t stream = nullptr;
+  Note* note = nullptr;
+  int multiprocessors = 1, capability = 0;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Pool>> pools;  // one per stream that memory was allocated for
+};
+
+PerDevice& device_state(int index) {
+  static std::mutex mutex;
+  static std::atomic<PerDevice*> devices[max_devices];  // never destroyed: tensors may outlive everything
+  if (PerDevice* d = devices[index].load(std::memory_order_acquire)) return *d;
+  const std::lock_guard lock(mutex);
+  if (!devices[index].load()) devices[index].store(new PerDevice(index), std::memory_order_release);
+  return *devices[index].load();
+}
+
+thread_local int device = -1;  // that cudaSetDevice was last called with
+thread_local cudaStream_t chosen_stream = nullptr;
+thread_local Pool* arena_pool = nullptr;
+thread_local const std::uint64_t* random_state = nullptr;
+thread_local std::uint64_t random_first = 0;
+
+bool wait_after_launches() {
+  static const bool wish = [] {
+    const char* text = std::getenv("MANTISSA_CUDA_SYNC");
+    return text && std::strcmp(text, "1") == 0;
+  }();
+  return wish;
+}
+
+}  // namespace
+
+// Where a block of device memory came from and goes back to.
+struct Pool {
+  CachingAllocator* allocator = nullptr;
+  const void* stream = nullptr;
+  int device = 0;
+  std::unique_ptr<CachingAllocator> own;  // of an arena
+  std::atomic<std::int64_t> users{0};     // an arena's blocks in use, and 1 while the Arena lives
+};
+
+namespace {
+
+Pool* pool_for(int index, cudaStream_t s) {
+  PerDevice& d = device_state(index);
+  const std::lock_guard lock(d.mutex);
+  for (auto& p : d.pools) if (p->stream == s) return p.get();
+  auto p = std::make_unique<Pool>();
+  p->allocator = &d.allocator;
+  p->stream = s;
+  p->device = index;
+  d.pools.push_back(std::move(p));
+  return d.pools.back().get();
+}
+void let_go(Pool* arena) noexcept {
+  if (arena->users.fetch_sub(1) == 1) delete arena;
+}
+
+}  // namespace
+
+// --- errors ---
+void fail_status(cudaError_t status, const char* what) {
+  (void)cudaGetLastError();
+  if (is_sticky(status)) {
+    if (lost.exchange(true)) fail(what, ": the GPU was lost to an earlier error of this process; restart it");
+    fail(what, ": ", cudaGetErrorName(status), " (", cudaGetErrorString(status),
+         "). A kernel launched before this failed, and the process has lost its GPU: what was computed since the host last "
+         "waited cannot be trusted. Restart from a checkpoint; MANTISSA_CUDA_SYNC=1 finds the kernel");
+  }
+  if (status == cudaErrorNoKernelImageForDevice) {
+    fail(what, ": this build has no code for a GPU of compute capability ", compute_capability() / 10, ".", compute_capability() % 10,
+         "; configure with -DCMAKE_CUDA_ARCHITECTURES=", compute_capability());
+  }
+  if (status == cudaErrorStreamCaptureUnsupported) {
+    fail(what, ": a step that is being captured cannot wait for the GPU or read a tensor on the host");
+  }
+  fail(what, ": ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")");
+}
+
+Note* note() { return device_state(current_device()).note; }
+void throw_notes() {
+  Note& shared = *device_state(current_device()).note;
+  if (!shared.set) [[likely]] return;
+  const Note n = shared;
+  shared.set = 0;
+  if (n.kind == 1) {
+    fail("label ", n.value, " at position ", n.position, " of the target is out of range for ", n.size,
+         " classes (found by a kernel that ran earlier)");
+  }
+  fail("index ", n.value, " is out of range for a dimension of size ", n.size, " (found by a kernel that ran earlier)");
+}
+
+void after_launch(const char* kernel) {
+  launches.fetch_add(1, std::memory_order_relaxed);
+  check_status(cudaGetLastError(), kernel);
+  if (wait_after_launches() && !is_capturing()) [[unlikely]] {
+    check_status(cudaStreamSynchronize(stream()), kernel);
+    throw_notes();
+  }
+}
+std::uint64_t launch_count() { return launches; }
+
+// --- devices and streams ---
+int device_count() { return found().count; }
+const char* why_no_device() { return found().why.c_str(); }
+
+void activate(Device d) {
+  if (device == d.index) [[likely]] return;
+  const Found& f = found();
+  check(f.count > 0, "no GPU can be used: ", f.why);
+  check(d.index < f.count && d.index < max_devices, "there is no device ", d, ": this machine has ", f.count, f.count == 1 ? " GPU" : " GPUs");
+  check_status(cudaSetDevice(d.index), "choosing the device");
+  device = d.index;
+}
+int current_device() {
+  if (device < 0) activate(cuda);
+  return device;
+}
+cudaStream_t stream() { return chosen_stream ? chosen_stream : device_state(current_device()).stream; }
+
+bool is_capturing() {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_status(cudaStreamIsCapturing(stream(), &status), "asking for a capture");
+  return status != cudaStreamCaptureStatusNone;
+}
+void wait_for_stream() {
+  check_status(cudaStreamSynchronize(stream()), "waiting for the GPU");
+  throw_notes();
+}
+void synchronize(Device) {
+  check_status(cudaDeviceSynchronize(), "waiting for the GPU");
+  throw_notes();
+}
+
+Stream::Stream() {
+  current_device();
+  check_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+}
+Stream::~Stream() { (void)cudaStreamDestroy(stream_); }
+void Stream::wait() { check_status(cudaStreamSynchronize(stream_), "waiting for a stream"); }
+
+StreamScope::StreamScope(cudaStream_t s) : before_(chosen_stream) { chosen_stream = s; }
+StreamScope::~StreamScope() { chosen_stream = before_; }
+
+Event::Event(bool timed) {
+  current_device();
+  check_status(cudaEventCreateWithFlags(&event_, timed ? 0 : cudaEventDisableTiming), "creating an event");
+}
+Event::~Event() { (void)cudaEventDestroy(event_); }
+void Event::record() { check_status(cudaEventRecord(event_, mantissa::cuda_backend::stream()), "recording an event"); }
+void Event::make_stream_wait() {
+  check_status(cudaStreamWaitEvent(mantissa::cuda_backend::stream(), event_, 0), "waiting for an event");
+}
+bool Event::reached() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) return false;
+  check_status(status, "asking for an event");
+  return true;
+}
+void Event::wait() {
+  check_status(cudaEventSynchronize(event_), "waiting for an event");
+  throw_notes();
+}
+float Event::milliseconds_since(const Event& earlier) const {
+  float ms = 0;
+  check_status(cudaEventElapsedTime(&ms, earlier.event_, event_), "timing events");
+  return ms;
+}
+
+int multiprocessors() { return device_state(current_device()).multiprocessors; }
+int compute_capability() { return device_state(current_device()).capability; }
+
+// --- memory ---
+void* allocate(std::size_t bytes, Device d, void** pool) {
+  Pool* from = arena_pool && arena_pool->device == d.index ? arena_pool : pool_for(d.index, stream());
+  void* p = from->allocator->allocate(bytes, from->stream);
+  if (from->own) from->users.fetch_add(1);
+  *pool = from;
+  return p;
+}
+void deallocate(void* p, std::size_t bytes, void* pool) noexcept {
+  auto* to = static_cast<Pool*>(pool);
+  to->allocator->deallocate(p, bytes, to->stream);
+  if (to->own) let_go(to);
+}
+MemoryStats memory_stats(Device d) { return device_state(d.index).allocator.stats(); }
+void reset_peak(Device d) { device_state(d.index).allocator.reset_peak(); }
+void empty_cache(Device d) { device_state(d.index).allocator.empty_cache(); }
+
+CachingAllocator& pinned_allocator() {
+  static PinnedMemory& memory = *new PinnedMemory;
+  static CachingAllocator& allocator = *new CachingAllocator(memory);
+  return allocator;
+}
+void* allocate_pinned(std::size_t bytes) { return pinned_allocator().allocate(bytes); }
+void deallocate_pinned(void* p, std::size_t bytes) noexcept { pinned_allocator().deallocate(p, bytes); }
+
+Arena::Arena() : pool_(new Pool) {
+  PerDevice& d = device_state(current_device());
+  pool_->own = std::make_unique<CachingAllocator>(d.memory);
+  pool_->allocator = pool_->own.get();
+  pool_->device = current_device();
+  pool_->users = 1;
+}
+Arena::~Arena() { let_go(pool_); }
+MemoryStats Arena::stats() const { return pool_->own->stats(); }
+ArenaScope::ArenaScope(Arena& arena) : before_(arena_pool) { arena_pool = arena.pool_; }
+ArenaScope::~ArenaScope() { arena_pool = before_; }
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+  if (bytes == 0) return;
+  const cudaMemcpyKind kind = to_device.is_cpu() ? cudaMemcpyDeviceToHost : from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
+  check_status(cudaMemcpyAsync(to, from, bytes, kind, stream()), "copying");
+  if (to_device.is_cpu()) wait_for_stream();  // from ordinary host memory the bytes have left when the call returns
+}
+
+// --- random numbers ---
+void set_random_state(const std::uint64_t* state, std::uint64_t first_offset) {
+  random_state = state;
+  random_first = first_offset;
+}
+RandomPosition random_position(std::uint64_t seed, std::uint64_t offset) {
+  if (!random_state) return {seed, offset, nullptr};
+  return {seed, offset - random_first, random_state};
+}
+
+}  // namespace mantissa::cuda_backend

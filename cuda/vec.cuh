@@ -1,0 +1,109 @@
+// Elements of any dtype in registers: conversion, single elements and packs of eight neighbours, which are
+// moved 16 bytes at a time. Kernels are instantiated for a compute type (f32, f64, i64); the stored dtype is a
+// value, and a branch on it is the same for all threads.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "core/dtype.h"
+
+namespace mantissa::cuda_backend {
+
+// As the CPU's conversion (core/cpu/simd.h): float to integer saturates, NaN gives 0, anything but 0 is true.
+template <class To, class From> __device__ inline To convert(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    constexpr To lowest = std::is_signed_v<To> ? To(To(1) << (8 * sizeof(To) - 1)) : To(0), highest = To(~lowest);
+    if (!(x == x)) return 0;
+    if (x <= static_cast<From>(lowest)) return lowest;
+    if (x >= static_cast<From>(highest)) return highest;
+    return static_cast<To>(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+// The value of a stored element in the type it computes in, and back.
+template <class C, class T> __device__ inline C widen(T x) { return convert<C>(static_cast<Compute<T>>(x)); }
+
+// Calls f(T()) with the C++ type of `t`.
+template <class F> __device__ inline void visit_dtype(Dtype t, F&& f) {
+  switch (t) {
+    case Dtype::f64: return f(double());
+    case Dtype::f32: return f(float());
+    case Dtype::f16: return f(Half());
+    case Dtype::bf16: return f(BFloat16());
+    case Dtype::i64: return f(std::int64_t());
+    case Dtype::i32: return f(std::int32_t());
+    case Dtype::u8: return f(std::uint8_t());
+    case Dtype::boolean: return f(bool());
+  }
+}
+
+template <class C> __device__ inline C load_element(const void* p, Dtype t, std::int64_t i) {
+  C value{};
+  visit_dtype(t, [&]<class T>(T) { value = widen<C>(static_cast<const T*>(p)[i]); });
+  return value;
+}
+template <class C> __device__ inline void store_element(void* p, Dtype t, std::int64_t i, C value) {
+  visit_dtype(t, [&]<class T>(T) { static_cast<T*>(p)[i] = convert<T>(value); });
+}
+
+inline constexpr int pack = 8;  // elements: 16 bytes of a half, 32 of an f32
+template <class T> struct alignas(sizeof(T) * pack < 16 ? sizeof(T) * pack : 16) Pack { T v[pack]; };
+
+// The dtypes of has_packs (cuda/elementwise.h).
+template <class C, class F> __device__ inline void visit_packed(Dtype t, F&& f) {
+  if constexpr (std::is_same_v<C, float>) {
+    if (t == Dtype::f32) f(float());
+    else if (t == Dtype::bf16) f(BFloat16());
+    else if (t == Dtype::f16) f(Half());
+    else if (t == Dtype::u8) f(std::uint8_t());
+    else f(bool());
+  } else if constexpr (std::is_same_v<C, double>) {
+    if (t == Dtype::f64) f(double());
+    else f(bool());
+  } else {
+    if (t == Dtype::i64) f(std::int64_t());
+    else if (t == Dtype::i32) f(std::int32_t());
+    else if (t == Dtype::u8) f(std::uint8_t());
+    else f(bool());
+  }
+}
+
+// Elements [i, i + 8), i a multiple of 8.
+template <class C> __device__ inline void load_pack(C (&to)[pack], const void* p, Dtype t, std::int64_t i) {
+  visit_packed<C>(t, [&]<class T>(T) {
+    const Pack<T> packed = *reinterpret_cast<const Pack<T>*>(static_cast<const T*>(p) + i);
+#pragma unroll
+    for (int k = 0; k < pack; ++k) to[k] = widen<C>(packed.v[k]);
+  });
+}
+template <class C> __device__ inline void store_pack(void* p, Dtype t, std::int64_t i, const C (&from)[pack]) {
+  visit_packed<C>(t, [&]<class T>(T) {
+    Pack<T> packed;
+#pragma unroll
+    for (int k = 0; k < pack; ++k) packed.v[k] = convert<T>(from[k]);
+    *reinterpret_cast<Pack<T>*>(static_cast<T*>(p) + i) = packed;
+  });
+}
+
+// On the host: calls f.template operator()<C>() with the type that floating elements of `t` compute in.
+template <class F> void visit_compute(Dtype t, F&& f) {
+  if (t == f64) f.template operator()<double>();
+  else f.template operator()<float>();
+}
+// The same for any dtype: integers compute in i64.
+template <class F> void visit_compute_any(Dtype t, F&& f) {
+  switch (compute_dtype(t)) {
+    case Dtype::f64: return f.template operator()<double>();
+    case Dtype::f32: return f.template operator()<float>();
+    default: return f.template operator()<std::int64_t>();
+  }
+}
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,144 @@
+// Every registered operator on the CUDA device against the CPU: results and gradients, in every
+// floating dtype. An operator without a kernel is listed and counted. Compiled twice: with the kernels
+// running on the CPU (cuda_registry_test), and, in a build with CUDA, on a GPU (gpu_registry_test).
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "core/accelerator.h"
+#include "tests/op_testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+
+namespace {
+
+Tensors on(Device device, const Tensors& x) {
+  Tensors y;
+  for (const Tensor& t : x) {
+    const bool wanted = t.defined() && t.requires_grad();
+    y.push_back(!t.defined() || t.is_weak_scalar() ? t : t.detach().to(device));
+    if (wanted) y.back().requires_grad_();
+  }
+  return y;
+}
+
+// Calls f(op, sample); operators that say they have no kernel are collected with the reason.
+std::map<std::string, std::string> missing;
+template <class F> void for_each_cuda_sample(F&& f) {
+  if (!cuda_is_available()) {
+    WARN("no GPU: nothing was tested");
+    return;
+  }
+  MANTISSA_PRINT_SEED();
+  for (const OpInfo& op : registry()) {
+    if (!selected(op)) continue;
+    Samples samples(seed());
+    op.samples(samples);
+    for (std::size_t i = 0; i < samples.all.size() && !missing.contains(op.name); ++i) {
+      INFO(op.name << ", sample " << i << ": " << describe_all(samples.all[i].inputs));
+      try {
+        f(op, samples.all[i]);
+      } catch (const std::exception& e) {
+        if (std::string_view(e.what()).find("no cuda kernel") != std::string_view::npos) missing[op.name] = e.what();
+        else FAIL_CHECK("threw: " << e.what());
+      }
+    }
+  }
+}
+
+bool runs_in(const OpInfo& op, Dtype dtype) { return op.halves || !is_half(dtype); }
+
+// What the device computed from inputs in `dtype` against f64 on the CPU from the same rounded inputs.
+void check_results(const OpInfo& op, const Sample& s, Dtype dtype, double length) {
+  const Tensors x = prepared(s, dtype), exact = in_f64(x);
+  const Tensors y = run(op, s, on(cuda, x)), expected = run(op, s, exact);
+  REQUIRE(y.size() == expected.size());
+  for (std::size_t k = 0; k < y.size(); ++k) {
+    if (!y[k].defined() || !y[k].is_floating()) {
+      if (!s.exact_only) CHECK(same_bits(y[k].defined() ? y[k].to(cpu) : y[k], expected[k].defined() ? expected[k].to(cpu) : expected[k]));
+      continue;
+    }
+    INFO("result " << k << " in " << name_of(dtype));
+    const Nan nan = s.extreme ? Nan::equal : Nan::differs;
+    CHECK(difference(y[k], expected[k], tolerance_for(y[k].dtype(), length, scale_of(exact)), nan) == "");
+  }
+}
+
+Tensors gradients_on(Device device, const OpInfo& op, const Sample& s, const Tensors& x) {
+  const Tensors y = run(op, s, x);
+  Tensors roots, v;
+  for (std::size_t k = 0; k < y.size(); ++k) {
+    if (!y[k].requires_grad()) continue;
+    roots.push_back(y[k]);
+    v.push_back(cast(random_tensor(y[k].sizes(), 77 + k), y[k].dtype()).to(y[k].device()));
+  }
+  (void)device;
+  return grad(roots, leaves(x), v, {.allow_unused = true});
+}
+
+}  // namespace
+
+TEST_CASE("every operator computes on cuda what it computes on the cpu") {
+  std::set<std::string> ran;
+  for_each_cuda_sample([&](const OpInfo& op, const Sample& s) {
+    const double length = sum_length(op, s);
+    for (Dtype dtype : {f64, f32, f16, bf16}) {
+      if (runs_in(op, dtype)) check_results(op, s, dtype, length);
+    }
+    ran.insert(op.name);
+  });
+  std::string names;
+  for (const auto& [name, reason] : missing) ran.erase(name), names += " " + name;
+  std::printf("operators on cuda: %zu of %zu; without a kernel: %zu:%s\n", ran.size(), registry().size(), missing.size(), names.c_str());
+}
+
+TEST_CASE("gradients on cuda are those of f64 on the cpu") {
+  for_each_cuda_sample([](const OpInfo& op, const Sample& s) {
+    if (!can_differentiate(op, s)) return;
+    for (Dtype dtype : {f64, f32, f16, bf16}) {
+      if (!runs_in(op, dtype)) continue;
+      const double bound = dtype == f64 ? 1e-9 : dtype == f32 ? 2e-3 : dtype == f16 ? 1e-2 : 1e-1;
+      const Tensors x = wanting_gradients(op, prepared(s, dtype)), exact = wanting_gradients(op, in_f64(x));
+      const Tensors g = gradients_on(cuda, op, s, on(cuda, x)), expected = gradients_on(cpu, op, s, exact);
+      REQUIRE(g.size() == expected.size());
+      for (std::size_t k = 0; k < g.size(); ++k) {
+        INFO("gradient " << k << " in " << name_of(dtype));
+        REQUIRE(g[k].defined() == expected[k].defined());
+        if (!g[k].defined()) continue;
+        CHECK(g[k].dtype() == dtype);
+        CHECK(g[k].device() == cuda);
+        CHECK(difference(g[k], expected[k], {bound, bound}) == "");
+      }
+    }
+  });
+}
+
+TEST_CASE("repeating an operator on cuda gives the same bits") {
+  for_each_cuda_sample([](const OpInfo& op, const Sample& s) {
+    if (op.mutates) return;
+    const Tensors x = on(cuda, prepared(s, f32)), a = run(op, s, x), b = run(op, s, x);
+    for (std::size_t k = 0; k < a.size(); ++k) {
+      if (a[k].defined()) CHECK(same_bits(a[k].to(cpu), b[k].to(cpu)));
+    }
+  });
+}
+
+TEST_CASE("bad inputs are refused on cuda as on the cpu, at the latest when the host waits") {
+  if (!cuda_is_available()) return;
+  for (const OpInfo& op : registry()) {
+    if (!selected(op) || missing.contains(op.name)) continue;
+    Samples samples(seed());
+    op.samples(samples);
+    for (const ErrorSample& s : samples.errors) {
+      INFO(op.name << ": " << describe_all(s.inputs));
+      const Tensors x = on(cuda, s.inputs);
+      const std::string message = message_of([&] {
+        s.call(x);
+        synchronize(cuda);
+      });
+      if (message.find("no cuda kernel") != std::string::npos) continue;
+      CHECK_THAT(message, Catch::Matchers::Contains(s.fragment));
+    }
+  }
+}

@@ -1,0 +1,449 @@
+// The runtime's calls on the CPU: device memory that only kernels and copies may touch, streams as
+// queues of functions, events, captured graphs, errors. Work is done at once, or, when a test asks for
+// it, as late as a real device might do it and in an order that only streams and events restrain.
+#include <sys/mman.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "tests/cuda_shim/shim.h"
+
+struct cuda_shim_event {
+  std::uint64_t recorded = 0, done = 0;  // how often asked for, how often reached
+  std::chrono::steady_clock::time_point time;
+};
+struct cuda_shim_graph {
+  std::vector<std::function<void()>> work;
+};
+struct cuda_shim_stream {
+  int device = 0;
+  struct Task {
+    std::function<bool()> ready;  // empty: always
+    std::function<void()> work;
+  };
+  std::deque<Task> tasks;
+  cuda_shim_graph* capture = nullptr;
+};
+
+namespace cuda_shim {
+namespace {
+
+std::recursive_mutex mutex;  // one launch, one copy at a time
+int device_count = 1;
+thread_local int device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+cudaError_t sticky = cudaSuccess, planned = cudaSuccess;
+std::string explanation;  // of a kernel that failed
+std::size_t limit = std::size_t{1} << 30;
+std::uint64_t launch_count = 0;
+bool late = false;
+std::mt19937 random_order{1};
+std::vector<cuda_shim_stream*> streams;
+cuda_shim_stream default_streams[4];
+
+// --- device memory ---
+// Of each device 64 GiB of addresses. Outside of kernels and copies no page may be touched, so that a
+// host that reads device memory stops at once, as it would with a GPU. Under AddressSanitizer every
+// allocation is an ordinary one instead: there reading beyond its end is what is looked for.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool guarded = false;
+#else
+constexpr bool guarded = true;
+#endif
+constexpr std::size_t space = std::size_t{64} << 30, granularity = 256;
+struct Memory {
+  char* base = nullptr;
+  std::size_t top = 0;                       // highest byte in use so far
+  std::multimap<std::size_t, char*> spare;   // given back
+  std::map<char*, std::size_t> blocks;       // in use
+  std::size_t used = 0;
+} memories[4];
+int access_depth = 0;
+
+void explain_fault(int, siginfo_t* info, void*) {
+  const bool device_memory = is_device_pointer(info->si_addr);
+  const char* text = device_memory ? "cuda_shim: the host touched device memory outside of a kernel or copy\n"
+                                   : "cuda_shim: segmentation fault\n";
+  [[maybe_unused]] const auto written = write(2, text, std::strlen(text));
+  std::signal(SIGSEGV, SIG_DFL);
+  std::raise(SIGSEGV);
+}
+void open_memory(Memory& m) {
+  if (m.base || !guarded) return;
+  void* p = mmap(nullptr, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) throw std::runtime_error("cuda_shim: no address space for device memory");
+  m.base = static_cast<char*>(p);
+  struct sigaction action{};
+  action.sa_sigaction = &explain_fault;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+void protect(int mode) {
+  for (Memory& m : memories) {
+    if (m.base && m.top > 0) mprotect(m.base, (m.top + 4095) / 4096 * 4096, mode);
+  }
+}
+
+// --- streams ---
+cuda_shim_stream& stream_of(cudaStream_t s) { return s ? *s : default_streams[device]; }
+std::vector<cuda_shim_stream*> all_streams() {
+  std::vector<cuda_shim_stream*> all = streams;
+  for (auto& s : default_streams) all.push_back(&s);
+  return all;
+}
+bool runnable(const cuda_shim_stream& s) { return !s.tasks.empty() && (!s.tasks.front().ready || s.tasks.front().ready()); }
+void run_front(cuda_shim_stream& s) {
+  auto task = std::move(s.tasks.front());
+  s.tasks.pop_front();
+  if (task.work) task.work();
+}
+// Runs tasks of all streams, in an order of its own, until done() is true.
+template <class Done> void run_until(Done&& done) {
+  while (!done()) {
+    std::vector<cuda_shim_stream*> able;
+    for (cuda_shim_stream* s : all_streams()) if (runnable(*s)) able.push_back(s);
+    if (able.empty()) throw std::runtime_error("cuda_shim: streams wait for events that nobody records");
+    run_front(*able[random_order() % able.size()]);
+  }
+}
+void drain() {
+  run_until([] {
+    for (cuda_shim_stream* s : all_streams()) if (!s->tasks.empty()) return false;
+    return true;
+  });
+}
+
+cudaError_t result(cudaError_t e) {
+  if (e != cudaSuccess && e != cudaErrorNotReady) last_error = e;
+  return e;
+}
+bool any_capture() {
+  for (cuda_shim_stream* s : all_streams()) if (s->capture) return true;
+  return false;
+}
+// Waiting is what a capture cannot record; and after a sticky error nothing works any more.
+cudaError_t before_waiting() {
+  if (sticky != cudaSuccess) return sticky;
+  return any_capture() ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+}
+
+// A kernel or copy; what goes wrong in it stays with the device, as on a GPU.
+void run_guarded(const std::function<void()>& work) {
+  if (sticky != cudaSuccess) return;
+  const DeviceAccess access;
+  try {
+    work();
+  } catch (const std::exception& e) {
+    explanation = e.what();
+    std::fprintf(stderr, "%s\n", e.what());
+    sticky = cudaErrorLaunchFailure;
+  }
+}
+
+}  // namespace
+
+DeviceAccess::DeviceAccess() {
+  mutex.lock();
+  if (access_depth++ == 0) protect(PROT_READ | PROT_WRITE);
+}
+DeviceAccess::~DeviceAccess() {
+  if (--access_depth == 0) protect(PROT_NONE);
+  mutex.unlock();
+}
+
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  const std::lock_guard lock(mutex);
+  if (sticky != cudaSuccess) return result(sticky);
+  cuda_shim_stream& s = stream_of(stream);
+  if (s.capture) {
+    s.capture->work.push_back(std::move(work));
+  } else {
+    s.tasks.push_back({{}, [work = std::move(work)] { run_guarded(work); }});
+    if (!late) run_until([&] { return s.tasks.empty(); });
+  }
+  return result(late ? cudaSuccess : sticky);
+}
+
+cudaError_t launch(cudaStream_t stream, std::function<void()> thread, dim3 grid, dim3 block, std::size_t shared) {
+  const std::uint64_t count = std::uint64_t{block.x} * block.y * block.z;
+  const bool fits = count >= 1 && count <= 1024 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && grid.x >= 1 && grid.y >= 1 &&
+                    grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535 && shared <= 227 * 1024;
+  if (!fits) return result(cudaErrorInvalidConfiguration);
+  if (planned != cudaSuccess) {
+    sticky = std::exchange(planned, cudaSuccess);
+    return result(sticky);
+  }
+  ++launch_count;
+  return enqueue(stream, [thread = std::move(thread), grid, block, shared] { run_grid(thread, grid, block, shared); });
+}
+
+void set_late(bool on, unsigned seed) {
+  const std::lock_guard lock(mutex);
+  drain();
+  late = on;
+  random_order.seed(seed);
+}
+void set_device_count(int count) { device_count = count; }
+void set_memory_limit(std::size_t bytes) { limit = bytes; }
+void fail_next_launch(cudaError_t e) { planned = e; }
+void forget_errors() {
+  sticky = planned = last_error = cudaSuccess;
+  for (cuda_shim_stream* s : all_streams()) s->tasks.clear();
+}
+std::uint64_t launches() { return launch_count; }
+std::size_t device_bytes() {
+  std::size_t n = 0;
+  for (const Memory& m : memories) n += m.used;
+  return n;
+}
+bool is_device_pointer(const void* p) {
+  const char* c = static_cast<const char*>(p);
+  for (const Memory& m : memories) {
+    if (m.base && c >= m.base && c < m.base + space) return true;
+  }
+  return false;
+}
+
+}  // namespace cuda_shim
+
+using namespace cuda_shim;
+
+const char* cudaGetErrorName(cudaError_t e) {
+  switch (e) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    default: return "cudaErrorUnknown";
+  }
+}
+const char* cudaGetErrorString(cudaError_t e) {
+  return e == cudaErrorLaunchFailure && !explanation.empty() ? explanation.c_str() : cudaGetErrorName(e);
+}
+cudaError_t cudaPeekAtLastError() { return sticky != cudaSuccess ? sticky : last_error; }
+cudaError_t cudaGetLastError() {
+  const cudaError_t e = cudaPeekAtLastError();
+  last_error = cudaSuccess;
+  return e;
+}
+
+cudaError_t cudaGetDeviceCount(int* n) {
+  *n = device_count;
+  return result(device_count > 0 ? cudaSuccess : cudaErrorNoDevice);
+}
+cudaError_t cudaSetDevice(int d) {
+  if (d < 0 || d >= device_count) return result(cudaErrorInvalidDevice);
+  device = d;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* d) {
+  *d = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {"CPU shim", limit, 9, 0, 2};
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {
+  switch (what) {
+    case cudaDevAttrMultiProcessorCount: *value = 2; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; break;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* v) { return *v = 13000, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* v) { return *v = 13000, cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() {
+  const std::lock_guard lock(mutex);
+  if (const cudaError_t e = before_waiting(); e != cudaSuccess) return result(e);
+  drain();
+  return result(sticky);
+}
+
+// --- memory ---
+cudaError_t cudaMalloc(void** p, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  if (sticky != cudaSuccess) return result(sticky);
+  Memory& m = memories[device];
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + granularity - 1) / granularity * granularity;
+  if (m.used + size > limit) return result(cudaErrorMemoryAllocation);
+  char* at = nullptr;
+  if (!guarded) {
+    at = static_cast<char*>(std::aligned_alloc(granularity, size));
+  } else {
+    open_memory(m);
+    if (const auto spare = m.spare.lower_bound(size); spare != m.spare.end() && spare->first == size) {
+      at = spare->second;
+      m.spare.erase(spare);
+    } else {
+      at = m.base + m.top;
+      m.top += size;
+    }
+  }
+  m.blocks[at] = size;
+  m.used += size;
+  *p = at;
+  const DeviceAccess access;
+  std::memset(at, 0xff, bytes);  // NaN: what is read before it is written shows
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  const std::lock_guard lock(mutex);
+  if (!p) return cudaSuccess;
+  drain();  // as the real one, which waits for the device
+  for (Memory& m : memories) {
+    const auto block = m.blocks.find(static_cast<char*>(p));
+    if (block == m.blocks.end()) continue;
+    m.used -= block->second;
+    if (guarded) m.spare.emplace(block->second, block->first);
+    else std::free(block->first);
+    m.blocks.erase(block);
+    return cudaSuccess;
+  }
+  return result(cudaErrorInvalidValue);
+}
+cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
+  *p = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return result(*p ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeHost(void* p) {
+  std::free(p);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *total = limit;
+  *free = limit - std::min(limit, memories[device].used);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
+  if (kind != cudaMemcpyHostToDevice || !late) return enqueue(s, [=] { std::memmove(to, from, bytes); });
+  // From ordinary host memory the bytes have left when the call returns.
+  auto staged = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+  return enqueue(s, [=] { std::memcpy(to, staged->data(), bytes); });
+}
+cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t s) {
+  return enqueue(s, [=] { std::memset(p, value, bytes); });
+}
+
+// --- streams and events ---
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  const std::lock_guard lock(mutex);
+  streams.push_back(*s = new cuda_shim_stream{.device = device, .tasks = {}, .capture = nullptr});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  const std::lock_guard lock(mutex);
+  run_until([&] { return s->tasks.empty(); });
+  std::erase(streams, s);
+  delete s;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  const std::lock_guard lock(mutex);
+  if (const cudaError_t e = before_waiting(); e != cudaSuccess) return result(e);
+  run_until([&] { return stream_of(s).tasks.empty(); });
+  return result(sticky);
+}
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+  const std::lock_guard lock(mutex);
+  return stream_of(s).tasks.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  *e = new cuda_shim_event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  const std::lock_guard lock(mutex);
+  run_until([&] { return e->done >= e->recorded; });
+  delete e;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  cuda_shim_stream& s = stream_of(stream);
+  if (s.capture) return cudaSuccess;  // order inside one captured stream is that of its work
+  ++e->recorded;
+  s.tasks.push_back({{}, [e] {
+    ++e->done;
+    e->time = std::chrono::steady_clock::now();
+  }});
+  if (!late) run_until([&] { return s.tasks.empty(); });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t e, unsigned) {
+  const std::lock_guard lock(mutex);
+  cuda_shim_stream& s = stream_of(stream);
+  if (s.capture) return cudaSuccess;
+  s.tasks.push_back({[e, wanted = e->recorded] { return e->done >= wanted; }, {}});
+  if (!late) run_until([&] { return s.tasks.empty(); });
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  const std::lock_guard lock(mutex);
+  if (const cudaError_t error = before_waiting(); error != cudaSuccess) return result(error);
+  run_until([&] { return e->done >= e->recorded; });
+  return result(sticky);
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  const std::lock_guard lock(mutex);
+  return e->done >= e->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
+  *ms = std::chrono::duration<float, std::milli>(b->time - a->time).count();
+  return cudaSuccess;
+}
+
+// --- graphs ---
+cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
+  const std::lock_guard lock(mutex);
+  *status = stream_of(s).capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  const std::lock_guard lock(mutex);
+  if (!s || s->capture) return result(cudaErrorInvalidValue);
+  s->capture = new cuda_shim_graph;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+  const std::lock_guard lock(mutex);
+  *graph = std::exchange(s->capture, nullptr);
+  return result(*graph ? cudaSuccess : cudaErrorInvalidValue);
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new cuda_shim_graph(*graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+  for (const auto& work : exec->work) {
+    if (const cudaError_t e = enqueue(s, work); e != cudaSuccess) return e;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}

@@ -1,0 +1,145 @@
+// Fibers: stacks of their own, and switching between them. By hand on x86-64, where it takes some
+// nanoseconds, by ucontext elsewhere. The sanitizers are told of every switch.
+#pragma once
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(MANTISSA_SHIM_TSAN)
+extern "C" {
+void* __tsan_get_current_fiber();
+void* __tsan_create_fiber(unsigned flags);
+void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+void __tsan_acquire(void*);
+void __tsan_release(void*);
+}
+#endif
+
+namespace cuda_shim {
+
+#if defined(MANTISSA_SHIM_TSAN)
+inline constexpr bool tsan_fibers = true;
+inline void tsan_acquire(char* tag) { __tsan_acquire(tag); }
+inline void tsan_release(char* tag) { __tsan_release(tag); }
+#else
+inline constexpr bool tsan_fibers = false;
+inline void tsan_acquire(char*) {}
+inline void tsan_release(char*) {}
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(MANTISSA_SHIM_TSAN)
+inline constexpr std::size_t stack_size = 512 * 1024;
+#else
+inline constexpr std::size_t stack_size = 128 * 1024;
+#endif
+
+struct Fiber {
+  char* stack = nullptr;
+  void* pointer = nullptr;  // the saved stack pointer
+  ucontext_t context;
+  void* tsan = nullptr;
+  void* fake_stack = nullptr;
+  const void* asan_bottom = nullptr;
+  std::size_t asan_size = 0;
+};
+
+#if defined(__x86_64__)
+// Saves the callee's registers on this stack and the stack pointer in *from; goes on at `to`.
+extern "C" void mantissa_shim_switch(void** from, void* to);
+asm(R"(
+.text
+.weak mantissa_shim_switch
+.type mantissa_shim_switch, @function
+mantissa_shim_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size mantissa_shim_switch, . - mantissa_shim_switch
+)");
+#endif
+
+inline Fiber* new_fiber() {
+  auto* f = new Fiber;
+  void* stack = mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stack == MAP_FAILED) std::abort();
+  f->stack = static_cast<char*>(stack);
+  f->asan_bottom = stack;
+  f->asan_size = stack_size;
+#if defined(MANTISSA_SHIM_TSAN)
+  f->tsan = __tsan_create_fiber(0);
+#endif
+  return f;
+}
+
+// The next switch to `f` calls entry() on its stack.
+inline void start_fiber(Fiber& f, void (*entry)()) {
+  f.fake_stack = nullptr;
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(f.stack, stack_size);
+#endif
+#if defined(__x86_64__)
+  auto* top = reinterpret_cast<void**>(f.stack + stack_size - 64);
+  *--top = nullptr;  // keeps the stack aligned as after a call
+  *--top = reinterpret_cast<void*>(entry);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;
+  f.pointer = top;
+#else
+  getcontext(&f.context);
+  f.context.uc_stack.ss_sp = f.stack;
+  f.context.uc_stack.ss_size = stack_size;
+  f.context.uc_link = nullptr;
+  makecontext(&f.context, entry, 0);
+#endif
+}
+
+inline void prepare_main_fiber(Fiber& f) {
+#if defined(MANTISSA_SHIM_TSAN)
+  f.tsan = __tsan_get_current_fiber();
+#endif
+  (void)f;
+}
+
+// First thing on a new fiber's stack: tells the sanitizer, and learns where it came from.
+inline void entered_from([[maybe_unused]] Fiber& from) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &from.asan_bottom, &from.asan_size);
+#endif
+}
+
+inline void switch_fiber(Fiber& from, Fiber& to, [[maybe_unused]] bool last) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(last ? nullptr : &from.fake_stack, to.asan_bottom, to.asan_size);
+#endif
+#if defined(MANTISSA_SHIM_TSAN)
+  __tsan_switch_to_fiber(to.tsan, 1);
+#endif
+#if defined(__x86_64__)
+  mantissa_shim_switch(&from.pointer, to.pointer);
+#else
+  swapcontext(&from.context, &to.context);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
+#endif
+}
+
+}  // namespace cuda_shim
