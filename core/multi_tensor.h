@@ -20,17 +20,19 @@ struct GradientView {
   std::int64_t index = 0;  // of the parameter, for reports
 };
 
-// One parameter of an optimizer step. State is in the compute dtype of the parameter (f64 for f64,
-// else f32). `step` counts the updates this parameter has had.
+// One parameter of an optimizer step. `step` counts the updates this parameter has had. State is read and
+// written in the compute dtype of the parameter; one that is stored in bf16 is rounded stochastically, because
+// rounding to nearest would lose every change below 0.4 % of a moment, and slow moments change by less.
 struct ParameterView {
   static constexpr int max_states = 3;
   void* value = nullptr;
   const void* gradient = nullptr;
   void* state[max_states] = {};
   void* shadow = nullptr;  // the value in a lower precision, refreshed with it; null when there is none
+  double* scalars = nullptr;  // of formulas that keep some per parameter
   std::int64_t* step = nullptr;
   std::int64_t numel = 0;
-  Dtype dtype = f32, gradient_dtype = f32, shadow_dtype = f32;
+  Dtype dtype = f32, gradient_dtype = f32, shadow_dtype = f32, state_dtype = f32;
 };
 
 // Updates every parameter by formula number `formula` of optim_formulas::Formulas, whose fields are

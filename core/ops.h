@@ -87,6 +87,11 @@ Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // x 
 Tensor hardtanh(const Tensor& x, double low = -1, double high = 1);  // clamp without a gradient at its ends
 Tensor hardsigmoid(const Tensor& x);
 Tensor hardswish(const Tensor& x);
+Tensor softsign(const Tensor& x);    // x / (1 + |x|)
+Tensor tanhshrink(const Tensor& x);  // x - tanh(x)
+Tensor hardshrink(const Tensor& x, double lambd = 0.5);  // 0 where |x| <= lambd
+Tensor softshrink(const Tensor& x, double lambd = 0.5);  // towards 0 by lambd
+Tensor threshold(const Tensor& x, double threshold, double value);  // value where x <= threshold
 Tensor glu(const Tensor& x, int dim = -1);  // the first half of dim times the sigmoid of the second
 
 // --- comparison: bool results, no gradient ---
@@ -111,8 +116,9 @@ Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
 
 // --- reductions; an empty `dims` means all; sums of integers are i64 ---
-Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
-Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+// Where an operator takes `dtype`, x is cast to it first, and autocast leaves such a call alone.
+Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
+Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor var(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // unbiased by default
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // equal maxima share the gradient
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
@@ -121,14 +127,16 @@ ValuesIndices max(const Tensor& x, int dim, bool keepdim = false);  // first max
 ValuesIndices min(const Tensor& x, int dim, bool keepdim = false);
 Tensor argmax(const Tensor& x, int dim, bool keepdim = false);
 Tensor argmin(const Tensor& x, int dim, bool keepdim = false);
-Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor std(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // call it mantissa::std(x)
-Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);  // sum(|x|^p)^(1/p); p may be 0, HUGE_VAL, ...
+// sum(|x|^p)^(1/p); p may be 0, HUGE_VAL, ...
+Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is one not 0?
+Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is none 0? Also an index: x[{all, 0}]
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
-Tensor cumsum(const Tensor& x, int dim);   // sums and products of integers are i64
-Tensor cumprod(const Tensor& x, int dim);
+Tensor cumsum(const Tensor& x, int dim, std::optional<Dtype> dtype = {});   // sums and products of integers are i64
+Tensor cumprod(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
 Tensor sum_to(const Tensor& x, const Dims& sizes);  // sums away what broadcasting `sizes` had repeated
 
 // --- linear algebra ---
@@ -165,8 +173,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                   const Tensor& running_var, bool training, double momentum = 0.1, double eps = 1e-5);
 Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);  // over the trailing dims
-Tensor softmax(const Tensor& x, int dim);
-Tensor log_softmax(const Tensor& x, int dim);
+Tensor softmax(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
+Tensor log_softmax(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
+Tensor softmin(const Tensor& x, int dim, std::optional<Dtype> dtype = {});  // softmax of -x
 
 // --- losses: scalars unless reduction is none ---
 enum class Reduction { none, mean, sum };

@@ -3,16 +3,20 @@
 // A formula's fields are its hyperparameters, all double, `lr` first: the struct is what lies in
 // device memory. at<C>(step) derives the constants of one update (step counts from 1) in double, as
 // PyTorch does; the result's operator()(p, g, state) updates one element or one vector of them.
+// State starts as initial_state(k), or 0. A formula may keep numbers per parameter, with names in
+// scalar_names: at() is then given them as well, and advance() changes them after the update.
 // To add an optimizer: a struct here, its name in Formulas, a class like those in optim/adam.h.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "core/pointwise.h"
 
 namespace mantissa::optim_formulas {
 
+using pointwise::abs;
 using pointwise::select;
 using pointwise::sqrt;
 
@@ -89,8 +93,296 @@ template <bool with_amsgrad> struct Adam {
   }
 };
 
-using Formulas = List<Sgd, SgdMomentum, Adam<false>, Adam<true>>;
-template <class F> inline constexpr int number_of = index_in<F>(Formulas{});
+// RMSprop (Hinton, 2012) as torch.optim.RMSprop; `centered` divides by the standard deviation instead.
+template <bool with_momentum, bool centered> struct RMSprop {
+  static constexpr int states = 1 + with_momentum + centered;
+  static constexpr const char* state_names[] = {"square_avg", with_momentum ? "momentum_buffer" : "grad_avg", "grad_avg"};
+  static constexpr const char* names[] = {"lr", "alpha", "eps", "weight_decay", "momentum", "maximize"};
+  double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
+  double maximize = 0;  // 0 or 1
+
+  template <class C> struct Update {
+    C lr, alpha, fresh, eps, weight_decay, momentum, sign;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g + T(weight_decay) * p;
+      T& square = state[0];
+      square = T(alpha) * square + T(fresh) * (g * g);
+      T variance = square;
+      if constexpr (centered) {
+        T& mean = state[1 + with_momentum];
+        mean = mean + T(fresh) * (g - mean);
+        variance = square - mean * mean;
+        variance = select(variance < T(0), T(0), variance);  // by rounding; NaN stays
+      }
+      T step = g / (sqrt(variance) + T(eps));
+      if constexpr (with_momentum) step = state[1] = T(momentum) * state[1] + step;
+      p = p - T(lr) * step;
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t) const {
+    return {C(lr), C(alpha), C(1 - alpha), C(eps), C(weight_decay), C(momentum), C(maximize != 0 ? -1 : 1)};
+  }
+};
+
+// Adagrad (Duchi et al., 2011) as torch.optim.Adagrad.
+struct Adagrad {
+  static constexpr int states = 1;
+  static constexpr const char* state_names[] = {"sum"};
+  static constexpr const char* names[] = {"lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize"};
+  double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
+  double maximize = 0;  // 0 or 1
+  double initial_state(int) const { return initial_accumulator_value; }
+
+  template <class C> struct Update {
+    C lr, weight_decay, eps, sign;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g + T(weight_decay) * p;
+      state[0] = state[0] + g * g;
+      p = p - T(lr) * g / (sqrt(state[0]) + T(eps));
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t step) const {
+    return {C(lr / (1 + static_cast<double>(step - 1) * lr_decay)), C(weight_decay), C(eps), C(maximize != 0 ? -1 : 1)};
+  }
+};
+
+// Adadelta (Zeiler, 2012) as torch.optim.Adadelta.
+struct Adadelta {
+  static constexpr int states = 2;
+  static constexpr const char* state_names[] = {"square_avg", "acc_delta"};
+  static constexpr const char* names[] = {"lr", "rho", "eps", "weight_decay", "maximize"};
+  double lr = 1, rho = 0.9, eps = 1e-6, weight_decay = 0;
+  double maximize = 0;  // 0 or 1
+
+  template <class C> struct Update {
+    C lr, rho, fresh, eps, weight_decay, sign;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g + T(weight_decay) * p;
+      T &square = state[0], &accumulated = state[1];
+      square = T(rho) * square + T(fresh) * (g * g);
+      T delta = sqrt(accumulated + T(eps)) / sqrt(square + T(eps)) * g;
+      accumulated = T(rho) * accumulated + T(fresh) * (delta * delta);
+      p = p - T(lr) * delta;
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t) const {
+    return {C(lr), C(rho), C(1 - rho), C(eps), C(weight_decay), C(maximize != 0 ? -1 : 1)};
+  }
+};
+
+// Adamax (Kingma and Ba, 2015: Adam with the infinity norm) as torch.optim.Adamax.
+struct Adamax {
+  static constexpr int states = 2;
+  static constexpr const char* state_names[] = {"exp_avg", "exp_inf"};
+  static constexpr const char* names[] = {"lr", "beta1", "beta2", "eps", "weight_decay", "maximize"};
+  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  double maximize = 0;  // 0 or 1
+
+  template <class C> struct Update {
+    C step_size, beta2, fresh, eps, weight_decay, sign;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g + T(weight_decay) * p;
+      T &m = state[0], &largest = state[1];
+      m = m + T(fresh) * (g - m);
+      T old = T(beta2) * largest, now = abs(g) + T(eps);
+      largest = select(old == old, select(old > now, old, now), old);  // NaN in either wins
+      p = p - T(step_size) * m / largest;
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t step) const {
+    const double correction = 1 - std::pow(beta1, static_cast<double>(step));
+    return {C(lr / correction), C(beta2), C(1 - beta1), C(eps), C(weight_decay), C(maximize != 0 ? -1 : 1)};
+  }
+};
+
+// NAdam (Dozat, 2016: Adam with Nesterov momentum) as torch.optim.NAdam.
+struct NAdam {
+  static constexpr int states = 2;
+  static constexpr const char* state_names[] = {"exp_avg", "exp_avg_sq"};
+  static constexpr const char* scalar_names[] = {"mu_product"};
+  static constexpr const char* names[] = {"lr", "beta1", "beta2", "eps", "weight_decay", "momentum_decay", "decoupled", "maximize"};
+  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
+  double decoupled = 0, maximize = 0;  // 0 or 1
+  double initial_scalar(int) const { return 1; }
+  MANTISSA_HD double mu(std::int64_t step) const {
+    return beta1 * (1 - 0.5 * std::pow(0.96, static_cast<double>(step) * momentum_decay));
+  }
+  MANTISSA_HD void advance(double* scalars, std::int64_t step) const { scalars[0] *= mu(step); }
+
+  template <class C> struct Update {
+    C gradient_step, momentum_step, beta2, fresh1, fresh2, inv_root_correction2, eps, l2, shrink, sign;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g + T(l2) * p;
+      p = p * T(shrink);
+      T &m = state[0], &v = state[1];
+      m = m + T(fresh1) * (g - m);
+      v = T(beta2) * v + T(fresh2) * (g * g);
+      p = p - (T(gradient_step) * g + T(momentum_step) * m) / (sqrt(v) * T(inv_root_correction2) + T(eps));
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t step, const double* scalars) const {
+    const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
+    const double now = mu(step), next = mu(step + 1), product = scalars[0] * now;
+    return {C(lr * (1 - now) / (1 - product)), C(lr * next / (1 - product * next)), C(beta2), C(1 - beta1), C(1 - beta2),
+            C(1 / std::sqrt(correction2)), C(eps), C(decoupled != 0 ? 0 : weight_decay),
+            C(decoupled != 0 ? 1 - lr * weight_decay : 1), C(maximize != 0 ? -1 : 1)};
+  }
+};
+
+// RAdam (Liu et al., 2020: Adam that waits until the second moment can be trusted) as torch.optim.RAdam.
+struct RAdam {
+  static constexpr int states = 2;
+  static constexpr const char* state_names[] = {"exp_avg", "exp_avg_sq"};
+  static constexpr const char* names[] = {"lr", "beta1", "beta2", "eps", "weight_decay", "decoupled", "maximize"};
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  double decoupled = 0, maximize = 0;  // 0 or 1
+
+  template <class C> struct Update {
+    C step_size, beta2, fresh1, fresh2, eps, l2, shrink, sign;
+    bool adaptive;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g + T(l2) * p;
+      p = p * T(shrink);
+      T &m = state[0], &v = state[1];
+      m = m + T(fresh1) * (g - m);
+      v = T(beta2) * v + T(fresh2) * (g * g);
+      p = adaptive ? p - T(step_size) * m / (sqrt(v) + T(eps)) : p - T(step_size) * m;
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t step) const {
+    const double n = static_cast<double>(step), power2 = std::pow(beta2, n);
+    const double correction1 = 1 - std::pow(beta1, n), correction2 = 1 - power2;
+    const double rho_inf = 2 / (1 - beta2) - 1, rho = rho_inf - 2 * n * power2 / correction2;
+    const bool adaptive = rho > 5;
+    const double rectified =
+        adaptive ? std::sqrt(correction2 * (rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) : 1;
+    return {C(lr / correction1 * rectified), C(beta2), C(1 - beta1), C(1 - beta2), C(eps), C(decoupled != 0 ? 0 : weight_decay),
+            C(decoupled != 0 ? 1 - lr * weight_decay : 1), C(maximize != 0 ? -1 : 1), adaptive};
+  }
+};
+
+template <class T> MANTISSA_HD T sign_of(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), x)); }  // 0 and NaN stay
+
+// Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
+struct Lion {
+  static constexpr int states = 1;
+  static constexpr const char* state_names[] = {"exp_avg"};
+  static constexpr const char* names[] = {"lr", "beta1", "beta2", "weight_decay", "maximize"};
+  double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  double maximize = 0;  // 0 or 1
+
+  template <class C> struct Update {
+    C lr, beta1, fresh1, beta2, fresh2, shrink, sign;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g;
+      T& m = state[0];
+      p = p * T(shrink) - T(lr) * sign_of(T(beta1) * m + T(fresh1) * g);
+      m = T(beta2) * m + T(fresh2) * g;
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t) const {
+    return {C(lr), C(beta1), C(1 - beta1), C(beta2), C(1 - beta2), C(1 - lr * weight_decay), C(maximize != 0 ? -1 : 1)};
+  }
+};
+
+// Averaged stochastic gradient descent (Polyak and Juditsky, 1992) as torch.optim.ASGD: "ax" is the average.
+struct ASGD {
+  static constexpr int states = 1;
+  static constexpr const char* state_names[] = {"ax"};
+  static constexpr const char* scalar_names[] = {"eta", "mu"};
+  static constexpr const char* names[] = {"lr", "lambd", "alpha", "t0", "weight_decay", "maximize"};
+  double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
+  double maximize = 0;  // 0 or 1
+  double initial_scalar(int k) const { return k == 0 ? lr : 1; }
+  MANTISSA_HD void advance(double* scalars, std::int64_t step) const {
+    const double n = static_cast<double>(step);
+    scalars[0] = lr / std::pow(1 + lambd * lr * n, alpha);
+    scalars[1] = n - t0 > 1 ? 1 / (n - t0) : 1;
+  }
+
+  template <class C> struct Update {
+    C eta, shrink, mu, weight_decay, sign;
+    bool copy;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g + T(weight_decay) * p;
+      p = p * T(shrink) - T(eta) * g;
+      state[0] = copy ? p : state[0] + T(mu) * (p - state[0]);
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t, const double* scalars) const {
+    return {C(scalars[0]), C(1 - lambd * scalars[0]), C(scalars[1]), C(weight_decay), C(maximize != 0 ? -1 : 1), scalars[1] == 1};
+  }
+};
+
+// Resilient backpropagation (Riedmiller and Braun, 1993) as torch.optim.Rprop.
+struct Rprop {
+  static constexpr int states = 2;
+  static constexpr const char* state_names[] = {"prev", "step_size"};
+  static constexpr const char* names[] = {"lr", "eta_minus", "eta_plus", "step_size_min", "step_size_max", "maximize"};
+  double lr = 1e-2, eta_minus = 0.5, eta_plus = 1.2, step_size_min = 1e-6, step_size_max = 50;
+  double maximize = 0;  // 0 or 1
+  double initial_state(int k) const { return k == 1 ? lr : 0; }
+
+  template <class C> struct Update {
+    C minus, plus, low, high, sign;
+    template <class T> MANTISSA_HD void operator()(T& p, T g, T* state) const {
+      g = T(sign) * g;
+      T &previous = state[0], &size = state[1];
+      T agreement = g * previous;
+      T moved = size * select(agreement > T(0), T(plus), select(agreement < T(0), T(minus), T(1)));
+      size = select(moved < T(low), T(low), select(moved > T(high), T(high), moved));
+      g = select(agreement < T(0), T(0), g);
+      p = p - sign_of(g) * size;
+      previous = g;
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t) const {
+    return {C(eta_minus), C(eta_plus), C(step_size_min), C(step_size_max), C(maximize != 0 ? -1 : 1)};
+  }
+};
+
+// LAMB (You et al., 2020): Adam's direction, scaled for every parameter to lr times the parameter's norm.
+// Update gives the direction and leaves p alone; the kernel applies p -= lr * ratio * direction.
+struct LAMB {
+  static constexpr int states = 2;
+  static constexpr const char* state_names[] = {"exp_avg", "exp_avg_sq"};
+  static constexpr const char* names[] = {"lr", "beta1", "beta2", "eps", "weight_decay", "bias_correction", "maximize"};
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0.01;
+  double bias_correction = 1, maximize = 0;  // 0 or 1
+
+  template <class C> struct Update {
+    C inv_correction1, beta2, fresh1, fresh2, inv_root_correction2, eps, weight_decay, sign;
+    template <class T> MANTISSA_HD void moments(T g, T* state) const {
+      g = T(sign) * g;
+      state[0] = state[0] + T(fresh1) * (g - state[0]);
+      state[1] = T(beta2) * state[1] + T(fresh2) * (g * g);
+    }
+    template <class T> MANTISSA_HD T direction(T p, const T* state) const {
+      return T(inv_correction1) * state[0] / (sqrt(state[1]) * T(inv_root_correction2) + T(eps)) + T(weight_decay) * p;
+    }
+  };
+  template <class C> MANTISSA_HD Update<C> at(std::int64_t step) const {
+    const double n = static_cast<double>(step);
+    const double correction1 = bias_correction != 0 ? 1 - std::pow(beta1, n) : 1;
+    const double correction2 = bias_correction != 0 ? 1 - std::pow(beta2, n) : 1;
+    return {C(1 / correction1), C(beta2), C(1 - beta1), C(1 - beta2), C(1 / std::sqrt(correction2)), C(eps), C(weight_decay),
+            C(maximize != 0 ? -1 : 1)};
+  }
+  // The paper's ratio |p| / |direction|, 1 when either is 0.
+  MANTISSA_HD static double ratio(double squares_of_value, double squares_of_direction) {
+    return squares_of_value > 0 && squares_of_direction > 0 ? std::sqrt(squares_of_value / squares_of_direction) : 1;
+  }
+};
+
+// Updates of one pass, element by element; LAMB, which needs norms first, has a kernel of its own.
+using OnePass = List<Sgd, SgdMomentum, Adam<false>, Adam<true>, RMSprop<false, false>, RMSprop<true, false>, RMSprop<false, true>,
+                     RMSprop<true, true>, Adagrad, Adadelta, Adamax, NAdam, RAdam, Lion, ASGD, Rprop>;
+template <class F> inline constexpr int number_of = index_in<F>(OnePass{});
+template <> inline constexpr int number_of<LAMB> = OnePass::size;
 template <class F> inline constexpr int hyper_count = static_cast<int>(sizeof(F) / sizeof(double));
+template <class F> constexpr std::span<const char* const> scalar_names_of() {
+  if constexpr (requires { F::scalar_names; }) return F::scalar_names;
+  else return {};
+}
 
 }  // namespace mantissa::optim_formulas

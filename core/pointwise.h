@@ -90,6 +90,8 @@ struct Formula {  // defaults of the fields below
   static constexpr bool flat = false;      // a step function: the derivative is 0 and there is no df
 };
 #define MANTISSA_F template <class T> MANTISSA_HD T
+// The vector expm1 gives 0 for -0.
+MANTISSA_F signed_expm1(T x) { return select(x == T(0), x, expm1(x)); }
 
 // --- binary (their gradients are rules in ops/) ---
 struct Add : Formula { static constexpr auto name = "add"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a + b; } };
@@ -227,12 +229,12 @@ struct Exp2 : Floating {
 };
 struct Expm1 : Floating {
   static constexpr auto name = "expm1"; static constexpr Saves saves = Saves::output;
-  MANTISSA_F f(T x) const { return expm1(x); }
+  MANTISSA_F f(T x) const { return signed_expm1(x); }
   MANTISSA_F df(T g, T y) const { return g * (y + T(1)); }
 };
 struct Log1p : Floating {
   static constexpr auto name = "log1p"; static constexpr Saves saves = Saves::input;
-  MANTISSA_F f(T x) const { return log1p(x); }
+  MANTISSA_F f(T x) const { return select(x == T(0), x, log1p(x)); }  // -0 for -0
   MANTISSA_F df(T g, T x) const { return g / (x + T(1)); }
 };
 struct Log2 : Floating {
@@ -263,7 +265,7 @@ struct Erfinv : Floating {
       y = y - u / (T(1) + y * u);
     }
     y = select(a < T(1), y, T(1) / (T(1) - a) + T(0) * sqrt(T(1) - a));  // infinite at 1, NaN beyond
-    return select(x < T(0), -y, y);
+    return select(x == T(0), x, select(x < T(0), -y, y));
   }
   MANTISSA_F df(T g, T y) const { return g * (T(0.8862269254527580) * exp(y * y)); }
 };
@@ -355,7 +357,7 @@ struct Softplus : Floating {  // log(1 + exp(beta * x)) / beta; x itself where b
 struct Elu : Formula {  // elu, selu and celu
   static constexpr auto name = "elu"; static constexpr Saves saves = Saves::input;
   double alpha = 1, scale = 1, input_scale = 1;
-  MANTISSA_F f(T x) const { return select(x > T(0), x * T(scale), expm1(x * T(input_scale)) * T(alpha * scale)); }
+  MANTISSA_F f(T x) const { return select(x > T(0), x * T(scale), signed_expm1(x * T(input_scale)) * T(alpha * scale)); }
   MANTISSA_F df(T g, T x) const {
     return select(x > T(0), g * T(scale), g * (exp(x * T(input_scale)) * T(alpha * scale * input_scale)));
   }
@@ -403,6 +405,41 @@ struct Logsigmoid : Floating {
   MANTISSA_F df(T g, T x) const { return g / (T(1) + exp(x)); }
 };
 
+struct Softsign : Floating {
+  static constexpr auto name = "softsign"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return x / (T(1) + abs(x)); }
+  MANTISSA_F df(T g, T x) const {
+    T d = T(1) + abs(x);
+    return g / (d * d);
+  }
+};
+struct Tanhshrink : Floating {  // x - tanh(x)
+  static constexpr auto name = "tanhshrink"; static constexpr Saves saves = Saves::input;
+  MANTISSA_F f(T x) const { return x - tanh(x); }
+  MANTISSA_F df(T g, T x) const {
+    T t = tanh(x);
+    return g * (t * t);
+  }
+};
+struct Hardshrink : Formula {  // NaN stays
+  static constexpr auto name = "hardshrink"; static constexpr Saves saves = Saves::input;
+  double lambd = 0.5;
+  MANTISSA_F f(T x) const { return select(abs(x) <= T(lambd), T(0), x); }
+  MANTISSA_F df(T g, T x) const { return select(abs(x) <= T(lambd), T(0), g); }
+};
+struct Softshrink : Formula {
+  static constexpr auto name = "softshrink"; static constexpr Saves saves = Saves::input;
+  double lambd = 0.5;
+  MANTISSA_F f(T x) const { return select(x > T(lambd), x - T(lambd), select(x < T(-lambd), x + T(lambd), x * T(0))); }
+  MANTISSA_F df(T g, T x) const { return select(abs(x) <= T(lambd), T(0), g); }
+};
+struct Threshold : Formula {
+  static constexpr auto name = "threshold"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
+  double threshold = 0, value = 0;
+  MANTISSA_F f(T x) const { return select(x <= T(threshold), T(value), x); }
+  MANTISSA_F df(T g, T x) const { return select(x <= T(threshold), T(0), g); }
+};
+
 // --- unary, steps and tests ---
 struct Step : Formula { static constexpr bool integers = true, flat = true; };
 struct Sign : Step { static constexpr auto name = "sign"; MANTISSA_F f(T x) const { return select(x > T(0), T(1), select(x < T(0), T(-1), T(0))); } };
@@ -429,7 +466,8 @@ using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, L
 using UnaryFormulas = List<Neg, Abs, Square, Sqrt, Rsqrt, Exp, Log, Tanh, Sigmoid, Erf, Relu, Gelu, Silu, Clamp,
                            Exp2, Expm1, Log1p, Log2, Log10, Erfc, Erfinv, Reciprocal,
                            Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh,
-                           GeluTanh, Softplus, Elu, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish, Mish, Logsigmoid>;
+                           GeluTanh, Softplus, Elu, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish, Mish, Logsigmoid,
+                           Softsign, Tanhshrink, Hardshrink, Softshrink, Threshold>;
 // Without.
 using StepFormulas = List<Sign, Floor, Ceil, Trunc, Round, IsNan, IsInf, IsFinite, LogicalNot, BitwiseNot>;
 

@@ -86,6 +86,9 @@ struct TensorOptions {
   bool requires_grad = false;
 };
 
+// The reduction of core/ops.h, and as an index a whole dimension.
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim);
+
 // Indexing. x[3], x[{all, slice(1, 5)}], x[{ellipsis, newaxis, 0}]; negative numbers count from the
 // end. An integer drops its dimension. Always a view.
 struct Index {
@@ -94,13 +97,13 @@ struct Index {
   std::int64_t begin = 0, end = INT64_MAX, step = 1;
   Index(std::int64_t i) : kind(integer), begin(i) {}
   Index(int i) : kind(integer), begin(i) {}
+  constexpr Index(Tensor (*)(const Tensor&, const Dims&, bool)) : kind(range) {}  // `all`: no other function fits
   constexpr Index(Kind k, std::int64_t b, std::int64_t e, std::int64_t s)
       : kind(k), begin(b), end(e), step(s) {}
 };
 inline Index slice(std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) {
   return {Index::range, begin, end, step};
 }
-inline constexpr Index all{Index::range, 0, INT64_MAX, 1};
 inline constexpr Index newaxis{Index::axis, 0, 0, 1};
 inline constexpr Index ellipsis{Index::rest, 0, 0, 1};
 

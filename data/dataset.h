@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/tensor.h"
 
@@ -22,8 +23,9 @@ struct Dataset {
   std::int64_t classes = 0;
   std::string name;          // "mnist"
   std::string source;        // where it came from, as a sentence to print
-  float mean = 0.5f;         // of the pixels scaled to [0, 1], over the training images
-  float std = 0.5f;
+  std::vector<std::string> class_names;  // [classes], or empty
+  // Of the pixels scaled to [0, 1], over the training images: one value, or one per channel.
+  std::vector<float> mean{0.5f}, std{0.5f};
 
   std::int64_t size() const { return images.defined() ? images.size(0) : 0; }
   // Copies of the samples at `indices`, in that order. Error when an index is not in [0, size()).

@@ -10,7 +10,7 @@
 
 namespace mantissa::data {
 
-enum class Purpose : std::uint64_t { shuffle = 1, augment = 2, synthetic = 3 };
+enum class Purpose : std::uint64_t { shuffle = 1, augment = 2, synthetic = 3, color = 4 };
 
 class Draws {
  public:

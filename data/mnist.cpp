@@ -1,13 +1,10 @@
-// Finds the four files of a set, reads them (data/idx.cpp) and checks them against each other.
+// Reads the four files of a set (data/idx.cpp) and checks them against each other.
 #include "data/mnist.h"
 
-#include <sys/stat.h>
 #include <zlib.h>
 
-#include <cstdlib>
-#include <vector>
-
-#include "data/synthetic.h"
+#include "data/folders.h"
+#include "data/formats.h"
 #include "io/file.h"
 
 namespace mantissa::data {
@@ -30,11 +27,6 @@ const KnownSet* find_known(const std::string& name) {
   return nullptr;
 }
 
-bool exists(const std::string& path) {
-  struct stat st;
-  return ::stat(path.c_str(), &st) == 0;
-}
-
 const char* stem_of(Split split) { return split == Split::train ? "train" : "t10k"; }
 
 // The path of e.g. train + images + idx3 in `dir`, or "".
@@ -43,16 +35,9 @@ std::string find_file(const std::string& dir, Split split, bool images) {
   for (const char* separator : {"-", "."})
     for (const char* ending : {"", ".gz"}) {
       const std::string path = concat(stem, separator, images ? "idx3" : "idx1", "-ubyte", ending);
-      if (exists(path)) return path;
+      if (path_exists(path)) return path;
     }
   return "";
-}
-
-bool has_any(const std::string& dir) {
-  for (const Split split : {Split::train, Split::test})
-    for (const bool images : {true, false})
-      if (!find_file(dir, split, images).empty()) return true;
-  return false;
 }
 
 std::string require_file(const std::string& dir, Split split, bool images) {
@@ -69,17 +54,6 @@ const KnownSet* identify(const Tensor& labels, Split split) {
   return nullptr;
 }
 
-// Whether a folder found by searching holds another set than the one looked for.
-bool holds_another(const std::string& dir, const std::string& name) {
-  for (const Split split : {Split::train, Split::test}) {
-    const std::string path = find_file(dir, split, false);
-    if (path.empty()) continue;
-    const KnownSet* found = identify(read_idx(path, 1), split);
-    return found && found->name != name;
-  }
-  return false;
-}
-
 Tensor checked_labels(const Tensor& bytes, const std::string& path, std::int64_t classes) {
   const Tensor labels = Tensor::allocate(bytes.sizes(), i64);
   const std::uint8_t* from = bytes.data<std::uint8_t>();
@@ -92,36 +66,25 @@ Tensor checked_labels(const Tensor& bytes, const std::string& path, std::int64_t
   return labels;
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-// Where a set may be when no folder was given.
-std::vector<std::string> usual_folders(const std::string& name) {
-  std::vector<std::string> roots;
-  if (const std::string data = environment("MANTISSA_DATA"); !data.empty()) roots.push_back(data);
-  std::string share = environment("XDG_DATA_HOME");
-  if (const std::string home = environment("HOME"); share.empty() && !home.empty())
-    share = home + "/.local/share";
-  if (!share.empty()) roots.push_back(share + "/mantissa/datasets");
-  roots.push_back("/usr/share/datasets");
-  std::vector<std::string> folders;
-  for (const std::string& root : roots) {
-    folders.push_back(root + "/" + name);
-    folders.push_back(root);
-  }
-  return folders;
-}
-
-Dataset load_synthetic(Split split, const std::string& why) {
-  const bool train = split == Split::train;
-  Dataset set = synthetic_digits(train ? 12000 : 2000, 0, train ? 0 : 1);
-  set.source += why;
-  return set;
-}
-
 }  // namespace
+
+bool has_idx_files(const std::string& dir) {
+  for (const Split split : {Split::train, Split::test})
+    for (const bool images : {true, false})
+      if (!find_file(dir, split, images).empty()) return true;
+  return false;
+}
+
+// Whether a folder found by searching holds another set than the one looked for.
+bool holds_another_idx_set(const std::string& dir, const std::string& name) {
+  for (const Split split : {Split::train, Split::test}) {
+    const std::string path = find_file(dir, split, false);
+    if (path.empty()) continue;
+    const KnownSet* found = identify(read_idx(path, 1), split);
+    return found && found->name != name;
+  }
+  return false;
+}
 
 Dataset load_idx_folder(const std::string& dir, const std::string& name, Split split, std::int64_t classes) {
   check(classes >= 1 && classes <= 256, "a set of byte labels has 1 to 256 classes, asked for ", classes);
@@ -144,33 +107,12 @@ Dataset load_idx_folder(const std::string& dir, const std::string& name, Split s
   set.classes = classes;
   set.name = name;
   if (const KnownSet* known = find_known(name)) {
-    set.mean = known->mean;
-    set.std = known->std;
+    set.mean = {known->mean};
+    set.std = {known->std};
   }
   set.source =
       concat(name, ": ", set.size(), split == Split::train ? " training" : " test", " images from ", dir);
   return set;
-}
-
-Dataset load_dataset(const std::string& asked, Split split, const std::string& dir) {
-  const std::string name = asked == "fashion" ? "fashion-mnist" : asked;
-  if (name == "synthetic") return load_synthetic(split, "");
-  check(find_known(name) != nullptr, "unknown dataset ", io::quote(asked),
-        ", expected mnist, fashion-mnist or synthetic");
-  if (!dir.empty()) {
-    for (const std::string& folder : {dir + "/" + name, dir})
-      if (has_any(folder)) return load_idx_folder(folder, name, split);
-    const bool there = exists(dir);
-    fail(there ? "the folder " : "there is no folder ", dir, there ? " holds no " : " with ", name,
-         ": expected train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
-         "t10k-labels-idx1-ubyte (plain or .gz), there or in its subfolder ", name);
-  }
-  std::string searched;
-  for (const std::string& folder : usual_folders(name)) {
-    if (has_any(folder) && !holds_another(folder, name)) return load_idx_folder(folder, name, split);
-    searched += (searched.empty() ? "" : ", ") + folder;
-  }
-  return load_synthetic(split, concat(", because no ", name, " was found in ", searched));
 }
 
 }  // namespace mantissa::data

@@ -21,7 +21,7 @@ class Pipeline {
  public:
   // Images come out as f32, normalised with the dataset's mean and std, unless a step says otherwise.
   explicit Pipeline(Dataset dataset)
-      : source_(as_source(dataset)), normalization_(Normalization{{dataset.mean}, {dataset.std}}) {}
+      : source_(as_source(dataset)), normalization_(Normalization{dataset.mean, dataset.std}) {}
   // Images come out as the source makes them.
   explicit Pipeline(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
 

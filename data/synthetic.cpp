@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/parallel.h"
@@ -123,8 +124,36 @@ Dataset synthetic_digits(std::int64_t count, std::uint64_t seed, std::uint64_t p
   set.classes = classes;
   set.name = "synthetic";
   set.source = concat("synthetic digits: ", count, " pictures drawn by a generator with seed ", seed);
-  set.mean = 0.12f;
-  set.std = 0.256f;
+  set.mean = {0.12f};
+  set.std = {0.256f};
+  return set;
+}
+
+Dataset synthetic_color_digits(std::int64_t count, std::uint64_t seed, std::uint64_t part) {
+  constexpr int wide = 32, margin = (wide - side) / 2;
+  Dataset set = synthetic_digits(count, seed, part);
+  const Tensor gray = std::exchange(set.images, Tensor::allocate({count, 3, wide, wide}, u8));
+  parallel_for(count, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      Draws draws(seed, Purpose::color, part, static_cast<std::uint64_t>(i));
+      const std::uint8_t* from = gray.data<std::uint8_t>() + i * side * side;
+      for (int channel = 0; channel < 3; ++channel) {
+        const float back = draws.uniform(0, 120), front = draws.uniform(135, 255);
+        std::uint8_t* to = set.images.data<std::uint8_t>() + (i * 3 + channel) * wide * wide;
+        for (int y = 0; y < wide; ++y)
+          for (int x = 0; x < wide; ++x) {
+            const int sy = y - margin, sx = x - margin;
+            const bool inside = sy >= 0 && sy < side && sx >= 0 && sx < side;
+            const float ink = inside ? static_cast<float>(from[sy * side + sx]) / 255.0f : 0.0f;
+            to[y * wide + x] = static_cast<std::uint8_t>(back + (front - back) * ink);
+          }
+      }
+    }
+  });
+  set.name = "synthetic-color";
+  set.source = concat("synthetic digits in colour: ", count, " pictures drawn by a generator with seed ", seed);
+  set.mean = {0.281f};
+  set.std = {0.179f};
   return set;
 }
 

@@ -13,4 +13,8 @@ namespace mantissa::data {
 // pictures on any number of threads; use another `part` for the test set.
 Dataset synthetic_digits(std::int64_t count, std::uint64_t seed = 0, std::uint64_t part = 0);
 
+// The same digits in a colour of their own on a background of another one: u8 [count, 3, 32, 32], the
+// shape of CIFAR's pictures.
+Dataset synthetic_color_digits(std::int64_t count, std::uint64_t seed = 0, std::uint64_t part = 0);
+
 }  // namespace mantissa::data

@@ -95,12 +95,17 @@ MANTISSA_UNARY(Hardsigmoid, hardsigmoid)
 MANTISSA_UNARY(Hardswish, hardswish)
 MANTISSA_UNARY(Mish, mish)
 MANTISSA_UNARY(Logsigmoid, logsigmoid)
+MANTISSA_UNARY(Softsign, softsign)
+MANTISSA_UNARY(Tanhshrink, tanhshrink)
 MANTISSA_OP(Unary<Gelu>)
 MANTISSA_OP(Unary<GeluTanh>)
 MANTISSA_OP(Unary<Softplus>)
 MANTISSA_OP(Unary<Elu>)
 MANTISSA_OP(Unary<LeakyRelu>)
 MANTISSA_OP(Unary<Hardtanh>)
+MANTISSA_OP(Unary<Hardshrink>)
+MANTISSA_OP(Unary<Softshrink>)
+MANTISSA_OP(Unary<Threshold>)
 MANTISSA_OP(PreluOp)
 MANTISSA_COMPOSITE(selu, selu_samples)
 MANTISSA_COMPOSITE(celu, celu_samples)
@@ -143,6 +148,24 @@ Tensor hardtanh(const Tensor& x, double low, double high) {
   Unary<Hardtanh> op;
   op.low = low;
   op.high = high;
+  return apply(op, x);
+}
+Tensor hardshrink(const Tensor& x, double lambd) {
+  check(lambd >= 0, "hardshrink: lambd ", lambd, " is negative");
+  Unary<Hardshrink> op;
+  op.lambd = lambd;
+  return apply(op, x);
+}
+Tensor softshrink(const Tensor& x, double lambd) {
+  check(lambd >= 0, "softshrink: lambd ", lambd, " is negative");
+  Unary<Softshrink> op;
+  op.lambd = lambd;
+  return apply(op, x);
+}
+Tensor threshold(const Tensor& x, double threshold, double value) {
+  Unary<Threshold> op;
+  op.threshold = threshold;
+  op.value = value;
   return apply(op, x);
 }
 Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }

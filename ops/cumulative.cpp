@@ -3,6 +3,7 @@
 //   y[i] = b[i] + a[i] * y[i - 1],
 // whose own gradient is such a recurrence in the other direction.
 #include "ops/reduce.h"
+#include "ops/with_dtype.h"
 
 namespace mantissa {
 
@@ -159,9 +160,14 @@ MANTISSA_OP(CumProd)
 MANTISSA_OP(LinearRecurrence)
 MANTISSA_OP(ProdOp)
 
-Tensor cumsum(const Tensor& x, int dim) { return apply(CumSum{{dim}}, x); }
-Tensor cumprod(const Tensor& x, int dim) { return apply(CumProd{{dim}}, x); }
-
-Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) { return apply(ProdOp{{dims, keepdim}}, x); }
+Tensor cumsum(const Tensor& x, int dim, std::optional<Dtype> dtype) {
+  return with_dtype(x, dtype, [dim](const Tensor& t) { return apply(CumSum{{dim}}, t); });
+}
+Tensor cumprod(const Tensor& x, int dim, std::optional<Dtype> dtype) {
+  return with_dtype(x, dtype, [dim](const Tensor& t) { return apply(CumProd{{dim}}, t); });
+}
+Tensor prod(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  return with_dtype(x, dtype, [&](const Tensor& t) { return apply(ProdOp{{dims, keepdim}}, t); });
+}
 
 }  // namespace mantissa

@@ -129,7 +129,7 @@ template <class F> Tensor input_for(Samples& s, const Dims& sizes) {
   else if constexpr (is_any<F, Log1p>) return s.uniform(sizes, -0.7, 3);
   else if constexpr (is_any<F, Asin, Acos, Atanh, Erfinv>) return s.uniform(sizes, -0.8, 0.8);
   else if constexpr (is_any<F, Tan>) return s.uniform(sizes, -1.2, 1.2);
-  else if constexpr (is_any<F, Floor, Ceil, Trunc, Round, Hardsigmoid, Hardswish>) return s.uniform(sizes, -4.7, 4.7);
+  else if constexpr (is_any<F, Floor, Ceil, Trunc, Round, Hardsigmoid, Hardswish, Softshrink>) return s.uniform(sizes, -4.7, 4.7);
   else return s.randn(sizes);
 }
 template <class F> F sample_formula() {
@@ -138,6 +138,8 @@ template <class F> F sample_formula() {
   if constexpr (is_any<F, Softplus>) f.beta = 2, f.threshold = 3;
   if constexpr (is_any<F, Elu>) f.alpha = 1.25, f.scale = 0.75, f.input_scale = 0.5;
   if constexpr (is_any<F, LeakyRelu>) f.negative_slope = 0.125;
+  if constexpr (is_any<F, Hardshrink, Softshrink>) f.lambd = 0.4375;
+  if constexpr (is_any<F, Threshold>) f.threshold = 0.0625, f.value = -1.5;
   return f;
 }
 template <class F> void Unary<F>::samples(Samples& s) {

@@ -3,6 +3,8 @@
 // changes what the user sees.
 #include "ops/reduce.h"
 
+#include "ops/with_dtype.h"
+
 namespace mantissa {
 
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
@@ -243,8 +245,12 @@ MANTISSA_OP(ArgExtreme<true>)
 MANTISSA_OP(ArgExtreme<false>)
 MANTISSA_OP(SumTo)
 
-Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) { return apply(SumOp{{dims, keepdim}}, x); }
-Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) { return apply(MeanOp{{dims, keepdim}}, x); }
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  return with_dtype(x, dtype, [&](const Tensor& t) { return apply(SumOp{{dims, keepdim}}, t); });
+}
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  return with_dtype(x, dtype, [&](const Tensor& t) { return apply(MeanOp{{dims, keepdim}}, t); });
+}
 Tensor var(const Tensor& x, const Dims& dims, bool keepdim, int correction) {
   return apply(VarOp{{dims, keepdim}, correction}, x);
 }

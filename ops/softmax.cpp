@@ -2,6 +2,7 @@
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
+#include "ops/with_dtype.h"
 
 namespace mantissa {
 
@@ -116,7 +117,20 @@ MANTISSA_OP(LogSoftmax)
 MANTISSA_OP(SoftmaxBackward)
 MANTISSA_OP(LogSoftmaxBackward)
 
-Tensor softmax(const Tensor& x, int dim) { return apply(Softmax{{dim}}, x); }
-Tensor log_softmax(const Tensor& x, int dim) { return apply(LogSoftmax{{dim}}, x); }
+Tensor softmax(const Tensor& x, int dim, std::optional<Dtype> dtype) {
+  return with_dtype(x, dtype, [dim](const Tensor& t) { return apply(Softmax{{dim}}, t); });
+}
+Tensor log_softmax(const Tensor& x, int dim, std::optional<Dtype> dtype) {
+  return with_dtype(x, dtype, [dim](const Tensor& t) { return apply(LogSoftmax{{dim}}, t); });
+}
+Tensor softmin(const Tensor& x, int dim, std::optional<Dtype> dtype) { return softmax(neg(x), dim, dtype); }
+
+namespace {
+void softmin_samples(Samples& s) {
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return Tensors{softmin(x[0], 1)}; });
+  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{softmin(x[0], 2)}; }, "dim 2 is out of range");
+}
+MANTISSA_COMPOSITE(softmin, softmin_samples)
+}  // namespace
 
 }  // namespace mantissa

@@ -15,7 +15,9 @@ struct AdamOptions {
   double weight_decay = 0;  // added to the gradient
   bool amsgrad = false;     // divide by the largest second moment so far
   bool maximize = false;
+  bool decoupled_weight_decay = false;  // true: AdamW's decay, p -= lr * weight_decay * p
 };
+
 struct AdamWOptions {
   double lr = 1e-3;
   std::array<double, 2> betas{0.9, 0.999};
@@ -27,13 +29,17 @@ struct AdamWOptions {
 
 class Adam : public Optimizer {
  public:
-  explicit Adam(Parameters parameters, const AdamOptions& options = {}) { add_group(std::move(parameters), options); }
+  explicit Adam(Parameters parameters, const AdamOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+    add_group(std::move(parameters), options);
+  }
   void add_group(Parameters parameters, const AdamOptions& options);
 };
 
 class AdamW : public Optimizer {
  public:
-  explicit AdamW(Parameters parameters, const AdamWOptions& options = {}) { add_group(std::move(parameters), options); }
+  explicit AdamW(Parameters parameters, const AdamWOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+    add_group(std::move(parameters), options);
+  }
   void add_group(Parameters parameters, const AdamWOptions& options);
 };
 

@@ -4,9 +4,11 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "amp/autocast.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "core/multi_tensor.h"
+#include "core/ops.h"
 #include "io/checkpoint.h"
 
 namespace mantissa::optim {
@@ -34,15 +36,6 @@ Tensor current_shadow(const Tensor& parameter) {
   return current && shadow.is_contiguous() ? shadow : Tensor();
 }
 
-void mark_written(const Tensor& parameter, const Tensor& shadow) {
-  parameter.storage()->written_by("optimizer step");
-  if (!shadow.defined()) return;
-  shadow.storage()->written_by("optimizer step");
-  auto* leaf = leaf_of(parameter);
-  const std::lock_guard lock(leaf->mutex);
-  leaf->shadow_version = parameter.storage()->version();
-}
-
 }  // namespace
 
 Parameters::Parameters(std::vector<Tensor> t) : tensors(std::move(t)), names(tensors.size()) {}
@@ -51,6 +44,17 @@ Parameters::Parameters(const NamedTensors& named) {
     tensors.push_back(t);
     names.push_back(name);
   }
+}
+
+Optimizer::Optimizer(const MemoryOptions& memory) : memory_(memory) {
+  check(!memory.state_dtype || *memory.state_dtype == f32 || *memory.state_dtype == bf16,
+        "optimizer: state_dtype must be f32 or bf16, got ", name_of(memory.state_dtype.value_or(f32)));
+}
+
+std::optional<Dims> Optimizer::state_sizes(const Tensor& p, std::size_t) const { return p.sizes(); }
+
+Tensor Optimizer::Keep::operator()(const Tensor& old, const Tensor& next) const {
+  return skip.defined() ? where(skip, old, next.to(old.dtype())) : next;
 }
 
 void Optimizer::add_group(Group g) {
@@ -67,58 +71,142 @@ void Optimizer::add_group(Group g) {
     check(p.device() == g.parameters[0].device(), "optimizer: a group must be on one device, ", name(), " is on ", p.device(),
           ", the first on ", g.parameters[0].device());
     check(seen.insert(p.impl()).second, "optimizer: ", name(), " appears twice");
-    std::array<Tensor, 3> state;
-    for (std::size_t k = 0; k < g.state_names.size(); ++k) {
-      match(state[k], compute_dtype(p.dtype()), p.device(), p.sizes());
-    }
-    g.state.push_back(std::move(state));
   }
-  const Device device = g.parameters[0].device();
-  g.steps = zeros({static_cast<std::int64_t>(g.parameters.size())}, {.dtype = i64, .device = device});
-  g.hyper = empty({static_cast<std::int64_t>(g.hyper_values.size())}, {.dtype = f64, .device = device});
+  const std::size_t count = g.parameters.size();
+  const auto n = static_cast<std::int64_t>(count);
+  const TensorOptions in_f64{.dtype = f64, .device = g.parameters[0].device()};
+  g.state.resize(count);
+  g.masters.resize(count);
+  g.versions.resize(count);
+  g.steps = zeros({n}, {.dtype = i64, .device = in_f64.device});
+  g.hyper = empty({static_cast<std::int64_t>(g.hyper_values.size())}, in_f64);
   g.hyper.copy_(from_data<double>(g.hyper_values, g.hyper.sizes()));
+  g.scalars = zeros({n, static_cast<std::int64_t>(g.scalar_names.size())}, in_f64);
+  for (std::size_t k = 0; k < g.initial_scalars.size(); ++k) {
+    g.scalars.select(1, static_cast<std::int64_t>(k)).fill_(g.initial_scalars[k]);
+  }
+  place(g);
+  for (auto& state : g.state) {
+    for (std::size_t k = 0; k < g.initial_state.size(); ++k) state[k].fill_(g.initial_state[k]);
+  }
   groups_.push_back(std::move(g));
+}
+
+// Brings what belongs to the group to where and as what its parameters now are, and masters up to date with
+// parameters that somebody else has written to.
+void Optimizer::place(Group& g) const {
+  const NoGrad no_grad;
+  const Device device = g.parameters[0].device();
+  match(g.steps, i64, device, g.steps.sizes());
+  match(g.hyper, f64, device, g.hyper.sizes());
+  match(g.scalars, f64, device, g.scalars.sizes());
+  for (std::size_t i = 0; i < g.parameters.size(); ++i) {
+    const Tensor p = g.parameters[i].detach();
+    const Dtype compute = compute_dtype(p.dtype());
+    for (std::size_t k = 0; k < g.state_names.size(); ++k) {
+      if (const auto sizes = state_sizes(p, k)) match(g.state[i][k], memory_.state_dtype.value_or(compute), device, *sizes);
+    }
+    if (!memory_.master_weights || compute == p.dtype()) {
+      g.masters[i] = {};
+      continue;
+    }
+    Tensor& master = g.masters[i];
+    const std::uint32_t version = p.storage()->version();
+    const bool first = !master.defined();
+    match(master, compute, device, p.sizes());
+    if (first) master.copy_(p);
+    else if (version != g.versions[i]) master.copy_(where(eq(master.to(p.dtype()), p), master, p.to(compute)));
+    g.versions[i] = version;
+    if (auto* leaf = leaf_of(g.parameters[i])) leaf->set_dtype(compute, device);  // gradients are summed in f32
+  }
 }
 
 void Optimizer::step_unless(const Tensor& skip) {
   const NoGrad no_grad;
-  std::vector<ParameterView> views;
-  std::vector<Tensor> gradients, shadows;  // keep what the views point to alive
-  std::vector<const Tensor*> written;
   for (Group& g : groups_) {
-    views.clear();
-    gradients.clear();
-    shadows.clear();
-    written.clear();
-    const Device device = g.parameters[0].device();
-    match(g.steps, i64, device, g.steps.sizes());
-    match(g.hyper, f64, device, g.hyper.sizes());
-    for (std::size_t i = 0; i < g.parameters.size(); ++i) {
-      const Tensor& p = g.parameters[i];
-      Tensor gradient = p.grad();
+    place(g);
+    for (const Tensor& p : g.parameters) {
+      const Tensor gradient = p.grad();
       if (!gradient.defined()) continue;
       check(gradient.device() == p.device(), "optimizer step: a gradient is on ", gradient.device(), ", its parameter on ", p.device());
-      if (!gradient.is_contiguous()) gradient = empty_like(gradient).copy_(gradient);
-      ParameterView v{.value = p.raw_data(), .gradient = gradient.raw_data(), .step = g.steps.data<std::int64_t>() + i,
-                      .numel = p.numel(), .dtype = p.dtype(), .gradient_dtype = gradient.dtype()};
-      for (std::size_t k = 0; k < g.state_names.size(); ++k) {
-        match(g.state[i][k], compute_dtype(p.dtype()), device, p.sizes());
-        v.state[k] = g.state[i][k].raw_data();
-      }
-      shadows.push_back(current_shadow(p));
-      if (shadows.back().defined()) {
-        v.shadow = shadows.back().raw_data();
-        v.shadow_dtype = shadows.back().dtype();
-      }
-      gradients.push_back(std::move(gradient));
-      written.push_back(&p);
-      views.push_back(v);
     }
-    if (views.empty()) continue;
-    kernels::optimizer_step(device, g.formula, g.hyper.data<double>(), skip.defined() ? skip.data<bool>() : nullptr,
-                            std::span<const ParameterView>(views));
-    for (std::size_t i = 0; i < written.size(); ++i) mark_written(*written[i], shadows[i]);
+    if (g.formula >= 0) run_formula(g, skip);
+    else run_operators(g, skip);
   }
+}
+
+void Optimizer::run_formula(Group& g, const Tensor& skip) {
+  std::vector<ParameterView> views;
+  std::vector<Tensor> gradients, shadows;  // keep what the views point to alive
+  std::vector<std::size_t> written;
+  for (std::size_t i = 0; i < g.parameters.size(); ++i) {
+    const Tensor &p = g.parameters[i], &value = g.value(i);
+    Tensor gradient = p.grad();
+    if (!gradient.defined()) continue;
+    if (!gradient.is_contiguous()) gradient = empty_like(gradient).copy_(gradient);
+    ParameterView v{.value = value.raw_data(), .gradient = gradient.raw_data(), .step = g.steps.data<std::int64_t>() + i,
+                    .numel = p.numel(), .dtype = value.dtype(), .gradient_dtype = gradient.dtype(),
+                    .state_dtype = memory_.state_dtype.value_or(value.dtype() == f64 ? f64 : f32)};
+    for (std::size_t k = 0; k < g.state_names.size(); ++k) v.state[k] = g.state[i][k].raw_data();
+    if (!g.scalar_names.empty()) v.scalars = g.scalars.data<double>() + i * g.scalar_names.size();
+    shadows.push_back(g.masters[i].defined() ? p : current_shadow(p));
+    if (shadows.back().defined()) {
+      v.shadow = shadows.back().raw_data();
+      v.shadow_dtype = shadows.back().dtype();
+    }
+    gradients.push_back(std::move(gradient));
+    written.push_back(i);
+    views.push_back(v);
+  }
+  if (views.empty()) return;
+  kernels::optimizer_step(g.parameters[0].device(), g.formula, g.hyper.data<double>(), skip.defined() ? skip.data<bool>() : nullptr,
+                          std::span<const ParameterView>(views));
+  for (std::size_t k = 0; k < written.size(); ++k) mark_written(g, written[k], shadows[k]);
+}
+
+void Optimizer::run_operators(Group& g, const Tensor& skip) {
+  const amp::Autocast full_precision(amp::disabled);
+  const Keep keep{skip};
+  const Tensor one = scalar(1, {.dtype = i64, .device = g.steps.device()});
+  for (std::size_t i = 0; i < g.parameters.size(); ++i) {
+    const Tensor gradient = g.parameters[i].grad();
+    if (!gradient.defined()) continue;
+    Tensor step = g.step_at(i);
+    step.copy_(keep(step, step + one));
+    update(g, i, gradient.to(g.value(i).dtype() == f64 ? f64 : f32), keep);
+  }
+}
+
+void Optimizer::update(Group&, std::size_t, const Tensor&, const Keep&) { fail("optimizer: has no update"); }
+
+void Optimizer::write_value(Group& g, std::size_t i, const Tensor& next) {
+  const Tensor p = g.parameters[i];
+  const Tensor shadow = g.masters[i].defined() ? p : current_shadow(p);
+  Tensor(g.value(i)).copy_(next);
+  if (shadow.defined()) Tensor(shadow).copy_(next);
+  mark_written(g, i, shadow);
+}
+
+// Tells those who watch the parameter and its shadow that both hold a new value.
+void Optimizer::mark_written(Group& g, std::size_t i, const Tensor& shadow) {
+  const Tensor& p = g.parameters[i];
+  p.storage()->written_by("optimizer step");
+  if (g.masters[i].defined()) {
+    g.versions[i] = p.storage()->version();
+  } else if (shadow.defined()) {
+    shadow.storage()->written_by("optimizer step");
+    auto* leaf = leaf_of(p);
+    const std::lock_guard lock(leaf->mutex);
+    leaf->shadow_version = p.storage()->version();
+  }
+}
+
+Tensor Optimizer::master(std::size_t i) const {
+  for (const Group& g : groups_) {
+    if (i < g.parameters.size()) return g.value(i);
+    i -= g.parameters.size();
+  }
+  fail("optimizer: there is no parameter ", static_cast<unsigned long>(i));
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -167,7 +255,7 @@ void Optimizer::set(std::string_view name, double value, int group) {
   check(at != g.hyper_names.end(), "optimizer: there is no hyperparameter \"", name, "\"");
   const auto k = at - g.hyper_names.begin();
   g.hyper_values[static_cast<std::size_t>(k)] = value;
-  g.hyper.as_strided({}, {}, k).fill_(value);
+  g.hyper_at(static_cast<std::size_t>(k)).fill_(value);
 }
 
 NamedTensors Optimizer::own_state() const {
@@ -176,13 +264,18 @@ NamedTensors Optimizer::own_state() const {
   for (std::size_t k = 0; k < groups_.size(); ++k) {
     const Group& g = groups_[k];
     for (std::size_t h = 0; h < g.hyper_names.size(); ++h) {
-      state.emplace_back(concat("group.", static_cast<unsigned long>(k), ".", g.hyper_names[h]),
-                         g.hyper.as_strided({}, {}, static_cast<std::int64_t>(h)));
+      state.emplace_back(concat("group.", static_cast<unsigned long>(k), ".", g.hyper_names[h]), g.hyper_at(h));
     }
     for (std::size_t i = 0; i < g.parameters.size(); ++i, ++number) {
       const std::string prefix = concat("state.", static_cast<unsigned long>(number), ".");
-      state.emplace_back(prefix + "step", g.steps.as_strided({}, {}, static_cast<std::int64_t>(i)));
-      for (std::size_t s = 0; s < g.state_names.size(); ++s) state.emplace_back(prefix + g.state_names[s], g.state[i][s]);
+      state.emplace_back(prefix + "step", g.step_at(i));
+      for (std::size_t s = 0; s < g.scalar_names.size(); ++s) {
+        state.emplace_back(prefix + g.scalar_names[s], g.scalars.as_strided({}, {}, static_cast<std::int64_t>(i * g.scalar_names.size() + s)));
+      }
+      for (std::size_t s = 0; s < g.state_names.size(); ++s) {
+        if (g.state[i][s].defined()) state.emplace_back(prefix + g.state_names[s], g.state[i][s]);
+      }
+      if (g.masters[i].defined()) state.emplace_back(prefix + "master", g.masters[i]);
     }
   }
   return state;
@@ -202,7 +295,12 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
     const auto found = std::ranges::find(state, name, &NamedTensors::value_type::first);
     t.copy_(found->second);
   }
-  for (Group& g : groups_) g.hyper_values = g.hyper.to_vector<double>();
+  for (Group& g : groups_) {
+    g.hyper_values = g.hyper.to_vector<double>();
+    for (std::size_t i = 0; i < g.masters.size(); ++i) {
+      if (g.masters[i].defined()) g.versions[i] = g.parameters[i].storage()->version() - 1;  // compare at the next step
+    }
+  }
 }
 
 }  // namespace mantissa::optim

@@ -1,14 +1,16 @@
 // Optimizer: parameters in groups, their state, and one fused update per group. The classes to use
-// are in optim/sgd.h and optim/adam.h; the arithmetic is in core/optim_formulas.h.
+// are in the files named after them (optim/sgd.h, optim/adam.h, ...); the arithmetic is in
+// core/optim_formulas.h.
 //
 // All state exists from construction, and everything that changes from step to step (learning rate,
 // step counts, the scaler's verdict) lies in device memory, so a step can be captured and replayed.
 // The update also refreshes the low-precision shadow that autocast keeps of a parameter, so the next
-// forward casts no weight. Moments are kept in the parameter's compute dtype: f32 for f16 and bf16.
+// forward casts no weight. What is kept in which dtype: MemoryOptions.
 #pragma once
 
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "amp/grad_scaler.h"
+#include "autograd/grad_mode.h"
 #include "core/tensor.h"
 
 namespace mantissa::optim {
@@ -33,6 +36,20 @@ struct Parameters {
   std::vector<std::string> names;
 };
 
+// The dtypes an optimizer keeps its memory in; the last argument of every optimizer.
+struct MemoryOptions {
+  // For parameters in f16 or bf16: an f32 copy of each, which the update works on and then rounds into the
+  // parameter, so that updates too small for the parameter's dtype add up. Their gradients are summed in f32
+  // over micro-batches. Other parameters need no copy and get none. A parameter that was written to between
+  // steps (a loaded model) goes into its master at the next step; elements that still agree with it keep all
+  // of its bits. Without: the update is computed in f32 and rounded once per step.
+  bool master_weights = false;
+  // f32 or bf16, for moments and the like; by default f32, and f64 for f64 parameters. bf16 halves the memory;
+  // it is rounded stochastically (the same draws on every run), because the small steps of a slow average
+  // would be lost otherwise. Adafactor and LBFGS do not take it.
+  std::optional<Dtype> state_dtype{};
+};
+
 class Optimizer : public amp::Steppable {
  public:
   Optimizer(const Optimizer&) = delete;  // schedulers and scalers refer to it
@@ -40,6 +57,13 @@ class Optimizer : public amp::Steppable {
 
   // Updates every parameter that has a gradient.
   void step() { step_unless({}); }
+  // The loss that `closure` returns after it has called backward, then a step, as in PyTorch.
+  template <class F> requires requires(F& f) { Tensor(f()); } Tensor step(F&& closure) {
+    const EnableGrad enable;
+    Tensor loss = closure();
+    step();
+    return loss;
+  }
   void step_unless(const Tensor& skip) override;
   // Drops the gradients, or with set_to_none = false fills them with 0.
   void zero_grad(bool set_to_none = true);
@@ -47,6 +71,9 @@ class Optimizer : public amp::Steppable {
   std::vector<Tensor> parameters() const override;               // of all groups
   std::string parameter_name(std::size_t i) const override;
   int groups() const { return static_cast<int>(groups_.size()); }
+  const MemoryOptions& memory() const { return memory_; }
+  // The f32 copy the update works on; the parameter itself where there is none.
+  Tensor master(std::size_t i) const;
 
   // Hyperparameters. set_lr changes all groups, or one.
   double lr(int group = 0) const { return get("lr", group); }
@@ -60,30 +87,56 @@ class Optimizer : public amp::Steppable {
   // Everything a bitwise resumption needs, as copies: "group.0.lr", ..., "state.0.step",
   // "state.0.exp_avg", ... with parameters numbered over all groups. load_state_dict checks names and
   // shapes before it changes anything.
-  NamedTensors state_dict() const;
-  void load_state_dict(const NamedTensors& state);
+  virtual NamedTensors state_dict() const;
+  virtual void load_state_dict(const NamedTensors& state);
 
  protected:
   struct Group {
-    int formula = 0;  // of optim_formulas::Formulas
-    std::span<const char* const> hyper_names, state_names;
+    int formula = -1;  // of core/optim_formulas.h; -1: update() says what happens
+    std::span<const char* const> hyper_names, state_names, scalar_names;
     std::vector<double> hyper_values;  // the host's copy of hyper
+    std::vector<double> initial_state, initial_scalars;  // empty: 0
     Tensor hyper;                      // f64[names]
     Tensor steps;                      // i64[parameters]
+    Tensor scalars;                    // f64[parameters, scalar_names]
     std::vector<Tensor> parameters;
     std::vector<std::string> names;
-    std::vector<std::array<Tensor, 3>> state;  // per parameter, as many as state_names
+    std::vector<std::array<Tensor, 3>> state;  // per parameter, as many as state_names; undefined: not for this one
+    std::vector<Tensor> masters;               // undefined: the parameter is its own
+    std::vector<std::uint32_t> versions;       // of the parameter when it was last rounded from its master
+
+    Tensor hyper_at(std::size_t k) const { return hyper.as_strided({}, {}, static_cast<std::int64_t>(k)); }
+    Tensor step_at(std::size_t i) const { return steps.as_strided({}, {}, static_cast<std::int64_t>(i)); }
+    const Tensor& value(std::size_t i) const { return masters[i].defined() ? masters[i] : parameters[i]; }
   };
 
-  Optimizer() = default;
-  // F is one of optim_formulas::Formulas.
+  explicit Optimizer(const MemoryOptions& memory);
+  // F is one of the formulas.
   template <class F> void add(Parameters parameters, const F& hyper);
   void add_group(Group group);
+  std::vector<Group>& group_list() { return groups_; }
+  const std::vector<Group>& group_list() const { return groups_; }
+
+  // For optimizers made of operators: the sizes of state k of parameter p (nothing: it has none), and the
+  // update of parameter i, whose step count has been advanced. `keep(old, next)` is next, or old if the step
+  // is to be skipped: whatever is written goes through it.
+  virtual std::optional<Dims> state_sizes(const Tensor& p, std::size_t k) const;
+  struct Keep {
+    const Tensor& skip;
+    Tensor operator()(const Tensor& old, const Tensor& next) const;
+  };
+  virtual void update(Group& group, std::size_t i, const Tensor& gradient, const Keep& keep);
+  static void write_value(Group& group, std::size_t i, const Tensor& next);  // master, parameter and shadow
 
  private:
   const Group& checked_group(int group) const;
   NamedTensors own_state() const;  // handles, not copies
+  void place(Group& group) const;
+  static void mark_written(Group& group, std::size_t i, const Tensor& shadow);
+  void run_formula(Group& group, const Tensor& skip);
+  void run_operators(Group& group, const Tensor& skip);
 
+  MemoryOptions memory_;
   std::vector<Group> groups_;
 };
 

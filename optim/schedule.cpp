@@ -1,67 +1,10 @@
 #include "optim/schedule.h"
 
-#include <cmath>
-#include <numbers>
+#include <algorithm>
 
 #include "io/checkpoint.h"
 
 namespace mantissa::optim {
-
-double StepLR::lr_at(double base, std::int64_t step) const {
-  check(step_size >= 1, "StepLR: step_size must be at least 1, got ", step_size);
-  return base * std::pow(gamma, static_cast<double>(step / step_size));
-}
-
-double LinearLR::lr_at(double base, std::int64_t step) const {
-  check(total_iters >= 1, "LinearLR: total_iters must be at least 1, got ", total_iters);
-  const double part = step >= total_iters ? 1 : static_cast<double>(step) / static_cast<double>(total_iters);
-  return base * (start_factor + (end_factor - start_factor) * part);
-}
-
-double CosineAnnealingLR::lr_at(double base, std::int64_t step) const {
-  check(t_max >= 1, "CosineAnnealingLR: t_max must be at least 1, got ", t_max);
-  const double angle = std::numbers::pi * static_cast<double>(step) / static_cast<double>(t_max);
-  return eta_min + (base - eta_min) * (1 + std::cos(angle)) / 2;
-}
-
-namespace {
-
-// The cycle as phases that end at (fractional) step numbers; `at` interpolates between corner values.
-struct Phase {
-  double end, from, to;
-};
-double one_cycle(const OneCycleLR& s, std::int64_t step, double low, double high, double last) {
-  check(s.total_steps >= 1, "OneCycleLR: total_steps must be at least 1, got ", s.total_steps);
-  check(s.pct_start >= 0 && s.pct_start <= 1, "OneCycleLR: pct_start must be in [0, 1], got ", s.pct_start);
-  check(step < s.total_steps, "OneCycleLR: step ", step, " is beyond total_steps ", s.total_steps);
-  const double total = static_cast<double>(s.total_steps), top = s.pct_start * total - 1;
-  const Phase two[] = {{top, low, high}, {total - 1, high, last}};
-  const Phase three[] = {{top, low, high}, {2 * s.pct_start * total - 2, high, low}, {total - 1, low, last}};
-  const std::span<const Phase> phases = s.three_phase ? std::span<const Phase>(three) : std::span<const Phase>(two);
-  double begin = 0;
-  const auto now = static_cast<double>(step);
-  for (const Phase& p : phases) {
-    if (now > p.end && &p != &phases.back()) {
-      begin = p.end;
-      continue;
-    }
-    const double part = p.end == begin ? 1 : (now - begin) / (p.end - begin);
-    if (s.linear) return p.from + (p.to - p.from) * part;
-    return p.to + (p.from - p.to) / 2 * (1 + std::cos(std::numbers::pi * part));
-  }
-  return last;
-}
-
-}  // namespace
-
-double OneCycleLR::lr_at(double, std::int64_t step) const {
-  const double initial = max_lr / div_factor;
-  return one_cycle(*this, step, initial, max_lr, initial / final_div_factor);
-}
-std::optional<double> OneCycleLR::momentum_at(std::int64_t step) const {
-  if (!cycle_momentum) return {};
-  return one_cycle(*this, step, max_momentum, base_momentum, max_momentum);
-}
 
 std::size_t SequentialLR::phase_at(std::int64_t step, std::int64_t* local) const {
   check(!schedules.empty() && milestones.size() + 1 == schedules.size(), "SequentialLR: ",
@@ -81,20 +24,55 @@ std::optional<double> SequentialLR::momentum_at(std::int64_t step) const {
   return schedules[phase_at(step, &local)].momentum_at(local);
 }
 
-Scheduler::Scheduler(Optimizer& optimizer, Schedule schedule) : optimizer_(&optimizer), schedule_(std::move(schedule)) {
+double ChainedScheduler::lr_at(double base, std::int64_t step) const {
+  check(!schedules.empty(), "ChainedScheduler: needs at least one schedule");
+  for (const Schedule& s : schedules) base = s.lr_at(base, step);
+  return base;
+}
+std::optional<double> ChainedScheduler::momentum_at(std::int64_t step) const {
+  std::optional<double> momentum;
+  for (const Schedule& s : schedules) {
+    if (const auto m = s.momentum_at(step)) momentum = m;
+  }
+  return momentum;
+}
+
+Scheduler::Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules)
+    : optimizer_(&optimizer), schedules_(std::move(schedules)) {
+  const auto count = static_cast<int>(schedules_.size());
+  check(count == 1 || count == optimizer.groups(), "Scheduler: ", count, " schedules for ", optimizer.groups(),
+        " groups of parameters; give one for all or one each");
   for (int g = 0; g < optimizer.groups(); ++g) base_.push_back(optimizer.lr(g));
   set_step(0);
 }
 
 void Scheduler::set_step(std::int64_t step) {
   check(step >= 0, "Scheduler: the step must not be negative, got ", step);
-  const std::optional<double> momentum = schedule_.momentum_at(step);
+  check(static_cast<int>(base_.size()) == optimizer_->groups(), "Scheduler: the optimizer has got ", optimizer_->groups(),
+        " groups since the scheduler was made for ", static_cast<int>(base_.size()));
   const char* name = optimizer_->has("beta1") ? "beta1" : "momentum";
-  for (int g = 0; g < optimizer_->groups(); ++g) {
-    optimizer_->set_lr(schedule_.lr_at(base_[static_cast<std::size_t>(g)], step), g);
-    if (momentum) optimizer_->set(name, *momentum, g);
+  struct Values {
+    double lr;
+    std::optional<double> momentum;
+  };
+  std::vector<Values> values;  // all of them first: an error leaves everything as it is
+  for (std::size_t g = 0; g < base_.size(); ++g) {
+    const Schedule& s = schedules_[schedules_.size() == 1 ? 0 : g];
+    values.push_back({s.lr_at(base_[g], step), s.momentum_at(step)});
+    check(!values[g].momentum || optimizer_->has(name),
+          "Scheduler: the schedule cycles the momentum, but the optimizer has neither momentum nor betas; set cycle_momentum to false");
+  }
+  for (std::size_t g = 0; g < base_.size(); ++g) {
+    optimizer_->set_lr(values[g].lr, static_cast<int>(g));
+    if (values[g].momentum) optimizer_->set(name, *values[g].momentum, static_cast<int>(g));
   }
   step_ = step;
+}
+
+std::vector<double> Scheduler::get_last_lr() const {
+  std::vector<double> rates;
+  for (int g = 0; g < optimizer_->groups(); ++g) rates.push_back(optimizer_->lr(g));
+  return rates;
 }
 
 NamedTensors Scheduler::state_dict() const {

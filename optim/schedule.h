@@ -1,11 +1,10 @@
-// Learning-rate schedules: plain values with a closed form lr_at(base, step), where base is the
-// optimizer's learning rate and step counts from 0. Values equal those of torch.optim.lr_scheduler
-// (OneCycleLR ignores base, as there). A Scheduler applies one to an optimizer:
+// How learning-rate schedules (optim/schedules.h) are joined and applied to an optimizer:
 //
 //   optim::Scheduler schedule(opt, optim::CosineAnnealingLR{.t_max = 1000});
 //   ... opt.step(); schedule.step();           // or schedule.step(scaler.step(opt))
 //
 // Any callable step -> factor is a schedule too: Scheduler(opt, [](auto step) { return ...; }).
+// For a rate that follows a metric: optim/plateau.h.
 #pragma once
 
 #include <cstdint>
@@ -14,36 +13,9 @@
 #include <vector>
 
 #include "optim/optimizer.h"
+#include "optim/schedules.h"
 
 namespace mantissa::optim {
-
-struct StepLR {  // times gamma every step_size steps
-  std::int64_t step_size = 1;
-  double gamma = 0.1;
-  double lr_at(double base, std::int64_t step) const;
-};
-struct LinearLR {  // warm-up: from start_factor * base to end_factor * base in total_iters steps
-  double start_factor = 1.0 / 3, end_factor = 1;
-  std::int64_t total_iters = 5;
-  double lr_at(double base, std::int64_t step) const;
-};
-struct CosineAnnealingLR {  // half a cosine from base to eta_min in t_max steps, and back
-  std::int64_t t_max = 1;
-  double eta_min = 0;
-  double lr_at(double base, std::int64_t step) const;
-};
-struct OneCycleLR {  // Smith and Topin, 2019. A step at or beyond total_steps is an error
-  double max_lr = 1e-2;
-  std::int64_t total_steps = 1;
-  double pct_start = 0.3;  // the part of the cycle that raises the rate
-  bool linear = false;     // else cosine
-  bool cycle_momentum = true;  // momentum, or Adam's beta1, runs against the rate
-  double base_momentum = 0.85, max_momentum = 0.95;
-  double div_factor = 25, final_div_factor = 1e4;
-  bool three_phase = false;
-  double lr_at(double base, std::int64_t step) const;
-  std::optional<double> momentum_at(std::int64_t step) const;
-};
 
 // Any of them. A handle to an immutable value: copying is cheap.
 class Schedule {
@@ -90,10 +62,20 @@ struct SequentialLR {
   std::size_t phase_at(std::int64_t step, std::int64_t* local) const;
 };
 
+// All at once, each on the rate that those before it leave: for schedules that multiply (all but the
+// cyclic ones, which ignore the rate they are given), the product, as PyTorch's ChainedScheduler.
+struct ChainedScheduler {
+  std::vector<Schedule> schedules;
+  double lr_at(double base, std::int64_t step) const;
+  std::optional<double> momentum_at(std::int64_t step) const;  // of the last that has one
+};
+
 class Scheduler {
  public:
-  // Sets the rate of step 0 at once. The optimizer's present rates are the bases.
-  Scheduler(Optimizer& optimizer, Schedule schedule);
+  // Sets the rate of step 0 at once. The optimizer's present rates are the bases. One schedule for all
+  // groups, or one per group.
+  Scheduler(Optimizer& optimizer, Schedule schedule) : Scheduler(optimizer, std::vector<Schedule>{std::move(schedule)}) {}
+  Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules);
 
   void step() { set_step(step_ + 1); }
   // Advances only if the step was executed. Reads the verdict from the device.
@@ -101,13 +83,14 @@ class Scheduler {
   void set_step(std::int64_t step);
   std::int64_t current_step() const { return step_; }
   double lr(int group = 0) const { return optimizer_->lr(group); }
+  std::vector<double> get_last_lr() const;  // of all groups
 
   NamedTensors state_dict() const;  // "step" and "base_lr"
   void load_state_dict(const NamedTensors& state);
 
  private:
   Optimizer* optimizer_;
-  Schedule schedule_;
+  std::vector<Schedule> schedules_;  // one, or one per group
   std::vector<double> base_;
   std::int64_t step_ = 0;
 };

@@ -17,8 +17,13 @@ struct SgdOptions {
 
 class Sgd : public Optimizer {
  public:
-  explicit Sgd(Parameters parameters, const SgdOptions& options = {}) { add_group(std::move(parameters), options); }
+  explicit Sgd(Parameters parameters, const SgdOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+    add_group(std::move(parameters), options);
+  }
   void add_group(Parameters parameters, const SgdOptions& options);
 };
+
+using SGD = Sgd;  // PyTorch's spelling
+using SGDOptions = SgdOptions;
 
 }  // namespace mantissa::optim

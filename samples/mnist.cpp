@@ -29,11 +29,8 @@ struct Cnn {  // two 3x3 convolutions, each halved by pooling, and two linear la
 };
 
 int run(int argc, char** argv) {
-  samples::Options o;
-  int exit_code = 0;
-  if (!samples::parse(argc, argv, "Trains a classifier of 28x28 images.", {"cnn", "mlp"}, o, &exit_code)) return exit_code;
-  manual_seed(o.seed);
-  samples::catch_interrupts();
+  samples::Options o{.dataset = "fashion", .model = "cnn"};
+  samples::configure(argc, argv, {"Trains a classifier of 28x28 images.", {"cnn", "mlp"}, {"mnist", "fashion", "synthetic"}}, o);
   if (o.model == "mlp") {
     Mlp net;
     return samples::train(net, o);

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # Kills a training run with SIGKILL at random moments, resumes it each time, and compares the final checkpoint
 # (weights, optimizer, scaler, random state, position in the data) byte by byte with that of an undisturbed run.
-#   scripts/check_resume.sh [build folder] [trials]
+#   scripts/check_resume.sh [build folder] [trials] [sample and its options]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-program=${1:-build/release}/mnist
+build=${1:-build/release}
 trials=${2:-20}
+shift $(($# < 2 ? $# : 2))
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # Dropout, mixed precision with a loss scale, shuffling by two loader threads: all of it must come back.
-train=("$program" --dataset synthetic --limit 1536 --batch 32 --epochs 2 --amp f16 --workers 2 --seed 7)
+[ $# -gt 0 ] || set -- mnist --dataset synthetic --limit 1536 --batch 32 --epochs 2 --amp f16 --workers 2 --seed 7
+sample=$1
+shift
+train=("$build/$sample" "$@")
 
 begin=$(date +%s%N)
 "${train[@]}" --save "$folder/whole.ckpt" >/dev/null

@@ -17,6 +17,8 @@ binutils              command  objcopy
 libfmt-dev            header   fmt/core.h
 libdnnl-dev           header   dnnl.hpp
 zlib1g-dev            header   zlib.h
+libpng-dev            header   png.h
+libturbojpeg0-dev     header   turbojpeg.h
 nlohmann-json3-dev    header   nlohmann/json.hpp
 libxsimd-dev          header   xsimd/xsimd.hpp
 libcli11-dev          header   CLI/CLI.hpp"

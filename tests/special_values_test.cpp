@@ -93,3 +93,27 @@ TEST_CASE("special values propagate by the table") {
   }
   cpu_backend::set_isa(before);
 }
+
+// What PyTorch gives for -0.
+TEST_CASE("odd functions keep the sign of zero") {
+  using cpu_backend::Isa;
+  using Unary = Tensor (*)(const Tensor&);
+  const Unary odd[] = {&expm1, &log1p, &erfinv, &erf, &sin, &tan, &asin, &atan, &sinh, &tanh, &asinh, &atanh, &selu, &silu, &mish, &hardswish,
+                       &softsign, &sqrt, [](const Tensor& x) { return elu(x); },
+                       [](const Tensor& x) { return celu(x, 2); }, [](const Tensor& x) { return gelu(x); },
+                       [](const Tensor& x) { return gelu(x, "tanh"); }, [](const Tensor& x) { return leaky_relu(x); },
+                       [](const Tensor& x) { return softshrink(x); }, [](const Tensor& x) { return hardtanh(x); }};
+  const Isa before = cpu_backend::isa();
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (isa > cpu_backend::best_isa()) continue;
+    cpu_backend::set_isa(isa);
+    for (Dtype dtype : {f64, f32, f16, bf16}) {
+      for (std::size_t i = 0; i < std::size(odd); ++i) {
+        INFO(cpu_backend::name_of(isa) << " " << name_of(dtype) << " function " << i);
+        check_all("f(-0)", [&] { return odd[i](full({37}, -0.0, {.dtype = dtype})); }, -0.0);
+        check_all("f(0)", [&] { return odd[i](full({37}, 0.0, {.dtype = dtype})); }, 0.0);
+      }
+    }
+  }
+  cpu_backend::set_isa(before);
+}

@@ -1,9 +1,12 @@
 // The fused optimizer update: one pass reads value, gradient and state and writes value, state and
 // the low-precision shadow. Elements go through tiles in the compute type; a tensor already of that
-// type is worked on in place. Formulas: core/optim_formulas.h.
+// type is worked on in place. Formulas: core/optim_formulas.h. What depends on the formula is compiled
+// once per formula (Kernel), the walk over tensors once.
 #include "core/optim_formulas.h"
 
+#include <bit>
 #include <cstring>
+#include <vector>
 
 #include "core/cpu/multi_tensor.h"
 
@@ -11,15 +14,32 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 constexpr std::int64_t tile = 512;
+constexpr int max_states = ParameterView::max_states;
 
-// Where elements [begin, begin + n) of one operand are worked on: in place, or in a buffer.
-template <class C> C* open(void* data, Dtype dtype, std::int64_t begin, std::int64_t n, C* buffer) {
-  if (dtype == dtype_of<C>) return static_cast<C*>(data) + begin;
-  load_run(buffer, data, dtype, begin, 1, n);
-  return buffer;
+// One formula: `prepare` derives the constants of an update, `apply` updates one tile.
+struct Constants {
+  alignas(16) std::byte bytes[128];
+};
+template <class C> struct Kernel {
+  int states;
+  void (*prepare)(const double* hyper, std::int64_t step, const double* scalars, Constants& constants);
+  void (*apply)(const Constants& constants, std::int64_t n, C* p, const C* g, C* const* state);
+  void (*advance)(const double* hyper, std::int64_t step, double* scalars);
+};
+
+template <class F> F formula_at(const double* hyper) {
+  F formula;
+  std::memcpy(static_cast<void*>(&formula), hyper, sizeof(F));
+  return formula;
 }
 
-template <class C, int states, class U> void update_tile(const U& update, std::int64_t n, C* p, const C* g, C* const* state) {
+template <class C, class F> auto constants_of(const F& formula, std::int64_t step, const double* scalars) {
+  if constexpr (requires { F::scalar_names; }) return formula.template at<C>(step, scalars);
+  else return formula.template at<C>(step);
+}
+
+// Calls one(i, p, g, state) on vectors, then on a padded one for the rest: the same code for every element.
+template <class C, int states, class One> void for_vectors(std::int64_t n, C* p, const C* g, C* const* state, One&& one) {
   using V = Vec<C>;
   constexpr std::int64_t width = static_cast<std::int64_t>(V::size);
   V s[states + 1];
@@ -27,19 +47,19 @@ template <class C, int states, class U> void update_tile(const U& update, std::i
   for (; i + width <= n; i += width) {
     for (int k = 0; k < states; ++k) s[k] = load(state[k] + i);
     V value = load(p + i);
-    update(value, load(g + i), s);
+    one(value, load(g + i), s);
     for (int k = 0; k < states; ++k) store(state[k] + i, s[k]);
     store(p + i, value);
   }
   if (i == n) return;
-  C pad[states + 2][width] = {};  // the tail through the same vector code
+  C pad[states + 2][width] = {};
   const std::int64_t rest = n - i;
   for (int k = 0; k < states; ++k) std::copy_n(state[k] + i, rest, pad[k]);
   std::copy_n(p + i, rest, pad[states]);
   std::copy_n(g + i, rest, pad[states + 1]);
   for (int k = 0; k < states; ++k) s[k] = load(pad[k]);
   V value = load(pad[states]);
-  update(value, load(pad[states + 1]), s);
+  one(value, load(pad[states + 1]), s);
   for (int k = 0; k < states; ++k) {
     store(pad[k], s[k]);
     std::copy_n(pad[k], rest, state[k] + i);
@@ -48,41 +68,158 @@ template <class C, int states, class U> void update_tile(const U& update, std::i
   std::copy_n(pad[states], rest, p + i);
 }
 
-template <class C, class F> void update_piece(const F& formula, const ParameterView& v, std::int64_t begin, std::int64_t count) {
-  const auto update = formula.template at<C>(*v.step + 1);
-  C value_buffer[tile], gradient_buffer[tile];
-  for (std::int64_t i = begin; i < begin + count; i += tile) {
-    const std::int64_t n = std::min(tile, begin + count - i);
-    C* p = open(v.value, v.dtype, i, n, value_buffer);
-    const C* g = open(const_cast<void*>(v.gradient), v.gradient_dtype, i, n, gradient_buffer);
-    C* state[ParameterView::max_states];
-    for (int k = 0; k < F::states; ++k) state[k] = static_cast<C*>(v.state[k]) + i;
-    update_tile<C, F::states>(update, n, p, g, state);
-    if (p == value_buffer) store_run(v.value, v.dtype, i, 1, p, n);
-    if (v.shadow) store_run(v.shadow, v.shadow_dtype, i, 1, p, n);
+template <class C, class F> constexpr Kernel<C> make_kernel() {
+  using Update = decltype(constants_of<C>(F{}, 1, nullptr));
+  static_assert(sizeof(Update) <= sizeof(Constants) && F::states <= max_states);
+  return {.states = F::states,
+          .prepare = [](const double* hyper, std::int64_t step, const double* scalars, Constants& constants) {
+            const Update update = constants_of<C>(formula_at<F>(hyper), step, scalars);
+            std::memcpy(constants.bytes, &update, sizeof update);
+          },
+          .apply = [](const Constants& constants, std::int64_t n, C* p, const C* g, C* const* state) {
+            Update update;
+            std::memcpy(static_cast<void*>(&update), constants.bytes, sizeof update);
+            for_vectors<C, F::states>(n, p, g, state, update);
+          },
+          .advance = [](const double* hyper, std::int64_t step, double* scalars) {
+            if constexpr (requires { F::scalar_names; }) formula_at<F>(hyper).advance(scalars, step);
+          }};
+}
+// bf16 with the fraction that is cut off as the chance to round up. The random bits are a function of step,
+// state and element, so a resumed run draws the same.
+void store_stochastic(BFloat16* to, const float* from, std::int64_t n, std::uint32_t seed) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint32_t r = seed + static_cast<std::uint32_t>(i) * 0x9e3779b9u;  // the mixing of MurmurHash3
+    r = (r ^ (r >> 16)) * 0x85ebca6bu;
+    r = (r ^ (r >> 13)) * 0xc2b2ae35u;
+    r ^= r >> 16;
+    const std::uint32_t x = std::bit_cast<std::uint32_t>(from[i]);
+    const bool finite = (x & 0x7f800000u) != 0x7f800000u;
+    to[i].bits = finite ? static_cast<std::uint16_t>((x + (r & 0xffffu)) >> 16) : float_to_bfloat16(from[i]);
   }
 }
 
-template <class F> void run(const double* hyper, std::span<const ParameterView> parameters) {
-  F formula;
-  std::memcpy(static_cast<void*>(&formula), hyper, sizeof(F));
-  parallel_pieces(parameters, [&](const ParameterView& v, std::int64_t begin, std::int64_t count, std::int64_t) {
-    if (v.dtype == f64) update_piece<double>(formula, v, begin, count);
-    else update_piece<float>(formula, v, begin, count);
-  });
+// Elements [begin, begin + n) of the operands of one parameter, in place where the type is C, else in buffers.
+template <class C> struct Tile {
+  C* p;
+  const C* g;
+  C* state[max_states];
+  C value_buffer[tile], gradient_buffer[tile], state_buffer[max_states][tile];
+
+  void open(const ParameterView& v, int states, std::int64_t begin, std::int64_t n) {
+    p = at(v.value, v.dtype, begin, n, value_buffer);
+    g = at(const_cast<void*>(v.gradient), v.gradient_dtype, begin, n, gradient_buffer);
+    for (int k = 0; k < states; ++k) state[k] = at(v.state[k], v.state_dtype, begin, n, state_buffer[k]);
+  }
+  void close_state(const ParameterView& v, int states, std::int64_t begin, std::int64_t n) {
+    for (int k = 0; k < states; ++k) {
+      if (state[k] != state_buffer[k]) continue;
+      if (v.state_dtype != bf16) {
+        store_run(v.state[k], v.state_dtype, begin, 1, state[k], n);
+        continue;
+      }
+      float narrow[tile];
+      for (std::int64_t i = 0; i < n; ++i) narrow[i] = static_cast<float>(state[k][i]);
+      const auto seed = static_cast<std::uint32_t>(*v.step) * 0x27d4eb2fu + static_cast<std::uint32_t>(k) * 0x165667b1u +
+                        static_cast<std::uint32_t>(begin) * 0x9e3779b9u;
+      store_stochastic(static_cast<BFloat16*>(v.state[k]) + begin, narrow, n, seed);
+    }
+  }
+  void close_value(const ParameterView& v, std::int64_t begin, std::int64_t n) {
+    if (p == value_buffer) store_run(v.value, v.dtype, begin, 1, p, n);
+    if (v.shadow) store_run(v.shadow, v.shadow_dtype, begin, 1, p, n);
+  }
+
+ private:
+  static C* at(void* data, Dtype dtype, std::int64_t begin, std::int64_t n, C* buffer) {
+    if (dtype == dtype_of<C>) return static_cast<C*>(data) + begin;
+    load_run(buffer, data, dtype, begin, 1, n);
+    return buffer;
+  }
+};
+
+template <class C>
+void update_piece(const Kernel<C>& kernel, const double* hyper, const ParameterView& v, std::int64_t begin, std::int64_t count) {
+  Constants constants;
+  kernel.prepare(hyper, *v.step + 1, v.scalars, constants);
+  Tile<C> t;
+  for (std::int64_t i = begin; i < begin + count; i += tile) {
+    const std::int64_t n = std::min(tile, begin + count - i);
+    t.open(v, kernel.states, i, n);
+    kernel.apply(constants, n, t.p, t.g, t.state);
+    t.close_state(v, kernel.states, i, n);
+    t.close_value(v, i, n);
+  }
 }
 
-using Run = void (*)(const double*, std::span<const ParameterView>);
-template <class... F> Run choose(int number, List<F...>) {
-  constexpr Run table[] = {&run<F>...};
-  return table[number];
+template <class... F> void run(int number, const double* hyper, std::span<const ParameterView> parameters, List<F...>) {
+  static constexpr Kernel<float> in_f32[] = {make_kernel<float, F>()...};
+  static constexpr Kernel<double> in_f64[] = {make_kernel<double, F>()...};
+  parallel_pieces(parameters, [&](const ParameterView& v, std::int64_t begin, std::int64_t count, std::int64_t) {
+    if (v.dtype == f64) update_piece(in_f64[number], hyper, v, begin, count);
+    else update_piece(in_f32[number], hyper, v, begin, count);
+  });
+  for (const ParameterView& v : parameters) in_f32[number].advance(hyper, *v.step + 1, v.scalars);
+}
+
+// LAMB in two passes over a parameter: moments and norms, then the step.
+template <class C> void lamb(const optim_formulas::LAMB& formula, const ParameterView& v) {
+  const auto update = formula.at<C>(*v.step + 1);
+  struct Norms {
+    double value = 0, direction = 0;
+  };
+  std::vector<Norms> partial(static_cast<std::size_t>((v.numel + multi_tensor_block - 1) / multi_tensor_block));
+  parallel_for(v.numel, multi_tensor_block, [&](std::int64_t begin, std::int64_t end) {
+    Norms& sums = partial[static_cast<std::size_t>(begin / multi_tensor_block)];
+    Tile<C> t;
+    for (std::int64_t i = begin; i < end; i += tile) {
+      const std::int64_t n = std::min(tile, end - i);
+      t.open(v, 2, i, n);
+      for (std::int64_t j = 0; j < n; ++j) {
+        C s[] = {t.state[0][j], t.state[1][j]};
+        update.moments(t.g[j], s);
+        t.state[0][j] = s[0];
+        t.state[1][j] = s[1];
+        const double value = static_cast<double>(t.p[j]), direction = static_cast<double>(update.direction(t.p[j], s));
+        sums.value += value * value;
+        sums.direction += direction * direction;
+      }
+      t.close_state(v, 2, i, n);
+    }
+  });
+  Norms total;
+  for (const Norms& s : partial) {
+    total.value += s.value;
+    total.direction += s.direction;
+  }
+  const C rate = static_cast<C>(formula.lr * formula.ratio(total.value, total.direction));
+  parallel_for(v.numel, multi_tensor_block, [&](std::int64_t begin, std::int64_t end) {
+    Tile<C> t;
+    for (std::int64_t i = begin; i < end; i += tile) {
+      const std::int64_t n = std::min(tile, end - i);
+      t.open(v, 2, i, n);
+      for (std::int64_t j = 0; j < n; ++j) {
+        const C s[] = {t.state[0][j], t.state[1][j]};
+        t.p[j] -= rate * update.direction(t.p[j], s);
+      }
+      t.close_value(v, i, n);
+    }
+  });
 }
 
 }  // namespace
 
 void optimizer_step(int formula, const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
   if (skip && *skip) return;
-  choose(formula, optim_formulas::Formulas{})(hyper, parameters);
+  if (formula == optim_formulas::number_of<optim_formulas::LAMB>) {
+    const auto lamb_formula = formula_at<optim_formulas::LAMB>(hyper);
+    for (const ParameterView& v : parameters) {
+      if (v.dtype == f64) lamb<double>(lamb_formula, v);
+      else lamb<float>(lamb_formula, v);
+    }
+  } else {
+    run(formula, hyper, parameters, optim_formulas::OnePass{});
+  }
   for (const ParameterView& v : parameters) ++*v.step;
 }
 

@@ -1,0 +1,40 @@
+// The bytes of a file one after the other, unpacked on the way when it is gzip.
+// Files are hostile: nothing is allocated because a header promises it. bound() says how much can come.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+struct z_stream_s;  // zlib's
+
+namespace mantissa::data {
+
+class ByteStream {
+ public:
+  explicit ByteStream(const std::string& path);  // FormatError when the file is empty or beyond 1 GiB
+  ~ByteStream();
+  ByteStream(const ByteStream&) = delete;
+  ByteStream& operator=(const ByteStream&) = delete;
+
+  // Up to `n` bytes; fewer at the end of the file. FormatError where gzip data are damaged or cut.
+  std::int64_t read(void* out, std::int64_t n);
+  // The most bytes that can still come.
+  std::int64_t bound() const;
+  // FormatError unless everything has been read.
+  void expect_end();
+
+  const std::string& path() const { return path_; }
+  std::string_view head() const { return std::string_view(raw_).substr(0, 64); }  // not unpacked
+
+ private:
+  std::int64_t copy(unsigned char* to, std::int64_t n);
+  std::int64_t unpack(unsigned char* to, std::int64_t n);
+
+  std::string path_, raw_;
+  std::unique_ptr<z_stream_s> stream_;
+  bool packed_ = false, ended_ = false;
+};
+
+}  // namespace mantissa::data

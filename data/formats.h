@@ -1,0 +1,17 @@
+// What data/load.cpp must know of a family of data sets to look for it. Not for users.
+#pragma once
+
+#include <string>
+
+#include "data/load.h"
+
+namespace mantissa::data {
+
+// IDX files (data/mnist.cpp): all sets have the same file names.
+bool has_idx_files(const std::string& dir);
+bool holds_another_idx_set(const std::string& dir, const std::string& name);
+
+// CIFAR's binary layout (data/cifar.cpp).
+bool has_cifar_files(const std::string& dir, const std::string& name);
+
+}  // namespace mantissa::data

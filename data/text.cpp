@@ -1,0 +1,134 @@
+#include "data/text.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/ops.h"
+#include "data/draws.h"
+#include "data/folders.h"
+#include "io/file.h"
+
+namespace mantissa::data {
+namespace {
+
+constexpr std::int64_t most_bytes = std::int64_t{1} << 31;
+
+void check_window(const Text& text, std::int64_t count, std::int64_t length) {
+  check(count >= 1 && length >= 1, "Text: a batch needs at least one window of one character, got ", count, " of ", length);
+  check(text.size() > length, "Text: a window of ", length, " characters and the one after it do not fit into a text of ", text.size());
+}
+
+// Row `row` of a batch: the window that begins at `begin`.
+void copy_window(const Text& text, std::int64_t begin, std::int64_t row, TextBatch& batch) {
+  const std::int64_t length = batch.input.size(1);
+  const std::uint8_t* from = text.tokens.data<std::uint8_t>() + begin;
+  std::copy_n(from, length, batch.input.data<std::int64_t>() + row * length);
+  std::copy_n(from + 1, length, batch.target.data<std::int64_t>() + row * length);
+}
+TextBatch allocate_batch(std::int64_t count, std::int64_t length) {
+  return {Tensor::allocate({count, length}, i64), Tensor::allocate({count, length}, i64)};
+}
+
+Text read_text(const std::string& path, const std::string& name) {
+  const std::string bytes = io::read_file(path, most_bytes);
+  if (bytes.size() < 2) io::fail_format(path, "holds no text: it has ", static_cast<unsigned long>(bytes.size()), " bytes");
+  return text_from(bytes, concat(name, ": ", static_cast<unsigned long>(bytes.size()), " characters from ", path));
+}
+
+}  // namespace
+
+TextBatch Text::batch(std::int64_t count, std::int64_t length, std::uint64_t seed, std::uint64_t number) const {
+  check_window(*this, count, length);
+  TextBatch b = allocate_batch(count, length);
+  Draws draws(seed, Purpose::shuffle, number);
+  for (std::int64_t row = 0; row < count; ++row) copy_window(*this, draws.below(size() - length), row, b);
+  return b;
+}
+
+TextBatch Text::windows(std::int64_t first, std::int64_t count, std::int64_t length) const {
+  check_window(*this, count, length);
+  const std::int64_t all = windows_of(length);
+  check(first >= 0 && first < all, "Text: window ", first, " of ", all);
+  count = std::min(count, all - first);
+  TextBatch b = allocate_batch(count, length);
+  for (std::int64_t row = 0; row < count; ++row) copy_window(*this, (first + row) * length, row, b);
+  return b;
+}
+
+Tensor Text::encode(std::string_view text) const {
+  Tensor t = Tensor::allocate({static_cast<std::int64_t>(text.size())}, i64);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::size_t token = alphabet.find(text[i]);
+    check(token != std::string::npos, "the text the model was trained on has no character ", io::quote(text.substr(i, 1)));
+    t.data<std::int64_t>()[i] = static_cast<std::int64_t>(token);
+  }
+  return t;
+}
+
+std::string Text::decode(const Tensor& t) const {
+  std::string s;
+  for (const std::int64_t token : t.to_vector<std::int64_t>()) {
+    check(token >= 0 && token < static_cast<std::int64_t>(alphabet.size()), "Text: token ", token, " is not below the ",
+          static_cast<unsigned long>(alphabet.size()), " of the alphabet");
+    s += alphabet[static_cast<std::size_t>(token)];
+  }
+  return s;
+}
+
+Text text_from(std::string_view bytes, const std::string& source) {
+  check(!bytes.empty(), "text_from: the text is empty");
+  std::array<bool, 256> occurs{};
+  for (const char c : bytes) occurs[static_cast<std::uint8_t>(c)] = true;
+  std::array<std::uint8_t, 256> token{};
+  Text text{Tensor::allocate({static_cast<std::int64_t>(bytes.size())}, u8), "", source};
+  for (int c = 0; c < 256; ++c) {
+    if (!occurs[static_cast<std::size_t>(c)]) continue;
+    token[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(text.alphabet.size());
+    text.alphabet += static_cast<char>(c);
+  }
+  std::uint8_t* to = text.tokens.data<std::uint8_t>();
+  for (const char c : bytes) *to++ = token[static_cast<std::uint8_t>(c)];
+  return text;
+}
+
+TextSplit split(const Text& text, double validation) {
+  check(validation > 0 && validation < 1, "split: the part for validation must lie between 0 and 1, got ", validation);
+  const auto cut = static_cast<std::int64_t>(static_cast<double>(text.size()) * (1 - validation));
+  check(cut > 0 && cut < text.size(), "split: a text of ", text.size(), " characters is too short to be split");
+  return {{slice(text.tokens, 0, 0, cut), text.alphabet, text.source}, {slice(text.tokens, 0, cut), text.alphabet, text.source}};
+}
+
+std::string synthetic_text(std::int64_t length, std::uint64_t seed) {
+  static constexpr std::array nouns{"cat", "dog", "king", "river", "tree", "house", "bird", "child", "stone", "star"};
+  static constexpr std::array adjectives{"old", "small", "green", "happy", "silent", "bright", "tired", "kind"};
+  static constexpr std::array verbs{"sees", "finds", "follows", "loves", "forgets", "calls", "paints", "hears"};
+  static constexpr std::array ends{".\n", ".\n", "!\n", "?\n", ", and ", ", but "};
+  Draws draws(seed, Purpose::synthetic, 0, 1);
+  const auto pick = [&](const auto& words) { return std::string(words[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(words.size())))]); };
+  const auto thing = [&] { return "the " + (draws.below(2) == 0 ? pick(adjectives) + " " : "") + pick(nouns); };
+  std::string text;
+  while (static_cast<std::int64_t>(text.size()) < length) text += thing() + " " + pick(verbs) + " " + thing() + pick(ends);
+  text.resize(static_cast<std::size_t>(std::max<std::int64_t>(length, 0)));
+  return text;
+}
+
+Text load_text(const std::string& name, const std::string& where) {
+  constexpr std::int64_t drawn = 200000;
+  check(name == "tinyshakespeare" || name == "synthetic", "unknown text ", io::quote(name), ", expected tinyshakespeare or synthetic");
+  const std::string synthetic = concat("synthetic: ", drawn, " characters drawn by a program");
+  if (name == "synthetic") return text_from(synthetic_text(drawn), synthetic);
+  if (!where.empty()) {
+    if (!is_folder(where)) return read_text(where, "text");
+    for (const std::string& file : {where + "/" + name + "/input.txt", where + "/input.txt"})
+      if (path_exists(file)) return read_text(file, name);
+    fail("the folder ", where, " has no input.txt, there or in its subfolder ", name, "; a text file may be given instead");
+  }
+  std::string searched;
+  for (const std::string& folder : usual_folders(name)) {
+    if (path_exists(folder + "/input.txt")) return read_text(folder + "/input.txt", name);
+    searched += (searched.empty() ? "" : ", ") + folder;
+  }
+  return text_from(synthetic_text(drawn), concat(synthetic, ", because no input.txt was found in ", searched));
+}
+
+}  // namespace mantissa::data

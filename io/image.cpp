@@ -1,0 +1,184 @@
+// libpng's simplified interface and TurboJPEG report errors by return values, so no longjmp crosses C++ frames.
+#include "io/image.h"
+
+#include <png.h>
+#include <turbojpeg.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "io/file.h"
+
+namespace mantissa::io {
+namespace {
+
+constexpr std::int64_t most_pixels = std::int64_t{1} << 27;
+constexpr std::int64_t most_file_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t deflate_limit = 1032;  // no deflate stream grows by more
+
+using Pixels = std::vector<std::uint8_t>;  // interleaved, as the libraries want them
+
+void check_size(const std::string& name, std::int64_t width, std::int64_t height) {
+  if (width < 1 || height < 1 || width > most_pixels / height)
+    fail_format(name, "is a picture of ", width, " x ", height, " pixels; at most ", most_pixels, " are read");
+}
+
+// [H, W, from] to [C, H, W], dropping channels at the end.
+Tensor to_planes(const Pixels& pixels, std::int64_t height, std::int64_t width, std::int64_t from, std::int64_t channels) {
+  const Tensor image = Tensor::allocate({channels, height, width}, u8);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    std::uint8_t* out = image.data<std::uint8_t>() + c * height * width;
+    for (std::int64_t i = 0; i < height * width; ++i) out[i] = pixels[static_cast<std::size_t>(i * from + c)];
+  }
+  return image;
+}
+
+std::int64_t wanted(Channels channels, std::int64_t stored) {
+  return channels == Channels::gray ? 1 : channels == Channels::rgb ? 3 : stored;
+}
+
+struct PngImage : png_image {
+  PngImage() : png_image{} { version = PNG_IMAGE_VERSION; }
+  ~PngImage() { png_image_free(this); }
+};
+
+// Gray is computed here: libpng would do it in linear light, which nothing else in the field does.
+Tensor rgb_to_gray(const Tensor& rgb) {
+  const std::int64_t plane = rgb.size(1) * rgb.size(2);
+  const Tensor gray = Tensor::allocate({1, rgb.size(1), rgb.size(2)}, u8);
+  const std::uint8_t* in = rgb.data<std::uint8_t>();
+  for (std::int64_t i = 0; i < plane; ++i) {
+    const int sum = 19595 * in[i] + 38470 * in[plane + i] + 7471 * in[2 * plane + i];  // of 65536
+    gray.data<std::uint8_t>()[i] = static_cast<std::uint8_t>((sum + 32768) >> 16);
+  }
+  return gray;
+}
+
+Tensor decode_png(std::string_view bytes, const std::string& name, Channels channels) {
+  PngImage image;
+  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
+    fail_format(name, "is not a readable PNG: ", image.message);
+  const std::int64_t width = image.width, height = image.height;
+  check_size(name, width, height);
+  const bool color = image.format & PNG_FORMAT_FLAG_COLOR, alpha = image.format & PNG_FORMAT_FLAG_ALPHA;
+  // One bit of a pixel is the least a PNG can spend, before deflate.
+  if (width * height / 8 > static_cast<std::int64_t>(bytes.size()) * deflate_limit)
+    fail_format(name, "is cut: ", bytes.size(), " bytes cannot hold ", width, " x ", height, " pixels");
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // as every viewer takes them
+  image.format = color || channels == Channels::rgb ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  if (alpha) image.format |= PNG_FORMAT_FLAG_ALPHA;  // asked for, so that nothing is blended
+  const std::int64_t from = PNG_IMAGE_PIXEL_CHANNELS(image.format);
+  Pixels pixels(static_cast<std::size_t>(width * height * from));
+  if (!png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) || image.warning_or_error > 1)
+    fail_format(name, "is a damaged PNG: ", image.message);
+  if (color && channels == Channels::gray) return rgb_to_gray(to_planes(pixels, height, width, from, 3));
+  return to_planes(pixels, height, width, from, wanted(channels, from));
+}
+
+// Adobe's CMYK is stored inverted, which makes the product with K simple.
+void cmyk_to_rgb(Pixels& pixels) {
+  for (std::size_t i = 0; i + 3 < pixels.size(); i += 4)
+    for (std::size_t c = 0; c < 3; ++c) pixels[i + c] = static_cast<std::uint8_t>(pixels[i + c] * pixels[i + 3] / 255);
+}
+
+Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels channels) {
+  const std::unique_ptr<void, int (*)(tjhandle)> decoder(::tjInitDecompress(), ::tjDestroy);
+  check(decoder != nullptr, "libjpeg-turbo cannot start: ", ::tjGetErrorStr2(nullptr));
+  const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
+  const auto size = static_cast<unsigned long>(bytes.size());
+  int width = 0, height = 0, subsampling = 0, space = 0;
+  if (::tjDecompressHeader3(decoder.get(), data, size, &width, &height, &subsampling, &space) != 0)
+    fail_format(name, "is not a readable JPEG: ", ::tjGetErrorStr2(decoder.get()));
+  check_size(name, width, height);
+  const bool cmyk = space == TJCS_CMYK || space == TJCS_YCCK;
+  const bool gray = space == TJCS_GRAY ? channels != Channels::rgb : channels == Channels::gray;
+  const int format = cmyk ? TJPF_CMYK : gray ? TJPF_GRAY : TJPF_RGB, from = tjPixelSize[format];
+  // Coded data take at least a bit for each block of 64 values.
+  if (std::int64_t{width} * height / 512 > static_cast<std::int64_t>(bytes.size()))
+    fail_format(name, "is cut: ", bytes.size(), " bytes cannot hold ", width, " x ", height, " pixels");
+  Pixels pixels(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * static_cast<std::size_t>(from));
+  const int status = ::tjDecompress2(decoder.get(), data, size, pixels.data(), width, 0, height, format, TJFLAG_LIMITSCANS);
+  const std::string message = status == 0 ? "" : ::tjGetErrorStr2(decoder.get());
+  // Harmless oddities are warnings, and so is a file that ends too early: the rest would be gray.
+  if (status != 0 && (::tjGetErrorCode(decoder.get()) != TJERR_WARNING || message.find("remature end") != std::string::npos ||
+                      message.find("orrupt") != std::string::npos))
+    fail_format(name, "is a damaged JPEG: ", message);
+  if (cmyk) cmyk_to_rgb(pixels);
+  const Tensor planes = to_planes(pixels, height, width, from, cmyk ? 3 : from);
+  return cmyk && gray ? rgb_to_gray(planes) : planes;
+}
+
+}  // namespace
+
+Tensor decode_image(std::string_view bytes, const std::string& name, Channels channels) {
+  if (bytes.empty()) fail_format(name, "is empty");
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return decode_png(bytes, name, channels);
+  if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, name, channels);
+  const char* foreign = recognise(bytes.substr(0, 64));
+  fail_format(name, "is neither a PNG nor a JPEG", foreign ? "; it looks like " : "", foreign ? foreign : "");
+}
+
+Tensor read_image(const std::string& path, Channels channels) {
+  return decode_image(read_file(path, most_file_bytes), path, channels);
+}
+
+void write_png(const std::string& path, const Tensor& image) {
+  check(image.defined() && (image.dim() == 2 || (image.dim() == 3 && image.size(0) >= 1 && image.size(0) <= 4)) && image.numel() > 0 &&
+            (image.dtype() == u8 || image.is_floating()),
+        "write_png: expected u8 or floating [H, W] or [C, H, W] with 1 to 4 channels, got ", image);
+  const std::int64_t channels = image.dim() == 2 ? 1 : image.size(0), height = image.size(-2), width = image.size(-1);
+  check(height <= INT32_MAX && width <= INT32_MAX / 4, "write_png: a picture of ", width, " x ", height, " pixels is too large");
+  const std::vector<float> values = image.detach().to_vector<float>();
+  const bool scaled = image.dtype() != u8;
+  Pixels pixels(values.size());
+  const std::int64_t plane = height * width;
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t i = 0; i < plane; ++i) {
+      const float v = values[static_cast<std::size_t>(c * plane + i)] * (scaled ? 255.0f : 1.0f);
+      const float cut = v > 0 ? std::min(v, 255.0f) : 0.0f;  // NaN is black
+      pixels[static_cast<std::size_t>(i * channels + c)] = static_cast<std::uint8_t>(std::lround(cut));
+    }
+  PngImage png;
+  png.width = static_cast<png_uint_32>(width);
+  png.height = static_cast<png_uint_32>(height);
+  png.format = (channels > 2 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY) | (channels % 2 == 0 ? PNG_FORMAT_FLAG_ALPHA : 0u);
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
+  std::string bytes(size, '\0');
+  check(png_image_write_to_memory(&png, bytes.data(), &size, 0, pixels.data(), 0, nullptr), "cannot write ", path, ": ", png.message);
+  AtomicFile file(path);
+  file.write(bytes.data(), size);
+  file.commit();
+}
+
+Tensor make_grid(const Tensor& images, GridOptions o) {
+  check(images.defined() && images.dim() == 4 && images.numel() > 0 && (images.size(1) == 1 || images.size(1) == 3) &&
+            (images.dtype() == u8 || images.is_floating()),
+        "make_grid: expected u8 or floating images [N, C, H, W] with 1 or 3 channels, got ", images);
+  check(o.columns >= 1 && o.padding >= 0, "make_grid: needs at least one column and no negative padding, got ", o.columns, " and ", o.padding);
+  const std::int64_t n = images.size(0), channels = images.size(1), h = images.size(2), w = images.size(3);
+  const std::int64_t columns = std::min(n, o.columns), rows = (n + columns - 1) / columns;
+  std::vector<float> values = images.detach().to_vector<float>();
+  if (images.dtype() == u8) for (float& v : values) v /= 255.0f;
+  if (o.normalize) {
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    const float shift = *low, scale = 1 / std::max(*high - *low, 1e-5f);
+    for (float& v : values) v = (v - shift) * scale;
+  }
+  const std::int64_t height = rows * (h + o.padding) + o.padding, width = columns * (w + o.padding) + o.padding;
+  Tensor grid = full({channels, height, width}, o.pad_value);
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t y = 0; y < h; ++y) {
+        const std::int64_t row = (i / columns) * (h + o.padding) + o.padding + y, column = (i % columns) * (w + o.padding) + o.padding;
+        std::copy_n(values.data() + ((i * channels + c) * h + y) * w, w, grid.data<float>() + (c * height + row) * width + column);
+      }
+  return grid;
+}
+
+void save_image_grid(const std::string& path, const Tensor& images, GridOptions options) {
+  write_png(path, make_grid(images, options));
+}
+
+}  // namespace mantissa::io

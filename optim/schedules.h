@@ -1,0 +1,106 @@
+// Learning-rate schedules: plain values with a closed form lr_at(base, step), where base is the
+// optimizer's learning rate and step counts from 0. Names, defaults and values are those of
+// torch.optim.lr_scheduler, where the rate of each step follows from the one before; here nothing
+// drifts, and any step can be asked for. Some set the momentum as well: momentum_at(step).
+// Bad settings are errors when the schedule is first asked. How to run them: optim/schedule.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace mantissa::optim {
+
+struct StepLR {  // times gamma every step_size steps
+  std::int64_t step_size = 1;
+  double gamma = 0.1;
+  double lr_at(double base, std::int64_t step) const;
+};
+struct MultiStepLR {  // times gamma at each milestone; one that is listed twice counts twice
+  std::vector<std::int64_t> milestones;
+  double gamma = 0.1;
+  double lr_at(double base, std::int64_t step) const;
+};
+struct ConstantLR {  // factor * base for total_iters steps, then base
+  double factor = 1.0 / 3;
+  std::int64_t total_iters = 5;
+  double lr_at(double base, std::int64_t step) const;
+};
+struct LinearLR {  // warm-up: from start_factor * base to end_factor * base in total_iters steps
+  double start_factor = 1.0 / 3, end_factor = 1;
+  std::int64_t total_iters = 5;
+  double lr_at(double base, std::int64_t step) const;
+};
+struct ExponentialLR {  // times gamma every step
+  double gamma = 0.1;
+  double lr_at(double base, std::int64_t step) const;
+};
+struct PolynomialLR {  // base * (1 - step / total_iters)^power, then 0
+  std::int64_t total_iters = 5;
+  double power = 1;
+  double lr_at(double base, std::int64_t step) const;
+};
+struct CosineAnnealingLR {  // half a cosine from base to eta_min in t_max steps, and back
+  std::int64_t t_max = 1;
+  double eta_min = 0;
+  double lr_at(double base, std::int64_t step) const;
+};
+struct CosineAnnealingWarmRestarts {  // Loshchilov and Hutter, 2017: from base to eta_min in t_0 steps, in t_0 * t_mult, ...
+  std::int64_t t_0 = 1, t_mult = 1;
+  double eta_min = 0;
+  double lr_at(double base, std::int64_t step) const;
+};
+struct LambdaLR {  // base * factor(step); a bare callable is a schedule as well
+  std::function<double(std::int64_t)> lr_lambda;
+  double lr_at(double base, std::int64_t step) const;
+};
+// base * factor(1) * ... * factor(step). Factors are asked for in order and their product kept, so a copy of the schedule
+// may serve several threads, but `lr_lambda` must be a function of the step alone.
+class MultiplicativeLR {
+ public:
+  explicit MultiplicativeLR(std::function<double(std::int64_t)> lr_lambda);
+  double lr_at(double base, std::int64_t step) const;
+
+ private:
+  struct Product;
+  std::shared_ptr<Product> product_;
+};
+struct OneCycleLR {  // Smith and Topin, 2019; ignores base. A step at or beyond total_steps is an error
+  double max_lr = 1e-2;
+  std::int64_t total_steps = 1;
+  double pct_start = 0.3;  // the part of the cycle that raises the rate
+  bool linear = false;     // else cosine
+  bool cycle_momentum = true;  // momentum, or Adam's beta1, runs against the rate
+  double base_momentum = 0.85, max_momentum = 0.95;
+  double div_factor = 25, final_div_factor = 1e4;
+  bool three_phase = false;
+  double lr_at(double base, std::int64_t step) const;
+  std::optional<double> momentum_at(std::int64_t step) const;
+};
+enum class Cycle { triangular, triangular2, exp_range };  // peaks stay, halve, or shrink by gamma every step
+struct CyclicLR {  // Smith, 2017; ignores base
+  double base_lr = 1e-3, max_lr = 1e-2;
+  std::int64_t step_size_up = 2000;
+  std::optional<std::int64_t> step_size_down{};  // by default step_size_up
+  Cycle mode = Cycle::triangular;
+  double gamma = 1;
+  std::function<double(double)> scale_fn{};  // instead of mode: the height of a peak, of the cycle's number from 1 ...
+  bool scale_by_iterations = false;          // ... or of the step
+  bool cycle_momentum = true;                // momentum, or Adam's beta1, runs against the rate
+  double base_momentum = 0.8, max_momentum = 0.9;
+  double lr_at(double base, std::int64_t step) const;
+  std::optional<double> momentum_at(std::int64_t step) const;
+
+ private:
+  double height_at(std::int64_t step) const;  // 0 at base_lr, 1 at max_lr
+};
+struct SWALR {  // from base to swa_lr in anneal_epochs steps, then constant: for averaging weights (optim/ema.h)
+  double swa_lr = 1e-2;
+  std::int64_t anneal_epochs = 10;
+  bool linear = false;  // else cosine
+  double lr_at(double base, std::int64_t step) const;
+};
+
+}  // namespace mantissa::optim

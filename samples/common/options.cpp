@@ -1,0 +1,107 @@
+#include "options.h"
+
+#include <fmt/format.h>
+#include <mantissa/core/parallel.h>
+#include <mantissa/core/random.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+namespace samples {
+namespace {
+
+std::atomic<bool> stop_asked{false};
+
+double usual_lr(const std::string& optimizer) { return optimizer == "sgd" ? 0.05 : optimizer == "adam" ? 1e-3 : 4e-3; }
+
+// No signal handler: it would run on the stack of whatever was interrupted, and a product inside oneDNN's generated
+// code does not survive that (seen: a corrupted heap after Ctrl-C). Every thread made from here on blocks the
+// signals, and one thread waits for them.
+void catch_interrupts() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    sigaddset(&signals, signal);
+    std::signal(signal, SIG_DFL);  // a shell starts background programs with SIGINT ignored
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    int signal = 0;
+    while (sigwait(&signals, &signal) == 0) {
+      if (stop_asked.exchange(true)) std::_Exit(128 + signal);  // the second time: at once
+    }
+  }).detach();
+}
+
+void add_options(CLI::App& app, const Program& program, Options& o) {
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts add to defaults
+  app.add_option("--data", o.data, "Where the data are; default: $MANTISSA_DATA, the XDG data folder, /usr/share/datasets");
+  if (!program.datasets.empty()) {
+    app.add_option("--dataset", o.dataset, "Data set")->check(CLI::IsMember(program.datasets));
+    app.add_option("--workers", o.workers, "Loader threads; 0: load in the training thread")->check(CLI::Range(0, 256));
+    app.add_option("--limit", o.limit, "Use only the first images; 0: all")->check(CLI::NonNegativeNumber);
+  }
+  if (!program.models.empty()) app.add_option("--model", o.model, "Model")->check(CLI::IsMember(program.models));
+  for (const Flag& flag : program.flags) {
+    std::visit([&](auto* value) {
+      CLI::Option* option = app.add_option(flag.name, *value, flag.help);
+      if constexpr (!std::is_same_v<decltype(value), std::string*>) option->check(CLI::NonNegativeNumber);
+    }, flag.value);
+  }
+  app.add_option("--epochs", o.epochs, "Passes over the training data")->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
+  app.add_option("--minutes", o.minutes, "Train so long instead; where a run then ends depends on the machine; 0: off")->check(CLI::NonNegativeNumber);
+  app.add_option("--batch", o.batch, "Samples per step")->check(CLI::Range(std::int64_t{1}, std::int64_t{60000}));
+  app.add_option("--lr", o.lr, "Learning rate (peak of the schedule); 0: the optimizer's usual")->check(CLI::NonNegativeNumber);
+  app.add_option("--optimizer", o.optimizer, "Optimizer")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
+  app.add_option("--schedule", o.schedule, "Learning rate schedule")->check(CLI::IsMember({"onecycle", "cosine", "constant"}));
+  app.add_option("--amp", o.amp, "Mixed precision")->check(CLI::IsMember({"off", "bf16", "f16"}));
+  app.add_option("--seed", o.seed, "Seed of initial weights, order and dropout");
+  app.add_option("--threads", o.threads, "CPU threads; 0: all cores")->check(CLI::Range(0, 1024));
+  app.add_option("--save", o.save, "Checkpoint file, written after each epoch and on Ctrl-C");
+  app.add_option("--save-every", o.save_every, "Also write it every so many steps; 0: do not")->check(CLI::NonNegativeNumber);
+  app.add_option("--resume", o.resume, "Go on from this checkpoint");
+  app.add_flag("--json", o.json, "One JSON object per line instead of text");
+}
+
+[[noreturn]] void refuse(const std::string& mistake) {
+  fmt::print(stderr, "error: {}; see --help\n", mistake);
+  throw Exit{2};
+}
+
+}  // namespace
+
+void configure(int argc, char** argv, const Program& program, Options& o) {
+  CLI::App app(program.description, std::filesystem::path(argv[0]).filename().string());
+  add_options(app, program, o);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    throw Exit{app.exit(e)};
+  } catch (const CLI::ParseError& e) {
+    refuse(e.what());
+  }
+  if (o.save_every > 0 && o.save.empty()) refuse("--save-every needs --save FILE");
+  if (o.lr == 0) o.lr = usual_lr(o.optimizer);
+  if (o.threads > 0) mantissa::set_num_threads(o.threads);
+  mantissa::manual_seed(o.seed);
+  catch_interrupts();
+}
+
+bool interrupted() { return stop_asked; }
+
+int run_guarded(int (*body)(int, char**), int argc, char** argv) {
+  try {
+    return body(argc, argv);
+  } catch (const Exit& e) {
+    return e.code;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return 1;
+  }
+}
+
+}  // namespace samples

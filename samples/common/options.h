@@ -1,0 +1,48 @@
+// The command line that the samples share. A sample names its defaults, models, data sets and own flags:
+//
+//   samples::Options o{.model = "gpt", .batch = 32, .lr = 1e-3};
+//   samples::configure(argc, argv, {.description = "Trains ...", .flags = {{"--width", &width, "..."}}}, o);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace samples {
+
+struct Options {
+  std::string data = {}, dataset = {}, model = {}, optimizer = "adamw", amp = "bf16", schedule = "onecycle";
+  std::string save = {}, resume = {};
+  std::int64_t epochs = 3, batch = 128, limit = 0, save_every = 0;
+  double lr = 0;       // 0: the optimizer's usual for image classifiers
+  double minutes = 0;  // 0: as many epochs as asked for
+  std::uint64_t seed = 1;
+  int threads = 0, workers = 1;
+  bool json = false;
+};
+
+struct Flag {
+  const char* name;
+  std::variant<std::int64_t*, double*, std::string*> value;  // numbers must not be negative
+  const char* help;
+};
+struct Program {
+  std::string description;
+  std::vector<std::string> models = {}, datasets = {};  // adds --model; --dataset, --limit and --workers
+  std::vector<Flag> flags = {};
+};
+
+// Fills in the options and applies seed and threads; Ctrl-C and SIGTERM from now on only ask for an end (interrupted()).
+// Throws Exit after --help or a mistake, which has been explained in one line.
+void configure(int argc, char** argv, const Program& program, Options& o);
+struct Exit {
+  int code;
+};
+
+bool interrupted();  // a second signal ends the program at once
+
+// Runs a sample's main: errors become one line and exit code 1.
+int run_guarded(int (*body)(int, char**), int argc, char** argv);
+
+}  // namespace samples

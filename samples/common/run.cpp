@@ -1,0 +1,223 @@
+#include "run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+namespace samples {
+namespace {
+
+constexpr std::int64_t minute_positions = 1'000'000;  // how finely --minutes divides a schedule
+
+std::string mebibytes(std::int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+std::string text_of(const Values& values) {  // "loss 0.1234, test accuracy 98.76 %"
+  std::string text;
+  for (const auto& [name, value] : values) {
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    const bool percent = name.ends_with("accuracy");
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", words, percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters) {
+  if (o.optimizer == "sgd") return std::make_unique<optim::Sgd>(parameters, optim::SgdOptions{.lr = o.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
+  if (o.optimizer == "adam") return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = o.lr});
+  return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = o.lr});
+}
+
+optim::Schedule make_schedule(const Options& o, std::int64_t steps) {
+  if (o.schedule == "onecycle") return optim::OneCycleLR{.max_lr = o.lr, .total_steps = steps};
+  if (o.schedule == "constant") return [](std::int64_t) { return 1.0; };
+  return [steps](std::int64_t step) {  // cosine: a twentieth to warm up, then half a cosine down to 0
+    const double part = static_cast<double>(step + 1) / static_cast<double>(steps), warm = 0.05;
+    return part < warm ? part / warm : 0.5 + 0.5 * std::cos(std::numbers::pi * (part - warm) / (1 - warm));
+  };
+}
+
+Run::Run(const Options& o, const Plan& plan)
+    : dtype(o.amp == "bf16" ? bf16 : o.amp == "f16" ? f16 : f32), scaler({.enabled = o.amp == "f16"}), o_(o), plan_(plan), seed_(o.seed) {
+  check(plan.steps_per_epoch >= 1, "the training data are fewer than one batch of ", o.batch);
+  parts_.push_back({"scaler", [this] { return scaler.state_dict(); }, [this](const NamedTensors& s) { if (!s.empty()) scaler.load_state_dict(s); }});
+}
+
+void Run::keep(const std::string& area, nn::ModuleRef net) {
+  parts_.push_back({area, [net] { return nn::state_dict(net); }, [net](const NamedTensors& s) { nn::load_state_dict(net, s); }});
+}
+
+void Run::keep(const std::string& area, data::Loader& loader) {
+  parts_.push_back({area, [&loader] { return NamedTensors{{"state", data::to_tensor(loader.state())}}; },
+                    [&loader](const NamedTensors& s) { loader.restore(data::loader_state_from_tensor(s.at(0).second)); }});
+}
+
+void Run::keep(const std::string& area, const Tensor& tensor) {
+  parts_.push_back({area, [tensor] { return NamedTensors{{"value", tensor}}; }, [area, tensor](const NamedTensors& s) {
+                      const std::string mismatch = io::describe_mismatch({{"value", tensor}}, s);
+                      check(mismatch.empty(), area, ": ", mismatch);
+                      Tensor(tensor).copy_(s[0].second);
+                    }});
+}
+
+optim::Optimizer& Run::optimizer(const std::string& area, const nn::NamedTensors& parameters) {
+  optim::Optimizer* optimizer = optimizers_.emplace_back(make_optimizer(o_, parameters)).get();
+  schedulers_.emplace_back(*optimizer, make_schedule(o_, o_.minutes > 0 ? minute_positions : o_.epochs * plan_.steps_per_epoch));
+  parts_.push_back({area, [optimizer] { return optimizer->state_dict(); }, [optimizer](const NamedTensors& s) { optimizer->load_state_dict(s); }});
+  return *optimizer;
+}
+
+void Run::set_rates() {
+  const double part = elapsed() / (60 * o_.minutes);
+  const auto position = std::min(static_cast<std::int64_t>(part * minute_positions), minute_positions - 1);
+  for (optim::Scheduler& s : schedulers_) s.set_step(o_.minutes > 0 ? position : step_);
+}
+
+bool Run::over() const {
+  if (stopped_) return true;
+  return o_.minutes > 0 ? elapsed() >= 60 * o_.minutes : step_ >= o_.epochs * plan_.steps_per_epoch;
+}
+
+bool Run::next() {
+  if (std::exchange(inside_, false)) {
+    ++step_;
+    if (over() || step_ % plan_.steps_per_epoch == 0) end_epoch();
+    else if (o_.save_every > 0 && step_ % o_.save_every == 0) save();
+  }
+  if (over()) return false;
+  if (interrupted()) {
+    progress_.reset();
+    save();
+    interrupted_ = true;
+    return false;
+  }
+  if (!progress_) begin_epoch();
+  set_rates();
+  return inside_ = true;
+}
+
+void Run::done(const Losses& losses) {
+  const NoGrad no_grad;
+  ++epoch_steps_;
+  if (sums_.empty()) for (const auto& [name, loss] : losses) sums_.emplace_back(name, zeros({}));
+  for (std::size_t i = 0; i < losses.size(); ++i) sums_.at(i).second.add_(losses[i].second.detach());
+  if (progress_->due()) progress_->update(step_ % plan_.steps_per_epoch + 1, losses.empty() ? NAN : losses[0].second.item<double>());
+}
+
+void Run::begin_epoch() {
+  const std::int64_t epoch = step_ / plan_.steps_per_epoch + 1;
+  progress_.emplace(o_.minutes > 0 ? concat("epoch ", epoch) : concat("epoch ", epoch, "/", o_.epochs), plan_.steps_per_epoch);
+  epoch_clock_ = Stopwatch();
+  epoch_steps_ = 0;
+  sums_.clear();
+}
+
+void Run::end_epoch() {
+  progress_.reset();
+  const double seconds = epoch_clock_.seconds(), steps = static_cast<double>(epoch_steps_), rate = steps * static_cast<double>(plan_.items_per_step) / seconds;
+  const std::int64_t epoch = (step_ - 1) / plan_.steps_per_epoch + 1;
+  Values values;
+  for (const auto& [name, sum] : sums_) values.emplace_back(name, sum.item<double>() / steps);
+  measure();
+  if (measured_) values.insert(values.end(), measured_->begin(), measured_->end());
+  const std::string text = fmt::format("epoch {}: {}, {:.1f} s, {:.0f} {}/s", epoch, text_of(values), seconds, rate, plan_.items);
+  values.insert(values.end(), {{"epoch", static_cast<double>(epoch)}, {"seconds", seconds}, {plan_.items + "_per_second", rate}});
+  print("epoch", text, values);
+  save();
+}
+
+void Run::measure() {
+  const RngState rng = rng_state();  // what an evaluation draws must not change the training
+  if (measure_) measured_ = measure_();
+  set_rng_state(rng);
+}
+
+// A full disk must not end a run: it goes on, says so, and fails at the end if the last save did.
+void Run::save() {
+  if (o_.save.empty()) return;
+  io::Checkpoint c;
+  c.set("model", o_.model);
+  for (const Part& part : parts_) c.put(part.area, part.save());
+  const auto seed = static_cast<std::int64_t>(seed_);
+  c.put("rng", {{"state", io::to_tensor(rng_state())}});
+  c.put("run", {{"position", from_data<std::int64_t>(std::vector{step_, plan_.steps_per_epoch, o_.batch, seed}, {4})}});
+  if (o_.minutes > 0) c.put("run", {{"seconds", scalar(elapsed(), {.dtype = f64})}});
+  try {
+    io::save_checkpoint(o_.save, c);
+    saved_ = true;
+  } catch (const Error& e) {
+    note(concat("warning: checkpoint not saved: ", e.what()));
+    saved_ = false;
+  }
+}
+
+void Run::resume(const std::string& path) {
+  const io::Checkpoint c = io::load_checkpoint(path);
+  check(c.text("model") == o_.model, path, ": holds a model \"", c.text("model"), "\", not \"", o_.model, "\"");
+  const std::vector<std::int64_t> position = c.tensor("run.position").to_vector<std::int64_t>();
+  check(position.size() == 4 && position[0] >= 0 && position[1] == plan_.steps_per_epoch && position[2] == o_.batch, path, ": was made with ",
+        position.at(1), " steps per epoch of ", position.at(2), " samples, this run has ", plan_.steps_per_epoch, " of ", o_.batch,
+        ": resume with the same data and options");
+  for (const Part& part : parts_) part.load(c.get(part.area));
+  set_rng_state(io::rng_from_tensor(c.tensor("rng.state")));
+  step_ = position[0];
+  seed_ = static_cast<std::uint64_t>(position[3]);
+  for (const auto& [name, value] : c.get("run")) if (name == "seconds") before_ = value.item<double>();
+}
+
+void Run::start(const std::string& source, std::int64_t parameters) {
+  const std::string precision = o_.amp == "off" ? "f32" : o_.amp + " mixed precision";
+  if (o_.json) {
+    const nlohmann::json j = {{"event", "start"}, {"data", source}, {"model", o_.model}, {"parameters", parameters}, {"amp", o_.amp},
+                              {"optimizer", o_.optimizer}, {"lr", o_.lr}, {"batch", o_.batch}, {"epochs", o_.epochs}, {"seed", o_.seed}, {"threads", num_threads()}};
+    fmt::print("{}\n", j.dump());
+  } else {
+    fmt::print("{}\n{} with {} parameters, {}, {} at {}, batch {}, {} threads\n", source, o_.model, parameters, precision, o_.optimizer, o_.lr, o_.batch, num_threads());
+  }
+  std::fflush(stdout);
+  if (!o_.resume.empty()) resume(o_.resume);
+  clock_ = Stopwatch();
+}
+
+int Run::finish() {
+  if (interrupted_) {
+    if (o_.save.empty()) note("interrupted; nothing saved (pass --save FILE)");
+    else if (saved_) note(concat("interrupted; go on with --resume ", o_.save));
+    return saved_ ? 130 : 1;
+  }
+  if (!measured_) measure();  // resumed at its end
+  const MemoryStats memory = memory_stats();
+  Values values = measured_.value_or(Values{});
+  std::string text = text_of(values);
+  text += fmt::format("{}{:.1f} s; peak memory {} in tensors, {} reserved", text.empty() ? "" : " after ", elapsed(), mebibytes(memory.peak_allocated), mebibytes(memory.peak_reserved));
+  values.insert(values.end(), {{"seconds", elapsed()}, {"peak_bytes", static_cast<double>(memory.peak_allocated)}, {"peak_reserved_bytes", static_cast<double>(memory.peak_reserved)}});
+  if (scaler.is_enabled()) {
+    text += fmt::format("; loss scale {:.0f}", scaler.get_scale());
+    values.emplace_back("loss_scale", scaler.get_scale());
+  }
+  print("end", text, values);
+  return saved_ ? 0 : 1;
+}
+
+void Run::note(const std::string& text) const {
+  fmt::print("{}\n", o_.json ? nlohmann::json{{"event", "note"}, {"text", text}}.dump() : text);
+  std::fflush(stdout);
+}
+
+void Run::print(const char* event, const std::string& text, const Values& values) const {
+  nlohmann::json j = {{"event", event}};
+  for (const auto& [name, value] : values) {
+    if (std::isfinite(value) && value == std::floor(value) && std::abs(value) < 1e15) j[name] = static_cast<std::int64_t>(value);
+    else j[name] = value;
+  }
+  fmt::print("{}\n", o_.json ? j.dump() : text);
+  std::fflush(stdout);
+}
+
+}  // namespace samples
