@@ -1,0 +1,85 @@
+// A recurrent network of characters (Karpathy, "The unreasonable effectiveness of recurrent neural networks", 2015):
+// trains an LSTM on a text and then writes one of its own, character by character.
+//   char_rnn --minutes 10                   tinyshakespeare, where this machine has it
+//   char_rnn --data book.txt                any text file
+//   char_rnn --help
+#include "common/language.h"
+
+using namespace mantissa;
+
+struct CharRnn {
+  CharRnn(std::int64_t vocabulary, std::int64_t width, int layers, double dropout)
+      : token(vocabulary, width), lstm(width, width, {.num_layers = layers, .batch_first = true, .dropout = dropout}), drop{.p = dropout}, head(width, vocabulary) {}
+  nn::Embedding token;
+  nn::LSTM lstm;
+  nn::Dropout drop;
+  nn::Linear head;
+  MANTISSA_FIELDS(token, lstm, drop, head)
+
+  // i64 [N, T] -> [N, T, vocabulary]; `state` is read, when there is one, and left as it is after the last character.
+  Tensor operator()(const Tensor& tokens, nn::LSTMState& state) const {
+    const nn::LSTMResult r = lstm(token(tokens), state);
+    state = {r.h, r.c};
+    return head(drop(r.output));
+  }
+  Tensor operator()(const Tensor& tokens) const {
+    nn::LSTMState state;
+    return (*this)(tokens, state);
+  }
+};
+
+std::string write(CharRnn& net, const data::Text& text, const std::string& prompt, std::int64_t count, double temperature, Dtype dtype) {
+  const NoGrad no_grad;
+  nn::eval(net);
+  nn::LSTMState state;
+  Tensor seen = text.encode(prompt);
+  std::string written = prompt;
+  for (std::int64_t i = 0; i < count && !samples::interrupted(); ++i) {
+    const Tensor logits = amp::autocast(dtype, [&] { return net(seen.unsqueeze(0), state); });
+    seen = samples::draw(logits[0][-1].to(f32), temperature);
+    written += text.decode(seen);
+  }
+  return written;
+}
+
+int run(int argc, char** argv) {
+  samples::Options o{.model = "char_rnn", .schedule = "cosine", .epochs = 10, .batch = 32, .lr = 4e-3};
+  std::int64_t width = 256, layers = 2, length = 64, characters = 500;
+  double dropout = 0, temperature = 0.8;
+  std::string prompt = "\n";
+  samples::configure(argc, argv, {.description = "Trains an LSTM on the characters of a text and lets it write.",
+                                  .flags = {{"--layers", &layers, "Recurrent layers"}, {"--width", &width, "Numbers per character and in each layer's state"},
+                                            {"--length", &length, "Characters through which gradients flow"}, {"--dropout", &dropout, "Between layers"},
+                                            {"--write", &characters, "Characters to write at the end"}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
+                                            {"--prompt", &prompt, "What the writing begins with"}}}, o);
+  const data::Text text = data::load_text("tinyshakespeare", o.data);
+  const auto [train, validation] = data::split(text);
+  CharRnn net(static_cast<std::int64_t>(text.alphabet.size()), width, static_cast<int>(layers), dropout);
+
+  samples::Run run(o, {.steps_per_epoch = train.size() / (o.batch * length), .items_per_step = o.batch * length, .items = "characters"});
+  run.keep("model", net);
+  optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
+  run.evaluate([&] {
+    nn::eval(net);
+    const double loss = samples::text_loss(validation, length, run.dtype, [&](const Tensor& x) { return net(x); });
+    nn::train(net);
+    return samples::Values{{"validation_loss", loss}};
+  });
+  run.start(text.source, nn::count(net));
+  while (run.next()) {
+    const auto [input, target] = train.batch(o.batch, length, run.seed(), static_cast<std::uint64_t>(run.step()));
+    optimizer.zero_grad();
+    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input), 0, 1), flatten(target)); });
+    backward(run.scaler.scale(loss));
+    run.scaler.unscale_(optimizer);
+    optim::clip_grad_norm_(nn::parameters(net), 1);
+    run.scaler.step(optimizer);
+    run.scaler.update();
+    run.done({{"loss", loss}});
+  }
+  const int code = run.finish();
+  if (code == 0 && characters > 0) run.note(write(net, text, prompt, characters, temperature, run.dtype));
+  return code;
+}
+
+int main(int argc, char** argv) { return samples::run_guarded(run, argc, argv); }

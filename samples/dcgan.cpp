@@ -1,0 +1,92 @@
+// A generator that draws clothes and a discriminator that tells them from real ones (DCGAN, Radford et al., 2015): two
+// networks, two optimizers, one scaler.
+//   dcgan                         Fashion-MNIST from Debian's package; the pictures are in dcgan.png after each epoch
+//   dcgan --help
+#include <mantissa/io/image.h>
+
+#include "common/run.h"
+
+using namespace mantissa;
+
+struct GeneratorNet {  // noise [N, 64] -> pictures [N, 1, 28, 28] between -1 and 1
+  nn::Linear start{64, 128 * 7 * 7, {.bias = false}};
+  nn::BatchNorm2d norm1{128}, norm2{64};
+  nn::ConvTranspose2d up1{128, 64, 4, {.stride = 2, .padding = 1, .bias = false}}, up2{64, 1, 4, {.stride = 2, .padding = 1}};
+  MANTISSA_FIELDS(start, norm1, up1, norm2, up2)
+
+  Tensor operator()(const Tensor& noise) const {
+    const Tensor x = relu(norm1(start(noise).reshape({noise.size(0), 128, 7, 7})));
+    return tanh(up2(relu(norm2(up1(x)))));
+  }
+};
+
+struct DiscriminatorNet {  // pictures -> logits [N], positive for real ones
+  nn::Conv2d down1{1, 64, 4, {.stride = 2, .padding = 1}}, down2{64, 128, 4, {.stride = 2, .padding = 1, .bias = false}};
+  nn::BatchNorm2d norm{128};
+  nn::Linear out{128 * 7 * 7, 1};
+  MANTISSA_FIELDS(down1, down2, norm, out)
+
+  Tensor operator()(const Tensor& picture) const {
+    const Tensor x = leaky_relu(norm(down2(leaky_relu(down1(picture), 0.2))), 0.2);
+    return out(flatten(x, 1)).squeeze(1);
+  }
+};
+
+Tensor noise_for(std::int64_t n) { return randn({n, 64}); }
+Tensor says(const Tensor& logits, double real) { return binary_cross_entropy_with_logits(logits, full(logits.sizes(), real)); }
+
+int run(int argc, char** argv) {
+  samples::Options o{.dataset = "fashion", .model = "dcgan", .schedule = "constant", .epochs = 10, .lr = 2e-4};
+  std::string picture = "dcgan.png";
+  samples::configure(argc, argv, {.description = "Learns to draw 28x28 pictures like those of a data set.",
+                                  .datasets = {"mnist", "fashion", "synthetic"},
+                                  .flags = {{"--picture", &picture, "PNG file for 64 drawn pictures, written after each epoch"}}}, o);
+  data::Dataset set = data::load_dataset(o.dataset, data::Split::train, o.data);
+  if (o.limit > 0) set = set.first(std::min(o.limit, set.size()));
+  data::Loader loader = data::Pipeline(set).shuffle(o.seed).batch(o.batch).drop_last().threads(o.workers).normalize({0.5f}, {0.5f}).loader();
+
+  GeneratorNet generator;
+  DiscriminatorNet discriminator;
+  for (const Tensor& p : nn::parameters(generator)) if (p.dim() > 1) nn::init::normal_(p, 0, 0.02);
+  for (const Tensor& p : nn::parameters(discriminator)) if (p.dim() > 1) nn::init::normal_(p, 0, 0.02);
+  const Tensor shown = noise_for(64);
+
+  samples::Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});
+  run.keep("loader", loader);
+  run.keep("generator", generator);
+  run.keep("discriminator", discriminator);
+  run.keep("shown", shown);
+  optim::Optimizer& optimizer_g = run.optimizer("optim_g", nn::named_parameters(generator));
+  optim::Optimizer& optimizer_d = run.optimizer("optim_d", nn::named_parameters(discriminator));
+  for (optim::Optimizer* optimizer : {&optimizer_g, &optimizer_d}) if (optimizer->has("beta1")) optimizer->set("beta1", 0.5);
+  run.evaluate([&] {
+    const NoGrad no_grad;
+    nn::eval(generator);
+    const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(shown); });
+    nn::train(generator);
+    io::save_image_grid(picture, drawn.to(f32) * 0.5 + 0.5);
+    return samples::Values{};
+  });
+  run.start(set.source, nn::count(generator) + nn::count(discriminator));
+  data::Batch batch;
+  while (run.next()) {
+    while (!loader.next(batch)) {}  // an epoch ends once with false
+    const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(noise_for(o.batch)); });
+
+    optimizer_d.zero_grad();
+    const Tensor loss_d = amp::autocast(run.dtype, [&] { return says(discriminator(batch.image), 1) + says(discriminator(drawn.detach()), 0); });
+    backward(run.scaler.scale(loss_d));
+    run.scaler.step(optimizer_d);
+
+    optimizer_g.zero_grad();
+    const Tensor loss_g = amp::autocast(run.dtype, [&] { return says(discriminator(drawn), 1); });
+    backward(run.scaler.scale(loss_g));
+    run.scaler.step(optimizer_g);
+
+    run.scaler.update();  // once, after both
+    run.done({{"discriminator_loss", loss_d}, {"generator_loss", loss_g}});
+  }
+  return run.finish();
+}
+
+int main(int argc, char** argv) { return samples::run_guarded(run, argc, argv); }
