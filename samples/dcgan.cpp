@@ -9,21 +9,29 @@
 using namespace mantissa;
 
 struct GeneratorNet {  // noise [N, 64] -> pictures [N, 1, 28, 28] between -1 and 1
-  nn::Linear start{64, 128 * 7 * 7, {.bias = false}};
-  nn::BatchNorm2d norm1{128}, norm2{64};
-  nn::ConvTranspose2d up1{128, 64, 4, {.stride = 2, .padding = 1, .bias = false}}, up2{64, 1, 4, {.stride = 2, .padding = 1}};
+  explicit GeneratorNet(std::int64_t width)
+      : start(64, 2 * width * 7 * 7, {.bias = false}), norm1(2 * width), up1(2 * width, width, 4, {.stride = 2, .padding = 1, .bias = false}),
+        norm2(width), up2(width, 1, 4, {.stride = 2, .padding = 1}) {}
+  nn::Linear start;
+  nn::BatchNorm2d norm1;
+  nn::ConvTranspose2d up1;
+  nn::BatchNorm2d norm2;
+  nn::ConvTranspose2d up2;
   MANTISSA_FIELDS(start, norm1, up1, norm2, up2)
 
   Tensor operator()(const Tensor& noise) const {
-    const Tensor x = relu(norm1(start(noise).reshape({noise.size(0), 128, 7, 7})));
-    return tanh(up2(relu(norm2(up1(x)))));
+    const Tensor x = relu(norm1(start(noise).reshape({noise.size(0), -1, 7, 7})));
+    return tanh(up2(relu(norm2(up1(x)))));  // 7 x 7, 14 x 14, 28 x 28
   }
 };
 
 struct DiscriminatorNet {  // pictures -> logits [N], positive for real ones
-  nn::Conv2d down1{1, 64, 4, {.stride = 2, .padding = 1}}, down2{64, 128, 4, {.stride = 2, .padding = 1, .bias = false}};
-  nn::BatchNorm2d norm{128};
-  nn::Linear out{128 * 7 * 7, 1};
+  explicit DiscriminatorNet(std::int64_t width)
+      : down1(1, width, 4, {.stride = 2, .padding = 1}), down2(width, 2 * width, 4, {.stride = 2, .padding = 1, .bias = false}),
+        norm(2 * width), out(2 * width * 7 * 7, 1) {}
+  nn::Conv2d down1, down2;
+  nn::BatchNorm2d norm;
+  nn::Linear out;
   MANTISSA_FIELDS(down1, down2, norm, out)
 
   Tensor operator()(const Tensor& picture) const {
@@ -36,17 +44,18 @@ Tensor noise_for(std::int64_t n) { return randn({n, 64}); }
 Tensor says(const Tensor& logits, double real) { return binary_cross_entropy_with_logits(logits, full(logits.sizes(), real)); }
 
 int run(int argc, char** argv) {
-  samples::Options o{.dataset = "fashion", .model = "dcgan", .schedule = "constant", .epochs = 10, .lr = 2e-4};
+  samples::Options o{.dataset = "fashion", .model = "dcgan", .schedule = "constant", .epochs = 10, .batch = 64, .lr = 4e-4};
   std::string picture = "dcgan.png";
+  std::int64_t width = 32;
   samples::configure(argc, argv, {.description = "Learns to draw 28x28 pictures like those of a data set.",
                                   .datasets = {"mnist", "fashion", "synthetic"},
-                                  .flags = {{"--picture", &picture, "PNG file for 64 drawn pictures, written after each epoch"}}}, o);
+                                  .flags = {{"--width", &width, "Channels at 14 x 14; twice as many at 7 x 7"}, {"--picture", &picture, "PNG file for 64 drawn pictures, written after each epoch"}}}, o);
   data::Dataset set = data::load_dataset(o.dataset, data::Split::train, o.data);
   if (o.limit > 0) set = set.first(std::min(o.limit, set.size()));
   data::Loader loader = data::Pipeline(set).shuffle(o.seed).batch(o.batch).drop_last().threads(o.workers).normalize({0.5f}, {0.5f}).loader();
 
-  GeneratorNet generator;
-  DiscriminatorNet discriminator;
+  GeneratorNet generator(width);
+  DiscriminatorNet discriminator(width);
   for (const Tensor& p : nn::parameters(generator)) if (p.dim() > 1) nn::init::normal_(p, 0, 0.02);
   for (const Tensor& p : nn::parameters(discriminator)) if (p.dim() > 1) nn::init::normal_(p, 0, 0.02);
   const Tensor shown = noise_for(64);
