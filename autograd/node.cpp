@@ -61,6 +61,7 @@ Tensor fit_gradient(Tensor g, const InputMeta& input) {
   if (!g.defined()) return g;
   if (!(g.sizes() == input.sizes)) g = sum_to(g, input.sizes);
   if (g.dtype() != input.dtype) g = cast(g, input.dtype);
+  if (!(g.device() == input.device)) g = g.to(input.device);
   return g;
 }
 

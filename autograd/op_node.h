@@ -28,7 +28,7 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
     }
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (!x[i]->defined()) continue;
-      meta_[i] = {x[i]->sizes(), x[i]->dtype()};
+      meta_[i] = {x[i]->sizes(), x[i]->dtype(), x[i]->device()};
       if (!x[i]->requires_grad()) continue;
       wanted_ |= std::uint64_t{1} << (i < 63 ? i : 63);
       edges_[i] = x[i]->impl()->node;

@@ -28,9 +28,10 @@ template <int i> struct Shape {
   Dims sizes;
   Dtype dtype;
 };
-struct InputMeta {  // what is kept of every input: to undo broadcasting and promotion
+struct InputMeta {  // what is kept of every input: to undo broadcasting, promotion and moves of numbers to a GPU
   Dims sizes;
   Dtype dtype = f32;
+  Device device;
 };
 using Shapes = std::span<const InputMeta>;
 struct Needs {

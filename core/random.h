@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -13,9 +14,22 @@ struct Philox {
   std::uint64_t seed = 0;
   // Four 32-bit words for counter (offset, stream).
   struct Words { std::uint32_t v[4]; };
-  Words operator()(std::uint64_t offset, std::uint64_t stream = 0) const;
+  MANTISSA_HD Words operator()(std::uint64_t offset, std::uint64_t stream = 0) const {
+    std::uint32_t c[4] = {static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(offset >> 32),
+                          static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};
+    std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const std::uint64_t a = std::uint64_t{0xD2511F53} * c[0], b = std::uint64_t{0xCD9E8D57} * c[2];
+      const std::uint32_t next[4] = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ k0, static_cast<std::uint32_t>(b),
+                                     static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ k1, static_cast<std::uint32_t>(a)};
+      for (int i = 0; i < 4; ++i) c[i] = next[i];
+      k0 += 0x9E3779B9;
+      k1 += 0xBB67AE85;
+    }
+    return {{c[0], c[1], c[2], c[3]}};
+  }
 };
-inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }  // [0, 1)
+MANTISSA_HD inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }  // [0, 1)
 
 // A position in the random stream. Saved in checkpoints.
 struct RngState {

@@ -16,10 +16,14 @@ namespace detail {
 // "matmul(a: f32[2, 3], b: f32[4, 5])": put in front of what an operator complains about.
 void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
 [[noreturn]] void fail_device(std::span<const Tensor* const> x);
-inline void check_same_device(std::span<const Tensor* const> x) {
+// A C++ number goes anywhere; operators with `takes_host_numbers` take 0-d tensors of the host beside those of a GPU.
+template <class Op> void check_same_device(std::span<const Tensor* const> x) {
   const Tensor* first = nullptr;
   for (const Tensor* t : x) {
-    if (!t->defined() || t->is_weak_scalar()) continue;  // a C++ number goes anywhere
+    if (!t->defined() || t->is_weak_scalar()) continue;
+    if constexpr (requires { Op::takes_host_numbers; }) {
+      if (t->dim() == 0 && t->device().is_cpu()) continue;
+    }
     if (!first) first = t;
     if (!(t->device() == first->device())) [[unlikely]] fail_device(x);
   }
@@ -88,7 +92,7 @@ template <class Op, std::size_t n> struct BoundFixed {
     if constexpr (HasView<Op>) {
       return unpack([&](const auto&... t) { return op.view(t...); });
     } else {
-      check_same_device(x);
+      check_same_device<Op>(x);
       auto y = allocate(unpack([&](const auto&... t) { return op.infer(t...); }));
       unpack([&](const auto&... t) { op.run(views(y), t.view()...); return 0; });
       return y;
@@ -107,7 +111,7 @@ template <class Op> struct BoundList {
   }
   auto reference() const { return Op::reference(op, std::span<const Tensor>(tensors())); }
   auto make() const {
-    check_same_device(x);
+    check_same_device<Op>(x);
     const std::vector<Tensor> t = tensors();
     auto y = allocate(op.infer(std::span<const Tensor>(t)));
     std::vector<View> v;

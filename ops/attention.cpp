@@ -71,7 +71,7 @@ Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool i
     }
   }
   const Dtype dtype = compute_dtype(x.dtype());
-  const Tensor cosine = cast(from_data(cosines, {length, half}), dtype), sine = cast(from_data(sines, {length, half}), dtype);
+  const Tensor cosine = cast(from_data(cosines, {length, half}), dtype).to(x.device()), sine = cast(from_data(sines, {length, half}), dtype).to(x.device());
   const Tensor wide = cast(x, dtype);
   const Tensor a = interleaved ? slice(wide, -1, 0, INT64_MAX, 2) : slice(wide, -1, 0, half);
   const Tensor b = interleaved ? slice(wide, -1, 1, INT64_MAX, 2) : slice(wide, -1, half);

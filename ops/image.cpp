@@ -63,8 +63,8 @@ Tensor resample(const Tensor& x, int dim, const Taps& taps) {
   line[dim] = out;
   Tensor y;
   for (std::size_t k = 0; k < taps.at.size(); ++k) {
-    Tensor part = index_select(x, dim, from_data<std::int64_t>(taps.at[k], {out}));
-    if (taps.at.size() > 1) part = part * cast(from_data<double>(taps.weight[k], line), x.dtype());
+    Tensor part = index_select(x, dim, from_data<std::int64_t>(taps.at[k], {out}).to(x.device()));
+    if (taps.at.size() > 1) part = part * cast(from_data<double>(taps.weight[k], line), x.dtype()).to(x.device());
     y = k == 0 ? part : y + part;
   }
   return y;
@@ -158,7 +158,7 @@ Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
   const Windows w = windows_of("unfold", x.size(2), x.size(3), kernel, o);
   const std::int64_t n = x.size(0), c = x.size(1), places = w.count[0] * w.count[1];
   const Tensor padded = pad(x, {o.padding[1], o.padding[1], o.padding[0], o.padding[0]});
-  return reshape(index_select(reshape(padded, {n, c, w.padded[0] * w.padded[1]}), 2, w.index), {n, c * kernel[0] * kernel[1], places});
+  return reshape(index_select(reshape(padded, {n, c, w.padded[0] * w.padded[1]}), 2, w.index.to(x.device())), {n, c * kernel[0] * kernel[1], places});
 }
 Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions o) {
   check(x.dim() == 3, "fold: x must be [N, C * kh * kw, places], got ", x);
@@ -168,7 +168,7 @@ Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kerne
   check(x.size(2) == places, "fold: x ", x, " must have ", places, " places");
   const std::int64_t c = x.size(1) / area;
   const Tensor zero = zeros({n, c, w.padded[0] * w.padded[1]}, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor planes = reshape(index_add(zero, 2, w.index, reshape(x, {n, c, area * places})), {n, c, w.padded[0], w.padded[1]});
+  const Tensor planes = reshape(index_add(zero, 2, w.index.to(x.device()), reshape(x, {n, c, area * places})), {n, c, w.padded[0], w.padded[1]});
   return pad(planes, {-o.padding[1], -o.padding[1], -o.padding[0], -o.padding[0]});
 }
 

@@ -267,7 +267,7 @@ template <class Op> void class_loss_errors(Samples& s) {
   s.error({s.randn({2, 3}), s.integers({2}, 0, 3), s.randn({2})}, Op{}, "weight has shape [2], expected one per class, [3]");
   s.error({s.integers({2, 3}, 0, 2), s.integers({2}, 0, 3), none}, Op{}, "needs a floating dtype");
 }
-Tensor weight_for(const Tensor& weight, const Tensor& x) { return weight.defined() ? cast(weight, x.dtype()) : weight; }
+Tensor weight_for(const Tensor& weight, const Tensor& x) { return weight.defined() ? cast(weight, x.dtype()).to(x.device()) : weight; }
 
 void CrossEntropy::samples(Samples& s) {
   for (const double smoothing : {0.0, 0.1}) {
@@ -305,7 +305,7 @@ void NllLossBackward::samples(Samples& s) {
     const NllLossBackward op{{ignore, r}, sizes};
     const Tensor total = apply(NllLoss{op.options}, s.randn(sizes), target, weight)[1];
     auto with = [=](auto&& f) {
-      return [=](const Tensors& x) { return Samples::list(f(x[0], x[1], weight_for(weight, x[0]), cast(total, compute_dtype(x[0].dtype())))); };
+      return [=](const Tensors& x) { return Samples::list(f(x[0], x[1], weight_for(weight, x[0]), cast(total, compute_dtype(x[0].dtype())).to(x[0].device()))); };
     };
     s.call({s.randn(r == Reduction::none ? target.sizes() : Dims{}), target},
            with([=](const auto&... x) { return apply(op, x...); }), with([=](const auto&... x) { return reference(op, x...); }));

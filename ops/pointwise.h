@@ -39,7 +39,8 @@ inline Dtype result_dtype(Result kind, Dtype promoted) {
 inline Dtype dtype_to_compute_in(Dtype result, Dtype promoted) {
   return compute_dtype(result == boolean ? promoted : result);
 }
-inline const Tensor& on_device(const Tensor& a, const Tensor& b) { return a.is_weak_scalar() ? b : a; }
+// A single number of the host may stand beside tensors of a GPU: it travels with the launch.
+inline const Tensor& on_device(const Tensor& a, const Tensor& b) { return a.is_weak_scalar() || (a.dim() == 0 && a.device().is_cpu()) ? b : a; }
 
 template <class F> void run_formula(const F& f, Dtype compute, const View& y, std::span<const View* const> x) {
   kernels::pointwise(y.device, opcode<F>, static_cast<const void*>(&f), compute, y, x);
@@ -101,6 +102,7 @@ template <class F> constexpr auto Unary<F>::vjp() {
 }
 
 template <class F, class Self> struct Binary : F {
+  static constexpr bool takes_host_numbers = true;
   static constexpr auto name = F::name;
   static constexpr const char* args[] = {"a", "b"};
   static constexpr auto autocast = formula_policy<F>();

@@ -1,0 +1,71 @@
+// Random tensors and dropout. Number i of a draw is a function of (seed, offset + i / 4) alone, the same one
+// as on the CPU, so both devices draw the same numbers up to the last bits of log, sin and cos. No mask is stored.
+#include "core/distribution.h"
+#include "core/kernel.h"
+#include "cuda/reduction.cuh"
+
+namespace mantissa {
+MANTISSA_CUDA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range, std::uint64_t seed, std::uint64_t offset)
+MANTISSA_KERNEL(dropout, const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset)
+}
+
+namespace mantissa::cuda_backend {
+namespace {
+
+__device__ Philox::Words words_at(const RandomPosition& at, std::int64_t group) {
+  const std::uint64_t seed = at.state ? at.state[0] : at.seed, first = at.state ? at.state[1] + at.offset : at.offset;
+  return Philox{seed}(first + static_cast<std::uint64_t>(group));
+}
+
+// One thread per counter, which gives four elements.
+template <class T> __global__ void random_kernel(T* y, std::int64_t n, Distribution distribution, double low, double range, RandomPosition at) {
+  const std::int64_t group = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (group * 4 >= n) return;
+  double v[4];
+  draw_four(distribution, words_at(at, group), low, range, v);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (group * 4 + i < n) y[group * 4 + i] = static_cast<T>(v[i]);
+  }
+}
+
+// x is walked in logical order, y is contiguous; `dense` when x is, too.
+template <class C>
+__global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense, std::int64_t n, float p, C scale, RandomPosition at) {
+  const std::int64_t group = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (group * 4 >= n) return;
+  const Philox::Words w = words_at(at, group);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::int64_t element = group * 4 + i;
+    if (element >= n) return;
+    const bool keep = uniform_from_bits(w.v[i]) >= p;
+    const C v = load_element<C>(x, x_dtype, dense ? element : walk(element));
+    store_element(y, y_dtype, element, keep ? v * scale : C(0));
+  }
+}
+
+}  // namespace
+
+void random_fill(const View& y, Distribution distribution, double low, double range, std::uint64_t seed, std::uint64_t offset) {
+  const std::int64_t n = y.numel();
+  const RandomPosition at = random_position(seed, offset);
+  const auto run = [&]<class T>() { launch("random_fill", &random_kernel<T>, grid_for((n + 3) / 4), y.as<T>(), n, distribution, low, range, at); };
+  if (y.dtype == f64) run.template operator()<double>();
+  else if (y.dtype == i64) run.template operator()<std::int64_t>();
+  else run.template operator()<float>();
+}
+
+void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) {
+  const std::int64_t n = y.numel();
+  const Dims* strides[] = {&x.strides};
+  const Loop loop = collapse(x.sizes, strides, 1);
+  const Offsets walk(loop.sizes, loop.strides[0]);
+  visit_compute(x.dtype, [&]<class C> {
+    const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
+    launch("dropout", &dropout_kernel<C>, grid_for((n + 3) / 4), y.data, y.dtype, x.data, x.dtype, walk, x.is_contiguous(), n,
+           static_cast<float>(p), scale, random_position(seed, offset));
+  });
+}
+
+}  // namespace mantissa::cuda_backend
