@@ -44,6 +44,7 @@ if(MANTISSA_WITH_CUDA)
   list(JOIN CMAKE_CUDA_ARCHITECTURES ", sm_" cuda_architectures)
   set(cuda_summary "toolkit ${CUDAToolkit_VERSION}, sm_${cuda_architectures}")
   set(cuda_deps CUDA::cudart)
+  set(cuda_pc_libs "-lcudart")
 endif()
 
 function(mantissa_cuda_objects)

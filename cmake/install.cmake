@@ -3,6 +3,9 @@
 # include folder and a folder named core/ or io/ of their own can never be mistaken for ours.
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa)
 install(TARGETS mantissa EXPORT mantissaTargets)
+if(TARGET mantissa_cuda)
+  install(TARGETS mantissa_cuda EXPORT mantissaTargets)
+endif()
 install(EXPORT mantissaTargets NAMESPACE mantissa:: DESTINATION ${config_dir})
 
 list(JOIN folders "|" folder_pattern)
@@ -19,6 +22,9 @@ install(FILES ${PROJECT_BINARY_DIR}/mantissaConfig.cmake ${PROJECT_BINARY_DIR}/m
 
 set(pc_requires Requires)  # who links a static library links its dependencies too
 set(pc_libs "-lmantissa -ldnnl ${OpenMP_CXX_FLAGS} -pthread")
+if(TARGET mantissa_cuda)
+  set(pc_libs "-Wl,--whole-archive -lmantissa_cuda -Wl,--no-whole-archive ${pc_libs} -L${CUDAToolkit_LIBRARY_DIR} ${cuda_pc_libs}")
+endif()
 if(BUILD_SHARED_LIBS)
   set(pc_requires Requires.private)
   set(pc_libs "-lmantissa")

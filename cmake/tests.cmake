@@ -1,6 +1,8 @@
 # One executable per tests/*_test.cpp, so that a change costs one compile and one short link, and one ctest entry each.
 # They link the object files, not the archive: an operator must be in the registry although nobody calls it.
 mantissa_need(Catch2 catch2)
+find_program(MANTISSA_SH sh REQUIRED)
+mark_as_advanced(MANTISSA_SH)
 
 add_custom_target(mantissa_tests)
 function(mantissa_test name source)  # further arguments: object files
@@ -31,7 +33,11 @@ foreach(source IN LISTS cuda_test_sources shim_test_sources)
   target_compile_definitions(${name} PRIVATE MANTISSA_CUDA_SHIM)
   target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
 endforeach()
+add_test(NAME cuda_kernels_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/cuda_kernels_test.sh ${CMAKE_NM}
+         $<TARGET_OBJECTS:mantissa_cpu_baseline> -- $<TARGET_OBJECTS:mantissa_cuda_shim> COMMAND_EXPAND_LISTS)
 if(MANTISSA_WITH_CUDA)
+  add_test(NAME cuda_resources_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/cuda_resources_test.sh
+           ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/CMakeFiles/mantissa_cuda_objects.dir)
   foreach(source IN LISTS cuda_test_sources)
     cmake_path(GET source STEM name)
     string(REGEX REPLACE "^cuda_" "gpu_" name "${name}")
@@ -40,8 +46,6 @@ if(MANTISSA_WITH_CUDA)
   endforeach()
 endif()
 
-find_program(MANTISSA_SH sh REQUIRED)
-mark_as_advanced(MANTISSA_SH)
 add_test(NAME include_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/include_test.sh
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
 add_test(NAME fields_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/fields_test.sh

@@ -69,6 +69,14 @@ There is no apt-get here. Please install them with the package manager of this s
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
 }
 
+# ON where a CUDA toolkit of 12.4 or newer is found, else OFF.
+cuda_choice() {
+  local nvcc version
+  nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+  version=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p')
+  if [ -n "$version" ] && [ "$(printf '12.4\n%s\n' "$version" | sort -V | head -n 1)" = 12.4 ]; then echo ON; else echo OFF; fi
+}
+
 # build PRESET TARGETS...: configures and builds; no target means everything.
 build() {
   local preset=$1

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Lists the CPU kernels that have no CUDA version: cuda_kernels_test.sh NM CPU_OBJECTS... -- CUDA_OBJECTS...
+# Fails when there is one. gemm_f64 is a part of the CPU's gemm, which CUDA has as a whole.
+set -eu
+nm=$1
+shift
+names() {  # namespace prefix, object files
+  prefix=$1
+  shift
+  "$nm" -C --defined-only "$@" | sed -n "s/^[0-9a-f]* [TW] $prefix::\([a-z0-9_]*\)(.*/\1/p" | sort -u
+}
+cpu=''
+while [ "$1" != -- ]; do
+  cpu="$cpu $1"
+  shift
+done
+shift
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# shellcheck disable=SC2086
+names mantissa::cpu_backend::baseline $cpu | grep -vx gemm_f64 >"$work/cpu"
+printf 'conv2d\ngemm\nrandom_fill\n' | sort -u - "$work/cpu" >"$work/wanted"
+names mantissa::cuda_backend "$@" >"$work/cuda"
+missing=$(comm -23 "$work/wanted" "$work/cuda")
+count=$(printf '%s' "$missing" | grep -c . || true)
+echo "$(grep -c . "$work/wanted") kernels, without a CUDA version: $count"
+[ -z "$missing" ] || echo "$missing"
+[ "$count" -eq 0 ]
