@@ -13,7 +13,7 @@ namespace mantissa::cuda_backend {
 struct Divider {
   unsigned divisor = 1, magic = 0, shift = 0;
   Divider() = default;
-  explicit Divider(std::int64_t d) : divisor(static_cast<unsigned>(d)) {
+  explicit Divider(std::int64_t d) : divisor(d > 0 ? static_cast<unsigned>(d) : 1) {
     while ((std::uint64_t{1} << shift) < divisor) ++shift;
     magic = static_cast<unsigned>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1);
   }

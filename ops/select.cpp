@@ -221,7 +221,7 @@ void index_add_samples(Samples& s) {
   refuse(s, {s.randn({3, 4}), s.integers({5}, 0, 3), s.randn({5, 3})}, rows, "the source has sizes [5, 3] instead of [5, 4]");
 }
 void index_copy_samples(Samples& s) {
-  const F rows = [](const Tensors& x) { return index_copy(x[0], 1, tensor({2, 0}), x[1]); };
+  const F rows = [](const Tensors& x) { return index_copy(x[0], 1, tensor({2, 0}).to(x[0].device()), x[1]); };
   add(s, {s.randn({3, 4}), s.randn({3, 2})}, rows);
   refuse(s, {s.randn({3, 4}), s.randn({3, 3})}, rows, "the source has sizes [3, 3] instead of [3, 2]");
 }
