@@ -1,0 +1,46 @@
+// Matrix products of 16-bit floats on Tensor Cores, with what follows a product fused to it.
+//   c = activation(a @ b + bias)        c += a @ b        sums f32, one rounding at the end
+// One problem, several ways to compute it (amp/kernels/gemm_mma.cuh, gemm_sm90.cu, cuda/library/cublaslt.cpp);
+// cuda/gemm.cpp chooses. No way ever adds partial sums in 16 bits.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace mantissa::tensor_core {
+
+enum class Activation : std::uint8_t { none, relu, gelu };  // gelu: the exact one, with erf
+
+// Where the matrices of a batch begin: sizes and strides of the leading dimensions, innermost last. Stride 0 repeats.
+struct Batch {
+  static constexpr int most = 6;
+  int rank = 0;
+  std::int64_t sizes[most] = {}, a[most] = {}, b[most] = {};
+};
+
+// Sizes in elements. The matrices of c lie one after the other: matrix i begins at c + i * m * ldc.
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0, items = 1;
+  Dtype in = f16, out = f16;  // in: f16 or bf16; out: the same or f32
+  const void* a = nullptr;    // [m, k] rows lda apart; with a_transposed [k, m]
+  const void* b = nullptr;    // [k, n] rows ldb apart; with b_transposed [n, k]
+  const void* bias = nullptr;            // [n] in dtype `in`, or none
+  void* c = nullptr;                     // [m, n] rows ldc apart
+  void* before_activation = nullptr;     // like c: what the activation was applied to, for its gradient; or none
+  float* a_sums = nullptr;               // [items, m] f32: sums over k of the rows of a (the gradient of a bias); or none
+  std::int64_t lda = 0, ldb = 0, ldc = 0;
+  bool a_transposed = false, b_transposed = false;
+  bool accumulate = false;  // c += instead of c =; no activation then
+  Activation activation = Activation::none;
+  Batch batch;
+};
+
+// The ways, on the current stream. Each returns false, and has done nothing, where it does not apply.
+// mma.sync, sm_80 and later. tile: 64 or 128. parts: into how many k is cut; more than one need `partial`.
+bool run_mma(const Gemm& g, int tile, int parts, float* partial);
+std::int64_t partial_floats(const Gemm& g, int parts);
+// wgmma and TMA, sm_90a. tile: 128 or 256 columns.
+bool run_hopper(const Gemm& g, int tile);
+
+}  // namespace mantissa::tensor_core

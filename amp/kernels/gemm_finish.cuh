@@ -1,0 +1,71 @@
+// What follows a product, element by element: bias, what c held before, activation, one rounding.
+#pragma once
+
+#include "amp/kernels/gemm.h"
+#include "core/half.h"
+#include "cuda/launch.cuh"
+
+namespace mantissa::tensor_core {
+
+__device__ inline float activate(float x, Activation activation) {
+  if (activation == Activation::relu) return x > 0 || x != x ? x : 0.0f;
+  if (activation == Activation::gelu) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+  return x;
+}
+
+template <class T> __device__ inline float read(Dtype dtype, const void* from, std::int64_t i) {
+  return dtype == f32 ? static_cast<const float*>(from)[i] : static_cast<float>(static_cast<const T*>(from)[i]);
+}
+
+// `count` elements of a row from an aligned place: one access of 8 or 16 bytes for four of them.
+template <class T> __device__ inline void write(Dtype dtype, void* to, std::int64_t i, const float* v, int count) {
+  if (dtype == f32) {
+    float* p = static_cast<float*>(to) + i;
+    if (count == 4 && reinterpret_cast<std::uintptr_t>(p) % 16 == 0) {
+      *reinterpret_cast<float4*>(p) = make_float4(v[0], v[1], v[2], v[3]);
+    } else {
+      for (int j = 0; j < count; ++j) p[j] = v[j];
+    }
+  } else {
+    T* p = static_cast<T*>(to) + i;
+    if (count == 4 && reinterpret_cast<std::uintptr_t>(p) % 8 == 0) {
+      ushort4 bits = {T(v[0]).bits, T(v[1]).bits, T(v[2]).bits, T(v[3]).bits};
+      *reinterpret_cast<ushort4*>(p) = bits;
+    } else {
+      for (int j = 0; j < count; ++j) p[j] = T(v[j]);
+    }
+  }
+}
+
+// Columns column .. column + count - 1 of one row of c.
+template <class T>
+__device__ inline void finish(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column, const float* sums, int count) {
+  const std::int64_t index = (item * g.m + row) * g.ldc + column;
+  float v[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (j >= count) break;
+    v[j] = sums[j];
+    if (g.bias) v[j] += static_cast<float>(static_cast<const T*>(g.bias)[column + j]);
+    if (g.accumulate) v[j] += read<T>(g.out, g.c, index + j);
+  }
+  if (g.before_activation) write<T>(g.out, g.before_activation, index, v, count);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (j >= count) break;
+    if (g.before_activation && g.out != f32) v[j] = static_cast<float>(T(v[j]));  // the gradient reads the rounded value
+    v[j] = activate(v[j], g.activation);
+  }
+  write<T>(g.out, g.c, index, v, count);
+}
+
+template <class T>
+__device__ inline void finish_four(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column, const float* sums) {
+  finish<T>(g, item, row, column, sums, g.n - column < 4 ? static_cast<int>(g.n - column) : 4);
+}
+template <class T>
+__device__ inline void finish_one(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column, float sum) {
+  finish<T>(g, item, row, column, &sum, 1);
+}
+
+}  // namespace mantissa::tensor_core

@@ -1,0 +1,8 @@
+// gemm_mma for bf16, tiles of 128: a file of its own, so that none is slow to compile.
+#include "amp/kernels/gemm_mma.cuh"
+
+namespace mantissa::tensor_core {
+
+void launch_mma_bf16_128(const Gemm& g, int parts, float* partial) { launch_layout<BFloat16, 128, true>(g, parts, partial); }
+
+}  // namespace mantissa::tensor_core

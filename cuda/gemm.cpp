@@ -1,0 +1,172 @@
+// Products on the GPU: turns views into a tensor_core::Gemm and lets the tuner choose who computes it.
+// 16-bit products go to our Tensor Core kernels or to cuBLASLt, f32 and f64 to cuBLASLt.
+#include "core/gemm.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "amp/kernels/gemm.h"
+#include "core/kernel.h"
+#include "cuda/cublaslt.h"
+#include "cuda/gemm.h"
+#include "cuda/runtime.h"
+#include "cuda/tuner.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(fill, const View& y, double value)
+
+namespace cuda_backend {
+namespace {
+
+using tensor_core::Gemm;
+
+struct Layout { bool transposed; std::int64_t leading; };
+
+// Whether the matrices of v are rows, or columns, of contiguous elements.
+bool find_layout(const View& v, Layout* layout) {
+  const std::int64_t rows = v.size(v.dim() - 2), columns = v.size(v.dim() - 1);
+  const std::int64_t down = v.strides[v.dim() - 2], across = v.strides[v.dim() - 1];
+  if ((across == 1 || columns == 1) && (down >= columns || rows == 1)) *layout = {false, rows == 1 ? columns : down};
+  else if ((down == 1 || rows == 1) && (across >= rows || columns == 1)) *layout = {true, columns == 1 ? rows : across};
+  else return false;
+  return true;
+}
+
+// v itself, or a copy of each different matrix in it, owned by `keep`.
+View prepare(const View& v, Dtype dtype, Tensor& keep, Layout* layout) {
+  if (v.dtype == dtype && find_layout(v, layout)) return v;
+  View once = v;
+  for (int d = 0; d < v.dim() - 2; ++d) {
+    if (v.strides[d] == 0) once.sizes[d] = 1;
+  }
+  keep = Tensor::allocate(once.sizes, dtype, v.device);
+  kernels::copy(v.device, keep.view(), once);
+  View ready = keep.view();
+  for (int d = 0; d < v.dim() - 2; ++d) {
+    if (v.strides[d] == 0) ready.strides[d] = 0;
+  }
+  ready.sizes = v.sizes;
+  find_layout(ready, layout);
+  return ready;
+}
+
+// The leading dimensions of both operands, merged where one step leads through both.
+void set_batch(Gemm& g, const View& a, const View& b) {
+  tensor_core::Batch& batch = g.batch;
+  for (int d = 0; d < a.dim() - 2; ++d) {
+    const std::int64_t size = a.size(d);
+    g.items *= size;
+    if (size == 1) continue;
+    const int last = batch.rank - 1;
+    if (last >= 0 && batch.a[last] == size * a.strides[d] && batch.b[last] == size * b.strides[d]) {
+      batch.sizes[last] *= size;
+      batch.a[last] = a.strides[d];
+      batch.b[last] = b.strides[d];
+    } else {
+      batch.sizes[batch.rank] = size;
+      batch.a[batch.rank] = a.strides[d];
+      batch.b[batch.rank++] = b.strides[d];
+    }
+  }
+}
+
+std::string key_of(const Gemm& g) {
+  return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}", name_of(g.in), name_of(g.out), g.m, g.n, g.k, g.items,
+                     g.a_transposed ? 't' : 'n', g.b_transposed ? 't' : 'n', g.lda % 8, g.ldb % 8, g.batch.rank,
+                     g.bias ? " bias" : "", g.activation == tensor_core::Activation::none ? "" : " activation", g.before_activation ? " before" : "",
+                     g.a_sums ? " sums" : "", is_tf32_allowed() ? " tf32" : "");
+}
+
+// Into how many parts k is cut so that a small result still occupies the GPU: no part shorter than 256.
+int parts_for(const Gemm& g, int tile) {
+  const std::int64_t tiles = (g.m + tile - 1) / tile * ((g.n + tile - 1) / tile) * g.items;
+  const std::int64_t wanted = multiprocessors() / std::max<std::int64_t>(tiles, 1), possible = g.k / 256;
+  return static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, possible), 1, 32));
+}
+
+std::vector<Way> ways_for(const Gemm& g, Tensor& partial, Device device) {
+  std::vector<Way> own, library;
+  if (g.in == f16 || g.in == bf16) {
+    for (const int tile : {128, 64}) {
+      const int parts = parts_for(g, tile);
+      for (const int p : {parts, 1}) {
+        own.push_back({fmt::format("mma {}x{}", tile, p), [&g, &partial, device, tile, p] {
+          const std::int64_t floats = tensor_core::partial_floats(g, p);
+          if (floats > partial.numel()) partial = Tensor::allocate({floats}, f32, device);
+          return tensor_core::run_mma(g, tile, p, floats ? partial.data<float>() : nullptr);
+        }});
+        if (parts == 1) break;
+      }
+    }
+    if (compute_capability() == 90) {
+      for (const int tile : {256, 128}) own.push_back({fmt::format("hopper {}", tile), [&g, tile] { return tensor_core::run_hopper(g, tile); }});
+    }
+  }
+  for (int plan = 0; plan < most_cublaslt_plans; ++plan) {
+    library.push_back({fmt::format("cublaslt {}", plan), [&g, plan] { return run_cublaslt(g, plan); }});
+  }
+  // The first way is the one that is used untimed. cuBLASLt's estimate is a good guess; under the shim it is not there.
+#if defined(MANTISSA_CUDA_SHIM)
+  own.insert(own.end(), library.begin(), library.end());
+  return own;
+#else
+  library.insert(library.end(), own.begin(), own.end());
+  return library;
+#endif
+}
+
+}  // namespace
+
+void run(const Gemm& g, Device device) {
+  Tensor partial;
+  View c;
+  c.data = g.c;
+  c.sizes = {g.items * g.m, g.n};
+  c.strides = {g.ldc, 1};
+  c.dtype = g.out;
+  c.device = device;
+  const std::vector<Way> ways = ways_for(g, partial, device);
+  run_fastest(key_of(g), ways, c, !g.accumulate);
+}
+
+void gemm(const View& y, const View& a, const View& b, const View& bias) {
+  if (a.size(a.dim() - 1) == 0) {  // an empty sum is the bias
+    if (!bias) return kernels::fill(y.device, y, 0.0);
+    View rows = bias;
+    rows.sizes = y.sizes;
+    rows.strides = broadcast_strides(bias.sizes, bias.strides, y.sizes);
+    return kernels::copy(y.device, y, rows);
+  }
+  Tensor a_copy, b_copy, bias_copy;
+  Layout la{}, lb{};
+  const View left = prepare(a, y.dtype, a_copy, &la), right = prepare(b, y.dtype, b_copy, &lb);
+  Gemm g;
+  g.m = left.size(left.dim() - 2);
+  g.k = left.size(left.dim() - 1);
+  g.n = right.size(right.dim() - 1);
+  g.in = g.out = y.dtype;
+  g.a = left.data;
+  g.b = right.data;
+  g.c = y.data;
+  g.lda = la.leading;
+  g.ldb = lb.leading;
+  g.ldc = g.n;
+  g.a_transposed = la.transposed;
+  g.b_transposed = lb.transposed;
+  set_batch(g, left, right);
+  if (bias) {
+    g.bias = bias.data;
+    if (bias.dtype != y.dtype || !bias.is_contiguous()) {
+      bias_copy = Tensor::allocate(bias.sizes, y.dtype, y.device);
+      kernels::copy(y.device, bias_copy.view(), bias);
+      g.bias = bias_copy.view().data;
+    }
+  }
+  run(g, y.device);
+}
+
+}  // namespace cuda_backend
+}  // namespace mantissa

@@ -1,0 +1,181 @@
+// cuBLASLt counts columns first. Our c = a @ b of rows is its c^T = b^T @ a^T, whose operands are the same bytes.
+#include "cuda/cublaslt.h"
+
+#include <cublasLt.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "core/accelerator.h"
+#include "core/error.h"
+#include "cuda/runtime.h"
+
+namespace mantissa::cuda_backend {
+namespace {
+
+using tensor_core::Activation;
+using tensor_core::Gemm;
+
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+std::atomic<bool> tf32_allowed{false};
+
+void check_status(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLASLt refused ", what, ": ", cublasLtGetStatusString(status));
+}
+
+cudaDataType_t type_of(Dtype t) {
+  return t == f64 ? CUDA_R_64F : t == f32 ? CUDA_R_32F : t == f16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+// A product that does not depend on where its operands lie: descriptions, and the algorithms that the library proposes.
+struct Problem {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  std::array<cublasLtMatmulHeuristicResult_t, most_cublaslt_plans> plans{};
+  int count = 0;
+};
+
+template <class T> void set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, T value) {
+  check_status(cublasLtMatmulDescSetAttribute(d, name, &value, sizeof value), "an attribute of a product");
+}
+cublasLtMatrixLayout_t make_layout(Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t leading, std::int64_t items, std::int64_t step) {
+  cublasLtMatrixLayout_t layout;
+  check_status(cublasLtMatrixLayoutCreate(&layout, type_of(dtype), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), leading),
+               "a matrix");
+  const auto count = static_cast<std::int32_t>(items);
+  check_status(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "a batch");
+  check_status(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "a batch");
+  return layout;
+}
+
+cublasLtHandle_t handle() {
+  static thread_local std::map<int, cublasLtHandle_t> handles;  // one per device
+  cublasLtHandle_t& h = handles[current_device()];
+  if (!h) check_status(cublasLtCreate(&h), "to start");
+  return h;
+}
+
+// What a Problem depends on. Alignment of the operands is part of it: the library proposes by it.
+struct Key {
+  std::int64_t m, n, k, items, lda, ldb, ldc, a_step, b_step;
+  int device, in, out, transposed, epilogue, accumulate, tf32, alignment;
+  auto operator<=>(const Key&) const = default;
+};
+
+unsigned alignment_of(const void* p) {
+  unsigned bytes = 256;
+  while (bytes > 1 && reinterpret_cast<std::uintptr_t>(p) % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+cublasLtEpilogue_t epilogue_of(const Gemm& g) {
+  if (g.activation == Activation::relu) return g.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  return g.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+Problem make_problem(const Gemm& g, const Key& key) {
+  Problem p;
+  const cublasComputeType_t compute = g.in == f64 ? CUBLAS_COMPUTE_64F : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check_status(cublasLtMatmulDescCreate(&p.operation, compute, g.in == f64 ? CUDA_R_64F : CUDA_R_32F), "a product");
+  set(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, g.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(p.operation, CUBLASLT_MATMUL_DESC_TRANSB, g.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(g));
+  if (g.bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.in));
+  p.a = g.b_transposed ? make_layout(g.in, g.k, g.n, g.ldb, g.items, key.b_step) : make_layout(g.in, g.n, g.k, g.ldb, g.items, key.b_step);
+  p.b = g.a_transposed ? make_layout(g.in, g.m, g.k, g.lda, g.items, key.a_step) : make_layout(g.in, g.k, g.m, g.lda, g.items, key.a_step);
+  p.c = make_layout(g.out, g.n, g.m, g.ldc, g.items, g.m * g.ldc);
+
+  cublasLtMatmulPreference_t wish;
+  check_status(cublasLtMatmulPreferenceCreate(&wish), "a preference");
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
+    check_status(cublasLtMatmulPreferenceSetAttribute(wish, name, &value, sizeof value), "a preference");
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g.b));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g.a));
+  // Split sums are added in f32 or not at all: half-precision reductions lose what f32 accumulation gave.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  const cublasStatus_t found =
+      cublasLtMatmulAlgoGetHeuristic(handle(), p.operation, p.a, p.b, p.c, p.c, wish, most_cublaslt_plans, p.plans.data(), &p.count);
+  cublasLtMatmulPreferenceDestroy(wish);
+  if (found != CUBLAS_STATUS_SUCCESS) p.count = 0;
+  return p;
+}
+
+Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
+  static thread_local std::map<Key, Problem> problems;
+  const int alignment = static_cast<int>(alignment_of(g.a) * 1024 + alignment_of(g.b));
+  const Key key{g.m, g.n, g.k, g.items, g.lda, g.ldb, g.ldc, a_step, b_step, current_device(), static_cast<int>(g.in), static_cast<int>(g.out),
+                2 * g.a_transposed + g.b_transposed, static_cast<int>(epilogue_of(g)), g.accumulate, g.in == f32 && tf32_allowed, alignment};
+  const auto at = problems.find(key);
+  return at != problems.end() ? at->second : problems.emplace(key, make_problem(g, key)).first->second;
+}
+
+class Workspace {
+ public:
+  explicit Workspace(std::size_t bytes) : bytes_(bytes) {
+    if (bytes) p_ = allocate(bytes, Device{DeviceType::cuda, static_cast<std::int8_t>(current_device())}, &pool_);
+  }
+  ~Workspace() { if (p_) deallocate(p_, bytes_, pool_); }
+  Workspace(const Workspace&) = delete;
+  void* get() const { return p_; }
+
+ private:
+  std::size_t bytes_;
+  void* pool_ = nullptr;
+  void* p_ = nullptr;
+};
+
+// A batch of matrices a fixed step apart.
+bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int plan) {
+  Problem& p = find_problem(g, a_step, b_step);
+  if (plan >= p.count) return false;
+  if (g.bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  const auto& chosen = p.plans[static_cast<std::size_t>(plan)];
+  const Workspace workspace(chosen.workspaceSize);
+  const double one_f64 = 1, beta_f64 = g.accumulate;
+  const float one_f32 = 1, beta_f32 = g.accumulate;
+  const void* one = g.in == f64 ? static_cast<const void*>(&one_f64) : &one_f32;
+  const void* beta = g.in == f64 ? static_cast<const void*>(&beta_f64) : &beta_f32;
+  check_status(cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c, &chosen.algo, workspace.get(),
+                              chosen.workspaceSize, stream()), "a product");
+  return true;
+}
+
+const void* offset(const void* p, std::int64_t elements, Dtype t) {
+  return static_cast<const char*>(p) + elements * static_cast<std::int64_t>(size_of(t));
+}
+
+}  // namespace
+
+void allow_tf32(bool allowed) { tf32_allowed = allowed; }
+bool is_tf32_allowed() { return tf32_allowed; }
+
+bool run_cublaslt(const Gemm& g, int plan) {
+  if (g.k == 0 || g.a_sums || g.before_activation || g.activation == Activation::gelu) return false;
+  if (g.batch.rank <= 1) return run_strided(g, g.batch.rank ? g.batch.a[0] : 0, g.batch.rank ? g.batch.b[0] : 0, plan);
+  // Only the last dimension of a batch has one step: the others are a loop.
+  const tensor_core::Batch& batch = g.batch;
+  const int last = batch.rank - 1;
+  Gemm part = g;
+  part.items = batch.sizes[last];
+  part.batch = {};
+  for (std::int64_t done = 0; done < g.items; done += part.items) {
+    std::int64_t index = done / part.items, a = 0, b = 0;
+    for (int d = last - 1; d >= 0; --d) {
+      a += index % batch.sizes[d] * batch.a[d];
+      b += index % batch.sizes[d] * batch.b[d];
+      index /= batch.sizes[d];
+    }
+    part.a = offset(g.a, a, g.in);
+    part.b = offset(g.b, b, g.in);
+    part.c = const_cast<void*>(offset(g.c, done * g.m * g.ldc, g.out));
+    if (!run_strided(part, batch.a[last], batch.b[last], plan)) return false;
+  }
+  return true;
+}
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,326 @@
+// Layer and batch normalisation with their gradients. Statistics take two passes (mean, then squared deviations), as on
+// the CPU; for layer norm both are over registers. Gradients of weight and bias are sums over rows in two stages: blocks
+// of rows, then over blocks, in a fixed order.
+#include "core/kernel.h"
+#include "cuda/rows.cuh"
+
+namespace mantissa {
+MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x,
+                const View& weight, const View& bias, std::int64_t row, double eps)
+MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
+                const View& x, const View& weight, const View& mean, const View& inv_std)
+MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x,
+                const View& weight, const View& bias, const View& running_mean, const View& running_var,
+                bool training, double momentum, double eps)
+MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
+                const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
+}  // namespace mantissa
+
+namespace mantissa::cuda_backend {
+namespace {
+
+// --- layer_norm ---
+template <class C, int width, int held>
+__global__ void __launch_bounds__(most_row_threads)
+layer_norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand x, RowOperand weight, RowOperand bias, std::int64_t rows, int n, C eps) {
+  __shared__ C scratch[32];
+  const std::int64_t at = this_row();
+  if (at >= rows) return;
+  Row<C, width, held, 1> row({x}, at, n);
+  const C mean = row.template fold<Sum>(scratch, [](C v) { return v; }) / C(n);
+  const C var = row.template fold<Sum>(scratch, [=](C v) { return (v - mean) * (v - mean); }) / C(n);
+  const C inv_std = C(1) / ::sqrt(var + eps);
+  if (threadIdx.x == 0) means[at] = mean, inv_stds[at] = inv_std;
+  row.each([&](int j, const C (&v)[1][width]) {
+    C w[width], b[width], out[width];
+    if (weight.data) load_slot(w, weight, j);
+    if (bias.data) load_slot(b, bias, j);
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      out[k] = (v[0][k] - mean) * inv_std;
+      if (weight.data) out[k] *= w[k];
+      if (bias.data) out[k] += b[k];
+    }
+    store_slot(y, row.start + j, out);
+  });
+}
+
+// With u = g * weight: dx = inv_std * (u - mean(u) - hat * mean(u * hat)), hat the normalised x.
+template <class C, int width, int held>
+__global__ void __launch_bounds__(most_row_threads)
+layer_norm_backward_rows(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, const C* means, const C* inv_stds, std::int64_t rows, int n) {
+  __shared__ C scratch[32];
+  const std::int64_t at = this_row();
+  if (at >= rows) return;
+  Row<C, width, held, 2> row({g, x}, at, n);
+  const C mean = means[at], inv_std = inv_stds[at];
+  C sum_u = 0, sum_u_hat = 0;
+  const auto weigh = [&](int j, C (&w)[width]) {
+    if (weight.data) load_slot(w, weight, j);
+    else for (int k = 0; k < width; ++k) w[k] = C(1);
+  };
+  row.each([&](int j, const C (&v)[2][width]) {
+    C w[width];
+    weigh(j, w);
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      const C u = v[0][k] * w[k];
+      sum_u += u;
+      sum_u_hat += u * ((v[1][k] - mean) * inv_std);
+    }
+  });
+  const bool warp = blockDim.x == 32;
+  const C mean_u = (warp ? fold_warp<Sum>(sum_u) : fold_block<Sum>(sum_u, scratch)) / C(n);
+  const C mean_u_hat = (warp ? fold_warp<Sum>(sum_u_hat) : fold_block<Sum>(sum_u_hat, scratch)) / C(n);
+  row.each([&](int j, const C (&v)[2][width]) {
+    C w[width], out[width];
+    weigh(j, w);
+#pragma unroll
+    for (int k = 0; k < width; ++k) out[k] = inv_std * (v[0][k] * w[k] - mean_u - (v[1][k] - mean) * inv_std * mean_u_hat);
+    store_slot(dx, row.start + j, out);
+  });
+}
+
+// Stage one of the sums over rows: a block of 32 columns and a stretch of rows; lanes run along columns, so reads are
+// whole lines. partial[stretch][2][n]: sums of g * (x - mean) * inv_std and of g.
+constexpr int column_warps = 8;
+template <class C>
+__global__ void __launch_bounds__(32 * column_warps)
+layer_norm_columns(C* partial, RowOperand g, RowOperand x, const C* means, const C* inv_stds, std::int64_t rows, int n, std::int64_t stretch) {
+  __shared__ C sums[2][column_warps][32];
+  const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
+  const std::int64_t first = std::int64_t{blockIdx.y} * stretch, last = first + stretch < rows ? first + stretch : rows;
+  C dw = 0, db = 0;
+  if (column < n) {
+    for (std::int64_t r = first + threadIdx.y; r < last; r += column_warps) {
+      const C grad = load_element<C>(g.data, g.dtype, r * n + column), value = load_element<C>(x.data, x.dtype, r * n + column);
+      dw += grad * ((value - means[r]) * inv_stds[r]);
+      db += grad;
+    }
+  }
+  sums[0][threadIdx.y][threadIdx.x] = dw;
+  sums[1][threadIdx.y][threadIdx.x] = db;
+  __syncthreads();
+  if (threadIdx.y >= 2 || column >= n) return;
+  C total = 0;
+  for (int w = 0; w < column_warps; ++w) total += sums[threadIdx.y][w][threadIdx.x];
+  partial[(std::int64_t{blockIdx.y} * 2 + threadIdx.y) * n + column] = total;
+}
+template <class C> __global__ void sum_stretches(RowOperand dweight, RowOperand dbias, const C* partial, int n, int stretches) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= 2 * n) return;
+  C total = 0;
+  for (int s = 0; s < stretches; ++s) total += partial[std::int64_t{s} * 2 * n + i];
+  const RowOperand& to = i < n ? dweight : dbias;
+  store_element(to.data, to.dtype, i % n, total);
+}
+
+// --- batch_norm: x as [samples, channels, inner] ---
+struct Planes {
+  std::int64_t samples = 0, inner = 1;
+  int channels = 0;
+  explicit Planes(const View& x) : samples(x.sizes[0]), channels(static_cast<int>(x.sizes[1])) {
+    for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
+  }
+  __host__ __device__ std::int64_t count() const { return samples * inner; }
+  // Element i of the count() of a channel.
+  __device__ std::int64_t at(std::int64_t i, int channel) const { return (i / inner * channels + channel) * inner + i % inner; }
+};
+
+// One block per channel walks its elements; f(element) is summed. Two sums share a walk where needed.
+template <class C, class F> __device__ inline C sum_channel(const Planes& p, int channel, C* scratch, F&& f) {
+  C sum = 0;
+  for (std::int64_t i = threadIdx.x; i < p.count(); i += blockDim.x) sum += f(p.at(i, channel));
+  return fold_block<Sum>(sum, scratch);
+}
+
+// The batch's mean and 1 / sqrt(biased variance + eps); running ones move towards mean and unbiased variance. Without
+// training the running statistics are used.
+template <class C>
+__global__ void batch_norm_statistics(Planes p, C* means, C* inv_stds, RowOperand x, RowOperand running_mean, RowOperand running_var,
+                                      std::int64_t mean_stride, std::int64_t var_stride, bool training, double momentum, C eps) {
+  __shared__ C scratch[32];
+  const int c = static_cast<int>(blockIdx.x);
+  C mean, var;
+  if (training) {
+    mean = sum_channel(p, c, scratch, [&](std::int64_t i) { return load_element<C>(x.data, x.dtype, i); }) / C(p.count());
+    const C squares = sum_channel(p, c, scratch, [&](std::int64_t i) {
+      const C d = load_element<C>(x.data, x.dtype, i) - mean;
+      return d * d;
+    });
+    var = squares / C(p.count());
+    if (threadIdx.x == 0 && p.count() > 1) {
+      const auto move = [&](const RowOperand& running, std::int64_t stride, C to) {
+        if (!running.data) return;
+        const C old = load_element<C>(running.data, running.dtype, c * stride);
+        store_element(running.data, running.dtype, c * stride, C(1 - momentum) * old + C(momentum) * to);
+      };
+      move(running_mean, mean_stride, mean);
+      move(running_var, var_stride, squares / C(p.count() - 1));
+    }
+  } else {
+    mean = load_element<C>(running_mean.data, running_mean.dtype, c * mean_stride);
+    var = load_element<C>(running_var.data, running_var.dtype, c * var_stride);
+  }
+  if (threadIdx.x == 0) means[c] = mean, inv_stds[c] = C(1) / ::sqrt(var + eps);
+}
+
+// Slots of the whole tensor; a pack never crosses a channel, because packs are used only where inner is a multiple of 8.
+template <class C, int width>
+__global__ void batch_norm_apply(Planes p, RowOperand y, RowOperand x, RowOperand weight, RowOperand bias, const C* means, const C* inv_stds) {
+  const std::int64_t total = p.count() * p.channels, step = std::int64_t{gridDim.x} * blockDim.x * width;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width; i < total; i += step) {
+    const int c = static_cast<int>(i / p.inner % p.channels);
+    const C scale = weight.data ? inv_stds[c] * load_element<C>(weight.data, weight.dtype, c) : inv_stds[c];
+    const C shift = bias.data ? load_element<C>(bias.data, bias.dtype, c) : C(0), mean = means[c];
+    C v[width];
+    load_slot(v, x, i);
+#pragma unroll
+    for (int k = 0; k < width; ++k) v[k] = (v[k] - mean) * scale + shift;
+    store_slot(y, i, v);
+  }
+}
+
+template <class C>
+__global__ void batch_norm_sums(Planes p, C* sums, RowOperand dweight, RowOperand dbias, RowOperand g, RowOperand x, const C* means, const C* inv_stds) {
+  __shared__ C scratch[32];
+  const int c = static_cast<int>(blockIdx.x);
+  const C mean = means[c];
+  C db = 0, dw = 0;
+  for (std::int64_t i = threadIdx.x; i < p.count(); i += blockDim.x) {
+    const std::int64_t at = p.at(i, c);
+    const C grad = load_element<C>(g.data, g.dtype, at);
+    db += grad;
+    dw += grad * (load_element<C>(x.data, x.dtype, at) - mean);
+  }
+  db = fold_block<Sum>(db, scratch);
+  dw = fold_block<Sum>(dw, scratch);
+  if (threadIdx.x != 0) return;
+  sums[c] = db;
+  sums[p.channels + c] = dw;
+  store_element(dbias.data, dbias.dtype, c, db);
+  store_element(dweight.data, dweight.dtype, c, dw * inv_stds[c]);
+}
+
+// Training: dx = weight * inv_std * (g - mean(g) - (x - mean) * inv_std^2 * mean(g * (x - mean))).
+// Otherwise the statistics are constants: dx = weight * inv_std * g.
+template <class C, int width>
+__global__ void batch_norm_backward_apply(Planes p, RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, const C* means, const C* inv_stds,
+                                          const C* sums, bool training) {
+  const std::int64_t total = p.count() * p.channels, step = std::int64_t{gridDim.x} * blockDim.x * width;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width; i < total; i += step) {
+    const int c = static_cast<int>(i / p.inner % p.channels);
+    const C s = inv_stds[c], scale = weight.data ? s * load_element<C>(weight.data, weight.dtype, c) : s, n = C(p.count());
+    const C mean_g = training ? sums[c] / n : C(0), slope = training ? s * s * (sums[p.channels + c] / n) : C(0), mean = means[c];
+    C grad[width], v[width];
+    load_slot(grad, g, i);
+    load_slot(v, x, i);
+#pragma unroll
+    for (int k = 0; k < width; ++k) grad[k] = scale * (grad[k] - mean_g - (v[k] - mean) * slope);
+    store_slot(dx, i, grad);
+  }
+}
+
+template <class F> void with_compute(Dtype t, F&& f) {
+  if (t == f64) f.template operator()<double>();
+  else f.template operator()<float>();
+}
+// Packs for all operands of batch norm: planes in f32 arithmetic whose size is a multiple of a pack.
+bool can_use_planes(const Planes& p, std::initializer_list<View> operands) {
+  const RowPlan plan = plan_rows(p.inner, operands, compute_dtype(operands.begin()->dtype));
+  return plan.packs;
+}
+Grid grid_of_slots(std::int64_t n, int width) {
+  Grid g = grid_for((n + width - 1) / width);
+  g.blocks.x = static_cast<unsigned>(std::min<std::int64_t>(g.blocks.x, 32 * multiprocessors()));
+  return g;
+}
+
+}  // namespace
+
+void layer_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, std::int64_t row,
+                double eps) {
+  if (y.numel() == 0) return;
+  const DenseInput in(x), w(weight), b(bias);
+  const DenseOutput out(y);
+  const std::int64_t rows = y.numel() / row;
+  const RowPlan plan = plan_rows(row, {in.view, out.view, w.view, b.view}, compute_dtype(x.dtype));
+  visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
+    launch("layer_norm", layer_norm_rows<C, width, held>, grid_of(plan, rows), operand(out.view), mean.as<C>(), inv_std.as<C>(), operand(in.view),
+           operand(w.view), operand(b.view), rows, row, eps);
+  });
+  out.finish();
+}
+
+void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean,
+                         const View& inv_std) {
+  const std::int64_t n = dweight.numel(), rows = n > 0 ? x.numel() / n : 0;
+  if (n == 0) return;
+  const DenseInput in(x), grad(g), w(weight), means(mean), inv_stds(inv_std);
+  const DenseOutput out(dx), dw(dweight), db(dbias);
+  const RowPlan plan = plan_rows(n, {out.view, grad.view, in.view, w.view}, compute_dtype(x.dtype));
+  visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
+    launch("layer_norm_backward", layer_norm_backward_rows<C, width, held>, grid_of(plan, rows), operand(out.view), operand(grad.view),
+           operand(in.view), operand(w.view), means.view.as<C>(), inv_stds.view.as<C>(), rows, n);
+  });
+  // Enough blocks to fill the GPU, each with at least 32 rows.
+  const std::int64_t across = (n + 31) / 32;
+  const std::int64_t wanted = std::max<std::int64_t>(1, 4 * multiprocessors() / across), possible = std::max<std::int64_t>(1, rows / 32);
+  const std::int64_t stretches = std::min({wanted, possible, std::int64_t{1024}}), stretch = std::max<std::int64_t>(1, (rows + stretches - 1) / stretches);
+  with_compute(x.dtype, [&]<class C>() {
+    const Tensor partial = Tensor::allocate({stretches, 2, n}, dtype_of<C>, x.device);
+    C* sums = static_cast<C*>(partial.view().data);
+    const Grid grid{dim3(static_cast<unsigned>(across), static_cast<unsigned>(stretches)), dim3(32, column_warps)};
+    launch("layer_norm_columns", layer_norm_columns<C>, grid, sums, operand(grad.view), operand(in.view), means.view.as<C>(), inv_stds.view.as<C>(),
+           rows, n, stretch);
+    launch("sum_stretches", sum_stretches<C>, grid_for(2 * n), operand(dw.view), operand(db.view), sums, n, stretches);
+  });
+  dw.finish();
+  db.finish();
+  out.finish();
+}
+
+void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, const View& running_mean,
+                const View& running_var, bool training, double momentum, double eps) {
+  const Planes p(x);
+  if (p.channels == 0) return;
+  const DenseInput in(x), w(weight), b(bias);
+  const DenseOutput out(y);
+  with_compute(x.dtype, [&]<class C>() {
+    launch("batch_norm_statistics", batch_norm_statistics<C>, Grid{dim3(static_cast<unsigned>(p.channels)), dim3(p.count() > 2048 ? 512 : 128)}, p,
+           mean.as<C>(), inv_std.as<C>(), operand(in.view), operand(running_mean), operand(running_var), running_mean ? running_mean.strides[0] : 0,
+           running_var ? running_var.strides[0] : 0, training, momentum, eps);
+    const auto apply = [&]<int width>() {
+      launch("batch_norm", batch_norm_apply<C, width>, grid_of_slots(y.numel(), width), p, operand(out.view), operand(in.view), operand(w.view),
+             operand(b.view), mean.as<C>(), inv_std.as<C>());
+    };
+    if (std::is_same_v<C, float> && can_use_planes(p, {in.view, out.view})) apply.template operator()<pack>();
+    else apply.template operator()<1>();
+  });
+  out.finish();
+}
+
+void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean,
+                         const View& inv_std, bool training) {
+  const Planes p(x);
+  if (p.channels == 0) return;
+  const DenseInput in(x), grad(g), w(weight), means(mean), inv_stds(inv_std);
+  const DenseOutput out(dx), dw(dweight), db(dbias);
+  with_compute(x.dtype, [&]<class C>() {
+    const Tensor sums = Tensor::allocate({2, p.channels}, dtype_of<C>, x.device);
+    C* s = static_cast<C*>(sums.view().data);
+    launch("batch_norm_sums", batch_norm_sums<C>, Grid{dim3(static_cast<unsigned>(p.channels)), dim3(p.count() > 2048 ? 512 : 128)}, p, s,
+           operand(dw.view), operand(db.view), operand(grad.view), operand(in.view), means.view.as<C>(), inv_stds.view.as<C>());
+    const auto apply = [&]<int width>() {
+      launch("batch_norm_backward", batch_norm_backward_apply<C, width>, grid_of_slots(dx.numel(), width), p, operand(out.view), operand(grad.view),
+             operand(in.view), operand(w.view), means.view.as<C>(), inv_stds.view.as<C>(), s, training);
+    };
+    if (std::is_same_v<C, float> && can_use_planes(p, {in.view, out.view, grad.view})) apply.template operator()<pack>();
+    else apply.template operator()<1>();
+  });
+  dw.finish();
+  db.finish();
+  out.finish();
+}
+
+}  // namespace mantissa::cuda_backend

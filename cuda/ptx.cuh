@@ -1,0 +1,154 @@
+// The few PTX instructions that kernels use: asynchronous copies into shared memory, ldmatrix and the 16x8x16
+// tensor-core product. Each has a twin for the CPU shim that follows the same layout of elements over lanes, so a
+// fragment index that is wrong gives wrong numbers there too.
+// Source: PTX ISA, sections "cp.async", "ldmatrix" and "Matrix fragments for mma.m16n8k16".
+#pragma once
+
+#include <cstdint>
+
+#include "core/half.h"
+#include "cuda/launch.cuh"
+
+#if defined(MANTISSA_CUDA_SHIM)
+#include <cstring>
+#include <deque>
+#include <vector>
+#endif
+
+namespace mantissa::ptx {
+
+// The four floats of a lane in a 16x8 accumulator: rows lane/4 and lane/4 + 8, columns 2*(lane%4) and the next:
+// (row, column), (row, column+1), (row+8, column), (row+8, column+1).
+struct Accumulator { float v[4] = {0, 0, 0, 0}; };
+struct FragmentA { std::uint32_t v[4]; };  // 16x16: two elements each of (row, k), (row+8, k), (row, k+8), (row+8, k+8)
+struct FragmentB { std::uint32_t v[2]; };  // 16x8: two elements each of (k, column), (k+8, column)
+
+#if !defined(MANTISSA_CUDA_SHIM)
+
+__device__ inline std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// Starts copying `valid` bytes (0 to 16) from global to shared memory; the rest of the 16 becomes zero.
+__device__ inline void copy_async_16(void* to, const void* from, int valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)), "l"(from), "r"(valid));
+}
+// Closes the group of copies that this thread has started since the last call.
+__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::); }
+// Waits until at most `pending` of this thread's groups are still under way.
+template <int pending> __device__ inline void copy_async_wait() { asm volatile("cp.async.wait_group %0;\n" ::"n"(pending)); }
+
+// Loads four 8x8 matrices of 16-bit elements. Lane 8*i + r gives the address of row r of matrix i (16 bytes);
+// register i of a lane receives elements (lane/4, 2*(lane%4)) and the next of matrix i, or of its transpose.
+template <bool transpose> __device__ inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
+  if constexpr (transpose) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)));
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)));
+  }
+}
+
+// c += a @ b with products and sums in f32.
+template <class T> __device__ inline void mma(Accumulator& c, const FragmentA& a, const FragmentB& b);
+template <> __device__ inline void mma<Half>(Accumulator& c, const FragmentA& a, const FragmentB& b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
+               : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
+}
+template <> __device__ inline void mma<BFloat16>(Accumulator& c, const FragmentA& a, const FragmentB& b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
+               : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
+}
+
+#else
+
+namespace shim {
+
+// A thread's copies under way. They happen only when they are waited for, and until then the place holds NaNs, so
+// that a missing wait is seen.
+struct Copy { void* to; const void* from; int valid; };
+inline std::deque<std::vector<Copy>>& groups_of_thread() {
+  static std::deque<std::vector<Copy>> all[1024];
+  return all[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
+}
+inline std::vector<Copy>& open_group() {
+  static std::vector<Copy> all[1024];
+  return all[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
+}
+
+// Lets every lane of a warp read what all lanes hold: one pointer per lane.
+struct Exchange {
+  const void** lanes;
+  unsigned lane;
+  explicit Exchange(const void* mine) {
+    static const void* all[1024];
+    const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    lane = thread % 32;
+    lanes = all + thread - lane;
+    lanes[lane] = mine;
+    __syncwarp();
+  }
+  ~Exchange() { __syncwarp(); }
+};
+
+template <class T> float element(std::uint32_t pair, int which) {
+  T v;
+  const auto bits = static_cast<std::uint16_t>(pair >> (16 * which));
+  std::memcpy(&v, &bits, sizeof v);
+  return static_cast<float>(v);
+}
+
+}  // namespace shim
+
+inline void copy_async_16(void* to, const void* from, int valid) {
+  std::memset(to, 0xff, 16);
+  shim::open_group().push_back({to, from, valid});
+}
+inline void copy_async_commit() {
+  shim::groups_of_thread().push_back(std::move(shim::open_group()));
+  shim::open_group().clear();
+}
+template <int pending> inline void copy_async_wait() {
+  auto& groups = shim::groups_of_thread();
+  while (groups.size() > static_cast<std::size_t>(pending)) {
+    for (const shim::Copy& c : groups.front()) {
+      std::memset(c.to, 0, 16);
+      if (c.valid > 0) std::memcpy(c.to, c.from, static_cast<std::size_t>(c.valid));
+    }
+    groups.pop_front();
+  }
+}
+
+template <bool transpose> inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
+  const shim::Exchange rows(row);
+  for (unsigned i = 0; i < 4; ++i) {
+    std::uint16_t pair[2];
+    for (unsigned e = 0; e < 2; ++e) {
+      const unsigned at_row = transpose ? rows.lane % 4 * 2 + e : rows.lane / 4;
+      const unsigned at_column = transpose ? rows.lane / 4 : rows.lane % 4 * 2 + e;
+      std::memcpy(&pair[e], static_cast<const char*>(rows.lanes[8 * i + at_row]) + 2 * at_column, 2);
+    }
+    r[i] = pair[0] | static_cast<std::uint32_t>(pair[1]) << 16;
+  }
+}
+
+template <class T> inline void mma(Accumulator& c, const FragmentA& a, const FragmentB& b) {
+  struct Both { FragmentA a; FragmentB b; } mine{a, b};
+  const shim::Exchange warp(&mine);
+  const auto of = [&](unsigned lane) -> const Both& { return *static_cast<const Both*>(warp.lanes[lane]); };
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = warp.lane / 4, column = warp.lane % 4 * 2 + i % 2, lower = i / 2;
+    for (unsigned k = 0; k < 16; ++k) {
+      const unsigned pair = k % 8 / 2, which = k % 2, upper = k / 8;
+      c.v[i] += shim::element<T>(of(row * 4 + pair).a.v[2 * upper + lower], static_cast<int>(which)) *
+                shim::element<T>(of(column * 4 + pair).b.v[upper], static_cast<int>(which));
+    }
+  }
+}
+
+#endif
+
+}  // namespace mantissa::ptx

@@ -1,0 +1,165 @@
+// Kernels that look at a row as a whole: softmax, norms, class losses. A row belongs to a warp, or to a block when it is
+// long, and is read from memory once: its elements wait in registers until all have been seen. Rows too long for that
+// are read again for every pass. Which of these it is, is a template parameter that the algorithm does not see:
+//   rows.each([&](int j, auto& v) { ... })    v[i][k]: elements j .. j + width - 1 of input i
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
+#include "core/tensor.h"
+#include "cuda/launch.cuh"
+#include "cuda/reduce.cuh"
+#include "cuda/vec.cuh"
+
+namespace mantissa::cuda_backend {
+
+struct RowOperand {
+  void* data = nullptr;
+  Dtype dtype = f32;
+};
+inline RowOperand operand(const View& v) { return {v.data, v.dtype}; }
+
+template <class C, int width> __device__ inline void load_slot(C (&to)[width], const RowOperand& o, std::int64_t i) {
+  if constexpr (width == pack) load_pack(to, o.data, o.dtype, i);
+  else to[0] = load_element<C>(o.data, o.dtype, i);
+}
+template <class C, int width> __device__ inline void store_slot(const RowOperand& o, std::int64_t i, const C (&from)[width]) {
+  if constexpr (width == pack) store_pack(o.data, o.dtype, i, from);
+  else store_element(o.data, o.dtype, i, from[0]);
+}
+
+// One row of `inputs` tensors. held: slots that each thread keeps; 0: none, every pass reads again.
+template <class C, int width_, int held, int inputs> struct Row {
+  static constexpr int width = width_;
+  RowOperand from[inputs];
+  std::int64_t start;
+  int n;
+  C v[held > 0 ? held : 1][inputs][width];
+
+  __device__ Row(const RowOperand (&operands)[inputs], std::int64_t row, int length) : start(row * length), n(length) {
+#pragma unroll
+    for (int i = 0; i < inputs; ++i) from[i] = operands[i];
+#pragma unroll
+    for (int s = 0; s < held; ++s) {
+      const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
+      if (j < n) load(v[s], j);
+    }
+  }
+  __device__ void load(C (&to)[inputs][width], int j) const {
+#pragma unroll
+    for (int i = 0; i < inputs; ++i) load_slot(to[i], from[i], start + j);
+  }
+  template <class F> __device__ void each(F&& f) {
+    if constexpr (held > 0) {
+#pragma unroll
+      for (int s = 0; s < held; ++s) {
+        const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
+        if (j < n) f(j, v[s]);
+      }
+    } else {
+      for (int j = static_cast<int>(threadIdx.x) * width; j < n; j += static_cast<int>(blockDim.x) * width) {
+        load(v[0], j);
+        f(j, v[0]);
+      }
+    }
+  }
+  // Folds f(v[0], v[1], ...) over the row; every thread gets the result.
+  template <class Fold, class F> __device__ C fold(C* scratch, F&& f) {
+    C sum = Fold::template identity<C>();
+    each([&](int, const C (&e)[inputs][width]) {
+#pragma unroll
+      for (int k = 0; k < width; ++k) {
+        if constexpr (inputs == 1) sum = Fold{}(sum, f(e[0][k]));
+        else if constexpr (inputs == 2) sum = Fold{}(sum, f(e[0][k], e[1][k]));
+        else sum = Fold{}(sum, f(e[0][k], e[1][k], e[2][k]));
+      }
+    });
+    return blockDim.x == 32 ? fold_warp<Fold>(sum) : fold_block<Fold>(sum, scratch);
+  }
+};
+
+inline constexpr int held_slots = 4;
+inline constexpr int most_row_threads = 512;  // two inputs of four packs each fit into the registers of so many
+
+// How rows are dealt out to threads.
+struct RowPlan {
+  bool packs = false, fits = true;  // slots are packs; a row fits into the registers of its threads
+  dim3 threads{32, 8};
+  std::int64_t blocks(std::int64_t rows) const { return (rows + threads.y - 1) / threads.y; }
+};
+
+inline RowPlan plan_rows(std::int64_t n, std::initializer_list<View> operands, Dtype compute) {
+  RowPlan p;
+  p.packs = n % pack == 0 && compute == f32;
+  for (const View& v : operands) {
+    if (v) p.packs = p.packs && (v.dtype == f32 || is_half(v.dtype)) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+  }
+  const std::int64_t slots = p.packs ? n / pack : n;
+  if (slots > 32 * held_slots) {
+    unsigned threads = 64;
+    while (threads < most_row_threads && threads * held_slots < slots) threads *= 2;
+    p.threads = dim3(threads);
+    p.fits = threads * held_slots >= slots;
+  }
+  return p;
+}
+
+// Calls f.template operator()<C, width, held>() for the plan.
+template <class F> void visit_rows(Dtype compute, const RowPlan& p, F&& f) {
+  if (compute == f64) p.fits ? f.template operator()<double, 1, held_slots>() : f.template operator()<double, 1, 0>();
+  else if (p.packs) p.fits ? f.template operator()<float, pack, held_slots>() : f.template operator()<float, pack, 0>();
+  else p.fits ? f.template operator()<float, 1, held_slots>() : f.template operator()<float, 1, 0>();
+}
+inline Grid grid_of(const RowPlan& p, std::int64_t rows) {
+  const std::int64_t blocks = p.blocks(rows);
+  check(blocks <= 0x7fffffff, "internal error: ", rows, " rows do not fit into one launch");
+  return {dim3(static_cast<unsigned>(blocks)), p.threads};
+}
+// The row of this thread; none where it is not below the number of rows, which only whole warps find.
+__device__ inline std::int64_t this_row() { return std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y; }
+
+// --- on the host: tensors as dense rows along a dimension ---
+inline View moved_to_last(View v, int dim) {
+  if (v.dim() == 0) return v;
+  const std::int64_t size = v.sizes[dim], stride = v.strides[dim];
+  v.sizes.erase(dim);
+  v.strides.erase(dim);
+  v.sizes.push_back(size);
+  v.strides.push_back(stride);
+  return v;
+}
+void copy(const View& y, const View& x);  // cuda/copy.cu
+
+// A view whose elements lie row after row: itself, or a copy.
+class DenseInput {
+ public:
+  DenseInput(const View& v) : view(v) {
+    if (!v || v.is_contiguous()) return;
+    copy_ = Tensor::allocate(v.sizes, v.dtype, v.device);
+    view = copy_.view();
+    copy(view, v);
+  }
+  View view;
+
+ private:
+  Tensor copy_;
+};
+// The same for a result; the destructor moves a copy to where it belongs.
+class DenseOutput {
+ public:
+  DenseOutput(const View& v) : view(v), target_(v) {
+    if (!v || v.is_contiguous()) return;
+    copy_ = Tensor::allocate(v.sizes, v.dtype, v.device);
+    view = copy_.view();
+  }
+  void finish() const { if (copy_.defined()) copy(target_, view); }
+  View view;
+
+ private:
+  View target_;
+  Tensor copy_;
+};
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,111 @@
+// The Tensor Core product (amp/kernels/gemm_mma.cuh) on the machine the tests run on: a GPU or the CPU shim.
+// Every layout, dtype, epilogue, tail and split is held against a product in f64 of the same rounded inputs.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "amp/kernels/gemm.h"
+#include "core/accelerator.h"
+#include "cuda/runtime.h"
+#include "mantissa.h"
+#include "tests/catch_compat.h"
+
+using namespace mantissa;
+using tensor_core::Activation;
+using tensor_core::Gemm;
+
+namespace {
+
+struct Case {
+  std::int64_t m, n, k, items = 1, skew = 0;  // skew: elements by which rows are longer, which breaks alignment
+  bool at = false, bt = false;
+  Dtype in = f16, out = f16;
+  int tile = 64, parts = 1;
+  bool bias = false, accumulate = false, sums = false, before = false;
+  Activation activation = Activation::none;
+};
+
+std::string describe(const Case& c) {
+  return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " items " + std::to_string(c.items) + " skew " +
+         std::to_string(c.skew) + (c.at ? " a^T" : "") + (c.bt ? " b^T" : "") + (c.in == f16 ? " f16" : " bf16") + (c.out == f32 ? "->f32" : "") +
+         " tile " + std::to_string(c.tile) + " parts " + std::to_string(c.parts) + (c.bias ? " bias" : "") + (c.accumulate ? " +=" : "") +
+         (c.sums ? " sums" : "") + (c.activation == Activation::relu ? " relu" : c.activation == Activation::gelu ? " gelu" : "");
+}
+
+// What a lane, a chunk or a row computes wrongly shows as an error far above rounding.
+void run(const Case& c) {
+  INFO(describe(c));
+  seed(7);
+  const std::int64_t a_rows = c.at ? c.k : c.m, a_columns = c.at ? c.m : c.k, b_rows = c.bt ? c.n : c.k, b_columns = c.bt ? c.k : c.n;
+  const Tensor a = cast(randn({c.items, a_rows, a_columns + c.skew}), c.in), b = cast(randn({c.items, b_rows, b_columns + c.skew}), c.in);
+  const Tensor bias = cast(randn({c.n}), c.in), before = cast(randn({c.items, c.m, c.n}), c.out);
+  const Tensor da = a.to(cuda), db = b.to(cuda), dbias = bias.to(cuda), dc = before.to(cuda), dz = zeros({c.items, c.m, c.n}, {.dtype = c.out}).to(cuda);
+  const Tensor dsums = zeros({c.items, c.m}, {.dtype = f32}).to(cuda);
+
+  Gemm g;
+  g.m = c.m, g.n = c.n, g.k = c.k, g.items = c.items;
+  g.in = c.in, g.out = c.out;
+  g.a = da.view().data, g.b = db.view().data, g.c = dc.view().data;
+  g.lda = a_columns + c.skew, g.ldb = b_columns + c.skew, g.ldc = c.n;
+  g.a_transposed = c.at, g.b_transposed = c.bt, g.accumulate = c.accumulate, g.activation = c.activation;
+  if (c.bias) g.bias = dbias.view().data;
+  if (c.before) g.before_activation = dz.view().data;
+  if (c.sums) g.a_sums = static_cast<float*>(dsums.view().data);
+  g.batch.rank = 1, g.batch.sizes[0] = c.items, g.batch.a[0] = a.stride(0), g.batch.b[0] = b.stride(0);
+  Tensor partial = zeros({std::max<std::int64_t>(tensor_core::partial_floats(g, c.parts), 1)}, {.dtype = f32}).to(cuda);
+  REQUIRE(tensor_core::run_mma(g, c.tile, c.parts, static_cast<float*>(partial.view().data)));
+
+  Tensor wa = cast(slice(a, 2, 0, a_columns), f64), wb = cast(slice(b, 2, 0, b_columns), f64);
+  if (c.at) wa = transpose(wa);
+  if (c.bt) wb = transpose(wb);
+  Tensor want = matmul(wa, wb);
+  if (c.bias) want = want + cast(bias, f64);
+  if (c.accumulate) want = want + cast(before, f64);
+  const double unit = c.out == f32 ? 0 : c.in == f16 ? 0x1p-11 : 0x1p-8;
+  const double bound = std::sqrt(static_cast<double>(c.k)) * 0x1p-22;
+  const auto compare = [&](const Tensor& got, const Tensor& expected) {
+    const auto x = cast(got.to(cpu), f64).to_vector<double>(), y = contiguous(expected).to_vector<double>();
+    REQUIRE(x.size() == y.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]) / (bound * 8 + unit * 1.01 * std::abs(y[i]) + 1e-7));
+    CHECK(worst <= 1);
+  };
+  if (c.before) compare(dz, want);
+  if (c.activation == Activation::relu) want = relu(want);
+  if (c.activation == Activation::gelu) want = gelu(c.before ? cast(cast(want, c.out), f64) : want);
+  if (!c.before || c.activation != Activation::gelu) compare(dc, want);
+  if (c.sums) compare(dsums, sum(wa, {-1}));
+}
+
+}  // namespace
+
+TEST_CASE("a Tensor Core product agrees with f64 in every layout, dtype and tail") {
+  if (!cuda_is_available()) return WARN("no GPU and no shim: skipped");
+  for (const Dtype in : {f16, bf16}) {
+    for (const bool at : {false, true}) {
+      for (const bool bt : {false, true}) {
+        run({.m = 64, .n = 64, .k = 32, .at = at, .bt = bt, .in = in, .out = in});
+        run({.m = 72, .n = 40, .k = 104, .items = 2, .at = at, .bt = bt, .in = in, .out = in});
+        run({.m = 33, .n = 17, .k = 45, .skew = 1, .at = at, .bt = bt, .in = in, .out = f32});
+        run({.m = 136, .n = 152, .k = 72, .at = at, .bt = bt, .in = in, .out = in, .tile = 128});
+        run({.m = 1, .n = 1, .k = 1, .at = at, .bt = bt, .in = in, .out = in});
+      }
+    }
+  }
+}
+
+TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, sums, accumulation, parts of k") {
+  if (!cuda_is_available()) return WARN("no GPU and no shim: skipped");
+  for (const int parts : {1, 3}) {
+    run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .activation = Activation::relu});
+    run({.m = 40, .n = 72, .k = 200, .in = bf16, .out = bf16, .parts = parts, .bias = true, .before = true, .activation = Activation::gelu});
+    run({.m = 40, .n = 72, .k = 200, .at = true, .out = f32, .parts = parts, .accumulate = true, .sums = true});
+    run({.m = 200, .n = 72, .k = 136, .items = 2, .at = true, .tile = 128, .parts = parts, .sums = true});
+  }
+}
+
+TEST_CASE("[A51] a sum of 4096 ones is exact in f16: it is summed in f32") {
+  if (!cuda_is_available()) return WARN("no GPU and no shim: skipped");
+  const Tensor a = full({4, 4096}, 1.0, {.dtype = f16}).to(cuda), b = full({4096, 4}, 1.0, {.dtype = f16}).to(cuda);
+  for (const float v : cast(matmul(a, b).to(cpu), f32).to_vector<float>()) CHECK(v == 4096.0f);
+}
