@@ -95,7 +95,7 @@ std::vector<Way> ways_for(const Gemm& g, Tensor& partial, Device device) {
       for (const int p : {parts, 1}) {
         own.push_back({fmt::format("mma {}x{}", tile, p), [&g, &partial, device, tile, p] {
           const std::int64_t floats = tensor_core::partial_floats(g, p);
-          if (floats > partial.numel()) partial = Tensor::allocate({floats}, f32, device);
+          if (floats > 0 && (!partial.defined() || floats > partial.numel())) partial = Tensor::allocate({floats}, f32, device);
           return tensor_core::run_mma(g, tile, p, floats ? partial.data<float>() : nullptr);
         }});
         if (parts == 1) break;

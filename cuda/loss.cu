@@ -52,7 +52,7 @@ cross_entropy_rows(C* losses, C* weights, C* maxima, C* log_sums, RowOperand x, 
   const int n = labels.classes;
   Row<C, width, held, 1> row({x}, at, n);
   const C largest = row.template fold<Max>(scratch, [](C v) { return v; });
-  const C log_sum = ::log(row.template fold<Sum>(scratch, [=](C v) { return ::exp(v - largest); }));
+  const C log_sum = std::log(row.template fold<Sum>(scratch, [=](C v) { return std::exp(v - largest); }));
   C all = 0;
   if (smoothing > C(0)) {
     row.each([&](int j, const C (&v)[1][width]) {
@@ -127,7 +127,7 @@ cross_entropy_backward_rows(RowOperand dx, RowOperand g, RowOperand x, Labels la
 #pragma unroll
     for (int k = 0; k < width; ++k) {
       const C w = smoothing > C(0) && labels.weight.data ? load_element<C>(labels.weight.data, labels.weight.dtype, j + k) : C(1);
-      out[k] = counts ? ::exp((v[0][k] - largest) - log_sum) * on_softmax - w * on_class : C(0);
+      out[k] = counts ? std::exp((v[0][k] - largest) - log_sum) * on_softmax - w * on_class : C(0);
       if (counts && j + k == label) out[k] -= on_label;
     }
     store_slot(dx, row.start + j, out);

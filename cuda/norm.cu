@@ -29,7 +29,7 @@ layer_norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand x, RowOperand we
   Row<C, width, held, 1> row({x}, at, n);
   const C mean = row.template fold<Sum>(scratch, [](C v) { return v; }) / C(n);
   const C var = row.template fold<Sum>(scratch, [=](C v) { return (v - mean) * (v - mean); }) / C(n);
-  const C inv_std = C(1) / ::sqrt(var + eps);
+  const C inv_std = C(1) / std::sqrt(var + eps);
   if (threadIdx.x == 0) means[at] = mean, inv_stds[at] = inv_std;
   row.each([&](int j, const C (&v)[1][width]) {
     C w[width], b[width], out[width];
@@ -162,7 +162,7 @@ __global__ void batch_norm_statistics(Planes p, C* means, C* inv_stds, RowOperan
     mean = load_element<C>(running_mean.data, running_mean.dtype, c * mean_stride);
     var = load_element<C>(running_var.data, running_var.dtype, c * var_stride);
   }
-  if (threadIdx.x == 0) means[c] = mean, inv_stds[c] = C(1) / ::sqrt(var + eps);
+  if (threadIdx.x == 0) means[c] = mean, inv_stds[c] = C(1) / std::sqrt(var + eps);
 }
 
 // Slots of the whole tensor; a pack never crosses a channel, because packs are used only where inner is a multiple of 8.
@@ -232,7 +232,7 @@ bool can_use_planes(const Planes& p, std::initializer_list<View> operands) {
 }
 Grid grid_of_slots(std::int64_t n, int width) {
   Grid g = grid_for((n + width - 1) / width);
-  g.blocks.x = static_cast<unsigned>(std::min<std::int64_t>(g.blocks.x, 32 * multiprocessors()));
+  g.blocks.x = static_cast<unsigned>(std::min<std::int64_t>(g.blocks.x, 4096));
   return g;
 }
 
@@ -263,9 +263,9 @@ void layer_norm_backward(const View& dx, const View& dweight, const View& dbias,
     launch("layer_norm_backward", layer_norm_backward_rows<C, width, held>, grid_of(plan, rows), operand(out.view), operand(grad.view),
            operand(in.view), operand(w.view), means.view.as<C>(), inv_stds.view.as<C>(), rows, n);
   });
-  // Enough blocks to fill the GPU, each with at least 32 rows.
+  // Enough blocks to fill a GPU, each with at least 32 rows; a number that depends on the shape alone.
   const std::int64_t across = (n + 31) / 32;
-  const std::int64_t wanted = std::max<std::int64_t>(1, 4 * multiprocessors() / across), possible = std::max<std::int64_t>(1, rows / 32);
+  const std::int64_t wanted = std::max<std::int64_t>(1, 512 / across), possible = std::max<std::int64_t>(1, rows / 32);
   const std::int64_t stretches = std::min({wanted, possible, std::int64_t{1024}}), stretch = std::max<std::int64_t>(1, (rows + stretches - 1) / stretches);
   with_compute(x.dtype, [&]<class C>() {
     const Tensor partial = Tensor::allocate({stretches, 2, n}, dtype_of<C>, x.device);

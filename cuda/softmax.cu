@@ -33,13 +33,13 @@ __global__ void __launch_bounds__(most_row_threads) softmax_rows(RowOperand y, R
   if (at >= rows) return;
   Row<C, width, held, 1> row({x}, at, n);
   const C largest = row.template fold<Max>(scratch, [](C v) { return v; });
-  const C sum = row.template fold<Sum>(scratch, [=](C v) { return ::exp(v - largest); });
+  const C sum = row.template fold<Sum>(scratch, [=](C v) { return std::exp(v - largest); });
   if constexpr (log) {
-    const C log_sum = ::log(sum);
+    const C log_sum = std::log(sum);
     write_row(row, y, [=](C v) { return (v - largest) - log_sum; });
   } else {
     const C scale = C(1) / sum;
-    write_row(row, y, [=](C v) { return ::exp(v - largest) * scale; });
+    write_row(row, y, [=](C v) { return std::exp(v - largest) * scale; });
   }
 }
 
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(most_row_threads) softmax_backward_rows(RowOpe
   Row<C, width, held, 2> row({g, y}, at, n);
   if constexpr (log) {
     const C total = row.template fold<Sum>(scratch, [](C a, C) { return a; });
-    write_row(row, dx, [=](C a, C b) { return a - ::exp(b) * total; });
+    write_row(row, dx, [=](C a, C b) { return a - std::exp(b) * total; });
   } else {
     const C dot = row.template fold<Sum>(scratch, [](C a, C b) { return a * b; });
     write_row(row, dx, [=](C a, C b) { return b * (a - dot); });

@@ -35,7 +35,7 @@ std::string describe(const Case& c) {
 // What a lane, a chunk or a row computes wrongly shows as an error far above rounding.
 void run(const Case& c) {
   INFO(describe(c));
-  seed(7);
+  manual_seed(7);
   const std::int64_t a_rows = c.at ? c.k : c.m, a_columns = c.at ? c.m : c.k, b_rows = c.bt ? c.n : c.k, b_columns = c.bt ? c.k : c.n;
   const Tensor a = cast(randn({c.items, a_rows, a_columns + c.skew}), c.in), b = cast(randn({c.items, b_rows, b_columns + c.skew}), c.in);
   const Tensor bias = cast(randn({c.n}), c.in), before = cast(randn({c.items, c.m, c.n}), c.out);
@@ -80,7 +80,7 @@ void run(const Case& c) {
 }  // namespace
 
 TEST_CASE("a Tensor Core product agrees with f64 in every layout, dtype and tail") {
-  if (!cuda_is_available()) return WARN("no GPU and no shim: skipped");
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   for (const Dtype in : {f16, bf16}) {
     for (const bool at : {false, true}) {
       for (const bool bt : {false, true}) {
@@ -95,7 +95,7 @@ TEST_CASE("a Tensor Core product agrees with f64 in every layout, dtype and tail
 }
 
 TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, sums, accumulation, parts of k") {
-  if (!cuda_is_available()) return WARN("no GPU and no shim: skipped");
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   for (const int parts : {1, 3}) {
     run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .activation = Activation::relu});
     run({.m = 40, .n = 72, .k = 200, .in = bf16, .out = bf16, .parts = parts, .bias = true, .before = true, .activation = Activation::gelu});
@@ -105,7 +105,7 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
 }
 
 TEST_CASE("[A51] a sum of 4096 ones is exact in f16: it is summed in f32") {
-  if (!cuda_is_available()) return WARN("no GPU and no shim: skipped");
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   const Tensor a = full({4, 4096}, 1.0, {.dtype = f16}).to(cuda), b = full({4096, 4}, 1.0, {.dtype = f16}).to(cuda);
   for (const float v : cast(matmul(a, b).to(cpu), f32).to_vector<float>()) CHECK(v == 4096.0f);
 }

@@ -17,6 +17,8 @@ template <class T> __device__ inline float read(Dtype dtype, const void* from, s
   return dtype == f32 ? static_cast<const float*>(from)[i] : static_cast<float>(static_cast<const T*>(from)[i]);
 }
 
+template <class T> struct alignas(8) Four { T v[4]; };
+
 // `count` elements of a row from an aligned place: one access of 8 or 16 bytes for four of them.
 template <class T> __device__ inline void write(Dtype dtype, void* to, std::int64_t i, const float* v, int count) {
   if (dtype == f32) {
@@ -29,8 +31,7 @@ template <class T> __device__ inline void write(Dtype dtype, void* to, std::int6
   } else {
     T* p = static_cast<T*>(to) + i;
     if (count == 4 && reinterpret_cast<std::uintptr_t>(p) % 8 == 0) {
-      ushort4 bits = {T(v[0]).bits, T(v[1]).bits, T(v[2]).bits, T(v[3]).bits};
-      *reinterpret_cast<ushort4*>(p) = bits;
+      *reinterpret_cast<Four<T>*>(p) = {T(v[0]), T(v[1]), T(v[2]), T(v[3])};
     } else {
       for (int j = 0; j < count; ++j) p[j] = T(v[j]);
     }

@@ -20,6 +20,7 @@
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 #define __grid_constant__
+#define CUDART_VERSION 13000
 
 // --- types ---
 struct uint3 { unsigned x, y, z; };
