@@ -1,5 +1,7 @@
-// An exponential moving average of parameters: average = decay * average + (1 - decay) * parameter,
-// after every executed step. Averages are kept in the parameter's compute dtype: f32 for f16 and bf16.
+// Averages of parameters over the steps that were executed: Ema, exponential, and Swa, the plain mean (stochastic weight
+// averaging, Izmailov et al., 2018; its schedule is SWALR). They are kept in the parameter's compute dtype, f32 for f16
+// and bf16, and are what torch.optim.swa_utils.AveragedModel keeps of parameters. With batch normalisation, run the
+// training data through the averaged model once before using it.
 //
 //   optim::Ema ema(nn::parameters(net), {.decay = 0.999});
 //   ema.update(scaler.step(opt));    // a skipped step leaves the averages as they are, without asking
@@ -10,36 +12,63 @@
 
 namespace mantissa::optim {
 
-struct EmaOptions {
-  double decay = 0.999;  // in [0, 1)
-};
-
-class Ema {
+class WeightAverage {
  public:
-  explicit Ema(Parameters parameters, const EmaOptions& options = {});  // starts at the parameters' values
-
-  void update() { update(amp::StepResult()); }
-  void update(const amp::StepResult& result);
   const Tensor& average(std::size_t i) const { return averages_[i]; }
   std::size_t size() const { return averages_.size(); }
 
   // While it lives the parameters hold the averages.
   class [[nodiscard]] Applied {
    public:
-    explicit Applied(const Ema& ema);
+    explicit Applied(const WeightAverage& average);
     ~Applied();
     Applied(const Applied&) = delete;
     Applied& operator=(const Applied&) = delete;
 
    private:
-    const Ema& ema_;
+    const WeightAverage& average_;
     std::vector<Tensor> own_;  // the parameters' values
   };
   Applied applied() const { return Applied(*this); }
 
+  std::int64_t updates() const { return updates_.item<std::int64_t>(); }  // executed ones; reads the device
+  NamedTensors state_dict() const;  // "updates" and "average.0", ..., as copies
+  void load_state_dict(const NamedTensors& state);
+
+ protected:
+  WeightAverage(const char* name, Parameters parameters);
+  // average += weight * (parameter - average)
+  void move(const Tensor& weight, const amp::StepResult& result);
+  const Tensor& count() const { return updates_; }  // i64, 0-d
+
  private:
+  NamedTensors own_state() const;
+
+  const char* name_;
   std::vector<Tensor> parameters_, averages_;
+  Tensor updates_;
+};
+
+struct EmaOptions {
+  double decay = 0.999;  // in [0, 1)
+};
+// average = decay * average + (1 - decay) * parameter, starting at the parameters' values.
+class Ema : public WeightAverage {
+ public:
+  explicit Ema(Parameters parameters, const EmaOptions& options = {});
+  void update() { update(amp::StepResult()); }
+  void update(const amp::StepResult& result);
+
+ private:
   double decay_;
+};
+
+// The mean of the parameters at the updates so far; their present values before the first.
+class Swa : public WeightAverage {
+ public:
+  explicit Swa(Parameters parameters) : WeightAverage("Swa", std::move(parameters)) {}
+  void update() { update(amp::StepResult()); }
+  void update(const amp::StepResult& result);
 };
 
 }  // namespace mantissa::optim

@@ -10,6 +10,7 @@
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 #include "io/checkpoint.h"
+#include "optim/master.h"
 
 namespace mantissa::optim {
 namespace {
@@ -112,10 +113,12 @@ void Optimizer::place(Group& g) const {
     }
     Tensor& master = g.masters[i];
     const std::uint32_t version = p.storage()->version();
-    const bool first = !master.defined();
-    match(master, compute, device, p.sizes());
-    if (first) master.copy_(p);
-    else if (version != g.versions[i]) master.copy_(where(eq(master.to(p.dtype()), p), master, p.to(compute)));
+    if (!master.defined()) {
+      master = make_master(p);
+    } else {
+      match(master, compute, device, p.sizes());
+      if (version != g.versions[i]) follow(master, p);
+    }
     g.versions[i] = version;
     if (auto* leaf = leaf_of(g.parameters[i])) leaf->set_dtype(compute, device);  // gradients are summed in f32
   }

@@ -2,6 +2,11 @@
 // step reads the device, a saved state resumes bitwise, threads do not matter, f32 masters and a bf16 state work.
 #include "tests/every_optimizer.h"
 
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <variant>
+
 #include "amp/autocast.h"
 #include "amp/grad_scaler.h"
 #include "autograd/grad_mode.h"
@@ -51,7 +56,123 @@ void check_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) CHECK(same_bits(a[i].detach(), b[i].detach()));
 }
 
+// Adam and SGD as a user would write them in operators: skipped by select, state advanced by select.
+struct Unfused : amp::Steppable {
+  Unfused(std::vector<Tensor> p, const optim::AdamOptions& adam) : p(std::move(p)), adam(adam) { start(3); }
+  Unfused(std::vector<Tensor> p, const optim::SgdOptions& sgd) : p(std::move(p)), sgd(sgd) { start(1); }
+  void start(std::size_t states) {
+    for (const Tensor& x : p) {
+      state.emplace_back();
+      for (std::size_t k = 0; k < states; ++k) state.back().push_back(zeros_like(x));
+    }
+  }
+  std::vector<Tensor> parameters() const override { return p; }
+  std::string parameter_name(std::size_t i) const override { return "p" + std::to_string(i); }
+  void step_unless(const Tensor& skip) override {
+    const NoGrad no_grad;
+    const auto write = [&](Tensor to, const Tensor& value) { to.copy_(skip.defined() ? where(skip, to, value) : value); };
+    steps.copy_(skip.defined() ? where(skip, steps, steps + 1) : steps + 1);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      if (!p[i].grad().defined()) continue;
+      const Tensor value = p[i].detach();
+      if (adam) write_adam(write, value, p[i].grad(), state[i]);
+      else write_sgd(write, value, p[i].grad(), state[i]);
+    }
+  }
+  template <class W> void write_adam(W&& write, const Tensor& value, Tensor g, std::vector<Tensor>& s) {
+    const auto& o = *adam;
+    if (o.maximize) g = -g;
+    if (!o.decoupled_weight_decay) g = g + value * o.weight_decay;
+    const Tensor m = s[0] * o.betas[0] + g * (1 - o.betas[0]), v = s[1] * o.betas[1] + g * g * (1 - o.betas[1]);
+    const Tensor top = o.amsgrad ? maximum(s[2], v) : v;
+    const Tensor correction1 = 1 - pow(full({}, o.betas[0], {.dtype = f64}), steps), correction2 = 1 - pow(full({}, o.betas[1], {.dtype = f64}), steps);
+    const Tensor denominator = sqrt(top) / sqrt(correction2).to(value.dtype()) + o.eps;
+    const Tensor shrunk = o.decoupled_weight_decay ? value * (1 - o.lr * o.weight_decay) : value;
+    write(value, shrunk - m / denominator * (o.lr / correction1).to(value.dtype()));
+    write(s[0], m);
+    write(s[1], v);
+    write(s[2], top);
+  }
+  template <class W> void write_sgd(W&& write, const Tensor& value, Tensor g, std::vector<Tensor>& s) {
+    const auto& o = *sgd;
+    if (o.maximize) g = -g;
+    g = g + value * o.weight_decay;
+    const Tensor buffer = s[0] * o.momentum + g;  // starts at 0: the first is the gradient
+    write(value, value - (o.nesterov ? g + buffer * o.momentum : buffer) * o.lr);
+    write(s[0], buffer);
+  }
+  std::vector<Tensor> p;
+  std::optional<optim::AdamOptions> adam;
+  std::optional<optim::SgdOptions> sgd;
+  std::vector<std::vector<Tensor>> state;
+  Tensor steps = zeros({}, {.dtype = f64});
+};
+
 }  // namespace
+
+TEST_CASE("G22: the fused update equals the same in operators: parameters, state and gradients, with a scaler", "[optim][scaler]") {
+  MANTISSA_PRINT_SEED();
+  std::vector<std::variant<optim::AdamOptions, optim::SgdOptions>> all;
+  for (const bool amsgrad : {false, true}) {
+    for (const double weight_decay : {0.0, 0.1}) {
+      for (const bool maximize : {false, true}) {
+        for (const bool decoupled : {false, true}) {
+          all.push_back(optim::AdamOptions{.lr = 0.05, .weight_decay = weight_decay, .amsgrad = amsgrad, .maximize = maximize,
+                                           .decoupled_weight_decay = decoupled});
+        }
+        all.push_back(optim::SgdOptions{.lr = 0.05, .momentum = 0.9, .weight_decay = weight_decay, .nesterov = amsgrad, .maximize = maximize});
+      }
+    }
+  }
+  for (const auto& options : all) {
+    for (const bool unscale_first : {false, true}) {
+      std::vector<Tensor> p = model(""), q = copies(p);
+      std::unique_ptr<optim::Optimizer> fused;
+      std::unique_ptr<Unfused> plain;
+      if (const auto* adam = std::get_if<optim::AdamOptions>(&options)) {
+        fused = std::make_unique<optim::Adam>(p, *adam);
+        plain = std::make_unique<Unfused>(q, *adam);
+      } else {
+        fused = std::make_unique<optim::Sgd>(p, std::get<optim::SgdOptions>(options));
+        plain = std::make_unique<Unfused>(q, std::get<optim::SgdOptions>(options));
+      }
+      amp::GradScaler a({.init_scale = 128, .growth_interval = 2}), b({.init_scale = 128, .growth_interval = 2});
+      for (std::uint64_t t = 0; t < 5; ++t) {
+        a.scale(ones({}));
+        b.scale(ones({}));
+        set_gradients(p, t);
+        set_gradients(q, t);
+        if (t == 2) {
+          for (const auto* list : {&p, &q}) (*list)[0].grad().as_strided({}, {}, 1).fill_(std::numeric_limits<double>::infinity());
+        }
+        if (unscale_first) {
+          a.unscale_(*fused);
+          b.unscale_(*plain);
+        }
+        CHECK(a.step(*fused).skipped() == (t == 2));
+        CHECK(b.step(*plain).skipped() == (t == 2));
+        a.update();
+        b.update();
+        for (std::size_t i = 0; i < p.size(); ++i) CHECK(same_bits(p[i].grad(), q[i].grad()));
+      }
+      CHECK(a.get_scale() == b.get_scale());
+      const optim::NamedTensors state = fused->state_dict();
+      const auto find = [&](const std::string& name) {
+        for (const auto& [key, tensor] : state) if (key == name) return tensor;
+        return Tensor();
+      };
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        const std::string prefix = "state." + std::to_string(i) + ".";
+        CHECK(difference(p[i].detach(), q[i].detach().to(f64), {1e-5, 1e-6}) == "");
+        CHECK(find(prefix + "step").item() == 4);
+        for (const auto& [k, name] : {std::pair{0, "exp_avg"}, {1, "exp_avg_sq"}, {2, "max_exp_avg_sq"}, {0, "momentum_buffer"}}) {
+          const Tensor own = find(prefix + name);
+          if (own.defined()) CHECK(difference(own, plain->state[i][static_cast<std::size_t>(k)].to(f64), {1e-5, 1e-6}) == "");
+        }
+      }
+    }
+  }
+}
 
 TEST_CASE("a step the scaler skips changes nothing, and no step of any optimizer reads the device", "[optim]") {
   MANTISSA_PRINT_SEED();

@@ -1,0 +1,22 @@
+// A master: a parameter's value in its compute dtype (f32 for f16 and bf16), which updates work on and which is
+// rounded into the parameter. Invariant: rounded, it equals the parameter, unless somebody has written to that.
+#pragma once
+
+#include "autograd/grad_mode.h"
+#include "core/ops.h"
+
+namespace mantissa::optim {
+
+inline Tensor make_master(const Tensor& parameter) {
+  const NoGrad no_grad;
+  return empty(parameter.sizes(), {.dtype = compute_dtype(parameter.dtype()), .device = parameter.device()}).copy_(parameter.detach());
+}
+
+// After a write to the parameter: the master takes its elements, except those it still agrees with.
+inline void follow(const Tensor& master, const Tensor& parameter) {
+  const NoGrad no_grad;
+  const Tensor m = master.detach(), p = parameter.detach();
+  Tensor(m).copy_(where(eq(m.to(p.dtype()), p), m, p.to(m.dtype())));
+}
+
+}  // namespace mantissa::optim

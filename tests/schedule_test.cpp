@@ -1,0 +1,101 @@
+// Schedules and schedulers beside their numbers (tests/golden_optim_test.cpp): any step can be asked for and resumed,
+// groups have schedules of their own, mistakes are told.
+#include <limits>
+
+#include "optim/adam.h"
+#include "optim/plateau.h"
+#include "optim/rmsprop.h"
+#include "optim/sgd.h"
+#include "tests/catch_compat.h"
+#include "tests/every_schedule.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using Catch::Matchers::Contains;
+
+TEST_CASE("every schedule resumes at any step with the same bits", "[optim]") {
+  for (const auto& [name, schedule] : schedules()) {
+    INFO(name);
+    Tensor p = zeros({1}).requires_grad_();
+    optim::Sgd a({p}, {.lr = 0.1, .momentum = 0.9}), b({p}, {.lr = 0.3, .momentum = 0.8});
+    optim::Scheduler first(a, schedule), second(b, schedule);
+    std::vector<double> rates;
+    for (int t = 0; t < 90; ++t) {
+      first.step();
+      rates.push_back(first.get_last_lr()[0]);
+    }
+    second.load_state_dict(first.state_dict());
+    CHECK(b.lr() == a.lr());
+    for (int t = 90; t < 150; ++t) {
+      first.step();
+      second.step();
+      REQUIRE(a.lr() == b.lr());
+    }
+    first.set_step(7);  // and back
+    CHECK(a.lr() == rates[6]);
+  }
+}
+
+TEST_CASE("groups may have schedules of their own, and a skipped step does not advance one", "[optim]") {
+  Tensor p = zeros({1}).requires_grad_(), q = zeros({1}).requires_grad_();
+  optim::Adam opt({p}, {.lr = 0.1});
+  opt.add_group({q}, {.lr = 0.2});
+  optim::Scheduler schedule(opt, {optim::ConstantLR{.factor = 1}, optim::ExponentialLR{.gamma = 0.5}});
+  schedule.step(amp::StepResult());
+  schedule.step(amp::StepResult(ones({}, {.dtype = boolean}), {}));
+  CHECK(schedule.current_step() == 1);
+  CHECK(schedule.get_last_lr() == std::vector<double>{0.1, 0.1});
+  CHECK_THAT(message_of([&] { optim::Scheduler s(opt, std::vector<optim::Schedule>(3, optim::StepLR{})); }), Contains("3 schedules for 2 groups"));
+  opt.add_group({ones({2}).requires_grad_()}, {});
+  CHECK_THAT(message_of([&] { schedule.step(); }), Contains("has got 3 groups"));
+}
+
+TEST_CASE("a schedule that cycles momentum sets beta1 or momentum, or says that there is neither", "[optim]") {
+  Tensor p = zeros({1}).requires_grad_();
+  optim::Adam adam({p});
+  optim::RMSprop with({p}, {.momentum = 0.5});
+  optim::Sgd without({p});
+  const optim::CyclicLR cycle{.base_lr = 0.1, .max_lr = 1, .step_size_up = 4};
+  optim::Scheduler a(adam, cycle), b(with, cycle);
+  CHECK(adam.get("beta1") == 0.9);
+  CHECK(with.get("momentum") == 0.9);
+  CHECK_THAT(message_of([&] { optim::Scheduler s(without, cycle); }), Contains("set cycle_momentum to false"));
+}
+
+TEST_CASE("settings of schedules that make no sense are errors", "[optim]") {
+  using namespace optim;
+  const auto message = [](const Schedule& s) { return message_of([&] { s.lr_at(1, 3); }); };
+  CHECK_THAT(message(ConstantLR{.factor = 2}), Contains("ConstantLR: factor"));
+  CHECK_THAT(message(PolynomialLR{.total_iters = 0}), Contains("total_iters must be at least 1"));
+  CHECK_THAT(message(CosineAnnealingWarmRestarts{.t_0 = 0}), Contains("t_0 must be at least 1"));
+  CHECK_THAT(message(CosineAnnealingWarmRestarts{.t_mult = 0}), Contains("t_mult must be at least 1"));
+  CHECK_THAT(message(CyclicLR{.step_size_up = 0}), Contains("step_size_up"));
+  CHECK_THAT(message(SWALR{.anneal_epochs = -1}), Contains("anneal_epochs"));
+  CHECK_THAT(message(LambdaLR{}), Contains("no function"));
+  CHECK_THAT(message(ChainedScheduler{}), Contains("at least one schedule"));
+  CHECK_THAT(message(SequentialLR{{StepLR{}}, {1, 2}}), Contains("one milestone fewer"));
+  CHECK(CosineAnnealingWarmRestarts{.t_0 = 3, .t_mult = 1'000'000}.lr_at(1, std::numeric_limits<std::int64_t>::max()) >= 0);
+}
+
+TEST_CASE("ReduceLROnPlateau resumes, ignores NaN, keeps to min_lr, and tells mistakes", "[optim]") {
+  Tensor p = zeros({1}).requires_grad_();
+  optim::Sgd a({p}, {.lr = 1}), b({p}, {.lr = 1});
+  const optim::PlateauOptions options{.factor = 0.5, .patience = 2, .cooldown = 1, .min_lr = 0.1};
+  optim::ReduceLROnPlateau first(a, options), second(b, options);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> metrics{3, 2, nan, 2, 2, 2, nan, nan, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  for (std::size_t t = 0; t < metrics.size(); ++t) {
+    first.step(metrics[t]);
+    if (t == 7) {
+      second.load_state_dict(first.state_dict());
+      b.set_lr(a.lr());
+    }
+    if (t > 7) second.step(scalar(metrics[t], {.dtype = f64}));
+    if (t > 7) CHECK(a.lr() == b.lr());
+  }
+  CHECK(first.best() == 1);
+  CHECK(a.lr() == 0.1);
+  CHECK_THAT(message_of([&] { optim::ReduceLROnPlateau s(a, {.factor = 1}); }), Contains("factor must be between"));
+  CHECK_THAT(message_of([&] { first.load_state_dict({}); }), Contains("best"));
+}
