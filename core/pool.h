@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "core/host_device.h"
+
 namespace mantissa {
 
 struct PoolShape {
@@ -13,7 +15,7 @@ struct PoolShape {
 
   // Along dimension d, output o sees inputs [begin, end); an average counts it as `extent` pixels.
   struct Window { std::int64_t begin, end, extent; };
-  Window window(int d, std::int64_t o) const {
+  MANTISSA_HD Window window(int d, std::int64_t o) const {
     if (adaptive) {
       const std::int64_t begin = o * in[d] / out[d], end = ((o + 1) * in[d] + out[d] - 1) / out[d];
       return {begin, end, end - begin};

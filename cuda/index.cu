@@ -1,0 +1,216 @@
+// Kernels that follow an index tensor. An index out of range is noted, thrown when the host next waits, and
+// skipped. Writes to one element happen in the order of the index, as on the CPU: scatter lets the last one win,
+// scatter_add adds in order, so results are the same bits every time. Mirrors core/cpu/index.cpp.
+#include "core/kernel.h"
+#include "cuda/sorting.cuh"
+
+namespace mantissa {
+MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
+MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
+MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
+MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
+}
+
+namespace mantissa::cuda_backend {
+namespace {
+
+// A launch over the elements of an index: its lines along `dim`, and the lines of the other two tensors.
+struct IndexWalk {
+  LinesOf index, a, b;
+  std::int64_t lines = 0, length = 0;  // of the index
+  std::int64_t size = 0;               // indices are below this
+  __device__ static bool inside(std::int64_t at, std::int64_t size) { return at >= 0 && at < size; }
+};
+Dims without(Dims d, int dim) {
+  d.erase(dim);
+  return d;
+}
+// Lines are numbered by the sizes of `index` without dim, whatever the sizes of the others.
+IndexWalk walk_along(const View& index, const View& a, const View& b, int dim, std::int64_t size) {
+  IndexWalk w;
+  w.index = LinesOf(index.sizes, index.strides, dim);
+  w.a = w.b = w.index;
+  w.a.start = Offsets(without(index.sizes, dim), without(a.strides, dim));
+  w.a.step = a.strides[dim];
+  w.b.start = Offsets(without(index.sizes, dim), without(b.strides, dim));
+  w.b.step = b.strides[dim];
+  w.length = index.sizes[dim];
+  w.lines = w.length > 0 ? index.numel() / w.length : 0;
+  w.size = size;
+  return w;
+}
+
+__global__ void check_indices_kernel(const std::int64_t* index, Offsets walk, std::int64_t n, std::int64_t size, Note* out) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+    const std::int64_t v = index[walk(i)];
+    if (v < 0 || v >= size) note_out_of_range(out, 0, v, size, i);
+  }
+}
+
+// y has the sizes of the index. Elements are numbered so that neighbours in memory are neighbouring threads.
+template <class Word> __global__ void gather_kernel(Word* y, const Word* x, const std::int64_t* index, Offsets y_at, Offsets x_at, Offsets index_at, std::int64_t x_step, std::int64_t n, std::int64_t size) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const std::int64_t at = index[index_at(i)];
+  Word value{};
+  if (IndexWalk::inside(at, size)) value = x[x_at(i) + at * x_step];
+  y[y_at(i)] = value;
+}
+template <class Word> void gather_words(const View& y, const View& x, int dim, const View& index, std::int64_t inner_scale) {
+  Dims sizes = y.sizes, ys = y.strides, xs = x.strides, is = index.strides;
+  std::int64_t step = xs[dim];
+  xs[dim] = 0;
+  if (inner_scale > 1) {  // words of 16 bytes hold this many elements of the innermost dimension
+    for (Dims* d : {&ys, &xs}) {
+      for (int k = 0; k + 1 < sizes.rank(); ++k) (*d)[k] /= inner_scale;
+    }
+    sizes.back() /= inner_scale;
+    step /= inner_scale;
+  }
+  const std::int64_t n = numel_of(sizes);
+  launch("gather", &gather_kernel<Word>, grid_for(n), y.as<Word>(), x.as<const Word>(), index.as<const std::int64_t>(), Offsets(sizes, ys),
+         Offsets(sizes, xs), Offsets(sizes, is), step, n, x.sizes[dim]);
+}
+// Rows that are copied whole, as an embedding's.
+bool moves_16_bytes(const View& y, const View& x, int dim, const View& index) {
+  const int inner = y.dim() - 1;
+  if (dim == inner || index.strides[inner] != 0 || y.strides[inner] != 1 || x.strides[inner] != 1) return false;
+  const auto per = static_cast<std::int64_t>(16 / size_of(y.dtype));
+  bool fits = y.sizes[inner] % per == 0;
+  for (const View* v : {&y, &x}) {
+    fits = fits && reinterpret_cast<std::uintptr_t>(v->data) % 16 == 0;
+    for (int d = 0; d < inner; ++d) fits = fits && v->strides[d] % per == 0;
+  }
+  return fits;
+}
+
+// --- scatter: the last position that names an element wins ---
+__global__ void claim_kernel(long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t targets) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= w.lines * w.length) return;
+  const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
+  if (IndexWalk::inside(at, w.size)) atomicMax(winner + line * targets + at, static_cast<long long>(k));
+}
+template <class Word> __global__ void scatter_kernel(Word* y, const Word* source, const long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t targets) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= w.lines * w.length) return;
+  const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
+  if (!IndexWalk::inside(at, w.size) || winner[line * targets + at] != k) return;
+  y[w.a.start(line) + at * w.a.step] = source[w.b.start(line) + k * w.b.step];
+}
+
+// --- scatter_add ---
+// One thread per line walks it in order: for many lines, or short ones.
+template <class T> __global__ void add_lines_kernel(T* y, const T* source, const std::int64_t* index, IndexWalk w) {
+  const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (line >= w.lines) return;
+  const std::int64_t* at = index + w.index.start(line);
+  T* to = y + w.a.start(line);
+  const T* from = source + w.b.start(line);
+  for (std::int64_t i = 0; i < w.length; ++i) {
+    const std::int64_t k = at[i * w.index.step];
+    if (!IndexWalk::inside(k, w.size)) continue;
+    if constexpr (sizeof(T) == 2) {  // halves are summed in f32 and rounded once, at the last of their additions
+      bool first = true;
+      for (std::int64_t j = 0; j < i && first; ++j) first = at[j * w.index.step] != k;
+      if (!first) continue;
+      Compute<T> sum = static_cast<Compute<T>>(to[k * w.a.step]);
+      for (std::int64_t j = i; j < w.length; ++j) {
+        if (at[j * w.index.step] == k) sum += static_cast<Compute<T>>(from[j * w.b.step]);
+      }
+      to[k * w.a.step] = static_cast<T>(sum);
+    } else {
+      to[k * w.a.step] = static_cast<T>(to[k * w.a.step] + from[i * w.b.step]);
+    }
+  }
+}
+
+__global__ void index_keys_kernel(std::uint64_t* keys, const std::int64_t* index, IndexWalk w, std::int64_t lines) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= lines * w.length) return;
+  const std::int64_t v = index[w.index.start(i / w.length) + i % w.length * w.index.step];
+  keys[i] = IndexWalk::inside(v, w.size) ? static_cast<std::uint64_t>(v) : ~std::uint64_t{0};
+}
+// keys and positions sorted by (index, position): the first entry of each index sums all of its entries, in order.
+// threadIdx.x walks lines (neighbours in memory), threadIdx.y and blockIdx.y entries; one sorted list for all lines
+// when `shared`.
+template <class T>
+__global__ void add_runs_kernel(T* y, const T* source, const std::uint64_t* keys, const std::uint32_t* positions, IndexWalk w, bool shared) {
+  const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t first = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
+  if (line >= w.lines) return;
+  const std::int64_t list = shared ? 0 : line * w.length;
+  for (std::int64_t j = first; j < w.length; j += std::int64_t{gridDim.y} * blockDim.y) {
+    const std::uint64_t key = keys[list + j];
+    if (key == ~std::uint64_t{0} || (j > 0 && keys[list + j - 1] == key)) continue;
+    T* to = y + w.a.start(line) + static_cast<std::int64_t>(key) * w.a.step;
+    const T* from = source + w.b.start(line);
+    Compute<T> sum = static_cast<Compute<T>>(*to);
+    for (std::int64_t k = j; k < w.length && keys[list + k] == key; ++k) sum += static_cast<Compute<T>>(from[positions[list + k] * w.b.step]);
+    *to = static_cast<T>(sum);
+  }
+}
+
+template <class T> void add_in_order(const View& y, const View& index, const View& source, const IndexWalk& w) {
+  const std::int64_t* at = index.as<const std::int64_t>();
+  if (w.length <= 16 || (w.lines >= 65536 && w.length <= 256 && sizeof(T) != 2)) {
+    return launch("scatter_add", &add_lines_kernel<T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w);
+  }
+  bool shared = true;  // all lines use one index
+  for (int d = 0; d < w.index.start.rank; ++d) shared = shared && (w.index.start.strides[d] == 0 || w.index.start.sizes[d] == 1);
+  const std::int64_t lists = shared ? 1 : w.lines;
+  const Tensor keys = Tensor::allocate({lists, w.length}, i64, y.device);
+  launch("scatter_add", &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()), at, w, lists);
+  const SortedLines s = sort_lines(keys, lists, w.length);
+  const unsigned across = w.lines >= 32 ? 32 : 1, down = 256 / across;
+  const Grid grid{dim3(static_cast<unsigned>((w.lines + across - 1) / across), static_cast<unsigned>(std::min<std::int64_t>((w.length + down - 1) / down, 4096))), dim3(across, down)};
+  launch("scatter_add", &add_runs_kernel<T>, grid, y.as<T>(), source.as<const T>(), static_cast<const std::uint64_t*>(s.keys.raw_data()),
+         static_cast<const std::uint32_t*>(s.positions.raw_data()), w, shared);
+}
+
+// Calls f.operator()<Word>() with a word of the dtype's size.
+template <class F> void visit_word(Dtype t, F&& f) {
+  switch (size_of(t)) {
+    case 8: return f.template operator()<std::uint64_t>();
+    case 4: return f.template operator()<std::uint32_t>();
+    case 2: return f.template operator()<std::uint16_t>();
+    default: return f.template operator()<std::uint8_t>();
+  }
+}
+
+}  // namespace
+
+void check_indices(const View& index, std::int64_t size) {
+  const std::int64_t n = index.numel();
+  if (n == 0) return;
+  const Dims* strides[] = {&index.strides};
+  const Loop loop = collapse(index.sizes, strides, 1);
+  launch("check_indices", &check_indices_kernel, grid_for(n, 4), index.as<const std::int64_t>(), Offsets(loop.sizes, loop.strides[0]), n, size, note());
+}
+
+void gather(const View& y, const View& x, int dim, const View& index) {
+  if (y.numel() == 0) return;
+  if (moves_16_bytes(y, x, dim, index)) return gather_words<uint4>(y, x, dim, index, static_cast<std::int64_t>(16 / size_of(y.dtype)));
+  visit_word(y.dtype, [&]<class Word> { gather_words<Word>(y, x, dim, index, 1); });
+}
+
+void scatter(const View& y, int dim, const View& index, const View& source) {
+  if (index.numel() == 0) return;
+  const IndexWalk w = walk_along(index, y, source, dim, y.sizes[dim]);
+  const std::int64_t targets = y.sizes[dim];
+  const Tensor winner = Tensor::allocate({w.lines, targets}, i64, y.device).fill_(-1);
+  const std::int64_t* at = index.as<const std::int64_t>();
+  launch("scatter", &claim_kernel, grid_for(w.lines * w.length), static_cast<long long*>(winner.raw_data()), at, w, targets);
+  visit_word(y.dtype, [&]<class Word> {
+    launch("scatter", &scatter_kernel<Word>, grid_for(w.lines * w.length), y.as<Word>(), source.as<const Word>(),
+           static_cast<const long long*>(winner.raw_data()), at, w, targets);
+  });
+}
+
+void scatter_add(const View& y, int dim, const View& index, const View& source) {
+  if (index.numel() == 0) return;
+  const IndexWalk w = walk_along(index, y, source, dim, y.sizes[dim]);
+  visit(y.dtype, [&]<class T> { add_in_order<T>(y, index, source, w); });
+}
+
+}  // namespace mantissa::cuda_backend
