@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -14,8 +15,8 @@ struct ConvShape {
   std::int64_t in[2], out[2], kernel[2];  // height, width
   std::int64_t stride[2], padding[2], dilation[2];
 
-  std::int64_t in_image() const { return in_channels * in[0] * in[1]; }
-  std::int64_t out_image() const { return out_channels * out[0] * out[1]; }
+  MANTISSA_HD std::int64_t in_image() const { return in_channels * in[0] * in[1]; }
+  MANTISSA_HD std::int64_t out_image() const { return out_channels * out[0] * out[1]; }
   std::int64_t weights() const { return out_channels * in_channels / groups * kernel[0] * kernel[1]; }
   double flops() const {
     return 2.0 * static_cast<double>(batch) * static_cast<double>(out[0] * out[1]) * static_cast<double>(weights());

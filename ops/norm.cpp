@@ -280,7 +280,8 @@ void BatchNormBackward::samples(Samples& s) {
     const Tensor mean = s.randn({4}), inv_std = s.uniform({4}, 0.5, 2);
     auto with = [=](auto&& f) {
       return [=](const Tensors& x) {
-        return Samples::list(f(BatchNormBackward{false}, x[0], x[1], x[2], cast(mean, x[0].dtype()), cast(inv_std, x[0].dtype())));
+        return Samples::list(f(BatchNormBackward{false}, x[0], x[1], x[2], cast(mean, x[0].dtype()).to(x[0].device()),
+                               cast(inv_std, x[0].dtype()).to(x[0].device())));
       };
     };
     s.call({s.randn(sizes), s.randn(sizes), s.randn({4})}, with([](const auto&... x) { return apply(x...); }),

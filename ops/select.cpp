@@ -167,7 +167,7 @@ Tensor index(const Tensor& x, std::span<const Tensor> indices) {
 }
 Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values, bool accumulate) {
   const Places p = places("index_put", x, indices);
-  const Tensor flat = reshape(x, p.flat), at = flatten(p.index), given = values.is_weak_scalar() ? cast(values, x.dtype()) : values;
+  const Tensor flat = reshape(x, p.flat), at = flatten(p.index), given = values.is_weak_scalar() ? cast(values, x.dtype()).to(x.device()) : values;
   Dims rows = p.flat;
   rows[0] = at.numel();
   const Tensor source = reshape(expand(given, joined(p.index.sizes(), p.rest)), rows);
@@ -243,7 +243,7 @@ void index_samples(Samples& s) {
 void index_put_samples(Samples& s) {
   const F add_rows = [](const Tensors& x) { return index_put(x[0], {x[1]}, x[2], true); };
   add(s, {s.randn({3, 2}), s.integers({5}, -3, 3), s.randn({2})}, add_rows);
-  add(s, {s.randn({3, 4}), s.randn({3})}, [](const Tensors& x) { return index_put(x[0], {tensor({0, 2, -1}), tensor({1, 1, 0})}, x[1]); });
+  add(s, {s.randn({3, 4}), s.randn({3})}, [](const Tensors& x) { return index_put(x[0], {tensor({0, 2, -1}).to(x[0].device()), tensor({1, 1, 0}).to(x[0].device())}, x[1]); });
   add(s, {s.randn({3, 4}), s.booleans({3, 4})}, [](const Tensors& x) { return index_put(x[0], {x[1]}, Tensor(7.0)); });
   refuse(s, {s.randn({3, 2}), s.integers({5}, 0, 3), s.randn({3})}, add_rows, "cannot become");
 }

@@ -159,7 +159,7 @@ void topk_samples(Samples& s) {
 void bincount_samples(Samples& s) {
   s.call({s.integers({9}, 0, 4)}, [](const Tensors& x) { return Tensors{bincount(x[0], {}, 6)}; });
   // The largest index is fixed: the length of the result depends on it.
-  s.call({s.randn({5})}, [](const Tensors& x) { return Tensors{bincount(tensor({1, 0, 3, 1, 1}), x[0])}; });
+  s.call({s.randn({5})}, [](const Tensors& x) { return Tensors{bincount(tensor({1, 0, 3, 1, 1}).to(x[0].device()), x[0])}; });
   s.error_call({s.randn({4})}, [](const Tensors& x) { return Tensors{bincount(x[0])}; }, "needs an i64 tensor");
   s.error_call({s.integers({4}, -3, 0)}, [](const Tensors& x) { return Tensors{bincount(x[0])}; }, "out of range");
 }

@@ -1,0 +1,198 @@
+// Convolution and its gradients as products: images are unfolded into matrices [channels * kernel, pixels] and
+// multiplied by whatever cuda/gemm.cpp finds fastest. Used where the library has nothing better; some images are
+// taken together, as many as keep the matrices below a bound. Sums are f32 for halves and rounded once.
+#include "core/conv.h"
+#include "core/kernel.h"
+#include "cuda/elementwise.cuh"
+#include "cuda/gemm.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
+MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, const View& bias)
+}
+
+namespace mantissa::cuda_backend {
+namespace {
+
+constexpr std::int64_t most_unfolded = std::int64_t{1} << 27;  // elements of the matrices at one time
+
+struct Unfolding {
+  ConvShape s;
+  std::int64_t image_step, group_step, row_step;  // of the matrices, in elements; pixels lie side by side
+  MANTISSA_HD std::int64_t group_channels() const { return s.in_channels / s.groups; }
+  MANTISSA_HD std::int64_t rows() const { return group_channels() * s.kernel[0] * s.kernel[1]; }
+  MANTISSA_HD std::int64_t pixels() const { return s.out[0] * s.out[1]; }
+};
+
+// One thread per element of the matrices of `images` images.
+template <class Word> __global__ void unfold_kernel(Word* to, const Word* x, Unfolding u, std::int64_t images) {
+  const ConvShape& s = u.s;
+  const std::int64_t rows = u.rows(), pixels = u.pixels(), n = images * s.groups * rows * pixels;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+    const std::int64_t p = i % pixels, r = i / pixels % rows, group = i / (pixels * rows) % s.groups, image = i / (pixels * rows * s.groups);
+    const std::int64_t kx = r % s.kernel[1], ky = r / s.kernel[1] % s.kernel[0], c = group * u.group_channels() + r / (s.kernel[0] * s.kernel[1]);
+    const std::int64_t iy = p / s.out[1] * s.stride[0] - s.padding[0] + ky * s.dilation[0], ix = p % s.out[1] * s.stride[1] - s.padding[1] + kx * s.dilation[1];
+    const bool inside = iy >= 0 && iy < s.in[0] && ix >= 0 && ix < s.in[1];
+    to[image * u.image_step + group * u.group_step + r * u.row_step + p] =
+        inside ? x[((image * s.in_channels + c) * s.in[0] + iy) * s.in[1] + ix] : Word{};
+  }
+}
+
+// One thread per input pixel sums the elements that came from it, in the order of the kernel's taps.
+template <class C> __global__ void fold_kernel(void* y, Dtype dtype, const C* from, Unfolding u, std::int64_t images) {
+  const ConvShape& s = u.s;
+  const std::int64_t n = images * s.in_channels * s.in[0] * s.in[1];
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+    const std::int64_t ix = i % s.in[1], iy = i / s.in[1] % s.in[0], c = i / (s.in[0] * s.in[1]) % s.in_channels, image = i / s.in_image();
+    const std::int64_t group = c / u.group_channels(), first_row = c % u.group_channels() * s.kernel[0] * s.kernel[1];
+    const C* matrix = from + image * u.image_step + group * u.group_step;
+    C sum = 0;
+    for (std::int64_t ky = 0; ky < s.kernel[0]; ++ky) {
+      const std::int64_t down = iy + s.padding[0] - ky * s.dilation[0];
+      if (down < 0 || down % s.stride[0] != 0 || down / s.stride[0] >= s.out[0]) continue;
+      for (std::int64_t kx = 0; kx < s.kernel[1]; ++kx) {
+        const std::int64_t across = ix + s.padding[1] - kx * s.dilation[1];
+        if (across < 0 || across % s.stride[1] != 0 || across / s.stride[1] >= s.out[1]) continue;
+        sum += matrix[(first_row + ky * s.kernel[1] + kx) * u.row_step + down / s.stride[0] * s.out[1] + across / s.stride[1]];
+      }
+    }
+    store_element(y, dtype, i, sum);
+  }
+}
+
+struct AddBias {
+  template <class T> MANTISSA_HD T f(T x, T bias) const { return x + bias; }
+};
+
+// --- on the host ---
+View dense(const View& v, Dtype dtype, Tensor& keep) {
+  if (!v || (v.dtype == dtype && v.is_contiguous())) return v;
+  keep = Tensor::allocate(v.sizes, dtype, v.device);
+  kernels::copy(v.device, keep.view(), v);
+  return keep.view();
+}
+void* element(const View& v, std::int64_t i) { return static_cast<char*>(v.data) + i * static_cast<std::int64_t>(size_of(v.dtype)); }
+
+void unfold(const Tensor& to, const void* x, Dtype dtype, const Unfolding& u, std::int64_t images) {
+  const Grid grid = grid_for(std::min<std::int64_t>(images * u.s.groups * u.rows() * u.pixels(), std::int64_t{1} << 30));
+  switch (size_of(dtype)) {
+    case 8: return launch("unfold", &unfold_kernel<std::uint64_t>, grid, static_cast<std::uint64_t*>(to.raw_data()), static_cast<const std::uint64_t*>(x), u, images);
+    case 4: return launch("unfold", &unfold_kernel<std::uint32_t>, grid, static_cast<std::uint32_t*>(to.raw_data()), static_cast<const std::uint32_t*>(x), u, images);
+    default: return launch("unfold", &unfold_kernel<std::uint16_t>, grid, static_cast<std::uint16_t*>(to.raw_data()), static_cast<const std::uint16_t*>(x), u, images);
+  }
+}
+
+// c [images, groups, m, n] = a @ b, with these steps from image to image and from group to group.
+struct Steps { std::int64_t image, group; };
+tensor_core::Gemm product(void* c, Dtype out, const void* a, const void* b, Dtype in, std::int64_t m, std::int64_t n, std::int64_t k,
+                          std::int64_t images, std::int64_t groups, Steps a_steps, Steps b_steps) {
+  tensor_core::Gemm g;
+  g.m = m, g.n = n, g.k = k, g.items = images * groups;
+  g.in = in, g.out = out;
+  g.a = a, g.b = b, g.c = c;
+  g.lda = k, g.ldb = n, g.ldc = n;
+  g.batch.rank = 2;
+  g.batch.sizes[0] = images, g.batch.sizes[1] = groups;
+  g.batch.a[0] = a_steps.image, g.batch.a[1] = a_steps.group;
+  g.batch.b[0] = b_steps.image, g.batch.b[1] = b_steps.group;
+  return g;
+}
+
+Unfolding image_after_image(const ConvShape& s) {
+  Unfolding u{s, 0, 0, 0};
+  u.row_step = u.pixels();
+  u.group_step = u.rows() * u.pixels();
+  u.image_step = s.groups * u.group_step;
+  return u;
+}
+std::int64_t images_at_once(const ConvShape& s, const Unfolding& u) {
+  return std::clamp<std::int64_t>(most_unfolded / std::max<std::int64_t>(1, s.groups * u.rows() * u.pixels()), 1, s.batch);
+}
+Dtype sum_dtype(Dtype t) { return t == f64 ? f64 : f32; }
+
+void forward(const ConvShape& s, const View& y, const View& x, const View& weight, const View& bias) {
+  const Unfolding u = image_after_image(s);
+  const std::int64_t step = images_at_once(s, u), outs = s.out_channels / s.groups;
+  const Tensor matrices = Tensor::allocate({step * u.image_step}, y.dtype, y.device);
+  const bool through_f32 = bias && is_half(y.dtype);  // so that the sum is rounded once
+  Tensor wide;
+  if (through_f32) wide = Tensor::allocate(y.sizes, f32, y.device);
+  const View out = through_f32 ? wide.view() : y;
+  for (std::int64_t first = 0; first < s.batch; first += step) {
+    const std::int64_t images = std::min(step, s.batch - first);
+    unfold(matrices, element(x, first * s.in_image()), x.dtype, u, images);
+    run(product(element(out, first * s.out_image()), out.dtype, weight.data, matrices.raw_data(), y.dtype, outs, u.pixels(), u.rows(), images,
+                s.groups, {0, outs * u.rows()}, {u.image_step, u.group_step}), y.device);
+  }
+  if (!bias) return;
+  View channels = bias;
+  channels.sizes = {1, s.out_channels, 1, 1};
+  channels.strides = {0, bias.strides[0], 0, 0};
+  const View* inputs[] = {&out, &channels};
+  visit_compute(y.dtype, [&]<class C> { launch_elementwise<AddBias, C, 2>("conv2d_bias", {}, plan_elementwise(y, inputs)); });
+}
+
+void input_gradient(const ConvShape& s, const View& dx, const View& g, const View& weight) {
+  const Unfolding u = image_after_image(s);
+  const std::int64_t step = images_at_once(s, u), outs = s.out_channels / s.groups;
+  const Tensor matrices = Tensor::allocate({step * u.image_step}, sum_dtype(dx.dtype), dx.device);
+  for (std::int64_t first = 0; first < s.batch; first += step) {
+    const std::int64_t images = std::min(step, s.batch - first);
+    tensor_core::Gemm p = product(matrices.raw_data(), matrices.dtype(), weight.data, element(g, first * s.out_image()), dx.dtype, u.rows(), u.pixels(),
+                                  outs, images, s.groups, {0, outs * u.rows()}, {s.out_image(), outs * u.pixels()});
+    p.a_transposed = true;
+    p.lda = u.rows();
+    run(p, dx.device);
+    const Grid grid = grid_for(std::min<std::int64_t>(images * s.in_image(), std::int64_t{1} << 30));
+    visit_compute(dx.dtype, [&]<class C> {
+      launch("fold", &fold_kernel<C>, grid, element(dx, first * s.in_image()), dx.dtype, static_cast<const C*>(matrices.raw_data()), u, images);
+    });
+  }
+}
+
+// The sum over images is part of the products' inner dimension: matrices of many images stand side by side.
+void weight_gradient(const ConvShape& s, const View& dw, const View& x, const View& g) {
+  Unfolding u{s, 0, 0, 0};
+  const std::int64_t step = images_at_once(s, u), outs = s.out_channels / s.groups, pixels = u.pixels();
+  const Tensor matrices = Tensor::allocate({s.groups * u.rows() * step * pixels}, x.dtype, dw.device);
+  const Tensor gradients = Tensor::allocate({s.out_channels, step, pixels}, x.dtype, dw.device);
+  const bool direct = dw.dtype == sum_dtype(dw.dtype);
+  Tensor wide;
+  if (!direct) wide = Tensor::allocate(dw.sizes, sum_dtype(dw.dtype), dw.device);
+  const View sums = direct ? dw : wide.view();
+  for (std::int64_t first = 0; first < s.batch; first += step) {
+    const std::int64_t images = std::min(step, s.batch - first), length = images * pixels;
+    u.image_step = pixels;
+    u.row_step = length;
+    u.group_step = u.rows() * length;
+    unfold(matrices, element(x, first * s.in_image()), x.dtype, u, images);
+    View from = g, to = gradients.view();
+    from.data = element(g, first * s.out_image());
+    from.sizes = to.sizes = {s.out_channels, images, pixels};
+    from.strides = {pixels, s.out_image(), 1};
+    to.strides = {length, pixels, 1};
+    kernels::copy(dw.device, to, from);
+    tensor_core::Gemm p = product(sums.data, sums.dtype, gradients.raw_data(), matrices.raw_data(), x.dtype, outs, u.rows(), length, 1, s.groups,
+                                  {0, outs * length}, {0, u.group_step});
+    p.b_transposed = true;
+    p.ldb = length;
+    p.accumulate = first > 0;
+    run(p, dw.device);
+  }
+  if (!direct) kernels::copy(dw.device, dw, sums);
+}
+
+}  // namespace
+
+void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
+  Tensor a_copy, b_copy;
+  const View left = dense(a, y.dtype, a_copy), right = dense(b, y.dtype, b_copy);
+  switch (pass) {
+    case ConvPass::forward: return forward(s, y, left, right, bias);
+    case ConvPass::input_gradient: return input_gradient(s, y, left, right);
+    case ConvPass::weight_gradient: return weight_gradient(s, y, left, right);
+  }
+}
+
+}  // namespace mantissa::cuda_backend
