@@ -1,0 +1,237 @@
+// What happens to gradients between backward and the update: unscaling with all that is learnt from it, the loss scale's
+// own update, norms and clipping. Nothing is read back: scale, verdicts and norms stay on the device.
+// Contract: core/multi_tensor.h; the CPU's twin: core/cpu/gradients.cpp.
+#include "cuda/multi_tensor.cuh"
+#include "cuda/reduce.cuh"
+
+namespace mantissa::cuda_backend {
+namespace {
+
+// --- elementwise, in place ---
+struct Unscale {
+  const float* scale;
+  template <class C> __device__ C operator()(C x) const { return x * static_cast<C>(static_cast<float>(1.0 / static_cast<double>(*scale))); }
+};
+struct ClipToNorm {
+  const float* norm;
+  double max_norm;
+  template <class C> __device__ C operator()(C x) const {
+    const double wanted = max_norm / (static_cast<double>(*norm) + 1e-6);
+    return x * static_cast<C>(wanted > 1 ? 1 : wanted);  // a NaN norm makes NaN gradients, as in PyTorch
+  }
+};
+struct Clamp {
+  double limit;
+  template <class C> __device__ C operator()(C x) const {
+    const C top = static_cast<C>(limit);
+    return x > top ? top : x < -top ? -top : x;
+  }
+};
+
+template <class C, class F> __global__ void __launch_bounds__(block_size) transform(TensorList<GradientView> list, F f) {
+  std::int64_t begin;
+  const GradientView& g = list.find(&begin);
+  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
+  if (i >= g.numel) return;
+  const bool whole = i + pack <= g.numel && is_aligned(g.data);
+  C v[pack];
+  load_eight(v, g.data, g.dtype, i, g.numel, whole);
+  for (int k = 0; k < pack; ++k) v[k] = f(v[k]);
+  store_eight(g.data, g.dtype, i, g.numel, whole, v);
+}
+template <class F> void transform_all(const char* name, std::span<const GradientView> gradients, const F& f) {
+  for_lists(gradients, [](const GradientView& g) { return g.dtype != f64; },
+            [&](const TensorList<GradientView>& list, std::int64_t) { launch(name, transform<float, F>, grid_of(list), list, f); });
+  for_lists(gradients, [](const GradientView& g) { return g.dtype == f64; },
+            [&](const TensorList<GradientView>& list, std::int64_t) { launch(name, transform<double, F>, grid_of(list), list, f); });
+}
+
+// --- sums over all gradients: one entry per block, joined in order by one block ---
+// All lists of both compute types, one after the other: run(list, first block, compute type's tag).
+template <class F> void for_all_lists(std::span<const GradientView> gradients, F&& run) {
+  std::int64_t before = 0;
+  const auto of = [&]<class C>() {
+    std::int64_t blocks = 0;
+    for_lists(gradients, [](const GradientView& g) { return (g.dtype == f64) == std::is_same_v<C, double>; },
+              [&](const TensorList<GradientView>& list, std::int64_t first) {
+                run.template operator()<C>(list, before + first);
+                blocks = first + list.first_block[list.count];
+              });
+    before += blocks;
+  };
+  of.template operator()<float>();
+  of.template operator()<double>();
+}
+std::int64_t count_blocks(std::span<const GradientView> gradients) {
+  std::int64_t n = 0;
+  for (const GradientView& g : gradients) n += (g.numel + chunk - 1) / chunk;
+  return n;
+}
+Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(current_device())}; }
+
+// --- unscaling ---
+// Block b's summary lies in rows of `blocks` numbers: squares, largest, infs, nans, and the index of its tensor.
+struct Summaries {
+  double* data;
+  std::int64_t blocks;
+  __device__ double* row(int r) const { return data + r * blocks; }
+};
+
+template <class C>
+__global__ void __launch_bounds__(block_size) unscale_chunks(TensorList<GradientView> list, const float* scale, Summaries out, std::int64_t first) {
+  __shared__ double scratch[32];
+  std::int64_t begin;
+  const GradientView& g = list.find(&begin);
+  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
+  double squares = 0, largest = 0, infs = 0, nans = 0;
+  if (i < g.numel) {
+    const bool whole = i + pack <= g.numel && is_aligned(g.data);
+    const Unscale unscale{scale};
+    C v[pack];
+    load_eight(v, g.data, g.dtype, i, g.numel, whole);
+    for (int k = 0; k < pack; ++k) v[k] = unscale(v[k]);
+    store_eight(g.data, g.dtype, i, g.numel, whole, v);
+    for (int k = 0; k < pack && i + k < g.numel; ++k) {
+      // As rounded: an f16 may have become infinite.
+      const double x = g.dtype == f16 ? static_cast<double>(static_cast<float>(Half(static_cast<float>(v[k]))))
+                     : g.dtype == bf16 ? static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(v[k])))) : static_cast<double>(v[k]);
+      const double size = x < 0 ? -x : x;
+      squares += x * x;
+      if (!(size == size)) nans += 1;
+      else if (size > largest) largest = size;
+      if (size == size && size > 1.7976931348623157e308) infs += 1;
+    }
+  }
+  squares = fold_block<Sum>(squares, scratch);
+  largest = fold_block<Max>(largest, scratch);
+  infs = fold_block<Sum>(infs, scratch);
+  nans = fold_block<Sum>(nans, scratch);
+  if (threadIdx.x != 0) return;
+  const std::int64_t b = first + blockIdx.x;
+  out.row(0)[b] = squares;
+  out.row(1)[b] = largest;
+  out.row(2)[b] = infs;
+  out.row(3)[b] = nans;
+  out.row(4)[b] = infs + nans > 0 ? static_cast<double>(g.index) : -1;
+}
+__global__ void join_summaries(GradientSummary* summary, bool* found_inf, Summaries in) {
+  __shared__ double scratch[32];
+  double squares = 0, largest = 0, infs = 0, nans = 0, bad = __builtin_huge_val();
+  for (std::int64_t b = threadIdx.x; b < in.blocks; b += blockDim.x) {
+    squares += in.row(0)[b];
+    largest = in.row(1)[b] > largest ? in.row(1)[b] : largest;
+    infs += in.row(2)[b];
+    nans += in.row(3)[b];
+    if (in.row(4)[b] >= 0 && in.row(4)[b] < bad) bad = in.row(4)[b];
+  }
+  squares = fold_block<Sum>(squares, scratch);
+  largest = fold_block<Max>(largest, scratch);
+  infs = fold_block<Sum>(infs, scratch);
+  nans = fold_block<Sum>(nans, scratch);
+  bad = fold_block<Min>(bad, scratch);
+  if (threadIdx.x != 0) return;
+  *summary = {squares, largest, infs, nans, bad < __builtin_huge_val() ? bad : -1};
+  if (infs + nans > 0) *found_inf = true;
+}
+
+// --- norms ---
+enum class NormKind { one, two, largest, general };
+template <class C>
+__global__ void __launch_bounds__(block_size) norm_chunks(TensorList<GradientView> list, NormKind kind, double p, double* sums, std::int64_t first) {
+  __shared__ double scratch[32];
+  std::int64_t begin;
+  const GradientView& g = list.find(&begin);
+  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
+  double mine = 0;
+  if (i < g.numel) {
+    C v[pack];
+    load_eight(v, g.data, g.dtype, i, g.numel, i + pack <= g.numel && is_aligned(g.data));
+    for (int k = 0; k < pack && i + k < g.numel; ++k) {
+      const double x = static_cast<double>(v[k]), size = x < 0 ? -x : x;
+      if (kind == NormKind::two) mine += x * x;
+      else if (kind == NormKind::one) mine += size;
+      else if (kind == NormKind::general) mine += std::pow(size, p);
+      else mine = Max{}(mine, size);
+    }
+  }
+  mine = kind == NormKind::largest ? fold_block<Max>(mine, scratch) : fold_block<Sum>(mine, scratch);
+  if (threadIdx.x == 0) sums[first + blockIdx.x] = mine;
+}
+__global__ void join_norms(float* norm, const double* sums, std::int64_t blocks, NormKind kind, double p) {
+  __shared__ double scratch[32];
+  double total = 0;
+  for (std::int64_t b = threadIdx.x; b < blocks; b += blockDim.x) total = kind == NormKind::largest ? Max{}(total, sums[b]) : total + sums[b];
+  total = kind == NormKind::largest ? fold_block<Max>(total, scratch) : fold_block<Sum>(total, scratch);
+  if (threadIdx.x != 0) return;
+  *norm = static_cast<float>(kind == NormKind::two ? std::sqrt(total) : kind == NormKind::general ? std::pow(total, 1 / p) : total);
+}
+
+// --- the scale ---
+inline constexpr int most_verdicts = 64;
+struct Verdicts {
+  Verdict verdict[most_verdicts];
+  int count = 0;
+};
+__global__ void loss_scale_step(float* scale, ScalerState* state, Verdicts verdicts, const bool* forward_failed, ScaleRule rule) {
+  const std::int64_t update = state->counters.updates + 1;
+  const bool failed = forward_failed && *forward_failed;
+  if (failed) {
+    OverflowRecord r;
+    r.update = update;
+    r.scale = static_cast<double>(*scale);
+    state->record(r);
+  }
+  bool overflow = false;
+  for (int i = 0; i < verdicts.count; ++i) {
+    const Verdict& v = verdicts.verdict[i];
+    overflow = overflow || *v.found_inf;
+    const GradientSummary& s = *v.summary;
+    if (failed || s.first_bad < 0) continue;
+    OverflowRecord r;
+    r.update = update;
+    r.optimizer = v.optimizer;
+    r.parameter = static_cast<std::int64_t>(s.first_bad);
+    r.infs = static_cast<std::int64_t>(s.infs);
+    r.nans = static_cast<std::int64_t>(s.nans);
+    r.scale = static_cast<double>(*scale);
+    state->record(r);
+  }
+  state->counters.advance(*scale, rule, overflow, failed);
+}
+
+}  // namespace
+
+void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool* found_inf, GradientSummary* summary) {
+  const std::int64_t blocks = count_blocks(gradients);
+  const Tensor scratch = Tensor::allocate({5, blocks}, f64, this_device());
+  const Summaries partial{static_cast<double*>(scratch.view().data), blocks};
+  for_all_lists(gradients, [&]<class C>(const TensorList<GradientView>& list, std::int64_t first) {
+    launch("unscale_gradients", unscale_chunks<C>, grid_of(list), list, scale, partial, first);
+  });
+  launch("join_summaries", join_summaries, Grid{dim3(1), dim3(512)}, summary, found_inf, partial);
+}
+
+void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed, const ScaleRule& rule) {
+  check(verdicts.size() <= most_verdicts, "one scaler serves at most ", most_verdicts, " optimizers on a GPU, but ", verdicts.size(), " were stepped");
+  Verdicts all;
+  for (const Verdict& v : verdicts) all.verdict[all.count++] = v;
+  launch("loss_scale_step", loss_scale_step, Grid{dim3(1), dim3(1)}, scale, state, all, forward_failed, rule);
+}
+
+void gradient_norm(std::span<const GradientView> gradients, double p, float* norm) {
+  const NormKind kind = std::isinf(p) ? NormKind::largest : p == 2 ? NormKind::two : p == 1 ? NormKind::one : NormKind::general;
+  const std::int64_t blocks = count_blocks(gradients);
+  const Tensor scratch = Tensor::allocate({blocks}, f64, this_device());
+  double* sums = static_cast<double*>(scratch.view().data);
+  for_all_lists(gradients, [&]<class C>(const TensorList<GradientView>& list, std::int64_t first) {
+    launch("gradient_norm", norm_chunks<C>, grid_of(list), list, kind, p, sums, first);
+  });
+  launch("join_norms", join_norms, Grid{dim3(1), dim3(512)}, norm, sums, blocks, kind, p);
+}
+
+void scale_gradients(std::span<const GradientView> gradients, const float* norm, double max_norm) {
+  transform_all("scale_gradients", gradients, ClipToNorm{norm, max_norm});
+}
+void clamp_gradients(std::span<const GradientView> gradients, double limit) { transform_all("clamp_gradients", gradients, Clamp{limit}); }
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,66 @@
+// How kernels walk many flat tensors in one launch: their descriptions travel in the launch itself, so nothing is copied
+// to the device first and a captured graph keeps them. A block works on `chunk` elements of one tensor.
+// The contract of every kernel is in core/multi_tensor.h.
+#pragma once
+
+#include <span>
+
+#include "core/multi_tensor.h"
+#include "cuda/launch.cuh"
+#include "cuda/vec.cuh"
+
+namespace mantissa::cuda_backend {
+
+inline constexpr std::int64_t chunk = 2048;  // eight elements for each of 256 threads: small models fill the GPU too
+inline constexpr int most_tensors = 24;      // of a launch: its parameters may take 4 KB
+
+template <class V> struct TensorList {
+  V tensor[most_tensors];
+  unsigned first_block[most_tensors + 1];  // of each tensor; the last is the number of blocks
+  int count = 0;
+
+  // The tensor that this block works on, and its first element.
+  __device__ const V& find(std::int64_t* begin) const {
+    int t = 0;
+    while (blockIdx.x >= first_block[t + 1]) ++t;
+    *begin = std::int64_t{blockIdx.x - first_block[t]} * chunk;
+    return tensor[t];
+  }
+};
+
+// Calls run(list, first block of the list among all) for lists that hold all tensors of `tensors` which `takes` accepts.
+template <class V, class Takes, class F> void for_lists(std::span<const V> tensors, Takes&& takes, F&& run) {
+  TensorList<V> list;
+  std::int64_t before = 0;
+  const auto flush = [&] {
+    if (list.count == 0) return;
+    run(list, before);
+    before += list.first_block[list.count];
+    list.count = 0;
+  };
+  list.first_block[0] = 0;
+  for (const V& t : tensors) {
+    if (!takes(t) || t.numel == 0) continue;
+    const std::int64_t blocks = (t.numel + chunk - 1) / chunk;
+    if (list.count == most_tensors || list.first_block[list.count] + blocks > 0x7fffffff) flush();
+    list.tensor[list.count] = t;
+    list.first_block[list.count + 1] = list.first_block[list.count] + static_cast<unsigned>(blocks);
+    ++list.count;
+  }
+  flush();
+}
+template <class V> Grid grid_of(const TensorList<V>& list) { return {dim3(list.first_block[list.count]), dim3(block_size)}; }
+
+__device__ inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+// Elements i .. i + 7 of a tensor of n, of which those beyond the end are left out.
+template <class C> __device__ inline void load_eight(C (&to)[pack], const void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole) {
+  if (whole) return load_pack(to, p, t, i);
+  for (int k = 0; k < pack; ++k) to[k] = i + k < n ? load_element<C>(p, t, i + k) : C(0);
+}
+template <class C> __device__ inline void store_eight(void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole, const C (&from)[pack]) {
+  if (whole) return store_pack(p, t, i, from);
+  for (int k = 0; k < pack && i + k < n; ++k) store_element(p, t, i + k, from[k]);
+}
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,129 @@
+// The fused optimizer update on the GPU: one pass reads value, gradient and state and writes value, state and the
+// low-precision shadow. Hyperparameters, step counts and the verdict to skip are read from device memory. Formula number i
+// is instantiated in cuda/optim_<i % optim_files>.cu. Formulas: core/optim_formulas.h; the CPU's twin: core/cpu/optim.cpp.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <tuple>
+#include <utility>
+
+#include "core/optim_formulas.h"
+#include "cuda/multi_tensor.cuh"
+#include "cuda/optim_entry.h"
+
+namespace mantissa::cuda_backend {
+
+// bf16 with the fraction that is cut off as the chance to round up; the bits of core/cpu/optim.cpp.
+__device__ inline BFloat16 round_stochastically(float v, std::uint32_t r) {
+  r = (r ^ (r >> 16)) * 0x85ebca6bu;
+  r = (r ^ (r >> 13)) * 0xc2b2ae35u;
+  r ^= r >> 16;
+  const std::uint32_t x = std::bit_cast<std::uint32_t>(v);
+  if ((x & 0x7f800000u) == 0x7f800000u) return BFloat16(v);
+  BFloat16 b;
+  b.bits = static_cast<std::uint16_t>((x + (r & 0xffffu)) >> 16);
+  return b;
+}
+template <class C>
+__device__ inline void store_state(const ParameterView& v, int k, std::int64_t i, bool whole, const C (&from)[pack]) {
+  if (v.state_dtype != bf16) return store_eight(v.state[k], v.state_dtype, i, v.numel, whole, from);
+  const std::uint32_t seed = static_cast<std::uint32_t>(*v.step) * 0x27d4eb2fu + static_cast<std::uint32_t>(k) * 0x165667b1u;
+  for (int e = 0; e < pack && i + e < v.numel; ++e) {
+    static_cast<BFloat16*>(v.state[k])[i + e] = round_stochastically(static_cast<float>(from[e]), seed + static_cast<std::uint32_t>(i + e) * 0x9e3779b9u);
+  }
+}
+
+template <int states> __device__ inline bool is_aligned(const ParameterView& v) {
+  bool aligned = is_aligned(v.value) && is_aligned(v.gradient) && is_aligned(v.shadow);
+  for (int k = 0; k < states; ++k) aligned = aligned && is_aligned(v.state[k]);
+  return aligned;
+}
+
+template <class F, class C> __device__ inline auto constants_of(const F& formula, const ParameterView& v) {
+  if constexpr (requires { F::scalar_names; }) return formula.template at<C>(*v.step + 1, v.scalars);
+  else return formula.template at<C>(*v.step + 1);
+}
+
+template <class F, class C>
+__global__ void __launch_bounds__(block_size) update_parameters(TensorList<ParameterView> list, const double* hyper, const bool* skip) {
+  using Update = decltype(constants_of<F, C>(F{}, ParameterView{}));
+  constexpr int count = F::states > 0 ? F::states : 1;
+  if (skip && *skip) return;
+  std::int64_t begin;
+  const ParameterView& v = list.find(&begin);
+  // The constants take powers and roots in f64: one thread derives them for its block.
+  alignas(16) __shared__ unsigned char shared_update[sizeof(Update)];
+  if (threadIdx.x == 0) {
+    F formula;
+    memcpy(&formula, hyper, sizeof(F));
+    const Update made = constants_of<F, C>(formula, v);
+    memcpy(shared_update, &made, sizeof(Update));
+  }
+  __syncthreads();
+  Update update;
+  memcpy(&update, shared_update, sizeof(Update));
+
+  const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
+  if (i >= v.numel) return;
+  const bool whole = i + pack <= v.numel && is_aligned<F::states>(v);
+  C value[pack], gradient[pack], state[count][pack];
+  load_eight(value, v.value, v.dtype, i, v.numel, whole);
+  load_eight(gradient, v.gradient, v.gradient_dtype, i, v.numel, whole);
+  for (int k = 0; k < F::states; ++k) load_eight(state[k], v.state[k], v.state_dtype, i, v.numel, whole);
+#pragma unroll
+  for (int e = 0; e < pack; ++e) {
+    C s[count];
+    for (int k = 0; k < F::states; ++k) s[k] = state[k][e];
+    update(value[e], gradient[e], s);
+    for (int k = 0; k < F::states; ++k) state[k][e] = s[k];
+  }
+  for (int k = 0; k < F::states; ++k) store_state(v, k, i, whole, state[k]);
+  store_eight(v.value, v.dtype, i, v.numel, whole, value);
+  if (v.shadow) store_eight(v.shadow, v.shadow_dtype, i, v.numel, whole, value);
+}
+
+// After all blocks of an update have read the step counts.
+template <class F> __global__ void advance_parameters(TensorList<ParameterView> list, const double* hyper, const bool* skip) {
+  if (skip && *skip) return;
+  const int t = static_cast<int>(threadIdx.x);
+  if (t >= list.count) return;
+  const ParameterView& v = list.tensor[t];
+  if constexpr (requires { F::scalar_names; }) {
+    F formula;
+    memcpy(&formula, hyper, sizeof(F));
+    formula.advance(v.scalars, *v.step + 1);
+  }
+  ++*v.step;
+}
+
+// Also of parameters without elements: their steps count too.
+template <class F> void launch_advance(const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
+  for (std::size_t from = 0; from < parameters.size(); from += most_tensors) {
+    TensorList<ParameterView> list;
+    for (const ParameterView& v : parameters.subspan(from, std::min<std::size_t>(most_tensors, parameters.size() - from))) {
+      list.tensor[list.count++] = v;
+    }
+    launch("advance_parameters", advance_parameters<F>, Grid{dim3(1), dim3(32)}, list, hyper, skip);
+  }
+}
+
+template <class F> void launch_update(const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
+  for_lists(parameters, [](const ParameterView& v) { return v.dtype != f64; }, [&](const TensorList<ParameterView>& list, std::int64_t) {
+    launch("update_parameters", update_parameters<F, float>, grid_of(list), list, hyper, skip);
+  });
+  for_lists(parameters, [](const ParameterView& v) { return v.dtype == f64; }, [&](const TensorList<ParameterView>& list, std::int64_t) {
+    launch("update_parameters", update_parameters<F, double>, grid_of(list), list, hyper, skip);
+  });
+  launch_advance<F>(hyper, skip, parameters);
+}
+// The launches of every optim_files-th formula, from `first` on.
+template <int first, class... F> constexpr auto make_updates(List<F...>) {
+  constexpr std::size_t count = (sizeof...(F) - first + optim_files - 1) / optim_files;
+  return []<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<UpdateLaunch, count>{&launch_update<std::tuple_element_t<first + i * optim_files, std::tuple<F...>>>...};
+  }(std::make_index_sequence<count>{});
+}
+template <int first> inline constexpr auto updates_of = make_updates<first>(optim_formulas::OnePass{});
+
+}  // namespace mantissa::cuda_backend

@@ -1,0 +1,109 @@
+// Training on the device against training on the CPU: every optimizer, the loss scaler with overflows, clipping, and
+// the promise that a step reads nothing back to the host.
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "core/host_reads.h"
+#include "mantissa.h"
+#include "tests/catch_compat.h"
+
+using namespace mantissa;
+
+namespace {
+
+struct Net {
+  nn::Linear in{6, 16}, out{16, 3};
+  MANTISSA_FIELDS(in, out)
+  Tensor operator()(const Tensor& x) const { return out(tanh(in(x))); }
+};
+
+using Maker = std::function<std::unique_ptr<optim::Optimizer>(std::vector<Tensor>)>;
+template <class O> Maker make(auto options) {
+  return [options](std::vector<Tensor> p) { return std::make_unique<O>(std::move(p), options); };
+}
+
+// Parameters after some steps on `device`; step 2 overflows.
+std::vector<Tensor> train(Device device, const Maker& maker, bool bf16_state) {
+  (void)bf16_state;
+  manual_seed(3);
+  Net net;
+  const Tensor x = randn({8, 6}), target = randn({8, 3});
+  nn::to(net, device);
+  const Tensor xd = x.to(device), td = target.to(device), infinite = Tensor(INFINITY);
+  const auto opt = maker(nn::parameters(net));
+  amp::GradScaler scaler({.init_scale = 1024, .growth_interval = 2});
+  std::uint64_t before = 0;
+  for (int step = 0; step < 5; ++step) {
+    Tensor loss = mse_loss(net(xd), td);
+    if (step == 2) loss = loss * 1e38;
+    backward(scaler.scale(loss));
+    scaler.unscale_(*opt);
+    optim::clip_grad_norm_(nn::parameters(net), 0.5);
+    scaler.step(*opt);
+    scaler.update();
+    opt->zero_grad();
+    if (step == 0) before = host_reads();
+  }
+  CHECK(host_reads() == before);
+  CHECK(scaler.get_scale() == 2048);  // grew, backed off, grew
+  std::vector<Tensor> result;
+  for (const Tensor& p : nn::parameters(net)) result.push_back(p.detach().to(cpu));
+  return result;
+}
+
+void compare(const char* name, const Maker& maker) {
+  INFO(name);
+  const auto on_cpu = train(cpu, maker, false), on_device = train(cuda, maker, false);
+  REQUIRE(on_cpu.size() == on_device.size());
+  for (std::size_t i = 0; i < on_cpu.size(); ++i) {
+    const auto a = on_cpu[i].to_vector<float>(), b = on_device[i].to_vector<float>();
+    float worst = 0;
+    for (std::size_t k = 0; k < a.size(); ++k) worst = std::max(worst, std::abs(a[k] - b[k]));
+    CHECK(worst <= 2e-5f);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every optimizer moves parameters on the device as on the CPU, overflows included, and reads nothing back") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  compare("Sgd", make<optim::Sgd>(optim::SgdOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}));
+  compare("Sgd, plain", make<optim::Sgd>(optim::SgdOptions{.lr = 0.1, .weight_decay = 0.01}));
+  compare("Adam", make<optim::Adam>(optim::AdamOptions{.lr = 0.01}));
+  compare("Adam, amsgrad", make<optim::Adam>(optim::AdamOptions{.lr = 0.01, .amsgrad = true}));
+  compare("AdamW", make<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}));
+  compare("RMSprop", make<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.01, .momentum = 0.9, .centered = true}));
+  compare("Adagrad", make<optim::Adagrad>(optim::AdagradOptions{.lr = 0.01}));
+  compare("Adadelta", make<optim::Adadelta>(optim::AdadeltaOptions{}));
+  compare("Adamax", make<optim::Adamax>(optim::AdamaxOptions{.lr = 0.01}));
+  compare("NAdam", make<optim::NAdam>(optim::NAdamOptions{.lr = 0.01}));
+  compare("RAdam", make<optim::RAdam>(optim::RAdamOptions{.lr = 0.01}));
+  compare("Lion", make<optim::Lion>(optim::LionOptions{.lr = 0.001}));
+  compare("ASGD", make<optim::ASGD>(optim::ASGDOptions{.lr = 0.01}));
+  compare("Rprop", make<optim::Rprop>(optim::RpropOptions{.lr = 0.01}));
+  compare("LAMB", make<optim::LAMB>(optim::LAMBOptions{.lr = 0.01}));
+  compare("Adafactor", make<optim::Adafactor>(optim::AdafactorOptions{}));
+  compare("Muon", [](std::vector<Tensor> p) {
+    std::vector<Tensor> matrices;
+    for (const Tensor& t : p) if (t.dim() == 2) matrices.push_back(t);
+    return std::make_unique<optim::Muon>(std::move(matrices), optim::MuonOptions{.lr = 0.01});
+  });
+}
+
+TEST_CASE("norms of gradients on the device agree with the CPU for every p, over many tensors of odd sizes") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  manual_seed(5);
+  for (const double p : {1.0, 2.0, 3.0, HUGE_VAL}) {
+    std::vector<Tensor> host, device;
+    for (int i = 0; i < 60; ++i) {  // more than one launch takes
+      const Tensor g = randn({1 + 97 * (i % 7) + (i == 3 ? 5000 : 0)});
+      Tensor a = zeros_like(g), b = zeros_like(g).to(cuda);
+      a.requires_grad_(), b.requires_grad_();
+      a.set_grad(g), b.set_grad(g.to(cuda));
+      host.push_back(a), device.push_back(b);
+    }
+    const float want = optim::clip_grad_norm_(host, 1.0, {.norm_type = p}).item(), got = optim::clip_grad_norm_(device, 1.0, {.norm_type = p}).item();
+    CHECK(std::abs(want - got) <= 1e-5f * want);
+  }
+}
