@@ -30,6 +30,15 @@ MANTISSA_ACCELERATOR void empty_cache(Device device);
 // Copies bytes between host and device; back when the host's side may be used again.
 MANTISSA_ACCELERATOR void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 
+// What the host has seen of some bytes in device memory, asked for again and again without ever waiting.
+struct Mirror;
+MANTISSA_ACCELERATOR Mirror* make_mirror(std::size_t bytes);
+MANTISSA_ACCELERATOR void destroy_mirror(Mirror* mirror) noexcept;
+// Starts copying the bytes at `from`. While a graph is captured, every replay will copy them.
+MANTISSA_ACCELERATOR void request(Mirror* mirror, const void* from);
+// The newest bytes that have arrived; null while there are none.
+MANTISSA_ACCELERATOR const void* latest(Mirror* mirror);
+
 bool has_cuda_backend();  // whether this program contains one
 [[noreturn]] void fail_without_kernel();
 
