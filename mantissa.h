@@ -25,6 +25,7 @@
 #include "io/image.h"
 #include "io/progress.h"
 #include "io/safetensors.h"
+#include "jit/capture.h"
 #include "nn/activation.h"
 #include "nn/attention.h"
 #include "nn/clone.h"

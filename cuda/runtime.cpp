@@ -310,6 +310,8 @@ ArenaScope::~ArenaScope() { arena_pool = before_; }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (bytes == 0) return;
+  check(!is_capturing() || to_device == from_device, "a step that is captured must not copy between host and device: it read a value of a "
+        "tensor (item, to_vector, printing) or made a tensor from host data. Move that out of the step, or keep it in a tensor on the device");
   const cudaMemcpyKind kind = to_device.is_cpu() ? cudaMemcpyDeviceToHost : from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
   check_status(cudaMemcpyAsync(to, from, bytes, kind, stream()), "copying");
   if (to_device.is_cpu()) wait_for_stream();  // from ordinary host memory the bytes have left when the call returns

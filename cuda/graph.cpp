@@ -1,0 +1,59 @@
+// Recording and replay of a step as a CUDA graph: see core/accelerator.h. Every replay gets its position in the stream of
+// random numbers through a few bytes of device memory, written just before it on the same stream.
+#include <optional>
+
+#include "core/accelerator.h"
+#include "cuda/check.h"
+#include "cuda/runtime.h"
+
+namespace mantissa::cuda_backend {
+
+struct Graph {
+  Graph() {
+    check_status(cudaMalloc(reinterpret_cast<void**>(&random), 2 * sizeof(std::uint64_t)), "allocating a graph's random position");
+  }
+  ~Graph() {
+    if (executable) (void)cudaGraphExecDestroy(executable);
+    if (graph) (void)cudaGraphDestroy(graph);
+    (void)cudaFree(random);
+  }
+  Arena arena;
+  std::optional<ArenaScope> scope;  // while recording
+  std::uint64_t* random = nullptr;  // {seed, offset} in device memory
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+};
+
+Graph* make_graph() { return new Graph; }
+void destroy_graph(Graph* g) noexcept { delete g; }
+
+void begin_recording(Graph* g, std::uint64_t random_offset) {
+  g->scope.emplace(g->arena);
+  set_random_state(g->random, random_offset);
+  check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
+}
+
+void end_recording(Graph* g) {
+  set_random_state(nullptr, 0);
+  g->scope.reset();
+  check_status(cudaStreamEndCapture(stream(), &g->graph), "capturing a step: something in it waited for the device or used another stream");
+  check_status(cudaGraphInstantiate(&g->executable, g->graph, 0), "making a captured step ready");
+}
+
+void give_up_recording(Graph* g) noexcept {
+  set_random_state(nullptr, 0);
+  g->scope.reset();
+  (void)cudaStreamEndCapture(stream(), &g->graph);
+  (void)cudaGetLastError();
+}
+
+void replay(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
+  const std::uint64_t position[2] = {random_seed, random_offset};
+  // Ordinary host memory: the runtime has taken the bytes when the call returns.
+  check_status(cudaMemcpyAsync(g->random, position, sizeof position, cudaMemcpyHostToDevice, stream()), "placing random numbers");
+  check_status(cudaGraphLaunch(g->executable, stream()), "replaying a captured step");
+}
+
+std::size_t graph_bytes(Graph* g) { return static_cast<std::size_t>(g->arena.stats().reserved); }
+
+}  // namespace mantissa::cuda_backend

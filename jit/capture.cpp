@@ -1,0 +1,114 @@
+#include "jit/capture.h"
+
+#include <list>
+
+#include "autograd/grad_mode.h"
+#include "core/accelerator.h"
+#include "core/random.h"
+
+namespace mantissa::jit {
+namespace {
+
+constexpr std::size_t most_recordings = 4;
+
+struct DestroyGraph {
+  void operator()(cuda_backend::Graph* g) const { cuda_backend::destroy_graph(g); }
+};
+
+// The step for inputs of some shapes: not yet recorded, or ready to be replayed.
+struct Recording {
+  std::vector<Tensor> inputs;   // where the graph reads from: our own copies
+  std::vector<Tensor> results;  // where it writes to
+  std::unique_ptr<cuda_backend::Graph, DestroyGraph> graph;
+  std::uint64_t random_numbers = 0;  // counters that one run of the step reserves
+};
+
+bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
+  if (r.inputs.size() != inputs.size()) return false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor &a = r.inputs[i], &b = inputs[i];
+    if (a.sizes() != b.sizes() || a.dtype() != b.dtype() || a.device() != b.device()) return false;
+  }
+  return true;
+}
+
+void place(const Recording& r, const std::vector<Tensor>& inputs) {
+  const NoGrad no_grad;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensor to = r.inputs[i];
+    to.copy_(inputs[i]);
+  }
+}
+
+// Records the step. Nothing runs yet; the numbers that were reserved for random use are those of the first replay.
+RngState record(Recording& r, const CapturedStep::Step& step) {
+  r.graph.reset(cuda_backend::make_graph());
+  const RngState start = rng_state();
+  cuda_backend::begin_recording(r.graph.get(), start.offset);
+  try {
+    r.results = step(r.inputs);
+  } catch (...) {
+    cuda_backend::give_up_recording(r.graph.get());
+    r.graph.reset();
+    throw;
+  }
+  cuda_backend::end_recording(r.graph.get());
+  r.random_numbers = rng_state().offset - start.offset;
+  return start;
+}
+
+}  // namespace
+
+struct CapturedStep::Impl {
+  Step step;
+  std::list<Recording> recordings;  // the one used last comes first
+  std::int64_t replays = 0, made = 0;
+};
+
+CapturedStep::CapturedStep(Step step) : impl_(std::make_shared<Impl>()) { impl_->step = std::move(step); }
+
+std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
+  Device device = cpu;
+  for (const Tensor& x : inputs) {
+    check(x.defined(), "a captured step was called with an undefined tensor");
+    check(!x.requires_grad(), "a captured step was called with ", x, ", which requires a gradient; pass x.detach(), or make it part of the step");
+    if (!x.device().is_cpu()) device = x.device();
+  }
+  if (device.is_cpu()) return impl_->step(inputs);
+  cuda_backend::activate(device);
+
+  std::list<Recording>& all = impl_->recordings;
+  for (auto r = all.begin(); r != all.end(); ++r) {
+    if (!fits(*r, inputs)) continue;
+    all.splice(all.begin(), all, r);
+    place(*r, inputs);
+    RngState at;
+    if (!r->graph) {
+      at = record(*r, impl_->step);
+      ++impl_->made;
+    } else {
+      at = reserve_random(r->random_numbers);
+      ++impl_->replays;
+    }
+    cuda_backend::replay(r->graph.get(), at.seed, at.offset);
+    return r->results;
+  }
+  // Seen for the first time: run as it is, so that what is made lazily (optimizer state, tuned kernels) exists.
+  Recording first;
+  for (const Tensor& x : inputs) first.inputs.push_back(empty_like(x));
+  std::vector<Tensor> results = impl_->step(inputs);
+  all.push_front(std::move(first));
+  if (all.size() > most_recordings) all.pop_back();
+  return results;
+}
+
+void CapturedStep::reset() { impl_->recordings.clear(); }
+std::int64_t CapturedStep::replays() const { return impl_->replays; }
+std::int64_t CapturedStep::recordings() const { return impl_->made; }
+std::size_t CapturedStep::bytes() const {
+  std::size_t n = 0;
+  for (const Recording& r : impl_->recordings) n += r.graph ? cuda_backend::graph_bytes(r.graph.get()) : 0;
+  return n;
+}
+
+}  // namespace mantissa::jit

@@ -1,0 +1,118 @@
+// A captured step against the same step run as it is: bit for bit, with mixed precision, dropout, clipping, overflows and
+// a learning rate that changes between calls.
+#include <cmath>
+
+#include "mantissa.h"
+#include "tests/catch_compat.h"
+
+using namespace mantissa;
+
+namespace {
+
+struct Net {
+  nn::Linear in{8, 32}, out{32, 4};
+  nn::Dropout drop{.p = 0.25};
+  MANTISSA_FIELDS(in, out, drop)
+  Tensor operator()(const Tensor& x) const { return out(drop(relu(in(x)))); }
+};
+
+struct Run {
+  std::vector<std::vector<float>> weights;
+  std::vector<float> losses;
+  float scale = 0;
+  std::int64_t replays = 0, recordings = 0;
+};
+
+Run train(bool captured, int steps) {
+  manual_seed(11);
+  Net net;
+  nn::to(net, cuda);
+  optim::AdamW opt(nn::parameters(net), {.lr = 1e-2});
+  amp::GradScaler scaler({.init_scale = 4096, .growth_interval = 5});
+  const auto body = [&](const Tensor& x, const Tensor& label) {
+    const Tensor loss = amp::autocast(f16, [&] { return cross_entropy(net(x), label); });
+    backward(scaler.scale(loss));
+    scaler.unscale_(opt);
+    optim::clip_grad_norm_(nn::parameters(net), 1.0);
+    scaler.step(opt);
+    scaler.update();
+    nn::zero_grad(net);
+    return loss;
+  };
+  auto step = jit::capture(body);
+  Run run;
+  manual_seed(12);
+  for (int i = 0; i < steps; ++i) {
+    Tensor x = randn({16, 8});
+    if (i == 7 || i == 20) x = x * 1e6;  // too large for f16: this step is skipped
+    const Tensor label = randint(0, 4, {16}, {.dtype = i64});
+    if (i == 10) opt.set_lr(5e-3);
+    const Tensor xd = x.to(cuda), ld = label.to(cuda);
+    const Tensor loss = captured ? step(xd, ld) : body(xd, ld);
+    run.losses.push_back(loss.to(cpu).item());
+  }
+  for (const Tensor& p : nn::parameters(net)) run.weights.push_back(p.detach().to(cpu).to_vector<float>());
+  run.scale = static_cast<float>(scaler.get_scale());
+  run.replays = step.replays();
+  run.recordings = step.recordings();
+  return run;
+}
+
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!(a[i] == b[i]) && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("[G43] [A44] captured steps are bitwise the steps run as they are, overflows and dropout included") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const Run eager = train(false, 30), captured = train(true, 30);
+  CHECK(captured.recordings == 1);
+  CHECK(captured.replays == 28);
+  CHECK(same(eager.losses, captured.losses));
+  CHECK(eager.scale == captured.scale);
+  REQUIRE(eager.weights.size() == captured.weights.size());
+  for (std::size_t i = 0; i < eager.weights.size(); ++i) CHECK(same(eager.weights[i], captured.weights[i]));
+}
+
+TEST_CASE("a captured step follows new shapes, and is simply called on the CPU") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  int calls = 0;
+  auto twice = jit::capture([&](const Tensor& x) {
+    ++calls;
+    return x * 2;
+  });
+  for (const int n : {3, 5, 3, 5, 3, 5}) {
+    const Tensor y = twice(full({n}, 1.5).to(cuda));
+    CHECK(y.to(cpu).to_vector<float>() == std::vector<float>(static_cast<std::size_t>(n), 3.0f));
+  }
+  CHECK(calls == 4);  // once as it is and once recorded, for each shape
+  CHECK(twice.recordings() == 2);
+  CHECK(twice(full({2}, 4.0)).to_vector<float>() == std::vector<float>{8, 8});
+  CHECK(calls == 5);
+}
+
+TEST_CASE("what cannot be captured says what to do, and the step can be called again") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  bool reads = true;
+  auto step = jit::capture([&](const Tensor& x) {
+    const Tensor y = sum(x);
+    if (reads) (void)y.item();
+    return y;
+  });
+  const Tensor x = ones({4}).to(cuda);
+  CHECK(step(x).to(cpu).item() == 4);
+  try {
+    step(x);
+    FAIL("nothing was thrown");
+  } catch (const Error& e) {
+    CHECK(std::string(e.what()).find("captured must not copy between host and device") != std::string::npos);
+  }
+  reads = false;
+  CHECK(step(x).to(cpu).item() == 4);
+  CHECK(step(x).to(cpu).item() == 4);
+}
