@@ -8,48 +8,66 @@ namespace {
 class InMemory final : public Source {
  public:
   explicit InMemory(Dataset dataset) : set_(std::move(dataset)) {
-    check(set_.images.defined() && set_.labels.defined() && set_.images.dim() >= 2 &&
-              set_.labels.dim() == 1 && set_.images.size(0) == set_.labels.size(0) &&
-              set_.labels.dtype() == i64,
-          "a dataset needs images [N, C, H, W] and as many i64 labels [N]");
+    check(set_.images.defined() && set_.labels.defined() && set_.images.dim() >= 2 && set_.labels.dim() >= 1 &&
+              set_.images.size(0) == set_.labels.size(0) &&
+              ((set_.labels.dtype() == i64 && set_.labels.dim() == 1) || set_.labels.is_floating()),
+          "a dataset needs images [N, C, H, W] and as many i64 labels [N] or floating targets [N, ...], got ", set_.images, " and ",
+          set_.labels);
     check(set_.images.device().is_cpu() && set_.images.is_contiguous() && set_.labels.is_contiguous(),
           "a dataset must be contiguous and on the CPU");
     for (int d = 1; d < set_.images.dim(); ++d) sample_.push_back(set_.images.size(d));
+    for (int d = 1; d < set_.labels.dim(); ++d) target_.push_back(set_.labels.size(d));
     sample_bytes_ = checked_nbytes(sample_, set_.images.dtype());
+    target_bytes_ = checked_nbytes(target_, set_.labels.dtype());
   }
   std::int64_t size() const override { return set_.size(); }
   Dims image_sizes() const override { return sample_; }
   Dtype image_dtype() const override { return set_.images.dtype(); }
   std::int64_t read(std::int64_t index, void* image) const override {
-    check(index >= 0 && index < size(), "the index is not in a dataset of ", size(), " samples");
-    const auto* images = static_cast<const char*>(set_.images.raw_data());
-    std::memcpy(image, images + index * sample_bytes_, static_cast<std::size_t>(sample_bytes_));
-    return set_.labels.data<std::int64_t>()[index];
+    std::int64_t label = 0;
+    check(target_dtype() == i64, "the dataset has targets, not class numbers");
+    read_pair(index, image, &label);
+    return label;
+  }
+  Info info() const override { return set_.info(); }
+  Dims target_sizes() const override { return target_; }
+  Dtype target_dtype() const override { return set_.labels.dtype(); }
+  void read_pair(std::int64_t index, void* image, void* target) const override {
+    check(index >= 0 && index < size(), "index ", index, " is not in a dataset of ", size(), " samples");
+    copy(set_.images, index, sample_bytes_, image);
+    copy(set_.labels, index, target_bytes_, target);
   }
 
  private:
+  static void copy(const Tensor& from, std::int64_t index, std::int64_t bytes, void* to) {
+    std::memcpy(to, static_cast<const char*>(from.raw_data()) + index * bytes, static_cast<std::size_t>(bytes));
+  }
+
   Dataset set_;
-  Dims sample_;
-  std::int64_t sample_bytes_ = 0;
+  Dims sample_, target_;
+  std::int64_t sample_bytes_ = 0, target_bytes_ = 0;
 };
 
 }  // namespace
 
-std::shared_ptr<const Source> as_source(Dataset dataset) {
+SourcePtr as_source(Dataset dataset) {
   return std::make_shared<InMemory>(std::move(dataset));
 }
 
 Batch read_batch(const Source& source, std::span<const std::int64_t> indices) {
   const Dims sample = source.image_sizes();
   const std::int64_t stride = checked_nbytes(sample, source.image_dtype());
-  Dims sizes = sample;
+  const std::int64_t target_stride = checked_nbytes(source.target_sizes(), source.target_dtype());
+  Dims sizes = sample, targets = source.target_sizes();
   sizes.insert(0, static_cast<std::int64_t>(indices.size()));
-  Batch batch{Tensor::allocate(sizes, source.image_dtype()), Tensor::allocate({sizes[0]}, i64)};
+  targets.insert(0, sizes[0]);
+  Batch batch{Tensor::allocate(sizes, source.image_dtype()), Tensor::allocate(targets, source.target_dtype())};
   auto* image = static_cast<char*>(batch.image.raw_data());
-  auto* label = batch.label.data<std::int64_t>();
+  auto* target = static_cast<char*>(batch.label.raw_data());
   for (const std::int64_t index : indices) {
     try {
-      *label++ = source.read(index, image);
+      check(index >= 0 && index < source.size(), "the index is not in a dataset of ", source.size(), " samples");
+      source.read_pair(index, image, target);
     } catch (Error& e) {
       e.add_outer_context(concat("sample ", index));
       throw;
@@ -57,6 +75,7 @@ Batch read_batch(const Source& source, std::span<const std::int64_t> indices) {
       fail("sample ", index, ": ", e.what());
     }
     image += stride;
+    target += target_stride;
   }
   return batch;
 }
@@ -68,10 +87,11 @@ Batch Dataset::get_batch(std::span<const std::int64_t> indices) const {
 Dataset Dataset::first(std::int64_t n) const {
   check(n >= 0 && n <= size(), "first(", n, "): the dataset has ", size(), " samples");
   Dataset result = *this;
-  Dims sizes = images.sizes();
-  sizes[0] = n;
-  result.images = images.as_strided(sizes, images.strides());
-  result.labels = labels.as_strided({n}, labels.strides());
+  for (Tensor* t : {&result.images, &result.labels}) {
+    Dims sizes = t->sizes();
+    sizes[0] = n;
+    *t = t->as_strided(sizes, t->strides());
+  }
   return result;
 }
 

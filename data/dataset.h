@@ -1,5 +1,5 @@
-// A labelled set of images in memory, and the interface through which the loader reads any set.
-// Next: data/mnist.h (where sets come from), data/loader.h (batches), data/transforms.h.
+// A labelled set in memory, and the interface through which the loader reads any set.
+// Next: data/load.h (where sets come from), data/subset.h (parts of them), data/loader.h (batches).
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,21 @@
 namespace mantissa::data {
 
 struct Batch {
-  Tensor image;  // [B, C, H, W]
-  Tensor label;  // i64 [B]
+  Tensor image;  // [B, C, H, W]; rows of a table are [B, columns]
+  Tensor label;  // i64 [B]; f32 targets where a set has those, [B, classes] after MixUp and CutMix
+};
+
+// What a set says of itself. Without mean and std its images are not normalised.
+struct Info {
+  std::int64_t classes = 0;
+  std::vector<std::string> class_names = {};
+  std::string name = {}, source = {};
+  std::vector<float> mean = {}, std = {};
 };
 
 struct Dataset {
-  Tensor images;             // u8 [N, C, H, W]
-  Tensor labels;             // i64 [N], each below `classes`
+  Tensor images;             // u8 [N, C, H, W], or f32 [N, ...]
+  Tensor labels;             // i64 [N], each below `classes`; or f32 targets [N, ...]
   std::int64_t classes = 0;
   std::string name;          // "mnist"
   std::string source;        // where it came from, as a sentence to print
@@ -30,6 +38,7 @@ struct Dataset {
   std::int64_t size() const { return images.defined() ? images.size(0) : 0; }
   // Copies of the samples at `indices`, in that order. Error when an index is not in [0, size()).
   Batch get_batch(std::span<const std::int64_t> indices) const;
+  Info info() const { return {classes, class_names, name, source, mean, std}; }
   // The first `n` samples, sharing memory.
   Dataset first(std::int64_t n) const;
 };
@@ -42,11 +51,21 @@ class Source {
   virtual std::int64_t size() const = 0;
   virtual Dims image_sizes() const = 0;  // of one sample, e.g. [1, 28, 28]
   virtual Dtype image_dtype() const { return u8; }
-  // Writes the image of sample `index`, contiguous, at `image` and returns its label.
+  // Writes the image of sample `index`, which is in [0, size()), contiguous, at `image` and returns its label.
   virtual std::int64_t read(std::int64_t index, void* image) const = 0;
-};
+  virtual Info info() const { return {}; }
 
-std::shared_ptr<const Source> as_source(Dataset dataset);
+  // For targets that are not class numbers: their sizes and dtype, and a read that writes them at `target`.
+  virtual Dims target_sizes() const { return {}; }
+  virtual Dtype target_dtype() const { return i64; }
+  virtual void read_pair(std::int64_t index, void* image, void* target) const {
+    *static_cast<std::int64_t*>(target) = read(index, image);
+  }
+};
+using SourcePtr = std::shared_ptr<const Source>;
+
+SourcePtr as_source(Dataset dataset);
+inline SourcePtr as_source(SourcePtr source) { return source; }
 
 // Reads the samples one by one; an exception gets "sample 17: " in front.
 Batch read_batch(const Source& source, std::span<const std::int64_t> indices);

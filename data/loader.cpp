@@ -19,16 +19,16 @@
 namespace mantissa::data {
 namespace {
 
-using Order = std::shared_ptr<const std::vector<std::int64_t>>;
+using Order = std::shared_ptr<const BatchSampler::Batches>;
 
 // The orders of the last few epochs: neighbouring tickets may belong to two of them.
 class Orders {
  public:
-  Order get(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
+  Order get(const BatchSampler& sampler, std::uint64_t seed, std::int64_t epoch) {
     const std::lock_guard lock(mutex_);
     Entry& e = entries_[epoch % 2];
     if (!e.order || e.epoch != epoch || e.seed != seed)
-      e = {seed, epoch, make(n, seed, epoch)};
+      e = {seed, epoch, make(sampler, seed, epoch)};
     return e.order;
   }
 
@@ -38,25 +38,28 @@ class Orders {
     std::int64_t epoch = 0;
     Order order;
   };
-  static Order make(std::int64_t n, std::uint64_t seed, std::int64_t epoch) {
-    return std::make_shared<std::vector<std::int64_t>>(permutation(n, seed, static_cast<std::uint64_t>(epoch)));
+  static Order make(const BatchSampler& sampler, std::uint64_t seed, std::int64_t epoch) {
+    return std::make_shared<BatchSampler::Batches>(sampler.order(seed, static_cast<std::uint64_t>(epoch)));
   }
   std::mutex mutex_;
   Entry entries_[2];
 };
 
-}  // namespace
-
-std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, std::uint64_t epoch) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) order[i] = i;
-  Draws draws(seed, Purpose::shuffle, epoch);
-  for (std::int64_t i = n - 1; i > 0; --i) std::swap(order[i], order[draws.below(i + 1)]);
-  return order;
+std::shared_ptr<const BatchSampler> make_sampler(const Source* source, const LoaderOptions& o, const Sampling& asked) {
+  check(!asked.batches || !asked.sampler, "a loader takes a sampler or a batch sampler, not both");
+  check(!(asked.batches || asked.sampler) || !o.shuffle, "a loader with a sampler cannot shuffle: the sampler decides the order");
+  if (asked.batches) return asked.batches;
+  const std::int64_t n = source ? source->size() : 0;
+  std::shared_ptr<const Sampler> sampler = asked.sampler;
+  if (!sampler && o.shuffle) sampler = std::make_shared<RandomSampler>(n);
+  if (!sampler) sampler = std::make_shared<SequentialSampler>(n);
+  return std::make_shared<EvenBatches>(sampler, o.batch, o.drop_last);
 }
 
+}  // namespace
+
 struct Loader::Engine {
-  Engine(std::shared_ptr<const Source> s, LoaderOptions o, Transforms t);
+  Engine(SourcePtr s, LoaderOptions o, Transforms t, const Sampling& sampling);
   ~Engine() { stop(); }
 
   Batch make(std::int64_t ticket);
@@ -65,10 +68,11 @@ struct Loader::Engine {
   void stop();
   void work();
 
-  const std::shared_ptr<const Source> source;
+  const SourcePtr source;
   LoaderOptions options;
   const Transforms transforms;
-  const std::int64_t samples;
+  const std::shared_ptr<const BatchSampler> sampler;
+  const std::int64_t samples;  // of the source, or of an epoch where a sampler says so
   std::int64_t batches = 0;
   std::int64_t epoch = 0, batch = 0;  // the consumer's position
 
@@ -87,13 +91,14 @@ struct Loader::Engine {
   std::vector<std::thread> threads_;
 };
 
-Loader::Engine::Engine(std::shared_ptr<const Source> s, LoaderOptions o, Transforms t)
-    : source(std::move(s)), options(o), transforms(std::move(t)), samples(source ? source->size() : 0) {
+Loader::Engine::Engine(SourcePtr s, LoaderOptions o, Transforms t, const Sampling& sampling)
+    : source(std::move(s)), options(o), transforms(std::move(t)), sampler(make_sampler(source.get(), o, sampling)),
+      samples(sampling.sampler ? sampling.sampler->size() : source ? source->size() : 0) {
   check(o.batch >= 1, "the batch size must be at least 1, got ", o.batch);
   check(o.prefetch >= 1, "prefetch must be at least 1, got ", o.prefetch);
   check(o.threads >= 0 && o.threads <= 256, "a loader has 0 to 256 threads, asked for ", o.threads);
   check(samples > 0, "the dataset is empty");
-  batches = samples / o.batch + (o.drop_last || samples % o.batch == 0 ? 0 : 1);
+  batches = sampler->batches();
   check(batches > 0, "the dataset has ", samples, " samples, fewer than one batch of ", o.batch,
         ", with drop_last");
   start();
@@ -103,11 +108,9 @@ Loader::Engine::Engine(std::shared_ptr<const Source> s, LoaderOptions o, Transfo
 Batch Loader::Engine::make(std::int64_t ticket) {
   const std::int64_t e = ticket / batches, b = ticket % batches;
   try {
-    const std::int64_t first = b * options.batch, count = std::min(options.batch, samples - first);
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
-    const Order order = options.shuffle ? orders_.get(samples, options.seed, e) : nullptr;
-    for (std::int64_t i = 0; i < count; ++i) indices[i] = order ? (*order)[first + i] : first + i;
-    Batch result = read_batch(*source, indices);
+    const Order order = orders_.get(*sampler, options.seed, e);
+    check(static_cast<std::int64_t>(order->size()) == batches, "the batch sampler made ", order->size(), " batches, it had said ", batches);
+    Batch result = read_batch(*source, (*order)[static_cast<std::size_t>(b)]);
     Draws draws(options.seed, Purpose::augment, static_cast<std::uint64_t>(e), static_cast<std::uint64_t>(b));
     for (const auto& transform : transforms) transform->apply(result, draws);
     return result;
@@ -178,8 +181,8 @@ void Loader::Engine::stop() {
   threads_.clear();
 }
 
-Loader::Loader(std::shared_ptr<const Source> source, LoaderOptions options, Transforms transforms)
-    : engine_(std::make_unique<Engine>(std::move(source), options, std::move(transforms))) {}
+Loader::Loader(SourcePtr source, LoaderOptions options, Transforms transforms, Sampling sampling)
+    : engine_(std::make_unique<Engine>(std::move(source), options, std::move(transforms), sampling)) {}
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;
 Loader& Loader::operator=(Loader&&) noexcept = default;

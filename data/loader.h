@@ -16,6 +16,7 @@
 
 #include "core/tensor.h"
 #include "data/dataset.h"
+#include "data/sampler.h"
 #include "data/transforms.h"
 
 namespace mantissa::data {
@@ -40,12 +41,18 @@ struct LoaderState {
 Tensor to_tensor(const LoaderState& state);  // i64 [7], for a checkpoint
 LoaderState loader_state_from_tensor(const Tensor& t);
 
+// At most one of them; none: all samples, in order or shuffled as the options say.
+struct Sampling {
+  std::shared_ptr<const Sampler> sampler = {};
+  std::shared_ptr<const BatchSampler> batches = {};  // then LoaderOptions::batch and drop_last mean nothing
+};
+
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
 
 class Loader {
  public:
-  // Errors: an empty source, batch or prefetch below 1, threads outside [0, 256].
-  Loader(std::shared_ptr<const Source> source, LoaderOptions options, Transforms transforms = {});
+  // Errors: an empty source, batch or prefetch below 1, threads outside [0, 256], shuffle with a sampler.
+  Loader(SourcePtr source, LoaderOptions options, Transforms transforms = {}, Sampling sampling = {});
   ~Loader();  // waits only for batches in work
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;

@@ -13,23 +13,34 @@
 #include <utility>
 #include <vector>
 
+#include "data/color.h"
+#include "data/geometry.h"
 #include "data/loader.h"
+#include "data/mix.h"
 
 namespace mantissa::data {
 
 class Pipeline {
  public:
   // Images come out as f32, normalised with the dataset's mean and std, unless a step says otherwise.
-  explicit Pipeline(Dataset dataset)
-      : source_(as_source(dataset)), normalization_(Normalization{dataset.mean, dataset.std}) {}
-  // Images come out as the source makes them.
-  explicit Pipeline(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
+  explicit Pipeline(Dataset dataset) : Pipeline(as_source(std::move(dataset))) {}
+  // The same where the source tells mean and std; else images come out as the source makes them.
+  explicit Pipeline(SourcePtr source) : source_(std::move(source)) {
+    if (!source_) return;
+    if (Info info = source_->info(); !info.mean.empty()) normalization_ = Normalization{std::move(info.mean), std::move(info.std)};
+  }
 
   // Another order each epoch, by `seed`; by default the seed of the default generator (manual_seed).
   Pipeline shuffle() && { return std::move(*this).shuffle(rng_state().seed); }
   Pipeline shuffle(std::uint64_t seed) && {
     options_.shuffle = true;
     options_.seed = seed;
+    return std::move(*this);
+  }
+  // Which samples, and in which order, instead of shuffle(): data/sampler.h.
+  template <class S> Pipeline sampler(S sampler) && {
+    if constexpr (std::is_base_of_v<BatchSampler, S>) sampling_ = {{}, std::make_shared<S>(std::move(sampler))};
+    else sampling_ = {std::make_shared<S>(std::move(sampler)), {}};
     return std::move(*this);
   }
   // Of the random transforms, without shuffling.
@@ -49,6 +60,37 @@ class Pipeline {
     return std::move(*this).map(
         [padding](Batch& b, Draws& draws) { b.image = data::random_crop(b.image, padding, draws); });
   }
+  Pipeline random_vertical_flip(float p = 0.5f) && {
+    return std::move(*this).map([p](Batch& b, Draws& draws) { random_vertical_flip_(b.image, draws, p); });
+  }
+  Pipeline random_rotation(float degrees, RotationOptions o = {}) && {
+    return std::move(*this).map([=](Batch& b, Draws& draws) { b.image = data::random_rotation(b.image, degrees, draws, o); });
+  }
+  Pipeline random_resized_crop(std::int64_t size, ResizedCropOptions o = {}) && {
+    return std::move(*this).map([=](Batch& b, Draws& draws) { b.image = data::random_resized_crop(b.image, size, draws, o); });
+  }
+  Pipeline resize(std::int64_t height, std::int64_t width) && {
+    return std::move(*this).map([=](Batch& b, Draws&) { b.image = data::resize(b.image, height, width); });
+  }
+  Pipeline center_crop(std::int64_t height, std::int64_t width) && {
+    return std::move(*this).map([=](Batch& b, Draws&) { b.image = data::center_crop(b.image, height, width); });
+  }
+  Pipeline color_jitter(ColorJitterOptions o) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { color_jitter_(b.image, draws, o); });
+  }
+  Pipeline random_erasing(ErasingOptions o = {}) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { random_erasing_(b.image, draws, o); });
+  }
+  // These two make the targets f32 [B, classes].
+  Pipeline mixup(std::int64_t classes, float alpha = 1) && {
+    return std::move(*this).map([=](Batch& b, Draws& draws) { data::mixup(b, draws, classes, alpha); });
+  }
+  Pipeline cutmix(std::int64_t classes, float alpha = 1) && {
+    return std::move(*this).map([=](Batch& b, Draws& draws) { data::cutmix(b, draws, classes, alpha); });
+  }
+  Pipeline cutout(std::int64_t size, float value = 127) && {
+    return std::move(*this).map([size, value](Batch& b, Draws& draws) { cutout_(b.image, draws, size, value); });
+  }
   Pipeline normalize(std::vector<float> mean, std::vector<float> std) && {
     normalization_ = Normalization{std::move(mean), std::move(std)};
     return std::move(*this);
@@ -63,7 +105,7 @@ class Pipeline {
   Loader loader() const {
     Transforms transforms = transforms_;
     if (normalization_) transforms.push_back(std::make_shared<Normalization>(*normalization_));
-    return Loader(source_, options_, std::move(transforms));
+    return Loader(source_, options_, std::move(transforms), sampling_);
   }
 
   class Iterator {
@@ -101,8 +143,9 @@ class Pipeline {
     std::vector<float> mean, std;
   };
 
-  std::shared_ptr<const Source> source_;
+  SourcePtr source_;
   LoaderOptions options_;
+  Sampling sampling_;
   Transforms transforms_;
   std::optional<Normalization> normalization_;
   std::int64_t epochs_ = 1;

@@ -1,6 +1,7 @@
 #include "data/transforms.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace mantissa::data {
@@ -15,7 +16,9 @@ void check_images(const Tensor& images, const char* who) {
 
 // One channel of every image in the batch.
 void normalize_channel(const Tensor& images, std::int64_t channel, float mean, float std, float* out) {
-  const std::int64_t plane = images.size(2) * images.size(3), step = images.size(1) * plane;
+  std::int64_t plane = 1;
+  for (int d = 2; d < images.dim(); ++d) plane *= images.size(d);
+  const std::int64_t step = images.size(1) * plane;
   float table[256];  // a pixel has 256 values: look them up instead of dividing for each
   for (int i = 0; i < 256; ++i) table[i] = (static_cast<float>(i) / 255.0f - mean) / std;
   for (std::int64_t b = 0; b < images.size(0); ++b) {
@@ -30,6 +33,8 @@ void normalize_channel(const Tensor& images, std::int64_t channel, float mean, f
   }
 }
 
+struct Box { std::int64_t top, bottom, left, right; };
+
 template <class T> void flip_rows(T* image, std::int64_t rows, std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) std::reverse(image + r * width, image + (r + 1) * width);
 }
@@ -43,10 +48,23 @@ void shift_plane(const char* in, char* out, std::int64_t h, std::int64_t w, std:
                 static_cast<std::size_t>((last - first) * element));
 }
 
+// Sets the box of image `b` to `value`.
+void fill_box(const Tensor& images, std::int64_t b, Box box, float value) {
+  const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
+  const auto fill = [&](auto* image, auto v) {
+    for (std::int64_t row = 0; row < channels * h; ++row)
+      if (row % h >= box.top && row % h < box.bottom && box.left < box.right)
+        std::fill(image + row * w + box.left, image + row * w + box.right, v);
+  };
+  if (images.dtype() == u8) fill(images.data<std::uint8_t>() + b * channels * h * w, static_cast<std::uint8_t>(value));
+  else fill(images.data<float>() + b * channels * h * w, value);
+}
+
 }  // namespace
 
 Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std::vector<float>& std) {
-  check_images(images, "normalize");
+  check(images.defined() && images.dim() >= 2 && (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
+        "normalize: expected contiguous u8 or f32 images [B, C, H, W] or rows [B, C], got ", images);
   const std::int64_t channels = images.size(1);
   for (const auto* v : {&mean, &std})
     check(v->size() == 1 || static_cast<std::int64_t>(v->size()) == channels, "normalize: ", v->size(),
@@ -59,6 +77,16 @@ Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std
   return out;
 }
 
+Tensor to_float(const Tensor& images) {
+  check(images.defined() && (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
+        "to_float: expected contiguous u8 or f32 images, got ", images);
+  if (images.dtype() == f32) return images;
+  const Tensor out = Tensor::allocate(images.sizes(), f32);
+  const std::uint8_t* in = images.data<std::uint8_t>();
+  for (std::int64_t i = 0; i < images.numel(); ++i) out.data<float>()[i] = static_cast<float>(in[i]) / 255.0f;
+  return out;
+}
+
 void random_flip_(Tensor& images, Draws& draws, float p) {
   check_images(images, "random_flip_");
   const std::int64_t rows = images.size(1) * images.size(2), width = images.size(3);
@@ -66,6 +94,20 @@ void random_flip_(Tensor& images, Draws& draws, float p) {
     if (draws.uniform() >= p) continue;
     if (images.dtype() == u8) flip_rows(images.data<std::uint8_t>() + b * rows * width, rows, width);
     else flip_rows(images.data<float>() + b * rows * width, rows, width);
+  }
+}
+
+void random_vertical_flip_(Tensor& images, Draws& draws, float p) {
+  check_images(images, "random_vertical_flip_");
+  const std::int64_t planes = images.size(1), h = images.size(2);
+  const std::int64_t row = images.size(3) * static_cast<std::int64_t>(size_of(images.dtype()));
+  auto* bytes = static_cast<char*>(images.raw_data());
+  for (std::int64_t b = 0; b < images.size(0); ++b) {
+    if (draws.uniform() >= p) continue;
+    for (std::int64_t c = 0; c < planes; ++c) {
+      char* plane = bytes + (b * planes + c) * h * row;
+      for (std::int64_t y = 0; y < h / 2; ++y) std::swap_ranges(plane + y * row, plane + (y + 1) * row, plane + (h - 1 - y) * row);
+    }
   }
 }
 
@@ -87,6 +129,37 @@ Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws) {
     }
   }
   return out;
+}
+
+void cutout_(Tensor& images, Draws& draws, std::int64_t size, float value) {
+  check_images(images, "cutout_");
+  check(size >= 1, "cutout_: the size must be positive, got ", size);
+  const std::int64_t h = images.size(2), w = images.size(3);
+  for (std::int64_t b = 0; b < images.size(0); ++b) {
+    const std::int64_t top = draws.below(h) - size / 2, left = draws.below(w) - size / 2;
+    fill_box(images, b, {std::max<std::int64_t>(top, 0), std::min(top + size, h), std::max<std::int64_t>(left, 0), std::min(left + size, w)}, value);
+  }
+}
+
+void random_erasing_(Tensor& images, Draws& draws, const ErasingOptions& o) {
+  check_images(images, "random_erasing_");
+  check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.scale[1] <= 1 && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1],
+        "random_erasing_: scale must be a range in (0, 1] and ratio one of positive numbers, got ", o.scale[0], " to ", o.scale[1], " and ",
+        o.ratio[0], " to ", o.ratio[1]);
+  const std::int64_t h = images.size(2), w = images.size(3);
+  for (std::int64_t b = 0; b < images.size(0); ++b) {
+    if (draws.uniform() >= o.p) continue;
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      const float area = static_cast<float>(h * w) * draws.uniform(o.scale[0], o.scale[1]);
+      const float aspect = std::exp(draws.uniform(std::log(o.ratio[0]), std::log(o.ratio[1])));
+      const auto high = static_cast<std::int64_t>(std::lround(std::sqrt(area * aspect)));
+      const auto wide = static_cast<std::int64_t>(std::lround(std::sqrt(area / aspect)));
+      if (high >= h || wide >= w) continue;
+      const std::int64_t top = draws.below(h - high + 1), left = draws.below(w - wide + 1);
+      fill_box(images, b, {top, top + high, left, left + wide}, o.value);
+      break;
+    }
+  }
 }
 
 }  // namespace mantissa::data

@@ -1,8 +1,10 @@
 // What happens to a batch between the data set and the model. Whole batches, on the CPU, in the
 // loader's threads: plain serial loops. Random ones draw from the batch's own Draws (data/draws.h).
 // Behaviour follows torchvision's transforms of the same names.
+// Next: data/geometry.h (sizes, rotation), data/color.h, data/mix.h (MixUp, CutMix).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -20,14 +22,33 @@ class Transform {
 };
 
 // (x - mean) / std as f32, per channel; one value serves all channels. u8 pixels are scaled to
-// [0, 1] first, f32 ones are taken as they are. images [B, C, H, W], not modified.
+// [0, 1] first, f32 ones are taken as they are. images [B, C, H, W], or rows [B, C]; not modified.
 Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std::vector<float>& std);
 
-// Mirrors each image left to right with probability p, in place. u8 or f32.
+// u8 pixels as f32 in [0, 1]; f32 ones are returned as they are.
+Tensor to_float(const Tensor& images);
+
+// Mirrors each image left to right, or top to bottom, with probability p, in place. u8 or f32.
 void random_flip_(Tensor& images, Draws& draws, float p = 0.5f);
+void random_vertical_flip_(Tensor& images, Draws& draws, float p = 0.5f);
 
 // Pads each image with `padding` pixels of 0 on every side and cuts a window of the original size at
 // a random place. u8 or f32; returns a new tensor.
 Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws);
+
+// Sets a square of `size` pixels around a random place to `value`, in place; what lies outside the image is
+// cut off. u8 or f32. DeVries and Taylor, "Improved regularization of convolutional neural networks with
+// cutout", 2017; with u8 pixels the mean of the set is the value to fill in.
+void cutout_(Tensor& images, Draws& draws, std::int64_t size, float value = 0);
+
+// Sets a rectangle of each image to `value` with probability p, in place: `scale` is the range of its part of the
+// area, `ratio` of its height over its width, drawn on a logarithmic scale. u8 or f32. As torchvision's RandomErasing
+// (Zhong et al., 2017), an image in which ten such rectangles do not fit stays as it is.
+struct ErasingOptions {
+  float p = 0.5f;
+  std::array<float, 2> scale{0.02f, 0.33f}, ratio{0.3f, 3.3f};
+  float value = 0;
+};
+void random_erasing_(Tensor& images, Draws& draws, const ErasingOptions& options = {});
 
 }  // namespace mantissa::data

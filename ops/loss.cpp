@@ -3,6 +3,7 @@
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/loss.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -332,6 +333,7 @@ MANTISSA_OP(NllLossBackward)
 MANTISSA_OP(MseLoss)
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOptions options, const Tensor& weight) {
+  if (target.defined() && target.is_floating()) return cross_entropy_soft(logits, target, options, weight);
   return apply(CrossEntropy{options}, logits, target, weight)[0];
 }
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, NllOptions options, const Tensor& weight) {

@@ -17,6 +17,9 @@ inline void check_same_shape(const Tensor& x, const Tensor& target) {
   check(x.sizes() == target.sizes(), "target has shape ", target.sizes(), ", expected ", x.sizes());
 }
 
+// cross_entropy with probabilities as target (ops/soft_loss.cpp).
+Tensor cross_entropy_soft(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options, const Tensor& weight);
+
 // The samples of a distance between x and target with a field `reduction`.
 template <class Op> void distance_samples(Samples& s, Op op) {
   for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {

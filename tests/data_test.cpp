@@ -218,7 +218,7 @@ TEST_CASE("transforms: normalize") {
   const Tensor z = data::normalize(y, {1.0f}, {2.0f});
   CHECK(z.data<float>()[0] == -1.0f);
   CHECK_THROWS_WITH(data::normalize(x, {0.0f}, {0.0f}), Contains("std must be positive"));
-  CHECK_THROWS_WITH(data::normalize(zeros({2, 2}), {0.0f}, {1.0f}),
+  CHECK_THROWS_WITH(data::normalize(zeros({2}), {0.0f}, {1.0f}),
                     Contains("expected contiguous u8 or f32 images"));
 }
 

@@ -43,13 +43,14 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   if (!program.datasets.empty()) {
     app.add_option("--dataset", o.dataset, "Data set")->check(CLI::IsMember(program.datasets));
     app.add_option("--workers", o.workers, "Loader threads; 0: load in the training thread")->check(CLI::Range(0, 256));
-    app.add_option("--limit", o.limit, "Use only the first images; 0: all")->check(CLI::NonNegativeNumber);
+    app.add_option("--limit", o.limit, "Use only the first images of each part; 0: all")->check(CLI::NonNegativeNumber);
   }
   if (!program.models.empty()) app.add_option("--model", o.model, "Model")->check(CLI::IsMember(program.models));
   for (const Flag& flag : program.flags) {
     std::visit([&](auto* value) {
       CLI::Option* option = app.add_option(flag.name, *value, flag.help);
       if constexpr (!std::is_same_v<decltype(value), std::string*>) option->check(CLI::NonNegativeNumber);
+      else if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
     }, flag.value);
   }
   app.add_option("--epochs", o.epochs, "Passes over the training data")->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
@@ -89,6 +90,16 @@ void configure(int argc, char** argv, const Program& program, Options& o) {
   if (o.threads > 0) mantissa::set_num_threads(o.threads);
   mantissa::manual_seed(o.seed);
   catch_interrupts();
+}
+
+std::string asked_model(int argc, char** argv, const std::string& usual) {
+  std::string model = usual;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--model" && i + 1 < argc) model = argv[i + 1];
+    if (word.starts_with("--model=")) model = word.substr(8);
+  }
+  return model;
 }
 
 bool interrupted() { return stop_asked; }

@@ -26,6 +26,7 @@ struct Flag {
   const char* name;
   std::variant<std::int64_t*, double*, std::string*> value;  // numbers must not be negative
   const char* help;
+  std::vector<std::string> choices = {};  // of a string; none: any
 };
 struct Program {
   std::string description;
@@ -36,6 +37,8 @@ struct Program {
 // Fills in the options and applies seed and threads; Ctrl-C and SIGTERM from now on only ask for an end (interrupted()).
 // Throws Exit after --help or a mistake, which has been explained in one line.
 void configure(int argc, char** argv, const Program& program, Options& o);
+// The --model of a command line, or `usual`: for a sample whose defaults depend on it.
+std::string asked_model(int argc, char** argv, const std::string& usual);
 struct Exit {
   int code;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 
 #include "run.h"
 
@@ -21,14 +22,22 @@ template <class Net> double accuracy(Net& net, data::Loader& loader, Dtype dtype
   return seen > 0 ? static_cast<double>(right) / static_cast<double>(seen) : 0;
 }
 
+struct TrainOptions {
+  std::function<data::Pipeline(data::Pipeline)> augment = [](data::Pipeline p) { return p; };  // of the training images
+  double label_smoothing = 0;
+};
+
 // Trains `net` as the options say; returns the exit code.
-template <class Net> int train(Net& net, const Options& o) {
+template <class Net> int train(Net& net, const Options& o, const TrainOptions& more = {}) {
   data::Dataset train_set = data::load_dataset(o.dataset, data::Split::train, o.data);
   data::Dataset test_set = data::load_dataset(o.dataset, data::Split::test, o.data);
-  if (o.limit > 0) train_set = train_set.first(std::min(o.limit, train_set.size()));
+  if (o.limit > 0) {
+    train_set = train_set.first(std::min(o.limit, train_set.size()));
+    test_set = test_set.first(std::min(o.limit, test_set.size()));
+  }
   test_set.mean = train_set.mean;
   test_set.std = train_set.std;
-  data::Loader loader = data::Pipeline(train_set).shuffle(o.seed).batch(o.batch).drop_last(train_set.size() >= o.batch).threads(o.workers).loader();
+  data::Loader loader = more.augment(data::Pipeline(train_set).shuffle(o.seed)).batch(o.batch).drop_last(train_set.size() >= o.batch).threads(o.workers).loader();
   data::Loader test_loader = data::Pipeline(test_set).batch(1000).threads(o.workers).loader();
 
   Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});
@@ -41,7 +50,7 @@ template <class Net> int train(Net& net, const Options& o) {
   while (run.next()) {
     while (!loader.next(batch)) {}  // an epoch ends once with false
     optimizer.zero_grad();
-    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image), batch.label); });
+    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image), batch.label, {.label_smoothing = more.label_smoothing}); });
     backward(run.scaler.scale(loss));
     run.scaler.step(optimizer);
     run.scaler.update();

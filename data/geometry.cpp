@@ -1,0 +1,198 @@
+#include "data/geometry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace mantissa::data {
+namespace {
+
+void check_images(const Tensor& images, const char* who) {
+  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous() && images.numel() > 0,
+        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
+}
+
+// Calls f with a typed pointer to the elements of `images`.
+template <class F> void with_elements(const Tensor& images, F f) {
+  if (images.dtype() == u8) f(images.data<std::uint8_t>());
+  else f(images.data<float>());
+}
+
+template <class T> T from_float(float v) {
+  if constexpr (std::is_same_v<T, float>) return v;
+  else return static_cast<T>(std::clamp(v + 0.5f, 0.0f, 255.0f));
+}
+
+// For each place of a resized line: the first place it is a mean of, and the weights from there on.
+struct Taps {
+  std::vector<std::int64_t> first;
+  std::vector<std::vector<float>> weights;
+};
+
+// A triangle as wide as a source pixel, or as a target pixel where that is wider; cut off at the ends.
+Taps triangle(std::int64_t from, std::int64_t to) {
+  Taps taps;
+  const double scale = static_cast<double>(from) / static_cast<double>(to), reach = std::max(scale, 1.0);
+  for (std::int64_t i = 0; i < to; ++i) {
+    const double centre = (static_cast<double>(i) + 0.5) * scale;
+    const std::int64_t first = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - reach + 0.5));
+    const std::int64_t last = std::min(from, static_cast<std::int64_t>(centre + reach + 0.5));
+    std::vector<float> weights;
+    double sum = 0;
+    for (std::int64_t x = first; x < last; ++x) {
+      const double w = std::max(0.0, 1 - std::abs((static_cast<double>(x) + 0.5 - centre) / reach));
+      weights.push_back(static_cast<float>(w));
+      sum += w;
+    }
+    for (float& w : weights) w = static_cast<float>(w / sum);
+    taps.first.push_back(first);
+    taps.weights.push_back(std::move(weights));
+  }
+  return taps;
+}
+
+struct Window { std::int64_t top, left, height, width; };
+
+// The window of a plane of width `row`, resized line by line, then column by column.
+template <class T>
+void resize_plane(const T* in, std::int64_t row, Window window, const Taps& across, const Taps& down, T* out, std::vector<float>& lines) {
+  const auto width = static_cast<std::int64_t>(across.first.size()), height = static_cast<std::int64_t>(down.first.size());
+  lines.assign(static_cast<std::size_t>(window.height * width), 0.0f);
+  for (std::int64_t y = 0; y < window.height; ++y)
+    for (std::int64_t x = 0; x < width; ++x) {
+      const T* from = in + (window.top + y) * row + window.left + across.first[static_cast<std::size_t>(x)];
+      float sum = 0;
+      for (const float w : across.weights[static_cast<std::size_t>(x)]) sum += w * static_cast<float>(*from++);
+      lines[static_cast<std::size_t>(y * width + x)] = sum;
+    }
+  std::vector<float> sums(static_cast<std::size_t>(width));
+  for (std::int64_t y = 0; y < height; ++y) {
+    const float* from = lines.data() + down.first[static_cast<std::size_t>(y)] * width;
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (const float w : down.weights[static_cast<std::size_t>(y)])
+      for (float& sum : sums) sum += w * *from++;
+    for (std::int64_t x = 0; x < width; ++x) out[y * width + x] = from_float<T>(sums[static_cast<std::size_t>(x)]);
+  }
+}
+
+void resize_image(const Tensor& images, std::int64_t b, Window window, const Tensor& out) {
+  const Taps across = triangle(window.width, out.size(3)), down = triangle(window.height, out.size(2));
+  std::vector<float> lines;
+  const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3), out_plane = out.size(2) * out.size(3);
+  with_elements(images, [&]<class T>(T* in) {
+    for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
+      resize_plane<T>(in + c * plane, images.size(3), window, across, down, static_cast<T*>(out.raw_data()) + c * out_plane, lines);
+  });
+}
+
+Tensor like(const Tensor& images, std::int64_t height, std::int64_t width, const char* who) {
+  check(height >= 1 && width >= 1, who, ": the new size must be positive, got ", height, " x ", width);
+  return Tensor::allocate({images.size(0), images.size(1), height, width}, images.dtype());
+}
+
+Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const ResizedCropOptions& o) {
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const float area = static_cast<float>(h * w) * draws.uniform(o.scale[0], o.scale[1]);
+    const float aspect = std::exp(draws.uniform(std::log(o.ratio[0]), std::log(o.ratio[1])));
+    const auto wide = static_cast<std::int64_t>(std::lround(std::sqrt(area * aspect)));
+    const auto high = static_cast<std::int64_t>(std::lround(std::sqrt(area / aspect)));
+    if (wide >= 1 && high >= 1 && wide <= w && high <= h) return {draws.below(h - high + 1), draws.below(w - wide + 1), high, wide};
+  }
+  // The largest window in the middle whose proportion is allowed.
+  const float proportion = std::clamp(static_cast<float>(w) / static_cast<float>(h), o.ratio[0], o.ratio[1]);
+  const std::int64_t high = std::min(h, static_cast<std::int64_t>(std::lround(static_cast<float>(w) / proportion)));
+  const std::int64_t wide = std::min(w, static_cast<std::int64_t>(std::lround(static_cast<float>(h) * proportion)));
+  return {(h - high) / 2, (w - wide) / 2, high, wide};
+}
+
+template <class T> struct Sampler2d {  // reads a plane at fractional places, in pixels from the middle of the first one
+  const T* plane;
+  std::int64_t h, w;
+  float fill;
+  float at(std::int64_t y, std::int64_t x) const { return y >= 0 && y < h && x >= 0 && x < w ? static_cast<float>(plane[y * w + x]) : fill; }
+  float nearest(float y, float x) const { return at(std::lround(y), std::lround(x)); }
+  float bilinear(float y, float x) const {
+    const auto y0 = static_cast<std::int64_t>(std::floor(y)), x0 = static_cast<std::int64_t>(std::floor(x));
+    const float dy = y - static_cast<float>(y0), dx = x - static_cast<float>(x0);
+    const float top = at(y0, x0) * (1 - dx) + at(y0, x0 + 1) * dx, bottom = at(y0 + 1, x0) * (1 - dx) + at(y0 + 1, x0 + 1) * dx;
+    return top * (1 - dy) + bottom * dy;
+  }
+};
+
+template <class T> void rotate_plane(const Sampler2d<T>& in, float angle, Interpolation how, T* out) {
+  const float c = std::cos(angle), s = std::sin(angle);
+  const float my = static_cast<float>(in.h - 1) / 2, mx = static_cast<float>(in.w - 1) / 2;
+  for (std::int64_t y = 0; y < in.h; ++y)
+    for (std::int64_t x = 0; x < in.w; ++x) {
+      const float dy = static_cast<float>(y) - my, dx = static_cast<float>(x) - mx;
+      const float sy = my + s * dx + c * dy, sx = mx + c * dx - s * dy;  // where this pixel comes from
+      out[y * in.w + x] = from_float<T>(how == Interpolation::nearest ? in.nearest(sy, sx) : in.bilinear(sy, sx));
+    }
+}
+
+void rotate_image(const Tensor& images, std::int64_t b, float degrees, const RotationOptions& o, const Tensor& out) {
+  const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
+  with_elements(images, [&]<class T>(T* in) {
+    for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
+      rotate_plane<T>({in + c * h * w, h, w, o.fill}, degrees * 0.017453293f, o.interpolation, static_cast<T*>(out.raw_data()) + c * h * w);
+  });
+}
+
+}  // namespace
+
+Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width) {
+  check_images(images, "resize");
+  const Tensor out = like(images, height, width, "resize");
+  for (std::int64_t b = 0; b < images.size(0); ++b) resize_image(images, b, {0, 0, images.size(2), images.size(3)}, out);
+  return out;
+}
+
+Tensor resize_shorter_side(const Tensor& images, std::int64_t size) {
+  check_images(images, "resize_shorter_side");
+  const std::int64_t h = images.size(2), w = images.size(3);
+  return h <= w ? resize(images, size, size * w / h) : resize(images, size * h / w, size);
+}
+
+Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width) {
+  check_images(images, "center_crop");
+  const Tensor out = like(images, height, width, "center_crop");
+  std::memset(out.raw_data(), 0, static_cast<std::size_t>(out.nbytes()));
+  const std::int64_t h = images.size(2), w = images.size(3), bytes = static_cast<std::int64_t>(size_of(images.dtype()));
+  // torchvision rounds half to even; where the image is smaller it pads the smaller half first.
+  const std::int64_t top = height <= h ? std::lrint(static_cast<double>(h - height) / 2) : -((height - h) / 2);
+  const std::int64_t left = width <= w ? std::lrint(static_cast<double>(w - width) / 2) : -((width - w) / 2);
+  const std::int64_t x0 = std::max<std::int64_t>(0, -left), count = std::min(width, w - left) - x0;
+  const auto* in = static_cast<const char*>(images.raw_data());
+  auto* to = static_cast<char*>(out.raw_data());
+  for (std::int64_t c = 0; c < images.size(0) * images.size(1); ++c)
+    for (std::int64_t y = std::max<std::int64_t>(0, -top); y < std::min(height, h - top); ++y)
+      std::memcpy(to + ((c * height + y) * width + x0) * bytes, in + ((c * h + y + top) * w + x0 + left) * bytes, static_cast<std::size_t>(count * bytes));
+  return out;
+}
+
+Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws, const ResizedCropOptions& o) {
+  check_images(images, "random_resized_crop");
+  check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1],
+        "random_resized_crop: scale and ratio must be ranges of positive numbers");
+  const Tensor out = like(images, size, size, "random_resized_crop");
+  for (std::int64_t b = 0; b < images.size(0); ++b) resize_image(images, b, random_window(images.size(2), images.size(3), draws, o), out);
+  return out;
+}
+
+Tensor rotate(const Tensor& images, float degrees, const RotationOptions& o) {
+  check_images(images, "rotate");
+  const Tensor out = like(images, images.size(2), images.size(3), "rotate");
+  for (std::int64_t b = 0; b < images.size(0); ++b) rotate_image(images, b, degrees, o, out);
+  return out;
+}
+
+Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const RotationOptions& o) {
+  check_images(images, "random_rotation");
+  check(degrees >= 0, "random_rotation: the largest angle must not be negative, got ", degrees);
+  const Tensor out = like(images, images.size(2), images.size(3), "random_rotation");
+  for (std::int64_t b = 0; b < images.size(0); ++b) rotate_image(images, b, draws.uniform(-degrees, degrees), o, out);
+  return out;
+}
+
+}  // namespace mantissa::data

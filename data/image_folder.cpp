@@ -1,0 +1,95 @@
+#include "data/image_folder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "data/folders.h"
+#include "data/geometry.h"
+
+namespace mantissa::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_picture(const fs::path& path) {
+  std::string ending = path.extension().string();
+  for (char& c : ending) if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+}
+
+bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+// Follows no links to folders, so that a loop of links ends.
+std::vector<std::string> pictures_under(const fs::path& folder) {
+  std::vector<std::string> found;
+  for (auto it = fs::recursive_directory_iterator(folder); it != fs::recursive_directory_iterator(); ++it) {
+    if (hidden(it->path())) it.disable_recursion_pending();
+    else if (is_picture(it->path()) && it->is_regular_file()) found.push_back(it->path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+class ImageFolder final : public Source {
+ public:
+  ImageFolder(const std::string& root, const ImageFolderOptions& o) : options_(o) {
+    check(is_folder(root), "image_folder: there is no folder ", root);
+    check(o.size >= 1 && o.resize >= 0, "image_folder: sizes must be positive, got ", o.size, " and ", o.resize);
+    check(o.channels != io::Channels::as_stored, "image_folder: pictures of one batch must have the same channels: ask for gray or rgb");
+    if (options_.resize == 0) options_.resize = std::max(o.size, o.size * 8 / 7);
+    check(options_.resize >= o.size, "image_folder: resize ", o.resize, " is below the size ", o.size);
+    std::vector<fs::path> folders;
+    for (const auto& entry : fs::directory_iterator(root))
+      if (entry.is_directory() && !hidden(entry.path())) folders.push_back(entry.path());
+    std::sort(folders.begin(), folders.end());
+    check(!folders.empty(), "image_folder: ", root, " has no sub-folders; each class is one");
+    for (const fs::path& folder : folders) add_class(folder);
+    info_.classes = static_cast<std::int64_t>(folders.size());
+    info_.name = fs::path(root).filename().string();
+    info_.source = concat(paths_.size(), " pictures of ", info_.classes, " classes in ", root);
+    const bool gray = o.channels == io::Channels::gray;
+    info_.mean = gray ? std::vector{0.449f} : std::vector{0.485f, 0.456f, 0.406f};
+    info_.std = gray ? std::vector{0.226f} : std::vector{0.229f, 0.224f, 0.225f};
+  }
+  std::int64_t size() const override { return static_cast<std::int64_t>(paths_.size()); }
+  Dims image_sizes() const override { return {options_.channels == io::Channels::gray ? 1 : 3, options_.size, options_.size}; }
+  Info info() const override { return info_; }
+  std::int64_t read(std::int64_t index, void* image) const override {
+    check(index >= 0 && index < size(), "the index is not in a folder of ", size(), " pictures");
+    const auto i = static_cast<std::size_t>(index);
+    const Tensor whole = io::read_image(paths_[i], options_.channels);
+    Dims sizes = whole.sizes(), strides = whole.strides();
+    sizes.insert(0, 1);
+    strides.insert(0, whole.numel());
+    const Tensor cut = center_crop(resize_shorter_side(whole.as_strided(sizes, strides), options_.resize), options_.size, options_.size);
+    std::memcpy(image, cut.raw_data(), static_cast<std::size_t>(cut.nbytes()));
+    return labels_[i];
+  }
+
+ private:
+  void add_class(const fs::path& folder) {
+    const std::vector<std::string> found = pictures_under(folder);
+    check(!found.empty(), "image_folder: the class ", folder.string(), " has no .png, .jpg or .jpeg files");
+    labels_.insert(labels_.end(), found.size(), static_cast<std::int64_t>(info_.class_names.size()));
+    paths_.insert(paths_.end(), found.begin(), found.end());
+    info_.class_names.push_back(folder.filename().string());
+  }
+
+  ImageFolderOptions options_;
+  Info info_;
+  std::vector<std::string> paths_;
+  std::vector<std::int64_t> labels_;
+};
+
+}  // namespace
+
+SourcePtr image_folder(const std::string& root, const ImageFolderOptions& options) {
+  try {
+    return std::make_shared<ImageFolder>(root, options);
+  } catch (const fs::filesystem_error& e) {
+    fail("image_folder: ", e.what());
+  }
+}
+
+}  // namespace mantissa::data
