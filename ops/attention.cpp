@@ -47,7 +47,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   Tensor scores = matmul(q * scale, transpose(k));
   const Tensor mask = o.is_causal ? causal_mask(q.size(-2), k.size(-2), q.device()) : attn_mask;
   Tensor weights;
-  if (mask.defined() && scores.numel() > 0) {
+  if (o.is_causal) {
+    weights = softmax(masked_scores(scores, mask), -1);  // each query may look at the first key
+  } else if (mask.defined() && scores.numel() > 0) {
     scores = masked_scores(scores, mask);
     // A query that may look at nothing gets zeros, not the NaN of 0 / 0.
     const Tensor blind = amax(scores.detach(), {-1}, true) == -INFINITY;

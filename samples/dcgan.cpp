@@ -44,7 +44,7 @@ Tensor noise_for(std::int64_t n) { return randn({n, 64}); }
 Tensor says(const Tensor& logits, double real) { return binary_cross_entropy_with_logits(logits, full(logits.sizes(), real)); }
 
 int run(int argc, char** argv) {
-  samples::Options o{.dataset = "fashion", .model = "dcgan", .schedule = "constant", .epochs = 10, .batch = 64, .lr = 4e-4};
+  samples::Options o{.dataset = "fashion", .model = "dcgan", .schedule = "constant", .epochs = 5, .batch = 64, .lr = 4e-4};
   std::string picture = "dcgan.png";
   std::int64_t width = 32;
   samples::configure(argc, argv, {.description = "Learns to draw 28x28 pictures like those of a data set.",

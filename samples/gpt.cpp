@@ -1,8 +1,10 @@
-// A GPT of characters (Radford et al., 2019): trains on a text and then writes one of its own.
+// A GPT of characters (Radford et al., 2019; rotary positions): trains on a text and then writes one of its own.
 //   gpt --minutes 10                        tinyshakespeare, where this machine has it
 //   gpt --data book.txt --save book.ckpt    any text file
 //   gpt --help
-#include <fmt/format.h>
+#include <mantissa/optim/muon.h>
+
+#include <cmath>
 
 #include "common/language.h"
 
@@ -13,21 +15,21 @@ struct Config {
 };
 
 struct Block {  // attention, then a perceptron, each added to what it reads
-  Block(const Config& s)
-      : norm1(s.width, {.bias = false}), qkv(s.width, 3 * s.width, {.bias = false}), out(s.width, s.width, {.bias = false}),
-        norm2(s.width, {.bias = false}), up(s.width, 4 * s.width, {.bias = false}), down(4 * s.width, s.width, {.bias = false}), heads(s.heads) {}
+  explicit Block(const Config& c)
+      : norm1(c.width, {.bias = false}), query(c.width, c.width, {.bias = false}), key(c.width, c.width, {.bias = false}),
+        value(c.width, c.width, {.bias = false}), out(c.width, c.width, {.bias = false}), norm2(c.width, {.bias = false}),
+        up(c.width, 4 * c.width, {.bias = false}), down(4 * c.width, c.width, {.bias = false}), heads(c.heads) {}
   nn::LayerNorm norm1;
-  nn::Linear qkv, out;
+  nn::Linear query, key, value, out;
   nn::LayerNorm norm2;
   nn::Linear up, down;
   std::int64_t heads;
-  MANTISSA_FIELDS(norm1, qkv, out, norm2, up, down)
+  MANTISSA_FIELDS(norm1, query, key, value, out, norm2, up, down)
 
   Tensor attend(const Tensor& x) const {
-    const std::int64_t n = x.size(0), length = x.size(1), width = x.size(2);
-    const Tensor all = qkv(x).reshape({n, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});  // [3, N, heads, T, D]
-    const Tensor y = scaled_dot_product_attention(all[0], all[1], all[2], {}, {.is_causal = true});
-    return out(y.transpose(1, 2).reshape({n, length, width}));
+    const auto by_head = [&](const Tensor& y) { return y.reshape({y.size(0), y.size(1), heads, -1}).transpose(1, 2); };  // [N, heads, T, D]
+    const Tensor q = rotary_embedding(by_head(query(x))), k = rotary_embedding(by_head(key(x))), v = by_head(value(x));
+    return out(flatten(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}).transpose(1, 2), 2));
   }
   Tensor operator()(Tensor x) const {
     x = x + attend(norm1(x));
@@ -36,21 +38,22 @@ struct Block {  // attention, then a perceptron, each added to what it reads
 };
 
 struct Gpt {
-  Gpt(const Config& s) : config(s), token(s.vocabulary, s.width), position(s.context, s.width), norm(s.width, {.bias = false}), head(s.width, s.vocabulary, {.bias = false}) {
-    for (std::int64_t i = 0; i < s.layers; ++i) blocks.emplace_back(s);
-    for (const Tensor& p : nn::parameters(*this)) if (p.dim() == 2) nn::init::normal_(p, 0, 0.02);
-    const double narrow = 0.02 / std::sqrt(2.0 * static_cast<double>(s.layers));  // 2 layers additions to the residual
-    for (const Block& b : blocks) for (const Tensor& p : {Tensor(b.out.weight), Tensor(b.down.weight)}) nn::init::normal_(p, 0, narrow);
+  explicit Gpt(const Config& c) : config(c), token(c.vocabulary, c.width), norm(c.width, {.bias = false}), head(c.width, c.vocabulary, {.bias = false}) {
+    const double std = 0.05, narrow = std / std::sqrt(2.0 * static_cast<double>(c.layers));  // each layer adds to x twice
+    for (std::int64_t i = 0; i < c.layers; ++i) blocks.emplace_back(c);
+    for (const auto& [name, p] : nn::named_parameters(*this)) {
+      if (p.dim() == 2) nn::init::normal_(p, 0, name.ends_with("out.weight") || name.ends_with("down.weight") ? narrow : std);
+    }
   }
   Config config;
-  nn::Embedding token, position;
+  nn::Embedding token;
   std::vector<Block> blocks;
   nn::LayerNorm norm;
   nn::Linear head;
-  MANTISSA_FIELDS(token, position, blocks, norm, head)
+  MANTISSA_FIELDS(token, blocks, norm, head)
 
   Tensor operator()(const Tensor& tokens) const {  // i64 [N, T] -> [N, T, vocabulary]
-    Tensor x = token(tokens) + position(arange(tokens.size(1)));
+    Tensor x = token(tokens);
     for (const Block& block : blocks) x = block(x);
     return head(norm(x));
   }
@@ -68,35 +71,39 @@ std::string write(const Gpt& net, const data::Text& text, const std::string& pro
 }
 
 int run(int argc, char** argv) {
-  samples::Options o{.model = "gpt", .schedule = "cosine", .epochs = 4, .batch = 32, .lr = 2e-3};
+  samples::Options o{.model = "gpt", .schedule = "cosine", .epochs = 4, .batch = 8, .lr = 4e-3};
   Config config{.vocabulary = 0};
   std::int64_t characters = 500;
-  double temperature = 0.8;
+  double temperature = 0.8, muon = 0.02;
   std::string prompt = "\n";
   samples::configure(argc, argv, {.description = "Trains a GPT on the characters of a text and lets it write.",
                                   .flags = {{"--layers", &config.layers, "Blocks"}, {"--heads", &config.heads, "Attention heads, a divisor of the width"},
                                             {"--width", &config.width, "Numbers per character"}, {"--context", &config.context, "Characters it sees at once"},
+                                            {"--muon", &muon, "Learning rate of Muon for the blocks' matrices; 0: --optimizer for them too"},
                                             {"--write", &characters, "Characters to write at the end"}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
                                             {"--prompt", &prompt, "What the writing begins with"}}}, o);
   const data::Text text = data::load_text("tinyshakespeare", o.data);
   const auto [train, validation] = data::split(text);
   config.vocabulary = static_cast<std::int64_t>(text.alphabet.size());
   Gpt net(config);
+  nn::NamedTensors matrices, others;  // Muon is for the matrices between embedding and head
+  for (const auto& p : nn::named_parameters(net)) (muon > 0 && p.first.starts_with("blocks") && p.second.dim() == 2 ? matrices : others).push_back(p);
 
   samples::Run run(o, {.steps_per_epoch = train.size() / (o.batch * config.context), .items_per_step = o.batch * config.context, .items = "characters"});
   run.keep("model", net);
-  optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
-  if (optimizer.has("beta2")) optimizer.set("beta2", 0.99);
+  std::vector<optim::Optimizer*> optimizers{&run.optimizer("optim", others)};
+  if (optimizers[0]->has("beta2")) optimizers[0]->set("beta2", 0.99);
+  if (!matrices.empty()) optimizers.push_back(&run.optimizer("muon", std::make_unique<optim::Muon>(matrices, optim::MuonOptions{.lr = muon, .weight_decay = 0.01, .ns_dtype = f32})));
   run.evaluate([&] { return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run.dtype, [&](const Tensor& x) { return net(x); })}}; });
   run.start(text.source, nn::count(net));
   while (run.next()) {
     const auto [input, target] = train.batch(o.batch, config.context, run.seed(), static_cast<std::uint64_t>(run.step()));
-    optimizer.zero_grad();
+    nn::zero_grad(net);
     const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input), 0, 1), flatten(target)); });
     backward(run.scaler.scale(loss));
-    run.scaler.unscale_(optimizer);
+    for (optim::Optimizer* optimizer : optimizers) run.scaler.unscale_(*optimizer);
     optim::clip_grad_norm_(nn::parameters(net), 1);
-    run.scaler.step(optimizer);
+    for (optim::Optimizer* optimizer : optimizers) run.scaler.step(*optimizer);
     run.scaler.update();
     run.done({{"loss", loss}});
   }

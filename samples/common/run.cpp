@@ -67,7 +67,11 @@ void Run::keep(const std::string& area, const Tensor& tensor) {
 }
 
 optim::Optimizer& Run::optimizer(const std::string& area, const nn::NamedTensors& parameters) {
-  optim::Optimizer* optimizer = optimizers_.emplace_back(make_optimizer(o_, parameters)).get();
+  return optimizer(area, make_optimizer(o_, parameters));
+}
+
+optim::Optimizer& Run::optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made) {
+  optim::Optimizer* optimizer = optimizers_.emplace_back(std::move(made)).get();
   schedulers_.emplace_back(*optimizer, make_schedule(o_, o_.minutes > 0 ? minute_positions : o_.epochs * plan_.steps_per_epoch));
   parts_.push_back({area, [optimizer] { return optimizer->state_dict(); }, [optimizer](const NamedTensors& s) { optimizer->load_state_dict(s); }});
   return *optimizer;

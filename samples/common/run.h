@@ -70,6 +70,7 @@ class Run {
   void keep(const std::string& area, const Tensor& tensor);  // its elements
   // An optimizer as the options say, kept, with the rate of the options' schedule at each step.
   optim::Optimizer& optimizer(const std::string& area, const nn::NamedTensors& parameters);
+  optim::Optimizer& optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made);  // any other, likewise
   void evaluate(std::function<Values()> measure) { measure_ = std::move(measure); }  // called after each epoch
 
   void start(const std::string& source, std::int64_t parameters);  // prints what is trained, and resumes
