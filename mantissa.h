@@ -4,6 +4,7 @@
 
 #include "amp/autocast.h"
 #include "amp/grad_scaler.h"
+#include "amp/scale_monitor.h"
 #include "autograd/anomaly.h"
 #include "autograd/backward.h"
 #include "autograd/checkpoint.h"

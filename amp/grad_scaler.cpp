@@ -1,6 +1,10 @@
 #include "amp/grad_scaler.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "autograd/grad_mode.h"
+#include "autograd/hooks.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 
@@ -22,6 +26,9 @@ ScaleRule rule_of(const GradScalerOptions& o) {
           .clean_forgives = o.hysteresis_mode == Hysteresis::consecutive, .tolerance = o.tolerance, .fixed = o.static_scale};
 }
 Tensor copy_of(const Tensor& t) { return t.defined() ? empty_like(t).copy_(t) : Tensor(); }
+Tensor on(const Tensor& t, Device device) {
+  return t.device() == device ? t : empty(t.sizes(), {.dtype = t.dtype(), .device = device}).copy_(t);
+}
 
 }  // namespace
 
@@ -29,16 +36,26 @@ GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {
   if (options.enabled) check_options(options, "GradScaler");
 }
 
-GradScaler::GradScaler(const GradScaler& other)
-    : options_(other.options_), init_counters_(other.init_counters_), seen_(other.seen_), names_(other.names_),
-      floor_function_(other.floor_function_), floor_told_(other.floor_told_) {
+GradScaler::GradScaler(const GradScaler& other) {
+  const std::scoped_lock lock(other.stepping_, other.mutex_);
   other.between_iterations("copied");
+  options_ = other.options_;
+  init_counters_ = other.init_counters_;
+  seen_ = other.seen_;
+  names_ = other.names_;
+  floor_function_ = other.floor_function_;
+  floor_told_ = other.floor_told_;
   scale_ = copy_of(other.scale_);
   state_ = copy_of(other.state_);
 }
 
 void GradScaler::between_iterations(const char* what) const {
-  check(entries_.empty(), "GradScaler: cannot be ", what, " in the middle of an iteration; call update() first");
+  const auto begun = std::ranges::find_if(entries_, [](const PerOptimizer& e) { return e.stage != Stage::ready; });
+  if (begun == entries_.end()) return;
+  const PerOptimizer& e = *begun;
+  fail("GradScaler: cannot be ", what, " in the middle of an iteration: ", describe(e), " was ",
+       e.stage == Stage::stepped ? "stepped at " : "unscaled at ", to_string(e.stage == Stage::stepped ? e.stepped_at : e.unscaled_at),
+       "; call update() first");
 }
 
 void GradScaler::start(Device device) {
@@ -50,146 +67,267 @@ void GradScaler::start(Device device) {
 
 ScalerState* GradScaler::device_state() const { return reinterpret_cast<ScalerState*>(state_.data<std::int64_t>()); }
 
-Tensor GradScaler::scale(const Tensor& loss) {
-  if (!options_.enabled) return loss;
+ScaledLoss GradScaler::scale(const Tensor& loss, CallSite site) {
+  if (!options_.enabled) return {loss, loss.defined() ? loss.detach() : loss};
   check(loss.defined() && loss.is_floating(), "GradScaler.scale: needs a floating tensor, got ", loss);
+  const std::lock_guard lock(mutex_);
   check(loss.dtype() != f16 || !loss.requires_grad() || options_.max_scale <= 65504,
         "GradScaler.scale: the loss is f16, whose gradient cannot be as large as the scale; compute it from f32, as the losses of "
         "this library do in a region, or set max_scale to 32768");
   if (!scale_.defined()) start(loss.device());
-  check(loss.device() == scale_.device(), "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ",
-        scale_.device());
+  check(loss.device().type == scale_.device().type, "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ",
+        scale_.device(), "; use one scaler for each type of device");
   if (options_.check_loss) {
     const NoGrad no_grad;
     const Tensor x = loss.detach();
-    const Tensor failed = ne(sum(sub(x, x)), Tensor(0.0));  // x - x is 0 for every finite x and NaN otherwise
+    const Tensor failed = on(ne(sum(sub(x, x)), Tensor(0.0)), scale_.device());  // x - x is 0 for every finite x, else NaN
     forward_failed_ = forward_failed_.defined() ? maximum(forward_failed_, failed) : failed;
   }
-  // A copy: autograd saves the factor, and update() changes scale_ in place.
-  return mul(loss, copy_of(scale_));
+  // By a copy: autograd saves the factor, and update() changes scale_ in place.
+  const Tensor scaled = mul(loss, on(ledger_.scaled_loss(scale_, site), loss.device()));
+  if (scaled.requires_grad()) scaled.on_grad([tag = ledger_.scaled_tag()](const Tensor&) { autograd::tag_running_backward(tag); });
+  return {scaled, loss.detach()};
 }
 
-void GradScaler::need_scale(const char* method) const {
-  check(scale_.defined(), "GradScaler.", method, ": nothing was scaled yet; call scale(loss) and backward first");
+void GradScaler::need_scale(const char* method, const CallSite& site) const {
+  if (!scale_.defined()) {
+    fail("GradScaler.", method, ": nothing was scaled yet, at ", to_string(site),
+         "; call scale(loss) and backward first");
+  }
 }
 
-GradScaler::PerOptimizer& GradScaler::entry_for(Steppable& optimizer) {
+GradScaler::PerOptimizer& GradScaler::entry_for(const char* method, Steppable& optimizer, const CallSite& site) {
+  const std::lock_guard lock(mutex_);
+  need_scale(method, site);
   for (PerOptimizer& e : entries_) {
     if (e.optimizer == &optimizer) return e;
   }
-  return entries_.emplace_back(PerOptimizer{.optimizer = &optimizer});
+  return entries_.emplace_back(PerOptimizer{.optimizer = &optimizer, .number = names_of(optimizer, optimizer.parameters())});
 }
 
-void GradScaler::unscale(PerOptimizer& entry) {
-  Tensor found_inf = zeros({}, {.dtype = boolean, .device = scale_.device()});
-  if (forward_failed_.defined()) found_inf.copy_(forward_failed_);
-  auto pass = std::make_unique<GradientPass>(*entry.optimizer, scale_, found_inf, options_.allow_f16_gradients);
-  check(!pass->empty() || options_.allow_empty_step, "GradScaler: optimizer ", index_of(entry),
-        " of this iteration has no gradients, so nothing was checked for inf; was backward called on a loss that "
-        "uses its parameters?");
-  entry.found_inf = found_inf;
-  entry.summary = pass->summary();
-  entry.pass = std::move(pass);
-}
-
-void GradScaler::unscale_(Steppable& optimizer) {
-  if (!options_.enabled) return;
-  need_scale("unscale_");
-  PerOptimizer& e = entry_for(optimizer);
-  check(e.stage != Stage::unscaled, "GradScaler.unscale_: already called on optimizer ", index_of(e),
-        " since the last update()");
-  check(e.stage != Stage::stepped, "GradScaler.unscale_: called after step() on optimizer ", index_of(e),
-        "; call it between backward and step");
-  unscale(e);
+// Makes a pass for each device and scale among the gradients; nearly always one. When it throws, nothing has
+// changed.
+void GradScaler::unscale(PerOptimizer& e, const CallSite& site) {
+  const NoGrad no_grad;
+  struct Group {
+    Device device;
+    Tensor scale;
+    std::vector<NumberedGradient> gradients;
+  };
+  std::vector<Group> groups;
+  std::unique_lock lock(mutex_);
+  const std::vector<Tensor> parameters = e.optimizer->parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& p = parameters[i];
+    const Tensor g = p.grad();
+    if (!g.defined()) continue;
+    const auto name = [&] { return e.optimizer->parameter_name(i); };
+    if (g.dtype() == f16 && !options_.allow_f16_gradients) {
+      fail("GradScaler: the gradient of ", name(), " of ", describe(e),
+           " is f16: keep parameters in f32 and use autocast, or set allow_f16_gradients");
+    }
+    if (g.device().type != scale_.device().type) {
+      fail("GradScaler: the gradient of ", name(), " of ", describe(e), " is on ", g.device(), ", the scaler on ", scale_.device());
+    }
+    const Tensor own = ledger_.scale_of(p, *e.optimizer, i);
+    const Tensor& scale = own.defined() ? own : scale_;
+    auto group = std::ranges::find_if(groups, [&](const Group& x) { return x.device == g.device() && x.scale.is_same(scale); });
+    if (group == groups.end()) group = groups.insert(groups.end(), Group{g.device(), scale, {}});
+    group->gradients.push_back({g, static_cast<std::int64_t>(i)});
+  }
+  if (groups.empty() && !options_.allow_empty_step) {
+    fail("GradScaler: ", describe(e), " has no gradients at ", to_string(site),
+         ", so nothing was checked for inf; was backward called on a loss that uses its parameters?");
+  }
+  e.found_inf = zeros({}, {.dtype = boolean, .device = scale_.device()});
+  if (forward_failed_.defined()) e.found_inf.copy_(forward_failed_);
+  lock.unlock();  // scale_ stays: only update(), of this thread or waiting, writes it
+  if (groups.empty()) groups.push_back({scale_.device(), scale_, {}});
+  for (const Group& group : groups) {
+    const bool here = group.device == scale_.device();
+    const Tensor found_inf = here ? e.found_inf : zeros({}, {.dtype = boolean, .device = group.device});
+    e.passes.push_back(std::make_unique<GradientPass>(group.gradients, on(group.scale, group.device), found_inf));
+    if (!here) e.found_inf = maximum(e.found_inf, on(found_inf, scale_.device()));
+    e.summaries.push_back(on(e.passes.back()->summary(), scale_.device()));
+    e.scales.push_back(on(group.scale, scale_.device()));
+    const std::lock_guard again(mutex_);
+    for (const NumberedGradient& g : group.gradients) ledger_.unscaled(parameters[static_cast<std::size_t>(g.parameter)], site);
+  }
+  e.unscaled_at = site;
   e.stage = Stage::unscaled;
 }
 
-StepResult GradScaler::step(Steppable& optimizer) {
+// The verdict of gradients that may have changed since unscale_.
+void GradScaler::check_again(PerOptimizer& e) {
+  const std::vector<Tensor> parameters = e.optimizer->parameters();
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < parameters.size(); ++i) ledger_.check_still_unscaled(parameters[i], *e.optimizer, i);
+  }
+  if (!options_.recheck) return;
+  std::vector<std::vector<NumberedGradient>> by_device;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor g = parameters[i].grad();
+    if (!g.defined()) continue;
+    auto list = std::ranges::find_if(by_device, [&](const auto& x) { return x[0].gradient.device() == g.device(); });
+    if (list == by_device.end()) list = by_device.insert(by_device.end(), std::vector<NumberedGradient>{});
+    list->push_back({g, static_cast<std::int64_t>(i)});
+  }
+  e.summaries.clear();
+  const std::vector<Tensor> scales = std::exchange(e.scales, {});
+  for (const auto& gradients : by_device) {
+    const Device device = gradients[0].gradient.device();
+    const Tensor found_inf = zeros({}, {.dtype = boolean, .device = device});
+    const GradientPass pass(gradients, ones({}, {.device = device}), found_inf);
+    e.found_inf = maximum(e.found_inf, on(found_inf, scale_.device()));
+    e.summaries.push_back(on(pass.summary(), scale_.device()));
+    e.scales.push_back(scales[0]);
+  }
+}
+
+void GradScaler::unscale_(Steppable& optimizer, CallSite site) {
+  if (!options_.enabled) return;
+  const std::lock_guard lock(stepping_);
+  PerOptimizer& e = entry_for("unscale_", optimizer, site);
+  if (e.stage == Stage::unscaled) {
+    fail("GradScaler.unscale_: already called on ", describe(e), " at ", to_string(e.unscaled_at),
+         " since the last update(), and again at ", to_string(site), "; call it once, after the last backward of the iteration");
+  }
+  if (e.stage == Stage::stepped) {
+    fail("GradScaler.unscale_: called after step() on ", describe(e), ": step at ", to_string(e.stepped_at),
+         ", unscale_ at ", to_string(site), "; call it between backward and step");
+  }
+  unscale(e, site);
+}
+
+StepResult GradScaler::step(Steppable& optimizer, CallSite site) {
   if (!options_.enabled) {
     optimizer.step_unless({});
     return StepResult();
   }
-  need_scale("step");
-  PerOptimizer& e = entry_for(optimizer);
-  check(e.stage != Stage::stepped, "GradScaler.step: already called on optimizer ", index_of(e), " since the last update()");
-  if (e.stage == Stage::ready) {
-    unscale(e);
-  } else if (options_.recheck) {
-    e.summary = GradientPass(optimizer, ones({}, {.device = scale_.device()}), e.found_inf, options_.allow_f16_gradients).summary();
+  const std::lock_guard lock(stepping_);
+  PerOptimizer& e = entry_for("step", optimizer, site);
+  if (e.stage == Stage::stepped) {
+    fail("GradScaler.step: already called on ", describe(e), " at ", to_string(e.stepped_at),
+         " since the last update(), and again at ", to_string(site), "; call update() once per iteration, after all steps");
   }
-  e.pass.reset();  // the gradients belong to the user again
+  if (e.stage == Stage::ready) unscale(e, site);
+  else check_again(e);
   optimizer.step_unless(e.found_inf);
+  e.passes.clear();  // the gradients belong to the user again
+  e.stepped_at = site;
   e.stage = Stage::stepped;
-  return StepResult(e.found_inf, e.summary);
+  return StepResult(e.found_inf, e.summaries);
 }
 
-void GradScaler::update() {
+void GradScaler::update(CallSite site) {
   if (!options_.enabled) return;
-  need_scale("update");
+  {
+    const std::scoped_lock lock(stepping_, mutex_);
+    update_scale(site);
+  }
+  tell_floor();
+}
+
+void GradScaler::update_scale(const CallSite& site) {
+  need_scale("update", site);
   std::vector<Verdict> verdicts;
   for (const PerOptimizer& e : entries_) {
-    if (!e.found_inf.defined()) continue;
-    verdicts.push_back({e.found_inf.data<bool>(), reinterpret_cast<const GradientSummary*>(e.summary.data<double>()),
-                        names_of(*e.optimizer)});
+    for (std::size_t k = 0; k < e.summaries.size(); ++k) {
+      verdicts.push_back({e.found_inf.data<bool>(), reinterpret_cast<const GradientSummary*>(e.summaries[k].data<double>()), e.number,
+                          e.scales[k].data<float>()});
+    }
   }
-  check(!verdicts.empty(), "GradScaler.update: no step() or unscale_() since the last update()");
+  if (verdicts.empty()) {
+    fail("GradScaler.update: no step() or unscale_() since the last update(), at ", to_string(site),
+         "; call it once per iteration, after the steps");
+  }
   kernels::update_loss_scale(scale_.device(), scale_.data<float>(), device_state(), std::span<const Verdict>(verdicts),
                              forward_failed_.defined() ? forward_failed_.data<bool>() : nullptr, rule_of(options_));
   scale_.storage()->written_by("update");
   forward_failed_ = {};
   entries_.clear();
+  ledger_.scale_changed("update()", site);
   seen_.request(state_);
-  tell_floor();
 }
 
 void GradScaler::tell_floor() {
-  const ScaleCounters& c = seen_.latest().counters;
-  if (c.at_floor < options_.floor_limit) {
-    floor_told_ = false;
-    return;
+  FloorEvent event;
+  std::shared_ptr<FloorFunction> function;
+  {
+    const std::lock_guard lock(mutex_);
+    const ScaleCounters& c = seen_.latest().counters;
+    if (c.at_floor < options_.floor_limit) {
+      floor_told_ = false;
+      return;
+    }
+    event = {.scale = options_.min_scale, .overflows = c.at_floor, .update = c.updates};
+    if (options_.at_floor == AtFloor::callback && !floor_told_) {
+      floor_told_ = true;
+      function = floor_function_;
+    }
   }
   if (options_.at_floor == AtFloor::raise) {
-    throw ScaleAtFloor(concat("GradScaler.update: ", c.at_floor, " overflows in a row at the smallest scale, ", options_.min_scale,
+    throw ScaleAtFloor(concat("GradScaler.update: ", event.overflows, " overflows in a row at the smallest scale, ", event.scale,
                               "; the gradients are inf or NaN for another reason than the scale. Look at overflows()"));
   }
-  if (options_.at_floor != AtFloor::callback || floor_told_ || !floor_function_) return;
-  floor_told_ = true;
-  (*floor_function_)({.scale = options_.min_scale, .overflows = c.at_floor, .update = c.updates});
+  if (function) (*function)(event);  // not locked: it may ask the scaler
 }
 
-void GradScaler::update(double new_scale) {
-  if (!options_.enabled) return;
-  need_scale("update");
-  with(options_, new_scale, options_.growth_factor, options_.backoff_factor, options_.growth_interval);
-  scale_.fill_(new_scale);
+void GradScaler::discard(CallSite site) {
+  const std::scoped_lock lock(stepping_, mutex_);
   forward_failed_ = {};
   entries_.clear();
+  ledger_.scale_changed("discard()", site);
 }
 
-void GradScaler::update(const Tensor& new_scale) {
+void GradScaler::scale_set(const char* method, const CallSite& site) {
+  state_.as_strided({}, {}, offsetof(ScaleCounters, burst) / sizeof(std::int64_t)).fill_(0);
+  forward_failed_ = {};
+  entries_.clear();
+  ledger_.scale_changed(method, site);
+}
+
+void GradScaler::update(double new_scale, CallSite site) {
   if (!options_.enabled) return;
-  need_scale("update");
+  const std::scoped_lock lock(stepping_, mutex_);
+  need_scale("update", site);
+  with(options_, new_scale, options_.growth_factor, options_.backoff_factor, options_.growth_interval);
+  scale_.fill_(new_scale);
+  scale_set("update(new_scale)", site);
+}
+
+void GradScaler::update(const Tensor& new_scale, CallSite site) {
+  if (!options_.enabled) return;
+  const std::scoped_lock lock(stepping_, mutex_);
+  need_scale("update", site);
   check(new_scale.defined() && new_scale.numel() == 1 && new_scale.is_floating() && !new_scale.requires_grad(),
         "GradScaler.update: the new scale must be a floating tensor of one element without gradient, got ", new_scale);
   with(options_, new_scale.item<double>(), options_.growth_factor, options_.backoff_factor, options_.growth_interval);
   const Dims ones = Dims::filled(new_scale.dim(), 1);
   scale_.as_strided(ones, ones).copy_(new_scale);
-  forward_failed_ = {};
-  entries_.clear();
+  scale_set("update(new_scale)", site);
 }
 
 double GradScaler::get_scale() const {
+  const std::lock_guard lock(mutex_);
+  return read_scale();
+}
+double GradScaler::read_scale() const {
   if (!options_.enabled) return 1;
   return scale_.defined() ? scale_.item<double>() : options_.init_scale;
 }
 void GradScaler::set_growth_factor(double factor) {
-  options_ = with(options_, options_.init_scale, factor, options_.backoff_factor, options_.growth_interval);
+  const std::lock_guard lock(mutex_);
+  options_.growth_factor = with(options_, options_.init_scale, factor, options_.backoff_factor, options_.growth_interval).growth_factor;
 }
 void GradScaler::set_backoff_factor(double factor) {
-  options_ = with(options_, options_.init_scale, options_.growth_factor, factor, options_.growth_interval);
+  const std::lock_guard lock(mutex_);
+  options_.backoff_factor = with(options_, options_.init_scale, options_.growth_factor, factor, options_.growth_interval).backoff_factor;
 }
 void GradScaler::set_growth_interval(std::int64_t interval) {
-  options_ = with(options_, options_.init_scale, options_.growth_factor, options_.backoff_factor, interval);
+  const std::lock_guard lock(mutex_);
+  options_.growth_interval = with(options_, options_.init_scale, options_.growth_factor, options_.backoff_factor, interval).growth_interval;
 }
 
 }  // namespace mantissa::amp

@@ -10,22 +10,32 @@
 //
 // Scale, counters and verdicts live on the device, and the optimizer's kernel decides by itself
 // whether to skip: nothing here reads back to the host except what says so. Per optimizer:
-// unscale_ at most once, then step at most once, until update.
+// unscale_ at most once, then step at most once, until update. Errors name the optimizer, the parameter and
+// both lines of the program whose calls conflict.
 //
 // Beyond PyTorch: other rules for the scale (amp/scale_policy.h); verdicts are booleans; a gradient must
 // be finite also after unscaling; bf16 and f64 gradients work; arguments are validated; growth happens
-// at >= interval; skips are counted and overflows reported. Gradients changed between unscale_ and step
-// are checked again only with the option recheck.
+// at >= interval; skips are counted and overflows reported; a gradient is divided by the scale its own loss
+// had, and sums over losses of different scales, or of scaled and unscaled gradients, are refused
+// (amp/scale_ledger.h). Gradients changed between unscale_ and step are checked again only with the option
+// recheck. Watching a scaler over time: amp/scale_monitor.h.
+//
+// Threads: scale(), get_scale() and reports may be called in any thread while others unscale, step and update;
+// these wait for each other.
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "amp/gradient_pass.h"
 #include "amp/host_view.h"
+#include "amp/scale_ledger.h"
 #include "amp/scale_policy.h"
 #include "amp/step.h"
 #include "core/loss_scale.h"
@@ -42,6 +52,24 @@ struct OverflowReport {
 };
 std::string to_string(const OverflowReport& report);  // "update 7: 3 inf and 0 NaN, first in fc1.weight, at scale 65536"
 
+// loss * scale, and the loss itself for logging: reading that needs no scale.
+class ScaledLoss : public Tensor {
+ public:
+  ScaledLoss(Tensor scaled, Tensor loss) : Tensor(std::move(scaled)), loss_(std::move(loss)) {}
+  const Tensor& value() const { return loss_; }  // detached
+
+ private:
+  Tensor loss_;
+};
+
+struct ScalerHistory {
+  std::int64_t updates = 0, skipped = 0, forward_failures = 0;
+  bool last_skipped = false;
+  double scale = 0;          // after the last of these updates; 0 before the first
+  std::int64_t at_floor = 0;  // overflows in a row at the smallest scale
+  double gradient_norm = 0, largest_gradient = 0;  // of the last iteration, unscaled, over all optimizers
+};
+
 class GradScaler {
  public:
   explicit GradScaler(const GradScalerOptions& options = {});
@@ -49,33 +77,44 @@ class GradScaler {
   GradScaler& operator=(const GradScaler&) = delete;
 
   // loss * scale, differentiable. A loss below f32 is multiplied in f32. An f16 loss that wants a gradient is
-  // refused unless max_scale fits f16: the first gradient of backward is the scale itself.
-  Tensor scale(const Tensor& loss);
-  template <class T> std::vector<T> scale(const std::vector<T>& losses) {
-    std::vector<T> scaled;
-    for (const T& x : losses) scaled.push_back(scale(x));
+  // refused unless max_scale fits f16: the first gradient of backward is the scale itself. The first loss
+  // decides where the scaler lives; losses on other devices of that type are multiplied where they are.
+  ScaledLoss scale(const Tensor& loss, CallSite site = CallSite::current());
+  template <class T> auto scale(const std::vector<T>& losses, CallSite site = CallSite::current()) {
+    std::vector<std::decay_t<decltype(scale(losses[0], site))>> scaled;
+    for (const T& x : losses) scaled.push_back(scale(x, site));
     return scaled;
   }
-  template <class T, std::size_t n> std::array<T, n> scale(std::array<T, n> losses) {
-    for (T& x : losses) x = scale(x);
-    return losses;
+  template <class T, std::size_t n> auto scale(const std::array<T, n>& losses, CallSite site = CallSite::current()) {
+    return std::apply([&](const auto&... x) { return std::array{scale(x, site)...}; }, losses);
+  }
+  template <class... T> auto scale(const std::tuple<T...>& losses, CallSite site = CallSite::current()) {
+    return std::apply([&](const auto&... x) { return std::tuple{scale(x, site)...}; }, losses);
+  }
+  template <class A, class B> auto scale(const std::pair<A, B>& losses, CallSite site = CallSite::current()) {
+    return std::pair{scale(losses.first, site), scale(losses.second, site)};
   }
 
-  void unscale_(Steppable& optimizer);     // divides its gradients by the scale, in place
-  StepResult step(Steppable& optimizer);   // unscale_ if that was not done, then step unless one overflowed
-  void update();                           // adapts the scale to what the steps since the last update found
-  void update(double new_scale);           // sets the scale instead
-  void update(const Tensor& new_scale);    // one element, floating, without gradient; copied
+  void unscale_(Steppable& optimizer, CallSite site = CallSite::current());  // divides its gradients by their scale, in place
+  // unscale_ if that was not done, then step unless a gradient was not finite.
+  StepResult step(Steppable& optimizer, CallSite site = CallSite::current());
+  template <std::invocable F> StepResult step(Steppable& optimizer, F&& closure, CallSite = {}) = delete;  // attempt() is for closures
+  void update(CallSite site = CallSite::current());  // adapts the scale to what the steps since the last update found
+  void update(double new_scale, CallSite site = CallSite::current());         // sets the scale instead
+  void update(const Tensor& new_scale, CallSite site = CallSite::current());  // one element, floating, without gradient; copied
+  // Forgets the iteration that has begun: what was unscaled or stepped since the last update() does not count.
+  // After an exception in mid-iteration; zero_grad() is up to the caller.
+  void discard(CallSite site = CallSite::current());
 
   // Runs one iteration and update(), and while its step was skipped repeats it, at most `retries` times:
   // a batch is computed again at a lower scale and not lost. `iteration` does everything from zero_grad
   // to step and returns what step returned. Reads the verdict each time. With a static scale, which no
   // repetition could lower, it runs once.
-  template <class F> StepResult attempt(int retries, F&& iteration) {
+  template <class F> StepResult attempt(int retries, F&& iteration, CallSite site = CallSite::current()) {
     check(retries >= 0, "GradScaler.attempt: retries must not be negative, got ", retries);
     for (;; --retries) {
       const StepResult result = iteration();
-      update();
+      update(site);
       if (retries == 0 || options_.static_scale || !result.skipped()) return result;
     }
   }
@@ -83,19 +122,20 @@ class GradScaler {
   bool is_enabled() const { return options_.enabled; }
   const GradScalerOptions& options() const { return options_; }
   double get_scale() const;  // reads the device; 1 when disabled
-  double growth_factor() const { return options_.growth_factor; }
-  double backoff_factor() const { return options_.backoff_factor; }
-  std::int64_t growth_interval() const { return options_.growth_interval; }
+  double get_growth_factor() const { return options_.growth_factor; }
+  double get_backoff_factor() const { return options_.backoff_factor; }
+  std::int64_t get_growth_interval() const { return options_.growth_interval; }
   void set_growth_factor(double factor);            // > 1
   void set_backoff_factor(double factor);           // in (0, 1)
   void set_growth_interval(std::int64_t interval);  // >= 1
 
   // What the scaler has been through, as far as the host knows: nothing waits for the device. Since
   // construction; a loaded state does not change them.
-  std::int64_t total_updates() const { return seen_.latest().counters.updates; }
-  std::int64_t total_skipped() const { return seen_.latest().counters.skipped; }  // iterations
-  bool last_skipped() const { return seen_.latest().counters.last_skipped != 0; }
-  std::int64_t forward_failures() const { return seen_.latest().counters.forward_failures; }
+  ScalerHistory history() const;
+  std::int64_t total_updates() const { return history().updates; }
+  std::int64_t total_skipped() const { return history().skipped; }  // iterations
+  bool last_skipped() const { return history().last_skipped; }
+  std::int64_t forward_failures() const { return history().forward_failures; }
   // The overflows of the last iterations, oldest first, at most 32.
   std::vector<OverflowReport> overflows() const;
   // "scale 32768, 3 of 100 steps skipped (1 for the loss), last: update 7: ..." Reads the scale.
@@ -103,6 +143,7 @@ class GradScaler {
 
   // For AtFloor::callback, which it chooses: called with a FloorEvent once each time floor_limit is reached.
   template <class F> void on_floor(F f) {
+    const std::lock_guard lock(mutex_);
     floor_function_ = std::make_shared<FloorFunctionOf<F>>(std::move(f));
     options_.at_floor = AtFloor::callback;
   }
@@ -111,15 +152,18 @@ class GradScaler {
   // empty when disabled. Only between iterations. load_state_dict takes either form, checks everything
   // before it changes anything, and ignores its argument when disabled.
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
-  void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
+  void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, CallSite site = CallSite::current());
 
  private:
   enum class Stage : std::uint8_t { ready, unscaled, stepped };
   struct PerOptimizer {
     Steppable* optimizer;
+    std::int64_t number;  // in names_
     Stage stage = Stage::ready;
-    std::unique_ptr<GradientPass> pass = {};  // from unscaling to step
-    Tensor found_inf = {}, summary = {};      // of the pass; undefined until unscaled
+    CallSite unscaled_at = {}, stepped_at = {};
+    std::vector<std::unique_ptr<GradientPass>> passes = {};  // one per device and scale; from unscaling to step
+    Tensor found_inf = {};                                   // of all; undefined until unscaled
+    std::vector<Tensor> summaries = {}, scales = {};         // of each pass, on the scaler's device
   };
   struct Names {  // of the parameters of an optimizer, for reports that come after it is gone
     std::uint64_t optimizer;  // Steppable::identity
@@ -136,22 +180,30 @@ class GradScaler {
   };
 
   void start(Device device);
-  void need_scale(const char* method) const;
-  PerOptimizer& entry_for(Steppable& optimizer);
-  int index_of(const PerOptimizer& entry) const { return static_cast<int>(&entry - entries_.data()); }
-  void unscale(PerOptimizer& entry);
+  void need_scale(const char* method, const CallSite& site) const;
+  PerOptimizer& entry_for(const char* method, Steppable& optimizer, const CallSite& site);
+  std::string describe(const PerOptimizer& entry) const;
+  void unscale(PerOptimizer& entry, const CallSite& site);
+  void check_again(PerOptimizer& entry);
+  void update_scale(const CallSite& site);
+  void scale_set(const char* method, const CallSite& site);
   void between_iterations(const char* what) const;
-  std::int64_t names_of(const Steppable& optimizer);
+  std::int64_t names_of(const Steppable& optimizer, const std::vector<Tensor>& parameters);
   ScalerState* device_state() const;
+  double read_scale() const;
   void tell_floor();
   void set_counters(const std::array<std::int64_t, 5>& values);
 
+  // Who unscales, steps, updates, saves or loads holds stepping_, and mutex_ too while it touches what scale()
+  // and reports use: a scale() never waits for an optimizer's arithmetic.
+  mutable std::mutex stepping_, mutex_;
   GradScalerOptions options_;
   Tensor scale_;           // f32, 0-d; made by the first scale(), on the loss's device
   Tensor state_;           // the bytes of a ScalerState, as i64
   Tensor forward_failed_;  // bool, 0-d, of this iteration; undefined: no loss was checked
   std::array<std::int64_t, 5> init_counters_{};  // the first of ScaleCounters
   HostView<ScalerState> seen_;
+  ScaleLedger ledger_;
   std::vector<PerOptimizer> entries_;  // of this iteration
   std::vector<Names> names_;
   std::shared_ptr<FloorFunction> floor_function_;

@@ -32,11 +32,12 @@ void GradScaler::set_counters(const std::array<std::int64_t, 5>& values) {
 
 std::vector<std::pair<std::string, Tensor>> GradScaler::state_dict() const {
   if (!options_.enabled) return {};
+  const std::scoped_lock lock(stepping_, mutex_);
   between_iterations("saved");
   std::vector<std::int64_t> counters(init_counters_.begin(), init_counters_.end());
   if (state_.defined()) counters = state_.slice(0, 0, 5).to_vector<std::int64_t>();
   const auto number = [](auto x, Dtype dtype) { return scalar(static_cast<double>(x), {.dtype = dtype}); };
-  std::vector<std::pair<std::string, Tensor>> state{{keys[0], number(get_scale(), f64)},
+  std::vector<std::pair<std::string, Tensor>> state{{keys[0], number(read_scale(), f64)},
                                                     {keys[1], number(options_.growth_factor, f64)},
                                                     {keys[2], number(options_.backoff_factor, f64)},
                                                     {keys[3], number(options_.growth_interval, i64)},
@@ -47,8 +48,9 @@ std::vector<std::pair<std::string, Tensor>> GradScaler::state_dict() const {
   return state;
 }
 
-void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state) {
+void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, CallSite site) {
   if (!options_.enabled) return;
+  const std::scoped_lock lock(stepping_, mutex_);
   check(!state.empty(), "GradScaler.load_state_dict: the state is empty: was it saved from a disabled scaler? Construct "
         "this one disabled too");
   between_iterations("loaded");
@@ -74,11 +76,15 @@ void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor
     const std::vector<double> more = extra->to_vector<double>();
     for (std::size_t k = 0; k < more.size(); ++k) counters[k + 1] = count_from(extra_key, more[k], 0);
   }
-  options_ = loaded;
+  options_.init_scale = loaded.init_scale;
+  options_.growth_factor = loaded.growth_factor;
+  options_.backoff_factor = loaded.backoff_factor;
+  options_.growth_interval = loaded.growth_interval;
   init_counters_ = counters;
   if (!scale_.defined()) return;
   scale_.fill_(values[0]);
   set_counters(counters);
+  scale_set("load_state_dict()", site);
 }
 
 }  // namespace mantissa::amp

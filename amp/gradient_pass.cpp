@@ -1,5 +1,6 @@
 #include "amp/gradient_pass.h"
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 
@@ -22,29 +23,18 @@ GradientSummary* fields_of(const Tensor& summary) { return reinterpret_cast<Grad
 
 }  // namespace
 
-GradientPass::GradientPass(const Steppable& optimizer, const Tensor& scale, Tensor found_inf, bool allow_f16)
-    : found_inf_(std::move(found_inf)), summary_(new_summary(scale.device())) {
+GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf)
+    : scale_(std::move(scale)), found_inf_(std::move(found_inf)), summary_(new_summary(scale_.device())) {
   const NoGrad no_grad;
-  const std::vector<Tensor> parameters = optimizer.parameters();
   std::vector<GradientView> views;
   std::vector<std::pair<Tensor, Tensor>> strided;  // gradient, dense copy
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor g = parameters[i].grad();
-    if (!g.defined()) continue;
-    if (g.dtype() == f16 && !allow_f16) {
-      fail("GradScaler.unscale_: the gradient of ", optimizer.parameter_name(i),
-           " is f16: keep parameters in f32 and use autocast, or set allow_f16_gradients");
-    }
-    if (!(g.device() == scale.device())) {
-      fail("GradScaler.unscale_: the gradient of ", optimizer.parameter_name(i), " is on ", g.device(), ", the scaler on ",
-           scale.device());
-    }
+  for (const auto& [g, parameter] : gradients) {
     gradients_.push_back(g);
     if (!g.is_contiguous()) strided.emplace_back(g, empty_like(g).copy_(g));
     const Tensor& dense = g.is_contiguous() ? g : strided.back().second;
-    views.push_back({dense.raw_data(), dense.numel(), dense.dtype(), static_cast<std::int64_t>(i)});
+    views.push_back({dense.raw_data(), dense.numel(), dense.dtype(), parameter});
   }
-  kernels::unscale_gradients(scale.device(), std::span<const GradientView>(views), scale.data<float>(), found_inf_.data<bool>(),
+  kernels::unscale_gradients(scale_.device(), std::span<const GradientView>(views), scale_.data<float>(), found_inf_.data<bool>(),
                              fields_of(summary_));
   for (auto& [gradient, dense] : strided) gradient.copy_(dense);
   for (const Tensor& g : gradients_) {
@@ -87,10 +77,19 @@ Tensor known_norm(std::span<const Tensor> gradients) {
 }
 
 GradientStats StepResult::gradients() const {
-  if (!summary_.defined()) return {};
-  const std::vector<double> s = summary_.to_vector<double>();
-  return {.norm = std::sqrt(s[0]), .largest = s[1], .infs = static_cast<std::int64_t>(s[2]),
-          .nans = static_cast<std::int64_t>(s[3]), .first_bad = static_cast<std::int64_t>(s[4])};
+  double squares = 0;
+  GradientStats all;
+  for (const Tensor& summary : summaries_) {
+    const std::vector<double> s = summary.to_vector<double>();
+    squares += s[0];
+    all.largest = std::max(all.largest, s[1]);
+    all.infs += static_cast<std::int64_t>(s[2]);
+    all.nans += static_cast<std::int64_t>(s[3]);
+    const auto bad = static_cast<std::int64_t>(s[4]);
+    if (bad >= 0 && (all.first_bad < 0 || bad < all.first_bad)) all.first_bad = bad;
+  }
+  all.norm = std::sqrt(squares);
+  return all;
 }
 
 std::vector<GradientReport> check_gradients(const Steppable& optimizer) {

@@ -1,4 +1,4 @@
-// One pass over the gradients of an optimizer: each is read once, divided by the scale in place, tested
+// One pass over gradients of an optimizer: each is read once, divided by the scale in place, tested
 // for being finite, and enters the norm, the largest magnitude and the counts of inf and NaN. While the
 // result lives and nobody writes to a gradient, clipping takes the norm from here and reads nothing.
 #pragma once
@@ -9,17 +9,23 @@
 
 namespace mantissa::amp {
 
+struct NumberedGradient {
+  Tensor gradient;
+  std::int64_t parameter;  // its number in the optimizer
+};
+
 class GradientPass {
  public:
-  // `scale`: f32, 0-d. `found_inf` (bool, 0-d) is set when a gradient is not finite. Throws for gradients
-  // on another device and, unless allowed, in f16; then no gradient has changed.
-  GradientPass(const Steppable& optimizer, const Tensor& scale, Tensor found_inf, bool allow_f16);
+  // All gradients and `scale` (f32, 0-d) are on one device. `found_inf` (bool, 0-d) is set when a gradient is
+  // not finite.
+  GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf);
   ~GradientPass();
   GradientPass(const GradientPass&) = delete;
   GradientPass& operator=(const GradientPass&) = delete;
 
   bool empty() const { return gradients_.empty(); }         // no parameter has a gradient
   const Tensor& found_inf() const { return found_inf_; }
+  const Tensor& scale() const { return scale_; }
   const Tensor& summary() const { return summary_; }        // the fields of GradientSummary: f64[5]
   // These are the next gradients of the list, unchanged since.
   bool is_start_of(std::span<const Tensor> gradients) const;
@@ -30,7 +36,7 @@ class GradientPass {
 
   std::vector<Tensor> gradients_;
   std::vector<std::uint32_t> versions_;
-  Tensor found_inf_, summary_;
+  Tensor scale_, found_inf_, summary_;
   GradientPass* next_;  // the passes that live form a list
 };
 

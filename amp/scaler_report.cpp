@@ -1,10 +1,24 @@
 // What a GradScaler can tell about the steps it skipped, from what has reached the host by itself.
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+#include <typeinfo>
 
 #include "amp/grad_scaler.h"
 
 namespace mantissa::amp {
+namespace {
+
+std::string_view last_part(std::string_view name, std::string_view separator) {
+  const std::size_t at = name.rfind(separator);
+  return at == std::string_view::npos ? name : name.substr(at + separator.size());
+}
+
+}  // namespace
 
 std::uint64_t Steppable::next_identity() {
   static constinit std::atomic<std::uint64_t> counter{0};
@@ -12,17 +26,36 @@ std::uint64_t Steppable::next_identity() {
 }
 
 // The number under which reports know the optimizer.
-std::int64_t GradScaler::names_of(const Steppable& optimizer) {
-  for (std::size_t k = 0; k < names_.size(); ++k) {
-    if (names_[k].optimizer == optimizer.identity()) return static_cast<std::int64_t>(k);
+std::int64_t GradScaler::names_of(const Steppable& optimizer, const std::vector<Tensor>& parameters) {
+  auto known = std::ranges::find(names_, optimizer.identity(), &Names::optimizer);
+  if (known == names_.end()) known = names_.insert(known, Names{.optimizer = optimizer.identity(), .parameters = {}});
+  for (std::size_t i = known->parameters.size(); i < parameters.size(); ++i) {  // groups may be added later
+    known->parameters.push_back(optimizer.parameter_name(i));
   }
-  Names names{.optimizer = optimizer.identity(), .parameters = {}};
-  for (std::size_t i = 0, n = optimizer.parameters().size(); i < n; ++i) names.parameters.push_back(optimizer.parameter_name(i));
-  names_.push_back(std::move(names));
-  return static_cast<std::int64_t>(names_.size()) - 1;
+  return known - names_.begin();
+}
+
+// "optimizer 0 (Sgd of fc1.weight and 3 more)"
+std::string GradScaler::describe(const PerOptimizer& entry) const {
+  const std::vector<std::string>& names = names_[static_cast<std::size_t>(entry.number)].parameters;
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> type(abi::__cxa_demangle(typeid(*entry.optimizer).name(), nullptr, nullptr, &status), std::free);
+  std::string text = concat("optimizer ", entry.number, " (", status == 0 ? last_part(type.get(), "::") : "optimizer");
+  if (!names.empty()) text += concat(" of ", names[0]);
+  if (names.size() > 1) text += concat(" and ", static_cast<unsigned long>(names.size() - 1), " more");
+  return text + ")";
+}
+
+ScalerHistory GradScaler::history() const {
+  const std::lock_guard lock(mutex_);
+  const ScalerState& s = seen_.latest();
+  const ScaleCounters& c = s.counters;
+  return {.updates = c.updates, .skipped = c.skipped, .forward_failures = c.forward_failures, .last_skipped = c.last_skipped != 0,
+          .scale = c.scale_now, .at_floor = c.at_floor, .gradient_norm = std::sqrt(s.square_sum), .largest_gradient = s.largest};
 }
 
 std::vector<OverflowReport> GradScaler::overflows() const {
+  const std::lock_guard lock(mutex_);
   const ScalerState& s = seen_.latest();
   std::vector<OverflowReport> reports;
   for (std::int64_t k = std::max<std::int64_t>(0, s.recorded - ScalerState::capacity); k < s.recorded; ++k) {

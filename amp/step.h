@@ -19,7 +19,7 @@ class Steppable {  // optim::Optimizer is one
   virtual ~Steppable() = default;
   virtual std::vector<Tensor> parameters() const = 0;
   virtual std::string parameter_name(std::size_t i) const = 0;
-  // One update, or no change at all when `skip` (bool, 0-d, same device) holds true. Undefined: false.
+  // One update, or no change at all when `skip` (bool, 0-d, on any device) holds true. Undefined: false.
   virtual void step_unless(const Tensor& skip) = 0;
 
   std::uint64_t identity() const { return identity_; }  // of this object: an address may come again
@@ -41,14 +41,16 @@ struct GradientStats {
 class StepResult {
  public:
   StepResult() = default;  // of a step that nothing could skip
-  StepResult(Tensor found_inf, Tensor summary) : found_inf_(std::move(found_inf)), summary_(std::move(summary)) {}
+  StepResult(Tensor found_inf, std::vector<Tensor> summaries)
+      : found_inf_(std::move(found_inf)), summaries_(std::move(summaries)) {}
 
   bool skipped() const { return found_inf_.defined() && found_inf_.item() != 0; }  // reads the device
   GradientStats gradients() const;                                                 // reads the device
   const Tensor& found_inf() const { return found_inf_; }  // bool, 0-d; undefined: not skipped
 
  private:
-  Tensor found_inf_, summary_;
+  Tensor found_inf_;
+  std::vector<Tensor> summaries_;  // of the passes over the gradients: f64[5] each
 };
 
 }  // namespace mantissa::amp

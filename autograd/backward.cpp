@@ -94,6 +94,7 @@ class ModeGuard {  // backward runs in the dtypes of the forward, whatever regio
 
 void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures) {
   const ModeGuard modes(create_graph);
+  const autograd::RunningTags tags;
   Parents parents;
   std::vector<Tensor> grads;
   while (!ready.empty()) {
@@ -102,7 +103,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     Node& node = *p.node.get();
     if (node.is_leaf()) {  // a shadow's gradient comes in the shadow's dtype; hooks and grad() see the leaf's
       const Dtype dtype = static_cast<LeafNode&>(node).dtype();
-      if ((captures || node.has_hooks()) && p.gradient.dtype() != dtype) p.gradient = cast(p.gradient, dtype);
+      if ((captures || (node.has_hooks() && node.hooks().calls())) && p.gradient.dtype() != dtype) p.gradient = cast(p.gradient, dtype);
     }
     if (node.has_hooks()) run_grad_hooks(node, p.gradient);
     if (captures) {

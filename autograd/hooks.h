@@ -13,9 +13,33 @@
 namespace mantissa {
 namespace autograd {
 
+// Which loss scales the gradient of a leaf carries, as numbers that the loss scaler gives out
+// (amp/scale_ledger.h): one for each scale among the losses whose gradients were summed. Empty: not known, as
+// when it was set by hand.
+struct GradientTags {
+  std::vector<std::uint64_t> tags;
+  std::uint32_t version = 0;  // of the gradient's storage when they were noted: if it has another, somebody
+                              // has changed the gradient since
+};
+// Called from a hook: the gradients of the backward pass that runs in this thread carry this scale too.
+void tag_running_backward(std::uint64_t tag);
+
+class RunningTags {  // a backward pass starts without tags
+ public:
+  RunningTags();
+  ~RunningTags();
+  RunningTags(const RunningTags&) = delete;
+  RunningTags& operator=(const RunningTags&) = delete;
+
+ private:
+  std::vector<std::uint64_t> before_;
+};
+
 struct Hooks {
   std::vector<std::function<Tensor(const Tensor&)>> on_grad;
   std::vector<std::function<void(const Tensor&)>> on_accumulated;
+  GradientTags tags;
+  bool calls() const { return !on_grad.empty() || !on_accumulated.empty(); }
 };
 Node& node_for_hook(const Tensor& x);  // throws when x takes no part in differentiation
 

@@ -1,5 +1,7 @@
 #include "autograd/node.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "autograd/grad_mode.h"
@@ -38,23 +40,46 @@ void release(Node* n) noexcept {
   waiting = nullptr;
 }
 
-void LeafNode::accumulate(Tensor g, bool create_graph) {
-  const std::lock_guard lock(mutex);
+namespace {
+thread_local std::vector<std::uint64_t> running_tags;
+}
+void tag_running_backward(std::uint64_t tag) {
+  if (std::ranges::find(running_tags, tag) == running_tags.end()) running_tags.push_back(tag);
+}
+RunningTags::RunningTags() : before_(std::exchange(running_tags, {})) {}
+RunningTags::~RunningTags() { running_tags = std::move(before_); }
+
+namespace {
+void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
   if (create_graph) {
-    if (g.dtype() != dtype_) g = cast(g, dtype_);
-    grad = grad.defined() ? add(grad, g) : g;
+    if (g.dtype() != leaf.dtype()) g = cast(g, leaf.dtype());
+    leaf.grad = leaf.grad.defined() ? add(leaf.grad, g) : g;
     return;
   }
   const NoGrad no_grad;
-  if (grad.defined()) {
-    grad.add_(g);
-  } else if (g.ref()->unique() && g.storage()->unique() && g.is_contiguous() && g.dtype() == dtype_) {
-    grad = std::move(g);  // nobody else holds it
-    grad.impl()->node = {};
+  if (leaf.grad.defined()) {
+    leaf.grad.add_(g);
+  } else if (g.ref()->unique() && g.storage()->unique() && g.is_contiguous() && g.dtype() == leaf.dtype()) {
+    leaf.grad = std::move(g);  // nobody else holds it
+    leaf.grad.impl()->node = {};
   } else {
-    grad = empty(g.sizes(), {.dtype = dtype_, .device = g.device()});
-    grad.copy_(g);
+    leaf.grad = empty(g.sizes(), {.dtype = leaf.dtype(), .device = g.device()});
+    leaf.grad.copy_(g);
   }
+}
+}  // namespace
+
+void LeafNode::accumulate(Tensor g, bool create_graph) {
+  const std::lock_guard lock(mutex);
+  if (running_tags.empty() && !has_hooks()) return add_gradient(*this, std::move(g), create_graph);
+  GradientTags& own = hooks().tags;
+  const bool as_noted = grad.defined() && grad.storage()->version() == own.version;
+  add_gradient(*this, std::move(g), create_graph);
+  if (!as_noted) own.tags.clear();
+  for (std::uint64_t tag : running_tags) {
+    if (std::ranges::find(own.tags, tag) == own.tags.end()) own.tags.push_back(tag);
+  }
+  own.version = grad.storage()->version();
 }
 
 Tensor fit_gradient(Tensor g, const InputMeta& input) {
@@ -110,7 +135,9 @@ void Tensor::set_grad(const Tensor& g) {
   check(requires_grad() && impl_->node->is_leaf(), "set_grad: ", *this, " is not a leaf that requires a gradient");
   check(!g.defined() || g.sizes() == sizes(), "set_grad: the gradient has shape ", g.defined() ? g.sizes() : Dims{},
         ", the tensor ", sizes());
-  static_cast<autograd::LeafNode*>(impl_->node.get())->grad = g;
+  auto* leaf = static_cast<autograd::LeafNode*>(impl_->node.get());
+  leaf->grad = g;
+  if (leaf->has_hooks()) leaf->hooks().tags = {};
 }
 
 Tensor Tensor::detach() const {

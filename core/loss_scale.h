@@ -29,22 +29,35 @@ struct ScaleCounters {  // the first five decide, and are saved; the others are 
   std::int64_t updates = 0, skipped = 0;  // since the start
   std::int64_t forward_failures = 0;      // of these, with a loss that was itself inf or NaN
   std::int64_t last_skipped = 0;          // 1 when the last iteration was skipped
+  double burst = 0;                       // the smallest scale that overflowed since the last clean iteration
+  double scale_now = 0;                   // what the last advance() has left
 
-  // A loss that is not finite says nothing about the scale: only the counts change.
-  MANTISSA_HD void advance(float& scale, const ScaleRule& rule, bool overflow, bool forward_failed) {
+  // `used` is the scale of this iteration's gradients: the current one, unless optimizer steps lag behind
+  // the forward passes. A loss that is not finite says nothing about the scale: only the counts change.
+  MANTISSA_HD void advance(float& scale, const ScaleRule& rule, bool overflow, bool forward_failed, double used) {
     ++updates;
     last_skipped = overflow || forward_failed;
     skipped += last_skipped;
-    if (forward_failed) {
-      ++forward_failures;
-      return;
-    }
-    ++iterations;
-    if (overflow) back_off(scale, rule);
-    else grow(scale, rule);
+    if (forward_failed) ++forward_failures;
+    else if (overflow) bad(scale, rule, used);
+    else good(scale, rule, used);
+    scale_now = static_cast<double>(scale);
   }
 
  private:
+  // With a lag, iterations whose gradients still had the old scale overflow after it backed off, and take it
+  // too low. The first clean one at a scale that is higher, yet below every one that overflowed, repairs it.
+  MANTISSA_HD void bad(float& scale, const ScaleRule& rule, double used) {
+    if (burst == 0 || used < burst) burst = used;
+    ++iterations;
+    back_off(scale, rule);
+  }
+  MANTISSA_HD void good(float& scale, const ScaleRule& rule, double used) {
+    ++iterations;
+    if (used <= static_cast<double>(scale)) burst = 0;
+    else if (used < burst && !rule.fixed) changed(scale, static_cast<float>(used));
+    grow(scale, rule);
+  }
   MANTISSA_HD void changed(float& scale, float to) {
     scale = to;
     iterations = overflows = 0;
@@ -93,13 +106,52 @@ struct OverflowRecord {
   std::int64_t infs = 0, nans = 0;   // elements, over all gradients of the optimizer
   double scale = 0;                  // the gradients had been scaled by
 };
+// What the gradients of one optimizer said about the scale.
+struct Verdict {
+  const bool* found_inf = nullptr;
+  const GradientSummary* summary = nullptr;
+  std::int64_t optimizer = 0;    // for reports
+  const float* scale = nullptr;  // these gradients had; null: the current one
+};
 struct ScalerState {
   static constexpr int capacity = 32;
   ScaleCounters counters;
-  std::int64_t recorded = 0;         // since the start; record k is in overflows[k % capacity]
+  double square_sum = 0, largest = 0;  // of the last iteration's gradients: square_sum may be inf or NaN
+  std::int64_t recorded = 0;           // since the start; record k is in overflows[k % capacity]
   OverflowRecord overflows[capacity];
 
   MANTISSA_HD void record(const OverflowRecord& r) { overflows[recorded++ % capacity] = r; }
+
+  // One iteration: records overflows, joins the verdicts by or, and lets the scale follow the rule.
+  MANTISSA_HD void iterate(float& scale, const Verdict* verdicts, std::int64_t count, bool forward_failed, const ScaleRule& rule) {
+    const std::int64_t update = counters.updates + 1;
+    const double current = static_cast<double>(scale);
+    OverflowRecord r;
+    r.update = update;
+    r.scale = current;
+    if (forward_failed) record(r);
+    bool overflow = false;
+    double bad_used = 0, good_used = 0;  // the smallest scale that overflowed, or was clean
+    square_sum = largest = 0;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const Verdict& v = verdicts[k];
+      const GradientSummary& s = *v.summary;
+      const double used = v.scale ? static_cast<double>(*v.scale) : current;
+      double& smallest = *v.found_inf ? bad_used : good_used;
+      if (smallest == 0 || used < smallest) smallest = used;
+      overflow = overflow || *v.found_inf;
+      square_sum += s.square_sum;
+      if (s.largest > largest) largest = s.largest;
+      if (forward_failed || s.first_bad < 0) continue;
+      r.optimizer = v.optimizer;
+      r.parameter = static_cast<std::int64_t>(s.first_bad);
+      r.infs = static_cast<std::int64_t>(s.infs);
+      r.nans = static_cast<std::int64_t>(s.nans);
+      r.scale = used;
+      record(r);
+    }
+    counters.advance(scale, rule, overflow, forward_failed, overflow ? bad_used : good_used);
+  }
 };
 
 }  // namespace mantissa

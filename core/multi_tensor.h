@@ -44,14 +44,7 @@ MANTISSA_KERNEL(optimizer_step, int formula, const double* hyper, const bool* sk
 MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool* found_inf,
                 GradientSummary* summary)
 
-// What one optimizer's gradients said about the scale.
-struct Verdict {
-  const bool* found_inf = nullptr;
-  const GradientSummary* summary = nullptr;
-  std::int64_t optimizer = 0;  // for reports
-};
-// One iteration of the loss scale: records the overflows, then *scale and the counters follow `rule`
-// with the verdicts joined by or. `forward_failed` may be null.
+// One iteration of the loss scale: state->iterate(*scale, ...). `forward_failed` may be null.
 MANTISSA_KERNEL(update_loss_scale, float* scale, ScalerState* state, std::span<const Verdict> verdicts,
                 const bool* forward_failed, const ScaleRule& rule)
 

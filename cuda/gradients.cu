@@ -173,30 +173,7 @@ struct Verdicts {
   int count = 0;
 };
 __global__ void loss_scale_step(float* scale, ScalerState* state, Verdicts verdicts, const bool* forward_failed, ScaleRule rule) {
-  const std::int64_t update = state->counters.updates + 1;
-  const bool failed = forward_failed && *forward_failed;
-  if (failed) {
-    OverflowRecord r;
-    r.update = update;
-    r.scale = static_cast<double>(*scale);
-    state->record(r);
-  }
-  bool overflow = false;
-  for (int i = 0; i < verdicts.count; ++i) {
-    const Verdict& v = verdicts.verdict[i];
-    overflow = overflow || *v.found_inf;
-    const GradientSummary& s = *v.summary;
-    if (failed || s.first_bad < 0) continue;
-    OverflowRecord r;
-    r.update = update;
-    r.optimizer = v.optimizer;
-    r.parameter = static_cast<std::int64_t>(s.first_bad);
-    r.infs = static_cast<std::int64_t>(s.infs);
-    r.nans = static_cast<std::int64_t>(s.nans);
-    r.scale = static_cast<double>(*scale);
-    state->record(r);
-  }
-  state->counters.advance(*scale, rule, overflow, failed);
+  state->iterate(*scale, verdicts.verdict, verdicts.count, forward_failed && *forward_failed, rule);
 }
 
 }  // namespace

@@ -133,8 +133,10 @@ void Optimizer::step_unless(const Tensor& skip) {
       if (!gradient.defined()) continue;
       check(gradient.device() == p.device(), "optimizer step: a gradient is on ", gradient.device(), ", its parameter on ", p.device());
     }
-    if (g.formula >= 0) run_formula(g, skip);
-    else run_operators(g, skip);
+    const Device device = g.parameters[0].device();
+    const Tensor here = !skip.defined() || skip.device() == device ? skip : empty({}, {.dtype = boolean, .device = device}).copy_(skip);
+    if (g.formula >= 0) run_formula(g, here);
+    else run_operators(g, here);
   }
 }
 
@@ -232,8 +234,12 @@ std::vector<Tensor> Optimizer::parameters() const {
 std::string Optimizer::parameter_name(std::size_t i) const {
   std::size_t first = 0;
   for (const Group& g : groups_) {
-    if (i < first + g.parameters.size() && !g.names[i - first].empty()) return g.names[i - first];
-    first += g.parameters.size();
+    if (i >= first + g.parameters.size()) {
+      first += g.parameters.size();
+      continue;
+    }
+    if (!g.names[i - first].empty()) return g.names[i - first];
+    break;
   }
   return concat("parameter ", static_cast<unsigned long>(i));
 }

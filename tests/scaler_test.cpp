@@ -51,9 +51,9 @@ Tensor start_weight(std::uint64_t stream = 1) { return random_tensor({4, 3}, str
 TEST_CASE("G1: PyTorch's defaults", "[scaler]") {
   const GradScaler scaler;
   CHECK(scaler.get_scale() == 65536);
-  CHECK(scaler.growth_factor() == 2);
-  CHECK(scaler.backoff_factor() == 0.5);
-  CHECK(scaler.growth_interval() == 2000);
+  CHECK(scaler.get_growth_factor() == 2);
+  CHECK(scaler.get_backoff_factor() == 0.5);
+  CHECK(scaler.get_growth_interval() == 2000);
   CHECK(scaler.is_enabled());
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("G2: arguments are validated, in the constructor and in setters", "[sc
   CHECK_THROWS(scaler.set_backoff_factor(-1));
   CHECK_THROWS(scaler.set_growth_interval(0));
   scaler.set_growth_factor(3);
-  CHECK(scaler.growth_factor() == 3);
+  CHECK(scaler.get_growth_factor() == 3);
 }
 
 TEST_CASE("G3: scale multiplies, differentiably, in containers too", "[scaler]") {
@@ -217,7 +217,7 @@ TEST_CASE("G11: an optimizer without gradients is an error, or by option an empt
   start(lenient);
   Tensor p = parameter();
   optim::Sgd opt({p});
-  CHECK_THAT(message_of([&] { strict.step(opt); }), Contains("optimizer 0 of this iteration has no gradients"));
+  CHECK_THAT(message_of([&] { strict.step(opt); }), Contains("optimizer 0 (Sgd of parameter 0) has no gradients"));
   CHECK(!lenient.step(opt).skipped());
   lenient.update();
   CHECK(tracker_of(lenient) == 1);
@@ -529,7 +529,7 @@ TEST_CASE("G40: a state round trip resumes the same sequence of scales", "[scale
   GradScaler a(o), fresh;
   fresh.load_state_dict(GradScaler(o).state_dict());  // before first use
   CHECK(fresh.get_scale() == 4);
-  CHECK(fresh.growth_interval() == 3);
+  CHECK(fresh.get_growth_interval() == 3);
   for (bool overflow : {false, true, false, false}) iterate(a, opt, p, overflow);
   GradScaler b, used;
   start(used);
@@ -565,7 +565,7 @@ TEST_CASE("G40: a bad state is refused and changes nothing", "[scaler]") {
     CHECK_THROWS(scaler.load_state_dict(bad));
   }
   CHECK(scaler.get_scale() == 4);
-  CHECK(scaler.growth_interval() == 2000);
+  CHECK(scaler.get_growth_interval() == 2000);
 }
 
 TEST_CASE("G41: in the middle of an iteration a scaler is neither copied nor saved", "[scaler]") {

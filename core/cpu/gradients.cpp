@@ -111,19 +111,7 @@ void unscale_gradients(std::span<const GradientView> gradients, const float* sca
 
 void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed,
                        const ScaleRule& rule) {
-  const std::int64_t update = state->counters.updates + 1;
-  const bool failed = forward_failed && *forward_failed;
-  if (failed) state->record({.update = update, .scale = static_cast<double>(*scale)});
-  bool overflow = false;
-  for (const Verdict& v : verdicts) {
-    overflow = overflow || *v.found_inf;
-    const GradientSummary& s = *v.summary;
-    if (failed || s.first_bad < 0) continue;
-    state->record({.update = update, .optimizer = v.optimizer, .parameter = static_cast<std::int64_t>(s.first_bad),
-                   .infs = static_cast<std::int64_t>(s.infs), .nans = static_cast<std::int64_t>(s.nans),
-                   .scale = static_cast<double>(*scale)});
-  }
-  state->counters.advance(*scale, rule, overflow, failed);
+  state->iterate(*scale, verdicts.data(), static_cast<std::int64_t>(verdicts.size()), forward_failed && *forward_failed, rule);
 }
 
 void gradient_norm(std::span<const GradientView> gradients, double p, float* norm) {
