@@ -1,4 +1,6 @@
 // Arithmetic of one or two tensors, and where. Formulas: core/pointwise.h; machinery: ops/pointwise.h.
+#include <cmath>
+
 #include "ops/pointwise.h"
 
 namespace mantissa {
@@ -30,17 +32,32 @@ struct PowOp : Binary<Pow, PowOp> {
   // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
   static Tensor less_one(const Tensor& b) { return b.is_weak_scalar() ? Tensor(b.item<double>() - 1) : b - 1.0; }
 };
-// The gradient goes to the larger; equal values share it.
+// Of integers: by squaring, wrapping around. A negative exponent leaves 0 of all but 1 and -1, as in PyTorch.
+Tensor integer_pow(const Tensor& a, const Tensor& b) {
+  const Tensor exponent = abs(b.to(i64));
+  Tensor power = ones_like(exponent), square = a.to(i64);
+  for (int bit = 0; bit < 63; ++bit, square = square * square) {
+    const Tensor mask = full({}, std::ldexp(1.0, bit), {.dtype = i64, .device = b.device()});
+    if (!any(ge(exponent, mask)).item<bool>()) break;
+    power = where(ne(bitwise_and(exponent, mask), Tensor(0.0)), power * square, power);
+  }
+  const Tensor vanishes = logical_and(lt(b, Tensor(0.0)), ne(abs(a), Tensor(1.0)));
+  return where(vanishes, zeros_like(power), power).expand(broadcast(a.sizes(), b.sizes())).to(common_dtype(a, b));
+}
+// The gradient goes to the larger; equal values share it, and NaN keeps it on both sides.
 struct MaximumOp : Binary<Maximum, MaximumOp> {
   static constexpr auto vjp() {
-    return rules([](Grad g, In<0> a, In<1> b) { return g * (0.5 * (cast(a > b, g.dtype()) + cast(a >= b, g.dtype()))); },
-                 [](Grad g, In<0> a, In<1> b) { return g * (0.5 * (cast(b > a, g.dtype()) + cast(b >= a, g.dtype()))); });
+    return rules([](Grad g, In<0> a, In<1> b) { return gradient_unless(a < b, a == b, g); },
+                 [](Grad g, In<0> a, In<1> b) { return gradient_unless(b < a, a == b, g); });
+  }
+  static Tensor gradient_unless(const Tensor& loses, const Tensor& ties, const Tensor& g) {
+    return where(loses, Tensor(0.0), where(ties, 0.5 * g, g));
   }
 };
 struct MinimumOp : Binary<Minimum, MinimumOp> {
   static constexpr auto vjp() {
-    return rules([](Grad g, In<0> a, In<1> b) { return g * (0.5 * (cast(a < b, g.dtype()) + cast(a <= b, g.dtype()))); },
-                 [](Grad g, In<0> a, In<1> b) { return g * (0.5 * (cast(b < a, g.dtype()) + cast(b <= a, g.dtype()))); });
+    return rules([](Grad g, In<0> a, In<1> b) { return MaximumOp::gradient_unless(a > b, a == b, g); },
+                 [](Grad g, In<0> a, In<1> b) { return MaximumOp::gradient_unless(b > a, a == b, g); });
   }
 };
 struct WhereOp : Where {
@@ -73,7 +90,8 @@ MANTISSA_BINARY(AddOp, add)
 MANTISSA_BINARY(SubOp, sub)
 MANTISSA_BINARY(MulOp, mul)
 MANTISSA_BINARY(DivOp, div)
-MANTISSA_BINARY(PowOp, pow)
+MANTISSA_OP(PowOp)
+Tensor pow(const Tensor& a, const Tensor& b) { return a.is_floating() || b.is_floating() ? apply(PowOp{}, a, b) : integer_pow(a, b); }
 MANTISSA_BINARY(MaximumOp, maximum)
 MANTISSA_BINARY(MinimumOp, minimum)
 MANTISSA_UNARY(Neg, neg)

@@ -10,10 +10,16 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// log(x), at least -100 and there without a gradient.
-Tensor log_from_minus_100(const Tensor& x) {
-  const Tensor small = lt(x, Tensor(std::exp(-100.0)));
-  return where(small, Tensor(-100.0), log(where(small, Tensor(1.0), x)));
+// target * log(x) + (1 - target) * log(1 - x). At the ends PyTorch stops the logarithms at -100 and the derivative,
+// (target - x) / (x * (1 - x)), at a denominator of 1e-12: a sure and wrong x still learns.
+Tensor log_likelihood(const Tensor& x, const Tensor& target) {
+  const auto mix = [&](const Tensor& a, const Tensor& b) { return target * a + (1.0 - target) * b; };
+  const Tensor end = lt(x * (1.0 - x), Tensor(1e-12));
+  if (!any(end).item<bool>()) return mix(log(x), log(1.0 - x));
+  const Tensor p = x.detach(), inner = where(end, Tensor(0.5), x);
+  const auto stopped_log = [](const Tensor& t) { return clamp(log(t), -100, infinity); };
+  const Tensor at_end = mix(stopped_log(p), stopped_log(1.0 - p)) + (x - p) * ((target.detach() - p) * 1e12);
+  return where(end, at_end, mix(log(inner), log(1.0 - inner)));
 }
 // x * log(x), 0 at 0.
 Tensor x_log_x(const Tensor& x) { return x * log(where(eq(x, Tensor(0.0)), Tensor(1.0), x)); }
@@ -83,8 +89,7 @@ struct BinaryCrossEntropy {
     check_same_shape(x, target);
     const Tensor inside = logical_and(ge(x, Tensor(0.0)), le(x, Tensor(1.0)));
     check(!any(logical_not(inside)).item<bool>(), "x holds values outside [0, 1]; use binary_cross_entropy_with_logits for logits");
-    const Tensor each = target * log_from_minus_100(x) + (1.0 - target) * log_from_minus_100(1.0 - x);
-    return reduced_loss(-weighted(each, weight), op.reduction);
+    return reduced_loss(-weighted(log_likelihood(x, target), weight), op.reduction);
   }
   static void samples(Samples& s) {
     for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
