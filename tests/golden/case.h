@@ -1,0 +1,48 @@
+// One golden case of an operator is one line of a tests/golden/ops_*.h:
+//
+//   GOLDEN("sum.dims", "randn(2, 3, 4)", "x.sum((0, -1))", sum(x, {0, -1}))
+//
+// operator.variant; inputs x, y, z, u, v, w, drawn by tests/golden/common.py; what PyTorch computes from them; and what
+// we do. make.py reads the first three from this very line, the test runs the last.
+#pragma once
+
+#include <vector>
+
+#include "core/ops.h"
+
+namespace mantissa::test {
+
+using Results = std::vector<Tensor>;
+
+struct Case {
+  const char *name, *inputs, *torch;
+  Results (*run)(const Tensor& x, const Tensor& y, const Tensor& z, const Tensor& u, const Tensor& v, const Tensor& w);
+};
+
+inline void append(Results& all, const Tensor& y) { all.push_back(y); }
+inline void append(Results& all, const ValuesIndices& y) { all.insert(all.end(), {y.values, y.indices}); }
+inline void append(Results& all, const std::vector<Tensor>& y) { all.insert(all.end(), y.begin(), y.end()); }
+// What modules return: output and weights of attention, output and states of recurrent ones.
+template <class Y>
+  requires(requires(const Y& y) { y.output; } || requires(const Y& y) { y.h; })
+void append(Results& all, const Y& y) {
+  const auto add = [&](const Tensor& t) { if (t.defined()) all.push_back(t); };
+  if constexpr (requires { y.output; }) add(y.output);
+  if constexpr (requires { y.weights; }) add(y.weights);
+  if constexpr (requires { y.h; }) add(y.h);
+  if constexpr (requires { y.c; }) add(y.c);
+}
+template <class... Y> Results results(const Y&... y) {
+  Results all;
+  (append(all, y), ...);
+  return all;
+}
+
+}  // namespace mantissa::test
+
+#define GOLDEN(name, inputs, torch, ...)                                                                             \
+  ::mantissa::test::Case{name, inputs, torch,                                                                        \
+      []([[maybe_unused]] const Tensor& x, [[maybe_unused]] const Tensor& y, [[maybe_unused]] const Tensor& z,       \
+         [[maybe_unused]] const Tensor& u, [[maybe_unused]] const Tensor& v, [[maybe_unused]] const Tensor& w) {     \
+        return ::mantissa::test::results(__VA_ARGS__);                                                               \
+      }},

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Writes docs/pytorch.md: every public name of PyTorch with ours, and plainly those that have none.
+
+    tests/golden/coverage.py           # rewrites docs/pytorch.md
+    tests/golden/coverage.py --check   # fails when it is out of date
+
+A name of PyTorch is covered when a public header declares the same name, or when spelled.py says how it is written here
+and everything it mentions exists; what does not is printed. tests/golden_ops_test.cpp checks without Python that every operator
+and module appears in the page.
+"""
+
+import re
+import sys
+
+import torch
+from torch import nn, optim
+
+from common import here
+from spelled import differences, noise, ours_alone, spelled
+
+root = here.parent.parent
+
+
+def declared(pattern, *files):
+    names = set()
+    for glob in files:
+        for path in root.glob(glob):
+            names |= set(re.findall(pattern, path.read_text(), re.M))
+    return names
+
+
+types = r"(?:inline )?(?:Tensor|ValuesIndices|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
+ops = declared(rf"^{types} (\w+)\(", "core/ops.h")
+functions = ops | declared(rf"^{types} (\w+)\(", "core/tensor.h", "core/random.h", "autograd/*.h")
+methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h")
+classes = r"^(?:template <[\w ,.]+> )?(?:struct|class|using) (?:\[\[nodiscard\]\] )?(\w+)"
+modules = declared(classes, "nn/*.h")
+optimizers = declared(classes, "optim/*.h")
+inits = declared(r"^(?:inline )?(?:void|Tensor|double) (\w+)\(", "nn/init.h")
+others = declared(r"^(?! |//|#)(?:.*[ &*])?(\w+)\(", "nn/*.h", "optim/*.h", "data/*.h", "autograd/*.h", "amp/*.h", "io/*.h", "core/*.h") | \
+    declared(classes, "data/*.h", "autograd/*.h", "amp/*.h", "core/*.h") | declared(r"^  Pipeline (\w+)\(", "data/pipeline.h")
+everything = functions | methods | modules | optimizers | inits | others
+
+
+def public(module, keep):
+    names = [n for n in getattr(module, "__all__", dir(module)) if not n.startswith("_")]
+    return sorted((n for n in names if hasattr(module, n) and keep(getattr(module, n)) and not re.fullmatch(noise, n)), key=str.lower)
+
+
+def is_type(x):
+    return isinstance(x, type)
+
+
+def is_function(x):
+    return callable(x) and not is_type(x)
+
+
+def derived(base):
+    return lambda x: is_type(x) and issubclass(x, base) and x is not base
+
+
+torch_functions = [n for n in dir(torch) if not n.startswith("_") and is_function(getattr(torch, n)) and not re.fullmatch(noise, n)]
+schedule_names = [n for n in dir(optim.lr_scheduler) if n[0].isupper() and (n.endswith(("LR", "Restarts", "Plateau")) or n == "ChainedScheduler")]
+init_names = [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_")]
+utils_names = [n for n in nn.utils.__all__ if re.match("clip_grad_|parameters_to|vector_to|.*norm$|fuse", n) and n != "clip_grad_norm"]
+data_names = [n for n in torch.utils.data.__all__ if is_type(getattr(torch.utils.data, n)) and n[0].isupper() and not re.search("Pipe|Chunk", n)]
+data_names += ["random_split", "default_collate"]
+vision = ("RandomCrop RandomHorizontalFlip RandomVerticalFlip RandomRotation RandomResizedCrop ColorJitter RandomErasing Normalize Resize "
+          "CenterCrop Grayscale GaussianBlur RandomAffine RandAugment MixUp CutMix MNIST FashionMNIST CIFAR10 CIFAR100 ImageFolder").split()
+
+sections = [
+    ("torch", "Functions of `torch`", torch_functions, functions),
+    ("F", "`torch.nn.functional`", public(nn.functional, is_function), functions),
+    ("linalg", "`torch.linalg`", [n for n in dir(torch.linalg) if n[0] != "_" and is_function(getattr(torch.linalg, n))], set()),
+    ("nn", "Modules and losses of `torch.nn`", public(nn, derived(nn.Module)) + ["Parameter", "Buffer"], modules),
+    ("init", "`torch.nn.init`", init_names + ["calculate_gain"], inits),
+    ("utils", "`torch.nn.utils`", utils_names, others),
+    ("optim", "`torch.optim`", public(optim, derived(optim.Optimizer)), optimizers),
+    ("schedule", "`torch.optim.lr_scheduler`", schedule_names, optimizers),
+    ("swa", "`torch.optim.swa_utils`", ["AveragedModel", "SWALR", "update_bn"], optimizers),
+    ("grad", "Differentiation and mixed precision", ["backward", "grad", "no_grad", "enable_grad", "inference_mode", "detect_anomaly", "gradcheck",
+     "gradgradcheck", "checkpoint", "Function", "jacobian", "hessian", "autocast", "GradScaler"], others),
+    ("data", "`torch.utils.data`", data_names, others),
+    ("vision", "`torchvision.transforms.v2` and `torchvision.datasets`", vision, others),
+]
+
+
+def exists(section, name):
+    text = spelled.get(section, {}).get(name, "")
+    for word in re.findall(r"`([^`]+)`", text):
+        found = re.findall(r"[A-Za-z_]\w*(?=\(|$|\{| |\.|\[)", word.split("(")[0].split("{")[0].strip())
+        last = found[-1] if found else ""
+        if last not in everything:
+            print(f"{section}: {name}: no header declares {last}", file=sys.stderr)
+            return False
+    return bool(text)
+
+
+def lines_of(section, title, names, ours):
+    same, other, missing = [], [], []
+    for name in dict.fromkeys(names):
+        if exists(section, name):
+            other.append(f"| `{name}` | {spelled[section][name]} |")
+        elif name in ours:
+            same.append(name)
+        else:
+            missing.append(name)
+    yield f"## {title}\n"
+    yield f"{len(same) + len(other)} of {len(same) + len(other) + len(missing)} names.\n"
+    if same:
+        yield "Under the same name: " + ", ".join(f"`{n}`" for n in same) + ".\n"
+    if other:
+        yield "| PyTorch | Mantissa |\n|---|---|"
+        yield "\n".join(other) + "\n"
+    yield ("**Not covered:** " + ", ".join(missing) + ".\n") if missing else "Nothing is missing.\n"
+
+
+def page():
+    version = torch.__version__.split("+")[0]
+    yield f"""# PyTorch's names and ours
+
+Written by `tests/golden/coverage.py` from PyTorch {version} and the public headers; do not edit. Functions are in namespace
+`mantissa` (`core/ops.h`, `core/tensor.h`, `core/random.h`), the rest in `mantissa::nn`, `nn::init`, `optim`, `amp` and `data`.
+Options have PyTorch's names and defaults and are designated initialisers: `nn::Conv2d(3, 8, 3, {{.padding = 1}})`.
+In-place forms (`add_`) exist only as the methods of `Tensor` in `core/tensor.h`; quantized, sparse, complex, named and
+nested tensors do not exist, and names that serve them or PyTorch's internals are left out below.
+
+Results and gradients of every operator and module are compared with PyTorch's in f64 (1e-9) and f32 (2e-4):
+`tests/golden_ops_test.cpp`, `golden_modules_test.cpp`, `golden_training_test.cpp` and `golden_optim_test.cpp`; a test
+fails for an operator or module without such a comparison or a stated reason.
+"""
+    for section in sections:
+        yield from lines_of(*section)
+    used = {n for _, _, names, _ in sections for n in names}
+    listed = " ".join(text for table in spelled.values() for text in table.values())
+    alone = sorted(n for n in ops if n not in used and not re.search(rf"\b{n}\b", listed))
+    unexplained = [n for n in alone if n not in ours_alone]
+    assert not unexplained, f"these operators have no counterpart in PyTorch: say what they are in ours_alone: {unexplained}"
+    yield "## Operators that PyTorch has not, or not under a public name\n"
+    yield "\n".join(f"- `{n}`: {ours_alone[n]}" for n in alone) + "\n"
+    yield "## Where the numbers differ, on purpose\n"
+    yield "\n".join(f"- {d}" for d in differences)
+
+
+if __name__ == "__main__":
+    path, text = root / "docs/pytorch.md", "\n".join(page()) + "\n"
+    if "--check" in sys.argv:
+        sys.exit(0 if path.exists() and path.read_text() == text else "docs/pytorch.md is out of date: run tests/golden/coverage.py")
+    path.write_text(text)

@@ -1,0 +1,107 @@
+// Golden cases of layers. tests/golden/module_case.h explains a line.
+// clang-format off
+#pragma once
+
+#include "tests/golden/module_case.h"
+
+namespace mantissa::test {
+
+inline constexpr ModuleCase layer_cases[] = {
+  MODULE("Linear", "randn(2, 3)", "nn.Linear(3, 4)", "m(x)", (nn::Linear(3, 4)), m(x))
+  MODULE("Linear.without_bias", "randn(2, 2, 3)", "nn.Linear(3, 4, bias=False)", "m(x)", (nn::Linear(3, 4, {.bias = false})), m(x))
+  MODULE("Identity", "randn(2, 3)", "nn.Identity()", "m(x)", (nn::Identity{}), m(x))
+  MODULE("Flatten", "randn(2, 3, 4)", "nn.Flatten()", "m(x)", (nn::Flatten{}), m(x))
+  MODULE("Flatten.dims", "randn(2, 3, 4)", "nn.Flatten(0, 1)", "m(x)", (nn::Flatten{0, 1}), m(x))
+  MODULE("Unflatten", "randn(2, 6)", "nn.Unflatten(1, (2, -1))", "m(x)", (nn::Unflatten{1, {2, -1}}), m(x))
+  MODULE("Sequential", "randn(2, 3)", "nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))", "m(x)", (nn::Sequential(nn::Linear(3, 4), nn::ReLU{}, nn::Linear(4, 2))), m(x))
+  MODULE("Embedding", "ints(0, 5, 2, 3)", "nn.Embedding(5, 4)", "m(x)", (nn::Embedding(5, 4)), m(x))
+  MODULE("EmbeddingBag", "ints(0, 5, 2, 3), of(1, 3, 4, 0, 2), of(0, 2, 2)", "nn.EmbeddingBag(5, 4)", "m(x), m(y, z)", (nn::EmbeddingBag(5, 4)), m(x), m(y, z))
+  MODULE("EmbeddingBag.sum", "ints(0, 5, 2, 3), randn(2, 3)", "nn.EmbeddingBag(5, 4, mode='sum')", "m(x), m(x, per_sample_weights=y)", (nn::EmbeddingBag(5, 4, {.mode = nn::BagMode::sum})), m(x), m(x, {}, y))
+  MODULE("EmbeddingBag.max", "of(1, 3, 4, 0, 2), of(0, 2, 2)", "nn.EmbeddingBag(5, 4, mode='max')", "m(x, y)", (nn::EmbeddingBag(5, 4, {.mode = nn::BagMode::max})), m(x, y))
+  MODULE("Dropout", "randn(3, 4)", "nn.Dropout(0.5)", "m.eval()(x)", (nn::Dropout{0.5}), nn::eval(m)(x))
+
+  // --- activations ---
+  MODULE("ReLU", "randn(2, 3)", "nn.ReLU()", "m(x)", (nn::ReLU{}), m(x))
+  MODULE("ReLU6", "randn(2, 3)", "nn.ReLU6()", "m(x * 4)", (nn::ReLU6{}), m(x * 4))
+  MODULE("GELU", "randn(2, 3)", "nn.GELU()", "m(x)", (nn::GELU{}), m(x))
+  MODULE("GELU.tanh", "randn(2, 3)", "nn.GELU(approximate='tanh')", "m(x)", (nn::GELU{.approximate = "tanh"}), m(x))
+  MODULE("SiLU", "randn(2, 3)", "nn.SiLU()", "m(x)", (nn::SiLU{}), m(x))
+  MODULE("Tanh", "randn(2, 3)", "nn.Tanh()", "m(x)", (nn::Tanh{}), m(x))
+  MODULE("Sigmoid", "randn(2, 3)", "nn.Sigmoid()", "m(x)", (nn::Sigmoid{}), m(x))
+  MODULE("LogSigmoid", "randn(2, 3)", "nn.LogSigmoid()", "m(x)", (nn::LogSigmoid{}), m(x))
+  MODULE("Mish", "randn(2, 3)", "nn.Mish()", "m(x)", (nn::Mish{}), m(x))
+  MODULE("SELU", "randn(2, 3)", "nn.SELU()", "m(x)", (nn::SELU{}), m(x))
+  MODULE("Hardsigmoid", "const(randn(2, 3))", "nn.Hardsigmoid()", "m(x * 4)", (nn::Hardsigmoid{}), m(x * 4))
+  MODULE("Hardswish", "randn(2, 3)", "nn.Hardswish()", "m(x * 4)", (nn::Hardswish{}), m(x * 4))
+  MODULE("ELU", "randn(2, 3)", "nn.ELU(0.7)", "m(x)", (nn::ELU{.alpha = 0.7}), m(x))
+  MODULE("CELU", "randn(2, 3)", "nn.CELU(0.5)", "m(x)", (nn::CELU{.alpha = 0.5}), m(x))
+  MODULE("LeakyReLU", "randn(2, 3)", "nn.LeakyReLU()", "m(x)", (nn::LeakyReLU{}), m(x))
+  MODULE("LeakyReLU.slope", "randn(2, 3)", "nn.LeakyReLU(0.2)", "m(x)", (nn::LeakyReLU{.negative_slope = 0.2}), m(x))
+  MODULE("Hardtanh", "randn(2, 3)", "nn.Hardtanh(-0.5, 0.75)", "m(x)", (nn::Hardtanh{-0.5, 0.75}), m(x))
+  MODULE("Softplus", "randn(2, 3)", "nn.Softplus(2, 1)", "m(x)", (nn::Softplus{2, 1}), m(x))
+  MODULE("GLU", "randn(2, 6)", "nn.GLU()", "m(x)", (nn::GLU{}), m(x))
+  MODULE("GLU.dim", "randn(2, 4, 3)", "nn.GLU(1)", "m(x)", (nn::GLU{.dim = 1}), m(x))
+  MODULE("PReLU", "randn(2, 3)", "nn.PReLU()", "m(x)", (nn::PReLU()), m(x))
+  MODULE("PReLU.channels", "randn(2, 3, 4)", "nn.PReLU(3)", "m(x)", (nn::PReLU(3)), m(x))
+  MODULE("Softmax", "randn(2, 3)", "nn.Softmax(-1)", "m(x)", (nn::Softmax{}), m(x))
+  MODULE("Softmax.dim", "randn(2, 3, 2)", "nn.Softmax(1)", "m(x)", (nn::Softmax{1}), m(x))
+  MODULE("LogSoftmax", "randn(2, 3)", "nn.LogSoftmax(-1)", "m(x)", (nn::LogSoftmax{}), m(x))
+
+  // --- convolution ---
+  MODULE("Conv2d", "randn(2, 3, 5, 6)", "nn.Conv2d(3, 4, 3)", "m(x)", (nn::Conv2d(3, 4, 3)), m(x))
+  MODULE("Conv2d.options", "randn(1, 4, 7, 6)", "nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2, bias=False)", "m(x)", (nn::Conv2d(4, 6, {3, 2}, {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}, .groups = 2, .bias = false})), m(x))
+  MODULE("Conv2d.depthwise", "randn(1, 3, 5, 5)", "nn.Conv2d(3, 6, 3, padding=1, groups=3)", "m(x)", (nn::Conv2d(3, 6, 3, {.padding = 1, .groups = 3})), m(x))
+  MODULE("Conv1d", "randn(2, 4, 7)", "nn.Conv1d(4, 6, 3)", "m(x)", (nn::Conv1d(4, 6, 3)), m(x))
+  MODULE("Conv1d.options", "randn(2, 4, 9)", "nn.Conv1d(4, 6, 3, stride=2, padding=1, dilation=2, groups=2, bias=False)", "m(x)", (nn::Conv1d(4, 6, 3, {.stride = 2, .padding = 1, .dilation = 2, .groups = 2, .bias = false})), m(x))
+  MODULE("ConvTranspose1d", "randn(2, 4, 5)", "nn.ConvTranspose1d(4, 6, 3)", "m(x)", (nn::ConvTranspose1d(4, 6, 3)), m(x))
+  MODULE("ConvTranspose1d.options", "randn(2, 4, 5)", "nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2, bias=False, dilation=2)", "m(x)", (nn::ConvTranspose1d(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2, .bias = false, .dilation = 2})), m(x))
+  MODULE("ConvTranspose2d", "randn(2, 3, 3, 4)", "nn.ConvTranspose2d(3, 4, 3)", "m(x)", (nn::ConvTranspose2d(3, 4, 3)), m(x))
+  MODULE("ConvTranspose2d.options", "randn(1, 4, 3, 4)", "nn.ConvTranspose2d(4, 6, (3, 2), stride=2, padding=(1, 0), output_padding=1, groups=2, dilation=(2, 1))", "m(x)", (nn::ConvTranspose2d(4, 6, {3, 2}, {.stride = 2, .padding = {1, 0}, .output_padding = 1, .groups = 2, .dilation = {2, 1}})), m(x))
+
+  // --- pooling, images, borders ---
+  MODULE("MaxPool2d", "distinct(2, 2, 5, 6)", "nn.MaxPool2d(2)", "m(x)", (nn::MaxPool2d(2)), m(x))
+  MODULE("MaxPool2d.options", "distinct(1, 2, 5, 6)", "nn.MaxPool2d((3, 2), stride=2, padding=1, ceil_mode=True)", "m(x)", (nn::MaxPool2d({3, 2}, {.stride = 2, .padding = 1, .ceil_mode = true})), m(x))
+  MODULE("AvgPool2d", "randn(2, 2, 5, 6)", "nn.AvgPool2d(2)", "m(x)", (nn::AvgPool2d(2)), m(x))
+  MODULE("AvgPool2d.options", "randn(1, 2, 5, 6)", "nn.AvgPool2d(3, stride=(2, 1), padding=1, ceil_mode=True, count_include_pad=False)", "m(x)", (nn::AvgPool2d(3, {.stride = nn::Pair{2, 1}, .padding = 1, .ceil_mode = true, .count_include_pad = false})), m(x))
+  MODULE("AdaptiveAvgPool2d", "randn(1, 2, 5, 6)", "nn.AdaptiveAvgPool2d((2, 4))", "m(x)", (nn::AdaptiveAvgPool2d{{2, 4}}), m(x))
+  MODULE("MaxPool1d", "distinct(2, 2, 7)", "nn.MaxPool1d(3, stride=2, padding=1)", "m(x)", (nn::MaxPool1d{3, {.stride = 2, .padding = 1}}), m(x))
+  MODULE("AvgPool1d", "randn(2, 2, 7)", "nn.AvgPool1d(2)", "m(x)", (nn::AvgPool1d{2}), m(x))
+  MODULE("AdaptiveAvgPool1d", "randn(2, 2, 7)", "nn.AdaptiveAvgPool1d(3)", "m(x)", (nn::AdaptiveAvgPool1d{3}), m(x))
+  MODULE("PixelShuffle", "randn(1, 4, 2, 3)", "nn.PixelShuffle(2)", "m(x)", (nn::PixelShuffle{2}), m(x))
+  MODULE("PixelUnshuffle", "randn(1, 1, 4, 6)", "nn.PixelUnshuffle(2)", "m(x)", (nn::PixelUnshuffle{2}), m(x))
+  MODULE("Upsample", "randn(1, 2, 2, 3)", "nn.Upsample(scale_factor=2)", "m(x)", (nn::Upsample{{.scale_factor = {2}}}), m(x))
+  MODULE("Upsample.bilinear", "randn(1, 2, 2, 3)", "nn.Upsample(size=(5, 4), mode='bilinear', align_corners=True)", "m(x)", (nn::Upsample{{.size = {5, 4}, .mode = "bilinear", .align_corners = true}}), m(x))
+  MODULE("Unfold", "randn(1, 2, 4, 5)", "nn.Unfold((2, 3), padding=1, stride=2)", "m(x)", (nn::Unfold{{2, 3}, {.padding = {1, 1}, .stride = {2, 2}}}), m(x))
+  MODULE("Fold", "randn(1, 8, 12)", "nn.Fold((4, 5), 2)", "m(x)", (nn::Fold{{4, 5}, 2}), m(x))
+  MODULE("ConstantPad1d", "randn(1, 2, 3)", "nn.ConstantPad1d((1, 2), 3.5)", "m(x)", (nn::ConstantPad1d{{1, 2}, 3.5}), m(x))
+  MODULE("ConstantPad2d", "randn(1, 2, 3, 2)", "nn.ConstantPad2d((1, 2, 0, 3), -1.5)", "m(x)", (nn::ConstantPad2d{{1, 2, 0, 3}, -1.5}), m(x))
+  MODULE("ZeroPad1d", "randn(1, 2, 3)", "nn.ZeroPad1d(2)", "m(x)", (nn::ZeroPad1d{2}), m(x))
+  MODULE("ZeroPad2d", "randn(1, 2, 3, 2)", "nn.ZeroPad2d((1, 1, 2, 0))", "m(x)", (nn::ZeroPad2d{{1, 1, 2, 0}}), m(x))
+  MODULE("ReflectionPad1d", "randn(1, 2, 4)", "nn.ReflectionPad1d((2, 1))", "m(x)", (nn::ReflectionPad1d{{2, 1}}), m(x))
+  MODULE("ReflectionPad2d", "randn(1, 2, 4, 3)", "nn.ReflectionPad2d((2, 1, 0, 3))", "m(x)", (nn::ReflectionPad2d{{2, 1, 0, 3}}), m(x))
+  MODULE("ReplicationPad1d", "randn(1, 2, 3)", "nn.ReplicationPad1d((2, 4))", "m(x)", (nn::ReplicationPad1d{{2, 4}}), m(x))
+  MODULE("ReplicationPad2d", "randn(1, 2, 3, 2)", "nn.ReplicationPad2d(2)", "m(x)", (nn::ReplicationPad2d{2}), m(x))
+  MODULE("CircularPad1d", "randn(1, 2, 3)", "nn.CircularPad1d((2, 3))", "m(x)", (nn::CircularPad1d{{2, 3}}), m(x))
+  MODULE("CircularPad2d", "randn(1, 2, 3, 4)", "nn.CircularPad2d((2, 1, 0, 3))", "m(x)", (nn::CircularPad2d{{2, 1, 0, 3}}), m(x))
+
+  // --- normalisation ---
+  MODULE("BatchNorm1d", "randn(4, 3)", "nn.BatchNorm1d(3)", "m(x)", (nn::BatchNorm1d(3)), m(x))
+  MODULE("BatchNorm1d.sequence", "randn(4, 3, 2)", "nn.BatchNorm1d(3, eps=0.1, momentum=0.3)", "m(x)", (nn::BatchNorm1d(3, {.eps = 0.1, .momentum = 0.3})), m(x))
+  MODULE("BatchNorm1d.eval", "randn(4, 3)", "nn.BatchNorm1d(3)", "m.eval()(x)", (nn::BatchNorm1d(3)), nn::eval(m)(x))
+  MODULE("BatchNorm2d", "randn(3, 2, 2, 3)", "nn.BatchNorm2d(2)", "m(x)", (nn::BatchNorm2d(2)), m(x))
+  MODULE("BatchNorm2d.plain", "randn(3, 2, 2, 3)", "nn.BatchNorm2d(2, affine=False, track_running_stats=False)", "m(x), m.eval()(x)", (nn::BatchNorm2d(2, {.affine = false, .track_running_stats = false})), m(x), nn::eval(m)(x))
+  MODULE("BatchNorm2d.eval", "randn(3, 2, 2, 3)", "nn.BatchNorm2d(2, affine=False)", "m.eval()(x)", (nn::BatchNorm2d(2, {.affine = false})), nn::eval(m)(x))
+  MODULE("LayerNorm", "randn(2, 3, 4)", "nn.LayerNorm(4)", "m(x)", (nn::LayerNorm(4)), m(x))
+  MODULE("LayerNorm.options", "randn(2, 3, 4)", "nn.LayerNorm((3, 4), eps=0.1, bias=False)", "m(x)", (nn::LayerNorm(Dims{3, 4}, {.eps = 0.1, .bias = false})), m(x))
+  MODULE("LayerNorm.plain", "randn(2, 3, 4)", "nn.LayerNorm(4, elementwise_affine=False)", "m(x)", (nn::LayerNorm(4, {.elementwise_affine = false})), m(x))
+  MODULE("GroupNorm", "randn(2, 4, 3)", "nn.GroupNorm(2, 4)", "m(x)", (nn::GroupNorm(2, 4)), m(x))
+  MODULE("GroupNorm.plain", "randn(2, 4, 2, 3)", "nn.GroupNorm(4, 4, eps=0.1, affine=False)", "m(x)", (nn::GroupNorm(4, 4, {.eps = 0.1, .affine = false})), m(x))
+  MODULE("InstanceNorm1d", "randn(2, 3, 4)", "nn.InstanceNorm1d(3)", "m(x)", (nn::InstanceNorm1d(3)), m(x))
+  MODULE("InstanceNorm2d", "randn(2, 3, 2, 2)", "nn.InstanceNorm2d(3, affine=True, track_running_stats=True)", "m(x)", (nn::InstanceNorm2d(3, {.affine = true, .track_running_stats = true})), m(x))
+  MODULE("InstanceNorm2d.eval", "randn(2, 3, 2, 2)", "nn.InstanceNorm2d(3, affine=True, track_running_stats=True)", "m.eval()(x)", (nn::InstanceNorm2d(3, {.affine = true, .track_running_stats = true})), nn::eval(m)(x))
+  MODULE("RMSNorm", "randn(2, 3, 4)", "nn.RMSNorm(4)", "m(x)", (nn::RMSNorm(4)), m(x))
+  MODULE("RMSNorm.options", "randn(2, 3, 4)", "nn.RMSNorm((3, 4), eps=0.1, elementwise_affine=False)", "m(x)", (nn::RMSNorm(Dims{3, 4}, {.eps = 0.1, .elementwise_affine = false})), m(x))
+  MODULE("LocalResponseNorm", "randn(2, 6, 3)", "nn.LocalResponseNorm(3, alpha=0.1, k=2.)", "m(x)", (nn::LocalResponseNorm{.size = 3, .alpha = 0.1, .k = 2}), m(x))
+};
+
+}  // namespace mantissa::test

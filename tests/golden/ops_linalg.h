@@ -1,0 +1,34 @@
+// Golden cases of linear algebra. tests/golden/case.h explains a line.
+// clang-format off
+#pragma once
+
+#include "tests/golden/case.h"
+
+namespace mantissa::test {
+
+inline constexpr Case linalg_cases[] = {
+  GOLDEN("matmul", "randn(3, 4), randn(4, 2)", "x @ y", matmul(x, y))
+  GOLDEN("matmul.vectors", "randn(4), randn(4), randn(3, 4), randn(4, 2)", "x @ y, z @ x, x @ u", matmul(x, y), matmul(z, x), matmul(x, u))
+  GOLDEN("matmul.batched", "randn(2, 3, 4), randn(2, 4, 5), randn(4, 2), randn(4)", "x @ y, x @ z, x @ u", matmul(x, y), matmul(x, z), matmul(x, u))
+  GOLDEN("matmul.broadcast", "randn(2, 1, 3, 4), randn(5, 4, 2), randn(3)", "x @ y, z @ x", matmul(x, y), matmul(z, x))
+  GOLDEN("matmul.transposed", "randn(4, 3), randn(2, 4)", "x.t() @ y.t()", matmul(x.t(), y.t()))
+  GOLDEN("matmul.empty", "randn(3, 0), randn(0, 2)", "x @ y", matmul(x, y))
+  GOLDEN("linear", "randn(2, 3, 4), randn(5, 4), randn(5)", "F.linear(x, y, z), F.linear(x, y)", linear(x, y, z), linear(x, y))
+  GOLDEN("linear.vector", "randn(4), randn(5, 4), randn(5)", "F.linear(x, y, z)", linear(x, y, z))
+  GOLDEN("bmm", "randn(2, 3, 4), randn(2, 4, 5)", "x.bmm(y)", bmm(x, y))
+  GOLDEN("mv", "randn(3, 4), randn(4)", "x.mv(y)", mv(x, y))
+  GOLDEN("dot", "randn(4), randn(4), ints(-5, 5, 3), ints(-5, 5, 3)", "x.dot(y), z.dot(u)", dot(x, y), dot(z, u))
+  GOLDEN("outer", "randn(3), randn(4)", "x.outer(y)", outer(x, y))
+  GOLDEN("addmm", "randn(3, 2), randn(3, 4), randn(4, 2), randn(2)", "torch.addmm(x, y, z), torch.addmm(u, y, z, beta=0.5, alpha=-2)", addmm(x, y, z), addmm(u, y, z, 0.5, -2))
+  GOLDEN("addmm.beta_zero", "const(of([nan, 1.], [inf, 2.])), randn(2, 3), randn(3, 2)", "torch.addmm(x, y, z, beta=0)", addmm(x, y, z, 0))
+  GOLDEN("baddbmm", "randn(2, 3, 5), randn(2, 3, 4), randn(2, 4, 5), randn(5)", "torch.baddbmm(x, y, z), torch.baddbmm(u, y, z, beta=0.5, alpha=-2)", baddbmm(x, y, z), baddbmm(u, y, z, 0.5, -2))
+  GOLDEN("einsum", "randn(2, 3), randn(3, 4)", "torch.einsum('ij,jk->ik', x, y), torch.einsum('ij,jk', x, y), torch.einsum('ij->ji', x), torch.einsum('ij->', x), torch.einsum('ij->j', x)", einsum("ij,jk->ik", {x, y}), einsum("ij,jk", {x, y}), einsum("ij->ji", {x}), einsum("ij->", {x}), einsum("ij->j", {x}))
+  GOLDEN("einsum.batch", "randn(2, 3, 4), randn(2, 4, 5), randn(2, 3)", "torch.einsum('bij,bjk->bik', x, y), torch.einsum('...ij,...jk->...ik', x, y), torch.einsum('bij,bjk,bi->bk', x, y, z)", einsum("bij,bjk->bik", {x, y}), einsum("...ij,...jk->...ik", {x, y}), einsum("bij,bjk,bi->bk", {x, y, z}))
+  GOLDEN("einsum.diagonal", "randn(3, 3), randn(3)", "torch.einsum('ii->i', x), torch.einsum('ii', x), torch.einsum('i,j->ij', y, y)", einsum("ii->i", {x}), einsum("ii", {x}), einsum("i,j->ij", {y, y}))
+  GOLDEN("tril", "randn(3, 4), randn(2, 3, 3)", "x.tril(), x.tril(1), y.tril(-1)", tril(x), tril(x, 1), tril(y, -1))
+  GOLDEN("triu", "randn(3, 4), randn(2, 3, 3)", "x.triu(), x.triu(1), y.triu(-1)", triu(x), triu(x, 1), triu(y, -1))
+  GOLDEN("diagonal", "randn(3, 4), randn(2, 3, 4)", "x.diagonal(), x.diagonal(1), x.diagonal(-2), y.diagonal(0, 1, 2), y.diagonal(1, -1, 0)", diagonal(x), diagonal(x, 1), diagonal(x, -2), diagonal(y, 0, 1, 2), diagonal(y, 1, -1, 0))
+  GOLDEN("trace", "randn(3, 4), ints(-9, 9, 3, 3)", "x.trace(), y.trace()", trace(x), trace(y))
+};
+
+}  // namespace mantissa::test

@@ -1,0 +1,92 @@
+"""What tests/golden/coverage.py cannot read from the headers: other spellings, PyTorch's internals, and differences."""
+
+# Names of torch that are no functions for users, serve dtypes or backends that do not exist here, or work in place.
+noise = (r".*_$|(?!index_).*_copy$|.*_scatter|(is|sym|mkldnn|cudnn|miopen|quantized|fbgemm|fake_quantize|native|unsafe|parse|import|init|"
+         r"autocast|q|choose|fused|unify|merge|use|prepare|profiler|clear|from|to|wait|has|handle|assert|boolean|enforce)_.*|"
+         r"batch_norm_.*|.*_indices(_copy)?|.*_tensor|.*with_indices|quantize.*|(lstm|gru|rnn).*|are_deterministic.*|hs..|hspmm|dsmm|"
+         r"s[as]?p?add?mm|smm|spmm|complex|imag|real|angle|polar|conj.*|.*conj|resolve.*|view_as.*|isreal|alias.*|as_strided.*|"
+         r"compiled_with.*|classproperty|cond|while_loop|fork|typename|can_cast|conv_tbc|convolution|grid_sampler.*|"
+         r"affine_grid_generator|constant_pad_nd|int_repr|dequantize|int_.*|segment_reduce|resize.*|seed|initial_seed|"
+         r"thread_safe.*|embedding_renorm|feature_dropout|hash_.*|lobpcg|norm_except_dim|rsub|scaled_(mm|addmm|grouped_mm)|grouped_mm|stft|istft|"
+         r"thread.*|wait|result_type|promote_types|range|symeig|eig|solve|lstsq|matrix_rank|chain_matmul|lu.*|geqrf|orgqr|ormqr|"
+         r"Container|DataParallel|NLLLoss2d|RNNBase|RNNCellBase|Lazy.*|CrossMapLRN2d|SyncBatchNorm|upsample.*|multi_head_attention_forward|"
+         r".*_ex|common_notes|LinAlgError|empty_.*strided|empty_permuted|empty_quantized|frobenius_norm|nuclear_norm|nonzero_static|"
+         r"[lw]stsq|cholesky_.*|ldl_.*|split_with_sizes|broadcast_shapes|Module|ScalingType|SwizzleType|ger|asarray|Optional|frombuffer")
+
+spelled = {
+    "torch": {
+        "absolute": "`abs`", "arccos": "`acos`", "arccosh": "`acosh`", "arcsin": "`asin`", "arcsinh": "`asinh`", "arctan": "`atan`",
+        "arctan2": "`atan2`", "arctanh": "`atanh`", "clamp_max": "`clamp`, with -HUGE_VAL below", "clamp_min": "`clamp`, with HUGE_VAL above",
+        "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
+        "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
+        "negative": "`neg`", "subtract": "`sub`", "mm": "`matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
+        "broadcast_to": "`expand`", "ravel": "`flatten`", "unflatten": "`Unflatten`, a module",
+        "argmax": "`argmax`, with a dim; without one of `flatten(x)`", "argmin": "`argmin`, with a dim; without one of `flatten(x)`",
+        "max": "`max(x, dim)`; `x.max()` of all; `maximum` of two tensors", "min": "`min(x, dim)`; `x.min()` of all; `minimum` of two tensors",
+        "index_select": "`index_select`", "narrow": "`slice`", "tensor": "`tensor`, `from_data`", "softmax": "`softmax`",
+        "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", "equal": "`all(eq(a, b))`",
+        "argwhere": "`nonzero`", "detach": "`detach()`, a method", "numel": "`numel()`, a method", "from_numpy": "`from_data`",
+        "save": "`save_safetensors`; `nn::save` of a module; `save_checkpoint`", "load": "`load_safetensors`; `nn::load` into a module; `load_checkpoint`",
+        "is_tensor": "every tensor is a `Tensor`", "get_num_threads": "`num_threads`", "set_num_threads": "`set_num_threads`", "embedding_bag": "`EmbeddingBag`, a module",
+    },
+    "F": {
+        "embedding_bag": "`EmbeddingBag`, a module",
+    },
+    "linalg": {
+        "vector_norm": "`norm`", "matmul": "`matmul`", "diagonal": "`diagonal`, with dims -2 and -1", "vecdot": "`sum(x * y, {-1})`",
+        "norm": "`norm`, of vectors",
+    },
+    "nn": {
+        "Parameter": "`Param`", "Softmin": "`softmin`, a function", "Softmax2d": "`Softmax{1}`",
+        "UpsamplingNearest2d": "`Upsample`", "UpsamplingBilinear2d": "`Upsample{{.mode = \"bilinear\", .align_corners = true}}`",
+    },
+    "init": {
+        "ones_": "`constant_(t, 1)`", "zeros_": "`constant_(t, 0)`", "calculate_gain": "`gain`",
+    },
+    "utils": {},
+    "optim": {},
+    "schedule": {},
+    "swa": {"AveragedModel": "`Ema`, `Swa`"},
+    "grad": {
+        "no_grad": "`NoGrad`, a scope", "enable_grad": "`EnableGrad`, a scope", "autocast": "`autocast(f16, [&] { ... })`, or `Autocast`, a scope",
+        "Function": "an operator of your own, see ops/op.h",
+    },
+    "data": {
+        "DataLoader": "`Pipeline`, as in `mnist().shuffle().batch(128)`, or `Loader`", "Dataset": "`Dataset` of tensors, or a `Source` of your own",
+        "TensorDataset": "`Dataset`", "RandomSampler": "`shuffle()`, `RandomSampler`", "SequentialSampler": "the default; `SequentialSampler`",
+        "Subset": "`subset`", "random_split": "`random_split`", "BatchSampler": "`batch()`, `BatchSampler`", "Sampler": "`Sampler`",
+        "WeightedRandomSampler": "`WeightedRandomSampler`", "SubsetRandomSampler": "`SubsetRandomSampler`", "default_collate": "`read_batch`",
+    },
+    "vision": {
+        "RandomCrop": "`random_crop`", "RandomHorizontalFlip": "`random_flip`", "RandomVerticalFlip": "`random_vertical_flip`",
+        "RandomRotation": "`random_rotation`", "ColorJitter": "`color_jitter`", "RandomErasing": "`random_erasing`", "Normalize": "`normalize`",
+        "RandomResizedCrop": "`random_resized_crop`", "Resize": "`resize`", "CenterCrop": "`center_crop`", "Grayscale": "`grayscale`",
+        "MixUp": "`mixup`", "CutMix": "`cutmix`", "MNIST": "`mnist()`", "FashionMNIST": "`fashion_mnist()`", "CIFAR10": "`cifar10()`",
+        "CIFAR100": "`cifar100()`", "ImageFolder": "`image_folder()`",
+    },
+}
+
+# Operators without a name in PyTorch's public namespaces.
+ours_alone = {
+    "cast": "`x.to(dtype)` there, and `x.to(dtype)` here as well",
+    "contiguous": "a method there; here both",
+    "conv2d_input_grad": "`torch.nn.grad.conv2d_input`",
+    "expand": "a method there; here both",
+    "index": "indexing with tensors, `x[i, j]`",
+    "repeat": "a method there",
+    "rotary_embedding": "rotary position embedding (Su et al., 2021); compared with its definition",
+    "slice": "indexing with a range",
+    "sum_to": "`x.sum_to_size`",
+}
+
+differences = [
+    "Where the input is NaN, the gradient of `relu` is 0 and that of `clamp`, `hardtanh`, `relu6`, `hardshrink` and `softshrink` passes; in PyTorch it is the other way round.",
+    "`clamp` passes the gradient at its ends, as PyTorch did for long; PyTorch 2.15 stops it there.",
+    "`softsign` has the gradient 0 at infinity; PyTorch gives NaN.",
+    "`binary_cross_entropy` at x = 0 and 1: PyTorch's bound of the derivative, 1e-12, is rounded to f32, also in f64; ours is exact.",
+    "A query of `scaled_dot_product_attention` and `nn::MultiheadAttention` that may look at nothing gets zeros; PyTorch's modules give NaN.",
+    "`hardsigmoid`: PyTorch's derivative multiplies by 1 / 6 rounded to f32, also in f64; ours is exact.",
+    "`celu`: PyTorch divides by an alpha rounded to f32, also in f64; ours is exact.",
+    "`clip_grad_norm_` computes the norm in f32, also for f64 gradients.",
+    "Random numbers come from Philox with another numbering: the same seed draws other numbers than in PyTorch.",
+]
