@@ -3,6 +3,8 @@
 #pragma once
 
 #include "amp/autocast.h"
+#include "amp/custom.h"
+#include "amp/explain.h"
 #include "amp/grad_scaler.h"
 #include "amp/scale_monitor.h"
 #include "autograd/anomaly.h"
@@ -32,6 +34,7 @@
 #include "io/safetensors.h"
 #include "jit/capture.h"
 #include "nn/activation.h"
+#include "nn/amp.h"
 #include "nn/attention.h"
 #include "nn/clone.h"
 #include "nn/containers.h"

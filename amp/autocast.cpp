@@ -1,15 +1,12 @@
 #include "amp/autocast.h"
 
-#include "amp/explain.h"
-#include "amp/frozen.h"
-#include "autograd/grad_mode.h"
-#include "autograd/node.h"
-#include "core/ops.h"
+#include "amp/modules.h"
+#include "amp/observe.h"
 
 namespace mantissa::amp {
 namespace {
 
-thread_local CastStatistics statistics;
+constexpr DeviceType device_types[] = {DeviceType::cpu, DeviceType::cuda};
 
 void check_dtype(Dtype d) {
   check(is_half(d) || d == f32, "autocast: the dtype must be f16, bf16 or f32, got ", d);
@@ -20,131 +17,104 @@ void set(DeviceType type, Dtype dtype) {
   if (dtype != f32) s.dtype[static_cast<int>(type)] = dtype;
 }
 
-autograd::LeafNode* leaf_of(const Tensor& x) {
-  autograd::Node* node = x.impl()->node.get();
-  return node && node->is_leaf() ? static_cast<autograd::LeafNode*>(node) : nullptr;
+struct Choice {
+  CastPolicy policy;
+  Decider decider;
+  const PolicyModule* module = nullptr;
+};
+Choice choose(const char* op, CastPolicy own, std::span<const Tensor* const> x) {
+  const AutocastState& state = context().autocast;
+  if (!state.overlay) return {own, Decider::operator_itself};
+  const PolicyModule* module = module_of(*state.overlay, state.module, x);
+  if (module) {
+    if (const CastPolicy* p = find_policy(*module, op)) return {*p, Decider::module, module};
+  }
+  if (const CastPolicy* p = find_policy(state.overlay, op)) return {*p, Decider::region, module};
+  return {own, Decider::operator_itself, module};
 }
 
-Tensor cast_one(const Tensor& x, Dtype to) {
-  if (leaf_of(x) && x.dtype() == f32 && is_half(to)) return shadow(x, to);
-  if (!x.requires_grad()) {
-    bool made = false;
-    Tensor y = frozen_cast(x, to, made);
-    if (y.defined()) {
-      ++(made ? statistics.misses : statistics.hits);
-      if (made) statistics.bytes += y.nbytes();
-      return y;
-    }
+bool eligible(const Tensor& t) {
+  return t.defined() && t.is_floating() && t.dtype() != f64 && !t.is_weak_scalar() && context().autocast.enabled_on(t.device());
+}
+// The widest of the eligible inputs; f32 when there is none.
+Dtype widest(std::span<const Tensor* const> x) {
+  bool any = false;
+  Dtype target = f32;
+  for (const Tensor* t : x) {
+    if (!eligible(*t)) continue;
+    check(!any || target == t->dtype() || !is_half(target) || !is_half(t->dtype()),
+          "inputs are ", target, " and ", t->dtype(), ": autocast does not mix the two half precisions; cast one with to()");
+    target = any ? promote(target, t->dtype()) : t->dtype();
+    any = true;
   }
-  const Autocast off(disabled);  // a cast is no operator of the region
-  Tensor y = cast(x, to);
-  ++statistics.casts;
-  statistics.bytes += y.nbytes();
-  return y;
+  return target;
+}
+void check_ban(const char* op, std::span<const Tensor* const> x) {
+  for (const Tensor* t : x) {
+    if (!t->defined() || !context().autocast.enabled_on(t->device())) continue;
+    fail("is unsafe under autocast: its gradient passes through half precision, where 1 / (1 - x) overflows. Use "
+         "binary_cross_entropy_with_logits on what goes into the sigmoid, leave the region with Autocast(disabled), or lift "
+         "the ban with Policies().set(\"", op, "\", CastPolicy::f32)");
+  }
 }
 
 }  // namespace
 
 Autocast::Autocast(Dtype dtype) : before_(context().autocast) {
   check_dtype(dtype);
-  set(DeviceType::cpu, dtype);
-  set(DeviceType::cuda, dtype);
+  for (DeviceType type : device_types) set(type, dtype);
+  ++context().autocast.depth;
 }
 Autocast::Autocast(Device device, Dtype dtype) : before_(context().autocast) {
   check_dtype(dtype);
   set(device.type, dtype);
+  ++context().autocast.depth;
 }
 Autocast::Autocast(const AutocastOptions& options) : before_(context().autocast) {
-  if (options.dtype) check_dtype(*options.dtype);
-  for (DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
-    if (!options.device || options.device->type == type) set(type, options.dtype.value_or(before_.dtype[static_cast<int>(type)]));
+  if (options.dtype && options.enabled) check_dtype(*options.dtype);
+  const Overlay* overlay = overlay_on(before_.overlay, options.policies);  // may throw: before anything is changed
+  AutocastState& s = context().autocast;
+  for (DeviceType type : device_types) {
+    if (options.device && options.device->type != type) continue;
+    if (options.enabled) set(type, options.dtype.value_or(before_.dtype[static_cast<int>(type)]));
+    else s.enabled[static_cast<int>(type)] = false;
   }
-  context().autocast.overlay = overlay_on(before_.overlay, options.policies);
+  s.overlay = overlay;
+  if (options.cache) s.cache = *options.cache;
+  ++s.depth;
 }
 Autocast::Autocast(Disabled) : before_(context().autocast) {
   context().autocast.enabled[0] = context().autocast.enabled[1] = false;
+  ++context().autocast.depth;
 }
 Autocast::Autocast(const AutocastState& state) : before_(context().autocast) { context().autocast = state; }
+Autocast::~Autocast() {
+  context().autocast = before_;
+  if (before_.depth == 0) end_of_regions();
+}
 
 void cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts) {
-  const CastPolicy* other = find_policy(context().autocast.overlay, op);
-  const CastPolicy policy = other ? *other : own;
-  if (Explaining::active()) [[unlikely]] Explaining::begin(op, policy, !other, x);
-  cast_inputs(policy, x, casts);
-}
-
-void note_result(const Tensor& result) {
-  if (Explaining::active()) [[unlikely]] Explaining::end(result);
-}
-
-void cast_inputs(CastPolicy policy, std::span<const Tensor*> x, std::span<Tensor> casts) {
-  if (policy == CastPolicy::keep || policy == CastPolicy::f32_inside) return;
   const AutocastState& state = context().autocast;
-  auto eligible = [&](const Tensor& t) {
-    return t.defined() && t.is_floating() && t.dtype() != f64 && !t.is_weak_scalar() && state.enabled_on(t.device());
-  };
-  Dtype target = f32;
-  if (policy == CastPolicy::promote) {
-    bool any = false;
-    for (const Tensor* t : x) {
-      if (!eligible(*t)) continue;
-      check(!any || target == t->dtype() || !is_half(target) || !is_half(t->dtype()),
-            "inputs are ", target, " and ", t->dtype(), ": autocast does not mix the two half precisions; cast one with to()");
-      target = any ? promote(target, t->dtype()) : t->dtype();
-      any = true;
-    }
+  const Choice choice = choose(op, own, x);
+  if (Observer::current()) [[unlikely]] Observer::current()->begin({op, choice.policy, choice.decider, choice.module, x});
+  switch (choice.policy) {
+    case CastPolicy::keep:
+    case CastPolicy::f32_inside: return;
+    case CastPolicy::banned: return check_ban(op, x);
+    default: break;
   }
+  const Dtype target = choice.policy == CastPolicy::promote ? widest(x) : f32;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!eligible(*x[i])) continue;
-    const Dtype to = policy == CastPolicy::lower ? state.dtype_on(x[i]->device()) : target;
+    const Dtype to = choice.policy == CastPolicy::lower ? state.dtype_on(x[i]->device()) : target;
     if (x[i]->dtype() == to) continue;
-    casts[i] = cast_one(*x[i], to);
+    casts[i] = cast_in_region(*x[i], to);
     x[i] = &casts[i];
   }
 }
 
-Tensor shadow(const Tensor& parameter, Dtype dtype) {
-  autograd::LeafNode* leaf = leaf_of(parameter);
-  const std::lock_guard lock(leaf->mutex);
-  const std::uint32_t version = parameter.storage()->version();
-  if (!leaf->shadow.defined() || leaf->shadow.dtype() != dtype || leaf->shadow_version != version) {
-    const NoGrad no_grad;
-    const Autocast off(disabled);
-    Tensor fresh = cast(parameter.detach(), dtype);
-    fresh.impl()->node = {};
-    leaf->shadow = fresh;
-    leaf->shadow_version = version;
-    ++statistics.misses;
-    statistics.bytes += fresh.nbytes();
-  } else {
-    ++statistics.hits;
-  }
-  // The cached tensor carries no node (the LeafNode would own itself); each use gets a handle that does.
-  Tensor use = leaf->shadow.detach();
-  use.impl()->node = parameter.impl()->node;
-  return use;
+void note_result(const Tensor& result) {
+  if (Observer::current()) [[unlikely]] Observer::current()->end(result);
 }
-
-std::int64_t shadow_bytes(std::span<const Tensor> parameters) {
-  std::int64_t bytes = 0;
-  for (const Tensor& p : parameters) {
-    autograd::LeafNode* leaf = p.defined() ? leaf_of(p) : nullptr;
-    if (!leaf) continue;
-    const std::lock_guard lock(leaf->mutex);
-    if (leaf->shadow.defined()) bytes += leaf->shadow.nbytes();
-  }
-  return bytes;
-}
-
-void drop_shadows(std::span<const Tensor> parameters) {
-  for (const Tensor& p : parameters) {
-    autograd::LeafNode* leaf = p.defined() ? leaf_of(p) : nullptr;
-    if (!leaf) continue;
-    const std::lock_guard lock(leaf->mutex);
-    leaf->shadow = {};
-  }
-}
-
-CastStatistics cast_statistics() { return statistics; }
 
 }  // namespace mantissa::amp

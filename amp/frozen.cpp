@@ -55,7 +55,7 @@ Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made) {
     const std::uint32_t version = x.storage()->version();
     if (!at->cast.defined() || at->cast.dtype() != dtype || at->version != version) {
       const NoGrad no_grad;
-      const Autocast off(disabled);
+      const OutsideAutocast off;
       at->cast = cast(x, dtype);
       at->version = version;
       made = true;

@@ -82,7 +82,7 @@ class ModeGuard {  // backward runs in the dtypes of the forward, whatever regio
  public:
   explicit ModeGuard(bool create_graph) : before_(context()) {
     context().grad_enabled = context().create_graph = create_graph;
-    context().autocast = {};
+    context().autocast = {.depth = before_.autocast.depth};
     context().anomaly = false;  // a rule may pass through a NaN that it masks: only its result counts
   }
   ~ModeGuard() { context() = before_; }

@@ -50,6 +50,29 @@ RunningTags::RunningTags() : before_(std::exchange(running_tags, {})) {}
 RunningTags::~RunningTags() { running_tags = std::move(before_); }
 
 namespace {
+constinit std::atomic<std::int64_t> shadow_total{0}, shadow_peak{0};
+
+void count_shadow(std::int64_t change) {
+  const std::int64_t now = shadow_total.fetch_add(change, std::memory_order_relaxed) + change;
+  std::int64_t peak = shadow_peak.load(std::memory_order_relaxed);
+  while (now > peak && !shadow_peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {}
+}
+}  // namespace
+
+LeafNode::~LeafNode() {
+  if (shadow.defined()) count_shadow(-shadow.nbytes());
+}
+void LeafNode::set_shadow(Tensor fresh, std::uint32_t version) {
+  const std::int64_t change = (fresh.defined() ? fresh.nbytes() : 0) - (shadow.defined() ? shadow.nbytes() : 0);
+  if (change != 0) count_shadow(change);
+  shadow = std::move(fresh);
+  shadow_version = version;
+}
+std::int64_t LeafNode::shadow_bytes() { return shadow_total.load(std::memory_order_relaxed); }
+std::int64_t LeafNode::peak_shadow_bytes() { return shadow_peak.load(std::memory_order_relaxed); }
+void LeafNode::reset_peak_shadow_bytes() { shadow_peak.store(shadow_bytes(), std::memory_order_relaxed); }
+
+namespace {
 void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
   if (create_graph) {
     if (g.dtype() != leaf.dtype()) g = cast(g, leaf.dtype());

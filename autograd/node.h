@@ -55,6 +55,7 @@ class Node : public RefCounted {
 class LeafNode final : public Node {
  public:
   LeafNode(const Dims& sizes, Dtype dtype, Device device) : Node("leaf"), sizes_(sizes), dtype_(dtype), device_(device) {}
+  ~LeafNode() override;
   bool is_leaf() const override { return true; }
   void backward(const Tensor&, std::span<Tensor>) override {}
 
@@ -64,9 +65,16 @@ class LeafNode final : public Node {
   void accumulate(Tensor g, bool create_graph);
 
   Tensor grad;
-  Tensor shadow;                     // the leaf's value in a lower precision ...
+  Tensor shadow;                     // the leaf's value in a lower precision (set_shadow) ...
   std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version
+  int shadow_holders = 0;            // regions that drop the shadow when they end, the last of them for all
   std::mutex mutex;
+
+  // Under the mutex. An undefined tensor drops the shadow.
+  void set_shadow(Tensor fresh, std::uint32_t version);
+  static std::int64_t shadow_bytes();       // of all leaves now,
+  static std::int64_t peak_shadow_bytes();  // and at most since the start or the reset
+  static void reset_peak_shadow_bytes();
 
   const Dims& sizes() const { return sizes_; }
   Dtype dtype() const { return dtype_; }

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "core/context.h"
 #include "core/parallel.h"
 #include "data/draws.h"
 
@@ -56,6 +57,18 @@ std::shared_ptr<const BatchSampler> make_sampler(const Source* source, const Loa
   return std::make_shared<EvenBatches>(sampler, o.batch, o.drop_last);
 }
 
+// The autocast region that the loader was made in, for the transforms.
+class InRegion {
+ public:
+  explicit InRegion(const AutocastState& region) : before_(std::exchange(context().autocast, region)) {}
+  ~InRegion() { context().autocast = before_; }
+  InRegion(const InRegion&) = delete;
+  InRegion& operator=(const InRegion&) = delete;
+
+ private:
+  AutocastState before_;
+};
+
 }  // namespace
 
 struct Loader::Engine {
@@ -82,6 +95,7 @@ struct Loader::Engine {
     Batch batch;
     std::exception_ptr error;
   };
+  const AutocastState region_ = context().autocast;
   Orders orders_;
   std::mutex mutex_;
   std::condition_variable room_, ready_;
@@ -107,6 +121,7 @@ Loader::Engine::Engine(SourcePtr s, LoaderOptions o, Transforms t, const Samplin
 // Called by any thread; touches nothing that changes after construction or restore, except orders_.
 Batch Loader::Engine::make(std::int64_t ticket) {
   const std::int64_t e = ticket / batches, b = ticket % batches;
+  const InRegion region(region_);  // whichever thread works
   try {
     const Order order = orders_.get(*sampler, options.seed, e);
     check(static_cast<std::int64_t>(order->size()) == batches, "the batch sampler made ", order->size(), " batches, it had said ", batches);

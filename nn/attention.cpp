@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "amp/casts.h"
 #include "nn/copy_fields.h"
 
 namespace mantissa::nn {
@@ -75,13 +76,16 @@ MultiheadAttention MultiheadAttention::clone() const {
 Tensor MultiheadAttention::project(const Tensor& x, int part) const {
   const Param* separate[] = {&q_proj_weight, &k_proj_weight, &v_proj_weight};
   const std::int64_t from = part * embed_dim;
-  const Tensor weight = in_proj_weight.defined() ? slice(in_proj_weight, 0, from, from + embed_dim) : Tensor(*separate[part]);
-  const Tensor bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, from, from + embed_dim) : Tensor();
+  // Cast before it is sliced: a region keeps the copy of a parameter, but not of a slice.
+  const auto part_of = [&](const Tensor& all) { return slice(amp::lowered(all), 0, from, from + embed_dim); };
+  const Tensor weight = in_proj_weight.defined() ? part_of(in_proj_weight) : Tensor(*separate[part]);
+  const Tensor bias = in_proj_bias.defined() ? part_of(in_proj_bias) : Tensor();
   const Tensor y = linear(x, weight, bias);
   return permute(reshape(y, {x.size(0), x.size(1), num_heads, embed_dim / num_heads}), {0, 2, 1, 3});
 }
 
 AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& given) const {
+  const amp::InModule here(*this);
   const bool batched = query.dim() == 3;
   check(query.dim() == key.dim() && key.dim() == value.dim() && (batched || query.dim() == 2),
         "MultiheadAttention: query, key and value must all have 3 dimensions, or 2 without a batch; got ", query, ", ", key, ", ", value);

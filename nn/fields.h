@@ -23,6 +23,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "amp/modules.h"
 #include "nn/param.h"
 
 #define MANTISSA_FIELDS(...)                                              \
@@ -137,8 +138,12 @@ class Fields {
     path_.resize(length);
   }
 
+  // The module at the current path. Containers that hide the types of their members call it.
+  template <class M> void at(const M& m) { module(path_, &m, &amp::type_tag<M>); }
+
  protected:
   virtual ~Fields() = default;
+  virtual void module(const std::string& /*path*/, const void* /*object*/, const void* /*type*/) {}
   virtual void param(const std::string& /*path*/, Param&) {}
   virtual void buffer(const std::string& /*path*/, Buffer&) {}
   virtual void mode(Mode&) {}
@@ -150,6 +155,7 @@ class Fields {
     else if constexpr (std::is_same_v<T, Mode>) mode(member);
     else if constexpr (Module<T>) {
       check_module<T>();
+      at(member);
       member.fields(*this);
     } else if constexpr (!detail::is_field<T>()) {  // a layer without state: listing it is allowed
     } else if constexpr (std::is_array_v<T> || detail::Range<T>) {

@@ -66,7 +66,7 @@ void replace_data(const Tensor& handle, const Tensor& with) {
   auto* leaf = static_cast<autograd::LeafNode*>(t.node.get());
   const std::lock_guard lock(leaf->mutex);
   leaf->set_dtype(with.dtype(), with.device());
-  leaf->shadow = {};
+  leaf->set_shadow({}, 0);
   if (leaf->grad.defined()) leaf->grad = Tensor::allocate(with.sizes(), with.dtype(), with.device()).copy_(leaf->grad);
 }
 

@@ -16,7 +16,11 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 // Any module, as the functions below see it. Refers to the module; made implicitly.
 class ModuleRef {
  public:
-  template <Module M> ModuleRef(M& m) : object_(&m), fields_([](void* o, Fields& f) { static_cast<M*>(o)->fields(f); }) {
+  template <Module M> ModuleRef(M& m)
+      : object_(&m), fields_([](void* o, Fields& f) {
+          f.at(*static_cast<M*>(o));
+          static_cast<M*>(o)->fields(f);
+        }) {
     check_module<M>();
   }
   // A constant module can be read: its tensors are handles.

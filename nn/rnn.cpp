@@ -92,6 +92,7 @@ LSTMState RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c, s
 }
 
 LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0) const {
+  const amp::InModule here(*this);
   const bool batched = given.dim() == 3;
   const char* name = name_of(kind_);
   check(batched || given.dim() == 2, name, ": needs [T, N, input], or [T, input] without a batch, got ", given);

@@ -37,8 +37,12 @@ class Layer {
     explicit Of(M m) : layer(std::move(m)) {
       if constexpr (Module<M>) check_module<M>();
     }
-    Tensor call(const Tensor& x) const override { return layer(x); }
+    Tensor call(const Tensor& x) const override {
+      const amp::InModule here(layer);
+      return layer(x);
+    }
     void fields([[maybe_unused]] Fields& visitor) override {
+      visitor.at(layer);
       if constexpr (Module<M>) layer.fields(visitor);
     }
     std::unique_ptr<Base> clone() const override { return std::make_unique<Of>(detail::clone_value(layer)); }

@@ -58,6 +58,7 @@ TransformerEncoderLayer TransformerEncoderLayer::clone() const {
 }
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const Call& call) const {
+  const amp::InModule here(*this);
   const Tensor x = residual(src, norm1, norm_first, [&](const Tensor& t) {
     return dropout1(attend(self_attn, t, t, call.src_mask, call.src_key_padding_mask, call.is_causal));
   });
@@ -100,6 +101,7 @@ TransformerDecoderLayer TransformerDecoderLayer::clone() const {
 }
 
 Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory, const Call& call) const {
+  const amp::InModule here(*this);
   Tensor x = residual(tgt, norm1, norm_first, [&](const Tensor& t) {
     return dropout1(attend(self_attn, t, t, call.tgt_mask, call.tgt_key_padding_mask, call.tgt_is_causal));
   });

@@ -1,6 +1,19 @@
 #include "ops/compose.h"
 
-namespace mantissa::detail {
+namespace mantissa {
+
+namespace detail {
+
+void enter_composite(const char* name, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts) {
+  try {
+    amp::cast_inputs(name, own, x, casts);
+  } catch (Error& e) {
+    e.add_context(name);
+    throw;
+  }
+  context().autocast.enabled[0] = context().autocast.enabled[1] = context().autocast.observed = false;
+}
+
 namespace {
 
 std::string describe_call(const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
@@ -31,4 +44,5 @@ void fail_device(std::span<const Tensor* const> x) {
   fail("inputs are on different devices (", devices, "); move them together with to(device)");
 }
 
-}  // namespace mantissa::detail
+}  // namespace detail
+}  // namespace mantissa

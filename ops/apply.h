@@ -62,7 +62,7 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
   const bool record = differentiable<Op>() && should_record(x);
   if constexpr (differentiable<Op>() && !HasVjp<Op>) {
     if (record) {  // no rule of its own: differentiate what it means
-      const amp::Autocast off(amp::disabled);
+      const amp::OutsideAutocast off;
       auto y = bound.reference();
       if (autocast) [[unlikely]] amp::note_result(results(y)[0]);
       return y;

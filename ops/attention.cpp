@@ -3,13 +3,10 @@
 #include <cmath>
 
 #include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/compose.h"
 
 namespace mantissa {
 namespace {
-
-Tensor widened(const Tensor& x) { return is_half(x.dtype()) && !context().autocast.any() ? cast(x, f32) : x; }
 
 // True where query i may look at key j <= i.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
@@ -33,10 +30,13 @@ void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
                                     const AttentionOptions& o) {
-  check_shapes(query, key, value);
+  const Composite in("scaled_dot_product_attention", CastPolicy::lower, {&query, &key, &value, &attn_mask});
+  check_shapes(in[0], in[1], in[2]);
   check(!(o.is_causal && attn_mask.defined()), "scaled_dot_product_attention: is_causal and attn_mask exclude each other");
   // Contiguous: a product may round differently when it reads a transposed layout.
-  Tensor q = widened(query), k = contiguous(widened(key)), v = contiguous(widened(value));
+  const bool widen = is_half(in[0].dtype()) && !in.in_region();
+  const auto wide = [&](const Tensor& x) { return widen ? cast(x, f32) : x; };
+  Tensor q = wide(in[0]), k = contiguous(wide(in[1])), v = contiguous(wide(in[2]));
   if (o.enable_gqa) {  // each head of key and value serves a group of query heads
     check(q.dim() >= 3 && k.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0, "scaled_dot_product_attention: ",
           "the heads of query ", q, " are no multiple of those of key ", k);
@@ -45,7 +45,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   }
   const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))));
   Tensor scores = matmul(q * scale, transpose(k));
-  const Tensor mask = o.is_causal ? causal_mask(q.size(-2), k.size(-2), q.device()) : attn_mask;
+  const Tensor mask = o.is_causal ? causal_mask(q.size(-2), k.size(-2), q.device()) : in[3];
   Tensor weights;
   if (o.is_causal) {
     weights = softmax(masked_scores(scores, mask), -1);  // each query may look at the first key
@@ -57,7 +57,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   } else {
     weights = softmax(scores, -1);
   }
-  return cast(matmul(dropout(cast(weights, v.dtype()), o.dropout_p), v), query.dtype());
+  return in.result(cast(matmul(dropout(cast(weights, v.dtype()), o.dropout_p), v), in[0].dtype()));
 }
 
 Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool interleaved) {
@@ -111,7 +111,7 @@ void rotary_embedding_samples(Samples& s) {
   add(s, {s.randn({5, 6})}, [](const Tensors& x) { return rotary_embedding(x[0], 3, 100, true); });
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return rotary_embedding(x[0]); }, "must be even");
 }
-MANTISSA_COMPOSITE(scaled_dot_product_attention, attention_samples)
+MANTISSA_COMPOSITE(scaled_dot_product_attention, attention_samples, .autocast = CastPolicy::lower, .has_policy = true)
 MANTISSA_COMPOSITE(rotary_embedding, rotary_embedding_samples)
 
 }  // namespace

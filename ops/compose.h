@@ -12,6 +12,9 @@
 //
 // Gradients are those of the parts. Halves are computed in f32 and rounded once, at the end. What runs
 // inside is outside autocast: the operator's own policy has had its say.
+//
+// A function that is no struct has a policy by a Composite, and says so in the registry:
+// MANTISSA_COMPOSITE(bmm, samples, .autocast = CastPolicy::lower, .has_policy = true).
 #pragma once
 
 #include "core/ops.h"
@@ -24,7 +27,8 @@ namespace detail {
 // As add_operator_context, also in front of what an inner operator said about itself.
 void add_composed_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
 
-// Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs promote to.
+// Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs promote to,
+// or with f32_inside that of the first, as the norms have it whatever their weights are.
 inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const Tensor*> x, std::span<Tensor> casts,
                           std::span<Tensor> wide) {
   if (context().autocast.any()) [[unlikely]] amp::cast_inputs(name, policy, x, casts);
@@ -34,6 +38,7 @@ inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const T
     if (!t->defined() || !t->is_floating() || t->is_weak_scalar()) continue;
     result = found ? promote(result, t->dtype()) : t->dtype();
     found = true;
+    if (policy == CastPolicy::f32_inside) break;
   }
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!x[i]->defined() || !is_half(x[i]->dtype())) continue;
@@ -42,6 +47,8 @@ inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const T
   }
   return result;
 }
+
+void enter_composite(const char* name, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts);
 
 }  // namespace detail
 
@@ -54,7 +61,7 @@ template <class Op, class... T> Tensor apply_composed(const Op& op, const T&... 
     detail::check_same_device<Op>(x);
     const Dtype result = detail::widen_inputs(Op::name, policy_of<Op>(), x, casts, wide);
     const bool autocast = context().autocast.any();
-    const amp::Autocast off(amp::disabled);
+    const amp::OutsideAutocast off;
     Tensor y = [&]<std::size_t... i>(std::index_sequence<i...>) { return Op::compose(op, *x[i]...); }(std::make_index_sequence<n>{});
     if (is_half(result) && y.is_floating()) y = cast(y, result);
     if (autocast) [[unlikely]] amp::note_result(y);
@@ -64,6 +71,36 @@ template <class Op, class... T> Tensor apply_composed(const Op& op, const T&... 
     throw;
   }
 }
+
+// Gives a function made of operators a policy: the arguments, cast, and outside autocast what runs until it goes.
+// Nothing happens outside regions.
+//
+//   Tensor bmm(const Tensor& a, const Tensor& b) {
+//     const Composite in("bmm", CastPolicy::lower, {&a, &b});
+//     return in.result(matmul(in[0], in[1]));
+//   }
+template <std::size_t n> class Composite {
+ public:
+  Composite(const char* name, CastPolicy own, const Tensor* const (&arguments)[n]) : before_(context().autocast) {
+    for (std::size_t i = 0; i < n; ++i) x_[i] = arguments[i];
+    if (before_.any()) [[unlikely]] detail::enter_composite(name, own, x_, casts_);
+  }
+  ~Composite() { context().autocast = before_; }
+  Composite(const Composite&) = delete;
+  Composite& operator=(const Composite&) = delete;
+
+  const Tensor& operator[](std::size_t i) const { return *x_[i]; }
+  bool in_region() const { return before_.any(); }
+  Tensor result(Tensor y) const {  // of the function, for amp/explain.h
+    if (before_.any()) [[unlikely]] amp::note_result(y);
+    return y;
+  }
+
+ private:
+  AutocastState before_;
+  const Tensor* x_[n];
+  Tensor casts_[n];
+};
 
 namespace detail {
 template <std::size_t n, class Op> auto composed_call(const Op& op) {

@@ -1,8 +1,7 @@
 // Transposed convolution as the gradient of conv2d, and one-dimensional convolution and pooling as
 // two-dimensional ones over images of height 1. Read first: ops/conv2d.cpp, ops/pool.cpp.
 #include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/compose.h"
 
 namespace mantissa {
 namespace {
@@ -37,24 +36,27 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   }
   check(!bias.defined() || bias.sizes() == Dims{sizes[1]}, name, "bias must be [", sizes[1], "], got ", bias);
   const Conv2dOptions forward{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
-  if (!bias.defined()) return conv2d_input_grad(x, weight, sizes, forward);
+  const Composite in("conv_transpose2d", CastPolicy::lower, {&x, &weight, &bias});
+  if (!bias.defined()) return in.result(conv2d_input_grad(in[0], in[1], sizes, forward));
   // With a bias, halves stay in f32 until it is added, except where autocast asks for them.
-  const bool widen = is_half(x.dtype()) && !context().autocast.any();
-  const Tensor y = conv2d_input_grad(widen ? cast(x, f32) : x, widen ? cast(weight, f32) : weight, sizes, forward);
+  const bool widen = is_half(in[0].dtype()) && !in.in_region();
+  const Tensor y = conv2d_input_grad(widen ? cast(in[0], f32) : in[0], widen ? cast(in[1], f32) : in[1], sizes, forward);
   const Dtype result = widen ? x.dtype() : y.dtype(), inside = compute_dtype(y.dtype());
-  return cast(cast(y, inside) + cast(reshape(bias, {sizes[1], 1, 1}), inside), result);
+  return in.result(cast(cast(y, inside) + cast(reshape(in[2], {sizes[1], 1, 1}), inside), result));
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv1dOptions o) {
   check_line("conv1d", x);
   const Conv2dOptions flat{.stride = {1, o.stride}, .padding = {0, o.padding}, .dilation = {1, o.dilation}, .groups = o.groups};
-  return squeeze(conv2d(unsqueeze(x, 2), flat_kernel("conv1d", weight), bias, flat), 2);
+  const Composite in("conv1d", CastPolicy::lower, {&x, &weight, &bias});
+  return in.result(squeeze(conv2d(unsqueeze(in[0], 2), flat_kernel("conv1d", in[1]), in[2], flat), 2));
 }
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, ConvTranspose1dOptions o) {
   check_line("conv_transpose1d", x);
   const ConvTranspose2dOptions flat{.stride = {1, o.stride}, .padding = {0, o.padding}, .output_padding = {0, o.output_padding},
                                     .dilation = {1, o.dilation}, .groups = o.groups};
-  return squeeze(conv_transpose2d(unsqueeze(x, 2), flat_kernel("conv_transpose1d", weight), bias, flat), 2);
+  const Composite in("conv_transpose1d", CastPolicy::lower, {&x, &weight, &bias});
+  return in.result(squeeze(conv_transpose2d(unsqueeze(in[0], 2), flat_kernel("conv_transpose1d", in[1]), in[2], flat), 2));
 }
 Tensor max_pool1d(const Tensor& x, int kernel, Pool1dOptions o) {
   check_line("max_pool1d", x);
@@ -123,9 +125,9 @@ void adaptive_avg_pool1d_samples(Samples& s) {
   add(s, {s.randn({2, 3, 7})}, f);
   refuse(s, {s.randn({3, 7})}, f, "x must be [N, C, L]");
 }
-MANTISSA_COMPOSITE(conv_transpose2d, conv_transpose2d_samples)
-MANTISSA_COMPOSITE(conv1d, conv1d_samples)
-MANTISSA_COMPOSITE(conv_transpose1d, conv_transpose1d_samples)
+MANTISSA_COMPOSITE(conv_transpose2d, conv_transpose2d_samples, .autocast = CastPolicy::lower, .has_policy = true)
+MANTISSA_COMPOSITE(conv1d, conv1d_samples, .autocast = CastPolicy::lower, .has_policy = true)
+MANTISSA_COMPOSITE(conv_transpose1d, conv_transpose1d_samples, .autocast = CastPolicy::lower, .has_policy = true)
 MANTISSA_COMPOSITE(max_pool1d, max_pool1d_samples)
 MANTISSA_COMPOSITE(avg_pool1d, avg_pool1d_samples)
 MANTISSA_COMPOSITE(adaptive_avg_pool1d, adaptive_avg_pool1d_samples)

@@ -43,7 +43,7 @@ Tensor recurrence(const Tensor& a, const Tensor& b, const Scan& scan);
 struct CumSum : Scan {
   static constexpr auto name = "cumsum";
   static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr auto autocast = CastPolicy::f32_default;
   Spec infer(const Tensor& x) const { return infer_like(x); }
   void run(const View& y, const View& x) const { kernels::cumsum(y.device, y, x, wrap_dim(dim, x.dim()), reverse); }
   static constexpr auto vjp() {
@@ -74,7 +74,7 @@ struct LinearRecurrence : Scan {
 struct CumProd : Scan {
   static constexpr auto name = "cumprod";
   static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr auto autocast = CastPolicy::f32_default;
   Spec infer(const Tensor& x) const { return infer_like(x); }
   void run(const View& y, const View& x) const { kernels::cumprod(y.device, y, x, wrap_dim(dim, x.dim()), reverse); }
   static constexpr auto vjp() {
@@ -98,7 +98,7 @@ Tensor products_of_others(const Tensor& x) {
 struct ProdOp : Over {
   static constexpr auto name = "prod";
   static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr auto autocast = CastPolicy::f32_default;
 
   Spec infer(const Tensor& x) const { return {result(x.sizes()), x.is_floating() ? x.dtype() : i64, x.device()}; }
   void run(const View& y, const View& x) const { kernels::reduce_prod(x.device, aligned(y, x.sizes), x); }

@@ -4,8 +4,7 @@
 #include <string>
 
 #include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/compose.h"
 
 namespace mantissa {
 namespace {
@@ -140,8 +139,9 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> tensors) {
   std::vector<const Tensor*> given;
   for (const Tensor& t : tensors) given.push_back(&t);
   std::vector<Tensor> casts(tensors.size());
-  if (context().autocast.any()) amp::cast_inputs(CastPolicy::lower, given, casts);
-  const amp::Autocast off(amp::disabled);
+  const bool autocast = context().autocast.any();
+  if (autocast) amp::cast_inputs("einsum", CastPolicy::lower, given, casts);
+  const amp::OutsideAutocast inside;
   const Dtype dtype = given[0]->dtype();
   if (given.size() > 2 && is_half(dtype)) {  // several products, rounded once
     for (std::size_t i = 0; i < given.size(); ++i) {
@@ -184,7 +184,9 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> tensors) {
     });
   }
   sum_out(result, [&](char c) { return has(output, c); });
-  return cast(permuted(result, output), dtype);
+  const Tensor y = cast(permuted(result, output), dtype);
+  if (autocast) amp::note_result(y);
+  return y;
 }
 
 namespace {
@@ -221,6 +223,6 @@ void einsum_samples(Samples& s) {
 }
 
 }  // namespace
-MANTISSA_COMPOSITE(einsum, einsum_samples)
+MANTISSA_COMPOSITE(einsum, einsum_samples, .autocast = CastPolicy::lower, .has_policy = true)
 
 }  // namespace mantissa

@@ -82,6 +82,7 @@ struct HuberLoss {
 struct BinaryCrossEntropy {
   static constexpr auto name = "binary_cross_entropy";
   static constexpr const char* args[] = {"x", "target", "weight"};
+  static constexpr auto autocast = CastPolicy::banned;
   static constexpr bool differentiable = true;
   Reduction reduction = Reduction::mean;
   static Tensor compose(const BinaryCrossEntropy& op, const Tensor& x, const Tensor& target, const Tensor& weight) {
@@ -177,6 +178,7 @@ struct PoissonNll {
 struct GaussianNll {
   static constexpr auto name = "gaussian_nll_loss";
   static constexpr const char* args[] = {"x", "target", "var"};
+  static constexpr auto autocast = CastPolicy::f32;
   static constexpr bool differentiable = true;
   GaussianNllOptions options;
   static Tensor compose(const GaussianNll& op, const Tensor& x, const Tensor& target, const Tensor& var) {
@@ -220,8 +222,6 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, do
   return apply_composed(HuberLoss{reduction, delta}, x, target);
 }
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction) {
-  check(!x.defined() || !amp::is_enabled(x.device()), "binary_cross_entropy: is unsafe under autocast, where 1 - x has few digits; use "
-        "binary_cross_entropy_with_logits on what goes into the sigmoid");
   return apply_composed(BinaryCrossEntropy{reduction}, x, target, weight);
 }
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction,

@@ -4,8 +4,7 @@
 #include <limits>
 
 #include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/compose.h"
 
 namespace mantissa {
 namespace {
@@ -41,29 +40,31 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   check_channels("group_norm", x, weight, bias);
   check(groups >= 1 && x.size(1) % groups == 0, "group_norm: ", x.size(1), " channels do not divide into ", groups, " groups");
   check(x.numel() == 0 || x.numel() / groups > 1, "group_norm: needs more than one value per channel, got ", x);
-  if (x.numel() == 0) return clone(x);
+  const Composite in("group_norm", CastPolicy::f32_inside, {&x, &weight, &bias});
+  if (x.numel() == 0) return in.result(clone(in[0]));
   const std::int64_t row = x.numel() / x.size(0) / groups;
-  const Tensor hat = layer_norm(reshape(widened(x), {x.size(0), groups, row}), {row}, {}, {}, eps);
-  return cast(scaled_per_channel(reshape(hat, x.sizes()), weight, bias), x.dtype());
+  const Tensor hat = layer_norm(reshape(widened(in[0]), {x.size(0), groups, row}), {row}, {}, {}, eps);
+  return in.result(cast(scaled_per_channel(reshape(hat, x.sizes()), in[1], in[2]), in[0].dtype()));
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, bool use_input_stats, double momentum, double eps) {
   check_channels("instance_norm", x, weight, bias);
-  if (!use_input_stats) return batch_norm(x, weight, bias, running_mean, running_var, false, momentum, eps);
+  const Composite in("instance_norm", CastPolicy::f32_inside, {&x, &weight, &bias});
+  if (!use_input_stats) return in.result(batch_norm(in[0], in[1], in[2], running_mean, running_var, false, momentum, eps));
   const std::int64_t n = x.size(0), channels = x.size(1);
-  if (x.numel() == 0) return clone(x);
+  if (x.numel() == 0) return in.result(clone(in[0]));
   const std::int64_t area = x.numel() / n / channels;
   check(area > 1, "instance_norm: needs more than one value per channel and sample, got ", x);
   Tensor mean = running_mean.defined() ? repeat(running_mean, {n}) : Tensor();
   Tensor var = running_var.defined() ? repeat(running_var, {n}) : Tensor();
-  const Tensor hat = batch_norm(reshape(widened(x), {1, n * channels, area}), {}, {}, mean, var, true, momentum, eps);
+  const Tensor hat = batch_norm(reshape(widened(in[0]), {1, n * channels, area}), {}, {}, mean, var, true, momentum, eps);
   for (const auto& [running, each] : {std::pair(running_mean, mean), std::pair(running_var, var)}) {
     if (!running.defined()) continue;
     Tensor target = running;
     target.copy_(mantissa::mean(reshape(each, {n, channels}), {0}));  // the average over samples
   }
-  return cast(scaled_per_channel(reshape(hat, x.sizes()), weight, bias), x.dtype());
+  return in.result(cast(scaled_per_channel(reshape(hat, x.sizes()), in[1], in[2]), in[0].dtype()));
 }
 
 Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight, std::optional<double> eps) {
@@ -74,20 +75,22 @@ Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& wei
   for (int d = first < 0 ? x.dim() : first; d < x.dim(); ++d) over.push_back(d), end.push_back(x.sizes()[d]);
   check(end == normalized_shape, "rms_norm: normalized_shape ", normalized_shape, " is not the end of x's shape ", x.sizes());
   check(!weight.defined() || weight.sizes() == normalized_shape, "rms_norm: weight is ", weight, ", expected ", normalized_shape);
-  const Tensor wide = widened(x);
-  const Tensor y = wide * rsqrt(mean(wide * wide, over, true) + eps.value_or(epsilon_of(x.dtype())));
-  return cast(weight.defined() ? y * widened(weight) : y, x.dtype());
+  const Composite in("rms_norm", CastPolicy::f32_inside, {&x, &weight});
+  const Tensor wide = widened(in[0]);
+  const Tensor y = wide * rsqrt(mean(wide * wide, over, true) + eps.value_or(epsilon_of(in[0].dtype())));
+  return in.result(cast(weight.defined() ? y * widened(in[1]) : y, in[0].dtype()));
 }
 
 Tensor local_response_norm(const Tensor& x, int size, double alpha, double beta, double k) {
   check(x.dim() >= 3, "local_response_norm: x needs the shape [N, C, ...], got ", x);
   check(size >= 1, "local_response_norm: size must be at least 1, got ", size);
-  if (x.numel() == 0) return clone(x);
-  const Tensor wide = widened(x);
+  const Composite in("local_response_norm", CastPolicy::f32_inside, {&x});
+  if (x.numel() == 0) return in.result(clone(in[0]));
+  const Tensor wide = widened(in[0]);
   const Tensor planes = reshape(wide * wide, {x.size(0), 1, x.size(1), x.numel() / x.size(0) / x.size(1)});
   const Tensor padded = pad(planes, {0, 0, size / 2, (size - 1) / 2});
   const Tensor average = avg_pool2d(padded, {size, 1}, {.stride = {1, 1}});
-  return cast(wide / pow(reshape(average, x.sizes()) * alpha + k, beta), x.dtype());
+  return in.result(cast(wide / pow(reshape(average, x.sizes()) * alpha + k, beta), in[0].dtype()));
 }
 
 namespace {
@@ -130,10 +133,10 @@ void local_response_norm_samples(Samples& s) {
   add(s, {s.randn({2, 4, 2, 2})}, [](const Tensors& x) { return local_response_norm(x[0], 2); });
   refuse(s, {s.randn({2, 4})}, [](const Tensors& x) { return local_response_norm(x[0], 2); }, "x needs the shape [N, C, ...]");
 }
-MANTISSA_COMPOSITE(group_norm, group_norm_samples)
-MANTISSA_COMPOSITE(instance_norm, instance_norm_samples, .constants = 0b11000)
-MANTISSA_COMPOSITE(rms_norm, rms_norm_samples)
-MANTISSA_COMPOSITE(local_response_norm, local_response_norm_samples)
+MANTISSA_COMPOSITE(group_norm, group_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true)
+MANTISSA_COMPOSITE(instance_norm, instance_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true, .constants = 0b11000)
+MANTISSA_COMPOSITE(rms_norm, rms_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true)
+MANTISSA_COMPOSITE(local_response_norm, local_response_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true)
 
 }  // namespace
 }  // namespace mantissa

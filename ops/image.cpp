@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/compose.h"
 
 namespace mantissa {
 namespace {
@@ -137,20 +136,21 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   check(o.size.empty() != o.scale_factor.empty(), "interpolate: give either size or scale_factor");
   const int given = static_cast<int>(o.size.empty() ? o.scale_factor.size() : static_cast<std::size_t>(o.size.rank()));
   check(given == 1 || given == dims, "interpolate: ", given, " sizes or factors for ", dims, " dimensions");
-  Tensor y = widened(x);
+  const Composite in("interpolate", CastPolicy::f32, {&x});
+  Tensor y = widened(in[0]);
   for (int d = 0; d < dims; ++d) {
     const int k = given == 1 ? 0 : d;
-    const std::int64_t in = x.size(d + 2);
+    const std::int64_t size = x.size(d + 2);
     const double factor = o.scale_factor.empty() ? 0 : o.scale_factor[static_cast<std::size_t>(k)];
-    const std::int64_t out = o.size.empty() ? static_cast<std::int64_t>(std::floor(static_cast<double>(in) * factor)) : o.size[k];
-    check(in > 0 && out > 0, "interpolate: sizes must be positive, found ", in, " to ", out, " in dimension ", d + 2);
-    double ratio = static_cast<double>(in) / static_cast<double>(out);
+    const std::int64_t out = o.size.empty() ? static_cast<std::int64_t>(std::floor(static_cast<double>(size) * factor)) : o.size[k];
+    check(size > 0 && out > 0, "interpolate: sizes must be positive, found ", size, " to ", out, " in dimension ", d + 2);
+    double ratio = static_cast<double>(size) / static_cast<double>(out);
     if (factor > 0 && !o.recompute_scale_factor) ratio = 1 / factor;
-    if (o.align_corners) ratio = out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
-    if (out == in && ratio == 1) continue;
-    y = resample(y, d + 2, taps_for(mode.mode, in, out, ratio, o.align_corners, x.dtype() == f64));
+    if (o.align_corners) ratio = out > 1 ? static_cast<double>(size - 1) / static_cast<double>(out - 1) : 0;
+    if (out == size && ratio == 1) continue;
+    y = resample(y, d + 2, taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
   }
-  return cast(y, x.dtype());
+  return in.result(cast(y, in[0].dtype()));
 }
 
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
@@ -217,7 +217,7 @@ void fold_samples(Samples& s) {
 }
 MANTISSA_COMPOSITE(pixel_shuffle, pixel_shuffle_samples)
 MANTISSA_COMPOSITE(pixel_unshuffle, pixel_unshuffle_samples)
-MANTISSA_COMPOSITE(interpolate, interpolate_samples)
+MANTISSA_COMPOSITE(interpolate, interpolate_samples, .autocast = CastPolicy::f32, .has_policy = true)
 MANTISSA_COMPOSITE(unfold, unfold_samples)
 MANTISSA_COMPOSITE(fold, fold_samples)
 

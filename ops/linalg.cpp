@@ -180,21 +180,23 @@ MANTISSA_OP(Baddbmm)
 MANTISSA_OP(Dot)
 MANTISSA_OP(Diagonal)
 MANTISSA_OP(DiagonalBackward)
-MANTISSA_COMPOSITE(bmm, bmm_samples)
-MANTISSA_COMPOSITE(mv, mv_samples)
+MANTISSA_COMPOSITE(bmm, bmm_samples, .autocast = CastPolicy::lower, .has_policy = true)
+MANTISSA_COMPOSITE(mv, mv_samples, .autocast = CastPolicy::lower, .has_policy = true)
 MANTISSA_COMPOSITE(outer, outer_samples)
 MANTISSA_COMPOSITE(tril, tril_samples)
 MANTISSA_COMPOSITE(triu, triu_samples)
-MANTISSA_COMPOSITE(trace, trace_samples)
+MANTISSA_COMPOSITE(trace, trace_samples, .has_policy = true)
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
   check(a.dim() == 3 && b.dim() == 3, "bmm: needs two batches of matrices, got ", a, " and ", b);
   check(a.size(0) == b.size(0), "bmm: batches ", a.size(0), " and ", b.size(0), " differ");
-  return matmul(a, b);
+  const Composite in("bmm", CastPolicy::lower, {&a, &b});
+  return in.result(matmul(in[0], in[1]));
 }
 Tensor mv(const Tensor& a, const Tensor& b) {
   check(a.dim() == 2 && b.dim() == 1, "mv: needs a matrix and a vector, got ", a, " and ", b);
-  return matmul(a, b);
+  const Composite in("mv", CastPolicy::lower, {&a, &b});
+  return in.result(matmul(in[0], in[1]));
 }
 Tensor outer(const Tensor& a, const Tensor& b) {
   check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got ", a, " and ", b);
@@ -213,7 +215,8 @@ Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, d
 Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) { return apply(Diagonal{offset, dim1, dim2}, x); }
 Tensor trace(const Tensor& x) {
   check(x.dim() == 2, "trace: needs a matrix, got ", x);
-  return sum(diagonal(x));
+  const Composite in("trace", CastPolicy::keep, {&x});
+  return in.result(sum(diagonal(in[0])));
 }
 Tensor tril(const Tensor& x, std::int64_t diagonal) { return where(triangle(x, diagonal, "tril"), x, zero_like_number(x)); }
 Tensor triu(const Tensor& x, std::int64_t diagonal) { return where(triangle(x, diagonal - 1, "triu"), zero_like_number(x), x); }

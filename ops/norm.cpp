@@ -93,7 +93,7 @@ struct LayerNormBackward {
 struct LayerNorm {
   static constexpr auto name = "layer_norm";
   static constexpr const char* args[] = {"x", "weight", "bias"};
-  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr auto autocast = CastPolicy::f32_inside;
   Dims shape;
   double eps = 1e-5;
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/compose.h"
 
 namespace mantissa {
 
@@ -97,12 +96,14 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double v
     before[x.dim() - 1 - i] = borders[2 * i];
     after[x.dim() - 1 - i] = borders[2 * i + 1];
   }
-  if (mode == "constant") return pad_constant(x, before, after, value);
-  Tensor y = x;
+  // PyTorch's list for the CPU has names for two of the modes.
+  const Composite in(mode == "reflect" ? "reflection_pad" : mode == "replicate" ? "replication_pad" : "pad", CastPolicy::keep, {&x});
+  if (mode == "constant") return in.result(pad_constant(in[0], before, after, value));
+  Tensor y = in[0];
   for (int d = 0; d < x.dim(); ++d) {
     if (before[d] != 0 || after[d] != 0) y = pad_dimension(y, d, before[d], after[d], mode);
   }
-  return y;
+  return in.result(y);
 }
 
 namespace {
@@ -125,7 +126,8 @@ void pad_samples(Samples& s) {
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 0}, "mirror"); }, "mode must be");
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {-2, -2}); }, "leave nothing");
 }
-MANTISSA_COMPOSITE(pad, pad_samples)
+MANTISSA_COMPOSITE(pad, pad_samples, .has_policy = true)
+const bool announced = (amp::announce_operator("reflection_pad", CastPolicy::keep), amp::announce_operator("replication_pad", CastPolicy::keep), true);
 
 }  // namespace
 }  // namespace mantissa

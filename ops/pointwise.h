@@ -47,7 +47,7 @@ template <class F> void run_formula(const F& f, Dtype compute, const View& y, st
 }
 // PyTorch's lists for CUDA.
 template <class F> constexpr CastPolicy formula_policy() {
-  if constexpr (is_any<F, Exp, Expm1, Log, Log1p, Log2, Log10, Rsqrt, Reciprocal, Pow, Erfinv, Acos, Asin, Cosh, Sinh, Tan, Softplus>) return CastPolicy::f32;
+  if constexpr (is_any<F, Exp, Expm1, Log, Log1p, Log2, Log10, Rsqrt, Reciprocal, Pow, Erfinv, Acos, Asin, Cosh, Sinh, Tan, Softplus, Square>) return CastPolicy::f32;
   else if constexpr (is_any<F, Atan2>) return CastPolicy::promote;
   else if constexpr (is_any<F, Prelu>) return CastPolicy::lower;
   else return CastPolicy::keep;

@@ -18,7 +18,7 @@ namespace {
 struct SumOp : Over {
   static constexpr auto name = "sum";
   static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr auto autocast = CastPolicy::f32_default;
 
   Spec infer(const Tensor& x) const { return {result(x.sizes()), x.is_floating() ? x.dtype() : i64, x.device()}; }
   void run(const View& y, const View& x) const { kernels::reduce_sum(x.device, aligned(y, x.sizes), x, 1.0); }

@@ -30,7 +30,7 @@ template <class T, class F> Tensor generate(const Dims& sizes, std::uint64_t see
 
 RegisterOp::RegisterOp(const OpInfo& info) {
   entries().push_back(info);
-  if (!info.composite) amp::announce_operator(info.name);
+  if (!info.composite || info.has_policy) amp::announce_operator(info.name, info.autocast);
 }
 
 const std::vector<OpInfo>& registry() {

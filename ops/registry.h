@@ -91,7 +91,8 @@ struct OpInfo {
   bool differentiable = true;
   bool twice_differentiable = true;  // gradcheck of second order runs
   bool is_view = false;              // the result shares storage with an input
-  bool composite = false;            // calls other operators only; has no kernel and no policy
+  bool composite = false;            // calls other operators only; has no kernel, and a policy only with has_policy
+  bool has_policy = false;           // a composite: takes part in autocast under its own name (Composite in ops/compose.h)
   bool halves = true;                // runs in f16 and bf16
   bool random = false;               // draws from the generator: repeated calls differ
   bool mutates = false;              // writes into some of its inputs (running statistics)

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/compose.h"
 
 namespace mantissa {
 
@@ -156,7 +155,8 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& so
 }
 Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
   const Tensor rows = for_rows("index_copy", x, dim, index);
-  return scatter(x, dim, rows, rows_like("index_copy", x, dim, rows, source));
+  const Composite in("index_copy", CastPolicy::promote, {&x, &source});
+  return in.result(scatter(in[0], dim, rows, rows_like("index_copy", in[0], dim, rows, in[1])));
 }
 Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value) {
   return scatter(x, dim, for_rows("index_fill", x, dim, index), value);
@@ -167,11 +167,13 @@ Tensor index(const Tensor& x, std::span<const Tensor> indices) {
 }
 Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values, bool accumulate) {
   const Places p = places("index_put", x, indices);
-  const Tensor flat = reshape(x, p.flat), at = flatten(p.index), given = values.is_weak_scalar() ? cast(values, x.dtype()).to(x.device()) : values;
+  const Composite in("index_put", CastPolicy::promote, {&x, &values});
+  const Tensor flat = reshape(in[0], p.flat), at = flatten(p.index);
+  const Tensor given = values.is_weak_scalar() ? cast(values, in[0].dtype()).to(x.device()) : in[1];
   Dims rows = p.flat;
   rows[0] = at.numel();
   const Tensor source = reshape(expand(given, joined(p.index.sizes(), p.rest)), rows);
-  return reshape(accumulate ? index_add(flat, 0, at, source) : index_copy(flat, 0, at, source), x.sizes());
+  return in.result(reshape(accumulate ? index_add(flat, 0, at, source) : index_copy(flat, 0, at, source), x.sizes()));
 }
 Tensor take(const Tensor& x, const Tensor& index) {
   const Tensor at = wrapped("take", index, x.numel());
@@ -275,10 +277,10 @@ void one_hot_samples(Samples& s) {
 }
 MANTISSA_COMPOSITE(index_select, index_select_samples)
 MANTISSA_COMPOSITE(index_add, index_add_samples)
-MANTISSA_COMPOSITE(index_copy, index_copy_samples)
+MANTISSA_COMPOSITE(index_copy, index_copy_samples, .autocast = CastPolicy::promote, .has_policy = true)
 MANTISSA_COMPOSITE(index_fill, index_fill_samples)
 MANTISSA_COMPOSITE(index, index_samples)
-MANTISSA_COMPOSITE(index_put, index_put_samples)
+MANTISSA_COMPOSITE(index_put, index_put_samples, .autocast = CastPolicy::promote, .has_policy = true)
 MANTISSA_COMPOSITE(take, take_samples)
 MANTISSA_COMPOSITE(masked_fill, masked_fill_samples)
 MANTISSA_COMPOSITE(masked_select, masked_select_samples)

@@ -54,7 +54,7 @@ struct LogSoftmaxBackward : AlongDimBackward {
 struct Softmax : AlongDim {
   static constexpr auto name = "softmax";
   static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr auto autocast = CastPolicy::f32_inside;
 
   void run(const View& y, const View& x) const { kernels::softmax(y.device, y, x, wrapped(x)); }
   static constexpr auto vjp() {
@@ -69,7 +69,7 @@ struct Softmax : AlongDim {
 struct LogSoftmax : AlongDim {
   static constexpr auto name = "log_softmax";
   static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr auto autocast = CastPolicy::f32_inside;
 
   void run(const View& y, const View& x) const { kernels::log_softmax(y.device, y, x, wrapped(x)); }
   static constexpr auto vjp() {

@@ -26,7 +26,7 @@ struct StdOp : Over {
 struct Norm : Over {
   static constexpr auto name = "norm";
   static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr auto autocast = CastPolicy::f32_default;
   static constexpr bool differentiable = true;
   double p = 2;
 

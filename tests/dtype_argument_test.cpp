@@ -56,7 +56,8 @@ TEST_CASE("autocast leaves a call alone that names its dtype") {
   for (const Named& op : calls) {
     INFO(op.name);
     const Tensor low = cast(random_tensor({3, 5}, 9), bf16);
-    const auto [given, wide] = amp::autocast(bf16, [&] { return std::pair(op.call(low, bf16), op.call(low, {})); });
+    const amp::AutocastOptions as_torch{.dtype = bf16, .policies = amp::Policies::torch_cuda()};
+    const auto [given, wide] = amp::autocast(as_torch, [&] { return std::pair(op.call(low, bf16), op.call(low, {})); });
     CHECK(given.dtype() == bf16);
     CHECK(same_bits(given, op.call(low, bf16)));
     if (std::string_view(op.name) != "mean") CHECK(wide.dtype() == f32);

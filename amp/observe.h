@@ -1,0 +1,38 @@
+// Somebody who looks at every operator that runs in a thread: amp/explain.h and amp/doctor.h. The innermost one that
+// lives is told; what runs inside an operator is not.
+#pragma once
+
+#include "amp/modules.h"
+#include "amp/policy.h"
+#include "core/tensor.h"
+
+namespace mantissa::amp {
+
+enum class Decider : std::uint8_t { operator_itself, region, module };  // whose policy it is
+
+struct OperatorCall {
+  const char* op;
+  CastPolicy policy;
+  Decider decider;
+  const PolicyModule* module;              // that the operator belongs to; null when nobody said (amp/modules.h)
+  std::span<const Tensor* const> inputs;   // before casts
+};
+
+class Observer {
+ public:
+  // `everywhere`: also operators outside regions.
+  explicit Observer(bool everywhere);
+  virtual ~Observer();
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  virtual void begin(const OperatorCall& call) = 0;  // before the casts
+  virtual void end(const Tensor& result) = 0;        // not called when the operator throws
+  static Observer* current();
+
+ private:
+  Observer* outer_;
+  bool observed_before_;
+};
+
+}  // namespace mantissa::amp
