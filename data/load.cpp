@@ -78,7 +78,7 @@ Dataset load_dataset(const std::string& asked, Split split, const std::string& d
     if (has_files(folder, *set) && (set->color || !holds_another_idx_set(folder, name))) return load_folder(folder, *set, split);
     searched += (searched.empty() ? "" : ", ") + folder;
   }
-  return draw(set->color, split, concat(", because no ", name, " was found in ", searched));
+  return draw(set->color, split, concat(", because no ", name, " was found in ", searched, "; scripts/download.sh ", name, " fetches it"));
 }
 
 }  // namespace mantissa::data
