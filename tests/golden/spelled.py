@@ -56,6 +56,7 @@ spelled = {
         "TensorDataset": "`Dataset`", "RandomSampler": "`shuffle()`, `RandomSampler`", "SequentialSampler": "the default; `SequentialSampler`",
         "Subset": "`subset`", "random_split": "`random_split`", "BatchSampler": "`batch()`, `BatchSampler`", "Sampler": "`Sampler`",
         "WeightedRandomSampler": "`WeightedRandomSampler`", "SubsetRandomSampler": "`SubsetRandomSampler`", "default_collate": "`read_batch`",
+        "ConcatDataset": "`concat`",
     },
     "vision": {
         "RandomCrop": "`random_crop`", "RandomHorizontalFlip": "`random_flip`", "RandomVerticalFlip": "`random_vertical_flip`",
