@@ -29,6 +29,27 @@ MANTISSA_ACCELERATOR void reset_peak(Device device);
 MANTISSA_ACCELERATOR void empty_cache(Device device);
 // Copies bytes between host and device; back when the host's side may be used again.
 MANTISSA_ACCELERATOR void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+
+// What the host has seen of some bytes in device memory, asked for again and again without ever waiting.
+struct Mirror;
+MANTISSA_ACCELERATOR Mirror* make_mirror(std::size_t bytes);
+MANTISSA_ACCELERATOR void destroy_mirror(Mirror* mirror) noexcept;
+// Starts copying the bytes at `from`. While a graph is captured, every replay will copy them.
+MANTISSA_ACCELERATOR void request(Mirror* mirror, const void* from);
+// The newest bytes that have arrived; null while there are none.
+MANTISSA_ACCELERATOR const void* latest(Mirror* mirror);
+
+// Work of this thread on the current device, recorded once and run again as a whole (CUDA graphs). Memory that is
+// allocated while recording belongs to the graph, and random numbers drawn then are drawn anew in every replay.
+struct Graph;
+MANTISSA_ACCELERATOR Graph* make_graph();
+MANTISSA_ACCELERATOR void destroy_graph(Graph* graph) noexcept;
+MANTISSA_ACCELERATOR void begin_recording(Graph* graph, std::uint64_t random_offset);
+MANTISSA_ACCELERATOR void end_recording(Graph* graph);             // throws if something could not be recorded
+MANTISSA_ACCELERATOR void give_up_recording(Graph* graph) noexcept;
+MANTISSA_ACCELERATOR void replay(Graph* graph, std::uint64_t random_seed, std::uint64_t random_offset);
+MANTISSA_ACCELERATOR std::size_t graph_bytes(Graph* graph);        // of device memory that it holds
+
 bool has_cuda_backend();  // whether this program contains one
 [[noreturn]] void fail_without_kernel();
 

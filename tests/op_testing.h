@@ -1,5 +1,5 @@
 // What the generic operator tests share: walking the registry, preparing a sample's inputs, running
-// it, and its gradients. $MANTISSA_OP=softmax restricts every test to one operator.
+// it, and its gradients. $MANTISSA_OP=softmax,matmul restricts every test to some operators.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,13 @@ namespace mantissa::test {
 
 inline bool selected(const OpInfo& op) {
   const char* wish = std::getenv("MANTISSA_OP");
-  return !wish || std::string_view(wish) == op.name;
+  if (!wish) return true;
+  for (std::string_view list = wish; !list.empty();) {
+    const std::size_t end = std::min(list.find(','), list.size());
+    if (list.substr(0, end) == op.name) return true;
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
 }
 inline std::string describe_all(const Tensors& x) {
   std::string text;

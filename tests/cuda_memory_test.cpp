@@ -1,0 +1,37 @@
+// Memory that really runs out: on a GPU this fills the device, on the CPU shim its 1 GiB. After the error
+// everything that was allocated is intact, and what is given back can be used again.
+#include <vector>
+
+#include "core/allocator.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+
+TEST_CASE("a device filled to the last block survives") {
+  if (!cuda_is_available()) {
+    WARN("no GPU: nothing was tested");
+    return;
+  }
+  const MemoryStats before = memory_stats(cuda);
+  const std::int64_t floats = std::int64_t{1} << 25;  // 128 MiB at first
+  std::vector<Tensor> held;
+  std::string message;
+  for (std::int64_t size = floats; message.empty(); size *= 2) {
+    message = test::message_of([&] { held.push_back(full({size}, static_cast<double>(held.size()), {.device = cuda})); });
+    REQUIRE(held.size() < 20);
+  }
+  CHECK_THAT(message, Catch::Matchers::Contains("out of memory on cuda:0: asked for") && Catch::Matchers::Contains("free"));
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    CHECK(held[i].slice(0, held[i].numel() - 1).item() == static_cast<double>(i));
+  }
+  held.clear();
+  CHECK(memory_stats(cuda).allocated == before.allocated);
+  CHECK(full({floats}, 3, {.device = cuda}).slice(0, 5, 6).item() == 3);
+  empty_cache(cuda);
+  CHECK(memory_stats(cuda).reserved == memory_stats(cuda).allocated);
+}
+
+TEST_CASE("more than any device has is refused at once") {
+  if (!cuda_is_available()) return;
+  CHECK_THAT(test::message_of([] { empty({std::int64_t{1} << 44}, {.device = cuda}); }), Catch::Matchers::Contains("out of memory"));
+}
