@@ -47,7 +47,6 @@ class Event {
   bool reached() const;
   void wait();
   float milliseconds_since(const Event& earlier) const;
-  cudaEvent_t get() const { return event_; }
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -19,7 +19,7 @@ struct SmallNet {
     const Tensor features = max_pool2d(relu(norm(conv(x))), {2});
     return out(dropout(gelu(hidden(flatten(features, 1))), 0.1));
   }
-  MANTISSA_FIELDS(SmallNet, conv, norm, hidden, out)
+  MANTISSA_FIELDS(conv, norm, hidden, out)
 };
 
 struct Outcome {
