@@ -129,7 +129,10 @@ void copy(const View& y, const View& x) {
   if (y.device.is_cpu()) return copy_to_host(y, x);
   if (x.device.is_cpu()) return copy_to_device(y, x);
   if (y.device == x.device) return copy_on_device(y, x);
-  const Tensor here = dense_host(x, x.dtype);  // between GPUs by way of the host
+  const Tensor here = Tensor::allocate(x.sizes, x.dtype);  // between GPUs by way of the host
+  activate(x.device);
+  copy_to_host(here.view(), x);
+  activate(y.device);
   copy_to_device(y, here.view());
 }
 
