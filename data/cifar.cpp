@@ -34,8 +34,10 @@ const Layout& layout_of(Cifar kind) {
   static const Layout layouts[] = {
       {"cifar10", 10, 1, 0, {ten, {"test_batch.bin"}}, "batches.meta.txt", "cifar-10-binary.tar",
        {0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}},
-      {"cifar100", 100, 2, 1, {{"train.bin"}, {"test.bin"}}, "fine_label_names.txt", "cifar-100-binary.tar", mean100, std100},
-      {"cifar100", 20, 2, 0, {{"train.bin"}, {"test.bin"}}, "coarse_label_names.txt", "cifar-100-binary.tar", mean100, std100}};
+      {"cifar100", 100, 2, 1, {{"train.bin"}, {"test.bin"}}, "fine_label_names.txt", "cifar-100-binary.tar",
+       mean100, std100},
+      {"cifar100", 20, 2, 0, {{"train.bin"}, {"test.bin"}}, "coarse_label_names.txt", "cifar-100-binary.tar",
+       mean100, std100}};
   return layouts[static_cast<int>(kind)];
 }
 
@@ -56,10 +58,12 @@ class Collector {
   template <class Read> void add(const std::string& name, const std::string& place, std::int64_t size, Read read) {
     const std::int64_t record = layout_.label_bytes + pixels, count = size / record;
     if (size % record != 0 || count == 0)
-      fail_format(place, "has ", size, " bytes, which is not a multiple of the ", record, " bytes of a ", layout_.name, " record");
+      fail_format(place, "has ", size, " bytes, which is not a multiple of the ", record, " bytes of a ", layout_.name,
+                  " record");
     if (!set_.images.defined()) allocate(count);
     if (count != per_file_)
-      fail_format(place, "has ", count, " pictures, another file of the same set has ", per_file_, ": one of them is incomplete");
+      fail_format(place, "has ", count, " pictures, another file of the same set has ", per_file_,
+                  ": one of them is incomplete");
     const auto slot = static_cast<std::size_t>(std::find(files_.begin(), files_.end(), name) - files_.begin());
     if (seen_[slot]) fail_format(place, "comes twice");
     seen_[slot] = true;
@@ -68,7 +72,8 @@ class Collector {
       read(bytes.data(), record);
       const std::uint8_t label = bytes[static_cast<std::size_t>(layout_.label_at)];
       if (label >= layout_.classes)
-        fail_format(place, "label ", static_cast<int>(label), " of picture ", i, " is not below the ", layout_.classes, " classes");
+        fail_format(place, "label ", static_cast<int>(label), " of picture ", i, " is not below the ", layout_.classes,
+                    " classes");
       const std::int64_t at = static_cast<std::int64_t>(slot) * count + i;
       set_.labels.data<std::int64_t>()[at] = label;
       std::memcpy(set_.images.data<std::uint8_t>() + at * pixels, bytes.data() + layout_.label_bytes, pixels);
@@ -85,7 +90,8 @@ class Collector {
   }
   Dataset finish(const std::string& path, Split split) {
     for (std::size_t i = 0; i < files_.size(); ++i) check(seen_[i], path, " has no ", files_[i]);
-    set_.source = concat(layout_.name, ": ", set_.size(), split == Split::train ? " training" : " test", " images from ", path);
+    set_.source =
+        concat(layout_.name, ": ", set_.size(), split == Split::train ? " training" : " test", " images from ", path);
     return std::move(set_);
   }
 

@@ -13,7 +13,9 @@ struct Pixels {
   std::vector<float> v;
   std::size_t plane;
   bool color;
-  float gray(std::size_t i) const { return color ? 0.2989f * v[i] + 0.587f * v[plane + i] + 0.114f * v[2 * plane + i] : v[i]; }
+  float gray(std::size_t i) const {
+    return color ? 0.2989f * v[i] + 0.587f * v[plane + i] + 0.114f * v[2 * plane + i] : v[i];
+  }
 };
 
 float unit(float x) { return std::clamp(x, 0.0f, 1.0f); }
@@ -33,7 +35,8 @@ void saturation(Pixels& p, float factor) {
   if (!p.color) return;
   for (std::size_t i = 0; i < p.plane; ++i) {
     const float gray = p.gray(i);
-    for (std::size_t c = 0; c < 3; ++c) p.v[c * p.plane + i] = unit(factor * p.v[c * p.plane + i] + (1 - factor) * gray);
+    for (std::size_t c = 0; c < 3; ++c)
+      p.v[c * p.plane + i] = unit(factor * p.v[c * p.plane + i] + (1 - factor) * gray);
   }
 }
 
@@ -58,7 +61,8 @@ void hue(Pixels& p, float turn) {
 using Change = void (*)(Pixels&, float);
 
 template <class T> Pixels load(const T* image, std::int64_t channels, std::int64_t plane) {
-  Pixels p{std::vector<float>(static_cast<std::size_t>(channels * plane)), static_cast<std::size_t>(plane), channels == 3};
+  Pixels p{std::vector<float>(static_cast<std::size_t>(channels * plane)), static_cast<std::size_t>(plane),
+           channels == 3};
   const float scale = std::is_same_v<T, float> ? 1.0f : 1 / 255.0f;
   for (std::size_t i = 0; i < p.v.size(); ++i) p.v[i] = static_cast<float>(image[i]) * scale;
   return p;
@@ -76,8 +80,8 @@ template <class F> void with_elements(const Tensor& images, F f) {
 }
 
 void adjust(const Tensor& image, float factor, Change change, const char* who) {
-  check(image.defined() && image.dim() == 3 && (image.size(0) == 1 || image.size(0) == 3) && (image.dtype() == u8 || image.dtype() == f32) &&
-            image.is_contiguous(),
+  check(image.defined() && image.dim() == 3 && (image.size(0) == 1 || image.size(0) == 3) &&
+            (image.dtype() == u8 || image.dtype() == f32) && image.is_contiguous(),
         who, ": expected a contiguous u8 or f32 image [3, H, W] or [1, H, W], got ", image);
   with_elements(image, [&](auto* at) {
     Pixels p = load(at, image.size(0), image.size(1) * image.size(2));
@@ -94,24 +98,27 @@ void adjust_saturation_(Tensor& image, float factor) { adjust(image, factor, sat
 void adjust_hue_(Tensor& image, float turn) { adjust(image, turn, hue, "adjust_hue_"); }
 
 void color_jitter_(Tensor& images, Draws& draws, const ColorJitterOptions& o) {
-  check(images.defined() && images.dim() == 4 && (images.size(1) == 1 || images.size(1) == 3) && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous(),
+  check(images.defined() && images.dim() == 4 && (images.size(1) == 1 || images.size(1) == 3) &&
+            (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
         "color_jitter_: expected contiguous u8 or f32 images [B, C, H, W] with 1 or 3 channels, got ", images);
   check(o.brightness >= 0 && o.contrast >= 0 && o.saturation >= 0 && o.hue >= 0 && o.hue <= 0.5f,
-        "color_jitter_: strengths must not be negative and hue at most 0.5, got ", o.brightness, ", ", o.contrast, ", ", o.saturation, ", ", o.hue);
+        "color_jitter_: strengths must not be negative and hue at most 0.5, got ", o.brightness, ", ", o.contrast, ", ",
+        o.saturation, ", ", o.hue);
   const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3);
   const std::array<float, 3> strengths{o.brightness, o.contrast, o.saturation};
   const std::array<Change, 4> changes{brightness, contrast, saturation, hue};
   with_elements(images, [&](auto* all) {
     for (std::int64_t b = 0; b < images.size(0); ++b) {
       std::array<int, 4> order{0, 1, 2, 3};
-      for (int i = 3; i > 0; --i) std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(draws.below(i + 1))]);
+      for (int i = 3; i > 0; --i)
+        std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(draws.below(i + 1))]);
       auto* image = all + b * channels * plane;
       Pixels p = load(image, channels, plane);
       for (const int which : order) {
         const float strength = which == 3 ? o.hue : strengths[static_cast<std::size_t>(which)];
         if (strength == 0) continue;
-        const float factor = which == 3 ? draws.uniform(-strength, strength) : draws.uniform(std::max(0.0f, 1 - strength), 1 + strength);
+        const float factor =
+            which == 3 ? draws.uniform(-strength, strength) : draws.uniform(std::max(0.0f, 1 - strength), 1 + strength);
         changes[static_cast<std::size_t>(which)](p, factor);
       }
       store(p, image);

@@ -21,7 +21,8 @@ constexpr std::int64_t most_bytes = std::int64_t{1} << 31;
 // One pass over the bytes; `line` is where it stands, for messages.
 class Parser {
  public:
-  Parser(const std::string& path, std::string_view text, char separator) : path_(path), text_(text), separator_(separator) {
+  Parser(const std::string& path, std::string_view text, char separator)
+      : path_(path), text_(text), separator_(separator) {
     if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
   }
   // The next row, empty lines passed over; false at the end.
@@ -109,12 +110,15 @@ float value(const CsvText& csv, std::size_t r, std::size_t c, bool missing, cons
   const std::string& field = csv.rows[r][c];
   if (missing && trimmed(field).empty()) return std::numeric_limits<float>::quiet_NaN();
   const std::optional<double> v = number(field);
-  if (!v) fail_format(path, "line ", csv.lines[r], ", column ", quote(csv.names[c]), ": expected a number, got ", quote(field));
+  if (!v)
+    fail_format(path, "line ", csv.lines[r], ", column ", quote(csv.names[c]), ": expected a number, got ",
+                quote(field));
   return static_cast<float>(*v);
 }
 
 void set_classes(Dataset& set, const CsvText& csv, std::size_t label, const std::string& path) {
-  const bool numeric = std::all_of(csv.rows.begin(), csv.rows.end(), [&](const auto& row) { return number(row[label]).has_value(); });
+  const bool numeric =
+      std::all_of(csv.rows.begin(), csv.rows.end(), [&](const auto& row) { return number(row[label]).has_value(); });
   const auto before = [numeric](const std::string& a, const std::string& b) {
     const double x = numeric ? *number(a) : 0, y = numeric ? *number(b) : 0;
     return numeric && x != y ? x < y : a < b;
@@ -122,7 +126,8 @@ void set_classes(Dataset& set, const CsvText& csv, std::size_t label, const std:
   std::map<std::string, std::int64_t, decltype(before)> classes(before);
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
     const std::string name(trimmed(csv.rows[r][label]));
-    if (name.empty()) fail_format(path, "line ", csv.lines[r], ", column ", quote(csv.names[label]), ": the label is missing");
+    if (name.empty())
+      fail_format(path, "line ", csv.lines[r], ", column ", quote(csv.names[label]), ": the label is missing");
     classes[name] = 0;
   }
   for (auto& [name, index] : classes) {
@@ -130,7 +135,8 @@ void set_classes(Dataset& set, const CsvText& csv, std::size_t label, const std:
     set.class_names.push_back(name);
   }
   set.labels = Tensor::allocate({static_cast<std::int64_t>(csv.rows.size())}, i64);
-  for (std::size_t r = 0; r < csv.rows.size(); ++r) set.labels.data<std::int64_t>()[r] = classes[std::string(trimmed(csv.rows[r][label]))];
+  for (std::size_t r = 0; r < csv.rows.size(); ++r)
+    set.labels.data<std::int64_t>()[r] = classes[std::string(trimmed(csv.rows[r][label]))];
 }
 
 // Of each column, over the numbers in it; a column without spread gets std 1.
@@ -144,7 +150,8 @@ void set_statistics(Dataset& set) {
       if (const double v = set.images.data<float>()[r * columns + c]; std::isfinite(v)) sum += v, ++count;
     const double mean = count > 0 ? sum / count : 0;
     for (std::int64_t r = 0; r < rows; ++r)
-      if (const double v = set.images.data<float>()[r * columns + c]; std::isfinite(v)) squares += (v - mean) * (v - mean);
+      if (const double v = set.images.data<float>()[r * columns + c]; std::isfinite(v))
+        squares += (v - mean) * (v - mean);
     const double std = count > 0 ? std::sqrt(squares / count) : 0;
     set.mean.push_back(static_cast<float>(mean));
     set.std.push_back(std > 1e-12 * std::abs(mean) && std > 0 ? static_cast<float>(std) : 1.0f);
@@ -154,25 +161,30 @@ void set_statistics(Dataset& set) {
 }  // namespace
 
 CsvText read_csv_text(const std::string& path, char separator, bool header) {
-  check(separator != '"' && separator != '\n' && separator != '\r', "read_csv: a quote or line break cannot separate fields");
+  check(separator != '"' && separator != '\n' && separator != '\r',
+        "read_csv: a quote or line break cannot separate fields");
   const std::string text = io::read_file(path, most_bytes);
-  if (const char* foreign = io::recognise(std::string_view(text).substr(0, 64))) fail_format(path, "is not a table; it looks like ", foreign);
+  if (const char* foreign = io::recognise(std::string_view(text).substr(0, 64)))
+    fail_format(path, "is not a table; it looks like ", foreign);
   Parser parser(path, text, separator);
   CsvText csv;
   std::vector<std::string> row;
   while (parser.next(row)) {
     if (csv.names.empty()) {
-      for (std::size_t i = 0; i < row.size(); ++i) csv.names.push_back(header ? std::string(trimmed(row[i])) : std::to_string(i));
+      for (std::size_t i = 0; i < row.size(); ++i)
+        csv.names.push_back(header ? std::string(trimmed(row[i])) : std::to_string(i));
       if (header) continue;
     }
     if (row.size() != csv.names.size())
-      fail_format(path, "line ", parser.line(), ": has ", row.size(), " fields, ", header ? "the header" : "the first line", " has ", csv.names.size());
+      fail_format(path, "line ", parser.line(), ": has ", row.size(), " fields, ",
+                  header ? "the header" : "the first line", " has ", csv.names.size());
     csv.rows.push_back(row);
     csv.lines.push_back(parser.line());
   }
   if (csv.rows.empty()) fail_format(path, "has no rows");
   for (std::size_t i = 0; i < csv.names.size(); ++i)
-    if (std::find(csv.names.begin(), csv.names.begin() + static_cast<std::ptrdiff_t>(i), csv.names[i]) != csv.names.begin() + static_cast<std::ptrdiff_t>(i))
+    if (std::find(csv.names.begin(), csv.names.begin() + static_cast<std::ptrdiff_t>(i), csv.names[i]) !=
+        csv.names.begin() + static_cast<std::ptrdiff_t>(i))
       fail_format(path, "line 1: two columns are called ", quote(csv.names[i]));
   return csv;
 }

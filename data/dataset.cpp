@@ -11,8 +11,8 @@ class InMemory final : public Source {
     check(set_.images.defined() && set_.labels.defined() && set_.images.dim() >= 2 && set_.labels.dim() >= 1 &&
               set_.images.size(0) == set_.labels.size(0) &&
               ((set_.labels.dtype() == i64 && set_.labels.dim() == 1) || set_.labels.is_floating()),
-          "a dataset needs images [N, C, H, W] and as many i64 labels [N] or floating targets [N, ...], got ", set_.images, " and ",
-          set_.labels);
+          "a dataset needs images [N, C, H, W] and as many i64 labels [N] or floating targets [N, ...], got ",
+          set_.images, " and ", set_.labels);
     check(set_.images.device().is_cpu() && set_.images.is_contiguous() && set_.labels.is_contiguous(),
           "a dataset must be contiguous and on the CPU");
     for (int d = 1; d < set_.images.dim(); ++d) sample_.push_back(set_.images.size(d));

@@ -9,7 +9,8 @@ namespace mantissa::data {
 namespace {
 
 void check_images(const Tensor& images, const char* who) {
-  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous() && images.numel() > 0,
+  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
+            images.is_contiguous() && images.numel() > 0,
         who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
 }
 
@@ -56,8 +57,10 @@ struct Window { std::int64_t top, left, height, width; };
 
 // The window of a plane of width `row`, resized line by line, then column by column.
 template <class T>
-void resize_plane(const T* in, std::int64_t row, Window window, const Taps& across, const Taps& down, T* out, std::vector<float>& lines) {
-  const auto width = static_cast<std::int64_t>(across.first.size()), height = static_cast<std::int64_t>(down.first.size());
+void resize_plane(const T* in, std::int64_t row, Window window, const Taps& across, const Taps& down, T* out,
+                  std::vector<float>& lines) {
+  const auto width = static_cast<std::int64_t>(across.first.size()),
+             height = static_cast<std::int64_t>(down.first.size());
   lines.assign(static_cast<std::size_t>(window.height * width), 0.0f);
   for (std::int64_t y = 0; y < window.height; ++y)
     for (std::int64_t x = 0; x < width; ++x) {
@@ -79,10 +82,12 @@ void resize_plane(const T* in, std::int64_t row, Window window, const Taps& acro
 void resize_image(const Tensor& images, std::int64_t b, Window window, const Tensor& out) {
   const Taps across = triangle(window.width, out.size(3)), down = triangle(window.height, out.size(2));
   std::vector<float> lines;
-  const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3), out_plane = out.size(2) * out.size(3);
+  const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3),
+                     out_plane = out.size(2) * out.size(3);
   with_elements(images, [&]<class T>(T* in) {
     for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
-      resize_plane<T>(in + c * plane, images.size(3), window, across, down, static_cast<T*>(out.raw_data()) + c * out_plane, lines);
+      resize_plane<T>(in + c * plane, images.size(3), window, across, down,
+                      static_cast<T*>(out.raw_data()) + c * out_plane, lines);
   });
 }
 
@@ -97,7 +102,8 @@ Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const Resized
     const float aspect = std::exp(draws.uniform(std::log(o.ratio[0]), std::log(o.ratio[1])));
     const auto wide = static_cast<std::int64_t>(std::lround(std::sqrt(area * aspect)));
     const auto high = static_cast<std::int64_t>(std::lround(std::sqrt(area / aspect)));
-    if (wide >= 1 && high >= 1 && wide <= w && high <= h) return {draws.below(h - high + 1), draws.below(w - wide + 1), high, wide};
+    if (wide >= 1 && high >= 1 && wide <= w && high <= h)
+      return {draws.below(h - high + 1), draws.below(w - wide + 1), high, wide};
   }
   // The largest window in the middle whose proportion is allowed.
   const float proportion = std::clamp(static_cast<float>(w) / static_cast<float>(h), o.ratio[0], o.ratio[1]);
@@ -110,12 +116,15 @@ template <class T> struct Sampler2d {  // reads a plane at fractional places, in
   const T* plane;
   std::int64_t h, w;
   float fill;
-  float at(std::int64_t y, std::int64_t x) const { return y >= 0 && y < h && x >= 0 && x < w ? static_cast<float>(plane[y * w + x]) : fill; }
+  float at(std::int64_t y, std::int64_t x) const {
+    return y >= 0 && y < h && x >= 0 && x < w ? static_cast<float>(plane[y * w + x]) : fill;
+  }
   float nearest(float y, float x) const { return at(std::lround(y), std::lround(x)); }
   float bilinear(float y, float x) const {
     const auto y0 = static_cast<std::int64_t>(std::floor(y)), x0 = static_cast<std::int64_t>(std::floor(x));
     const float dy = y - static_cast<float>(y0), dx = x - static_cast<float>(x0);
-    const float top = at(y0, x0) * (1 - dx) + at(y0, x0 + 1) * dx, bottom = at(y0 + 1, x0) * (1 - dx) + at(y0 + 1, x0 + 1) * dx;
+    const float top = at(y0, x0) * (1 - dx) + at(y0, x0 + 1) * dx,
+                bottom = at(y0 + 1, x0) * (1 - dx) + at(y0 + 1, x0 + 1) * dx;
     return top * (1 - dy) + bottom * dy;
   }
 };
@@ -135,7 +144,8 @@ void rotate_image(const Tensor& images, std::int64_t b, float degrees, const Rot
   const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
   with_elements(images, [&]<class T>(T* in) {
     for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
-      rotate_plane<T>({in + c * h * w, h, w, o.fill}, degrees * 0.017453293f, o.interpolation, static_cast<T*>(out.raw_data()) + c * h * w);
+      rotate_plane<T>({in + c * h * w, h, w, o.fill}, degrees * 0.017453293f, o.interpolation,
+                      static_cast<T*>(out.raw_data()) + c * h * w);
   });
 }
 
@@ -144,7 +154,8 @@ void rotate_image(const Tensor& images, std::int64_t b, float degrees, const Rot
 Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width) {
   check_images(images, "resize");
   const Tensor out = like(images, height, width, "resize");
-  for (std::int64_t b = 0; b < images.size(0); ++b) resize_image(images, b, {0, 0, images.size(2), images.size(3)}, out);
+  for (std::int64_t b = 0; b < images.size(0); ++b)
+    resize_image(images, b, {0, 0, images.size(2), images.size(3)}, out);
   return out;
 }
 
@@ -167,7 +178,8 @@ Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width
   auto* to = static_cast<char*>(out.raw_data());
   for (std::int64_t c = 0; c < images.size(0) * images.size(1); ++c)
     for (std::int64_t y = std::max<std::int64_t>(0, -top); y < std::min(height, h - top); ++y)
-      std::memcpy(to + ((c * height + y) * width + x0) * bytes, in + ((c * h + y + top) * w + x0 + left) * bytes, static_cast<std::size_t>(count * bytes));
+      std::memcpy(to + ((c * height + y) * width + x0) * bytes, in + ((c * h + y + top) * w + x0 + left) * bytes,
+                  static_cast<std::size_t>(count * bytes));
   return out;
 }
 
@@ -176,7 +188,8 @@ Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws
   check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1],
         "random_resized_crop: scale and ratio must be ranges of positive numbers");
   const Tensor out = like(images, size, size, "random_resized_crop");
-  for (std::int64_t b = 0; b < images.size(0); ++b) resize_image(images, b, random_window(images.size(2), images.size(3), draws, o), out);
+  for (std::int64_t b = 0; b < images.size(0); ++b)
+    resize_image(images, b, random_window(images.size(2), images.size(3), draws, o), out);
   return out;
 }
 

@@ -36,7 +36,8 @@ class ImageFolder final : public Source {
   ImageFolder(const std::string& root, const ImageFolderOptions& o) : options_(o) {
     check(is_folder(root), "image_folder: there is no folder ", root);
     check(o.size >= 1 && o.resize >= 0, "image_folder: sizes must be positive, got ", o.size, " and ", o.resize);
-    check(o.channels != io::Channels::as_stored, "image_folder: pictures of one batch must have the same channels: ask for gray or rgb");
+    check(o.channels != io::Channels::as_stored,
+          "image_folder: pictures of one batch must have the same channels: ask for gray or rgb");
     if (options_.resize == 0) options_.resize = std::max(o.size, o.size * 8 / 7);
     check(options_.resize >= o.size, "image_folder: resize ", o.resize, " is below the size ", o.size);
     std::vector<fs::path> folders;
@@ -53,7 +54,9 @@ class ImageFolder final : public Source {
     info_.std = gray ? std::vector{0.226f} : std::vector{0.229f, 0.224f, 0.225f};
   }
   std::int64_t size() const override { return static_cast<std::int64_t>(paths_.size()); }
-  Dims image_sizes() const override { return {options_.channels == io::Channels::gray ? 1 : 3, options_.size, options_.size}; }
+  Dims image_sizes() const override {
+    return {options_.channels == io::Channels::gray ? 1 : 3, options_.size, options_.size};
+  }
   Info info() const override { return info_; }
   std::int64_t read(std::int64_t index, void* image) const override {
     check(index >= 0 && index < size(), "the index is not in a folder of ", size(), " pictures");
@@ -62,7 +65,8 @@ class ImageFolder final : public Source {
     Dims sizes = whole.sizes(), strides = whole.strides();
     sizes.insert(0, 1);
     strides.insert(0, whole.numel());
-    const Tensor cut = center_crop(resize_shorter_side(whole.as_strided(sizes, strides), options_.resize), options_.size, options_.size);
+    const Tensor cut = center_crop(resize_shorter_side(whole.as_strided(sizes, strides), options_.resize),
+                                   options_.size, options_.size);
     std::memcpy(image, cut.raw_data(), static_cast<std::size_t>(cut.nbytes()));
     return labels_[i];
   }

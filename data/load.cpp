@@ -23,7 +23,8 @@ constexpr const char* idx_files = "train-images-idx3-ubyte, train-labels-idx1-ub
 constexpr Known known_sets[] = {
     {"mnist", "", idx_files, false},
     {"fashion-mnist", "", idx_files, false},
-    {"cifar10", "cifar-10-batches-bin", "data_batch_1.bin to data_batch_5.bin and test_batch.bin, or cifar-10-binary.tar.gz", true},
+    {"cifar10", "cifar-10-batches-bin",
+     "data_batch_1.bin to data_batch_5.bin and test_batch.bin, or cifar-10-binary.tar.gz", true},
     {"cifar100", "cifar-100-binary", "train.bin and test.bin, or cifar-100-binary.tar.gz", true}};
 
 const Known* find_known(const std::string& name) {
@@ -70,15 +71,17 @@ Dataset load_dataset(const std::string& asked, Split split, const std::string& d
     for (const std::string& folder : with_unpacked({dir + "/" + name, dir}, *set))
       if (has_files(folder, *set)) return load_folder(folder, *set, split);
     const bool there = path_exists(dir);
-    fail(there ? "the folder " : "there is no folder ", dir, there ? " holds no " : " with ", name, ": expected ", set->expected,
-         ", there or in its subfolder ", name);
+    fail(there ? "the folder " : "there is no folder ", dir, there ? " holds no " : " with ", name, ": expected ",
+         set->expected, ", there or in its subfolder ", name);
   }
   std::string searched;
   for (const std::string& folder : with_unpacked(usual_folders(name), *set)) {
-    if (has_files(folder, *set) && (set->color || !holds_another_idx_set(folder, name))) return load_folder(folder, *set, split);
+    if (has_files(folder, *set) && (set->color || !holds_another_idx_set(folder, name)))
+      return load_folder(folder, *set, split);
     searched += (searched.empty() ? "" : ", ") + folder;
   }
-  return draw(set->color, split, concat(", because no ", name, " was found in ", searched, "; scripts/download.sh ", name, " fetches it"));
+  return draw(set->color, split,
+              concat(", because no ", name, " was found in ", searched, "; scripts/download.sh ", name, " fetches it"));
 }
 
 }  // namespace mantissa::data

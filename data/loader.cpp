@@ -48,7 +48,8 @@ class Orders {
 
 std::shared_ptr<const BatchSampler> make_sampler(const Source* source, const LoaderOptions& o, const Sampling& asked) {
   check(!asked.batches || !asked.sampler, "a loader takes a sampler or a batch sampler, not both");
-  check(!(asked.batches || asked.sampler) || !o.shuffle, "a loader with a sampler cannot shuffle: the sampler decides the order");
+  check(!(asked.batches || asked.sampler) || !o.shuffle,
+        "a loader with a sampler cannot shuffle: the sampler decides the order");
   if (asked.batches) return asked.batches;
   const std::int64_t n = source ? source->size() : 0;
   std::shared_ptr<const Sampler> sampler = asked.sampler;
@@ -124,7 +125,8 @@ Batch Loader::Engine::make(std::int64_t ticket) {
   const InRegion region(region_);  // whichever thread works
   try {
     const Order order = orders_.get(*sampler, options.seed, e);
-    check(static_cast<std::int64_t>(order->size()) == batches, "the batch sampler made ", order->size(), " batches, it had said ", batches);
+    check(static_cast<std::int64_t>(order->size()) == batches, "the batch sampler made ", order->size(),
+          " batches, it had said ", batches);
     Batch result = read_batch(*source, (*order)[static_cast<std::size_t>(b)]);
     Draws draws(options.seed, Purpose::augment, static_cast<std::uint64_t>(e), static_cast<std::uint64_t>(b));
     for (const auto& transform : transforms) transform->apply(result, draws);

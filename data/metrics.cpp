@@ -6,8 +6,8 @@ namespace mantissa::data {
 namespace {
 
 void check_labels(const Tensor& labels, std::int64_t samples, std::int64_t classes, const char* who) {
-  check(labels.defined() && labels.dtype() == i64 && labels.dim() == 1 && labels.size(0) == samples, who, ": expected i64 labels [", samples, "], got ",
-        labels);
+  check(labels.defined() && labels.dtype() == i64 && labels.dim() == 1 && labels.size(0) == samples, who,
+        ": expected i64 labels [", samples, "], got ", labels);
   for (const std::int64_t l : labels.to_vector<std::int64_t>())
     check(l >= 0 && l < classes, who, ": label ", l, " is not below the ", classes, " classes");
 }
@@ -21,7 +21,9 @@ std::int64_t rank(const float* row, std::int64_t classes, std::int64_t c) {
   return above;
 }
 
-double ratio(std::int64_t part, std::int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
+double ratio(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
 
 }  // namespace
 
@@ -34,13 +36,14 @@ void RunningMean::add(double value, double weight) {
 Accuracy::Accuracy(std::int64_t k) : k_(k) { check(k >= 1, "Accuracy: k must be at least 1, got ", k); }
 
 void Accuracy::add(const Tensor& scores, const Tensor& labels) {
-  check(scores.defined() && scores.dim() == 2 && scores.is_floating() && scores.size(1) >= k_, "Accuracy: expected floating scores [N, classes] with at least ",
-        k_, " classes, got ", scores);
+  check(scores.defined() && scores.dim() == 2 && scores.is_floating() && scores.size(1) >= k_,
+        "Accuracy: expected floating scores [N, classes] with at least ", k_, " classes, got ", scores);
   const std::int64_t n = scores.size(0), classes = scores.size(1);
   check_labels(labels, n, classes, "Accuracy");
   const std::vector<float> values = scores.detach().to_vector<float>();
   const std::vector<std::int64_t> wanted = labels.to_vector<std::int64_t>();
-  for (std::int64_t i = 0; i < n; ++i) right_ += rank(values.data() + i * classes, classes, wanted[static_cast<std::size_t>(i)]) < k_;
+  for (std::int64_t i = 0; i < n; ++i)
+    right_ += rank(values.data() + i * classes, classes, wanted[static_cast<std::size_t>(i)]) < k_;
   seen_ += n;
 }
 
@@ -53,7 +56,8 @@ void ConfusionMatrix::reset() { counts_.assign(static_cast<std::size_t>(classes_
 
 void ConfusionMatrix::add(const Tensor& predictions, const Tensor& labels) {
   const bool scores = predictions.defined() && predictions.is_floating();
-  check(predictions.defined() && (scores ? predictions.dim() == 2 && predictions.size(1) == classes_ : predictions.dtype() == i64 && predictions.dim() == 1),
+  check(predictions.defined() && (scores ? predictions.dim() == 2 && predictions.size(1) == classes_
+                                         : predictions.dtype() == i64 && predictions.dim() == 1),
         "ConfusionMatrix: expected floating scores [N, ", classes_, "] or i64 class numbers [N], got ", predictions);
   const std::int64_t n = predictions.size(0);
   check_labels(labels, n, classes_, "ConfusionMatrix");
@@ -62,7 +66,10 @@ void ConfusionMatrix::add(const Tensor& predictions, const Tensor& labels) {
     const std::vector<float> values = predictions.detach().to_vector<float>();
     for (std::int64_t i = 0; i < n; ++i) {
       std::int64_t best = 0;
-      for (std::int64_t c = 1; c < classes_; ++c) if (higher(values[static_cast<std::size_t>(i * classes_ + c)], values[static_cast<std::size_t>(i * classes_ + best)])) best = c;
+      for (std::int64_t c = 1; c < classes_; ++c)
+        if (higher(values[static_cast<std::size_t>(i * classes_ + c)],
+                   values[static_cast<std::size_t>(i * classes_ + best)]))
+          best = c;
       chosen.push_back(best);
     }
   } else {
@@ -74,8 +81,8 @@ void ConfusionMatrix::add(const Tensor& predictions, const Tensor& labels) {
 }
 
 std::int64_t ConfusionMatrix::at(std::int64_t label, std::int64_t predicted) const {
-  check(label >= 0 && label < classes_ && predicted >= 0 && predicted < classes_, "ConfusionMatrix: (", label, ", ", predicted, ") is not in a matrix of ",
-        classes_, " classes");
+  check(label >= 0 && label < classes_ && predicted >= 0 && predicted < classes_, "ConfusionMatrix: (", label, ", ",
+        predicted, ") is not in a matrix of ", classes_, " classes");
   return counts_[static_cast<std::size_t>(label * classes_ + predicted)];
 }
 

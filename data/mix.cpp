@@ -30,8 +30,9 @@ float beta(Draws& draws, double alpha) {  // Beta(alpha, alpha)
 }
 
 void check_batch(const Batch& batch, float alpha, int least_dim, const char* who) {
-  check(batch.image.defined() && batch.image.dim() >= least_dim && (batch.image.dtype() == u8 || batch.image.dtype() == f32) &&
-            batch.image.is_contiguous() && batch.image.size(0) > 0,
+  check(batch.image.defined() && batch.image.dim() >= least_dim &&
+            (batch.image.dtype() == u8 || batch.image.dtype() == f32) && batch.image.is_contiguous() &&
+            batch.image.size(0) > 0,
         who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", batch.image);
   check(alpha > 0, who, ": alpha must be positive, got ", alpha);
 }
@@ -54,15 +55,17 @@ template <class T> Tensor mix_rows(const Tensor& from, float weight) {
 }  // namespace
 
 Tensor soft_targets(const Tensor& labels, std::int64_t classes) {
-  check(labels.defined() && ((labels.dtype() == i64 && labels.dim() == 1) ||
-                             (labels.dtype() == f32 && labels.dim() == 2 && labels.size(1) == classes && labels.is_contiguous())),
+  check(labels.defined() &&
+            ((labels.dtype() == i64 && labels.dim() == 1) ||
+             (labels.dtype() == f32 && labels.dim() == 2 && labels.size(1) == classes && labels.is_contiguous())),
         "soft_targets: expected i64 labels [B] or f32 targets [B, ", classes, "], got ", labels);
   if (labels.dtype() == f32) return labels;
   const Tensor out = Tensor::allocate({labels.size(0), classes}, f32);
   std::fill_n(out.data<float>(), out.numel(), 0.0f);
   for (std::int64_t b = 0; b < labels.size(0); ++b) {
     const std::int64_t label = labels.data<std::int64_t>()[b];
-    check(label >= 0 && label < classes, "soft_targets: label ", label, " of sample ", b, " is not below the ", classes, " classes");
+    check(label >= 0 && label < classes, "soft_targets: label ", label, " of sample ", b, " is not below the ", classes,
+          " classes");
     out.data<float>()[b * classes + label] = 1;
   }
   return out;
@@ -71,7 +74,8 @@ Tensor soft_targets(const Tensor& labels, std::int64_t classes) {
 void mixup(Batch& batch, Draws& draws, std::int64_t classes, float alpha) {
   check_batch(batch, alpha, 2, "mixup");
   const float weight = beta(draws, alpha);
-  batch.image = batch.image.dtype() == u8 ? mix_rows<std::uint8_t>(batch.image, weight) : mix_rows<float>(batch.image, weight);
+  batch.image =
+      batch.image.dtype() == u8 ? mix_rows<std::uint8_t>(batch.image, weight) : mix_rows<float>(batch.image, weight);
   batch.label = mix_rows<float>(soft_targets(batch.label, classes), weight);
 }
 
@@ -83,7 +87,8 @@ void cutmix(Batch& batch, Draws& draws, std::int64_t classes, float alpha) {
   const auto reach = [half](std::int64_t side) { return static_cast<std::int64_t>(half * static_cast<float>(side)); };
   const std::int64_t left = std::max<std::int64_t>(0, x - reach(w)), right = std::min(w, x + reach(w));
   const std::int64_t top = std::max<std::int64_t>(0, y - reach(h)), bottom = std::min(h, y + reach(h));
-  const std::int64_t rows = batch.image.size(0), planes = batch.image.size(1), element = static_cast<std::int64_t>(size_of(batch.image.dtype()));
+  const std::int64_t rows = batch.image.size(0), planes = batch.image.size(1),
+                     element = static_cast<std::int64_t>(size_of(batch.image.dtype()));
   const Tensor mixed = Tensor::allocate(batch.image.sizes(), batch.image.dtype());
   std::memcpy(mixed.raw_data(), batch.image.raw_data(), static_cast<std::size_t>(mixed.nbytes()));
   const auto* from = static_cast<const char*>(batch.image.raw_data());
@@ -92,7 +97,8 @@ void cutmix(Batch& batch, Draws& draws, std::int64_t classes, float alpha) {
     for (std::int64_t c = 0; c < planes; ++c)
       for (std::int64_t line = top; line < bottom; ++line) {
         const auto place = [&](std::int64_t image) { return (((image * planes + c) * h + line) * w + left) * element; };
-        std::memcpy(to + place(b), from + place((b + rows - 1) % rows), static_cast<std::size_t>((right - left) * element));
+        std::memcpy(to + place(b), from + place((b + rows - 1) % rows),
+                    static_cast<std::size_t>((right - left) * element));
       }
   batch.image = mixed;
   const float weight = 1 - static_cast<float>((right - left) * (bottom - top)) / static_cast<float>(h * w);

@@ -27,7 +27,8 @@ class Pipeline {
   // The same where the source tells mean and std; else images come out as the source makes them.
   explicit Pipeline(SourcePtr source) : source_(std::move(source)) {
     if (!source_) return;
-    if (Info info = source_->info(); !info.mean.empty()) normalization_ = Normalization{std::move(info.mean), std::move(info.std)};
+    if (Info info = source_->info(); !info.mean.empty())
+      normalization_ = Normalization{std::move(info.mean), std::move(info.std)};
   }
 
   // Another order each epoch, by `seed`; by default the seed of the default generator (manual_seed).
@@ -64,10 +65,12 @@ class Pipeline {
     return std::move(*this).map([p](Batch& b, Draws& draws) { random_vertical_flip_(b.image, draws, p); });
   }
   Pipeline random_rotation(float degrees, RotationOptions o = {}) && {
-    return std::move(*this).map([=](Batch& b, Draws& draws) { b.image = data::random_rotation(b.image, degrees, draws, o); });
+    return std::move(*this).map(
+        [=](Batch& b, Draws& draws) { b.image = data::random_rotation(b.image, degrees, draws, o); });
   }
   Pipeline random_resized_crop(std::int64_t size, ResizedCropOptions o = {}) && {
-    return std::move(*this).map([=](Batch& b, Draws& draws) { b.image = data::random_resized_crop(b.image, size, draws, o); });
+    return std::move(*this).map(
+        [=](Batch& b, Draws& draws) { b.image = data::random_resized_crop(b.image, size, draws, o); });
   }
   Pipeline resize(std::int64_t height, std::int64_t width) && {
     return std::move(*this).map([=](Batch& b, Draws&) { b.image = data::resize(b.image, height, width); });

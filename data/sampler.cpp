@@ -37,7 +37,8 @@ std::vector<std::int64_t> SequentialSampler::order(std::uint64_t, std::uint64_t)
 
 RandomSampler::RandomSampler(std::int64_t n, bool with_replacement, std::int64_t count)
     : samples(n), replacement(with_replacement), num_samples(count == 0 ? n : count) {
-  check(n >= 0 && num_samples >= 0 && (n > 0 || num_samples == 0), "RandomSampler: cannot draw ", num_samples, " samples of ", n);
+  check(n >= 0 && num_samples >= 0 && (n > 0 || num_samples == 0), "RandomSampler: cannot draw ", num_samples,
+        " samples of ", n);
 }
 
 std::vector<std::int64_t> RandomSampler::order(std::uint64_t seed, std::uint64_t epoch) const {
@@ -61,12 +62,16 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> w, std::int64_t
   double sum = 0;
   std::int64_t positive = 0;
   for (const double v : weights) {
-    check(v >= 0 && std::isfinite(v), "WeightedRandomSampler: a weight is ", v, "; weights are finite and not negative");
+    check(v >= 0 && std::isfinite(v), "WeightedRandomSampler: a weight is ", v,
+          "; weights are finite and not negative");
     sum += v;
     positive += v > 0;
   }
-  check(count >= 1 && sum > 0 && std::isfinite(sum), "WeightedRandomSampler: needs samples to draw and a positive, finite sum of weights, got ", count, " and ", sum);
-  check(replacement || count <= positive, "WeightedRandomSampler: without replacement, ", count, " samples cannot be drawn of ", positive, " with a weight");
+  check(count >= 1 && sum > 0 && std::isfinite(sum),
+        "WeightedRandomSampler: needs samples to draw and a positive, finite sum of weights, got ", count, " and ",
+        sum);
+  check(replacement || count <= positive, "WeightedRandomSampler: without replacement, ", count,
+        " samples cannot be drawn of ", positive, " with a weight");
 }
 
 std::vector<std::int64_t> WeightedRandomSampler::order(std::uint64_t seed, std::uint64_t epoch) const {
@@ -99,7 +104,8 @@ std::vector<std::int64_t> SubsetRandomSampler::order(std::uint64_t seed, std::ui
   return shuffled(indices, Draws(seed, Purpose::shuffle, epoch));
 }
 
-EvenBatches::EvenBatches(std::shared_ptr<const Sampler> s, std::int64_t size, bool drop) : sampler(std::move(s)), batch(size), drop_last(drop) {
+EvenBatches::EvenBatches(std::shared_ptr<const Sampler> s, std::int64_t size, bool drop)
+    : sampler(std::move(s)), batch(size), drop_last(drop) {
   check(sampler != nullptr, "a batch sampler needs a sampler");
   check(batch >= 1, "the batch size must be at least 1, got ", batch);
 }

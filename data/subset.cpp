@@ -37,7 +37,8 @@ class Forwarding : public Source {
 
 class Subset final : public Forwarding {
  public:
-  Subset(SourcePtr source, std::vector<std::int64_t> indices) : Forwarding(std::move(source)), indices_(std::move(indices)) {
+  Subset(SourcePtr source, std::vector<std::int64_t> indices)
+      : Forwarding(std::move(source)), indices_(std::move(indices)) {
     for (const std::int64_t i : indices_)
       check(i >= 0 && i < like_->size(), "subset: index ", i, " is not in a set of ", like_->size(), " samples");
   }
@@ -55,9 +56,10 @@ class Concat final : public Forwarding {
  public:
   explicit Concat(std::vector<SourcePtr> sources) : Forwarding(sources.front()), sources_(std::move(sources)) {
     for (const SourcePtr& s : sources_) {
-      check(s->image_sizes() == image_sizes() && s->image_dtype() == image_dtype(), "concat: images ", s->image_sizes(), " of ",
-            name_of(s->image_dtype()), " beside ", image_sizes(), " of ", name_of(image_dtype()));
-      check(s->target_sizes() == target_sizes() && s->target_dtype() == target_dtype(), "concat: the sets have targets of different kinds");
+      check(s->image_sizes() == image_sizes() && s->image_dtype() == image_dtype(), "concat: images ", s->image_sizes(),
+            " of ", name_of(s->image_dtype()), " beside ", image_sizes(), " of ", name_of(image_dtype()));
+      check(s->target_sizes() == target_sizes() && s->target_dtype() == target_dtype(),
+            "concat: the sets have targets of different kinds");
       ends_.push_back(size() + s->size());
     }
   }
@@ -83,7 +85,8 @@ std::vector<std::int64_t> part_sizes(std::int64_t size, const std::vector<double
   std::vector<std::int64_t> sizes;
   std::int64_t left = size;
   for (const double p : parts) {
-    check(fractions || p == std::floor(p), "random_split: parts are fractions that add up to 1 or whole numbers, got ", p, " with sum ", sum);
+    check(fractions || p == std::floor(p), "random_split: parts are fractions that add up to 1 or whole numbers, got ",
+          p, " with sum ", sum);
     sizes.push_back(static_cast<std::int64_t>(fractions ? std::floor(p * static_cast<double>(size)) : p));
     left -= sizes.back();
   }
@@ -100,7 +103,8 @@ SourcePtr subset(SourcePtr source, std::vector<std::int64_t> indices) {
 }
 
 SourcePtr concat(std::vector<SourcePtr> sources) {
-  check(!sources.empty() && std::find(sources.begin(), sources.end(), nullptr) == sources.end(), "concat: needs at least one set");
+  check(!sources.empty() && std::find(sources.begin(), sources.end(), nullptr) == sources.end(),
+        "concat: needs at least one set");
   return std::make_shared<Concat>(std::move(sources));
 }
 

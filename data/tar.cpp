@@ -59,7 +59,8 @@ bool TarReader::next() {
       finish();
       return false;
     }
-    if (octal(h.field(148, 8)) != h.sum()) fail_format(bytes_->path(), "is not a tar archive, or a header of it is damaged");
+    if (octal(h.field(148, 8)) != h.sum())
+      fail_format(bytes_->path(), "is not a tar archive, or a header of it is damaged");
     name_ = h.name();
     size_ = octal(h.field(124, 12));
     if (size_ < 0 || size_ > bytes_->bound())
@@ -70,7 +71,8 @@ bool TarReader::next() {
       case '0': case '\0': return true;
       case '5': case 'x': case 'g': continue;  // a folder, extended headers: nothing in them concerns us
       case '1': case '2': fail_format(bytes_->path(), "holds a link, ", io::quote(name_), ": refused");
-      default: fail_format(bytes_->path(), "holds ", io::quote(name_), ", which is neither a file nor a folder: refused");
+      default:
+        fail_format(bytes_->path(), "holds ", io::quote(name_), ", which is neither a file nor a folder: refused");
     }
   }
 }

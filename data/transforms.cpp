@@ -63,7 +63,8 @@ void fill_box(const Tensor& images, std::int64_t b, Box box, float value) {
 }  // namespace
 
 Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std::vector<float>& std) {
-  check(images.defined() && images.dim() >= 2 && (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
+  check(images.defined() && images.dim() >= 2 && (images.dtype() == u8 || images.dtype() == f32) &&
+            images.is_contiguous(),
         "normalize: expected contiguous u8 or f32 images [B, C, H, W] or rows [B, C], got ", images);
   const std::int64_t channels = images.size(1);
   for (const auto* v : {&mean, &std})
@@ -106,7 +107,8 @@ void random_vertical_flip_(Tensor& images, Draws& draws, float p) {
     if (draws.uniform() >= p) continue;
     for (std::int64_t c = 0; c < planes; ++c) {
       char* plane = bytes + (b * planes + c) * h * row;
-      for (std::int64_t y = 0; y < h / 2; ++y) std::swap_ranges(plane + y * row, plane + (y + 1) * row, plane + (h - 1 - y) * row);
+      for (std::int64_t y = 0; y < h / 2; ++y)
+        std::swap_ranges(plane + y * row, plane + (y + 1) * row, plane + (h - 1 - y) * row);
     }
   }
 }
@@ -137,15 +139,18 @@ void cutout_(Tensor& images, Draws& draws, std::int64_t size, float value) {
   const std::int64_t h = images.size(2), w = images.size(3);
   for (std::int64_t b = 0; b < images.size(0); ++b) {
     const std::int64_t top = draws.below(h) - size / 2, left = draws.below(w) - size / 2;
-    fill_box(images, b, {std::max<std::int64_t>(top, 0), std::min(top + size, h), std::max<std::int64_t>(left, 0), std::min(left + size, w)}, value);
+    fill_box(images, b,
+             {std::max<std::int64_t>(top, 0), std::min(top + size, h), std::max<std::int64_t>(left, 0),
+              std::min(left + size, w)},
+             value);
   }
 }
 
 void random_erasing_(Tensor& images, Draws& draws, const ErasingOptions& o) {
   check_images(images, "random_erasing_");
   check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.scale[1] <= 1 && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1],
-        "random_erasing_: scale must be a range in (0, 1] and ratio one of positive numbers, got ", o.scale[0], " to ", o.scale[1], " and ",
-        o.ratio[0], " to ", o.ratio[1]);
+        "random_erasing_: scale must be a range in (0, 1] and ratio one of positive numbers, got ", o.scale[0], " to ",
+        o.scale[1], " and ", o.ratio[0], " to ", o.ratio[1]);
   const std::int64_t h = images.size(2), w = images.size(3);
   for (std::int64_t b = 0; b < images.size(0); ++b) {
     if (draws.uniform() >= o.p) continue;

@@ -26,7 +26,8 @@ void check_size(const std::string& name, std::int64_t width, std::int64_t height
 }
 
 // [H, W, from] to [C, H, W], dropping channels at the end.
-Tensor to_planes(const Pixels& pixels, std::int64_t height, std::int64_t width, std::int64_t from, std::int64_t channels) {
+Tensor to_planes(const Pixels& pixels, std::int64_t height, std::int64_t width, std::int64_t from,
+                 std::int64_t channels) {
   const Tensor image = Tensor::allocate({channels, height, width}, u8);
   for (std::int64_t c = 0; c < channels; ++c) {
     std::uint8_t* out = image.data<std::uint8_t>() + c * height * width;
@@ -99,11 +100,12 @@ Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels cha
   if (std::int64_t{width} * height / 512 > static_cast<std::int64_t>(bytes.size()))
     fail_format(name, "is cut: ", bytes.size(), " bytes cannot hold ", width, " x ", height, " pixels");
   Pixels pixels(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * static_cast<std::size_t>(from));
-  const int status = ::tjDecompress2(decoder.get(), data, size, pixels.data(), width, 0, height, format, TJFLAG_LIMITSCANS);
+  const int status =
+      ::tjDecompress2(decoder.get(), data, size, pixels.data(), width, 0, height, format, TJFLAG_LIMITSCANS);
   const std::string message = status == 0 ? "" : ::tjGetErrorStr2(decoder.get());
   // Harmless oddities are warnings, and so is a file that ends too early: the rest would be gray.
-  if (status != 0 && (::tjGetErrorCode(decoder.get()) != TJERR_WARNING || message.find("remature end") != std::string::npos ||
-                      message.find("orrupt") != std::string::npos))
+  if (status != 0 && (::tjGetErrorCode(decoder.get()) != TJERR_WARNING ||
+                      message.find("remature end") != std::string::npos || message.find("orrupt") != std::string::npos))
     fail_format(name, "is a damaged JPEG: ", message);
   if (cmyk) cmyk_to_rgb(pixels);
   const Tensor planes = to_planes(pixels, height, width, from, cmyk ? 3 : from);
@@ -125,11 +127,12 @@ Tensor read_image(const std::string& path, Channels channels) {
 }
 
 void write_png(const std::string& path, const Tensor& image) {
-  check(image.defined() && (image.dim() == 2 || (image.dim() == 3 && image.size(0) >= 1 && image.size(0) <= 4)) && image.numel() > 0 &&
-            (image.dtype() == u8 || image.is_floating()),
+  check(image.defined() && (image.dim() == 2 || (image.dim() == 3 && image.size(0) >= 1 && image.size(0) <= 4)) &&
+            image.numel() > 0 && (image.dtype() == u8 || image.is_floating()),
         "write_png: expected u8 or floating [H, W] or [C, H, W] with 1 to 4 channels, got ", image);
   const std::int64_t channels = image.dim() == 2 ? 1 : image.size(0), height = image.size(-2), width = image.size(-1);
-  check(height <= INT32_MAX && width <= INT32_MAX / 4, "write_png: a picture of ", width, " x ", height, " pixels is too large");
+  check(height <= INT32_MAX && width <= INT32_MAX / 4, "write_png: a picture of ", width, " x ", height,
+        " pixels is too large");
   const std::vector<float> values = image.detach().to_vector<float>();
   const bool scaled = image.dtype() != u8;
   Pixels pixels(values.size());
@@ -146,7 +149,8 @@ void write_png(const std::string& path, const Tensor& image) {
   png.format = (channels > 2 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY) | (channels % 2 == 0 ? PNG_FORMAT_FLAG_ALPHA : 0u);
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
   std::string bytes(size, '\0');
-  check(png_image_write_to_memory(&png, bytes.data(), &size, 0, pixels.data(), 0, nullptr), "cannot write ", path, ": ", png.message);
+  check(png_image_write_to_memory(&png, bytes.data(), &size, 0, pixels.data(), 0, nullptr), "cannot write ", path, ": ",
+        png.message);
   AtomicFile file(path);
   file.write(bytes.data(), size);
   file.commit();
@@ -156,7 +160,8 @@ Tensor make_grid(const Tensor& images, GridOptions o) {
   check(images.defined() && images.dim() == 4 && images.numel() > 0 && (images.size(1) == 1 || images.size(1) == 3) &&
             (images.dtype() == u8 || images.is_floating()),
         "make_grid: expected u8 or floating images [N, C, H, W] with 1 or 3 channels, got ", images);
-  check(o.columns >= 1 && o.padding >= 0, "make_grid: needs at least one column and no negative padding, got ", o.columns, " and ", o.padding);
+  check(o.columns >= 1 && o.padding >= 0, "make_grid: needs at least one column and no negative padding, got ",
+        o.columns, " and ", o.padding);
   const std::int64_t n = images.size(0), channels = images.size(1), h = images.size(2), w = images.size(3);
   const std::int64_t columns = std::min(n, o.columns), rows = (n + columns - 1) / columns;
   std::vector<float> values = images.detach().to_vector<float>();
@@ -171,8 +176,10 @@ Tensor make_grid(const Tensor& images, GridOptions o) {
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t c = 0; c < channels; ++c)
       for (std::int64_t y = 0; y < h; ++y) {
-        const std::int64_t row = (i / columns) * (h + o.padding) + o.padding + y, column = (i % columns) * (w + o.padding) + o.padding;
-        std::copy_n(values.data() + ((i * channels + c) * h + y) * w, w, grid.data<float>() + (c * height + row) * width + column);
+        const std::int64_t row = (i / columns) * (h + o.padding) + o.padding + y,
+                           column = (i % columns) * (w + o.padding) + o.padding;
+        std::copy_n(values.data() + ((i * channels + c) * h + y) * w, w,
+                    grid.data<float>() + (c * height + row) * width + column);
       }
   return grid;
 }
