@@ -1,6 +1,9 @@
 # One executable per tests/*_test.cpp, so that a change costs one compile and one short link, and one ctest entry each.
 # They link the object files, not the archive: an operator must be in the registry although nobody calls it.
 mantissa_need(Catch2 catch2)
+# It counts instructions of operators, which the library compiles with -O2.
+target_compile_options(autocast_cost_test PRIVATE $<$<CONFIG:Release>:-O2>)
+
 find_program(MANTISSA_SH sh REQUIRED)
 mark_as_advanced(MANTISSA_SH)
 

@@ -30,6 +30,8 @@ awk '
     title = attribute("name")
     numbers = ""
     if (match(title, /^([AG][0-9]+ )*[AG][0-9]+:/)) numbers = substr(title, 1, RLENGTH - 1)
+    else if (match(title, /^(\[[AG][0-9]+\] *)+/)) numbers = substr(title, 1, RLENGTH)
+    gsub(/[][]/, " ", numbers)
     tags = attribute("tags")
     gsub(/[][]/, " ", tags)
     numbers = numbers " " tags
