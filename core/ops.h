@@ -84,7 +84,7 @@ Tensor gelu(const Tensor& x, std::string_view approximate = "none");  // x * Phi
 Tensor silu(const Tensor& x);   // x * sigmoid(x)
 Tensor mish(const Tensor& x);   // x * tanh(softplus(x))
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // x itself where beta * x > threshold
-Tensor hardtanh(const Tensor& x, double low = -1, double high = 1);  // clamp without a gradient at its ends
+Tensor hardtanh(const Tensor& x, double low = -1, double high = 1);
 Tensor hardsigmoid(const Tensor& x);
 Tensor hardswish(const Tensor& x);
 Tensor softsign(const Tensor& x);    // x / (1 + |x|)

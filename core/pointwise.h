@@ -198,7 +198,7 @@ struct Erf : Floating {
 struct Relu : Formula {
   static constexpr auto name = "relu"; static constexpr Saves saves = Saves::output; static constexpr bool integers = true;
   MANTISSA_F f(T x) const { return select(x < T(0), T(0), x); }  // NaN stays
-  MANTISSA_F df(T g, T y) const { return select(y > T(0), g, T(0)); }
+  MANTISSA_F df(T g, T y) const { return select(y <= T(0), T(0), g); }  // where y is NaN, the gradient goes on
 };
 struct Gelu : Floating {  // x * Phi(x), Phi the normal distribution function
   static constexpr auto name = "gelu"; static constexpr Saves saves = Saves::input;
@@ -218,7 +218,7 @@ struct Clamp : Formula {
   static constexpr auto name = "clamp"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
   double low = 0, high = 0;
   MANTISSA_F f(T x) const { return select(x < T(low), T(low), select(x > T(high), T(high), x)); }
-  MANTISSA_F df(T g, T x) const { return select(x < T(low), T(0), select(x > T(high), T(0), g)); }
+  MANTISSA_F df(T g, T x) const { return select(x > T(low), select(x < T(high), g, T(0)), T(0)); }  // 0 at the ends and for NaN
 };
 
 // --- unary, exponentials and logarithms ---
@@ -372,7 +372,7 @@ struct Hardtanh : Formula {  // clamp without a gradient at its ends
   static constexpr auto name = "hardtanh"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
   double low = -1, high = 1;
   MANTISSA_F f(T x) const { return select(x < T(low), T(low), select(x > T(high), T(high), x)); }
-  MANTISSA_F df(T g, T x) const { return select(x <= T(low), T(0), select(x >= T(high), T(0), g)); }
+  MANTISSA_F df(T g, T x) const { return select(x > T(low), select(x < T(high), g, T(0)), T(0)); }
 };
 struct Hardsigmoid : Formula {
   static constexpr auto name = "hardsigmoid"; static constexpr Saves saves = Saves::input;

@@ -81,8 +81,7 @@ ours_alone = {
 }
 
 differences = [
-    "Where the input is NaN, the gradient of `relu` is 0 and that of `clamp`, `hardtanh`, `relu6`, `hardshrink` and `softshrink` passes; in PyTorch it is the other way round.",
-    "`clamp` passes the gradient at its ends, as PyTorch did for long; PyTorch 2.15 stops it there.",
+    "`hardshrink` and `softshrink` pass the gradient where the input is NaN; in PyTorch it depends on the dtype and the tensor's size.",
     "`softsign` has the gradient 0 at infinity; PyTorch gives NaN.",
     "`binary_cross_entropy` at x = 0 and 1: PyTorch's bound of the derivative, 1e-12, is rounded to f32, also in f64; ours is exact.",
     "A query of `scaled_dot_product_attention` and `nn::MultiheadAttention` that may look at nothing gets zeros; PyTorch's modules give NaN.",
