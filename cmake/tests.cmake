@@ -1,8 +1,6 @@
 # One executable per tests/*_test.cpp, so that a change costs one compile and one short link, and one ctest entry each.
 # They link the object files, not the archive: an operator must be in the registry although nobody calls it.
 mantissa_need(Catch2 catch2)
-# It counts instructions of operators, which the library compiles with -O2.
-target_compile_options(autocast_cost_test PRIVATE $<$<CONFIG:Release>:-O2>)
 
 find_program(MANTISSA_SH sh REQUIRED)
 mark_as_advanced(MANTISSA_SH)
@@ -25,6 +23,8 @@ foreach(source IN LISTS test_sources)
   cmake_path(GET source STEM name)
   mantissa_test(${name} ${source})
 endforeach()
+# It counts instructions of operators, which the library compiles with -O2.
+target_compile_options(autocast_cost_test PRIVATE $<$<CONFIG:Release>:-O2>)
 
 # The CUDA backend on the CPU: cuda/*.cu compiled by the C++ compiler (tests/cuda_shim). tests/cuda_*_test.cpp run on it,
 # and as gpu_*_test on the GPU where one is compiled for; tests/cuda_shim/*_test.cpp test what only the shim can show.

@@ -1,7 +1,7 @@
 """What tests/golden/coverage.py cannot read from the headers: other spellings, PyTorch's internals, and differences."""
 
 # Names of torch that are no functions for users, serve dtypes or backends that do not exist here, or work in place.
-noise = (r".*_$|(?!index_).*_copy$|.*_scatter|(is|sym|mkldnn|cudnn|miopen|quantized|fbgemm|fake_quantize|native|unsafe|parse|import|init|"
+noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scatter|(is|sym|mkldnn|cudnn|miopen|quantized|fbgemm|fake_quantize|native|unsafe|parse|import|init|"
          r"autocast|q|choose|fused|unify|merge|use|prepare|profiler|clear|from|to|wait|has|handle|assert|boolean|enforce)_.*|"
          r"batch_norm_.*|.*_indices(_copy)?|.*_tensor|.*with_indices|quantize.*|(lstm|gru|rnn).*|are_deterministic.*|hs..|hspmm|dsmm|"
          r"s[as]?p?add?mm|smm|spmm|complex|imag|real|angle|polar|conj.*|.*conj|resolve.*|view_as.*|isreal|alias.*|as_strided.*|"
@@ -48,7 +48,7 @@ spelled = {
     "schedule": {},
     "swa": {"AveragedModel": "`Ema`, `Swa`"},
     "grad": {
-        "no_grad": "`NoGrad`, a scope", "enable_grad": "`EnableGrad`, a scope", "autocast": "`autocast(f16, [&] { ... })`, or `Autocast`, a scope",
+        "no_grad": "`NoGrad`, a scope", "enable_grad": "`EnableGrad`, a scope", "detect_anomaly": "`AnomalyMode`, a scope", "autocast": "`autocast(f16, [&] { ... })`, or `Autocast`, a scope",
         "Function": "an operator of your own, see ops/op.h",
     },
     "data": {
