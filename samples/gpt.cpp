@@ -74,12 +74,12 @@ int run(int argc, char** argv) {
   samples::Options o{.model = "gpt", .schedule = "cosine", .epochs = 4, .batch = 8, .lr = 4e-3};
   Config config{.vocabulary = 0};
   std::int64_t characters = 500;
-  double temperature = 0.8, muon = 0.02;
+  double temperature = 0.8, muon = 0;
   std::string prompt = "\n";
   samples::configure(argc, argv, {.description = "Trains a GPT on the characters of a text and lets it write.",
                                   .flags = {{"--layers", &config.layers, "Blocks"}, {"--heads", &config.heads, "Attention heads, a divisor of the width"},
                                             {"--width", &config.width, "Numbers per character"}, {"--context", &config.context, "Characters it sees at once"},
-                                            {"--muon", &muon, "Learning rate of Muon for the blocks' matrices; 0: --optimizer for them too"},
+                                            {"--muon", &muon, "Learning rate of Muon for the blocks' matrices, such as 0.02; 0: --optimizer for them too"},
                                             {"--write", &characters, "Characters to write at the end"}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
                                             {"--prompt", &prompt, "What the writing begins with"}}}, o);
   const data::Text text = data::load_text("tinyshakespeare", o.data);

@@ -40,9 +40,9 @@ trains --model mlp --epochs 2 --resume "$work/a.ckpt"
 
 # Ctrl-C leaves a checkpoint to go on from.
 # shellcheck disable=SC2086
-"$mnist" $tiny --model mlp --epochs 100000 --save "$work/stop.ckpt" >"$work/out" 2>"$work/err" &
+"$mnist" $tiny --model mlp --epochs 100000 --save "$work/stop.ckpt" --save-every 1 >"$work/out" 2>"$work/err" &
 child=$!
-sleep 1
+while [ ! -f "$work/stop.ckpt" ] && kill -0 "$child" 2>/dev/null; do sleep 0.1; done
 kill -INT "$child"
 code=0
 wait "$child" || code=$?
