@@ -67,25 +67,43 @@ void GradScaler::start(Device device) {
 
 ScalerState* GradScaler::device_state() const { return reinterpret_cast<ScalerState*>(state_.data<std::int64_t>()); }
 
-ScaledLoss GradScaler::scale(const Tensor& loss, CallSite site) {
-  if (!options_.enabled) return {loss, loss.defined() ? loss.detach() : loss};
+void GradScaler::check_loss(const Tensor& loss) const {
   check(loss.defined() && loss.is_floating(), "GradScaler.scale: needs a floating tensor, got ", loss);
-  const std::lock_guard lock(mutex_);
   check(loss.dtype() != f16 || !loss.requires_grad() || options_.max_scale <= 65504,
         "GradScaler.scale: the loss is f16, whose gradient cannot be as large as the scale; compute it from f32, as the losses of "
         "this library do in a region, or set max_scale to 32768");
-  if (!scale_.defined()) start(loss.device());
-  check(loss.device().type == scale_.device().type, "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ",
-        scale_.device(), "; use one scaler for each type of device");
+}
+
+ScaledLoss GradScaler::scale(const Tensor& loss, CallSite site) {
+  if (!options_.enabled) return {loss, loss.defined() ? loss.detach() : loss};
+  check_loss(loss);
+  return scale(loss, pin(loss.device(), site));
+}
+
+GradScaler::Pin GradScaler::pin(Device device, CallSite site) {
+  if (!options_.enabled) return {};
+  const std::lock_guard lock(mutex_);
+  if (!scale_.defined()) start(device);
+  // A copy: autograd saves the factor, and update() changes scale_ in place.
+  const Tensor copy = ledger_.scaled_loss(scale_, site);
+  return {copy, ledger_.scaled_tag()};
+}
+
+ScaledLoss GradScaler::scale(const Tensor& loss, const Pin& pin) {
+  if (!options_.enabled) return {loss, loss.defined() ? loss.detach() : loss};
+  check_loss(loss);
+  check(pin.scale.defined(), "GradScaler.scale: the pin was never taken; call pin()");
+  check(loss.device().type == pin.scale.device().type, "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ",
+        pin.scale.device(), "; use one scaler for each type of device");
   if (options_.check_loss) {
     const NoGrad no_grad;
     const Tensor x = loss.detach();
-    const Tensor failed = on(ne(sum(sub(x, x)), Tensor(0.0)), scale_.device());  // x - x is 0 for every finite x, else NaN
+    const Tensor failed = on(ne(sum(sub(x, x)), Tensor(0.0)), pin.scale.device());  // x - x is 0 for every finite x, else NaN
+    const std::lock_guard lock(mutex_);
     forward_failed_ = forward_failed_.defined() ? maximum(forward_failed_, failed) : failed;
   }
-  // By a copy: autograd saves the factor, and update() changes scale_ in place.
-  const Tensor scaled = mul(loss, on(ledger_.scaled_loss(scale_, site), loss.device()));
-  if (scaled.requires_grad()) scaled.on_grad([tag = ledger_.scaled_tag()](const Tensor&) { autograd::tag_running_backward(tag); });
+  const Tensor scaled = mul(loss, on(pin.scale, loss.device()));
+  if (scaled.requires_grad()) scaled.on_grad([tag = pin.tag](const Tensor&) { autograd::tag_running_backward(tag); });
   return {scaled, loss.detach()};
 }
 

@@ -95,6 +95,15 @@ class GradScaler {
     return std::pair{scale(losses.first, site), scale(losses.second, site)};
   }
 
+  // The scale as it is now, for losses to come: what happens to the scale meanwhile, in other threads, does not reach
+  // them. For who works one iteration ahead of the optimizer (optim/async_trainer.h).
+  struct Pin {
+    Tensor scale;  // undefined when disabled
+    std::uint64_t tag = 0;
+  };
+  Pin pin(Device device, CallSite site = CallSite::current());
+  ScaledLoss scale(const Tensor& loss, const Pin& pin);
+
   void unscale_(Steppable& optimizer, CallSite site = CallSite::current());  // divides its gradients by their scale, in place
   // unscale_ if that was not done, then step unless a gradient was not finite.
   StepResult step(Steppable& optimizer, CallSite site = CallSite::current());
@@ -180,6 +189,7 @@ class GradScaler {
   };
 
   void start(Device device);
+  void check_loss(const Tensor& loss) const;
   void need_scale(const char* method, const CallSite& site) const;
   PerOptimizer& entry_for(const char* method, Steppable& optimizer, const CallSite& site);
   std::string describe(const PerOptimizer& entry) const;
