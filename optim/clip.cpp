@@ -12,15 +12,15 @@ namespace {
 // Flat views of all gradients; a strided one through a dense copy that finish() writes back.
 struct Gradients {
   explicit Gradients(const Parameters& parameters) {
-    for (const Tensor& p : parameters.tensors) {
-      Tensor g = p.grad();
-      if (!g.defined()) continue;
-      if (tensors.empty()) device = g.device();
-      check(g.device() == device, "gradient clipping: gradients are on ", device, " and ", g.device());
-      Tensor dense = g.is_contiguous() ? g : empty_like(g).copy_(g);
-      views.push_back({dense.raw_data(), dense.numel(), dense.dtype()});
-      tensors.emplace_back(std::move(g), std::move(dense));
-    }
+    for (const Tensor& p : parameters.tensors) add(p.grad());
+  }
+  void add(Tensor g) {
+    if (!g.defined()) return;
+    if (tensors.empty()) device = g.device();
+    check(g.device() == device, "gradient clipping: gradients are on ", device, " and ", g.device());
+    Tensor dense = g.is_contiguous() ? g : empty_like(g).copy_(g);
+    views.push_back({dense.raw_data(), dense.numel(), dense.dtype()});
+    tensors.emplace_back(std::move(g), std::move(dense));
   }
   std::span<const GradientView> span() const { return views; }
   std::vector<Tensor> originals() const {
@@ -40,24 +40,57 @@ struct Gradients {
   std::vector<std::pair<Tensor, Tensor>> tensors;
 };
 
-}  // namespace
+void check_max_norm(const char* function, double max_norm) {
+  check(max_norm >= 0, function, ": max_norm must not be negative, got ", max_norm);
+}
 
-Tensor clip_grad_norm_(const Parameters& parameters, double max_norm, const ClipOptions& options) {
-  check(max_norm >= 0, "clip_grad_norm_: max_norm must not be negative, got ", max_norm);
-  check(options.norm_type > 0, "clip_grad_norm_: norm_type must be positive, got ", options.norm_type);
-  const NoGrad no_grad;
-  Gradients gradients(parameters);
+Tensor norm_of(const char* function, const Gradients& gradients, const ClipOptions& options) {
+  check(options.norm_type > 0, function, ": norm_type must be positive, got ", options.norm_type);
   if (gradients.views.empty()) return zeros({});
   Tensor norm = options.norm_type == 2 ? amp::known_norm(gradients.originals()) : Tensor();
   if (!norm.defined()) {
     norm = zeros({}, {.device = gradients.device});
     kernels::gradient_norm(gradients.device, gradients.span(), options.norm_type, norm.data<float>());
   }
-  check(!options.error_if_nonfinite || std::isfinite(norm.item()), "clip_grad_norm_: the norm of the gradients is ",
-        options.error_if_nonfinite ? norm.item() : 0, "; nothing was clipped");
+  if (options.error_if_nonfinite && !std::isfinite(norm.item())) {
+    fail(function, ": the norm of the gradients is ", norm.item(), "; nothing was clipped");
+  }
+  return norm;
+}
+
+}  // namespace
+
+Tensor clip_grad_norm_(const Parameters& parameters, double max_norm, const ClipOptions& options) {
+  check_max_norm("clip_grad_norm_", max_norm);
+  const NoGrad no_grad;
+  Gradients gradients(parameters);
+  const Tensor norm = norm_of("clip_grad_norm_", gradients, options);
+  if (gradients.views.empty()) return norm;
   kernels::scale_gradients(gradients.device, gradients.span(), norm.data<float>(), max_norm);
   gradients.finish();
   return norm;
+}
+
+Tensor get_total_norm(const std::vector<Tensor>& tensors, const ClipOptions& options) {
+  const NoGrad no_grad;
+  Gradients gradients(Parameters(std::vector<Tensor>{}));
+  for (const Tensor& t : tensors) {
+    check(t.defined() && t.is_floating(), "get_total_norm: needs floating tensors, got ", t);
+    gradients.add(t.detach());
+  }
+  return norm_of("get_total_norm", gradients, options);
+}
+
+void clip_grads_with_norm_(const Parameters& parameters, double max_norm, const Tensor& total_norm) {
+  check_max_norm("clip_grads_with_norm_", max_norm);
+  check(total_norm.defined() && total_norm.numel() == 1 && total_norm.is_floating(), "clip_grads_with_norm_: total_norm must be a floating tensor of "
+        "one element, got ", total_norm);
+  const NoGrad no_grad;
+  Gradients gradients(parameters);
+  if (gradients.views.empty()) return;
+  const Tensor norm = empty({}, {.device = gradients.device}).copy_(total_norm.detach().reshape({}));
+  kernels::scale_gradients(gradients.device, gradients.span(), norm.data<float>(), max_norm);
+  gradients.finish();
 }
 
 void clip_grad_value_(const Parameters& parameters, double limit) {

@@ -15,6 +15,10 @@ struct ClipOptions {
 // seen as one vector. Returns the norm before clipping as a tensor: f32, 0-d. Parameters without a
 // gradient are left out; a gradient that several parameters share is clipped once per parameter.
 Tensor clip_grad_norm_(const Parameters& parameters, double max_norm, const ClipOptions& options = {});
+// The two halves of it, for gradients that are clipped together with others: the norm of any tensors seen as
+// one vector, f32 and 0-d, and the scaling by a norm that is known.
+Tensor get_total_norm(const std::vector<Tensor>& tensors, const ClipOptions& options = {});
+void clip_grads_with_norm_(const Parameters& parameters, double max_norm, const Tensor& total_norm);
 // Limits every gradient element to [-limit, limit].
 void clip_grad_value_(const Parameters& parameters, double limit);
 

@@ -371,6 +371,22 @@ TEST_CASE("clipping non-finite gradients: an error if asked for, else NaN as in 
   CHECK(std::isnan(p.grad().to_vector<float>()[1]));
 }
 
+TEST_CASE("the norm and the scaling by it can be asked for apart", "[optim]") {
+  MANTISSA_PRINT_SEED();
+  std::vector<Tensor> p = model(), q = model();
+  set_gradients(p, 400);
+  set_gradients(q, 400);
+  std::vector<Tensor> gradients;
+  for (const Tensor& t : q) gradients.push_back(t.grad());
+  const Tensor norm = optim::get_total_norm(gradients);
+  CHECK(same_bits(norm, optim::clip_grad_norm_(p, 3)));
+  optim::clip_grads_with_norm_(q, 3, norm);
+  for (std::size_t i = 0; i < p.size(); ++i) CHECK(same_bits(p[i].grad(), q[i].grad()));
+  CHECK(optim::get_total_norm({}).item() == 0);
+  CHECK_THAT(message_of([&] { optim::get_total_norm({arange(3)}); }), Catch::Matchers::Contains("needs floating tensors"));
+  CHECK_THAT(message_of([&] { optim::clip_grads_with_norm_(q, 3, ones({2})); }), Catch::Matchers::Contains("one element"));
+}
+
 TEST_CASE("clip_grad_value_ limits every element", "[optim]") {
   Tensor p = ones({2, 2}).requires_grad_();
   p.set_grad(tensor({{-3.0, 0.5}, {2.0, -0.25}}).t());
