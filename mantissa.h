@@ -63,6 +63,7 @@
 #include "optim/adam.h"
 #include "optim/adamax.h"
 #include "optim/asgd.h"
+#include "optim/async_trainer.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
 #include "optim/lamb.h"

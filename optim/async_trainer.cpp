@@ -135,7 +135,12 @@ void AsyncTrainer::step(std::function<void()> step_fn, bool async) {
       std::vector<Pair>& pairs;
       ~Drop() { for (Pair& p : pairs) p.master.set_grad({}); }
     } drop{pairs_};
-    step_fn();
+    try {
+      step_fn();
+    } catch (...) {
+      if (options_.scaler) options_.scaler->discard();  // of what it may have begun
+      throw;
+    }
   });
   if (!async) settle();
 }

@@ -19,7 +19,7 @@
 //
 // What the step function uses (optimizer, schedule, averages) belongs to it between step and synchronize().
 // An exception in it is thrown by the next call of forward_backward, step or synchronize; its gradients are lost, the
-// weights are as it left them, and training can go on.
+// scaler forgets the iteration, the weights are as it left them, and training can go on.
 #pragma once
 
 #include <concepts>

@@ -264,8 +264,16 @@ TEST_CASE("G46: an exception of the optimizer's thread is thrown by the next cal
   forward();
   trainer.step(bad, true);
   CHECK_THAT(message_of([&] { trainer.step(good, true); }), Contains("disk full"));
+  forward();
+  CHECK_THAT(message_of([&] {
+               trainer.step([&] {
+                 scaler.step(opt);
+                 bad();
+               });
+             }),
+             Contains("disk full"));
   const Tensor before = net.w1.detach().clone();
-  trainer.synchronize();  // nothing is left of it
+  trainer.synchronize();  // nothing is left of it, and the scaler is ready for the next
   forward();
   trainer.step(good, true);
   trainer.synchronize();
