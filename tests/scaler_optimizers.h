@@ -54,7 +54,7 @@ inline std::vector<OptimizerMaker> all_optimizers() {
       maker<Adadelta>("Adadelta", AdadeltaOptions{}),
       maker<Adamax>("Adamax", AdamaxOptions{}),
       maker<NAdam>("NAdam", NAdamOptions{}),
-      maker<RAdam>("RAdam", RAdamOptions{}),
+      maker<RAdam>("RAdam", RAdamOptions{.lr = 0.05}),
       maker<ASGD>("ASGD", ASGDOptions{}),
       maker<Rprop>("Rprop", RpropOptions{}),
       maker<LAMB>("LAMB", LAMBOptions{}),

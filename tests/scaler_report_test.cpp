@@ -11,11 +11,11 @@
 #include "autograd/backward.h"
 #include "core/host_reads.h"
 #include "core/ops.h"
-#include "optim/adam.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
 #include "optim/sgd.h"
 #include "tests/catch_compat.h"
+#include "tests/scaler_optimizers.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -161,10 +161,11 @@ TEST_CASE("G24: training steps read nothing back to the host", "[scaler][G24]") 
     CHECK(!scaler.overflows().empty());
     CHECK(host_reads() == before);
   };
-  for (bool clip : {false, true}) {
-    run([](const Tensor& w) { return std::make_unique<optim::Sgd>(optim::Parameters{w}, optim::SgdOptions{.lr = 0.01}); }, clip);
-    run([](const Tensor& w) { return std::make_unique<optim::Adam>(optim::Parameters{w}, optim::AdamOptions{.lr = 0.01}); }, clip);
-    run([](const Tensor& w) { return std::make_unique<optim::AdamW>(optim::Parameters{w}, optim::AdamWOptions{.lr = 0.01}); }, clip);
+  for (const OptimizerMaker& m : all_optimizers()) {
+    for (bool clip : {false, true}) {
+      INFO(m.name << (clip ? ", clipped" : ""));
+      run([&](const Tensor& w) { return m.make({w}); }, clip);
+    }
   }
 }
 
