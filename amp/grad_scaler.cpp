@@ -54,7 +54,8 @@ void GradScaler::between_iterations(const char* what) const {
   if (begun == entries_.end()) return;
   const PerOptimizer& e = *begun;
   fail("GradScaler: cannot be ", what, " in the middle of an iteration: ", describe(e), " was ",
-       e.stage == Stage::stepped ? "stepped at " : "unscaled at ", to_string(e.stage == Stage::stepped ? e.stepped_at : e.unscaled_at),
+       e.stage == Stage::stepped ? "stepped at " : "unscaled at ",
+       to_string(e.stage == Stage::stepped ? e.stepped_at : e.unscaled_at),
        "; call update() first");
 }
 
@@ -145,7 +146,8 @@ void GradScaler::unscale(PerOptimizer& e, const CallSite& site) {
            " is f16: keep parameters in f32 and use autocast, or set allow_f16_gradients");
     }
     if (g.device().type != scale_.device().type) {
-      fail("GradScaler: the gradient of ", name(), " of ", describe(e), " is on ", g.device(), ", the scaler on ", scale_.device());
+      fail("GradScaler: the gradient of ", name(), " of ", describe(e), " is on ", g.device(), ", the scaler on ",
+           scale_.device());
     }
     const Tensor own = ledger_.scale_of(p, *e.optimizer, i);
     const Tensor& scale = own.defined() ? own : scale_;
@@ -252,7 +254,8 @@ void GradScaler::update_scale(const CallSite& site) {
   std::vector<Verdict> verdicts;
   for (const PerOptimizer& e : entries_) {
     for (std::size_t k = 0; k < e.summaries.size(); ++k) {
-      verdicts.push_back({e.found_inf.data<bool>(), reinterpret_cast<const GradientSummary*>(e.summaries[k].data<double>()), e.number,
+      verdicts.push_back({e.found_inf.data<bool>(),
+                          reinterpret_cast<const GradientSummary*>(e.summaries[k].data<double>()), e.number,
                           e.scales[k].data<float>()});
     }
   }
@@ -337,15 +340,18 @@ double GradScaler::read_scale() const {
 }
 void GradScaler::set_growth_factor(double factor) {
   const std::lock_guard lock(mutex_);
-  options_.growth_factor = with(options_, options_.init_scale, factor, options_.backoff_factor, options_.growth_interval).growth_factor;
+  options_.growth_factor = with(options_, options_.init_scale, factor, options_.backoff_factor,
+                                options_.growth_interval).growth_factor;
 }
 void GradScaler::set_backoff_factor(double factor) {
   const std::lock_guard lock(mutex_);
-  options_.backoff_factor = with(options_, options_.init_scale, options_.growth_factor, factor, options_.growth_interval).backoff_factor;
+  options_.backoff_factor = with(options_, options_.init_scale, options_.growth_factor, factor,
+                                 options_.growth_interval).backoff_factor;
 }
 void GradScaler::set_growth_interval(std::int64_t interval) {
   const std::lock_guard lock(mutex_);
-  options_.growth_interval = with(options_, options_.init_scale, options_.growth_factor, options_.backoff_factor, interval).growth_interval;
+  options_.growth_interval = with(options_, options_.init_scale, options_.growth_factor, options_.backoff_factor,
+                                  interval).growth_interval;
 }
 
 }  // namespace mantissa::amp

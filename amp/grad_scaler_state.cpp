@@ -72,7 +72,8 @@ void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor
   std::array<std::int64_t, 5> counters{};
   counters[0] = count_from(keys[4], values[4], 0);
   if (extra) {
-    check(extra->defined() && extra->numel() == extra_count, "GradScaler.load_state_dict: \"", extra_key, "\" must be three numbers");
+    check(extra->defined() && extra->numel() == extra_count, "GradScaler.load_state_dict: \"", extra_key,
+          "\" must be three numbers");
     const std::vector<double> more = extra->to_vector<double>();
     for (std::size_t k = 0; k < more.size(); ++k) counters[k + 1] = count_from(extra_key, more[k], 0);
   }

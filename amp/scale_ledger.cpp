@@ -37,7 +37,8 @@ Tensor ScaleLedger::scaled_loss(const Tensor& scale, const CallSite& site) {
 void ScaleLedger::scale_changed(const char* method, const CallSite& site) {
   const std::uint64_t next = epochs_.back().number + 1;
   if (epochs_.size() == remembered) epochs_.pop_front();
-  epochs_.push_back({.number = next, .scale = {}, .began = site, .scaled = {}, .scaled_last = {}, .unscaled = {}, .began_by = method});
+  epochs_.push_back({.number = next, .scale = {}, .began = site, .scaled = {}, .scaled_last = {}, .unscaled = {},
+                     .began_by = method});
 }
 
 const ScaleLedger::Epoch* ScaleLedger::find(std::uint64_t tag) const {
@@ -67,9 +68,11 @@ Tensor ScaleLedger::scale_of(const Tensor& parameter, const Steppable& optimizer
   }
   if (!unscaled.empty()) {
     const Epoch& u = *unscaled.back();
-    check(u.number != epochs_.back().number, "GradScaler: the gradient of ", name(), " was already unscaled at ", to_string(u.unscaled),
+    check(u.number != epochs_.back().number, "GradScaler: the gradient of ", name(), " was already unscaled at ",
+          to_string(u.unscaled),
           " in this iteration; is it a parameter of two optimizers? Give each parameter to one, or call backward once per optimizer");
-    fail("GradScaler: the gradient of ", name(), " still holds what was unscaled at ", to_string(u.unscaled), " in an earlier iteration",
+    fail("GradScaler: the gradient of ", name(), " still holds what was unscaled at ", to_string(u.unscaled),
+         " in an earlier iteration",
          scaled.empty() ? concat() : concat(", added to that of the loss scaled at ", to_string(scaled.back()->scaled)),
          "; call zero_grad() before backward");
   }
@@ -79,7 +82,8 @@ Tensor ScaleLedger::scale_of(const Tensor& parameter, const Steppable& optimizer
     const double x = a.scale.item<double>(), y = b.scale.item<double>();
     if (x == y) continue;
     const Epoch& later = a.number > b.number ? a : b;
-    fail("GradScaler: the gradient of ", name(), " mixes losses scaled by ", x, " at ", to_string(a.scaled), " and by ", y, " at ",
+    fail("GradScaler: the gradient of ", name(), " mixes losses scaled by ", x, " at ", to_string(a.scaled), " and by ",
+         y, " at ",
          to_string(b.scaled), ": the scale was changed in between by ", later.began_by, " at ", to_string(later.began),
          ". Keep it while gradients accumulate: call update() only after the optimizer's step, or zero_grad() first");
   }

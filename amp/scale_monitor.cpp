@@ -55,16 +55,19 @@ void ScaleMonitor::observe() {
 
   const double rate = skip_rate();
   look(ScaleAlert::low_scale, now.scale < options_.low_scale, [&] {
-    return concat("the scale fell to ", now.scale, ", below ", options_.low_scale, "; gradients overflow whatever it is, see overflows()");
+    return concat("the scale fell to ", now.scale, ", below ", options_.low_scale,
+                  "; gradients overflow whatever it is, see overflows()");
   });
   look(ScaleAlert::at_floor, now.at_floor > 0, [&] {
     return concat("gradients overflow at the smallest scale, ", now.scale, "; it is not the scale, see overflows()");
   });
   const bool enough = now.updates - totals_.front().updates >= options_.window;
   look(ScaleAlert::skip_rate, enough && rate > options_.max_skip_rate, [&] {
-    return concat(100 * rate, " % of the last ", options_.window, " iterations were skipped, more than ", 100 * options_.max_skip_rate, " %");
+    return concat(100 * rate, " % of the last ", options_.window, " iterations were skipped, more than ",
+                  100 * options_.max_skip_rate, " %");
   });
-  look(ScaleAlert::forward_failure, failed, [] { return std::string("the loss itself was inf or NaN; the scale is left alone"); });
+  look(ScaleAlert::forward_failure, failed,
+       [] { return std::string("the loss itself was inf or NaN; the scale is left alone"); });
 }
 
 double ScaleMonitor::skip_rate() const {
@@ -75,8 +78,9 @@ double ScaleMonitor::skip_rate() const {
 std::string ScaleMonitor::summary() const {
   if (points_.empty()) return "no updates seen";
   const Total &first = totals_.front(), &last = totals_.back();
-  std::string text = concat("scale ", points_.back().scale, " (lowest ", lowest_, ", highest ", highest_, ", ", changes_, " changes); ",
-                            seen_.skipped, " of ", seen_.updates, " steps skipped, ", last.skipped - first.skipped, " of the last ",
+  std::string text = concat("scale ", points_.back().scale, " (lowest ", lowest_, ", highest ", highest_, ", ",
+                            changes_, " changes); ", seen_.skipped, " of ", seen_.updates, " steps skipped, ",
+                            last.skipped - first.skipped, " of the last ",
                             last.updates - first.updates, "; ");
   if (alerts_.empty()) return text + "no alerts";
   return text + concat(static_cast<unsigned long>(alerts_.size()), " alerts, last: ", alerts_.back().message);
@@ -85,14 +89,17 @@ std::string ScaleMonitor::summary() const {
 std::string ScaleMonitor::csv() const {
   std::string text = "update,scale,skipped,gradient_norm,largest_gradient\n";
   for (const ScalePoint& p : points_) {
-    text += concat(p.update, ",", number(p.scale), ",", p.skipped, ",", number(p.gradient_norm), ",", number(p.largest_gradient), "\n");
+    text += concat(p.update, ",", number(p.scale), ",", p.skipped, ",", number(p.gradient_norm), ",",
+                   number(p.largest_gradient), "\n");
   }
   return text;
 }
 
 std::string ScaleMonitor::json() const {
   nlohmann::ordered_json j;
-  for (const char* key : {"update", "scale", "skipped", "gradient_norm", "largest_gradient", "alerts"}) j[key] = nlohmann::json::array();
+  for (const char* key : {"update", "scale", "skipped", "gradient_norm", "largest_gradient", "alerts"}) {
+    j[key] = nlohmann::json::array();
+  }
   for (const ScalePoint& p : points_) {
     j["update"].push_back(p.update);
     j["scale"].push_back(p.scale);
@@ -101,7 +108,8 @@ std::string ScaleMonitor::json() const {
     j["largest_gradient"].push_back(p.largest_gradient);
   }
   for (const ScaleAlert& a : alerts_) {
-    j["alerts"].push_back({{"kind", alert_names[a.kind]}, {"update", a.point.update}, {"scale", a.point.scale}, {"message", a.message}});
+    j["alerts"].push_back({{"kind", alert_names[a.kind]}, {"update", a.point.update}, {"scale", a.point.scale},
+                           {"message", a.message}});
   }
   return j.dump();
 }

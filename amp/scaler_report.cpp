@@ -39,7 +39,8 @@ std::int64_t GradScaler::names_of(const Steppable& optimizer, const std::vector<
 std::string GradScaler::describe(const PerOptimizer& entry) const {
   const std::vector<std::string>& names = names_[static_cast<std::size_t>(entry.number)].parameters;
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> type(abi::__cxa_demangle(typeid(*entry.optimizer).name(), nullptr, nullptr, &status), std::free);
+  const std::unique_ptr<char, void (*)(void*)> type(abi::__cxa_demangle(typeid(*entry.optimizer).name(), nullptr,
+      nullptr, &status), std::free);
   std::string text = concat("optimizer ", entry.number, " (", status == 0 ? last_part(type.get(), "::") : "optimizer");
   if (!names.empty()) text += concat(" of ", names[0]);
   if (names.size() > 1) text += concat(" and ", static_cast<unsigned long>(names.size() - 1), " more");
