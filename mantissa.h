@@ -34,6 +34,7 @@
 #include "io/safetensors.h"
 #include "jit/capture.h"
 #include "nn/activation.h"
+#include "nn/adaptive_softmax.h"
 #include "nn/amp.h"
 #include "nn/attention.h"
 #include "nn/clone.h"

@@ -82,16 +82,20 @@ void convolve_with_library(ConvPass pass, const ConvShape& s, float* y, const fl
 template <class F> void for_taps(const ConvShape& s, F&& f) {
   std::int64_t row = 0;
   for (std::int64_t c = 0; c < s.in_channels / s.groups; ++c) {
-    for (std::int64_t ky = 0; ky < s.kernel[0]; ++ky) {
-      for (std::int64_t kx = 0; kx < s.kernel[1]; ++kx, ++row) {
-        const std::int64_t shift = kx * s.dilation[1] - s.padding[1], stride = s.stride[1];
-        const std::int64_t first = shift < 0 ? (-shift + stride - 1) / stride : 0;
-        const std::int64_t last = std::min(s.out[1], s.in[1] > shift ? (s.in[1] - shift - 1) / stride + 1 : 0);
-        if (last <= first) continue;
+    for (std::int64_t k = 0; k < s.taps(); ++k, ++row) {
+      const std::int64_t kx = k % s.kernel[1], ky = k / s.kernel[1] % s.kernel[0], kz = k / s.kernel[1] / s.kernel[0];
+      const std::int64_t shift = kx * s.dilation[1] - s.padding[1], stride = s.stride[1];
+      const std::int64_t first = shift < 0 ? (-shift + stride - 1) / stride : 0;
+      const std::int64_t last = std::min(s.out[1], s.in[1] > shift ? (s.in[1] - shift - 1) / stride + 1 : 0);
+      if (last <= first) continue;
+      for (std::int64_t oz = 0; oz < s.depth.out; ++oz) {
+        const std::int64_t iz = oz * s.depth.stride - s.depth.padding + kz * s.depth.dilation;
+        if (iz < 0 || iz >= s.depth.in) continue;
         for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
           const std::int64_t iy = oy * s.stride[0] - s.padding[0] + ky * s.dilation[0];
           if (iy < 0 || iy >= s.in[0]) continue;
-          f((row * s.out[0] + oy) * s.out[1] + first, (c * s.in[0] + iy) * s.in[1] + first * stride + shift, last - first);
+          f(((row * s.depth.out + oz) * s.out[0] + oy) * s.out[1] + first,
+            ((c * s.depth.in + iz) * s.in[0] + iy) * s.in[1] + first * stride + shift, last - first);
         }
       }
     }
@@ -109,7 +113,7 @@ template <class T> View matrix(const T* data, std::int64_t rows, std::int64_t co
 
 // One image and group: a, b and y are that part of the operands.
 template <class T> void convolve_image(ConvPass pass, const ConvShape& s, T* y, const T* a, const T* b, T* unfolded) {
-  const std::int64_t rows = s.in_channels / s.groups * s.kernel[0] * s.kernel[1], pixels = s.out[0] * s.out[1];
+  const std::int64_t rows = s.in_channels / s.groups * s.taps(), pixels = s.out_pixels();
   const std::int64_t outs = s.out_channels / s.groups, stride = s.stride[1];
   if (pass == ConvPass::input_gradient) {
     kernels::gemm(cpu, matrix<T>(unfolded, rows, pixels), matrix(b, outs, rows, true), matrix(a, outs, pixels), View{});
@@ -134,7 +138,7 @@ template <class T> void convolve_image(ConvPass pass, const ConvShape& s, T* y, 
 template <class T> void convolve_unfolded(ConvPass pass, const ConvShape& s, T* y, const T* a, const T* b, const T* bias) {
   const PerImage size = per_image(pass, s);
   const bool to_weight = pass == ConvPass::weight_gradient;
-  const std::int64_t pixels = s.out[0] * s.out[1], rows = s.in_channels / s.groups * s.kernel[0] * s.kernel[1];
+  const std::int64_t pixels = s.out_pixels(), rows = s.in_channels / s.groups * s.taps();
   Tensor partial;
   if (to_weight) partial = Tensor::allocate({s.batch, s.weights()}, dtype_of<T>);
   const std::int64_t pieces = pieces_for(s.flops());
@@ -184,6 +188,7 @@ template <class T> void convolve_views(ConvPass pass, const ConvShape& s, const 
 }  // namespace
 
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
+  if (!device.is_cpu() && !s.is_image()) fail("has no cuda kernel for volumes; move the tensors with to(cpu)");
   if (y.numel() == 0) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias);

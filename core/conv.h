@@ -1,4 +1,4 @@
-// 2-d convolution and its two gradients, all three bilinear in their two operands.
+// Convolution of images and volumes and its two gradients, all three bilinear in their two operands.
 // The batch is cut into chunks by shape alone, so results do not depend on the number of threads.
 // f32 goes to oneDNN; f64 unfolds images into matrices and multiplies; f16 and bf16 are widened.
 #pragma once
@@ -14,12 +14,21 @@ struct ConvShape {
   std::int64_t batch, in_channels, out_channels, groups;
   std::int64_t in[2], out[2], kernel[2];  // height, width
   std::int64_t stride[2], padding[2], dilation[2];
+  // The third dimension of a volume, in front of the other two. An image has the depth 1.
+  struct Depth {
+    std::int64_t in = 1, out = 1, kernel = 1, stride = 1, padding = 0, dilation = 1;
+    friend bool operator==(const Depth&, const Depth&) = default;
+  } depth = {};
 
-  MANTISSA_HD std::int64_t in_image() const { return in_channels * in[0] * in[1]; }
-  MANTISSA_HD std::int64_t out_image() const { return out_channels * out[0] * out[1]; }
-  std::int64_t weights() const { return out_channels * in_channels / groups * kernel[0] * kernel[1]; }
+  bool is_image() const { return depth == Depth{}; }
+  MANTISSA_HD std::int64_t in_pixels() const { return depth.in * in[0] * in[1]; }
+  MANTISSA_HD std::int64_t out_pixels() const { return depth.out * out[0] * out[1]; }
+  MANTISSA_HD std::int64_t taps() const { return depth.kernel * kernel[0] * kernel[1]; }
+  MANTISSA_HD std::int64_t in_image() const { return in_channels * in_pixels(); }
+  MANTISSA_HD std::int64_t out_image() const { return out_channels * out_pixels(); }
+  std::int64_t weights() const { return out_channels * in_channels / groups * taps(); }
   double flops() const {
-    return 2.0 * static_cast<double>(batch) * static_cast<double>(out[0] * out[1]) * static_cast<double>(weights());
+    return 2.0 * static_cast<double>(batch) * static_cast<double>(out_pixels()) * static_cast<double>(weights());
   }
   friend bool operator==(const ConvShape&, const ConvShape&) = default;
 };
@@ -29,7 +38,7 @@ enum class ConvPass { forward, input_gradient, weight_gradient };
 
 namespace kernels {
 
-// Result and operands as ConvPass lists them; bias [out_channels] or absent, forward only.
+// Result and operands as ConvPass lists them, of images or of volumes; bias [out_channels] or absent, forward only.
 void conv2d(Device device, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, const View& bias);
 
 }  // namespace kernels

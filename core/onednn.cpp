@@ -84,25 +84,31 @@ struct Problem {
   dnnl::memory::dims x, weight, y, stride, dilation, before, after;
 
   explicit Problem(const ConvShape& s)
-      : x{s.batch, s.in_channels, s.in[0], s.in[1]},
-        weight{s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]},
-        y{s.batch, s.out_channels, s.out[0], s.out[1]} {
-    if (s.groups > 1) weight = {s.groups, s.out_channels / s.groups, s.in_channels / s.groups, s.kernel[0], s.kernel[1]};
-    for (int d = 0; d < 2; ++d) {
-      stride.push_back(s.stride[d]);
-      dilation.push_back(s.dilation[d] - 1);
-      before.push_back(s.padding[d]);
-      after.push_back((s.out[d] - 1) * s.stride[d] + (s.kernel[d] - 1) * s.dilation[d] + 1 - s.in[d] - s.padding[d]);
-    }
+      : x{s.batch, s.in_channels}, weight{s.out_channels, s.in_channels / s.groups}, y{s.batch, s.out_channels} {
+    if (s.groups > 1) weight = {s.groups, s.out_channels / s.groups, s.in_channels / s.groups};
+    const auto& z = s.depth;
+    if (!s.is_image()) add_dimension(z.in, z.out, z.kernel, z.stride, z.padding, z.dilation);
+    for (int d = 0; d < 2; ++d) add_dimension(s.in[d], s.out[d], s.kernel[d], s.stride[d], s.padding[d], s.dilation[d]);
+  }
+  void add_dimension(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t step, std::int64_t padding, std::int64_t spread) {
+    x.push_back(in);
+    weight.push_back(kernel);
+    y.push_back(out);
+    stride.push_back(step);
+    dilation.push_back(spread - 1);
+    before.push_back(padding);
+    after.push_back((out - 1) * step + (kernel - 1) * spread + 1 - in - padding);
   }
   static Desc any(const dnnl::memory::dims& dims) { return f32_desc(dims, Tag::any); }
-  static Desc plain(const dnnl::memory::dims& dims) { return f32_desc(dims, dims.size() == 5 ? Tag::abcde : Tag::abcd); }
+  static Desc plain(const dnnl::memory::dims& dims) {
+    return f32_desc(dims, dims.size() == 4 ? Tag::abcd : dims.size() == 5 ? Tag::abcde : Tag::abcdef);
+  }
 };
 
 // Winograd's F(4x4, 3x3) needs a quarter of the multiplications. It wins where there are enough
 // channels and tiles of 4 x 4 pixels, and loses where transforming the weight is most of the work.
 bool suits_winograd(const ConvShape& s) {
-  bool plain = s.groups == 1 && s.in_channels >= 16 && s.out_channels >= 16 && s.in_channels * s.out_channels <= 128 * 128;
+  bool plain = s.is_image() && s.groups == 1 && s.in_channels >= 16 && s.out_channels >= 16 && s.in_channels * s.out_channels <= 128 * 128;
   for (int d = 0; d < 2; ++d) plain = plain && s.kernel[d] == 3 && s.stride[d] == 1 && s.dilation[d] == 1 && s.out[d] >= 8;
   return plain;
 }
@@ -215,7 +221,7 @@ struct KeyHash {
     const ConvShape& s = k.shape;
     std::size_t h = static_cast<std::size_t>(k.pass) * 2 + k.bias;
     for (std::int64_t v : {s.batch, s.in_channels, s.out_channels, s.groups, s.in[0], s.in[1], s.kernel[0], s.kernel[1],
-                           s.stride[0], s.padding[0], s.dilation[0]}) {
+                           s.stride[0], s.padding[0], s.dilation[0], s.depth.in, s.depth.kernel}) {
       h = h * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(v);
     }
     return h;

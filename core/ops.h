@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -31,6 +32,13 @@ Tensor reciprocal(const Tensor& x);
 Tensor fmod(const Tensor& a, const Tensor& b);       // the sign of a; an integer divided by 0 is an error
 Tensor remainder(const Tensor& a, const Tensor& b);  // the sign of b, as Python's %
 Tensor clamp(const Tensor& x, double low, double high);
+Tensor clamp_min(const Tensor& x, double low);
+Tensor clamp_max(const Tensor& x, double high);
+Tensor floor_divide(const Tensor& a, const Tensor& b);  // floor(a / b); integers stay integers and refuse a divisor of 0
+Tensor frac(const Tensor& x);                           // x - trunc(x)
+Tensor hypot(const Tensor& a, const Tensor& b);         // sqrt(a^2 + b^2) without overflow on the way
+Tensor copysign(const Tensor& a, const Tensor& b);      // |a| with the sign of b
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {});  // infinities: the dtype's ends
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition is bool
 Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight);  // start + weight * (end - start)
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);  // x + value * a * b
@@ -54,6 +62,10 @@ Tensor log10(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor erfc(const Tensor& x);    // 1 - erf(x)
 Tensor erfinv(const Tensor& x);  // infinite at -1 and 1, NaN beyond
+Tensor logaddexp(const Tensor& a, const Tensor& b);   // log(exp(a) + exp(b))
+Tensor logaddexp2(const Tensor& a, const Tensor& b);  // the same to base 2
+Tensor xlogy(const Tensor& a, const Tensor& b);       // a * log(b), 0 where a is 0
+Tensor logit(const Tensor& x, std::optional<double> eps = {});  // log(x / (1 - x)); eps: x is clamped to [eps, 1 - eps]
 
 // --- trigonometric, in radians, and hyperbolic: integers give f32 ---
 Tensor sin(const Tensor& x);
@@ -69,6 +81,7 @@ Tensor tanh(const Tensor& x);
 Tensor asinh(const Tensor& x);
 Tensor acosh(const Tensor& x);
 Tensor atanh(const Tensor& x);
+Tensor sinc(const Tensor& x);  // sin(pi x) / (pi x), 1 at 0
 
 // --- activations ---
 Tensor sigmoid(const Tensor& x);
@@ -92,6 +105,7 @@ Tensor tanhshrink(const Tensor& x);  // x - tanh(x)
 Tensor hardshrink(const Tensor& x, double lambd = 0.5);  // 0 where |x| <= lambd
 Tensor softshrink(const Tensor& x, double lambd = 0.5);  // towards 0 by lambd
 Tensor threshold(const Tensor& x, double threshold, double value);  // value where x <= threshold
+Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false);  // leaky_relu of a random slope each; outside training the mean slope
 Tensor glu(const Tensor& x, int dim = -1);  // the first half of dim times the sigmoid of the second
 
 // --- comparison: bool results, no gradient ---
@@ -104,6 +118,11 @@ Tensor ge(const Tensor& a, const Tensor& b);
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
+Tensor signbit(const Tensor& x);  // true for -0
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);  // |a - b| <= atol + rtol * |b|
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
+bool equal(const Tensor& a, const Tensor& b);  // the same shape and values
+Tensor isin(const Tensor& x, const Tensor& values);
 Tensor logical_and(const Tensor& a, const Tensor& b);  // of any dtype: what is not 0 is true
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
@@ -135,6 +154,24 @@ Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is one not 0?
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is none 0? Also an index: x[{all, 0}]
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
+Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});  // NaN counts as 0
+Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});  // of what is not NaN
+Tensor max(const Tensor& x);     // of all elements; equal ones share the gradient
+Tensor min(const Tensor& x);
+Tensor argmax(const Tensor& x);  // in row-major order
+Tensor argmin(const Tensor& x);
+ValuesIndices median(const Tensor& x, int dim, bool keepdim = false);  // the lower of two; NaN wins
+Tensor median(const Tensor& x);
+ValuesIndices mode(const Tensor& x, int dim = -1, bool keepdim = false);  // the commonest, of equals the smallest; its last index
+ValuesIndices kthvalue(const Tensor& x, std::int64_t k, int dim = -1, bool keepdim = false);  // k = 1: the smallest
+// The values below which the shares q [n] or [] of x lie, first in the result's shape when q is [n].
+// Without dim of the flattened x. interpolation: linear, lower, higher, nearest, midpoint.
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false, std::string_view interpolation = "linear");
+Tensor quantile(const Tensor& x, double q, std::optional<int> dim = {}, bool keepdim = false, std::string_view interpolation = "linear");
+ValuesIndices cummax(const Tensor& x, int dim);  // running maxima and where the last of equal ones stands
+ValuesIndices cummin(const Tensor& x, int dim);
+Tensor logcumsumexp(const Tensor& x, int dim);
+Tensor diff(const Tensor& x, int n = 1, int dim = -1);  // x[i + 1] - x[i], n times
 Tensor cumsum(const Tensor& x, int dim, std::optional<Dtype> dtype = {});   // sums and products of integers are i64
 Tensor cumprod(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
 Tensor sum_to(const Tensor& x, const Dims& sizes);  // sums away what broadcasting `sizes` had repeated
@@ -154,11 +191,22 @@ Tensor tril(const Tensor& x, std::int64_t diagonal = 0);  // of the last two dim
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2 = 1);  // a view; the diagonal becomes the last dim
 Tensor trace(const Tensor& x);
+Tensor diag(const Tensor& x, std::int64_t diagonal = 0);  // a matrix of a vector, or the other way round
+Tensor diag_embed(const Tensor& x, std::int64_t offset = 0);  // the last dim becomes the diagonal of a matrix
+Tensor inner(const Tensor& a, const Tensor& b);  // over the last dims
+Tensor tensordot(const Tensor& a, const Tensor& b, int dims = 2);  // over a's last and b's first dims
+Tensor kron(const Tensor& a, const Tensor& b);
+Tensor cross(const Tensor& a, const Tensor& b, int dim = -1);  // of dimension 3
+Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);  // a [..., P, M], b [..., R, M] -> distances [..., P, R]
+Tensor pdist(const Tensor& x, double p = 2);  // distances of all pairs of rows i < j, in that order
+Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double eps = 1e-12);  // x / max(norm(x), eps)
+Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});  // x1 [*, I], x2 [*, J], weight [O, I, J] -> [*, O]
 
 // --- convolution and pooling: x [N, C, H, W] ---
 struct Conv2dOptions { std::array<int, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1}; int groups = 1; };
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});  // weight [O, C/groups, kh, kw]
-struct Pool2dOptions { std::array<int, 2> stride{0, 0}, padding{0, 0}; bool ceil_mode = false; bool count_include_pad = true; };
+// dilation is for maxima; divisor_override (0: the window's size) and count_include_pad are for averages.
+struct Pool2dOptions { std::array<int, 2> stride{0, 0}, padding{0, 0}; bool ceil_mode = false; bool count_include_pad = true; std::array<int, 2> dilation{1, 1}; int divisor_override = 0; };
 Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});  // stride 0 means the kernel's size
 Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output);
@@ -207,8 +255,24 @@ Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& t
 struct TripletMarginOptions { double margin = 1, p = 2, eps = 1e-6; bool swap = false; Reduction reduction = Reduction::mean; };
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, TripletMarginOptions = {});
 
+// The same with a distance of one's own, pairs of [N, ...] to [N].
+struct TripletMarginWithDistanceOptions { double margin = 1; bool swap = false; Reduction reduction = Reduction::mean; };
+using Distance = std::function<Tensor(const Tensor&, const Tensor&)>;
+Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, const Distance& distance = {}, TripletMarginWithDistanceOptions = {});
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);  // log(1 + exp(-target * x)); target 1 or -1
+struct MultiMarginOptions { int p = 1; double margin = 1; Reduction reduction = Reduction::mean; };
+Tensor multi_margin_loss(const Tensor& x, const Tensor& target, MultiMarginOptions = {}, const Tensor& weight = {});  // x [N, C] or [C], target i64 [N] or []
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);  // target i64 as x: classes, ended by -1
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {}, Reduction = Reduction::mean);
+// Connectionist temporal classification (Graves et al., 2006). log_probs [T, N, C] or [T, C], targets i64
+// [N, S] or all one after the other [sum of target_lengths], lengths i64 [N] or []. mean divides each loss
+// by its target's length first. zero_infinity: targets that do not fit give 0 instead of infinity.
+struct CtcOptions { std::int64_t blank = 0; Reduction reduction = Reduction::mean; bool zero_infinity = false; };
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths, CtcOptions = {});
+
 // --- indexing ---
-Tensor embedding(const Tensor& weight, const Tensor& indices);                // weight [V, D] -> [*, D]
+// weight [V, D] -> [*, D]; the row padding_idx (negative: from the end) gets no gradient.
+Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std::int64_t> padding_idx = {});
 Tensor gather(const Tensor& x, int dim, const Tensor& index);                 // index i64, same rank
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor cat(std::span<const Tensor> tensors, int dim = 0);
@@ -232,13 +296,22 @@ inline Tensor index_put(const Tensor& x, std::initializer_list<Tensor> i, const 
 }
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);  // of equal indices the last wins
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
+// Reduces the sources of equal indices; reduce: sum, prod, mean, amax, amin. include_self: with x's own element.
+Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self = true);
+Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);  // gather whose other dims broadcast
+Tensor take_along_dim(const Tensor& x, const Tensor& index);           // of the flattened x
 Tensor take(const Tensor& x, const Tensor& index);                            // from the flattened x; may be negative
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 Tensor masked_select(const Tensor& x, const Tensor& mask);                    // 1-d, in row-major order
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);  // source's first elements where mask is true
 Tensor nonzero(const Tensor& x);                                              // i64 [count, rank of x]
 Tensor one_hot(const Tensor& x, std::int64_t classes = -1);                   // i64 [*] -> i64 [*, classes]; -1: max + 1
 Tensor bincount(const Tensor& x, const Tensor& weights = {}, std::int64_t minlength = 0);
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false);  // searchsorted the other way round
+struct UniqueResult { Tensor values, inverse, counts; };  // inverse: shaped as x, where each element stands in values
+UniqueResult unique(const Tensor& x);              // sorted, of the flattened x
+UniqueResult unique_consecutive(const Tensor& x);  // of runs
 Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);       // stable
 ValuesIndices sort(const Tensor& x, int dim = -1, bool descending = false);   // stable
 ValuesIndices topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);  // in order
@@ -252,6 +325,42 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim);
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0); // views; the last may be smaller
 std::vector<Tensor> unbind(const Tensor& x, int dim = 0);                     // views
 std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
+
+std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim);       // views of the given sizes
+Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);  // a view
+Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination); // a view
+Tensor rot90(const Tensor& x, int k = 1, const Dims& dims = {0, 1});          // k quarter turns from the first dim to the second
+Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step);  // windows along dim, as a new last dim
+Tensor unflatten(const Tensor& x, int dim, const Dims& sizes);                // dim becomes several; one may be -1
+Tensor broadcast_to(const Tensor& x, const Dims& shape);                      // expand
+Tensor channel_shuffle(const Tensor& x, int groups);                          // [N, C, ...]: channels of the groups in turns
+Tensor hstack(std::span<const Tensor> tensors);  // along dim 1, of vectors dim 0
+Tensor vstack(std::span<const Tensor> tensors);  // along dim 0, of vectors as rows
+inline Tensor hstack(std::initializer_list<Tensor> t) { return hstack(std::span(t.begin(), t.size())); }
+inline Tensor vstack(std::initializer_list<Tensor> t) { return vstack(std::span(t.begin(), t.size())); }
+
+// --- making tensors (more in core/tensor.h) ---
+Tensor full_like(const Tensor& x, double value);
+Tensor logspace(double begin, double end, std::int64_t count, double base = 10, TensorOptions = {});  // base^linspace
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);  // i64 [2, count]
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
+
+// --- random, from the default generator (core/random.h); the same for any number of threads ---
+Tensor rand_like(const Tensor& x);
+Tensor randn_like(const Tensor& x);
+Tensor randint_like(const Tensor& x, std::int64_t low, std::int64_t high);
+Tensor bernoulli(const Tensor& p);  // 1 with probability p each, in p's dtype
+Tensor normal(const Tensor& mean, const Tensor& std);  // they broadcast
+Tensor normal(double mean, double std, const Dims& sizes, TensorOptions = {});
+// Indices i64 [*, num_samples] drawn with the weights of x [*, categories], at most 2 dims.
+Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement = false);
+Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int dim = -1);  // hard: one-hot forward, soft gradient
+// Dropout of whole channels, x [N, C, L], [N, C, H, W], [N, C, D, H, W]; without a batch [C, ...].
+Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true);
+Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true);
+Tensor dropout3d(const Tensor& x, double p = 0.5, bool training = true);
+Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);  // for selu: keeps mean and variance
+Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
 
 // --- normalisation, continued ---
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
@@ -291,10 +400,38 @@ struct Conv1dOptions { int stride = 1, padding = 0, dilation = 1, groups = 1; };
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions = {});  // x [N, C, L], weight [O, C/groups, k]
 struct ConvTranspose1dOptions { int stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1; };
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose1dOptions = {});  // weight [C, O/groups, k]
-struct Pool1dOptions { int stride = 0, padding = 0; bool ceil_mode = false; bool count_include_pad = true; };
+struct Pool1dOptions { int stride = 0, padding = 0; bool ceil_mode = false; bool count_include_pad = true; int dilation = 1; };
 Tensor max_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});  // x [N, C, L]; stride 0 means the kernel's size
 Tensor avg_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});
 Tensor adaptive_avg_pool1d(const Tensor& x, int output);
+struct Conv3dOptions { std::array<int, 3> stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1}; int groups = 1; };
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv3dOptions = {});  // x [N, C, D, H, W], weight [O, C/groups, kd, kh, kw]
+Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions = {});
+struct ConvTranspose3dOptions { std::array<int, 3> stride{1, 1, 1}, padding{0, 0, 0}, output_padding{0, 0, 0}, dilation{1, 1, 1}; int groups = 1; };
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose3dOptions = {});
+struct Pool3dOptions { std::array<int, 3> stride{0, 0, 0}, padding{0, 0, 0}; bool ceil_mode = false; bool count_include_pad = true; std::array<int, 3> dilation{1, 1, 1}; int divisor_override = 0; };
+Tensor max_pool3d(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions = {});
+Tensor avg_pool3d(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions = {});
+Tensor adaptive_avg_pool3d(const Tensor& x, std::array<int, 3> output);
+Tensor adaptive_max_pool1d(const Tensor& x, int output);
+Tensor adaptive_max_pool2d(const Tensor& x, std::array<int, 2> output);
+Tensor adaptive_max_pool3d(const Tensor& x, std::array<int, 3> output);
+// With the index of every maximum in its flattened image or volume, as max_unpool wants it.
+ValuesIndices max_pool1d_with_indices(const Tensor& x, int kernel, Pool1dOptions = {});
+ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});
+ValuesIndices max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions = {});
+ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output);
+ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> output);
+ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> output);
+// Puts maxima back where they came from, 0 elsewhere. output_size: of the result, [L], [H, W] or [D, H, W];
+// empty means (in - 1) * stride - 2 * padding + kernel.
+Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions = {}, const Dims& output_size = {});
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<int, 2> kernel, Pool2dOptions = {}, const Dims& output_size = {});
+Tensor max_unpool3d(const Tensor& x, const Tensor& indices, std::array<int, 3> kernel, Pool3dOptions = {}, const Dims& output_size = {});
+// (sum of x^p over the window)^(1/p); stride 0 means the kernel's size.
+Tensor lp_pool1d(const Tensor& x, double p, int kernel, int stride = 0, bool ceil_mode = false);
+Tensor lp_pool2d(const Tensor& x, double p, std::array<int, 2> kernel, std::array<int, 2> stride = {0, 0}, bool ceil_mode = false);
+Tensor lp_pool3d(const Tensor& x, double p, std::array<int, 3> kernel, std::array<int, 3> stride = {0, 0, 0}, bool ceil_mode = false);
 
 // --- images ---
 Tensor pixel_shuffle(const Tensor& x, int upscale_factor);      // [*, C r^2, H, W] -> [*, C, H r, W r]
@@ -302,14 +439,22 @@ Tensor pixel_unshuffle(const Tensor& x, int downscale_factor);  // and back
 struct InterpolateOptions {
   Dims size = {};                          // of the result, or
   std::vector<double> scale_factor = {};   // one for all dims or one each
-  std::string_view mode = "nearest";       // nearest, nearest-exact, linear, bilinear, bicubic, trilinear
+  std::string_view mode = "nearest";       // nearest, nearest-exact, linear, bilinear, bicubic, trilinear, area
   bool align_corners = false;
   bool recompute_scale_factor = false;     // take the scale from the rounded sizes
+  bool antialias = false;                  // bilinear and bicubic: filter before making smaller
 };
 Tensor interpolate(const Tensor& x, const InterpolateOptions&);  // x [N, C, ...]
 struct UnfoldOptions { std::array<int, 2> dilation{1, 1}, padding{0, 0}, stride{1, 1}; };
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions = {});  // [N, C, H, W] -> [N, C kh kw, places]
 Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions = {});  // sums what overlaps
+
+// x [N, C, H, W] at the points of grid [N, h, w, 2] -> [N, C, h, w]; x [N, C, D, H, W] with [N, d, h, w, 3]. Points
+// are (x, y[, z]) with -1 and 1 at the borders. mode: bilinear, nearest, bicubic; padding_mode: zeros, border, reflection.
+struct GridSampleOptions { std::string_view mode = "bilinear", padding_mode = "zeros"; bool align_corners = false; };
+Tensor grid_sample(const Tensor& x, const Tensor& grid, GridSampleOptions = {});
+// The grid of an affine map: theta [N, 2, 3] for sizes [N, C, H, W], [N, 3, 4] for [N, C, D, H, W].
+Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners = false);
 
 // --- copies and views (a view shares storage; a write to one is seen in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already

@@ -441,12 +441,14 @@ struct Threshold : Formula {
 };
 
 // --- unary, steps and tests ---
+// The vector floor, ceil and trunc of the baseline give 0 where -0 is right.
+MANTISSA_F signed_zero(T x, T rounded) { return select(rounded == T(0), x * T(0), rounded); }
 struct Step : Formula { static constexpr bool integers = true, flat = true; };
 struct Sign : Step { static constexpr auto name = "sign"; MANTISSA_F f(T x) const { return select(x > T(0), T(1), select(x < T(0), T(-1), T(0))); } };
-struct Floor : Step { static constexpr auto name = "floor"; MANTISSA_F f(T x) const { return floor(x); } };
-struct Ceil : Step { static constexpr auto name = "ceil"; MANTISSA_F f(T x) const { return ceil(x); } };
-struct Trunc : Step { static constexpr auto name = "trunc"; MANTISSA_F f(T x) const { return trunc(x); } };
-struct Round : Step { static constexpr auto name = "round"; MANTISSA_F f(T x) const { return nearbyint(x); } };  // half to even
+struct Floor : Step { static constexpr auto name = "floor"; MANTISSA_F f(T x) const { return signed_zero(x, floor(x)); } };
+struct Ceil : Step { static constexpr auto name = "ceil"; MANTISSA_F f(T x) const { return signed_zero(x, ceil(x)); } };
+struct Trunc : Step { static constexpr auto name = "trunc"; MANTISSA_F f(T x) const { return signed_zero(x, trunc(x)); } };
+struct Round : Step { static constexpr auto name = "round"; MANTISSA_F f(T x) const { return signed_zero(x, nearbyint(x)); } };  // half to even
 struct IsNan : Comparison { static constexpr auto name = "isnan"; MANTISSA_F f(T x) const { return select(x == x, T(0), T(1)); } };
 struct IsInf : Comparison { static constexpr auto name = "isinf"; MANTISSA_F f(T x) const { return select(x - x == T(0), T(0), select(x == x, T(1), T(0))); } };
 struct IsFinite : Comparison { static constexpr auto name = "isfinite"; MANTISSA_F f(T x) const { return select(x - x == T(0), T(1), T(0)); } };

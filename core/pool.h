@@ -1,4 +1,5 @@
-// The geometry of 2-d pooling: which input pixels each output pixel sees.
+// The geometry of pooling: which input pixels each output pixel sees. PoolShape is for images and the
+// fast kernels; VolumePoolShape for volumes, and for images (of depth 1) with dilation or a divisor of their own.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,30 @@ struct PoolShape {
     const std::int64_t padded = (stop > in[d] + padding[d] ? in[d] + padding[d] : stop) - begin;
     return {first, last, count_padding ? padded : last - first};
   }
+};
+
+struct VolumePoolShape {
+  std::int64_t in[3], out[3];                                  // depth, height, width
+  std::int64_t kernel[3], stride[3], padding[3], dilation[3];  // unused when adaptive
+  bool adaptive = false;
+  bool count_padding = true;
+  std::int64_t divisor = 0;  // of averages; 0 means what the windows say
+
+  // Inputs begin, begin + step, ... below end; an average counts them as `extent`.
+  struct Window { std::int64_t begin, end, step, extent; };
+  Window window(int d, std::int64_t o) const {
+    if (adaptive) {
+      const std::int64_t begin = o * in[d] / out[d], end = ((o + 1) * in[d] + out[d] - 1) / out[d];
+      return {begin, end, 1, end - begin};
+    }
+    const std::int64_t first = o * stride[d] - padding[d], stop = first + (kernel[d] - 1) * dilation[d] + 1;
+    const std::int64_t begin = first < 0 ? first + (-first + dilation[d] - 1) / dilation[d] * dilation[d] : first;
+    const std::int64_t end = stop > in[d] ? in[d] : stop;
+    const std::int64_t padded = (stop > in[d] + padding[d] ? in[d] + padding[d] : stop) - first;
+    return {begin, end, dilation[d], count_padding ? padded : end - begin};
+  }
+  std::int64_t in_pixels() const { return in[0] * in[1] * in[2]; }
+  std::int64_t out_pixels() const { return out[0] * out[1] * out[2]; }
 };
 
 }  // namespace mantissa

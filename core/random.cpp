@@ -24,7 +24,8 @@ Generator& default_generator() {
 
 // Fills a tensor four elements per counter.
 Tensor draw(const Dims& sizes, TensorOptions o, Distribution distribution, double low = 0, double range = 1) {
-  Tensor t = Tensor::allocate(sizes, o.dtype == i64 ? i64 : o.dtype == f64 ? f64 : f32, o.device);
+  // Integers are drawn as i64, which no range leaves; the dtype that is wanted comes at the end.
+  Tensor t = Tensor::allocate(sizes, !is_floating(o.dtype) ? i64 : o.dtype == f64 ? f64 : f32, o.device);
   const std::int64_t n = t.numel(), groups = (n + 3) / 4;
   const RngState at = reserve_random(static_cast<std::uint64_t>(groups));
   if (!o.device.is_cpu()) {
@@ -76,6 +77,11 @@ Tensor randn(const Dims& sizes, TensorOptions o) {
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions o) {
   check(low < high, "randint: low ", static_cast<long long>(low), " is not below high ", static_cast<long long>(high));
   check(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) <= (std::uint64_t{1} << 32), "randint: the range has more than 2^32 values");
+  if (o.dtype == u8 || o.dtype == boolean || o.dtype == i32) {
+    const std::int64_t least = o.dtype == i32 ? INT32_MIN : 0, most = o.dtype == i32 ? INT32_MAX : o.dtype == u8 ? 255 : 1;
+    check(low >= least && high - 1 <= most, "randint: ", o.dtype, " holds ", static_cast<long long>(least), " to ", static_cast<long long>(most),
+          ", not [", static_cast<long long>(low), ", ", static_cast<long long>(high), ")");
+  }
   return draw(sizes, o, Distribution::integers, static_cast<double>(low), static_cast<double>(high - low));
 }
 Tensor randperm(std::int64_t n, TensorOptions o) {

@@ -32,6 +32,26 @@ struct CELU {
   double alpha = 1;
   Tensor operator()(const Tensor& x) const { return celu(x, alpha); }
 };
+struct Softsign { Tensor operator()(const Tensor& x) const { return softsign(x); } };
+struct Tanhshrink { Tensor operator()(const Tensor& x) const { return tanhshrink(x); } };
+struct Hardshrink {
+  double lambd = 0.5;
+  Tensor operator()(const Tensor& x) const { return hardshrink(x, lambd); }
+};
+struct Softshrink {
+  double lambd = 0.5;
+  Tensor operator()(const Tensor& x) const { return softshrink(x, lambd); }
+};
+struct Threshold {  // value where x <= threshold
+  double threshold, value;
+  Tensor operator()(const Tensor& x) const { return mantissa::threshold(x, threshold, value); }
+};
+struct RReLU {  // random slopes in training, their mean after nn::eval
+  double lower = 1.0 / 8, upper = 1.0 / 3;
+  Mode mode = {};
+  MANTISSA_FIELDS(mode)
+  Tensor operator()(const Tensor& x) const { return rrelu(x, lower, upper, mode.training); }
+};
 struct LeakyReLU {
   double negative_slope = 0.01;
   Tensor operator()(const Tensor& x) const { return leaky_relu(x, negative_slope); }
@@ -65,6 +85,16 @@ struct Identity { Tensor operator()(const Tensor& x) const { return x; } };
 struct Softmax {
   int dim = -1;
   Tensor operator()(const Tensor& x) const { return softmax(x, dim); }
+};
+struct Softmin {
+  int dim = -1;
+  Tensor operator()(const Tensor& x) const { return softmin(x, dim); }
+};
+struct Softmax2d {  // over the channels of every pixel, x [N, C, H, W] or [C, H, W]
+  Tensor operator()(const Tensor& x) const {
+    check(x.dim() == 3 || x.dim() == 4, "Softmax2d: needs [N, C, H, W] or [C, H, W], got ", x);
+    return softmax(x, -3);
+  }
 };
 struct LogSoftmax {
   int dim = -1;

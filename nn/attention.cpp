@@ -44,7 +44,8 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& mask) {
 }  // namespace
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& o)
-    : out_proj(embed_dim, embed_dim, {.bias = o.bias}), embed_dim(embed_dim), num_heads(num_heads), dropout(o.dropout), batch_first(o.batch_first) {
+    : out_proj(embed_dim, embed_dim, {.bias = o.bias}), embed_dim(embed_dim), num_heads(num_heads), dropout(o.dropout), batch_first(o.batch_first),
+      add_zero_attn(o.add_zero_attn) {
   check(num_heads >= 1 && embed_dim % num_heads == 0, "MultiheadAttention: embed_dim ", embed_dim, " does not divide into ", num_heads, " heads");
   const std::int64_t kdim = o.kdim > 0 ? o.kdim : embed_dim, vdim = o.vdim > 0 ? o.vdim : embed_dim;
   if (kdim == embed_dim && vdim == embed_dim) {
@@ -57,6 +58,9 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   for (const Param* w : {&in_proj_weight, &q_proj_weight, &k_proj_weight, &v_proj_weight}) {
     if (w->defined()) init::xavier_uniform_(*w);
   }
+  if (o.add_bias_kv) {
+    for (Param* b : {&bias_k, &bias_v}) init::xavier_normal_(*b = Param(empty({1, 1, embed_dim})));
+  }
   if (!o.bias) return;
   in_proj_bias = Param(zeros({3 * embed_dim}));
   init::constant_(out_proj.bias, 0);
@@ -68,6 +72,7 @@ MultiheadAttention MultiheadAttention::clone() const {
   c.num_heads = num_heads;
   c.dropout = dropout;
   c.batch_first = batch_first;
+  c.add_zero_attn = add_zero_attn;
   detail::copy_fields(*this, c);
   return c;
 }
@@ -84,6 +89,15 @@ Tensor MultiheadAttention::project(const Tensor& x, int part) const {
   return permute(reshape(y, {x.size(0), x.size(1), num_heads, embed_dim / num_heads}), {0, 2, 1, 3});
 }
 
+// x [N, heads, S, E / heads] with the learned row and the row of zeros behind, where there are any.
+Tensor MultiheadAttention::with_extra_rows(const Tensor& x, const Param& bias) const {
+  std::vector<Tensor> parts{x};
+  const Dims row{x.size(0), num_heads, 1, embed_dim / num_heads};
+  if (bias.defined()) parts.push_back(expand(reshape(cast(bias, x.dtype()), {1, num_heads, 1, embed_dim / num_heads}), row));
+  if (add_zero_attn) parts.push_back(zeros(row, {.dtype = x.dtype(), .device = x.device()}));
+  return parts.size() == 1 ? x : cat(parts, 2);
+}
+
 AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& given) const {
   const amp::InModule here(*this);
   const bool batched = query.dim() == 3;
@@ -93,10 +107,17 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
   AttentionCall call = given;
   if (!batched && call.key_padding_mask.defined()) call.key_padding_mask = unsqueeze(call.key_padding_mask, 0);
   const auto batch_major = [&](const Tensor& x) { return !batched ? unsqueeze(x, 0) : batch_first ? x : transpose(x, 0, 1); };
-  const Tensor q = project(batch_major(query), 0), k = project(batch_major(key), 1), v = project(batch_major(value), 2);
+  const Tensor q = project(batch_major(query), 0);
+  Tensor k = project(batch_major(key), 1), v = project(batch_major(value), 2);
   check(k.size(0) == q.size(0) && v.size(0) == q.size(0) && k.size(2) == v.size(2), "MultiheadAttention: query ", query, ", key ", key,
         " and value ", value, " differ in batch or length");
-  const Tensor mask = joined_mask(call, q.size(0), num_heads, q.size(2), k.size(2), q.dtype());
+  Tensor mask = joined_mask(call, q.size(0), num_heads, q.size(2), k.size(2), q.dtype());
+  const std::int64_t extra = (bias_k.defined() ? 1 : 0) + (add_zero_attn ? 1 : 0);
+  if (extra > 0) {
+    k = with_extra_rows(k, bias_k);
+    v = with_extra_rows(v, bias_v);
+    if (mask.defined()) mask = pad(mask, {0, extra});  // every query may look at them
+  }
   const double p = mode.training ? dropout : 0;
   AttentionResult result;
   Tensor mixed;

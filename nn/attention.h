@@ -15,6 +15,8 @@ namespace mantissa::nn {
 struct MultiheadAttentionOptions {
   double dropout = 0;  // of the attention weights, in training
   bool bias = true;
+  bool add_bias_kv = false;         // a learned key and value behind the others
+  bool add_zero_attn = false;       // a key and value of zeros behind the others
   std::int64_t kdim = 0, vdim = 0;  // sizes of key and value; 0 means embed_dim
   bool batch_first = false;         // x [N, L, E] instead of [L, N, E]
 };
@@ -38,17 +40,19 @@ class MultiheadAttention {
   AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {}) const;
 
   Param in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias;  // the first, or the three
+  Param bias_k, bias_v;  // [1, 1, embed_dim], with add_bias_kv
   Linear out_proj;
   Mode mode;
   std::int64_t embed_dim = 0, num_heads = 1;
   double dropout = 0;
-  bool batch_first = false;
-  MANTISSA_FIELDS(in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, out_proj, mode)
+  bool batch_first = false, add_zero_attn = false;
+  MANTISSA_FIELDS(in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k, bias_v, out_proj, mode)
   MultiheadAttention clone() const;
 
  private:
   explicit MultiheadAttention(Linear out) : out_proj(std::move(out)) {}
   Tensor project(const Tensor& x, int part) const;
+  Tensor with_extra_rows(const Tensor& x, const Param& bias) const;
 };
 
 }  // namespace mantissa::nn

@@ -51,4 +51,8 @@ template <class M> class ModuleDict {
   std::vector<std::pair<std::string, M>> items_;
 };
 
+// Parameters of their own: "list.0", "dict.scale".
+using ParameterList = std::vector<Param>;
+using ParameterDict = ModuleDict<Param>;
+
 }  // namespace mantissa::nn

@@ -1,45 +1,130 @@
-// Conv2d: x [N, in, H, W] -> [N, out, H', W'], weight [out, in / groups, kh, kw], as torch.nn.Conv2d.
+// Conv1d, Conv2d and Conv3d: x [N, in, ...] -> [N, out, ...], weight [out, in / groups, kernel...], as their
+// torch.nn namesakes.
 //   nn::Conv2d conv{64, 128, 3, {.stride = 2, .padding = 1, .bias = false}};
+//   nn::Conv1d line{8, 8, 5, {.padding = "same", .padding_mode = "circular"}};
 #pragma once
 
+#include <string>
+
 #include "core/ops.h"
+#include "nn/copy_fields.h"
 #include "nn/fields.h"
 #include "nn/init.h"
 #include "nn/pair.h"
 
 namespace mantissa::nn {
 
-struct Conv2dOptions {
-  Pair stride = 1, padding = 0, dilation = 1;
-  int groups = 1;  // divides both channel counts
+// padding_mode: zeros, reflect, replicate, circular. groups divides both channel counts.
+struct Conv1dOptions {
+  int stride = 1;
+  detail::Padding<1> padding = 0;
+  int dilation = 1, groups = 1;
   bool bias = true;
+  std::string padding_mode = "zeros";
+};
+struct Conv2dOptions {
+  Pair stride = 1;
+  detail::Padding<2> padding = 0;
+  Pair dilation = 1;
+  int groups = 1;
+  bool bias = true;
+  std::string padding_mode = "zeros";
+};
+struct Conv3dOptions {
+  Triple stride = 1;
+  detail::Padding<3> padding = 0;
+  Triple dilation = 1;
+  int groups = 1;
+  bool bias = true;
+  std::string padding_mode = "zeros";
 };
 
-class Conv2d {
+namespace detail {
+
+template <int n> struct ConvOptionsOf;
+template <> struct ConvOptionsOf<1> { using type = Conv1dOptions; };
+template <> struct ConvOptionsOf<2> { using type = Conv2dOptions; };
+template <> struct ConvOptionsOf<3> { using type = Conv3dOptions; };
+
+inline void check_channels(const char* name, std::int64_t in, std::int64_t out, int groups) {
+  check(in >= 1 && out >= 1, name, ": channels must be positive, got ", in, " in and ", out, " out");
+  check(groups >= 1 && in % groups == 0 && out % groups == 0, name, ": groups ", groups, " must divide the channels, ", in, " in and ", out, " out");
+}
+// [a, b, kernel...]
+template <std::size_t n> Dims weight_sizes(const char* name, std::int64_t a, std::int64_t b, const std::array<int, n>& kernel) {
+  Dims sizes{a, b};
+  for (int k : kernel) {
+    check(k >= 1, name, ": the kernel's sizes must be positive, found ", k);
+    sizes.push_back(k);
+  }
+  return sizes;
+}
+
+template <int n> class Conv {
  public:
-  Conv2d(std::int64_t in, std::int64_t out, Pair kernel, const Conv2dOptions& o = {})
-      : options{o.stride, o.padding, o.dilation, o.groups} {
-    check(o.groups >= 1 && in % o.groups == 0 && out % o.groups == 0, "Conv2d: groups ", o.groups,
-          " must divide the channels, ", in, " in and ", out, " out");
-    weight = Param(empty({out, in / o.groups, kernel.height, kernel.width}));
+  using Options = typename ConvOptionsOf<n>::type;
+  using Sizes = std::array<int, n>;
+  static constexpr auto name = n == 1 ? "Conv1d" : n == 2 ? "Conv2d" : "Conv3d";
+
+  Conv(std::int64_t in, std::int64_t out, SizesOf<n> kernel, const Options& o = {})
+      : stride(SizesOf<n>(o.stride)), padding(o.padding), dilation(SizesOf<n>(o.dilation)), groups(o.groups), padding_mode(o.padding_mode) {
+    check_channels(name, in, out, groups);
+    check(padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" || padding_mode == "circular", name,
+          ": padding_mode must be zeros, reflect, replicate or circular, got \"", padding_mode, "\"");
+    for (int s : stride) check(!padding.same || s == 1, name, ": padding \"same\" needs stride 1, found ", s);
+    weight = Param(empty(weight_sizes(name, out, in / groups, Sizes(kernel))));
     if (o.bias) bias = Param(empty({out}));
     init::default_weight_and_bias_(weight, bias);
   }
-  Tensor operator()(const Tensor& x) const { return conv2d(x, weight, bias, options); }
+  Tensor operator()(const Tensor& x) const {
+    Dims borders;  // the last dimension's first, as pad() wants them
+    Sizes inside{};
+    bool even = padding_mode == "zeros";  // the operator pads equally with zeros
+    for (int d = n - 1; d >= 0; --d) {
+      const auto i = static_cast<std::size_t>(d);
+      const auto extent = static_cast<int>(weight.size(d + 2) - 1) * dilation[i];
+      const int before = padding.same ? extent / 2 : padding.sizes[i], after = padding.same ? extent - before : before;
+      borders.push_back(before);
+      borders.push_back(after);
+      inside[i] = before;
+      even = even && before == after;
+    }
+    if (even) return convolve(x, inside);
+    check(x.dim() == n + 2, name, ": needs ", n + 2, " dimensions, [N, C, ...], got ", x);
+    return convolve(pad(x, borders, padding_mode == "zeros" ? "constant" : std::string_view(padding_mode)), Sizes{});
+  }
 
   Param weight, bias;
-  mantissa::Conv2dOptions options;
+  Sizes stride{};
+  Padding<n> padding = 0;
+  Sizes dilation{};
+  int groups = 1;
+  std::string padding_mode = "zeros";
   MANTISSA_FIELDS(weight, bias)
-  Conv2d clone() const {
-    Conv2d c;
-    c.weight = nn::clone(weight);
-    c.bias = nn::clone(bias);
-    c.options = options;
+  Conv clone() const {
+    Conv c;
+    c.stride = stride;
+    c.padding = padding;
+    c.dilation = dilation;
+    c.groups = groups;
+    c.padding_mode = padding_mode;
+    copy_fields(*this, c);
     return c;
   }
 
  private:
-  Conv2d() = default;
+  Conv() = default;
+  Tensor convolve(const Tensor& x, const Sizes& p) const {
+    if constexpr (n == 1) return conv1d(x, weight, bias, {stride[0], p[0], dilation[0], groups});
+    else if constexpr (n == 2) return conv2d(x, weight, bias, {stride, p, dilation, groups});
+    else return conv3d(x, weight, bias, {stride, p, dilation, groups});
+  }
 };
+
+}  // namespace detail
+
+using Conv1d = detail::Conv<1>;  // x [N, in, L]
+using Conv2d = detail::Conv<2>;  // x [N, in, H, W]
+using Conv3d = detail::Conv<3>;  // x [N, in, D, H, W]
 
 }  // namespace mantissa::nn

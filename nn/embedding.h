@@ -1,6 +1,8 @@
-// Embedding: indices i64 [*] -> [*, dim], rows of weight [count, dim], as torch.nn.Embedding (normal
-// initialisation, no padding index).
+// Embedding: indices i64 [*] -> [*, dim], rows of weight [count, dim], as torch.nn.Embedding.
+//   nn::Embedding words{1000, 64, {.padding_idx = 0}};
 #pragma once
+
+#include <optional>
 
 #include "core/ops.h"
 #include "nn/fields.h"
@@ -8,18 +10,31 @@
 
 namespace mantissa::nn {
 
+struct EmbeddingOptions {
+  std::optional<std::int64_t> padding_idx = {};  // this row is 0 at first and gets no gradient; negative: from the end
+  std::optional<double> max_norm = {};           // rows that are used are shortened to this norm first, in place
+  double norm_type = 2;
+  bool scale_grad_by_freq = false;               // gradients of a row are divided by how often a call uses it
+};
+
+namespace detail {
+// Shortens rows `indices` of weight to at most max_norm.
+void renormalise_rows(const Tensor& weight, const Tensor& indices, double max_norm, double norm_type);
+// `rows` = weight[indices] with gradients divided by how often each index occurs.
+Tensor scaled_by_frequency(const Tensor& rows, const Tensor& indices, std::int64_t count);
+}  // namespace detail
+
 class Embedding {
  public:
-  Embedding(std::int64_t count, std::int64_t dim) : weight(empty({count, dim})) { init::normal_(weight); }
-  Tensor operator()(const Tensor& indices) const { return embedding(weight, indices); }
+  Embedding(std::int64_t count, std::int64_t dim, const EmbeddingOptions& o = {});
+  // Takes `weight` [count, dim] as it is; frozen rows take no gradient.
+  static Embedding from_pretrained(const Tensor& weight, bool freeze = true, const EmbeddingOptions& o = {});
+  Tensor operator()(const Tensor& indices) const;
 
   Param weight;
+  EmbeddingOptions options;
   MANTISSA_FIELDS(weight)
-  Embedding clone() const {
-    Embedding c;
-    c.weight = nn::clone(weight);
-    return c;
-  }
+  Embedding clone() const;
 
  private:
   Embedding() = default;

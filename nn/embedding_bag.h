@@ -2,6 +2,8 @@
 // torch.nn.EmbeddingBag. Indices [N, bag], or [count] with offsets [N], the place where each bag begins.
 #pragma once
 
+#include <optional>
+
 #include "core/ops.h"
 #include "nn/copy_fields.h"
 #include "nn/init.h"
@@ -11,22 +13,25 @@ namespace mantissa::nn {
 enum class BagMode { sum, mean, max };
 struct EmbeddingBagOptions {
   BagMode mode = BagMode::mean;
+  std::optional<double> max_norm = {};           // rows that are used are shortened to this norm first, in place
+  double norm_type = 2;
+  bool scale_grad_by_freq = false;               // not for max
+  bool include_last_offset = false;              // offsets [N + 1]: the last is the number of indices
+  std::optional<std::int64_t> padding_idx = {};  // indices that count for nothing
 };
 
 class EmbeddingBag {
  public:
-  EmbeddingBag(std::int64_t count, std::int64_t dim, const EmbeddingBagOptions& o = {}) : weight(empty({count, dim})), mode(o.mode) {
-    init::normal_(weight);
-  }
+  EmbeddingBag(std::int64_t count, std::int64_t dim, const EmbeddingBagOptions& o = {});
   // The result is [N, dim]; an empty bag gives zeros. per_sample_weights (sum only) are as indices.
   Tensor operator()(const Tensor& indices, const Tensor& offsets = {}, const Tensor& per_sample_weights = {}) const;
 
   Param weight;
-  BagMode mode = BagMode::mean;
+  EmbeddingBagOptions options;
   MANTISSA_FIELDS(weight)
   EmbeddingBag clone() const {
     EmbeddingBag c;
-    c.mode = mode;
+    c.options = options;
     detail::copy_fields(*this, c);
     return c;
   }

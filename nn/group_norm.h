@@ -1,4 +1,4 @@
-// GroupNorm, InstanceNorm1d and 2d, RMSNorm and LocalResponseNorm, with the fields and numbers of
+// GroupNorm, InstanceNorm1d, 2d and 3d, RMSNorm and LocalResponseNorm, with the fields and numbers of
 // their torch.nn namesakes. The functions of the same names are in core/ops.h.
 #pragma once
 
@@ -45,7 +45,7 @@ struct InstanceNormOptions {
   bool affine = false;
   bool track_running_stats = false;
 };
-class InstanceNorm {  // what the one- and two-dimensional ones have in common
+class InstanceNorm {  // what those of all dimensions have in common
  public:
   Param weight, bias;
   Buffer running_mean, running_var, num_batches_tracked;
@@ -103,6 +103,24 @@ class InstanceNorm2d : public InstanceNorm {  // x [N, C, H, W]
 
  private:
   InstanceNorm2d() = default;
+};
+
+class InstanceNorm3d : public InstanceNorm {  // x [N, C, D, H, W]
+ public:
+  explicit InstanceNorm3d(std::int64_t channels, const InstanceNormOptions& o = {}) : InstanceNorm(channels, o) {}
+  Tensor operator()(const Tensor& x) const {
+    check(x.dim() == 5, "InstanceNorm3d: needs [N, C, D, H, W], got ", x);
+    return normalise(x);
+  }
+  InstanceNorm3d clone() const {
+    InstanceNorm3d c;
+    c.options = options;
+    detail::copy_fields(*this, c);
+    return c;
+  }
+
+ private:
+  InstanceNorm3d() = default;
 };
 
 struct RMSNormOptions {

@@ -1,5 +1,7 @@
-// Linear: y = x weight^T + bias. x [*, in], weight [out, in], y [*, out], as torch.nn.Linear.
+// Linear: y = x weight^T + bias. x [*, in], weight [out, in], y [*, out], as torch.nn.Linear; and Bilinear.
 #pragma once
+
+#include <cmath>
 
 #include "core/ops.h"
 #include "nn/fields.h"
@@ -30,6 +32,31 @@ class Linear {
 
  private:
   Linear() = default;
+};
+
+// y[o] = x1^T weight[o] x2 + bias[o]. x1 [*, in1], x2 [*, in2], weight [out, in1, in2], as torch.nn.Bilinear.
+class Bilinear {
+ public:
+  Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, const LinearOptions& o = {})
+      : weight(empty({out, in1, in2})), bias(o.bias ? Param(empty({out})) : Param()) {
+    check(in1 > 0, "Bilinear: in1_features must be positive, got ", in1);
+    const double bound = 1 / std::sqrt(static_cast<double>(in1));
+    init::uniform_(weight, -bound, bound);
+    if (bias.defined()) init::uniform_(bias, -bound, bound);
+  }
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return bilinear(x1, x2, weight, bias); }
+
+  Param weight, bias;
+  MANTISSA_FIELDS(weight, bias)
+  Bilinear clone() const {
+    Bilinear c;
+    c.weight = nn::clone(weight);
+    c.bias = nn::clone(bias);
+    return c;
+  }
+
+ private:
+  Bilinear() = default;
 };
 
 }  // namespace mantissa::nn

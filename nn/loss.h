@@ -92,6 +92,39 @@ struct TripletMarginLoss {
     return triplet_margin_loss(anchor, positive, negative, options);
   }
 };
+struct TripletMarginWithDistanceLoss {  // nn::TripletMarginWithDistanceLoss{my_distance, {.margin = 0.5}}
+  Distance distance_function = {};  // pairwise_distance when empty
+  TripletMarginWithDistanceOptions options = {};
+  Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
+    return triplet_margin_with_distance_loss(anchor, positive, negative, distance_function, options);
+  }
+};
+struct SoftMarginLoss {  // target 1 or -1
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return soft_margin_loss(x, target, reduction); }
+};
+struct MultiMarginLoss {  // x [N, C], target i64 [N]
+  MultiMarginOptions options = {};
+  Buffer weight = {};  // per class [C], or undefined
+  MANTISSA_FIELDS(weight)
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return multi_margin_loss(x, target, options, weight); }
+};
+struct MultiLabelMarginLoss {  // target i64 as x: classes, ended by -1
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return multilabel_margin_loss(x, target, reduction); }
+};
+struct MultiLabelSoftMarginLoss {
+  Buffer weight = {};  // per class [C], or undefined
+  Reduction reduction = Reduction::mean;
+  MANTISSA_FIELDS(weight)
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return multilabel_soft_margin_loss(x, target, weight, reduction); }
+};
+struct CTCLoss {  // log_probs [T, N, C], targets [N, S] or one after the other, lengths [N]
+  CtcOptions options = {};
+  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths) const {
+    return ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
+  }
+};
 struct CosineSimilarity {
   int dim = 1;
   double eps = 1e-8;

@@ -1,7 +1,9 @@
-// BatchNorm1d, BatchNorm2d and LayerNorm, with the fields and numbers of their torch.nn namesakes.
+// BatchNorm1d, 2d and 3d, and LayerNorm, with the fields and numbers of their torch.nn namesakes.
 // Batch norm (Ioffe and Szegedy, 2015) uses the batch's statistics in training and the running ones
 // after nn::eval; running_var takes the unbiased variance.
 #pragma once
+
+#include <optional>
 
 #include "core/ops.h"
 #include "nn/fields.h"
@@ -11,12 +13,12 @@ namespace mantissa::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;  // weight of the newest batch in the running statistics
+  std::optional<double> momentum = 0.1;  // weight of the newest batch in the running statistics; absent: their plain average
   bool affine = true;     // a learned scale and shift per channel
   bool track_running_stats = true;
 };
 
-// What both have in common: channels are dimension 1 of x.
+// What they have in common: channels are dimension 1 of x.
 class BatchNorm {
  public:
   Param weight, bias;                                     // [channels]; 1 and 0 at first
@@ -44,7 +46,8 @@ class BatchNorm {
       Tensor batches = num_batches_tracked;
       batches.add_(Tensor(1.0));
     }
-    return batch_norm(x, weight, bias, running_mean, running_var, mode.training || !tracked, options.momentum, options.eps);
+    const double momentum = options.momentum ? *options.momentum : mode.training && tracked ? 1 / num_batches_tracked.item<double>() : 0;
+    return batch_norm(x, weight, bias, running_mean, running_var, mode.training || !tracked, momentum, options.eps);
   }
   void copy_to(BatchNorm& c) const {
     c.weight = nn::clone(weight);
@@ -89,6 +92,23 @@ class BatchNorm2d : public BatchNorm {  // x [N, C, H, W]
 
  private:
   BatchNorm2d() = default;
+};
+
+class BatchNorm3d : public BatchNorm {  // x [N, C, D, H, W]
+ public:
+  explicit BatchNorm3d(std::int64_t channels, const BatchNormOptions& o = {}) : BatchNorm(channels, o) {}
+  Tensor operator()(const Tensor& x) const {
+    check(x.dim() == 5, "BatchNorm3d: needs [N, C, D, H, W], got ", x);
+    return normalise(x);
+  }
+  BatchNorm3d clone() const {
+    BatchNorm3d c;
+    copy_to(c);
+    return c;
+  }
+
+ private:
+  BatchNorm3d() = default;
 };
 
 struct LayerNormOptions {

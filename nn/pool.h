@@ -1,5 +1,6 @@
-// Pooling and flattening as layers: nn::MaxPool2d{2}, nn::AvgPool2d{3, {.stride = 2, .padding = 1}}.
-// x [N, C, H, W]. As their torch.nn namesakes; the stride is the kernel's size unless given.
+// Pooling as layers: nn::MaxPool2d{2}, nn::AvgPool2d{3, {.stride = 2, .padding = 1}}. x [N, C, L], [N, C, H, W]
+// or [N, C, D, H, W]. As their torch.nn namesakes; the stride is the kernel's size unless given. Where PyTorch
+// has return_indices, call with_indices(x).
 #pragma once
 
 #include <optional>
@@ -14,20 +15,52 @@ struct PoolOptions {
   Pair padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;  // average pooling only
+  Pair dilation = 1;              // maximum pooling only
+  int divisor_override = 0;       // average pooling only; 0: the window's size
+};
+struct Pool3dOptions {
+  std::optional<Triple> stride = {};
+  Triple padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  Triple dilation = 1;
+  int divisor_override = 0;
 };
 
 namespace detail {
 inline Pool2dOptions pool_options(Pair kernel, const PoolOptions& o) {
-  return {.stride = o.stride.value_or(kernel), .padding = o.padding, .ceil_mode = o.ceil_mode,
-          .count_include_pad = o.count_include_pad};
+  return {o.stride.value_or(kernel), o.padding, o.ceil_mode, o.count_include_pad, o.dilation, o.divisor_override};
+}
+inline mantissa::Pool3dOptions pool_options(Triple kernel, const Pool3dOptions& o) {
+  return {o.stride.value_or(kernel), o.padding, o.ceil_mode, o.count_include_pad, o.dilation, o.divisor_override};
 }
 }  // namespace detail
 
+struct MaxPool1d {
+  int kernel;
+  Pool1dOptions options = {};
+  Tensor operator()(const Tensor& x) const { return max_pool1d(x, kernel, options); }
+  ValuesIndices with_indices(const Tensor& x) const { return max_pool1d_with_indices(x, kernel, options); }
+};
 struct MaxPool2d {
   MaxPool2d(Pair kernel, const PoolOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
   Tensor operator()(const Tensor& x) const { return max_pool2d(x, kernel, options); }
+  ValuesIndices with_indices(const Tensor& x) const { return max_pool2d_with_indices(x, kernel, options); }
   std::array<int, 2> kernel;
   Pool2dOptions options;
+};
+struct MaxPool3d {
+  MaxPool3d(Triple kernel, const Pool3dOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  Tensor operator()(const Tensor& x) const { return max_pool3d(x, kernel, options); }
+  ValuesIndices with_indices(const Tensor& x) const { return max_pool3d_with_indices(x, kernel, options); }
+  std::array<int, 3> kernel;
+  mantissa::Pool3dOptions options;
+};
+
+struct AvgPool1d {
+  int kernel;
+  Pool1dOptions options = {};
+  Tensor operator()(const Tensor& x) const { return avg_pool1d(x, kernel, options); }
 };
 struct AvgPool2d {
   AvgPool2d(Pair kernel, const PoolOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
@@ -35,10 +68,87 @@ struct AvgPool2d {
   std::array<int, 2> kernel;
   Pool2dOptions options;
 };
+struct AvgPool3d {
+  AvgPool3d(Triple kernel, const Pool3dOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  Tensor operator()(const Tensor& x) const { return avg_pool3d(x, kernel, options); }
+  std::array<int, 3> kernel;
+  mantissa::Pool3dOptions options;
+};
+
+// A wanted output size instead of a kernel; 1 is global pooling.
+struct AdaptiveAvgPool1d {
+  int output = 1;
+  Tensor operator()(const Tensor& x) const { return adaptive_avg_pool1d(x, output); }
+};
 struct AdaptiveAvgPool2d {
   Pair output = 1;
   Tensor operator()(const Tensor& x) const { return adaptive_avg_pool2d(x, output); }
 };
+struct AdaptiveAvgPool3d {
+  Triple output = 1;
+  Tensor operator()(const Tensor& x) const { return adaptive_avg_pool3d(x, output); }
+};
+struct AdaptiveMaxPool1d {
+  int output = 1;
+  Tensor operator()(const Tensor& x) const { return adaptive_max_pool1d(x, output); }
+  ValuesIndices with_indices(const Tensor& x) const { return adaptive_max_pool1d_with_indices(x, output); }
+};
+struct AdaptiveMaxPool2d {
+  Pair output = 1;
+  Tensor operator()(const Tensor& x) const { return adaptive_max_pool2d(x, output); }
+  ValuesIndices with_indices(const Tensor& x) const { return adaptive_max_pool2d_with_indices(x, output); }
+};
+struct AdaptiveMaxPool3d {
+  Triple output = 1;
+  Tensor operator()(const Tensor& x) const { return adaptive_max_pool3d(x, output); }
+  ValuesIndices with_indices(const Tensor& x) const { return adaptive_max_pool3d_with_indices(x, output); }
+};
+
+// Undoes a MaxPool with the indices it gave; output_size where a stride leaves it open.
+struct MaxUnpool1d {
+  int kernel;
+  Pool1dOptions options = {};
+  Tensor operator()(const Tensor& x, const Tensor& indices, const Dims& output_size = {}) const {
+    return max_unpool1d(x, indices, kernel, options, output_size);
+  }
+};
+struct MaxUnpool2d {
+  MaxUnpool2d(Pair kernel, const PoolOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  Tensor operator()(const Tensor& x, const Tensor& indices, const Dims& output_size = {}) const {
+    return max_unpool2d(x, indices, kernel, options, output_size);
+  }
+  std::array<int, 2> kernel;
+  Pool2dOptions options;
+};
+struct MaxUnpool3d {
+  MaxUnpool3d(Triple kernel, const Pool3dOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  Tensor operator()(const Tensor& x, const Tensor& indices, const Dims& output_size = {}) const {
+    return max_unpool3d(x, indices, kernel, options, output_size);
+  }
+  std::array<int, 3> kernel;
+  mantissa::Pool3dOptions options;
+};
+
+// (sum of x^norm_type over the window)^(1 / norm_type)
+struct LPPool1d {
+  double norm_type;
+  int kernel, stride = 0;
+  bool ceil_mode = false;
+  Tensor operator()(const Tensor& x) const { return lp_pool1d(x, norm_type, kernel, stride, ceil_mode); }
+};
+struct LPPool2d {
+  double norm_type;
+  Pair kernel, stride = 0;
+  bool ceil_mode = false;
+  Tensor operator()(const Tensor& x) const { return lp_pool2d(x, norm_type, kernel, stride, ceil_mode); }
+};
+struct LPPool3d {
+  double norm_type;
+  Triple kernel, stride = 0;
+  bool ceil_mode = false;
+  Tensor operator()(const Tensor& x) const { return lp_pool3d(x, norm_type, kernel, stride, ceil_mode); }
+};
+
 struct Flatten {
   int start = 1, end = -1;
   Tensor operator()(const Tensor& x) const { return flatten(x, start, end); }

@@ -45,12 +45,15 @@ RNNBase::RNNBase(RNNKind kind, std::int64_t input_size, std::int64_t hidden_size
   check_sizes(kind, input_size, hidden_size);
   check(o.num_layers >= 1, name_of(kind), ": num_layers must be at least 1, got ", o.num_layers);
   check(o.dropout >= 0 && o.dropout <= 1, name_of(kind), ": dropout must be a probability, got ", o.dropout);
+  check(o.proj_size >= 0 && o.proj_size < hidden_size, name_of(kind), ": proj_size must be between 0 and hidden_size, got ", o.proj_size);
+  check(o.proj_size == 0 || kind == RNNKind::lstm, name_of(kind), ": proj_size is for LSTM only");
   const int directions = o.bidirectional ? 2 : 1;
   const std::int64_t rows = gates_of(kind) * hidden_size;
   for (int set = 0; set < o.num_layers * directions; ++set) {
-    weights.emplace_back(empty({rows, set < directions ? input_size : hidden_size * directions}));
-    weights.emplace_back(empty({rows, hidden_size}));
+    weights.emplace_back(empty({rows, set < directions ? input_size : output_size() * directions}));
+    weights.emplace_back(empty({rows, output_size()}));
     for (int i = 0; i < 2; ++i) weights.push_back(o.bias ? Param(empty({rows})) : Param());
+    if (o.proj_size > 0) weights.emplace_back(empty({o.proj_size, hidden_size}));
   }
   std::vector<Param*> all;
   for (Param& p : weights) all.push_back(&p);
@@ -58,12 +61,12 @@ RNNBase::RNNBase(RNNKind kind, std::int64_t input_size, std::int64_t hidden_size
 }
 
 void RNNBase::fields(Fields& visitor) {
-  constexpr const char* names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+  constexpr const char* names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
   const std::size_t directions = options.bidirectional ? 2 : 1;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const std::size_t set = i / 4;
+    const std::size_t set = i / weights_per_set();
     const char* suffix = set % directions == 1 ? "_reverse" : "";
-    visitor.visit(names[i % 4] + ("_l" + std::to_string(set / directions)) + suffix, weights[i]);
+    visitor.visit(names[i % weights_per_set()] + ("_l" + std::to_string(set / directions)) + suffix, weights[i]);
   }
   visitor.visit("mode", mode);
 }
@@ -77,7 +80,7 @@ void RNNBase::copy_to(RNNBase& c) const {
 
 // One layer in one direction over x [T, N, in]; fills outputs[t], backwards for a reverse set.
 LSTMState RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c, std::vector<Tensor>& outputs) const {
-  const Param* w = &weights[static_cast<std::size_t>(set) * 4];
+  const Param* w = &weights[static_cast<std::size_t>(set) * weights_per_set()];
   const bool reverse = options.bidirectional && set % 2 == 1;
   const std::int64_t length = x.size(0);
   const Tensor from_x = linear(x, w[0], w[2]);
@@ -85,7 +88,7 @@ LSTMState RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c, s
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t t = reverse ? length - 1 - i : i;
     LSTMState next = next_state(kind_, options.nonlinearity, select(from_x, 0, t), linear(h, w[1], w[3]), h, c);
-    h = outputs[static_cast<std::size_t>(t)] = next.h;
+    h = outputs[static_cast<std::size_t>(t)] = options.proj_size > 0 ? linear(next.h, w[4]) : next.h;
     c = next.c;
   }
   return {h, c};
@@ -100,14 +103,14 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0)
   Tensor x = !batched ? unsqueeze(given, 1) : options.batch_first ? transpose(given, 0, 1) : given;
   check(x.size(0) > 0, name, ": the sequence is empty, got ", given);
   const int directions = options.bidirectional ? 2 : 1, sets = options.num_layers * directions;
-  const Dims state{sets, x.size(1), hidden_size};
-  const auto start = [&](const Tensor& t, const char* what) {
+  const auto start = [&](const Tensor& t, const char* what, std::int64_t size) {
+    const Dims state{sets, x.size(1), size};
     if (!t.defined()) return zeros(state, {.dtype = x.dtype(), .device = x.device()});
     const Tensor full = batched ? t : unsqueeze(t, 1);
     check(full.sizes() == state, name, ": the initial ", what, " must be ", state, batched ? "" : " without the batch", ", got ", t);
     return full;
   };
-  const Tensor h_start = start(h0, "h"), c_start = kind_ == RNNKind::lstm ? start(c0, "c") : Tensor();
+  const Tensor h_start = start(h0, "h", output_size()), c_start = kind_ == RNNKind::lstm ? start(c0, "c", hidden_size) : Tensor();
   std::vector<Tensor> h, c;
   for (int layer = 0; layer < options.num_layers; ++layer) {
     if (layer > 0) x = dropout(x, options.dropout, mode.training);

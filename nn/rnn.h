@@ -5,7 +5,8 @@
 //   auto [y, h, c] = lstm(x);
 //
 // x [T, N, input], or [N, T, input] with batch_first, or [T, input] without a batch; y likewise with
-// hidden (twice that when bidirectional). States [layers * directions, N, hidden]; absent means 0.
+// hidden (twice that when bidirectional). States [layers * directions, N, hidden]; absent means 0. With
+// proj_size the outputs and h of an LSTM have that size instead of hidden.
 #pragma once
 
 #include <string>
@@ -24,6 +25,7 @@ struct RNNOptions {
   bool batch_first = false;
   double dropout = 0;  // between layers, in training
   bool bidirectional = false;
+  std::int64_t proj_size = 0;  // of LSTM only: h is projected to this size (Sak et al., 2014); 0: not at all
 };
 struct RNNResult { Tensor output, h; };
 struct LSTMResult { Tensor output, h, c; };
@@ -35,7 +37,8 @@ enum class RNNKind { rnn, lstm, gru };
 // What the three have in common; the kind says what one step does.
 class RNNBase {
  public:
-  // Per layer and direction: weight_ih [gates * hidden, in], weight_hh [gates * hidden, hidden], bias_ih, bias_hh.
+  // Per layer and direction: weight_ih [gates * hidden, in], weight_hh [gates * hidden, out], bias_ih, bias_hh, and
+  // with a projection weight_hr [out, hidden]; out is proj_size or hidden.
   std::vector<Param> weights;
   Mode mode;
   std::int64_t input_size = 0, hidden_size = 0;
@@ -49,6 +52,8 @@ class RNNBase {
   void copy_to(RNNBase& c) const;
 
  private:
+  std::int64_t output_size() const { return options.proj_size > 0 ? options.proj_size : hidden_size; }
+  std::size_t weights_per_set() const { return options.proj_size > 0 ? 5 : 4; }
   LSTMState run_direction(const Tensor& x, int set, Tensor h, Tensor c, std::vector<Tensor>& outputs) const;
   RNNKind kind_;
 };

@@ -1,16 +1,15 @@
-// Layers without parameters that change shapes: padding, one-dimensional pooling, PixelShuffle,
-// Upsample, Unfold and Fold, Unflatten. As their torch.nn namesakes.
+// Layers without parameters that change shapes: padding, PixelShuffle, ChannelShuffle, Upsample, Unfold
+// and Fold, Unflatten. As their torch.nn namesakes. Pooling is in nn/pool.h.
 //   nn::ZeroPad2d edge{{1, 1, 2, 0}};   // left, right, top, bottom; nn::ZeroPad2d{1} for all four
 #pragma once
 
-#include <optional>
-
 #include "core/ops.h"
 #include "nn/pair.h"
+#include "nn/pool.h"
 
 namespace mantissa::nn {
 
-// Borders of one and two dimensions: one number for all sides, or (left, right[, top, bottom]).
+// Borders of one to three dimensions: one number for all sides, or (left, right[, top, bottom[, front, back]]).
 struct Borders1d {
   Borders1d(int all) : left(all), right(all) {}
   Borders1d(int left, int right) : left(left), right(right) {}
@@ -22,6 +21,13 @@ struct Borders2d {
   Borders2d(int left, int right, int top, int bottom) : left(left), right(right), top(top), bottom(bottom) {}
   operator Dims() const { return {left, right, top, bottom}; }
   int left, right, top, bottom;
+};
+
+struct Borders3d {
+  Borders3d(int all) : sides{all, all, all, all, all, all} {}
+  Borders3d(int left, int right, int top, int bottom, int front, int back) : sides{left, right, top, bottom, front, back} {}
+  operator Dims() const { return sides; }
+  Dims sides;
 };
 
 struct ConstantPad1d {
@@ -67,19 +73,26 @@ struct CircularPad2d {
   Tensor operator()(const Tensor& x) const { return pad(x, padding, "circular"); }
 };
 
-struct MaxPool1d {  // x [N, C, L]; the stride is the kernel's size unless given
-  int kernel;
-  Pool1dOptions options = {};
-  Tensor operator()(const Tensor& x) const { return max_pool1d(x, kernel, options); }
+struct ConstantPad3d {
+  Borders3d padding;
+  double value = 0;
+  Tensor operator()(const Tensor& x) const { return pad(x, padding, "constant", value); }
 };
-struct AvgPool1d {
-  int kernel;
-  Pool1dOptions options = {};
-  Tensor operator()(const Tensor& x) const { return avg_pool1d(x, kernel, options); }
+struct ZeroPad3d {
+  Borders3d padding;
+  Tensor operator()(const Tensor& x) const { return pad(x, padding); }
 };
-struct AdaptiveAvgPool1d {
-  int output = 1;
-  Tensor operator()(const Tensor& x) const { return adaptive_avg_pool1d(x, output); }
+struct ReflectionPad3d {
+  Borders3d padding;
+  Tensor operator()(const Tensor& x) const { return pad(x, padding, "reflect"); }
+};
+struct ReplicationPad3d {
+  Borders3d padding;
+  Tensor operator()(const Tensor& x) const { return pad(x, padding, "replicate"); }
+};
+struct CircularPad3d {
+  Borders3d padding;
+  Tensor operator()(const Tensor& x) const { return pad(x, padding, "circular"); }
 };
 
 struct PixelShuffle {
@@ -89,6 +102,22 @@ struct PixelShuffle {
 struct PixelUnshuffle {
   int downscale_factor;
   Tensor operator()(const Tensor& x) const { return pixel_unshuffle(x, downscale_factor); }
+};
+struct ChannelShuffle {
+  int groups;
+  Tensor operator()(const Tensor& x) const { return channel_shuffle(x, groups); }
+};
+struct UpsamplingNearest2d {  // nn::UpsamplingNearest2d{{.scale_factor = {2}}}
+  InterpolateOptions options;
+  Tensor operator()(const Tensor& x) const {
+    return interpolate(x, {.size = options.size, .scale_factor = options.scale_factor, .mode = "nearest"});
+  }
+};
+struct UpsamplingBilinear2d {  // with align_corners
+  InterpolateOptions options;
+  Tensor operator()(const Tensor& x) const {
+    return interpolate(x, {.size = options.size, .scale_factor = options.scale_factor, .mode = "bilinear", .align_corners = true});
+  }
 };
 struct Upsample {  // nn::Upsample{{.scale_factor = {2}, .mode = "bilinear"}}; the mode must be a literal
   InterpolateOptions options;
@@ -107,15 +136,7 @@ struct Fold {
 struct Unflatten {  // dimension `dim` becomes several; one of `sizes` may be -1
   int dim = 1;
   Dims sizes;
-  Tensor operator()(const Tensor& x) const {
-    const int d = wrap_dim(dim, x.dim());
-    const Dims parts = infer_shape(sizes, x.size(d));
-    Dims shape;
-    for (int i = 0; i < d; ++i) shape.push_back(x.sizes()[i]);
-    for (std::int64_t s : parts) shape.push_back(s);
-    for (int i = d + 1; i < x.dim(); ++i) shape.push_back(x.sizes()[i]);
-    return reshape(x, shape);
-  }
+  Tensor operator()(const Tensor& x) const { return unflatten(x, dim, sizes); }
 };
 
 }  // namespace mantissa::nn

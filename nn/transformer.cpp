@@ -1,11 +1,18 @@
 #include "nn/transformer.h"
 
+#include <cmath>
+
 #include "nn/copy_fields.h"
 
 namespace mantissa::nn {
 namespace {
 
-Tensor activate(FeedForward f, const Tensor& x) { return f == FeedForward::gelu ? gelu(x) : relu(x); }
+std::function<Tensor(const Tensor&)> activation_of(const TransformerOptions& o) {
+  if (o.activation_function) return o.activation_function;
+  if (o.activation == FeedForward::gelu) return [](const Tensor& x) { return gelu(x); };
+  return [](const Tensor& x) { return relu(x); };
+}
+std::unique_ptr<LayerNorm> copy_of(const LayerNorm* norm) { return norm ? std::make_unique<LayerNorm>(norm->clone()) : nullptr; }
 LayerNorm norm_for(std::int64_t d_model, const TransformerOptions& o) {
   return LayerNorm(d_model, {.eps = o.layer_norm_eps, .bias = o.bias});
 }
@@ -42,7 +49,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
       norm2(norm_for(d_model, o)),
       dropout1{.p = o.dropout},
       dropout2{.p = o.dropout},
-      activation(o.activation),
+      activation(activation_of(o)),
       norm_first(o.norm_first) {}
 TransformerEncoderLayer::TransformerEncoderLayer(MultiheadAttention a, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2)
     : self_attn(std::move(a)), linear1(std::move(l1)), linear2(std::move(l2)), norm1(std::move(n1)), norm2(std::move(n2)) {}
@@ -62,7 +69,7 @@ Tensor TransformerEncoderLayer::operator()(const Tensor& src, const Call& call) 
   const Tensor x = residual(src, norm1, norm_first, [&](const Tensor& t) {
     return dropout1(attend(self_attn, t, t, call.src_mask, call.src_key_padding_mask, call.is_causal));
   });
-  return residual(x, norm2, norm_first, [&](const Tensor& t) { return dropout2(linear2(drop(activate(activation, linear1(t))))); });
+  return residual(x, norm2, norm_first, [&](const Tensor& t) { return dropout2(linear2(drop(activation(linear1(t))))); });
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o)
@@ -77,7 +84,7 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       dropout1{.p = o.dropout},
       dropout2{.p = o.dropout},
       dropout3{.p = o.dropout},
-      activation(o.activation),
+      activation(activation_of(o)),
       norm_first(o.norm_first) {}
 TransformerDecoderLayer::TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2,
                                                  LayerNorm n3)
@@ -108,30 +115,49 @@ Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memo
   x = residual(x, norm2, norm_first, [&](const Tensor& t) {
     return dropout2(attend(multihead_attn, t, memory, call.memory_mask, call.memory_key_padding_mask, false));
   });
-  return residual(x, norm3, norm_first, [&](const Tensor& t) { return dropout3(linear2(drop(activate(activation, linear1(t))))); });
+  return residual(x, norm3, norm_first, [&](const Tensor& t) { return dropout3(linear2(drop(activation(linear1(t))))); });
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers) : layers(copies_of(layer, num_layers)) {}
+TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers, const LayerNorm& norm)
+    : layers(copies_of(layer, num_layers)), norm(copy_of(&norm)) {}
 Tensor TransformerEncoder::operator()(const Tensor& src, const TransformerEncoderLayer::Call& call) const {
   Tensor x = src;
   for (const TransformerEncoderLayer& layer : layers) x = layer(x, call);
-  return x;
+  return norm ? (*norm)(x) : x;
 }
 TransformerEncoder TransformerEncoder::clone() const {
   TransformerEncoder c(layers.empty() ? TransformerEncoderLayer(1, 1) : layers[0].clone(), 0);
   c.layers = copies_of(layers);
+  c.norm = copy_of(norm.get());
   return c;
 }
 TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers) : layers(copies_of(layer, num_layers)) {}
+TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers, const LayerNorm& norm)
+    : layers(copies_of(layer, num_layers)), norm(copy_of(&norm)) {}
 Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderLayer::Call& call) const {
   Tensor x = tgt;
   for (const TransformerDecoderLayer& layer : layers) x = layer(x, memory, call);
-  return x;
+  return norm ? (*norm)(x) : x;
 }
 TransformerDecoder TransformerDecoder::clone() const {
   TransformerDecoder c(layers.empty() ? TransformerDecoderLayer(1, 1) : layers[0].clone(), 0);
   c.layers = copies_of(layers);
+  c.norm = copy_of(norm.get());
   return c;
+}
+
+Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, Layers count, const TransformerOptions& o)
+    : encoder(TransformerEncoderLayer(d_model, nhead, o), count.encoder, norm_for(d_model, o)),
+      decoder(TransformerDecoderLayer(d_model, nhead, o), count.decoder, norm_for(d_model, o)) {
+  for (const Tensor& p : parameters(*this)) if (p.dim() > 1) init::xavier_uniform_(p);
+}
+Tensor Transformer::operator()(const Tensor& src, const Tensor& tgt, const Call& call) const {
+  const Tensor memory = encoder(src, {call.src_mask, call.src_key_padding_mask, call.src_is_causal});
+  return decoder(tgt, memory, {call.tgt_mask, call.memory_mask, call.tgt_key_padding_mask, call.memory_key_padding_mask, call.tgt_is_causal});
+}
+Tensor Transformer::generate_square_subsequent_mask(std::int64_t size, TensorOptions o) {
+  return triu(full({size, size}, -INFINITY, o), 1);
 }
 
 }  // namespace mantissa::nn

@@ -1,7 +1,9 @@
-// TransformerEncoderLayer and TransformerDecoderLayer (Vaswani et al., 2017) and stacks of them, with
-// the names, defaults and results of torch.nn's. Masks are those of nn::MultiheadAttention.
+// TransformerEncoderLayer and TransformerDecoderLayer (Vaswani et al., 2017), stacks of them, and the whole
+// Transformer, with the names, defaults and results of torch.nn's. Masks are those of nn::MultiheadAttention.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "nn/attention.h"
@@ -19,6 +21,7 @@ struct TransformerOptions {
   bool batch_first = false;  // x [N, T, E] instead of [T, N, E]
   bool norm_first = false;   // normalise before each block instead of after it
   bool bias = true;
+  std::function<Tensor(const Tensor&)> activation_function = {};  // instead of `activation`
 };
 
 struct TransformerEncoderLayer {
@@ -36,7 +39,7 @@ struct TransformerEncoderLayer {
   Linear linear2;
   LayerNorm norm1, norm2;
   Dropout dropout1, dropout2;
-  FeedForward activation = FeedForward::relu;
+  std::function<Tensor(const Tensor&)> activation;
   bool norm_first = false;
   MANTISSA_FIELDS(self_attn, linear1, drop, linear2, norm1, norm2, dropout1, dropout2)
   TransformerEncoderLayer clone() const;
@@ -60,7 +63,7 @@ struct TransformerDecoderLayer {
   Linear linear2;
   LayerNorm norm1, norm2, norm3;
   Dropout dropout1, dropout2, dropout3;
-  FeedForward activation = FeedForward::relu;
+  std::function<Tensor(const Tensor&)> activation;
   bool norm_first = false;
   MANTISSA_FIELDS(self_attn, multihead_attn, linear1, drop, linear2, norm1, norm2, norm3, dropout1, dropout2, dropout3)
   TransformerDecoderLayer clone() const;
@@ -69,22 +72,50 @@ struct TransformerDecoderLayer {
   TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2, LayerNorm n3);
 };
 
-// Independent copies of `layer`, one after the other, as in PyTorch.
+// Independent copies of `layer`, one after the other, as in PyTorch; then a copy of `norm`, if given.
 struct TransformerEncoder {
   TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers);
+  TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers, const LayerNorm& norm);
   Tensor operator()(const Tensor& src, const TransformerEncoderLayer::Call& call) const;
   Tensor operator()(const Tensor& src) const { return (*this)(src, TransformerEncoderLayer::Call()); }
   std::vector<TransformerEncoderLayer> layers;
-  MANTISSA_FIELDS(layers)
+  std::unique_ptr<LayerNorm> norm;
+  MANTISSA_FIELDS(layers, norm)
   TransformerEncoder clone() const;
 };
 struct TransformerDecoder {
   TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers);
+  TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers, const LayerNorm& norm);
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderLayer::Call& call) const;
   Tensor operator()(const Tensor& tgt, const Tensor& memory) const { return (*this)(tgt, memory, TransformerDecoderLayer::Call()); }
   std::vector<TransformerDecoderLayer> layers;
-  MANTISSA_FIELDS(layers)
+  std::unique_ptr<LayerNorm> norm;
+  MANTISSA_FIELDS(layers, norm)
   TransformerDecoder clone() const;
+};
+
+// Encoder and decoder, each with a final norm; weights are drawn with xavier_uniform_.
+struct Transformer {
+  struct Layers { int encoder = 6, decoder = 6; };
+  struct Call {
+    Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};
+    Tensor src_key_padding_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
+    bool src_is_causal = false, tgt_is_causal = false;
+  };
+  Transformer(std::int64_t d_model, std::int64_t nhead, Layers layers, const TransformerOptions& o = {});
+  explicit Transformer(std::int64_t d_model = 512, std::int64_t nhead = 8) : Transformer(d_model, nhead, Layers()) {}
+  Tensor operator()(const Tensor& src, const Tensor& tgt, const Call& call) const;
+  Tensor operator()(const Tensor& src, const Tensor& tgt) const { return (*this)(src, tgt, Call()); }
+  // [size, size]: -inf above the diagonal, 0 elsewhere.
+  static Tensor generate_square_subsequent_mask(std::int64_t size, TensorOptions = {});
+
+  TransformerEncoder encoder;
+  TransformerDecoder decoder;
+  MANTISSA_FIELDS(encoder, decoder)
+  Transformer clone() const { return Transformer(encoder.clone(), decoder.clone()); }
+
+ private:
+  Transformer(TransformerEncoder e, TransformerDecoder d) : encoder(std::move(e)), decoder(std::move(d)) {}
 };
 
 }  // namespace mantissa::nn

@@ -1,7 +1,9 @@
-// cumsum, cumprod and prod. Gradients of products never divide, so zeros need no special case: they
+// Running sums, products, logarithms of sums and extremes, and prod. Gradients of products never divide, so zeros need no special case: they
 // are products of what stands before and after, and a linear recurrence
 //   y[i] = b[i] + a[i] * y[i - 1],
 // whose own gradient is such a recurrence in the other direction.
+#include <cmath>
+
 #include "ops/reduce.h"
 #include "ops/with_dtype.h"
 
@@ -10,6 +12,8 @@ namespace mantissa {
 MANTISSA_KERNEL(cumsum, const View& y, const View& x, int dim, bool reverse)
 MANTISSA_KERNEL(cumprod, const View& y, const View& x, int dim, bool reverse)
 MANTISSA_KERNEL(reduce_prod, const View& y, const View& x)
+MANTISSA_KERNEL(logcumsumexp, const View& y, const View& x, int dim)
+MANTISSA_KERNEL(cumulative_extreme, const View& values, const View& indices, const View& x, int dim, bool largest)
 MANTISSA_KERNEL(linear_recurrence, const View& y, const View& a, const View& b, int dim, bool reverse)
 
 namespace {
@@ -86,6 +90,47 @@ struct CumProd : Scan {
   static void samples(Samples& s);
 };
 
+// The gradient at x[i] is the sum over later j of g[j] * exp(x[i] - y[j]). As exp(x[i] - y[i]) times a
+// recurrence whose factors exp(y[i] - y[i + 1]) are at most 1, it cannot overflow.
+struct LogCumSumExp : Scan {
+  static constexpr auto name = "logcumsumexp";
+  static constexpr const char* args[] = {"x"};
+  static constexpr auto autocast = CastPolicy::f32;
+  Spec infer(const Tensor& x) const {
+    check_floating(x);
+    return infer_like(x);
+  }
+  void run(const View& y, const View& x) const { kernels::logcumsumexp(y.device, y, x, wrap_dim(dim, x.dim())); }
+  static constexpr auto vjp() {
+    return rules([](const LogCumSumExp& op, Grad g, In<0> x, Out<0> y) {
+      const auto exp_of_difference = [](const Tensor& a, const Tensor& b) {  // 0 apart where both are the same infinity
+        return exp(where(eq(a, b), Tensor(0.0), a - b));
+      };
+      const Tensor factor = exp_of_difference(y, op.shifted(y, HUGE_VAL, true));
+      return recurrence(factor, g, {op.dim, true}) * exp_of_difference(x, y);
+    });
+  }
+  static void samples(Samples& s);
+};
+
+template <bool largest> struct CumulativeExtreme : Scan {
+  static constexpr auto name = largest ? "cummax" : "cummin";
+  static constexpr const char* args[] = {"x"};
+  std::array<Spec, 2> infer(const Tensor& x) const {
+    wrap_dim(dim, x.dim());
+    return {like(x), like(x, i64)};
+  }
+  void run(const std::array<View, 2>& y, const View& x) const {
+    kernels::cumulative_extreme(x.device, y[0], y[1], x, wrap_dim(dim, x.dim()), largest);
+  }
+  static constexpr auto vjp() {
+    return rules([](const CumulativeExtreme& op, Grad g, Out<1> index, Shape<0> x) {
+      return scatter_add(zeros(x.sizes, {.dtype = g.dtype(), .device = g.device()}), op.dim, index, g);
+    });
+  }
+  static void samples(Samples& s);
+};
+
 Tensor running_sum(const Tensor& x, const Scan& scan) { return apply(CumSum{scan}, x); }
 Tensor recurrence(const Tensor& a, const Tensor& b, const Scan& scan) { return apply(LinearRecurrence{scan}, a, b); }
 
@@ -147,6 +192,32 @@ void CumProd::samples(Samples& s) {
   scan_samples<CumProd>(s);
   s({cast(s.integers({3, 6}, -1, 2), f64)}, CumProd{{1}});  // zeros
 }
+void LogCumSumExp::samples(Samples& s) {
+  s({s.randn({4, 3})}, LogCumSumExp{{0}});
+  s({s.randn({2, 5, 3})}, LogCumSumExp{{1}});
+  s({s.randn({3, 40})}, LogCumSumExp{{-1}});
+  s({s.randn({})}, LogCumSumExp{{0}});
+  s({s.randn({0, 3})}, LogCumSumExp{{0}});
+  s.extreme({s.uniform({2, 9}, -1e4, 1e4)}, LogCumSumExp{{1}});
+  s.error({s.randn({2, 3})}, LogCumSumExp{{2}}, "dim 2 is out of range for 2 dimensions");
+  s.error({s.integers({3}, 0, 4)}, LogCumSumExp{{0}}, "needs a floating dtype");
+}
+template <bool largest> void CumulativeExtreme<largest>::samples(Samples& s) {
+  s({s.distinct({4, 3})}, CumulativeExtreme{{0}});
+  s({s.distinct({2, 5, 3})}, CumulativeExtreme{{-2}});
+  s({s.integers({3, 9}, 0, 4)}, CumulativeExtreme{{1}});
+  s({s.randn({})}, CumulativeExtreme{{0}});
+  s({s.randn({0, 3})}, CumulativeExtreme{{0}});
+  s.error({s.randn({2, 3})}, CumulativeExtreme{{2}}, "dim 2 is out of range for 2 dimensions");
+}
+void diff_samples(Samples& s) {
+  s.call({s.randn({3, 5})}, [](const Tensors& x) { return Tensors{diff(x[0])}; });
+  s.call({s.randn({4, 2})}, [](const Tensors& x) { return Tensors{diff(x[0], 2, 0)}; });
+  s.call({s.integers({6}, 0, 9)}, [](const Tensors& x) { return Tensors{diff(x[0], 7)}; });
+  s.error_call({s.randn({})}, [](const Tensors& x) { return Tensors{diff(x[0])}; }, "at least 1 dimension");
+  s.error_call({s.randn({3})}, [](const Tensors& x) { return Tensors{diff(x[0], -1)}; }, "n = -1 is negative");
+}
+MANTISSA_COMPOSITE(diff, diff_samples)
 void LinearRecurrence::samples(Samples& s) {
   for (const bool reverse : {false, true}) s({s.randn({3, 6}), s.randn({3, 6})}, LinearRecurrence{{1, reverse}});
   s({s.randn({4, 2}), s.randn({4, 2})}, LinearRecurrence{{0}});
@@ -157,6 +228,9 @@ void LinearRecurrence::samples(Samples& s) {
 
 MANTISSA_OP(CumSum)
 MANTISSA_OP(CumProd)
+MANTISSA_OP(LogCumSumExp)
+MANTISSA_OP(CumulativeExtreme<true>)
+MANTISSA_OP(CumulativeExtreme<false>)
 MANTISSA_OP(LinearRecurrence)
 MANTISSA_OP(ProdOp)
 
@@ -165,6 +239,22 @@ Tensor cumsum(const Tensor& x, int dim, std::optional<Dtype> dtype) {
 }
 Tensor cumprod(const Tensor& x, int dim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [dim](const Tensor& t) { return apply(CumProd{{dim}}, t); });
+}
+Tensor logcumsumexp(const Tensor& x, int dim) { return apply(LogCumSumExp{{dim}}, x); }
+ValuesIndices cummax(const Tensor& x, int dim) {
+  auto y = apply(CumulativeExtreme<true>{{dim}}, x);
+  return {std::move(y[0]), std::move(y[1])};
+}
+ValuesIndices cummin(const Tensor& x, int dim) {
+  auto y = apply(CumulativeExtreme<false>{{dim}}, x);
+  return {std::move(y[0]), std::move(y[1])};
+}
+Tensor diff(const Tensor& x, int n, int dim) {
+  check(x.dim() > 0, "diff: needs at least 1 dimension");
+  check(n >= 0, "diff: n = ", n, " is negative");
+  Tensor y = x;
+  for (int i = 0; i < n && y.size(dim) > 0; ++i) y = slice(y, dim, 1) - slice(y, dim, 0, y.size(dim) - 1);
+  return y;
 }
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [&](const Tensor& t) { return apply(ProdOp{{dims, keepdim}}, t); });

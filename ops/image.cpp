@@ -28,8 +28,7 @@ struct Taps {  // y[i] = sum over k of weight[k][i] * x[at[k][i]]
   std::vector<std::vector<std::int64_t>> at;
   std::vector<std::vector<double>> weight;
 };
-double cubic_weight(double t) {  // Keys, 1981, with a = -0.75
-  constexpr double a = -0.75;
+double cubic_weight(double t, double a = -0.75) {  // Keys, 1981
   t = std::abs(t);
   if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
   return t < 2 ? ((t - 5) * t + 8) * t * a - 4 * a : 0;
@@ -56,6 +55,31 @@ Taps taps_for(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool a
   }
   return taps;
 }
+// Taps of a filter as wide as the step between results, its weights scaled to add up to 1; PyTorch's and
+// Pillow's cubic has a = -0.5 here. Results have as many taps as the widest of them needs, idle ones of weight 0.
+Taps antialiased_taps(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool align_corners) {
+  const double stretch = std::max(ratio, 1.0), support = (mode == Mode::cubic ? 2 : 1) * stretch;
+  const auto count = static_cast<std::size_t>(std::ceil(support)) * 2 + 1;
+  Taps taps{std::vector(count, std::vector<std::int64_t>()), std::vector(count, std::vector<double>())};
+  for (std::int64_t i = 0; i < out; ++i) {
+    const double centre = align_corners ? static_cast<double>(i) * ratio + 0.5 : (static_cast<double>(i) + 0.5) * ratio;
+    const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(centre - support + 0.5), 0);
+    const auto end = std::min<std::int64_t>(static_cast<std::int64_t>(centre + support + 0.5), in);
+    std::vector<double> weight(count, 0);
+    double total = 0;
+    for (std::int64_t j = first; j < end; ++j) {
+      const double t = (static_cast<double>(j) - centre + 0.5) / stretch;
+      const double w = mode == Mode::cubic ? cubic_weight(t, -0.5) : std::max(0.0, 1 - std::abs(t));
+      weight[static_cast<std::size_t>(j - first)] = w;
+      total += w;
+    }
+    for (std::size_t k = 0; k < count; ++k) {
+      taps.at[k].push_back(std::min<std::int64_t>(first + static_cast<std::int64_t>(k), in - 1));
+      taps.weight[k].push_back(weight[k] / total);
+    }
+  }
+  return taps;
+}
 Tensor resample(const Tensor& x, int dim, const Taps& taps) {
   const auto out = static_cast<std::int64_t>(taps.at[0].size());
   Dims line = Dims::filled(x.dim(), 1);
@@ -75,7 +99,7 @@ NamedMode mode_named(std::string_view name) {
                              {"bilinear", Mode::linear, 2}, {"bicubic", Mode::cubic, 2}, {"trilinear", Mode::linear, 3}}) {
     if (m.name == name) return m;
   }
-  fail("interpolate: mode must be nearest, nearest-exact, linear, bilinear, bicubic or trilinear, got \"", name, "\"");
+  fail("interpolate: mode must be nearest, nearest-exact, linear, bilinear, bicubic, trilinear or area, got \"", name, "\"");
 }
 
 // --- unfold and fold ---
@@ -126,8 +150,18 @@ Tensor pixel_unshuffle(const Tensor& x, int r) {
   return reshape(y, with_plane(x.sizes(), c * r * r, h, w));
 }
 
+namespace {
+// Mode area: averages over the parts of x that the results stand for.
+Tensor average_areas(const Tensor& x, const Dims& out) {
+  const auto size = [&](int d) { return static_cast<int>(out[d]); };
+  if (out.rank() == 1) return adaptive_avg_pool1d(x, size(0));
+  return out.rank() == 2 ? adaptive_avg_pool2d(x, {size(0), size(1)}) : adaptive_avg_pool3d(x, {size(0), size(1), size(2)});
+}
+}  // namespace
+
 Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
-  const NamedMode mode = mode_named(o.mode);
+  const bool area = o.mode == "area";
+  const NamedMode mode = area ? NamedMode{"area", Mode::nearest, 0} : mode_named(o.mode);
   const int dims = x.dim() - 2;
   check(dims >= 1 && dims <= 3, "interpolate: x must be [N, C, ...] with 1 to 3 further dimensions, got ", x);
   check(x.is_floating(), "interpolate: needs a floating dtype, got ", x);
@@ -136,8 +170,10 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   check(o.size.empty() != o.scale_factor.empty(), "interpolate: give either size or scale_factor");
   const int given = static_cast<int>(o.size.empty() ? o.scale_factor.size() : static_cast<std::size_t>(o.size.rank()));
   check(given == 1 || given == dims, "interpolate: ", given, " sizes or factors for ", dims, " dimensions");
+  check(!o.antialias || (mode.dims == 2 && mode.mode != Mode::nearest), "interpolate: antialias is for modes bilinear and bicubic, not ", o.mode);
   const Composite in("interpolate", CastPolicy::f32, {&x});
   Tensor y = widened(in[0]);
+  Dims areas;
   for (int d = 0; d < dims; ++d) {
     const int k = given == 1 ? 0 : d;
     const std::int64_t size = x.size(d + 2);
@@ -147,10 +183,12 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     double ratio = static_cast<double>(size) / static_cast<double>(out);
     if (factor > 0 && !o.recompute_scale_factor) ratio = 1 / factor;
     if (o.align_corners) ratio = out > 1 ? static_cast<double>(size - 1) / static_cast<double>(out - 1) : 0;
-    if (out == size && ratio == 1) continue;
-    y = resample(y, d + 2, taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
+    areas.push_back(out);
+    if (area || (out == size && ratio == 1)) continue;
+    y = resample(y, d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio, o.align_corners)
+                                       : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
   }
-  return in.result(cast(y, in[0].dtype()));
+  return in.result(area ? average_areas(in[0], areas) : cast(y, in[0].dtype()));
 }
 
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
@@ -197,6 +235,11 @@ void interpolate_samples(Samples& s) {
   add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5, 3}, .mode = "bilinear", .align_corners = true}); });
   add(s, {s.randn({1, 1, 4, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {1.5}, .mode = "bicubic"}); });
   add(s, {s.randn({1, 1, 2, 3, 2})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {2, 1, 1.5}, .mode = "trilinear"}); });
+  add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.size = {2, 5}, .mode = "area"}); });
+  add(s, {s.randn({1, 2, 4, 3, 2})}, [](const Tensors& x) { return interpolate(x[0], {.size = {2, 2, 2}, .mode = "area"}); });
+  add(s, {s.randn({1, 1, 7, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {3, 4}, .mode = "bilinear", .antialias = true}); });
+  add(s, {s.randn({1, 1, 6, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {2, 7}, .mode = "bicubic", .antialias = true}); });
+  refuse(s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5}, .antialias = true}); }, "antialias is for modes bilinear");
   refuse(s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5}, .mode = "bilinear"}); }, "is for 2 dimensions");
   refuse(s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {}); }, "give either size or scale_factor");
   refuse(s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {0}}); }, "sizes must be positive");

@@ -103,6 +103,7 @@ struct EmbeddingBackward {
   static constexpr auto name = "embedding_backward";
   static constexpr const char* args[] = {"gradient", "indices"};
   std::int64_t rows;
+  std::int64_t padding = -1;  // the row that stays 0
 
   Spec infer(const Tensor& g, const Tensor& indices) const {
     check(g.dim() > 0 && indices.dtype() == i64, "needs a gradient of at least one dimension and i64 indices");
@@ -113,9 +114,13 @@ struct EmbeddingBackward {
   }
   void run(const View& y, const View& g, const View& indices) const;
   static constexpr auto vjp() {
-    return rules([](Grad g, In<1> indices) { return embedding(g, indices); });
+    return rules([](const EmbeddingBackward& op, Grad g, In<1> indices) {
+      return embedding(op.padding < 0 ? Tensor(g) : index_fill(g, 0, full({1}, static_cast<double>(op.padding), {.dtype = i64, .device = g.device()}), 0), indices);
+    });
   }
-  static void samples(Samples& s) { s({s.randn({2, 3, 4}), s.integers({2, 3}, 0, 5)}, EmbeddingBackward{5}); }
+  static void samples(Samples& s) {
+    for (const std::int64_t padding : {-1, 2}) s({s.randn({2, 3, 4}), s.integers({2, 3}, 0, 5)}, EmbeddingBackward{5, padding});
+  }
 };
 
 // A table of rows seen through gather and scatter_add: every column uses the same index.
@@ -145,9 +150,14 @@ RowView row_view(const View& indices, const View& rows, std::int64_t columns) {
 struct Embedding {
   static constexpr auto name = "embedding";
   static constexpr const char* args[] = {"weight", "indices"};
+  std::optional<std::int64_t> padding_idx = {};
 
+  // The row without a gradient, -1 for none.
+  std::int64_t padding(std::int64_t rows) const { return !padding_idx ? -1 : *padding_idx < 0 ? *padding_idx + rows : *padding_idx; }
   Spec infer(const Tensor& weight, const Tensor& indices) const {
     check(weight.dim() == 2, "the weight must be [rows, columns]");
+    const std::int64_t rows = weight.sizes()[0];
+    check(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows), "padding_idx ", padding_idx.value_or(0), " is out of range for ", rows, " rows");
     check(indices.dtype() == i64, "the indices must be i64, got ", indices.dtype());
     Dims sizes = indices.sizes();
     sizes.push_back(weight.sizes()[1]);
@@ -159,14 +169,16 @@ struct Embedding {
     kernels::gather(y.device, v.rows, weight, 0, v.index);
   }
   static constexpr auto vjp() {
-    return rules([](Grad g, Shape<0> weight, In<1> indices) {
-      return apply(EmbeddingBackward{weight.sizes[0]}, contiguous(g), indices);
+    return rules([](const Embedding& op, Grad g, Shape<0> weight, In<1> indices) {
+      return apply(EmbeddingBackward{weight.sizes[0], op.padding(weight.sizes[0])}, contiguous(g), indices);
     });
   }
   static void samples(Samples& s) {
     s({s.randn({5, 4}), s.integers({2, 3}, 0, 5)}, Embedding{});
     s({s.randn({5, 4}), s.integers({}, 0, 5)}, Embedding{});
     s({s.randn({5, 4}), s.integers({0}, 0, 5)}, Embedding{});
+    s({s.randn({5, 4}), s.integers({4, 3}, 0, 5)}, Embedding{-2}).differentiable = false;  // by design, the gradient leaves row 3 out
+    s.error({s.randn({5, 4}), s.integers({2}, 0, 5)}, Embedding{5}, "padding_idx 5 is out of range for 5 rows");
     s.error({s.randn({5, 4}), s.integers({2}, 5, 6)}, Embedding{}, "index 5 is out of range for a dimension of size 5");
     s.error({s.randn({5}), s.integers({2}, 0, 5)}, Embedding{}, "the weight must be [rows, columns]");
     s.error({s.randn({5, 4}), s.randn({2})}, Embedding{}, "the indices must be i64");
@@ -177,6 +189,12 @@ void EmbeddingBackward::run(const View& y, const View& g, const View& indices) c
   kernels::fill(y.device, y, 0.0);
   const RowView v = row_view(indices, g, y.sizes[1]);
   kernels::scatter_add(y.device, y, 0, v.index, v.rows);
+  if (padding < 0) return;
+  View row = y;
+  row.data = y.as<char>() + padding * y.strides[0] * static_cast<std::int64_t>(size_of(y.dtype));
+  row.sizes = {y.sizes[1]};
+  row.strides = {y.strides[1]};
+  kernels::fill(y.device, row, 0.0);
 }
 
 MANTISSA_OP(Gather)
@@ -190,8 +208,8 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index) { return apply(Gath
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
   return apply(ScatterAdd{dim}, x, index, source);
 }
-Tensor embedding(const Tensor& weight, const Tensor& indices) {
-  return apply(Embedding{}, weight, contiguous(indices));
+Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std::int64_t> padding_idx) {
+  return apply(Embedding{padding_idx}, weight, contiguous(indices));
 }
 
 }  // namespace mantissa

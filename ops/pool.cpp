@@ -4,6 +4,7 @@
 
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/pool_line.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -238,11 +239,22 @@ MANTISSA_OP(AvgPool2d)
 MANTISSA_OP(AvgPool2dBackward)
 MANTISSA_OP(AdaptiveAvgPool2d)
 MANTISSA_OP(AdaptiveAvgPool2dBackward)
+ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+  if (options.dilation != Pair{1, 1}) {
+    check_plane("max_pool2d", x);
+    ValuesIndices y = max_pool3d_with_indices(unsqueeze(x, 2), {1, kernel[0], kernel[1]}, as_volume(options));
+    return {squeeze(y.values, 2), squeeze(y.indices, 2)};
+  }
+  auto y = apply(MaxPool2d{{kernel, options}}, x);
+  return {std::move(y[0]), std::move(y[1])};
+}
 Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
-  return apply(MaxPool2d{{kernel, options}}, x)[0];
+  return max_pool2d_with_indices(x, kernel, options).values;
 }
 Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
-  return apply(AvgPool2d{{kernel, options}}, x);
+  if (options.divisor_override == 0) return apply(AvgPool2d{{kernel, options}}, x);
+  check_plane("avg_pool2d", x);
+  return squeeze(avg_pool3d(unsqueeze(x, 2), {1, kernel[0], kernel[1]}, as_volume(options)), 2);
 }
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output) { return apply(AdaptiveAvgPool2d{output}, x); }
 

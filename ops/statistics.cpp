@@ -1,4 +1,4 @@
-// Reductions that are made of others: std, norm, logsumexp, any, all, count_nonzero.
+// Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero.
 #include <cmath>
 
 #include "ops/compose.h"
@@ -44,6 +44,19 @@ struct Norm : Over {
   static Tensor power(const Tensor& x, double p) {
     const Tensor zero = eq(x, Tensor(0.0));
     return where(zero, Tensor(std::pow(0.0, p)), pow(where(zero, Tensor(1.0), x), p));
+  }
+  static void samples(Samples& s);
+};
+
+struct NanMean : Over {
+  static constexpr auto name = "nanmean";
+  static constexpr const char* args[] = {"x"};
+  static constexpr bool differentiable = true;
+  static Tensor compose(const NanMean& op, const Tensor& x) {
+    check_floating(x);
+    const Tensor nan = isnan(x);
+    const Tensor count = sum(cast(logical_not(nan), x.dtype()), op.dims, op.keepdim);
+    return sum(where(nan, Tensor(0.0), x), op.dims, op.keepdim) / count;
   }
   static void samples(Samples& s);
 };
@@ -101,9 +114,20 @@ void Norm::samples(Samples& s) {
     composed_reduction_samples(s, op, [&](const Dims& d) { return s.distinct(d) + 40.0; });
   }
 }
+void NanMean::samples(Samples& s) {
+  composed_reduction_samples(s, NanMean{}, [&](const Dims& d) { return s.randn(d); });
+}
 void LogSumExp::samples(Samples& s) {
   composed_reduction_samples(s, LogSumExp{}, [&](const Dims& d) { return s.randn(d); });
   composed(s, {s.uniform({3, 5}, -1e4, 1e4)}, LogSumExp{{{1}}}).extreme = true;
+}
+
+void nansum_samples(Samples& s) {
+  const auto rows = [](const Tensors& x) { return Tensors{nansum(x[0], {1})}; };
+  s.call({s.randn({3, 4})}, rows);
+  s.call({tensor({{1, NAN, 2}, {NAN, NAN, NAN}}, {.dtype = f64})}, rows).extreme = true;
+  s.call({s.integers({3, 4}, 0, 9)}, [](const Tensors& x) { return Tensors{nansum(x[0])}; });
+  s.error_call({s.randn({3})}, rows, "dim 1 is out of range");
 }
 
 void any_all_samples(Samples& s, Tensor (*f)(const Tensor&, const Dims&, bool)) {
@@ -127,7 +151,9 @@ void count_nonzero_samples(Samples& s) {
 
 MANTISSA_OP(StdOp)
 MANTISSA_OP(Norm)
+MANTISSA_OP(NanMean)
 MANTISSA_OP(LogSumExp)
+MANTISSA_COMPOSITE(nansum, nansum_samples)
 MANTISSA_COMPOSITE(any, any_samples, .differentiable = false)
 MANTISSA_COMPOSITE(all, all_samples, .differentiable = false)
 MANTISSA_COMPOSITE(count_nonzero, count_nonzero_samples, .differentiable = false)
@@ -137,6 +163,16 @@ Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim, std::opti
   return with_dtype(x, dtype, [&](const Tensor& t) { return apply_composed(Norm{{dims, keepdim}, p}, t); });
 }
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) { return apply_composed(LogSumExp{{dims, keepdim}}, x); }
+Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  return sum(x.is_floating() ? where(isnan(x), Tensor(0.0), x) : x, dims, keepdim, dtype);
+}
+Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  return with_dtype(x, dtype, [&](const Tensor& t) { return apply_composed(NanMean{{dims, keepdim}}, t); });
+}
+Tensor max(const Tensor& x) { return amax(x); }
+Tensor min(const Tensor& x) { return amin(x); }
+Tensor argmax(const Tensor& x) { return argmax(flatten(x), 0); }
+Tensor argmin(const Tensor& x) { return argmin(flatten(x), 0); }
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return ne(sum(ne(x, Tensor(0.0)), dims, keepdim), Tensor(0.0)); }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return eq(sum(eq(x, Tensor(0.0)), dims, keepdim), Tensor(0.0)); }
 Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(ne(x, Tensor(0.0)), dims); }

@@ -97,3 +97,52 @@ TEST_CASE("bad ranges are errors") {
   CHECK_THAT(message_of([] { randn({2}, {.dtype = i64}); }), Contains("must be floating, got i64"));
   CHECK_THROWS_AS(randint(INT64_MIN, INT64_MAX, {2}), Error);
 }
+
+TEST_CASE("randint takes integer and floating dtypes, and whole 32-bit ranges") {
+  manual_seed(7);
+  const std::int64_t n = 20000;
+  for (Dtype d : {i64, i32, u8, f64, f32, f16}) {
+    const Tensor t = randint(3, 9, {n}, {.dtype = d});
+    CHECK(t.dtype() == d);
+    CHECK(unique(t).values.to_vector<int>() == std::vector<int>{3, 4, 5, 6, 7, 8});
+  }
+  const std::vector<std::int64_t> wide = randint(INT32_MIN, INT32_MAX, {n}, {.dtype = i32}).to_vector<std::int64_t>();
+  CHECK(std::any_of(wide.begin(), wide.end(), [](std::int64_t v) { return v % 2 != 0; }));  // no float in between
+  CHECK_THAT(message_of([] { randint(0, 300, {2}, {.dtype = u8}); }), Contains("u8 holds 0 to 255, not [0, 300)"));
+}
+
+TEST_CASE("bernoulli and normal follow their parameters") {
+  manual_seed(8);
+  const std::int64_t n = 40000;
+  const Tensor p = tensor({0, 0.1, 0.7, 1});
+  const std::vector<double> share = mean(bernoulli(expand(unsqueeze(p, 1), {4, n})), {1}).to_vector<double>();
+  const double noise = 5 * 0.5 / std::sqrt(static_cast<double>(n));
+  CHECK(share[0] == 0);
+  CHECK(std::abs(share[1] - 0.1) < noise);
+  CHECK(std::abs(share[2] - 0.7) < noise);
+  CHECK(share[3] == 1);
+  const Tensor x = normal(expand(reshape(tensor({-3.0, 5.0}), {2, 1}), {2, n}), reshape(tensor({0.5, 2.0}), {2, 1}));
+  CHECK(std::abs(mean(x, {1})[1].item<double>() - 5) < 4 * noise);
+  CHECK(std::abs(mantissa::std(x, {1})[0].item<double>() - 0.5) < noise);
+  CHECK(normal(1, 2, {3}, {.dtype = f64}).dtype() == f64);
+}
+
+TEST_CASE("multinomial follows its weights, without replacement draw by draw") {
+  manual_seed(9);
+  const std::int64_t n = 30000;
+  const Tensor w = tensor({1, 0, 3, 6}, {.dtype = f64});
+  const double noise = 5 * 0.5 / std::sqrt(static_cast<double>(n));
+  const std::vector<double> shares = (cast(bincount(multinomial(w, n, true), {}, 4), f64) / static_cast<double>(n)).to_vector<double>();
+  for (int i = 0; i < 4; ++i) CHECK(std::abs(shares[static_cast<std::size_t>(i)] - w[i].item<double>() / 10) < noise);
+  CHECK(shares[1] == 0);
+  const std::vector<std::int64_t> draws = multinomial(expand(w, {n, 4}), 3).to_vector<std::int64_t>();
+  double first = 0, second = 0, distinct = 0;
+  for (std::size_t i = 0; i < draws.size(); i += 3) {
+    distinct += draws[i] + draws[i + 1] + draws[i + 2] == 5;  // 0, 2 and 3, each once
+    first += draws[i] == 3;
+    second += draws[i] == 3 && draws[i + 1] == 2;
+  }
+  CHECK(distinct == static_cast<double>(n));
+  CHECK(std::abs(first / static_cast<double>(n) - 0.6) < noise);
+  CHECK(std::abs(second / static_cast<double>(n) - 0.6 * 0.75) < noise);
+}

@@ -99,7 +99,7 @@ TEST_CASE("odd functions keep the sign of zero") {
   using cpu_backend::Isa;
   using Unary = Tensor (*)(const Tensor&);
   const Unary odd[] = {&expm1, &log1p, &erfinv, &erf, &sin, &tan, &asin, &atan, &sinh, &tanh, &asinh, &atanh, &selu, &silu, &mish, &hardswish,
-                       &softsign, &sqrt, [](const Tensor& x) { return elu(x); },
+                       &softsign, &floor, &ceil, &trunc, &round, &sqrt, [](const Tensor& x) { return elu(x); },
                        [](const Tensor& x) { return celu(x, 2); }, [](const Tensor& x) { return gelu(x); },
                        [](const Tensor& x) { return gelu(x, "tanh"); }, [](const Tensor& x) { return leaky_relu(x); },
                        [](const Tensor& x) { return softshrink(x); }, [](const Tensor& x) { return hardtanh(x); }};
@@ -111,6 +111,8 @@ TEST_CASE("odd functions keep the sign of zero") {
       for (std::size_t i = 0; i < std::size(odd); ++i) {
         INFO(cpu_backend::name_of(isa) << " " << name_of(dtype) << " function " << i);
         check_all("f(-0)", [&] { return odd[i](full({37}, -0.0, {.dtype = dtype})); }, -0.0);
+        if (i == 0) check_all("ceil(-0.3)", [&] { return ceil(full({37}, -0.3, {.dtype = dtype})); }, -0.0);
+        if (i == 0) check_all("round(-0.3)", [&] { return round(full({37}, -0.3, {.dtype = dtype})); }, -0.0);
         check_all("f(0)", [&] { return odd[i](full({37}, 0.0, {.dtype = dtype})); }, 0.0);
       }
     }

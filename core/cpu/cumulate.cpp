@@ -8,6 +8,8 @@ namespace mantissa {
 MANTISSA_KERNEL(cumsum, const View& y, const View& x, int dim, bool reverse)
 MANTISSA_KERNEL(cumprod, const View& y, const View& x, int dim, bool reverse)
 MANTISSA_KERNEL(linear_recurrence, const View& y, const View& a, const View& b, int dim, bool reverse)
+MANTISSA_KERNEL(logcumsumexp, const View& y, const View& x, int dim)
+MANTISSA_KERNEL(cumulative_extreme, const View& values, const View& indices, const View& x, int dim, bool largest)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -56,6 +58,41 @@ void linear_recurrence(const View& y, const View& a, const View& b, int dim, boo
   visit_compute(y.dtype, [&]<class C> {
     const Dense<C> factor(moved_to_last(a, dim)), term(moved_to_last(b, dim));
     scan_rows<C>(y, dim, reverse, 0.0, [p = factor.data(), q = term.data()](double v, std::int64_t i) { return q[i] + p[i] * v; });
+  });
+}
+void logcumsumexp(const View& y, const View& x, int dim) {
+  visit_compute(y.dtype, [&]<class C> {
+    const Dense<C> in(moved_to_last(x, dim));
+    constexpr double nothing = -std::numeric_limits<double>::infinity();
+    scan_rows<C>(y, dim, false, nothing, [p = in.data()](double v, std::int64_t i) -> double {
+      const double a = p[i], high = std::max(v, a), low = std::min(v, a);
+      if (a != a || std::isinf(high)) return a != a ? a : v != v ? v : high;
+      return high + std::log1p(std::exp(low - high));
+    });
+  });
+}
+// A later value replaces the extreme when it is equal, beyond it or NaN; NaN stays.
+void cumulative_extreme(const View& values, const View& indices, const View& x, int dim, bool largest) {
+  if (x.numel() == 0) return;
+  visit_with_integers(x.dtype, [&]<class C> {
+    const Dense<C> in(moved_to_last(x, dim));
+    DenseResult<C> value(moved_to_last(values, dim));
+    DenseResult<std::int64_t> index(moved_to_last(indices, dim));
+    const std::int64_t n = x.dim() > 0 ? x.sizes[dim] : 1;
+    parallel_for(x.numel() / n, std::max<std::int64_t>(1, grain_size / n), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t r = first; r < last; ++r) {
+        const C* p = in.data() + r * n;
+        std::int64_t at = 0;
+        for (std::int64_t i = 0; i < n; ++i) {
+          const bool takes = p[i] != p[i] || (p[at] == p[at] && (largest ? p[i] >= p[at] : p[i] <= p[at]));
+          if (takes) at = i;
+          value.data()[r * n + i] = p[at];
+          index.data()[r * n + i] = at;
+        }
+      }
+    });
+    value.finish();
+    index.finish();
   });
 }
 

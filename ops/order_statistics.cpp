@@ -1,0 +1,163 @@
+// What the order of elements along a dimension tells: median, mode, k-th value, quantiles. Made of sort
+// and gather, so gradients go to the elements that were chosen. NaN counts as the largest value.
+#include <cmath>
+#include <limits>
+
+#include "ops/compose.h"
+
+namespace mantissa {
+namespace {
+
+// A scalar is a line of one element.
+Tensor as_line(const Tensor& x) { return x.dim() == 0 ? unsqueeze(x, 0) : x; }
+// The elements at `index` (size 1 along dim), shaped as the caller wants them.
+ValuesIndices chosen(const Tensor& x, const Tensor& index, int dim, bool keepdim) {
+  ValuesIndices y{gather(as_line(x), dim, index), index};
+  if (keepdim && x.dim() > 0) return y;
+  return {squeeze(y.values, dim), squeeze(y.indices, dim)};
+}
+std::int64_t checked_size(const char* name, const Tensor& x, int dim) {
+  const std::int64_t n = x.dim() == 0 ? 1 : x.sizes()[dim];
+  check(n > 0, name, ": dimension ", dim, " of ", x, " has no elements");
+  return n;
+}
+
+struct Quantile {
+  static constexpr auto name = "quantile";
+  static constexpr const char* args[] = {"x", "q"};
+  static constexpr bool differentiable = true, halves = false;
+  static constexpr std::uint64_t constants = 2;  // q
+  std::optional<int> dim = {};
+  bool keepdim = false;
+  std::string interpolation = "linear";
+
+  // Between which two of n sorted elements q lies, and how far from the first.
+  struct Place { std::int64_t low, high; double weight; };
+  Place place(double q, std::int64_t n) const {
+    const double at = q * static_cast<double>(n - 1);
+    auto low = static_cast<std::int64_t>(std::floor(at)), high = static_cast<std::int64_t>(std::ceil(at));
+    double weight = at - static_cast<double>(low);
+    if (interpolation == "lower") high = low;
+    if (interpolation == "higher") low = high;
+    if (interpolation == "nearest") low = high = static_cast<std::int64_t>(std::nearbyint(at));
+    if (interpolation == "midpoint") weight = 0.5;
+    return {low, high, low == high ? 0 : weight};
+  }
+  static Tensor compose(const Quantile& op, const Tensor& x, const Tensor& q) {
+    check(x.dtype() == f32 || x.dtype() == f64, "x must be f32 or f64, got ", x.dtype());
+    check(q.dim() <= 1, "q must be a number or a vector, got ", q);
+    for (const char* known : {"linear", "lower", "higher", "midpoint", "nearest", ""}) {
+      check(*known, "interpolation must be linear, lower, higher, midpoint or nearest, got \"", op.interpolation, "\"");
+      if (op.interpolation == known) break;
+    }
+    const Tensor line = as_line(op.dim ? x : flatten(x));
+    const int d = wrap_dim(op.dim.value_or(0), line.dim());
+    const std::int64_t n = checked_size("quantile", line, d);
+    const Tensor ordered = sort(line, d).values, with_nan = any(isnan(line.detach()), {d});
+    std::vector<Tensor> results;
+    for (const double share : q.to_vector<double>()) {
+      check(share >= 0 && share <= 1, "q must be between 0 and 1, found ", share);
+      const Place p = op.place(share, n);
+      const Tensor low = select(ordered, d, p.low);
+      Tensor y = p.low == p.high ? low : low + (select(ordered, d, p.high) - low) * p.weight;
+      y = where(with_nan, Tensor(std::numeric_limits<double>::quiet_NaN()), y);
+      results.push_back(!op.keepdim ? y : op.dim ? unsqueeze(y, d) : reshape(y, Dims::filled(x.dim(), 1)));
+    }
+    if (q.dim() == 0) return x.dim() == 0 && op.dim ? reshape(results[0], {}) : results[0];
+    check(!results.empty(), "q is empty");
+    return stack(results);
+  }
+  static void samples(Samples& s) {
+    for (const char* how : {"linear", "lower", "higher", "midpoint", "nearest"}) {
+      composed(s, {s.distinct({3, 6}), tensor({0.0, 0.3, 0.75, 1.0}, {.dtype = f64})}, Quantile{1, false, how});
+    }
+    composed(s, {s.distinct({3, 4}), scalar(0.4, {.dtype = f64})}, Quantile{{}, true});
+    composed(s, {s.distinct({2, 3, 2}), scalar(0.5, {.dtype = f64})}, Quantile{-2, true});
+    composed_error(s, {s.randn({3}), scalar(1.5, {.dtype = f64})}, Quantile{0}, "q must be between 0 and 1, found 1.5");
+    composed_error(s, {s.randn({3}), s.randn({2, 2})}, Quantile{0}, "q must be a number or a vector");
+    composed_error(s, {s.randn({3}), scalar(0.5, {.dtype = f64})}, Quantile{0, false, "cubic"}, "interpolation must be linear");
+    composed_error(s, {s.randn({0}), scalar(0.5, {.dtype = f64})}, Quantile{0}, "has no elements");
+    composed_error(s, {s.integers({3}, 0, 4), scalar(0.5, {.dtype = f64})}, Quantile{0}, "x must be f32 or f64");
+  }
+};
+
+}  // namespace
+
+MANTISSA_OP(Quantile)
+
+ValuesIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim) {
+  const int d = wrap_dim(dim, x.dim());
+  const std::int64_t n = checked_size("kthvalue", x, d);
+  check(k >= 1 && k <= n, "kthvalue: k = ", k, " is not between 1 and the size ", n, " of dimension ", d, " of ", x);
+  return chosen(x, slice(argsort(as_line(x.detach()), d), d, k - 1, k), d, keepdim);
+}
+ValuesIndices median(const Tensor& x, int dim, bool keepdim) {
+  const int d = wrap_dim(dim, x.dim());
+  const std::int64_t n = checked_size("median", x, d);
+  Tensor index = slice(argsort(as_line(x.detach()), d), d, (n - 1) / 2, (n - 1) / 2 + 1);
+  if (x.is_floating()) {
+    const Tensor nan = isnan(as_line(x.detach()));
+    index = where(any(nan, {d}, true), argmax(cast(nan, i64), d, true), index);
+  }
+  return chosen(x, index, d, keepdim);
+}
+Tensor median(const Tensor& x) { return median(flatten(x), 0).values; }
+ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
+  const int d = wrap_dim(dim, x.dim());
+  const std::int64_t n = checked_size("mode", x, d);
+  const Tensor line = as_line(x.detach()), order = argsort(line, d), ordered = gather(line, d, order);
+  // Where the run of equal values that an element belongs to begins, and so how long it is up to there.
+  Dims edge = line.sizes(), positions = Dims::filled(line.dim(), 1);
+  edge[d] = 1;
+  positions[d] = n;
+  const TensorOptions o{.dtype = i64, .device = x.device()};
+  const Tensor place = reshape(arange(n, o), positions), differs = ne(slice(ordered, d, 1), slice(ordered, d, 0, n - 1));
+  const Tensor starts = cat({zeros(edge, o), slice(place, d, 1) * cast(differs, i64)}, d);
+  const Tensor length = place - cummax(starts, d).values;  // of equal lengths argmax takes the first, the smallest value
+  return chosen(x, gather(order, d, argmax(length, d, true)), d, keepdim);
+}
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
+  return apply_composed(Quantile{dim, keepdim, std::string(interpolation)}, x, q);
+}
+Tensor quantile(const Tensor& x, double q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
+  return quantile(x, scalar(q, {.dtype = x.dtype() == f64 ? f64 : f32, .device = x.device()}), dim, keepdim, interpolation);
+}
+
+namespace {
+
+using Call = ValuesIndices (*)(const Tensor&);
+void add(Samples& s, const Tensor& x, Call f) {
+  s.call({x}, [f](const Tensors& in) {
+    const ValuesIndices y = f(in[0]);
+    return Tensors{y.values, y.indices};
+  });
+}
+void refuse(Samples& s, const Tensor& x, Call f, const char* fragment) {
+  s.error_call({x}, [f](const Tensors& in) { return Tensors{f(in[0]).values}; }, fragment);
+}
+void kthvalue_samples(Samples& s) {
+  add(s, s.distinct({3, 5}), [](const Tensor& x) { return kthvalue(x, 2); });
+  add(s, s.distinct({4, 2}), [](const Tensor& x) { return kthvalue(x, 4, 0, true); });
+  add(s, s.randn({}), [](const Tensor& x) { return kthvalue(x, 1); });
+  refuse(s, s.randn({3}), [](const Tensor& x) { return kthvalue(x, 4); }, "k = 4 is not between 1 and the size 3");
+  refuse(s, s.randn({3}), [](const Tensor& x) { return kthvalue(x, 1, 1); }, "dim 1 is out of range");
+}
+void median_samples(Samples& s) {
+  add(s, s.distinct({3, 6}), [](const Tensor& x) { return median(x, 1); });
+  add(s, s.distinct({5, 2}), [](const Tensor& x) { return median(x, 0, true); });
+  add(s, s.integers({7}, 0, 9), [](const Tensor& x) { return median(x, 0); });
+  s.call({s.distinct({3, 3})}, [](const Tensors& x) { return Tensors{median(x[0])}; });
+  refuse(s, s.randn({2, 0}), [](const Tensor& x) { return median(x, 1); }, "has no elements");
+}
+void mode_samples(Samples& s) {
+  add(s, s.integers({4, 9}, 0, 4), [](const Tensor& x) { return mode(x); });
+  add(s, cast(s.integers({6, 2}, 0, 3), f64), [](const Tensor& x) { return mode(x, 0, true); });
+  add(s, s.distinct({1}), [](const Tensor& x) { return mode(x); });
+  refuse(s, s.randn({2, 0}), [](const Tensor& x) { return mode(x); }, "has no elements");
+}
+MANTISSA_COMPOSITE(kthvalue, kthvalue_samples)
+MANTISSA_COMPOSITE(median, median_samples)
+MANTISSA_COMPOSITE(mode, mode_samples)
+
+}  // namespace
+}  // namespace mantissa

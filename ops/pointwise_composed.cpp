@@ -1,0 +1,239 @@
+// Elementwise functions that are made of others: logarithms of sums, lengths, signs, what replaces NaN,
+// and approximate equality.
+#include <cmath>
+#include <limits>
+
+#include "ops/compose.h"
+
+namespace mantissa {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+Tensor zero() { return Tensor(0.0); }
+
+template <bool base_2> struct LogAddExp {
+  static constexpr auto name = base_2 ? "logaddexp2" : "logaddexp";
+  static constexpr const char* args[] = {"a", "b"};
+  static constexpr bool differentiable = true;
+  static Tensor compose(const LogAddExp&, const Tensor& a, const Tensor& b) {
+    check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
+    const Tensor apart = abs(where(eq(a, b), zero(), a - b));  // equal infinities are 0 apart
+    const Tensor rest = base_2 ? log1p(exp2(-apart)) * 1.4426950408889634 : log1p(exp(-apart));
+    return maximum(a, b) + rest;
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.randn({3, 5}), s.randn({5})}, LogAddExp{});
+    composed(s, {s.uniform({7}, -1e4, 1e4), s.uniform({7}, -1e4, 1e4)}, LogAddExp{}).extreme = true;
+    composed_error(s, {s.integers({2}, 0, 3), s.randn({2})}, LogAddExp{}, "needs floating dtypes");
+    composed_error(s, {s.randn({2}), s.randn({3})}, LogAddExp{}, "do not broadcast");
+  }
+};
+
+struct Xlogy {
+  static constexpr auto name = "xlogy";
+  static constexpr const char* args[] = {"a", "b"};
+  static constexpr bool differentiable = true;
+  static Tensor compose(const Xlogy&, const Tensor& a, const Tensor& b) {
+    const Tensor none = logical_and(eq(a, zero()), logical_not(isnan(b)));
+    return where(none, zero(), a * log(where(none, Tensor(1.0), b)));
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.randn({3, 5}), s.uniform({5}, 0.3, 3)}, Xlogy{});
+    composed(s, {zeros({4}, {.dtype = f64}), s.uniform({4}, -1, 1)}, Xlogy{}).extreme = true;
+    composed_error(s, {s.randn({2}), s.randn({3})}, Xlogy{}, "do not broadcast");
+  }
+};
+
+struct Hypot {
+  static constexpr auto name = "hypot";
+  static constexpr const char* args[] = {"a", "b"};
+  static constexpr bool differentiable = true;
+  static Tensor compose(const Hypot&, const Tensor& a, const Tensor& b) {
+    check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
+    const Tensor largest = maximum(abs(a.detach()), abs(b.detach()));
+    const Tensor plain = logical_and(gt(largest, zero()), isfinite(largest));
+    const Tensor scale = where(plain, largest, Tensor(1.0));
+    const Tensor length = square(a / scale) + square(b / scale);
+    return where(plain, scale * sqrt(where(plain, length, Tensor(1.0))), largest);
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.randn({3, 5}), s.randn({5})}, Hypot{});
+    composed(s, {zeros({2}, {.dtype = f64}), zeros({2}, {.dtype = f64})}, Hypot{}).extreme = true;
+    composed(s, {full({2}, 3e4, {.dtype = f64}), full({2}, 4e4, {.dtype = f64})}, Hypot{}).extreme = true;  // 9e8 is beyond f16
+    composed_error(s, {s.integers({2}, 0, 3), s.randn({2})}, Hypot{}, "needs floating dtypes");
+    composed_error(s, {s.randn({2}), s.randn({3})}, Hypot{}, "do not broadcast");
+  }
+};
+
+struct Copysign {
+  static constexpr auto name = "copysign";
+  static constexpr const char* args[] = {"a", "b"};
+  static constexpr bool differentiable = true;
+  static constexpr std::uint64_t constants = 2;  // b: its gradient is 0
+  static Tensor compose(const Copysign&, const Tensor& a, const Tensor& b) {
+    const Tensor size = abs(a.is_floating() ? a : cast(a, f32));
+    return where(signbit(b), -size, size);
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.randn({3, 5}), s.randn({5})}, Copysign{});
+    composed(s, {s.integers({4}, 1, 9), s.integers({4}, -3, 3)}, Copysign{});
+    composed_error(s, {s.randn({2}), s.randn({3})}, Copysign{}, "do not broadcast");
+  }
+};
+
+struct Logit {
+  static constexpr auto name = "logit";
+  static constexpr const char* args[] = {"x"};
+  static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool differentiable = true;
+  std::optional<double> eps = {};
+  static Tensor compose(const Logit& op, const Tensor& x) {
+    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    check(!op.eps || (*op.eps >= 0 && *op.eps <= 0.5), "eps must be between 0 and 0.5, got ", op.eps.value_or(0));
+    const Tensor z = op.eps ? clamp(x, *op.eps, 1 - *op.eps) : x;
+    return log(z / (1.0 - z));
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.uniform({3, 5}, 0.1, 0.9)}, Logit{});
+    composed(s, {s.uniform({9}, -0.2, 1.2)}, Logit{0.125});
+    composed_error(s, {s.randn({2})}, Logit{-1}, "eps must be between 0 and 0.5, got -1");
+    composed_error(s, {s.integers({2}, 0, 2)}, Logit{}, "needs a floating dtype");
+  }
+};
+
+struct Sinc {
+  static constexpr auto name = "sinc";
+  static constexpr const char* args[] = {"x"};
+  static constexpr bool differentiable = true;
+  static Tensor compose(const Sinc&, const Tensor& x) {
+    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    const Tensor at_0 = eq(x, zero()), angle = where(at_0, Tensor(1.0), x) * 3.141592653589793;
+    return where(at_0, Tensor(1.0), sin(angle) / angle);
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.randn({3, 5})}, Sinc{});
+    composed(s, {zeros({3}, {.dtype = f64})}, Sinc{}).extreme = true;
+    composed_error(s, {s.integers({2}, 0, 2)}, Sinc{}, "needs a floating dtype");
+  }
+};
+
+}  // namespace
+
+MANTISSA_OP(LogAddExp<false>)
+MANTISSA_OP(LogAddExp<true>)
+MANTISSA_OP(Xlogy)
+MANTISSA_OP(Hypot)
+MANTISSA_OP(Copysign)
+MANTISSA_OP(Logit)
+MANTISSA_OP(Sinc)
+
+Tensor logaddexp(const Tensor& a, const Tensor& b) { return apply_composed(LogAddExp<false>{}, a, b); }
+Tensor logaddexp2(const Tensor& a, const Tensor& b) { return apply_composed(LogAddExp<true>{}, a, b); }
+Tensor xlogy(const Tensor& a, const Tensor& b) { return apply_composed(Xlogy{}, a, b); }
+Tensor hypot(const Tensor& a, const Tensor& b) { return apply_composed(Hypot{}, a, b); }
+Tensor copysign(const Tensor& a, const Tensor& b) { return apply_composed(Copysign{}, a, b); }
+Tensor logit(const Tensor& x, std::optional<double> eps) { return apply_composed(Logit{eps}, x); }
+Tensor sinc(const Tensor& x) { return apply_composed(Sinc{}, x); }
+
+// Integers have no infinity: their ends, as far as a double holds them.
+Tensor clamp_min(const Tensor& x, double low) { return clamp(x, low, x.is_floating() ? infinity : 0x1.fffffffffffffp62); }
+Tensor clamp_max(const Tensor& x, double high) { return clamp(x, x.is_floating() ? -infinity : -0x1p63, high); }
+// From the remainder, so that a quotient that was rounded up to an integer does not count. Exact for integers
+// up to 2^53. The gradient is 0.
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.is_weak_scalar() ? a : a.detach(), y = b.is_weak_scalar() ? b : b.detach(), rest = remainder(x, y);
+  if (rest.is_floating()) return where(eq(y, zero()), x / y, round((x - rest) / y));
+  return cast(cast(x - rest, f64) / cast(y, f64), rest.dtype());
+}
+Tensor frac(const Tensor& x) { return sub(x, trunc(x)); }
+Tensor signbit(const Tensor& x) {
+  const Tensor negative = lt(x, zero());
+  return x.is_floating() ? logical_or(negative, lt(reciprocal(where(eq(x, zero()), x, Tensor(1.0))), zero())) : negative;
+}
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
+  if (!x.is_floating()) return x;
+  const double most = x.dtype() == f64   ? std::numeric_limits<double>::max()
+                      : x.dtype() == f32 ? static_cast<double>(std::numeric_limits<float>::max())
+                      : x.dtype() == f16 ? 65504.0
+                                         : 0x1.fep127;
+  const Tensor finite = where(eq(x, Tensor(infinity)), Tensor(posinf.value_or(most)), where(eq(x, Tensor(-infinity)), Tensor(neginf.value_or(-most)), x));
+  return where(isnan(x), Tensor(nan), finite);
+}
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  check(rtol >= 0 && atol >= 0, "isclose: rtol ", rtol, " and atol ", atol, " must not be negative");
+  const auto wide = [](const Tensor& t) { return t.is_floating() && !is_half(t.dtype()) ? t.detach() : cast(t.detach(), is_floating(t.dtype()) ? f32 : f64); };
+  const Tensor x = wide(a), y = wide(b);
+  const Tensor near = logical_and(le(abs(x - y), abs(y) * rtol + atol), isfinite(y));
+  const Tensor close = logical_or(eq(x, y), near);
+  return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
+}
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
+}
+bool equal(const Tensor& a, const Tensor& b) { return a.sizes() == b.sizes() && all(eq(a.detach(), b.detach())).item<bool>(); }
+Tensor isin(const Tensor& x, const Tensor& values) {
+  if (values.numel() == 0) return zeros(x.sizes(), {.dtype = boolean, .device = x.device()});
+  const Tensor ordered = sort(flatten(values.detach()), 0).values, flat = flatten(x.detach());
+  const Tensor at = clamp(searchsorted(ordered, flat), 0, static_cast<double>(values.numel() - 1));
+  return reshape(eq(index_select(ordered, 0, at), flat), x.sizes());
+}
+
+namespace {
+
+using F = Tensor (*)(const Tensors&);
+Sample& add(Samples& s, Tensors inputs, F f) { return s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
+  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
+}
+Tensor special_values() { return tensor({1.5, infinity, -infinity, std::numeric_limits<double>::quiet_NaN(), -0.0, -2}, {.dtype = f64}); }
+
+void clamp_min_samples(Samples& s) {
+  const F f = [](const Tensors& x) { return clamp_min(x[0], 0.25); };
+  add(s, {s.randn({3, 4})}, f);
+  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return clamp_min(x[0], 1); });
+}
+void clamp_max_samples(Samples& s) {
+  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return clamp_max(x[0], 0.25); });
+  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return clamp_max(x[0], 1); });
+}
+void floor_divide_samples(Samples& s) {
+  const F f = [](const Tensors& x) { return floor_divide(x[0], x[1]); };
+  add(s, {s.uniform({3, 4}, -9, 9), s.uniform({4}, 0.5, 3)}, f);
+  add(s, {s.integers({3, 4}, -9, 9), s.integers({4}, 1, 5)}, f);
+  add(s, {s.integers({3, 4}, -9, 9), s.integers({4}, -5, 0)}, f);
+  refuse(s, {s.integers({3}, 0, 9), s.integers({3}, 0, 1)}, f, "an integer is divided by 0");
+}
+void frac_samples(Samples& s) {
+  add(s, {s.uniform({3, 4}, -3.4, 3.4)}, [](const Tensors& x) { return frac(x[0]); });
+  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return frac(x[0]); });
+}
+void signbit_samples(Samples& s) {
+  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return signbit(x[0]); });
+  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return signbit(x[0]); });
+}
+void nan_to_num_samples(Samples& s) {
+  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return nan_to_num(x[0]); });
+  add(s, {special_values()}, [](const Tensors& x) { return nan_to_num(x[0], 1, 2, -3); }).extreme = true;
+}
+void isclose_samples(Samples& s) {
+  const F f = [](const Tensors& x) { return isclose(x[0], x[1], 0.1, 0.5); };
+  add(s, {s.randn({3, 4}), s.randn({4})}, f);
+  add(s, {s.integers({4}, 0, 5), s.integers({4}, 0, 5)}, f);
+  refuse(s, {s.randn({2}), s.randn({3})}, f, "do not broadcast");
+  refuse(s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return isclose(x[0], x[1], -1); }, "must not be negative");
+}
+void isin_samples(Samples& s) {
+  add(s, {s.integers({3, 4}, 0, 9), s.integers({4}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });
+  add(s, {s.integers({3}, 0, 9), s.integers({0}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });
+}
+MANTISSA_COMPOSITE(clamp_min, clamp_min_samples)
+MANTISSA_COMPOSITE(clamp_max, clamp_max_samples)
+MANTISSA_COMPOSITE(floor_divide, floor_divide_samples, .differentiable = false)
+MANTISSA_COMPOSITE(frac, frac_samples)
+MANTISSA_COMPOSITE(signbit, signbit_samples, .differentiable = false)
+MANTISSA_COMPOSITE(nan_to_num, nan_to_num_samples)
+MANTISSA_COMPOSITE(isclose, isclose_samples, .differentiable = false)
+MANTISSA_COMPOSITE(isin, isin_samples, .differentiable = false)
+
+}  // namespace
+}  // namespace mantissa
