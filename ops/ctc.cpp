@@ -48,7 +48,8 @@ struct Lattice {  // the attributes of the operator and its gradient
   static constexpr double none = -1e30;
 
   // The recursion in other operators, [N]. Every sample needs at least one time step.
-  Tensor by_operators(const Tensor& x, const Tensor& targets) const {
+  Tensor by_operators(const Tensor& given, const Tensor& targets) const {
+    const Tensor x = is_half(given.dtype()) ? cast(given, f32) : given;
     const std::int64_t steps = x.size(0), batch = x.size(1), states = 2 * targets.size(1) + 1;
     Lengths labels, skips;
     const Lengths t = targets.to_vector<std::int64_t>();
@@ -79,7 +80,7 @@ struct Lattice {  // the attributes of the operator and its gradient
       const std::int64_t last = 2 * target_lengths[i];
       losses.push_back(-logsumexp(slice(alpha[static_cast<std::size_t>(input_lengths[i] - 1)][n], 0, std::max<std::int64_t>(last - 1, 0), last + 1)));
     }
-    return stack(losses);
+    return cast(stack(losses), given.dtype());
   }
 };
 

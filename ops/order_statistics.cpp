@@ -126,8 +126,8 @@ Tensor quantile(const Tensor& x, double q, std::optional<int> dim, bool keepdim,
 namespace {
 
 using Call = ValuesIndices (*)(const Tensor&);
-void add(Samples& s, const Tensor& x, Call f) {
-  s.call({x}, [f](const Tensors& in) {
+Sample& add(Samples& s, const Tensor& x, Call f) {
+  return s.call({x}, [f](const Tensors& in) {
     const ValuesIndices y = f(in[0]);
     return Tensors{y.values, y.indices};
   });
@@ -151,8 +151,8 @@ void median_samples(Samples& s) {
 }
 void mode_samples(Samples& s) {
   add(s, s.integers({4, 9}, 0, 4), [](const Tensor& x) { return mode(x); });
-  add(s, cast(s.integers({6, 2}, 0, 3), f64), [](const Tensor& x) { return mode(x, 0, true); });
-  add(s, s.distinct({1}), [](const Tensor& x) { return mode(x); });
+  add(s, cast(s.integers({6, 2}, 0, 3), f64), [](const Tensor& x) { return mode(x, 0, true); }).differentiable = false;  // differences break ties
+  add(s, s.distinct({4, 1}), [](const Tensor& x) { return mode(x); });
   refuse(s, s.randn({2, 0}), [](const Tensor& x) { return mode(x); }, "has no elements");
 }
 MANTISSA_COMPOSITE(kthvalue, kthvalue_samples)

@@ -26,6 +26,12 @@ inline constexpr ModuleCase loss_module_cases[] = {
   MODULE("TripletMarginLoss", "randn(3, 4), randn(3, 4), randn(3, 4)", "nn.TripletMarginLoss(margin=2., swap=True)", "m(x, y, z)", (nn::TripletMarginLoss{{.margin = 2, .swap = true}}), m(x, y, z))
   MODULE("CosineSimilarity", "randn(3, 4), randn(3, 4)", "nn.CosineSimilarity(dim=0)", "m(x, y)", (nn::CosineSimilarity{0}), m(x, y))
   MODULE("PairwiseDistance", "randn(3, 4), randn(3, 4)", "nn.PairwiseDistance(p=1., keepdim=True)", "m(x, y)", (nn::PairwiseDistance{.p = 1, .keepdim = true}), m(x, y))
+  MODULE("CTCLoss", "randn(6, 2, 4), ints(1, 4, 2, 2)", "nn.CTCLoss()", "m(x.log_softmax(2), y, torch.tensor([6, 5]), torch.tensor([2, 1]))", (nn::CTCLoss{}), m(log_softmax(x, 2), y, tensor({6, 5}), tensor({2, 1})))
+  MODULE("SoftMarginLoss", "randn(2, 4), const(of([1.0, -1.0, 1.0, 1.0], [-1.0, 1.0, 1.0, -1.0]))", "nn.SoftMarginLoss()", "m(x, y)", (nn::SoftMarginLoss{}), m(x, y))
+  MODULE("MultiMarginLoss", "randn(4, 3), of(2, 0, 1, 1)", "nn.MultiMarginLoss(p=2, margin=0.5)", "m(x, y)", (nn::MultiMarginLoss{{.p = 2, .margin = 0.5}}), m(x, y))
+  MODULE("MultiLabelMarginLoss", "randn(2, 4), of([2, 0, -1, 1], [1, -1, 3, 0])", "nn.MultiLabelMarginLoss()", "m(x, y)", (nn::MultiLabelMarginLoss{}), m(x, y))
+  MODULE("MultiLabelSoftMarginLoss", "randn(2, 4), const(uniform(0, 1, 2, 4))", "nn.MultiLabelSoftMarginLoss()", "m(x, y)", (nn::MultiLabelSoftMarginLoss{}), m(x, y))
+  MODULE("TripletMarginWithDistanceLoss", "randn(4, 3), randn(4, 3), randn(4, 3)", "nn.TripletMarginWithDistanceLoss(margin=0.5, swap=True)", "m(x, y, z)", (nn::TripletMarginWithDistanceLoss{{}, {.margin = 0.5, .swap = true}}), m(x, y, z))
 };
 
 }  // namespace mantissa::test

@@ -29,6 +29,17 @@ inline constexpr Case linalg_cases[] = {
   GOLDEN("triu", "randn(3, 4), randn(2, 3, 3)", "x.triu(), x.triu(1), y.triu(-1)", triu(x), triu(x, 1), triu(y, -1))
   GOLDEN("diagonal", "randn(3, 4), randn(2, 3, 4)", "x.diagonal(), x.diagonal(1), x.diagonal(-2), y.diagonal(0, 1, 2), y.diagonal(1, -1, 0)", diagonal(x), diagonal(x, 1), diagonal(x, -2), diagonal(y, 0, 1, 2), diagonal(y, 1, -1, 0))
   GOLDEN("trace", "randn(3, 4), ints(-9, 9, 3, 3)", "x.trace(), y.trace()", trace(x), trace(y))
+  GOLDEN("cross", "randn(2, 3), randn(1, 3), randn(3, 2), randn(3, 2)", "torch.linalg.cross(x, y), torch.linalg.cross(z, u, dim=0)", cross(x, y), cross(z, u, 0))
+  GOLDEN("cdist", "randn(2, 4, 3), randn(5, 3)", "torch.cdist(x, y), torch.cdist(x, y, 1), torch.cdist(x, y, 3)", cdist(x, y), cdist(x, y, 1), cdist(x, y, 3))
+  GOLDEN("cdist.many", "randn(30, 3), randn(4, 3)", "torch.cdist(x, y)", cdist(x, y))
+  GOLDEN("pdist", "randn(4, 3)", "F.pdist(x), F.pdist(x, 1)", pdist(x), pdist(x, 1))
+  GOLDEN("normalize", "randn(3, 4), randn(2, 3, 2)", "F.normalize(x), F.normalize(y, 1, -1)", normalize(x), normalize(y, 1, {-1}))
+  GOLDEN("bilinear", "randn(2, 3, 2), randn(2, 3, 4), randn(5, 2, 4), randn(5)", "F.bilinear(x, y, z, u), F.bilinear(x, y, z)", bilinear(x, y, z, u), bilinear(x, y, z))
+  GOLDEN("diag", "randn(3), randn(3, 4)", "x.diag(), x.diag(-1), y.diag(1)", diag(x), diag(x, -1), diag(y, 1))
+  GOLDEN("diag_embed", "randn(2, 3)", "torch.diag_embed(x), torch.diag_embed(x, 1)", diag_embed(x), diag_embed(x, 1))
+  GOLDEN("inner", "randn(2, 3), randn(4, 3)", "torch.inner(x, y)", inner(x, y))
+  GOLDEN("tensordot", "randn(2, 3, 4), randn(3, 4, 2)", "torch.tensordot(x, y), torch.tensordot(x, y[0], 1)", tensordot(x, y), tensordot(x, y[0], 1))
+  GOLDEN("kron", "randn(2, 3), randn(3, 2), randn(2)", "torch.kron(x, y), torch.kron(x, z)", kron(x, y), kron(x, z))
 };
 
 }  // namespace mantissa::test

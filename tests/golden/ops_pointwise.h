@@ -140,6 +140,22 @@ inline constexpr Case pointwise_cases[] = {
   GOLDEN("bitwise_or", "ints(-99, 99, 6), ints(-99, 99, 6), bools(6), bools(6)", "x | y, z | u", bitwise_or(x, y), bitwise_or(z, u))
   GOLDEN("bitwise_xor", "ints(-99, 99, 6), ints(-99, 99, 6), bools(6), bools(6)", "x ^ y, z ^ u", bitwise_xor(x, y), bitwise_xor(z, u))
   GOLDEN("bitwise_not", "ints(-99, 99, 6), bools(6)", "~x, ~y", bitwise_not(x), bitwise_not(y))
+  GOLDEN("logaddexp", "randn(2, 3), randn(3)", "torch.logaddexp(x, y)", logaddexp(x, y))
+  GOLDEN("logaddexp.special", "of(inf, -inf, -inf, 80.0), of(1.0, -inf, 2.0, -80.0)", "torch.logaddexp(x.detach(), y.detach())", logaddexp(x, y))
+  GOLDEN("logaddexp2", "randn(2, 3), randn(3)", "torch.logaddexp2(x, y)", logaddexp2(x, y))
+  GOLDEN("xlogy", "randn(2, 3), uniform(0.5, 2, 3), const(of(0.0, 0.0, 1.0)), const(of(0.0, nan, 0.0))", "torch.xlogy(x, y), torch.xlogy(z, u)", xlogy(x, y), xlogy(z, u))
+  GOLDEN("hypot", "randn(2, 3), randn(3)", "torch.hypot(x, y)", hypot(x, y))
+  GOLDEN("copysign", "randn(2, 3), const(of(1.0, -0.0, -2.0))", "torch.copysign(x, y)", copysign(x, y))
+  GOLDEN("logit", "uniform(0.1, 0.9, 2, 3), uniform(-0.2, 1.2, 7)", "torch.logit(x), torch.logit(y, 0.125)", logit(x), logit(y, 0.125))
+  GOLDEN("sinc", "randn(2, 3), const(of(0.0, 0.5, 2.0))", "torch.sinc(x), torch.sinc(y)", sinc(x), sinc(y))
+  GOLDEN("clamp_min", "randn(2, 3), ints(-5, 5, 4)", "x.clamp_min(0.25), y.clamp_min(1)", clamp_min(x, 0.25), clamp_min(y, 1))
+  GOLDEN("clamp_max", "randn(2, 3), ints(-5, 5, 4)", "x.clamp_max(0.25), y.clamp_max(1)", clamp_max(x, 0.25), clamp_max(y, 1))
+  GOLDEN("floor_divide", "const(uniform(-9, 9, 2, 4)), const(uniform(0.5, 3, 4)), ints(-9, 10, 2, 4), of(3, -2, 1, -4)", "torch.floor_divide(x, y), torch.floor_divide(z, u)", floor_divide(x, y), floor_divide(z, u))
+  GOLDEN("frac", "uniform(-3, 3, 2, 4)", "torch.frac(x)", frac(x))
+  GOLDEN("signbit", "const(of(1.0, -1.0, 0.0, -0.0, inf, -inf)), ints(-2, 3, 4)", "torch.signbit(x), torch.signbit(y)", signbit(x), signbit(y))
+  GOLDEN("nan_to_num", "randn(3), const(of(nan, inf, -inf, 1.0))", "torch.nan_to_num(x), torch.nan_to_num(y, 1, 2, -3)", nan_to_num(x), nan_to_num(y, 1, 2, -3))
+  GOLDEN("isclose", "const(of(1.0, 1.05, inf, nan, 2.0)), const(of(1.0, 1.0, inf, nan, -2.0))", "torch.isclose(x, y), torch.isclose(x, y, 0.1), torch.isclose(x, y, equal_nan=True)", isclose(x, y), isclose(x, y, 0.1), isclose(x, y, 1e-5, 1e-8, true))
+  GOLDEN("isin", "ints(0, 9, 2, 5), of(3, 1, 7)", "torch.isin(x, y)", isin(x, y))
 };
 
 }  // namespace mantissa::test

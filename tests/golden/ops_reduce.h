@@ -67,6 +67,21 @@ inline constexpr Case reduce_cases[] = {
   GOLDEN("bincount", "of(1, 3, 1, 0), randn(4)", "x.bincount(), x.bincount(minlength=6), x.bincount(const(y))", bincount(x), bincount(x, {}, 6), bincount(x, y))
   GOLDEN("nonzero", "bools(3, 4), ints(0, 2, 5), const(of(0., nan, 1.))", "x.nonzero(), y.nonzero(), z.nonzero()", nonzero(x), nonzero(y), nonzero(z))
   GOLDEN("one_hot", "of(1, 3, 0)", "F.one_hot(x), F.one_hot(x, 5), F.one_hot(x.reshape(3, 1), 4)", one_hot(x), one_hot(x, 5), one_hot(x.reshape({3, 1}), 4))
+  GOLDEN("quantile", "randn(3, 6), const(of(0.0, 0.3, 0.75, 1.0))", "torch.quantile(x, y, 1), torch.quantile(x, 0.4), torch.quantile(x, 0.5, 0, True)", quantile(x, y, 1), quantile(x, 0.4), quantile(x, 0.5, 0, true))
+  GOLDEN("quantile.interpolation", "randn(7)", "*[torch.quantile(x, 0.45, interpolation=i) for i in ('lower', 'higher', 'midpoint', 'nearest')]", quantile(x, 0.45, {}, false, "lower"), quantile(x, 0.45, {}, false, "higher"), quantile(x, 0.45, {}, false, "midpoint"), quantile(x, 0.45, {}, false, "nearest"))
+  GOLDEN("quantile.nan", "const(of(1.0, nan, 2.0))", "torch.quantile(x, 0.5)", quantile(x, 0.5))
+  GOLDEN("kthvalue", "distinct(3, 5)", "*x.kthvalue(2), *x.kthvalue(3, 0, True)", kthvalue(x, 2), kthvalue(x, 3, 0, true))
+  GOLDEN("median", "distinct(3, 6), const(of(1.0, nan, 2.0))", "*x.median(1), *x.median(0, True), x.median(), y.median()", median(x, 1), median(x, 0, true), median(x), median(y))
+  GOLDEN("mode", "of(1, 2, 2, 3, 1, 2), of(4, 4, 0, 0, 5)", "x.mode()[0], y.mode()[0]", mode(x).values, mode(y).values)
+  GOLDEN("nansum", "const(of([1.0, nan, 2.0], [nan, nan, nan])), randn(2, 3)", "torch.nansum(x, 1), torch.nansum(y)", nansum(x, {1}), nansum(y))
+  GOLDEN("nanmean", "const(of([1.0, nan, 2.0], [nan, nan, nan])), randn(2, 3)", "torch.nanmean(x, 1), torch.nanmean(y, 0, True)", nanmean(x, {1}), nanmean(y, {0}, true))
+  GOLDEN("max.all", "distinct(3, 4)", "x.max()", max(x))
+  GOLDEN("min.all", "distinct(3, 4)", "x.min()", min(x))
+  GOLDEN("argmax.all", "distinct(3, 4)", "x.argmax(), x.argmin()", argmax(x), argmin(x))
+  GOLDEN("logcumsumexp", "randn(3, 5), const(of(-inf, -inf, 1.0, 700.0, inf))", "torch.logcumsumexp(x, 0), torch.logcumsumexp(x * 9, 1), torch.logcumsumexp(y, 0)", logcumsumexp(x, 0), logcumsumexp(x * 9.0, 1), logcumsumexp(y, 0))
+  GOLDEN("cummax", "distinct(3, 5), of(1, 3, 3, 2, 5)", "*x.cummax(1), *y.cummax(0)", cummax(x, 1), cummax(y, 0))
+  GOLDEN("cummin", "distinct(3, 5), of(3, 1, 1, 2, 0)", "*x.cummin(0), *y.cummin(0)", cummin(x, 0), cummin(y, 0))
+  GOLDEN("diff", "randn(3, 5), ints(0, 9, 4)", "x.diff(), x.diff(2, 0), y.diff()", diff(x), diff(x, 2, 0), diff(y))
 };
 
 }  // namespace mantissa::test
