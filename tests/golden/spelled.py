@@ -16,15 +16,15 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
 spelled = {
     "torch": {
         "absolute": "`abs`", "arccos": "`acos`", "arccosh": "`acosh`", "arcsin": "`asin`", "arcsinh": "`asinh`", "arctan": "`atan`",
-        "arctan2": "`atan2`", "arctanh": "`atanh`", "clamp_max": "`clamp`, with -HUGE_VAL below", "clamp_min": "`clamp`, with HUGE_VAL above",
+        "arctan2": "`atan2`", "arctanh": "`atanh`", 
         "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
         "negative": "`neg`", "subtract": "`sub`", "mm": "`matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
-        "broadcast_to": "`expand`", "ravel": "`flatten`", "unflatten": "`Unflatten`, a module",
-        "argmax": "`argmax`, with a dim; without one of `flatten(x)`", "argmin": "`argmin`, with a dim; without one of `flatten(x)`",
+        "ravel": "`flatten`", 
+        
         "max": "`max(x, dim)`; `x.max()` of all; `maximum` of two tensors", "min": "`min(x, dim)`; `x.min()` of all; `minimum` of two tensors",
-        "index_select": "`index_select`", "narrow": "`slice`", "tensor": "`tensor`, `from_data`", "softmax": "`softmax`",
-        "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", "equal": "`all(eq(a, b))`",
+        "index_select": "`index_select`", "tensor": "`tensor`, `from_data`", "softmax": "`softmax`",
+        "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", 
         "argwhere": "`nonzero`", "detach": "`detach()`, a method", "numel": "`numel()`, a method", "from_numpy": "`from_data`",
         "save": "`save_safetensors`; `nn::save` of a module; `save_checkpoint`", "load": "`load_safetensors`; `nn::load` into a module; `load_checkpoint`",
         "is_tensor": "every tensor is a `Tensor`", "get_num_threads": "`num_threads`", "set_num_threads": "`set_num_threads`", "embedding_bag": "`EmbeddingBag`, a module",
@@ -37,7 +37,7 @@ spelled = {
         "norm": "`norm`, of vectors",
     },
     "nn": {
-        "Parameter": "`Param`", "Softmin": "`softmin`, a function", "Softmax2d": "`Softmax{1}`",
+        "Parameter": "`Param`", 
         "UpsamplingNearest2d": "`Upsample`", "UpsamplingBilinear2d": "`Upsample{{.mode = \"bilinear\", .align_corners = true}}`",
     },
     "init": {
@@ -69,6 +69,16 @@ spelled = {
 
 # Operators without a name in PyTorch's public namespaces.
 ours_alone = {
+    "adaptive_max_pool1d_with_indices": "`F.adaptive_max_pool1d(..., return_indices=True)`",
+    "adaptive_max_pool2d_with_indices": "`F.adaptive_max_pool2d(..., return_indices=True)`",
+    "adaptive_max_pool3d_with_indices": "`F.adaptive_max_pool3d(..., return_indices=True)`",
+    "conv3d_input_grad": "`torch.nn.grad.conv3d_input`",
+    "masked_scatter": "a method there",
+    "max_pool1d_with_indices": "`F.max_pool1d(..., return_indices=True)`",
+    "max_pool2d_with_indices": "`F.max_pool2d(..., return_indices=True)`",
+    "max_pool3d_with_indices": "`F.max_pool3d(..., return_indices=True)`",
+    "tril_indices": "`torch.tril_indices`",
+    "triu_indices": "`torch.triu_indices`",
     "cast": "`x.to(dtype)` there, and `x.to(dtype)` here as well",
     "contiguous": "a method there; here both",
     "conv2d_input_grad": "`torch.nn.grad.conv2d_input`",
