@@ -1,5 +1,6 @@
 // Every operator against PyTorch: results and gradients, with PyTorch's options. The cases are the lines of
 // tests/golden/ops_*.h; tests/golden/make.py computed what to expect. $MANTISSA_OP=softmax runs one operator's.
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -128,6 +129,14 @@ TEST_CASE("every operator has a golden case or a reason to have none") {
     CHECK((text.find("`" + name + "`") != text.npos || text.find("`" + name + "(") != text.npos));
   }
   std::printf("golden cases of %zu of %zu registered operators\n", covered.size(), registered.size());
+}
+
+TEST_CASE("golden files stay small") {
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(MANTISSA_SOURCE_DIR "/tests/golden"))
+    if (entry.path().extension() == ".safetensors") bytes += entry.file_size();
+  CHECK(bytes > 0);
+  CHECK(bytes < 5'000'000);
 }
 
 TEST_CASE("elementwise operators compute what PyTorch does") { run_cases("ops_pointwise", pointwise_cases); }
