@@ -37,8 +37,9 @@ std::vector<Policies::Entry> torch_cuda_list() {
   add(list, CastPolicy::banned, {"binary_cross_entropy"});
   // Promoted without an entry.
   add(list, CastPolicy::promote, {"cat", "stack"});
-  // Made of log_softmax and nll_loss, of pow, of norm, of log.
-  add(list, CastPolicy::f32, {"cross_entropy", "square", "local_response_norm", "pairwise_distance", "gaussian_nll_loss"});
+  // Made of log_softmax and nll_loss, of pow, of norm, of log, of softmax.
+  add(list, CastPolicy::f32, {"cross_entropy", "cross_entropy_soft", "square", "local_response_norm", "pairwise_distance", "normalize",
+                              "gaussian_nll_loss", "gumbel_softmax"});
   return list;
 }
 
@@ -51,7 +52,8 @@ std::vector<Policies::Entry> torch_cpu_list() {
       {"avg_pool3d", "max_pool3d", "max_unpool2d", "max_unpool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d", "fractional_max_pool2d",
        "fractional_max_pool3d", "reflection_pad", "replication_pad", "grid_sample", "polar", "prod", "quantile", "nanquantile", "stft",
        "cdist", "trace", "view_as_complex", "binary_cross_entropy", "mse_loss", "cosine_embedding_loss", "nll_loss",
-       "hinge_embedding_loss", "poisson_nll_loss", "smooth_l1_loss", "cross_entropy", "l1_loss", "huber_loss", "margin_ranking_loss",
+       "hinge_embedding_loss", "poisson_nll_loss", "smooth_l1_loss", "cross_entropy", "cross_entropy_soft", "l1_loss", "huber_loss",
+       "margin_ranking_loss",
        "soft_margin_loss", "triplet_margin_loss", "multi_margin_loss", "ctc_loss", "kl_div", "multilabel_margin_loss",
        "binary_cross_entropy_with_logits", "fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "rfft", "irfft", "rfft2", "irfft2", "rfftn",
        "irfftn", "hfft", "ihfft", "cholesky", "cholesky_inverse", "cholesky_solve", "inverse", "lu_solve", "orgqr", "ormqr", "pinverse",
