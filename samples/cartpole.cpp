@@ -20,19 +20,19 @@ struct Experience {  // of some steps of all carts, flattened to [N]
   Tensor seen, push, log_probability, advantage, reward_to_come;
 };
 
-Experience play(const Policy& net, CartPole& game, std::int64_t steps) {
+Experience play(const Policy& net, CartPole& game, std::int64_t steps, Device device) {  // the game itself is on the CPU
   constexpr double discount = 0.98, smoothing = 0.8;  // generalised advantages (Schulman et al., 2016)
   const NoGrad no_grad;
   std::vector<Tensor> seen, push, log_probability, value, surprise, going_on;
   for (std::int64_t t = 0; t < steps; ++t) {
-    seen.push_back(game.observation());
-    const Tensor log_p = log_softmax(net.logits(seen.back()), -1), gumbel = -log(-log(rand(log_p.sizes())));
+    seen.push_back(game.observation().to(device));
+    const Tensor log_p = log_softmax(net.logits(seen.back()), -1), gumbel = -log(-log(rand(log_p.sizes(), {.device = device})));
     push.push_back(argmax(log_p + gumbel, -1));  // a draw from the policy
     log_probability.push_back(gather(log_p, 1, push.back().unsqueeze(1)).squeeze(1));
     value.push_back(net.value(seen.back()));
-    const CartPole::Step step = game.step(push.back());
-    surprise.push_back(1 + discount * step.standing * net.value(step.seen) - value.back());
-    going_on.push_back(step.going_on);
+    const CartPole::Step step = game.step(push.back().to(cpu));
+    surprise.push_back(1 + discount * step.standing.to(device) * net.value(step.seen.to(device)) - value.back());
+    going_on.push_back(step.going_on.to(device));
   }
   std::vector<Tensor> advantage(seen.size());
   Tensor later = zeros_like(value[0]);
@@ -48,13 +48,13 @@ Tensor loss_of(const Policy& net, const Experience& e) {
   return 0.5 * mse_loss(net.value(e.seen), e.reward_to_come) - minimum(ratio * advantage, clamp(ratio, 1 - clip, 1 + clip) * advantage).mean();
 }
 
-double mean_return(const Policy& net, std::int64_t episodes, Dtype dtype) {  // always pushing to the likelier side
+double mean_return(const Policy& net, std::int64_t episodes, const samples::Run& run) {  // always pushing to the likelier side
   const NoGrad no_grad;
   CartPole game(episodes);
   Tensor running = ones({episodes}), rewards = zeros({episodes});
   for (int t = 0; t < CartPole::longest; ++t) {
     rewards.add_(running);
-    running.mul_(game.step(amp::autocast(dtype, [&] { return argmax(net.logits(game.observation()), -1); })).going_on);
+    running.mul_(game.step(amp::autocast(run.dtype, [&] { return argmax(net.logits(game.observation().to(run.device)), -1); }).to(cpu)).going_on);
   }
   return rewards.mean().item<double>();
 }
@@ -73,13 +73,13 @@ int run(int argc, char** argv) {
   run.keep("game", game.state);
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] {
-    const double reward = mean_return(net, 20, run.dtype);
+    const double reward = mean_return(net, 20, run);
     if (reward >= target) run.stop();
     return samples::Values{{"mean_return", reward}};
   });
   run.start(concat("CartPole-v1, ", o.batch, " carts"), nn::count(net));
   while (run.next()) {
-    const Experience experience = amp::autocast(run.dtype, [&] { return play(net, game, horizon); });
+    const Experience experience = amp::autocast(run.dtype, [&] { return play(net, game, horizon, run.device); });
     Tensor loss;
     for (std::int64_t pass = 0; pass < passes; ++pass) {
       optimizer.zero_grad();

@@ -28,16 +28,16 @@ struct CharRnn {
   }
 };
 
-std::string write(CharRnn& net, const data::Text& text, const std::string& prompt, std::int64_t count, double temperature, Dtype dtype) {
+std::string write(CharRnn& net, const data::Text& text, const std::string& prompt, std::int64_t count, double temperature, const samples::Run& run) {
   const NoGrad no_grad;
   nn::eval(net);
   nn::LSTMState state;
-  Tensor seen = text.encode(prompt);
+  Tensor seen = text.encode(prompt).to(run.device);
   std::string written = prompt;
   for (std::int64_t i = 0; i < count && !samples::interrupted(); ++i) {
-    const Tensor logits = amp::autocast(dtype, [&] { return net(seen.unsqueeze(0), state); });
+    const Tensor logits = amp::autocast(run.dtype, [&] { return net(seen.unsqueeze(0), state); });
     seen = samples::draw(logits[0][-1].to(f32), temperature);
-    written += text.decode(seen);
+    written += text.decode(seen.to(cpu));
   }
   return written;
 }
@@ -61,7 +61,7 @@ int run(int argc, char** argv) {
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] {
     nn::eval(net);
-    const double loss = samples::text_loss(validation, length, run.dtype, [&](const Tensor& x) { return net(x); });
+    const double loss = samples::text_loss(validation, length, run, [&](const Tensor& x) { return net(x); });
     nn::train(net);
     return samples::Values{{"validation_loss", loss}};
   });
@@ -69,7 +69,7 @@ int run(int argc, char** argv) {
   while (run.next()) {
     const auto [input, target] = train.batch(o.batch, length, run.seed(), static_cast<std::uint64_t>(run.step()));
     optimizer.zero_grad();
-    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input), 0, 1), flatten(target)); });
+    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input.to(run.device)), 0, 1), flatten(target).to(run.device)); });
     backward(run.scaler.scale(loss));
     run.scaler.unscale_(optimizer);
     optim::clip_grad_norm_(nn::parameters(net), 1);
@@ -78,7 +78,7 @@ int run(int argc, char** argv) {
     run.done({{"loss", loss}});
   }
   const int code = run.finish();
-  if (code == 0 && characters > 0) run.note(write(net, text, prompt, characters, temperature, run.dtype));
+  if (code == 0 && characters > 0) run.note(write(net, text, prompt, characters, temperature, run));
   return code;
 }
 

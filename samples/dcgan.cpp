@@ -40,8 +40,8 @@ struct DiscriminatorNet {  // pictures -> logits [N], positive for real ones
   }
 };
 
-Tensor noise_for(std::int64_t n) { return randn({n, 64}); }
-Tensor says(const Tensor& logits, double real) { return binary_cross_entropy_with_logits(logits, full(logits.sizes(), real)); }
+Tensor noise_for(std::int64_t n, Device device) { return randn({n, 64}, {.device = device}); }
+Tensor says(const Tensor& logits, double real) { return binary_cross_entropy_with_logits(logits, full(logits.sizes(), real, {.device = logits.device()})); }
 
 int run(int argc, char** argv) {
   samples::Options o{.dataset = "fashion", .model = "dcgan", .schedule = "constant", .epochs = 5, .batch = 64, .lr = 4e-4};
@@ -58,12 +58,12 @@ int run(int argc, char** argv) {
   DiscriminatorNet discriminator(width);
   for (const Tensor& p : nn::parameters(generator)) if (p.dim() > 1) nn::init::normal_(p, 0, 0.02);
   for (const Tensor& p : nn::parameters(discriminator)) if (p.dim() > 1) nn::init::normal_(p, 0, 0.02);
-  const Tensor shown = noise_for(64);
 
   samples::Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});
   run.keep("loader", loader);
   run.keep("generator", generator);
   run.keep("discriminator", discriminator);
+  const Tensor shown = noise_for(64, run.device);
   run.keep("shown", shown);
   optim::Optimizer& optimizer_g = run.optimizer("optim_g", nn::named_parameters(generator));
   optim::Optimizer& optimizer_d = run.optimizer("optim_d", nn::named_parameters(discriminator));
@@ -73,17 +73,17 @@ int run(int argc, char** argv) {
     nn::eval(generator);
     const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(shown); });
     nn::train(generator);
-    io::save_image_grid(picture, drawn.to(f32) * 0.5 + 0.5);
+    io::save_image_grid(picture, drawn.to(f32).to(cpu) * 0.5 + 0.5);
     return samples::Values{};
   });
   run.start(set.source, nn::count(generator) + nn::count(discriminator));
   data::Batch batch;
   while (run.next()) {
     while (!loader.next(batch)) {}  // an epoch ends once with false
-    const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(noise_for(o.batch)); });
+    const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(noise_for(o.batch, run.device)); });
 
     optimizer_d.zero_grad();
-    const Tensor loss_d = amp::autocast(run.dtype, [&] { return says(discriminator(batch.image), 1) + says(discriminator(drawn.detach()), 0); });
+    const Tensor loss_d = amp::autocast(run.dtype, [&] { return says(discriminator(batch.image.to(run.device)), 1) + says(discriminator(drawn.detach()), 0); });
     backward(run.scaler.scale(loss_d));
     run.scaler.step(optimizer_d);
 

@@ -59,15 +59,15 @@ struct Gpt {
   }
 };
 
-std::string write(const Gpt& net, const data::Text& text, const std::string& prompt, std::int64_t count, double temperature, Dtype dtype) {
+std::string write(const Gpt& net, const data::Text& text, const std::string& prompt, std::int64_t count, double temperature, const samples::Run& run) {
   const NoGrad no_grad;
-  Tensor tokens = text.encode(prompt);
+  Tensor tokens = text.encode(prompt).to(run.device);
   for (std::int64_t i = 0; i < count && !samples::interrupted(); ++i) {
     const Tensor seen = slice(tokens, 0, std::max<std::int64_t>(0, tokens.size(0) - net.config.context));
-    const Tensor logits = amp::autocast(dtype, [&] { return net(seen.unsqueeze(0)); });
+    const Tensor logits = amp::autocast(run.dtype, [&] { return net(seen.unsqueeze(0)); });
     tokens = cat({tokens, samples::draw(logits[0][-1].to(f32), temperature)});
   }
-  return text.decode(tokens);
+  return text.decode(tokens.to(cpu));
 }
 
 int run(int argc, char** argv) {
@@ -94,12 +94,12 @@ int run(int argc, char** argv) {
   std::vector<optim::Optimizer*> optimizers{&run.optimizer("optim", others)};
   if (optimizers[0]->has("beta2")) optimizers[0]->set("beta2", 0.99);
   if (!matrices.empty()) optimizers.push_back(&run.optimizer("muon", std::make_unique<optim::Muon>(matrices, optim::MuonOptions{.lr = muon, .weight_decay = 0.01, .ns_dtype = f32})));
-  run.evaluate([&] { return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run.dtype, [&](const Tensor& x) { return net(x); })}}; });
+  run.evaluate([&] { return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run, [&](const Tensor& x) { return net(x); })}}; });
   run.start(text.source, nn::count(net));
   while (run.next()) {
     const auto [input, target] = train.batch(o.batch, config.context, run.seed(), static_cast<std::uint64_t>(run.step()));
     nn::zero_grad(net);
-    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input), 0, 1), flatten(target)); });
+    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input.to(run.device)), 0, 1), flatten(target).to(run.device)); });
     backward(run.scaler.scale(loss));
     for (optim::Optimizer* optimizer : optimizers) run.scaler.unscale_(*optimizer);
     optim::clip_grad_norm_(nn::parameters(net), 1);
@@ -108,7 +108,7 @@ int run(int argc, char** argv) {
     run.done({{"loss", loss}});
   }
   const int code = run.finish();
-  if (code == 0 && characters > 0) run.note(write(net, text, prompt, characters, temperature, run.dtype));
+  if (code == 0 && characters > 0) run.note(write(net, text, prompt, characters, temperature, run));
   return code;
 }
 

@@ -60,6 +60,7 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   app.add_option("--optimizer", o.optimizer, "Optimizer")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
   app.add_option("--schedule", o.schedule, "Learning rate schedule")->check(CLI::IsMember({"onecycle", "cosine", "constant"}));
   app.add_option("--amp", o.amp, "Mixed precision")->check(CLI::IsMember({"off", "bf16", "f16"}));
+  app.add_option("--device", o.device, "cpu, cuda, cuda:N, or auto: cuda where there is a GPU");
   app.add_option("--seed", o.seed, "Seed of initial weights, order and dropout");
   app.add_option("--threads", o.threads, "CPU threads; 0: all cores")->check(CLI::Range(0, 1024));
   app.add_option("--save", o.save, "Checkpoint file, written after each epoch and on Ctrl-C");
@@ -87,6 +88,7 @@ void configure(int argc, char** argv, const Program& program, Options& o) {
   }
   if (o.save_every > 0 && o.save.empty()) refuse("--save-every needs --save FILE");
   if (o.lr == 0) o.lr = usual_lr(o.optimizer);
+  mantissa::parse_device(o.device);  // a mistake is reported before anything is loaded
   if (o.threads > 0) mantissa::set_num_threads(o.threads);
   mantissa::manual_seed(o.seed);
   catch_interrupts();

@@ -44,12 +44,13 @@ optim::Schedule make_schedule(const Options& o, std::int64_t steps) {
 }
 
 Run::Run(const Options& o, const Plan& plan)
-    : dtype(o.amp == "bf16" ? bf16 : o.amp == "f16" ? f16 : f32), scaler({.enabled = o.amp == "f16"}), o_(o), plan_(plan), seed_(o.seed) {
+    : dtype(o.amp == "bf16" ? bf16 : o.amp == "f16" ? f16 : f32), device(parse_device(o.device)), scaler({.enabled = o.amp == "f16"}), o_(o), plan_(plan), seed_(o.seed) {
   check(plan.steps_per_epoch >= 1, "the training data are fewer than one batch of ", o.batch);
   parts_.push_back({"scaler", [this] { return scaler.state_dict(); }, [this](const NamedTensors& s) { if (!s.empty()) scaler.load_state_dict(s); }});
 }
 
 void Run::keep(const std::string& area, nn::ModuleRef net) {
+  nn::to(net, device);
   parts_.push_back({area, [net] { return nn::state_dict(net); }, [net](const NamedTensors& s) { nn::load_state_dict(net, s); }});
 }
 
@@ -179,10 +180,10 @@ void Run::start(const std::string& source, std::int64_t parameters) {
   const std::string precision = o_.amp == "off" ? "f32" : o_.amp + " mixed precision";
   if (o_.json) {
     const nlohmann::json j = {{"event", "start"}, {"data", source}, {"model", o_.model}, {"parameters", parameters}, {"amp", o_.amp},
-                              {"optimizer", o_.optimizer}, {"lr", o_.lr}, {"batch", o_.batch}, {"epochs", o_.epochs}, {"seed", o_.seed}, {"threads", num_threads()}};
+                              {"optimizer", o_.optimizer}, {"lr", o_.lr}, {"batch", o_.batch}, {"epochs", o_.epochs}, {"seed", o_.seed}, {"device", concat(device)}, {"threads", num_threads()}};
     fmt::print("{}\n", j.dump());
   } else {
-    fmt::print("{}\n{} with {} parameters, {}, {} at {}, batch {}, {} threads\n", source, o_.model, parameters, precision, o_.optimizer, o_.lr, o_.batch, num_threads());
+    fmt::print("{}\n{} with {} parameters, {}, {} at {}, batch {}, {}, {} threads\n", source, o_.model, parameters, precision, o_.optimizer, o_.lr, o_.batch, concat(device), num_threads());
   }
   std::fflush(stdout);
   if (!o_.resume.empty()) resume(o_.resume);

@@ -62,10 +62,11 @@ class Run {
   Run(const Run&) = delete;
 
   const Dtype dtype;        // of autocast; f32 with --amp off
+  const Device device;      // what is kept moves there; so must what the model sees
   amp::GradScaler scaler;   // enabled with --amp f16
 
   // --- before start(): what lives from step to step. The objects must outlive the run ---
-  void keep(const std::string& area, nn::ModuleRef net);
+  void keep(const std::string& area, nn::ModuleRef net);  // moves it to the device
   void keep(const std::string& area, data::Loader& loader);
   void keep(const std::string& area, const Tensor& tensor);  // its elements
   // An optimizer as the options say, kept, with the rate of the options' schedule at each step.

@@ -9,13 +9,13 @@
 
 namespace samples {
 
-template <class Net> double accuracy(Net& net, data::Loader& loader, Dtype dtype) {
+template <class Net> double accuracy(Net& net, data::Loader& loader, const Run& run) {
   const NoGrad no_grad;
   nn::eval(net);
   std::int64_t right = 0, seen = 0;
   for (auto [image, label] : loader) {
-    const Tensor logits = amp::autocast(dtype, [&] { return net(image); });
-    right += cast(argmax(logits, 1) == label, i64).sum().template item<std::int64_t>();
+    const Tensor logits = amp::autocast(run.dtype, [&] { return net(image.to(run.device)); });
+    right += cast(argmax(logits, 1) == label.to(run.device), i64).sum().template item<std::int64_t>();
     seen += label.numel();
   }
   nn::train(net);
@@ -44,13 +44,13 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   run.keep("loader", loader);
   run.keep("model", net);
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
-  run.evaluate([&] { return Values{{"test_accuracy", accuracy(net, test_loader, run.dtype)}}; });
+  run.evaluate([&] { return Values{{"test_accuracy", accuracy(net, test_loader, run)}}; });
   run.start(train_set.source, nn::count(net));
   data::Batch batch;
   while (run.next()) {
     while (!loader.next(batch)) {}  // an epoch ends once with false
     optimizer.zero_grad();
-    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image), batch.label, {.label_smoothing = more.label_smoothing}); });
+    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image.to(run.device)), batch.label.to(run.device), {.label_smoothing = more.label_smoothing}); });
     backward(run.scaler.scale(loss));
     run.scaler.step(optimizer);
     run.scaler.update();
