@@ -91,7 +91,7 @@ template <class F> __global__ void advance_parameters(TensorList<ParameterView> 
   const ParameterView& v = list.tensor[t];
   if constexpr (requires { F::scalar_names; }) {
     F formula;
-    memcpy(&formula, hyper, sizeof(F));
+    memcpy(static_cast<void*>(&formula), hyper, sizeof(F));
     formula.advance(v.scalars, *v.step + 1);
   }
   ++*v.step;
