@@ -14,7 +14,7 @@ Tensor as_scores(const Tensor& mask, Dtype dtype) {
   return masked_fill(zeros(mask.sizes(), {.dtype = dtype, .device = mask.device()}), mask, -INFINITY);
 }
 // Both masks as one that broadcasts to [N, heads, L, S]; undefined when there is none.
-Tensor joined_mask(const AttentionCall& call, std::int64_t batch, std::int64_t heads, std::int64_t queries, std::int64_t keys, Dtype dtype) {
+Tensor joined_mask(const AttentionCall& call, std::int64_t batch, std::int64_t heads, std::int64_t queries, std::int64_t keys, Dtype dtype, Device device) {
   Tensor mask;
   if (call.attn_mask.defined()) {
     const Dims flat{queries, keys}, each{batch * heads, queries, keys};
@@ -25,7 +25,8 @@ Tensor joined_mask(const AttentionCall& call, std::int64_t batch, std::int64_t h
   }
   if (call.is_causal) {
     check(!mask.defined(), "MultiheadAttention: is_causal and attn_mask exclude each other");
-    mask = as_scores(arange(queries).unsqueeze(1) < arange(keys), dtype);
+    const TensorOptions there{.dtype = i64, .device = device};
+    mask = as_scores(arange(queries, there).unsqueeze(1) < arange(keys, there), dtype);
   }
   if (!call.key_padding_mask.defined()) return mask;
   check(call.key_padding_mask.sizes() == Dims{batch, keys}, "MultiheadAttention: key_padding_mask must be ", Dims{batch, keys}, ", got ",
@@ -111,7 +112,7 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
   Tensor k = project(batch_major(key), 1), v = project(batch_major(value), 2);
   check(k.size(0) == q.size(0) && v.size(0) == q.size(0) && k.size(2) == v.size(2), "MultiheadAttention: query ", query, ", key ", key,
         " and value ", value, " differ in batch or length");
-  Tensor mask = joined_mask(call, q.size(0), num_heads, q.size(2), k.size(2), q.dtype());
+  Tensor mask = joined_mask(call, q.size(0), num_heads, q.size(2), k.size(2), q.dtype(), q.device());
   const std::int64_t extra = (bias_k.defined() ? 1 : 0) + (add_zero_attn ? 1 : 0);
   if (extra > 0) {
     k = with_extra_rows(k, bias_k);

@@ -71,7 +71,7 @@ void take_along_dim_samples(Samples& s) {
   refuse(s, {s.randn({3, 4}), s.integers({3, 2}, 4, 5)}, f, "index 4 is out of range");
 }
 void masked_scatter_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return masked_scatter(x[0], tensor({1, 0, 1}) != 0, x[1]); };
+  const F f = [](const Tensors& x) { return masked_scatter(x[0], (tensor({1, 0, 1}) != 0).to(x[0].device()), x[1]); };
   add(s, {s.randn({2, 3}), s.randn({5})}, f);
   refuse(s, {s.randn({2, 3}), s.randn({3})}, f, "the mask takes 4 elements");
   refuse(s, {s.randn({2, 3}), s.integers({5}, 0, 3)}, f, "cast one with to()");
