@@ -29,7 +29,7 @@ def declared(pattern, *files):
     return names
 
 
-types = r"(?:inline )?(?:Tensor|ValuesIndices|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
+types = r"(?:inline )?(?:Tensor|ValuesIndices|UniqueResult|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
 ops = declared(rf"^{types} (\w+)\(", "core/ops.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "core/tensor.h", "core/random.h", "autograd/*.h")
 methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h")

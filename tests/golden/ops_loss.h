@@ -44,6 +44,7 @@ inline constexpr Case loss_cases[] = {
   GOLDEN("multilabel_margin_loss", "randn(3, 4), of([2, 0, -1, 1], [1, -1, 3, 0], [3, 2, 1, 0])", "F.multilabel_margin_loss(x, y), F.multilabel_margin_loss(x, y, reduction='none')", multilabel_margin_loss(x, y), multilabel_margin_loss(x, y, Reduction::none))
   GOLDEN("multilabel_soft_margin_loss", "randn(3, 4), const(uniform(0, 1, 3, 4)), const(uniform(0.5, 2, 4))", "F.multilabel_soft_margin_loss(x, y), F.multilabel_soft_margin_loss(x, y, z, reduction='none')", multilabel_soft_margin_loss(x, y), multilabel_soft_margin_loss(x, y, z, Reduction::none))
   GOLDEN("triplet_margin_with_distance_loss", "randn(4, 3), randn(4, 3), randn(4, 3)", "F.triplet_margin_with_distance_loss(x, y, z), F.triplet_margin_with_distance_loss(x, y, z, distance_function=lambda a, b: (a - b).abs().sum(1), margin=0.5, swap=True, reduction='sum')", triplet_margin_with_distance_loss(x, y, z), triplet_margin_with_distance_loss(x, y, z, [](const Tensor& a, const Tensor& b) { return sum(abs(a - b), {1}); }, {.margin = 0.5, .swap = true, .reduction = Reduction::sum}))
+  GOLDEN("ctc_loss.options", "randn(3, 2, 4), of(0, 1, 1, 1, 2), of(3, 3), of(2, 3)", "F.ctc_loss(x.log_softmax(2), y, z, u, blank=3, zero_infinity=True), F.ctc_loss(x[:, 0].log_softmax(1), y[:2], z[0], u[0], blank=3)", ctc_loss(log_softmax(x, 2), y, z, u, {.blank = 3, .zero_infinity = true}), ctc_loss(log_softmax(select(x, 1, 0), 1), slice(y, 0, 0, 2), z[0], u[0], {.blank = 3}))
 };
 
 }  // namespace mantissa::test

@@ -88,6 +88,10 @@ inline constexpr Case nn_cases[] = {
   GOLDEN("interpolate.area", "randn(1, 2, 5, 6)", "F.interpolate(x, size=(3, 4), mode='area')", interpolate(x, {.size = {3, 4}, .mode = "area"}))
   GOLDEN("interpolate.antialias", "randn(1, 2, 7, 6)", "F.interpolate(x, size=(3, 4), mode='bilinear', antialias=True), F.interpolate(x, size=(3, 8), mode='bicubic', antialias=True)", interpolate(x, {.size = {3, 4}, .mode = "bilinear", .antialias = true}), interpolate(x, {.size = {3, 8}, .mode = "bicubic", .antialias = true}))
   GOLDEN("embedding.padding", "randn(5, 3), ints(0, 5, 2, 4)", "F.embedding(y, x, padding_idx=2)", embedding(x, y, 2))
+  GOLDEN("conv3d.options", "randn(1, 4, 4, 5, 4), randn(2, 2, 2, 3, 2), randn(2)", "F.conv3d(x, y, z, stride=(1, 2, 1), padding=(1, 0, 2), dilation=(2, 1, 1), groups=2)", conv3d(x, y, z, {.stride = {1, 2, 1}, .padding = {1, 0, 2}, .dilation = {2, 1, 1}, .groups = 2}))
+  GOLDEN("max_pool2d.dilation", "distinct(1, 2, 6, 6)", "F.max_pool2d(x, 2, stride=1, dilation=(2, 3))", max_pool2d(x, {2, 2}, {.stride = {1, 1}, .dilation = {2, 3}}))
+  GOLDEN("max_pool1d.dilation", "distinct(1, 2, 7)", "F.max_pool1d(x, 3, stride=1, padding=1, dilation=2)", max_pool1d(x, 3, {.stride = 1, .padding = 1, .dilation = 2}))
+  GOLDEN("grid_sample.modes", "randn(1, 2, 4, 5), uniform(-1.3, 1.3, 1, 3, 4, 2)", "F.grid_sample(x, y, mode='nearest', align_corners=False), F.grid_sample(x, y, mode='bicubic', align_corners=False), F.grid_sample(x, y, mode='bicubic', padding_mode='reflection', align_corners=True)", grid_sample(x, y, {.mode = "nearest"}), grid_sample(x, y, {.mode = "bicubic"}), grid_sample(x, y, {.mode = "bicubic", .padding_mode = "reflection", .align_corners = true}))
 };
 
 }  // namespace mantissa::test

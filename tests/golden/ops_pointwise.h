@@ -156,6 +156,7 @@ inline constexpr Case pointwise_cases[] = {
   GOLDEN("nan_to_num", "randn(3), const(of(nan, inf, -inf, 1.0))", "torch.nan_to_num(x), torch.nan_to_num(y, 1, 2, -3)", nan_to_num(x), nan_to_num(y, 1, 2, -3))
   GOLDEN("isclose", "const(of(1.0, 1.05, inf, nan, 2.0)), const(of(1.0, 1.0, inf, nan, -2.0))", "torch.isclose(x, y), torch.isclose(x, y, 0.1), torch.isclose(x, y, equal_nan=True)", isclose(x, y), isclose(x, y, 0.1), isclose(x, y, 1e-5, 1e-8, true))
   GOLDEN("isin", "ints(0, 9, 2, 5), of(3, 1, 7)", "torch.isin(x, y)", isin(x, y))
+  GOLDEN("rrelu", "randn(2, 3)", "F.rrelu(x), F.rrelu(x, 0.1, 0.5)", rrelu(x), rrelu(x, 0.1, 0.5))
 };
 
 }  // namespace mantissa::test

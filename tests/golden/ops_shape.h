@@ -75,7 +75,7 @@ inline constexpr Case shape_cases[] = {
   GOLDEN("hstack", "randn(2, 3), randn(2, 1), randn(2)", "torch.hstack([x, y]), torch.hstack([z, z])", hstack({x, y}), hstack({z, z}))
   GOLDEN("vstack", "randn(2, 3), randn(3)", "torch.vstack([x, y])", vstack({x, y}))
   GOLDEN("full_like", "const(randn(2, 3))", "torch.full_like(x, 0.5)", full_like(x, 0.5))
-  GOLDEN("logspace", "const(randn(1))", "torch.logspace(-1, 2, 4, 2, dtype=torch.float64)", logspace(-1, 2, 4, 2, {.dtype = f64}))
+  GOLDEN("logspace", "const(randn(1))", "torch.logspace(-1, 2, 4, 2, dtype=torch.float64)", logspace(-1, 2, 4, 2, {.dtype = x.dtype()}))
   GOLDEN("tril_indices", "const(randn(1))", "torch.tril_indices(3, 4, -1)", tril_indices(3, 4, -1))
   GOLDEN("triu_indices", "const(randn(1))", "torch.triu_indices(3, 4, 1)", triu_indices(3, 4, 1))
   GOLDEN("scatter_reduce", "uniform(0.5, 2, 2, 4), ints(0, 3, 2, 5), uniform(0.5, 2, 2, 5)", "*[x.scatter_reduce(1, y, z, r) for r in ('sum', 'mean', 'prod', 'amax', 'amin')]", scatter_reduce(x, 1, y, z, "sum"), scatter_reduce(x, 1, y, z, "mean"), scatter_reduce(x, 1, y, z, "prod"), scatter_reduce(x, 1, y, z, "amax"), scatter_reduce(x, 1, y, z, "amin"))
@@ -86,6 +86,13 @@ inline constexpr Case shape_cases[] = {
   GOLDEN("bucketize", "const(randn(2, 3)), const(of(-1.0, 0.0, 0.5, 1.5))", "torch.bucketize(x, y), torch.bucketize(x, y, right=True)", bucketize(x, y), bucketize(x, y, true))
   GOLDEN("unique", "ints(0, 4, 3, 5)", "*torch.unique(x, return_inverse=True, return_counts=True)", unique(x))
   GOLDEN("unique_consecutive", "ints(0, 2, 12)", "*torch.unique_consecutive(x, return_inverse=True, return_counts=True)", unique_consecutive(x))
+  GOLDEN("scatter_reduce.extremes", "distinct(3, 4), ints(0, 3, 5, 4), randn(5, 4)", "x.scatter_reduce(0, y, z, 'amax'), x.scatter_reduce(0, y, z, 'amin')", scatter_reduce(x, 0, y, z, "amax"), scatter_reduce(x, 0, y, z, "amin"))
+  GOLDEN("scatter_reduce.without_self", "randn(2, 3), ints(0, 3, 2, 5), randn(2, 5)", "x.scatter_reduce(1, y, z, 'sum', include_self=False), x.scatter_reduce(1, y, z, 'mean', include_self=False), x.scatter_reduce(-1, y, z, 'amax', include_self=False)", scatter_reduce(x, 1, y, z, "sum", false), scatter_reduce(x, 1, y, z, "mean", false), scatter_reduce(x, -1, y, z, "amax", false))
+  GOLDEN("dropout1d", "randn(2, 3, 4)", "F.dropout1d(x, 0.5, training=False), F.dropout1d(x, 0.), F.dropout1d(x, 1.)", dropout1d(x, 0.5, false), dropout1d(x, 0), dropout1d(x, 1))
+  GOLDEN("dropout2d", "randn(2, 3, 4, 2)", "F.dropout2d(x, 0.5, training=False), F.dropout2d(x, 0.), F.dropout2d(x, 1.)", dropout2d(x, 0.5, false), dropout2d(x, 0), dropout2d(x, 1))
+  GOLDEN("dropout3d", "randn(2, 3, 2, 2, 2)", "F.dropout3d(x, 0.5, training=False), F.dropout3d(x, 0.), F.dropout3d(x, 1.)", dropout3d(x, 0.5, false), dropout3d(x, 0), dropout3d(x, 1))
+  GOLDEN("alpha_dropout", "randn(3, 4)", "F.alpha_dropout(x), F.alpha_dropout(x, 0., training=True)", alpha_dropout(x), alpha_dropout(x, 0, true))
+  GOLDEN("feature_alpha_dropout", "randn(2, 3, 4)", "F.feature_alpha_dropout(x), F.feature_alpha_dropout(x, 0., training=True)", feature_alpha_dropout(x), feature_alpha_dropout(x, 0, true))
 };
 
 }  // namespace mantissa::test
