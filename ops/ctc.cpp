@@ -11,6 +11,7 @@
 namespace mantissa {
 
 using Lengths = std::vector<std::int64_t>;
+MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(ctc_loss, const View& loss, const View& alpha, const View& log_probs, const View& targets,
                 std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank)
 MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets, const View& alpha,
@@ -36,7 +37,14 @@ struct Lattice {  // the attributes of the operator and its gradient
     check_lengths(target_lengths, "target_lengths", targets.size(1));
   }
   // Labels beyond a target's length are padding and may be anything.
-  void check_labels(const View& targets, std::int64_t classes) const {
+  void check_labels(const View& given, std::int64_t classes) const {
+    Tensor here;  // the kernel of a GPU's tensors runs on the host as well
+    View targets = given;
+    if (!given.device.is_cpu()) {
+      here = Tensor::allocate(given.sizes, given.dtype);
+      kernels::copy(given.device, here.view(), given);
+      targets = here.view();
+    }
     for (std::int64_t n = 0; n < targets.size(0); ++n) {
       for (std::int64_t s = 0; s < target_lengths[static_cast<std::size_t>(n)]; ++s) {
         const std::int64_t label = targets.as<const std::int64_t>()[n * targets.size(1) + s];
@@ -96,7 +104,7 @@ struct CtcLossBackward : Lattice {
     return like(x);
   }
   void run(const View& dx, const View& g, const View& x, const View& targets, const View& alpha) const {
-    if (x.device.is_cpu()) check_labels(targets, x.size(2));
+    check_labels(targets, x.size(2));
     kernels::ctc_loss_backward(dx.device, dx, g, x, targets, alpha, std::span<const std::int64_t>(input_lengths),
                                std::span<const std::int64_t>(target_lengths), blank);
   }
@@ -119,7 +127,7 @@ struct CtcLoss : Lattice {
     return {like(x, Dims{x.size(1)}), Spec{{x.size(1), x.size(0), 2 * targets.size(1) + 1}, compute_dtype(x.dtype()), x.device()}};
   }
   void run(const std::array<View, 2>& y, const View& x, const View& targets) const {
-    if (x.device.is_cpu()) check_labels(targets, x.size(2));
+    check_labels(targets, x.size(2));
     kernels::ctc_loss(x.device, y[0], y[1], x, targets, std::span<const std::int64_t>(input_lengths),
                       std::span<const std::int64_t>(target_lengths), blank);
   }
