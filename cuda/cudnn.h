@@ -1,0 +1,15 @@
+// Convolutions by cuDNN's graph API. Under the CPU shim, and in a build without cuDNN, nothing applies and cuda/conv.cu
+// unfolds images into products.
+#pragma once
+
+#include "core/conv.h"
+
+namespace mantissa::cuda_backend {
+
+inline constexpr int most_cudnn_plans = 8;
+
+// Runs the plan that cuDNN's own estimate puts at place `plan` (0: the best); false where there are fewer, or it refuses the
+// problem. Operands are contiguous, of y's dtype, and summed in f32 (f64 for f64).
+bool run_cudnn(ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, int plan);
+
+}  // namespace mantissa::cuda_backend
