@@ -37,7 +37,7 @@ struct VolumePoolShape {
 
   // Inputs begin, begin + step, ... below end; an average counts them as `extent`.
   struct Window { std::int64_t begin, end, step, extent; };
-  Window window(int d, std::int64_t o) const {
+  MANTISSA_HD Window window(int d, std::int64_t o) const {
     if (adaptive) {
       const std::int64_t begin = o * in[d] / out[d], end = ((o + 1) * in[d] + out[d] - 1) / out[d];
       return {begin, end, 1, end - begin};
@@ -48,8 +48,8 @@ struct VolumePoolShape {
     const std::int64_t padded = (stop > in[d] + padding[d] ? in[d] + padding[d] : stop) - first;
     return {begin, end, dilation[d], count_padding ? padded : end - begin};
   }
-  std::int64_t in_pixels() const { return in[0] * in[1] * in[2]; }
-  std::int64_t out_pixels() const { return out[0] * out[1] * out[2]; }
+  MANTISSA_HD std::int64_t in_pixels() const { return in[0] * in[1] * in[2]; }
+  MANTISSA_HD std::int64_t out_pixels() const { return out[0] * out[1] * out[2]; }
 };
 
 }  // namespace mantissa

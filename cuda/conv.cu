@@ -2,9 +2,15 @@
 // multiplied by whatever cuda/gemm.cpp finds fastest. Used where the library has nothing better; some images are
 // taken together, as many as keep the matrices below a bound. Sums are f32 for halves and rounded once.
 #include "core/conv.h"
+
+#include <string>
+#include <vector>
+
 #include "core/kernel.h"
+#include "cuda/cudnn.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/gemm.h"
+#include "cuda/tuner.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
@@ -21,8 +27,8 @@ struct Unfolding {
   ConvShape s;
   std::int64_t image_step, group_step, row_step;  // of the matrices, in elements; pixels lie side by side
   MANTISSA_HD std::int64_t group_channels() const { return s.in_channels / s.groups; }
-  MANTISSA_HD std::int64_t rows() const { return group_channels() * s.kernel[0] * s.kernel[1]; }
-  MANTISSA_HD std::int64_t pixels() const { return s.out[0] * s.out[1]; }
+  MANTISSA_HD std::int64_t rows() const { return group_channels() * s.taps(); }
+  MANTISSA_HD std::int64_t pixels() const { return s.out_pixels(); }
 };
 
 // One thread per element of the matrices of `images` images.
@@ -31,30 +37,40 @@ template <class Word> __global__ void unfold_kernel(Word* to, const Word* x, Unf
   const std::int64_t rows = u.rows(), pixels = u.pixels(), n = images * s.groups * rows * pixels;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
     const std::int64_t p = i % pixels, r = i / pixels % rows, group = i / (pixels * rows) % s.groups, image = i / (pixels * rows * s.groups);
-    const std::int64_t kx = r % s.kernel[1], ky = r / s.kernel[1] % s.kernel[0], c = group * u.group_channels() + r / (s.kernel[0] * s.kernel[1]);
-    const std::int64_t iy = p / s.out[1] * s.stride[0] - s.padding[0] + ky * s.dilation[0], ix = p % s.out[1] * s.stride[1] - s.padding[1] + kx * s.dilation[1];
-    const bool inside = iy >= 0 && iy < s.in[0] && ix >= 0 && ix < s.in[1];
+    const std::int64_t kx = r % s.kernel[1], ky = r / s.kernel[1] % s.kernel[0], kz = r / (s.kernel[0] * s.kernel[1]) % s.depth.kernel;
+    const std::int64_t c = group * u.group_channels() + r / s.taps();
+    const std::int64_t iz = p / (s.out[0] * s.out[1]) * s.depth.stride - s.depth.padding + kz * s.depth.dilation;
+    const std::int64_t iy = p / s.out[1] % s.out[0] * s.stride[0] - s.padding[0] + ky * s.dilation[0];
+    const std::int64_t ix = p % s.out[1] * s.stride[1] - s.padding[1] + kx * s.dilation[1];
+    const bool inside = iz >= 0 && iz < s.depth.in && iy >= 0 && iy < s.in[0] && ix >= 0 && ix < s.in[1];
     to[image * u.image_step + group * u.group_step + r * u.row_step + p] =
-        inside ? x[((image * s.in_channels + c) * s.in[0] + iy) * s.in[1] + ix] : Word{};
+        inside ? x[(((image * s.in_channels + c) * s.depth.in + iz) * s.in[0] + iy) * s.in[1] + ix] : Word{};
   }
 }
 
 // One thread per input pixel sums the elements that came from it, in the order of the kernel's taps.
 template <class C> __global__ void fold_kernel(void* y, Dtype dtype, const C* from, Unfolding u, std::int64_t images) {
   const ConvShape& s = u.s;
-  const std::int64_t n = images * s.in_channels * s.in[0] * s.in[1];
+  const std::int64_t n = images * s.in_image();
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
-    const std::int64_t ix = i % s.in[1], iy = i / s.in[1] % s.in[0], c = i / (s.in[0] * s.in[1]) % s.in_channels, image = i / s.in_image();
-    const std::int64_t group = c / u.group_channels(), first_row = c % u.group_channels() * s.kernel[0] * s.kernel[1];
+    const std::int64_t ix = i % s.in[1], iy = i / s.in[1] % s.in[0], iz = i / (s.in[0] * s.in[1]) % s.depth.in;
+    const std::int64_t c = i / s.in_pixels() % s.in_channels, image = i / s.in_image();
+    const std::int64_t group = c / u.group_channels(), first_row = c % u.group_channels() * s.taps();
     const C* matrix = from + image * u.image_step + group * u.group_step;
     C sum = 0;
-    for (std::int64_t ky = 0; ky < s.kernel[0]; ++ky) {
-      const std::int64_t down = iy + s.padding[0] - ky * s.dilation[0];
-      if (down < 0 || down % s.stride[0] != 0 || down / s.stride[0] >= s.out[0]) continue;
-      for (std::int64_t kx = 0; kx < s.kernel[1]; ++kx) {
-        const std::int64_t across = ix + s.padding[1] - kx * s.dilation[1];
-        if (across < 0 || across % s.stride[1] != 0 || across / s.stride[1] >= s.out[1]) continue;
-        sum += matrix[(first_row + ky * s.kernel[1] + kx) * u.row_step + down / s.stride[0] * s.out[1] + across / s.stride[1]];
+    for (std::int64_t kz = 0; kz < s.depth.kernel; ++kz) {
+      const std::int64_t inward = iz + s.depth.padding - kz * s.depth.dilation;
+      if (inward < 0 || inward % s.depth.stride != 0 || inward / s.depth.stride >= s.depth.out) continue;
+      for (std::int64_t ky = 0; ky < s.kernel[0]; ++ky) {
+        const std::int64_t down = iy + s.padding[0] - ky * s.dilation[0];
+        if (down < 0 || down % s.stride[0] != 0 || down / s.stride[0] >= s.out[0]) continue;
+        for (std::int64_t kx = 0; kx < s.kernel[1]; ++kx) {
+          const std::int64_t across = ix + s.padding[1] - kx * s.dilation[1];
+          if (across < 0 || across % s.stride[1] != 0 || across / s.stride[1] >= s.out[1]) continue;
+          const std::int64_t row = first_row + (kz * s.kernel[0] + ky) * s.kernel[1] + kx;
+          const std::int64_t pixel = (inward / s.depth.stride * s.out[0] + down / s.stride[0]) * s.out[1] + across / s.stride[1];
+          sum += matrix[row * u.row_step + pixel];
+        }
       }
     }
     store_element(y, dtype, i, sum);
@@ -111,26 +127,28 @@ std::int64_t images_at_once(const ConvShape& s, const Unfolding& u) {
 }
 Dtype sum_dtype(Dtype t) { return t == f64 ? f64 : f32; }
 
-void forward(const ConvShape& s, const View& y, const View& x, const View& weight, const View& bias) {
+// y = x + bias for every channel.
+void add_bias(const View& y, const View& x, const View& bias) {
+  View channels = bias;
+  channels.sizes = channels.strides = {};
+  for (int d = 0; d < y.dim(); ++d) {
+    channels.sizes.push_back(d == 1 ? bias.sizes[0] : 1);
+    channels.strides.push_back(d == 1 ? bias.strides[0] : 0);
+  }
+  const View* inputs[] = {&x, &channels};
+  visit_compute(y.dtype, [&]<class C> { launch_elementwise<AddBias, C, 2>("conv2d_bias", {}, plan_elementwise(y, inputs)); });
+}
+
+void forward(const ConvShape& s, const View& y, const View& x, const View& weight) {
   const Unfolding u = image_after_image(s);
   const std::int64_t step = images_at_once(s, u), outs = s.out_channels / s.groups;
-  const Tensor matrices = Tensor::allocate({step * u.image_step}, y.dtype, y.device);
-  const bool through_f32 = bias && is_half(y.dtype);  // so that the sum is rounded once
-  Tensor wide;
-  if (through_f32) wide = Tensor::allocate(y.sizes, f32, y.device);
-  const View out = through_f32 ? wide.view() : y;
+  const Tensor matrices = Tensor::allocate({step * u.image_step}, x.dtype, y.device);
   for (std::int64_t first = 0; first < s.batch; first += step) {
     const std::int64_t images = std::min(step, s.batch - first);
     unfold(matrices, element(x, first * s.in_image()), x.dtype, u, images);
-    run(product(element(out, first * s.out_image()), out.dtype, weight.data, matrices.raw_data(), y.dtype, outs, u.pixels(), u.rows(), images,
+    run(product(element(y, first * s.out_image()), y.dtype, weight.data, matrices.raw_data(), x.dtype, outs, u.pixels(), u.rows(), images,
                 s.groups, {0, outs * u.rows()}, {u.image_step, u.group_step}), y.device);
   }
-  if (!bias) return;
-  View channels = bias;
-  channels.sizes = {1, s.out_channels, 1, 1};
-  channels.strides = {0, bias.strides[0], 0, 0};
-  const View* inputs[] = {&out, &channels};
-  visit_compute(y.dtype, [&]<class C> { launch_elementwise<AddBias, C, 2>("conv2d_bias", {}, plan_elementwise(y, inputs)); });
 }
 
 void input_gradient(const ConvShape& s, const View& dx, const View& g, const View& weight) {
@@ -183,16 +201,42 @@ void weight_gradient(const ConvShape& s, const View& dw, const View& x, const Vi
   if (!direct) kernels::copy(dw.device, dw, sums);
 }
 
+std::string key_of(ConvPass pass, const ConvShape& s, Dtype dtype) {
+  std::string key = concat("conv ", static_cast<int>(pass), ' ', dtype, " batch ", s.batch, " channels ", s.in_channels, "->", s.out_channels, " groups ", s.groups);
+  const auto add = [&](const char* name, std::int64_t depth, const std::int64_t (&image)[2]) { key += concat(' ', name, ' ', depth, 'x', image[0], 'x', image[1]); };
+  add("in", s.depth.in, s.in);
+  add("kernel", s.depth.kernel, s.kernel);
+  add("stride", s.depth.stride, s.stride);
+  add("padding", s.depth.padding, s.padding);
+  add("dilation", s.depth.dilation, s.dilation);
+  return key;
+}
+
 }  // namespace
 
 void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
   Tensor a_copy, b_copy;
   const View left = dense(a, y.dtype, a_copy), right = dense(b, y.dtype, b_copy);
-  switch (pass) {
-    case ConvPass::forward: return forward(s, y, left, right, bias);
-    case ConvPass::input_gradient: return input_gradient(s, y, left, right);
-    case ConvPass::weight_gradient: return weight_gradient(s, y, left, right);
+  std::vector<Way> ways;
+  for (int plan = 0; plan < most_cudnn_plans; ++plan) {
+    ways.push_back({concat("cudnn ", plan), [&, plan] {
+      if (!run_cudnn(pass, s, y, left, right, plan)) return false;
+      if (bias) add_bias(y, y, bias);
+      return true;
+    }});
   }
+  ways.push_back({"unfold", [&] {
+    Tensor wide;
+    const bool through_f32 = bias && is_half(y.dtype);  // so that the sum with the bias is rounded once
+    if (through_f32) wide = Tensor::allocate(y.sizes, f32, y.device);
+    const View out = through_f32 ? wide.view() : y;
+    if (pass == ConvPass::forward) forward(s, out, left, right);
+    else if (pass == ConvPass::input_gradient) input_gradient(s, y, left, right);
+    else weight_gradient(s, y, left, right);
+    if (bias) add_bias(y, out, bias);
+    return true;
+  }});
+  run_fastest(key_of(pass, s, y.dtype), ways, y, true);
 }
 
 }  // namespace mantissa::cuda_backend
