@@ -188,17 +188,6 @@ template <class T> void convolve_views(ConvPass pass, const ConvShape& s, const 
 }  // namespace
 
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
-  if (!device.is_cpu() && !s.is_image()) {  // no kernel for volumes has been written: by way of the host
-    const auto on_host = [&](const View& v, bool load) {
-      Tensor t;
-      if (v) t = Tensor::allocate(v.sizes, v.dtype);
-      if (v && load) kernels::copy(device, t.view(), v);
-      return t;
-    };
-    const Tensor result = on_host(y, false), left = on_host(a, true), right = on_host(b, true), start = on_host(bias, true);
-    kernels::conv2d(cpu, pass, s, result.view(), left.view(), right.view(), start.view());
-    return kernels::copy(device, y, result.view());
-  }
   if (y.numel() == 0) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias);
