@@ -38,7 +38,7 @@ struct Lattice {  // the attributes of the operator and its gradient
   }
   // Labels beyond a target's length are padding and may be anything.
   void check_labels(const View& given, std::int64_t classes) const {
-    Tensor here;  // the kernel of a GPU's tensors runs on the host as well
+    Tensor here;  // labels are few, and the lengths are on the host anyway
     View targets = given;
     if (!given.device.is_cpu()) {
       here = Tensor::allocate(given.sizes, given.dtype);
