@@ -124,7 +124,8 @@ inline constexpr ModuleCase layer_cases[] = {
   MODULE("Conv1d.replicate", "randn(2, 3, 6)", "nn.Conv1d(3, 2, 3, padding=1, padding_mode='replicate')", "m(x)", (nn::Conv1d(3, 2, 3, {.padding = 1, .padding_mode = "replicate"})), m(x))
   MODULE("Conv1d.circular", "randn(2, 3, 6)", "nn.Conv1d(3, 2, 3, padding=1, padding_mode='circular')", "m(x)", (nn::Conv1d(3, 2, 3, {.padding = 1, .padding_mode = "circular"})), m(x))
   MODULE("ConvTranspose3d", "randn(1, 2, 2, 2, 2)", "nn.ConvTranspose3d(2, 2, 2, stride=2, padding=(0, 1, 0))", "m(x), m(x, output_size=(4, 3, 5))", (nn::ConvTranspose3d(2, 2, 2, {.stride = 2, .padding = {0, 1, 0}})), m(x), m(x, {.output_size = {4, 3, 5}}))
-  MODULE("BatchNorm3d", "randn(2, 3, 2, 2, 2)", "nn.BatchNorm3d(3)", "m(x), m.eval()(x)", (nn::BatchNorm3d(3)), m(x), nn::eval(m)(x))
+  MODULE("BatchNorm3d", "randn(2, 3, 2, 2, 2)", "nn.BatchNorm3d(3)", "m(x)", (nn::BatchNorm3d(3)), m(x))
+  MODULE("BatchNorm3d.eval", "randn(2, 3, 2, 2, 2)", "nn.BatchNorm3d(3)", "m.eval()(x)", (nn::BatchNorm3d(3)), nn::eval(m)(x))
   MODULE("BatchNorm2d.average", "randn(2, 3, 2, 2)", "nn.BatchNorm2d(3, momentum=None)", "m(x), m(x * 2)", (nn::BatchNorm2d(3, {.momentum = std::nullopt})), m(x), m(x * 2))
   MODULE("InstanceNorm3d", "randn(2, 3, 2, 2, 2)", "nn.InstanceNorm3d(3, affine=True)", "m(x)", (nn::InstanceNorm3d(3, {.affine = true})), m(x))
   MODULE("MaxPool3d", "distinct(2, 2, 3, 4, 4)", "nn.MaxPool3d(2, 1, 1)", "m(x)", (nn::MaxPool3d(2, {.stride = 1, .padding = 1})), m(x))
@@ -154,6 +155,14 @@ inline constexpr ModuleCase layer_cases[] = {
   MODULE("EmbeddingBag.padding_max", "of(1, 2, 0, 3, 3, 2), of(0, 2, 2)", "nn.EmbeddingBag(4, 2, mode='max', padding_idx=2)", "m(x, y)", (nn::EmbeddingBag(4, 2, {.mode = nn::BagMode::max, .padding_idx = 2})), m(x, y))
   MODULE("EmbeddingBag.last", "of(1, 2, 0, 3, 3, 2), of(0, 2, 6), randn(6)", "nn.EmbeddingBag(4, 2, mode='sum', include_last_offset=True)", "m(x, y, z)", (nn::EmbeddingBag(4, 2, {.mode = nn::BagMode::sum, .include_last_offset = true})), m(x, y, z))
   MODULE("AdaptiveLogSoftmaxWithLoss", "randn(3, 4), of(1, 5, 2)", "nn.AdaptiveLogSoftmaxWithLoss(4, 6, [2, 4], div_value=2)", "*m(x, y), m.log_prob(x)", (nn::AdaptiveLogSoftmaxWithLoss(4, 6, {2, 4}, {.div_value = 2})), m(x, y).output, m(x, y).loss, m.log_prob(x))
+  MODULE("Embedding.max_norm", "of([0, 2, 4], [2, 2, 1])", "nn.Embedding(5, 4, max_norm=0.7)", "m(x)", (nn::Embedding(5, 4, {.max_norm = 0.7})), m(x))
+  MODULE("EmbeddingBag.options", "of(1, 3, 2, 0, 2), of(0, 2, 2, 5)", "nn.EmbeddingBag(5, 4, mode='mean', include_last_offset=True, padding_idx=2)", "m(x, y)", (nn::EmbeddingBag(5, 4, {.include_last_offset = true, .padding_idx = 2})), m(x, y))
+  MODULE("Conv1d.same", "randn(1, 2, 6)", "nn.Conv1d(2, 3, 4, padding='same', padding_mode='circular')", "m(x)", (nn::Conv1d(2, 3, 4, {.padding = "same", .padding_mode = "circular"})), m(x))
+  MODULE("Conv2d.reflect", "randn(1, 2, 5, 6)", "nn.Conv2d(2, 3, 3, stride=2, padding=(1, 2), padding_mode='reflect')", "m(x)", (nn::Conv2d(2, 3, 3, {.stride = 2, .padding = {1, 2}, .padding_mode = "reflect"})), m(x))
+  MODULE("Conv2d.replicate", "randn(1, 2, 4, 4)", "nn.Conv2d(2, 3, 3, padding=2, padding_mode='replicate')", "m(x)", (nn::Conv2d(2, 3, 3, {.padding = 2, .padding_mode = "replicate"})), m(x))
+  MODULE("Conv3d.options", "randn(1, 4, 4, 5, 4)", "nn.Conv3d(4, 2, (2, 3, 1), stride=(1, 2, 1), padding=(1, 0, 2), dilation=(2, 1, 1), groups=2, bias=False)", "m(x)", (nn::Conv3d(4, 2, {2, 3, 1}, {.stride = {1, 2, 1}, .padding = {1, 0, 2}, .dilation = {2, 1, 1}, .groups = 2, .bias = false})), m(x))
+  MODULE("ConvTranspose2d.output_size", "randn(1, 2, 3, 3)", "nn.ConvTranspose2d(2, 3, 3, stride=2)", "m(x, output_size=(8, 7))", (nn::ConvTranspose2d(2, 3, 3, {.stride = 2})), m(x, {.output_size = {8, 7}}))
+  MODULE("MaxPool2d.dilation", "distinct(1, 2, 6, 6)", "nn.MaxPool2d(2, stride=1, dilation=(2, 3))", "m(x)", (nn::MaxPool2d(2, {.stride = nn::Pair(1), .dilation = {2, 3}})), m(x))
 };
 
 }  // namespace mantissa::test

@@ -36,6 +36,7 @@ inline constexpr ModuleCase sequence_cases[] = {
   MODULE("TransformerEncoder.norm", "randn(3, 1, 4)", "nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 3, 0, norm_first=True), 2, nn.LayerNorm(4))", "m(x, mask=nn.Transformer.generate_square_subsequent_mask(3, dtype=x.dtype))", (nn::TransformerEncoder(nn::TransformerEncoderLayer(4, 2, {.dim_feedforward = 3, .dropout = 0, .norm_first = true}), 2, nn::LayerNorm(4))), m(x, {.src_mask = nn::Transformer::generate_square_subsequent_mask(3, {.dtype = x.dtype()})}))
   MODULE("TransformerDecoder.norm", "randn(3, 1, 4), randn(2, 1, 4)", "nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 3, 0), 1, nn.LayerNorm(4))", "m(x, y)", (nn::TransformerDecoder(nn::TransformerDecoderLayer(4, 2, {.dim_feedforward = 3, .dropout = 0}), 1, nn::LayerNorm(4))), m(x, y))
   MODULE("Transformer", "randn(3, 1, 4), randn(2, 1, 4)", "nn.Transformer(4, 2, 1, 1, 3, 0)", "m(x, y)", (nn::Transformer(4, 2, {1, 1}, {.dim_feedforward = 3, .dropout = 0})), m(x, y))
+  MODULE("MultiheadAttention.extra_rows", "randn(3, 2, 8)", "nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)", "m(x, x, x)", (nn::MultiheadAttention(8, 2, {.add_bias_kv = true, .add_zero_attn = true})), m(x, x, x))
 };
 
 }  // namespace mantissa::test
