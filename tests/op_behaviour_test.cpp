@@ -16,6 +16,14 @@ void check_same(const Tensors& a, const Tensors& b) {
     if (!same_bits(a[k], b[k])) FAIL_CHECK("bits differ: " << difference(a[k], b[k], {0, 0}));
   }
 }
+void check_close(const Tensors& a, const Tensors& b, const Tolerance& t) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    INFO("tensor " << k);
+    const std::string found = difference(a[k], b[k], t);
+    if (!found.empty()) FAIL_CHECK(found);
+  }
+}
 // The same values in another layout.
 Tensor transposed(const Tensor& x) {
   Dims reversed = x.sizes();
@@ -57,7 +65,10 @@ TEST_CASE("strided inputs give the bits that contiguous copies give") {
       const Tensors y = run(op, s, map(x, [](const Tensor& t) { return t.clone(); }));
       for (auto layout : {&transposed, &sliced}) {
         const Tensors strided = map(x, layout);
-        if (!op.is_view || views_of(op, s, strided)) check_same(run(op, s, strided), y);
+        if (op.is_view && !views_of(op, s, strided)) continue;
+        // The library blocks large f32 products by how operands lie: for them the promise is rounding, not bits.
+        if (dtype == f32 && s.flops > 0) check_close(run(op, s, strided), y, tolerance_for(f32, sum_length(op, s), scale_of(x)));
+        else check_same(run(op, s, strided), y);
       }
       const bool rows = std::all_of(x.begin(), x.end(), [](const Tensor& t) { return !t.defined() || t.numel() > 0; });
       const Tensors repeated = map(x, &expanded);
