@@ -176,10 +176,6 @@ template <class C> __global__ void mse_each(RowOperand y, RowOperand a, RowOpera
   store_element(y.data, y.dtype, i, d * d);
 }
 
-template <class F> void with_compute(Dtype t, F&& f) {
-  if (t == f64) f.template operator()<double>();
-  else f.template operator()<float>();
-}
 Labels labels_of(const View& target, const View& weight, std::int64_t ignore, std::int64_t classes) {
   return {operand(target), operand(weight), ignore, static_cast<int>(classes), note()};
 }
@@ -231,7 +227,7 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
 void nll_loss(const View& loss, const View& total, const View& x, const View& target, const View& weight, const NllOptions& o) {
   const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
   const DenseInput in(moved_to_last(x, class_dim(x))), w(weight), label(target);
-  with_compute(x.dtype, [&]<class C>() {
+  visit_compute(x.dtype, [&]<class C>() {
     const Tensor each = Tensor::allocate({2 * rows}, dtype_of<C>, x.device);
     launch("nll_loss", nll_rows<C>, grid_for(rows), data_of<C>(each), data_of<C>(each) + rows, operand(in.view),
            labels_of(label.view, w.view, o.ignore_index, classes), rows);
@@ -243,7 +239,7 @@ void nll_loss_backward(const View& dx, const View& g, const View& target, const 
   const std::int64_t classes = dx.sizes[class_dim(dx)], rows = target.numel();
   const DenseInput w(weight), label(target), grad(g);
   const DenseOutput out(moved_to_last(dx, class_dim(dx)));
-  with_compute(dx.dtype, [&]<class C>() {
+  visit_compute(dx.dtype, [&]<class C>() {
     launch("nll_loss_backward", nll_backward_rows<C>, grid_for(rows * classes), operand(out.view), operand(grad.view),
            labels_of(label.view, w.view, o.ignore_index, classes), total.as<C>(), rows, o.reduction);
   });
@@ -253,7 +249,7 @@ void nll_loss_backward(const View& dx, const View& g, const View& target, const 
 void mse_loss(const View& y, const View& a, const View& b, Reduction reduction) {
   const DenseInput left(a), right(b);
   const std::int64_t n = a.numel();
-  with_compute(y.dtype, [&]<class C>() {
+  visit_compute(y.dtype, [&]<class C>() {
     if (reduction == Reduction::none) {
       const DenseOutput out(y);
       launch("mse_loss", mse_each<C>, grid_for(n), operand(out.view), operand(left.view), operand(right.view), n);

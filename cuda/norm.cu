@@ -221,10 +221,6 @@ __global__ void batch_norm_backward_apply(Planes p, RowOperand dx, RowOperand g,
   }
 }
 
-template <class F> void with_compute(Dtype t, F&& f) {
-  if (t == f64) f.template operator()<double>();
-  else f.template operator()<float>();
-}
 // Packs for all operands of batch norm: planes in f32 arithmetic whose size is a multiple of a pack.
 bool can_use_planes(const Planes& p, std::initializer_list<View> operands) {
   const RowPlan plan = plan_rows(p.inner, operands, compute_dtype(operands.begin()->dtype));
@@ -267,7 +263,7 @@ void layer_norm_backward(const View& dx, const View& dweight, const View& dbias,
   const std::int64_t across = (n + 31) / 32;
   const std::int64_t wanted = std::max<std::int64_t>(1, 512 / across), possible = std::max<std::int64_t>(1, rows / 32);
   const std::int64_t stretches = std::min({wanted, possible, std::int64_t{1024}}), stretch = std::max<std::int64_t>(1, (rows + stretches - 1) / stretches);
-  with_compute(x.dtype, [&]<class C>() {
+  visit_compute(x.dtype, [&]<class C>() {
     const Tensor partial = Tensor::allocate({stretches, 2, n}, dtype_of<C>, x.device);
     C* sums = static_cast<C*>(partial.view().data);
     const Grid grid{dim3(static_cast<unsigned>(across), static_cast<unsigned>(stretches)), dim3(32, column_warps)};
@@ -286,7 +282,7 @@ void batch_norm(const View& y, const View& mean, const View& inv_std, const View
   if (p.channels == 0) return;
   const DenseInput in(x), w(weight), b(bias);
   const DenseOutput out(y);
-  with_compute(x.dtype, [&]<class C>() {
+  visit_compute(x.dtype, [&]<class C>() {
     launch("batch_norm_statistics", batch_norm_statistics<C>, Grid{dim3(static_cast<unsigned>(p.channels)), dim3(p.count() > 2048 ? 512 : 128)}, p,
            mean.as<C>(), inv_std.as<C>(), operand(in.view), operand(running_mean), operand(running_var), running_mean ? running_mean.strides[0] : 0,
            running_var ? running_var.strides[0] : 0, training, momentum, eps);
@@ -306,7 +302,7 @@ void batch_norm_backward(const View& dx, const View& dweight, const View& dbias,
   if (p.channels == 0) return;
   const DenseInput in(x), grad(g), w(weight), means(mean), inv_stds(inv_std);
   const DenseOutput out(dx), dw(dweight), db(dbias);
-  with_compute(x.dtype, [&]<class C>() {
+  visit_compute(x.dtype, [&]<class C>() {
     const Tensor sums = Tensor::allocate({2, p.channels}, dtype_of<C>, x.device);
     C* s = static_cast<C*>(sums.view().data);
     launch("batch_norm_sums", batch_norm_sums<C>, Grid{dim3(static_cast<unsigned>(p.channels)), dim3(p.count() > 2048 ? 512 : 128)}, p, s,

@@ -66,8 +66,8 @@ TEST_CASE("strided inputs give the bits that contiguous copies give") {
       for (auto layout : {&transposed, &sliced}) {
         const Tensors strided = map(x, layout);
         if (op.is_view && !views_of(op, s, strided)) continue;
-        // The library blocks large f32 products by how operands lie: for them the promise is rounding, not bits.
-        if (dtype == f32 && s.flops > 0) check_close(run(op, s, strided), y, tolerance_for(f32, sum_length(op, s), scale_of(x)));
+        // The library blocks large f32 products by which way operands lie: for them the promise is rounding, not bits.
+        if (dtype == f32 && s.flops > 0 && layout == &transposed) check_close(run(op, s, strided), y, tolerance_for(f32, sum_length(op, s), scale_of(x)));
         else check_same(run(op, s, strided), y);
       }
       const bool rows = std::all_of(x.begin(), x.end(), [](const Tensor& t) { return !t.defined() || t.numel() > 0; });
