@@ -1,19 +1,16 @@
 #include "core/parallel.h"
 
-#include <omp.h>
-
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <exception>
-#include <mutex>
-#include <utility>
+#include <thread>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-#include "core/context.h"
 #include "core/error.h"
+#include "core/team.h"
 
 namespace mantissa {
 namespace {
@@ -21,13 +18,15 @@ namespace {
 std::atomic<bool> flush_denormals{true};
 
 int default_threads() {
-  if (const char* text = std::getenv("MANTISSA_NUM_THREADS")) {
-    const int n = std::atoi(text);
+  for (const char* name : {"MANTISSA_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const char* text = std::getenv(name);
+    const int n = text ? std::atoi(text) : 0;
     if (n > 0) return n;
   }
-  return omp_get_max_threads();
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 std::atomic<int> threads{default_threads()};
+constinit thread_local bool serial = false;
 
 }  // namespace
 
@@ -56,29 +55,21 @@ void flush_denormals_in_this_thread() {
 #endif
 }
 
+void run_serially_in_this_thread() { serial = true; }
+
 void parallel_for_impl(std::int64_t n, std::int64_t grain, RangeBody body, void* state) {
   const std::int64_t blocks = (n + grain - 1) / grain;
-  const int team = static_cast<int>(blocks < threads ? blocks : threads.load());
-  if (team <= 1 || omp_in_parallel()) {
+  const int team = static_cast<int>(std::min<std::int64_t>(blocks, num_threads()));
+  if (team <= 1 || serial) {
     for (std::int64_t b = 0; b < blocks; ++b) body(state, b * grain, b + 1 < blocks ? (b + 1) * grain : n);
     return;
   }
-  std::exception_ptr error;
-  std::mutex error_mutex;
-  const Context caller = context();  // workers see the caller's modes
-#pragma omp parallel for num_threads(team) schedule(static)
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    flush_denormals_in_this_thread();
-    const Context own = std::exchange(context(), caller);
-    try {
-      body(state, b * grain, b + 1 < blocks ? (b + 1) * grain : n);
-    } catch (...) {
-      const std::lock_guard lock(error_mutex);
-      if (!error) error = std::current_exception();
-    }
-    context() = own;
-  }
-  if (error) std::rethrow_exception(error);
+  struct Nested {  // calls from inside run serially
+    Nested() { serial = true; }
+    ~Nested() { serial = false; }
+  } const nested;
+  flush_denormals_in_this_thread();
+  run_in_team(team, n, grain, body, state);
 }
 
 }  // namespace mantissa

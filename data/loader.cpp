@@ -3,8 +3,6 @@
 // without the lock, and puts the result into slot ticket % prefetch. Order needs no sorting that way.
 #include "data/loader.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
@@ -15,6 +13,7 @@
 
 #include "core/context.h"
 #include "core/parallel.h"
+#include "core/team.h"
 #include "data/draws.h"
 
 namespace mantissa::data {
@@ -140,9 +139,7 @@ Batch Loader::Engine::make(std::int64_t ticket) {
 }
 
 void Loader::Engine::work() {
-  // A parallel region in a loader thread would start a second team of OpenMP threads; any that a
-  // user's transform enters runs on this thread alone.
-  omp_set_max_active_levels(0);
+  run_serially_in_this_thread();  // the other threads belong to the step that trains meanwhile
   flush_denormals_in_this_thread();
   std::unique_lock lock(mutex_);
   while (true) {
