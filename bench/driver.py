@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""Runs Mantissa and PyTorch on the same work in turns and writes one JSON with everything that was measured.
+
+    bench/driver.py --worker build/release/mantissa_bench [--quick] [--workload NAME...] [--out FILE]
+
+bench/run.sh builds the worker and calls this. docs/performance.md says what is measured and what is proven.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import gate  # noqa: E402
+import protocol  # noqa: E402
+import training  # noqa: E402
+import workloads  # noqa: E402
+
+OK, INCOMPLETE, BAD_INPUT = 0, 1, 2
+MOST_STEPS, MOST_ORDER_BYTES = 60_000, 32 << 20
+
+
+def complain(*parts):
+    print("bench:", *parts, file=sys.stderr, flush=True)
+
+
+def wanted_torch():
+    with open(os.path.join(HERE, "requirements.txt")) as f:
+        return re.search(r"^torch==(\S+)", f.read(), re.M)[1]
+
+
+def arguments():
+    p = argparse.ArgumentParser(description="Benchmarks Mantissa against PyTorch.")
+    p.add_argument("--worker", required=True, help="the program mantissa_bench")
+    p.add_argument("--workload", nargs="+", default=[], metavar="NAME", help=", ".join(workloads.WORKLOADS))
+    p.add_argument(
+        "--precision", choices=("f32", "bf16", "both"), default=None, help="by default both; with --quick f32"
+    )
+    p.add_argument(
+        "--modes",
+        nargs="+",
+        default=None,
+        metavar="MODE",
+        help="of PyTorch: eager eager-nhwc amp amp-nhwc compile compile-amp cudagraph",
+    )
+    p.add_argument("--quick", action="store_true", help="few blocks, eager PyTorch alone, proofs 1, 2 and 5")
+    p.add_argument("--blocks", type=int, default=0)
+    p.add_argument("--turn", type=float, default=0, metavar="SECONDS")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    p.add_argument("--cores", default="", help="such as 0,1; by default the first two that this program may use")
+    p.add_argument(
+        "--resume", action="store_true", help="keep the workloads that --out has already, and measure the others"
+    )
+    p.add_argument("--seed", type=int, default=None)
+    p.add_argument("--out", default="", help="the result; by default bench_result.json in the current folder")
+    args = p.parse_args()
+    unknown = [w for w in args.workload if w not in workloads.WORKLOADS]
+    if unknown:
+        p.error(f"no workload is called {unknown[0]}; there are {', '.join(workloads.WORKLOADS)}")
+    return args
+
+
+def pin(args):
+    """Pins this program, and with it all workers. Returns the cores and whether it worked."""
+    allowed = sorted(os.sched_getaffinity(0))
+    try:
+        cores = [int(c) for c in args.cores.split(",")] if args.cores else allowed[:2]
+        os.sched_setaffinity(0, cores)
+        return cores, True
+    except (OSError, ValueError) as e:
+        complain(f"cannot pin to the cores {args.cores or allowed[:2]}: {e}; going on without")
+        return allowed[:2], False
+
+
+class Bench:
+    def __init__(self, args):
+        self.args, self.problems, self.live = args, [], {}
+        self.cores, pinned = pin(args)
+        if not pinned:
+            self.problems.append("not pinned")
+        self.environment = dict(
+            os.environ,
+            OMP_NUM_THREADS=str(len(self.cores)),
+            MANTISSA_NUM_THREADS=str(len(self.cores)),
+            PYTHONHASHSEED="0",
+        )
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # before the driver itself imports PyTorch
+            os.environ[name] = str(len(self.cores))
+        self.seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
+        self.out = args.out or "bench_result.json"
+        shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.folder = tempfile.mkdtemp(prefix="mantissa-bench-", dir=shared)
+        self.result = {"meta": self.meta(), "workloads": {}}
+        if args.resume and os.path.exists(self.out):
+            with open(self.out) as f:
+                self.result["workloads"] = json.load(f)["workloads"]
+
+    def meta(self):
+        def output(*command):
+            try:
+                return subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=20).stdout.strip()
+            except (OSError, subprocess.TimeoutExpired):
+                return ""
+
+        model = next(
+            (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), ""
+        )
+        return {
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "commit": output("git", "rev-parse", "HEAD"),
+            "changed": bool(output("git", "status", "--porcelain", "--untracked-files=no")),
+            "cpu": model,
+            "cores": self.cores,
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+            "compiler": output("c++", "--version").split("\n")[0],
+            "seed": self.seed,
+            "quick": self.args.quick,
+            "device": self.args.device,
+            "isa": os.environ.get("MANTISSA_ISA", ""),
+        }
+
+    def save(self):
+        self.result["meta"]["problems"] = self.problems
+        text = json.dumps(self.result, indent=1)
+        text = re.sub(
+            r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s+", " ", m[1]) + "]", text
+        )  # short lists on one line
+        with open(self.out + ".tmp", "w") as f:
+            f.write(text + "\n")
+        os.replace(self.out + ".tmp", self.out)
+
+    def problem(self, what):
+        complain(what)
+        self.problems.append(str(what))
+
+    # --- workers: started once, kept for all workloads ---
+    def command(self, side):
+        if training.ours(side):
+            return [os.path.abspath(self.args.worker)]
+        return [
+            sys.executable,
+            os.path.join(HERE, "torch_worker.py"),
+            "--mode",
+            side,
+            "--threads",
+            str(len(self.cores)),
+        ]
+
+    def workers(self, sides):
+        started = {}
+        for side in sides:
+            if side in self.live and not self.live[side].alive():
+                del self.live[side]
+            if side not in self.live:
+                try:
+                    started[side] = protocol.Worker(
+                        side, self.command(side), environment=self.environment, timeout=120
+                    )
+                except protocol.WorkerError as e:
+                    self.problem(e)
+        for side, worker in started.items():
+            try:
+                self.live[side] = worker.wait_ready()
+            except protocol.WorkerError as e:
+                self.problem(e)
+        return {s: self.live[s] for s in sides if s in self.live}
+
+    def sides(self, workload):
+        asked = self.args.precision or ("f32" if self.args.quick else "both")
+        precisions = ("f32", "bf16") if asked == "both" else (asked,)
+        pictures = workload["data"] != "text" and workload["model"] != "mlp"
+        names = []
+        for precision in precisions:
+            names.append("mantissa" if precision == "f32" else "mantissa-bf16")
+            modes = ["eager", "eager-nhwc"] if precision == "f32" else ["amp", "amp-nhwc"]
+            if not self.args.quick:
+                modes.append("compile" if precision == "f32" else "compile-amp")
+            if self.args.modes is not None:
+                modes = [m for m in self.args.modes if training.precision_of(m) == precision]
+            names += [m for m in modes if pictures or not m.endswith("nhwc")]
+        return names
+
+    def measure(self, name):
+        import bench_data
+        import reference
+
+        workload = workloads.WORKLOADS[name]
+        folder = os.path.join(self.folder, name)
+        os.makedirs(folder)
+        steps = min(MOST_STEPS, MOST_ORDER_BYTES // (8 * workload["batch"]))
+        spec, source = bench_data.prepare(folder, workload, self.seed, steps)
+        spec["device"] = self.args.device
+        ref = reference.Reference(spec, self.seed, os.path.join(folder, "init"))
+        quick = self.args.quick
+        settings = {
+            "blocks": self.args.blocks or (3 if quick else 15),
+            "turn": self.args.turn or (0.1 if quick else 0.25),
+            "redo": 2 if quick else 6,
+            "proofs": (2,) if quick else (2, 3, 4, 5, 7),
+            "ceilings": self.result.get("ceilings"),
+        }
+        run = training.Training(
+            self.workers(self.sides(workload)),
+            ref,
+            bench_data.Salt(spec, self.seed),
+            gate.Gate(cores=os.cpu_count()),
+            spec,
+            settings,
+            self.seed,
+            folder,
+        )
+        result = run.all()
+        result.update(title=workload["title"], data=source, blocks_wanted=settings["blocks"])
+        shutil.rmtree(folder)
+        return result
+
+    def report(self, name, result):
+        print(
+            f"{result['title']} ({result['data']}), {result['steps_per_turn']} steps a turn, {len(result['blocks'])} blocks, {result['redone']} redone"
+        )
+        for side, s in result["sides"].items():
+            if s["ms"]:
+                print(
+                    f"  {side:14} {s['ms']['median']:9.3f} ms  (least {s['ms']['min']:.3f}, p90 {s['ms']['p90']:.3f}, first step {s['first_step'] * 1e3:.0f})"
+                )
+        for pair, r in result["ratios"].items():
+            print(f"  {pair:30} {r['ratio']:.2f}x  [{r['low']:.2f}, {r['high']:.2f}]")
+        for side, s in result["sides"].items():
+            if training.ours(side):
+                for number, line in sorted(s["proofs"].items()):
+                    print(f"  proof {number}, {side}: {line}")
+        if result["missing"]:
+            self.problems.append(f"{name}: no result of {', '.join(result['missing'])}")
+        thrown = sum(not quiet for block in result["blocks"] for turns in block.values() for _, quiet in turns)
+        if thrown:
+            most = 100 * max(share for share, _ in result["loads"])
+            complain(
+                f"busy machine: {thrown} turns of {name} were disturbed, others used up to {most:.0f} % of it;",
+                "too many to leave out: the ratios above are not to be trusted" if result["busy"] else "left out",
+            )
+        if result["busy"]:
+            self.problems.append(f"{name}: busy machine")
+
+    def everything(self):
+        import torch
+
+        if torch.__version__.split("+")[0] != wanted_torch():
+            complain(
+                f"PyTorch {torch.__version__} is installed, bench/requirements.txt asks for {wanted_torch()}; measuring against what is there"
+            )
+            self.problems.append(f"PyTorch {torch.__version__}")
+        torch.set_num_threads(len(self.cores))
+        torch.set_flush_denormal(True)
+        self.result["meta"]["torch"] = torch.__version__
+        for name in self.args.workload or workloads.WORKLOADS:
+            if name in self.result["workloads"]:
+                continue
+            begin = time.monotonic()
+            try:
+                result = self.measure(name)
+            except (protocol.WorkerError, OSError, RuntimeError) as e:
+                complain(f"{name}: {e}")
+                self.problems.append(f"{name}: {e}")
+                continue
+            result["seconds"] = time.monotonic() - begin
+            self.result["workloads"][name] = result
+            self.report(name, result)
+            print(f"  took {result['seconds']:.0f} s", flush=True)
+            self.save()
+
+    def close(self):
+        for worker in self.live.values():
+            worker.quit()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def main():
+    args = arguments()
+    bench = Bench(args)
+    try:
+        bench.everything()
+    except ImportError as e:
+        complain(f"PyTorch cannot be used ({e}): pip install -r bench/requirements.txt")
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        complain("interrupted; what was measured is kept")
+        bench.problems.append("interrupted")
+    finally:
+        bench.close()
+        if bench.result["workloads"]:
+            bench.save()
+    for problem in bench.problems:
+        complain("incomplete:", problem)
+    return INCOMPLETE if bench.problems else OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""One workload: all sides train in turns, and every proof is asked for. No PyTorch here, so that tests can run it with a fake
+reference and workers that cheat (tests/bench_test.py)."""
+
+import os
+import random
+import time
+
+import proofs
+import schedule
+import stats
+import tensors
+from protocol import WorkerError
+
+SETTLE = 0.01  # seconds between turns, in which a worker's idle threads stop spinning
+MOST_LOSSES = 400  # kept in the result
+
+
+def precision_of(side):
+    return "bf16" if "bf16" in side or "amp" in side else "f32"
+
+
+def ours(side):
+    return side.startswith("mantissa")
+
+
+class Training:
+    """workers: {side: Worker}; reference: bench/reference.py; salt: bench_data.Salt; gate: gate.Gate; spec: of INIT.
+
+    settings: blocks, turn (seconds), redo (blocks that may be repeated), proofs (of 2 to 7, those to ask for beyond 1 and 5).
+    """
+
+    def __init__(self, workers, reference, salt, gate, spec, settings, seed, folder, say=print):
+        self.workers, self.reference, self.salt, self.gate = dict(workers), reference, salt, gate
+        self.spec, self.settings, self.folder, self.say = spec, settings, folder, say
+        self.r = random.Random(seed)
+        self.seed = seed
+        self.losses = {s: [] for s in workers}
+        self.proven = {s: {} for s in workers}
+        self.failed, self.first_step, self.gradient_errors = {}, {}, {}
+        self.blocks, self.loads, self.step, self.turn = [], [], 0, 1
+        self.unsalted, self.spread = None, None
+
+    # --- what can go wrong with a side: it is left out from then on, and said so in one line ---
+    def fail(self, side, error):
+        self.failed[side] = str(error)
+        self.say(f"  {error}")
+        self.workers.pop(side, None)
+
+    def each(self, action):
+        for side in list(self.workers):
+            try:
+                action(side)
+            except (WorkerError, proofs.Failed) as e:
+                self.fail(side, e)
+
+    def file(self, name):
+        return os.path.join(self.folder, name)
+
+    # --- the phases ---
+    def start(self, side):
+        spec = dict(self.spec, precision=precision_of(side), init=self.reference.spec["init"])
+        got = self.workers[side].ask("INIT", 120, spec=spec)
+        self.names = got["parameters"]
+        self.proven[side]["1"] = proofs.same_start(side, got, self.reference.weights, self.reference.order)
+
+    def gradients(self, when):
+        """Proof 7: of one batch, against f64, and PyTorch's own error in the same precision beside it."""
+        for precision in ("f32", "bf16"):
+            sides = [s for s in self.workers if ours(s) and precision_of(s) == precision]
+            for side in sides:
+                try:
+                    self.gradients_of(side, precision, when)
+                except (WorkerError, proofs.Failed) as e:
+                    self.fail(side, e)
+
+    def gradients_of(self, side, precision, when):
+        step = self.r.randrange(self.step + 1)
+        path, weights = self.file("gradients"), None
+        if when == "end":
+            weights = self.file("weights")
+            self.workers[side].ask("SNAPSHOT", 120, path=weights)
+        self.workers[side].ask("GRADIENTS", 300, step=step, path=path)
+        true = self.reference.gradients64(weights, step)
+        peer = self.reference.errors(self.reference.gradients(precision, weights, step), true)
+        found = self.reference.errors(path, true)
+        self.gradient_errors.setdefault(side, {})[when] = {
+            "mantissa": max(found.values()),
+            "torch": max(peer.values()),
+        }
+        self.proven[side][f"7 {when}"] = proofs.same_gradients(side, found, peer, precision)
+
+    def run(self, side, count, timeout):
+        """A turn: its seconds, whether the machine was quiet, and the losses. Checks what was consumed."""
+        time.sleep(SETTLE)
+        indices, labels = self.salt.sums(self.step, count)
+        self.gate.begin(self.workers[side].process.pid)
+        answer = self.workers[side].ask("RUN", timeout, steps=count)
+        quiet, share, switches = self.gate.verdict(answer["involuntary"])
+        proofs.conserved(side, answer, self.step, indices, labels)
+        self.losses[side] += answer["losses"]
+        self.loads.append((share, switches))
+        return answer["seconds"], quiet, answer["losses"]
+
+    def warm(self):
+        """The first step (which compiles), a few more, and from their time the length of a turn."""
+        self.each(lambda side: self.first_step.__setitem__(side, self.run(side, 1, 900)[0]))
+        self.step += 1
+        probe = max(2, self.settings.get("probe", 2))
+        while True:
+            times = {}
+            self.each(lambda side: times.__setitem__(side, self.run(side, probe, 300)[0] / probe))
+            self.step += probe
+            if not times or max(times.values()) * probe > 0.02 or self.step > 200:
+                break
+            probe *= 4
+        slow = [t for s, t in times.items() if not ours(s)] or list(times.values()) or [1]
+        self.turn = schedule.steps_per_turn(min(slow), self.settings["turn"])
+        room = self.spec["order"]["sizes"][0] - self.step
+        most = 2 * (self.settings["blocks"] + 1 + self.settings["redo"])
+        self.turn = max(1, min(self.turn, room // most))
+
+    def block(self, probe_side):
+        """Two turns of every side. probe_side: its first turn is salted, and repeated by the reference from a snapshot."""
+        order = schedule.block_order(self.workers, self.r)
+        first, seconds, quiet = self.step, {s: [] for s in order}, True
+        salted = (
+            [first + self.r.randrange(min(self.turn, 20))]
+            if probe_side
+            else schedule.salted_steps(first, self.turn, self.r)
+        )
+        salted += schedule.salted_steps(first + self.turn, self.turn, self.r)
+        for step in salted:
+            self.salt.put(step)
+        if salted and self.unsalted is None:
+            self.unsalted = first  # its rows may be in any batch of this block
+        for i, side in enumerate(order):
+            self.step = first if i < len(order) // 2 else first + self.turn
+            if side not in self.workers:
+                continue
+            try:
+                if side == probe_side and self.step == first:
+                    self.workers[side].ask("SNAPSHOT", 120, path=self.file("before"))
+                t, good, losses = self.run(side, self.turn, max(30, 40 * self.settings["turn"] + 20 * self.slowest()))
+                seconds[side].append([t, good])
+                quiet = quiet and good
+                if side == probe_side and self.step == first:
+                    self.repeat(side, first, losses, salted)
+            except (WorkerError, proofs.Failed) as e:
+                self.fail(side, e)
+        self.step = first + 2 * self.turn
+        self.salt.restore()
+        return {s: t for s, t in seconds.items() if t}, quiet
+
+    def slowest(self):
+        return max(self.first_step.values(), default=1)
+
+    def repeat(self, side, first, losses, salted):
+        """Proof 4, and from the same snapshots proof 5."""
+        self.workers[side].ask("SNAPSHOT", 120, path=self.file("after"))
+        positions = [s - first for s in salted if s < first + self.turn]
+        count = min(self.turn, max(positions) + 1)
+        replayed, counted = self.reference.replay(precision_of(side), self.file("before"), first, count)
+        self.proven[side]["4"] = proofs.same_salted_turn(
+            side, losses[:count], replayed, positions, precision_of(side)
+        )
+        before, after = (self.reference.parameters(self.file(f), self.names) for f in ("before", "after"))
+        self.proven[side]["5"] = proofs.parameters_moved(side, before, after, (counted, first))
+
+    def end(self, side):
+        """Proof 3: the final weights, evaluated by PyTorch."""
+        worker, path = self.workers[side], self.file("final")
+        worker.ask("DUMP", 120, path=path)
+        own = worker.ask("EVAL", 300)
+        if ours(side):
+            self.proven[side]["3"] = proofs.same_evaluation(
+                side, own, self.reference.evaluate(precision_of(side), path), precision_of(side)
+            )
+
+    def compare_losses(self, side):
+        """Proof 2: ours against eager PyTorch of the same precision, and eager PyTorch's kin among themselves."""
+        precision = precision_of(side)
+        peers = [s for s in self.losses if not ours(s) and precision_of(s) == precision and self.losses[s]]
+        if not peers or side == peers[0]:
+            return
+        peer = self.losses[peers[0]]
+        if precision == "f32":
+            kin = [proofs.worst_difference(self.losses[s], peer) for s in peers[1:]] or [self.perturbed(peer)]
+            self.proven[side]["2"] = proofs.same_losses(side, self.losses[side], peer, kin=kin)
+        else:
+            kin = [self.losses[s] for s in self.losses if not ours(s) and s != peers[0]]
+            self.proven[side]["2"] = proofs.same_curve(side, self.losses[side], peer, kin)
+
+    def perturbed(self, peer):
+        """How far PyTorch is from itself when it starts one rounding away: steps before the first salt, which is gone by now."""
+        if self.spread is None:
+            steps = min(proofs.LOSS_STEPS, self.unsalted or len(peer))
+            self.spread = proofs.worst_difference(self.reference.perturbed("f32", steps), peer)
+        return self.spread
+
+    def all(self):
+        asked = self.settings["proofs"]
+        self.each(self.start)
+        if 7 in asked:
+            self.gradients("start")
+            self.each(self.start)  # gradients have moved the statistics of batch norms
+        self.warm()
+        sides = [s for s in self.workers if ours(s)] + (
+            [s for s in self.workers if not ours(s)] if self.settings.get("probe_all") else []
+        )
+        probes = {1 + i: s for i, s in enumerate(self.r.sample(sides, len(sides)))} if 4 in asked else {}
+        redone, number = 0, 0
+        while number < max(self.settings["blocks"] + 1, len(probes) + 1) and self.workers:
+            seconds, quiet = self.block(probes.pop(number, None))
+            if number > 0:  # the first one warms up
+                self.blocks.append(seconds)
+            if quiet or number == 0 or redone >= self.settings["redo"]:
+                number += 1
+            else:
+                redone += 1
+        if 3 in asked:
+            self.each(self.end)
+        if 2 in asked:
+            self.each(self.compare_losses)
+        if 7 in asked:
+            self.gradients("end")
+        if 6 in asked:
+            self.each(self.roof)
+        self.redone = redone
+        return self.result()
+
+    def roof(self, side):
+        work, ceiling = self.reference.work(), self.settings["ceilings"]
+        ms = stats.times(stats.chosen(self.blocks)[0], side, self.turn)
+        if not ms:
+            return
+        precision = precision_of(side)
+        line, share = proofs.below_roof(
+            side,
+            ms["min"] / 1e3,
+            work["flops"],
+            work["least_flops"],
+            ceiling[precision],
+            work["bytes"],
+            ceiling["copy"],
+        )
+        self.proven[side]["6"], self.proven[side]["share of peak"] = line, share
+
+    def result(self):
+        blocks, busy = stats.chosen(self.blocks)
+        sides = {}
+        for side in self.losses:
+            sides[side] = {
+                "ms": stats.times(blocks, side, self.turn),
+                "first_step": self.first_step.get(side),
+                "failed": self.failed.get(side),
+                "proofs": self.proven[side],
+                "losses": self.losses[side][:MOST_LOSSES],
+            }
+        ratios = {}
+        for precision in ("f32", "bf16"):
+            mine = next((s for s in sides if ours(s) and precision_of(s) == precision), None)
+            if mine is None or self.failed.get(mine) or not sides[mine]["ms"]:
+                continue
+            for side in sides:
+                if side != mine and not self.failed.get(side):
+                    ratio = stats.summary(blocks, mine, side, self.seed)
+                    if ratio:
+                        ratios[f"{mine} / {side}"] = ratio
+        missing = [s for s in sides if self.failed.get(s) or not sides[s]["ms"]]
+        return {
+            "steps_per_turn": self.turn,
+            "sides": sides,
+            "ratios": ratios,
+            "blocks": self.blocks,
+            "redone": self.redone,
+            "busy": busy,
+            "loads": [[round(a, 4), b] for a, b in self.loads],
+            "missing": missing,
+            "gradient_errors": self.gradient_errors,
+            "seed": self.seed,
+        }
+
+
+def best_peer(result, precision):
+    """PyTorch's fastest mode in this precision by median: its name, or None."""
+    sides = {
+        s: v["ms"]["median"]
+        for s, v in result["sides"].items()
+        if not ours(s) and precision_of(s) == precision and v["ms"] and not v["failed"]
+    }
+    return min(sides, key=sides.get) if sides else None

@@ -1,0 +1,177 @@
+#include "workloads.h"
+
+namespace bench {
+namespace {
+
+struct Mlp {
+  nn::Linear fc1{784, 256}, fc2{256, 128}, fc3{128, 10};
+  MANTISSA_FIELDS(fc1, fc2, fc3)
+  Tensor operator()(const Tensor& x) const { return fc3(relu(fc2(relu(fc1(x))))); }
+};
+
+struct MnistCnn {  // the network of PyTorch's MNIST example
+  nn::Conv2d conv1{1, 32, 3}, conv2{32, 64, 3};
+  nn::Linear fc1{9216, 128}, fc2{128, 10};
+  MANTISSA_FIELDS(conv1, conv2, fc1, fc2)
+  Tensor operator()(const Tensor& image) const {
+    const Tensor x = max_pool2d(relu(conv2(relu(conv1(image)))), 2);  // [N, 64, 12, 12]
+    return fc2(relu(fc1(flatten(x, 1))));
+  }
+};
+
+struct LeNet {  // the network of PyTorch's tutorial "Training a classifier"
+  nn::Conv2d conv1{3, 6, 5}, conv2{6, 16, 5};
+  nn::Linear fc1{16 * 5 * 5, 120}, fc2{120, 84}, fc3{84, 10};
+  MANTISSA_FIELDS(conv1, conv2, fc1, fc2, fc3)
+  Tensor operator()(const Tensor& image) const {
+    Tensor x = max_pool2d(relu(conv1(image)), 2);
+    x = max_pool2d(relu(conv2(x)), 2);
+    return fc3(relu(fc2(relu(fc1(flatten(x, 1))))));
+  }
+};
+
+struct SimpleCnn {  // as in samples/cifar.cpp
+  nn::Conv2d conv1{3, 64, 3, {.padding = 1}}, conv2{64, 128, 3, {.padding = 1}};
+  nn::Linear fc1{128 * 8 * 8, 256}, fc2{256, 10};
+  MANTISSA_FIELDS(conv1, conv2, fc1, fc2)
+  Tensor operator()(const Tensor& image) const {
+    Tensor x = max_pool2d(relu(conv1(image)), 2);
+    x = max_pool2d(relu(conv2(x)), 2);
+    return fc2(relu(fc1(flatten(x, 1))));
+  }
+};
+
+struct BasicBlock {
+  BasicBlock(std::int64_t in, std::int64_t out, int stride)
+      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}), conv2(out, out, 3, {.padding = 1, .bias = false}),
+        bn1(out), bn2(out) {
+    if (stride != 1 || in != out)
+      shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
+  }
+  nn::Conv2d conv1, conv2;
+  nn::BatchNorm2d bn1, bn2;
+  nn::Sequential shortcut;
+  MANTISSA_FIELDS(conv1, bn1, conv2, bn2, shortcut)
+  Tensor operator()(const Tensor& x) const { return relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); }
+};
+
+struct ResNet18 {  // He et al., 2015, for 32x32 pictures as in kuangliu/pytorch-cifar
+  ResNet18() : conv1(3, 64, 3, {.padding = 1, .bias = false}), bn1(64), linear(512, 10) {
+    std::int64_t in = 64;
+    nn::ModuleList<BasicBlock>* layers[] = {&layer1, &layer2, &layer3, &layer4};
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t out = std::int64_t{64} << i;
+      layers[i]->emplace_back(in, out, i == 0 ? 1 : 2);
+      layers[i]->emplace_back(out, out, 1);
+      in = out;
+    }
+  }
+  nn::Conv2d conv1;
+  nn::BatchNorm2d bn1;
+  nn::ModuleList<BasicBlock> layer1, layer2, layer3, layer4;
+  nn::Linear linear;
+  MANTISSA_FIELDS(conv1, bn1, layer1, layer2, layer3, layer4, linear)
+  Tensor operator()(const Tensor& image) const {
+    Tensor x = relu(bn1(conv1(image)));
+    for (const auto* layer : {&layer1, &layer2, &layer3, &layer4})
+      for (const BasicBlock& block : *layer) x = block(x);
+    return linear(flatten(avg_pool2d(x, 4), 1));
+  }
+};
+
+struct GptBlock {  // as in samples/gpt.cpp
+  GptBlock(std::int64_t width, std::int64_t head_count)
+      : norm1(width, {.bias = false}), query(width, width, {.bias = false}), key(width, width, {.bias = false}),
+        value(width, width, {.bias = false}), out(width, width, {.bias = false}), norm2(width, {.bias = false}),
+        up(width, 4 * width, {.bias = false}), down(4 * width, width, {.bias = false}), heads(head_count) {}
+  nn::LayerNorm norm1;
+  nn::Linear query, key, value, out;
+  nn::LayerNorm norm2;
+  nn::Linear up, down;
+  std::int64_t heads;
+  MANTISSA_FIELDS(norm1, query, key, value, out, norm2, up, down)
+
+  Tensor attend(const Tensor& x) const {
+    const auto by_head = [&](const Tensor& y) { return y.reshape({y.size(0), y.size(1), heads, -1}).transpose(1, 2); };
+    const Tensor q = rotary_embedding(by_head(query(x))), k = rotary_embedding(by_head(key(x))), v = by_head(value(x));
+    return out(flatten(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}).transpose(1, 2), 2));
+  }
+  Tensor operator()(Tensor x) const {
+    x = x + attend(norm1(x));
+    return x + down(gelu(up(norm2(x)), "tanh"));
+  }
+};
+
+struct Gpt {
+  Gpt() : token(65, 128), norm(128, {.bias = false}), head(128, 65, {.bias = false}) {
+    for (int i = 0; i < 4; ++i) blocks.emplace_back(128, 4);
+  }
+  nn::Embedding token;
+  std::vector<GptBlock> blocks;
+  nn::LayerNorm norm;
+  nn::Linear head;
+  MANTISSA_FIELDS(token, blocks, norm, head)
+  Tensor operator()(const Tensor& tokens) const {  // i64 [N, T] -> [N, T, 65]
+    Tensor x = token(tokens);
+    for (const GptBlock& block : blocks) x = block(x);
+    return head(norm(x));
+  }
+};
+
+struct VisionTransformer {  // as in samples/vit.cpp, with the sizes of ViT-S
+  VisionTransformer() : embed(3, 384, 4, {.stride = 4}), position(zeros({1, 64, 384})), norm(384), head(384, 10) {
+    for (int i = 0; i < 12; ++i)
+      blocks.emplace_back(384, 6, nn::TransformerOptions{.dim_feedforward = 1536, .dropout = 0, .activation = nn::FeedForward::gelu,
+                                                         .batch_first = true, .norm_first = true});
+  }
+  nn::Conv2d embed;
+  nn::Param position;
+  nn::ModuleList<nn::TransformerEncoderLayer> blocks;
+  nn::LayerNorm norm;
+  nn::Linear head;
+  MANTISSA_FIELDS(embed, position, blocks, norm, head)
+  Tensor operator()(const Tensor& image) const {
+    Tensor x = flatten(embed(image), 2).transpose(1, 2) + position;  // [N, 64, 384]
+    for (const auto& block : blocks) x = block(x);
+    return head(norm(x).mean(1));
+  }
+};
+
+template <class Net> Workload around(Device device) {
+  auto net = std::make_shared<Net>();
+  nn::to(*net, device);
+  return {.owner = net, .forward = [net](const Tensor& x) { return (*net)(x); }, .train = [net](bool on) { nn::train(*net, on); },
+          .module = *net};
+}
+
+}  // namespace
+
+Workload make_workload(const std::string& name, Device device) {
+  Workload w = name == "mlp"        ? around<Mlp>(device)
+               : name == "cnn"      ? around<MnistCnn>(device)
+               : name == "lenet"    ? around<LeNet>(device)
+               : name == "simple"   ? around<SimpleCnn>(device)
+               : name == "resnet18" ? around<ResNet18>(device)
+               : name == "gpt"      ? around<Gpt>(device)
+               : name == "vit"      ? around<VisionTransformer>(device)
+                                    : throw Error("no workload is called " + name);
+  const auto parameters = nn::named_parameters(w.module);
+  if (name == "lenet")
+    w.optimizer = std::make_unique<optim::Sgd>(parameters, optim::SgdOptions{.lr = 1e-3, .momentum = 0.9});
+  else if (name == "resnet18")
+    w.optimizer = std::make_unique<optim::Sgd>(parameters, optim::SgdOptions{.lr = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
+  else if (name == "gpt")
+    w.optimizer = std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 1e-3, .betas = {0.9, 0.99}}), w.clip = 1;
+  else if (name == "vit")
+    w.optimizer = std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 1e-4});
+  else
+    w.optimizer = std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = name == "mlp" ? 1e-3 : 3e-4});
+  return w;
+}
+
+Tensor loss_of(const Tensor& logits, const Tensor& labels) {
+  if (logits.dim() == 3) return cross_entropy(flatten(logits, 0, 1), flatten(labels));
+  return cross_entropy(logits, labels);
+}
+
+}  // namespace bench
