@@ -46,4 +46,4 @@ class Gate:
         wall = max(self.clock() - self.start, 1e-9) * self.cores
         used = max(0.0, self.others(self.worker) - self.before)
         quiet = used <= max(self.share * wall, 3 / TICK) and involuntary <= max(5, self.involuntary * wall)
-        return quiet, used / wall, involuntary
+        return quiet, min(1.0, used / wall), involuntary  # a process may end between two looks and be seen twice
