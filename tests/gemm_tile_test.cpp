@@ -16,22 +16,28 @@ namespace tile = mantissa::cpu_backend::MANTISSA_ISA::gemm_tile;
 
 namespace {
 
-struct Case { std::int64_t rows, columns, depth; bool packed_a, packed_b, add; };
+struct Case {
+  std::int64_t rows, columns, depth;
+  bool packed_a, packed_b, add;
+};
 
 // The largest error in units of the promised tolerance; 1e30 if something outside of c was written.
 double error_of(const Case& t) {
-  const std::int64_t panels = (t.columns + tile::max_columns - 1) / tile::max_columns, whole = panels * tile::max_columns;
+  const std::int64_t panels = (t.columns + tile::max_columns - 1) / tile::max_columns,
+                     whole = panels * tile::max_columns;
   const std::int64_t a_row = t.packed_a ? 1 : t.depth + 3, a_col = t.packed_a ? t.rows + 1 : 1;
   const std::int64_t b_row = t.packed_b ? tile::max_columns : whole;
   const std::int64_t b_panel = t.packed_b ? tile::max_columns * t.depth : tile::max_columns;
   const std::int64_t c_row = t.columns + 5;
   std::mt19937 random(7);
   std::uniform_real_distribution<float> number(-1, 1);
-  std::vector<float> a(static_cast<std::size_t>((t.rows + 1) * (t.depth + 3))), b(static_cast<std::size_t>(whole * t.depth + 1));
+  std::vector<float> a(static_cast<std::size_t>((t.rows + 1) * (t.depth + 3))),
+      b(static_cast<std::size_t>(whole * t.depth + 1));
   std::vector<float> c(static_cast<std::size_t>(t.rows * c_row));
   for (auto* v : {&a, &b, &c}) std::generate(v->begin(), v->end(), [&] { return number(random); });
   const std::vector<float> before = c;
-  tile::multiply_block(t.rows, t.columns, {a.data(), a_row, a_col, b.data(), b_row, c.data(), c_row, t.depth}, b_panel, t.add);
+  tile::multiply_block(t.rows, t.columns, {a.data(), a_row, a_col, b.data(), b_row, c.data(), c_row, t.depth},
+                       b_panel, t.add);
   double worst = 0;
   for (std::int64_t i = 0; i < t.rows; ++i) {
     for (std::int64_t j = 0; j < c_row; ++j) {
@@ -42,7 +48,8 @@ double error_of(const Case& t) {
       }
       double sum = t.add ? before[at] : 0.0;
       for (std::int64_t k = 0; k < t.depth; ++k) {
-        const float* right = &b[static_cast<std::size_t>(j / tile::max_columns * b_panel)] + k * b_row + j % tile::max_columns;
+        const float* right =
+            &b[static_cast<std::size_t>(j / tile::max_columns * b_panel)] + k * b_row + j % tile::max_columns;
         sum += static_cast<double>(a[static_cast<std::size_t>(i * a_row + k * a_col)]) * *right;
       }
       const double root = std::sqrt(static_cast<double>(t.depth + 1));
@@ -76,7 +83,8 @@ TEST_CASE("an element of a product does not depend on the tile around it") {
   std::vector<float> all(static_cast<std::size_t>(rows * columns)), one(static_cast<std::size_t>(columns));
   tile::multiply_block(rows, columns, {a.data(), depth, 1, b.data(), columns, all.data(), columns, depth}, 0, false);
   for (std::int64_t i = 0; i < rows; ++i) {
-    tile::multiply_block(1, columns, {a.data() + i * depth, depth, 1, b.data(), columns, one.data(), columns, depth}, 0, false);
+    tile::multiply_block(1, columns, {a.data() + i * depth, depth, 1, b.data(), columns, one.data(), columns, depth},
+                         0, false);
     REQUIRE(std::equal(one.begin(), one.end(), all.begin() + i * columns));
   }
 }

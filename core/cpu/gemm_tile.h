@@ -3,15 +3,15 @@
 // Elements of a are broadcast, so it may have any strides: rows as they lie (a_col 1), or packed panels, or the
 // transpose of a matrix (a_row 1). Rows of b are read as whole vectors: pack them in panels of max_columns, padded
 // with anything readable, or pass a matrix whose rows lie apart by whole vectors. Only columns of c are masked.
-// Each element is summed over k in order, in one chain of fused multiply-adds, whatever the tile around it.
+// Each element is summed in order, in chains of 64 fused multiply-adds that are then added up, whatever the tile around
+// it: one long chain would have an error that grows with the depth, not with its root.
 //
-// Measured on one core of Zen 5, operands in L2, depths 64 to 512, all three kinds of strides: 232 to 246 GFLOP/s with
-// AVX-512 (14 x 2 vectors; 8 x 3, 6 x 4 and 12 x 2 are within 3 % of it), 121 to 124 with AVX2 (6 x 2), 44 without.
+// Measured on one core of Zen 5, operands in L2, depths 64 to 512, all three kinds of strides: 227 to 235 GFLOP/s with
+// AVX-512 (14 x 2 vectors; 8 x 3, 6 x 4 and 12 x 2 are within 3 % of it), 117 to 120 with AVX2 (6 x 2).
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "core/cpu/simd.h"
@@ -27,6 +27,7 @@ inline constexpr std::int64_t max_rows = 14, max_vectors = 2;
 inline constexpr std::int64_t max_rows = 6, max_vectors = 2;
 #endif
 inline constexpr std::int64_t max_columns = max_vectors * width;
+inline constexpr std::int64_t chain = 64;
 
 struct Operands {
   const float* a;
@@ -41,41 +42,63 @@ struct Operands {
 // `columns` counts real columns: more than Vectors - 1 vectors, at most Vectors.
 template <int Rows, int Vectors> void multiply_registers(const Operands& o, std::int64_t columns, bool add) {
   V sum[Rows][Vectors];
-  const bool whole = columns == Vectors * width;
-  const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(float);
-  alignas(64) float line[Vectors * width] = {};
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-    if (add && !whole) std::memcpy(line, o.c + i * o.c_row, row_bytes);
-    const float* from = whole ? o.c + i * o.c_row : line;
-#pragma GCC unroll 4
-    for (int j = 0; j < Vectors; ++j) sum[i][j] = add ? load(from + j * width) : V(0.0f);
-  }
+  alignas(64) float earlier[Rows][Vectors * width];  // sum of the chains before this one
   // One pointer for three rows: as many as there are rows would not fit the general registers.
   constexpr int groups = (Rows + 2) / 3;
   const std::int64_t a_row = o.a_row, a_col = o.a_col, b_row = o.b_row;
   const float *b = o.b, *a[groups];
   for (int g = 0; g < groups; ++g) a[g] = o.a + 3 * g * a_row;
-  for (std::int64_t k = o.depth; k > 0; --k) {
-    V right[Vectors];
-#pragma GCC unroll 4
-    for (int j = 0; j < Vectors; ++j) right[j] = load(b + j * width);
+  for (std::int64_t left = o.depth; left >= 0; left -= chain) {
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const V left(a[i / 3][(i % 3) * a_row]);
 #pragma GCC unroll 4
-      for (int j = 0; j < Vectors; ++j) sum[i][j] = xsimd::fma(left, right[j], sum[i][j]);
+      for (int j = 0; j < Vectors; ++j) sum[i][j] = V(0.0f);
     }
-    b += b_row;
-#pragma GCC unroll 8
-    for (int g = 0; g < groups; ++g) a[g] += a_col;
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-    float* to = whole ? o.c + i * o.c_row : line;
+    for (std::int64_t k = left < chain ? left : chain; k > 0; --k) {
+      V right[Vectors];
 #pragma GCC unroll 4
-    for (int j = 0; j < Vectors; ++j) store(to + j * width, sum[i][j]);
-    if (!whole) std::memcpy(o.c + i * o.c_row, line, row_bytes);
+      for (int j = 0; j < Vectors; ++j) right[j] = load(b + j * width);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) {
+        const V left_element(a[i / 3][(i % 3) * a_row]);
+#pragma GCC unroll 4
+        for (int j = 0; j < Vectors; ++j) sum[i][j] = xsimd::fma(left_element, right[j], sum[i][j]);
+      }
+      b += b_row;
+#pragma GCC unroll 8
+      for (int g = 0; g < groups; ++g) a[g] += a_col;
+    }
+    if (left < o.depth) {
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 4
+        for (int j = 0; j < Vectors; ++j) sum[i][j] += load(earlier[i] + j * width);
+      }
+    }
+    if (left <= chain) break;
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; ++j) store(earlier[i] + j * width, sum[i][j]);
+    }
+  }
+  if (columns == Vectors * width) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; ++j) {
+        float* to = o.c + i * o.c_row + j * width;
+        store(to, add ? load(to) + sum[i][j] : sum[i][j]);
+      }
+    }
+    return;
+  }
+  for (int i = 0; i < Rows; ++i) {
+    for (int j = 0; j < Vectors; ++j) store(earlier[i] + j * width, sum[i][j]);
+  }
+  for (int i = 0; i < Rows; ++i) {
+    float* to = o.c + i * o.c_row;
+    for (std::int64_t j = 0; j < columns; ++j) to[j] = add ? to[j] + earlier[i][j] : earlier[i][j];
   }
 }
 
