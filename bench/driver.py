@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,12 +22,16 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import extras  # noqa: E402
 import gate  # noqa: E402
+import operators  # noqa: E402
+import proofs  # noqa: E402
 import protocol  # noqa: E402
 import training  # noqa: E402
 import workloads  # noqa: E402
 
 OK, INCOMPLETE, BAD_INPUT = 0, 1, 2
+PARTS = ("workloads", "memory", "operators", "build")
 MOST_STEPS, MOST_ORDER_BYTES = 60_000, 32 << 20
 
 
@@ -54,6 +59,8 @@ def arguments():
         help="of PyTorch: eager eager-nhwc amp amp-nhwc compile compile-amp cudagraph",
     )
     p.add_argument("--quick", action="store_true", help="few blocks, eager PyTorch alone, proofs 1, 2 and 5")
+    p.add_argument("--parts", nargs="+", choices=PARTS, help="by default all; with --quick or --workload fewer")
+    p.add_argument("--proofs", action="store_true", help="all seven proofs also with --quick")
     p.add_argument("--blocks", type=int, default=0)
     p.add_argument("--turn", type=float, default=0, metavar="SECONDS")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -85,6 +92,8 @@ def pin(args):
 class Bench:
     def __init__(self, args):
         self.args, self.problems, self.live = args, [], {}
+        self.parts = args.parts or (PARTS[:1] if args.quick else PARTS[:2] if args.workload else PARTS)
+        self.gate = gate.Gate(cores=os.cpu_count())
         self.cores, pinned = pin(args)
         if not pinned:
             self.problems.append("not pinned")
@@ -103,7 +112,10 @@ class Bench:
         self.result = {"meta": self.meta(), "workloads": {}}
         if args.resume and os.path.exists(self.out):
             with open(self.out) as f:
-                self.result["workloads"] = json.load(f)["workloads"]
+                before = json.load(f)
+            self.result.update(
+                {k: before[k] for k in ("workloads", "operators", "sizes", "compile_seconds") if k in before}
+            )
 
     def meta(self):
         def output(*command):
@@ -177,11 +189,9 @@ class Bench:
         return {s: self.live[s] for s in sides if s in self.live}
 
     def sides(self, workload):
-        asked = self.args.precision or ("f32" if self.args.quick else "both")
-        precisions = ("f32", "bf16") if asked == "both" else (asked,)
         pictures = workload["data"] != "text" and workload["model"] != "mlp"
         names = []
-        for precision in precisions:
+        for precision in self.precisions():
             names.append("mantissa" if precision == "f32" else "mantissa-bf16")
             modes = ["eager", "eager-nhwc"] if precision == "f32" else ["amp", "amp-nhwc"]
             if not self.args.quick:
@@ -195,35 +205,93 @@ class Bench:
         import bench_data
         import reference
 
-        workload = workloads.WORKLOADS[name]
+        workload, quick = workloads.WORKLOADS[name], self.args.quick
         folder = os.path.join(self.folder, name)
         os.makedirs(folder)
         steps = min(MOST_STEPS, MOST_ORDER_BYTES // (8 * workload["batch"]))
         spec, source = bench_data.prepare(folder, workload, self.seed, steps)
         spec["device"] = self.args.device
         ref = reference.Reference(spec, self.seed, os.path.join(folder, "init"))
-        quick = self.args.quick
+        blocks = self.args.blocks or (3 if quick else 15)
         settings = {
-            "blocks": self.args.blocks or (3 if quick else 15),
-            "turn": self.args.turn or (0.1 if quick else 0.25),
+            "blocks": blocks,
+            "turn": self.turn_seconds(),
             "redo": 2 if quick else 6,
-            "proofs": (2,) if quick else (2, 3, 4, 5, 7),
-            "ceilings": self.result.get("ceilings"),
+            "ceilings": self.ceilings(),
         }
-        run = training.Training(
-            self.workers(self.sides(workload)),
-            ref,
-            bench_data.Salt(spec, self.seed),
-            gate.Gate(cores=os.cpu_count()),
-            spec,
-            settings,
-            self.seed,
-            folder,
-        )
+        settings["proofs"] = (2,) if quick and not self.args.proofs else (2, 3, 4, 5, 6, 7)
+        workers, salt = self.workers(self.sides(workload)), bench_data.Salt(spec, self.seed)
+        run = training.Training(workers, ref, salt, self.gate, spec, settings, self.seed, folder)
         result = run.all()
-        result.update(title=workload["title"], data=source, blocks_wanted=settings["blocks"])
+        result.update(title=workload["title"], data=source, blocks_wanted=blocks)
+        if "memory" in self.parts:
+            result["memory"] = self.memory(spec, ref.spec["init"], folder)
         shutil.rmtree(folder)
         return result
+
+    def turn_seconds(self):
+        return self.args.turn or (0.1 if self.args.quick else 0.25)
+
+    def ceilings(self):
+        """What this machine can do, measured once a session: by loops of the worker, and by PyTorch's products, which may use
+        units that those loops do not."""
+        if "ceilings" not in self.result:
+            import reference
+
+            found = self.workers(["mantissa"])["mantissa"].ask("CEILINGS", 120)
+            peer = reference.product_rates()
+            for precision in ("f32", "bf16"):
+                found[precision] = max(found[precision], peer[precision])
+            self.result["ceilings"] = found
+        return self.result["ceilings"]
+
+    def memory(self, spec, init, folder):
+        """Every step trains on the first batch: more of the mapped data would only add the same to all sides."""
+        import numpy as np
+
+        order = np.fromfile(spec["order"]["path"], np.int64).reshape(spec["order"]["sizes"])
+        again = os.path.join(folder, "same")
+        np.repeat(order[:1], extras.STEPS, 0).tofile(again)
+        spec = dict(spec, order={"path": again, "dtype": "i64", "sizes": [extras.STEPS, order.shape[1]]})
+        found = {}
+        for side in self.sides_of_memory():
+            try:
+                start = lambda: protocol.Worker(
+                    side, self.command(side), environment=self.environment, timeout=120
+                )  # noqa: E731, B023
+                found[side] = extras.memory(start, {"init": init, "precision": training.precision_of(side)}, spec)
+            except protocol.WorkerError as e:
+                self.problem(f"memory: {e}")
+        return found
+
+    def sides_of_memory(self):
+        wanted = {"f32": ["mantissa", "eager"], "bf16": ["mantissa-bf16", "amp"]}
+        return [s for p in self.precisions() for s in wanted[p]]
+
+    def precisions(self):
+        asked = self.args.precision or ("f32" if self.args.quick else "both")
+        return ("f32", "bf16") if asked == "both" else (asked,)
+
+    def operators(self):
+        workers = self.workers(["mantissa", "eager"])
+        settings = {"turn": 0.02 if self.args.quick else 0.05, "blocks": 3 if self.args.quick else 10}
+        table = self.result.setdefault("operators", {})
+        for name in operators.OPERATORS:
+            if name in table:
+                continue
+            try:
+                table[name] = operators.measure(name, workers, self.gate, settings, self.seed, self.args.device)
+            except (protocol.WorkerError, proofs.Failed) as e:
+                self.problem(f"operator {e}")
+                if not all(w.alive() for w in workers.values()):
+                    workers = self.workers(["mantissa", "eager"])
+                continue
+            r = table[name]
+            print(
+                f"  {name:34} {r['us']['mantissa']:11.3f} us  PyTorch {r['us']['eager']:11.3f}  {r['ratio']['ratio']:6.2f}x",
+                flush=True,
+            )
+            self.save()
 
     def report(self, name, result):
         print(
@@ -240,6 +308,10 @@ class Bench:
             if training.ours(side):
                 for number, line in sorted(s["proofs"].items()):
                     print(f"  proof {number}, {side}: {line}")
+        for side, m in result.get("memory", {}).items():
+            print(
+                f"  memory {side:14} peak {m['peak'] / 1e6:.0f} MB, {m['beyond'] / 1e6:.0f} beyond the start, first step after {m['to_first_step']:.2f} s"
+            )
         if result["missing"]:
             self.problems.append(f"{name}: no result of {', '.join(result['missing'])}")
         thrown = sum(not quiet for block in result["blocks"] for turns in block.values() for _, quiet in turns)
@@ -256,28 +328,42 @@ class Bench:
         import torch
 
         if torch.__version__.split("+")[0] != wanted_torch():
-            complain(
-                f"PyTorch {torch.__version__} is installed, bench/requirements.txt asks for {wanted_torch()}; measuring against what is there"
+            self.problem(
+                f"PyTorch {torch.__version__} is installed, bench/requirements.txt asks for {wanted_torch()}; going on with it"
             )
-            self.problems.append(f"PyTorch {torch.__version__}")
         torch.set_num_threads(len(self.cores))
         torch.set_flush_denormal(True)
         self.result["meta"]["torch"] = torch.__version__
-        for name in self.args.workload or workloads.WORKLOADS:
-            if name in self.result["workloads"]:
-                continue
-            begin = time.monotonic()
-            try:
-                result = self.measure(name)
-            except (protocol.WorkerError, OSError, RuntimeError) as e:
-                complain(f"{name}: {e}")
-                self.problems.append(f"{name}: {e}")
-                continue
-            result["seconds"] = time.monotonic() - begin
-            self.result["workloads"][name] = result
-            self.report(name, result)
-            print(f"  took {result['seconds']:.0f} s", flush=True)
-            self.save()
+        if "workloads" in self.parts:
+            for name in self.args.workload or workloads.WORKLOADS:
+                if name not in self.result["workloads"]:
+                    self.guarded(name, self.workload)
+        if "operators" in self.parts:
+            self.guarded("operators", lambda _: self.operators())
+        if "build" in self.parts:
+            self.guarded("sizes", lambda _: self.build())
+
+    def guarded(self, name, action):
+        """What fails is said in one line, and the rest goes on."""
+        begin = time.monotonic()
+        try:
+            action(name)
+        except ImportError:
+            raise
+        except (protocol.WorkerError, OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as e:
+            self.problem(f"{name}: {str(e) or type(e).__name__}".splitlines()[0])
+        print(f"  {name} took {time.monotonic() - begin:.0f} s", flush=True)
+        self.save()
+
+    def workload(self, name):
+        result = self.measure(name)
+        self.result["workloads"][name] = result
+        self.report(name, result)
+
+    def build(self):
+        build = os.path.dirname(os.path.abspath(self.args.worker))
+        self.result["sizes"] = extras.sizes(build, self.args.worker)
+        self.result["compile_seconds"] = extras.compile_seconds(os.path.dirname(HERE), build)
 
     def close(self):
         for worker in self.live.values():
@@ -286,8 +372,8 @@ class Bench:
 
 
 def main():
-    args = arguments()
-    bench = Bench(args)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was measured is kept
+    bench = Bench(arguments())
     try:
         bench.everything()
     except ImportError as e:
@@ -298,7 +384,7 @@ def main():
         bench.problems.append("interrupted")
     finally:
         bench.close()
-        if bench.result["workloads"]:
+        if len(bench.result) > 2 or bench.result["workloads"]:
             bench.save()
     for problem in bench.problems:
         complain("incomplete:", problem)

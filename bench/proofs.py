@@ -127,21 +127,24 @@ def parameters_moved(side, before, after, steps):
     return f"{len(before)} parameters moved, {true} steps counted"
 
 
-def below_roof(side, seconds, work, least_work, peak, bytes_moved, copy_peak):
-    """work: floating-point operations of a step as defined; least_work: with the fewest multiplications known (Winograd).
+def copy_ceiling(copies, size):
+    """Bytes per second of copies of at most `size` bytes, the fastest of them: what fits a cache moves at its speed."""
+    return max([rate for total, rate in copies if total >= size / 2] or [copies[-1][1]])
 
-    Returns the line and the share of the peak that is reached, by definition.
-    """
-    if least_work / seconds > ROOF * peak:
+
+def below_roof(side, seconds, work, peak, copy_peak):
+    """work: flops of a step as defined, least_flops with the fewest multiplications known (Winograd), and bytes of weights and
+    moments that the optimizer must read and write. Returns the line, and the share of the peak reached as defined."""
+    rate, least, moved = work["flops"] / seconds, work["least_flops"] / seconds, work["bytes"] / seconds
+    if least > ROOF * peak:
         raise Failed(
-            f"proof 6 (roof): {side} would do {least_work / seconds / 1e9:.0f} GFLOP/s even with Winograd; this machine does {peak / 1e9:.0f}"
+            f"proof 6 (roof): {side} would do {least / 1e9:.0f} GFLOP/s even with Winograd; this machine does {peak / 1e9:.0f}"
         )
-    if bytes_moved / seconds > ROOF * copy_peak:
+    if moved > ROOF * copy_peak:
         raise Failed(
-            f"proof 6 (roof): {side} would move {bytes_moved / seconds / 1e9:.0f} GB/s; this machine copies {copy_peak / 1e9:.0f}"
+            f"proof 6 (roof): {side} would move {moved / 1e9:.0f} GB/s; this machine copies {copy_peak / 1e9:.0f}"
         )
-    rate = work / seconds
-    note = " effective, possible with Winograd alone" if rate > ROOF * peak else ""
+    note = " effective (Winograd)" if rate > ROOF * peak else ""
     return f"{rate / 1e9:.0f} GFLOP/s{note} of {peak / 1e9:.0f}", rate / peak
 
 

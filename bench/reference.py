@@ -1,5 +1,6 @@
 """What the driver computes with PyTorch itself: initial weights, evaluations, repeated turns, gradients in f64, counted work."""
 
+import time
 import zlib
 
 import numpy as np
@@ -10,6 +11,20 @@ import models
 import tensors
 import torch_session
 import torch_tensors
+
+
+def product_rates(n=2048, tries=5):
+    """Floating-point operations per second of PyTorch's own matrix products."""
+    found = {}
+    for precision, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
+        a = torch.randn(n, n).to(dtype)
+        times = []
+        for _ in range(tries):
+            begin = time.perf_counter()
+            torch.matmul(a, a)
+            times.append(time.perf_counter() - begin)
+        found[precision] = 2 * n**3 / min(times)
+    return found
 
 
 class Reference:

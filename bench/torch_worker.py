@@ -3,7 +3,9 @@
 
 import argparse
 import os
+import resource
 import sys
+import time
 import warnings
 
 warnings.filterwarnings("ignore")
@@ -23,6 +25,7 @@ def main():
     import torch
 
     import protocol
+    import torch_operators
     import torch_session
 
     if args.mode not in torch_session.MODES:
@@ -31,14 +34,33 @@ def main():
     torch.set_flush_denormal(True)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.benchmark = True
-    session = None
+    session, calls = None, [None]
 
     def answer(request):
         nonlocal session
         what = request["do"]
         if what == "MEMORY":
             peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
-            return {"rss": status_bytes("VmRSS"), "peak_rss": status_bytes("VmHWM"), "peak_allocated": peak}
+            found = {"rss": status_bytes("VmRSS"), "peak_rss": status_bytes("VmHWM"), "peak_allocated": peak}
+            if request.get("reset"):
+                with open("/proc/self/clear_refs", "w") as f:
+                    f.write("5")  # VmHWM begins anew
+            return found
+        if what == "OPERATOR":
+            calls[0] = torch_operators.make(request["name"], request["device"])
+            result = calls[0]().detach().cpu().double()
+            return {"sum": result.sum().item(), "absolute": result.abs().sum().item()}
+        if what == "CALLS":
+            call, before, begin = calls[0], resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+            for _ in range(request["count"]):
+                last = call()
+            if last.is_cuda:
+                torch.cuda.synchronize()
+            seconds = time.perf_counter() - begin
+            return {
+                "seconds": seconds,
+                "involuntary": resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before.ru_nivcsw,
+            }
         if what == "INIT":
             session = None
             torch._dynamo.reset() if args.mode.startswith("compile") else None

@@ -36,7 +36,7 @@ class Training:
         self.seed = seed
         self.losses = {s: [] for s in workers}
         self.proven = {s: {} for s in workers}
-        self.failed, self.first_step, self.gradient_errors = {}, {}, {}
+        self.failed, self.first_step, self.gradient_errors, self.share = {}, {}, {}, {}
         self.blocks, self.loads, self.step, self.turn = [], [], 0, 1
         self.unsalted, self.spread = None, None
 
@@ -229,21 +229,14 @@ class Training:
         return self.result()
 
     def roof(self, side):
-        work, ceiling = self.reference.work(), self.settings["ceilings"]
+        """Proof 6, and for PyTorch the same numbers."""
+        work, ceiling, precision = self.reference.work(), self.settings["ceilings"], precision_of(side)
         ms = stats.times(stats.chosen(self.blocks)[0], side, self.turn)
         if not ms:
             return
-        precision = precision_of(side)
-        line, share = proofs.below_roof(
-            side,
-            ms["min"] / 1e3,
-            work["flops"],
-            work["least_flops"],
-            ceiling[precision],
-            work["bytes"],
-            ceiling["copy"],
-        )
-        self.proven[side]["6"], self.proven[side]["share of peak"] = line, share
+        copy = proofs.copy_ceiling(ceiling["copies"], work["bytes"])
+        line, share = proofs.below_roof(side, ms["min"] / 1e3, work, ceiling[precision], copy)
+        self.proven[side]["6"], self.share[side] = line, share
 
     def result(self):
         blocks, busy = stats.chosen(self.blocks)
@@ -254,6 +247,7 @@ class Training:
                 "first_step": self.first_step.get(side),
                 "failed": self.failed.get(side),
                 "proofs": self.proven[side],
+                "share_of_peak": self.share.get(side),
                 "losses": self.losses[side][:MOST_LOSSES],
             }
         ratios = {}

@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "ceilings.h"
+#include "operators.h"
 #include "workloads.h"
 
 namespace bench {
@@ -227,9 +229,35 @@ json memory(const std::optional<Session>& session) {
           {"peak_reserved", stats.peak_reserved}};
 }
 
-json answer(const json& request, std::optional<Session>& session) {
+// The operator that CALLS calls. Its result is looked at once: sum and sum of absolute values.
+struct Calls {
+  Operator call;
+  json start(const json& request) {
+    call = make_operator(request.at("name"), request.at("device") == "cuda" ? cuda : cpu);
+    const Tensor result = call().detach().to(cpu).to(f64);
+    return {{"sum", result.sum().item<double>()}, {"absolute", abs(result).sum().item<double>()}};
+  }
+  json run(std::int64_t count) const {
+    const Usage before = usage();
+    const double begin = now();
+    Tensor last;
+    for (std::int64_t i = 0; i < count; ++i) last = call();
+    if (last.device().is_cuda()) (void)last.sum().item<double>();  // waits
+    const double seconds = now() - begin;
+    return {{"seconds", seconds}, {"involuntary", usage().involuntary - before.involuntary}};
+  }
+};
+
+json answer(const json& request, std::optional<Session>& session, Calls& calls) {
   const std::string what = request.at("do");
-  if (what == "MEMORY") return memory(session);
+  if (what == "MEMORY") {
+    const json found = memory(session);
+    if (request.value("reset", false)) std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM begins anew
+    return found;
+  }
+  if (what == "CEILINGS") return {{"f32", fma_f32()}, {"bf16", dot_bf16()}, {"copies", copies()}};
+  if (what == "OPERATOR") return calls.start(request);
+  if (what == "CALLS") return calls.run(request.at("count"));
   if (what == "INIT") {
     session.reset();
     session.emplace(request.at("spec"));
@@ -248,6 +276,7 @@ json answer(const json& request, std::optional<Session>& session) {
 
 int serve() {
   std::optional<Session> session;
+  Calls calls;
   const json hello = {{"ready", true}, {"framework", "mantissa"}, {"version", version()}, {"threads", num_threads()},
                       {"rss", status_bytes("VmRSS")}};
   std::cout << hello.dump() << std::endl;
@@ -256,7 +285,7 @@ int serve() {
     try {
       const json request = json::parse(line);
       if (request.at("do") == "QUIT") break;
-      reply = answer(request, session);
+      reply = answer(request, session, calls);
     } catch (const std::exception& e) {
       reply = {{"error", e.what()}};
     }

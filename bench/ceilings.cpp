@@ -1,0 +1,96 @@
+#include "ceilings.h"
+
+#include <immintrin.h>
+#include <mantissa/core/parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+
+namespace bench {
+namespace {
+
+constexpr int lanes_of_work = 12;  // independent chains: more than latency times ports
+constexpr std::int64_t rounds = 200'000;
+
+template <class V> [[gnu::always_inline]] inline void keep(V& v) { asm volatile("" : "+v"(v)); }
+
+[[gnu::target("avx512f")]] void fma_512() {
+  __m512 sums[lanes_of_work], x = _mm512_set1_ps(0.5f);
+  for (auto& s : sums) s = x;
+  for (std::int64_t i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (auto& s : sums) s = _mm512_fmadd_ps(s, x, x), keep(s);
+}
+[[gnu::target("avx2,fma")]] void fma_256() {
+  __m256 sums[lanes_of_work], x = _mm256_set1_ps(0.5f);
+  for (auto& s : sums) s = x;
+  for (std::int64_t i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (auto& s : sums) s = _mm256_fmadd_ps(s, x, x), keep(s);
+}
+void fma_128() {
+  __m128 sums[lanes_of_work], x = _mm_set1_ps(0.5f);
+  for (auto& s : sums) s = x;
+  for (std::int64_t i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (auto& s : sums) s = _mm_add_ps(_mm_mul_ps(s, x), x), keep(s);
+}
+[[gnu::target("avx512f,avx512bf16")]] void dot_512() {
+  __m512 sums[lanes_of_work];
+  const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.5f));
+  for (auto& s : sums) s = _mm512_setzero_ps();
+  for (std::int64_t i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (auto& s : sums) s = _mm512_dpbf16_ps(s, x, x), keep(s);
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// The best of several tries, each on all threads at the same time.
+template <class F> double rate(double amount_per_thread, int tries, F&& body) {
+  double best = 0;
+  const std::int64_t threads = mantissa::num_threads();
+  for (int i = 0; i < tries; ++i) {
+    const double begin = now();
+    mantissa::parallel_for(threads, 1, [&](std::int64_t first, std::int64_t end) {
+      for (std::int64_t t = first; t < end; ++t) body(t);
+    });
+    best = std::max(best, amount_per_thread * static_cast<double>(threads) / (now() - begin));
+  }
+  return best;
+}
+double operations(double per_instruction) { return per_instruction * lanes_of_work * static_cast<double>(rounds); }
+
+}  // namespace
+
+double fma_f32() {
+  if (__builtin_cpu_supports("avx512f")) return rate(operations(32), 10, [](std::int64_t) { fma_512(); });
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return rate(operations(16), 10, [](std::int64_t) { fma_256(); });
+  return rate(operations(8), 10, [](std::int64_t) { fma_128(); });
+}
+
+double dot_bf16() {
+  if (__builtin_cpu_supports("avx512bf16")) return rate(operations(64), 10, [](std::int64_t) { dot_512(); });
+  return fma_f32();
+}
+
+std::vector<std::pair<double, double>> copies() {
+  std::vector<std::pair<double, double>> found;
+  const std::int64_t threads = mantissa::num_threads();
+  for (const std::int64_t total : {std::int64_t{1} << 18, std::int64_t{1} << 20, std::int64_t{1} << 22, std::int64_t{1} << 24, std::int64_t{1} << 27}) {
+    const std::int64_t half = total / threads / 2, repeats = std::max<std::int64_t>(1, (std::int64_t{1} << 25) / half);
+    std::vector<char> from(static_cast<std::size_t>(half * threads), 1), to(from.size());
+    const double moved = 2.0 * static_cast<double>(half * repeats);
+    found.emplace_back(static_cast<double>(total), rate(moved, 5, [&](std::int64_t t) {
+                         for (std::int64_t i = 0; i < repeats; ++i) {
+                           std::memcpy(to.data() + t * half, from.data() + t * half, static_cast<std::size_t>(half));
+                           asm volatile("" ::: "memory");
+                         }
+                       }));
+  }
+  return found;
+}
+
+}  // namespace bench
