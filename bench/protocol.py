@@ -15,6 +15,7 @@ sizes}: raw files that all processes map, so that the driver can overwrite a bat
 Needs the standard library alone.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -107,14 +108,21 @@ class Worker:
         if self.alive():
             self.process.kill()
         self.process.wait()
+        self._close()
 
     def quit(self):
         try:
             self.process.stdin.write(b'{"do": "QUIT"}\n')
             self.process.stdin.close()
             self.process.wait(5)
+            self._close()
         except (OSError, ValueError, subprocess.TimeoutExpired):
             self.kill()
+
+    def _close(self):
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def serve(hello, answer, source=sys.stdin, sink=sys.stdout):

@@ -58,6 +58,8 @@ if(TARGET mantissa_cpu_avx2 AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # san
            $<TARGET_OBJECTS:mantissa_cpu_avx2> $<TARGET_OBJECTS:mantissa_cpu_avx512> COMMAND_EXPAND_LISTS)
 endif()
 add_test(NAME download_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/download_test.sh ${PROJECT_SOURCE_DIR})
+add_test(NAME bench_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/bench_test.sh)
+set_tests_properties(bench_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
 if(TARGET mnist)
   add_test(NAME mnist_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/mnist_test.sh $<TARGET_FILE:mnist>)
 endif()
