@@ -97,7 +97,7 @@ struct Exchange {
 template <class T> float element(std::uint32_t pair, int which) {
   T v;
   const auto bits = static_cast<std::uint16_t>(pair >> (16 * which));
-  std::memcpy(&v, &bits, sizeof v);
+  std::memcpy(static_cast<void*>(&v), &bits, sizeof v);
   return static_cast<float>(v);
 }
 

@@ -1,0 +1,388 @@
+// FlashAttention-2 (Dao, 2023): a block owns some rows of the result and walks over tiles of the other side, so that
+// scores live in registers only. Forward owns queries and keeps a running maximum and sum (Milakov and Gimelshein,
+// 2018). Backward computes weights again from the saved log-sum-exp, in two kernels without atomics: one owns queries
+// and sums dq, one owns keys and sums dk and dv. Every sum has one order, so results repeat bitwise.
+//
+// An arithmetic `A` says how a block multiplies tiles and which elements of a product a thread holds:
+//   Compute, Stored                types of registers and of memory
+//   threads, rows, columns, width  of a block; of its own tile and of the walked tiles; padded width of a head
+//   stages                         2: the next tile is fetched while this one is used
+//   slots, score_columns, result_columns   rows that a thread has a part of, and how many columns of each
+//   lanes                          neighbouring threads that share a row
+//   row_of(slot), column_of(i)     where these are in a tile
+//   Scores, Result                 .at(slot, i) is an element of an own-rows x columns or own-rows x width product
+//   tile_bytes(rows), spare_bytes  shared memory
+//   fetch(shared, source, stride, first, end, used, rows), commit(), wait()
+//   scores(s, own, other)          s = own @ other^T
+//   multiply(r, s, other, spare)   r += s @ other
+#pragma once
+
+#include <cmath>
+
+#include "core/random.h"
+#include "cuda/attention.h"
+#include "cuda/launch.cuh"
+#include "cuda/vec.cuh"
+
+namespace mantissa::cuda_backend::attention {
+
+inline constexpr double log2_e = 1.4426950408889634;
+
+__device__ inline float exp2_of(float x) { return exp2f(x); }
+__device__ inline double exp2_of(double x) { return exp2(x); }
+template <class C> __device__ inline C infinity() { return C(__builtin_huge_val()); }
+
+template <class T> __device__ inline T* row_pointer(const AttentionRows& r, std::int64_t batch, std::int64_t head) {
+  return static_cast<T*>(r.data) + batch * r.batch + head * r.head;
+}
+
+// Where a block stands: one head, and a stretch of its own rows.
+struct Place {
+  std::int64_t batch, head, first;
+};
+__device__ inline Place place_of(std::int64_t tiles, std::int64_t heads, int rows, bool last_first) {
+  const std::int64_t tile = blockIdx.x % tiles, at = blockIdx.x / tiles;
+  return {at / heads, at % heads, (last_first ? tiles - 1 - tile : tile) * rows};
+}
+
+// Scores of one head, masked, in units of log(2).
+template <class C> struct ScoreOf {
+  const AttentionProblem& p;
+  std::int64_t batch, head;
+  C scale;
+
+  __device__ ScoreOf(const AttentionProblem& problem, std::int64_t b, std::int64_t h)
+      : p(problem), batch(b), head(h), scale(static_cast<C>(problem.scale * log2_e)) {}
+  // inside: the tile has neither a border nor the diagonal in it.
+  __device__ C operator()(C product, std::int64_t query, std::int64_t key, bool inside) const {
+    if (!inside && (key >= p.keys || query >= p.queries || (p.causal && key > query))) return -infinity<C>();
+    C s = product * scale;
+    if (p.mask) {
+      const std::int64_t at = batch * p.mask_strides[0] + head * p.mask_strides[1] + query * p.mask_strides[2] +
+                              key * p.mask_strides[3];
+      if (p.mask_dtype == boolean) {
+        if (!static_cast<const bool*>(p.mask)[at]) return -infinity<C>();
+      } else {
+        s += load_element<C>(p.mask, p.mask_dtype, at) * static_cast<C>(log2_e);
+      }
+    }
+    return s;
+  }
+};
+
+// Which weights of one head dropout keeps. Neighbours are mostly found in the words of the counter before.
+struct Keeper {
+  const AttentionProblem& p;
+  std::uint64_t first, seed, offset;  // first: number of the head's first weight
+  std::uint64_t group = ~std::uint64_t{0};
+  float probability;
+  Philox::Words words;
+
+  __device__ Keeper(const AttentionProblem& problem, std::int64_t batch, std::int64_t head)
+      : p(problem), seed(problem.random.seed), offset(problem.random.offset),
+        probability(static_cast<float>(problem.dropout)), words{} {
+    first = static_cast<std::uint64_t>((batch * p.heads + head) * p.queries * p.keys);
+    if (p.random.state) seed = p.random.state[0], offset += p.random.state[1];
+  }
+  __device__ bool operator()(std::int64_t query, std::int64_t key) {
+    const std::uint64_t number = first + static_cast<std::uint64_t>(query * p.keys + key);
+    if (number / 4 != group) {
+      group = number / 4;
+      words = Philox{seed}(offset + group);
+    }
+    const std::uint32_t low = number & 1 ? words.v[1] : words.v[0], high = number & 1 ? words.v[3] : words.v[2];
+    return uniform_from_bits(number & 2 ? high : low) >= probability;
+  }
+};
+template <class C> __device__ inline C kept_scale(const AttentionProblem& p) {
+  return p.dropout < 1 ? static_cast<C>(1 / (1 - p.dropout)) : C(0);
+}
+
+template <class A, class Fold> __device__ inline typename A::Compute fold_lanes(typename A::Compute v, Fold fold) {
+#pragma unroll
+  for (int distance = A::lanes / 2; distance > 0; distance /= 2) {
+    v = fold(v, __shfl_xor_sync(0xffffffffu, v, distance));
+  }
+  return v;
+}
+
+// Tiles [begin, end) that a block walks over, two operands each: f(tile, first operand, second operand) in shared
+// memory. fetch(tile, a, b) starts the copies of one.
+template <class A, class Fetch, class F>
+__device__ inline void walk(char* shared, std::int64_t begin, std::int64_t end, Fetch&& fetch, F&& f) {
+  constexpr int bytes = A::tile_bytes(A::columns);
+  const auto slot = [&](std::int64_t tile) { return shared + (A::stages == 2 ? tile % 2 * 2 * bytes : 0); };
+  if constexpr (A::stages == 2) {
+    if (begin < end) fetch(begin, slot(begin), slot(begin) + bytes);
+    A::commit();
+  }
+  for (std::int64_t tile = begin; tile < end; ++tile) {
+    if constexpr (A::stages == 2) {
+      A::wait();
+      __syncthreads();  // this tile has arrived for everybody, and the one before it has been read by everybody
+      if (tile + 1 < end) fetch(tile + 1, slot(tile + 1), slot(tile + 1) + bytes);
+      A::commit();
+    } else {
+      __syncthreads();
+      fetch(tile, slot(tile), slot(tile) + bytes);
+      __syncthreads();
+    }
+    f(tile, static_cast<const char*>(slot(tile)), static_cast<const char*>(slot(tile) + bytes));
+  }
+  A::wait();
+}
+
+template <class A>
+__device__ inline void store_rows(const AttentionRows& to, const Place& at, std::int64_t length, int width,
+                                  const typename A::Result& r, const typename A::Compute (&factors)[A::slots]) {
+  auto* data = row_pointer<typename A::Stored>(to, at.batch, at.head);
+#pragma unroll
+  for (int s = 0; s < A::slots; ++s) {
+    const std::int64_t row = at.first + A::row_of(s);
+    if (row >= length) continue;
+#pragma unroll
+    for (int i = 0; i < A::result_columns; ++i) {
+      const int column = A::column_of(i);
+      if (column < width) data[row * to.row + column] = static_cast<typename A::Stored>(r.at(s, i) * factors[s]);
+    }
+  }
+}
+
+template <class A>
+__global__ void __launch_bounds__(A::threads) attention_forward_kernel(AttentionProblem p, std::int64_t tiles) {
+  using C = typename A::Compute;
+  using T = typename A::Stored;
+  MANTISSA_SHARED(char, shared);
+  char* const own = shared;
+  char* const walked = own + A::tile_bytes(A::rows);
+  char* const spare = walked + 2 * A::stages * A::tile_bytes(A::columns);
+  const Place at = place_of(tiles, p.heads, A::rows, true);  // long rows of a causal problem go first
+  const std::int64_t kv_head = at.head / (p.heads / p.kv_heads);
+  const T* k = row_pointer<const T>(p.k, at.batch, kv_head);
+  const T* v = row_pointer<const T>(p.v, at.batch, kv_head);
+
+  A::fetch(own, row_pointer<const T>(p.q, at.batch, at.head), p.q.row, at.first, p.queries, p.width, A::rows);
+  const ScoreOf<C> score(p, at.batch, at.head);
+  Keeper keep(p, at.batch, at.head);
+  typename A::Result sums;
+  C highest[A::slots], total[A::slots];
+#pragma unroll
+  for (int s = 0; s < A::slots; ++s) highest[s] = -infinity<C>(), total[s] = 0;
+
+  const std::int64_t diagonal = at.first + A::rows, last = p.causal && diagonal < p.keys ? diagonal : p.keys;
+  const auto fetch = [&](std::int64_t tile, char* a, char* b) {
+    A::fetch(a, k, p.k.row, tile * A::columns, p.keys, p.width, A::columns);
+    A::fetch(b, v, p.v.row, tile * A::columns, p.keys, p.v_width, A::columns);
+  };
+  const auto use = [&](std::int64_t tile, const char* k_tile, const char* v_tile) {
+    const std::int64_t first_key = tile * A::columns, end = first_key + A::columns;
+    const bool inside = end <= p.keys && at.first + A::rows <= p.queries && (!p.causal || end <= at.first + 1);
+    typename A::Scores w;
+    A::scores(w, own, k_tile);
+#pragma unroll
+    for (int s = 0; s < A::slots; ++s) {
+      const std::int64_t query = at.first + A::row_of(s);
+      C top = highest[s];
+#pragma unroll
+      for (int i = 0; i < A::score_columns; ++i) {
+        w.at(s, i) = score(w.at(s, i), query, first_key + A::column_of(i), inside);
+        top = w.at(s, i) > top ? w.at(s, i) : top;
+      }
+      top = fold_lanes<A>(top, [](C a, C b) { return a > b ? a : b; });
+      const C base = top == -infinity<C>() ? C(0) : top;  // so far this query may look at nothing
+      const C shrink = exp2_of(highest[s] - base);
+      highest[s] = top;
+      C sum = 0;
+#pragma unroll
+      for (int i = 0; i < A::score_columns; ++i) {
+        const C e = exp2_of(w.at(s, i) - base);
+        sum += e;
+        w.at(s, i) = p.dropout > 0 && !keep(query, first_key + A::column_of(i)) ? C(0) : e;
+      }
+      total[s] = total[s] * shrink + sum;
+#pragma unroll
+      for (int i = 0; i < A::result_columns; ++i) sums.at(s, i) *= shrink;
+    }
+    A::multiply(sums, w, v_tile, spare);
+  };
+  walk<A>(walked, 0, (last + A::columns - 1) / A::columns, fetch, use);
+
+  C factors[A::slots];
+#pragma unroll
+  for (int s = 0; s < A::slots; ++s) {
+    total[s] = fold_lanes<A>(total[s], [](C a, C b) { return a + b; });
+    factors[s] = total[s] == C(0) ? C(0) : (p.dropout > 0 ? kept_scale<C>(p) : C(1)) / total[s];
+    const std::int64_t row = at.first + A::row_of(s);
+    if (row < p.queries && A::column_of(0) == 0) {
+      const C log_sum = (highest[s] + std::log2(total[s])) * static_cast<C>(1 / log2_e);
+      C* lse = static_cast<C*>(p.lse) + (at.batch * p.heads + at.head) * p.queries;
+      lse[row] = total[s] == C(0) ? infinity<C>() : log_sum;
+    }
+  }
+  store_rows<A>(p.y, at, p.queries, p.v_width, sums, factors);
+}
+
+// In units of log(2); infinity, which makes every weight zero, for a query that may look at nothing or does not exist.
+template <class C>
+__device__ inline C stored_lse(const AttentionProblem& p, std::int64_t base, std::int64_t query) {
+  return query < p.queries ? static_cast<const C*>(p.lse)[base + query] * static_cast<C>(log2_e) : infinity<C>();
+}
+template <class C>
+__device__ inline C stored_delta(const AttentionProblem& p, std::int64_t base, std::int64_t query) {
+  return query < p.queries ? static_cast<const C*>(p.delta)[base + query] : C(0);
+}
+
+template <class A>
+__global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProblem p, std::int64_t tiles) {
+  using C = typename A::Compute;
+  using T = typename A::Stored;
+  MANTISSA_SHARED(char, shared);
+  char* const own_q = shared;
+  char* const own_dy = own_q + A::tile_bytes(A::rows);
+  char* const walked = own_dy + A::tile_bytes(A::rows);
+  char* const spare = walked + 2 * A::stages * A::tile_bytes(A::columns);
+  const Place at = place_of(tiles, p.heads, A::rows, true);
+  const std::int64_t kv_head = at.head / (p.heads / p.kv_heads), base = (at.batch * p.heads + at.head) * p.queries;
+  const T* q = row_pointer<const T>(p.q, at.batch, at.head);
+  const T* dy = row_pointer<const T>(p.dy, at.batch, at.head);
+  const T* k = row_pointer<const T>(p.k, at.batch, kv_head);
+  const T* v = row_pointer<const T>(p.v, at.batch, kv_head);
+
+  A::fetch(own_q, q, p.q.row, at.first, p.queries, p.width, A::rows);
+  A::fetch(own_dy, dy, p.dy.row, at.first, p.queries, p.v_width, A::rows);
+  const ScoreOf<C> score(p, at.batch, at.head);
+  Keeper keep(p, at.batch, at.head);
+  const C kept = kept_scale<C>(p);
+  typename A::Result sums;
+  C lse[A::slots], delta[A::slots];
+#pragma unroll
+  for (int s = 0; s < A::slots; ++s) {
+    lse[s] = stored_lse<C>(p, base, at.first + A::row_of(s));
+    delta[s] = stored_delta<C>(p, base, at.first + A::row_of(s));
+  }
+
+  const std::int64_t diagonal = at.first + A::rows, last = p.causal && diagonal < p.keys ? diagonal : p.keys;
+  const auto fetch = [&](std::int64_t tile, char* a, char* b) {
+    A::fetch(a, k, p.k.row, tile * A::columns, p.keys, p.width, A::columns);
+    A::fetch(b, v, p.v.row, tile * A::columns, p.keys, p.v_width, A::columns);
+  };
+  const auto use = [&](std::int64_t tile, const char* k_tile, const char* v_tile) {
+    const std::int64_t first_key = tile * A::columns, end = first_key + A::columns;
+    const bool inside = end <= p.keys && at.first + A::rows <= p.queries && (!p.causal || end <= at.first + 1);
+    typename A::Scores w, dw;
+    A::scores(w, own_q, k_tile);
+    A::scores(dw, own_dy, v_tile);
+#pragma unroll
+    for (int s = 0; s < A::slots; ++s) {
+      const std::int64_t query = at.first + A::row_of(s);
+#pragma unroll
+      for (int i = 0; i < A::score_columns; ++i) {
+        const std::int64_t key = first_key + A::column_of(i);
+        const C weight = exp2_of(score(w.at(s, i), query, key, inside) - lse[s]);
+        C g = dw.at(s, i);
+        if (p.dropout > 0) g = keep(query, key) ? g * kept : C(0);
+        w.at(s, i) = weight * (g - delta[s]);
+      }
+    }
+    A::multiply(sums, w, k_tile, spare);
+  };
+  walk<A>(walked, 0, (last + A::columns - 1) / A::columns, fetch, use);
+
+  C factors[A::slots];
+#pragma unroll
+  for (int s = 0; s < A::slots; ++s) factors[s] = static_cast<C>(p.scale);
+  store_rows<A>(p.dq, at, p.queries, p.width, sums, factors);
+}
+
+// for_dk, for_dv: which of the two is wanted; wide heads have registers for one at a time.
+template <class A, bool for_dk, bool for_dv>
+__global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProblem p, std::int64_t tiles) {
+  using C = typename A::Compute;
+  using T = typename A::Stored;
+  MANTISSA_SHARED(char, shared);
+  char* const own_k = shared;
+  char* const own_v = own_k + A::tile_bytes(A::rows);
+  char* const walked = own_v + A::tile_bytes(A::rows);
+  char* const spare = walked + 2 * A::stages * A::tile_bytes(A::columns);
+  const Place at = place_of(tiles, p.kv_heads, A::rows, false);
+  const std::int64_t group = p.heads / p.kv_heads;
+  const T* k = row_pointer<const T>(p.k, at.batch, at.head);
+  const T* v = row_pointer<const T>(p.v, at.batch, at.head);
+
+  A::fetch(own_k, k, p.k.row, at.first, p.keys, p.width, A::rows);
+  if (for_dk) A::fetch(own_v, v, p.v.row, at.first, p.keys, p.v_width, A::rows);
+  const C kept = kept_scale<C>(p);
+  typename A::Result dk, dv;
+
+  // One walk over the queries of all heads that look at this one.
+  const std::int64_t query_tiles = (p.queries + A::columns - 1) / A::columns, diagonal = at.first / A::columns;
+  const std::int64_t from = !p.causal ? 0 : diagonal < query_tiles ? diagonal : query_tiles;
+  const std::int64_t per_head = query_tiles - from;
+  const auto fetch = [&](std::int64_t step, char* a, char* b) {
+    const std::int64_t head = at.head * group + step / per_head, first = (from + step % per_head) * A::columns;
+    A::fetch(a, row_pointer<const T>(p.q, at.batch, head), p.q.row, first, p.queries, p.width, A::columns);
+    A::fetch(b, row_pointer<const T>(p.dy, at.batch, head), p.dy.row, first, p.queries, p.v_width, A::columns);
+  };
+  const auto use = [&](std::int64_t step, const char* q_tile, const char* dy_tile) {
+    const std::int64_t head = at.head * group + step / per_head, first_query = (from + step % per_head) * A::columns;
+    const std::int64_t base = (at.batch * p.heads + head) * p.queries, end_key = at.first + A::rows;
+    const bool inside = first_query + A::columns <= p.queries && end_key <= p.keys &&
+                        (!p.causal || end_key <= first_query + 1);
+    const ScoreOf<C> score(p, at.batch, head);
+    Keeper keep(p, at.batch, head);
+    typename A::Scores w, dw;
+    A::scores(w, own_k, q_tile);
+    if (for_dk) A::scores(dw, own_v, dy_tile);
+#pragma unroll
+    for (int i = 0; i < A::score_columns; ++i) {
+      const std::int64_t query = first_query + A::column_of(i);
+      const C lse = stored_lse<C>(p, base, query), delta = for_dk ? stored_delta<C>(p, base, query) : C(0);
+#pragma unroll
+      for (int s = 0; s < A::slots; ++s) {
+        const std::int64_t key = at.first + A::row_of(s);
+        const C weight = exp2_of(score(w.at(s, i), query, key, inside) - lse);
+        const C factor = p.dropout > 0 ? (keep(query, key) ? kept : C(0)) : C(1);
+        if (for_dk) dw.at(s, i) = weight * (dw.at(s, i) * factor - delta);
+        if (for_dv) w.at(s, i) = weight * factor;
+      }
+    }
+    if (for_dv) A::multiply(dv, w, dy_tile, spare);
+    if (for_dk) A::multiply(dk, dw, q_tile, spare);
+  };
+  walk<A>(walked, 0, group * per_head, fetch, use);
+
+  C factors[A::slots];
+#pragma unroll
+  for (int s = 0; s < A::slots; ++s) factors[s] = static_cast<C>(p.scale);
+  if (for_dk) store_rows<A>(p.dk, at, p.keys, p.width, dk, factors);
+#pragma unroll
+  for (int s = 0; s < A::slots; ++s) factors[s] = C(1);
+  if (for_dv) store_rows<A>(p.dv, at, p.keys, p.v_width, dv, factors);
+}
+
+// --- launches ---
+template <class A> constexpr int shared_bytes(int own_tiles) {
+  return own_tiles * A::tile_bytes(A::rows) + 2 * A::stages * A::tile_bytes(A::columns) + A::spare_bytes;
+}
+template <class A, class... P>
+void launch_tiles(const char* name, void (*kernel)(P...), const AttentionProblem& p, std::int64_t length,
+                  std::int64_t heads, int own_tiles) {
+  const std::int64_t tiles = (length + A::rows - 1) / A::rows, blocks = tiles * heads * p.batch;
+  check(blocks <= 0x7fffffff, "internal error: ", blocks, " tiles do not fit into one launch");
+  const auto bytes = static_cast<std::size_t>(shared_bytes<A>(own_tiles));
+  launch(name, kernel, {dim3(static_cast<unsigned>(blocks)), dim3(A::threads), bytes}, p, tiles);
+}
+template <class A> void launch_forward(const AttentionProblem& p) {
+  launch_tiles<A>("attention", attention_forward_kernel<A>, p, p.queries, p.heads, 1);
+}
+template <class A, bool at_once> void launch_backward(const AttentionProblem& p) {
+  launch_tiles<A>("attention_dq", attention_dq_kernel<A>, p, p.queries, p.heads, 2);
+  if constexpr (at_once) {
+    launch_tiles<A>("attention_dkv", attention_dkv_kernel<A, true, true>, p, p.keys, p.kv_heads, 2);
+  } else {
+    launch_tiles<A>("attention_dk", attention_dkv_kernel<A, true, false>, p, p.keys, p.kv_heads, 2);
+    launch_tiles<A>("attention_dv", attention_dkv_kernel<A, false, true>, p, p.keys, p.kv_heads, 2);
+  }
+}
+
+}  // namespace mantissa::cuda_backend::attention

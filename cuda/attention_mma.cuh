@@ -1,0 +1,125 @@
+// The arithmetic of attention on Tensor Cores: mma.sync with sums in f32. A warp owns 16 * pieces rows, so a row lies
+// with four neighbouring lanes and weights need not leave their registers to become an operand of the next product.
+// Tiles arrive by cp.async; their 16-byte chunks are swizzled as in amp/kernels/gemm_mma.cuh, so that ldmatrix meets no
+// bank conflicts.
+#pragma once
+
+#include "cuda/attention.cuh"
+#include "cuda/ptx.cuh"
+
+namespace mantissa::cuda_backend::attention {
+
+template <class T, int width_, int pieces, int columns_> struct TensorCores {
+  using Compute = float;
+  using Stored = T;
+  static constexpr int warps = 4, threads = 32 * warps, stages = 2, chunk = 8;  // a chunk: 16 bytes
+  static constexpr int width = width_, rows = 16 * pieces * warps, columns = columns_, row_chunks = width / chunk;
+  static constexpr int slots = 2 * pieces, score_columns = columns / 4, result_columns = width / 4, lanes = 4;
+  static constexpr int spare_bytes = 0;
+  static constexpr int tile_bytes(int count) { return count * width * 2; }
+
+  template <int n> struct Product {  // own rows x 8 * n columns
+    ptx::Accumulator piece[pieces][n];
+    __device__ float& at(int slot, int i) { return piece[slot / 2][i / 2].v[slot % 2 * 2 + i % 2]; }
+    __device__ float at(int slot, int i) const { return piece[slot / 2][i / 2].v[slot % 2 * 2 + i % 2]; }
+  };
+  using Scores = Product<columns / 8>;
+  using Result = Product<width / 8>;
+  __device__ static int lane() { return static_cast<int>(threadIdx.x % 32); }
+  __device__ static int first_row() { return static_cast<int>(threadIdx.x / 32) * 16 * pieces; }
+  __device__ static int row_of(int slot) { return first_row() + 8 * slot + lane() / 4; }
+  __device__ static int column_of(int i) { return i / 2 * 8 + lane() % 4 * 2 + i % 2; }
+
+  // Rows of 64 bytes: two share a line of 128, so the pair number is mixed in.
+  __device__ static int offset(int row, int c) {
+    return (row * row_chunks + (row_chunks == 4 ? c ^ ((row >> 1) & 3) : c ^ (row & 7))) * 16;
+  }
+
+  // Rows [first, first + count) of a matrix with `end` rows; what lies beyond it, and beyond `used` columns, is zero.
+  __device__ static void fetch(char* to, const T* from, std::int64_t stride, std::int64_t first, std::int64_t end,
+                               int used, int count) {
+    const bool whole = (stride % chunk) == 0 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0;  // for all threads
+    for (int i = static_cast<int>(threadIdx.x); i < count * row_chunks; i += threads) {
+      const int r = i / row_chunks, c = i % row_chunks;
+      const int left = first + r < end ? used - c * chunk : 0, valid = left < 0 ? 0 : left < chunk ? left : chunk;
+      const T* source = valid > 0 ? from + (first + r) * stride + c * chunk : from;
+      char* target = to + offset(r, c);
+      if (whole) {
+        ptx::copy_async_16(target, source, 2 * valid);
+      } else {
+        Pack<T> e;
+#pragma unroll
+        for (int j = 0; j < chunk; ++j) e.v[j].bits = j < valid ? source[j].bits : std::uint16_t{0};
+        *reinterpret_cast<Pack<T>*>(target) = e;
+      }
+    }
+  }
+  __device__ static void commit() { ptx::copy_async_commit(); }
+  __device__ static void wait() { ptx::copy_async_wait<0>(); }
+
+  // s = own @ other^T over the width of a head.
+  __device__ static void scores(Scores& s, const char* own, const char* other) {
+    const int line = lane() % 8, lower = lane() / 8 % 2 * 8, right = lane() / 16;  // whose address this lane gives
+#pragma unroll
+    for (int m = 0; m < pieces; ++m) {
+#pragma unroll
+      for (int j = 0; j < columns / 8; ++j) s.piece[m][j] = {};
+    }
+#pragma unroll(width <= 128 ? width / 16 : 4)
+    for (int k = 0; k < width; k += 16) {
+      ptx::FragmentA a[pieces];
+#pragma unroll
+      for (int m = 0; m < pieces; ++m) {
+        ptx::load_matrices<false>(a[m].v, own + offset(first_row() + 16 * m + lower + line, k / chunk + right));
+      }
+#pragma unroll
+      for (int j = 0; j < columns / 8; j += 2) {
+        std::uint32_t r[4];
+        ptx::load_matrices<false>(r, other + offset(8 * j + lower + line, k / chunk + right));
+        const ptx::FragmentB left_half{{r[0], r[2]}}, right_half{{r[1], r[3]}};
+#pragma unroll
+        for (int m = 0; m < pieces; ++m) {
+          ptx::mma<T>(s.piece[m][j], a[m], left_half);
+          ptx::mma<T>(s.piece[m][j + 1], a[m], right_half);
+        }
+      }
+    }
+  }
+
+  __device__ static std::uint32_t pair(float low, float high) {
+    return T(low).bits | static_cast<std::uint32_t>(T(high).bits) << 16;
+  }
+
+  // r += s @ other. An accumulator of two neighbouring 16x8 pieces has its elements where the left operand wants them.
+  __device__ static void multiply(Result& result, const Scores& s, const char* other, char*) {
+    const int line = lane() % 8, lower = lane() / 8 % 2, below = lane() / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < columns; k += 16) {
+      ptx::FragmentA a[pieces];
+#pragma unroll
+      for (int m = 0; m < pieces; ++m) {
+        const float *x = s.piece[m][k / 8].v, *z = s.piece[m][k / 8 + 1].v;
+        a[m] = {{pair(x[0], x[1]), pair(x[2], x[3]), pair(z[0], z[1]), pair(z[2], z[3])}};
+      }
+#pragma unroll
+      for (int j = 0; j < width / 8; j += 2) {
+        std::uint32_t r[4];
+        ptx::load_matrices<true>(r, other + offset(k + below + line, j + lower));
+        const ptx::FragmentB left_half{{r[0], r[2]}}, right_half{{r[1], r[3]}};
+#pragma unroll
+        for (int m = 0; m < pieces; ++m) {
+          ptx::mma<T>(result.piece[m][j], a[m], left_half);
+          ptx::mma<T>(result.piece[m][j + 1], a[m], right_half);
+        }
+      }
+    }
+  }
+};
+
+// What one width is computed with: more rows in a warp for forward, which has one result, than for backward with two.
+template <class T, int width> void launch_mma(const AttentionProblem& p, bool backward) {
+  if (backward) launch_backward<TensorCores<T, width, 1, width == 64 ? 64 : 32>, width <= 128>(p);
+  else launch_forward<TensorCores<T, width, width <= 128 ? 2 : 1, width <= 64 ? 64 : 32>>(p);
+}
+
+}  // namespace mantissa::cuda_backend::attention

@@ -1,0 +1,189 @@
+// Fused attention (cuda/attention.h) on the machine the tests run on: a GPU or the CPU shim. Results and gradients
+// against products and softmax in f64 on the CPU from the same rounded inputs, for every dtype, width of heads, mask
+// and tail.
+#include <cmath>
+#include <vector>
+
+#include "core/accelerator.h"
+#include "cuda/attention.h"
+#include "mantissa.h"
+#include "tests/catch_compat.h"
+
+using namespace mantissa;
+using cuda_backend::AttentionProblem;
+using cuda_backend::AttentionRows;
+
+namespace {
+
+enum class Mask { none, boolean_rows, boolean_full, added, causal };
+struct Case {
+  std::int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, width = 1, v_width = 1;
+  Mask mask = Mask::none;
+  double dropout = 0;
+  bool transposed = false;  // heads beside each other in memory: [batch, length, heads, width]
+  double size = 1;          // of the elements of q
+};
+
+std::string describe(const Case& c, Dtype dtype) {
+  std::string text(name_of(dtype));
+  for (const std::int64_t n : {c.batch, c.heads, c.kv_heads, c.queries, c.keys, c.width, c.v_width})
+    text += " " + std::to_string(n);
+  text += " mask " + std::to_string(static_cast<int>(c.mask));
+  return text + (c.dropout > 0 ? " dropout" : "") + (c.transposed ? " transposed" : "");
+}
+
+AttentionRows rows_of(const Tensor& t) {
+  const View v = t.view();
+  return {v.data, v.strides[0], v.strides[1], v.strides[2]};
+}
+std::vector<double> numbers(const Tensor& t) { return contiguous(cast(t.to(cpu), f64)).to_vector<double>(); }
+
+// Largest difference as a share of the largest value expected; NaN where only one has it.
+double difference(const Tensor& got, const Tensor& expected) {
+  const std::vector<double> x = numbers(got), y = numbers(expected);
+  double worst = 0, largest = 1e-30;
+  for (const double v : y) largest = std::max(largest, std::isfinite(v) ? std::abs(v) : 0);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double d = x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i])) ? 0 : std::abs(x[i] - y[i]) / largest;
+    if (std::isnan(d)) return d;
+    worst = std::max(worst, d);
+  }
+  return x.size() == y.size() ? worst : 1e30;
+}
+
+struct Result { Tensor y, lse, dq, dk, dv; };
+constexpr std::uint64_t seed = 11, offset = 5;
+
+Result run(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& g) {
+  const Dtype dtype = q.dtype(), wide = dtype == f64 ? f64 : f32;
+  const auto like = [&](std::int64_t heads, std::int64_t length, std::int64_t width) {  // what is not written stays NaN
+    return full({c.batch, heads, length, width}, NAN, {.dtype = dtype}).to(cuda);
+  };
+  const auto per_row = [&] { return full({c.batch, c.heads, c.queries}, NAN, {.dtype = wide}).to(cuda); };
+  Result r{like(c.heads, c.queries, c.v_width), per_row(), like(c.heads, c.queries, c.width),
+           like(c.kv_heads, c.keys, c.width), like(c.kv_heads, c.keys, c.v_width)};
+  AttentionProblem p;
+  p.dtype = dtype;
+  p.batch = c.batch, p.heads = c.heads, p.kv_heads = c.kv_heads, p.queries = c.queries, p.keys = c.keys;
+  p.width = static_cast<int>(c.width), p.v_width = static_cast<int>(c.v_width);
+  p.q = rows_of(q), p.k = rows_of(k), p.v = rows_of(v), p.y = rows_of(r.y), p.dy = rows_of(g);
+  p.dq = rows_of(r.dq), p.dk = rows_of(r.dk), p.dv = rows_of(r.dv);
+  Tensor whole;
+  if (mask.defined()) {
+    whole = expand(mask, {c.batch, c.heads, c.queries, c.keys});
+    p.mask = whole.view().data, p.mask_dtype = mask.dtype();
+    for (int d = 0; d < 4; ++d) p.mask_strides[d] = whole.view().strides[d];
+  }
+  p.causal = c.mask == Mask::causal;
+  p.scale = 1 / std::sqrt(static_cast<double>(c.width));
+  p.dropout = c.dropout;
+  p.random = {seed, offset, nullptr};
+  const Tensor delta = per_row();
+  p.lse = r.lse.view().data, p.delta = delta.view().data;
+  cuda_backend::attention_forward(p);
+  cuda_backend::attention_backward(p);
+  return r;
+}
+
+// In f64, spelled out.
+Result expected_of(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                   const Tensor& g) {
+  const Tensor x = cast(q, f64).requires_grad_(), y = cast(k, f64).requires_grad_(), z = cast(v, f64).requires_grad_();
+  const auto repeated = [&](const Tensor& t) { return repeat_interleave(t, c.heads / c.kv_heads, 1); };
+  Tensor scores = matmul(x, transpose(repeated(y))) / std::sqrt(static_cast<double>(c.width));
+  const Tensor i = arange(c.queries, {.dtype = i64}).unsqueeze(1), j = arange(c.keys, {.dtype = i64});
+  const Tensor seen = c.mask == Mask::causal ? i >= j : mask;
+  if (seen.defined()) {
+    scores = seen.dtype() == boolean ? where(seen, scores, Tensor(-INFINITY)) : scores + cast(seen, f64);
+  }
+  const Tensor blind = amax(scores.detach(), {-1}, true) == -INFINITY, safe = where(blind, Tensor(0.0), scores);
+  Tensor weights = where(blind, Tensor(0.0), softmax(safe, -1));
+  const Tensor lse = where(blind.squeeze(-1), Tensor(INFINITY), logsumexp(safe, {-1}));
+  if (c.dropout > 0) {
+    std::vector<double> keep(static_cast<std::size_t>(weights.numel()));
+    for (std::size_t n = 0; n < keep.size(); ++n) {
+      const float drawn = uniform_from_bits(Philox{seed}(offset + n / 4).v[n % 4]);
+      keep[n] = drawn >= static_cast<float>(c.dropout) ? 1 / (1 - c.dropout) : 0;
+    }
+    weights = weights * from_data(keep, weights.sizes());
+  }
+  const Tensor result = matmul(weights, repeated(z));
+  const auto gradients = grad(sum(result * cast(g, f64)), {x, y, z});
+  return {result.detach(), lse.detach(), gradients[0], gradients[1], gradients[2]};
+}
+
+void check_case(const Case& c, Dtype dtype) {
+  INFO(describe(c, dtype));
+  manual_seed(3);
+  const auto draw = [&](std::int64_t heads, std::int64_t length, std::int64_t width, double size = 1) {
+    const Dims sizes = c.transposed ? Dims{c.batch, length, heads, width} : Dims{c.batch, heads, length, width};
+    const Tensor t = cast(randn(sizes) * size, dtype);
+    return c.transposed ? transpose(t, 1, 2) : t;
+  };
+  const Tensor q = draw(c.heads, c.queries, c.width, c.size), k = draw(c.kv_heads, c.keys, c.width);
+  const Tensor v = draw(c.kv_heads, c.keys, c.v_width), g = draw(c.heads, c.queries, c.v_width);
+  Tensor mask;
+  if (c.mask == Mask::boolean_rows) mask = rand({c.batch, 1, 1, c.keys}) < 0.7;
+  if (c.mask == Mask::boolean_full)
+    mask = rand({c.batch, c.heads, c.queries, c.keys}) < 0.1;  // some queries see nothing
+  if (c.mask == Mask::added) mask = cast(randn({c.heads, c.queries, c.keys}), dtype);
+
+  const Tensor dq = q.to(cuda), dk = k.to(cuda), dv = v.to(cuda), dg = g.to(cuda);
+  const Tensor dmask = mask.defined() ? mask.to(cuda) : mask;
+  const Result r = run(c, dq, dk, dv, dmask, dg), again = run(c, dq, dk, dv, dmask, dg);
+  const Result expected = expected_of(c, q, k, v, mask, g);
+  const double unit = dtype == f64 ? 1e-13 : dtype == f32 ? 2e-6 : dtype == f16 ? 0x1p-10 : 0x1p-7;
+  CHECK(difference(r.y, expected.y) <= 2 * unit);
+  CHECK(difference(r.lse, expected.lse) <= (dtype == f64 ? 1e-13 : 2e-6));
+  CHECK(difference(r.dq, expected.dq) <= 4 * unit);
+  CHECK(difference(r.dk, expected.dk) <= 4 * unit);
+  CHECK(difference(r.dv, expected.dv) <= 4 * unit);
+  const auto same = [](const Tensor& a, const Tensor& b) { return numbers(a) == numbers(b); };
+  CHECK((same(r.y, again.y) && same(r.dq, again.dq) && same(r.dk, again.dk) && same(r.dv, again.dv)));
+}
+
+}  // namespace
+
+TEST_CASE("fused attention agrees with f64 in every dtype, width of heads and mask") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const Case cases[] = {
+      {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 5, .keys = 7, .width = 8, .v_width = 8},
+      {.queries = 70, .keys = 131, .width = 16, .v_width = 24, .mask = Mask::causal},
+      // rows of odd length, which cannot be copied in pieces of 16 bytes
+      {.queries = 131, .keys = 70, .width = 40, .v_width = 33, .mask = Mask::causal, .transposed = true},
+      {.batch = 2, .heads = 4, .kv_heads = 2, .queries = 33, .keys = 66, .width = 64, .v_width = 64,
+       .mask = Mask::boolean_rows},
+      {.heads = 2, .queries = 20, .keys = 17, .width = 8, .v_width = 8, .mask = Mask::boolean_full},
+      {.heads = 2, .kv_heads = 2, .queries = 9, .keys = 65, .width = 128, .v_width = 100,
+       .mask = Mask::added, .transposed = true},
+      {.queries = 17, .keys = 40, .width = 256, .v_width = 130, .mask = Mask::causal},
+      {.batch = 2, .heads = 2, .queries = 19, .keys = 33, .width = 16, .v_width = 16,
+       .mask = Mask::causal, .dropout = 0.3},
+      {.queries = 40, .keys = 200, .width = 8, .v_width = 8, .size = 30},  // weights near 0 and 1
+  };
+  for (const Dtype dtype : {f32, f64, f16, bf16}) {
+    for (const Case& c : cases) check_case(c, dtype);
+  }
+}
+
+TEST_CASE("a query that may look at nothing gets zeros, and NaN stays where it belongs") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  for (const Dtype dtype : {f32, f64, f16, bf16}) {
+    INFO(name_of(dtype));
+    const Case c{.queries = 3, .keys = 4, .width = 8, .v_width = 8};
+    manual_seed(3);
+    std::vector<double> elements = numbers(randn({24}));
+    elements[8] = NAN;  // of query 1
+    const auto draw = [&](std::int64_t length) { return cast(randn({1, 1, length, 8}), dtype).to(cuda); };
+    const Tensor q = cast(from_data(elements, {1, 1, 3, 8}), dtype).to(cuda), k = draw(4), v = draw(4), g = draw(3);
+    const Tensor mask = (tensor({{0, 0, 0, 0}, {1, 1, 1, 1}, {1, 0, 1, 1}}) == 1).to(cuda);
+    const Result r = run(c, q, k, v, mask, g);
+    const std::vector<double> y = numbers(r.y), dq = numbers(r.dq);
+    for (std::size_t i = 0; i < 8; ++i) {
+      CHECK((y[i] == 0 && dq[i] == 0));
+      CHECK(std::isnan(y[8 + i]));
+      CHECK((std::isfinite(y[16 + i]) && std::isfinite(dq[16 + i])));
+    }
+    CHECK(numbers(r.lse)[0] == INFINITY);
+  }
+}
