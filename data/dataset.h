@@ -54,6 +54,7 @@ class Source {
   // Writes the image of sample `index`, which is in [0, size()), contiguous, at `image` and returns its label.
   virtual std::int64_t read(std::int64_t index, void* image) const = 0;
   virtual Info info() const { return {}; }
+  virtual const Dataset* in_memory() const { return nullptr; }  // the whole set, where this is one
 
   // For targets that are not class numbers: their sizes and dtype, and a read that writes them at `target`.
   virtual Dims target_sizes() const { return {}; }

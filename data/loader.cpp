@@ -15,6 +15,7 @@
 #include "core/parallel.h"
 #include "core/team.h"
 #include "data/draws.h"
+#include "data/resident.h"
 
 namespace mantissa::data {
 namespace {
@@ -76,7 +77,7 @@ struct Loader::Engine {
   ~Engine() { stop(); }
 
   Batch make(std::int64_t ticket);
-  Batch take();
+  Batch take();     // on the device
   void start();
   void stop();
   void work();
@@ -90,6 +91,7 @@ struct Loader::Engine {
   std::int64_t epoch = 0, batch = 0;  // the consumer's position
 
  private:
+  Batch take_made();
   struct Slot {
     bool ready = false;
     Batch batch;
@@ -103,11 +105,13 @@ struct Loader::Engine {
   std::int64_t next_ = 0, taken_ = 0;  // the ticket to be made next; the ticket the consumer waits for
   bool stopping_ = false;
   std::vector<std::thread> threads_;
+  const std::unique_ptr<Resident> resident_;  // if there is one, what threads make is a plan, in place of the images
 };
 
 Loader::Engine::Engine(SourcePtr s, LoaderOptions o, Transforms t, const Sampling& sampling)
     : source(std::move(s)), options(o), transforms(std::move(t)), sampler(make_sampler(source.get(), o, sampling)),
-      samples(sampling.sampler ? sampling.sampler->size() : source ? source->size() : 0) {
+      samples(sampling.sampler ? sampling.sampler->size() : source ? source->size() : 0),
+      resident_(source && !o.device.is_cpu() ? Resident::make(*source, transforms, o.device) : nullptr) {
   check(o.batch >= 1, "the batch size must be at least 1, got ", o.batch);
   check(o.prefetch >= 1, "prefetch must be at least 1, got ", o.prefetch);
   check(o.threads >= 0 && o.threads <= 256, "a loader has 0 to 256 threads, asked for ", o.threads);
@@ -126,8 +130,9 @@ Batch Loader::Engine::make(std::int64_t ticket) {
     const Order order = orders_.get(*sampler, options.seed, e);
     check(static_cast<std::int64_t>(order->size()) == batches, "the batch sampler made ", order->size(),
           " batches, it had said ", batches);
-    Batch result = read_batch(*source, (*order)[static_cast<std::size_t>(b)]);
     Draws draws(options.seed, Purpose::augment, static_cast<std::uint64_t>(e), static_cast<std::uint64_t>(b));
+    if (resident_) return {resident_->plan((*order)[static_cast<std::size_t>(b)], draws), {}};
+    Batch result = read_batch(*source, (*order)[static_cast<std::size_t>(b)]);
     for (const auto& transform : transforms) transform->apply(result, draws);
     return result;
   } catch (Error& error) {
@@ -161,6 +166,13 @@ void Loader::Engine::work() {
 }
 
 Batch Loader::Engine::take() {
+  Batch made = take_made();
+  if (resident_) return resident_->gather(made.image);
+  if (!options.device.is_cpu()) made = {made.image.to(options.device), made.label.to(options.device)};
+  return made;
+}
+
+Batch Loader::Engine::take_made() {
   if (options.threads == 0) return make(taken_++);
   std::unique_lock lock(mutex_);
   Slot& slot = slots_[taken_ % options.prefetch];

@@ -28,6 +28,7 @@ struct LoaderOptions {
   std::uint64_t seed = 0;   // of the order and of the random transforms
   int threads = 1;          // 0: make each batch in next(), when it is asked for
   int prefetch = 4;         // batches that may wait, finished or in work
+  Device device = cpu;      // where batches come; a set that can live there does (data/resident.h), to the same bits
 };
 
 // A position between two batches, and what must not change for it to mean the same thing.

@@ -28,7 +28,7 @@ class Pipeline {
   explicit Pipeline(SourcePtr source) : source_(std::move(source)) {
     if (!source_) return;
     if (Info info = source_->info(); !info.mean.empty())
-      normalization_ = Normalization{std::move(info.mean), std::move(info.std)};
+      normalization_ = Normalize(std::move(info.mean), std::move(info.std));
   }
 
   // Another order each epoch, by `seed`; by default the seed of the default generator (manual_seed).
@@ -51,18 +51,24 @@ class Pipeline {
   Pipeline threads(int n) && { options_.threads = n; return std::move(*this); }
   Pipeline prefetch(int n) && { options_.prefetch = n; return std::move(*this); }
   Pipeline epochs(std::int64_t n) && { epochs_ = n; return std::move(*this); }  // of the for loop; default 1
-  Pipeline to(Device device) && { device_ = device; return std::move(*this); }
+  // Batches come on `device`. A set in memory goes there once where it can (data/resident.h).
+  Pipeline to(Device device) && { options_.device = device; return std::move(*this); }
+  // Of normalised images; f32 by default.
+  Pipeline dtype(Dtype t) && { dtype_ = t; return std::move(*this); }
 
   // Transforms run in the order written, on u8 images; normalisation comes last.
   Pipeline random_flip(float p = 0.5f) && {
-    return std::move(*this).map([p](Batch& b, Draws& draws) { random_flip_(b.image, draws, p); });
+    return std::move(*this).map([p](Batch& b, Draws& draws) { random_flip_(b.image, draws, p); },
+                                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) { return random_flip_steps(n, draws, p); });
   }
   Pipeline random_crop(std::int64_t padding) && {
     return std::move(*this).map(
-        [padding](Batch& b, Draws& draws) { b.image = data::random_crop(b.image, padding, draws); });
+        [padding](Batch& b, Draws& draws) { b.image = data::random_crop(b.image, padding, draws); },
+        [padding](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) { return random_crop_steps(n, padding, draws); });
   }
   Pipeline random_vertical_flip(float p = 0.5f) && {
-    return std::move(*this).map([p](Batch& b, Draws& draws) { random_vertical_flip_(b.image, draws, p); });
+    return std::move(*this).map([p](Batch& b, Draws& draws) { random_vertical_flip_(b.image, draws, p); },
+                                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) { return random_vertical_flip_steps(n, draws, p); });
   }
   Pipeline random_rotation(float degrees, RotationOptions o = {}) && {
     return std::move(*this).map(
@@ -92,10 +98,11 @@ class Pipeline {
     return std::move(*this).map([=](Batch& b, Draws& draws) { data::cutmix(b, draws, classes, alpha); });
   }
   Pipeline cutout(std::int64_t size, float value = 127) && {
-    return std::move(*this).map([size, value](Batch& b, Draws& draws) { cutout_(b.image, draws, size, value); });
+    return std::move(*this).map([size, value](Batch& b, Draws& draws) { cutout_(b.image, draws, size, value); },
+                                [size, value](std::int64_t n, std::int64_t h, std::int64_t w, Draws& draws) { return cutout_steps(n, h, w, draws, size, value); });
   }
   Pipeline normalize(std::vector<float> mean, std::vector<float> std) && {
-    normalization_ = Normalization{std::move(mean), std::move(std)};
+    normalization_ = Normalize(std::move(mean), std::move(std));
     return std::move(*this);
   }
   Pipeline raw() && { normalization_.reset(); return std::move(*this); }  // leave the pixels as they are
@@ -104,23 +111,26 @@ class Pipeline {
     transforms_.push_back(std::make_shared<Mapped<F>>(std::move(f)));
     return std::move(*this);
   }
+  // steps(images, height, width, Draws&): what f does to each image, with the same draws, as a PixelStep.
+  template <class F, class S> Pipeline map(F f, S steps) && {
+    transforms_.push_back(std::make_shared<Stepwise<F, S>>(std::move(f), std::move(steps)));
+    return std::move(*this);
+  }
 
   Loader loader() const {
     Transforms transforms = transforms_;
-    if (normalization_) transforms.push_back(std::make_shared<Normalization>(*normalization_));
+    if (normalization_) transforms.push_back(std::make_shared<Normalize>(normalization_->mean, normalization_->std, dtype_));
     return Loader(source_, options_, std::move(transforms), sampling_);
   }
 
   class Iterator {
    public:
-    Iterator(Loader loader, std::int64_t epochs, Device device)
-        : loader_(std::move(loader)), epochs_(epochs), device_(device) {
+    Iterator(Loader loader, std::int64_t epochs) : loader_(std::move(loader)), epochs_(epochs) {
       if (epochs_ > 0) ++*this;
     }
     Batch& operator*() { return batch_; }
     Iterator& operator++() {
       while (epochs_ > 0 && !loader_.next(batch_)) --epochs_;
-      if (epochs_ > 0 && !device_.is_cpu()) batch_ = {batch_.image.to(device_), batch_.label.to(device_)};
       return *this;
     }
     bool operator!=(std::nullptr_t) const { return epochs_ > 0; }
@@ -128,10 +138,9 @@ class Pipeline {
    private:
     Loader loader_;
     std::int64_t epochs_;
-    Device device_;
     Batch batch_;
   };
-  Iterator begin() const { return Iterator(loader(), epochs_, device_); }
+  Iterator begin() const { return Iterator(loader(), epochs_); }
   std::nullptr_t end() const { return nullptr; }
 
  private:
@@ -140,19 +149,22 @@ class Pipeline {
     void apply(Batch& batch, Draws& draws) const override { f(batch, draws); }
     F f;
   };
-  struct Normalization final : Transform {
-    Normalization(std::vector<float> m, std::vector<float> s) : mean(std::move(m)), std(std::move(s)) {}
-    void apply(Batch& batch, Draws&) const override { batch.image = data::normalize(batch.image, mean, std); }
-    std::vector<float> mean, std;
+  template <class F, class S> struct Stepwise final : Transform {
+    Stepwise(F fn, S sn) : f(std::move(fn)), s(std::move(sn)) {}
+    void apply(Batch& batch, Draws& draws) const override { f(batch, draws); }
+    bool has_steps() const override { return true; }
+    PixelSteps steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws) const override { return s(images, height, width, draws); }
+    F f;
+    S s;
   };
 
   SourcePtr source_;
   LoaderOptions options_;
   Sampling sampling_;
   Transforms transforms_;
-  std::optional<Normalization> normalization_;
+  std::optional<Normalize> normalization_;
+  Dtype dtype_ = f32;
   std::int64_t epochs_ = 1;
-  Device device_ = cpu;
 };
 
 }  // namespace mantissa::data

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/ops.h"
+
 namespace mantissa::data {
 namespace {
 
@@ -88,11 +90,48 @@ Tensor to_float(const Tensor& images) {
   return out;
 }
 
+void Normalize::apply(Batch& batch, Draws&) const {
+  batch.image = data::normalize(batch.image, mean, std);
+  if (dtype != f32) batch.image = cast(batch.image, dtype);
+}
+
+PixelSteps random_flip_steps(std::int64_t images, Draws& draws, float p) {
+  PixelSteps steps(static_cast<std::size_t>(images));
+  for (PixelStep& s : steps) s.kind = draws.uniform() >= p ? PixelStep::nothing : PixelStep::mirror_x;
+  return steps;
+}
+PixelSteps random_vertical_flip_steps(std::int64_t images, Draws& draws, float p) {
+  PixelSteps steps = random_flip_steps(images, draws, p);
+  for (PixelStep& s : steps) if (s.kind == PixelStep::mirror_x) s.kind = PixelStep::mirror_y;
+  return steps;
+}
+PixelSteps random_crop_steps(std::int64_t images, std::int64_t padding, Draws& draws) {
+  check(padding >= 0, "random_crop: padding must not be negative, got ", padding);
+  PixelSteps steps(static_cast<std::size_t>(images));
+  for (PixelStep& s : steps) {
+    s.kind = PixelStep::shift;
+    s.a = draws.below(2 * padding + 1) - padding;
+    s.b = draws.below(2 * padding + 1) - padding;
+  }
+  return steps;
+}
+PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws, std::int64_t size, float value) {
+  check(size >= 1, "cutout_: the size must be positive, got ", size);
+  PixelSteps steps(static_cast<std::size_t>(images));
+  for (PixelStep& s : steps) {
+    const std::int64_t top = draws.below(height) - size / 2, left = draws.below(width) - size / 2;
+    s = {PixelStep::fill, std::max<std::int64_t>(top, 0), std::min(top + size, height), std::max<std::int64_t>(left, 0),
+         std::min(left + size, width), static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f))};
+  }
+  return steps;
+}
+
 void random_flip_(Tensor& images, Draws& draws, float p) {
   check_images(images, "random_flip_");
+  const PixelSteps steps = random_flip_steps(images.size(0), draws, p);
   const std::int64_t rows = images.size(1) * images.size(2), width = images.size(3);
   for (std::int64_t b = 0; b < images.size(0); ++b) {
-    if (draws.uniform() >= p) continue;
+    if (steps[static_cast<std::size_t>(b)].kind == PixelStep::nothing) continue;
     if (images.dtype() == u8) flip_rows(images.data<std::uint8_t>() + b * rows * width, rows, width);
     else flip_rows(images.data<float>() + b * rows * width, rows, width);
   }
@@ -100,11 +139,12 @@ void random_flip_(Tensor& images, Draws& draws, float p) {
 
 void random_vertical_flip_(Tensor& images, Draws& draws, float p) {
   check_images(images, "random_vertical_flip_");
+  const PixelSteps steps = random_vertical_flip_steps(images.size(0), draws, p);
   const std::int64_t planes = images.size(1), h = images.size(2);
   const std::int64_t row = images.size(3) * static_cast<std::int64_t>(size_of(images.dtype()));
   auto* bytes = static_cast<char*>(images.raw_data());
   for (std::int64_t b = 0; b < images.size(0); ++b) {
-    if (draws.uniform() >= p) continue;
+    if (steps[static_cast<std::size_t>(b)].kind == PixelStep::nothing) continue;
     for (std::int64_t c = 0; c < planes; ++c) {
       char* plane = bytes + (b * planes + c) * h * row;
       for (std::int64_t y = 0; y < h / 2; ++y)
@@ -115,7 +155,7 @@ void random_vertical_flip_(Tensor& images, Draws& draws, float p) {
 
 Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws) {
   check_images(images, "random_crop");
-  check(padding >= 0, "random_crop: padding must not be negative, got ", padding);
+  const PixelSteps steps = random_crop_steps(images.size(0), padding, draws);
   const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
   const auto element = static_cast<std::int64_t>(size_of(images.dtype()));
   const Tensor out = Tensor::allocate(images.sizes(), images.dtype());
@@ -123,11 +163,10 @@ Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws) {
   auto* to = static_cast<char*>(out.raw_data());
   std::memset(to, 0, static_cast<std::size_t>(out.nbytes()));
   for (std::int64_t b = 0; b < images.size(0); ++b) {
-    const std::int64_t dy = draws.below(2 * padding + 1) - padding;
-    const std::int64_t dx = draws.below(2 * padding + 1) - padding;
+    const PixelStep& s = steps[static_cast<std::size_t>(b)];
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t at = (b * channels + c) * h * w * element;
-      shift_plane(in + at, to + at, h, w, dy, dx, element);
+      shift_plane(in + at, to + at, h, w, s.a, s.b, element);
     }
   }
   return out;
@@ -135,14 +174,10 @@ Tensor random_crop(const Tensor& images, std::int64_t padding, Draws& draws) {
 
 void cutout_(Tensor& images, Draws& draws, std::int64_t size, float value) {
   check_images(images, "cutout_");
-  check(size >= 1, "cutout_: the size must be positive, got ", size);
-  const std::int64_t h = images.size(2), w = images.size(3);
+  const PixelSteps steps = cutout_steps(images.size(0), images.size(2), images.size(3), draws, size, value);
   for (std::int64_t b = 0; b < images.size(0); ++b) {
-    const std::int64_t top = draws.below(h) - size / 2, left = draws.below(w) - size / 2;
-    fill_box(images, b,
-             {std::max<std::int64_t>(top, 0), std::min(top + size, h), std::max<std::int64_t>(left, 0),
-              std::min(left + size, w)},
-             value);
+    const PixelStep& s = steps[static_cast<std::size_t>(b)];
+    fill_box(images, b, {s.a, s.b, s.c, s.d}, value);
   }
 }
 

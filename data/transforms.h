@@ -8,25 +8,47 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/pixel_step.h"
 #include "core/tensor.h"
 #include "data/dataset.h"
 #include "data/draws.h"
 
 namespace mantissa::data {
 
+using PixelSteps = std::vector<PixelStep>;  // one for each image of a batch
+
 // A step of the pipeline; apply() is called from several threads at once.
 class Transform {
  public:
   virtual ~Transform() = default;
   virtual void apply(Batch& batch, Draws& draws) const = 0;
+
+  // For one that only moves or fills pixels: the same, with the same draws, written down for a device that has the images.
+  virtual bool has_steps() const { return false; }
+  virtual PixelSteps steps([[maybe_unused]] std::int64_t images, [[maybe_unused]] std::int64_t height, [[maybe_unused]] std::int64_t width,
+                           [[maybe_unused]] Draws& draws) const { return {}; }
 };
 
 // (x - mean) / std as f32, per channel; one value serves all channels. u8 pixels are scaled to
 // [0, 1] first, f32 ones are taken as they are. images [B, C, H, W], or rows [B, C]; not modified.
 Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std::vector<float>& std);
 
+// normalize() as the last step of a pipeline, and then rounded to `dtype`.
+struct Normalize final : Transform {
+  Normalize(std::vector<float> m, std::vector<float> s, Dtype t = f32) : mean(std::move(m)), std(std::move(s)), dtype(t) {}
+  void apply(Batch& batch, Draws& draws) const override;
+  std::vector<float> mean, std;
+  Dtype dtype;
+};
+
 // u8 pixels as f32 in [0, 1]; f32 ones are returned as they are.
 Tensor to_float(const Tensor& images);
+
+// What the next functions draw.
+PixelSteps random_flip_steps(std::int64_t images, Draws& draws, float p);
+PixelSteps random_vertical_flip_steps(std::int64_t images, Draws& draws, float p);
+PixelSteps random_crop_steps(std::int64_t images, std::int64_t padding, Draws& draws);
+PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws, std::int64_t size, float value);
 
 // Mirrors each image left to right, or top to bottom, with probability p, in place. u8 or f32.
 void random_flip_(Tensor& images, Draws& draws, float p = 0.5f);

@@ -14,8 +14,8 @@ template <class Net> double accuracy(Net& net, data::Loader& loader, const Run& 
   nn::eval(net);
   std::int64_t right = 0, seen = 0;
   for (auto [image, label] : loader) {
-    const Tensor logits = amp::autocast(run.dtype, [&] { return net(image.to(run.device)); });
-    right += cast(argmax(logits, 1) == label.to(run.device), i64).sum().template item<std::int64_t>();
+    const Tensor logits = amp::autocast(run.dtype, [&] { return net(image); });
+    right += cast(argmax(logits, 1) == label, i64).sum().template item<std::int64_t>();
     seen += label.numel();
   }
   nn::train(net);
@@ -37,8 +37,9 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   }
   test_set.mean = train_set.mean;
   test_set.std = train_set.std;
-  data::Loader loader = more.augment(data::Pipeline(train_set).shuffle(o.seed)).batch(o.batch).drop_last(train_set.size() >= o.batch).threads(o.workers).loader();
-  data::Loader test_loader = data::Pipeline(test_set).batch(1000).threads(o.workers).loader();
+  const Device device = parse_device(o.device);
+  data::Loader loader = more.augment(data::Pipeline(train_set).shuffle(o.seed)).batch(o.batch).drop_last(train_set.size() >= o.batch).threads(o.workers).to(device).loader();
+  data::Loader test_loader = data::Pipeline(test_set).batch(1000).threads(o.workers).to(device).loader();
 
   Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});
   run.keep("loader", loader);
@@ -50,7 +51,7 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   while (run.next()) {
     while (!loader.next(batch)) {}  // an epoch ends once with false
     optimizer.zero_grad();
-    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image.to(run.device)), batch.label.to(run.device), {.label_smoothing = more.label_smoothing}); });
+    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image), batch.label, {.label_smoothing = more.label_smoothing}); });
     backward(run.scaler.scale(loss));
     run.scaler.step(optimizer);
     run.scaler.update();
