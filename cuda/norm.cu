@@ -123,33 +123,74 @@ struct Planes {
     for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
   }
   __host__ __device__ std::int64_t count() const { return samples * inner; }
-  // Element i of the count() of a channel.
-  __device__ std::int64_t at(std::int64_t i, int channel) const { return (i / inner * channels + channel) * inner + i % inner; }
 };
 
-// One block per channel walks its elements; f(element) is summed. Two sums share a walk where needed.
-template <class C, class F> __device__ inline C sum_channel(const Planes& p, int channel, C* scratch, F&& f) {
-  C sum = 0;
-  for (std::int64_t i = threadIdx.x; i < p.count(); i += blockDim.x) sum += f(p.at(i, channel));
-  return fold_block<Sum>(sum, scratch);
+// Few channels would not fill a GPU with one block each: a channel's elements are cut into stretches, by shape alone, and what
+// blocks find in them is put together in order.
+struct Stretches {
+  std::int64_t count = 1, length = 0;
+  explicit Stretches(const Planes& p) {
+    const std::int64_t wanted = std::max<std::int64_t>(1, 512 / p.channels), possible = std::max<std::int64_t>(1, p.count() / 2048);
+    const std::int64_t asked = std::min(wanted, possible);
+    length = std::max<std::int64_t>(pack, ((p.count() + asked - 1) / asked + pack - 1) / pack * pack);
+    count = std::max<std::int64_t>(1, (p.count() + length - 1) / length);
+  }
+  __device__ std::int64_t elements(const Planes& p, std::int64_t s) const { return p.count() - s * length < length ? p.count() - s * length : length; }
+};
+
+// The block's stretch of its channel, dealt out to its threads: f(i), i the place of `width` neighbours in the tensor.
+template <int width, class F> __device__ inline void walk_stretch(const Planes& p, const Stretches& stretches, F&& f) {
+  const std::int64_t begin = blockIdx.y * stretches.length, end = begin + stretches.elements(p, blockIdx.y);
+  if (begin >= end) return;
+  const std::int64_t step = std::int64_t{blockDim.x} * width, samples = step / p.inner, rest = step % p.inner;
+  std::int64_t i = begin + threadIdx.x * width, sample = i / p.inner, at = i % p.inner;
+  for (; i < end; i += step) {
+    f((sample * p.channels + blockIdx.x) * p.inner + at);
+    sample += samples;
+    at += rest;
+    if (at >= p.inner) at -= p.inner, ++sample;
+  }
+}
+
+// partial: of each stretch, the means of all channels and then the sums of (x - mean)^2.
+template <class C, int width> __global__ void batch_norm_stretches(Planes p, Stretches stretches, C* partial, RowOperand x) {
+  __shared__ C scratch[32];
+  C v[width], sum = 0, squares = 0;
+  walk_stretch<width>(p, stretches, [&](std::int64_t i) {
+    load_slot(v, x, i);
+#pragma unroll
+    for (int k = 0; k < width; ++k) sum += v[k];
+  });
+  const C mean = fold_block<Sum>(sum, scratch) / C(stretches.elements(p, blockIdx.y));
+  walk_stretch<width>(p, stretches, [&](std::int64_t i) {
+    load_slot(v, x, i);
+#pragma unroll
+    for (int k = 0; k < width; ++k) squares += (v[k] - mean) * (v[k] - mean);
+  });
+  squares = fold_block<Sum>(squares, scratch);
+  if (threadIdx.x != 0) return;
+  partial[std::int64_t{2 * blockIdx.y} * p.channels + blockIdx.x] = mean;
+  partial[std::int64_t{2 * blockIdx.y + 1} * p.channels + blockIdx.x] = squares;
 }
 
 // The batch's mean and 1 / sqrt(biased variance + eps); running ones move towards mean and unbiased variance. Without
-// training the running statistics are used.
+// training the running statistics are used. A thread for each channel. Joining by Chan, Golub and LeVeque, 1979.
 template <class C>
-__global__ void batch_norm_statistics(Planes p, C* means, C* inv_stds, RowOperand x, RowOperand running_mean, RowOperand running_var,
+__global__ void batch_norm_statistics(Planes p, Stretches stretches, C* means, C* inv_stds, const C* partial, RowOperand running_mean, RowOperand running_var,
                                       std::int64_t mean_stride, std::int64_t var_stride, bool training, double momentum, C eps) {
-  __shared__ C scratch[32];
-  const int c = static_cast<int>(blockIdx.x);
-  C mean, var;
+  const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (c >= p.channels) return;
+  C mean = 0, var;
   if (training) {
-    mean = sum_channel(p, c, scratch, [&](std::int64_t i) { return load_element<C>(x.data, x.dtype, i); }) / C(p.count());
-    const C squares = sum_channel(p, c, scratch, [&](std::int64_t i) {
-      const C d = load_element<C>(x.data, x.dtype, i) - mean;
-      return d * d;
-    });
+    C squares = 0;
+    for (std::int64_t s = 0; s < stretches.count; ++s) mean += C(stretches.elements(p, s)) * partial[2 * s * p.channels + c];
+    mean = stretches.count == 1 ? partial[c] : mean / C(p.count());
+    for (std::int64_t s = 0; s < stretches.count; ++s) {
+      const C away = partial[2 * s * p.channels + c] - mean;
+      squares += partial[(2 * s + 1) * p.channels + c] + C(stretches.elements(p, s)) * away * away;
+    }
     var = squares / C(p.count());
-    if (threadIdx.x == 0 && p.count() > 1) {
+    if (p.count() > 1) {
       const auto move = [&](const RowOperand& running, std::int64_t stride, C to) {
         if (!running.data) return;
         const C old = load_element<C>(running.data, running.dtype, c * stride);
@@ -162,7 +203,7 @@ __global__ void batch_norm_statistics(Planes p, C* means, C* inv_stds, RowOperan
     mean = load_element<C>(running_mean.data, running_mean.dtype, c * mean_stride);
     var = load_element<C>(running_var.data, running_var.dtype, c * var_stride);
   }
-  if (threadIdx.x == 0) means[c] = mean, inv_stds[c] = C(1) / std::sqrt(var + eps);
+  means[c] = mean, inv_stds[c] = C(1) / std::sqrt(var + eps);
 }
 
 // Slots of the whole tensor; a pack never crosses a channel, because packs are used only where inner is a multiple of 8.
@@ -181,23 +222,37 @@ __global__ void batch_norm_apply(Planes p, RowOperand y, RowOperand x, RowOperan
   }
 }
 
-template <class C>
-__global__ void batch_norm_sums(Planes p, C* sums, RowOperand dweight, RowOperand dbias, RowOperand g, RowOperand x, const C* means, const C* inv_stds) {
+// partial: of each stretch, the sums of g of all channels and then those of g * (x - mean).
+template <class C, int width>
+__global__ void batch_norm_stretch_sums(Planes p, Stretches stretches, C* partial, RowOperand g, RowOperand x, const C* means) {
   __shared__ C scratch[32];
-  const int c = static_cast<int>(blockIdx.x);
-  const C mean = means[c];
-  C db = 0, dw = 0;
-  for (std::int64_t i = threadIdx.x; i < p.count(); i += blockDim.x) {
-    const std::int64_t at = p.at(i, c);
-    const C grad = load_element<C>(g.data, g.dtype, at);
-    db += grad;
-    dw += grad * (load_element<C>(x.data, x.dtype, at) - mean);
-  }
+  const C mean = means[blockIdx.x];
+  C grad[width], v[width], db = 0, dw = 0;
+  walk_stretch<width>(p, stretches, [&](std::int64_t i) {
+    load_slot(grad, g, i);
+    load_slot(v, x, i);
+#pragma unroll
+    for (int k = 0; k < width; ++k) db += grad[k], dw += grad[k] * (v[k] - mean);
+  });
   db = fold_block<Sum>(db, scratch);
   dw = fold_block<Sum>(dw, scratch);
   if (threadIdx.x != 0) return;
-  sums[c] = db;
-  sums[p.channels + c] = dw;
+  partial[std::int64_t{2 * blockIdx.y} * p.channels + blockIdx.x] = db;
+  partial[std::int64_t{2 * blockIdx.y + 1} * p.channels + blockIdx.x] = dw;
+}
+
+// A thread for each channel; the sums stay where those of the first stretch were.
+template <class C>
+__global__ void batch_norm_sums(Planes p, Stretches stretches, C* partial, RowOperand dweight, RowOperand dbias, const C* inv_stds) {
+  const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (c >= p.channels) return;
+  C db = 0, dw = 0;
+  for (std::int64_t s = 0; s < stretches.count; ++s) {
+    db += partial[2 * s * p.channels + c];
+    dw += partial[(2 * s + 1) * p.channels + c];
+  }
+  partial[c] = db;
+  partial[p.channels + c] = dw;
   store_element(dbias.data, dbias.dtype, c, db);
   store_element(dweight.data, dweight.dtype, c, dw * inv_stds[c]);
 }
@@ -225,6 +280,10 @@ __global__ void batch_norm_backward_apply(Planes p, RowOperand dx, RowOperand g,
 bool can_use_planes(const Planes& p, std::initializer_list<View> operands) {
   const RowPlan plan = plan_rows(p.inner, operands, compute_dtype(operands.begin()->dtype));
   return plan.packs;
+}
+Grid grid_of_stretches(const Planes& p, const Stretches& s) {
+  check(p.channels <= 0x7fffffff, "internal error: ", p.channels, " channels do not fit into one launch");
+  return {dim3(static_cast<unsigned>(p.channels), static_cast<unsigned>(s.count)), dim3(p.count() > 2048 ? 512 : 128)};
 }
 Grid grid_of_slots(std::int64_t n, int width) {
   Grid g = grid_for((n + width - 1) / width);
@@ -283,9 +342,16 @@ void batch_norm(const View& y, const View& mean, const View& inv_std, const View
   const DenseInput in(x), w(weight), b(bias);
   const DenseOutput out(y);
   visit_compute(x.dtype, [&]<class C>() {
-    launch("batch_norm_statistics", batch_norm_statistics<C>, Grid{dim3(static_cast<unsigned>(p.channels)), dim3(p.count() > 2048 ? 512 : 128)}, p,
-           mean.as<C>(), inv_std.as<C>(), operand(in.view), operand(running_mean), operand(running_var), running_mean ? running_mean.strides[0] : 0,
-           running_var ? running_var.strides[0] : 0, training, momentum, eps);
+    const Stretches stretches(p);
+    const Tensor partial = Tensor::allocate({training ? stretches.count : 0, 2, p.channels}, dtype_of<C>, x.device);
+    C* sums = static_cast<C*>(partial.view().data);
+    const auto find_sums = [&]<int width>() {
+      launch("batch_norm_stretches", batch_norm_stretches<C, width>, grid_of_stretches(p, stretches), p, stretches, sums, operand(in.view));
+    };
+    if (training) std::is_same_v<C, float> && can_use_planes(p, {in.view}) ? find_sums.template operator()<pack>() : find_sums.template operator()<1>();
+    launch("batch_norm_statistics", batch_norm_statistics<C>, grid_for(p.channels), p, stretches, mean.as<C>(), inv_std.as<C>(), sums,
+           operand(running_mean), operand(running_var), running_mean ? running_mean.strides[0] : 0, running_var ? running_var.strides[0] : 0, training,
+           momentum, eps);
     const auto apply = [&]<int width>() {
       launch("batch_norm", batch_norm_apply<C, width>, grid_of_slots(y.numel(), width), p, operand(out.view), operand(in.view), operand(w.view),
              operand(b.view), mean.as<C>(), inv_std.as<C>());
@@ -303,10 +369,15 @@ void batch_norm_backward(const View& dx, const View& dweight, const View& dbias,
   const DenseInput in(x), grad(g), w(weight), means(mean), inv_stds(inv_std);
   const DenseOutput out(dx), dw(dweight), db(dbias);
   visit_compute(x.dtype, [&]<class C>() {
-    const Tensor sums = Tensor::allocate({2, p.channels}, dtype_of<C>, x.device);
+    const Stretches stretches(p);
+    const Tensor sums = Tensor::allocate({stretches.count, 2, p.channels}, dtype_of<C>, x.device);
     C* s = static_cast<C*>(sums.view().data);
-    launch("batch_norm_sums", batch_norm_sums<C>, Grid{dim3(static_cast<unsigned>(p.channels)), dim3(p.count() > 2048 ? 512 : 128)}, p, s,
-           operand(dw.view), operand(db.view), operand(grad.view), operand(in.view), means.view.as<C>(), inv_stds.view.as<C>());
+    const auto find_sums = [&]<int width>() {
+      launch("batch_norm_stretch_sums", batch_norm_stretch_sums<C, width>, grid_of_stretches(p, stretches), p, stretches, s, operand(grad.view),
+             operand(in.view), means.view.as<C>());
+    };
+    std::is_same_v<C, float> && can_use_planes(p, {in.view, grad.view}) ? find_sums.template operator()<pack>() : find_sums.template operator()<1>();
+    launch("batch_norm_sums", batch_norm_sums<C>, grid_for(p.channels), p, stretches, s, operand(dw.view), operand(db.view), inv_stds.view.as<C>());
     const auto apply = [&]<int width>() {
       launch("batch_norm_backward", batch_norm_backward_apply<C, width>, grid_of_slots(dx.numel(), width), p, operand(out.view), operand(grad.view),
              operand(in.view), operand(w.view), means.view.as<C>(), inv_stds.view.as<C>(), s, training);
