@@ -30,7 +30,7 @@ GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor s
   std::vector<std::pair<Tensor, Tensor>> strided;  // gradient, dense copy
   for (const auto& [g, parameter] : gradients) {
     gradients_.push_back(g);
-    if (!g.is_contiguous()) strided.emplace_back(g, empty_like(g).copy_(g));
+    if (!g.is_contiguous()) strided.emplace_back(g, Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g));
     const Tensor& dense = g.is_contiguous() ? g : strided.back().second;
     views.push_back({dense.raw_data(), dense.numel(), dense.dtype(), parameter});
   }

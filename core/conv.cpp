@@ -179,13 +179,18 @@ const void* prepare(const View& v, Dtype compute, Tensor& keep) {
 
 template <class T> void convolve_views(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
   Tensor a_copy, b_copy, bias_copy, wide;
-  if (y.dtype != dtype_of<T>) wide = Tensor::allocate(y.sizes, dtype_of<T>, y.device);
+  if (y.dtype != dtype_of<T> || !y.is_contiguous()) wide = Tensor::allocate(y.sizes, dtype_of<T>, y.device);
   convolve(pass, s, wide ? wide.data<T>() : y.as<T>(), static_cast<const T*>(prepare(a, dtype_of<T>, a_copy)),
            static_cast<const T*>(prepare(b, dtype_of<T>, b_copy)), static_cast<const T*>(prepare(bias, dtype_of<T>, bias_copy)));
   if (wide) kernels::copy(y.device, y, wide.view());
 }
 
 }  // namespace
+
+Layout conv_layout(const ConvShape& s, Dtype dtype, Device device) {
+  const bool fast = device.is_cpu() && dtype != f64 && s.is_image() && s.groups == 1 && s.out_channels >= 8;
+  return fast ? Layout::channels_last : Layout::contiguous;
+}
 
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
   if (y.numel() == 0) return;

@@ -36,6 +36,10 @@ struct ConvShape {
 // forward: y = x * weight; input_gradient: dx = g * weight; weight_gradient: dweight = x * g.
 enum class ConvPass { forward, input_gradient, weight_gradient };
 
+// The layout in which conv2d and its gradients write images and like to read them: channels-last where the CPU's
+// kernels are faster so. They accept both.
+Layout conv_layout(const ConvShape& shape, Dtype dtype, Device device);
+
 namespace kernels {
 
 // Result and operands as ConvPass lists them, of images or of volumes; bias [out_channels] or absent, forward only.

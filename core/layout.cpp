@@ -56,6 +56,17 @@ bool is_channels_last(const Dims& sizes, const Dims& strides) {
   return true;
 }
 
+Dims dense_strides(const Dims& sizes, Layout layout) {
+  if (layout == Layout::contiguous || sizes.rank() != 4) return contiguous_strides(sizes);
+  const Dims moved = contiguous_strides({sizes[0], sizes[2], sizes[3], sizes[1]});
+  return {moved[0], moved[3], moved[1], moved[2]};
+}
+
+Layout layout_of(const Dims& sizes, const Dims& strides) {
+  if (sizes.rank() != 4 || numel_of(sizes) == 0 || is_contiguous(sizes, strides)) return Layout::contiguous;
+  return is_channels_last(sizes, strides) ? Layout::channels_last : Layout::contiguous;
+}
+
 Dims broadcast(const Dims& a, const Dims& b) {
   if (a == b) return a;
   const Dims& longer = a.rank() >= b.rank() ? a : b;
@@ -147,6 +158,28 @@ Loop collapse(const Dims& sizes, const Dims* const* strides, int operands) {
     for (int k = 0; k < operands; ++k) loop.strides[k].push_back(1);
   }
   return loop;
+}
+
+Loop collapse_in_memory_order(const Dims& sizes, const Dims* const* strides, int operands) {
+  const int rank = sizes.rank();
+  const Dims& first = *strides[0];
+  int order[Dims::max_rank], count = 0;
+  bool sorted = true;
+  for (int d = 0; d < rank; ++d) {
+    if (sizes[d] == 1) continue;
+    int at = count++;
+    for (; at > 0 && first[order[at - 1]] < first[d]; --at) order[at] = order[at - 1], sorted = false;
+    order[at] = d;
+  }
+  if (sorted) return collapse(sizes, strides, operands);
+  Dims moved_sizes, moved[Loop::max_operands];
+  const Dims* list[Loop::max_operands];
+  for (int i = 0; i < count; ++i) moved_sizes.push_back(sizes[order[i]]);
+  for (int k = 0; k < operands; ++k) {
+    for (int i = 0; i < count; ++i) moved[k].push_back((*strides[k])[order[i]]);
+    list[k] = &moved[k];
+  }
+  return collapse(moved_sizes, list, operands);
 }
 
 }  // namespace mantissa

@@ -22,6 +22,14 @@ Dims contiguous_strides(const Dims& sizes);
 bool is_contiguous(const Dims& sizes, const Dims& strides);    // row-major; size-1 dims may stride anyhow
 bool is_channels_last(const Dims& sizes, const Dims& strides); // 4-d, NCHW in NHWC order
 
+// The order of the elements of images [N, C, H, W] in memory: as the sizes say, or N, H, W, C (PyTorch's memory_format).
+enum class Layout : std::uint8_t { contiguous, channels_last };
+// Strides of a dense tensor; channels_last needs four dimensions, other ranks are contiguous.
+Dims dense_strides(const Dims& sizes, Layout layout);
+// channels_last when it is that and not contiguous too (one channel, one pixel and no element are both); every
+// other tensor counts as contiguous.
+Layout layout_of(const Dims& sizes, const Dims& strides);
+
 // The common shape of two operands by NumPy's rule; throws "sizes [2, 3] and [4] do not broadcast".
 Dims broadcast(const Dims& a, const Dims& b);
 // Strides that make a tensor of `sizes` look like `target` (0 where it repeats).
@@ -41,5 +49,8 @@ struct Loop {
   Dims strides[max_operands];  // in elements
 };
 Loop collapse(const Dims& sizes, const Dims* const* strides, int operands);
+// The same for loops that may walk in any order: dimensions are first sorted as they lie in the memory of operand 0,
+// the result, so that the innermost is dense also for channels-last images.
+Loop collapse_in_memory_order(const Dims& sizes, const Dims* const* strides, int operands);
 
 }  // namespace mantissa

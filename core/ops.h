@@ -1,6 +1,8 @@
 // The catalogue: every public operator, one documented line each. Definitions are in ops/.
 // Conventions, unless a line says otherwise: shapes broadcast by NumPy's rule; negative dims count
-// from the end; results are contiguous; names, defaults and meaning follow PyTorch.
+// from the end; names, defaults and meaning follow PyTorch. Results are contiguous, except that on the CPU conv2d
+// chooses the faster layout of images (core/conv.h) and elementwise operators, copies, batch_norm, pooling and cat
+// keep channels-last where an operand has it. Who reads data() asks for contiguous(x); all operators take any strides.
 // A test compares this list with the registry: an operator here without an entry there fails.
 #pragma once
 
@@ -459,7 +461,8 @@ Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners = 
 // --- copies and views (a view shares storage; a write to one is seen in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already
 Tensor contiguous(const Tensor& x);                          // x itself when it is contiguous already
-Tensor clone(const Tensor& x);                               // always a copy
+Tensor channels_last(const Tensor& x);                       // [N, C, H, W] with the channels innermost in memory; x itself when it is so
+Tensor clone(const Tensor& x);                               // always a copy, in the layout of x
 Tensor reshape(const Tensor& x, const Dims& shape);          // a view where strides allow, else a copy; one -1
 Tensor flatten(const Tensor& x, int start = 0, int end = -1);
 Tensor transpose(const Tensor& x, int a, int b);

@@ -58,14 +58,14 @@ bool broadcasts_to(const Dims& from, const Dims& to) {
 
 }  // namespace
 
-Tensor Tensor::allocate(const Dims& sizes, Dtype dtype, Device device) {
+Tensor Tensor::allocate(const Dims& sizes, Dtype dtype, Device device, Layout layout) {
   if (!thread_prepared) [[unlikely]] {
     thread_prepared = true;
     flush_denormals_in_this_thread();
   }
   Ref<Storage> storage = Storage::allocate(checked_nbytes(sizes, dtype), device);
   void* data = storage->data();
-  return make(std::move(storage), data, sizes, contiguous_strides(sizes), dtype, device);
+  return make(std::move(storage), data, sizes, dense_strides(sizes, layout), dtype, device);
 }
 
 Tensor::Tensor(double number) {
@@ -189,7 +189,7 @@ Tensor full(const Dims& sizes, double value, TensorOptions o) {
 Tensor zeros(const Dims& sizes, TensorOptions o) { return full(sizes, 0, o); }
 Tensor ones(const Dims& sizes, TensorOptions o) { return full(sizes, 1, o); }
 Tensor scalar(double value, TensorOptions o) { return full({}, value, o); }
-Tensor empty_like(const Tensor& t) { return Tensor::allocate(t.sizes(), t.dtype(), t.device()); }
+Tensor empty_like(const Tensor& t) { return Tensor::allocate(t.sizes(), t.dtype(), t.device(), t.layout()); }
 Tensor zeros_like(const Tensor& t) { return empty_like(t).fill_(0); }
 Tensor ones_like(const Tensor& t) { return empty_like(t).fill_(1); }
 

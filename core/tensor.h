@@ -1,5 +1,5 @@
 // Tensor: a shared handle to a strided array. Copying a Tensor copies the handle; clone() copies
-// the elements. Views (transpose, slice, ...) share storage. Logical layout is row-major NCHW.
+// the elements. Views (transpose, slice, ...) share storage. Images are [N, C, H, W] whatever their layout in memory.
 //
 // There is no second "variable" type. A tensor that takes part in differentiation holds one
 // pointer to its autograd node: a LeafNode for a parameter (which owns the gradient), the node of
@@ -66,6 +66,7 @@ struct View {
   std::int64_t size(int d) const { return sizes[d]; }
   std::int64_t numel() const { return numel_of(sizes); }
   bool is_contiguous() const { return mantissa::is_contiguous(sizes, strides); }
+  Layout layout() const { return layout_of(sizes, strides); }
 };
 
 struct TensorImpl final : RefCounted, Pooled<TensorImpl> {
@@ -112,8 +113,8 @@ class Tensor {
   Tensor() = default;  // undefined: an absent argument, or a gradient that does not exist
   explicit Tensor(double number);  // a 0-d number that adopts the dtype of what it meets
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
-  // An uninitialised, contiguous tensor; `strides` for another dense layout.
-  static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu);
+  // An uninitialised, dense tensor.
+  static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu, Layout layout = Layout::contiguous);
   // A view of the same storage, `offset` elements after this tensor's first. Checked against the
   // storage. Carries no gradient: operators that make views are in ops/view.cpp.
   Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
@@ -133,6 +134,7 @@ class Tensor {
   Device device() const { return self().device; }
   bool is_floating() const { return mantissa::is_floating(dtype()); }
   bool is_contiguous() const { return mantissa::is_contiguous(self().sizes, self().strides); }
+  Layout layout() const { return layout_of(self().sizes, self().strides); }
   bool is_weak_scalar() const { return self().weak_scalar; }
   const Ref<Storage>& storage() const { return self().storage; }
   TensorImpl* impl() const { return impl_.get(); }
@@ -214,7 +216,7 @@ Tensor ones(const Dims& sizes, TensorOptions = {});
 Tensor full(const Dims& sizes, double value, TensorOptions = {});
 Tensor zeros_like(const Tensor&);
 Tensor ones_like(const Tensor&);
-Tensor empty_like(const Tensor&);  // same sizes, dtype and device; contiguous
+Tensor empty_like(const Tensor&);  // same sizes, dtype, device and layout
 Tensor arange(double begin, double end, double step = 1, TensorOptions = {.dtype = i64});
 Tensor arange(std::int64_t end, TensorOptions = {.dtype = i64});
 Tensor linspace(double begin, double end, std::int64_t count, TensorOptions = {});

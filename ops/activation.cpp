@@ -23,7 +23,7 @@ struct PreluOp : Prelu {
     const std::int64_t channels = x.dim() > 1 ? x.size(1) : 1;
     check(weight.dim() <= 1 && (weight.numel() == 1 || weight.numel() == channels), "weight has shape ", weight.sizes(),
           ", expected [1] or one per channel, [", channels, "]");
-    return like(x);
+    return like_layout(x);
   }
   void run(const View& y, const View& x, const View& weight) const {
     View w = weight;

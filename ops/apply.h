@@ -29,7 +29,7 @@ template <class Op> void check_same_device(std::span<const Tensor* const> x) {
   }
 }
 
-inline Tensor allocate(const Spec& s) { return Tensor::allocate(s.sizes, s.dtype, s.device); }
+inline Tensor allocate(const Spec& s) { return Tensor::allocate(s.sizes, s.dtype, s.device, s.layout); }
 template <std::size_t k> std::array<Tensor, k> allocate(const std::array<Spec, k>& s) {
   std::array<Tensor, k> y;
   for (std::size_t i = 0; i < k; ++i) y[i] = allocate(s[i]);

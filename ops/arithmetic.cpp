@@ -65,7 +65,7 @@ struct WhereOp : Where {
   static constexpr const char* args[] = {"condition", "a", "b"};
   Spec infer(const Tensor& c, const Tensor& a, const Tensor& b) const {
     check(c.dtype() == boolean, "the condition must be bool; compare with something, as in x != 0");
-    return {broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), common_dtype(a, b), on_device(c, on_device(a, b)).device()};
+    return in_layout_of({broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), common_dtype(a, b), on_device(c, on_device(a, b)).device()}, c, a, b);
   }
   void run(const View& y, const View& c, const View& a, const View& b) const {
     const View* inputs[] = {&c, &a, &b};

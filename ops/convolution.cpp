@@ -76,6 +76,13 @@ template <int n> ConvShape shape_of(const Options<n>& o, const Dims& x, const Di
   return s;
 }
 
+// Specs of images that a convolution writes.
+template <int n> Spec images_of(const Tensor& operand, const Dims& sizes, const ConvShape& s) {
+  Spec y = like(operand, sizes);
+  if constexpr (n == 2) y.layout = conv_layout(s, y.dtype, y.device);
+  return y;
+}
+
 template <int n> struct Conv {
   static constexpr auto name = n == 2 ? "conv2d" : "conv3d";
   static constexpr const char* args[] = {"x", "weight", "bias"};
@@ -89,7 +96,7 @@ template <int n> struct Conv {
       check_dtypes(x, bias);
       check(bias.sizes() == Dims{y[1]}, "bias must be [", y[1], "], one number per output channel");
     }
-    return like(x, y);
+    return images_of<n>(x, y, shape_of<n>(options, x.sizes(), weight.sizes(), y));
   }
   void run(const View& y, const View& x, const View& weight, const View& bias) const {
     kernels::conv2d(y.device, ConvPass::forward, shape_of<n>(options, x.sizes, weight.sizes, y.sizes), y, x, weight, bias);
@@ -115,7 +122,7 @@ template <int n> struct InputGrad {
     const Dims y = check_shapes<n>(options, x_sizes, weight.sizes());
     check(g.sizes() == y, "the gradient must have the sizes of the result, ", y);
     check_dtypes(g, weight);
-    return like(g, x_sizes);
+    return images_of<n>(g, x_sizes, shape_of<n>(options, x_sizes, weight.sizes(), y));
   }
   void run(const View& dx, const View& g, const View& weight) const {
     kernels::conv2d(g.device, ConvPass::input_gradient, shape_of<n>(options, dx.sizes, weight.sizes, g.sizes), dx, g, weight, View{});

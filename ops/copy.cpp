@@ -16,7 +16,7 @@ struct Cast {
   static constexpr const char* args[] = {"x"};
   Dtype to;
 
-  Spec infer(const Tensor& x) const { return like(x, to); }
+  Spec infer(const Tensor& x) const { return like_layout(x, to); }
   void run(const View& y, const View& x) const { kernels::copy(y.device, y, x); }
   static constexpr auto vjp() {  // the node casts back
     return rules([](Grad g) -> Tensor { return g; });
@@ -33,12 +33,18 @@ struct Cast {
 struct Clone {
   static constexpr auto name = "clone";
   static constexpr const char* args[] = {"x"};
-  Spec infer(const Tensor& x) const { return like(x); }
+  Layout layout = Layout::contiguous;
+  Spec infer(const Tensor& x) const {
+    Spec y = like(x);
+    y.layout = layout;
+    return y;
+  }
   void run(const View& y, const View& x) const { kernels::copy(y.device, y, x); }
   static constexpr auto vjp() {
     return rules([](Grad g) -> Tensor { return g; });
   }
   static void samples(Samples& s) {
+    s({s.randn({2, 3, 4, 2})}, Clone{Layout::channels_last});
     s({s.randn({3, 4})}, Clone{});
     s({s.randn({})}, Clone{});
     s({s.randn({0, 2})}, Clone{});
@@ -72,6 +78,7 @@ struct Cat {
     check(x[0].dim() > 0, "scalars cannot be concatenated; use stack");
     const int d = wrap_dim(dim, x[0].dim());
     Spec out = like(x[0]);
+    for (const Tensor& t : x) out = in_layout_of(out, t);
     for (std::size_t i = 1; i < x.size(); ++i) {
       Dims expected = x[0].sizes();
       if (x[i].dim() == x[0].dim()) expected[d] = x[i].sizes()[d];
@@ -122,8 +129,12 @@ MANTISSA_OP(Cat)
 
 Tensor cast(const Tensor& x, Dtype dtype) { return x.dtype() == dtype && !x.is_weak_scalar() ? x : apply(Cast{dtype}, x); }
 Tensor Tensor::to(Device target) const { return target == device() ? *this : apply(ToDevice{target, device()}, *this); }
-Tensor clone(const Tensor& x) { return apply(Clone{}, x); }
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+Tensor clone(const Tensor& x) { return apply(Clone{x.layout()}, x); }
+Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : apply(Clone{}, x); }
+Tensor channels_last(const Tensor& x) {
+  check(x.dim() == 4, "channels_last: needs images [N, C, H, W], got ", x);
+  return is_channels_last(x.sizes(), x.strides()) ? x : apply(Clone{Layout::channels_last}, x);
+}
 Tensor cat(std::span<const Tensor> tensors, int dim) { return apply_list(Cat{dim}, tensors); }
 
 Tensor stack(std::span<const Tensor> tensors, int dim) {
@@ -150,6 +161,11 @@ void contiguous_samples(Samples& s) {
   s.call({s.randn({3, 4})}, [](const Tensors& x) { return Tensors{contiguous(transpose(x[0]))}; });
   s.call({s.randn({3})}, [](const Tensors& x) { return Tensors{contiguous(x[0])}; });
 }
+void channels_last_samples(Samples& s) {
+  s.call({s.randn({2, 3, 4, 5})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; });
+  s.call({s.randn({2, 1, 4, 1})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; });
+  s.error_call({s.randn({2, 3, 4})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; }, "needs images [N, C, H, W]");
+}
 void stack_samples(Samples& s) {
   s.call({s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return Tensors{stack(x, 1)}; });
   s.call({s.randn({}), s.randn({})}, [](const Tensors& x) { return Tensors{stack(x)}; });
@@ -161,6 +177,7 @@ void split_samples(Samples& s) {
   s.error_call({s.randn({2})}, [](const Tensors& x) { return split(x[0], 0); }, "size 0 must be positive");
 }
 MANTISSA_COMPOSITE(contiguous, contiguous_samples)
+MANTISSA_COMPOSITE(channels_last, channels_last_samples)
 MANTISSA_COMPOSITE(stack, stack_samples)
 MANTISSA_COMPOSITE(split, split_samples)
 

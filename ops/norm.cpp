@@ -153,7 +153,7 @@ struct BatchNormBackward {
     check_sizes(mean, "mean", {x.size(1)});
     check_sizes(inv_std, "inv_std", {x.size(1)});
     const Spec parameter{{x.size(1)}, compute_dtype(x.dtype()), x.device()};
-    return {like(x), parameter, parameter};
+    return {like_layout(x), parameter, parameter};
   }
   void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean,
            const View& inv_std) const {
@@ -198,7 +198,7 @@ struct BatchNorm {
       check(running_mean.defined() && running_var.defined(), "needs running_mean and running_var outside training");
     }
     const Spec statistic{channels, compute_dtype(x.dtype()), x.device()};
-    return {like(x), statistic, statistic};
+    return {like_layout(x), statistic, statistic};
   }
   void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias,
            const View& running_mean, const View& running_var) const {

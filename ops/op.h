@@ -34,10 +34,24 @@ struct Spec {
   Dims sizes;
   Dtype dtype = f32;
   Device device;
+  Layout layout = Layout::contiguous;
 };
+// Results that are contiguous, whatever the layout of x.
 inline Spec like(const Tensor& x) { return {x.sizes(), x.dtype(), x.device()}; }
 inline Spec like(const Tensor& x, Dtype dtype) { return {x.sizes(), dtype, x.device()}; }
 inline Spec like(const Tensor& x, const Dims& sizes) { return {sizes, x.dtype(), x.device()}; }
+
+// Operators on images whose kernels write any strides keep the layout of what they read: channels-last when one of
+// `x` is (a gradient may arrive contiguous, the saved input tells what the forward pass had). On the CPU only: kernels
+// of other devices write contiguous results. Pass the result as a Spec: `in_layout_of(like(x), x, y)`.
+template <class... T> Spec in_layout_of(Spec s, const T&... x) {
+  const auto is_last = [](const Tensor& t) { return t.defined() && t.dim() == 4 && t.layout() == Layout::channels_last; };
+  if (s.sizes.rank() == 4 && s.device.is_cpu() && (is_last(x) || ...)) s.layout = Layout::channels_last;
+  return s;
+}
+inline Spec like_layout(const Tensor& x) { return in_layout_of(like(x), x); }
+inline Spec like_layout(const Tensor& x, Dtype dtype) { return in_layout_of(like(x, dtype), x); }
+inline Spec like_layout(const Tensor& x, const Dims& sizes) { return in_layout_of(like(x, sizes), x); }
 
 // For backward kernels, which take more on trust than a user's call: an input must have these sizes.
 inline void check_sizes(const Tensor& t, const char* name, const Dims& expected) {

@@ -65,7 +65,7 @@ template <class F> struct Unary : F {
 
   Spec infer(const Tensor& x) const {
     check(F::floats || !x.is_floating(), "needs an integer or bool dtype");
-    return like(x, result_dtype(F::result, x.dtype()));
+    return like_layout(x, result_dtype(F::result, x.dtype()));
   }
   void run(const View& y, const View& x) const {
     const Dtype compute = dtype_to_compute_in(y.dtype, x.dtype);
@@ -81,7 +81,7 @@ template <class F> struct Unary : F {
 template <class F> struct UnaryBackward : GradOf<F> {
   static constexpr auto name = "pointwise_backward";
   static constexpr const char* args[] = {"gradient", "saved"};
-  Spec infer(const Tensor& g, const Tensor&) const { return like(g); }
+  Spec infer(const Tensor& g, const Tensor& saved) const { return in_layout_of(like(g), g, saved); }
   void run(const View& y, const View& g, const View& saved) const {
     const View* inputs[] = {&g, &saved};
     run_formula<GradOf<F>>(*this, compute_dtype(y.dtype), y, inputs);
@@ -110,7 +110,7 @@ template <class F, class Self> struct Binary : F {
   Spec infer(const Tensor& a, const Tensor& b) const {
     const Dtype promoted = common_dtype(a, b);
     check(F::floats || !is_floating(promoted), "needs integer or bool dtypes");
-    return {broadcast(a.sizes(), b.sizes()), result_dtype(F::result, promoted), on_device(a, b).device()};
+    return in_layout_of({broadcast(a.sizes(), b.sizes()), result_dtype(F::result, promoted), on_device(a, b).device()}, a, b);
   }
   void run(const View& y, const View& a, const View& b) const {
     const Dtype compute = dtype_to_compute_in(y.dtype, common_dtype(a, b));

@@ -11,6 +11,8 @@ namespace mantissa {
 
 MANTISSA_KERNEL(max_pool2d, const PoolShape& shape, const View& y, const View& index, const View& x)
 MANTISSA_KERNEL(max_pool2d_backward, const View& dx, const View& g, const View& index)
+MANTISSA_KERNEL(max_pool2d_taps, const PoolShape& shape, const View& y, const View& taps, const View& x)
+MANTISSA_KERNEL(max_pool2d_taps_backward, const PoolShape& shape, const View& dx, const View& g, const View& taps)
 MANTISSA_KERNEL(avg_pool2d, const PoolShape& shape, const View& y, const View& x)
 MANTISSA_KERNEL(avg_pool2d_backward, const PoolShape& shape, const View& dx, const View& g)
 
@@ -24,10 +26,18 @@ void check_input(const Tensor& x) {
   check(x.size(2) > 0 && x.size(3) > 0, "the image must not be empty");
 }
 
+// The gradient of x lies in memory as x did, which the gradient of a single output pixel cannot tell.
+Spec gradient_of_x(const Tensor& g, const Dims& x_sizes, Layout x_layout) {
+  Spec dx = like_layout(g, x_sizes);
+  if (x_layout == Layout::channels_last && dx.device.is_cpu()) dx.layout = x_layout;
+  return dx;
+}
+
 // What a pooling operator with a kernel has as attributes.
 struct Pooling {
   Pair kernel{};
   Pool2dOptions options;
+  Layout x_layout = Layout::contiguous;
 
   std::int64_t stride(int d) const { return options.stride[d] == 0 ? kernel[d] : options.stride[d]; }
   void check_attributes() const {
@@ -76,11 +86,12 @@ struct MaxPool2dBackward {
   static constexpr auto name = "max_pool2d_backward";
   static constexpr const char* args[] = {"gradient", "indices"};
   Dims x_sizes;
+  Layout x_layout = Layout::contiguous;
 
   Spec infer(const Tensor& g, const Tensor& index) const {
     check(g.dim() == 4 && x_sizes.rank() == 4 && g.size(0) == x_sizes[0] && g.size(1) == x_sizes[1], "the gradient must be [N, C, H, W] of the result");
     check(index.sizes() == g.sizes() && index.dtype() == i64, "indices must be i64 and of the gradient's sizes");
-    return like(g, x_sizes);
+    return gradient_of_x(g, x_sizes, x_layout);
   }
   void run(const View& dx, const View& g, const View& index) const { kernels::max_pool2d_backward(dx.device, dx, g, index); }
   static Tensor reference(const MaxPool2dBackward& op, const Tensor& g, const Tensor& index) {
@@ -105,13 +116,15 @@ struct MaxPool2d : Pooling {
     check_attributes();
     check_input(x);
     const Dims y = output_sizes(x.sizes());
-    return {Spec{y, x.dtype(), x.device()}, Spec{y, i64, x.device()}};
+    return {like_layout(x, y), in_layout_of(Spec{y, i64, x.device()}, x)};
   }
   void run(const std::array<View, 2>& y, const View& x) const {
     kernels::max_pool2d(x.device, shape(x.sizes, y[0].sizes), y[0], y[1], x);
   }
   static constexpr auto vjp() {
-    return rules([](Grad g, Out<1> index, Shape<0> x) { return apply(MaxPool2dBackward{x.sizes}, g, index); });
+    return rules([](const MaxPool2d& op, Grad g, Out<1> index, Shape<0> x) {
+      return apply(MaxPool2dBackward{x.sizes, op.x_layout}, g, index);
+    });
   }
   static void samples(Samples& s) {
     for (const Pooling& p : poolings) s({s.distinct({2, 3, 6, 7})}, MaxPool2d{p});
@@ -126,6 +139,77 @@ struct MaxPool2d : Pooling {
   }
 };
 
+// --- maximum of channels-last images on the CPU: taps, the numbers of pixels in their windows, instead of indices ---
+struct MaxPool2dTapsBackward : Pooling {
+  static constexpr auto name = "max_pool2d_taps_backward";
+  static constexpr const char* args[] = {"gradient", "taps"};
+  Dims x_sizes;
+
+  Spec infer(const Tensor& g, const Tensor& taps) const {
+    check_sizes(g, "gradient", output_sizes(x_sizes));
+    check(taps.sizes() == g.sizes() && taps.dtype() == u8, "taps must be u8 and of the gradient's sizes");
+    return gradient_of_x(g, x_sizes, Layout::channels_last);
+  }
+  void run(const View& dx, const View& g, const View& taps) const {
+    kernels::max_pool2d_taps_backward(g.device, shape(dx.sizes, g.sizes), dx, g, taps);
+  }
+  // Pixel of a tap, and from there as with indices.
+  static Tensor reference(const MaxPool2dTapsBackward& op, const Tensor& g, const Tensor& taps) {
+    const auto number = [](std::int64_t n) { return scalar(static_cast<double>(n), {.dtype = i64}); };
+    const auto first = [&](int d) {  // pixel of each output's first tap along d, to broadcast
+      const Tensor o = arange(g.size(d + 2)) * number(op.stride(d)) - number(op.options.padding[d]);
+      return reshape(o, d == 0 ? Dims{1, 1, g.size(2), 1} : Dims{1, 1, 1, g.size(3)});
+    };
+    const Tensor tap = cast(taps, i64), width = number(op.kernel[1]);
+    const Tensor row = first(0) + floor_divide(tap, width), column = first(1) + remainder(tap, width);
+    const Tensor index = contiguous(row * number(op.x_sizes[3]) + column);
+    return MaxPool2dBackward::reference(MaxPool2dBackward{op.x_sizes}, g, index);
+  }
+  static void samples(Samples& s);
+};
+
+struct MaxPool2dTaps : Pooling {
+  static constexpr auto name = "max_pool2d_taps";
+  static constexpr const char* args[] = {"x"};
+
+  static bool fits(const Pair& kernel) { return std::int64_t{kernel[0]} * kernel[1] <= 256; }
+  std::array<Spec, 2> infer(const Tensor& x) const {
+    check_attributes();
+    check_input(x);
+    check(x.device().is_cpu() && fits(kernel), "is for the CPU and windows of at most 256 pixels");
+    Spec y = like(x, output_sizes(x.sizes())), taps = y;
+    taps.dtype = u8;
+    y.layout = taps.layout = Layout::channels_last;
+    return {y, taps};
+  }
+  void run(const std::array<View, 2>& y, const View& x) const {
+    kernels::max_pool2d_taps(x.device, shape(x.sizes, y[0].sizes), y[0], y[1], x);
+  }
+  static constexpr auto vjp() {
+    return rules([](const MaxPool2dTaps& op, Grad g, Out<1> taps, Shape<0> x) {
+      return apply(MaxPool2dTapsBackward{op, x.sizes}, g, taps);
+    });
+  }
+  static void samples(Samples& s) {
+    for (const Pooling& p : poolings) s({s.distinct({2, 3, 6, 7})}, MaxPool2dTaps{p});
+    s({s.distinct({2, 21, 6, 4})}, MaxPool2dTaps{poolings[0]});
+    s({s.distinct({0, 3, 4, 4})}, MaxPool2dTaps{poolings[0]});
+    s.error({s.randn({3, 4, 4})}, MaxPool2dTaps{poolings[0]}, "x must be [N, C, H, W]; add a batch dimension");
+    s.error({s.randn({1, 1, 32, 32})}, MaxPool2dTaps{{{32, 32}, {}}}, "windows of at most 256 pixels");
+  }
+};
+void MaxPool2dTapsBackward::samples(Samples& s) {
+  const Dims x{2, 3, 6, 7};
+  for (const Pooling& p : poolings) {
+    const Dims y = p.output_sizes(x);
+    const Tensor taps = apply(MaxPool2dTaps{p}, s.distinct(x))[1];
+    const auto with = [=](auto&& f) { return [=](const Tensors& g) { return Tensors{f(MaxPool2dTapsBackward{p, x}, g[0], taps)}; }; };
+    s.call({s.randn(y)}, with([](const auto&... a) { return apply(a...); }), with([](const auto&... a) { return reference(a...); }));
+  }
+  s.error({s.randn({2, 3, 3, 3}), s.randn({2, 3, 3, 3})}, MaxPool2dTapsBackward{poolings[0], x}, "taps must be u8");
+}
+Layout layout_for(const Tensor& x) { return x.device().is_cpu() && x.dim() == 4 ? x.layout() : Layout::contiguous; }
+
 // --- average: the operator and its transpose are each other's gradients ---
 Tensor avg_pool_backward(const Pooling& p, const Dims& x, const Tensor& g);
 
@@ -136,7 +220,7 @@ struct AvgPool2d : Pooling {
   Spec infer(const Tensor& x) const {
     check_attributes();
     check_input(x);
-    return like(x, output_sizes(x.sizes()));
+    return like_layout(x, output_sizes(x.sizes()));
   }
   void run(const View& y, const View& x) const { kernels::avg_pool2d(x.device, shape(x.sizes, y.sizes), y, x); }
   static constexpr auto vjp() {
@@ -157,7 +241,7 @@ struct AvgPool2dBackward : Pooling {
 
   Spec infer(const Tensor& g) const {
     check(g.sizes() == output_sizes(x_sizes), "the gradient must have the sizes of the result, ", output_sizes(x_sizes));
-    return like(g, x_sizes);
+    return gradient_of_x(g, x_sizes, x_layout);
   }
   void run(const View& dx, const View& g) const { kernels::avg_pool2d_backward(g.device, shape(dx.sizes, g.sizes), dx, g); }
   static constexpr auto vjp() {
@@ -181,21 +265,22 @@ PoolShape adaptive_shape(const Dims& x, const Dims& y) {
   }
   return s;
 }
-Tensor adaptive_backward(const Dims& x, const Tensor& g);
+Tensor adaptive_backward(const Dims& x, Layout x_layout, const Tensor& g);
 
 struct AdaptiveAvgPool2d {
   static constexpr auto name = "adaptive_avg_pool2d";
   static constexpr const char* args[] = {"x"};
   Pair output{};
+  Layout x_layout = Layout::contiguous;
 
   Spec infer(const Tensor& x) const {
     check_input(x);
     check(output[0] >= 1 && output[1] >= 1, "the output size must be at least 1, found ", output[0], " x ", output[1]);
-    return like(x, {x.size(0), x.size(1), output[0], output[1]});
+    return like_layout(x, {x.size(0), x.size(1), output[0], output[1]});
   }
   void run(const View& y, const View& x) const { kernels::avg_pool2d(x.device, adaptive_shape(x.sizes, y.sizes), y, x); }
   static constexpr auto vjp() {
-    return rules([](Grad g, Shape<0> x) { return adaptive_backward(x.sizes, g); });
+    return rules([](const AdaptiveAvgPool2d& op, Grad g, Shape<0> x) { return adaptive_backward(x.sizes, op.x_layout, g); });
   }
   static void samples(Samples& s) {
     s({s.randn({2, 3, 6, 7})}, AdaptiveAvgPool2d{{1, 1}});
@@ -211,17 +296,18 @@ struct AdaptiveAvgPool2dBackward {
   static constexpr auto name = "adaptive_avg_pool2d_backward";
   static constexpr const char* args[] = {"gradient"};
   Dims x_sizes;
+  Layout x_layout = Layout::contiguous;
 
   Spec infer(const Tensor& g) const {
     check_input(g);
     check_sizes(g, "gradient", {x_sizes[0], x_sizes[1], g.size(2), g.size(3)});
     check(g.size(2) > 0 && g.size(3) > 0, "the gradient is empty");
-    return like(g, x_sizes);
+    return gradient_of_x(g, x_sizes, x_layout);
   }
   void run(const View& dx, const View& g) const { kernels::avg_pool2d_backward(g.device, adaptive_shape(dx.sizes, g.sizes), dx, g); }
   static constexpr auto vjp() {
-    return rules([](Grad h, Shape<0> g) {
-      return apply(AdaptiveAvgPool2d{{static_cast<int>(g.sizes[2]), static_cast<int>(g.sizes[3])}}, h);
+    return rules([](const AdaptiveAvgPool2dBackward& op, Grad h, Shape<0> g) {
+      return apply(AdaptiveAvgPool2d{{static_cast<int>(g.sizes[2]), static_cast<int>(g.sizes[3])}, op.x_layout}, h);
     });
   }
   static void samples(Samples& s) {
@@ -229,12 +315,14 @@ struct AdaptiveAvgPool2dBackward {
     s({s.randn({2, 3, 1, 1})}, AdaptiveAvgPool2dBackward{{2, 3, 6, 7}});
   }
 };
-Tensor adaptive_backward(const Dims& x, const Tensor& g) { return apply(AdaptiveAvgPool2dBackward{x}, g); }
+Tensor adaptive_backward(const Dims& x, Layout x_layout, const Tensor& g) { return apply(AdaptiveAvgPool2dBackward{x, x_layout}, g); }
 
 }  // namespace
 
 MANTISSA_OP(MaxPool2d)
 MANTISSA_OP(MaxPool2dBackward)
+MANTISSA_OP(MaxPool2dTaps)
+MANTISSA_OP(MaxPool2dTapsBackward)
 MANTISSA_OP(AvgPool2d)
 MANTISSA_OP(AvgPool2dBackward)
 MANTISSA_OP(AdaptiveAvgPool2d)
@@ -245,17 +333,21 @@ ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel
     ValuesIndices y = max_pool3d_with_indices(unsqueeze(x, 2), {1, kernel[0], kernel[1]}, as_volume(options));
     return {squeeze(y.values, 2), squeeze(y.indices, 2)};
   }
-  auto y = apply(MaxPool2d{{kernel, options}}, x);
+  auto y = apply(MaxPool2d{{kernel, options, layout_for(x)}}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
 Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+  const Layout layout = layout_for(x);
+  if (layout == Layout::channels_last && options.dilation == Pair{1, 1} && MaxPool2dTaps::fits(kernel)) {
+    return apply(MaxPool2dTaps{{kernel, options, layout}}, x)[0];
+  }
   return max_pool2d_with_indices(x, kernel, options).values;
 }
 Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
-  if (options.divisor_override == 0) return apply(AvgPool2d{{kernel, options}}, x);
+  if (options.divisor_override == 0) return apply(AvgPool2d{{kernel, options, layout_for(x)}}, x);
   check_plane("avg_pool2d", x);
   return squeeze(avg_pool3d(unsqueeze(x, 2), {1, kernel[0], kernel[1]}, as_volume(options)), 2);
 }
-Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output) { return apply(AdaptiveAvgPool2d{output}, x); }
+Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output) { return apply(AdaptiveAvgPool2d{output, layout_for(x)}, x); }
 
 }  // namespace mantissa

@@ -187,7 +187,7 @@ Tensor reshape(const Tensor& x, const Dims& shape) {
   Dims strides;
   const Dims sizes = infer_shape(shape, x.numel());
   if (view_strides(x.sizes(), x.strides(), sizes, &strides)) return apply(Reshape{sizes}, x);
-  return apply(Reshape{sizes}, clone(x));
+  return apply(Reshape{sizes}, contiguous(x));
 }
 Tensor permute(const Tensor& x, const Dims& order) { return apply(Permute{order}, x); }
 Tensor expand(const Tensor& x, const Dims& shape) { return apply(Expand{shape}, x); }

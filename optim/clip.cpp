@@ -18,7 +18,7 @@ struct Gradients {
     if (!g.defined()) return;
     if (tensors.empty()) device = g.device();
     check(g.device() == device, "gradient clipping: gradients are on ", device, " and ", g.device());
-    Tensor dense = g.is_contiguous() ? g : empty_like(g).copy_(g);
+    Tensor dense = g.is_contiguous() ? g : Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g);
     views.push_back({dense.raw_data(), dense.numel(), dense.dtype()});
     tensors.emplace_back(std::move(g), std::move(dense));
   }

@@ -148,7 +148,7 @@ void Optimizer::run_formula(Group& g, const Tensor& skip) {
     const Tensor &p = g.parameters[i], &value = g.value(i);
     Tensor gradient = p.grad();
     if (!gradient.defined()) continue;
-    if (!gradient.is_contiguous()) gradient = empty_like(gradient).copy_(gradient);
+    if (!gradient.is_contiguous()) gradient = Tensor::allocate(gradient.sizes(), gradient.dtype(), gradient.device()).copy_(gradient);
     ParameterView v{.value = value.raw_data(), .gradient = gradient.raw_data(), .step = g.steps.data<std::int64_t>() + i,
                     .numel = p.numel(), .dtype = value.dtype(), .gradient_dtype = gradient.dtype(),
                     .state_dtype = memory_.state_dtype.value_or(value.dtype() == f64 ? f64 : f32)};

@@ -22,7 +22,7 @@ constexpr std::int64_t tile = 512;
 template <class F> void for_rows(const View& y, const View& x, F&& row) {
   const Dims from = broadcast_strides(x.sizes, x.strides, y.sizes);
   const Dims* strides[] = {&y.strides, &from};
-  const Loop loop = collapse(y.sizes, strides, 2);
+  const Loop loop = collapse_in_memory_order(y.sizes, strides, 2);
   const std::int64_t total = y.numel();
   if (total == 0) return;
   const int inner = loop.sizes.rank() - 1;

@@ -79,7 +79,7 @@ template <class C> void run_tiles(TileFn fn, const void* formula, const View& y,
     list[k + 1] = &strides[k + 1];
   }
   list[0] = &y.strides;
-  const Loop loop = collapse(y.sizes, list, static_cast<int>(x.size()) + 1);
+  const Loop loop = collapse_in_memory_order(y.sizes, list, static_cast<int>(x.size()) + 1);
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     Operand<C> out, in[3];
     out.init(y, loop, 0);
@@ -101,12 +101,15 @@ template <class C> void run_tiles(TileFn fn, const void* formula, const View& y,
   });
 }
 
+// Dense operands of compute type that lie in memory alike: one run of elements.
 bool plain(const View& y, std::span<const View* const> x, Dtype compute) {
-  if (y.dtype != compute || !y.is_contiguous()) return false;
+  if (y.dtype != compute) return false;
   for (const View* v : x) {
-    if (v->dtype != compute || !(v->sizes == y.sizes) || !v->is_contiguous()) return false;
+    if (v->dtype != compute || !(v->sizes == y.sizes)) return false;
   }
-  return true;
+  const auto all = [&](auto&& dense) { return dense(y) && std::ranges::all_of(x, [&](const View* v) { return dense(*v); }); };
+  return all([](const View& v) { return v.is_contiguous(); }) ||
+         all([](const View& v) { return is_channels_last(v.sizes, v.strides); });
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Pooling, one plane (an image's channel) after the other. Planes are brought into contiguous f32 or
-// f64 first where they are not, so the loops below know neither strides nor halves.
+// f64 first where they are not, so the loops below know neither strides nor halves. Channels-last images
+// have kernels of their own, core/cpu/pool_channels.cpp.
 #include <algorithm>
 #include <type_traits>
 #include <vector>
 
-#include "core/cpu/simd.h"
+#include "core/cpu/pool_channels.h"
+#include "core/cpu/rows.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 #include "core/pool.h"
@@ -157,9 +159,12 @@ template <class F> void with_compute_type(Dtype dtype, F&& f) {
   else f.template operator()<float>();
 }
 
+bool last(const View& v) { return v.layout() == Layout::channels_last; }
+
 }  // namespace
 
 void max_pool2d(const PoolShape& shape, const View& y, const View& index, const View& x) {
+  if (last(x)) return max_pool2d_channels(shape, y, index, x);
   const std::int64_t out = shape.out[0] * shape.out[1];
   with_compute_type(x.dtype, [&]<class C> {
     for_planes(x, [&](std::int64_t begin, std::int64_t end) {
@@ -173,6 +178,8 @@ void max_pool2d(const PoolShape& shape, const View& y, const View& index, const 
 }
 
 void max_pool2d_backward(const View& dx, const View& g, const View& index) {
+  Tensor g_copy, index_copy;
+  if (last(dx)) return max_pool2d_channels_backward(dx, moved(g, dx.dtype, g_copy), moved(index, i64, index_copy));
   const std::int64_t in = dx.size(2) * dx.size(3), out = g.size(2) * g.size(3);
   with_compute_type(dx.dtype, [&]<class C> {
     for_planes(dx, [&](std::int64_t begin, std::int64_t end) {
@@ -193,6 +200,7 @@ void max_pool2d_backward(const View& dx, const View& g, const View& index) {
 }
 
 void avg_pool2d(const PoolShape& shape, const View& y, const View& x) {
+  if (last(x)) return avg_pool2d_channels(shape, y, x);
   with_compute_type(x.dtype, [&]<class C> {
     for_planes(x, [&](std::int64_t begin, std::int64_t end) {
       Planes<C> from(x), to(y);
@@ -205,6 +213,8 @@ void avg_pool2d(const PoolShape& shape, const View& y, const View& x) {
 }
 
 void avg_pool2d_backward(const PoolShape& shape, const View& dx, const View& g) {
+  Tensor g_copy;
+  if (last(dx)) return avg_pool2d_channels_backward(shape, dx, moved(g, dx.dtype, g_copy));
   with_compute_type(dx.dtype, [&]<class C> {
     for_planes(dx, [&](std::int64_t begin, std::int64_t end) {
       Planes<C> from(g), to(dx);

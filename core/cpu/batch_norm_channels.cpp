@@ -1,0 +1,223 @@
+// Batch norm with the channels innermost in memory: vectors over channels. Next: core/cpu/channels.h.
+// The statistics read x once: the mean of a block of rows and the squared deviations from it come from a block that
+// is still in the cache, and blocks are combined as Chan, Golub and LeVeque (1979) do. Training reads x twice in all.
+#include <array>
+#include <cmath>
+
+#include "core/cpu/batch_norm.h"
+#include "core/cpu/channels.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+namespace {
+
+template <class C> std::vector<C> numbers(const View& v, std::int64_t n, C otherwise) {  // of [n] or absent
+  std::vector<C> values(static_cast<std::size_t>(n), otherwise);
+  if (v) load_run(values.data(), v.data, v.dtype, 0, v.strides[0], n);
+  return values;
+}
+
+// `v` dense with the channels innermost and of type T: itself or a copy. Absent stays absent.
+class Pixels {
+ public:
+  Pixels(const View& v, Dtype dtype) : data_(v.data) {
+    if (!v || (v.dtype == dtype && dense(v))) return;
+    copy_ = Tensor::allocate(v.sizes, dtype, cpu, Layout::channels_last);
+    copy(copy_.view(), v);
+    data_ = copy_.raw_data();
+  }
+  static bool dense(const View& v) { return v.dim() == 4 ? is_channels_last(v.sizes, v.strides) : v.is_contiguous(); }
+  template <class T> const T* as() const { return static_cast<const T*>(data_); }
+
+ private:
+  Tensor copy_;
+  void* data_;
+};
+// The same for a result: finish() moves a copy to where it belongs.
+class PixelsResult {
+ public:
+  explicit PixelsResult(const View& v) : view_(v), data_(v.data) {
+    if (!v || Pixels::dense(v)) return;
+    copy_ = Tensor::allocate(v.sizes, v.dtype, cpu, Layout::channels_last);
+    data_ = copy_.raw_data();
+  }
+  template <class T> T* as() const { return static_cast<T*>(data_); }
+  void finish() {
+    if (copy_.defined()) copy(view_, copy_.view());
+  }
+
+ private:
+  View view_;
+  Tensor copy_;
+  void* data_;
+};
+
+// The mean and the sum of squared deviations from it, for each channel.
+template <class T, class C = Compute<T>> void statistics(const ChannelRows& s, const T* x, std::vector<double>& mean, std::vector<double>& squares) {
+  const std::int64_t n = s.channels;
+  std::unique_ptr<C[]> partial(new C[static_cast<std::size_t>(s.blocks * 3 * n)]);  // per block: centre, sum and squares around it
+  s.for_blocks([&](std::int64_t b) {
+    std::vector<C> space(static_cast<std::size_t>(3 * s.columns));
+    C *sums = space.data(), *centre = sums + 2 * s.columns, *out = partial.get() + b * 3 * n;
+    s.template sum_columns<1>(b, sums, [&](const auto& lanes, std::int64_t i, std::int64_t) { return std::array{lanes.load(x + i)}; });
+    s.fold_joined(sums, out);
+    for (std::int64_t c = 0; c < n; ++c) out[c] = out[c] / static_cast<C>(s.pixels_in(b));
+    s.repeat(out, centre);
+    s.template sum_columns<2>(b, sums, [&](const auto& lanes, std::int64_t i, std::int64_t j) {
+      const auto d = lanes.load(x + i) - lanes.load(centre + j);
+      return std::array{d, d * d};
+    });
+    s.fold_joined(sums, out + n);
+    s.fold_joined(sums + s.columns, out + 2 * n);
+  });
+  mean.assign(static_cast<std::size_t>(n), 0.0);
+  squares.assign(static_cast<std::size_t>(n), 0.0);
+  const auto each = [&](auto&& f) {
+    for (std::int64_t b = 0; b < s.blocks; ++b) {
+      const C* p = partial.get() + b * 3 * n;
+      const auto count = static_cast<double>(s.pixels_in(b));
+      for (std::int64_t c = 0; c < n; ++c) {
+        const double off = static_cast<double>(p[n + c]) / count;  // the centre was rounded
+        f(static_cast<std::size_t>(c), count, static_cast<double>(p[c]) + off, static_cast<double>(p[2 * n + c]) - off * static_cast<double>(p[n + c]));
+      }
+    }
+  };
+  each([&](std::size_t c, double count, double centre, double) { mean[c] += count * centre; });
+  for (double& m : mean) m /= static_cast<double>(s.pixels);
+  each([&](std::size_t c, double count, double centre, double around) {
+    squares[c] += around + count * (centre - mean[c]) * (centre - mean[c]);
+  });
+}
+
+// Numbers per channel that the elementwise passes use, repeated for the columns of a row.
+template <class C> struct Affine {
+  std::vector<C> mean, scale, shift;
+  Affine(const ChannelRows& s, const View& weight, const View& bias, const C* mean_, const C* inv_std) {
+    std::vector<C> m(mean_, mean_ + s.channels), k = numbers<C>(weight, s.channels, C(1)), d = numbers<C>(bias, s.channels, C(0));
+    for (std::int64_t c = 0; c < s.channels; ++c) k[static_cast<std::size_t>(c)] *= inv_std[c];
+    mean = s.repeat(m), scale = s.repeat(k), shift = s.repeat(d);
+  }
+};
+
+template <bool relu, bool add, class T> void normalise(const ChannelRows& s, T* y, const T* x, const T* z, const Affine<Compute<T>>& a) {
+  s.for_blocks([&](std::int64_t b) {
+    s.template for_elements<Compute<T>>(b, [&](const auto& lanes, std::int64_t i, std::int64_t j) {
+      auto v = Normalise{}(lanes.load(x + i), lanes.load(a.mean.data() + j), lanes.load(a.scale.data() + j), lanes.load(a.shift.data() + j));
+      if constexpr (add) v = v + lanes.load(z + i);
+      if constexpr (relu) v = rectified(v);
+      lanes.store(y + i, v);
+    });
+  });
+}
+
+template <class T> void forward(const BatchNormForward& f) {
+  using C = Compute<T>;
+  const std::int64_t channels = f.x.sizes[1];
+  const ChannelRows s(channels > 0 ? f.x.numel() / channels : 0, channels);
+  const Pixels in(f.x, dtype_of<T>), residual(f.z, dtype_of<T>);
+  C *mean = f.mean.as<C>(), *inv_std = f.inv_std.as<C>();
+  if (f.training) {
+    std::vector<double> m, squares;
+    statistics(s, in.as<T>(), m, squares);
+    std::vector<C> unbiased(squares.size());
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const auto i = static_cast<std::size_t>(c);
+      mean[c] = static_cast<C>(m[i]);
+      inv_std[c] = static_cast<C>(squares[i] / static_cast<double>(s.pixels));  // the variance, for now
+      unbiased[i] = static_cast<C>(squares[i] / static_cast<double>(s.pixels - 1));
+    }
+    if (s.pixels > 1) {
+      update_running(f.running_mean, channels, f.momentum, static_cast<const C*>(mean));
+      update_running(f.running_var, channels, f.momentum, static_cast<const C*>(unbiased.data()));
+    }
+  } else {
+    load_run(mean, f.running_mean.data, f.running_mean.dtype, 0, f.running_mean.strides[0], channels);
+    load_run(inv_std, f.running_var.data, f.running_var.dtype, 0, f.running_var.strides[0], channels);
+  }
+  for (std::int64_t c = 0; c < channels; ++c) inv_std[c] = C(1) / std::sqrt(inv_std[c] + static_cast<C>(f.eps));
+  if (f.y.numel() == 0) return;
+  const Affine<C> a(s, f.weight, f.bias, mean, inv_std);
+  PixelsResult out(f.y);
+  const auto run = [&]<bool relu, bool add> { normalise<relu, add>(s, out.as<T>(), in.as<T>(), residual.as<T>(), a); };
+  if (f.relu && f.z) run.template operator()<true, true>();
+  else if (f.relu) run.template operator()<true, false>();
+  else if (f.z) run.template operator()<false, true>();
+  else run.template operator()<false, false>();
+  out.finish();
+}
+
+// Which gradients pass: all, those the rectified normalised x let through, or those where the result is positive
+// (where the gradient that passed is z's, and is kept).
+enum class Mask { none, from_x, from_y };
+
+template <Mask mask, class T> void backward(const BatchNormGradient& f) {
+  using C = Compute<T>;
+  const std::int64_t channels = f.x.sizes[1];
+  C *dweight = f.dweight.as<C>(), *dbias = f.dbias.as<C>();
+  if (f.x.numel() == 0) {
+    std::fill_n(dweight, channels, C(0));
+    std::fill_n(dbias, channels, C(0));
+    return;
+  }
+  const ChannelRows s(f.x.numel() / channels, channels);
+  const Pixels in(f.x, dtype_of<T>), gradient(f.g, dtype_of<T>), result(f.y, dtype_of<T>);
+  PixelsResult out(f.dx), to_z(f.dz);
+  const std::vector<C> mean = numbers<C>(f.mean, channels, C(0)), inv_std = numbers<C>(f.inv_std, channels, C(1));
+  const Affine<C> a(s, f.weight, f.bias, mean.data(), inv_std.data());
+  const T *x = in.as<T>(), *g = gradient.as<T>(), *y = result.as<T>();
+  T *dx = out.as<T>(), *dz = to_z.as<T>();
+  const C *mu = a.mean.data(), *scale = a.scale.data(), *shift = a.shift.data();
+  // The gradient that passed the activation.
+  const auto passed = [=](const auto& lanes, std::int64_t i, std::int64_t j, const auto& value) {
+    const auto from = lanes.load(g + i);
+    if constexpr (mask == Mask::from_x) return let_through(from, Normalise{}(value, lanes.load(mu + j), lanes.load(scale + j), lanes.load(shift + j)));
+    else if constexpr (mask == Mask::from_y) return let_through(from, lanes.load(y + i));
+    else return from;
+  };
+  const std::vector<double> sums = sum_over_pixels<2, C>(s, [=](const auto& lanes, std::int64_t i, std::int64_t j) {
+    const auto value = lanes.load(x + i);
+    const auto u = passed(lanes, i, j, value);
+    if constexpr (mask == Mask::from_y) {
+      if (dz) lanes.store(dz + i, u);
+    }
+    return std::array{u, u * (value - lanes.load(mu + j))};
+  });
+  std::vector<C> mean_g(static_cast<std::size_t>(channels), C(0)), slope = mean_g;
+  const auto n = static_cast<double>(s.pixels);
+  for (std::size_t c = 0; c < mean_g.size(); ++c) {
+    const double inv = static_cast<double>(inv_std[c]), product = sums[static_cast<std::size_t>(channels) + c];
+    dbias[c] = static_cast<C>(sums[c]);
+    dweight[c] = static_cast<C>(product * inv);
+    if (!f.training) continue;
+    mean_g[c] = static_cast<C>(sums[c] / n);
+    slope[c] = static_cast<C>(inv * inv * (product / n));
+  }
+  const std::vector<C> mean_gs = s.repeat(mean_g), slopes = s.repeat(slope);
+  const C *mg = mean_gs.data(), *sl = slopes.data();
+  s.for_blocks([&](std::int64_t b) {
+    s.template for_elements<C>(b, [&](const auto& lanes, std::int64_t i, std::int64_t j) {
+      const auto value = lanes.load(x + i);
+      const auto u = passed(lanes, i, j, value);
+      lanes.store(dx + i, lanes.load(scale + j) * (u - lanes.load(mg + j) - (value - lanes.load(mu + j)) * lanes.load(sl + j)));
+    });
+  });
+  out.finish();
+  to_z.finish();
+}
+
+}  // namespace
+
+void batch_norm_channels(const BatchNormForward& f) {
+  visit_floating(f.x.dtype, [&]<class T> { forward<T>(f); });
+}
+
+// Training: dx = weight * inv_std * (g - mean(g) - (x - mean) * inv_std^2 * mean(g * (x - mean))).
+// Otherwise the statistics are constants: dx = weight * inv_std * g.
+void batch_norm_channels_backward(const BatchNormGradient& f) {
+  visit_floating(f.x.dtype, [&]<class T> {
+    if (f.relu && f.y) backward<Mask::from_y, T>(f);
+    else if (f.relu) backward<Mask::from_x, T>(f);
+    else backward<Mask::none, T>(f);
+  });
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
