@@ -221,6 +221,9 @@ inline Tensor avg_pool2d(const Tensor& x, int kernel) { return avg_pool2d(x, {ke
 // the running ones. weight, bias, running_* may be undefined.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, bool training, double momentum = 0.1, double eps = 1e-5);
+// relu(batch_norm(x)), or relu(batch_norm(x) + z) with z of x's sizes and dtype, in one pass over the CPU's memory.
+Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                       const Tensor& running_var, bool training, double momentum = 0.1, double eps = 1e-5, const Tensor& z = {});
 Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);  // over the trailing dims
 Tensor softmax(const Tensor& x, int dim, std::optional<Dtype> dtype = {});

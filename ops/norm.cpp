@@ -1,8 +1,6 @@
-// batch_norm and layer_norm. Their first result is the normalised tensor; the others are the mean
-// and 1 / standard deviation, kept for the gradient in the type the kernel computes in.
-#include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+// layer_norm. The first result is the normalised tensor; the others are the mean and 1 / standard deviation, kept for
+// the gradient in the type the kernel computes in.
+#include "ops/norm.h"
 
 namespace mantissa {
 
@@ -10,28 +8,9 @@ MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std
                 const View& weight, const View& bias, std::int64_t row, double eps)
 MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
                 const View& x, const View& weight, const View& mean, const View& inv_std)
-MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x,
-                const View& weight, const View& bias, const View& running_mean, const View& running_var,
-                bool training, double momentum, double eps)
-MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
 
 namespace {
 
-void check_floating(const Tensor& x) {
-  check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
-}
-void check_parameter(const Tensor& t, const char* name, const Dims& expected) {
-  if (!t.defined()) return;
-  check(t.sizes() == expected, name, " has shape ", t.sizes(), ", expected ", expected);
-  check(t.is_floating(), name, " is ", t.dtype(), ", expected a floating dtype");
-}
-Tensor scaled(Tensor y, const Tensor& weight, const Tensor& bias) {
-  if (weight.defined()) y = y * weight;
-  return bias.defined() ? y + bias : y;
-}
-
-// --- layer_norm ---
 Dims trailing(const Dims& sizes, int n) {
   check(n <= sizes.rank(), "x has fewer than ", n, " dimensions");
   Dims t;
@@ -124,106 +103,6 @@ struct LayerNorm {
   static void samples(Samples& s);
 };
 
-// --- batch_norm ---
-Dims all_but_channels(int rank) {
-  Dims d{0};
-  for (int i = 2; i < rank; ++i) d.push_back(i);
-  return d;
-}
-// [C] shaped to broadcast with x [N, C, ...].
-Tensor per_channel(const Tensor& t, const Tensor& x) {
-  if (!t.defined()) return t;
-  Dims shape = Dims::filled(x.dim(), 1);
-  shape[1] = x.size(1);
-  return reshape(t, shape);
-}
-
-// Results dx, dweight, dbias.
-struct BatchNormBackward {
-  static constexpr auto name = "batch_norm_backward";
-  static constexpr bool halves = false;  // mean and inv_std never are
-  static constexpr const char* args[] = {"gradient", "x", "weight", "mean", "inv_std"};
-  bool training = true;
-  double eps = 1e-5;
-
-  std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std) const {
-    check(x.dim() >= 2, "x must have at least 2 dimensions");
-    check_sizes(g, "gradient", x.sizes());
-    check_parameter(weight, "the weight", {x.size(1)});
-    check_sizes(mean, "mean", {x.size(1)});
-    check_sizes(inv_std, "inv_std", {x.size(1)});
-    const Spec parameter{{x.size(1)}, compute_dtype(x.dtype()), x.device()};
-    return {like_layout(x), parameter, parameter};
-  }
-  void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean,
-           const View& inv_std) const {
-    kernels::batch_norm_backward(x.device, y[0], y[1], y[2], g, x, weight, mean, inv_std, training);
-  }
-  // In training mean and inv_std depend on x: then they are made from it again.
-  static std::array<Tensor, 3> reference(const BatchNormBackward& op, const Tensor& g, const Tensor& x,
-                                         const Tensor& weight,
-                                         const Tensor& saved_mean, const Tensor& saved_inv_std) {
-    const Dims over = all_but_channels(x.dim());
-    const Tensor m = op.training ? mean(x, over, true) : per_channel(saved_mean, x);
-    const Tensor inv_std = op.training ? rsqrt(var(x, over, true, 0) + op.eps) : per_channel(saved_inv_std, x);
-    const Tensor hat = (x - m) * inv_std;
-    const Tensor scale = weight.defined() ? inv_std * per_channel(weight, x) : inv_std;
-    const Tensor centred = op.training ? g - mean(g, over, true) - hat * mean(g * hat, over, true) : g;
-    return {scale * centred, sum(g * hat, over), sum(g, over)};
-  }
-  static void samples(Samples& s);
-};
-
-struct BatchNorm {
-  static constexpr auto name = "batch_norm";
-  static constexpr bool mutates = true;                  // the running statistics,
-  static constexpr std::uint64_t constants = 0b11000;  // which have no gradient
-  static constexpr const char* args[] = {"x", "weight", "bias", "running_mean", "running_var"};
-  bool training = true;
-  double momentum = 0.1, eps = 1e-5;
-
-  std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                            const Tensor& running_mean, const Tensor& running_var) const {
-    check_floating(x);
-    check(x.dim() >= 2, "x needs the shape [N, C, ...], got ", x.sizes());
-    const Dims channels{x.size(1)};
-    check_parameter(weight, "weight", channels);
-    check_parameter(bias, "bias", channels);
-    check_parameter(running_mean, "running_mean", channels);
-    check_parameter(running_var, "running_var", channels);
-    if (training) {
-      check(x.size(1) == 0 || x.numel() / x.size(1) != 1, "needs more than one value per channel in training, got ", x.sizes(),
-            "; use a larger batch, or eval mode");
-    } else {
-      check(running_mean.defined() && running_var.defined(), "needs running_mean and running_var outside training");
-    }
-    const Spec statistic{channels, compute_dtype(x.dtype()), x.device()};
-    return {like_layout(x), statistic, statistic};
-  }
-  void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias,
-           const View& running_mean, const View& running_var) const {
-    kernels::batch_norm(x.device, y[0], y[1], y[2], x, weight, bias, running_mean, running_var, training, momentum, eps);
-  }
-  // The running statistics are not saved: the next training step changes them.
-  static constexpr auto vjp() {
-    return joint([](const BatchNorm& op, Grad g, In<0> x, In<1> weight, Out<1> mean, Out<2> inv_std) {
-      auto d = apply(BatchNormBackward{op.training, op.eps}, g, x, weight, mean, inv_std);
-      return std::array<Tensor, 5>{d[0], d[1], d[2]};
-    });
-  }
-  static std::array<Tensor, 3> reference(const BatchNorm& op, const Tensor& x, const Tensor& weight,
-                                         const Tensor& bias,
-                                         const Tensor& running_mean, const Tensor& running_var) {
-    const Dims over = all_but_channels(x.dim()), channels{x.size(1)};
-    const Tensor m = op.training ? mean(x, over, true) : per_channel(running_mean, x);
-    const Tensor v = op.training ? var(x, over, true, 0) : per_channel(running_var, x);
-    const Tensor inv_std = rsqrt(v + op.eps);
-    return {scaled((x - m) * inv_std, per_channel(weight, x), per_channel(bias, x)), reshape(m, channels), reshape(inv_std, channels)};
-  }
-  static void samples(Samples& s);
-};
-
-// --- samples ---
 void LayerNorm::samples(Samples& s) {
   const Tensor none;
   s({s.randn({4, 5}), s.randn({5}), s.randn({5})}, LayerNorm{{5}});
@@ -254,58 +133,12 @@ void LayerNormBackward::samples(Samples& s) {
     }
   }
 }
-void BatchNorm::samples(Samples& s) {
-  const Tensor none;
-  s({s.randn({3, 4, 2, 3}), s.randn({4}), s.randn({4}), none, none}, BatchNorm{});
-  s({s.randn({6, 5}), s.randn({5}), s.randn({5}), none, none}, BatchNorm{});
-  s({s.randn({3, 2, 5}), none, none, none, none}, BatchNorm{});
-  s({s.randn({2, 3, 20, 30}), s.randn({3}), none, none, none}, BatchNorm{true, 0.1, 1e-3});
-  s({s.randn({90, 3}), none, s.randn({3}), none, none}, BatchNorm{});
-  for (const Dims& sizes : {Dims{3, 4, 2, 3}, Dims{6, 4}, Dims{1, 4}, Dims{0, 4, 2}}) {
-    s({s.randn(sizes), s.randn({4}), s.randn({4}), s.randn({4}), s.uniform({4}, 0.5, 2)}, BatchNorm{false});
-  }
-  s.error({s.randn({1, 3}), none, none, none, none}, BatchNorm{}, "needs more than one value per channel");
-  s.error({s.randn({2, 3}), none, none, none, none}, BatchNorm{false}, "needs running_mean and running_var");
-  s.error({s.randn({3}), none, none, none, none}, BatchNorm{}, "x needs the shape [N, C, ...]");
-  s.error({s.randn({2, 3}), s.randn({2}), none, none, none}, BatchNorm{}, "weight has shape [2], expected [3]");
-}
-void BatchNormBackward::samples(Samples& s) {
-  for (const Dims& sizes : {Dims{3, 4, 2, 3}, Dims{6, 4}}) {
-    s.call({s.randn(sizes), s.randn(sizes), s.randn({4})},
-           [](const Tensors& x) {
-             const auto y = apply(BatchNorm{}, x[1].detach(), Tensor(), Tensor(), Tensor(), Tensor());
-             return Samples::list(apply(BatchNormBackward{}, x[0], x[1], x[2], y[1], y[2]));
-           },
-           [](const Tensors& x) { return Samples::list(reference(BatchNormBackward{}, x[0], x[1], x[2], {}, {})); });
-    const Tensor mean = s.randn({4}), inv_std = s.uniform({4}, 0.5, 2);
-    auto with = [=](auto&& f) {
-      return [=](const Tensors& x) {
-        return Samples::list(f(BatchNormBackward{false}, x[0], x[1], x[2], cast(mean, x[0].dtype()).to(x[0].device()),
-                               cast(inv_std, x[0].dtype()).to(x[0].device())));
-      };
-    };
-    s.call({s.randn(sizes), s.randn(sizes), s.randn({4})}, with([](const auto&... x) { return apply(x...); }),
-           with([](const auto&... x) { return reference(x...); }));
-  }
-}
-
 }  // namespace
 
 MANTISSA_OP(LayerNorm)
 MANTISSA_OP(LayerNormBackward)
-MANTISSA_OP(BatchNorm)
-MANTISSA_OP(BatchNormBackward)
 
 Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
   return apply(LayerNorm{normalized_shape, eps}, x, weight, bias)[0];
 }
-Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                  const Tensor& running_var, bool training, double momentum, double eps) {
-  auto y = apply(BatchNorm{training, momentum, eps}, x, weight, bias, running_mean, running_var);
-  if (training) {
-    for (const Tensor* t : {&running_mean, &running_var}) if (t->defined()) t->storage()->written_by("batch_norm");
-  }
-  return std::move(y[0]);
-}
-
 }  // namespace mantissa

@@ -80,6 +80,7 @@ ours_alone = {
     "tril_indices": "`torch.tril_indices`",
     "triu_indices": "`torch.triu_indices`",
     "cast": "`x.to(dtype)` there, and `x.to(dtype)` here as well",
+    "batch_norm_relu": "`relu(batch_norm(x) + z)` in one; apex has it as `BatchNorm2d_NHWC(fuse_relu=True)`",
     "channels_last": "`x.contiguous(memory_format=torch.channels_last)`",
     "contiguous": "a method there; here both",
     "conv2d_input_grad": "`torch.nn.grad.conv2d_input`",
