@@ -103,10 +103,13 @@ class Bench:
             MANTISSA_NUM_THREADS=str(len(self.cores)),
             PYTHONHASHSEED="0",
         )
+        cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))  # what compiling costs is paid once
+        self.environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(cache, "mantissa/inductor"))
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # before the driver itself imports PyTorch
             os.environ[name] = str(len(self.cores))
-        self.seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
         self.out = args.out or "bench_result.json"
+        self.log = open(self.out + ".log", "wb")  # what workers say on standard error
+        self.seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
         shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.folder = tempfile.mkdtemp(prefix="mantissa-bench-", dir=shared)
         self.result = {"meta": self.meta(), "workloads": {}}
@@ -302,6 +305,8 @@ class Bench:
                 print(
                     f"  {side:14} {s['ms']['median']:9.3f} ms  (least {s['ms']['min']:.3f}, p90 {s['ms']['p90']:.3f}, first step {s['first_step'] * 1e3:.0f})"
                 )
+        for side, t in result["left_out"].items():
+            print(f"  {side:14} {1e3 * t:9.3f} ms, over three times as long as another mode: no turns")
         for pair, r in result["ratios"].items():
             print(f"  {pair:30} {r['ratio']:.2f}x  [{r['low']:.2f}, {r['high']:.2f}]")
         for side, s in result["sides"].items():
@@ -368,6 +373,7 @@ class Bench:
     def close(self):
         for worker in self.live.values():
             worker.quit()
+        self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -32,7 +32,7 @@ class WorkerError(Exception):
 class Worker:
     """A child process that answers requests. Exactly one of them is to be busy at a time."""
 
-    def __init__(self, name, command, cores=None, environment=None, timeout=60):
+    def __init__(self, name, command, cores=None, environment=None, timeout=60, errors=None):
         self.name, self.buffer = name, b""
 
         def prepare():  # it stays in the driver's process group: Ctrl-C ends all of them
@@ -42,7 +42,12 @@ class Worker:
         self.started = time.monotonic()
         try:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, preexec_fn=prepare
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                stderr=errors,
+                preexec_fn=prepare,
             )
         except (OSError, subprocess.SubprocessError) as e:
             raise WorkerError(f"{name}: cannot be started: {e}") from None

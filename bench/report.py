@@ -59,12 +59,137 @@ def results(result):
 
 def source(result):
     m = result["meta"]
-    text = f"{m['cpu']}, {len(m['cores'])} cores, PyTorch {m.get('torch', '?')}, commit {m['commit'][:10]}{' with changes' if m['changed'] else ''}, {m['date'][:10]}"
+    changed = " with changes" if m["changed"] else ""
+    text = f"{m['cpu']}, {len(m['cores'])} cores, PyTorch {m.get('torch', '?')}, commit {m['commit'][:10]}{changed}, {m['date'][:10]}"
     return text + (", a quick run: few samples, no compiled mode." if m["quick"] else ".")
 
 
-TABLES = {"results": results}
-PAGES = {"README.md": ("results",), "docs/performance.md": ("results",)}
+def table(head, rows):
+    return (
+        "\n".join(
+            ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *("| " + " | ".join(r) + " |" for r in rows)]
+        )
+        + "\n"
+    )
+
+
+def modes(result):
+    """Every ratio of every workload, and mixed precision against our own f32."""
+    names = ["eager", "eager-nhwc", "compile", "amp", "amp-nhwc", "compile-amp", "cudagraph"]
+    used = [n for n in names if any(n in w["sides"] for w in result["workloads"].values())]
+    lines = []
+    for w in result["workloads"].values():
+        for precision, ours in (("f32", "mantissa"), ("bf16", "mantissa-bf16")):
+            if ours in w["sides"] and not w["sides"][ours]["failed"]:
+                cells = [plain(w["ratios"].get(f"{ours} / {n}")) for n in used]
+                lines.append(
+                    [
+                        w["title"],
+                        precision,
+                        *cells,
+                        plain(w["ratios"].get("mantissa-bf16 / mantissa")) if precision == "bf16" else "",
+                    ]
+                )
+    return table(["Mantissa is faster than", "", *used, "Mantissa f32"], lines)
+
+
+def plain(r):
+    return f"{r['ratio']:.2f}x" if r else ""
+
+
+def proof_table(result):
+    lines = []
+    for w in result["workloads"].values():
+        for side, s in w["sides"].items():
+            if training.ours(side) and s["proofs"]:
+                p = s["proofs"]
+                lines.append(
+                    [
+                        w["title"],
+                        training.precision_of(side),
+                        s["failed"] or "; ".join(p[k] for k in ("2", "3", "4", "6", "7 end") if k in p),
+                    ]
+                )
+    return table(["workload", "", "what was proven (2, 3, 4, 6, 7)"], lines)
+
+
+def memory_table(result):
+    lines = []
+    for w in result["workloads"].values():
+        for ours, theirs in (("mantissa", "eager"), ("mantissa-bf16", "amp")):
+            m, t = w.get("memory", {}).get(ours), w.get("memory", {}).get(theirs)
+            if m and t:
+                lines.append([w["title"], training.precision_of(ours), *(f"{x['beyond'] / 1e6:.0f}" for x in (m, t)), f"{m['beyond'] / t['beyond']:.2f}x",
+                              *(f"{x['peak'] / 1e6:.0f}" for x in (m, t)), *(f"{x['to_first_step']:.2f}" for x in (m, t))])  # fmt: skip
+    head = [
+        "workload",
+        "",
+        "Mantissa, MB",
+        "PyTorch, MB",
+        "ratio",
+        "whole process, MB",
+        "PyTorch's",
+        "first step after, s",
+        "PyTorch's",
+    ]
+    return table(head, lines) if lines else ""
+
+
+def operator_table(result):
+    lines = []
+    for name, r in result.get("operators", {}).items():
+        lines.append([name, f"{r['us']['mantissa']:.3g}", f"{r['us']['eager']:.3g}", ratio_cell(r["ratio"])])
+    return table(["operator", "Mantissa, us", "eager PyTorch, us", "ratio, 95 % interval"], lines) if lines else ""
+
+
+def size_table(result):
+    s = result.get("sizes")
+    if not s:
+        return ""
+    lines = [["library", s.get("kind", ""), f"{s.get('library', 0) / 1e6:.1f} MB"], ["a program that links it", "mantissa_bench", f"{s['program'] / 1e6:.1f} MB"],
+             ["PyTorch's libraries", "libtorch_cpu and what it needs", f"{s['torch'] / 1e6:.1f} MB"]]  # fmt: skip
+    if "compile_seconds" in result:
+        lines.append(["time to compile a model", "the program of README.md", f"{result['compile_seconds']:.2f} s"])
+    return table(["stripped", "", ""], lines)
+
+
+def plot(result, path):
+    """Bars of the ratio to PyTorch's fastest mode with their intervals. False without matplotlib."""
+    try:
+        import matplotlib
+
+        matplotlib.use("svg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        return False
+    matplotlib.rcParams.update({"svg.hashsalt": "mantissa", "svg.fonttype": "none", "font.size": 9})
+    found = [r for r in rows(result) if r[5]]
+    figure, axes = plt.subplots(figsize=(8, 0.33 * len(found) + 1))
+    for i, (title, precision, _, best, _, ratio, _, _) in enumerate(found):
+        color = "#3b6ea5" if precision == "f32" else "#c9772b"
+        spread = [[ratio["ratio"] - ratio["low"]], [ratio["high"] - ratio["ratio"]]]
+        axes.barh(i, ratio["ratio"], xerr=spread, color=color, error_kw={"elinewidth": 1, "capsize": 2})
+        axes.text(ratio["high"] + 0.05, i, f"{ratio['ratio']:.2f}x  ({best})", va="center", fontsize=8)
+    axes.set_yticks(range(len(found)), [f"{r[0]}, {r[1]}" for r in found])
+    axes.invert_yaxis()
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlim(0, max([r[5]["high"] for r in found] + [1]) * 1.25)
+    axes.set_xlabel("times as fast as PyTorch's fastest mode, 95 % interval")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    return True
+
+
+TABLES = {
+    "results": results,
+    "modes": modes,
+    "operators": operator_table,
+    "memory": memory_table,
+    "sizes": size_table,
+    "proofs": proof_table,
+}
+PAGES = {"README.md": ("results",), "docs/performance.md": tuple(TABLES)}
 
 
 def put(text, name, table):
@@ -87,6 +212,8 @@ def main():
     if not args.write:
         print("\n".join(tables.values()))
         return
+    if not plot(result, os.path.join(ROOT, "docs/performance.svg")):
+        print("no plot: matplotlib is missing (bench/requirements.txt)", file=sys.stderr)
     for page, names in PAGES.items():
         path = os.path.join(ROOT, page)
         with open(path) as f:

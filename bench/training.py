@@ -37,6 +37,7 @@ class Training:
         self.losses = {s: [] for s in workers}
         self.proven = {s: {} for s in workers}
         self.failed, self.first_step, self.gradient_errors, self.share = {}, {}, {}, {}
+        self.left_out = {}
         self.blocks, self.loads, self.step, self.turn = [], [], 0, 1
         self.unsalted, self.spread = None, None
 
@@ -113,11 +114,21 @@ class Training:
             if not times or max(times.values()) * probe > 0.02 or self.step > 200:
                 break
             probe *= 4
+        self.leave_out_slow(times)
         slow = [t for s, t in times.items() if not ours(s)] or list(times.values()) or [1]
         self.turn = schedule.steps_per_turn(min(slow), self.settings["turn"])
         room = self.spec["order"]["sizes"][0] - self.step
         most = 2 * (self.settings["blocks"] + 1 + self.settings["redo"])
         self.turn = max(1, min(self.turn, room // most))
+
+    def leave_out_slow(self, times):
+        """A mode of PyTorch that takes over three times as long as another one cannot be its fastest: its time is kept, and the
+        minutes that its turns would take are saved."""
+        for precision in ("f32", "bf16"):
+            theirs = {s: t for s, t in times.items() if not ours(s) and precision_of(s) == precision}
+            for side in [s for s, t in theirs.items() if t > 3 * min(theirs.values()) and t > 0.01]:
+                self.left_out[side] = times[side]
+                del self.workers[side]
 
     def block(self, probe_side):
         """Two turns of every side. probe_side: its first turn is salted, and repeated by the reference from a snapshot."""
@@ -260,7 +271,7 @@ class Training:
                     ratio = stats.summary(blocks, mine, side, self.seed)
                     if ratio:
                         ratios[f"{mine} / {side}"] = ratio
-        missing = [s for s in sides if self.failed.get(s) or not sides[s]["ms"]]
+        missing = [s for s in sides if s not in self.left_out and (self.failed.get(s) or not sides[s]["ms"])]
         return {
             "steps_per_turn": self.turn,
             "sides": sides,
@@ -270,6 +281,7 @@ class Training:
             "busy": busy,
             "loads": [[round(a, 4), b] for a, b in self.loads],
             "missing": missing,
+            "left_out": self.left_out,
             "gradient_errors": self.gradient_errors,
             "seed": self.seed,
         }
