@@ -67,7 +67,8 @@ double operations(double per_instruction) { return per_instruction * lanes_of_wo
 
 double fma_f32() {
   if (__builtin_cpu_supports("avx512f")) return rate(operations(32), 10, [](std::int64_t) { fma_512(); });
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return rate(operations(16), 10, [](std::int64_t) { fma_256(); });
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return rate(operations(16), 10, [](std::int64_t) { fma_256(); });
   return rate(operations(8), 10, [](std::int64_t) { fma_128(); });
 }
 
@@ -79,7 +80,8 @@ double dot_bf16() {
 std::vector<std::pair<double, double>> copies() {
   std::vector<std::pair<double, double>> found;
   const std::int64_t threads = mantissa::num_threads();
-  for (const std::int64_t total : {std::int64_t{1} << 18, std::int64_t{1} << 20, std::int64_t{1} << 22, std::int64_t{1} << 24, std::int64_t{1} << 27}) {
+  for (const int bits : {18, 20, 22, 24, 27}) {
+    const std::int64_t total = std::int64_t{1} << bits;
     const std::int64_t half = total / threads / 2, repeats = std::max<std::int64_t>(1, (std::int64_t{1} << 25) / half);
     std::vector<char> from(static_cast<std::size_t>(half * threads), 1), to(from.size());
     const double moved = 2.0 * static_cast<double>(half * repeats);

@@ -236,8 +236,8 @@ class Bench:
         return self.args.turn or (0.1 if self.args.quick else 0.25)
 
     def ceilings(self):
-        """What this machine can do, measured once a session: by loops of the worker, and by PyTorch's products, which may use
-        units that those loops do not."""
+        """What this machine can do, measured once a session: by loops of the worker, and by PyTorch's products, which
+        may use units that those loops do not."""
         if "ceilings" not in self.result:
             import reference
 
@@ -290,21 +290,17 @@ class Bench:
                     workers = self.workers(["mantissa", "eager"])
                 continue
             r = table[name]
-            print(
-                f"  {name:34} {r['us']['mantissa']:11.3f} us  PyTorch {r['us']['eager']:11.3f}  {r['ratio']['ratio']:6.2f}x",
-                flush=True,
-            )
+            ours, theirs = r["us"]["mantissa"], r["us"]["eager"]
+            print(f"  {name:34} {ours:11.3f} us  PyTorch {theirs:11.3f}  {r['ratio']['ratio']:6.2f}x", flush=True)
             self.save()
 
     def report(self, name, result):
-        print(
-            f"{result['title']} ({result['data']}), {result['steps_per_turn']} steps a turn, {len(result['blocks'])} blocks, {result['redone']} redone"
-        )
+        print(f"{result['title']} ({result['data']}): {result['steps_per_turn']} steps a turn,", end=" ")
+        print(f"{len(result['blocks'])} blocks, {result['redone']} redone")
         for side, s in result["sides"].items():
-            if s["ms"]:
-                print(
-                    f"  {side:14} {s['ms']['median']:9.3f} ms  (least {s['ms']['min']:.3f}, p90 {s['ms']['p90']:.3f}, first step {s['first_step'] * 1e3:.0f})"
-                )
+            if ms := s["ms"]:
+                spread = f"(least {ms['min']:.3f}, p90 {ms['p90']:.3f}, first step {s['first_step'] * 1e3:.0f})"
+                print(f"  {side:14} {ms['median']:9.3f} ms  {spread}")
         for side, t in result["left_out"].items():
             print(f"  {side:14} {1e3 * t:9.3f} ms, over three times as long as another mode: no turns")
         for pair, r in result["ratios"].items():
@@ -314,9 +310,8 @@ class Bench:
                 for number, line in sorted(s["proofs"].items()):
                     print(f"  proof {number}, {side}: {line}")
         for side, m in result.get("memory", {}).items():
-            print(
-                f"  memory {side:14} peak {m['peak'] / 1e6:.0f} MB, {m['beyond'] / 1e6:.0f} beyond the start, first step after {m['to_first_step']:.2f} s"
-            )
+            peak = f"peak {m['peak'] / 1e6:.0f} MB, {m['beyond'] / 1e6:.0f} beyond the start"
+            print(f"  memory {side:14} {peak}, first step after {m['to_first_step']:.2f} s")
         if result["missing"]:
             self.problems.append(f"{name}: no result of {', '.join(result['missing'])}")
         thrown = sum(not quiet for block in result["blocks"] for turns in block.values() for _, quiet in turns)
@@ -334,7 +329,8 @@ class Bench:
 
         if torch.__version__.split("+")[0] != wanted_torch():
             self.problem(
-                f"PyTorch {torch.__version__} is installed, bench/requirements.txt asks for {wanted_torch()}; going on with it"
+                f"PyTorch {torch.__version__} is installed, bench/requirements.txt asks for {wanted_torch()}; "
+                "going on with it"
             )
         torch.set_num_threads(len(self.cores))
         torch.set_flush_denormal(True)

@@ -1,4 +1,5 @@
-"""What is measured outside the turns: peak memory and time to the first step in fresh processes, sizes, time to compile."""
+"""What is measured outside the turns: peak memory and time to the first step in fresh processes, sizes, time to
+compile."""
 
 import os
 import re
@@ -11,8 +12,9 @@ STEPS = 6  # with the same batch each time: the data itself is mapped and would 
 
 
 def memory(start, init, spec):
-    """One live worker. Bytes at the peak of the training steps: of the whole process, and beyond what it was before the model;
-    and the seconds from its start to the end of its first step. start(): a protocol.Worker just started."""
+    """One live worker. Bytes at the peak of the training steps: of the whole process, and beyond what it was before
+    the model; and the seconds from its start to the end of its first step. start(): a protocol.Worker just started.
+    """
     worker = start()
     try:
         hello = worker.wait_ready().hello
@@ -55,7 +57,8 @@ def sizes(build, worker):
 
 
 def compile_seconds(root, build, tries=3):
-    """The program of README.md, from source to object file, with the compiler that built Mantissa: the least of some tries."""
+    """The program of README.md, from source to object file, with the compiler that built Mantissa: the least of some
+    tries."""
     with open(os.path.join(root, "README.md")) as f:
         code = re.search(r"```cpp\n(#include <mantissa/mantissa.h>.*?)```", f.read(), re.S)[1]
     compiler = "c++"

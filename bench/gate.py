@@ -1,8 +1,9 @@
-"""Was the machine quiet during a turn? What every other program used of it, from /proc, and how often the worker lost its core.
+"""Was the machine quiet during a turn? What every other program used of it, from /proc, and how often the worker lost
+its core.
 
-A sum over processes and not the first line of /proc/stat: that one samples with the clock tick, and is off by several per
-cent over a tenth of a second where threads sleep and wake quickly. Time of children that ended is in their parents', so
-that a compiler which came and went is counted as well.
+A sum over processes and not the first line of /proc/stat: that one samples with the clock tick, and is off by several
+per cent over a tenth of a second where threads sleep and wake quickly. Time of children that ended is in their
+parents', so that a compiler which came and went is counted as well.
 """
 
 import os
@@ -12,7 +13,8 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def others_seconds(worker, root="/proc"):
-    """Processor time of all processes but `worker` (a number) since they began, and what the host of this machine took."""
+    """Processor time of all processes but `worker` (a number) since they began, and what the host of this machine
+    took."""
     total = 0
     for name in os.listdir(root):
         if not name.isdigit() or int(name) == worker:
@@ -29,9 +31,10 @@ def others_seconds(worker, root="/proc"):
 
 
 class Gate:
-    """share: of the machine that others may use, and always three ticks of the clock: what is counted is whole ticks of each.
-    involuntary: times that the worker may be taken off a core, per second and core. (An idle machine's own threads do it 50
-    times; a program that competes, hundreds of times.)"""
+    """share: of the machine that others may use, and always three ticks of the clock: what is counted is whole ticks
+    of each.
+    involuntary: times that the worker may be taken off a core, per second and core. (An idle machine's own threads do
+    it 50 times; a program that competes, hundreds of times.)"""
 
     def __init__(
         self, share=0.05, involuntary=150, cores=os.cpu_count(), clock=time.monotonic, others=others_seconds

@@ -1,4 +1,5 @@
-"""The networks of the benchmark in PyTorch, with the names of parameters that bench/workloads.cpp has, and their optimizers."""
+"""The networks of the benchmark in PyTorch, with the names of parameters that bench/workloads.cpp has, and their
+optimizers."""
 
 import torch
 import torch.nn.functional as F

@@ -103,8 +103,11 @@ Operator rows(const std::string& name, Device d) {
     return with_backward(x, {}, [=] { return gelu(x); });
   }
   if (name == "attention and backward") {
-    const Tensor q = wanting(draw({8, 4, 128, 32}, d)), k = wanting(draw({8, 4, 128, 32}, d, 2)), v = wanting(draw({8, 4, 128, 32}, d, 3));
-    return with_backward(q, {k, v}, [=] { return square(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true})); });
+    const Dims sizes{8, 4, 128, 32};
+    const Tensor q = wanting(draw(sizes, d)), k = wanting(draw(sizes, d, 2)), v = wanting(draw(sizes, d, 3));
+    return with_backward(q, {k, v}, [=] {
+      return square(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}));
+    });
   }
   return {};
 }

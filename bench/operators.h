@@ -1,5 +1,6 @@
-// Single operators, forward and backward, on inputs that both sides draw by the same formula; bench/torch_operators.py has the
-// same list. Each call does the work once and returns a tensor whose sum both sides must agree on.
+// Single operators, forward and backward, on inputs that both sides draw by the same formula;
+// bench/torch_operators.py has the same list. Each call does the work once and returns a tensor whose sum both sides
+// must agree on.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-"""Single operators, by the names that bench/operators.cpp and bench/torch_operators.py know, and how they are timed: the same
-turns, gate and statistics as whole workloads have. The sums of the results of both sides must agree.
+"""Single operators, by the names that bench/operators.cpp and bench/torch_operators.py know, and how they are timed:
+the same turns, gate and statistics as whole workloads have. The sums of the results of both sides must agree.
 """
 
 import random

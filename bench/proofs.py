@@ -40,8 +40,8 @@ def worst_difference(losses, reference, steps=LOSS_STEPS):
 
 
 def same_losses(side, losses, reference, steps=LOSS_STEPS, limit=LOSS_LIMIT, kin=()):
-    """f32: step by step. kin: how far PyTorch's own modes are from each other, as worst_difference gives it; where rounding
-    alone separates those by more than a third of the limit, three times as much is allowed."""
+    """f32: step by step. kin: how far PyTorch's own modes are from each other, as worst_difference gives it; where
+    rounding alone separates those by more than a third of the limit, three times as much is allowed."""
     n = min(steps, len(losses), len(reference))
     if n == 0:
         raise Failed(f"proof 2 (losses): {side} returned no loss")
@@ -50,7 +50,8 @@ def same_losses(side, losses, reference, steps=LOSS_STEPS, limit=LOSS_LIMIT, kin
     allowed = max(limit, 3 * spread)
     if not worst <= allowed:
         raise Failed(
-            f"proof 2 (losses): {side} differs at step {at} by {worst:.1e} of {reference[at]:.6g}, allowed {allowed:.0e}"
+            f"proof 2 (losses): {side} differs at step {at} by {worst:.1e} of {reference[at]:.6g}, "
+            f"allowed {allowed:.0e}"
         )
     return f"{n} losses agree to {worst:.1e}, PyTorch's modes to {spread:.1e}"
 
@@ -89,15 +90,18 @@ def same_evaluation(side, own, other, precision):
 
 
 def same_salted_turn(side, losses, replayed, salted, precision):
-    """losses: of a timed turn; replayed: by PyTorch from the snapshot before it; salted: positions of noise in the turn."""
+    """losses: of a timed turn; replayed: by PyTorch from the snapshot before it; salted: positions of noise in the
+    turn."""
     limit = SALT_LIMIT[precision]
     for i, (a, b) in enumerate(zip(losses, replayed)):
         if not relative(a, b) <= limit:
             what = "the salted step" if i in salted else "step"
             raise Failed(
-                f"proof 4 (salt): {side} returned {a:.6g} for {what} {i} of a turn, PyTorch finds {b:.6g} from the same weights"
+                f"proof 4 (salt): {side} returned {a:.6g} for {what} {i} of a turn, "
+                f"PyTorch finds {b:.6g} from the same weights"
             )
-    return f"{len(replayed)} losses of a salted turn agree to {max(relative(a, b) for a, b in zip(losses, replayed)):.1e}"
+    worst = max(relative(a, b) for a, b in zip(losses, replayed))
+    return f"{len(replayed)} losses of a salted turn agree to {worst:.1e}"
 
 
 def conserved(side, answer, first, indices, labels):
@@ -105,7 +109,8 @@ def conserved(side, answer, first, indices, labels):
     n = len(indices)
     if len(answer["losses"]) != n or answer["step"] != first + n:
         raise Failed(
-            f"proof 5 (conservation): {side} did {answer['step'] - first} steps and returned {len(answer['losses'])} losses, not {n}"
+            f"proof 5 (conservation): {side} did {answer['step'] - first} steps and returned "
+            f"{len(answer['losses'])} losses, not {n}"
         )
     for what, want in (("indices", indices), ("labels", labels)):
         if answer[what] != want:
@@ -136,12 +141,14 @@ def copy_ceiling(copies, size):
 
 
 def below_roof(side, seconds, work, peak, copy_peak):
-    """work: flops of a step as defined, least_flops with the fewest multiplications known (Winograd), and bytes of weights and
-    moments that the optimizer must read and write. Returns the line, and the share of the peak reached as defined."""
+    """work: flops of a step as defined, least_flops with the fewest multiplications known (Winograd), and bytes of
+    weights and moments that the optimizer must read and write. Returns the line, and the share of the peak reached as
+    defined."""
     rate, least, moved = work["flops"] / seconds, work["least_flops"] / seconds, work["bytes"] / seconds
     if least > ROOF * peak:
         raise Failed(
-            f"proof 6 (roof): {side} would do {least / 1e9:.0f} GFLOP/s even with Winograd; this machine does {peak / 1e9:.0f}"
+            f"proof 6 (roof): {side} would do {least / 1e9:.0f} GFLOP/s even with Winograd; "
+            f"this machine does {peak / 1e9:.0f}"
         )
     if moved > ROOF * copy_peak:
         raise Failed(
@@ -152,7 +159,8 @@ def below_roof(side, seconds, work, peak, copy_peak):
 
 
 def same_gradients(side, errors, peer_errors, precision):
-    """errors: {name: largest error over largest gradient, against f64}; peer_errors: PyTorch's own in the same precision."""
+    """errors: {name: largest error over largest gradient, against f64}; peer_errors: PyTorch's own in the same
+    precision."""
     worst = max(errors, key=lambda n: errors[n] if errors[n] == errors[n] else float("inf"))
     peer = max(peer_errors.values(), default=0.0)
     allowed = max(GRADIENT_LIMIT[precision], 4 * peer)

@@ -1,4 +1,5 @@
-"""What the driver computes with PyTorch itself: initial weights, evaluations, repeated turns, gradients in f64, counted work."""
+"""What the driver computes with PyTorch itself: initial weights, evaluations, repeated turns, gradients in f64,
+counted work."""
 
 import time
 import zlib
@@ -74,8 +75,9 @@ class Reference:
         return {n: g.float().numpy() for n, g in s.gradients(step)["gradients"].items()}
 
     def work(self):
-        """Floating-point operations of one step forward and backward; the same with Winograd's F(4x4, 3x3), which needs a
-        quarter of the multiplications of a 3x3 convolution of stride 1; and bytes of weights and moments read and written.
+        """Floating-point operations of one step forward and backward; the same with Winograd's F(4x4, 3x3), which
+        needs a quarter of the multiplications of a 3x3 convolution of stride 1; and bytes of weights and moments read
+        and written.
         """
         s = self.session("f32")
         three = [

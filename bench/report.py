@@ -60,7 +60,8 @@ def results(result):
 def source(result):
     m = result["meta"]
     changed = " with changes" if m["changed"] else ""
-    text = f"{m['cpu']}, {len(m['cores'])} cores, PyTorch {m.get('torch', '?')}, commit {m['commit'][:10]}{changed}, {m['date'][:10]}"
+    text = f"{m['cpu']}, {len(m['cores'])} cores, PyTorch {m.get('torch', '?')}"
+    text += f", commit {m['commit'][:10]}{changed}, {m['date'][:10]}"
     return text + (", a quick run: few samples, no compiled mode." if m["quick"] else ".")
 
 
@@ -119,8 +120,9 @@ def memory_table(result):
         for ours, theirs in (("mantissa", "eager"), ("mantissa-bf16", "amp")):
             m, t = w.get("memory", {}).get(ours), w.get("memory", {}).get(theirs)
             if m and t:
-                lines.append([w["title"], training.precision_of(ours), *(f"{x['beyond'] / 1e6:.0f}" for x in (m, t)), f"{m['beyond'] / t['beyond']:.2f}x",
-                              *(f"{x['peak'] / 1e6:.0f}" for x in (m, t)), *(f"{x['to_first_step']:.2f}" for x in (m, t))])  # fmt: skip
+                beyond, peak = ([f"{x[k] / 1e6:.0f}" for x in (m, t)] for k in ("beyond", "peak"))
+                ratio, first = f"{m['beyond'] / t['beyond']:.2f}x", [f"{x['to_first_step']:.2f}" for x in (m, t)]
+                lines.append([w["title"], training.precision_of(ours), *beyond, ratio, *peak, *first])
     head = [
         "workload",
         "",
@@ -146,8 +148,11 @@ def size_table(result):
     s = result.get("sizes")
     if not s:
         return ""
-    lines = [["library", s.get("kind", ""), f"{s.get('library', 0) / 1e6:.1f} MB"], ["a program that links it", "mantissa_bench", f"{s['program'] / 1e6:.1f} MB"],
-             ["PyTorch's libraries", "libtorch_cpu and what it needs", f"{s['torch'] / 1e6:.1f} MB"]]  # fmt: skip
+    lines = [
+        ["library", s.get("kind", ""), f"{s.get('library', 0) / 1e6:.1f} MB"],
+        ["a program that links it", "mantissa_bench", f"{s['program'] / 1e6:.1f} MB"],
+        ["PyTorch's libraries", "libtorch_cpu and what it needs", f"{s['torch'] / 1e6:.1f} MB"],
+    ]
     if "compile_seconds" in result:
         lines.append(["time to compile a model", "the program of README.md", f"{result['compile_seconds']:.2f} s"])
     return table(["stripped", "", ""], lines)

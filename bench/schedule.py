@@ -9,8 +9,8 @@ def block_order(sides, r):
 
 
 def salted_steps(first, turn, r):
-    """The secret steps of a turn of `turn` steps from `first`: one in half of the turns, fewer where turns are so short that
-    the networks would learn little but noise."""
+    """The secret steps of a turn of `turn` steps from `first`: one in half of the turns, fewer where turns are so
+    short that the networks would learn little but noise."""
     return [first + r.randrange(turn)] if r.random() < min(0.5, turn / 20) else []
 
 

@@ -24,7 +24,8 @@ def bootstrap(values, seed, draws=4000, level=0.95):
 def chosen(blocks, least=0.5):
     """Only the turns on a quiet machine, if at least half of all are; otherwise all. Returns (blocks of seconds, busy).
 
-    blocks: [{side: [[seconds, quiet], ...]}], what a turn was and whether the gate let it pass; a turn left out is None.
+    blocks: [{side: [[seconds, quiet], ...]}], what a turn was and whether the gate let it pass; a turn left out is
+    None.
     """
     turns = [t for block in blocks for side in block.values() for t in side]
     busy = sum(quiet for _, quiet in turns) < least * len(turns)
@@ -48,7 +49,8 @@ def paired(blocks, ours, theirs):
 
 
 def summary(blocks, ours, theirs, seed=0):
-    """How many times faster `ours` is: the median of paired ratios, its interval, and their range. None without pairs."""
+    """How many times faster `ours` is: the median of paired ratios, its interval, and their range. None without
+    pairs."""
     ratios = paired(blocks, ours, theirs)
     if not ratios:
         return None

@@ -1,4 +1,5 @@
-"""safetensors files with the standard library alone: {name: (dtype, sizes, bytes)}, dtype as in the file ("F32", "I64")."""
+"""safetensors files with the standard library alone: {name: (dtype, sizes, bytes)}, dtype as in the file ("F32",
+"I64")."""
 
 import json
 import struct

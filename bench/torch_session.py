@@ -1,4 +1,5 @@
-"""One workload in training by PyTorch: what torch_worker.py serves, and with which the driver checks Mantissa's numbers."""
+"""One workload in training by PyTorch: what torch_worker.py serves, and with which the driver checks Mantissa's
+numbers."""
 
 import contextlib
 import resource

@@ -1,5 +1,5 @@
-"""One workload: all sides train in turns, and every proof is asked for. No PyTorch here, so that tests can run it with a fake
-reference and workers that cheat (tests/bench_test.py)."""
+"""One workload: all sides train in turns, and every proof is asked for. No PyTorch here, so that tests can run it
+with a fake reference and workers that cheat (tests/bench_test.py)."""
 
 import os
 import random
@@ -26,7 +26,8 @@ def ours(side):
 class Training:
     """workers: {side: Worker}; reference: bench/reference.py; salt: bench_data.Salt; gate: gate.Gate; spec: of INIT.
 
-    settings: blocks, turn (seconds), redo (blocks that may be repeated), proofs (of 2 to 7, those to ask for beyond 1 and 5).
+    settings: blocks, turn (seconds), redo (blocks that may be repeated), proofs (of 2 to 7, those to ask for beyond 1
+    and 5).
     """
 
     def __init__(self, workers, reference, salt, gate, spec, settings, seed, folder, say=print):
@@ -122,8 +123,8 @@ class Training:
         self.turn = max(1, min(self.turn, room // most))
 
     def leave_out_slow(self, times):
-        """A mode of PyTorch that takes over three times as long as another one cannot be its fastest: its time is kept, and the
-        minutes that its turns would take are saved."""
+        """A mode of PyTorch that takes over three times as long as another one cannot be its fastest: its time is
+        kept, and the minutes that its turns would take are saved."""
         for precision in ("f32", "bf16"):
             theirs = {s: t for s, t in times.items() if not ours(s) and precision_of(s) == precision}
             for side in [s for s, t in theirs.items() if t > 3 * min(theirs.values()) and t > 0.01]:
@@ -131,7 +132,8 @@ class Training:
                 del self.workers[side]
 
     def block(self, probe_side):
-        """Two turns of every side. probe_side: its first turn is salted, and repeated by the reference from a snapshot."""
+        """Two turns of every side. probe_side: its first turn is salted, and repeated by the reference from a
+        snapshot."""
         order = schedule.block_order(self.workers, self.r)
         first, seconds, quiet = self.step, {s: [] for s in order}, True
         salted = (
@@ -202,7 +204,8 @@ class Training:
             self.proven[side]["2"] = proofs.same_curve(side, self.losses[side], peer, kin)
 
     def perturbed(self, peer):
-        """How far PyTorch is from itself when it starts one rounding away: steps before the first salt, which is gone by now."""
+        """How far PyTorch is from itself when it starts one rounding away: steps before the first salt, which is gone
+        by now."""
         if self.spread is None:
             steps = min(proofs.LOSS_STEPS, self.unsalted or len(peer))
             self.spread = proofs.worst_difference(self.reference.perturbed("f32", steps), peer)

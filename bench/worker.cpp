@@ -1,5 +1,5 @@
-// The Mantissa side of the benchmark. The driver (bench/driver.py) writes one request per line on standard input and reads
-// one answer per line; between requests the worker waits in read(). bench/protocol.py lists the requests.
+// The Mantissa side of the benchmark. The driver (bench/driver.py) writes one request per line on standard input and
+// reads one answer per line; between requests the worker waits in read(). bench/protocol.py lists the requests.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -24,7 +24,8 @@ namespace {
 using json = nlohmann::json;
 
 std::string version() {
-  return std::to_string(MANTISSA_VERSION_MAJOR) + "." + std::to_string(MANTISSA_VERSION_MINOR) + "." + std::to_string(MANTISSA_VERSION_PATCH);
+  const int numbers[] = {MANTISSA_VERSION_MAJOR, MANTISSA_VERSION_MINOR, MANTISSA_VERSION_PATCH};
+  return std::to_string(numbers[0]) + "." + std::to_string(numbers[1]) + "." + std::to_string(numbers[2]);
 }
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -35,7 +36,9 @@ struct Usage {
 Usage usage() {
   rusage u{};
   getrusage(RUSAGE_SELF, &u);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return {seconds(u.ru_utime) + seconds(u.ru_stime), u.ru_nivcsw};
 }
 
@@ -149,7 +152,8 @@ class Session {
       seen += y.numel();
     }
     work_.train(true);
-    return {{"loss", loss / static_cast<double>(seen)}, {"accuracy", static_cast<double>(right) / static_cast<double>(seen)}};
+    const double n = static_cast<double>(seen);
+    return {{"loss", loss / n}, {"accuracy", static_cast<double>(right) / n}};
   }
 
   // The gradients of one batch at the weights of now; nothing is updated but the statistics of batch norms.
@@ -158,7 +162,8 @@ class Session {
     const Tensor loss = loss_for(batch_of(x_, step).to(device_), batch_of(y_, step).to(device_));
     backward(loss);
     io::NamedTensors all;
-    for (const auto& [name, p] : nn::named_parameters(work_.module)) all.emplace_back(name, p.grad().to(cpu).to(f32).contiguous());
+    for (const auto& [name, p] : nn::named_parameters(work_.module))
+      all.emplace_back(name, p.grad().to(cpu).to(f32).contiguous());
     io::save_safetensors(path, all);
     work_.optimizer->zero_grad();
     return {{"loss", loss.item<double>()}};

@@ -43,8 +43,8 @@ struct SimpleCnn {  // as in samples/cifar.cpp
 
 struct BasicBlock {
   BasicBlock(std::int64_t in, std::int64_t out, int stride)
-      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}), conv2(out, out, 3, {.padding = 1, .bias = false}),
-        bn1(out), bn2(out) {
+      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
+        conv2(out, out, 3, {.padding = 1, .bias = false}), bn1(out), bn2(out) {
     if (stride != 1 || in != out)
       shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
   }
@@ -120,9 +120,9 @@ struct Gpt {
 
 struct VisionTransformer {  // as in samples/vit.cpp, with the sizes of ViT-S
   VisionTransformer() : embed(3, 384, 4, {.stride = 4}), position(zeros({1, 64, 384})), norm(384), head(384, 10) {
-    for (int i = 0; i < 12; ++i)
-      blocks.emplace_back(384, 6, nn::TransformerOptions{.dim_feedforward = 1536, .dropout = 0, .activation = nn::FeedForward::gelu,
-                                                         .batch_first = true, .norm_first = true});
+    const nn::TransformerOptions options{.dim_feedforward = 1536, .dropout = 0, .activation = nn::FeedForward::gelu,
+                                         .batch_first = true, .norm_first = true};
+    for (int i = 0; i < 12; ++i) blocks.emplace_back(384, 6, options);
   }
   nn::Conv2d embed;
   nn::Param position;
@@ -140,8 +140,8 @@ struct VisionTransformer {  // as in samples/vit.cpp, with the sizes of ViT-S
 template <class Net> Workload around(Device device) {
   auto net = std::make_shared<Net>();
   nn::to(*net, device);
-  return {.owner = net, .forward = [net](const Tensor& x) { return (*net)(x); }, .train = [net](bool on) { nn::train(*net, on); },
-          .module = *net};
+  return {.owner = net, .forward = [net](const Tensor& x) { return (*net)(x); },
+          .train = [net](bool on) { nn::train(*net, on); }, .module = *net};
 }
 
 }  // namespace
@@ -156,16 +156,15 @@ Workload make_workload(const std::string& name, Device device) {
                : name == "vit"      ? around<VisionTransformer>(device)
                                     : throw Error("no workload is called " + name);
   const auto parameters = nn::named_parameters(w.module);
-  if (name == "lenet")
-    w.optimizer = std::make_unique<optim::Sgd>(parameters, optim::SgdOptions{.lr = 1e-3, .momentum = 0.9});
-  else if (name == "resnet18")
-    w.optimizer = std::make_unique<optim::Sgd>(parameters, optim::SgdOptions{.lr = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
-  else if (name == "gpt")
-    w.optimizer = std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 1e-3, .betas = {0.9, 0.99}}), w.clip = 1;
-  else if (name == "vit")
-    w.optimizer = std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 1e-4});
-  else
-    w.optimizer = std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = name == "mlp" ? 1e-3 : 3e-4});
+  const auto sgd = [&](const optim::SgdOptions& o) { w.optimizer = std::make_unique<optim::Sgd>(parameters, o); };
+  const auto adam = [&](const optim::AdamOptions& o) { w.optimizer = std::make_unique<optim::Adam>(parameters, o); };
+  const auto adamw = [&](const optim::AdamWOptions& o) { w.optimizer = std::make_unique<optim::AdamW>(parameters, o); };
+  if (name == "mlp") adam({.lr = 1e-3});
+  if (name == "cnn" || name == "simple") adam({.lr = 3e-4});
+  if (name == "lenet") sgd({.lr = 1e-3, .momentum = 0.9});
+  if (name == "resnet18") sgd({.lr = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
+  if (name == "gpt") adamw({.lr = 1e-3, .betas = {0.9, 0.99}}), w.clip = 1;
+  if (name == "vit") adamw({.lr = 1e-4});
   return w;
 }
 

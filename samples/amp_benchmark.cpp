@@ -1,5 +1,5 @@
-// What mixed precision gains on this machine: the comparison of PyTorch's recipe "Automatic Mixed Precision". The same network
-// trains in f32 and under autocast for some iterations each; printed are time and peak memory.
+// What mixed precision gains on this machine: the comparison of PyTorch's recipe "Automatic Mixed Precision". The
+// same network trains in f32 and under autocast for some iterations each; printed are time and peak memory.
 //   amp_benchmark                                    on the CPU in bf16
 //   amp_benchmark --device cuda --dtype f16 --width 4096
 #include <fmt/format.h>
@@ -35,7 +35,8 @@ Found train(const Settings& s, Dtype dtype) {  // f32: no autocast
   manual_seed(1);
   nn::Sequential net = make_model(s);
   nn::to(net, s.device);
-  const Tensor input = randn({s.batch, s.width}, {.device = s.device}), target = randn({s.batch, s.width}, {.device = s.device});
+  const Tensor input = randn({s.batch, s.width}, {.device = s.device});
+  const Tensor target = randn({s.batch, s.width}, {.device = s.device});
   optim::Sgd optimizer(nn::parameters(net), {.lr = 1e-3});
   amp::GradScaler scaler({.enabled = dtype == f16});  // bf16 has the range of f32
   Tensor loss;
@@ -71,7 +72,8 @@ int main(int argc, char** argv) try {
   s.device = parse_device(device);
   fmt::print("{} layers of {}, batch {}, {} iterations\n", s.layers, s.width, s.batch, s.iterations);
   const auto print = [](const std::string& name, const Found& f) {
-    fmt::print("{:<16} {:8.3f} s  {:8.1f} MB at most  loss {:.4f}\n", name, f.seconds, static_cast<double>(f.peak_bytes) / 1e6, f.loss);
+    const double mb = static_cast<double>(f.peak_bytes) / 1e6;
+    fmt::print("{:<16} {:8.3f} s  {:8.1f} MB at most  loss {:.4f}\n", name, f.seconds, mb, f.loss);
   };
   const Found full = train(s, f32), mixed = train(s, dtype == "f16" ? f16 : bf16);
   print("f32", full);

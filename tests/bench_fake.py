@@ -98,8 +98,10 @@ class Model:
             if not (self.cheat == "late" and first > 50 and self.step % 2):
                 self.w = array.array("f", (a - self.rate * b for a, b in zip(self.w, g)))
             self.step += 1
-        return {"seconds": time.perf_counter() - begin, "losses": losses, "labels": labels, "step": self.step, "cpu": 0.0, "involuntary": 0,
-                "indices": [sum(self.data.indices(s)) for s in range(first, first + done)]}  # fmt: skip
+        seconds = time.perf_counter() - begin
+        indices = [sum(self.data.indices(s)) for s in range(first, first + done)]
+        found = {"seconds": seconds, "losses": losses, "labels": labels, "indices": indices, "step": self.step}
+        return dict(found, cpu=0.0, involuntary=0)
 
     def evaluate(self):
         rows = [(self.data.picture(i), y) for i, y in enumerate(self.data.y)]

@@ -1,4 +1,5 @@
-"""Tests of the benchmark's harness: statistics, the order of turns, the protocol, and that every way of cheating is caught.
+"""Tests of the benchmark's harness: statistics, the order of turns, the protocol, and that every way of cheating is
+caught.
 
     tests/bench_test.py [NAME...]      with the standard library alone
 
@@ -143,8 +144,9 @@ class Fake:
         )
         order = array.array("q", (r.randrange(ROWS) for _ in range(STEPS * BATCH)))
         spec = {"model": "fake", "batch": BATCH, "device": "cpu"}
-        for name, values, sizes in (("x", pictures, [ROWS, FEATURES]), ("y", labels, [ROWS]), ("order", order, [STEPS, BATCH]),
-                                    ("eval_x", pictures, [ROWS, FEATURES]), ("eval_y", labels, [ROWS])):  # fmt: skip
+        x, y = (pictures, [ROWS, FEATURES]), (labels, [ROWS])
+        files = {"x": x, "y": y, "eval_x": x, "eval_y": y, "order": (order, [STEPS, BATCH])}
+        for name, (values, sizes) in files.items():
             path = os.path.join(folder, name)
             with open(path, "wb") as f:
                 f.write(values.tobytes())
