@@ -61,6 +61,7 @@ def arguments():
     p.add_argument("--quick", action="store_true", help="few blocks, eager PyTorch alone, proofs 1, 2 and 5")
     p.add_argument("--parts", nargs="+", choices=PARTS, help="by default all; with --quick or --workload fewer")
     p.add_argument("--proofs", action="store_true", help="all seven proofs also with --quick")
+    p.add_argument("--prepare", action="store_true", help="measure nothing: let PyTorch compile and fill its cache")
     p.add_argument("--blocks", type=int, default=0)
     p.add_argument("--turn", type=float, default=0, metavar="SECONDS")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -192,7 +193,7 @@ class Bench:
         return {s: self.live[s] for s in sides if s in self.live}
 
     def sides(self, workload):
-        pictures = workload["data"] != "text" and workload["model"] != "mlp"
+        pictures = workload["model"] in ("cnn", "lenet", "simple", "resnet18")
         names = []
         for precision in self.precisions():
             names.append("mantissa" if precision == "f32" else "mantissa-bf16")
@@ -219,7 +220,7 @@ class Bench:
         settings = {
             "blocks": blocks,
             "turn": self.turn_seconds(),
-            "redo": 2 if quick else 6,
+            "redo": 2 if quick else 5,
             "ceilings": self.ceilings(),
         }
         settings["proofs"] = (2,) if quick and not self.args.proofs else (2, 3, 4, 5, 6, 7)
@@ -233,20 +234,19 @@ class Bench:
         return result
 
     def turn_seconds(self):
-        return self.args.turn or (0.1 if self.args.quick else 0.25)
+        return self.args.turn or (0.1 if self.args.quick else 0.2)
 
     def ceilings(self):
-        """What this machine can do, measured once a session: by loops of the worker, and by PyTorch's products, which
-        may use units that those loops do not."""
-        if "ceilings" not in self.result:
-            import reference
+        """What this machine can do, the most seen in this session: by loops of the worker, and by PyTorch's products,
+        which may use units that those loops do not."""
+        import reference
 
-            found = self.workers(["mantissa"])["mantissa"].ask("CEILINGS", 120)
-            peer = reference.product_rates()
-            for precision in ("f32", "bf16"):
-                found[precision] = max(found[precision], peer[precision])
-            self.result["ceilings"] = found
-        return self.result["ceilings"]
+        found, peer = self.workers(["mantissa"])["mantissa"].ask("CEILINGS", 120), reference.product_rates()
+        before = self.result.setdefault("ceilings", found)
+        for precision in ("f32", "bf16"):
+            before[precision] = max(before[precision], found[precision], peer[precision])
+        before["copies"] = [[size, max(a, b)] for (size, a), (_, b) in zip(before["copies"], found["copies"])]
+        return before
 
     def memory(self, spec, init, folder):
         """Every step trains on the first batch: more of the mapped data would only add the same to all sides."""
@@ -302,7 +302,7 @@ class Bench:
                 spread = f"(least {ms['min']:.3f}, p90 {ms['p90']:.3f}, first step {s['first_step'] * 1e3:.0f})"
                 print(f"  {side:14} {ms['median']:9.3f} ms  {spread}")
         for side, t in result["left_out"].items():
-            print(f"  {side:14} {1e3 * t:9.3f} ms, over three times as long as another mode: no turns")
+            print(f"  {side:14} {1e3 * t:9.3f} ms, over twice as long as another mode: no turns")
         for pair, r in result["ratios"].items():
             print(f"  {pair:30} {r['ratio']:.2f}x  [{r['low']:.2f}, {r['high']:.2f}]")
         for side, s in result["sides"].items():
@@ -335,6 +335,10 @@ class Bench:
         torch.set_num_threads(len(self.cores))
         torch.set_flush_denormal(True)
         self.result["meta"]["torch"] = torch.__version__
+        if self.args.prepare:
+            for name in self.args.workload or workloads.WORKLOADS:
+                self.guarded(name, self.prepare)
+            return
         if "workloads" in self.parts:
             for name in self.args.workload or workloads.WORKLOADS:
                 if name not in self.result["workloads"]:
@@ -354,7 +358,24 @@ class Bench:
         except (protocol.WorkerError, OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as e:
             self.problem(f"{name}: {str(e) or type(e).__name__}".splitlines()[0])
         print(f"  {name} took {time.monotonic() - begin:.0f} s", flush=True)
-        self.save()
+        if not self.args.prepare:
+            self.save()
+
+    def prepare(self, name):
+        """Lets PyTorch compile, so that a later run finds its cache filled."""
+        import bench_data
+        import reference
+
+        folder = os.path.join(self.folder, name)
+        os.makedirs(folder)
+        spec, _ = bench_data.prepare(folder, workloads.WORKLOADS[name], self.seed, 8)
+        spec["device"] = self.args.device
+        init = reference.Reference(spec, self.seed, os.path.join(folder, "init")).spec["init"]
+        for side, worker in self.workers([f"compile{s}" for s in ("", "-amp")]).items():
+            worker.ask("INIT", 120, spec=dict(spec, init=init, precision=training.precision_of(side)))
+            first = worker.ask("RUN", 1800, steps=1)["seconds"]
+            worker.ask("RUN", 600, steps=2)
+            print(f"  {side:14} first step {first:.1f} s", flush=True)
 
     def workload(self, name):
         result = self.measure(name)
