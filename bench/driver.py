@@ -56,7 +56,7 @@ def arguments():
         nargs="+",
         default=None,
         metavar="MODE",
-        help="of PyTorch: eager eager-nhwc amp amp-nhwc compile compile-amp cudagraph",
+        help="of PyTorch: eager eager-nhwc amp amp-nhwc compile compile-amp cudagraph cudagraph-amp",
     )
     p.add_argument("--quick", action="store_true", help="few blocks, eager PyTorch alone, proofs 1, 2 and 5")
     p.add_argument("--parts", nargs="+", choices=PARTS, help="by default all; with --quick or --workload fewer")
@@ -200,6 +200,8 @@ class Bench:
             modes = ["eager", "eager-nhwc"] if precision == "f32" else ["amp", "amp-nhwc"]
             if not self.args.quick:
                 modes.append("compile" if precision == "f32" else "compile-amp")
+            if self.args.device == "cuda" and not self.args.quick:
+                modes += ["cudagraph"] if precision == "f32" else ["cudagraph-amp"]
             if self.args.modes is not None:
                 modes = [m for m in self.args.modes if training.precision_of(m) == precision]
             names += [m for m in modes if pictures or not m.endswith("nhwc")]
@@ -241,7 +243,9 @@ class Bench:
         which may use units that those loops do not."""
         import reference
 
-        found, peer = self.workers(["mantissa"])["mantissa"].ask("CEILINGS", 120), reference.product_rates()
+        peer = reference.ceilings(self.args.device)
+        on_cpu = self.args.device == "cpu"
+        found = self.workers(["mantissa"])["mantissa"].ask("CEILINGS", 120) if on_cpu else peer
         before = self.result.setdefault("ceilings", found)
         for precision in ("f32", "bf16"):
             before[precision] = max(before[precision], found[precision], peer[precision])

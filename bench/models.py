@@ -173,17 +173,18 @@ MODELS = {
 }
 
 
-def make_optimizer(model, parameters):
+def make_optimizer(model, parameters, captured=False):
     """Fused, which is PyTorch's fastest. The second value is the largest norm of all gradients, 0 for no clipping."""
     if model == "lenet":
         return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=True), 0
     if model == "resnet18":
         return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, weight_decay=5e-4, fused=True), 0
+    options = {"fused": True, "capturable": captured}
     if model == "gpt":
-        return torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.99), fused=True), 1
+        return torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.99), **options), 1
     if model == "vit":
-        return torch.optim.AdamW(parameters, lr=1e-4, fused=True), 0
-    return torch.optim.Adam(parameters, lr=1e-3 if model == "mlp" else 3e-4, fused=True), 0
+        return torch.optim.AdamW(parameters, lr=1e-4, **options), 0
+    return torch.optim.Adam(parameters, lr=1e-3 if model == "mlp" else 3e-4, **options), 0
 
 
 def loss_of(logits, labels):

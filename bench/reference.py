@@ -14,17 +14,27 @@ import torch_session
 import torch_tensors
 
 
-def product_rates(n=2048, tries=5):
-    """Floating-point operations per second of PyTorch's own matrix products."""
-    found = {}
+def least_seconds(device, body, tries=5):
+    times = []
+    for _ in range(tries):
+        begin = time.perf_counter()
+        body()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def ceilings(device):
+    """Floating-point operations per second of PyTorch's own matrix products; on a GPU also bytes per second of copies."""
+    found, n = {}, 2048 if device == "cpu" else 8192
     for precision, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
-        a = torch.randn(n, n).to(dtype)
-        times = []
-        for _ in range(tries):
-            begin = time.perf_counter()
-            torch.matmul(a, a)
-            times.append(time.perf_counter() - begin)
-        found[precision] = 2 * n**3 / min(times)
+        a = torch.randn(n, n, device=device).to(dtype)
+        found[precision] = 2 * n**3 / least_seconds(device, lambda: torch.matmul(a, a))  # noqa: B023
+    if device == "cuda":
+        a = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+        b = torch.empty_like(a)
+        found["copies"] = [[2 << 30, (2 << 30) / least_seconds(device, lambda: b.copy_(a))]]
     return found
 
 

@@ -12,7 +12,7 @@ import torch
 import models
 import torch_tensors
 
-MODES = ("eager", "eager-nhwc", "amp", "amp-nhwc", "compile", "compile-amp", "cudagraph")
+MODES = ("eager", "eager-nhwc", "amp", "amp-nhwc", "compile", "compile-amp", "cudagraph", "cudagraph-amp")
 
 
 def rows_of(spec):
@@ -33,7 +33,9 @@ class Session:
         net.load_state_dict(torch_tensors.load(spec["init"]))
         net = net.to(self.device, dtype)
         self.net = net.to(memory_format=torch.channels_last) if self.nhwc else net
-        self.optimizer, self.clip = models.make_optimizer(spec["model"], self.net.parameters())
+        self.optimizer, self.clip = models.make_optimizer(
+            spec["model"], self.net.parameters(), mode.startswith("cudagraph")
+        )
         self.step = 0
         self.forward = torch.compile(self.net) if mode.startswith("compile") else self.net
         self.graph = None
@@ -99,7 +101,7 @@ class Session:
 
     def run(self, count):
         losses, labels, first = [], [], self.step
-        update = self.captured if self.mode == "cudagraph" else self.update
+        update = self.captured if self.mode.startswith("cudagraph") else self.update
         before = resource.getrusage(resource.RUSAGE_SELF)
         begin = time.perf_counter()
         for _ in range(count):

@@ -384,6 +384,14 @@ class Program(unittest.TestCase):
         self.assertIn("PyTorch 1.0 is installed", found.stderr)
         self.assertTrue(os.path.exists(out))
 
+    def test_the_script_without_python_or_pytorch(self):
+        for python, line in (("/nonexistent/python", "no /nonexistent/python"), ("false", "has no PyTorch")):
+            found = subprocess.run(["sh", os.path.join(BENCH, "run.sh")], capture_output=True, text=True,
+                                   env=dict(os.environ, PYTHON=python))  # fmt: skip
+            self.assertEqual(found.returncode, 2)
+            self.assertEqual(found.stderr.count("\n"), 1, found.stderr)
+            self.assertIn(line, found.stderr)
+
     def test_no_such_workload(self):
         found = self.command("--worker", "x", "--workload", "alexnet")
         self.assertEqual(found.returncode, 2)
