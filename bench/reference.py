@@ -26,7 +26,7 @@ def least_seconds(device, body, tries=5):
 
 
 def ceilings(device):
-    """Floating-point operations per second of PyTorch's own matrix products; on a GPU also bytes per second of copies."""
+    """Floating-point operations per second of PyTorch's matrix products; on a GPU also bytes per second of copies."""
     found, n = {}, 2048 if device == "cpu" else 8192
     for precision, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
         a = torch.randn(n, n, device=device).to(dtype)
