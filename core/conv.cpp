@@ -1,11 +1,8 @@
+// The door to convolutions: devices, empty tensors, and what the ways on the CPU share. Next: core/conv_choice.cpp.
 #include "core/conv.h"
 
-#include <algorithm>
-#include <cstring>
-
-#include "core/gemm.h"
+#include "core/conv_ways.h"
 #include "core/kernel.h"
-#include "core/onednn.h"
 #include "core/parallel.h"
 
 namespace mantissa {
@@ -14,190 +11,59 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, const View& bias)
 
-namespace {
-
-// Elements per image of the two operands and the result. A weight is not per image: 0.
-struct PerImage { std::int64_t a, b, y; };
-PerImage per_image(ConvPass pass, const ConvShape& s) {
-  switch (pass) {
-    case ConvPass::forward: return {s.in_image(), 0, s.out_image()};
-    case ConvPass::input_gradient: return {s.out_image(), 0, s.in_image()};
-    default: return {s.in_image(), s.out_image(), 0};
-  }
-}
-
-// y[i] = partial[0][i] + partial[1][i] + ..., always in this order.
-template <class T> void add_partials(T* y, const T* partial, std::int64_t count, std::int64_t n) {
-  parallel_for(n, grain_size, [&](std::int64_t begin, std::int64_t end) {
-    std::memcpy(y + begin, partial + begin, static_cast<std::size_t>(end - begin) * sizeof(T));
-    for (std::int64_t c = 1; c < count; ++c) {
-      for (std::int64_t i = begin; i < end; ++i) y[i] += partial[c * n + i];
-    }
-  });
-}
-
-// --- f32: oneDNN ---
-
-// A convolution of some images with its weight packed.
-struct Chunk {
-  std::shared_ptr<const onednn::Convolution> conv;
-  Tensor packed;
-
-  Chunk(ConvPass pass, ConvShape shape, std::int64_t images, const float* b, bool bias) {
-    shape.batch = images;
-    conv = onednn::convolution(pass, shape, bias);
-    if (pass != ConvPass::weight_gradient) pack(b);
-  }
-  void pack(const float* b) {
-    packed = Tensor::allocate({static_cast<std::int64_t>(conv->packed_bytes())}, u8);
-    conv->pack(b, packed.raw_data());
-  }
-};
-
-void convolve_with_library(ConvPass pass, const ConvShape& s, float* y, const float* a, const float* b, const float* bias) {
-  const PerImage size = per_image(pass, s);
-  const bool to_weight = pass == ConvPass::weight_gradient;
-  // A chunk may transform the weight, and one of a weight gradient makes a partial sum as big: few chunks.
-  const std::int64_t wanted = std::min<std::int64_t>(pieces_for(s.flops()), to_weight ? 4 : 8);
-  const std::int64_t step = (s.batch + wanted - 1) / wanted, chunks = (s.batch + step - 1) / step, last = s.batch - (chunks - 1) * step;
-  const Chunk full(pass, s, step, b, bias);
-  const Chunk rest = last == step ? full : Chunk(pass, s, last, b, bias);
-  Tensor partial;
-  if (to_weight && chunks > 1) partial = Tensor::allocate({chunks, s.weights()}, f32);
-  parallel_for(chunks, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      Chunk chunk = i + 1 == chunks ? rest : full;
-      if (to_weight) chunk.pack(b + i * step * size.b);
-      float* out = partial ? partial.data<float>() + i * s.weights() : y + i * step * size.y;
-      chunk.conv->run(a + i * step * size.a, chunk.packed.raw_data(), bias, out);
-    }
-  });
-  if (partial) add_partials(y, partial.data<float>(), chunks, s.weights());
-}
-
-// --- images unfolded into matrices [channels * kernel, out pixels] ---
-
-// Calls f(index in the matrix, index in the image, count) for all runs of output pixels in a row
-// whose tap at one kernel position falls inside the image; pixels of a run lie `stride` apart there.
-template <class F> void for_taps(const ConvShape& s, F&& f) {
-  std::int64_t row = 0;
-  for (std::int64_t c = 0; c < s.in_channels / s.groups; ++c) {
-    for (std::int64_t k = 0; k < s.taps(); ++k, ++row) {
-      const std::int64_t kx = k % s.kernel[1], ky = k / s.kernel[1] % s.kernel[0], kz = k / s.kernel[1] / s.kernel[0];
-      const std::int64_t shift = kx * s.dilation[1] - s.padding[1], stride = s.stride[1];
-      const std::int64_t first = shift < 0 ? (-shift + stride - 1) / stride : 0;
-      const std::int64_t last = std::min(s.out[1], s.in[1] > shift ? (s.in[1] - shift - 1) / stride + 1 : 0);
-      if (last <= first) continue;
-      for (std::int64_t oz = 0; oz < s.depth.out; ++oz) {
-        const std::int64_t iz = oz * s.depth.stride - s.depth.padding + kz * s.depth.dilation;
-        if (iz < 0 || iz >= s.depth.in) continue;
-        for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
-          const std::int64_t iy = oy * s.stride[0] - s.padding[0] + ky * s.dilation[0];
-          if (iy < 0 || iy >= s.in[0]) continue;
-          f(((row * s.depth.out + oz) * s.out[0] + oy) * s.out[1] + first,
-            ((c * s.depth.in + iz) * s.in[0] + iy) * s.in[1] + first * stride + shift, last - first);
-        }
-      }
-    }
-  }
-}
-
-template <class T> View matrix(const T* data, std::int64_t rows, std::int64_t columns, bool transposed = false) {
-  View v;
-  v.data = const_cast<T*>(data);
-  v.dtype = dtype_of<T>;
-  v.sizes = transposed ? Dims{columns, rows} : Dims{rows, columns};
-  v.strides = transposed ? Dims{1, columns} : Dims{columns, 1};
-  return v;
-}
-
-// One image and group: a, b and y are that part of the operands.
-template <class T> void convolve_image(ConvPass pass, const ConvShape& s, T* y, const T* a, const T* b, T* unfolded) {
-  const std::int64_t rows = s.in_channels / s.groups * s.taps(), pixels = s.out_pixels();
-  const std::int64_t outs = s.out_channels / s.groups, stride = s.stride[1];
-  if (pass == ConvPass::input_gradient) {
-    kernels::gemm(cpu, matrix<T>(unfolded, rows, pixels), matrix(b, outs, rows, true), matrix(a, outs, pixels), View{});
-    std::fill_n(y, s.in_image() / s.groups, T(0));
-    for_taps(s, [&](std::int64_t at, std::int64_t pixel, std::int64_t n) {
-      for (std::int64_t i = 0; i < n; ++i) y[pixel + i * stride] += unfolded[at + i];
-    });
-    return;
-  }
-  std::fill_n(unfolded, rows * pixels, T(0));
-  for_taps(s, [&](std::int64_t at, std::int64_t pixel, std::int64_t n) {
-    if (stride == 1) std::memcpy(unfolded + at, a + pixel, static_cast<std::size_t>(n) * sizeof(T));
-    else for (std::int64_t i = 0; i < n; ++i) unfolded[at + i] = a[pixel + i * stride];
-  });
-  if (pass == ConvPass::forward) {
-    kernels::gemm(cpu, matrix<T>(y, outs, pixels), matrix(b, outs, rows), matrix<T>(unfolded, rows, pixels), View{});
-  } else {
-    kernels::gemm(cpu, matrix<T>(y, outs, rows), matrix(b, outs, pixels), matrix<T>(unfolded, rows, pixels, true), View{});
-  }
-}
-
-template <class T> void convolve_unfolded(ConvPass pass, const ConvShape& s, T* y, const T* a, const T* b, const T* bias) {
-  const PerImage size = per_image(pass, s);
-  const bool to_weight = pass == ConvPass::weight_gradient;
-  const std::int64_t pixels = s.out_pixels(), rows = s.in_channels / s.groups * s.taps();
-  Tensor partial;
-  if (to_weight) partial = Tensor::allocate({s.batch, s.weights()}, dtype_of<T>);
-  const std::int64_t pieces = pieces_for(s.flops());
-  parallel_for(s.batch, (s.batch + pieces - 1) / pieces, [&](std::int64_t begin, std::int64_t end) {
-    const Tensor space = Tensor::allocate({rows * pixels}, dtype_of<T>);
-    for (std::int64_t image = begin; image < end; ++image) {
-      T* out = to_weight ? partial.data<T>() + image * s.weights() : y + image * size.y;
-      for (std::int64_t g = 0; g < s.groups; ++g) {
-        const T* left = a + image * size.a + g * size.a / s.groups;
-        const T* right = b + (to_weight ? image * size.b + g * size.b / s.groups : g * s.weights() / s.groups);
-        convolve_image(pass, s, out + g * (to_weight ? s.weights() : size.y) / s.groups, left, right, space.data<T>());
-      }
-      for (std::int64_t c = 0; bias && c < s.out_channels; ++c) {
-        for (std::int64_t i = 0; i < pixels; ++i) out[c * pixels + i] += bias[c];
-      }
-    }
-  });
-  if (to_weight) add_partials(y, partial.data<T>(), s.batch, s.weights());
-}
-
-void convolve(ConvPass pass, const ConvShape& s, double* y, const double* a, const double* b, const double* bias) {
-  convolve_unfolded(pass, s, y, a, b, bias);
-}
-void convolve(ConvPass pass, const ConvShape& s, float* y, const float* a, const float* b, const float* bias) {
-  // The first layer of a network: with one or three channels oneDNN's layouts are mostly padding.
-  const bool few_channels = s.groups == 1 && s.in_channels <= 4 && pass != ConvPass::weight_gradient;
-  if (few_channels) convolve_unfolded(pass, s, y, a, b, bias);
-  else convolve_with_library(pass, s, y, a, b, bias);
-}
-
-// `v` contiguous and in the dtype to compute in; `keep` owns the copy if one is needed.
-const void* prepare(const View& v, Dtype compute, Tensor& keep) {
-  if (!v || (v.dtype == compute && v.is_contiguous())) return v.data;
-  keep = Tensor::allocate(v.sizes, compute, v.device);
-  kernels::copy(v.device, keep.view(), v);
-  return keep.raw_data();
-}
-
-template <class T> void convolve_views(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
-  Tensor a_copy, b_copy, bias_copy, wide;
-  if (y.dtype != dtype_of<T> || !y.is_contiguous()) wide = Tensor::allocate(y.sizes, dtype_of<T>, y.device);
-  convolve(pass, s, wide ? wide.data<T>() : y.as<T>(), static_cast<const T*>(prepare(a, dtype_of<T>, a_copy)),
-           static_cast<const T*>(prepare(b, dtype_of<T>, b_copy)), static_cast<const T*>(prepare(bias, dtype_of<T>, bias_copy)));
-  if (wide) kernels::copy(y.device, y, wide.view());
-}
-
-}  // namespace
-
 Layout conv_layout(const ConvShape& s, Dtype dtype, Device device) {
   const bool fast = device.is_cpu() && dtype != f64 && s.is_image() && s.groups == 1 && s.out_channels >= 8;
   return fast ? Layout::channels_last : Layout::contiguous;
 }
 
+namespace conv {
+
+Dtype inner_dtype(Dtype dtype) { return dtype == bf16 && onednn::has_bf16() ? bf16 : f32; }
+
+View images(const View& v, std::int64_t first, std::int64_t count) {
+  View part = v;
+  part.sizes[0] = count;
+  part.data = v.as<char>() + first * v.strides[0] * static_cast<std::int64_t>(size_of(v.dtype));
+  return part;
+}
+
+bool is_last(const View& v) { return is_channels_last(v.sizes, v.strides); }
+
+View contiguous(const View& v, Dtype dtype, Tensor& keep) {
+  if (!v || (v.dtype == dtype && v.is_contiguous())) return v;
+  keep = Tensor::allocate(v.sizes, dtype, cpu);
+  kernels::copy(cpu, keep.view(), v);
+  return keep.view();
+}
+View dense(const View& v, Dtype dtype, Tensor& keep) {
+  return v.dtype == dtype && is_last(v) ? v : contiguous(v, dtype, keep);
+}
+
+void add_partials(const View& y, float* partial, std::int64_t count) {
+  const std::int64_t n = y.numel();
+  const bool direct = y.dtype == f32 && y.is_contiguous();
+  float* out = direct ? y.as<float>() : partial;
+  parallel_for(n, grain_size, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; direct && i < end; ++i) out[i] = partial[i];
+    for (std::int64_t c = 1; c < count; ++c) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] += partial[c * n + i];
+    }
+  });
+  if (direct) return;
+  View sum = y;
+  sum.data = partial;
+  sum.dtype = f32;
+  sum.strides = contiguous_strides(y.sizes);
+  kernels::copy(cpu, y, sum);
+}
+
+}  // namespace conv
+
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
   if (y.numel() == 0) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias);
-  if (y.dtype == f64) convolve_views<double>(pass, s, y, a, b, bias);
-  else convolve_views<float>(pass, s, y, a, b, bias);
+  conv::run_chosen({pass, s, y, a, b, bias});
 }
 
 }  // namespace mantissa

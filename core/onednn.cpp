@@ -5,14 +5,17 @@
 #include <omp.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include <dnnl.hpp>
 
+#include "core/cpu/isa.h"
 #include "core/tensor.h"
 
 namespace mantissa::onednn {
@@ -33,8 +36,18 @@ class OneThread {
   int before_;
 };
 
+// Only before the library's first use; afterwards it refuses, and what it has chosen stays.
+void lower_isa() {
+  const char* wish = std::getenv("MANTISSA_ISA");
+  if (!wish || std::getenv("ONEDNN_MAX_CPU_ISA") || std::getenv("DNNL_MAX_CPU_ISA")) return;
+  if (std::string_view(wish) == "avx2") dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+  if (std::string_view(wish) == "baseline") dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+}
 dnnl::engine& engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine e = [] {
+    lower_isa();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return e;
 }
 dnnl::stream& stream() {
@@ -44,47 +57,128 @@ dnnl::stream& stream() {
 
 using Desc = dnnl::memory::desc;
 using Tag = dnnl::memory::format_tag;
+using Sizes = dnnl::memory::dims;
 
-Desc f32_desc(const dnnl::memory::dims& dims, Tag tag) { return {dims, dnnl::memory::data_type::f32, tag}; }
-dnnl::memory memory_at(const Desc& desc, const void* p) { return {desc, engine(), const_cast<void*>(p)}; }
-Tensor scratch(std::size_t bytes) { return Tensor::allocate({static_cast<std::int64_t>(bytes)}, u8); }
-
+void check_library(dnnl_status_t status, const char* what) {
+  check(status == dnnl_success, "oneDNN: ", what, " failed with status ", static_cast<int>(status));
+}
+dnnl::memory::data_type type_of(Dtype dtype) {
+  return dtype == bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
 dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);  // the library's own is not thread-safe
   return attr;
 }
 
-// Copies between our contiguous layout and the one a primitive wants; nothing when they are equal.
-class Reorder {
+// A primitive with its arguments: the library's objects for them are made once for every thread that
+// runs it at the same time and given new pointers at every run.
+class Held {
  public:
-  Reorder(const Desc& from, const Desc& to) : from_(from), to_(to) {
-    if (from == to) return;
-    const dnnl::reorder::primitive_desc pd(engine(), from, engine(), to, user_scratchpad());
-    scratchpad_ = pd.scratchpad_desc();
-    reorder_.emplace(pd);
+  static constexpr std::size_t most = 5;
+  struct Argument {
+    int id;
+    Desc desc;
+  };
+
+  Held(dnnl::primitive primitive, std::vector<Argument> arguments)
+      : primitive_(std::move(primitive)), arguments_(std::move(arguments)) {}
+  ~Held() {
+    for (Set& s : free_) {
+      for (std::size_t i = 0; i < arguments_.size(); ++i) dnnl_memory_destroy(s[i].memory);
+    }
   }
-  bool needed() const { return reorder_.has_value(); }
-  const Desc& from() const { return from_; }
-  const Desc& to() const { return to_; }
-  void run(const void* from, void* to) const {
-    const Tensor temporary = scratch(scratchpad_.get_size());
-    reorder_->execute(stream(), {{DNNL_ARG_FROM, memory_at(from_, from)},
-                                 {DNNL_ARG_TO, memory_at(to_, to)},
-                                 {DNNL_ARG_SCRATCHPAD, memory_at(scratchpad_, temporary.raw_data())}});
+  Held(const Held&) = delete;
+
+  // One pointer for each argument.
+  void run(std::initializer_list<const void*> pointers) const {
+    Set set = take();
+    std::size_t i = 0;
+    for (const void* p : pointers) {
+      if (i == arguments_.size()) break;
+      check_library(dnnl_memory_set_data_handle(set[i++].memory, const_cast<void*>(p)), "setting an argument");
+    }
+    const dnnl_status_t status =
+        dnnl_primitive_execute(primitive_.get(), stream().get(), static_cast<int>(arguments_.size()), set.data());
+    give(set);
+    check_library(status, "a primitive");
   }
 
  private:
-  Desc from_, to_, scratchpad_;
-  std::optional<dnnl::reorder> reorder_;
+  using Set = std::array<dnnl_exec_arg_t, most>;
+
+  Set take() const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        const Set set = free_.back();
+        free_.pop_back();
+        return set;
+      }
+    }
+    Set set{};
+    for (std::size_t i = 0; i < arguments_.size(); ++i) {
+      set[i].arg = arguments_[i].id;
+      check_library(dnnl_memory_create(&set[i].memory, &arguments_[i].desc.data, engine().get(), DNNL_MEMORY_NONE),
+                    "making an argument");
+    }
+    return set;
+  }
+  void give(const Set& set) const {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(set);
+  }
+
+  dnnl::primitive primitive_;
+  std::vector<Argument> arguments_;
+  mutable std::mutex mutex_;
+  mutable std::vector<Set> free_;
 };
 
-// A shape in the library's terms; layouts left to the library.
-struct Problem {
-  dnnl::memory::dims x, weight, y, stride, dilation, before, after;
+// Memory for one run, cut into parts that begin at cache lines.
+class Scratch {
+ public:
+  std::size_t add(std::size_t bytes) {  // the part's offset
+    const std::size_t at = bytes_;
+    bytes_ += (bytes + 63) / 64 * 64;
+    return at;
+  }
+  Tensor allocate() const {
+    return bytes_ ? Tensor::allocate({static_cast<std::int64_t>(bytes_)}, u8) : Tensor();
+  }
 
-  explicit Problem(const ConvShape& s)
-      : x{s.batch, s.in_channels}, weight{s.out_channels, s.in_channels / s.groups}, y{s.batch, s.out_channels} {
+ private:
+  std::size_t bytes_ = 0;
+};
+char* part(const Tensor& memory, std::size_t at) {
+  return memory ? static_cast<char*>(memory.raw_data()) + at : nullptr;
+}
+
+// Copies between a layout of ours and the one a primitive wants; nothing when they are equal.
+class Reorder {
+ public:
+  Reorder(const Desc& from, const Desc& to, Scratch& scratch) {
+    if (from == to) return;
+    const dnnl::reorder::primitive_desc pd(engine(), from, engine(), to, user_scratchpad());
+    const Desc library = pd.scratchpad_desc();
+    at_ = scratch.add(library.get_size());
+    held_.emplace(dnnl::reorder(pd), std::vector<Held::Argument>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, library}});
+  }
+  bool needed() const { return held_.has_value(); }
+  void run(const void* from, void* to, const Tensor& memory) const { held_->run({from, to, part(memory, at_)}); }
+
+ private:
+  std::optional<Held> held_;
+  std::size_t at_ = 0;
+};
+
+// A shape in the library's terms.
+struct Problem {
+  dnnl::memory::data_type type, result;
+  Sizes x, weight, y, stride, dilation, before, after;
+
+  Problem(const ConvShape& s, Dtype dtype)
+      : type(type_of(dtype)), x{s.batch, s.in_channels}, weight{s.out_channels, s.in_channels / s.groups}, y{s.batch, s.out_channels} {
     if (s.groups > 1) weight = {s.groups, s.out_channels / s.groups, s.in_channels / s.groups};
     const auto& z = s.depth;
     if (!s.is_image()) add_dimension(z.in, z.out, z.kernel, z.stride, z.padding, z.dilation);
@@ -99,155 +193,227 @@ struct Problem {
     before.push_back(padding);
     after.push_back((out - 1) * step + (kernel - 1) * spread + 1 - in - padding);
   }
-  static Desc any(const dnnl::memory::dims& dims) { return f32_desc(dims, Tag::any); }
-  static Desc plain(const dnnl::memory::dims& dims) {
-    return f32_desc(dims, dims.size() == 4 ? Tag::abcd : dims.size() == 5 ? Tag::abcde : Tag::abcdef);
+  Desc any(const Sizes& sizes) const { return {sizes, type, Tag::any}; }
+  Desc images(const Sizes& sizes, ConvKernel kernel) const {
+    return {sizes, type, kernel == ConvKernel::channels_last ? Tag::acdb : Tag::any};
+  }
+  Desc plain_images(const Sizes& sizes, bool last) const {
+    return {sizes, type, last ? Tag::acdb : sizes.size() == 4 ? Tag::abcd : Tag::abcde};
+  }
+  Desc plain_weight(dnnl::memory::data_type t) const {
+    return {weight, t, weight.size() == 4 ? Tag::abcd : weight.size() == 5 ? Tag::abcde : Tag::abcdef};
   }
 };
 
-// Winograd's F(4x4, 3x3) needs a quarter of the multiplications. It wins where there are enough
-// channels and tiles of 4 x 4 pixels, and loses where transforming the weight is most of the work.
-bool suits_winograd(const ConvShape& s) {
-  bool plain = s.is_image() && s.groups == 1 && s.in_channels >= 16 && s.out_channels >= 16 && s.in_channels * s.out_channels <= 128 * 128;
-  for (int d = 0; d < 2; ++d) plain = plain && s.kernel[d] == 3 && s.stride[d] == 1 && s.dilation[d] == 1 && s.out[d] >= 8;
-  return plain;
-}
-
-dnnl::convolution_forward::primitive_desc forward_desc(dnnl::algorithm algorithm, const Problem& p, bool bias) {
-  const auto kind = dnnl::prop_kind::forward_training;
-  if (bias) {
-    const Desc b = f32_desc({p.y[1]}, Tag::a);
-    return {{kind, algorithm, Problem::any(p.x), Problem::any(p.weight), b, Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
-            user_scratchpad(), engine()};
-  }
-  return {{kind, algorithm, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
-          user_scratchpad(), engine()};
-}
-
-class ConvolutionPrimitive final : public Convolution {
+class LibraryConvolution final : public Convolution {
  public:
-  ConvolutionPrimitive(dnnl::algorithm algorithm, ConvPass pass, const ConvShape& shape, bool bias) {
-    const Problem p(shape);
-    if (pass == ConvPass::forward) {
-      const auto pd = forward_desc(algorithm, p, bias);
-      take(pd, dnnl::convolution_forward(pd), {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}, Problem::plain(p.x),
-           pd.src_desc(), Problem::plain(p.weight), pd.weights_desc(), Problem::plain(p.y), pd.dst_desc());
-      if (bias) bias_ = pd.bias_desc();
+  explicit LibraryConvolution(const ConvolutionKey& key) : pass_(key.pass) {
+    const Problem p(key.shape, key.dtype);
+    const auto algorithm = key.kernel == ConvKernel::winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct;
+    const Desc x = p.images(p.x, key.kernel), y = p.images(p.y, key.kernel), weight = p.any(p.weight);
+    const auto kind = dnnl::prop_kind::forward_training;
+    const Desc bias(Sizes{p.y[1]}, p.type, Tag::a);
+    using Forward = dnnl::convolution_forward;
+    const Forward::desc plain(kind, algorithm, x, weight, y, p.stride, p.dilation, p.before, p.after);
+    const Desc our_x = p.plain_images(p.x, key.pass == ConvPass::input_gradient ? key.y_last : key.a_last);
+    const bool y_last = key.pass == ConvPass::forward ? key.y_last : key.pass == ConvPass::input_gradient ? key.a_last : key.b_last;
+    const Desc our_y = p.plain_images(p.y, y_last);
+    if (key.pass == ConvPass::forward) {
+      const Forward::desc with(kind, algorithm, x, weight, bias, y, p.stride, p.dilation, p.before, p.after);
+      const Forward::primitive_desc pd(key.bias ? with : plain, user_scratchpad(), engine());
+      std::vector<Held::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, pd.dst_desc()}};
+      take(pd, dnnl::convolution_forward(pd), std::move(arguments), our_x, p.plain_weight(p.type), our_y);
       return;
     }
-    const auto hint = forward_desc(algorithm, p, false);
-    if (pass == ConvPass::input_gradient) {
-      const dnnl::convolution_backward_data::primitive_desc pd(
-          {algorithm, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
-          user_scratchpad(), engine(), hint);
-      take(pd, dnnl::convolution_backward_data(pd), {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC}, Problem::plain(p.y),
-           pd.diff_dst_desc(), Problem::plain(p.weight), pd.weights_desc(), Problem::plain(p.x), pd.diff_src_desc());
+    const Forward::primitive_desc hint(plain, user_scratchpad(), engine());
+    if (key.pass == ConvPass::input_gradient) {
+      const dnnl::convolution_backward_data::primitive_desc pd({algorithm, x, weight, y, p.stride, p.dilation, p.before, p.after},
+                                                               user_scratchpad(), engine(), hint);
+      std::vector<Held::Argument> arguments{{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                                            {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}};
+      take(pd, dnnl::convolution_backward_data(pd), std::move(arguments), our_y, p.plain_weight(p.type), our_x);
     } else {
-      const dnnl::convolution_backward_weights::primitive_desc pd(
-          {algorithm, Problem::any(p.x), Problem::any(p.weight), Problem::any(p.y), p.stride, p.dilation, p.before, p.after},
-          user_scratchpad(), engine(), hint);
-      take(pd, dnnl::convolution_backward_weights(pd), {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS}, Problem::plain(p.x),
-           pd.src_desc(), Problem::plain(p.y), pd.diff_dst_desc(), Problem::plain(p.weight), pd.diff_weights_desc());
+      const Desc wide(p.weight, dnnl::memory::data_type::f32, Tag::any);
+      const dnnl::convolution_backward_weights::primitive_desc pd({algorithm, x, wide, y, p.stride, p.dilation, p.before, p.after},
+                                                                  user_scratchpad(), engine(), hint);
+      std::vector<Held::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
+                                            {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}};
+      take(pd, dnnl::convolution_backward_weights(pd), std::move(arguments), our_x, our_y, p.plain_weight(dnnl::memory::data_type::f32));
     }
   }
 
-  std::size_t packed_bytes() const override { return b_->to().get_size(); }
-  void pack(const float* b, void* packed) const override {
+  std::string name() const override { return name_; }
+  std::size_t packed_bytes() const override { return packed_.get_size(); }
+  bool packs_like(const Convolution& other) const override {
+    return static_cast<const LibraryConvolution&>(other).packed_ == packed_;
+  }
+  void pack(const void* weight, void* packed) const override {
     const OneThread guard;
-    if (b_->needed()) b_->run(b, packed);
-    else std::memcpy(packed, b, packed_bytes());
+    if (!b_->needed()) std::memcpy(packed, weight, packed_bytes());
+    else b_->run(weight, packed, scratch_.allocate());
   }
 
-  void run(const float* a, const void* packed, const float* bias, float* y) const override {
+  void run(const void* a, const void* b, const void* bias, void* y) const override {
     const OneThread guard;
-    Tensor a_packed, y_packed;
-    const void* left = a;
+    const Tensor memory = scratch_.allocate();
+    const void *left = a, *right = b;
     void* out = y;
     if (a_->needed()) {
-      a_packed = scratch(a_->to().get_size());
-      a_->run(a, a_packed.raw_data());
-      left = a_packed.raw_data();
+      left = part(memory, a_at_);
+      a_->run(a, part(memory, a_at_), memory);
     }
-    if (y_->needed()) {
-      y_packed = scratch(y_->from().get_size());
-      out = y_packed.raw_data();
+    if (pass_ == ConvPass::weight_gradient && b_->needed()) {
+      right = part(memory, b_at_);
+      b_->run(b, part(memory, b_at_), memory);
     }
-    const Tensor temporary = scratch(scratchpad_.get_size());
-    std::unordered_map<int, dnnl::memory> args{{args_[0], memory_at(a_->to(), left)},
-                                               {args_[1], memory_at(b_->to(), packed)},
-                                               {args_[2], memory_at(y_->from(), out)},
-                                               {DNNL_ARG_SCRATCHPAD, memory_at(scratchpad_, temporary.raw_data())}};
-    if (bias) args.emplace(DNNL_ARG_BIAS, memory_at(bias_, bias));
-    primitive_.execute(stream(), args);
-    if (y_->needed()) y_->run(out, y);
+    if (y_->needed()) out = part(memory, y_at_);
+    held_->run({left, right, out, part(memory, library_at_), bias});
+    if (y_->needed()) y_->run(out, y, memory);
   }
 
  private:
+  // `arguments` are a, b and the result as the primitive wants them; the others as we have them.
   template <class PrimitiveDesc>
-  void take(const PrimitiveDesc& pd, dnnl::primitive primitive, std::array<int, 3> args, const Desc& a, const Desc& a_wanted,
-            const Desc& b, const Desc& b_wanted, const Desc& y, const Desc& y_wanted) {
-    primitive_ = std::move(primitive);
-    args_ = args;
-    scratchpad_ = pd.scratchpad_desc();
-    a_.emplace(a, a_wanted);
-    b_.emplace(b, b_wanted);
-    y_.emplace(y_wanted, y);
+  void take(const PrimitiveDesc& pd, dnnl::primitive primitive, std::vector<Held::Argument> arguments, const Desc& a, const Desc& b,
+            const Desc& y) {
+    name_ = pd.impl_info_str();
+    a_.emplace(a, arguments[0].desc, scratch_);
+    b_.emplace(b, arguments[1].desc, scratch_);
+    y_.emplace(arguments[2].desc, y, scratch_);
+    if (a_->needed()) a_at_ = scratch_.add(arguments[0].desc.get_size());
+    if (b_->needed() && pass_ == ConvPass::weight_gradient) b_at_ = scratch_.add(arguments[1].desc.get_size());
+    if (y_->needed()) y_at_ = scratch_.add(arguments[2].desc.get_size());
+    packed_ = arguments[1].desc;
+    library_at_ = scratch_.add(pd.scratchpad_desc().get_size());
+    arguments.push_back({DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()});
+    if constexpr (requires { pd.bias_desc(); }) {
+      if (pass_ == ConvPass::forward && pd.bias_desc().get_size()) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc()});
+    }
+    held_.emplace(std::move(primitive), std::move(arguments));
   }
 
-  dnnl::primitive primitive_;
-  std::array<int, 3> args_{};
-  Desc bias_, scratchpad_;
+  ConvPass pass_;
+  std::string name_;
+  Desc packed_;  // the weight, as the primitive wants it
+  std::optional<Held> held_;
   std::optional<Reorder> a_, b_, y_;
+  Scratch scratch_;
+  std::size_t a_at_ = 0, b_at_ = 0, y_at_ = 0, library_at_ = 0;
 };
 
-std::shared_ptr<const Convolution> make_convolution(ConvPass pass, const ConvShape& shape, bool bias) {
-  if (suits_winograd(shape)) {
-    try {
-      return std::make_shared<const ConvolutionPrimitive>(dnnl::algorithm::convolution_winograd, pass, shape, bias);
-    } catch (const dnnl::error&) {  // not on this processor
+class LibraryProduct final : public Product {
+ public:
+  explicit LibraryProduct(const ProductKey& k) {
+    const Desc a(Sizes{k.m, k.k}, type_of(k.dtype), Sizes{1, k.a_row}), b(Sizes{k.k, k.n}, type_of(k.dtype), Tag::ab);
+    const Desc c(Sizes{k.m, k.n}, dnnl::memory::data_type::f32, Tag::ab);
+    dnnl::primitive_attr attr = user_scratchpad();
+    if (k.accumulate) {
+      dnnl::post_ops add;
+      add.append_sum(1.0f);
+      attr.set_post_ops(add);
     }
+    const dnnl::matmul::primitive_desc pd({a, b, c}, attr, engine());
+    scratch_.add(pd.scratchpad_desc().get_size());
+    held_.emplace(dnnl::matmul(pd), std::vector<Held::Argument>{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c},
+                                                                {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
   }
-  return std::make_shared<const ConvolutionPrimitive>(dnnl::algorithm::convolution_direct, pass, shape, bias);
+  void run(const void* a, const void* b, float* c) const override {
+    const OneThread guard;
+    const Tensor memory = scratch_.allocate();
+    held_->run({a, b, c, part(memory, 0)});
+  }
+
+ private:
+  std::optional<Held> held_;
+  Scratch scratch_;
+};
+
+std::size_t hash(std::initializer_list<std::int64_t> values) {
+  std::size_t h = 0;
+  for (std::int64_t v : values) h = h * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(v);
+  return h;
 }
-
-struct Key {
-  ConvPass pass;
-  bool bias;
-  ConvShape shape;
-  friend bool operator==(const Key&, const Key&) = default;
-};
-struct KeyHash {
-  std::size_t operator()(const Key& k) const {
+struct Hash {
+  std::size_t operator()(const ConvolutionKey& k) const {
     const ConvShape& s = k.shape;
-    std::size_t h = static_cast<std::size_t>(k.pass) * 2 + k.bias;
-    for (std::int64_t v : {s.batch, s.in_channels, s.out_channels, s.groups, s.in[0], s.in[1], s.kernel[0], s.kernel[1],
-                           s.stride[0], s.padding[0], s.dilation[0], s.depth.in, s.depth.kernel}) {
-      h = h * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(v);
-    }
-    return h;
+    return hash({static_cast<std::int64_t>(k.pass), static_cast<std::int64_t>(k.kernel), static_cast<std::int64_t>(k.dtype),
+                 k.bias + 2 * k.a_last + 4 * k.b_last + 8 * k.y_last, s.batch, s.in_channels, s.out_channels, s.groups, s.in[0], s.in[1],
+                 s.kernel[0], s.kernel[1], s.stride[0], s.padding[0], s.dilation[0], s.depth.in, s.depth.kernel});
+  }
+  std::size_t operator()(const ProductKey& k) const {
+    return hash({static_cast<std::int64_t>(k.dtype), k.m, k.n, k.k, k.a_row, k.accumulate});
   }
 };
+
+// Things made once for a key. A program with ever new shapes must not grow for ever.
+template <class Key, class Value> class Cache {
+ public:
+  template <class Make> std::shared_ptr<const Value> find(const Key& key, Make&& make) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    if (known_.size() >= most) known_.clear();
+    const OneThread guard;
+    return known_[key] = make();
+  }
+
+ private:
+  static constexpr std::size_t most = 512;
+  std::mutex mutex_;
+  std::unordered_map<Key, std::shared_ptr<const Value>, Hash> known_;
+};
+
+// Code that is there for completeness: it is many times slower than the rest.
+bool is_slow(const std::string& name) { return name.find("ref") != std::string::npos; }
 
 }  // namespace
 
-std::shared_ptr<const Convolution> convolution(ConvPass pass, const ConvShape& shape, bool bias) {
-  static std::mutex mutex;
-  static std::unordered_map<Key, std::shared_ptr<const Convolution>, KeyHash> cache;
-  constexpr std::size_t most = 512;  // a program with ever new shapes must not grow for ever
-  const std::lock_guard lock(mutex);
-  const Key key{pass, bias, shape};
-  if (const auto found = cache.find(key); found != cache.end()) return found->second;
-  if (cache.size() >= most) cache.clear();
-  const OneThread guard;
-  try {
-    return cache[key] = make_convolution(pass, shape, bias);
-  } catch (const dnnl::error& e) {
-    fail("oneDNN: ", e.what());
-  }
+std::string version() {
+  const dnnl_version_t* v = dnnl_version();
+  return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
+bool has_bf16() {
+#if defined(__x86_64__)
+  static const bool has = [] {
+    engine();
+    return __builtin_cpu_supports("avx512bf16") &&
+           (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+  }();
+  return has && cpu_backend::isa() == cpu_backend::Isa::avx512;
+#else
+  return false;
+#endif
+}
+
+std::shared_ptr<const Convolution> convolution(const ConvolutionKey& key, bool any_speed) {
+  engine();  // lives longer than what is kept
+  static Cache<ConvolutionKey, LibraryConvolution> cache;
+  const auto found = cache.find(key, [&]() -> std::shared_ptr<const LibraryConvolution> {
+    try {
+      return std::make_shared<const LibraryConvolution>(key);
+    } catch (const dnnl::error&) {  // not on this processor
+      return nullptr;
+    }
+  });
+  if (!found || (!any_speed && is_slow(found->name()))) return nullptr;
+  return found;
+}
+
+std::shared_ptr<const Product> product(const ProductKey& key) {
+  engine();
+  static Cache<ProductKey, LibraryProduct> cache;
+  return cache.find(key, [&] {
+    try {
+      return std::make_shared<const LibraryProduct>(key);
+    } catch (const dnnl::error& e) {
+      fail("oneDNN: ", e.what());
+    }
+  });
 }
 
 void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
            std::int64_t a_row, const float* b, std::int64_t b_row, float beta, float* c, std::int64_t c_row) {
+  engine();
   const OneThread guard;
   const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, a_row, b,
                                           b_row, beta, c, c_row);

@@ -1,0 +1,186 @@
+// Which way a convolution takes. The rule comes from the tables in docs/performance.md.
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <unordered_map>
+
+#include "core/conv_ways.h"
+#include "core/tuner.h"
+#include "core/winograd.h"
+
+namespace mantissa::conv {
+namespace {
+
+constexpr Way every_way[] = {Way::channels_last, Way::blocked, Way::library_winograd, Way::winograd, Way::taps, Way::unfolded};
+
+bool is_3x3(const ConvShape& s) {
+  bool yes = s.is_image() && s.groups == 1;
+  for (int d = 0; d < 2; ++d) yes = yes && s.kernel[d] == 3 && s.stride[d] == 1 && s.dilation[d] == 1;
+  return yes;
+}
+bool has_library(onednn::ConvKernel kernel, const Problem& p, bool any_speed = false) {
+  onednn::ConvolutionKey key{.kernel = kernel, .pass = p.pass, .shape = p.shape, .dtype = inner_dtype(p.dtype), .bias = p.bias};
+  key.shape.batch = 1;
+  key.a_last = key.y_last = p.shape.is_image();
+  key.b_last = key.a_last && p.pass == ConvPass::weight_gradient;
+  if (p.pass == ConvPass::weight_gradient) key.y_last = false;
+  return onednn::convolution(key, any_speed) != nullptr;
+}
+
+// --- the choice for one problem, found once ---
+
+struct Choice {
+  std::vector<Way> ways;            // those that apply, the rule's first
+  std::atomic<int> fixed{-1};       // the index of the one to take, or -1 while trials go on
+  std::unique_ptr<tuner::Trials> trials;
+  std::string key;
+};
+
+std::string key_of(const Problem& p) {
+  const ConvShape& s = p.shape;
+  const char* passes[] = {"forward", "input gradient", "weight gradient"};
+  std::string k = std::string("conv ") + passes[static_cast<int>(p.pass)] + (p.bias ? " bias " : " ") + name_of(p.dtype);
+  const auto add = [&](const char* name, std::int64_t v) { k += std::string(" ") + name + std::to_string(v); };
+  add("n", s.batch), add("c", s.in_channels), add("o", s.out_channels), add("g", s.groups);
+  for (int d = 0; d < 2; ++d) add("in", s.in[d]), add("k", s.kernel[d]), add("s", s.stride[d]), add("p", s.padding[d]), add("d", s.dilation[d]);
+  const auto& z = s.depth;
+  if (!s.is_image()) add("in", z.in), add("k", z.kernel), add("s", z.stride), add("p", z.padding), add("d", z.dilation);
+  return k;
+}
+
+struct Hash {
+  std::size_t operator()(const Problem& p) const {
+    const ConvShape& s = p.shape;
+    std::size_t h = static_cast<std::size_t>(p.pass) * 64 + static_cast<std::size_t>(p.dtype) * 2 + p.bias;
+    for (std::int64_t v : {s.batch, s.in_channels, s.out_channels, s.groups, s.in[0], s.in[1], s.kernel[0], s.kernel[1],
+                           s.stride[0], s.padding[0], s.dilation[0], s.depth.in, s.depth.kernel}) {
+      h = h * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(v);
+    }
+    return h;
+  }
+};
+
+std::shared_ptr<Choice> make_choice(const Problem& p) {
+  auto c = std::make_shared<Choice>();
+  c->ways.push_back(rule(p));
+  c->fixed = 0;
+  if (tuner::mode() == tuner::Mode::off || p.dtype == f64) return c;
+  for (Way w : every_way) {
+    if (w != c->ways[0] && applies(w, p)) c->ways.push_back(w);
+  }
+  c->key = key_of(p);
+  if (const auto known = tuner::kept(c->key)) {
+    for (std::size_t i = 0; i < c->ways.size(); ++i) {
+      if (*known == name_of(c->ways[i])) {
+        c->fixed = static_cast<int>(i);
+        return c;
+      }
+    }
+  }
+  if (tuner::mode() == tuner::Mode::on && c->ways.size() > 1) {
+    c->trials = std::make_unique<tuner::Trials>(c->ways.size());
+    c->fixed = -1;
+  }
+  return c;
+}
+
+std::shared_ptr<Choice> choice_of(const Problem& p) {
+  static std::mutex mutex;
+  static std::unordered_map<Problem, std::shared_ptr<Choice>, Hash> known;
+  constexpr std::size_t most = 1024;  // a program with ever new shapes must not grow for ever
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(p); found != known.end()) return found->second;
+  if (known.size() >= most) known.clear();
+  return known[p] = make_choice(p);
+}
+
+std::atomic<const Way*> forced{nullptr};
+
+}  // namespace
+
+const char* name_of(Way way) {
+  switch (way) {
+    case Way::channels_last: return "channels-last";
+    case Way::blocked: return "blocked";
+    case Way::library_winograd: return "library-winograd";
+    case Way::winograd: return "winograd";
+    case Way::taps: return "taps";
+    default: return "unfolded";
+  }
+}
+
+bool applies(Way way, const Problem& p) {
+  const ConvShape& s = p.shape;
+  if (p.dtype == f64) return way == Way::unfolded;
+  switch (way) {
+    case Way::channels_last: return s.is_image() && has_library(onednn::ConvKernel::channels_last, p);
+    case Way::blocked: return has_library(onednn::ConvKernel::blocked, p);
+    case Way::library_winograd: {
+      const bool large = s.in_channels >= 16 && s.out_channels >= 16 && s.out[0] >= 4 && s.out[1] >= 4;
+      return is_3x3(s) && large && inner_dtype(p.dtype) == f32 && has_library(onednn::ConvKernel::winograd, p);
+    }
+    case Way::winograd: return s.is_image() && winograd_can(p.pass, s);
+    case Way::taps:
+      return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == 1 && p.dtype == inner_dtype(p.dtype) &&
+             s.in_channels >= 32 && s.out_channels >= 32;
+    default: return p.dtype == f32 || p.dtype == f64;
+  }
+}
+
+void run(Way way, const Call& call) {
+  switch (way) {
+    case Way::channels_last: return run_library(onednn::ConvKernel::channels_last, call);
+    case Way::blocked: return run_library(onednn::ConvKernel::blocked, call);
+    case Way::library_winograd: return run_library(onednn::ConvKernel::winograd, call);
+    case Way::winograd: return run_winograd(call);
+    case Way::taps: return run_taps(call);
+    default: return run_unfolded(call);
+  }
+}
+
+Way rule(const Problem& p) {
+  const ConvShape& s = p.shape;
+  if (p.dtype == f64) return Way::unfolded;
+  const auto first_that_applies = [&](std::initializer_list<Way> ways) {
+    for (Way w : ways) {
+      if (applies(w, p)) return w;
+    }
+    return has_library(onednn::ConvKernel::blocked, p, true) ? Way::blocked : Way::unfolded;
+  };
+  if (!s.is_image()) return first_that_applies({Way::blocked});
+  // A quarter of the multiplications; in f32 also for halves, whose own instructions only double the speed.
+  if (winograd_fits(p.pass, s)) return Way::winograd;
+  // Few pixels under many channels: sums over all pixels at once, without edges.
+  const bool many_channels = s.in_channels >= 128 && s.out_channels >= 128;
+  if (p.pass == ConvPass::weight_gradient && many_channels && s.batch * s.out_pixels() <= 4096) {
+    return first_that_applies({Way::taps, Way::channels_last, Way::blocked});
+  }
+  // On maps of 4 x 4 the blocked kernels leave out the multiplications with padding.
+  const bool small = std::min(s.out[0], s.out[1]) <= 4 && s.kernel[0] > 1;
+  if (p.pass != ConvPass::weight_gradient && many_channels && small && inner_dtype(p.dtype) == bf16) {
+    return first_that_applies({Way::blocked, Way::channels_last});
+  }
+  return first_that_applies({Way::channels_last, Way::blocked});
+}
+
+void force(const Way* way) { forced = way; }
+
+void run_chosen(const Call& call) {
+  const Problem p{call.pass, call.shape, call.a.dtype, static_cast<bool>(call.bias)};
+  if (const Way* way = forced.load(std::memory_order_relaxed)) [[unlikely]] {
+    return run(applies(*way, p) ? *way : rule(p), call);
+  }
+  const auto choice = choice_of(p);
+  if (const int fixed = choice->fixed; fixed >= 0) return run(choice->ways[static_cast<std::size_t>(fixed)], call);
+
+  const std::size_t i = choice->trials->next();
+  const auto start = std::chrono::steady_clock::now();
+  run(choice->ways[i], call);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const auto winner = choice->trials->took(i, took.count());
+  if (!winner) return;
+  choice->fixed = static_cast<int>(*winner);
+  tuner::keep(choice->key, name_of(choice->ways[*winner]), took.count());
+}
+
+}  // namespace mantissa::conv

@@ -1,0 +1,64 @@
+// The ways to compute a convolution on the CPU, behind kernels::conv2d. Each is a function of a Call and cuts its work
+// by shape alone; all agree up to rounding. core/conv_choice.cpp says which one is taken.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "core/conv.h"
+#include "core/onednn.h"
+
+namespace mantissa::conv {
+
+enum class Way {
+  channels_last,     // oneDNN over images in N, H, W, C order, in the dtype they have
+  blocked,           // oneDNN over its own blocks of channels, reordered on the way in and out
+  library_winograd,  // the same by Winograd's F(4x4, 3x3), f32
+  winograd,          // Mantissa's F(4x4, 3x3) over channels-last images, f32 arithmetic
+  taps,              // weight gradients: a product of matrices for every position in the kernel
+  unfolded,          // images unfolded into matrices; f64 has nothing else
+};
+const char* name_of(Way way);
+
+struct Call {
+  ConvPass pass;
+  const ConvShape& shape;
+  const View &y, &a, &b, &bias;
+};
+struct Problem {
+  ConvPass pass;
+  ConvShape shape;
+  Dtype dtype;
+  bool bias;
+  friend bool operator==(const Problem&, const Problem&) = default;
+};
+
+bool applies(Way way, const Problem& p);  // whether it computes this here at a sensible speed
+void run(Way way, const Call& call);
+
+// The fixed rule: a function of the problem and the processor.
+Way rule(const Problem& p);
+// The way for this call: what was timed and kept, else the rule (core/tuner.h). Runs it.
+void run_chosen(const Call& call);
+// Tests: every call takes this way where it applies; null for the choice again.
+void force(const Way* way);
+
+// --- the ways (core/conv_*.cpp) ---
+void run_library(onednn::ConvKernel kernel, const Call& call);
+void run_taps(const Call& call);
+void run_winograd(const Call& call);
+void run_unfolded(const Call& call);
+
+// --- what they share ---
+// The dtype in which a library call multiplies tensors of `dtype`: f32 or bf16.
+Dtype inner_dtype(Dtype dtype);
+// Images [first, first + count) of a batch.
+View images(const View& v, std::int64_t first, std::int64_t count);
+bool is_last(const View& v);  // channels-last images; those of one channel or pixel are both
+// `v` itself if it is dense in one of the two layouts and of this dtype, else a contiguous copy owned by `keep`.
+View dense(const View& v, Dtype dtype, Tensor& keep);
+View contiguous(const View& v, Dtype dtype, Tensor& keep);
+// y = the sum of `count` partial results of y's size, in this order; y is a contiguous weight of any floating dtype.
+void add_partials(const View& y, float* partial, std::int64_t count);
+
+}  // namespace mantissa::conv

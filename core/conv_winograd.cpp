@@ -1,0 +1,36 @@
+// Convolutions by core/winograd.h, which reads images in channels-last order.
+#include "core/conv_ways.h"
+#include "core/kernel.h"
+#include "core/winograd.h"
+
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+
+namespace conv {
+namespace {
+
+// `v` if its channels are adjacent, else room for a copy that has them so.
+View channels_adjacent(const View& v, Tensor& keep) {
+  if (v.strides[1] == 1) return v;
+  keep = Tensor::allocate(v.sizes, v.dtype, cpu, Layout::channels_last);
+  return keep.view();
+}
+View read(const View& v, Tensor& keep) {
+  const View r = channels_adjacent(v, keep);
+  if (keep) kernels::copy(cpu, r, v);
+  return r;
+}
+
+}  // namespace
+
+void run_winograd(const Call& c) {
+  Tensor a_copy, b_copy, y_copy;
+  const bool to_weight = c.pass == ConvPass::weight_gradient;
+  const View a = read(c.a, a_copy), b = to_weight ? read(c.b, b_copy) : c.b, y = to_weight ? c.y : channels_adjacent(c.y, y_copy);
+  kernels::winograd(cpu, c.pass, c.shape, y, a, b, c.bias);
+  if (y_copy) kernels::copy(cpu, c.y, y);
+}
+
+}  // namespace conv
+}  // namespace mantissa
