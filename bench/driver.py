@@ -359,8 +359,8 @@ class Bench:
             action(name)
         except ImportError:
             raise
-        except (protocol.WorkerError, OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as e:
-            self.problem(f"{name}: {str(e) or type(e).__name__}".splitlines()[0])
+        except Exception as e:
+            self.problem(f"{name}: {type(e).__name__}: {e}".splitlines()[0])
         print(f"  {name} took {time.monotonic() - begin:.0f} s", flush=True)
         if not self.args.prepare:
             self.save()

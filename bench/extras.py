@@ -38,18 +38,24 @@ def stripped_bytes(path, *flags):
         return os.path.getsize(copy)
 
 
+def compiler_of(build):
+    with open(os.path.join(build, "CMakeCache.txt")) as f:
+        return re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", f.read(), re.M)[1]
+
+
 def sizes(build, worker):
-    """Bytes of what is installed (libmantissa, static or shared) and of a program that links it, both stripped; and of
-    PyTorch's libraries, which come stripped."""
+    """Bytes of the library as a shared one and of a program that links it statically, both stripped; and of PyTorch's
+    libraries, which come stripped. A build that has the static library alone is linked for the purpose."""
     import torch
 
     found = {"program": stripped_bytes(worker)}
-    for name in ("libmantissa.so", "libmantissa.a"):
-        path = os.path.join(build, name)
-        if os.path.exists(path):
-            found["library"] = stripped_bytes(path, "--strip-unneeded")
-            found["kind"] = name
-            break
+    with tempfile.TemporaryDirectory() as folder:
+        path, archive = os.path.join(build, "libmantissa.so"), os.path.join(build, "libmantissa.a")
+        if not os.path.exists(path):
+            path = os.path.join(folder, "libmantissa.so")
+            whole = ["-Wl,--whole-archive", archive, "-Wl,--no-whole-archive", "-Wl,-Bsymbolic"]
+            subprocess.run([compiler_of(build), "-shared", "-o", path, *whole], check=True, capture_output=True)
+        found["library"] = stripped_bytes(path, "--strip-unneeded")
     folder = os.path.join(os.path.dirname(torch.__file__), "lib")
     cpu = ("libtorch_cpu", "libtorch.so", "libc10.so", "libtorch_python", "libgomp", "libshm")
     found["torch"] = sum(os.path.getsize(os.path.join(folder, n)) for n in os.listdir(folder) if n.startswith(cpu))
@@ -61,25 +67,13 @@ def compile_seconds(root, build, tries=3):
     tries."""
     with open(os.path.join(root, "README.md")) as f:
         code = re.search(r"```cpp\n(#include <mantissa/mantissa.h>.*?)```", f.read(), re.S)[1]
-    compiler = "c++"
-    with open(os.path.join(build, "CMakeCache.txt")) as f:
-        compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", f.read(), re.M)[1]
     times = []
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "model.cpp")
         with open(source, "w") as f:
             f.write(code)
-        command = [
-            compiler,
-            "-std=c++20",
-            "-O2",
-            "-I",
-            os.path.join(build, "include"),
-            "-c",
-            source,
-            "-o",
-            source + ".o",
-        ]
+        include = ["-I", os.path.join(build, "include"), "-I", root]
+        command = [compiler_of(build), "-std=c++20", "-O2", *include, "-c", source, "-o", source + ".o"]
         for _ in range(tries):
             begin = time.monotonic()
             subprocess.run(command, check=True, capture_output=True)

@@ -37,8 +37,8 @@ def rows(result):
             ], ratio, failed, w.get("busy")
 
 
-def milliseconds(t):
-    return "" if t is None else f"{t:.3f}" if t < 10 else f"{t:.1f}"
+def number(t):
+    return "" if t is None else f"{t:.3f}" if t < 10 else f"{t:.1f}" if t < 1000 else f"{t:.0f}"
 
 
 def results(result):
@@ -50,9 +50,7 @@ def results(result):
     for title, precision, ours, best, theirs, ratio, failed, disturbed in rows(result):
         mark = " (busy machine)" if disturbed else ""
         last = f"none: {failed}" if failed else ratio_cell(ratio) + mark
-        lines.append(
-            f"| {title} | {precision} | {milliseconds(ours)} | {milliseconds(theirs)} | {best or ''} | {last} |"
-        )
+        lines.append(f"| {title} | {precision} | {number(ours)} | {number(theirs)} | {best or ''} | {last} |")
         busy = busy or disturbed
     return "\n".join(lines) + "\n\n" + source(result) + "\n"
 
@@ -140,7 +138,7 @@ def memory_table(result):
 def operator_table(result):
     lines = []
     for name, r in result.get("operators", {}).items():
-        lines.append([name, f"{r['us']['mantissa']:.3g}", f"{r['us']['eager']:.3g}", ratio_cell(r["ratio"])])
+        lines.append([name, number(r["us"]["mantissa"]), number(r["us"]["eager"]), ratio_cell(r["ratio"])])
     return table(["operator", "Mantissa, us", "eager PyTorch, us", "ratio, 95 % interval"], lines) if lines else ""
 
 
@@ -149,7 +147,7 @@ def size_table(result):
     if not s:
         return ""
     lines = [
-        ["library", s.get("kind", ""), f"{s.get('library', 0) / 1e6:.1f} MB"],
+        ["library", "libmantissa.so", f"{s['library'] / 1e6:.1f} MB"],
         ["a program that links it", "mantissa_bench", f"{s['program'] / 1e6:.1f} MB"],
         ["PyTorch's libraries", "libtorch_cpu and what it needs", f"{s['torch'] / 1e6:.1f} MB"],
     ]
