@@ -117,6 +117,8 @@ class Bench:
         if args.resume and os.path.exists(self.out):
             with open(self.out) as f:
                 before = json.load(f)
+            if before["meta"]["commit"] != self.result["meta"]["commit"]:
+                self.problem(f"{self.out} was begun at commit {before['meta']['commit'][:10]}: a run of two commits")
             self.result.update(
                 {k: before[k] for k in ("workloads", "operators", "sizes", "compile_seconds") if k in before}
             )
