@@ -224,7 +224,7 @@ class Bench:
         settings = {
             "blocks": blocks,
             "turn": self.turn_seconds(),
-            "redo": 2 if quick else 5,
+            "redo": 2 if quick else 4,
             "ceilings": self.ceilings(),
         }
         settings["proofs"] = (2,) if quick and not self.args.proofs else (2, 3, 4, 5, 6, 7)
@@ -238,7 +238,7 @@ class Bench:
         return result
 
     def turn_seconds(self):
-        return self.args.turn or (0.1 if self.args.quick else 0.2)
+        return self.args.turn or (0.1 if self.args.quick else 0.15)
 
     def ceilings(self):
         """What this machine can do, the most seen in this session: by loops of the worker, and by PyTorch's products,
