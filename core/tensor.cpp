@@ -153,14 +153,22 @@ Tensor& Tensor::fill_(double value) {
   kernels::fill(device(), view(), value);
   return *this;
 }
+// What an in-place operator reads lies beside what it writes; a number may come from the host.
+static void check_device_of(const Tensor& other, const Tensor& written, const char* name) {
+  const bool number = other.device().is_cpu() && other.numel() == 1;
+  check(other.device() == written.device() || number, name, ": ", other, " is on ", other.device(), ", ", written, " on ",
+        written.device(), "; move them together with to(device)");
+}
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
   before_write(*this, "add_");
+  check_device_of(other, *this, "add_");
   check(broadcasts_to(other.sizes(), sizes()), "add_: ", other, " does not broadcast to ", *this);
   kernels::add_in_place(device(), view(), other.view(), alpha);
   return *this;
 }
 Tensor& Tensor::mul_(const Tensor& other) {
   before_write(*this, "mul_");
+  check_device_of(other, *this, "mul_");
   check(broadcasts_to(other.sizes(), sizes()), "mul_: ", other, " does not broadcast to ", *this);
   kernels::mul_in_place(device(), view(), other.view());
   return *this;

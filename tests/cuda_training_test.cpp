@@ -70,3 +70,12 @@ TEST_CASE("a network trains on cuda as on the cpu, bit for bit the same every ti
     for (std::size_t i = 0; i < here.losses.size(); ++i) CHECK(std::abs(here.losses[i] - there.losses[i]) <= tolerance * (1 + std::abs(here.losses[i])));
   }
 }
+
+TEST_CASE("writing in place what lies on another device is refused") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  Tensor here = zeros({2}), there = zeros({2}, {.device = cuda});
+  CHECK_THAT(test::message_of([&] { here.add_(there); }), Catch::Matchers::Contains("move them together"));
+  CHECK_THAT(test::message_of([&] { there.mul_(here); }), Catch::Matchers::Contains("move them together"));
+  there.add_(Tensor(2.0)).mul_(ones({1}) * 3.0);  // a number of the host may come along
+  CHECK(there.to(cpu).to_vector<float>() == std::vector<float>{6, 6});
+}

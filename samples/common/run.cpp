@@ -110,7 +110,7 @@ bool Run::next() {
 void Run::done(const Losses& losses) {
   const NoGrad no_grad;
   ++epoch_steps_;
-  if (sums_.empty()) for (const auto& [name, loss] : losses) sums_.emplace_back(name, zeros({}));
+  if (sums_.empty()) for (const auto& [name, loss] : losses) sums_.emplace_back(name, zeros({}, {.device = loss.device()}));
   for (std::size_t i = 0; i < losses.size(); ++i) sums_.at(i).second.add_(losses[i].second.detach());
   if (progress_->due()) progress_->update(step_ % plan_.steps_per_epoch + 1, losses.empty() ? NAN : losses[0].second.item<double>());
 }
