@@ -100,7 +100,7 @@ def prepare(folder, workload, seed, steps):
     x, y, source = MAKERS[workload["data"]](r)
     if workload["model"] == "mlp":
         x = x.reshape(len(x), -1)
-    batch = workload["batch"]
+    batch, last = workload["batch"], ROWS + workload.get("eval", EVAL_ROWS)
     epochs = -(-steps * batch // ROWS)
     order = (
         np.concatenate([r.permutation(ROWS) for _ in range(epochs)])[: steps * batch]
@@ -113,8 +113,8 @@ def prepare(folder, workload, seed, steps):
         "x": file_of(folder, "x", x[:ROWS]),
         "y": file_of(folder, "y", y[:ROWS]),
         "order": file_of(folder, "order", order),
-        "eval_x": file_of(folder, "eval_x", x[ROWS:]),
-        "eval_y": file_of(folder, "eval_y", y[ROWS:]),
+        "eval_x": file_of(folder, "eval_x", x[ROWS:last]),
+        "eval_y": file_of(folder, "eval_y", y[ROWS:last]),
     }
     return spec, source
 

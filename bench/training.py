@@ -185,13 +185,12 @@ class Training:
 
     def end(self, side):
         """Proof 3: the final weights, evaluated by PyTorch."""
+        if not ours(side):
+            return
         worker, path = self.workers[side], self.file("final")
         worker.ask("DUMP", 120, path=path)
-        own = worker.ask("EVAL", 300)
-        if ours(side):
-            self.proven[side]["3"] = proofs.same_evaluation(
-                side, own, self.reference.evaluate(precision_of(side), path), precision_of(side)
-            )
+        own, other = worker.ask("EVAL", 300), self.reference.evaluate(precision_of(side), path)
+        self.proven[side]["3"] = proofs.same_evaluation(side, own, other, precision_of(side))
 
     def compare_losses(self, side):
         """Proof 2: ours against eager PyTorch of the same precision, and eager PyTorch's kin among themselves."""
