@@ -1,4 +1,4 @@
-"""What is measured: name -> model (bench/models.py, bench/workloads.cpp), batch, data, evaluated rows (else 1000), title."""
+"""What is measured: name -> model (bench/models.py, workloads.cpp), batch, data, evaluated rows (else 1000), title."""
 
 WORKLOADS = {
     "mlp32": dict(model="mlp", batch=32, data="mnist", title="MLP, Adam, batch 32"),
