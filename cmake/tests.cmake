@@ -43,6 +43,13 @@ foreach(source IN LISTS cuda_test_sources shim_test_sources)
   target_compile_definitions(${name} PRIVATE MANTISSA_CUDA_SHIM)
   target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
 endforeach()
+# The benchmark of single kernels computes right; what it measures, it measures on a GPU.
+add_executable(cuda_bench_check bench/cuda_bench.cpp $<TARGET_OBJECTS:mantissa_cuda_shim>)
+mantissa_flags(cuda_bench_check)
+target_link_libraries(cuda_bench_check PRIVATE ${objects} ${link_deps} ${header_deps})
+target_compile_definitions(cuda_bench_check PRIVATE MANTISSA_CUDA_SHIM)
+target_include_directories(cuda_bench_check BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
+add_test(NAME cuda_bench_check COMMAND cuda_bench_check --check)
 # Samples that train on the shim's device, for scripts/check_all.sh: ninja shim_samples
 if(MANTISSA_SAMPLES AND NOT MANTISSA_WITH_CUDA AND NOT BUILD_SHARED_LIBS)
   add_custom_target(shim_samples)

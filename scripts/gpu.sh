@@ -131,11 +131,18 @@ else
 fi
 
 # ---- speed ----
-benches=$(cmake --build "$build" --target help | grep -oE '\bgpu_[a-z_]*_bench\b' | sort -u | tr '\n' ' ')
-if [ -n "$benches" ]; then
-  # shellcheck disable=SC2086
-  stage build_benches 600 cmake --build "$build" --parallel "$(nproc)" --target $benches mnist
-  for b in $benches; do stage "bench_$b" 300 "$build/$b"; done
+# Single kernels: products beside cuBLASLt, shares of copy bandwidth, attention, the host's time.
+if stage build_benches 900 cmake --build "$build" --parallel "$(nproc)" --target gpu_kernels_bench mantissa_bench; then
+  stage bench_kernels 400 "$build/gpu_kernels_bench"
+  # Training beside PyTorch in one run (docs/performance.md), where a PyTorch with CUDA is installed.
+  if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+    for precision in f32 bf16; do
+      stage "bench_training_$precision" 900 python3 bench/driver.py --worker "$build/mantissa_bench" --device cuda --parts workloads operators \
+        --precision $precision --out "$out/bench_training_$precision.json"
+    done
+  else
+    skip bench_training "no PyTorch that sees a GPU"
+  fi
 fi
 echo "report: $out/report.txt and $out/report.json"
 exit $failed

@@ -1,0 +1,234 @@
+// What single CUDA kernels reach on the GPU they run on: products of our own beside cuBLASLt, kernels bound by memory
+// as a share of the bandwidth of a copy, fused attention, and what an operator costs the host. Random data; times are
+// the shortest and the median of rounds measured with events. `--check` computes tiny sizes once and compares with the
+// CPU instead, which is all that the CPU shim is asked for.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "amp/kernels/gemm.h"
+#include "core/accelerator.h"
+#include "cuda/cublaslt.h"
+#include "cuda/runtime.h"
+#include "mantissa.h"
+
+using namespace mantissa;
+using cuda_backend::Event;
+
+namespace {
+
+bool check_only = false;
+int failures = 0;
+
+struct Time { double shortest, median; };  // microseconds
+
+// One round is long enough to be timed; what is computed between two runs overwrites the same memory.
+Time time_of(const std::function<void()>& run) {
+  const auto round = [&](int count) {
+    Event begin(true), end(true);
+    begin.record();
+    for (int i = 0; i < count; ++i) run();
+    end.record();
+    end.wait();
+    return 1000.0 * end.milliseconds_since(begin) / count;
+  };
+  round(3);
+  const int count = std::clamp(static_cast<int>(20000 / std::max(round(3), 0.1)), 1, 2000);
+  std::vector<double> times;
+  for (int i = 0; i < 9; ++i) times.push_back(round(count));
+  std::sort(times.begin(), times.end());
+  return {times.front(), times[times.size() / 2]};
+}
+
+Tensor random(const Dims& sizes, Dtype dtype) { return cast(randn(sizes, {.device = cuda}), dtype); }
+
+void compare(const char* what, const Tensor& got, const Tensor& expected, double bound) {
+  const double size = amax(abs(cast(expected, f64))).item<double>();
+  const double away = amax(abs(cast(got.to(cpu), f64) - cast(expected, f64))).item<double>();
+  if (away <= bound * size) return;
+  std::printf("FAILED: %s differs by %g of %g\n", what, away, size);
+  ++failures;
+}
+
+// --- products ---
+struct Product {
+  Tensor a, b, c, partial;
+  tensor_core::Gemm g;
+
+  Product(std::int64_t n, Dtype dtype)
+      : a(random({n, n}, dtype)), b(random({n, n}, dtype)), c(zeros({n, n}, {.dtype = dtype, .device = cuda})) {
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
+    g.in = g.out = dtype;
+    g.a = a.view().data, g.b = b.view().data, g.c = c.view().data;
+  }
+};
+
+void measure_product(std::int64_t n, Dtype dtype) {
+  Product p(n, dtype);
+  struct Way {
+    std::string name;
+    std::function<bool()> run;
+  };
+  std::vector<Way> ways;
+  for (const int tile : {64, 128}) {
+    ways.push_back({concat("mma ", tile), [&p, tile] { return tensor_core::run_mma(p.g, tile, 1, nullptr); }});
+  }
+#if !defined(MANTISSA_CUDA_SHIM)
+  for (const int tile : {128, 256}) {
+    ways.push_back({concat("hopper ", tile), [&p, tile] { return tensor_core::run_hopper(p.g, tile); }});
+  }
+#endif
+  for (int plan = 0; plan < cuda_backend::most_cublaslt_plans; ++plan) {
+    ways.push_back({concat("cublaslt ", plan), [&p, plan] { return cuda_backend::run_cublaslt(p.g, plan); }});
+  }
+  const Tensor expected = check_only ? matmul(cast(p.a.to(cpu), f64), cast(p.b.to(cpu), f64)) : Tensor();
+  double own = 1e30, library = 1e30;
+  for (const Way& way : ways) {
+    if (!way.run()) continue;
+    if (check_only) {
+      compare(way.name.c_str(), p.c, expected, dtype == f16 ? 2e-3 : 2e-2);
+      continue;
+    }
+    const Time t = time_of([&] { way.run(); });
+    const double tera = 2.0 * std::pow(static_cast<double>(n), 3) / 1e6;
+    double& best = way.name.starts_with("cublaslt") ? library : own;
+    best = std::min(best, t.median);
+    std::printf("gemm %-4s %5lld  %-12s %9.1f us  %7.1f TFLOP/s (median %.1f)\n", std::string(name_of(dtype)).c_str(),
+                static_cast<long long>(n), way.name.c_str(), t.shortest, tera / t.shortest, tera / t.median);
+  }
+  if (!check_only && library < 1e30) {
+    std::printf("gemm %-4s %5lld  best own kernel against best cuBLASLt plan: %.3fx\n",
+                std::string(name_of(dtype)).c_str(), static_cast<long long>(n), library / own);
+  }
+}
+
+// --- kernels bound by memory ---
+double copy_rate = 0;  // bytes in a microsecond
+
+// bytes: the least that must be read and written.
+void measure_bytes(const char* name, double bytes, const std::function<void()>& run) {
+  if (check_only) return run();
+  const Time t = time_of(run);
+  if (copy_rate == 0) copy_rate = bytes / t.median;
+  std::printf("%-34s %9.1f us  %7.0f GB/s  %5.1f %% of copy\n", name, t.median, bytes / t.median / 1e3,
+              100 * bytes / t.median / copy_rate);
+}
+
+void measure_memory() {
+  const std::int64_t rows = check_only ? 6 : 16384, width = check_only ? 40 : 4096;
+  const NoGrad no_grad;
+  const double elements = static_cast<double>(rows * width);
+  {
+    const Tensor x = random({rows, width}, f32);
+    Tensor y = zeros({rows, width}, {.device = cuda});
+    measure_bytes("copy f32", 8 * elements, [&] { y.copy_(x); });
+  }
+  for (const Dtype dtype : {f32, bf16}) {
+    const double size = static_cast<double>(size_of(dtype)), bytes = size * elements;
+    const auto named = [&](const char* what) { return concat(what, " ", name_of(dtype)); };
+    Tensor x = random({rows, width}, dtype).requires_grad_(), w = random({width}, f32).requires_grad_();
+    Tensor b = random({width}, f32).requires_grad_();
+    const Tensor g = random({rows, width}, dtype), labels = randint(0, width, {rows}).to(cuda);
+    measure_bytes(named("softmax").c_str(), 2 * bytes, [&] { (void)softmax(x, -1); });
+    measure_bytes(named("layer norm").c_str(), 2 * bytes, [&] { (void)layer_norm(x, {width}, w, b); });
+    const auto backward_of = [&](const char* what, double least, const std::vector<Tensor>& inputs,
+                                 const auto& forward) {
+      const Tensor y = [&] {
+        const EnableGrad on;
+        return forward();
+      }();
+      const Tensor gradient = y.dim() > 0 ? g : ones({}, {.dtype = y.dtype(), .device = cuda});
+      const std::vector<Tensor> roots{y}, seeds{gradient};
+      measure_bytes(named(what).c_str(), least, [&] { (void)grad(roots, inputs, seeds, {.retain_graph = true}); });
+    };
+    backward_of("softmax backward", 3 * bytes, {x}, [&] { return softmax(x, -1); });
+    backward_of("layer norm backward", 3 * bytes, {x, w, b}, [&] { return layer_norm(x, {width}, w, b); });
+    measure_bytes(named("cross entropy").c_str(), bytes, [&] { (void)cross_entropy(x, labels); });
+    backward_of("cross entropy backward", 2 * bytes, {x}, [&] { return cross_entropy(x, labels); });
+    if (check_only) {
+      const Tensor narrow = x.detach().to(cpu);
+      compare("softmax", softmax(x, -1), softmax(cast(narrow, f64), -1), dtype == f32 ? 1e-5 : 1e-2);
+    }
+  }
+  {
+    const std::int64_t n = check_only ? 1000 : 1 << 26;
+    Tensor p = random({n}, f32).requires_grad_();
+    p.set_grad(random({n}, f32));
+    optim::Adam adam({p}, {.lr = 1e-3});
+    adam.step();
+    measure_bytes("Adam f32", 28.0 * static_cast<double>(n), [&] { adam.step(); });
+  }
+}
+
+// --- attention: FlashAttention's own count, a product of T x T x D costs 2 T^2 D, half of it when causal ---
+void measure_attention(std::int64_t batch, std::int64_t heads, std::int64_t length, std::int64_t width, Dtype dtype) {
+  const auto draw = [&] { return random({batch, heads, length, width}, dtype).requires_grad_(); };
+  const Tensor q = draw(), k = draw(), v = draw(), g = random({batch, heads, length, width}, dtype);
+  const auto forward = [&] { return scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}); };
+  if (check_only) {
+    const auto wide = [](const Tensor& x) { return cast(x.detach().to(cpu), f64); };
+    const Tensor y = scaled_dot_product_attention(wide(q), wide(k), wide(v), {}, {.is_causal = true});
+    return compare("attention", forward().detach(), y, dtype == f32 ? 1e-5 : 2e-2);
+  }
+  const double product = 1e-6 * static_cast<double>(batch * heads * length * length * width);
+  const Time forth = time_of([&] {
+    const NoGrad no_grad;
+    (void)forward();
+  });
+  const std::vector<Tensor> roots{forward()}, inputs{q, k, v}, seeds{g};
+  const Time back = time_of([&] { (void)grad(roots, inputs, seeds, {.retain_graph = true}); });
+  std::printf(
+      "attention %-4s B %lld H %lld T %lld D %lld causal: forward %9.1f us %6.1f TFLOP/s, backward %9.1f us %6.1f "
+      "TFLOP/s\n",
+      std::string(name_of(dtype)).c_str(), static_cast<long long>(batch), static_cast<long long>(heads),
+      static_cast<long long>(length), static_cast<long long>(width), forth.median, 2 * product / forth.median,
+      back.median, 5 * product / back.median);
+}
+
+// --- the host ---
+void measure_host() {
+  const Tensor a = random({16}, f32).requires_grad_(), b = random({16}, f32);
+  const auto one = [&](const char* name, const std::function<void()>& run) {
+    double best = 1e30;
+    for (int round = 0; round < (check_only ? 1 : 20); ++round) {
+      const int count = check_only ? 1 : 1000;
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < count; ++i) run();
+      const std::chrono::duration<double, std::micro> t = std::chrono::steady_clock::now() - begin;
+      best = std::min(best, t.count() / count);
+      synchronize(cuda);
+    }
+    if (!check_only) std::printf("host time, %-28s %7.2f us\n", name, best);
+  };
+  one("add, recorded", [&] { (void)(a + b); });
+  one("add, not recorded", [&] { (void)(b + b); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check_only = argc > 1 && std::strcmp(argv[1], "--check") == 0;
+  if (!cuda_is_available()) {
+    std::printf("no GPU: nothing was measured\n");
+    return 0;
+  }
+  manual_seed(1);
+  for (const Dtype dtype : {f16, bf16}) {
+    if (check_only) measure_product(72, dtype);
+    else for (const std::int64_t n : {1024, 4096, 8192}) measure_product(n, dtype);
+  }
+  measure_memory();
+  for (const Dtype dtype : {bf16, f32}) {
+    if (check_only) measure_attention(1, 2, 70, 16, dtype);
+    else measure_attention(8, 12, 1024, 64, dtype);
+  }
+  if (!check_only) measure_attention(4, 16, 4096, 128, bf16);
+  measure_host();
+  std::printf(failures > 0 ? "%d failures\n" : "done\n", failures);
+  return failures > 0;
+}
