@@ -294,6 +294,13 @@ class Honesty(unittest.TestCase):
             proofs.same_curve("x", [v * 1.02 for v in curve], curve)
         proofs.same_curve("x", [v * 1.02 for v in curve], curve, [[v * 0.99 for v in curve]])
 
+    def test_no_spread_excuses_everything(self):
+        for spread in (float("inf"), float("nan"), 0.5):
+            with self.assertRaises(proofs.Failed):
+                proofs.same_losses("x", [1.2], [1.0], kin=[(spread, 0)])
+            with self.assertRaises(proofs.Failed):
+                proofs.same_curve("x", [1.2], [1.0], [[1 + spread]])
+
     def test_not_a_number_is_not_equal(self):
         for a, b in ((float("nan"), 1.0), (1.0, float("nan")), (float("nan"),) * 2):
             with self.assertRaises(proofs.Failed):
