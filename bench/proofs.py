@@ -7,7 +7,10 @@ from statistics import fmean
 
 LOSS_LIMIT, LOSS_STEPS = 1e-4, 50  # proof 2 in f32
 CURVE_LIMIT, CURVE_WINDOW = 1e-2, 10  # proof 2 in mixed precision
-MOST_SPREAD = 3e-2  # PyTorch against itself: what is further off says nothing
+MOST_SPREAD, FEWEST = (
+    1e-2,
+    5,
+)  # of PyTorch against itself: what is further off says nothing; and steps that must remain
 EVAL_LIMIT, EVAL_LIMIT_BF16, ACCURACY_LIMIT = 1e-3, 1e-2, 2e-3
 SALT_LIMIT = {"f32": 1e-3, "bf16": 5e-2}
 ROOF = 1.02
@@ -42,17 +45,23 @@ def worst_difference(losses, reference, steps=LOSS_STEPS):
 
 def believable(spreads):
     """The largest, but none that would excuse everything."""
-    return max((s for s in spreads if s <= MOST_SPREAD), default=0.0)
+    return max((s for s in spreads if s <= 3 * MOST_SPREAD), default=0.0)
 
 
 def same_losses(side, losses, reference, steps=LOSS_STEPS, limit=LOSS_LIMIT, kin=()):
-    """f32: step by step. kin: how far PyTorch's own modes are from each other, as worst_difference gives it; where
-    rounding alone separates those by more than a third of the limit, three times as much is allowed."""
-    n = min(steps, len(losses), len(reference))
-    if n == 0:
-        raise Failed(f"proof 2 (losses): {side} returned no loss")
-    worst, at = worst_difference(losses, reference, steps)
-    spread = believable(k[0] for k in kin)
+    """f32: step by step. kin: losses of PyTorch's other modes, of the same training. Where rounding alone separates
+    them from the reference by more than a third of the limit, three times as much is allowed; and steps count as long
+    as they agree to MOST_SPREAD, for what comes later is chaos."""
+    n = min([steps, len(losses), len(reference)])
+    for other in kin:
+        agreed = (i for i, (a, b) in enumerate(zip(other[:n], reference)) if not relative(a, b) <= MOST_SPREAD)
+        n = min(n, next(agreed, len(other)))
+    if n < min(FEWEST, len(losses)) or n == 0:
+        raise Failed(
+            f"proof 2 (losses): PyTorch's modes agree with each other for {n} steps only: no measure for {side}"
+        )
+    worst, at = worst_difference(losses, reference, n)
+    spread = max((worst_difference(other, reference, n)[0] for other in kin), default=0.0)
     allowed = max(limit, 3 * spread)
     if not worst <= allowed:
         raise Failed(

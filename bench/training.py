@@ -40,7 +40,7 @@ class Training:
         self.failed, self.first_step, self.gradient_errors, self.share = {}, {}, {}, {}
         self.left_out, self.work = {}, None
         self.blocks, self.loads, self.step, self.turn = [], [], 0, 1
-        self.unsalted, self.spread = None, None
+        self.unsalted, self.moved = None, None
 
     # --- what can go wrong with a side: it is left out from then on, and said so in one line ---
     def fail(self, side, error):
@@ -200,19 +200,18 @@ class Training:
             return
         peer = self.losses[peers[0]]
         if precision == "f32":
-            kin = [proofs.worst_difference(self.losses[s], peer) for s in peers[1:]] or [self.perturbed(peer)]
+            kin = [self.losses[s] for s in peers[1:] if s not in self.left_out] or [self.perturbed(peer)]
             self.proven[side]["2"] = proofs.same_losses(side, self.losses[side], peer, kin=kin)
         else:
             kin = [self.losses[s] for s in self.losses if not ours(s) and s != peers[0]]
             self.proven[side]["2"] = proofs.same_curve(side, self.losses[side], peer, kin)
 
     def perturbed(self, peer):
-        """How far PyTorch is from itself when it starts one rounding away: steps before the first salt, which is gone
-        by now."""
-        if self.spread is None:
+        """The losses of PyTorch when it starts one rounding away: the steps before the first salt, which is gone."""
+        if self.moved is None:
             steps = min(proofs.LOSS_STEPS, self.unsalted or len(peer))
-            self.spread = proofs.worst_difference(self.reference.perturbed("f32", steps), peer)
-        return self.spread
+            self.moved = self.reference.perturbed("f32", steps)
+        return self.moved
 
     def all(self):
         asked = self.settings["proofs"]

@@ -297,9 +297,15 @@ class Honesty(unittest.TestCase):
     def test_no_spread_excuses_everything(self):
         for spread in (float("inf"), float("nan"), 0.5):
             with self.assertRaises(proofs.Failed):
-                proofs.same_losses("x", [1.2], [1.0], kin=[(spread, 0)])
+                proofs.same_losses("x", [1.2] * 9, [1.0] * 9, kin=[[1 + spread] * 9])
             with self.assertRaises(proofs.Failed):
                 proofs.same_curve("x", [1.2], [1.0], [[1 + spread]])
+
+    def test_chaos_ends_the_comparison(self):
+        reference, kin = [1.0] * 20, [1.0] * 10 + [1.5] * 10
+        self.assertIn("10 losses", proofs.same_losses("x", [1.0] * 10 + [2.0] * 10, reference, kin=[kin]))
+        with self.assertRaisesRegex(proofs.Failed, "step 9"):
+            proofs.same_losses("x", [1.0] * 9 + [2.0] * 11, reference, kin=[kin])
 
     def test_not_a_number_is_not_equal(self):
         for a, b in ((float("nan"), 1.0), (1.0, float("nan")), (float("nan"),) * 2):
