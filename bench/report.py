@@ -73,23 +73,35 @@ def table(head, rows):
 
 
 def modes(result):
-    """Every ratio of every workload, and mixed precision against our own f32."""
-    names = ["eager", "eager-nhwc", "compile", "amp", "amp-nhwc", "compile-amp", "cudagraph"]
-    used = [n for n in names if any(n in w["sides"] for w in result["workloads"].values())]
+    """The ratios to each mode of PyTorch in the same precision, and of mixed precision to our own f32."""
+    columns = {"eager": ("eager", "amp"), "channels-last": ("eager-nhwc", "amp-nhwc"), "compiled": ("compile", "compile-amp"),
+               "captured graph": ("cudagraph", "cudagraph-amp"), "Mantissa f32": ("", "mantissa")}  # fmt: skip
+    used = {t: p for t, p in columns.items() if any(n in w["sides"] for w in result["workloads"].values() for n in p)}
     lines = []
     for w in result["workloads"].values():
-        for precision, ours in (("f32", "mantissa"), ("bf16", "mantissa-bf16")):
+        for i, ours in enumerate(("mantissa", "mantissa-bf16")):
             if ours in w["sides"] and not w["sides"][ours]["failed"]:
-                cells = [plain(w["ratios"].get(f"{ours} / {n}")) for n in used]
-                lines.append(
-                    [
-                        w["title"],
-                        precision,
-                        *cells,
-                        plain(w["ratios"].get("mantissa-bf16 / mantissa")) if precision == "bf16" else "",
-                    ]
-                )
-    return table(["Mantissa is faster than", "", *used, "Mantissa f32"], lines)
+                cells = [plain(w["ratios"].get(f"{ours} / {pair[i]}")) for pair in used.values()]
+                lines.append([w["title"], training.precision_of(ours), *cells])
+    text = table(["times as fast as", "", *used], lines)
+    sides = [(n, s) for w in result["workloads"].values() for n, s in w["sides"].items() if s.get("first_step")]
+    compiled = [s["first_step"] for n, s in sides if n.startswith("compile")]
+    own = [s["first_step"] for n, s in sides if training.ours(n)]
+    if compiled and own:
+        text += (
+            f"\nThe first step took PyTorch's compiled modes {number(min(compiled))} to {number(max(compiled))} s "
+        )
+        text += f"(less where its cache was filled), Mantissa {number(min(own))} to {number(max(own))} s.\n"
+    left = [
+        f"{n} {number(1e3 * t)} ms ({w['title']})"
+        for w in result["workloads"].values()
+        for n, t in w.get("left_out", {}).items()
+    ]
+    if left:
+        text += (
+            "\nOver twice as slow as another mode in the first steps, and given no turns: " + ", ".join(left) + ".\n"
+        )
+    return text
 
 
 def plain(r):
