@@ -74,8 +74,13 @@ def table(head, rows):
 
 def modes(result):
     """The ratios to each mode of PyTorch in the same precision, and of mixed precision to our own f32."""
-    columns = {"eager": ("eager", "amp"), "channels-last": ("eager-nhwc", "amp-nhwc"), "compiled": ("compile", "compile-amp"),
-               "captured graph": ("cudagraph", "cudagraph-amp"), "Mantissa f32": ("", "mantissa")}  # fmt: skip
+    columns = {
+        "eager": ("eager", "amp"),
+        "channels-last": ("eager-nhwc", "amp-nhwc"),
+        "compiled": ("compile", "compile-amp"),
+        "captured graph": ("cudagraph", "cudagraph-amp"),
+        "Mantissa f32": ("", "mantissa"),
+    }
     used = {t: p for t, p in columns.items() if any(n in w["sides"] for w in result["workloads"].values() for n in p)}
     lines = []
     for w in result["workloads"].values():
