@@ -27,7 +27,15 @@ struct Pending {
   bool own_sum = false;  // `gradient` is a sum made here: later terms may be added in place
   const Node* from = nullptr;
 };
-using Ready = std::map<std::uint64_t, Pending, std::greater<>>;
+template <class T> struct PoolAllocator {  // so that a backward pass asks the system for nothing
+  using value_type = T;
+  PoolAllocator() = default;
+  template <class U> PoolAllocator(const PoolAllocator<U>&) {}
+  T* allocate(std::size_t) { return static_cast<T*>(BlockPool<sizeof(T)>::take()); }  // a map's elements come one by one
+  void deallocate(T* p, std::size_t) noexcept { BlockPool<sizeof(T)>::give(p); }
+  friend bool operator==(const PoolAllocator&, const PoolAllocator&) = default;
+};
+using Ready = std::map<std::uint64_t, Pending, std::greater<>, PoolAllocator<std::pair<const std::uint64_t, Pending>>>;
 
 struct Captures {
   std::unordered_map<const Node*, Tensor> gradients;  // the nodes of grad()'s inputs
@@ -96,7 +104,8 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
   const ModeGuard modes(create_graph);
   const autograd::RunningTags tags;
   Parents parents;
-  std::vector<Tensor> grads;
+  Tensor few[8];
+  std::vector<Tensor> many;
   while (!ready.empty()) {
     Pending p = std::move(ready.begin()->second);
     ready.erase(ready.begin());
@@ -114,7 +123,9 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
       continue;
     }
     const auto edges = node.edges();
-    grads.assign(edges.size(), Tensor());
+    if (edges.size() > std::size(few)) many.resize(edges.size());
+    const std::span<Tensor> grads(edges.size() > std::size(few) ? many.data() : few, edges.size());
+    std::ranges::fill(grads, Tensor());
     try {
       node.backward(p.gradient, grads);
       if (modes.anomaly()) {

@@ -2,7 +2,7 @@
 // step of a network:
 //   overhead_bench                   nanoseconds for each loop, the minimum over rounds
 //   overhead_bench LOOP N            runs that loop N times after a warm-up and says nothing: for perf, and for
-//                                    tests/instructions_test.sh, which counts its instructions
+//                                    tests/instructions_test.sh, which counts the instructions of measured_loop()
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -111,6 +111,10 @@ double nanoseconds(int count, const std::function<void()>& body) {
 
 }  // namespace
 
+extern "C" [[gnu::noinline]] void measured_loop(const std::function<void()>& body, int count) {
+  for (int i = 0; i < count; ++i) body();
+}
+
 int main(int argc, char** argv) try {
   manual_seed(1);
   if (argc == 3) {
@@ -118,7 +122,7 @@ int main(int argc, char** argv) try {
       if (loop.name != std::string_view(argv[1])) continue;
       const auto body = loop.make();
       for (int i = 0; i < 20; ++i) body();
-      for (int i = 0, n = std::atoi(argv[2]); i < n; ++i) body();
+      measured_loop(body, std::atoi(argv[2]));
       return 0;
     }
     fail("there is no loop ", argv[1]);

@@ -76,6 +76,11 @@ endif()
 
 add_test(NAME include_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/include_test.sh
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
+if(TARGET overhead_bench AND CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_test(NAME instructions_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/instructions_test.sh $<TARGET_FILE:overhead_bench>
+           ${CMAKE_CXX_COMPILER})
+  set_tests_properties(instructions_test PROPERTIES SKIP_RETURN_CODE 77)
+endif()
 add_test(NAME fields_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/fields_test.sh
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
 if(TARGET mantissa_cpu_avx2 AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # sanitizers register every object at start

@@ -1,19 +1,29 @@
+// Small blocks wait in exact size classes (four per doubling). Large ones, above 64 KiB, are cut from segments of memory:
+// the smallest free piece that is large enough serves, and pieces join their neighbours when freed. So what is held stays
+// close to the most that was ever in use at once, whatever sizes came and went.
 #include "core/allocator.h"
+
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
+#include <compare>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "core/accelerator.h"
+#include "core/piece_memory.h"
 
 namespace mantissa {
 namespace {
 
 constexpr std::size_t smallest = 64;
-constexpr int class_count = 4 * 44;  // four per doubling, up to 2^47 bytes and beyond
+constexpr std::size_t largest_class = 64 << 10;  // bytes; above it blocks are cut from segments
+constexpr int class_count = 4 * 10 + 1;
+constexpr std::size_t page = 4 << 10;
+constexpr std::size_t huge_page = 2 << 20;  // segments are multiples of it
 
 // Class c holds blocks of (4 + c % 4) * 16 * 2^(c / 4) bytes: 64, 80, 96, 112, 128, 160, ...
 std::size_t class_bytes(int c) { return (std::size_t{4} + c % 4) * 16 << (c / 4); }
@@ -24,26 +34,66 @@ int class_of(std::size_t bytes) {
   const std::size_t quarters = (bytes + step - 1) / step - 4;  // 1..4
   return doubling * 4 + static_cast<int>(quarters);
 }
+std::size_t round_to(std::size_t unit, std::size_t bytes) { return (bytes + unit - 1) / unit * unit; }
 
-class SystemMemory final : public RawMemory {
+class SystemMemory final : public PieceMemory {
  public:
-  void* take(std::size_t bytes) override { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
-  void give(void* p, std::size_t) noexcept override { std::free(p); }
+  void* take(std::size_t bytes) override {
+    if (bytes % huge_page) return std::aligned_alloc(64, round_to(64, bytes));
+    // Mapped with room to begin at the border of a huge page: touching such memory for the first time costs a
+    // fraction of what small pages cost.
+    void* mapped = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return nullptr;
+    char* const begin = static_cast<char*>(mapped);
+    // The last border that leaves room: new mappings come to lie right below older ones, so that segments join.
+    const std::size_t before = huge_page - reinterpret_cast<std::uintptr_t>(begin) % huge_page, after = huge_page - before;
+    char* const p = begin + before;
+    if (before) munmap(begin, before);
+    if (after) munmap(p + bytes, after);
+#if defined(MADV_HUGEPAGE)
+    (void)madvise(p, bytes, MADV_HUGEPAGE);  // a wish
+#endif
+    return p;
+  }
+  void give(void* p, std::size_t bytes) noexcept override {
+    if (bytes % huge_page) std::free(p);
+    else munmap(p, bytes);
+  }
+  std::size_t piece() const override { return huge_page; }
 };
 
 }  // namespace
 
 struct CachingAllocator::Impl {
-  RawMemory& raw;
-  mutable std::mutex mutex;
-  struct Lists {  // what waits for one stream
+  struct Lists {  // small blocks that wait for one stream
     const void* stream = nullptr;
     std::vector<void*> cached[class_count];
   };
+  struct Block {  // a piece of a segment
+    char* p;
+    std::size_t bytes;
+    const void* stream;
+    bool used, first;  // the first of its segment
+  };
+  struct Free {
+    std::size_t bytes;
+    char* p;
+    const void* stream;
+    friend auto operator<=>(const Free&, const Free&) = default;
+  };
+
+  RawMemory& raw;
+  std::size_t piece = 0;  // 0: what was taken is given back as a whole (core/piece_memory.h)
+  mutable std::mutex mutex;
   std::vector<std::unique_ptr<Lists>> streams;  // a handful at most: searched in order
+  std::vector<Block> blocks;                    // of all segments, by address
+  std::vector<Free> free;                       // those not in use, by size
   MemoryStats stats;
 
-  explicit Impl(RawMemory& r) : raw(r) { lists_of(nullptr); }
+  explicit Impl(RawMemory& r) : raw(r) {
+    if (const auto* pieces = dynamic_cast<const PieceMemory*>(&r)) piece = pieces->piece();
+    lists_of(nullptr);
+  }
 
   Lists& lists_of(const void* stream) {
     for (auto& s : streams) if (s->stream == stream) return *s;
@@ -51,24 +101,162 @@ struct CachingAllocator::Impl {
     streams.back()->stream = stream;
     return *streams.back();
   }
+
+  void count_reserved(std::size_t bytes) {
+    stats.reserved += static_cast<std::int64_t>(bytes);
+    stats.peak_reserved = std::max(stats.peak_reserved, stats.reserved);
+    ++stats.system_calls;
+  }
+  void give(void* p, std::size_t bytes) noexcept {
+    raw.give(p, bytes);
+    stats.reserved -= static_cast<std::int64_t>(bytes);
+  }
+  // Memory from the system, if need be after the cache was emptied; `wish` bytes or at least `bytes` of them.
+  char* take(std::size_t wish, std::size_t bytes, std::size_t* got) {
+    *got = wish;
+    void* p = raw.take(wish);
+    if (!p) {
+      release_cached();
+      *got = bytes;
+      p = raw.take(bytes);
+    }
+    if (p) count_reserved(*got);
+    return static_cast<char*>(p);
+  }
+
+  // --- small blocks: freed ones wait in exact size classes ---
+  void* take_small(std::size_t bytes, const void* stream, std::size_t* got) {
+    const int c = class_of(bytes);
+    *got = class_bytes(c);
+    std::vector<void*>& cached = lists_of(stream).cached[c];
+    if (cached.empty()) return take(*got, *got, got);
+    void* p = cached.back();
+    cached.pop_back();
+    return p;
+  }
+  std::size_t give_small(void* p, std::size_t bytes, const void* stream) noexcept {
+    const int c = class_of(bytes);
+    try {
+      lists_of(stream).cached[c].push_back(p);
+    } catch (...) {  // no room for the list entry: give the block back instead
+      give(p, class_bytes(c));
+    }
+    return class_bytes(c);
+  }
+
+  // --- large blocks: the smallest free piece that is large enough, cut to size ---
+  std::vector<Block>::iterator block_at(const char* p) {
+    return std::lower_bound(blocks.begin(), blocks.end(), p, [](const Block& b, const char* q) { return b.p < q; });
+  }
+  void add_free(const Block& b) {
+    const Free f{b.bytes, b.p, b.stream};
+    free.insert(std::lower_bound(free.begin(), free.end(), f), f);
+  }
+  void remove_free(const Block& b) { free.erase(std::lower_bound(free.begin(), free.end(), Free{b.bytes, b.p, b.stream})); }
+
+  // A new segment beside others in memory becomes one with them.
+  std::vector<Block>::iterator join_segment(std::vector<Block>::iterator b) {
+    const auto touches = [](const Block& one, const Block& next) { return one.p + one.bytes == next.p; };
+    if (b + 1 != blocks.end() && touches(*b, b[1])) b[1].first = false;
+    if (b != blocks.begin() && touches(b[-1], *b)) b->first = false;
+    return join_free(b);
+  }
+  // Joins a block that is not (or not yet) in the list of free ones with free neighbours of the same stream.
+  std::vector<Block>::iterator join_free(std::vector<Block>::iterator b) noexcept {
+    const auto joins = [](const Block& one, const Block& next) { return !next.first && !one.used && !next.used && one.stream == next.stream; };
+    if (b + 1 != blocks.end() && joins(*b, b[1])) {
+      remove_free(b[1]);
+      b->bytes += b[1].bytes;
+      blocks.erase(b + 1);
+    }
+    if (b != blocks.begin() && joins(b[-1], *b)) {
+      --b;
+      remove_free(*b);
+      b->bytes += b[1].bytes;
+      blocks.erase(b + 1);
+    }
+    return b;
+  }
+  void* take_large(std::size_t bytes, const void* stream, std::size_t* got) {
+    bytes = round_to(page, bytes);
+    free.reserve(blocks.size() + 2);  // giving back must not need memory
+    auto fits = std::lower_bound(free.begin(), free.end(), Free{bytes, nullptr, nullptr});
+    while (fits != free.end() && fits->stream != stream) ++fits;
+    std::vector<Block>::iterator b;
+    if (fits != free.end()) {
+      b = block_at(fits->p);
+      free.erase(fits);
+    } else {
+      blocks.reserve(blocks.size() + 2);
+      std::size_t segment;
+      const std::size_t wish = round_to(huge_page, bytes);
+      char* p = take(wish, piece ? wish : bytes, &segment);
+      if (!p) return nullptr;
+      b = blocks.insert(block_at(p), {p, segment, stream, false, true});
+      if (piece) b = join_segment(b);
+    }
+    b->used = true;
+    if (b->bytes - bytes > largest_class) {
+      const Block rest{b->p + bytes, b->bytes - bytes, stream, false, false};
+      b->bytes = bytes;
+      b = blocks.insert(b + 1, rest) - 1;
+      add_free(rest);
+    }
+    *got = b->bytes;
+    return b->p;
+  }
+  std::size_t give_large(void* p) noexcept {
+    auto b = block_at(static_cast<char*>(p));
+    const std::size_t bytes = b->bytes;
+    b->used = false;
+    add_free(*join_free(b));
+    return bytes;
+  }
+
   void release_cached() {
     for (auto& s : streams) {
       for (int c = 0; c < class_count; ++c) {
-        for (void* p : s->cached[c]) {
-          raw.give(p, class_bytes(c));
-          stats.reserved -= static_cast<std::int64_t>(class_bytes(c));
-        }
+        for (void* p : s->cached[c]) give(p, class_bytes(c));
         s->cached[c].clear();
       }
     }
+    for (std::size_t i = blocks.size(); i-- > 0;) {
+      if (!blocks[i].used) release(i);
+    }
+  }
+  // Gives back what can be given back of a free block: a whole segment, or where any piece can, all whole pieces.
+  void release(std::size_t i) {
+    const Block b = blocks[i];
+    const bool last = i + 1 == blocks.size() || blocks[i + 1].first;
+    std::size_t skip = 0, bytes = b.bytes;
+    if (piece) {
+      skip = (piece - reinterpret_cast<std::uintptr_t>(b.p) % piece) % piece;
+      bytes = b.bytes > skip ? (b.bytes - skip) / piece * piece : 0;
+      if (bytes == 0) return;
+    } else if (!b.first || !last) {
+      return;
+    }
+    remove_free(b);
+    give(b.p + skip, bytes);
+    blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto keep = [&](char* p, std::size_t n, bool first) {
+      if (n == 0) return;
+      const Block rest{p, n, b.stream, false, first};
+      blocks.insert(block_at(p), rest);
+      add_free(rest);
+    };
+    keep(b.p, skip, b.first);
+    keep(b.p + skip + bytes, b.bytes - skip - bytes, true);
+    const auto next = block_at(b.p + b.bytes);
+    if (skip + bytes == b.bytes && next != blocks.end()) next->first = true;
   }
   [[noreturn]] void fail_out_of_memory(std::size_t bytes) const {
-    const std::int64_t free = raw.free_bytes();
+    const std::int64_t left = raw.free_bytes();
     throw OutOfMemory(concat("out of memory", raw.place(), ": asked for ", static_cast<long long>(bytes), " bytes with ",
                              static_cast<long long>(stats.allocated), " in use by tensors, ",
                              static_cast<long long>(stats.reserved - stats.allocated), " cached and ",
                              static_cast<long long>(stats.reserved), " reserved",
-                             free >= 0 ? concat(", ", static_cast<long long>(free), " free") : std::string(),
+                             left >= 0 ? concat(", ", static_cast<long long>(left), " free") : std::string(),
                              "; a smaller batch needs less"));
   }
 };
@@ -79,47 +267,27 @@ CachingAllocator::~CachingAllocator() {
   delete impl_;
 }
 
-std::size_t CachingAllocator::round_up(std::size_t bytes) { return class_bytes(class_of(bytes)); }
+std::size_t CachingAllocator::round_up(std::size_t bytes) {
+  return bytes <= largest_class ? class_bytes(class_of(bytes)) : round_to(page, bytes);
+}
 
 void* CachingAllocator::allocate(std::size_t bytes, const void* stream) {
   check(bytes <= std::size_t{1} << 47, "allocation of ", static_cast<unsigned long long>(bytes), " bytes is too large");
-  const int c = class_of(bytes);
-  const auto size = static_cast<std::int64_t>(class_bytes(c));
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
-  void* p = nullptr;
-  std::vector<void*>& cached = m.lists_of(stream).cached[c];
-  if (!cached.empty()) {
-    p = cached.back();
-    cached.pop_back();
-  } else {
-    p = m.raw.take(class_bytes(c));
-    if (!p) {
-      m.release_cached();
-      p = m.raw.take(class_bytes(c));
-    }
-    if (!p) m.fail_out_of_memory(bytes);
-    m.stats.reserved += size;
-    m.stats.peak_reserved = std::max(m.stats.peak_reserved, m.stats.reserved);
-    ++m.stats.system_calls;
-  }
+  std::size_t got = 0;
+  void* p = bytes <= largest_class ? m.take_small(bytes, stream, &got) : m.take_large(bytes, stream, &got);
+  if (!p) m.fail_out_of_memory(bytes);
   ++m.stats.allocations;
-  m.stats.allocated += size;
+  m.stats.allocated += static_cast<std::int64_t>(got);
   m.stats.peak_allocated = std::max(m.stats.peak_allocated, m.stats.allocated);
   return p;
 }
 
 void CachingAllocator::deallocate(void* p, std::size_t bytes, const void* stream) noexcept {
-  const int c = class_of(bytes);
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
-  m.stats.allocated -= static_cast<std::int64_t>(class_bytes(c));
-  try {
-    m.lists_of(stream).cached[c].push_back(p);
-  } catch (...) {  // no room for the list entry: give the block back instead
-    m.raw.give(p, class_bytes(c));
-    m.stats.reserved -= static_cast<std::int64_t>(class_bytes(c));
-  }
+  m.stats.allocated -= static_cast<std::int64_t>(bytes <= largest_class ? m.give_small(p, bytes, stream) : m.give_large(p));
 }
 
 void CachingAllocator::empty_cache() {

@@ -43,7 +43,7 @@ template <class F> bool spin(std::chrono::microseconds limit, F&& done) {
 // With more threads than processors whoever spins keeps another from working.
 std::chrono::microseconds patience() {
   static const int processors = static_cast<int>(std::thread::hardware_concurrency());
-  return std::chrono::microseconds(num_threads() <= processors ? 100 : 0);
+  return std::chrono::microseconds(num_threads() <= processors ? 500 : 0);
 }
 
 struct alignas(64) Run {  // the blocks of one member that nobody has taken

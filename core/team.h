@@ -1,5 +1,5 @@
 // The threads behind parallel_for (core/parallel.h). They are started once and wait for work: after a job a worker looks
-// for the next one for about 100 us, then sleeps, so that an idle process uses no processor. Handing out a job
+// for the next one for half a millisecond, then sleeps, so that an idle process uses no processor. Handing out a job
 // costs 0.2 us while workers look and a wake-up call when they sleep.
 //
 // The blocks of a job are dealt out in equal runs, the same run to the same worker every time (what it has in its cache

@@ -1,12 +1,14 @@
 // The caching allocator: reuse, statistics, alignment, and what happens when memory runs out.
 #include "core/allocator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include "autograd/backward.h"
 #include "core/error.h"
+#include "core/piece_memory.h"
 #include "core/ops.h"
 #include "tests/testing.h"
 
@@ -74,6 +76,119 @@ TEST_CASE("a freed block serves the next request of its class, and everything go
     allocator.deallocate(allocator.allocate(0), 0);
   }
   CHECK(memory.outstanding == 0);
+}
+
+TEST_CASE("large blocks are cut from what is free and join again: other sizes need no memory of their own") {
+  CountingMemory memory;
+  CachingAllocator allocator(memory);
+  constexpr std::size_t mb = 1 << 20;
+  void* whole = allocator.allocate(8 * mb);
+  allocator.deallocate(whole, 8 * mb);
+  void* a = allocator.allocate(3 * mb);
+  void* b = allocator.allocate(2 * mb + 1);
+  void* c = allocator.allocate(mb);
+  CHECK(a == whole);
+  CHECK(allocator.stats().system_calls == 1);
+  CHECK(allocator.stats().allocated == static_cast<std::int64_t>(6 * mb + 4096));
+  allocator.deallocate(b, 2 * mb + 1);
+  CHECK(allocator.allocate(2 * mb) == b);  // rather than from the larger rest
+  allocator.deallocate(a, 3 * mb);
+  allocator.deallocate(c, mb);
+  allocator.empty_cache();
+  CHECK(memory.outstanding == 8 * static_cast<std::int64_t>(mb));  // part of it is in use
+  allocator.deallocate(b, 2 * mb);
+  CHECK(allocator.allocate(8 * mb) == whole);
+  allocator.deallocate(whole, 8 * mb);
+  CHECK(allocator.stats().peak_reserved == 8 * static_cast<std::int64_t>(mb));
+  const int other_stream = 0;
+  void* d = allocator.allocate(mb, &other_stream);  // not from what waits for the first
+  CHECK(allocator.stats().system_calls == 2);
+  allocator.deallocate(d, mb, &other_stream);
+  allocator.empty_cache();
+  CHECK(memory.outstanding == 0);
+}
+
+namespace {
+// One run of 64 KiB pieces, handed out from the end; any run of them may come back.
+class Pieces final : public PieceMemory {
+ public:
+  static constexpr std::size_t unit = 64 << 10, count = 1024;
+  std::vector<bool> out = std::vector<bool>(count);
+  char* begin = static_cast<char*>(std::aligned_alloc(unit, unit * count));
+  ~Pieces() override { std::free(begin); }
+  void* take(std::size_t bytes) override {
+    if (bytes % unit) return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    const std::size_t n = bytes / unit;
+    for (std::size_t i = count + 1; i-- > n;) {
+      if (std::find(out.begin() + static_cast<long>(i - n), out.begin() + static_cast<long>(i), true) != out.begin() + static_cast<long>(i)) continue;
+      std::fill_n(out.begin() + static_cast<long>(i - n), n, true);
+      return begin + (i - n) * unit;
+    }
+    return nullptr;
+  }
+  void give(void* p, std::size_t bytes) noexcept override {
+    if (bytes % unit) return std::free(p);
+    const auto first = static_cast<std::size_t>(static_cast<char*>(p) - begin) / unit;
+    for (std::size_t i = 0; i < bytes / unit; ++i) {
+      if (!out[first + i]) std::abort();  // given back twice
+      out[first + i] = false;
+    }
+  }
+  std::size_t piece() const override { return unit; }
+};
+
+// Random sizes and orders: no two blocks overlap, and everything goes back.
+template <class Memory> void exercise(Memory& memory, std::uint32_t seed) {
+  struct Held { unsigned char* p; std::size_t bytes; unsigned char mark; const void* stream; };
+  const int streams[2] = {};
+  CachingAllocator allocator(memory);
+  std::vector<Held> held;
+  const auto draw = [&] { return (seed = seed * 1664525u + 1013904223u) >> 8; };
+  for (int i = 0; i < 4000; ++i) {
+    if (draw() % 40 == 0) allocator.empty_cache();
+    if (held.size() < 24 && draw() % 2) {
+      const std::size_t bytes = draw() % 4 ? draw() % 700000 : draw() % 5000;
+      const void* stream = &streams[draw() % 2];
+      const auto mark = static_cast<unsigned char>(draw());
+      auto* p = static_cast<unsigned char*>(allocator.allocate(bytes, stream));
+      REQUIRE(reinterpret_cast<std::uintptr_t>(p) % 64 == 0);
+      std::fill_n(p, bytes, mark);
+      held.push_back({p, bytes, mark, stream});
+    } else if (!held.empty()) {
+      std::swap(held[draw() % held.size()], held.back());
+      const Held h = held.back();
+      held.pop_back();
+      REQUIRE(std::all_of(h.p, h.p + h.bytes, [&](unsigned char c) { return c == h.mark; }));
+      allocator.deallocate(h.p, h.bytes, h.stream);
+    }
+  }
+  for (const Held& h : held) allocator.deallocate(h.p, h.bytes, h.stream);
+  CHECK(allocator.stats().allocated == 0);
+  CHECK(allocator.stats().peak_reserved >= allocator.stats().peak_allocated);
+  allocator.empty_cache();
+  CHECK(allocator.stats().reserved == 0);
+}
+}  // namespace
+
+TEST_CASE("random blocks never overlap and all memory is given back") {
+  for (std::uint32_t seed = 1; seed <= 6; ++seed) {
+    CountingMemory whole;
+    exercise(whole, seed);
+    CHECK(whole.outstanding == 0);
+    Pieces pieces;
+    exercise(pieces, seed);
+    CHECK(std::find(pieces.out.begin(), pieces.out.end(), true) == pieces.out.end());
+  }
+}
+
+TEST_CASE("tensors of many sizes after one another hold little more than the largest was") {
+  const auto use = [](std::int64_t n) { Tensor t = full({n}, 1); };
+  empty_cache();
+  const MemoryStats before = memory_stats();
+  for (std::int64_t n = 1 << 24; n > 1 << 16; n = n * 7 / 8) use(n);
+  CHECK(memory_stats().reserved - before.reserved <= (std::int64_t{1} << 26) + (4 << 20));
+  empty_cache();
+  CHECK(memory_stats().reserved <= before.reserved);
 }
 
 TEST_CASE("when the system refuses, the cache is emptied and the request tried again, then it is OutOfMemory") {

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Instructions of small operators and steps, which nobody may raise without saying so:
+#   tests/instructions_test.sh PROGRAM COMPILER [--update]
+# PROGRAM is bench/overhead_bench, COMPILER what it was built with. Runs its loops under valgrind and compares with
+# tests/instructions.txt; a count more than 3 % above the table fails, one more than 3 % below asks for --update, which
+# writes the table anew. Counts of another compiler do not compare: skipped, as without valgrind, with a notice (exit status 77).
+set -eu
+program=$1 compiler=$("$2" -dumpfullversion -dumpversion | sed 's/\..*//') update=${3:-}
+table=$(cd "$(dirname "$0")" && pwd)/instructions.txt
+command -v valgrind >/dev/null || { echo "skipped: valgrind is not installed"; exit 77; }
+[ -x "$program" ] || { echo "skipped: $program is not built"; exit 77; }
+if [ -z "$update" ] && ! grep -q "^compiler $compiler\$" "$table"; then
+  echo "skipped: the table is of another compiler than version $compiler"
+  exit 77
+fi
+
+count() {  # instructions of one call of loop $1, from $2 calls; valgrind knows no AVX-512
+  MANTISSA_ISA=avx2 MANTISSA_NUM_THREADS=1 valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect=measured_loop \
+    "$program" "$1" "$2" 2>&1 | sed -nE 's/.*Collected : ([0-9]+).*/\1/p' | awk -v n="$2" '{ printf "%.0f\n", $1 / n }'
+}
+
+fresh=$(mktemp) status=0
+trap 'rm -f "$fresh"' EXIT
+sed -n '/^#/p' "$table" > "$fresh"
+echo "compiler $compiler" >> "$fresh"
+for loop in add add_recorded add_number ten_multiplications adam_12_tensors scaler_step mlp_tiny; do
+  now=$(count $loop 200)
+  [ -n "$now" ] || { echo "skipped: the program does not run under valgrind"; exit 77; }
+  echo "$loop $now" >> "$fresh"
+  [ -z "$update" ] || { echo "$loop: $now"; continue; }
+  before=$(sed -n "s/^$loop //p" "$table")
+  awk -v loop=$loop -v now="$now" -v before="${before:-0}" 'BEGIN {
+    change = before > 0 ? 100 * (now - before) / before : 100
+    printf "%-20s %7d instructions, %+.1f %% of the table\n", loop, now, change
+    if (change < -3) print "  fewer than 3 % below: keep it by tests/instructions_test.sh ... --update"
+    exit change > 3
+  }' || { echo "  more than 3 % above: find out why, or accept it by --update"; status=1; }
+done
+[ -z "$update" ] || { cat "$fresh" > "$table"; echo "wrote $table"; }
+exit $status
