@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/gemm_half.h"
 #include "core/kernel.h"
 #include "core/onednn.h"
 #include "core/parallel.h"
@@ -122,17 +123,8 @@ template <class T> void multiply_piece(const View& y, const View& a, const View&
   }
 }
 
-// Rounds a piece of the f32 result into y.
-void round_piece(const View& y, const View& wide, const Piece& p) {
-  const std::int64_t n = columns_of(y), offset = p.item * rows_of(y) * n + p.row * n + p.column;
-  const auto part = [&](const View& v) {
-    View w = v;
-    w.data = v.as<char>() + offset * static_cast<std::int64_t>(size_of(v.dtype));
-    w.sizes = {p.rows, p.columns};
-    w.strides = {n, 1};
-    return w;
-  };
-  kernels::copy(y.device, part(y), part(wide));
+double flops_of(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(std::max<std::int64_t>(k, 1));
 }
 
 // Into how many rows and columns of pieces a product is cut. Every piece packs its part of a and b
@@ -153,7 +145,7 @@ Grid find_grid(std::int64_t m, std::int64_t n, double flops) {
 // Calls run(piece) for all pieces of y, in parallel. Small matrices of a batch are taken together.
 template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
   const std::int64_t m = rows_of(y), n = columns_of(y), items = y.numel() / (m * n);
-  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(std::max<std::int64_t>(k, 1));
+  const double flops = flops_of(m, n, k);
   const Grid grid = find_grid(m, n, flops);
   const std::int64_t rows = (m + grid.down - 1) / grid.down, columns = (n + grid.across - 1) / grid.across;
   const std::int64_t cuts = grid.down * grid.across;
@@ -168,7 +160,7 @@ template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
 }
 
 template <class T> void multiply(const View& y, const View& a, const View& b, const View& bias) {
-  Tensor a_copy, b_copy, bias_copy, wide_y;
+  Tensor a_copy, b_copy, bias_copy;
   const View left = prepare(a, dtype_of<T>, a_copy), right = prepare(b, dtype_of<T>, b_copy);
   const T* start = bias.as<const T>();
   if (bias && !(bias.dtype == dtype_of<T> && bias.is_contiguous())) {
@@ -176,12 +168,78 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
     kernels::copy(bias.device, bias_copy.view(), bias);
     start = bias_copy.data<T>();
   }
-  const bool narrow = y.dtype != dtype_of<T>;
-  if (narrow) wide_y = Tensor::allocate(y.sizes, dtype_of<T>, y.device);
-  const View out = narrow ? wide_y.view() : y;
-  for_pieces(y, columns_of(a), [&](const Piece& p) {
-    multiply_piece<T>(out, left, right, start, p);
-    if (narrow) round_piece(y, out, p);
+  for_pieces(y, columns_of(a), [&](const Piece& p) { multiply_piece<T>(y, left, right, start, p); });
+}
+
+// --- f16 and bf16 ---
+
+HalfProduct half_product(const View& y, const View& a, const View& b, const View& bias, std::int64_t item) {
+  const auto at = [item](const View& v) { return v.as<const char>() + 2 * item_offset(v, item); };
+  const std::int64_t n = columns_of(y);
+  return {y.dtype, rows_of(y), n, columns_of(a), at(a), row_stride(a), column_stride(a), at(b), row_stride(b),
+          column_stride(b), bias.data, y.as<char>() + 2 * item * rows_of(y) * n, n, false, nullptr};
+}
+// The same product as c^T = b^T @ a^T: what is packed is then a, and b is read as it lies.
+HalfProduct turned(const HalfProduct& p) {
+  return {p.dtype, p.n, p.m, p.k, p.b, p.b_col, p.b_row, p.a, p.a_col, p.a_row, p.bias, p.c, p.c_row, true, nullptr};
+}
+std::int64_t panels_of(const HalfProduct& p) { return (p.n + half_panel - 1) / half_panel; }
+std::int64_t packed_units(const HalfProduct& p) {
+  std::int64_t units = 0;
+  kernels::gemm_half_units(cpu, p, &units);
+  return units * panels_of(p);
+}
+
+// One matrix: all of b is packed once, then pieces of rows (and columns, where there are few rows) use it.
+void multiply_half_matrix(HalfProduct p, double flops) {
+  const bool few_rows = p.m > half_panel / 4 && p.m <= half_panel && p.n > p.m;
+  if (few_rows && p.b_row == 1) p = turned(p);  // they do not pay for packing weights
+  const Tensor packed = Tensor::allocate({packed_units(p)}, i32);
+  p.packed = static_cast<std::uint32_t*>(packed.raw_data());
+  const std::int64_t panel = half_panel * std::max<std::int64_t>(1, p.k);
+  parallel_for(panels_of(p), (grain_size + panel - 1) / panel, [&](std::int64_t begin, std::int64_t end) {
+    kernels::gemm_half_pack(cpu, p, begin, end);
+  });
+  Grid g;
+  for (std::int64_t left = pieces_for(0.7 * flops); left > 1; left /= 2) {  // bf16 is faster than f32
+    if (p.m >= 56 * g.down) g.down *= 2;
+    else if (p.n >= 2 * half_panel * g.across) g.across *= 2;
+  }
+  const std::int64_t rows = (p.m + g.down - 1) / g.down;
+  const std::int64_t columns = (panels_of(p) + g.across - 1) / g.across * half_panel;
+  parallel_for(g.down * g.across, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t row = i / g.across * rows, column = i % g.across * columns;
+      if (row >= p.m || column >= p.n) continue;
+      kernels::gemm_half(cpu, p, row, std::min(rows, p.m - row), column, std::min(columns, p.n - column));
+    }
+  });
+}
+
+void multiply_half(const View& y, const View& a, const View& b, const View& bias) {
+  Tensor bias_copy;
+  View start = bias;
+  if (bias && !(bias.dtype == y.dtype && bias.is_contiguous())) {
+    bias_copy = Tensor::allocate(bias.sizes, y.dtype);
+    kernels::copy(cpu, bias_copy.view(), bias);
+    start = bias_copy.view();
+  }
+  const std::int64_t m = rows_of(y), n = columns_of(y), items = y.numel() / (m * n);
+  const double flops = flops_of(m, n, columns_of(a));
+  if (items == 1 || flops >= good_piece) {
+    for (std::int64_t i = 0; i < items; ++i) multiply_half_matrix(half_product(y, a, b, start, i), flops);
+    return;
+  }
+  const auto grain = static_cast<std::int64_t>(small_piece / flops);
+  parallel_for(items, std::clamp<std::int64_t>(grain, 1, items), [&](std::int64_t begin, std::int64_t end) {
+    HalfProduct p = half_product(y, a, b, start, begin);
+    const Tensor packed = Tensor::allocate({packed_units(p)}, i32);
+    for (std::int64_t i = begin; i < end; ++i) {
+      p = half_product(y, a, b, start, i);
+      p.packed = static_cast<std::uint32_t*>(packed.raw_data());
+      kernels::gemm_half_pack(cpu, p, 0, panels_of(p));
+      kernels::gemm_half(cpu, p, 0, m, 0, n);
+    }
   });
 }
 
@@ -200,6 +258,8 @@ void kernels::gemm(Device device, const View& y, const View& a, const View& b, c
     visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias); });
   } else if (y.dtype == f64) {
     multiply<double>(y, a, b, bias);
+  } else if (is_half(y.dtype) && a.dtype == y.dtype && b.dtype == y.dtype) {
+    multiply_half(y, a, b, bias);
   } else {
     multiply<float>(y, a, b, bias);
   }

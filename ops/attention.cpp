@@ -1,9 +1,12 @@
-// scaled_dot_product_attention (Vaswani et al., 2017) and rotary_embedding (Su et al., 2021), made of
-// products and softmax. Halves outside autocast are computed in f32 and rounded once.
+// scaled_dot_product_attention (Vaswani et al., 2017) and rotary_embedding (Su et al., 2021).
+// On the CPU attention is one kernel (core/attention.h); in f64, on CUDA, for a mask that wants a gradient and for second
+// derivatives it is made of products and softmax. Halves outside autocast are computed in f32 and rounded once.
 #include <cmath>
 
+#include "core/attention.h"
 #include "core/ops.h"
 #include "ops/compose.h"
+#include "ops/dropout.h"
 
 namespace mantissa {
 namespace {
@@ -26,6 +29,121 @@ void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
   check(k.size(-2) == v.size(-2), name, "key ", k, " and value ", v, " differ in length");
 }
 
+// The weights before dropout, of contiguous q, k with as many heads as q.
+Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& given_mask, bool causal, double scale) {
+  Tensor scores = matmul(q * scale, transpose(k));
+  if (causal) {  // each query may look at the first key
+    return softmax(masked_scores(scores, causal_mask(q.size(-2), k.size(-2), q.device())), -1);
+  }
+  if (!given_mask.defined() || scores.numel() == 0) return softmax(scores, -1);
+  scores = masked_scores(scores, given_mask);
+  // A query that may look at nothing gets zeros, not the NaN of 0 / 0.
+  const Tensor blind = amax(scores.detach(), {-1}, true) == -INFINITY;
+  return where(blind, Tensor(0.0), softmax(where(blind, Tensor(0.0), scores), -1));
+}
+
+// --- one kernel ---
+// With `length_first` the tensors are [..., L, H, D], which is how a projection leaves them, and so are results and
+// gradients: the heads then lie side by side without a copy.
+struct FusedAttention {
+  static constexpr auto name = "scaled_dot_product_attention";
+  static constexpr const char* args[] = {"query", "key", "value", "attn_mask"};
+  AttentionSettings settings;
+  bool length_first = false;
+
+  template <class T> T heads_first(const T& x) const {  // a View or a Tensor
+    if constexpr (std::is_same_v<T, Tensor>) {
+      return length_first && x.dim() > 2 ? transpose(x, -3, -2) : x;
+    } else {
+      View v = x;
+      if (!length_first || v.dim() < 3) return v;
+      std::swap(v.sizes[v.dim() - 3], v.sizes[v.dim() - 2]);
+      std::swap(v.strides[v.dim() - 3], v.strides[v.dim() - 2]);
+      return v;
+    }
+  }
+  static View expanded(const View& mask, const View& query, const View& key) {
+    if (!mask) return mask;
+    View m = mask;
+    m.sizes = query.sizes;
+    m.sizes[m.sizes.rank() - 1] = key.size(key.dim() - 2);
+    m.strides = broadcast_strides(mask.sizes, mask.strides, m.sizes);
+    return m;
+  }
+
+  std::array<Spec, 2> infer(const Tensor& q, const Tensor&, const Tensor& v, const Tensor&) const {
+    check(settings.dropout_p >= 0 && settings.dropout_p <= 1, "dropout_p must be a probability, got ", settings.dropout_p);
+    Dims y = q.sizes(), rows = heads_first(q).sizes();
+    y.back() = v.size(-1);
+    rows.erase(rows.rank() - 1);
+    return {like(q, y), Spec{rows, f32, q.device()}};
+  }
+  void run(const std::array<View, 2>& y, const View& q, const View& k, const View& v, const View& mask) const {
+    const View query = heads_first(q), key = heads_first(k);
+    kernels::attention(q.device, heads_first(y[0]), y[1], query, key, heads_first(v), expanded(mask, query, key), settings);
+  }
+  static constexpr auto vjp();
+};
+
+struct FusedAttentionBackward {
+  static constexpr auto name = "scaled_dot_product_attention_backward";
+  static constexpr const char* args[] = {"gradient", "query", "key", "value", "attn_mask", "y", "log_sum"};
+  FusedAttention of;
+
+  std::array<Spec, 3> infer(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const Tensor& y,
+                            const Tensor&) const {
+    check_sizes(g, "gradient", y.sizes());
+    return {like(q), like(k), like(v)};
+  }
+  void run(const std::array<View, 3>& d, const View& g, const View& q, const View& k, const View& v, const View& mask,
+           const View& y, const View& log_sum) const {
+    const auto turn = [this](const View& x) { return of.heads_first(x); };
+    const View query = turn(q), key = turn(k);
+    kernels::attention_backward(q.device, turn(d[0]), turn(d[1]), turn(d[2]), turn(g), query, key, turn(v),
+                                FusedAttention::expanded(mask, query, key), turn(y), log_sum, of.settings);
+  }
+  // With P the weights, M what dropout leaves of them: dV = (P M)^T g, dS = P (M (g V^T) - the sum of P M (g V^T)).
+  static std::array<Tensor, 3> reference(const FusedAttentionBackward& op, const Tensor& g, const Tensor& q, const Tensor& k,
+                                         const Tensor& v, const Tensor& mask, const Tensor&, const Tensor&) {
+    const AttentionSettings& s = op.of.settings;
+    const auto turn = [&](const Tensor& x) { return op.of.heads_first(x); };
+    const auto wide = [&](const Tensor& x) { return contiguous(cast(turn(x), f32)); };
+    const std::int64_t served = q.dim() > 2 ? turn(q).size(-3) / turn(k).size(-3) : 1;
+    const auto spread = [&](const Tensor& x) { return served > 1 ? repeat_interleave(wide(x), served, -3) : wide(x); };
+    const auto gather = [&](const Tensor& x, const Tensor& like) {  // sums over the heads that share one
+      Dims shape = turn(like).sizes();
+      if (served > 1) shape.insert(shape.rank() - 2, served);
+      return turn(cast(served > 1 ? sum(reshape(x, shape), {-3}) : x, like.dtype()));
+    };
+    const Tensor query = wide(q), key = spread(k), value = spread(v), gradient = wide(g);
+    const Tensor p = attention_weights(query, key, mask, s.causal, s.scale);
+    const Tensor kept = s.dropout_p > 0 ? dropout_at(ones_like(p), s.dropout_p, {s.seed, s.offset}) : Tensor(1.0);
+    const Tensor dp = matmul(gradient, transpose(value)) * kept, ds = p * (dp - sum(p * dp, {-1}, true)) * s.scale;
+    return {turn(cast(matmul(ds, key), q.dtype())), gather(matmul(transpose(ds), query), k), gather(matmul(transpose(p * kept), gradient), v)};
+  }
+};
+
+constexpr auto FusedAttention::vjp() {
+  return joint([](const FusedAttention& op, Grad g, In<0> q, In<1> k, In<2> v, In<3> mask, Out<0> y, Out<1> log_sum) {
+    const auto [dq, dk, dv] = apply(FusedAttentionBackward{op}, g, q, k, v, mask, y, log_sum);
+    return std::array<Tensor, 4>{dq, dk, dv, Tensor()};
+  });
+}
+
+// Whether the kernel computes this: batches are equal, and heads too, or those of key divide those of query.
+bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
+  if (!q.device().is_cpu() || q.dtype() == f64 || q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
+  if (q.dim() != k.dim() || q.dim() != v.dim()) return false;
+  for (int d = 0; d < q.dim() - 2; ++d) {
+    const bool heads = o.enable_gqa && d == q.dim() - 3;
+    if (k.size(d) != v.size(d) || (heads ? q.size(d) % k.size(d) != 0 : q.size(d) != k.size(d))) return false;
+  }
+  if (!mask.defined()) return true;
+  Dims scores = q.sizes();
+  scores.back() = k.size(-2);
+  return !mask.requires_grad() && mask.dim() <= q.dim() && broadcast(mask.sizes(), scores) == scores;
+}
+
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
@@ -33,6 +151,15 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Composite in("scaled_dot_product_attention", CastPolicy::lower, {&query, &key, &value, &attn_mask});
   check_shapes(in[0], in[1], in[2]);
   check(!(o.is_causal && attn_mask.defined()), "scaled_dot_product_attention: is_causal and attn_mask exclude each other");
+  const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(in[0].size(-1))));
+  if (fits_kernel(in[0], in[1], in[2], in[3], o)) {
+    const Tensor& x = in[0];
+    const RngState at = o.dropout_p > 0 ? reserve_dropout(x.numel() / x.size(-1) * in[1].size(-2)) : RngState{};
+    const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);
+    const FusedAttention op{{scale, o.is_causal, o.dropout_p, at.seed, at.offset}, length_first};
+    const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
+    return in.result(turn(apply(op, turn(x), turn(in[1]), turn(in[2]), in[3])[0]));
+  }
   // Contiguous: a product may round differently when it reads a transposed layout.
   const bool widen = is_half(in[0].dtype()) && !in.in_region();
   const auto wide = [&](const Tensor& x) { return widen ? cast(x, f32) : x; };
@@ -43,20 +170,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     k = repeat_interleave(k, q.size(-3) / k.size(-3), -3);
     v = repeat_interleave(v, q.size(-3) / v.size(-3), -3);
   }
-  const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1))));
-  Tensor scores = matmul(q * scale, transpose(k));
-  const Tensor mask = o.is_causal ? causal_mask(q.size(-2), k.size(-2), q.device()) : in[3];
-  Tensor weights;
-  if (o.is_causal) {
-    weights = softmax(masked_scores(scores, mask), -1);  // each query may look at the first key
-  } else if (mask.defined() && scores.numel() > 0) {
-    scores = masked_scores(scores, mask);
-    // A query that may look at nothing gets zeros, not the NaN of 0 / 0.
-    const Tensor blind = amax(scores.detach(), {-1}, true) == -INFINITY;
-    weights = where(blind, Tensor(0.0), softmax(where(blind, Tensor(0.0), scores), -1));
-  } else {
-    weights = softmax(scores, -1);
-  }
+  const Tensor weights = attention_weights(q, k, in[3], o.is_causal, scale);
   return in.result(cast(matmul(dropout(cast(weights, v.dtype()), o.dropout_p), v), in[0].dtype()));
 }
 

@@ -3,6 +3,7 @@
 #include "core/ops.h"
 #include "core/random.h"
 #include "ops/apply.h"
+#include "ops/dropout.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -45,8 +46,9 @@ MANTISSA_OP(Dropout)
 
 Tensor dropout(const Tensor& x, double p, bool training) {
   if (!training || p == 0) return x;
-  const RngState at = reserve_random(static_cast<std::uint64_t>((x.numel() + 3) / 4));
-  return drop(Dropout{p, at}, x);
+  return dropout_at(x, p, reserve_dropout(x.numel()));
 }
+RngState reserve_dropout(std::int64_t elements) { return reserve_random(static_cast<std::uint64_t>((elements + 3) / 4)); }
+Tensor dropout_at(const Tensor& x, double p, RngState at) { return drop(Dropout{p, at}, x); }
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
 // Many counters of Philox 4x32-10 (core/random.h) side by side: what dropout draws from.
-// A 64-bit lane holds one 32-bit word of one counter, because that is what the processor's widening multiplication reads.
+// A 64-bit lane holds one 32-bit word of one counter: that is what the processor's widening multiplication reads.
 #pragma once
 
 #include <cstdint>

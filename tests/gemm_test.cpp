@@ -1,0 +1,98 @@
+// Matrix products on the CPU: every dtype, layout and instruction set against a product in f64, odd sizes, and the
+// same bits for any number of threads.
+#include "core/cpu/isa.h"
+#include "core/ops.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+
+namespace {
+
+using cpu_backend::Isa;
+
+struct Case { std::int64_t m, n, k; };
+// Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (2048), and of a piece of work.
+const Case cases[] = {{1, 1, 129}, {1, 40, 33},  {13, 31, 7},    {14, 32, 16},   {15, 33, 17},     {29, 65, 127},
+                      {6, 16, 1},  {7, 200, 64}, {100, 96, 255}, {300, 65, 128}, {40, 70, 4099}, {333, 257, 190}};
+
+// A matrix of `t` in one of four layouts: by rows, by columns, every other row of a larger one, every other column.
+Tensor matrix(std::int64_t rows, std::int64_t columns, Dtype t, int layout) {
+  switch (layout) {
+    case 0: return cast(rand({rows, columns}, {.dtype = f64}) - 0.5, t);
+    case 1: return cast(rand({columns, rows}, {.dtype = f64}) - 0.5, t).t();
+    case 2: return cast(rand({2 * rows, columns}, {.dtype = f64}) - 0.5, t).slice(0, 0, 2 * rows, 2);
+    default: return cast(rand({rows, 2 * columns}, {.dtype = f64}) - 0.5, t).slice(1, 0, 2 * columns, 2);
+  }
+}
+
+// The product in f64, of the numbers as they are stored. (op_test holds the product in f64 against sums.)
+std::string wrong(const Tensor& y, const Tensor& wanted, std::int64_t k) {
+  return test::difference(y, wanted, test::tolerance_for(y.dtype(), static_cast<double>(k)));
+}
+
+}  // namespace
+
+TEST_CASE("products agree with f64 in every dtype, layout and instruction set") {
+  const Isa before = cpu_backend::isa();
+  manual_seed(7);
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (isa > cpu_backend::best_isa()) {
+      WARN("this machine does not run " << cpu_backend::name_of(isa));
+      continue;
+    }
+    cpu_backend::set_isa(isa);
+    for (Dtype t : {f32, f16, bf16}) {
+      int layout = 0;
+      for (const Case& c : cases) {
+        for (int i = 0; i < 4; ++i, ++layout) {
+          const Tensor a = matrix(c.m, c.k, t, layout % 4), b = matrix(c.k, c.n, t, (layout / 4 + i) % 4);
+          INFO(cpu_backend::name_of(isa) << " " << name_of(t) << " " << c.m << " x " << c.n << " x " << c.k
+                                         << ", layouts " << layout % 4 << " " << (layout / 4 + i) % 4);
+          CHECK(wrong(matmul(a, b), matmul(cast(a, f64), cast(b, f64)), c.k) == "");
+          const Tensor bias = cast(rand({c.n}, {.dtype = f64}) - 0.5, t);
+          CHECK(wrong(linear(a, b.t(), bias), matmul(cast(a, f64), cast(b, f64)) + cast(bias, f64), c.k) == "");
+        }
+      }
+      const Tensor a = cast(rand({5, 1, 20, 33}, {.dtype = f64}) - 0.5, t);
+      const Tensor b = cast(rand({3, 33, 40}, {.dtype = f64}) - 0.5, t);
+      CHECK(wrong(matmul(a, b), matmul(cast(a, f64), cast(b, f64)), 33) == "");
+    }
+  }
+  cpu_backend::set_isa(before);
+}
+
+TEST_CASE("products have the same bits for any number of threads, and in any layout in sixteen bits") {
+  const int before = num_threads();
+  for (Dtype t : {f64, f32, f16, bf16}) {
+    for (const Case& c : {Case{1024, 128, 128}, Case{128, 512, 1024}, Case{70, 200, 5000}, Case{333, 257, 190}}) {
+      const Tensor a = matrix(c.m, c.k, t, 0), b = matrix(c.k, c.n, t, 1);
+      set_num_threads(1);
+      const std::vector<double> one = matmul(a, b).to_vector<double>();
+      for (int threads : {2, 3, 5}) {
+        set_num_threads(threads);
+        CHECK(matmul(a, b).to_vector<double>() == one);
+      }
+      if (is_half(t)) CHECK(matmul(a.t().contiguous().t(), b.contiguous()).to_vector<double>() == one);
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST_CASE("products of sixteen-bit floats carry infinities, NaN and overflow to the result, and to nothing else") {
+  for (Dtype t : {f16, bf16}) {
+    Tensor a = cast(ones({17, 35}), t), b = cast(ones({35, 37}), t);
+    a[3][5].fill_(INFINITY);
+    a[4][34].fill_(NAN);
+    const std::vector<double> y = matmul(a, b).to_vector<double>();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t row = i / 37;
+      wrong += row == 3 ? !(y[i] == INFINITY) : row == 4 ? !std::isnan(y[i]) : y[i] != 35;
+    }
+    CHECK(wrong == 0);
+  }
+  const Tensor large = cast(full({2, 2}, 300), f16);
+  CHECK(matmul(large, large).to_vector<double>()[0] == INFINITY);  // 180000 is beyond f16
+}
