@@ -2,6 +2,8 @@
 // On the CPU attention is one kernel (core/attention.h); in f64, on CUDA, for a mask that wants a gradient and for second
 // derivatives it is made of products and softmax. Halves outside autocast are computed in f32 and rounded once.
 #include <cmath>
+#include <mutex>
+#include <tuple>
 
 #include "core/attention.h"
 #include "core/ops.h"
@@ -9,6 +11,10 @@
 #include "ops/dropout.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(rotary, const View& y, const View& x, const View& cosine, const View& sine, int position,
+                bool interleaved, bool inverse)
+
 namespace {
 
 // True where query i may look at key j <= i.
@@ -174,10 +180,11 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   return in.result(cast(matmul(dropout(cast(weights, v.dtype()), o.dropout_p), v), in[0].dtype()));
 }
 
-Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool interleaved) {
-  check(x.dim() >= 2 && x.is_floating(), "rotary_embedding: needs floating x [..., T, D], got ", x);
-  check(x.size(-1) % 2 == 0, "rotary_embedding: the last dimension must be even, got ", x);
-  const std::int64_t length = x.size(-2), half = x.size(-1) / 2;
+// --- rotary_embedding ---
+namespace {
+
+struct RotaryTables { Tensor cosine, sine; };  // [length, half], in `dtype`
+RotaryTables make_tables(std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
   std::vector<double> cosines, sines;
   for (std::int64_t t = 0; t < length; ++t) {
     for (std::int64_t i = 0; i < half; ++i) {
@@ -186,8 +193,63 @@ Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool i
       sines.push_back(std::sin(angle));
     }
   }
+  const Dims shape{length, half};
+  return {cast(from_data(cosines, shape), dtype), cast(from_data(sines, shape), dtype)};
+}
+// Every layer of a model asks for the same tables: the last ones are kept.
+RotaryTables tables_for(std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
+  using Key = std::tuple<std::int64_t, double, std::int64_t, std::int64_t, Dtype>;
+  struct Last {
+    std::mutex mutex;
+    Key key;
+    RotaryTables tables;
+  };
+  static Last& last = *new Last;  // never destroyed: tensors must not outlive the allocator
+  const Key key{start, base, length, half, dtype};
+  const std::lock_guard lock(last.mutex);
+  if (!last.tables.cosine.defined() || last.key != key) {
+    last.tables = make_tables(start, base, length, half, dtype);
+    last.key = key;
+  }
+  return last.tables;
+}
+
+// On the CPU one kernel. Its gradient turns back, and so on: it is its own second derivative's rule too.
+struct Rotary {
+  static constexpr auto name = "rotary_embedding";
+  static constexpr const char* args[] = {"x", "cosine", "sine"};
+  int position;  // the dimension of x that counts positions
+  bool interleaved, inverse = false;
+
+  Spec infer(const Tensor& x, const Tensor&, const Tensor&) const { return like(x); }
+  void run(const View& y, const View& x, const View& cosine, const View& sine) const {
+    kernels::rotary(x.device, y, x, cosine, sine, position, interleaved, inverse);
+  }
+  static Tensor turned_back(const Rotary& op, const Tensor& g, const Tensor& cosine, const Tensor& sine);
+  static constexpr auto vjp() {
+    return rules([](const Rotary& op, Grad g, In<1> cosine, In<2> sine) { return turned_back(op, g, cosine, sine); },
+                 no_gradient, no_gradient);
+  }
+};
+Tensor Rotary::turned_back(const Rotary& op, const Tensor& g, const Tensor& cosine, const Tensor& sine) {
+  return apply(Rotary{op.position, op.interleaved, !op.inverse}, g, cosine, sine);
+}
+
+}  // namespace
+
+Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool interleaved) {
+  check(x.dim() >= 2 && x.is_floating(), "rotary_embedding: needs floating x [..., T, D], got ", x);
+  check(x.size(-1) % 2 == 0, "rotary_embedding: the last dimension must be even, got ", x);
+  const std::int64_t length = x.size(-2), half = x.size(-1) / 2;
   const Dtype dtype = compute_dtype(x.dtype());
-  const Tensor cosine = cast(from_data(cosines, {length, half}), dtype).to(x.device()), sine = cast(from_data(sines, {length, half}), dtype).to(x.device());
+  const RotaryTables tables = tables_for(start, base, length, half, dtype);
+  if (x.device().is_cpu()) {
+    // [..., T, H, D] in memory, as a projection leaves it, stays so.
+    const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);
+    const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
+    return turn(apply(Rotary{x.dim() - (length_first ? 3 : 2), interleaved}, turn(x), tables.cosine, tables.sine));
+  }
+  const Tensor cosine = tables.cosine.to(x.device()), sine = tables.sine.to(x.device());
   const Tensor wide = cast(x, dtype);
   const Tensor a = interleaved ? slice(wide, -1, 0, INT64_MAX, 2) : slice(wide, -1, 0, half);
   const Tensor b = interleaved ? slice(wide, -1, 1, INT64_MAX, 2) : slice(wide, -1, half);
