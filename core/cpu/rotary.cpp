@@ -7,9 +7,9 @@
 #include "core/parallel.h"
 
 namespace mantissa {
-// Pairs are (i, i + D / 2), or neighbours when interleaved. `position`: the dimension of x that counts positions, before the
-// last. cosine, sine: [positions, D / 2], contiguous, in the type that x computes in. inverse: by the opposite angles.
-// y has dense rows, and any strides otherwise.
+// Pairs are (i, i + D / 2), or neighbours when interleaved. `position`: the dimension of x that counts positions, before
+// the last. cosine, sine: [positions, D / 2], contiguous, in the type that x computes in. inverse: by the opposite
+// angles. y has dense rows, and any strides otherwise.
 MANTISSA_KERNEL(rotary, const View& y, const View& x, const View& cosine, const View& sine, int position,
                 bool interleaved, bool inverse)
 }
@@ -41,7 +41,8 @@ template <class C> void turn(std::int64_t half, C* a, C* b, const C* cosine, con
 
 }  // namespace
 
-void rotary(const View& y, const View& x, const View& cosine, const View& sine, int position, bool interleaved, bool inverse) {
+void rotary(const View& y, const View& x, const View& cosine, const View& sine, int position, bool interleaved,
+            bool inverse) {
   const std::int64_t length = x.size(x.dim() - 1), half = length / 2, rows = length > 0 ? x.numel() / length : 0;
   visit_floating(x.dtype, [&]<class T> {
     using C = Compute<T>;
