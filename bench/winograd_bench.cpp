@@ -1,6 +1,7 @@
-// Winograd convolutions (core/cpu/winograd.cpp) against whatever kernels::conv2d does, layer by layer and pass by pass,
-// both on channels-last images: minimum of alternating turns, as effective GFLOP/s (of the definition's operations).
-//   winograd_bench [dtype f32|bf16|f16] [seconds per case] [layer] [pass]
+// Winograd convolutions (core/cpu/winograd.cpp) against what kernels::conv2d chooses, layer by layer and pass by pass, on
+// channels-last images: minimum of alternating turns, as effective GFLOP/s (of the definition's operations). A ratio
+// above 1 says that the choice is not the best one.
+//   winograd_bench [dtype f32|bf16|f16] [seconds per case] [layer or -1] [pass or -1] [alone: without conv2d]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -43,6 +44,7 @@ int main(int count, char** words) {
                                                                    : f32;
   const double seconds = count > 2 ? std::atof(words[2]) : 0.3;
   const int only_layer = count > 3 ? std::atoi(words[3]) : -1, only_pass = count > 4 ? std::atoi(words[4]) : -1;
+  const bool alone = count > 5;
   std::printf("%-18s %-8s %10s %10s %8s\n", "layer", "pass", "winograd", "conv2d", "ratio");
   for (int l = 0; l < static_cast<int>(std::size(layers)); ++l) {
     const Layer& layer = layers[l];
@@ -74,7 +76,7 @@ int main(int count, char** words) {
       const double end = now() + seconds;
       for (int turn = 0; turn < 6 || now() < end; ++turn) {
         const double start = now();
-        if (turn % 2 == 0)
+        if (turn % 2 == 0 || alone)
           kernels::winograd(cpu, p.pass, s, p.y.view(), p.a.view(), p.b.view(), View{});
         else
           kernels::conv2d(cpu, p.pass, s, p.y.view(), p.a.view(), p.b.view(), View{});

@@ -126,18 +126,26 @@ struct RowTiles {
 
 // A block of any size. Panel p of b, columns [p * max_columns, ...), begins at b + p * b_panel; for rows that lie in
 // one matrix b_panel is max_columns. A panel is used for all rows while it is in the first-level cache.
-inline void multiply_block(std::int64_t rows, std::int64_t columns, const Operands& o, std::int64_t b_panel, bool add) {
+// before(i, n) is called before the i-th of n tiles: a place to prefetch what comes after this block.
+template <class Before>
+inline void multiply_block(std::int64_t rows, std::int64_t columns, const Operands& o, std::int64_t b_panel, bool add,
+                           const Before& before) {
   const RowTiles cut(rows);
+  const std::int64_t all = cut.tiles * ((columns + max_columns - 1) / max_columns);
   Operands tile = o;
-  for (std::int64_t j = 0, p = 0; j < columns; j += max_columns, ++p) {
+  for (std::int64_t j = 0, p = 0, i = 0; j < columns; j += max_columns, ++p) {
     const std::int64_t n = columns - j < max_columns ? columns - j : max_columns;
     tile.b = o.b + p * b_panel;
     for (std::int64_t t = 0; t < cut.tiles; ++t) {
+      before(i++, all);
       tile.a = o.a + cut.begin(t) * o.a_row;
       tile.c = o.c + cut.begin(t) * o.c_row + j;
       multiply(cut.size(t), n, tile, add);
     }
   }
+}
+inline void multiply_block(std::int64_t rows, std::int64_t columns, const Operands& o, std::int64_t b_panel, bool add) {
+  multiply_block(rows, columns, o, b_panel, add, [](std::int64_t, std::int64_t) {});
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA::gemm_tile

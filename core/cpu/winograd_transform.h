@@ -11,6 +11,7 @@
 // prod(x - q), over the other finite points q; of A the powers (1, p, p^2, p^3).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/cpu/half_vector.h"
@@ -140,6 +141,7 @@ struct Tiles {
 struct Positions {
   float* data;
   std::int64_t position, row;  // distances in elements
+  Positions from(std::int64_t tile) const { return {data + tile * row, position, row}; }
 };
 
 // Pointers to the Size x Size pixels from 4 * (tile's row, column) - padding on, `outside` for those that do not exist.
@@ -160,15 +162,24 @@ inline void find_pixels(const Images<T>& x, const Tiles& tiles, std::int64_t til
 
 // Tiles [begin, end) of Size x Size pixels through Line to rows 0, 1, ... of `to`. `zeros` has as many elements as
 // there are channels. Channels up to the next whole vector are written as zeros.
+// While one tile is transformed the pixels of the next are called for: after a product none of them is near, and the
+// processor's own prefetching has lost track (measured: 110 to 190 ns without, 74 with it, for 16 channels of a tile).
 template <int Size, class Line, class T>
 void read_tiles(const Images<T>& x, const Tiles& tiles, std::int64_t begin, std::int64_t end, std::int64_t padding_y,
                 std::int64_t padding_x, T* zeros, const Positions& to) {
-  T* pixel[Size * Size];
+  T *pixel[Size * Size], *next[Size * Size];
+  find_pixels<Size>(x, tiles, begin, padding_y, padding_x, zeros, next);
   for (std::int64_t tile = begin; tile < end; ++tile) {
-    find_pixels<Size>(x, tiles, tile, padding_y, padding_x, zeros, pixel);
+    std::copy(next, next + Size * Size, pixel);
+    find_pixels<Size>(x, tiles, std::min(tile + 1, tiles.count - 1), padding_y, padding_x, zeros, next);
     float* row = to.data + (tile - begin) * to.row;
     std::int64_t c = 0;
     for (; c + width <= x.channels; c += width) {
+#pragma GCC unroll 6
+      for (int i = 0; i < Size; ++i) {
+#pragma GCC unroll 6
+        for (int j = Size - 4; j < Size; ++j) __builtin_prefetch(next[i * Size + j] + c);
+      }
       both_ways<Size, 6>(
           Line{}, [&](int i, int j) { return half_vector::read(static_cast<const T*>(pixel[i * Size + j] + c)); },
           [&](int i, int j, const V& v) { store(row + (i * 6 + j) * to.position + c, v); });
@@ -187,13 +198,17 @@ void read_tiles(const Images<T>& x, const Tiles& tiles, std::int64_t begin, std:
 template <class T>
 void write_tiles(const Images<T>& y, const Tiles& tiles, std::int64_t begin, std::int64_t end, std::int64_t channel,
                  std::int64_t channels, const float* bias, T* dump, const Positions& from) {
-  T* pixel[16];
+  T *pixel[16], *next[16];
+  find_pixels<4>(y, tiles, begin, 0, 0, dump - channel, next);
   for (std::int64_t tile = begin; tile < end; ++tile) {
-    find_pixels<4>(y, tiles, tile, 0, 0, dump - channel, pixel);
+    std::copy(next, next + 16, pixel);
+    find_pixels<4>(y, tiles, std::min(tile + 1, tiles.count - 1), 0, 0, dump - channel, next);
     const float* row = from.data + (tile - begin) * from.row;
     for (std::int64_t c = 0; c < channels; c += width) {
       const V add = load(bias + c);
       const std::int64_t n = channels - c < width ? channels - c : width, at = channel + c;
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) __builtin_prefetch(next[i] + at, 1);
       const auto read = [&](int i, int j) { return load(row + (i * 6 + j) * from.position + c); };
       if (n == width) {
         both_ways<6, 4>(OutputLine{}, read,

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/cpu/gemm_tile.h"
+#include "core/cpu/transpose.h"
 #include "core/cpu/winograd_transform.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA::winograd_transform {
@@ -23,37 +25,111 @@ struct Weights {
         row(w.strides[2]),
         column(w.strides[3]),
         turned(transposed) {}
-  std::int64_t at(std::int64_t d, std::int64_t lane) const { return d * depth_stride + lane * lane_stride; }
+  bool has_runs() const { return row == 3 && column == 1; }  // the nine taps lie side by side
 };
 
 inline constexpr std::int64_t depth_step = 16;  // as many are moved at once: whole lines of memory
+inline constexpr std::int64_t most_taps = depth_step * 9;
+
+// taps[(i * 9 + tap) * width + l] = the tap of depth d + i and lane + l; lanes that do not exist become zero.
+template <class T>
+void load_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_t lane, std::int64_t lanes,
+               float* taps) {
+  const T* from = static_cast<const T*>(w.view.data) + d * w.depth_stride + lane * w.lane_stride;
+  if (!w.has_runs() || lanes < width) {
+    std::fill_n(taps, step * 9 * width, 0.0f);
+    for (std::int64_t l = 0; l < lanes; ++l) {
+      for (std::int64_t i = 0; i < step; ++i) {
+        const T* at = from + l * w.lane_stride + i * w.depth_stride;
+        for (int t = 0; t < 9; ++t)
+          taps[(i * 9 + t) * width + l] = static_cast<float>(at[t / 3 * w.row + t % 3 * w.column]);
+      }
+    }
+    return;
+  }
+  // Runs of contiguous taps: of all depths at once where they follow each other.
+  const std::int64_t joined = w.depth_stride == 9 ? step : 1, run = joined * 9;
+  alignas(64) float wide[width * most_taps];
+  for (std::int64_t i = 0; i < step; i += joined) {
+    const float* rows = wide;
+    std::int64_t row = run;
+    if constexpr (sizeof(T) == sizeof(float)) {
+      rows = from + i * w.depth_stride;
+      row = w.lane_stride;
+    } else {
+      for (std::int64_t l = 0; l < width; ++l) {
+        convert_run(wide + l * run, from + i * w.depth_stride + l * w.lane_stride, 1, run);
+      }
+    }
+    float* to = taps + i * 9 * width;
+    std::int64_t t = 0;
+    for (; t + 4 <= run; t += 4) transpose::four_columns(rows + t, row, to + t * width, width);
+    for (; t < run; ++t) {
+      for (std::int64_t l = 0; l < width; ++l) to[t * width + l] = rows[l * row + t];
+    }
+  }
+}
+
+// The reverse, for weights that are not turned; writes existing lanes only.
+template <class T>
+void store_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_t lane, std::int64_t lanes,
+                const float* taps) {
+  T* to = static_cast<T*>(w.view.data) + d * w.depth_stride + lane * w.lane_stride;
+  if (!w.has_runs() || lanes < width || w.depth_stride != 9) {
+    for (std::int64_t l = 0; l < lanes; ++l) {
+      for (std::int64_t i = 0; i < step; ++i) {
+        T* at = to + l * w.lane_stride + i * w.depth_stride;
+        for (int t = 0; t < 9; ++t)
+          at[t / 3 * w.row + t % 3 * w.column] = static_cast<T>(taps[(i * 9 + t) * width + l]);
+      }
+    }
+    return;
+  }
+  const std::int64_t run = step * 9;
+  alignas(64) float wide[width * most_taps];
+  float* rows = wide;
+  std::int64_t row = run;
+  if constexpr (sizeof(T) == sizeof(float)) {
+    rows = to;
+    row = w.lane_stride;
+  }
+  std::int64_t t = 0;
+  for (; t + 4 <= run; t += 4) transpose::four_rows(taps + t * width, width, rows + t, row);
+  for (; t < run; ++t) {
+    for (std::int64_t l = 0; l < width; ++l) rows[l * row + t] = taps[t * width + l];
+  }
+  if constexpr (sizeof(T) != sizeof(float)) {
+    for (std::int64_t l = 0; l < width; ++l) convert_run(to + l * w.lane_stride, wide + l * run, 1, run);
+  }
+}
+
+// Calls f<T> for the dtypes that weights may have.
+template <class F>
+void with_dtype(const Weights& w, F&& f) {
+  switch (w.view.dtype) {
+    case f16:
+      return f.template operator()<Half>();
+    case bf16:
+      return f.template operator()<BFloat16>();
+    default:
+      return f.template operator()<float>();
+  }
+}
 
 // G g G^T of depths [begin, end) and the lanes of one panel of gemm_tile::max_columns, from `lane` on:
 // to[p * position + (d - begin) * max_columns + (l - lane)]. Lanes that do not exist become zero.
 inline void transform_panel(const Weights& w, std::int64_t begin, std::int64_t end, std::int64_t lane, float* to,
                             std::int64_t position) {
-  alignas(64) float taps[depth_step * 9 * width];
+  alignas(64) float taps[most_taps * width];
+  const int turn = w.turned ? 8 : 0;
   for (std::int64_t v = 0; v < gemm_tile::max_columns; v += width) {
     const std::int64_t lanes = std::clamp<std::int64_t>(w.lanes - lane - v, 0, width);
     for (std::int64_t d = begin; d < end; d += depth_step) {
       const std::int64_t step = std::min(depth_step, end - d);
-      if (lanes < width) std::fill_n(taps, step * 9 * width, 0.0f);
-      visit_floating(w.view.dtype, [&]<class T> {
-        for (std::int64_t l = 0; l < lanes; ++l) {
-          for (std::int64_t i = 0; i < step; ++i) {
-            const T* from = static_cast<const T*>(w.view.data) + w.at(d + i, lane + v + l);
-            float* at = taps + i * 9 * width + l;
-            for (int y = 0; y < 3; ++y) {
-              for (int x = 0; x < 3; ++x)
-                at[(y * 3 + x) * width] = static_cast<float>(from[y * w.row + x * w.column]);
-            }
-          }
-        }
-      });
+      with_dtype(w, [&]<class T> { load_taps<T>(w, d, step, lane + v, lanes, taps); });
       for (std::int64_t i = 0; i < step; ++i) {
         float* row = to + (d - begin + i) * gemm_tile::max_columns + v;
         const float* from = taps + i * 9 * width;
-        const int turn = w.turned ? 8 : 0;
         both_ways<3, 6>(
             WeightLine{}, [&](int y, int x) { return load(from + std::abs(turn - (y * 3 + x)) * width); },
             [&](int y, int x, const V& u) { store(row + (y * 6 + x) * position, u); });
@@ -66,7 +142,7 @@ inline void transform_panel(const Weights& w, std::int64_t begin, std::int64_t e
 // r[p * position + (d - begin) * row + (l - lane)] with whole vectors of lanes.
 inline void untransform(const Weights& w, std::int64_t begin, std::int64_t end, std::int64_t lane, std::int64_t lanes,
                         const float* r, std::int64_t position, std::int64_t row) {
-  alignas(64) float taps[depth_step * 9 * width];
+  alignas(64) float taps[most_taps * width];
   for (std::int64_t v = 0; v < lanes; v += width) {
     const std::int64_t real = std::min(width, lanes - v);
     for (std::int64_t d = begin; d < end; d += depth_step) {
@@ -78,17 +154,7 @@ inline void untransform(const Weights& w, std::int64_t begin, std::int64_t end, 
             WeightGradientLine{}, [&](int y, int x) { return load(from + (y * 6 + x) * position); },
             [&](int y, int x, const V& g) { store(at + (y * 3 + x) * width, g); });
       }
-      visit_floating(w.view.dtype, [&]<class T> {
-        for (std::int64_t l = 0; l < real; ++l) {
-          for (std::int64_t i = 0; i < step; ++i) {
-            T* to = static_cast<T*>(w.view.data) + w.at(d + i, lane + v + l);
-            const float* at = taps + i * 9 * width + l;
-            for (int y = 0; y < 3; ++y) {
-              for (int x = 0; x < 3; ++x) to[y * w.row + x * w.column] = static_cast<T>(at[(y * 3 + x) * width]);
-            }
-          }
-        }
-      });
+      with_dtype(w, [&]<class T> { store_taps<T>(w, d, step, lane + v, real, taps); });
     }
   }
 }
