@@ -135,7 +135,7 @@ TEST_CASE("Winograd convolutions are within the tolerances of convolutions") {
       shape_of(2, 16, 16, 8, 8, 1),  shape_of(1, 17, 33, 3, 3, 1),   shape_of(3, 5, 40, 9, 7, 0),
       shape_of(2, 64, 32, 13, 6, 1), shape_of(5, 70, 19, 4, 4, 1),   shape_of(1, 16, 130, 3, 11, 0),
       shape_of(2, 3, 1, 5, 5, 1),    shape_of(1, 130, 16, 6, 17, 2), shape_of(40, 33, 20, 4, 5, 1),
-      shape_of(40, 20, 20, 3, 3, 0), shape_of(2, 256, 48, 10, 5, 1),
+      shape_of(40, 20, 20, 3, 3, 0), shape_of(2, 256, 48, 10, 5, 1), shape_of(40, 16, 20, 12, 12, 1),
   };
   double worst[3] = {};
   for_instruction_sets([&] {
@@ -181,7 +181,8 @@ TEST_CASE("Winograd convolutions take strides of any kind and weights of another
 
 TEST_CASE("Winograd convolutions have the same bits for any number of threads") {
   const int before = num_threads();
-  for (const ConvShape& s : {shape_of(6, 40, 48, 14, 14, 1), shape_of(40, 176, 190, 4, 4, 1)}) {
+  for (const ConvShape& s :
+       {shape_of(6, 40, 48, 14, 14, 1), shape_of(40, 176, 190, 4, 4, 1), shape_of(64, 20, 24, 12, 12, 1)}) {
     for (const ConvPass pass : passes) {
       std::vector<double> first;
       for (const int threads : {1, 2, 3, 5}) {
