@@ -5,7 +5,7 @@ They see numbers alone, no framework: tests/bench_test.py lets workers cheat and
 
 from statistics import fmean
 
-LOSS_LIMIT, LOSS_STEPS = 1e-4, 50  # proof 2 in f32
+LOSS_LIMIT, LOSS_STEPS, DRIFT = 1e-4, 50, 10  # proof 2 in f32
 CURVE_LIMIT, CURVE_WINDOW = 1e-2, 10  # proof 2 in mixed precision
 MOST_SPREAD, FEWEST = (
     1e-2,
@@ -14,7 +14,7 @@ MOST_SPREAD, FEWEST = (
 EVAL_LIMIT, EVAL_LIMIT_BF16, ACCURACY_LIMIT = 1e-3, 1e-2, 2e-3
 SALT_LIMIT = {"f32": 1e-3, "bf16": 5e-2}
 ROOF = 1.02
-GRADIENT_LIMIT = {"f32": 5e-3, "bf16": 5e-2}  # a ReLU that rounding turns on or off moves a gradient by as much
+GRADIENT_LIMIT = {"f32": 2e-2, "bf16": 1e-1}  # a ReLU that rounding turns on or off moves a gradient by as much
 
 
 class Failed(Exception):
@@ -35,23 +35,15 @@ def same_start(side, got, weights, order):
     return "weights and order the same bits"
 
 
-def worst_difference(losses, reference, steps=LOSS_STEPS):
-    """(the largest relative difference, at which step) of the first steps."""
-    return max(
-        ((relative(a, b), i) for i, (a, b) in enumerate(zip(losses[:steps], reference[:steps]))),
-        default=(float("inf"), 0),
-    )
-
-
 def believable(spreads):
     """The largest, but none that would excuse everything."""
     return max((s for s in spreads if s <= 3 * MOST_SPREAD), default=0.0)
 
 
 def same_losses(side, losses, reference, steps=LOSS_STEPS, limit=LOSS_LIMIT, kin=()):
-    """f32: step by step. kin: losses of PyTorch's other modes, of the same training. Where rounding alone separates
-    them from the reference by more than a third of the limit, three times as much is allowed; and steps count as long
-    as they agree to MOST_SPREAD, for what comes later is chaos."""
+    """f32: step by step. kin: losses of PyTorch's other modes, of the same training. Two trainings that differ in
+    rounding drift apart, some (ResNet-18) within a few steps: ten times as much as the kin have drifted until then is
+    allowed where that is more than the limit, and steps count as long as the kin agree to MOST_SPREAD."""
     n = min([steps, len(losses), len(reference)])
     for other in kin:
         agreed = (i for i, (a, b) in enumerate(zip(other[:n], reference)) if not relative(a, b) <= MOST_SPREAD)
@@ -60,14 +52,16 @@ def same_losses(side, losses, reference, steps=LOSS_STEPS, limit=LOSS_LIMIT, kin
         raise Failed(
             f"proof 2 (losses): PyTorch's modes agree with each other for {n} steps only: no measure for {side}"
         )
-    worst, at = worst_difference(losses, reference, n)
-    spread = max((worst_difference(other, reference, n)[0] for other in kin), default=0.0)
-    allowed = max(limit, 3 * spread)
-    if not worst <= allowed:
-        raise Failed(
-            f"proof 2 (losses): {side} differs at step {at} by {worst:.1e} of {reference[at]:.6g}, "
-            f"allowed {allowed:.0e}"
-        )
+    spread = worst = 0.0
+    for at in range(n):
+        spread = max([spread] + [relative(other[at], reference[at]) for other in kin])
+        found, allowed = relative(losses[at], reference[at]), max(limit, DRIFT * spread)
+        if not found <= allowed:
+            raise Failed(
+                f"proof 2 (losses): {side} differs at step {at} by {found:.1e} of {reference[at]:.6g}, "
+                f"allowed {allowed:.0e}"
+            )
+        worst = max(worst, found)
     return f"{n} losses agree to {worst:.1e}, PyTorch's modes to {spread:.1e}"
 
 
@@ -174,8 +168,8 @@ def below_roof(side, seconds, work, peak, copy_peak):
 
 
 def same_gradients(side, errors, peer_errors, precision):
-    """errors: {name: largest error over largest gradient, against f64}; peer_errors: PyTorch's own in the same
-    precision."""
+    """errors: {name: norm of the error over norm of the gradient, against f64}; peer_errors: PyTorch's own in the
+    same precision."""
     worst = max(errors, key=lambda n: errors[n] if errors[n] == errors[n] else float("inf"))
     peer = max(peer_errors.values(), default=0.0)
     allowed = max(GRADIENT_LIMIT[precision], 4 * peer)

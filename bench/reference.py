@@ -124,10 +124,8 @@ class Reference:
 
     @staticmethod
     def errors(found, true):
-        """{name: largest difference over largest true gradient}. found: a file, or arrays by name."""
+        """{name: norm of the difference over norm of the true gradient}. found: a file, or arrays by name."""
         if isinstance(found, str):
             found = {n: t.numpy() for n, t in torch_tensors.load(found).items()}
-        return {
-            n: float(np.abs(found[n].astype(np.float64) - g).max() / max(np.abs(g).max(), 1e-30))
-            for n, g in true.items()
-        }
+        norm = np.linalg.norm
+        return {n: float(norm(found[n].astype(np.float64) - g) / max(norm(g), 1e-30)) for n, g in true.items()}

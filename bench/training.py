@@ -83,10 +83,7 @@ class Training:
         true = true or self.reference.gradients64(weights, step)
         peer = self.reference.errors(self.reference.gradients(precision, weights, step), true)
         found = self.reference.errors(path, true)
-        self.gradient_errors.setdefault(side, {})[when] = {
-            "mantissa": max(found.values()),
-            "torch": max(peer.values()),
-        }
+        self.gradient_errors.setdefault(side, {})[when] = {n: [found[n], peer[n]] for n in found}  # ours, PyTorch's
         self.proven[side][f"7 {when}"] = proofs.same_gradients(side, found, peer, precision)
         return true
 
