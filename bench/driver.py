@@ -63,6 +63,7 @@ def arguments():
     p.add_argument("--proofs", action="store_true", help="all seven proofs also with --quick")
     p.add_argument("--prepare", action="store_true", help="measure nothing: let PyTorch compile and fill its cache")
     p.add_argument("--blocks", type=int, default=0)
+    p.add_argument("--seconds", type=float, default=0, help="after which no block of a workload begins")
     p.add_argument("--turn", type=float, default=0, metavar="SECONDS")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     p.add_argument("--cores", default="", help="such as 0,1; by default the first two that this program may use")
@@ -223,6 +224,7 @@ class Bench:
         blocks = self.args.blocks or (3 if quick else 15)
         settings = {
             "blocks": blocks,
+            "seconds": self.args.seconds or (20 if quick else 50),
             "turn": self.turn_seconds(),
             "redo": 2 if quick else 4,
             "ceilings": self.ceilings(),

@@ -12,6 +12,7 @@ import tensors
 from protocol import WorkerError
 
 SETTLE = 0.01  # seconds between turns, in which a worker's idle threads stop spinning
+LEAST_BLOCKS = 8  # however slow the workload
 MOST_LOSSES = 400  # kept in the result
 
 
@@ -26,8 +27,8 @@ def ours(side):
 class Training:
     """workers: {side: Worker}; reference: bench/reference.py; salt: bench_data.Salt; gate: gate.Gate; spec: of INIT.
 
-    settings: blocks, turn (seconds), redo (blocks that may be repeated), proofs (of 2 to 7, those to ask for beyond 1
-    and 5).
+    settings: blocks, seconds (after which no further block begins), turn (seconds), redo (blocks that may be
+    repeated), proofs (of 2 to 7, those to ask for beyond 1 and 5), ceilings (bench/ceilings.h).
     """
 
     def __init__(self, workers, reference, salt, gate, spec, settings, seed, folder, say=print):
@@ -221,8 +222,14 @@ class Training:
             [s for s in self.workers if not ours(s)] if self.settings.get("probe_all") else []
         )
         probes = {1 + i: s for i, s in enumerate(self.r.sample(sides, len(sides)))} if 4 in asked else {}
-        redone, number = 0, 0
+        redone, number, begin = 0, 0, time.monotonic()
         while number < max(self.settings["blocks"] + 1, len(probes) + 1) and self.workers:
+            if (
+                number > max(LEAST_BLOCKS, len(probes))
+                and time.monotonic() - begin > self.settings["seconds"]
+                and not probes
+            ):
+                break
             seconds, quiet = self.block(probes.pop(number, None))
             if number > 0:  # the first one warms up
                 self.blocks.append(seconds)

@@ -161,7 +161,7 @@ class Fake:
             spec = self.spec(folder)
             for side, cheat in cheats.items():
                 workers[side] = protocol.Worker(side, [sys.executable, FAKE, cheat], timeout=20).wait_ready()
-            settings = {"blocks": blocks, "turn": 0.005, "redo": 1, "proofs": asked,
+            settings = {"blocks": blocks, "seconds": 60, "turn": 0.005, "redo": 1, "proofs": asked,
                         "ceilings": {"f32": peak, "bf16": peak, "copies": [[1e9, 1e12]]}}  # fmt: skip
             others = (lambda _: 0.0) if quiet else (lambda _, n=iter(range(1 << 30)): float(next(n)))
             g = gate.Gate(cores=2, others=others, involuntary=1e9)
