@@ -1,4 +1,4 @@
-// Winograd convolutions (core/cpu/winograd.cpp) against what kernels::conv2d chooses, layer by layer and pass by pass, on
+// Winograd convolutions (core/cpu/winograd.cpp) against what kernels::conv2d chooses, by layer and pass, on
 // channels-last images: minimum of alternating turns, as effective GFLOP/s (of the definition's operations). A ratio
 // above 1 says that the choice is not the best one.
 //   winograd_bench [dtype f32|bf16|f16] [seconds per case] [layer or -1] [pass or -1] [alone: without conv2d]
