@@ -9,7 +9,8 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
-MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, const View& bias)
+MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
+                     const View& bias)
 
 Layout conv_layout(const ConvShape& s, Dtype dtype, Device device) {
   const bool fast = device.is_cpu() && dtype != f64 && s.is_image() && s.groups == 1 && s.out_channels >= 8;
@@ -59,7 +60,8 @@ void add_partials(const View& y, float* partial, std::int64_t count) {
 
 }  // namespace conv
 
-void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
+void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b,
+                     const View& bias) {
   if (y.numel() == 0) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias);

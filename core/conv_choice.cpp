@@ -11,7 +11,8 @@
 namespace mantissa::conv {
 namespace {
 
-constexpr Way every_way[] = {Way::channels_last, Way::blocked, Way::library_winograd, Way::winograd, Way::taps, Way::unfolded};
+constexpr Way every_way[] = {Way::channels_last, Way::blocked, Way::library_winograd,
+                             Way::winograd,      Way::taps,    Way::unfolded};
 
 bool is_3x3(const ConvShape& s) {
   bool yes = s.is_image() && s.groups == 1;
@@ -19,7 +20,8 @@ bool is_3x3(const ConvShape& s) {
   return yes;
 }
 bool has_library(onednn::ConvKernel kernel, const Problem& p, bool any_speed = false) {
-  onednn::ConvolutionKey key{.kernel = kernel, .pass = p.pass, .shape = p.shape, .dtype = inner_dtype(p.dtype), .bias = p.bias};
+  onednn::ConvolutionKey key{
+      .kernel = kernel, .pass = p.pass, .shape = p.shape, .dtype = inner_dtype(p.dtype), .bias = p.bias};
   key.shape.batch = 1;
   key.a_last = key.y_last = p.shape.is_image();
   key.b_last = key.a_last && p.pass == ConvPass::weight_gradient;
@@ -30,8 +32,8 @@ bool has_library(onednn::ConvKernel kernel, const Problem& p, bool any_speed = f
 // --- the choice for one problem, found once ---
 
 struct Choice {
-  std::vector<Way> ways;            // those that apply, the rule's first
-  std::atomic<int> fixed{-1};       // the index of the one to take, or -1 while trials go on
+  std::vector<Way> ways;       // those that apply, the rule's first
+  std::atomic<int> fixed{-1};  // the index of the one to take, or -1 while trials go on
   std::unique_ptr<tuner::Trials> trials;
   std::string key;
 };
@@ -39,10 +41,12 @@ struct Choice {
 std::string key_of(const Problem& p) {
   const ConvShape& s = p.shape;
   const char* passes[] = {"forward", "input gradient", "weight gradient"};
-  std::string k = std::string("conv ") + passes[static_cast<int>(p.pass)] + (p.bias ? " bias " : " ") + name_of(p.dtype);
+  std::string k =
+      std::string("conv ") + passes[static_cast<int>(p.pass)] + (p.bias ? " bias " : " ") + name_of(p.dtype);
   const auto add = [&](const char* name, std::int64_t v) { k += std::string(" ") + name + std::to_string(v); };
   add("n", s.batch), add("c", s.in_channels), add("o", s.out_channels), add("g", s.groups);
-  for (int d = 0; d < 2; ++d) add("in", s.in[d]), add("k", s.kernel[d]), add("s", s.stride[d]), add("p", s.padding[d]), add("d", s.dilation[d]);
+  for (int d = 0; d < 2; ++d)
+    add("in", s.in[d]), add("k", s.kernel[d]), add("s", s.stride[d]), add("p", s.padding[d]), add("d", s.dilation[d]);
   const auto& z = s.depth;
   if (!s.is_image()) add("in", z.in), add("k", z.kernel), add("s", z.stride), add("p", z.padding), add("d", z.dilation);
   return k;
@@ -93,8 +97,6 @@ std::shared_ptr<Choice> choice_of(const Problem& p) {
   if (known.size() >= most) known.clear();
   return known[p] = make_choice(p);
 }
-
-std::atomic<const Way*> forced{nullptr};
 
 }  // namespace
 
@@ -163,13 +165,8 @@ Way rule(const Problem& p) {
   return first_that_applies({Way::channels_last, Way::blocked});
 }
 
-void force(const Way* way) { forced = way; }
-
 void run_chosen(const Call& call) {
   const Problem p{call.pass, call.shape, call.a.dtype, static_cast<bool>(call.bias)};
-  if (const Way* way = forced.load(std::memory_order_relaxed)) [[unlikely]] {
-    return run(applies(*way, p) ? *way : rule(p), call);
-  }
   const auto choice = choice_of(p);
   if (const int fixed = choice->fixed; fixed >= 0) return run(choice->ways[static_cast<std::size_t>(fixed)], call);
 
@@ -180,7 +177,7 @@ void run_chosen(const Call& call) {
   const auto winner = choice->trials->took(i, took.count());
   if (!winner) return;
   choice->fixed = static_cast<int>(*winner);
-  tuner::keep(choice->key, name_of(choice->ways[*winner]), took.count());
+  tuner::keep(choice->key, name_of(choice->ways[*winner]));
 }
 
 }  // namespace mantissa::conv

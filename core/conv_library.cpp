@@ -17,8 +17,8 @@ namespace {
 
 using onednn::ConvKernel;
 
-// Into how many chunks the batch is cut. Every chunk reads the whole weight, and one of a weight gradient writes a partial
-// sum as big, one of Winograd transforms it: these want chunks of many pixels.
+// Into how many chunks the batch is cut. Every chunk reads the whole weight, and one of a weight gradient writes a
+// partial sum as big, one of Winograd transforms it: these want chunks of many pixels.
 std::int64_t chunk_count(ConvKernel kernel, ConvPass pass, const ConvShape& s) {
   constexpr std::int64_t large_weight = 128 << 10;  // elements: more than stays in a second-level cache
   const bool to_weight = pass == ConvPass::weight_gradient;
@@ -26,7 +26,8 @@ std::int64_t chunk_count(ConvKernel kernel, ConvPass pass, const ConvShape& s) {
   if (to_weight || kernel == ConvKernel::winograd) pixels = 4096, most = to_weight ? 8 : 32;
   else if (s.weights() > large_weight) pixels = 256;
   const double slowness = std::min(s.in_channels, s.out_channels) < 16 ? 3 : 1;  // vectors are mostly empty
-  return std::min({pieces_for(s.flops() * slowness), most, s.batch, std::max<std::int64_t>(s.batch * s.out_pixels() / pixels, 2)});
+  return std::min(
+      {pieces_for(s.flops() * slowness), most, s.batch, std::max<std::int64_t>(s.batch * s.out_pixels() / pixels, 2)});
 }
 
 // A convolution of some images with its weight packed.
@@ -69,7 +70,8 @@ void run_library(ConvKernel kernel, const Call& c) {
     y = y_copy.view();
   }
 
-  onednn::ConvolutionKey key{.kernel = kernel, .pass = c.pass, .shape = s, .dtype = inner, .bias = static_cast<bool>(bias)};
+  onednn::ConvolutionKey key{
+      .kernel = kernel, .pass = c.pass, .shape = s, .dtype = inner, .bias = static_cast<bool>(bias)};
   key.a_last = image && (widen || is_last(a));
   key.b_last = image && to_weight && (widen || is_last(b));
   key.y_last = image && !to_weight && (widen || is_last(y));
@@ -102,7 +104,10 @@ void run_library(ConvKernel kernel, const Call& c) {
         if (to_weight) right = widened(right, wide_right);
         else wide_out = room(out, count, inner);
       }
-      void* result = direct ? y.data : to_weight ? partial.data<float>() + i * s.weights() : widen ? wide_out.raw_data() : out.data;
+      void* result = direct      ? y.data
+                     : to_weight ? partial.data<float>() + i * s.weights()
+                     : widen     ? wide_out.raw_data()
+                                 : out.data;
       chunk.conv->run(left.data, to_weight ? right.data : chunk.packed.raw_data(), bias.data, result);
       if (wide_out) kernels::copy(cpu, out, wide_out.view());
     }

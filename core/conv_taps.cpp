@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::int64_t bytes_of_block = 512 << 10;  // of shifted images: half a second-level cache
 
-struct Tap { std::int64_t y, x; };
+struct Tap {
+  std::int64_t y, x;
+};
 
 // Pixels of x under the output rows [row, row + rows) of all images (counted through the batch) at one kernel
 // position, as a matrix [rows * out width, channels]; zeros outside.

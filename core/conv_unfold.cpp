@@ -1,5 +1,5 @@
-// Convolutions of images unfolded into matrices [channels * kernel, out pixels], one image after the other, on contiguous
-// copies in f32 or f64: what there is where oneDNN has no fast kernel.
+// Convolutions of images unfolded into matrices [channels * kernel, out pixels], one image after the other, on
+// contiguous copies in f32 or f64: what there is where oneDNN has no fast kernel.
 #include <algorithm>
 #include <cstring>
 
@@ -64,17 +64,21 @@ template <class T> void convolve_image(ConvPass pass, const ConvShape& s, T* y, 
   std::fill_n(unfolded, rows * pixels, T(0));
   for_taps(s, [&](std::int64_t at, std::int64_t pixel, std::int64_t n) {
     if (stride == 1) std::memcpy(unfolded + at, a + pixel, static_cast<std::size_t>(n) * sizeof(T));
-    else for (std::int64_t i = 0; i < n; ++i) unfolded[at + i] = a[pixel + i * stride];
+    else
+      for (std::int64_t i = 0; i < n; ++i) unfolded[at + i] = a[pixel + i * stride];
   });
   if (pass == ConvPass::forward) {
     kernels::gemm(cpu, matrix<T>(y, outs, pixels), matrix(b, outs, rows), matrix<T>(unfolded, rows, pixels), View{});
   } else {
-    kernels::gemm(cpu, matrix<T>(y, outs, rows), matrix(b, outs, pixels), matrix<T>(unfolded, rows, pixels, true), View{});
+    kernels::gemm(cpu, matrix<T>(y, outs, rows), matrix(b, outs, pixels), matrix<T>(unfolded, rows, pixels, true),
+                  View{});
   }
 }
 
 // Elements per image of the two operands and the result. A weight is not per image: 0.
-struct PerImage { std::int64_t a, b, y; };
+struct PerImage {
+  std::int64_t a, b, y;
+};
 PerImage per_image(ConvPass pass, const ConvShape& s) {
   switch (pass) {
     case ConvPass::forward: return {s.in_image(), 0, s.out_image()};
@@ -93,7 +97,8 @@ template <class T> void sum_partials(T* y, const T* partial, std::int64_t count,
   });
 }
 
-template <class T> void convolve_unfolded(ConvPass pass, const ConvShape& s, T* y, const T* a, const T* b, const T* bias) {
+template <class T>
+void convolve_unfolded(ConvPass pass, const ConvShape& s, T* y, const T* a, const T* b, const T* bias) {
   const PerImage size = per_image(pass, s);
   const bool to_weight = pass == ConvPass::weight_gradient;
   const std::int64_t pixels = s.out_pixels(), rows = s.in_channels / s.groups * s.taps();
@@ -121,8 +126,9 @@ template <class T> void run_as(const Call& c) {
   constexpr Dtype inner = dtype_of<T>;
   Tensor a_copy, b_copy, bias_copy, wide;
   if (c.y.dtype != inner || !c.y.is_contiguous()) wide = Tensor::allocate(c.y.sizes, inner, cpu);
-  convolve_unfolded<T>(c.pass, c.shape, wide ? wide.data<T>() : c.y.as<T>(), contiguous(c.a, inner, a_copy).as<const T>(),
-                       contiguous(c.b, inner, b_copy).as<const T>(), contiguous(c.bias, inner, bias_copy).as<const T>());
+  convolve_unfolded<T>(c.pass, c.shape, wide ? wide.data<T>() : c.y.as<T>(),
+                       contiguous(c.a, inner, a_copy).as<const T>(), contiguous(c.b, inner, b_copy).as<const T>(),
+                       contiguous(c.bias, inner, bias_copy).as<const T>());
   if (wide) kernels::copy(cpu, c.y, wide.view());
 }
 

@@ -40,8 +40,6 @@ void run(Way way, const Call& call);
 Way rule(const Problem& p);
 // The way for this call: what was timed and kept, else the rule (core/tuner.h). Runs it.
 void run_chosen(const Call& call);
-// Tests: every call takes this way where it applies; null for the choice again.
-void force(const Way* way);
 
 // --- the ways (core/conv_*.cpp) ---
 void run_library(onednn::ConvKernel kernel, const Call& call);

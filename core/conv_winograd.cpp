@@ -27,7 +27,8 @@ View read(const View& v, Tensor& keep) {
 void run_winograd(const Call& c) {
   Tensor a_copy, b_copy, y_copy;
   const bool to_weight = c.pass == ConvPass::weight_gradient;
-  const View a = read(c.a, a_copy), b = to_weight ? read(c.b, b_copy) : c.b, y = to_weight ? c.y : channels_adjacent(c.y, y_copy);
+  const View a = read(c.a, a_copy), b = to_weight ? read(c.b, b_copy) : c.b,
+             y = to_weight ? c.y : channels_adjacent(c.y, y_copy);
   kernels::winograd(cpu, c.pass, c.shape, y, a, b, c.bias);
   if (y_copy) kernels::copy(cpu, c.y, y);
 }

@@ -82,7 +82,8 @@ class Held {
   };
 
   Held(dnnl::primitive primitive, std::vector<Argument> arguments)
-      : primitive_(std::move(primitive)), arguments_(std::move(arguments)) {}
+      : primitive_(std::move(primitive)),
+        arguments_(std::move(arguments)) {}
   ~Held() {
     for (Set& s : free_) {
       for (std::size_t i = 0; i < arguments_.size(); ++i) dnnl_memory_destroy(s[i].memory);
@@ -143,9 +144,7 @@ class Scratch {
     bytes_ += (bytes + 63) / 64 * 64;
     return at;
   }
-  Tensor allocate() const {
-    return bytes_ ? Tensor::allocate({static_cast<std::int64_t>(bytes_)}, u8) : Tensor();
-  }
+  Tensor allocate() const { return bytes_ ? Tensor::allocate({static_cast<std::int64_t>(bytes_)}, u8) : Tensor(); }
 
  private:
   std::size_t bytes_ = 0;
@@ -162,7 +161,8 @@ class Reorder {
     const dnnl::reorder::primitive_desc pd(engine(), from, engine(), to, user_scratchpad());
     const Desc library = pd.scratchpad_desc();
     at_ = scratch.add(library.get_size());
-    held_.emplace(dnnl::reorder(pd), std::vector<Held::Argument>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, library}});
+    held_.emplace(dnnl::reorder(pd), std::vector<Held::Argument>{
+                                         {DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, library}});
   }
   bool needed() const { return held_.has_value(); }
   void run(const void* from, void* to, const Tensor& memory) const { held_->run({from, to, part(memory, at_)}); }
@@ -178,13 +178,17 @@ struct Problem {
   Sizes x, weight, y, stride, dilation, before, after;
 
   Problem(const ConvShape& s, Dtype dtype)
-      : type(type_of(dtype)), x{s.batch, s.in_channels}, weight{s.out_channels, s.in_channels / s.groups}, y{s.batch, s.out_channels} {
+      : type(type_of(dtype)),
+        x{s.batch, s.in_channels},
+        weight{s.out_channels, s.in_channels / s.groups},
+        y{s.batch, s.out_channels} {
     if (s.groups > 1) weight = {s.groups, s.out_channels / s.groups, s.in_channels / s.groups};
     const auto& z = s.depth;
     if (!s.is_image()) add_dimension(z.in, z.out, z.kernel, z.stride, z.padding, z.dilation);
     for (int d = 0; d < 2; ++d) add_dimension(s.in[d], s.out[d], s.kernel[d], s.stride[d], s.padding[d], s.dilation[d]);
   }
-  void add_dimension(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t step, std::int64_t padding, std::int64_t spread) {
+  void add_dimension(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t step, std::int64_t padding,
+                     std::int64_t spread) {
     x.push_back(in);
     weight.push_back(kernel);
     y.push_back(out);
@@ -209,36 +213,43 @@ class LibraryConvolution final : public Convolution {
  public:
   explicit LibraryConvolution(const ConvolutionKey& key) : pass_(key.pass) {
     const Problem p(key.shape, key.dtype);
-    const auto algorithm = key.kernel == ConvKernel::winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct;
+    const auto algorithm = key.kernel == ConvKernel::winograd ? dnnl::algorithm::convolution_winograd
+                                                              : dnnl::algorithm::convolution_direct;
     const Desc x = p.images(p.x, key.kernel), y = p.images(p.y, key.kernel), weight = p.any(p.weight);
     const auto kind = dnnl::prop_kind::forward_training;
     const Desc bias(Sizes{p.y[1]}, p.type, Tag::a);
     using Forward = dnnl::convolution_forward;
     const Forward::desc plain(kind, algorithm, x, weight, y, p.stride, p.dilation, p.before, p.after);
     const Desc our_x = p.plain_images(p.x, key.pass == ConvPass::input_gradient ? key.y_last : key.a_last);
-    const bool y_last = key.pass == ConvPass::forward ? key.y_last : key.pass == ConvPass::input_gradient ? key.a_last : key.b_last;
+    const bool y_last = key.pass == ConvPass::forward          ? key.y_last
+                        : key.pass == ConvPass::input_gradient ? key.a_last
+                                                               : key.b_last;
     const Desc our_y = p.plain_images(p.y, y_last);
     if (key.pass == ConvPass::forward) {
       const Forward::desc with(kind, algorithm, x, weight, bias, y, p.stride, p.dilation, p.before, p.after);
       const Forward::primitive_desc pd(key.bias ? with : plain, user_scratchpad(), engine());
-      std::vector<Held::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, pd.dst_desc()}};
+      std::vector<Held::Argument> arguments{
+          {DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, pd.dst_desc()}};
       take(pd, dnnl::convolution_forward(pd), std::move(arguments), our_x, p.plain_weight(p.type), our_y);
       return;
     }
     const Forward::primitive_desc hint(plain, user_scratchpad(), engine());
     if (key.pass == ConvPass::input_gradient) {
-      const dnnl::convolution_backward_data::primitive_desc pd({algorithm, x, weight, y, p.stride, p.dilation, p.before, p.after},
-                                                               user_scratchpad(), engine(), hint);
-      std::vector<Held::Argument> arguments{{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+      const dnnl::convolution_backward_data::primitive_desc pd(
+          {algorithm, x, weight, y, p.stride, p.dilation, p.before, p.after}, user_scratchpad(), engine(), hint);
+      std::vector<Held::Argument> arguments{{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
+                                            {DNNL_ARG_WEIGHTS, pd.weights_desc()},
                                             {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}};
       take(pd, dnnl::convolution_backward_data(pd), std::move(arguments), our_y, p.plain_weight(p.type), our_x);
     } else {
       const Desc wide(p.weight, dnnl::memory::data_type::f32, Tag::any);
-      const dnnl::convolution_backward_weights::primitive_desc pd({algorithm, x, wide, y, p.stride, p.dilation, p.before, p.after},
-                                                                  user_scratchpad(), engine(), hint);
-      std::vector<Held::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
+      const dnnl::convolution_backward_weights::primitive_desc pd(
+          {algorithm, x, wide, y, p.stride, p.dilation, p.before, p.after}, user_scratchpad(), engine(), hint);
+      std::vector<Held::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()},
+                                            {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
                                             {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}};
-      take(pd, dnnl::convolution_backward_weights(pd), std::move(arguments), our_x, our_y, p.plain_weight(dnnl::memory::data_type::f32));
+      take(pd, dnnl::convolution_backward_weights(pd), std::move(arguments), our_x, our_y,
+           p.plain_weight(dnnl::memory::data_type::f32));
     }
   }
 
@@ -274,8 +285,8 @@ class LibraryConvolution final : public Convolution {
  private:
   // `arguments` are a, b and the result as the primitive wants them; the others as we have them.
   template <class PrimitiveDesc>
-  void take(const PrimitiveDesc& pd, dnnl::primitive primitive, std::vector<Held::Argument> arguments, const Desc& a, const Desc& b,
-            const Desc& y) {
+  void take(const PrimitiveDesc& pd, dnnl::primitive primitive, std::vector<Held::Argument> arguments, const Desc& a,
+            const Desc& b, const Desc& y) {
     name_ = pd.impl_info_str();
     a_.emplace(a, arguments[0].desc, scratch_);
     b_.emplace(b, arguments[1].desc, scratch_);
@@ -314,8 +325,10 @@ class LibraryProduct final : public Product {
     }
     const dnnl::matmul::primitive_desc pd({a, b, c}, attr, engine());
     scratch_.add(pd.scratchpad_desc().get_size());
-    held_.emplace(dnnl::matmul(pd), std::vector<Held::Argument>{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c},
-                                                                {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+    held_.emplace(
+        dnnl::matmul(pd),
+        std::vector<Held::Argument>{
+            {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
   }
   void run(const void* a, const void* b, float* c) const override {
     const OneThread guard;
@@ -336,9 +349,10 @@ std::size_t hash(std::initializer_list<std::int64_t> values) {
 struct Hash {
   std::size_t operator()(const ConvolutionKey& k) const {
     const ConvShape& s = k.shape;
-    return hash({static_cast<std::int64_t>(k.pass), static_cast<std::int64_t>(k.kernel), static_cast<std::int64_t>(k.dtype),
-                 k.bias + 2 * k.a_last + 4 * k.b_last + 8 * k.y_last, s.batch, s.in_channels, s.out_channels, s.groups, s.in[0], s.in[1],
-                 s.kernel[0], s.kernel[1], s.stride[0], s.padding[0], s.dilation[0], s.depth.in, s.depth.kernel});
+    return hash({static_cast<std::int64_t>(k.pass), static_cast<std::int64_t>(k.kernel),
+                 static_cast<std::int64_t>(k.dtype), k.bias + 2 * k.a_last + 4 * k.b_last + 8 * k.y_last, s.batch,
+                 s.in_channels, s.out_channels, s.groups, s.in[0], s.in[1], s.kernel[0], s.kernel[1], s.stride[0],
+                 s.padding[0], s.dilation[0], s.depth.in, s.depth.kernel});
   }
   std::size_t operator()(const ProductKey& k) const {
     return hash({static_cast<std::int64_t>(k.dtype), k.m, k.n, k.k, k.a_row, k.accumulate});
@@ -405,9 +419,7 @@ std::shared_ptr<const Product> product(const ProductKey& key) {
   return cache.find(key, [&] {
     try {
       return std::make_shared<const LibraryProduct>(key);
-    } catch (const dnnl::error& e) {
-      fail("oneDNN: ", e.what());
-    }
+    } catch (const dnnl::error& e) { fail("oneDNN: ", e.what()); }
   });
 }
 
@@ -415,9 +427,10 @@ void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, s
            std::int64_t a_row, const float* b, std::int64_t b_row, float beta, float* c, std::int64_t c_row) {
   engine();
   const OneThread guard;
-  const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, a_row, b,
-                                          b_row, beta, c, c_row);
-  check(status == dnnl_success, "oneDNN: sgemm of ", m, " x ", n, " x ", k, " failed with status ", static_cast<int>(status));
+  const dnnl_status_t status =
+      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, a_row, b, b_row, beta, c, c_row);
+  check(status == dnnl_success, "oneDNN: sgemm of ", m, " x ", n, " x ", k, " failed with status ",
+        static_cast<int>(status));
 }
 
 }  // namespace mantissa::onednn

@@ -49,7 +49,8 @@ std::string find_machine() {
     }
   }
   // Hypervisors hide the model's name, so what it can compute is said as well.
-  return model + ", " + cpu_backend::name_of(cpu_backend::isa()) + (onednn::has_bf16() ? " bf16" : "") + ", oneDNN " + onednn::version();
+  return model + ", " + cpu_backend::name_of(cpu_backend::isa()) + (onednn::has_bf16() ? " bf16" : "") + ", oneDNN " +
+         onednn::version();
 }
 
 class File {
@@ -61,14 +62,14 @@ class File {
     if (at == known_.end()) return std::nullopt;
     return at->second;
   }
-  void keep(const std::string& key, const std::string& way, double seconds) {
+  void keep(const std::string& key, const std::string& way) {
     const std::lock_guard lock(mutex_);
     known_[key] = way;
     if (path_.empty()) return;
     std::error_code ignored;  // a cache that cannot be written costs the next run its trials, nothing else
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
     std::ofstream out(path_, std::ios::app);
-    out << nlohmann::json{{"machine", machine()}, {"key", key}, {"way", way}, {"us", seconds * 1e6}}.dump() << '\n';
+    out << nlohmann::json{{"machine", machine()}, {"key", key}, {"way", way}}.dump() << '\n';
   }
 
  private:
@@ -111,7 +112,7 @@ Mode mode() { return current_mode(); }
 void set_mode(Mode mode) { current_mode() = mode; }
 void use_file(const std::string& path) { file().emplace(path); }
 std::optional<std::string> kept(const std::string& key) { return file()->find(key); }
-void keep(const std::string& key, const std::string& way, double seconds) { file()->keep(key, way, seconds); }
+void keep(const std::string& key, const std::string& way) { file()->keep(key, way); }
 const std::string& machine() {
   static const std::string m = find_machine();
   return m;

@@ -22,7 +22,7 @@ Mode mode();
 void set_mode(Mode mode);  // for tests; the start is $MANTISSA_TUNER
 
 std::optional<std::string> kept(const std::string& key);
-void keep(const std::string& key, const std::string& way, double seconds);
+void keep(const std::string& key, const std::string& way);
 // The processor, its instruction set and the library: what a choice holds for.
 const std::string& machine();
 // Forgets what was read and reads `path` from now on, creating it when something is kept; for tests.
@@ -32,8 +32,9 @@ void use_file(const std::string& path);
 class Trials {
  public:
   explicit Trials(std::size_t ways) : best_(ways, -1.0) {}
-  std::size_t next();                               // the way to time now
-  std::optional<std::size_t> took(std::size_t way, double seconds);  // the winner, told once, when all have been timed enough
+  std::size_t next();  // the way to time now
+  std::optional<std::size_t> took(std::size_t way,
+                                  double seconds);  // the winner, told once, when all have been timed enough
 
  private:
   static constexpr std::size_t samples = 3;  // the first one compiles, and meets cold memory
