@@ -13,7 +13,7 @@ MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& 
                      const View& bias)
 
 Layout conv_layout(const ConvShape& s, Dtype dtype, Device device) {
-  const bool fast = device.is_cpu() && dtype != f64 && s.is_image() && s.groups == 1 && s.out_channels >= 8;
+  const bool fast = device.is_cpu() && dtype != f64 && s.is_image() && s.out_channels >= 8;
   return fast ? Layout::channels_last : Layout::contiguous;
 }
 

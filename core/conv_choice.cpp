@@ -1,4 +1,5 @@
 // Which way a convolution takes. The rule comes from the tables in docs/performance.md.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -123,8 +124,8 @@ bool applies(Way way, const Problem& p) {
     }
     case Way::winograd: return s.is_image() && winograd_can(p.pass, s);
     case Way::taps:
-      return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == 1 && p.dtype == inner_dtype(p.dtype) &&
-             s.in_channels >= 32 && s.out_channels >= 32;
+      return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == 1 && s.in_channels >= 32 &&
+             s.out_channels >= 32;
     default: return p.dtype == f32 || p.dtype == f64;
   }
 }
@@ -152,6 +153,9 @@ Way rule(const Problem& p) {
   if (!s.is_image()) return first_that_applies({Way::blocked});
   // A quarter of the multiplications; in f32 also for halves, whose own instructions only double the speed.
   if (winograd_fits(p.pass, s)) return Way::winograd;
+  // Under few channels of the input, the library's kernels for its gradient work with empty vectors.
+  const bool narrow = s.in_channels <= 4 && s.out_channels >= 32 && std::min(s.in[0], s.in[1]) >= 8;
+  if (p.pass == ConvPass::input_gradient && narrow && s.is_image() && winograd_can(p.pass, s)) return Way::winograd;
   // Few pixels under many channels: sums over all pixels at once, without edges.
   const bool many_channels = s.in_channels >= 128 && s.out_channels >= 128;
   if (p.pass == ConvPass::weight_gradient && many_channels && s.batch * s.out_pixels() <= 4096) {

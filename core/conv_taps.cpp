@@ -48,6 +48,19 @@ void gather(const ConvShape& s, const View& x, Tap tap, std::int64_t row, std::i
   }
 }
 
+// A matrix in f32, in memory that `keep` owns.
+const void* widened(const void* data, Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
+                    Tensor& keep) {
+  if (!keep || keep.size(0) < rows) keep = Tensor::allocate({rows, columns}, f32);
+  View from = keep.view(), to = keep.view();
+  from.data = const_cast<void*>(data);
+  from.dtype = dtype;
+  from.sizes[0] = to.sizes[0] = rows;
+  from.strides[0] = row_stride;
+  kernels::copy(cpu, to, from);
+  return keep.raw_data();
+}
+
 // `v` in channels-last order.
 View channels_last(const View& v, Tensor& keep) {
   if (is_last(v)) return v;
@@ -70,17 +83,26 @@ void run_taps(const Call& c) {
   const std::int64_t m = outs / cuts;
   const std::int64_t block = std::clamp<std::int64_t>(bytes_of_block / (s.out[1] * ins * size), 1, rows);
   const Tensor sums = Tensor::allocate({taps, outs, ins}, f32);
+  const Dtype inner = inner_dtype(c.a.dtype);
   parallel_for(taps * cuts, 1, [&](std::int64_t begin, std::int64_t end) {
     const Tensor shifted = Tensor::allocate({block * s.out[1] * ins * size}, u8);
+    Tensor wide_x, wide_g;
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t tap = i / cuts, channel = i % cuts * m;
       float* out = sums.data<float>() + (tap * outs + channel) * ins;
       for (std::int64_t row = 0; row < rows; row += block) {
-        const std::int64_t now = std::min(block, rows - row);
+        const std::int64_t now = std::min(block, rows - row), pixels = now * s.out[1];
         gather(s, x, {tap / s.kernel[1], tap % s.kernel[1]}, row, now, static_cast<char*>(shifted.raw_data()));
+        const void* left = g.as<const char>() + (row * s.out[1] * outs + channel) * size;
+        const void* right = shifted.raw_data();
+        if (inner != c.a.dtype) {
+          left = widened(left, c.a.dtype, pixels, m, outs, wide_g);
+          right = widened(right, c.a.dtype, pixels, ins, ins, wide_x);
+        }
+        const std::int64_t a_row = inner != c.a.dtype ? m : outs;
         const auto product = onednn::product(
-            {.dtype = c.a.dtype, .m = m, .n = ins, .k = now * s.out[1], .a_row = outs, .accumulate = row > 0});
-        product->run(g.as<const char>() + (row * s.out[1] * outs + channel) * size, shifted.raw_data(), out);
+            {.dtype = inner, .m = m, .n = ins, .k = pixels, .a_row = a_row, .accumulate = row > 0});
+        product->run(left, right, out);
       }
     }
   });

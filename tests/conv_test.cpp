@@ -113,6 +113,7 @@ const ConvShape shapes[] = {
     shape(1, 5, 3, {1, 1}, 1),
     shape(4, 6, 16, {14, 14}, 5),
     shape(9, 130, 257, {3, 3}, 2),
+    shape(2, 3, 64, {9, 10}, 3, 1, 1),
     volume(),
 };
 
