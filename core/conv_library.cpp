@@ -42,7 +42,9 @@ struct Chunk {
   }
   void pack(const void* weight) {
     packed = Tensor::allocate({static_cast<std::int64_t>(conv->packed_bytes())}, u8);
-    conv->pack(weight, packed.raw_data());
+    parallel_for(conv->pack_pieces(), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) conv->pack(weight, packed.raw_data(), i);
+    });
   }
 };
 

@@ -4,9 +4,11 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -258,9 +260,11 @@ class LibraryConvolution final : public Convolution {
   bool packs_like(const Convolution& other) const override {
     return static_cast<const LibraryConvolution&>(other).packed_ == packed_;
   }
-  void pack(const void* weight, void* packed) const override {
+  std::int64_t pack_pieces() const override { return std::max<std::int64_t>(std::ssize(pieces_), 1); }
+  void pack(const void* weight, void* packed, std::int64_t piece) const override {
     const OneThread guard;
-    if (!b_->needed()) std::memcpy(packed, weight, packed_bytes());
+    if (!pieces_.empty()) pieces_[static_cast<std::size_t>(piece)]->run(weight, packed, scratch_.allocate());
+    else if (!b_->needed()) std::memcpy(packed, weight, packed_bytes());
     else b_->run(weight, packed, scratch_.allocate());
   }
 
@@ -295,6 +299,7 @@ class LibraryConvolution final : public Convolution {
     if (b_->needed() && pass_ == ConvPass::weight_gradient) b_at_ = scratch_.add(arguments[1].desc.get_size());
     if (y_->needed()) y_at_ = scratch_.add(arguments[2].desc.get_size());
     packed_ = arguments[1].desc;
+    if (pass_ != ConvPass::weight_gradient && b_->needed()) cut_packing(b);
     library_at_ = scratch_.add(pd.scratchpad_desc().get_size());
     arguments.push_back({DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()});
     if constexpr (requires { pd.bias_desc(); }) {
@@ -303,8 +308,28 @@ class LibraryConvolution final : public Convolution {
     held_.emplace(std::move(primitive), std::move(arguments));
   }
 
+  // A large weight is packed in pieces of its first dimension, which is that of output channels (or of groups).
+  void cut_packing(const Desc& plain) {
+    constexpr std::int64_t pieces = 4, block = 64, large = 128 << 10;  // elements
+    const Sizes sizes = plain.dims();
+    std::int64_t elements = 1;
+    for (std::int64_t n : sizes) elements *= n;
+    if (elements < large || sizes[0] % (pieces * block) != 0) return;
+    Sizes part = sizes, offset(sizes.size(), 0);
+    part[0] /= pieces;
+    try {
+      for (std::int64_t i = 0; i < pieces; ++i, offset[0] += part[0]) {
+        const Desc from = plain.submemory_desc(part, offset), to = packed_.submemory_desc(part, offset);
+        pieces_.push_back(std::make_unique<Reorder>(from, to, scratch_));
+      }
+    } catch (const dnnl::error&) {  // not in this layout
+      pieces_.clear();
+    }
+  }
+
   ConvPass pass_;
   std::string name_;
+  std::vector<std::unique_ptr<Reorder>> pieces_;
   Desc packed_;  // the weight, as the primitive wants it
   std::optional<Held> held_;
   std::optional<Reorder> a_, b_, y_;

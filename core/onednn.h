@@ -47,7 +47,9 @@ class Convolution {
   virtual std::string name() const = 0;  // of the library's kernel, "brgconv:avx512_core"
   // The weight in the library's own layout: packed once, used by many calls of run. Not for weight gradients.
   virtual std::size_t packed_bytes() const = 0;
-  virtual void pack(const void* weight, void* packed) const = 0;
+  // In pieces that different threads may do.
+  virtual std::int64_t pack_pieces() const = 0;
+  virtual void pack(const void* weight, void* packed, std::int64_t piece) const = 0;
   virtual bool packs_like(const Convolution& other) const = 0;
   // Thread-safe. `b` is the packed weight, or of a weight gradient the images that the result had. `bias` may be null.
   virtual void run(const void* a, const void* b, const void* bias, void* y) const = 0;
