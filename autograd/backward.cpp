@@ -43,15 +43,27 @@ struct Captures {
   bool reaches(const Node* n) const { return gradients.contains(n) || needed.contains(n); }
 };
 
+// A dense result that nobody else sees. Memory of a user's own counts as written to from the start (core/storage.cpp).
+bool is_fresh(const Tensor& g) {
+  return g.ref()->unique() && g.storage()->unique() && g.storage()->version() == 0 && !g.requires_grad() &&
+         g.strides() == dense_strides(g.sizes(), g.layout());
+}
+
 void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, const Node* from) {
   auto [it, first] = ready.try_emplace(node->id());
   Pending& p = it->second;
   if (first) {
     p = {node, std::move(g), false, from};
-  } else if (!create_graph && p.own_sum && promote(p.gradient.dtype(), g.dtype()) == p.gradient.dtype()) {
-    p.gradient.add_(g);
   } else {
-    p.gradient = add(p.gradient, g);  // recorded under create_graph
+    const auto fits = [](const Tensor& to, const Tensor& other) { return promote(to.dtype(), other.dtype()) == to.dtype(); };
+    if (!create_graph && fits(p.gradient, g) && (p.own_sum || is_fresh(p.gradient))) {
+      p.gradient.add_(g);
+    } else if (!create_graph && fits(g, p.gradient) && is_fresh(g)) {
+      g.add_(p.gradient);
+      p.gradient = std::move(g);
+    } else {
+      p.gradient = add(p.gradient, g);  // recorded under create_graph
+    }
     p.own_sum = true;
   }
 }

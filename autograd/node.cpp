@@ -24,17 +24,28 @@ void retain(Node* n) noexcept { n->retain(); }
 // nodes deep would overflow the stack. Nodes dropped while another is being destroyed wait in a list.
 void release(Node* n) noexcept {
   if (!n->drop()) return;
-  static thread_local std::vector<Node*>* waiting = nullptr;
+  struct Waiting {  // the first few without asking for memory
+    Node* few[32];
+    std::size_t count = 0;
+    std::vector<Node*> more;
+  };
+  static constinit thread_local Waiting* waiting = nullptr;
   if (waiting) {
-    waiting->push_back(n);
+    if (waiting->count < std::size(waiting->few)) waiting->few[waiting->count++] = n;
+    else waiting->more.push_back(n);
     return;
   }
-  std::vector<Node*> list;
+  Waiting list;
   waiting = &list;
   delete n;
-  while (!list.empty()) {
-    Node* next = list.back();
-    list.pop_back();
+  while (list.count > 0 || !list.more.empty()) {
+    Node* next;
+    if (list.more.empty()) {
+      next = list.few[--list.count];
+    } else {
+      next = list.more.back();
+      list.more.pop_back();
+    }
     delete next;
   }
   waiting = nullptr;

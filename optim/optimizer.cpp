@@ -15,11 +15,14 @@
 namespace mantissa::optim {
 namespace {
 
+bool is_placed(const Tensor& state, Dtype dtype, Device device) {
+  return state.defined() && state.dtype() == dtype && state.device() == device;
+}
 // Allocates, or after nn::to() moves, what belongs to a parameter to where and as what it now is.
 void match(Tensor& state, Dtype dtype, Device device, const Dims& sizes) {
   const TensorOptions o{.dtype = dtype, .device = device};
   if (!state.defined()) state = zeros(sizes, o);
-  else if (state.dtype() != dtype || !(state.device() == device)) state = empty(sizes, o).copy_(state);
+  else if (!is_placed(state, dtype, device)) state = empty(sizes, o).copy_(state);
 }
 
 autograd::LeafNode* leaf_of(const Tensor& parameter) {
@@ -36,6 +39,24 @@ Tensor current_shadow(const Tensor& parameter) {
   const bool current = shadow.defined() && leaf->shadow_version == parameter.storage()->version();
   return current && shadow.is_contiguous() ? shadow : Tensor();
 }
+
+// What a step hands to the kernel; kept, so that the next step asks the system for no memory, and empty between steps.
+struct Lists {
+  std::vector<ParameterView> views;
+  std::vector<Tensor> gradients, shadows;  // keep what the views point to alive
+  std::vector<std::size_t> written;
+};
+thread_local Lists lists;
+struct UseOfLists {
+  UseOfLists() = default;
+  UseOfLists(const UseOfLists&) = delete;
+  ~UseOfLists() {
+    lists.views.clear();
+    lists.gradients.clear();
+    lists.shadows.clear();
+    lists.written.clear();
+  }
+};
 
 }  // namespace
 
@@ -102,9 +123,10 @@ void Optimizer::place(Group& g) const {
   match(g.hyper, f64, device, g.hyper.sizes());
   match(g.scalars, f64, device, g.scalars.sizes());
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
-    const Tensor p = g.parameters[i].detach();
+    const Tensor& p = g.parameters[i];
     const Dtype compute = compute_dtype(p.dtype());
     for (std::size_t k = 0; k < g.state_names.size(); ++k) {
+      if (is_placed(g.state[i][k], memory_.state_dtype.value_or(compute), device)) continue;
       if (const auto sizes = state_sizes(p, k)) match(g.state[i][k], memory_.state_dtype.value_or(compute), device, *sizes);
     }
     if (!memory_.master_weights || compute == p.dtype()) {
@@ -114,10 +136,10 @@ void Optimizer::place(Group& g) const {
     Tensor& master = g.masters[i];
     const std::uint32_t version = p.storage()->version();
     if (!master.defined()) {
-      master = make_master(p);
+      master = make_master(p.detach());
     } else {
       match(master, compute, device, p.sizes());
-      if (version != g.versions[i]) follow(master, p);
+      if (version != g.versions[i]) follow(master, p.detach());
     }
     g.versions[i] = version;
     if (auto* leaf = leaf_of(g.parameters[i])) leaf->set_dtype(compute, device);  // gradients are summed in f32
@@ -141,9 +163,8 @@ void Optimizer::step_unless(const Tensor& skip) {
 }
 
 void Optimizer::run_formula(Group& g, const Tensor& skip) {
-  std::vector<ParameterView> views;
-  std::vector<Tensor> gradients, shadows;  // keep what the views point to alive
-  std::vector<std::size_t> written;
+  const UseOfLists use;
+  auto& [views, gradients, shadows, written] = lists;
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor &p = g.parameters[i], &value = g.value(i);
     Tensor gradient = p.grad();
