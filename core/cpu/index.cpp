@@ -1,6 +1,7 @@
 // Kernels that follow an index tensor. Work is split over lines along the indexed dimension, and a
 // line belongs to one block, so additions to one element always happen in the same order.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "core/cpu/simd.h"
@@ -63,6 +64,56 @@ template <class Word> void scatter_words(const View& y, int dim, const View& ind
   });
 }
 
+// Whole rows of a matrix, one index for each: what embeddings ask for.
+bool whole_rows(const View& rows, int dim, const View& index, const View& matrix) {
+  return dim == 0 && rows.dim() == 2 && index.strides[1] == 0 && rows.strides[1] == 1 && matrix.strides[1] == 1;
+}
+
+void gather_rows(const View& y, const View& x, const View& index) {
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype)), bytes = y.sizes[1] * size;
+  const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, y.sizes[1]));
+  parallel_for(y.sizes[0], grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t row = index.as<const std::int64_t>()[i * index.strides[0]];
+      std::memcpy(y.as<char>() + i * y.strides[0] * size, x.as<const char>() + row * x.strides[0] * size,
+                  static_cast<std::size_t>(bytes));
+    }
+  });
+}
+
+// Stretches of columns belong to one thread: additions to one element happen in the order of the index.
+template <class T> void scatter_add_rows(const View& y, const View& index, const View& source) {
+  using C = Compute<T>;
+  constexpr std::int64_t stretch = 64;
+  const std::int64_t n = index.sizes[0], columns = source.sizes[1], length = y.sizes[0];
+  const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, n * stretch));
+  parallel_for((columns + stretch - 1) / stretch, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<C> sums;  // of halves, which are rounded once
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t first = b * stretch, count = std::min(stretch, columns - first);
+      T* to = y.as<T>() + first;
+      if constexpr (sizeof(T) == 2) {
+        sums.resize(static_cast<std::size_t>(length * count));
+        for (std::int64_t r = 0; r < length; ++r) convert_run(sums.data() + r * count, to + r * y.strides[0], 1, count);
+      }
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t row = index.as<const std::int64_t>()[i * index.strides[0]];
+        const T* from = source.as<const T>() + i * source.strides[0] + first;
+        if constexpr (sizeof(T) == 2) {
+          C* sum = sums.data() + row * count;
+          for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<C>(from[j]);
+        } else {
+          T* sum = to + row * y.strides[0];
+          for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + from[j]);
+        }
+      }
+      if constexpr (sizeof(T) == 2) {
+        for (std::int64_t r = 0; r < length; ++r) convert_run(to + r * y.strides[0], sums.data() + r * count, 1, count);
+      }
+    }
+  });
+}
+
 }  // namespace
 
 void check_indices(const View& index, std::int64_t size) {
@@ -85,6 +136,7 @@ void check_indices(const View& index, std::int64_t size) {
 }
 
 void gather(const View& y, const View& x, int dim, const View& index) {
+  if (whole_rows(y, dim, index, x)) return gather_rows(y, x, index);
   switch (size_of(x.dtype)) {
     case 8: return gather_words<std::uint64_t>(y, x, dim, index);
     case 4: return gather_words<std::uint32_t>(y, x, dim, index);
@@ -103,8 +155,10 @@ void scatter(const View& y, int dim, const View& index, const View& source) {
 }
 
 void scatter_add(const View& y, int dim, const View& index, const View& source) {
+  const bool rows = whole_rows(source, dim, index, y);
   visit(y.dtype, [&]<class T> {
     using C = Compute<T>;
+    if (rows) return scatter_add_rows<T>(y, index, source);
     const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
     const std::int64_t length = y.sizes[dim];
     for_lines(index.sizes, dim, y.strides, source.strides, index.strides, [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
