@@ -84,6 +84,7 @@ std::int64_t LeafNode::peak_shadow_bytes() { return shadow_peak.load(std::memory
 void LeafNode::reset_peak_shadow_bytes() { shadow_peak.store(shadow_bytes(), std::memory_order_relaxed); }
 
 namespace {
+bool is_dense(const Tensor& g) { return g.is_contiguous() || g.layout() == Layout::channels_last; }
 void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
   if (create_graph) {
     if (g.dtype() != leaf.dtype()) g = cast(g, leaf.dtype());
@@ -93,7 +94,7 @@ void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
   const NoGrad no_grad;
   if (leaf.grad.defined()) {
     leaf.grad.add_(g);
-  } else if (g.ref()->unique() && g.storage()->unique() && g.is_contiguous() && g.dtype() == leaf.dtype()) {
+  } else if (g.ref()->unique() && g.storage()->unique() && is_dense(g) && g.dtype() == leaf.dtype()) {
     leaf.grad = std::move(g);  // nobody else holds it
     leaf.grad.impl()->node = {};
   } else {

@@ -49,10 +49,10 @@ struct BasicBlock {
       shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
   }
   nn::Conv2d conv1, conv2;
-  nn::BatchNorm2d bn1, bn2;
+  nn::BatchNormAct2d bn1, bn2;  // end in relu
   nn::Sequential shortcut;
   MANTISSA_FIELDS(conv1, bn1, conv2, bn2, shortcut)
-  Tensor operator()(const Tensor& x) const { return relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); }
+  Tensor operator()(const Tensor& x) const { return bn2(conv2(bn1(conv1(x))), shortcut(x)); }
 };
 
 struct ResNet18 {  // He et al., 2015, for 32x32 pictures as in kuangliu/pytorch-cifar
@@ -67,12 +67,12 @@ struct ResNet18 {  // He et al., 2015, for 32x32 pictures as in kuangliu/pytorch
     }
   }
   nn::Conv2d conv1;
-  nn::BatchNorm2d bn1;
+  nn::BatchNormAct2d bn1;
   nn::ModuleList<BasicBlock> layer1, layer2, layer3, layer4;
   nn::Linear linear;
   MANTISSA_FIELDS(conv1, bn1, layer1, layer2, layer3, layer4, linear)
   Tensor operator()(const Tensor& image) const {
-    Tensor x = relu(bn1(conv1(image)));
+    Tensor x = bn1(conv1(image));
     for (const auto* layer : {&layer1, &layer2, &layer3, &layer4})
       for (const BasicBlock& block : *layer) x = block(x);
     return linear(flatten(avg_pool2d(x, 4), 1));

@@ -1,4 +1,4 @@
-// BatchNorm1d, 2d and 3d, and LayerNorm, with the fields and numbers of their torch.nn namesakes.
+// BatchNorm1d, 2d and 3d, BatchNormAct2d, and LayerNorm, with the fields and numbers of their torch.nn namesakes.
 // Batch norm (Ioffe and Szegedy, 2015) uses the batch's statistics in training and the running ones
 // after nn::eval; running_var takes the unbiased variance.
 #pragma once
@@ -40,14 +40,16 @@ class BatchNorm {
       num_batches_tracked = zeros({}, {.dtype = i64});
     }
   }
-  Tensor normalise(const Tensor& x) const {
+  Tensor normalise(const Tensor& x, bool relu = false, const Tensor& z = {}) const {
     const bool tracked = running_mean.defined();
     if (mode.training && tracked) {
       Tensor batches = num_batches_tracked;
       batches.add_(Tensor(1.0));
     }
     const double momentum = options.momentum ? *options.momentum : mode.training && tracked ? 1 / num_batches_tracked.item<double>() : 0;
-    return batch_norm(x, weight, bias, running_mean, running_var, mode.training || !tracked, momentum, options.eps);
+    const bool training = mode.training || !tracked;
+    if (relu) return batch_norm_relu(x, weight, bias, running_mean, running_var, training, momentum, options.eps, z);
+    return batch_norm(x, weight, bias, running_mean, running_var, training, momentum, options.eps);
   }
   void copy_to(BatchNorm& c) const {
     c.weight = nn::clone(weight);
@@ -92,6 +94,25 @@ class BatchNorm2d : public BatchNorm {  // x [N, C, H, W]
 
  private:
   BatchNorm2d() = default;
+};
+
+// relu(bn(x)), or relu(bn(x) + z) with a residual z, as one operator: less memory traffic than a BatchNorm2d and what
+// follows it, with the same parameters. timm calls it BatchNormAct2d, apex BatchNorm2d_NHWC with fuse_relu.
+class BatchNormAct2d : public BatchNorm {  // x, z [N, C, H, W]
+ public:
+  explicit BatchNormAct2d(std::int64_t channels, const BatchNormOptions& o = {}) : BatchNorm(channels, o) {}
+  Tensor operator()(const Tensor& x, const Tensor& z = {}) const {
+    check(x.dim() == 4, "BatchNormAct2d: needs [N, C, H, W], got ", x);
+    return normalise(x, true, z);
+  }
+  BatchNormAct2d clone() const {
+    BatchNormAct2d c;
+    copy_to(c);
+    return c;
+  }
+
+ private:
+  BatchNormAct2d() = default;
 };
 
 class BatchNorm3d : public BatchNorm {  // x [N, C, D, H, W]

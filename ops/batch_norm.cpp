@@ -13,8 +13,8 @@ MANTISSA_KERNEL(batch_norm_act, const View& y, const View& mean, const View& inv
                 const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
                 double momentum, double eps)
 MANTISSA_KERNEL(batch_norm_act_backward, const View& dx, const View& dweight, const View& dbias, const View& dz,
-                const View& g, const View& x, const View& weight, const View& bias, const View& mean, const View& inv_std,
-                const View& y, bool training)
+                const View& g, const View& x, const View& weight, const View& bias, const View& mean,
+                const View& inv_std, const View& y, bool training)
 
 namespace {
 
@@ -39,7 +39,8 @@ struct BatchNormBackward {
   bool training = true;
   double eps = 1e-5;
 
-  std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std) const {
+  std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                            const Tensor& inv_std) const {
     check(x.dim() >= 2, "x must have at least 2 dimensions");
     check_sizes(g, "gradient", x.sizes());
     check_parameter(weight, "the weight", {x.size(1)});
@@ -85,8 +86,8 @@ struct BatchNorm {
     check_parameter(running_mean, "running_mean", channels);
     check_parameter(running_var, "running_var", channels);
     if (training) {
-      check(x.size(1) == 0 || x.numel() / x.size(1) != 1, "needs more than one value per channel in training, got ", x.sizes(),
-            "; use a larger batch, or eval mode");
+      check(x.size(1) == 0 || x.numel() / x.size(1) != 1, "needs more than one value per channel in training, got ",
+            x.sizes(), "; use a larger batch, or eval mode");
     } else {
       check(running_mean.defined() && running_var.defined(), "needs running_mean and running_var outside training");
     }
@@ -95,7 +96,8 @@ struct BatchNorm {
   }
   void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias,
            const View& running_mean, const View& running_var) const {
-    kernels::batch_norm(x.device, y[0], y[1], y[2], x, weight, bias, running_mean, running_var, training, momentum, eps);
+    kernels::batch_norm(x.device, y[0], y[1], y[2], x, weight, bias, running_mean, running_var, training, momentum,
+                        eps);
   }
   // The running statistics are not saved: the next training step changes them.
   static constexpr auto vjp() {
@@ -111,14 +113,15 @@ struct BatchNorm {
     const Tensor m = op.training ? mean(x, over, true) : per_channel(running_mean, x);
     const Tensor v = op.training ? var(x, over, true, 0) : per_channel(running_var, x);
     const Tensor inv_std = rsqrt(v + op.eps);
-    return {scaled((x - m) * inv_std, per_channel(weight, x), per_channel(bias, x)), reshape(m, channels), reshape(inv_std, channels)};
+    return {scaled((x - m) * inv_std, per_channel(weight, x), per_channel(bias, x)), reshape(m, channels),
+            reshape(inv_std, channels)};
   }
   static void samples(Samples& s);
 };
 
 // --- batch_norm_relu: y = max(0, batch_norm(x) + z) in one pass; z may be absent ---
-// Results dx, dweight, dbias and, with z, its gradient (empty otherwise). Where there is no z the mask is made again from
-// x, which is read anyway; else it is that of the result y.
+// Results dx, dweight, dbias and, with z, its gradient (empty otherwise). Where there is no z the mask is made again
+// from x, which is read anyway; else it is that of the result y.
 struct BatchNormReluBackward {
   static constexpr auto name = "batch_norm_relu_backward";
   static constexpr bool halves = false;  // mean and inv_std never are
@@ -126,21 +129,25 @@ struct BatchNormReluBackward {
   bool training = true;
   double eps = 1e-5;
 
-  std::array<Spec, 4> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                            const Tensor& inv_std, const Tensor& y) const {
+  std::array<Spec, 4> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                            const Tensor& mean, const Tensor& inv_std, const Tensor& y) const {
     const auto plain = BatchNormBackward{training, eps}.infer(g, x, weight, mean, inv_std);
     check_parameter(bias, "the bias", {x.size(1)});
     if (y.defined()) check_sizes(y, "result", x.sizes());
     return {plain[0], plain[1], plain[2], y.defined() ? plain[0] : like(x, Dims{0})};
   }
-  void run(const std::array<View, 4>& d, const View& g, const View& x, const View& weight, const View& bias, const View& mean,
-           const View& inv_std, const View& y) const {
-    kernels::batch_norm_act_backward(x.device, d[0], d[1], d[2], y ? d[3] : View{}, g, x, weight, bias, mean, inv_std, y, training);
+  void run(const std::array<View, 4>& d, const View& g, const View& x, const View& weight, const View& bias,
+           const View& mean, const View& inv_std, const View& y) const {
+    kernels::batch_norm_act_backward(x.device, d[0], d[1], d[2], y ? d[3] : View{}, g, x, weight, bias, mean, inv_std,
+                                     y, training);
   }
   // What the activation let through, and what batch_norm makes of it.
-  static std::array<Tensor, 4> reference(const BatchNormReluBackward& op, const Tensor& g, const Tensor& x, const Tensor& weight,
-                                         const Tensor& bias, const Tensor& mean, const Tensor& inv_std, const Tensor& y) {
-    const Tensor value = y.defined() ? y : scaled((x - per_channel(mean, x)) * per_channel(inv_std, x), per_channel(weight, x), per_channel(bias, x));
+  static std::array<Tensor, 4> reference(const BatchNormReluBackward& op, const Tensor& g, const Tensor& x,
+                                         const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                                         const Tensor& inv_std, const Tensor& y) {
+    const Tensor value = y.defined() ? y
+                                     : scaled((x - per_channel(mean, x)) * per_channel(inv_std, x),
+                                              per_channel(weight, x), per_channel(bias, x));
     const Tensor u = where(value.detach() <= 0.0, Tensor(0.0), g);
     const auto d = apply(BatchNormBackward{op.training, op.eps}, u, x, weight, mean, inv_std);
     return {d[0], d[1], d[2], y.defined() ? u : zeros({0}, {.dtype = x.dtype(), .device = x.device()})};
@@ -156,25 +163,28 @@ struct BatchNormRelu {
   BatchNorm norm;
   bool has_z = false;
 
-  std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& z, const Tensor& running_mean,
-                            const Tensor& running_var) const {
+  std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& z,
+                            const Tensor& running_mean, const Tensor& running_var) const {
     if (z.defined()) {
       check(z.sizes() == x.sizes() && z.dtype() == x.dtype(), "z is ", z, ", expected x's sizes and dtype, ", x);
     }
     return norm.infer(x, weight, bias, running_mean, running_var);
   }
-  void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias, const View& z, const View& running_mean,
-           const View& running_var) const {
-    kernels::batch_norm_act(x.device, y[0], y[1], y[2], x, weight, bias, z, running_mean, running_var, norm.training, norm.momentum, norm.eps);
+  void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias, const View& z,
+           const View& running_mean, const View& running_var) const {
+    kernels::batch_norm_act(x.device, y[0], y[1], y[2], x, weight, bias, z, running_mean, running_var, norm.training,
+                            norm.momentum, norm.eps);
   }
   static constexpr auto vjp() {
-    return joint([](const BatchNormRelu& op, Grad g, In<0> x, In<1> weight, In<2> bias, Out<0> y, Out<1> mean, Out<2> inv_std) {
-      auto d = apply(BatchNormReluBackward{op.norm.training, op.norm.eps}, g, x, weight, bias, mean, inv_std, op.has_z ? Tensor(y) : Tensor());
-      return std::array<Tensor, 6>{d[0], d[1], d[2], d[3]};
-    });
+    return joint(
+        [](const BatchNormRelu& op, Grad g, In<0> x, In<1> weight, In<2> bias, Out<0> y, Out<1> mean, Out<2> inv_std) {
+          auto d = apply(BatchNormReluBackward{op.norm.training, op.norm.eps}, g, x, weight, bias, mean, inv_std,
+                         op.has_z ? Tensor(y) : Tensor());
+          return std::array<Tensor, 6>{d[0], d[1], d[2], d[3]};
+        });
   }
-  static Tensor reference(const BatchNormRelu& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& z,
-                          const Tensor& running_mean, const Tensor& running_var) {
+  static Tensor reference(const BatchNormRelu& op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                          const Tensor& z, const Tensor& running_mean, const Tensor& running_var) {
     const Tensor y = BatchNorm::reference(op.norm, x, weight, bias, running_mean, running_var)[0];
     return relu(z.defined() ? y + z : y);
   }
@@ -236,7 +246,10 @@ void BatchNormRelu::samples(Samples& s) {
   add({s.randn({4, 3, 3, 2}), none, none, none, none, none}, {});
   add({s.randn({4, 3, 3, 2}), none, none, s.randn({4, 3, 3, 2}), s.randn({3}), s.uniform({3}, 0.5, 2)}, {false});
   const auto error = [&](Tensors x, const char* fragment) {
-    s.error_call(std::move(x), [](const Tensors& t) { return Tensors{batch_norm_relu(t[0], {}, {}, {}, {}, true, 0.1, 1e-5, t[1])}; }, fragment);
+    s.error_call(
+        std::move(x),
+        [](const Tensors& t) { return Tensors{batch_norm_relu(t[0], {}, {}, {}, {}, true, 0.1, 1e-5, t[1])}; },
+        fragment);
   };
   error({s.randn({2, 3, 4}), s.randn({2, 3})}, "expected x's sizes and dtype");
   error({s.randn({1, 3}), none}, "needs more than one value per channel");
@@ -248,7 +261,8 @@ void BatchNormReluBackward::samples(Samples& s) {
         return [=](const Tensors& x) {
           const Tensor z = has_z ? x[3] : Tensor();
           const BatchNorm norm;
-          const Tensor y = BatchNormRelu::reference({norm, has_z}, x[1].detach(), x[2].detach(), Tensor(), z, Tensor(), Tensor());
+          const Tensor y =
+              BatchNormRelu::reference({norm, has_z}, x[1].detach(), x[2].detach(), Tensor(), z, Tensor(), Tensor());
           const auto saved = apply(norm, x[1].detach(), Tensor(), Tensor(), Tensor(), Tensor());
           auto d = f(BatchNormReluBackward{}, x[0], x[1], x[2], Tensor(), saved[1], saved[2], has_z ? y : Tensor());
           if (!has_z) return Tensors{d[0], d[1], d[2]};
@@ -259,9 +273,13 @@ void BatchNormReluBackward::samples(Samples& s) {
       const auto kernel = with([](const auto&... x) { return apply(x...); });
       // z is not differentiated here: it only decides what passes.
       const Tensor z = s.randn(sizes);
-      const auto append = [z](const Tensors& x) { return Tensors{x[0], x[1], x[2], cast(z, x[0].dtype()).to(x[0].device())}; };
-      s.call({s.randn(sizes), s.randn(sizes), s.randn({4})},
-             [=](const Tensors& x) { return fused_on(x[0]) ? kernel(append(x)) : meaning(append(x)); }, [=](const Tensors& x) { return meaning(append(x)); });
+      const auto append = [z](const Tensors& x) {
+        return Tensors{x[0], x[1], x[2], cast(z, x[0].dtype()).to(x[0].device())};
+      };
+      s.call(
+          {s.randn(sizes), s.randn(sizes), s.randn({4})},
+          [=](const Tensors& x) { return fused_on(x[0]) ? kernel(append(x)) : meaning(append(x)); },
+          [=](const Tensors& x) { return meaning(append(x)); });
     }
   }
 }

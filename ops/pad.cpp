@@ -26,7 +26,7 @@ struct ConstantPad {
       const bool overflow = __builtin_add_overflow(sizes[d], before[d], &sizes[d]) || __builtin_add_overflow(sizes[d], after[d], &sizes[d]);
       check(!overflow, "the result is too large");
     }
-    return like(x, sizes);
+    return like_layout(x, sizes);
   }
   void run(const View& y, const View& x) const {
     kernels::fill(y.device, y, value);
@@ -47,6 +47,7 @@ struct ConstantPad {
   }
   static void samples(Samples& s) {
     s({s.randn({2, 3})}, ConstantPad{{1, 0}, {0, 2}, 0.5});
+    s({s.randn({2, 3, 4, 3})}, ConstantPad{{0, 0, 1, 2}, {0, 0, 1, 0}, 0});
     s({s.randn({2, 1, 3})}, ConstantPad{{0, 1, 1}, {0, 1, 0}, 0});
     s({s.randn({0, 3})}, ConstantPad{{1, 1}, {1, 1}, 2});
     s({s.randn({})}, ConstantPad{{}, {}, 2});

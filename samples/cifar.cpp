@@ -40,11 +40,11 @@ struct BasicBlock {  // two 3x3 convolutions beside a shortcut
     if (stride != 1 || in != out) shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
   }
   nn::Conv2d conv1, conv2;
-  nn::BatchNorm2d bn1, bn2;
+  nn::BatchNormAct2d bn1, bn2;  // end in relu
   nn::Sequential shortcut;  // empty: the input itself
   MANTISSA_FIELDS(conv1, bn1, conv2, bn2, shortcut)
 
-  Tensor operator()(const Tensor& x) const { return relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); }
+  Tensor operator()(const Tensor& x) const { return bn2(conv2(bn1(conv1(x))), shortcut(x)); }
 };
 
 nn::ModuleList<BasicBlock> stage(std::int64_t in, std::int64_t out, int stride) {
@@ -59,13 +59,13 @@ struct ResNet18 {  // He et al., 2015, with a first convolution for small pictur
       : conv1(3, w, 3, {.padding = 1, .bias = false}), bn1(w), layer1(stage(w, w, 1)), layer2(stage(w, 2 * w, 2)),
         layer3(stage(2 * w, 4 * w, 2)), layer4(stage(4 * w, 8 * w, 2)), linear(8 * w, classes) {}
   nn::Conv2d conv1;
-  nn::BatchNorm2d bn1;
+  nn::BatchNormAct2d bn1;
   nn::ModuleList<BasicBlock> layer1, layer2, layer3, layer4;
   nn::Linear linear;
   MANTISSA_FIELDS(conv1, bn1, layer1, layer2, layer3, layer4, linear)
 
   Tensor operator()(const Tensor& image) const {
-    Tensor x = relu(bn1(conv1(image)));
+    Tensor x = bn1(conv1(image));
     for (const auto* layer : {&layer1, &layer2, &layer3, &layer4})
       for (const BasicBlock& block : *layer) x = block(x);
     return linear(flatten(adaptive_avg_pool2d(x, {1, 1}), 1));  // from [N, 8 w, 4, 4]
@@ -75,7 +75,7 @@ struct ResNet18 {  // He et al., 2015, with a first convolution for small pictur
 // The nine layers that David Page trained to 94 % for the DAWNBench of 2018, with `width` channels at first.
 nn::Sequential fast_net(std::int64_t width, std::int64_t classes) {
   const auto conv = [](std::int64_t in, std::int64_t out) {
-    return nn::Sequential{nn::Conv2d(in, out, 3, {.padding = 1, .bias = false}), nn::BatchNorm2d(out), nn::ReLU{}};
+    return nn::Sequential{nn::Conv2d(in, out, 3, {.padding = 1, .bias = false}), nn::BatchNormAct2d(out)};
   };
   struct Residual {
     nn::Sequential body;

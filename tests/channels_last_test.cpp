@@ -3,6 +3,7 @@
 #include "autograd/hooks.h"
 #include "core/conv.h"
 #include "core/layout.h"
+#include "optim/sgd.h"
 #include "tests/op_testing.h"
 
 using namespace mantissa;
@@ -52,7 +53,8 @@ TEST_CASE("gradients of channels-last inputs are those of contiguous ones") {
     if (!has_images(s) || !can_differentiate(op, s)) return;
     const Tensors x = prepared(s, f64), moved = all_moved(x);
     if (refuses(op, s, moved)) return;
-    const Tensors expected = gradients(op, s, wanting_gradients(op, x)), g = gradients(op, s, wanting_gradients(op, moved, false));
+    const Tensors expected = gradients(op, s, wanting_gradients(op, x)),
+                  g = gradients(op, s, wanting_gradients(op, moved, false));
     const Tolerance t = tolerance_for(f64, sum_length(op, s), scale_of(x));
     REQUIRE(g.size() == expected.size());
     for (std::size_t k = 0; k < g.size(); ++k) CHECK(difference(g[k], expected[k], t) == "");
@@ -63,9 +65,12 @@ TEST_CASE("layouts of shapes and strides") {
   CHECK(dense_strides({2, 3, 4, 5}, Layout::contiguous) == Dims{60, 20, 5, 1});
   CHECK(dense_strides({2, 3, 4, 5}, Layout::channels_last) == Dims{60, 1, 15, 3});
   CHECK(dense_strides({2, 3, 4}, Layout::channels_last) == Dims{12, 4, 1});
-  const auto allocated = [](const Dims& sizes) { return Tensor::allocate(sizes, f32, cpu, Layout::channels_last).layout(); };
+  const auto allocated = [](const Dims& sizes) {
+    return Tensor::allocate(sizes, f32, cpu, Layout::channels_last).layout();
+  };
   CHECK(allocated({2, 3, 4, 5}) == Layout::channels_last);
-  for (const Dims& both : {Dims{2, 1, 4, 5}, Dims{2, 3, 1, 1}, Dims{0, 3, 4, 5}, Dims{2, 3, 4}}) CHECK(allocated(both) == Layout::contiguous);
+  for (const Dims& both : {Dims{2, 1, 4, 5}, Dims{2, 3, 1, 1}, Dims{0, 3, 4, 5}, Dims{2, 3, 4}})
+    CHECK(allocated(both) == Layout::contiguous);
   CHECK(zeros({2, 4, 5, 3}).permute({0, 3, 1, 2}).layout() == Layout::channels_last);
 }
 
@@ -79,7 +84,10 @@ TEST_CASE("copies keep the layout or change it when told so") {
   for (const Tensor& t : {clone(y), empty_like(y), zeros_like(y), ones_like(y), cast(y, bf16)}) CHECK(is_last(t));
   CHECK(same_bits(reshape(y, {2, 60}), reshape(x, {2, 60})));
   CHECK(same_bits(flatten(y, 1), flatten(x, 1)));
-  CHECK_THAT(message_of([] { channels_last(zeros({2, 3})); }), Contains("channels_last: needs images [N, C, H, W], got f32[2, 3]"));
+  CHECK_THAT(message_of([] {
+               channels_last(zeros({2, 3}));
+             }),
+             Contains("channels_last: needs images [N, C, H, W], got f32[2, 3]"));
 }
 
 TEST_CASE("operators on channels-last images keep the layout, forward and backward") {
@@ -110,12 +118,20 @@ TEST_CASE("operators on channels-last images keep the layout, forward and backwa
   check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });
   check_kept("adaptive_avg_pool2d", [](const Tensor& t) { return adaptive_avg_pool2d(t, {2, 2}); });
   CHECK(is_last(cat({x, other}, 1)));
+  CHECK(is_last(pad(x, {1, 1, 1, 1})));
 }
 
-TEST_CASE("a leaf's gradient is contiguous") {
+TEST_CASE("an optimizer takes a channels-last gradient of a contiguous parameter") {
   const Tensor images = channels_last(randn({1, 6, 4, 4}));
-  Tensor position = randn({1, 6, 4, 4});
-  position.requires_grad_();
-  relu(images + position).backward(ones({1, 6, 4, 4}));
-  CHECK(position.grad().is_contiguous());
+  std::vector<Tensor> updated;
+  for (const bool moved : {false, true}) {
+    Tensor position = ones({1, 6, 4, 4});
+    position.requires_grad_();
+    relu((moved ? images : contiguous(images)) + position)
+        .backward(moved ? channels_last(contiguous(images)) : contiguous(images));
+    optim::SGD({position}, {.lr = 0.5}).step();
+    updated.push_back(position.detach());
+  }
+  CHECK(updated[1].is_contiguous());
+  CHECK(same_bits(updated[0], updated[1]));
 }

@@ -12,7 +12,9 @@
 #include "nn/embedding.h"
 #include "nn/embedding_bag.h"
 #include "nn/group_norm.h"
+#include "nn/functions.h"
 #include "nn/loss.h"
+#include "nn/norm.h"
 #include "nn/rnn.h"
 #include "nn/shape.h"
 #include "nn/transformer.h"
@@ -445,4 +447,29 @@ TEST_CASE("batch norm with a plain average, and dropout of channels") {
   const Tensor z = nn::AlphaDropout{.p = 0.3}(randn({200, 200}));
   CHECK(std::abs(mean(z).item<double>()) < 0.03);
   CHECK(std::abs(mantissa::std(z).item<double>() - 1) < 0.03);
+}
+
+TEST_CASE("BatchNormAct2d is BatchNorm2d, an addition and relu, in training and in evaluation") {
+  manual_seed(3);
+  const Tensor x = channels_last(randn({4, 6, 5, 3})), z = randn({4, 6, 5, 3});
+  nn::BatchNormAct2d fused(6);
+  nn::BatchNorm2d plain(6);
+  const auto gradients = [&](const Tensor& from, const Tensor& residual, auto&& f) {
+    Tensor a = from.detach(), b = residual.detach();
+    a.requires_grad_();
+    b.requires_grad_();
+    const Tensor y = f(a, b);
+    (y * y).sum().backward();
+    return std::vector<Tensor>{y, a.grad(), b.grad()};
+  };
+  for (const bool training : {true, false}) {
+    if (!training) nn::eval(fused), nn::eval(plain);
+    const auto got = gradients(x, z, [&](const Tensor& a, const Tensor& b) { return fused(a, b) + fused(a); });
+    const auto expected = gradients(x, z, [&](const Tensor& a, const Tensor& b) { return relu(plain(a) + b) + relu(plain(a)); });
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(difference(got[i], expected[i], {1e-5, 1e-5}) == "");
+    CHECK(difference(fused.running_var, plain.running_var, {1e-6, 1e-6}) == "");
+    CHECK(difference(fused.weight.grad(), plain.weight.grad(), {1e-4, 1e-4}) == "");
+  }
+  CHECK(is_channels_last(fused(x).sizes(), fused(x).strides()));
+  CHECK(nn::count(nn::clone(fused)) == 12);
 }

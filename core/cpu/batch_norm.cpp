@@ -8,15 +8,16 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(batch_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, const View& running_mean, const View& running_var, bool training, double momentum, double eps)
+                const View& bias, const View& running_mean, const View& running_var, bool training, double momentum,
+                double eps)
 MANTISSA_KERNEL(batch_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
                 const View& x, const View& weight, const View& mean, const View& inv_std, bool training)
 MANTISSA_KERNEL(batch_norm_act, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
                 const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
                 double momentum, double eps)
 MANTISSA_KERNEL(batch_norm_act_backward, const View& dx, const View& dweight, const View& dbias, const View& dz,
-                const View& g, const View& x, const View& weight, const View& bias, const View& mean, const View& inv_std,
-                const View& y, bool training)
+                const View& g, const View& x, const View& weight, const View& bias, const View& mean,
+                const View& inv_std, const View& y, bool training)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -43,14 +44,17 @@ struct Planes {
   // rows(n, offset, channel): n elements of one channel from `offset`.
   template <class F> void for_rows(F&& rows) const {
     if (inner == 0) return;
-    parallel_for(samples * channels, std::max<std::int64_t>(1, grain_size / inner), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t r = first; r < last; ++r) rows(inner, r * inner, r % channels);
-    });
+    parallel_for(samples * channels, std::max<std::int64_t>(1, grain_size / inner),
+                 [&](std::int64_t first, std::int64_t last) {
+                   for (std::int64_t r = first; r < last; ++r) rows(inner, r * inner, r % channels);
+                 });
   }
 };
 
 // The batch's mean and biased variance; the running ones move towards mean and unbiased variance.
-template <class C> void batch_statistics(const Planes& p, const C* x, C* mean, C* var, const View& running_mean, const View& running_var, double momentum) {
+template <class C>
+void batch_statistics(const Planes& p, const C* x, C* mean, C* var, const View& running_mean, const View& running_var,
+                      double momentum) {
   const View v = p.view(x);
   const ReducePlan plan = p.plan(v);
   const auto n = static_cast<C>(p.count());
@@ -89,7 +93,13 @@ void forward(const BatchNormForward& f) {
     p.for_rows([&](std::int64_t n, std::int64_t offset, std::int64_t c) {
       const C scale = w.data() ? s[c] * w.data()[c] : s[c], shift = b.data() ? b.data()[c] : C(0), mean = m[c];
       C* y = out.data() + offset;
-      map_run(n, y, [=](auto v) { using V = decltype(v); return Normalise{}(v, V(mean), V(scale), V(shift)); }, in.data() + offset);
+      map_run(
+          n, y,
+          [=](auto v) {
+            using V = decltype(v);
+            return Normalise{}(v, V(mean), V(scale), V(shift));
+          },
+          in.data() + offset);
       finish_run(f, n, y, residual.data() ? residual.data() + offset : nullptr);
     });
     out.finish();
@@ -97,8 +107,9 @@ void forward(const BatchNormForward& f) {
 }
 
 // The gradients that the activation let through, in a buffer of their own; without an activation `g` itself.
-template <class C> Tensor passed(const BatchNormGradient& f, const Planes& p, const C* g, const C* x, const C* weight, const C* bias,
-                                 const C* mean, const C* inv_std) {
+template <class C>
+Tensor passed(const BatchNormGradient& f, const Planes& p, const C* g, const C* x, const C* weight, const C* bias,
+              const C* mean, const C* inv_std) {
   const Tensor mask = Tensor::allocate(f.x.sizes, dtype_of<C>);
   const Dense<C> result(f.y);
   p.for_rows([&](std::int64_t n, std::int64_t offset, std::int64_t c) {
@@ -106,8 +117,13 @@ template <class C> Tensor passed(const BatchNormGradient& f, const Planes& p, co
     const auto through = [](auto from, auto value) { return let_through(from, value); };
     if (result.data()) return map_run(n, to, through, g + offset, result.data() + offset);
     const C m = mean[c], scale = weight ? inv_std[c] * weight[c] : inv_std[c], shift = bias ? bias[c] : C(0);
-    map_run(n, to, [=](auto from, auto v) { using V = decltype(v); return let_through(from, Normalise{}(v, V(m), V(scale), V(shift))); },
-            g + offset, x + offset);
+    map_run(
+        n, to,
+        [=](auto from, auto v) {
+          using V = decltype(v);
+          return let_through(from, Normalise{}(v, V(m), V(scale), V(shift)));
+        },
+        g + offset, x + offset);
   });
   return mask;
 }
@@ -140,8 +156,13 @@ void backward(const BatchNormGradient& f) {
     }
     p.for_rows([&](std::int64_t count, std::int64_t offset, std::int64_t c) {
       const C mu = m[c], k = scale[c], mg = mean_g[c], sl = slope[c];
-      map_run(count, out.data() + offset, [=](auto a, auto e) { using V = decltype(a); return V(k) * (a - V(mg) - (e - V(mu)) * V(sl)); },
-              g + offset, in.data() + offset);
+      map_run(
+          count, out.data() + offset,
+          [=](auto a, auto e) {
+            using V = decltype(a);
+            return V(k) * (a - V(mg) - (e - V(mu)) * V(sl));
+          },
+          g + offset, in.data() + offset);
     });
     out.finish();
   });
@@ -149,21 +170,24 @@ void backward(const BatchNormGradient& f) {
 
 }  // namespace
 
-void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias,
-                const View& running_mean, const View& running_var, bool training, double momentum, double eps) {
+void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                const View& bias, const View& running_mean, const View& running_var, bool training, double momentum,
+                double eps) {
   forward({y, mean, inv_std, x, weight, bias, View{}, running_mean, running_var, training, false, momentum, eps});
 }
-void batch_norm_act(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias,
-                    const View& z, const View& running_mean, const View& running_var, bool training, double momentum, double eps) {
+void batch_norm_act(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                    const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
+                    double momentum, double eps) {
   forward({y, mean, inv_std, x, weight, bias, z, running_mean, running_var, training, true, momentum, eps});
 }
-void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight,
-                         const View& mean, const View& inv_std, bool training) {
+void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x,
+                         const View& weight, const View& mean, const View& inv_std, bool training) {
   backward({dx, dweight, dbias, View{}, g, x, weight, View{}, mean, inv_std, View{}, training, false});
 }
 // y, the result of batch_norm_act, where it had a z.
-void batch_norm_act_backward(const View& dx, const View& dweight, const View& dbias, const View& dz, const View& g, const View& x,
-                             const View& weight, const View& bias, const View& mean, const View& inv_std, const View& y, bool training) {
+void batch_norm_act_backward(const View& dx, const View& dweight, const View& dbias, const View& dz, const View& g,
+                             const View& x, const View& weight, const View& bias, const View& mean, const View& inv_std,
+                             const View& y, bool training) {
   backward({dx, dweight, dbias, dz, g, x, weight, bias, mean, inv_std, y, training, true});
 }
 

@@ -39,7 +39,8 @@ template <class C> void update_running(const View& running, std::int64_t channel
   std::vector<C> values(static_cast<std::size_t>(channels));
   load_run(values.data(), running.data, running.dtype, 0, running.strides[0], channels);
   for (std::int64_t c = 0; c < channels; ++c) {
-    values[static_cast<std::size_t>(c)] = static_cast<C>(1 - momentum) * values[static_cast<std::size_t>(c)] + static_cast<C>(momentum) * batch[c];
+    values[static_cast<std::size_t>(c)] =
+        static_cast<C>(1 - momentum) * values[static_cast<std::size_t>(c)] + static_cast<C>(momentum) * batch[c];
   }
   store_run(running.data, running.dtype, 0, running.strides[0], values.data(), channels);
 }
@@ -47,7 +48,10 @@ template <class C> void update_running(const View& running, std::int64_t channel
 // Formulas over vectors and numbers. The normalised x is (x - mean) * scale + shift in this order, so that a large
 // mean costs no digits; forward and backward share it, so that they agree on what the activation let through.
 struct Normalise {
-  template <class V> V operator()(const V& x, const V& mean, const V& scale, const V& shift) const { return (x - mean) * scale + shift; }
+  template <class V>
+  V operator()(const V& x, const V& mean, const V& scale, const V& shift) const {
+    return (x - mean) * scale + shift;
+  }
 };
 template <class V> V rectified(const V& v) { return xsimd::select(v < V(0), V(0), v); }  // NaN stays, as in relu
 template <class V> V let_through(const V& g, const V& result) { return xsimd::select(result <= V(0), V(0), g); }

@@ -52,13 +52,16 @@ class PixelsResult {
 };
 
 // The mean and the sum of squared deviations from it, for each channel.
-template <class T, class C = Compute<T>> void statistics(const ChannelRows& s, const T* x, std::vector<double>& mean, std::vector<double>& squares) {
+template <class T, class C = Compute<T>>
+void statistics(const ChannelRows& s, const T* x, std::vector<double>& mean, std::vector<double>& squares) {
   const std::int64_t n = s.channels;
-  std::unique_ptr<C[]> partial(new C[static_cast<std::size_t>(s.blocks * 3 * n)]);  // per block: centre, sum and squares around it
+  std::unique_ptr<C[]> partial(
+      new C[static_cast<std::size_t>(s.blocks * 3 * n)]);  // per block: centre, sum and squares around it
   s.for_blocks([&](std::int64_t b) {
     std::vector<C> space(static_cast<std::size_t>(3 * s.columns));
     C *sums = space.data(), *centre = sums + 2 * s.columns, *out = partial.get() + b * 3 * n;
-    s.template sum_columns<1>(b, sums, [&](const auto& lanes, std::int64_t i, std::int64_t) { return std::array{lanes.load(x + i)}; });
+    s.template sum_columns<1>(
+        b, sums, [&](const auto& lanes, std::int64_t i, std::int64_t) { return std::array{lanes.load(x + i)}; });
     s.fold_joined(sums, out);
     for (std::int64_t c = 0; c < n; ++c) out[c] = out[c] / static_cast<C>(s.pixels_in(b));
     s.repeat(out, centre);
@@ -77,7 +80,8 @@ template <class T, class C = Compute<T>> void statistics(const ChannelRows& s, c
       const auto count = static_cast<double>(s.pixels_in(b));
       for (std::int64_t c = 0; c < n; ++c) {
         const double off = static_cast<double>(p[n + c]) / count;  // the centre was rounded
-        f(static_cast<std::size_t>(c), count, static_cast<double>(p[c]) + off, static_cast<double>(p[2 * n + c]) - off * static_cast<double>(p[n + c]));
+        f(static_cast<std::size_t>(c), count, static_cast<double>(p[c]) + off,
+          static_cast<double>(p[2 * n + c]) - off * static_cast<double>(p[n + c]));
       }
     }
   };
@@ -92,16 +96,19 @@ template <class T, class C = Compute<T>> void statistics(const ChannelRows& s, c
 template <class C> struct Affine {
   std::vector<C> mean, scale, shift;
   Affine(const ChannelRows& s, const View& weight, const View& bias, const C* mean_, const C* inv_std) {
-    std::vector<C> m(mean_, mean_ + s.channels), k = numbers<C>(weight, s.channels, C(1)), d = numbers<C>(bias, s.channels, C(0));
+    std::vector<C> m(mean_, mean_ + s.channels), k = numbers<C>(weight, s.channels, C(1)),
+                                                 d = numbers<C>(bias, s.channels, C(0));
     for (std::int64_t c = 0; c < s.channels; ++c) k[static_cast<std::size_t>(c)] *= inv_std[c];
     mean = s.repeat(m), scale = s.repeat(k), shift = s.repeat(d);
   }
 };
 
-template <bool relu, bool add, class T> void normalise(const ChannelRows& s, T* y, const T* x, const T* z, const Affine<Compute<T>>& a) {
+template <bool relu, bool add, class T>
+void normalise(const ChannelRows& s, T* y, const T* x, const T* z, const Affine<Compute<T>>& a) {
   s.for_blocks([&](std::int64_t b) {
     s.template for_elements<Compute<T>>(b, [&](const auto& lanes, std::int64_t i, std::int64_t j) {
-      auto v = Normalise{}(lanes.load(x + i), lanes.load(a.mean.data() + j), lanes.load(a.scale.data() + j), lanes.load(a.shift.data() + j));
+      auto v = Normalise{}(lanes.load(x + i), lanes.load(a.mean.data() + j), lanes.load(a.scale.data() + j),
+                           lanes.load(a.shift.data() + j));
       if constexpr (add) v = v + lanes.load(z + i);
       if constexpr (relu) v = rectified(v);
       lanes.store(y + i, v);
@@ -169,7 +176,8 @@ template <Mask mask, class T> void backward(const BatchNormGradient& f) {
   // The gradient that passed the activation.
   const auto passed = [=](const auto& lanes, std::int64_t i, std::int64_t j, const auto& value) {
     const auto from = lanes.load(g + i);
-    if constexpr (mask == Mask::from_x) return let_through(from, Normalise{}(value, lanes.load(mu + j), lanes.load(scale + j), lanes.load(shift + j)));
+    if constexpr (mask == Mask::from_x)
+      return let_through(from, Normalise{}(value, lanes.load(mu + j), lanes.load(scale + j), lanes.load(shift + j)));
     else if constexpr (mask == Mask::from_y) return let_through(from, lanes.load(y + i));
     else return from;
   };
@@ -197,7 +205,8 @@ template <Mask mask, class T> void backward(const BatchNormGradient& f) {
     s.template for_elements<C>(b, [&](const auto& lanes, std::int64_t i, std::int64_t j) {
       const auto value = lanes.load(x + i);
       const auto u = passed(lanes, i, j, value);
-      lanes.store(dx + i, lanes.load(scale + j) * (u - lanes.load(mg + j) - (value - lanes.load(mu + j)) * lanes.load(sl + j)));
+      lanes.store(dx + i,
+                  lanes.load(scale + j) * (u - lanes.load(mg + j) - (value - lanes.load(mu + j)) * lanes.load(sl + j)));
     });
   });
   out.finish();

@@ -30,9 +30,10 @@ struct ChannelRows {
 
   // f(block) for all blocks, on several threads.
   template <class F> void for_blocks(const F& f) const {
-    parallel_for(blocks, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, block * columns)), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t b = first; b < last; ++b) f(b);
-    });
+    parallel_for(blocks, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, block * columns)),
+                 [&](std::int64_t first, std::int64_t last) {
+                   for (std::int64_t b = first; b < last; ++b) f(b);
+                 });
   }
   // body(lanes, offset, j) for every vector of block b: `offset` of its first element in the matrix, j its column.
   template <class C, class F> void for_elements(std::int64_t b, const F& body) const {
@@ -59,7 +60,8 @@ struct ChannelRows {
           for (int i = 0; i < k; ++i) sum[u][i] = sum[u][i] + v[i];
         }
       }
-      for (int u = 0; u < side_by_side; ++u) for (int i = 0; i < k; ++i) store(sums + i * columns + j + u * width, sum[u][i]);
+      for (int u = 0; u < side_by_side; ++u)
+        for (int i = 0; i < k; ++i) store(sums + i * columns + j + u * width, sum[u][i]);
     }
     for (; j < columns; j += width) {
       const auto add_up = [&](const auto& lanes) {

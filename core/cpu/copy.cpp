@@ -44,8 +44,48 @@ template <class F> void for_rows(const View& y, const View& x, F&& row) {
   });
 }
 
+// Between layouts: rows of y are columns of x, and rows of x those of another dimension of y. Goes by blocks through a
+// buffer, so that both are read and written in runs; rows a power of two apart would else share few lines of the
+// cache. False where operands lie otherwise.
+template <class Word> bool copy_transposed(const View& y, const View& x) {
+  if (!(x.sizes == y.sizes)) return false;
+  const Dims* strides[] = {&y.strides, &x.strides};
+  const Loop loop = collapse_in_memory_order(y.sizes, strides, 2);
+  const int inner = loop.sizes.rank() - 1;
+  int other = -1;  // the dimension along which x is a run
+  for (int d = 0; d < inner; ++d) if (loop.strides[1][d] == 1) other = d;
+  if (other < 0 || loop.strides[0][inner] != 1 || loop.strides[1][inner] <= 1 || loop.sizes[inner] < 4 || loop.sizes[other] < 4) return false;
+  constexpr std::int64_t longest = 64, line = 64 / static_cast<std::int64_t>(sizeof(Word));  // words: of a run of y, of a cache line of x
+  constexpr std::int64_t space = line * (longest + longest / 4);  // lines * pitch at most, as a run has 4 words or more
+  const std::int64_t columns = loop.sizes[inner], rows = loop.sizes[other], x_step = loop.strides[1][inner], y_step = loop.strides[0][other];
+  if (y_step * static_cast<std::int64_t>(sizeof(Word)) > 1024) return false;  // writing to many pages in turn was slower
+  const std::int64_t run = std::min(columns, longest), lines = line * (longest / run), pitch = run + 1;
+  const std::int64_t runs = (columns + run - 1) / run, bands = (rows + lines - 1) / lines;
+  parallel_for(y.numel() / (rows * columns) * bands * runs, grain_size / (run * lines), [&](std::int64_t begin, std::int64_t end) {
+    Word buffer[space];
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t column = block % runs * run, row = block / runs % bands * lines;
+      std::int64_t rest = block / (runs * bands), to = column + row * y_step, at = column * x_step + row;
+      for (int d = inner - 1; d >= 0; --d) {
+        if (d == other) continue;
+        to += rest % loop.sizes[d] * loop.strides[0][d];
+        at += rest % loop.sizes[d] * loop.strides[1][d];
+        rest /= loop.sizes[d];
+      }
+      const std::int64_t n = std::min(run, columns - column), m = std::min(lines, rows - row);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const Word* from = x.as<const Word>() + at + i * x_step;
+        for (std::int64_t j = 0; j < m; ++j) buffer[j * pitch + i] = from[j];
+      }
+      for (std::int64_t j = 0; j < m; ++j) std::copy_n(buffer + j * pitch, n, y.as<Word>() + to + j * y_step);
+    }
+  });
+  return true;
+}
+
 // Elements of one dtype move as plain words of their size.
 template <class Word> void copy_words(const View& y, const View& x) {
+  if (copy_transposed<Word>(y, x)) return;
   for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
     Word* out = y.as<Word>() + to;
     const Word* in = x.as<const Word>() + at;
@@ -57,6 +97,8 @@ template <class Word> void copy_words(const View& y, const View& x) {
 // y = x through compute type C.
 template <class C> void copy_converting(const View& y, const View& x) {
   for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
+    if (x.dtype == dtype_of<C> && xs == 1) return store_run(y.data, y.dtype, to, ys, x.as<const C>() + at, n);
+    if (y.dtype == dtype_of<C> && ys == 1) return load_run(y.as<C>() + to, x.data, x.dtype, at, xs, n);
     C buffer[tile];
     for (std::int64_t i = 0; i < n; i += tile) {
       const std::int64_t m = std::min(tile, n - i);
@@ -69,6 +111,12 @@ template <class C> void copy_converting(const View& y, const View& x) {
 // y = f(y, x) in compute type C.
 template <class C, class F> void update(const View& y, const View& x, F&& f) {
   for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
+    if (x.dtype == dtype_of<C> && y.dtype == dtype_of<C> && xs == 1 && ys == 1) {
+      C* out = y.as<C>() + to;
+      const C* in = x.as<const C>() + at;
+      for (std::int64_t i = 0; i < n; ++i) out[i] = f(out[i], in[i]);
+      return;
+    }
     C a[tile], b[tile];
     for (std::int64_t i = 0; i < n; i += tile) {
       const std::int64_t m = std::min(tile, n - i);

@@ -4,6 +4,7 @@
 // results do not depend on layout or on the number of threads.
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "core/cpu/pointwise_tiles.h"
 #include "core/kernel.h"
@@ -71,6 +72,52 @@ template <class C> struct Operand {
   }
 };
 
+// Dense rows beside operands that are the same for every row, as a bias with the channels innermost: those are written
+// out for as many rows as fill a tile, and the tiles are runs of the others. False where operands are not such.
+template <class C> bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
+  if (loop.sizes.rank() != 2 || loop.sizes[1] > 16 * tile) return false;
+  const std::int64_t row = loop.sizes[1], period = row * std::max<std::int64_t>(1, 2 * tile / row);
+  const auto dense = [&](int k) { return loop.strides[k][0] == row && loop.strides[k][1] == 1; };
+  const int operands = static_cast<int>(x.size()) + 1;
+  for (int k = 0; k < operands; ++k) if (!dense(k) && (k == 0 || loop.strides[k][0] != 0)) return false;
+  std::vector<C> repeated[3];
+  for (int k = 1; k < operands; ++k) {
+    if (dense(k)) continue;
+    std::vector<C>& to = repeated[k - 1];
+    to.resize(static_cast<std::size_t>(period));
+    load_run(to.data(), x[static_cast<std::size_t>(k - 1)]->data, x[static_cast<std::size_t>(k - 1)]->dtype, 0, loop.strides[k][1], row);
+    for (std::int64_t at = row; at < period; at += row) std::copy_n(to.data(), row, to.data() + at);
+  }
+  bool direct = y.dtype == dtype_of<C>;
+  for (int k = 1; k < operands; ++k) direct = direct && (!dense(k) || x[static_cast<std::size_t>(k - 1)]->dtype == dtype_of<C>);
+  parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
+    C buffers[3][tile], out[tile];
+    for (std::int64_t i = begin, n = 0; i < end; i += n) {
+      const std::int64_t column = i % period;
+      n = std::min({end - i, period - column, direct ? period : tile});
+      const void* inputs[3];
+      for (std::size_t k = 0; k < x.size(); ++k) {
+        const View& v = *x[k];
+        if (!repeated[k].empty()) {
+          inputs[k] = repeated[k].data() + column;
+        } else if (v.dtype == dtype_of<C>) {
+          inputs[k] = v.as<const C>() + i;
+        } else {
+          load_run(buffers[k], v.data, v.dtype, i, 1, n);
+          inputs[k] = buffers[k];
+        }
+      }
+      if (y.dtype == dtype_of<C>) {
+        fn(formula, n, y.as<C>() + i, inputs);
+      } else {
+        fn(formula, n, out, inputs);
+        store_run(y.data, y.dtype, i, 1, out, n);
+      }
+    }
+  });
+  return true;
+}
+
 template <class C> void run_tiles(TileFn fn, const void* formula, const View& y, std::span<const View* const> x) {
   Dims strides[4];
   const Dims* list[4];
@@ -80,6 +127,7 @@ template <class C> void run_tiles(TileFn fn, const void* formula, const View& y,
   }
   list[0] = &y.strides;
   const Loop loop = collapse_in_memory_order(y.sizes, list, static_cast<int>(x.size()) + 1);
+  if (run_periodic<C>(fn, formula, y, x, loop)) return;
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     Operand<C> out, in[3];
     out.init(y, loop, 0);
@@ -101,11 +149,11 @@ template <class C> void run_tiles(TileFn fn, const void* formula, const View& y,
   });
 }
 
-// Dense operands of compute type that lie in memory alike: one run of elements.
-bool plain(const View& y, std::span<const View* const> x, Dtype compute) {
-  if (y.dtype != compute) return false;
+// Dense operands of one dtype that lie in memory alike: one run of elements.
+bool plain(const View& y, std::span<const View* const> x, Dtype dtype) {
+  if (y.dtype != dtype) return false;
   for (const View* v : x) {
-    if (v->dtype != compute || !(v->sizes == y.sizes)) return false;
+    if (v->dtype != dtype || !(v->sizes == y.sizes)) return false;
   }
   const auto all = [&](auto&& dense) { return dense(y) && std::ranges::all_of(x, [&](const View* v) { return dense(*v); }); };
   return all([](const View& v) { return v.is_contiguous(); }) ||
@@ -118,16 +166,16 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
   const Entry* const tiles[tile_files] = {tiles_0, tiles_1, tiles_2, tiles_3, tiles_4, tiles_5};
   const Entry& e = tiles[opcode % tile_files][opcode / tile_files];
   const TileFn fn = compute == f64 ? e.f64 : compute == i64 ? e.i64 : e.f32;
-  if (plain(y, x, compute)) {
-    const std::size_t size = size_of(compute);
+  const auto run_plain = [&](TileFn run) {
+    const std::size_t size = size_of(y.dtype);
     parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
       const void* inputs[3];
       const std::size_t skip = static_cast<std::size_t>(begin) * size;
       for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = x[k]->as<const char>() + skip;
-      fn(formula, end - begin, y.as<char>() + skip, inputs);
+      run(formula, end - begin, y.as<char>() + skip, inputs);
     });
-    return;
-  }
+  };
+  if (plain(y, x, compute)) return run_plain(fn);
   if (y.numel() == 0) return;
   if (compute == f64) run_tiles<double>(fn, formula, y, x);
   else if (compute == i64) run_tiles<std::int64_t>(fn, formula, y, x);

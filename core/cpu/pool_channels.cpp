@@ -37,7 +37,8 @@ inline void store_lanes(std::uint8_t* to, const Vec<std::int32_t>& v, std::int64
 inline void store_lanes(std::int64_t* to, const Vec<std::int32_t>& v, std::int64_t n) {
   const __mmask16 mask = first_lanes(n);
   _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), _mm512_cvtepi32_epi64(_mm512_castsi512_si256(v)));
-  _mm512_mask_storeu_epi64(to + 8, static_cast<__mmask8>(mask >> 8), _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(v, 1)));
+  _mm512_mask_storeu_epi64(to + 8, static_cast<__mmask8>(mask >> 8),
+                           _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(v, 1)));
 }
 template <> inline Vec<std::int32_t> load_lanes<std::int32_t>(const std::uint8_t* from, std::int64_t n) {
   return Vec<std::int32_t>(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first_lanes(n), from)));
@@ -49,10 +50,12 @@ template <class C> std::int64_t count_of(const PartOfVector& lanes) { return lan
 // --- how work is cut ---
 // f(n, oy) for all rows of results, on several threads.
 template <class F> void for_result_rows(const PoolShape& s, const View& y, const View& x, const F& f) {
-  const std::int64_t rows = x.size(0) * s.out[0], work = std::max(x.numel(), y.numel()) / std::max<std::int64_t>(1, rows);
-  parallel_for(rows, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, work)), [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t r = first; r < last; ++r) f(r / s.out[0], r % s.out[0]);
-  });
+  const std::int64_t rows = x.size(0) * s.out[0],
+                     work = std::max(x.numel(), y.numel()) / std::max<std::int64_t>(1, rows);
+  parallel_for(rows, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, work)),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t r = first; r < last; ++r) f(r / s.out[0], r % s.out[0]);
+               });
 }
 // Whether the windows are a partition of the image: every pixel lies in exactly one.
 bool windows_partition(const PoolShape& s) {
@@ -73,23 +76,27 @@ template <class T, class F> void sum_images(const View& dx, const F& run) {
   using C = Compute<T>;
   const std::int64_t images = dx.size(0), channels = dx.size(1), pixels = dx.size(2) * dx.size(3);
   const std::int64_t part = images >= 8 ? channels : 64, parts = (channels + part - 1) / part;
-  parallel_for(images * parts, std::max<std::int64_t>(1, grain_size / (part * pixels)), [&](std::int64_t first, std::int64_t last) {
-    std::vector<C> sums(static_cast<std::size_t>(part * pixels));
-    for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t n = i / parts, c = i % parts * part, count = std::min(part, channels - c);
-      std::fill(sums.begin(), sums.end(), C(0));
-      run(n, c, count, sums.data());
-      for (std::int64_t p = 0; p < pixels; ++p) {
-        T* to = dx.as<T>() + (n * pixels + p) * channels + c;
-        for_vectors<C>(count, [&](const auto& lanes, std::int64_t j) { lanes.store(to + j, lanes.load(sums.data() + p * count + j)); });
-      }
-    }
-  });
+  parallel_for(images * parts, std::max<std::int64_t>(1, grain_size / (part * pixels)),
+               [&](std::int64_t first, std::int64_t last) {
+                 std::vector<C> sums(static_cast<std::size_t>(part * pixels));
+                 for (std::int64_t i = first; i < last; ++i) {
+                   const std::int64_t n = i / parts, c = i % parts * part, count = std::min(part, channels - c);
+                   std::fill(sums.begin(), sums.end(), C(0));
+                   run(n, c, count, sums.data());
+                   for (std::int64_t p = 0; p < pixels; ++p) {
+                     T* to = dx.as<T>() + (n * pixels + p) * channels + c;
+                     for_vectors<C>(count, [&](const auto& lanes, std::int64_t j) {
+                       lanes.store(to + j, lanes.load(sums.data() + p * count + j));
+                     });
+                   }
+                 }
+               });
 }
 
 // --- maximum ---
 // code(iy, ix): what is remembered of a pixel of the window that begins at output pixel (oy, ox).
-template <class T, class Code, class F> void maxima(const PoolShape& s, const View& y, const View& codes, const View& x, const F& code) {
+template <class T, class Code, class F>
+void maxima(const PoolShape& s, const View& y, const View& codes, const View& x, const F& code) {
   using C = Compute<T>;
   using L = Lane<C>;
   const std::int64_t channels = x.size(1);
@@ -132,12 +139,14 @@ template <class F> void for_taps(const PoolShape& s, std::int64_t oy, const F& b
   for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {
     const auto columns = s.window(1, ox);
     for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
-      for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) body(oy * s.out[1] + ox, tap(oy, ox, iy, ix), iy * s.in[1] + ix);
+      for (std::int64_t ix = columns.begin; ix < columns.end; ++ix)
+        body(oy * s.out[1] + ox, tap(oy, ox, iy, ix), iy * s.in[1] + ix);
     }
   }
 }
 // g where the maximum was at this tap, else 0.
-template <class C, class Lanes, class T> Vec<C> gradient_of_tap(const Lanes& lanes, const T* g, const std::uint8_t* taps, std::int64_t tap) {
+template <class C, class Lanes, class T>
+Vec<C> gradient_of_tap(const Lanes& lanes, const T* g, const std::uint8_t* taps, std::int64_t tap) {
   const auto here = load_lanes<Lane<C>>(taps, count_of<C>(lanes)) == Vec<Lane<C>>(static_cast<Lane<C>>(tap));
   return xsimd::select(xsimd::bool_cast(here), lanes.load(g), Vec<C>(C(0)));
 }
@@ -152,7 +161,9 @@ template <class T> void taps_backward(const PoolShape& s, const View& dx, const 
       for_taps(s, oy, [&](std::int64_t o, std::int64_t tap, std::int64_t pixel) {
         const std::int64_t at = (n * out + o) * channels;
         T* to = dx.as<T>() + (n * in + pixel) * channels;
-        for_vectors<C>(channels, [&](const auto& lanes, std::int64_t j) { lanes.store(to + j, gradient_of_tap<C>(lanes, from + at + j, tap_of + at + j, tap)); });
+        for_vectors<C>(channels, [&](const auto& lanes, std::int64_t j) {
+          lanes.store(to + j, gradient_of_tap<C>(lanes, from + at + j, tap_of + at + j, tap));
+        });
       });
     });
   }
@@ -162,7 +173,8 @@ template <class T> void taps_backward(const PoolShape& s, const View& dx, const 
         const std::int64_t at = (n * out + o) * channels + c;
         C* sum = sums + pixel * count;
         for_vectors<C>(count, [&](const auto& lanes, std::int64_t j) {
-          lanes.store(sum + j, lanes.load(static_cast<const C*>(sum) + j) + gradient_of_tap<C>(lanes, from + at + j, tap_of + at + j, tap));
+          lanes.store(sum + j, lanes.load(static_cast<const C*>(sum) + j) +
+                                   gradient_of_tap<C>(lanes, from + at + j, tap_of + at + j, tap));
         });
       });
     }
@@ -194,7 +206,8 @@ template <class T> void averages(const PoolShape& s, const View& y, const View& 
         for (int u = 0; u < count; ++u) lanes.store(to + j + u * width<C>, sum[u] / size);
       };
       std::int64_t j = 0;
-      for (; j + side_by_side * width<C> <= channels; j += side_by_side * width<C>) average.template operator()<side_by_side>(WholeVector{}, j);
+      for (; j + side_by_side * width<C> <= channels; j += side_by_side * width<C>)
+        average.template operator()<side_by_side>(WholeVector{}, j);
       for (; j + width<C> <= channels; j += width<C>) average.template operator()<1>(WholeVector{}, j);
       if (j < channels) average.template operator()<1>(PartOfVector{channels - j}, j);
     }
@@ -221,7 +234,8 @@ template <class T> void averages_backward(const PoolShape& s, const View& dx, co
       for_windows(oy, [&](std::int64_t o, const Vec<C>& size, std::int64_t pixel) {
         const T* share = from + (n * out + o) * channels;
         T* to = dx.as<T>() + (n * in + pixel) * channels;
-        for_vectors<C>(channels, [&](const auto& lanes, std::int64_t j) { lanes.store(to + j, lanes.load(share + j) / size); });
+        for_vectors<C>(channels,
+                       [&](const auto& lanes, std::int64_t j) { lanes.store(to + j, lanes.load(share + j) / size); });
       });
     });
   }
@@ -243,7 +257,9 @@ template <class T> void averages_backward(const PoolShape& s, const View& dx, co
 void max_pool2d_channels(const PoolShape& shape, const View& y, const View& index, const View& x) {
   const std::int64_t row = shape.in[1];
   visit_floating(x.dtype, [&]<class T> {
-    maxima<T, std::int64_t>(shape, y, index, x, [row](std::int64_t, std::int64_t, std::int64_t iy, std::int64_t ix) { return iy * row + ix; });
+    maxima<T, std::int64_t>(shape, y, index, x, [row](std::int64_t, std::int64_t, std::int64_t iy, std::int64_t ix) {
+      return iy * row + ix;
+    });
   });
 }
 void max_pool2d_taps(const PoolShape& shape, const View& y, const View& taps, const View& x) {

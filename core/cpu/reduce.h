@@ -1,6 +1,6 @@
 // The reduction all reductions are made of: y[o] = fold over the reduced elements of source, for
-// any strides. The order of folding depends on shapes only, never on strides or threads, so a view
-// and its copy, and any number of threads, give the same bits.
+// any strides. The order of folding depends on shapes and the layout of images only, never on other strides or on
+// threads, so a view and its copy, and any number of threads, give the same bits.
 //
 // Two cases. When the innermost dimension is reduced, every result folds runs of elements (tiles of
 // 512 in vector registers). When it is kept, rows are folded into each other column by column.
@@ -26,14 +26,23 @@ struct ReducePlan {
       if (y[d] != x.sizes[d]) mark[d] = 0, count *= x.sizes[d];
     }
     if (outputs == 0 || count == 0) return;
-    const Dims* strides[] = {&x.strides, &mark};
-    const Loop loop = collapse(x.sizes, strides, 2);
+    // Channels-last images are walked as they lie in memory, where that leaves the results in row-major order.
+    const bool spatial = mark_of(2, y) || mark_of(3, y);
+    Dims sizes = x.sizes, from = x.strides;
+    if (x.layout() == Layout::channels_last && !(mark_of(1, y) && spatial)) {
+      for (Dims* d : {&sizes, &from, &mark}) *d = {(*d)[0], (*d)[2], (*d)[3], (*d)[1]};
+    }
+    const Dims* strides[] = {&from, &mark};
+    const Loop loop = collapse(sizes, strides, 2);
     for (int d = 0; d < loop.sizes.rank(); ++d) {
       inner_reduced = loop.strides[1][d] == 0;
       (inner_reduced ? reduced : kept).push_back(loop.sizes[d]);
       (inner_reduced ? reduced_strides : kept_strides).push_back(loop.strides[0][d]);
     }
   }
+
+ private:
+  static bool mark_of(int d, const Dims& y) { return y.rank() > d && y[d] != 1; }
 };
 
 // Steps through some dimensions in row-major order, a piece of the innermost one at a time.
