@@ -39,7 +39,7 @@ class Training:
         self.losses = {s: [] for s in workers}
         self.proven = {s: {} for s in workers}
         self.failed, self.first_step, self.gradient_errors, self.share = {}, {}, {}, {}
-        self.left_out, self.work = {}, None
+        self.left_out, self.work, self.warmed = {}, None, False
         self.blocks, self.loads, self.step, self.turn = [], [], 0, 1
         self.unsalted, self.moved = None, None
 
@@ -144,6 +144,8 @@ class Training:
             else schedule.salted_steps(first, self.turn, self.r)
         )
         salted += schedule.salted_steps(first + self.turn, self.turn, self.r)
+        if not self.warmed:  # the first block is left without, so that losses can be compared for a while
+            self.warmed, salted = True, []
         for step in salted:
             self.salt.put(step)
         if salted and self.unsalted is None:
@@ -198,14 +200,14 @@ class Training:
             return
         peer = self.losses[peers[0]]
         if precision == "f32":
-            kin = [self.losses[s] for s in peers[1:] if s not in self.left_out] or [self.perturbed(peer)]
+            kin = [self.losses[s] for s in peers[1:] if s not in self.left_out] + [self.perturbed(peer)]
             self.proven[side]["2"] = proofs.same_losses(side, self.losses[side], peer, kin=kin)
         else:
             kin = [self.losses[s] for s in self.losses if not ours(s) and s != peers[0]]
             self.proven[side]["2"] = proofs.same_curve(side, self.losses[side], peer, kin)
 
     def perturbed(self, peer):
-        """The losses of PyTorch when it starts one rounding away: the steps before the first salt, which is gone."""
+        """The losses of PyTorch when it starts a few roundings away: the steps before the first salt, which is gone."""
         if self.moved is None:
             steps = min(proofs.LOSS_STEPS, self.unsalted or len(peer))
             self.moved = self.reference.perturbed("f32", steps)
