@@ -40,6 +40,11 @@ def believable(spreads):
     return max((s for s in spreads if s <= 3 * MOST_SPREAD), default=0.0)
 
 
+def loss_limit(work):
+    """Of proof 2. Where Winograd's convolutions can be used, they are allowed their rounding, about ten times as much."""
+    return LOSS_LIMIT if work["least_flops"] == work["flops"] else 10 * LOSS_LIMIT
+
+
 def same_losses(side, losses, reference, steps=LOSS_STEPS, limit=LOSS_LIMIT, kin=()):
     """f32: step by step. kin: losses of PyTorch's other modes, of the same training. Two trainings that differ in
     rounding drift apart, some (ResNet-18) within a few steps: ten times as much as the kin have drifted until then is

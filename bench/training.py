@@ -201,7 +201,8 @@ class Training:
         peer = self.losses[peers[0]]
         if precision == "f32":
             kin = [self.losses[s] for s in peers[1:] if s not in self.left_out] + [self.perturbed(peer)]
-            self.proven[side]["2"] = proofs.same_losses(side, self.losses[side], peer, kin=kin)
+            limit = proofs.loss_limit(self.counted_work())
+            self.proven[side]["2"] = proofs.same_losses(side, self.losses[side], peer, limit=limit, kin=kin)
         else:
             kin = [self.losses[s] for s in self.losses if not ours(s) and s != peers[0]]
             self.proven[side]["2"] = proofs.same_curve(side, self.losses[side], peer, kin)
@@ -250,10 +251,13 @@ class Training:
         self.redone = redone
         return self.result()
 
+    def counted_work(self):
+        self.work = self.work or self.reference.work()
+        return self.work
+
     def roof(self, side):
         """Proof 6, and for PyTorch the same numbers."""
-        self.work = self.work or self.reference.work()
-        work, ceiling, precision = self.work, self.settings["ceilings"], precision_of(side)
+        work, ceiling, precision = self.counted_work(), self.settings["ceilings"], precision_of(side)
         ms = stats.times(stats.chosen(self.blocks)[0], side, self.turn)
         if not ms:
             return

@@ -220,7 +220,7 @@ class Reference:
         return {n: max(abs(a - b) for a, b in zip(found[n], g)) / max(map(abs, g)) for n, g in true.items()}
 
     def work(self):
-        return {"flops": 100, "least_flops": 50, "bytes": 64}
+        return {"flops": 100, "least_flops": 100, "bytes": 64}
 
 
 class Salt:
