@@ -41,7 +41,7 @@ def believable(spreads):
 
 
 def loss_limit(work):
-    """Of proof 2. Where Winograd's convolutions can be used, they are allowed their rounding: about ten times as much."""
+    """Of proof 2. Where Winograd's convolutions can be used, they are allowed their rounding: ten times as much."""
     return LOSS_LIMIT if work["least_flops"] == work["flops"] else 10 * LOSS_LIMIT
 
 
