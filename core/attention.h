@@ -7,6 +7,8 @@
 
 namespace mantissa {
 
+inline constexpr int most_cuda_attention_width = 256;  // of a head, for the kernel of the CUDA backend
+
 // Scores are query @ key^T * scale. Element (item, i, j) of the weights, counted as [items, L, S], is dropped when
 // its random number is below dropout_p: word e % 4 of Philox counter offset + e / 4, as dropout does (ops/dropout.cpp).
 struct AttentionSettings {
@@ -16,11 +18,11 @@ struct AttentionSettings {
   std::uint64_t seed = 0, offset = 0;
 };
 
-// query [..., H, L, D], key [..., G, S, D], value [..., G, S, E] with any strides, in f32, f16 or bf16; G divides H, and
-// each head of key and value serves H / G neighbouring heads of queries. mask [..., H, L, S] or absent: bool, true
-// where a query may look, or floating, added to scores. y [..., H, L, E] in the same dtype, its rows dense. log_sum
-// [..., H, L], contiguous f32: the logarithm of the sum of exp(score); infinite for a query that may look at nothing,
-// whose y is 0.
+// query [..., H, L, D], key [..., G, S, D], value [..., G, S, E] with any strides, in f32, f16 or bf16, on CUDA also in
+// f64; G divides H, and each head of key and value serves H / G neighbouring heads of queries. mask [..., H, L, S] or
+// absent: bool, true where a query may look, or floating, added to scores. y [..., H, L, E] in the same dtype, its rows
+// dense. log_sum [..., H, L], contiguous f32 (f64 for f64): the logarithm of the sum of exp(score); infinite for a query
+// that may look at nothing, whose y is 0.
 MANTISSA_KERNEL(attention, const View& y, const View& log_sum, const View& query, const View& key, const View& value,
                 const View& mask, const AttentionSettings& settings)
 // The gradients of query, key and value, like them, rows dense. `g` is that of y.

@@ -1,12 +1,17 @@
-// Chooses the arithmetic of an attention, and sums dy * y for its backward pass.
-#include "cuda/attention.h"
+// The attention kernels of core/attention.h: views of any rank as one problem, the arithmetic for its dtype and width,
+// and the sums of dy * y that its backward pass wants.
+#include "core/attention.h"
 
-#include "cuda/launch.cuh"
-#include "cuda/reduce.cuh"
-#include "cuda/vec.cuh"
+#include <string>
+#include <vector>
+
+#include "cuda/attention.h"
+#include "cuda/cudnn.h"
+#include "cuda/rows.cuh"
+#include "cuda/tuner.h"
 
 namespace mantissa::cuda_backend {
-namespace attention {
+namespace flash {
 
 using RunHalf = void(const AttentionProblem&, bool backward);
 RunHalf run_f16_32, run_f16_64, run_f16_128, run_f16_256, run_bf16_32, run_bf16_64, run_bf16_128, run_bf16_256;
@@ -17,7 +22,7 @@ namespace {
 
 void run(const AttentionProblem& p, bool backward) {
   const int width = std::max(p.width, p.v_width);
-  check(width <= most_attention_width, "internal error: attention with heads of ", width, " elements");
+  check(width <= most_cuda_attention_width, "internal error: attention with heads of ", width, " elements");
   if (p.dtype == f64) return run_f64(p, width, backward);
   if (p.dtype == f32) return run_f32(p, width, backward);
   static constexpr RunHalf* ways[2][4] = {{run_f16_32, run_f16_64, run_f16_128, run_f16_256},
@@ -41,18 +46,121 @@ template <class C> __global__ void attention_delta_kernel(AttentionProblem p) {
 }
 
 }  // namespace
-}  // namespace attention
+}  // namespace flash
 
-void attention_forward(const AttentionProblem& p) { attention::run(p, false); }
+void attention_forward(const AttentionProblem& p) { flash::run(p, false); }
 
 void attention_backward(const AttentionProblem& p) {
   const std::int64_t rows = p.batch * p.heads * p.queries, blocks = (rows + 7) / 8;
   check(blocks <= 0x7fffffff, "internal error: ", rows, " rows do not fit into one launch");
   visit_compute(p.dtype, [&]<class C>() {
     const Grid grid{dim3(static_cast<unsigned>(blocks)), dim3(32, 8)};
-    launch("attention_delta", attention::attention_delta_kernel<C>, grid, p);
+    launch("attention_delta", flash::attention_delta_kernel<C>, grid, p);
   });
-  attention::run(p, true);
+  flash::run(p, true);
+}
+
+namespace {
+
+// [..., heads, length, width] as [batch, heads, length, width] without a copy; false where strides do not allow it.
+bool fold(const View& v, bool dense_rows, View* folded) {
+  const int rank = v.dim();
+  *folded = v;
+  folded->sizes = {1, 1, v.sizes[rank - 2], v.sizes[rank - 1]};
+  folded->strides = {0, 0, v.strides[rank - 2], v.strides[rank - 1]};
+  if (rank > 2) folded->sizes[1] = v.sizes[rank - 3], folded->strides[1] = v.strides[rank - 3];
+  for (int d = rank - 4; d >= 0; --d) {
+    if (v.sizes[d] == 1) continue;
+    if (folded->sizes[0] == 1) folded->strides[0] = v.strides[d];
+    else if (v.strides[d] != folded->strides[0] * folded->sizes[0]) return false;
+    folded->sizes[0] *= v.sizes[d];
+  }
+  return !dense_rows || folded->sizes[3] == 1 || folded->strides[3] == 1;
+}
+// Such a view of an operand, or of a copy of it.
+class Folded {
+ public:
+  explicit Folded(const View& v, bool dense_rows = true) {
+    if (!v || fold(v, dense_rows, &view)) return;
+    copy_ = Tensor::allocate(v.sizes, v.dtype, v.device);
+    copy(copy_.view(), v);
+    (void)fold(copy_.view(), dense_rows, &view);
+  }
+  AttentionRows rows() const { return {view.data, view.strides[0], view.strides[1], view.strides[2]}; }
+  View view;
+
+ private:
+  Tensor copy_;
+};
+// The same for a result; finish() moves a copy to where it belongs.
+class FoldedResult {
+ public:
+  explicit FoldedResult(const View& v) : target_(v) {
+    if (fold(v, true, &view_)) return;
+    copy_ = Tensor::allocate(v.sizes, v.dtype, v.device);
+    (void)fold(copy_.view(), true, &view_);
+  }
+  AttentionRows rows() const { return {view_.data, view_.strides[0], view_.strides[1], view_.strides[2]}; }
+  const View& view() const { return view_; }
+  void finish() const { if (copy_.defined()) copy(target_, copy_.view()); }
+
+ private:
+  View view_, target_;
+  Tensor copy_;
+};
+
+AttentionProblem problem_of(const Folded& q, const Folded& k, const Folded& v, const Folded& mask,
+                            const AttentionSettings& s) {
+  AttentionProblem p;
+  p.dtype = q.view.dtype;
+  p.batch = q.view.sizes[0], p.heads = q.view.sizes[1], p.kv_heads = k.view.sizes[1];
+  p.queries = q.view.sizes[2], p.keys = k.view.sizes[2];
+  p.width = static_cast<int>(q.view.sizes[3]), p.v_width = static_cast<int>(v.view.sizes[3]);
+  p.q = q.rows(), p.k = k.rows(), p.v = v.rows();
+  if (mask.view) {
+    p.mask = mask.view.data, p.mask_dtype = mask.view.dtype;
+    for (int d = 0; d < 4; ++d) p.mask_strides[d] = mask.view.strides[d];
+  }
+  p.causal = s.causal, p.scale = s.scale, p.dropout = s.dropout_p;
+  p.random = random_position(s.seed, s.offset);
+  return p;
+}
+
+std::string key_of(const AttentionProblem& p) {
+  return concat("attention ", p.dtype, " ", p.batch, "x", p.heads, "/", p.kv_heads, "x", p.queries, "x", p.keys, " ",
+                p.width, " ", p.v_width, p.causal ? " causal" : "", p.mask ? " mask" : "",
+                p.dropout > 0 ? " dropout" : "", " rows ", p.q.row, " ", p.k.row, " ", p.v.row);
+}
+
+}  // namespace
+
+void attention(const View& y, const View& log_sum, const View& query, const View& key, const View& value,
+               const View& mask, const AttentionSettings& settings) {
+  const Folded q(query), k(key), v(value), m(mask, false);
+  const FoldedResult out(y);
+  AttentionProblem p = problem_of(q, k, v, m, settings);
+  p.y = out.rows(), p.lse = log_sum.data;
+  std::vector<Way> ways{{"own", [&] { return attention_forward(p), true; }}};  // first: what is used untimed
+  for (int plan = 0; plan < most_cudnn_plans && is_half(p.dtype); ++plan) {
+    ways.push_back({concat("cudnn ", plan), [&, plan] { return run_cudnn_attention(p, y.device, plan); }});
+  }
+  run_fastest(key_of(p), ways, out.view(), true);
+  out.finish();
+}
+
+void attention_backward(const View& d_query, const View& d_key, const View& d_value, const View& g, const View& query,
+                        const View& key, const View& value, const View& mask, const View& y, const View& log_sum,
+                        const AttentionSettings& settings) {
+  const Folded q(query), k(key), v(value), m(mask, false), gradient(g), result(y);
+  const FoldedResult dq(d_query), dk(d_key), dv(d_value);
+  AttentionProblem p = problem_of(q, k, v, m, settings);
+  const Tensor delta = Tensor::allocate({p.batch, p.heads, p.queries}, log_sum.dtype, query.device);
+  p.y = result.rows(), p.dy = gradient.rows(), p.dq = dq.rows(), p.dk = dk.rows(), p.dv = dv.rows();
+  p.lse = log_sum.data, p.delta = delta.view().data;
+  attention_backward(p);
+  dq.finish();
+  dk.finish();
+  dv.finish();
 }
 
 }  // namespace mantissa::cuda_backend

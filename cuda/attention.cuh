@@ -24,7 +24,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/vec.cuh"
 
-namespace mantissa::cuda_backend::attention {
+namespace mantissa::cuda_backend::flash {
 
 inline constexpr double log2_e = 1.4426950408889634;
 
@@ -385,4 +385,4 @@ template <class A, bool at_once> void launch_backward(const AttentionProblem& p)
   }
 }
 
-}  // namespace mantissa::cuda_backend::attention
+}  // namespace mantissa::cuda_backend::flash

@@ -38,9 +38,6 @@ struct AttentionProblem {
   void* delta = nullptr;
 };
 
-// Heads may be this wide.
-inline constexpr int most_attention_width = 256;
-
 void attention_forward(const AttentionProblem& p);   // q, k, v -> y, lse
 void attention_backward(const AttentionProblem& p);  // dy and all of these -> dq, dk, dv
 

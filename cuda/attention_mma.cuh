@@ -7,7 +7,7 @@
 #include "cuda/attention.cuh"
 #include "cuda/ptx.cuh"
 
-namespace mantissa::cuda_backend::attention {
+namespace mantissa::cuda_backend::flash {
 
 template <class T, int width_, int pieces, int columns_> struct TensorCores {
   using Compute = float;
@@ -122,4 +122,4 @@ template <class T, int width> void launch_mma(const AttentionProblem& p, bool ba
   else launch_forward<TensorCores<T, width, width <= 128 ? 2 : 1, width <= 64 ? 64 : 32>>(p);
 }
 
-}  // namespace mantissa::cuda_backend::attention
+}  // namespace mantissa::cuda_backend::flash

@@ -5,7 +5,7 @@
 
 #include "cuda/attention.cuh"
 
-namespace mantissa::cuda_backend::attention {
+namespace mantissa::cuda_backend::flash {
 
 template <class C, int width_, int each> struct Plain {  // each: rows, and columns of scores, that a thread has
   using Compute = C;
@@ -87,4 +87,4 @@ template <class C, int width> void launch_plain(const AttentionProblem& p, bool 
   else launch_forward<A>(p);
 }
 
-}  // namespace mantissa::cuda_backend::attention
+}  // namespace mantissa::cuda_backend::flash

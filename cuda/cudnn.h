@@ -1,8 +1,9 @@
-// Convolutions by cuDNN's graph API. Under the CPU shim, and in a build without cuDNN, nothing applies and cuda/conv.cu
-// unfolds images into products.
+// Convolutions and attention by cuDNN's graph API. Under the CPU shim, and in a build without cuDNN, nothing applies:
+// cuda/conv.cu unfolds images into products, cuda/attention.cu has kernels of its own.
 #pragma once
 
 #include "core/conv.h"
+#include "cuda/attention.h"
 
 namespace mantissa::cuda_backend {
 
@@ -11,5 +12,8 @@ inline constexpr int most_cudnn_plans = 8;
 // Runs the plan that cuDNN's own estimate puts at place `plan` (0: the best); false where there are fewer, or it refuses the
 // problem. Operands are contiguous, of y's dtype, and summed in f32 (f64 for f64).
 bool run_cudnn(ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, int plan);
+
+// The same for attention: y and lse of halves, causal or not. False for other dtypes, a mask or dropout.
+bool run_cudnn_attention(const AttentionProblem& problem, Device device, int plan);
 
 }  // namespace mantissa::cuda_backend

@@ -1,6 +1,7 @@
 // scaled_dot_product_attention (Vaswani et al., 2017) and rotary_embedding (Su et al., 2021).
-// On the CPU attention is one kernel (core/attention.h); in f64, on CUDA, for a mask that wants a gradient and for second
-// derivatives it is made of products and softmax. Halves outside autocast are computed in f32 and rounded once.
+// Attention is one kernel (core/attention.h); in f64 on the CPU, for very wide heads and for halves outside autocast on
+// CUDA, for a mask that wants a gradient and for second derivatives it is made of products and softmax. Halves outside
+// autocast are computed in f32 and rounded once.
 #include <cmath>
 #include <mutex>
 #include <tuple>
@@ -82,7 +83,7 @@ struct FusedAttention {
     Dims y = q.sizes(), rows = heads_first(q).sizes();
     y.back() = v.size(-1);
     rows.erase(rows.rank() - 1);
-    return {like(q, y), Spec{rows, f32, q.device()}};
+    return {like(q, y), Spec{rows, compute_dtype(q.dtype()), q.device()}};
   }
   void run(const std::array<View, 2>& y, const View& q, const View& k, const View& v, const View& mask) const {
     const View query = heads_first(q), key = heads_first(k);
@@ -113,7 +114,7 @@ struct FusedAttentionBackward {
                                          const Tensor& v, const Tensor& mask, const Tensor&, const Tensor&) {
     const AttentionSettings& s = op.of.settings;
     const auto turn = [&](const Tensor& x) { return op.of.heads_first(x); };
-    const auto wide = [&](const Tensor& x) { return contiguous(cast(turn(x), f32)); };
+    const auto wide = [&](const Tensor& x) { return contiguous(cast(turn(x), compute_dtype(x.dtype()))); };
     const std::int64_t served = q.dim() > 2 ? turn(q).size(-3) / turn(k).size(-3) : 1;
     const auto spread = [&](const Tensor& x) { return served > 1 ? repeat_interleave(wide(x), served, -3) : wide(x); };
     const auto gather = [&](const Tensor& x, const Tensor& like) {  // sums over the heads that share one
@@ -138,7 +139,8 @@ constexpr auto FusedAttention::vjp() {
 
 // Whether the kernel computes this: batches are equal, and heads too, or those of key divide those of query.
 bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
-  if (!q.device().is_cpu() || q.dtype() == f64 || q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
+  if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
+  if (q.device().is_cpu() ? q.dtype() == f64 : std::max(q.size(-1), v.size(-1)) > most_cuda_attention_width) return false;
   if (q.dim() != k.dim() || q.dim() != v.dim()) return false;
   for (int d = 0; d < q.dim() - 2; ++d) {
     const bool heads = o.enable_gqa && d == q.dim() - 3;
@@ -158,7 +160,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   check_shapes(in[0], in[1], in[2]);
   check(!(o.is_causal && attn_mask.defined()), "scaled_dot_product_attention: is_causal and attn_mask exclude each other");
   const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(in[0].size(-1))));
-  if (fits_kernel(in[0], in[1], in[2], in[3], o)) {
+  // CUDA's kernel rounds the weights of halves to halves, as Tensor Cores want them: only where autocast asks for that.
+  const bool rounds_weights = is_half(in[0].dtype()) && !in[0].device().is_cpu();
+  if (fits_kernel(in[0], in[1], in[2], in[3], o) && (!rounds_weights || in.in_region())) {
     const Tensor& x = in[0];
     const RngState at = o.dropout_p > 0 ? reserve_dropout(x.numel() / x.size(-1) * in[1].size(-2)) : RngState{};
     const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);

@@ -1,0 +1,171 @@
+// What the uses of cuDNN's backend interface share: everything is a descriptor that is given attributes and finalized;
+// a graph of operations is handed to cuDNN, which proposes engines in the order of its estimate, and a plan is made of
+// each when it is first wanted. Included where there is a cuDNN, by cuda/library/*.cpp only. Source: NVIDIA cuDNN 9
+// documentation, "Backend API".
+#pragma once
+
+#include <cudnn.h>
+
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/accelerator.h"
+#include "core/error.h"
+#include "core/tensor.h"
+#include "cuda/cudnn.h"
+#include "cuda/runtime.h"
+
+namespace mantissa::cuda_backend::cudnn {
+
+// Thrown where cuDNN does not take a problem; the caller then uses something else.
+struct Refused { cudnnStatus_t status; };
+inline void require(cudnnStatus_t status) {
+  if (status != CUDNN_STATUS_SUCCESS) throw Refused{status};
+}
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(cudnnBackendDescriptorType_t type) { require(cudnnBackendCreateDescriptor(type, &d_)); }
+  Descriptor(Descriptor&& other) noexcept : d_(std::exchange(other.d_, nullptr)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(d_, other.d_);
+    return *this;
+  }
+  ~Descriptor() { if (d_) (void)cudnnBackendDestroyDescriptor(d_); }
+  cudnnBackendDescriptor_t get() const { return d_; }
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values) {
+    require(cudnnBackendSetAttribute(d_, name, type, count, values));
+  }
+  void set(cudnnBackendAttributeName_t name, const std::vector<std::int64_t>& v) {
+    set(name, CUDNN_TYPE_INT64, static_cast<std::int64_t>(v.size()), v.data());
+  }
+  void set(cudnnBackendAttributeName_t name, std::int64_t v) { set(name, CUDNN_TYPE_INT64, 1, &v); }
+  void set(cudnnBackendAttributeName_t name, cudnnDataType_t v) { set(name, CUDNN_TYPE_DATA_TYPE, 1, &v); }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& v) {
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &v.d_);
+  }
+  void finalize() { require(cudnnBackendFinalize(d_)); }
+
+ private:
+  cudnnBackendDescriptor_t d_ = nullptr;
+};
+
+inline cudnnHandle_t handle() {
+  static thread_local std::map<int, cudnnHandle_t> handles;  // one per device
+  cudnnHandle_t& h = handles[current_device()];
+  if (!h) require(cudnnCreate(&h));
+  require(cudnnSetStream(h, stream()));
+  return h;
+}
+
+inline cudnnDataType_t type_of(Dtype t) {
+  return t == f64 ? CUDNN_DATA_DOUBLE : t == f32 ? CUDNN_DATA_FLOAT : t == f16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+}
+
+struct Plan {
+  Descriptor plan;
+  std::int64_t workspace = 0;
+};
+struct Problem {
+  std::vector<Descriptor> keep;     // what the graph refers to
+  std::vector<Descriptor> configs;  // engines, the most promising first
+  std::map<int, Plan> plans;        // made when first wanted; one without a plan was refused
+};
+
+// Whether an engine keeps our promises: sums in f32, the same bits in every run, and TF32 only where it is allowed.
+inline bool is_welcome(const Descriptor& config, bool may_use_tensor_cores) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t e = engine.get();
+  std::int64_t count = 0;
+  require(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                   &e));
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  require(cudnnBackendGetAttribute(e, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
+        notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
+      return false;
+    const bool rounds_inputs =
+        notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+    if (rounds_inputs && !may_use_tensor_cores) return false;
+  }
+  return true;
+}
+
+// The engines for a graph of operations, without those that break our promises.
+inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> operations, bool may_use_tensor_cores) {
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  const cudnnHandle_t h = handle();
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(operations.size()),
+            operations.data());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
+  graph.finalize();
+
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  const cudnnBackendHeurMode_t how = CUDNN_HEUR_MODE_A;
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &how);
+  heuristic.finalize();
+
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (int i = 0; i < 2 * most_cudnn_plans; ++i) {
+    p.configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    handles.push_back(p.configs.back().get());
+  }
+  std::int64_t found = 0;
+  require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                   static_cast<std::int64_t>(handles.size()), &found, handles.data()));
+  p.configs.resize(static_cast<std::size_t>(std::min<std::int64_t>(found, static_cast<std::int64_t>(handles.size()))));
+  std::erase_if(p.configs, [&](const Descriptor& c) { return !is_welcome(c, may_use_tensor_cores); });
+  p.keep.push_back(std::move(graph));
+  p.keep.push_back(std::move(heuristic));
+}
+
+// The plan of the engine at place `index`; without one where the engine refuses.
+inline Plan& find_plan(Problem& p, int index) {
+  const auto at = p.plans.find(index);
+  if (at != p.plans.end()) return at->second;
+  Plan made;
+  try {
+    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    const cudnnHandle_t h = handle();
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, p.configs[static_cast<std::size_t>(index)]);
+    plan.finalize();
+    std::int64_t count = 0;
+    require(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                                     &made.workspace));
+    made.plan = std::move(plan);
+  } catch (const Refused&) {
+  }
+  return p.plans.emplace(index, std::move(made)).first->second;
+}
+
+// Runs the plan at place `index` with these tensors; false where there is none, or it refuses.
+inline bool run_plan(Problem& p, int index, std::span<void* const> pointers, std::span<const std::int64_t> ids,
+                     Device device) {
+  if (index >= static_cast<int>(p.configs.size())) return false;
+  Plan& plan = find_plan(p, index);
+  if (!plan.plan.get() || plan.workspace > (std::int64_t{1} << 30)) return false;
+  const Tensor workspace = Tensor::allocate({std::max<std::int64_t>(plan.workspace, 1)}, u8, device);
+  void* scratch = workspace.view().data;
+  const auto count = static_cast<std::int64_t>(pointers.size());
+  try {
+    Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data());
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
+    pack.finalize();
+    require(cudnnBackendExecute(handle(), plan.plan.get(), pack.get()));
+  } catch (const Refused&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace mantissa::cuda_backend::cudnn
