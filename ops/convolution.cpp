@@ -76,9 +76,11 @@ template <int n> ConvShape shape_of(const Options<n>& o, const Dims& x, const Di
   return s;
 }
 
-// Specs of images that a convolution writes.
-template <int n> Spec images_of(const Tensor& operand, const Dims& sizes, const ConvShape& s) {
+// Specs of images that a convolution writes. A gradient lies as a convolution with as many channels would
+// have written its tensor: operators in between then see one layout.
+template <int n> Spec images_of(const Tensor& operand, const Dims& sizes, ConvShape s) {
   Spec y = like(operand, sizes);
+  s.out_channels = sizes[1];
   if constexpr (n == 2) y.layout = conv_layout(s, y.dtype, y.device);
   return y;
 }
