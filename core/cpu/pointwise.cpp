@@ -176,6 +176,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
     });
   };
   if (plain(y, x, compute)) return run_plain(fn);
+  if (compute == f32 && e.bf16 && plain(y, x, bf16)) return run_plain(e.bf16);
   if (y.numel() == 0) return;
   if (compute == f64) run_tiles<double>(fn, formula, y, x);
   else if (compute == i64) run_tiles<std::int64_t>(fn, formula, y, x);

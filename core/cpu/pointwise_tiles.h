@@ -7,15 +7,25 @@
 #include <tuple>
 #include <utility>
 
-#include "core/cpu/simd.h"
+#include "core/cpu/vectors.h"
 #include "core/pointwise.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of compute type.
+// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of one type.
 using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x);
 
-template <class F, class T> struct Tile {
+// S is what lies in memory. Most formulas have loops for the compute types only, and tiles of halves are converted
+// around them; bf16 straight from and to memory is for the few that networks spend their time in.
+template <class F> inline constexpr bool has_bfloat16_loop = false;
+template <> inline constexpr bool has_bfloat16_loop<pointwise::Add> = true;
+template <> inline constexpr bool has_bfloat16_loop<pointwise::Sub> = true;
+template <> inline constexpr bool has_bfloat16_loop<pointwise::Mul> = true;
+template <> inline constexpr bool has_bfloat16_loop<pointwise::Relu> = true;
+template <> inline constexpr bool has_bfloat16_loop<pointwise::GradOf<pointwise::Relu>> = true;
+
+template <class F, class S> struct Tile {
+  using T = Compute<S>;
   static constexpr int arity = [] {
     if constexpr (requires(const F f, T t) { f.template f<T>(t); }) return 1;
     else if constexpr (requires(const F f, T t) { f.template f<T>(t, t); }) return 2;
@@ -28,7 +38,7 @@ template <class F, class T> struct Tile {
   }
   static void run(const void* formula, std::int64_t n, void* y, const void* const* x) {
     const F& f = *static_cast<const F*>(formula);
-    T* out = static_cast<T*>(y);
+    S* out = static_cast<S*>(y);
     if constexpr (std::is_integral_v<T>) {
       for (std::int64_t i = 0; i < n; ++i) {
         T v[3];
@@ -41,26 +51,27 @@ template <class F, class T> struct Tile {
       V v[3];
       std::int64_t i = 0;
       for (; i + width <= n; i += width) {
-        for (int k = 0; k < arity; ++k) v[k] = load(static_cast<const T*>(x[k]) + i);
-        store(out + i, call(f, v));
+        for (int k = 0; k < arity; ++k) v[k] = load_wide(static_cast<const S*>(x[k]) + i);
+        store_rounded(out + i, call(f, v));
       }
       if (i < n) {  // the tail through the same vector code, padded
-        T buffer[width];
+        S buffer[width];
         for (int k = 0; k < arity; ++k) {
-          for (std::int64_t j = 0; j < width; ++j) buffer[j] = i + j < n ? static_cast<const T*>(x[k])[i + j] : T(1);
-          v[k] = load(buffer);
+          for (std::int64_t j = 0; j < width; ++j) buffer[j] = i + j < n ? static_cast<const S*>(x[k])[i + j] : S(1);
+          v[k] = load_wide(buffer);
         }
-        store(buffer, call(f, v));
+        store_rounded(buffer, call(f, v));
         for (std::int64_t j = i; j < n; ++j) out[j] = buffer[j - i];
       }
     }
   }
 };
 
-struct Entry { TileFn f32 = nullptr, f64 = nullptr, i64 = nullptr; };
+struct Entry { TileFn f32 = nullptr, f64 = nullptr, i64 = nullptr, bf16 = nullptr; };
 template <class F> constexpr Entry entry() {
   Entry e;
   if constexpr (F::floats) e.f32 = &Tile<F, float>::run, e.f64 = &Tile<F, double>::run;
+  if constexpr (has_bfloat16_loop<F>) e.bf16 = &Tile<F, BFloat16>::run;
   if constexpr (F::integers) e.i64 = &Tile<F, std::int64_t>::run;
   return e;
 }
