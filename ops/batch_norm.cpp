@@ -226,15 +226,23 @@ void BatchNormBackward::samples(Samples& s) {
   }
 }
 
-// On a GPU the function is made of others (see below), so are its samples.
+// On a GPU the function is made of others (see below), which round halves one after the other. The samples ask for one
+// rounding, so there they are computed in f32.
 bool fused_on(const Tensor& x) { return x.device().is_cpu(); }
+template <class F> Tensors rounded_once(const F& meaning, Tensors x) {
+  const Dtype dtype = x[0].dtype();
+  for (Tensor& t : x) if (t.defined() && is_half(t.dtype())) t = cast(t, f32);
+  Tensors y = meaning(x);
+  for (Tensor& t : y) t = cast(t, dtype);
+  return y;
+}
 
 void BatchNormRelu::samples(Samples& s) {
   const auto add = [&](Tensors x, BatchNorm norm) {
     const BatchNormRelu op{norm, x[3].defined()};
     const auto meaning = [=](const Tensors& t) { return Tensors{reference(op, t[0], t[1], t[2], t[3], t[4], t[5])}; };
     s.call(std::move(x), [=](const Tensors& t) {
-      return fused_on(t[0]) ? Tensors{apply(op, t[0], t[1], t[2], t[3], t[4], t[5])[0]} : meaning(t);
+      return fused_on(t[0]) ? Tensors{apply(op, t[0], t[1], t[2], t[3], t[4], t[5])[0]} : rounded_once(meaning, t);
     }, meaning);
   };
   const Tensor none;
@@ -306,11 +314,18 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, bool training, double momentum, double eps, const Tensor& z) {
+  const BatchNormRelu op{{training, momentum, eps}, z.defined()};
   if (!x.device().is_cpu()) {
+    try {
+      op.infer(x, weight, bias, z, running_mean, running_var);
+    } catch (Error& e) {
+      e.add_context(BatchNormRelu::name);
+      throw;
+    }
     const Tensor y = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps);
     return relu(z.defined() ? y + z : y);
   }
-  auto y = apply(BatchNormRelu{{training, momentum, eps}, z.defined()}, x, weight, bias, z, running_mean, running_var);
+  auto y = apply(op, x, weight, bias, z, running_mean, running_var);
   if (training) note_written(running_mean, running_var);
   return std::move(y[0]);
 }
