@@ -1,6 +1,10 @@
 // The door to convolutions: devices, empty tensors, and what the ways on the CPU share. Next: core/conv_choice.cpp.
 #include "core/conv.h"
 
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+
 #include "core/conv_ways.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
@@ -11,6 +15,15 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
                      const View& bias)
+
+namespace {
+std::atomic<bool> winograd_on = [] {
+  const char* wish = std::getenv("MANTISSA_WINOGRAD");
+  return !(wish && std::string_view(wish) == "off");
+}();
+}  // namespace
+void set_winograd(bool on) { winograd_on = on; }
+bool winograd_allowed() { return winograd_on; }
 
 Layout conv_layout(const ConvShape& s, Dtype dtype, Device device) {
   const bool fast = device.is_cpu() && dtype != f64 && s.is_image() && s.out_channels >= 8;

@@ -40,6 +40,12 @@ enum class ConvPass { forward, input_gradient, weight_gradient };
 // kernels are faster so. They accept both.
 Layout conv_layout(const ConvShape& shape, Dtype dtype, Device device);
 
+// Whether the CPU may compute 3 x 3 convolutions by Winograd's algorithm F(4x4, 3x3) (Lavin & Gray, 2015): faster, with
+// larger rounding errors (docs/performance.md has figures for both). On by default; $MANTISSA_WINOGRAD=off is the
+// other start. Holds for all threads, from the next convolution on.
+void set_winograd(bool on);
+bool winograd_allowed();
+
 namespace kernels {
 
 // Result and operands as ConvPass lists them, of images or of volumes; bias [out_channels] or absent, forward only.

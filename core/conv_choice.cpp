@@ -43,7 +43,8 @@ std::string key_of(const Problem& p) {
   const ConvShape& s = p.shape;
   const char* passes[] = {"forward", "input gradient", "weight gradient"};
   std::string k =
-      std::string("conv ") + passes[static_cast<int>(p.pass)] + (p.bias ? " bias " : " ") + name_of(p.dtype);
+      std::string("conv ") + passes[static_cast<int>(p.pass)] + (p.bias ? " bias " : " ") + name_of(p.dtype) +
+                  (p.winograd ? "" : " plain sums");
   const auto add = [&](const char* name, std::int64_t v) { k += std::string(" ") + name + std::to_string(v); };
   add("n", s.batch), add("c", s.in_channels), add("o", s.out_channels), add("g", s.groups);
   for (int d = 0; d < 2; ++d)
@@ -56,7 +57,7 @@ std::string key_of(const Problem& p) {
 struct Hash {
   std::size_t operator()(const Problem& p) const {
     const ConvShape& s = p.shape;
-    std::size_t h = static_cast<std::size_t>(p.pass) * 64 + static_cast<std::size_t>(p.dtype) * 2 + p.bias;
+    std::size_t h = static_cast<std::size_t>(p.pass) * 128 + static_cast<std::size_t>(p.dtype) * 4 + p.bias * 2u + p.winograd;
     for (std::int64_t v : {s.batch, s.in_channels, s.out_channels, s.groups, s.in[0], s.in[1], s.kernel[0], s.kernel[1],
                            s.stride[0], s.padding[0], s.dilation[0], s.depth.in, s.depth.kernel}) {
       h = h * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(v);
@@ -120,9 +121,9 @@ bool applies(Way way, const Problem& p) {
     case Way::blocked: return has_library(onednn::ConvKernel::blocked, p);
     case Way::library_winograd: {
       const bool large = s.in_channels >= 16 && s.out_channels >= 16 && s.out[0] >= 4 && s.out[1] >= 4;
-      return is_3x3(s) && large && inner_dtype(p.dtype) == f32 && has_library(onednn::ConvKernel::winograd, p);
+      return p.winograd && is_3x3(s) && large && inner_dtype(p.dtype) == f32 && has_library(onednn::ConvKernel::winograd, p);
     }
-    case Way::winograd: return s.is_image() && winograd_can(p.pass, s);
+    case Way::winograd: return p.winograd && s.is_image() && winograd_can(p.pass, s);
     case Way::taps:
       return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == 1 && s.in_channels >= 32 &&
              s.out_channels >= 32;
@@ -152,10 +153,10 @@ Way rule(const Problem& p) {
   };
   if (!s.is_image()) return first_that_applies({Way::blocked});
   // A quarter of the multiplications; in f32 also for halves, whose own instructions only double the speed.
-  if (winograd_fits(p.pass, s)) return Way::winograd;
+  if (p.winograd && winograd_fits(p.pass, s)) return Way::winograd;
   // Under few channels of the input, the library's kernels for its gradient work with empty vectors.
   const bool narrow = s.in_channels <= 4 && s.out_channels >= 32 && std::min(s.in[0], s.in[1]) >= 8;
-  if (p.pass == ConvPass::input_gradient && narrow && s.is_image() && winograd_can(p.pass, s)) return Way::winograd;
+  if (p.pass == ConvPass::input_gradient && narrow && applies(Way::winograd, p)) return Way::winograd;
   // Few pixels under many channels: sums over all pixels at once, without edges.
   const bool many_channels = s.in_channels >= 128 && s.out_channels >= 128;
   if (p.pass == ConvPass::weight_gradient && many_channels && s.batch * s.out_pixels() <= 4096) {
@@ -170,7 +171,7 @@ Way rule(const Problem& p) {
 }
 
 void run_chosen(const Call& call) {
-  const Problem p{call.pass, call.shape, call.a.dtype, static_cast<bool>(call.bias)};
+  const Problem p{call.pass, call.shape, call.a.dtype, static_cast<bool>(call.bias), winograd_allowed()};
   const auto choice = choice_of(p);
   if (const int fixed = choice->fixed; fixed >= 0) return run(choice->ways[static_cast<std::size_t>(fixed)], call);
 

@@ -30,6 +30,7 @@ struct Problem {
   ConvShape shape;
   Dtype dtype;
   bool bias;
+  bool winograd = true;  // whether its rounding is accepted
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 

@@ -194,6 +194,30 @@ TEST_CASE("the rule is a function of the shape") {
   }
 }
 
+TEST_CASE("who does not accept Winograd's rounding gets plain sums") {
+  const ConvShape s = shape(2, 64, 64, {16, 16}, 3, 1, 1);
+  for (ConvPass pass : passes) {
+    const conv::Problem plain{pass, s, f32, false, false};
+    CHECK_FALSE(conv::applies(Way::winograd, plain));
+    CHECK_FALSE(conv::applies(Way::library_winograd, plain));
+    CHECK(conv::rule(plain) != Way::winograd);
+    CHECK(conv::applies(conv::rule(plain), plain));
+  }
+  CHECK(winograd_allowed());
+  const Operands o = operands(ConvPass::forward, s, f32, false, Layout::channels_last);
+  const auto result = [&] {
+    const Tensor y = Tensor::allocate(o.y.sizes(), f32, cpu, Layout::channels_last);
+    kernels::conv2d(cpu, ConvPass::forward, s, y.view(), o.a.view(), o.b.view(), View{});
+    return y.to_vector<float>();
+  };
+  const auto fast = result();
+  set_winograd(false);
+  const auto plain = result();
+  set_winograd(true);
+  CHECK(fast != plain);
+  CHECK(fast == result());
+}
+
 TEST_CASE("trials compute results, and their outcome is kept in a file") {
   const test::TempDir dir;
   const std::string path = dir.path() + "/cache/cpu.jsonl";
