@@ -1,6 +1,5 @@
 #include "ceilings.h"
 
-#include <immintrin.h>
 #include <mantissa/core/parallel.h>
 
 #include <algorithm>
@@ -8,14 +7,22 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define MANTISSA_VECTOR_REGISTER "+v"
+#else
+#define MANTISSA_VECTOR_REGISTER "+w"
+#endif
+
 namespace bench {
 namespace {
 
 constexpr int lanes_of_work = 12;  // independent chains: more than latency times ports
 constexpr std::int64_t rounds = 200'000;
 
-template <class V> [[gnu::always_inline]] inline void keep(V& v) { asm volatile("" : "+v"(v)); }
+template <class V> [[gnu::always_inline]] inline void keep(V& v) { asm volatile("" : MANTISSA_VECTOR_REGISTER(v)); }
 
+#if defined(__x86_64__)
 [[gnu::target("avx512f")]] void fma_512() {
   __m512 sums[lanes_of_work], x = _mm512_set1_ps(0.5f);
   for (auto& s : sums) s = x;
@@ -30,13 +37,6 @@ template <class V> [[gnu::always_inline]] inline void keep(V& v) { asm volatile(
 #pragma GCC unroll 12
     for (auto& s : sums) s = _mm256_fmadd_ps(s, x, x), keep(s);
 }
-void fma_128() {
-  __m128 sums[lanes_of_work], x = _mm_set1_ps(0.5f);
-  for (auto& s : sums) s = x;
-  for (std::int64_t i = 0; i < rounds; ++i)
-#pragma GCC unroll 12
-    for (auto& s : sums) s = _mm_add_ps(_mm_mul_ps(s, x), x), keep(s);
-}
 [[gnu::target("avx512f,avx512bf16")]] void dot_512() {
   __m512 sums[lanes_of_work];
   const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.5f));
@@ -44,6 +44,15 @@ void fma_128() {
   for (std::int64_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
     for (auto& s : sums) s = _mm512_dpbf16_ps(s, x, x), keep(s);
+}
+#endif
+void fma_128() {
+  using Four [[gnu::vector_size(16)]] = float;
+  Four sums[lanes_of_work], x = {0.5f, 0.5f, 0.5f, 0.5f};
+  for (auto& s : sums) s = x;
+  for (std::int64_t i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (auto& s : sums) s = s * x + x, keep(s);
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -66,14 +75,18 @@ double operations(double per_instruction) { return per_instruction * lanes_of_wo
 }  // namespace
 
 double fma_f32() {
+#if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return rate(operations(32), 10, [](std::int64_t) { fma_512(); });
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     return rate(operations(16), 10, [](std::int64_t) { fma_256(); });
+#endif
   return rate(operations(8), 10, [](std::int64_t) { fma_128(); });
 }
 
 double dot_bf16() {
+#if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512bf16")) return rate(operations(64), 10, [](std::int64_t) { dot_512(); });
+#endif
   return fma_f32();
 }
 

@@ -2,6 +2,7 @@
 #include "core/conv.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -18,8 +19,12 @@ MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& 
 
 namespace {
 std::atomic<bool> winograd_on = [] {
-  const char* wish = std::getenv("MANTISSA_WINOGRAD");
-  return !(wish && std::string_view(wish) == "off");
+  const char* v = std::getenv("MANTISSA_WINOGRAD");
+  const std::string_view wish = v ? v : "";
+  if (!wish.empty() && wish != "on" && wish != "off") {
+    std::fprintf(stderr, "mantissa: MANTISSA_WINOGRAD is neither 'on' nor 'off', and is ignored\n");
+  }
+  return wish != "off";
 }();
 }  // namespace
 void set_winograd(bool on) { winograd_on = on; }

@@ -31,16 +31,6 @@ std::int64_t columns_of(const View& v) { return v.size(v.dim() - 1); }
 std::int64_t row_stride(const View& v) { return v.strides[v.dim() - 2]; }
 std::int64_t column_stride(const View& v) { return v.strides[v.dim() - 1]; }
 
-// Where matrix `item` of the batch begins, in elements.
-std::int64_t item_offset(const View& v, std::int64_t item) {
-  std::int64_t offset = 0;
-  for (int d = v.dim() - 3; d >= 0; --d) {
-    offset += item % v.size(d) * v.strides[d];
-    item /= v.size(d);
-  }
-  return offset;
-}
-
 // Whether rows lie apart by at least their length, which is what leading dimensions can express.
 bool has_rows(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
   return (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
@@ -244,6 +234,15 @@ void multiply_half(const View& y, const View& a, const View& b, const View& bias
 }
 
 }  // namespace
+
+std::int64_t item_offset(const View& v, std::int64_t item) {
+  std::int64_t offset = 0;
+  for (int d = v.dim() - 3; d >= 0; --d) {
+    offset += item % v.size(d) * v.strides[d];
+    item /= v.size(d);
+  }
+  return offset;
+}
 
 std::int64_t pieces_for(double flops) {
   std::int64_t pieces = flops >= 2 * small_piece ? 2 : 1;

@@ -12,6 +12,9 @@ namespace mantissa {
 // How many pieces a piece of work of so many floating-point operations is worth: a power of two.
 std::int64_t pieces_for(double flops);
 
+// Where matrix `item` of v [batch..., rows, columns] begins, in elements.
+std::int64_t item_offset(const View& v, std::int64_t item);
+
 namespace kernels {
 
 // y = a @ b + bias over matrices: y [batch..., m, n] contiguous, a [batch..., m, k] and

@@ -226,13 +226,13 @@ void BatchNormBackward::samples(Samples& s) {
   }
 }
 
-// On a GPU the function is made of others (see below), which round halves one after the other. The samples ask for one
-// rounding, so there they are computed in f32.
+// On a GPU batch_norm_relu (below) is made of others, which round halves one after the other. The samples ask for one
+// rounding, so there it is called in f32.
 bool fused_on(const Tensor& x) { return x.device().is_cpu(); }
-template <class F> Tensors rounded_once(const F& meaning, Tensors x) {
+template <class F> Tensors rounded_once(const F& function, Tensors x) {
   const Dtype dtype = x[0].dtype();
   for (Tensor& t : x) if (t.defined() && is_half(t.dtype())) t = cast(t, f32);
-  Tensors y = meaning(x);
+  Tensors y = function(x);
   for (Tensor& t : y) t = cast(t, dtype);
   return y;
 }
@@ -241,9 +241,10 @@ void BatchNormRelu::samples(Samples& s) {
   const auto add = [&](Tensors x, BatchNorm norm) {
     const BatchNormRelu op{norm, x[3].defined()};
     const auto meaning = [=](const Tensors& t) { return Tensors{reference(op, t[0], t[1], t[2], t[3], t[4], t[5])}; };
-    s.call(std::move(x), [=](const Tensors& t) {
-      return fused_on(t[0]) ? Tensors{apply(op, t[0], t[1], t[2], t[3], t[4], t[5])[0]} : rounded_once(meaning, t);
-    }, meaning);
+    const auto function = [=](const Tensors& t) {
+      return Tensors{batch_norm_relu(t[0], t[1], t[2], t[4], t[5], norm.training, norm.momentum, norm.eps, t[3])};
+    };
+    s.call(std::move(x), [=](const Tensors& t) { return fused_on(t[0]) ? function(t) : rounded_once(function, t); }, meaning);
   };
   const Tensor none;
   for (const Dims& sizes : {Dims{3, 4, 2, 3}, Dims{6, 5}, Dims{3, 2, 5}, Dims{2, 3, 20, 30}, Dims{5, 64, 3, 3}}) {

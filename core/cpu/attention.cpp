@@ -11,6 +11,7 @@
 #include "core/cpu/gemm_tile.h"
 #include "core/cpu/philox.h"
 #include "core/cpu/rows.h"
+#include "core/gemm.h"
 #include "core/parallel.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -22,16 +23,6 @@ constexpr std::int64_t few_flops = 1000000;                 // not worth waking 
 constexpr std::int64_t enough_items = 16;                   // heads; when there are fewer, queries are shared out too
 
 std::int64_t whole_panels(std::int64_t n) { return (n + panel - 1) / panel * panel; }
-
-// Where matrix `item` of a batch begins, in elements.
-std::int64_t item_offset(const View& v, std::int64_t item) {
-  std::int64_t offset = 0;
-  for (int d = v.dim() - 3; d >= 0; --d) {
-    offset += item % v.size(d) * v.strides[d];
-    item /= v.size(d);
-  }
-  return offset;
-}
 
 // A matrix in memory.
 template <class T> struct Matrix {

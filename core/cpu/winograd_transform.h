@@ -14,8 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/cpu/half_vector.h"
-#include "core/cpu/simd.h"
+#include "core/cpu/vectors.h"
 #include "core/tensor.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA::winograd_transform {
@@ -181,13 +180,13 @@ void read_tiles(const Images<T>& x, const Tiles& tiles, std::int64_t begin, std:
         for (int j = Size - 4; j < Size; ++j) __builtin_prefetch(next[i * Size + j] + c);
       }
       both_ways<Size, 6>(
-          Line{}, [&](int i, int j) { return half_vector::read(static_cast<const T*>(pixel[i * Size + j] + c)); },
+          Line{}, [&](int i, int j) { return load_wide(static_cast<const T*>(pixel[i * Size + j] + c)); },
           [&](int i, int j, const V& v) { store(row + (i * 6 + j) * to.position + c, v); });
     }
     if (c < x.channels) {
       const std::int64_t n = x.channels - c;
       both_ways<Size, 6>(
-          Line{}, [&](int i, int j) { return half_vector::read(static_cast<const T*>(pixel[i * Size + j] + c), n); },
+          Line{}, [&](int i, int j) { return load_wide_part(static_cast<const T*>(pixel[i * Size + j] + c), n); },
           [&](int i, int j, const V& v) { store(row + (i * 6 + j) * to.position + c, v); });
     }
   }
@@ -212,10 +211,10 @@ void write_tiles(const Images<T>& y, const Tiles& tiles, std::int64_t begin, std
       const auto read = [&](int i, int j) { return load(row + (i * 6 + j) * from.position + c); };
       if (n == width) {
         both_ways<6, 4>(OutputLine{}, read,
-                        [&](int i, int j, const V& v) { half_vector::write(pixel[i * 4 + j] + at, v + add); });
+                        [&](int i, int j, const V& v) { store_rounded(pixel[i * 4 + j] + at, v + add); });
       } else {
         both_ways<6, 4>(OutputLine{}, read,
-                        [&](int i, int j, const V& v) { half_vector::write(pixel[i * 4 + j] + at, v + add, n); });
+                        [&](int i, int j, const V& v) { store_rounded_part(pixel[i * 4 + j] + at, v + add, n); });
       }
     }
   }
