@@ -4,9 +4,7 @@
 //                      correct result, in other last bits), then the fastest is kept
 // $MANTISSA_TUNER=off  a fixed rule by shape; nothing is read or written
 // unset                what was kept, else the rule: the same bits in every run, as nothing is timed
-// The file is $MANTISSA_CACHE/cpu.jsonl, else $XDG_CACHE_HOME/mantissa/cpu.jsonl, else ~/.cache/mantissa/cpu.jsonl: one
-// JSON object a line. What holds for another processor or library is passed over; a file that is damaged or not an
-// ordinary one is ignored, with one line on stderr.
+// The file is cpu.jsonl in the cache folder (core/choices.h). GPUs have cuda/tuner.h, which times by default.
 #pragma once
 
 #include <cstddef>

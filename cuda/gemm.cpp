@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <unordered_map>
 #include <vector>
 
 #include "amp/kernels/gemm.h"
@@ -87,28 +89,38 @@ int parts_for(const Gemm& g, int tile) {
   return static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, possible), 1, 32));
 }
 
-std::vector<Way> ways_for(const Gemm& g, Tensor& partial, Device device) {
-  std::vector<Way> own, library;
+// One way to compute a product: whose kernel, with what tile or plan, k cut into how many parts.
+struct Kernel {
+  enum Kind { mma, hopper, cublaslt } kind;
+  int tile, parts;
+};
+std::string name_of(const Kernel& w) {
+  if (w.kind == Kernel::mma) return fmt::format("mma {}x{}", w.tile, w.parts);
+  return fmt::format("{} {}", w.kind == Kernel::hopper ? "hopper" : "cublaslt", w.tile);
+}
+
+bool run(const Kernel& w, const Gemm& g, Device device) {
+  if (w.kind == Kernel::hopper) return tensor_core::run_hopper(g, w.tile);
+  if (w.kind == Kernel::cublaslt) return run_cublaslt(g, w.tile);
+  const std::int64_t floats = tensor_core::partial_floats(g, w.parts);
+  const Tensor partial = floats ? Tensor::allocate({floats}, f32, device) : Tensor();
+  return tensor_core::run_mma(g, w.tile, w.parts, floats ? partial.data<float>() : nullptr);
+}
+
+std::vector<Kernel> kernels_for(const Gemm& g) {
+  std::vector<Kernel> own, library;
   if (g.in == f16 || g.in == bf16) {
     for (const int tile : {128, 64}) {
       const int parts = parts_for(g, tile);
-      for (const int p : {parts, 1}) {
-        own.push_back({fmt::format("mma {}x{}", tile, p), [&g, &partial, device, tile, p] {
-          const std::int64_t floats = tensor_core::partial_floats(g, p);
-          if (floats > 0 && (!partial.defined() || floats > partial.numel())) partial = Tensor::allocate({floats}, f32, device);
-          return tensor_core::run_mma(g, tile, p, floats ? partial.data<float>() : nullptr);
-        }});
-        if (parts == 1) break;
-      }
+      own.push_back({Kernel::mma, tile, parts});
+      if (parts != 1) own.push_back({Kernel::mma, tile, 1});
     }
     if (compute_capability() == 90) {
-      for (const int tile : {256, 128}) own.push_back({fmt::format("hopper {}", tile), [&g, tile] { return tensor_core::run_hopper(g, tile); }});
+      for (const int tile : {256, 128}) own.push_back({Kernel::hopper, tile, 1});
     }
   }
-  for (int plan = 0; plan < most_cublaslt_plans; ++plan) {
-    library.push_back({fmt::format("cublaslt {}", plan), [&g, plan] { return run_cublaslt(g, plan); }});
-  }
-  // The first way is the one that is used untimed. cuBLASLt's estimate is a good guess; under the shim it is not there.
+  for (int plan = 0; plan < most_cublaslt_plans; ++plan) library.push_back({Kernel::cublaslt, plan, 1});
+  // The first one is used untimed. cuBLASLt's estimate is a good guess; under the shim it is not there.
 #if defined(MANTISSA_CUDA_SHIM)
   own.insert(own.end(), library.begin(), library.end());
   return own;
@@ -118,18 +130,44 @@ std::vector<Way> ways_for(const Gemm& g, Tensor& partial, Device device) {
 #endif
 }
 
+// What key_of says, as numbers: a product that has been computed before finds its kernel without making text.
+struct Shape {
+  std::array<std::int64_t, 9> numbers;
+  explicit Shape(const Gemm& g)
+      : numbers{g.m, g.n, g.k, g.items, g.lda % 8, g.ldb % 8, g.batch.rank, current_device(),
+                static_cast<std::int64_t>(g.in) | static_cast<std::int64_t>(g.out) << 8 |
+                    static_cast<std::int64_t>(g.activation) << 16 | std::int64_t{g.a_transposed} << 24 |
+                    std::int64_t{g.b_transposed} << 25 | std::int64_t{g.bias != nullptr} << 26 |
+                    std::int64_t{g.before_activation != nullptr} << 27 | std::int64_t{g.a_sums != nullptr} << 28 |
+                    std::int64_t{g.accumulate} << 29 | std::int64_t{is_tf32_allowed()} << 30} {}
+  friend bool operator==(const Shape&, const Shape&) = default;
+  struct Hash {
+    std::size_t operator()(const Shape& s) const {
+      std::uint64_t h = 0;
+      for (const std::int64_t x : s.numbers) h = (h ^ static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+      return h;
+    }
+  };
+};
+
 }  // namespace
 
 void run(const Gemm& g, Device device) {
-  Tensor partial;
+  static thread_local std::unordered_map<Shape, Kernel, Shape::Hash> settled;
+  const Shape shape(g);
+  if (const auto at = settled.find(shape); at != settled.end() && run(at->second, g, device)) return;
+
   View c;
   c.data = g.c;
   c.sizes = {g.items * g.m, g.n};
   c.strides = {g.ldc, 1};
   c.dtype = g.out;
   c.device = device;
-  const std::vector<Way> ways = ways_for(g, partial, device);
-  run_fastest(key_of(g), ways, c, !g.accumulate);
+  const std::vector<Kernel> kernels = kernels_for(g);
+  std::vector<Way> ways;
+  for (const Kernel& w : kernels) ways.push_back({name_of(w), [&g, &w, device] { return run(w, g, device); }});
+  const Choice choice = run_fastest(key_of(g), ways, c, !g.accumulate);
+  if (choice.settled) settled.insert_or_assign(shape, kernels[choice.way]);
 }
 
 void gemm(const View& y, const View& a, const View& b, const View& bias) {

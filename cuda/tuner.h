@@ -2,8 +2,9 @@
 // Every way is first held against the first one: one whose result differs by more than rounding is reported and never
 // used. While a graph is captured nothing is timed; a key not yet known gets the first way that applies.
 //
-// $MANTISSA_TUNER=off  no timing: always the first way that applies
-// $MANTISSA_TUNER_FILE=path  the choices are read from this file at start and added to it (one JSON object a line)
+// $MANTISSA_TUNER=off  no timing, and nothing is read or written: always the first way that applies
+// anything else        timed once, then kept in cuda.jsonl in the cache folder (core/choices.h), for this kind of GPU and
+//                      this version of CUDA
 #pragma once
 
 #include <functional>
@@ -19,8 +20,14 @@ struct Way {
   std::function<bool()> run;   // does the work on the current stream; false where it does not apply
 };
 
-// Does the work and returns the index of the way that did it. `result` is what the ways write; `repeatable` is false
-// where a second run would give another result (c += a @ b), and then nothing is timed. Throws if no way applies.
-std::size_t run_fastest(const std::string& key, std::span<const Way> ways, const View& result, bool repeatable);
+struct Choice {
+  std::size_t way;  // did the work
+  bool settled;     // and will do it again: a caller may go straight to it next time
+};
+
+// Does the work by the way known to be fastest, or finds that out. `result` is what the ways write, all of it;
+// `repeatable` is false where a second run would give another result (c += a @ b), and then nothing is timed. Throws if
+// no way applies.
+Choice run_fastest(const std::string& key, std::span<const Way> ways, const View& result, bool repeatable);
 
 }  // namespace mantissa::cuda_backend
