@@ -1,6 +1,6 @@
 // Every way to convolve (core/conv_ways.h) on the layers of the networks in bench/, channels-last: the table of
 // docs/performance.md. bench/conv_torch.py times PyTorch on the same layers.
-//   conv_bench [threads=2] [f32|bf16|f16] [part of a layer's name] [seconds for each]
+//   conv_bench [threads=2] [f32|bf16|f16] [part of a layer's name] [seconds for each] [images in a batch]
 // Prints, for each layer and pass, milliseconds and GFLOP/s of the definition (Winograd's are above the machine's peak)
 // for each way; a star marks the rule's. Minimum of the runs that fit into the time.
 #include <algorithm>
@@ -71,7 +71,9 @@ int main(int argc, char** argv) {
   const std::string type = argc > 2 ? argv[2] : "f32", part = argc > 3 ? argv[3] : "";
   const Dtype dtype = type == "bf16" ? bf16 : type == "f16" ? f16 : f32;
   const double seconds = argc > 4 ? std::atof(argv[4]) : 0.03;
-  for (const Layer& l : layers) {
+  const std::int64_t images = argc > 5 ? std::atoll(argv[5]) : 0;
+  for (Layer l : layers) {
+    if (images > 0) l.batch = images;
     if (!std::strstr(l.name, part.c_str())) continue;
     const std::int64_t out = (l.size + 2 * l.padding - l.kernel) / l.stride + 1;
     const ConvShape s{l.batch, l.in, l.out, 1, {l.size, l.size}, {out, out}, {l.kernel, l.kernel}, {l.stride, l.stride},

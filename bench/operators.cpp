@@ -2,13 +2,13 @@
 
 #include <memory>
 
+#include "inference.h"
+
 namespace bench {
-namespace {
 
 using namespace mantissa;
 
-// Numbers between -0.5 and 0.5, a function of their place and the seed.
-Tensor draw(const Dims& sizes, Device device, std::uint32_t seed = 1) {
+Tensor draw(const Dims& sizes, Device device, std::uint32_t seed) {
   const Tensor t = Tensor::allocate(sizes, f32);
   for (std::int64_t i = 0; i < t.numel(); ++i) {
     const std::uint32_t hash = (static_cast<std::uint32_t>(i) + seed * 977) * 2654435761u;
@@ -16,6 +16,9 @@ Tensor draw(const Dims& sizes, Device device, std::uint32_t seed = 1) {
   }
   return t.to(device);
 }
+
+namespace {
+
 Tensor labels(std::int64_t n, std::int64_t classes, Device device) {
   const Tensor t = Tensor::allocate({n}, i64);
   for (std::int64_t i = 0; i < n; ++i) t.data<std::int64_t>()[i] = i * 7 % classes;
@@ -129,7 +132,7 @@ Operator adam(const std::string& name, Device d) {
 }  // namespace
 
 Operator make_operator(const std::string& name, Device device) {
-  for (const auto make : {overhead, product, convolution, rows, adam})
+  for (const auto make : {overhead, product, convolution, rows, adam, make_inference})
     if (Operator made = make(name, device)) return made;
   fail("no operator of the benchmark is called \"", name, "\"");
 }

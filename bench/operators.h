@@ -12,6 +12,9 @@ namespace bench {
 
 using Operator = std::function<mantissa::Tensor()>;
 
+// Numbers between -0.5 and 0.5, a function of their place and the seed.
+mantissa::Tensor draw(const mantissa::Dims& sizes, mantissa::Device device, std::uint32_t seed = 1);
+
 // Throws for a name that bench/operators.py does not list.
 Operator make_operator(const std::string& name, mantissa::Device device);
 

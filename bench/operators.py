@@ -41,11 +41,13 @@ def agree(name, ours, theirs):
         raise proofs.Failed(f"{name}: the results differ by {max(difference, sizes):.1e} of their size")
 
 
-def measure(name, workers, gate, settings, seed, device="cpu"):
-    """workers: {"mantissa": Worker, "eager": Worker}. Raises proofs.Failed or protocol.WorkerError."""
+def measure(name, workers, gate, settings, seed, device="cpu", peers=("eager",)):
+    """workers: {"mantissa": Worker, peer: Worker...}. Raises proofs.Failed or protocol.WorkerError. The ratio is against
+    the first peer."""
     r, blocks, loads = random.Random(seed), [], []
-    checks = {s: w.ask("OPERATOR", 120, name=name, device=device) for s, w in workers.items()}
-    agree(name, checks["mantissa"], checks["eager"])
+    checks = {s: w.ask("OPERATOR", 600, name=name, device=device) for s, w in workers.items()}
+    for peer in peers:
+        agree(name, checks["mantissa"], checks[peer])
     count = 1
     while (slow := max(w.ask("CALLS", 120, count=count)["seconds"] for w in workers.values())) < settings["turn"] / 4:
         count = max(count + 1, min(count * 8, int(count * settings["turn"] / 2 / max(slow, 1e-7))))
@@ -62,7 +64,9 @@ def measure(name, workers, gate, settings, seed, device="cpu"):
         if number > 0:
             blocks.append(seconds)
     quiet, busy = stats.chosen(blocks)
+    if any(stats.times(quiet, s, count) is None for s in workers):
+        quiet, busy = stats.chosen(blocks, least=2)  # a side without a quiet turn: all turns count
     return {"calls": count, "blocks": blocks, "busy": busy, "most_others": max(loads),
             "us": {s: 1e3 * stats.times(quiet, s, count)["median"] for s in workers},
             "least_us": {s: 1e3 * stats.times(quiet, s, count)["min"] for s in workers},
-            "ratio": stats.summary(quiet, "mantissa", "eager", seed)}  # fmt: skip
+            "ratio": stats.summary(quiet, "mantissa", peers[0], seed) if peers else None}  # fmt: skip

@@ -25,6 +25,7 @@ def main():
     import torch
 
     import protocol
+    import torch_inference
     import torch_operators
     import torch_session
 
@@ -47,7 +48,9 @@ def main():
                     f.write("5")  # VmHWM begins anew
             return found
         if what == "OPERATOR":
-            calls[0] = torch_operators.make(request["name"], request["device"])
+            name, device = request["name"], request["device"]
+            inference = name.startswith("infer ")
+            calls[0] = torch_inference.make(name, device, args.mode) if inference else torch_operators.make(name, device)
             result = calls[0]().detach().cpu().double()
             return {"sum": result.sum().item(), "absolute": result.abs().sum().item()}
         if what == "CALLS":

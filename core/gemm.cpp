@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/gemm_few_rows.h"
 #include "core/gemm_half.h"
 #include "core/kernel.h"
 #include "core/onednn.h"
@@ -161,6 +162,40 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
   for_pieces(y, columns_of(a), [&](const Piece& p) { multiply_piece<T>(y, left, right, start, p); });
 }
 
+// --- few rows ---
+
+// A weight [n, k] seen from its side. (The same weight copied to [k, n] goes another way, with other last bits.)
+bool is_few_rows(const View& y, const View& a, const View& b) {
+  if (y.dtype == f64 || a.dtype != y.dtype || b.dtype != y.dtype) return false;
+  if (y.numel() != rows_of(y) * columns_of(y)) return false;
+  // Halves have a product of their own that turns round (multiply_half_matrix), twice as fast with more rows than this.
+  const std::int64_t most = is_half(y.dtype) ? half_panel / 4 : most_few_rows;
+  return rows_of(y) <= most && row_stride(b) == 1 && columns_of(a) > 0;
+}
+void multiply_few_rows(const View& y, const View& a, const View& b, const View& bias) {
+  Tensor a_copy, bias_copy;
+  const std::int64_t n = columns_of(y), k = columns_of(a);
+  View left = a, start = bias;
+  if (a.dtype != f32 || column_stride(a) != 1) {
+    a_copy = Tensor::allocate({rows_of(a), k}, f32);
+    left.sizes = a_copy.sizes(), left.strides = {row_stride(a), column_stride(a)};
+    kernels::copy(cpu, a_copy.view(), left);
+    left = a_copy.view();
+  }
+  if (bias && !(bias.dtype == y.dtype && bias.is_contiguous())) {
+    bias_copy = Tensor::allocate(bias.sizes, y.dtype);
+    kernels::copy(cpu, bias_copy.view(), bias);
+    start = bias_copy.view();
+  }
+  const FewRows p{y.dtype, rows_of(y), n, k, left.as<const float>(), row_stride(left), b.data, column_stride(b),
+                  start.data, y.data, n};
+  constexpr std::int64_t piece = 64 << 10, columns = 6;  // elements of b that are worth a thread; whole tiles
+  std::int64_t pieces = 1;
+  while (pieces < 2 * most_pieces && n * k >= 2 * piece * pieces) pieces *= 2;
+  const std::int64_t step = (n + pieces - 1) / pieces, grain = (step + columns - 1) / columns * columns;
+  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) { kernels::gemm_few_rows(cpu, p, begin, end); });
+}
+
 // --- f16 and bf16 ---
 
 HalfProduct half_product(const View& y, const View& a, const View& b, const View& bias, std::int64_t item) {
@@ -255,6 +290,8 @@ void kernels::gemm(Device device, const View& y, const View& a, const View& b, c
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::gemm, device)(y, a, b, bias);
   if (y.numel() * columns_of(a) <= tiny) {
     visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias); });
+  } else if (is_few_rows(y, a, b)) {
+    multiply_few_rows(y, a, b, bias);
   } else if (y.dtype == f64) {
     multiply<double>(y, a, b, bias);
   } else if (is_half(y.dtype) && a.dtype == y.dtype && b.dtype == y.dtype) {

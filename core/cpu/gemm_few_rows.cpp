@@ -1,0 +1,119 @@
+// Products of few rows with a weight that lies along k: dot products, several rows of a by several of b at a time, so
+// that loads do not outnumber multiplications. With one row they run at the speed of memory.
+#include "core/gemm_few_rows.h"
+
+#include <algorithm>
+
+#include "core/cpu/vectors.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+namespace {
+
+using V = Vec<float>;
+constexpr auto width = static_cast<std::int64_t>(V::size);
+// 24 of 32 registers hold sums, or 9 of 16.
+#if defined(__AVX512F__)
+constexpr int tile_rows = 4, tile_columns = 6;
+#else
+constexpr int tile_rows = 3, tile_columns = 3;
+#endif
+// Several tiles of rows use the same part of b one after the other, while it is in the first-level cache.
+constexpr std::int64_t part_of_k = 512;
+// Weights of more bytes are not in a core's own cache: those of the next tile are called for.
+constexpr std::int64_t own_cache = 512 << 10;
+
+float add_lanes(const V& v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps(v);
+#elif defined(__AVX2__)
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+#else
+  return fold_lanes<Sum, float>(v);
+#endif
+}
+
+struct Part {
+  std::int64_t row, column, first, last;  // of k: [first, last)
+  bool ahead;
+};
+
+// sums[i * Columns + j] += the products of row + i and column + j; first starts them.
+template <int Rows, int Columns, class T> void multiply_tile(const FewRows& p, const Part& t, V* sums) {
+  const float* a = p.a + t.row * p.a_row + t.first;
+  const T* b = static_cast<const T*>(p.b) + t.column * p.b_row + t.first;
+  const std::int64_t a_row = p.a_row, b_row = p.b_row;
+  V sum[Rows][Columns];
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Columns; ++j) sum[i][j] = t.first > 0 ? sums[i * Columns + j] : V(0.0f);
+  }
+  const auto multiply = [&](const auto& lanes, std::int64_t at) {
+    V right[Columns];
+#pragma GCC unroll 8
+    for (int j = 0; j < Columns; ++j) right[j] = lanes.load(b + j * b_row + at);
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) {
+      const V left = lanes.load(a + i * a_row + at);
+#pragma GCC unroll 8
+      for (int j = 0; j < Columns; ++j) sum[i][j] = xsimd::fma(left, right[j], sum[i][j]);
+    }
+  };
+  if (t.ahead) {
+    const T* next = b + Columns * b_row;
+    for_vectors<float>(t.last - t.first, [&](const auto& lanes, std::int64_t at) {
+#pragma GCC unroll 8
+      for (int j = 0; j < Columns; ++j) __builtin_prefetch(next + j * b_row + at, 0, 2);
+      multiply(lanes, at);
+    });
+  } else {
+    for_vectors<float>(t.last - t.first, multiply);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Columns; ++j) sums[i * Columns + j] = sum[i][j];
+  }
+}
+
+template <int Columns, class T> void multiply_columns(const FewRows& p, std::int64_t column, bool far) {
+  V sums[most_few_rows * Columns];
+  const std::int64_t step = p.m > tile_rows ? part_of_k : p.k;
+  for (std::int64_t k = 0; k < p.k; k += step) {
+    for (std::int64_t row = 0; row < p.m; row += tile_rows) {
+      const Part t{row, column, k, std::min(p.k, k + step), far && row == 0};
+      V* to = sums + row * Columns;
+      switch (std::min<std::int64_t>(tile_rows, p.m - row)) {
+        case 1: multiply_tile<1, Columns, T>(p, t, to); break;
+        case 2: multiply_tile<2, Columns, T>(p, t, to); break;
+        case 3: multiply_tile<3, Columns, T>(p, t, to); break;
+        default: multiply_tile<tile_rows, Columns, T>(p, t, to); break;
+      }
+    }
+  }
+  const T* bias = static_cast<const T*>(p.bias);
+  for (std::int64_t i = 0; i < p.m; ++i) {
+    T* c = static_cast<T*>(p.c) + i * p.c_row + column;
+    for (std::int64_t j = 0; j < Columns; ++j) {
+      const float start = bias ? static_cast<float>(bias[column + j]) : 0.0f;
+      c[j] = static_cast<T>(add_lanes(sums[i * Columns + j]) + start);
+    }
+  }
+}
+
+}  // namespace
+
+void gemm_few_rows(const FewRows& p, std::int64_t first, std::int64_t last) {
+  visit_floating(p.dtype, [&]<class T> {
+    if constexpr (sizeof(T) <= sizeof(float)) {
+      const bool far = p.n * p.k * static_cast<std::int64_t>(sizeof(T)) > own_cache;
+      std::int64_t column = first;
+      for (; column + tile_columns <= last; column += tile_columns) multiply_columns<tile_columns, T>(p, column, far);
+      for (; column < last; ++column) multiply_columns<1, T>(p, column, far);
+    }
+  });
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
