@@ -10,11 +10,13 @@ namespace mantissa::cuda_backend {
 
 struct Graph {
   Graph() {
+    const CaptureRelaxed relaxed;
     check_status(cudaMalloc(reinterpret_cast<void**>(&random), 2 * sizeof(std::uint64_t)), "allocating a graph's random position");
   }
   ~Graph() {
     if (executable) (void)cudaGraphExecDestroy(executable);
     if (graph) (void)cudaGraphDestroy(graph);
+    const CaptureRelaxed relaxed;
     (void)cudaFree(random);
   }
   Arena arena;
@@ -28,9 +30,9 @@ Graph* make_graph() { return new Graph; }
 void destroy_graph(Graph* g) noexcept { delete g; }
 
 void begin_recording(Graph* g, std::uint64_t random_offset) {
+  check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
   g->scope.emplace(g->arena);
   set_random_state(g->random, random_offset);
-  check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
 }
 
 void end_recording(Graph* g) {

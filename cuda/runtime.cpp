@@ -57,6 +57,7 @@ class DeviceMemory final : public RawMemory {
  public:
   explicit DeviceMemory(int index) : place_(concat(" on cuda:", index)) {}
   void* take(std::size_t bytes) override {
+    const CaptureRelaxed relaxed;
     void* p = nullptr;
     const cudaError_t status = cudaMalloc(&p, bytes);
     if (status == cudaSuccess) return p;
@@ -64,7 +65,10 @@ class DeviceMemory final : public RawMemory {
     (void)cudaGetLastError();  // this one is no reason to give up
     return nullptr;
   }
-  void give(void* p, std::size_t) noexcept override { (void)cudaFree(p); }
+  void give(void* p, std::size_t) noexcept override {
+    const CaptureRelaxed relaxed;
+    (void)cudaFree(p);
+  }
   const char* place() const override { return place_.c_str(); }
   std::int64_t free_bytes() const override {
     std::size_t free = 0, total = 0;
@@ -77,13 +81,38 @@ class DeviceMemory final : public RawMemory {
 class PinnedMemory final : public RawMemory {
  public:
   void* take(std::size_t bytes) override {
+    const CaptureRelaxed relaxed;
     void* p = nullptr;
     if (cudaMallocHost(&p, bytes) == cudaSuccess) return p;
     (void)cudaGetLastError();
     return nullptr;
   }
-  void give(void* p, std::size_t) noexcept override { (void)cudaFreeHost(p); }
+  void give(void* p, std::size_t) noexcept override {
+    const CaptureRelaxed relaxed;
+    (void)cudaFreeHost(p);
+  }
   const char* place() const override { return " for pinned host memory"; }
+};
+// What an arena gives back stays until the arena dies: a graph may have recorded work on it.
+class ArenaMemory final : public RawMemory {
+ public:
+  explicit ArenaMemory(DeviceMemory& device) : device_(device) {}
+  ~ArenaMemory() override {
+    for (void* p : given_) device_.give(p, 0);
+  }
+  void* take(std::size_t bytes) override { return device_.take(bytes); }
+  void give(void* p, std::size_t) noexcept override {
+    try {
+      given_.push_back(p);
+    } catch (...) {  // lost: better than work on somebody else's memory
+    }
+  }
+  const char* place() const override { return device_.place(); }
+  std::int64_t free_bytes() const override { return device_.free_bytes(); }
+
+ private:
+  DeviceMemory& device_;
+  std::vector<void*> given_;
 };
 
 struct PerDevice {
@@ -136,7 +165,8 @@ struct Pool {
   CachingAllocator* allocator = nullptr;
   const void* stream = nullptr;
   int device = 0;
-  std::unique_ptr<CachingAllocator> own;  // of an arena
+  std::unique_ptr<RawMemory> memory;      // of an arena
+  std::unique_ptr<CachingAllocator> own;  // of an arena, in that memory
   std::atomic<std::int64_t> users{0};     // an arena's blocks in use, and 1 while the Arena lives
 };
 
@@ -253,8 +283,12 @@ void Event::make_stream_wait() {
   check_status(cudaStreamWaitEvent(mantissa::cuda_backend::stream(), event_, 0), "waiting for an event");
 }
 bool Event::reached() const {
+  const CaptureRelaxed relaxed;
   const cudaError_t status = cudaEventQuery(event_);
-  if (status == cudaErrorNotReady) return false;
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // it is remembered like an error: the next launch would be blamed for it
+    return false;
+  }
   check_status(status, "asking for an event");
   return true;
 }
@@ -298,7 +332,8 @@ void deallocate_pinned(void* p, std::size_t bytes) noexcept { pinned_allocator()
 
 Arena::Arena() : pool_(new Pool) {
   PerDevice& d = device_state(current_device());
-  pool_->own = std::make_unique<CachingAllocator>(d.memory);
+  pool_->memory = std::make_unique<ArenaMemory>(d.memory);
+  pool_->own = std::make_unique<CachingAllocator>(*pool_->memory);
   pool_->allocator = pool_->own.get();
   pool_->device = current_device();
   pool_->users = 1;

@@ -55,6 +55,19 @@ class Event {
 void wait_for_stream();  // the current one; throws what kernels reported
 bool is_capturing();     // the current stream records a graph: nothing may be waited for
 
+// While it lives, this thread may allocate, ask for events and load code although it captures a graph. CUDA refuses these
+// by default and spoils the capture (cudaThreadExchangeStreamCaptureMode); they are harmless if nothing that is recorded
+// depends on them.
+class CaptureRelaxed {
+ public:
+  CaptureRelaxed() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~CaptureRelaxed() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  CaptureRelaxed(const CaptureRelaxed&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then: what was before
+};
+
 // --- memory ---
 // Memory that the host reads and writes and the GPU copies from and to without a detour.
 CachingAllocator& pinned_allocator();

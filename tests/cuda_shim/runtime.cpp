@@ -14,6 +14,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct cuda_shim_stream {
   };
   std::deque<Task> tasks;
   cuda_shim_graph* capture = nullptr;
+  std::thread::id by;    // who captures
+  bool spoiled = false;  // the capture: something was called that may not be
 };
 
 namespace cuda_shim {
@@ -127,12 +130,23 @@ void drain() {
 }
 
 cudaError_t result(cudaError_t e) {
-  if (e != cudaSuccess && e != cudaErrorNotReady) last_error = e;
+  if (e != cudaSuccess) last_error = e;  // as the real one, also cudaErrorNotReady
   return e;
 }
 bool any_capture() {
   for (cuda_shim_stream* s : all_streams()) if (s->capture) return true;
   return false;
+}
+// Allocating or asking for events: a thread that captures may not, unless it says that it knows what it does.
+thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+cudaError_t before_unsafe() {
+  if (capture_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  for (cuda_shim_stream* s : all_streams()) {
+    if (!s->capture || s->by != std::this_thread::get_id()) continue;
+    s->spoiled = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  return cudaSuccess;
 }
 // Waiting is what a capture cannot record; and after a sticky error nothing works any more.
 cudaError_t before_waiting() {
@@ -283,6 +297,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   const std::lock_guard lock(mutex);
   if (sticky != cudaSuccess) return result(sticky);
+  if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
   Memory& m = memories[device];
   const std::size_t size = (std::max<std::size_t>(bytes, 1) + granularity - 1) / granularity * granularity;
   if (m.used + size > limit) return result(cudaErrorMemoryAllocation);
@@ -309,6 +324,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
 cudaError_t cudaFree(void* p) {
   const std::lock_guard lock(mutex);
   if (!p) return cudaSuccess;
+  if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
   drain();  // as the real one, which waits for the device
   for (Memory& m : memories) {
     const auto block = m.blocks.find(static_cast<char*>(p));
@@ -322,6 +338,8 @@ cudaError_t cudaFree(void* p) {
   return result(cudaErrorInvalidValue);
 }
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
   *p = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return result(*p ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -347,7 +365,7 @@ cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t 
 // --- streams and events ---
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   const std::lock_guard lock(mutex);
-  streams.push_back(*s = new cuda_shim_stream{.device = device, .tasks = {}, .capture = nullptr});
+  streams.push_back(*s = new cuda_shim_stream{.device = device, .tasks = {}, .capture = nullptr, .by = {}, .spoiled = false});
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
@@ -365,7 +383,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
   const std::lock_guard lock(mutex);
-  return stream_of(s).tasks.empty() ? cudaSuccess : cudaErrorNotReady;
+  if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
+  return result(stream_of(s).tasks.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
   *e = new cuda_shim_event;
@@ -405,7 +424,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   const std::lock_guard lock(mutex);
-  return e->done >= e->recorded ? cudaSuccess : cudaErrorNotReady;
+  if (const cudaError_t error = before_unsafe(); error != cudaSuccess) return result(error);
+  return result(e->done >= e->recorded ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
   *ms = std::chrono::duration<float, std::milli>(b->time - a->time).count();
@@ -422,11 +442,21 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
   const std::lock_guard lock(mutex);
   if (!s || s->capture) return result(cudaErrorInvalidValue);
   s->capture = new cuda_shim_graph;
+  s->by = std::this_thread::get_id();
+  s->spoiled = false;
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, capture_mode);
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
   const std::lock_guard lock(mutex);
   *graph = std::exchange(s->capture, nullptr);
+  if (std::exchange(s->spoiled, false)) {
+    delete std::exchange(*graph, nullptr);
+    return result(cudaErrorStreamCaptureInvalidated);
+  }
   return result(*graph ? cudaSuccess : cudaErrorInvalidValue);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {

@@ -228,6 +228,33 @@ TEST_CASE("work that is done late gives what work done at once gives") {
   cuda_shim::set_late(false);
 }
 
+TEST_CASE("asking for an event that is not reached yet is not taken for the error of a later launch") {
+  const Tensor x = on_cuda(32);
+  x.to_vector<float>();
+  cuda_shim::set_late(true, 1);
+  cuda_backend::Event event;
+  cuda_backend::launch("add one", &add_one_kernel, {1, 32}, x.data<float>(), 32);
+  event.record();
+  CHECK(!event.reached());
+  CHECK_NOTHROW(cuda_backend::launch("add one", &add_one_kernel, {1, 32}, x.data<float>(), 32));
+  event.wait();
+  CHECK(event.reached());
+  cuda_shim::set_late(false);
+}
+
+TEST_CASE("memory that a graph may have recorded is not given back while its arena lives") {
+  const std::size_t before = cuda_shim::device_bytes();
+  {
+    Arena arena;
+    const ArenaScope scope(arena);
+    { const Tensor recorded = on_cuda(1 << 20); }
+    const std::size_t held = cuda_shim::device_bytes();
+    CHECK_THAT(message_of([] { Tensor::allocate({std::int64_t{1} << 40}, u8, cuda); }), Contains("out of memory"));
+    CHECK(cuda_shim::device_bytes() == held);
+  }
+  CHECK(cuda_shim::device_bytes() == before);
+}
+
 TEST_CASE("a captured graph replays what was launched, and waiting in a capture is refused") {
   const Tensor x = on_cuda(32);
   Stream side;
