@@ -29,7 +29,7 @@ Descriptor make_tensor(Operand id, Dtype dtype, std::vector<std::int64_t> sizes)
   t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes);
   t.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
   t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-  t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{16});
+  t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
   t.finalize();
   return t;
 }
@@ -127,6 +127,7 @@ bool run_cudnn(ConvPass pass, const ConvShape& shape, const View& y, const View&
   void* g = pass == ConvPass::forward ? y.data : pass == ConvPass::input_gradient ? a.data : b.data;
   void* pointers[] = {x, w, g};
   const std::int64_t ids[] = {image, filter, result};
+  if (!is_aligned(pointers)) return false;
   return run_plan(p, index, pointers, ids, y.device);
 }
 

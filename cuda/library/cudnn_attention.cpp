@@ -39,7 +39,7 @@ class Graph {
     t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes);
     t.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
     t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-    t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{16});
+    t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
     t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     t.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
     t.finalize();
@@ -176,10 +176,19 @@ Problem& find_problem(const AttentionProblem& a) {
   return problems.emplace(key, std::move(made)).first->second;
 }
 
+// Whether every row begins at a multiple of `alignment` bytes. cuDNN proposes engines for others too, but they fetch whole
+// 16 bytes.
+bool has_aligned_rows(const AttentionRows& r) {
+  return reinterpret_cast<std::uintptr_t>(r.data) % alignment == 0 && (r.batch | r.head | r.row) % (alignment / 2) == 0;
+}
+
 }  // namespace
 
 bool run_cudnn_attention(const AttentionProblem& a, Device device, int index) {
   if (!is_half(a.dtype) || a.mask || a.dropout > 0) return false;
+  for (const AttentionRows& r : {a.q, a.k, a.v, a.y}) {
+    if (!has_aligned_rows(r)) return false;
+  }
   Problem& p = find_problem(a);
   float factor = static_cast<float>(a.scale), hidden = -3e38f;  // finite: infinities would meet in a difference
   void* pointers[] = {a.q.data, a.k.data, a.v.data, a.y.data, a.lse, &factor, &hidden};

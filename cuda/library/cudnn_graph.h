@@ -1,11 +1,12 @@
 // What the uses of cuDNN's backend interface share: everything is a descriptor that is given attributes and finalized;
 // a graph of operations is handed to cuDNN, which proposes engines in the order of its estimate, and a plan is made of
-// each when it is first wanted. Included where there is a cuDNN, by cuda/library/*.cpp only. Source: NVIDIA cuDNN 9
+// each when it is first wanted. Tensors in memory begin at multiples of `alignment` bytes. Included where there is a cuDNN, by cuda/library/*.cpp only. Source: NVIDIA cuDNN 9
 // documentation, "Backend API".
 #pragma once
 
 #include <cudnn.h>
 
+#include <algorithm>
 #include <map>
 #include <span>
 #include <utility>
@@ -18,6 +19,11 @@
 #include "cuda/runtime.h"
 
 namespace mantissa::cuda_backend::cudnn {
+
+inline constexpr std::int64_t alignment = 16;
+inline bool is_aligned(std::span<void* const> pointers) {
+  return std::ranges::all_of(pointers, [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % alignment == 0; });
+}
 
 // Thrown where cuDNN does not take a problem; the caller then uses something else.
 struct Refused { cudnnStatus_t status; };
@@ -57,7 +63,10 @@ class Descriptor {
 inline cudnnHandle_t handle() {
   static thread_local std::map<int, cudnnHandle_t> handles;  // one per device
   cudnnHandle_t& h = handles[current_device()];
-  if (!h) require(cudnnCreate(&h));
+  if (!h) {
+    const CaptureRelaxed relaxed;
+    require(cudnnCreate(&h));
+  }
   require(cudnnSetStream(h, stream()));
   return h;
 }
@@ -97,7 +106,34 @@ inline bool is_welcome(const Descriptor& config, bool may_use_tensor_cores) {
   return true;
 }
 
-// The engines for a graph of operations, without those that break our promises.
+// Adds the engines that cuDNN proposes in one of its modes, without those that break our promises. All proposals are asked
+// for: of an f32 convolution the first dozens round to TF32.
+inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeurMode_t mode, bool may_use_tensor_cores) {
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  heuristic.finalize();
+  const auto ask = [&](std::int64_t room, std::int64_t* found, void* configs) {
+    require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room,
+                                     found, configs));
+  };
+  std::int64_t count = 0;
+  ask(0, &count, nullptr);
+  std::vector<Descriptor> configs;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (std::int64_t i = 0; i < count; ++i) {
+    configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    handles.push_back(configs.back().get());
+  }
+  if (count > 0) ask(count, &count, handles.data());
+  for (std::int64_t i = 0; i < count; ++i) {
+    Descriptor& config = configs[static_cast<std::size_t>(i)];
+    if (is_welcome(config, may_use_tensor_cores)) p.configs.push_back(std::move(config));
+  }
+  p.keep.push_back(std::move(heuristic));
+}
+
+// The engines for a graph of operations.
 inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> operations, bool may_use_tensor_cores) {
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   const cudnnHandle_t h = handle();
@@ -105,25 +141,15 @@ inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> o
             operations.data());
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
   graph.finalize();
-
-  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  const cudnnBackendHeurMode_t how = CUDNN_HEUR_MODE_A;
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &how);
-  heuristic.finalize();
-
-  std::vector<cudnnBackendDescriptor_t> handles;
-  for (int i = 0; i < 2 * most_cudnn_plans; ++i) {
-    p.configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    handles.push_back(p.configs.back().get());
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (p.configs.size() >= most_cudnn_plans) break;
+    try {
+      ask_for_engines(p, graph, mode, may_use_tensor_cores);
+    } catch (const Refused&) {  // it has none in this mode
+    }
   }
-  std::int64_t found = 0;
-  require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                   static_cast<std::int64_t>(handles.size()), &found, handles.data()));
-  p.configs.resize(static_cast<std::size_t>(std::min<std::int64_t>(found, static_cast<std::int64_t>(handles.size()))));
-  std::erase_if(p.configs, [&](const Descriptor& c) { return !is_welcome(c, may_use_tensor_cores); });
+  if (p.configs.size() > most_cudnn_plans) p.configs.resize(most_cudnn_plans);
   p.keep.push_back(std::move(graph));
-  p.keep.push_back(std::move(heuristic));
 }
 
 // The plan of the engine at place `index`; without one where the engine refuses.
@@ -131,6 +157,7 @@ inline Plan& find_plan(Problem& p, int index) {
   const auto at = p.plans.find(index);
   if (at != p.plans.end()) return at->second;
   Plan made;
+  const CaptureRelaxed relaxed;  // a kernel may be compiled and loaded
   try {
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     const cudnnHandle_t h = handle();
