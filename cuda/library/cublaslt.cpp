@@ -3,6 +3,7 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -11,9 +12,14 @@
 
 #include "core/accelerator.h"
 #include "core/error.h"
+#include "core/kernel.h"
 #include "cuda/runtime.h"
 
-namespace mantissa::cuda_backend {
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+
+namespace cuda_backend {
 namespace {
 
 using tensor_core::Activation;
@@ -54,19 +60,24 @@ cublasLtMatrixLayout_t make_layout(Dtype dtype, std::int64_t rows, std::int64_t 
 cublasLtHandle_t handle() {
   static thread_local std::map<int, cublasLtHandle_t> handles;  // one per device
   cublasLtHandle_t& h = handles[current_device()];
-  if (!h) check_status(cublasLtCreate(&h), "to start");
+  if (!h) {
+    const CaptureRelaxed relaxed;
+    check_status(cublasLtCreate(&h), "to start");
+  }
   return h;
 }
 
-// What a Problem depends on. Alignment of the operands is part of it: the library proposes by it.
+// What a Problem depends on. Alignment of operands, result and bias is part of it: the library proposes by it, and where it
+// is not told takes 256 bytes for granted.
 struct Key {
   std::int64_t m, n, k, items, lda, ldb, ldc, a_step, b_step;
-  int device, in, out, transposed, epilogue, accumulate, tf32, alignment;
+  int device, in, out, transposed, epilogue, accumulate, tf32;
+  std::uint32_t a_alignment, b_alignment, c_alignment, d_alignment;
   auto operator<=>(const Key&) const = default;
 };
 
-unsigned alignment_of(const void* p) {
-  unsigned bytes = 256;
+std::uint32_t alignment_of(const void* p) {
+  std::uint32_t bytes = 256;
   while (bytes > 1 && reinterpret_cast<std::uintptr_t>(p) % bytes != 0) bytes /= 2;
   return bytes;
 }
@@ -83,7 +94,10 @@ Problem make_problem(const Gemm& g, const Key& key) {
   set(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, g.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(p.operation, CUBLASLT_MATMUL_DESC_TRANSB, g.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(g));
-  if (g.bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.in));
+  if (g.bias) {
+    set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.in));
+    set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  }
   p.a = g.b_transposed ? make_layout(g.in, g.k, g.n, g.ldb, g.items, key.b_step) : make_layout(g.in, g.n, g.k, g.ldb, g.items, key.b_step);
   p.b = g.a_transposed ? make_layout(g.in, g.m, g.k, g.lda, g.items, key.a_step) : make_layout(g.in, g.k, g.m, g.lda, g.items, key.a_step);
   p.c = make_layout(g.out, g.n, g.m, g.ldc, g.items, g.m * g.ldc);
@@ -94,8 +108,10 @@ Problem make_problem(const Gemm& g, const Key& key) {
     check_status(cublasLtMatmulPreferenceSetAttribute(wish, name, &value, sizeof value), "a preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g.b));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g.a));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.d_alignment);
   // Split sums are added in f32 or not at all: half-precision reductions lose what f32 accumulation gave.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   const cublasStatus_t found =
@@ -107,17 +123,20 @@ Problem make_problem(const Gemm& g, const Key& key) {
 
 Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
   static thread_local std::map<Key, Problem> problems;
-  const int alignment = static_cast<int>(alignment_of(g.a) * 1024 + alignment_of(g.b));
+  const std::uint32_t c_alignment = alignment_of(g.c);
   const Key key{g.m, g.n, g.k, g.items, g.lda, g.ldb, g.ldc, a_step, b_step, current_device(), static_cast<int>(g.in), static_cast<int>(g.out),
-                2 * g.a_transposed + g.b_transposed, static_cast<int>(epilogue_of(g)), g.accumulate, g.in == f32 && tf32_allowed, alignment};
+                2 * g.a_transposed + g.b_transposed, static_cast<int>(epilogue_of(g)), g.accumulate, g.in == f32 && tf32_allowed, alignment_of(g.a),
+                alignment_of(g.b), c_alignment, g.bias ? std::min(c_alignment, alignment_of(g.bias)) : c_alignment};
   const auto at = problems.find(key);
   return at != problems.end() ? at->second : problems.emplace(key, make_problem(g, key)).first->second;
 }
 
+Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(current_device())}; }
+
 class Workspace {
  public:
   explicit Workspace(std::size_t bytes) : bytes_(bytes) {
-    if (bytes) p_ = allocate(bytes, Device{DeviceType::cuda, static_cast<std::int8_t>(current_device())}, &pool_);
+    if (bytes) p_ = allocate(bytes, this_device(), &pool_);
   }
   ~Workspace() { if (p_) deallocate(p_, bytes_, pool_); }
   Workspace(const Workspace&) = delete;
@@ -129,9 +148,31 @@ class Workspace {
   void* p_ = nullptr;
 };
 
+// c = bias, for every row.
+void lay_bias(const Gemm& g) {
+  View c, bias;
+  c.data = g.c;
+  c.sizes = bias.sizes = {g.items * g.m, g.n};
+  c.strides = {g.ldc, 1};
+  bias.data = const_cast<void*>(g.bias);
+  bias.strides = {0, 1};
+  c.dtype = bias.dtype = g.out;
+  c.device = bias.device = this_device();
+  kernels::copy(c.device, c, bias);
+}
+
 // A batch of matrices a fixed step apart.
 bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int plan) {
   Problem& p = find_problem(g, a_step, b_step);
+  if (p.count == 0 && g.bias && !g.accumulate && g.activation == Activation::none) {
+    // Not every version adds a bias in every dtype: the product is added to it instead.
+    Gemm sum = g;
+    sum.bias = nullptr;
+    sum.accumulate = true;
+    if (plan >= find_problem(sum, a_step, b_step).count) return false;
+    lay_bias(g);
+    return run_strided(sum, a_step, b_step, plan);
+  }
   if (plan >= p.count) return false;
   if (g.bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
   const auto& chosen = p.plans[static_cast<std::size_t>(plan)];
@@ -155,7 +196,7 @@ void allow_tf32(bool allowed) { tf32_allowed = allowed; }
 bool is_tf32_allowed() { return tf32_allowed; }
 
 bool run_cublaslt(const Gemm& g, int plan) {
-  if (g.k == 0 || g.a_sums || g.before_activation || g.activation == Activation::gelu) return false;
+  if (g.k == 0 || g.a_sums || g.before_activation || g.activation == Activation::gelu || (g.bias && g.in != g.out)) return false;
   if (g.batch.rank <= 1) return run_strided(g, g.batch.rank ? g.batch.a[0] : 0, g.batch.rank ? g.batch.b[0] : 0, plan);
   // Only the last dimension of a batch has one step: the others are a loop.
   const tensor_core::Batch& batch = g.batch;
@@ -178,4 +219,5 @@ bool run_cublaslt(const Gemm& g, int plan) {
   return true;
 }
 
-}  // namespace mantissa::cuda_backend
+}  // namespace cuda_backend
+}  // namespace mantissa
