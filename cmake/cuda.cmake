@@ -73,6 +73,9 @@ function(mantissa_cuda_objects)
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${MANTISSA_WERROR}>>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xptxas=-v -Xcompiler=-Wall -Xcudafe=--display_error_number>
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${MANTISSA_WERROR}>>:--Werror=all-warnings>)
+  if(NOT CMAKE_CUDA_ARCHITECTURES MATCHES "90a")  # wgmma and TMA are of this target alone
+    target_compile_definitions(mantissa_cuda_objects PRIVATE MANTISSA_NO_SM90A)
+  endif()
   target_include_directories(mantissa_cuda_objects PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(mantissa_cuda_objects PRIVATE ${cuda_deps} CUDA::nvtx3)
   if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY)

@@ -1,7 +1,8 @@
 // A matrix product for Hopper: wgmma fed by TMA through a ring of shared-memory stages, roles by warpgroup.
 // One warp of the first warpgroup does nothing but start copies; two warpgroups compute 64 rows of the tile each.
 // Blocks stay and take tile after tile, so the copies of the next tile run while the last one is stored.
-// sm_90a only, and not under the CPU shim: every use of it on a GPU is held against gemm_mma first (cuda/gemm.cpp).
+// sm_90a only, and not under the CPU shim: every use of it on a GPU is held against another way first (cuda/tuner.h).
+// Compiled for other GPUs the kernel is empty, and MANTISSA_NO_SM90A says that none of the list is sm_90a.
 #include <cuda.h>
 
 #include "amp/kernels/gemm_finish.cuh"
@@ -116,6 +117,7 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
 template <class T, int tile_n, bool a_mn, bool b_mn>
 __global__ void __launch_bounds__(threads, 1)
 gemm_hopper(Gemm g, std::int64_t tiles, __grid_constant__ const CUtensorMap map_a, __grid_constant__ const CUtensorMap map_b) {
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   MANTISSA_SHARED(char, dynamic);
   auto& shared = *reinterpret_cast<Shared<tile_n>*>((reinterpret_cast<std::uintptr_t>(dynamic) + 1023) & ~std::uintptr_t{1023});
   const int warpgroup = threadIdx.x / 128, steps = static_cast<int>((g.k + tile_k - 1) / tile_k);
@@ -136,6 +138,7 @@ gemm_hopper(Gemm g, std::int64_t tiles, __grid_constant__ const CUtensorMap map_
     hopper::take_registers<232>();
     consume<T, tile_n, a_mn, b_mn>(g, tiles, steps, shared, warpgroup - 1);
   }
+#endif
 }
 
 using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
@@ -189,6 +192,12 @@ bool aligned(const void* p, std::int64_t leading) { return reinterpret_cast<std:
 }  // namespace
 
 bool run_hopper(const Gemm& g, int tile) {
+#if defined(MANTISSA_NO_SM90A)
+  constexpr bool compiled = false;
+#else
+  constexpr bool compiled = true;
+#endif
+  if (!compiled) return false;
   const bool one_stride = g.batch.rank <= 1 && (g.items == 1 || (g.batch.a[0] > 0 && g.batch.a[0] % 8 == 0 && g.batch.b[0] > 0 && g.batch.b[0] % 8 == 0));
   if (g.k == 0 || g.a_sums || !one_stride || !aligned(g.a, g.lda) || !aligned(g.b, g.ldb)) return false;
   if (g.in == f16) return tile == 256 ? choose_layout<Half, 256>(g) : choose_layout<Half, 128>(g);

@@ -30,8 +30,8 @@ __device__ inline void barrier_wait(std::uint64_t* b, int parity) {
       "{\n.reg .pred done;\n"
       "again:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra.uni over;\n"
-      "bra.uni again;\n"
+      "@done bra over;\n"
+      "bra again;\n"
       "over:\n}\n" ::"r"(shared_address(b)), "r"(parity) : "memory");
 }
 
