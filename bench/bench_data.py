@@ -67,22 +67,44 @@ def cifar(r):
     return *drawn(r, (3, 32, 32)), "drawn pictures"
 
 
-def text(r, context=128):
+def characters():
     path = find("tinyshakespeare/input.txt", "tinyshakespeare.txt")
     if path:
-        characters = np.frombuffer(path.read_bytes(), np.uint8)
-        alphabet = np.unique(characters)
-        tokens, source = np.searchsorted(alphabet, characters).astype(np.int64), "tinyshakespeare"
-    else:  # a cycle of letters with noise
-        tokens = np.where(r.random(1 << 19) < 0.2, r.integers(0, 65, 1 << 19), np.arange(1 << 19) * 7 % 65).astype(
-            np.int64
-        )
-        source = "drawn characters"
-    first = r.integers(0, len(tokens) - context - 1, ROWS + 64)[:, None] + np.arange(context)
-    return tokens[first], tokens[first + 1], source
+        found = np.frombuffer(path.read_bytes(), np.uint8)
+        return np.searchsorted(np.unique(found), found).astype(np.int64), "tinyshakespeare"
+    return None, None
 
 
-MAKERS = {"mnist": mnist, "cifar": cifar, "text": text}
+def cycle(r, size):
+    """Tokens in a cycle, with noise."""
+    n = 1 << 19
+    return np.where(r.random(n) < 0.2, r.integers(0, size, n), np.arange(n) * 7 % size).astype(np.int64)
+
+
+def windows(r, tokens, context, rows):
+    first = r.integers(0, len(tokens) - context - 1, rows)[:, None] + np.arange(context)
+    return tokens[first], tokens[first + 1]
+
+
+def text(r, context=128):
+    tokens, source = characters()
+    if tokens is None:
+        tokens, source = cycle(r, 65), "drawn characters"
+    return *windows(r, tokens, context, ROWS + 64), source
+
+
+def pairs(r, context=1024, vocabulary=50304):
+    """Tokens of a large vocabulary: pairs of characters, spread over all of it."""
+    tokens, source = characters()
+    if tokens is None:
+        return *windows(r, cycle(r, vocabulary), context, ROWS + 64), "drawn tokens"
+    tokens = tokens[: len(tokens) // 2 * 2].reshape(-1, 2)
+    size = int(tokens.max()) + 1
+    tokens = (tokens[:, 0] * size + tokens[:, 1]) * (vocabulary // size**2)
+    return *windows(r, tokens, context, ROWS + 64), f"pairs of characters of {source}"
+
+
+MAKERS = {"mnist": mnist, "cifar": cifar, "text": text, "pairs": pairs}
 
 
 def file_of(folder, name, array):

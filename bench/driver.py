@@ -56,7 +56,8 @@ def arguments():
         nargs="+",
         default=None,
         metavar="MODE",
-        help="of PyTorch: eager eager-nhwc amp amp-nhwc compile compile-amp cudagraph cudagraph-amp",
+        help="of PyTorch: eager eager-nhwc amp amp-nhwc compile compile-amp cudagraph cudagraph-amp compile-cudagraph "
+        "compile-cudagraph-amp",
     )
     p.add_argument("--quick", action="store_true", help="few blocks, eager PyTorch alone, proofs 1, 2 and 5")
     p.add_argument("--parts", nargs="+", choices=PARTS, help="by default all; with --quick or --workload fewer")
@@ -66,7 +67,12 @@ def arguments():
     p.add_argument("--seconds", type=float, default=0, help="after which no block of a workload begins")
     p.add_argument("--turn", type=float, default=0, metavar="SECONDS")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    p.add_argument("--cores", default="", help="such as 0,1; by default the first two that this program may use")
+    p.add_argument(
+        "--peer-device", choices=("cpu", "cuda"), default=None, help="where PyTorch computes; by default there too"
+    )
+    p.add_argument(
+        "--cores", default="", help="such as 0,1; by default the first two that this program may use, with a GPU all"
+    )
     p.add_argument(
         "--resume", action="store_true", help="keep the workloads that --out has already, and measure the others"
     )
@@ -76,25 +82,29 @@ def arguments():
     unknown = [w for w in args.workload if w not in workloads.WORKLOADS]
     if unknown:
         p.error(f"no workload is called {unknown[0]}; there are {', '.join(workloads.WORKLOADS)}")
+    args.named = bool(args.workload)
+    args.workload = args.workload or workloads.of_device(args.device)
+    args.peer_device = args.peer_device or args.device
     return args
 
 
 def pin(args):
     """Pins this program, and with it all workers. Returns the cores and whether it worked."""
     allowed = sorted(os.sched_getaffinity(0))
+    usual = allowed[:2] if args.device == "cpu" else allowed
     try:
-        cores = [int(c) for c in args.cores.split(",")] if args.cores else allowed[:2]
+        cores = [int(c) for c in args.cores.split(",")] if args.cores else usual
         os.sched_setaffinity(0, cores)
         return cores, True
     except (OSError, ValueError) as e:
-        complain(f"cannot pin to the cores {args.cores or allowed[:2]}: {e}; going on without")
-        return allowed[:2], False
+        complain(f"cannot pin to the cores {args.cores or usual}: {e}; going on without")
+        return usual, False
 
 
 class Bench:
     def __init__(self, args):
         self.args, self.problems, self.live = args, [], {}
-        self.parts = args.parts or (PARTS[:1] if args.quick else PARTS[:2] if args.workload else PARTS)
+        self.parts = args.parts or (PARTS[:1] if args.quick else PARTS[:2] if args.named else PARTS)
         self.gate = gate.Gate(cores=os.cpu_count())
         self.cores, pinned = pin(args)
         if not pinned:
@@ -200,11 +210,14 @@ class Bench:
         names = []
         for precision in self.precisions():
             names.append("mantissa" if precision == "f32" else "mantissa-bf16")
+            if self.args.device == "cuda":
+                names.append("mantissa-graph" if precision == "f32" else "mantissa-graph-bf16")
             modes = ["eager", "eager-nhwc"] if precision == "f32" else ["amp", "amp-nhwc"]
             if not self.args.quick:
                 modes.append("compile" if precision == "f32" else "compile-amp")
             if self.args.device == "cuda" and not self.args.quick:
-                modes += ["cudagraph"] if precision == "f32" else ["cudagraph-amp"]
+                end = "" if precision == "f32" else "-amp"
+                modes += ["cudagraph" + end, "compile-cudagraph" + end]
             if self.args.modes is not None:
                 modes = [m for m in self.args.modes if training.precision_of(m) == precision]
             names += [m for m in modes if pictures or not m.endswith("nhwc")]
@@ -220,7 +233,8 @@ class Bench:
         steps = min(MOST_STEPS, MOST_ORDER_BYTES // (8 * workload["batch"]))
         spec, source = bench_data.prepare(folder, workload, self.seed, steps)
         spec["device"] = self.args.device
-        ref = reference.Reference(spec, self.seed, os.path.join(folder, "init"))
+        peer = dict(spec, device=self.args.peer_device, micro=workload.get("micro", 1))
+        ref = reference.Reference(peer, self.seed, os.path.join(folder, "init"))
         blocks = self.args.blocks or (3 if quick else 15)
         settings = {
             "blocks": blocks,
@@ -228,12 +242,14 @@ class Bench:
             "turn": self.turn_seconds(),
             "redo": 2 if quick else 4,
             "ceilings": self.ceilings(),
+            "peer_device": self.args.peer_device,
         }
         settings["proofs"] = (2,) if quick and not self.args.proofs else (2, 3, 4, 5, 6, 7)
         workers, salt = self.workers(self.sides(workload)), bench_data.Salt(spec, self.seed)
         run = training.Training(workers, ref, salt, self.gate, spec, settings, self.seed, folder)
         result = run.all()
         result.update(title=workload["title"], data=source, blocks_wanted=blocks)
+        result["items_per_step"] = workload["batch"] * workload.get("items", 1)
         if "memory" in self.parts:
             result["memory"] = self.memory(spec, ref.spec["init"], folder)
         shutil.rmtree(folder)
@@ -247,8 +263,8 @@ class Bench:
         which may use units that those loops do not."""
         import reference
 
-        peer = reference.ceilings(self.args.device)
-        on_cpu = self.args.device == "cpu"
+        peer = reference.ceilings(self.args.peer_device)
+        on_cpu = self.args.peer_device == "cpu"
         found = self.workers(["mantissa"])["mantissa"].ask("CEILINGS", 120) if on_cpu else peer
         before = self.result.setdefault("ceilings", found)
         for precision in ("f32", "bf16"):
@@ -270,13 +286,17 @@ class Bench:
                 start = lambda: protocol.Worker(
                     side, self.command(side), environment=self.environment, timeout=120
                 )  # noqa: E731, B023
-                found[side] = extras.memory(start, {"init": init, "precision": training.precision_of(side)}, spec)
+                device = self.args.device if training.ours(side) else self.args.peer_device
+                init_spec = {"init": init, "precision": training.precision_of(side), "device": device}
+                found[side] = extras.memory(start, dict(init_spec, captured=training.captured(side)), spec)
             except protocol.WorkerError as e:
                 self.problem(f"memory: {e}")
         return found
 
     def sides_of_memory(self):
         wanted = {"f32": ["mantissa", "eager"], "bf16": ["mantissa-bf16", "amp"]}
+        if self.args.device == "cuda":
+            wanted = {"f32": [*wanted["f32"], "mantissa-graph"], "bf16": [*wanted["bf16"], "mantissa-graph-bf16"]}
         return [s for p in self.precisions() for s in wanted[p]]
 
     def precisions(self):
@@ -308,7 +328,10 @@ class Bench:
         for side, s in result["sides"].items():
             if ms := s["ms"]:
                 spread = f"(least {ms['min']:.3f}, p90 {ms['p90']:.3f}, first step {s['first_step'] * 1e3:.0f})"
-                print(f"  {side:14} {ms['median']:9.3f} ms  {spread}")
+                print(f"  {side:22} {ms['median']:9.3f} ms  {spread}")
+        for side, s in result["sides"].items():
+            if s["ms"] and self.args.device == "cuda":
+                print(f"  {side:22} {1e3 * result['items_per_step'] / s['ms']['median']:12.0f} items/s")
         for side, t in result["left_out"].items():
             print(f"  {side:14} {1e3 * t:9.3f} ms, over twice as long as another mode: no turns")
         for pair, r in result["ratios"].items():
@@ -319,7 +342,8 @@ class Bench:
                     print(f"  proof {number}, {side}: {line}")
         for side, m in result.get("memory", {}).items():
             peak = f"peak {m['peak'] / 1e6:.0f} MB, {m['beyond'] / 1e6:.0f} beyond the start"
-            print(f"  memory {side:14} {peak}, first step after {m['to_first_step']:.2f} s")
+            device = f", reserved on the device {m['reserved'] / 1e6:.0f} MB" if self.args.device == "cuda" else ""
+            print(f"  memory {side:14} {peak}{device}, first step after {m['to_first_step']:.2f} s")
         if result["missing"]:
             self.problems.append(f"{name}: no result of {', '.join(result['missing'])}")
         thrown = sum(not quiet for block in result["blocks"] for turns in block.values() for _, quiet in turns)
@@ -344,11 +368,11 @@ class Bench:
         torch.set_flush_denormal(True)
         self.result["meta"]["torch"] = torch.__version__
         if self.args.prepare:
-            for name in self.args.workload or workloads.WORKLOADS:
+            for name in self.args.workload:
                 self.guarded(name, self.prepare)
             return
         if "workloads" in self.parts:
-            for name in self.args.workload or workloads.WORKLOADS:
+            for name in self.args.workload:
                 if name not in self.result["workloads"]:
                     self.guarded(name, self.workload)
         if "operators" in self.parts:

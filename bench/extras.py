@@ -27,7 +27,8 @@ def memory(start, init, spec):
     finally:
         worker.quit()
     return {"peak": found["peak_rss"], "beyond": found["peak_rss"] - hello["rss"], "before": hello["rss"],
-            "allocated": found["peak_allocated"], "to_first_step": first}  # fmt: skip
+            "allocated": found["peak_allocated"], "reserved": found.get("peak_reserved", 0),
+            "to_first_step": first}  # fmt: skip
 
 
 def stripped_bytes(path, *flags):

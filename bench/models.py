@@ -142,6 +142,46 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
+class Gpt2Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        n, t, c = x.shape
+        q, k, v = (
+            y.view(n, t, self.heads, c // self.heads).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(c, 2)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(n, t, c))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    """GPT-2 of 124M parameters: the head shares the embedding's weight; no dropout."""
+
+    def __init__(self, vocabulary=50304, context=1024, layers=12, heads=12, width=768):
+        super().__init__()
+        self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Gpt2Block(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        for name, p in self.named_parameters():
+            if p.dim() == 2:
+                narrow = name.endswith("out.weight") or name.endswith("down.weight")
+                nn.init.normal_(p, 0, 0.02 / (2 * layers) ** 0.5 if narrow else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    def forward(self, tokens):
+        x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.norm(x), self.token.weight)
+
+
 class VisionTransformer(nn.Module):
     """samples/vit.cpp with the sizes of ViT-S."""
 
@@ -169,6 +209,7 @@ MODELS = {
     "simple": SimpleCnn,
     "resnet18": ResNet18,
     "gpt": Gpt,
+    "gpt2": Gpt2,
     "vit": VisionTransformer,
 }
 
@@ -182,6 +223,8 @@ def make_optimizer(model, parameters, captured=False):
     options = {"fused": True, "capturable": captured}
     if model == "gpt":
         return torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.99), **options), 1
+    if model == "gpt2":
+        return torch.optim.AdamW(parameters, lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, **options), 1
     if model == "vit":
         return torch.optim.AdamW(parameters, lr=1e-4, **options), 0
     return torch.optim.Adam(parameters, lr=1e-3 if model == "mlp" else 3e-4, **options), 0

@@ -1,16 +1,18 @@
 """Requests and answers between the driver and its workers: one JSON object per line, over pipes.
 
   INIT spec        loads model, weights, data and order   -> parameters (names), elements, weights and order (CRC-32)
-  WARM/RUN steps   trains  -> seconds, losses, indices and labels (sums per step), step, cpu, involuntary
+  WARM/RUN steps   trains  -> seconds, losses, indices and labels (sums per step), step, cpu, involuntary;
+                      of Mantissa also replays (steps so far that were launched as one CUDA graph)
   EVAL             the evaluation set -> loss, accuracy
   GRADIENTS step, path   of the batch of that step, at the weights of now, to a safetensors file -> loss
   SNAPSHOT/DUMP path     weights, buffers and the optimizer's state ("optim.<parameter>.<state>") -> step
-  MEMORY           -> rss, peak_rss (bytes of the process), peak_allocated (the framework's own count)
+  MEMORY           -> rss, peak_rss (bytes of the process), peak_allocated, peak_reserved (the framework's own counts)
   OPERATOR spec    see bench/operators.py
   QUIT             ends the worker
 
 A worker says {"ready": true, ...} when it has started, and {"error": "..."} where it cannot do what was asked. The
-spec of INIT has model, precision (f32, bf16), device, batch, init (a safetensors file), and x, y, order, eval_x,
+spec of INIT has model, precision (f32, bf16), device, captured (the step as one CUDA graph; else false), batch, init (a
+safetensors file), and x, y, order, eval_x,
 eval_y, each {path, dtype, sizes}: raw files that all processes map, so that the driver can overwrite a batch.
 Needs the standard library alone.
 """

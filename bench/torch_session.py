@@ -12,7 +12,10 @@ import torch
 import models
 import torch_tensors
 
-MODES = ("eager", "eager-nhwc", "amp", "amp-nhwc", "compile", "compile-amp", "cudagraph", "cudagraph-amp")
+MODES = (
+    *("eager", "eager-nhwc", "amp", "amp-nhwc", "compile", "compile-amp"),
+    *("cudagraph", "cudagraph-amp", "compile-cudagraph", "compile-cudagraph-amp"),  # the whole step as one graph
+)
 
 
 def rows_of(spec):
@@ -34,7 +37,7 @@ class Session:
         net = net.to(self.device, dtype)
         self.net = net.to(memory_format=torch.channels_last) if self.nhwc else net
         self.optimizer, self.clip = models.make_optimizer(
-            spec["model"], self.net.parameters(), mode.startswith("cudagraph")
+            spec["model"], self.net.parameters(), "cudagraph" in mode
         )
         self.step = 0
         self.forward = torch.compile(self.net) if mode.startswith("compile") else self.net
@@ -54,11 +57,16 @@ class Session:
     def autocast(self):
         return torch.autocast(self.device.type, torch.bfloat16) if self.amp else contextlib.nullcontext()
 
+    def batch_of(self, rows, index):
+        """Gathered into pinned memory where there is a GPU: no second copy, and nothing waits for the transfer."""
+        if not self.cuda:
+            return torch.index_select(rows, 0, index)
+        place = torch.empty((len(index), *rows.shape[1:]), dtype=rows.dtype, pin_memory=True)
+        return torch.index_select(rows, 0, index, out=place)
+
     def move(self, x, y):
         if self.cuda:
-            x, y = x.pin_memory().to(self.device, non_blocking=True), y.pin_memory().to(
-                self.device, non_blocking=True
-            )
+            x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
         if x.is_floating_point() and self.dtype != torch.float32:
             x = x.to(self.dtype)
         return (x.contiguous(memory_format=torch.channels_last) if self.nhwc else x), y
@@ -97,20 +105,25 @@ class Session:
         self.held[0].copy_(x)
         self.held[1].copy_(y)
         self.graph.replay()
-        return self.result.clone()
+        return self.result  # which the next replay overwrites
 
     def run(self, count):
         losses, labels, first = [], [], self.step
-        update = self.captured if self.mode.startswith("cudagraph") else self.update
+        update = self.captured if "cudagraph" in self.mode else self.update
+        history = torch.zeros(count, device=self.device) if self.cuda else None
         before = resource.getrusage(resource.RUSAGE_SELF)
         begin = time.perf_counter()
-        for _ in range(count):
+        for i in range(count):
             index = self.order[self.step]
-            x, y = torch.index_select(self.x, 0, index), torch.index_select(self.y, 0, index)
+            x, y = self.batch_of(self.x, index), self.batch_of(self.y, index)
             labels.append(y)
-            losses.append(update(*self.move(x, y)))
+            loss = update(*self.move(x, y))
+            if self.cuda:  # read once, after the turn
+                history[i].copy_(loss)
+            else:
+                losses.append(loss)
             self.step += 1
-        losses = [loss.item() for loss in losses]
+        losses = history.tolist() if self.cuda else [loss.item() for loss in losses]
         seconds = time.perf_counter() - begin
         after = resource.getrusage(resource.RUSAGE_SELF)
         return {
@@ -139,14 +152,16 @@ class Session:
 
     def gradients(self, step, path=None):
         self.optimizer.zero_grad(set_to_none=True)
-        index = self.order[step]
-        loss = self.loss(*self.move(torch.index_select(self.x, 0, index), torch.index_select(self.y, 0, index)))
-        loss.backward()
+        index, parts, total = self.order[step], self.spec.get("micro", 1), 0.0
+        for part in index.chunk(parts):  # of one size: the mean of their means is the mean
+            loss = self.loss(*self.move(self.batch_of(self.x, part), self.batch_of(self.y, part))) / parts
+            loss.backward()
+            total += loss.item()
         named = {n: p.grad.detach().clone() for n, p in self.net.named_parameters()}
         self.optimizer.zero_grad(set_to_none=True)
         if path:
             torch_tensors.save(path, {n: g.float() for n, g in named.items()})
-        return {"loss": loss.item(), "gradients": named}
+        return {"loss": total, "gradients": named}
 
     def snapshot(self, path):
         named = dict(self.net.state_dict())

@@ -41,8 +41,11 @@ def main():
         nonlocal session
         what = request["do"]
         if what == "MEMORY":
-            peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
-            found = {"rss": status_bytes("VmRSS"), "peak_rss": status_bytes("VmHWM"), "peak_allocated": peak}
+            found = {"rss": status_bytes("VmRSS"), "peak_rss": status_bytes("VmHWM"), "peak_allocated": 0}
+            found["peak_reserved"] = 0
+            if torch.cuda.is_available():
+                found["peak_allocated"] = torch.cuda.max_memory_allocated()
+                found["peak_reserved"] = torch.cuda.max_memory_reserved()
             if request.get("reset"):
                 with open("/proc/self/clear_refs", "w") as f:
                     f.write("5")  # VmHWM begins anew
@@ -66,6 +69,8 @@ def main():
             }
         if what == "INIT":
             session = None
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()  # several workers share the GPU
             torch._dynamo.reset() if args.mode.startswith("compile") else None
             session = torch_session.Session(request["spec"], args.mode)
             return session.description()

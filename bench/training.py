@@ -24,9 +24,15 @@ def ours(side):
     return side.startswith("mantissa")
 
 
+def captured(side):
+    """Whether Mantissa's step is one CUDA graph (jit::capture)."""
+    return ours(side) and "graph" in side
+
+
 class Training:
     """workers: {side: Worker}; reference: bench/reference.py; salt: bench_data.Salt; gate: gate.Gate; spec: of INIT.
 
+    peer_device, if in settings: where PyTorch computes, else where Mantissa does.
     settings: blocks, seconds (after which no further block begins), turn (seconds), redo (blocks that may be
     repeated), proofs (of 2 to 7, those to ask for beyond 1 and 5), ceilings (bench/ceilings.h).
     """
@@ -62,6 +68,9 @@ class Training:
     # --- the phases ---
     def start(self, side):
         spec = dict(self.spec, precision=precision_of(side), init=self.reference.spec["init"])
+        spec["captured"] = captured(side)
+        if not ours(side):
+            spec["device"] = self.settings.get("peer_device", spec.get("device"))
         got = self.workers[side].ask("INIT", 120, spec=spec)
         self.names = got["parameters"]
         self.proven[side]["1"] = proofs.same_start(side, got, self.reference.weights, self.reference.order)
@@ -226,7 +235,7 @@ class Training:
         )
         probes = {1 + i: s for i, s in enumerate(self.r.sample(sides, len(sides)))} if 4 in asked else {}
         redone, number, begin = 0, 0, time.monotonic()
-        while number < max(self.settings["blocks"] + 1, len(probes) + 1) and self.workers:
+        while (number < self.settings["blocks"] + 1 or probes) and self.workers:
             if (
                 number > max(LEAST_BLOCKS, len(probes))
                 and time.monotonic() - begin > self.settings["seconds"]
@@ -279,14 +288,14 @@ class Training:
             }
         ratios = {}
         for precision in ("f32", "bf16"):
-            mine = next((s for s in sides if ours(s) and precision_of(s) == precision), None)
-            if mine is None or self.failed.get(mine) or not sides[mine]["ms"]:
-                continue
-            for side in sides:
-                if side != mine and not self.failed.get(side):
-                    ratio = stats.summary(blocks, mine, side, self.seed)
-                    if ratio:
-                        ratios[f"{mine} / {side}"] = ratio
+            for mine in (s for s in sides if ours(s) and precision_of(s) == precision):
+                if self.failed.get(mine) or not sides[mine]["ms"]:
+                    continue
+                for side in sides:
+                    if side != mine and not captured(side) and not self.failed.get(side):
+                        ratio = stats.summary(blocks, mine, side, self.seed)
+                        if ratio:
+                            ratios[f"{mine} / {side}"] = ratio
         missing = [s for s in sides if s not in self.left_out and (self.failed.get(s) or not sides[s]["ms"])]
         return {
             "steps_per_turn": self.turn,

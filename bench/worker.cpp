@@ -88,6 +88,33 @@ std::uint32_t digest(const void* data, std::int64_t bytes, std::uint32_t start =
   return static_cast<std::uint32_t>(crc32_z(start, static_cast<const Bytef*>(data), static_cast<std::size_t>(bytes)));
 }
 
+// The losses of a turn. On a GPU each is put in its place of one tensor, which is read once, after the turn: a captured
+// step overwrites its result, and to read each loss for itself would wait for the GPU as often.
+class Losses {
+ public:
+  Losses(Device device, std::int64_t count) {
+    if (device.is_cuda()) all_ = zeros({count}, {.device = device});
+  }
+  void add(const Tensor& loss) {
+    if (!all_.defined()) return each_.push_back(loss);
+    const NoGrad no_grad;
+    Tensor place = select(all_, 0, next_++);
+    place.copy_(loss);
+  }
+  json read() const {
+    json numbers = json::array();
+    for (const Tensor& loss : each_) numbers.push_back(loss.item<double>());
+    if (all_.defined())
+      for (const float loss : all_.to(cpu).to_vector<float>()) numbers.push_back(static_cast<double>(loss));
+    return numbers;
+  }
+
+ private:
+  std::vector<Tensor> each_;
+  Tensor all_;
+  std::int64_t next_ = 0;
+};
+
 class Session {
  public:
   explicit Session(const json& spec)
@@ -95,6 +122,11 @@ class Session {
         batch_(spec.at("batch")), work_(make_workload(spec.at("model"), device_)), x_(spec.at("x")), y_(spec.at("y")),
         order_(spec.at("order")), eval_x_(spec.at("eval_x")), eval_y_(spec.at("eval_y")) {
     nn::load(work_.module, spec.at("init"));
+    if (!spec.value("captured", false)) return;
+    check(device_.is_cuda(), "a captured step needs the device cuda");
+    captured_ = std::make_unique<jit::CapturedStep>([this](const std::vector<Tensor>& batch) -> std::vector<Tensor> {
+      return {train_step(batch[0], batch[1])};
+    });
   }
 
   json description() const {
@@ -112,17 +144,18 @@ class Session {
   }
 
   json run(std::int64_t count) {
-    std::vector<Tensor> losses, labels;
+    std::vector<Tensor> labels;
+    Losses losses(device_, count);
     const std::int64_t first = step_;
     const Usage before = usage();
     const double begin = now();
     for (std::int64_t i = 0; i < count; ++i) {
       labels.push_back(batch_of(y_, step_));
-      losses.push_back(train_step(batch_of(x_, step_).to(device_), labels.back().to(device_)));
+      const Tensor x = batch_of(x_, step_).to(device_), y = labels.back().to(device_);
+      losses.add(captured_ ? captured_->run({x, y}).at(0) : train_step(x, y));
       ++step_;
     }
-    json numbers = json::array();
-    for (const Tensor& loss : losses) numbers.push_back(loss.item<double>());  // waits for a GPU
+    const json numbers = losses.read();  // waits for a GPU
     const double seconds = now() - begin;
     const Usage after = usage();
     json index_sums = json::array(), label_sums = json::array();
@@ -133,7 +166,8 @@ class Session {
       label_sums.push_back(labels[static_cast<std::size_t>(i)].sum().item<std::int64_t>());
     }
     return {{"seconds", seconds}, {"losses", numbers}, {"indices", index_sums}, {"labels", label_sums}, {"step", step_},
-            {"cpu", after.cpu - before.cpu}, {"involuntary", after.involuntary - before.involuntary}};
+            {"cpu", after.cpu - before.cpu}, {"involuntary", after.involuntary - before.involuntary},
+            {"replays", captured_ ? captured_->replays() : 0}};
   }
 
   json evaluate() {
@@ -185,6 +219,7 @@ class Session {
 
   std::int64_t step() const { return step_; }
   Device device() const { return device_; }
+  std::int64_t recorded_bytes() const { return captured_ ? static_cast<std::int64_t>(captured_->bytes()) : 0; }
 
  private:
   const std::int64_t* indices(std::int64_t step) const {
@@ -215,6 +250,7 @@ class Session {
   Workload work_;
   Rows x_, y_, order_, eval_x_, eval_y_;
   std::int64_t step_ = 0;
+  std::unique_ptr<jit::CapturedStep> captured_;  // the training step as one CUDA graph
 };
 
 // kB of /proc/self/status: "VmRSS", "VmHWM" (the most since the start or the last reset).
@@ -230,8 +266,9 @@ std::int64_t status_bytes(const std::string& field) {
 }
 json memory(const std::optional<Session>& session) {
   const MemoryStats stats = memory_stats(session ? session->device() : cpu);
-  return {{"rss", status_bytes("VmRSS")}, {"peak_rss", status_bytes("VmHWM")}, {"peak_allocated", stats.peak_allocated},
-          {"peak_reserved", stats.peak_reserved}};
+  const std::int64_t recorded = session ? session->recorded_bytes() : 0;  // memory of its own, not in these statistics
+  return {{"rss", status_bytes("VmRSS")}, {"peak_rss", status_bytes("VmHWM")},
+          {"peak_allocated", stats.peak_allocated + recorded}, {"peak_reserved", stats.peak_reserved + recorded}};
 }
 
 // The operator that CALLS calls. Its result is looked at once: sum and sum of absolute values.

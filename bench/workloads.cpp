@@ -118,6 +118,47 @@ struct Gpt {
   }
 };
 
+struct Gpt2Block {
+  Gpt2Block(std::int64_t width, std::int64_t head_count)
+      : norm1(width), qkv(width, 3 * width), out(width, width), norm2(width), up(width, 4 * width),
+        down(4 * width, width), heads(head_count) {}
+  nn::LayerNorm norm1;
+  nn::Linear qkv, out;
+  nn::LayerNorm norm2;
+  nn::Linear up, down;
+  std::int64_t heads;
+  MANTISSA_FIELDS(norm1, qkv, out, norm2, up, down)
+
+  Tensor attend(const Tensor& x) const {
+    const Tensor all = qkv(x);  // [N, T, 3 * width]
+    const std::int64_t n = x.size(0), t = x.size(1), width = x.size(2);
+    const auto part = [&](int i) {
+      return narrow(all, 2, i * width, width).reshape({n, t, heads, width / heads}).transpose(1, 2);
+    };
+    const Tensor y = scaled_dot_product_attention(part(0), part(1), part(2), {}, {.is_causal = true});
+    return out(flatten(y.transpose(1, 2), 2));
+  }
+  Tensor operator()(Tensor x) const {
+    x = x + attend(norm1(x));
+    return x + down(gelu(up(norm2(x)), "tanh"));
+  }
+};
+
+struct Gpt2 {  // GPT-2 of 124M (Radford et al., 2019): the head shares the embedding's weight; no dropout
+  Gpt2() : token(50304, 768), position(1024, 768), norm(768) {
+    for (int i = 0; i < 12; ++i) blocks.emplace_back(768, 12);
+  }
+  nn::Embedding token, position;
+  std::vector<Gpt2Block> blocks;
+  nn::LayerNorm norm;
+  MANTISSA_FIELDS(token, position, blocks, norm)
+  Tensor operator()(const Tensor& tokens) const {  // i64 [N, T] -> [N, T, 50304], T up to 1024
+    Tensor x = token(tokens) + narrow(position.weight, 0, 0, tokens.size(1));
+    for (const Gpt2Block& block : blocks) x = block(x);
+    return linear(norm(x), token.weight);
+  }
+};
+
 struct VisionTransformer {  // as in samples/vit.cpp, with the sizes of ViT-S
   VisionTransformer() : embed(3, 384, 4, {.stride = 4}), position(zeros({1, 64, 384})), norm(384), head(384, 10) {
     const nn::TransformerOptions options{.dim_feedforward = 1536, .dropout = 0, .activation = nn::FeedForward::gelu,
@@ -153,6 +194,7 @@ Workload make_workload(const std::string& name, Device device) {
                : name == "simple"   ? around<SimpleCnn>(device)
                : name == "resnet18" ? around<ResNet18>(device)
                : name == "gpt"      ? around<Gpt>(device)
+               : name == "gpt2"     ? around<Gpt2>(device)
                : name == "vit"      ? around<VisionTransformer>(device)
                                     : throw Error("no workload is called " + name);
   const auto parameters = nn::named_parameters(w.module);
@@ -164,6 +206,7 @@ Workload make_workload(const std::string& name, Device device) {
   if (name == "lenet") sgd({.lr = 1e-3, .momentum = 0.9});
   if (name == "resnet18") sgd({.lr = 1e-3, .momentum = 0.9, .weight_decay = 5e-4});
   if (name == "gpt") adamw({.lr = 1e-3, .betas = {0.9, 0.99}}), w.clip = 1;
+  if (name == "gpt2") adamw({.lr = 6e-4, .betas = {0.9, 0.95}, .weight_decay = 0.1}), w.clip = 1;
   if (name == "vit") adamw({.lr = 1e-4});
   return w;
 }

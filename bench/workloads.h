@@ -22,7 +22,7 @@ struct Workload {
   double clip = 0;  // the largest norm of all gradients; 0: not clipped
 };
 
-// name: mlp, cnn, lenet, simple, resnet18, gpt, vit. The optimizer is made after the network has been moved.
+// name: mlp, cnn, lenet, simple, resnet18, gpt, gpt2, vit. The optimizer is made after the network has been moved.
 Workload make_workload(const std::string& name, Device device);
 
 // Mean cross-entropy of class logits [N, C], or of those of each place [N, T, C], and labels [N] or [N, T].

@@ -50,6 +50,15 @@ target_link_libraries(cuda_bench_check PRIVATE ${objects} ${link_deps} ${header_
 target_compile_definitions(cuda_bench_check PRIVATE MANTISSA_CUDA_SHIM)
 target_include_directories(cuda_bench_check BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
 add_test(NAME cuda_bench_check COMMAND cuda_bench_check --check)
+# The benchmark's worker on the shim's device: its step as it is, and as one graph.
+if(MANTISSA_BENCH)
+  add_executable(shim_mantissa_bench ${bench_sources} $<TARGET_OBJECTS:mantissa_cuda_shim>)
+  mantissa_flags(shim_mantissa_bench)
+  target_link_libraries(shim_mantissa_bench PRIVATE ${objects} ${link_deps} ${header_deps})
+  add_test(NAME bench_cuda_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/bench_cuda_test.sh
+           $<TARGET_FILE:shim_mantissa_bench>)
+  set_tests_properties(bench_cuda_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 ENVIRONMENT MANTISSA_TUNER=off)
+endif()
 # Samples that train on the shim's device, for scripts/check_all.sh: ninja shim_samples
 if(MANTISSA_SAMPLES AND NOT MANTISSA_WITH_CUDA AND NOT BUILD_SHARED_LIBS)
   add_custom_target(shim_samples)

@@ -1,148 +1,374 @@
 #!/usr/bin/env bash
 # Proves the CUDA backend on a machine with a GPU, and writes one report of it: scripts/gpu.sh [options]
-#   --deps DIR      where dependencies lie that the system does not have (include/, lib/, lib/cmake/); may be repeated
+#   --deps DIR      what scripts/gpu_pack.sh made, or a prefix (include/, lib/) of dependencies that the system lacks; may be repeated
 #   --seconds N     stop after about N seconds with what there is by then (default 3000)
+#   --resume        keep what passed or failed with these same programs; do what is missing, was cut off, or was built anew
+#   --only STAGE... these stages alone, or groups of them: build, tests, sanitizers, benches
+#   --list          print the stages in their order, and stop
+#   --out DIR       report.txt, report.json and logs.tar.gz, anew after every stage (besides BUILD/report, where all logs stay)
 #   --arch LIST     GPUs to compile for (default: the one in this machine)
 #   --build DIR     build folder (default build/gpu)
-#   --out DIR       report.txt, report.json and the logs of all stages (default: BUILD/report)
 #   --full-sanitizer  compute-sanitizer on every operator; without it, on a reduced set
 # It configures, builds with all cores, runs every test on the device (the registry CPU against CUDA, determinism, memory that
-# runs out, capture), the sanitizers and the benchmarks. It needs no network and installs nothing. Exit status 0: nothing failed.
+# runs out, capture), the benchmarks and the sanitizers: what says most comes first. A stage that fails stops no other. It
+# needs no network and installs nothing. $MANTISSA_COMMIT names the commit where there is no git. Exit status 0: all passed.
+# shellcheck disable=SC2317  # functions that bash -c calls
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
-seconds=3000 build=build/gpu out='' arch='' full='' deps=()
+# What speed is asked for on a GPU (docs/gpu/README.md): one training workload a stage. Then everything else.
+main_workloads=(mlp128 cnn gpt2 resnet512)
+test_stages=()
+for t in tests/cuda_*_test.cpp; do t=$(basename "$t" .cpp) && test_stages+=("gpu_${t#cuda_}"); done
+# The registry is most of the proof; products and attention hold the instructions that ran nowhere yet.
+first_tests=(gpu_registry_test gpu_gemm_test gpu_attention_test gpu_capture_test)
+for t in "${test_stages[@]}"; do [[ " ${first_tests[*]} " == *" $t "* ]] || first_tests+=("$t"); done
+test_stages=("${first_tests[@]}")
+build_stages=(machine unpack configure build_registry build resources)
+bench_stages=(bench_kernels "${main_workloads[@]/#/bench_}")
+sanitizer_stages=(sanitizer_memcheck sanitizer_racecheck sanitizer_initcheck sanitizer_synccheck)
+last_stages=(tuned_products bench_operators bench_f32)
+all_stages=("${build_stages[@]}" "${test_stages[@]}" "${bench_stages[@]}" "${sanitizer_stages[@]}" "${last_stages[@]}")
+
+usage() { sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+seconds=3000 build=build/gpu out='' arch='' full='' resume='' deps=() only=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --deps) deps+=("$(cd "$2" && pwd)") && shift 2 ;;
-    --seconds) seconds=$2 && shift 2 ;;
-    --arch) arch=$2 && shift 2 ;;
-    --build) build=$2 && shift 2 ;;
-    --out) out=$2 && shift 2 ;;
+    --deps) deps+=("${2:?}") && shift 2 ;;
+    --seconds) seconds=${2:?} && shift 2 ;;
+    --arch) arch=${2:?} && shift 2 ;;
+    --build) build=${2:?} && shift 2 ;;
+    --out) out=${2:?} && shift 2 ;;
     --full-sanitizer) full=1 && shift ;;
-    *) sed -n '2,10p' "${BASH_SOURCE[0]}" && exit 2 ;;
+    --resume) resume=1 && shift ;;
+    --list) printf '%s\n' "${all_stages[@]}" && exit 0 ;;
+    --only)
+      shift
+      while [ $# -gt 0 ] && [[ $1 != --* ]]; do
+        case $1 in
+          build) only+=("${build_stages[@]}") ;;
+          tests) only+=("${test_stages[@]}") ;;
+          sanitizers) only+=("${sanitizer_stages[@]}") ;;
+          benches) only+=("${bench_stages[@]}" bench_operators bench_f32) ;;
+          *) [[ " ${all_stages[*]} " == *" $1 "* ]] || { echo "gpu.sh: no stage is called $1; --list names them" >&2 && exit 2; }
+             only+=("$1") ;;
+        esac
+        shift
+      done
+      [ ${#only[@]} -gt 0 ] || usage ;;
+    *) usage ;;
   esac
 done
-out=${out:-$build/report}
-mkdir -p "$out"
+case $build in /*) ;; *) build=$PWD/$build ;; esac
+report=$build/report  # logs, and what each stage gave: what --resume goes by
+mkdir -p "$report/stages" || exit 2
+[ -z "$out" ] || mkdir -p "$out" || exit 2
 started=$SECONDS failed=0
-names=() results=() times=()
-
+have() { command -v "$1" >/dev/null; }
 left() { echo $((seconds - (SECONDS - started))); }
-note() {  # stage, result, seconds
-  names+=("$1") results+=("$2") times+=("$3")
-  printf '%-28s %-10s %5s s\n' "$1" "$2" "$3"
-  report
-}
-# stage NAME LIMIT COMMAND...: runs it with its output in OUT/NAME.log, for at most LIMIT seconds and what is left.
-stage() {
-  local name=$1 limit=$2 begin=$SECONDS status rest
-  shift 2
-  rest=$(left)
-  [ "$rest" -lt "$limit" ] && limit=$rest
-  if [ "$limit" -le 0 ]; then
-    note "$name" "no time" 0
-    return 1
-  fi
-  timeout -k 10 "$limit" "$@" >"$out/$name.log" 2>&1
-  status=$?
-  case $status in
-    0) note "$name" passed $((SECONDS - begin)) ;;
-    124 | 137) failed=1 && note "$name" "timed out" $((SECONDS - begin)) ;;
-    *) failed=1 && note "$name" failed $((SECONDS - begin)) && tail -n 20 "$out/$name.log" ;;
-  esac
-  return $status
-}
-skip() { note "$1" "skipped: $2" 0; }
 
+# ---- what is known about the machine ----
 ask_gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
-quote() { printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037' | sed 's/\\/\\\\/g; s/"/\\"/g')"; }
 gpu=$(ask_gpu name)
 driver=$(ask_gpu driver_version)
 capability=$(ask_gpu compute_cap)
 toolkit=$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-[ -z "$(git status --porcelain 2>/dev/null)" ] || commit="$commit, changed"
+commit=${MANTISSA_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null)}
+for d in ${deps[@]+"${deps[@]}"}; do [ -n "$commit" ] || commit=$(sed -n 's/^commit \([0-9a-f]*\).*/\1 (when packed)/p' "$d/contents.txt" 2>/dev/null); done
+[ -z "$(git status --porcelain --untracked-files=no 2>/dev/null)" ] || commit="$commit, changed"
 
-report() {  # both files, anew after every stage: whatever ends the script, what is known is there
-  local i
+# ---- stages ----
+# A stage's file holds: result, seconds, and the stamp of the programs that gave it.
+stamp_of() { stat -Lc '%Y.%s' "$@" 2>/dev/null | tr '\n' ' '; }
+result_of() { sed -n 1p "$report/stages/$1" 2>/dev/null; }
+note() {  # stage, result, seconds, stamp
+  printf '%s\n%s\n%s\n' "$2" "$3" "${4:-}" >"$report/stages/$1"
+  printf '%-28s %-24s %5s s\n' "$1" "$2" "$3"
+  write_report
+}
+wanted() { [ ${#only[@]} -eq 0 ] || [[ " ${only[*]} " == *" $1 "* ]]; }
+# due STAGE [PROGRAMS...]: whether it is to run now. Says so where it is not.
+due() {
+  local stage=$1 stamp
+  shift
+  wanted "$stage" || return 1
+  stamp=$(stamp_of "$@")
+  if [ -n "$resume" ] && [ -n "$stamp" ] && [ "$stamp" = "$(sed -n 3p "$report/stages/$stage" 2>/dev/null)" ]; then
+    case $(result_of "$stage") in
+      passed | failed* | "timed out")
+        printf '%-28s %-24s (kept)\n' "$stage" "$(result_of "$stage")"
+        [ "$(result_of "$stage")" = passed ] || failed=1
+        return 1 ;;
+    esac
+  fi
+  [ "$(left)" -gt 0 ] && return 0
+  case $(result_of "$stage") in '' | "cut off" | "no time") note "$stage" "no time" 0 ;; esac
+  failed=1
+  return 1
+}
+# run STAGE LIMIT COMMAND...: with its output in STAGE.log, for at most LIMIT seconds and what is left. Prints nothing.
+# Its result is left in STAGE.done: "cut off" where time ended, "timed out" where its own limit did.
+run() {
+  local stage=$1 limit=$2 begin=$SECONDS rest status result
+  shift 2
+  rest=$(left)
+  timeout -k 5 $((rest < limit ? rest : limit)) "$@" >"$report/$stage.log" 2>&1 </dev/null
+  status=$?
+  case $status in
+    0) result=passed ;;
+    124 | 137) result=$([ "$rest" -lt "$limit" ] && echo "cut off" || echo "timed out") ;;
+    *) result="failed ($status)" ;;
+  esac
+  printf '%s\n%s\n' "$result" $((SECONDS - begin)) >"$report/$stage.done"
+}
+finish() {  # stage, programs
+  local stage=$1 result
+  shift
+  { read -r result && read -r took; } <"$report/$stage.done"
+  rm -f "$report/$stage.done"
+  note "$stage" "$result" "$took" "$(stamp_of "$@")"
+  [ "$result" = passed ] && return 0
+  failed=1
+  tail -n 20 "$report/$stage.log"
+  return 1
+}
+# stage NAME LIMIT PROGRAM COMMAND...: PROGRAM is what --resume looks at; always: it runs every time.
+stage() {
+  local name=$1 limit=$2 program=$3
+  shift 3
+  due "$name" "$program" || return 1
+  run "$name" "$limit" "$@"
+  finish "$name" "$program"
+}
+skip() {
+  wanted "$1" || return 0
+  note "$1" "skipped: $2" 0
+}
+
+# ---- the report ----
+quote() { printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037' | sed 's/\\/\\\\/g; s/"/\\"/g')"; }
+write_report() {  # anew after every stage: whatever ends the script, what is known is there
+  local s first=1
   {
     echo "GPU      ${gpu:-none}, compute capability ${capability:-unknown}"
     echo "driver   ${driver:-unknown}, toolkit ${toolkit:-unknown}"
-    echo "commit   $commit"
+    echo "commit   ${commit:-unknown}"
     echo "date     $(date -u +%Y-%m-%dT%H:%MZ)"
     echo
-    for i in "${!names[@]}"; do printf '%-28s %-24s %5s s\n' "${names[i]}" "${results[i]}" "${times[i]}"; done
-    for i in "$out"/gpu_registry_test.log "$out"/bench_*.log; do
-      [ -e "$i" ] && printf '\n-- %s\n' "$(basename "$i" .log)" && grep -aE '^operators on cuda|test cases|assertions|^[a-z].*(us|ms|/s|TFLOP|GB)' "$i" | tail -n 40
+    for s in "${all_stages[@]}"; do
+      [ -e "$report/stages/$s" ] || continue
+      printf '%-28s %-24s %5s s\n' "$s" "$(result_of "$s")" "$(sed -n 2p "$report/stages/$s")"
     done
-  } >"$out/report.txt"
+    echo
+    have python3 && python3 scripts/gpu_table.py "$report"
+    for s in "$report"/gpu_registry_test.log "$report"/bench_*.log; do
+      [ -e "$s" ] && printf '\n-- %s\n' "$(basename "$s" .log)" &&
+        grep -aE '^operators on cuda|test cases|assertions|^ *[a-zA-Z].*(us|ms|/s|TFLOP|GB|MB|x)\b' "$s" | tail -n 60
+    done
+  } >"$report/report.txt"
   {
     printf '{"gpu": %s, "compute_capability": %s, "driver": %s, "toolkit": %s, "commit": %s, "stages": [' \
       "$(quote "$gpu")" "$(quote "$capability")" "$(quote "$driver")" "$(quote "$toolkit")" "$(quote "$commit")"
-    for i in "${!names[@]}"; do
-      [ "$i" -gt 0 ] && printf ', '
-      printf '{"name": %s, "result": %s, "seconds": %s}' "$(quote "${names[i]}")" "$(quote "${results[i]}")" "${times[i]}"
+    for s in "${all_stages[@]}"; do
+      [ -e "$report/stages/$s" ] || continue
+      [ -n "$first" ] || printf ', '
+      first=''
+      printf '{"name": %s, "result": %s, "seconds": %s}' "$(quote "$s")" "$(quote "$(result_of "$s")")" "$(sed -n 2p "$report/stages/$s")"
     done
-    printf ']}\n'
-  } >"$out/report.json"
+    printf '], "table": %s}\n' "$(have python3 && python3 scripts/gpu_table.py --json "$report" || echo '[]')"
+  } >"$report/report.json"
+  if [ -n "$out" ]; then
+    cp "$report/report.txt" "$report/report.json" "$out/"
+    tar -C "$report" -czf "$out/logs.tar.gz" .
+  fi
 }
 
-# ---- build ----
+# ---- the machine: everything that is needed to understand a failure from afar ----
+machine() {
+  nvidia-smi
+  nvidia-smi -q -d CLOCK,POWER,PERFORMANCE 2>/dev/null | head -n 80
+  for c in nvcc c++ cmake ninja python3 ncu compute-sanitizer xz; do printf '%-18s %s\n' "$c" "$(command -v "$c" || echo 'not there')"; done
+  nvcc --version | tail -n 2
+  c++ --version | head -n 1
+  cmake --version | head -n 1
+  ldd --version | head -n 1
+  nproc
+  grep MemAvailable /proc/meminfo
+  python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda, torch.backends.cudnn.version(), torch.cuda.is_available())'
+  return 0
+}
+
+# ---- dependencies: unpacked once, into the build folder ----
+extract() { if command -v xz >/dev/null; then tar -C "$2" -xJf "$1"; else python3 -m tarfile -e "$1" "$2"; fi; }
+unpack() {  # build folder, folders of --deps
+  local build=$1 d sum
+  shift
+  for d in "$@"; do
+    [ -e "$d/deps.tar.xz" ] || continue
+    sum=$(cksum <"$d/deps.tar.xz")
+    if [ "$sum" != "$(cat "$build/deps/.from" 2>/dev/null)" ]; then
+      rm -rf "$build/deps" && mkdir -p "$build/deps" && extract "$d/deps.tar.xz" "$build/deps" || return 1
+      echo "$sum" >"$build/deps/.from"
+    fi
+    if [ -d "$d/data" ]; then mkdir -p "$build/data" && cp -R "$d/data/." "$build/data/" || return 1; fi
+  done
+}
+# Pictures become CIFAR-10's own layout. It takes a while, and one core: while the others compile.
+pictures() {  # folder of data
+  [ ! -e "$1/cifar-10-batches-bin/data_batch_1.bin" ] || return 0
+  rm -rf "$1/part"
+  if [ -e "$1/cifar10-jpeg/unpack.py" ]; then
+    python3 "$1/cifar10-jpeg/unpack.py" "$1/part" && mv "$1/part/cifar-10-batches-bin" "$1/"
+  else
+    for f in "$1"/cifar-10-batches-bin/*.xz; do [ ! -e "$f" ] || { xz -dc "$f" >"$1/part" && mv "$1/part" "${f%.xz}"; }; done
+  fi
+}
+export -f machine extract unpack pictures
+
+# A copy of the sources may have new times, and all would be compiled again: what has the content it had gets the time it had.
+keep_times() {
+  local list=$build/sources time name sum
+  find . \( -name .git -o -path ./build -o -name 'build-*' -o -path ./shared \) -prune -o -type f -printf '%P\n' | sort >"$list.names"
+  if [ -e "$list" ]; then
+    tr '\n' '\0' <"$list.names" | xargs -0 sha256sum |
+      awk 'NR == FNR { time[$1 " " $3] = $2; next } ($1 " " $2) in time { print time[$1 " " $2], $2 }' "$list" - |
+      while read -r time name; do [ "$(stat -c %Y "$name")" = "$time" ] || touch -d "@$time" "$name"; done
+  fi
+  tr '\n' '\0' <"$list.names" | xargs -0 sha256sum | while read -r sum name; do echo "$sum $(stat -c %Y "$name") $name"; done >"$list.new"
+  mv "$list.new" "$list"
+}
+
+# CMake's options for a prefix of dependencies; compilers and loaders are told as well.
+use_prefix() {
+  local file name
+  prefixes+=("$1")
+  while read -r file; do  # said outright: another one of the system would be found first, or none where lib/ARCH is not searched
+    name=$(basename "$file" | sed -E 's/-?[cC]onfig\.cmake$//')
+    case $name in dnnl | libjpeg-turbo) ;; *) options+=("-D${name}_DIR=$(dirname "$file")") ;; esac
+  done < <(find "$1" -name '*Config.cmake' -o -name '*-config.cmake')
+  export CPATH="$1/include${CPATH:+:$CPATH}" LIBRARY_PATH="$1/lib${LIBRARY_PATH:+:$LIBRARY_PATH}"
+  export LD_LIBRARY_PATH="$1/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+}
+one_of() {  # whether any of these files is there
+  local f
+  for f in "$@"; do [ -e "$f" ] && return 0; done
+  return 1
+}
+# Where the toolkit has no cuDNN or no cuBLASLt: those of Python's packages, which come without links libX.so.
+use_python_cuda() {
+  local root folder lib name links=$build/toolkit
+  root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+  if [ -n "${CUDNN_ROOT:-}" ]; then options+=("-DCUDNN_ROOT=$CUDNN_ROOT"); fi
+  one_of "$root"/lib*/libcublasLt.so "$root"/targets/*/lib/libcublasLt.so &&
+    one_of ${CUDNN_ROOT:+"$CUDNN_ROOT"} "$root/include/cudnn_graph.h" {/usr,/usr/local}/include/cudnn_graph.h && return
+  mkdir -p "$links"
+  while read -r folder; do
+    for lib in "$folder"/*/lib/lib{cudart,cublasLt,cudnn,nvrtc}.so.*; do
+      [ -e "$lib" ] || continue
+      name=$(basename "$lib")
+      ln -sf "$lib" "$links/$name" && ln -sf "$lib" "$links/${name%%.so*}.so"
+      case ":${LD_LIBRARY_PATH:-}:" in *":$(dirname "$lib"):"*) ;; *) LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(dirname "$lib")" ;; esac
+    done
+    for name in "$folder"/*/include/cudnn_graph.h; do
+      [ ! -e "$name" ] || [ -n "${CUDNN_ROOT:-}" ] || options+=("-DCUDNN_ROOT=$(dirname "$(dirname "$name")")")
+    done
+  done < <(python3 -c 'import nvidia; print("\n".join(nvidia.__path__))' 2>/dev/null)
+  export LD_LIBRARY_PATH
+  options+=("-DCMAKE_LIBRARY_PATH=$links")
+}
+
+options=(-DCMAKE_BUILD_TYPE=Release -DMANTISSA_CUDA=ON -DMANTISSA_TESTS=ON -DMANTISSA_BENCH=ON -DMANTISSA_SAMPLES=ON)
 if [ -z "$arch" ]; then
   arch=$(printf '%s' "$capability" | tr -d .)
   [ "$arch" = 90 ] && arch=90a
 fi
-options=(-DCMAKE_BUILD_TYPE=Release -DMANTISSA_CUDA=ON -DMANTISSA_TESTS=ON -DMANTISSA_BENCH=ON -DMANTISSA_SAMPLES=ON)
-[ -n "$arch" ] && options+=("-DCMAKE_CUDA_ARCHITECTURES=$arch")
-if [ ${#deps[@]} -gt 0 ]; then
-  options+=("-DCMAKE_PREFIX_PATH=$(IFS=';' && echo "${deps[*]}")")
-  for d in "${deps[@]}"; do
-    export CPATH="$d/include${CPATH:+:$CPATH}" LIBRARY_PATH="$d/lib${LIBRARY_PATH:+:$LIBRARY_PATH}"
-    export LD_LIBRARY_PATH="$d/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-  done
+[ -z "$arch" ] || options+=("-DCMAKE_CUDA_ARCHITECTURES=$arch")
+have ninja && options+=(-G Ninja)
+
+# ---- build ----
+stage machine 60 always bash -c machine
+[ ${#deps[@]} -eq 0 ] || stage unpack 120 always bash -c 'unpack "$@"' unpack "$build" "${deps[@]}"
+prefixes=()
+for d in ${deps[@]+"${deps[@]}"}; do [ -e "$d/deps.tar.xz" ] || [ ! -d "$d/include" ] || use_prefix "$(cd "$d" && pwd)"; done
+[ ! -d "$build/deps/include" ] || use_prefix "$build/deps"
+[ ${#prefixes[@]} -eq 0 ] || options+=("-DCMAKE_PREFIX_PATH=$(IFS=';' && echo "${prefixes[*]}")")
+have nvcc && use_python_cuda
+if [ -d "$build/data" ]; then
+  export MANTISSA_DATA=$build/data
+  bash -c 'pictures "$1"' pictures "$build/data" >"$report/pictures.log" 2>&1 &
 fi
-generator=()
-command -v ninja >/dev/null && generator=(-G Ninja)
-stage configure 300 cmake -S . -B "$build" "${generator[@]}" "${options[@]}" || exit 1
-tests=$(cmake --build "$build" --target help | grep -oE '\bgpu_[a-z_]*_test\b' | sort -u | tr '\n' ' ')
+[ -z "$resume" ] || keep_times
+parallel=$(nproc)
+# What fails to build stops what needs it, and nothing else.
+stage configure 300 always cmake -S . -B "$build" "${options[@]}"
+stage build_registry 2400 always cmake --build "$build" --parallel "$parallel" --target gpu_registry_test
+keep_going=$(have ninja && echo "-k 0" || echo -k)
 # shellcheck disable=SC2086
-stage build 2400 cmake --build "$build" --parallel "$(nproc)" --target $tests || exit 1
+stage build 2400 always cmake --build "$build" --parallel "$parallel" --target "${test_stages[@]}" gpu_kernels_bench mantissa_bench -- $keep_going
+stage resources 60 always sh tests/cuda_resources_test.sh . "$build/CMakeFiles/mantissa_cuda_objects.dir"
 
 # ---- correctness ----
-if [ -z "$gpu" ]; then
-  skip tests "no GPU"
-  exit $failed
-fi
-for t in $tests; do stage "$t" 600 "$build/$t"; done
-stage gpu_registry_again 600 "$build/gpu_registry_test" "repeating an operator on cuda gives the same bits"
-
-reduced="add,matmul,linear,softmax,cross_entropy,layer_norm,conv2d,max_pool2d,embedding,scatter_add,sort,sum,dropout"
-if command -v compute-sanitizer >/dev/null; then
-  for tool in memcheck racecheck initcheck synccheck; do
-    if [ -n "$full" ]; then
-      stage "sanitizer_$tool" 1200 compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/gpu_registry_test"
-    else
-      stage "sanitizer_$tool" 300 env MANTISSA_OP="$reduced" compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/gpu_registry_test"
-    fi
-  done
-else
-  skip sanitizers "compute-sanitizer not found"
-fi
+# program STAGE: what the stage runs is there. Without a GPU, or where it was not built, says so.
+program() {
+  wanted "$1" || return 1
+  if [ -z "$gpu" ]; then skip "$1" "no GPU"; return 1; fi
+  [ -x "$build/$2" ] && return 0
+  skip "$1" "$2 was not built"
+  failed=1
+  return 1
+}
+for t in "${test_stages[@]}"; do
+  # Ways to compute are chosen by rule, as in ctest: timing would decide the last bits.
+  program "$t" "$t" && stage "$t" 300 "$build/$t" env MANTISSA_TUNER=off "$build/$t" -d yes
+done
 
 # ---- speed ----
+wait  # for the pictures
+export XDG_CACHE_HOME=$build/cache  # of PyTorch's compiler and our tuner: a later call goes on from there
 # Single kernels: products beside cuBLASLt, shares of copy bandwidth, attention, the host's time.
-if stage build_benches 900 cmake --build "$build" --parallel "$(nproc)" --target gpu_kernels_bench mantissa_bench; then
-  stage bench_kernels 400 "$build/gpu_kernels_bench"
-  # Training beside PyTorch in one run (docs/performance.md), where a PyTorch with CUDA is installed.
-  if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-    for precision in f32 bf16; do
-      stage "bench_training_$precision" 900 python3 bench/driver.py --worker "$build/mantissa_bench" --device cuda --parts workloads operators \
-        --precision $precision --out "$out/bench_training_$precision.json"
-    done
-  else
-    skip bench_training "no PyTorch that sees a GPU"
+program bench_kernels gpu_kernels_bench && stage bench_kernels 180 "$build/gpu_kernels_bench" "$build/gpu_kernels_bench"
+torch_reason='' torch_asked=''
+# beside_torch STAGE LIMIT OPTIONS...: training beside PyTorch in one run (docs/performance.md), where one sees the GPU.
+beside_torch() {
+  local name=$1 limit=$2
+  shift 2
+  program "$name" mantissa_bench || return 0
+  due "$name" "$build/mantissa_bench" || return 0
+  if [ -z "$torch_asked" ]; then
+    torch_asked=1
+    python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || torch_reason="no PyTorch that sees a GPU"
   fi
-fi
-echo "report: $out/report.txt and $out/report.json"
+  if [ -n "$torch_reason" ]; then skip "$name" "$torch_reason"; return 0; fi
+  run "$name" "$limit" python3 -u bench/driver.py --worker "$build/mantissa_bench" --device cuda --out "$report/$name.json" --resume "$@"
+  # 1: measured, with something that it complains of, which the table and the log show
+  if [ "$(sed -n 1p "$report/$name.done")" = "failed (1)" ] && [ -s "$report/$name.json" ]; then sed -i '1s/.*/failed (incomplete)/' "$report/$name.done"; fi
+  finish "$name" "$build/mantissa_bench"
+}
+for w in "${main_workloads[@]}"; do
+  beside_torch "bench_$w" 300 --workload "$w" --precision bf16 --seconds 25 --parts workloads memory
+done
+
+# ---- sanitizers: four at a time, as nothing is timed ----
+operators=("MANTISSA_OP=add,matmul,linear,softmax,cross_entropy,layer_norm,conv2d,max_pool2d,embedding,scatter_add,sort,sum,dropout")
+[ -z "$full" ] || operators=(-u MANTISSA_OP)
+running=()
+for s in "${sanitizer_stages[@]}"; do
+  program "$s" gpu_registry_test || continue
+  due "$s" "$build/gpu_registry_test" || continue
+  if ! have compute-sanitizer; then skip "$s" "compute-sanitizer not found"; continue; fi
+  run "$s" 480 env "${operators[@]}" MANTISSA_TUNER=off compute-sanitizer --tool "${s#sanitizer_}" --error-exitcode 9 \
+    "$build/gpu_registry_test" &
+  running+=("$s")
+done
+wait
+for s in ${running[@]+"${running[@]}"}; do finish "$s" "$build/gpu_registry_test"; done
+
+# ---- what else there is to know ----
+# Products with ways chosen by timing, each held against the first: what training uses.
+program tuned_products gpu_registry_test && stage tuned_products 120 "$build/gpu_registry_test" \
+  env MANTISSA_OP=matmul,linear,conv2d MANTISSA_TUNER_FILE="$report/tuner.jsonl" "$build/gpu_registry_test"
+beside_torch bench_operators 200 --parts operators
+beside_torch bench_f32 500 --precision f32 --seconds 15 --parts workloads
+write_report
+echo "report: $report/report.txt and $report/report.json"
 exit $failed
