@@ -146,41 +146,19 @@ skip() {
 }
 
 # ---- the report ----
-quote() { printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037' | sed 's/\\/\\\\/g; s/"/\\"/g')"; }
+printf '%s\n' "${all_stages[@]}" >"$report/order.txt"
+{
+  echo "GPU: ${gpu:-none}, compute capability ${capability:-unknown}"
+  echo "driver: ${driver:-unknown}"
+  echo "toolkit: ${toolkit:-unknown}"
+  echo "commit: ${commit:-unknown}"
+  echo "date: $(date -u +%Y-%m-%dT%H:%MZ)"
+} >"$report/machine.txt"
 write_report() {  # anew after every stage: whatever ends the script, what is known is there
-  local s first=1
-  {
-    echo "GPU      ${gpu:-none}, compute capability ${capability:-unknown}"
-    echo "driver   ${driver:-unknown}, toolkit ${toolkit:-unknown}"
-    echo "commit   ${commit:-unknown}"
-    echo "date     $(date -u +%Y-%m-%dT%H:%MZ)"
-    echo
-    for s in "${all_stages[@]}"; do
-      [ -e "$report/stages/$s" ] || continue
-      printf '%-28s %-24s %5s s\n' "$s" "$(result_of "$s")" "$(sed -n 2p "$report/stages/$s")"
-    done
-    echo
-    have python3 && python3 scripts/gpu_table.py "$report"
-    for s in "$report"/gpu_registry_test.log "$report"/bench_*.log; do
-      [ -e "$s" ] && printf '\n-- %s\n' "$(basename "$s" .log)" &&
-        grep -aE '^operators on cuda|test cases|assertions|^ *[a-zA-Z].*(us|ms|/s|TFLOP|GB|MB|x)\b' "$s" | tail -n 60
-    done
-  } >"$report/report.txt"
-  {
-    printf '{"gpu": %s, "compute_capability": %s, "driver": %s, "toolkit": %s, "commit": %s, "stages": [' \
-      "$(quote "$gpu")" "$(quote "$capability")" "$(quote "$driver")" "$(quote "$toolkit")" "$(quote "$commit")"
-    for s in "${all_stages[@]}"; do
-      [ -e "$report/stages/$s" ] || continue
-      [ -n "$first" ] || printf ', '
-      first=''
-      printf '{"name": %s, "result": %s, "seconds": %s}' "$(quote "$s")" "$(quote "$(result_of "$s")")" "$(sed -n 2p "$report/stages/$s")"
-    done
-    printf '], "table": %s}\n' "$(have python3 && python3 scripts/gpu_table.py --json "$report" || echo '[]')"
-  } >"$report/report.json"
-  if [ -n "$out" ]; then
-    cp "$report/report.txt" "$report/report.json" "$out/"
-    tar -C "$report" -czf "$out/logs.tar.gz" .
-  fi
+  if have python3; then python3 scripts/gpu_report.py "$report"; else head -n 2 "$report"/machine.txt "$report"/stages/* >"$report/report.txt"; fi
+  [ -n "$out" ] || return 0
+  cp "$report"/report.* "$out/"
+  tar -C "$report" -czf "$out/logs.tar.gz" .
 }
 
 # ---- the machine: everything that is needed to understand a failure from afar ----

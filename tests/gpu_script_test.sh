@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# scripts/gpu.sh without a GPU: gpu_script_test.sh SOURCE [TWINS]
+# Every command that it would run on a GPU machine is run, with small fakes on PATH for nvidia-smi, nvcc, cmake, ninja and
+# compute-sanitizer, for PyTorch, and for the programs that cmake would build. They write down how they were called.
+# TWINS, a build folder: instead of fakes, its programs on the CPU shim, which have the same sources (minutes).
+set -uo pipefail
+source=$1 twins=${2:-}
+if ! command -v python3 >/dev/null || ! command -v xz >/dev/null; then
+  echo "skipped: python3 and xz are needed"
+  exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# ---- a copy of the repository's part that the script reads ----
+repo=$work/repo
+mkdir -p "$repo/scripts" "$repo/tests" "$repo/bench" "$work/bin" "$work/torch/torch" "$work/pack"
+cp "$source"/scripts/gpu.sh "$source"/scripts/gpu_report.py "$repo/scripts/"
+for t in "$source"/tests/cuda_*_test.cpp; do : >"$repo/tests/$(basename "$t")"; done
+# shellcheck disable=SC2016
+echo 'echo "resources $*" >>"$CALLS"' >"$repo/tests/cuda_resources_test.sh"
+export CALLS=$work/calls TWINS=$twins FAKES=$work
+: >"$CALLS"
+
+fake() { cat >"$work/bin/$1" && chmod +x "$work/bin/$1"; }
+fake nvidia-smi <<'END'
+#!/bin/sh
+[ ! -e "$FAKES/no_gpu" ] || exit 9
+case $* in
+  *=name*) echo "Fake GPU" ;;
+  *=driver_version*) echo 1.2.3 ;;
+  *=compute_cap*) echo 9.0 ;;
+esac
+END
+fake nvcc <<'END'
+#!/bin/sh
+echo "Cuda compilation tools, release 13.0, V13.0.1"
+END
+fake ninja </dev/null
+fake cmake <<'END'
+#!/bin/bash
+echo "cmake $*" >>"$CALLS"
+[ "$1" = --build ] || { mkdir -p "${4:?}"; exit 0; }
+build=$2 status=0
+while [ $# -gt 0 ] && [ "$1" != --target ]; do shift; done
+shift
+for target; do
+  [ "$target" != -- ] || break
+  if [ -e "$FAKES/broken_$target" ]; then rm -f "$build/$target" && status=1 && continue; fi
+  [ ! -e "$build/$target" ] || continue
+  case $target in
+    gpu_*_test) twin=$TWINS/cuda_${target#gpu_} ;;
+    gpu_kernels_bench) twin="$TWINS/cuda_bench_check --check" ;;
+    *) twin=$TWINS/shim_$target ;;
+  esac
+  [ -n "$TWINS" ] || twin=
+  cat >"$build/$target" <<PROGRAM
+#!/bin/bash
+echo "$target \$* tuner=\${MANTISSA_TUNER:-on} operators=\${MANTISSA_OP:-all}" >>"\$CALLS"
+[ ! -e "\$FAKES/hang_$target" ] || sleep 60
+[ ! -e "\$FAKES/fail_$target" ] || exit 1
+[ -z "$twin" ] || exec $twin "\$@"
+case $target in
+  gpu_registry_test) echo "operators on cuda: 300 of 300; without a kernel: 0:" ;;
+  gpu_kernels_bench)
+    echo "gemm bf16  4096  best own kernel against best cuBLASLt plan: 0.977x"
+    echo "softmax bf16                             60.0 us     4000 GB/s   93.1 % of copy"
+    echo "host time, add, recorded                    2.25 us" ;;
+esac
+PROGRAM
+  chmod +x "$build/$target"
+done
+exit $status
+END
+fake compute-sanitizer <<'END'
+#!/bin/sh
+echo "compute-sanitizer $1 $2" >>"$CALLS"
+while [ "${1#-}" != "$1" ]; do shift; [ "${1#-}" != "$1" ] || shift; done
+"$@" && echo "========= ERROR SUMMARY: 0 errors"
+END
+cat >"$work/torch/torch/__init__.py" <<'END'
+class cuda:
+    is_available = staticmethod(lambda: True)
+END
+cat >"$repo/bench/driver.py" <<'END'
+import json, os, sys
+arguments = sys.argv[1:]
+with open(os.environ["CALLS"], "a") as f:
+    f.write("driver " + " ".join(arguments) + "\n")
+value = lambda name: arguments[arguments.index(name) + 1] if name in arguments else None
+side = lambda ms: {"ms": {"median": ms}, "failed": None}
+w = {"sides": {"mantissa-graph-bf16": side(10.0), "mantissa-bf16": side(12.0), "amp": side(25.0), "compile-amp": side(14.0)},
+     "ratios": {"mantissa-graph-bf16 / amp": {"ratio": 2.5}, "mantissa-graph-bf16 / compile-amp": {"ratio": 1.4}},
+     "items_per_step": 8192, "memory": {"amp": {"reserved": 2e10}, "mantissa-bf16": {"reserved": 1e10}}}  # fmt: skip
+with open(value("--out"), "w") as f:
+    json.dump({"workloads": {value("--workload"): w}}, f)
+END
+
+# ---- a pack of dependencies ----
+mkdir -p "$work/prefix/lib/cmake/fmt" "$work/prefix/include" "$work/pack/data/mnist"
+: >"$work/prefix/lib/cmake/fmt/fmt-config.cmake"
+tar -C "$work/prefix" -cf - include lib | xz >"$work/pack/deps.tar.xz"
+echo "commit 0123456789ab, compiler" >"$work/pack/contents.txt"
+
+export PATH=$work/bin:$PATH PYTHONPATH=$work/torch
+unset MANTISSA_COMMIT MANTISSA_TUNER MANTISSA_OP MANTISSA_DATA CPATH LIBRARY_PATH
+cd "$work" || exit 1
+# gpu STATUS OPTIONS...: runs the script; its output is in $work/said, what was called in $CALLS.
+gpu() {
+  local expected=$1 status
+  shift
+  : >"$CALLS"
+  bash "$repo/scripts/gpu.sh" --deps "$work/pack" --out "$work/out" "$@" >"$work/said" 2>&1
+  status=$?
+  [ "$status" -eq "$expected" ] || { fail "gpu.sh $*: status $status, expected $expected" && tail -n 30 "$work/said"; }
+}
+said() { grep -qE -e "$1" "$work/said" || { fail "not said: $1" && tail -n 30 "$work/said"; }; }
+reported() { grep -qE -e "$1" "$work/out/report.txt" || { fail "not in the report: $1" && head -n 60 "$work/out/report.txt"; }; }
+called() { grep -qE -e "$1" "$CALLS" || { fail "not called: $1" && cat "$CALLS"; }; }
+not_called() { ! grep -qE -e "$1" "$CALLS" || { fail "called: $1" && cat "$CALLS"; }; }
+
+if [ -n "$twins" ]; then
+  gpu 0 --only build tests bench_kernels
+  cat "$work/said"
+  exit $((failures > 0))
+fi
+
+# ---- everything, once ----
+gpu 0 --seconds 100
+called "^cmake -S . .*-DMANTISSA_CUDA=ON .*-DCMAKE_CUDA_ARCHITECTURES=90a .*-Dfmt_DIR=$repo/build/gpu/deps/lib/cmake/fmt .*-DCMAKE_PREFIX_PATH="
+called '--target gpu_registry_test$'
+called '--target .*gpu_training_test.* gpu_kernels_bench mantissa_bench -- -k 0$'
+for t in "$source"/tests/cuda_*_test.cpp; do
+  t=$(basename "$t" .cpp)
+  called "^gpu_${t#cuda_} -d yes tuner=off operators=all$"
+done
+for tool in memcheck racecheck initcheck synccheck; do called "^compute-sanitizer --tool $tool"; done
+called '^gpu_registry_test  tuner=off operators=add,matmul,'
+called '^gpu_registry_test  tuner=on operators=matmul,linear,conv2d$'
+called '^gpu_kernels_bench '
+called '^resources . '
+for w in mlp128 cnn gpt2 resnet512; do called "^driver .*--device cuda .*--workload $w --precision bf16 .*--parts workloads memory$"; done
+called '^driver .*--parts operators$'
+called '^driver .*--precision f32 '
+reported '^GPU: +Fake GPU, compute capability 9.0$'
+reported '^commit: +0123456789ab \(when packed\)$'
+reported 'operators? with CUDA kernels .* not measured$'
+reported 'registry, CPU against CUDA.* passed, 300 of 300 operators$'
+reported 'sanitizer reports.* memcheck 0, racecheck 0, initcheck 0, synccheck 0$'
+reported 'captured steps.* passed$'
+reported 'MNIST MLP batch 128.* eager AMP 2.50x \(amp\) / best compiled 1.40x \(compile-amp\); mantissa-graph-bf16 10.0000 ms'
+reported 'GPT-2 124M.* 819k tokens/s$'
+reported 'cuBLASLt.* bf16 4096: 0.977x$'
+reported 'copy bandwidth.* softmax bf16 93.1 %$'
+reported 'host time.* 2.25 us$'
+reported 'peak reserved memory.* mantissa-bf16 0.50x'
+python3 - "$work/out/report.json" <<'END' || fail "report.json"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert len(report["table"]) == 15 and all(s["result"] == "passed" for s in report["stages"]), report
+END
+[ "$(tar -tzf "$work/out/logs.tar.gz" | grep -c '_test.log$')" -ge 8 ] || fail "logs.tar.gz lacks logs"
+[ "$(find "$work/out" -type f | wc -l)" -le 8 ] || fail "more than eight files come back"
+[ "$(cat "$repo/build/gpu/deps/.from")" = "$(cksum <"$work/pack/deps.tar.xz")" ] || fail "dependencies were not unpacked"
+[ "$(head -n 1 "$CALLS" | cut -d ' ' -f 1)" = cmake ] || fail "the build does not come first"
+
+# ---- again: nothing that is done is repeated, until its program is built anew ----
+gpu 0 --resume
+not_called '^(gpu_|driver|compute-sanitizer)'
+said 'gpu_gemm_test .*\(kept\)'
+touch "$work/fail_gpu_gemm_test"
+sleep 0.01
+rm "$repo/build/gpu/gpu_gemm_test"
+gpu 1 --resume  # a failure stops no other stage, and is kept too
+called '^gpu_gemm_test'
+not_called '^gpu_attention_test'
+said '^gpu_gemm_test +failed'
+said '^report:'
+gpu 1 --resume
+not_called '^gpu_gemm_test'
+rm "$work/fail_gpu_gemm_test"
+gpu 0 --only gpu_gemm_test
+called '^gpu_gemm_test'
+not_called '^(cmake|gpu_registry_test|driver)'
+reported '^gpu_attention_test +passed'
+gpu 2 --only gpu_nothing
+said 'no stage is called gpu_nothing'
+
+# ---- time ends in the middle; the next call goes on ----
+touch "$work/hang_gpu_capture_test"
+rm -rf "$repo/build/gpu/report/stages"
+gpu 1 --seconds 4 --only tests bench_mlp128
+reported '^gpu_registry_test +passed'
+reported '^gpu_capture_test +cut off'
+reported '^bench_mlp128 +no time'
+reported 'MNIST MLP batch 128'
+rm "$work/hang_gpu_capture_test"
+gpu 0 --resume --only tests bench_mlp128
+not_called '^gpu_registry_test'
+called '^gpu_capture_test'
+called '^driver .*mlp128'
+
+# ---- what does not build stops what needs it, and nothing else ----
+touch "$work/broken_gpu_data_test"
+gpu 1 --resume --only build gpu_data_test gpu_optim_test
+reported '^gpu_data_test +skipped: gpu_data_test was not built'
+reported '^gpu_optim_test +passed'
+rm "$work/broken_gpu_data_test"
+
+# ---- new times of old sources are not taken for changes ----
+old=$(stat -c %Y "$repo/tests/cuda_gemm_test.cpp")
+touch -d '+1 hour' "$repo/tests/cuda_gemm_test.cpp"
+echo '// changed' >"$repo/tests/cuda_data_test.cpp"
+touch -d '+1 hour' "$repo/tests/cuda_data_test.cpp"
+gpu 0 --resume --only configure
+[ "$(stat -c %Y "$repo/tests/cuda_gemm_test.cpp")" = "$old" ] || fail "an unchanged source kept its new time"
+[ "$(stat -c %Y "$repo/tests/cuda_data_test.cpp")" != "$old" ] || fail "a changed source got its old time"
+
+# ---- no GPU ----
+touch "$work/no_gpu"
+rm -rf "$repo/build/gpu/report/stages"
+gpu 0 --only gpu_gemm_test bench_kernels
+reported '^gpu_gemm_test +skipped: no GPU'
+reported '^GPU: +none'
+not_called '^gpu_gemm_test'
+
+echo "$failures failures"
+[ "$failures" -eq 0 ]
