@@ -51,6 +51,8 @@ class Reference:
             self.order = zlib.crc32(f.read())
 
     def session(self, precision, dtype=torch.float32):
+        if self.spec["device"] == "cuda":
+            torch.cuda.empty_cache()  # the workers need it
         return torch_session.Session(self.spec, "amp" if precision == "bf16" else "eager", dtype)
 
     def evaluate(self, precision, path):

@@ -10,6 +10,7 @@
 
 #include "core/accelerator.h"
 #include "cuda/check.h"
+#include "cuda/staging.h"
 
 namespace mantissa::cuda_backend {
 namespace {
@@ -347,6 +348,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   if (bytes == 0) return;
   check(!is_capturing() || to_device == from_device, "a step that is captured must not copy between host and device: it read a value of a "
         "tensor (item, to_vector, printing) or made a tensor from host data. Move that out of the step, or keep it in a tensor on the device");
+  if (from_device.is_cpu() && upload_staged(to, from, bytes)) return;
   const cudaMemcpyKind kind = to_device.is_cpu() ? cudaMemcpyDeviceToHost : from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
   check_status(cudaMemcpyAsync(to, from, bytes, kind, stream()), "copying");
   if (to_device.is_cpu()) wait_for_stream();  // from ordinary host memory the bytes have left when the call returns

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Proves the CUDA backend on a machine with a GPU, and writes one report of it: scripts/gpu.sh [options]
-#   --deps DIR      what scripts/gpu_pack.sh made, or a prefix (include/, lib/) of dependencies that the system lacks; may be repeated
+#   --deps DIR      what scripts/gpu_pack.sh made, or a prefix (include/, lib/) of what is missing; may be repeated
 #   --seconds N     stop after about N seconds with what there is by then (default 3000)
-#   --resume        keep what passed or failed with these same programs; do what is missing, was cut off, or was built anew
+#   --resume        keep what passed or failed with these same programs; do what is missing, cut off, or built anew
 #   --only STAGE... these stages alone, or groups of them: build, tests, sanitizers, benches
 #   --list          print the stages in their order, and stop
-#   --out DIR       report.txt, report.json and logs.tar.gz, anew after every stage (besides BUILD/report, where all logs stay)
+#   --out DIR       report.txt, report.json, logs.tar.gz, anew after every stage (BUILD/report has them and all logs)
 #   --arch LIST     GPUs to compile for (default: the one in this machine)
 #   --build DIR     build folder (default build/gpu)
 #   --full-sanitizer  compute-sanitizer on every operator; without it, on a reduced set
-# It configures, builds with all cores, runs every test on the device (the registry CPU against CUDA, determinism, memory that
-# runs out, capture), the benchmarks and the sanitizers: what says most comes first. A stage that fails stops no other. It
-# needs no network and installs nothing. $MANTISSA_COMMIT names the commit where there is no git. Exit status 0: all passed.
+# It configures, builds with all cores, runs every test on the device (the registry CPU against CUDA, determinism,
+# memory that runs out, capture), the benchmarks and the sanitizers: what says most comes first. A stage that fails
+# stops no other. It needs no network and installs nothing. Where there is no git, $MANTISSA_COMMIT names the commit.
+# Exit status 0: all passed.
 # shellcheck disable=SC2317  # functions that bash -c calls
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -30,7 +31,7 @@ sanitizer_stages=(sanitizer_memcheck sanitizer_racecheck sanitizer_initcheck san
 last_stages=(tuned_products bench_operators bench_f32)
 all_stages=("${build_stages[@]}" "${test_stages[@]}" "${bench_stages[@]}" "${sanitizer_stages[@]}" "${last_stages[@]}")
 
-usage() { sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+usage() { sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 seconds=3000 build=build/gpu out='' arch='' full='' resume='' deps=() only=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -50,8 +51,10 @@ while [ $# -gt 0 ]; do
           tests) only+=("${test_stages[@]}") ;;
           sanitizers) only+=("${sanitizer_stages[@]}") ;;
           benches) only+=("${bench_stages[@]}" bench_operators bench_f32) ;;
-          *) [[ " ${all_stages[*]} " == *" $1 "* ]] || { echo "gpu.sh: no stage is called $1; --list names them" >&2 && exit 2; }
-             only+=("$1") ;;
+          *)
+            [[ " ${all_stages[*]} " == *" $1 "* ]] ||
+              { echo "gpu.sh: no stage is called $1; --list names them" >&2 && exit 2; }
+            only+=("$1") ;;
         esac
         shift
       done
@@ -74,7 +77,9 @@ driver=$(ask_gpu driver_version)
 capability=$(ask_gpu compute_cap)
 toolkit=$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 commit=${MANTISSA_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null)}
-for d in ${deps[@]+"${deps[@]}"}; do [ -n "$commit" ] || commit=$(sed -n 's/^commit \([0-9a-f]*\).*/\1 (when packed)/p' "$d/contents.txt" 2>/dev/null); done
+for d in ${deps[@]+"${deps[@]}"}; do
+  [ -n "$commit" ] || commit=$(sed -n 's/^commit \([0-9a-f]*\).*/\1 (when packed)/p' "$d/contents.txt" 2>/dev/null)
+done
 [ -z "$(git status --porcelain --untracked-files=no 2>/dev/null)" ] || commit="$commit, changed"
 
 # ---- stages ----
@@ -155,7 +160,11 @@ printf '%s\n' "${all_stages[@]}" >"$report/order.txt"
   echo "date: $(date -u +%Y-%m-%dT%H:%MZ)"
 } >"$report/machine.txt"
 write_report() {  # anew after every stage: whatever ends the script, what is known is there
-  if have python3; then python3 scripts/gpu_report.py "$report"; else head -n 2 "$report"/machine.txt "$report"/stages/* >"$report/report.txt"; fi
+  if have python3; then
+    python3 scripts/gpu_report.py "$report"
+  else
+    head -n 2 "$report"/machine.txt "$report"/stages/* >"$report/report.txt"
+  fi
   [ -n "$out" ] || return 0
   cp "$report"/report.* "$out/"
   tar -C "$report" -czf "$out/logs.tar.gz" .
@@ -165,14 +174,17 @@ write_report() {  # anew after every stage: whatever ends the script, what is kn
 machine() {
   nvidia-smi
   nvidia-smi -q -d CLOCK,POWER,PERFORMANCE 2>/dev/null | head -n 80
-  for c in nvcc c++ cmake ninja python3 ncu compute-sanitizer xz; do printf '%-18s %s\n' "$c" "$(command -v "$c" || echo 'not there')"; done
+  for c in nvcc c++ cmake ninja python3 ncu compute-sanitizer xz; do
+    printf '%-18s %s\n' "$c" "$(command -v "$c" || echo 'not there')"
+  done
   nvcc --version | tail -n 2
   c++ --version | head -n 1
   cmake --version | head -n 1
   ldd --version | head -n 1
   nproc
   grep MemAvailable /proc/meminfo
-  python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda, torch.backends.cudnn.version(), torch.cuda.is_available())'
+  python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda, torch.backends.cudnn.version())'
+  python3 -c 'import torch; print("torch sees the GPU:", torch.cuda.is_available())'
   return 0
 }
 
@@ -198,21 +210,26 @@ pictures() {  # folder of data
   if [ -e "$1/cifar10-jpeg/unpack.py" ]; then
     python3 "$1/cifar10-jpeg/unpack.py" "$1/part" && mv "$1/part/cifar-10-batches-bin" "$1/"
   else
-    for f in "$1"/cifar-10-batches-bin/*.xz; do [ ! -e "$f" ] || { xz -dc "$f" >"$1/part" && mv "$1/part" "${f%.xz}"; }; done
+    for f in "$1"/cifar-10-batches-bin/*.xz; do
+      [ ! -e "$f" ] || { xz -dc "$f" >"$1/part" && mv "$1/part" "${f%.xz}"; }
+    done
   fi
 }
 export -f machine extract unpack pictures
 
-# A copy of the sources may have new times, and all would be compiled again: what has the content it had gets the time it had.
+# A copy of the sources may have new times, and all would be compiled again: what has the content that it had gets the
+# time that it had.
 keep_times() {
   local list=$build/sources time name sum
-  find . \( -name .git -o -path ./build -o -name 'build-*' -o -path ./shared \) -prune -o -type f -printf '%P\n' | sort >"$list.names"
+  find . \( -name .git -o -path ./build -o -name 'build-*' -o -path ./shared \) -prune -o -type f -printf '%P\n' |
+    sort >"$list.names"
   if [ -e "$list" ]; then
     tr '\n' '\0' <"$list.names" | xargs -0 sha256sum |
       awk 'NR == FNR { time[$1 " " $3] = $2; next } ($1 " " $2) in time { print time[$1 " " $2], $2 }' "$list" - |
       while read -r time name; do [ "$(stat -c %Y "$name")" = "$time" ] || touch -d "@$time" "$name"; done
   fi
-  tr '\n' '\0' <"$list.names" | xargs -0 sha256sum | while read -r sum name; do echo "$sum $(stat -c %Y "$name") $name"; done >"$list.new"
+  tr '\n' '\0' <"$list.names" | xargs -0 sha256sum |
+    while read -r sum name; do echo "$sum $(stat -c %Y "$name") $name"; done >"$list.new"
   mv "$list.new" "$list"
 }
 
@@ -220,7 +237,7 @@ keep_times() {
 use_prefix() {
   local file name
   prefixes+=("$1")
-  while read -r file; do  # said outright: another one of the system would be found first, or none where lib/ARCH is not searched
+  while read -r file; do  # said outright: the system's would be found first, or none where lib/ARCH is not searched
     name=$(basename "$file" | sed -E 's/-?[cC]onfig\.cmake$//')
     case $name in dnnl | libjpeg-turbo) ;; *) options+=("-D${name}_DIR=$(dirname "$file")") ;; esac
   done < <(find "$1" -name '*Config.cmake' -o -name '*-config.cmake')
@@ -245,7 +262,8 @@ use_python_cuda() {
       [ -e "$lib" ] || continue
       name=$(basename "$lib")
       ln -sf "$lib" "$links/$name" && ln -sf "$lib" "$links/${name%%.so*}.so"
-      case ":${LD_LIBRARY_PATH:-}:" in *":$(dirname "$lib"):"*) ;; *) LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(dirname "$lib")" ;; esac
+      lib=$(dirname "$lib")
+      [[ ":${LD_LIBRARY_PATH:-}:" == *":$lib:"* ]] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$lib
     done
     for name in "$folder"/*/include/cudnn_graph.h; do
       [ ! -e "$name" ] || [ -n "${CUDNN_ROOT:-}" ] || options+=("-DCUDNN_ROOT=$(dirname "$(dirname "$name")")")
@@ -267,7 +285,9 @@ have ninja && options+=(-G Ninja)
 stage machine 60 always bash -c machine
 [ ${#deps[@]} -eq 0 ] || stage unpack 120 always bash -c 'unpack "$@"' unpack "$build" "${deps[@]}"
 prefixes=()
-for d in ${deps[@]+"${deps[@]}"}; do [ -e "$d/deps.tar.xz" ] || [ ! -d "$d/include" ] || use_prefix "$(cd "$d" && pwd)"; done
+for d in ${deps[@]+"${deps[@]}"}; do
+  if [ ! -e "$d/deps.tar.xz" ] && [ -d "$d/include" ]; then use_prefix "$(cd "$d" && pwd)"; fi
+done
 [ ! -d "$build/deps/include" ] || use_prefix "$build/deps"
 [ ${#prefixes[@]} -eq 0 ] || options+=("-DCMAKE_PREFIX_PATH=$(IFS=';' && echo "${prefixes[*]}")")
 have nvcc && use_python_cuda
@@ -282,7 +302,8 @@ stage configure 300 always cmake -S . -B "$build" "${options[@]}"
 stage build_registry 2400 always cmake --build "$build" --parallel "$parallel" --target gpu_registry_test
 keep_going=$(have ninja && echo "-k 0" || echo -k)
 # shellcheck disable=SC2086
-stage build 2400 always cmake --build "$build" --parallel "$parallel" --target "${test_stages[@]}" gpu_kernels_bench mantissa_bench -- $keep_going
+stage build 2400 always cmake --build "$build" --parallel "$parallel" \
+  --target "${test_stages[@]}" gpu_kernels_bench mantissa_bench -- $keep_going
 stage resources 60 always sh tests/cuda_resources_test.sh . "$build/CMakeFiles/mantissa_cuda_objects.dir"
 
 # ---- correctness ----
@@ -317,17 +338,19 @@ beside_torch() {
     python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || torch_reason="no PyTorch that sees a GPU"
   fi
   if [ -n "$torch_reason" ]; then skip "$name" "$torch_reason"; return 0; fi
-  run "$name" "$limit" python3 -u bench/driver.py --worker "$build/mantissa_bench" --device cuda --out "$report/$name.json" --resume "$@"
+  run "$name" "$limit" python3 -u bench/driver.py --worker "$build/mantissa_bench" --device cuda \
+    --out "$report/$name.json" --resume "$@"
   # 1: measured, with something that it complains of, which the table and the log show
-  if [ "$(sed -n 1p "$report/$name.done")" = "failed (1)" ] && [ -s "$report/$name.json" ]; then sed -i '1s/.*/failed (incomplete)/' "$report/$name.done"; fi
+  [ ! -s "$report/$name.json" ] || sed -i '1s/failed (1)/failed (incomplete)/' "$report/$name.done"
   finish "$name" "$build/mantissa_bench"
 }
 for w in "${main_workloads[@]}"; do
-  beside_torch "bench_$w" 300 --workload "$w" --precision bf16 --seconds 25 --parts workloads memory
+  beside_torch "bench_$w" 420 --workload "$w" --precision bf16 --seconds 25 --parts workloads memory
 done
 
 # ---- sanitizers: four at a time, as nothing is timed ----
-operators=("MANTISSA_OP=add,matmul,linear,softmax,cross_entropy,layer_norm,conv2d,max_pool2d,embedding,scatter_add,sort,sum,dropout")
+reduced=add,matmul,linear,softmax,cross_entropy,layer_norm,conv2d,max_pool2d,embedding,scatter_add,sort,sum,dropout
+operators=("MANTISSA_OP=$reduced")
 [ -z "$full" ] || operators=(-u MANTISSA_OP)
 running=()
 for s in "${sanitizer_stages[@]}"; do

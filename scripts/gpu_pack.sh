@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs what a machine without a network needs to build, test and benchmark Mantissa: scripts/gpu_pack.sh [options]
-#   --out DIR    the folder to make anew (default build/gpu_pack); scripts/gpu.sh --deps DIR takes it on the other machine
+#   --out DIR    the folder to make anew (default build/gpu_pack), which scripts/gpu.sh --deps DIR takes there
 #   --data DIR   where data sets lie; may be repeated. Also looked at: $MANTISSA_DATA, ../shared/data, the folder that
 #                scripts/download.sh fills, and Debian's dataset-fashion-mnist
 #   --most MIB   refuse when the folder and the working tree together are larger (default 64)
@@ -9,8 +9,8 @@
 # documentation stay behind, but for Catch2's, which has no other. DIR/data has the data sets as they are packed.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-packages=(libfmt-dev libfmt9 libdnnl-dev libdnnl2 ocl-icd-libopencl1 libturbojpeg0-dev libturbojpeg0 libpng-dev libpng16-16
-          zlib1g-dev zlib1g nlohmann-json3-dev libxsimd-dev libcli11-dev catch2)
+packages=(libfmt-dev libfmt9 libdnnl-dev libdnnl2 ocl-icd-libopencl1 libturbojpeg0-dev libturbojpeg0 libpng-dev
+          libpng16-16 zlib1g-dev zlib1g nlohmann-json3-dev libxsimd-dev libcli11-dev catch2)
 
 out=build/gpu_pack most=64 data=()
 while [ $# -gt 0 ]; do
@@ -49,7 +49,8 @@ dpkg -L "${packages[@]}" | grep -E "$wanted" | sort -u | while read -r file; do
   fi
 done
 arch=$(c++ -print-multiarch)
-for so in "$prefix/lib/$arch"/*.so*; do ln -s "$arch/$(basename "$so")" "$prefix/lib/"; done  # where no compiler looks in lib/ARCH
+# For what does not look in lib/ARCH:
+for so in "$prefix/lib/$arch"/*.so*; do ln -s "$arch/$(basename "$so")" "$prefix/lib/"; done
 broken=$(find "$prefix" -xtype l)
 [ -z "$broken" ] || stop "links that point nowhere: $broken"
 tar -C "$prefix" --sort=name --owner=0 --group=0 -cf - include lib share | xz -6 -T0 >"$out/deps.tar.xz"
@@ -91,8 +92,11 @@ mib() { awk -v n="$1" 'BEGIN { printf "%.1f MiB", n / 1048576 }'; }
   dpkg-query -W -f '${Package} ${Version}\n' "${packages[@]}"
 } >"$out/contents.txt"
 du -ah --apparent-size "$out" | sort -k 2
-echo "$out: $(mib "$pack"), unpacked libraries $(mib "$(find "$prefix" -type f -print0 | bytes_of)"); working tree: $(mib "$tree")"
-[ -n "$digits" ] && [ -n "$jpegs$binary" ] && [ -n "$text" ] || echo "not all data sets are here: benchmarks draw what is missing"
+echo "$out: $(mib "$pack"), unpacked libraries $(mib "$(find "$prefix" -type f -print0 | bytes_of)")"
+echo "working tree: $(mib "$tree")"
+for d in "digits=$digits" "pictures=$jpegs$binary" "text=$text"; do
+  [ -n "${d#*=}" ] || echo "no ${d%=} are here: benchmarks draw them"
+done
 if [ $((tree + pack)) -gt $((most << 20)) ]; then
   rm -rf "$out"
   stop "together over $most MiB: nothing was kept"

@@ -6,6 +6,7 @@
 
 #include "amp/kernels/gemm.h"
 #include "core/accelerator.h"
+#include "cuda/cublaslt.h"
 #include "cuda/runtime.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
@@ -16,6 +17,8 @@ using tensor_core::Gemm;
 
 namespace {
 
+enum class Way { mma, hopper, cublaslt };
+
 struct Case {
   std::int64_t m, n, k, items = 1, skew = 0;  // skew: elements by which rows are longer, which breaks alignment
   bool at = false, bt = false;
@@ -23,13 +26,14 @@ struct Case {
   int tile = 64, parts = 1;
   bool bias = false, accumulate = false, sums = false, before = false;
   Activation activation = Activation::none;
+  Way way = Way::mma;
 };
 
 std::string describe(const Case& c) {
   return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " items " + std::to_string(c.items) + " skew " +
          std::to_string(c.skew) + (c.at ? " a^T" : "") + (c.bt ? " b^T" : "") + (c.in == f16 ? " f16" : " bf16") + (c.out == f32 ? "->f32" : "") +
          " tile " + std::to_string(c.tile) + " parts " + std::to_string(c.parts) + (c.bias ? " bias" : "") + (c.accumulate ? " +=" : "") +
-         (c.sums ? " sums" : "") + (c.activation == Activation::relu ? " relu" : c.activation == Activation::gelu ? " gelu" : "");
+         (c.sums ? " sums" : "") + (c.way == Way::hopper ? " hopper" : c.way == Way::cublaslt ? " cublaslt" : "") + (c.activation == Activation::relu ? " relu" : c.activation == Activation::gelu ? " gelu" : "");
 }
 
 // What a lane, a chunk or a row computes wrongly shows as an error far above rounding.
@@ -53,7 +57,9 @@ void run(const Case& c) {
   if (c.sums) g.a_sums = static_cast<float*>(dsums.view().data);
   g.batch.rank = 1, g.batch.sizes[0] = c.items, g.batch.a[0] = a.stride(0), g.batch.b[0] = b.stride(0);
   Tensor partial = zeros({std::max<std::int64_t>(tensor_core::partial_floats(g, c.parts), 1)}, {.dtype = f32}).to(cuda);
-  REQUIRE(tensor_core::run_mma(g, c.tile, c.parts, static_cast<float*>(partial.view().data)));
+  if (c.way == Way::mma) REQUIRE(tensor_core::run_mma(g, c.tile, c.parts, static_cast<float*>(partial.view().data)));
+  if (c.way == Way::hopper) REQUIRE(tensor_core::run_hopper(g, c.tile));
+  if (c.way == Way::cublaslt) REQUIRE(cuda_backend::run_cublaslt(g, 0));
 
   Tensor wa = cast(slice(a, 2, 0, a_columns), f64), wb = cast(slice(b, 2, 0, b_columns), f64);
   if (c.at) wa = transpose(wa);
@@ -102,6 +108,35 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
     run({.m = 40, .n = 72, .k = 200, .at = true, .out = f32, .parts = parts, .accumulate = true, .sums = true});
     run({.m = 200, .n = 72, .k = 136, .items = 2, .at = true, .tile = 128, .parts = parts, .sums = true});
   }
+}
+
+TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout, dtype and tail") {
+#if defined(MANTISSA_CUDA_SHIM)
+  WARN("wgmma, TMA and cuBLASLt need a GPU: not tested here");
+#else
+  if (!cuda_is_available() || cuda_backend::compute_capability() != 90) { WARN("no Hopper GPU: not tested"); return; }
+  for (const Way way : {Way::hopper, Way::cublaslt}) {
+    for (const Dtype in : {f16, bf16}) {
+      for (const int tile : {128, 256}) {
+        for (const bool at : {false, true}) {
+          for (const bool bt : {false, true}) {
+            run({.m = 64, .n = 64, .k = 64, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
+            run({.m = 72, .n = 40, .k = 104, .items = 2, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
+            run({.m = 136, .n = 264, .k = 2056, .skew = 8, .at = at, .bt = bt, .in = in, .out = f32, .tile = tile, .way = way});
+            run({.m = 1032, .n = 1288, .k = 328, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
+          }
+        }
+        run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .activation = Activation::relu, .way = way});
+        run({.m = 200, .n = 136, .k = 200, .at = true, .in = in, .out = f32, .tile = tile, .accumulate = true, .way = way});
+        if (way == Way::hopper) {
+          run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = true,
+               .activation = Activation::gelu, .way = way});
+        }
+        if (way == Way::cublaslt) break;  // its tiles are its own
+      }
+    }
+  }
+#endif
 }
 
 TEST_CASE("[A51] a sum of 4096 ones is exact in f16: it is summed in f32") {

@@ -32,6 +32,20 @@ TEST_CASE("a device filled to the last block survives") {
   CHECK(memory_stats(cuda).reserved == memory_stats(cuda).allocated);
 }
 
+TEST_CASE("what is copied to the device is what the host had at that moment, however far ahead it is") {
+  if (!cuda_is_available()) return;
+  Tensor host = zeros({3000});
+  std::vector<Tensor> copies;
+  for (int i = 0; i < 50; ++i) {  // more than there are places to copy through
+    host.fill_(i);
+    copies.push_back(host.slice(0, 50 * i, 3000).to(cuda));
+  }
+  for (int i = 0; i < 50; ++i) {
+    const auto values = copies[static_cast<std::size_t>(i)].to(cpu).to_vector<float>();
+    CHECK(values == std::vector<float>(static_cast<std::size_t>(3000 - 50 * i), static_cast<float>(i)));
+  }
+}
+
 TEST_CASE("more than any device has is refused at once") {
   if (!cuda_is_available()) return;
   CHECK_THAT(test::message_of([] { empty({std::int64_t{1} << 44}, {.device = cuda}); }), Catch::Matchers::Contains("out of memory"));
