@@ -160,8 +160,10 @@ TEST_CASE("Winograd convolutions of many channels, which go another way through 
   const ConvShape shapes[] = {shape_of(3, 200, 180, 6, 5, 1), shape_of(120, 176, 200, 4, 4, 1)};
   for (const ConvShape& s : shapes) {
     for (const ConvPass pass : passes) {
-      INFO(name_of(pass) << " of " << s.batch << " images");
-      CHECK(error_of(pass, s, operands(pass, s, f32, f32, true)) <= 1);
+      for (const Dtype dtype : {f32, bf16}) {
+        INFO(name_of(pass) << " of " << s.batch << " images, dtype " << static_cast<int>(dtype));
+        CHECK(error_of(pass, s, operands(pass, s, dtype, dtype, true)) <= 1);
+      }
     }
   }
 }

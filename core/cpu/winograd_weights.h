@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <type_traits>
 
 #include "core/cpu/gemm_tile.h"
 #include "core/cpu/transpose.h"
@@ -31,6 +32,59 @@ struct Weights {
 inline constexpr std::int64_t depth_step = 16;  // as many are moved at once: whole lines of memory
 inline constexpr std::int64_t most_taps = depth_step * 9;
 
+// Eight neighbours of each lane: to[t * width + l] = from[l * row + t], and back. Two halves are turned
+// as one word.
+#if defined(__AVX2__)
+using Words = xsimd::batch<std::uint32_t, V::arch_type>;
+inline __attribute__((always_inline)) void load_eight(const BFloat16* from, std::int64_t row, float* to) {
+  transpose::Lanes pair[4];
+  transpose::load_columns(from, row, pair);
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const auto words = xsimd::bitwise_cast<Words>(V(pair[j]));
+    store(to + 2 * j * width, xsimd::bitwise_cast<V>(words << 16));
+    store(to + (2 * j + 1) * width, xsimd::bitwise_cast<V>(words & Words(0xffff0000)));
+  }
+}
+inline Words rounded_to_bfloat16(const float* from) {  // in the upper half, as float_to_bfloat16 in core/half.h
+  const V v = load(from);
+  const auto bits = xsimd::bitwise_cast<Words>(v);
+  const Words rounded = bits + ((bits >> 16) & Words(1)) + Words(0x7fff);
+  return xsimd::bitwise_cast<Words>(xsimd::select(
+      xsimd::isnan(v), xsimd::bitwise_cast<V>(bits | Words(0x400000)), xsimd::bitwise_cast<V>(rounded)));
+}
+inline void store_eight(const float* from, BFloat16* to, std::int64_t row) {
+  transpose::Lanes pair[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const Words first = rounded_to_bfloat16(from + 2 * j * width) >> 16;
+    const Words second = rounded_to_bfloat16(from + (2 * j + 1) * width) & Words(0xffff0000);
+    pair[j] = xsimd::bitwise_cast<V>(first | second);
+  }
+  transpose::store_columns(pair, to, row);
+}
+#else
+inline void load_eight(const BFloat16* from, std::int64_t row, float* to) {
+  for (std::int64_t i = 0; i < 8 * width; ++i) to[i] = static_cast<float>(from[i % width * row + i / width]);
+}
+inline void store_eight(const float* from, BFloat16* to, std::int64_t row) {
+  for (std::int64_t i = 0; i < 8 * width; ++i) to[i % width * row + i / width] = static_cast<BFloat16>(from[i]);
+}
+#endif
+// The same of n >= 8 neighbours: the last eight may overlap those before.
+inline void load_eights(const BFloat16* from, std::int64_t row, std::int64_t n, float* to) {
+  for (std::int64_t t = 0; t < n; t += 8) {
+    const std::int64_t at = std::min(t, n - 8);
+    load_eight(from + at, row, to + at * width);
+  }
+}
+inline void store_eights(const float* from, BFloat16* to, std::int64_t row, std::int64_t n) {
+  for (std::int64_t t = 0; t < n; t += 8) {
+    const std::int64_t at = std::min(t, n - 8);
+    store_eight(from + at * width, to + at, row);
+  }
+}
+
 // taps[(i * 9 + tap) * width + l] = the tap of depth d + i and lane + l; lanes that do not exist become zero.
 template <class T>
 void load_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_t lane, std::int64_t lanes,
@@ -51,6 +105,10 @@ void load_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_t
   const std::int64_t joined = w.depth_stride == 9 ? step : 1, run = joined * 9;
   alignas(64) float wide[width * most_taps];
   for (std::int64_t i = 0; i < step; i += joined) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      load_eights(from + i * w.depth_stride, w.lane_stride, run, taps + i * 9 * width);
+      continue;
+    }
     const float* rows = wide;
     std::int64_t row = run;
     if constexpr (sizeof(T) == sizeof(float)) {
@@ -86,6 +144,7 @@ void store_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_
     return;
   }
   const std::int64_t run = step * 9;
+  if constexpr (std::is_same_v<T, BFloat16>) return store_eights(taps, to, w.lane_stride, run);
   alignas(64) float wide[width * most_taps];
   float* rows = wide;
   std::int64_t row = run;
