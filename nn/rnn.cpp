@@ -4,6 +4,7 @@
 
 #include "nn/copy_fields.h"
 #include "nn/init.h"
+#include "ops/recurrence.h"
 
 namespace mantissa::nn {
 namespace detail {
@@ -11,6 +12,11 @@ namespace {
 
 std::int64_t gates_of(RNNKind kind) { return kind == RNNKind::lstm ? 4 : kind == RNNKind::gru ? 3 : 1; }
 const char* name_of(RNNKind kind) { return kind == RNNKind::lstm ? "LSTM" : kind == RNNKind::gru ? "GRU" : "RNN"; }
+
+Cell cell_of(RNNKind kind, Nonlinearity f) {
+  if (kind == RNNKind::rnn) return f == Nonlinearity::relu ? Cell::rnn_relu : Cell::rnn_tanh;
+  return kind == RNNKind::lstm ? Cell::lstm : Cell::gru;
+}
 
 // The next state from W_ih x + b_ih and W_hh h + b_hh, both [N, gates * hidden].
 LSTMState next_state(RNNKind kind, Nonlinearity f, const Tensor& from_x, const Tensor& from_h, const Tensor& h, const Tensor& c) {
@@ -78,20 +84,24 @@ void RNNBase::copy_to(RNNBase& c) const {
   copy_fields(ModuleRef(*this), ModuleRef(c));
 }
 
-// One layer in one direction over x [T, N, in]; fills outputs[t], backwards for a reverse set.
-LSTMState RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c, std::vector<Tensor>& outputs) const {
+// One layer in one direction over x [T, N, in], step by step where h is projected.
+LSTMResult RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c) const {
   const Param* w = &weights[static_cast<std::size_t>(set) * weights_per_set()];
   const bool reverse = options.bidirectional && set % 2 == 1;
+  if (options.proj_size == 0) {
+    const RecurrentResult r = recurrent_layer(cell_of(kind_, options.nonlinearity), x, w[0], w[2], w[1], w[3], h, c, reverse);
+    return {r.output, r.h, r.c};
+  }
   const std::int64_t length = x.size(0);
   const Tensor from_x = linear(x, w[0], w[2]);
-  outputs.resize(static_cast<std::size_t>(length));
+  std::vector<Tensor> outputs(static_cast<std::size_t>(length));
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t t = reverse ? length - 1 - i : i;
-    LSTMState next = next_state(kind_, options.nonlinearity, select(from_x, 0, t), linear(h, w[1], w[3]), h, c);
-    h = outputs[static_cast<std::size_t>(t)] = options.proj_size > 0 ? linear(next.h, w[4]) : next.h;
+    const LSTMState next = next_state(kind_, options.nonlinearity, select(from_x, 0, t), linear(h, w[1], w[3]), h, c);
+    h = outputs[static_cast<std::size_t>(t)] = linear(next.h, w[4]);
     c = next.c;
   }
-  return {h, c};
+  return {stack(outputs), h, c};
 }
 
 LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0) const {
@@ -117,12 +127,11 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0)
     std::vector<Tensor> both;
     for (int d = 0; d < directions; ++d) {
       const int set = layer * directions + d;
-      std::vector<Tensor> outputs;
       const Tensor cell = c_start.defined() ? select(c_start, 0, set) : Tensor();
-      LSTMState last = run_direction(x, set, select(h_start, 0, set), cell, outputs);
-      both.push_back(stack(outputs));
-      h.push_back(last.h);
-      if (last.c.defined()) c.push_back(last.c);
+      const LSTMResult one = run_direction(x, set, select(h_start, 0, set), cell);
+      both.push_back(one.output);
+      h.push_back(one.h);
+      if (one.c.defined()) c.push_back(one.c);
     }
     x = directions == 1 ? both[0] : cat(both, -1);
   }

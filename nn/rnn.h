@@ -54,7 +54,7 @@ class RNNBase {
  private:
   std::int64_t output_size() const { return options.proj_size > 0 ? options.proj_size : hidden_size; }
   std::size_t weights_per_set() const { return options.proj_size > 0 ? 5 : 4; }
-  LSTMState run_direction(const Tensor& x, int set, Tensor h, Tensor c, std::vector<Tensor>& outputs) const;
+  LSTMResult run_direction(const Tensor& x, int set, Tensor h, Tensor c) const;
   RNNKind kind_;
 };
 

@@ -1,0 +1,112 @@
+// What one step of a recurrent layer computes, as formulas over T (SIMD vectors in core/cpu/recurrence.cpp, scalars in
+// cuda/recurrence.cu), and the kernels that take a whole sequence through it. Gates lie in PyTorch's order.
+//
+// A cell has `gates` gates. gate[k] comes in as W_ih x + b_ih, p[k] as W_hh h + b_hh; forward leaves the activated
+// gates in gate[] and returns the new h. `kept` is what else backward needs: the LSTM's new c, the GRU's p[2]. backward
+// takes the activated gates and dh, the whole gradient of the new h; it leaves the gradients of W_ih x + b_ih in gate[]
+// and of W_hh h + b_hh in p[], turns dc (of the new c) into that of the c before, and returns what of dh reaches the h
+// before past the product.
+#pragma once
+
+#include "core/kernel.h"
+#include "core/pointwise.h"
+
+namespace mantissa {
+
+enum class Cell : std::uint8_t { rnn_tanh, rnn_relu, lstm, gru };
+constexpr std::int64_t gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
+
+namespace recurrent {
+
+using pointwise::Relu, pointwise::Sigmoid, pointwise::Tanh;
+
+template <class Activation>
+struct Simple {  // h = activation(W_ih x + W_hh h + b)
+  static constexpr int gates = 1;
+  template <class T>
+  MANTISSA_HD T forward(T (&gate)[1], const T (&p)[1], const T&, const T&, T& kept) const {
+    gate[0] = kept = Activation{}.f(gate[0] + p[0]);
+    return gate[0];
+  }
+  template <class T>
+  MANTISSA_HD T backward(T (&gate)[1], T (&p)[1], const T& dh, T&, const T&, const T&, const T&) const {
+    gate[0] = p[0] = Activation{}.df(dh, gate[0]);
+    return T(0);
+  }
+};
+
+// Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000): input, forget, cell, output.
+struct Lstm {
+  static constexpr int gates = 4;
+  template <class T>
+  MANTISSA_HD T forward(T (&gate)[4], const T (&p)[4], const T&, const T& c_before, T& kept) const {
+    for (int k = 0; k < 4; ++k) gate[k] = k == 2 ? Tanh{}.f(gate[k] + p[k]) : Sigmoid{}.f(gate[k] + p[k]);
+    kept = gate[1] * c_before + gate[0] * gate[2];
+    return gate[3] * Tanh{}.f(kept);
+  }
+  template <class T>
+  MANTISSA_HD T backward(T (&gate)[4], T (&p)[4], const T& dh, T& dc, const T& kept, const T&,
+                         const T& c_before) const {
+    const T squashed = Tanh{}.f(kept), d_cell = dc + Tanh{}.df(dh * gate[3], squashed);
+    p[0] = Sigmoid{}.df(d_cell * gate[2], gate[0]);
+    p[1] = Sigmoid{}.df(d_cell * c_before, gate[1]);
+    p[2] = Tanh{}.df(d_cell * gate[0], gate[2]);
+    p[3] = Sigmoid{}.df(dh * squashed, gate[3]);
+    dc = d_cell * gate[1];
+    for (int k = 0; k < 4; ++k) gate[k] = p[k];
+    return T(0);
+  }
+};
+
+struct Gru {  // Cho et al. (2014), as cuDNN and PyTorch compute it: reset, update, new
+  static constexpr int gates = 3;
+  template <class T>
+  MANTISSA_HD T forward(T (&gate)[3], const T (&p)[3], const T& h_before, const T&, T& kept) const {
+    gate[0] = Sigmoid{}.f(gate[0] + p[0]);
+    gate[1] = Sigmoid{}.f(gate[1] + p[1]);
+    gate[2] = Tanh{}.f(gate[2] + gate[0] * p[2]);
+    kept = p[2];
+    return gate[2] + gate[1] * (h_before - gate[2]);
+  }
+  template <class T>
+  MANTISSA_HD T backward(T (&gate)[3], T (&p)[3], const T& dh, T&, const T& kept, const T& h_before, const T&) const {
+    const T past = dh * gate[1];
+    const T fresh = Tanh{}.df(dh - past, gate[2]), reset = Sigmoid{}.df(fresh * kept, gate[0]);
+    p[2] = fresh * gate[0];
+    gate[1] = p[1] = Sigmoid{}.df(dh * (h_before - gate[2]), gate[1]);
+    gate[0] = p[0] = reset;
+    gate[2] = fresh;
+    return past;
+  }
+};
+
+// f(cell) with the struct that `cell` names.
+template <class F>
+void visit_cell(Cell cell, F&& f) {
+  switch (cell) {
+    case Cell::rnn_tanh:
+      return f(Simple<Tanh>{});
+    case Cell::rnn_relu:
+      return f(Simple<Relu>{});
+    case Cell::lstm:
+      return f(Lstm{});
+    default:
+      return f(Gru{});
+  }
+}
+
+}  // namespace recurrent
+
+// T steps, N samples, H hidden units, G gates; all contiguous but weight_hh, in one floating dtype but `kept`.
+// gates [T, N, G * H]: comes in as W_ih x + b_ih, goes out activated. y [T, N, H], for the LSTM [T + 1, N, H] with the
+// last c at the end. kept [T, N, H] in f32 (f64 for f64). h0, c0 [N, H], c0 of the LSTM only. weight_hh [G * H, H],
+// bias_hh [G * H] or absent. reverse: from the last step to the first.
+MANTISSA_KERNEL(recurrence, const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
+                const View& weight_hh, const View& bias_hh, Cell cell, bool reverse)
+// g is the gradient of y. d_x, d_h [T, N, G * H]: those of W_ih x + b_ih and of W_hh h + b_hh, which differ in a GRU
+// only: for the others d_h is absent. d_h0, d_c0 [N, H], d_c0 of the LSTM only.
+MANTISSA_KERNEL(recurrence_backward, const View& d_x, const View& d_h, const View& d_h0, const View& d_c0,
+                const View& g, const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
+                const View& weight_hh, Cell cell, bool reverse)
+
+}  // namespace mantissa
