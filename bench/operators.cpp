@@ -115,6 +115,25 @@ Operator rows(const std::string& name, Device d) {
   return {};
 }
 
+// A sequence of 64 steps of 32 samples, 128 numbers in and 256 units.
+Operator recurrent(const std::string& name, Device d) {
+  const auto with = [&](const auto& module) {
+    const auto net = std::make_shared<std::decay_t<decltype(module)>>(module.clone());
+    std::vector<Tensor> weights;
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      net->weights[i] = nn::Param(draw(net->weights[i].sizes(), d, i + 2) * 0.125);
+      weights.push_back(net->weights[i]);
+    }
+    const Tensor x = wanting(draw({64, 32, 128}, d));
+    const auto forward = [=] { return (*net)(x).output; };
+    if (!name.ends_with(", autocast")) return with_backward(x, weights, forward);
+    return with_backward(x, weights, [=] { return amp::autocast(bf16, forward); });
+  };
+  if (name.starts_with("LSTM and backward")) return with(nn::LSTM(128, 256));
+  if (name.starts_with("GRU and backward")) return with(nn::GRU(128, 256));
+  return {};
+}
+
 Operator adam(const std::string& name, Device d) {
   if (name != "Adam step") return {};
   std::vector<Tensor> p;
@@ -132,7 +151,7 @@ Operator adam(const std::string& name, Device d) {
 }  // namespace
 
 Operator make_operator(const std::string& name, Device device) {
-  for (const auto make : {overhead, product, convolution, rows, adam, make_inference})
+  for (const auto make : {overhead, product, convolution, rows, recurrent, adam, make_inference})
     if (Operator made = make(name, device)) return made;
   fail("no operator of the benchmark is called \"", name, "\"");
 }

@@ -29,6 +29,10 @@ OPERATORS = {
     "cross_entropy and backward": 1e-4,
     "gelu and backward": 1e-4,
     "attention and backward": 1e-4,
+    "LSTM and backward": 1e-4,
+    "LSTM and backward, autocast": 2e-2,
+    "GRU and backward": 1e-4,
+    "GRU and backward, autocast": 2e-2,
     "Adam step": 1e-5,
 }
 

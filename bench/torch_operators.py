@@ -87,6 +87,14 @@ def make(name, d):
     if name == "attention and backward":
         q, k, v = (wanting(draw([8, 4, 128, 32], d, s)) for s in (1, 2, 3))
         return with_backward(q, [k, v], lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True).square())
+    if base in ("LSTM and backward", "GRU and backward"):
+        net = (torch.nn.LSTM if base.startswith("LSTM") else torch.nn.GRU)(128, 256).to(d)
+        with torch.no_grad():
+            for i, weight in enumerate(net.parameters()):
+                weight.copy_(draw(list(weight.shape), d, i + 2) * 0.125)
+        x = wanting(draw([64, 32, 128], d))
+        body = lambda: net(x)[0]  # noqa: E731
+        return with_backward(x, list(net.parameters()), in_bf16(body, d) if bf16 else body)
     if name == "Adam step":
         p = [wanting(draw([100_000], d, i + 1)) for i in range(10)]
         for i, t in enumerate(p):
