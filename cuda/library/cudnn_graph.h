@@ -60,6 +60,9 @@ class Descriptor {
   cudnnBackendDescriptor_t d_ = nullptr;
 };
 
+// A CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR of a GPU that is not there, which engines are then asked for: for tests.
+inline cudnnBackendDescriptor_t described_device = nullptr;
+
 inline cudnnHandle_t handle() {
   static thread_local std::map<int, cudnnHandle_t> handles;  // one per device
   cudnnHandle_t& h = handles[current_device()];
@@ -112,6 +115,11 @@ inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeu
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+#if CUDNN_VERSION >= 90800
+  if (described_device) {
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &described_device);
+  }
+#endif
   heuristic.finalize();
   const auto ask = [&](std::int64_t room, std::int64_t* found, void* configs) {
     require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room,
@@ -136,10 +144,12 @@ inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeu
 // The engines for a graph of operations.
 inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> operations, bool may_use_tensor_cores) {
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  const cudnnHandle_t h = handle();
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(operations.size()),
             operations.data());
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
+  if (!described_device) {
+    const cudnnHandle_t h = handle();
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
+  }
   graph.finalize();
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     if (p.configs.size() >= most_cudnn_plans) break;
