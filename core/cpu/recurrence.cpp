@@ -1,12 +1,14 @@
-// Recurrent layers over a sequence. Weights are packed once for all steps, state and sums stay in f32 (f64 for f64),
-// and a step is cut by units: a piece of work multiplies for a few units of all samples and applies their gates while
-// the sums are in its cache. The same units go to the same thread in every step, with their part of the weights.
+// Recurrent layers over a sequence. Weights are packed once for all steps (for a single one not at all), state and sums
+// stay in f32 (f64 for f64), and a step is cut by units: a piece of work multiplies for a few units of all samples and
+// applies their gates while the sums are in its cache. The same units go to the same thread in every step, with their
+// part of the weights.
 #include "core/recurrence.h"
 
 #include <algorithm>
 
 #include "core/cpu/gemm_tile.h"
 #include "core/cpu/vectors.h"
+#include "core/gemm_few_rows.h"
 #include "core/parallel.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -93,52 +95,93 @@ struct Forward : Layer<F, T> {
     }
   }
 
+  // A step's part of each tensor.
+  struct Step {
+    T *gates, *y;
+    const C *h_before, *c_before;
+    C *h_next, *kept;
+  };
+  // Units [first, first + n) of all samples, from W_hh h. Its element for gate k of unit u of a sample is
+  // sums[sample * sample_step + k * gate_step + u - first].
+  template <class P>
+  void apply_gates(const Step& s, const P* sums, std::int64_t sample_step, std::int64_t gate_step, const C* bias,
+                   std::int64_t first, std::int64_t n) const {
+    for (std::int64_t sample = 0; sample < batch; ++sample) {
+      T* gates_here = s.gates + sample * gates * hidden + first;
+      const P* sums_here = sums + sample * sample_step;
+      const std::int64_t at = sample * hidden + first;
+      for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) {
+        Vec<C> gate[gates], p[gates], kept;
+        for (std::int64_t k = 0; k < gates; ++k) {
+          gate[k] = lanes.load(gates_here + k * hidden + j);
+          p[k] = lanes.load(sums_here + k * gate_step + j) + lanes.load(bias + k * hidden + first + j);
+        }
+        const Vec<C> next =
+            F{}.forward(gate, p, lanes.load(s.h_before + at + j), lanes.load(s.c_before + at + j), kept);
+        for (std::int64_t k = 0; k < gates; ++k) lanes.store(gates_here + k * hidden + j, gate[k]);
+        lanes.store(s.kept + at + j, kept);
+        lanes.store(s.h_next + at + j, next);
+        lanes.store(s.y + at + j, next);
+      });
+    }
+  }
+
   void run(const View& y, const View& all_gates, const View& all_kept, const View& h0, const View& c0, const View& w,
            const View& bias_hh) const {
-    const std::int64_t blocks = divide_up(hidden, units), block = divide_up(columns, panel) * panel * hidden;
-    const std::int64_t grain = this->pieces(columns, hidden), state = this->state();
-    const Scratch<C> packed(blocks * block), products(blocks * batch * columns), h(2 * state), c(state),
-        bias(gates * hidden);
+    const std::int64_t state = this->state();
+    const Scratch<C> h(2 * state), c(state), bias(gates * hidden);
     this->load_state(h.data(), h0);
     if (c0) this->load_state(c.data(), c0);
     std::fill_n(bias.data(), gates * hidden, C(0));
     if (bias_hh) load_run(bias.data(), bias_hh.data, bias_hh.dtype, 0, bias_hh.strides[0], gates * hidden);
+    const auto step = [&](std::int64_t i) {
+      const std::int64_t t = this->time(i);
+      return Step{all_gates.as<T>() + t * state * gates,
+                  y.as<T>() + t * state,
+                  h.data() + i % 2 * state,
+                  i > 0 ? all_kept.as<C>() + this->time(i - 1) * state : c.data(),
+                  h.data() + (i + 1) % 2 * state,
+                  all_kept.as<C>() + t * state};
+    };
+    if (steps == 1 && batch <= most_few_rows && sizeof(T) <= 4 && w.strides[1] == 1)
+      one_step(step(0), w, bias.data());
+    else
+      all_steps(step, w, bias.data());
+    if (y.size(0) > steps) {  // the last c
+      store_run(y.data, y.dtype, steps * state, 1, all_kept.as<const C>() + this->time(steps - 1) * state, state);
+    }
+  }
+
+  // As when a model writes: packing would cost more than the product.
+  void one_step(const Step& s, const View& w, const C* bias) const {
+    if constexpr (sizeof(T) <= 4) {
+      const std::int64_t rows = gates * hidden;
+      const Tensor sums = Tensor::allocate({batch, rows}, w.dtype);
+      const FewRows product{w.dtype, batch,        rows,    hidden,          s.h_before, hidden,
+                            w.data,  w.strides[0], nullptr, sums.raw_data(), rows};
+      parallel_for(rows, divide_up(flops_of_a_piece / 16, std::max<std::int64_t>(1, batch * hidden)),
+                   [&](std::int64_t begin, std::int64_t end) { gemm_few_rows(product, begin, end); });
+      apply_gates(s, sums.data<T>(), rows, hidden, bias, 0, hidden);
+    }
+  }
+
+  template <class StepOf>
+  void all_steps(const StepOf& step, const View& w, const C* bias) const {
+    const std::int64_t blocks = divide_up(hidden, units), block = divide_up(columns, panel) * panel * hidden;
+    const std::int64_t grain = this->pieces(columns, hidden);
+    const Scratch<C> packed(blocks * block), sums(blocks * batch * columns);
     parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) pack(packed.data() + b * block, w, b * units);
     });
     for (std::int64_t i = 0; i < steps; ++i) {
-      const std::int64_t t = this->time(i);
-      const C *h_before = h.data() + i % 2 * state,
-              *c_before = i > 0 ? all_kept.as<C>() + this->time(i - 1) * state : c.data();
-      C* h_next = h.data() + (i + 1) % 2 * state;
+      const Step s = step(i);
       parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t b = begin; b < end; ++b) {
-          const std::int64_t first = b * units, n = std::min(units, hidden - first);
-          C* product = products.data() + b * batch * columns;
-          multiply(batch, columns, hidden, h_before, packed.data() + b * block, product);
-          for (std::int64_t row = 0; row < batch; ++row) {
-            T* gates_row = all_gates.as<T>() + (t * batch + row) * gates * hidden + first;
-            const std::int64_t at = row * hidden + first;
-            for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) {
-              Vec<C> gate[gates], p[gates], kept;
-              for (std::int64_t k = 0; k < gates; ++k) {
-                gate[k] = lanes.load(gates_row + k * hidden + j);
-                p[k] = lanes.load(product + row * columns + k * units + j) +
-                       lanes.load(bias.data() + k * hidden + first + j);
-              }
-              const Vec<C> next =
-                  F{}.forward(gate, p, lanes.load(h_before + at + j), lanes.load(c_before + at + j), kept);
-              for (std::int64_t k = 0; k < gates; ++k) lanes.store(gates_row + k * hidden + j, gate[k]);
-              lanes.store(all_kept.as<C>() + t * state + at + j, kept);
-              lanes.store(h_next + at + j, next);
-              lanes.store(y.as<T>() + t * state + at + j, next);
-            });
-          }
+          C* here = sums.data() + b * batch * columns;
+          multiply(batch, columns, hidden, s.h_before, packed.data() + b * block, here);
+          apply_gates(s, here, columns, units, bias, b * units, std::min(units, hidden - b * units));
         }
       });
-    }
-    if (y.size(0) > steps) {  // the last c
-      store_run(y.data, y.dtype, steps * state, 1, all_kept.as<const C>() + this->time(steps - 1) * state, state);
     }
   }
 };
