@@ -108,10 +108,13 @@ tensor_core::Gemm product(void* c, Dtype out, const void* a, const void* b, Dtyp
   g.in = in, g.out = out;
   g.a = a, g.b = b, g.c = c;
   g.lda = k, g.ldb = n, g.ldc = n;
-  g.batch.rank = 2;
-  g.batch.sizes[0] = images, g.batch.sizes[1] = groups;
-  g.batch.a[0] = a_steps.image, g.batch.a[1] = a_steps.group;
-  g.batch.b[0] = b_steps.image, g.batch.b[1] = b_steps.group;
+  const auto lead = [&g](std::int64_t size, std::int64_t a_step, std::int64_t b_step) {  // one step is what libraries take
+    if (size == 1) return;
+    tensor_core::Batch& batch = g.batch;
+    batch.sizes[batch.rank] = size, batch.a[batch.rank] = a_step, batch.b[batch.rank++] = b_step;
+  };
+  lead(images, a_steps.image, b_steps.image);
+  lead(groups, a_steps.group, b_steps.group);
   return g;
 }
 
