@@ -367,7 +367,7 @@ for s in ${running[@]+"${running[@]}"}; do finish "$s" "$build/gpu_registry_test
 # ---- what else there is to know ----
 # Products with ways chosen by timing, each held against the first: what training uses.
 program tuned_products gpu_registry_test && stage tuned_products 120 "$build/gpu_registry_test" \
-  env MANTISSA_OP=matmul,linear,conv2d MANTISSA_TUNER_FILE="$report/tuner.jsonl" "$build/gpu_registry_test"
+  env MANTISSA_OP=matmul,linear,conv2d MANTISSA_CACHE="$report" "$build/gpu_registry_test"
 beside_torch bench_operators 200 --parts operators
 beside_torch bench_f32 500 --precision f32 --seconds 15 --parts workloads
 write_report
