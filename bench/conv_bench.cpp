@@ -37,7 +37,8 @@ constexpr Layer layers[] = {
     {"LeNet 6-16 5x5", 4, 6, 16, 14, 5, 1, 0},
 };
 constexpr conv::Way ways[] = {conv::Way::channels_last, conv::Way::blocked, conv::Way::library_winograd,
-                              conv::Way::winograd,      conv::Way::taps,    conv::Way::unfolded};
+                              conv::Way::winograd,      conv::Way::few_pixels, conv::Way::taps,
+                              conv::Way::unfolded};
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -79,11 +79,11 @@ void add_partials(const View& y, float* partial, std::int64_t count) {
 }  // namespace conv
 
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b,
-                     const View& bias) {
+                     const View& bias, const KeptWeight& kept) {
   if (y.numel() == 0) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias);
-  conv::run_chosen({pass, s, y, a, b, bias});
+  conv::run_chosen({pass, s, y, a, b, bias, kept});
 }
 
 }  // namespace mantissa

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/host_device.h"
+#include "core/packed_weights.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -49,7 +50,9 @@ bool winograd_allowed();
 namespace kernels {
 
 // Result and operands as ConvPass lists them, of images or of volumes; bias [out_channels] or absent, forward only.
-void conv2d(Device device, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, const View& bias);
+// `kept` is that of the weight: its packed form may be kept (core/packed_weights.h).
+void conv2d(Device device, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
+            const View& bias, const KeptWeight& kept = {});
 
 }  // namespace kernels
 }  // namespace mantissa

@@ -6,14 +6,15 @@
 #include <unordered_map>
 
 #include "core/conv_ways.h"
+#include "core/gemm_few_rows.h"
 #include "core/tuner.h"
 #include "core/winograd.h"
 
 namespace mantissa::conv {
 namespace {
 
-constexpr Way every_way[] = {Way::channels_last, Way::blocked, Way::library_winograd,
-                             Way::winograd,      Way::taps,    Way::unfolded};
+constexpr Way every_way[] = {Way::channels_last, Way::blocked,    Way::library_winograd,
+                             Way::winograd,      Way::few_pixels, Way::taps,       Way::unfolded};
 
 bool is_3x3(const ConvShape& s) {
   bool yes = s.is_image() && s.groups == 1;
@@ -108,6 +109,7 @@ const char* name_of(Way way) {
     case Way::blocked: return "blocked";
     case Way::library_winograd: return "library-winograd";
     case Way::winograd: return "winograd";
+    case Way::few_pixels: return "few-pixels";
     case Way::taps: return "taps";
     default: return "unfolded";
   }
@@ -124,6 +126,8 @@ bool applies(Way way, const Problem& p) {
       return p.winograd && is_3x3(s) && large && inner_dtype(p.dtype) == f32 && has_library(onednn::ConvKernel::winograd, p);
     }
     case Way::winograd: return p.winograd && s.is_image() && winograd_can(p.pass, s);
+    case Way::few_pixels:
+      return p.pass == ConvPass::forward && s.is_image() && s.groups == 1 && s.batch * s.out_pixels() <= most_few_rows;
     case Way::taps:
       return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == 1 && s.in_channels >= 32 &&
              s.out_channels >= 32;
@@ -137,6 +141,7 @@ void run(Way way, const Call& call) {
     case Way::blocked: return run_library(onednn::ConvKernel::blocked, call);
     case Way::library_winograd: return run_library(onednn::ConvKernel::winograd, call);
     case Way::winograd: return run_winograd(call);
+    case Way::few_pixels: return run_few_pixels(call);
     case Way::taps: return run_taps(call);
     default: return run_unfolded(call);
   }
@@ -152,6 +157,8 @@ Way rule(const Problem& p) {
     return has_library(onednn::ConvKernel::blocked, p, true) ? Way::blocked : Way::unfolded;
   };
   if (!s.is_image()) return first_that_applies({Way::blocked});
+  // One or two images of 4 x 4 or less: what there is to do is to read the weight.
+  if (s.weights() >= (32 << 10) && applies(Way::few_pixels, p)) return Way::few_pixels;
   // A quarter of the multiplications; in f32 also for halves, whose own instructions only double the speed.
   if (p.winograd && winograd_fits(p.pass, s)) return Way::winograd;
   // Under few channels of the input, the library's kernels for its gradient work with empty vectors.

@@ -1,6 +1,7 @@
-// Convolutions by oneDNN: the batch is cut into chunks, each a single-threaded call. Halves that the processor does not
+// Convolutions by oneDNN: the batch is cut into chunks, or few images into rows, each a single-threaded call. Halves that the processor does not
 // multiply are widened chunk by chunk, while they are in the cache.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/conv_ways.h"
@@ -16,6 +17,8 @@ namespace conv {
 namespace {
 
 using onednn::ConvKernel;
+
+constexpr std::int64_t most_row_parts = 8;
 
 // Into how many chunks the batch is cut. Every chunk reads the whole weight, and one of a weight gradient writes a
 // partial sum as big, one of Winograd transforms it: these want chunks of many pixels.
@@ -35,16 +38,27 @@ struct Chunk {
   std::shared_ptr<const onednn::Convolution> conv;
   Tensor packed;
 
+  Chunk() = default;
   Chunk(onednn::ConvolutionKey key, std::int64_t images) {
     key.shape.batch = images;
     conv = onednn::convolution(key, true);
     check(conv != nullptr, "oneDNN: no kernel for this convolution on this processor");
   }
-  void pack(const void* weight) {
-    packed = Tensor::allocate({static_cast<std::int64_t>(conv->packed_bytes())}, u8);
-    parallel_for(conv->pack_pieces(), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) conv->pack(weight, packed.raw_data(), i);
-    });
+  // `contiguous_weight` gives the weight in the dtype of the convolution; asked for only if no packed one is kept.
+  template <class F> void pack(const Call& c, F&& contiguous_weight) {
+    const auto same = [](const void* mine, const void* other) {
+      return static_cast<const onednn::Convolution*>(mine)->packs_like(*static_cast<const onednn::Convolution*>(other));
+    };
+    PackedWeight kept(c.kept, c.b, "oneDNN", conv, same);
+    if (!kept) {
+      const Tensor fresh = Tensor::allocate({static_cast<std::int64_t>(conv->packed_bytes())}, u8);
+      const void* weight = contiguous_weight();
+      parallel_for(conv->pack_pieces(), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) conv->pack(weight, fresh.raw_data(), i);
+      });
+      kept.fill(fresh);
+    }
+    packed = kept.tensor();
   }
 };
 
@@ -55,16 +69,101 @@ Tensor room(const View& v, std::int64_t count, Dtype inner) {
   return Tensor::allocate(sizes, inner, cpu, sizes.rank() == 4 ? Layout::channels_last : Layout::contiguous);
 }
 
+// --- few images: each is cut into runs of rows ---
+
+// Into how many parts each image is cut: as many as its share of the work is worth where there are too few images to cut
+// the batch. Only images in N, H, W, C order, whose rows lie one after the other.
+std::int64_t row_parts(ConvKernel kernel, const Call& c) {
+  const ConvShape& s = c.shape;
+  if (kernel != ConvKernel::channels_last || c.pass != ConvPass::forward || !s.is_image()) return 1;
+  const double slowness = std::min(s.in_channels, s.out_channels) < 16 ? 3 : 1;
+  const std::int64_t parts = std::min(pieces_for(s.flops() * slowness), most_row_parts) / s.batch;
+  return std::min(parts, s.out[0] / 2);
+}
+
+// Rows [first, last) of the image `i`.
+View rows(const View& v, std::int64_t i, std::int64_t first, std::int64_t last) {
+  View part = images(v, i, 1);
+  part.sizes[2] = last - first;
+  part.data = part.as<char>() + first * v.strides[2] * static_cast<std::int64_t>(size_of(v.dtype));
+  return part;
+}
+View channels_last(const View& v, Tensor& keep) {
+  if (is_last(v)) return v;
+  keep = Tensor::allocate(v.sizes, v.dtype, cpu, Layout::channels_last);
+  return keep.view();
+}
+
+// A part of each image: what its rows of the result are made of.
+struct Rows {
+  std::int64_t in_first, in_last, out_first, out_last;
+  ConvShape shape;
+  Rows() = default;
+  Rows(const ConvShape& s, std::int64_t parts, std::int64_t part) : shape(s) {
+    const std::int64_t step = (s.out[0] + parts - 1) / parts, stride = s.stride[0];
+    out_first = std::min(part * step, s.out[0]);
+    out_last = std::min(out_first + step, s.out[0]);
+    const std::int64_t top = out_first * stride - s.padding[0];
+    const std::int64_t bottom = (out_last - 1) * stride - s.padding[0] + (s.kernel[0] - 1) * s.dilation[0] + 1;
+    in_first = std::clamp<std::int64_t>(top, 0, s.in[0] - 1);
+    in_last = std::clamp<std::int64_t>(bottom, in_first + 1, s.in[0]);
+    shape.batch = 1;
+    shape.in[0] = in_last - in_first;
+    shape.out[0] = out_last - out_first;
+    shape.padding[0] = in_first - top;
+  }
+};
+
+void run_rows(const Call& c, std::int64_t parts) {
+  const ConvShape& s = c.shape;
+  const Dtype inner = inner_dtype(c.a.dtype);
+  const bool widen = c.a.dtype != inner;
+  Tensor a_copy, b_copy, bias_copy, y_copy;
+  const View a = channels_last(c.a, a_copy), y = channels_last(c.y, y_copy), bias = contiguous(c.bias, inner, bias_copy);
+  if (a_copy) kernels::copy(cpu, a, c.a);
+  std::array<Rows, most_row_parts> cut;
+  std::array<Chunk, most_row_parts> chunks;
+  const auto weight = [&] { return contiguous(c.b, inner, b_copy).data; };
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    cut[at] = Rows(s, parts, i);
+    if (cut[at].out_first == cut[at].out_last) continue;
+    Chunk& chunk = chunks[at];
+    chunk = Chunk({.kernel = ConvKernel::channels_last, .pass = c.pass, .shape = cut[at].shape, .dtype = inner,
+                   .bias = static_cast<bool>(bias), .a_last = true, .y_last = true}, 1);
+    if (i > 0 && chunk.conv->packs_like(*chunks[0].conv)) chunk.packed = chunks[0].packed;
+    else chunk.pack(c, weight);
+  }
+  parallel_for(s.batch * parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<std::size_t>(i % parts);
+      const Rows& r = cut[at];
+      if (r.out_first == r.out_last) continue;
+      const View from = rows(a, i / parts, r.in_first, r.in_last), to = rows(y, i / parts, r.out_first, r.out_last);
+      if (!widen) {
+        chunks[at].conv->run(from.data, chunks[at].packed.raw_data(), bias.data, to.data);
+        continue;
+      }
+      const Tensor left = room(from, 1, inner), result = room(to, 1, inner);
+      kernels::copy(cpu, left.view(), from);
+      chunks[at].conv->run(left.raw_data(), chunks[at].packed.raw_data(), bias.data, result.raw_data());
+      kernels::copy(cpu, to, result.view());
+    }
+  });
+  if (y_copy) kernels::copy(cpu, c.y, y);
+}
+
 }  // namespace
 
 void run_library(ConvKernel kernel, const Call& c) {
   const ConvShape& s = c.shape;
+  if (const std::int64_t parts = row_parts(kernel, c); parts > 1) return run_rows(c, parts);
   const bool to_weight = c.pass == ConvPass::weight_gradient, image = s.is_image();
   const Dtype inner = inner_dtype(c.a.dtype);
   const bool widen = c.a.dtype != inner;
   Tensor a_copy, b_copy, bias_copy, y_copy, partial;
   const View a = dense(c.a, c.a.dtype, a_copy);
-  const View b = to_weight ? dense(c.b, c.b.dtype, b_copy) : contiguous(c.b, inner, b_copy);
+  const View b = to_weight ? dense(c.b, c.b.dtype, b_copy) : c.b;
   const View bias = contiguous(c.bias, inner, bias_copy);
   View y = c.y;
   if (!to_weight && !y.is_contiguous() && !is_last(y)) {
@@ -82,9 +181,10 @@ void run_library(ConvKernel kernel, const Call& c) {
   const std::int64_t last = s.batch - (chunks - 1) * step;
   Chunk full(key, step), rest = last == step ? full : Chunk(key, last);
   if (!to_weight) {
-    full.pack(b.data);
+    const auto weight = [&] { return contiguous(c.b, inner, b_copy).data; };
+    full.pack(c, weight);
     if (rest.conv == full.conv || rest.conv->packs_like(*full.conv)) rest.packed = full.packed;
-    else rest.pack(b.data);
+    else rest.pack(c, weight);
   }
   const bool direct = to_weight && chunks == 1 && c.y.dtype == f32 && c.y.is_contiguous();
   if (to_weight && !direct) partial = Tensor::allocate({chunks, s.weights()}, f32);

@@ -172,7 +172,7 @@ bool is_few_rows(const View& y, const View& a, const View& b) {
   const std::int64_t most = is_half(y.dtype) ? half_panel / 4 : most_few_rows;
   return rows_of(y) <= most && row_stride(b) == 1 && columns_of(a) > 0;
 }
-void multiply_few_rows(const View& y, const View& a, const View& b, const View& bias) {
+void multiply_by_rows(const View& y, const View& a, const View& b, const View& bias) {
   Tensor a_copy, bias_copy;
   const std::int64_t n = columns_of(y), k = columns_of(a);
   View left = a, start = bias;
@@ -187,13 +187,8 @@ void multiply_few_rows(const View& y, const View& a, const View& b, const View& 
     kernels::copy(cpu, bias_copy.view(), bias);
     start = bias_copy.view();
   }
-  const FewRows p{y.dtype, rows_of(y), n, k, left.as<const float>(), row_stride(left), b.data, column_stride(b),
-                  start.data, y.data, n};
-  constexpr std::int64_t piece = 64 << 10, columns = 6;  // elements of b that are worth a thread; whole tiles
-  std::int64_t pieces = 1;
-  while (pieces < 2 * most_pieces && n * k >= 2 * piece * pieces) pieces *= 2;
-  const std::int64_t step = (n + pieces - 1) / pieces, grain = (step + columns - 1) / columns * columns;
-  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) { kernels::gemm_few_rows(cpu, p, begin, end); });
+  mantissa::multiply_few_rows({y.dtype, rows_of(y), n, k, left.as<const float>(), row_stride(left), b.data, column_stride(b),
+                     start.data, y.data, n});
 }
 
 // --- f16 and bf16 ---
@@ -215,16 +210,27 @@ std::int64_t packed_units(const HalfProduct& p) {
   return units * panels_of(p);
 }
 
-// One matrix: all of b is packed once, then pieces of rows (and columns, where there are few rows) use it.
-void multiply_half_matrix(HalfProduct p, double flops) {
-  const bool few_rows = p.m > half_panel / 4 && p.m <= half_panel && p.n > p.m;
-  if (few_rows && p.b_row == 1) p = turned(p);  // they do not pay for packing weights
-  const Tensor packed = Tensor::allocate({packed_units(p)}, i32);
+Tensor pack(HalfProduct p) {
+  Tensor packed = Tensor::allocate({packed_units(p)}, i32);
   p.packed = static_cast<std::uint32_t*>(packed.raw_data());
   const std::int64_t panel = half_panel * std::max<std::int64_t>(1, p.k);
   parallel_for(panels_of(p), (grain_size + panel - 1) / panel, [&](std::int64_t begin, std::int64_t end) {
     kernels::gemm_half_pack(cpu, p, begin, end);
   });
+  return packed;
+}
+
+// One matrix: all of b is packed once, then pieces of rows (and columns, where there are few rows) use it. `kept` is
+// that of `weight`, b's view. Elements have the same bits when the product is turned round.
+void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const KeptWeight& kept) {
+  const bool few_rows = p.m > half_panel / 4 && p.m <= half_panel && p.n > p.m;
+  PackedWeight packed(kept, weight, "panels of halves");
+  if (!packed && !packed.wanted() && few_rows && p.b_row == 1) {  // they do not pay for packing weights
+    p = turned(p);
+    packed = PackedWeight({}, weight, "");
+  }
+  if (!packed) packed.fill(pack(p));
+  p.packed = static_cast<std::uint32_t*>(packed.data());
   Grid g;
   for (std::int64_t left = pieces_for(0.7 * flops); left > 1; left /= 2) {  // bf16 is faster than f32
     if (p.m >= 56 * g.down) g.down *= 2;
@@ -241,7 +247,7 @@ void multiply_half_matrix(HalfProduct p, double flops) {
   });
 }
 
-void multiply_half(const View& y, const View& a, const View& b, const View& bias) {
+void multiply_half(const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept) {
   Tensor bias_copy;
   View start = bias;
   if (bias && !(bias.dtype == y.dtype && bias.is_contiguous())) {
@@ -252,7 +258,8 @@ void multiply_half(const View& y, const View& a, const View& b, const View& bias
   const std::int64_t m = rows_of(y), n = columns_of(y), items = y.numel() / (m * n);
   const double flops = flops_of(m, n, columns_of(a));
   if (items == 1 || flops >= good_piece) {
-    for (std::int64_t i = 0; i < items; ++i) multiply_half_matrix(half_product(y, a, b, start, i), flops);
+    for (std::int64_t i = 0; i < items; ++i)
+      multiply_half_matrix(half_product(y, a, b, start, i), flops, b, items == 1 ? kept : KeptWeight());
     return;
   }
   const auto grain = static_cast<std::int64_t>(small_piece / flops);
@@ -270,6 +277,14 @@ void multiply_half(const View& y, const View& a, const View& b, const View& bias
 
 }  // namespace
 
+void multiply_few_rows(const FewRows& p) {
+  constexpr std::int64_t piece = 64 << 10, columns = 6;  // elements of b that are worth a thread; whole tiles
+  std::int64_t pieces = 1;
+  while (pieces < 2 * most_pieces && p.n * p.k >= 2 * piece * pieces) pieces *= 2;
+  const std::int64_t step = (p.n + pieces - 1) / pieces, grain = (step + columns - 1) / columns * columns;
+  parallel_for(p.n, grain, [&](std::int64_t begin, std::int64_t end) { kernels::gemm_few_rows(cpu, p, begin, end); });
+}
+
 std::int64_t item_offset(const View& v, std::int64_t item) {
   std::int64_t offset = 0;
   for (int d = v.dim() - 3; d >= 0; --d) {
@@ -285,17 +300,17 @@ std::int64_t pieces_for(double flops) {
   return pieces;
 }
 
-void kernels::gemm(Device device, const View& y, const View& a, const View& b, const View& bias) {
+void kernels::gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept) {
   if (y.numel() == 0) return;
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::gemm, device)(y, a, b, bias);
   if (y.numel() * columns_of(a) <= tiny) {
     visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias); });
   } else if (is_few_rows(y, a, b)) {
-    multiply_few_rows(y, a, b, bias);
+    multiply_by_rows(y, a, b, bias);
   } else if (y.dtype == f64) {
     multiply<double>(y, a, b, bias);
   } else if (is_half(y.dtype) && a.dtype == y.dtype && b.dtype == y.dtype) {
-    multiply_half(y, a, b, bias);
+    multiply_half(y, a, b, bias, kept);
   } else {
     multiply<float>(y, a, b, bias);
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "core/packed_weights.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -20,7 +21,8 @@ namespace kernels {
 
 // y = a @ b + bias over matrices: y [batch..., m, n] contiguous, a [batch..., m, k] and
 // b [batch..., k, n] of the same rank and with any strides (0 where they repeat), bias [n] or absent.
-void gemm(Device device, const View& y, const View& a, const View& b, const View& bias);
+// `kept` is that of b.
+void gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept = {});
 
 }  // namespace kernels
 }  // namespace mantissa

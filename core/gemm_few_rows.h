@@ -24,5 +24,7 @@ inline constexpr std::int64_t most_few_rows = 16;
 
 // Columns [first, last) of c.
 MANTISSA_KERNEL(gemm_few_rows, const FewRows& p, std::int64_t first, std::int64_t last)
+// All of c, in parallel (core/gemm.cpp).
+void multiply_few_rows(const FewRows& p);
 
 }  // namespace mantissa

@@ -1,6 +1,7 @@
 #include "core/storage.h"
 
 #include "core/accelerator.h"
+#include "core/packed_weights.h"
 
 namespace mantissa {
 
@@ -28,6 +29,7 @@ Ref<Storage> Storage::borrow(void* data, std::int64_t nbytes, Device device, voi
 }
 
 Storage::~Storage() {
+  packed_weights::forget(this);
   if (release_) {
     release_(owner_);
   } else if (data_ && data_ != inline_) {

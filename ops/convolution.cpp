@@ -90,10 +90,12 @@ template <int n> struct Conv {
   static constexpr const char* args[] = {"x", "weight", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
   Options<n> options;
+  mutable KeptWeight kept = {};  // made by infer for run
 
   Spec infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Dims y = check_shapes<n>(options, x.sizes(), weight.sizes());
     check_dtypes(x, weight);
+    kept = KeptWeight(weight);
     if (bias) {
       check_dtypes(x, bias);
       check(bias.sizes() == Dims{y[1]}, "bias must be [", y[1], "], one number per output channel");
@@ -101,7 +103,8 @@ template <int n> struct Conv {
     return images_of<n>(x, y, shape_of<n>(options, x.sizes(), weight.sizes(), y));
   }
   void run(const View& y, const View& x, const View& weight, const View& bias) const {
-    kernels::conv2d(y.device, ConvPass::forward, shape_of<n>(options, x.sizes, weight.sizes, y.sizes), y, x, weight, bias);
+    kernels::conv2d(y.device, ConvPass::forward, shape_of<n>(options, x.sizes, weight.sizes, y.sizes), y, x, weight,
+                    bias, kept);
   }
   static constexpr auto vjp() {
     return rules(

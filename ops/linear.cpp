@@ -22,6 +22,7 @@ struct Linear {
   static constexpr auto name = "linear";
   static constexpr const char* args[] = {"x", "weight", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
+  mutable KeptWeight kept = {};  // made by infer for run
 
   Spec infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     check(weight.dim() == 2, "weight must be [out, in]");
@@ -31,6 +32,7 @@ struct Linear {
     check(x.size(-1) == weight.size(1), "x has ", x.size(-1), " features, weight expects ", weight.size(1),
           x.size(-1) == weight.size(0) ? "; weight is [out, in]" : "");
     check(!bias || bias.sizes() == Dims{weight.size(0)}, "bias must be [", weight.size(0), "], one number per output");
+    kept = KeptWeight(weight);
     Dims y = x.sizes();
     y.back() = weight.size(0);
     return like(x, y);
@@ -52,7 +54,7 @@ struct Linear {
       xm.data = copy.raw_data();
       xm.strides = {in, 1};
     }
-    kernels::gemm(y.device, ym, xm, wt, bias);
+    kernels::gemm(y.device, ym, xm, wt, bias, kept);
   }
 
   static constexpr auto vjp() {

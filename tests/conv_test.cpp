@@ -23,7 +23,7 @@ namespace {
 
 using conv::Way;
 constexpr Way ways[] = {Way::channels_last, Way::blocked, Way::library_winograd,
-                        Way::winograd,      Way::taps,    Way::unfolded};
+                        Way::winograd,      Way::few_pixels, Way::taps, Way::unfolded};
 constexpr ConvPass passes[] = {ConvPass::forward, ConvPass::input_gradient, ConvPass::weight_gradient};
 
 ConvShape shape(std::int64_t n, std::int64_t in, std::int64_t out, std::array<std::int64_t, 2> size, std::int64_t k,
@@ -115,6 +115,10 @@ const ConvShape shapes[] = {
     shape(9, 130, 257, {3, 3}, 2),
     shape(2, 3, 64, {9, 10}, 3, 1, 1),
     shape(2, 64, 256, {5, 5}, 3, 2, 1),
+    shape(1, 64, 96, {14, 11}, 3, 2, 1),  // few images: rows are cut
+    shape(3, 96, 96, {13, 9}, 5, 1, 1),
+    shape(1, 40, 130, {4, 4}, 3, 1, 1),  // few pixels
+    shape(2, 33, 70, {5, 6}, 3, 2, 1, 1, 2),
     volume(),
 };
 
