@@ -1,6 +1,6 @@
 // A convolution with few pixels in all: the taps of each are gathered in a row, in the order in which the weight has
-// them, and rows are multiplied by the weight as it lies (core/gemm_few_rows.h). Nothing is packed, and the weight, which
-// is most of what such a layer reads, is read once.
+// them, and rows are multiplied by the weight as it lies (core/gemm_few_rows.h). Nothing is packed, and the weight,
+// which is most of what such a layer reads, is read once.
 #include <algorithm>
 
 #include "core/conv_ways.h"

@@ -1,5 +1,5 @@
-// Convolutions by oneDNN: the batch is cut into chunks, or few images into rows, each a single-threaded call. Halves that the processor does not
-// multiply are widened chunk by chunk, while they are in the cache.
+// Convolutions by oneDNN: the batch is cut into chunks, or few images into rows, each a single-threaded call. Halves
+// that the processor does not multiply are widened chunk by chunk, while they are in the cache.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -71,8 +71,8 @@ Tensor room(const View& v, std::int64_t count, Dtype inner) {
 
 // --- few images: each is cut into runs of rows ---
 
-// Into how many parts each image is cut: as many as its share of the work is worth where there are too few images to cut
-// the batch. Only images in N, H, W, C order, whose rows lie one after the other.
+// Into how many parts each image is cut: as many as its share of the work is worth where there are too few images to
+// cut the batch. Only images in N, H, W, C order, whose rows lie one after the other.
 std::int64_t row_parts(ConvKernel kernel, const Call& c) {
   const ConvShape& s = c.shape;
   if (kernel != ConvKernel::channels_last || c.pass != ConvPass::forward || !s.is_image()) return 1;
@@ -119,7 +119,8 @@ void run_rows(const Call& c, std::int64_t parts) {
   const Dtype inner = inner_dtype(c.a.dtype);
   const bool widen = c.a.dtype != inner;
   Tensor a_copy, b_copy, bias_copy, y_copy;
-  const View a = channels_last(c.a, a_copy), y = channels_last(c.y, y_copy), bias = contiguous(c.bias, inner, bias_copy);
+  const View a = channels_last(c.a, a_copy), y = channels_last(c.y, y_copy);
+  const View bias = contiguous(c.bias, inner, bias_copy);
   if (a_copy) kernels::copy(cpu, a, c.a);
   std::array<Rows, most_row_parts> cut;
   std::array<Chunk, most_row_parts> chunks;

@@ -58,8 +58,8 @@ class PackedWeight {
   Tensor packed_;
 };
 
-// The most bytes that all forms may take; 0 keeps none and drops what there is. 1 GiB by default, or $MANTISSA_PACKED_WEIGHTS
-// in MiB.
+// The most bytes that all forms may take; 0 keeps none and drops what there is. 1 GiB by default, or
+// $MANTISSA_PACKED_WEIGHTS in MiB.
 void set_packed_weights_limit(std::int64_t bytes);
 std::int64_t packed_weights_bytes();  // of all forms now
 
