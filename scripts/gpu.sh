@@ -233,7 +233,8 @@ keep_times() {
   mv "$list.new" "$list"
 }
 
-# CMake's options for a prefix of dependencies; compilers and loaders are told as well.
+# CMake's options for a prefix of dependencies. Programs find its libraries by an RPATH, which (unlike a RUNPATH) also
+# serves what those libraries need: no variable that would change what Python or other tools load.
 use_prefix() {
   local file name
   prefixes+=("$1")
@@ -242,7 +243,7 @@ use_prefix() {
     case $name in dnnl | libjpeg-turbo) ;; *) options+=("-D${name}_DIR=$(dirname "$file")") ;; esac
   done < <(find "$1" -name '*Config.cmake' -o -name '*-config.cmake')
   export CPATH="$1/include${CPATH:+:$CPATH}" LIBRARY_PATH="$1/lib${LIBRARY_PATH:+:$LIBRARY_PATH}"
-  export LD_LIBRARY_PATH="$1/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  link_flags+=" -Wl,-rpath-link,$1/lib -Wl,-rpath,$1/lib"
 }
 one_of() {  # whether any of these files is there
   local f
@@ -263,13 +264,12 @@ use_python_cuda() {
       name=$(basename "$lib")
       ln -sf "$lib" "$links/$name" && ln -sf "$lib" "$links/${name%%.so*}.so"
       lib=$(dirname "$lib")
-      [[ ":${LD_LIBRARY_PATH:-}:" == *":$lib:"* ]] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$lib
+      [[ $link_flags == *",$lib" ]] || link_flags+=" -Wl,-rpath,$lib"
     done
     for name in "$folder"/*/include/cudnn_graph.h; do
       [ ! -e "$name" ] || [ -n "${CUDNN_ROOT:-}" ] || options+=("-DCUDNN_ROOT=$(dirname "$(dirname "$name")")")
     done
   done < <(python3 -c 'import nvidia; print("\n".join(nvidia.__path__))' 2>/dev/null)
-  export LD_LIBRARY_PATH
   options+=("-DCMAKE_LIBRARY_PATH=$links")
 }
 
@@ -284,13 +284,14 @@ have ninja && options+=(-G Ninja)
 # ---- build ----
 stage machine 60 always bash -c machine
 [ ${#deps[@]} -eq 0 ] || stage unpack 120 always bash -c 'unpack "$@"' unpack "$build" "${deps[@]}"
-prefixes=()
+prefixes=() link_flags=-Wl,--disable-new-dtags
 for d in ${deps[@]+"${deps[@]}"}; do
   if [ ! -e "$d/deps.tar.xz" ] && [ -d "$d/include" ]; then use_prefix "$(cd "$d" && pwd)"; fi
 done
 [ ! -d "$build/deps/include" ] || use_prefix "$build/deps"
 [ ${#prefixes[@]} -eq 0 ] || options+=("-DCMAKE_PREFIX_PATH=$(IFS=';' && echo "${prefixes[*]}")")
 have nvcc && use_python_cuda
+[ "$link_flags" = -Wl,--disable-new-dtags ] || options+=("-DCMAKE_EXE_LINKER_FLAGS=$link_flags")
 if [ -d "$build/data" ]; then
   export MANTISSA_DATA=$build/data
   bash -c 'pictures "$1"' pictures "$build/data" >"$report/pictures.log" 2>&1 &

@@ -138,6 +138,7 @@ fi
 gpu 0 --seconds 100
 called "^cmake -S . .*-DMANTISSA_CUDA=ON .*-DCMAKE_CUDA_ARCHITECTURES=90a "
 called " -Dfmt_DIR=$repo/build/gpu/deps/lib/cmake/fmt -DCMAKE_PREFIX_PATH=$repo/build/gpu/deps"
+called "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags .*-Wl,-rpath,$repo/build/gpu/deps/lib"
 called '--target gpu_registry_test$'
 called '--target .*gpu_training_test.* gpu_kernels_bench mantissa_bench -- -k 0$'
 for t in "$source"/tests/cuda_*_test.cpp; do
