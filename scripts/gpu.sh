@@ -359,7 +359,7 @@ for s in "${sanitizer_stages[@]}"; do
   due "$s" "$build/gpu_registry_test" || continue
   if ! have compute-sanitizer; then skip "$s" "compute-sanitizer not found"; continue; fi
   run "$s" 480 env "${operators[@]}" MANTISSA_TUNER=off compute-sanitizer --tool "${s#sanitizer_}" --error-exitcode 9 \
-    "$build/gpu_registry_test" &
+    --print-limit 30 "$build/gpu_registry_test" &
   running+=("$s")
 done
 wait

@@ -119,7 +119,7 @@ def products(folder):
 def shares(folder):
     """Of copy bandwidth, per cent."""
     names = "layer norm backward|softmax|softmax backward|cross entropy|cross entropy backward|Adam"
-    wanted = rf"^((?:{names}) \w+) .*?([\d.]+) % of copy"
+    wanted = rf"^((?:{names}) (?:f32|f16|bf16)) .*?([\d.]+) % of copy"
     return ", ".join(f"{n} {s} %" for n, s in re.findall(wanted, folder.text("bench_kernels.log"), re.M)) or None
 
 

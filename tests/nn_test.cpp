@@ -1,4 +1,5 @@
 // Modules: what MANTISSA_FIELDS sees, names, initialisation, moving, copying, saving.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>

@@ -1,6 +1,8 @@
 // Samplers, subsets, splits and concatenations, alone and through the loader.
 #include "data/sampler.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 

@@ -1,6 +1,7 @@
 // Text as tokens: numbering, windows, the split, where files are looked for, and files that are no text.
 #include "data/text.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 

@@ -2,6 +2,7 @@
 // not do, and the same batches for any number of loader threads.
 #include "data/transforms.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
