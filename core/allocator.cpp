@@ -15,6 +15,7 @@
 
 #include "core/accelerator.h"
 #include "core/piece_memory.h"
+#include "core/poison.h"
 
 namespace mantissa {
 namespace {
@@ -84,13 +85,15 @@ struct CachingAllocator::Impl {
 
   RawMemory& raw;
   std::size_t piece = 0;  // 0: what was taken is given back as a whole (core/piece_memory.h)
+  // Nobody may touch a block that was given back. (Of a device's memory that is not so: work launched earlier still may.)
+  const bool poisons;
   mutable std::mutex mutex;
   std::vector<std::unique_ptr<Lists>> streams;  // a handful at most: searched in order
   std::vector<Block> blocks;                    // of all segments, by address
   std::vector<Free> free;                       // those not in use, by size
   MemoryStats stats;
 
-  explicit Impl(RawMemory& r) : raw(r) {
+  explicit Impl(RawMemory& r) : raw(r), poisons(dynamic_cast<SystemMemory*>(&r)) {
     if (const auto* pieces = dynamic_cast<const PieceMemory*>(&r)) piece = pieces->piece();
     lists_of(nullptr);
   }
@@ -108,6 +111,7 @@ struct CachingAllocator::Impl {
     ++stats.system_calls;
   }
   void give(void* p, std::size_t bytes) noexcept {
+    if (poisons) unpoison(p, bytes);
     raw.give(p, bytes);
     stats.reserved -= static_cast<std::int64_t>(bytes);
   }
@@ -278,6 +282,10 @@ void* CachingAllocator::allocate(std::size_t bytes, const void* stream) {
   std::size_t got = 0;
   void* p = bytes <= largest_class ? m.take_small(bytes, stream, &got) : m.take_large(bytes, stream, &got);
   if (!p) m.fail_out_of_memory(bytes);
+  if (m.poisons) {
+    unpoison(p, bytes);
+    poison(static_cast<char*>(p) + bytes, got - bytes);
+  }
   ++m.stats.allocations;
   m.stats.allocated += static_cast<std::int64_t>(got);
   m.stats.peak_allocated = std::max(m.stats.peak_allocated, m.stats.allocated);
@@ -287,6 +295,7 @@ void* CachingAllocator::allocate(std::size_t bytes, const void* stream) {
 void CachingAllocator::deallocate(void* p, std::size_t bytes, const void* stream) noexcept {
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
+  if (m.poisons) poison(p, bytes);
   m.stats.allocated -= static_cast<std::int64_t>(bytes <= largest_class ? m.give_small(p, bytes, stream) : m.give_large(p));
 }
 

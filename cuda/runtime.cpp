@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/accelerator.h"
+#include "core/poison.h"
 #include "cuda/check.h"
 #include "cuda/staging.h"
 
@@ -311,11 +312,13 @@ void* allocate(std::size_t bytes, Device d, void** pool) {
   Pool* from = arena_pool && arena_pool->device == d.index ? arena_pool : pool_for(d.index, stream());
   void* p = from->allocator->allocate(bytes, from->stream);
   if (from->own) from->users.fetch_add(1);
+  else poison(static_cast<char*>(p) + bytes, CachingAllocator::round_up(bytes) - bytes);
   *pool = from;
   return p;
 }
 void deallocate(void* p, std::size_t bytes, void* pool) noexcept {
   auto* to = static_cast<Pool*>(pool);
+  if (!to->own) unpoison(p, CachingAllocator::round_up(bytes));
   to->allocator->deallocate(p, bytes, to->stream);
   if (to->own) let_go(to);
 }

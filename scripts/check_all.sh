@@ -7,34 +7,61 @@
 #   cpu_tsan    every other test under ThreadSanitizer
 # A lane that fails does not stop the others. The last lines say what each lane gave and how long it took; logs lie in
 # build/check_all. $MANTISSA_JOBS: compilers and tests at a time (default: one for each core); what is in
-# $MANTISSA_CTEST goes to ctest, such as "-R cuda_gemm_test".
+# $MANTISSA_CTEST goes to ctest, such as "-R cuda_gemm_test"; what is in $MANTISSA_CMAKE to cmake.
+# So that a lane takes an hour and not three, the sanitizers see CPU kernels of one instruction set, the newest of this
+# machine. docs/gpu/README.md says what each sanitizer does not see, and where the lanes have run.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 jobs=${MANTISSA_JOBS:-$(nproc)}
 read -ra ctest_options <<<"${MANTISSA_CTEST:-}"
 logs=$root/build/check_all
-shim_tests=$(cd tests && for t in cuda_*_test.cpp cuda_shim/*_test.cpp; do basename "$t" .cpp; done)
-shim_pattern="^($(echo "$shim_tests" | tr '\n' '|' | sed 's/|$//'))\$"
+names_of() { for file in "$@"; do basename "$file" .cpp; done; }
+shim_tests=$(names_of tests/cuda_*_test.cpp tests/cuda_shim/*_test.cpp; echo cuda_bench_check)
+cpu_targets=$(names_of tests/*_test.cpp samples/*.cpp | grep -v '^cuda_'; echo mantissa)
+shim_pattern="^($(paste -sd '|' <<<"$shim_tests"))\$"
+# cuda_kernels_test compares names in object files, and has nothing to run under a sanitizer.
+not_cpu_pattern="$shim_pattern|^cuda_kernels_test\$"
 mkdir -p "$logs"
 
-# build_preset PRESET TARGETS...: without targets, everything.
-build_preset() {
-  local preset=$1
-  shift
-  cmake --preset "$preset" -DMANTISSA_CUDA=OFF ${MANTISSA_CMAKE:-} && cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}
+# The newest instruction set that this machine runs.
+newest_isa() {
+  local loader=/lib64/ld-linux-x86-64.so.2 levels
+  levels=$("$loader" --help 2>/dev/null || true)
+  case $levels in
+    *"x86-64-v4 (supported"*) echo avx512 ;;
+    *"x86-64-v3 (supported"*) echo avx2 ;;
+    *) echo baseline ;;
+  esac
 }
-# shellcheck disable=SC2086  # names of targets
-sanitized_shim() { build_preset "$1" $shim_tests && ctest --preset "$1" -j "$jobs" -R "$shim_pattern" "${ctest_options[@]}"; }
-sanitized_cpu() { build_preset "$1" && ctest --preset "$1" -j "$jobs" -E "$shim_pattern" "${ctest_options[@]}"; }
 
-shim_asan() { sanitized_shim asan; }
-shim_tsan() { sanitized_shim tsan; }
-cpu_asan() { sanitized_cpu asan; }
-cpu_tsan() { sanitized_cpu tsan; }
+# build_preset PRESET OPTIONS TARGETS...
+build_preset() {
+  local preset=$1 options=$2
+  shift 2
+  # shellcheck disable=SC2086  # several options
+  cmake --preset "$preset" -DMANTISSA_CUDA=OFF $options ${MANTISSA_CMAKE:-} &&
+    cmake --build --preset "$preset" -j "$jobs" --target "$@" || { echo "STOPPED: it does not build" && return 1; }
+}
+# sanitized PRESET TARGETS CTEST_OPTIONS...
+sanitized() {
+  local preset=$1 targets=$2 status=0
+  shift 2
+  # shellcheck disable=SC2086  # names of targets
+  build_preset "$preset" "-DMANTISSA_ONE_ISA=$(newest_isa)" $targets || return 1
+  ctest --preset "$preset" -j "$jobs" "$@" "${ctest_options[@]}" || status=1
+  local reports='(ERROR|WARNING): (Address|Leak|Thread)Sanitizer|:[0-9]+: runtime error: '
+  echo "sanitizer reports: $(grep -cE "$reports" "build/$preset/Testing/Temporary/LastTest.log")"
+  return $status
+}
+
+shim_asan() { sanitized asan "$shim_tests" -R "$shim_pattern"; }
+shim_tsan() { sanitized tsan "$shim_tests" -R "$shim_pattern"; }
+cpu_asan() { sanitized asan "$cpu_targets" -E "$not_cpu_pattern"; }
+cpu_tsan() { sanitized tsan "$cpu_targets" -E "$not_cpu_pattern"; }
 
 samples() {
   local failures=0 amp
-  build_preset release shim_samples || return 1
+  build_preset release '' shim_samples || return 1
   train() {  # sample and its options
     local begin=$SECONDS name=$1
     shift
@@ -73,8 +100,9 @@ results=() failed=0
 for lane in "${lanes[@]}"; do
   say "$lane"
   begin=$SECONDS
-  if (set +e; "$lane") > >(tee "$logs/$lane.log") 2>&1; then result=passed; else result=failed failed=1; fi
-  results+=("$(printf '%-10s %-7s %6d s   %s' "$lane" "$result" $((SECONDS - begin)) "$logs/$lane.log")")
+  if "$lane" 2>&1 | tee "$logs/$lane.log"; then result=passed; else result=failed failed=1; fi
+  said=$(grep -E '^[0-9]+% tests passed|^sanitizer reports|^[0-9]+ failures|^STOPPED' "$logs/$lane.log" | paste -sd ';' || true)
+  results+=("$(printf '%-10s %-7s %6d s   %s   %s' "$lane" "$result" $((SECONDS - begin)) "${said:-no last line}" "$logs/$lane.log")")
 done
 say "Lanes"
 printf '%s\n' "${results[@]}"

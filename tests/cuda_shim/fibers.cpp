@@ -44,6 +44,7 @@ struct WarpTags { char tag[2]; };
 
 std::vector<Thread> threads;
 std::vector<WarpTags> warp_tags;
+std::vector<Fiber*>& all_fibers = *new std::vector<Fiber*>;  // never destroyed, so that no fiber counts as leaked
 std::vector<Fiber*> free_fibers;
 Thread* current = nullptr;
 const std::function<void()>* body = nullptr;
@@ -59,11 +60,11 @@ char start_tag, end_tag, block_tag[2];
 void wait_as(State state) {
   Thread* me = current;
   me->state = state;
-  switch_fiber(*me->fiber, main_fiber, false);
+  switch_fiber(*me->fiber, main_fiber);
 }
 
 void thread_main() {
-  entered_from(main_fiber);
+  entered_from(main_fiber, *current->fiber);
   tsan_acquire(&start_tag);
   try {
     (*body)();
@@ -72,7 +73,7 @@ void thread_main() {
   }
   tsan_release(&end_tag);
   current->state = State::done;
-  switch_fiber(*current->fiber, main_fiber, true);
+  switch_fiber(*current->fiber, main_fiber);
   std::abort();
 }
 
@@ -80,13 +81,13 @@ void resume(Thread& t) {
   current = &t;
   threadIdx = t.index;
   if (t.state == State::fresh) {
-    if (free_fibers.empty()) free_fibers.push_back(new_fiber());
+    if (free_fibers.empty()) free_fibers.push_back(all_fibers.emplace_back(new_fiber()));
     t.fiber = free_fibers.back();
     free_fibers.pop_back();
     start_fiber(*t.fiber, &thread_main);
   }
   t.state = State::ready;
-  switch_fiber(main_fiber, *t.fiber, false);
+  switch_fiber(main_fiber, *t.fiber);
   // A finished thread leaves its fiber to the next. (Not under ThreadSanitizer, for which they would be one.)
   if (t.state == State::done && !tsan_fibers) free_fibers.push_back(std::exchange(t.fiber, nullptr));
 }
@@ -169,6 +170,14 @@ void run_block(std::vector<unsigned>& turn) {
   tsan_acquire(&end_tag);
 }
 
+// After an error: threads that wait for others never run again. What they have done is done.
+void abandon_threads() {
+  tsan_acquire(&end_tag);
+  for (char& tag : block_tag) tsan_acquire(&tag);
+  for (WarpTags& warp : warp_tags) for (char& tag : warp.tag) tsan_acquire(&tag);
+  for (Thread& t : threads) t.fiber = nullptr;  // what they own is lost with them
+}
+
 }  // namespace
 
 void block_barrier() {
@@ -219,9 +228,13 @@ void run_grid(const std::function<void()>& thread, dim3 grid, dim3 block, std::s
       for (unsigned x = 0; x < grid.x; ++x) {
         blockIdx = {x, y, z};
         shared_memory.assign((shared + 3) / 4 + 4, 0xffffffffu);  // NaN: reading before writing shows
-        run_block(turn);
+        try {
+          run_block(turn);
+        } catch (...) {
+          error = std::current_exception();
+        }
         if (error) {
-          for (Thread& t : threads) t.fiber = nullptr;  // what they own is lost with them
+          abandon_threads();
           std::rethrow_exception(error);
         }
         for (Thread& t : threads) if (t.fiber) free_fibers.push_back(std::exchange(t.fiber, nullptr));

@@ -2,6 +2,12 @@
 // the order of threads, barriers that not all reach, uninitialised shared memory, hosts that do not wait.
 #include <vector>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
+
 #include "cuda/launch.cuh"
 #include "cuda/reduce.cuh"
 #include "tests/testing.h"
@@ -52,6 +58,22 @@ class Buffer {
 };
 void restart() { cuda_shim::forget_errors(); }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// Whether a sanitizer stops a child process that does f. What it reports goes nowhere: it is expected.
+template <class F> bool is_reported(F&& f) {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    dup2(open("/dev/null", O_WRONLY), 2);
+    f();
+    _exit(0);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return status != 0;
+}
+#endif
+
 }  // namespace
 
 TEST_CASE("a block's sum is the same in every order of threads") {
@@ -72,6 +94,13 @@ TEST_CASE("a block's sum is the same in every order of threads") {
   CHECK(first[0] == expected);
 }
 
+#if defined(__SANITIZE_THREAD__)
+TEST_CASE("ThreadSanitizer reports a missing barrier, and nothing where there is one") {
+  const Buffer y(64, i32);
+  CHECK(is_reported([&] { launch("missing", &missing_barrier_kernel, {1, 64}, y.data<int>()); }));
+  CHECK(!is_reported([&] { launch("add", &add_kernel, {1, 64}, y.data<int>(), 1); }));
+}
+#else
 TEST_CASE("a missing barrier changes the result with the order of threads") {
   std::vector<std::vector<double>> results;
   for (Order order : {Order::forward, Order::reverse}) {
@@ -83,6 +112,15 @@ TEST_CASE("a missing barrier changes the result with the order of threads") {
   cuda_shim::set_order(Order::forward);
   CHECK(results[0] != results[1]);
 }
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST_CASE("AddressSanitizer reports a kernel that writes behind a tensor") {
+  const Buffer y(30, i32);  // in a block of 128 bytes
+  CHECK(is_reported([&] { launch("add", &add_kernel, {1, 31}, y.data<int>(), 1); }));
+  CHECK(!is_reported([&] { launch("add", &add_kernel, {1, 30}, y.data<int>(), 1); }));
+}
+#endif
 
 TEST_CASE("a barrier that some threads never reach is an error, and the device is lost") {
   const Buffer y(32, i32);

@@ -45,7 +45,7 @@ struct Fiber {
   void* pointer = nullptr;  // the saved stack pointer
   ucontext_t context;
   void* tsan = nullptr;
-  void* fake_stack = nullptr;
+  void* fake_stack = nullptr;  // where AddressSanitizer keeps locals; stays with the fiber, because mapping one takes long
   const void* asan_bottom = nullptr;
   std::size_t asan_size = 0;
 };
@@ -92,7 +92,6 @@ inline Fiber* new_fiber() {
 
 // The next switch to `f` calls entry() on its stack.
 inline void start_fiber(Fiber& f, void (*entry)()) {
-  f.fake_stack = nullptr;
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(f.stack, stack_size);
 #endif
@@ -118,16 +117,16 @@ inline void prepare_main_fiber(Fiber& f) {
   (void)f;
 }
 
-// First thing on a new fiber's stack: tells the sanitizer, and learns where it came from.
-inline void entered_from([[maybe_unused]] Fiber& from) {
+// First thing on the stack of a fiber that was started: tells the sanitizer, and learns where it came from.
+inline void entered_from([[maybe_unused]] Fiber& from, [[maybe_unused]] Fiber& self) {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &from.asan_bottom, &from.asan_size);
+  __sanitizer_finish_switch_fiber(self.fake_stack, &from.asan_bottom, &from.asan_size);
 #endif
 }
 
-inline void switch_fiber(Fiber& from, Fiber& to, [[maybe_unused]] bool last) {
+inline void switch_fiber(Fiber& from, Fiber& to) {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(last ? nullptr : &from.fake_stack, to.asan_bottom, to.asan_size);
+  __sanitizer_start_switch_fiber(&from.fake_stack, to.asan_bottom, to.asan_size);
 #endif
 #if defined(MANTISSA_SHIM_TSAN)
   __tsan_switch_to_fiber(to.tsan, 1);
