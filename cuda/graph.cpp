@@ -30,6 +30,7 @@ Graph* make_graph() { return new Graph; }
 void destroy_graph(Graph* g) noexcept { delete g; }
 
 void begin_recording(Graph* g, std::uint64_t random_offset) {
+  wait_for_stream();  // mirrors that are full drop a request, and a recorded one would be lost for good
   check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
   g->scope.emplace(g->arena);
   set_random_state(g->random, random_offset);

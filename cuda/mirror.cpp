@@ -43,7 +43,7 @@ void destroy_mirror(Mirror* mirror) noexcept { delete mirror; }
 
 void request(Mirror* m, const void* from) {
   const bool capturing = is_capturing();
-  if (!capturing) m->look();
+  m->look();
   for (Mirror::Slot& s : m->slots) {
     if (s.under_way || (m->replayed == &s && !capturing)) continue;
     check_status(cudaMemcpyAsync(s.data, from, m->bytes, cudaMemcpyDeviceToHost, stream()), "copying a report");

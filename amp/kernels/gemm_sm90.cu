@@ -7,12 +7,14 @@
 
 #include "amp/kernels/gemm_finish.cuh"
 #include "amp/kernels/hopper.cuh"
+#include "amp/kernels/hopper_layout.h"
 #include "core/error.h"
 
 namespace mantissa::tensor_core {
 namespace {
 
 constexpr int tile_m = 128, tile_k = 64;  // 64 elements: one swizzled line of 128 bytes
+static_assert(tile_k == hopper::line);
 constexpr int ring = 4;
 constexpr int threads = 384;              // a producer and two consumer warpgroups
 constexpr int slice = 32, slice_row = slice + 8;  // columns stored at once; rows padded against bank conflicts
@@ -34,20 +36,18 @@ __device__ inline Place place_of(const Gemm& g, std::int64_t index, int tile_n) 
   return {static_cast<int>(item), static_cast<int>(first + rest % height) * tile_m, static_cast<int>(rest / height) * tile_n};
 }
 
-// One operand of a stage. k contiguous: one box of `outer` lines. Otherwise a box for each 64 elements of m or n.
+// One operand of a stage. Its boxes: amp/kernels/hopper_layout.h.
 template <int outer, bool mn> __device__ inline void copy_operand(std::uint16_t* to, const CUtensorMap* map, std::uint64_t* full, int at, int k, int item) {
-  if constexpr (mn) {
 #pragma unroll
-    for (int i = 0; i < outer / 64; ++i) hopper::copy_box(to + i * 64 * tile_k, map, full, at + 64 * i, k, item);
-  } else {
-    hopper::copy_box(to, map, full, k, at, item);
+  for (int i = 0; i < hopper::boxes_of<mn>(outer); ++i) {
+    const int across = at + hopper::line * i;
+    hopper::copy_box(to + i * hopper::box_elements, map, full, mn ? across : k, mn ? k : across, item);
   }
 }
 
 // The descriptor of the 16 columns of k from `k`, rows from `outer` on.
 template <bool mn> __device__ inline std::uint64_t operand(const std::uint16_t* tile, int outer, int k) {
-  if constexpr (mn) return hopper::describe(tile + outer * tile_k + k * 64, 64 * tile_k * 2);
-  else return hopper::describe(tile + outer * tile_k + k, 0);
+  return hopper::descriptor<mn>(hopper::shared_address(tile + hopper::operand_offset<mn>(outer, k)));
 }
 
 template <int tile_n, bool a_mn, bool b_mn>

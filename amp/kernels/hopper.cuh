@@ -52,15 +52,6 @@ __device__ inline void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;\n
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
 template <int pending> __device__ inline void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending) : "memory"); }
 
-// Describes an operand in shared memory with the 128-byte swizzle, in lines of 64 elements.
-// k contiguous: lines are rows of m or n, 8 of them (1024 bytes) make a block, and blocks follow each other (`lead` has no
-// meaning). m or n contiguous: lines are rows of k; 8 of them make a block and blocks follow each other along k; the next
-// 64 elements of m or n lie `lead` bytes on.
-__device__ inline std::uint64_t describe(const void* p, int lead) {
-  const std::uint64_t address = (shared_address(p) & 0x3ffffu) >> 4;
-  return address | (static_cast<std::uint64_t>(lead) >> 4 & 0x3fffu) << 16 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
-}
-
 // d (64 x n over a warpgroup; see ptx::Accumulator for each 16x8 piece) = a @ b + (add ? d : 0) over k = 16.
 // a_mn, b_mn: the operand is contiguous along m or n instead of k.
 template <class T, int n, bool a_mn, bool b_mn> struct Wgmma;
