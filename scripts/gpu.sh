@@ -183,8 +183,7 @@ machine() {
   ldd --version | head -n 1
   nproc
   grep MemAvailable /proc/meminfo
-  python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda, torch.backends.cudnn.version())'
-  python3 -c 'import torch; print("torch sees the GPU:", torch.cuda.is_available())'
+  python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda); print(torch.cuda.is_available())'
   return 0
 }
 
