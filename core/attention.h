@@ -16,6 +16,8 @@ struct AttentionSettings {
   bool causal = false;  // query i looks at keys j <= i
   double dropout_p = 0;
   std::uint64_t seed = 0, offset = 0;
+  // Kernels for halves may round the weights to halves before they multiply values: what autocast allows for speed.
+  bool may_round_weights = false;
 };
 
 // query [..., H, L, D], key [..., G, S, D], value [..., G, S, E] with any strides, in f32, f16 or bf16, on CUDA also in

@@ -15,19 +15,53 @@ namespace flash {
 
 using RunHalf = void(const AttentionProblem&, bool backward);
 RunHalf run_f16_32, run_f16_64, run_f16_128, run_f16_256, run_bf16_32, run_bf16_64, run_bf16_128, run_bf16_256;
+RunHalf run_exact_f16_32, run_exact_f16_64, run_exact_f16_128, run_exact_f16_256;
+RunHalf run_exact_bf16_32, run_exact_bf16_64, run_exact_bf16_128, run_exact_bf16_256;
 void run_f32(const AttentionProblem& p, int width, bool backward);
 void run_f64(const AttentionProblem& p, int width, bool backward);
 
 namespace {
+
+inline constexpr float most_hidden = -3e38f;  // finite: infinities would meet in cuDNN's differences
 
 void run(const AttentionProblem& p, bool backward) {
   const int width = std::max(p.width, p.v_width);
   check(width <= most_cuda_attention_width, "internal error: attention with heads of ", width, " elements");
   if (p.dtype == f64) return run_f64(p, width, backward);
   if (p.dtype == f32) return run_f32(p, width, backward);
-  static constexpr RunHalf* ways[2][4] = {{run_f16_32, run_f16_64, run_f16_128, run_f16_256},
-                                          {run_bf16_32, run_bf16_64, run_bf16_128, run_bf16_256}};
-  ways[p.dtype == bf16][width <= 32 ? 0 : width <= 64 ? 1 : width <= 128 ? 2 : 3](p, backward);
+  static constexpr RunHalf* ways[2][2][4] = {
+      {{run_exact_f16_32, run_exact_f16_64, run_exact_f16_128, run_exact_f16_256},
+       {run_exact_bf16_32, run_exact_bf16_64, run_exact_bf16_128, run_exact_bf16_256}},
+      {{run_f16_32, run_f16_64, run_f16_128, run_f16_256}, {run_bf16_32, run_bf16_64, run_bf16_128, run_bf16_256}}};
+  ways[p.rounds_weights][p.dtype == bf16][width <= 32 ? 0 : width <= 64 ? 1 : width <= 128 ? 2 : 3](p, backward);
+}
+
+// What cuDNN wants of a mask, and what it leaves undone.
+__global__ void attention_bias_kernel(AttentionProblem p, AttentionBias b) {
+  const std::int64_t n = b.sizes[0] * b.sizes[1] * b.sizes[2] * b.sizes[3];
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+    std::int64_t rest = i, at = 0;
+    for (int d = 3; d >= 0; --d) {
+      at += rest % b.sizes[d] * p.mask_strides[d];
+      rest /= b.sizes[d];
+    }
+    const float added = p.mask_dtype == boolean ? (static_cast<const bool*>(p.mask)[at] ? 0.0f : most_hidden)
+                                                : load_element<float>(p.mask, p.mask_dtype, at);
+    b.data[i] = added < most_hidden ? most_hidden : added;
+  }
+}
+// A warp for each query: one that may look at nothing gets zeros and an infinite lse, as our kernels give it.
+__global__ void attention_blind_kernel(AttentionProblem p) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (row >= p.batch * p.heads * p.queries) return;
+  float* lse = static_cast<float*>(p.lse) + row;
+  const bool blind = *lse < most_hidden / 10;
+  __syncwarp();
+  if (!blind) return;
+  const std::int64_t query = row % p.queries, head = row / p.queries % p.heads, batch = row / (p.queries * p.heads);
+  const std::int64_t first = batch * p.y.batch + head * p.y.head + query * p.y.row;
+  for (int i = static_cast<int>(threadIdx.x); i < p.v_width; i += 32) store_element(p.y.data, p.dtype, first + i, 0.0f);
+  if (threadIdx.x == 0) *lse = __builtin_huge_valf();
 }
 
 // A warp for each query.
@@ -45,18 +79,21 @@ template <class C> __global__ void attention_delta_kernel(AttentionProblem p) {
   if (threadIdx.x == 0) static_cast<C*>(p.delta)[row] = sum;
 }
 
+Grid warp_for_each_query(const AttentionProblem& p) {
+  const std::int64_t rows = p.batch * p.heads * p.queries, blocks = (rows + 7) / 8;
+  check(blocks <= 0x7fffffff, "internal error: ", rows, " rows do not fit into one launch");
+  return {dim3(static_cast<unsigned>(blocks)), dim3(32, 8)};
+}
+
 }  // namespace
 }  // namespace flash
 
 void attention_forward(const AttentionProblem& p) { flash::run(p, false); }
 
 void attention_backward(const AttentionProblem& p) {
-  const std::int64_t rows = p.batch * p.heads * p.queries, blocks = (rows + 7) / 8;
-  check(blocks <= 0x7fffffff, "internal error: ", rows, " rows do not fit into one launch");
-  visit_compute(p.dtype, [&]<class C>() {
-    const Grid grid{dim3(static_cast<unsigned>(blocks)), dim3(32, 8)};
-    launch("attention_delta", flash::attention_delta_kernel<C>, grid, p);
-  });
+  if (is_half(p.dtype) && !p.rounds_weights) return flash::run(p, true);
+  const Grid grid = flash::warp_for_each_query(p);
+  visit_compute(p.dtype, [&]<class C>() { launch("attention_delta", flash::attention_delta_kernel<C>, grid, p); });
   flash::run(p, true);
 }
 
@@ -122,14 +159,44 @@ AttentionProblem problem_of(const Folded& q, const Folded& k, const Folded& v, c
     for (int d = 0; d < 4; ++d) p.mask_strides[d] = mask.view.strides[d];
   }
   p.causal = s.causal, p.scale = s.scale, p.dropout = s.dropout_p;
+  p.rounds_weights = s.may_round_weights;
   p.random = random_position(s.seed, s.offset);
   return p;
 }
 
 std::string key_of(const AttentionProblem& p) {
   return concat("attention ", p.dtype, " ", p.batch, "x", p.heads, "/", p.kv_heads, "x", p.queries, "x", p.keys, " ",
-                p.width, " ", p.v_width, p.causal ? " causal" : "", p.mask ? " mask" : "",
+                p.width, " ", p.v_width, p.causal ? " causal" : "", p.rounds_weights ? "" : " exact", p.mask ? " mask" : "",
                 p.dropout > 0 ? " dropout" : "", " rows ", p.q.row, " ", p.k.row, " ", p.v.row);
+}
+
+// The mask of a problem as cuDNN takes it.
+struct BiasOf {
+  BiasOf(const AttentionProblem& p, Device device) {
+    if (!p.mask) return;
+    const std::int64_t all[] = {p.batch, p.heads, p.queries, p.keys};
+    for (int d = 0; d < 4; ++d) bias.sizes[d] = d == 3 || p.mask_strides[d] != 0 ? all[d] : 1;
+    memory = Tensor::allocate({bias.sizes[0], bias.sizes[1], bias.sizes[2], bias.sizes[3]}, f32, device);
+    bias.data = static_cast<float*>(memory.view().data);
+    launch("attention_bias", flash::attention_bias_kernel, grid_for(memory.numel()), p, bias);
+  }
+  AttentionBias bias;
+  Tensor memory;
+};
+// Our own kernels first: they are what is used untimed, and what cuDNN's plans are held against. cuDNN rounds weights,
+// and draws other random numbers than we do.
+std::vector<Way> ways_for(const AttentionProblem& p, bool backward, Device device) {
+  std::vector<Way> ways{{"own", [&p, backward] { return backward ? attention_backward(p) : attention_forward(p), true; }}};
+  if (!is_half(p.dtype) || !p.rounds_weights || p.dropout > 0) return ways;
+  for (int plan = 0; plan < most_cudnn_plans; ++plan) {
+    ways.push_back({concat("cudnn ", plan), [&p, backward, device, plan] {
+      const BiasOf mask(p, device);
+      if (!run_cudnn_attention(p, mask.bias, backward, device, plan)) return false;
+      if (p.mask && !backward) launch("attention_blind", flash::attention_blind_kernel, flash::warp_for_each_query(p), p);
+      return true;
+    }});
+  }
+  return ways;
 }
 
 }  // namespace
@@ -140,11 +207,8 @@ void attention(const View& y, const View& log_sum, const View& query, const View
   const FoldedResult out(y);
   AttentionProblem p = problem_of(q, k, v, m, settings);
   p.y = out.rows(), p.lse = log_sum.data;
-  std::vector<Way> ways{{"own", [&] { return attention_forward(p), true; }}};  // first: what is used untimed
-  for (int plan = 0; plan < most_cudnn_plans && is_half(p.dtype); ++plan) {
-    ways.push_back({concat("cudnn ", plan), [&, plan] { return run_cudnn_attention(p, y.device, plan); }});
-  }
-  run_fastest(key_of(p), ways, out.view(), true);
+  const View results[] = {out.view(), log_sum};
+  run_fastest(key_of(p), ways_for(p, false, y.device), results, true);
   out.finish();
 }
 
@@ -157,7 +221,8 @@ void attention_backward(const View& d_query, const View& d_key, const View& d_va
   const Tensor delta = Tensor::allocate({p.batch, p.heads, p.queries}, log_sum.dtype, query.device);
   p.y = result.rows(), p.dy = gradient.rows(), p.dq = dq.rows(), p.dk = dk.rows(), p.dv = dv.rows();
   p.lse = log_sum.data, p.delta = delta.view().data;
-  attention_backward(p);
+  const View results[] = {dq.view(), dk.view(), dv.view()};
+  run_fastest("backward of " + key_of(p), ways_for(p, true, query.device), results, true);
   dq.finish();
   dk.finish();
   dv.finish();

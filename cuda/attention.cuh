@@ -1,7 +1,8 @@
 // FlashAttention-2 (Dao, 2023): a block owns some rows of the result and walks over tiles of the other side, so that
 // scores live in registers only. Forward owns queries and keeps a running maximum and sum (Milakov and Gimelshein,
 // 2018). Backward computes weights again from the saved log-sum-exp, in two kernels without atomics: one owns queries
-// and sums dq, one owns keys and sums dk and dv. Every sum has one order, so results repeat bitwise.
+// and sums dq, one owns keys and sums dk and dv. Both want delta, the sum of dy * y of a query. Every sum has one order,
+// so results repeat bitwise.
 //
 // An arithmetic `A` says how a block multiplies tiles and which elements of a product a thread holds:
 //   Compute, Stored                types of registers and of memory
@@ -14,7 +15,7 @@
 //   tile_bytes(rows), spare_bytes  shared memory
 //   fetch(shared, source, stride, first, end, used, rows), commit(), wait()
 //   scores(s, own, other)          s = own @ other^T
-//   multiply(r, s, other, spare)   r += s @ other
+//   multiply<of_gradients>(r, s, other, spare)   r += s @ other; s has weights in [0, 1], or gradients of any size
 #pragma once
 
 #include <cmath>
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(A::threads) attention_forward_kernel(Attention
 #pragma unroll
       for (int i = 0; i < A::result_columns; ++i) sums.at(s, i) *= shrink;
     }
-    A::multiply(sums, w, v_tile, spare);
+    A::template multiply<false>(sums, w, v_tile, spare);
   };
   walk<A>(walked, 0, (last + A::columns - 1) / A::columns, fetch, use);
 
@@ -232,7 +233,29 @@ __device__ inline C stored_delta(const AttentionProblem& p, std::int64_t base, s
   return query < p.queries ? static_cast<const C*>(p.delta)[base + query] : C(0);
 }
 
-template <class A>
+// What both backward kernels make of a product of q and k and one of dy and v: the weight without what dropout drops
+// (not yet divided by what it keeps), and the gradient of the score.
+template <class C> struct Derivative {
+  const AttentionProblem& p;
+  ScoreOf<C> score;
+  Keeper keep;
+  C kept;
+  struct Of { C weight, gradient; };
+
+  __device__ Derivative(const AttentionProblem& problem, std::int64_t batch, std::int64_t head)
+      : p(problem), score(problem, batch, head), keep(problem, batch, head), kept(kept_scale<C>(problem)) {}
+  __device__ Of operator()(C qk, C dy_v, C lse, C delta, std::int64_t query, std::int64_t key, bool inside) {
+    const C weight = exp2_of(score(qk, query, key, inside) - lse);
+    if (p.dropout > 0) {
+      if (!keep(query, key)) return {C(0), -weight * delta};
+      dy_v *= kept;
+    }
+    return {weight, weight * (dy_v - delta)};
+  }
+};
+
+// for_delta: not dq, but delta from weights and dy v instead of from y, which may have been rounded.
+template <class A, bool for_delta>
 __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProblem p, std::int64_t tiles) {
   using C = typename A::Compute;
   using T = typename A::Stored;
@@ -250,15 +273,13 @@ __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProbl
 
   A::fetch(own_q, q, p.q.row, at.first, p.queries, p.width, A::rows);
   A::fetch(own_dy, dy, p.dy.row, at.first, p.queries, p.v_width, A::rows);
-  const ScoreOf<C> score(p, at.batch, at.head);
-  Keeper keep(p, at.batch, at.head);
-  const C kept = kept_scale<C>(p);
+  Derivative<C> derive(p, at.batch, at.head);
   typename A::Result sums;
-  C lse[A::slots], delta[A::slots];
+  C lse[A::slots], delta[A::slots], total[A::slots] = {};
 #pragma unroll
   for (int s = 0; s < A::slots; ++s) {
     lse[s] = stored_lse<C>(p, base, at.first + A::row_of(s));
-    delta[s] = stored_delta<C>(p, base, at.first + A::row_of(s));
+    delta[s] = for_delta ? C(0) : stored_delta<C>(p, base, at.first + A::row_of(s));
   }
 
   const std::int64_t diagonal = at.first + A::rows, last = p.causal && diagonal < p.keys ? diagonal : p.keys;
@@ -278,20 +299,27 @@ __global__ void __launch_bounds__(A::threads) attention_dq_kernel(AttentionProbl
 #pragma unroll
       for (int i = 0; i < A::score_columns; ++i) {
         const std::int64_t key = first_key + A::column_of(i);
-        const C weight = exp2_of(score(w.at(s, i), query, key, inside) - lse[s]);
-        C g = dw.at(s, i);
-        if (p.dropout > 0) g = keep(query, key) ? g * kept : C(0);
-        w.at(s, i) = weight * (g - delta[s]);
+        w.at(s, i) = derive(w.at(s, i), dw.at(s, i), lse[s], delta[s], query, key, inside).gradient;
+        if (for_delta) total[s] += w.at(s, i);
       }
     }
-    A::multiply(sums, w, k_tile, spare);
+    if (!for_delta) A::template multiply<true>(sums, w, k_tile, spare);
   };
   walk<A>(walked, 0, (last + A::columns - 1) / A::columns, fetch, use);
 
-  C factors[A::slots];
+  if constexpr (for_delta) {
 #pragma unroll
-  for (int s = 0; s < A::slots; ++s) factors[s] = static_cast<C>(p.scale);
-  store_rows<A>(p.dq, at, p.queries, p.width, sums, factors);
+    for (int s = 0; s < A::slots; ++s) {
+      const C sum = fold_lanes<A>(total[s], [](C a, C b) { return a + b; });
+      const std::int64_t row = at.first + A::row_of(s);
+      if (row < p.queries && A::column_of(0) == 0) static_cast<C*>(p.delta)[base + row] = sum;
+    }
+  } else {
+    C factors[A::slots];
+#pragma unroll
+    for (int s = 0; s < A::slots; ++s) factors[s] = static_cast<C>(p.scale);
+    store_rows<A>(p.dq, at, p.queries, p.width, sums, factors);
+  }
 }
 
 // for_dk, for_dv: which of the two is wanted; wide heads have registers for one at a time.
@@ -311,7 +339,6 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
 
   A::fetch(own_k, k, p.k.row, at.first, p.keys, p.width, A::rows);
   if (for_dk) A::fetch(own_v, v, p.v.row, at.first, p.keys, p.v_width, A::rows);
-  const C kept = kept_scale<C>(p);
   typename A::Result dk, dv;
 
   // One walk over the queries of all heads that look at this one.
@@ -328,8 +355,7 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
     const std::int64_t base = (at.batch * p.heads + head) * p.queries, end_key = at.first + A::rows;
     const bool inside = first_query + A::columns <= p.queries && end_key <= p.keys &&
                         (!p.causal || end_key <= first_query + 1);
-    const ScoreOf<C> score(p, at.batch, head);
-    Keeper keep(p, at.batch, head);
+    Derivative<C> derive(p, at.batch, head);
     typename A::Scores w, dw;
     A::scores(w, own_k, q_tile);
     if (for_dk) A::scores(dw, own_v, dy_tile);
@@ -340,14 +366,14 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
 #pragma unroll
       for (int s = 0; s < A::slots; ++s) {
         const std::int64_t key = at.first + A::row_of(s);
-        const C weight = exp2_of(score(w.at(s, i), query, key, inside) - lse);
-        const C factor = p.dropout > 0 ? (keep(query, key) ? kept : C(0)) : C(1);
-        if (for_dk) dw.at(s, i) = weight * (dw.at(s, i) * factor - delta);
-        if (for_dv) w.at(s, i) = weight * factor;
+        const auto [weight, gradient] =
+            derive(w.at(s, i), for_dk ? dw.at(s, i) : C(0), lse, delta, query, key, inside);
+        if (for_dk) dw.at(s, i) = gradient;
+        if (for_dv) w.at(s, i) = weight;
       }
     }
-    if (for_dv) A::multiply(dv, w, dy_tile, spare);
-    if (for_dk) A::multiply(dk, dw, q_tile, spare);
+    if (for_dv) A::template multiply<false>(dv, w, dy_tile, spare);
+    if (for_dk) A::template multiply<true>(dk, dw, q_tile, spare);
   };
   walk<A>(walked, 0, group * per_head, fetch, use);
 
@@ -356,7 +382,7 @@ __global__ void __launch_bounds__(A::threads) attention_dkv_kernel(AttentionProb
   for (int s = 0; s < A::slots; ++s) factors[s] = static_cast<C>(p.scale);
   if (for_dk) store_rows<A>(p.dk, at, p.keys, p.width, dk, factors);
 #pragma unroll
-  for (int s = 0; s < A::slots; ++s) factors[s] = C(1);
+  for (int s = 0; s < A::slots; ++s) factors[s] = p.dropout > 0 ? kept_scale<C>(p) : C(1);
   if (for_dv) store_rows<A>(p.dv, at, p.keys, p.v_width, dv, factors);
 }
 
@@ -375,8 +401,12 @@ void launch_tiles(const char* name, void (*kernel)(P...), const AttentionProblem
 template <class A> void launch_forward(const AttentionProblem& p) {
   launch_tiles<A>("attention", attention_forward_kernel<A>, p, p.queries, p.heads, 1);
 }
-template <class A, bool at_once> void launch_backward(const AttentionProblem& p) {
-  launch_tiles<A>("attention_dq", attention_dq_kernel<A>, p, p.queries, p.heads, 2);
+// at_once: dk and dv in one walk. finds_delta: p.delta is not there yet.
+template <class A, bool at_once, bool finds_delta> void launch_backward(const AttentionProblem& p) {
+  if constexpr (finds_delta) {
+    launch_tiles<A>("attention_delta_of_weights", attention_dq_kernel<A, true>, p, p.queries, p.heads, 2);
+  }
+  launch_tiles<A>("attention_dq", attention_dq_kernel<A, false>, p, p.queries, p.heads, 2);
   if constexpr (at_once) {
     launch_tiles<A>("attention_dkv", attention_dkv_kernel<A, true, true>, p, p.keys, p.kv_heads, 2);
   } else {

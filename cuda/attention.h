@@ -27,6 +27,8 @@ struct AttentionProblem {
   Dtype mask_dtype = boolean;
   std::int64_t mask_strides[4] = {};
   bool causal = false;  // query i looks at keys 0 .. i
+  // Weights of halves become halves for their products, as autocast has it; else results are those of f32, rounded once.
+  bool rounds_weights = true;
   double scale = 1;
   // Weight number ((batch * heads + head) * queries + query) * keys + key of a draw (core/random.h) is dropped where
   // its number is below `dropout`; the others are divided by 1 - dropout.
@@ -36,6 +38,13 @@ struct AttentionProblem {
   // query that may look at nothing, whose y and gradients are zero. delta: sums of dy * y, scratch of backward.
   void* lse = nullptr;
   void* delta = nullptr;
+};
+
+// A mask as numbers to add to scores, for who cannot read it by strides: dense f32 of these sizes, 1 where it repeats.
+// -3e38 hides.
+struct AttentionBias {
+  float* data = nullptr;
+  std::int64_t sizes[4] = {1, 1, 1, 1};
 };
 
 void attention_forward(const AttentionProblem& p);   // q, k, v -> y, lse

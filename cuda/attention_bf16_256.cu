@@ -1,5 +1,5 @@
 #include "cuda/attention_mma.cuh"
 
 namespace mantissa::cuda_backend::flash {
-void run_bf16_256(const AttentionProblem& p, bool backward) { launch_mma<BFloat16, 256>(p, backward); }
+void run_bf16_256(const AttentionProblem& p, bool backward) { launch_mma<BFloat16, 256, false>(p, backward); }
 }  // namespace mantissa::cuda_backend::flash

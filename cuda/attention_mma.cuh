@@ -1,15 +1,20 @@
 // The arithmetic of attention on Tensor Cores: mma.sync with sums in f32. A warp owns 16 * pieces rows, so a row lies
 // with four neighbouring lanes and weights need not leave their registers to become an operand of the next product.
+// There they are halves again: rounded where autocast asks for speed (FlashAttention's choice), else (`exact`) the sum of
+// two halves, a half and what it leaves of the weight, and a product for each: 2^-22 of a weight is lost in f16 and 2^-17
+// in bf16, both far below the rounding of the result. For the same reason delta does not come from the rounded y then.
 // Tiles arrive by cp.async; their 16-byte chunks are swizzled as in amp/kernels/gemm_mma.cuh, so that ldmatrix meets no
 // bank conflicts.
 #pragma once
+
+#include <type_traits>
 
 #include "cuda/attention.cuh"
 #include "cuda/ptx.cuh"
 
 namespace mantissa::cuda_backend::flash {
 
-template <class T, int width_, int pieces, int columns_> struct TensorCores {
+template <class T, int width_, int pieces, int columns_, bool exact> struct TensorCores {
   using Compute = float;
   using Stored = T;
   static constexpr int warps = 4, threads = 32 * warps, stages = 2, chunk = 8;  // a chunk: 16 bytes
@@ -86,30 +91,63 @@ template <class T, int width_, int pieces, int columns_> struct TensorCores {
     }
   }
 
-  __device__ static std::uint32_t pair(float low, float high) {
-    return T(low).bits | static_cast<std::uint32_t>(T(high).bits) << 16;
+  template <class U> __device__ static float wide(std::uint32_t bits) {
+    U half;
+    half.bits = static_cast<std::uint16_t>(bits);
+    return static_cast<float>(half);
+  }
+  // Two numbers as halves, and what is left of them.
+  template <class U> __device__ static std::uint32_t take_pair(float& low, float& high) {
+    const U a(low), b(high);
+    low -= static_cast<float>(a);
+    high -= static_cast<float>(b);
+    return a.bits | static_cast<std::uint32_t>(b.bits) << 16;
   }
 
   // r += s @ other. An accumulator of two neighbouring 16x8 pieces has its elements where the left operand wants them.
+  // of_gradients: s has numbers of any size. The exponents of f16 do not reach as far as theirs; exactly, they and
+  // `other` become two bf16 each, which hold all of an f16.
+  template <bool of_gradients>
   __device__ static void multiply(Result& result, const Scores& s, const char* other, char*) {
+    constexpr bool in_bfloat16 = exact && of_gradients && std::is_same_v<T, Half>;
+    using U = std::conditional_t<in_bfloat16, BFloat16, T>;
+    constexpr int terms = exact ? 2 : 1, other_terms = in_bfloat16 ? 2 : 1;
     const int line = lane() % 8, lower = lane() / 8 % 2, below = lane() / 16 * 8;
 #pragma unroll
     for (int k = 0; k < columns; k += 16) {
-      ptx::FragmentA a[pieces];
+      ptx::FragmentA a[terms][pieces];
 #pragma unroll
       for (int m = 0; m < pieces; ++m) {
-        const float *x = s.piece[m][k / 8].v, *z = s.piece[m][k / 8 + 1].v;
-        a[m] = {{pair(x[0], x[1]), pair(x[2], x[3]), pair(z[0], z[1]), pair(z[2], z[3])}};
+        ptx::Accumulator x = s.piece[m][k / 8], z = s.piece[m][k / 8 + 1];
+#pragma unroll
+        for (int t = 0; t < terms; ++t) {
+          a[t][m] = {{take_pair<U>(x.v[0], x.v[1]), take_pair<U>(x.v[2], x.v[3]), take_pair<U>(z.v[0], z.v[1]),
+                      take_pair<U>(z.v[2], z.v[3])}};
+        }
       }
 #pragma unroll
       for (int j = 0; j < width / 8; j += 2) {
-        std::uint32_t r[4];
-        ptx::load_matrices<true>(r, other + offset(k + below + line, j + lower));
-        const ptx::FragmentB left_half{{r[0], r[2]}}, right_half{{r[1], r[3]}};
+        std::uint32_t r[other_terms][4];
+        ptx::load_matrices<true>(r[0], other + offset(k + below + line, j + lower));
+        if constexpr (in_bfloat16) {
 #pragma unroll
-        for (int m = 0; m < pieces; ++m) {
-          ptx::mma<T>(result.piece[m][j], a[m], left_half);
-          ptx::mma<T>(result.piece[m][j + 1], a[m], right_half);
+          for (int i = 0; i < 4; ++i) {
+            float low = wide<T>(r[0][i]), high = wide<T>(r[0][i] >> 16);
+            r[0][i] = take_pair<U>(low, high);
+            r[1][i] = take_pair<U>(low, high);
+          }
+        }
+#pragma unroll
+        for (int o = 0; o < other_terms; ++o) {
+          const ptx::FragmentB left_half{{r[o][0], r[o][2]}}, right_half{{r[o][1], r[o][3]}};
+#pragma unroll
+          for (int t = 0; t < terms; ++t) {
+#pragma unroll
+            for (int m = 0; m < pieces; ++m) {
+              ptx::mma<U>(result.piece[m][j], a[t][m], left_half);
+              ptx::mma<U>(result.piece[m][j + 1], a[t][m], right_half);
+            }
+          }
         }
       }
     }
@@ -117,9 +155,9 @@ template <class T, int width_, int pieces, int columns_> struct TensorCores {
 };
 
 // What one width is computed with: more rows in a warp for forward, which has one result, than for backward with two.
-template <class T, int width> void launch_mma(const AttentionProblem& p, bool backward) {
-  if (backward) launch_backward<TensorCores<T, width, 1, width == 64 ? 64 : 32>, width <= 128>(p);
-  else launch_forward<TensorCores<T, width, width <= 128 ? 2 : 1, width <= 64 ? 64 : 32>>(p);
+template <class T, int width, bool exact> void launch_mma(const AttentionProblem& p, bool backward) {
+  if (backward) launch_backward<TensorCores<T, width, 1, width == 64 ? 64 : 32, exact>, width <= 128, exact>(p);
+  else launch_forward<TensorCores<T, width, width <= 128 ? 2 : 1, width <= 64 ? 64 : 32, exact>>(p);
 }
 
 }  // namespace mantissa::cuda_backend::flash

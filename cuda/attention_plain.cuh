@@ -55,6 +55,7 @@ template <class C, int width_, int each> struct Plain {  // each: rows, and colu
   }
   // Weights go through shared memory. A row of them is written and read by the same sixteen lanes, so a warp waits only
   // for itself.
+  template <bool of_gradients>
   __device__ static void multiply(Result& r, const Scores& s, const char* other, char* spare) {
     C* weights = reinterpret_cast<C*>(spare);
     __syncwarp();
@@ -83,7 +84,7 @@ template <class C, int width_, int each> struct Plain {  // each: rows, and colu
 // Tiles as large as shared memory allows with four operands in it.
 template <class C, int width> void launch_plain(const AttentionProblem& p, bool backward) {
   using A = Plain<C, width, (width <= 128 ? 4 : 2) / (sizeof(C) == 8 ? 2 : 1)>;
-  if (backward) launch_backward<A, true>(p);
+  if (backward) launch_backward<A, true, false>(p);
   else launch_forward<A>(p);
 }
 

@@ -13,7 +13,9 @@ inline constexpr int most_cudnn_plans = 8;
 // problem. Operands are contiguous, of y's dtype, and summed in f32 (f64 for f64).
 bool run_cudnn(ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, int plan);
 
-// The same for attention: y and lse of halves, causal or not. False for other dtypes, a mask or dropout.
-bool run_cudnn_attention(const AttentionProblem& problem, Device device, int plan);
+// The same for attention of halves whose weights may be rounded: y and lse, or with `backward` all that
+// attention_backward computes. A mask comes as `bias`. False for dropout, other dtypes, and rows that are not 16-byte
+// aligned. A query that may look at nothing gets an lse of about -3e38, and a y that means nothing.
+bool run_cudnn_attention(const AttentionProblem& problem, const AttentionBias& bias, bool backward, Device device, int plan);
 
 }  // namespace mantissa::cuda_backend

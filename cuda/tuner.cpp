@@ -93,7 +93,7 @@ float time_of(const Way& way) {
 
 }  // namespace
 
-Choice run_fastest(const std::string& key, std::span<const Way> ways, const View& result, bool repeatable) {
+Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<const View> results, bool repeatable) {
   if (!is_timing_wanted()) return {run_first(ways), true};
   if (const auto known = choices().find(machine(), key)) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
@@ -103,13 +103,20 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, const View
   if (!repeatable || is_capturing()) return {run_first(ways), false};
 
   const std::size_t first = run_first(ways);
-  const std::vector<float> expected = values_of(result);
+  std::vector<std::vector<float>> expected;
+  for (const View& r : results) expected.push_back(values_of(r));
+  const auto agrees = [&] {
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (!agree(expected[k], values_of(results[k]), results[k].dtype)) return false;
+    }
+    return true;
+  };
   std::size_t best = first;
   float shortest = time_of(ways[first]);
   for (std::size_t i = first + 1; i < ways.size(); ++i) {
-    kernels::fill(result.device, result, std::numeric_limits<double>::quiet_NaN());  // a way that writes nothing is wrong
+    for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());  // to be written
     if (!ways[i].run()) continue;
-    if (!agree(expected, values_of(result), result.dtype)) {
+    if (!agrees()) {
       std::fprintf(stderr, "mantissa: the kernel '%s' disagrees with '%s' for %s and is not used; please report this\n",
                    ways[i].name.c_str(), ways[first].name.c_str(), key.c_str());
       continue;

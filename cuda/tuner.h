@@ -25,9 +25,12 @@ struct Choice {
   bool settled;     // and will do it again: a caller may go straight to it next time
 };
 
-// Does the work by the way known to be fastest, or finds that out. `result` is what the ways write, all of it;
+// Does the work by the way known to be fastest, or finds that out. `results` is what the ways write, all of it;
 // `repeatable` is false where a second run would give another result (c += a @ b), and then nothing is timed. Throws if
 // no way applies.
-Choice run_fastest(const std::string& key, std::span<const Way> ways, const View& result, bool repeatable);
+Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<const View> results, bool repeatable);
+inline Choice run_fastest(const std::string& key, std::span<const Way> ways, const View& result, bool repeatable) {
+  return run_fastest(key, ways, std::span(&result, 1), repeatable);
+}
 
 }  // namespace mantissa::cuda_backend

@@ -1,7 +1,7 @@
 // scaled_dot_product_attention (Vaswani et al., 2017) and rotary_embedding (Su et al., 2021).
-// Attention is one kernel (core/attention.h); in f64 on the CPU, for very wide heads and for halves outside autocast on
-// CUDA, for a mask that wants a gradient and for second derivatives it is made of products and softmax. Halves outside
-// autocast are computed in f32 and rounded once.
+// Attention is one kernel (core/attention.h); in f64 on the CPU, for very wide heads on CUDA, for a mask that wants a
+// gradient and for second derivatives it is made of products and softmax. Halves outside autocast are computed in f32
+// and rounded once.
 #include <cmath>
 #include <mutex>
 #include <tuple>
@@ -160,13 +160,11 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   check_shapes(in[0], in[1], in[2]);
   check(!(o.is_causal && attn_mask.defined()), "scaled_dot_product_attention: is_causal and attn_mask exclude each other");
   const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(in[0].size(-1))));
-  // CUDA's kernel rounds the weights of halves to halves, as Tensor Cores want them: only where autocast asks for that.
-  const bool rounds_weights = is_half(in[0].dtype()) && !in[0].device().is_cpu();
-  if (fits_kernel(in[0], in[1], in[2], in[3], o) && (!rounds_weights || in.in_region())) {
+  if (fits_kernel(in[0], in[1], in[2], in[3], o)) {
     const Tensor& x = in[0];
     const RngState at = o.dropout_p > 0 ? reserve_dropout(x.numel() / x.size(-1) * in[1].size(-2)) : RngState{};
     const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);
-    const FusedAttention op{{scale, o.is_causal, o.dropout_p, at.seed, at.offset}, length_first};
+    const FusedAttention op{{scale, o.is_causal, o.dropout_p, at.seed, at.offset, in.in_region()}, length_first};
     const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
     return in.result(turn(apply(op, turn(x), turn(in[1]), turn(in[2]), in[3])[0]));
   }

@@ -2,6 +2,7 @@
 // against products and softmax in f64 on the CPU from the same rounded inputs, for every dtype, width of heads, mask
 // and tail.
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "core/accelerator.h"
@@ -22,6 +23,8 @@ struct Case {
   double dropout = 0;
   bool transposed = false;  // heads beside each other in memory: [batch, length, heads, width]
   double size = 1;          // of the elements of q
+  bool exact = false;       // weights of halves are not rounded
+  double gradient_size = 1;
 };
 
 std::string describe(const Case& c, Dtype dtype) {
@@ -29,7 +32,7 @@ std::string describe(const Case& c, Dtype dtype) {
   for (const std::int64_t n : {c.batch, c.heads, c.kv_heads, c.queries, c.keys, c.width, c.v_width})
     text += " " + std::to_string(n);
   text += " mask " + std::to_string(static_cast<int>(c.mask));
-  return text + (c.dropout > 0 ? " dropout" : "") + (c.transposed ? " transposed" : "");
+  return text + (c.dropout > 0 ? " dropout" : "") + (c.transposed ? " transposed" : "") + (c.exact ? " exact" : "");
 }
 
 AttentionRows rows_of(const Tensor& t) {
@@ -49,6 +52,21 @@ double difference(const Tensor& got, const Tensor& expected) {
     worst = std::max(worst, d);
   }
   return x.size() == y.size() ? worst : 1e30;
+}
+
+// The most by which an element is further from its exact value than rounding explains, as a share of the largest one.
+double beyond_rounding(const Tensor& got, const Tensor& exact) {
+  const std::vector<double> x = numbers(got), y = numbers(exact);
+  const int digits = got.dtype() == f16 ? 11 : 8, smallest = got.dtype() == f16 ? -13 : -125;
+  double worst = 0, largest = 1e-30;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    int exponent;
+    (void)std::frexp(y[i], &exponent);
+    const double half_unit = std::ldexp(0.5, std::max(exponent, smallest) - digits);
+    worst = std::max(worst, std::abs(x[i] - y[i]) - half_unit);
+    largest = std::max(largest, std::abs(y[i]));
+  }
+  return worst / largest;
 }
 
 struct Result { Tensor y, lse, dq, dk, dv; };
@@ -77,6 +95,7 @@ Result run(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, con
   p.causal = c.mask == Mask::causal;
   p.scale = 1 / std::sqrt(static_cast<double>(c.width));
   p.dropout = c.dropout;
+  p.rounds_weights = !c.exact;
   p.random = {seed, offset, nullptr};
   const Tensor delta = per_row();
   p.lse = r.lse.view().data, p.delta = delta.view().data;
@@ -121,7 +140,7 @@ void check_case(const Case& c, Dtype dtype) {
     return c.transposed ? transpose(t, 1, 2) : t;
   };
   const Tensor q = draw(c.heads, c.queries, c.width, c.size), k = draw(c.kv_heads, c.keys, c.width);
-  const Tensor v = draw(c.kv_heads, c.keys, c.v_width), g = draw(c.heads, c.queries, c.v_width);
+  const Tensor v = draw(c.kv_heads, c.keys, c.v_width), g = draw(c.heads, c.queries, c.v_width, c.gradient_size);
   Tensor mask;
   if (c.mask == Mask::boolean_rows) mask = rand({c.batch, 1, 1, c.keys}) < 0.7;
   if (c.mask == Mask::boolean_full)
@@ -132,6 +151,13 @@ void check_case(const Case& c, Dtype dtype) {
   const Tensor dmask = mask.defined() ? mask.to(cuda) : mask;
   const Result r = run(c, dq, dk, dv, dmask, dg), again = run(c, dq, dk, dv, dmask, dg);
   const Result expected = expected_of(c, q, k, v, mask, g);
+  if (c.exact) {  // as f32, rounded once; what it adds is a small part of the rounding
+    const double added = dtype == f16 ? 0x1p-14 : 0x1p-12;
+    CHECK(beyond_rounding(r.y, expected.y) <= 0x1p-17);
+    CHECK(beyond_rounding(r.dq, expected.dq) <= added);
+    CHECK(beyond_rounding(r.dk, expected.dk) <= added);
+    CHECK(beyond_rounding(r.dv, expected.dv) <= added);
+  }
   const double unit = dtype == f64 ? 1e-13 : dtype == f32 ? 2e-6 : dtype == f16 ? 0x1p-10 : 0x1p-7;
   CHECK(difference(r.y, expected.y) <= 2 * unit);
   CHECK(difference(r.lse, expected.lse) <= (dtype == f64 ? 1e-13 : 2e-6));
@@ -166,6 +192,27 @@ TEST_CASE("fused attention agrees with f64 in every dtype, width of heads and ma
   }
 }
 
+TEST_CASE("without autocast's leave to round, attention of halves is that of f32, rounded once") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const Case cases[] = {
+      {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 35, .keys = 70, .width = 32, .v_width = 32},
+      {.queries = 131, .keys = 131, .width = 64, .v_width = 64, .mask = Mask::causal, .transposed = true},
+      {.heads = 2, .kv_heads = 2, .queries = 33, .keys = 40, .width = 128, .v_width = 72, .mask = Mask::added},
+      {.queries = 17, .keys = 40, .width = 256, .v_width = 130, .mask = Mask::boolean_rows},
+      {.queries = 33, .keys = 50, .width = 16, .v_width = 16, .dropout = 0.3},
+      {.queries = 40, .keys = 200, .width = 8, .v_width = 8, .size = 30},
+      // gradients beyond what f16 can hold between the products, and close to nothing
+      {.queries = 20, .keys = 33, .width = 16, .v_width = 16, .mask = Mask::causal, .gradient_size = 4000},
+      {.queries = 20, .keys = 33, .width = 16, .v_width = 16, .mask = Mask::causal, .gradient_size = 1e-5},
+  };
+  for (const Dtype dtype : {f16, bf16}) {
+    for (Case c : cases) {
+      c.exact = true;
+      check_case(c, dtype);
+    }
+  }
+}
+
 TEST_CASE("a query that may look at nothing gets zeros, and NaN stays where it belongs") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   for (const Dtype dtype : {f32, f64, f16, bf16}) {
@@ -185,5 +232,91 @@ TEST_CASE("a query that may look at nothing gets zeros, and NaN stays where it b
       CHECK((std::isfinite(y[16 + i]) && std::isfinite(dq[16 + i])));
     }
     CHECK(numbers(r.lse)[0] == INFINITY);
+  }
+}
+
+namespace {
+
+// scaled_dot_product_attention, and the gradients of its inputs, on one device.
+struct Call {
+  double dropout = 0;
+  bool causal = false, grouped = false, autocast = false;
+};
+using Tensors = std::vector<Tensor>;
+Tensors attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& g, const Call& call) {
+  Tensor y;
+  {
+    std::optional<amp::Autocast> region;
+    if (call.autocast) region.emplace(f16);
+    manual_seed(21);
+    const AttentionOptions o{.dropout_p = call.dropout, .is_causal = call.causal, .enable_gqa = call.grouped};
+    y = scaled_dot_product_attention(q, k, v, mask, o);
+  }
+  Tensors all{y.detach()};
+  for (const Tensor& d : grad(sum(cast(y, f64) * cast(g, f64).to(q.device())), {q, k, v})) all.push_back(d);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("scaled_dot_product_attention of halves: packed heads, groups, masks, dropout, inside and outside autocast") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  constexpr std::int64_t batch = 2, length = 37, heads = 4, width = 16;
+  for (const Dtype dtype : {f16, bf16}) {
+    for (const std::int64_t kv_heads : {heads, std::int64_t{2}}) {
+      manual_seed(4);
+      // one product gives the heads of q, k and v side by side: they are looked at where they lie
+      const Tensor packed = cast(randn({batch, length, (heads + 2 * kv_heads) * width}), dtype);
+      const Tensor g = cast(randn({batch, heads, length, width}), dtype);
+      const auto part = [&](const Tensor& of, std::int64_t first, std::int64_t count) {
+        const Tensor slice_of = slice(of, -1, first * width, (first + count) * width);
+        return transpose(slice_of.as_strided({batch, length, count, width}, {of.stride(0), of.stride(1), width, 1}), 1, 2);
+      };
+      const auto split = [&](const Tensor& of) {
+        Tensors parts{part(of, 0, heads), part(of, heads, kv_heads), part(of, heads + kv_heads, kv_heads)};
+        for (Tensor& t : parts) t.requires_grad_();
+        return parts;
+      };
+      const Tensor rows = rand({batch, 1, 1, length}) < 0.7, full = rand({batch, heads, length, length}) < 0.5;
+      const Tensor added = cast(randn({heads, length, length}), dtype);
+      for (int kind = 0; kind < 5; ++kind) {
+        const Tensor mask = kind == 1 ? rows : kind == 2 ? full : kind == 3 ? added : Tensor();
+        for (const double dropout : {0.0, 0.25}) {
+          for (const bool autocast : {false, true}) {
+            if (autocast && dtype != f16) continue;
+            INFO(name_of(dtype) << ", " << kv_heads << " heads of k, mask " << kind << ", dropout " << dropout
+                                << (autocast ? ", autocast" : ""));
+            Call call{.dropout = dropout, .causal = kind == 4, .grouped = kv_heads != heads, .autocast = autocast};
+            const Tensors on_device = split(packed.to(cuda)), exact = split(cast(packed, f64));
+            const Tensor m = mask.defined() ? mask.to(cuda) : mask, wide = kind == 3 ? cast(mask, f64) : mask;
+            const Tensors got = attend(on_device[0], on_device[1], on_device[2], m, g, call);
+            const Tensors again = attend(on_device[0], on_device[1], on_device[2], m, g, call);
+            call.autocast = false;
+            const Tensors expected = attend(exact[0], exact[1], exact[2], wide, g, call);
+            const double unit = dtype == f16 ? 0x1p-10 : 0x1p-7;
+            for (std::size_t i = 0; i < got.size(); ++i) {
+              INFO("result " << i);
+              CHECK(got[i].dtype() == dtype);
+              CHECK(difference(got[i], expected[i]) <= 4 * unit);
+              if (!autocast) CHECK(beyond_rounding(got[i], expected[i]) <= 0x1p-16);
+              CHECK(numbers(got[i]) == numbers(again[i]));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("attention of halves never holds its matrix of weights") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  constexpr std::int64_t length = 512;
+  for (const bool autocast : {false, true}) {
+    const auto draw = [] { return cast(randn({1, 1, length, 8}), f16).to(cuda).requires_grad_(); };
+    const Tensor q = draw(), k = draw(), v = draw(), g = cast(ones({1, 1, length, 8}), f16);
+    reset_peak_memory_stats(cuda);
+    const std::int64_t before = memory_stats(cuda).peak_allocated;
+    (void)attend(q, k, v, {}, g, {.causal = true, .autocast = autocast});
+    CHECK(memory_stats(cuda).peak_allocated - before < length * length);
   }
 }

@@ -44,23 +44,34 @@ template <class F> void count(const Text& what, F&& make) {
   } catch (const cudnn::Refused& r) {
     why = cudnnGetErrorString(r.status);
   }
-  std::printf("%-40s %zu engines %s\n", what.c_str(), engines, why);
+  std::printf("%-64s %zu engines %s\n", what.c_str(), engines, why);
   failures += engines == 0;
 }
 
 #if defined(ATTENTION)
 void count_all() {
+  static float anywhere;
+  const std::pair<const char*, AttentionBias> masks[] = {{"", {}},
+                                                         {", mask [T, T]", {&anywhere, {1, 1, 512, 512}}},
+                                                         {", mask [B, 1, 1, T]", {&anywhere, {4, 1, 1, 512}}}};
   for (const Dtype t : {f16, bf16}) {
-    for (const bool causal : {false, true}) {
-      for (const int width : {64, 128}) {
-        for (const std::int64_t kv_heads : {8, 2}) {
-          AttentionProblem a;
-          a.dtype = t, a.batch = 4, a.heads = 8, a.kv_heads = kv_heads, a.queries = a.keys = 512;
-          a.width = a.v_width = width, a.causal = causal;
-          a.q = a.y = {nullptr, 8 * 512 * width, 512 * width, width};
-          a.k = a.v = {nullptr, kv_heads * 512 * width, 512 * width, width};
-          const Text heads = " heads of " + std::to_string(width) + ", 8 to " + std::to_string(kv_heads);
-          count("attention" + name(t) + (causal ? " causal" : "") + heads, [&] { return make_attention(a); });
+    for (const int width : {64, 128}) {
+      for (const std::int64_t kv_heads : {8, 2}) {
+        AttentionProblem a;
+        a.dtype = t, a.batch = 4, a.heads = 8, a.kv_heads = kv_heads, a.queries = a.keys = 512;
+        a.width = a.v_width = width;
+        const std::int64_t row = (8 + 2 * kv_heads) * width;  // of a product that q, k and v are parts of
+        a.q = a.dq = a.k = a.dk = a.v = a.dv = {nullptr, 512 * row, width, row};
+        a.y = a.dy = {nullptr, 8 * 512 * width, width, 8 * width};
+        const Text heads = " heads of " + std::to_string(width) + ", 8 to " + std::to_string(kv_heads);
+        for (const bool backward : {false, true}) {
+          const Text what = Text("attention") + (backward ? " backward" : "") + name(t);
+          for (const auto& [mask, bias] : masks) {
+            count(what + heads + mask, [&] { return make_attention(a, bias, backward); });
+          }
+          a.causal = true;
+          count(what + " causal" + heads, [&] { return make_attention(a, {}, backward); });
+          a.causal = false;
         }
       }
     }

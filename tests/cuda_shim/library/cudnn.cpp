@@ -2,4 +2,6 @@
 #include "cuda/cudnn.h"
 
 bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, const View&, const View&, const View&, int) { return false; }
-bool mantissa::cuda_backend::run_cudnn_attention(const AttentionProblem&, Device, int) { return false; }
+bool mantissa::cuda_backend::run_cudnn_attention(const AttentionProblem&, const AttentionBias&, bool, Device, int) {
+  return false;
+}
