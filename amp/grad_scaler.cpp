@@ -124,9 +124,9 @@ GradScaler::PerOptimizer& GradScaler::entry_for(const char* method, Steppable& o
   return entries_.emplace_back(PerOptimizer{.optimizer = &optimizer, .number = names_of(optimizer, optimizer.parameters())});
 }
 
-// Makes a pass for each device and scale among the gradients; nearly always one. When it throws, nothing has
-// changed.
-void GradScaler::unscale(PerOptimizer& e, const CallSite& site) {
+// Makes a pass for each device and scale among the gradients; nearly always one. With `write` false, one that is all and
+// whose gradients nobody else holds only looks. When it throws, nothing has changed.
+void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
   const NoGrad no_grad;
   struct Group {
     Device device;
@@ -138,6 +138,8 @@ void GradScaler::unscale(PerOptimizer& e, const CallSite& site) {
   const std::vector<Tensor> parameters = e.optimizer->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& p = parameters[i];
+    if (!p.requires_grad() || !p.is_leaf()) continue;
+    write = write || !autograd::holds_gradient_alone(p);
     const Tensor g = p.grad();
     if (!g.defined()) continue;
     const auto name = [&] { return e.optimizer->parameter_name(i); };
@@ -166,7 +168,8 @@ void GradScaler::unscale(PerOptimizer& e, const CallSite& site) {
   for (const Group& group : groups) {
     const bool here = group.device == scale_.device();
     const Tensor found_inf = here ? e.found_inf : zeros({}, {.dtype = boolean, .device = group.device});
-    e.passes.push_back(std::make_unique<GradientPass>(group.gradients, on(group.scale, group.device), found_inf));
+    e.passes.push_back(std::make_unique<GradientPass>(group.gradients, on(group.scale, group.device), found_inf,
+                                                      write || groups.size() > 1));
     if (!here) e.found_inf = maximum(e.found_inf, on(found_inf, scale_.device()));
     e.summaries.push_back(on(e.passes.back()->summary(), scale_.device()));
     e.scales.push_back(on(group.scale, scale_.device()));
@@ -217,11 +220,43 @@ void GradScaler::unscale_(Steppable& optimizer, CallSite site) {
     fail("GradScaler.unscale_: called after step() on ", describe(e), ": step at ", to_string(e.stepped_at),
          ", unscale_ at ", to_string(site), "; call it between backward and step");
   }
-  unscale(e, site);
+  unscale(e, true, site);
 }
 
-StepResult GradScaler::step(Steppable& optimizer, CallSite site) {
+StepResult GradScaler::step(Steppable& optimizer, CallSite site) { return run_step(optimizer, nullptr, site); }
+StepResult GradScaler::step(Steppable& optimizer, const ClipNorm& clip, CallSite site) {
+  check(clip.max_norm >= 0, "GradScaler.step: max_norm must not be negative, got ", clip.max_norm);
+  return run_step(optimizer, &clip, site);
+}
+
+// What is left to the update; clips what was written.
+ReadScaling GradScaler::finish_scaling(PerOptimizer& e, const ClipNorm* clip) {
+  const NoGrad no_grad;
+  const bool wrote = e.passes[0]->wrote();
+  ReadScaling left;
+  if (!wrote) {  // a copy where it is the scale that update() will change
+    const Tensor& scale = e.passes[0]->scale();
+    left.scale = scale.is_same(scale_) ? copy_of(scale) : scale;
+  }
+  if (!clip) return left;
+  Tensor squares;
+  for (const Tensor& summary : e.summaries) {
+    const Tensor sum = summary.as_strided({}, {}, 0);
+    squares = squares.defined() ? add(squares, sum) : sum;
+  }
+  const Tensor norm = sqrt(squares).to(f32);
+  if (!wrote) {
+    left.norm = on(norm, e.passes[0]->scale().device());
+    left.max_norm = clip->max_norm;
+    return left;
+  }
+  for (const auto& pass : e.passes) pass->clip(on(norm, pass->scale().device()), clip->max_norm);
+  return left;
+}
+
+StepResult GradScaler::run_step(Steppable& optimizer, const ClipNorm* clip, const CallSite& site) {
   if (!options_.enabled) {
+    check(!clip, "GradScaler.step: a disabled scaler does not clip; call optim::clip_grad_norm_");
     optimizer.step_unless({});
     return StepResult();
   }
@@ -231,9 +266,31 @@ StepResult GradScaler::step(Steppable& optimizer, CallSite site) {
     fail("GradScaler.step: already called on ", describe(e), " at ", to_string(e.stepped_at),
          " since the last update(), and again at ", to_string(site), "; call update() once per iteration, after all steps");
   }
-  if (e.stage == Stage::ready) unscale(e, site);
-  else check_again(e);
-  optimizer.step_unless(e.found_inf);
+  if (clip && e.stage == Stage::unscaled) {
+    fail("GradScaler.step: ", describe(e), " was unscaled at ", to_string(e.unscaled_at),
+         "; clip with optim::clip_grad_norm_ then, or let step do both");
+  }
+  ReadScaling scaling;
+  if (e.stage == Stage::ready) {
+    unscale(e, !optimizer.scales_while_reading(), site);
+    scaling = finish_scaling(e, clip);
+  } else {
+    check_again(e);
+  }
+  if (scaling.scale.defined()) {
+    struct Pending {  // also where the step throws: the gradients count as unscaled
+      ~Pending() {
+        for (const Tensor& p : optimizer.parameters()) {
+          if (p.grad().defined()) autograd::leave_pending(p, {scaling.scale, scaling.norm, scaling.max_norm});
+        }
+      }
+      const Steppable& optimizer;
+      const ReadScaling& scaling;
+    } const pending{optimizer, scaling};
+    optimizer.step_scaled(e.found_inf, scaling);
+  } else {
+    optimizer.step_unless(e.found_inf);
+  }
   e.passes.clear();  // the gradients belong to the user again
   e.stepped_at = site;
   e.stage = Stage::stepped;

@@ -4,7 +4,7 @@
 //   amp::GradScaler scaler;
 //   backward(scaler.scale(loss));
 //   scaler.unscale_(opt);                  // optional: only to clip or look at true gradients
-//   optim::clip_grad_norm_(params, 1.0);   // takes the norm that unscale_ has found
+//   optim::clip_grad_norm_(params, 1.0);   // takes the norm that unscale_ has found; or step(opt, ClipNorm{1.0})
 //   scaler.step(opt);                      // does nothing when a gradient is inf or NaN
 //   scaler.update();                       // once per iteration, after all steps
 //
@@ -62,6 +62,8 @@ class ScaledLoss : public Tensor {
   Tensor loss_;
 };
 
+struct ClipNorm { double max_norm; };  // for step: of the unscaled gradients of the optimizer, seen as one vector
+
 struct ScalerHistory {
   std::int64_t updates = 0, skipped = 0, forward_failures = 0;
   bool last_skipped = false;
@@ -105,8 +107,14 @@ class GradScaler {
   ScaledLoss scale(const Tensor& loss, const Pin& pin);
 
   void unscale_(Steppable& optimizer, CallSite site = CallSite::current());  // divides its gradients by their scale, in place
-  // unscale_ if that was not done, then step unless a gradient was not finite.
+  // A step unless a gradient was not finite. Without unscale_ before it, gradients are read once to be checked and once
+  // by the update, which divides them while it reads (Steppable::scales_while_reading); in memory they are divided when
+  // somebody looks at them or adds to them, which after zero_grad nobody does. An optimizer that cannot, gradients on
+  // several devices or of several scales, and gradients that somebody else holds are divided in memory first.
   StepResult step(Steppable& optimizer, CallSite site = CallSite::current());
+  // The same with gradients clipped to a norm, in the same two passes. Instead of unscale_, clip_grad_norm_ and step, and
+  // with the same bits for f32 gradients; the norm before clipping is in the result.
+  StepResult step(Steppable& optimizer, const ClipNorm& clip, CallSite site = CallSite::current());
   template <std::invocable F> StepResult step(Steppable& optimizer, F&& closure, CallSite = {}) = delete;  // attempt() is for closures
   void update(CallSite site = CallSite::current());  // adapts the scale to what the steps since the last update found
   void update(double new_scale, CallSite site = CallSite::current());         // sets the scale instead
@@ -193,7 +201,9 @@ class GradScaler {
   void need_scale(const char* method, const CallSite& site) const;
   PerOptimizer& entry_for(const char* method, Steppable& optimizer, const CallSite& site);
   std::string describe(const PerOptimizer& entry) const;
-  void unscale(PerOptimizer& entry, const CallSite& site);
+  void unscale(PerOptimizer& entry, bool write, const CallSite& site);
+  StepResult run_step(Steppable& optimizer, const ClipNorm* clip, const CallSite& site);
+  ReadScaling finish_scaling(PerOptimizer& entry, const ClipNorm* clip);
   void check_again(PerOptimizer& entry);
   void update_scale(const CallSite& site);
   void scale_set(const char* method, const CallSite& site);

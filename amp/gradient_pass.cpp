@@ -21,28 +21,48 @@ Tensor new_summary(Device device) {
 }
 GradientSummary* fields_of(const Tensor& summary) { return reinterpret_cast<GradientSummary*>(summary.data<double>()); }
 
-}  // namespace
-
-GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf)
-    : scale_(std::move(scale)), found_inf_(std::move(found_inf)), summary_(new_summary(scale_.device())) {
-  const NoGrad no_grad;
-  std::vector<GradientView> views;
-  std::vector<std::pair<Tensor, Tensor>> strided;  // gradient, dense copy
-  for (const auto& [g, parameter] : gradients) {
-    gradients_.push_back(g);
-    if (!g.is_contiguous()) strided.emplace_back(g, Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g));
-    const Tensor& dense = g.is_contiguous() ? g : strided.back().second;
+// Dense views of gradients; what lies strided in memory is looked at through a copy.
+struct DenseViews {
+  void add(const Tensor& g, std::int64_t parameter) {
+    if (!g.is_contiguous()) copies.emplace_back(g, Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g));
+    const Tensor& dense = g.is_contiguous() ? g : copies.back().second;
     views.push_back({dense.raw_data(), dense.numel(), dense.dtype(), parameter});
   }
-  kernels::unscale_gradients(scale_.device(), std::span<const GradientView>(views), scale_.data<float>(), found_inf_.data<bool>(),
-                             fields_of(summary_));
-  for (auto& [gradient, dense] : strided) gradient.copy_(dense);
+  void write_back() { for (auto& [gradient, dense] : copies) gradient.copy_(dense); }
+
+  std::vector<GradientView> views;
+  std::vector<std::pair<Tensor, Tensor>> copies;  // gradient, dense copy
+};
+
+}  // namespace
+
+GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf, bool write)
+    : write_(write), scale_(std::move(scale)), found_inf_(std::move(found_inf)), summary_(new_summary(scale_.device())) {
+  const NoGrad no_grad;
+  DenseViews dense;
+  for (const auto& [g, parameter] : gradients) {
+    gradients_.push_back(g);
+    dense.add(g, parameter);
+  }
+  kernels::unscale_gradients(scale_.device(), std::span<const GradientView>(dense.views), scale_.data<float>(), write,
+                             found_inf_.data<bool>(), fields_of(summary_));
+  if (!write) return;
+  dense.write_back();
   for (const Tensor& g : gradients_) {
     g.storage()->written_by("unscale_");
     versions_.push_back(g.storage()->version());
   }
   const std::lock_guard lock(living_mutex);
   next_ = std::exchange(living_passes, this);
+}
+
+void GradientPass::clip(const Tensor& norm, double max_norm) {
+  const NoGrad no_grad;
+  DenseViews dense;
+  for (const Tensor& g : gradients_) dense.add(g, 0);
+  kernels::scale_gradients(scale_.device(), std::span<const GradientView>(dense.views), norm.data<float>(), max_norm);
+  dense.write_back();
+  for (const Tensor& g : gradients_) g.storage()->written_by("gradient clipping");
 }
 
 GradientPass::~GradientPass() {

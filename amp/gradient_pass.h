@@ -1,6 +1,7 @@
-// One pass over gradients of an optimizer: each is read once, divided by the scale in place, tested
-// for being finite, and enters the norm, the largest magnitude and the counts of inf and NaN. While the
-// result lives and nobody writes to a gradient, clipping takes the norm from here and reads nothing.
+// One pass over gradients of an optimizer: each is read once, divided by the scale, tested for being finite, and
+// enters the norm, the largest magnitude and the counts of inf and NaN. The quotients are written in place, or left to
+// the optimizer to form again (`write` false). While the result lives and nobody writes to a gradient, clipping takes
+// the norm from here and reads nothing.
 #pragma once
 
 #include <span>
@@ -18,7 +19,7 @@ class GradientPass {
  public:
   // All gradients and `scale` (f32, 0-d) are on one device. `found_inf` (bool, 0-d) is set when a gradient is
   // not finite.
-  GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf);
+  GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf, bool write = true);
   ~GradientPass();
   GradientPass(const GradientPass&) = delete;
   GradientPass& operator=(const GradientPass&) = delete;
@@ -30,14 +31,18 @@ class GradientPass {
   // These are the next gradients of the list, unchanged since.
   bool is_start_of(std::span<const Tensor> gradients) const;
   std::size_t size() const { return gradients_.size(); }
+  bool wrote() const { return write_; }
+  // Clips the gradients, which were written, as part of a vector with this norm (f32, 0-d, on their device).
+  void clip(const Tensor& norm, double max_norm);
 
  private:
   friend Tensor known_norm(std::span<const Tensor> gradients);
 
   std::vector<Tensor> gradients_;
-  std::vector<std::uint32_t> versions_;
+  std::vector<std::uint32_t> versions_;  // empty: nothing was written
+  bool write_;
   Tensor scale_, found_inf_, summary_;
-  GradientPass* next_;  // the passes that live form a list
+  GradientPass* next_ = nullptr;  // the passes that live form a list
 };
 
 // The L2 norm (f32, 0-d) of gradients seen as one vector, if they are those of living passes, one after

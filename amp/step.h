@@ -11,6 +11,13 @@
 
 namespace mantissa::amp {
 
+// What an update does to gradients while it reads them, so that memory is not passed over for it.
+struct ReadScaling {
+  Tensor scale;         // f32, 0-d, where the gradients are: they are divided by it; undefined: not
+  Tensor norm;          // f32, 0-d, of the divided gradients: then they are clipped to max_norm; undefined: not
+  double max_norm = 0;
+};
+
 class Steppable {  // optim::Optimizer is one
  public:
   Steppable() : identity_(next_identity()) {}
@@ -21,6 +28,9 @@ class Steppable {  // optim::Optimizer is one
   virtual std::string parameter_name(std::size_t i) const = 0;
   // One update, or no change at all when `skip` (bool, 0-d, on any device) holds true. Undefined: false.
   virtual void step_unless(const Tensor& skip) = 0;
+  // Whether step_scaled works. Else the scaler divides gradients in memory before step_unless.
+  virtual bool scales_while_reading() const { return false; }
+  virtual void step_scaled(const Tensor& skip, const ReadScaling&) { step_unless(skip); }
 
   std::uint64_t identity() const { return identity_; }  // of this object: an address may come again
 

@@ -35,12 +35,27 @@ class RunningTags {  // a backward pass starts without tags
   std::vector<std::uint64_t> before_;
 };
 
+// What an optimizer has done to a leaf's gradient while it read it, and not yet in memory (amp/grad_scaler.h). Whoever
+// asks for the gradient, or adds to it, finds it done.
+struct PendingScaling {
+  Tensor scale;         // f32, 0-d: the gradient is to be divided by it; undefined: nothing is pending
+  Tensor norm;          // f32, 0-d, of all gradients: then clip to max_norm; undefined: do not
+  double max_norm = 0;
+  bool recorded = false;  // by a graph, whose every replay writes the gradient anew: outside it is read as a scaled copy
+};
+// Whether nobody but the leaf itself holds its gradient: only then may something be left pending.
+bool holds_gradient_alone(const Tensor& leaf);
+void leave_pending(const Tensor& leaf, PendingScaling pending);
+
 struct Hooks {
   std::vector<std::function<Tensor(const Tensor&)>> on_grad;
   std::vector<std::function<void(const Tensor&)>> on_accumulated;
   GradientTags tags;
+  PendingScaling pending;
   bool calls() const { return !on_grad.empty() || !on_accumulated.empty(); }
 };
+// The leaf's gradient with nothing pending: in memory, or a copy (PendingScaling::recorded).
+Tensor settled_gradient(LeafNode& leaf);
 Node& node_for_hook(const Tensor& x);  // throws when x takes no part in differentiation
 
 }  // namespace autograd

@@ -6,7 +6,9 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
+#include "core/multi_tensor.h"
 #include "core/ops.h"
+#include "core/recording.h"
 
 namespace mantissa {
 namespace autograd {
@@ -107,6 +109,10 @@ void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
 void LeafNode::accumulate(Tensor g, bool create_graph) {
   const std::lock_guard lock(mutex);
   if (running_tags.empty() && !has_hooks()) return add_gradient(*this, std::move(g), create_graph);
+  if (hooks().pending.scale.defined()) {
+    grad = settled_gradient(*this);
+    hooks().pending = {};
+  }
   GradientTags& own = hooks().tags;
   const bool as_noted = grad.defined() && grad.storage()->version() == own.version;
   add_gradient(*this, std::move(g), create_graph);
@@ -115,6 +121,39 @@ void LeafNode::accumulate(Tensor g, bool create_graph) {
     if (std::ranges::find(own.tags, tag) == own.tags.end()) own.tags.push_back(tag);
   }
   own.version = grad.storage()->version();
+}
+
+bool holds_gradient_alone(const Tensor& leaf) {
+  const Tensor& g = static_cast<LeafNode*>(leaf.impl()->node.get())->grad;
+  return !g.defined() || (g.ref()->unique() && g.storage()->unique());
+}
+void leave_pending(const Tensor& leaf, PendingScaling pending) {
+  pending.recorded = is_recording();
+  static_cast<LeafNode*>(leaf.impl()->node.get())->hooks().pending = std::move(pending);
+}
+Tensor settled_gradient(LeafNode& leaf) {
+  if (!leaf.has_hooks() || !leaf.hooks().pending.scale.defined()) return leaf.grad;
+  PendingScaling& pending = leaf.hooks().pending;
+  const NoGrad no_grad;
+  const Tensor &g = leaf.grad, scratch = zeros({static_cast<std::int64_t>(sizeof(GradientSummary) / sizeof(double)) + 1},
+                                               {.dtype = f64, .device = g.device()});
+  const Tensor dense = g.is_contiguous() && !(pending.recorded && !is_recording())
+                           ? g : Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g);
+  double* summary = scratch.data<double>();
+  const GradientView view{dense.raw_data(), dense.numel(), dense.dtype()};
+  kernels::unscale_gradients(g.device(), std::span(&view, 1), pending.scale.data<float>(), true,
+                             reinterpret_cast<bool*>(summary + sizeof(GradientSummary) / sizeof(double)),
+                             reinterpret_cast<GradientSummary*>(summary));
+  if (pending.norm.defined()) {
+    kernels::scale_gradients(g.device(), std::span(&view, 1), pending.norm.data<float>(), pending.max_norm);
+  }
+  if (pending.recorded && !is_recording()) return dense;
+  if (!dense.is_same(g)) Tensor(g).copy_(dense);
+  else g.storage()->written_by("unscale_");
+  GradientTags& tags = leaf.hooks().tags;  // they still hold: this is no change by the user
+  tags.version = g.storage()->version();
+  pending = {};
+  return g;
 }
 
 Tensor fit_gradient(Tensor g, const InputMeta& input) {
@@ -164,7 +203,9 @@ Tensor& Tensor::requires_grad_(bool on) {
 
 Tensor Tensor::grad() const {
   if (!requires_grad() || !impl_->node->is_leaf()) return {};
-  return static_cast<autograd::LeafNode*>(impl_->node.get())->grad;
+  auto& leaf = *static_cast<autograd::LeafNode*>(impl_->node.get());
+  if (leaf.has_hooks() && leaf.hooks().pending.scale.defined()) [[unlikely]] return autograd::settled_gradient(leaf);
+  return leaf.grad;
 }
 void Tensor::set_grad(const Tensor& g) {
   check(requires_grad() && impl_->node->is_leaf(), "set_grad: ", *this, " is not a leaf that requires a gradient");
@@ -172,7 +213,7 @@ void Tensor::set_grad(const Tensor& g) {
         ", the tensor ", sizes());
   auto* leaf = static_cast<autograd::LeafNode*>(impl_->node.get());
   leaf->grad = g;
-  if (leaf->has_hooks()) leaf->hooks().tags = {};
+  if (leaf->has_hooks()) leaf->hooks().tags = {}, leaf->hooks().pending = {};
 }
 
 Tensor Tensor::detach() const {

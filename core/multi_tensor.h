@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/host_device.h"
 #include "core/kernel.h"
 #include "core/loss_scale.h"
 
@@ -18,6 +19,31 @@ struct GradientView {
   std::int64_t numel = 0;
   Dtype dtype = f32;
   std::int64_t index = 0;  // of the parameter, for reports
+};
+
+// What 1 / scale is, and how much clipping leaves of gradients with this norm: one formula for all who need it.
+MANTISSA_HD inline float inverse_scale(float scale) { return static_cast<float>(1.0 / static_cast<double>(scale)); }
+MANTISSA_HD inline double clip_factor(float norm, double max_norm) {
+  const double wanted = max_norm / (static_cast<double>(norm) + 1e-6);
+  return wanted > 1 ? 1 : wanted;  // a NaN norm makes NaN gradients, as in PyTorch
+}
+
+// What an update does to gradients while it reads them, instead of passes over memory before it: it divides them by
+// *scale and clips them to max_norm. For f32 and f64 the bits are those of unscale_gradients and scale_gradients; halves
+// are not rounded in between. Null pointers: not that.
+struct GradientReading {
+  const float* scale = nullptr;
+  const float* norm = nullptr;  // of the gradients when divided
+  double max_norm = 0;
+
+  template <class C> struct Factors {
+    C unscale, clip;
+    MANTISSA_HD C operator()(C g) const { return g * unscale * clip; }
+  };
+  template <class C> MANTISSA_HD Factors<C> factors() const {
+    return {scale ? static_cast<C>(inverse_scale(*scale)) : C(1), norm ? static_cast<C>(clip_factor(*norm, max_norm)) : C(1)};
+  }
+  MANTISSA_HD bool as_they_are() const { return !scale && !norm; }
 };
 
 // One parameter of an optimizer step. `step` counts the updates this parameter has had. State is read and
@@ -37,11 +63,12 @@ struct ParameterView {
 
 // Updates every parameter by formula number `formula` of optim_formulas::Formulas, whose fields are
 // the doubles at `hyper`, and advances its step count. Does nothing at all when `skip` points to true.
-MANTISSA_KERNEL(optimizer_step, int formula, const double* hyper, const bool* skip, std::span<const ParameterView> parameters)
+MANTISSA_KERNEL(optimizer_step, int formula, const double* hyper, const bool* skip, const GradientReading& reading,
+                std::span<const ParameterView> parameters)
 
-// g = g / scale, in place, and in the same pass: *summary of the results, and *found_inf set (never
-// cleared) when one of them is not finite. The sum of squares has the bits of gradient_norm's.
-MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool* found_inf,
+// g = g / scale, in place, or with `write` false only in thought: *summary of the results as they are stored, and
+// *found_inf set (never cleared) when one of them is not finite. The sum of squares has the bits of gradient_norm's.
+MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool write, bool* found_inf,
                 GradientSummary* summary)
 
 // One iteration of the loss scale: state->iterate(*scale, ...). `forward_failed` may be null.

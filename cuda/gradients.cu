@@ -10,14 +10,13 @@ namespace {
 // --- elementwise, in place ---
 struct Unscale {
   const float* scale;
-  template <class C> __device__ C operator()(C x) const { return x * static_cast<C>(static_cast<float>(1.0 / static_cast<double>(*scale))); }
+  template <class C> __device__ C operator()(C x) const { return x * static_cast<C>(inverse_scale(*scale)); }
 };
 struct ClipToNorm {
   const float* norm;
   double max_norm;
   template <class C> __device__ C operator()(C x) const {
-    const double wanted = max_norm / (static_cast<double>(*norm) + 1e-6);
-    return x * static_cast<C>(wanted > 1 ? 1 : wanted);  // a NaN norm makes NaN gradients, as in PyTorch
+    return x * static_cast<C>(clip_factor(*norm, max_norm));
   }
 };
 struct Clamp {
@@ -78,7 +77,8 @@ struct Summaries {
 };
 
 template <class C>
-__global__ void __launch_bounds__(block_size) unscale_chunks(TensorList<GradientView> list, const float* scale, Summaries out, std::int64_t first) {
+__global__ void __launch_bounds__(block_size) unscale_chunks(TensorList<GradientView> list, const float* scale, bool write, Summaries out,
+                                                                     std::int64_t first) {
   __shared__ double scratch[32];
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(block_size) unscale_chunks(TensorList<Gradient
     C v[pack];
     load_eight(v, g.data, g.dtype, i, g.numel, whole);
     for (int k = 0; k < pack; ++k) v[k] = unscale(v[k]);
-    store_eight(g.data, g.dtype, i, g.numel, whole, v);
+    if (write) store_eight(g.data, g.dtype, i, g.numel, whole, v);
     for (int k = 0; k < pack && i + k < g.numel; ++k) {
       // As rounded: an f16 may have become infinite.
       const double x = g.dtype == f16 ? static_cast<double>(static_cast<float>(Half(static_cast<float>(v[k]))))
@@ -178,12 +178,13 @@ __global__ void loss_scale_step(float* scale, ScalerState* state, Verdicts verdi
 
 }  // namespace
 
-void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool* found_inf, GradientSummary* summary) {
+void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, bool* found_inf,
+                       GradientSummary* summary) {
   const std::int64_t blocks = count_blocks(gradients);
   const Tensor scratch = Tensor::allocate({5, blocks}, f64, this_device());
   const Summaries partial{static_cast<double*>(scratch.view().data), blocks};
   for_all_lists(gradients, [&]<class C>(const TensorList<GradientView>& list, std::int64_t first) {
-    launch("unscale_gradients", unscale_chunks<C>, grid_of(list), list, scale, partial, first);
+    launch("unscale_gradients", unscale_chunks<C>, grid_of(list), list, scale, write, partial, first);
   });
   launch("join_summaries", join_summaries, Grid{dim3(1), dim3(512)}, summary, found_inf, partial);
 }

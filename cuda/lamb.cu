@@ -9,19 +9,21 @@ namespace {
 using optim_formulas::LAMB;
 
 template <class C> __device__ inline LAMB::Update<C> update_of(const double* hyper, const ParameterView& v, LAMB* formula) {
-  memcpy(formula, hyper, sizeof(LAMB));
+  memcpy(static_cast<void*>(formula), hyper, sizeof(LAMB));
   return formula->at<C>(*v.step + 1);
 }
 
 // partial[block][2]: sums of squares of value and direction.
 template <class C>
-__global__ void __launch_bounds__(block_size) lamb_moments(TensorList<ParameterView> list, double* partial, const double* hyper, const bool* skip) {
+__global__ void __launch_bounds__(block_size) lamb_moments(TensorList<ParameterView> list, double* partial, const double* hyper, const bool* skip,
+                                                                   GradientReading reading) {
   __shared__ double scratch[32];
   if (skip && *skip) return;
   std::int64_t begin;
   const ParameterView& v = list.find(&begin);
   LAMB formula;
   const auto update = update_of<C>(hyper, v, &formula);
+  const auto factors = reading.factors<C>();
   const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
   double values = 0, directions = 0;
   if (i < v.numel) {
@@ -32,7 +34,7 @@ __global__ void __launch_bounds__(block_size) lamb_moments(TensorList<ParameterV
     for (int k = 0; k < 2; ++k) load_eight(state[k], v.state[k], v.state_dtype, i, v.numel, whole);
     for (int e = 0; e < pack; ++e) {
       C s[2] = {state[0][e], state[1][e]};
-      update.moments(gradient[e], s);
+      update.moments(factors(gradient[e]), s);
       state[0][e] = s[0];
       state[1][e] = s[1];
       if (i + e >= v.numel) continue;
@@ -52,7 +54,7 @@ __global__ void lamb_rates(TensorList<ParameterView> list, double* rates, const 
   __shared__ double scratch[32];
   if (skip && *skip) return;
   LAMB formula;
-  memcpy(&formula, hyper, sizeof(LAMB));
+  memcpy(static_cast<void*>(&formula), hyper, sizeof(LAMB));
   double values = 0, directions = 0;
   for (unsigned b = list.first_block[blockIdx.x] + threadIdx.x; b < list.first_block[blockIdx.x + 1]; b += blockDim.x) {
     values += partial[2 * b];
@@ -85,14 +87,15 @@ __global__ void __launch_bounds__(block_size) lamb_values(TensorList<ParameterVi
   if (v.shadow) store_eight(v.shadow, v.shadow_dtype, i, v.numel, whole, value);
 }
 
-template <class C> void step(const double* hyper, const bool* skip, std::span<const ParameterView> parameters, Device device) {
+template <class C>
+void step(const double* hyper, const bool* skip, const GradientReading& reading, std::span<const ParameterView> parameters, Device device) {
   const auto takes = [](const ParameterView& v) { return (v.dtype == f64) == std::is_same_v<C, double>; };
   for_lists(parameters, takes, [&](const TensorList<ParameterView>& list, std::int64_t) {
     const std::int64_t blocks = list.first_block[list.count];
     const Tensor scratch = Tensor::allocate({2 * blocks + list.count}, f64, device);
     double* partial = static_cast<double*>(scratch.view().data);
     double* rates = partial + 2 * blocks;
-    launch("lamb_moments", lamb_moments<C>, grid_of(list), list, partial, hyper, skip);
+    launch("lamb_moments", lamb_moments<C>, grid_of(list), list, partial, hyper, skip, reading);
     launch("lamb_rates", lamb_rates, Grid{dim3(static_cast<unsigned>(list.count)), dim3(block_size)}, list, rates, partial, hyper, skip);
     launch("lamb_values", lamb_values<C>, grid_of(list), list, rates, hyper, skip);
   });
@@ -100,10 +103,10 @@ template <class C> void step(const double* hyper, const bool* skip, std::span<co
 
 }  // namespace
 
-void lamb_step(const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
+void lamb_step(const double* hyper, const bool* skip, const GradientReading& reading, std::span<const ParameterView> parameters) {
   const Device device{DeviceType::cuda, static_cast<std::int8_t>(current_device())};
-  step<float>(hyper, skip, parameters, device);
-  step<double>(hyper, skip, parameters, device);
+  step<float>(hyper, skip, reading, parameters, device);
+  step<double>(hyper, skip, reading, parameters, device);
   launch_advance<LAMB>(hyper, skip, parameters);
 }
 

@@ -46,7 +46,8 @@ template <class F, class C> __device__ inline auto constants_of(const F& formula
 }
 
 template <class F, class C>
-__global__ void __launch_bounds__(block_size) update_parameters(TensorList<ParameterView> list, const double* hyper, const bool* skip) {
+__global__ void __launch_bounds__(block_size) update_parameters(TensorList<ParameterView> list, const double* hyper, const bool* skip,
+                                                                        GradientReading reading) {
   using Update = decltype(constants_of<F, C>(F{}, ParameterView{}));
   constexpr int count = F::states > 0 ? F::states : 1;
   if (skip && *skip) return;
@@ -54,11 +55,13 @@ __global__ void __launch_bounds__(block_size) update_parameters(TensorList<Param
   const ParameterView& v = list.find(&begin);
   // The constants take powers and roots in f64: one thread derives them for its block.
   alignas(16) __shared__ unsigned char shared_update[sizeof(Update)];
+  __shared__ GradientReading::Factors<C> factors;
   if (threadIdx.x == 0) {
     F formula;
-    memcpy(&formula, hyper, sizeof(F));
+    memcpy(static_cast<void*>(&formula), hyper, sizeof(F));
     const Update made = constants_of<F, C>(formula, v);
     memcpy(shared_update, &made, sizeof(Update));
+    factors = reading.factors<C>();
   }
   __syncthreads();
   Update update;
@@ -75,7 +78,7 @@ __global__ void __launch_bounds__(block_size) update_parameters(TensorList<Param
   for (int e = 0; e < pack; ++e) {
     C s[count];
     for (int k = 0; k < F::states; ++k) s[k] = state[k][e];
-    update(value[e], gradient[e], s);
+    update(value[e], factors(gradient[e]), s);
     for (int k = 0; k < F::states; ++k) state[k][e] = s[k];
   }
   for (int k = 0; k < F::states; ++k) store_state(v, k, i, whole, state[k]);
@@ -108,12 +111,13 @@ template <class F> void launch_advance(const double* hyper, const bool* skip, st
   }
 }
 
-template <class F> void launch_update(const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
+template <class F>
+void launch_update(const double* hyper, const bool* skip, const GradientReading& reading, std::span<const ParameterView> parameters) {
   for_lists(parameters, [](const ParameterView& v) { return v.dtype != f64; }, [&](const TensorList<ParameterView>& list, std::int64_t) {
-    launch("update_parameters", update_parameters<F, float>, grid_of(list), list, hyper, skip);
+    launch("update_parameters", update_parameters<F, float>, grid_of(list), list, hyper, skip, reading);
   });
   for_lists(parameters, [](const ParameterView& v) { return v.dtype == f64; }, [&](const TensorList<ParameterView>& list, std::int64_t) {
-    launch("update_parameters", update_parameters<F, double>, grid_of(list), list, hyper, skip);
+    launch("update_parameters", update_parameters<F, double>, grid_of(list), list, hyper, skip, reading);
   });
   launch_advance<F>(hyper, skip, parameters);
 }

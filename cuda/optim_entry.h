@@ -7,7 +7,8 @@
 
 namespace mantissa::cuda_backend {
 
-using UpdateLaunch = void (*)(const double* hyper, const bool* skip, std::span<const ParameterView> parameters);
+using UpdateLaunch = void (*)(const double* hyper, const bool* skip, const GradientReading& reading,
+                              std::span<const ParameterView> parameters);
 
 inline constexpr int optim_files = 4;
 extern const UpdateLaunch* const optim_0;
@@ -15,6 +16,7 @@ extern const UpdateLaunch* const optim_1;
 extern const UpdateLaunch* const optim_2;
 extern const UpdateLaunch* const optim_3;
 
-void lamb_step(const double* hyper, const bool* skip, std::span<const ParameterView> parameters);  // cuda/lamb.cu
+// cuda/lamb.cu
+void lamb_step(const double* hyper, const bool* skip, const GradientReading& reading, std::span<const ParameterView> parameters);
 
 }  // namespace mantissa::cuda_backend

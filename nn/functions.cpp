@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "autograd/grad_mode.h"
-#include "autograd/node.h"
+#include "autograd/hooks.h"
 #include "io/checkpoint.h"
 #include "nn/clone.h"
 
@@ -67,7 +67,9 @@ void replace_data(const Tensor& handle, const Tensor& with) {
   const std::lock_guard lock(leaf->mutex);
   leaf->set_dtype(with.dtype(), with.device());
   leaf->set_shadow({}, 0);
-  if (leaf->grad.defined()) leaf->grad = Tensor::allocate(with.sizes(), with.dtype(), with.device()).copy_(leaf->grad);
+  if (!leaf->grad.defined()) return;
+  leaf->grad = Tensor::allocate(with.sizes(), with.dtype(), with.device()).copy_(autograd::settled_gradient(*leaf));
+  if (leaf->has_hooks()) leaf->hooks().pending = {};
 }
 
 void convert(const Tensor& t, Dtype dtype, Device device) {

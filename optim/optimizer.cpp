@@ -146,7 +146,16 @@ void Optimizer::place(Group& g) const {
   }
 }
 
-void Optimizer::step_unless(const Tensor& skip) {
+void Optimizer::step_unless(const Tensor& skip) { update_all(skip, {}); }
+bool Optimizer::scales_while_reading() const {
+  return std::ranges::all_of(groups_, [](const Group& g) { return g.formula >= 0; });
+}
+void Optimizer::step_scaled(const Tensor& skip, const amp::ReadScaling& scaling) {
+  check(scales_while_reading(), "internal error: this optimizer cannot scale gradients while it reads them");
+  update_all(skip, scaling);
+}
+
+void Optimizer::update_all(const Tensor& skip, const amp::ReadScaling& scaling) {
   const NoGrad no_grad;
   for (Group& g : groups_) {
     place(g);
@@ -157,12 +166,12 @@ void Optimizer::step_unless(const Tensor& skip) {
     }
     const Device device = g.parameters[0].device();
     const Tensor here = !skip.defined() || skip.device() == device ? skip : empty({}, {.dtype = boolean, .device = device}).copy_(skip);
-    if (g.formula >= 0) run_formula(g, here);
+    if (g.formula >= 0) run_formula(g, here, scaling);
     else run_operators(g, here);
   }
 }
 
-void Optimizer::run_formula(Group& g, const Tensor& skip) {
+void Optimizer::run_formula(Group& g, const Tensor& skip, const amp::ReadScaling& scaling) {
   const UseOfLists use;
   auto& [views, gradients, shadows, written] = lists;
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
@@ -185,8 +194,10 @@ void Optimizer::run_formula(Group& g, const Tensor& skip) {
     views.push_back(v);
   }
   if (views.empty()) return;
+  const GradientReading reading{scaling.scale.defined() ? scaling.scale.data<float>() : nullptr,
+                                scaling.norm.defined() ? scaling.norm.data<float>() : nullptr, scaling.max_norm};
   kernels::optimizer_step(g.parameters[0].device(), g.formula, g.hyper.data<double>(), skip.defined() ? skip.data<bool>() : nullptr,
-                          std::span<const ParameterView>(views));
+                          reading, std::span<const ParameterView>(views));
   for (std::size_t k = 0; k < written.size(); ++k) mark_written(g, written[k], shadows[k]);
 }
 
@@ -238,10 +249,11 @@ Tensor Optimizer::master(std::size_t i) const {
 void Optimizer::zero_grad(bool set_to_none) {
   for (const Group& g : groups_) {
     for (Tensor p : g.parameters) {
-      Tensor gradient = p.grad();
-      if (!gradient.defined()) continue;
-      if (set_to_none) p.set_grad({});
-      else gradient.fill_(0);
+      if (set_to_none) {
+        if (p.requires_grad()) p.set_grad({});  // without a look at it: it may be still to scale (autograd/hooks.h)
+      } else if (Tensor gradient = p.grad(); gradient.defined()) {
+        gradient.fill_(0);
+      }
     }
   }
 }

@@ -65,6 +65,8 @@ class Optimizer : public amp::Steppable {
     return loss;
   }
   void step_unless(const Tensor& skip) override;
+  bool scales_while_reading() const override;  // those that are one formula: all but Muon, Adafactor and LBFGS
+  void step_scaled(const Tensor& skip, const amp::ReadScaling& scaling) override;
   // Drops the gradients, or with set_to_none = false fills them with 0.
   void zero_grad(bool set_to_none = true);
 
@@ -133,7 +135,8 @@ class Optimizer : public amp::Steppable {
   NamedTensors own_state() const;  // handles, not copies
   void place(Group& group) const;
   static void mark_written(Group& group, std::size_t i, const Tensor& shadow);
-  void run_formula(Group& group, const Tensor& skip);
+  void update_all(const Tensor& skip, const amp::ReadScaling& scaling);
+  void run_formula(Group& group, const Tensor& skip, const amp::ReadScaling& scaling);
   void run_operators(Group& group, const Tensor& skip);
 
   MemoryOptions memory_;

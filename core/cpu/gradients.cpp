@@ -10,27 +10,32 @@ namespace {
 
 constexpr std::int64_t tile = 512;
 
-// g = f(g) in compute type C, rounded once; `see` is shown the values as stored.
+// g = f(g) in compute type C, rounded once; `see` is shown the values as stored. With `write` false nothing is stored.
 template <class C, class F, class See>
-void transform(const GradientView& g, std::int64_t begin, std::int64_t count, F&& f, See&& see) {
+void transform(const GradientView& g, std::int64_t begin, std::int64_t count, bool write, F&& f, See&& see) {
   C buffer[tile];
   for (std::int64_t i = begin; i < begin + count; i += tile) {
     const std::int64_t n = std::min(tile, begin + count - i);
-    C* p = buffer;
-    if (g.dtype == dtype_of<C>) p = static_cast<C*>(g.data) + i;
-    else load_run(p, g.data, g.dtype, i, 1, n);
-    for (std::int64_t j = 0; j < n; ++j) p[j] = f(p[j]);
-    if (p == buffer) {
-      store_run(g.data, g.dtype, i, 1, p, n);
-      load_run(p, g.data, g.dtype, i, 1, n);  // as rounded: an f16 may have become infinite
+    const bool stored_as_c = g.dtype == dtype_of<C>;
+    C* in_place = static_cast<C*>(g.data) + (stored_as_c ? i : 0);
+    const C* from = in_place;
+    if (!stored_as_c) load_run(buffer, g.data, g.dtype, i, 1, n), from = buffer;
+    C* to = stored_as_c && write ? in_place : buffer;
+    for (std::int64_t j = 0; j < n; ++j) to[j] = f(from[j]);
+    if (!stored_as_c) {  // as rounded: an f16 may have become infinite
+      std::uint16_t narrow[tile];
+      void* rounded = write ? g.data : narrow;
+      const std::int64_t first = write ? i : 0;
+      store_run(rounded, g.dtype, first, 1, buffer, n);
+      load_run(buffer, rounded, g.dtype, first, 1, n);
     }
-    see(p, n);
+    see(to, n);
   }
 }
 template <class F> void for_all(std::span<const GradientView> gradients, F&& f) {
   parallel_pieces(gradients, [&](const GradientView& g, std::int64_t begin, std::int64_t count, std::int64_t) {
-    if (g.dtype == f64) transform<double>(g, begin, count, f, [](const double*, std::int64_t) {});
-    else transform<float>(g, begin, count, f, [](const float*, std::int64_t) {});
+    if (g.dtype == f64) transform<double>(g, begin, count, true, f, [](const double*, std::int64_t) {});
+    else transform<float>(g, begin, count, true, f, [](const float*, std::int64_t) {});
   });
 }
 
@@ -86,16 +91,17 @@ template <class C> void inspect(const C* x, std::int64_t n, std::int64_t index, 
 
 }  // namespace
 
-void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool* found_inf, GradientSummary* summary) {
-  const float inverse = static_cast<float>(1.0 / static_cast<double>(*scale));
+void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, bool* found_inf,
+                       GradientSummary* summary) {
+  const float inverse = inverse_scale(*scale);
   const std::int64_t blocks = (total_numel(gradients) + multi_tensor_block - 1) / multi_tensor_block;
   std::vector<GradientSummary> partial(static_cast<std::size_t>(blocks));  // joined in order
   parallel_pieces(gradients, [&](const GradientView& g, std::int64_t begin, std::int64_t count, std::int64_t block) {
     const auto unscale = [inverse]<class C>(C x) { return x * static_cast<C>(inverse); };
     GradientSummary& here = partial[static_cast<std::size_t>(block)];
     const auto see = [&](const auto* x, std::int64_t n) { inspect(x, n, g.index, here); };
-    if (g.dtype == f64) transform<double>(g, begin, count, unscale, see);
-    else transform<float>(g, begin, count, unscale, see);
+    if (g.dtype == f64) transform<double>(g, begin, count, write, unscale, see);
+    else transform<float>(g, begin, count, write, unscale, see);
   });
   GradientSummary total;
   for (const GradientSummary& s : partial) {
@@ -141,8 +147,7 @@ void gradient_norm(std::span<const GradientView> gradients, double p, float* nor
 }
 
 void scale_gradients(std::span<const GradientView> gradients, const float* norm, double max_norm) {
-  const double wanted = max_norm / (static_cast<double>(*norm) + 1e-6);
-  const double factor = wanted > 1 ? 1 : wanted;  // a NaN norm makes NaN gradients, as in PyTorch
+  const double factor = clip_factor(*norm, max_norm);
   if (factor == 1) return;
   for_all(gradients, [factor]<class C>(C x) { return x * static_cast<C>(factor); });
 }

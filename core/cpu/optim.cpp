@@ -99,8 +99,12 @@ void store_stochastic(BFloat16* to, const float* from, std::int64_t n, std::uint
   }
 }
 
-// Elements [begin, begin + n) of the operands of one parameter, in place where the type is C, else in buffers.
+// Elements [begin, begin + n) of the operands of one parameter, in place where the type is C, else in buffers. Gradients
+// that are scaled or clipped while they are read go through a buffer too.
 template <class C> struct Tile {
+  explicit Tile(const GradientReading& r) : factors(r.factors<C>()), as_they_are(r.as_they_are()) {}
+  GradientReading::Factors<C> factors;
+  bool as_they_are;
   C* p;
   const C* g;
   C* state[max_states];
@@ -109,6 +113,10 @@ template <class C> struct Tile {
   void open(const ParameterView& v, int states, std::int64_t begin, std::int64_t n) {
     p = at(v.value, v.dtype, begin, n, value_buffer);
     g = at(const_cast<void*>(v.gradient), v.gradient_dtype, begin, n, gradient_buffer);
+    if (!as_they_are) {
+      for (std::int64_t i = 0; i < n; ++i) gradient_buffer[i] = factors(g[i]);
+      g = gradient_buffer;
+    }
     for (int k = 0; k < states; ++k) state[k] = at(v.state[k], v.state_dtype, begin, n, state_buffer[k]);
   }
   void close_state(const ParameterView& v, int states, std::int64_t begin, std::int64_t n) {
@@ -139,10 +147,11 @@ template <class C> struct Tile {
 };
 
 template <class C>
-void update_piece(const Kernel<C>& kernel, const double* hyper, const ParameterView& v, std::int64_t begin, std::int64_t count) {
+void update_piece(const Kernel<C>& kernel, const double* hyper, const GradientReading& reading, const ParameterView& v,
+                  std::int64_t begin, std::int64_t count) {
   Constants constants;
   kernel.prepare(hyper, *v.step + 1, v.scalars, constants);
-  Tile<C> t;
+  Tile<C> t(reading);
   for (std::int64_t i = begin; i < begin + count; i += tile) {
     const std::int64_t n = std::min(tile, begin + count - i);
     t.open(v, kernel.states, i, n);
@@ -152,18 +161,19 @@ void update_piece(const Kernel<C>& kernel, const double* hyper, const ParameterV
   }
 }
 
-template <class... F> void run(int number, const double* hyper, std::span<const ParameterView> parameters, List<F...>) {
+template <class... F>
+void run(int number, const double* hyper, const GradientReading& reading, std::span<const ParameterView> parameters, List<F...>) {
   static constexpr Kernel<float> in_f32[] = {make_kernel<float, F>()...};
   static constexpr Kernel<double> in_f64[] = {make_kernel<double, F>()...};
   parallel_pieces(parameters, [&](const ParameterView& v, std::int64_t begin, std::int64_t count, std::int64_t) {
-    if (v.dtype == f64) update_piece(in_f64[number], hyper, v, begin, count);
-    else update_piece(in_f32[number], hyper, v, begin, count);
+    if (v.dtype == f64) update_piece(in_f64[number], hyper, reading, v, begin, count);
+    else update_piece(in_f32[number], hyper, reading, v, begin, count);
   });
   for (const ParameterView& v : parameters) in_f32[number].advance(hyper, *v.step + 1, v.scalars);
 }
 
 // LAMB in two passes over a parameter: moments and norms, then the step.
-template <class C> void lamb(const optim_formulas::LAMB& formula, const ParameterView& v) {
+template <class C> void lamb(const optim_formulas::LAMB& formula, const GradientReading& reading, const ParameterView& v) {
   const auto update = formula.at<C>(*v.step + 1);
   struct Norms {
     double value = 0, direction = 0;
@@ -171,7 +181,7 @@ template <class C> void lamb(const optim_formulas::LAMB& formula, const Paramete
   std::vector<Norms> partial(static_cast<std::size_t>((v.numel + multi_tensor_block - 1) / multi_tensor_block));
   parallel_for(v.numel, multi_tensor_block, [&](std::int64_t begin, std::int64_t end) {
     Norms& sums = partial[static_cast<std::size_t>(begin / multi_tensor_block)];
-    Tile<C> t;
+    Tile<C> t(reading);
     for (std::int64_t i = begin; i < end; i += tile) {
       const std::int64_t n = std::min(tile, end - i);
       t.open(v, 2, i, n);
@@ -194,7 +204,7 @@ template <class C> void lamb(const optim_formulas::LAMB& formula, const Paramete
   }
   const C rate = static_cast<C>(formula.lr * formula.ratio(total.value, total.direction));
   parallel_for(v.numel, multi_tensor_block, [&](std::int64_t begin, std::int64_t end) {
-    Tile<C> t;
+    Tile<C> t(reading);
     for (std::int64_t i = begin; i < end; i += tile) {
       const std::int64_t n = std::min(tile, end - i);
       t.open(v, 2, i, n);
@@ -209,16 +219,17 @@ template <class C> void lamb(const optim_formulas::LAMB& formula, const Paramete
 
 }  // namespace
 
-void optimizer_step(int formula, const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
+void optimizer_step(int formula, const double* hyper, const bool* skip, const GradientReading& reading,
+                    std::span<const ParameterView> parameters) {
   if (skip && *skip) return;
   if (formula == optim_formulas::number_of<optim_formulas::LAMB>) {
     const auto lamb_formula = formula_at<optim_formulas::LAMB>(hyper);
     for (const ParameterView& v : parameters) {
-      if (v.dtype == f64) lamb<double>(lamb_formula, v);
-      else lamb<float>(lamb_formula, v);
+      if (v.dtype == f64) lamb<double>(lamb_formula, reading, v);
+      else lamb<float>(lamb_formula, reading, v);
     }
   } else {
-    run(formula, hyper, parameters, optim_formulas::OnePass{});
+    run(formula, hyper, reading, parameters, optim_formulas::OnePass{});
   }
   for (const ParameterView& v : parameters) ++*v.step;
 }
