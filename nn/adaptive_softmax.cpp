@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/recording.h"
+
 namespace mantissa::nn {
 namespace {
 
@@ -46,6 +48,7 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::operator()(const Tensor& gi
   const bool batched = given.dim() == 2;
   const Tensor x = batched ? given : unsqueeze(given, 0), target = batched ? given_target : reshape(given_target, {1});
   check(target.dtype() == i64 && target.sizes() == Dims{x.size(0)}, "AdaptiveLogSoftmaxWithLoss: target must be i64 [", x.size(0), "], got ", given_target);
+  check_may_read("AdaptiveLogSoftmaxWithLoss", target, "the targets say which clusters are computed");
   const auto classes = static_cast<double>(cutoffs.back());
   check(all(logical_and(ge(target, Tensor(0.0)), lt(target, Tensor(classes)))).item<bool>(), "AdaptiveLogSoftmaxWithLoss: target ", given_target,
         " holds classes outside [0, ", cutoffs.back(), ")");

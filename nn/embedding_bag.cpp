@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/recording.h"
 #include "nn/embedding.h"
 
 namespace mantissa::nn {
@@ -15,6 +16,7 @@ struct Bags {
 };
 Bags bags_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
   check(offsets.dim() == 1 && offsets.dtype() == i64, "EmbeddingBag: offsets must be i64 with 1 dimension, got ", offsets);
+  check_may_read("EmbeddingBag", offsets, "the offsets say which indices make a bag");
   std::vector<std::int64_t> bounds = offsets.to_vector<std::int64_t>();
   check(!include_last || !bounds.empty(), "EmbeddingBag: include_last_offset needs at least one offset");
   check(bounds.empty() || bounds.front() == 0, "EmbeddingBag: the first offset must be 0, found ", bounds.empty() ? 0 : bounds.front());

@@ -1,6 +1,7 @@
 // Arithmetic of one or two tensors, and where. Formulas: core/pointwise.h; machinery: ops/pointwise.h.
 #include <cmath>
 
+#include "core/recording.h"
 #include "ops/pointwise.h"
 
 namespace mantissa {
@@ -34,6 +35,7 @@ struct PowOp : Binary<Pow, PowOp> {
 };
 // Of integers: by squaring, wrapping around. A negative exponent leaves 0 of all but 1 and -1, as in PyTorch.
 Tensor integer_pow(const Tensor& a, const Tensor& b) {
+  check_may_read("pow", b, "the largest integer exponent says how many squares it takes");
   const Tensor exponent = abs(b.to(i64));
   Tensor power = ones_like(exponent), square = a.to(i64);
   for (int bit = 0; bit < 63; ++bit, square = square * square) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/recording.h"
 #include "ops/compose.h"
 
 namespace mantissa {
@@ -168,9 +169,13 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
   return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
 }
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  check_may_read("allclose", a, "its result is a bool of the host");
   return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
 }
-bool equal(const Tensor& a, const Tensor& b) { return a.sizes() == b.sizes() && all(eq(a.detach(), b.detach())).item<bool>(); }
+bool equal(const Tensor& a, const Tensor& b) {
+  check_may_read("equal", a, "its result is a bool of the host");
+  return a.sizes() == b.sizes() && all(eq(a.detach(), b.detach())).item<bool>();
+}
 Tensor isin(const Tensor& x, const Tensor& values) {
   if (values.numel() == 0) return zeros(x.sizes(), {.dtype = boolean, .device = x.device()});
   const Tensor ordered = sort(flatten(values.detach()), 0).values, flat = flatten(x.detach());

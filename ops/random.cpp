@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/recording.h"
 #include "ops/compose.h"
 
 namespace mantissa {
@@ -161,11 +162,13 @@ Tensor randint_like(const Tensor& x, std::int64_t low, std::int64_t high) { retu
 Tensor bernoulli(const Tensor& p) {
   check(p.is_floating(), "bernoulli: needs probabilities of a floating dtype, got ", p);
   const Tensor q = p.detach();
+  check_may_read("bernoulli", q, "it checks the probabilities");
   check(all(logical_and(ge(q, Tensor(0.0)), le(q, Tensor(1.0)))).item<bool>(), "bernoulli: p ", p, " holds values outside [0, 1]");
   return cast(lt(rand(q.sizes(), {.dtype = exact_dtype(q), .device = q.device()}), q), q.dtype());
 }
 Tensor normal(const Tensor& mean, const Tensor& std) {
   check(mean.is_floating() && std.is_floating(), "normal: needs floating dtypes, got ", mean, " and ", std);
+  check_may_read("normal", std, "it checks the standard deviations");
   check(!any(lt(std.detach(), Tensor(0.0))).item<bool>(), "normal: std ", std, " holds negative values");
   const Dims sizes = broadcast(mean.sizes(), std.sizes());
   const Dtype dtype = promote(mean.dtype(), std.dtype());
@@ -187,6 +190,7 @@ Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement) 
   check(x.dim() == 1 || x.dim() == 2, "multinomial: needs weights [categories] or [N, categories], got ", x);
   check(x.is_floating(), "multinomial: needs weights of a floating dtype, got ", x);
   check(num_samples > 0, "multinomial: num_samples must be positive, got ", num_samples);
+  check_may_read("multinomial", x, "it checks the weights");
   const std::int64_t categories = x.size(-1);
   check(replacement || num_samples <= categories, "multinomial: ", num_samples, " samples without replacement from ", categories, " categories");
   const Tensor w = cast(x.detach(), f64), total = sum(w, {-1}, true);

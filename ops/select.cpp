@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ops.h"
+#include "core/recording.h"
 #include "ops/compose.h"
 
 namespace mantissa {
@@ -185,6 +186,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   return where(mask, number_like(x, value), x);
 }
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  check_may_read("masked_select", mask, "the mask says how long the result is");
   check(mask.dtype() == boolean, "masked_select: the mask must be bool, got ", mask.dtype());
   const Dims sizes = broadcast(x.sizes(), mask.sizes());
   const Tensor chosen = nonzero(flatten(expand(mask, sizes)));
@@ -194,6 +196,7 @@ Tensor one_hot(const Tensor& x, std::int64_t classes) {
   check(x.dtype() == i64, "one_hot: needs i64 classes, got ", x);
   check(classes >= -1, "one_hot: ", classes, " classes; give their number, or -1 to take the largest plus 1");
   check(classes > 0 || x.numel() > 0, "one_hot: an empty tensor does not tell the number of classes");
+  if (classes == -1) check_may_read("one_hot", x, "the largest class says how wide the result is (give the number of classes)");
   if (classes == -1) classes = amax(x).item<std::int64_t>() + 1;
   Dims sizes = x.sizes();
   sizes.push_back(std::max<std::int64_t>(classes, 0));

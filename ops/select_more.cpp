@@ -1,6 +1,7 @@
 // Choosing elements, continued: take_along_dim, masked_scatter, bucketize, and the distinct values of a
 // tensor. Made of gather, scatter and sort. Read first: ops/select.cpp, ops/sort.cpp.
 #include "core/ops.h"
+#include "core/recording.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
 
@@ -44,12 +45,14 @@ UniqueResult runs_of(const Tensor& x) {
 }  // namespace
 
 UniqueResult unique(const Tensor& x) {
+  check_may_read("unique", x, "the values say how long the result is");
   const Tensor flat = flatten(x.detach()), order = argsort(flat, 0);
   UniqueResult r = runs_of(index_select(flat, 0, order));
   r.inverse = reshape(scatter(zeros_like(r.inverse), 0, order, r.inverse), x.sizes());
   return r;
 }
 UniqueResult unique_consecutive(const Tensor& x) {
+  check_may_read("unique_consecutive", x, "the values say how long the result is");
   UniqueResult r = runs_of(flatten(x.detach()));
   r.inverse = reshape(r.inverse, x.sizes());
   return r;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ops.h"
+#include "core/recording.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
 
@@ -109,6 +110,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   return apply(Searchsorted{right}, sorted, values);
 }
 Tensor nonzero(const Tensor& x) {
+  check_may_read("nonzero", x, "the values say how long the result is");
   const std::int64_t count = x.numel() == 0 ? 0 : sum(cast(x != 0, i64)).item<std::int64_t>();
   return apply(Nonzero{count}, x);
 }
@@ -125,6 +127,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) 
   check(x.dim() == 1 && x.dtype() == i64, "bincount: needs an i64 tensor of 1 dimension, got ", x);
   check(minlength >= 0, "bincount: minlength ", minlength, " is negative");
   check(!weights.defined() || weights.sizes() == x.sizes(), "bincount: weights ", weights, " do not fit ", x);
+  check_may_read("bincount", x, "the largest value says how long the result is");
   const std::int64_t bins = x.numel() == 0 ? minlength : std::max(minlength, amax(x).item<std::int64_t>() + 1);
   const Tensor counted = weights.defined() ? weights : ones_like(x);
   return scatter_add(zeros({bins}, {.dtype = counted.dtype(), .device = x.device()}), 0, x, counted);

@@ -5,6 +5,7 @@
 #include "amp/gradient_pass.h"
 #include "autograd/grad_mode.h"
 #include "core/multi_tensor.h"
+#include "core/recording.h"
 
 namespace mantissa::optim {
 namespace {
@@ -52,6 +53,7 @@ Tensor norm_of(const char* function, const Gradients& gradients, const ClipOptio
     norm = zeros({}, {.device = gradients.device});
     kernels::gradient_norm(gradients.device, gradients.span(), options.norm_type, norm.data<float>());
   }
+  if (options.error_if_nonfinite) check_may_read(function, norm, "error_if_nonfinite looks at the norm");
   if (options.error_if_nonfinite && !std::isfinite(norm.item())) {
     fail(function, ": the norm of the gradients is ", norm.item(), "; nothing was clipped");
   }

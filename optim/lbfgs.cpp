@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/ops.h"
+#include "core/recording.h"
 #include "io/checkpoint.h"
 
 namespace mantissa::optim {
@@ -82,6 +83,7 @@ LBFGS::Point LBFGS::evaluate(const std::function<Tensor()>& closure, Tensor* res
     const Tensor g = p.grad();
     flat.push_back(g.defined() ? g.reshape({-1}).to(d_.dtype()) : zeros({p.numel()}, {.dtype = d_.dtype(), .device = p.device()}));
   }
+  check_may_read("LBFGS", loss, "the line search decides on the host");
   const double sign = options_.maximize ? -1 : 1, value = sign * loss.item<double>();
   const Tensor gradient = cat(flat);
   return {.loss = std::isnan(value) ? std::numeric_limits<double>::infinity() : value,
