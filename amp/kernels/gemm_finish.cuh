@@ -19,21 +19,28 @@ template <class T> __device__ inline float read(Dtype dtype, const void* from, s
 
 template <class T> struct alignas(8) Four { T v[4]; };
 
-// `count` elements of a row from an aligned place: one access of 8 or 16 bytes for four of them.
+// `count` elements of a row, at most four: one access of 8 or 16 bytes for four of them from an aligned place. Indices are
+// constants, so that v stays in registers.
 template <class T> __device__ inline void write(Dtype dtype, void* to, std::int64_t i, const float* v, int count) {
   if (dtype == f32) {
     float* p = static_cast<float*>(to) + i;
     if (count == 4 && reinterpret_cast<std::uintptr_t>(p) % 16 == 0) {
       *reinterpret_cast<float4*>(p) = make_float4(v[0], v[1], v[2], v[3]);
     } else {
-      for (int j = 0; j < count; ++j) p[j] = v[j];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (j < count) p[j] = v[j];
+      }
     }
   } else {
     T* p = static_cast<T*>(to) + i;
     if (count == 4 && reinterpret_cast<std::uintptr_t>(p) % 8 == 0) {
       *reinterpret_cast<Four<T>*>(p) = {T(v[0]), T(v[1]), T(v[2]), T(v[3])};
     } else {
-      for (int j = 0; j < count; ++j) p[j] = T(v[j]);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (j < count) p[j] = T(v[j]);
+      }
     }
   }
 }
