@@ -50,7 +50,8 @@ struct LineShape {
   std::int64_t sizes[Dims::max_rank], strides[Dims::max_rank];  // of the index, and of the result, without the last dimension
 };
 template <class C>
-__global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineShape shape, std::int64_t lines, std::int64_t n, int kind) {
+__global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineShape shape, std::int64_t lines, std::int64_t n, std::int64_t size,
+                              int kind) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (line >= lines) return;
   std::int64_t rest = line, to = 0;
@@ -59,7 +60,9 @@ __global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineSha
     rest /= shape.sizes[d];
   }
   for (std::int64_t i = line * n; i < (line + 1) * n; ++i) {
-    C& place = y[to + load_element<std::int64_t>(index.data, index.dtype, i)];
+    const auto at = load_element<std::int64_t>(index.data, index.dtype, i);
+    if (at < 0 || at >= size) continue;  // check_indices has noted it; the host throws later
+    C& place = y[to + at];
     place = combine(kind, place, load_element<C>(source.data, source.dtype, i));
   }
 }
@@ -97,7 +100,7 @@ void scatter_reduce(const View& y, const View& index, const View& source, int ki
   for (int d = 0; d < last; ++d) shape.sizes[d] = index.sizes[d], shape.strides[d] = y.strides[d];
   const std::int64_t lines = index.numel() / n;
   visit_compute_any(y.dtype, [&]<class C>() {
-    launch("scatter_reduce", &scatter_lines<C>, grid_for(lines), y.as<C>(), operand(at.view), operand(from.view), shape, lines, n, kind);
+    launch("scatter_reduce", &scatter_lines<C>, grid_for(lines), y.as<C>(), operand(at.view), operand(from.view), shape, lines, n, y.sizes[last], kind);
   });
 }
 
