@@ -213,13 +213,13 @@ said 'no stage is called gpu_nothing'
 # ---- time ends in the middle; the next call goes on ----
 touch "$work/hang_gpu_capture_test"
 rm -rf "$repo/build/gpu/report/stages"
-gpu 1 --seconds 3 --only tests bench_mlp128
+gpu 1 --seconds 6 --only gpu_registry_test gpu_capture_test bench_mlp128
 reported '^gpu_registry_test +passed'
 reported '^gpu_capture_test +cut off'
 reported '^bench_mlp128 +no time'
 reported 'MNIST MLP batch 128'
 rm "$work/hang_gpu_capture_test"
-gpu 0 --resume --only tests bench_mlp128
+gpu 0 --resume --only gpu_registry_test gpu_capture_test bench_mlp128
 not_called '^gpu_registry_test'
 called '^gpu_capture_test'
 called '^driver .*mlp128'
