@@ -127,7 +127,7 @@ bool applies(Way way, const Problem& p) {
     }
     case Way::winograd: return p.winograd && s.is_image() && winograd_can(p.pass, s);
     case Way::few_pixels:
-      return p.pass == ConvPass::forward && s.is_image() && s.groups == 1 && s.batch * s.out_pixels() <= most_few_rows;
+      return p.pass == ConvPass::forward && s.is_image() && s.groups == 1 && s.batch * s.out_pixels() <= most_few_pixels;
     case Way::taps:
       return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == 1 && s.in_channels >= 32 &&
              s.out_channels >= 32;

@@ -169,7 +169,9 @@ bool is_few_rows(const View& y, const View& a, const View& b) {
   if (y.dtype == f64 || a.dtype != y.dtype || b.dtype != y.dtype) return false;
   if (y.numel() != rows_of(y) * columns_of(y)) return false;
   // Halves have a product of their own that turns round (multiply_half_matrix), twice as fast with more rows than this.
-  const std::int64_t most = is_half(y.dtype) ? half_panel / 4 : most_few_rows;
+  // oneDNN packs a weight in f32, which takes long when that is large.
+  const bool large = columns_of(y) * columns_of(a) > (512 << 10);
+  const std::int64_t most = is_half(y.dtype) ? half_panel / 4 : large ? most_few_rows : most_few_rows / 2;
   return rows_of(y) <= most && row_stride(b) == 1 && columns_of(a) > 0;
 }
 void multiply_by_rows(const View& y, const View& a, const View& b, const View& bias) {

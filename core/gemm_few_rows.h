@@ -20,7 +20,7 @@ struct FewRows {
   void* c;           // rows of n, c_row apart
   std::int64_t c_row;
 };
-inline constexpr std::int64_t most_few_rows = 16;
+inline constexpr std::int64_t most_few_rows = 32, most_few_pixels = 16;
 
 // Columns [first, last) of c.
 MANTISSA_KERNEL(gemm_few_rows, const FewRows& p, std::int64_t first, std::int64_t last)

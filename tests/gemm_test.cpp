@@ -13,10 +13,10 @@ namespace {
 using cpu_backend::Isa;
 
 struct Case { std::int64_t m, n, k; };
-// Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (512, 2048), of few rows (8, 16), and of a piece of work.
+// Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (256, 2048), of few rows (8, 16, 32), and of a piece of work.
 const Case cases[] = {{1, 1, 129}, {1, 40, 33},  {13, 31, 7},    {14, 32, 16},   {15, 33, 17},     {29, 65, 127},
                       {6, 16, 1},  {7, 200, 64}, {100, 96, 255}, {300, 65, 128}, {40, 70, 4099}, {333, 257, 190},
-                      {2, 50, 700}, {5, 13, 77},   {8, 200, 64},   {16, 47, 1030}};
+                      {2, 50, 700}, {5, 13, 77},   {8, 200, 64},   {16, 47, 1030}, {31, 600, 900}};
 
 // A matrix of `t` in one of four layouts: by rows, by columns, every other row of a larger one, every other column.
 Tensor matrix(std::int64_t rows, std::int64_t columns, Dtype t, int layout) {

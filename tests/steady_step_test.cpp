@@ -5,13 +5,18 @@
 #include <functional>
 #include <new>
 
+#include "amp/autocast.h"
 #include "autograd/backward.h"
+#include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "core/allocator.h"
 #include "core/ops.h"
 #include "core/random.h"
+#include "nn/conv.h"
+#include "nn/embedding.h"
 #include "nn/functions.h"
 #include "nn/linear.h"
+#include "nn/norm.h"
 #include "optim/adam.h"
 #include "tests/testing.h"
 
@@ -75,20 +80,9 @@ void* operator new(std::size_t bytes) {
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
-TEST_CASE("steady step: a training step in its steady state makes no object on the heap") {
-  manual_seed(1);
-  struct Net {
-    nn::Linear a{16, 32}, b{32, 4};
-    MANTISSA_FIELDS(a, b)
-  } net;
-  optim::Adam optimizer(nn::parameters(net));
-  const Tensor x = randn({8, 16}), y = randint(0, 4, {8});
-  const auto step = [&] {
-    optimizer.zero_grad();
-    backward(cross_entropy(net.b(relu(net.a(x))), y));
-    optimizer.step();
-  };
-  for (int i = 0; i < 5; ++i) step();
+// Runs `step` until it is steady, then counts.
+void check_steady(const std::function<void()>& step) {
+  for (int i = 0; i < 8; ++i) step();
   const MemoryStats before = memory_stats();
   calls = 0;
   counting = true;
@@ -96,5 +90,52 @@ TEST_CASE("steady step: a training step in its steady state makes no object on t
   counting = false;
   CHECK(calls == 0);
   CHECK(memory_stats().system_calls == before.system_calls);
+}
+// A training step and an evaluation of `net`, in f32 and under autocast in bf16.
+template <class Net> void check_net(Net& net, const Tensor& x, const Tensor& y) {
+  optim::Adam optimizer(nn::parameters(net));
+  for (const bool half : {false, true}) {
+    INFO((half ? "bf16" : "f32"));
+    const auto forward = [&] { return half ? amp::autocast(bf16, [&] { return net(x); }) : net(x); };
+    check_steady([&] {
+      optimizer.zero_grad();
+      backward(cross_entropy(forward(), y));
+      optimizer.step();
+    });
+    const InferenceMode on;
+    nn::train(net, false);
+    check_steady([&] { (void)forward(); });
+    nn::train(net, true);
+  }
+}
+
+TEST_CASE("steady step: perceptrons make no object on the heap in their steady state") {
+  manual_seed(1);
+  struct Net {
+    nn::Linear a{16, 32}, b{32, 4};
+    MANTISSA_FIELDS(a, b)
+    Tensor operator()(const Tensor& x) const { return b(relu(a(x))); }
+  } net;
+  check_net(net, randn({8, 16}), randint(0, 4, {8}));
+}
+
+TEST_CASE("steady step: nor do transformers") {
+  manual_seed(3);
+  struct Net {
+    nn::Embedding token{20, 32};
+    nn::LayerNorm norm1{32}, norm2{32};
+    nn::Linear query{32, 32}, key{32, 32}, value{32, 32}, out{32, 32}, up{32, 64}, down{64, 32}, head{32, 20};
+    MANTISSA_FIELDS(token, norm1, norm2, query, key, value, out, up, down, head)
+    Tensor operator()(const Tensor& tokens) const {
+      Tensor x = token(tokens);
+      const auto heads = [](const Tensor& t) { return t.reshape({4, 16, 2, 16}).transpose(1, 2); };
+      const Tensor h = norm1(x);
+      const Tensor a = scaled_dot_product_attention(rotary_embedding(heads(query(h))), rotary_embedding(heads(key(h))),
+                                                    heads(value(h)), {}, {.is_causal = true});
+      x = x + out(flatten(a.transpose(1, 2), 2));
+      return flatten(head(x + down(gelu(up(norm2(x)), "tanh"))), 0, 1);
+    }
+  } net;
+  check_net(net, randint(0, 20, {4, 16}), randint(0, 20, {64}));
 }
 #endif

@@ -18,7 +18,7 @@ constexpr int tile_rows = 4, tile_columns = 6;
 constexpr int tile_rows = 3, tile_columns = 3;
 #endif
 // Several tiles of rows use the same part of b one after the other, while it is in the first-level cache.
-constexpr std::int64_t part_of_k = 512;
+constexpr std::int64_t part_of_k = 256;
 // Weights of more bytes are not in a core's own cache: those of the next tile are called for.
 constexpr std::int64_t own_cache = 512 << 10;
 

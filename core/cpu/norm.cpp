@@ -1,10 +1,9 @@
 // Layer normalisation with its gradient. Statistics take two passes (mean, then squared deviations), so a large
 // mean costs no digits. Weight and bias may be absent (null).
-#include <memory>
-
 #include "core/cpu/rows.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/scratch.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x,
@@ -16,8 +15,8 @@ MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-template <class C> std::unique_ptr<C[]> scratch(std::int64_t n) {
-  return std::unique_ptr<C[]>(new C[static_cast<std::size_t>(n)]);
+template <class C> ScratchVector<C> zeros(std::int64_t n) {
+  return ScratchVector<C>(static_cast<std::size_t>(n));
 }
 
 // --- layer_norm ---
@@ -83,11 +82,10 @@ void layer_norm_backward(const View& dx, const View& dweight, const View& dbias,
     const std::int64_t block = std::max<std::int64_t>(16, (rows + 63) / 64), blocks = (rows + block - 1) / block;
     const Dense<C> in(x), grad(g), w(weight), means(mean), inv_stds(inv_std);
     DenseResult<C> out(dx);
-    auto partial = scratch<C>(std::max<std::int64_t>(1, blocks) * 2 * n);
-    std::fill_n(partial.get(), std::max<std::int64_t>(1, blocks) * 2 * n, C(0));
+    auto partial = zeros<C>(std::max<std::int64_t>(1, blocks) * 2 * n);
     parallel_for(blocks, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, block * n)), [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t k = first; k < last; ++k) {
-        C* __restrict dw = partial.get() + k * 2 * n;
+        C* __restrict dw = partial.data() + k * 2 * n;
         C* __restrict db = dw + n;
         for (std::int64_t r = k * block; r < std::min(rows, (k + 1) * block); ++r) {
           const C *p = in.data() + r * n, *q = grad.data() + r * n;
@@ -99,11 +97,11 @@ void layer_norm_backward(const View& dx, const View& dweight, const View& dbias,
       }
     });
     for (std::int64_t k = 1; k < blocks; ++k) {
-      const C* from = partial.get() + k * 2 * n;
+      const C* from = partial.data() + k * 2 * n;
       for (std::int64_t j = 0; j < 2 * n; ++j) partial[j] += from[j];
     }
-    std::copy_n(partial.get(), n, dweight.as<C>());
-    std::copy_n(partial.get() + n, n, dbias.as<C>());
+    std::copy_n(partial.data(), n, dweight.as<C>());
+    std::copy_n(partial.data() + n, n, dbias.as<C>());
     out.finish();
   });
 }

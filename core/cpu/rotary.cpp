@@ -1,10 +1,10 @@
 // Rotary embedding (Su et al., 2021): turns pairs of numbers of each row by angles that depend on its position.
 #include <algorithm>
-#include <vector>
 
 #include "core/cpu/rows.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/scratch.h"
 
 namespace mantissa {
 // Pairs are (i, i + D / 2), or neighbours when interleaved. `position`: the dimension of x that counts positions, before
@@ -48,7 +48,7 @@ void rotary(const View& y, const View& x, const View& cosine, const View& sine, 
     using C = Compute<T>;
     const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, length));
     parallel_for(rows, grain, [&](std::int64_t first, std::int64_t last) {
-      std::vector<C> line(static_cast<std::size_t>(2 * length));
+      ScratchVector<C> line(static_cast<std::size_t>(2 * length));
       C *a = line.data(), *b = a + half, *woven = b + half;
       for (std::int64_t r = first; r < last; ++r) {
         const RowPlace at = place_of(x, y, r, position);
