@@ -20,13 +20,22 @@ endif()
 # One entry per instruction set. The plainest comes first, also at link time.
 set(MANTISSA_ISAS baseline)
 set(MANTISSA_ISA_FLAGS_baseline "")
+set(MANTISSA_ONE_ISA "" CACHE STRING "baseline, avx2 or avx512: the only one to compile (for sanitizers: a third of the time)")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  list(APPEND MANTISSA_ISAS avx2 avx512)
   set(MANTISSA_ISA_FLAGS_baseline -march=x86-64)
   set(MANTISSA_ISA_FLAGS_avx2 -march=x86-64-v3)
   set(MANTISSA_ISA_FLAGS_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # g++ 12 warns about its own AVX-512 headers
     list(APPEND MANTISSA_ISA_FLAGS_avx512 -Wno-uninitialized)
+  endif()
+  if(MANTISSA_ONE_ISA)
+    if(NOT MANTISSA_ONE_ISA MATCHES "^(baseline|avx2|avx512)$")
+      message(FATAL_ERROR "MANTISSA_ONE_ISA must be baseline, avx2 or avx512, but is \"${MANTISSA_ONE_ISA}\".")
+    endif()
+    add_compile_definitions(MANTISSA_ONE_ISA)  # there is one namespace of kernels then, and it is called baseline
+    set(MANTISSA_ISA_FLAGS_baseline ${MANTISSA_ISA_FLAGS_${MANTISSA_ONE_ISA}})
+  else()
+    list(APPEND MANTISSA_ISAS avx2 avx512)
   endif()
 endif()
 

@@ -1,5 +1,8 @@
 # What was found, in one table at the end of configuring.
 list(JOIN MANTISSA_ISAS ", " isas)
+if(MANTISSA_ONE_ISA)
+  set(isas "${MANTISSA_ONE_ISA} alone, under the name baseline")
+endif()
 set(ccache_summary no)
 if(CMAKE_CXX_COMPILER_LAUNCHER)
   set(ccache_summary "${CMAKE_CXX_COMPILER_LAUNCHER}")

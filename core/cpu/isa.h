@@ -2,7 +2,7 @@
 // $MANTISSA_ISA (baseline, avx2, avx512) or set_isa lowers it, which tests use.
 #pragma once
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(MANTISSA_ONE_ISA)  // cmake/options.cmake
 #define MANTISSA_HAS_X86_ISAS 1  // here, not in the build: every file of a program must agree on it
 #endif
 
