@@ -1,15 +1,18 @@
-// Convolution and its gradients as products: images are unfolded into matrices [channels * kernel, pixels] and
-// multiplied by whatever cuda/gemm.cpp finds fastest. Used where the library has nothing better; some images are
-// taken together, as many as keep the matrices below a bound. Sums are f32 for halves and rounded once.
+// Convolution and its gradients: by cuDNN, or as products. Here contiguous images are unfolded into matrices
+// [channels * kernel, pixels] and multiplied by whatever cuda/gemm.cpp finds fastest; some images are taken together, as
+// many as keep the matrices below a bound. Sums are f32 for halves and rounded once. Channels-last images:
+// cuda/conv_channels.cu.
 #include "core/conv.h"
 
 #include <string>
 #include <vector>
 
 #include "core/kernel.h"
+#include "cuda/conv_channels.h"
 #include "cuda/cudnn.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/gemm.h"
+#include "cuda/rows.cuh"
 #include "cuda/tuner.h"
 
 namespace mantissa {
@@ -82,12 +85,26 @@ struct AddBias {
 };
 
 // --- on the host ---
-View dense(const View& v, Dtype dtype, Tensor& keep) {
-  if (!v || (v.dtype == dtype && v.is_contiguous())) return v;
-  keep = Tensor::allocate(v.sizes, dtype, v.device);
-  kernels::copy(v.device, keep.view(), v);
-  return keep.view();
-}
+// An operand in the layout and dtype that a way to compute wants: itself, or a copy made when first asked for.
+class Operand {
+ public:
+  Operand(const View& v, Dtype dtype) : v_(v), dtype_(dtype) {}
+  View in(Layout layout) {
+    if (!v_ || (v_.dtype == dtype_ && lies_in(v_, layout))) return v_;
+    Tensor& copied = copies_[static_cast<int>(layout)];
+    if (!copied.defined()) {
+      copied = Tensor::allocate(v_.sizes, dtype_, v_.device, layout);
+      copy(copied.view(), v_);
+    }
+    return copied.view();
+  }
+  View as_it_is() { return v_.dtype == dtype_ ? v_ : in(v_.layout()); }
+
+ private:
+  const View& v_;
+  Dtype dtype_;
+  Tensor copies_[2];
+};
 void* element(const View& v, std::int64_t i) { return static_cast<char*>(v.data) + i * static_cast<std::int64_t>(size_of(v.dtype)); }
 
 void unfold(const Tensor& to, const void* x, Dtype dtype, const Unfolding& u, std::int64_t images) {
@@ -204,8 +221,8 @@ void weight_gradient(const ConvShape& s, const View& dw, const View& x, const Vi
   if (!direct) kernels::copy(dw.device, dw, sums);
 }
 
-std::string key_of(ConvPass pass, const ConvShape& s, Dtype dtype) {
-  std::string key = concat("conv ", static_cast<int>(pass), ' ', dtype, " batch ", s.batch, " channels ", s.in_channels, "->", s.out_channels, " groups ", s.groups);
+std::string key_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype) {
+  std::string key = concat("conv ", static_cast<int>(pass), ' ', dtype, layout == Layout::channels_last ? " channels-last" : "", " batch ", s.batch, " channels ", s.in_channels, "->", s.out_channels, " groups ", s.groups);
   const auto add = [&](const char* name, std::int64_t depth, const std::int64_t (&image)[2]) { key += concat(' ', name, ' ', depth, 'x', image[0], 'x', image[1]); };
   add("in", s.depth.in, s.in);
   add("kernel", s.depth.kernel, s.kernel);
@@ -215,31 +232,51 @@ std::string key_of(ConvPass pass, const ConvShape& s, Dtype dtype) {
   return key;
 }
 
+// The layout of what a pass writes; for weights, that of the images.
+Layout layout_of(ConvPass pass, const View& y, const View& a, const View& b) {
+  if (pass != ConvPass::weight_gradient) return y.layout();
+  return a.layout() == Layout::channels_last || b.layout() == Layout::channels_last ? Layout::channels_last : Layout::contiguous;
+}
+
+void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
+  const DenseOutput result(y);
+  Tensor wide;
+  const bool through_f32 = bias && is_half(y.dtype);  // so that the sum with the bias is rounded once
+  if (through_f32) wide = Tensor::allocate(y.sizes, f32, y.device);
+  const View out = through_f32 ? wide.view() : result.view;
+  if (pass == ConvPass::forward) forward(s, out, a, b);
+  else if (pass == ConvPass::input_gradient) input_gradient(s, out, a, b);
+  else weight_gradient(s, out, a, b);
+  if (bias) add_bias(result.view, out, bias);
+  result.finish();
+}
+
 }  // namespace
 
 void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
-  Tensor a_copy, b_copy;
-  const View left = dense(a, y.dtype, a_copy), right = dense(b, y.dtype, b_copy);
+  const Layout layout = layout_of(pass, y, a, b);
+  Operand left(a, y.dtype), right(b, y.dtype);
   std::vector<Way> ways;
-  for (int plan = 0; plan < most_cudnn_plans; ++plan) {
+  for (int plan = 0; has_cudnn() && s.is_image() && plan < most_cudnn_plans; ++plan) {
     ways.push_back({concat("cudnn ", plan), [&, plan] {
-      if (!run_cudnn(pass, s, y, left, right, plan)) return false;
-      if (bias) add_bias(y, y, bias);
+      const DenseOutput result(y, layout);
+      if (!run_cudnn(pass, s, layout, result.view, left.in(layout), right.in(layout), plan)) return false;
+      if (bias) add_bias(result.view, result.view, bias);
+      result.finish();
       return true;
     }});
   }
   ways.push_back({"unfold", [&] {
-    Tensor wide;
-    const bool through_f32 = bias && is_half(y.dtype);  // so that the sum with the bias is rounded once
-    if (through_f32) wide = Tensor::allocate(y.sizes, f32, y.device);
-    const View out = through_f32 ? wide.view() : y;
-    if (pass == ConvPass::forward) forward(s, out, left, right);
-    else if (pass == ConvPass::input_gradient) input_gradient(s, y, left, right);
-    else weight_gradient(s, y, left, right);
-    if (bias) add_bias(y, out, bias);
+    if (layout == Layout::channels_last && s.groups == 1) {
+      Operand row(bias, y.dtype);
+      const View images = pass == ConvPass::input_gradient ? left.in(layout) : left.as_it_is();
+      conv_channels(pass, s, y, images, right.in(layout), row.in(Layout::contiguous));
+    } else {
+      by_planes(pass, s, y, left.in(Layout::contiguous), right.in(Layout::contiguous), bias);
+    }
     return true;
   }});
-  run_fastest(key_of(pass, s, y.dtype), ways, y, true);
+  run_fastest(key_of(pass, s, layout, y.dtype), ways, y, true);
 }
 
 }  // namespace mantissa::cuda_backend

@@ -34,10 +34,16 @@ template <class Word> __global__ void copy_words_kernel(Walk<1> walk) {
     static_cast<Word*>(walk.operand[0].data)[at[0]] = static_cast<const Word*>(walk.operand[1].data)[at[1]];
   }
 }
+// A copy that does not walk both sides in the order of their memory is called by another name: it is slower, and a network
+// that keeps its layout has none of its images.
+const char* name_of_copy(const ElementwiseLoop& loop) {
+  const std::int64_t y = loop.strides[0].back(), x = loop.strides[1].back();
+  return loop.sizes.rank() > 1 && !loop.operand[1].constant && x > 0 && (y == 1) != (x == 1) ? "rearrange" : "copy";
+}
 template <class Word> void copy_words(const ElementwiseLoop& loop) {
   for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) {
     const Walk<1> walk = walk_of<1>(part);
-    launch("copy", &copy_words_kernel<Word>, grid_for(walk.count, 4), walk);
+    launch(name_of_copy(part), &copy_words_kernel<Word>, grid_for(walk.count, 4), walk);
   }, nullptr);
 }
 
@@ -58,7 +64,8 @@ bool widen_to_16_bytes(ElementwiseLoop& loop, std::int64_t size) {
   return true;
 }
 
-bool same_layout(const View& y, const View& x) { return y.sizes == x.sizes && y.is_contiguous() && x.is_contiguous(); }
+bool is_dense(const View& v) { return v.is_contiguous() || v.layout() == Layout::channels_last; }
+bool same_layout(const View& y, const View& x) { return y.sizes == x.sizes && is_dense(y) && is_dense(x) && y.layout() == x.layout(); }
 
 void copy_on_device(const View& y, const View& x) {
   const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
@@ -78,14 +85,14 @@ void copy_on_device(const View& y, const View& x) {
   }
   const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
   const bool small = x.dtype == u8 || x.dtype == boolean;  // exact in f32
-  if (a == i64 && b == i64) launch_elementwise<Identity, std::int64_t, 1>("copy", {}, loop);
-  else if (b == f32 && (a == f32 || small)) launch_elementwise<Identity, float, 1>("copy", {}, loop);
-  else launch_elementwise<Identity, double, 1>("copy", {}, loop);
+  if (a == i64 && b == i64) launch_elementwise<Identity, std::int64_t, 1>(name_of_copy(loop), {}, loop);
+  else if (b == f32 && (a == f32 || small)) launch_elementwise<Identity, float, 1>(name_of_copy(loop), {}, loop);
+  else launch_elementwise<Identity, double, 1>(name_of_copy(loop), {}, loop);
 }
 
-// --- between host and device: converted and made dense on the side where the elements are ---
-Tensor dense_host(const View& x, Dtype dtype) {
-  Tensor t = Tensor::allocate(x.sizes, dtype);
+// --- between host and device: converted and made dense, as the other side lies, where the elements are ---
+Tensor dense_host(const View& x, Dtype dtype, Layout layout) {
+  Tensor t = Tensor::allocate(x.sizes, dtype, cpu, layout);
   kernels::copy(cpu, t.view(), x);
   return t;
 }
@@ -93,24 +100,24 @@ void copy_to_device(const View& y, const View& x) {
   if (x.numel() == 1) return copy_on_device(y, x);  // travels with the launch
   Tensor host;
   View from = x;
-  if (x.dtype != y.dtype || !x.is_contiguous()) host = dense_host(x, y.dtype), from = host.view();
+  if (x.dtype != y.dtype || !is_dense(x) || x.layout() != y.layout()) host = dense_host(x, y.dtype, y.layout()), from = host.view();
   const auto bytes = static_cast<std::size_t>(from.numel()) * size_of(y.dtype);
   if (same_layout(y, from)) return copy_bytes(y.data, y.device, from.data, cpu, bytes);
-  const Tensor there = Tensor::allocate(from.sizes, y.dtype, y.device);
+  const Tensor there = Tensor::allocate(from.sizes, y.dtype, y.device, from.layout());
   copy_bytes(there.raw_data(), y.device, from.data, cpu, bytes);
   copy_on_device(y, there.view());
 }
 void copy_to_host(const View& y, const View& x) {
   Tensor there;
   View from = x;
-  if (!x.is_contiguous()) {
-    there = Tensor::allocate(x.sizes, x.dtype, x.device);
+  if (!is_dense(x) || x.layout() != y.layout()) {
+    there = Tensor::allocate(x.sizes, x.dtype, x.device, y.layout());
     from = there.view();
     copy_on_device(from, x);
   }
   const auto bytes = static_cast<std::size_t>(from.numel()) * size_of(x.dtype);
   if (y.dtype == x.dtype && same_layout(y, from)) return copy_bytes(y.data, cpu, from.data, x.device, bytes);
-  const Tensor here = Tensor::allocate(x.sizes, x.dtype);
+  const Tensor here = Tensor::allocate(x.sizes, x.dtype, cpu, from.layout());
   copy_bytes(here.raw_data(), cpu, from.data, x.device, bytes);
   kernels::copy(cpu, y, here.view());
 }
@@ -138,7 +145,7 @@ void copy(const View& y, const View& x) {
 
 void fill(const View& y, double value) {
   if (y.numel() == 0) return;
-  if (value == 0 && !std::signbit(value) && y.is_contiguous()) {
+  if (value == 0 && !std::signbit(value) && is_dense(y)) {
     return check_status(cudaMemsetAsync(y.data, 0, static_cast<std::size_t>(y.numel()) * size_of(y.dtype), stream()), "fill");
   }
   copy_on_device(y, View{&value, {}, {}, f64, cpu});

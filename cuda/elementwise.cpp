@@ -37,7 +37,7 @@ ElementwiseLoop plan_elementwise(const View& y, std::span<const View* const> x) 
     }
     list[k + 1] = &strides[k + 1];
   }
-  const Loop loop = collapse(y.sizes, list, plan.operands);
+  const Loop loop = collapse_in_memory_order(y.sizes, list, plan.operands);
   plan.sizes = loop.sizes;
   for (int k = 0; k < plan.operands; ++k) plan.strides[k] = loop.strides[k];
   return plan;

@@ -23,7 +23,7 @@ struct ElementwiseLoop {
   int operands = 0;
 };
 
-// Inputs broadcast to y. An input in host memory must have one element.
+// Inputs broadcast to y, walked as y lies in memory. An input in host memory must have one element.
 ElementwiseLoop plan_elementwise(const View& y, std::span<const View* const> x);
 // Packs are for the dtypes that compute in C, and for small integers beside floats: fewer cases, less code.
 constexpr bool has_packs(Dtype compute, Dtype t) {

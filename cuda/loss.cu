@@ -51,8 +51,8 @@ cross_entropy_rows(C* losses, C* weights, C* maxima, C* log_sums, RowOperand x, 
   if (at >= rows) return;
   const int n = labels.classes;
   Row<C, width, held, 1> row({x}, at, n);
-  const C largest = row.template fold<Max>(scratch, [](C v) { return v; });
-  const C log_sum = std::log(row.template fold<Sum>(scratch, [=](C v) { return std::exp(v - largest); }));
+  const typename Row<C, width, held, 1>::Exponentials e = row.exponentials(scratch);
+  const C largest = e.largest, log_sum = std::log(e.sum);
   C all = 0;
   if (smoothing > C(0)) {
     row.each([&](int j, const C (&v)[1][width]) {

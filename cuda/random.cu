@@ -29,20 +29,25 @@ template <class T> __global__ void random_kernel(T* y, std::int64_t n, Distribut
   }
 }
 
-// x is walked in logical order, y is contiguous; `dense` when x is, too.
+// Eight elements, of two counters. x is walked in logical order, y is contiguous; `dense` when x is, too; `packs` when
+// both can be moved eight at a time.
 template <class C>
-__global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense, std::int64_t n, float p, C scale, RandomPosition at) {
-  const std::int64_t group = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (group * 4 >= n) return;
-  const Philox::Words w = words_at(at, group);
+__global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense, bool packs, std::int64_t n, float p,
+                               C scale, RandomPosition at) {
+  const std::int64_t first = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * pack;
+  if (first >= n) return;
+  const bool whole = packs && first + pack <= n;
+  C v[pack] = {};
+  if (whole) load_pack(v, x, x_dtype, first);
+  else for (int i = 0; i < pack && first + i < n; ++i) v[i] = load_element<C>(x, x_dtype, dense ? first + i : walk(first + i));
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const std::int64_t element = group * 4 + i;
-    if (element >= n) return;
-    const bool keep = uniform_from_bits(w.v[i]) >= p;
-    const C v = load_element<C>(x, x_dtype, dense ? element : walk(element));
-    store_element(y, y_dtype, element, keep ? v * scale : C(0));
+  for (int half = 0; half < 2; ++half) {
+    const Philox::Words w = words_at(at, first / 4 + half);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) v[half * 4 + i] = uniform_from_bits(w.v[i]) >= p ? v[half * 4 + i] * scale : C(0);
   }
+  if (whole) store_pack(y, y_dtype, first, v);
+  else for (int i = 0; i < pack && first + i < n; ++i) store_element(y, y_dtype, first + i, v[i]);
 }
 
 }  // namespace
@@ -63,7 +68,10 @@ void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::ui
   const Offsets walk(loop.sizes, loop.strides[0]);
   visit_compute(x.dtype, [&]<class C> {
     const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
-    launch("dropout", &dropout_kernel<C>, grid_for((n + 3) / 4), y.data, y.dtype, x.data, x.dtype, walk, x.is_contiguous(), n,
+    const auto fits = [](const View& v) {
+      return v.is_contiguous() && has_packs(dtype_of<C>, v.dtype) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+    };
+    launch("dropout", &dropout_kernel<C>, grid_for(n, pack), y.data, y.dtype, x.data, x.dtype, walk, x.is_contiguous(), fits(x) && fits(y), n,
            static_cast<float>(p), scale, random_position(seed, offset));
   });
 }

@@ -46,7 +46,8 @@ struct Offsets {
 };
 
 // x's dimensions sorted into kept and reduced; `y` has x's rank and size 1 where x is reduced. Results are
-// numbered row-major.
+// numbered row-major. The reduced ones are walked as x lies in memory, where that leaves the kept ones in order: so a sum
+// over all but the channels reads channels-last images in lines.
 struct ReducePlan {
   Dims kept, kept_strides, reduced, reduced_strides;
   bool inner_reduced = true;
@@ -59,7 +60,15 @@ struct ReducePlan {
     }
     if (outputs == 0 || count == 0) return;
     const Dims* strides[] = {&x.strides, &mark};
-    const Loop loop = collapse(x.sizes, strides, 2);
+    Loop loop = collapse_in_memory_order(x.sizes, strides, 2);
+    std::int64_t last = numel_of(y) + 1;
+    bool in_order = true;
+    for (std::int64_t step : loop.strides[1]) {
+      if (step == 0) continue;
+      in_order = in_order && step < last;
+      last = step;
+    }
+    if (!in_order) loop = collapse(x.sizes, strides, 2);
     for (int d = 0; d < loop.sizes.rank(); ++d) {
       inner_reduced = loop.strides[1][d] == 0;
       (inner_reduced ? reduced : kept).push_back(loop.sizes[d]);

@@ -77,7 +77,34 @@ template <class C, int width_, int held, int inputs> struct Row {
         else sum = Fold{}(sum, f(e[0][k], e[1][k], e[2][k]));
       }
     });
-    return blockDim.x == 32 ? fold_warp<Fold>(sum) : fold_block<Fold>(sum, scratch);
+    return folded<Fold>(sum, scratch);
+  }
+  template <class Fold> __device__ static C folded(C v, C* scratch) { return blockDim.x == 32 ? fold_warp<Fold>(v) : fold_block<Fold>(v, scratch); }
+
+  // The largest element of the first input and the sum of exp(element - largest). A row that is not held is read once:
+  // each thread's sum is scaled anew whenever it meets a larger element (Milakov and Gimelshein, 2018).
+  struct Exponentials { C largest, sum; };
+  __device__ Exponentials exponentials(C* scratch) {
+    if constexpr (held > 0) {
+      const C largest = fold<Max>(scratch, [](C e) { return e; });
+      return {largest, fold<Sum>(scratch, [=](C e) { return std::exp(e - largest); })};
+    } else {
+      const C lowest = Max::identity<C>();
+      C mine = lowest, sum = 0;
+      each([&](int, const C (&e)[inputs][width]) {
+        C now = mine;
+#pragma unroll
+        for (int k = 0; k < width; ++k) now = Max{}(now, e[0][k]);
+        if (now == lowest) return;  // nothing but minus infinity so far
+        sum *= std::exp(mine - now);
+#pragma unroll
+        for (int k = 0; k < width; ++k) sum += std::exp(e[0][k] - now);
+        mine = now;
+      });
+      const C largest = folded<Max>(mine, scratch);
+      sum = folded<Sum>(mine == lowest ? C(0) : sum * std::exp(mine - largest), scratch);
+      return {largest, largest == lowest ? largest - largest : sum};  // NaN, as when held
+    }
   }
 };
 
@@ -133,12 +160,17 @@ inline View moved_to_last(View v, int dim) {
 }
 void copy(const View& y, const View& x);  // cuda/copy.cu
 
-// A view whose elements lie row after row: itself, or a copy.
+// One channel or one pixel is in both layouts.
+inline bool lies_in(const View& v, Layout layout) {
+  return layout == Layout::channels_last && v.dim() == 4 ? is_channels_last(v.sizes, v.strides) : v.is_contiguous();
+}
+
+// A view whose elements lie row after row, or as channels-last images: itself, or a copy.
 class DenseInput {
  public:
-  DenseInput(const View& v) : view(v) {
-    if (!v || v.is_contiguous()) return;
-    copy_ = Tensor::allocate(v.sizes, v.dtype, v.device);
+  DenseInput(const View& v, Layout layout = Layout::contiguous) : view(v) {
+    if (!v || lies_in(v, layout)) return;
+    copy_ = Tensor::allocate(v.sizes, v.dtype, v.device, layout);
     view = copy_.view();
     copy(view, v);
   }
@@ -147,12 +179,12 @@ class DenseInput {
  private:
   Tensor copy_;
 };
-// The same for a result; the destructor moves a copy to where it belongs.
+// The same for a result; finish() moves a copy to where it belongs.
 class DenseOutput {
  public:
-  DenseOutput(const View& v) : view(v), target_(v) {
-    if (!v || v.is_contiguous()) return;
-    copy_ = Tensor::allocate(v.sizes, v.dtype, v.device);
+  DenseOutput(const View& v, Layout layout = Layout::contiguous) : view(v), target_(v) {
+    if (!v || lies_in(v, layout)) return;
+    copy_ = Tensor::allocate(v.sizes, v.dtype, v.device, layout);
     view = copy_.view();
   }
   void finish() const { if (copy_.defined()) copy(target_, view); }

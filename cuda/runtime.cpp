@@ -6,11 +6,13 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/accelerator.h"
 #include "core/poison.h"
 #include "cuda/check.h"
+#include "cuda/launches.h"
 #include "cuda/staging.h"
 
 namespace mantissa::cuda_backend {
@@ -223,8 +225,15 @@ void throw_notes() {
   fail("index ", n.value, " is out of range for a dimension of size ", n.size, " (found by a kernel that ran earlier)");
 }
 
+namespace {
+thread_local LaunchCounter* counter = nullptr;
+}
+LaunchCounter::LaunchCounter() : before_(std::exchange(counter, this)) {}
+LaunchCounter::~LaunchCounter() { counter = before_; }
+
 void after_launch(const char* kernel) {
   launches.fetch_add(1, std::memory_order_relaxed);
+  if (counter) [[unlikely]] ++counter->launches[kernel];
   check_status(cudaGetLastError(), kernel);
   if (wait_after_launches() && !is_capturing()) [[unlikely]] {
     check_status(cudaStreamSynchronize(stream()), kernel);

@@ -1,4 +1,5 @@
-// Softmax along one dimension, its logarithm, and their gradients: each element is read once and written once.
+// Softmax along one dimension, its logarithm, and their gradients: each element is read once and written once, in rows too
+// long for registers read twice.
 #include "core/kernel.h"
 #include "cuda/rows.cuh"
 
@@ -32,14 +33,13 @@ __global__ void __launch_bounds__(most_row_threads) softmax_rows(RowOperand y, R
   const std::int64_t at = this_row();
   if (at >= rows) return;
   Row<C, width, held, 1> row({x}, at, n);
-  const C largest = row.template fold<Max>(scratch, [](C v) { return v; });
-  const C sum = row.template fold<Sum>(scratch, [=](C v) { return std::exp(v - largest); });
+  const auto [largest, sum] = row.exponentials(scratch);
   if constexpr (log) {
     const C log_sum = std::log(sum);
-    write_row(row, y, [=](C v) { return (v - largest) - log_sum; });
+    write_row(row, y, [largest = largest, log_sum](C v) { return (v - largest) - log_sum; });
   } else {
     const C scale = C(1) / sum;
-    write_row(row, y, [=](C v) { return std::exp(v - largest) * scale; });
+    write_row(row, y, [largest = largest, scale](C v) { return std::exp(v - largest) * scale; });
   }
 }
 

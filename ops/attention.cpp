@@ -15,6 +15,7 @@ namespace mantissa {
 
 MANTISSA_KERNEL(rotary, const View& y, const View& x, const View& cosine, const View& sine, int position,
                 bool interleaved, bool inverse)
+MANTISSA_CUDA_KERNEL(rotary_tables, const View& cosine, const View& sine, std::int64_t start, double base)
 
 namespace {
 
@@ -216,7 +217,16 @@ RotaryTables tables_for(std::int64_t start, double base, std::int64_t length, st
   return last.tables;
 }
 
-// On the CPU one kernel. Its gradient turns back, and so on: it is its own second derivative's rule too.
+// A GPU makes them anew where they are needed: a captured step must not depend on what is kept here.
+RotaryTables tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
+  if (device.is_cpu()) return tables_for(start, base, length, half, dtype);
+  const Dims shape{length, half};
+  const RotaryTables tables{Tensor::allocate(shape, dtype, device), Tensor::allocate(shape, dtype, device)};
+  cuda_backend::prepare(&cuda_backend::rotary_tables, device)(tables.cosine.view(), tables.sine.view(), start, base);
+  return tables;
+}
+
+// One kernel. Its gradient turns back, and so on: it is its own second derivative's rule too.
 struct Rotary {
   static constexpr auto name = "rotary_embedding";
   static constexpr const char* args[] = {"x", "cosine", "sine"};
@@ -243,21 +253,11 @@ Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool i
   check(x.dim() >= 2 && x.is_floating(), "rotary_embedding: needs floating x [..., T, D], got ", x);
   check(x.size(-1) % 2 == 0, "rotary_embedding: the last dimension must be even, got ", x);
   const std::int64_t length = x.size(-2), half = x.size(-1) / 2;
-  const Dtype dtype = compute_dtype(x.dtype());
-  const RotaryTables tables = tables_for(start, base, length, half, dtype);
-  if (x.device().is_cpu()) {
-    // [..., T, H, D] in memory, as a projection leaves it, stays so.
-    const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);
-    const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
-    return turn(apply(Rotary{x.dim() - (length_first ? 3 : 2), interleaved}, turn(x), tables.cosine, tables.sine));
-  }
-  const Tensor cosine = tables.cosine.to(x.device()), sine = tables.sine.to(x.device());
-  const Tensor wide = cast(x, dtype);
-  const Tensor a = interleaved ? slice(wide, -1, 0, INT64_MAX, 2) : slice(wide, -1, 0, half);
-  const Tensor b = interleaved ? slice(wide, -1, 1, INT64_MAX, 2) : slice(wide, -1, half);
-  const Tensor turned_a = a * cosine - b * sine, turned_b = b * cosine + a * sine;
-  const Tensor y = interleaved ? flatten(stack({turned_a, turned_b}, -1), -2) : cat({turned_a, turned_b}, -1);
-  return cast(y, x.dtype());
+  const RotaryTables tables = tables_on(x.device(), start, base, length, half, compute_dtype(x.dtype()));
+  // [..., T, H, D] in memory, as a projection leaves it, stays so.
+  const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);
+  const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };
+  return turn(apply(Rotary{x.dim() - (length_first ? 3 : 2), interleaved}, turn(x), tables.cosine, tables.sine));
 }
 
 namespace {
@@ -287,6 +287,9 @@ void attention_samples(Samples& s) {
 void rotary_embedding_samples(Samples& s) {
   add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return rotary_embedding(x[0]); });
   add(s, {s.randn({5, 6})}, [](const Tensors& x) { return rotary_embedding(x[0], 3, 100, true); });
+  add(s, {s.randn({2, 3, 5, 32})}, [](const Tensors& x) { return rotary_embedding(x[0]); });
+  add(s, {s.randn({2, 5, 3, 16})}, [](const Tensors& x) { return rotary_embedding(transpose(x[0], 1, 2), 2, 1000, true); });
+  add(s, {s.randn({2, 3, 32})}, [](const Tensors& x) { return rotary_embedding(x[0], 1, 1000, true); });
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return rotary_embedding(x[0]); }, "must be even");
 }
 MANTISSA_COMPOSITE(scaled_dot_product_attention, attention_samples, .autocast = CastPolicy::lower, .has_policy = true)

@@ -226,17 +226,6 @@ void BatchNormBackward::samples(Samples& s) {
   }
 }
 
-// On a GPU batch_norm_relu (below) is made of others, which round halves one after the other. The samples ask for one
-// rounding, so there it is called in f32.
-bool fused_on(const Tensor& x) { return x.device().is_cpu(); }
-template <class F> Tensors rounded_once(const F& function, Tensors x) {
-  const Dtype dtype = x[0].dtype();
-  for (Tensor& t : x) if (t.defined() && is_half(t.dtype())) t = cast(t, f32);
-  Tensors y = function(x);
-  for (Tensor& t : y) t = cast(t, dtype);
-  return y;
-}
-
 void BatchNormRelu::samples(Samples& s) {
   const auto add = [&](Tensors x, BatchNorm norm) {
     const BatchNormRelu op{norm, x[3].defined()};
@@ -244,7 +233,7 @@ void BatchNormRelu::samples(Samples& s) {
     const auto function = [=](const Tensors& t) {
       return Tensors{batch_norm_relu(t[0], t[1], t[2], t[4], t[5], norm.training, norm.momentum, norm.eps, t[3])};
     };
-    s.call(std::move(x), [=](const Tensors& t) { return fused_on(t[0]) ? function(t) : rounded_once(function, t); }, meaning);
+    s.call(std::move(x), function, meaning);
   };
   const Tensor none;
   for (const Dims& sizes : {Dims{3, 4, 2, 3}, Dims{6, 5}, Dims{3, 2, 5}, Dims{2, 3, 20, 30}, Dims{5, 64, 3, 3}}) {
@@ -287,7 +276,7 @@ void BatchNormReluBackward::samples(Samples& s) {
       };
       s.call(
           {s.randn(sizes), s.randn(sizes), s.randn({4})},
-          [=](const Tensors& x) { return fused_on(x[0]) ? kernel(append(x)) : meaning(append(x)); },
+          [=](const Tensors& x) { return kernel(append(x)); },
           [=](const Tensors& x) { return meaning(append(x)); });
     }
   }
@@ -316,16 +305,6 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, bool training, double momentum, double eps, const Tensor& z) {
   const BatchNormRelu op{{training, momentum, eps}, z.defined()};
-  if (!x.device().is_cpu()) {
-    try {
-      op.infer(x, weight, bias, z, running_mean, running_var);
-    } catch (Error& e) {
-      e.add_context(BatchNormRelu::name);
-      throw;
-    }
-    const Tensor y = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps);
-    return relu(z.defined() ? y + z : y);
-  }
   auto y = apply(op, x, weight, bias, z, running_mean, running_var);
   if (training) note_written(running_mean, running_var);
   return std::move(y[0]);

@@ -42,11 +42,11 @@ inline Spec like(const Tensor& x, Dtype dtype) { return {x.sizes(), dtype, x.dev
 inline Spec like(const Tensor& x, const Dims& sizes) { return {sizes, x.dtype(), x.device()}; }
 
 // Operators on images whose kernels write any strides keep the layout of what they read: channels-last when one of
-// `x` is (a gradient may arrive contiguous, the saved input tells what the forward pass had). On the CPU only: kernels
-// of other devices write contiguous results. Pass the result as a Spec: `in_layout_of(like(x), x, y)`.
+// `x` is (a gradient may arrive contiguous, the saved input tells what the forward pass had). Pass the result as a Spec:
+// `in_layout_of(like(x), x, y)`.
 template <class... T> Spec in_layout_of(Spec s, const T&... x) {
   const auto is_last = [](const Tensor& t) { return t.defined() && t.dim() == 4 && t.layout() == Layout::channels_last; };
-  if (s.sizes.rank() == 4 && s.device.is_cpu() && (is_last(x) || ...)) s.layout = Layout::channels_last;
+  if (s.sizes.rank() == 4 && (is_last(x) || ...)) s.layout = Layout::channels_last;
   return s;
 }
 inline Spec like_layout(const Tensor& x) { return in_layout_of(like(x), x); }

@@ -29,7 +29,7 @@ void check_input(const Tensor& x) {
 // The gradient of x lies in memory as x did, which the gradient of a single output pixel cannot tell.
 Spec gradient_of_x(const Tensor& g, const Dims& x_sizes, Layout x_layout) {
   Spec dx = like_layout(g, x_sizes);
-  if (x_layout == Layout::channels_last && dx.device.is_cpu()) dx.layout = x_layout;
+  if (x_layout == Layout::channels_last) dx.layout = x_layout;
   return dx;
 }
 
@@ -57,6 +57,8 @@ struct Pooling {
     return out;
   }
   Dims output_sizes(const Dims& x) const { return {x[0], x[1], output_size(0, x[2]), output_size(1, x[3])}; }
+  // Of kernels with taps: the CPU has those for channels-last images only.
+  Layout layout_of_results(Device device) const { return device.is_cpu() ? Layout::channels_last : x_layout; }
   PoolShape shape(const Dims& x, const Dims& y) const {
     PoolShape s{};
     for (int d = 0; d < 2; ++d) {
@@ -139,7 +141,7 @@ struct MaxPool2d : Pooling {
   }
 };
 
-// --- maximum of channels-last images on the CPU: taps, the numbers of pixels in their windows, instead of indices ---
+// --- maximum with taps, the numbers of pixels in their windows, instead of indices; on the CPU of channels-last images ---
 struct MaxPool2dTapsBackward : Pooling {
   static constexpr auto name = "max_pool2d_taps_backward";
   static constexpr const char* args[] = {"gradient", "taps"};
@@ -148,7 +150,7 @@ struct MaxPool2dTapsBackward : Pooling {
   Spec infer(const Tensor& g, const Tensor& taps) const {
     check_sizes(g, "gradient", output_sizes(x_sizes));
     check(taps.sizes() == g.sizes() && taps.dtype() == u8, "taps must be u8 and of the gradient's sizes");
-    return gradient_of_x(g, x_sizes, Layout::channels_last);
+    return gradient_of_x(g, x_sizes, layout_of_results(g.device()));
   }
   void run(const View& dx, const View& g, const View& taps) const {
     kernels::max_pool2d_taps_backward(g.device, shape(dx.sizes, g.sizes), dx, g, taps);
@@ -176,10 +178,10 @@ struct MaxPool2dTaps : Pooling {
   std::array<Spec, 2> infer(const Tensor& x) const {
     check_attributes();
     check_input(x);
-    check(x.device().is_cpu() && fits(kernel), "is for the CPU and windows of at most 256 pixels");
+    check(fits(kernel), "is for windows of at most 256 pixels");
     Spec y = like(x, output_sizes(x.sizes())), taps = y;
     taps.dtype = u8;
-    y.layout = taps.layout = Layout::channels_last;
+    y.layout = taps.layout = layout_of_results(x.device());
     return {y, taps};
   }
   void run(const std::array<View, 2>& y, const View& x) const {
@@ -191,9 +193,12 @@ struct MaxPool2dTaps : Pooling {
     });
   }
   static void samples(Samples& s) {
-    const auto add = [&](const Dims& sizes, const Pooling& p) {  // on a GPU its meaning
-      const auto meaning = [=](const Tensors& x) { return Tensors{apply(MaxPool2d{p}, x[0])[0]}; };
-      s.call({s.distinct(sizes)}, [=](const Tensors& x) { return x[0].device().is_cpu() ? Tensors{apply(MaxPool2dTaps{p}, x[0])[0]} : meaning(x); }, meaning);
+    const auto add = [&](const Dims& sizes, Pooling p) {
+      for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+        p.x_layout = layout;
+        s.call({s.distinct(sizes)}, [=](const Tensors& x) { return Tensors{apply(MaxPool2dTaps{p}, x[0])[0]}; },
+               [=](const Tensors& x) { return Tensors{apply(MaxPool2d{p}, x[0])[0]}; });
+      }
     };
     for (const Pooling& p : poolings) add({2, 3, 6, 7}, p);
     add({2, 21, 6, 4}, poolings[0]);
@@ -207,13 +212,16 @@ void MaxPool2dTapsBackward::samples(Samples& s) {
   for (const Pooling& p : poolings) {
     const Dims y = p.output_sizes(x);
     const Tensor taps = apply(MaxPool2dTaps{p}, s.distinct(x))[1];
-    const auto meaning = [=](const Tensors& g) { return Tensors{reference(MaxPool2dTapsBackward{p, x}, g[0], taps.to(g[0].device()))}; };
-    const auto kernel = [=](const Tensors& g) { return Tensors{apply(MaxPool2dTapsBackward{p, x}, g[0], taps)}; };
-    s.call({s.randn(y)}, [=](const Tensors& g) { return g[0].device().is_cpu() ? kernel(g) : meaning(g); }, meaning);
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      MaxPool2dTapsBackward op{p, x};
+      op.x_layout = layout;
+      s.call({s.randn(y)}, [=](const Tensors& g) { return Tensors{apply(op, g[0], taps.to(g[0].device()))}; },
+             [=](const Tensors& g) { return Tensors{reference(op, g[0], taps.to(g[0].device()))}; });
+    }
   }
   s.error({s.randn({2, 3, 3, 3}), s.randn({2, 3, 3, 3})}, MaxPool2dTapsBackward{poolings[0], x}, "taps must be u8");
 }
-Layout layout_for(const Tensor& x) { return x.device().is_cpu() && x.dim() == 4 ? x.layout() : Layout::contiguous; }
+Layout layout_for(const Tensor& x) { return x.dim() == 4 ? x.layout() : Layout::contiguous; }
 
 // --- average: the operator and its transpose are each other's gradients ---
 Tensor avg_pool_backward(const Pooling& p, const Dims& x, const Tensor& g);
@@ -343,7 +351,8 @@ ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel
 }
 Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
   const Layout layout = layout_for(x);
-  if (layout == Layout::channels_last && options.dilation == Pair{1, 1} && MaxPool2dTaps::fits(kernel)) {
+  const bool has_taps = layout == Layout::channels_last || !x.device().is_cpu();
+  if (has_taps && options.dilation == Pair{1, 1} && MaxPool2dTaps::fits(kernel)) {
     return apply(MaxPool2dTaps{{kernel, options, layout}}, x)[0];
   }
   return max_pool2d_with_indices(x, kernel, options).values;

@@ -3,7 +3,8 @@
 
 #if !defined(MANTISSA_HAS_CUDNN)
 
-bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, const View&, const View&, const View&, int) { return false; }
+bool mantissa::cuda_backend::has_cudnn() { return false; }
+bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&, int) { return false; }
 
 #else
 
@@ -20,10 +21,11 @@ using namespace cudnn;
 
 enum Operand : std::int64_t { image = 1, filter = 2, result = 3 };  // x, weight and y of the forward pass, as cuDNN is to know them
 
-// A contiguous tensor [outer, channels, pixels...].
-Descriptor make_tensor(Operand id, Dtype dtype, std::vector<std::int64_t> sizes) {
-  std::vector<std::int64_t> strides(sizes.size(), 1);
-  for (std::size_t d = sizes.size() - 1; d > 0; --d) strides[d - 1] = strides[d] * sizes[d];
+// A dense tensor [outer, channels, height, width]. The strides are those of the layout also where a size is 1 and they
+// decide nothing: cuDNN tells layouts by them.
+Descriptor make_tensor(Operand id, Dtype dtype, const Dims& shape, Layout layout) {
+  const Dims steps = dense_strides(shape, layout);
+  const std::vector<std::int64_t> sizes(shape.begin(), shape.end()), strides(steps.begin(), steps.end());
   Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type_of(dtype));
   t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes);
@@ -58,12 +60,12 @@ Names names_of(ConvPass pass) {
   }
 }
 
-Problem make_problem(ConvPass pass, const ConvShape& s, Dtype dtype, bool tf32) {
+Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool tf32) {
   const Names names = names_of(pass);
   const cudnnDataType_t compute = dtype == f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-  Descriptor x = make_tensor(image, dtype, {s.batch, s.in_channels, s.in[0], s.in[1]});
-  Descriptor w = make_tensor(filter, dtype, {s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]});
-  Descriptor y = make_tensor(result, dtype, {s.batch, s.out_channels, s.out[0], s.out[1]});
+  Descriptor x = make_tensor(image, dtype, {s.batch, s.in_channels, s.in[0], s.in[1]}, layout);
+  Descriptor w = make_tensor(filter, dtype, {s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]}, layout);
+  Descriptor y = make_tensor(result, dtype, {s.batch, s.out_channels, s.out[0], s.out[1]}, layout);
 
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -99,6 +101,7 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Dtype dtype, bool tf32) 
 struct Key {
   ConvPass pass;
   ConvShape shape;
+  Layout layout;
   Dtype dtype;
   int device;
   bool tf32;
@@ -110,7 +113,7 @@ Problem& find_problem(const Key& key) {
     if (k == key) return p;
   }
   try {
-    problems.emplace_back(key, make_problem(key.pass, key.shape, key.dtype, key.tf32));
+    problems.emplace_back(key, make_problem(key.pass, key.shape, key.layout, key.dtype, key.tf32));
   } catch (const Refused&) {
     problems.emplace_back(key, Problem{});
   }
@@ -119,9 +122,10 @@ Problem& find_problem(const Key& key) {
 
 }  // namespace
 
-bool run_cudnn(ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, int index) {
+bool has_cudnn() { return true; }
+bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b, int index) {
   if (!shape.is_image()) return false;
-  Problem& p = find_problem({pass, shape, y.dtype, current_device(), is_tf32_allowed()});
+  Problem& p = find_problem({pass, shape, layout, y.dtype, current_device(), is_tf32_allowed()});
   void* x = pass == ConvPass::input_gradient ? y.data : a.data;
   void* w = pass == ConvPass::weight_gradient ? y.data : b.data;
   void* g = pass == ConvPass::forward ? y.data : pass == ConvPass::input_gradient ? a.data : b.data;

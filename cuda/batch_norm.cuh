@@ -1,0 +1,149 @@
+// What the two ways of batch norm share: planes of one channel (cuda/batch_norm.cu) and channels that are neighbours in
+// memory (cuda/batch_norm_channels.cu). A channel's elements are cut into stretches, by shape alone; blocks sum their
+// stretch, and then a block joins what 32 channels' stretches gave, in a fixed order. Both ways can end in
+// y = max(0, normalised + z). Without z backward makes the mask again from x; with z it is that of the result y, and the
+// masked gradient, which is z's, is written by the first pass for the second to read.
+#pragma once
+
+#include "cuda/rows.cuh"
+
+namespace mantissa::cuda_backend {
+
+struct BatchNormForward {
+  const View &y, &mean, &inv_std, &x, &weight, &bias;
+  const View& z;  // of x's sizes and dtype, added before the activation; may be absent
+  const View &running_mean, &running_var;
+  bool training, relu;
+  double momentum, eps;
+};
+struct BatchNormGradient {
+  const View &dx, &dweight, &dbias;
+  const View& dz;  // absent where there was no z
+  const View &g, &x, &weight, &bias, &mean, &inv_std;
+  const View& y;   // the result, given where there was a z
+  bool training, relu;
+};
+void batch_norm_channels(const BatchNormForward& f);
+void batch_norm_channels_backward(const BatchNormGradient& f);
+
+// One number per channel, and channels-last images.
+inline bool channels_are_innermost(const View& x) {
+  std::int64_t inner = 1;
+  for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
+  return inner == 1 || x.layout() == Layout::channels_last;
+}
+
+struct Stretches {
+  std::int64_t total = 0, length = 1, count = 1;  // elements of a channel, of a stretch; stretches
+  __device__ std::int64_t elements(std::int64_t s) const { return total - s * length < length ? total - s * length : length; }
+};
+
+// Sums over the threads of a block that have the same threadIdx.x, blockDim.y <= 32; all threads get the result.
+template <class C> __device__ inline C fold_down(C v, C (*scratch)[32]) {
+  scratch[threadIdx.y][threadIdx.x] = v;
+  __syncthreads();
+  C sum = 0;
+  for (unsigned i = 0; i < blockDim.y; ++i) sum += scratch[i][threadIdx.x];
+  __syncthreads();
+  return sum;
+}
+inline constexpr int joining_rows = 16;
+inline Grid grid_of_joins(std::int64_t channels) { return {dim3(static_cast<unsigned>((channels + 31) / 32)), dim3(32, joining_rows)}; }
+
+struct RunningStatistic {
+  void* data;
+  Dtype dtype;
+  std::int64_t stride;
+  RunningStatistic(const View& v) : data(v.data), dtype(v.dtype), stride(v ? v.strides[0] : 0) {}
+  template <class C> __device__ C at(std::int64_t c) const { return load_element<C>(data, dtype, c * stride); }
+  template <class C> __device__ void move(std::int64_t c, C to, double momentum) const {
+    if (data) store_element(data, dtype, c * stride, C(1 - momentum) * at<C>(c) + C(momentum) * to);
+  }
+};
+
+// partial: of each stretch, the means of all channels and then the sums of (x - mean)^2. The batch's mean and
+// 1 / sqrt(biased variance + eps); running ones move towards mean and unbiased variance. Without training the running
+// statistics are used. Joining by Chan, Golub and LeVeque, 1979.
+template <class C>
+__global__ void __launch_bounds__(32 * joining_rows)
+batch_norm_statistics(std::int64_t channels, Stretches stretches, C* means, C* inv_stds, const C* partial, RunningStatistic running_mean,
+                      RunningStatistic running_var, bool training, double momentum, C eps) {
+  __shared__ C scratch[joining_rows][32];
+  const std::int64_t c = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
+  C mean = 0, var = 0;
+  if (training) {
+    C sum = 0, squares = 0;
+    for (std::int64_t s = threadIdx.y; s < stretches.count && c < channels; s += joining_rows) {
+      sum += C(stretches.elements(s)) * partial[2 * s * channels + c];
+    }
+    sum = fold_down(sum, scratch);
+    mean = stretches.count > 1 ? sum / C(stretches.total) : c < channels ? partial[c] : C(0);
+    for (std::int64_t s = threadIdx.y; s < stretches.count && c < channels; s += joining_rows) {
+      const C away = partial[2 * s * channels + c] - mean;
+      squares += partial[(2 * s + 1) * channels + c] + C(stretches.elements(s)) * away * away;
+    }
+    squares = fold_down(squares, scratch);
+    if (threadIdx.y != 0 || c >= channels) return;
+    var = squares / C(stretches.total);
+    if (stretches.total > 1) {
+      running_mean.move(c, mean, momentum);
+      running_var.move(c, squares / C(stretches.total - 1), momentum);
+    }
+  } else {
+    if (threadIdx.y != 0 || c >= channels) return;
+    mean = running_mean.at<C>(c);
+    var = running_var.at<C>(c);
+  }
+  means[c] = mean, inv_stds[c] = C(1) / std::sqrt(var + eps);
+}
+
+// partial: of each stretch, the sums of u of all channels and then those of u * (x - mean), u the gradient that passed
+// the activation. The sums over all stretches go where those of the first one were, and into the results.
+template <class C>
+__global__ void __launch_bounds__(32 * joining_rows)
+batch_norm_sums(std::int64_t channels, Stretches stretches, C* partial, RowOperand dweight, RowOperand dbias, const C* inv_stds) {
+  __shared__ C scratch[joining_rows][32];
+  const std::int64_t c = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
+  C db = 0, dw = 0;
+  for (std::int64_t s = threadIdx.y; s < stretches.count && c < channels; s += joining_rows) {
+    db += partial[2 * s * channels + c];
+    dw += partial[(2 * s + 1) * channels + c];
+  }
+  db = fold_down(db, scratch);
+  dw = fold_down(dw, scratch);
+  if (threadIdx.y != 0 || c >= channels) return;
+  partial[c] = db;
+  partial[channels + c] = dw;
+  store_element(dbias.data, dbias.dtype, c, db);
+  store_element(dweight.data, dweight.dtype, c, dw * inv_stds[c]);
+}
+
+// What becomes of an element of a channel. The normalised x is (x - mean) * scale + shift in this order, so that a large
+// mean costs no digits; forward and backward share it, so that they agree on what the activation let through.
+template <class C> struct Normalise {
+  C mean, scale, shift;
+  Normalise() = default;
+  __device__ Normalise(std::int64_t c, const C* means, const C* inv_stds, const RowOperand& weight, const RowOperand& bias)
+      : mean(means[c]), scale(weight.data ? inv_stds[c] * load_element<C>(weight.data, weight.dtype, c) : inv_stds[c]),
+        shift(bias.data ? load_element<C>(bias.data, bias.dtype, c) : C(0)) {}
+  __device__ C operator()(C x) const { return (x - mean) * scale + shift; }
+};
+template <class C> __device__ inline C rectified(C v) { return v < C(0) ? C(0) : v; }  // NaN stays, as in relu
+template <class C> __device__ inline C let_through(C g, C result) { return result <= C(0) ? C(0) : g; }
+
+// Training: dx = weight * inv_std * (u - mean(u) - (x - mean) * inv_std^2 * mean(u * (x - mean))). Otherwise the
+// statistics are constants: dx = weight * inv_std * u. n: elements of a channel.
+template <class C> struct NormGradient {
+  C mean, scale, mean_u, slope;
+  NormGradient() = default;
+  __device__ NormGradient(std::int64_t c, std::int64_t channels, std::int64_t n, const C* means, const C* inv_stds, const RowOperand& weight,
+                          const C* sums, bool training) : mean(means[c]) {
+    const C s = inv_stds[c];
+    scale = weight.data ? s * load_element<C>(weight.data, weight.dtype, c) : s;
+    mean_u = training ? sums[c] / C(n) : C(0);
+    slope = training ? s * s * (sums[channels + c] / C(n)) : C(0);
+  }
+  __device__ C operator()(C u, C x) const { return scale * (u - mean_u - (x - mean) * slope); }
+};
+
+}  // namespace mantissa::cuda_backend

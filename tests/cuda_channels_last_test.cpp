@@ -1,0 +1,149 @@
+// Channels-last images on the CUDA device: every operator gives what f64 on the CPU gives for contiguous ones, and those
+// that promise it keep the layout, forward and backward.
+#include "autograd/hooks.h"
+#include "core/accelerator.h"
+#include "core/layout.h"
+#include "tests/op_testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+
+namespace {
+
+bool has_images(const Sample& s) {
+  return std::any_of(s.inputs.begin(), s.inputs.end(), [](const Tensor& t) { return t.defined() && t.dim() == 4; });
+}
+Tensors moved_to_cuda(const Tensors& x) {
+  Tensors y;
+  for (const Tensor& t : x) {
+    const bool wanted = t.defined() && t.requires_grad();
+    const Tensor images = t.defined() && t.dim() == 4 ? channels_last(t.detach()) : t.defined() ? t.detach() : t;
+    y.push_back(!t.defined() || t.is_weak_scalar() ? t : images.to(cuda));
+    if (wanted) y.back().requires_grad_();
+  }
+  return y;
+}
+bool is_last(const Tensor& t) { return is_channels_last(t.sizes(), t.strides()); }
+// Strides do not allow the view: reshape() copies where its operator refuses.
+bool refuses(const OpInfo& op, const Sample& s, const Tensors& x) {
+  return op.is_view && message_of([&] { run(op, s, x); }).find("do not allow a view") != std::string::npos;
+}
+bool nothing_to_test() {
+  if (!cuda_is_available()) WARN("no GPU: nothing was tested");
+  return !cuda_is_available();
+}
+
+}  // namespace
+
+TEST_CASE("channels-last inputs give on cuda what contiguous ones give on the cpu") {
+  if (nothing_to_test()) return;
+  for_each_sample([](const OpInfo& op, const Sample& s) {
+    if (!has_images(s)) return;
+    for (Dtype dtype : {f64, f32, f16, bf16}) {
+      if (!op.halves && is_half(dtype)) continue;
+      INFO(name_of(dtype));
+      const Tensors x = prepared(s, dtype), exact = in_f64(x), moved = moved_to_cuda(x);
+      if (refuses(op, s, moved)) continue;
+      const Tensors expected = run(op, s, exact), y = run(op, s, moved);
+      REQUIRE(y.size() == expected.size());
+      for (std::size_t k = 0; k < y.size(); ++k) {
+        INFO("result " << k);
+        if (!y[k].defined() || !y[k].is_floating()) continue;
+        const Nan nan = s.extreme ? Nan::equal : Nan::differs;
+        CHECK(difference(y[k], expected[k], tolerance_for(y[k].dtype(), sum_length(op, s), scale_of(exact)), nan) == "");
+      }
+    }
+  });
+}
+
+TEST_CASE("gradients of channels-last inputs on cuda are those of contiguous ones") {
+  if (nothing_to_test()) return;
+  for_each_sample([](const OpInfo& op, const Sample& s) {
+    if (!has_images(s) || !can_differentiate(op, s)) return;
+    const Tensors x = wanting_gradients(op, prepared(s, f64)), moved = moved_to_cuda(x);
+    if (refuses(op, s, moved)) return;
+    const Tensors expected = gradients(op, s, x), g = gradients(op, s, moved);
+    REQUIRE(g.size() == expected.size());
+    for (std::size_t k = 0; k < g.size(); ++k) CHECK(difference(g[k], expected[k], {1e-9, 1e-9}) == "");
+  });
+}
+
+TEST_CASE("operators on channels-last images keep the layout on cuda, forward and backward") {
+  if (nothing_to_test()) return;
+  for (const Dtype dtype : {f32, f16, bf16}) {
+    const auto random = [&](const Dims& sizes) { return cast(randn(sizes), dtype).to(cuda); };
+    const Tensor x = channels_last(random({2, 16, 4, 4})), other = random({2, 16, 4, 4}), bias = random({1, 16, 1, 1});
+    CHECK(is_last(x));
+    const auto check_kept = [&](const char* what, auto&& f) {
+      INFO(what << " in " << name_of(dtype));
+      Tensor leaf = x.detach();
+      leaf.requires_grad_();
+      Tensor seen;
+      const Tensor inner = leaf * 2.0;
+      inner.on_grad([&](const Tensor& g) { seen = g; return Tensor(); });
+      const Tensor y = f(inner);
+      CHECK(is_last(y));
+      y.backward(cast(ones(y.sizes()), y.dtype()).to(cuda));  // a contiguous gradient, as it comes out of flatten
+      REQUIRE(seen.defined());
+      CHECK(is_last(seen));
+    };
+    const auto norm = [&](const Tensor& t, const Tensor& z) { return batch_norm_relu(t, {}, {}, {}, {}, true, 0.1, 1e-5, z); };
+    check_kept("relu", [](const Tensor& t) { return relu(t); });
+    check_kept("gelu", [](const Tensor& t) { return gelu(t); });
+    check_kept("a sum with a contiguous tensor", [&](const Tensor& t) { return relu(other + t); });
+    check_kept("a product with one number per channel", [&](const Tensor& t) { return relu(t * bias); });
+    check_kept("where", [&](const Tensor& t) { return sigmoid(where(t > 0.0, t, other)); });
+    check_kept("cast", [](const Tensor& t) { return relu(cast(t, f64)); });
+    check_kept("batch_norm", [&](const Tensor& t) { return batch_norm(t, {}, {}, {}, {}, true); });
+    check_kept("batch_norm_relu", [&](const Tensor& t) { return norm(t, {}); });
+    check_kept("batch_norm_relu with a residual", [&](const Tensor& t) { return norm(t, other); });
+    check_kept("max_pool2d", [](const Tensor& t) { return max_pool2d(t, {2, 2}); });
+    check_kept("max_pool2d_with_indices", [](const Tensor& t) { return max_pool2d_with_indices(t, {2, 2}).values; });
+    check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });
+    check_kept("adaptive_avg_pool2d", [](const Tensor& t) { return adaptive_avg_pool2d(t, {2, 2}); });
+    if (is_half(dtype)) {
+      const Tensor filter = random({16, 16, 3, 3});
+      check_kept("conv2d", [&](const Tensor& t) { return conv2d(t, filter, {}, {.padding = {1, 1}}); });
+    }
+    CHECK(is_last(cat({x, other}, 1)));
+    CHECK(is_last(pad(x, {1, 1, 1, 1})));
+    CHECK(same_bits(x.to(cpu), contiguous(x).to(cpu)));
+    CHECK(is_last(x.to(cpu)));
+  }
+}
+
+TEST_CASE("convolutions of channels-last images are those of contiguous ones") {
+  if (nothing_to_test()) return;
+  struct Case { Dims x, weight; Conv2dOptions options; };
+  const Case cases[] = {{{2, 3, 9, 7}, {16, 3, 3, 3}, {.padding = {1, 1}}},
+                        {{2, 16, 8, 8}, {24, 16, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},
+                        {{3, 16, 5, 6}, {8, 16, 1, 1}, {}},
+                        {{2, 16, 6, 6}, {16, 16, 1, 1}, {.stride = {2, 2}}},
+                        {{2, 8, 7, 9}, {16, 8, 3, 2}, {.padding = {2, 1}, .dilation = {2, 2}}},
+                        {{2, 16, 6, 6}, {16, 8, 3, 3}, {.padding = {1, 1}, .groups = 2}},
+                        {{2, 1, 6, 6}, {16, 1, 5, 5}, {}}};
+  for (const Case& c : cases) {
+    for (const Dtype dtype : {f16, bf16, f32}) {
+      for (const bool last : {false, true}) {
+        INFO(c.x << " * " << c.weight << " in " << name_of(dtype) << (last ? ", channels-last" : ""));
+        const Tensors inputs{cast(randn(c.x), dtype), cast(randn(c.weight), dtype), cast(randn({c.weight[0]}), dtype)};
+        const auto differentiated = [&](Device device, Dtype t, bool moved) {
+          Tensors x;
+          for (const Tensor& input : inputs) x.push_back(cast(input, t).to(device));
+          if (moved) x[0] = channels_last(x[0]);
+          for (Tensor& input : x) input.requires_grad_();
+          const Tensor y = conv2d(x[0], x[1], x[2], c.options);
+          Tensors g = grad({y}, x, {cast(cast(random_tensor(y.sizes(), 5), dtype), t).to(device)});
+          g.push_back(y.detach());
+          return g;
+        };
+        const Tensors expected = differentiated(cpu, f64, false), found = differentiated(cuda, dtype, last);
+        const double bound = dtype == f32 ? 1e-4 : dtype == f16 ? 1e-2 : 6e-2;
+        for (std::size_t k = 0; k < found.size(); ++k) {
+          INFO("tensor " << k);
+          CHECK(difference(found[k], expected[k], {bound, bound * 4}) == "");
+        }
+      }
+    }
+  }
+}
