@@ -56,7 +56,7 @@ struct ToDevice {
   static constexpr auto name = "to";
   static constexpr const char* args[] = {"x"};
   Device target, source;
-  Spec infer(const Tensor& x) const { return {x.sizes(), x.dtype(), target}; }
+  Spec infer(const Tensor& x) const { return in_layout_of({x.sizes(), x.dtype(), target}, x); }
   void run(const View& y, const View& x) const { kernels::copy(y.device.is_cpu() ? x.device : y.device, y, x); }
   static constexpr auto vjp() {
     return rules([](const ToDevice& op, Grad g) { return g.to(op.source); });

@@ -17,8 +17,8 @@ Tensors moved_to_cuda(const Tensors& x) {
   Tensors y;
   for (const Tensor& t : x) {
     const bool wanted = t.defined() && t.requires_grad();
-    const Tensor images = t.defined() && t.dim() == 4 ? channels_last(t.detach()) : t.defined() ? t.detach() : t;
-    y.push_back(!t.defined() || t.is_weak_scalar() ? t : images.to(cuda));
+    const bool moved = t.defined() && !t.is_weak_scalar();
+    y.push_back(!moved ? t : t.dim() == 4 ? channels_last(t.detach().to(cuda)) : t.detach().to(cuda));
     if (wanted) y.back().requires_grad_();
   }
   return y;
@@ -27,6 +27,15 @@ bool is_last(const Tensor& t) { return is_channels_last(t.sizes(), t.strides());
 // Strides do not allow the view: reshape() copies where its operator refuses.
 bool refuses(const OpInfo& op, const Sample& s, const Tensors& x) {
   return op.is_view && message_of([&] { run(op, s, x); }).find("do not allow a view") != std::string::npos;
+}
+Tensors gradients_of(const OpInfo& op, const Sample& s, const Tensors& x) {
+  Tensors roots, v;
+  for (const Tensor& y : run(op, s, x)) {
+    if (!y.requires_grad()) continue;
+    roots.push_back(y);
+    v.push_back(cast(random_tensor(y.sizes(), 77 + v.size()), y.dtype()).to(y.device()));
+  }
+  return grad(roots, leaves(x), v, {.allow_unused = true});
 }
 bool nothing_to_test() {
   if (!cuda_is_available()) WARN("no GPU: nothing was tested");
@@ -62,9 +71,9 @@ TEST_CASE("gradients of channels-last inputs on cuda are those of contiguous one
     if (!has_images(s) || !can_differentiate(op, s)) return;
     const Tensors x = wanting_gradients(op, prepared(s, f64)), moved = moved_to_cuda(x);
     if (refuses(op, s, moved)) return;
-    const Tensors expected = gradients(op, s, x), g = gradients(op, s, moved);
+    const Tensors expected = gradients_of(op, s, x), g = gradients_of(op, s, moved);
     REQUIRE(g.size() == expected.size());
-    for (std::size_t k = 0; k < g.size(); ++k) CHECK(difference(g[k], expected[k], {1e-9, 1e-9}) == "");
+    for (std::size_t k = 0; k < g.size(); ++k) if (g[k].defined()) CHECK(difference(g[k], expected[k], {1e-9, 1e-9}) == "");
   });
 }
 
@@ -125,7 +134,7 @@ TEST_CASE("convolutions of channels-last images are those of contiguous ones") {
   for (const Case& c : cases) {
     for (const Dtype dtype : {f16, bf16, f32}) {
       for (const bool last : {false, true}) {
-        INFO(c.x << " * " << c.weight << " in " << name_of(dtype) << (last ? ", channels-last" : ""));
+        INFO(concat(c.x, " * ", c.weight, " in ", dtype, last ? ", channels-last" : ""));
         const Tensors inputs{cast(randn(c.x), dtype), cast(randn(c.weight), dtype), cast(randn({c.weight[0]}), dtype)};
         const auto differentiated = [&](Device device, Dtype t, bool moved) {
           Tensors x;
@@ -133,7 +142,8 @@ TEST_CASE("convolutions of channels-last images are those of contiguous ones") {
           if (moved) x[0] = channels_last(x[0]);
           for (Tensor& input : x) input.requires_grad_();
           const Tensor y = conv2d(x[0], x[1], x[2], c.options);
-          Tensors g = grad({y}, x, {cast(cast(random_tensor(y.sizes(), 5), dtype), t).to(device)});
+          const Tensors v{cast(cast(random_tensor(y.sizes(), 5), dtype), t).to(device)};
+          Tensors g = grad(Tensors{y}, x, v);
           g.push_back(y.detach());
           return g;
         };

@@ -57,7 +57,7 @@ template <class Net> Counts rearranged_in_step(Dtype dtype) {
     LaunchCounter backward;
     loss.backward();
     counts.backward = backward.of("rearrange");
-    for (const Tensor& p : nn::parameters(net)) Tensor(p).zero_grad();
+    for (const Tensor& p : nn::parameters(net)) Tensor(p).set_grad({});
   }
   return counts;
 }
