@@ -8,6 +8,7 @@ bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const
 
 #else
 
+#include <array>
 #include <list>
 #include <vector>
 
@@ -23,9 +24,14 @@ enum Operand : std::int64_t { image = 1, filter = 2, result = 3 };  // x, weight
 
 // A dense tensor [outer, channels, height, width]. The strides are those of the layout also where a size is 1 and they
 // decide nothing: cuDNN tells layouts by them.
-Descriptor make_tensor(Operand id, Dtype dtype, const Dims& shape, Layout layout) {
-  const Dims steps = dense_strides(shape, layout);
-  const std::vector<std::int64_t> sizes(shape.begin(), shape.end()), strides(steps.begin(), steps.end());
+Descriptor make_tensor(Operand id, Dtype dtype, const std::vector<std::int64_t>& sizes, Layout layout) {
+  const bool last = layout == Layout::channels_last;
+  std::vector<std::int64_t> strides(4);
+  std::int64_t step = 1;
+  for (const std::size_t d : last ? std::array<std::size_t, 4>{1, 3, 2, 0} : std::array<std::size_t, 4>{3, 2, 1, 0}) {
+    strides[d] = step;
+    step *= sizes[d];
+  }
   Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type_of(dtype));
   t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes);
