@@ -221,8 +221,9 @@ void weight_gradient(const ConvShape& s, const View& dw, const View& x, const Vi
   if (!direct) kernels::copy(dw.device, dw, sums);
 }
 
-std::string key_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype) {
-  std::string key = concat("conv ", static_cast<int>(pass), ' ', dtype, layout == Layout::channels_last ? " channels-last" : "", " batch ", s.batch, " channels ", s.in_channels, "->", s.out_channels, " groups ", s.groups);
+std::string key_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias) {
+  std::string key = concat("conv ", static_cast<int>(pass), ' ', dtype, layout == Layout::channels_last ? " channels-last" : "",
+                           has_bias ? " bias" : "", " batch ", s.batch, " channels ", s.in_channels, "->", s.out_channels, " groups ", s.groups);
   const auto add = [&](const char* name, std::int64_t depth, const std::int64_t (&image)[2]) { key += concat(' ', name, ' ', depth, 'x', image[0], 'x', image[1]); };
   add("in", s.depth.in, s.in);
   add("kernel", s.depth.kernel, s.kernel);
@@ -234,8 +235,10 @@ std::string key_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype
 
 // The layout of what a pass writes; for weights, that of the images.
 Layout layout_of(ConvPass pass, const View& y, const View& a, const View& b) {
-  if (pass != ConvPass::weight_gradient) return y.layout();
-  return a.layout() == Layout::channels_last || b.layout() == Layout::channels_last ? Layout::channels_last : Layout::contiguous;
+  const auto is_last = [](const View& v) { return v.layout() == Layout::channels_last; };
+  // Of one pixel or channel y may be either: then x decides.
+  const bool last = pass == ConvPass::weight_gradient ? is_last(a) || is_last(b) : lies_in(y, Layout::channels_last) && (is_last(y) || is_last(a));
+  return last && y.dim() == 4 ? Layout::channels_last : Layout::contiguous;
 }
 
 void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
@@ -255,20 +258,26 @@ void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, 
 
 void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
   const Layout layout = layout_of(pass, y, a, b);
-  Operand left(a, y.dtype), right(b, y.dtype);
+  Operand left(a, y.dtype), right(b, y.dtype), row(bias, y.dtype);
   std::vector<Way> ways;
-  for (int plan = 0; has_cudnn() && s.is_image() && plan < most_cudnn_plans; ++plan) {
-    ways.push_back({concat("cudnn ", plan), [&, plan] {
-      const DenseOutput result(y, layout);
-      if (!run_cudnn(pass, s, layout, result.view, left.in(layout), right.in(layout), plan)) return false;
-      if (bias) add_bias(result.view, result.view, bias);
-      result.finish();
-      return true;
-    }});
+  const auto ask_cudnn = [&](bool fused) {
+    for (int plan = 0; plan < most_cudnn_plans; ++plan) {
+      ways.push_back({concat(fused ? "cudnn with bias " : "cudnn ", plan), [&, fused, plan] {
+        const DenseOutput result(y, layout);
+        const View inside = fused ? row.in(Layout::contiguous) : View{};
+        if (!run_cudnn(pass, s, layout, result.view, left.in(layout), right.in(layout), inside, plan)) return false;
+        if (bias && !fused) add_bias(result.view, result.view, bias);
+        result.finish();
+        return true;
+      }});
+    }
+  };
+  if (has_cudnn() && s.is_image()) {
+    if (bias && is_half(y.dtype)) ask_cudnn(true);  // one pass less, and one rounding
+    ask_cudnn(false);
   }
   ways.push_back({"unfold", [&] {
     if (layout == Layout::channels_last && s.groups == 1) {
-      Operand row(bias, y.dtype);
       const View images = pass == ConvPass::input_gradient ? left.in(layout) : left.as_it_is();
       conv_channels(pass, s, y, images, right.in(layout), row.in(Layout::contiguous));
     } else {
@@ -276,7 +285,7 @@ void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, con
     }
     return true;
   }});
-  run_fastest(key_of(pass, s, layout, y.dtype), ways, y, true);
+  run_fastest(key_of(pass, s, layout, y.dtype, static_cast<bool>(bias)), ways, y, true);
 }
 
 }  // namespace mantissa::cuda_backend

@@ -38,16 +38,25 @@ __global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dt
   if (first >= n) return;
   const bool whole = packs && first + pack <= n;
   C v[pack] = {};
-  if (whole) load_pack(v, x, x_dtype, first);
-  else for (int i = 0; i < pack && first + i < n; ++i) v[i] = load_element<C>(x, x_dtype, dense ? first + i : walk(first + i));
+  if (whole) {
+    load_pack(v, x, x_dtype, first);
+  } else {
+#pragma unroll
+    for (int i = 0; i < pack; ++i) {
+      if (first + i < n) v[i] = load_element<C>(x, x_dtype, dense ? first + i : walk(first + i));
+    }
+  }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Philox::Words w = words_at(at, first / 4 + half);
 #pragma unroll
     for (int i = 0; i < 4; ++i) v[half * 4 + i] = uniform_from_bits(w.v[i]) >= p ? v[half * 4 + i] * scale : C(0);
   }
-  if (whole) store_pack(y, y_dtype, first, v);
-  else for (int i = 0; i < pack && first + i < n; ++i) store_element(y, y_dtype, first + i, v[i]);
+  if (whole) return store_pack(y, y_dtype, first, v);
+#pragma unroll
+  for (int i = 0; i < pack; ++i) {
+    if (first + i < n) store_element(y, y_dtype, first + i, v[i]);
+  }
 }
 
 }  // namespace

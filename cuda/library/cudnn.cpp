@@ -1,10 +1,11 @@
-// Convolutions by cuDNN: a graph of one operation (cuda/library/cudnn_graph.h).
+// Convolutions by cuDNN: a graph of one operation, or of two where a bias is added before the result is rounded
+// (cuda/library/cudnn_graph.h).
 #include "cuda/cudnn.h"
 
 #if !defined(MANTISSA_HAS_CUDNN)
 
 bool mantissa::cuda_backend::has_cudnn() { return false; }
-bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&, int) { return false; }
+bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&, const View&, int) { return false; }
 
 #else
 
@@ -20,11 +21,13 @@ namespace {
 
 using namespace cudnn;
 
-enum Operand : std::int64_t { image = 1, filter = 2, result = 3 };  // x, weight and y of the forward pass, as cuDNN is to know them
+// x, weight and y of the forward pass, its bias, and y before the bias is added: as cuDNN is to know them.
+enum Operand : std::int64_t { image = 1, filter = 2, result = 3, bias_row = 4, before_bias = 5 };
 
 // A dense tensor [outer, channels, height, width]. The strides are those of the layout also where a size is 1 and they
 // decide nothing: cuDNN tells layouts by them.
 Descriptor make_tensor(Operand id, Dtype dtype, const std::vector<std::int64_t>& sizes, Layout layout) {
+  const bool is_virtual = id == before_bias;
   const bool last = layout == Layout::channels_last;
   std::vector<std::int64_t> strides(4);
   std::int64_t step = 1;
@@ -38,6 +41,7 @@ Descriptor make_tensor(Operand id, Dtype dtype, const std::vector<std::int64_t>&
   t.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
   t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
   t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
   t.finalize();
   return t;
 }
@@ -66,12 +70,18 @@ Names names_of(ConvPass pass) {
   }
 }
 
-Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool tf32) {
+// has_bias: of the forward pass.
+Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias, bool tf32) {
   const Names names = names_of(pass);
   const cudnnDataType_t compute = dtype == f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
   Descriptor x = make_tensor(image, dtype, {s.batch, s.in_channels, s.in[0], s.in[1]}, layout);
   Descriptor w = make_tensor(filter, dtype, {s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]}, layout);
-  Descriptor y = make_tensor(result, dtype, {s.batch, s.out_channels, s.out[0], s.out[1]}, layout);
+  const std::vector<std::int64_t> sizes{s.batch, s.out_channels, s.out[0], s.out[1]};
+  Descriptor y = make_tensor(result, dtype, sizes, layout), row, sum, add, addition;
+  if (has_bias) {
+    row = make_tensor(bias_row, dtype, {1, s.out_channels, 1, 1}, layout);
+    sum = make_tensor(before_bias, dtype == f64 ? f64 : f32, sizes, layout);
+  }
 
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -87,7 +97,7 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dty
   Descriptor operation(names.operation);
   operation.set(names.x, x);
   operation.set(names.w, w);
-  operation.set(names.y, y);
+  operation.set(names.y, has_bias ? sum : y);
   operation.set(names.convolution, convolution);
   const double one = 1, zero = 0;
   const float one_f32 = 1, zero_f32 = 0;
@@ -96,10 +106,24 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dty
   operation.set(names.beta, number, 1, compute == CUDNN_DATA_DOUBLE ? static_cast<const void*>(&zero) : &zero_f32);
   operation.finalize();
 
+  std::vector<cudnnBackendDescriptor_t> operations{operation.get()};
+  if (has_bias) {
+    const cudnnPointwiseMode_t plus = CUDNN_POINTWISE_ADD;
+    add = Descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    add.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &plus);
+    add.set(CUDNN_ATTR_POINTWISE_MATH_PREC, compute);
+    add.finalize();
+    addition = Descriptor(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    addition.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, add);
+    addition.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum);
+    addition.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, row);
+    addition.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    addition.finalize();
+    operations.push_back(addition.get());
+  }
   Problem p;
-  const cudnnBackendDescriptor_t operations[] = {operation.get()};
   find_engines(p, operations, dtype != f32 || tf32);
-  for (Descriptor* d : {&x, &w, &y, &convolution, &operation}) p.keep.push_back(std::move(*d));
+  for (Descriptor* d : {&x, &w, &y, &row, &sum, &convolution, &operation, &add, &addition}) p.keep.push_back(std::move(*d));
   return p;
 }
 
@@ -109,6 +133,7 @@ struct Key {
   ConvShape shape;
   Layout layout;
   Dtype dtype;
+  bool has_bias;
   int device;
   bool tf32;
   friend bool operator==(const Key&, const Key&) = default;
@@ -119,7 +144,7 @@ Problem& find_problem(const Key& key) {
     if (k == key) return p;
   }
   try {
-    problems.emplace_back(key, make_problem(key.pass, key.shape, key.layout, key.dtype, key.tf32));
+    problems.emplace_back(key, make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.tf32));
   } catch (const Refused&) {
     problems.emplace_back(key, Problem{});
   }
@@ -129,16 +154,18 @@ Problem& find_problem(const Key& key) {
 }  // namespace
 
 bool has_cudnn() { return true; }
-bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b, int index) {
+bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b, const View& bias,
+               int index) {
   if (!shape.is_image()) return false;
-  Problem& p = find_problem({pass, shape, layout, y.dtype, current_device(), is_tf32_allowed()});
+  Problem& p = find_problem({pass, shape, layout, y.dtype, static_cast<bool>(bias), current_device(), is_tf32_allowed()});
   void* x = pass == ConvPass::input_gradient ? y.data : a.data;
   void* w = pass == ConvPass::weight_gradient ? y.data : b.data;
   void* g = pass == ConvPass::forward ? y.data : pass == ConvPass::input_gradient ? a.data : b.data;
-  void* pointers[] = {x, w, g};
-  const std::int64_t ids[] = {image, filter, result};
+  void* const all[] = {x, w, g, bias.data};
+  const std::int64_t ids[] = {image, filter, result, bias_row};
+  const std::span<void* const> pointers(all, bias ? 4 : 3);
   if (!is_aligned(pointers)) return false;
-  return run_plan(p, index, pointers, ids, y.device);
+  return run_plan(p, index, pointers, std::span(ids).first(pointers.size()), y.device);
 }
 
 }  // namespace mantissa::cuda_backend

@@ -90,7 +90,11 @@ void count_all() {
         for (int pass = 0; pass < 3; ++pass) {
           const Text where = layout == Layout::channels_last ? ", channels-last" : "";
           count(Text("conv") + name(t) + " " + kernel + " " + passes[pass] + where, [&] {
-            return make_problem(static_cast<ConvPass>(pass), shape, layout, t, is_tf32_allowed());
+            return make_problem(static_cast<ConvPass>(pass), shape, layout, t, false, is_tf32_allowed());
+          });
+          if (pass > 0 || !is_half(t)) continue;
+          count(Text("conv") + name(t) + " " + kernel + " with a bias" + where, [&] {
+            return make_problem(ConvPass::forward, shape, layout, t, true, is_tf32_allowed());
           });
         }
       }
