@@ -128,7 +128,7 @@ bool holds_gradient_alone(const Tensor& leaf) {
   return !g.defined() || (g.ref()->unique() && g.storage()->unique());
 }
 void leave_pending(const Tensor& leaf, PendingScaling pending) {
-  pending.recorded = is_recording();
+  pending.recorded = is_recording(leaf.device());
   static_cast<LeafNode*>(leaf.impl()->node.get())->hooks().pending = std::move(pending);
 }
 Tensor settled_gradient(LeafNode& leaf) {
@@ -137,7 +137,7 @@ Tensor settled_gradient(LeafNode& leaf) {
   const NoGrad no_grad;
   const Tensor &g = leaf.grad, scratch = zeros({static_cast<std::int64_t>(sizeof(GradientSummary) / sizeof(double)) + 1},
                                                {.dtype = f64, .device = g.device()});
-  const Tensor dense = g.is_contiguous() && !(pending.recorded && !is_recording())
+  const Tensor dense = g.is_contiguous() && !(pending.recorded && !is_recording(g.device()))
                            ? g : Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g);
   double* summary = scratch.data<double>();
   const GradientView view{dense.raw_data(), dense.numel(), dense.dtype()};
@@ -147,7 +147,7 @@ Tensor settled_gradient(LeafNode& leaf) {
   if (pending.norm.defined()) {
     kernels::scale_gradients(g.device(), std::span(&view, 1), pending.norm.data<float>(), pending.max_norm);
   }
-  if (pending.recorded && !is_recording()) return dense;
+  if (pending.recorded && !is_recording(g.device())) return dense;
   if (!dense.is_same(g)) Tensor(g).copy_(dense);
   else g.storage()->written_by("unscale_");
   GradientTags& tags = leaf.hooks().tags;  // they still hold: this is no change by the user
@@ -204,7 +204,10 @@ Tensor& Tensor::requires_grad_(bool on) {
 Tensor Tensor::grad() const {
   if (!requires_grad() || !impl_->node->is_leaf()) return {};
   auto& leaf = *static_cast<autograd::LeafNode*>(impl_->node.get());
-  if (leaf.has_hooks() && leaf.hooks().pending.scale.defined()) [[unlikely]] return autograd::settled_gradient(leaf);
+  if (leaf.has_hooks()) [[unlikely]] {
+    const std::lock_guard lock(leaf.mutex);  // several threads may look at a gradient, and the first settles it
+    return autograd::settled_gradient(leaf);
+  }
   return leaf.grad;
 }
 void Tensor::set_grad(const Tensor& g) {

@@ -164,15 +164,18 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
 
 // --- few rows ---
 
-// A weight [n, k] seen from its side. (The same weight copied to [k, n] goes another way, with other last bits.)
+// A weight [n, k] seen from its side, large enough that packing it matters. (The same weight copied to [k, n] goes
+// another way, with other last bits.)
+constexpr std::int64_t least_few_rows_weight = 4096;
 bool is_few_rows(const View& y, const View& a, const View& b) {
   if (y.dtype == f64 || a.dtype != y.dtype || b.dtype != y.dtype) return false;
   if (y.numel() != rows_of(y) * columns_of(y)) return false;
+  if (columns_of(y) * columns_of(a) < least_few_rows_weight) return false;
   // Halves have a product of their own that turns round (multiply_half_matrix), twice as fast with more rows than this.
   // oneDNN packs a weight in f32, which takes long when that is large.
   const bool large = columns_of(y) * columns_of(a) > (512 << 10);
   const std::int64_t most = is_half(y.dtype) ? half_panel / 4 : large ? most_few_rows : most_few_rows / 2;
-  return rows_of(y) <= most && row_stride(b) == 1 && columns_of(a) > 0;
+  return rows_of(y) <= most && row_stride(b) == 1;
 }
 void multiply_by_rows(const View& y, const View& a, const View& b, const View& bias) {
   Tensor a_copy, bias_copy;

@@ -98,9 +98,6 @@ struct Recurrence {
     check_sizes(h0, "first h", state);
     check(c0.defined() == (cell == Cell::lstm), "an LSTM, and nothing else, has a first c");
     if (c0.defined()) check_sizes(c0, "first c", state);
-    for (const Tensor* t : {&w_ih, &b_ih, &w_hh, &b_hh, &h0, &c0}) {
-      if (t->defined()) check(t->dtype() == x.dtype(), "needs one dtype, got ", x.dtype(), " and ", t->dtype());
-    }
     const std::int64_t steps = x.size(0), n = state[0], hidden = state[1];
     return {like(x, Dims{steps + (cell == Cell::lstm), n, hidden}), like(x, Dims{steps, n, rows[0]}),
             Spec{{steps, n, hidden}, compute_dtype(x.dtype()), x.device()}};
@@ -195,13 +192,18 @@ RecurrentResult recurrent_layer(Cell cell, const Tensor& x, const Tensor& weight
                                 const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& h0, const Tensor& c0,
                                 bool reverse) {
   const Composite in("recurrent_layer", CastPolicy::lower, {&x, &weight_ih, &bias_ih, &weight_hh, &bias_hh, &h0, &c0});
-  // Halves that are no autocast's choice are computed in f32 and rounded once.
-  const bool widen = is_half(in[0].dtype()) && !in.in_region();
-  const auto ready = [&](std::size_t i) {
-    return !in[i].defined() ? in[i] : contiguous(widen ? cast(in[i], f32) : in[i]);
+  // Halves are computed in f32 and rounded once: in a region the same bits as of layers held in half precision.
+  const Dtype dtype = in[0].dtype();
+  for (std::size_t i = 1; i < 7; ++i) {
+    if (!in[i].defined()) continue;
+    check(in[i].dtype() == dtype, "recurrent_layer: needs one dtype, got ", dtype, " for x and ", in[i].dtype(),
+          " for ", Recurrence::args[i]);
+  }
+  const auto wide = [&](std::size_t i) {
+    return in[i].defined() ? contiguous(cast(in[i], compute_dtype(dtype))) : in[i];
   };
-  Tensor y = apply(Recurrence{cell, reverse}, ready(0), ready(1), ready(2), ready(3), ready(4), ready(5), ready(6))[0];
-  if (widen) y = cast(y, in[0].dtype());
+  const Tensor y =
+      cast(apply(Recurrence{cell, reverse}, wide(0), wide(1), wide(2), wide(3), wide(4), wide(5), wide(6))[0], dtype);
   if (cell != Cell::lstm) return {in.result(y), select(y, 0, reverse ? 0 : -1), {}};
   const std::int64_t steps = y.size(0) - 1;
   const Tensor output = slice(y, 0, 0, steps);
@@ -217,7 +219,8 @@ void recurrent_layer_samples(Samples& s) {
     const std::int64_t rows = gates_of(cell) * hidden;
     for (const int number : {0, 1, 2}) {
       const bool reverse = number == 1;
-      Tensors x{s.randn({number < 2 ? 3 : 1, n, in}), s.randn({rows, in}), s.randn({rows, hidden}) * 0.5, s.randn({n, hidden})};
+      Tensors x{s.randn({number < 2 ? 3 : 1, n, in}), s.randn({rows, in}), s.randn({rows, hidden}) * 0.5,
+                s.randn({n, hidden})};
       if (cell == Cell::lstm) x.push_back(s.randn({n, hidden}));
       if (!reverse) x.push_back(s.randn({rows})), x.push_back(s.randn({rows}));
       s.call(x, [cell, reverse](const Tensors& x) {
