@@ -238,7 +238,7 @@ class Bench:
         blocks = self.args.blocks or (3 if quick else 15)
         settings = {
             "blocks": blocks,
-            "seconds": self.args.seconds or (20 if quick else 50),
+            "seconds": self.args.seconds or (20 if quick else 150),
             "turn": self.turn_seconds(),
             "redo": 2 if quick else 4,
             "ceilings": self.ceilings(),

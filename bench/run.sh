@@ -1,6 +1,6 @@
 #!/bin/sh
 # Benchmarks Mantissa against PyTorch: builds the worker, runs bench/driver.py, prints the table.
-#   bench/run.sh                                everything, about 12 minutes on two cores
+#   bench/run.sh                                everything, about 20 minutes on two cores
 #   bench/run.sh --quick --workload resnet18    one workload, under 30 s
 #   bench/run.sh --help                         the other options
 # $MANTISSA_BUILD: the build folder (build/release). $PYTHON: the interpreter that has PyTorch; without one, a virtual
