@@ -24,11 +24,13 @@ struct DivOp : Binary<Div, DivOp> {
     return rules([](Grad g, In<1> b) { return g / b; }, [](Grad g, In<1> b, Out<0> y) { return -(g * y / b); });
   }
 };
+// An operand of another dtype, in that of the result: b - 1 would wrap around in u8, and a logarithm of bf16 has two digits.
+Tensor as(const Tensor& g, const Tensor& x) { return x.is_weak_scalar() ? x : cast(x, g.dtype()); }
 struct PowOp : Binary<Pow, PowOp> {
   static constexpr auto vjp() {
     return rules(
-        [](Grad g, In<0> a, In<1> b) { return where(b == 0.0, Tensor(0.0), g * b * pow(a, less_one(b))); },
-        [](Grad g, In<0> a, Out<0> y) { return where(a == 0.0, Tensor(0.0), g * y * log(a)); });  // 0^b: limit 0
+        [](Grad g, In<0> a, In<1> b) { return where(b == 0.0, Tensor(0.0), g * b * pow(as(g, a), less_one(as(g, b)))); },
+        [](Grad g, In<0> a, Out<0> y) { return where(a == 0.0, Tensor(0.0), g * y * log(as(g, a))); });  // 0^b: limit 0
   }
   // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
   static Tensor less_one(const Tensor& b) { return b.is_weak_scalar() ? Tensor(b.item<double>() - 1) : b - 1.0; }

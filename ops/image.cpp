@@ -57,12 +57,12 @@ Taps taps_for(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool a
 }
 // Taps of a filter as wide as the step between results, its weights scaled to add up to 1; PyTorch's and
 // Pillow's cubic has a = -0.5 here. Results have as many taps as the widest of them needs, idle ones of weight 0.
-Taps antialiased_taps(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool align_corners) {
+Taps antialiased_taps(Mode mode, std::int64_t in, std::int64_t out, double ratio) {
   const double stretch = std::max(ratio, 1.0), support = (mode == Mode::cubic ? 2 : 1) * stretch;
   const auto count = static_cast<std::size_t>(std::ceil(support)) * 2 + 1;
   Taps taps{std::vector(count, std::vector<std::int64_t>()), std::vector(count, std::vector<double>())};
   for (std::int64_t i = 0; i < out; ++i) {
-    const double centre = align_corners ? static_cast<double>(i) * ratio + 0.5 : (static_cast<double>(i) + 0.5) * ratio;
+    const double centre = (static_cast<double>(i) + 0.5) * ratio;  // with align_corners too: that is in the ratio alone
     const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(centre - support + 0.5), 0);
     const auto end = std::min<std::int64_t>(static_cast<std::int64_t>(centre + support + 0.5), in);
     std::vector<double> weight(count, 0);
@@ -185,7 +185,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     if (o.align_corners) ratio = out > 1 ? static_cast<double>(size - 1) / static_cast<double>(out - 1) : 0;
     areas.push_back(out);
     if (area || (out == size && ratio == 1)) continue;
-    y = resample(y, d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio, o.align_corners)
+    y = resample(y, d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
                                        : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
   }
   return in.result(area ? average_areas(in[0], areas) : cast(y, in[0].dtype()));

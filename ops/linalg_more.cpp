@@ -143,7 +143,10 @@ Tensor inner(const Tensor& a, const Tensor& b) {
   check(a.size(-1) == b.size(-1), "inner: the last dimensions of ", a, " and ", b, " differ");
   Dims sizes;
   for (const Tensor* t : {&a, &b}) for (int d = 0; d + 1 < t->dim(); ++d) sizes.push_back(t->sizes()[d]);
-  const std::int64_t n = a.size(-1), rows = n == 0 ? 0 : a.numel() / n, columns = n == 0 ? 0 : b.numel() / n;
+  const std::int64_t n = a.size(-1);
+  std::int64_t rows = 1, columns = 1;  // not numel / n: n may be 0, and the sums over nothing are zeros
+  for (int d = 0; d + 1 < a.dim(); ++d) rows *= a.sizes()[d];
+  for (int d = 0; d + 1 < b.dim(); ++d) columns *= b.sizes()[d];
   return reshape(matmul(reshape(a, {rows, n}), transpose(reshape(b, {columns, n}))), sizes);
 }
 Tensor tensordot(const Tensor& a, const Tensor& b, int dims) {

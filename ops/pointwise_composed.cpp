@@ -11,6 +11,12 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 Tensor zero() { return Tensor(0.0); }
+// What `a op b` has of an operator that gives integers a floating result.
+Dtype floating_dtype(const Tensor& a, const Tensor& b) {
+  const bool one_number = a.is_weak_scalar() != b.is_weak_scalar();
+  const Dtype d = !one_number ? promote(a.dtype(), b.dtype()) : a.is_weak_scalar() ? b.dtype() : a.dtype();
+  return is_floating(d) ? d : f32;
+}
 
 template <bool base_2> struct LogAddExp {
   static constexpr auto name = base_2 ? "logaddexp2" : "logaddexp";
@@ -35,8 +41,10 @@ struct Xlogy {
   static constexpr const char* args[] = {"a", "b"};
   static constexpr bool differentiable = true;
   static Tensor compose(const Xlogy&, const Tensor& a, const Tensor& b) {
-    const Tensor none = logical_and(eq(a, zero()), logical_not(isnan(b)));
-    return where(none, zero(), a * log(where(none, Tensor(1.0), b)));
+    // 0 where a is 0. Where b has a finite logarithm the product is 0 by itself, and the derivative to a is log(b).
+    const Tensor finite = logical_and(gt(b, zero()), isfinite(b));
+    const Tensor none = logical_and(eq(a, zero()), logical_not(logical_or(finite, isnan(b))));
+    return where(none, zero(), a * log(cast(where(none, Tensor(1.0), b), floating_dtype(a, b))));
   }
   static void samples(Samples& s) {
     composed(s, {s.randn({3, 5}), s.uniform({5}, 0.3, 3)}, Xlogy{});
@@ -72,7 +80,7 @@ struct Copysign {
   static constexpr bool differentiable = true;
   static constexpr std::uint64_t constants = 2;  // b: its gradient is 0
   static Tensor compose(const Copysign&, const Tensor& a, const Tensor& b) {
-    const Tensor size = abs(a.is_floating() ? a : cast(a, f32));
+    const Tensor size = abs(cast(a, floating_dtype(a, b)));
     return where(signbit(b), -size, size);
   }
   static void samples(Samples& s) {
@@ -92,7 +100,7 @@ struct Logit {
     check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
     check(!op.eps || (*op.eps >= 0 && *op.eps <= 0.5), "eps must be between 0 and 0.5, got ", op.eps.value_or(0));
     const Tensor z = op.eps ? clamp(x, *op.eps, 1 - *op.eps) : x;
-    return log(z / (1.0 - z));
+    return log(z) - log1p(-z);  // a quotient has no derivative at 0 and 1
   }
   static void samples(Samples& s) {
     composed(s, {s.uniform({3, 5}, 0.1, 0.9)}, Logit{});
@@ -107,14 +115,14 @@ struct Sinc {
   static constexpr const char* args[] = {"x"};
   static constexpr bool differentiable = true;
   static Tensor compose(const Sinc&, const Tensor& x) {
-    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    if (!x.is_floating()) return sinc(cast(x, f32));
     const Tensor at_0 = eq(x, zero()), angle = where(at_0, Tensor(1.0), x) * 3.141592653589793;
     return where(at_0, Tensor(1.0), sin(angle) / angle);
   }
   static void samples(Samples& s) {
     composed(s, {s.randn({3, 5})}, Sinc{});
     composed(s, {zeros({3}, {.dtype = f64})}, Sinc{}).extreme = true;
-    composed_error(s, {s.integers({2}, 0, 2)}, Sinc{}, "needs a floating dtype");
+    composed(s, {s.integers({4}, -2, 3)}, Sinc{});
   }
 };
 
@@ -142,8 +150,13 @@ Tensor clamp_max(const Tensor& x, double high) { return clamp(x, x.is_floating()
 // From the remainder, so that a quotient that was rounded up to an integer does not count. Exact for integers
 // up to 2^53. The gradient is 0.
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.is_weak_scalar() ? a : a.detach(), y = b.is_weak_scalar() ? b : b.detach(), rest = remainder(x, y);
-  if (rest.is_floating()) return where(eq(y, zero()), x / y, round((x - rest) / y));
+  const Tensor x = a.is_weak_scalar() ? a : a.detach(), y = b.is_weak_scalar() ? b : b.detach();
+  if (a.is_floating() || b.is_floating()) {
+    const Tensor part = fmod(x, y), whole = round((x - part) / y);  // fmod: beside infinities remainder() is infinite itself
+    const Tensor down = logical_and(ne(part, zero()), ne(lt(part, zero()), lt(y, zero())));
+    return where(eq(y, zero()), x / y, where(down, whole - 1.0, whole));
+  }
+  const Tensor rest = remainder(x, y);
   return cast(cast(x - rest, f64) / cast(y, f64), rest.dtype());
 }
 Tensor frac(const Tensor& x) { return sub(x, trunc(x)); }

@@ -124,12 +124,13 @@ ValuesIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
   return {gather(x, dim, order), order};
 }
 Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) {
-  check(x.dim() == 1 && x.dtype() == i64, "bincount: needs an i64 tensor of 1 dimension, got ", x);
+  check(x.dim() == 1 && !x.is_floating() && x.dtype() != boolean, "bincount: needs an i64 tensor of 1 dimension, got ", x);
+  if (x.dtype() != i64) return bincount(cast(x, i64), weights, minlength);
   check(minlength >= 0, "bincount: minlength ", minlength, " is negative");
   check(!weights.defined() || weights.sizes() == x.sizes(), "bincount: weights ", weights, " do not fit ", x);
   check_may_read("bincount", x, "the largest value says how long the result is");
   const std::int64_t bins = x.numel() == 0 ? minlength : std::max(minlength, amax(x).item<std::int64_t>() + 1);
-  const Tensor counted = weights.defined() ? weights : ones_like(x);
+  const Tensor counted = !weights.defined() ? ones_like(x) : weights.is_floating() ? weights : cast(weights, f64);  // as PyTorch
   return scatter_add(zeros({bins}, {.dtype = counted.dtype(), .device = x.device()}), 0, x, counted);
 }
 

@@ -9,11 +9,12 @@ using namespace pointwise;
 // The gradient at the origin is 0.
 struct Atan2Op : Binary<Atan2, Atan2Op> {
   static constexpr auto vjp() {
-    return rules([](Grad g, In<0> a, In<1> b) { return g * b * scale(a, b); },
-                 [](Grad g, In<0> a, In<1> b) { return -(g * a * scale(a, b)); });
+    return rules([](Grad g, In<0> a, In<1> b) { return g * b * scale(g, a, b); },
+                 [](Grad g, In<0> a, In<1> b) { return -(g * a * scale(g, a, b)); });
   }
-  static Tensor scale(const Tensor& a, const Tensor& b) {
-    const Tensor r = square(a) + square(b), zero = eq(r, Tensor(0.0));
+  static Tensor scale(const Tensor& g, const Tensor& a, const Tensor& b) {
+    // In the result's dtype: the square of an integer may be too large for its own.
+    const Tensor r = square(cast(a, g.dtype())) + square(cast(b, g.dtype())), zero = eq(r, Tensor(0.0));
     return where(zero, Tensor(0.0), reciprocal(where(zero, Tensor(1.0), r)));
   }
 };
