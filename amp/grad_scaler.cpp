@@ -7,6 +7,7 @@
 #include "autograd/hooks.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
+#include "core/recording.h"
 
 namespace mantissa::amp {
 namespace {
@@ -281,12 +282,13 @@ StepResult GradScaler::run_step(Steppable& optimizer, const ClipNorm* clip, cons
     struct Pending {  // also where the step throws: the gradients count as unscaled
       ~Pending() {
         for (const Tensor& p : optimizer.parameters()) {
-          if (p.grad().defined()) autograd::leave_pending(p, {scaling.scale, scaling.norm, scaling.max_norm});
+          if (p.grad().defined()) autograd::leave_pending(p, {scaling.scale, scaling.norm, scaling.max_norm, recorded});
         }
       }
       const Steppable& optimizer;
       const ReadScaling& scaling;
-    } const pending{optimizer, scaling};
+      const bool recorded;
+    } const pending{optimizer, scaling, is_recording(scaling.scale.device())};
     optimizer.step_scaled(e.found_inf, scaling);
   } else {
     optimizer.step_unless(e.found_inf);

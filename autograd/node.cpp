@@ -128,7 +128,6 @@ bool holds_gradient_alone(const Tensor& leaf) {
   return !g.defined() || (g.ref()->unique() && g.storage()->unique());
 }
 void leave_pending(const Tensor& leaf, PendingScaling pending) {
-  pending.recorded = is_recording(leaf.device());
   static_cast<LeafNode*>(leaf.impl()->node.get())->hooks().pending = std::move(pending);
 }
 Tensor settled_gradient(LeafNode& leaf) {

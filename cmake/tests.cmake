@@ -43,6 +43,12 @@ foreach(source IN LISTS cuda_test_sources shim_test_sources)
   target_compile_definitions(${name} PRIVATE MANTISSA_CUDA_SHIM)
   target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
 endforeach()
+# What eager work on the device costs on the host.
+add_executable(cuda_host_bench tests/cuda_shim/host_bench.cpp $<TARGET_OBJECTS:mantissa_cuda_shim>)
+mantissa_flags(cuda_host_bench)
+target_link_libraries(cuda_host_bench PRIVATE ${objects} ${link_deps} ${header_deps})
+target_compile_definitions(cuda_host_bench PRIVATE MANTISSA_CUDA_SHIM)
+target_include_directories(cuda_host_bench BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
 # The benchmark of single kernels computes right; what it measures, it measures on a GPU.
 add_executable(cuda_bench_check bench/cuda_bench.cpp $<TARGET_OBJECTS:mantissa_cuda_shim>)
 mantissa_flags(cuda_bench_check)
@@ -93,6 +99,9 @@ if(TARGET overhead_bench AND CMAKE_BUILD_TYPE STREQUAL "Release")
   add_test(NAME instructions_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/instructions_test.sh $<TARGET_FILE:overhead_bench>
            ${CMAKE_CXX_COMPILER})
   set_tests_properties(instructions_test PROPERTIES SKIP_RETURN_CODE 77)
+  add_test(NAME cuda_instructions_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/instructions_test.sh
+           $<TARGET_FILE:cuda_host_bench> ${CMAKE_CXX_COMPILER})
+  set_tests_properties(cuda_instructions_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
 endif()
 add_test(NAME fields_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/fields_test.sh
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})

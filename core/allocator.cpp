@@ -89,6 +89,7 @@ struct CachingAllocator::Impl {
   const bool poisons;
   mutable std::mutex mutex;
   std::vector<std::unique_ptr<Lists>> streams;  // a handful at most: searched in order
+  Lists* last = nullptr;                        // that were asked for
   std::vector<Block> blocks;                    // of all segments, by address
   std::vector<Free> free;                       // those not in use, by size
   MemoryStats stats;
@@ -99,6 +100,10 @@ struct CachingAllocator::Impl {
   }
 
   Lists& lists_of(const void* stream) {
+    if (last && last->stream == stream) return *last;
+    return *(last = &find_lists(stream));
+  }
+  Lists& find_lists(const void* stream) {
     for (auto& s : streams) if (s->stream == stream) return *s;
     streams.push_back(std::make_unique<Lists>());
     streams.back()->stream = stream;

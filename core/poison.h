@@ -10,6 +10,12 @@
 
 namespace mantissa {
 
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool poisoning = true;
+#else
+inline constexpr bool poisoning = false;
+#endif
+
 // [p, p + bytes) must not be touched. p is aligned to 8 bytes, or follows what may be touched in its group of 8.
 inline void poison([[maybe_unused]] const void* p, [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)

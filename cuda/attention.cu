@@ -183,20 +183,37 @@ struct BiasOf {
   AttentionBias bias;
   Tensor memory;
 };
-// Our own kernels first: they are what is used untimed, and what cuDNN's plans are held against. cuDNN rounds weights,
-// and draws other random numbers than we do.
+// Way number 0 is our own kernels: they are what is used untimed, and what cuDNN's plans are held against. The others are
+// these plans. cuDNN rounds weights, and draws other random numbers than we do.
+bool run_way(std::size_t way, const AttentionProblem& p, bool backward, Device device) {
+  if (way == 0) return backward ? attention_backward(p) : attention_forward(p), true;
+  const BiasOf mask(p, device);
+  if (!run_cudnn_attention(p, mask.bias, backward, device, static_cast<int>(way) - 1)) return false;
+  if (p.mask && !backward) launch("attention_blind", flash::attention_blind_kernel, flash::warp_for_each_query(p), p);
+  return true;
+}
 std::vector<Way> ways_for(const AttentionProblem& p, bool backward, Device device) {
-  std::vector<Way> ways{{"own", [&p, backward] { return backward ? attention_backward(p) : attention_forward(p), true; }}};
+  std::vector<Way> ways{{"own", [&p, backward, device] { return run_way(0, p, backward, device); }}};
   if (!is_half(p.dtype) || !p.rounds_weights || p.dropout > 0) return ways;
-  for (int plan = 0; plan < most_cudnn_plans; ++plan) {
-    ways.push_back({concat("cudnn ", plan), [&p, backward, device, plan] {
-      const BiasOf mask(p, device);
-      if (!run_cudnn_attention(p, mask.bias, backward, device, plan)) return false;
-      if (p.mask && !backward) launch("attention_blind", flash::attention_blind_kernel, flash::warp_for_each_query(p), p);
-      return true;
-    }});
+  for (std::size_t plan = 0; plan < most_cudnn_plans; ++plan) {
+    ways.push_back({concat("cudnn ", static_cast<int>(plan)), [&p, backward, device, plan] { return run_way(plan + 1, p, backward, device); }});
   }
   return ways;
+}
+
+// What key_of says.
+KeyNumbers<13> numbers_of(const AttentionProblem& p, bool backward) {
+  return {p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.width, p.v_width, p.q.row, p.k.row, p.v.row, current_device(),
+          static_cast<std::int64_t>(p.dtype),
+          std::int64_t{backward} | std::int64_t{p.causal} << 1 | std::int64_t{p.rounds_weights} << 2 |
+              std::int64_t{p.mask != nullptr} << 3 | std::int64_t{p.dropout > 0} << 4};
+}
+void run(const AttentionProblem& p, bool backward, std::span<const View> results, Device device) {
+  static thread_local Settled<13, std::size_t> settled;
+  const KeyNumbers<13> numbers = numbers_of(p, backward);
+  if (const auto at = settled.find(numbers); at != settled.end() && run_way(at->second, p, backward, device)) return;
+  const Choice choice = run_fastest((backward ? "backward of " : "") + key_of(p), ways_for(p, backward, device), results, true);
+  if (choice.settled) settled.insert_or_assign(numbers, choice.way);
 }
 
 }  // namespace
@@ -208,7 +225,7 @@ void attention(const View& y, const View& log_sum, const View& query, const View
   AttentionProblem p = problem_of(q, k, v, m, settings);
   p.y = out.rows(), p.lse = log_sum.data;
   const View results[] = {out.view(), log_sum};
-  run_fastest(key_of(p), ways_for(p, false, y.device), results, true);
+  run(p, false, results, y.device);
   out.finish();
 }
 
@@ -222,7 +239,7 @@ void attention_backward(const View& d_query, const View& d_key, const View& d_va
   p.y = result.rows(), p.dy = gradient.rows(), p.dq = dq.rows(), p.dk = dk.rows(), p.dv = dv.rows();
   p.lse = log_sum.data, p.delta = delta.view().data;
   const View results[] = {dq.view(), dk.view(), dv.view()};
-  run_fastest("backward of " + key_of(p), ways_for(p, true, query.device), results, true);
+  run(p, true, results, query.device);
   dq.finish();
   dk.finish();
   dv.finish();

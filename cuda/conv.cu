@@ -4,11 +4,15 @@
 // cuda/conv_channels.cu.
 #include "core/conv.h"
 
+#include <cstring>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "core/kernel.h"
 #include "cuda/conv_channels.h"
+#include "cuda/cublaslt.h"
 #include "cuda/cudnn.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/gemm.h"
@@ -254,38 +258,81 @@ void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, 
   result.finish();
 }
 
+// What key_of says.
+using ConvNumbers = KeyNumbers<sizeof(ConvShape) / sizeof(std::int64_t) + 2>;
+ConvNumbers numbers_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias) {
+  ConvNumbers n;
+  static_assert(std::has_unique_object_representations_v<ConvShape> && sizeof(n) == sizeof s + 2 * sizeof(std::int64_t));
+  std::memcpy(n.data() + 2, &s, sizeof s);
+  n[0] = static_cast<std::int64_t>(pass) | static_cast<std::int64_t>(layout) << 8 | static_cast<std::int64_t>(dtype) << 16 |
+         std::int64_t{has_bias} << 24 | std::int64_t{is_tf32_allowed()} << 25;
+  n[1] = current_device();
+  return n;
+}
+
+// One way to compute a convolution: who does it, and by which of cuDNN's plans.
+struct ConvWay {
+  enum Kind { cudnn_with_bias, cudnn, unfold } kind;
+  int plan;
+};
+std::string name_of(const ConvWay& w) {
+  return w.kind == ConvWay::unfold ? "unfold" : concat(w.kind == ConvWay::cudnn ? "cudnn " : "cudnn with bias ", w.plan);
+}
+std::vector<ConvWay> ways_for(const ConvShape& s, Dtype dtype, bool has_bias) {
+  std::vector<ConvWay> ways;
+  if (has_cudnn() && s.is_image()) {
+    // With a bias of halves first: one pass less, and one rounding.
+    for (int plan = 0; has_bias && is_half(dtype) && plan < most_cudnn_plans; ++plan) ways.push_back({ConvWay::cudnn_with_bias, plan});
+    for (int plan = 0; plan < most_cudnn_plans; ++plan) ways.push_back({ConvWay::cudnn, plan});
+  }
+  ways.push_back({ConvWay::unfold, 0});
+  return ways;
+}
+
+// One convolution, with copies of its operands in other layouts as ways ask for them.
+struct Convolution {
+  ConvPass pass;
+  const ConvShape& s;
+  Layout layout;
+  const View &y, &bias;
+  Operand left, right, row;
+
+  // False where the way does not apply.
+  bool run(const ConvWay& way) {
+    if (way.kind == ConvWay::unfold) {
+      if (layout == Layout::channels_last && s.groups == 1) {
+        const View images = pass == ConvPass::input_gradient ? left.in(layout) : left.as_it_is();
+        conv_channels(pass, s, y, images, right.in(layout), row.in(Layout::contiguous));
+      } else {
+        by_planes(pass, s, y, left.in(Layout::contiguous), right.in(Layout::contiguous), bias);
+      }
+      return true;
+    }
+    const bool fused = way.kind == ConvWay::cudnn_with_bias;
+    const DenseOutput result(y, layout);
+    const View inside = fused ? row.in(Layout::contiguous) : View{};
+    if (!run_cudnn(pass, s, layout, result.view, left.in(layout), right.in(layout), inside, way.plan)) return false;
+    if (bias && !fused) add_bias(result.view, result.view, bias);
+    result.finish();
+    return true;
+  }
+};
+
 }  // namespace
 
 void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
+  static thread_local Settled<std::tuple_size_v<ConvNumbers>, ConvWay> settled;
   const Layout layout = layout_of(pass, y, a, b);
-  Operand left(a, y.dtype), right(b, y.dtype), row(bias, y.dtype);
+  const bool has_bias = static_cast<bool>(bias);
+  const ConvNumbers numbers = numbers_of(pass, s, layout, y.dtype, has_bias);
+  Convolution c{pass, s, layout, y, bias, {a, y.dtype}, {b, y.dtype}, {bias, y.dtype}};
+  if (const auto at = settled.find(numbers); at != settled.end() && c.run(at->second)) return;
+
+  const std::vector<ConvWay> all = ways_for(s, y.dtype, has_bias);
   std::vector<Way> ways;
-  const auto ask_cudnn = [&](bool fused) {
-    for (int plan = 0; plan < most_cudnn_plans; ++plan) {
-      ways.push_back({concat(fused ? "cudnn with bias " : "cudnn ", plan), [&, fused, plan] {
-        const DenseOutput result(y, layout);
-        const View inside = fused ? row.in(Layout::contiguous) : View{};
-        if (!run_cudnn(pass, s, layout, result.view, left.in(layout), right.in(layout), inside, plan)) return false;
-        if (bias && !fused) add_bias(result.view, result.view, bias);
-        result.finish();
-        return true;
-      }});
-    }
-  };
-  if (has_cudnn() && s.is_image()) {
-    if (bias && is_half(y.dtype)) ask_cudnn(true);  // one pass less, and one rounding
-    ask_cudnn(false);
-  }
-  ways.push_back({"unfold", [&] {
-    if (layout == Layout::channels_last && s.groups == 1) {
-      const View images = pass == ConvPass::input_gradient ? left.in(layout) : left.as_it_is();
-      conv_channels(pass, s, y, images, right.in(layout), row.in(Layout::contiguous));
-    } else {
-      by_planes(pass, s, y, left.in(Layout::contiguous), right.in(Layout::contiguous), bias);
-    }
-    return true;
-  }});
-  run_fastest(key_of(pass, s, layout, y.dtype, static_cast<bool>(bias)), ways, y, true);
+  for (const ConvWay& w : all) ways.push_back({name_of(w), [&c, &w] { return c.run(w); }});
+  const Choice choice = run_fastest(key_of(pass, s, layout, y.dtype, has_bias), ways, y, true);
+  if (choice.settled) settled.insert_or_assign(numbers, all[choice.way]);
 }
 
 }  // namespace mantissa::cuda_backend

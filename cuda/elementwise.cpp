@@ -19,9 +19,28 @@ void make_constant(ElementwiseLoop::Operand& o, const View& x) {
   });
 }
 
+// Whether all operands have the sizes of y and lie as it does, which is densely.
+bool lie_alike(const View& y, std::span<const View* const> x) {
+  for (const View* v : x) {
+    if (v->device.is_cpu() || !(v->sizes == y.sizes) || !(v->strides == y.strides)) return false;
+  }
+  return y.is_contiguous() || is_channels_last(y.sizes, y.strides);
+}
+
 }  // namespace
 
 ElementwiseLoop plan_elementwise(const View& y, std::span<const View* const> x) {
+  if (lie_alike(y, x)) {  // nearly always: one dimension
+    ElementwiseLoop plan;
+    plan.operands = static_cast<int>(x.size()) + 1;
+    plan.sizes.push_back(y.numel());
+    for (int k = 0; k < plan.operands; ++k) {
+      const View& v = k == 0 ? y : *x[static_cast<std::size_t>(k) - 1];
+      plan.operand[k] = {v.data, v.dtype, false, 0, 0};
+      plan.strides[k].push_back(1);
+    }
+    return plan;
+  }
   Dims strides[4];
   const Dims* list[4] = {&y.strides};
   ElementwiseLoop plan;

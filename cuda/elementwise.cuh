@@ -3,6 +3,8 @@
 // elements; otherwise one element at a time. Launches index with 32 bits; larger tensors are cut.
 #pragma once
 
+#include <bit>
+
 #include "cuda/elementwise.h"
 #include "cuda/launch.cuh"
 #include "cuda/vec.cuh"
@@ -14,7 +16,7 @@ struct Divider {
   unsigned divisor = 1, magic = 0, shift = 0;
   Divider() = default;
   explicit Divider(std::int64_t d) : divisor(d > 0 ? static_cast<unsigned>(d) : 1) {
-    while ((std::uint64_t{1} << shift) < divisor) ++shift;
+    shift = static_cast<unsigned>(std::bit_width(divisor - 1));  // the least with 2^shift >= divisor
     magic = static_cast<unsigned>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1);
   }
   __device__ unsigned divide(unsigned n) const { return (__umulhi(n, magic) + n) >> shift; }
@@ -120,7 +122,7 @@ template <int arity> Walk<arity> walk_of(const ElementwiseLoop& loop) {
   Walk<arity> w;
   w.rank = loop.sizes.rank();
   w.count = static_cast<unsigned>(numel_of(loop.sizes));
-  for (int d = 0; d < w.rank; ++d) w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);
+  for (int d = 0; d + 1 < w.rank; ++d) w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);  // the outermost is not divided by
   for (int k = 0; k <= arity; ++k) {
     const ElementwiseLoop::Operand& o = loop.operand[k];
     w.operand[k] = {o.data, o.dtype, o.constant, o.value, o.integer, {}};

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <unordered_map>
 #include <vector>
 
 #include "amp/kernels/gemm.h"
@@ -130,31 +128,21 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
 #endif
 }
 
-// What key_of says, as numbers: a product that has been computed before finds its kernel without making text.
-struct Shape {
-  std::array<std::int64_t, 9> numbers;
-  explicit Shape(const Gemm& g)
-      : numbers{g.m, g.n, g.k, g.items, g.lda % 8, g.ldb % 8, g.batch.rank, current_device(),
-                static_cast<std::int64_t>(g.in) | static_cast<std::int64_t>(g.out) << 8 |
-                    static_cast<std::int64_t>(g.activation) << 16 | std::int64_t{g.a_transposed} << 24 |
-                    std::int64_t{g.b_transposed} << 25 | std::int64_t{g.bias != nullptr} << 26 |
-                    std::int64_t{g.before_activation != nullptr} << 27 | std::int64_t{g.a_sums != nullptr} << 28 |
-                    std::int64_t{g.accumulate} << 29 | std::int64_t{is_tf32_allowed()} << 30} {}
-  friend bool operator==(const Shape&, const Shape&) = default;
-  struct Hash {
-    std::size_t operator()(const Shape& s) const {
-      std::uint64_t h = 0;
-      for (const std::int64_t x : s.numbers) h = (h ^ static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
-      return h;
-    }
-  };
-};
+// What key_of says.
+KeyNumbers<9> numbers_of(const Gemm& g) {
+  return {g.m, g.n, g.k, g.items, g.lda % 8, g.ldb % 8, g.batch.rank, current_device(),
+          static_cast<std::int64_t>(g.in) | static_cast<std::int64_t>(g.out) << 8 |
+              static_cast<std::int64_t>(g.activation) << 16 | std::int64_t{g.a_transposed} << 24 |
+              std::int64_t{g.b_transposed} << 25 | std::int64_t{g.bias != nullptr} << 26 |
+              std::int64_t{g.before_activation != nullptr} << 27 | std::int64_t{g.a_sums != nullptr} << 28 |
+              std::int64_t{g.accumulate} << 29 | std::int64_t{is_tf32_allowed()} << 30};
+}
 
 }  // namespace
 
 void run(const Gemm& g, Device device) {
-  static thread_local std::unordered_map<Shape, Kernel, Shape::Hash> settled;
-  const Shape shape(g);
+  static thread_local Settled<9, Kernel> settled;
+  const KeyNumbers<9> shape = numbers_of(g);
   if (const auto at = settled.find(shape); at != settled.end() && run(at->second, g, device)) return;
 
   View c;

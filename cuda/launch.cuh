@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/error.h"
 #include "cuda/check.h"
@@ -49,23 +50,43 @@ inline Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most = 512
   return g;
 }
 
+// One argument as the kernel declares it: itself, or converted.
+template <class P, class A> struct Parameter {
+  P value;
+  explicit Parameter(const A& a) : value(static_cast<P>(a)) {}
+  void* address() { return &value; }
+};
+template <class P> struct Parameter<P, P> {
+  const P& value;
+  explicit Parameter(const P& a) : value(a) {}
+  void* address() { return const_cast<P*>(&value); }
+};
+
+// One call of the runtime, which says itself whether it was refused: what <<<>>> would come to is three, and a fourth that
+// asks for the error.
+template <class... P> cudaError_t call_launch(const void* kernel, const Grid& grid, P... parameters) {
+  void* addresses[] = {parameters.address()..., nullptr};
+  return cudaLaunchKernel(kernel, grid.blocks, grid.threads, addresses, grid.shared, stream());
+}
+
 // Does nothing for a grid without blocks.
 template <class... P, class... A> void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&... arguments) {
   if (grid.blocks.x == 0) return;
+  const void* const function = reinterpret_cast<const void*>(kernel);
+  if (grid.shared > shared_of_every_kernel) allow_shared(function, grid.shared, name);
 #if defined(MANTISSA_CUDA_SHIM)
-  (void)cuda_shim::launch(stream(), [=] { kernel(static_cast<P>(arguments)...); }, grid.blocks, grid.threads, grid.shared);
-#else
-  if (grid.shared > 48 * 1024) {  // beyond what every kernel may have, it must be asked for
-    check_status(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(grid.shared)), name);
+  if (!cuda_shim::null_device) {
+    const cudaError_t status =
+        cuda_shim::launch(stream(), [=] { kernel(static_cast<P>(arguments)...); }, grid.blocks, grid.threads, grid.shared);
+    return after_launch(name, status);
   }
+  const cudaError_t status = call_launch(function, grid, Parameter<std::remove_const_t<P>, A>(arguments)...);
+#else
   nvtxRangePushA(name);
-#if defined(__CUDACC__)
-  kernel<<<grid.blocks, grid.threads, grid.shared, stream()>>>(static_cast<P>(arguments)...);
-#endif
+  const cudaError_t status = call_launch(function, grid, Parameter<std::remove_const_t<P>, A>(arguments)...);
   nvtxRangePop();
 #endif
-  after_launch(name);
+  after_launch(name, status);
 }
 
 // In a kernel: notes that a value is out of range; the host throws it when it next waits.

@@ -119,7 +119,7 @@ cross_entropy_backward_rows(RowOperand dx, RowOperand g, RowOperand x, Labels la
   const bool counts = label != labels.ignore && label >= 0 && label < n;
   const C from_row = counts ? row_gradient(g, at, total, reduction) : C(0), share = smoothing / C(n);
   const C on_label = counts ? (C(1) - smoothing) * labels.template weight_of<C>(label) * from_row : C(0);
-  const C on_softmax = on_label + share * *all_weights * from_row, on_class = share * from_row;
+  const C on_softmax = on_label + share * (all_weights ? *all_weights : C(n)) * from_row, on_class = share * from_row;
   const C largest = maxima[at], log_sum = log_sums[at];
   Row<C, width, 0, 1> row({x}, at, n);
   row.each([&](int j, const C (&v)[1][width]) {
@@ -138,7 +138,7 @@ template <class C> __global__ void sum_class_weights(C* sum, RowOperand weight, 
   __shared__ C scratch[32];
   C mine = 0;
   for (int i = static_cast<int>(threadIdx.x); i < classes; i += static_cast<int>(blockDim.x)) {
-    mine += weight.data ? load_element<C>(weight.data, weight.dtype, i) : C(1);
+    mine += load_element<C>(weight.data, weight.dtype, i);
   }
   mine = fold_block<Sum>(mine, scratch);
   if (threadIdx.x == 0) *sum = mine;
@@ -215,11 +215,16 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
   RowPlan plan = plan_rows(classes, {in.view, out.view}, compute_dtype(x.dtype));
   plan.fits = false;  // nothing is read twice, so nothing is held
   visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
-    const Tensor all_weights = Tensor::allocate({1}, dtype_of<C>, x.device);
-    launch("sum_class_weights", sum_class_weights<C>, Grid{dim3(1), dim3(256)}, data_of<C>(all_weights), operand(w.view), classes);
+    Tensor sum;
+    const C* all_weights = nullptr;  // each is 1
+    if (weight) {
+      sum = Tensor::allocate({1}, dtype_of<C>, x.device);
+      launch("sum_class_weights", sum_class_weights<C>, Grid{dim3(1), dim3(256)}, data_of<C>(sum), operand(w.view), classes);
+      all_weights = data_of<C>(sum);
+    }
     launch("cross_entropy_backward", cross_entropy_backward_rows<C, width>, grid_of(plan, rows), operand(out.view), operand(grad.view),
            operand(in.view), labels_of(label.view, w.view, o.ignore_index, classes), maxima.view.as<C>(), log_sums.view.as<C>(), total.as<C>(),
-           data_of<C>(all_weights), rows, o.label_smoothing, o.reduction);
+           all_weights, rows, o.label_smoothing, o.reduction);
   });
   out.finish();
 }

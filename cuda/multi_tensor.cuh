@@ -12,17 +12,22 @@
 namespace mantissa::cuda_backend {
 
 inline constexpr std::int64_t chunk = 2048;  // eight elements for each of 256 threads: small models fill the GPU too
-inline constexpr int most_tensors = 24;      // of a launch: its parameters may take 4 KB
+inline constexpr int list_bytes = 3900;      // of a launch, whose parameters may take 4 KB
 
 template <class V> struct TensorList {
-  V tensor[most_tensors];
-  unsigned first_block[most_tensors + 1];  // of each tensor; the last is the number of blocks
+  static constexpr int most = (list_bytes - 8) / static_cast<int>(sizeof(V) + sizeof(unsigned));
+  V tensor[most];
+  unsigned first_block[most + 1];  // of each tensor; the last is the number of blocks
   int count = 0;
 
   // The tensor that this block works on, and its first element.
   __device__ const V& find(std::int64_t* begin) const {
-    int t = 0;
-    while (blockIdx.x >= first_block[t + 1]) ++t;
+    int t = 0, after = count;  // it is one of [t, after)
+    while (after - t > 1) {
+      const int middle = (t + after) / 2;
+      if (blockIdx.x >= first_block[middle]) t = middle;
+      else after = middle;
+    }
     *begin = std::int64_t{blockIdx.x - first_block[t]} * chunk;
     return tensor[t];
   }
@@ -42,7 +47,7 @@ template <class V, class Takes, class F> void for_lists(std::span<const V> tenso
   for (const V& t : tensors) {
     if (!takes(t) || t.numel == 0) continue;
     const std::int64_t blocks = (t.numel + chunk - 1) / chunk;
-    if (list.count == most_tensors || list.first_block[list.count] + blocks > 0x7fffffff) flush();
+    if (list.count == list.most || list.first_block[list.count] + blocks > 0x7fffffff) flush();
     list.tensor[list.count] = t;
     list.first_block[list.count + 1] = list.first_block[list.count] + static_cast<unsigned>(blocks);
     ++list.count;

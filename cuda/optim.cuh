@@ -87,11 +87,20 @@ __global__ void __launch_bounds__(block_size) update_parameters(TensorList<Param
 }
 
 // After all blocks of an update have read the step counts.
-template <class F> __global__ void advance_parameters(TensorList<ParameterView> list, const double* hyper, const bool* skip) {
+struct StepList {
+  struct Counts {
+    std::int64_t* step;
+    double* scalars;
+  };
+  static constexpr int most = list_bytes / static_cast<int>(sizeof(Counts));
+  Counts of[most];
+  int count = 0;
+};
+template <class F> __global__ void advance_parameters(StepList list, const double* hyper, const bool* skip) {
   if (skip && *skip) return;
   const int t = static_cast<int>(threadIdx.x);
   if (t >= list.count) return;
-  const ParameterView& v = list.tensor[t];
+  const StepList::Counts& v = list.of[t];
   if constexpr (requires { F::scalar_names; }) {
     F formula;
     memcpy(static_cast<void*>(&formula), hyper, sizeof(F));
@@ -102,12 +111,13 @@ template <class F> __global__ void advance_parameters(TensorList<ParameterView> 
 
 // Also of parameters without elements: their steps count too.
 template <class F> void launch_advance(const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
-  for (std::size_t from = 0; from < parameters.size(); from += most_tensors) {
-    TensorList<ParameterView> list;
-    for (const ParameterView& v : parameters.subspan(from, std::min<std::size_t>(most_tensors, parameters.size() - from))) {
-      list.tensor[list.count++] = v;
+  static_assert(StepList::most <= block_size);
+  for (std::size_t from = 0; from < parameters.size(); from += StepList::most) {
+    StepList list;
+    for (const ParameterView& v : parameters.subspan(from, std::min<std::size_t>(StepList::most, parameters.size() - from))) {
+      list.of[list.count++] = {v.step, v.scalars};
     }
-    launch("advance_parameters", advance_parameters<F>, Grid{dim3(1), dim3(32)}, list, hyper, skip);
+    launch("advance_parameters", advance_parameters<F>, Grid{dim3(1), dim3(block_size)}, list, hyper, skip);
   }
 }
 

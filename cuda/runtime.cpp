@@ -1,5 +1,6 @@
 #include "cuda/runtime.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +31,6 @@ bool is_sticky(cudaError_t e) {
   }
 }
 std::atomic<bool> lost{false};
-std::atomic<std::uint64_t> launches{0};
 
 struct Found {
   int count = 0;
@@ -149,7 +149,8 @@ PerDevice& device_state(int index) {
 }
 
 thread_local int device = -1;  // that cudaSetDevice was last called with
-thread_local cudaStream_t chosen_stream = nullptr;
+thread_local cudaStream_t chosen_stream = nullptr, own_stream = nullptr;  // the latter of `device`, once it is known
+thread_local Pool* last_pool = nullptr;  // that memory came from
 thread_local Pool* arena_pool = nullptr;
 thread_local const std::uint64_t* random_state = nullptr;
 thread_local std::uint64_t random_first = 0;
@@ -176,7 +177,8 @@ struct Pool {
 
 namespace {
 
-Pool* pool_for(int index, cudaStream_t s) {
+// Pools live as long as the process, so a thread may remember its last one without a lock.
+Pool* find_pool(int index, cudaStream_t s) {
   PerDevice& d = device_state(index);
   const std::lock_guard lock(d.mutex);
   for (auto& p : d.pools) if (p->stream == s) return p.get();
@@ -186,6 +188,10 @@ Pool* pool_for(int index, cudaStream_t s) {
   p->device = index;
   d.pools.push_back(std::move(p));
   return d.pools.back().get();
+}
+Pool* pool_for(int index, cudaStream_t s) {
+  if (!last_pool || last_pool->device != index || last_pool->stream != s) [[unlikely]] last_pool = find_pool(index, s);
+  return last_pool;
 }
 void let_go(Pool* arena) noexcept {
   if (arena->users.fetch_sub(1) == 1) delete arena;
@@ -231,16 +237,31 @@ thread_local LaunchCounter* counter = nullptr;
 LaunchCounter::LaunchCounter() : before_(std::exchange(counter, this)) {}
 LaunchCounter::~LaunchCounter() { counter = before_; }
 
-void after_launch(const char* kernel) {
-  launches.fetch_add(1, std::memory_order_relaxed);
+void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
+  struct Allowed {
+    const void* kernel;
+    int device;
+    std::size_t bytes;
+  };
+  static std::mutex mutex;
+  static std::vector<Allowed>& all = *new std::vector<Allowed>;  // some tens
+  const int here = current_device();
+  const std::lock_guard lock(mutex);
+  const auto at = std::ranges::find_if(all, [=](const Allowed& a) { return a.kernel == kernel && a.device == here; });
+  if (at != all.end() && at->bytes >= bytes) return;
+  check_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), name);
+  if (at != all.end()) at->bytes = bytes;
+  else all.push_back({kernel, here, bytes});
+}
+
+void after_launch(const char* kernel, cudaError_t status) {
   if (counter) [[unlikely]] ++counter->launches[kernel];
-  check_status(cudaGetLastError(), kernel);
+  check_status(status, kernel);
   if (wait_after_launches() && !is_capturing()) [[unlikely]] {
     check_status(cudaStreamSynchronize(stream()), kernel);
     throw_notes();
   }
 }
-std::uint64_t launch_count() { return launches; }
 
 // --- devices and streams ---
 int device_count() { return found().count; }
@@ -253,12 +274,17 @@ void activate(Device d) {
   check(d.index < f.count && d.index < max_devices, "there is no device ", d, ": this machine has ", f.count, f.count == 1 ? " GPU" : " GPUs");
   check_status(cudaSetDevice(d.index), "choosing the device");
   device = d.index;
+  own_stream = nullptr;
 }
 int current_device() {
   if (device < 0) activate(cuda);
   return device;
 }
-cudaStream_t stream() { return chosen_stream ? chosen_stream : device_state(current_device()).stream; }
+cudaStream_t stream() {
+  if (chosen_stream) return chosen_stream;
+  if (!own_stream) [[unlikely]] own_stream = device_state(current_device()).stream;
+  return own_stream;
+}
 
 bool is_capturing() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -321,13 +347,13 @@ void* allocate(std::size_t bytes, Device d, void** pool) {
   Pool* from = arena_pool && arena_pool->device == d.index ? arena_pool : pool_for(d.index, stream());
   void* p = from->allocator->allocate(bytes, from->stream);
   if (from->own) from->users.fetch_add(1);
-  else poison(static_cast<char*>(p) + bytes, CachingAllocator::round_up(bytes) - bytes);
+  else if (poisoning) poison(static_cast<char*>(p) + bytes, CachingAllocator::round_up(bytes) - bytes);
   *pool = from;
   return p;
 }
 void deallocate(void* p, std::size_t bytes, void* pool) noexcept {
   auto* to = static_cast<Pool*>(pool);
-  if (!to->own) unpoison(p, CachingAllocator::round_up(bytes));
+  if (poisoning && !to->own) unpoison(p, CachingAllocator::round_up(bytes));
   to->allocator->deallocate(p, bytes, to->stream);
   if (to->own) let_go(to);
 }
@@ -358,7 +384,7 @@ ArenaScope::~ArenaScope() { arena_pool = before_; }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (bytes == 0) return;
-  check(!is_capturing() || to_device == from_device, "a step that is captured must not copy between host and device: it read a value of a "
+  check(to_device == from_device || !is_capturing(), "a step that is captured must not copy between host and device: it read a value of a "
         "tensor (item, to_vector, printing) or made a tensor from host data. Move that out of the step, or keep it in a tensor on the device");
   if (from_device.is_cpu() && upload_staged(to, from, bytes)) return;
   const cudaMemcpyKind kind = to_device.is_cpu() ? cudaMemcpyDeviceToHost : from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;

@@ -123,8 +123,12 @@ void throw_notes();  // what has been noted so far; forgets it
 // --- about the device ---
 int multiprocessors();
 int compute_capability();  // 90 for sm_90
-// Called after every launch: throws if it was refused, and waits when $MANTISSA_CUDA_SYNC is 1.
-void after_launch(const char* kernel);
-std::uint64_t launch_count();  // of this process
+
+// --- launches (cuda/launch.cuh) ---
+inline constexpr std::size_t shared_of_every_kernel = 48 * 1024;  // bytes; more must be asked for
+// Asks once for each kernel and device; what a kernel may have is never lowered.
+void allow_shared(const void* kernel, std::size_t bytes, const char* name);
+// Called after every launch, with its status: throws if it was refused, and waits when $MANTISSA_CUDA_SYNC is 1.
+void after_launch(const char* kernel, cudaError_t status);
 
 }  // namespace mantissa::cuda_backend

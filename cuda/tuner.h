@@ -7,9 +7,12 @@
 //                      this version of CUDA
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <unordered_map>
 
 #include "core/tensor.h"
 
@@ -32,5 +35,16 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<
 inline Choice run_fastest(const std::string& key, std::span<const Way> ways, const View& result, bool repeatable) {
   return run_fastest(key, ways, std::span(&result, 1), repeatable);
 }
+
+// What is settled, by the numbers that a key says: work that was done before finds its way without making text.
+template <std::size_t n> using KeyNumbers = std::array<std::int64_t, n>;
+struct HashOfNumbers {
+  std::size_t operator()(std::span<const std::int64_t> numbers) const {
+    std::uint64_t h = 0;
+    for (const std::int64_t x : numbers) h = (h ^ static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    return h;
+  }
+};
+template <std::size_t n, class Way> using Settled = std::unordered_map<KeyNumbers<n>, Way, HashOfNumbers>;
 
 }  // namespace mantissa::cuda_backend

@@ -1,12 +1,23 @@
 #!/bin/sh
 # Instructions of small operators and steps, which nobody may raise without saying so:
 #   tests/instructions_test.sh PROGRAM COMPILER [--update]
-# PROGRAM is bench/overhead_bench, COMPILER what it was built with. Runs its loops under valgrind and compares with
-# tests/instructions.txt; a count more than 3 % above the table fails, one more than 3 % below asks for --update, which
-# writes the table anew. Counts of another compiler do not compare: skipped, as without valgrind, with a notice (exit status 77).
+# PROGRAM is overhead_bench or, for what eager work on a GPU costs the host, cuda_host_bench; COMPILER what it was built
+# with. Runs its loops under valgrind and compares with tests/instructions.txt or tests/cuda_shim/instructions.txt; a count
+# more than 3 % above the table fails, one more than 3 % below asks for --update, which writes the table anew. Counts of
+# another compiler do not compare: skipped, as without valgrind, with a notice (exit status 77).
 set -eu
 program=$1 compiler=$("$2" -dumpfullversion -dumpversion | sed 's/\..*//') update=${3:-}
-table=$(cd "$(dirname "$0")" && pwd)/instructions.txt
+tests=$(cd "$(dirname "$0")" && pwd)
+case $(basename "$program") in
+  cuda_host_bench)
+    table=$tests/cuda_shim/instructions.txt
+    loops="add_64 add_64_backward add_1024_1024 add_broadcast relu relu_backward linear_bf16 linear_bf16_backward
+      layer_norm layer_norm_backward softmax softmax_backward cross_entropy cross_entropy_backward conv2d_bf16 conv2d_bf16_backward
+      adam_100 zero_grad_100 scaler_100" ;;
+  *)
+    table=$tests/instructions.txt
+    loops="add add_recorded add_number ten_multiplications adam_12_tensors scaler_step mlp_tiny" ;;
+esac
 command -v valgrind >/dev/null || { echo "skipped: valgrind is not installed"; exit 77; }
 [ -x "$program" ] || { echo "skipped: $program is not built"; exit 77; }
 if [ -z "$update" ] && ! grep -q "^compiler $compiler\$" "$table"; then
@@ -23,7 +34,7 @@ fresh=$(mktemp) status=0
 trap 'rm -f "$fresh"' EXIT
 sed -n '/^#/p' "$table" > "$fresh"
 echo "compiler $compiler" >> "$fresh"
-for loop in add add_recorded add_number ten_multiplications adam_12_tensors scaler_step mlp_tiny; do
+for loop in $loops; do
   now=$(count $loop 200)
   [ -n "$now" ] || { echo "skipped: the program does not run under valgrind"; exit 77; }
   echo "$loop $now" >> "$fresh"

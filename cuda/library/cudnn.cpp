@@ -10,11 +10,13 @@ bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const
 #else
 
 #include <array>
-#include <list>
+#include <cstring>
+#include <unordered_map>
 #include <vector>
 
 #include "cuda/cublaslt.h"
 #include "cuda/library/cudnn_graph.h"
+#include "cuda/tuner.h"
 
 namespace mantissa::cuda_backend {
 namespace {
@@ -137,18 +139,26 @@ struct Key {
   int device;
   bool tf32;
   friend bool operator==(const Key&, const Key&) = default;
+
+  struct Hash {
+    std::size_t operator()(const Key& k) const {
+      KeyNumbers<sizeof(ConvShape) / sizeof(std::int64_t) + 1> numbers;
+      numbers[0] = static_cast<std::int64_t>(k.pass) << 8 | static_cast<std::int64_t>(k.dtype);  // the rest seldom differs alone
+      std::memcpy(&numbers[1], &k.shape, sizeof(ConvShape));
+      return HashOfNumbers{}(numbers);
+    }
+  };
 };
 Problem& find_problem(const Key& key) {
-  static thread_local std::list<std::pair<Key, Problem>> problems;  // a network has some tens
-  for (auto& [k, p] : problems) {
-    if (k == key) return p;
-  }
+  static thread_local std::unordered_map<Key, Problem, Key::Hash> problems;
+  const auto at = problems.find(key);
+  if (at != problems.end()) return at->second;
+  Problem made;
   try {
-    problems.emplace_back(key, make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.tf32));
+    made = make_problem(key.pass, key.shape, key.layout, key.dtype, key.has_bias, key.tf32);
   } catch (const Refused&) {
-    problems.emplace_back(key, Problem{});
   }
-  return problems.back().second;
+  return problems.emplace(key, std::move(made)).first->second;
 }
 
 }  // namespace

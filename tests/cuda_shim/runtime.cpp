@@ -51,6 +51,7 @@ thread_local cudaError_t last_error = cudaSuccess;
 cudaError_t sticky = cudaSuccess, planned = cudaSuccess;
 std::string explanation;  // of a kernel that failed
 std::size_t limit = std::size_t{1} << 30;
+thread_local CallCounter* counter = nullptr;
 std::uint64_t launch_count = 0;
 bool late = false;
 std::mt19937 random_order{1};
@@ -58,7 +59,7 @@ std::vector<cuda_shim_stream*> streams;
 cuda_shim_stream default_streams[4];
 
 // --- device memory ---
-// Of each device 64 GiB of addresses. Outside of kernels and copies no page may be touched, so that a
+// Of each device 64 GiB of addresses, or 4 where there are no more (valgrind). Outside of kernels and copies no page may be touched, so that a
 // host that reads device memory stops at once, as it would with a GPU. Under AddressSanitizer every
 // allocation is an ordinary one instead: there reading beyond its end is what is looked for.
 #if defined(__SANITIZE_ADDRESS__)
@@ -66,9 +67,10 @@ constexpr bool guarded = false;
 #else
 constexpr bool guarded = true;
 #endif
-constexpr std::size_t space = std::size_t{64} << 30, granularity = 256;
+constexpr std::size_t granularity = 256;
 struct Memory {
   char* base = nullptr;
+  std::size_t space = std::size_t{64} << 30;
   std::size_t top = 0;                       // highest byte in use so far
   std::multimap<std::size_t, char*> spare;   // given back
   std::map<char*, std::size_t> blocks;       // in use
@@ -86,7 +88,9 @@ void explain_fault(int, siginfo_t* info, void*) {
 }
 void open_memory(Memory& m) {
   if (m.base || !guarded) return;
-  void* p = mmap(nullptr, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto map = [&] { return mmap(nullptr, m.space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); };
+  void* p = map();
+  if (p == MAP_FAILED) m.space = std::size_t{4} << 30, p = map();
   if (p == MAP_FAILED) throw std::runtime_error("cuda_shim: no address space for device memory");
   m.base = static_cast<char*>(p);
   struct sigaction action{};
@@ -169,6 +173,19 @@ void run_guarded(const std::function<void()>& work) {
 
 }  // namespace
 
+CallCounter::CallCounter() : before_(std::exchange(counter, this)) {}
+CallCounter::~CallCounter() { counter = before_; }
+void note_call(const char* name) {
+  if (counter) [[unlikely]] ++counter->calls[name];
+}
+
+bool null_device = false;
+void set_null_device(bool on) {
+  const std::lock_guard lock(mutex);
+  drain();
+  null_device = on;
+}
+
 DeviceAccess::DeviceAccess() {
   mutex.lock();
   if (access_depth++ == 0) protect(PROT_READ | PROT_WRITE);
@@ -179,6 +196,7 @@ DeviceAccess::~DeviceAccess() {
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (null_device) return cudaSuccess;
   const std::lock_guard lock(mutex);
   if (sticky != cudaSuccess) return result(sticky);
   cuda_shim_stream& s = stream_of(stream);
@@ -192,6 +210,7 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
 }
 
 cudaError_t launch(cudaStream_t stream, std::function<void()> thread, dim3 grid, dim3 block, std::size_t shared) {
+  note_call("cudaLaunchKernel");
   const std::uint64_t count = std::uint64_t{block.x} * block.y * block.z;
   const bool fits = count >= 1 && count <= 1024 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && grid.x >= 1 && grid.y >= 1 &&
                     grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535 && shared <= 227 * 1024;
@@ -226,7 +245,7 @@ std::size_t device_bytes() {
 bool is_device_pointer(const void* p) {
   const char* c = static_cast<const char*>(p);
   for (const Memory& m : memories) {
-    if (m.base && c >= m.base && c < m.base + space) return true;
+    if (m.base && c >= m.base && c < m.base + m.space) return true;
   }
   return false;
 }
@@ -253,29 +272,35 @@ const char* cudaGetErrorString(cudaError_t e) {
 }
 cudaError_t cudaPeekAtLastError() { return sticky != cudaSuccess ? sticky : last_error; }
 cudaError_t cudaGetLastError() {
+  note_call(__func__);
   const cudaError_t e = cudaPeekAtLastError();
   last_error = cudaSuccess;
   return e;
 }
 
 cudaError_t cudaGetDeviceCount(int* n) {
+  note_call(__func__);
   *n = device_count;
   return result(device_count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 cudaError_t cudaSetDevice(int d) {
+  note_call(__func__);
   if (d < 0 || d >= device_count) return result(cudaErrorInvalidDevice);
   device = d;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* d) {
+  note_call(__func__);
   *d = device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  note_call(__func__);
   *p = {"CPU shim", limit, 9, 0, 2};
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {
+  note_call(__func__);
   switch (what) {
     case cudaDevAttrMultiProcessorCount: *value = 2; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
@@ -287,6 +312,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {
 cudaError_t cudaDriverGetVersion(int* v) { return *v = 13000, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* v) { return *v = 13000, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (const cudaError_t e = before_waiting(); e != cudaSuccess) return result(e);
   drain();
@@ -295,6 +321,7 @@ cudaError_t cudaDeviceSynchronize() {
 
 // --- memory ---
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (sticky != cudaSuccess) return result(sticky);
   if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
@@ -322,6 +349,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (!p) return cudaSuccess;
   if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
@@ -338,37 +366,45 @@ cudaError_t cudaFree(void* p) {
   return result(cudaErrorInvalidValue);
 }
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
   *p = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return result(*p ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* p) {
+  note_call(__func__);
   std::free(p);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  note_call(__func__);
   *total = limit;
   *free = limit - std::min(limit, memories[device].used);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
+  note_call(__func__);
+  if (null_device && kind == cudaMemcpyDeviceToHost) std::memset(to, 0, bytes);
   if (kind != cudaMemcpyHostToDevice || !late) return enqueue(s, [=] { std::memmove(to, from, bytes); });
   // From ordinary host memory the bytes have left when the call returns.
   auto staged = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
   return enqueue(s, [=] { std::memcpy(to, staged->data(), bytes); });
 }
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t s) {
+  note_call(__func__);
   return enqueue(s, [=] { std::memset(p, value, bytes); });
 }
 
 // --- streams and events ---
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   streams.push_back(*s = new cuda_shim_stream{.device = device, .tasks = {}, .capture = nullptr, .by = {}, .spoiled = false});
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   run_until([&] { return s->tasks.empty(); });
   std::erase(streams, s);
@@ -376,27 +412,33 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (const cudaError_t e = before_waiting(); e != cudaSuccess) return result(e);
   run_until([&] { return stream_of(s).tasks.empty(); });
   return result(sticky);
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
   return result(stream_of(s).tasks.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  note_call(__func__);
   *e = new cuda_shim_event;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   run_until([&] { return e->done >= e->recorded; });
   delete e;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
+  note_call(__func__);
+  if (null_device) return cudaSuccess;
   const std::lock_guard lock(mutex);
   cuda_shim_stream& s = stream_of(stream);
   if (s.capture) return cudaSuccess;  // order inside one captured stream is that of its work
@@ -409,6 +451,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t e, unsigned) {
+  note_call(__func__);
+  if (null_device) return cudaSuccess;
   const std::lock_guard lock(mutex);
   cuda_shim_stream& s = stream_of(stream);
   if (s.capture) return cudaSuccess;
@@ -417,28 +461,39 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t e, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (const cudaError_t error = before_waiting(); error != cudaSuccess) return result(error);
   run_until([&] { return e->done >= e->recorded; });
   return result(sticky);
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (const cudaError_t error = before_unsafe(); error != cudaSuccess) return result(error);
   return result(e->done >= e->recorded ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
+  note_call(__func__);
   *ms = std::chrono::duration<float, std::milli>(b->time - a->time).count();
   return cudaSuccess;
 }
 
+// Of a null device alone: cuda/launch.cuh gives others a function that calls the kernel.
+cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t) {
+  note_call(__func__);
+  return null_device ? cudaSuccess : result(cudaErrorInvalidValue);
+}
+
 // --- graphs ---
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   *status = stream_of(s).capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   if (!s || s->capture) return result(cudaErrorInvalidValue);
   s->capture = new cuda_shim_graph;
@@ -447,10 +502,12 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  note_call(__func__);
   std::swap(*mode, capture_mode);
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+  note_call(__func__);
   const std::lock_guard lock(mutex);
   *graph = std::exchange(s->capture, nullptr);
   if (std::exchange(s->spoiled, false)) {
@@ -460,20 +517,24 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
   return result(*graph ? cudaSuccess : cudaErrorInvalidValue);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  note_call(__func__);
   *exec = new cuda_shim_graph(*graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+  note_call(__func__);
   for (const auto& work : exec->work) {
     if (const cudaError_t e = enqueue(s, work); e != cudaSuccess) return e;
   }
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  note_call(__func__);
   delete graph;
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  note_call(__func__);
   delete exec;
   return cudaSuccess;
 }

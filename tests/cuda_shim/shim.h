@@ -5,6 +5,8 @@
 #include <cuda_runtime.h>
 
 #include <functional>
+#include <map>
+#include <string>
 
 namespace cuda_shim {
 
@@ -22,6 +24,23 @@ void forget_errors();                             // a new process, as far as er
 std::uint64_t launches();                         // kernels run so far
 std::size_t device_bytes();                       // taken by cudaMalloc and not given back
 bool is_device_pointer(const void* p);
+
+// While one lives, this thread's calls of the runtime are counted by name; a launch is "cudaLaunchKernel". Scopes nest; the
+// innermost one counts.
+class CallCounter {
+ public:
+  CallCounter();
+  ~CallCounter();
+  CallCounter(const CallCounter&) = delete;
+  std::map<std::string, int> calls;
+
+ private:
+  CallCounter* before_;
+};
+// A null device takes kernels, copies and memsets and does none of them, so that what a program spends is its own work on
+// the host. Results are whatever lay in memory; what the host copies from there is zero.
+void set_null_device(bool on);
+extern bool null_device;
 
 // --- between the parts ---
 // Runs all blocks of a grid. Throws what a kernel did wrong: a barrier that not all threads reach.

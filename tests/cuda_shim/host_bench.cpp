@@ -1,0 +1,69 @@
+// What eager work on the device costs on the host: dispatch, shapes, memory from the cache, planning of the launch and
+// the launch itself up to the driver, which is a null device and does nothing (tests/cuda_shim/shim.h).
+//   cuda_host_bench            for each piece of work of host_work.h: nanoseconds, the minimum over rounds, and calls of
+//                              the runtime, launches by name
+//   cuda_host_bench WORK N     does it N times after a warm-up and says nothing: for tests/instructions_test.sh, which
+//                              counts the instructions of measured_loop()
+// Nothing here is measured on a GPU. The host code of .cu files is compiled with less optimisation than nvcc gives it.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "cuda/launches.h"
+#include "tests/cuda_shim/host_work.h"
+#include "tests/cuda_shim/shim.h"
+
+using namespace mantissa;
+
+namespace {
+
+double nanoseconds(int count, const std::function<void()>& body) {
+  double best = 1e30;
+  for (int round = 0; round < 20; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < count; ++i) body();
+    const std::chrono::duration<double, std::nano> t = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, t.count() / count);
+  }
+  return best;
+}
+
+}  // namespace
+
+extern "C" [[gnu::noinline]] void measured_loop(const std::function<void()>& body, int count) {
+  for (int i = 0; i < count; ++i) body();
+}
+
+int main(int argc, char** argv) try {
+  cuda_shim::set_null_device(true);
+  if (argc == 3) {
+    for (const host_work::Work& w : host_work::all()) {
+      if (w.name != std::string_view(argv[1])) continue;
+      const auto body = w.make();
+      for (int i = 0; i < 20; ++i) body();
+      measured_loop(body, std::atoi(argv[2]));
+      return 0;
+    }
+    fail("there is no work ", argv[1]);
+  }
+  for (const host_work::Work& w : host_work::all()) {
+    const auto body = w.make();
+    for (int i = 0; i < 20; ++i) body();
+    std::printf("%-24s %10.1f ns ", w.name, nanoseconds(w.per_round, body));
+    cuda_shim::CallCounter calls;
+    cuda_backend::LaunchCounter launches;
+    body();
+    for (const auto& [name, count] : calls.calls) std::printf(" %s %d", name.c_str(), count);
+    const char* before = ": ";
+    for (const auto& [name, count] : launches.launches) {
+      std::printf("%s%s %d", std::exchange(before, ", "), name.c_str(), count);
+    }
+    std::printf("\n");
+  }
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "error: %s\n", e.what());
+  return 1;
+}
