@@ -25,13 +25,9 @@ void check_channels(const char* name, const Tensor& x, const Tensor& weight, con
   check(!weight.defined() || weight.sizes() == channels, name, ": weight has shape ", weight, ", expected ", channels);
   check(!bias.defined() || bias.sizes() == channels, name, ": bias has shape ", bias, ", expected ", channels);
 }
+// Of the dtype it is computed in: halves are widened to f32. (PyTorch documents that of x's dtype and takes this one.)
 double epsilon_of(Dtype t) {
-  switch (t) {
-    case Dtype::f64: return std::numeric_limits<double>::epsilon();
-    case Dtype::f16: return 0x1p-10;
-    case Dtype::bf16: return 0x1p-7;
-    default: return static_cast<double>(std::numeric_limits<float>::epsilon());
-  }
+  return t == f64 ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
 }  // namespace

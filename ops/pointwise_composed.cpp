@@ -24,9 +24,11 @@ template <bool base_2> struct LogAddExp {
   static constexpr bool differentiable = true;
   static Tensor compose(const LogAddExp&, const Tensor& a, const Tensor& b) {
     check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
-    const Tensor apart = abs(where(eq(a, b), zero(), a - b));  // equal infinities are 0 apart
-    const Tensor rest = base_2 ? log1p(exp2(-apart)) * 1.4426950408889634 : log1p(exp(-apart));
-    return maximum(a, b) + rest;
+    // The larger and the smaller, without abs() or maximum(), which have a kink where both are equal and the result has none.
+    const Tensor first = logical_not(lt(a, b)), larger = where(first, a, b), smaller = where(first, b, a);
+    const Tensor apart = where(logical_and(eq(a, b), isinf(a)), zero(), smaller - larger);  // equal infinities are 0 apart
+    const Tensor rest = base_2 ? log1p(exp2(apart)) * 1.4426950408889634 : log1p(exp(apart));
+    return larger + rest;
   }
   static void samples(Samples& s) {
     composed(s, {s.randn({3, 5}), s.randn({5})}, LogAddExp{});

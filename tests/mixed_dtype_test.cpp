@@ -98,3 +98,22 @@ TEST_CASE("antialiasing places its filter by the pixels' middles, with align_cor
   CHECK(first[1] == Approx(0.375));
   CHECK(first[2] == 0);
 }
+
+TEST_CASE("logaddexp is smooth where both are equal, and knows infinities") {
+  Tensor a = from_data<double>({0.5, -inf, inf, inf, 1}, {5}).requires_grad_();
+  const Tensor b = from_data<double>({0.5, -inf, inf, 3, -inf}, {5});
+  const std::vector<double> y = logaddexp(a, b).to_vector<double>();
+  CHECK(y[0] == Approx(0.5 + std::log(2.0)));
+  CHECK(std::vector<double>(y.begin() + 1, y.end()) == std::vector<double>{-inf, inf, inf, 1});
+  Tensor x = zeros({1}, {.dtype = f64, .requires_grad = true});
+  const Tensor first = grad(sum(logaddexp(x, zeros({1}, {.dtype = f64}))), {x}, {.create_graph = true})[0];
+  CHECK(first.item<double>() == 0.5);
+  CHECK(grad(sum(first), {x})[0].item<double>() == Approx(0.25));
+}
+
+TEST_CASE("rms_norm of halves adds the epsilon of f32, in which it is computed") {
+  for (Dtype dtype : {f32, f16, bf16}) {
+    const Tensor y = rms_norm(full({4}, 1e-3, {.dtype = dtype}), {4});
+    CHECK(y.to_vector<double>()[0] == Approx(0.945245).epsilon(4e-3));  // PyTorch 2.15: 0.9453125 in both halves
+  }
+}
