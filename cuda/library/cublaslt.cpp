@@ -8,12 +8,13 @@
 #include <atomic>
 #include <cstring>
 #include <map>
-#include <mutex>
+#include <unordered_map>
 
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "core/kernel.h"
 #include "cuda/runtime.h"
+#include "cuda/tuner.h"
 
 namespace mantissa {
 
@@ -73,7 +74,14 @@ struct Key {
   std::int64_t m, n, k, items, lda, ldb, ldc, a_step, b_step;
   int device, in, out, transposed, epilogue, accumulate, tf32;
   std::uint32_t a_alignment, b_alignment, c_alignment, d_alignment;
-  auto operator<=>(const Key&) const = default;
+  friend bool operator==(const Key&, const Key&) = default;
+
+  struct Hash {
+    std::size_t operator()(const Key& k) const {  // the rest seldom differs alone
+      const std::int64_t kinds = k.in | k.out << 4 | k.transposed << 8 | k.accumulate << 10 | k.device << 12;
+      return HashOfNumbers{}(KeyNumbers<7>{k.m, k.n, k.k, k.items, k.lda, k.ldb, kinds << 16 | k.epilogue});
+    }
+  };
 };
 
 std::uint32_t alignment_of(const void* p) {
@@ -122,7 +130,7 @@ Problem make_problem(const Gemm& g, const Key& key) {
 }
 
 Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
-  static thread_local std::map<Key, Problem> problems;
+  static thread_local std::unordered_map<Key, Problem, Key::Hash> problems;
   const std::uint32_t c_alignment = alignment_of(g.c);
   const Key key{g.m, g.n, g.k, g.items, g.lda, g.ldb, g.ldc, a_step, b_step, current_device(), static_cast<int>(g.in), static_cast<int>(g.out),
                 2 * g.a_transposed + g.b_transposed, static_cast<int>(epilogue_of(g)), g.accumulate, g.in == f32 && tf32_allowed, alignment_of(g.a),
