@@ -162,19 +162,25 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
   for_pieces(y, columns_of(a), [&](const Piece& p) { multiply_piece<T>(y, left, right, start, p); });
 }
 
+bool dtypes_agree(const View& y, const View& a, const View& b) { return a.dtype == y.dtype && b.dtype == y.dtype; }
+// Halves whose sums are kept in f32.
+bool is_wide(const View& y, const View& a, const View& b) {
+  return y.dtype == f32 && is_half(a.dtype) && a.dtype == b.dtype;
+}
+
 // --- few rows ---
 
 // A weight [n, k] seen from its side, large enough that packing it matters. (The same weight copied to [k, n] goes
 // another way, with other last bits.)
 constexpr std::int64_t least_few_rows_weight = 4096;
 bool is_few_rows(const View& y, const View& a, const View& b) {
-  if (y.dtype == f64 || a.dtype != y.dtype || b.dtype != y.dtype) return false;
+  if (y.dtype == f64 || !(dtypes_agree(y, a, b) || is_wide(y, a, b))) return false;
   if (y.numel() != rows_of(y) * columns_of(y)) return false;
   if (columns_of(y) * columns_of(a) < least_few_rows_weight) return false;
   // Halves have a product of their own that turns round (multiply_half_matrix), twice as fast with more rows than this.
   // oneDNN packs a weight in f32, which takes long when that is large.
   const bool large = columns_of(y) * columns_of(a) > (512 << 10);
-  const std::int64_t most = is_half(y.dtype) ? half_panel / 4 : large ? most_few_rows : most_few_rows / 2;
+  const std::int64_t most = is_half(b.dtype) ? half_panel / 4 : large ? most_few_rows : most_few_rows / 2;
   return rows_of(y) <= most && row_stride(b) == 1;
 }
 void multiply_by_rows(const View& y, const View& a, const View& b, const View& bias) {
@@ -187,26 +193,27 @@ void multiply_by_rows(const View& y, const View& a, const View& b, const View& b
     kernels::copy(cpu, a_copy.view(), left);
     left = a_copy.view();
   }
-  if (bias && !(bias.dtype == y.dtype && bias.is_contiguous())) {
-    bias_copy = Tensor::allocate(bias.sizes, y.dtype);
+  if (bias && !(bias.dtype == b.dtype && bias.is_contiguous())) {
+    bias_copy = Tensor::allocate(bias.sizes, b.dtype);
     kernels::copy(cpu, bias_copy.view(), bias);
     start = bias_copy.view();
   }
-  mantissa::multiply_few_rows({y.dtype, rows_of(y), n, k, left.as<const float>(), row_stride(left), b.data, column_stride(b),
-                     start.data, y.data, n});
+  mantissa::multiply_few_rows({b.dtype, rows_of(y), n, k, left.as<const float>(), row_stride(left), b.data,
+                               column_stride(b), start.data, y.data, n, y.dtype == f32});
 }
 
 // --- f16 and bf16 ---
 
 HalfProduct half_product(const View& y, const View& a, const View& b, const View& bias, std::int64_t item) {
   const auto at = [item](const View& v) { return v.as<const char>() + 2 * item_offset(v, item); };
-  const std::int64_t n = columns_of(y);
-  return {y.dtype, rows_of(y), n, columns_of(a), at(a), row_stride(a), column_stride(a), at(b), row_stride(b),
-          column_stride(b), bias.data, y.as<char>() + 2 * item * rows_of(y) * n, n, false, nullptr};
+  const std::int64_t n = columns_of(y), size = static_cast<std::int64_t>(size_of(y.dtype));
+  return {a.dtype, rows_of(y), n, columns_of(a), at(a), row_stride(a), column_stride(a), at(b), row_stride(b),
+          column_stride(b), bias.data, y.as<char>() + size * item * rows_of(y) * n, n, false, nullptr, y.dtype == f32};
 }
 // The same product as c^T = b^T @ a^T: what is packed is then a, and b is read as it lies.
 HalfProduct turned(const HalfProduct& p) {
-  return {p.dtype, p.n, p.m, p.k, p.b, p.b_col, p.b_row, p.a, p.a_col, p.a_row, p.bias, p.c, p.c_row, true, nullptr};
+  return {p.dtype, p.n, p.m, p.k, p.b, p.b_col, p.b_row, p.a, p.a_col, p.a_row, p.bias, p.c, p.c_row, true, nullptr,
+          p.wide};
 }
 std::int64_t panels_of(const HalfProduct& p) { return (p.n + half_panel - 1) / half_panel; }
 std::int64_t packed_units(const HalfProduct& p) {
@@ -255,8 +262,8 @@ void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const
 void multiply_half(const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept) {
   Tensor bias_copy;
   View start = bias;
-  if (bias && !(bias.dtype == y.dtype && bias.is_contiguous())) {
-    bias_copy = Tensor::allocate(bias.sizes, y.dtype);
+  if (bias && !(bias.dtype == a.dtype && bias.is_contiguous())) {
+    bias_copy = Tensor::allocate(bias.sizes, a.dtype);
     kernels::copy(cpu, bias_copy.view(), bias);
     start = bias_copy.view();
   }
@@ -308,13 +315,13 @@ std::int64_t pieces_for(double flops) {
 void kernels::gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept) {
   if (y.numel() == 0) return;
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::gemm, device)(y, a, b, bias);
-  if (y.numel() * columns_of(a) <= tiny) {
+  if (y.numel() * columns_of(a) <= tiny && dtypes_agree(y, a, b)) {
     visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias); });
   } else if (is_few_rows(y, a, b)) {
     multiply_by_rows(y, a, b, bias);
   } else if (y.dtype == f64) {
     multiply<double>(y, a, b, bias);
-  } else if (is_half(y.dtype) && a.dtype == y.dtype && b.dtype == y.dtype) {
+  } else if (is_wide(y, a, b) || (is_half(y.dtype) && dtypes_agree(y, a, b))) {
     multiply_half(y, a, b, bias, kept);
   } else {
     multiply<float>(y, a, b, bias);

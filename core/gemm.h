@@ -20,7 +20,8 @@ std::int64_t item_offset(const View& v, std::int64_t item);
 namespace kernels {
 
 // y = a @ b + bias over matrices: y [batch..., m, n] contiguous, a [batch..., m, k] and
-// b [batch..., k, n] of the same rank and with any strides (0 where they repeat), bias [n] or absent.
+// b [batch..., k, n] of the same rank and with any strides (0 where they repeat), bias [n] or absent. Products of
+// halves into an f32 y keep the sums as they are.
 // `kept` is that of b.
 void gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept = {});
 

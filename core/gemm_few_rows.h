@@ -10,7 +10,7 @@
 namespace mantissa {
 
 struct FewRows {
-  Dtype dtype;  // of b, bias and c: f32, bf16 or f16
+  Dtype dtype;  // of b and bias, and of c unless it is wide: f32, bf16 or f16
   std::int64_t m, n, k;
   const float* a;  // rows of k floats, a_row apart
   std::int64_t a_row;
@@ -19,6 +19,7 @@ struct FewRows {
   const void* bias;  // [n] dense, or null
   void* c;           // rows of n, c_row apart
   std::int64_t c_row;
+  bool wide = false;  // c is f32: the sums as they are
 };
 inline constexpr std::int64_t most_few_rows = 32, most_few_pixels = 16;
 

@@ -9,7 +9,7 @@ namespace mantissa {
 
 // c = a @ b + bias for one matrix, or a part of its rows and columns. Strides in elements; rows of c are dense.
 struct HalfProduct {
-  Dtype dtype;  // f16 or bf16, of everything but `packed`
+  Dtype dtype;  // f16 or bf16, of a, b and bias, and of c unless it is wide
   std::int64_t m, n, k;
   const void* a;
   std::int64_t a_row, a_col;
@@ -20,6 +20,7 @@ struct HalfProduct {
   std::int64_t c_row;
   bool c_transposed;  // c is [n, m] in memory, c_row from column to column, and bias is [m]
   std::uint32_t* packed;  // all of b, as gemm_half_pack leaves it; panels of half_panel columns
+  bool wide;              // c is f32: the sums as they are
 };
 inline constexpr std::int64_t half_panel = 32;  // of every instruction set, so that cuts do not depend on it
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/context.h"
+#include "core/cpu/isa.h"
 
 namespace mantissa {
 namespace {
@@ -22,9 +23,10 @@ struct Form {
   const char* name;
   std::shared_ptr<const void> packer;
   Tensor packed;  // undefined at the first use
+  cpu_backend::Isa isa = cpu_backend::isa();  // panels are as wide as its vectors
 
   bool is_of(const View& w) const {
-    return weight.data == w.data && weight.sizes == w.sizes && weight.strides == w.strides && weight.dtype == w.dtype;
+    return isa == cpu_backend::isa() && weight.data == w.data && weight.sizes == w.sizes && weight.strides == w.strides && weight.dtype == w.dtype;
   }
 };
 using Forms = std::vector<Form>;

@@ -97,14 +97,17 @@ void visit_cell(Cell cell, F&& f) {
 
 }  // namespace recurrent
 
-// T steps, N samples, H hidden units, G gates; all contiguous but weight_hh, in one floating dtype but `kept`.
-// gates [T, N, G * H]: comes in as W_ih x + b_ih, goes out activated. y [T, N, H], for the LSTM [T + 1, N, H] with the
-// last c at the end. kept [T, N, H] in f32 (f64 for f64). h0, c0 [N, H], c0 of the LSTM only. weight_hh [G * H, H],
-// bias_hh [G * H] or absent. reverse: from the last step to the first.
+// T steps, N samples, H hidden units, G gates; all contiguous but weight_hh, in one floating dtype but `gates` and
+// `kept`, which are in the compute type: f32, and f64 for f64.
+// gates [T, N, G * H]: comes in as W_ih x, goes out activated. y [T, N, H], for the LSTM [T + 1, N, H] with the last c
+// at the end. kept [T, N, H]. h0, c0 [N, H], c0 of the LSTM only. weight_hh [G * H, H], both biases [G * H] or absent.
+// reverse: from the last step to the first.
+// State and sums are in the compute type, and y is rounded once: where products are of halves, the state enters them
+// as the sum of two.
 MANTISSA_KERNEL(recurrence, const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
-                const View& weight_hh, const View& bias_hh, Cell cell, bool reverse)
+                const View& weight_hh, const View& bias_ih, const View& bias_hh, Cell cell, bool reverse)
 // g is the gradient of y. d_x, d_h [T, N, G * H]: those of W_ih x + b_ih and of W_hh h + b_hh, which differ in a GRU
-// only: for the others d_h is absent. d_h0, d_c0 [N, H], d_c0 of the LSTM only.
+// only: for the others d_h is absent. d_h0, d_c0 [N, H], d_c0 of the LSTM only. Products take d_h as it is rounded.
 MANTISSA_KERNEL(recurrence_backward, const View& d_x, const View& d_h, const View& d_h0, const View& d_c0,
                 const View& g, const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
                 const View& weight_hh, Cell cell, bool reverse)

@@ -168,12 +168,15 @@ void gemm(const View& y, const View& a, const View& b, const View& bias) {
   }
   Tensor a_copy, b_copy, bias_copy;
   Layout la{}, lb{};
-  const View left = prepare(a, y.dtype, a_copy, &la), right = prepare(b, y.dtype, b_copy, &lb);
+  // Halves into f32 keep their sums as they are.
+  const Dtype in = y.dtype == f32 && is_half(a.dtype) && a.dtype == b.dtype ? a.dtype : y.dtype;
+  const View left = prepare(a, in, a_copy, &la), right = prepare(b, in, b_copy, &lb);
   Gemm g;
   g.m = left.size(left.dim() - 2);
   g.k = left.size(left.dim() - 1);
   g.n = right.size(right.dim() - 1);
-  g.in = g.out = y.dtype;
+  g.in = in;
+  g.out = y.dtype;
   g.a = left.data;
   g.b = right.data;
   g.c = y.data;
@@ -185,8 +188,8 @@ void gemm(const View& y, const View& a, const View& b, const View& bias) {
   set_batch(g, left, right);
   if (bias) {
     g.bias = bias.data;
-    if (bias.dtype != y.dtype || !bias.is_contiguous()) {
-      bias_copy = Tensor::allocate(bias.sizes, y.dtype, y.device);
+    if (bias.dtype != in || !bias.is_contiguous()) {
+      bias_copy = Tensor::allocate(bias.sizes, in, y.device);
       kernels::copy(y.device, bias_copy.view(), bias);
       g.bias = bias_copy.view().data;
     }

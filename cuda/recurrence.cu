@@ -1,5 +1,6 @@
 // Recurrent layers over a sequence: for each step one product of the state with W_hh and one kernel for the gates of
-// all samples, both on the current stream, so that a graph can record them. Mirrors core/cpu/recurrence.cpp.
+// all samples, both on the current stream, so that a graph can record them. Mirrors core/cpu/recurrence.cpp: the state
+// stays in the compute type, and enters a product of halves as the sum of two of them, stacked as rows of one product.
 #include "core/recurrence.h"
 #include "cuda/gemm.h"
 #include "cuda/launch.cuh"
@@ -33,25 +34,47 @@ struct Part {
   }
 };
 
-// One thread for a unit of a sample. sums [N, G * H]: the product of the state before.
-template <class F, class C>
-__global__ void step_forward(Part y, Part gates, Part kept, Part h_before, Part c_before, const C* sums, Part bias,
-                             std::int64_t batch, std::int64_t hidden) {
+// A state in halves: what it rounds to, [N, H], and below that what this leaves.
+template <class C>
+__device__ void store_split(const Part& halves, std::int64_t i, std::int64_t below, C value) {
+  halves.store(i, value);
+  halves.store(below + i, value - halves.load<C>(i));
+}
+
+// The first state as it is read by the first step.
+template <class C>
+__global__ void start_forward(Part h0, C* h, Part halves, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= batch * hidden) return;
+  if (i >= n) return;
+  h[i] = h0.load<C>(i);
+  store_split(halves, i, n, h[i]);
+}
+
+// One thread for a unit of a sample. sums [N, G * H]: the product of the state before; of halves two of them, which are
+// added. There `halves` is what the next step multiplies by, and `h`, in the compute type, is read and then written.
+template <class F, class C>
+__global__ void step_forward(Part y, C* gates, C* kept, Part h, Part c_before, const C* sums, Part halves, Part bias_x,
+                             Part bias_h, std::int64_t batch, std::int64_t hidden) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, n = batch * hidden;
+  if (i >= n) return;
   const std::int64_t sample = i / hidden, unit = i % hidden, first = sample * F::gates * hidden + unit;
   C gate[F::gates], p[F::gates], keep{};
 #pragma unroll
   for (int k = 0; k < F::gates; ++k) {
-    gate[k] = gates.load<C>(first + k * hidden);
+    gate[k] = gates[first + k * hidden];
     p[k] = sums[first + k * hidden];
-    if (bias.data) p[k] += bias.load<C>(k * hidden + unit);
+    if (halves.data) p[k] += sums[F::gates * n + first + k * hidden];
+    if (bias_x.data) gate[k] += bias_x.load<C>(k * hidden + unit);
+    if (bias_h.data) p[k] += bias_h.load<C>(k * hidden + unit);
   }
-  const C next = F{}.forward(gate, p, h_before.load<C>(i), c_before.data ? c_before.load<C>(i) : C(0), keep);
+  const C next = F{}.forward(gate, p, h.load<C>(i), c_before.data ? c_before.load<C>(i) : C(0), keep);
 #pragma unroll
-  for (int k = 0; k < F::gates; ++k) gates.store(first + k * hidden, gate[k]);
-  kept.store(i, keep);
+  for (int k = 0; k < F::gates; ++k) gates[first + k * hidden] = gate[k];
+  kept[i] = keep;
   y.store(i, next);
+  if (!halves.data) return;
+  h.store(i, next);
+  store_split(halves, i, n, next);
 }
 
 // What reaches the state after a step, beside the gradient of y: a product [N, H], and the part past it.
@@ -106,18 +129,28 @@ View step(const View& v, std::int64_t t) {  // v[t]
 }  // namespace
 
 void recurrence(const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
-                const View& weight_hh, const View& bias_hh, Cell cell, bool reverse) {
+                const View& weight_hh, const View& bias_ih, const View& bias_hh, Cell cell, bool reverse) {
   const std::int64_t steps = kept.size(0), batch = kept.size(1), hidden = kept.size(2);
   const auto time = [&](std::int64_t i) { return reverse ? steps - 1 - i : i; };
-  const Tensor sums = Tensor::allocate({batch, weight_hh.size(0)}, kept.dtype, y.device);
+  const std::int64_t parts = is_half(y.dtype) ? 2 : 1;
+  const Tensor sums = Tensor::allocate({parts * batch, weight_hh.size(0)}, kept.dtype, y.device);
+  Tensor state, halves;
+  if (parts == 2) {
+    state = Tensor::allocate({batch, hidden}, kept.dtype, y.device);
+    halves = Tensor::allocate({parts * batch, hidden}, y.dtype, y.device);
+    launch("recurrence_first", &start_forward<float>, grid_for(batch * hidden), Part(h0), state.data<float>(),
+           Part(halves.view()), batch * hidden);
+  }
   for (std::int64_t i = 0; i < steps; ++i) {
     const std::int64_t t = time(i);
-    const View h_before = i > 0 ? step(y, time(i - 1)) : h0, c_before = i > 0 ? step(kept, time(i - 1)) : c0;
-    multiply(sums.view(), h_before.data, weight_hh, true, y.dtype);
+    const View h_before = parts == 2 ? state.view() : i > 0 ? step(y, time(i - 1)) : h0;
+    const View c_before = i > 0 ? step(kept, time(i - 1)) : c0;
+    multiply(sums.view(), parts == 2 ? halves.view().data : h_before.data, weight_hh, true, y.dtype);
     visit_compute(y.dtype, [&]<class C> {
       visit_cell(cell, [&]<class F>(F) {
-        launch("recurrence", &step_forward<F, C>, grid_for(batch * hidden), Part(step(y, t)), Part(step(gates, t)),
-               Part(step(kept, t)), Part(h_before), Part(c_before), sums.data<C>(), Part(bias_hh), batch, hidden);
+        launch("recurrence", &step_forward<F, C>, grid_for(batch * hidden), Part(step(y, t)),
+               step(gates, t).template as<C>(), step(kept, t).template as<C>(), Part(h_before), Part(c_before),
+               sums.data<C>(), parts == 2 ? Part(halves.view()) : Part(), Part(bias_ih), Part(bias_hh), batch, hidden);
       });
     });
   }

@@ -83,6 +83,7 @@ struct Recurrence {
   static constexpr const char* args[] = {"x", "weight_ih", "bias_ih", "weight_hh", "bias_hh", "h0", "c0"};
   Cell cell;
   bool reverse;
+  mutable KeptWeight kept_ih = {};  // made by infer for run
 
   std::array<Spec, 3> infer(const Tensor& x, const Tensor& w_ih, const Tensor& b_ih, const Tensor& w_hh,
                             const Tensor& b_hh, const Tensor& h0, const Tensor& c0) const {
@@ -98,17 +99,19 @@ struct Recurrence {
     check_sizes(h0, "first h", state);
     check(c0.defined() == (cell == Cell::lstm), "an LSTM, and nothing else, has a first c");
     if (c0.defined()) check_sizes(c0, "first c", state);
+    kept_ih = KeptWeight(w_ih);
     const std::int64_t steps = x.size(0), n = state[0], hidden = state[1];
-    return {like(x, Dims{steps + (cell == Cell::lstm), n, hidden}), like(x, Dims{steps, n, rows[0]}),
-            Spec{{steps, n, hidden}, compute_dtype(x.dtype()), x.device()}};
+    const Dtype wide = compute_dtype(x.dtype());
+    return {like(x, Dims{steps + (cell == Cell::lstm), n, hidden}), Spec{{steps, n, rows[0]}, wide, x.device()},
+            Spec{{steps, n, hidden}, wide, x.device()}};
   }
   void run(const std::array<View, 3>& y, const View& x, const View& w_ih, const View& b_ih, const View& w_hh,
            const View& b_hh, const View& h0, const View& c0) const {
     View turned = w_ih;
     turned.sizes = {w_ih.size(1), w_ih.size(0)};
     turned.strides = {w_ih.strides[1], w_ih.strides[0]};
-    kernels::gemm(x.device, flat(y[1]), flat(x), turned, b_ih);
-    kernels::recurrence(x.device, y[0], y[1], y[2], h0, c0, w_hh, b_hh, cell, reverse);
+    kernels::gemm(x.device, flat(y[1]), flat(x), turned, {}, kept_ih);
+    kernels::recurrence(x.device, y[0], y[1], y[2], h0, c0, w_hh, b_ih, b_hh, cell, reverse);
   }
   static constexpr auto vjp();
 };
@@ -125,7 +128,7 @@ struct RecurrenceBackward {
                             const Tensor&) const {
     check_sizes(g, "gradient", y.sizes());
     const Dims none{0};
-    return {like(gates), of.cell == Cell::gru ? like(gates) : like(gates, none), like(h0),
+    return {like(g, gates.sizes()), like(g, of.cell == Cell::gru ? gates.sizes() : none), like(h0),
             c0.defined() ? like(c0) : like(h0, none)};
   }
   void run(const std::array<View, 4>& d, const View& g, const View&, const View&, const View&, const View& w_hh,
@@ -173,11 +176,9 @@ constexpr auto Recurrence::vjp() {
     if (needs[2]) d[2] = sum(d_x, {0, 1});
     if (needs[3]) {  // every step with the h before it
       const std::int64_t steps = x.size(0), r = op.reverse;
-      d[3] = matmul(transpose(select(d_h, 0, r ? steps - 1 : 0)), h0);
-      if (steps > 1) {
-        const Tensor later = slice(d_h, 0, 1 - r, steps - r), earlier = slice(y, 0, r, steps - 1 + r);
-        d[3] = d[3] + matmul(transpose(rows(later)), rows(earlier));
-      }
+      const Tensor first = unsqueeze(h0, 0), others = slice(y, 0, r, steps - 1 + r);
+      const Tensor before = steps == 1 ? first : r ? cat({others, first}, 0) : cat({first, others}, 0);
+      d[3] = matmul(transpose(rows(d_h)), rows(before));
     }
     if (needs[4]) d[4] = op.cell == Cell::gru || !needs[2] ? sum(d_h, {0, 1}) : d[2];
     if (needs[5]) d[5] = d_h0;
@@ -192,18 +193,15 @@ RecurrentResult recurrent_layer(Cell cell, const Tensor& x, const Tensor& weight
                                 const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& h0, const Tensor& c0,
                                 bool reverse) {
   const Composite in("recurrent_layer", CastPolicy::lower, {&x, &weight_ih, &bias_ih, &weight_hh, &bias_hh, &h0, &c0});
-  // Halves are computed in f32 and rounded once: in a region the same bits as of layers held in half precision.
   const Dtype dtype = in[0].dtype();
   for (std::size_t i = 1; i < 7; ++i) {
     if (!in[i].defined()) continue;
     check(in[i].dtype() == dtype, "recurrent_layer: needs one dtype, got ", dtype, " for x and ", in[i].dtype(),
           " for ", Recurrence::args[i]);
   }
-  const auto wide = [&](std::size_t i) {
-    return in[i].defined() ? contiguous(cast(in[i], compute_dtype(dtype))) : in[i];
-  };
-  const Tensor y =
-      cast(apply(Recurrence{cell, reverse}, wide(0), wide(1), wide(2), wide(3), wide(4), wide(5), wide(6))[0], dtype);
+  const auto ready = [&](std::size_t i) { return in[i].defined() ? contiguous(in[i]) : in[i]; };
+  const Tensor y = apply(Recurrence{cell, reverse}, ready(0), ready(1), ready(2), ready(3), ready(4), ready(5),
+                         ready(6))[0];
   if (cell != Cell::lstm) return {in.result(y), select(y, 0, reverse ? 0 : -1), {}};
   const std::int64_t steps = y.size(0) - 1;
   const Tensor output = slice(y, 0, 0, steps);

@@ -1,6 +1,7 @@
 // Matrix products on the CPU: every dtype, layout and instruction set against a product in f64, odd sizes, and the
 // same bits for any number of threads.
 #include "core/cpu/isa.h"
+#include "core/gemm.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -54,6 +55,9 @@ TEST_CASE("products agree with f64 in every dtype, layout and instruction set") 
           CHECK(wrong(matmul(a, b), matmul(cast(a, f64), cast(b, f64)), c.k) == "");
           const Tensor bias = cast(rand({c.n}, {.dtype = f64}) - 0.5, t);
           CHECK(wrong(linear(a, b.t(), bias), matmul(cast(a, f64), cast(b, f64)) + cast(bias, f64), c.k) == "");
+          const Tensor sums = empty({c.m, c.n});  // of halves, not rounded
+          kernels::gemm(cpu, sums.view(), a.view(), b.view(), bias.view());
+          CHECK(wrong(sums, matmul(cast(a, f64), cast(b, f64)) + cast(bias, f64), c.k) == "");
         }
       }
       const Tensor a = cast(rand({5, 1, 20, 33}, {.dtype = f64}) - 0.5, t);

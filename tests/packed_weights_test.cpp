@@ -8,6 +8,7 @@
 #include "amp/autocast.h"
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
+#include "core/cpu/isa.h"
 #include "core/ops.h"
 #include "core/packed_weights.h"
 #include "core/parallel.h"
@@ -49,6 +50,10 @@ std::vector<float> in_inference(const Layer& l, int times = 3) {
   for (int i = 0; i < times; ++i) y = l().to_vector<float>();
   return y;
 }
+std::vector<float> with_none_kept(const Layer& l) {  // and none used; what is kept stays
+  const InferenceMode on;
+  return Layer{l.name, l.x, l.weight.clone()}().to_vector<float>();
+}
 std::vector<float> without(const Layer& l) {
   set_packed_weights_limit(0);
   const InferenceMode on;
@@ -80,6 +85,21 @@ TEST_CASE("packed weights: kept from the second use, of the same bits, dropped w
     CHECK(l().to_vector<float>() == plain);
     CHECK(packed_weights_bytes() == 0);
   }
+}
+
+TEST_CASE("packed weights: a program that changes the instruction set gets forms of its own") {
+  using cpu_backend::Isa;
+  const Isa before = cpu_backend::isa();
+  for (const Layer& l : layers()) {
+    INFO(l.name << " " << name_of(l.x.dtype()));
+    for (Isa isa : {before, Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx2, before}) {
+      if (isa > cpu_backend::best_isa()) continue;
+      cpu_backend::set_isa(isa);
+      INFO(cpu_backend::name_of(isa));
+      CHECK(in_inference(l) == with_none_kept(l));
+    }
+  }
+  cpu_backend::set_isa(before);
 }
 
 TEST_CASE("packed weights: whatever writes the weight makes them invalid") {

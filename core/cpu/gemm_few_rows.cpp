@@ -78,7 +78,7 @@ template <int Rows, int Columns, class T> void multiply_tile(const FewRows& p, c
   }
 }
 
-template <int Columns, class T> void multiply_columns(const FewRows& p, std::int64_t column, bool far) {
+template <int Columns, class T, class R> void multiply_columns(const FewRows& p, std::int64_t column, bool far) {
   V sums[most_few_rows * Columns];
   const std::int64_t step = p.m > tile_rows ? part_of_k : p.k;
   for (std::int64_t k = 0; k < p.k; k += step) {
@@ -95,10 +95,10 @@ template <int Columns, class T> void multiply_columns(const FewRows& p, std::int
   }
   const T* bias = static_cast<const T*>(p.bias);
   for (std::int64_t i = 0; i < p.m; ++i) {
-    T* c = static_cast<T*>(p.c) + i * p.c_row + column;
+    R* c = static_cast<R*>(p.c) + i * p.c_row + column;
     for (std::int64_t j = 0; j < Columns; ++j) {
       const float start = bias ? static_cast<float>(bias[column + j]) : 0.0f;
-      c[j] = static_cast<T>(add_lanes(sums[i * Columns + j]) + start);
+      c[j] = static_cast<R>(add_lanes(sums[i * Columns + j]) + start);
     }
   }
 }
@@ -109,9 +109,13 @@ void gemm_few_rows(const FewRows& p, std::int64_t first, std::int64_t last) {
   visit_floating(p.dtype, [&]<class T> {
     if constexpr (sizeof(T) <= sizeof(float)) {
       const bool far = p.n * p.k * static_cast<std::int64_t>(sizeof(T)) > own_cache;
-      std::int64_t column = first;
-      for (; column + tile_columns <= last; column += tile_columns) multiply_columns<tile_columns, T>(p, column, far);
-      for (; column < last; ++column) multiply_columns<1, T>(p, column, far);
+      const auto all = [&]<class R>(R) {
+        std::int64_t column = first;
+        for (; column + tile_columns <= last; column += tile_columns)
+          multiply_columns<tile_columns, T, R>(p, column, far);
+        for (; column < last; ++column) multiply_columns<1, T, R>(p, column, far);
+      };
+      p.wide ? all(0.0f) : all(T{});
     }
   });
 }

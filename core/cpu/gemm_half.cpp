@@ -1,13 +1,9 @@
-// Products of f16 and bf16 with sums in f32 and one rounding at the end. Where the processor has vdpbf16ps, bf16 is
+// Products of f16 and bf16 with sums in f32, rounded once or kept. Where the processor has vdpbf16ps, bf16 is
 // multiplied as it is, two products in one lane: twice the rate of f32. Everything else is widened while it is packed
 // and goes through the tile of f32 products. Both sum every element over k in order, whatever the cut into pieces.
-// vdpbf16ps treats subnormal numbers as zeros (Intel's and AMD's manuals), which is the default of all kernels
-// (core/parallel.h).
-#include <array>
 #include <vector>
 
-#include "core/cpu/gemm_pack.h"
-#include "core/cpu/gemm_tile.h"
+#include "core/cpu/gemm_pairs.h"
 #include "core/gemm_half.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -19,88 +15,21 @@ constexpr std::int64_t tile_rows = gemm_tile::max_rows;
 // Of k at once: a panel of b, 128 bytes a unit, and what is read of a stay in the nearer caches.
 template <bool pairs> constexpr std::int64_t most_units_of = pairs ? 512 : 256;
 
-#if defined(__AVX512F__)
-bool has_bf16() {
-  static const bool has = __builtin_cpu_supports("avx512bf16");
-  return has;
-}
+using gemm_pairs::Finish, gemm_pairs::has_bf16;
 bool in_pairs(Dtype t) { return t == bf16 && has_bf16(); }
-#else
-bool in_pairs(Dtype) { return false; }
-#endif
 
 // Rows of the left operand of a tile, in elements of four bytes (widened) or two (pairs).
 template <bool pairs> struct Left {
   const std::conditional_t<pairs, std::uint16_t, float>* data;
   std::int64_t row, unit;  // from row to row, from unit to unit
 };
-// Where a finished tile goes: rows of c, c_row apart, the first `columns` of half_panel.
-template <class T> struct Finish {
-  T* c;
-  std::int64_t c_row, columns;
-  const float* bias;  // half_panel numbers
-};
-
-// --- tiles: sums [rows][half_panel] (+)= left @ packed b, and with `finish` rounded into c instead ---
-#if defined(__AVX512F__)
-template <int rows>
-__attribute__((target("avx512bf16"))) void multiply_pairs(std::int64_t units, const Left<true>& left, const Unit* b,
-                                                          float* sums, bool add, const Finish<BFloat16>* finish) {
-  __m512 sum[rows][2];
-#pragma GCC unroll 16
-  for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) sum[i][j] = add ? _mm512_loadu_ps(sums + i * half_panel + 16 * j) : _mm512_setzero_ps();
-  }
-  constexpr int groups = (rows + 2) / 3;  // one pointer for three rows: there are not enough registers for all
-  const std::int64_t row = left.row, step = left.unit;
-  const std::uint16_t* a[groups];
-  for (int g = 0; g < groups; ++g) a[g] = left.data + 3 * g * row;
-  for (std::int64_t u = units; u > 0; --u) {
-    const auto b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 16);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) {
-      int pair;
-      __builtin_memcpy(&pair, a[i / 3] + i % 3 * row, sizeof pair);
-      const auto both = (__m512bh)_mm512_set1_epi32(pair);
-      sum[i][0] = _mm512_dpbf16_ps(sum[i][0], both, b0);
-      sum[i][1] = _mm512_dpbf16_ps(sum[i][1], both, b1);
-    }
-    b += half_panel;
-#pragma GCC unroll 8
-    for (int g = 0; g < groups; ++g) a[g] += step;
-  }
-  if (finish) {
-    const __mmask32 real = gemm_pack::first_of_32(finish->columns);
-    const __m512 bias0 = _mm512_loadu_ps(finish->bias), bias1 = _mm512_loadu_ps(finish->bias + 16);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) {
-      const auto both = _mm512_cvtne2ps_pbh(_mm512_add_ps(sum[i][1], bias1), _mm512_add_ps(sum[i][0], bias0));
-      _mm512_mask_storeu_epi16(finish->c + i * finish->c_row, real, (__m512i)both);
-    }
-    return;
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) _mm512_storeu_ps(sums + i * half_panel + 16 * j, sum[i][j]);
-  }
-}
-using MultiplyPairs = decltype(&multiply_pairs<1>);
-template <std::size_t... I> constexpr auto with_rows(std::index_sequence<I...>) {
-  return std::array<MultiplyPairs, sizeof...(I)>{&multiply_pairs<static_cast<int>(I) + 1>...};
-}
-constexpr auto multiply_pairs_table = with_rows(std::make_index_sequence<tile_rows>{});
-#endif
-
-template <bool pairs, class T>
+// sums [rows][half_panel] (+)= left @ packed b, and with `finish` rounded into c instead.
+template <class R, bool pairs>
 void multiply_tile(std::int64_t rows, std::int64_t columns, std::int64_t units, const Left<pairs>& left, const Unit* b,
-                   float* sums, bool add, const Finish<T>* finish) {
-#if defined(__AVX512F__)
-  if constexpr (pairs)
-    return multiply_pairs_table[static_cast<std::size_t>(rows - 1)](units, left, b, sums, add, finish);
-#endif
-  if constexpr (!pairs) {
+                   float* sums, bool add, const Finish* finish) {
+  if constexpr (pairs) {
+    gemm_pairs::multiply(rows, units, left.data, left.row, left.unit, b, sums, add, finish);
+  } else {
     const float* right = reinterpret_cast<const float*>(b);
     for (std::int64_t j = 0; j < columns; j += gemm_tile::max_columns) {
       const gemm_tile::Operands o{left.data, left.row, left.unit, right + j, half_panel, sums + j, half_panel, units};
@@ -110,7 +39,7 @@ void multiply_tile(std::int64_t rows, std::int64_t columns, std::int64_t units, 
     for (std::int64_t r = 0; r < rows; ++r) {
       float row[half_panel];
       for (std::int64_t j = 0; j < half_panel; ++j) row[j] = sums[r * half_panel + j] + finish->bias[j];
-      convert_run(finish->c + r * finish->c_row, row, 1, finish->columns);
+      convert_run(static_cast<R*>(finish->c) + r * finish->c_row, row, 1, finish->columns);
     }
   }
 }
@@ -131,8 +60,8 @@ float* scratch(std::vector<float>& v, std::int64_t n) {
 }
 
 // c[j * c_row + i] = sums[i][j] + bias[i]
-template <class T>
-void store_transposed(T* c, std::int64_t c_row, const float* sums, const float* bias, std::int64_t rows,
+template <class R>
+void store_transposed(R* c, std::int64_t c_row, const float* sums, const float* bias, std::int64_t rows,
                       std::int64_t columns) {
   for (std::int64_t j = 0; j < columns; ++j) {
     float line[tile_rows];
@@ -165,7 +94,8 @@ Left<pairs> prepare_left(const HalfProduct& p, std::int64_t i, std::int64_t rows
   }
 }
 
-template <class T, bool pairs>
+// R: the type of c.
+template <class T, class R, bool pairs>
 void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, std::int64_t column,
                    std::int64_t columns) {
   thread_local std::vector<float> a_memory, sum_memory;
@@ -177,7 +107,7 @@ void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, st
   Unit* a_panel = reinterpret_cast<Unit*>(scratch(a_memory, (std::min(units, most_units) + 16) * tile_rows));
   float* all_sums = scratch(sum_memory, (whole ? 1 : cut.tiles * panels) * tile_sums);
   const T* bias = static_cast<const T*>(p.bias);
-  T* c = static_cast<T*>(p.c);
+  R* c = static_cast<R*>(p.c);
   for (std::int64_t u = 0; u < std::max<std::int64_t>(units, 1); u += most_units) {
     const std::int64_t some = std::min(most_units, units - u), first = u * per_unit;
     for (std::int64_t t = 0; t < cut.tiles; ++t) {
@@ -191,8 +121,9 @@ void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, st
         if (bias && p.c_transposed) convert_run(start, bias + i, 1, real);
         else if (bias) convert_run(start, bias + j, 1, wide);
         const bool last = u + some == units;
-        const Finish<T> finish{c + i * p.c_row + j, p.c_row, wide, start};
-        multiply_tile<pairs>(real, wide, some, left, b_panel, sums, u > 0, last && !p.c_transposed ? &finish : nullptr);
+        const Finish finish{c + i * p.c_row + j, p.wide, p.c_row, wide, start};
+        multiply_tile<R, pairs>(real, wide, some, left, b_panel, sums, u > 0,
+                                last && !p.c_transposed ? &finish : nullptr);
         if (last && p.c_transposed) store_transposed(c + j * p.c_row + i, p.c_row, sums, start, real, wide);
       }
     }
@@ -216,7 +147,10 @@ void gemm_half_pack(const HalfProduct& p, std::int64_t first, std::int64_t last)
 }
 
 void gemm_half(const HalfProduct& p, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
-  visit_halves(p.dtype, [&]<class T, bool pairs> { multiply_part<T, pairs>(p, row, rows, column, columns); });
+  visit_halves(p.dtype, [&]<class T, bool pairs> {
+    p.wide ? multiply_part<T, float, pairs>(p, row, rows, column, columns)
+           : multiply_part<T, T, pairs>(p, row, rows, column, columns);
+  });
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

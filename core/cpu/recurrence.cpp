@@ -2,11 +2,15 @@
 // stay in f32 (f64 for f64), and a step is cut by units: a piece of work multiplies for a few units of all samples and
 // applies their gates while the sums are in its cache. The same units go to the same thread in every step, with their
 // part of the weights.
+//
+// Where the processor has vdpbf16ps, bf16 weights are multiplied as they are. The state then enters the product as the
+// sum of two bf16, what it rounds to and what that leaves (together 16 bits of mantissa), so that a result is rounded
+// once, as everywhere; the gradients of gates, which are rounded in any case, as they are.
 #include "core/recurrence.h"
 
 #include <algorithm>
 
-#include "core/cpu/gemm_tile.h"
+#include "core/cpu/gemm_pairs.h"
 #include "core/cpu/vectors.h"
 #include "core/gemm_few_rows.h"
 #include "core/parallel.h"
@@ -16,41 +20,122 @@ namespace {
 
 using recurrent::visit_cell;
 
-constexpr std::int64_t panel = gemm_tile::max_columns;  // packed columns side by side
-constexpr std::int64_t flops_of_a_piece = 1 << 20;      // what is worth handing to another thread
+constexpr std::int64_t flops_of_a_piece = 1 << 20;  // what is worth handing to another thread
 
-std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-
-// c [rows, columns] = a [rows, depth] times packed panels of b [depth, panel].
-void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, const float* b, float* c) {
-  const gemm_tile::Operands o{a, depth, 1, b, panel, c, columns, depth};
-  gemm_tile::multiply_block(rows, columns, o, depth * panel, false);
-}
-void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const double* a, const double* b,
-              double* c) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) {
-      const double* right = b + j / panel * depth * panel + j % panel;
-      double sum = 0;
-      for (std::int64_t k = 0; k < depth; ++k) sum += a[i * depth + k] * right[k * panel];
-      c[i * columns + j] = sum;
-    }
-  }
-}
+constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 // Uninitialised numbers from the caching allocator.
-template <class C>
+template <class E>
 class Scratch {
  public:
   explicit Scratch(std::int64_t n)
-      : tensor_(Tensor::allocate({std::max<std::int64_t>(n, 1)}, sizeof(C) == 8 ? f64 : f32)),
-        data_(tensor_.data<C>()) {}
-  C* data() const { return data_; }
+      : tensor_(Tensor::allocate({std::max<std::int64_t>(n, 1) * static_cast<std::int64_t>(sizeof(E))}, u8)) {}
+  E* data() const { return static_cast<E*>(tensor_.raw_data()); }
 
  private:
   Tensor tensor_;
-  C* data_;
 };
+
+// --- products of a step: [rows, depth] by weights in panels of `panel` columns ---
+
+// In the compute type, whatever the weights are held in.
+template <class T>
+struct Exact {
+  using C = Compute<T>;
+  using Operand = C;  // of the left operand, whose rows lie `row` elements apart
+  using Packed = C;
+  static constexpr std::int64_t panel = gemm_tile::max_columns;
+  // Units of a block of a step: its columns are those of every gate, and fill whole panels where that is possible.
+  static constexpr std::int64_t units_of(std::int64_t gates) { return gates == 1 ? panel : gemm_tile::width; }
+  static std::int64_t row(std::int64_t depth) { return depth; }
+  static std::int64_t panel_size(std::int64_t depth) { return depth * panel; }
+
+  // W^T [hidden, gates * units] for `count` units from `first`; columns of others are zeros.
+  template <std::int64_t gates>
+  static void pack_gates(C* to, const View& w, std::int64_t first, std::int64_t count) {
+    constexpr std::int64_t units = units_of(gates);
+    const std::int64_t hidden = w.size(1);
+    Scratch<C> line(hidden);
+    for (std::int64_t j = 0; j < gates * units; ++j) {
+      if (j % units < count) {
+        const std::int64_t row = j / units * hidden + first + j % units;
+        load_run(line.data(), w.data, w.dtype, row * w.strides[0], w.strides[1], hidden);
+      } else {
+        std::fill_n(line.data(), hidden, C(0));
+      }
+      C* column = to + j / panel * hidden * panel + j % panel;
+      for (std::int64_t k = 0; k < hidden; ++k) column[k * panel] = line.data()[k];
+    }
+  }
+  // W [gates * hidden, units] for `count` <= panel units from `first`.
+  static void pack_units(C* to, const View& w, std::int64_t first, std::int64_t count) {
+    for (std::int64_t k = 0; k < w.size(0); ++k, to += panel) {
+      load_run(to, w.data, w.dtype, k * w.strides[0] + first * w.strides[1], w.strides[1], count);
+      std::fill(to + count, to + panel, C(0));
+    }
+  }
+  // sums = a @ b, or added to it. Element (i, j) of sums lies at i * sample_step + j, or for gate k of a block of units
+  // at i * sample_step + k * gate_step + j.
+  static std::int64_t sample_step(std::int64_t columns) { return columns; }
+  static std::int64_t gate_step(std::int64_t, std::int64_t units) { return units; }
+  static void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const C* a, const C* b, C* sums,
+                       bool add) {
+    if constexpr (std::is_same_v<C, float>) {
+      const gemm_tile::Operands o{a, depth, 1, b, panel, sums, columns, depth};
+      gemm_tile::multiply_block(rows, columns, o, depth * panel, add);
+    } else {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) {
+          const C* right = b + j / panel * depth * panel + j % panel;
+          C sum = add ? sums[i * columns + j] : C(0);
+          for (std::int64_t k = 0; k < depth; ++k) sum += a[i * depth + k] * right[k * panel];
+          sums[i * columns + j] = sum;
+        }
+      }
+    }
+  }
+};
+
+#if defined(__AVX512F__)
+// In pairs of bf16: panels of sums lie one after the other.
+struct Pairs {
+  using C = float;
+  using Operand = BFloat16;
+  using Packed = gemm_pack::Unit;
+  static constexpr std::int64_t panel = half_panel;
+  static constexpr std::int64_t units_of(std::int64_t) { return panel; }
+  // Rows end in whole pairs, and lie apart by no large power of two: those fall into the same few sets of a cache.
+  static std::int64_t row(std::int64_t depth) { return divide_up(depth, 2) * 2 + 32; }
+  static std::int64_t panel_size(std::int64_t depth) { return gemm_pack::units_of<true>(depth) * panel; }
+
+  template <std::int64_t gates>
+  static void pack_gates(Packed* to, const View& w, std::int64_t first, std::int64_t count) {
+    const std::int64_t hidden = w.size(1);
+    for (std::int64_t gate = 0; gate < gates; ++gate)
+      gemm_pack::pack<true, panel>(to + gate * panel_size(hidden),
+                                   w.as<const BFloat16>() + (gate * hidden + first) * w.strides[0], count,
+                                   w.strides[0], hidden, w.strides[1]);
+  }
+  static void pack_units(Packed* to, const View& w, std::int64_t first, std::int64_t count) {
+    gemm_pack::pack<true, panel>(to, w.as<const BFloat16>() + first * w.strides[1], count, w.strides[1], w.size(0),
+                                 w.strides[0]);
+  }
+  static std::int64_t sample_step(std::int64_t) { return panel; }
+  static std::int64_t gate_step(std::int64_t rows, std::int64_t) { return rows * panel; }
+  static void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const BFloat16* a, const Packed* b,
+                       float* sums, bool add) {
+    const gemm_tile::RowTiles cut(rows);
+    const std::int64_t apart = row(depth), units = gemm_pack::units_of<true>(depth);
+    for (std::int64_t j = 0; j < columns; j += panel, b += panel_size(depth), sums += rows * panel) {
+      for (std::int64_t t = 0; t < cut.tiles; ++t) {
+        const std::int64_t i = cut.begin(t);
+        gemm_pairs::multiply(cut.size(t), units, reinterpret_cast<const std::uint16_t*>(a + i * apart), apart, 2, b,
+                             sums + i * panel, add);
+      }
+    }
+  }
+};
+#endif
 
 // What both directions through time share.
 template <class F, class T>
@@ -72,49 +157,50 @@ struct Layer {
   void load_state(C* to, const View& from) const { load_run(to, from.data, from.dtype, 0, 1, state()); }
 };
 
-template <class F, class T>
+template <class F, class T, class Product>
 struct Forward : Layer<F, T> {
   using Base = Layer<F, T>;
   using C = Compute<T>;
+  using Operand = typename Product::Operand;
   using Base::gates, Base::steps, Base::batch, Base::hidden;
-  // Units of a block: its columns are `units` of each gate, and fill whole panels where that is possible.
-  static constexpr std::int64_t units = gates == 1 ? panel : gemm_tile::width, columns = gates * units;
+  static constexpr std::int64_t units = Product::units_of(gates), columns = gates * units;
+  static constexpr bool split = !std::is_same_v<Operand, C>;  // the state for the product is two halves
 
-  // W_hh^T [hidden, columns] of a block of units, in panels. Columns of units beyond the last are zeros.
-  void pack(C* to, const View& w, std::int64_t first) const {
-    Scratch<C> line(hidden);
-    for (std::int64_t j = 0; j < columns; ++j) {
-      const std::int64_t gate = j / units, unit = first + j % units;
-      if (unit < hidden) {
-        load_run(line.data(), w.data, w.dtype, (gate * hidden + unit) * w.strides[0], w.strides[1], hidden);
-      } else {
-        std::fill_n(line.data(), hidden, C(0));
-      }
-      C* column = to + j / panel * hidden * panel + j % panel;
-      for (std::int64_t k = 0; k < hidden; ++k) column[k * panel] = line.data()[k];
+  // A step's part of each tensor. operand: the state before, `parts` [batch, row] one after the other.
+  struct Step {
+    C* gates;
+    T* y;
+    const C *h_before, *c_before;
+    C *h_next, *kept;
+    const Operand* operand;
+    Operand* operand_next;
+  };
+  std::int64_t row() const { return Product::row(hidden); }
+
+  // What the next step multiplies by, of a state that `next` was loaded from or is stored to.
+  template <class Lanes>
+  void store_operand(const Lanes& lanes, Operand* to, const Vec<C>& next) const {
+    if constexpr (split) {
+      lanes.store(to, next);
+      lanes.store(to + batch * row(), next - lanes.load(to));
     }
   }
 
-  // A step's part of each tensor.
-  struct Step {
-    T *gates, *y;
-    const C *h_before, *c_before;
-    C *h_next, *kept;
-  };
   // Units [first, first + n) of all samples, from W_hh h. Its element for gate k of unit u of a sample is
   // sums[sample * sample_step + k * gate_step + u - first].
-  template <class P>
-  void apply_gates(const Step& s, const P* sums, std::int64_t sample_step, std::int64_t gate_step, const C* bias,
+  void apply_gates(const Step& s, const C* sums, std::int64_t sample_step, std::int64_t gate_step, const C* bias,
                    std::int64_t first, std::int64_t n) const {
+    const C* bias_h = bias + gates * hidden;
     for (std::int64_t sample = 0; sample < batch; ++sample) {
-      T* gates_here = s.gates + sample * gates * hidden + first;
-      const P* sums_here = sums + sample * sample_step;
+      C* gates_here = s.gates + sample * gates * hidden + first;
+      const C* sums_here = sums + sample * sample_step;
       const std::int64_t at = sample * hidden + first;
       for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) {
         Vec<C> gate[gates], p[gates], kept;
         for (std::int64_t k = 0; k < gates; ++k) {
-          gate[k] = lanes.load(gates_here + k * hidden + j);
-          p[k] = lanes.load(sums_here + k * gate_step + j) + lanes.load(bias + k * hidden + first + j);
+          const std::int64_t unit = k * hidden + first + j;
+          gate[k] = lanes.load(gates_here + k * hidden + j) + lanes.load(bias + unit);
+          p[k] = lanes.load(sums_here + k * gate_step + j) + lanes.load(bias_h + unit);
         }
         const Vec<C> next =
             F{}.forward(gate, p, lanes.load(s.h_before + at + j), lanes.load(s.c_before + at + j), kept);
@@ -122,26 +208,47 @@ struct Forward : Layer<F, T> {
         lanes.store(s.kept + at + j, kept);
         lanes.store(s.h_next + at + j, next);
         lanes.store(s.y + at + j, next);
+        store_operand(lanes, s.operand_next + sample * row() + first + j, next);
       });
     }
   }
 
   void run(const View& y, const View& all_gates, const View& all_kept, const View& h0, const View& c0, const View& w,
-           const View& bias_hh) const {
-    const std::int64_t state = this->state();
-    const Scratch<C> h(2 * state), c(state), bias(gates * hidden);
+           const View& bias_ih, const View& bias_hh) const {
+    const std::int64_t state = this->state(), rows = gates * hidden, operand = 2 * batch * row();
+    const Scratch<C> h(2 * state), c(state), bias(2 * rows);
+    const Scratch<Operand> operands(split ? 2 * operand : 0);
     this->load_state(h.data(), h0);
+    if constexpr (split) {
+      std::fill_n(operands.data(), 2 * operand, Operand{});
+      for (std::int64_t sample = 0; sample < batch; ++sample) {
+        for_vectors<C>(hidden, [&](const auto& lanes, std::int64_t j) {
+          store_operand(lanes, operands.data() + sample * row() + j, lanes.load(h.data() + sample * hidden + j));
+        });
+      }
+    }
     if (c0) this->load_state(c.data(), c0);
-    std::fill_n(bias.data(), gates * hidden, C(0));
-    if (bias_hh) load_run(bias.data(), bias_hh.data, bias_hh.dtype, 0, bias_hh.strides[0], gates * hidden);
+    std::fill_n(bias.data(), 2 * rows, C(0));
+    if (bias_ih) load_run(bias.data(), bias_ih.data, bias_ih.dtype, 0, bias_ih.strides[0], rows);
+    if (bias_hh) load_run(bias.data() + rows, bias_hh.data, bias_hh.dtype, 0, bias_hh.strides[0], rows);
     const auto step = [&](std::int64_t i) {
       const std::int64_t t = this->time(i);
-      return Step{all_gates.as<T>() + t * state * gates,
-                  y.as<T>() + t * state,
-                  h.data() + i % 2 * state,
-                  i > 0 ? all_kept.as<C>() + this->time(i - 1) * state : c.data(),
-                  h.data() + (i + 1) % 2 * state,
-                  all_kept.as<C>() + t * state};
+      Step s{all_gates.as<C>() + t * state * gates,
+             y.as<T>() + t * state,
+             h.data() + i % 2 * state,
+             i > 0 ? all_kept.as<C>() + this->time(i - 1) * state : c.data(),
+             h.data() + (i + 1) % 2 * state,
+             all_kept.as<C>() + t * state,
+             {},
+             {}};
+      if constexpr (split) {
+        s.operand = operands.data() + i % 2 * operand;
+        s.operand_next = operands.data() + (i + 1) % 2 * operand;
+      } else {
+        s.operand = s.h_before;
+        s.operand_next = s.h_next;
+      }
+      return s;
     };
     if (steps == 1 && batch <= most_few_rows && sizeof(T) <= 4 && w.strides[1] == 1)
       one_step(step(0), w, bias.data());
@@ -156,50 +263,62 @@ struct Forward : Layer<F, T> {
   void one_step(const Step& s, const View& w, const C* bias) const {
     if constexpr (sizeof(T) <= 4) {
       const std::int64_t rows = gates * hidden;
-      const Tensor sums = Tensor::allocate({batch, rows}, w.dtype);
-      const FewRows product{w.dtype, batch,        rows,    hidden,          s.h_before, hidden,
-                            w.data,  w.strides[0], nullptr, sums.raw_data(), rows};
+      const Scratch<C> sums(batch * rows);
+      const FewRows product{w.dtype, batch,        rows,    hidden,      s.h_before, hidden,
+                            w.data,  w.strides[0], nullptr, sums.data(), rows,       true};
       parallel_for(rows, divide_up(flops_of_a_piece / 16, std::max<std::int64_t>(1, batch * hidden)),
                    [&](std::int64_t begin, std::int64_t end) { gemm_few_rows(product, begin, end); });
-      apply_gates(s, sums.data<T>(), rows, hidden, bias, 0, hidden);
+      apply_gates(s, sums.data(), rows, hidden, bias, 0, hidden);
     }
   }
 
   template <class StepOf>
   void all_steps(const StepOf& step, const View& w, const C* bias) const {
-    const std::int64_t blocks = divide_up(hidden, units), block = divide_up(columns, panel) * panel * hidden;
-    const std::int64_t grain = this->pieces(columns, hidden);
-    const Scratch<C> packed(blocks * block), sums(blocks * batch * columns);
+    constexpr std::int64_t panels = divide_up(columns, Product::panel);
+    const std::int64_t blocks = divide_up(hidden, units), block = panels * Product::panel_size(hidden);
+    const std::int64_t sums_size = batch * panels * Product::panel, grain = this->pieces(columns, hidden);
+    const Scratch<typename Product::Packed> packed(blocks * block);
+    const Scratch<C> sums(blocks * sums_size);
+    const auto count = [&](std::int64_t b) { return std::min(units, hidden - b * units); };
     parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) pack(packed.data() + b * block, w, b * units);
+      for (std::int64_t b = begin; b < end; ++b)
+        Product::template pack_gates<gates>(packed.data() + b * block, w, b * units, count(b));
     });
     for (std::int64_t i = 0; i < steps; ++i) {
       const Step s = step(i);
       parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t b = begin; b < end; ++b) {
-          C* here = sums.data() + b * batch * columns;
-          multiply(batch, columns, hidden, s.h_before, packed.data() + b * block, here);
-          apply_gates(s, here, columns, units, bias, b * units, std::min(units, hidden - b * units));
+          C* here = sums.data() + b * sums_size;
+          const auto* weights = packed.data() + b * block;
+          Product::multiply(batch, columns, hidden, s.operand, weights, here, false);
+          if constexpr (split)
+            Product::multiply(batch, columns, hidden, s.operand + batch * row(), weights, here, true);
+          apply_gates(s, here, Product::sample_step(columns), Product::gate_step(batch, units), bias, b * units,
+                      count(b));
         }
       });
     }
   }
 };
 
-template <class F, class T>
+template <class F, class T, class Product>
 struct Backward : Layer<F, T> {
   using Base = Layer<F, T>;
   using C = Compute<T>;
+  using Operand = typename Product::Operand;
   using Base::gates, Base::steps, Base::batch, Base::hidden;
-  static constexpr std::int64_t units = panel;  // of a block
+  static constexpr std::int64_t units = Product::panel;  // of a block
 
   void run(const View& d_x, const View& d_h, const View& d_h0, const View& d_c0, const View& g, const View& y,
            const View& all_gates, const View& all_kept, const View& h0, const View& c0, const View& w) const {
     const std::int64_t rows = gates * hidden, blocks = divide_up(hidden, units), state = this->state();
-    const std::int64_t grain = this->pieces(units, rows);
+    const std::int64_t grain = this->pieces(units, rows), row_step = Product::row(rows);
+    const std::int64_t block = Product::panel_size(rows);
     // W_hh [gates * hidden, units of a block]; the gradients of p of two steps; what reaches the state before.
-    const Scratch<C> packed(blocks * rows * panel), d_p(2 * batch * rows), products(blocks * batch * units),
-        past(state), d_c(state), c(state);
+    const Scratch<typename Product::Packed> packed(blocks * block);
+    const Scratch<Operand> d_p(2 * batch * row_step);
+    const Scratch<C> products(blocks * batch * units), past(state), d_c(state), c(state);
+    if (row_step > rows) std::fill_n(d_p.data(), 2 * batch * row_step, Operand{});
     std::fill_n(past.data(), state, C(0));
     std::fill_n(d_c.data(), state, C(0));
     if (c0) {
@@ -207,25 +326,19 @@ struct Backward : Layer<F, T> {
       load_run(d_c.data(), g.data, g.dtype, steps * state, 1, state);
     }
     parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) {
-        const std::int64_t n = std::min(units, hidden - b * units);
-        for (std::int64_t k = 0; k < rows; ++k) {
-          C* to = packed.data() + (b * rows + k) * panel;
-          load_run(to, w.data, w.dtype, k * w.strides[0] + b * units * w.strides[1], w.strides[1], n);
-          std::fill(to + n, to + panel, C(0));
-        }
-      }
+      for (std::int64_t b = begin; b < end; ++b)
+        Product::pack_units(packed.data() + b * block, w, b * units, std::min(units, hidden - b * units));
     });
     for (std::int64_t i = steps; i >= 0; --i) {  // step i, after the product that brings it the gradient of its h
       const std::int64_t t = i > 0 ? this->time(i - 1) : 0;
-      const C* d_after = d_p.data() + i % 2 * batch * rows;
-      C* d_here = d_p.data() + (i + 1) % 2 * batch * rows;
+      const Operand* d_after = d_p.data() + i % 2 * batch * row_step;
+      Operand* d_here = d_p.data() + (i + 1) % 2 * batch * row_step;
       parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t b = begin; b < end; ++b) {
           const std::int64_t first = b * units, n = std::min(units, hidden - first);
           C* product = products.data() + b * batch * units;
           if (i < steps)
-            multiply(batch, units, rows, d_after, packed.data() + b * rows * panel, product);
+            Product::multiply(batch, units, rows, d_after, packed.data() + b * block, product, false);
           else
             std::fill_n(product, batch * units, C(0));
           for (std::int64_t row = 0; row < batch; ++row) {
@@ -243,7 +356,7 @@ struct Backward : Layer<F, T> {
                                             : lanes.load(c.data() + at + j);
               Vec<C> gate[gates], p[gates], dc = lanes.load(d_c.data() + at + j);
               for (std::int64_t k = 0; k < gates; ++k)
-                gate[k] = lanes.load(all_gates.as<const T>() + gate_at + k * hidden + j);
+                gate[k] = lanes.load(all_gates.as<const C>() + gate_at + k * hidden + j);
               const Vec<C> kept = lanes.load(all_kept.as<const C>() + t * state + at + j);
               const Vec<C> dh = reached + lanes.load(g.as<const T>() + t * state + at + j);
               lanes.store(past.data() + at + j, F{}.backward(gate, p, dh, dc, kept, h_before, c_before));
@@ -251,7 +364,7 @@ struct Backward : Layer<F, T> {
               for (std::int64_t k = 0; k < gates; ++k) {
                 lanes.store(d_x.as<T>() + gate_at + k * hidden + j, gate[k]);
                 if (d_h) lanes.store(d_h.as<T>() + gate_at + k * hidden + j, p[k]);
-                lanes.store(d_here + row * rows + k * hidden + first + j, p[k]);
+                lanes.store(d_here + row * row_step + k * hidden + first + j, p[k]);
               }
             });
           }
@@ -261,13 +374,25 @@ struct Backward : Layer<F, T> {
   }
 };
 
+// f(product) with the way that products of this dtype take.
+template <class T, class F>
+void visit_product(F&& f) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (gemm_pairs::has_bf16()) return f(Pairs{});
+#endif
+  f(Exact<T>{});
+}
+
 }  // namespace
 
 void recurrence(const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
-                const View& weight_hh, const View& bias_hh, Cell cell, bool reverse) {
+                const View& weight_hh, const View& bias_ih, const View& bias_hh, Cell cell, bool reverse) {
   visit_floating(y.dtype, [&]<class T> {
     visit_cell(cell, [&]<class F>(F) {
-      Forward<F, T>{{kept, reverse}}.run(y, gates, kept, h0, c0, weight_hh, bias_hh);
+      visit_product<T>([&]<class P>(P) {
+        Forward<F, T, P>{{kept, reverse}}.run(y, gates, kept, h0, c0, weight_hh, bias_ih, bias_hh);
+      });
     });
   });
 }
@@ -277,7 +402,9 @@ void recurrence_backward(const View& d_x, const View& d_h, const View& d_h0, con
                          const View& weight_hh, Cell cell, bool reverse) {
   visit_floating(y.dtype, [&]<class T> {
     visit_cell(cell, [&]<class F>(F) {
-      Backward<F, T>{{kept, reverse}}.run(d_x, d_h, d_h0, d_c0, g, y, gates, kept, h0, c0, weight_hh);
+      visit_product<T>([&]<class P>(P) {
+        Backward<F, T, P>{{kept, reverse}}.run(d_x, d_h, d_h0, d_c0, g, y, gates, kept, h0, c0, weight_hh);
+      });
     });
   });
 }

@@ -1,0 +1,106 @@
+// The innermost step of products of bf16 where the processor has vdpbf16ps, two products in one lane: twice the rate
+// of f32. A tile of sums is held in registers; operands are units of two neighbours along k (core/cpu/gemm_pack.h).
+// vdpbf16ps treats subnormal numbers as zeros (Intel's and AMD's manuals), which is the default of all kernels
+// (core/parallel.h).
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "core/cpu/gemm_pack.h"
+#include "core/cpu/gemm_tile.h"
+#include "core/gemm_half.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA::gemm_pairs {
+
+using gemm_pack::Unit;
+
+#if defined(__AVX512F__)
+inline bool has_bf16() {
+  static const bool has = __builtin_cpu_supports("avx512bf16");
+  return has;
+}
+#else
+inline bool has_bf16() { return false; }
+#endif
+
+// Where a finished tile goes: rows of c, c_row apart, the first `columns` of half_panel.
+struct Finish {
+  void* c;
+  bool wide;  // c is f32, not rounded
+  std::int64_t c_row, columns;
+  const float* bias;  // half_panel numbers
+};
+
+#if defined(__AVX512F__)
+// sums [rows][half_panel] (+)= a @ packed b, and with `finish` into c instead. Rows of a lie `row` elements apart, its
+// units `step`; those of b half_panel.
+template <int rows>
+__attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units, const std::uint16_t* left,
+                                                              std::int64_t row, std::int64_t step, const Unit* b,
+                                                              float* sums, bool add, const Finish* finish) {
+  __m512 sum[rows][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) sum[i][j] = add ? _mm512_loadu_ps(sums + i * half_panel + 16 * j) : _mm512_setzero_ps();
+  }
+  constexpr int groups = (rows + 2) / 3;  // one pointer for three rows: there are not enough registers for all
+  const std::uint16_t* a[groups];
+  for (int g = 0; g < groups; ++g) a[g] = left + 3 * g * row;
+  for (std::int64_t u = units; u > 0; --u) {
+    const auto b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 16);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      int pair;
+      __builtin_memcpy(&pair, a[i / 3] + i % 3 * row, sizeof pair);
+      const auto both = (__m512bh)_mm512_set1_epi32(pair);
+      sum[i][0] = _mm512_dpbf16_ps(sum[i][0], both, b0);
+      sum[i][1] = _mm512_dpbf16_ps(sum[i][1], both, b1);
+    }
+    b += half_panel;
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g) a[g] += step;
+  }
+  if (finish) {
+    const __mmask32 real = gemm_pack::first_of_32(finish->columns);
+    const __m512 bias0 = _mm512_loadu_ps(finish->bias), bias1 = _mm512_loadu_ps(finish->bias + 16);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const __m512 low = _mm512_add_ps(sum[i][0], bias0), high = _mm512_add_ps(sum[i][1], bias1);
+      if (finish->wide) {
+        float* c = static_cast<float*>(finish->c) + i * finish->c_row;
+        _mm512_mask_storeu_ps(c, static_cast<__mmask16>(real), low);
+        _mm512_mask_storeu_ps(c + 16, static_cast<__mmask16>(real >> 16), high);
+      } else {
+        const auto both = _mm512_cvtne2ps_pbh(high, low);
+        _mm512_mask_storeu_epi16(static_cast<BFloat16*>(finish->c) + i * finish->c_row, real, (__m512i)both);
+      }
+    }
+    return;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) _mm512_storeu_ps(sums + i * half_panel + 16 * j, sum[i][j]);
+  }
+}
+
+using Multiply = decltype(&multiply_registers<1>);
+template <std::size_t... I> constexpr auto with_rows(std::index_sequence<I...>) {
+  return std::array<Multiply, sizeof...(I)>{&multiply_registers<static_cast<int>(I) + 1>...};
+}
+inline constexpr auto multiply_table = with_rows(std::make_index_sequence<gemm_tile::max_rows>{});
+#endif
+
+// One tile: 1 <= rows <= gemm_tile::max_rows. Only where has_bf16().
+inline void multiply([[maybe_unused]] std::int64_t rows, [[maybe_unused]] std::int64_t units,
+                     [[maybe_unused]] const std::uint16_t* a, [[maybe_unused]] std::int64_t row,
+                     [[maybe_unused]] std::int64_t step, [[maybe_unused]] const Unit* b, [[maybe_unused]] float* sums,
+                     [[maybe_unused]] bool add, [[maybe_unused]] const Finish* finish = nullptr) {
+#if defined(__AVX512F__)
+  multiply_table[static_cast<std::size_t>(rows - 1)](units, a, row, step, b, sums, add, finish);
+#endif
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA::gemm_pairs
