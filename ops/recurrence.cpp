@@ -3,6 +3,7 @@
 #include "ops/recurrence.h"
 
 #include "core/gemm.h"
+#include "core/gemm_half.h"
 #include "core/ops.h"
 #include "ops/compose.h"
 
@@ -187,6 +188,18 @@ constexpr auto Recurrence::vjp() {
   });
 }
 
+// Whether there are instructions for products of this half. Elsewhere each would be widened for itself: it is faster
+// to do so once, and then the whole layer runs in f32.
+bool multiplies_as_it_is(Dtype half, Device device) {
+  if (!device.is_cpu()) return true;
+  HalfProduct pair{};
+  pair.dtype = half;
+  pair.k = 2;
+  std::int64_t units = 0;
+  kernels::gemm_half_units(device, pair, &units);
+  return units == half_panel;  // both in one unit
+}
+
 }  // namespace
 
 RecurrentResult recurrent_layer(Cell cell, const Tensor& x, const Tensor& weight_ih, const Tensor& bias_ih,
@@ -199,9 +212,12 @@ RecurrentResult recurrent_layer(Cell cell, const Tensor& x, const Tensor& weight
     check(in[i].dtype() == dtype, "recurrent_layer: needs one dtype, got ", dtype, " for x and ", in[i].dtype(),
           " for ", Recurrence::args[i]);
   }
-  const auto ready = [&](std::size_t i) { return in[i].defined() ? contiguous(in[i]) : in[i]; };
-  const Tensor y = apply(Recurrence{cell, reverse}, ready(0), ready(1), ready(2), ready(3), ready(4), ready(5),
-                         ready(6))[0];
+  const bool widen = is_half(dtype) && !multiplies_as_it_is(dtype, in[0].device());
+  const auto ready = [&](std::size_t i) {
+    return !in[i].defined() ? in[i] : contiguous(widen ? cast(in[i], f32) : in[i]);
+  };
+  Tensor y = apply(Recurrence{cell, reverse}, ready(0), ready(1), ready(2), ready(3), ready(4), ready(5), ready(6))[0];
+  if (widen) y = cast(y, dtype);
   if (cell != Cell::lstm) return {in.result(y), select(y, 0, reverse ? 0 : -1), {}};
   const std::int64_t steps = y.size(0) - 1;
   const Tensor output = slice(y, 0, 0, steps);
