@@ -4,9 +4,10 @@ namespace bench {
 namespace {
 
 struct Mlp {
-  nn::Linear fc1{784, 256}, fc2{256, 128}, fc3{128, 10};
+  nn::LinearAct fc1{784, 256, Activation::relu}, fc2{256, 128, Activation::relu};
+  nn::Linear fc3{128, 10};
   MANTISSA_FIELDS(fc1, fc2, fc3)
-  Tensor operator()(const Tensor& x) const { return fc3(relu(fc2(relu(fc1(x))))); }
+  Tensor operator()(const Tensor& x) const { return fc3(fc2(fc1(x))); }
 };
 
 struct MnistCnn {  // the network of PyTorch's MNIST example
@@ -83,11 +84,13 @@ struct GptBlock {  // as in samples/gpt.cpp
   GptBlock(std::int64_t width, std::int64_t head_count)
       : norm1(width, {.bias = false}), query(width, width, {.bias = false}), key(width, width, {.bias = false}),
         value(width, width, {.bias = false}), out(width, width, {.bias = false}), norm2(width, {.bias = false}),
-        up(width, 4 * width, {.bias = false}), down(4 * width, width, {.bias = false}), heads(head_count) {}
+        up(width, 4 * width, Activation::gelu_tanh, {.bias = false}), down(4 * width, width, {.bias = false}),
+        heads(head_count) {}
   nn::LayerNorm norm1;
   nn::Linear query, key, value, out;
   nn::LayerNorm norm2;
-  nn::Linear up, down;
+  nn::LinearAct up;
+  nn::Linear down;
   std::int64_t heads;
   MANTISSA_FIELDS(norm1, query, key, value, out, norm2, up, down)
 
@@ -98,7 +101,7 @@ struct GptBlock {  // as in samples/gpt.cpp
   }
   Tensor operator()(Tensor x) const {
     x = x + attend(norm1(x));
-    return x + down(gelu(up(norm2(x)), "tanh"));
+    return x + down(up(norm2(x)));
   }
 };
 
@@ -120,12 +123,13 @@ struct Gpt {
 
 struct Gpt2Block {
   Gpt2Block(std::int64_t width, std::int64_t head_count)
-      : norm1(width), qkv(width, 3 * width), out(width, width), norm2(width), up(width, 4 * width),
+      : norm1(width), qkv(width, 3 * width), out(width, width), norm2(width), up(width, 4 * width, Activation::gelu_tanh),
         down(4 * width, width), heads(head_count) {}
   nn::LayerNorm norm1;
   nn::Linear qkv, out;
   nn::LayerNorm norm2;
-  nn::Linear up, down;
+  nn::LinearAct up;
+  nn::Linear down;
   std::int64_t heads;
   MANTISSA_FIELDS(norm1, qkv, out, norm2, up, down)
 
@@ -140,7 +144,7 @@ struct Gpt2Block {
   }
   Tensor operator()(Tensor x) const {
     x = x + attend(norm1(x));
-    return x + down(gelu(up(norm2(x)), "tanh"));
+    return x + down(up(norm2(x)));
   }
 };
 

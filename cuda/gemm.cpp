@@ -1,6 +1,6 @@
 // Products on the GPU: turns views into a tensor_core::Gemm and lets the tuner choose who computes it.
 // 16-bit products go to our Tensor Core kernels or to cuBLASLt, f32 and f64 to cuBLASLt.
-#include "core/gemm.h"
+#include "core/gemm_fused.h"
 
 #include <fmt/format.h>
 
@@ -17,6 +17,7 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
 
 namespace cuda_backend {
 namespace {
@@ -73,10 +74,14 @@ void set_batch(Gemm& g, const View& a, const View& b) {
   }
 }
 
+const char* name_of(Activation a) {
+  constexpr const char* names[] = {"", " relu", " gelu", " gelu_tanh"};
+  return names[static_cast<int>(a)];
+}
 std::string key_of(const Gemm& g) {
   return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}", name_of(g.in), name_of(g.out), g.m, g.n, g.k, g.items,
                      g.a_transposed ? 't' : 'n', g.b_transposed ? 't' : 'n', g.lda % 8, g.ldb % 8, g.batch.rank,
-                     g.bias ? " bias" : "", g.activation == tensor_core::Activation::none ? "" : " activation", g.before_activation ? " before" : "",
+                     g.bias ? " bias" : "", name_of(g.activation), g.before_activation ? " before" : "",
                      g.a_sums ? " sums" : "", is_tf32_allowed() ? " tf32" : "");
 }
 
@@ -87,19 +92,64 @@ int parts_for(const Gemm& g, int tile) {
   return static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, possible), 1, 32));
 }
 
-// One way to compute a product: whose kernel, with what tile or plan, k cut into how many parts.
+// One way to compute a product: whose kernel, with what tile or plan, k cut into how many parts. cublaslt: the product
+// alone, and what follows it in kernels of its own, to the bits of the operators; cublaslt_epilogue: the library does all.
 struct Kernel {
-  enum Kind { mma, hopper, cublaslt } kind;
+  enum Kind { mma, hopper, cublaslt, cublaslt_epilogue } kind;
   int tile, parts;
 };
 std::string name_of(const Kernel& w) {
   if (w.kind == Kernel::mma) return fmt::format("mma {}x{}", w.tile, w.parts);
-  return fmt::format("{} {}", w.kind == Kernel::hopper ? "hopper" : "cublaslt", w.tile);
+  constexpr const char* names[] = {"mma", "hopper", "cublaslt", "cublaslt_epilogue"};
+  return fmt::format("{} {}", names[w.kind], w.tile);
+}
+
+View rows_of(void* p, const Gemm& g, Device device) {
+  View v;
+  v.data = p;
+  v.sizes = {g.items * g.m, g.n};
+  v.strides = {g.ldc, 1};
+  v.dtype = g.out;
+  v.device = device;
+  return v;
+}
+
+View sums_of(const Gemm& g, Device device) {
+  View v;
+  v.data = g.a_sums;
+  v.sizes = {g.m, 1};
+  v.strides = {1, 1};
+  v.dtype = f32;
+  v.device = device;
+  return v;
+}
+void sum_a(const Gemm& g, Device device) {
+  View a = sums_of(g, device);
+  a.data = const_cast<void*>(g.a);
+  a.sizes = {g.m, g.k};
+  a.strides = {g.a_transposed ? 1 : g.lda, g.a_transposed ? g.lda : 1};
+  a.dtype = g.in;
+  kernels::reduce_sum(device, sums_of(g, device), a, 1.0);
+}
+
+// The product by `w`, then its activation or the sums of a in a kernel of their own.
+bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
+  Gemm product = g;
+  product.activation = Activation::none;
+  product.before_activation = nullptr;
+  product.a_sums = nullptr;
+  if (g.before_activation) product.c = g.before_activation;
+  if (!(w.kind == Kernel::hopper ? tensor_core::run_hopper(product, w.tile) : run_cublaslt(product, w.tile))) return false;
+  if (g.activation != Activation::none)
+    kernels::activate(device, rows_of(g.c, g, device), rows_of(product.c, g, device), g.activation);
+  if (g.a_sums) sum_a(g, device);
+  return true;
 }
 
 bool run(const Kernel& w, const Gemm& g, Device device) {
+  if (w.kind == Kernel::cublaslt || (w.kind == Kernel::hopper && g.a_sums)) return run_in_two(w, g, device);
   if (w.kind == Kernel::hopper) return tensor_core::run_hopper(g, w.tile);
-  if (w.kind == Kernel::cublaslt) return run_cublaslt(g, w.tile);
+  if (w.kind == Kernel::cublaslt_epilogue) return run_cublaslt(g, w.tile);
   const std::int64_t floats = tensor_core::partial_floats(g, w.parts);
   const Tensor partial = floats ? Tensor::allocate({floats}, f32, device) : Tensor();
   return tensor_core::run_mma(g, w.tile, w.parts, floats ? partial.data<float>() : nullptr);
@@ -118,6 +168,9 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
     }
   }
   for (int plan = 0; plan < most_cublaslt_plans; ++plan) library.push_back({Kernel::cublaslt, plan, 1});
+  if (g.activation == Activation::gelu_tanh || g.a_sums) {
+    for (int plan = 0; plan < most_cublaslt_plans; ++plan) library.push_back({Kernel::cublaslt_epilogue, plan, 1});
+  }
   // The first one is used untimed. cuBLASLt's estimate is a good guess; under the shim it is not there.
 #if defined(MANTISSA_CUDA_SHIM)
   own.insert(own.end(), library.begin(), library.end());
@@ -145,27 +198,20 @@ void run(const Gemm& g, Device device) {
   const KeyNumbers<9> shape = numbers_of(g);
   if (const auto at = settled.find(shape); at != settled.end() && run(at->second, g, device)) return;
 
-  View c;
-  c.data = g.c;
-  c.sizes = {g.items * g.m, g.n};
-  c.strides = {g.ldc, 1};
-  c.dtype = g.out;
-  c.device = device;
+  std::vector<View> results{rows_of(g.c, g, device)};
+  if (g.before_activation) results.push_back(rows_of(g.before_activation, g, device));
+  if (g.a_sums) results.push_back(sums_of(g, device));
   const std::vector<Kernel> kernels = kernels_for(g);
   std::vector<Way> ways;
   for (const Kernel& w : kernels) ways.push_back({name_of(w), [&g, &w, device] { return run(w, g, device); }});
-  const Choice choice = run_fastest(key_of(g), ways, c, !g.accumulate);
+  const Choice choice = run_fastest(key_of(g), ways, results, !g.accumulate);
   if (choice.settled) settled.insert_or_assign(shape, kernels[choice.way]);
 }
 
-void gemm(const View& y, const View& a, const View& b, const View& bias) {
-  if (a.size(a.dim() - 1) == 0) {  // an empty sum is the bias
-    if (!bias) return kernels::fill(y.device, y, 0.0);
-    View rows = bias;
-    rows.sizes = y.sizes;
-    rows.strides = broadcast_strides(bias.sizes, bias.strides, y.sizes);
-    return kernels::copy(y.device, y, rows);
-  }
+namespace {
+
+// y = a @ b + bias and what `more` adds to the description.
+template <class F> void multiply(const View& y, const View& a, const View& b, const View& bias, F&& more) {
   Tensor a_copy, b_copy, bias_copy;
   Layout la{}, lb{};
   // Halves into f32 keep their sums as they are.
@@ -194,7 +240,32 @@ void gemm(const View& y, const View& a, const View& b, const View& bias) {
       g.bias = bias_copy.view().data;
     }
   }
-  run(g, y.device);
+  more(g);
+  cuda_backend::run(g, y.device);
+}
+
+}  // namespace
+
+void gemm(const View& y, const View& a, const View& b, const View& bias) {
+  if (a.size(a.dim() - 1) == 0) {  // an empty sum is the bias
+    if (!bias) return kernels::fill(y.device, y, 0.0);
+    View rows = bias;
+    rows.sizes = y.sizes;
+    rows.strides = broadcast_strides(bias.sizes, bias.strides, y.sizes);
+    return kernels::copy(y.device, y, rows);
+  }
+  multiply(y, a, b, bias, [](Gemm&) {});
+}
+
+void gemm_act(const View& y, const View& before, const View& a, const View& b, const View& bias, Activation activation) {
+  multiply(y, a, b, bias, [&](Gemm& g) {
+    g.activation = activation;
+    g.before_activation = before.data;
+  });
+}
+
+void gemm_and_sums(const View& y, const View& sums, const View& a, const View& b) {
+  multiply(y, a, b, {}, [&](Gemm& g) { g.a_sums = sums.as<float>(); });
 }
 
 }  // namespace cuda_backend

@@ -7,10 +7,9 @@
 namespace mantissa::nn {
 namespace {
 
-std::function<Tensor(const Tensor&)> activation_of(const TransformerOptions& o) {
+FeedForwardActivation activation_of(const TransformerOptions& o) {
   if (o.activation_function) return o.activation_function;
-  if (o.activation == FeedForward::gelu) return [](const Tensor& x) { return gelu(x); };
-  return [](const Tensor& x) { return relu(x); };
+  return o.activation;
 }
 std::unique_ptr<LayerNorm> copy_of(const LayerNorm* norm) { return norm ? std::make_unique<LayerNorm>(norm->clone()) : nullptr; }
 LayerNorm norm_for(std::int64_t d_model, const TransformerOptions& o) {
@@ -69,7 +68,7 @@ Tensor TransformerEncoderLayer::operator()(const Tensor& src, const Call& call) 
   const Tensor x = residual(src, norm1, norm_first, [&](const Tensor& t) {
     return dropout1(attend(self_attn, t, t, call.src_mask, call.src_key_padding_mask, call.is_causal));
   });
-  return residual(x, norm2, norm_first, [&](const Tensor& t) { return dropout2(linear2(drop(activation(linear1(t))))); });
+  return residual(x, norm2, norm_first, [&](const Tensor& t) { return dropout2(linear2(drop(activation.of(linear1, t)))); });
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o)
@@ -115,7 +114,7 @@ Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memo
   x = residual(x, norm2, norm_first, [&](const Tensor& t) {
     return dropout2(attend(multihead_attn, t, memory, call.memory_mask, call.memory_key_padding_mask, false));
   });
-  return residual(x, norm3, norm_first, [&](const Tensor& t) { return dropout3(linear2(drop(activation(linear1(t))))); });
+  return residual(x, norm3, norm_first, [&](const Tensor& t) { return dropout3(linear2(drop(activation.of(linear1, t)))); });
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers) : layers(copies_of(layer, num_layers)) {}

@@ -4,15 +4,35 @@
 
 #include <functional>
 #include <memory>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "nn/attention.h"
 #include "nn/dropout.h"
+#include "nn/linear.h"
 #include "nn/norm.h"
 
 namespace mantissa::nn {
 
 enum class FeedForward { relu, gelu };
+
+// What a layer does between linear1 and linear2: relu or gelu in one operator with linear1, or any function.
+class FeedForwardActivation {
+ public:
+  FeedForwardActivation(FeedForward f = FeedForward::relu) : known_(f == FeedForward::gelu ? Activation::gelu : Activation::relu) {}
+  template <class F>
+    requires std::is_invocable_r_v<Tensor, F, const Tensor&>
+  FeedForwardActivation(F f) : function_(std::move(f)) {}
+  Tensor of(const Linear& l, const Tensor& x) const {  // activation(l(x))
+    return function_ ? function_(l(x)) : linear(x, l.weight, l.bias, known_);
+  }
+
+ private:
+  Activation known_ = Activation::none;
+  std::function<Tensor(const Tensor&)> function_;
+};
+
 struct TransformerOptions {
   std::int64_t dim_feedforward = 2048;
   double dropout = 0.1;
@@ -39,7 +59,7 @@ struct TransformerEncoderLayer {
   Linear linear2;
   LayerNorm norm1, norm2;
   Dropout dropout1, dropout2;
-  std::function<Tensor(const Tensor&)> activation;
+  FeedForwardActivation activation;
   bool norm_first = false;
   MANTISSA_FIELDS(self_attn, linear1, drop, linear2, norm1, norm2, dropout1, dropout2)
   TransformerEncoderLayer clone() const;
@@ -63,7 +83,7 @@ struct TransformerDecoderLayer {
   Linear linear2;
   LayerNorm norm1, norm2, norm3;
   Dropout dropout1, dropout2, dropout3;
-  std::function<Tensor(const Tensor&)> activation;
+  FeedForwardActivation activation;
   bool norm_first = false;
   MANTISSA_FIELDS(self_attn, multihead_attn, linear1, drop, linear2, norm1, norm2, norm3, dropout1, dropout2, dropout3)
   TransformerDecoderLayer clone() const;

@@ -1,9 +1,13 @@
 // x @ weight^T + bias in one pass: rows of the result start as the bias and the product is added to
-// them. Its gradients are plain matrix products. Next: core/gemm.h, nn/linear.h.
-#include "core/gemm.h"
+// them. Its gradients are matrix products, on a GPU with the bias's. And the same with an activation at the end.
+// Next: core/gemm.h, nn/linear.h.
+#include <utility>
+
+#include "amp/observe.h"
+#include "core/fused_ops.h"
+#include "core/gemm_fused.h"
 #include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/pointwise.h"
 
 namespace mantissa {
 
@@ -18,11 +22,74 @@ Tensor as_rows(const Tensor& x) {
   return reshape(x, {rows, x.size(-1)});
 }
 
+// The operands of x @ weight^T as matrices: x and the result as [rows, in] and [rows, out], weight turned.
+struct Matrices {
+  View y, x, weight;
+  Tensor copy;  // of an x whose rows do not lie a step apart
+
+  Matrices(const View& result, const View& input, const View& w) : y(result), x(input), weight(w) {
+    const std::int64_t in = w.size(1), out = w.size(0), rows = result.numel() / out;
+    y.sizes = {rows, out};
+    y.strides = {out, 1};
+    weight.sizes = {in, out};
+    weight.strides = {w.strides[1], w.strides[0]};
+    x.sizes = {rows, in};
+    if (!view_strides(input.sizes, input.strides, x.sizes, &x.strides)) {
+      copy = Tensor::allocate(input.sizes, input.dtype, input.device);
+      kernels::copy(input.device, copy.view(), input);
+      x.data = copy.raw_data();
+      x.strides = {in, 1};
+    }
+  }
+};
+
+// gradient^T @ x, and the gradient's sums over rows, from one reading of it: of a weight and a bias. Both are matrices.
+struct LinearWeightBackward {
+  static constexpr auto name = "linear_weight_backward";
+  static constexpr const char* args[] = {"gradient", "x"};
+
+  std::array<Spec, 2> infer(const Tensor& g, const Tensor& x) const {
+    check(g.dim() == 2 && x.dim() == 2 && g.size(0) == x.size(0) && g.dtype() == x.dtype(),
+          "needs two matrices of as many rows");
+    return {like(x, {g.size(1), x.size(1)}), Spec{{g.size(1)}, compute_dtype(g.dtype()), g.device()}};
+  }
+  void run(const std::array<View, 2>& d, const View& g, const View& x) const {
+    View turned = g;
+    std::swap(turned.sizes[0], turned.sizes[1]);
+    std::swap(turned.strides[0], turned.strides[1]);
+    kernels::gemm_and_sums(x.device, d[0], d[1], turned, x);
+  }
+  static std::array<Tensor, 2> reference(const LinearWeightBackward&, const Tensor& g, const Tensor& x) {
+    return {matmul(transpose(g), x), sum(g, {0})};
+  }
+  static void samples(Samples& s) {
+    for (const Dims& d : {Dims{3, 5, 4}, Dims{1, 1, 1}, Dims{70, 72, 40}, Dims{37, 19, 65}, Dims{0, 3, 2}, Dims{3, 4, 0}})
+      s({s.randn({d[0], d[1]}), s.randn({d[0], d[2]})}, LinearWeightBackward{});
+    s.error({s.randn({3, 4}), s.randn({4, 3})}, LinearWeightBackward{}, "needs two matrices of as many rows");
+  }
+};
+
+// On a GPU the product of the weight's gradient sums the bias's gradient, too, and leaves it for the rule that is next.
+template <class Op> constexpr auto linear_rules() {
+  return rules([](Grad g, In<1> weight) { return matmul(g, weight); },
+               [](const Op& op, Grad g, In<0> x, Needs needs) {
+                 const Tensor gradient = as_rows(g), input = as_rows(x);
+                 if (!needs[2] || g.device().is_cpu()) return matmul(transpose(gradient), input);
+                 const auto d = apply(LinearWeightBackward{}, gradient, input);
+                 op.bias_gradient = d[1];
+                 return d[0];
+               },
+               [](const Op& op, Grad g) -> Tensor {  // the node sums what is left over rows
+                 return op.bias_gradient.defined() ? std::exchange(op.bias_gradient, Tensor()) : g;
+               });
+}
+
 struct Linear {
   static constexpr auto name = "linear";
   static constexpr const char* args[] = {"x", "weight", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
-  mutable KeptWeight kept = {};  // made by infer for run
+  mutable KeptWeight kept = {};       // made by infer for run
+  mutable Tensor bias_gradient = {};  // between two rules
 
   Spec infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     check(weight.dim() == 2, "weight must be [out, in]");
@@ -40,28 +107,11 @@ struct Linear {
 
   void run(const View& y, const View& x, const View& weight, const View& bias) const {
     if (y.numel() == 0) return;
-    const std::int64_t in = weight.size(1), out = weight.size(0), rows = y.numel() / out;
-    View xm = x, wt = weight, ym = y;
-    ym.sizes = {rows, out};
-    ym.strides = {out, 1};
-    wt.sizes = {in, out};
-    wt.strides = {weight.strides[1], weight.strides[0]};
-    xm.sizes = {rows, in};
-    Tensor copy;
-    if (!view_strides(x.sizes, x.strides, xm.sizes, &xm.strides)) {
-      copy = Tensor::allocate(x.sizes, x.dtype, x.device);
-      kernels::copy(x.device, copy.view(), x);
-      xm.data = copy.raw_data();
-      xm.strides = {in, 1};
-    }
-    kernels::gemm(y.device, ym, xm, wt, bias, kept);
+    const Matrices m(y, x, weight);
+    kernels::gemm(y.device, m.y, m.x, m.weight, bias, kept);
   }
 
-  static constexpr auto vjp() {
-    return rules([](Grad g, In<1> weight) { return matmul(g, weight); },
-                 [](Grad g, In<0> x) { return matmul(transpose(as_rows(g)), as_rows(x)); },
-                 [](Grad g) -> Tensor { return g; });  // the node sums over rows
-  }
+  static constexpr auto vjp() { return linear_rules<Linear>(); }
   static Tensor reference(const Linear&, const Tensor& x, const Tensor& weight, const Tensor& bias) {
     const Tensor y = matmul(x, transpose(weight));
     return bias ? y + bias : y;
@@ -84,7 +134,80 @@ struct Linear {
   }
 };
 
+// activation(linear(x)) in one kernel, recorded as the two operators: result 0 carries linear's node, and linear()
+// below makes the activation's. While a gradient is recorded gelu's results are {what it was applied to, y}; else
+// {y, nothing}.
+struct LinearAct {
+  static constexpr auto name = "linear_act";
+  static constexpr bool halves = false;  // rounded twice, as by the two: tests/cuda_linear_act_test.cpp compares the bits
+  static constexpr const char* args[] = {"x", "weight", "bias"};
+  static constexpr auto autocast = CastPolicy::lower;
+  Activation activation = Activation::relu;
+  Linear product = {};
+  mutable Tensor bias_gradient = {};
+
+  std::array<Spec, 2> infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    const Spec y = product.infer(x, weight, bias);
+    const auto wanted = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
+    const bool recorded = context().grad_enabled && (wanted(x) || wanted(weight) || wanted(bias));
+    return {y, recorded && activation != Activation::relu ? y : like(x, Dims{0})};
+  }
+  void run(const std::array<View, 2>& y, const View& x, const View& weight, const View& bias) const {
+    if (y[0].numel() == 0) return;
+    const bool two = y[1].numel() > 0;
+    Matrices m(two ? y[1] : y[0], x, weight);
+    View before = m.y;
+    before.data = two ? y[0].data : nullptr;
+    kernels::gemm_act(x.device, m.y, before, m.x, m.weight, bias, activation, product.kept);
+  }
+  static constexpr auto vjp() { return linear_rules<LinearAct>(); }
+  static void samples(Samples& s);
+};
+
+Tensor apply_activation(const Tensor& x, Activation activation) {
+  if (activation == Activation::none) return x;
+  return activation == Activation::relu ? relu(x) : gelu(x, activation == Activation::gelu ? "none" : "tanh");
+}
+template <class F> autograd::NodeRef node_of(const Tensor& before, const Tensor& y) {
+  const Tensor* x[] = {&before};
+  return autograd::NodeRef(new autograd::OpNode<pointwise::Unary<F>, 1, 1>(pointwise::Unary<F>{}, x, std::span(&y, 1)));
+}
+autograd::NodeRef node_of(Activation activation, const Tensor& before, const Tensor& y) {
+  if (activation == Activation::relu) return node_of<pointwise::Relu>(before, y);
+  return activation == Activation::gelu ? node_of<pointwise::Gelu>(before, y) : node_of<pointwise::GeluTanh>(before, y);
+}
+
+void LinearAct::samples(Samples& s) {
+  for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+    const auto function = [=](const Tensors& t) { return Tensors{linear(t[0], t[1], t[2], a)}; };
+    const auto meaning = [=](const Tensors& t) {
+      return Tensors{apply_activation(Linear::reference({}, t[0], t[1], t[2]), a)};
+    };
+    const auto add = [&](Tensors x) { s.call(std::move(x), function, meaning); };
+    add({s.randn({3, 4}), s.randn({5, 4}), s.randn({5})});
+    add({s.randn({2, 3, 4}), s.randn({8, 4}), Tensor()});
+    add({s.randn({4}), s.randn({5, 4}), s.randn({5})});
+    add({s.randn({0, 4}), s.randn({5, 4}), s.randn({5})});
+    add({s.randn({3, 0}), s.randn({5, 0}), s.randn({5})});
+    add({s.randn({37, 65}), s.randn({72, 65}), s.randn({72})});
+    s.error_call({s.randn({3, 4}), s.randn({5, 4}), s.randn({4})}, function, "bias must be [5]");
+  }
+}
+
 }  // namespace
+
+MANTISSA_OP(LinearAct)
+MANTISSA_OP(LinearWeightBackward)
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
+  const Context& c = context();
+  const bool one_by_one = c.anomaly || c.autocast.overlay || (c.autocast.any() && amp::Observer::current());
+  if (activation == Activation::none || one_by_one) return apply_activation(linear(x, weight, bias), activation);
+  const auto [first, second] = apply(LinearAct{activation}, x, weight, bias);
+  if (!first.requires_grad()) return first;
+  Tensor y = activation == Activation::relu ? first.detach() : second;
+  y.impl()->node = node_of(activation, first, y);
+  return y;
+}
 
 MANTISSA_OP(Linear)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) { return apply(Linear{}, x, weight, bias); }

@@ -18,11 +18,13 @@ struct Block {  // attention, then a perceptron, each added to what it reads
   explicit Block(const Config& c)
       : norm1(c.width, {.bias = false}), query(c.width, c.width, {.bias = false}), key(c.width, c.width, {.bias = false}),
         value(c.width, c.width, {.bias = false}), out(c.width, c.width, {.bias = false}), norm2(c.width, {.bias = false}),
-        up(c.width, 4 * c.width, {.bias = false}), down(4 * c.width, c.width, {.bias = false}), heads(c.heads) {}
+        up(c.width, 4 * c.width, Activation::gelu_tanh, {.bias = false}), down(4 * c.width, c.width, {.bias = false}),
+        heads(c.heads) {}
   nn::LayerNorm norm1;
   nn::Linear query, key, value, out;
   nn::LayerNorm norm2;
-  nn::Linear up, down;
+  nn::LinearAct up;
+  nn::Linear down;
   std::int64_t heads;
   MANTISSA_FIELDS(norm1, query, key, value, out, norm2, up, down)
 
@@ -33,7 +35,7 @@ struct Block {  // attention, then a perceptron, each added to what it reads
   }
   Tensor operator()(Tensor x) const {
     x = x + attend(norm1(x));
-    return x + down(gelu(up(norm2(x)), "tanh"));
+    return x + down(up(norm2(x)));
   }
 };
 

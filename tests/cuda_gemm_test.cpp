@@ -33,7 +33,7 @@ std::string describe(const Case& c) {
   return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " items " + std::to_string(c.items) + " skew " +
          std::to_string(c.skew) + (c.at ? " a^T" : "") + (c.bt ? " b^T" : "") + (c.in == f16 ? " f16" : " bf16") + (c.out == f32 ? "->f32" : "") +
          " tile " + std::to_string(c.tile) + " parts " + std::to_string(c.parts) + (c.bias ? " bias" : "") + (c.accumulate ? " +=" : "") +
-         (c.sums ? " sums" : "") + (c.way == Way::hopper ? " hopper" : c.way == Way::cublaslt ? " cublaslt" : "") + (c.activation == Activation::relu ? " relu" : c.activation == Activation::gelu ? " gelu" : "");
+         (c.sums ? " sums" : "") + (c.way == Way::hopper ? " hopper" : c.way == Way::cublaslt ? " cublaslt" : "") + (c.activation == Activation::relu ? " relu" : c.activation == Activation::gelu ? " gelu" : c.activation == Activation::gelu_tanh ? " gelu_tanh" : "");
 }
 
 // What a lane, a chunk or a row computes wrongly shows as an error far above rounding.
@@ -85,8 +85,11 @@ void run(const Case& c) {
   };
   if (c.before) compare(dz, want);
   if (c.activation == Activation::relu) want = relu(want);
-  if (c.activation == Activation::gelu) want = gelu(c.before ? cast(cast(want, c.out), f64) : want);
-  if (!c.before || c.activation != Activation::gelu) compare(dc, want);
+  if (c.activation == Activation::gelu) want = gelu(cast(cast(want, c.out), f64));
+  if (c.activation == Activation::gelu_tanh) want = gelu(cast(cast(want, c.out), f64), "tanh");
+  if (c.out == f32 || c.activation == Activation::none || c.activation == Activation::relu) compare(dc, want);
+  // A gelu of halves is that of the rounded product, to the bit.
+  else if (c.before) CHECK(equal(dc.to(cpu), gelu(dz, c.activation == Activation::gelu ? "none" : "tanh").to(cpu)));
   if (c.sums) compare(dsums, sum(wa, {-1}));
 }
 
@@ -112,6 +115,7 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
   for (const int parts : {1, 3}) {
     run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .activation = Activation::relu});
     run({.m = 40, .n = 72, .k = 200, .in = bf16, .out = bf16, .parts = parts, .bias = true, .before = true, .activation = Activation::gelu});
+    run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .before = true, .activation = Activation::gelu_tanh});
     run({.m = 40, .n = 72, .k = 200, .at = true, .out = f32, .parts = parts, .accumulate = true, .sums = true});
     run({.m = 200, .n = 72, .k = 136, .items = 2, .at = true, .tile = 128, .parts = parts, .sums = true});
   }
@@ -138,6 +142,10 @@ TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout
         if (way == Way::hopper) {
           run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = true,
                .activation = Activation::gelu, .way = way});
+        }
+        for (const bool before : {false, true}) {  // gelu by tanh is also cuBLASLt's
+          run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = before && way == Way::hopper,
+               .activation = Activation::gelu_tanh, .way = way});
         }
         if (way == Way::cublaslt) break;  // its tiles are its own
       }

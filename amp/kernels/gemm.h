@@ -6,11 +6,12 @@
 
 #include <cstdint>
 
+#include "core/activation.h"
 #include "core/dtype.h"
 
 namespace mantissa::tensor_core {
 
-enum class Activation : std::uint8_t { none, relu, gelu };  // gelu: the exact one, with erf
+using mantissa::Activation;
 
 // Where the matrices of a batch begin: sizes and strides of the leading dimensions, innermost last. Stride 0 repeats.
 struct Batch {
@@ -28,6 +29,7 @@ struct Gemm {
   const void* bias = nullptr;            // [n] in dtype `in`, or none
   void* c = nullptr;                     // [m, n] rows ldc apart
   void* before_activation = nullptr;     // like c: what the activation was applied to, for its gradient; or none
+                                         // (rounded to `out` also where it is not stored)
   float* a_sums = nullptr;               // [items, m] f32: sums over k of the rows of a (the gradient of a bias); or none
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool a_transposed = false, b_transposed = false;

@@ -3,14 +3,19 @@
 
 #include "amp/kernels/gemm.h"
 #include "core/half.h"
+#include "core/pointwise.h"
 #include "cuda/launch.cuh"
 
 namespace mantissa::tensor_core {
 
+// The formulas of the elementwise operators, so that the bits are theirs.
 __device__ inline float activate(float x, Activation activation) {
-  if (activation == Activation::relu) return x > 0 || x != x ? x : 0.0f;
-  if (activation == Activation::gelu) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
-  return x;
+  switch (activation) {
+    case Activation::relu: return pointwise::Relu().f(x);
+    case Activation::gelu: return pointwise::Gelu().f(x);
+    case Activation::gelu_tanh: return pointwise::GeluTanh().f(x);
+    default: return x;
+  }
 }
 
 template <class T> __device__ inline float read(Dtype dtype, const void* from, std::int64_t i) {
@@ -58,11 +63,13 @@ __device__ inline void finish(const Gemm& g, std::int64_t item, std::int64_t row
     if (g.accumulate) v[j] += read<T>(g.out, g.c, index + j);
   }
   if (g.before_activation) write<T>(g.out, g.before_activation, index, v, count);
+  if (g.activation != Activation::none) {
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if (j >= count) break;
-    if (g.before_activation && g.out != f32) v[j] = static_cast<float>(T(v[j]));  // the gradient reads the rounded value
-    v[j] = activate(v[j], g.activation);
+    for (int j = 0; j < 4; ++j) {
+      if (j >= count) break;
+      if (g.out != f32) v[j] = static_cast<float>(T(v[j]));  // as if it had been stored and read again
+      v[j] = activate(v[j], g.activation);
+    }
   }
   write<T>(g.out, g.c, index, v, count);
 }

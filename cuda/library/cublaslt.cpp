@@ -23,7 +23,6 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 namespace cuda_backend {
 namespace {
 
-using tensor_core::Activation;
 using tensor_core::Gemm;
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
@@ -90,7 +89,13 @@ std::uint32_t alignment_of(const void* p) {
   return bytes;
 }
 
+// Of the transposed product, whose operand B is our a: CUBLASLT_EPILOGUE_BGRADB sums that over k.
 cublasLtEpilogue_t epilogue_of(const Gemm& g) {
+  if (g.a_sums) return CUBLASLT_EPILOGUE_BGRADB;
+  if (g.activation == Activation::gelu_tanh) {
+    if (g.before_activation) return g.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return g.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  }
   if (g.activation == Activation::relu) return g.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
   return g.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -105,6 +110,15 @@ Problem make_problem(const Gemm& g, const Key& key) {
   if (g.bias) {
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.in));
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  }
+  if (g.a_sums) {  // in the dtype of the result, says cublasLt.h
+    set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.out));
+    set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(g.a_sums));
+  }
+  if (g.before_activation) {  // in the dtype of the result, which is the default
+    set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.before_activation);
+    set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.ldc);
+    set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, g.m * g.ldc);
   }
   p.a = g.b_transposed ? make_layout(g.in, g.k, g.n, g.ldb, g.items, key.b_step) : make_layout(g.in, g.n, g.k, g.ldb, g.items, key.b_step);
   p.b = g.a_transposed ? make_layout(g.in, g.m, g.k, g.lda, g.items, key.a_step) : make_layout(g.in, g.k, g.m, g.lda, g.items, key.a_step);
@@ -134,7 +148,9 @@ Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
   const std::uint32_t c_alignment = alignment_of(g.c);
   const Key key{g.m, g.n, g.k, g.items, g.lda, g.ldb, g.ldc, a_step, b_step, current_device(), static_cast<int>(g.in), static_cast<int>(g.out),
                 2 * g.a_transposed + g.b_transposed, static_cast<int>(epilogue_of(g)), g.accumulate, g.in == f32 && tf32_allowed, alignment_of(g.a),
-                alignment_of(g.b), c_alignment, g.bias ? std::min(c_alignment, alignment_of(g.bias)) : c_alignment};
+                alignment_of(g.b), c_alignment,
+                std::min(g.bias ? std::min(c_alignment, alignment_of(g.bias)) : c_alignment,
+                         g.before_activation ? alignment_of(g.before_activation) : 256)};
   const auto at = problems.find(key);
   return at != problems.end() ? at->second : problems.emplace(key, make_problem(g, key)).first->second;
 }
@@ -183,6 +199,12 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   }
   if (plan >= p.count) return false;
   if (g.bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  if (g.before_activation) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.before_activation);
+  Tensor sums;
+  if (g.a_sums) {
+    if (g.out != f32) sums = Tensor::allocate({g.m}, g.out, this_device());
+    set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, sums.defined() ? sums.raw_data() : static_cast<void*>(g.a_sums));
+  }
   const auto& chosen = p.plans[static_cast<std::size_t>(plan)];
   const Workspace workspace(chosen.workspaceSize);
   const double one_f64 = 1, beta_f64 = g.accumulate;
@@ -191,6 +213,12 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   const void* beta = g.in == f64 ? static_cast<const void*>(&beta_f64) : &beta_f32;
   check_status(cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c, &chosen.algo, workspace.get(),
                               chosen.workspaceSize, stream()), "a product");
+  if (sums.defined()) {
+    View wide = sums.view();
+    wide.data = g.a_sums;
+    wide.dtype = f32;
+    kernels::copy(wide.device, wide, sums.view());
+  }
   return true;
 }
 
@@ -204,7 +232,11 @@ void allow_tf32(bool allowed) { tf32_allowed = allowed; }
 bool is_tf32_allowed() { return tf32_allowed; }
 
 bool run_cublaslt(const Gemm& g, int plan) {
-  if (g.k == 0 || g.a_sums || g.before_activation || g.activation == Activation::gelu || (g.bias && g.in != g.out)) return false;
+  if (g.a_sums && (g.bias || g.activation != Activation::none || g.items != 1 || g.in == f64)) return false;
+  if (g.k == 0 || g.activation == Activation::gelu || (g.bias && g.in != g.out)) return false;
+  // cublasLt.h: the leading dimension of what gelu is applied to must be divisible by 8. Vectors of 16 bytes write it.
+  const bool aligned = g.ldc % 8 == 0 && alignment_of(g.before_activation) >= 16;
+  if (g.before_activation && (g.activation != Activation::gelu_tanh || !aligned || g.batch.rank > 1)) return false;
   if (g.batch.rank <= 1) return run_strided(g, g.batch.rank ? g.batch.a[0] : 0, g.batch.rank ? g.batch.b[0] : 0, plan);
   // Only the last dimension of a batch has one step: the others are a loop.
   const tensor_core::Batch& batch = g.batch;

@@ -35,7 +35,7 @@ void multiply(const Gemm& g, const void* a, const void* b, char* c) {
         for (std::int64_t j = 0; j < g.n; ++j) {
           double v = static_cast<double>(static_cast<Compute<In>>(from[i * g.n + j]));
           if (g.accumulate) v += static_cast<double>(static_cast<Compute<Out>>(row[j]));
-          if (g.activation == tensor_core::Activation::relu && v < 0) v = 0;
+          if (g.activation == Activation::relu && v < 0) v = 0;
           row[j] = static_cast<Out>(static_cast<Compute<Out>>(v));
         }
       }
@@ -65,7 +65,8 @@ bool tf32 = false;
 namespace cuda_backend {
 
 bool run_cublaslt(const Gemm& g, int plan) {
-  if (plan > 0 || g.k == 0 || g.a_sums || g.before_activation || g.activation == tensor_core::Activation::gelu) return false;
+  const bool known = g.activation == Activation::none || g.activation == Activation::relu;
+  if (plan > 0 || g.k == 0 || g.a_sums || g.before_activation || !known) return false;
   cuda_shim::note_call("cublasLtMatmul");
   if (cuda_shim::null_device) return true;
   return cuda_shim::enqueue(stream(), [g] { multiply_all(g); }) == cudaSuccess;

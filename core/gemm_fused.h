@@ -1,0 +1,21 @@
+// Matrix products that do more in the same pass: an activation at their end, sums of an operand's rows.
+#pragma once
+
+#include "core/activation.h"
+#include "core/gemm.h"
+
+namespace mantissa::kernels {
+
+// y = activation(before), before = a @ b + bias as gemm gives it, rounded to y's dtype. `before` is like y and written
+// for the activation's gradient, or absent.
+void gemm_act(Device device, const View& y, const View& before, const View& a, const View& b, const View& bias,
+              Activation activation, const KeptWeight& kept = {});
+
+// y = a @ b, and sums [m] in f32 (f64 for f64): of each row of a over k. With a the transposed gradient of a linear layer
+// these are the gradients of its weight and bias. One matrix.
+void gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b);
+
+// y = activation(x), elementwise; y may be x.
+void activate(Device device, const View& y, const View& x, Activation activation);
+
+}  // namespace mantissa::kernels
