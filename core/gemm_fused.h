@@ -11,8 +11,8 @@ namespace mantissa::kernels {
 void gemm_act(Device device, const View& y, const View& before, const View& a, const View& b, const View& bias,
               Activation activation, const KeptWeight& kept = {});
 
-// y = a @ b, and sums [m] in f32 (f64 for f64): of each row of a over k. With a the transposed gradient of a linear layer
-// these are the gradients of its weight and bias. One matrix.
+// y = a @ b, and sums [m] of each row of a over k, in y's dtype. With a the transposed gradient of a linear layer these are
+// the gradients of its weight and bias. One matrix.
 void gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b);
 
 // y = activation(x), elementwise; y may be x.

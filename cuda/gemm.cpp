@@ -119,7 +119,7 @@ View sums_of(const Gemm& g, Device device) {
   v.data = g.a_sums;
   v.sizes = {g.m, 1};
   v.strides = {1, 1};
-  v.dtype = f32;
+  v.dtype = g.out;
   v.device = device;
   return v;
 }
@@ -265,7 +265,7 @@ void gemm_act(const View& y, const View& before, const View& a, const View& b, c
 }
 
 void gemm_and_sums(const View& y, const View& sums, const View& a, const View& b) {
-  multiply(y, a, b, {}, [&](Gemm& g) { g.a_sums = sums.as<float>(); });
+  multiply(y, a, b, {}, [&](Gemm& g) { g.a_sums = sums.data; });
 }
 
 }  // namespace cuda_backend

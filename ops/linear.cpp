@@ -51,7 +51,7 @@ struct LinearWeightBackward {
   std::array<Spec, 2> infer(const Tensor& g, const Tensor& x) const {
     check(g.dim() == 2 && x.dim() == 2 && g.size(0) == x.size(0) && g.dtype() == x.dtype(),
           "needs two matrices of as many rows");
-    return {like(x, {g.size(1), x.size(1)}), Spec{{g.size(1)}, compute_dtype(g.dtype()), g.device()}};
+    return {like(x, {g.size(1), x.size(1)}), like(g, Dims{g.size(1)})};
   }
   void run(const std::array<View, 2>& d, const View& g, const View& x) const {
     View turned = g;

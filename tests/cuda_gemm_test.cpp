@@ -44,7 +44,7 @@ void run(const Case& c) {
   const Tensor a = cast(randn({c.items, a_rows, a_columns + c.skew}), c.in), b = cast(randn({c.items, b_rows, b_columns + c.skew}), c.in);
   const Tensor bias = cast(randn({c.n}), c.in), before = cast(randn({c.items, c.m, c.n}), c.out);
   const Tensor da = a.to(cuda), db = b.to(cuda), dbias = bias.to(cuda), dc = before.to(cuda), dz = zeros({c.items, c.m, c.n}, {.dtype = c.out}).to(cuda);
-  const Tensor dsums = zeros({c.items, c.m}, {.dtype = f32}).to(cuda);
+  const Tensor dsums = zeros({c.items, c.m}, {.dtype = c.out}).to(cuda);
 
   Gemm g;
   g.m = c.m, g.n = c.n, g.k = c.k, g.items = c.items;
@@ -54,7 +54,7 @@ void run(const Case& c) {
   g.a_transposed = c.at, g.b_transposed = c.bt, g.accumulate = c.accumulate, g.activation = c.activation;
   if (c.bias) g.bias = dbias.view().data;
   if (c.before) g.before_activation = dz.view().data;
-  if (c.sums) g.a_sums = static_cast<float*>(dsums.view().data);
+  if (c.sums) g.a_sums = dsums.view().data;
   g.batch.rank = 1, g.batch.sizes[0] = c.items, g.batch.a[0] = a.stride(0), g.batch.b[0] = b.stride(0);
   Tensor partial = zeros({std::max<std::int64_t>(tensor_core::partial_floats(g, c.parts), 1)}, {.dtype = f32}).to(cuda);
   if (c.way == Way::mma) REQUIRE(tensor_core::run_mma(g, c.tile, c.parts, static_cast<float*>(partial.view().data)));

@@ -30,7 +30,7 @@ struct Gemm {
   void* c = nullptr;                     // [m, n] rows ldc apart
   void* before_activation = nullptr;     // like c: what the activation was applied to, for its gradient; or none
                                          // (rounded to `out` also where it is not stored)
-  float* a_sums = nullptr;               // [items, m] f32: sums over k of the rows of a (the gradient of a bias); or none
+  void* a_sums = nullptr;                // [items, m] in dtype `out`: sums over k of the rows of a (a bias's gradient); or none
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool a_transposed = false, b_transposed = false;
   bool accumulate = false;  // c += instead of c =; no activation then

@@ -180,8 +180,10 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
     if (wants_a_sums && lane % 4 == 0) {
       for (int half = 0; half < 2; ++half) {
         const std::int64_t row = row0 + at_m + 16 * i + 8 * half + lane / 4;
-        float* to = partial ? partial + gridDim.y * g.items * g.m * g.n + blockIdx.y * g.items * g.m : g.a_sums;
-        if (row < g.m) to[item * g.m + row] = a_sums[i].v[2 * half];
+        if (row >= g.m) continue;
+        const std::int64_t at = item * g.m + row;
+        if (partial) partial[gridDim.y * g.items * g.m * g.n + blockIdx.y * g.items * g.m + at] = a_sums[i].v[2 * half];
+        else write<T>(g.out, g.a_sums, at, &a_sums[i].v[2 * half], 1);
       }
     }
   }
@@ -213,7 +215,7 @@ template <class T> __global__ void __launch_bounds__(gemm_threads) gemm_combine(
   for (std::int64_t i = std::int64_t{blockIdx.x} * gemm_threads + threadIdx.x; i < rows; i += step) {
     float v = 0;
     for (int p = 0; p < parts; ++p) v += partial[parts * count + p * rows + i];
-    g.a_sums[i] = v;
+    write<T>(g.out, g.a_sums, i, &v, 1);
   }
 }
 

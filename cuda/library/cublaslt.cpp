@@ -113,7 +113,7 @@ Problem make_problem(const Gemm& g, const Key& key) {
   }
   if (g.a_sums) {  // in the dtype of the result, says cublasLt.h
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.out));
-    set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(g.a_sums));
+    set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.a_sums);
   }
   if (g.before_activation) {  // in the dtype of the result, which is the default
     set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.before_activation);
@@ -149,8 +149,7 @@ Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
   const Key key{g.m, g.n, g.k, g.items, g.lda, g.ldb, g.ldc, a_step, b_step, current_device(), static_cast<int>(g.in), static_cast<int>(g.out),
                 2 * g.a_transposed + g.b_transposed, static_cast<int>(epilogue_of(g)), g.accumulate, g.in == f32 && tf32_allowed, alignment_of(g.a),
                 alignment_of(g.b), c_alignment,
-                std::min(g.bias ? std::min(c_alignment, alignment_of(g.bias)) : c_alignment,
-                         g.before_activation ? alignment_of(g.before_activation) : 256)};
+                std::min({c_alignment, alignment_of(g.bias), alignment_of(g.before_activation), alignment_of(g.a_sums)})};
   const auto at = problems.find(key);
   return at != problems.end() ? at->second : problems.emplace(key, make_problem(g, key)).first->second;
 }
@@ -200,11 +199,7 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   if (plan >= p.count) return false;
   if (g.bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
   if (g.before_activation) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.before_activation);
-  Tensor sums;
-  if (g.a_sums) {
-    if (g.out != f32) sums = Tensor::allocate({g.m}, g.out, this_device());
-    set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, sums.defined() ? sums.raw_data() : static_cast<void*>(g.a_sums));
-  }
+  if (g.a_sums) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.a_sums);
   const auto& chosen = p.plans[static_cast<std::size_t>(plan)];
   const Workspace workspace(chosen.workspaceSize);
   const double one_f64 = 1, beta_f64 = g.accumulate;
@@ -213,12 +208,6 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   const void* beta = g.in == f64 ? static_cast<const void*>(&beta_f64) : &beta_f32;
   check_status(cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c, &chosen.algo, workspace.get(),
                               chosen.workspaceSize, stream()), "a product");
-  if (sums.defined()) {
-    View wide = sums.view();
-    wide.data = g.a_sums;
-    wide.dtype = f32;
-    kernels::copy(wide.device, wide, sums.view());
-  }
   return true;
 }
 
