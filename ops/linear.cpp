@@ -185,7 +185,7 @@ void LinearAct::samples(Samples& s) {
     };
     const auto add = [&](Tensors x) { s.call(std::move(x), function, meaning); };
     add({s.randn({3, 4}), s.randn({5, 4}), s.randn({5})});
-    add({s.randn({2, 3, 4}), s.randn({8, 4}), Tensor()});
+    add({s.randn({2, 3, 4}), s.randn({5, 4}), Tensor()});
     add({s.randn({4}), s.randn({5, 4}), s.randn({5})});
     add({s.randn({0, 4}), s.randn({5, 4}), s.randn({5})});
     add({s.randn({3, 0}), s.randn({5, 0}), s.randn({5})});
