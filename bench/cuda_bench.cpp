@@ -156,6 +156,14 @@ void measure_memory() {
     };
     backward_of("softmax backward", 3 * bytes, {x}, [&] { return softmax(x, -1); });
     backward_of("layer norm backward", 3 * bytes, {x, w, b}, [&] { return layer_norm(x, {width}, w, b); });
+    measure_bytes(named("RMS norm").c_str(), 2 * bytes, [&] { (void)rms_norm(x, {width}, w); });
+    backward_of("RMS norm backward", 3 * bytes, {x, w}, [&] { return rms_norm(x, {width}, w); });
+    Tensor per_channel = random({8}, f32).requires_grad_();
+    const auto in_groups = [&] {  // rows of two channels
+      return reshape(group_norm(reshape(x, {rows, 8, width / 8}), 4, per_channel, per_channel), {rows, width});
+    };
+    measure_bytes(named("group norm").c_str(), 2 * bytes, [&] { (void)in_groups(); });
+    backward_of("group norm backward", 3 * bytes, {x, per_channel}, in_groups);
     measure_bytes(named("cross entropy").c_str(), bytes, [&] { (void)cross_entropy(x, labels); });
     backward_of("cross entropy backward", 2 * bytes, {x}, [&] { return cross_entropy(x, labels); });
     if (check_only) {

@@ -1,38 +1,47 @@
-// Layer normalisation with its gradients. Statistics take two passes (mean, then squared deviations), as on the CPU, both
-// over registers. Gradients of weight and bias are sums over rows in two stages: blocks
-// of rows, then over blocks, in a fixed order.
+// Normalisation of rows: layer norm, and RMS norm, which is the same around zero instead of the mean.
+//
+// The gradient reads g and x once. A block takes a stretch of rows, of which a thread sees the same columns every time:
+// it keeps the sums over rows that the gradients of weight and bias are in registers while the rows pass. A second
+// kernel adds up the stretches, in a fixed order. Rows too long for that are read twice, and by a third kernel for
+// those sums.
 #include "core/kernel.h"
-#include "cuda/rows.cuh"
+#include "cuda/norm.cuh"
 
 namespace mantissa {
-MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x,
-                const View& weight, const View& bias, std::int64_t row, double eps)
+MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                const View& bias, std::int64_t row, double eps)
 MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
                 const View& x, const View& weight, const View& mean, const View& inv_std)
+MANTISSA_KERNEL(rms_norm, const View& y, const View& inv_rms, const View& x, const View& weight, std::int64_t row,
+                double eps)
+MANTISSA_KERNEL(rms_norm_backward, const View& dx, const View& dweight, const View& g, const View& x,
+                const View& weight, const View& inv_rms)
 }  // namespace mantissa
 
 namespace mantissa::cuda_backend {
 namespace {
 
-// --- layer_norm ---
+// Without `means` around zero.
 template <class C, int width, int held>
 __global__ void __launch_bounds__(most_row_threads)
-layer_norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand x, RowOperand weight, RowOperand bias, std::int64_t rows, int n, C eps) {
-  __shared__ C scratch[32];
+    norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand x, RowOperand weight, RowOperand bias, std::int64_t rows,
+              int n, C eps) {
+  __shared__ C scratch[96];
   const std::int64_t at = this_row();
   if (at >= rows) return;
   Row<C, width, held, 1> row({x}, at, n);
-  const C mean = row.template fold<Sum>(scratch, [](C v) { return v; }) / C(n);
-  const C var = row.template fold<Sum>(scratch, [=](C v) { return (v - mean) * (v - mean); }) / C(n);
-  const C inv_std = C(1) / std::sqrt(var + eps);
-  if (threadIdx.x == 0) means[at] = mean, inv_stds[at] = inv_std;
-  row.each([&](int j, const C (&v)[1][width]) {
+  const RowStatistics<C> s = statistics_of(row, means != nullptr, eps, scratch);
+  if (threadIdx.x == 0) {
+    if (means) means[at] = s.mean;
+    inv_stds[at] = s.inv_std;
+  }
+  row.each([&](int j, const C(&v)[1][width]) {
     C w[width], b[width], out[width];
     if (weight.data) load_slot(w, weight, j);
     if (bias.data) load_slot(b, bias, j);
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      out[k] = (v[0][k] - mean) * inv_std;
+      out[k] = (v[0][k] - s.mean) * s.inv_std;
       if (weight.data) out[k] *= w[k];
       if (bias.data) out[k] += b[k];
     }
@@ -40,118 +49,261 @@ layer_norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand x, RowOperand we
   });
 }
 
-// With u = g * weight: dx = inv_std * (u - mean(u) - hat * mean(u * hat)), hat the normalised x.
-template <class C, int width, int held>
+// --- the gradient ---
+// With u = g * weight: dx = inv_std * (u - mean(u) - hat * mean(u * hat)), hat the normalised x. Around zero mean(u)
+// has no part, and there is no bias. Statistics of a tensor's rows:
+template <bool centred, class C> struct Statistics {
+  const C *means, *inv_stds;
+  __device__ C mean(std::int64_t r) const {
+    if constexpr (centred) return means[r];
+    else return C(0);
+  }
+};
+template <class C, int width> __device__ inline void load_weight(C (&w)[width], const RowOperand& weight, int j) {
+  if (weight.data) return load_slot(w, weight, j);
+#pragma unroll
+  for (int k = 0; k < width; ++k) w[k] = C(1);
+}
+
+constexpr int few_slots = 2, many_slots = 4;  // of a thread, each with g, x and the sums of its columns in registers
+template <int held> constexpr unsigned most_summing_threads = held == few_slots ? 512 : 384;
+
+// partial[block][columns][n]: sums over the block's rows of g * hat and, where there is a bias, of g.
+template <bool centred, class C, int width, int held>
+__global__ void __launch_bounds__(most_summing_threads<held>)
+    norm_backward_stretches(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight,
+                            Statistics<centred, C> statistics, C* partial, std::int64_t rows, int n,
+                            std::int64_t stretch) {
+  constexpr int columns = centred ? 2 : 1, slots = 32 * few_slots * width;
+  __shared__ C scratch[64], joined[columns * slots];
+  C sums[columns][held][width] = {};
+  const std::int64_t first = std::int64_t{blockIdx.x} * stretch, last = first + stretch < rows ? first + stretch : rows;
+  for (std::int64_t at = first + threadIdx.y; at < last; at += blockDim.y) {
+    Row<C, width, held, 2> row({g, x}, at, n);
+    const C mean = statistics.mean(at), inv_std = statistics.inv_stds[at];
+    C of_u[columns] = {};  // sums of u * hat and of u
+    each_slot(row, [&](int s, int j, C(&v)[2][width]) {
+      C w[width];
+      load_weight(w, weight, j);
+#pragma unroll
+      for (int k = 0; k < width; ++k) {
+        const C grad = v[0][k], hat = (v[1][k] - mean) * inv_std, u = grad * w[k];
+        sums[0][s][k] += grad * hat;
+        if constexpr (centred) sums[1][s][k] += grad;
+        of_u[0] += u * hat;
+        if constexpr (centred) of_u[1] += u;
+        v[0][k] = u, v[1][k] = hat;
+      }
+    });
+    sum_over_row(of_u, scratch);
+    const C mean_u_hat = of_u[0] / C(n), mean_u = centred ? of_u[columns - 1] / C(n) : C(0);
+    each_slot(row, [&](int, int j, const C(&v)[2][width]) {
+      C out[width];
+#pragma unroll
+      for (int k = 0; k < width; ++k) out[k] = inv_std * (v[0][k] - mean_u - v[1][k] * mean_u_hat);
+      store_slot(dx, row.start + j, out);
+    });
+  }
+  // Warps that had rows of their own add up one after the other, in the same order in every run.
+  const RowOperand to{partial + std::int64_t{blockIdx.x} * columns * n, dtype_of<C>};
+  for (unsigned turn = 0; turn < blockDim.y; ++turn) {
+    if (turn == threadIdx.y) {
+#pragma unroll
+      for (int i = 0; i < columns; ++i) {
+#pragma unroll
+        for (int s = 0; s < held; ++s) {
+          const int j = (s * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * width;
+          if (j >= n) continue;
+          C* sum = joined + i * slots + j;
+          if (turn > 0) {
+#pragma unroll
+            for (int k = 0; k < width; ++k) sums[i][s][k] += sum[k];
+          }
+          if (turn + 1 == blockDim.y) {
+            store_slot(to, std::int64_t{i} * n + j, sums[i][s]);
+          } else {
+#pragma unroll
+            for (int k = 0; k < width; ++k) sum[k] = sums[i][s][k];
+          }
+        }
+      }
+    }
+    if (blockDim.y > 1) __syncthreads();
+  }
+}
+
+// Rows of any length.
+template <bool centred, class C, int width>
 __global__ void __launch_bounds__(most_row_threads)
-layer_norm_backward_rows(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, const C* means, const C* inv_stds, std::int64_t rows, int n) {
-  __shared__ C scratch[32];
+    norm_backward_rows(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, Statistics<centred, C> statistics,
+                       std::int64_t rows, int n) {
+  __shared__ C scratch[64];
   const std::int64_t at = this_row();
   if (at >= rows) return;
-  Row<C, width, held, 2> row({g, x}, at, n);
-  const C mean = means[at], inv_std = inv_stds[at];
-  C sum_u = 0, sum_u_hat = 0;
-  const auto weigh = [&](int j, C (&w)[width]) {
-    if (weight.data) load_slot(w, weight, j);
-    else for (int k = 0; k < width; ++k) w[k] = C(1);
-  };
-  row.each([&](int j, const C (&v)[2][width]) {
+  Row<C, width, 0, 2> row({g, x}, at, n);
+  const C mean = statistics.mean(at), inv_std = statistics.inv_stds[at];
+  C of_u[2] = {};
+  row.each([&](int j, const C(&v)[2][width]) {
     C w[width];
-    weigh(j, w);
+    load_weight(w, weight, j);
 #pragma unroll
     for (int k = 0; k < width; ++k) {
       const C u = v[0][k] * w[k];
-      sum_u += u;
-      sum_u_hat += u * ((v[1][k] - mean) * inv_std);
+      of_u[0] += u * ((v[1][k] - mean) * inv_std);
+      of_u[1] += u;
     }
   });
-  const bool warp = blockDim.x == 32;
-  const C mean_u = (warp ? fold_warp<Sum>(sum_u) : fold_block<Sum>(sum_u, scratch)) / C(n);
-  const C mean_u_hat = (warp ? fold_warp<Sum>(sum_u_hat) : fold_block<Sum>(sum_u_hat, scratch)) / C(n);
-  row.each([&](int j, const C (&v)[2][width]) {
+  sum_over_row(of_u, scratch);
+  const C mean_u_hat = of_u[0] / C(n), mean_u = centred ? of_u[1] / C(n) : C(0);
+  row.each([&](int j, const C(&v)[2][width]) {
     C w[width], out[width];
-    weigh(j, w);
+    load_weight(w, weight, j);
 #pragma unroll
-    for (int k = 0; k < width; ++k) out[k] = inv_std * (v[0][k] * w[k] - mean_u - (v[1][k] - mean) * inv_std * mean_u_hat);
+    for (int k = 0; k < width; ++k)
+      out[k] = inv_std * (v[0][k] * w[k] - mean_u - (v[1][k] - mean) * inv_std * mean_u_hat);
     store_slot(dx, row.start + j, out);
   });
 }
 
-// Stage one of the sums over rows: a block of 32 columns and a stretch of rows; lanes run along columns, so reads are
-// whole lines. partial[stretch][2][n]: sums of g * (x - mean) * inv_std and of g.
+// partial as above, of a block of 32 columns and a stretch of rows; lanes run along columns, so reads are whole lines.
 constexpr int column_warps = 8;
-template <class C>
+template <bool centred, class C>
 __global__ void __launch_bounds__(32 * column_warps)
-layer_norm_columns(C* partial, RowOperand g, RowOperand x, const C* means, const C* inv_stds, std::int64_t rows, int n, std::int64_t stretch) {
+    norm_backward_columns(C* partial, RowOperand g, RowOperand x, Statistics<centred, C> statistics, std::int64_t rows,
+                          int n, std::int64_t stretch) {
+  constexpr int columns = centred ? 2 : 1;
   __shared__ C sums[2][column_warps][32];
   const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.y} * stretch, last = first + stretch < rows ? first + stretch : rows;
   C dw = 0, db = 0;
   if (column < n) {
     for (std::int64_t r = first + threadIdx.y; r < last; r += column_warps) {
-      const C grad = load_element<C>(g.data, g.dtype, r * n + column), value = load_element<C>(x.data, x.dtype, r * n + column);
-      dw += grad * ((value - means[r]) * inv_stds[r]);
+      const C grad = load_element<C>(g.data, g.dtype, r * n + column),
+              value = load_element<C>(x.data, x.dtype, r * n + column);
+      dw += grad * ((value - statistics.mean(r)) * statistics.inv_stds[r]);
       db += grad;
     }
   }
   sums[0][threadIdx.y][threadIdx.x] = dw;
   sums[1][threadIdx.y][threadIdx.x] = db;
   __syncthreads();
-  if (threadIdx.y >= 2 || column >= n) return;
+  if (threadIdx.y >= columns || column >= n) return;
   C total = 0;
   for (int w = 0; w < column_warps; ++w) total += sums[threadIdx.y][w][threadIdx.x];
-  partial[(std::int64_t{blockIdx.y} * 2 + threadIdx.y) * n + column] = total;
-}
-template <class C> __global__ void sum_stretches(RowOperand dweight, RowOperand dbias, const C* partial, int n, int stretches) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (i >= 2 * n) return;
-  C total = 0;
-  for (int s = 0; s < stretches; ++s) total += partial[std::int64_t{s} * 2 * n + i];
-  const RowOperand& to = i < n ? dweight : dbias;
-  store_element(to.data, to.dtype, i % n, total);
+  partial[(std::int64_t{blockIdx.y} * columns + threadIdx.y) * n + column] = total;
 }
 
-}  // namespace
-
-void layer_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, std::int64_t row,
-                double eps) {
+// --- on the host ---
+void forward(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias,
+             std::int64_t row, double eps) {
   if (y.numel() == 0) return;
+  check_row(row);
   const DenseInput in(x), w(weight), b(bias);
   const DenseOutput out(y);
   const std::int64_t rows = y.numel() / row;
   const RowPlan plan = plan_rows(row, {in.view, out.view, w.view, b.view}, compute_dtype(x.dtype));
   visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
-    launch("layer_norm", layer_norm_rows<C, width, held>, grid_of(plan, rows), operand(out.view), mean.as<C>(), inv_std.as<C>(), operand(in.view),
-           operand(w.view), operand(b.view), rows, row, eps);
+    launch(mean ? "layer_norm" : "rms_norm", norm_rows<C, width, held>, grid_of(plan, rows), operand(out.view),
+           mean.as<C>(), inv_std.as<C>(), operand(in.view), operand(w.view), operand(b.view), rows, row, eps);
   });
   out.finish();
 }
 
-void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean,
-                         const View& inv_std) {
-  const std::int64_t n = dweight.numel(), rows = n > 0 ? x.numel() / n : 0;
+// How the rows of the gradient are dealt out. Blocks are as many as one wave on 132 multiprocessors, each with at least
+// eight rows for a thread: numbers that depend on the shape alone.
+struct StretchPlan {
+  RowPlan rows;
+  int held = few_slots;
+  std::int64_t length = 1, count = 1;  // rows of a stretch; stretches
+
+  StretchPlan(std::int64_t n, std::int64_t all, std::initializer_list<View> operands, Dtype compute)
+      : rows(plan_rows(n, operands, compute)) {
+    const std::int64_t slots = rows.packs ? n / pack : n;
+    rows.threads = dim3(32, 8);
+    if (slots > 32 * few_slots) {
+      held = slots <= few_slots * most_summing_threads<few_slots> ? few_slots : many_slots;
+      const std::int64_t threads = (slots + 32 * held - 1) / (32 * held) * 32;
+      rows.fits = held == few_slots || threads <= most_summing_threads<many_slots>;
+      rows.threads = dim3(static_cast<unsigned>(rows.fits ? threads : most_row_threads));
+    }
+    const std::int64_t wanted = 132 * 512 / (std::int64_t{rows.threads.x} * rows.threads.y),
+                       least = 8 * std::int64_t{rows.threads.y};
+    cut(all, std::min(wanted, all / least));
+  }
+  void cut(std::int64_t all, std::int64_t pieces) {
+    length =
+        std::max<std::int64_t>(1, (all + std::max<std::int64_t>(1, pieces) - 1) / std::max<std::int64_t>(1, pieces));
+    count = (all + length - 1) / length;
+  }
+};
+
+// dbias is absent where rows are normalised around zero.
+template <bool centred>
+void backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight,
+              const View& mean, const View& inv_std) {
+  const std::int64_t n = dweight.numel(), rows = n > 0 ? x.numel() / n : 0, columns = (centred ? 2 : 1) * n;
   if (n == 0) return;
+  check_row(n);
+  const char* name = centred ? "layer_norm_backward" : "rms_norm_backward";
   const DenseInput in(x), grad(g), w(weight), means(mean), inv_stds(inv_std);
   const DenseOutput out(dx), dw(dweight), db(dbias);
-  const RowPlan plan = plan_rows(n, {out.view, grad.view, in.view, w.view}, compute_dtype(x.dtype));
-  visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
-    launch("layer_norm_backward", layer_norm_backward_rows<C, width, held>, grid_of(plan, rows), operand(out.view), operand(grad.view),
-           operand(in.view), operand(w.view), means.view.as<C>(), inv_stds.view.as<C>(), rows, n);
-  });
-  // Enough blocks to fill a GPU, each with at least 32 rows; a number that depends on the shape alone.
+  StretchPlan plan(n, rows, {out.view, grad.view, in.view, w.view}, compute_dtype(x.dtype));
   const std::int64_t across = (n + 31) / 32;
-  const std::int64_t wanted = std::max<std::int64_t>(1, 512 / across), possible = std::max<std::int64_t>(1, rows / 32);
-  const std::int64_t stretches = std::min({wanted, possible, std::int64_t{1024}}), stretch = std::max<std::int64_t>(1, (rows + stretches - 1) / stretches);
+  if (!plan.rows.fits)
+    plan.cut(rows, std::min<std::int64_t>({std::max<std::int64_t>(1, 512 / across), rows / 32, 1024}));
   visit_compute(x.dtype, [&]<class C>() {
-    const Tensor partial = Tensor::allocate({stretches, 2, n}, dtype_of<C>, x.device);
-    C* sums = static_cast<C*>(partial.view().data);
-    const Grid grid{dim3(static_cast<unsigned>(across), static_cast<unsigned>(stretches)), dim3(32, column_warps)};
-    launch("layer_norm_columns", layer_norm_columns<C>, grid, sums, operand(grad.view), operand(in.view), means.view.as<C>(), inv_stds.view.as<C>(),
-           rows, n, stretch);
-    launch("sum_stretches", sum_stretches<C>, grid_for(2 * n), operand(dw.view), operand(db.view), sums, n, stretches);
+    const Statistics<centred, C> statistics{means.view.as<C>(), inv_stds.view.as<C>()};
+    const Tensor scratch = Tensor::allocate({plan.count, columns}, dtype_of<C>, x.device);
+    C* partial = static_cast<C*>(scratch.raw_data());
+    const auto visit_width = [&](auto&& f) {
+      if constexpr (std::is_same_v<C, float>) {
+        if (plan.rows.packs) return f.template operator()<pack>();
+      }
+      f.template operator()<1>();
+    };
+    if (plan.rows.fits) {
+      const Grid grid{dim3(static_cast<unsigned>(plan.count)), plan.rows.threads};
+      const auto run = [&]<int width, int held>() {
+        launch(name, norm_backward_stretches<centred, C, width, held>, grid, operand(out.view), operand(grad.view),
+               operand(in.view), operand(w.view), statistics, partial, rows, n, plan.length);
+      };
+      visit_width([&]<int width>() {
+        if (plan.held == few_slots) run.template operator()<width, few_slots>();
+        else run.template operator()<width, many_slots>();
+      });
+    } else {
+      visit_width([&]<int width>() {
+        launch(name, norm_backward_rows<centred, C, width>, grid_of(plan.rows, rows), operand(out.view),
+               operand(grad.view), operand(in.view), operand(w.view), statistics, rows, n);
+      });
+      const Grid grid{dim3(static_cast<unsigned>(plan.count > 0 ? across : 0), static_cast<unsigned>(plan.count)),
+                      dim3(32, column_warps)};
+      launch("norm_backward_columns", norm_backward_columns<centred, C>, grid, partial, operand(grad.view),
+             operand(in.view), statistics, rows, n, plan.length);
+    }
+    launch_sums(dw.view, db.view, partial, n, columns, plan.count);
   });
   dw.finish();
   db.finish();
   out.finish();
+}
+
+}  // namespace
+
+void layer_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                const View& bias, std::int64_t row, double eps) {
+  forward(y, mean, inv_std, x, weight, bias, row, eps);
+}
+void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x,
+                         const View& weight, const View& mean, const View& inv_std) {
+  backward<true>(dx, dweight, dbias, g, x, weight, mean, inv_std);
+}
+void rms_norm(const View& y, const View& inv_rms, const View& x, const View& weight, std::int64_t row, double eps) {
+  forward(y, View{}, inv_rms, x, weight, View{}, row, eps);
+}
+void rms_norm_backward(const View& dx, const View& dweight, const View& g, const View& x, const View& weight,
+                       const View& inv_rms) {
+  backward<false>(dx, dweight, View{}, g, x, weight, View{}, inv_rms);
 }
 
 }  // namespace mantissa::cuda_backend

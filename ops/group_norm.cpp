@@ -1,80 +1,183 @@
-// Normalisations made of layer_norm and batch_norm: group_norm (Wu and He, 2018), instance_norm
-// (Ulyanov et al., 2016), rms_norm (Zhang and Sennrich, 2019), local_response_norm (Krizhevsky et
-// al., 2012). Halves are computed in f32 and rounded once.
-#include <limits>
+// group_norm (Wu and He, 2018), and what is made of it and batch_norm: instance_norm (Ulyanov et al., 2016) and
+// local_response_norm (Krizhevsky et al., 2012). group_norm's further results are the mean and 1 / standard deviation
+// of each group [N, groups], kept for the gradient in the type the kernel computes in.
+#include <algorithm>
 
-#include "core/ops.h"
+#include "autograd/grad_mode.h"
 #include "ops/compose.h"
+#include "ops/norm.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(group_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                const View& bias, double eps)
+MANTISSA_KERNEL(group_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
+                const View& x, const View& weight, const View& mean, const View& inv_std)
+
 namespace {
+
+// A number per channel, shaped to meet x.
+Tensor per_channel(const Tensor& t, const Tensor& x) {
+  if (!t.defined()) return t;
+  Dims shape = Dims::filled(x.dim(), 1);
+  shape[1] = x.size(1);
+  return reshape(t, shape);
+}
+Tensor in_groups(const Tensor& x, std::int64_t groups) { return reshape(x, {x.size(0), groups, -1}); }
+Tensor sum_over_all_but_channels(const Tensor& x) {
+  Dims over{0};
+  for (int d = 2; d < x.dim(); ++d) over.push_back(d);
+  return sum(x, over);
+}
+// [N, groups]; of no elements there are none.
+Dims statistic_sizes(const Tensor& x, std::int64_t groups) { return {x.numel() > 0 ? x.size(0) : 0, groups}; }
+void check_images(const Tensor& x) { check(x.dim() >= 2, "x needs the shape [N, C, ...], got ", x.sizes()); }
+
+// Results dx, dweight, dbias.
+struct GroupNormBackward {
+  static constexpr auto name = "group_norm_backward";
+  static constexpr bool halves = false;  // mean and inv_std never are
+  static constexpr const char* args[] = {"gradient", "x", "weight", "mean", "inv_std"};
+  std::int64_t groups = 1;
+  double eps = 1e-5;
+
+  std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                            const Tensor& inv_std) const {
+    check_images(x);
+    check_sizes(g, "gradient", x.sizes());
+    check_parameter(weight, "the weight", {x.size(1)});
+    check_sizes(mean, "mean", statistic_sizes(x, groups));
+    check_sizes(inv_std, "inv_std", statistic_sizes(x, groups));
+    const Spec parameter{{x.size(1)}, compute_dtype(x.dtype()), x.device()};
+    return {like_layout(x), parameter, parameter};
+  }
+  void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean,
+           const View& inv_std) const {
+    kernels::group_norm_backward(x.device, y[0], y[1], y[2], g, x, weight, mean, inv_std);
+  }
+  // mean and inv_std depend on x: here they are made from it again.
+  static std::array<Tensor, 3> reference(const GroupNormBackward& op, const Tensor& g, const Tensor& x,
+                                         const Tensor& weight, const Tensor&, const Tensor&) {
+    if (x.numel() == 0) return {clone(g), sum_over_all_but_channels(g * x), sum_over_all_but_channels(g)};
+    const Tensor rows = in_groups(x, op.groups), inv_std = rsqrt(var(rows, {2}, true, 0) + op.eps);
+    const Tensor hat = (rows - mean(rows, {2}, true)) * inv_std;
+    const Tensor u = in_groups(weight.defined() ? g * per_channel(weight, x) : g, op.groups);
+    const Tensor dx = inv_std * (u - mean(u, {2}, true) - hat * mean(u * hat, {2}, true));
+    return {reshape(dx, x.sizes()), sum_over_all_but_channels(g * reshape(hat, x.sizes())),
+            sum_over_all_but_channels(g)};
+  }
+  static void samples(Samples& s);
+};
+
+struct GroupNorm {
+  static constexpr auto name = "group_norm";
+  static constexpr const char* args[] = {"x", "weight", "bias"};
+  static constexpr auto autocast = CastPolicy::f32_inside;
+  std::int64_t groups = 1;
+  double eps = 1e-5;
+
+  std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    check_images(x);
+    check_floating(x);
+    check_parameter(weight, "weight", {x.size(1)});
+    check_parameter(bias, "bias", {x.size(1)});
+    check(groups >= 1 && x.size(1) % groups == 0, x.size(1), " channels do not divide into ", groups, " groups");
+    check(x.numel() == 0 || x.numel() / groups > 1, "needs more than one value per channel");
+    const Spec statistic{statistic_sizes(x, groups), compute_dtype(x.dtype()), x.device()};
+    return {like_layout(x), statistic, statistic};
+  }
+  void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias) const {
+    kernels::group_norm(x.device, y[0], y[1], y[2], x, weight, bias, eps);
+  }
+  static constexpr auto vjp() {
+    return joint([](const GroupNorm& op, Grad g, In<0> x, In<1> weight, Out<1> mean, Out<2> inv_std) {
+      return apply(GroupNormBackward{op.groups, op.eps}, g, x, weight, mean, inv_std);
+    });
+  }
+  static std::array<Tensor, 3> reference(const GroupNorm& op, const Tensor& x, const Tensor& weight,
+                                         const Tensor& bias) {
+    const Dims statistic = statistic_sizes(x, op.groups);
+    const Tensor w = per_channel(weight, x), b = per_channel(bias, x);
+    if (x.numel() == 0) {
+      const Tensor none = zeros(statistic, {x.dtype(), x.device()});
+      return {scaled(x, w, b), none, none};
+    }
+    const Tensor rows = in_groups(x, op.groups), m = mean(rows, {2}, true),
+                 inv_std = rsqrt(var(rows, {2}, true, 0) + op.eps);
+    return {scaled(reshape((rows - m) * inv_std, x.sizes()), w, b), reshape(m, statistic), reshape(inv_std, statistic)};
+  }
+  static void samples(Samples& s);
+};
+
+void GroupNorm::samples(Samples& s) {
+  const Tensor none;
+  s({s.randn({2, 4, 3, 2}), s.randn({4}), s.randn({4})}, GroupNorm{2});
+  s({s.randn({2, 6, 4, 4}), s.randn({6}), s.randn({6})}, GroupNorm{3, 1e-3});  // planes of whole vectors
+  s({s.randn({2, 6}), s.randn({6}), none}, GroupNorm{2});
+  s({s.randn({3, 4, 5}), none, none}, GroupNorm{1, 1e-3});
+  s({s.randn({2, 6, 40}), none, s.randn({6})}, GroupNorm{6});
+  s({s.randn({1, 4, 10, 60}), s.randn({4}), s.randn({4})}, GroupNorm{2});
+  s({s.randn({0, 4, 5}), s.randn({4}), s.randn({4})}, GroupNorm{2});
+  s.error({s.randn({2, 3, 4}), none, none}, GroupNorm{2}, "3 channels do not divide into 2 groups");
+  s.error({s.randn({2, 4, 4}), s.randn({3}), none}, GroupNorm{2}, "weight has shape [3], expected [4]");
+  s.error({s.randn({1, 2}), none, none}, GroupNorm{2}, "needs more than one value per channel");
+  s.error({s.randn({4}), none, none}, GroupNorm{2}, "x needs the shape [N, C, ...]");
+  s.error({s.integers({2, 4, 3}, 0, 5), none, none}, GroupNorm{2}, "needs a floating dtype");
+}
+// The saved statistics are made from x in every call, so that they change with x.
+void GroupNormBackward::samples(Samples& s) {
+  for (const Dims& sizes : {Dims{3, 6, 2, 3}, Dims{3, 6}, Dims{2, 6, 8}}) {
+    for (const bool weighted : {true, false}) {
+      const GroupNormBackward op{weighted ? 2 : 3};
+      s.call(
+          {s.randn(sizes), s.randn(sizes), weighted ? s.randn({6}) : Tensor()},
+          [=](const Tensors& x) {
+            const auto y = apply(GroupNorm{op.groups, op.eps}, x[1].detach(), Tensor(), Tensor());
+            return Samples::list(apply(op, x[0], x[1], x[2], y[1], y[2]));
+          },
+          [=](const Tensors& x) { return Samples::list(reference(op, x[0], x[1], x[2], {}, {})); });
+    }
+  }
+}
+MANTISSA_OP(GroupNorm)
+MANTISSA_OP(GroupNormBackward)
 
 Tensor widened(const Tensor& x) { return x.defined() && is_half(x.dtype()) ? cast(x, f32) : x; }
 
-// [C] times and plus, along dimension 1 of y.
-Tensor scaled_per_channel(Tensor y, const Tensor& weight, const Tensor& bias) {
-  Dims shape = Dims::filled(y.dim(), 1);
-  shape[1] = y.size(1);
-  if (weight.defined()) y = y * reshape(widened(weight), shape);
-  return bias.defined() ? y + reshape(widened(bias), shape) : y;
-}
-void check_channels(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check(x.dim() >= 2, name, ": x needs the shape [N, C, ...], got ", x);
-  check(x.is_floating(), name, ": needs a floating dtype, got ", x);
-  const Dims channels{x.size(1)};
-  check(!weight.defined() || weight.sizes() == channels, name, ": weight has shape ", weight, ", expected ", channels);
-  check(!bias.defined() || bias.sizes() == channels, name, ": bias has shape ", bias, ", expected ", channels);
-}
-// Of the dtype it is computed in: halves are widened to f32. (PyTorch documents that of x's dtype and takes this one.)
-double epsilon_of(Dtype t) {
-  return t == f64 ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon());
+// running = (1 - momentum) * running + momentum * batch, the average over samples of batch [N, C].
+void move_running(const Tensor& running, const Tensor& batch, double momentum) {
+  if (!running.defined()) return;
+  Tensor target = running;
+  target.copy_(running * (1 - momentum) + mean(batch, {0}) * momentum);
 }
 
 }  // namespace
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
-  check_channels("group_norm", x, weight, bias);
-  check(groups >= 1 && x.size(1) % groups == 0, "group_norm: ", x.size(1), " channels do not divide into ", groups, " groups");
-  check(x.numel() == 0 || x.numel() / groups > 1, "group_norm: needs more than one value per channel, got ", x);
-  const Composite in("group_norm", CastPolicy::f32_inside, {&x, &weight, &bias});
-  if (x.numel() == 0) return in.result(clone(in[0]));
-  const std::int64_t row = x.numel() / x.size(0) / groups;
-  const Tensor hat = layer_norm(reshape(widened(in[0]), {x.size(0), groups, row}), {row}, {}, {}, eps);
-  return in.result(cast(scaled_per_channel(reshape(hat, x.sizes()), in[1], in[2]), in[0].dtype()));
+  return apply(GroupNorm{groups, eps}, x, weight, bias)[0];
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, bool use_input_stats, double momentum, double eps) {
-  check_channels("instance_norm", x, weight, bias);
+  check(x.dim() >= 2, "instance_norm: x needs the shape [N, C, ...], got ", x);
+  check(x.is_floating(), "instance_norm: needs a floating dtype, got ", x);
+  const Dims parameter{x.size(1)};
+  check(!weight.defined() || weight.sizes() == parameter, "instance_norm: weight has shape ", weight, ", expected ",
+        parameter);
+  check(!bias.defined() || bias.sizes() == parameter, "instance_norm: bias has shape ", bias, ", expected ", parameter);
   const Composite in("instance_norm", CastPolicy::f32_inside, {&x, &weight, &bias});
-  if (!use_input_stats) return in.result(batch_norm(in[0], in[1], in[2], running_mean, running_var, false, momentum, eps));
-  const std::int64_t n = x.size(0), channels = x.size(1);
-  if (x.numel() == 0) return in.result(clone(in[0]));
-  const std::int64_t area = x.numel() / n / channels;
-  check(area > 1, "instance_norm: needs more than one value per channel and sample, got ", x);
-  Tensor mean = running_mean.defined() ? repeat(running_mean, {n}) : Tensor();
-  Tensor var = running_var.defined() ? repeat(running_var, {n}) : Tensor();
-  const Tensor hat = batch_norm(reshape(widened(in[0]), {1, n * channels, area}), {}, {}, mean, var, true, momentum, eps);
-  for (const auto& [running, each] : {std::pair(running_mean, mean), std::pair(running_var, var)}) {
-    if (!running.defined()) continue;
-    Tensor target = running;
-    target.copy_(mantissa::mean(reshape(each, {n, channels}), {0}));  // the average over samples
+  if (!use_input_stats)
+    return in.result(batch_norm(in[0], in[1], in[2], running_mean, running_var, false, momentum, eps));
+  const std::int64_t n = x.size(0), channels = x.size(1), area = x.numel() / std::max<std::int64_t>(1, n * channels);
+  check(x.numel() == 0 || area > 1, "instance_norm: needs more than one value per channel and sample, got ", x);
+  const auto [y, mean, inv_std] = apply(GroupNorm{channels, eps}, in[0], in[1], in[2]);
+  if (x.numel() > 0 && (running_mean.defined() || running_var.defined())) {
+    const NoGrad off;
+    move_running(running_mean, mean, momentum);
+    const double unbiased = static_cast<double>(area) / static_cast<double>(area - 1);
+    move_running(running_var, relu(square(1.0 / inv_std) - eps) * unbiased, momentum);
   }
-  return in.result(cast(scaled_per_channel(reshape(hat, x.sizes()), in[1], in[2]), in[0].dtype()));
-}
-
-Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight, std::optional<double> eps) {
-  const int n = normalized_shape.rank(), first = x.dim() - n;
-  check(x.is_floating(), "rms_norm: needs a floating dtype, got ", x);
-  check(n > 0, "rms_norm: normalized_shape is empty");
-  Dims over, end;
-  for (int d = first < 0 ? x.dim() : first; d < x.dim(); ++d) over.push_back(d), end.push_back(x.sizes()[d]);
-  check(end == normalized_shape, "rms_norm: normalized_shape ", normalized_shape, " is not the end of x's shape ", x.sizes());
-  check(!weight.defined() || weight.sizes() == normalized_shape, "rms_norm: weight is ", weight, ", expected ", normalized_shape);
-  const Composite in("rms_norm", CastPolicy::f32_inside, {&x, &weight});
-  const Tensor wide = widened(in[0]);
-  const Tensor y = wide * rsqrt(mean(wide * wide, over, true) + eps.value_or(epsilon_of(in[0].dtype())));
-  return in.result(cast(weight.defined() ? y * widened(in[1]) : y, in[0].dtype()));
+  return in.result(y);
 }
 
 Tensor local_response_norm(const Tensor& x, int size, double alpha, double beta, double k) {
@@ -92,22 +195,14 @@ Tensor local_response_norm(const Tensor& x, int size, double alpha, double beta,
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
+  s.error_call(
+      std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
 
-void group_norm_samples(Samples& s) {
-  const F two = [](const Tensors& x) { return group_norm(x[0], 2, x[1], x[2]); };
-  add(s, {s.randn({2, 4, 3, 2}), s.randn({4}), s.randn({4})}, two);
-  add(s, {s.randn({2, 6}), s.randn({6}), Tensor()}, two);
-  add(s, {s.randn({3, 4, 5})}, [](const Tensors& x) { return group_norm(x[0], 1, {}, {}, 1e-3); });
-  add(s, {s.randn({0, 4, 5}), s.randn({4}), s.randn({4})}, two);
-  refuse(s, {s.randn({2, 3, 4}), Tensor(), Tensor()}, two, "3 channels do not divide into 2 groups");
-  refuse(s, {s.randn({2, 4, 4}), s.randn({3}), Tensor()}, two, "weight has shape");
-  refuse(s, {s.randn({1, 2}), Tensor(), Tensor()}, two, "needs more than one value per channel");
-  refuse(s, {s.randn({4}), Tensor(), Tensor()}, two, "x needs the shape [N, C, ...]");
-}
 void instance_norm_samples(Samples& s) {
   const F by_input = [](const Tensors& x) { return instance_norm(x[0], {}, {}, x[1], x[2]); };
   add(s, {s.randn({2, 3, 4, 2}), s.randn({3}), s.randn({3})}, by_input);
@@ -116,23 +211,17 @@ void instance_norm_samples(Samples& s) {
       [](const Tensors& x) { return instance_norm(x[0], x[3], x[4], x[1], x[2], false); });
   refuse(s, {s.randn({2, 3, 1}), Tensor(), Tensor()}, by_input, "more than one value per channel and sample");
 }
-void rms_norm_samples(Samples& s) {
-  const F last = [](const Tensors& x) { return rms_norm(x[0], {x[0].size(-1)}, x[1], 1e-6); };
-  add(s, {s.randn({3, 5}), s.randn({5})}, last);
-  add(s, {s.randn({2, 3, 40}), Tensor()}, last);
-  add(s, {s.randn({2, 3, 4}), s.randn({3, 4})}, [](const Tensors& x) { return rms_norm(x[0], {3, 4}, x[1], 1e-5); });
-  refuse(s, {s.randn({3, 5}), s.randn({4})}, last, "expected [5]");
-  refuse(s, {s.randn({3, 5})}, [](const Tensors& x) { return rms_norm(x[0], {4}); }, "normalized_shape [4] is not the end of x's shape [3, 5]");
-}
 void local_response_norm_samples(Samples& s) {
   add(s, {s.randn({2, 5, 3})}, [](const Tensors& x) { return local_response_norm(x[0], 3, 0.5, 0.75, 2); });
   add(s, {s.randn({2, 4, 2, 2})}, [](const Tensors& x) { return local_response_norm(x[0], 2); });
-  refuse(s, {s.randn({2, 4})}, [](const Tensors& x) { return local_response_norm(x[0], 2); }, "x needs the shape [N, C, ...]");
+  refuse(
+      s, {s.randn({2, 4})}, [](const Tensors& x) { return local_response_norm(x[0], 2); },
+      "x needs the shape [N, C, ...]");
 }
-MANTISSA_COMPOSITE(group_norm, group_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true)
-MANTISSA_COMPOSITE(instance_norm, instance_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true, .constants = 0b11000)
-MANTISSA_COMPOSITE(rms_norm, rms_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true)
-MANTISSA_COMPOSITE(local_response_norm, local_response_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true)
+MANTISSA_COMPOSITE(instance_norm, instance_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true,
+                   .constants = 0b11000)
+MANTISSA_COMPOSITE(local_response_norm, local_response_norm_samples, .autocast = CastPolicy::f32_inside,
+                   .has_policy = true)
 
 }  // namespace
 }  // namespace mantissa

@@ -350,7 +350,7 @@ for w in "${main_workloads[@]}"; do
 done
 
 # ---- sanitizers: four at a time, as nothing is timed ----
-reduced=add,matmul,linear,softmax,cross_entropy,layer_norm,conv2d,max_pool2d,embedding,scatter_add,sort,sum,dropout
+reduced=add,matmul,linear,softmax,cross_entropy,layer_norm,rms_norm,group_norm,conv2d,max_pool2d,embedding,scatter_add,sort,sum,dropout
 operators=("MANTISSA_OP=$reduced")
 [ -z "$full" ] || operators=(-u MANTISSA_OP)
 running=()

@@ -113,6 +113,8 @@ TEST_CASE("operators on channels-last images keep the layout, forward and backwa
   check_kept("where", [&](const Tensor& t) { return sigmoid(where(t > 0.0, t, other)); });
   check_kept("cast", [](const Tensor& t) { return relu(cast(t, f64)); });
   check_kept("batch_norm", [&](const Tensor& t) { return relu(batch_norm(t, {}, {}, {}, {}, true)); });
+  check_kept("group_norm", [](const Tensor& t) { return relu(group_norm(t, 3)); });
+  check_kept("instance_norm", [](const Tensor& t) { return relu(instance_norm(t)); });
   check_kept("max_pool2d", [](const Tensor& t) { return max_pool2d(t, {2, 2}); });
   check_kept("max_pool2d_with_indices", [](const Tensor& t) { return max_pool2d_with_indices(t, {2, 2}).values; });
   check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });

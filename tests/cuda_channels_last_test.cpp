@@ -106,6 +106,8 @@ TEST_CASE("operators on channels-last images keep the layout on cuda, forward an
     check_kept("batch_norm", [&](const Tensor& t) { return batch_norm(t, {}, {}, {}, {}, true); });
     check_kept("batch_norm_relu", [&](const Tensor& t) { return norm(t, {}); });
     check_kept("batch_norm_relu with a residual", [&](const Tensor& t) { return norm(t, other); });
+    check_kept("group_norm", [](const Tensor& t) { return group_norm(t, 4); });
+    check_kept("instance_norm", [](const Tensor& t) { return instance_norm(t); });
     check_kept("max_pool2d", [](const Tensor& t) { return max_pool2d(t, {2, 2}); });
     check_kept("max_pool2d_with_indices", [](const Tensor& t) { return max_pool2d_with_indices(t, {2, 2}).values; });
     check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });

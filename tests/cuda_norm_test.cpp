@@ -1,0 +1,86 @@
+// Norms of rows of every length on the CUDA device, against f64 on the CPU: rows of a warp and of a block, held in
+// registers and read again, of whole packs and of single elements. The samples of the registry (cuda_registry_test) are
+// short.
+#include <functional>
+
+#include "core/accelerator.h"
+#include "tests/op_testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+
+namespace {
+
+using Norm = std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)>;
+
+// The result, and the gradients of x, weight and bias.
+Tensors differentiated(const Norm& norm, const Tensors& inputs, Device device, Dtype dtype) {
+  Tensors x;
+  for (const Tensor& t : inputs) x.push_back(cast(t.detach(), dtype).to(device).requires_grad_());
+  const Tensor y = norm(x[0], x[1], x[2]);
+  const Tensor v = cast(cast(random_tensor(y.sizes(), 9), inputs[0].dtype()), y.dtype()).to(device);
+  Tensors all = grad(Tensors{y}, x, Tensors{v}, {.allow_unused = true});
+  all.push_back(y.detach());
+  return all;
+}
+
+void compare(const Norm& norm, const Dims& sizes, const Dims& parameter, std::initializer_list<Dtype> dtypes) {
+  for (const Dtype dtype : dtypes) {
+    INFO(concat(dtype, sizes));
+    // A mean far from zero: statistics must not lose its digits.
+    const Tensors inputs{cast(random_tensor(sizes, 1) + 3.0, dtype), cast(random_tensor(parameter, 2), dtype),
+                         cast(random_tensor(parameter, 3), dtype)};
+    const Tensors found = differentiated(norm, inputs, cuda, dtype), expected = differentiated(norm, inputs, cpu, f64);
+    const double bound = dtype == f64 ? 1e-9 : dtype == f32 ? 2e-3 : dtype == f16 ? 1e-2 : 1e-1;
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      INFO("result " << k);
+      REQUIRE(found[k].defined() == expected[k].defined());
+      if (found[k].defined()) CHECK(difference(found[k], expected[k], {bound, bound}) == "");
+    }
+    const Tensors again = differentiated(norm, inputs, cuda, dtype);
+    for (std::size_t k = 0; k < found.size(); ++k)
+      if (found[k].defined()) CHECK(same_bits(found[k].to(cpu), again[k].to(cpu)));
+  }
+}
+
+const Norm layer = [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm(x, {x.size(-1)}, w, b); };
+const Norm rms = [](const Tensor& x, const Tensor& w, const Tensor&) { return rms_norm(x, {x.size(-1)}, w, 1e-5); };
+Norm group(std::int64_t groups) {
+  return [=](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, groups, w, b); };
+}
+
+bool nothing_to_test() {
+  if (!cuda_is_available()) WARN("no GPU: nothing was tested");
+  return !cuda_is_available();
+}
+
+}  // namespace
+
+TEST_CASE("layer norm and RMS norm of rows of every length") {
+  if (nothing_to_test()) return;
+  struct Case {
+    std::int64_t rows, n;
+  };
+  const Case cases[] = {{100, 8},  {70, 61},   {70, 512},  {20, 520},  {20, 1001}, {10, 1500},
+                        {9, 8200}, {5, 12288}, {5, 12296}, {40, 1540}, {3, 16400}};
+  for (const Case& c : cases) {
+    for (const Norm& norm : {layer, rms}) compare(norm, {c.rows, c.n}, {c.n}, {f32, bf16});
+  }
+  for (const Norm& norm : {layer, rms}) compare(norm, {20, 700}, {700}, {f64, f16});
+}
+
+TEST_CASE("group norm of planes of every size") {
+  if (nothing_to_test()) return;
+  struct Case {
+    Dims sizes;
+    std::int64_t groups;
+  };
+  const Case cases[] = {{{3, 8, 4, 4}, 2},      // rows of a warp, packs
+                        {{2, 64, 3, 3}, 2},     // rows of a block, single elements, many channels
+                        {{2, 4, 24, 24}, 2},    // a warp for a channel
+                        {{2, 6, 7, 7}, 6},      // instance norm
+                        {{1, 4, 96, 96}, 2},    // rows that are read again, a block for a channel
+                        {{1, 64, 17, 17}, 2}};  // the same, a warp for a channel
+  for (const Case& c : cases) compare(group(c.groups), c.sizes, {c.sizes[1]}, {f32, bf16});
+  compare(group(3), {2, 6, 5, 9}, {6}, {f64, f16});
+}
