@@ -9,6 +9,7 @@
 #include "core/attention.h"
 #include "core/ops.h"
 #include "ops/compose.h"
+#include "ops/device_table.h"
 #include "ops/dropout.h"
 
 namespace mantissa {
@@ -21,8 +22,7 @@ namespace {
 
 // True where query i may look at key j <= i.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
-  const TensorOptions whole{.dtype = i64, .device = device};
-  return arange(queries, whole).unsqueeze(1) >= arange(keys, whole);
+  return device_range(queries, device).unsqueeze(1) >= device_range(keys, device);
 }
 Tensor masked_scores(const Tensor& scores, const Tensor& mask) {
   if (mask.dtype() == boolean) return where(mask, scores, Tensor(-INFINITY));

@@ -6,6 +6,7 @@
 
 #include "core/ops.h"
 #include "ops/compose.h"
+#include "ops/device_table.h"
 
 namespace mantissa {
 namespace {
@@ -86,8 +87,8 @@ Tensor resample(const Tensor& x, int dim, const Taps& taps) {
   line[dim] = out;
   Tensor y;
   for (std::size_t k = 0; k < taps.at.size(); ++k) {
-    Tensor part = index_select(x, dim, from_data<std::int64_t>(taps.at[k], {out}).to(x.device()));
-    if (taps.at.size() > 1) part = part * cast(from_data<double>(taps.weight[k], line), x.dtype()).to(x.device());
+    Tensor part = index_select(x, dim, device_table(taps.at[k], {out}, x.device()));
+    if (taps.at.size() > 1) part = part * device_table(taps.weight[k], line, x.dtype(), x.device());
     y = k == 0 ? part : y + part;
   }
   return y;
@@ -107,7 +108,8 @@ struct Windows {
   std::int64_t padded[2], count[2];
   Tensor index;  // into the padded plane, [kh * kw * places]
 };
-Windows windows_of(const char* name, std::int64_t height, std::int64_t width, std::array<int, 2> kernel, const UnfoldOptions& o) {
+Windows windows_of(const char* name, std::int64_t height, std::int64_t width, std::array<int, 2> kernel, const UnfoldOptions& o,
+                   Device device) {
   Windows w;
   const std::int64_t in[2] = {height, width};
   for (int d = 0; d < 2; ++d) {
@@ -128,7 +130,7 @@ Windows windows_of(const char* name, std::int64_t height, std::int64_t width, st
       }
     }
   }
-  w.index = from_data<std::int64_t>(at, {static_cast<std::int64_t>(at.size())});
+  w.index = device_table(at, {static_cast<std::int64_t>(at.size())}, device);
   return w;
 }
 
@@ -193,20 +195,20 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
 
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
   check(x.dim() == 4, "unfold: x must be [N, C, H, W], got ", x);
-  const Windows w = windows_of("unfold", x.size(2), x.size(3), kernel, o);
+  const Windows w = windows_of("unfold", x.size(2), x.size(3), kernel, o, x.device());
   const std::int64_t n = x.size(0), c = x.size(1), places = w.count[0] * w.count[1];
   const Tensor padded = pad(x, {o.padding[1], o.padding[1], o.padding[0], o.padding[0]});
-  return reshape(index_select(reshape(padded, {n, c, w.padded[0] * w.padded[1]}), 2, w.index.to(x.device())), {n, c * kernel[0] * kernel[1], places});
+  return reshape(index_select(reshape(padded, {n, c, w.padded[0] * w.padded[1]}), 2, w.index), {n, c * kernel[0] * kernel[1], places});
 }
 Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions o) {
   check(x.dim() == 3, "fold: x must be [N, C * kh * kw, places], got ", x);
-  const Windows w = windows_of("fold", output[0], output[1], kernel, o);
+  const Windows w = windows_of("fold", output[0], output[1], kernel, o, x.device());
   const std::int64_t n = x.size(0), area = static_cast<std::int64_t>(kernel[0]) * kernel[1], places = w.count[0] * w.count[1];
   check(x.size(1) % area == 0, "fold: dimension 1 of ", x, " is no multiple of the kernel's area ", area);
   check(x.size(2) == places, "fold: x ", x, " must have ", places, " places");
   const std::int64_t c = x.size(1) / area;
   const Tensor zero = zeros({n, c, w.padded[0] * w.padded[1]}, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor planes = reshape(index_add(zero, 2, w.index.to(x.device()), reshape(x, {n, c, area * places})), {n, c, w.padded[0], w.padded[1]});
+  const Tensor planes = reshape(index_add(zero, 2, w.index, reshape(x, {n, c, area * places})), {n, c, w.padded[0], w.padded[1]});
   return pad(planes, {-o.padding[1], -o.padding[1], -o.padding[0], -o.padding[0]});
 }
 

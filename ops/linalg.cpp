@@ -3,6 +3,7 @@
 
 #include "core/ops.h"
 #include "ops/compose.h"
+#include "ops/device_table.h"
 
 namespace mantissa {
 
@@ -145,7 +146,8 @@ constexpr auto Diagonal::vjp() {
 Tensor triangle(const Tensor& x, std::int64_t diagonal, const char* name) {
   check(x.dim() >= 2, name, ": needs at least 2 dimensions, got ", x);
   const TensorOptions options{.dtype = i64, .device = x.device()};
-  return ge(unsqueeze(arange(x.size(-2), options), 1) + full({}, static_cast<double>(diagonal), options), arange(x.size(-1), options));
+  const Tensor rows = unsqueeze(device_range(x.size(-2), x.device()), 1);
+  return ge(rows + full({}, static_cast<double>(diagonal), options), device_range(x.size(-1), x.device()));
 }
 Tensor zero_like_number(const Tensor& x) { return full({}, 0, {.dtype = x.dtype(), .device = x.device()}); }
 

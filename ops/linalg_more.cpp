@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/compose.h"
+#include "ops/device_table.h"
 
 namespace mantissa {
 namespace {
@@ -129,8 +130,7 @@ Tensor diag_embed(const Tensor& x, std::int64_t offset) {
   Dims sizes = x.sizes(), each = x.sizes();
   sizes.push_back(n + right + down);
   each.push_back(1);
-  const TensorOptions o{.dtype = i64, .device = x.device()};
-  const Tensor column = reshape(arange(static_cast<double>(right), static_cast<double>(right + n), 1, o), {n, 1});
+  const Tensor column = reshape(slice(device_range(right + n, x.device()), 0, right), {n, 1});
   const Tensor rows = scatter(zeros(sizes, {.dtype = x.dtype(), .device = x.device()}), -1, expand(column, each), unsqueeze(x, -1));
   return pad(rows, {0, 0, down, right});
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/compose.h"
+#include "ops/device_table.h"
 
 namespace mantissa {
 namespace {
@@ -111,7 +112,7 @@ ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
   edge[d] = 1;
   positions[d] = n;
   const TensorOptions o{.dtype = i64, .device = x.device()};
-  const Tensor place = reshape(arange(n, o), positions), differs = ne(slice(ordered, d, 1), slice(ordered, d, 0, n - 1));
+  const Tensor place = reshape(device_range(n, x.device()), positions), differs = ne(slice(ordered, d, 1), slice(ordered, d, 0, n - 1));
   const Tensor starts = cat({zeros(edge, o), slice(place, d, 1) * cast(differs, i64)}, d);
   const Tensor length = place - cummax(starts, d).values;  // of equal lengths argmax takes the first, the smallest value
   return chosen(x, gather(order, d, argmax(length, d, true)), d, keepdim);

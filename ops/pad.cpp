@@ -4,6 +4,7 @@
 
 #include "core/ops.h"
 #include "ops/compose.h"
+#include "ops/device_table.h"
 
 namespace mantissa {
 
@@ -71,7 +72,7 @@ Tensor pad_dimension(const Tensor& x, int d, std::int64_t before, std::int64_t a
   check(before + n + after >= 0, "pad: borders ", before, " and ", after, " leave nothing of dimension ", d, " of ", x);
   std::vector<std::int64_t> at;
   for (std::int64_t i = -before; i < n + after; ++i) at.push_back(source_of(mode, i, n));
-  return index_select(x, d, from_data<std::int64_t>(at, {static_cast<std::int64_t>(at.size())}).to(x.device()));
+  return index_select(x, d, device_table(at, {static_cast<std::int64_t>(at.size())}, x.device()));
 }
 Tensor pad_constant(Tensor x, const Dims& before, const Dims& after, double value) {
   Dims low = before, high = after;

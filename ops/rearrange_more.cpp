@@ -4,6 +4,7 @@
 
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/device_table.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -66,7 +67,7 @@ Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step) {
   const std::int64_t windows = (n - size) / step + 1;
   std::vector<std::int64_t> at;
   for (std::int64_t w = 0; w < windows; ++w) for (std::int64_t i = 0; i < size; ++i) at.push_back(w * step + i);
-  const Tensor picked = index_select(x, d, from_data<std::int64_t>(at, {windows * size}).to(x.device()));
+  const Tensor picked = index_select(x, d, device_table(at, {windows * size}, x.device()));
   return movedim(unflatten(picked, d, {windows, size}), {d + 1}, {-1});
 }
 Tensor unflatten(const Tensor& x, int dim, const Dims& sizes) {

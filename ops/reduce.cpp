@@ -3,6 +3,7 @@
 // changes what the user sees.
 #include "ops/reduce.h"
 
+#include "ops/device_table.h"
 #include "ops/with_dtype.h"
 
 namespace mantissa {
@@ -126,7 +127,7 @@ template <bool largest> struct ExtremeAlong : Along {
       const int d = wrap_dim(op.dim, x.sizes.rank());
       Dims line = Dims::filled(x.sizes.rank(), 1);
       line[d] = x.sizes[d];
-      const Tensor positions = reshape(arange(x.sizes[d], {.dtype = i64, .device = g.device()}), line);
+      const Tensor positions = reshape(device_range(x.sizes[d], g.device()), line);
       return where(eq(over.broadcastable(indices, x.sizes), positions), over.broadcastable(g, x.sizes), Tensor(0.0));
     });
   }

@@ -201,3 +201,19 @@ TEST_CASE("what cannot be captured says what to do, and the step can be called a
   CHECK(step(x).to(cpu).item() == 4);
   CHECK(step(x).to(cpu).item() == 4);
 }
+
+TEST_CASE("operators that make tables from shapes can be captured: after one run the tables are on the device") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const auto body = [](const Tensor& image) {
+    const Tensor x = image.detach().requires_grad_();
+    const Tensor larger = interpolate(pad(x, {2, 1, 1, 2}, "reflect"), {.size = {9, 11}, .mode = "bicubic"});
+    backward(sum(square(triu(larger))) + sum(max(unfold(x, {3, 3}), 1).values));
+    return x.grad();
+  };
+  manual_seed(3);
+  auto step = jit::capture(body);
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = randn({1, 2, 5, 6}).to(cuda);
+    CHECK(step(x).to(cpu).to_vector<float>() == body(x).to(cpu).to_vector<float>());
+  }
+}

@@ -1,7 +1,7 @@
 // What eager work on the device costs on the host: dispatch, shapes, memory from the cache, planning of the launch and
 // the launch itself up to the driver, which is a null device and does nothing (tests/cuda_shim/shim.h).
-//   cuda_host_bench            for each piece of work of host_work.h: nanoseconds, the minimum over rounds, and calls of
-//                              the runtime, launches by name
+//   cuda_host_bench            for each piece of work of host_work.h: nanoseconds, the minimum over rounds, calls of
+//                              the runtime, and launches by name
 //   cuda_host_bench WORK N     does it N times after a warm-up and says nothing: for tests/instructions_test.sh, which
 //                              counts the instructions of measured_loop()
 // Nothing here is measured on a GPU. The host code of .cu files is compiled with less optimisation than nvcc gives it.

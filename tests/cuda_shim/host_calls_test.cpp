@@ -2,7 +2,7 @@
 // its launches and nothing else: no query, no event, no allocation.
 #include "tests/cuda_shim/host_work.h"
 #include "tests/cuda_shim/shim.h"
-#include "tests/testing.h"
+#include "tests/op_testing.h"
 
 using namespace mantissa;
 
@@ -24,4 +24,104 @@ TEST_CASE("recorded operators and their gradients call the runtime for their lau
     CHECK(others <= w.others);
   }
   cuda_shim::set_null_device(false);
+}
+
+namespace {
+// Operators that wait for the device or copy from the host, and why.
+const std::map<std::string, std::string> excused{
+    {"bernoulli", "checks the probabilities"},
+    {"normal", "checks the standard deviations"},
+    {"multinomial", "checks the weights"},
+    {"binary_cross_entropy", "checks the probabilities"},
+    {"gaussian_nll_loss", "checks the variances"},
+    {"quantile", "checks the shares"},
+    {"floor_divide", "checks integers for a divisor of 0"},
+    {"fmod", "checks integers for a divisor of 0"},
+    {"remainder", "checks integers for a divisor of 0"},
+    {"scatter_reduce", "its second derivatives take remainders of integers"},
+    {"bincount", "the largest value says how long the result is"},
+    {"index", "a mask says how long the result is"},
+    {"index_put", "a mask says how many values there are"},
+    {"masked_select", "the mask says how long the result is"},
+    {"masked_scatter", "a mask says how many values there are"},
+    {"nonzero", "the values say how long the result is"},
+    {"one_hot", "the largest class says how wide the result is"},
+    {"unique", "the values say how long the result is"},
+    {"unique_consecutive", "the values say how long the result is"},
+    {"ctc_loss", "lengths are looked at on the host"},
+    {"ctc_loss_backward", "lengths are looked at on the host"},
+    {"to", "is such a copy"},
+    {"affine_grid", "makes its grid on the host"},
+    {"index_copy", "its sample brings an index from the host"},
+    {"max_pool2d_taps_backward", "its sample brings taps from the host"},
+    {"batch_norm_backward", "its sample brings statistics from the host"},
+    {"batch_norm_relu_backward", "its sample brings an addend from the host"},
+    {"cross_entropy_backward", "its samples, and its own derivative, bring numbers from the host"},
+    {"nll_loss_backward", "its samples bring numbers from the host"},
+    {"pdist", "makes its pairs on the host"},
+};
+
+// Calls that put work on the stream and do not wait.
+bool is_work(const std::string& call) {
+  return call == "cudaLaunchKernel" || call == "cublasLtMatmul" || call == "cudaMemcpyAsync" ||
+         call == "cudaMemsetAsync";
+}
+
+// The other calls that one run with its gradients makes, after two to warm up; or what it threw, because on a null
+// device it read zeros.
+std::string other_calls(const OpInfo& op, const Sample& s, const Tensors& x) {
+  const auto once = [&] {
+    Tensors roots, ones;
+    for (const Tensor& y : test::run(op, s, x)) {
+      if (y.defined() && y.requires_grad()) roots.push_back(y), ones.push_back(ones_like(y));
+    }
+    if (!roots.empty()) backward(roots, ones);
+  };
+  cuda_shim::CallCounter counter;
+  std::string others;
+  try {
+    once();
+    once();
+    counter.calls.clear();
+    once();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  for (const auto& [name, count] : counter.calls) if (!is_work(name)) others += concat(" ", name, " ", count);
+  return others;
+}
+
+}  // namespace
+
+TEST_CASE("registered operators leave the host free, but for those with a reason to read from the device") {
+  cuda_shim::set_null_device(true);
+  std::map<std::string, std::string> found;
+  for (const OpInfo& op : registry()) {
+    if (!test::selected(op) || op.mutates) continue;
+    Samples samples(test::seed());
+    op.samples(samples);
+    for (const Sample& s : samples.all) {
+      const bool recorded = test::can_differentiate(op, s);
+      for (const Dtype dtype : {f32, bf16}) {
+        if (dtype == bf16 && !op.halves) continue;
+        Tensors x = test::prepared(s, dtype);
+        if (recorded) x = test::wanting_gradients(op, x);
+        for (Tensor& t : x) {
+          if (!t.defined() || t.is_weak_scalar()) continue;
+          const bool wanted = t.requires_grad();
+          t = t.detach().to(cuda).requires_grad_(wanted);
+        }
+        if (const std::string others = other_calls(op, s, x); !others.empty()) found[op.name] = others;
+      }
+    }
+  }
+  cuda_shim::set_null_device(false);
+  for (const auto& [op, calls] : found) {
+    INFO(op << ":" << calls);
+    CHECK(excused.contains(op));
+  }
+  for (const auto& [op, why] : excused) {
+    INFO(op << " is excused (" << why << ") and needs no excuse");
+    CHECK((found.contains(op) || !test::selected(OpInfo{.name = op.c_str()})));
+  }
 }

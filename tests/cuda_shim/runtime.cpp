@@ -384,7 +384,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
-  note_call(__func__);
+  note_call(kind == cudaMemcpyDeviceToDevice ? "cudaMemcpyAsync" : "cudaMemcpyAsync from or to the host");
   if (null_device && kind == cudaMemcpyDeviceToHost) std::memset(to, 0, bytes);
   if (kind != cudaMemcpyHostToDevice || !late) return enqueue(s, [=] { std::memmove(to, from, bytes); });
   // From ordinary host memory the bytes have left when the call returns.
