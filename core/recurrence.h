@@ -103,7 +103,8 @@ void visit_cell(Cell cell, F&& f) {
 // at the end. kept [T, N, H]. h0, c0 [N, H], c0 of the LSTM only. weight_hh [G * H, H], both biases [G * H] or absent.
 // reverse: from the last step to the first.
 // State and sums are in the compute type, and y is rounded once: where products are of halves, the state enters them
-// as the sum of two.
+// as the sum of two. On the CPU there are f64, f32, and bf16 where instructions multiply it (multiplies_as_it_is in
+// ops/recurrence.cpp); who has other halves widens them.
 MANTISSA_KERNEL(recurrence, const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
                 const View& weight_hh, const View& bias_ih, const View& bias_hh, Cell cell, bool reverse)
 // g is the gradient of y. d_x, d_h [T, N, G * H]: those of W_ih x + b_ih and of W_hh h + b_hh, which differ in a GRU

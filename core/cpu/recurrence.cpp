@@ -374,25 +374,24 @@ struct Backward : Layer<F, T> {
   }
 };
 
-// f(product) with the way that products of this dtype take.
-template <class T, class F>
-void visit_product(F&& f) {
+// Calls f.operator()<T, Product>(): the dtypes that core/recurrence.h promises.
+template <class F>
+void visit_dtypes(Dtype dtype, F&& f) {
+  if (dtype == f64) return f.template operator()<double, Exact<double>>();
 #if defined(__AVX512F__)
-  if constexpr (std::is_same_v<T, BFloat16>)
-    if (gemm_pairs::has_bf16()) return f(Pairs{});
+  if (dtype == bf16 && gemm_pairs::has_bf16()) return f.template operator()<BFloat16, Pairs>();
 #endif
-  f(Exact<T>{});
+  check(dtype == f32, "recurrence: has no products of ", dtype, " here");
+  f.template operator()<float, Exact<float>>();
 }
 
 }  // namespace
 
 void recurrence(const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
                 const View& weight_hh, const View& bias_ih, const View& bias_hh, Cell cell, bool reverse) {
-  visit_floating(y.dtype, [&]<class T> {
+  visit_dtypes(y.dtype, [&]<class T, class Product> {
     visit_cell(cell, [&]<class F>(F) {
-      visit_product<T>([&]<class P>(P) {
-        Forward<F, T, P>{{kept, reverse}}.run(y, gates, kept, h0, c0, weight_hh, bias_ih, bias_hh);
-      });
+      Forward<F, T, Product>{{kept, reverse}}.run(y, gates, kept, h0, c0, weight_hh, bias_ih, bias_hh);
     });
   });
 }
@@ -400,11 +399,9 @@ void recurrence(const View& y, const View& gates, const View& kept, const View& 
 void recurrence_backward(const View& d_x, const View& d_h, const View& d_h0, const View& d_c0, const View& g,
                          const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
                          const View& weight_hh, Cell cell, bool reverse) {
-  visit_floating(y.dtype, [&]<class T> {
+  visit_dtypes(y.dtype, [&]<class T, class Product> {
     visit_cell(cell, [&]<class F>(F) {
-      visit_product<T>([&]<class P>(P) {
-        Backward<F, T, P>{{kept, reverse}}.run(d_x, d_h, d_h0, d_c0, g, y, gates, kept, h0, c0, weight_hh);
-      });
+      Backward<F, T, Product>{{kept, reverse}}.run(d_x, d_h, d_h0, d_c0, g, y, gates, kept, h0, c0, weight_hh);
     });
   });
 }
