@@ -14,7 +14,6 @@ using detail::Event;
 using detail::Run;
 
 double largest_of(Dtype half) { return half == f16 ? 65504.0 : 3.3895313892515355e38; }
-double epsilon_of(Dtype half) { return half == f16 ? 0x1p-10 : 0x1p-7; }
 double largest_in(const Tensor& x) {
   double most = 0;
   for (const float v : x.to_vector<float>()) most = std::max(most, std::abs(static_cast<double>(v)));

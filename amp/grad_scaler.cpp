@@ -255,9 +255,46 @@ ReadScaling GradScaler::finish_scaling(PerOptimizer& e, const ClipNorm* clip) {
   return left;
 }
 
+// What is left of a clipped step when nothing is scaled: by 1, and never skipped.
+StepResult GradScaler::clipped_step(Steppable& optimizer, const ClipNorm& clip) {
+  const NoGrad no_grad;
+  std::vector<NumberedGradient> gradients;
+  bool write = !optimizer.scales_while_reading();
+  const std::vector<Tensor> parameters = optimizer.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].requires_grad() || !parameters[i].is_leaf()) continue;
+    write = write || !autograd::holds_gradient_alone(parameters[i]);
+    const Tensor g = parameters[i].grad();
+    if (!g.defined()) continue;
+    check(gradients.empty() || gradients[0].gradient.device() == g.device(), "GradScaler.step: clips gradients on ",
+          gradients.empty() ? cpu : gradients[0].gradient.device(), " and ", g.device(),
+          "; a disabled scaler clips on one device, use optim::clip_grads_with_norm_ for several");
+    gradients.push_back({g, static_cast<std::int64_t>(i)});
+  }
+  if (gradients.empty()) {
+    optimizer.step_unless({});
+    return StepResult();
+  }
+  const Device device = gradients[0].gradient.device();
+  GradientPass pass(gradients, ones({}, {.device = device}), zeros({}, {.dtype = boolean, .device = device}), write);
+  gradients.clear();
+  const Tensor norm = sqrt(pass.summary().as_strided({}, {}, 0)).to(f32);
+  const ReadScaling scaling{pass.scale(), norm, clip.max_norm};
+  if (write) {
+    pass.clip(norm, clip.max_norm);
+    optimizer.step_unless({});
+  } else {
+    optimizer.step_scaled({}, scaling);
+    for (const Tensor& p : parameters) {
+      if (p.grad().defined()) autograd::leave_pending(p, {scaling.scale, scaling.norm, scaling.max_norm, is_recording(device)});
+    }
+  }
+  return StepResult({}, {pass.summary()});
+}
+
 StepResult GradScaler::run_step(Steppable& optimizer, const ClipNorm* clip, const CallSite& site) {
   if (!options_.enabled) {
-    check(!clip, "GradScaler.step: a disabled scaler does not clip; call optim::clip_grad_norm_");
+    if (clip) return clipped_step(optimizer, *clip);
     optimizer.step_unless({});
     return StepResult();
   }

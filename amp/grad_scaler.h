@@ -50,7 +50,8 @@ struct OverflowReport {
   std::int64_t infs = 0, nans = 0;  // elements, over all gradients of the optimizer
   double scale = 0;
 };
-std::string to_string(const OverflowReport& report);  // "update 7: 3 inf and 0 NaN, first in fc1.weight, at scale 65536"
+// "update 7: 3 inf and 0 NaN, first in fc1.weight, at scale 65536"
+std::string to_string(const OverflowReport& report);
 
 // loss * scale, and the loss itself for logging: reading that needs no scale.
 class ScaledLoss : public Tensor {
@@ -106,19 +107,23 @@ class GradScaler {
   Pin pin(Device device, CallSite site = CallSite::current());
   ScaledLoss scale(const Tensor& loss, const Pin& pin);
 
-  void unscale_(Steppable& optimizer, CallSite site = CallSite::current());  // divides its gradients by their scale, in place
+  // Divides its gradients by their scale, in place.
+  void unscale_(Steppable& optimizer, CallSite site = CallSite::current());
   // A step unless a gradient was not finite. Without unscale_ before it, gradients are read once to be checked and once
   // by the update, which divides them while it reads (Steppable::scales_while_reading); in memory they are divided when
   // somebody looks at them or adds to them, which after zero_grad nobody does. An optimizer that cannot, gradients on
   // several devices or of several scales, and gradients that somebody else holds are divided in memory first.
   StepResult step(Steppable& optimizer, CallSite site = CallSite::current());
-  // The same with gradients clipped to a norm, in the same two passes. Instead of unscale_, clip_grad_norm_ and step, and
-  // with the same bits for f32 gradients; the norm before clipping is in the result.
+  // The same with gradients clipped to a norm, in the same two passes. Instead of unscale_, clip_grad_norm_ and step,
+  // and with the same bits for f32 gradients; the norm before clipping is in the result. A disabled scaler clips too,
+  // so that a loop is the same for f32, bf16 and f16; gradients that are not finite then become NaN, as in PyTorch.
   StepResult step(Steppable& optimizer, const ClipNorm& clip, CallSite site = CallSite::current());
-  template <std::invocable F> StepResult step(Steppable& optimizer, F&& closure, CallSite = {}) = delete;  // attempt() is for closures
+  // A closure would be called at one scale only: attempt() is for closures.
+  template <std::invocable F> StepResult step(Steppable& optimizer, F&& closure, CallSite = {}) = delete;
   void update(CallSite site = CallSite::current());  // adapts the scale to what the steps since the last update found
   void update(double new_scale, CallSite site = CallSite::current());         // sets the scale instead
-  void update(const Tensor& new_scale, CallSite site = CallSite::current());  // one element, floating, without gradient; copied
+  // Sets the scale to a tensor's: one element, floating, without gradient; copied.
+  void update(const Tensor& new_scale, CallSite site = CallSite::current());
   // Forgets the iteration that has begun: what was unscaled or stepped since the last update() does not count.
   // After an exception in mid-iteration; zero_grad() is up to the caller.
   void discard(CallSite site = CallSite::current());
@@ -202,6 +207,7 @@ class GradScaler {
   PerOptimizer& entry_for(const char* method, Steppable& optimizer, const CallSite& site);
   std::string describe(const PerOptimizer& entry) const;
   void unscale(PerOptimizer& entry, bool write, const CallSite& site);
+  static StepResult clipped_step(Steppable& optimizer, const ClipNorm& clip);
   StepResult run_step(Steppable& optimizer, const ClipNorm* clip, const CallSite& site);
   ReadScaling finish_scaling(PerOptimizer& entry, const ClipNorm* clip);
   void check_again(PerOptimizer& entry);

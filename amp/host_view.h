@@ -25,7 +25,10 @@ template <class T> class HostView {
       std::memcpy(&value_, t.raw_data(), sizeof(T));
       return;
     }
-    if (!mirror_) mirror_.reset(cuda_backend::make_mirror(sizeof(T)), [](cuda_backend::Mirror* m) { cuda_backend::destroy_mirror(m); });
+    if (!mirror_) {
+      mirror_.reset(cuda_backend::make_mirror(sizeof(T)),
+                    [](cuda_backend::Mirror* m) { cuda_backend::destroy_mirror(m); });
+    }
     cuda_backend::activate(t.device());
     cuda_backend::request(mirror_.get(), t.view().data);
   }

@@ -37,8 +37,8 @@ class ScaleLedger {
   // The scale may have another value from now on.
   void scale_changed(const char* method, const CallSite& site);
 
-  // The scale that the gradient of `parameter`, number i of the optimizer, carries; undefined: nothing is known, so the current one.
-  // Throws when it is a sum over different scales, was unscaled already, or belongs to another scaler.
+  // The scale that the gradient of `parameter`, number i of the optimizer, carries; undefined: nothing is known, so the
+  // current one. Throws when it is a sum over different scales, was unscaled already, or belongs to another scaler.
   Tensor scale_of(const Tensor& parameter, const Steppable& optimizer, std::size_t i) const;
   // Notes that the gradient was divided by its scale.
   void unscaled(const Tensor& parameter, const CallSite& site);
@@ -48,7 +48,9 @@ class ScaleLedger {
  private:
   static constexpr std::size_t remembered = 64;  // epochs
 
-  std::uint64_t tag(std::uint64_t epoch, bool unscaled) const { return scaler_ << 40 | epoch << 1 | std::uint64_t{unscaled}; }
+  std::uint64_t tag(std::uint64_t epoch, bool unscaled) const {
+    return scaler_ << 40 | epoch << 1 | std::uint64_t{unscaled};
+  }
   const Epoch* find(std::uint64_t tag) const;
 
   std::uint64_t scaler_;        // a number of its own

@@ -25,7 +25,8 @@ struct ScalePoint {
   std::int64_t update = 0;   // iterations so far
   double scale = 0;          // after it
   std::int64_t skipped = 0;  // iterations skipped since the point before
-  double gradient_norm = 0, largest_gradient = 0;  // of the last iteration, unscaled; norm: inf or NaN when it overflowed
+  // of the last iteration, unscaled; norm: inf or NaN when it overflowed
+  double gradient_norm = 0, largest_gradient = 0;
 };
 
 struct ScaleAlert {
@@ -64,7 +65,8 @@ class ScaleMonitor {
   std::string summary() const;
 
   std::string csv() const;   // a header line, then one line per point
-  std::string json() const;  // {"update": [...], "scale": [...], ..., "alerts": [...]}; a norm that is not finite is null
+  // {"update": [...], "scale": [...], ..., "alerts": [...]}; a norm that is not finite is null
+  std::string json() const;
   void save(const std::string& path) const;  // as csv or json by its ending; throws when it cannot write
 
  private:

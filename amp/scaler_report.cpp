@@ -35,13 +35,17 @@ std::int64_t GradScaler::names_of(const Steppable& optimizer, const std::vector<
   return known - names_.begin();
 }
 
+std::string Steppable::type_name() const {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> type(abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status),
+                                                    std::free);
+  return status == 0 ? std::string(last_part(type.get(), "::")) : "optimizer";
+}
+
 // "optimizer 0 (Sgd of fc1.weight and 3 more)"
 std::string GradScaler::describe(const PerOptimizer& entry) const {
   const std::vector<std::string>& names = names_[static_cast<std::size_t>(entry.number)].parameters;
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> type(abi::__cxa_demangle(typeid(*entry.optimizer).name(), nullptr,
-      nullptr, &status), std::free);
-  std::string text = concat("optimizer ", entry.number, " (", status == 0 ? last_part(type.get(), "::") : "optimizer");
+  std::string text = concat("optimizer ", entry.number, " (", entry.optimizer->type_name());
   if (!names.empty()) text += concat(" of ", names[0]);
   if (names.size() > 1) text += concat(" and ", static_cast<unsigned long>(names.size() - 1), " more");
   return text + ")";

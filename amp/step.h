@@ -32,6 +32,7 @@ class Steppable {  // optim::Optimizer is one
   virtual bool scales_while_reading() const { return false; }
   virtual void step_scaled(const Tensor& skip, const ReadScaling&) { step_unless(skip); }
 
+  std::string type_name() const;  // "Adam": how errors name it
   std::uint64_t identity() const { return identity_; }  // of this object: an address may come again
 
  private:

@@ -24,9 +24,10 @@ Tensor checkpoint(std::function<Tensor(const std::vector<Tensor>&)> fn, std::vec
 template <class F, class... T>
   requires(std::is_convertible_v<const T&, const Tensor&> && ...)
 Tensor checkpoint(F fn, const T&... x) {
-  return checkpoint(std::function<Tensor(const std::vector<Tensor>&)>([fn = std::move(fn)](const std::vector<Tensor>& in) {
+  std::function<Tensor(const std::vector<Tensor>&)> of_list = [fn = std::move(fn)](const std::vector<Tensor>& in) {
     return [&]<std::size_t... i>(std::index_sequence<i...>) { return fn(in[i]...); }(std::index_sequence_for<T...>{});
-  }), std::vector<Tensor>{x...});
+  };
+  return checkpoint(std::move(of_list), std::vector<Tensor>{x...});
 }
 
 }  // namespace mantissa

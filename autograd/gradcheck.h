@@ -1,7 +1,7 @@
 // Does a function's gradient agree with what the function does? Compares what backward computes with
 // central differences (f(x + eps) - f(x - eps)) / 2 eps, in f64. For users' own operators as for ours.
 //
-//   gradcheck([](const std::vector<Tensor>& x) { return std::vector{my_op(x[0], x[1])}; }, {a, b});
+//   gradcheck([](const std::vector<Tensor>& x) { return my_op(x[0], x[1]); }, {a, b});
 //
 // Inputs that require a gradient are checked and must be f64; others are passed on. Every result that
 // requires a gradient is differentiated. fn must compute the same each time (seed what is random) and
@@ -13,6 +13,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -30,7 +32,19 @@ struct GradcheckOptions {
   std::uint64_t seed = 1;  // of the directions
 };
 
-using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+// Gives its results, or the one that it has.
+class TensorFunction {
+ public:
+  template <class F> requires std::is_invocable_v<const F&, const std::vector<Tensor>&>
+  TensorFunction(F f) : f_([f = std::move(f)](const std::vector<Tensor>& x) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(f(x))>, std::vector<Tensor>>) return f(x);
+    else return std::vector<Tensor>{f(x)};
+  }) {}
+  std::vector<Tensor> operator()(const std::vector<Tensor>& x) const { return f_(x); }
+
+ private:
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f_;
+};
 void gradcheck(const TensorFunction& fn, const std::vector<Tensor>& inputs, GradcheckOptions = {});
 // The same for the gradient of fn (the product with a random vector) as a function of the inputs and
 // of that vector: second derivatives.

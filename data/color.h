@@ -7,7 +7,8 @@
 
 namespace mantissa::data {
 
-// A factor from [max(0, 1 - x), 1 + x] for the first three; hue turns by a part in [-hue, hue] of the circle, hue <= 0.5.
+// A factor from [max(0, 1 - x), 1 + x] for the first three; hue turns by a part in [-hue, hue] of the circle,
+// hue <= 0.5.
 struct ColorJitterOptions { float brightness = 0, contrast = 0, saturation = 0, hue = 0; };
 
 // images [B, C, H, W], u8 or f32 in [0, 1], in place. With one channel, saturation and hue change nothing.

@@ -3,8 +3,8 @@
 //   data::Dataset iris = data::read_csv("iris.csv", {.label = "species"});
 //   for (auto [row, label] : data::Pipeline(iris).shuffle().batch(16)) ...   // rows scaled to mean 0 and std 1
 //
-// Fields may be quoted ("a, b"; "" inside is a quote) and then hold separators and line breaks; lines end in LF or CRLF;
-// a UTF-8 byte order mark is passed over. Every mistake is a FormatError with file and line.
+// Fields may be quoted ("a, b"; "" inside is a quote) and then hold separators and line breaks; lines end in LF or
+// CRLF; a UTF-8 byte order mark is passed over. Every mistake is a FormatError with file and line.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ struct CsvOptions {
   std::vector<std::string> ignore = {};  // columns to leave out, of any content
 };
 
-// images: f32 [N, columns without the label]. Classes are numbered in the order of their names, or by value where all of
-// them are numbers; class_names has them. mean and std are those of the columns.
+// images: f32 [N, columns without the label]. Classes are numbered in the order of their names, or by value where all
+// of them are numbers; class_names has them. mean and std are those of the columns.
 Dataset read_csv(const std::string& path, const CsvOptions& options = {});
 
 // All fields as text, line by line. FormatError: lines of different length, a quote in the wrong place, a NUL byte.

@@ -85,6 +85,12 @@ Batch Dataset::get_batch(std::span<const std::int64_t> indices) const {
   return read_batch(InMemory(*this), indices);
 }
 
+Info Dataset::info() const {
+  Info info{classes, class_names, name, source, mean, std};
+  if (mean.empty() && images.defined() && images.dtype() == u8) info.mean = info.std = {0.5f};
+  return info;
+}
+
 Dataset Dataset::first(std::int64_t n) const {
   check(n >= 0 && n <= size(), "first(", n, "): the dataset has ", size(), " samples");
   Dataset result = *this;
@@ -93,6 +99,7 @@ Dataset Dataset::first(std::int64_t n) const {
     sizes[0] = n;
     *t = t->as_strided(sizes, t->strides());
   }
+  if (n < size() && !source.empty()) result.source += concat(", the first ", n, " of them");
   return result;
 }
 

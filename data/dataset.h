@@ -29,17 +29,18 @@ struct Dataset {
   Tensor images;             // u8 [N, C, H, W], or f32 [N, ...]
   Tensor labels;             // i64 [N], each below `classes`; or f32 targets [N, ...]
   std::int64_t classes = 0;
-  std::string name;          // "mnist"
-  std::string source;        // where it came from, as a sentence to print
-  std::vector<std::string> class_names;  // [classes], or empty
-  // Of the pixels scaled to [0, 1], over the training images: one value, or one per channel.
-  std::vector<float> mean{0.5f}, std{0.5f};
+  std::string name = {};     // "mnist"
+  std::string source = {};   // where it came from, as a sentence to print
+  std::vector<std::string> class_names = {};  // [classes], or empty
+  // What a pipeline normalises with, f32 [N, ...] as they are and u8 pixels scaled to [0, 1]: one value, or one per
+  // channel. Empty: 0.5 and 0.5 for u8, so that pixels lie in [-1, 1], and f32 images come out as they are.
+  std::vector<float> mean = {}, std = {};
 
   std::int64_t size() const { return images.defined() ? images.size(0) : 0; }
   // Copies of the samples at `indices`, in that order. Error when an index is not in [0, size()).
   Batch get_batch(std::span<const std::int64_t> indices) const;
-  Info info() const { return {classes, class_names, name, source, mean, std}; }
-  // The first `n` samples, sharing memory.
+  Info info() const;
+  // The first `n` samples, sharing memory; `source` says so.
   Dataset first(std::int64_t n) const;
 };
 

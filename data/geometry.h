@@ -19,7 +19,8 @@ Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width
 
 // A window of a random place, area (as a part of the image) and ratio of width to height, brought to size x size.
 struct ResizedCropOptions { std::array<float, 2> scale{0.08f, 1.0f}, ratio{3.0f / 4, 4.0f / 3}; };
-Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws, const ResizedCropOptions& options = {});
+Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws,
+    const ResizedCropOptions& options = {});
 
 // By an angle in degrees, counter-clockwise, about the centre; the size stays. What comes from outside is `fill`.
 enum class Interpolation { nearest, bilinear };

@@ -24,8 +24,8 @@ struct ImageFolderOptions {
 
 // Classes are the sub-folders in the order of their bytes, pictures the files in them, at any depth, that end in .png,
 // .jpg or .jpeg (in any case); hidden files and folders are passed over. Normalised with the mean and std of ImageNet
-// unless the pipeline says otherwise. Error when there is no such folder, it has no sub-folder, or one of them is empty.
-// A picture that cannot be read is an error when its batch is due, with the path of the file.
+// unless the pipeline says otherwise. Error when there is no such folder, it has no sub-folder, or one of them is
+// empty. A picture that cannot be read is an error when its batch is due, with the path of the file.
 SourcePtr image_folder(const std::string& root, const ImageFolderOptions& options = {});
 
 }  // namespace mantissa::data

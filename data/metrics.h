@@ -26,8 +26,8 @@ class RunningMean {
   double sum_ = 0, weight_ = 0;
 };
 
-// The part of samples whose label is among the k highest scores. Of equal scores the first counts as higher; a NaN score
-// is lower than any number.
+// The part of samples whose label is among the k highest scores. Of equal scores the first counts as higher; a NaN
+// score is lower than any number.
 class Accuracy {
  public:
   explicit Accuracy(std::int64_t k = 1);

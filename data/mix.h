@@ -1,6 +1,6 @@
 // MixUp (Zhang et al., 2018) and CutMix (Yun et al., 2019): each image is put together with its neighbour in the batch,
-// and so are their targets. After them Batch::label is f32 [B, classes], whose rows add up to 1; cross_entropy takes it.
-// One weight, drawn from Beta(alpha, alpha), serves the whole batch, as in torchvision's transforms v2.
+// and so are their targets. After them Batch::label is f32 [B, classes], whose rows add up to 1; cross_entropy takes
+// it. One weight, drawn from Beta(alpha, alpha), serves the whole batch, as in torchvision's transforms v2.
 #pragma once
 
 #include <cstdint>

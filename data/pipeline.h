@@ -59,16 +59,22 @@ class Pipeline {
   // Transforms run in the order written, on u8 images; normalisation comes last.
   Pipeline random_flip(float p = 0.5f) && {
     return std::move(*this).map([p](Batch& b, Draws& draws) { random_flip_(b.image, draws, p); },
-                                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) { return random_flip_steps(n, draws, p); });
+                                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
+                                  return random_flip_steps(n, draws, p);
+                                });
   }
   Pipeline random_crop(std::int64_t padding) && {
     return std::move(*this).map(
         [padding](Batch& b, Draws& draws) { b.image = data::random_crop(b.image, padding, draws); },
-        [padding](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) { return random_crop_steps(n, padding, draws); });
+        [padding](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
+          return random_crop_steps(n, padding, draws);
+        });
   }
   Pipeline random_vertical_flip(float p = 0.5f) && {
     return std::move(*this).map([p](Batch& b, Draws& draws) { random_vertical_flip_(b.image, draws, p); },
-                                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) { return random_vertical_flip_steps(n, draws, p); });
+                                [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
+                                  return random_vertical_flip_steps(n, draws, p);
+                                });
   }
   Pipeline random_rotation(float degrees, RotationOptions o = {}) && {
     return std::move(*this).map(
@@ -99,7 +105,9 @@ class Pipeline {
   }
   Pipeline cutout(std::int64_t size, float value = 127) && {
     return std::move(*this).map([size, value](Batch& b, Draws& draws) { cutout_(b.image, draws, size, value); },
-                                [size, value](std::int64_t n, std::int64_t h, std::int64_t w, Draws& draws) { return cutout_steps(n, h, w, draws, size, value); });
+                                [size, value](std::int64_t n, std::int64_t h, std::int64_t w, Draws& draws) {
+                                  return cutout_steps(n, h, w, draws, size, value);
+                                });
   }
   Pipeline normalize(std::vector<float> mean, std::vector<float> std) && {
     normalization_ = Normalize(std::move(mean), std::move(std));
@@ -119,7 +127,9 @@ class Pipeline {
 
   Loader loader() const {
     Transforms transforms = transforms_;
-    if (normalization_) transforms.push_back(std::make_shared<Normalize>(normalization_->mean, normalization_->std, dtype_));
+    if (normalization_) {
+      transforms.push_back(std::make_shared<Normalize>(normalization_->mean, normalization_->std, dtype_));
+    }
     return Loader(source_, options_, std::move(transforms), sampling_);
   }
 
@@ -153,7 +163,9 @@ class Pipeline {
     Stepwise(F fn, S sn) : f(std::move(fn)), s(std::move(sn)) {}
     void apply(Batch& batch, Draws& draws) const override { f(batch, draws); }
     bool has_steps() const override { return true; }
-    PixelSteps steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws) const override { return s(images, height, width, draws); }
+    PixelSteps steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws) const override {
+      return s(images, height, width, draws);
+    }
     F f;
     S s;
   };

@@ -36,8 +36,8 @@ struct Text {
 };
 
 // `name` is "tinyshakespeare" or "synthetic". `where` is a text file, of whatever name, or a folder: then
-// where/<name>/input.txt or where/input.txt. Without it, input.txt is looked for in usual_folders(name) (data/folders.h),
-// and when it is nowhere the text is synthetic_text(); Text::source says which it was. At most 2 GiB.
+// where/<name>/input.txt or where/input.txt. Without it, input.txt is looked for in usual_folders(name)
+// (data/folders.h), and when it is nowhere the text is synthetic_text(); Text::source says which it was. At most 2 GiB.
 Text load_text(const std::string& name = "tinyshakespeare", const std::string& where = "");
 
 Text text_from(std::string_view bytes, const std::string& source);

@@ -23,9 +23,11 @@ class Transform {
   virtual ~Transform() = default;
   virtual void apply(Batch& batch, Draws& draws) const = 0;
 
-  // For one that only moves or fills pixels: the same, with the same draws, written down for a device that has the images.
+  // For one that only moves or fills pixels: the same, with the same draws, written down for a device that has the
+  // images.
   virtual bool has_steps() const { return false; }
-  virtual PixelSteps steps([[maybe_unused]] std::int64_t images, [[maybe_unused]] std::int64_t height, [[maybe_unused]] std::int64_t width,
+  virtual PixelSteps steps([[maybe_unused]] std::int64_t images, [[maybe_unused]] std::int64_t height,
+                           [[maybe_unused]] std::int64_t width,
                            [[maybe_unused]] Draws& draws) const { return {}; }
 };
 
@@ -35,7 +37,8 @@ Tensor normalize(const Tensor& images, const std::vector<float>& mean, const std
 
 // normalize() as the last step of a pipeline, and then rounded to `dtype`.
 struct Normalize final : Transform {
-  Normalize(std::vector<float> m, std::vector<float> s, Dtype t = f32) : mean(std::move(m)), std(std::move(s)), dtype(t) {}
+  Normalize(std::vector<float> m, std::vector<float> s, Dtype t = f32)
+      : mean(std::move(m)), std(std::move(s)), dtype(t) {}
   void apply(Batch& batch, Draws& draws) const override;
   std::vector<float> mean, std;
   Dtype dtype;
@@ -48,7 +51,8 @@ Tensor to_float(const Tensor& images);
 PixelSteps random_flip_steps(std::int64_t images, Draws& draws, float p);
 PixelSteps random_vertical_flip_steps(std::int64_t images, Draws& draws, float p);
 PixelSteps random_crop_steps(std::int64_t images, std::int64_t padding, Draws& draws);
-PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws, std::int64_t size, float value);
+PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws, std::int64_t size,
+    float value);
 
 // Mirrors each image left to right, or top to bottom, with probability p, in place. u8 or f32.
 void random_flip_(Tensor& images, Draws& draws, float p = 0.5f);

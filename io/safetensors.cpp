@@ -92,20 +92,20 @@ void sort_as_reference(NamedTensors& tensors) {
   });
 }
 
-void check_names(const NamedTensors& tensors, const Metadata& metadata) {
+void check_names(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
   const SafetensorsLimits limits;
   std::vector<std::string_view> names, keys;
   for (const auto& [name, tensor] : tensors) {
-    check(tensor.defined(), "tensor ", quote(name), " is undefined and cannot be saved");
-    check(!name.empty() && name != "__metadata__", "a tensor cannot be saved under the name ", quote(name));
-    check(static_cast<std::int64_t>(name.size()) <= limits.name_bytes, "the name ", quote(name),
+    check(tensor.defined(), "cannot write ", path, ": tensor ", quote(name), " is undefined and cannot be saved");
+    check(!name.empty() && name != "__metadata__", "cannot write ", path, ": a tensor cannot be saved under the name ", quote(name));
+    check(static_cast<std::int64_t>(name.size()) <= limits.name_bytes, "cannot write ", path, ": the name ", quote(name),
           " is too long");
     names.push_back(name);
   }
   for (const auto& [key, value] : metadata) keys.push_back(key);
   for (auto* list : {&names, &keys}) {
     const std::string_view* twice = find_duplicate(*list);
-    check(!twice, "the name ", quote(twice ? *twice : ""), " is given twice");
+    check(!twice, "cannot write ", path, ": the name ", quote(twice ? *twice : ""), " is given twice");
   }
 }
 
@@ -133,7 +133,7 @@ Safetensors load_safetensors(const std::string& path, SafetensorsLimits limits) 
 }
 
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
-  check_names(tensors, metadata);
+  check_names(path, tensors, metadata);
   NamedTensors sorted = tensors;
   sort_as_reference(sorted);
   Header header;

@@ -10,18 +10,19 @@
 //   });
 //   for (auto [image, label] : batches) Tensor loss = step(image, label);
 //
-// The first call with some shapes runs the step as it is; the second records what it launches; from then on a call copies
-// its inputs into place and replays the recording as a whole: forward, backward, unscaling, clipping, update and scale. The
-// numbers are those of the step run as it is, bit for bit, random numbers and skipped updates included. On the CPU, and
-// with inputs on it, the step is simply called.
+// The first call with some shapes runs the step as it is; the second records what it launches; from then on a call
+// copies its inputs into place and replays the recording as a whole: forward, backward, unscaling, clipping, update and
+// scale. The numbers are those of the step run as it is, bit for bit, random numbers and skipped updates included. On
+// the CPU, and with inputs on it, the step is simply called.
 //
 // What holds for a captured step:
-// - It reads no tensor back to the host and makes none from host data; both throw while it is recorded, naming the operator.
+// - It reads no tensor back to the host and makes none from host data; both throw while it is recorded, naming the
+//   operator.
 // - What it does on the host happens once, while recording. Schedules and logging belong outside; a learning rate
 //   set outside is seen by the next replay, because it lies in device memory.
 // - Its results are overwritten by the next call: clone() what is to last.
-// - Weights may be written to between calls by optimizers and by kernels alike, but autocast's cast copies are refreshed
-//   by the captured update only: after loading weights, call reset().
+// - Weights may be written to between calls by optimizers and by kernels alike, but autocast's cast copies are
+//   refreshed by the captured update only: after loading weights, call reset().
 // - Inputs of other shapes or dtypes are recorded anew; the last four recordings are kept.
 // As torch.cuda.graphs.make_graphed_callables and CUDAGraph, without the warm-up that these leave to the user.
 #pragma once
@@ -68,17 +69,23 @@ template <class F> class Captured : public CapturedStep {
     } else if constexpr (std::is_same_v<R, Tensor>) {
       return run(all).at(0);
     } else {
-      static_assert(std::is_same_v<R, std::vector<Tensor>>, "a captured step returns a Tensor, a std::vector<Tensor> or nothing");
+      static_assert(std::is_same_v<R, std::vector<Tensor>>,
+                    "a captured step returns a Tensor, a std::vector<Tensor> or nothing");
       return run(all);
     }
   }
 };
 
 namespace detail {
-// Calls f with the tensors of a list. Tries numbers of arguments from 0 to 8; the one that f takes is chosen at compile time.
-template <class F, std::size_t... i> auto call_with(F& f, const std::vector<Tensor>& x, std::index_sequence<i...>) { return f(x[i]...); }
+// Calls f with the tensors of a list. Tries numbers of arguments from 0 to 8; the one that f takes is chosen at
+// compile time.
+template <class F, std::size_t... i> auto call_with(F& f, const std::vector<Tensor>& x, std::index_sequence<i...>) {
+  return f(x[i]...);
+}
 template <std::size_t, class T> using always = T;
-template <class F, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) { return std::is_invocable_v<F&, always<i, const Tensor&>...>; }
+template <class F, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) {
+  return std::is_invocable_v<F&, always<i, const Tensor&>...>;
+}
 template <class F, std::size_t n = 0> constexpr std::size_t arity() {
   static_assert(n <= 8, "a captured step takes up to eight tensors");
   if constexpr (takes<F>(std::make_index_sequence<n>())) return n;

@@ -26,7 +26,8 @@ class AdaptiveLogSoftmaxWithLoss {
   // Classes are sorted by falling frequency. cutoffs rise, from at least 1 to below n_classes.
   AdaptiveLogSoftmaxWithLoss(std::int64_t in_features, std::int64_t n_classes, std::vector<std::int64_t> cutoffs,
                              const AdaptiveLogSoftmaxOptions& o = {});
-  AdaptiveLogSoftmaxResult operator()(const Tensor& x, const Tensor& target) const;  // x [N, in] or [in], target i64 [N] or []
+  // x [N, in] or [in], target i64 [N] or []
+  AdaptiveLogSoftmaxResult operator()(const Tensor& x, const Tensor& target) const;
   Tensor log_prob(const Tensor& x) const;  // of all classes, [N, n_classes]
   Tensor predict(const Tensor& x) const;   // the likeliest class, i64 [N]
 

@@ -24,7 +24,9 @@ amp::ModuleList module_list(ModuleRef net);
 namespace mantissa::amp {
 
 // amp/module_rules.h says what patterns and policies mean.
-inline Policies policies_for(nn::ModuleRef net, const ModulePolicies& rules) { return policies_for(nn::module_list(net), rules); }
+inline Policies policies_for(nn::ModuleRef net, const ModulePolicies& rules) {
+  return policies_for(nn::module_list(net), rules);
+}
 // The same from {"exp": "keep", "modules": {"blocks.*.norm": "f32", "head": {"linear": "f32"}}}.
 inline Policies policies_from_json(nn::ModuleRef net, std::string_view text, std::string_view where = "policies") {
   return policies_from_json(nn::module_list(net), text, where);

@@ -37,7 +37,8 @@ class MultiheadAttention {
  public:
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& o = {});
   // query [L, N, E], key [S, N, kdim], value [S, N, vdim]; without the batch dimension all three.
-  AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {}) const;
+  AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+      const AttentionCall& call = {}) const;
 
   Param in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias;  // the first, or the three
   Param bias_k, bias_v;  // [1, 1, embed_dim], with add_bias_kv
@@ -46,7 +47,8 @@ class MultiheadAttention {
   std::int64_t embed_dim = 0, num_heads = 1;
   double dropout = 0;
   bool batch_first = false, add_zero_attn = false;
-  MANTISSA_FIELDS(in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k, bias_v, out_proj, mode)
+  MANTISSA_FIELDS(in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k, bias_v, out_proj,
+      mode)
   MultiheadAttention clone() const;
 
  private:

@@ -13,7 +13,8 @@ namespace detail {
 template <class T> struct ArrayOf { static constexpr std::size_t size = 0; };
 template <class T, std::size_t n> struct ArrayOf<std::array<T, n>> { static constexpr std::size_t size = n; };
 template <class T> concept HasClone = requires(const T& x) { { x.clone() } -> std::convertible_to<T>; };
-template <class T> concept Growing = Range<T> && requires(T& t, typename T::value_type v) { t.push_back(std::move(v)); };
+template <class T>
+concept Growing = Range<T> && requires(T& t, typename T::value_type v) { t.push_back(std::move(v)); };
 
 template <class T> T clone_value(const T& x) {
   if constexpr (std::is_same_v<T, Param> || std::is_same_v<T, Buffer>) {
@@ -23,7 +24,8 @@ template <class T> T clone_value(const T& x) {
   } else if constexpr (HasClone<T>) {
     return x.clone();
   } else if constexpr (!is_field<T>()) {
-    static_assert(std::is_copy_constructible_v<T>, "a member of this module cannot be copied: give its type a clone() const");
+    static_assert(std::is_copy_constructible_v<T>,
+        "a member of this module cannot be copied: give its type a clone() const");
     return x;
   } else if constexpr (!std::is_void_v<typename Pointee<T>::type>) {
     using U = typename Pointee<T>::type;

@@ -20,7 +20,8 @@ template <class M> using ModuleList = std::vector<M>;
 template <class M> class ModuleDict {
  public:
   M& insert(std::string key, M module) {
-    check(!key.empty() && key.find('.') == std::string::npos, "ModuleDict: \"", key, "\" is no key: it is empty or contains a dot");
+    check(!key.empty() && key.find('.') == std::string::npos,
+          "ModuleDict: \"", key, "\" is no key: it is empty or contains a dot");
     check(!contains(key), "ModuleDict: the key \"", key, "\" exists already");
     return items_.emplace_back(std::move(key), std::move(module)).second;
   }

@@ -48,10 +48,12 @@ template <> struct ConvOptionsOf<3> { using type = Conv3dOptions; };
 
 inline void check_channels(const char* name, std::int64_t in, std::int64_t out, int groups) {
   check(in >= 1 && out >= 1, name, ": channels must be positive, got ", in, " in and ", out, " out");
-  check(groups >= 1 && in % groups == 0 && out % groups == 0, name, ": groups ", groups, " must divide the channels, ", in, " in and ", out, " out");
+  check(groups >= 1 && in % groups == 0 && out % groups == 0,
+        name, ": groups ", groups, " must divide the channels, ", in, " in and ", out, " out");
 }
 // [a, b, kernel...]
-template <std::size_t n> Dims weight_sizes(const char* name, std::int64_t a, std::int64_t b, const std::array<int, n>& kernel) {
+template <std::size_t n>
+Dims weight_sizes(const char* name, std::int64_t a, std::int64_t b, const std::array<int, n>& kernel) {
   Dims sizes{a, b};
   for (int k : kernel) {
     check(k >= 1, name, ": the kernel's sizes must be positive, found ", k);
@@ -67,9 +69,12 @@ template <int n> class Conv {
   static constexpr auto name = n == 1 ? "Conv1d" : n == 2 ? "Conv2d" : "Conv3d";
 
   Conv(std::int64_t in, std::int64_t out, SizesOf<n> kernel, const Options& o = {})
-      : stride(SizesOf<n>(o.stride)), padding(o.padding), dilation(SizesOf<n>(o.dilation)), groups(o.groups), padding_mode(o.padding_mode) {
+      : stride(SizesOf<n>(o.stride)), padding(o.padding), dilation(SizesOf<n>(o.dilation)), groups(o.groups),
+        padding_mode(o.padding_mode) {
     check_channels(name, in, out, groups);
-    check(padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" || padding_mode == "circular", name,
+    const bool known = padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" ||
+                       padding_mode == "circular";
+    check(known, name,
           ": padding_mode must be zeros, reflect, replicate or circular, got \"", padding_mode, "\"");
     for (int s : stride) check(!padding.same || s == 1, name, ": padding \"same\" needs stride 1, found ", s);
     weight = Param(empty(weight_sizes(name, out, in / groups, Sizes(kernel))));

@@ -50,14 +50,17 @@ template <int n> class ConvTranspose {
   Tensor operator()(const Tensor& x) const { return spread(x, output_padding); }
   Tensor operator()(const Tensor& x, const Call& call) const {
     if (call.output_size.empty()) return (*this)(x);
-    check(call.output_size.rank() == n && x.dim() == n + 2, name, ": output_size needs ", n, " sizes for x of ", n + 2, " dimensions, got ",
+    check(call.output_size.rank() == n && x.dim() == n + 2, name, ": output_size needs ", n, " sizes for x of ",
+        n + 2, " dimensions, got ",
           call.output_size, " for ", x);
     Sizes extra{};
     for (int d = 0; d < n; ++d) {
       const auto i = static_cast<std::size_t>(d);
-      const std::int64_t least = (x.size(d + 2) - 1) * stride[i] - 2 * padding[i] + dilation[i] * (weight.size(d + 2) - 1) + 1;
+      const std::int64_t least =
+          (x.size(d + 2) - 1) * stride[i] - 2 * padding[i] + dilation[i] * (weight.size(d + 2) - 1) + 1;
       const std::int64_t missing = call.output_size[d] - least;
-      check(missing >= 0 && missing < stride[i], name, ": output_size ", call.output_size, " must lie between ", least, " and ",
+      check(missing >= 0 && missing < stride[i], name, ": output_size ", call.output_size, " must lie between ",
+          least, " and ",
             least + stride[i] - 1, " in dimension ", d + 2);
       extra[i] = static_cast<int>(missing);
     }
@@ -82,7 +85,9 @@ template <int n> class ConvTranspose {
  private:
   ConvTranspose() = default;
   Tensor spread(const Tensor& x, const Sizes& extra) const {
-    if constexpr (n == 1) return conv_transpose1d(x, weight, bias, {stride[0], padding[0], extra[0], dilation[0], groups});
+    if constexpr (n == 1) {
+      return conv_transpose1d(x, weight, bias, {stride[0], padding[0], extra[0], dilation[0], groups});
+    }
     else if constexpr (n == 2) return conv_transpose2d(x, weight, bias, {stride, padding, extra, dilation, groups});
     else return conv_transpose3d(x, weight, bias, {stride, padding, extra, dilation, groups});
   }

@@ -45,7 +45,8 @@ template <class T> struct Pointee { using type = void; };
 template <class T> struct Pointee<std::unique_ptr<T>> { using type = T; };
 template <class T> constexpr bool is_field() {
   using U = std::remove_cvref_t<T>;
-  if constexpr (std::is_same_v<U, Param> || std::is_same_v<U, Buffer> || std::is_same_v<U, Mode> || Module<U>) return true;
+  constexpr bool own = std::is_same_v<U, Param> || std::is_same_v<U, Buffer> || std::is_same_v<U, Mode>;
+  if constexpr (own || Module<U>) return true;
   else if constexpr (std::is_same_v<U, Tensor> || std::is_same_v<U, std::string>) return false;
   else if constexpr (!std::is_void_v<typename Pointee<U>::type>) return is_field<typename Pointee<U>::type>();
   else if constexpr (std::is_array_v<U>) return is_field<std::remove_extent_t<U>>();
@@ -56,7 +57,9 @@ template <class T> constexpr bool is_field() {
   }
   else return false;
 }
-template <class... T> constexpr int count_fields(std::tuple<T&...>*) { return (static_cast<int>(is_field<T>()) + ... + 0); }
+template <class... T> constexpr int count_fields(std::tuple<T&...>*) {
+  return (static_cast<int>(is_field<T>()) + ... + 0);
+}
 
 // The number of members of an aggregate: the longest list of anything it can be initialised with.
 struct Anything { template <class T> operator T() const; };
@@ -73,8 +76,10 @@ template <class T, std::size_t n = most_members + 1> constexpr std::size_t count
 // References to all members of an aggregate.
 template <class T> auto members(T& t) {
   constexpr std::size_t n = count_members<std::remove_const_t<T>>();
-  static_assert(n <= most_members, "a module with more than 24 members cannot be checked: group some in a module of their own");
-#define MANTISSA_MEMBERS(count, ...) if constexpr (n == count) { auto& [__VA_ARGS__] = t; return std::tie(__VA_ARGS__); } else
+  static_assert(n <= most_members,
+      "a module with more than 24 members cannot be checked: group some in a module of their own");
+#define MANTISSA_MEMBERS(count, ...) \
+  if constexpr (n == count) { auto& [__VA_ARGS__] = t; return std::tie(__VA_ARGS__); } else
   MANTISSA_MEMBERS(1, a)
   MANTISSA_MEMBERS(2, a, b)
   MANTISSA_MEMBERS(3, a, b, c)

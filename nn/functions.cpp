@@ -160,6 +160,7 @@ LoadResult load_state_dict(ModuleRef m, const NamedTensors& state, LoadOptions o
   }
   for (const auto& entry : given) if (by_name.contains(entry.first)) result.unexpected.push_back(entry.first);
   const std::string mismatch = io::describe_mismatch(expected, options.strict ? given : common);
+  check(mismatch.empty() || !given.empty(), "load_state_dict: the state is empty; is it the right area or file?");
   check(mismatch.empty(), "load_state_dict: the state does not fit the module: ", mismatch);
   const NoGrad no_grad;
   std::unordered_map<std::string_view, const Tensor*> values;

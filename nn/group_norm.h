@@ -17,7 +17,8 @@ struct GroupNormOptions {
 class GroupNorm {  // x [N, channels, ...]
  public:
   GroupNorm(std::int64_t groups, std::int64_t channels, const GroupNormOptions& o = {}) : groups(groups), eps(o.eps) {
-    check(groups >= 1 && channels % groups == 0, "GroupNorm: ", channels, " channels do not divide into ", groups, " groups");
+    check(groups >= 1 && channels % groups == 0, "GroupNorm: ", channels, " channels do not divide into ", groups,
+        " groups");
     if (!o.affine) return;
     weight = Param(ones({channels}));
     bias = Param(zeros({channels}));
@@ -67,7 +68,8 @@ class InstanceNorm {  // what those of all dimensions have in common
     }
   }
   Tensor normalise(const Tensor& x) const {
-    return instance_norm(x, running_mean, running_var, weight, bias, mode.training || !running_mean.defined(), options.momentum, options.eps);
+    return instance_norm(x, running_mean, running_var, weight, bias, mode.training || !running_mean.defined(),
+        options.momentum, options.eps);
   }
 };
 class InstanceNorm1d : public InstanceNorm {  // x [N, C, L]

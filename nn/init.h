@@ -35,7 +35,8 @@ enum class Fan { in, out };
 enum class Activation { linear, sigmoid, tanh, relu, leaky_relu, selu };
 // By how much an activation shrinks its input's standard deviation. `slope` is leaky_relu's.
 double gain(Activation activation, double slope = 0.01);
-// The same by PyTorch's names: "linear", "conv1d" ... "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu", "selu".
+// The same by PyTorch's names: "linear", "conv1d" ... "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu",
+// "selu".
 double calculate_gain(std::string_view nonlinearity, double slope = 0.01);
 
 void xavier_uniform_(const Tensor& t, double gain = 1);

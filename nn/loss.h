@@ -11,7 +11,9 @@ struct CrossEntropyLoss {  // logits [N, C, ...], target i64 [N, ...]
   CrossEntropyOptions options = {};
   Buffer weight = {};  // per class [C], or undefined
   MANTISSA_FIELDS(weight)
-  Tensor operator()(const Tensor& logits, const Tensor& target) const { return cross_entropy(logits, target, options, weight); }
+  Tensor operator()(const Tensor& logits, const Tensor& target) const {
+    return cross_entropy(logits, target, options, weight);
+  }
 };
 struct NLLLoss {  // log probabilities [N, C, ...], target i64 [N, ...]
   NllOptions options = {};
@@ -43,7 +45,9 @@ struct BCELoss {  // x: probabilities
   Buffer weight = {};  // broadcasts with x, or undefined
   Reduction reduction = Reduction::mean;
   MANTISSA_FIELDS(weight)
-  Tensor operator()(const Tensor& x, const Tensor& target) const { return binary_cross_entropy(x, target, weight, reduction); }
+  Tensor operator()(const Tensor& x, const Tensor& target) const {
+    return binary_cross_entropy(x, target, weight, reduction);
+  }
 };
 struct BCEWithLogitsLoss {  // x: logits
   Buffer weight = {};
@@ -65,12 +69,16 @@ struct PoissonNLLLoss {
 };
 struct GaussianNLLLoss {
   GaussianNllOptions options = {};
-  Tensor operator()(const Tensor& x, const Tensor& target, const Tensor& var) const { return gaussian_nll_loss(x, target, var, options); }
+  Tensor operator()(const Tensor& x, const Tensor& target, const Tensor& var) const {
+    return gaussian_nll_loss(x, target, var, options);
+  }
 };
 struct HingeEmbeddingLoss {  // target 1 or -1
   double margin = 1;
   Reduction reduction = Reduction::mean;
-  Tensor operator()(const Tensor& x, const Tensor& target) const { return hinge_embedding_loss(x, target, margin, reduction); }
+  Tensor operator()(const Tensor& x, const Tensor& target) const {
+    return hinge_embedding_loss(x, target, margin, reduction);
+  }
 };
 struct MarginRankingLoss {
   double margin = 0;
@@ -107,21 +115,28 @@ struct MultiMarginLoss {  // x [N, C], target i64 [N]
   MultiMarginOptions options = {};
   Buffer weight = {};  // per class [C], or undefined
   MANTISSA_FIELDS(weight)
-  Tensor operator()(const Tensor& x, const Tensor& target) const { return multi_margin_loss(x, target, options, weight); }
+  Tensor operator()(const Tensor& x, const Tensor& target) const {
+    return multi_margin_loss(x, target, options, weight);
+  }
 };
 struct MultiLabelMarginLoss {  // target i64 as x: classes, ended by -1
   Reduction reduction = Reduction::mean;
-  Tensor operator()(const Tensor& x, const Tensor& target) const { return multilabel_margin_loss(x, target, reduction); }
+  Tensor operator()(const Tensor& x, const Tensor& target) const {
+    return multilabel_margin_loss(x, target, reduction);
+  }
 };
 struct MultiLabelSoftMarginLoss {
   Buffer weight = {};  // per class [C], or undefined
   Reduction reduction = Reduction::mean;
   MANTISSA_FIELDS(weight)
-  Tensor operator()(const Tensor& x, const Tensor& target) const { return multilabel_soft_margin_loss(x, target, weight, reduction); }
+  Tensor operator()(const Tensor& x, const Tensor& target) const {
+    return multilabel_soft_margin_loss(x, target, weight, reduction);
+  }
 };
 struct CTCLoss {  // log_probs [T, N, C], targets [N, S] or one after the other, lengths [N]
   CtcOptions options = {};
-  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths) const {
+  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+      const Tensor& target_lengths) const {
     return ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
   }
 };

@@ -13,7 +13,8 @@ namespace mantissa::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // weight of the newest batch in the running statistics; absent: their plain average
+  // weight of the newest batch in the running statistics; absent: their plain average
+  std::optional<double> momentum = 0.1;
   bool affine = true;     // a learned scale and shift per channel
   bool track_running_stats = true;
 };
@@ -46,7 +47,9 @@ class BatchNorm {
       Tensor batches = num_batches_tracked;
       batches.add_(Tensor(1.0));
     }
-    const double momentum = options.momentum ? *options.momentum : mode.training && tracked ? 1 / num_batches_tracked.item<double>() : 0;
+    const double momentum = options.momentum           ? *options.momentum
+                            : mode.training && tracked ? 1 / num_batches_tracked.item<double>()
+                                                       : 0;
     const bool training = mode.training || !tracked;
     if (relu) return batch_norm_relu(x, weight, bias, running_mean, running_var, training, momentum, options.eps, z);
     return batch_norm(x, weight, bias, running_mean, running_var, training, momentum, options.eps);
@@ -142,7 +145,8 @@ struct LayerNormOptions {
 class LayerNorm {
  public:
   explicit LayerNorm(std::int64_t size, const LayerNormOptions& o = {}) : LayerNorm(Dims{size}, o) {}
-  explicit LayerNorm(const Dims& normalized_shape, const LayerNormOptions& o = {}) : shape(normalized_shape), eps(o.eps) {
+  explicit LayerNorm(const Dims& normalized_shape, const LayerNormOptions& o = {})
+      : shape(normalized_shape), eps(o.eps) {
     if (!o.elementwise_affine) return;
     weight = Param(ones(shape));
     if (o.bias) bias = Param(zeros(shape));

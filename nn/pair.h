@@ -39,10 +39,12 @@ template <int n> struct Padding {
   Padding(int all) { sizes.fill(all); }
   template <class... I> requires(sizeof...(I) == n && n > 1 && (std::is_convertible_v<I, int> && ...))
   Padding(I... each) : sizes{static_cast<int>(each)...} {}
-  template <class P> requires(std::is_convertible_v<const P&, std::array<int, n>> && !std::is_convertible_v<const P&, int>)
+  template <class P>
+    requires(std::is_convertible_v<const P&, std::array<int, n>> && !std::is_convertible_v<const P&, int>)
   Padding(const P& each) : sizes(each) {}
   Padding(const char* name) : same(std::string_view(name) == "same") {
-    check(same || std::string_view(name) == "valid", "padding must be numbers, \"same\" or \"valid\", got \"", name, "\"");
+    check(same || std::string_view(name) == "valid",
+          "padding must be numbers, \"same\" or \"valid\", got \"", name, "\"");
   }
   std::array<int, n> sizes{};
   bool same = false;

@@ -79,7 +79,8 @@ class RNNCellBase {
 
 class RNN : public detail::RNNBase {  // h' = tanh(W_ih x + b_ih + W_hh h + b_hh)
  public:
-  RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {}) : RNNBase(detail::RNNKind::rnn, input_size, hidden_size, o) {}
+  RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {})
+      : RNNBase(detail::RNNKind::rnn, input_size, hidden_size, o) {}
   RNNResult operator()(const Tensor& x, const Tensor& h0 = {}) const;
   RNN clone() const;
 
@@ -88,7 +89,8 @@ class RNN : public detail::RNNBase {  // h' = tanh(W_ih x + b_ih + W_hh h + b_hh
 };
 class LSTM : public detail::RNNBase {  // gates in the order input, forget, cell, output
  public:
-  LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {}) : RNNBase(detail::RNNKind::lstm, input_size, hidden_size, o) {}
+  LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {})
+      : RNNBase(detail::RNNKind::lstm, input_size, hidden_size, o) {}
   LSTMResult operator()(const Tensor& x, const LSTMState& state = {}) const { return run(x, state.h, state.c); }
   LSTM clone() const;
 
@@ -97,7 +99,8 @@ class LSTM : public detail::RNNBase {  // gates in the order input, forget, cell
 };
 class GRU : public detail::RNNBase {  // gates in the order reset, update, new
  public:
-  GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {}) : RNNBase(detail::RNNKind::gru, input_size, hidden_size, o) {}
+  GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {})
+      : RNNBase(detail::RNNKind::gru, input_size, hidden_size, o) {}
   RNNResult operator()(const Tensor& x, const Tensor& h0 = {}) const;
   GRU clone() const;
 

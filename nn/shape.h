@@ -25,7 +25,8 @@ struct Borders2d {
 
 struct Borders3d {
   Borders3d(int all) : sides{all, all, all, all, all, all} {}
-  Borders3d(int left, int right, int top, int bottom, int front, int back) : sides{left, right, top, bottom, front, back} {}
+  Borders3d(int left, int right, int top, int bottom, int front, int back)
+      : sides{left, right, top, bottom, front, back} {}
   operator Dims() const { return sides; }
   Dims sides;
 };
@@ -116,7 +117,8 @@ struct UpsamplingNearest2d {  // nn::UpsamplingNearest2d{{.scale_factor = {2}}}
 struct UpsamplingBilinear2d {  // with align_corners
   InterpolateOptions options;
   Tensor operator()(const Tensor& x) const {
-    return interpolate(x, {.size = options.size, .scale_factor = options.scale_factor, .mode = "bilinear", .align_corners = true});
+    return interpolate(x, {.size = options.size, .scale_factor = options.scale_factor, .mode = "bilinear",
+                           .align_corners = true});
   }
 };
 struct Upsample {  // nn::Upsample{{.scale_factor = {2}, .mode = "bilinear"}}; the mode must be a literal

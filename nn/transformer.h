@@ -89,7 +89,8 @@ struct TransformerDecoderLayer {
   TransformerDecoderLayer clone() const;
 
  private:
-  TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2, LayerNorm n3);
+  TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2, LayerNorm n1,
+      LayerNorm n2, LayerNorm n3);
 };
 
 // Independent copies of `layer`, one after the other, as in PyTorch; then a copy of `norm`, if given.
@@ -107,7 +108,9 @@ struct TransformerDecoder {
   TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers);
   TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers, const LayerNorm& norm);
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderLayer::Call& call) const;
-  Tensor operator()(const Tensor& tgt, const Tensor& memory) const { return (*this)(tgt, memory, TransformerDecoderLayer::Call()); }
+  Tensor operator()(const Tensor& tgt, const Tensor& memory) const {
+    return (*this)(tgt, memory, TransformerDecoderLayer::Call());
+  }
   std::vector<TransformerDecoderLayer> layers;
   std::unique_ptr<LayerNorm> norm;
   MANTISSA_FIELDS(layers, norm)

@@ -40,7 +40,8 @@ class Saved {
   }
   // Throws when the tensor has been changed in place since.
   const Tensor& operator[](std::size_t i) const {
-    check(i < saved_.size(), name_, ": saved tensor ", static_cast<std::int64_t>(i), " does not exist, ", static_cast<std::int64_t>(saved_.size()),
+    check(i < saved_.size(), name_, ": saved tensor ", static_cast<std::int64_t>(i), " does not exist, ",
+        static_cast<std::int64_t>(saved_.size()),
           " were saved");
     return saved_[i].unpack(name_, "saved tensor");
   }
@@ -69,11 +70,13 @@ template <class F> class FunctionNode final : public autograd::Node {
       const amp::Autocast region(state);
       found = f_.backward(saved, g);
     }
-    check(found.size() == edges_.size(), F::name, ": backward gave ", static_cast<std::int64_t>(found.size()), " gradients for ",
+    check(found.size() == edges_.size(), F::name, ": backward gave ", static_cast<std::int64_t>(found.size()),
+        " gradients for ",
           static_cast<std::int64_t>(edges_.size()), " tensor inputs");
     for (std::size_t i = 0; i < edges_.size(); ++i) {
       if (!edges_[i] || !found[i].defined()) continue;
-      check(found[i].sizes() == meta_[i].sizes, F::name, ": gradient ", static_cast<std::int64_t>(i), " has shape ", found[i].sizes(),
+      check(found[i].sizes() == meta_[i].sizes, F::name, ": gradient ", static_cast<std::int64_t>(i), " has shape ",
+          found[i].sizes(),
             " for an input of shape ", meta_[i].sizes);
       gradients[i] = autograd::fit_gradient(std::move(found[i]), meta_[i]);
     }
@@ -102,7 +105,8 @@ template <class T> void collect_tensors(std::vector<Tensor>& all, const T& value
 
 template <class F, class... A> Tensor apply_function(const F& f, A&&... arguments) {
   // Tensors by value (a Param as a Tensor), so that casts can take their place.
-  std::tuple<std::conditional_t<std::is_convertible_v<A&&, const Tensor&>, Tensor, std::decay_t<A>>...> x(std::forward<A>(arguments)...);
+  std::tuple<std::conditional_t<std::is_convertible_v<A&&, const Tensor&>, Tensor, std::decay_t<A>>...> x(
+      std::forward<A>(arguments)...);
   AutocastState state = amp::capture();
   if constexpr (requires { F::cast_inputs; }) {
     if (amp::is_enabled(cpu) || amp::is_enabled(cuda)) {

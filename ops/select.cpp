@@ -200,7 +200,12 @@ Tensor one_hot(const Tensor& x, std::int64_t classes) {
   if (classes == -1) classes = amax(x).item<std::int64_t>() + 1;
   Dims sizes = x.sizes();
   sizes.push_back(std::max<std::int64_t>(classes, 0));
-  return scatter(zeros(sizes, {.dtype = i64, .device = x.device()}), -1, unsqueeze(x, -1), 1.0);
+  try {
+    return scatter(zeros(sizes, {.dtype = i64, .device = x.device()}), -1, unsqueeze(x, -1), 1.0);
+  } catch (Error& e) {
+    e.add_outer_context(concat("one_hot with ", classes, " classes"));
+    throw;
+  }
 }
 
 namespace {

@@ -120,8 +120,13 @@ ValuesIndices sort(const Tensor& x, int dim, bool descending) {
 }
 ValuesIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
   check(k >= 0, "topk: k = ", k, " is negative");
-  const Tensor order = apply(Argsort{dim, largest, k}, x.detach());
-  return {gather(x, dim, order), order};
+  try {
+    const Tensor order = apply(Argsort{dim, largest, k}, x.detach());
+    return {gather(x, dim, order), order};
+  } catch (Error& e) {
+    e.add_outer_context("topk");
+    throw;
+  }
 }
 Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) {
   check(x.dim() == 1 && !x.is_floating() && x.dtype() != boolean, "bincount: needs an i64 tensor of 1 dimension, got ", x);

@@ -41,13 +41,19 @@ Tensor Tensor::operator[](std::initializer_list<Index> index) const {
   check(rests <= 1, "index: more than one ellipsis");
   check(named <= dim(), "index: ", named, " indices for ", *this);
   Tensor x = *this;
-  int at = 0;
+  int at = 0, from = 0;  // dimensions of x and of *this
   for (const Index& i : index) {
     switch (i.kind) {
-      case Index::integer: x = x.select(at, i.begin); break;
-      case Index::range: x = x.slice(at++, i.begin, i.end, i.step); break;
+      case Index::integer: {
+        const std::int64_t n = size(from);
+        check(i.begin >= -n && i.begin < n, "index: ", i.begin, " is out of range for dimension ", from, " of ", *this);
+        x = x.select(at, i.begin);
+        ++from;
+        break;
+      }
+      case Index::range: ++from; x = x.slice(at++, i.begin, i.end, i.step); break;
       case Index::axis: x = x.unsqueeze(at++); break;
-      case Index::rest: at += dim() - named; break;
+      case Index::rest: at += dim() - named; from += dim() - named; break;
     }
   }
   return x;

@@ -13,6 +13,18 @@ MANTISSA_KERNEL(fill, const View& y, double value)
 
 namespace {
 
+// f(), with "name(x: f32[2, 3])" in front of what it throws: for what is looked at before an operator runs.
+template <class F> auto named(const char* name, const Tensor& x, F f) {
+  try {
+    return f();
+  } catch (Error& e) {
+    const char* const args[] = {"x"};
+    const Tensor* const inputs[] = {&x};
+    detail::add_operator_context(e, name, args, inputs);
+    throw;
+  }
+}
+
 struct Reshape {  // only where strides allow; the public reshape() copies otherwise
   static constexpr auto name = "reshape";
   static constexpr const char* args[] = {"x"};
@@ -185,7 +197,7 @@ MANTISSA_OP(SliceBackward)
 
 Tensor reshape(const Tensor& x, const Dims& shape) {
   Dims strides;
-  const Dims sizes = infer_shape(shape, x.numel());
+  const Dims sizes = named("reshape", x, [&] { return infer_shape(shape, x.numel()); });
   if (view_strides(x.sizes(), x.strides(), sizes, &strides)) return apply(Reshape{sizes}, x);
   return apply(Reshape{sizes}, contiguous(x));
 }
@@ -197,8 +209,11 @@ Tensor slice(const Tensor& x, int dim, std::int64_t begin, std::int64_t end, std
 
 Tensor transpose(const Tensor& x, int a, int b) {
   Dims order;
-  for (int i = 0; i < x.dim(); ++i) order.push_back(i);
-  if (x.dim() > 0) std::swap(order[wrap_dim(a, x.dim())], order[wrap_dim(b, x.dim())]);
+  named("transpose", x, [&] {
+    for (int i = 0; i < x.dim(); ++i) order.push_back(i);
+    const int from = wrap_dim(a, x.dim()), to = wrap_dim(b, x.dim());
+    if (x.dim() > 0) std::swap(order[from], order[to]);
+  });
   return permute(x, order);
 }
 Tensor transpose(const Tensor& x) {
@@ -206,8 +221,8 @@ Tensor transpose(const Tensor& x) {
   return transpose(x, -2, -1);
 }
 Tensor flatten(const Tensor& x, int start, int end) {
+  const auto [from, to] = named("flatten", x, [&] { return std::pair(wrap_dim(start, x.dim()), wrap_dim(end, x.dim())); });
   if (x.dim() == 0) return reshape(x, {1});
-  const int from = wrap_dim(start, x.dim()), to = wrap_dim(end, x.dim());
   check(from <= to, "flatten: start ", start, " is after end ", end, " for ", x);
   Dims shape;
   std::int64_t merged = 1;
@@ -218,13 +233,18 @@ Tensor flatten(const Tensor& x, int start, int end) {
   return reshape(x, shape);
 }
 Tensor unsqueeze(const Tensor& x, int dim) {
+  const int at = named("unsqueeze", x, [&] {
+    const int rank = x.dim();
+    check(dim >= -rank - 1 && dim <= rank, "dim ", dim, " is out of range for a new dimension: ", -rank - 1, " to ", rank);
+    return wrap_dim(dim, rank + 1);
+  });
   Dims shape = x.sizes();
-  shape.insert(wrap_dim(dim, x.dim() + 1), 1);
+  shape.insert(at, 1);
   return reshape(x, shape);
 }
 Tensor squeeze(const Tensor& x, int dim) {
+  const int d = named("squeeze", x, [&] { return wrap_dim(dim, x.dim()); });
   Dims shape = x.sizes();
-  const int d = wrap_dim(dim, x.dim());
   if (x.dim() > 0 && shape[d] == 1) shape.erase(d);
   return reshape(x, shape);
 }
@@ -235,7 +255,7 @@ Tensor squeeze(const Tensor& x) {
 }
 Tensor select(const Tensor& x, int dim, std::int64_t index) {
   check(x.dim() > 0, "select: a scalar cannot be indexed");
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named("select", x, [&] { return wrap_dim(dim, x.dim()); });
   const std::int64_t size = x.sizes()[d];
   check(index >= -size && index < size, "select: index ", static_cast<long long>(index), " is out of range for dimension ", d, " of ", x);
   const std::int64_t at = index < 0 ? index + size : index;

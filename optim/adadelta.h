@@ -15,7 +15,8 @@ struct AdadeltaOptions {
 
 class Adadelta : public Optimizer {
  public:
-  explicit Adadelta(Parameters parameters, const AdadeltaOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit Adadelta(Parameters parameters, const AdadeltaOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const AdadeltaOptions& options);

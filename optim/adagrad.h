@@ -16,7 +16,8 @@ struct AdagradOptions {
 
 class Adagrad : public Optimizer {
  public:
-  explicit Adagrad(Parameters parameters, const AdagradOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit Adagrad(Parameters parameters, const AdagradOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const AdagradOptions& options);

@@ -29,7 +29,8 @@ struct AdamWOptions {
 
 class Adam : public Optimizer {
  public:
-  explicit Adam(Parameters parameters, const AdamOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit Adam(Parameters parameters, const AdamOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const AdamOptions& options);
@@ -37,7 +38,8 @@ class Adam : public Optimizer {
 
 class AdamW : public Optimizer {
  public:
-  explicit AdamW(Parameters parameters, const AdamWOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit AdamW(Parameters parameters, const AdamWOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const AdamWOptions& options);

@@ -18,7 +18,8 @@ struct AdamaxOptions {
 
 class Adamax : public Optimizer {
  public:
-  explicit Adamax(Parameters parameters, const AdamaxOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit Adamax(Parameters parameters, const AdamaxOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const AdamaxOptions& options);

@@ -17,7 +17,8 @@ struct ASGDOptions {
 
 class ASGD : public Optimizer {
  public:
-  explicit ASGD(Parameters parameters, const ASGDOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit ASGD(Parameters parameters, const ASGDOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const ASGDOptions& options);

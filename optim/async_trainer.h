@@ -56,7 +56,8 @@ class AsyncTrainer {
   // For each part: loss_fn(inputs, labels), then backward. Returns the loss of the batch, unscaled, without
   // gradient; nothing is read to the host. May be called several times before a step: gradients add up. Inputs and
   // labels: a tensor or a std::vector of them; loss_fn gets the same.
-  template <class X, class Y, std::invocable<const X&, const Y&> F> Tensor forward_backward(const X& inputs, const Y& labels, F&& loss_fn) {
+  template <class X, class Y, std::invocable<const X&, const Y&> F>
+  Tensor forward_backward(const X& inputs, const Y& labels, F&& loss_fn) {
     const int parts = begin(flat(inputs), flat(labels));
     Tensor total;
     for (int k = 0; k < parts; ++k) {

@@ -1,7 +1,7 @@
-// Averages of parameters over the steps that were executed: Ema, exponential, and Swa, the plain mean (stochastic weight
-// averaging, Izmailov et al., 2018; its schedule is SWALR). They are kept in the parameter's compute dtype, f32 for f16
-// and bf16, and are what torch.optim.swa_utils.AveragedModel keeps of parameters. With batch normalisation, run the
-// training data through the averaged model once before using it.
+// Averages of parameters over the steps that were executed: Ema, exponential, and Swa, the plain mean (stochastic
+// weight averaging, Izmailov et al., 2018; its schedule is SWALR). They are kept in the parameter's compute dtype, f32
+// for f16 and bf16, and are what torch.optim.swa_utils.AveragedModel keeps of parameters. With batch normalisation, run
+// the training data through the averaged model once before using it.
 //
 //   optim::Ema ema(nn::parameters(net), {.decay = 0.999});
 //   ema.update(scaler.step(opt));    // a skipped step leaves the averages as they are, without asking

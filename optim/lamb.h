@@ -20,7 +20,8 @@ struct LAMBOptions {
 
 class LAMB : public Optimizer {
  public:
-  explicit LAMB(Parameters parameters, const LAMBOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit LAMB(Parameters parameters, const LAMBOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const LAMBOptions& options);

@@ -7,7 +7,10 @@
 //
 // With a GradScaler the closure unscales and updates by itself, and never calls scaler.step:
 //
-//   [&] { opt.zero_grad(); Tensor l = ...; backward(scaler.scale(l)); scaler.unscale_(opt); scaler.update(); return l; }
+//   [&] {
+//     opt.zero_grad(); Tensor l = ...; backward(scaler.scale(l));
+//     scaler.unscale_(opt); scaler.update(); return l;
+//   }
 //
 // A gradient or loss that is not finite changes nothing at the first evaluation, shortens a line search, and
 // elsewhere ends the step where the last finite evaluation was (PyTorch would go on with NaN).

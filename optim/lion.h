@@ -17,7 +17,8 @@ struct LionOptions {
 
 class Lion : public Optimizer {
  public:
-  explicit Lion(Parameters parameters, const LionOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit Lion(Parameters parameters, const LionOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const LionOptions& options);

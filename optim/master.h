@@ -9,7 +9,8 @@ namespace mantissa::optim {
 
 inline Tensor make_master(const Tensor& parameter) {
   const NoGrad no_grad;
-  return empty(parameter.sizes(), {.dtype = compute_dtype(parameter.dtype()), .device = parameter.device()}).copy_(parameter.detach());
+  const TensorOptions options{.dtype = compute_dtype(parameter.dtype()), .device = parameter.device()};
+  return empty(parameter.sizes(), options).copy_(parameter.detach());
 }
 
 // After a write to the parameter: the master takes its elements, except those it still agrees with.

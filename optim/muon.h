@@ -28,7 +28,8 @@ struct MuonOptions {
 
 class Muon final : public Optimizer {
  public:
-  explicit Muon(Parameters parameters, const MuonOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit Muon(Parameters parameters, const MuonOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const MuonOptions& options);  // matrices only

@@ -19,7 +19,8 @@ struct NAdamOptions {
 
 class NAdam : public Optimizer {
  public:
-  explicit NAdam(Parameters parameters, const NAdamOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit NAdam(Parameters parameters, const NAdamOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const NAdamOptions& options);

@@ -58,6 +58,12 @@ struct UseOfLists {
   }
 };
 
+std::string listed(std::span<const char* const> names) {
+  std::string text;
+  for (const char* name : names) text += concat(text.empty() ? "" : ", ", name);
+  return text;
+}
+
 }  // namespace
 
 Parameters::Parameters(std::vector<Tensor> t) : tensors(std::move(t)), names(tensors.size()) {}
@@ -278,7 +284,7 @@ std::string Optimizer::parameter_name(std::size_t i) const {
 }
 
 const Optimizer::Group& Optimizer::checked_group(int group) const {
-  check(group >= 0 && group < groups(), "optimizer: there is no group ", group, ", only ", groups());
+  check(group >= 0 && group < groups(), type_name(), ": there is no group ", group, ", only ", groups());
   return groups_[static_cast<std::size_t>(group)];
 }
 
@@ -288,13 +294,13 @@ bool Optimizer::has(std::string_view name) const {
 double Optimizer::get(std::string_view name, int group) const {
   const Group& g = checked_group(group);
   const auto at = std::ranges::find(g.hyper_names, name);
-  check(at != g.hyper_names.end(), "optimizer: there is no hyperparameter \"", name, "\"");
+  check(at != g.hyper_names.end(), type_name(), ": there is no hyperparameter \"", name, "\"; it has ", listed(g.hyper_names));
   return g.hyper_values[static_cast<std::size_t>(at - g.hyper_names.begin())];
 }
 void Optimizer::set(std::string_view name, double value, int group) {
   Group& g = const_cast<Group&>(checked_group(group));
   const auto at = std::ranges::find(g.hyper_names, name);
-  check(at != g.hyper_names.end(), "optimizer: there is no hyperparameter \"", name, "\"");
+  check(at != g.hyper_names.end(), type_name(), ": there is no hyperparameter \"", name, "\"; it has ", listed(g.hyper_names));
   const auto k = at - g.hyper_names.begin();
   g.hyper_values[static_cast<std::size_t>(k)] = value;
   g.hyper_at(static_cast<std::size_t>(k)).fill_(value);
@@ -332,7 +338,7 @@ NamedTensors Optimizer::state_dict() const {
 void Optimizer::load_state_dict(const NamedTensors& state) {
   NamedTensors own = own_state();
   const std::string mismatch = io::describe_mismatch(own, state);
-  check(mismatch.empty(), "optimizer load_state_dict: ", mismatch, "; was it saved by another optimizer or for another model?");
+  check(mismatch.empty(), type_name(), ".load_state_dict: ", mismatch, "; was it saved by another optimizer or for another model?");
   for (auto& [name, t] : own) {
     const auto found = std::ranges::find(state, name, &NamedTensors::value_type::first);
     t.copy_(found->second);

@@ -19,7 +19,8 @@ struct RAdamOptions {
 
 class RAdam : public Optimizer {
  public:
-  explicit RAdam(Parameters parameters, const RAdamOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit RAdam(Parameters parameters, const RAdamOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const RAdamOptions& options);

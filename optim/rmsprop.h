@@ -17,7 +17,8 @@ struct RMSpropOptions {
 
 class RMSprop : public Optimizer {
  public:
-  explicit RMSprop(Parameters parameters, const RMSpropOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit RMSprop(Parameters parameters, const RMSpropOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const RMSpropOptions& options);

@@ -17,7 +17,8 @@ struct RpropOptions {
 
 class Rprop : public Optimizer {
  public:
-  explicit Rprop(Parameters parameters, const RpropOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit Rprop(Parameters parameters, const RpropOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const RpropOptions& options);

@@ -74,7 +74,8 @@ class Scheduler {
  public:
   // Sets the rate of step 0 at once. The optimizer's present rates are the bases. One schedule for all
   // groups, or one per group.
-  Scheduler(Optimizer& optimizer, Schedule schedule) : Scheduler(optimizer, std::vector<Schedule>{std::move(schedule)}) {}
+  Scheduler(Optimizer& optimizer, Schedule schedule)
+      : Scheduler(optimizer, std::vector<Schedule>{std::move(schedule)}) {}
   Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules);
 
   void step() { set_step(step_ + 1); }

@@ -47,7 +47,8 @@ struct CosineAnnealingLR {  // half a cosine from base to eta_min in t_max steps
   double eta_min = 0;
   double lr_at(double base, std::int64_t step) const;
 };
-struct CosineAnnealingWarmRestarts {  // Loshchilov and Hutter, 2017: from base to eta_min in t_0 steps, in t_0 * t_mult, ...
+// Loshchilov and Hutter, 2017: from base to eta_min in t_0 steps, in t_0 * t_mult, ...
+struct CosineAnnealingWarmRestarts {
   std::int64_t t_0 = 1, t_mult = 1;
   double eta_min = 0;
   double lr_at(double base, std::int64_t step) const;
@@ -56,8 +57,8 @@ struct LambdaLR {  // base * factor(step); a bare callable is a schedule as well
   std::function<double(std::int64_t)> lr_lambda;
   double lr_at(double base, std::int64_t step) const;
 };
-// base * factor(1) * ... * factor(step). Factors are asked for in order and their product kept, so a copy of the schedule
-// may serve several threads, but `lr_lambda` must be a function of the step alone.
+// base * factor(1) * ... * factor(step). Factors are asked for in order and their product kept, so a copy of the
+// schedule may serve several threads, but `lr_lambda` must be a function of the step alone.
 class MultiplicativeLR {
  public:
   explicit MultiplicativeLR(std::function<double(std::int64_t)> lr_lambda);

@@ -17,7 +17,8 @@ struct SgdOptions {
 
 class Sgd : public Optimizer {
  public:
-  explicit Sgd(Parameters parameters, const SgdOptions& options = {}, const MemoryOptions& memory = {}) : Optimizer(memory) {
+  explicit Sgd(Parameters parameters, const SgdOptions& options = {}, const MemoryOptions& memory = {})
+      : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const SgdOptions& options);

@@ -66,6 +66,7 @@ int run(int argc, char** argv) {
   samples::configure(argc, argv, {.description = "Learns to balance a pole; --batch is the number of carts.",
                                   .flags = {{"--horizon", &horizon, "Steps of each cart between two updates"}, {"--passes", &passes, "Over what was seen in them"},
                                             {"--target", &target, "Mean return of 20 new episodes at which it stops"}}}, o);
+  check(o.batch * horizon > 1, "one step of one cart has no mean to compare it with: give a larger --batch or --horizon");
   Policy net;
   CartPole game(o.batch);
   samples::Run run(o, {.steps_per_epoch = 10, .items_per_step = o.batch * horizon, .items = "steps"});
@@ -85,9 +86,7 @@ int run(int argc, char** argv) {
       optimizer.zero_grad();
       loss = amp::autocast(run.dtype, [&] { return loss_of(net, experience); });
       backward(run.scaler.scale(loss));
-      run.scaler.unscale_(optimizer);
-      optim::clip_grad_norm_(nn::parameters(net), 0.5);
-      run.scaler.step(optimizer);
+      run.scaler.step(optimizer, amp::ClipNorm{0.5});
       run.scaler.update();
     }
     run.done({{"loss", loss}});

@@ -46,13 +46,14 @@ int run(int argc, char** argv) {
   samples::Options o{.model = "char_rnn", .schedule = "cosine", .epochs = 10, .batch = 32, .lr = 4e-3};
   std::int64_t width = 256, layers = 2, length = 64, characters = 500;
   double dropout = 0, temperature = 0.8;
-  std::string prompt = "\n";
+  std::string prompt;
   samples::configure(argc, argv, {.description = "Trains an LSTM on the characters of a text and lets it write.",
                                   .flags = {{"--layers", &layers, "Recurrent layers"}, {"--width", &width, "Numbers per character and in each layer's state"},
                                             {"--length", &length, "Characters through which gradients flow"}, {"--dropout", &dropout, "Between layers"},
-                                            {"--write", &characters, "Characters to write at the end"}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
-                                            {"--prompt", &prompt, "What the writing begins with"}}}, o);
+                                            {"--write", &characters, "Characters to write at the end; 0: none", {}, 0}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
+                                            {"--prompt", &prompt, "What the writing begins with; none: a new line"}}}, o);
   const data::Text text = data::load_text("tinyshakespeare", o.data);
+  prompt = samples::first_words(prompt, text);
   const auto [train, validation] = data::split(text);
   CharRnn net(static_cast<std::int64_t>(text.alphabet.size()), width, static_cast<int>(layers), dropout);
 
@@ -71,9 +72,7 @@ int run(int argc, char** argv) {
     optimizer.zero_grad();
     const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input.to(run.device)), 0, 1), flatten(target).to(run.device)); });
     backward(run.scaler.scale(loss));
-    run.scaler.unscale_(optimizer);
-    optim::clip_grad_norm_(nn::parameters(net), 1);
-    run.scaler.step(optimizer);
+    run.scaler.step(optimizer, amp::ClipNorm{1});
     run.scaler.update();
     run.done({{"loss", loss}});
   }

@@ -77,14 +77,16 @@ int run(int argc, char** argv) {
   Config config{.vocabulary = 0};
   std::int64_t characters = 500;
   double temperature = 0.8, muon = 0;
-  std::string prompt = "\n";
+  std::string prompt;
   samples::configure(argc, argv, {.description = "Trains a GPT on the characters of a text and lets it write.",
-                                  .flags = {{"--layers", &config.layers, "Blocks"}, {"--heads", &config.heads, "Attention heads, a divisor of the width"},
+                                  .flags = {{"--layers", &config.layers, "Blocks"}, {"--heads", &config.heads, "Attention heads; twice their number divides the width"},
                                             {"--width", &config.width, "Numbers per character"}, {"--context", &config.context, "Characters it sees at once"},
                                             {"--muon", &muon, "Learning rate of Muon for the blocks' matrices, such as 0.02; 0: --optimizer for them too"},
-                                            {"--write", &characters, "Characters to write at the end"}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
-                                            {"--prompt", &prompt, "What the writing begins with"}}}, o);
+                                            {"--write", &characters, "Characters to write at the end; 0: none", {}, 0}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
+                                            {"--prompt", &prompt, "What the writing begins with; none: a new line"}}}, o);
+  check(config.width % (2 * config.heads) == 0, "--heads ", config.heads, " does not cut the width ", config.width, " into even parts");
   const data::Text text = data::load_text("tinyshakespeare", o.data);
+  prompt = samples::first_words(prompt, text);
   const auto [train, validation] = data::split(text);
   config.vocabulary = static_cast<std::int64_t>(text.alphabet.size());
   Gpt net(config);
@@ -103,9 +105,7 @@ int run(int argc, char** argv) {
     nn::zero_grad(net);
     const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input.to(run.device)), 0, 1), flatten(target).to(run.device)); });
     backward(run.scaler.scale(loss));
-    for (optim::Optimizer* optimizer : optimizers) run.scaler.unscale_(*optimizer);
-    optim::clip_grad_norm_(nn::parameters(net), 1);
-    for (optim::Optimizer* optimizer : optimizers) run.scaler.step(*optimizer);
+    for (optim::Optimizer* optimizer : optimizers) run.scaler.step(*optimizer, amp::ClipNorm{1});
     run.scaler.update();
     run.done({{"loss", loss}});
   }

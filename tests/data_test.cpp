@@ -167,6 +167,8 @@ TEST_CASE("dataset: a folder becomes images, labels and a line that says where f
   const std::vector<std::int64_t> outside{0, 3};
   CHECK_THROWS_WITH(set.get_batch(outside), Contains("sample 3: the index is not in a dataset of 3"));
   CHECK(set.first(2).images.sizes() == Dims{2, 1, 3, 2});
+  CHECK(set.first(3).source == set.source);
+  if (!set.source.empty()) CHECK(set.first(2).source == set.source + ", the first 2 of them");
   CHECK_THROWS_WITH(set.first(4), Contains("has 3 samples"));
 }
 

@@ -1,12 +1,16 @@
 // Error messages: one line that names the operator, its arguments with shapes and dtypes, and advice.
 #include "core/error.h"
 
+#include <sstream>
+
 #include "core/ops.h"
+#include "core/stream.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
 using test::message_of;
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 TEST_CASE("parts of a message print as a reader expects") {
   CHECK(concat("a", 1, -2L, 3u, 4.5, true, Dims{2, 3}, f16, cuda(1), cpu) == "a1-234.5true[2, 3]f16cuda:1cpu");
@@ -35,4 +39,35 @@ TEST_CASE("context is added once, outer context every time") {
 TEST_CASE("the kinds of errors are one family") {
   CHECK_THROWS_AS([] { throw FormatError("f"); }(), Error);
   CHECK_THROWS_AS([] { throw OutOfMemory("m"); }(), std::runtime_error);
+}
+
+TEST_CASE("functions that look at their arguments before an operator runs are named too") {
+  const Tensor x = zeros({3, 4});
+  const auto says = [](const std::string& text, auto f) { CHECK(message_of(f) == text); };
+  says("reshape(x: f32[3, 4]): shape [5, -1] does not divide 12 elements", [&] { x.reshape({5, -1}); });
+  says("reshape(x: f32[3, 4]): shape [-1, -1] has more than one -1", [&] { x.reshape({-1, -1}); });
+  says("reshape(x: none): an undefined tensor was used where a tensor is needed", [] { Tensor().reshape({2}); });
+  says("transpose(x: f32[3, 4]): dim 2 is out of range for 2 dimensions", [&] { x.transpose(0, 2); });
+  says("flatten(x: f32[3, 4]): dim 2 is out of range for 2 dimensions", [&] { x.flatten(2); });
+  says("squeeze(x: f32[3, 4]): dim 5 is out of range for 2 dimensions", [&] { x.squeeze(5); });
+  says("unsqueeze(x: f32[3, 4]): dim 7 is out of range for a new dimension: -3 to 2", [&] { x.unsqueeze(7); });
+  says("select(x: f32[3, 4]): dim 2 is out of range for 2 dimensions", [&] { x.select(2, 0); });
+  says("topk: argsort(x: f32[3, 4]): k = 9 is not between 0 and the size 4 of dimension 1", [&] { topk(x, 9); });
+  CHECK_THAT(message_of([&] { one_hot(tensor({1, 5}), 3); }),
+             StartsWith("one_hot with 3 classes: ") && Contains("index 5 is out of range"));
+}
+
+TEST_CASE("an index names the dimension of the tensor that was indexed") {
+  const Tensor x = zeros({3, 4, 5});
+  CHECK(message_of([&] { x[{0, 9}]; }) == "index: 9 is out of range for dimension 1 of f32[3, 4, 5]");
+  CHECK(message_of([&] { x[{newaxis, ellipsis, -6}]; }) == "index: -6 is out of range for dimension 2 of f32[3, 4, 5]");
+  CHECK(message_of([&] { x[{all, slice(0, 2), 5}]; }) == "index: 5 is out of range for dimension 2 of f32[3, 4, 5]");
+  CHECK(x[{-1, ellipsis, 4}].sizes() == Dims{4});
+  CHECK(x[{newaxis, 2, slice(1, 3), -5}].sizes() == Dims{1, 2});
+}
+
+TEST_CASE("sizes, dtypes and devices print as in messages") {
+  std::ostringstream out;
+  out << zeros({2, 3}).sizes() << ' ' << bf16 << ' ' << cpu;
+  CHECK(out.str() == "[2, 3] bf16 cpu");
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "catch_compat.h"
+#include "core/ops.h"
 #include "core/parallel.h"
 #include "data/pipeline.h"
 #include "data/synthetic.h"
@@ -230,6 +231,16 @@ TEST_CASE("loader: its threads leave the others to the step that trains") {
   Batch b;
   for (int i = 0; i < 8; ++i) loader.next(b);
   CHECK(strangers == 0);
+}
+
+TEST_CASE("loader: a set without mean and std: f32 rows come as they are, pixels in [-1, 1]") {
+  const Tensor rows = full({4, 3}, 2), labels = zeros({4}, {.dtype = i64});
+  const Tensor pixels = full({4, 1, 2, 2}, 255, {.dtype = u8});
+  const auto batches = [&](const Tensor& images) {
+    return data::Pipeline(data::Dataset{.images = images, .labels = labels, .classes = 1}).batch(4);
+  };
+  for (auto [x, y] : batches(rows)) CHECK(equal(x, rows));
+  for (auto [x, y] : batches(pixels)) CHECK(equal(x, ones({4, 1, 2, 2})));
 }
 
 TEST_CASE("loader: one-batch epochs") {

@@ -29,7 +29,7 @@ refuses() {  # exit code, word of the message, options: one line on stderr
   grep -qi -e "$word" "$work/err" || fail "$*: the explanation does not mention $word"
 }
 
-"$sample" --help >"$work/out" && grep -q -e --resume "$work/out" || fail "--help"
+"$sample" --help >"$work/help" && grep -q -e --resume "$work/help" || fail "--help"
 cd "$work"  # what a sample writes without being told where
 trains "$@" --amp off
 trains "$@" --amp bf16
@@ -51,6 +51,7 @@ for _ in 1 2 3; do
 done
 trains "$@" --amp f16 --save "$work/parts.ckpt" --resume "$work/parts.ckpt"
 trains "$@" --amp f16 --resume "$work/whole.ckpt"  # at its end
+grep -q "resumed from .*whole.ckpt after .* nothing more is saved" "$work/out" || fail "--resume does not say where the run goes on"
 cmp "$work/whole.ckpt" "$work/parts.ckpt" || fail "the resumed run ended differently"
 
 # Ctrl-C in the middle of a long run.
@@ -66,6 +67,14 @@ wait "$child" || code=$?
 refuses 2 --amp "$@" --amp fp8
 refuses 2 --no-such "$@" --no-such
 refuses 1 "$work/none" "$@" --resume "$work/none"
+# What would divide by 0 or know no such character is refused before anything is trained.
+for option in --layers --heads --context --length --horizon --passes; do
+  if grep -q -e "$option " "$work/help"; then refuses 2 "$option" "$@" "$option" 0; fi
+done
+if grep -q -e "--prompt " "$work/help"; then
+  # shellcheck disable=SC2086
+  refuses 1 --prompt "$@" $endless --prompt "$(printf '\001')"
+fi
 head -c 1000 "$work/whole.ckpt" >"$work/cut.ckpt"
 refuses 1 "$work/cut.ckpt" "$@" --resume "$work/cut.ckpt"
 

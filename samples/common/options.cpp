@@ -49,7 +49,8 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   for (const Flag& flag : program.flags) {
     std::visit([&](auto* value) {
       CLI::Option* option = app.add_option(flag.name, *value, flag.help);
-      if constexpr (!std::is_same_v<decltype(value), std::string*>) option->check(CLI::NonNegativeNumber);
+      if constexpr (std::is_same_v<decltype(value), double*>) option->check(CLI::NonNegativeNumber);
+      else if constexpr (std::is_same_v<decltype(value), std::int64_t*>) option->check(CLI::Range(flag.least, std::int64_t{1} << 40));
       else if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
     }, flag.value);
   }

@@ -12,7 +12,8 @@
 namespace samples {
 
 struct Options {
-  std::string data = {}, dataset = {}, model = {}, optimizer = "adamw", amp = "bf16", schedule = "onecycle", device = "auto";
+  std::string data = {}, dataset = {}, model = {}, optimizer = "adamw", amp = "bf16", schedule = "onecycle";
+  std::string device = "auto";
   std::string save = {}, resume = {};
   std::int64_t epochs = 3, batch = 128, limit = 0, save_every = 0;
   double lr = 0;       // 0: the optimizer's usual for image classifiers
@@ -24,9 +25,10 @@ struct Options {
 
 struct Flag {
   const char* name;
-  std::variant<std::int64_t*, double*, std::string*> value;  // numbers must not be negative
+  std::variant<std::int64_t*, double*, std::string*> value;
   const char* help;
   std::vector<std::string> choices = {};  // of a string; none: any
+  std::int64_t least = 1;                 // of a whole number; other numbers must not be negative
 };
 struct Program {
   std::string description;
@@ -34,8 +36,8 @@ struct Program {
   std::vector<Flag> flags = {};
 };
 
-// Fills in the options and applies seed and threads; Ctrl-C and SIGTERM from now on only ask for an end (interrupted()).
-// Throws Exit after --help or a mistake, which has been explained in one line.
+// Fills in the options and applies seed and threads; Ctrl-C and SIGTERM from now on only ask for an end
+// (interrupted()). Throws Exit after --help or a mistake, which has been explained in one line.
 void configure(int argc, char** argv, const Program& program, Options& o);
 // The --model of a command line, or `usual`: for a sample whose defaults depend on it.
 std::string asked_model(int argc, char** argv, const std::string& usual);

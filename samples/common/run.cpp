@@ -186,7 +186,10 @@ void Run::start(const std::string& source, std::int64_t parameters) {
     fmt::print("{}\n{} with {} parameters, {}, {} at {}, batch {}, {}, {} threads\n", source, o_.model, parameters, precision, o_.optimizer, o_.lr, o_.batch, concat(device), num_threads());
   }
   std::fflush(stdout);
-  if (!o_.resume.empty()) resume(o_.resume);
+  if (!o_.resume.empty()) {
+    resume(o_.resume);
+    note(concat("resumed from ", o_.resume, " after ", step_, " steps", o_.save.empty() ? "; nothing more is saved (pass --save FILE)" : ""));
+  }
   clock_ = Stopwatch();
 }
 

@@ -38,7 +38,12 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   test_set.mean = train_set.mean;
   test_set.std = train_set.std;
   const Device device = parse_device(o.device);
-  data::Loader loader = more.augment(data::Pipeline(train_set).shuffle(o.seed)).batch(o.batch).drop_last(train_set.size() >= o.batch).threads(o.workers).to(device).loader();
+  data::Loader loader = more.augment(data::Pipeline(train_set).shuffle(o.seed))
+                            .batch(o.batch)
+                            .drop_last(train_set.size() >= o.batch)
+                            .threads(o.workers)
+                            .to(device)
+                            .loader();
   data::Loader test_loader = data::Pipeline(test_set).batch(1000).threads(o.workers).to(device).loader();
 
   Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});
@@ -51,7 +56,8 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   while (run.next()) {
     while (!loader.next(batch)) {}  // an epoch ends once with false
     optimizer.zero_grad();
-    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image), batch.label, {.label_smoothing = more.label_smoothing}); });
+    const CrossEntropyOptions options{.label_smoothing = more.label_smoothing};
+    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image), batch.label, options); });
     backward(run.scaler.scale(loss));
     run.scaler.step(optimizer);
     run.scaler.update();

@@ -49,11 +49,12 @@ spelled = {
     "swa": {"AveragedModel": "`Ema`, `Swa`"},
     "grad": {
         "no_grad": "`NoGrad`, a scope", "enable_grad": "`EnableGrad`, a scope", "detect_anomaly": "`AnomalyMode`, a scope", "autocast": "`autocast(f16, [&] { ... })`, or `Autocast`, a scope",
-        "Function": "an operator of your own, see ops/op.h",
+        "Function": "a struct with forward and backward, see ops/function.h; for a new kernel an operator, see ops/op.h",
+        "inference_mode": "`InferenceMode`, a scope",
     },
     "data": {
         "DataLoader": "`Pipeline`, as in `mnist().shuffle().batch(128)`, or `Loader`", "Dataset": "`Dataset` of tensors, or a `Source` of your own",
-        "TensorDataset": "`Dataset`", "RandomSampler": "`shuffle()`, `RandomSampler`", "SequentialSampler": "the default; `SequentialSampler`",
+        "TensorDataset": "`Dataset{.images = x, .labels = y}`", "RandomSampler": "`shuffle()`, `RandomSampler`", "SequentialSampler": "the default; `SequentialSampler`",
         "Subset": "`subset`", "random_split": "`random_split`", "BatchSampler": "`batch()`, `BatchSampler`", "Sampler": "`Sampler`",
         "WeightedRandomSampler": "`WeightedRandomSampler`", "SubsetRandomSampler": "`SubsetRandomSampler`", "default_collate": "`read_batch`",
         "ConcatDataset": "`concat`",

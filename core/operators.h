@@ -1,0 +1,30 @@
+// The operators of Python that core/ops.h has under a name: % & | ^ ~ and the comparisons of masks they are written for,
+// (x > 0) & (x < 1). Tensors have no += and the like: Python's writes into the tensor, which is not recorded here, and
+// one that made a new tensor would not be seen through other handles, so a program has to say which of the two it wants.
+#pragma once
+
+#include <concepts>
+
+#include "core/ops.h"
+
+namespace mantissa {
+
+inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }  // the sign of b, as Python's
+inline Tensor operator%(const Tensor& a, double b) { return remainder(a, Tensor(b)); }
+inline Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }  // integers and bool
+inline Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
+inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
+inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+
+// What they would have to say stands in the compiler's message.
+#define MANTISSA_NO_ASSIGNMENT(op, recorded, in_place)                                                                \
+  template <std::derived_from<Tensor> T, class U> T& operator op(T&, const U&) {                                           \
+    static_assert(!std::same_as<T, T>, "a Tensor has no " #op ": write " recorded ", which is recorded, or " in_place); \
+  }
+MANTISSA_NO_ASSIGNMENT(+=, "x = x + y", "x.add_(y), which writes into x and is not")
+MANTISSA_NO_ASSIGNMENT(-=, "x = x - y", "x.sub_(y), which writes into x and is not")
+MANTISSA_NO_ASSIGNMENT(*=, "x = x * y", "x.mul_(y), which writes into x and is not")
+MANTISSA_NO_ASSIGNMENT(/=, "x = x / y", "x.copy_(x / y), which writes into x and is not")
+#undef MANTISSA_NO_ASSIGNMENT
+
+}  // namespace mantissa
