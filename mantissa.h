@@ -15,6 +15,7 @@
 #include "core/allocator.h"
 #include "core/operators.h"
 #include "core/ops.h"
+#include "core/ops_special.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/stream.h"

@@ -118,8 +118,12 @@ struct Sinc {
   static constexpr bool differentiable = true;
   static Tensor compose(const Sinc&, const Tensor& x) {
     if (!x.is_floating()) return sinc(cast(x, f32));
-    const Tensor at_0 = eq(x, zero()), angle = where(at_0, Tensor(1.0), x) * 3.141592653589793;
-    return where(at_0, Tensor(1.0), sin(angle) / angle);
+    // The derivative of sin(a) / a is a difference of large numbers near 0; that of the series is exact.
+    const Tensor angle = x * 3.141592653589793, near = lt(abs(angle), Tensor(1.0));
+    const Tensor square_near = square(where(near, angle, zero())), far = where(near, Tensor(1.0), angle);
+    Tensor series = ones_like(square_near);
+    for (int k = 9; k >= 1; --k) series = 1.0 - square_near * series * (1.0 / (2 * k * (2 * k + 1)));
+    return where(near, series, sin(far) / far);
   }
   static void samples(Samples& s) {
     composed(s, {s.randn({3, 5})}, Sinc{});

@@ -2,6 +2,7 @@
 // clang-format off
 #pragma once
 
+#include "core/ops_special.h"
 #include "tests/golden/case.h"
 
 namespace mantissa::test {
@@ -76,6 +77,9 @@ inline constexpr Case pointwise_cases[] = {
   GOLDEN("erf", "randn(2, 3), special()", "x.erf(), y.erf()", erf(x), erf(y))
   GOLDEN("erfc", "randn(2, 3), special()", "x.erfc(), y.erfc()", erfc(x), erfc(y))
   GOLDEN("erfinv", "uniform(-0.99, 0.99, 2, 3), special()", "x.erfinv(), y.erfinv()", erfinv(x), erfinv(y))
+  GOLDEN("lgamma", "uniform(0.1, 6, 2, 3), of(-1.5, -0.25, 1., 2., inf, nan, 40.), ints(1, 9, 4)", "x.lgamma(), y.lgamma(), z.lgamma()", lgamma(x), lgamma(y), lgamma(z))
+  GOLDEN("digamma", "uniform(0.1, 6, 2, 3), of(-1.5, -0.25, 1., 2., inf, nan, 40.)", "x.digamma(), y.digamma()", digamma(x), digamma(y))
+  GOLDEN("polygamma", "uniform(0.1, 6, 2, 3), of(-1.5, -0.25, 1., 40.)", "torch.polygamma(1, x), torch.polygamma(3, x), torch.polygamma(1, y), torch.polygamma(0, y)", polygamma(1, x), polygamma(3, x), polygamma(1, y), polygamma(0, y))
   GOLDEN("sin", "randn(2, 3), special(), ints(-3, 3, 4)", "x.sin(), y.sin(), z.sin()", sin(x), sin(y), sin(z))
   GOLDEN("cos", "randn(2, 3), special()", "x.cos(), y.cos()", cos(x), cos(y))
   GOLDEN("tan", "uniform(-1.3, 1.3, 2, 3), special()", "x.tan(), y.tan()", tan(x), tan(y))

@@ -1,0 +1,83 @@
+// The gamma function's logarithm and its derivatives, one number at a time and in double: what the kernels of lgamma,
+// digamma and polygamma call (core/ops_special.h). Formulas: Abramowitz and Stegun, 6.3 (digamma) and 6.4 (polygamma),
+// and the Euler-Maclaurin sum for the Hurwitz zeta function. Poles and special values are PyTorch's, but for polygamma
+// at the poles below 0, which is infinite, and at infinity, which is 0.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "core/host_device.h"
+
+namespace mantissa::special {
+
+// log |gamma(x)|. The C library's lgamma writes a global variable, which threads would share.
+MANTISSA_HD inline double log_gamma(double x) {
+#if defined(__CUDA_ARCH__)
+  return ::lgamma(x);
+#else
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+#endif
+}
+
+MANTISSA_HD inline double digamma(double x) {
+  constexpr double pi = 3.141592653589793;
+  if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
+  double sum = 0;
+  if (x < 0) {
+    const double whole = std::trunc(x);
+    if (x == whole) return std::numeric_limits<double>::quiet_NaN();
+    sum = -pi / std::tan(pi * (x - whole));
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) sum -= 1 / x;
+  const double z = 1 / (x * x);
+  const double b[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12};  // B(2k) / 2k
+  double series = 0;
+  for (int k = 6; k >= 0; --k) series = z * (b[k] + series);
+  return sum + std::log(x) - 0.5 / x - series;
+}
+
+// The sum over k >= 0 of (x + k)^-p, for x > 0 and integers p >= 2.
+MANTISSA_HD inline double hurwitz_zeta(double p, double x) {
+  double sum = 0;
+  for (; x < p + 12; x += 1) sum += std::pow(x, -p);  // from here on the series below converges fast
+  const double power = std::pow(x, -p);
+  sum += power * (x / (p - 1) + 0.5);
+  // Bernoulli numbers over factorials, B(2k) / (2k)!
+  const double b[] = {1.0 / 12,       -1.0 / 720,               1.0 / 30240,        -1.0 / 1209600,
+                      1.0 / 47900160, -691.0 / 1307674368000.0, 1.0 / 74724249600.0};
+  double rising = p, scaled = power / x;
+  for (int k = 0; k < 7; ++k) {
+    sum += b[k] * rising * scaled;
+    rising *= (p + 2 * k + 1) * (p + 2 * k + 2);
+    scaled /= x * x;
+  }
+  return sum;
+}
+
+// The n-th derivative of digamma: (-1)^(n+1) n! zeta(n + 1, x). For x < 0 the sum runs over both sides of 0, each with
+// arguments above 0.
+MANTISSA_HD inline double polygamma(std::int64_t n, double x) {
+  if (n == 0) return digamma(x);
+  if (x != x) return x;
+  const double p = static_cast<double>(n) + 1, whole = std::floor(x);
+  const double scale = (n % 2 ? 1 : -1) * std::exp(log_gamma(p));
+  if (x > 0) return x > 1e300 ? 0 * scale : scale * hurwitz_zeta(p, x);
+  if (x == whole) return (n % 2 ? 1 : -1) * std::numeric_limits<double>::infinity();
+  const double above = hurwitz_zeta(p, x - whole), below = hurwitz_zeta(p, 1 - (x - whole)) - hurwitz_zeta(p, 1 - x);
+  return scale * (n % 2 ? above + below : above - below);
+}
+
+// lgamma is order -1, digamma 0, polygamma(n) n: each the derivative of the one before.
+struct GammaFunction {
+  std::int64_t order = -1;
+  template <class T> MANTISSA_HD T f(T x) const {
+    const double v = static_cast<double>(x);
+    return static_cast<T>(order < 0 ? log_gamma(v) : polygamma(order, v));
+  }
+};
+
+}  // namespace mantissa::special

@@ -1,0 +1,75 @@
+// lgamma, digamma and polygamma: one kernel, in which each is the derivative of the one before.
+#include "core/ops_special.h"
+
+#include "core/kernel.h"
+#include "core/ops.h"
+#include "ops/apply.h"
+#include "ops/registry.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(gamma_function, const View& y, const View& x, std::int64_t order)
+
+namespace {
+
+struct GammaOperator {
+  static constexpr const char* args[] = {"x"};
+  Spec infer(const Tensor& x) const {
+    check(x.is_floating(), "needs a floating dtype");
+    return like(x);
+  }
+};
+struct Polygamma : GammaOperator {
+  static constexpr auto name = "polygamma";
+  std::int64_t n = 1;
+  explicit Polygamma(std::int64_t order = 1) : n(order) {}
+  Spec infer(const Tensor& x) const {
+    check(n >= 0, "n must not be negative, got ", n);
+    return GammaOperator::infer(x);
+  }
+  void run(const View& y, const View& x) const { kernels::gamma_function(x.device, y, x, n); }
+  static constexpr auto vjp() {
+    return rules([](const Polygamma& op, Grad g, In<0> x) { return g * polygamma(op.n + 1, x); });
+  }
+  static void samples(Samples& s) {
+    for (std::int64_t n : {0, 1, 2, 5}) s({s.uniform({3, 5}, 0.6, 6)}, Polygamma{n});
+    s({s.uniform({2, 3}, -1.8, -1.2)}, Polygamma{1});
+    s({s.uniform({0, 4}, 1, 2)}, Polygamma{1});
+    s.error({s.randn({2})}, Polygamma{-1}, "n must not be negative, got -1");
+  }
+};
+struct Digamma : GammaOperator {
+  static constexpr auto name = "digamma";
+  void run(const View& y, const View& x) const { kernels::gamma_function(x.device, y, x, 0); }
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<0> x) { return g * polygamma(1, x); });
+  }
+  static void samples(Samples& s) {
+    for (const Dims& sizes : {Dims{3, 7}, Dims{}, Dims{0, 4}, Dims{2, 1030}}) s({s.uniform(sizes, 0.4, 6)}, Digamma{});
+    s({s.uniform({2, 3}, -1.8, -1.2)}, Digamma{});
+  }
+};
+struct Lgamma : GammaOperator {
+  static constexpr auto name = "lgamma";
+  void run(const View& y, const View& x) const { kernels::gamma_function(x.device, y, x, -1); }
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<0> x) { return g * digamma(x); });
+  }
+  static void samples(Samples& s) {
+    for (const Dims& sizes : {Dims{3, 7}, Dims{}, Dims{0, 4}, Dims{2, 1030}}) s({s.uniform(sizes, 0.4, 6)}, Lgamma{});
+    s({s.uniform({2, 3}, -1.8, -1.2)}, Lgamma{});
+  }
+};
+
+Tensor floating(const Tensor& x) { return x.is_floating() ? x : cast(x, f32); }
+
+}  // namespace
+
+MANTISSA_OP(Lgamma)
+MANTISSA_OP(Digamma)
+MANTISSA_OP(Polygamma)
+
+Tensor lgamma(const Tensor& x) { return apply(Lgamma{}, floating(x)); }
+Tensor digamma(const Tensor& x) { return apply(Digamma{}, floating(x)); }
+Tensor polygamma(std::int64_t n, const Tensor& x) { return apply(Polygamma{n}, floating(x)); }
+
+}  // namespace mantissa
