@@ -372,7 +372,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {
 // Per sample and channel. running_* may be undefined; with use_input_stats they take the samples' average.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {}, const Tensor& weight = {},
                      const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1, double eps = 1e-5);
-// x / sqrt(mean(x^2) + eps) over the trailing dims; without eps that of x's dtype.
+// x / sqrt(mean(x^2) + eps) over the trailing dims; without eps f64's epsilon for f64, else f32's.
 Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {}, std::optional<double> eps = {});
 Tensor local_response_norm(const Tensor& x, int size, double alpha = 1e-4, double beta = 0.75, double k = 1);
 

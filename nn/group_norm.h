@@ -126,7 +126,7 @@ class InstanceNorm3d : public InstanceNorm {  // x [N, C, D, H, W]
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps = {};  // that of x's dtype when absent
+  std::optional<double> eps = {};  // when absent f64's epsilon for f64, else f32's
   bool elementwise_affine = true;
 };
 class RMSNorm {  // over the trailing dimensions `shape` of x
