@@ -52,8 +52,8 @@ void give_up_recording(Graph* g) noexcept {
 
 void replay(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
   const std::uint64_t position[2] = {random_seed, random_offset};
-  // Ordinary host memory: the runtime has taken the bytes when the call returns.
-  check_status(cudaMemcpyAsync(g->random, position, sizeof position, cudaMemcpyHostToDevice, stream()), "placing random numbers");
+  const Device here{DeviceType::cuda, static_cast<std::int8_t>(current_device())};
+  copy_bytes(g->random, here, position, cpu, sizeof position);  // through pinned memory: the host does not wait
   check_status(cudaGraphLaunch(g->executable, stream()), "replaying a captured step");
 }
 

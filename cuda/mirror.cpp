@@ -22,6 +22,7 @@ struct Mirror {
     for (Slot& s : slots) {
       try {
         if (s.under_way) s.copied.wait();
+        if (replayed == &s && !is_capturing()) check_status(cudaDeviceSynchronize(), "waiting for the last replay");
       } catch (const Error&) {  // the device is lost: nothing will be written any more
       }
       deallocate_pinned(s.data, bytes);

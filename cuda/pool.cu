@@ -204,9 +204,11 @@ __global__ void max_pool_backward_kernel(C* dx, RowOperand g, const std::int64_t
 Layout layout_of_images(const View& a, const View& b) {
   return a.layout() == Layout::channels_last || b.layout() == Layout::channels_last ? Layout::channels_last : Layout::contiguous;
 }
-// Calls f.operator()<C, width>(walk) for one thread per slot of `images`.
-template <class F> void visit_pixels(const View& images, Layout layout, std::initializer_list<View> operands, F&& f) {
-  const bool packs = layout == Layout::channels_last && plan_rows(images.sizes[1], operands, compute_dtype(images.dtype)).packs;
+// Calls f.operator()<C, width>(walk) for one thread per slot of `images`. taps: bytes that are moved in packs, too, or absent.
+template <class F>
+void visit_pixels(const View& images, Layout layout, const View& taps, std::initializer_list<View> operands, F&& f) {
+  const bool taps_fit = taps.dtype != u8 || reinterpret_cast<std::uintptr_t>(taps.data) % pack == 0;
+  const bool packs = layout == Layout::channels_last && taps_fit && plan_rows(images.sizes[1], operands, compute_dtype(images.dtype)).packs;
   if (compute_dtype(images.dtype) == f64) f.template operator()<double, 1>(PixelWalk(images, layout, 1));
   else if (packs) f.template operator()<float, pack>(PixelWalk(images, layout, pack));
   else f.template operator()<float, 1>(PixelWalk(images, layout, 1));
@@ -219,7 +221,7 @@ void find_maxima(const PoolShape& s, const View& y, const View& found, const Vie
   const DenseInput in(x, layout);
   const DenseOutput out(y, layout), places(found, layout);
   check(s.kernel[0] * s.kernel[1] < (std::int64_t{1} << 31), "internal error: a window is too large");
-  visit_pixels(out.view, layout, {out.view, in.view}, [&]<class C, int width>(const PixelWalk& walk) {
+  visit_pixels(out.view, layout, places.view, {out.view, in.view}, [&]<class C, int width>(const PixelWalk& walk) {
     const bool taps = found.dtype == u8;
     launch("max_pool2d", &max_pool_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view), taps ? nullptr : places.view.as<std::int64_t>(),
            taps ? places.view.as<std::uint8_t>() : nullptr, operand(in.view));
@@ -238,7 +240,7 @@ void max_pool2d_taps_backward(const PoolShape& s, const View& dx, const View& g,
   const Layout layout = layout_of_images(dx, taps);
   const DenseInput grad(g, layout), places(taps, layout);
   const DenseOutput out(dx, layout);
-  visit_pixels(out.view, layout, {out.view, grad.view}, [&]<class C, int width>(const PixelWalk& walk) {
+  visit_pixels(out.view, layout, places.view, {out.view, grad.view}, [&]<class C, int width>(const PixelWalk& walk) {
     launch("max_pool2d_taps_backward", &max_pool_taps_backward_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view),
            operand(grad.view), places.view.as<const std::uint8_t>());
   });
@@ -270,7 +272,7 @@ void avg_pool2d(const PoolShape& s, const View& y, const View& x) {
   const Layout layout = layout_of_images(x, y);
   const DenseInput in(x, layout);
   const DenseOutput out(y, layout);
-  visit_pixels(out.view, layout, {out.view, in.view}, [&]<class C, int width>(const PixelWalk& walk) {
+  visit_pixels(out.view, layout, View{}, {out.view, in.view}, [&]<class C, int width>(const PixelWalk& walk) {
     launch("avg_pool2d", &avg_pool_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view), operand(in.view));
   });
   out.finish();
@@ -281,7 +283,7 @@ void avg_pool2d_backward(const PoolShape& s, const View& dx, const View& g) {
   const Layout layout = layout_of_images(dx, g);
   const DenseInput grad(g, layout);
   const DenseOutput out(dx, layout);
-  visit_pixels(out.view, layout, {out.view, grad.view}, [&]<class C, int width>(const PixelWalk& walk) {
+  visit_pixels(out.view, layout, View{}, {out.view, grad.view}, [&]<class C, int width>(const PixelWalk& walk) {
     launch("avg_pool2d_backward", &avg_pool_backward_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view), operand(grad.view));
   });
   out.finish();

@@ -57,11 +57,26 @@ const Found& found() {
   return f;
 }
 
+// While it lives, this is the thread's current device.
+class OnDevice {
+ public:
+  explicit OnDevice(int index) : before_(current_device()) {
+    if (before_ == index) before_ = -1;
+    else check_status(cudaSetDevice(index), "choosing the device");
+  }
+  ~OnDevice() { if (before_ >= 0) (void)cudaSetDevice(before_); }
+  OnDevice(const OnDevice&) = delete;
+
+ private:
+  int before_ = -1;
+};
+
 class DeviceMemory final : public RawMemory {
  public:
-  explicit DeviceMemory(int index) : place_(concat(" on cuda:", index)) {}
+  explicit DeviceMemory(int index) : index_(index), place_(concat(" on cuda:", index)) {}
   void* take(std::size_t bytes) override {
     const CaptureRelaxed relaxed;
+    const OnDevice here(index_);
     void* p = nullptr;
     const cudaError_t status = cudaMalloc(&p, bytes);
     if (status == cudaSuccess) return p;
@@ -75,11 +90,13 @@ class DeviceMemory final : public RawMemory {
   }
   const char* place() const override { return place_.c_str(); }
   std::int64_t free_bytes() const override {
+    const OnDevice here(index_);
     std::size_t free = 0, total = 0;
     return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<std::int64_t>(free) : -1;
   }
 
  private:
+  int index_;
   std::string place_;
 };
 class PinnedMemory final : public RawMemory {
@@ -144,6 +161,7 @@ PerDevice& device_state(int index) {
   static std::atomic<PerDevice*> devices[max_devices];  // never destroyed: tensors may outlive everything
   if (PerDevice* d = devices[index].load(std::memory_order_acquire)) return *d;
   const std::lock_guard lock(mutex);
+  const OnDevice here(index);  // whose stream it gets, also when another device's statistics are asked for first
   if (!devices[index].load()) devices[index].store(new PerDevice(index), std::memory_order_release);
   return *devices[index].load();
 }
@@ -304,7 +322,10 @@ Stream::Stream() {
   current_device();
   check_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
 }
-Stream::~Stream() { (void)cudaStreamDestroy(stream_); }
+Stream::~Stream() {  // the next stream may get its address, and with it the cached blocks that its work still uses
+  (void)cudaStreamSynchronize(stream_);
+  (void)cudaStreamDestroy(stream_);
+}
 void Stream::wait() { check_status(cudaStreamSynchronize(stream_), "waiting for a stream"); }
 
 StreamScope::StreamScope(cudaStream_t s) : before_(chosen_stream) { chosen_stream = s; }
@@ -389,7 +410,9 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   if (from_device.is_cpu() && upload_staged(to, from, bytes)) return;
   const cudaMemcpyKind kind = to_device.is_cpu() ? cudaMemcpyDeviceToHost : from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
   check_status(cudaMemcpyAsync(to, from, bytes, kind, stream()), "copying");
-  if (to_device.is_cpu()) wait_for_stream();  // from ordinary host memory the bytes have left when the call returns
+  // Also from ordinary host memory: the call "might be synchronous" (CUDA's "API synchronization behavior"), but where a GPU
+  // reads that memory itself it need not be.
+  if (to_device.is_cpu() || from_device.is_cpu()) wait_for_stream();
 }
 
 // --- random numbers ---

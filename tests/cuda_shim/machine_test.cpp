@@ -159,6 +159,46 @@ TEST_CASE("late work: what one stream does is seen by another only through an ev
   cuda_shim::set_late(false);
 }
 
+TEST_CASE("late work: copies read and write host memory when their turn comes") {
+  cuda_shim::set_late(true, 3);
+  const Buffer y(8, i32);
+  wait_for_stream();
+  auto* pinned = static_cast<int*>(allocate_pinned(64));
+  for (int i = 0; i < 16; ++i) pinned[i] = i;
+  REQUIRE(cudaMemcpyAsync(y.data<int>(), pinned, 32, cudaMemcpyHostToDevice, stream()) == cudaSuccess);
+  pinned[3] = 77;  // too early: the copy has not been waited for
+  REQUIRE(cudaMemcpyAsync(pinned + 8, y.data<int>(), 32, cudaMemcpyDeviceToHost, stream()) == cudaSuccess);
+  CHECK(pinned[8 + 3] == 11);  // too early as well
+  wait_for_stream();
+  CHECK(pinned[8 + 3] == 77);
+  cuda_shim::set_late(false);
+  deallocate_pinned(pinned, 64);
+}
+
+TEST_CASE("late work: a stream that is destroyed leaves its work to be done") {
+  cuda_shim::set_late(true, 3);
+  const Buffer y(8, i32);
+  wait_for_stream();
+  cudaStream_t s = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess);
+  {
+    const StreamScope scope(s);
+    launch("add", &add_kernel, {1, 8}, y.data<int>(), 5);
+  }
+  REQUIRE(cudaStreamDestroy(s) == cudaSuccess);
+  synchronize(cuda);
+  CHECK(y.values() == std::vector<double>(8, 5));
+  {  // ours waits: its address, and with it blocks of memory, may soon be another's
+    Stream ours;
+    const StreamScope scope(ours.get());
+    launch("add", &add_kernel, {1, 8}, y.data<int>(), 5);
+  }
+  int now = 0;
+  { const cuda_shim::DeviceAccess access; now = *y.data<int>(); }
+  CHECK(now == 10);
+  cuda_shim::set_late(false);
+}
+
 TEST_CASE("a launch that does not fit is refused with its name") {
   const Buffer y(8, i32);
   CHECK_THAT(test::message_of([&] { launch("too wide", &add_kernel, {1, 2048}, y.data<int>(), 1); }),

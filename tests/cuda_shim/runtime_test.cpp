@@ -2,6 +2,7 @@
 // several devices and none. What a GPU alone can show is in docs/gpu/README.md.
 #include "cuda/runtime.h"
 
+#include <cstring>
 #include <optional>
 
 #include "autograd/grad_mode.h"
@@ -272,4 +273,47 @@ TEST_CASE("a captured graph replays what was launched, and waiting in a capture 
   CHECK(x.to_vector<float>()[0] == before + 3);
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);
+}
+
+TEST_CASE("a report that a graph is writing is not given away before it has arrived") {
+  const Tensor x = on_cuda(4);
+  Stream side;
+  const StreamScope scope(side.get());
+  cuda_backend::Graph* graph = cuda_backend::make_graph();
+  cuda_backend::Mirror* mirror = cuda_backend::make_mirror(16);
+  cuda_backend::begin_recording(graph, 0);
+  cuda_backend::request(mirror, x.raw_data());
+  cuda_backend::end_recording(graph);
+  cuda_shim::set_late(true, 1);
+  cuda_backend::replay(graph, 0, 0);
+  cuda_backend::destroy_mirror(mirror);
+  std::vector<void*> blocks;  // the mirror's, again
+  for (int i = 0; i < 8; ++i) std::memset(blocks.emplace_back(cuda_backend::allocate_pinned(16)), 7, 16);
+  side.wait();
+  for (void* p : blocks) {
+    CHECK(*static_cast<unsigned char*>(p) == 7);
+    cuda_backend::deallocate_pinned(p, 16);
+  }
+  cuda_backend::destroy_graph(graph);
+  cuda_shim::set_late(false);
+}
+
+TEST_CASE("bytes that a graph's replay starts from are read before the host goes on") {
+  Stream side;
+  const StreamScope scope(side.get());
+  cuda_backend::Graph* graph = cuda_backend::make_graph();
+  const Tensor drawn = on_cuda(64);
+  cuda_backend::begin_recording(graph, 0);
+  manual_seed(5);
+  Tensor(drawn).copy_(rand({64}, {.device = cuda}));
+  cuda_backend::end_recording(graph);
+  cuda_backend::replay(graph, 5, 0);
+  const std::vector<float> first = drawn.to_vector<float>();
+  cuda_shim::set_late(true, 2);
+  cuda_backend::replay(graph, 5, 0);
+  cuda_backend::replay(graph, 9, 0);  // its position lies on the stack where the first one's lay
+  cuda_backend::replay(graph, 5, 0);
+  CHECK(drawn.to_vector<float>() == first);
+  cuda_shim::set_late(false);
+  cuda_backend::destroy_graph(graph);
 }
