@@ -93,24 +93,30 @@ Autocast::~Autocast() {
   if (before_.depth == 0) end_of_regions();
 }
 
-void cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts) {
+bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts, bool reads_halves) {
   const AutocastState& state = context().autocast;
   const Choice choice = choose(op, own, x);
   if (Observer::current()) [[unlikely]] Observer::current()->begin({op, choice.policy, choice.decider, choice.module, x});
   switch (choice.policy) {
     case CastPolicy::keep:
-    case CastPolicy::f32_inside: return;
-    case CastPolicy::banned: return check_ban(op, x);
+    case CastPolicy::f32_inside: return false;
+    case CastPolicy::banned: check_ban(op, x); return false;
     default: break;
   }
   const Dtype target = choice.policy == CastPolicy::promote ? widest(x) : f32;
+  bool widen = false;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!eligible(*x[i])) continue;
     const Dtype to = choice.policy == CastPolicy::lower ? state.dtype_on(x[i]->device()) : target;
     if (x[i]->dtype() == to) continue;
+    if (reads_halves && to == f32 && is_half(x[i]->dtype())) {
+      widen |= i == 0;
+      continue;
+    }
     casts[i] = cast_in_region(*x[i], to);
     x[i] = &casts[i];
   }
+  return widen;
 }
 
 void note_result(const Tensor& result) {

@@ -73,8 +73,9 @@ class [[nodiscard]] OutsideAutocast {
 };
 
 // Used by apply(): replaces x[i] by its cast where the policy asks for one, which is the region's or else `own`.
-// `casts` holds the casts.
-void cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts);
+// `casts` holds the casts. With `reads_halves` (ops/op.h) casts of halves to f32 are left to the kernel; true when
+// x[0] would have been one.
+bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts, bool reads_halves = false);
 // The same operator's result, for observers.
 void note_result(const Tensor& result);
 

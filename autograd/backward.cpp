@@ -10,6 +10,7 @@
 #include "autograd/anomaly.h"
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
+#include "autograd/last_owner.h"
 #include "autograd/node.h"
 #include "core/context.h"
 #include "core/ops.h"
@@ -43,10 +44,9 @@ struct Captures {
   bool reaches(const Node* n) const { return gradients.contains(n) || needed.contains(n); }
 };
 
-// A dense result that nobody else sees. Memory of a user's own counts as written to from the start (core/storage.cpp).
+// A dense result that nobody else sees.
 bool is_fresh(const Tensor& g) {
-  return g.ref()->unique() && g.storage()->unique() && g.storage()->version() == 0 && !g.requires_grad() &&
-         g.strides() == dense_strides(g.sizes(), g.layout());
+  return autograd::held_alone(g) && !g.requires_grad() && g.strides() == dense_strides(g.sizes(), g.layout());
 }
 
 void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, const Node* from) {
@@ -139,7 +139,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     const std::span<Tensor> grads(edges.size() > std::size(few) ? many.data() : few, edges.size());
     std::ranges::fill(grads, Tensor());
     try {
-      node.backward(p.gradient, grads);
+      node.backward(std::move(p.gradient), grads, !retain_graph);
       if (modes.anomaly()) {
         parents[&node] = p.from;
         check_for_nan(node, grads, parents);

@@ -6,6 +6,8 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
+#include "autograd/last_owner.h"
+#include "core/context.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 #include "core/recording.h"
@@ -153,6 +155,11 @@ Tensor settled_gradient(LeafNode& leaf) {
   tags.version = g.storage()->version();
   pending = {};
   return g;
+}
+
+bool may_write_over(const Tensor& t, const Dims& sizes, const Dims& strides, Dtype dtype, Device device) {
+  return !context().grad_enabled && t.defined() && held_alone(t) && t.dtype() == dtype && t.device() == device &&
+         t.sizes() == sizes && t.strides() == strides && t.nbytes() == t.storage()->nbytes();
 }
 
 Tensor fit_gradient(Tensor g, const InputMeta& input) {

@@ -34,8 +34,9 @@ class Node : public RefCounted {
   virtual bool is_leaf() const { return false; }
   std::span<const NodeRef> edges() const { return edges_; }
 
-  // Gradients of the inputs that have an edge, given the gradient of result 0.
-  virtual void backward(const Tensor& gradient, std::span<Tensor> input_gradients) = 0;
+  // Gradients of the inputs that have an edge, given the gradient of result 0. `last`: the graph is not kept, so the node
+  // hands what it has saved to its rules, which may write over it (autograd/last_owner.h).
+  virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, bool last) = 0;
   virtual void release_saved() {}
 
   Hooks& hooks();  // made on first use
@@ -57,7 +58,7 @@ class LeafNode final : public Node {
   LeafNode(const Dims& sizes, Dtype dtype, Device device) : Node("leaf"), sizes_(sizes), dtype_(dtype), device_(device) {}
   ~LeafNode() override;
   bool is_leaf() const override { return true; }
-  void backward(const Tensor&, std::span<Tensor>) override {}
+  void backward(Tensor, std::span<Tensor>, bool) override {}
 
   // Adds to the gradient: takes `g` over when nobody else holds it, else adds in place (into the
   // leaf's dtype). With create_graph the sum is a recorded operator. Locked: backward passes of

@@ -43,9 +43,10 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
     }
   }
 
-  void backward(const Tensor& g, std::span<Tensor> grads) override {
+  void backward(Tensor g, std::span<Tensor> grads, bool last) override {
     if (released_) fail_second_backward(Op::name);
-    run_rules(Op::vjp(), g, grads);
+    if (last) released_ = true;  // from here on, rules take what was saved
+    run_rules(Op::vjp(), g, grads, last);
   }
 
   void release_saved() override {
@@ -55,40 +56,51 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
   }
 
  private:
-  template <class... F> void run_rules(const Rules<F...>& r, const Tensor& g, std::span<Tensor> grads) {
+  // What a rule gets; the last one that runs gets the node's own handles.
+  struct Given {
+    Tensor& gradient;
+    bool own_gradient, own_saved;
+  };
+  static Tensor give(Tensor& t, bool own) { return own ? std::move(t) : t; }
+
+  template <class... F> void run_rules(const Rules<F...>& r, Tensor& g, std::span<Tensor> grads, bool last) {
+    constexpr bool exists[] = {!std::is_same_v<F, NoGradient>...};
+    std::size_t last_rule = 0;
+    for (std::size_t i = 0; i < sizeof...(F) && i < edges_.size(); ++i) if (exists[i] && edges_[i]) last_rule = i;
     [&]<std::size_t... i>(std::index_sequence<i...>) {
-      (run_rule<i>(std::get<i>(r.rules), g, grads), ...);
+      (run_rule<i>(std::get<i>(r.rules), Given{g, i == last_rule, last && i == last_rule}, grads), ...);
     }(std::index_sequence_for<F...>{});
   }
-  template <std::size_t i, class F> void run_rule(const F& rule, const Tensor& g, std::span<Tensor> grads) {
+  template <std::size_t i, class F> void run_rule(const F& rule, const Given& given, std::span<Tensor> grads) {
     if constexpr (!std::is_same_v<F, NoGradient>) {
-      if (i < edges_.size() && edges_[i]) grads[i] = fit_gradient(call(rule, g), meta_[i]);
+      if (i < edges_.size() && edges_[i]) grads[i] = fit_gradient(call(rule, given), meta_[i]);
     }
   }
-  template <class F> void run_rules(const Joint<F>& r, const Tensor& g, std::span<Tensor> grads) {
-    auto all = call(r.rule, g);  // an array, or for a list of inputs a vector
+  template <class F> void run_rules(const Joint<F>& r, Tensor& g, std::span<Tensor> grads, bool last) {
+    auto all = call(r.rule, Given{g, true, last});  // an array, or for a list of inputs a vector
     for (std::size_t i = 0; i < grads.size(); ++i) {
       if (edges_[i]) grads[i] = fit_gradient(std::move(all[i]), meta_[i]);
     }
   }
 
-  template <class F> auto call(const F& rule, const Tensor& g) {
-    return [&]<class... A>(std::tuple<A...>*) { return rule(argument(static_cast<A*>(nullptr), g)...); }(
+  template <class F> auto call(const F& rule, const Given& given) {
+    return [&]<class... A>(std::tuple<A...>*) { return rule(argument(static_cast<A*>(nullptr), given)...); }(
         static_cast<ParametersOf<F>*>(nullptr));
   }
 
   // One overload per kind of rule parameter.
-  const Op& argument(Op*, const Tensor&) const { return op_; }
-  Grad argument(Grad*, const Tensor& g) const { return Grad{g}; }
-  Shapes argument(Shapes*, const Tensor&) const { return meta_; }
-  Needs argument(Needs*, const Tensor&) const { return {wanted_}; }
-  template <int i> Shape<i> argument(Shape<i>*, const Tensor&) const { return {meta_[i].sizes, meta_[i].dtype}; }
-  template <int i> In<i> argument(In<i>*, const Tensor&) const {
-    return In<i>{saved_inputs_[i].unpack(Op::name, Op::args[i < static_cast<int>(std::size(Op::args)) ? i : 0])};
+  const Op& argument(Op*, const Given&) const { return op_; }
+  Grad argument(Grad*, const Given& given) const { return Grad{give(given.gradient, given.own_gradient)}; }
+  Shapes argument(Shapes*, const Given&) const { return meta_; }
+  Needs argument(Needs*, const Given&) const { return {wanted_}; }
+  template <int i> Shape<i> argument(Shape<i>*, const Given&) const { return {meta_[i].sizes, meta_[i].dtype}; }
+  template <int i> In<i> argument(In<i>*, const Given& given) {
+    saved_inputs_[i].unpack(Op::name, Op::args[i < static_cast<int>(std::size(Op::args)) ? i : 0]);
+    return In<i>{give(saved_inputs_[i].tensor, given.own_saved)};
   }
-  template <int k> Out<k> argument(Out<k>*, const Tensor&) {
+  template <int k> Out<k> argument(Out<k>*, const Given& given) {
     const Tensor& y = saved_outputs_[k].unpack(Op::name, "result");
-    if (k > 0 || !context().create_graph) return Out<k>{y};
+    if (k > 0 || !context().create_graph) return Out<k>{give(saved_outputs_[k].tensor, given.own_saved)};
     Tensor attached = y.detach();  // in a recorded backward the result is again this node's
     attached.impl()->node = NodeRef(this);
     return Out<k>{attached};

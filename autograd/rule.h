@@ -11,7 +11,8 @@
 //   Shapes      those of all inputs (lists)
 // `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at
 // once, for gradients that share work (norms); inputs not wanted may stay undefined.
-// Broadcasting and casts are undone by the node, never in a rule.
+// Broadcasting and casts are undone by the node, never in a rule. Tensors are taken by value: the last rule of a node gets
+// its own handles, so that apply_over may write over what nobody else holds (autograd/last_owner.h).
 #pragma once
 
 #include <tuple>

@@ -29,11 +29,11 @@ template <class T> __global__ void random_kernel(T* y, std::int64_t n, Distribut
   }
 }
 
-// Eight elements, of two counters. x is walked in logical order, y is contiguous; `dense` when x is, too; `packs` when
-// both can be moved eight at a time.
+// Eight elements, of two counters. x is walked in logical order; `dense` when it is contiguous, `packs` when both can be
+// moved eight at a time. y is contiguous, or (`alike`) lies as x does.
 template <class C>
-__global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense, bool packs, std::int64_t n, float p,
-                               C scale, RandomPosition at) {
+__global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense, bool packs, bool alike,
+                               std::int64_t n, float p, C scale, RandomPosition at) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * pack;
   if (first >= n) return;
   const bool whole = packs && first + pack <= n;
@@ -55,8 +55,30 @@ __global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dt
   if (whole) return store_pack(y, y_dtype, first, v);
 #pragma unroll
   for (int i = 0; i < pack; ++i) {
-    if (first + i < n) store_element(y, y_dtype, first + i, v[i]);
+    if (first + i < n) store_element(y, y_dtype, alike ? walk(first + i) : first + i, v[i]);
   }
+}
+
+// Channels-last images whose pixels are a multiple of four: eight channels of four neighbouring pixels, so that memory is
+// moved in packs and every counter gives four elements.
+template <class C>
+__global__ void dropout_channels_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, std::int64_t quads, std::int64_t pixels,
+                                        std::int64_t channels, float p, C scale, RandomPosition at) {
+  const std::int64_t packs = channels / pack, i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= quads * packs) return;
+  const std::int64_t quad = i / packs, channel = i % packs * pack;      // quads of pixels of all images
+  const std::int64_t image = quad / (pixels / 4), pixel = quad % (pixels / 4) * 4;
+  C v[4][pack];
+#pragma unroll
+  for (int q = 0; q < 4; ++q) load_pack(v[q], x, x_dtype, (quad * 4 + q) * channels + channel);
+#pragma unroll
+  for (int c = 0; c < pack; ++c) {
+    const Philox::Words w = words_at(at, ((image * channels + channel + c) * pixels + pixel) / 4);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) v[q][c] = uniform_from_bits(w.v[q]) >= p ? v[q][c] * scale : C(0);
+  }
+#pragma unroll
+  for (int q = 0; q < 4; ++q) store_pack(y, y_dtype, (quad * 4 + q) * channels + channel, v[q]);
 }
 
 }  // namespace
@@ -77,10 +99,15 @@ void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::ui
   const Offsets walk(loop.sizes, loop.strides[0]);
   visit_compute(x.dtype, [&]<class C> {
     const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
-    const auto fits = [](const View& v) {
-      return v.is_contiguous() && has_packs(dtype_of<C>, v.dtype) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
-    };
-    launch("dropout", &dropout_kernel<C>, grid_for(n, pack), y.data, y.dtype, x.data, x.dtype, walk, x.is_contiguous(), fits(x) && fits(y), n,
+    const bool alike = !y.is_contiguous();
+    const auto movable = [](const View& v) { return has_packs(dtype_of<C>, v.dtype) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0; };
+    const auto fits = [&](const View& v) { return v.is_contiguous() && movable(v); };
+    if (alike && movable(x) && movable(y) && x.size(1) % pack == 0 && x.size(2) * x.size(3) % 4 == 0) {
+      launch("dropout", &dropout_channels_kernel<C>, grid_for(n, 4 * pack), y.data, y.dtype, x.data, x.dtype, n / x.size(1) / 4,
+             x.size(2) * x.size(3), x.size(1), static_cast<float>(p), scale, random_position(seed, offset));
+      return;
+    }
+    launch("dropout", &dropout_kernel<C>, grid_for(n, pack), y.data, y.dtype, x.data, x.dtype, walk, x.is_contiguous(), fits(x) && fits(y), alike, n,
            static_cast<float>(p), scale, random_position(seed, offset));
   });
 }

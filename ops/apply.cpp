@@ -1,3 +1,4 @@
+#include "core/packed_weights.h"
 #include "ops/compose.h"
 
 namespace mantissa {
@@ -12,6 +13,18 @@ void enter_composite(const char* name, CastPolicy own, std::span<const Tensor*> 
     throw;
   }
   context().autocast.enabled[0] = context().autocast.enabled[1] = context().autocast.observed = false;
+}
+
+Tensor allocate_over(const Spec& s, std::span<const Tensor* const> over) {
+  if (!over.empty() && !context().grad_enabled) {
+    const Dims strides = dense_strides(s.sizes, s.layout);
+    for (const Tensor* t : over) {
+      if (!autograd::may_write_over(*t, s.sizes, strides, s.dtype, s.device)) continue;
+      packed_weights::forget(t->storage().get());  // forms of what is gone; nobody else can notice
+      return t->detach();
+    }
+  }
+  return Tensor::allocate(s.sizes, s.dtype, s.device, s.layout);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "amp/autocast.h"
 #include "autograd/anomaly.h"
+#include "autograd/last_owner.h"
 #include "autograd/op_node.h"
 #include "core/context.h"
 #include "ops/op.h"
@@ -29,10 +30,23 @@ template <class Op> void check_same_device(std::span<const Tensor* const> x) {
   }
 }
 
-inline Tensor allocate(const Spec& s) { return Tensor::allocate(s.sizes, s.dtype, s.device, s.layout); }
-template <std::size_t k> std::array<Tensor, k> allocate(const std::array<Spec, k>& s) {
+// What a call of an operator may do beside computing: see apply_over and `reads_halves` (ops/op.h).
+struct CallOptions {
+  std::span<const Tensor* const> over = {};  // tensors whose memory result 0 may take
+  bool widen = false;                        // result 0 is in f32, whatever infer says
+};
+Tensor allocate_over(const Spec& s, std::span<const Tensor* const> over);
+
+inline Tensor allocate(const Spec& s, const CallOptions& o) {
+  if (o.over.empty() && !o.widen) [[likely]] return Tensor::allocate(s.sizes, s.dtype, s.device, s.layout);
+  Spec result = s;
+  if (o.widen) result.dtype = f32;
+  return allocate_over(result, o.over);
+}
+template <std::size_t k> std::array<Tensor, k> allocate(const std::array<Spec, k>& s, const CallOptions& o) {
   std::array<Tensor, k> y;
-  for (std::size_t i = 0; i < k; ++i) y[i] = allocate(s[i]);
+  y[0] = allocate(s[0], o);
+  for (std::size_t i = 1; i < k; ++i) y[i] = allocate(s[i], {});
   return y;
 }
 inline View views(const Tensor& y) { return y.view(); }
@@ -55,10 +69,12 @@ inline bool should_record(std::span<const Tensor* const> x) {
 // `infer`, `run`, `view` and `reference` are the operator's members, bound to its inputs: a fixed
 // number of them or a list.
 template <class Op, int inputs, class Bound>
-auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> casts, const Bound& bound) {
+auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> casts, Bound&& bound) {
   check_operator<Op>();
   const bool autocast = context().autocast.any();
-  if (autocast) [[unlikely]] amp::cast_inputs(Op::name, policy_of<Op>(), x, casts);  // 1 autocast
+  if (autocast) [[unlikely]] {                                                       // 1 autocast
+    bound.options.widen = amp::cast_inputs(Op::name, policy_of<Op>(), x, casts, requires { Op::reads_halves; });
+  }
   const bool record = differentiable<Op>() && should_record(x);
   if constexpr (differentiable<Op>() && !HasVjp<Op>) {
     if (record) {  // no rule of its own: differentiate what it means
@@ -83,6 +99,7 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
 template <class Op, std::size_t n> struct BoundFixed {
   const Op& op;
   const Tensor* const (&x)[n];
+  CallOptions options = {};
 
   template <class F> auto unpack(F&& f) const {
     return [&]<std::size_t... i>(std::index_sequence<i...>) { return f(*x[i]...); }(std::make_index_sequence<n>{});
@@ -93,7 +110,7 @@ template <class Op, std::size_t n> struct BoundFixed {
       return unpack([&](const auto&... t) { return op.view(t...); });
     } else {
       check_same_device<Op>(x);
-      auto y = allocate(unpack([&](const auto&... t) { return op.infer(t...); }));
+      auto y = allocate(unpack([&](const auto&... t) { return op.infer(t...); }), options);
       unpack([&](const auto&... t) { op.run(views(y), t.view()...); return 0; });
       return y;
     }
@@ -103,6 +120,7 @@ template <class Op, std::size_t n> struct BoundFixed {
 template <class Op> struct BoundList {
   const Op& op;
   std::span<const Tensor* const> x;
+  CallOptions options = {};
 
   std::vector<Tensor> tensors() const {
     std::vector<Tensor> t;
@@ -113,7 +131,7 @@ template <class Op> struct BoundList {
   auto make() const {
     check_same_device<Op>(x);
     const std::vector<Tensor> t = tensors();
-    auto y = allocate(op.infer(std::span<const Tensor>(t)));
+    auto y = allocate(op.infer(std::span<const Tensor>(t)), options);
     std::vector<View> v;
     for (const Tensor& one : t) v.push_back(one.view());
     op.run(views(y), std::span<const View>(v));
@@ -123,18 +141,27 @@ template <class Op> struct BoundList {
 
 }  // namespace detail
 
+// apply(), for rules of gradients: result 0 may be written over the first of `over` that allows it, which are inputs that
+// the caller gives up (autograd/last_owner.h): Grad, In and Out parameters of the rule, used for nothing else afterwards. The kernel
+// must be one that reads element i (or its row) before it writes it.
 template <class Op, class... T>
   requires(sizeof...(T) > 0 && (std::is_convertible_v<const T&, const Tensor&> && ...))
-auto apply(const Op& op, const T&... inputs) {
+auto apply_over(std::initializer_list<const Tensor*> over, const Op& op, const T&... inputs) {
   constexpr std::size_t n = sizeof...(T);
   const Tensor* x[n] = {&static_cast<const Tensor&>(inputs)...};
   Tensor casts[n];
   try {
-    return detail::run_operator<Op, static_cast<int>(n)>(op, x, casts, detail::BoundFixed<Op, n>{op, x});
+    return detail::run_operator<Op, static_cast<int>(n)>(op, x, casts, detail::BoundFixed<Op, n>{op, x, {.over = {over.begin(), over.size()}}});
   } catch (Error& e) {
     detail::add_operator_context(e, Op::name, Op::args, x);
     throw;
   }
+}
+
+template <class Op, class... T>
+  requires(sizeof...(T) > 0 && (std::is_convertible_v<const T&, const Tensor&> && ...))
+auto apply(const Op& op, const T&... inputs) {
+  return apply_over({}, op, inputs...);
 }
 
 // The same for operators on a list of tensors. (Not an overload: std::apply would be found for a span.)

@@ -63,7 +63,7 @@ template <class F> class FunctionNode final : public autograd::Node {
     }
     set_edges(edges_);
   }
-  void backward(const Tensor& g, std::span<Tensor> gradients) override {
+  void backward(Tensor g, std::span<Tensor> gradients, bool) override {
     if (released_) autograd::fail_second_backward(F::name);
     std::vector<Tensor> found;
     {

@@ -1,5 +1,6 @@
 // Losses. cross_entropy fuses log_softmax with the negative log-likelihood: it saves two numbers per
-// row instead of the log-probabilities, and its gradient is one pass over the logits.
+// row instead of the log-probabilities, and its gradient is one pass over the logits, which it takes the place of when
+// nobody else holds them. Halves are read as such.
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "ops/apply.h"
@@ -99,11 +100,13 @@ struct CrossEntropyBackward {
                           const Tensor&, const Tensor&, const Tensor&) {
     const CrossEntropyOptions& o = op.options;
     const int dim = class_dim(x.sizes());
-    const Classes c(x.sizes(), x.dtype(), target, weight, o.ignore_index);
+    const Tensor logits = cast(x, compute_dtype(x.dtype()));
+    const Classes c(x.sizes(), logits.dtype(), target, weight, o.ignore_index);
     const double share = o.label_smoothing / static_cast<double>(x.size(dim));
     // The smoothed target: how much weight each class carries.
     const Tensor wanted = c.chosen * c.weight * (1 - o.label_smoothing) + c.selected * c.weight * share;
-    return row_gradient(g, c.total, o.reduction, dim) * (softmax(x, dim) * sum(wanted, {dim}, true) - wanted);
+    const Tensor dx = row_gradient(g, c.total, o.reduction, dim) * (softmax(logits, dim) * sum(wanted, {dim}, true) - wanted);
+    return cast(dx, x.dtype());
   }
   static void samples(Samples& s);
 };
@@ -112,6 +115,7 @@ struct CrossEntropy {
   static constexpr auto name = "cross_entropy";
   static constexpr const char* args[] = {"logits", "target", "weight"};
   static constexpr auto autocast = CastPolicy::f32;
+  static constexpr bool reads_halves = true;
   CrossEntropyOptions options;
 
   // Results: loss; per target the largest logit and log(sum(exp(logits - largest))); total weight.
@@ -128,7 +132,7 @@ struct CrossEntropy {
   static constexpr auto vjp() {
     return rules(
         [](const CrossEntropy& op, Grad g, In<0> x, In<1> target, In<2> weight, Out<1> largest, Out<2> log_sum, Out<3> total) {
-          return apply(CrossEntropyBackward{op.options}, g, x, target, weight, largest, log_sum, total);
+          return apply_over({&x}, CrossEntropyBackward{op.options}, g, x, target, weight, largest, log_sum, total);
         },
         no_gradient, no_gradient);
   }

@@ -17,6 +17,8 @@
 //   - without vjp but with reference: apply() runs the reference whenever a gradient is being
 //     recorded. That is how fused backward kernels get second derivatives.
 //   - `static constexpr bool differentiable = false`: argmax, comparisons.
+//   - `static constexpr bool reads_halves = true`: where autocast's policy asks for f32, halves are not cast: the kernel
+//     reads them as they are, and only result 0 is in f32. Nothing wide is kept for the gradient, which is rounded once.
 //   - only the first result of an operator carries a gradient; the others are saved statistics or
 //     indices.
 // Call it with apply() (ops/apply.h) and list it with MANTISSA_OP (ops/registry.h). Operators of

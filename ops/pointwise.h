@@ -88,10 +88,11 @@ template <class F> struct UnaryBackward : GradOf<F> {
   }
   static Tensor reference(const UnaryBackward& op, const Tensor& g, const Tensor& saved) { return op.of.df(g, saved); }
 };
+// Of a rule: gives up g and `saved`.
 template <class F> Tensor unary_backward(const Unary<F>& op, const Tensor& g, const Tensor& saved) {
   UnaryBackward<F> backward;
   backward.of = op;
-  return apply(backward, g, saved);
+  return apply_over({&g, &saved}, backward, g, saved);
 }
 template <class F> constexpr auto Unary<F>::vjp() {
   if constexpr (!can_have_gradient<F>()) return rules(no_gradient);

@@ -58,7 +58,7 @@ struct Softmax : AlongDim {
 
   void run(const View& y, const View& x) const { kernels::softmax(y.device, y, x, wrapped(x)); }
   static constexpr auto vjp() {
-    return rules([](const Softmax& op, Grad g, Out<0> y) { return apply(SoftmaxBackward{{op.dim}}, g, y); });
+    return rules([](const Softmax& op, Grad g, Out<0> y) { return apply_over({&g, &y}, SoftmaxBackward{{op.dim}}, g, y); });
   }
   static Tensor reference(const Softmax& op, const Tensor& x) {
     const Tensor e = exp(x - amax(x, {op.dim}, true));
@@ -73,7 +73,7 @@ struct LogSoftmax : AlongDim {
 
   void run(const View& y, const View& x) const { kernels::log_softmax(y.device, y, x, wrapped(x)); }
   static constexpr auto vjp() {
-    return rules([](const LogSoftmax& op, Grad g, Out<0> y) { return apply(LogSoftmaxBackward{{op.dim}}, g, y); });
+    return rules([](const LogSoftmax& op, Grad g, Out<0> y) { return apply_over({&g, &y}, LogSoftmaxBackward{{op.dim}}, g, y); });
   }
   static Tensor reference(const LogSoftmax& op, const Tensor& x) {
     const Tensor shifted = x - amax(x, {op.dim}, true);

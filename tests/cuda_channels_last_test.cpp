@@ -110,6 +110,7 @@ TEST_CASE("operators on channels-last images keep the layout on cuda, forward an
     check_kept("instance_norm", [](const Tensor& t) { return instance_norm(t); });
     check_kept("max_pool2d", [](const Tensor& t) { return max_pool2d(t, {2, 2}); });
     check_kept("max_pool2d_with_indices", [](const Tensor& t) { return max_pool2d_with_indices(t, {2, 2}).values; });
+    check_kept("dropout", [](const Tensor& t) { return dropout(t, 0.25); });
     check_kept("avg_pool2d", [](const Tensor& t) { return avg_pool2d(t, {2, 2}); });
     check_kept("adaptive_avg_pool2d", [](const Tensor& t) { return adaptive_avg_pool2d(t, {2, 2}); });
     if (is_half(dtype)) {

@@ -1,5 +1,5 @@
 // Dropout by counter. One Philox call gives four elements; they are drawn by logical position, so
-// strides and threads do not matter.
+// strides and threads do not matter. y may be x.
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +7,7 @@
 #include "core/cpu/simd.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/scratch.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(dropout, const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset)
@@ -15,14 +16,54 @@ MANTISSA_KERNEL(dropout, const View& y, const View& x, double p, std::uint64_t s
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
+constexpr std::int64_t block = 4 * philox_counters;
+
+// Kept when the uniform number (bits >> 8) / 2^24 is at least p; compared as integers.
+std::int32_t first_kept(double p) { return static_cast<std::int32_t>(std::ceil(std::ldexp(static_cast<float>(p), 24))); }
+
+// x and y are channels-last images: which elements stay is drawn for some channels of an image, whose positions are
+// neighbours, and then read pixel by pixel.
+template <class C> void drop_channels(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) {
+  constexpr std::int64_t group = 16;
+  const std::int64_t channels = x.size(1), pixels = x.size(2) * x.size(3), groups = (channels + group - 1) / group;
+  const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
+  const std::int32_t keep_from = first_kept(p);
+  const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, group * pixels));
+  parallel_for(x.size(0) * groups, grain, [&](std::int64_t begin, std::int64_t end) {
+    ScratchVector<std::uint8_t> kept(static_cast<std::size_t>(group * pixels));  // [pixels, group]
+    std::uint32_t bits[block];
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t image = task / groups, from = task % groups * group, width = std::min(group, channels - from);
+      const std::int64_t first = (image * channels + from) * pixels, last = first + width * pixels;
+      std::int64_t channel = 0, pixel = 0;
+      for (std::int64_t i = first; i < last;) {
+        philox_bits(seed, offset + static_cast<std::uint64_t>(i / 4), bits);
+        for (std::int64_t b = i % 4; b < block && i < last; ++b, ++i) {
+          kept[static_cast<std::size_t>(pixel * group + channel)] = static_cast<std::int32_t>(bits[b] >> 8) >= keep_from;
+          if (++pixel == pixels) pixel = 0, ++channel;
+        }
+      }
+      C values[group];
+      for (std::int64_t q = 0; q < pixels; ++q) {
+        const std::int64_t at = (image * pixels + q) * channels + from;
+        load_run(values, x.data, x.dtype, at, 1, width);
+        for (std::int64_t c = 0; c < width; ++c) {
+          const C scaled = values[c] * scale;
+          values[c] = kept[static_cast<std::size_t>(q * group + c)] ? scaled : C(0);
+        }
+        store_run(y.data, y.dtype, at, 1, values, width);
+      }
+    }
+  });
+}
+
 template <class C> void drop(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) {
+  if (!y.is_contiguous()) return drop_channels<C>(y, x, p, seed, offset);
   const Dims* strides[] = {&x.strides};
   const Loop loop = collapse(x.sizes, strides, 1);
   const bool dense = loop.sizes.rank() == 1;
   const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
-  // Kept when the uniform number (bits >> 8) / 2^24 is at least p; compared as integers.
-  const auto keep_from = static_cast<std::int32_t>(std::ceil(std::ldexp(static_cast<float>(p), 24)));
-  constexpr std::int64_t block = 4 * philox_counters;
+  const std::int32_t keep_from = first_kept(p);
   const std::int64_t n = y.numel();
   parallel_for((n + block - 1) / block, grain_size / block, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t bits[block];

@@ -30,11 +30,20 @@ void check_labels(const std::int64_t* label, std::int64_t rows, std::int64_t cla
   }
 }
 
-// Calls row(r) for every target, split over threads.
-template <class F> void for_targets(std::int64_t rows, std::int64_t classes, F&& row) {
+// Calls row(r, buffer) for every target, split over threads; the buffer has room for `room` elements.
+template <class C, class F> void for_targets(std::int64_t rows, std::int64_t classes, std::int64_t room, F&& row) {
   parallel_for(rows, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, classes)), [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t r = first; r < last; ++r) row(r);
+    const Tensor buffer = room > 0 ? Tensor::allocate({room}, dtype_of<C>) : Tensor();
+    for (std::int64_t r = first; r < last; ++r) row(r, room > 0 ? static_cast<C*>(buffer.raw_data()) : nullptr);
   });
+}
+
+// Dense rows of another type than C, which are converted one by one: logits are too many for a wide copy of them all.
+template <class C> bool one_by_one(const View& rows) { return rows.dtype != dtype_of<C> && rows.is_contiguous(); }
+template <class C> const C* row_of(const View& rows, const Dense<C>& dense, std::int64_t r, std::int64_t classes, C* buffer) {
+  if (dense.data()) return dense.data() + r * classes;
+  load_run(buffer, rows.data, rows.dtype, r * classes, 1, classes);
+  return buffer;
 }
 
 // Losses per target into the result: as they are, summed, or divided by the sum of label weights.
@@ -76,11 +85,13 @@ void cross_entropy(const View& loss, const View& largest, const View& log_sum, c
     const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
     const Dense<std::int64_t> labels(target);
     check_labels(labels.data(), rows, classes, o.ignore_index);
-    const Dense<C> in(moved_to_last(x, class_dim(x))), w(weight);
+    const View logits = moved_to_last(x, class_dim(x));
+    const bool convert = one_by_one<C>(logits);
+    const Dense<C> in(convert ? View{} : logits), w(weight);
     const Tensor each = Tensor::allocate({rows}, dtype_of<C>);
     const C smoothing = static_cast<C>(o.label_smoothing);
-    for_targets(rows, classes, [&](std::int64_t r) {
-      const C* p = in.data() + r * classes;
+    for_targets<C>(rows, classes, convert ? classes : 0, [&](std::int64_t r, C* buffer) {
+      const C* p = row_of(logits, in, r, classes, buffer);
       const std::int64_t label = labels.data()[r];
       const C m = fold_run<Max>(classes, p);
       const C ls = std::log(fold_run<Sum>(classes, [=](auto v) { return exp(v - decltype(v)(m)); }, p));
@@ -102,24 +113,28 @@ void cross_entropy(const View& loss, const View& largest, const View& log_sum, c
   });
 }
 
+// dx may be x.
 void cross_entropy_backward(const View& dx, const View& g, const View& x, const View& target,
                             const View& weight, const View& largest,
                             const View& log_sum, const View& total, const CrossEntropyOptions& o) {
   visit_compute(x.dtype, [&]<class C> {
     const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
     const Dense<std::int64_t> labels(target);
-    const Dense<C> in(moved_to_last(x, class_dim(x))), w(weight), grad(g), maxima(largest), log_sums(log_sum), totals(total);
-    DenseResult<C> out(moved_to_last(dx, class_dim(x)));
+    const View logits = moved_to_last(x, class_dim(x)), result = moved_to_last(dx, class_dim(x));
+    const bool convert = one_by_one<C>(logits), convert_result = one_by_one<C>(result);
+    const Dense<C> in(convert ? View{} : logits), w(weight), grad(g), maxima(largest), log_sums(log_sum), totals(total);
+    DenseResult<C> out(convert_result ? View{.dtype = dtype_of<C>} : result);
     const C smoothing = static_cast<C>(o.label_smoothing), share = smoothing / static_cast<C>(classes);
     const C all_weights = sum_of_class_weights(w.data(), classes);
-    for_targets(rows, classes, [&](std::int64_t r) {
-      C* to = out.data() + r * classes;
-      const C* p = in.data() + r * classes;
+    for_targets<C>(rows, classes, convert || convert_result ? classes : 0, [&](std::int64_t r, C* buffer) {
+      C* to = convert_result ? buffer : out.data() + r * classes;
       const std::int64_t label = labels.data()[r];
       if (label == o.ignore_index) {
         std::fill_n(to, classes, C(0));
+        if (convert_result) store_run(result.data, result.dtype, r * classes, 1, to, classes);
         return;
       }
+      const C* p = row_of(logits, in, r, classes, buffer);
       const C m = maxima.data()[r], ls = log_sums.data()[r], from_row = row_gradient(grad.data(), r, totals.data()[0], o.reduction);
       const C on_label = (1 - smoothing) * (w.data() ? w.data()[label] : C(1)) * from_row;
       const C on_softmax = on_label + share * all_weights * from_row, on_class = share * from_row;
@@ -127,6 +142,7 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
       if (smoothing > 0 && w.data()) map_run(classes, to, [=](auto v, auto k) { return part(v) - k * decltype(v)(on_class); }, p, w.data());
       else map_run(classes, to, [=](auto v) { return part(v) - decltype(v)(on_class); }, p);
       to[label] -= on_label;
+      if (convert_result) store_run(result.data, result.dtype, r * classes, 1, to, classes);
     });
     out.finish();
   });
@@ -156,7 +172,7 @@ void nll_loss_backward(const View& dx, const View& g, const View& target, const 
     const Dense<std::int64_t> labels(target);
     const Dense<C> w(weight), grad(g), totals(total);
     DenseResult<C> out(moved_to_last(dx, class_dim(dx)));
-    for_targets(rows, classes, [&](std::int64_t r) {
+    for_targets<C>(rows, classes, 0, [&](std::int64_t r, C*) {
       C* to = out.data() + r * classes;
       const std::int64_t label = labels.data()[r];
       std::fill_n(to, classes, C(0));
