@@ -1,8 +1,8 @@
-// Memory that its last owner may write over. Backward gives every gradient, and (where the graph is not kept) every saved
-// tensor, to the rule that uses it last: the rule's parameters are then the only handles, unless somebody else - the user,
-// a hook, another node - holds the tensor too. Reference counts tell. A rule that gives up what it was given says so by
-// apply_over (ops/apply.h), and its result takes that memory instead of new one: a gradient takes the place of the logits,
-// of an activation, of the gradient before it. Values that anybody can see never change.
+// Memory that its last owner may write over. Backward gives every gradient, and (where the graph is not kept) every
+// saved tensor, to the rule that uses it last: the rule's parameters are then the only handles, unless somebody else -
+// the user, a hook, another node - holds the tensor too. Reference counts tell. A rule that gives up what it was given
+// says so by apply_over (ops/apply.h), and its result takes that memory instead of new one: a gradient takes the place
+// of the logits, of an activation, of the gradient before it. Values that anybody can see never change.
 #pragma once
 
 #include "core/tensor.h"
@@ -14,8 +14,8 @@ namespace mantissa::autograd {
 inline bool held_alone(const Tensor& t) {
   return t.ref()->unique() && t.storage()->unique() && t.storage()->version() == 0;
 }
-// Whether a result like `sizes`, `dtype` and `strides` may be written over `t`, which the caller gives up: held alone, of
-// the same form, and all of its storage. Never while gradients are recorded, since they may save it.
+// Whether a result like `sizes`, `dtype` and `strides` may be written over `t`, which the caller gives up: held alone,
+// of the same form, and all of its storage. Never while gradients are recorded, since they may save it.
 bool may_write_over(const Tensor& t, const Dims& sizes, const Dims& strides, Dtype dtype, Device device);
 
 }  // namespace mantissa::autograd

@@ -1,5 +1,5 @@
-// Backward writes over memory whose last owner it is (autograd/last_owner.h), on the CPU and on the CUDA device: the same
-// bits as when everything is kept, nothing that anybody can see changes, and the bytes that this saves.
+// Backward writes over memory whose last owner it is (autograd/last_owner.h), on the CPU and on the CUDA device: the
+// same bits as when everything is kept, nothing that anybody can see changes, and the bytes that this saves.
 #include <functional>
 
 #include "amp/autocast.h"
@@ -101,7 +101,7 @@ TEST_CASE("the gradient of cross_entropy takes the place of logits that nobody e
       const std::int64_t bytes = wide / (dtype == f32 ? 1 : 2);
       Tensor held = x * 1.0, before = on_host(held).clone();
       const Tensor with = cross_entropy(held, labels);
-      CHECK(peak_of(d, [&] { with.backward(); }) >= 2 * bytes);  // its gradient and that of x
+      CHECK(peak_of(d, [&] { with.backward(); }) >= 2 * bytes - slack);  // its gradient and that of x
       CHECK(same(held, before));
       const Tensor expected = x.grad();
       x.set_grad({});
@@ -167,7 +167,9 @@ TEST_CASE("autocast leaves logits in half precision: cross_entropy reads them as
           const Tensor g = grad(f(), {x}, {.create_graph = true})[0];
           return grad(sum(cast(g, f32) * cast(g, f32)), {x})[0];
         };
-        const Tensor second = twice([&] { return amp::autocast(half, [&] { return cross_entropy(x, labels, options, weight); }); });
+        const Tensor second = twice([&] {
+          return amp::autocast(half, [&] { return cross_entropy(x, labels, options, weight); });
+        });
         CHECK(same(second, twice([&] { return cross_entropy(x.to(f32), labels, options, weight); })));
       }
     }

@@ -21,8 +21,11 @@ struct Block {  // as in bench/workloads.cpp
 
   Tensor attend(const Tensor& x) const {
     const Tensor all = qkv(x);
-    const auto part = [&](int i) { return narrow(all, 2, i * width, width).reshape({batch, length, heads, width / heads}).transpose(1, 2); };
-    return out(flatten(scaled_dot_product_attention(part(0), part(1), part(2), {}, {.is_causal = true}).transpose(1, 2), 2));
+    const auto part = [&](int i) {
+      return narrow(all, 2, i * width, width).reshape({batch, length, heads, width / heads}).transpose(1, 2);
+    };
+    const Tensor y = scaled_dot_product_attention(part(0), part(1), part(2), {}, {.is_causal = true});
+    return out(flatten(y.transpose(1, 2), 2));
   }
   Tensor operator()(Tensor x) const {
     x = x + attend(norm1(x));
@@ -51,7 +54,8 @@ Bytes measure(bool wide) {
   Gpt2 net;
   nn::to(net, cuda);
   optim::AdamW optimizer(nn::parameters(net), {.lr = 1e-3});
-  const Tensor tokens = randint(0, vocabulary, {batch, length}).to(cuda), labels = randint(0, vocabulary, {batch * length}).to(cuda);
+  const Tensor tokens = randint(0, vocabulary, {batch, length}).to(cuda);
+  const Tensor labels = randint(0, vocabulary, {batch * length}).to(cuda);
   Bytes found{};
   empty_cache(cuda);
   for (int i = 0; i < 3; ++i) {
@@ -69,8 +73,9 @@ Bytes measure(bool wide) {
     backward(loss);
     const MemoryStats backward = memory_stats(cuda);
     optimizer.step();
+    const MemoryStats all = memory_stats(cuda);
     found = {forward.allocated - before, forward.peak_allocated - before, backward.peak_allocated - before,
-             std::max({forward.peak_allocated, backward.peak_allocated, memory_stats(cuda).peak_allocated}), memory_stats(cuda).reserved};
+             std::max(forward.peak_allocated, all.peak_allocated), all.reserved};
   }
   return found;
 }
@@ -84,15 +89,14 @@ TEST_CASE("a training step of a language model keeps what its gradients need, an
   }
   const Bytes now = measure(false), wide = measure(true);
   const auto print = [](const char* what, const Bytes& b) {
-    std::printf("%s: after forward %lld, peak of forward %lld, of backward %lld; step in all %lld, reserved %lld bytes\n", what,
-                static_cast<long long>(b.forward), static_cast<long long>(b.forward_peak), static_cast<long long>(b.backward_peak),
-                static_cast<long long>(b.step_peak), static_cast<long long>(b.reserved));
+    std::printf("%s: after forward %ld, peak of forward %ld, of backward %ld; step in all %ld, reserved %ld bytes\n",
+                what, b.forward, b.forward_peak, b.backward_peak, b.step_peak, b.reserved);
   };
   print("logits in bf16, overwritten", now);
   print("logits in f32, held        ", wide);
   constexpr std::int64_t rows = batch * length, logits = rows * vocabulary;  // elements
-  // For each token and layer, in bytes per feature: the inputs of two norms in f32 (8) and their results in bf16 (4), q, k
-  // and v (6), the result of attention (2), the input of gelu and its result (16).
+  // For each token and layer, in bytes per feature: the inputs of two norms in f32 (8) and their results in bf16 (4),
+  // q, k and v (6), the result of attention (2), the input of gelu and its result (16).
   const std::int64_t kept = layers * rows * width * 36 + rows * width * 6;  // and those of the last norm
   CHECK(now.forward >= kept + 2 * logits);
   CHECK(now.forward <= (kept + 2 * logits) * 103 / 100);

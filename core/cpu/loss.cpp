@@ -123,7 +123,9 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
     const View logits = moved_to_last(x, class_dim(x)), result = moved_to_last(dx, class_dim(x));
     const bool convert = one_by_one<C>(logits), convert_result = one_by_one<C>(result);
     const Dense<C> in(convert ? View{} : logits), w(weight), grad(g), maxima(largest), log_sums(log_sum), totals(total);
-    DenseResult<C> out(convert_result ? View{.dtype = dtype_of<C>} : result);
+    View none;
+    none.dtype = dtype_of<C>;
+    DenseResult<C> out(convert_result ? none : result);
     const C smoothing = static_cast<C>(o.label_smoothing), share = smoothing / static_cast<C>(classes);
     const C all_weights = sum_of_class_weights(w.data(), classes);
     for_targets<C>(rows, classes, convert || convert_result ? classes : 0, [&](std::int64_t r, C* buffer) {
