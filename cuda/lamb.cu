@@ -8,9 +8,8 @@ namespace {
 
 using optim_formulas::LAMB;
 
-template <class C> __device__ inline LAMB::Update<C> update_of(const double* hyper, const ParameterView& v, LAMB* formula) {
-  memcpy(static_cast<void*>(formula), hyper, sizeof(LAMB));
-  return formula->at<C>(*v.step + 1);
+template <class C> __device__ inline LAMB::Update<C> update_of(const double* hyper, const ParameterView& v) {
+  return formula_of<LAMB>(hyper).at<C>(*v.step + 1);
 }
 
 // partial[block][2]: sums of squares of value and direction.
@@ -21,8 +20,7 @@ __global__ void __launch_bounds__(block_size) lamb_moments(TensorList<ParameterV
   if (skip && *skip) return;
   std::int64_t begin;
   const ParameterView& v = list.find(&begin);
-  LAMB formula;
-  const auto update = update_of<C>(hyper, v, &formula);
+  const auto update = update_of<C>(hyper, v);
   const auto factors = reading.factors<C>();
   const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
   double values = 0, directions = 0;
@@ -53,8 +51,6 @@ __global__ void __launch_bounds__(block_size) lamb_moments(TensorList<ParameterV
 __global__ void lamb_rates(TensorList<ParameterView> list, double* rates, const double* partial, const double* hyper, const bool* skip) {
   __shared__ double scratch[32];
   if (skip && *skip) return;
-  LAMB formula;
-  memcpy(static_cast<void*>(&formula), hyper, sizeof(LAMB));
   double values = 0, directions = 0;
   for (unsigned b = list.first_block[blockIdx.x] + threadIdx.x; b < list.first_block[blockIdx.x + 1]; b += blockDim.x) {
     values += partial[2 * b];
@@ -62,7 +58,7 @@ __global__ void lamb_rates(TensorList<ParameterView> list, double* rates, const 
   }
   values = fold_block<Sum>(values, scratch);
   directions = fold_block<Sum>(directions, scratch);
-  if (threadIdx.x == 0) rates[blockIdx.x] = formula.lr * LAMB::ratio(values, directions);
+  if (threadIdx.x == 0) rates[blockIdx.x] = formula_of<LAMB>(hyper).lr * LAMB::ratio(values, directions);
 }
 
 template <class C>
@@ -70,8 +66,7 @@ __global__ void __launch_bounds__(block_size) lamb_values(TensorList<ParameterVi
   if (skip && *skip) return;
   std::int64_t begin;
   const ParameterView& v = list.find(&begin);
-  LAMB formula;
-  const auto update = update_of<C>(hyper, v, &formula);
+  const auto update = update_of<C>(hyper, v);
   const C rate = static_cast<C>(rates[&v - list.tensor]);
   const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
   if (i >= v.numel) return;

@@ -5,7 +5,9 @@
 
 #include <array>
 #include <bit>
+#include <new>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "core/optim_formulas.h"
@@ -40,6 +42,11 @@ template <int states> __device__ inline bool is_aligned(const ParameterView& v) 
   return aligned;
 }
 
+// The formula whose hyperparameters the host copied to the device.
+template <class F> __device__ inline const F& formula_of(const double* hyper) {
+  static_assert(std::is_trivially_copyable_v<F> && alignof(F) == alignof(double));
+  return *reinterpret_cast<const F*>(hyper);
+}
 template <class F, class C> __device__ inline auto constants_of(const F& formula, const ParameterView& v) {
   if constexpr (requires { F::scalar_names; }) return formula.template at<C>(*v.step + 1, v.scalars);
   else return formula.template at<C>(*v.step + 1);
@@ -57,15 +64,11 @@ __global__ void __launch_bounds__(block_size) update_parameters(TensorList<Param
   alignas(16) __shared__ unsigned char shared_update[sizeof(Update)];
   __shared__ GradientReading::Factors<C> factors;
   if (threadIdx.x == 0) {
-    F formula;
-    memcpy(static_cast<void*>(&formula), hyper, sizeof(F));
-    const Update made = constants_of<F, C>(formula, v);
-    memcpy(shared_update, &made, sizeof(Update));
+    new (shared_update) Update(constants_of<F, C>(formula_of<F>(hyper), v));
     factors = reading.factors<C>();
   }
   __syncthreads();
-  Update update;
-  memcpy(&update, shared_update, sizeof(Update));
+  const Update update = *std::launder(reinterpret_cast<const Update*>(shared_update));
 
   const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
   if (i >= v.numel) return;
@@ -101,11 +104,7 @@ template <class F> __global__ void advance_parameters(StepList list, const doubl
   const int t = static_cast<int>(threadIdx.x);
   if (t >= list.count) return;
   const StepList::Counts& v = list.of[t];
-  if constexpr (requires { F::scalar_names; }) {
-    F formula;
-    memcpy(static_cast<void*>(&formula), hyper, sizeof(F));
-    formula.advance(v.scalars, *v.step + 1);
-  }
+  if constexpr (requires { F::scalar_names; }) formula_of<F>(hyper).advance(v.scalars, *v.step + 1);
   ++*v.step;
 }
 
