@@ -5,33 +5,13 @@
 // masked gradient, which is z's, is written by the first pass for the second to read.
 #pragma once
 
+#include "core/batch_norm.h"
 #include "cuda/rows.cuh"
 
 namespace mantissa::cuda_backend {
 
-struct BatchNormForward {
-  const View &y, &mean, &inv_std, &x, &weight, &bias;
-  const View& z;  // of x's sizes and dtype, added before the activation; may be absent
-  const View &running_mean, &running_var;
-  bool training, relu;
-  double momentum, eps;
-};
-struct BatchNormGradient {
-  const View &dx, &dweight, &dbias;
-  const View& dz;  // absent where there was no z
-  const View &g, &x, &weight, &bias, &mean, &inv_std;
-  const View& y;   // the result, given where there was a z
-  bool training, relu;
-};
 void batch_norm_channels(const BatchNormForward& f);
 void batch_norm_channels_backward(const BatchNormGradient& f);
-
-// One number per channel, and channels-last images.
-inline bool channels_are_innermost(const View& x) {
-  std::int64_t inner = 1;
-  for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
-  return inner == 1 || x.layout() == Layout::channels_last;
-}
 
 struct Stretches {
   std::int64_t total = 0, length = 1, count = 1;  // elements of a channel, of a stretch; stretches

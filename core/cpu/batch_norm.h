@@ -5,34 +5,13 @@
 
 #include <vector>
 
+#include "core/batch_norm.h"
 #include "core/cpu/rows.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-struct BatchNormForward {
-  const View &y, &mean, &inv_std, &x, &weight, &bias;
-  const View& z;  // of x's sizes and dtype, added before the activation; may be absent
-  const View &running_mean, &running_var;
-  bool training, relu;
-  double momentum, eps;
-};
-struct BatchNormGradient {
-  const View &dx, &dweight, &dbias;
-  const View& dz;  // absent where there was no z
-  const View &g, &x, &weight, &bias, &mean, &inv_std;
-  const View& y;   // the result, given where there was a z
-  bool training, relu;
-};
-
 void batch_norm_channels(const BatchNormForward& f);
 void batch_norm_channels_backward(const BatchNormGradient& f);
-
-// One number per channel and [N, C, H, W] with the channels last: whose kernels these are.
-inline bool channels_are_innermost(const View& x) {
-  std::int64_t inner = 1;
-  for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
-  return inner == 1 || x.layout() == Layout::channels_last;
-}
 
 template <class C> void update_running(const View& running, std::int64_t channels, double momentum, const C* batch) {
   if (!running) return;

@@ -1,0 +1,31 @@
+// What batch norm's kernels are asked for, on every device: core/cpu/batch_norm*.cpp, cuda/batch_norm*.cu. x is [N, C, ...];
+// weight, bias and the statistics are [C], and may be absent. Every kernel can end in y = max(0, normalised + z).
+#pragma once
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+struct BatchNormForward {
+  const View &y, &mean, &inv_std, &x, &weight, &bias;
+  const View& z;  // of x's sizes and dtype, added before the activation; may be absent
+  const View &running_mean, &running_var;
+  bool training, relu;
+  double momentum, eps;
+};
+struct BatchNormGradient {
+  const View &dx, &dweight, &dbias;
+  const View& dz;  // absent where there was no z
+  const View &g, &x, &weight, &bias, &mean, &inv_std;
+  const View& y;   // the result, given where there was a z
+  bool training, relu;
+};
+
+// One number per channel, or channels-last images: for kernels whose neighbours in memory are channels.
+inline bool channels_are_innermost(const View& x) {
+  std::int64_t inner = 1;
+  for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
+  return inner == 1 || x.layout() == Layout::channels_last;
+}
+
+}  // namespace mantissa
