@@ -5,6 +5,11 @@ mantissa_need(Catch2 catch2)
 find_program(MANTISSA_SH sh REQUIRED)
 mark_as_advanced(MANTISSA_SH)
 
+set(test_seconds 900)
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
+  set(test_seconds 5400)  # ThreadSanitizer takes many times as long
+endif()
+
 add_custom_target(mantissa_tests)
 function(mantissa_test name source)  # further arguments: object files
   mantissa_program(${name} ${source})
@@ -14,7 +19,7 @@ function(mantissa_test name source)  # further arguments: object files
   add_dependencies(mantissa_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   # Ways to compute are chosen by rule: timing would decide the last bits, and with them whether a test passes.
-  set_tests_properties(${name} PROPERTIES TIMEOUT 900 ENVIRONMENT MANTISSA_TUNER=off)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT MANTISSA_TUNER=off)
 endfunction()
 
 file(GLOB test_sources CONFIGURE_DEPENDS tests/*_test.cpp)
@@ -30,7 +35,7 @@ target_compile_options(autocast_cost_test PRIVATE $<$<CONFIG:Release>:-O2>)
 # oneDNN takes its instruction set from the environment when the program starts.
 foreach(isa IN ITEMS avx2 baseline)
   add_test(NAME conv_${isa}_test COMMAND conv_test)
-  set_tests_properties(conv_${isa}_test PROPERTIES TIMEOUT 900 ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_ISA=${isa}")
+  set_tests_properties(conv_${isa}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_ISA=${isa}")
 endforeach()
 
 # The CUDA backend on the CPU: cuda/*.cu compiled by the C++ compiler (tests/cuda_shim). tests/cuda_*_test.cpp run on it,
