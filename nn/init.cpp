@@ -35,21 +35,21 @@ Fans fans(const Tensor& t) {
   return {static_cast<double>(t.size(1)) * area, static_cast<double>(t.size(0)) * area};
 }
 
-double gain(Activation activation, double slope) {
-  switch (activation) {
-    case Activation::tanh: return 5.0 / 3;
-    case Activation::selu: return 0.75;
-    case Activation::relu: return std::sqrt(2.0);
-    case Activation::leaky_relu: return std::sqrt(2 / (1 + slope * slope));
+double gain(Nonlinearity nonlinearity, double slope) {
+  switch (nonlinearity) {
+    case Nonlinearity::tanh: return 5.0 / 3;
+    case Nonlinearity::selu: return 0.75;
+    case Nonlinearity::relu: return std::sqrt(2.0);
+    case Nonlinearity::leaky_relu: return std::sqrt(2 / (1 + slope * slope));
     default: return 1;
   }
 }
 
 double calculate_gain(std::string_view name, double slope) {
-  if (name == "tanh") return gain(Activation::tanh);
-  if (name == "relu") return gain(Activation::relu);
-  if (name == "leaky_relu") return gain(Activation::leaky_relu, slope);
-  if (name == "selu") return gain(Activation::selu);
+  if (name == "tanh") return gain(Nonlinearity::tanh);
+  if (name == "relu") return gain(Nonlinearity::relu);
+  if (name == "leaky_relu") return gain(Nonlinearity::leaky_relu, slope);
+  if (name == "selu") return gain(Nonlinearity::selu);
   const bool plain = name == "linear" || name == "sigmoid" || name.starts_with("conv");
   check(plain, "init: calculate_gain does not know the nonlinearity \"", std::string(name), "\"");
   return 1;
@@ -133,9 +133,9 @@ double xavier_std(const Tensor& t, double gain) {
   const Fans f = fans(t);
   return gain * std::sqrt(2 / (f.in + f.out));
 }
-double kaiming_std(const Tensor& t, double a, Fan fan, Activation activation) {
+double kaiming_std(const Tensor& t, double a, Fan fan, Nonlinearity nonlinearity) {
   const Fans f = fans(t);
-  return gain(activation, a) / std::sqrt(fan == Fan::in ? f.in : f.out);
+  return gain(nonlinearity, a) / std::sqrt(fan == Fan::in ? f.in : f.out);
 }
 void uniform_of_std(const Tensor& t, double std) {
   if (t.numel() == 0) return;
@@ -148,11 +148,11 @@ void xavier_uniform_(const Tensor& t, double gain) { uniform_of_std(t, xavier_st
 void xavier_normal_(const Tensor& t, double gain) {
   if (t.numel() > 0) normal_(t, 0, xavier_std(t, gain));
 }
-void kaiming_uniform_(const Tensor& t, double a, Fan fan, Activation activation) {
-  uniform_of_std(t, kaiming_std(t, a, fan, activation));
+void kaiming_uniform_(const Tensor& t, double a, Fan fan, Nonlinearity nonlinearity) {
+  uniform_of_std(t, kaiming_std(t, a, fan, nonlinearity));
 }
-void kaiming_normal_(const Tensor& t, double a, Fan fan, Activation activation) {
-  if (t.numel() > 0) normal_(t, 0, kaiming_std(t, a, fan, activation));
+void kaiming_normal_(const Tensor& t, double a, Fan fan, Nonlinearity nonlinearity) {
+  if (t.numel() > 0) normal_(t, 0, kaiming_std(t, a, fan, nonlinearity));
 }
 
 void default_weight_and_bias_(const Tensor& weight, const Tensor& bias) {

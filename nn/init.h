@@ -32,9 +32,9 @@ struct Fans {
 Fans fans(const Tensor& t);
 
 enum class Fan { in, out };
-enum class Activation { linear, sigmoid, tanh, relu, leaky_relu, selu };
+enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu, selu };
 // By how much an activation shrinks its input's standard deviation. `slope` is leaky_relu's.
-double gain(Activation activation, double slope = 0.01);
+double gain(Nonlinearity nonlinearity, double slope = 0.01);
 // The same by PyTorch's names: "linear", "conv1d" ... "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu",
 // "selu".
 double calculate_gain(std::string_view nonlinearity, double slope = 0.01);
@@ -42,8 +42,8 @@ double calculate_gain(std::string_view nonlinearity, double slope = 0.01);
 void xavier_uniform_(const Tensor& t, double gain = 1);
 void xavier_normal_(const Tensor& t, double gain = 1);
 // `a` is the slope that gain() gets.
-void kaiming_uniform_(const Tensor& t, double a = 0, Fan fan = Fan::in, Activation activation = Activation::leaky_relu);
-void kaiming_normal_(const Tensor& t, double a = 0, Fan fan = Fan::in, Activation activation = Activation::leaky_relu);
+void kaiming_uniform_(const Tensor& t, double a = 0, Fan fan = Fan::in, Nonlinearity nonlinearity = Nonlinearity::leaky_relu);
+void kaiming_normal_(const Tensor& t, double a = 0, Fan fan = Fan::in, Nonlinearity nonlinearity = Nonlinearity::leaky_relu);
 
 // PyTorch's default for linear and convolution layers: weight and bias uniform in
 // (-1, 1) / sqrt(fan_in). An undefined bias is left out.

@@ -193,7 +193,7 @@ TEST_CASE("init functions follow torch.nn.init", "[nn]") {
   CHECK(fans(t).out == 800);
   xavier_uniform_(t, 2);
   check_uniform(t, 2 * std::sqrt(6.0 / 1000));
-  kaiming_uniform_(t, 0, Fan::out, Activation::relu);
+  kaiming_uniform_(t, 0, Fan::out, Nonlinearity::relu);
   check_uniform(t, std::sqrt(2.0) * std::sqrt(3.0 / 800));
   const double n = static_cast<double>(t.numel());
   const auto check_normal = [&](double std) {
@@ -207,7 +207,7 @@ TEST_CASE("init functions follow torch.nn.init", "[nn]") {
   check_normal(std::sqrt(2.0 / (1 + 0.0)) / std::sqrt(200.0));
   constant_(t, 3);
   CHECK(same_bits(t, full(t.sizes(), 3)));
-  CHECK(gain(Activation::tanh) == Approx(5.0 / 3));
+  CHECK(gain(Nonlinearity::tanh) == Approx(5.0 / 3));
   CHECK_THAT(message_of([] { kaiming_uniform_(zeros({3})); }), Contains("at least 2 dimensions"));
 }
 
