@@ -48,6 +48,15 @@ foreach(source IN LISTS cuda_test_sources shim_test_sources)
   target_compile_definitions(${name} PRIVATE MANTISSA_CUDA_SHIM)
   target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
 endforeach()
+target_compile_options(machine_test PRIVATE -Wno-unknown-pragmas)  # it includes cuda/vec.cuh
+if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # it has kernels of its own that are not aligned
+  target_compile_options(machine_test PRIVATE -fsanitize=alignment)
+endif()
+# The same tests when launches and copies happen as late as streams and events allow.
+foreach(name IN ITEMS cuda_capture cuda_data cuda_optim cuda_training)
+  add_test(NAME late_${name}_test COMMAND ${name}_test)
+  set_tests_properties(late_${name}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_SHIM_LATE=1")
+endforeach()
 # What eager work on the device costs on the host.
 add_executable(cuda_host_bench tests/cuda_shim/host_bench.cpp $<TARGET_OBJECTS:mantissa_cuda_shim>)
 mantissa_flags(cuda_host_bench)

@@ -125,7 +125,7 @@ template <int arity> Walk<arity> walk_of(const ElementwiseLoop& loop) {
   for (int d = 0; d + 1 < w.rank; ++d) w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);  // the outermost is not divided by
   for (int k = 0; k <= arity; ++k) {
     const ElementwiseLoop::Operand& o = loop.operand[k];
-    w.operand[k] = {o.data, o.dtype, o.constant, o.value, o.integer, {}};
+    w.operand[k] = {o.constant ? nullptr : o.data, o.dtype, o.constant, o.value, o.integer, {}};
     for (int d = 0; d < w.rank; ++d) w.operand[k].strides[d] = loop.strides[k][w.rank - 1 - d];
   }
   return w;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "core/error.h"
 #include "cuda/check.h"
@@ -50,15 +51,31 @@ inline Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most = 512
   return g;
 }
 
+// The bytes that a kernel's parameters take, each on its own alignment. Every driver takes 4096; more (32,764 since CUDA 12.1
+// and sm_70) would need a driver as new.
+template <class... P> constexpr std::size_t parameter_bytes() {
+  std::size_t n = 0;
+  ((n = (n + alignof(P) - 1) / alignof(P) * alignof(P) + sizeof(P)), ...);
+  return n;
+}
+
+// An argument as the parameter it becomes. Sizes are 64 bits wide on the host, and some kernels take them as int.
+template <class P, class A> P fitted(const char* name, const A& a) {
+  if constexpr (std::is_integral_v<P> && std::is_integral_v<A> && !std::is_same_v<P, bool> && !std::is_same_v<A, bool>) {
+    check(std::in_range<P>(a), "internal error: ", name, ": ", a, " is too large for a parameter of its kernel");
+  }
+  return static_cast<P>(a);
+}
+
 // One argument as the kernel declares it: itself, or converted.
 template <class P, class A> struct Parameter {
   P value;
-  explicit Parameter(const A& a) : value(static_cast<P>(a)) {}
+  Parameter(const char* name, const A& a) : value(fitted<P>(name, a)) {}
   void* address() { return &value; }
 };
 template <class P> struct Parameter<P, P> {
   const P& value;
-  explicit Parameter(const P& a) : value(a) {}
+  Parameter(const char*, const P& a) : value(a) {}
   void* address() { return const_cast<P*>(&value); }
 };
 
@@ -71,19 +88,22 @@ template <class... P> cudaError_t call_launch(const void* kernel, const Grid& gr
 
 // Does nothing for a grid without blocks.
 template <class... P, class... A> void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&... arguments) {
+  static_assert(parameter_bytes<P...>() <= 4096, "a kernel's parameters must fit into 4 KiB");
   if (grid.blocks.x == 0) return;
   const void* const function = reinterpret_cast<const void*>(kernel);
   if (grid.shared > shared_of_every_kernel) allow_shared(function, grid.shared, name);
 #if defined(MANTISSA_CUDA_SHIM)
   if (!cuda_shim::null_device) {
-    const cudaError_t status =
-        cuda_shim::launch(stream(), [=] { kernel(static_cast<P>(arguments)...); }, grid.blocks, grid.threads, grid.shared);
-    return after_launch(name, status);
+    const auto run = [function, kernel, &grid](const P&... values) {
+      const cuda_shim::Argument list[] = {{&values, sizeof(P), std::is_pointer_v<P>}..., {}};
+      return cuda_shim::launch(stream(), function, list, [=] { kernel(values...); }, grid.blocks, grid.threads, grid.shared);
+    };
+    return after_launch(name, run(fitted<P>(name, arguments)...));
   }
-  const cudaError_t status = call_launch(function, grid, Parameter<std::remove_const_t<P>, A>(arguments)...);
+  const cudaError_t status = call_launch(function, grid, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
 #else
   nvtxRangePushA(name);
-  const cudaError_t status = call_launch(function, grid, Parameter<std::remove_const_t<P>, A>(arguments)...);
+  const cudaError_t status = call_launch(function, grid, Parameter<std::remove_const_t<P>, A>(name, arguments)...);
   nvtxRangePop();
 #endif
   after_launch(name, status);

@@ -47,7 +47,7 @@ template <class C> __device__ inline C combine(int kind, C a, C b) {
 }
 struct LineShape {
   int rank = 0;
-  std::int64_t sizes[Dims::max_rank], strides[Dims::max_rank];  // of the index, and of the result, without the last dimension
+  std::int64_t sizes[Dims::max_rank] = {}, strides[Dims::max_rank] = {};  // of the index, and of the result, without the last dimension
 };
 template <class C>
 __global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineShape shape, std::int64_t lines, std::int64_t n, std::int64_t size,

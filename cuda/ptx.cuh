@@ -104,6 +104,8 @@ template <class T> float element(std::uint32_t pair, int which) {
 }  // namespace shim
 
 inline void copy_async_16(void* to, const void* from, int valid) {
+  cuda_shim::check_aligned(to, 16, "place of cp.async in shared memory");
+  cuda_shim::check_aligned(from, 16, "source of cp.async");  // also of an empty copy
   std::memset(to, 0xff, 16);
   shim::open_group().push_back({to, from, valid});
 }
@@ -123,6 +125,7 @@ template <int pending> inline void copy_async_wait() {
 }
 
 template <bool transpose> inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
+  cuda_shim::check_aligned(row, 16, "row of ldmatrix");
   const shim::Exchange rows(row);
   for (unsigned i = 0; i < 4; ++i) {
     std::uint16_t pair[2];

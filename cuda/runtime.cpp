@@ -255,6 +255,20 @@ thread_local LaunchCounter* counter = nullptr;
 LaunchCounter::LaunchCounter() : before_(std::exchange(counter, this)) {}
 LaunchCounter::~LaunchCounter() { counter = before_; }
 
+namespace {
+
+// Throws if that many bytes of shared memory are more than a block may have on this GPU.
+void refuse_shared(std::size_t bytes, const char* kernel, int index) {
+  int most = 0;
+  check_status(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index), "asking for the size of shared memory");
+  if (bytes <= static_cast<std::size_t>(most)) return;
+  (void)cudaGetLastError();  // no later launch is to report it
+  check(false, kernel, ": a block of this kernel needs ", (bytes + 1023) / 1024, " KiB of shared memory, and cuda:", index, " has ",
+        most / 1024, " KiB; f16 or bf16 (autocast) instead of f32, or narrower heads or rows, need less");
+}
+
+}  // namespace
+
 void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
   struct Allowed {
     const void* kernel;
@@ -267,7 +281,9 @@ void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
   const std::lock_guard lock(mutex);
   const auto at = std::ranges::find_if(all, [=](const Allowed& a) { return a.kernel == kernel && a.device == here; });
   if (at != all.end() && at->bytes >= bytes) return;
-  check_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), name);
+  const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (status == cudaErrorInvalidValue) refuse_shared(bytes, name, here);
+  check_status(status, name);
   if (at != all.end()) at->bytes = bytes;
   else all.push_back({kernel, here, bytes});
 }

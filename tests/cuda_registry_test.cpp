@@ -23,6 +23,24 @@ Tensors on(Device device, const Tensors& x) {
   return y;
 }
 
+// The same elements, one place into their storage, images channels-last: no vector of several elements begins where it may.
+Tensors one_place_on(const Tensors& x) {
+  Tensors y;
+  for (const Tensor& t : x) {
+    if (!t.defined() || t.is_weak_scalar() || t.numel() == 0) {
+      y.push_back(t);
+      continue;
+    }
+    const Tensor line = slice(zeros({t.numel() + 1}, {.dtype = t.dtype(), .device = t.device()}), 0, 1);
+    Tensor view = t.dim() != 4 ? reshape(line, t.sizes())
+                               : permute(reshape(line, {t.size(0), t.size(2), t.size(3), t.size(1)}), {0, 3, 1, 2});
+    view.copy_(t.detach());
+    if (t.requires_grad()) view.requires_grad_();
+    y.push_back(view);
+  }
+  return y;
+}
+
 // Calls f(op, sample); operators that say they have no kernel are collected with the reason.
 std::map<std::string, std::string> missing;
 template <class F> void for_each_cuda_sample(F&& f) {
@@ -65,7 +83,8 @@ void check_results(const OpInfo& op, const Sample& s, Dtype dtype, double length
   }
 }
 
-Tensors gradients_of(const OpInfo& op, const Sample& s, const Tensors& x) {
+// late: gradients of results begin one place into their storage, too.
+Tensors gradients_of(const OpInfo& op, const Sample& s, const Tensors& x, bool late = false) {
   const Tensors y = run(op, s, x);
   Tensors roots, v;
   for (std::size_t k = 0; k < y.size(); ++k) {
@@ -73,6 +92,7 @@ Tensors gradients_of(const OpInfo& op, const Sample& s, const Tensors& x) {
     roots.push_back(y[k]);
     v.push_back(cast(random_tensor(y[k].sizes(), 77 + k), y[k].dtype()).to(y[k].device()));
   }
+  if (late) v = one_place_on(v);
   return grad(roots, leaves(x), v, {.allow_unused = true});
 }
 
@@ -112,6 +132,47 @@ TEST_CASE("gradients on cuda are those of f64 on the cpu") {
       }
     }
   });
+}
+
+TEST_CASE("tensors that begin one element into their storage") {
+  for_each_cuda_sample([](const OpInfo& op, const Sample& s) {
+    const Dtype dtype = op.halves ? f16 : f32;
+    if (op.mutates || !can_differentiate(op, s)) return;
+    const double bound = dtype == f32 ? 2e-3 : 1e-2;
+    const Tensors x = wanting_gradients(op, prepared(s, dtype)), exact = wanting_gradients(op, in_f64(x));
+    const Tensors g = gradients_of(op, s, one_place_on(on(cuda, x)), true), expected = gradients_of(op, s, exact);
+    REQUIRE(g.size() == expected.size());
+    for (std::size_t k = 0; k < g.size(); ++k) {
+      INFO("gradient " << k << " in " << name_of(dtype));
+      if (g[k].defined()) CHECK(difference(g[k], expected[k], {bound, bound}) == "");
+    }
+  });
+  // Of sizes that kernels take in packs of eight.
+  for (Dtype dtype : {f32, f16, bf16}) {
+    INFO(name_of(dtype));
+    const Tolerance bound = dtype == f32 ? Tolerance{1e-5, 1e-5} : dtype == f16 ? Tolerance{4e-3, 4e-3} : Tolerance{3e-2, 3e-2};
+    const auto rows = [&](int seed) { return cast(random_tensor({6, 64}, seed), dtype); };
+    const auto image = [&](int seed) { return cast(random_tensor({2, 16, 6, 6}, seed), dtype); };
+    const auto check_same = [&](const char* what, const Tensors& x, auto&& f) {
+      INFO(what);
+      CHECK(difference(f(one_place_on(on(cuda, x))), f(in_f64(x)), bound) == "");
+    };
+    check_same("add", {rows(1), rows(2)}, [](const Tensors& x) { return x[0] + x[1]; });
+    check_same("add_", {rows(1), rows(2)}, [](const Tensors& x) { return Tensor(x[0]).add_(x[1], 0.5); });
+    check_same("cast", {rows(1)}, [](const Tensors& x) { return cast(x[0], f32); });
+    check_same("transpose", {rows(1)}, [](const Tensors& x) { return transpose(x[0], 0, 1).contiguous(); });
+    check_same("sum", {rows(1)}, [](const Tensors& x) { return sum(x[0], {1}); });
+    check_same("softmax", {rows(1)}, [](const Tensors& x) { return softmax(x[0], 1); });
+    check_same("layer_norm", {rows(1), rows(2)}, [](const Tensors& x) { return layer_norm(x[0], {64}, select(x[1], 0, 0)); });
+    check_same("matmul", {rows(1), rows(2)}, [](const Tensors& x) { return matmul(x[0], transpose(x[1], 0, 1)) * 0.125; });
+    check_same("rotary_embedding", {rows(1)}, [](const Tensors& x) { return rotary_embedding(x[0]); });
+    check_same("max_pool2d", {image(1)}, [](const Tensors& x) { return max_pool2d(x[0], 2); });
+    check_same("avg_pool2d", {image(1)}, [](const Tensors& x) { return avg_pool2d(x[0], 2); });
+    check_same("relu", {image(1)}, [](const Tensors& x) { return relu(x[0]); });
+    check_same("embedding", {rows(1)}, [](const Tensors& x) {
+      return embedding(x[0], from_data<std::int64_t>(std::vector<std::int64_t>{5, 0, 5}, {3}).to(x[0].device()));
+    });
+  }
 }
 
 TEST_CASE("repeating an operator on cuda gives the same bits") {

@@ -2,6 +2,7 @@
 // block then run. A barrier that can never be complete, because threads have left or wait elsewhere,
 // is an error. This file must not be instrumented by ThreadSanitizer: it tells the sanitizer itself
 // which fiber runs and what a barrier orders, so that races between CUDA threads are found.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -9,6 +10,8 @@
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include "tests/cuda_shim/shim.h"
 #include "tests/cuda_shim/switch.h"
@@ -37,6 +40,7 @@ struct Thread {
   uint3 index{};
   unsigned number = 0;
   unsigned block_waits = 0, warp_waits = 0;  // how often it met others, for the tags below
+  int waits_in = 0;                          // the line of the __syncthreads it waits in
   Fiber* fiber = nullptr;
   Lane lane{};
 };
@@ -49,13 +53,24 @@ std::vector<Fiber*> free_fibers;
 Thread* current = nullptr;
 const std::function<void()>* body = nullptr;
 std::exception_ptr error;
-std::vector<std::uint32_t> shared_memory;
 Order order = Order::forward;
 std::mt19937 random_order{1};
 unsigned waiting_at_block = 0;
 Fiber main_fiber;
 // What ThreadSanitizer orders by. With a single tag for all barriers it would miss a race across one.
 char start_tag, end_tag, block_tag[2];
+
+// Dynamic shared memory, aligned to 16 bytes and no more, ends where no page may be touched.
+constexpr std::size_t most_shared = 228 * 1024;
+char* dynamic_memory = nullptr;
+void place_shared(std::size_t bytes) {
+  static char* const end = [] {
+    void* p = mmap(nullptr, most_shared + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED || mprotect(static_cast<char*>(p) + most_shared, 4096, PROT_NONE) != 0) std::abort();
+    return static_cast<char*>(p) + most_shared;
+  }();
+  dynamic_memory = end - (bytes + 15) / 16 * 16;
+}
 
 void wait_as(State state) {
   Thread* me = current;
@@ -103,7 +118,12 @@ void complete(unsigned warp, unsigned mask) {  // all lanes of the mask are here
     Lane& lane = lanes[l].lane;
     const int source = lane.source;
     if (lane.what == Collective::ballot) lane.value = votes;
-    if (lane.what == Collective::shuffle && source >= 0 && source < 32 && (mask >> source & 1)) lane.value = values[source];
+    if (lane.what == Collective::shuffle) {
+      if (source < 0 || source > 31 || !(mask >> source & 1)) {
+        throw std::runtime_error("cuda_shim: a shuffle reads from a lane that its mask does not name");
+      }
+      lane.value = values[source];
+    }
     if (lane.what == Collective::gather) {
       for (unsigned k = 0; k < 32; ++k) {
         if (mask >> k & 1) std::memcpy(static_cast<char*>(lane.all) + k * lane.bytes, lanes[k].lane.mine, lane.bytes);
@@ -146,6 +166,13 @@ const Lane& meet_warp(const Lane& mine) {
   throw std::runtime_error(text);
 }
 
+// All wait, but not in one place: sm_70 and later count arrivals, and then threads meet that should not.
+void check_one_place() {
+  for (const Thread& t : threads) {
+    if (t.waits_in != threads[0].waits_in) throw std::runtime_error("cuda_shim: threads of a block wait in different __syncthreads");
+  }
+}
+
 void run_block(std::vector<unsigned>& turn) {
   error = nullptr;
   waiting_at_block = 0;
@@ -164,6 +191,7 @@ void run_block(std::vector<unsigned>& turn) {
     }
     if (moved || live == 0) continue;
     if (waiting_at_block != threads.size()) fail_stuck(live);
+    check_one_place();
     waiting_at_block = 0;
     for (Thread& t : threads) t.state = State::ready;
   }
@@ -180,7 +208,8 @@ void abandon_threads() {
 
 }  // namespace
 
-void block_barrier() {
+void block_barrier(int line) {
+  current->waits_in = line;
   char* tag = &block_tag[current->block_waits++ & 1];
   tsan_release(tag);
   ++waiting_at_block;
@@ -202,13 +231,27 @@ unsigned active_lanes() {
   const auto count = static_cast<unsigned>(threads.size()), first = current->number / 32 * 32;
   return count - first >= 32 ? 0xffffffffu : (1u << (count - first)) - 1;
 }
-void* dynamic_shared() { return shared_memory.data(); }
+void* dynamic_shared() { return dynamic_memory; }
+// A fault may come from where nothing may be thrown, so the thread is left where it is.
+void fail_misaligned(const void* p, std::size_t bytes, const char* what) {
+  char text[200];
+  std::snprintf(text, sizeof text, "cuda_shim: misaligned address %p: %s, which needs %zu bytes, in block (%u, %u, %u), thread (%u, %u, %u)",
+                p, what, bytes, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+  if (!current) {
+    std::fprintf(stderr, "%s, on the host\n", text);
+    std::abort();
+  }
+  error = std::make_exception_ptr(Fault(cudaErrorMisalignedAddress, text));
+  tsan_release(&end_tag);
+  wait_as(State::done);
+  std::abort();
+}
 void set_order(Order o, unsigned seed) {
   order = o;
   random_order.seed(seed);
 }
 
-void run_grid(const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t shared) {
+void run_grid(const Kernel& kernel, const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t shared) {
   const unsigned count = block.x * block.y * block.z;
   gridDim = grid;
   blockDim = block;
@@ -222,17 +265,20 @@ void run_grid(const std::function<void()>& thread, dim3 grid, dim3 block, std::s
     threads[i].index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
     turn[i] = order == Order::reverse ? count - 1 - i : i;
   }
+  place_shared(shared);
   prepare_main_fiber(main_fiber);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
         blockIdx = {x, y, z};
-        shared_memory.assign((shared + 3) / 4 + 4, 0xffffffffu);  // NaN: reading before writing shows
+        std::memset(dynamic_memory, 0xff, (shared + 15) / 16 * 16);  // NaN: reading before writing shows
+        for (const Kernel::Variable& v : kernel.shared) std::memset(v.at, 0xff, v.bytes);
         try {
           run_block(turn);
         } catch (...) {
           error = std::current_exception();
         }
+        current = nullptr;
         if (error) {
           abandon_threads();
           std::rethrow_exception(error);
@@ -244,3 +290,22 @@ void run_grid(const std::function<void()>& thread, dim3 grid, dim3 block, std::s
 }
 
 }  // namespace cuda_shim
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(MANTISSA_SHIM_TSAN)
+// What code compiled with -fsanitize=alignment calls (libubsan's interface) for an access that its type does not allow.
+extern "C" {
+struct mantissa_shim_mismatch {
+  const char* file;
+  std::uint32_t line, column;
+  const void* type;
+  unsigned char log_alignment, kind;
+};
+void __ubsan_handle_type_mismatch_v1(const mantissa_shim_mismatch* m, std::uintptr_t p) {
+  char where[120];
+  const char* name = std::strrchr(m->file, '/');
+  std::snprintf(where, sizeof where, "access at %s:%u", name ? name + 1 : m->file, m->line);
+  cuda_shim::fail_misaligned(reinterpret_cast<const void*>(p), std::size_t{1} << m->log_alignment, where);
+}
+void __ubsan_handle_type_mismatch_v1_abort(const mantissa_shim_mismatch* m, std::uintptr_t p) { __ubsan_handle_type_mismatch_v1(m, p); }
+}
+#endif

@@ -1,5 +1,6 @@
 // The machine that runs CUDA kernels on the CPU, shown to find what it is for: results that depend on
-// the order of threads, barriers that not all reach, uninitialised shared memory, hosts that do not wait.
+// the order of threads, barriers that not all reach, uninitialised shared memory, hosts that do not wait; and to refuse
+// what a GPU refuses: addresses that are not aligned, launches that do not fit, pointers to memory of the host.
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -9,7 +10,9 @@
 #endif
 
 #include "cuda/launch.cuh"
+#include "cuda/ptx.cuh"
 #include "cuda/reduce.cuh"
+#include "cuda/vec.cuh"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -45,6 +48,66 @@ __global__ void uninitialised_kernel(float* y) {
   __syncthreads();
   y[threadIdx.x] = s[(threadIdx.x + 1) % 32];
 }
+__global__ void two_barriers_kernel(int* y) {
+  if (threadIdx.x < 16) {
+    y[threadIdx.x] = 1;
+    __syncthreads();
+  } else {
+    __syncthreads();
+    y[threadIdx.x] = 2;
+  }
+}
+__global__ void stranger_shuffle_kernel(int* y) {  // asks lanes above 15, which do not take part
+  const int v = static_cast<int>(threadIdx.x);
+  y[v] = v < 16 ? __shfl_sync(0xffffu, v, v + 16) : v;
+}
+__global__ void uninitialised_static_kernel(float* y) {
+  __shared__ float s[32];
+  if (blockIdx.x == 0 || threadIdx.x != 5) s[threadIdx.x] = 1;  // block 1 would find what block 0 left
+  __syncthreads();
+  if (blockIdx.x == 1) y[threadIdx.x] = s[(threadIdx.x + 1) % 32];
+}
+// Eight elements as cuda/vec.cuh moves them, four as a vector of CUDA's, one atomic, and the instructions of cuda/ptx.cuh.
+__global__ void packs_kernel(float* y) {
+  float v[pack];
+  load_pack(v, y, f32, 0);
+  store_pack(y, f32, 8, v);
+}
+__global__ void vector_kernel(float* y) { *reinterpret_cast<float4*>(y) = make_float4(1, 2, 3, 4); }
+__global__ void pair_kernel(float* y) { *reinterpret_cast<float2*>(y) = make_float2(1, 2); }
+__global__ void odd_float_kernel(char* y) { *reinterpret_cast<float*>(y) = 1; }
+__global__ void atomic_kernel(char* y) { atomicAdd(reinterpret_cast<int*>(y), 1); }
+__global__ void copy_async_kernel(const Half* x, int skip) {
+  MANTISSA_SHARED(char, s);
+  ptx::copy_async_16(s + skip, x, 16);
+  ptx::copy_async_commit();
+  ptx::copy_async_wait<0>();
+}
+__global__ void load_matrices_kernel(int skip) {
+  MANTISSA_SHARED(char, s);
+  std::uint32_t r[4];
+  ptx::load_matrices<false>(r, s + 16 * threadIdx.x + skip);
+}
+__global__ void shared_kernel(float* y) {
+  MANTISSA_SHARED(float, s);
+  s[threadIdx.x] = 1;
+  __syncthreads();
+  y[threadIdx.x] = s[threadIdx.x];
+}
+__global__ void both_shared_kernel(float* y) {
+  MANTISSA_SHARED(float, s);
+  __shared__ float more[256];
+  more[threadIdx.x] = s[threadIdx.x] = 1;
+  __syncthreads();
+  y[threadIdx.x] = more[255 - threadIdx.x] + s[threadIdx.x];
+}
+// Its name is that of a kernel in cuda/kernel_resources.txt with 255 registers.
+__global__ void attention_dkv_kernel(float* y) { y[threadIdx.x] = 1; }
+struct Described {
+  int n;
+  const float* data;
+};
+__global__ void described_kernel(float* y, Described d) { y[threadIdx.x] = d.data[d.n]; }
 __global__ void add_kernel(int* y, int v) { y[threadIdx.x] += v; }
 
 class Buffer {
@@ -57,6 +120,15 @@ class Buffer {
   Tensor t_;
 };
 void restart() { cuda_shim::forget_errors(); }
+// What a launch of a kernel says that the GPU does not survive.
+template <class... P, class... A> std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
+  std::string message = test::message_of([&] { launch("planted", kernel, grid, arguments...); });
+  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess) {  // stays, and is told once only
+    message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
+  }
+  restart();
+  return message;
+}
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 // Whether a sanitizer stops a child process that does f. What it reports goes nowhere: it is expected.
@@ -128,9 +200,9 @@ TEST_CASE("a barrier that some threads never reach is an error, and the device i
              Catch::Matchers::Contains("divergent barrier") && Catch::Matchers::Contains("16 threads at __syncthreads"));
   CHECK_THAT(test::message_of([&] { synchronize(cuda); }), Catch::Matchers::Contains("restart"));
   restart();
-  CHECK(cuda_shim::launch(stream(), [p = y.data<int>()] { lonely_shuffle_kernel(p); }, 1, 32, 0) == cudaErrorLaunchFailure);
-  CHECK_THAT(cudaGetErrorString(cudaErrorLaunchFailure), Catch::Matchers::Contains("16 in a warp operation"));
-  restart();
+  CHECK_THAT(message_of_launch(Grid{1, 32}, &lonely_shuffle_kernel, y.data<int>()), Catch::Matchers::Contains("16 in a warp operation"));
+  CHECK_THAT(message_of_launch(Grid{1, 32}, &two_barriers_kernel, y.data<int>()), Catch::Matchers::Contains("wait in different __syncthreads"));
+  CHECK_THAT(message_of_launch(Grid{1, 32}, &stranger_shuffle_kernel, y.data<int>()), Catch::Matchers::Contains("a lane that its mask does not name"));
 }
 
 TEST_CASE("shared memory that was not written is NaN") {
@@ -139,6 +211,100 @@ TEST_CASE("shared memory that was not written is NaN") {
   launch("uninitialised", &uninitialised_kernel, grid, y.data<float>());
   CHECK(std::isnan(y.values()[4]));
   CHECK(y.values()[5] == 1);
+}
+
+TEST_CASE("static shared memory that was not written is NaN, also where the block before wrote it") {
+  const Buffer y(32, f32);
+  launch("uninitialised", &uninitialised_static_kernel, {2, 32}, y.data<float>());
+  CHECK(std::isnan(y.values()[4]));
+  CHECK(y.values()[5] == 1);
+}
+
+TEST_CASE("an access that is not aligned ends the kernel, and says where") {
+  const auto misaligned = [](const std::string& message, const char* what) {
+    CHECK_THAT(message, Catch::Matchers::Contains("cudaErrorMisalignedAddress") && Catch::Matchers::Contains("misaligned address 0x") &&
+                            Catch::Matchers::Contains(what));
+  };
+  const Buffer y(64, f32), h(64, f16);
+  const auto fine = [](const std::string& message) { CHECK(message == ""); };
+  float* p = y.data<float>();
+  char* bytes = y.data<char>();
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // there UndefinedBehaviorSanitizer stops the test, or nobody looks
+  misaligned(message_of_launch({1, 1}, &packs_kernel, p + 1), "access at vec.cuh:");
+  misaligned(message_of_launch({1, 1}, &packs_kernel, p + 2), "access at");
+  misaligned(message_of_launch({1, 1}, &vector_kernel, p + 2), "access at");
+  misaligned(message_of_launch({1, 1}, &pair_kernel, p + 1), "access at machine_test.cpp:");
+  misaligned(message_of_launch({1, 1}, &odd_float_kernel, bytes + 2), "access at");
+#endif
+  misaligned(message_of_launch({1, 1}, &atomic_kernel, bytes + 2), "atomic operation");
+  misaligned(message_of_launch({1, 1, 64}, &copy_async_kernel, h.data<Half>() + 4, 0), "source of cp.async");
+  misaligned(message_of_launch({1, 1, 64}, &copy_async_kernel, h.data<Half>(), 8), "place of cp.async");
+  misaligned(message_of_launch({1, 32, 528}, &load_matrices_kernel, 8), "row of ldmatrix");
+  fine(message_of_launch({1, 1}, &packs_kernel, p + 4));
+  fine(message_of_launch({1, 1}, &pair_kernel, p + 2));
+  fine(message_of_launch({1, 1}, &atomic_kernel, bytes + 4));
+  fine(message_of_launch({1, 1, 64}, &copy_async_kernel, h.data<Half>() + 8, 16));
+  fine(message_of_launch({1, 32, 528}, &load_matrices_kernel, 0));
+}
+
+TEST_CASE("a pointer to memory of the host, or of another GPU, is refused") {
+#if !defined(__SANITIZE_ADDRESS__)  // device memory is ordinary memory there
+  const auto illegal = [](const std::string& message, const char* what) {
+    CHECK_THAT(message, Catch::Matchers::Contains("cudaErrorIllegalAddress") && Catch::Matchers::Contains(what) &&
+                            Catch::Matchers::Contains("memory of the host or of another GPU"));
+  };
+  const Buffer y(32, f32);
+  const std::vector<float> heap(128, 1);
+  const float* in_heap = heap.data();
+  while (reinterpret_cast<std::uintptr_t>(in_heap) % 256 != 64) ++in_heap;
+  float stack[32] = {};
+  illegal(message_of_launch({1, 32}, &shared_kernel, &stack[0]), "shared_kernel: parameter 0");
+  illegal(message_of_launch({1, 32}, &described_kernel, y.data<float>(), Described{3, in_heap}), "parameter 1");
+  void* pinned = allocate_pinned(128);  // this a GPU can read
+  CHECK(message_of_launch({1, 32}, &described_kernel, y.data<float>(), Described{3, static_cast<float*>(pinned)}) == "");
+  wait_for_stream();
+  deallocate_pinned(pinned, 128);
+  cuda_shim::set_device_count(2);
+  const Tensor there = zeros({32}, {.device = cuda(1)});
+  (void)y.values();  // makes the first one current again
+  illegal(message_of_launch({1, 32}, &described_kernel, y.data<float>(), Described{3, static_cast<float*>(there.raw_data()) + 5}), "parameter 1");
+  cuda_shim::set_device_count(1);
+#endif
+}
+
+TEST_CASE("shared memory: more than 48 KiB has to be asked for, and more than 227 KiB is not there") {
+  const Buffer y(256, f32);
+  const auto grid = [](std::size_t shared) { return Grid{1, 256, shared}; };
+  CHECK(message_of_launch(grid(48 * 1024), &shared_kernel, y.data<float>()) == "");
+  CHECK(message_of_launch(grid(227 * 1024), &shared_kernel, y.data<float>()) == "");  // launch() asks
+  CHECK_THAT(message_of_launch(grid(227 * 1024 + 16), &shared_kernel, y.data<float>()),
+             Catch::Matchers::Contains("planted: a block of this kernel needs 228 KiB of shared memory, and cuda:0 has 227 KiB"));
+  CHECK(message_of_launch(grid(226 * 1024), &both_shared_kernel, y.data<float>()) == "");
+  CHECK_THAT(message_of_launch(grid(227 * 1024), &both_shared_kernel, y.data<float>()), Catch::Matchers::Contains("exceed 227 KiB"));
+  const cuda_shim::Argument none{};
+  const auto unasked = [&](void (*kernel)(int*, int)) {  // as the funnel would, if it forgot to ask
+    return cuda_shim::launch(stream(), reinterpret_cast<const void*>(kernel), &none, [] {}, 1, 32, 48 * 1024 + 1);
+  };
+  CHECK(unasked(&add_kernel) == cudaErrorInvalidValue);
+  CHECK_THAT(cudaGetErrorString(cudaErrorInvalidValue), Catch::Matchers::Contains("add_kernel: 49153 bytes of shared memory were not asked for"));
+  restart();
+}
+
+TEST_CASE("registers of all threads of a block: at most 65,536") {
+  const Buffer y(512, f32);
+  CHECK(message_of_launch({1, 256}, &attention_dkv_kernel, y.data<float>()) == "");
+  CHECK_THAT(message_of_launch({1, 288}, &attention_dkv_kernel, y.data<float>()),
+             Catch::Matchers::Contains("cudaErrorLaunchOutOfResources") && Catch::Matchers::Contains("288 threads of 255 registers"));
+}
+
+TEST_CASE("the parameters of a kernel are counted as a GPU counts them") {
+  struct alignas(64) Map { char bytes[128]; };
+  static_assert(parameter_bytes<>() == 0 && parameter_bytes<int, double, bool>() == 17 && parameter_bytes<bool, Map>() == 192);
+  struct Large { char bytes[4096]; };
+  static_assert(parameter_bytes<Large>() == 4096 && parameter_bytes<Large, char>() > 4096);  // launch() does not compile with more than 4096
+  CHECK_THAT(test::message_of([] { fitted<int>("softmax", std::int64_t{1} << 31); }),
+             Catch::Matchers::Contains("internal error: softmax: 2147483648 is too large"));
+  CHECK(fitted<int>("softmax", std::int64_t{5}) == 5);
 }
 
 TEST_CASE("late work: what one stream does is seen by another only through an event") {
@@ -173,6 +339,8 @@ TEST_CASE("late work: copies read and write host memory when their turn comes") 
   CHECK(pinned[8 + 3] == 77);
   cuda_shim::set_late(false);
   deallocate_pinned(pinned, 64);
+  CHECK(cudaMemcpyAsync(y.data<int>(), y.data<int>(), 4, cudaMemcpyHostToDevice, stream()) == cudaErrorInvalidValue);  // not of the host
+  restart();
 }
 
 TEST_CASE("late work: a stream that is destroyed leaves its work to be done") {
@@ -201,8 +369,11 @@ TEST_CASE("late work: a stream that is destroyed leaves its work to be done") {
 
 TEST_CASE("a launch that does not fit is refused with its name") {
   const Buffer y(8, i32);
-  CHECK_THAT(test::message_of([&] { launch("too wide", &add_kernel, {1, 2048}, y.data<int>(), 1); }),
-             Catch::Matchers::Contains("too wide: cudaErrorInvalidConfiguration"));
+  for (const Grid& grid : {Grid{1, 2048}, Grid{1, dim3(32, 33)}, Grid{1, dim3(1, 1, 65)}, Grid{1, 0}, Grid{dim3(1, 0), 32}, Grid{dim3(1, 1, 0), 32},
+                           Grid{dim3(1, 65536), 32}, Grid{dim3(1, 1, 65536), 32}, Grid{0x80000000u, 32}}) {
+    CHECK_THAT(test::message_of([&] { launch("too wide", &add_kernel, grid, y.data<int>(), 1); }),
+               Catch::Matchers::Contains("too wide: cudaErrorInvalidConfiguration"));
+  }
   launch("add", &add_kernel, {1, 8}, y.data<int>(), 1);  // the next one runs
   CHECK(y.values() == std::vector<double>(8, 1));
 }

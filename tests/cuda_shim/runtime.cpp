@@ -23,6 +23,7 @@
 #include "tests/cuda_shim/shim.h"
 
 struct cuda_shim_event {
+  int device = 0;
   std::uint64_t recorded = 0, done = 0;  // how often asked for, how often reached
   std::chrono::steady_clock::time_point time;
 };
@@ -49,13 +50,15 @@ int device_count = 1;
 thread_local int device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 cudaError_t sticky = cudaSuccess, planned = cudaSuccess;
-std::string explanation;  // of a kernel that failed
+std::map<cudaError_t, std::string> explanations;  // of the last error of a kind: a kernel that failed, a launch refused
 std::size_t limit = std::size_t{1} << 30;
 thread_local CallCounter* counter = nullptr;
 std::uint64_t launch_count = 0;
 const char* const late_seed = std::getenv("MANTISSA_SHIM_LATE");
 bool late = late_seed != nullptr;
 std::mt19937 random_order{late_seed ? static_cast<unsigned>(std::atoi(late_seed)) : 1u};
+std::map<const char*, std::size_t> pinned;  // by its end
+std::map<std::pair<int, const void*>, std::size_t> allowed_shared;  // cudaFuncSetAttribute, per device
 std::vector<cuda_shim_stream*> streams;
 cuda_shim_stream default_streams[4];
 
@@ -81,8 +84,9 @@ int access_depth = 0;
 
 void explain_fault(int, siginfo_t* info, void*) {
   const bool device_memory = is_device_pointer(info->si_addr);
-  const char* text = device_memory ? "cuda_shim: the host touched device memory outside of a kernel or copy\n"
-                                   : "cuda_shim: segmentation fault\n";
+  const char* text = device_memory && access_depth > 0 ? "cuda_shim: a kernel or copy went beyond the device memory in use\n"
+                     : device_memory ? "cuda_shim: the host touched device memory outside of a kernel or copy\n"
+                     : "cuda_shim: segmentation fault (in a kernel: memory that is not there, or beyond its shared memory)\n";
   [[maybe_unused]] const auto written = write(2, text, std::strlen(text));
   std::signal(SIGSEGV, SIG_DFL);
   std::raise(SIGSEGV);
@@ -106,7 +110,11 @@ void protect(int mode) {
 }
 
 // --- streams ---
-cuda_shim_stream& stream_of(cudaStream_t s) { return s ? *s : default_streams[device]; }
+cuda_shim_stream& stream_of(cudaStream_t s) {
+  if (s) return *s;
+  default_streams[device].device = device;
+  return default_streams[device];
+}
 std::vector<cuda_shim_stream*> all_streams() {
   std::vector<cuda_shim_stream*> all = streams;
   for (auto& s : default_streams) all.push_back(&s);
@@ -166,9 +174,10 @@ void run_guarded(const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& e) {
-    explanation = e.what();
+    const auto* fault = dynamic_cast<const Fault*>(&e);
+    sticky = fault ? fault->error : cudaErrorLaunchFailure;
+    explanations[sticky] = e.what();
     std::fprintf(stderr, "%s\n", e.what());
-    sticky = cudaErrorLaunchFailure;
   }
 }
 
@@ -210,18 +219,77 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   return result(late ? cudaSuccess : sticky);
 }
 
-cudaError_t launch(cudaStream_t stream, std::function<void()> thread, dim3 grid, dim3 block, std::size_t shared) {
+namespace {
+
+constexpr std::size_t usual_shared = 48 * 1024, most_registers = 65536;
+std::size_t most_shared = 227 * 1024;
+
+cudaError_t refuse(cudaError_t e, const Kernel& kernel, const std::string& why) {
+  explanations[e] = "cuda_shim: " + kernel.name + ": " + why;
+  return result(e);
+}
+cudaError_t refuse_shared(const Kernel& kernel) {
+  const std::string most = std::to_string(most_shared / 1024);
+  return refuse(cudaErrorInvalidValue, kernel, "static and dynamic shared memory exceed " + most + " KiB");
+}
+
+// Whether an address is of the host's own memory, or of another GPU, neither of which a GPU can read.
+bool is_out_of_reach(const char* p) {
+  const auto number = reinterpret_cast<std::uintptr_t>(p);
+  for (const Memory& m : memories) if (&m != &memories[device] && m.base && p >= m.base && p < m.base + m.space) return true;
+  if (number < (std::uintptr_t{1} << 32) || number >> 47 != 0 || is_device_pointer(p)) return false;
+  if (const auto at = pinned.upper_bound(p); at != pinned.end() && p >= at->first - at->second) return false;
+  unsigned char there;
+  return mincore(reinterpret_cast<void*>(number / 4096 * 4096), 1, &there) == 0;
+}
+// Parameters that are pointers, and words of structs that look like one. The bytes between a struct's fields may hold anything,
+// also a part of an old pointer beside a small number: words whose lowest byte or lower half is one are let through. Not under
+// AddressSanitizer, where device memory is ordinary memory.
+bool points_out_of_reach(const Argument& a) {
+  constexpr std::size_t longest = 1024;  // what is longer is a list, filled in part
+  if (!guarded || a.bytes > longest) return false;
+  for (std::size_t i = 0; i + sizeof(char*) <= a.bytes; i += sizeof(char*)) {
+    const char* p = nullptr;
+    std::memcpy(&p, static_cast<const char*>(a.at) + i, sizeof p);
+    const auto word = reinterpret_cast<std::uintptr_t>(p);
+    const bool looks_like_one = a.is_pointer || (word % 256 >= 16 && static_cast<std::uint32_t>(word) >> 24 != 0);
+    if (looks_like_one && is_out_of_reach(p)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+cudaError_t launch(cudaStream_t stream, const void* function, const Argument* arguments, std::function<void()> thread, dim3 grid,
+                   dim3 block, std::size_t shared) {
   note_call("cudaLaunchKernel");
+  const std::lock_guard lock(mutex);
+  const Kernel& kernel = kernel_at(function);
+  if (stream_of(stream).device != device) return refuse(cudaErrorInvalidResourceHandle, kernel, "the stream is not of the current device");
   const std::uint64_t count = std::uint64_t{block.x} * block.y * block.z;
   const bool fits = count >= 1 && count <= 1024 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && grid.x >= 1 && grid.y >= 1 &&
-                    grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535 && shared <= 227 * 1024;
-  if (!fits) return result(cudaErrorInvalidConfiguration);
+                    grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
+  if (!fits) return refuse(cudaErrorInvalidConfiguration, kernel, "the grid or the block is too large, or empty");
+  const auto allowed = allowed_shared.find({device, function});
+  if (shared > usual_shared && (allowed == allowed_shared.end() || shared > allowed->second)) {
+    return refuse(cudaErrorInvalidValue, kernel, std::to_string(shared) + " bytes of shared memory were not asked for by cudaFuncSetAttribute");
+  }
+  if (shared + kernel.shared_bytes > most_shared) return refuse_shared(kernel);
+  if ((count + 31) / 32 * 32 * ((kernel.registers + 7) / 8 * 8) > most_registers) {
+    return refuse(cudaErrorLaunchOutOfResources, kernel, std::to_string(count) + " threads of " + std::to_string(kernel.registers) + " registers");
+  }
+  for (const Argument* a = arguments; a->at; ++a) {
+    if (!points_out_of_reach(*a)) continue;
+    explanations[sticky = cudaErrorIllegalAddress] = "cuda_shim: " + kernel.name + ": parameter " + std::to_string(a - arguments) +
+                                                     " points to memory of the host or of another GPU";
+    return result(sticky);
+  }
   if (planned != cudaSuccess) {
     sticky = std::exchange(planned, cudaSuccess);
     return result(sticky);
   }
   ++launch_count;
-  return enqueue(stream, [thread = std::move(thread), grid, block, shared] { run_grid(thread, grid, block, shared); });
+  return enqueue(stream, [&kernel, thread = std::move(thread), grid, block, shared] { run_grid(kernel, thread, grid, block, shared); });
 }
 
 void set_late(bool on, unsigned seed) {
@@ -232,9 +300,11 @@ void set_late(bool on, unsigned seed) {
 }
 void set_device_count(int count) { device_count = count; }
 void set_memory_limit(std::size_t bytes) { limit = bytes; }
+void set_shared_limit(std::size_t bytes) { most_shared = bytes; }
 void fail_next_launch(cudaError_t e) { planned = e; }
 void forget_errors() {
   sticky = planned = last_error = cudaSuccess;
+  explanations.clear();
   for (cuda_shim_stream* s : all_streams()) s->tasks.clear();
 }
 std::uint64_t launches() { return launch_count; }
@@ -263,13 +333,18 @@ const char* cudaGetErrorName(cudaError_t e) {
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+    case cudaErrorLaunchOutOfResources: return "cudaErrorLaunchOutOfResources";
+    case cudaErrorMisalignedAddress: return "cudaErrorMisalignedAddress";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     default: return "cudaErrorUnknown";
   }
 }
 const char* cudaGetErrorString(cudaError_t e) {
-  return e == cudaErrorLaunchFailure && !explanation.empty() ? explanation.c_str() : cudaGetErrorName(e);
+  const std::lock_guard lock(mutex);
+  const auto text = explanations.find(e);
+  return text != explanations.end() ? text->second.c_str() : cudaGetErrorName(e);
 }
 cudaError_t cudaPeekAtLastError() { return sticky != cudaSuccess ? sticky : last_error; }
 cudaError_t cudaGetLastError() {
@@ -306,8 +381,19 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {
     case cudaDevAttrMultiProcessorCount: *value = 2; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(most_shared); break;
   }
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int bytes) {
+  note_call(__func__);
+  if (null_device) return cudaSuccess;
+  const std::lock_guard lock(mutex);
+  const Kernel& kernel = kernel_at(function);
+  if (bytes < 0 || static_cast<std::size_t>(bytes) + kernel.shared_bytes > most_shared) {
+    return refuse_shared(kernel);
+  }
+  allowed_shared[{device, function}] = static_cast<std::size_t>(bytes);
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* v) { return *v = 13000, cudaSuccess; }
@@ -370,13 +456,17 @@ cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
   note_call(__func__);
   const std::lock_guard lock(mutex);
   if (const cudaError_t e = before_unsafe(); e != cudaSuccess) return result(e);
-  *p = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  const std::size_t size = (bytes + 4095) / 4096 * 4096;
+  *p = std::aligned_alloc(4096, size);
+  if (*p) pinned[static_cast<char*>(*p) + size] = size;
   return result(*p ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* p) {
   note_call(__func__);
   const std::lock_guard lock(mutex);
+  if (!p) return cudaSuccess;
   drain();
+  pinned.erase(pinned.upper_bound(static_cast<char*>(p)));
   std::free(p);
   return cudaSuccess;
 }
@@ -388,6 +478,11 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
   note_call(kind == cudaMemcpyDeviceToDevice ? "cudaMemcpyAsync" : "cudaMemcpyAsync from or to the host");
+  const std::lock_guard lock(mutex);
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  const auto wrong = [](const void* p, bool on_device) { return guarded && is_device_pointer(p) != on_device; };
+  if (bytes > 0 && (wrong(to, to_device) || wrong(from, from_device))) return result(cudaErrorInvalidValue);
   if (null_device && kind == cudaMemcpyDeviceToHost) std::memset(to, 0, bytes);
   // From ordinary memory of the host, too, the bytes are read when the copy's turn comes: since CUDA 12 the call "might be
   // synchronous", and where the GPU reads ordinary memory it is not.
@@ -410,13 +505,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   note_call(__func__);
   const std::lock_guard lock(mutex);
   std::erase(streams, s);
-  if (!s->tasks.empty()) {
+  if (s->tasks.empty()) {
+    delete s;
+  } else {
     auto* rest = new cuda_shim_stream;
     rest->device = s->device;
     std::swap(rest->tasks, s->tasks);
     streams.push_back(rest);  // until the program ends: tests destroy few streams
+    delete s;
   }
-  delete s;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
@@ -434,7 +531,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
   note_call(__func__);
-  *e = new cuda_shim_event;
+  *e = new cuda_shim_event{.device = device, .time = {}};
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -449,6 +546,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
   if (null_device) return cudaSuccess;
   const std::lock_guard lock(mutex);
   cuda_shim_stream& s = stream_of(stream);
+  if (s.device != e->device) return result(cudaErrorInvalidResourceHandle);
   if (s.capture) return cudaSuccess;  // order inside one captured stream is that of its work
   ++e->recorded;
   s.tasks.push_back({{}, [e] {

@@ -162,6 +162,7 @@ TEST_CASE("a machine without a GPU says so, and auto is the cpu") {
 
 TEST_CASE("two devices: tensors stay where they are, copies go between them") {
   cuda_shim::set_device_count(2);
+  CHECK(memory_stats(cuda(1)).allocated == 0);  // asked for while the other one is current: its stream is its own all the same
   const Tensor a = full({4}, 3, {.device = cuda}), b = full({4}, 4, {.device = cuda(1)});
   CHECK_THAT(message_of([&] { a + b; }), Contains("different devices (cuda:0, cuda:1)"));
   CHECK((a.to(cuda(1)) + b).to_vector<float>() == std::vector<float>(4, 7));
@@ -176,6 +177,20 @@ TEST_CASE("after an error that the process cannot survive, the first report tell
   CHECK_THAT(message_of([&] { x + 1.0; }), Contains("cudaErrorIllegalAddress") && Contains("the process has lost its GPU"));
   CHECK_THAT(message_of([&] { synchronize(cuda); }), Contains("the GPU was lost to an earlier error of this process; restart it"));
   cuda_shim::forget_errors();
+}
+
+TEST_CASE("a kernel that needs more shared memory than the GPU has says how much, and work goes on") {
+  cuda_shim::set_shared_limit(99 * 1024);  // sm_86, sm_89, sm_120
+  const NoGrad no_grad;
+  const auto attend = [](Dtype t) {
+    const Tensor x = ones({1, 1, 8, 256}, {.dtype = t, .device = cuda});
+    return scaled_dot_product_attention(x, x, x).to_vector<double>();
+  };
+  CHECK_THAT(message_of([&] { attend(f32); }), Contains("attention: a block of this kernel needs ") &&
+                                                   Contains(" KiB of shared memory, and cuda:0 has 99 KiB; f16 or bf16"));
+  CHECK(on_cuda(1000).to_vector<float>() == std::vector<float>(1000, 0));
+  cuda_shim::set_shared_limit(227 * 1024);
+  CHECK(attend(f32) == std::vector<double>(8 * 256, 1));
 }
 
 TEST_CASE("reading a tensor counts as a host read; computing does not") {

@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace cuda_shim {
 
@@ -14,11 +16,13 @@ namespace cuda_shim {
 enum class Order { forward, reverse, random };
 void set_order(Order order, unsigned seed = 1);
 
-// Work is done at once (the default), or as late as streams and events allow, in an order of its own.
+// Work is done at once (the default), or as late as streams and events allow, in an order of its own. Copies then read and
+// write host memory late, too. MANTISSA_SHIM_LATE=<seed> in the environment begins so.
 void set_late(bool late, unsigned seed = 1);
 
 void set_device_count(int count);                 // 1 at start, at most 4; 0: a machine without a GPU
 void set_memory_limit(std::size_t bytes);         // of each device; 1 GiB at start
+void set_shared_limit(std::size_t bytes);         // of a block; 227 KiB at start, and 99 KiB on sm_86, sm_89 and sm_120
 void fail_next_launch(cudaError_t error);         // sticky errors stay, as on a GPU
 void forget_errors();                             // a new process, as far as errors go
 std::uint64_t launches();                         // kernels run so far
@@ -43,11 +47,33 @@ void set_null_device(bool on);
 extern bool null_device;
 
 // --- between the parts ---
-// Runs all blocks of a grid. Throws what a kernel did wrong: a barrier that not all threads reach.
-void run_grid(const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t shared);
+struct Fault : std::runtime_error {  // what a kernel did wrong
+  Fault(cudaError_t e, const std::string& text) : std::runtime_error(text), error(e) {}
+  cudaError_t error;
+};
+// What is known of a kernel (kernels.cpp): its name, the static variables that are its shared memory, and the registers that
+// cuda/kernel_resources.txt says a thread of it has; 0 where it is not listed.
+struct Kernel {
+  struct Variable { char* at; std::size_t bytes; };
+  std::string name;
+  std::vector<Variable> shared;
+  std::size_t shared_bytes = 0;
+  unsigned registers = 0;
+};
+const Kernel& kernel_at(const void* function);
+// Where a parameter of a launch lies on the host.
+struct Argument {
+  const void* at = nullptr;
+  std::size_t bytes = 0;
+  bool is_pointer = false;
+};
+// Runs all blocks of a grid. Throws what a kernel did wrong: a barrier that not all threads reach, a misaligned address.
+void run_grid(const Kernel& kernel, const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t shared);
 // Puts work on a stream: done at once, later, or recorded by a capture.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
-cudaError_t launch(cudaStream_t stream, std::function<void()> thread, dim3 grid, dim3 block, std::size_t shared);
+// Refuses what a GPU of compute capability 9.0 refuses. `arguments` end with an empty one.
+cudaError_t launch(cudaStream_t stream, const void* kernel, const Argument* arguments, std::function<void()> thread, dim3 grid,
+                   dim3 block, std::size_t shared);
 
 class DeviceAccess {  // while one lives, this process may touch device memory
  public:

@@ -44,7 +44,7 @@ inline constexpr int warpSize = 32;
 
 // --- the fibers ---
 namespace cuda_shim {
-void block_barrier();
+void block_barrier(int line);  // line: which barrier it is
 void warp_barrier(unsigned mask);
 // The value of each lane of `mask` goes to all of them: mine is `bytes` long, all holds 32 of these.
 void warp_gather(unsigned mask, const void* mine, std::size_t bytes, void* all);
@@ -54,9 +54,13 @@ unsigned lane();
 unsigned active_lanes();
 void* dynamic_shared();
 void note_call(const char* name);  // of the runtime: tests/cuda_shim/shim.h counts them
+[[noreturn]] void fail_misaligned(const void* p, std::size_t bytes, const char* what);  // ends the kernel, as a GPU would
+inline void check_aligned(const void* p, std::size_t bytes, const char* what) {
+  if (reinterpret_cast<std::uintptr_t>(p) % bytes != 0) fail_misaligned(p, bytes, what);
+}
 }  // namespace cuda_shim
 
-inline void __syncthreads() { cuda_shim::block_barrier(); }
+inline void __syncthreads(int line = __builtin_LINE()) { cuda_shim::block_barrier(line); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { cuda_shim::warp_barrier(mask); }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
@@ -103,6 +107,7 @@ inline int __syncthreads_or(int p) {
 
 // --- atomics ---
 template <class T, class F> T cuda_shim_atomic(T* p, F f) {
+  cuda_shim::check_aligned(p, sizeof(T), "atomic operation");
   T old, now;
   __atomic_load(p, &old, __ATOMIC_RELAXED);
   do now = f(old);
@@ -153,8 +158,10 @@ enum cudaError_t {
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchOutOfResources = 701,
   cudaErrorLaunchTimeout = 702,
   cudaErrorAssert = 710,
   cudaErrorHardwareStackError = 714,
@@ -230,7 +237,4 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long lo
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 cudaError_t cudaGraphDestroy(cudaGraph_t);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
-template <class F> cudaError_t cudaFuncSetAttribute(F*, cudaFuncAttribute, int bytes) {
-  cuda_shim::note_call("cudaFuncSetAttribute");
-  return bytes <= 227 * 1024 ? cudaSuccess : cudaErrorInvalidValue;
-}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes);
