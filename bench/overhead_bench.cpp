@@ -3,14 +3,13 @@
 //   overhead_bench                   nanoseconds for each loop, the minimum over rounds
 //   overhead_bench LOOP N            runs that loop N times after a warm-up and says nothing: for perf, and for
 //                                    tests/instructions_test.sh, which counts the instructions of measured_loop()
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string_view>
 #include <vector>
 
+#include "bench/host_loop.h"
 #include "mantissa.h"
 
 using namespace mantissa;
@@ -98,22 +97,7 @@ const Work loops[] = {
     {"lenet_4", 50, [] { return step<optim::SGD>(LeNet(), randn({4, 3, 32, 32}), optim::SGDOptions{.lr = 1e-3, .momentum = 0.9}); }},
 };
 
-double nanoseconds(int count, const std::function<void()>& body) {
-  double best = 1e30;
-  for (int round = 0; round < 20; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < count; ++i) body();
-    const std::chrono::duration<double, std::nano> t = std::chrono::steady_clock::now() - begin;
-    best = std::min(best, t.count() / count);
-  }
-  return best;
-}
-
 }  // namespace
-
-extern "C" [[gnu::noinline]] void measured_loop(const std::function<void()>& body, int count) {
-  for (int i = 0; i < count; ++i) body();
-}
 
 int main(int argc, char** argv) try {
   manual_seed(1);
@@ -127,7 +111,7 @@ int main(int argc, char** argv) try {
     }
     fail("there is no loop ", argv[1]);
   }
-  for (const Work& loop : loops) std::printf("%-22s %10.1f ns\n", loop.name, nanoseconds(loop.per_round, loop.make()));
+  for (const Work& loop : loops) std::printf("%-22s %10.1f ns\n", loop.name, bench::nanoseconds(loop.per_round, loop.make()));
 } catch (const std::exception& e) {
   std::fprintf(stderr, "error: %s\n", e.what());
   return 1;

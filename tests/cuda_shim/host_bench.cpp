@@ -5,37 +5,17 @@
 //   cuda_host_bench WORK N     does it N times after a warm-up and says nothing: for tests/instructions_test.sh, which
 //                              counts the instructions of measured_loop()
 // Nothing here is measured on a GPU. The host code of .cu files is compiled with less optimisation than nvcc gives it.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
+#include "bench/host_loop.h"
 #include "cuda/launches.h"
 #include "tests/cuda_shim/host_work.h"
 #include "tests/cuda_shim/shim.h"
 
 using namespace mantissa;
-
-namespace {
-
-double nanoseconds(int count, const std::function<void()>& body) {
-  double best = 1e30;
-  for (int round = 0; round < 20; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < count; ++i) body();
-    const std::chrono::duration<double, std::nano> t = std::chrono::steady_clock::now() - begin;
-    best = std::min(best, t.count() / count);
-  }
-  return best;
-}
-
-}  // namespace
-
-extern "C" [[gnu::noinline]] void measured_loop(const std::function<void()>& body, int count) {
-  for (int i = 0; i < count; ++i) body();
-}
 
 int main(int argc, char** argv) try {
   cuda_shim::set_null_device(true);
@@ -52,7 +32,7 @@ int main(int argc, char** argv) try {
   for (const host_work::Work& w : host_work::all()) {
     const auto body = w.make();
     for (int i = 0; i < 20; ++i) body();
-    std::printf("%-24s %10.1f ns ", w.name, nanoseconds(w.per_round, body));
+    std::printf("%-24s %10.1f ns ", w.name, bench::nanoseconds(w.per_round, body));
     cuda_shim::CallCounter calls;
     cuda_backend::LaunchCounter launches;
     body();
