@@ -3,6 +3,7 @@
 #   cuda_resources_test.sh SOURCE OBJECT_FOLDER [--update]
 # A kernel is one line whatever its template arguments, with the most that any of its instances uses. More than the table
 # says is a failure, and so is a kernel that is not in it; --update writes the table anew. Bytes are per thread, but for shared.
+# So is advice of ptxas that it will not do what a kernel was written for: products by wgmma one after the other, setmaxnreg ignored.
 set -eu
 source=$1 objects=$2 update=${3:-}
 table=$source/cuda/kernel_resources.txt
@@ -10,6 +11,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 find "$objects" -name '*.ptxas' | sort >"$work/files"
 [ -s "$work/files" ] || { echo "no object in $objects was compiled by nvcc" >&2; exit 1; }
+
+advice=$(xargs grep -hE '\(C75[0-9][0-9]\)' <"$work/files" | c++filt)
+[ -z "$advice" ] || { echo "$advice" && exit 1; }
 
 # ptxas writes, for every kernel: "Compiling entry function 'NAME' for 'sm_90a'", "N bytes stack frame, N bytes spill stores,
 # N bytes spill loads", "Used N registers, ..., N bytes smem". The most of all instances of a kernel in a file is printed.
