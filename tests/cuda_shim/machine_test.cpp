@@ -339,7 +339,9 @@ TEST_CASE("late work: copies read and write host memory when their turn comes") 
   CHECK(pinned[8 + 3] == 77);
   cuda_shim::set_late(false);
   deallocate_pinned(pinned, 64);
+#if !defined(__SANITIZE_ADDRESS__)  // device memory is ordinary memory there
   CHECK(cudaMemcpyAsync(y.data<int>(), y.data<int>(), 4, cudaMemcpyHostToDevice, stream()) == cudaErrorInvalidValue);  // not of the host
+#endif
   restart();
 }
 

@@ -59,7 +59,7 @@ bool late = late_seed != nullptr;
 std::mt19937 random_order{late_seed ? static_cast<unsigned>(std::atoi(late_seed)) : 1u};
 std::map<const char*, std::size_t> pinned;  // by its end
 std::map<std::pair<int, const void*>, std::size_t> allowed_shared;  // cudaFuncSetAttribute, per device
-std::vector<cuda_shim_stream*> streams;
+std::vector<cuda_shim_stream*>& streams = *new std::vector<cuda_shim_stream*>;  // never destroyed: it holds what work is left
 cuda_shim_stream default_streams[4];
 
 // --- device memory ---
