@@ -80,11 +80,9 @@ void measure_product(std::int64_t n, Dtype dtype) {
   for (const int tile : {64, 128}) {
     ways.push_back({concat("mma ", tile), [&p, tile] { return tensor_core::run_mma(p.g, tile, 1, nullptr); }});
   }
-#if !defined(MANTISSA_CUDA_SHIM)
   for (const int tile : {128, 256}) {
     ways.push_back({concat("hopper ", tile), [&p, tile] { return tensor_core::run_hopper(p.g, tile); }});
   }
-#endif
   for (int plan = 0; plan < cuda_backend::most_cublaslt_plans; ++plan) {
     ways.push_back({concat("cublaslt ", plan), [&p, plan] { return cuda_backend::run_cublaslt(p.g, plan); }});
   }

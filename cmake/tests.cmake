@@ -49,6 +49,7 @@ foreach(source IN LISTS cuda_test_sources shim_test_sources)
   target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_shim/include)
 endforeach()
 target_compile_options(machine_test PRIVATE -Wno-unknown-pragmas)  # it includes cuda/vec.cuh
+target_compile_options(hopper_twin_test PRIVATE -Wno-psabi)        # a tensor map as a parameter
 if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # it has kernels of its own that are not aligned
   target_compile_options(machine_test PRIVATE -fsanitize=alignment)
 endif()

@@ -1,4 +1,4 @@
-// The Tensor Core product (amp/kernels/gemm_mma.cuh) on the machine the tests run on: a GPU or the CPU shim.
+// The Tensor Core products (amp/kernels/gemm_mma.cuh, gemm_sm90.cu) on the machine the tests run on: a GPU or the CPU shim.
 // Every layout, dtype, epilogue, tail and split is held against a product in f64 of the same rounded inputs.
 #include <cmath>
 #include <cstring>
@@ -10,6 +10,10 @@
 #include "cuda/runtime.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+
+#if defined(MANTISSA_CUDA_SHIM)
+#include "tests/cuda_shim/shim.h"
+#endif
 
 using namespace mantissa;
 using tensor_core::Activation;
@@ -122,19 +126,26 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
 }
 
 TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout, dtype and tail") {
-#if defined(MANTISSA_CUDA_SHIM)
-  WARN("wgmma, TMA and cuBLASLt need a GPU: not tested here");
+  if (!cuda_is_available() || cuda_backend::compute_capability() != 90) { WARN("no Hopper GPU and no shim: not tested"); return; }
+#if defined(MANTISSA_CUDA_SHIM)  // cuBLASLt is not there, and one step of 64 for each stage of the ring and two more has to do
+  const std::vector<Way> ways{Way::hopper};
+  const Case deep{.m = 136, .n = 264, .k = 376, .skew = 8}, wide{.m = 264, .n = 392, .k = 72};
 #else
-  if (!cuda_is_available() || cuda_backend::compute_capability() != 90) { WARN("no Hopper GPU: not tested"); return; }
-  for (const Way way : {Way::hopper, Way::cublaslt}) {
+  const std::vector<Way> ways{Way::hopper, Way::cublaslt};
+  const Case deep{.m = 136, .n = 264, .k = 2056, .skew = 8}, wide{.m = 1032, .n = 1288, .k = 328};
+#endif
+  for (const Way way : ways) {
     for (const Dtype in : {f16, bf16}) {
       for (const int tile : {128, 256}) {
         for (const bool at : {false, true}) {
           for (const bool bt : {false, true}) {
             run({.m = 64, .n = 64, .k = 64, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
             run({.m = 72, .n = 40, .k = 104, .items = 2, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
-            run({.m = 136, .n = 264, .k = 2056, .skew = 8, .at = at, .bt = bt, .in = in, .out = f32, .tile = tile, .way = way});
-            run({.m = 1032, .n = 1288, .k = 328, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
+            run({.m = deep.m, .n = deep.n, .k = deep.k, .skew = deep.skew, .at = at, .bt = bt, .in = in, .out = f32, .tile = tile, .way = way});
+            run({.m = wide.m, .n = wide.n, .k = wide.k, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
+            if (way == Way::hopper) {  // odd in every direction, with rows of multiples of 16 bytes
+              run({.m = 37, .n = 29, .k = 45, .items = 3, .skew = 3, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
+            }
           }
         }
         run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .activation = Activation::relu, .way = way});
@@ -151,8 +162,29 @@ TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout
       }
     }
   }
-#endif
 }
+
+#if defined(MANTISSA_CUDA_SHIM)
+TEST_CASE("Hopper's product is the same in other orders of threads, and however early or late its copies and products happen") {
+  using cuda_shim::Asynchrony, cuda_shim::Order;
+  unsigned seed = 0;
+  for (const Order order : {Order::reverse, Order::random}) {
+    for (const Asynchrony when : {Asynchrony::late, Asynchrony::early, Asynchrony::random}) {
+      for (const int tile : {128, 256}) {
+        for (const bool mn : {false, true}) {
+          cuda_shim::set_order(order, ++seed);
+          cuda_shim::set_asynchrony(when);
+          run({.m = 264, .n = 392, .k = 392, .at = mn, .bt = !mn, .tile = tile, .way = Way::hopper});  // 12 or 9 tiles for two blocks
+          run({.m = 72, .n = 40, .k = 104, .items = 5, .at = mn, .bt = !mn, .in = bf16, .out = f32, .tile = tile, .accumulate = true, .way = Way::hopper});
+          run({.m = 200, .n = 136, .k = 200, .at = mn, .bt = !mn, .tile = tile, .bias = true, .before = true, .activation = Activation::gelu, .way = Way::hopper});
+        }
+      }
+    }
+  }
+  cuda_shim::set_order(Order::forward);
+  cuda_shim::set_asynchrony(Asynchrony::late);
+}
+#endif
 
 TEST_CASE("[A51] a sum of 4096 ones is exact in f16: it is summed in f32") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }

@@ -1,7 +1,10 @@
 // A matrix product for Hopper: wgmma fed by TMA through a ring of shared-memory stages, roles by warpgroup.
 // One warp of the first warpgroup does nothing but start copies; two warpgroups compute 64 rows of the tile each.
 // Blocks stay and take tile after tile, so the copies of the next tile run while the last one is stored.
-// sm_90a only, and not under the CPU shim: every use of it on a GPU is held against another way first (cuda/tuner.h).
+// sm_90a, and the CPU shim by twins of its instructions; on a GPU every use of it is held against another way first
+// (cuda/tuner.h).
+// A product of a warpgroup is four of its warps, and to have waited for it says something about the own warp alone: a stage
+// is free when every warp of both warpgroups has said that it has finished reading.
 // Compiled for other GPUs the kernel is empty, and MANTISSA_NO_SM90A says that none of the list is sm_90a.
 #include <cuda.h>
 
@@ -17,6 +20,7 @@ constexpr int tile_m = 128, tile_k = 64;  // 64 elements: one swizzled line of 1
 static_assert(tile_k == hopper::line);
 constexpr int ring = 4;
 constexpr int threads = 384;              // a producer and two consumer warpgroups
+constexpr int consumer_warps = 8;
 constexpr int slice = 32, slice_row = slice + 8;  // columns stored at once; rows padded against bank conflicts
 
 template <int tile_n> struct Shared {
@@ -83,13 +87,13 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
                                                   step > 0 || k > 0);
       }
       hopper::wgmma_commit();
-      hopper::wgmma_wait<1>();  // the products of the step before are done: its stage may be filled again
-      if (step > 0 && thread == 0) hopper::barrier_arrive(&shared.empty[before]);
+      hopper::wgmma_wait<1>();  // this warp's products of the step before are done
+      if (step > 0 && lane == 0) hopper::barrier_arrive(&shared.empty[before]);
       before = stage;
       if (++stage == ring) stage = 0, phase ^= 1;
     }
     hopper::wgmma_wait<0>();
-    if (thread == 0) hopper::barrier_arrive(&shared.empty[before]);
+    if (lane == 0) hopper::barrier_arrive(&shared.empty[before]);
 
     float* result = shared.results[consumer];
 #pragma unroll
@@ -124,7 +128,7 @@ gemm_hopper(Gemm g, std::int64_t tiles, __grid_constant__ const CUtensorMap map_
   if (threadIdx.x == 0) {
     for (int s = 0; s < ring; ++s) {
       hopper::barrier_init(&shared.full[s], 1);
-      hopper::barrier_init(&shared.empty[s], 2);
+      hopper::barrier_init(&shared.empty[s], consumer_warps);
     }
     hopper::barrier_init_done();
   }

@@ -1,5 +1,6 @@
 // Hopper's instructions for matrix products: barriers in shared memory, bulk tensor copies (TMA), products by a
-// warpgroup (wgmma) that read both operands from shared memory. sm_90a only; the CPU shim has no twin of these.
+// warpgroup (wgmma) that read both operands from shared memory. sm_90a only; for the CPU shim each has a twin
+// (tests/cuda_shim/hopper.h). What only executing threads may rely on holds for a warp, not for its warpgroup.
 // Source: PTX ISA, sections "mbarrier", "cp.async.bulk.tensor" and "Asynchronous warpgroup level matrix instructions".
 #pragma once
 
@@ -8,7 +9,15 @@
 #include "core/half.h"
 #include "cuda/ptx.cuh"
 
+#if defined(MANTISSA_CUDA_SHIM)
+#include <type_traits>
+
+#include "tests/cuda_shim/hopper.h"
+#endif
+
 namespace mantissa::hopper {
+
+#if !defined(MANTISSA_CUDA_SHIM)
 
 using ptx::shared_address;
 
@@ -167,5 +176,21 @@ template <bool a_mn, bool b_mn> struct Wgmma<BFloat16, 256, a_mn, b_mn> {
         : "l"(a), "l"(b), "r"(add), "n"(int(a_mn)), "n"(int(b_mn)));
   }
 };
+
+#else
+
+using cuda_shim::shared_address, cuda_shim::barrier_init, cuda_shim::barrier_init_done, cuda_shim::barrier_arrive,
+    cuda_shim::barrier_expect, cuda_shim::barrier_wait, cuda_shim::copy_box, cuda_shim::wgmma_begin, cuda_shim::wgmma_commit;
+template <int registers> void give_registers() { cuda_shim::set_registers(registers, false); }
+template <int registers> void take_registers() { cuda_shim::set_registers(registers, true); }
+inline void warpgroup_sync(int id) { cuda_shim::named_barrier(id, 128); }
+template <int pending> void wgmma_wait() { cuda_shim::wgmma_wait(pending); }
+template <class T, int n, bool a_mn, bool b_mn> struct Wgmma {
+  static void run(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
+    cuda_shim::wgmma({std::is_same_v<T, BFloat16>, n, a_mn, b_mn, a, b, add != 0}, d);
+  }
+};
+
+#endif
 
 }  // namespace mantissa::hopper

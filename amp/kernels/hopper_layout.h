@@ -1,6 +1,6 @@
 // Where the elements of an operand lie in shared memory between TMA, which writes them, and wgmma, which reads them:
 // boxes of lines of 64 elements (128 bytes) whose 16-byte chunks are exchanged within 8 lines (the 128-byte swizzle).
-// tests/hopper_layout_test.cpp plays both sides. Source: PTX ISA, "Matrix descriptor format" and "Canonical layouts".
+// Source: PTX ISA, "Matrix descriptor format" and "Canonical layouts".
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,12 @@
 // CUDA threads as fibers of one CPU thread. A thread runs until it ends or waits; the others of its
 // block then run. A barrier that can never be complete, because threads have left or wait elsewhere,
-// is an error. This file must not be instrumented by ThreadSanitizer: it tells the sanitizer itself
+// is an error, and so is a block in which all wait for what nobody will do. This file must not be instrumented by ThreadSanitizer: it tells the sanitizer itself
 // which fiber runs and what a barrier orders, so that races between CUDA threads are found.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <random>
 #include <stdexcept>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include <sys/mman.h>
 
+#include "tests/cuda_shim/fibers.h"
 #include "tests/cuda_shim/shim.h"
 #include "tests/cuda_shim/switch.h"
 
@@ -22,8 +24,8 @@ dim3 blockDim, gridDim;
 namespace cuda_shim {
 namespace {
 
-enum class State { fresh, ready, at_block_barrier, at_warp_barrier, done };
-enum class Collective { barrier, gather, shuffle, ballot };
+enum class State { fresh, ready, at_block_barrier, at_warp_barrier, waiting, done };
+enum class Collective { barrier, gather, shuffle, ballot, together };
 
 struct Lane {  // what a thread brings to a warp operation, and takes from it
   Collective what = Collective::barrier;
@@ -33,6 +35,8 @@ struct Lane {  // what a thread brings to a warp operation, and takes from it
   const void* mine = nullptr;
   void* all = nullptr;
   std::size_t bytes = 0;
+  WarpWork work = nullptr;
+  const char* name = "a warp operation";
 };
 
 struct Thread {
@@ -41,6 +45,7 @@ struct Thread {
   unsigned number = 0;
   unsigned block_waits = 0, warp_waits = 0;  // how often it met others, for the tags below
   int waits_in = 0;                          // the line of the __syncthreads it waits in
+  Waiting* waits_for = nullptr;
   Fiber* fiber = nullptr;
   Lane lane{};
 };
@@ -60,16 +65,26 @@ Fiber main_fiber;
 // What ThreadSanitizer orders by. With a single tag for all barriers it would miss a race across one.
 char start_tag, end_tag, block_tag[2];
 
-// Dynamic shared memory, aligned to 16 bytes and no more, ends where no page may be touched.
+// Dynamic shared memory, aligned to 16 bytes and no more, ends where no page may be touched, or less than 32 bytes before;
+// what was written in between shows. The window that it lies in begins at shared address 0.
 constexpr std::size_t most_shared = 228 * 1024;
-char* dynamic_memory = nullptr;
+char *window = nullptr, *dynamic_memory = nullptr;
+std::size_t dynamic_bytes = 0;
 void place_shared(std::size_t bytes) {
-  static char* const end = [] {
+  static char* const begin = [] {
     void* p = mmap(nullptr, most_shared + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED || mprotect(static_cast<char*>(p) + most_shared, 4096, PROT_NONE) != 0) std::abort();
-    return static_cast<char*>(p) + most_shared;
+    return static_cast<char*>(p);
   }();
-  dynamic_memory = end - (bytes + 15) / 16 * 16;
+  window = begin;
+  dynamic_bytes = bytes;
+  dynamic_memory = window + most_shared - ((bytes + 15) / 32 * 32 + 16);
+}
+void clear_shared() { std::memset(dynamic_memory, 0xff, static_cast<std::size_t>(window + most_shared - dynamic_memory)); }  // NaN
+void check_behind_shared() {
+  for (const char* p = dynamic_memory + dynamic_bytes; p < window + most_shared; ++p) {
+    if (*p != static_cast<char>(0xff)) throw std::runtime_error("cuda_shim: a kernel wrote behind its dynamic shared memory");
+  }
 }
 
 void wait_as(State state) {
@@ -131,6 +146,11 @@ void complete(unsigned warp, unsigned mask) {  // all lanes of the mask are here
     }
     lanes[l].state = State::ready;
   }
+  if (current->lane.work) {
+    const void* all[32] = {};
+    for (unsigned l = 0; l < 32; ++l) if (mask >> l & 1) all[l] = lanes[l].lane.mine;
+    current->lane.work(warp, all);
+  }
 }
 
 const Lane& meet_warp(const Lane& mine) {
@@ -146,25 +166,64 @@ const Lane& meet_warp(const Lane& mine) {
     if (!(mine.mask >> l & 1)) continue;
     const unsigned n = warp * 32 + l;
     all = n < threads.size() && threads[n].state == State::at_warp_barrier && threads[n].lane.mask == mine.mask;
-    if (all && threads[n].lane.what != mine.what) throw std::runtime_error("cuda_shim: lanes of one warp meet in different operations");
+    if (all && (threads[n].lane.what != mine.what || threads[n].lane.work != mine.work)) {
+      throw std::runtime_error("cuda_shim: lanes of one warp meet in different operations");
+    }
   }
-  if (all) complete(warp, mine.mask);
+  if (all) {
+    tsan_acquire(tag);
+    complete(warp, mine.mask);
+    tsan_release(tag);
+  }
   if (me.state == State::at_warp_barrier) wait_as(State::at_warp_barrier);
   tsan_acquire(tag);
   return me.lane;
 }
 
+// "0-31, 64, 65": numbers in ascending order.
+std::string ranges(const std::vector<unsigned>& numbers) {
+  std::string text;
+  for (std::size_t i = 0, last; i < numbers.size(); i = last + 1) {
+    for (last = i; last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1;) ++last;
+    text += (i ? ", " : "") + std::to_string(numbers[i]) + (last > i ? "-" + std::to_string(numbers[last]) : "");
+  }
+  return text;
+}
 [[noreturn]] void fail_stuck(unsigned live) {
   unsigned at_block = 0, at_warp = 0;
+  std::map<std::string, std::vector<unsigned>> others;  // what they wait for
   for (const Thread& t : threads) {
     at_block += t.state == State::at_block_barrier;
     at_warp += t.state == State::at_warp_barrier;
+    if (t.state == State::waiting) others[t.waits_for->what()].push_back(t.number);
+    if (t.state == State::at_warp_barrier && t.lane.work) others["the rest of their warp at " + std::string(t.lane.name)].push_back(t.number);
   }
   char text[160];
-  std::snprintf(text, sizeof text, "cuda_shim: divergent barrier in block (%u, %u, %u): %u threads at __syncthreads, %u in a warp operation, %u gone",
-                blockIdx.x, blockIdx.y, blockIdx.z, at_block, at_warp, static_cast<unsigned>(threads.size()) - live);
-  throw std::runtime_error(text);
+  std::snprintf(text, sizeof text, "cuda_shim: %s in block (%u, %u, %u): %u threads at __syncthreads, %u in a warp operation, %u gone",
+                others.empty() ? "divergent barrier" : "deadlock", blockIdx.x, blockIdx.y, blockIdx.z, at_block, at_warp,
+                static_cast<unsigned>(threads.size()) - live);
+  std::string message = text;
+  for (const auto& [what, numbers] : others) message += "; threads " + ranges(numbers) + " wait for " + what;
+  throw std::runtime_error(message);
 }
+
+// Warps that rest in the coming turns: with a random order some fall behind the others, as on a GPU.
+class Rest {
+ public:
+  bool rests(unsigned warp) const { return !resting_.empty() && resting_[warp]; }
+  bool any() const { return !resting_.empty(); }
+  void next_turn() {
+    if (draw(8) == 0) choose();
+  }
+  void choose() {
+    resting_.assign((threads.size() + 31) / 32, false);
+    for (std::size_t i = 0; i < resting_.size(); ++i) resting_[i] = draw(4) == 0;
+  }
+  void end() { resting_.clear(); }
+
+ private:
+  std::vector<bool> resting_;
+};
 
 // All wait, but not in one place: sm_70 and later count arrivals, and then threads meet that should not.
 void check_one_place() {
@@ -174,15 +233,18 @@ void check_one_place() {
 }
 
 void run_block(std::vector<unsigned>& turn) {
+  Rest rest;
   error = nullptr;
   waiting_at_block = 0;
   tsan_release(&start_tag);
   for (Thread& t : threads) t.state = State::fresh, t.block_waits = t.warp_waits = 0;
   for (unsigned live = static_cast<unsigned>(threads.size()); live > 0;) {
-    if (order == Order::random) std::shuffle(turn.begin(), turn.end(), random_order);
+    if (order == Order::random) std::shuffle(turn.begin(), turn.end(), random_order), rest.next_turn();
     bool moved = false;
     for (unsigned i : turn) {
       Thread& t = threads[i];
+      if (rest.rests(i / 32)) continue;
+      if (t.state == State::waiting && t.waits_for->over()) t.state = State::ready;
       if (t.state != State::fresh && t.state != State::ready) continue;
       moved = true;
       resume(t);
@@ -190,12 +252,21 @@ void run_block(std::vector<unsigned>& turn) {
       if (error) return;
     }
     if (moved || live == 0) continue;
-    if (waiting_at_block != threads.size()) fail_stuck(live);
+    if (rest.any()) {
+      rest.end();
+      continue;
+    }
+    if (waiting_at_block != threads.size()) {
+      if (do_late_copy()) continue;
+      fail_stuck(live);
+    }
     check_one_place();
     waiting_at_block = 0;
     for (Thread& t : threads) t.state = State::ready;
   }
   tsan_acquire(&end_tag);
+  check_behind_shared();
+  end_hopper_block();
 }
 
 // After an error: threads that wait for others never run again. What they have done is done.
@@ -203,6 +274,7 @@ void abandon_threads() {
   tsan_acquire(&end_tag);
   for (char& tag : block_tag) tsan_acquire(&tag);
   for (WarpTags& warp : warp_tags) for (char& tag : warp.tag) tsan_acquire(&tag);
+  abandon_hopper_block();
   for (Thread& t : threads) t.fiber = nullptr;  // what they own is lost with them
 }
 
@@ -225,6 +297,33 @@ std::uint64_t warp_shuffle(unsigned mask, std::uint64_t value, int source) {
 }
 unsigned warp_ballot(unsigned mask, bool predicate) {
   return static_cast<unsigned>(meet_warp({Collective::ballot, mask, predicate}).value);
+}
+void warp_together(const char* name, WarpWork work, const void* mine) {
+  Lane lane{Collective::together, active_lanes()};
+  lane.mine = mine;
+  lane.work = work;
+  lane.name = name;
+  meet_warp(lane);
+}
+void wait_until(Waiting& w) {
+  if (w.over()) return;
+  current->waits_for = &w;
+  wait_as(State::waiting);
+}
+unsigned thread_number() { return current->number; }
+unsigned threads_of_block() { return static_cast<unsigned>(threads.size()); }
+unsigned draw(unsigned n) { return static_cast<unsigned>(random_order() % n); }
+std::uint32_t shared_address(const void* p) {
+  const char* at = static_cast<const char*>(p);
+  if (at < dynamic_memory || at > window + most_shared) throw std::runtime_error("cuda_shim: the shared address of something that is not dynamic shared memory");
+  return static_cast<std::uint32_t>(at - window);
+}
+char* shared_at(std::uint32_t address, std::size_t bytes, const char* what) {
+  char* at = window + address;
+  if (at < dynamic_memory || address + bytes > static_cast<std::size_t>(dynamic_memory - window) + dynamic_bytes) {
+    throw std::runtime_error(std::string("cuda_shim: beyond dynamic shared memory: ") + what);
+  }
+  return at;
 }
 unsigned lane() { return current->number % 32; }
 unsigned active_lanes() {
@@ -266,14 +365,16 @@ void run_grid(const Kernel& kernel, const std::function<void()>& thread, dim3 gr
     turn[i] = order == Order::reverse ? count - 1 - i : i;
   }
   place_shared(shared);
+  const unsigned registers = kernel.listed_registers ? (kernel.listed_registers + 7) / 8 * 8 : std::min(256u, 65536 / ((count + 31) / 32 * 32) / 8 * 8);
   prepare_main_fiber(main_fiber);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
         blockIdx = {x, y, z};
-        std::memset(dynamic_memory, 0xff, (shared + 15) / 16 * 16);  // NaN: reading before writing shows
+        clear_shared();  // reading before writing shows
         for (const Kernel::Variable& v : kernel.shared) std::memset(v.at, 0xff, v.bytes);
         try {
+          begin_hopper_block(registers);
           run_block(turn);
         } catch (...) {
           error = std::current_exception();

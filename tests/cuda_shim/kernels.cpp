@@ -107,7 +107,10 @@ const Kernel& kernel_at(const void* function) {
     kernel.shared_bytes += (v->second.bytes + 15) / 16 * 16;
   }
   // The table has the most of all instances of a template, and of each its own __launch_bounds__ keep the number down.
-  if (const auto r = registers.find(kernel.name); r != registers.end() && !name.is_template) kernel.registers = r->second;
+  if (const auto r = registers.find(kernel.name); r != registers.end()) {
+    kernel.listed_registers = r->second;
+    if (!name.is_template) kernel.registers = r->second;
+  }
   return known.emplace(function, std::move(kernel)).first->second;
 }
 

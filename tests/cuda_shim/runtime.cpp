@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "tests/cuda_shim/shim.h"
+#include "tests/cuda_shim/tensor_map.h"
 
 struct cuda_shim_event {
   int device = 0;
@@ -394,6 +395,16 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int by
     return refuse_shared(kernel);
   }
   allowed_shared[{device, function}] = static_cast<std::size_t>(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  note_call(__func__);
+  const bool known = std::strcmp(name, "cuTensorMapEncodeTiled") == 0;
+  *found = !known            ? cudaDriverEntryPointSymbolNotFound
+           : version < 12000 ? cudaDriverEntryPointVersionNotSufficent  // NVIDIA's spelling
+                             : cudaDriverEntryPointSuccess;
+  *function = *found == cudaDriverEntryPointSuccess ? reinterpret_cast<void*>(&encode_tiled) : nullptr;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* v) { return *v = 13000, cudaSuccess; }

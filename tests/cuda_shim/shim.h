@@ -15,6 +15,10 @@ namespace cuda_shim {
 // The order in which the threads of a block run between barriers. A result that depends on it is a race.
 enum class Order { forward, reverse, random };
 void set_order(Order order, unsigned seed = 1);
+// When the copies of the copy engine (TMA) arrive and products of warpgroups (wgmma) read shared memory: as late as a kernel
+// allows (the default), at once, or now this, now that, in the random numbers of set_order. MANTISSA_SHIM_LATE begins with random.
+enum class Asynchrony { late, early, random };
+void set_asynchrony(Asynchrony when);
 
 // Work is done at once (the default), or as late as streams and events allow, in an order of its own. Copies then read and
 // write host memory late, too. MANTISSA_SHIM_LATE=<seed> in the environment begins so.
@@ -59,6 +63,7 @@ struct Kernel {
   std::vector<Variable> shared;
   std::size_t shared_bytes = 0;
   unsigned registers = 0;
+  unsigned listed_registers = 0;  // the most of all instances of a template
 };
 const Kernel& kernel_at(const void* function);
 // Where a parameter of a launch lies on the host.

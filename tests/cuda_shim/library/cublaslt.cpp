@@ -1,4 +1,4 @@
-// The CPU's product in place of cuBLASLt, and no Hopper instructions: what cuda/gemm.cpp calls under the shim.
+// The CPU's product in place of cuBLASLt: what cuda/gemm.cpp calls under the shim.
 #include "cuda/cublaslt.h"
 
 #include <vector>
@@ -75,7 +75,5 @@ void allow_tf32(bool allowed) { tf32 = allowed; }
 bool is_tf32_allowed() { return tf32; }
 
 }  // namespace cuda_backend
-
-bool tensor_core::run_hopper(const Gemm&, int) { return false; }
 
 }  // namespace mantissa

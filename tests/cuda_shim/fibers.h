@@ -1,0 +1,40 @@
+// What fibers.cpp offers to the twins of instructions that wait or happen later (hopper.cpp), and what it asks of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace cuda_shim {
+
+// What a thread waits for. The machine asks again and again, from outside of the thread.
+struct Waiting {
+  virtual bool over() = 0;
+  virtual std::string what() const = 0;  // for the message, should it never be over
+
+ protected:
+  ~Waiting() = default;
+};
+void wait_until(Waiting& w);
+
+// All threads of a warp come to one instruction, each with something of its own; the last one to come does the work for
+// all. Lanes that meet in different instructions are an error.
+using WarpWork = void (*)(unsigned warp, const void* const* lanes);
+void warp_together(const char* name, WarpWork work, const void* mine);
+
+unsigned thread_number();     // of the running thread in its block
+unsigned threads_of_block();
+unsigned draw(unsigned n);    // a random number below n
+
+// Shared memory as instructions address it: from 0. Only dynamic shared memory has such addresses here.
+std::uint32_t shared_address(const void* p);
+// The bytes at a shared address; an error where they are not all dynamic shared memory of this block.
+char* shared_at(std::uint32_t address, std::size_t bytes, const char* what);
+
+// --- hopper.cpp ---
+void begin_hopper_block(unsigned registers);  // of a thread, as launched
+bool do_late_copy();                          // one of those under way, if there is any
+void end_hopper_block();                      // throws if something is still under way
+void abandon_hopper_block();                  // after an error
+
+}  // namespace cuda_shim

@@ -1,0 +1,311 @@
+// The twins of Hopper's instructions (hopper.cpp, tensor_map.cpp): a small product by TMA and wgmma is right in every order of
+// threads and arrivals, and each mistake planted in it is found: refused with a message, or seen in the result.
+#include <cmath>
+#include <vector>
+
+#include <cuda.h>
+
+#include "amp/kernels/hopper.cuh"
+#include "amp/kernels/hopper_layout.h"
+#include "tests/cuda_shim/tensor_map.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using namespace mantissa::cuda_backend;
+using cuda_shim::Asynchrony;
+using cuda_shim::Order;
+
+namespace {
+
+enum class Slip {
+  none, wrong_parity, no_full_wait, few_bytes, many_bytes, no_expect, tile_off_128, tile_off_16, no_product_wait, no_commit, no_fence, lane_differs,
+  warp_differs, warp_missing, lane_missing, early_release, one_warp_releases, register_written, init_twice, no_init_fence, no_init, extra_arrival,
+  barrier_overwritten, no_map, copy_left, far_operand,
+};
+
+constexpr int ring = 2, rows = 64, columns = 128;
+struct Stage {
+  alignas(1024) std::uint16_t a[rows * 64], b[columns * 64];
+};
+struct Shared {
+  Stage stages[ring];
+  alignas(1024) std::uint64_t full[ring], empty[ring];
+};
+
+// y [64, 128] = a [64, 64 * steps] @ b [128, 64 * steps]^T: the first warpgroup copies, the second multiplies.
+__global__ void small_product_kernel(float* y, int steps, Slip slip, const CUtensorMap map_a, const CUtensorMap map_b) {
+  MANTISSA_SHARED(char, dynamic);
+  char* base = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(dynamic) + 1023) & ~std::uintptr_t{1023});
+  if (slip == Slip::tile_off_128) base += 128;
+  if (slip == Slip::tile_off_16) base += 16;
+  const auto a = [&](int s) { return reinterpret_cast<std::uint16_t*>(base + s * static_cast<int>(sizeof(Stage))); };
+  const auto b = [&](int s) { return a(s) + rows * 64; };
+  auto* full = reinterpret_cast<std::uint64_t*>(base + ring * sizeof(Stage));
+  std::uint64_t* empty = full + ring;
+  const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, lane = thread % 32;
+  if (threadIdx.x == 0 && slip != Slip::no_init) {
+    for (int s = 0; s < ring; ++s) {
+      hopper::barrier_init(&full[s], 1);
+      hopper::barrier_init(&empty[s], slip == Slip::one_warp_releases ? 1 : 4);
+    }
+    if (slip == Slip::init_twice) hopper::barrier_init(&full[0], 1);
+    if (slip != Slip::no_init_fence) hopper::barrier_init_done();
+    if (slip == Slip::barrier_overwritten) full[1] = 0;
+  }
+  __syncthreads();
+  int stage = 0, phase = 0;
+  if (threadIdx.x < 128) {
+    hopper::give_registers<40>();
+    if (thread != 0) return;
+    for (int step = 0; step < steps; ++step) {
+      hopper::barrier_wait(&empty[stage], phase ^ 1);
+      constexpr int bytes = (rows + columns) * 128;
+      if (slip == Slip::no_expect) hopper::barrier_arrive(&full[stage]);
+      else hopper::barrier_expect(&full[stage], slip == Slip::few_bytes ? rows * 128 : slip == Slip::many_bytes ? bytes + 16 : bytes);
+      hopper::copy_box(a(stage), slip == Slip::no_map ? static_cast<const void*>(base) : &map_a, &full[stage], 64 * step, 0, 0);
+      hopper::copy_box(b(stage), &map_b, &full[stage], 64 * step, 0, 0);
+      if (slip == Slip::extra_arrival) hopper::barrier_arrive(&full[stage]);
+      if (++stage == ring) stage = 0, phase ^= 1;
+    }
+    if (slip == Slip::copy_left) {
+      const int last = steps - 1;
+      hopper::barrier_wait(&empty[last % ring], last / ring % 2);
+      hopper::copy_box(a(stage), &map_a, &full[stage], 0, 0, 0);
+    }
+    return;
+  }
+  hopper::give_registers<232>();
+  float d[columns / 2];
+  for (int step = 0; step < steps; ++step) {
+    if (slip != Slip::no_full_wait) hopper::barrier_wait(&full[stage], slip == Slip::wrong_parity ? phase ^ 1 : phase);
+    if (slip != Slip::no_fence) hopper::wgmma_begin();
+    for (int k = 0; k < 64; k += 16) {
+      if (slip == Slip::warp_missing && warp == 3) break;
+      const bool other = (slip == Slip::lane_differs && thread == 37) || (slip == Slip::warp_differs && warp == 2);
+      const auto address = hopper::shared_address(a(stage) + hopper::operand_offset<false>(0, other ? (k + 16) % 64 : k));
+      hopper::Wgmma<Half, columns, false, false>::run(
+          d, hopper::descriptor<false>(slip == Slip::far_operand ? address + 100 * 1024 : address),
+          hopper::descriptor<false>(hopper::shared_address(b(stage) + hopper::operand_offset<false>(0, k))), step > 0 || k > 0);
+    }
+    if (slip == Slip::register_written) d[3] = 1;
+    if (slip != Slip::no_commit && !(slip == Slip::lane_missing && lane == 7)) hopper::wgmma_commit();
+    if (slip == Slip::early_release && lane == 0) hopper::barrier_arrive(&empty[stage]);
+    if (slip != Slip::no_product_wait) hopper::wgmma_wait<0>();
+    if (slip == Slip::one_warp_releases ? thread == 0 : slip != Slip::early_release && lane == 0) hopper::barrier_arrive(&empty[stage]);
+    if (++stage == ring) stage = 0, phase ^= 1;
+  }
+  for (int i = 0; i < columns / 2; ++i) {
+    y[(16 * warp + lane / 4 + 8 * (i / 2 % 2)) * columns + 8 * (i / 4) + lane % 4 * 2 + i % 2] = d[i];
+  }
+}
+
+enum class RegisterSlip { none, odd_number, too_many, more_by_dec, warp_missing };
+__global__ void registers_kernel(RegisterSlip slip) {
+  const unsigned warp = threadIdx.x / 32;
+  if (slip == RegisterSlip::odd_number) cuda_shim::set_registers(100, false);
+  if (slip == RegisterSlip::more_by_dec) cuda_shim::set_registers(256, false);
+  if (slip == RegisterSlip::warp_missing && warp == 5) return;
+  if (warp < 4) hopper::give_registers<88>();
+  else if (slip == RegisterSlip::too_many) hopper::take_registers<256>();
+  else hopper::take_registers<208>();  // 168 at first; each of 256 threads takes half of what each of 128 gave
+}
+__global__ void named_barrier_kernel(int* y, bool missing) {
+  __shared__ int value[256];
+  value[threadIdx.x] = static_cast<int>(threadIdx.x);
+  const unsigned group = threadIdx.x / 128;
+  if (!missing || threadIdx.x / 32 != 5) hopper::warpgroup_sync(1 + static_cast<int>(group));
+  y[threadIdx.x] = value[group * 128 + 127 - threadIdx.x % 128];
+}
+__global__ void behind_kernel(int bytes) {
+  MANTISSA_SHARED(char, s);
+  s[bytes] = 1;
+}
+
+using Encode = decltype(&cuda_shim::encode_tiled);
+Encode find_encode() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  REQUIRE(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) == cudaSuccess);
+  REQUIRE(found == cudaDriverEntryPointSuccess);
+  return reinterpret_cast<Encode>(function);
+}
+
+// What a test varies of a map for a matrix of 64 columns boxes.
+struct MapOf {
+  void* address = nullptr;
+  cuuint64_t sizes[3] = {64, 64, 1}, strides[2] = {128, 8192};
+  cuuint32_t rank = 3, box[3] = {64, 64, 1}, steps[3] = {1, 1, 1};
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  CUtensorMapFloatOOBfill fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+
+  CUresult encode(CUtensorMap* map) const {
+    return find_encode()(map, type, rank, address, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, fill);
+  }
+};
+
+// The kernel on small numbers, whose products are exact.
+struct Outcome {
+  std::string message;
+  int wrong = 0;
+};
+Outcome multiply(Slip slip, int steps = 5) {
+  const std::int64_t k = 64 * steps;
+  std::vector<float> a(static_cast<std::size_t>(rows * k)), b(static_cast<std::size_t>(columns * k));
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7919 % 7) - 3;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 104729 % 11) - 5;
+  const Tensor ta = from_data<float>(a, {rows, k}), tb = from_data<float>(b, {columns, k});
+  const Tensor da = cast(ta, f16).to(cuda), db = cast(tb, f16).to(cuda), y = zeros({rows, columns}, {.device = cuda});
+  CUtensorMap map_a, map_b;
+  const auto size = static_cast<cuuint64_t>(k);
+  REQUIRE(MapOf{.address = da.raw_data(), .sizes = {size, rows, 1}, .strides = {size * 2, size * 2 * rows}}.encode(&map_a) == CUDA_SUCCESS);
+  REQUIRE(MapOf{.address = db.raw_data(), .sizes = {size, columns, 1}, .strides = {size * 2, size * 2 * columns}, .box = {64, columns, 1}}
+              .encode(&map_b) == CUDA_SUCCESS);
+  Outcome outcome;
+  outcome.message = test::message_of([&] {
+    launch("small_product", &small_product_kernel, {1, 256, sizeof(Shared) + 2048}, y.data<float>(), steps, slip, map_a, map_b);
+  });
+  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess) outcome.message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
+  cuda_shim::forget_errors();
+  if (!outcome.message.empty()) return outcome;
+  const std::vector<float> got = y.to(cpu).to_vector<float>(), want = matmul(ta, transpose(tb)).to_vector<float>();
+  for (std::size_t i = 0; i < got.size(); ++i) outcome.wrong += !(got[i] == want[i]);
+  return outcome;
+}
+template <class... P, class... A> std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
+  std::string message = test::message_of([&] { launch("planted", kernel, grid, arguments...); });
+  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess) message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
+  cuda_shim::forget_errors();
+  return message;
+}
+void usual() {
+  cuda_shim::set_order(Order::forward);
+  cuda_shim::set_asynchrony(Asynchrony::late);
+}
+// Whether the mistake shows in one of `seeds` random orders, late.
+bool shows_in_some_order(Slip slip, unsigned seeds) {
+  bool shown = false;
+  for (unsigned seed = 1; seed <= seeds && !shown; ++seed) {
+    cuda_shim::set_order(Order::random, seed);
+    const Outcome o = multiply(slip, 8);
+    shown = o.wrong > 0 || !o.message.empty();
+  }
+  usual();
+  return shown;
+}
+
+}  // namespace
+
+TEST_CASE("a product by TMA and wgmma is right in every order of threads and arrivals") {
+  for (const Order order : {Order::forward, Order::reverse, Order::random}) {
+    for (const Asynchrony when : {Asynchrony::late, Asynchrony::early, Asynchrony::random}) {
+      for (unsigned seed = 1; seed <= (order == Order::random ? 5u : 1u); ++seed) {
+        cuda_shim::set_order(order, seed);
+        cuda_shim::set_asynchrony(when);
+        const Outcome o = multiply(Slip::none, 8);
+        CHECK(o.message == "");
+        CHECK(o.wrong == 0);
+      }
+    }
+  }
+  usual();
+}
+
+TEST_CASE("mistakes in the use of wgmma, TMA and mbarrier are refused, and the message says what") {
+  const auto refused = [](Slip slip, const char* what) {
+    const Outcome o = multiply(slip);
+    CHECK_THAT(o.message, Catch::Matchers::Contains(what));
+  };
+  refused(Slip::tile_off_128, "does not begin on 1024 bytes");
+  refused(Slip::tile_off_16, "misaligned address");
+  refused(Slip::no_product_wait, "a block ends while products are under way");
+  refused(Slip::no_commit, "a block ends while products are under way");
+  refused(Slip::no_fence, "without wgmma.fence");
+  refused(Slip::lane_differs, "the lanes of a warp give an instruction different operands");
+  refused(Slip::warp_differs, "the warps of a warpgroup execute different products");
+  refused(Slip::warp_missing, "not all warps of a warpgroup executed the same wgmma");
+  refused(Slip::lane_missing, "lanes of one warp meet in different operations");
+  refused(Slip::register_written, "registers of a product under way were written");
+  refused(Slip::init_twice, "is initialised while in use");
+  refused(Slip::no_init_fence, "without fence.mbarrier_init");
+  refused(Slip::no_init, "was not initialised");
+  refused(Slip::barrier_overwritten, "was written over");
+  refused(Slip::extra_arrival, "an arrival too many at the mbarrier at shared address");
+  refused(Slip::no_map, "not a tensor map");
+  refused(Slip::copy_left, "a block ends while copies into its shared memory are under way");
+  refused(Slip::far_operand, "beyond dynamic shared memory: an operand of wgmma");
+  // Copies that nobody waits for long enough.
+  refused(Slip::many_bytes, "deadlock in block (0, 0, 0)");
+  refused(Slip::many_bytes, "threads 128-255 wait for the mbarrier at shared address");
+  refused(Slip::many_bytes, "0 of 1 arrivals and 16 bytes are missing");
+}
+
+TEST_CASE("what is read too early shows in the result, or breaks the barriers") {
+  for (const Slip slip : {Slip::wrong_parity, Slip::no_full_wait, Slip::few_bytes, Slip::no_expect}) {
+    const Outcome o = multiply(slip);
+    INFO(static_cast<int>(slip) << o.message);
+    CHECK((o.wrong > 0 || !o.message.empty()));
+  }
+}
+
+TEST_CASE("a stage that is given back before all four warps have read it is written over in some order") {
+  CHECK(shows_in_some_order(Slip::early_release, 20));
+  CHECK(shows_in_some_order(Slip::one_warp_releases, 50));
+  CHECK(!shows_in_some_order(Slip::none, 50));
+}
+
+TEST_CASE("setmaxnreg: what a block has at its launch, and no more") {
+  const auto with = [](RegisterSlip slip) { return message_of_launch({1, 384}, &registers_kernel, slip); };
+  CHECK(with(RegisterSlip::none) == "");
+  CHECK_THAT(with(RegisterSlip::odd_number), Catch::Matchers::Contains("takes a multiple of 8 from 24 to 256"));
+  CHECK_THAT(with(RegisterSlip::more_by_dec), Catch::Matchers::Contains("setmaxnreg.dec from 168 to 256"));
+  CHECK_THAT(with(RegisterSlip::too_many), Catch::Matchers::Contains("wait for 256 registers instead of 168"));
+  CHECK_THAT(with(RegisterSlip::warp_missing), Catch::Matchers::Contains("not all warps of a warpgroup executed the same"));
+}
+
+TEST_CASE("a named barrier waits for its own threads, and says who is missing") {
+  const Tensor y = zeros({256}, {.dtype = i32, .device = cuda});
+  for (const Order order : {Order::forward, Order::reverse, Order::random}) {
+    cuda_shim::set_order(order, 3);
+    CHECK(message_of_launch({1, 256}, &named_barrier_kernel, y.data<int>(), false) == "");
+    CHECK(y.to(cpu).to_vector<int>()[130] == 253);
+  }
+  usual();
+  CHECK_THAT(message_of_launch({1, 256}, &named_barrier_kernel, y.data<int>(), true),
+             Catch::Matchers::Contains("threads 128-159, 192-255 wait for named barrier 2: 96 of 128 threads are there"));
+}
+
+TEST_CASE("dynamic shared memory is aligned to 16 bytes and no more, and what is written behind it is seen") {
+  for (const int bytes : {16, 48, 1024, 4096}) {
+    CHECK(message_of_launch({1, 1, static_cast<std::size_t>(bytes)}, &behind_kernel, bytes - 1) == "");
+  }
+  CHECK_THAT(message_of_launch({1, 1, 1024}, &behind_kernel, 1024), Catch::Matchers::Contains("wrote behind its dynamic shared memory"));
+}
+
+TEST_CASE("a tensor map is refused where the driver refuses it") {
+  const Tensor t = zeros({64, 64}, {.dtype = f16, .device = cuda});
+  char* p = static_cast<char*>(t.raw_data());
+  struct { CUtensorMap map, next; } at;
+  CHECK(MapOf{.address = p}.encode(&at.map) == CUDA_SUCCESS);
+  const auto refused = [&](const MapOf& m) { CHECK(m.encode(&at.map) == CUDA_ERROR_INVALID_VALUE); };
+  refused({.address = p + 8});
+  refused({.address = nullptr});
+  refused({.address = p, .sizes = {0, 64, 1}});
+  refused({.address = p, .sizes = {64, (cuuint64_t{1} << 32) + 1, 1}});
+  refused({.address = p, .strides = {136, 8192}});
+  refused({.address = p, .strides = {128, cuuint64_t{1} << 40}});
+  refused({.address = p, .strides = {128, 32}});  // a matrix each 32 bytes, of 64 rows
+  refused({.address = p, .rank = 0});
+  refused({.address = p, .rank = 6});
+  refused({.address = p, .box = {64, 257, 1}});
+  refused({.address = p, .box = {64, 0, 1}});
+  refused({.address = p, .box = {72, 64, 1}});    // 144 bytes in a swizzle of 128
+  refused({.address = p, .box = {4, 64, 1}});     // 8 bytes
+  refused({.address = p, .steps = {1, 9, 1}});
+  refused({.address = p, .type = CU_TENSOR_MAP_DATA_TYPE_INT32, .fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA});
+  CHECK(MapOf{.address = p}.encode(reinterpret_cast<CUtensorMap*>(reinterpret_cast<char*>(&at.map) + 16)) == CUDA_ERROR_INVALID_VALUE);
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  REQUIRE(cudaGetDriverEntryPointByVersion("cuNoSuchThing", &function, 12000, cudaEnableDefault, &found) == cudaSuccess);
+  CHECK((found == cudaDriverEntryPointSymbolNotFound && function == nullptr));
+}
