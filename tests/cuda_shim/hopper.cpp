@@ -1,7 +1,8 @@
-// Twins of Hopper's instructions: mbarrier, TMA, wgmma, setmaxnreg, named barriers. What is under way belongs to the running
-// block. Warps are kept apart: wgmma.wait_group says something about the warp that executes it and nothing about the other
-// three of its warpgroup. Like fibers.cpp not instrumented by ThreadSanitizer, which is told what is read, written and ordered.
-// Source: PTX ISA, sections "mbarrier", "cp.async.bulk.tensor", "Asynchronous warpgroup level matrix instructions", "setmaxnreg".
+// Twins of Hopper's instructions: mbarrier, TMA, wgmma, setmaxnreg, named barriers. What is under way belongs to the
+// running block. Warps are kept apart: wgmma.wait_group says something about the warp that executes it and nothing
+// about the other three of its warpgroup. Like fibers.cpp not instrumented by ThreadSanitizer, which is told what is
+// read, written and ordered. Source: PTX ISA, sections "mbarrier", "cp.async.bulk.tensor", "Asynchronous warpgroup
+// level matrix instructions", "setmaxnreg".
 #include "tests/cuda_shim/hopper.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ constexpr int most_count = (1 << 20) - 1;
 
 struct Barrier {
   unsigned expected = 0, pending = 0;  // arrivals
-  long long bytes = 0;                 // still to come in this phase; below 0 where copies were faster than their announcement
+  long long bytes = 0;  // still to come in this phase; below 0 where copies were faster than their announcement
   std::uint64_t phase = 0;
   unsigned maker = 0;
   bool known_to_copies = false;  // its initialisation was made visible to the copy engine
@@ -66,8 +67,10 @@ struct Copy {
     for (unsigned z = 0; z < map.box[2]; ++z) {
       for (unsigned y = 0; y < map.box[1]; ++y, place += line) {
         const bool inside = in(1, at[1] + y) && in(2, at[2] + z);
-        const long long row = (at[1] + y) * static_cast<long long>(map.strides[0]) + (at[2] + z) * static_cast<long long>(map.strides[1]);
-        for (unsigned chunk = 0; chunk < line; chunk += 16) write_chunk(place + chunk, inside, row, at[0] + chunk / map.element_bytes);
+        const long long row =
+            (at[1] + y) * static_cast<long long>(map.strides[0]) + (at[2] + z) * static_cast<long long>(map.strides[1]);
+        for (unsigned chunk = 0; chunk < line; chunk += 16)
+          write_chunk(place + chunk, inside, row, at[0] + chunk / map.element_bytes);
       }
     }
     complete_bytes(barrier, bytes());
@@ -85,9 +88,11 @@ struct Copy {
         if (in(0, x + i)) std::memcpy(chunk + i * element, map.address + row + (x + i) * element, element);
       }
     }
-    std::memcpy(shared_at(map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? swizzle_128(address) : address, 16, "a copy"), chunk, 16);
+    std::memcpy(shared_at(map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? swizzle_128(address) : address, 16, "a copy"),
+                chunk, 16);
   }
 };
+
 // --- wgmma: the state ---
 constexpr std::uint32_t poison = 0x7fc0dead;  // a NaN: what a register holds that a product under way will write
 
@@ -152,7 +157,8 @@ Block& here() {
 template <class T> const T& common(const void* const* lanes) {
   const T& first = *static_cast<const T*>(lanes[0]);
   for (unsigned l = 1; l < 32; ++l) {
-    if (!(*static_cast<const T*>(lanes[l]) == first)) fail("the lanes of a warp give an instruction different operands");
+    if (!(*static_cast<const T*>(lanes[l]) == first))
+      fail("the lanes of a warp give an instruction different operands");
   }
   return first;
 }
@@ -181,10 +187,12 @@ Barrier& barrier_at(std::uint32_t address) {
 
 void arrive(std::uint32_t address, int bytes) {
   Barrier& b = barrier_at(address);
-  if (bytes < 0 || bytes > most_count || b.bytes + bytes > most_count) fail("an mbarrier cannot expect " + std::to_string(bytes) + " more bytes");
+  if (bytes < 0 || bytes > most_count || b.bytes + bytes > most_count)
+    fail("an mbarrier cannot expect " + std::to_string(bytes) + " more bytes");
   if (b.pending == 0) {
-    fail("an arrival too many at " + name_of(address) + ": all " + std::to_string(b.expected) + " of this phase are there, and " +
-         std::to_string(b.bytes) + " bytes are still to come" + where(thread_number()));
+    fail("an arrival too many at " + name_of(address) + ": all " + std::to_string(b.expected) +
+         " of this phase are there, and " + std::to_string(b.bytes) + " bytes are still to come" +
+         where(thread_number()));
   }
   tsan_release(&b.tag[b.phase & 1]);
   b.bytes += bytes;
@@ -211,8 +219,9 @@ struct BarrierWait : Waiting {
   }
   std::string what() const override {
     const Barrier& b = barrier_at(address);
-    return name_of(address) + ", end of a phase of parity " + std::to_string(parity) + " (in phase " + std::to_string(b.phase) + ", " +
-           std::to_string(b.pending) + " of " + std::to_string(b.expected) + " arrivals and " + std::to_string(b.bytes) + " bytes are missing)";
+    return name_of(address) + ", end of a phase of parity " + std::to_string(parity) + " (in phase " +
+           std::to_string(b.phase) + ", " + std::to_string(b.pending) + " of " + std::to_string(b.expected) +
+           " arrivals and " + std::to_string(b.bytes) + " bytes are missing)";
   }
 };
 
@@ -237,16 +246,19 @@ struct Descriptor {
   explicit Descriptor(std::uint64_t d)
       : start(static_cast<std::uint32_t>(d & 0x3fff) << 4), lead(static_cast<std::uint32_t>(d >> 16 & 0x3fff) << 4),
         stride(static_cast<std::uint32_t>(d >> 32 & 0x3fff) << 4) {
-    constexpr std::uint64_t reserved = std::uint64_t{3} << 14 | std::uint64_t{3} << 30 | std::uint64_t{7} << 46 | std::uint64_t{0x3ff} << 52;
+    constexpr std::uint64_t reserved =
+        std::uint64_t{3} << 14 | std::uint64_t{3} << 30 | std::uint64_t{7} << 46 | std::uint64_t{0x3ff} << 52;
     if (d & reserved) fail("a descriptor of wgmma has bits that must be zero");
     if (d >> 62 != 1) fail("a descriptor of wgmma without the 128-byte swizzle, which the shim does not know");
-    if ((d >> 49 & 7) != (start >> 7 & 7)) fail("the base offset of a descriptor of wgmma: its tile does not begin on 1024 bytes");
+    if ((d >> 49 & 7) != (start >> 7 & 7))
+      fail("the base offset of a descriptor of wgmma: its tile does not begin on 1024 bytes");
     if ((d >> 49 & 7) != 0) fail("a descriptor of wgmma with a base offset, which the shim does not know");
   }
 };
 
-// Element (row, k) of an operand to out[row * across + k * down], rows first .. first + count - 1; 8 neighbours at a time.
-void load(std::uint64_t descriptor, bool mn, const float* table, unsigned first, unsigned count, float* out, unsigned across, unsigned down) {
+// Element (row, k) of an operand to out[row * across + k * down], rows first to first + count - 1; 8 neighbours at once.
+void load(std::uint64_t descriptor, bool mn, const float* table, unsigned first, unsigned count, float* out,
+          unsigned across, unsigned down) {
   const Descriptor d(descriptor);
   const auto chunk = [&](std::uint32_t place, std::uint16_t (&v)[8]) {
     const char* p = shared_at(swizzle_128(place), 16, "an operand of wgmma");
@@ -290,9 +302,11 @@ std::vector<float> compute(const Product& p, unsigned quarter) {
   return result;
 }
 
-// Register i of a lane is this element of the 16 rows of its warp (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
+// Register i of a lane is this element of the 16 rows of its warp (PTX ISA, "Register Fragments for
+// wgmma.mma_async.m64nNk16").
 std::size_t element_of(unsigned lane, int i, int n) {
-  const auto row = lane / 4 + 8 * static_cast<unsigned>(i / 2 % 2), column = 8 * static_cast<unsigned>(i / 4) + lane % 4 * 2 + static_cast<unsigned>(i % 2);
+  const auto row = lane / 4 + 8 * static_cast<unsigned>(i / 2 % 2),
+             column = 8 * static_cast<unsigned>(i / 4) + lane % 4 * 2 + static_cast<unsigned>(i % 2);
   return row * static_cast<unsigned>(n) + column;
 }
 
@@ -305,10 +319,13 @@ struct ProductOfLane {
 void issue(unsigned number, const void* const* lanes) {
   Warp& warp = here().warps[number];
   check_warpgroup(number, "wgmma");
-  const auto of = [&](unsigned lane) -> const ProductOfLane& { return *static_cast<const ProductOfLane*>(lanes[lane]); };
+  const auto of = [&](unsigned lane) -> const ProductOfLane& {
+    return *static_cast<const ProductOfLane*>(lanes[lane]);
+  };
   const Product& p = common<ProductOfLane>(lanes).p;
   check_like_the_others(here().warpgroups[number / 4].products, warp.products++, p, "products");
-  auto at = std::find_if(warp.held.begin(), warp.held.end(), [&](const Registers& r) { return r.of_lane[0] == of(0).d; });
+  auto at =
+      std::find_if(warp.held.begin(), warp.held.end(), [&](const Registers& r) { return r.of_lane[0] == of(0).d; });
   if (at == warp.held.end()) {
     if (!warp.fenced) fail("wgmma.mma_async without wgmma.fence: its registers may have been touched before");
     Registers r;
@@ -336,7 +353,8 @@ void issue(unsigned number, const void* const* lanes) {
 
 void finish(unsigned number, const Flight& flight) {
   Warp& warp = here().warps[number];
-  const auto at = std::find_if(warp.held.begin(), warp.held.end(), [&](const Registers& r) { return r.of_lane[0] == flight.registers; });
+  const auto at = std::find_if(warp.held.begin(), warp.held.end(),
+                               [&](const Registers& r) { return r.of_lane[0] == flight.registers; });
   const std::vector<float> result = flight.result.empty() ? compute(flight.p, number % 4) : flight.result;
   for (std::size_t i = 0; i < result.size(); ++i) at->sums[i] = (flight.p.add ? at->sums[i] : 0.0f) + result[i];
   if (--at->users > 0) return;
@@ -383,19 +401,22 @@ struct RegisterWait : Waiting {
     return true;
   }
   std::string what() const override {
-    return std::to_string(here().warps[number].wanted) + " registers instead of " + std::to_string(here().warps[number].registers) + " (" +
-           std::to_string(here().spare_registers) + " are spare in the block)";
+    return std::to_string(here().warps[number].wanted) + " registers instead of " +
+           std::to_string(here().warps[number].registers) + " (" + std::to_string(here().spare_registers) +
+           " are spare in the block)";
   }
 };
 void change_registers(unsigned number, const void* const* lanes) {
   check_warpgroup(number, "setmaxnreg");
   const RegisterChange change = common<RegisterChange>(lanes);
   Warp& warp = here().warps[number];
-  if (change.registers < 24 || change.registers > 256 || change.registers % 8 != 0) fail("setmaxnreg takes a multiple of 8 from 24 to 256");
+  if (change.registers < 24 || change.registers > 256 || change.registers % 8 != 0)
+    fail("setmaxnreg takes a multiple of 8 from 24 to 256");
   check_like_the_others(here().warpgroups[number / 4].register_changes, warp.register_changes++, change, "setmaxnreg");
   warp.wanted = static_cast<unsigned>(change.registers);
   if (change.more ? warp.wanted < warp.registers : warp.wanted > warp.registers) {
-    fail("setmaxnreg" + std::string(change.more ? ".inc" : ".dec") + " from " + std::to_string(warp.registers) + " to " + std::to_string(warp.wanted));
+    fail("setmaxnreg" + std::string(change.more ? ".inc" : ".dec") + " from " + std::to_string(warp.registers) +
+         " to " + std::to_string(warp.wanted));
   }
   if (change.more) return;
   here().spare_registers += (warp.registers - warp.wanted) * 32;
@@ -423,7 +444,8 @@ struct NamedWait : Waiting {
   NamedWait(int i, std::uint64_t g) : id(i), generation(g) {}
   bool over() override { return here().named[id].generation != generation; }
   std::string what() const override {
-    return "named barrier " + std::to_string(id) + ": " + std::to_string(here().named[id].arrived) + " of " + std::to_string(here().named[id].threads) + " threads are there";
+    return "named barrier " + std::to_string(id) + ": " + std::to_string(here().named[id].arrived) + " of " +
+           std::to_string(here().named[id].threads) + " threads are there";
   }
 };
 
@@ -503,7 +525,9 @@ bool do_late_copy() {
   if (!block || block->copies.empty()) return false;
   auto& copies = block->copies;
   static bool last_first = false;  // now the oldest, now the newest: nothing says in which order they arrive
-  const std::size_t i = asynchrony == Asynchrony::random ? draw(static_cast<unsigned>(copies.size())) : last_first ? copies.size() - 1 : 0;
+  const std::size_t i = asynchrony == Asynchrony::random ? draw(static_cast<unsigned>(copies.size()))
+                        : last_first                     ? copies.size() - 1
+                                                         : 0;
   last_first = !last_first;
   const Copy c = copies[i];
   copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(i));

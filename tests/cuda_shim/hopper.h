@@ -1,5 +1,6 @@
-// Twins of the instructions in amp/kernels/hopper.cuh, which names and explains them. They keep to the PTX ISA, refuse what it
-// forbids as far as that can be seen, and let everything asynchronous happen as late as it may, or early (set_asynchrony).
+// Twins of the instructions in amp/kernels/hopper.cuh, which names and explains them. They keep to the PTX ISA, refuse
+// what it forbids as far as that can be seen, and let everything asynchronous happen as late as it may, or early
+// (set_asynchrony).
 #pragma once
 
 #include <cstdint>

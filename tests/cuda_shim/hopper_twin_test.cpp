@@ -1,5 +1,6 @@
-// The twins of Hopper's instructions (hopper.cpp, tensor_map.cpp): a small product by TMA and wgmma is right in every order of
-// threads and arrivals, and each mistake planted in it is found: refused with a message, or seen in the result.
+// The twins of Hopper's instructions (hopper.cpp, tensor_map.cpp): a small product by TMA and wgmma is right in every
+// order of threads and arrivals, and each mistake planted in it is found: refused with a message, or seen in the
+// result.
 #include <cmath>
 #include <vector>
 
@@ -18,9 +19,10 @@ using cuda_shim::Order;
 namespace {
 
 enum class Slip {
-  none, wrong_parity, no_full_wait, few_bytes, many_bytes, no_expect, tile_off_128, tile_off_16, no_product_wait, no_commit, no_fence, lane_differs,
-  warp_differs, warp_missing, lane_missing, early_release, one_warp_releases, register_written, init_twice, no_init_fence, no_init, extra_arrival,
-  barrier_overwritten, no_map, copy_left, far_operand,
+  none, wrong_parity, no_full_wait, few_bytes, many_bytes, no_expect, tile_off_128, tile_off_16, no_product_wait,
+  no_commit, no_fence, lane_differs, warp_differs, warp_missing, lane_missing, early_release, one_warp_releases,
+  register_written, init_twice, no_init_fence, no_init, extra_arrival, barrier_overwritten, no_map, copy_left,
+  far_operand,
 };
 
 constexpr int ring = 2, rows = 64, columns = 128;
@@ -61,8 +63,12 @@ __global__ void small_product_kernel(float* y, int steps, Slip slip, const CUten
       hopper::barrier_wait(&empty[stage], phase ^ 1);
       constexpr int bytes = (rows + columns) * 128;
       if (slip == Slip::no_expect) hopper::barrier_arrive(&full[stage]);
-      else hopper::barrier_expect(&full[stage], slip == Slip::few_bytes ? rows * 128 : slip == Slip::many_bytes ? bytes + 16 : bytes);
-      hopper::copy_box(a(stage), slip == Slip::no_map ? static_cast<const void*>(base) : &map_a, &full[stage], 64 * step, 0, 0);
+      else
+        hopper::barrier_expect(&full[stage], slip == Slip::few_bytes    ? rows * 128
+                                             : slip == Slip::many_bytes ? bytes + 16
+                                                                        : bytes);
+      hopper::copy_box(a(stage), slip == Slip::no_map ? static_cast<const void*>(base) : &map_a, &full[stage],
+                       64 * step, 0, 0);
       hopper::copy_box(b(stage), &map_b, &full[stage], 64 * step, 0, 0);
       if (slip == Slip::extra_arrival) hopper::barrier_arrive(&full[stage]);
       if (++stage == ring) stage = 0, phase ^= 1;
@@ -82,16 +88,19 @@ __global__ void small_product_kernel(float* y, int steps, Slip slip, const CUten
     for (int k = 0; k < 64; k += 16) {
       if (slip == Slip::warp_missing && warp == 3) break;
       const bool other = (slip == Slip::lane_differs && thread == 37) || (slip == Slip::warp_differs && warp == 2);
-      const auto address = hopper::shared_address(a(stage) + hopper::operand_offset<false>(0, other ? (k + 16) % 64 : k));
+      const auto address =
+          hopper::shared_address(a(stage) + hopper::operand_offset<false>(0, other ? (k + 16) % 64 : k));
       hopper::Wgmma<Half, columns, false, false>::run(
           d, hopper::descriptor<false>(slip == Slip::far_operand ? address + 100 * 1024 : address),
-          hopper::descriptor<false>(hopper::shared_address(b(stage) + hopper::operand_offset<false>(0, k))), step > 0 || k > 0);
+          hopper::descriptor<false>(hopper::shared_address(b(stage) + hopper::operand_offset<false>(0, k))),
+          step > 0 || k > 0);
     }
     if (slip == Slip::register_written) d[3] = 1;
     if (slip != Slip::no_commit && !(slip == Slip::lane_missing && lane == 7)) hopper::wgmma_commit();
     if (slip == Slip::early_release && lane == 0) hopper::barrier_arrive(&empty[stage]);
     if (slip != Slip::no_product_wait) hopper::wgmma_wait<0>();
-    if (slip == Slip::one_warp_releases ? thread == 0 : slip != Slip::early_release && lane == 0) hopper::barrier_arrive(&empty[stage]);
+    if (slip == Slip::one_warp_releases ? thread == 0 : slip != Slip::early_release && lane == 0)
+      hopper::barrier_arrive(&empty[stage]);
     if (++stage == ring) stage = 0, phase ^= 1;
   }
   for (int i = 0; i < columns / 2; ++i) {
@@ -125,7 +134,8 @@ using Encode = decltype(&cuda_shim::encode_tiled);
 Encode find_encode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
-  REQUIRE(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) == cudaSuccess);
+  REQUIRE(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) ==
+          cudaSuccess);
   REQUIRE(found == cudaDriverEntryPointSuccess);
   return reinterpret_cast<Encode>(function);
 }
@@ -139,8 +149,8 @@ struct MapOf {
   CUtensorMapFloatOOBfill fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
 
   CUresult encode(CUtensorMap* map) const {
-    return find_encode()(map, type, rank, address, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, fill);
+    return find_encode()(map, type, rank, address, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                         CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, fill);
   }
 };
 
@@ -158,23 +168,31 @@ Outcome multiply(Slip slip, int steps = 5) {
   const Tensor da = cast(ta, f16).to(cuda), db = cast(tb, f16).to(cuda), y = zeros({rows, columns}, {.device = cuda});
   CUtensorMap map_a, map_b;
   const auto size = static_cast<cuuint64_t>(k);
-  REQUIRE(MapOf{.address = da.raw_data(), .sizes = {size, rows, 1}, .strides = {size * 2, size * 2 * rows}}.encode(&map_a) == CUDA_SUCCESS);
-  REQUIRE(MapOf{.address = db.raw_data(), .sizes = {size, columns, 1}, .strides = {size * 2, size * 2 * columns}, .box = {64, columns, 1}}
+  REQUIRE(MapOf{.address = da.raw_data(), .sizes = {size, rows, 1}, .strides = {size * 2, size * 2 * rows}}.encode(
+              &map_a) == CUDA_SUCCESS);
+  REQUIRE(MapOf{.address = db.raw_data(),
+                .sizes = {size, columns, 1},
+                .strides = {size * 2, size * 2 * columns},
+                .box = {64, columns, 1}}
               .encode(&map_b) == CUDA_SUCCESS);
   Outcome outcome;
   outcome.message = test::message_of([&] {
-    launch("small_product", &small_product_kernel, {1, 256, sizeof(Shared) + 2048}, y.data<float>(), steps, slip, map_a, map_b);
+    launch("small_product", &small_product_kernel, {1, 256, sizeof(Shared) + 2048}, y.data<float>(), steps, slip, map_a,
+           map_b);
   });
-  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess) outcome.message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
+  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess)
+    outcome.message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
   cuda_shim::forget_errors();
   if (!outcome.message.empty()) return outcome;
   const std::vector<float> got = y.to(cpu).to_vector<float>(), want = matmul(ta, transpose(tb)).to_vector<float>();
   for (std::size_t i = 0; i < got.size(); ++i) outcome.wrong += !(got[i] == want[i]);
   return outcome;
 }
-template <class... P, class... A> std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
+template <class... P, class... A>
+std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
   std::string message = test::message_of([&] { launch("planted", kernel, grid, arguments...); });
-  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess) message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
+  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess)
+    message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
   cuda_shim::forget_errors();
   return message;
 }
@@ -260,7 +278,8 @@ TEST_CASE("setmaxnreg: what a block has at its launch, and no more") {
   CHECK_THAT(with(RegisterSlip::odd_number), Catch::Matchers::Contains("takes a multiple of 8 from 24 to 256"));
   CHECK_THAT(with(RegisterSlip::more_by_dec), Catch::Matchers::Contains("setmaxnreg.dec from 168 to 256"));
   CHECK_THAT(with(RegisterSlip::too_many), Catch::Matchers::Contains("wait for 256 registers instead of 168"));
-  CHECK_THAT(with(RegisterSlip::warp_missing), Catch::Matchers::Contains("not all warps of a warpgroup executed the same"));
+  CHECK_THAT(with(RegisterSlip::warp_missing),
+             Catch::Matchers::Contains("not all warps of a warpgroup executed the same"));
 }
 
 TEST_CASE("a named barrier waits for its own threads, and says who is missing") {
@@ -271,15 +290,17 @@ TEST_CASE("a named barrier waits for its own threads, and says who is missing") 
     CHECK(y.to(cpu).to_vector<int>()[130] == 253);
   }
   usual();
-  CHECK_THAT(message_of_launch({1, 256}, &named_barrier_kernel, y.data<int>(), true),
-             Catch::Matchers::Contains("threads 128-159, 192-255 wait for named barrier 2: 96 of 128 threads are there"));
+  CHECK_THAT(
+      message_of_launch({1, 256}, &named_barrier_kernel, y.data<int>(), true),
+      Catch::Matchers::Contains("threads 128-159, 192-255 wait for named barrier 2: 96 of 128 threads are there"));
 }
 
 TEST_CASE("dynamic shared memory is aligned to 16 bytes and no more, and what is written behind it is seen") {
   for (const int bytes : {16, 48, 1024, 4096}) {
     CHECK(message_of_launch({1, 1, static_cast<std::size_t>(bytes)}, &behind_kernel, bytes - 1) == "");
   }
-  CHECK_THAT(message_of_launch({1, 1, 1024}, &behind_kernel, 1024), Catch::Matchers::Contains("wrote behind its dynamic shared memory"));
+  CHECK_THAT(message_of_launch({1, 1, 1024}, &behind_kernel, 1024),
+             Catch::Matchers::Contains("wrote behind its dynamic shared memory"));
 }
 
 TEST_CASE("a tensor map is refused where the driver refuses it") {
@@ -302,10 +323,13 @@ TEST_CASE("a tensor map is refused where the driver refuses it") {
   refused({.address = p, .box = {72, 64, 1}});    // 144 bytes in a swizzle of 128
   refused({.address = p, .box = {4, 64, 1}});     // 8 bytes
   refused({.address = p, .steps = {1, 9, 1}});
-  refused({.address = p, .type = CU_TENSOR_MAP_DATA_TYPE_INT32, .fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA});
-  CHECK(MapOf{.address = p}.encode(reinterpret_cast<CUtensorMap*>(reinterpret_cast<char*>(&at.map) + 16)) == CUDA_ERROR_INVALID_VALUE);
+  refused(
+      {.address = p, .type = CU_TENSOR_MAP_DATA_TYPE_INT32, .fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA});
+  CHECK(MapOf{.address = p}.encode(reinterpret_cast<CUtensorMap*>(reinterpret_cast<char*>(&at.map) + 16)) ==
+        CUDA_ERROR_INVALID_VALUE);
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
-  REQUIRE(cudaGetDriverEntryPointByVersion("cuNoSuchThing", &function, 12000, cudaEnableDefault, &found) == cudaSuccess);
+  REQUIRE(cudaGetDriverEntryPointByVersion("cuNoSuchThing", &function, 12000, cudaEnableDefault, &found) ==
+          cudaSuccess);
   CHECK((found == cudaDriverEntryPointSymbolNotFound && function == nullptr));
 }

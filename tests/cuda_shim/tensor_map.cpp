@@ -25,16 +25,19 @@ bool is_floating(CUtensorMapDataType type) { return type >= CU_TENSOR_MAP_DATA_T
 
 }  // namespace
 
-CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* sizes,
-                      const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps, CUtensorMapInterleave interleave,
-                      CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                      const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                      const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                      CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
   const auto number = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p); };
   const unsigned element = bytes_of(type);
-  bool valid = map && number(map) % 64 == 0 && element > 0 && rank >= 1 && rank <= 5 && address && number(address) % 16 == 0;
+  bool valid =
+      map && number(map) % 64 == 0 && element > 0 && rank >= 1 && rank <= 5 && address && number(address) % 16 == 0;
   valid = valid && promotion >= CU_TENSOR_MAP_L2_PROMOTION_NONE && promotion <= CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
   if (!valid) return CUDA_ERROR_INVALID_VALUE;
   for (cuuint32_t d = 0; d < rank; ++d) {
-    valid = valid && sizes[d] >= 1 && sizes[d] <= cuuint64_t{1} << 32 && box[d] >= 1 && box[d] <= 256 && steps[d] >= 1 && steps[d] <= 8;
+    valid = valid && sizes[d] >= 1 && sizes[d] <= cuuint64_t{1} << 32 && box[d] >= 1 && box[d] <= 256 &&
+            steps[d] >= 1 && steps[d] <= 8;
     if (d + 1 < rank) valid = valid && strides[d] % 16 == 0 && strides[d] < cuuint64_t{1} << 40;
     if (d + 1 < rank && d > 0) valid = valid && strides[d] >= sizes[d];
   }
@@ -47,7 +50,8 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ran
   if (!valid) return CUDA_ERROR_INVALID_VALUE;
 
   bool supported = interleave == CU_TENSOR_MAP_INTERLEAVE_NONE && fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
-  supported = supported && (swizzle == CU_TENSOR_MAP_SWIZZLE_NONE || (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && line == 128));
+  supported =
+      supported && (swizzle == CU_TENSOR_MAP_SWIZZLE_NONE || (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && line == 128));
   for (cuuint32_t d = 1; d < rank; ++d) supported = supported && steps[d] == 1;
   if (!supported) return CUDA_ERROR_NOT_SUPPORTED;
 

@@ -1,5 +1,5 @@
-// A tensor as the copy engine knows it: what cuTensorMapEncodeTiled writes into 128 bytes, and what a copy reads from them.
-// The real layout of these bytes is the driver's secret; the shim has one of its own.
+// A tensor as the copy engine knows it: what cuTensorMapEncodeTiled writes into 128 bytes, and what a copy reads from
+// them. The real layout of these bytes is the driver's secret; the shim has one of its own.
 #pragma once
 
 #include <cuda.h>
@@ -18,9 +18,10 @@ struct TensorMap {
 
 // The driver's function: refuses what its documentation forbids. Only what the copies here can do is supported: no
 // interleaving, a step of one element in every dimension, zeros out of bounds, swizzling of 128 bytes or none.
-CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* sizes,
-                      const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps, CUtensorMapInterleave interleave,
-                      CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
+CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                      const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                      const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                      CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
 // Throws if these bytes are not what encode_tiled has written.
 TensorMap decode(const void* map);
 
