@@ -256,7 +256,7 @@ struct Descriptor {
   }
 };
 
-// Element (row, k) of an operand to out[row * across + k * down], rows first to first + count - 1; 8 neighbours at once.
+// Element (row, k) of an operand to out[row * across + k * down], of rows first to first + count - 1, 8 at once.
 void load(std::uint64_t descriptor, bool mn, const float* table, unsigned first, unsigned count, float* out,
           unsigned across, unsigned down) {
   const Descriptor d(descriptor);
