@@ -164,6 +164,7 @@ template <class T> const T& common(const void* const* lanes) {
 }
 // The i-th instruction of a kind that a warp of this warpgroup executes.
 template <class T> void check_like_the_others(std::vector<T>& known, std::size_t i, const T& mine, const char* what) {
+  const TsanIgnore ignore;
   if (i == known.size()) known.push_back(mine);
   else if (!(known[i] == mine)) fail(std::string("the warps of a warpgroup execute different ") + what);
 }
@@ -484,8 +485,9 @@ void copy_box(void* to, const void* map, std::uint64_t* barrier, int x, int y, i
   if (!b.known_to_copies) fail(name_of(c.barrier) + " is used by a copy without fence.mbarrier_init");
   char* place = shared_at(c.to, c.bytes(), "a copy");
   tsan_write(place, c.bytes());
-  tsan_release(&b.tag[b.phase & 1]);
   std::memset(place, 0xff, c.bytes());  // NaN until it arrives
+  tsan_release(&b.tag[b.phase & 1]);
+  const TsanIgnore ignore;
   if (happens_now()) c.run();
   else here().copies.push_back(c);
 }
@@ -523,6 +525,7 @@ void begin_hopper_block(unsigned registers) {
 }
 bool do_late_copy() {
   if (!block || block->copies.empty()) return false;
+  const TsanIgnore ignore;
   auto& copies = block->copies;
   static bool last_first = false;  // now the oldest, now the newest: nothing says in which order they arrive
   const std::size_t i = asynchrony == Asynchrony::random ? draw(static_cast<unsigned>(copies.size()))

@@ -22,6 +22,8 @@ void __tsan_acquire(void*);
 void __tsan_release(void*);
 void __tsan_read_range(void*, unsigned long);
 void __tsan_write_range(void*, unsigned long);
+void __tsan_ignore_thread_begin();
+void __tsan_ignore_thread_end();
 }
 #endif
 
@@ -33,12 +35,18 @@ inline void tsan_acquire(char* tag) { __tsan_acquire(tag); }
 inline void tsan_release(char* tag) { __tsan_release(tag); }
 inline void tsan_read(const void* p, std::size_t bytes) { __tsan_read_range(const_cast<void*>(p), bytes); }
 inline void tsan_write(void* p, std::size_t bytes) { __tsan_write_range(p, bytes); }
+// What the machine does for itself, on the stack of whichever fiber: it also sees memmove in code that is not instrumented.
+struct TsanIgnore {
+  TsanIgnore() { __tsan_ignore_thread_begin(); }
+  ~TsanIgnore() { __tsan_ignore_thread_end(); }
+};
 #else
 inline constexpr bool tsan_fibers = false;
 inline void tsan_acquire(char*) {}
 inline void tsan_release(char*) {}
 inline void tsan_read(const void*, std::size_t) {}
 inline void tsan_write(void*, std::size_t) {}
+struct [[maybe_unused]] TsanIgnore {};
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(MANTISSA_SHIM_TSAN)
 inline constexpr std::size_t stack_size = 512 * 1024;
