@@ -93,9 +93,10 @@ class Doctor {
     choose_scale();
     Run half = run(options_.dtype, options_.policies, result_.initial_scale);
     check_same_path(half);
-    const Event* overflow = first_bad(half);
+    const Event* bad = first_bad(half);
+    const std::string overflow = bad ? place_of(*bad) : std::string();
     judge_layers(half);
-    suggest(half);
+    suggest(half);  // runs the step anew: the events of this one are gone
     find_cause(overflow);
     return result_;
   }
@@ -218,9 +219,9 @@ class Doctor {
     result_.policies = policies;
   }
 
-  void find_cause(const Event* overflow) {
-    if (overflow) {
-      return conclude(Cause::forward_half, concat(place_of(*overflow), " overflows ", options_.dtype,
+  void find_cause(const std::string& overflow) {
+    if (!overflow.empty()) {
+      return conclude(Cause::forward_half, concat(overflow, " overflows ", options_.dtype,
                                                   " in the forward: a lower scale does not help, f32 for the layers of the overlay does"));
     }
     if (options_.dtype == f16 && has_bad_gradient(run(options_.dtype, result_.policies, options_.scale))) {

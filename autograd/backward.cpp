@@ -12,21 +12,31 @@
 #include "autograd/hooks.h"
 #include "autograd/last_owner.h"
 #include "autograd/node.h"
+#include "autograd/part.h"
 #include "core/context.h"
+#include "core/kernel.h"
 #include "core/ops.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(fill, const View& y, double value)
+
 namespace {
 
 using autograd::LeafNode;
 using autograd::Node;
 using autograd::NodeRef;
+using autograd::Part;
+using autograd::part_of;
 
 struct Pending {
   NodeRef node;
   Tensor gradient;
   bool own_sum = false;  // `gradient` is a sum made here: later terms may be added in place
   const Node* from = nullptr;
+  int part_dim = -1;     // of a gradient put together from parts that lie side by side, until it is whole: only the indices
+  std::int64_t part_begin = 0, part_end = 0;  // from part_begin to part_end of this dimension have values
 };
 template <class T> struct PoolAllocator {  // so that a backward pass asks the system for nothing
   using value_type = T;
@@ -49,12 +59,25 @@ bool is_fresh(const Tensor& g) {
   return autograd::held_alone(g) && !g.requires_grad() && g.strides() == dense_strides(g.sizes(), g.layout());
 }
 
+// Zeros where no part has come.
+void make_whole(Pending& p) {
+  if (p.part_dim < 0) return;
+  const std::int64_t size = p.gradient.size(p.part_dim);
+  for (const auto [from, to] : {std::pair(std::int64_t{0}, p.part_begin), std::pair(p.part_end, size)}) {
+    if (from == to) continue;
+    const Tensor rest = part_of(p.gradient, {p.gradient.sizes(), p.part_dim, from, to - from});
+    kernels::fill(rest.device(), rest.view(), 0.0);
+  }
+  p.part_dim = -1;
+}
+
 void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, const Node* from) {
   auto [it, first] = ready.try_emplace(node->id());
   Pending& p = it->second;
   if (first) {
-    p = {node, std::move(g), false, from};
+    p = {.node = node, .gradient = std::move(g), .from = from};
   } else {
+    make_whole(p);
     const auto fits = [](const Tensor& to, const Tensor& other) { return promote(to.dtype(), other.dtype()) == to.dtype(); };
     if (!create_graph && fits(p.gradient, g) && (p.own_sum || is_fresh(p.gradient))) {
       p.gradient.add_(g);
@@ -65,6 +88,36 @@ void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, 
       p.gradient = add(p.gradient, g);  // recorded under create_graph
     }
     p.own_sum = true;
+  }
+}
+
+void contribute_part(Ready& ready, const NodeRef& node, const Tensor& g, const Part& part, const Node* from) {
+  if (part.count == part.sizes[part.dim]) return contribute(ready, node, g, false, from);
+  const std::int64_t end = part.begin + part.count;
+  auto [it, first] = ready.try_emplace(node->id());
+  Pending& p = it->second;
+  if (first) {
+    p = {.node = node, .gradient = Tensor::allocate(part.sizes, g.dtype(), g.device()), .own_sum = true, .from = from,
+         .part_dim = part.dim, .part_begin = part.begin, .part_end = part.begin};
+    if (part.step > 1) make_whole(p);
+  }
+  const bool beside = p.part_dim == part.dim && part.step == 1 && g.dtype() == p.gradient.dtype() &&
+                      (part.begin == p.part_end || end == p.part_begin);
+  if (beside) {
+    if (g.numel() > 0) kernels::copy(g.device(), part_of(p.gradient, part).view(), g.view());
+    p.part_begin = std::min(p.part_begin, part.begin);
+    p.part_end = std::max(p.part_end, end);
+    if (p.part_begin == 0 && p.part_end == part.sizes[part.dim]) p.part_dim = -1;
+    return;
+  }
+  make_whole(p);
+  if ((p.own_sum || is_fresh(p.gradient)) && promote(p.gradient.dtype(), g.dtype()) == p.gradient.dtype()) {
+    part_of(p.gradient, part).add_(g);
+    p.own_sum = true;
+  } else {
+    Tensor whole = zeros(part.sizes, {.dtype = g.dtype(), .device = g.device()});
+    part_of(whole, part).add_(g);
+    contribute(ready, node, std::move(whole), false, from);
   }
 }
 
@@ -121,6 +174,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
   while (!ready.empty()) {
     Pending p = std::move(ready.begin()->second);
     ready.erase(ready.begin());
+    make_whole(p);
     Node& node = *p.node.get();
     if (node.is_leaf()) {  // a shadow's gradient comes in the shadow's dtype; hooks and grad() see the leaf's
       const Dtype dtype = static_cast<LeafNode&>(node).dtype();
@@ -135,6 +189,10 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
       continue;
     }
     const auto edges = node.edges();
+    if (Part part; !create_graph && !modes.anomaly() && node.is_part(part)) {
+      if (edges[0] && (!captures || captures->reaches(edges[0].get()))) contribute_part(ready, edges[0], p.gradient, part, &node);
+      continue;
+    }
     if (edges.size() > std::size(few)) many.resize(edges.size());
     const std::span<Tensor> grads(edges.size() > std::size(few) ? many.data() : few, edges.size());
     std::ranges::fill(grads, Tensor());

@@ -18,6 +18,7 @@
 namespace mantissa::autograd {
 
 struct Hooks;  // autograd/hooks.h
+struct Part;   // autograd/part.h
 
 class Node : public RefCounted {
  public:
@@ -38,6 +39,8 @@ class Node : public RefCounted {
   // hands what it has saved to its rules, which may write over it (autograd/last_owner.h).
   virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, bool last) = 0;
   virtual void release_saved() {}
+  // Whether the only input's gradient is that of result 0 in one part of it and zero elsewhere: says in which.
+  virtual bool is_part(Part&) const { return false; }
 
   Hooks& hooks();  // made on first use
   bool has_hooks() const { return hooks_ != nullptr; }

@@ -49,6 +49,14 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
     run_rules(Op::vjp(), g, grads, last);
   }
 
+  bool is_part([[maybe_unused]] Part& part) const override {
+    if constexpr (requires { part = op_.part(meta_[0].sizes); }) {
+      part = op_.part(meta_[0].sizes);
+      return true;
+    }
+    return false;
+  }
+
   void release_saved() override {
     released_ = true;
     for (auto& s : saved_inputs_) s.tensor = {};

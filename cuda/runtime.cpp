@@ -380,17 +380,22 @@ int multiprocessors() { return device_state(current_device()).multiprocessors; }
 int compute_capability() { return device_state(current_device()).capability; }
 
 // --- memory ---
+namespace {
+// Not where the shim does work late: the host knows the blocks of now, and a kernel may write to those of before.
+const bool poisons = poisoning && !std::getenv("MANTISSA_SHIM_LATE");
+}  // namespace
+
 void* allocate(std::size_t bytes, Device d, void** pool) {
   Pool* from = arena_pool && arena_pool->device == d.index ? arena_pool : pool_for(d.index, stream());
   void* p = from->allocator->allocate(bytes, from->stream);
   if (from->own) from->users.fetch_add(1);
-  else if (poisoning) poison(static_cast<char*>(p) + bytes, CachingAllocator::round_up(bytes) - bytes);
+  else if (poisons) poison(static_cast<char*>(p) + bytes, CachingAllocator::round_up(bytes) - bytes);
   *pool = from;
   return p;
 }
 void deallocate(void* p, std::size_t bytes, void* pool) noexcept {
   auto* to = static_cast<Pool*>(pool);
-  if (poisoning && !to->own) unpoison(p, CachingAllocator::round_up(bytes));
+  if (poisons && !to->own) unpoison(p, CachingAllocator::round_up(bytes));
   to->allocator->deallocate(p, bytes, to->stream);
   if (to->own) let_go(to);
 }

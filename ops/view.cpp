@@ -1,7 +1,8 @@
 // Operators that make views: the result shares storage with the input. Their gradients are views
-// again, or a copy into zeros (slice).
+// again, or a part of the input's gradient (slice).
 #include <algorithm>
 
+#include "autograd/part.h"
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
@@ -12,6 +13,8 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 
 namespace {
+
+using autograd::Part;
 
 // f(), with "name(x: f32[2, 3])" in front of what it throws: for what is looked at before an operator runs.
 template <class F> auto named(const char* name, const Tensor& x, F f) {
@@ -123,22 +126,16 @@ struct Slice {
   std::int64_t begin, end, step;
 
   // Out-of-range ends are clamped, as in Python.
-  void clamp_to(std::int64_t size, std::int64_t& from, std::int64_t& count) const {
-    auto wrap = [size](std::int64_t i) { return std::min(std::max<std::int64_t>(i < 0 ? i + size : i, 0), size); };
-    from = wrap(begin);
-    const std::int64_t to = std::max(wrap(end), from);
-    count = to > from ? (to - from - 1) / step + 1 : 0;  // no sum that a huge step could overflow
+  Part part(const Dims& sizes) const {
+    const int d = wrap_dim(dim, sizes.rank());
+    const auto wrap = [size = sizes[d]](std::int64_t i) { return std::min(std::max<std::int64_t>(i < 0 ? i + size : i, 0), size); };
+    const std::int64_t from = wrap(begin), to = std::max(wrap(end), from);
+    return {sizes, d, from, to > from ? (to - from - 1) / step + 1 : 0, step};  // no sum that a huge step could overflow
   }
   Tensor view(const Tensor& x) const {
     check(x.dim() > 0, "a scalar cannot be sliced");
     check(step > 0, "step ", step, " must be positive");
-    const int d = wrap_dim(dim, x.dim());
-    std::int64_t from, count;
-    clamp_to(x.sizes()[d], from, count);
-    Dims sizes = x.sizes(), strides = x.strides();
-    sizes[d] = count;
-    if (count > 1) strides[d] *= step;
-    return x.as_strided(sizes, strides, count > 0 ? from * x.strides()[d] : 0);
+    return autograd::part_of(x, part(x.sizes()));
   }
   static constexpr auto vjp();
   static void samples(Samples& s) {
@@ -152,31 +149,28 @@ struct Slice {
   }
 };
 
-struct SliceBackward {  // zeros with g where the slice was
+// Zeros with g where the slice was. Only a recorded backward runs it, see autograd/part.h.
+struct SliceBackward {
   static constexpr auto name = "slice_backward";
   static constexpr const char* args[] = {"gradient"};
   Slice of;
   Dims sizes;
 
   Spec infer(const Tensor& g) const {
-    std::int64_t from, count;
-    const int d = wrap_dim(of.dim, sizes.rank());
-    of.clamp_to(sizes[d], from, count);
+    const Part part = of.part(sizes);
     Dims expected = sizes;
-    expected[d] = count;
+    expected[part.dim] = part.count;
     check_sizes(g, "gradient", expected);
     return like(g, sizes);
   }
   void run(const View& y, const View& g) const {
     kernels::fill(y.device, y, 0.0);
-    std::int64_t from, count;
-    const int d = wrap_dim(of.dim, y.dim());
-    of.clamp_to(y.sizes[d], from, count);
-    View part = y;
-    part.sizes[d] = count;
-    if (count > 1) part.strides[d] *= of.step;
-    part.data = y.as<char>() + from * y.strides[d] * static_cast<std::int64_t>(size_of(y.dtype));
-    if (count > 0) kernels::copy(y.device, part, g);
+    const Part part = of.part(sizes);
+    View to = y;
+    to.sizes[part.dim] = part.count;
+    if (part.count > 1) to.strides[part.dim] *= part.step;
+    to.data = y.as<char>() + part.begin * y.strides[part.dim] * static_cast<std::int64_t>(size_of(y.dtype));
+    if (part.count > 0) kernels::copy(y.device, to, g);
   }
   static constexpr auto vjp() {
     return rules([](const SliceBackward& op, Grad g) { return slice(g, op.of.dim, op.of.begin, op.of.end, op.of.step); });

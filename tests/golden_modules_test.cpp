@@ -104,6 +104,8 @@ std::set<std::string> callable_types() {
 // Modules without a golden case, and why.
 const std::map<std::string, std::string> excused = {
     {"BatchNormAct2d", "BatchNorm2d, an addition and relu in one; compared with them in tests/nn_more_test.cpp"},
+    {"FractionalMaxPool2d", "random; fractional_max_pool2d is compared, and the module with it in tests/nn_layers_test.cpp"},
+    {"FractionalMaxPool3d", "random; fractional_max_pool3d is compared"},
     {"LinearAct", "Linear and an activation in one; compared with them in tests/cuda_linear_act_test.cpp"},
     {"Layer", "one layer of a Sequential, of any type: what the layers compute is tested"},
 };

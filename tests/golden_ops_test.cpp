@@ -86,6 +86,8 @@ const std::map<std::string, std::string> excused = {
     {"adaptive_max_pool1d_with_indices", "adaptive_max_pool1d with its indices; compared there"},
     {"adaptive_max_pool2d_with_indices", "adaptive_max_pool2d with its indices; compared there"},
     {"adaptive_max_pool3d_with_indices", "adaptive_max_pool3d with its indices; compared there"},
+    {"fractional_max_pool2d_with_indices", "fractional_max_pool2d with its indices; compared there"},
+    {"fractional_max_pool3d_with_indices", "fractional_max_pool3d with its indices; compared there"},
     {"conv3d_weight_grad", "the gradient of conv3d with respect to its weight; compared there"},
     {"max_pool1d_with_indices", "max_pool1d with its indices; compared there"},
     {"max_pool2d_with_indices", "max_pool2d with its indices; compared there"},

@@ -261,6 +261,21 @@ TEST_CASE("containers name their modules and copies are independent") {
   check_clone(nn::RMSNorm(3));
 }
 
+TEST_CASE("fractional pooling: the size, or its share, and random numbers drawn in every call") {
+  manual_seed(3);
+  const Tensor x = randn({2, 3, 9, 7}), samples = mantissa::rand({2, 3, 2});
+  const nn::FractionalMaxPool2d by_size{2, {.output_size = nn::Pair{6, 4}}}, by_share{2, {.output_ratio = std::array{0.7, 0.6}}};
+  CHECK(test::same_bits(by_size(x, samples), fractional_max_pool2d(x, {2, 2}, {6, 4}, samples)));
+  CHECK(test::same_bits(by_share(x, samples), by_size(x, samples)));
+  CHECK(by_size(x).sizes() == Dims{2, 3, 6, 4});
+  CHECK_FALSE(test::same_bits(by_size(x), by_size(x)));
+  const nn::FractionalMaxPool3d volumes{{1, 2, 2}, {.output_ratio = std::array{0.5, 0.7, 0.6}}};
+  CHECK(volumes(randn({3, 4, 9, 7})).sizes() == Dims{3, 2, 6, 4});
+  CHECK_THAT(test::message_of([] { nn::FractionalMaxPool2d{2, {}}; }), Catch::Matchers::Contains("give either output_size or output_ratio"));
+  CHECK_THAT(test::message_of([] { nn::FractionalMaxPool2d{2, {.output_ratio = std::array{0.5, 1.5}}}; }),
+             Catch::Matchers::Contains("output_ratio 1.5 must lie between 0 and 1"));
+}
+
 TEST_CASE("layers of shapes do what their operators do") {
   const Tensor x = ramp({1, 4, 4, 4});
   CHECK(same_bits(nn::ZeroPad2d{{1, 2, 0, 3}}(x), pad(x, {1, 2, 0, 3})));

@@ -26,6 +26,16 @@ TEST_CASE("recorded operators and their gradients call the runtime for their lau
   cuda_shim::set_null_device(false);
 }
 
+TEST_CASE("the gradient of a tensor that was divided takes a copy of each part, and nothing is filled or added") {
+  cuda_shim::set_null_device(true);
+  const Tensor x = host_work::wants_gradient({64, 96});
+  const std::vector<Tensor> parts = chunk(x, 3, 1), gradients(3, host_work::on_device({64, 32}));
+  cuda_shim::CallCounter counter;
+  backward(parts, gradients);
+  CHECK(counter.calls == std::map<std::string, int>{{"cudaLaunchKernel", 3}});
+  cuda_shim::set_null_device(false);
+}
+
 namespace {
 // Operators that wait for the device or copy from the host, and why.
 const std::map<std::string, std::string> excused{

@@ -2,6 +2,7 @@
 // clang-format off
 #pragma once
 
+#include "core/ops_special.h"
 #include "tests/golden/case.h"
 
 namespace mantissa::test {
@@ -74,6 +75,8 @@ inline constexpr Case nn_cases[] = {
   GOLDEN("adaptive_max_pool3d", "distinct(1, 2, 4, 5, 3)", "*F.adaptive_max_pool3d(x, (2, 3, 1), True)", adaptive_max_pool3d_with_indices(x, {2, 3, 1}))
   GOLDEN("adaptive_max_pool2d", "distinct(2, 2, 4, 5)", "*F.adaptive_max_pool2d(x, (3, 2), True)", adaptive_max_pool2d_with_indices(x, {3, 2}))
   GOLDEN("adaptive_max_pool1d", "distinct(2, 3, 7)", "*F.adaptive_max_pool1d(x, 4, True)", adaptive_max_pool1d_with_indices(x, 4))
+  GOLDEN("fractional_max_pool2d", "distinct(2, 2, 7, 9), uniform(0, 1, 2, 2, 2)", "*F.fractional_max_pool2d(x, (2, 3), (4, 5), return_indices=True, _random_samples=y.detach()), F.fractional_max_pool2d(x, 3, (1, 7), _random_samples=y.detach())", fractional_max_pool2d_with_indices(x, {2, 3}, {4, 5}, y.detach()), fractional_max_pool2d(x, {3, 3}, {1, 7}, y.detach()))
+  GOLDEN("fractional_max_pool3d", "distinct(2, 2, 4, 5, 7), uniform(0, 1, 2, 2, 3)", "*F.fractional_max_pool3d(x, (2, 2, 3), (2, 3, 4), return_indices=True, _random_samples=y.detach())", fractional_max_pool3d_with_indices(x, {2, 2, 3}, {2, 3, 4}, y.detach()))
   GOLDEN("max_unpool1d", "randn(1, 2, 3), of([[0, 3, 4], [1, 2, 5]])", "F.max_unpool1d(x, y, 2)", max_unpool1d(x, y, 2))
   GOLDEN("max_unpool2d", "randn(1, 1, 2, 2), of([[[1, 3], [16, 10]]])", "F.max_unpool2d(x, y, 2, output_size=(5, 4))", max_unpool2d(x, y, {2, 2}, {}, {5, 4}))
   GOLDEN("max_unpool3d", "randn(1, 1, 2, 1, 2), of([[[[1, 3]], [[12, 15]]]])", "F.max_unpool3d(x, y, (1, 2, 2))", max_unpool3d(x, y, {1, 2, 2}))

@@ -74,6 +74,8 @@ ours_alone = {
     "adaptive_max_pool2d_with_indices": "`F.adaptive_max_pool2d(..., return_indices=True)`",
     "adaptive_max_pool3d_with_indices": "`F.adaptive_max_pool3d(..., return_indices=True)`",
     "conv3d_input_grad": "`torch.nn.grad.conv3d_input`",
+    "fractional_max_pool2d_with_indices": "`F.fractional_max_pool2d(..., return_indices=True)`",
+    "fractional_max_pool3d_with_indices": "`F.fractional_max_pool3d(..., return_indices=True)`",
     "masked_scatter": "a method there",
     "max_pool1d_with_indices": "`F.max_pool1d(..., return_indices=True)`",
     "max_pool2d_with_indices": "`F.max_pool2d(..., return_indices=True)`",
