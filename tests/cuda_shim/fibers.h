@@ -1,4 +1,4 @@
-// What fibers.cpp offers to the twins of instructions that wait or happen later (hopper.cpp), and what it asks of them.
+// What fibers.cpp offers to the twins of instructions that wait or happen later (hopper*.cpp), and what it asks of them.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ std::uint32_t shared_address(const void* p);
 // The bytes at a shared address; an error where they are not all dynamic shared memory of this block.
 char* shared_at(std::uint32_t address, std::size_t bytes, const char* what);
 
-// --- hopper.cpp ---
+// --- hopper.cpp, hopper_copies.cpp ---
 void begin_hopper_block(unsigned registers);  // of a thread, as launched
 bool do_late_copy();                          // one of those under way, if there is any
 void end_hopper_block();                      // throws if something is still under way

@@ -1,4 +1,4 @@
-// The twins of Hopper's instructions (hopper.cpp, tensor_map.cpp): a small product by TMA and wgmma is right in every
+// The twins of Hopper's instructions (hopper*.cpp, tensor_map.cpp): a small product by TMA and wgmma is right in every
 // order of threads and arrivals, and each mistake planted in it is found: refused with a message, or seen in the
 // result.
 #include <cmath>
@@ -240,7 +240,7 @@ TEST_CASE("mistakes in the use of wgmma, TMA and mbarrier are refused, and the m
   refused(Slip::no_commit, "a block ends while products are under way");
   refused(Slip::no_fence, "without wgmma.fence");
   refused(Slip::lane_differs, "the lanes of a warp give an instruction different operands");
-  refused(Slip::warp_differs, "the warps of a warpgroup execute different products");
+  refused(Slip::warp_differs, "the warps of a warpgroup execute different wgmma");
   refused(Slip::warp_missing, "not all warps of a warpgroup executed the same wgmma");
   refused(Slip::lane_missing, "lanes of one warp meet in different operations");
   refused(Slip::register_written, "registers of a product under way were written");
