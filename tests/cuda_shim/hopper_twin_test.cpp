@@ -21,8 +21,8 @@ namespace {
 enum class Slip {
   none, wrong_parity, no_full_wait, few_bytes, many_bytes, no_expect, tile_off_128, tile_off_16, no_product_wait,
   no_commit, no_fence, lane_differs, warp_differs, warp_missing, lane_missing, early_release, one_warp_releases,
-  register_written, init_twice, no_init_fence, no_init, extra_arrival, barrier_overwritten, no_map, copy_left,
-  far_operand,
+  register_written, no_swizzle, forbidden_bits, init_twice, no_init_fence, no_init, extra_arrival,
+  barrier_overwritten, no_map, copy_left, far_operand,
 };
 
 constexpr int ring = 2, rows = 64, columns = 128;
@@ -90,8 +90,11 @@ __global__ void small_product_kernel(float* y, int steps, Slip slip, const CUten
       const bool other = (slip == Slip::lane_differs && thread == 37) || (slip == Slip::warp_differs && warp == 2);
       const auto address =
           hopper::shared_address(a(stage) + hopper::operand_offset<false>(0, other ? (k + 16) % 64 : k));
+      std::uint64_t of_a = hopper::descriptor<false>(slip == Slip::far_operand ? address + 100 * 1024 : address);
+      if (slip == Slip::no_swizzle) of_a &= ~(std::uint64_t{3} << 62);
+      if (slip == Slip::forbidden_bits) of_a |= std::uint64_t{1} << 60;
       hopper::Wgmma<Half, columns, false, false>::run(
-          d, hopper::descriptor<false>(slip == Slip::far_operand ? address + 100 * 1024 : address),
+          d, of_a,
           hopper::descriptor<false>(hopper::shared_address(b(stage) + hopper::operand_offset<false>(0, k))),
           step > 0 || k > 0);
     }
@@ -124,6 +127,16 @@ __global__ void named_barrier_kernel(int* y, bool missing) {
   const unsigned group = threadIdx.x / 128;
   if (!missing || threadIdx.x / 32 != 5) hopper::warpgroup_sync(1 + static_cast<int>(group));
   y[threadIdx.x] = value[group * 128 + 127 - threadIdx.x % 128];
+}
+enum class BarrierSlip { none, parity_two, missed_phase, no_arrivals, too_many_bytes, odd_place };
+__global__ void barrier_kernel(BarrierSlip slip) {
+  MANTISSA_SHARED(char, s);
+  auto* barrier = reinterpret_cast<std::uint64_t*>(s + (slip == BarrierSlip::odd_place ? 4 : 0));
+  if (threadIdx.x == 0) hopper::barrier_init(barrier, slip == BarrierSlip::no_arrivals ? 0 : 1);
+  __syncthreads();
+  if (threadIdx.x == 63) hopper::barrier_wait(barrier, slip == BarrierSlip::parity_two ? 2 : 0);
+  if (threadIdx.x == 0) hopper::barrier_expect(barrier, slip == BarrierSlip::too_many_bytes ? 1 << 20 : 0);
+  if (threadIdx.x == 0 && slip == BarrierSlip::missed_phase) hopper::barrier_arrive(barrier);
 }
 __global__ void behind_kernel(int bytes) {
   MANTISSA_SHARED(char, s);
@@ -244,6 +257,8 @@ TEST_CASE("mistakes in the use of wgmma, TMA and mbarrier are refused, and the m
   refused(Slip::warp_missing, "not all warps of a warpgroup executed the same wgmma");
   refused(Slip::lane_missing, "lanes of one warp meet in different operations");
   refused(Slip::register_written, "registers of a product under way were written");
+  refused(Slip::no_swizzle, "without the 128-byte swizzle");
+  refused(Slip::forbidden_bits, "bits that must be zero");
   refused(Slip::init_twice, "is initialised while in use");
   refused(Slip::no_init_fence, "without fence.mbarrier_init");
   refused(Slip::no_init, "was not initialised");
@@ -270,6 +285,22 @@ TEST_CASE("a stage that is given back before all four warps have read it is writ
   CHECK(shows_in_some_order(Slip::early_release, 20));
   CHECK(shows_in_some_order(Slip::one_warp_releases, 50));
   CHECK(!shows_in_some_order(Slip::none, 50));
+}
+
+TEST_CASE("mbarriers: parities, counts and places") {
+  const auto with = [](BarrierSlip slip) {
+    cuda_shim::set_order(Order::reverse);  // who waits comes before who arrives
+    const std::string message = message_of_launch({1, 64, 64}, &barrier_kernel, slip);
+    usual();
+    return message;
+  };
+  CHECK(with(BarrierSlip::none) == "");
+  CHECK_THAT(with(BarrierSlip::parity_two), Catch::Matchers::Contains("phases of parity 0 and 1, not 2"));
+  CHECK_THAT(with(BarrierSlip::missed_phase), Catch::Matchers::Contains("missed a phase: two have passed"));
+  CHECK_THAT(with(BarrierSlip::no_arrivals), Catch::Matchers::Contains("an mbarrier of 0 arrivals"));
+  CHECK_THAT(with(BarrierSlip::too_many_bytes), Catch::Matchers::Contains("cannot expect 1048576 more bytes"));
+  CHECK_THAT(with(BarrierSlip::odd_place), Catch::Matchers::Contains("an mbarrier, which needs 8 bytes"));
+  CHECK(multiply(Slip::few_bytes).message != "");
 }
 
 TEST_CASE("setmaxnreg: what a block has at its launch, and no more") {
