@@ -15,7 +15,7 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(gemm_f64, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t a_row,
                 std::int64_t a_col, const double* b, std::int64_t b_row, std::int64_t b_col, double* c, std::int64_t c_row)
 
-MANTISSA_CUDA_KERNEL(gemm, const View& y, const View& a, const View& b, const View& bias)
+MANTISSA_CUDA_KERNEL(gemm, const View& y, const View& a, const View& b, const View& bias, bool add)
 
 namespace {
 
@@ -68,7 +68,7 @@ View prepare(const View& v, Dtype compute, Tensor& keep) {
   return ready;
 }
 
-template <class T> void multiply_tiny(const View& y, const View& a, const View& b, const View& bias) {
+template <class T> void multiply_tiny(const View& y, const View& a, const View& b, const View& bias, bool add) {
   const std::int64_t m = rows_of(y), n = columns_of(y), k = columns_of(a), items = y.numel() / (m * n);
   for (std::int64_t item = 0; item < items; ++item) {
     T* out = y.as<T>() + item * m * n;
@@ -81,7 +81,7 @@ template <class T> void multiply_tiny(const View& y, const View& a, const View& 
           sum += static_cast<Compute<T>>(left[i * row_stride(a) + p * column_stride(a)]) *
                  static_cast<Compute<T>>(right[p * row_stride(b) + j * column_stride(b)]);
         }
-        out[i * n + j] = static_cast<T>(sum);
+        out[i * n + j] = static_cast<T>(add ? static_cast<Compute<T>>(out[i * n + j]) + sum : sum);
       }
     }
   }
@@ -95,22 +95,22 @@ template <class T> void start_rows(T* c, std::int64_t c_row, const T* bias, cons
   }
 }
 
-template <class T> void multiply_piece(const View& y, const View& a, const View& b, const T* bias, const Piece& p) {
+template <class T> void multiply_piece(const View& y, const View& a, const View& b, const T* bias, const Piece& p, bool add) {
   const std::int64_t n = columns_of(y), k = columns_of(a);
   T* c = y.as<T>() + p.item * rows_of(y) * n + p.row * n + p.column;
   const T* left = a.as<const T>() + item_offset(a, p.item) + p.row * row_stride(a);
   const T* right = b.as<const T>() + item_offset(b, p.item) + p.column * column_stride(b);
   if constexpr (std::is_same_v<T, double>) {
-    start_rows(c, n, bias, p);
+    if (!add) start_rows(c, n, bias, p);
     kernels::gemm_f64(y.device, p.rows, p.columns, k, left, row_stride(a), column_stride(a), right, row_stride(b),
                       column_stride(b), c, n);
   } else {
-    if (bias || k == 0) start_rows(c, n, bias, p);
+    if (!add && (bias || k == 0)) start_rows(c, n, bias, p);
     if (k == 0) return;
     Layout la{}, lb{};
     find_layout(a, &la);
     find_layout(b, &lb);
-    onednn::sgemm(la.transposed, lb.transposed, p.rows, p.columns, k, left, la.leading, right, lb.leading, bias ? 1.0f : 0.0f, c, n);
+    onednn::sgemm(la.transposed, lb.transposed, p.rows, p.columns, k, left, la.leading, right, lb.leading, bias || add ? 1.0f : 0.0f, c, n);
   }
 }
 
@@ -150,7 +150,7 @@ template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
   });
 }
 
-template <class T> void multiply(const View& y, const View& a, const View& b, const View& bias) {
+template <class T> void multiply(const View& y, const View& a, const View& b, const View& bias, bool add) {
   Tensor a_copy, b_copy, bias_copy;
   const View left = prepare(a, dtype_of<T>, a_copy), right = prepare(b, dtype_of<T>, b_copy);
   const T* start = bias.as<const T>();
@@ -159,7 +159,7 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
     kernels::copy(bias.device, bias_copy.view(), bias);
     start = bias_copy.data<T>();
   }
-  for_pieces(y, columns_of(a), [&](const Piece& p) { multiply_piece<T>(y, left, right, start, p); });
+  for_pieces(y, columns_of(a), [&](const Piece& p) { multiply_piece<T>(y, left, right, start, p, add); });
 }
 
 bool dtypes_agree(const View& y, const View& a, const View& b) { return a.dtype == y.dtype && b.dtype == y.dtype; }
@@ -204,16 +204,16 @@ void multiply_by_rows(const View& y, const View& a, const View& b, const View& b
 
 // --- f16 and bf16 ---
 
-HalfProduct half_product(const View& y, const View& a, const View& b, const View& bias, std::int64_t item) {
+HalfProduct half_product(const View& y, const View& a, const View& b, const View& bias, std::int64_t item, bool add) {
   const auto at = [item](const View& v) { return v.as<const char>() + 2 * item_offset(v, item); };
   const std::int64_t n = columns_of(y), size = static_cast<std::int64_t>(size_of(y.dtype));
   return {a.dtype, rows_of(y), n, columns_of(a), at(a), row_stride(a), column_stride(a), at(b), row_stride(b),
-          column_stride(b), bias.data, y.as<char>() + size * item * rows_of(y) * n, n, false, nullptr, y.dtype == f32};
+          column_stride(b), bias.data, y.as<char>() + size * item * rows_of(y) * n, n, false, nullptr, y.dtype == f32, add};
 }
 // The same product as c^T = b^T @ a^T: what is packed is then a, and b is read as it lies.
 HalfProduct turned(const HalfProduct& p) {
   return {p.dtype, p.n, p.m, p.k, p.b, p.b_col, p.b_row, p.a, p.a_col, p.a_row, p.bias, p.c, p.c_row, true, nullptr,
-          p.wide};
+          p.wide, p.add};
 }
 std::int64_t panels_of(const HalfProduct& p) { return (p.n + half_panel - 1) / half_panel; }
 std::int64_t packed_units(const HalfProduct& p) {
@@ -259,7 +259,7 @@ void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const
   });
 }
 
-void multiply_half(const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept) {
+void multiply_half(const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept, bool add) {
   Tensor bias_copy;
   View start = bias;
   if (bias && !(bias.dtype == a.dtype && bias.is_contiguous())) {
@@ -271,15 +271,15 @@ void multiply_half(const View& y, const View& a, const View& b, const View& bias
   const double flops = flops_of(m, n, columns_of(a));
   if (items == 1 || flops >= good_piece) {
     for (std::int64_t i = 0; i < items; ++i)
-      multiply_half_matrix(half_product(y, a, b, start, i), flops, b, items == 1 ? kept : KeptWeight());
+      multiply_half_matrix(half_product(y, a, b, start, i, add), flops, b, items == 1 ? kept : KeptWeight());
     return;
   }
   const auto grain = static_cast<std::int64_t>(small_piece / flops);
   parallel_for(items, std::clamp<std::int64_t>(grain, 1, items), [&](std::int64_t begin, std::int64_t end) {
-    HalfProduct p = half_product(y, a, b, start, begin);
+    HalfProduct p = half_product(y, a, b, start, begin, add);
     const Tensor packed = Tensor::allocate({packed_units(p)}, i32);
     for (std::int64_t i = begin; i < end; ++i) {
-      p = half_product(y, a, b, start, i);
+      p = half_product(y, a, b, start, i, add);
       p.packed = static_cast<std::uint32_t*>(packed.raw_data());
       kernels::gemm_half_pack(cpu, p, 0, panels_of(p));
       kernels::gemm_half(cpu, p, 0, m, 0, n);
@@ -312,19 +312,20 @@ std::int64_t pieces_for(double flops) {
   return pieces;
 }
 
-void kernels::gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept) {
+void kernels::gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept,
+                   bool add) {
   if (y.numel() == 0) return;
-  if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::gemm, device)(y, a, b, bias);
+  if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::gemm, device)(y, a, b, bias, add);
   if (y.numel() * columns_of(a) <= tiny && dtypes_agree(y, a, b)) {
-    visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias); });
-  } else if (is_few_rows(y, a, b)) {
+    visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias, add); });
+  } else if (!add && is_few_rows(y, a, b)) {
     multiply_by_rows(y, a, b, bias);
   } else if (y.dtype == f64) {
-    multiply<double>(y, a, b, bias);
+    multiply<double>(y, a, b, bias, add);
   } else if (is_wide(y, a, b) || (is_half(y.dtype) && dtypes_agree(y, a, b))) {
-    multiply_half(y, a, b, bias, kept);
+    multiply_half(y, a, b, bias, kept, add);
   } else {
-    multiply<float>(y, a, b, bias);
+    multiply<float>(y, a, b, bias, add);
   }
 }
 

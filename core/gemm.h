@@ -22,8 +22,9 @@ namespace kernels {
 // y = a @ b + bias over matrices: y [batch..., m, n] contiguous, a [batch..., m, k] and
 // b [batch..., k, n] of the same rank and with any strides (0 where they repeat), bias [n] or absent. Products of
 // halves into an f32 y keep the sums as they are.
-// `kept` is that of b.
-void gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept = {});
+// `kept` is that of b. With `add`, y += a @ b: y in f32 or f64, no bias.
+void gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept = {},
+          bool add = false);
 
 }  // namespace kernels
 }  // namespace mantissa

@@ -9,16 +9,20 @@ MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
 MANTISSA_CUDA_KERNEL(gemm_act, const View& y, const View& before, const View& a, const View& b, const View& bias,
                      Activation activation)
-MANTISSA_CUDA_KERNEL(gemm_and_sums, const View& y, const View& sums, const View& a, const View& b)
+MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
+MANTISSA_CUDA_KERNEL(gemm_and_sums, const View& y, const View& sums, const View& a, const View& b, bool add)
 
-void kernels::gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b) {
+void kernels::gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b, bool add) {
   if (!device.is_cpu() && y.dtype != f64 && y.numel() > 0 && a.size(1) > 0)
-    return cuda_backend::prepare(&cuda_backend::gemm_and_sums, device)(y, sums, a, b);
-  gemm(device, y, a, b, {});
+    return cuda_backend::prepare(&cuda_backend::gemm_and_sums, device)(y, sums, a, b, add);
+  gemm(device, y, a, b, {}, {}, add);
   View column = sums;
   column.sizes = {sums.size(0), 1};
   column.strides = {sums.strides[0], 1};
-  kernels::reduce_sum(device, column, a, 1.0);
+  if (!add) return kernels::reduce_sum(device, column, a, 1.0);
+  const Tensor more = Tensor::allocate(column.sizes, sums.dtype, device);
+  kernels::reduce_sum(device, more.view(), a, 1.0);
+  kernels::add_in_place(device, column, more.view(), 1.0);
 }
 
 void kernels::activate(Device device, const View& y, const View& x, Activation activation) {

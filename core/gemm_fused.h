@@ -12,8 +12,8 @@ void gemm_act(Device device, const View& y, const View& before, const View& a, c
               Activation activation, const KeptWeight& kept = {});
 
 // y = a @ b, and sums [m] of each row of a over k, in y's dtype. With a the transposed gradient of a linear layer these are
-// the gradients of its weight and bias. One matrix.
-void gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b);
+// the gradients of its weight and bias. One matrix. With `add` both are added to what is there, in f32 or f64.
+void gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b, bool add = false);
 
 // y = activation(x), elementwise; y may be x.
 void activate(Device device, const View& y, const View& x, Activation activation);

@@ -21,6 +21,7 @@ struct HalfProduct {
   bool c_transposed;  // c is [n, m] in memory, c_row from column to column, and bias is [m]
   std::uint32_t* packed;  // all of b, as gemm_half_pack leaves it; panels of half_panel columns
   bool wide;              // c is f32: the sums as they are
+  bool add = false;       // to a c that is wide
 };
 inline constexpr std::int64_t half_panel = 32;  // of every instruction set, so that cuts do not depend on it
 

@@ -18,6 +18,7 @@ namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
+MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 
 namespace cuda_backend {
 namespace {
@@ -129,7 +130,11 @@ void sum_a(const Gemm& g, Device device) {
   a.sizes = {g.m, g.k};
   a.strides = {g.a_transposed ? 1 : g.lda, g.a_transposed ? g.lda : 1};
   a.dtype = g.in;
-  kernels::reduce_sum(device, sums_of(g, device), a, 1.0);
+  const View sums = sums_of(g, device);
+  if (!g.accumulate) return kernels::reduce_sum(device, sums, a, 1.0);
+  const Tensor more = Tensor::allocate(sums.sizes, sums.dtype, device);
+  kernels::reduce_sum(device, more.view(), a, 1.0);
+  kernels::add_in_place(device, sums, more.view(), 1.0);
 }
 
 // The product by `w`, then its activation or the sums of a in a kernel of their own.
@@ -147,7 +152,8 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
 }
 
 bool run(const Kernel& w, const Gemm& g, Device device) {
-  if (w.kind == Kernel::cublaslt || (w.kind == Kernel::hopper && g.a_sums)) return run_in_two(w, g, device);
+  const bool no_sums = w.kind == Kernel::hopper || g.accumulate;  // cuBLASLt's epilogue writes sums, and adds to none
+  if (w.kind == Kernel::cublaslt || (w.kind != Kernel::mma && no_sums && g.a_sums)) return run_in_two(w, g, device);
   if (w.kind == Kernel::hopper) return tensor_core::run_hopper(g, w.tile);
   if (w.kind == Kernel::cublaslt_epilogue) return run_cublaslt(g, w.tile);
   const std::int64_t floats = tensor_core::partial_floats(g, w.parts);
@@ -246,15 +252,16 @@ template <class F> void multiply(const View& y, const View& a, const View& b, co
 
 }  // namespace
 
-void gemm(const View& y, const View& a, const View& b, const View& bias) {
+void gemm(const View& y, const View& a, const View& b, const View& bias, bool add) {
   if (a.size(a.dim() - 1) == 0) {  // an empty sum is the bias
+    if (add) return;
     if (!bias) return kernels::fill(y.device, y, 0.0);
     View rows = bias;
     rows.sizes = y.sizes;
     rows.strides = broadcast_strides(bias.sizes, bias.strides, y.sizes);
     return kernels::copy(y.device, y, rows);
   }
-  multiply(y, a, b, bias, [](Gemm&) {});
+  multiply(y, a, b, bias, [&](Gemm& g) { g.accumulate = add; });
 }
 
 void gemm_act(const View& y, const View& before, const View& a, const View& b, const View& bias, Activation activation) {
@@ -264,8 +271,11 @@ void gemm_act(const View& y, const View& before, const View& a, const View& b, c
   });
 }
 
-void gemm_and_sums(const View& y, const View& sums, const View& a, const View& b) {
-  multiply(y, a, b, {}, [&](Gemm& g) { g.a_sums = sums.data; });
+void gemm_and_sums(const View& y, const View& sums, const View& a, const View& b, bool add) {
+  multiply(y, a, b, {}, [&](Gemm& g) {
+    g.a_sums = sums.data;
+    g.accumulate = add;
+  });
 }
 
 }  // namespace cuda_backend

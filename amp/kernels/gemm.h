@@ -33,7 +33,7 @@ struct Gemm {
   void* a_sums = nullptr;                // [items, m] in dtype `out`: sums over k of the rows of a (a bias's gradient); or none
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool a_transposed = false, b_transposed = false;
-  bool accumulate = false;  // c += instead of c =; no activation then
+  bool accumulate = false;  // c += instead of c =, a_sums too; no activation then
   Activation activation = Activation::none;
   Batch batch;
 };

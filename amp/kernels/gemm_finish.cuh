@@ -83,4 +83,9 @@ __device__ inline void finish_one(const Gemm& g, std::int64_t item, std::int64_t
   finish<T>(g, item, row, column, &sum, 1);
 }
 
+template <class T> __device__ inline void finish_a_sum(const Gemm& g, std::int64_t i, float sum) {
+  if (g.accumulate) sum += read<T>(g.out, g.a_sums, i);
+  write<T>(g.out, g.a_sums, i, &sum, 1);
+}
+
 }  // namespace mantissa::tensor_core

@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
         if (row >= g.m) continue;
         const std::int64_t at = item * g.m + row;
         if (partial) partial[gridDim.y * g.items * g.m * g.n + blockIdx.y * g.items * g.m + at] = a_sums[i].v[2 * half];
-        else write<T>(g.out, g.a_sums, at, &a_sums[i].v[2 * half], 1);
+        else finish_a_sum<T>(g, at, a_sums[i].v[2 * half]);
       }
     }
   }
@@ -215,7 +215,7 @@ template <class T> __global__ void __launch_bounds__(gemm_threads) gemm_combine(
   for (std::int64_t i = std::int64_t{blockIdx.x} * gemm_threads + threadIdx.x; i < rows; i += step) {
     float v = 0;
     for (int p = 0; p < parts; ++p) v += partial[parts * count + p * rows + i];
-    write<T>(g.out, g.a_sums, i, &v, 1);
+    finish_a_sum<T>(g, i, v);
   }
 }
 

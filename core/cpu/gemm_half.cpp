@@ -39,6 +39,10 @@ void multiply_tile(std::int64_t rows, std::int64_t columns, std::int64_t units, 
     for (std::int64_t r = 0; r < rows; ++r) {
       float row[half_panel];
       for (std::int64_t j = 0; j < half_panel; ++j) row[j] = sums[r * half_panel + j] + finish->bias[j];
+      if constexpr (std::is_same_v<R, float>) {
+        const float* there = static_cast<const float*>(finish->c) + r * finish->c_row;
+        for (std::int64_t j = 0; finish->add && j < finish->columns; ++j) row[j] += there[j];
+      }
       convert_run(static_cast<R*>(finish->c) + r * finish->c_row, row, 1, finish->columns);
     }
   }
@@ -59,13 +63,16 @@ float* scratch(std::vector<float>& v, std::int64_t n) {
   return v.data();
 }
 
-// c[j * c_row + i] = sums[i][j] + bias[i]
+// c[j * c_row + i] = sums[i][j] + bias[i], or with `add` more by that
 template <class R>
 void store_transposed(R* c, std::int64_t c_row, const float* sums, const float* bias, std::int64_t rows,
-                      std::int64_t columns) {
+                      std::int64_t columns, bool add) {
   for (std::int64_t j = 0; j < columns; ++j) {
     float line[tile_rows];
     for (std::int64_t i = 0; i < rows; ++i) line[i] = sums[i * half_panel + j] + bias[i];
+    if constexpr (std::is_same_v<R, float>) {
+      for (std::int64_t i = 0; add && i < rows; ++i) line[i] += c[j * c_row + i];
+    }
     convert_run(c + j * c_row, line, 1, rows);
   }
 }
@@ -121,10 +128,10 @@ void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, st
         if (bias && p.c_transposed) convert_run(start, bias + i, 1, real);
         else if (bias) convert_run(start, bias + j, 1, wide);
         const bool last = u + some == units;
-        const Finish finish{c + i * p.c_row + j, p.wide, p.c_row, wide, start};
+        const Finish finish{c + i * p.c_row + j, p.wide, p.c_row, wide, start, p.add};
         multiply_tile<R, pairs>(real, wide, some, left, b_panel, sums, u > 0,
                                 last && !p.c_transposed ? &finish : nullptr);
-        if (last && p.c_transposed) store_transposed(c + j * p.c_row + i, p.c_row, sums, start, real, wide);
+        if (last && p.c_transposed) store_transposed(c + j * p.c_row + i, p.c_row, sums, start, real, wide, p.add);
       }
     }
   }

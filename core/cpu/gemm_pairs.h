@@ -30,6 +30,7 @@ struct Finish {
   bool wide;  // c is f32, not rounded
   std::int64_t c_row, columns;
   const float* bias;  // half_panel numbers
+  bool add = false;   // to a c that is wide
 };
 
 #if defined(__AVX512F__)
@@ -70,8 +71,10 @@ __attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units
       const __m512 low = _mm512_add_ps(sum[i][0], bias0), high = _mm512_add_ps(sum[i][1], bias1);
       if (finish->wide) {
         float* c = static_cast<float*>(finish->c) + i * finish->c_row;
-        _mm512_mask_storeu_ps(c, static_cast<__mmask16>(real), low);
-        _mm512_mask_storeu_ps(c + 16, static_cast<__mmask16>(real >> 16), high);
+        const auto first = static_cast<__mmask16>(real), second = static_cast<__mmask16>(real >> 16);
+        const auto there = static_cast<__mmask16>(finish->add ? 0xffff : 0);  // zeros where nothing is to be added
+        _mm512_mask_storeu_ps(c, first, _mm512_add_ps(low, _mm512_maskz_loadu_ps(first & there, c)));
+        _mm512_mask_storeu_ps(c + 16, second, _mm512_add_ps(high, _mm512_maskz_loadu_ps(second & there, c + 16)));
       } else {
         const auto both = _mm512_cvtne2ps_pbh(high, low);
         _mm512_mask_storeu_epi16(static_cast<BFloat16*>(finish->c) + i * finish->c_row, real, (__m512i)both);
