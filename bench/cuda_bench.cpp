@@ -1,7 +1,7 @@
 // What single CUDA kernels reach on the GPU they run on: products of our own beside cuBLASLt, kernels bound by memory
-// as a share of the bandwidth of a copy, fused attention, and what an operator costs the host. Random data; times are
-// the shortest and the median of rounds measured with events. `--check` computes tiny sizes once and compares with the
-// CPU instead, which is all that the CPU shim is asked for.
+// as a share of the bandwidth of a copy, fused attention, linear_cross_entropy, and what an operator costs the host.
+// Random data; times are the shortest and the median of rounds measured with events. `--check` computes tiny sizes once
+// and compares with the CPU instead, which is all that the CPU shim is asked for.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,6 +14,7 @@
 
 #include "amp/kernels/gemm.h"
 #include "core/accelerator.h"
+#include "core/allocator.h"
 #include "cuda/cublaslt.h"
 #include "cuda/runtime.h"
 #include "mantissa.h"
@@ -205,6 +206,32 @@ void measure_attention(std::int64_t batch, std::int64_t heads, std::int64_t leng
       back.median, 5 * product / back.median);
 }
 
+// --- the last layer of a language model and its loss, forward and backward: two operators, and in chunks ---
+void measure_head(std::int64_t rows, std::int64_t in, std::int64_t classes, Dtype dtype) {
+  const Tensor x = random({rows, in}, dtype).requires_grad_();
+  const Tensor weight = (random({classes, in}, f32) * 0.02).to(dtype).requires_grad_();
+  const Tensor target = randint(0, classes, {rows}).to(cuda);
+  const auto step = [&](std::int64_t chunk) {  // -1: two operators
+    const Tensor loss = chunk < 0 ? cross_entropy(linear(x, weight), target)
+                                  : linear_cross_entropy(x, weight, target, {}, {.batch_chunk_size = chunk});
+    return grad(loss, {x, weight});
+  };
+  if (check_only) {
+    const std::vector<Tensor> two = step(-1), one = step(rows / 2 + 1);
+    for (int i = 0; i < 2; ++i) compare("linear_cross_entropy", one[i], two[i].to(cpu), 2e-2);
+    return;
+  }
+  for (const std::int64_t chunk : {std::int64_t{-1}, std::int64_t{0}, rows / 8, rows / 2, rows}) {
+    reset_peak_memory_stats(cuda);
+    const std::int64_t before = memory_stats(cuda).allocated;
+    const Time t = time_of([&] { (void)step(chunk); });
+    const std::string how = chunk < 0 ? "two operators" : chunk == 0 ? "in chunks" : concat("in chunks of ", chunk);
+    std::printf("linear and cross entropy %lld x %lld x %lld, %-18s %9.1f us, %lld MB more\n",
+                static_cast<long long>(rows), static_cast<long long>(in), static_cast<long long>(classes), how.c_str(),
+                t.median, static_cast<long long>((memory_stats(cuda).peak_allocated - before) / 1000000));
+  }
+}
+
 // --- the host ---
 void measure_host() {
   const Tensor a = random({16}, f32).requires_grad_(), b = random({16}, f32);
@@ -243,6 +270,8 @@ int main(int argc, char** argv) {
     else measure_attention(8, 12, 1024, 64, dtype);
   }
   if (!check_only) measure_attention(4, 16, 4096, 128, bf16);
+  if (check_only) measure_head(20, 16, 72, bf16);
+  else measure_head(8192, 768, 50304, bf16);
   measure_host();
   std::printf(failures > 0 ? "%d failures\n" : "done\n", failures);
   return failures > 0;

@@ -2,8 +2,10 @@
 // mse_loss, ... of core/ops.h are the functions. nn::CrossEntropyLoss loss{{.label_smoothing = 0.1}};
 #pragma once
 
+#include "core/linear_cross_entropy.h"
 #include "core/ops.h"
 #include "nn/fields.h"
+#include "nn/linear.h"
 
 namespace mantissa::nn {
 
@@ -14,6 +16,48 @@ struct CrossEntropyLoss {  // logits [N, C, ...], target i64 [N, ...]
   Tensor operator()(const Tensor& logits, const Tensor& target) const {
     return cross_entropy(logits, target, options, weight);
   }
+};
+// The last layer of a classifier and its loss in one, without all logits at once: core/linear_cross_entropy.h says what
+// it saves and when. As torch.nn's, with its names (linear.weight, linear.bias, weight), out_features and bias.
+//   nn::LinearCrossEntropyLoss loss{768, 50304};    loss(features [N, 768], target i64 [N])
+//   nn::tie(loss.linear.weight, token.weight);      the weight of an embedding
+struct LinearCrossEntropyLossOptions {
+  Dims out_features = {};  // d1, ...: logits are [N, num_classes, d1, ...], by the two operators
+  bool bias = false;
+  LinearCrossEntropyOptions loss = {};
+};
+class LinearCrossEntropyLoss {
+ public:
+  LinearCrossEntropyLoss(std::int64_t in_features, std::int64_t num_classes,
+                         const LinearCrossEntropyLossOptions& o = {}, const Tensor& class_weight = {})
+      : linear(in_features, num_classes * numel_of(o.out_features), {.bias = o.bias}), weight(class_weight),
+        options(o.loss), sizes_(o.out_features) {
+    sizes_.insert(0, num_classes);
+  }
+  // x [in], [N, in] or [B, T, in]; target [], [N], [B, T], or [N, d1, ...]
+  Tensor operator()(const Tensor& x, const Tensor& target) const {
+    if (sizes_.rank() == 1) return linear_cross_entropy(x, linear.weight, target, linear.bias, options, weight);
+    Dims shape = sizes_;
+    shape.push_back(linear.weight.size(1));
+    const Tensor bias = linear.bias.defined() ? reshape(linear.bias, sizes_) : Tensor();
+    return linear_cross_entropy(x, reshape(linear.weight, shape), target, bias, options, weight);
+  }
+
+  Linear linear;
+  Buffer weight;  // per class [num_classes], or undefined
+  LinearCrossEntropyOptions options;
+  MANTISSA_FIELDS(linear, weight)
+  LinearCrossEntropyLoss clone() const {
+    LinearCrossEntropyLoss c(linear.clone());
+    c.weight = nn::clone(weight);
+    c.options = options;
+    c.sizes_ = sizes_;
+    return c;
+  }
+
+ private:
+  explicit LinearCrossEntropyLoss(Linear l) : linear(std::move(l)) {}
+  Dims sizes_;  // num_classes, d1, ...
 };
 struct NLLLoss {  // log probabilities [N, C, ...], target i64 [N, ...]
   NllOptions options = {};

@@ -1,6 +1,6 @@
 // Losses and their gradients. Class losses see x as rows of classes, one per target. The labels are
 // checked here, where they are read anyway.
-#include "core/cpu/rows.h"
+#include "core/cpu/labels.h"
 #include "core/kernel.h"
 #include "core/ops.h"
 #include "core/parallel.h"
@@ -23,13 +23,6 @@ namespace {
 
 int class_dim(const View& x) { return x.dim() > 1 ? 1 : 0; }
 
-void check_labels(const std::int64_t* label, std::int64_t rows, std::int64_t classes, std::int64_t ignore) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    check((label[r] >= 0 && label[r] < classes) || label[r] == ignore, "label ", label[r], " at position ", r,
-          " of the target is out of range for ", classes, " classes");
-  }
-}
-
 // Calls row(r, buffer) for every target, split over threads; the buffer has room for `room` elements.
 template <class C, class F> void for_targets(std::int64_t rows, std::int64_t classes, std::int64_t room, F&& row) {
   parallel_for(rows, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, classes)), [&](std::int64_t first, std::int64_t last) {
@@ -51,10 +44,7 @@ template <class C> void reduce_losses(const View& loss, const View& total, const
                                       std::int64_t ignore, Reduction reduction) {
   const std::int64_t rows = each.numel();
   const C* losses = static_cast<const C*>(each.raw_data());
-  const Tensor weights = Tensor::allocate({rows}, dtype_of<C>);
-  C* w = static_cast<C*>(weights.raw_data());
-  for (std::int64_t r = 0; r < rows; ++r) w[r] = label[r] == ignore ? C(0) : weight ? weight[label[r]] : C(1);
-  const C sum_of_weights = fold_run<Sum>(rows, static_cast<const C*>(w));
+  const C sum_of_weights = sum_of_label_weights(label, rows, weight, ignore);
   *total.as<C>() = sum_of_weights;
   if (reduction == Reduction::none) {
     copy(loss, View{each.raw_data(), loss.sizes, contiguous_strides(loss.sizes), dtype_of<C>, cpu});
@@ -68,10 +58,6 @@ template <class C> void reduce_losses(const View& loss, const View& total, const
 // What the gradient of row r's loss is multiplied with.
 template <class C> C row_gradient(const C* g, std::int64_t r, C total, Reduction reduction) {
   return reduction == Reduction::none ? g[r] : reduction == Reduction::mean ? g[0] / total : g[0];
-}
-
-template <class C> C sum_of_class_weights(const C* weight, std::int64_t classes) {
-  return weight ? fold_run<Sum>(classes, weight) : static_cast<C>(classes);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ def declared(pattern, *files):
 
 
 types = r"(?:inline )?(?:Tensor|ValuesIndices|UniqueResult|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
-ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_special.h")
+ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_special.h", "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "core/tensor.h", "core/random.h", "autograd/*.h")
 methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h")
 classes = r"^(?:template <[\w ,.]+> )?(?:struct|class|using) (?:\[\[nodiscard\]\] )?(\w+)"
@@ -120,7 +120,7 @@ def page():
     yield f"""# PyTorch's names and ours
 
 Written by `tests/golden/coverage.py` from PyTorch {version} and the public headers; do not edit. Functions are in namespace
-`mantissa` (`core/ops.h`, `core/ops_special.h`, `core/tensor.h`, `core/random.h`), the rest in `mantissa::nn`, `nn::init`, `optim`, `amp` and `data`.
+`mantissa` (`core/ops.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/tensor.h`, `core/random.h`), the rest in `mantissa::nn`, `nn::init`, `optim`, `amp` and `data`.
 Options have PyTorch's names and defaults and are designated initialisers: `nn::Conv2d(3, 8, 3, {{.padding = 1}})`.
 In-place forms (`add_`) exist only as the methods of `Tensor` in `core/tensor.h`; quantized, sparse, complex, named and
 nested tensors do not exist, and names that serve them or PyTorch's internals are left out below.

@@ -10,6 +10,9 @@ namespace mantissa::test {
 inline constexpr ModuleCase loss_module_cases[] = {
   MODULE("CrossEntropyLoss", "randn(4, 5), ints(0, 5, 4)", "nn.CrossEntropyLoss(weight=torch.ones(5), ignore_index=3, reduction='sum', label_smoothing=0.1)", "m(x, y)", (nn::CrossEntropyLoss{{.label_smoothing = 0.1, .ignore_index = 3, .reduction = Reduction::sum}, ones({5})}), m(x, y))
   MODULE("CrossEntropyLoss.default", "randn(4, 5), ints(0, 5, 4)", "nn.CrossEntropyLoss()", "m(x, y)", (nn::CrossEntropyLoss{}), m(x, y))
+  MODULE("LinearCrossEntropyLoss", "randn(4, 3), ints(0, 5, 4)", "nn.LinearCrossEntropyLoss(3, 5, bias=True, weight=torch.ones(5), ignore_index=3, reduction='sum', label_smoothing=0.1)", "m(x, y)", (nn::LinearCrossEntropyLoss(3, 5, {.bias = true, .loss = {.label_smoothing = 0.1, .ignore_index = 3, .reduction = Reduction::sum}}, ones({5}))), m(x, y))
+  MODULE("LinearCrossEntropyLoss.default", "randn(4, 3), ints(0, 5, 4)", "nn.LinearCrossEntropyLoss(3, 5)", "m(x, y)", (nn::LinearCrossEntropyLoss(3, 5)), m(x, y))
+  MODULE("LinearCrossEntropyLoss.out_features", "randn(2, 3), ints(0, 5, 2, 4)", "nn.LinearCrossEntropyLoss(3, 5, out_features=(4,), bias=True)", "m(x, y)", (nn::LinearCrossEntropyLoss(3, 5, {.out_features = {4}, .bias = true})), m(x, y))
   MODULE("NLLLoss", "randn(4, 5), ints(0, 5, 4)", "nn.NLLLoss(weight=torch.ones(5))", "m(x, y)", (nn::NLLLoss{{}, ones({5})}), m(x, y))
   MODULE("MSELoss", "randn(4, 5), randn(4, 5)", "nn.MSELoss()", "m(x, y)", (nn::MSELoss{}), m(x, y))
   MODULE("L1Loss", "randn(4, 5), randn(4, 5)", "nn.L1Loss(reduction='sum')", "m(x, y)", (nn::L1Loss{Reduction::sum}), m(x, y))
