@@ -1,5 +1,5 @@
 // Operators as those of core/ops.h, whose conventions hold here too, that few programs need: special functions, fractional
-// pooling.
+// pooling, and what is made of other operators in a line or two.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@ namespace mantissa {
 Tensor lgamma(const Tensor& x);                     // log |gamma(x)|; of an integer n > 0: log (n - 1)!
 Tensor digamma(const Tensor& x);                    // the derivative of lgamma
 Tensor polygamma(std::int64_t n, const Tensor& x);  // the n-th derivative of digamma, n >= 0
+Tensor mvlgamma(const Tensor& x, int p);            // log of the gamma function of p dimensions, p >= 1, for x > (p - 1) / 2
 
 // Fractional max pooling (Graham, 2014; PyTorch's rule for the windows): windows of one size begin at random places whose
 // distances average (in - kernel) / (output - 1), rounded down. x [N, C, H, W] or [C, H, W] (volumes: D first), output and
@@ -23,5 +24,51 @@ Tensor fractional_max_pool3d(const Tensor& x, std::array<int, 3> kernel, std::ar
 // With the index of every maximum in its flattened image or volume, i64.
 ValuesIndices fractional_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output, const Tensor& samples = {});
 ValuesIndices fractional_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output, const Tensor& samples = {});
+
+// --- elementwise ---
+Tensor fmax(const Tensor& a, const Tensor& b);  // as maximum, but a number wins over NaN
+Tensor fmin(const Tensor& a, const Tensor& b);
+Tensor heaviside(const Tensor& x, const Tensor& values);  // 0 below 0 and for NaN, values at 0, 1 above; of one dtype; no gradient
+Tensor deg2rad(const Tensor& x);                          // integers give f32
+Tensor rad2deg(const Tensor& x);
+Tensor ldexp(const Tensor& x, const Tensor& exponent);  // x * 2^exponent; integers x give f32
+Tensor float_power(const Tensor& a, const Tensor& b);   // pow in f64, whatever the dtypes
+inline Tensor float_power(const Tensor& a, double b) { return float_power(a, Tensor(b)); }
+Tensor isposinf(const Tensor& x);  // bool
+Tensor isneginf(const Tensor& x);
+
+// --- shapes: views where nothing says copy ---
+Tensor atleast_1d(const Tensor& x);
+Tensor atleast_2d(const Tensor& x);  // [n] -> [1, n]
+Tensor atleast_3d(const Tensor& x);  // [n] -> [1, n, 1], [m, n] -> [m, n, 1]
+Tensor fliplr(const Tensor& x);      // a copy with dim 1 reversed
+Tensor flipud(const Tensor& x);      // a copy with dim 0 reversed
+std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors);
+// Parts of almost equal size, the first ones longer by one, or parts that end before each of the indices, which may be
+// negative and are clamped to the size, as in Python. (split() is told the sizes of the parts.)
+std::vector<Tensor> tensor_split(const Tensor& x, std::int64_t sections, int dim = 0);
+std::vector<Tensor> tensor_split(const Tensor& x, const Dims& indices, int dim = 0);
+// Equal parts, or parts as above, along dim 1 (of vectors dim 0), dim 0 and dim 2.
+std::vector<Tensor> hsplit(const Tensor& x, std::int64_t sections);
+std::vector<Tensor> hsplit(const Tensor& x, const Dims& indices);
+std::vector<Tensor> vsplit(const Tensor& x, std::int64_t sections);
+std::vector<Tensor> vsplit(const Tensor& x, const Dims& indices);
+std::vector<Tensor> dsplit(const Tensor& x, std::int64_t sections);
+std::vector<Tensor> dsplit(const Tensor& x, const Dims& indices);
+Tensor column_stack(std::span<const Tensor> tensors);  // along dim 1; vectors and scalars become columns
+Tensor dstack(std::span<const Tensor> tensors);        // along dim 2, of atleast_3d
+Tensor block_diag(std::span<const Tensor> tensors);    // matrices (vectors are rows) along the diagonal of a matrix of zeros
+inline std::vector<Tensor> broadcast_tensors(std::initializer_list<Tensor> t) { return broadcast_tensors(std::span(t.begin(), t.size())); }
+inline Tensor column_stack(std::initializer_list<Tensor> t) { return column_stack(std::span(t.begin(), t.size())); }
+inline Tensor dstack(std::initializer_list<Tensor> t) { return dstack(std::span(t.begin(), t.size())); }
+inline Tensor block_diag(std::initializer_list<Tensor> t) { return block_diag(std::span(t.begin(), t.size())); }
+Tensor diagflat(const Tensor& x, std::int64_t offset = 0);  // diag of the flattened x
+
+// --- windows of `count` values; periodic: without the last of a symmetric one of count + 1 ---
+Tensor hann_window(std::int64_t count, bool periodic = true, TensorOptions = {});
+Tensor hamming_window(std::int64_t count, bool periodic = true, double alpha = 0.54, double beta = 0.46, TensorOptions = {});
+Tensor blackman_window(std::int64_t count, bool periodic = true, TensorOptions = {});
+Tensor bartlett_window(std::int64_t count, bool periodic = true, TensorOptions = {});
+Tensor kaiser_window(std::int64_t count, bool periodic = true, double beta = 12, TensorOptions = {});
 
 }  // namespace mantissa

@@ -8,6 +8,7 @@
 #include "tests/golden/golden.h"
 #include "tests/golden/ops_linalg.h"
 #include "tests/golden/ops_loss.h"
+#include "tests/golden/ops_more.h"
 #include "tests/golden/ops_nn.h"
 #include "tests/golden/ops_pointwise.h"
 #include "tests/golden/ops_reduce.h"
@@ -111,7 +112,7 @@ std::string reason_for_none(const OpInfo& op) {
 
 TEST_CASE("every operator has a golden case or a reason to have none") {
   std::set<std::string> covered;
-  for (const char* stem : {"ops_pointwise", "ops_reduce", "ops_shape", "ops_linalg", "ops_nn", "ops_loss"}) {
+  for (const char* stem : {"ops_pointwise", "ops_reduce", "ops_shape", "ops_linalg", "ops_nn", "ops_loss", "ops_more"}) {
     const Golden golden(stem);
     for (const std::string& name : golden.cases()) covered.insert(operator_of(name));
   }
@@ -152,3 +153,4 @@ TEST_CASE("indexing and views compute what PyTorch does") { run_cases("ops_shape
 TEST_CASE("linear algebra computes what PyTorch does") { run_cases("ops_linalg", linalg_cases); }
 TEST_CASE("convolution, pooling, norms and attention compute what PyTorch does") { run_cases("ops_nn", nn_cases); }
 TEST_CASE("losses compute what PyTorch does") { run_cases("ops_loss", loss_cases); }
+TEST_CASE("operators of few programs compute what PyTorch does") { run_cases("ops_more", more_cases); }

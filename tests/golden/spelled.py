@@ -16,7 +16,8 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
 spelled = {
     "torch": {
         "absolute": "`abs`", "arccos": "`acos`", "arccosh": "`acosh`", "arcsin": "`asin`", "arcsinh": "`asinh`", "arctan": "`atan`",
-        "arctan2": "`atan2`", "arctanh": "`atanh`", 
+        "arctan2": "`atan2`", "arctanh": "`atanh`", "adjoint": "`transpose`", "moveaxis": "`movedim`", "row_stack": "`vstack`", "sgn": "`sign`",
+        "msort": "`sort`, along dim 0", "vdot": "`dot`", "fill": "`full_like`; `fill_` in place", "positive": "the tensor itself",
         "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
         "negative": "`neg`", "subtract": "`sub`", "mm": "`matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
@@ -34,7 +35,7 @@ spelled = {
     },
     "linalg": {
         "vector_norm": "`norm`", "matmul": "`matmul`", "diagonal": "`diagonal`, with dims -2 and -1", "vecdot": "`sum(x * y, {-1})`",
-        "norm": "`norm`, of vectors",
+        "norm": "`norm`, of vectors", "cross": "`cross`",
     },
     "nn": {
         "Parameter": "`Param`", 
