@@ -50,7 +50,8 @@ bool find_layout(const View& v, Layout* layout) {
 }
 
 // `v` in the dtype to multiply in and with strides that the product can read; `keep` owns a copy
-// where one is needed. Repeated matrices are copied once.
+// where one is needed, which lies the way v does: what is a step from row to row stays the shorter one, or the bits would
+// not be those of v without its gaps. Repeated matrices are copied once.
 View prepare(const View& v, Dtype compute, Tensor& keep) {
   Layout layout;
   if (v.dtype == compute && (compute == f64 || find_layout(v, &layout))) return v;
@@ -58,9 +59,16 @@ View prepare(const View& v, Dtype compute, Tensor& keep) {
   for (int d = 0; d < v.dim() - 2; ++d) {
     if (v.strides[d] == 0) once.sizes[d] = 1;
   }
+  const bool on_its_side = row_stride(v) > 0 && row_stride(v) < column_stride(v);
+  const auto turn = [rank = v.dim()](View& m) {
+    std::swap(m.sizes[rank - 2], m.sizes[rank - 1]);
+    std::swap(m.strides[rank - 2], m.strides[rank - 1]);
+  };
+  if (on_its_side) turn(once);
   keep = Tensor::allocate(once.sizes, compute, v.device);
   kernels::copy(v.device, keep.view(), once);
   View ready = keep.view();
+  if (on_its_side) turn(ready);
   ready.sizes = v.sizes;
   for (int d = 0; d < v.dim() - 2; ++d) {
     if (v.strides[d] == 0) ready.strides[d] = 0;

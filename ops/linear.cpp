@@ -26,9 +26,19 @@ Tensor as_rows(const Tensor& x) {
 struct Matrices {
   View y, x, weight;
   Tensor copy;  // of an x whose rows do not lie a step apart
+  Tensor weight_copy;
 
-  Matrices(const View& result, const View& input, const View& w) : y(result), x(input), weight(w) {
-    const std::int64_t in = w.size(1), out = w.size(0), rows = result.numel() / out;
+  Matrices(const View& result, const View& input, const View& given) : y(result), x(input), weight(given) {
+    const std::int64_t in = given.size(1), out = given.size(0), rows = result.numel() / out;
+    View w = given;
+    // The product would treat a weight that it cannot read as it lies as one that lies the other way round: other last bits.
+    const bool lies_well = (w.strides[1] == 1 && w.strides[0] >= in) || (w.strides[0] == 1 && w.strides[1] >= out);
+    if (!lies_well && w.device.is_cpu()) {
+      weight_copy = Tensor::allocate(w.sizes, w.dtype);
+      kernels::copy(cpu, weight_copy.view(), w);
+      w = weight_copy.view();
+      weight.data = w.data;
+    }
     y.sizes = {rows, out};
     y.strides = {out, 1};
     weight.sizes = {in, out};

@@ -7,6 +7,9 @@
 #include "ops/registry.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+
 namespace {
 
 // `v` as a matrix, or a batch of them: a vector becomes a row (on the left) or a column.
@@ -59,7 +62,14 @@ struct Matmul {
     View left = as_matrix(a, true), right = as_matrix(b, false), out = y;
     const std::int64_t m = left.size(left.dim() - 2), k = left.size(left.dim() - 1), n = right.size(right.dim() - 1);
     Dims strides;
-    if (right.dim() == 2 && left.dim() > 2 && left.numel() > 0 && view_strides(left.sizes, left.strides, {left.numel() / k, k}, &strides)) {
+    Tensor rows;
+    if (right.dim() == 2 && left.dim() > 2 && left.numel() > 0) {
+      if (!view_strides(left.sizes, left.strides, {left.numel() / k, k}, &strides)) {
+        rows = Tensor::allocate(left.sizes, left.dtype, left.device);
+        kernels::copy(left.device, rows.view(), left);
+        left.data = rows.raw_data();
+        strides = {k, 1};
+      }
       left.sizes = {left.numel() / k, k};  // one matrix for the whole batch: one tall product
       left.strides = strides;
       out.sizes = {left.sizes[0], n};
@@ -83,9 +93,16 @@ struct Matmul {
     if (b_rank == 1) g = unsqueeze(g, -1);
     return a_rank == 1 ? unsqueeze(g, -2) : g;
   }
+  // An operand of the product before, turned. Where products of f32 cannot read it as it lies, it is copied first, so that a view
+  // and its copy reach the product lying the same way, which gives the same bits.
+  static Tensor turned(const Tensor& t) {
+    const std::int64_t rows = t.size(-2), columns = t.size(-1), row = t.strides()[t.dim() - 2], column = t.strides().back();
+    const bool lies_well = (column == 1 && row >= columns) || (row == 1 && column >= rows);
+    return transpose(t.dtype() != f32 || lies_well ? t : contiguous(t));
+  }
   static Tensor gradient_a(const Tensor& g, const Tensor& b, const Dims& a) {
     const Tensor right = b.dim() == 1 ? unsqueeze(b, 1) : b;
-    const Tensor d = matmul(gradient_as_matrix(g, a.rank(), b.dim()), transpose(right));
+    const Tensor d = matmul(gradient_as_matrix(g, a.rank(), b.dim()), turned(right));
     return a.rank() == 1 ? squeeze(d, -2) : d;
   }
   static Tensor gradient_b(const Tensor& g, const Tensor& a, const Dims& b) {
@@ -94,10 +111,10 @@ struct Matmul {
     if (b.rank() <= 2 && left.dim() > 2) {  // the sum over the batch is part of one tall product
       std::int64_t rows = 1;
       for (int d = 0; d + 1 < left.dim(); ++d) rows *= left.size(d);
-      const Tensor d = matmul(transpose(reshape(left, {rows, left.size(-1)})), reshape(gm, {rows, gm.size(-1)}));
+      const Tensor d = matmul(turned(reshape(left, {rows, left.size(-1)})), reshape(gm, {rows, gm.size(-1)}));
       return b.rank() == 1 ? squeeze(d, -1) : d;
     }
-    const Tensor d = matmul(transpose(left), gm);
+    const Tensor d = matmul(turned(left), gm);
     return b.rank() == 1 ? squeeze(d, -1) : d;
   }
 

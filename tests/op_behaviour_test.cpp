@@ -1,5 +1,5 @@
-// Every operator of the registry as a citizen: layouts, aliasing, empty inputs, autocast,
-// determinism, and how it takes part in differentiation. Read next: tests/op_test.cpp.
+// Every operator of the registry as a citizen: aliasing, empty inputs, autocast,
+// determinism, and how it takes part in differentiation. Read next: tests/strided_test.cpp.
 #include "amp/autocast.h"
 #include "core/parallel.h"
 #include "tests/op_testing.h"
@@ -16,39 +16,6 @@ void check_same(const Tensors& a, const Tensors& b) {
     if (!same_bits(a[k], b[k])) FAIL_CHECK("bits differ: " << difference(a[k], b[k], {0, 0}));
   }
 }
-void check_close(const Tensors& a, const Tensors& b, const Tolerance& t) {
-  REQUIRE(a.size() == b.size());
-  for (std::size_t k = 0; k < a.size(); ++k) {
-    INFO("tensor " << k);
-    const std::string found = difference(a[k], b[k], t);
-    if (!found.empty()) FAIL_CHECK(found);
-  }
-}
-// The same values in another layout.
-Tensor transposed(const Tensor& x) {
-  Dims reversed = x.sizes();
-  std::reverse(reversed.begin(), reversed.end());
-  Dims strides = contiguous_strides(reversed);
-  std::reverse(strides.begin(), strides.end());
-  return Tensor::allocate(reversed, x.dtype()).as_strided(x.sizes(), strides).copy_(x);
-}
-Tensor sliced(const Tensor& x) {  // every second column of a wider buffer, some elements in
-  Dims wide = x.sizes();
-  for (std::int64_t& s : wide) s = s * 2 + 3;
-  Dims strides = contiguous_strides(wide);
-  if (x.dim() > 0) strides[x.dim() - 1] = 2;
-  return zeros(wide, {.dtype = x.dtype()}).as_strided(x.sizes(), strides, x.dim() > 0 ? 2 : 0).copy_(x);
-}
-// The first row repeated along dim 0 with stride 0, and the same in full.
-Tensor expanded(const Tensor& x) {
-  Dims strides = x.strides();
-  if (x.dim() > 0) strides[0] = 0;
-  return x.as_strided(x.sizes(), strides);
-}
-// Whether strides allow the view: reshape() copies where its operator refuses.
-bool views_of(const OpInfo& op, const Sample& s, const Tensors& x) {
-  return message_of([&] { run(op, s, x); }).find("do not allow a view") == std::string::npos;
-}
 template <class F> Tensors map(const Tensors& x, F&& f) {
   Tensors y;
   for (const Tensor& t : x) y.push_back(t.defined() ? f(t) : t);
@@ -56,41 +23,6 @@ template <class F> Tensors map(const Tensors& x, F&& f) {
 }
 
 }  // namespace
-
-TEST_CASE("strided inputs give the bits that contiguous copies give") {
-  for_each_sample([](const OpInfo& op, const Sample& s) {
-    for (Dtype dtype : {f32, f16}) {
-      if (!op.halves && is_half(dtype)) continue;
-      const Tensors x = prepared(s, dtype);
-      const Tensors y = run(op, s, map(x, [](const Tensor& t) { return t.clone(); }));
-      for (auto layout : {&transposed, &sliced}) {
-        const Tensors strided = map(x, layout);
-        if (op.is_view && !views_of(op, s, strided)) continue;
-        // The library blocks large f32 products by which way operands lie: for them the promise is rounding, not bits.
-        if (dtype == f32 && s.flops > 0 && layout == &transposed) check_close(run(op, s, strided), y, tolerance_for(f32, sum_length(op, s), scale_of(x)));
-        else check_same(run(op, s, strided), y);
-      }
-      const bool rows = std::all_of(x.begin(), x.end(), [](const Tensor& t) { return !t.defined() || t.numel() > 0; });
-      const Tensors repeated = map(x, &expanded);
-      if (!rows || op.mutates || (op.is_view && !views_of(op, s, repeated))) continue;
-      check_same(run(op, s, repeated), run(op, s, map(repeated, [](const Tensor& t) { return t.clone(); })));
-    }
-  });
-}
-
-TEST_CASE("gradients of strided inputs are those of contiguous copies") {
-  for_each_sample([](const OpInfo& op, const Sample& s) {
-    if (!can_differentiate(op, s)) return;
-    const Tensors x = prepared(s, f64), expected = gradients(op, s, wanting_gradients(op, x));
-    const Tolerance t = tolerance_for(f64, sum_length(op, s), scale_of(x));
-    for (auto layout : {&transposed, &sliced}) {
-      if (op.is_view && !views_of(op, s, map(x, layout))) continue;
-      const Tensors g = gradients(op, s, wanting_gradients(op, map(x, layout), false));
-      REQUIRE(g.size() == expected.size());
-      for (std::size_t k = 0; k < g.size(); ++k) CHECK(difference(g[k], expected[k], t) == "");
-    }
-  });
-}
 
 TEST_CASE("inputs stay as they were, and only views share memory with them") {
   for_each_sample([](const OpInfo& op, const Sample& s) {

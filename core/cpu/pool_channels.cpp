@@ -194,14 +194,16 @@ template <class T> void averages(const PoolShape& s, const View& y, const View& 
       T* to = y.as<T>() + ((n * s.out[0] + oy) * s.out[1] + ox) * channels;
       const Vec<C> size(static_cast<C>(rows.extent * columns.extent));
       const auto average = [&]<int count>(const auto& lanes, std::int64_t j) {
-        Vec<C> sum[count];
+        Vec<C> sum[count], row[count];  // row by row, as average_plane in core/cpu/pool.cpp
         for (auto& v : sum) v = Vec<C>(C(0));
         for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
+          for (auto& v : row) v = Vec<C>(C(0));
           for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) {
             const T* pixel = image + (iy * s.in[1] + ix) * channels + j;
 #pragma GCC unroll 4
-            for (int u = 0; u < count; ++u) sum[u] = sum[u] + lanes.load(pixel + u * width<C>);
+            for (int u = 0; u < count; ++u) row[u] = row[u] + lanes.load(pixel + u * width<C>);
           }
+          for (int u = 0; u < count; ++u) sum[u] = sum[u] + row[u];
         }
         for (int u = 0; u < count; ++u) lanes.store(to + j + u * width<C>, sum[u] / size);
       };

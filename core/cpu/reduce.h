@@ -1,9 +1,10 @@
 // The reduction all reductions are made of: y[o] = fold over the reduced elements of source, for
-// any strides. The order of folding depends on shapes and the layout of images only, never on other strides or on
-// threads, so a view and its copy, and any number of threads, give the same bits.
+// any strides. The order of folding depends on shapes only, never on strides or on threads, so a view and its copy, and
+// any number of threads, give the same bits.
 //
 // Two cases. When the innermost dimension is reduced, every result folds runs of elements (tiles of
-// 512 in vector registers). When it is kept, rows are folded into each other column by column.
+// 512 in vector registers). When it is kept, rows are folded into each other column by column. Where memory lies the
+// other way (channels-last images, transposed matrices), the same order is kept for many results side by side.
 #pragma once
 
 #include <memory>
@@ -26,23 +27,14 @@ struct ReducePlan {
       if (y[d] != x.sizes[d]) mark[d] = 0, count *= x.sizes[d];
     }
     if (outputs == 0 || count == 0) return;
-    // Channels-last images are walked as they lie in memory, where that leaves the results in row-major order.
-    const bool spatial = mark_of(2, y) || mark_of(3, y);
-    Dims sizes = x.sizes, from = x.strides;
-    if (x.layout() == Layout::channels_last && !(mark_of(1, y) && spatial)) {
-      for (Dims* d : {&sizes, &from, &mark}) *d = {(*d)[0], (*d)[2], (*d)[3], (*d)[1]};
-    }
-    const Dims* strides[] = {&from, &mark};
-    const Loop loop = collapse(sizes, strides, 2);
+    const Dims* strides[] = {&x.strides, &mark};
+    const Loop loop = collapse(x.sizes, strides, 2);
     for (int d = 0; d < loop.sizes.rank(); ++d) {
       inner_reduced = loop.strides[1][d] == 0;
       (inner_reduced ? reduced : kept).push_back(loop.sizes[d]);
       (inner_reduced ? reduced_strides : kept_strides).push_back(loop.strides[0][d]);
     }
   }
-
- private:
-  static bool mark_of(int d, const Dims& y) { return y.rank() > d && y[d] != 1; }
 };
 
 // Steps through some dimensions in row-major order, a piece of the innermost one at a time.
@@ -146,17 +138,78 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
   return cascade.total();
 }
 
+// As fold_one_tile of core/cpu/rows.h, for `columns` results at once: row(i) has element i of each. What is a lane there is
+// a row of accumulators here, so that the order of folding is the same.
+constexpr std::int64_t most_across = 64;
+template <class Fold, class C, class Row> void fold_tile_across(std::int64_t n, std::int64_t columns, const Row& row, C* __restrict out) {
+  constexpr auto lanes = static_cast<std::int64_t>(Vec<C>::size);
+  const Fold fold;
+  C acc[4 * lanes][most_across];
+  bool used[4 * lanes] = {};
+  const std::int64_t by_four = n / (4 * lanes) * (4 * lanes), whole = n / lanes * lanes;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t k = i < by_four ? i % (4 * lanes) : i < whole ? i % lanes : lanes + i - whole;
+    C* __restrict a = acc[k];
+    const C* x = row(i);
+    if (used[k]) {
+      for (std::int64_t j = 0; j < columns; ++j) a[j] = fold(a[j], x[j]);
+    } else {
+      for (std::int64_t j = 0; j < columns; ++j) a[j] = fold(Fold::template identity<C>(), x[j]);
+      used[k] = true;
+    }
+  }
+  for (std::int64_t k = 0; k < 4 * lanes; ++k) if (!used[k]) std::fill_n(acc[k], columns, Fold::template identity<C>());
+  for (std::int64_t k = 0; k < lanes; ++k) {
+    const C *b = acc[lanes + k], *c = acc[2 * lanes + k], *d = acc[3 * lanes + k];
+    for (std::int64_t j = 0; j < columns; ++j) acc[k][j] = fold(fold(acc[k][j], b[j]), fold(c[j], d[j]));
+  }
+  for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
+    for (std::int64_t k = 0; k < half; ++k) {
+      const C* b = acc[half + k];
+      for (std::int64_t j = 0; j < columns; ++j) acc[k][j] = fold(acc[k][j], b[j]);
+    }
+  }
+  std::copy_n(acc[0], columns, out);
+}
+// reduce_segment for `columns` results that are neighbours in memory; out[j * step].
+template <class Fold, class C, class Source>
+void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t columns, std::int64_t begin,
+                           std::int64_t end, const C* centre, C* out, std::int64_t step) {
+  Walker at(p.reduced, p.reduced_strides, begin);
+  Cascade<C, Fold> cascade[most_across];
+  C buffer[most_across], tile[most_across];
+  const auto row = [&](std::int64_t) {
+    const std::int64_t offset = base + at.offset();
+    at.advance(1);
+    if (const C* direct = source.direct(offset, 1)) return direct;
+    source.load(buffer, offset, 1, columns, centre, 1);
+    return static_cast<const C*>(buffer);
+  };
+  for (; begin < end; begin += fold_tile) {
+    fold_tile_across<Fold>(std::min(fold_tile, end - begin), columns, row, tile);
+    for (std::int64_t j = 0; j < columns; ++j) cascade[j].add(tile[j]);
+  }
+  for (std::int64_t j = 0; j < columns; ++j) out[j * step] = cascade[j].total();
+}
+
 template <class Fold, class C, class Source>
 void reduce_inner(const ReducePlan& p, const Source& source, C* out, const C* centre) {
   constexpr std::int64_t segment = grain_size;
   const std::int64_t segments = (p.count + segment - 1) / segment, items = p.outputs * segments;
   std::unique_ptr<C[]> partial(segments > 1 ? new C[static_cast<std::size_t>(items)] : nullptr);
   C* results = segments > 1 ? partial.get() : out;
-  parallel_for(items, std::max<std::int64_t>(1, segment / p.count), [&](std::int64_t first, std::int64_t last) {
+  const bool across = !p.kept.empty() && p.kept_strides.back() == 1 && p.reduced_strides.back() != 1;
+  const std::int64_t columns = across ? p.kept.back() : 1, tiles = (columns + most_across - 1) / most_across;
+  const std::int64_t pieces = p.outputs / columns * tiles * segments, side = std::min(columns, most_across);
+  parallel_for(pieces, std::max<std::int64_t>(1, segment / p.count / side), [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t o = i / segments, begin = i % segments * segment;
+      const std::int64_t begin = i % segments * segment, end = std::min(p.count, begin + segment);
+      const std::int64_t column = i / segments % tiles * most_across, o = i / segments / tiles * columns + column;
       const Walker at(p.kept, p.kept_strides, o);
-      results[i] = reduce_segment<Fold>(p, source, at.offset(), begin, std::min(p.count, begin + segment), centre ? centre + o : nullptr);
+      C* to = results + o * segments + i % segments;
+      const C* middle = centre ? centre + o : nullptr;
+      if (across) reduce_segment_across<Fold>(p, source, at.offset(), std::min(columns - column, most_across), begin, end, middle, to, segments);
+      else *to = reduce_segment<Fold>(p, source, at.offset(), begin, end, middle);
     }
   });
   if (segments == 1) return;
@@ -174,8 +227,32 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
                     std::int64_t begin, std::int64_t end, C* __restrict acc, const C* centre) {
   const Fold fold;
   Walker at(p.reduced, p.reduced_strides, begin);
-  C buffers[4][fold_tile], group[fold_tile];
+  constexpr std::int64_t most = 16;  // rows that are loaded together
+  C buffers[most][fold_tile + 16], group[fold_tile];
+  const bool turned = stride != 1 && at.inner_stride() == 1;  // rows are neighbours in memory: columns are loaded instead
+  std::int64_t left = 0, loaded = 0, next = 0;                // rows of the group that are not loaded yet
+  const auto load_columns = [&](std::int64_t rows) {
+    for (std::int64_t k = 0; k < rows;) {
+      const std::int64_t m = std::min(rows - k, at.left_in_row()), from = base + at.offset();
+      C column[most];
+      for (std::int64_t j = 0; j < n; ++j) {
+        source.load(column, from + j * stride, 1, m, centre ? centre + j : nullptr, 0);
+        for (std::int64_t i = 0; i < m; ++i) buffers[k + i][j] = column[i];
+      }
+      at.advance(m);
+      k += m;
+    }
+  };
   auto row = [&](int k) -> const C* {
+    if (turned) {
+      if (next == loaded) {
+        loaded = std::min(left, loaded == 0 ? std::int64_t{1} : most);  // a single one first: the others come by fours
+        next = 0;
+        left -= loaded;
+        load_columns(loaded);
+      }
+      return buffers[next++];
+    }
     const std::int64_t offset = base + at.offset();
     at.advance(1);
     if (const C* direct = source.direct(offset, stride)) return direct;
@@ -185,6 +262,7 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
   bool first_group = true;
   while (begin < end) {
     const std::int64_t rows = std::min<std::int64_t>(64, end - begin);
+    left = rows, loaded = next = 0;
     C* __restrict sum = first_group ? acc : group;
     const C* first = row(0);
     for (std::int64_t j = 0; j < n; ++j) sum[j] = first[j];
