@@ -138,55 +138,73 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
   return cascade.total();
 }
 
-// As fold_one_tile of core/cpu/rows.h, for `columns` results at once: row(i) has element i of each. What is a lane there is
-// a row of accumulators here, so that the order of folding is the same.
 constexpr std::int64_t most_across = 64;
-template <class Fold, class C, class Row> void fold_tile_across(std::int64_t n, std::int64_t columns, const Row& row, C* __restrict out) {
+
+// f(number of columns), which the compiler knows in the common cases.
+template <class F> void with_columns(std::int64_t columns, const F& f) {
+  if (columns == 64) f(std::integral_constant<std::int64_t, 64>());
+  else if (columns == 16) f(std::integral_constant<std::int64_t, 16>());
+  else f(columns);
+}
+// As fold_one_tile of core/cpu/rows.h, for `columns` results at once. What is a lane there is a row of accumulators here, so
+// that the order of folding is the same. rows(n) gives the next n rows: {pointer, step}.
+template <class Fold, class C, class Rows> void fold_tile_across(std::int64_t n, std::int64_t columns, const Rows& rows, C* __restrict out) {
   constexpr auto lanes = static_cast<std::int64_t>(Vec<C>::size);
   const Fold fold;
   C acc[4 * lanes][most_across];
-  bool used[4 * lanes] = {};
-  const std::int64_t by_four = n / (4 * lanes) * (4 * lanes), whole = n / lanes * lanes;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t k = i < by_four ? i % (4 * lanes) : i < whole ? i % lanes : lanes + i - whole;
-    C* __restrict a = acc[k];
-    const C* x = row(i);
-    if (used[k]) {
-      for (std::int64_t j = 0; j < columns; ++j) a[j] = fold(a[j], x[j]);
-    } else {
-      for (std::int64_t j = 0; j < columns; ++j) a[j] = fold(Fold::template identity<C>(), x[j]);
-      used[k] = true;
+  with_columns(columns, [&](auto width) {
+    for (auto& a : acc) std::fill_n(a, width, Fold::template identity<C>());
+    const auto add = [&](std::int64_t first, std::int64_t count) {
+      const auto [from, step] = rows(count);
+      for (std::int64_t k = 0; k < count; ++k) {
+        C* __restrict a = acc[first + k];
+        const C* __restrict x = from + k * step;
+        for (std::int64_t j = 0; j < width; ++j) a[j] = fold(a[j], x[j]);
+      }
+    };
+    std::int64_t i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes) add(0, 4 * lanes);
+    for (; i + lanes <= n; i += lanes) add(0, lanes);
+    if (i < n) add(lanes, n - i);
+    for (std::int64_t k = 0; k < lanes; ++k) {
+      const C *b = acc[lanes + k], *c = acc[2 * lanes + k], *d = acc[3 * lanes + k];
+      for (std::int64_t j = 0; j < width; ++j) acc[k][j] = fold(fold(acc[k][j], b[j]), fold(c[j], d[j]));
     }
-  }
-  for (std::int64_t k = 0; k < 4 * lanes; ++k) if (!used[k]) std::fill_n(acc[k], columns, Fold::template identity<C>());
-  for (std::int64_t k = 0; k < lanes; ++k) {
-    const C *b = acc[lanes + k], *c = acc[2 * lanes + k], *d = acc[3 * lanes + k];
-    for (std::int64_t j = 0; j < columns; ++j) acc[k][j] = fold(fold(acc[k][j], b[j]), fold(c[j], d[j]));
-  }
-  for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
-    for (std::int64_t k = 0; k < half; ++k) {
-      const C* b = acc[half + k];
-      for (std::int64_t j = 0; j < columns; ++j) acc[k][j] = fold(acc[k][j], b[j]);
+    for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
+      for (std::int64_t k = 0; k < half; ++k) {
+        const C* b = acc[half + k];
+        for (std::int64_t j = 0; j < width; ++j) acc[k][j] = fold(acc[k][j], b[j]);
+      }
     }
-  }
-  std::copy_n(acc[0], columns, out);
+    std::copy_n(acc[0], width, out);
+  });
 }
 // reduce_segment for `columns` results that are neighbours in memory; out[j * step].
 template <class Fold, class C, class Source>
 void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t columns, std::int64_t begin,
                            std::int64_t end, const C* centre, C* out, std::int64_t step) {
+  struct Rows { const C* from; std::int64_t step; };
   Walker at(p.reduced, p.reduced_strides, begin);
   Cascade<C, Fold> cascade[most_across];
-  C buffer[most_across], tile[most_across];
-  const auto row = [&](std::int64_t) {
-    const std::int64_t offset = base + at.offset();
-    at.advance(1);
-    if (const C* direct = source.direct(offset, 1)) return direct;
-    source.load(buffer, offset, 1, columns, centre, 1);
-    return static_cast<const C*>(buffer);
+  C buffer[4 * Vec<C>::size * most_across], tile[most_across];
+  const auto rows = [&](std::int64_t count) -> Rows {
+    const std::int64_t apart = at.inner_stride();
+    const C* direct = at.left_in_row() >= count ? source.direct(base + at.offset(), 1) : nullptr;
+    if (direct) {
+      at.advance(count);
+      return {direct, apart};
+    }
+    for (std::int64_t k = 0; k < count;) {
+      const std::int64_t m = std::min(count - k, at.left_in_row()), from = base + at.offset();
+      if (apart == columns && !centre) source.load(buffer + k * columns, from, 1, m * columns, centre, 1);  // dense: at once
+      else for (std::int64_t r = 0; r < m; ++r) source.load(buffer + (k + r) * columns, from + r * apart, 1, columns, centre, 1);
+      at.advance(m);
+      k += m;
+    }
+    return {buffer, columns};
   };
   for (; begin < end; begin += fold_tile) {
-    fold_tile_across<Fold>(std::min(fold_tile, end - begin), columns, row, tile);
+    fold_tile_across<Fold>(std::min(fold_tile, end - begin), columns, rows, tile);
     for (std::int64_t j = 0; j < columns; ++j) cascade[j].add(tile[j]);
   }
   for (std::int64_t j = 0; j < columns; ++j) out[j * step] = cascade[j].total();
@@ -236,6 +254,10 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
       const std::int64_t m = std::min(rows - k, at.left_in_row()), from = base + at.offset();
       C column[most];
       for (std::int64_t j = 0; j < n; ++j) {
+        if (const C* direct = source.direct(from + j * stride, 1); direct && m == most) {
+          for (std::int64_t i = 0; i < most; ++i) buffers[i][j] = direct[i];
+          continue;
+        }
         source.load(column, from + j * stride, 1, m, centre ? centre + j : nullptr, 0);
         for (std::int64_t i = 0; i < m; ++i) buffers[k + i][j] = column[i];
       }
