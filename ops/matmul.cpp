@@ -63,8 +63,10 @@ struct Matmul {
     const std::int64_t m = left.size(left.dim() - 2), k = left.size(left.dim() - 1), n = right.size(right.dim() - 1);
     Dims strides;
     Tensor rows;
-    if (right.dim() == 2 && left.dim() > 2 && left.numel() > 0) {
-      if (!view_strides(left.sizes, left.strides, {left.numel() / k, k}, &strides)) {
+    const bool one_matrix = right.dim() == 2 && left.dim() > 2 && left.numel() > 0;
+    const bool rows_apart = one_matrix && view_strides(left.sizes, left.strides, {left.numel() / k, k}, &strides);
+    if (one_matrix && (rows_apart || y.device.is_cpu())) {
+      if (!rows_apart) {
         rows = Tensor::allocate(left.sizes, left.dtype, left.device);
         kernels::copy(left.device, rows.view(), left);
         left.data = rows.raw_data();
@@ -98,7 +100,7 @@ struct Matmul {
   static Tensor turned(const Tensor& t) {
     const std::int64_t rows = t.size(-2), columns = t.size(-1), row = t.strides()[t.dim() - 2], column = t.strides().back();
     const bool lies_well = (column == 1 && row >= columns) || (row == 1 && column >= rows);
-    return transpose(t.dtype() != f32 || lies_well ? t : contiguous(t));
+    return transpose(t.dtype() != f32 || !t.device().is_cpu() || lies_well ? t : contiguous(t));
   }
   static Tensor gradient_a(const Tensor& g, const Tensor& b, const Dims& a) {
     const Tensor right = b.dim() == 1 ? unsqueeze(b, 1) : b;
