@@ -118,7 +118,7 @@ struct Linear {
   void run(const View& y, const View& x, const View& weight, const View& bias) const {
     if (y.numel() == 0) return;
     const Matrices m(y, x, weight);
-    kernels::gemm(y.device, m.y, m.x, m.weight, bias, kept);
+    kernels::gemm(y.device, m.y, m.x, m.weight, bias, m.weight_copy.defined() ? KeptWeight() : kept);
   }
 
   static constexpr auto vjp() { return linear_rules<Linear>(); }
@@ -168,7 +168,7 @@ struct LinearAct {
     Matrices m(two ? y[1] : y[0], x, weight);
     View before = m.y;
     before.data = two ? y[0].data : nullptr;
-    kernels::gemm_act(x.device, m.y, before, m.x, m.weight, bias, activation, product.kept);
+    kernels::gemm_act(x.device, m.y, before, m.x, m.weight, bias, activation, m.weight_copy.defined() ? KeptWeight() : product.kept);
   }
   static constexpr auto vjp() { return linear_rules<LinearAct>(); }
   static void samples(Samples& s);

@@ -149,8 +149,12 @@ struct LinearCrossEntropy {
     return y;
   }
 
-  void run(const std::array<View, 5>& y, const View& x, const View& weight, const View& target,
+  void run(const std::array<View, 5>& y, const View& given_x, const View& given_weight, const View& target,
            const View& bias) const {
+    Tensor x_copy, dense_weight;  // on the CPU strided operands give the bits of their copies
+    const View x = given_x.device.is_cpu() ? dense(given_x, given_x.dtype, x_copy) : given_x;
+    const View weight = given_x.device.is_cpu() ? dense(given_weight, given_weight.dtype, dense_weight) : given_weight;
+    const KeptWeight packed = dense_weight.defined() ? KeptWeight() : kept;
     const auto& [loss, dx, dweight, dbias, factors] = y;
     const bool to_x = dx.dim() == 2, to_weight = dweight.dim() == 2, to_bias = dbias.numel() > 0;
     const bool gradient = to_x || to_weight || to_bias;
@@ -170,7 +174,7 @@ struct LinearCrossEntropy {
       const std::int64_t count = std::min(chunk, rows - first);
       const View part = rows_of(logits.view(), 0, count), in = rows_of(x, first, count);
       const bool add = first > 0;
-      kernels::gemm(device, part, in, turned(weight), bias, kept);
+      kernels::gemm(device, part, in, turned(weight), bias, packed);
       kernels::linear_cross_entropy_rows(device, rows_of(losses.view(), first, count), part,
                                          rows_of(labels, first, count), weights, factors, gradient, o);
       if (to_x) kernels::gemm(device, rows_of(dx, first, count), part, weight, {}, {});
