@@ -121,6 +121,18 @@ void contribute_part(Ready& ready, const NodeRef& node, const Tensor& g, const P
   }
 }
 
+// Hands what has arrived at the node of input 0 to a node that adds to it as it computes.
+void take_arrived(Ready& ready, const Node& node, std::span<Tensor> grads) {
+  const InputMeta* input = node.adds_to();
+  if (!input || !node.edges()[0]) return;
+  const auto it = ready.find(node.edges()[0]->id());
+  if (it == ready.end() || it->second.part_dim >= 0) return;  // a gradient that is put together of parts waits for the rest
+  Tensor& g = it->second.gradient;
+  if (g.dtype() != input->dtype || !(g.device() == input->device) || !g.is_contiguous()) return;
+  grads[0] = std::move(g);
+  ready.erase(it);
+}
+
 void run_grad_hooks(Node& node, Tensor& g) {
   for (auto& hook : node.hooks().on_grad) {
     Tensor replaced = hook(g);
@@ -196,6 +208,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     if (edges.size() > std::size(few)) many.resize(edges.size());
     const std::span<Tensor> grads(edges.size() > std::size(few) ? many.data() : few, edges.size());
     std::ranges::fill(grads, Tensor());
+    if (!create_graph && !modes.anomaly()) take_arrived(ready, node, grads);
     try {
       node.backward(std::move(p.gradient), grads, !retain_graph);
       if (modes.anomaly()) {

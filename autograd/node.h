@@ -35,6 +35,9 @@ class Node : public RefCounted {
   virtual bool is_leaf() const { return false; }
   std::span<const NodeRef> edges() const { return edges_; }
 
+  // Input 0, where backward adds its gradient to what has arrived at that input's node so far: a contiguous tensor like
+  // the input, given in input_gradients[0]. That may stay undefined, as all of input_gradients does for other nodes.
+  virtual const InputMeta* adds_to() const { return nullptr; }
   // Gradients of the inputs that have an edge, given the gradient of result 0. `last`: the graph is not kept, so the node
   // hands what it has saved to its rules, which may write over it (autograd/last_owner.h).
   virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, bool last) = 0;

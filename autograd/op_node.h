@@ -43,6 +43,7 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
     }
   }
 
+  const InputMeta* adds_to() const override { return takes_arrived(Op::vjp()) ? &meta_[0] : nullptr; }
   void backward(Tensor g, std::span<Tensor> grads, bool last) override {
     if (released_) fail_second_backward(Op::name);
     if (last) released_ = true;  // from here on, rules take what was saved
@@ -68,6 +69,7 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
   struct Given {
     Tensor& gradient;
     bool own_gradient, own_saved;
+    Tensor* arrived = nullptr;
   };
   static Tensor give(Tensor& t, bool own) { return own ? std::move(t) : t; }
 
@@ -85,7 +87,7 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
     }
   }
   template <class F> void run_rules(const Joint<F>& r, Tensor& g, std::span<Tensor> grads, bool last) {
-    auto all = call(r.rule, Given{g, true, last});  // an array, or for a list of inputs a vector
+    auto all = call(r.rule, Given{g, true, last, grads.data()});  // an array, or for a list of inputs a vector
     for (std::size_t i = 0; i < grads.size(); ++i) {
       if (edges_[i]) grads[i] = fit_gradient(std::move(all[i]), meta_[i]);
     }
@@ -99,6 +101,7 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
   // One overload per kind of rule parameter.
   const Op& argument(Op*, const Given&) const { return op_; }
   Grad argument(Grad*, const Given& given) const { return Grad{give(given.gradient, given.own_gradient)}; }
+  Arrived argument(Arrived*, const Given& given) const { return Arrived{std::move(*given.arrived)}; }
   Shapes argument(Shapes*, const Given&) const { return meta_; }
   Needs argument(Needs*, const Given&) const { return {wanted_}; }
   template <int i> Shape<i> argument(Shape<i>*, const Given&) const { return {meta_[i].sizes, meta_[i].dtype}; }

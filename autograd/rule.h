@@ -9,6 +9,8 @@
 //   In<i>       input i                            Out<k>   result k
 //   Shape<i>    sizes and dtype of input i, free   Needs    which inputs want a gradient
 //   Shapes      those of all inputs (lists)
+//   Arrived     what has reached the node of input 0 so far, from others that read it; maybe undefined. A rule that takes
+//               it gives the total for input 0: one pass less than an addition afterwards, with the same bits
 // `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at
 // once, for gradients that share work (norms); inputs not wanted may stay undefined.
 // Broadcasting and casts are undone by the node, never in a rule. Tensors are taken by value: the last rule of a node gets
@@ -35,6 +37,7 @@ struct InputMeta {  // what is kept of every input: to undo broadcasting, promot
   Device device;
 };
 using Shapes = std::span<const InputMeta>;
+struct Arrived : Tensor {};
 struct Needs {
   std::uint64_t mask = 0;
   bool operator[](int i) const { return mask >> i & 1; }
@@ -69,6 +72,11 @@ template <class F> constexpr std::uint64_t saved_by_rule() {
         static_cast<ParametersOf<F>*>(nullptr));
   }
 }
+
+template <class T> inline constexpr bool has_arrived = false;
+template <class... A> inline constexpr bool has_arrived<std::tuple<A...>> = (std::is_same_v<A, Arrived> || ...);
+template <class... F> constexpr bool takes_arrived(const Rules<F...>&) { return false; }  // none has asked for it yet
+template <class F> constexpr bool takes_arrived(const Joint<F>&) { return has_arrived<ParametersOf<F>>; }
 
 // What must be saved when the inputs in `wanted` need gradients.
 template <class... F> constexpr std::uint64_t saved_bits(const Rules<F...>&, std::uint64_t wanted) {

@@ -99,9 +99,9 @@ struct GptBlock {  // as in samples/gpt.cpp
     const Tensor q = rotary_embedding(by_head(query(x))), k = rotary_embedding(by_head(key(x))), v = by_head(value(x));
     return out(flatten(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}).transpose(1, 2), 2));
   }
-  Tensor operator()(Tensor x) const {
-    x = x + attend(norm1(x));
-    return x + down(up(norm2(x)));
+  Tensor operator()(const Tensor& x) const {
+    const auto [sum, y] = norm2(x, attend(norm1(x)));  // sum = x + what is attended to, and it normalised
+    return sum + down(up(y));
   }
 };
 
@@ -142,9 +142,9 @@ struct Gpt2Block {
     const Tensor y = scaled_dot_product_attention(part(0), part(1), part(2), {}, {.is_causal = true});
     return out(flatten(y.transpose(1, 2), 2));
   }
-  Tensor operator()(Tensor x) const {
-    x = x + attend(norm1(x));
-    return x + down(up(norm2(x)));
+  Tensor operator()(const Tensor& x) const {
+    const auto [sum, y] = norm2(x, attend(norm1(x)));  // sum = x + what is attended to, and it normalised
+    return sum + down(up(y));
   }
 };
 

@@ -5,16 +5,9 @@
 // The gradient reads g and x once where rows fit into registers: a slot leaves its sums in shared memory, and from the
 // sums of channels come those of the row, and the gradients of weight and bias of one sample. A second kernel adds up
 // the samples.
-#include "core/kernel.h"
+#include "core/norm.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/norm.cuh"
-
-namespace mantissa {
-MANTISSA_KERNEL(group_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, double eps)
-MANTISSA_KERNEL(group_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std)
-}  // namespace mantissa
 
 namespace mantissa::cuda_backend {
 namespace {

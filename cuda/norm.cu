@@ -4,32 +4,46 @@
 // it keeps the sums over rows that the gradients of weight and bias are in registers while the rows pass. A second
 // kernel adds up the stretches, in a fixed order. Rows too long for that are read twice, and by a third kernel for
 // those sums.
-#include "core/kernel.h"
+//
+// A residual is added in registers, to x before it is normalised and to dx before it is stored.
+#include "core/norm.h"
 #include "cuda/norm.cuh"
-
-namespace mantissa {
-MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, std::int64_t row, double eps)
-MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std)
-MANTISSA_KERNEL(rms_norm, const View& y, const View& inv_rms, const View& x, const View& weight, std::int64_t row,
-                double eps)
-MANTISSA_KERNEL(rms_norm_backward, const View& dx, const View& dweight, const View& g, const View& x,
-                const View& weight, const View& inv_rms)
-}  // namespace mantissa
 
 namespace mantissa::cuda_backend {
 namespace {
 
-// Without `means` around zero.
+// x + delta, rounded as it is stored, in the place of x. Everything is read before anything is written.
 template <class C, int width, int held>
+__device__ inline void add_to_row(Row<C, width, held, 1>& row, const RowOperand& delta, const RowOperand& sum) {
+  const auto finish = [&](int j, C (&v)[width], const C (&d)[width]) {
+#pragma unroll
+    for (int k = 0; k < width; ++k) v[k] = rounded_to(sum.dtype, v[k] + d[k]);
+    store_slot(sum, row.start + j, v);
+  };
+  if constexpr (held > 0) {
+    C d[held][width];
+    each_slot(row, [&](int s, int j, C(&)[1][width]) { load_slot(d[s], delta, row.start + j); });
+    each_slot(row, [&](int s, int j, C(&v)[1][width]) { finish(j, v[0], d[s]); });
+  } else {
+    row.each([&](int j, C(&v)[1][width]) {
+      C d[width];
+      load_slot(d, delta, row.start + j);
+      finish(j, v[0], d);
+    });
+    row.from[0] = sum;
+  }
+}
+
+// Without `means` around zero. adds: of x + delta.
+template <class C, int width, int held, bool adds>
 __global__ void __launch_bounds__(most_row_threads)
-    norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand x, RowOperand weight, RowOperand bias, std::int64_t rows,
-              int n, C eps) {
+    norm_rows(RowOperand y, C* means, C* inv_stds, RowOperand sum, RowOperand x, RowOperand delta, RowOperand weight,
+              RowOperand bias, std::int64_t rows, int n, C eps) {
   __shared__ C scratch[96];
   const std::int64_t at = this_row();
   if (at >= rows) return;
   Row<C, width, held, 1> row({x}, at, n);
+  if constexpr (adds) add_to_row(row, delta, sum);
   const RowStatistics<C> s = statistics_of(row, means != nullptr, eps, scratch);
   if (threadIdx.x == 0) {
     if (means) means[at] = s.mean;
@@ -68,10 +82,18 @@ template <class C, int width> __device__ inline void load_weight(C (&w)[width], 
 constexpr int few_slots = 2, many_slots = 4;  // of a thread, each with g, x and the sums of its columns in registers
 template <int held> constexpr unsigned most_summing_threads = held == few_slots ? 512 : 384;
 
+// What has arrived at x's node by other ways is added to dx, which is rounded first, as if it were stored and then added.
+// The addition is one that no compiler joins to a product.
+template <class C, int width>
+__device__ inline void add_rounded(C (&dx)[width], const C (&arrived)[width], Dtype dtype) {
+#pragma unroll
+  for (int k = 0; k < width; ++k) dx[k] = add_apart(rounded_to(dtype, dx[k]), arrived[k]);
+}
+
 // partial[block][columns][n]: sums over the block's rows of g * hat and, where there is a bias, of g.
 template <bool centred, class C, int width, int held>
 __global__ void __launch_bounds__(most_summing_threads<held>)
-    norm_backward_stretches(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight,
+    norm_backward_stretches(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, RowOperand arrived,
                             Statistics<centred, C> statistics, C* partial, std::int64_t rows, int n,
                             std::int64_t stretch) {
   constexpr int columns = centred ? 2 : 1, slots = 32 * few_slots * width;
@@ -80,6 +102,10 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
   const std::int64_t first = std::int64_t{blockIdx.x} * stretch, last = first + stretch < rows ? first + stretch : rows;
   for (std::int64_t at = first + threadIdx.y; at < last; at += blockDim.y) {
     Row<C, width, held, 2> row({g, x}, at, n);
+    constexpr bool early = held == few_slots;  // where registers are left, all reads of a row wait together
+    C more[early ? held : 1][width];
+    if (early && arrived.data)
+      each_slot(row, [&](int s, int j, C(&)[2][width]) { load_slot(more[early ? s : 0], arrived, row.start + j); });
     const C mean = statistics.mean(at), inv_std = statistics.inv_stds[at];
     C of_u[columns] = {};  // sums of u * hat and of u
     each_slot(row, [&](int s, int j, C(&v)[2][width]) {
@@ -97,10 +123,14 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
     });
     sum_over_row(of_u, scratch);
     const C mean_u_hat = of_u[0] / C(n), mean_u = centred ? of_u[columns - 1] / C(n) : C(0);
-    each_slot(row, [&](int, int j, const C(&v)[2][width]) {
+    each_slot(row, [&](int s, int j, const C(&v)[2][width]) {
       C out[width];
 #pragma unroll
       for (int k = 0; k < width; ++k) out[k] = inv_std * (v[0][k] - mean_u - v[1][k] * mean_u_hat);
+      if (arrived.data) {
+        if (!early) load_slot(more[0], arrived, row.start + j);
+        add_rounded(out, more[early ? s : 0], dx.dtype);
+      }
       store_slot(dx, row.start + j, out);
     });
   }
@@ -134,9 +164,9 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
 
 // Rows of any length.
 template <bool centred, class C, int width>
-__global__ void __launch_bounds__(most_row_threads)
-    norm_backward_rows(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, Statistics<centred, C> statistics,
-                       std::int64_t rows, int n) {
+__global__ void __launch_bounds__(most_row_threads, 3)
+    norm_backward_rows(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, RowOperand arrived,
+                       Statistics<centred, C> statistics, std::int64_t rows, int n) {
   __shared__ C scratch[64];
   const std::int64_t at = this_row();
   if (at >= rows) return;
@@ -161,6 +191,10 @@ __global__ void __launch_bounds__(most_row_threads)
 #pragma unroll
     for (int k = 0; k < width; ++k)
       out[k] = inv_std * (v[0][k] * w[k] - mean_u - (v[1][k] - mean) * inv_std * mean_u_hat);
+    if (arrived.data) {
+      load_slot(w, arrived, row.start + j);
+      add_rounded(out, w, dx.dtype);
+    }
     store_slot(dx, row.start + j, out);
   });
 }
@@ -194,19 +228,25 @@ __global__ void __launch_bounds__(32 * column_warps)
 }
 
 // --- on the host ---
-void forward(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias,
-             std::int64_t row, double eps) {
-  if (y.numel() == 0) return;
-  check_row(row);
-  const DenseInput in(x), w(weight), b(bias);
-  const DenseOutput out(y);
-  const std::int64_t rows = y.numel() / row;
-  const RowPlan plan = plan_rows(row, {in.view, out.view, w.view, b.view}, compute_dtype(x.dtype));
-  visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
-    launch(mean ? "layer_norm" : "rms_norm", norm_rows<C, width, held>, grid_of(plan, rows), operand(out.view),
-           mean.as<C>(), inv_std.as<C>(), operand(in.view), operand(w.view), operand(b.view), rows, row, eps);
+void forward(const RowNorm& f) {
+  if (f.y.numel() == 0) return;
+  check_row(f.row);
+  const DenseInput x(f.x), delta(f.delta), weight(f.weight), bias(f.bias);
+  const DenseOutput y(f.y), sum(f.sum);
+  const std::int64_t rows = f.y.numel() / f.row;
+  const Dtype compute = compute_dtype(f.y.dtype);
+  const RowPlan plan = plan_rows(f.row, {x.view, delta.view, sum.view, y.view, weight.view, bias.view}, compute);
+  const char* name = f.delta ? f.mean ? "add_layer_norm" : "add_rms_norm" : f.mean ? "layer_norm" : "rms_norm";
+  visit_rows(compute, plan, [&]<class C, int width, int held>() {
+    const auto run = [&](auto* kernel) {
+      launch(name, kernel, grid_of(plan, rows), operand(y.view), f.mean.as<C>(), f.inv_std.as<C>(), operand(sum.view),
+             operand(x.view), operand(delta.view), operand(weight.view), operand(bias.view), rows, f.row, f.eps);
+    };
+    if (f.delta) run(&norm_rows<C, width, held, true>);
+    else run(&norm_rows<C, width, held, false>);
   });
-  out.finish();
+  sum.finish();
+  y.finish();
 }
 
 // How the rows of the gradient are dealt out. Blocks are as many as one wave on 132 multiprocessors, each with at least
@@ -237,73 +277,60 @@ struct StretchPlan {
   }
 };
 
-// dbias is absent where rows are normalised around zero.
-template <bool centred>
-void backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight,
-              const View& mean, const View& inv_std) {
-  const std::int64_t n = dweight.numel(), rows = n > 0 ? x.numel() / n : 0, columns = (centred ? 2 : 1) * n;
+template <bool centred> void backward(const RowNormGradient& f) {
+  const std::int64_t n = f.dweight.numel(), rows = n > 0 ? f.x.numel() / n : 0, columns = (centred ? 2 : 1) * n;
   if (n == 0) return;
   check_row(n);
   const char* name = centred ? "layer_norm_backward" : "rms_norm_backward";
-  const DenseInput in(x), grad(g), w(weight), means(mean), inv_stds(inv_std);
-  const DenseOutput out(dx), dw(dweight), db(dbias);
-  StretchPlan plan(n, rows, {out.view, grad.view, in.view, w.view}, compute_dtype(x.dtype));
+  const DenseInput x(f.x), g(f.g), weight(f.weight), means(f.mean), inv_stds(f.inv_std), arrived(f.arrived);
+  const DenseOutput dx(f.dx), dweight(f.dweight), dbias(f.dbias);
+  StretchPlan plan(n, rows, {dx.view, g.view, x.view, weight.view, arrived.view}, compute_dtype(f.x.dtype));
   const std::int64_t across = (n + 31) / 32;
   if (!plan.rows.fits)
     plan.cut(rows, std::min<std::int64_t>({std::max<std::int64_t>(1, 512 / across), rows / 32, 1024}));
-  visit_compute(x.dtype, [&]<class C>() {
+  visit_compute(f.x.dtype, [&]<class C>() {
     const Statistics<centred, C> statistics{means.view.as<C>(), inv_stds.view.as<C>()};
-    const Tensor scratch = Tensor::allocate({plan.count, columns}, dtype_of<C>, x.device);
+    const Tensor scratch = Tensor::allocate({plan.count, columns}, dtype_of<C>, f.x.device);
     C* partial = static_cast<C*>(scratch.raw_data());
-    const auto visit_width = [&](auto&& f) {
+    const auto visit_width = [&](auto&& visit) {
       if constexpr (std::is_same_v<C, float>) {
-        if (plan.rows.packs) return f.template operator()<pack>();
+        if (plan.rows.packs) return visit.template operator()<pack>();
       }
-      f.template operator()<1>();
+      visit.template operator()<1>();
     };
     if (plan.rows.fits) {
       const Grid grid{dim3(static_cast<unsigned>(plan.count)), plan.rows.threads};
       const auto run = [&]<int width, int held>() {
-        launch(name, norm_backward_stretches<centred, C, width, held>, grid, operand(out.view), operand(grad.view),
-               operand(in.view), operand(w.view), statistics, partial, rows, n, plan.length);
+        launch(name, norm_backward_stretches<centred, C, width, held>, grid, operand(dx.view), operand(g.view),
+               operand(x.view), operand(weight.view), operand(arrived.view), statistics, partial, rows, n, plan.length);
       };
       visit_width([&]<int width>() {
         if (plan.held == few_slots) run.template operator()<width, few_slots>();
         else run.template operator()<width, many_slots>();
       });
-    } else {
-      visit_width([&]<int width>() {
-        launch(name, norm_backward_rows<centred, C, width>, grid_of(plan.rows, rows), operand(out.view),
-               operand(grad.view), operand(in.view), operand(w.view), statistics, rows, n);
-      });
+    } else {  // dx may take the place of g, so the columns come first
       const Grid grid{dim3(static_cast<unsigned>(plan.count > 0 ? across : 0), static_cast<unsigned>(plan.count)),
                       dim3(32, column_warps)};
-      launch("norm_backward_columns", norm_backward_columns<centred, C>, grid, partial, operand(grad.view),
-             operand(in.view), statistics, rows, n, plan.length);
+      launch("norm_backward_columns", norm_backward_columns<centred, C>, grid, partial, operand(g.view),
+             operand(x.view), statistics, rows, n, plan.length);
+      visit_width([&]<int width>() {
+        launch(name, norm_backward_rows<centred, C, width>, grid_of(plan.rows, rows), operand(dx.view),
+               operand(g.view), operand(x.view), operand(weight.view), operand(arrived.view), statistics, rows, n);
+      });
     }
-    launch_sums(dw.view, db.view, partial, n, columns, plan.count);
+    launch_sums(dweight.view, dbias.view, partial, n, columns, plan.count);
   });
-  dw.finish();
-  db.finish();
-  out.finish();
+  dweight.finish();
+  dbias.finish();
+  dx.finish();
 }
 
 }  // namespace
 
-void layer_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, std::int64_t row, double eps) {
-  forward(y, mean, inv_std, x, weight, bias, row, eps);
-}
-void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x,
-                         const View& weight, const View& mean, const View& inv_std) {
-  backward<true>(dx, dweight, dbias, g, x, weight, mean, inv_std);
-}
-void rms_norm(const View& y, const View& inv_rms, const View& x, const View& weight, std::int64_t row, double eps) {
-  forward(y, View{}, inv_rms, x, weight, View{}, row, eps);
-}
-void rms_norm_backward(const View& dx, const View& dweight, const View& g, const View& x, const View& weight,
-                       const View& inv_rms) {
-  backward<false>(dx, dweight, View{}, g, x, weight, View{}, inv_rms);
+void row_norm(const RowNorm& f) { forward(f); }
+void row_norm_backward(const RowNormGradient& f) {
+  if (f.dbias) backward<true>(f);
+  else backward<false>(f);
 }
 
 }  // namespace mantissa::cuda_backend

@@ -53,6 +53,16 @@ template <class C> __device__ inline void store_element(void* p, Dtype t, std::i
   visit_dtype(t, [&]<class T>(T) { static_cast<T*>(p)[i] = convert<T>(value); });
 }
 
+// What is left of a floating value that is stored as `t`.
+template <class C> __device__ inline C rounded_to(Dtype t, C v) {
+  if (t == Dtype::f16) return widen<C>(convert<Half>(v));
+  if (t == Dtype::bf16) return widen<C>(convert<BFloat16>(v));
+  return v;
+}
+// a + b, never joined to the product that may have made a: for sums that must have the bits of two kernels.
+__device__ inline float add_apart(float a, float b) { return __fadd_rn(a, b); }
+__device__ inline double add_apart(double a, double b) { return __dadd_rn(a, b); }
+
 inline constexpr int pack = 8;  // elements: 16 bytes of a half, 32 of an f32
 template <class T> struct alignas(sizeof(T) * pack < 16 ? sizeof(T) * pack : 16) Pack { T v[pack]; };
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "core/fused_ops.h"
 #include "core/ops.h"
 #include "nn/copy_fields.h"
 #include "nn/fields.h"
@@ -136,6 +137,8 @@ class RMSNorm {  // over the trailing dimensions `shape` of x
     if (o.elementwise_affine) weight = Param(ones(shape));
   }
   Tensor operator()(const Tensor& x) const { return rms_norm(x, shape, weight, eps); }
+  // A residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
+  SumAndNorm operator()(const Tensor& x, const Tensor& delta) const { return add_rms_norm(x, delta, shape, weight, eps); }
 
   Param weight;
   Dims shape;

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "core/fused_ops.h"
 #include "core/ops.h"
 #include "nn/fields.h"
 #include "nn/init.h"
@@ -152,6 +153,10 @@ class LayerNorm {
     if (o.bias) bias = Param(zeros(shape));
   }
   Tensor operator()(const Tensor& x) const { return layer_norm(x, shape, weight, bias, eps); }
+  // A residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
+  SumAndNorm operator()(const Tensor& x, const Tensor& delta) const {
+    return add_layer_norm(x, delta, shape, weight, bias, eps);
+  }
 
   Param weight, bias;
   Dims shape;

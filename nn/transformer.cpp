@@ -1,6 +1,7 @@
 #include "nn/transformer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "nn/copy_fields.h"
 
@@ -21,10 +22,29 @@ MultiheadAttention attention_for(std::int64_t d_model, std::int64_t nhead, const
 Tensor attend(const MultiheadAttention& a, const Tensor& x, const Tensor& memory, const Tensor& mask, const Tensor& padding, bool causal) {
   return a(x, memory, memory, {.key_padding_mask = padding, .need_weights = false, .attn_mask = mask, .is_causal = causal}).output;
 }
-// One residual block: x + block(norm(x)), or norm(x + block(x)).
-template <class Block> Tensor residual(const Tensor& x, const LayerNorm& norm, bool norm_first, const Block& block) {
-  return norm_first ? x + block(norm(x)) : norm(x + block(x));
-}
+// Residual blocks, one after the other: x + block(norm(x)), or norm(x + block(x)). Each addition waits for the norm
+// after it, which makes it in the same pass.
+class Residual {
+ public:
+  Residual(const Tensor& x, bool norm_first) : x_(x), norm_first_(norm_first) {}
+  template <class Block> Residual& then(const LayerNorm& norm, const Block& block) {
+    if (!norm_first_) x_ = norm(x_, block(x_)).y;
+    else delta_ = block(normalised(norm));
+    return *this;
+  }
+  Tensor result() const { return delta_.defined() ? x_ + delta_ : x_; }
+
+ private:
+  Tensor normalised(const LayerNorm& norm) {
+    if (!delta_.defined()) return norm(x_);
+    auto [sum, y] = norm(x_, std::exchange(delta_, Tensor()));
+    x_ = std::move(sum);
+    return std::move(y);
+  }
+
+  Tensor x_, delta_;
+  bool norm_first_;
+};
 template <class Layer> std::vector<Layer> copies_of(const Layer& layer, int count) {
   check(count >= 0, "a stack cannot have ", count, " layers");
   std::vector<Layer> layers;
@@ -65,10 +85,11 @@ TransformerEncoderLayer TransformerEncoderLayer::clone() const {
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const Call& call) const {
   const amp::InModule here(*this);
-  const Tensor x = residual(src, norm1, norm_first, [&](const Tensor& t) {
+  const auto attention = [&](const Tensor& t) {
     return dropout1(attend(self_attn, t, t, call.src_mask, call.src_key_padding_mask, call.is_causal));
-  });
-  return residual(x, norm2, norm_first, [&](const Tensor& t) { return dropout2(linear2(drop(activation.of(linear1, t)))); });
+  };
+  const auto feed_forward = [&](const Tensor& t) { return dropout2(linear2(drop(activation.of(linear1, t)))); };
+  return Residual(src, norm_first).then(norm1, attention).then(norm2, feed_forward).result();
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o)
@@ -108,13 +129,14 @@ TransformerDecoderLayer TransformerDecoderLayer::clone() const {
 
 Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory, const Call& call) const {
   const amp::InModule here(*this);
-  Tensor x = residual(tgt, norm1, norm_first, [&](const Tensor& t) {
+  const auto self_attention = [&](const Tensor& t) {
     return dropout1(attend(self_attn, t, t, call.tgt_mask, call.tgt_key_padding_mask, call.tgt_is_causal));
-  });
-  x = residual(x, norm2, norm_first, [&](const Tensor& t) {
+  };
+  const auto cross_attention = [&](const Tensor& t) {
     return dropout2(attend(multihead_attn, t, memory, call.memory_mask, call.memory_key_padding_mask, false));
-  });
-  return residual(x, norm3, norm_first, [&](const Tensor& t) { return dropout3(linear2(drop(activation.of(linear1, t)))); });
+  };
+  const auto feed_forward = [&](const Tensor& t) { return dropout3(linear2(drop(activation.of(linear1, t)))); };
+  return Residual(tgt, norm_first).then(norm1, self_attention).then(norm2, cross_attention).then(norm3, feed_forward).result();
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers) : layers(copies_of(layer, num_layers)) {}

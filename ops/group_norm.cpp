@@ -4,16 +4,11 @@
 #include <algorithm>
 
 #include "autograd/grad_mode.h"
+#include "core/norm.h"
 #include "ops/compose.h"
 #include "ops/norm.h"
 
 namespace mantissa {
-
-MANTISSA_KERNEL(group_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, double eps)
-MANTISSA_KERNEL(group_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std)
-
 namespace {
 
 // A number per channel, shaped to meet x.

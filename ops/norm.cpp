@@ -1,33 +1,13 @@
 // layer_norm, and rms_norm (Zhang and Sennrich, 2019), which is the same around zero instead of the mean. The first result
 // is the normalised tensor; the others are the mean and 1 / standard deviation, kept for the gradient in the type the
 // kernel computes in.
-#include <limits>
-
+#include "core/norm.h"
 #include "ops/norm.h"
 
 namespace mantissa {
 
-MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x,
-                const View& weight, const View& bias, std::int64_t row, double eps)
-MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std)
-MANTISSA_KERNEL(rms_norm, const View& y, const View& inv_rms, const View& x, const View& weight, std::int64_t row, double eps)
-MANTISSA_KERNEL(rms_norm_backward, const View& dx, const View& dweight, const View& g, const View& x, const View& weight,
-                const View& inv_rms)
-
 namespace {
 
-Dims trailing(const Dims& sizes, int n) {
-  check(n <= sizes.rank(), "x has fewer than ", n, " dimensions");
-  Dims t;
-  for (int i = sizes.rank() - n; i < sizes.rank(); ++i) t.push_back(sizes[i]);
-  return t;
-}
-Dims leading(const Dims& sizes, int n) {  // all but the last n
-  Dims t;
-  for (int i = 0; i < sizes.rank() - n; ++i) t.push_back(sizes[i]);
-  return t;
-}
 Dims last_dims(int n) {
   Dims d;
   for (int i = -n; i < 0; ++i) d.push_back(i);
@@ -38,45 +18,47 @@ Dims first_dims(int n) {
   for (int i = 0; i < n; ++i) d.push_back(i);
   return d;
 }
+Tensor plus(const Tensor& x, const Tensor& maybe) { return maybe.defined() ? x + maybe : x; }
 Tensor sum_leading(const Tensor& x, int n) { return n > 0 ? sum(x, first_dims(n)) : x; }
-void check_end(const Tensor& x, const Dims& shape) {
-  check_floating(x);
-  check(!shape.empty(), "normalized_shape is empty; give the trailing dims to normalise");
-  check(shape.rank() <= x.dim() && trailing(x.sizes(), shape.rank()) == shape, "normalized_shape ", shape,
-        " is not the end of x's shape ", x.sizes());
+void check_arrived(const Tensor& arrived, const Tensor& x) {
+  if (!arrived.defined()) return;
+  check(arrived.sizes() == x.sizes() && arrived.dtype() == x.dtype(), "arrived is ", arrived, ", expected ", x);
 }
 
-// Results dx, dweight, dbias.
+// Results dx, dweight, dbias. `arrived`, where there is one, is added to dx.
 struct LayerNormBackward {
   static constexpr auto name = "layer_norm_backward";
   static constexpr bool halves = false;  // mean and inv_std never are
-  static constexpr const char* args[] = {"gradient", "x", "weight", "mean", "inv_std"};
+  static constexpr const char* args[] = {"gradient", "x", "weight", "mean", "inv_std", "arrived"};
   int normalised = 1;  // trailing dims
   double eps = 1e-5;
 
-  std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std) const {
+  std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                            const Tensor& inv_std, const Tensor& arrived) const {
     check(x.dim() >= normalised, "x has fewer than ", normalised, " dimensions");
     check_sizes(g, "gradient", x.sizes());
     check_parameter(weight, "the weight", trailing(x.sizes(), normalised));
     check_sizes(mean, "mean", leading(x.sizes(), normalised));
     check_sizes(inv_std, "inv_std", leading(x.sizes(), normalised));
+    check_arrived(arrived, x);
     const Spec parameter{trailing(x.sizes(), normalised), compute_dtype(x.dtype()), x.device()};
     return {like(x), parameter, parameter};
   }
   void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean,
-           const View& inv_std) const {
-    kernels::layer_norm_backward(x.device, y[0], y[1], y[2], g, x, weight, mean, inv_std);
+           const View& inv_std, const View& arrived) const {
+    kernels::row_norm_backward(x.device, RowNormGradient{y[0], y[1], y[2], g, x, weight, mean, inv_std, arrived});
   }
   // mean and inv_std depend on x: here they are made from it again.
   static std::array<Tensor, 3> reference(const LayerNormBackward& op, const Tensor& g, const Tensor& x,
-                                         const Tensor& weight, const Tensor&, const Tensor&) {
+                                         const Tensor& weight, const Tensor&, const Tensor&,
+                                         const Tensor& arrived) {
     const Dims over = last_dims(op.normalised);
     const Tensor inv_std = rsqrt(var(x, over, true, 0) + op.eps);
     const Tensor hat = (x - mean(x, over, true)) * inv_std;
     const Tensor u = weight.defined() ? g * weight : g;
     const Tensor dx = inv_std * (u - mean(u, over, true) - hat * mean(u * hat, over, true));
     const int rows = x.dim() - op.normalised;
-    return {dx, sum_leading(g * hat, rows), sum_leading(g, rows)};
+    return {plus(dx, arrived), sum_leading(g * hat, rows), sum_leading(g, rows)};
   }
   static void samples(Samples& s);
 };
@@ -96,11 +78,13 @@ struct LayerNorm {
     return {like(x), statistic, statistic};
   }
   void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias) const {
-    kernels::layer_norm(x.device, y[0], y[1], y[2], x, weight, bias, numel_of(shape), eps);
+    const View none{};
+    kernels::row_norm(x.device, RowNorm{y[0], y[1], y[2], none, x, none, weight, bias, numel_of(shape), eps});
   }
   static constexpr auto vjp() {
-    return joint([](const LayerNorm& op, Grad g, In<0> x, In<1> weight, Out<1> mean, Out<2> inv_std) {
-      return apply(LayerNormBackward{op.shape.rank(), op.eps}, g, x, weight, mean, inv_std);
+    return joint([](const LayerNorm& op, Grad g, Arrived arrived, In<0> x, In<1> weight, Out<1> mean, Out<2> inv_std) {
+      const LayerNormBackward backward{op.shape.rank(), op.eps};
+      return apply_over({&arrived, &g}, backward, g, x, weight, mean, inv_std, arrived);
     });
   }
   static std::array<Tensor, 3> reference(const LayerNorm& op, const Tensor& x, const Tensor& weight,
@@ -133,47 +117,51 @@ void LayerNormBackward::samples(Samples& s) {
   for (const bool weighted : {true, false}) {
     for (int normalised : {1, 2}) {
       const LayerNormBackward op{normalised};
-      s.call({s.randn(sizes), s.randn(sizes), weighted ? s.randn(trailing(sizes, normalised)) : Tensor()},
+      s.call({s.randn(sizes), s.randn(sizes), weighted ? s.randn(trailing(sizes, normalised)) : Tensor(),
+              weighted ? Tensor() : s.randn(sizes)},
              [=](const Tensors& x) {
-               const auto y = apply(LayerNorm{trailing(x[1].sizes(), normalised), op.eps}, x[1].detach(), Tensor(), Tensor());
-               return Samples::list(apply(op, x[0], x[1], x[2], y[1], y[2]));
+               const LayerNorm norm{trailing(x[1].sizes(), normalised), op.eps};
+               const auto y = apply(norm, x[1].detach(), Tensor(), Tensor());
+               return Samples::list(apply(op, x[0], x[1], x[2], y[1], y[2], x[3]));
              },
-             [=](const Tensors& x) { return Samples::list(reference(op, x[0], x[1], x[2], {}, {})); });
+             [=](const Tensors& x) { return Samples::list(reference(op, x[0], x[1], x[2], {}, {}, x[3])); });
     }
   }
 }
-// Results dx, dweight.
+
+// Results dx, dweight. `arrived` as above.
 struct RmsNormBackward {
   static constexpr auto name = "rms_norm_backward";
   static constexpr bool halves = false;  // inv_rms never is
-  static constexpr const char* args[] = {"gradient", "x", "weight", "inv_rms"};
+  static constexpr const char* args[] = {"gradient", "x", "weight", "inv_rms", "arrived"};
   int normalised = 1;  // trailing dims
   double eps = 1e-5;
 
-  std::array<Spec, 2> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& inv_rms) const {
+  std::array<Spec, 2> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
+                            const Tensor& arrived) const {
     check(x.dim() >= normalised, "x has fewer than ", normalised, " dimensions");
     check_sizes(g, "gradient", x.sizes());
     check_parameter(weight, "the weight", trailing(x.sizes(), normalised));
     check_sizes(inv_rms, "inv_rms", leading(x.sizes(), normalised));
+    check_arrived(arrived, x);
     return {like(x), Spec{trailing(x.sizes(), normalised), compute_dtype(x.dtype()), x.device()}};
   }
-  void run(const std::array<View, 2>& y, const View& g, const View& x, const View& weight, const View& inv_rms) const {
-    kernels::rms_norm_backward(x.device, y[0], y[1], g, x, weight, inv_rms);
+  void run(const std::array<View, 2>& y, const View& g, const View& x, const View& weight, const View& inv_rms,
+           const View& arrived) const {
+    const View none{};
+    kernels::row_norm_backward(x.device, RowNormGradient{y[0], y[1], none, g, x, weight, none, inv_rms, arrived});
   }
   // inv_rms depends on x: here it is made from it again.
-  static std::array<Tensor, 2> reference(const RmsNormBackward& op, const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor&) {
+  static std::array<Tensor, 2> reference(const RmsNormBackward& op, const Tensor& g, const Tensor& x,
+                                         const Tensor& weight, const Tensor&, const Tensor& arrived) {
     const Dims over = last_dims(op.normalised);
     const Tensor inv_rms = rsqrt(mean(x * x, over, true) + op.eps), hat = x * inv_rms;
     const Tensor u = weight.defined() ? g * weight : g;
-    return {inv_rms * (u - hat * mean(u * hat, over, true)), sum_leading(g * hat, x.dim() - op.normalised)};
+    const Tensor dx = inv_rms * (u - hat * mean(u * hat, over, true));
+    return {plus(dx, arrived), sum_leading(g * hat, x.dim() - op.normalised)};
   }
   static void samples(Samples& s);
 };
-
-// Of the dtype it is computed in: halves are widened to f32. (PyTorch documents that of x's dtype and takes this one.)
-double epsilon_of(Dtype t) {
-  return t == f64 ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon());
-}
 
 struct RmsNorm {
   static constexpr auto name = "rms_norm";
@@ -189,11 +177,14 @@ struct RmsNorm {
     return {like(x), Spec{leading(x.sizes(), shape.rank()), compute_dtype(x.dtype()), x.device()}};
   }
   void run(const std::array<View, 2>& y, const View& x, const View& weight) const {
-    kernels::rms_norm(x.device, y[0], y[1], x, weight, numel_of(shape), eps_for(x.dtype));
+    const View none{};
+    kernels::row_norm(x.device,
+                      RowNorm{y[0], none, y[1], none, x, none, weight, none, numel_of(shape), eps_for(x.dtype)});
   }
   static constexpr auto vjp() {
-    return joint([](const RmsNorm& op, Grad g, In<0> x, In<1> weight, Out<1> inv_rms) {
-      return apply(RmsNormBackward{op.shape.rank(), op.eps_for(x.dtype())}, g, x, weight, inv_rms);
+    return joint([](const RmsNorm& op, Grad g, Arrived arrived, In<0> x, In<1> weight, Out<1> inv_rms) {
+      const RmsNormBackward backward{op.shape.rank(), op.eps_for(x.dtype())};
+      return apply_over({&arrived, &g}, backward, g, x, weight, inv_rms, arrived);
     });
   }
   static std::array<Tensor, 2> reference(const RmsNorm& op, const Tensor& x, const Tensor& weight) {
@@ -221,12 +212,13 @@ void RmsNormBackward::samples(Samples& s) {
   for (const bool weighted : {true, false}) {
     for (int normalised : {1, 2}) {
       const RmsNormBackward op{normalised};
-      s.call({s.randn(sizes), s.randn(sizes), weighted ? s.randn(trailing(sizes, normalised)) : Tensor()},
+      s.call({s.randn(sizes), s.randn(sizes), weighted ? s.randn(trailing(sizes, normalised)) : Tensor(),
+              weighted ? Tensor() : s.randn(sizes)},
              [=](const Tensors& x) {
                const auto y = apply(RmsNorm{trailing(x[1].sizes(), normalised), op.eps}, x[1].detach(), Tensor());
-               return Samples::list(apply(op, x[0], x[1], x[2], y[1]));
+               return Samples::list(apply(op, x[0], x[1], x[2], y[1], x[3]));
              },
-             [=](const Tensors& x) { return Samples::list(reference(op, x[0], x[1], x[2], {})); });
+             [=](const Tensors& x) { return Samples::list(reference(op, x[0], x[1], x[2], {}, x[3])); });
     }
   }
 }
@@ -236,6 +228,17 @@ MANTISSA_OP(LayerNorm)
 MANTISSA_OP(LayerNormBackward)
 MANTISSA_OP(RmsNorm)
 MANTISSA_OP(RmsNormBackward)
+
+autograd::NodeRef layer_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
+                                  const Tensor& bias, std::span<const Tensor> results) {
+  const Tensor* inputs[] = {&x, &weight, &bias};
+  return autograd::NodeRef(new autograd::OpNode<LayerNorm, 3, 3>(LayerNorm{shape, eps}, inputs, results));
+}
+autograd::NodeRef rms_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
+                                std::span<const Tensor> results) {
+  const Tensor* inputs[] = {&x, &weight};
+  return autograd::NodeRef(new autograd::OpNode<RmsNorm, 2, 2>(RmsNorm{shape, eps}, inputs, results));
+}
 
 Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
   return apply(LayerNorm{normalized_shape, eps}, x, weight, bias)[0];

@@ -1,5 +1,7 @@
-// What batch_norm and layer_norm share: checks, and their affine part in other operators.
+// What normalisations share: checks, their affine part in other operators, and the nodes of layer_norm and rms_norm.
 #pragma once
+
+#include <limits>
 
 #include "core/ops.h"
 #include "ops/apply.h"
@@ -19,5 +21,36 @@ inline Tensor scaled(Tensor y, const Tensor& weight, const Tensor& bias) {
   if (weight.defined()) y = y * weight;
   return bias.defined() ? y + bias : y;
 }
+
+// --- of rows: over the last dims ---
+inline Dims trailing(const Dims& sizes, int n) {
+  check(n <= sizes.rank(), "x has fewer than ", n, " dimensions");
+  Dims t;
+  for (int i = sizes.rank() - n; i < sizes.rank(); ++i) t.push_back(sizes[i]);
+  return t;
+}
+inline Dims leading(const Dims& sizes, int n) {  // all but the last n
+  Dims t;
+  for (int i = 0; i < sizes.rank() - n; ++i) t.push_back(sizes[i]);
+  return t;
+}
+inline void check_end(const Tensor& x, const Dims& shape) {
+  check_floating(x);
+  check(!shape.empty(), "normalized_shape is empty; give the trailing dims to normalise");
+  check(shape.rank() <= x.dim() && trailing(x.sizes(), shape.rank()) == shape, "normalized_shape ", shape,
+        " is not the end of x's shape ", x.sizes());
+}
+// rms_norm's eps, of the dtype it is computed in: halves are widened to f32. (PyTorch documents that of x's dtype and
+// takes this one.)
+inline double epsilon_of(Dtype t) {
+  return t == f64 ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon());
+}
+
+// For who has computed their results {y, mean, inv_std} or {y, inv_rms} from x: the node that layer_norm or rms_norm
+// would have recorded.
+autograd::NodeRef layer_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
+                                  const Tensor& bias, std::span<const Tensor> results);
+autograd::NodeRef rms_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
+                                std::span<const Tensor> results);
 
 }  // namespace mantissa

@@ -5,15 +5,8 @@
 // (null).
 #include "core/cpu/channel_statistics.h"
 #include "core/cpu/wide_rows.h"
-#include "core/kernel.h"
+#include "core/norm.h"
 #include "core/scratch.h"
-
-namespace mantissa {
-MANTISSA_KERNEL(group_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, double eps)
-MANTISSA_KERNEL(group_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std)
-}  // namespace mantissa
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {

@@ -1,20 +1,10 @@
 // Normalisation of rows: layer norm, and RMS norm, which is the same around zero instead of the mean. Statistics take
-// two passes (mean, then squared deviations), so a large mean costs no digits. Weight and bias may be absent (null).
+// two passes (mean, then squared deviations), so a large mean costs no digits. What is done before or after, a residual
+// added to x or to dx, happens while the row is in the cache. Weight and bias may be absent (null).
 #include "core/cpu/wide_rows.h"
-#include "core/kernel.h"
+#include "core/norm.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
-
-namespace mantissa {
-MANTISSA_KERNEL(layer_norm, const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, std::int64_t row, double eps)
-MANTISSA_KERNEL(layer_norm_backward, const View& dx, const View& dweight, const View& dbias, const View& g,
-                const View& x, const View& weight, const View& mean, const View& inv_std)
-MANTISSA_KERNEL(rms_norm, const View& y, const View& inv_rms, const View& x, const View& weight, std::int64_t row,
-                double eps)
-MANTISSA_KERNEL(rms_norm_backward, const View& dx, const View& dweight, const View& g, const View& x,
-                const View& weight, const View& inv_rms)
-}  // namespace mantissa
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
@@ -39,48 +29,83 @@ void normalise_row(std::int64_t n, C* y, const C* x, C mean, C inv_std, const C*
   else map_run(n, y, hat, x);
 }
 
-// With u = g * weight: dx = inv_std * (u - mean(u) - hat * mean(u * hat)), hat the normalised x. Around zero mean(u)
-// has no part.
-template <class C>
-void norm_backward_row(std::int64_t n, C* dx, const C* g, const C* x, bool centred, C mean, C inv_std,
-                       const C* weight) {
-  const auto hat = [=](const auto& v) {
-    using V = std::decay_t<decltype(v)>;
-    return (v - V(mean)) * V(inv_std);
+// Of the g of a row, with u = g * weight and hat the normalised x: sums of u and u * hat, and g * hat and g added to the
+// gradients of weight and bias.
+template <class C> struct RowSums { C of_u = 0, of_u_hat = 0; };
+template <bool centred, bool weighted, class C>
+RowSums<C> sum_tile(std::int64_t n, const C* g, const C* x, C mean, C inv_std, const C* weight, C* dw, C* db) {
+  using V = Vec<C>;
+  constexpr auto width = static_cast<std::int64_t>(V::size);
+  const auto step = [&](V& of_u, V& of_u_hat, const auto& lanes, std::int64_t j) {
+    const V a = lanes.load(g + j), hat = lanes.kept((lanes.load(x + j) - V(mean)) * V(inv_std));
+    V u = a;
+    if constexpr (weighted) u *= lanes.load(weight + j);
+    of_u_hat += u * hat;
+    lanes.store(dw + j, lanes.load(dw + j) + a * hat);
+    if constexpr (!centred) return;
+    of_u += u;
+    lanes.store(db + j, lanes.load(db + j) + a);
   };
-  const C* u = g;
-  if (weight) {
-    map_run(
-        n, dx, [](auto a, auto w) { return a * w; }, g, weight);
-    u = dx;
+  V u0(C(0)), u1 = u0, hat0 = u0, hat1 = u0;  // two of each, so that additions need not wait for one another
+  std::int64_t j = 0;
+  for (; j + 2 * width <= n; j += 2 * width) {
+    step(u0, hat0, WholeVector{}, j);
+    step(u1, hat1, WholeVector{}, j + width);
   }
-  const C mean_u = centred ? fold_run<Sum>(n, u) / static_cast<C>(n) : C(0);
-  const C mean_u_hat = fold_run<Sum>(
-                           n, [=](auto a, auto v) { return a * hat(v); }, u, x) /
-                       static_cast<C>(n);
-  map_run(
-      n, dx,
-      [=](auto a, auto v) {
-        using V = decltype(v);
-        return V(inv_std) * (a - V(mean_u) - hat(v) * V(mean_u_hat));
-      },
-      u, x);
+  for_vectors<C>(n - j, [&](const auto& lanes, std::int64_t k) { step(u0, hat0, lanes, j + k); });
+  return {fold_lanes<Sum, C>(u0 + u1), fold_lanes<Sum, C>(hat0 + hat1)};
+}
+// The same of rows of any length, summed as fold_run does.
+template <bool centred, bool weighted, class C>
+RowSums<C> sum_row(std::int64_t n, const C* g, const C* x, C mean, C inv_std, const C* weight, C* dw, C* db) {
+  Cascade<C, Sum> of_u, of_u_hat;
+  for (std::int64_t i = 0; i < n; i += fold_tile) {
+    const std::int64_t count = std::min(fold_tile, n - i);
+    const RowSums<C> part = sum_tile<centred, weighted>(count, g + i, x + i, mean, inv_std,
+                                                        weighted ? weight + i : nullptr, dw + i, centred ? db + i : nullptr);
+    of_u.add(part.of_u), of_u_hat.add(part.of_u_hat);
+  }
+  return {of_u.total(), of_u_hat.total()};
 }
 
-// `row` elements are normalised together. Statistics are of compute type; without `mean` around zero.
-void forward(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias,
-             std::int64_t row, double eps) {
-  if (y.numel() == 0) return;
-  visit_compute(x.dtype, [&]<class C> {
-    const WideRows<C> in(x);
-    const WideResultRows<C> out(y);
-    const Dense<C> w(weight), b(bias);
-    parallel_for(y.numel() / row, std::max<std::int64_t>(1, grain_size / row),
+// dx = inv_std * (u - mean(u) - hat * mean(u * hat)). Around zero mean(u) has no part. dx may be g.
+template <bool centred, bool weighted, class C>
+void norm_backward_row(std::int64_t n, C* dx, const C* g, const C* x, C mean, C inv_std, const C* weight, C* dw,
+                       C* db) {
+  const RowSums<C> sums = sum_row<centred, weighted>(n, g, x, mean, inv_std, weight, dw, db);
+  const C mean_u = centred ? sums.of_u / static_cast<C>(n) : C(0), mean_u_hat = sums.of_u_hat / static_cast<C>(n);
+  const auto result = [=](const auto& u, const auto& v) {
+    using V = std::decay_t<decltype(v)>;
+    return V(inv_std) * (u - V(mean_u) - (v - V(mean)) * V(inv_std) * V(mean_u_hat));
+  };
+  if constexpr (weighted)
+    map_run(
+        n, dx, [=](const auto& a, const auto& v, const auto& w) { return result(a * w, v); }, g, x, weight);
+  else map_run(n, dx, result, g, x);
+}
+
+void forward(const RowNorm& f) {
+  if (f.y.numel() == 0) return;
+  const View& normalised = f.delta ? f.sum : f.x;
+  const std::int64_t row = f.row;
+  visit_compute(normalised.dtype, [&]<class C> {
+    const WideRows<C> in(f.x), added(f.delta);
+    const WideResultRows<C> out(f.y), sums(f.sum);
+    const Dense<C> w(f.weight), b(f.bias);
+    parallel_for(f.y.numel() / row, std::max<std::int64_t>(1, grain_size / row),
                  [&](std::int64_t first, std::int64_t last) {
-                   auto buffer = zeros<C>(is_half(x.dtype) ? row : 0);
+                   auto buffer = zeros<C>(2 * row);
                    for (std::int64_t r = first; r < last; ++r) {
                      const C* p = in.at(r * row, row, buffer.data());
-                     const C m = mean ? fold_run<Sum>(row, p) / static_cast<C>(row) : C(0);
+                     if (f.delta) {
+                       C* sum = sums.at(r * row, buffer.data());
+                       map_run(
+                           row, sum, [](auto a, auto d) { return a + d; }, p,
+                           added.at(r * row, row, buffer.data() + row));
+                       sums.put_rounded(r * row, row, sum);
+                       p = sum;
+                     }
+                     const C m = f.mean ? fold_run<Sum>(row, p) / static_cast<C>(row) : C(0);
                      const C v = fold_run<Sum>(
                                      row,
                                      [=](auto e) {
@@ -89,72 +114,68 @@ void forward(const View& y, const View& mean, const View& inv_std, const View& x
                                      },
                                      p) /
                                  static_cast<C>(row);
-                     const C s = C(1) / std::sqrt(v + static_cast<C>(eps));
-                     if (mean) mean.as<C>()[r] = m;
-                     inv_std.as<C>()[r] = s;
+                     const C s = C(1) / std::sqrt(v + static_cast<C>(f.eps));
+                     if (f.mean) f.mean.as<C>()[r] = m;
+                     f.inv_std.as<C>()[r] = s;
                      C* q = out.at(r * row, buffer.data());
                      normalise_row(row, q, p, m, s, w.data(), b.data());
                      out.put(r * row, row, q);
                    }
                  });
+    sums.finish();
     out.finish();
   });
 }
 
-// dweight = sum(g * hat) and dbias = sum(g) over rows: partial sums of blocks of rows, then over blocks. Without `mean`
-// around zero, and then there is no dbias.
-void backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight,
-              const View& mean, const View& inv_std) {
-  visit_compute(x.dtype, [&]<class C> {
-    const std::int64_t n = dweight.numel(), rows = n > 0 ? x.numel() / n : 0, sums = dbias ? 2 : 1;
-    const std::int64_t block = std::max<std::int64_t>(16, (rows + 63) / 64), blocks = (rows + block - 1) / block;
-    const WideRows<C> in(x), grad(g);
-    const WideResultRows<C> out(dx);
-    const Dense<C> w(weight), means(mean), inv_stds(inv_std);
-    auto partial = zeros<C>(std::max<std::int64_t>(1, blocks) * sums * n);
-    parallel_for(blocks, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, block * n)),
-                 [&](std::int64_t first, std::int64_t last) {
-                   auto buffer = zeros<C>(3 * n);
-                   for (std::int64_t k = first; k < last; ++k) {
-                     C* __restrict dw = partial.data() + k * sums * n;
-                     C* __restrict db = dbias ? dw + n : nullptr;
-                     for (std::int64_t r = k * block; r < std::min(rows, (k + 1) * block); ++r) {
-                       const C *p = in.at(r * n, n, buffer.data()), *q = grad.at(r * n, n, buffer.data() + n);
-                       const C m = mean ? means.data()[r] : C(0), s = inv_stds.data()[r];
-                       C* to = out.at(r * n, buffer.data() + 2 * n);
-                       norm_backward_row(n, to, q, p, static_cast<bool>(mean), m, s, w.data());
-                       out.put(r * n, n, to);
-                       for (std::int64_t j = 0; j < n; ++j) dw[j] += q[j] * ((p[j] - m) * s);
-                       for (std::int64_t j = 0; db && j < n; ++j) db[j] += q[j];
+// dweight = sum(g * hat) and dbias = sum(g) over rows: partial sums of blocks of rows, then over blocks.
+template <bool centred, bool weighted, class C> void backward(const RowNormGradient& f) {
+  const std::int64_t n = f.dweight.numel(), rows = n > 0 ? f.x.numel() / n : 0, sums = centred ? 2 : 1;
+  const std::int64_t block = std::max<std::int64_t>(16, (rows + 63) / 64), blocks = (rows + block - 1) / block;
+  const WideRows<C> in(f.x), grad(f.g), arrived(f.arrived);
+  const WideResultRows<C> out(f.dx);
+  const Dense<C> w(f.weight), means(f.mean), inv_stds(f.inv_std);
+  auto partial = zeros<C>(std::max<std::int64_t>(1, blocks) * sums * n);
+  parallel_for(blocks, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, block * n)),
+               [&](std::int64_t first, std::int64_t last) {
+                 auto buffer = zeros<C>(4 * n);
+                 for (std::int64_t k = first; k < last; ++k) {
+                   C* dw = partial.data() + k * sums * n;
+                   for (std::int64_t r = k * block; r < std::min(rows, (k + 1) * block); ++r) {
+                     const C* p = in.at(r * n, n, buffer.data());
+                     const C* q = grad.at(r * n, n, buffer.data() + n);
+                     C *to = out.at(r * n, buffer.data() + 2 * n), *dx = f.arrived ? buffer.data() + 2 * n : to;
+                     norm_backward_row<centred, weighted>(n, dx, q, p, centred ? means.data()[r] : C(0),
+                                                          inv_stds.data()[r], w.data(), dw, dw + n);
+                     if (f.arrived) {  // read before anything is written, which may be its place
+                       const C* before = arrived.at(r * n, n, buffer.data() + 3 * n);
+                       out.put_rounded(r * n, n, dx);
+                       map_run(
+                           n, to, [](auto a, auto b) { return a + b; }, dx, before);
                      }
+                     out.put(r * n, n, to);
                    }
-                 });
-    for (std::int64_t k = 1; k < blocks; ++k) {
-      const C* from = partial.data() + k * sums * n;
-      for (std::int64_t j = 0; j < sums * n; ++j) partial[j] += from[j];
-    }
-    std::copy_n(partial.data(), n, dweight.as<C>());
-    if (dbias) std::copy_n(partial.data() + n, n, dbias.as<C>());
-    out.finish();
-  });
+                 }
+               });
+  for (std::int64_t k = 1; k < blocks; ++k) {
+    const C* from = partial.data() + k * sums * n;
+    for (std::int64_t j = 0; j < sums * n; ++j) partial[j] += from[j];
+  }
+  std::copy_n(partial.data(), n, f.dweight.as<C>());
+  if (centred) std::copy_n(partial.data() + n, n, f.dbias.as<C>());
+  out.finish();
 }
 
 }  // namespace
 
-void layer_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
-                const View& bias, std::int64_t row, double eps) {
-  forward(y, mean, inv_std, x, weight, bias, row, eps);
-}
-void layer_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x,
-                         const View& weight, const View& mean, const View& inv_std) {
-  backward(dx, dweight, dbias, g, x, weight, mean, inv_std);
-}
-void rms_norm(const View& y, const View& inv_rms, const View& x, const View& weight, std::int64_t row, double eps) {
-  forward(y, View{}, inv_rms, x, weight, View{}, row, eps);
-}
-void rms_norm_backward(const View& dx, const View& dweight, const View& g, const View& x, const View& weight,
-                       const View& inv_rms) {
-  backward(dx, dweight, View{}, g, x, weight, View{}, inv_rms);
+void row_norm(const RowNorm& f) { forward(f); }
+
+void row_norm_backward(const RowNormGradient& f) {
+  visit_compute(f.x.dtype, [&]<class C> {
+    if (f.dbias && f.weight) backward<true, true, C>(f);
+    else if (f.dbias) backward<true, false, C>(f);
+    else if (f.weight) backward<false, true, C>(f);
+    else backward<false, false, C>(f);
+  });
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

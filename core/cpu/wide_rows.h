@@ -6,6 +6,18 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
+// n elements of any floating type, widened into `to`.
+template <class C> void widen_run(C* to, const void* data, Dtype dtype, std::int64_t start, std::int64_t n) {
+  visit_floating(dtype, [&]<class T> {
+    if constexpr (std::is_same_v<Compute<T>, C>) {
+      const T* from = static_cast<const T*>(data) + start;
+      for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) { lanes.store(to + j, lanes.load(from + j)); });
+    } else {
+      load_run(to, data, dtype, start, 1, n);
+    }
+  });
+}
+
 // Absent tensors stay absent; those that are not contiguous are copied as a whole.
 template <class C> class WideRows {
  public:
@@ -18,14 +30,7 @@ template <class C> class WideRows {
   // Elements [start, start + n), with room for n in `buffer`.
   const C* at(std::int64_t start, std::int64_t n, C* buffer) const {
     if (dtype_ == dtype_of<C>) return static_cast<const C*>(data_) + start;
-    visit_floating(dtype_, [&]<class T> {
-      if constexpr (std::is_same_v<Compute<T>, C>) {
-        const T* from = static_cast<const T*>(data_) + start;
-        for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) { lanes.store(buffer + j, lanes.load(from + j)); });
-      } else {
-        load_run(buffer, data_, dtype_, start, 1, n);
-      }
-    });
+    widen_run(buffer, data_, dtype_, start, n);
     return buffer;
   }
 
@@ -57,6 +62,12 @@ template <class C> class WideResultRows {
         store_run(data_, view_.dtype, start, 1, buffer, n);
       }
     });
+  }
+  // The same, and then leaves in the buffer what the rounding has made of it.
+  void put_rounded(std::int64_t start, std::int64_t n, C* buffer) const {
+    if (view_.dtype == dtype_of<C>) return;
+    put(start, n, buffer);
+    widen_run(buffer, data_, view_.dtype, start, n);
   }
   void finish() const {
     if (copy_.defined()) copy(view_, copy_.view());

@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "core/fused_ops.h"
 #include "core/ops.h"
 
 namespace mantissa::test {
@@ -23,6 +24,7 @@ inline void append(Results& all, const Tensor& y) { all.push_back(y); }
 inline void append(Results& all, const ValuesIndices& y) { all.insert(all.end(), {y.values, y.indices}); }
 inline void append(Results& all, const std::vector<Tensor>& y) { all.insert(all.end(), y.begin(), y.end()); }
 inline void append(Results& all, const UniqueResult& y) { all.insert(all.end(), {y.values, y.inverse, y.counts}); }
+inline void append(Results& all, const SumAndNorm& y) { all.insert(all.end(), {y.sum, y.y}); }
 // What modules return: output and weights of attention, output and states of recurrent ones.
 template <class Y>
   requires(requires(const Y& y) { y.output; } || requires(const Y& y) { y.h; })

@@ -29,8 +29,9 @@ def declared(pattern, *files):
     return names
 
 
-types = r"(?:inline )?(?:Tensor|ValuesIndices|UniqueResult|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
-ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_special.h", "core/linear_cross_entropy.h")
+types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
+ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_special.h", "core/fused_ops.h",
+               "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "core/tensor.h", "core/random.h", "autograd/*.h")
 methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h")
 classes = r"^(?:template <[\w ,.]+> )?(?:struct|class|using) (?:\[\[nodiscard\]\] )?(\w+)"

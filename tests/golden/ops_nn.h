@@ -52,6 +52,8 @@ inline constexpr Case nn_cases[] = {
   GOLDEN("instance_norm.running", "randn(2, 3, 4, 2), randn(3), randn(3), const(randn(3)), const(uniform(0.5, 2, 3))", "F.instance_norm(x, u, v, y, z), u, v", instance_norm(x, u, v, y, z), u, v)
   GOLDEN("instance_norm.eval", "randn(2, 3, 5), const(randn(3)), const(uniform(0.5, 2, 3))", "F.instance_norm(x, y, z, use_input_stats=False)", instance_norm(x, y, z, {}, {}, false))
   GOLDEN("rms_norm", "randn(2, 3, 4), randn(4), randn(3, 4)", "F.rms_norm(x, (4,), y), F.rms_norm(x, (3, 4), z, eps=0.1), F.rms_norm(x, (4,), eps=1e-6)", rms_norm(x, {4}, y), rms_norm(x, {3, 4}, z, 0.1), rms_norm(x, {4}, {}, 1e-6))
+  GOLDEN("add_layer_norm", "randn(2, 3, 4), randn(2, 3, 4), randn(4), randn(4), randn(3, 4)", "x + y, F.layer_norm(x + y, (4,), z, u), x + y, F.layer_norm(x + y, (3, 4), v, eps=0.1)", add_layer_norm(x, y, {4}, z, u), add_layer_norm(x, y, {3, 4}, v, {}, 0.1))
+  GOLDEN("add_rms_norm", "randn(2, 3, 4), randn(2, 3, 4), randn(4)", "x + y, F.rms_norm(x + y, (4,), z), x + y, F.rms_norm(x + y, (4,), eps=1e-6)", add_rms_norm(x, y, {4}, z), add_rms_norm(x, y, {4}, {}, 1e-6))
   GOLDEN("local_response_norm", "randn(2, 6, 3), randn(1, 5, 2, 2)", "F.local_response_norm(x, 3), F.local_response_norm(y, 4, alpha=0.1, beta=0.5, k=2.)", local_response_norm(x, 3), local_response_norm(y, 4, 0.1, 0.5, 2))
 
   // --- attention ---

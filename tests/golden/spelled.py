@@ -84,6 +84,8 @@ ours_alone = {
     "tril_indices": "`torch.tril_indices`",
     "triu_indices": "`torch.triu_indices`",
     "cast": "`x.to(dtype)` there, and `x.to(dtype)` here as well",
+    "add_layer_norm": "`F.layer_norm(x + delta, ...)`, and the sum; ONNX Runtime's `SkipLayerNormalization`",
+    "add_rms_norm": "`F.rms_norm(x + delta, ...)`, and the sum; `fused_add_rms_norm` in vLLM",
     "batch_norm_relu": "`relu(batch_norm(x) + z)` in one; apex has it as `BatchNorm2d_NHWC(fuse_relu=True)`",
     "channels_last": "`x.contiguous(memory_format=torch.channels_last)`",
     "contiguous": "a method there; here both",
