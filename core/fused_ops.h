@@ -19,9 +19,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
 
 // A residual connection and the normalisation after it: sum = x + delta and y = layer_norm(sum) or rms_norm(sum), for
 //   auto [sum, y] = add_layer_norm(x, delta, {width}, weight, bias);
-// x and delta have the same sizes and floating dtypes, maybe different ones; sum and y are of the dtype they promote to,
-// and contiguous. The other arguments are those of layer_norm and rms_norm. The sum is rounded to its dtype before it is
-// normalised, so the bits are those of the two operators, gradients' too. Recorded as the two; what reaches the sum on
+// x and delta have the same sizes and floating dtypes, maybe different ones; sum and y are of the dtype they promote
+// to, and contiguous. The other arguments are those of layer_norm and rms_norm. The sum is rounded to its dtype before it
+// is normalised, so the bits are those of the two operators, gradients' too. Recorded as the two; what reaches the sum on
 // other ways is added to the norm's gradient in the norm's kernel (Arrived in autograd/rule.h), which layer_norm and
 // rms_norm do wherever their input has another use. In a region with policies of its own, where somebody observes
 // operators, and in halves on a CPU, the two run one after the other.

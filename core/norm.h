@@ -15,8 +15,8 @@ struct RowNorm {
   std::int64_t row;
   double eps;
 };
-// x is what was normalised. To dx is added `arrived`, of its sizes and dtype, where given: dx is rounded first. dx may lie
-// where g or `arrived` does. Without dbias around zero; `mean` is absent then.
+// x is what was normalised. To dx is added `arrived`, of its sizes and dtype, where given: dx is rounded first. dx may
+// lie where g or `arrived` does. Without dbias around zero; `mean` is absent then.
 struct RowNormGradient {
   const View &dx, &dweight, &dbias;
   const View &g, &x, &weight, &mean, &inv_std, &arrived;

@@ -82,8 +82,8 @@ template <class C, int width> __device__ inline void load_weight(C (&w)[width], 
 constexpr int few_slots = 2, many_slots = 4;  // of a thread, each with g, x and the sums of its columns in registers
 template <int held> constexpr unsigned most_summing_threads = held == few_slots ? 512 : 384;
 
-// What has arrived at x's node by other ways is added to dx, which is rounded first, as if it were stored and then added.
-// The addition is one that no compiler joins to a product.
+// What has arrived at x's node by other ways is added to dx, which is rounded first, as if it were stored and then
+// added. The addition is one that no compiler joins to a product.
 template <class C, int width>
 __device__ inline void add_rounded(C (&dx)[width], const C (&arrived)[width], Dtype dtype) {
 #pragma unroll

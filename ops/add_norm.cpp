@@ -1,5 +1,5 @@
-// add_layer_norm and add_rms_norm: x + delta and what layer_norm or rms_norm makes of it, in one kernel. Recorded as the
-// two operators: the sum carries a node of its own, whose gradient goes to x and delta, and y the norm's.
+// add_layer_norm and add_rms_norm: x + delta and what layer_norm or rms_norm makes of it, in one kernel. Recorded as
+// the two operators: the sum carries a node of its own, whose gradient goes to x and delta, and y the norm's.
 #include <algorithm>
 
 #include "amp/observe.h"
@@ -78,7 +78,8 @@ template <bool centred> void add_samples(Samples& s) {
   add({s.randn({3, 6}), s.randn({3, 6}), none, none}, {6});
   const AddNorm<centred> op{{3}};
   s.error({s.randn({2, 3}), s.randn({3}), none, none}, op, "delta has shape [3], expected x's [2, 3]");
-  s.error({s.randn({2, 4}), s.randn({2, 4}), none, none}, op, "normalized_shape [3] is not the end of x's shape [2, 4]");
+  s.error({s.randn({2, 4}), s.randn({2, 4}), none, none}, op,
+          "normalized_shape [3] is not the end of x's shape [2, 4]");
   s.error({s.randn({2, 3}), s.randn({2, 3}), s.randn({2}), none}, op, "weight has shape [2], expected [3]");
   s.error({s.randn({2, 3}), s.integers({2, 3}, 0, 5), none, none}, op, "needs a floating dtype");
 }

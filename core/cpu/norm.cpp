@@ -29,8 +29,8 @@ void normalise_row(std::int64_t n, C* y, const C* x, C mean, C inv_std, const C*
   else map_run(n, y, hat, x);
 }
 
-// Of the g of a row, with u = g * weight and hat the normalised x: sums of u and u * hat, and g * hat and g added to the
-// gradients of weight and bias.
+// Of the g of a row, with u = g * weight and hat the normalised x: sums of u and u * hat, and g * hat and g added to
+// the gradients of weight and bias.
 template <class C> struct RowSums { C of_u = 0, of_u_hat = 0; };
 template <bool centred, bool weighted, class C>
 RowSums<C> sum_tile(std::int64_t n, const C* g, const C* x, C mean, C inv_std, const C* weight, C* dw, C* db) {
@@ -62,7 +62,8 @@ RowSums<C> sum_row(std::int64_t n, const C* g, const C* x, C mean, C inv_std, co
   for (std::int64_t i = 0; i < n; i += fold_tile) {
     const std::int64_t count = std::min(fold_tile, n - i);
     const RowSums<C> part = sum_tile<centred, weighted>(count, g + i, x + i, mean, inv_std,
-                                                        weighted ? weight + i : nullptr, dw + i, centred ? db + i : nullptr);
+                                                        weighted ? weight + i : nullptr, dw + i,
+                                                        centred ? db + i : nullptr);
     of_u.add(part.of_u), of_u_hat.add(part.of_u_hat);
   }
   return {of_u.total(), of_u_hat.total()};
