@@ -64,6 +64,34 @@ inline Tensor dstack(std::initializer_list<Tensor> t) { return dstack(std::span(
 inline Tensor block_diag(std::initializer_list<Tensor> t) { return block_diag(std::span(t.begin(), t.size())); }
 Tensor diagflat(const Tensor& x, std::int64_t offset = 0);  // diag of the flattened x
 
+// --- indexing ---
+Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate = false);  // into the flattened x; index may be negative
+// index_add with another reduction: prod, mean, amax, amin. include_self: with x's own elements.
+Tensor index_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self = true);
+std::vector<Tensor> unravel_index(const Tensor& index, const Dims& shape);  // where places of the flattened shape are, one i64 tensor a dim
+Tensor combinations(const Tensor& x, int r = 2, bool with_replacement = false);  // of the elements of a vector: [count, r]
+Tensor cartesian_prod(std::span<const Tensor> vectors);  // all choices of an element of each: [count, vectors]; of one vector itself
+inline Tensor cartesian_prod(std::initializer_list<Tensor> t) { return cartesian_prod(std::span(t.begin(), t.size())); }
+
+// --- reductions ---
+struct MinMax { Tensor min, max; };
+MinMax aminmax(const Tensor& x, std::optional<int> dim = {}, bool keepdim = false);  // amin and amax
+struct StdMean { Tensor std, mean; };
+StdMean std_mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);
+struct VarMean { Tensor var, mean; };
+VarMean var_mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);
+Tensor dist(const Tensor& a, const Tensor& b, double p = 2);  // norm(a - b, p)
+ValuesIndices nanmedian(const Tensor& x, int dim, bool keepdim = false);  // of what is not NaN; NaN where nothing else is
+Tensor nanmedian(const Tensor& x);
+// How many elements lie in each of `bins` equal parts of [min, max], in x's dtype; min = max: from the least to the greatest
+// element, which must be finite then. No gradient.
+Tensor histc(const Tensor& x, std::int64_t bins = 100, double min = 0, double max = 0);
+// Covariances of the rows of x [variables, observations] or [observations]: [variables, variables], of one variable a scalar.
+// fweights i64 [observations]: how often each counts; aweights: how much. Neither may be negative; both may be undefined.
+Tensor cov(const Tensor& x, int correction = 1, const Tensor& fweights = {}, const Tensor& aweights = {});
+Tensor corrcoef(const Tensor& x);  // cov divided by the standard deviations, in [-1, 1]
+Tensor renorm(const Tensor& x, double p, int dim, double maxnorm);  // slices of dim whose norm exceeds maxnorm are scaled down to it
+
 // --- windows of `count` values; periodic: without the last of a symmetric one of count + 1 ---
 Tensor hann_window(std::int64_t count, bool periodic = true, TensorOptions = {});
 Tensor hamming_window(std::int64_t count, bool periodic = true, double alpha = 0.54, double beta = 0.46, TensorOptions = {});

@@ -10,6 +10,7 @@
 
 #include "core/fused_ops.h"
 #include "core/ops.h"
+#include "core/ops_special.h"
 
 namespace mantissa::test {
 
@@ -25,6 +26,9 @@ inline void append(Results& all, const ValuesIndices& y) { all.insert(all.end(),
 inline void append(Results& all, const std::vector<Tensor>& y) { all.insert(all.end(), y.begin(), y.end()); }
 inline void append(Results& all, const UniqueResult& y) { all.insert(all.end(), {y.values, y.inverse, y.counts}); }
 inline void append(Results& all, const SumAndNorm& y) { all.insert(all.end(), {y.sum, y.y}); }
+inline void append(Results& all, const MinMax& y) { all.insert(all.end(), {y.min, y.max}); }
+inline void append(Results& all, const StdMean& y) { all.insert(all.end(), {y.std, y.mean}); }
+inline void append(Results& all, const VarMean& y) { all.insert(all.end(), {y.var, y.mean}); }
 // What modules return: output and weights of attention, output and states of recurrent ones.
 template <class Y>
   requires(requires(const Y& y) { y.output; } || requires(const Y& y) { y.h; })

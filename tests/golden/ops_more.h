@@ -36,6 +36,25 @@ inline constexpr Case more_cases[] = {
   GOLDEN("block_diag", "randn(2, 3), randn(), randn(2), ints(0, 5, 2, 1)", "torch.block_diag(x, y, z), torch.block_diag(u, x)", block_diag({x, y, z}), block_diag({u, x}))
   GOLDEN("diagflat", "randn(2, 2)", "torch.diagflat(x), torch.diagflat(x, 1)", diagflat(x), diagflat(x, 1))
 
+  // --- reductions ---
+  GOLDEN("aminmax", "distinct(3, 4), ints(0, 9, 3, 4)", "*torch.aminmax(x), *torch.aminmax(x, dim=-1), *torch.aminmax(y, dim=0, keepdim=True)", aminmax(x), aminmax(x, -1), aminmax(y, 0, true))
+  GOLDEN("std_mean", "randn(2, 3, 4)", "*torch.std_mean(x), *torch.std_mean(x, (0, -1), correction=0), *torch.std_mean(x, 1, keepdim=True)", std_mean(x), std_mean(x, {0, -1}, false, 0), std_mean(x, {1}, true))
+  GOLDEN("var_mean", "randn(2, 3, 4)", "*torch.var_mean(x), *torch.var_mean(x, (0, -1), correction=0), *torch.var_mean(x, 1, keepdim=True)", var_mean(x), var_mean(x, {0, -1}, false, 0), var_mean(x, {1}, true))
+  GOLDEN("dist", "randn(3, 4), randn(4)", "torch.dist(x, y), torch.dist(x, y, 1), torch.dist(x, y, 3), torch.dist(x, y, inf)", dist(x, y), dist(x, y, 1), dist(x, y, 3), dist(x, y, HUGE_VAL))
+  GOLDEN("nanmedian", "distinct(3, 6), of([3.5, nan, 1.5, 2.5], [nan, nan, nan, 5.], [4., 3., 2., 1.]), ints(0, 9, 5)", "*x.nanmedian(1), *y.nanmedian(-1, True), x.nanmedian(), y.nanmedian(), z.nanmedian()", nanmedian(x, 1), nanmedian(y, -1, true), nanmedian(x), nanmedian(y), nanmedian(z))
+  GOLDEN("nanmedian.nothing", "const(of([nan, nan], [nan, 1.])), const(randn(0))", "x.nanmedian(1).values, x[0].nanmedian(), y.nanmedian()", nanmedian(x, 1).values, nanmedian(x[0]), nanmedian(y))
+  GOLDEN("histc", "const(of(0.3, 1., 2.1, 3., 4.2, 5., 5., nan)), const(of(1., 2., 2.5, 4.)), const(of(2., 2.)), const(randn(0))", "x.histc(4, 1, 5), y.histc(3), z.histc(4), u.histc(3), y.histc(2, 3, 3)", histc(x, 4, 1, 5), histc(y, 3), histc(z, 4), histc(u, 3), histc(y, 2, 3, 3))
+  GOLDEN("cov", "randn(3, 5), randn(5), of(1, 2, 1, 3, 1), uniform(0.5, 1, 5), ints(0, 9, 2, 4)", "x.cov(), x.cov(correction=0), y.cov(), x.cov(fweights=z), x.cov(aweights=u.detach()), x.cov(correction=0, fweights=z, aweights=u.detach()), x.cov(fweights=z, aweights=u.detach()), v.cov()", cov(x), cov(x, 0), cov(y), cov(x, 1, z), cov(x, 1, {}, u.detach()), cov(x, 0, z, u.detach()), cov(x, 1, z, u.detach()), cov(v))
+  GOLDEN("corrcoef", "randn(3, 5), ints(0, 9, 2, 4)", "x.corrcoef(), y.corrcoef()", corrcoef(x), corrcoef(y))
+  GOLDEN("renorm", "randn(3, 4), randn(2, 3, 2)", "x.renorm(2, 0, 1.5), x.renorm(1, -1, 2), y.renorm(3, 1, 0.5)", renorm(x, 2, 0, 1.5), renorm(x, 1, -1, 2), renorm(y, 3, 1, 0.5))
+
+  // --- indexing ---
+  GOLDEN("put", "randn(3, 4), of([1, -1], [5, 0]), randn(2, 2), of(1, 1, 2, 2)", "torch.put(x, y, z), torch.put(x, u, z, True)", put(x, y, z), put(x, u, z, true))
+  GOLDEN("index_reduce", "uniform(0.5, 2, 4, 2), of(1, 3, 1), uniform(0.5, 2, 3, 2)", "x.index_reduce(0, y, z, 'prod'), x.index_reduce(0, y, z, 'mean'), x.index_reduce(0, y, z, 'amax', include_self=False), x.index_reduce(0, y, z, 'amin'), x.t().index_reduce(-1, y, z.t(), 'mean', include_self=False)", index_reduce(x, 0, y, z, "prod"), index_reduce(x, 0, y, z, "mean"), index_reduce(x, 0, y, z, "amax", false), index_reduce(x, 0, y, z, "amin"), index_reduce(x.t(), -1, y, z.t(), "mean", false))
+  GOLDEN("unravel_index", "ints(0, 24, 2, 3)", "*torch.unravel_index(x, (2, 3, 4)), *torch.unravel_index(x, (24,))", unravel_index(x, {2, 3, 4}), unravel_index(x, {24}))
+  GOLDEN("combinations", "randn(4), ints(0, 9, 3)", "torch.combinations(x), torch.combinations(x, 3), torch.combinations(y, 2, True), torch.combinations(y, 0), torch.combinations(y, 4)", combinations(x), combinations(x, 3), combinations(y, 2, true), combinations(y, 0), combinations(y, 4))
+  GOLDEN("cartesian_prod", "randn(2), randn(3)", "torch.cartesian_prod(x, y, x), torch.cartesian_prod(y)", cartesian_prod({x, y, x}), cartesian_prod({y}))
+
   // --- windows ---
   GOLDEN("hann_window", "const(randn(1))", "torch.hann_window(6, dtype=x.dtype), torch.hann_window(7, False, dtype=x.dtype), torch.hann_window(1, dtype=x.dtype), torch.hann_window(0)", hann_window(6, true, {.dtype = x.dtype()}), hann_window(7, false, {.dtype = x.dtype()}), hann_window(1, true, {.dtype = x.dtype()}), hann_window(0))
   GOLDEN("hamming_window", "const(randn(1))", "torch.hamming_window(6, dtype=x.dtype), torch.hamming_window(7, False, 0.6, 0.3, dtype=x.dtype)", hamming_window(6, true, 0.54, 0.46, {.dtype = x.dtype()}), hamming_window(7, false, 0.6, 0.3, {.dtype = x.dtype()}))

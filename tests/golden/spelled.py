@@ -106,5 +106,6 @@ differences = [
     "`hardsigmoid`: PyTorch's derivative multiplies by 1 / 6 rounded to f32, also in f64; ours is exact.",
     "`celu`: PyTorch divides by an alpha rounded to f32, also in f64; ours is exact.",
     "`clip_grad_norm_` computes the norm in f32, also for f64 gradients.",
+    "`median(x)` and `nanmedian(x)` of all elements give the gradient to one of equal medians; in PyTorch they share it.",
     "Random numbers come from Philox with another numbering: the same seed draws other numbers than in PyTorch.",
 ]
