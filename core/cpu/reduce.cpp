@@ -2,6 +2,9 @@
 // size 1 where x is reduced. The walk over memory is core/cpu/reduce.h.
 #include "core/cpu/reduce.h"
 
+#include <array>
+
+#include "core/cpu/channels.h"
 #include "core/kernel.h"
 
 namespace mantissa {
@@ -30,6 +33,22 @@ template <class Fold> void run_in_compute_type(const View& y, const View& x, dou
     case Dtype::f32: return run<float, Fold>(y, x, divisor);
     default: return run<std::int64_t, Fold>(y, x, divisor);
   }
+}
+
+// Sums over all pixels of channels-last images, one per channel: the gradient of a convolution's bias.
+bool sums_channels(const View& y, const View& x) {
+  return is_floating(x.dtype) && x.layout() == Layout::channels_last && x.numel() > 0 && y.sizes == Dims{1, x.sizes[1], 1, 1};
+}
+void sum_channels(const View& y, const View& x, double divisor) {
+  const std::int64_t channels = x.sizes[1];
+  visit_floating(x.dtype, [&]<class T> {
+    const T* p = x.as<const T>();
+    std::vector<double> sums = sum_over_pixels<1, Compute<T>>(ChannelRows(x.numel() / channels, channels), [=](const auto& lanes, std::int64_t i, std::int64_t) {
+      return std::array{lanes.load(p + i)};
+    });
+    for (double& s : sums) s /= divisor;
+    store_run(y.data, y.dtype, 0, y.strides[1], sums.data(), channels);
+  });
 }
 
 // One value and the index of its first occurrence. NaN is larger and smaller than everything.
@@ -64,7 +83,8 @@ template <class C, class Fold> void arg(const View& values, const View& indices,
 
 // y = sum / divisor; an empty sum is 0.
 void reduce_sum(const View& y, const View& x, double divisor) {
-  run_in_compute_type<Sum>(y, x, divisor);
+  if (sums_channels(y, x)) sum_channels(y, x, divisor);
+  else run_in_compute_type<Sum>(y, x, divisor);
 }
 void reduce_max(const View& y, const View& x) { run_in_compute_type<Max>(y, x); }
 void reduce_min(const View& y, const View& x) { run_in_compute_type<Min>(y, x); }

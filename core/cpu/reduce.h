@@ -245,36 +245,8 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
                     std::int64_t begin, std::int64_t end, C* __restrict acc, const C* centre) {
   const Fold fold;
   Walker at(p.reduced, p.reduced_strides, begin);
-  constexpr std::int64_t most = 16;  // rows that are loaded together
-  C buffers[most][fold_tile + 16], group[fold_tile];
-  const bool turned = stride != 1 && at.inner_stride() == 1;  // rows are neighbours in memory: columns are loaded instead
-  std::int64_t left = 0, loaded = 0, next = 0;                // rows of the group that are not loaded yet
-  const auto load_columns = [&](std::int64_t rows) {
-    for (std::int64_t k = 0; k < rows;) {
-      const std::int64_t m = std::min(rows - k, at.left_in_row()), from = base + at.offset();
-      C column[most];
-      for (std::int64_t j = 0; j < n; ++j) {
-        if (const C* direct = source.direct(from + j * stride, 1); direct && m == most) {
-          for (std::int64_t i = 0; i < most; ++i) buffers[i][j] = direct[i];
-          continue;
-        }
-        source.load(column, from + j * stride, 1, m, centre ? centre + j : nullptr, 0);
-        for (std::int64_t i = 0; i < m; ++i) buffers[k + i][j] = column[i];
-      }
-      at.advance(m);
-      k += m;
-    }
-  };
+  C buffers[4][fold_tile], group[fold_tile];
   auto row = [&](int k) -> const C* {
-    if (turned) {
-      if (next == loaded) {
-        loaded = std::min(left, loaded == 0 ? std::int64_t{1} : most);  // a single one first: the others come by fours
-        next = 0;
-        left -= loaded;
-        load_columns(loaded);
-      }
-      return buffers[next++];
-    }
     const std::int64_t offset = base + at.offset();
     at.advance(1);
     if (const C* direct = source.direct(offset, stride)) return direct;
@@ -284,7 +256,6 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
   bool first_group = true;
   while (begin < end) {
     const std::int64_t rows = std::min<std::int64_t>(64, end - begin);
-    left = rows, loaded = next = 0;
     C* __restrict sum = first_group ? acc : group;
     const C* first = row(0);
     for (std::int64_t j = 0; j < n; ++j) sum[j] = first[j];
