@@ -180,6 +180,8 @@ class ModeGuard {  // backward runs in the dtypes of the forward, whatever regio
 void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures) {
   const ModeGuard modes(create_graph);
   const autograd::RunningTags tags;
+  // Anomaly mode looks at every gradient, so rules return theirs.
+  const Node::Pass pass{!retain_graph, !captures && !create_graph && !modes.anomaly()};
   Parents parents;
   Tensor few[8];
   std::vector<Tensor> many;
@@ -210,7 +212,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     std::ranges::fill(grads, Tensor());
     if (!create_graph && !modes.anomaly()) take_arrived(ready, node, grads);
     try {
-      node.backward(std::move(p.gradient), grads, !retain_graph);
+      node.backward(std::move(p.gradient), grads, pass);
       if (modes.anomaly()) {
         parents[&node] = p.from;
         check_for_nan(node, grads, parents);

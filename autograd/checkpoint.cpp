@@ -68,7 +68,7 @@ class CheckpointNode final : public Node {
     set_edges(boundary_);
   }
 
-  void backward(Tensor g, std::span<Tensor> gradients, bool) override {
+  void backward(Tensor g, std::span<Tensor> gradients, Pass) override {
     if (released_) autograd::fail_second_backward(name());
     std::vector<Tensor> inputs;
     for (const auto& s : saved_) inputs.push_back(s.unpack(name(), "input"));

@@ -108,21 +108,27 @@ void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
 }
 }  // namespace
 
-void LeafNode::accumulate(Tensor g, bool create_graph) {
-  const std::lock_guard lock(mutex);
-  if (running_tags.empty() && !has_hooks()) return add_gradient(*this, std::move(g), create_graph);
-  if (hooks().pending.scale.defined()) {
-    grad = settled_gradient(*this);
-    hooks().pending = {};
+LeafNode::Update::Update(LeafNode& leaf)
+    : leaf_(leaf), lock_(leaf.mutex), tagged_(!running_tags.empty() || leaf.has_hooks()) {
+  if (!tagged_) return;
+  if (leaf.hooks().pending.scale.defined()) {
+    leaf.grad = settled_gradient(leaf);
+    leaf.hooks().pending = {};
   }
-  GradientTags& own = hooks().tags;
-  const bool as_noted = grad.defined() && grad.storage()->version() == own.version;
-  add_gradient(*this, std::move(g), create_graph);
-  if (!as_noted) own.tags.clear();
+  as_noted_ = leaf.grad.defined() && leaf.grad.storage()->version() == leaf.hooks().tags.version;
+}
+LeafNode::Update::~Update() {
+  if (!tagged_ || !leaf_.grad.defined()) return;
+  GradientTags& own = leaf_.hooks().tags;
+  if (!as_noted_) own.tags.clear();
   for (std::uint64_t tag : running_tags) {
     if (std::ranges::find(own.tags, tag) == own.tags.end()) own.tags.push_back(tag);
   }
-  own.version = grad.storage()->version();
+  own.version = leaf_.grad.storage()->version();
+}
+void LeafNode::accumulate(Tensor g, bool create_graph) {
+  const Update update(*this);
+  add_gradient(*this, std::move(g), create_graph);
 }
 
 bool holds_gradient_alone(const Tensor& leaf) {
@@ -162,12 +168,21 @@ bool may_write_over(const Tensor& t, const Dims& sizes, const Dims& strides, Dty
          t.sizes() == sizes && t.strides() == strides && t.nbytes() == t.storage()->nbytes();
 }
 
-Tensor fit_gradient(Tensor g, const InputMeta& input) {
+Tensor fit_gradient(Tensor g, const InputMeta& input, const NodeRef& edge) {
   if (!g.defined()) return g;
   if (!(g.sizes() == input.sizes)) g = sum_to(g, input.sizes);
-  if (g.dtype() != input.dtype) g = cast(g, input.dtype);
+  const bool is_leafs = edge->is_leaf() && g.dtype() == static_cast<LeafNode*>(edge.get())->dtype();
+  if (g.dtype() != input.dtype && !is_leafs) g = cast(g, input.dtype);
   if (!(g.device() == input.device)) g = g.to(input.device);
   return g;
+}
+
+Destination destination_of(const NodeRef& edge, const InputMeta& input, Node::Pass pass) {
+  if (!edge || !edge->is_leaf() || context().create_graph) return {input.dtype, nullptr};
+  auto& leaf = *static_cast<LeafNode*>(edge.get());
+  // In halves sums of many passes would be lost, and f64 is for comparing with: a second pass adds exactly what the first did.
+  if (leaf.dtype() != f32 || input.dtype == f64) return {input.dtype, nullptr};
+  return {f32, pass.to_leaves && !(leaf.has_hooks() && leaf.hooks().calls()) ? &leaf : nullptr};
 }
 
 void SavedTensor::changed(const char* op, const char* what) const {

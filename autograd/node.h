@@ -38,9 +38,13 @@ class Node : public RefCounted {
   // Input 0, where backward adds its gradient to what has arrived at that input's node so far: a contiguous tensor like
   // the input, given in input_gradients[0]. That may stay undefined, as all of input_gradients does for other nodes.
   virtual const InputMeta* adds_to() const { return nullptr; }
-  // Gradients of the inputs that have an edge, given the gradient of result 0. `last`: the graph is not kept, so the node
-  // hands what it has saved to its rules, which may write over it (autograd/last_owner.h).
-  virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, bool last) = 0;
+  struct Pass {  // what the running backward pass allows
+    bool last = false;     // the graph is not kept, so the node hands what it has saved to its rules, which may write over
+                           // it (autograd/last_owner.h)
+    bool to_leaves = false;  // rules may add to gradients of leaves (autograd/place.h)
+  };
+  // Gradients of the inputs that have an edge, given the gradient of result 0. Undefined ones are zero, or in their leaves.
+  virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, Pass pass) = 0;
   virtual void release_saved() {}
   // Whether the only input's gradient is that of result 0 in one part of it and zero elsewhere: says in which.
   virtual bool is_part(Part&) const { return false; }
@@ -64,12 +68,26 @@ class LeafNode final : public Node {
   LeafNode(const Dims& sizes, Dtype dtype, Device device) : Node("leaf"), sizes_(sizes), dtype_(dtype), device_(device) {}
   ~LeafNode() override;
   bool is_leaf() const override { return true; }
-  void backward(Tensor, std::span<Tensor>, bool) override {}
+  void backward(Tensor, std::span<Tensor>, Pass) override {}
 
   // Adds to the gradient: takes `g` over when nobody else holds it, else adds in place (into the
   // leaf's dtype). With create_graph the sum is a recorded operator. Locked: backward passes of
   // several threads may meet in one leaf (in unspecified order).
   void accumulate(Tensor g, bool create_graph);
+
+  // While it lives, `grad` is this thread's to change: locked, and nothing pending. In the end the gradient carries the
+  // loss scales of the running pass, too.
+  class Update {
+   public:
+    explicit Update(LeafNode& leaf);
+    ~Update();
+    Update(const Update&) = delete;
+
+   private:
+    LeafNode& leaf_;
+    std::lock_guard<std::mutex> lock_;
+    bool tagged_, as_noted_ = false;
+  };
 
   Tensor grad;
   Tensor shadow;                     // the leaf's value in a lower precision (set_shadow) ...
@@ -93,8 +111,11 @@ class LeafNode final : public Node {
   Device device_;
 };
 
-// Sums away what broadcasting had repeated and casts to the dtype the input had.
-Tensor fit_gradient(Tensor g, const InputMeta& input);
+// Sums away what broadcasting had repeated and casts to the dtype the input had, or leaves that of the leaf that `edge`
+// leads to: the gradient of a shadow may be as wide as the parameter's.
+Tensor fit_gradient(Tensor g, const InputMeta& input, const NodeRef& edge);
+// Where the gradient of `input` goes.
+Destination destination_of(const NodeRef& edge, const InputMeta& input, Node::Pass pass);
 
 // A tensor kept for backward, and the version of its storage at that time.
 struct SavedTensor {

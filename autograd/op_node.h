@@ -44,10 +44,10 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
   }
 
   const InputMeta* adds_to() const override { return takes_arrived(Op::vjp()) ? &meta_[0] : nullptr; }
-  void backward(Tensor g, std::span<Tensor> grads, bool last) override {
+  void backward(Tensor g, std::span<Tensor> grads, Pass pass) override {
     if (released_) fail_second_backward(Op::name);
-    if (last) released_ = true;  // from here on, rules take what was saved
-    run_rules(Op::vjp(), g, grads, last);
+    if (pass.last) released_ = true;  // from here on, rules take what was saved
+    run_rules(Op::vjp(), g, grads, pass);
   }
 
   bool is_part([[maybe_unused]] Part& part) const override {
@@ -69,27 +69,28 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
   struct Given {
     Tensor& gradient;
     bool own_gradient, own_saved;
+    Pass pass;
     Tensor* arrived = nullptr;
   };
   static Tensor give(Tensor& t, bool own) { return own ? std::move(t) : t; }
 
-  template <class... F> void run_rules(const Rules<F...>& r, Tensor& g, std::span<Tensor> grads, bool last) {
+  template <class... F> void run_rules(const Rules<F...>& r, Tensor& g, std::span<Tensor> grads, Pass pass) {
     constexpr bool exists[] = {!std::is_same_v<F, NoGradient>...};
     std::size_t last_rule = 0;
     for (std::size_t i = 0; i < sizeof...(F) && i < edges_.size(); ++i) if (exists[i] && edges_[i]) last_rule = i;
     [&]<std::size_t... i>(std::index_sequence<i...>) {
-      (run_rule<i>(std::get<i>(r.rules), Given{g, i == last_rule, last && i == last_rule}, grads), ...);
+      (run_rule<i>(std::get<i>(r.rules), Given{g, i == last_rule, pass.last && i == last_rule, pass}, grads), ...);
     }(std::index_sequence_for<F...>{});
   }
   template <std::size_t i, class F> void run_rule(const F& rule, const Given& given, std::span<Tensor> grads) {
     if constexpr (!std::is_same_v<F, NoGradient>) {
-      if (i < edges_.size() && edges_[i]) grads[i] = fit_gradient(call(rule, given), meta_[i]);
+      if (i < edges_.size() && edges_[i]) grads[i] = fit_gradient(call(rule, given), meta_[i], edges_[i]);
     }
   }
-  template <class F> void run_rules(const Joint<F>& r, Tensor& g, std::span<Tensor> grads, bool last) {
-    auto all = call(r.rule, Given{g, true, last, grads.data()});  // an array, or for a list of inputs a vector
+  template <class F> void run_rules(const Joint<F>& r, Tensor& g, std::span<Tensor> grads, Pass pass) {
+    auto all = call(r.rule, Given{g, true, pass.last, pass, grads.data()});  // an array, or for a list of inputs a vector
     for (std::size_t i = 0; i < grads.size(); ++i) {
-      if (edges_[i]) grads[i] = fit_gradient(std::move(all[i]), meta_[i]);
+      if (edges_[i]) grads[i] = fit_gradient(std::move(all[i]), meta_[i], edges_[i]);
     }
   }
 
@@ -105,6 +106,9 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
   Shapes argument(Shapes*, const Given&) const { return meta_; }
   Needs argument(Needs*, const Given&) const { return {wanted_}; }
   template <int i> Shape<i> argument(Shape<i>*, const Given&) const { return {meta_[i].sizes, meta_[i].dtype}; }
+  template <int i> Into<i> argument(Into<i>*, const Given& given) const {
+    return {destination_of(edges_[i], meta_[i], given.pass)};
+  }
   template <int i> In<i> argument(In<i>*, const Given& given) {
     saved_inputs_[i].unpack(Op::name, Op::args[i < static_cast<int>(std::size(Op::args)) ? i : 0]);
     return In<i>{give(saved_inputs_[i].tensor, given.own_saved)};

@@ -8,7 +8,7 @@
 //   const Op&   the operator's attributes          Grad     the gradient of result 0
 //   In<i>       input i                            Out<k>   result k
 //   Shape<i>    sizes and dtype of input i, free   Needs    which inputs want a gradient
-//   Shapes      those of all inputs (lists)
+//   Shapes      those of all inputs (lists)        Into<i>  where the gradient of input i goes (autograd/place.h)
 //   Arrived     what has reached the node of input 0 so far, from others that read it; maybe undefined. A rule that takes
 //               it gives the total for input 0: one pass less than an addition afterwards, with the same bits
 // `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at
@@ -38,6 +38,14 @@ struct InputMeta {  // what is kept of every input: to undo broadcasting, promot
 };
 using Shapes = std::span<const InputMeta>;
 struct Arrived : Tensor {};
+namespace autograd { class LeafNode; }
+struct Destination {
+  Dtype dtype = f32;                   // of the gradient when it gets there: f32 for a parameter whose shadow in halves was read
+  autograd::LeafNode* leaf = nullptr;  // that a rule may give its result to, or null: the rule returns it
+  // Whether a result of `other` is to be returned as from any rule.
+  bool is_plain(Dtype other) const { return !leaf && dtype == other; }
+};
+template <int i> struct Into : Destination {};
 struct Needs {
   std::uint64_t mask = 0;
   bool operator[](int i) const { return mask >> i & 1; }

@@ -63,7 +63,7 @@ template <class F> class FunctionNode final : public autograd::Node {
     }
     set_edges(edges_);
   }
-  void backward(Tensor g, std::span<Tensor> gradients, bool) override {
+  void backward(Tensor g, std::span<Tensor> gradients, Pass) override {
     if (released_) autograd::fail_second_backward(F::name);
     std::vector<Tensor> found;
     {
@@ -78,7 +78,7 @@ template <class F> class FunctionNode final : public autograd::Node {
       check(found[i].sizes() == meta_[i].sizes, F::name, ": gradient ", static_cast<std::int64_t>(i), " has shape ",
           found[i].sizes(),
             " for an input of shape ", meta_[i].sizes);
-      gradients[i] = autograd::fit_gradient(std::move(found[i]), meta_[i]);
+      gradients[i] = autograd::fit_gradient(std::move(found[i]), meta_[i], edges_[i]);
     }
   }
   void release_saved() override {

@@ -1,12 +1,16 @@
 // x @ weight^T + bias in one pass: rows of the result start as the bias and the product is added to
-// them. Its gradients are matrix products, on a GPU with the bias's. And the same with an activation at the end.
+// them. Its gradients are matrix products, on a GPU with the bias's; those of parameters are written in the parameters' dtype
+// and added to what they have (autograd/place.h). And the same with an activation at the end.
 // Next: core/gemm.h, nn/linear.h.
+#include <optional>
 #include <utility>
 
 #include "amp/observe.h"
+#include "autograd/place.h"
 #include "core/fused_ops.h"
 #include "core/gemm_fused.h"
 #include "core/ops.h"
+#include "ops/parameter_gradient.h"
 #include "ops/pointwise.h"
 
 namespace mantissa {
@@ -79,18 +83,39 @@ struct LinearWeightBackward {
   }
 };
 
-// On a GPU the product of the weight's gradient sums the bias's gradient, too, and leaves it for the rule that is next.
+// gradient^T @ x where `to` says, and on a GPU the sums over rows of the gradient: the bias's, as its rule returns it.
+template <class Op>
+Tensor weight_gradient(const Op& op, const Tensor& gradient, const Tensor& x, const Destination& to, bool sums, const Destination& to_bias) {
+  const Device device = gradient.device();
+  const Tensor turned = transpose(gradient);
+  if (!sums) return product_into(to, turned, x);
+  if (to.is_plain(gradient.dtype())) {
+    const auto d = apply(LinearWeightBackward{}, gradient, x);
+    op.bias_gradient = d[1];
+    return d[0];
+  }
+  autograd::Place weight(to, {gradient.size(1), x.size(1)}, device);
+  if (to_bias.dtype == to.dtype) {
+    autograd::Place bias(to_bias, {gradient.size(1)}, device, weight.adds());
+    if (bias.adds() == weight.adds()) {  // else the bias has a rule of its own
+      kernels::gemm_and_sums(device, weight.view(), bias.view(), turned.view(), x.view(), bias.adds());
+      op.bias_gradient = bias.done();
+      return weight.done();
+    }
+  }
+  kernels::gemm(device, weight.view(), turned.view(), x.view(), {}, {}, weight.adds());
+  return weight.done();
+}
+
 template <class Op> constexpr auto linear_rules() {
   return rules([](Grad g, In<1> weight) { return matmul(g, weight); },
-               [](const Op& op, Grad g, In<0> x, Needs needs) {
-                 const Tensor gradient = as_rows(g), input = as_rows(x);
-                 if (!needs[2] || g.device().is_cpu()) return matmul(transpose(gradient), input);
-                 const auto d = apply(LinearWeightBackward{}, gradient, input);
-                 op.bias_gradient = d[1];
-                 return d[0];
+               [](const Op& op, Grad g, In<0> x, Needs needs, Into<1> to, Into<2> to_bias) {
+                 const bool sums = needs[2] && !g.device().is_cpu();
+                 return weight_gradient(op, as_rows(g), as_rows(x), to, sums, to_bias);
                },
-               [](const Op& op, Grad g) -> Tensor {  // the node sums what is left over rows
-                 return op.bias_gradient.defined() ? std::exchange(op.bias_gradient, Tensor()) : g;
+               [](const Op& op, Grad g, Into<2> to) -> Tensor {
+                 if (op.bias_gradient) return *std::exchange(op.bias_gradient, std::nullopt);
+                 return sum_into(to, g, -1);
                });
 }
 
@@ -99,7 +124,7 @@ struct Linear {
   static constexpr const char* args[] = {"x", "weight", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
   mutable KeptWeight kept = {};       // made by infer for run
-  mutable Tensor bias_gradient = {};  // between two rules
+  mutable std::optional<Tensor> bias_gradient = {};  // between two rules
 
   Spec infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     check(weight.dim() == 2, "weight must be [out, in]");
@@ -154,7 +179,7 @@ struct LinearAct {
   static constexpr auto autocast = CastPolicy::lower;
   Activation activation = Activation::relu;
   Linear product = {};
-  mutable Tensor bias_gradient = {};
+  mutable std::optional<Tensor> bias_gradient = {};
 
   std::array<Spec, 2> infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     const Spec y = product.infer(x, weight, bias);

@@ -4,6 +4,7 @@
 #include "core/gemm.h"
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/parameter_gradient.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -88,8 +89,8 @@ struct Matmul {
 
   // With vectors made matrices: da = g @ b^T, db = a^T @ g; the node sums over a broadcast batch.
   static constexpr auto vjp() {
-    return rules([](Grad g, In<1> b, Shape<0> a) { return gradient_a(g, b, a.sizes); },
-                 [](Grad g, In<0> a, Shape<1> b) { return gradient_b(g, a, b.sizes); });
+    return rules([](Grad g, In<1> b, Shape<0> a, Into<0> to) { return gradient_a(g, b, a.sizes, to); },
+                 [](Grad g, In<0> a, Shape<1> b, Into<1> to) { return gradient_b(g, a, b.sizes, to); });
   }
   static Tensor gradient_as_matrix(Tensor g, int a_rank, int b_rank) {
     if (b_rank == 1) g = unsqueeze(g, -1);
@@ -102,22 +103,21 @@ struct Matmul {
     const bool lies_well = (column == 1 && row >= columns) || (row == 1 && column >= rows);
     return transpose(t.dtype() != f32 || !t.device().is_cpu() || lies_well ? t : contiguous(t));
   }
-  static Tensor gradient_a(const Tensor& g, const Tensor& b, const Dims& a) {
+  static Tensor gradient_a(const Tensor& g, const Tensor& b, const Dims& a, const Destination& to) {
     const Tensor right = b.dim() == 1 ? unsqueeze(b, 1) : b;
-    const Tensor d = matmul(gradient_as_matrix(g, a.rank(), b.dim()), turned(right));
-    return a.rank() == 1 ? squeeze(d, -2) : d;
+    const Tensor gm = gradient_as_matrix(g, a.rank(), b.dim());
+    return a.rank() == 1 ? squeeze(matmul(gm, turned(right)), -2) : product_into(to, gm, turned(right));
   }
-  static Tensor gradient_b(const Tensor& g, const Tensor& a, const Dims& b) {
-    const Tensor left = a.dim() == 1 ? unsqueeze(a, 0) : a;
-    const Tensor gm = gradient_as_matrix(g, a.dim(), b.rank());
+  static Tensor gradient_b(const Tensor& g, const Tensor& a, const Dims& b, const Destination& to) {
+    Tensor left = a.dim() == 1 ? unsqueeze(a, 0) : a;
+    Tensor gm = gradient_as_matrix(g, a.dim(), b.rank());
     if (b.rank() <= 2 && left.dim() > 2) {  // the sum over the batch is part of one tall product
       std::int64_t rows = 1;
       for (int d = 0; d + 1 < left.dim(); ++d) rows *= left.size(d);
-      const Tensor d = matmul(turned(reshape(left, {rows, left.size(-1)})), reshape(gm, {rows, gm.size(-1)}));
-      return b.rank() == 1 ? squeeze(d, -1) : d;
+      left = reshape(left, {rows, left.size(-1)});
+      gm = reshape(gm, {rows, gm.size(-1)});
     }
-    const Tensor d = matmul(turned(left), gm);
-    return b.rank() == 1 ? squeeze(d, -1) : d;
+    return b.rank() == 1 ? squeeze(matmul(turned(left), gm), -1) : product_into(to, turned(left), gm);
   }
 
   [[noreturn]] static void fail_inner(const Dims& a, const Dims& b, std::int64_t inner_a, std::int64_t inner_b) {

@@ -6,6 +6,7 @@
 #include "core/gemm_half.h"
 #include "core/ops.h"
 #include "ops/compose.h"
+#include "ops/parameter_gradient.h"
 
 namespace mantissa {
 namespace {
@@ -166,22 +167,23 @@ struct RecurrenceBackward {
 
 constexpr auto Recurrence::vjp() {
   return joint([](const Recurrence& op, Needs needs, Grad g, In<0> x, In<1> w_ih, In<2> b_ih, In<3> w_hh, In<4> b_hh,
-                  In<5> h0, In<6> c0, Out<0> y, Out<1> gates, Out<2> kept) {
+                  In<5> h0, In<6> c0, Out<0> y, Out<1> gates, Out<2> kept, Into<1> to_w_ih, Into<2> to_b_ih,
+                  Into<3> to_w_hh, Into<4> to_b_hh) {
     const auto [d_x, other, d_h0, d_c0] =
         apply(RecurrenceBackward{op}, contiguous(g), x, w_ih, b_ih, w_hh, b_hh, h0, c0, y, gates, kept);
     const Tensor d_h = op.cell == Cell::gru ? other : d_x;
     const auto rows = [](const Tensor& t) { return flatten(t, 0, 1); };
     std::array<Tensor, 7> d;
     if (needs[0]) d[0] = matmul(d_x, w_ih);
-    if (needs[1]) d[1] = matmul(transpose(rows(d_x)), rows(x));
-    if (needs[2]) d[2] = sum(d_x, {0, 1});
+    if (needs[1]) d[1] = product_into(to_w_ih, transpose(rows(d_x)), rows(x));
+    if (needs[2]) d[2] = sum_into({to_b_ih.dtype}, d_x, -1);  // returned: the other bias may share it
     if (needs[3]) {  // every step with the h before it
       const std::int64_t steps = x.size(0), r = op.reverse;
       const Tensor first = unsqueeze(h0, 0), others = slice(y, 0, r, steps - 1 + r);
       const Tensor before = steps == 1 ? first : r ? cat({others, first}, 0) : cat({first, others}, 0);
-      d[3] = matmul(transpose(rows(d_h)), rows(before));
+      d[3] = product_into(to_w_hh, transpose(rows(d_h)), rows(before));
     }
-    if (needs[4]) d[4] = op.cell == Cell::gru || !needs[2] ? sum(d_h, {0, 1}) : d[2];
+    if (needs[4]) d[4] = op.cell == Cell::gru || !needs[2] ? sum_into({to_b_hh.dtype}, d_h, -1) : d[2];
     if (needs[5]) d[5] = d_h0;
     if (needs[6]) d[6] = d_c0;
     return d;

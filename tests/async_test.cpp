@@ -10,6 +10,7 @@
 
 #include "amp/autocast.h"
 #include "autograd/backward.h"
+#include "autograd/node.h"
 #include "core/loss_scale.h"
 #include "core/ops.h"
 #include "optim/adam.h"
@@ -50,6 +51,8 @@ void check_equal(const Net& a, const Net& b) {
 // What async must give: the gradient of step t is that of the weights before step t - 1.
 void train_delayed(Net& net, int steps) {
   optim::Parameters now = net.parameters();
+  for (const Tensor& p : now.tensors)  // gradients are summed in f32, as the trainer has it
+    static_cast<autograd::LeafNode*>(p.impl()->node.get())->set_dtype(f32, cpu);
   std::vector<Tensor> masters;
   for (const Tensor& p : now.tensors) masters.push_back(p.detach().to(f32).clone().requires_grad_());
   optim::AdamW opt(masters, {.lr = 0.01});

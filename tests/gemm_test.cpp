@@ -58,6 +58,8 @@ TEST_CASE("products agree with f64 in every dtype, layout and instruction set") 
           const Tensor sums = empty({c.m, c.n});  // of halves, not rounded
           kernels::gemm(cpu, sums.view(), a.view(), b.view(), bias.view());
           CHECK(wrong(sums, matmul(cast(a, f64), cast(b, f64)) + cast(bias, f64), c.k) == "");
+          kernels::gemm(cpu, sums.view(), a.view(), b.view(), {}, {}, true);
+          CHECK(wrong(sums, 2.0 * matmul(cast(a, f64), cast(b, f64)) + cast(bias, f64), 2 * c.k) == "");
         }
       }
       const Tensor a = cast(rand({5, 1, 20, 33}, {.dtype = f64}) - 0.5, t);

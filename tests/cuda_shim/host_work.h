@@ -121,7 +121,7 @@ inline const std::vector<Work>& all() {
       {"relu", 1, 0, 5000, [] { return relu(false); }},
       {"relu_backward", 2, 0, 5000, [] { return relu(true); }},
       {"linear_bf16", 1, 0, 5000, [] { return linear(false); }},
-      {"linear_bf16_backward", 5, 0, 2000, [] { return linear(true); }},
+      {"linear_bf16_backward", 3, 0, 2000, [] { return linear(true); }},
       {"layer_norm", 1, 0, 5000, [] { return layer_norm(false); }},
       {"layer_norm_backward", 4, 0, 5000, [] { return layer_norm(true); }},
       {"softmax", 1, 0, 5000, [] { return softmax(false); }},

@@ -1,0 +1,28 @@
+#include "autograd/place.h"
+
+#include <utility>
+
+namespace mantissa::autograd {
+
+Place::Place(const Destination& to, const Dims& sizes, Device device, bool may_add) : to_(to) {
+  if (to.leaf && may_add) {
+    update_.emplace(*to.leaf);
+    const Tensor& g = to.leaf->grad;
+    if (g.defined() && !g.requires_grad() && g.ref()->unique() && g.storage()->unique() && g.is_contiguous() &&
+        g.dtype() == to.dtype && g.device() == device && g.sizes() == sizes) return;
+    update_.reset();
+  }
+  own_ = Tensor::allocate(sizes, to.dtype, device);
+}
+
+Tensor Place::done() {
+  if (update_) {
+    to_.leaf->grad.storage()->written_by("backward");
+    update_.reset();
+  } else if (to_.leaf) {
+    to_.leaf->accumulate(std::move(own_), false);
+  }
+  return std::exchange(own_, Tensor());
+}
+
+}  // namespace mantissa::autograd
