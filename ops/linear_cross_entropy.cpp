@@ -190,18 +190,19 @@ struct LinearCrossEntropy {
 
   static constexpr auto vjp() {
     return joint([](const LinearCrossEntropy& op, Needs needs, Grad g, In<0> x, In<1> weight, In<2> target, In<3> bias,
-                    Shapes shapes, Out<1> dx, Out<2> dweight, Out<3> dbias, Out<4> factors) {
+                    Into<0> to_x, Into<1> to_weight, Into<3> to_bias, Out<1> dx, Out<2> dweight, Out<3> dbias,
+                    Out<4> factors) {
       if (grad_enabled()) return op.recorded_gradients(needs, g, x, weight, target, bias);
       const Tensor factor = cast(g, factors.dtype()) * select(factors, 0, 3);
       const bool one = factor.device().is_cpu() && factor.item<double>() == 1;  // a GPU is not asked
-      const auto scaled = [&](Tensor& saved, const InputMeta& input) {
-        if (one && saved.dtype() == input.dtype) return std::move(saved);
-        return apply_over({&saved}, LinearCrossEntropyBackward{input.dtype}, saved, factor);
+      const auto scaled = [&](Tensor& saved, const Destination& to) {
+        if (one && saved.dtype() == to.dtype) return std::move(saved);
+        return apply_over({&saved}, LinearCrossEntropyBackward{to.dtype}, saved, factor);
       };
       std::array<Tensor, 4> d;
-      if (needs[0]) d[0] = scaled(dx, shapes[0]);
-      if (needs[1]) d[1] = scaled(dweight, shapes[1]);
-      if (needs[3]) d[3] = scaled(dbias, shapes[3]);
+      if (needs[0]) d[0] = scaled(dx, to_x);
+      if (needs[1]) d[1] = scaled(dweight, to_weight);
+      if (needs[3]) d[3] = scaled(dbias, to_bias);
       return d;
     });
   }

@@ -96,15 +96,20 @@ TEST_CASE("in f16 under a loss scaler no class is too rare for linear_cross_entr
       (loss * scale).backward();
       return i.x.grad() / scale;
     };
+    const auto rare = [](const Tensor& weight) { return weight.grad().slice(0, 1); };  // what all classes but one get
     Inputs exact = i;
     for (Tensor* t : {&exact.x, &exact.weight, &exact.bias}) *t = t->detach().to(cpu).to(f64);
     exact.target = i.target.to(cpu);
     exact.wanting();
     apart(exact).backward();
     const double two = distance(gradient([&] { return apart(i); }), exact.x.grad());
+    const double rare_by_two = distance(rare(i.weight) / scale, rare(exact.weight));
     const double one = distance(gradient([&] { return fused(i); }), exact.x.grad());
+    const double rare_by_one = distance(rare(i.weight) / scale, rare(exact.weight));
     CHECK(two > 0.5);   // the gradient of a logit is 8 / 32 * 2.5e-8: nothing in f16
     CHECK(one < 0.02);  // what rounding the logits to f16 leaves
+    CHECK(rare_by_two > 0.5);
+    CHECK(rare_by_one < 0.02);
   }
 }
 
