@@ -73,7 +73,7 @@ __device__ __forceinline__ void produce(const Gemm& g, std::int64_t tiles, int s
 template <class T, int tile_n, bool a_mn, bool b_mn>
 __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared, int consumer) {
   const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
-  float d[tile_n / 2];
+  float d[tile_n / 2] = {};  // written before the first product: else ptxas 12.4 waits for each product in turn (C7515)
   int stage = 0, phase = 0;
   for (std::int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
     const Place place = place_of(g, t, tile_n);

@@ -6,6 +6,7 @@
 // we do. make.py reads the first three from this very line, the test runs the last.
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "core/fused_ops.h"
