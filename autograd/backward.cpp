@@ -183,6 +183,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
   // Anomaly mode looks at every gradient, so rules return theirs.
   const Node::Pass pass{!retain_graph, !captures && !create_graph && !modes.anomaly()};
   Parents parents;
+  Part part;  // one for all nodes: most are none
   Tensor few[8];
   std::vector<Tensor> many;
   while (!ready.empty()) {
@@ -203,7 +204,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
       continue;
     }
     const auto edges = node.edges();
-    if (Part part; !create_graph && !modes.anomaly() && node.is_part(part)) {
+    if (!create_graph && !modes.anomaly() && node.is_part(part)) {
       if (edges[0] && (!captures || captures->reaches(edges[0].get()))) contribute_part(ready, edges[0], p.gradient, part, &node);
       continue;
     }
