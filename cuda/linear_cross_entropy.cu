@@ -2,18 +2,8 @@
 // products. A row is read once where it fits into the registers of a block (16384 classes); longer ones are read twice,
 // the second time from the L2 cache, since the rows that are under way at one time are few. Nothing is read by the
 // host.
-#include "core/kernel.h"
-#include "core/ops.h"
+#include "core/linear_cross_entropy_kernels.h"
 #include "cuda/rows.cuh"
-
-namespace mantissa {
-MANTISSA_KERNEL(linear_cross_entropy_factors, const View& factors, const View& target, const View& weight,
-                std::int64_t classes, bool narrow, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(linear_cross_entropy_rows, const View& losses, const View& logits, const View& target,
-                const View& weight, const View& factors, bool gradient, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(linear_cross_entropy_loss, const View& loss, const View& losses, const View& factors,
-                Reduction reduction)
-}  // namespace mantissa
 
 namespace mantissa::cuda_backend {
 namespace {

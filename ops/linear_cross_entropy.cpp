@@ -9,6 +9,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "core/gemm_fused.h"
+#include "core/linear_cross_entropy_kernels.h"
 #include "ops/pointwise.h"
 
 namespace mantissa {
@@ -17,15 +18,6 @@ MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
-// factors [4]: what the labels weigh together (total), what all classes do, unit and rest. `narrow`: gradients of
-// logits are held in f16. Targets and weights of classes lie dense, these in the compute dtype.
-MANTISSA_KERNEL(linear_cross_entropy_factors, const View& factors, const View& target, const View& weight,
-                std::int64_t classes, bool narrow, const CrossEntropyOptions& options)
-// The losses of rows of logits [n, C], and in their place (`gradient`) unit times the gradients.
-MANTISSA_KERNEL(linear_cross_entropy_rows, const View& losses, const View& logits, const View& target,
-                const View& weight, const View& factors, bool gradient, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(linear_cross_entropy_loss, const View& loss, const View& losses, const View& factors,
-                Reduction reduction)
 
 std::int64_t linear_cross_entropy_chunk(std::int64_t rows, std::int64_t classes, Dtype dtype, Device device) {
   constexpr std::int64_t whole = 128;

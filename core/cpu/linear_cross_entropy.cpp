@@ -2,18 +2,8 @@
 // products. A row stays in the cache while it is looked at three times: for its maximum, for the exponentials, which
 // take the place of the logits, and for the gradient.
 #include "core/cpu/labels.h"
-#include "core/kernel.h"
-#include "core/ops.h"
+#include "core/linear_cross_entropy_kernels.h"
 #include "core/parallel.h"
-
-namespace mantissa {
-MANTISSA_KERNEL(linear_cross_entropy_factors, const View& factors, const View& target, const View& weight,
-                std::int64_t classes, bool narrow, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(linear_cross_entropy_rows, const View& losses, const View& logits, const View& target,
-                const View& weight, const View& factors, bool gradient, const CrossEntropyOptions& options)
-MANTISSA_KERNEL(linear_cross_entropy_loss, const View& loss, const View& losses, const View& factors,
-                Reduction reduction)
-}  // namespace mantissa
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
