@@ -51,7 +51,9 @@ using Ready = std::map<std::uint64_t, Pending, std::greater<>, PoolAllocator<std
 struct Captures {
   std::unordered_map<const Node*, Tensor> gradients;  // the nodes of grad()'s inputs
   std::unordered_set<const Node*> needed;             // nodes with an edge on the way to one of them
+  bool stop = false;                                  // what lies behind one of them is not walked
   bool reaches(const Node* n) const { return gradients.contains(n) || needed.contains(n); }
+  bool stops_at(const Node* n) const { return stop && gradients.contains(n); }
 };
 
 // A dense result that nobody else sees.
@@ -63,7 +65,7 @@ bool is_fresh(const Tensor& g) {
 void make_whole(Pending& p) {
   if (p.part_dim < 0) return;
   const std::int64_t size = p.gradient.size(p.part_dim);
-  for (const auto [from, to] : {std::pair(std::int64_t{0}, p.part_begin), std::pair(p.part_end, size)}) {
+  for (const auto& [from, to] : {std::pair(std::int64_t{0}, p.part_begin), std::pair(p.part_end, size)}) {
     if (from == to) continue;
     const Tensor rest = part_of(p.gradient, {p.gradient.sizes(), p.part_dim, from, to - from});
     kernels::fill(rest.device(), rest.view(), 0.0);
@@ -195,7 +197,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
       const Dtype dtype = static_cast<LeafNode&>(node).dtype();
       if ((captures || (node.has_hooks() && node.hooks().calls())) && p.gradient.dtype() != dtype) p.gradient = cast(p.gradient, dtype);
     }
-    if (node.has_hooks()) run_grad_hooks(node, p.gradient);
+    if (node.has_hooks() && !(captures && captures->stops_at(&node))) run_grad_hooks(node, p.gradient);
     if (captures) {
       if (auto it = captures->gradients.find(&node); it != captures->gradients.end()) it->second = p.gradient;
       if (!captures->needed.contains(&node)) continue;
@@ -265,10 +267,12 @@ void mark_needed(std::span<const Tensor> roots, Captures& captures) {
   };
   for (const Tensor& r : roots) visit_node(r.impl()->node.get());
   for (std::size_t i = 0; i < found.size(); ++i) {
+    if (captures.stops_at(found[i])) continue;
     for (const NodeRef& e : found[i]->edges()) visit_node(e.get());
   }
   std::sort(found.begin(), found.end(), [](auto* a, auto* b) { return a->id() < b->id(); });
   for (const Node* n : found) {
+    if (captures.stops_at(n)) continue;
     for (const NodeRef& e : n->edges()) {
       if (e && captures.reaches(e.get())) captures.needed.insert(n);
     }
@@ -290,8 +294,9 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 
 namespace autograd {
 std::vector<Tensor> gradients_at(std::span<const Tensor> roots, std::span<const Tensor> gradients,
-                                 std::span<const NodeRef> nodes, BackwardOptions o) {
+                                 std::span<const NodeRef> nodes, BackwardOptions o, bool stop) {
   Captures captures;
+  captures.stop = stop;
   for (const NodeRef& n : nodes) captures.gradients[n.get()];
   Ready ready = start(roots, gradients, o.create_graph);
   mark_needed(roots, captures);

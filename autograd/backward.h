@@ -34,9 +34,10 @@ std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> input
 
 namespace autograd {
 // What grad() is made of: the gradients that arrive at `nodes`, undefined where none does. Runs only
-// what lies between. For nodes that differentiate inside their own backward (autograd/checkpoint.cpp).
+// what lies between. For nodes that differentiate inside their own backward (autograd/checkpoint.cpp): with `stop` it
+// neither walks on behind any of the nodes, to another one of them, nor calls their hooks: the outer pass does both.
 std::vector<Tensor> gradients_at(std::span<const Tensor> roots, std::span<const Tensor> gradients,
-                                 std::span<const NodeRef> nodes, BackwardOptions = {});
+                                 std::span<const NodeRef> nodes, BackwardOptions = {}, bool stop = false);
 }  // namespace autograd
 
 }  // namespace mantissa

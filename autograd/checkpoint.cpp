@@ -81,7 +81,7 @@ class CheckpointNode final : public Node {
     check(y.requires_grad() && y.sizes() == sizes_, "the function gave ", y, " instead of shape ", sizes_,
           " when it ran again; it must compute the same each time");
     std::vector<Tensor> found =
-        autograd::gradients_at(std::span(&y, 1), std::span(&g, 1), boundary_, {.create_graph = create_graph});
+        autograd::gradients_at(std::span(&y, 1), std::span(&g, 1), boundary_, {.create_graph = create_graph}, true);
     for (std::size_t i = 0; i < found.size(); ++i) gradients[i] = std::move(found[i]);
   }
 

@@ -155,6 +155,27 @@ TEST_CASE("checkpoint: captured parameters alone, nesting, second derivatives, a
   CHECK_FALSE(checkpoint(layer, data).requires_grad());
 }
 
+TEST_CASE("checkpoint: what its input was computed from may be used inside again, and hooks run once") {
+  const Tensor data = random_tensor({3, 4}, 1);
+  const auto gradients = [&](bool use_checkpoint, bool recorded) {
+    Tensor w = random_tensor({4, 4}, 2).requires_grad_();
+    int calls = 0;
+    w.on_grad([&](const Tensor&) { ++calls; });
+    const Tensor h = tanh(linear(data, w)), deeper = sigmoid(h);
+    h.on_grad([](const Tensor& g) { return g * 2.0; });
+    const auto block = [w, h](const Tensor& x) { return gelu(linear(x * h, w)); };  // w and h again: a tied weight, a skip
+    const Tensor loss = sum(square(use_checkpoint ? checkpoint(block, deeper) : block(deeper)));
+    const Tensor by_grad = grad(loss, {w}, {.retain_graph = true})[0];
+    backward(loss, {}, {.create_graph = recorded});
+    CHECK(calls == 2);
+    CHECK(all_close(by_grad, w.grad().detach()));
+    Tensor g = w.grad().detach();
+    w.set_grad({});
+    return g;
+  };
+  for (const bool recorded : {false, true}) CHECK(all_close(gradients(true, recorded), gradients(false, recorded)));
+}
+
 TEST_CASE("checkpoint keeps only its inputs, and names misuse") {
   Tensor x = zeros({1 << 16}, {.requires_grad = true});
   const std::int64_t before = memory_stats().allocated;
