@@ -111,7 +111,10 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
 #pragma unroll 1
       for (int i = thread * 4; i < 64 * slice; i += 128 * 4) {
         const std::int64_t row = place.row + 64 * consumer + i / slice, column = place.column + from + i % slice;
-        if (row < g.m && column < g.n) finish_four<T>(g, place.item, row, column, result + i / slice * slice_row + i % slice);
+        if (row >= g.m || column >= g.n) continue;
+        const float4 v = *reinterpret_cast<const float4*>(result + i / slice * slice_row + i % slice);
+        const float sums[4] = {v.x, v.y, v.z, v.w};
+        finish_four<T>(g, place.item, row, column, sums);
       }
       hopper::warpgroup_sync(1 + consumer);
     }
@@ -123,7 +126,8 @@ __global__ void __launch_bounds__(threads, 1)
 gemm_hopper(Gemm g, std::int64_t tiles, __grid_constant__ const CUtensorMap map_a, __grid_constant__ const CUtensorMap map_b) {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   MANTISSA_SHARED(char, dynamic);
-  auto& shared = *reinterpret_cast<Shared<tile_n>*>((reinterpret_cast<std::uintptr_t>(dynamic) + 1023) & ~std::uintptr_t{1023});
+  // An offset, not a rounded pointer: of that the compiler would not know that it is shared memory.
+  auto& shared = *reinterpret_cast<Shared<tile_n>*>(dynamic + (-hopper::shared_address(dynamic) & 1023));
   const int warpgroup = threadIdx.x / 128, steps = static_cast<int>((g.k + tile_k - 1) / tile_k);
   if (threadIdx.x == 0) {
     for (int s = 0; s < ring; ++s) {

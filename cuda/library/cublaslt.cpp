@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <unordered_map>
@@ -197,17 +198,26 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
     return run_strided(sum, a_step, b_step, plan);
   }
   if (plan >= p.count) return false;
+  auto& chosen = p.plans[static_cast<std::size_t>(plan)];
+  if (chosen.state != CUBLAS_STATUS_SUCCESS) return false;
   if (g.bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
   if (g.before_activation) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.before_activation);
   if (g.a_sums) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.a_sums);
-  const auto& chosen = p.plans[static_cast<std::size_t>(plan)];
   const Workspace workspace(chosen.workspaceSize);
   const double one_f64 = 1, beta_f64 = g.accumulate;
   const float one_f32 = 1, beta_f32 = g.accumulate;
   const void* one = g.in == f64 ? static_cast<const void*>(&one_f64) : &one_f32;
   const void* beta = g.in == f64 ? static_cast<const void*>(&beta_f64) : &beta_f32;
-  check_status(cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c, &chosen.algo, workspace.get(),
-                              chosen.workspaceSize, stream()), "a product");
+  const cublasStatus_t status = cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c, &chosen.algo,
+                                               workspace.get(), chosen.workspaceSize, stream());
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
+    // Nothing was launched, so another way can do it; that the library refuses what it proposed is worth a line.
+    chosen.state = status;
+    std::fprintf(stderr, "mantissa: cuBLASLt refused its own plan %d for %lldx%lldx%lld (%s); another is used\n", plan,
+                 static_cast<long long>(g.m), static_cast<long long>(g.n), static_cast<long long>(g.k), cublasLtGetStatusString(status));
+    return false;
+  }
+  check_status(status, "a product");
   return true;
 }
 
@@ -243,7 +253,10 @@ bool run_cublaslt(const Gemm& g, int plan) {
     part.a = offset(g.a, a, g.in);
     part.b = offset(g.b, b, g.in);
     part.c = const_cast<void*>(offset(g.c, done * g.m * g.ldc, g.out));
-    if (!run_strided(part, batch.a[last], batch.b[last], plan)) return false;
+    if (!run_strided(part, batch.a[last], batch.b[last], plan)) {
+      check(done == 0 || !g.accumulate, "internal error: cuBLASLt took a part of a batch that is added to c, and refused another");
+      return false;
+    }
   }
   return true;
 }

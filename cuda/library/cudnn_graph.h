@@ -143,6 +143,7 @@ inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeu
 
 // The engines for a graph of operations.
 inline void find_engines(Problem& p, std::span<const cudnnBackendDescriptor_t> operations, bool may_use_tensor_cores) {
+  const CaptureRelaxed relaxed;  // its estimates may ask the driver for what a capture does not allow
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(operations.size()),
             operations.data());
