@@ -1,7 +1,5 @@
 #include "cuda/tuner.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <mutex>
@@ -59,29 +57,6 @@ std::size_t run_first(std::span<const Way> ways) {
   fail("internal error: no kernel applies");
 }
 
-std::vector<float> values_of(const View& v) {
-  Tensor copy = Tensor::allocate(v.sizes, f32, v.device);
-  kernels::copy(v.device, copy.view(), v);
-  return copy.to_vector<float>();
-}
-
-// Whether two ways to sum gave the same, up to rounding in the dtype of the result. Where one overflows the other has
-// to, or come close.
-bool agree(const std::vector<float>& a, const std::vector<float>& b, Dtype dtype) {
-  const float nearly_infinite = dtype == f16 ? 6e4f : 3e38f;
-  float largest = 0, difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const bool finite = std::isfinite(a[i]);
-    if (finite != std::isfinite(b[i])) {
-      if (std::abs(finite ? a[i] : b[i]) < nearly_infinite) return false;
-    } else if (finite) {
-      largest = std::max(largest, std::abs(a[i]));
-      difference = std::max(difference, std::abs(a[i] - b[i]));
-    }
-  }
-  return difference <= largest * (dtype == bf16 ? 2e-2f : dtype == f16 ? 4e-3f : 1e-3f);
-}
-
 float time_of(const Way& way) {
   Event begin(true), end(true);
   begin.record();
@@ -103,11 +78,14 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<
   if (!repeatable || is_capturing()) return {run_first(ways), false};
 
   const std::size_t first = run_first(ways);
-  std::vector<std::vector<float>> expected;
-  for (const View& r : results) expected.push_back(values_of(r));
+  std::vector<Tensor> expected;
+  for (const View& r : results) {
+    expected.push_back(Tensor::allocate(r.sizes, r.dtype, r.device));
+    kernels::copy(r.device, expected.back().view(), r);
+  }
   const auto agrees = [&] {
     for (std::size_t k = 0; k < results.size(); ++k) {
-      if (!agree(expected[k], values_of(results[k]), results[k].dtype)) return false;
+      if (!agree(expected[k].view(), results[k])) return false;
     }
     return true;
   };

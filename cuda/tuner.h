@@ -36,6 +36,10 @@ inline Choice run_fastest(const std::string& key, std::span<const Way> ways, con
   return run_fastest(key, ways, std::span(&result, 1), repeatable);
 }
 
+// Whether two results of the same sizes and dtype are the same up to rounding of that dtype: no difference above 1e-3 of the
+// largest element (4e-3 in f16, 2e-2 in bf16). Where one overflows the other has to, or come close. Waits for the device.
+bool agree(const View& a, const View& b);
+
 // What is settled, by the numbers that a key says: work that was done before finds its way without making text.
 template <std::size_t n> using KeyNumbers = std::array<std::int64_t, n>;
 struct HashOfNumbers {

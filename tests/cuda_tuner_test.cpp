@@ -1,0 +1,63 @@
+// What the tuner asks of every way that it tries: cuda/tuner.h, agree().
+#include <limits>
+
+#include "cuda/tuner.h"
+#include "mantissa.h"
+#include "tests/catch_compat.h"
+
+using namespace mantissa;
+
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity(), not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+// Ones and a five, and the same with one element that is something else.
+bool agree_but_for(double value, Dtype dtype, std::int64_t at, const Dims& sizes = {300, 1000}) {
+  const Tensor a = ones(sizes, {.dtype = dtype, .device = cuda}), b = a.clone();
+  flatten(a).slice(0, 0, 1).fill_(5.0);
+  flatten(b).slice(0, 0, 1).fill_(5.0);
+  flatten(b).slice(0, at, at + 1).fill_(value);
+  return cuda_backend::agree(a.view(), b.view()) && cuda_backend::agree(b.view(), a.view());
+}
+
+}  // namespace
+
+TEST_CASE("results agree up to rounding, wherever they differ") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  struct Bound { Dtype dtype; double share; };
+  for (const Bound& b : {Bound{f64, 1e-3}, Bound{f32, 1e-3}, Bound{f16, 4e-3}, Bound{bf16, 2e-2}}) {
+    for (const std::int64_t at : {std::int64_t{1}, std::int64_t{299999}, std::int64_t{150000}}) {
+      INFO(name_of(b.dtype) << " at " << at);
+      CHECK(agree_but_for(1 + 0.8 * 5 * b.share, b.dtype, at));
+      CHECK_FALSE(agree_but_for(1 - 1.2 * 5 * b.share, b.dtype, at));
+      CHECK_FALSE(agree_but_for(not_a_number, b.dtype, at));
+      CHECK_FALSE(agree_but_for(infinite, b.dtype, at));
+    }
+  }
+  CHECK(agree_but_for(1, f32, 0, {1}) == false);
+  CHECK(agree_but_for(5, f32, 0, {1}));
+  CHECK(cuda_backend::agree(empty({0}, {.device = cuda}).view(), empty({0}, {.device = cuda}).view()));
+}
+
+TEST_CASE("results agree where both overflow, or one comes close") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const auto pair = [](double a, double b, Dtype dtype) {
+    return cuda_backend::agree(full({3}, a, {.dtype = dtype, .device = cuda}).view(),
+                               full({3}, b, {.dtype = dtype, .device = cuda}).view());
+  };
+  CHECK(pair(infinite, infinite, f16));
+  CHECK(pair(not_a_number, not_a_number, f32));
+  CHECK(pair(infinite, 65504, f16));
+  CHECK_FALSE(pair(infinite, 50000, f16));
+  CHECK_FALSE(pair(1e30, -infinite, f32));
+}
+
+TEST_CASE("results that do not lie densely are compared element by element") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  const Tensor a = randn({7, 33}).to(cuda), wide = zeros({33, 20}, {.device = cuda});
+  const Tensor b = transpose(wide.slice(1, 5, 12), 0, 1);  // [7, 33] in rows of 20
+  Tensor(b).copy_(a);
+  CHECK(cuda_backend::agree(a.view(), b.view()));
+  wide.slice(0, 32, 33).slice(1, 11, 12).fill_(77.0);
+  CHECK_FALSE(cuda_backend::agree(a.view(), b.view()));
+}
