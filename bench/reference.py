@@ -1,6 +1,8 @@
 """What the driver computes with PyTorch itself: initial weights, evaluations, repeated turns, gradients in f64,
 counted work."""
 
+import functools
+import gc
 import time
 import zlib
 
@@ -25,6 +27,24 @@ def least_seconds(device, body, tries=5):
     return min(times)
 
 
+def give_back(device):
+    """What PyTorch keeps of a GPU's memory for later: the workers, other processes, need it now."""
+    if device == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def then_give_back(method):
+    @functools.wraps(method)
+    def call(self, *arguments):
+        try:
+            return method(self, *arguments)
+        finally:
+            give_back(self.spec["device"])
+
+    return call
+
+
 def ceilings(device):
     """Floating-point operations per second of PyTorch's matrix products; on a GPU also bytes per second of copies."""
     found, n = {}, 2048 if device == "cpu" else 8192
@@ -35,6 +55,8 @@ def ceilings(device):
         a = torch.empty(1 << 30, dtype=torch.uint8, device=device)
         b = torch.empty_like(a)
         found["copies"] = [[2 << 30, (2 << 30) / least_seconds(device, lambda: b.copy_(a))]]
+        del a, b
+    give_back(device)
     return found
 
 
@@ -51,21 +73,22 @@ class Reference:
             self.order = zlib.crc32(f.read())
 
     def session(self, precision, dtype=torch.float32):
-        if self.spec["device"] == "cuda":
-            torch.cuda.empty_cache()  # the workers need it
         return torch_session.Session(self.spec, "amp" if precision == "bf16" else "eager", dtype)
 
+    @then_give_back
     def evaluate(self, precision, path):
         s = self.session(precision)
         s.restore(path, 0)
         return s.evaluate()
 
+    @then_give_back
     def replay(self, precision, path, step, count):
         """The losses of `count` steps from a snapshot, and the step counts of the optimizer in it."""
         s = self.session(precision)
         counted = s.restore(path, step)
         return s.run(count)["losses"], counted
 
+    @then_give_back
     def perturbed(self, precision, steps):
         """The losses of the first steps, from weights that are each off by eight roundings: as much as Winograd's
         convolutions are."""
@@ -75,18 +98,21 @@ class Reference:
                 p.mul_(torch.where(torch.rand_like(p) < 0.5, 1 + 2**-21, 1 - 2**-21))
         return s.run(steps)["losses"]
 
+    @then_give_back
     def gradients64(self, path, step):
         s = self.session("f32", torch.float64)
         if path:
             s.restore(path, step)
         return {n: g.numpy() for n, g in s.gradients(step)["gradients"].items()}
 
+    @then_give_back
     def gradients(self, precision, path, step):
         s = self.session(precision)
         if path:
             s.restore(path, step)
         return {n: g.float().numpy() for n, g in s.gradients(step)["gradients"].items()}
 
+    @then_give_back
     def work(self):
         """Floating-point operations of one step forward and backward; the same with Winograd's F(4x4, 3x3), which
         needs a quarter of the multiplications of a 3x3 convolution of stride 1; and bytes of weights and moments read

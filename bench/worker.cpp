@@ -159,6 +159,10 @@ class Session {
     const json numbers = losses.read();  // waits for a GPU
     const double seconds = now() - begin;
     const Usage after = usage();
+    if (captured_ && captured_->recordings() > recordings_) {  // no replay computes where the step before it did
+      recordings_ = captured_->recordings();
+      empty_cache(device_);
+    }
     json index_sums = json::array(), label_sums = json::array();
     for (std::int64_t i = 0; i < count; ++i) {
       std::int64_t sum = 0;
@@ -252,6 +256,7 @@ class Session {
   Rows x_, y_, order_, eval_x_, eval_y_;
   std::int64_t step_ = 0;
   std::unique_ptr<jit::CapturedStep> captured_;  // the training step as one CUDA graph
+  std::int64_t recordings_ = 0;                  // of it that are known
 };
 
 // kB of /proc/self/status: "VmRSS", "VmHWM" (the most since the start or the last reset).

@@ -1,7 +1,9 @@
 """What is measured: name -> model (bench/models.py, workloads.cpp), batch, data, evaluated rows (else 1000), title.
 
 only: the device that it is meant for; without it, both. micro: parts in which the reference takes a batch for gradients
-in f64, where all of it would not fit. items: what one row of a batch counts as, for rates (1 unless said).
+in f64, where all of it would not fit. items: what one row of a batch counts as, for rates (1 unless said). large: all
+sides lie in the GPU's memory at once, of which 80 GB must do; PyTorch's eager step as a graph is left out, as kernels
+of that length hide their launches without one.
 """
 
 WORKLOADS = {
@@ -17,7 +19,7 @@ WORKLOADS = {
         model="resnet18", batch=512, data="cifar", eval=500, only="cuda", title="ResNet-18, SGD, batch 512"
     ),
     "gpt2": dict(
-        model="gpt2", batch=8, data="pairs", eval=16, only="cuda", micro=8, items=1024,
+        model="gpt2", batch=8, data="pairs", eval=16, only="cuda", micro=8, items=1024, large=True,
         title="GPT-2 124M, AdamW, 8 x 1024 tokens",
     ),  # fmt: skip
     "vit": dict(model="vit", batch=8, data="cifar", eval=500, title="ViT-S, AdamW, batch 8"),
