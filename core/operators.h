@@ -10,10 +10,14 @@
 namespace mantissa {
 
 inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }  // the sign of b, as Python's
-inline Tensor operator%(const Tensor& a, double b) { return remainder(a, Tensor(b)); }
+Tensor operator%(const Tensor& a, Number auto b) { return remainder(a, Tensor(b)); }
+Tensor operator%(Number auto a, const Tensor& b) { return remainder(Tensor(a), b); }
 inline Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }  // integers and bool
 inline Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
 inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
+Tensor operator&(const Tensor& a, std::integral auto b) { return bitwise_and(a, Tensor(b)); }
+Tensor operator|(const Tensor& a, std::integral auto b) { return bitwise_or(a, Tensor(b)); }
+Tensor operator^(const Tensor& a, std::integral auto b) { return bitwise_xor(a, Tensor(b)); }
 inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
 
 // What they would have to say stands in the compiler's message.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <functional>
 #include <optional>
 #include <span>
@@ -484,9 +485,11 @@ inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator-(const Tensor& x) { return neg(x); }
-#define MANTISSA_NUMBER_OPERATORS(op, name)                                               \
-  inline Tensor operator op(const Tensor& a, double b) { return name(a, Tensor(b)); }     \
-  inline Tensor operator op(double a, const Tensor& b) { return name(Tensor(a), b); }
+// A C++ number adopts the dtype of the tensor: labels + 1 stays i64, and labels * 0.5 is f32.
+template <class T> concept Number = std::convertible_to<T, double>;
+#define MANTISSA_NUMBER_OPERATORS(op, name)                                        \
+  Tensor operator op(const Tensor& a, Number auto b) { return name(a, Tensor(b)); } \
+  Tensor operator op(Number auto a, const Tensor& b) { return name(Tensor(a), b); }
 MANTISSA_NUMBER_OPERATORS(+, add)
 MANTISSA_NUMBER_OPERATORS(-, sub)
 MANTISSA_NUMBER_OPERATORS(*, mul)
@@ -504,6 +507,7 @@ inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
-inline Tensor pow(const Tensor& a, double b) { return pow(a, Tensor(b)); }
+Tensor pow(const Tensor& a, Number auto b) { return pow(a, Tensor(b)); }
+Tensor pow(Number auto a, const Tensor& b) { return pow(Tensor(a), b); }
 
 }  // namespace mantissa

@@ -68,11 +68,16 @@ Tensor Tensor::allocate(const Dims& sizes, Dtype dtype, Device device, Layout la
   return make(std::move(storage), data, sizes, dense_strides(sizes, layout), dtype, device);
 }
 
-Tensor::Tensor(double number) {
-  Tensor t = allocate({}, f64);
-  *static_cast<double*>(t.impl_->data) = number;
+Tensor::Tensor(double number) : Tensor(allocate({}, f64)) {
+  *static_cast<double*>(impl_->data) = number;
+  impl_->weak_scalar = true;
+}
+Tensor Tensor::of_integer(std::int64_t number, Dtype dtype) {
+  Tensor t = allocate({}, dtype);
+  if (dtype == boolean) *static_cast<bool*>(t.impl_->data) = number != 0;
+  else *static_cast<std::int64_t*>(t.impl_->data) = number;
   t.impl_->weak_scalar = true;
-  impl_ = std::move(t.impl_);
+  return t;
 }
 
 Tensor Tensor::as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset) const {

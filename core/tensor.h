@@ -77,7 +77,7 @@ struct TensorImpl final : RefCounted, Pooled<TensorImpl> {
   Dims strides;
   Dtype dtype = f32;
   Device device;
-  bool weak_scalar = false;  // a C++ number: adopts the dtype of the tensor it meets
+  bool weak_scalar = false;  // a C++ number, f64, i64 or bool: adopts the dtype of the tensor it meets
   autograd::NodeRef node;    // null when no gradient is wanted
 };
 
@@ -111,7 +111,10 @@ inline constexpr Index ellipsis{Index::rest, 0, 0, 1};
 class Tensor {
  public:
   Tensor() = default;  // undefined: an absent argument, or a gradient that does not exist
-  explicit Tensor(double number);  // a 0-d number that adopts the dtype of what it meets
+  // A 0-d number that adopts the dtype of what it meets. Integers that meet a double give f32, bool that meets an integer i64.
+  explicit Tensor(double number);
+  template <std::integral T> explicit Tensor(T number)
+      : Tensor(of_integer(static_cast<std::int64_t>(number), std::same_as<T, bool> ? boolean : i64)) {}
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
   // An uninitialised, dense tensor.
   static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu, Layout layout = Layout::contiguous);
@@ -197,6 +200,7 @@ class Tensor {
   Tensor argmax(int dim, bool keepdim = false) const;
 
  private:
+  static Tensor of_integer(std::int64_t number, Dtype dtype);
   void* checked_data(Dtype expected) const;
   double item_as_double() const;
   std::int64_t item_as_integer() const;

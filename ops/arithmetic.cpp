@@ -35,8 +35,18 @@ struct PowOp : Binary<Pow, PowOp> {
   // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
   static Tensor less_one(const Tensor& b) { return b.is_weak_scalar() ? Tensor(b.item<double>() - 1) : b - 1.0; }
 };
-// Of integers: by squaring, wrapping around. A negative exponent leaves 0 of all but 1 and -1, as in PyTorch.
+// Of integers: by squaring, wrapping around.
+Tensor integer_pow(const Tensor& a, std::int64_t exponent, Dtype result) {
+  check(exponent >= 0, "pow: an integer to the power of ", exponent, " is no integer; convert with to(f32)");
+  Tensor power = ones(a.sizes(), {.dtype = i64, .device = a.device()}), square = a.to(i64);
+  for (; exponent > 0; exponent >>= 1, square = square * square) {
+    if (exponent & 1) power = power * square;
+  }
+  return power.to(result);
+}
+// A negative exponent in a tensor leaves 0 of all but 1 and -1, as in PyTorch.
 Tensor integer_pow(const Tensor& a, const Tensor& b) {
+  if (b.is_weak_scalar()) return integer_pow(a, b.item<std::int64_t>(), common_dtype(a, b));
   check_may_read("pow", b, "the largest integer exponent says how many squares it takes");
   const Tensor exponent = abs(b.to(i64));
   Tensor power = ones_like(exponent), square = a.to(i64);

@@ -24,7 +24,8 @@ struct Operand { Dtype dtype; bool number; };
 inline Dtype common_dtype(Operand a, Operand b) {
   if (a.number == b.number) return promote(a.dtype, b.dtype);
   const Dtype number = a.number ? a.dtype : b.dtype, tensor = a.number ? b.dtype : a.dtype;
-  return is_floating(number) && !is_floating(tensor) ? f32 : tensor;
+  if (is_floating(number)) return is_floating(tensor) ? tensor : f32;
+  return tensor == boolean ? number : tensor;
 }
 inline Dtype common_dtype(const Tensor& a, const Tensor& b) {
   return common_dtype({a.dtype(), a.is_weak_scalar()}, {b.dtype(), b.is_weak_scalar()});

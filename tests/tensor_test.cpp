@@ -6,6 +6,7 @@
 
 #include "autograd/grad_mode.h"
 #include "core/error.h"
+#include "core/operators.h"
 #include "core/ops.h"
 #include "tests/testing.h"
 
@@ -110,6 +111,32 @@ TEST_CASE("a number adopts the dtype of the tensor it meets") {
   CHECK((arange(3) + 1.0).dtype() == f32);  // a floating number beside integers
   CHECK((1.0 - zeros({2}, {.dtype = f64})).dtype() == f64);
   CHECK(pow(ones({3}), 2.0).dtype() == f32);
+}
+
+TEST_CASE("an integer keeps the dtype of integers, and bool beside it becomes i64") {
+  const Tensor labels = tensor({3, 16777217}), pixels = tensor({250, 7}).to(u8), mask = tensor({1, 0}).to(boolean);
+  const auto is = [](const Tensor& x, Dtype dtype, std::initializer_list<std::int64_t> values) {
+    INFO(to_string(x));
+    CHECK(x.dtype() == dtype);
+    CHECK(x.to(i64).to_vector<std::int64_t>() == std::vector<std::int64_t>(values));
+  };
+  is(labels + 1, i64, {4, 16777218});
+  is(10 - labels, i64, {7, -16777207});
+  is(pixels + 10, u8, {4, 17});  // wraps around
+  is(labels % 2, i64, {1, 1});
+  is(7 % labels, i64, {1, 7});
+  is(labels & 2, i64, {2, 0});
+  is(labels == 16777216, boolean, {0, 0});  // equal in f32
+  is(pow(labels, 2), i64, {9, 281475010265089});
+  is(pow(2, tensor({3, 62})), i64, {8, std::int64_t{1} << 62});
+  is(pow(labels, 0), i64, {1, 1});
+  is(mask + 1, i64, {2, 1});
+  is(mask & true, boolean, {1, 0});
+  is(where(mask, Tensor(1), Tensor(0)), i64, {1, 0});
+  CHECK((labels / 2).dtype() == f32);
+  CHECK((labels * 0.5).dtype() == f32);
+  CHECK((zeros({2}, {.dtype = bf16}) + 1).dtype() == bf16);
+  CHECK_THAT(message_of([&] { pow(labels, -1); }), Contains("pow: an integer to the power of -1 is no integer; convert with to(f32)"));
 }
 
 TEST_CASE("tensors print as in PyTorch") {
