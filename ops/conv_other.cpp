@@ -22,8 +22,7 @@ Tensor spread(const Tensor& x, const Tensor& weight, const Dims& sizes, const Co
 }
 template <class Options> Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const Options& o) {
   constexpr int n = static_cast<int>(std::tuple_size_v<decltype(o.stride)>);
-  check(x.dim() == n + 2, name, ": x must be ", n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]", ", got ", x,
-        x.dim() == n + 1 ? "; add a batch dimension with unsqueeze(x, 0)" : "");
+  check(x.dim() == n + 2, name, ": x must be ", n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]", ", got ", x);
   check(weight.dim() == n + 2, name, ": weight must be [in, out / groups, ", n == 2 ? "" : "depth, ", "height, width], got ", weight);
   check(weight.size(0) == x.size(1), name, ": x ", x, " has ", x.size(1), " channels, weight ", weight, " expects ", weight.size(0));
   check(o.groups >= 1, name, ": groups must be at least 1, found ", o.groups);
@@ -51,19 +50,23 @@ template <class Options> Tensor transposed(const char* name, const Tensor& x, co
 }  // namespace
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, ConvTranspose2dOptions o) {
+  if (has_no_batch(x, 2)) return without_batch(conv_transpose2d(as_batch(x), weight, bias, o));
   return transposed("conv_transpose2d", x, weight, bias, o);
 }
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, ConvTranspose3dOptions o) {
+  if (has_no_batch(x, 3)) return without_batch(conv_transpose3d(as_batch(x), weight, bias, o));
   return transposed("conv_transpose3d", x, weight, bias, o);
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv1dOptions o) {
+  if (has_no_batch(x, 1)) return without_batch(conv1d(as_batch(x), weight, bias, o));
   check_line("conv1d", x);
   const Conv2dOptions flat{.stride = {1, o.stride}, .padding = {0, o.padding}, .dilation = {1, o.dilation}, .groups = o.groups};
   const Composite in("conv1d", CastPolicy::lower, {&x, &weight, &bias});
   return in.result(squeeze(conv2d(unsqueeze(in[0], 2), flat_kernel("conv1d", in[1]), in[2], flat), 2));
 }
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, ConvTranspose1dOptions o) {
+  if (has_no_batch(x, 1)) return without_batch(conv_transpose1d(as_batch(x), weight, bias, o));
   check_line("conv_transpose1d", x);
   const ConvTranspose2dOptions flat{.stride = {1, o.stride}, .padding = {0, o.padding}, .output_padding = {0, o.output_padding},
                                     .dilation = {1, o.dilation}, .groups = o.groups};
@@ -89,7 +92,8 @@ void conv_transpose2d_samples(Samples& s) {
     return conv_transpose2d(x[0], x[1], x[2], {.dilation = {2, 1}});
   });
   refuse(s, {s.randn({1, 3, 4, 4}), s.randn({2, 3, 3, 3}), Tensor()}, plain, "has 3 channels");
-  refuse(s, {s.randn({3, 4, 4}), s.randn({3, 3, 3, 3}), Tensor()}, plain, "x must be [N, C, H, W]");
+  add(s, {s.randn({3, 4, 3}), s.randn({3, 2, 3, 2}), s.randn({2})}, plain);
+  refuse(s, {s.randn({4, 4}), s.randn({3, 3, 3, 3}), Tensor()}, plain, "x must be [N, C, H, W]");
   refuse(s, {s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3}), s.randn({2})}, plain, "bias must be [3]");
   refuse(s, {s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3})},
          [](const Tensors& x) { return conv_transpose2d(x[0], x[1], {}, {.output_padding = {1, 0}}); }, "smaller than stride or dilation");
@@ -100,14 +104,16 @@ void conv1d_samples(Samples& s) {
   add(s, {s.randn({2, 4, 9}), s.randn({2, 2, 3}), Tensor()}, [](const Tensors& x) {
     return conv1d(x[0], x[1], x[2], {.stride = 2, .padding = 2, .dilation = 2, .groups = 2});
   });
-  refuse(s, {s.randn({3, 7}), s.randn({4, 3, 3}), Tensor()}, plain, "x must be [N, C, L]");
+  add(s, {s.randn({3, 7}), s.randn({4, 3, 3}), s.randn({4})}, plain);
+  refuse(s, {s.randn({7}), s.randn({4, 3, 3}), Tensor()}, plain, "x must be [N, C, L]");
   refuse(s, {s.randn({2, 3, 7}), s.randn({4, 3}), Tensor()}, plain, "weight must have 3 dimensions");
   refuse(s, {s.randn({2, 3, 2}), s.randn({4, 3, 3}), Tensor()}, plain, "does not fit into 2");
 }
 void conv_transpose1d_samples(Samples& s) {
   const F f = [](const Tensors& x) { return conv_transpose1d(x[0], x[1], x[2], {.stride = 2, .padding = 1, .output_padding = 1}); };
   add(s, {s.randn({2, 3, 5}), s.randn({3, 2, 3}), s.randn({2})}, f);
-  refuse(s, {s.randn({3, 5}), s.randn({3, 2, 3}), Tensor()}, f, "x must be [N, C, L]");
+  add(s, {s.randn({3, 5}), s.randn({3, 2, 3}), s.randn({2})}, f);
+  refuse(s, {s.randn({5}), s.randn({3, 2, 3}), Tensor()}, f, "x must be [N, C, L]");
 }
 void conv_transpose3d_samples(Samples& s) {
   const F f = [](const Tensors& x) {
@@ -115,7 +121,8 @@ void conv_transpose3d_samples(Samples& s) {
   };
   add(s, {s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), s.randn({2})}, f);
   add(s, {s.randn({1, 4, 2, 2, 2}), s.randn({4, 1, 2, 2, 1}), Tensor()}, [](const Tensors& x) { return conv_transpose3d(x[0], x[1], x[2], {.groups = 2}); });
-  refuse(s, {s.randn({2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "x must be [N, C, D, H, W]");
+  add(s, {s.randn({2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), s.randn({2})}, f);
+  refuse(s, {s.randn({2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "x must be [N, C, D, H, W]");
   refuse(s, {s.randn({1, 3, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "has 3 channels");
   refuse(s, {s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2}), Tensor()}, f, "weight must be [in, out / groups, depth, height, width]");
 }

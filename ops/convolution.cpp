@@ -4,6 +4,7 @@
 #include "core/conv.h"
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/no_batch.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -44,7 +45,7 @@ template <int n> std::int64_t output_size(const Options<n>& o, int d, std::int64
 // Checks x [N, C, ...] against weight [O, C / groups, ...]; the sizes of the result.
 template <int n> Dims check_shapes(const Options<n>& o, const Dims& x, const Dims& weight) {
   check_options<n>(o);
-  check(x.rank() == n + 2, "x must be ", layout<n>, x.rank() == n + 1 ? "; add a batch dimension with unsqueeze(x, 0)" : "");
+  check(x.rank() == n + 2, "x must be ", layout<n>);
   check(weight.rank() == n + 2, "weight must be ", weight_layout<n>);
   for (std::int64_t size : weight) check(size > 0, "weight must not be empty");
   check(weight[1] * o.groups == x[1], "x has ", x[1], " channels, weight with ", o.groups, " groups expects ", weight[1] * o.groups);
@@ -205,7 +206,7 @@ template <> void Conv<2>::samples(Samples& s) {
     s.error({s.randn(c.x), s.randn(c.weight), Tensor()}, Conv{c.options}, fragment);
   };
   error({{2, 3, 5, 5}, {4, 2, 3, 3}, {}}, "x has 3 channels, weight with 1 groups expects 2");
-  error({{3, 5, 5}, {4, 3, 3, 3}, {}}, "x must be [N, C, H, W]; add a batch dimension");
+  error({{3, 5, 5}, {4, 3, 3, 3}, {}}, "x must be [N, C, H, W]");
   error({{2, 3, 5, 5}, {4, 3, 3}, {}}, "weight must be [out, in / groups, height, width]");
   error({{2, 3, 2, 5}, {4, 3, 3, 3}, {}}, "height: a kernel that reaches over 3 does not fit into 2");
   error({{2, 3, 5, 5}, {4, 3, 3, 3}, {.stride = {0, 1}}}, "stride must be at least 1");
@@ -221,7 +222,7 @@ template <> void Conv<3>::samples(Samples& s) {
   const auto error = [&](const Case<3>& c, const char* fragment) {
     s.error({s.randn(c.x), s.randn(c.weight), Tensor()}, Conv{c.options}, fragment);
   };
-  error({{3, 5, 5, 5}, {4, 3, 3, 3, 3}, {}}, "x must be [N, C, D, H, W]; add a batch dimension");
+  error({{3, 5, 5, 5}, {4, 3, 3, 3, 3}, {}}, "x must be [N, C, D, H, W]");
   error({{1, 3, 5, 5, 5}, {4, 3, 3, 3}, {}}, "weight must be [out, in / groups, depth, height, width]");
   error({{1, 3, 2, 5, 5}, {4, 3, 3, 3, 3}, {}}, "depth: a kernel that reaches over 3 does not fit into 2");
   error({{1, 4, 5, 5, 5}, {4, 3, 3, 3, 3}, {}}, "x has 4 channels, weight with 1 groups expects 3");
@@ -247,12 +248,14 @@ MANTISSA_OP(Conv<3>)
 MANTISSA_OP(InputGrad<3>)
 MANTISSA_OP(WeightGrad<3>)
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv2dOptions options) {
+  if (has_no_batch(x, 2)) return without_batch(conv2d(as_batch(x), weight, bias, options));
   return apply(Conv<2>{options}, x, weight, bias);
 }
 Tensor conv2d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv2dOptions options) {
   return input_gradient<2>(options, x_sizes, gradient, weight);
 }
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv3dOptions options) {
+  if (has_no_batch(x, 3)) return without_batch(conv3d(as_batch(x), weight, bias, options));
   return apply(Conv<3>{options}, x, weight, bias);
 }
 Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions options) {

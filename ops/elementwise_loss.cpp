@@ -33,6 +33,7 @@ struct L1Loss {
   Reduction reduction = Reduction::mean;
   static Tensor compose(const L1Loss& op, const Tensor& x, const Tensor& target) {
     check_floating_pair(x, target);
+    check_broadcasts_to(x, target);
     return reduced_loss(abs(x - target), op.reduction);
   }
   static void samples(Samples& s) { distance_samples(s, L1Loss{}); }
@@ -47,6 +48,7 @@ struct SmoothL1Loss {
   double beta = 1;
   static Tensor compose(const SmoothL1Loss& op, const Tensor& x, const Tensor& target) {
     check_floating_pair(x, target);
+    check_broadcasts_to(x, target);
     check(op.beta >= 0, "beta is ", op.beta, ", expected at least 0");
     const Tensor d = abs(x - target);
     if (op.beta == 0) return reduced_loss(d, op.reduction);
@@ -68,6 +70,7 @@ struct HuberLoss {
   double delta = 1;
   static Tensor compose(const HuberLoss& op, const Tensor& x, const Tensor& target) {
     check_floating_pair(x, target);
+    check_broadcasts_to(x, target);
     check(op.delta > 0, "delta is ", op.delta, ", expected more than 0");
     const Tensor d = abs(x - target);
     return reduced_loss(where(le(d, Tensor(op.delta)), 0.5 * square(d), op.delta * (d - 0.5 * op.delta)), op.reduction);

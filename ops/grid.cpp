@@ -71,7 +71,7 @@ struct GridSample {
       const std::int64_t n = x.size(static_cast<int>(d) + 2);
       const Tensor p = at[d].detach();
       Tensor tap = taps == 1 ? round(p) : floor(p) + static_cast<double>(k % taps - (taps == 4 ? 1 : 0));
-      Tensor w = taps == 1 ? ones_like(tap) : taps == 2 ? 1.0 - abs(at[d] - tap) : cubic_weight(at[d] - tap);
+      Tensor w = taps == 1 ? at[d] * 0.0 + 1.0 : taps == 2 ? 1.0 - abs(at[d] - tap) : cubic_weight(at[d] - tap);
       if (taps == 4) tap = round(inside(tap, n));
       const auto last = static_cast<double>(n - 1);
       w = where(logical_and(ge(tap, Tensor(0.0)), le(tap, Tensor(last))), w, Tensor(0.0));

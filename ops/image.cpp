@@ -7,6 +7,7 @@
 #include "core/ops.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
+#include "ops/no_batch.h"
 
 namespace mantissa {
 namespace {
@@ -194,14 +195,16 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
 }
 
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
-  check(x.dim() == 4, "unfold: x must be [N, C, H, W], got ", x);
+  if (has_no_batch(x, 2)) return without_batch(unfold(as_batch(x), kernel, o));
+  check(x.dim() == 4, "unfold: x must be [N, C, H, W] or [C, H, W], got ", x);
   const Windows w = windows_of("unfold", x.size(2), x.size(3), kernel, o, x.device());
   const std::int64_t n = x.size(0), c = x.size(1), places = w.count[0] * w.count[1];
   const Tensor padded = pad(x, {o.padding[1], o.padding[1], o.padding[0], o.padding[0]});
   return reshape(index_select(reshape(padded, {n, c, w.padded[0] * w.padded[1]}), 2, w.index), {n, c * kernel[0] * kernel[1], places});
 }
 Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions o) {
-  check(x.dim() == 3, "fold: x must be [N, C * kh * kw, places], got ", x);
+  if (has_no_batch(x, 1)) return without_batch(fold(as_batch(x), output, kernel, o));
+  check(x.dim() == 3, "fold: x must be [N, C * kh * kw, places] or [C * kh * kw, places], got ", x);
   const Windows w = windows_of("fold", output[0], output[1], kernel, o, x.device());
   const std::int64_t n = x.size(0), area = static_cast<std::int64_t>(kernel[0]) * kernel[1], places = w.count[0] * w.count[1];
   check(x.size(1) % area == 0, "fold: dimension 1 of ", x, " is no multiple of the kernel's area ", area);
@@ -251,12 +254,14 @@ void unfold_samples(Samples& s) {
   const F f = [](const Tensors& x) { return unfold(x[0], {2, 3}, {.padding = {1, 0}, .stride = {2, 1}}); };
   add(s, {s.randn({2, 3, 4, 5})}, f);
   add(s, {s.randn({1, 1, 5, 5})}, [](const Tensors& x) { return unfold(x[0], {2, 2}, {.dilation = {2, 3}}); });
-  refuse(s, {s.randn({2, 4, 5})}, f, "x must be [N, C, H, W]");
+  add(s, {s.randn({2, 4, 5})}, f);
+  refuse(s, {s.randn({4, 5})}, f, "x must be [N, C, H, W]");
   refuse(s, {s.randn({1, 1, 4, 2})}, f, "does not fit into 2");
 }
 void fold_samples(Samples& s) {
   const F f = [](const Tensors& x) { return fold(x[0], {4, 5}, {2, 3}, {.padding = {1, 0}, .stride = {2, 1}}); };
   add(s, {s.randn({2, 12, 9})}, f);
+  add(s, {s.randn({12, 9})}, f);
   refuse(s, {s.randn({2, 12, 8})}, f, "must have 9 places");
   refuse(s, {s.randn({2, 11, 9})}, f, "no multiple of the kernel's area 6");
 }

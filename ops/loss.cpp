@@ -219,8 +219,8 @@ struct MseLoss {
 
   Spec infer(const Tensor& x, const Tensor& target) const {
     check(x.is_floating() && target.is_floating(), "needs floating dtypes; convert with to(f32)");
-    const Dims sizes = broadcast(x.sizes(), target.sizes());
-    return {reduction == Reduction::none ? sizes : Dims{}, promote(x.dtype(), target.dtype()), x.device()};
+    check_broadcasts_to(x, target);
+    return {reduction == Reduction::none ? x.sizes() : Dims{}, promote(x.dtype(), target.dtype()), x.device()};
   }
   void run(const View& y, const View& x, const View& target) const {
     const Dims sizes = broadcast(x.sizes, target.sizes);
@@ -325,6 +325,7 @@ void MseLoss::samples(Samples& s) {
   s({s.randn({3, 1100}), s.randn({3, 1100})}, MseLoss{});
   s({s.randn({0}), s.randn({0})}, MseLoss{Reduction::sum});
   s.error({s.randn({2}), s.randn({3})}, MseLoss{}, "sizes [2] and [3] do not broadcast");
+  s.error({s.randn({4, 1}), s.randn({4})}, MseLoss{}, "target has shape [4], which does not broadcast to x's [4, 1]");
   s.error({s.integers({2}, 0, 3), s.randn({2})}, MseLoss{}, "needs floating dtypes");
 }
 

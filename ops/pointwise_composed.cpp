@@ -101,7 +101,8 @@ struct Logit {
   static Tensor compose(const Logit& op, const Tensor& x) {
     check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
     check(!op.eps || (*op.eps >= 0 && *op.eps <= 0.5), "eps must be between 0 and 0.5, got ", op.eps.value_or(0));
-    const Tensor z = op.eps ? clamp(x, *op.eps, 1 - *op.eps) : x;
+    const Tensor inside = logical_and(ge(x, zero()), le(x, Tensor(1.0)));
+    const Tensor z = op.eps ? clamp(x, *op.eps, 1 - *op.eps) : x * where(inside, ones_like(x), Tensor(NAN));  // and the gradient
     return log(z) - log1p(-z);  // a quotient has no derivative at 0 and 1
   }
   static void samples(Samples& s) {

@@ -21,7 +21,7 @@ namespace {
 using Pair = std::array<int, 2>;
 
 void check_input(const Tensor& x) {
-  check(x.dim() == 4, "x must be [N, C, H, W]", x.dim() == 3 ? "; add a batch dimension with unsqueeze(x, 0)" : "");
+  check(x.dim() == 4, "x must be [N, C, H, W] or [C, H, W]");
   check(x.is_floating(), "needs a floating dtype; cast integers first, as in cast(x, f32)");
   check(x.size(2) > 0 && x.size(3) > 0, "the image must not be empty");
 }
@@ -132,7 +132,7 @@ struct MaxPool2d : Pooling {
     for (const Pooling& p : poolings) s({s.distinct({2, 3, 6, 7})}, MaxPool2d{p});
     s({s.distinct({1, 1, 36, 38})}, MaxPool2d{poolings[0]});
     s({s.distinct({0, 3, 4, 4})}, MaxPool2d{poolings[0]});
-    s.error({s.randn({3, 4, 4})}, MaxPool2d{poolings[0]}, "x must be [N, C, H, W]; add a batch dimension");
+    s.error({s.randn({3, 4, 4})}, MaxPool2d{poolings[0]}, "x must be [N, C, H, W]");
     s.error({s.randn({1, 1, 1, 4})}, MaxPool2d{poolings[0]}, "height: a kernel of 2 does not fit into 1");
     s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{2, 2}, {.padding = {2, 0}}}}, "padding must be between 0 and half the kernel's size, 1");
     s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{0, 2}, {}}}, "the kernel's size must be at least 1");
@@ -203,7 +203,7 @@ struct MaxPool2dTaps : Pooling {
     for (const Pooling& p : poolings) add({2, 3, 6, 7}, p);
     add({2, 21, 6, 4}, poolings[0]);
     add({0, 3, 4, 4}, poolings[0]);
-    s.error({s.randn({3, 4, 4})}, MaxPool2dTaps{poolings[0]}, "x must be [N, C, H, W]; add a batch dimension");
+    s.error({s.randn({3, 4, 4})}, MaxPool2dTaps{poolings[0]}, "x must be [N, C, H, W]");
     s.error({s.randn({1, 1, 32, 32})}, MaxPool2dTaps{{{32, 32}, {}}}, "windows of at most 256 pixels");
   }
 };
@@ -242,7 +242,7 @@ struct AvgPool2d : Pooling {
   static void samples(Samples& s) {
     for (const Pooling& p : poolings) s({s.randn({2, 3, 6, 7})}, AvgPool2d{p});
     s({s.randn({0, 3, 4, 4})}, AvgPool2d{poolings[0]});
-    s.error({s.randn({3, 4, 4})}, AvgPool2d{poolings[0]}, "x must be [N, C, H, W]; add a batch dimension");
+    s.error({s.randn({3, 4, 4})}, AvgPool2d{poolings[0]}, "x must be [N, C, H, W]");
     s.error({s.randn({1, 1, 4, 4})}, AvgPool2d{{{2, 2}, {.padding = {2, 0}}}}, "padding must be between 0 and half the kernel's size, 1");
   }
 };
@@ -341,6 +341,7 @@ MANTISSA_OP(AvgPool2dBackward)
 MANTISSA_OP(AdaptiveAvgPool2d)
 MANTISSA_OP(AdaptiveAvgPool2dBackward)
 ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+  if (has_no_batch(x, 2)) return without_batch(max_pool2d_with_indices(as_batch(x), kernel, options));
   if (options.dilation != Pair{1, 1}) {
     check_plane("max_pool2d", x);
     ValuesIndices y = max_pool3d_with_indices(unsqueeze(x, 2), {1, kernel[0], kernel[1]}, as_volume(options));
@@ -350,6 +351,7 @@ ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel
   return {std::move(y[0]), std::move(y[1])};
 }
 Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+  if (has_no_batch(x, 2)) return without_batch(max_pool2d(as_batch(x), kernel, options));
   const Layout layout = layout_for(x);
   const bool has_taps = layout == Layout::channels_last || !x.device().is_cpu();
   if (has_taps && options.dilation == Pair{1, 1} && MaxPool2dTaps::fits(kernel)) {
@@ -358,10 +360,14 @@ Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions opti
   return max_pool2d_with_indices(x, kernel, options).values;
 }
 Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+  if (has_no_batch(x, 2)) return without_batch(avg_pool2d(as_batch(x), kernel, options));
   if (options.divisor_override == 0) return apply(AvgPool2d{{kernel, options, layout_for(x)}}, x);
   check_plane("avg_pool2d", x);
   return squeeze(avg_pool3d(unsqueeze(x, 2), {1, kernel[0], kernel[1]}, as_volume(options)), 2);
 }
-Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output) { return apply(AdaptiveAvgPool2d{output, layout_for(x)}, x); }
+Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output) {
+  if (has_no_batch(x, 2)) return without_batch(adaptive_avg_pool2d(as_batch(x), output));
+  return apply(AdaptiveAvgPool2d{output, layout_for(x)}, x);
+}
 
 }  // namespace mantissa

@@ -2,14 +2,15 @@
 #pragma once
 
 #include "core/ops.h"
+#include "ops/no_batch.h"
 
 namespace mantissa {
 
 inline void check_line(const char* name, const Tensor& x) {
-  check(x.dim() == 3, name, ": x must be [N, C, L], got ", x, x.dim() == 2 ? "; add a batch dimension with unsqueeze(x, 0)" : "");
+  check(x.dim() == 3, name, ": x must be [N, C, L] or [C, L], got ", x);
 }
 inline void check_plane(const char* name, const Tensor& x) {
-  check(x.dim() == 4, name, ": x must be [N, C, H, W], got ", x, x.dim() == 3 ? "; add a batch dimension with unsqueeze(x, 0)" : "");
+  check(x.dim() == 4, name, ": x must be [N, C, H, W] or [C, H, W], got ", x);
 }
 inline Pool2dOptions as_image(const Pool1dOptions& o) {
   return {.stride = {1, o.stride}, .padding = {0, o.padding}, .ceil_mode = o.ceil_mode, .count_include_pad = o.count_include_pad,

@@ -15,7 +15,10 @@ template <std::size_t n>
 Tensor unpooled(const char* name, const Tensor& x, const Tensor& indices, std::array<int, n> kernel, std::array<int, n> stride,
                 std::array<int, n> padding, const Dims& output) {
   constexpr int rank = static_cast<int>(n) + 2;
-  check(x.dim() == rank, name, ": x must have ", rank, " dimensions, [N, C, ...], got ", x);
+  if (has_no_batch(x, static_cast<int>(n)) && indices.dim() == x.dim()) {
+    return without_batch(unpooled<n>(name, as_batch(x), as_batch(indices), kernel, stride, padding, output));
+  }
+  check(x.dim() == rank, name, ": x must have ", rank, " dimensions, [N, C, ...], or one less, [C, ...], got ", x);
   check(indices.sizes() == x.sizes() && indices.dtype() == i64, name, ": indices must be i64 and of x's sizes, got ", indices, " for x ", x);
   check(output.empty() || output.rank() == static_cast<int>(n), name, ": output_size needs ", n, " sizes, got ", output);
   Dims sizes{x.size(0), x.size(1)}, flat{x.size(0), x.size(1), 1}, flat_in{x.size(0), x.size(1), 1};
@@ -54,7 +57,7 @@ template <int n> struct LpPool {
     else return avg_pool3d(x, kernel, {.stride = stride, .ceil_mode = ceil_mode});
   }
   static void samples(Samples& s) {
-    Dims sizes{2, 2}, few{2};
+    Dims sizes{2, 2}, few;
     LpPool op{3, {}, {}, true};
     for (int d = 0; d < n; ++d) {
       sizes.push_back(4 + d);
@@ -63,7 +66,7 @@ template <int n> struct LpPool {
     }
     composed(s, {s.uniform(sizes, 0.2, 2)}, op);
     composed(s, {s.randn(sizes)}, LpPool{2, op.kernel, op.kernel, false});
-    composed_error(s, {s.randn(few)}, op, "add a batch dimension");
+    composed_error(s, {s.randn(few)}, op, "x must be [N, C, ");
     composed_error(s, {s.randn(sizes)}, LpPool{0, op.kernel, {}, false}, "norm_type must not be 0");
   }
 };
@@ -75,23 +78,28 @@ MANTISSA_OP(LpPool<2>)
 MANTISSA_OP(LpPool<3>)
 
 ValuesIndices max_pool1d_with_indices(const Tensor& x, int kernel, Pool1dOptions o) {
+  if (has_no_batch(x, 1)) return without_batch(max_pool1d_with_indices(as_batch(x), kernel, o));
   check_line("max_pool1d", x);
   return without_dim_2(max_pool2d_with_indices(unsqueeze(x, 2), {1, kernel}, as_image(o)));
 }
 Tensor max_pool1d(const Tensor& x, int kernel, Pool1dOptions o) { return max_pool1d_with_indices(x, kernel, o).values; }
 Tensor avg_pool1d(const Tensor& x, int kernel, Pool1dOptions o) {
+  if (has_no_batch(x, 1)) return without_batch(avg_pool1d(as_batch(x), kernel, o));
   check_line("avg_pool1d", x);
   return squeeze(avg_pool2d(unsqueeze(x, 2), {1, kernel}, as_image(o)), 2);
 }
 Tensor adaptive_avg_pool1d(const Tensor& x, int output) {
+  if (has_no_batch(x, 1)) return without_batch(adaptive_avg_pool1d(as_batch(x), output));
   check_line("adaptive_avg_pool1d", x);
   return squeeze(adaptive_avg_pool2d(unsqueeze(x, 2), {1, output}), 2);
 }
 ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> output) {
+  if (has_no_batch(x, 2)) return without_batch(adaptive_max_pool2d_with_indices(as_batch(x), output));
   check_plane("adaptive_max_pool2d", x);
   return without_dim_2(adaptive_max_pool3d_with_indices(unsqueeze(x, 2), {1, output[0], output[1]}));
 }
 ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output) {
+  if (has_no_batch(x, 1)) return without_batch(adaptive_max_pool1d_with_indices(as_batch(x), output));
   check_line("adaptive_max_pool1d", x);
   return without_dim_2(adaptive_max_pool2d_with_indices(unsqueeze(x, 2), {1, output}));
 }
@@ -136,7 +144,8 @@ void max_pool1d_samples(Samples& s) {
   const F f = [](const Tensors& x) { return max_pool1d(x[0], 3, {.stride = 2, .padding = 1}); };
   add(s, {s.distinct({2, 3, 7})}, f);
   add(s, {s.distinct({2, 3, 8})}, [](const Tensors& x) { return max_pool1d(x[0], 2); });
-  refuse(s, {s.randn({3, 7})}, f, "x must be [N, C, L]");
+  add(s, {s.distinct({3, 7})}, f);
+  refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
 }
 void max_pool1d_with_indices_samples(Samples& s) {
   add_both(s, s.distinct({2, 3, 9}), [](const Tensor& x) { return max_pool1d_with_indices(x, 3, {.stride = 2, .padding = 1, .ceil_mode = true, .dilation = 2}); });
@@ -145,7 +154,7 @@ void max_pool2d_with_indices_samples(Samples& s) {
   const Both dilated = [](const Tensor& x) { return max_pool2d_with_indices(x, {2, 3}, {.stride = {1, 2}, .padding = {0, 1}, .dilation = {2, 1}}); };
   add_both(s, s.distinct({2, 2, 5, 6}), [](const Tensor& x) { return max_pool2d_with_indices(x, {2, 3}, {.stride = {2, 1}}); });
   add_both(s, s.distinct({2, 2, 5, 6}), dilated);
-  s.error_call({s.randn({2, 5, 6})}, [=](const Tensors& x) { return Tensors{dilated(x[0]).values}; }, "x must be [N, C, H, W]");
+  s.error_call({s.randn({5, 6})}, [=](const Tensors& x) { return Tensors{dilated(x[0]).values}; }, "x must be [N, C, H, W]");
 }
 void max_pool3d_with_indices_samples(Samples& s) {
   add_both(s, s.distinct({1, 2, 3, 4, 4}), [](const Tensor& x) { return max_pool3d_with_indices(x, {2, 2, 2}, {.stride = {1, 2, 1}}); });
@@ -153,22 +162,26 @@ void max_pool3d_with_indices_samples(Samples& s) {
 void avg_pool1d_samples(Samples& s) {
   const F f = [](const Tensors& x) { return avg_pool1d(x[0], 3, {.stride = 2, .padding = 1, .count_include_pad = false}); };
   add(s, {s.randn({2, 3, 7})}, f);
-  refuse(s, {s.randn({3, 7})}, f, "x must be [N, C, L]");
+  add(s, {s.distinct({3, 7})}, f);
+  refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
 }
 void adaptive_avg_pool1d_samples(Samples& s) {
   const F f = [](const Tensors& x) { return adaptive_avg_pool1d(x[0], 3); };
   add(s, {s.randn({2, 3, 7})}, f);
-  refuse(s, {s.randn({3, 7})}, f, "x must be [N, C, L]");
+  add(s, {s.distinct({3, 7})}, f);
+  refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
 }
 void adaptive_max_pool1d_samples(Samples& s) {
   const F f = [](const Tensors& x) { return adaptive_max_pool1d(x[0], 3); };
   add(s, {s.distinct({2, 3, 7})}, f);
-  refuse(s, {s.randn({3, 7})}, f, "x must be [N, C, L]");
+  add(s, {s.distinct({3, 7})}, f);
+  refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
 }
 void adaptive_max_pool2d_samples(Samples& s) {
   const F f = [](const Tensors& x) { return adaptive_max_pool2d(x[0], {2, 3}); };
   add(s, {s.distinct({2, 3, 5, 7})}, f);
-  refuse(s, {s.randn({3, 7, 7})}, f, "x must be [N, C, H, W]");
+  add(s, {s.distinct({2, 5, 7})}, f);
+  refuse(s, {s.randn({7, 7})}, f, "x must be [N, C, H, W]");
 }
 void adaptive_max_pool1d_with_indices_samples(Samples& s) {
   add_both(s, s.distinct({2, 3, 7}), [](const Tensor& x) { return adaptive_max_pool1d_with_indices(x, 4); });
@@ -189,7 +202,8 @@ void max_unpool1d_samples(Samples& s) {
 void max_unpool2d_samples(Samples& s) {
   const F f = [](const Tensors& x) { return max_unpool2d(x[0], x[1], {2, 2}, {}, {5, 4}); };
   add(s, {s.randn({1, 1, 2, 2}), reshape(tensor({1, 3, 16, 10}), {1, 1, 2, 2})}, f);
-  refuse(s, {s.randn({1, 2, 3}), s.integers({1, 2, 3}, 0, 3)}, f, "x must have 4 dimensions");
+  add(s, {s.randn({1, 2, 2}), reshape(tensor({1, 3, 16, 10}), {1, 2, 2})}, f);
+  refuse(s, {s.randn({2, 3}), s.integers({2, 3}, 0, 3)}, f, "x must have 4 dimensions");
 }
 void max_unpool3d_samples(Samples& s) {
   const F f = [](const Tensors& x) { return max_unpool3d(x[0], x[1], {1, 2, 2}); };

@@ -4,6 +4,7 @@
 #include "core/ops.h"
 #include "core/pool.h"
 #include "ops/apply.h"
+#include "ops/no_batch.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -18,7 +19,7 @@ using Triple = std::array<int, 3>;
 constexpr const char* dimension_names[] = {"depth", "height", "width"};
 
 void check_input(const Tensor& x) {
-  check(x.dim() == 5, "x must be [N, C, D, H, W]", x.dim() == 4 ? "; add a batch dimension with unsqueeze(x, 0)" : "");
+  check(x.dim() == 5, "x must be [N, C, D, H, W] or [C, D, H, W]");
   check(x.is_floating(), "needs a floating dtype; cast integers first, as in cast(x, f32)");
   check(x.size(2) > 0 && x.size(3) > 0 && x.size(4) > 0, "the volume must not be empty");
 }
@@ -154,7 +155,7 @@ template <bool adaptive_op> std::span<const Windows> plain_windows() {
   else return fixed;
 }
 template <class Op> void error_samples(Samples& s, const Windows& good) {
-  s.error({s.randn({3, 4, 4, 4})}, Op{good}, "x must be [N, C, D, H, W]; add a batch dimension");
+  s.error({s.randn({3, 4, 4, 4})}, Op{good}, "x must be [N, C, D, H, W]");
   s.error({s.integers({1, 1, 4, 4, 4}, 0, 9)}, Op{good}, "needs a floating dtype");
   s.error({s.randn({1, 1, 4, 0, 4})}, Op{good}, "the volume must not be empty");
   if (good.adaptive) {
@@ -195,16 +196,24 @@ MANTISSA_OP(AvgPool3dBackward<false>)
 MANTISSA_OP(AvgPool3dBackward<true>)
 
 ValuesIndices max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions options) {
+  if (has_no_batch(x, 3)) return without_batch(max_pool3d_with_indices(as_batch(x), kernel, options));
   auto y = apply(MaxPool3d<false>{{kernel, options}}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
 ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> output) {
+  if (has_no_batch(x, 3)) return without_batch(adaptive_max_pool3d_with_indices(as_batch(x), output));
   auto y = apply(MaxPool3d<true>{adapted(output)}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
 Tensor max_pool3d(const Tensor& x, Triple kernel, Pool3dOptions options) { return max_pool3d_with_indices(x, kernel, options).values; }
 Tensor adaptive_max_pool3d(const Tensor& x, Triple output) { return adaptive_max_pool3d_with_indices(x, output).values; }
-Tensor avg_pool3d(const Tensor& x, Triple kernel, Pool3dOptions options) { return apply(AvgPool3d<false>{{kernel, options}}, x); }
-Tensor adaptive_avg_pool3d(const Tensor& x, Triple output) { return apply(AvgPool3d<true>{adapted(output)}, x); }
+Tensor avg_pool3d(const Tensor& x, Triple kernel, Pool3dOptions options) {
+  if (has_no_batch(x, 3)) return without_batch(avg_pool3d(as_batch(x), kernel, options));
+  return apply(AvgPool3d<false>{{kernel, options}}, x);
+}
+Tensor adaptive_avg_pool3d(const Tensor& x, Triple output) {
+  if (has_no_batch(x, 3)) return without_batch(adaptive_avg_pool3d(as_batch(x), output));
+  return apply(AvgPool3d<true>{adapted(output)}, x);
+}
 
 }  // namespace mantissa

@@ -34,7 +34,10 @@ struct Norm : Over {
     check_floating(x);
     check(!std::isnan(op.p), "p is not a number");
     if (op.p == 2) return root(sum(square(x), op.dims, op.keepdim));
-    if (op.p == 0) return sum(cast(ne(x, Tensor(0.0)), x.dtype()), op.dims, op.keepdim);
+    if (op.p == 0) {  // with a gradient of 0: `never` is false
+      const Tensor never = lt(x, x);
+      return sum(where(never, x, cast(ne(x, Tensor(0.0)), x.dtype())), op.dims, op.keepdim);
+    }
     if (op.p == 1) return sum(abs(x), op.dims, op.keepdim);
     if (std::isinf(op.p)) return op.p > 0 ? amax(abs(x), op.dims, op.keepdim) : amin(abs(x), op.dims, op.keepdim);
     const Tensor total = sum(power(abs(x), op.p), op.dims, op.keepdim);

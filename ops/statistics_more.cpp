@@ -165,7 +165,13 @@ Tensor histc(const Tensor& x, std::int64_t bins, double min, double max) {
   const Tensor flat = cast(flatten(x.detach()), wide);
   const TensorOptions o{.dtype = wide, .device = x.device()};
   Tensor low = full({}, min, o), high = full({}, max, o);
-  if (min == max && x.numel() > 0) low = amin(flat), high = amax(flat);
+  if (min == max && x.numel() > 0) {
+    low = amin(flat), high = amax(flat);
+    if (low.device().is_cpu()) {  // a GPU is not asked: there is nothing in any bin
+      check(std::isfinite(low.item<double>()) && std::isfinite(high.item<double>()), "histc: the range of x, [", low.item<double>(), ", ",
+            high.item<double>(), "], is not finite; give min and max");
+    }
+  }
   const Tensor flat_range = eq(low, high);
   low = where(flat_range, low - 1.0, low);
   high = where(flat_range, high + 1.0, high);

@@ -107,5 +107,15 @@ differences = [
     "`celu`: PyTorch divides by an alpha rounded to f32, also in f64; ours is exact.",
     "`clip_grad_norm_` computes the norm in f32, also for f64 gradients.",
     "`median(x)` and `nanmedian(x)` of all elements give the gradient to one of equal medians; in PyTorch they share it.",
+    "`mse_loss`, `l1_loss`, `smooth_l1_loss` and `huber_loss` let the target broadcast, and refuse one that would repeat x; PyTorch warns.",
+    "`amax`, `amin`, `max(x)` and `min(x)` of all elements give NaN as gradient everywhere where the result is NaN, as PyTorch's `amax`; "
+    "PyTorch's `max(x)` gives it to the elements that are NaN.",
+    "`norm`, `cdist` and `pdist` with p = 0 have a gradient, 0; PyTorch's `norm` has none.",
+    "`signbit` and `copysign` take every NaN for positive: the sign of a computed NaN says nothing.",
+    "A tensor of no dimensions counts like any other when dtypes promote: an f16 tensor times an f32 `scalar` is f32, in PyTorch f16. "
+    "A C++ number adopts the dtype of the tensor.",
+    "`matmul` and `linear` of integers are refused, as by PyTorch on a GPU; on a CPU PyTorch computes them. `dot` takes integers.",
+    "`grad` applies the hooks of its inputs to what it returns; PyTorch does so only where the input leads to no other input.",
+    "`ConstantLR` with `total_iters` 0 leaves the rate alone, as PyTorch's closed form; PyTorch's step by step multiplies it for ever.",
     "Random numbers come from Philox with another numbering: the same seed draws other numbers than in PyTorch.",
 ]

@@ -1,0 +1,84 @@
+// Where users of PyTorch would notice that an operator is not PyTorch's: images without a batch, gradients that are
+// zero, what does not broadcast. Values are those that PyTorch printed.
+#include <cmath>
+
+#include "autograd/backward.h"
+#include "core/ops_special.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using Catch::Matchers::Contains;
+
+namespace {
+Tensor gradient(const Tensor& y, const Tensor& x) { return grad(sum(y), {x})[0]; }
+}  // namespace
+
+TEST_CASE("images without a batch give what a batch of one gives") {
+  const auto same = [](auto f, const Dims& sizes) {
+    const Tensor x = random_tensor(sizes, 1), one = unsqueeze(x, 0);
+    CHECK(same_bits(f(x), squeeze(f(one), 0)));
+  };
+  const Tensor k1 = random_tensor({2, 3, 2}, 2), k2 = random_tensor({2, 3, 2, 2}, 3);
+  const Tensor k3 = random_tensor({2, 3, 2, 2, 2}, 4);
+  const Dims line{3, 6}, image{3, 6, 7}, volume{3, 4, 5, 4};
+  same([&](const Tensor& x) { return conv1d(x, k1); }, line);
+  same([&](const Tensor& x) { return conv2d(x, k2); }, image);
+  same([&](const Tensor& x) { return conv3d(x, k3); }, volume);
+  same([&](const Tensor& x) { return conv_transpose1d(x, transpose(k1, 0, 1)); }, line);
+  same([&](const Tensor& x) { return conv_transpose2d(x, transpose(k2, 0, 1)); }, image);
+  same([&](const Tensor& x) { return conv_transpose3d(x, transpose(k3, 0, 1)); }, volume);
+  same([&](const Tensor& x) { return max_pool1d(x, 2) + avg_pool1d(x, 2); }, line);
+  same([&](const Tensor& x) { return adaptive_avg_pool1d(x, 4) + adaptive_max_pool1d(x, 4); }, line);
+  same([&](const Tensor& x) { return max_pool2d(x, 2) + avg_pool2d(x, 2); }, image);
+  same([&](const Tensor& x) { return adaptive_avg_pool2d(x, {4, 4}) + adaptive_max_pool2d(x, {4, 4}); }, image);
+  same([&](const Tensor& x) { return max_pool2d(x, {2, 2}, {.dilation = {2, 2}}); }, image);
+  same([&](const Tensor& x) { return avg_pool2d(x, {2, 2}, {.divisor_override = 3}); }, image);
+  const std::array<int, 3> two{2, 2, 2};
+  same([&](const Tensor& x) { return max_pool3d(x, two) + avg_pool3d(x, two); }, volume);
+  same([&](const Tensor& x) { return adaptive_avg_pool3d(x, two) + adaptive_max_pool3d(x, two); }, volume);
+  same([&](const Tensor& x) { return max_pool2d_with_indices(x, {2, 2}).indices; }, image);
+  same([&](const Tensor& x) { return lp_pool2d(abs(x), 3, {2, 2}); }, image);
+  same([&](const Tensor& x) { return unfold(x, {2, 3}); }, image);
+  same([&](const Tensor& x) { return fold(x, {3, 3}, {1, 3}); }, {3, 3});
+  const Tensor image_1 = random_tensor(image, 1);
+  const ValuesIndices m = max_pool2d_with_indices(image_1, {2, 2});
+  CHECK(max_unpool2d(m.values, m.indices, {2, 2}, {}, {6, 7}).sizes() == image);
+}
+
+TEST_CASE("gradients that are zero exist") {
+  const Tensor x = tensor({{1, 0}, {-2, 3}, {NAN, 0}}, {.dtype = f64}).requires_grad_();
+  CHECK(norm(x, 0).item<double>() == 4);
+  CHECK(same_bits(gradient(norm(x, 0), x).detach(), zeros({3, 2}, {.dtype = f64})));
+  const Tensor points = tensor({{1, 2}, {3, 2}}, {.dtype = f64}).requires_grad_();
+  CHECK(all_close(gradient(cdist(points, points.detach(), 0), points), zeros({2, 2}, {.dtype = f64})));
+  CHECK(all_close(gradient(pdist(points, 0), points), zeros({2, 2}, {.dtype = f64})));
+  const Tensor image = random_tensor({1, 1, 3, 3}, 1), grid = random_tensor({1, 2, 2, 2}, 2).requires_grad_();
+  CHECK(all_close(gradient(grid_sample(image, grid, {.mode = "nearest"}), grid), zeros({1, 2, 2, 2}, {.dtype = f64})));
+}
+
+TEST_CASE("logit has no gradient outside [0, 1]") {
+  const Tensor x = tensor({-0.5, 0.3, 1, 1.5}, {.dtype = f64}).requires_grad_();
+  const Tensor y = logit(x), g = gradient(y, x);
+  CHECK(to_string(isnan(y)) == to_string(isnan(g)));
+  CHECK(g[1].item<double>() == Approx(1 / (0.3 * 0.7)));
+  CHECK(isinf(g[2]).item<bool>());
+}
+
+TEST_CASE("a loss refuses a target that would repeat x") {
+  const Tensor x = zeros({3, 1}), target = zeros({3});
+  for (auto loss : {&mse_loss, &l1_loss}) {
+    CHECK_THAT(message_of([&] { loss(x, target, Reduction::mean); }),
+               Contains("target has shape [3], which does not broadcast to x's [3, 1]"));
+  }
+  CHECK_THAT(message_of([&] { smooth_l1_loss(x, target); }), Contains("does not broadcast"));
+  CHECK_THAT(message_of([&] { huber_loss(x, target); }), Contains("does not broadcast"));
+  CHECK(mse_loss(ones({3, 2}), zeros({})).item() == 1);
+}
+
+TEST_CASE("histc refuses a range that is not finite, and without one an element that is not") {
+  const Tensor x = tensor({1, HUGE_VAL});
+  CHECK_THAT(message_of([&] { histc(x, 3); }), Contains("the range of x, [1, inf], is not finite; give min and max"));
+  CHECK_THAT(message_of([&] { histc(tensor({1, NAN}), 3); }), Contains("is not finite"));
+  CHECK(same_bits(histc(tensor({1, HUGE_VAL, NAN, 2}), 3, 0, 3), tensor({0, 1, 1}, {.dtype = f32})));
+}
