@@ -1,8 +1,11 @@
 #include "cuda/tuner.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "core/choices.h"
@@ -50,10 +53,25 @@ bool is_timing_wanted() {
 #endif
 }
 
-std::size_t run_first(std::span<const Way> ways) {
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    if (ways[i].run()) return i;
+// Whether $MANTISSA_TUNER_SKIP names the way by how its name begins.
+bool is_skipped(const Way& way) {
+  const char* list = std::getenv("MANTISSA_TUNER_SKIP");
+  std::string_view rest = list ? list : "";
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    if (!one.empty() && way.name.starts_with(one)) return true;
   }
+  return false;
+}
+
+std::size_t run_first(std::span<const Way> ways) {
+  bool skipped = false;
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    if (is_skipped(ways[i])) skipped = true;
+    else if (ways[i].run()) return i;
+  }
+  check(!skipped, "no kernel applies but those that $MANTISSA_TUNER_SKIP leaves out");
   fail("internal error: no kernel applies");
 }
 
@@ -72,7 +90,7 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<
   if (!is_timing_wanted()) return {run_first(ways), true};
   if (const auto known = choices().find(machine(), key)) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
-      if (ways[i].name == *known && ways[i].run()) return {i, true};
+      if (ways[i].name == *known && !is_skipped(ways[i]) && ways[i].run()) return {i, true};
     }
   }
   if (!repeatable || is_capturing()) return {run_first(ways), false};
@@ -92,6 +110,7 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<
   std::size_t best = first;
   float shortest = time_of(ways[first]);
   for (std::size_t i = first + 1; i < ways.size(); ++i) {
+    if (is_skipped(ways[i])) continue;
     for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());  // to be written
     if (!ways[i].run()) continue;
     if (!agrees()) {

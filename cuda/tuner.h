@@ -5,6 +5,8 @@
 // $MANTISSA_TUNER=off  no timing, and nothing is read or written: always the first way that applies
 // anything else        timed once, then kept in cuda.jsonl in the cache folder (core/choices.h), for this kind of GPU and
 //                      this version of CUDA
+// $MANTISSA_TUNER_SKIP=hopper,cudnn   leaves out ways whose names begin so, timed or not, where one hangs or fails: "mma",
+//                      "hopper", "cublaslt", "cublaslt_epilogue", of convolutions "cudnn", "unfold", of attention "own", "cudnn"
 #pragma once
 
 #include <array>

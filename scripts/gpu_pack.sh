@@ -3,7 +3,8 @@
 #   --out DIR    the folder to make anew (default build/gpu_pack), which scripts/gpu.sh --deps DIR takes there
 #   --data DIR   where data sets lie; may be repeated. Also looked at: $MANTISSA_DATA, ../shared/data, the folder that
 #                scripts/download.sh fills, and Debian's dataset-fashion-mnist
-#   --most MIB   refuse when the folder and the working tree together are larger (default 64)
+#   --most MIB   what the folder and the working tree may have together (default 64): data sets that do not fit are left
+#                out, the largest first, and when it is still too much nothing is kept
 # DIR/deps.tar.xz has include/, lib/ and share/cmake/ of the installed Debian packages named below: headers, shared
 # libraries with their links, CMake files. Nothing in it names the place where it is unpacked. Static libraries and
 # documentation stay behind, but for Catch2's, which has no other. DIR/data has the data sets as they are packed.
@@ -18,7 +19,7 @@ while [ $# -gt 0 ]; do
     --out) out=$2 && shift 2 ;;
     --data) data+=("$2") && shift 2 ;;
     --most) most=$2 && shift 2 ;;
-    *) sed -n '2,9p' "${BASH_SOURCE[0]}" && exit 2 ;;
+    *) sed -n '2,10p' "${BASH_SOURCE[0]}" && exit 2 ;;
   esac
 done
 data+=(${MANTISSA_DATA:+"$MANTISSA_DATA"} ../shared/data ../../shared/data
@@ -85,7 +86,15 @@ fi
 # ---- what travels ----
 bytes_of() { xargs -0 -r du -cb --apparent-size | awk '$2 == "total" { s += $1 } END { print s + 0 }'; }
 tree=$(git ls-files -z --cached --others --exclude-standard | bytes_of)
-pack=$(find "$out" -type f -print0 | bytes_of)
+weigh() { pack=$(find "$out" -type f -print0 | bytes_of); }
+weigh
+left_out=()
+while [ $((tree + pack)) -gt $((most << 20)) ] && [ -n "$(ls "$out/data")" ]; do
+  largest=$(du -sb --apparent-size "$out/data"/* | sort -n | tail -n 1 | cut -f 2)
+  rm -rf "$largest"
+  left_out+=("$(basename "$largest")")
+  weigh
+done
 mib() { awk -v n="$1" 'BEGIN { printf "%.1f MiB", n / 1048576 }'; }
 {
   echo "commit $(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown), $(c++ --version | head -n 1)"
@@ -97,6 +106,7 @@ echo "working tree: $(mib "$tree")"
 for d in "digits=$digits" "pictures=$jpegs$binary" "text=$text"; do
   [ -n "${d#*=}" ] || echo "no ${d%=} are here: benchmarks draw them"
 done
+[ ${#left_out[@]} -eq 0 ] || echo "left out, as all together is over $most MiB: ${left_out[*]}; benchmarks draw them"
 if [ $((tree + pack)) -gt $((most << 20)) ]; then
   rm -rf "$out"
   stop "together over $most MiB: nothing was kept"

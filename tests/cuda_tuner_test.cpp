@@ -1,6 +1,8 @@
 // What the tuner asks of every way that it tries: cuda/tuner.h, agree().
+#include <cstdlib>
 #include <limits>
 
+#include "core/tuner.h"
 #include "cuda/tuner.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
@@ -60,4 +62,31 @@ TEST_CASE("results that do not lie densely are compared element by element") {
   CHECK(cuda_backend::agree(a.view(), b.view()));
   wide.slice(0, 32, 33).slice(1, 11, 12).fill_(77.0);
   CHECK_FALSE(cuda_backend::agree(a.view(), b.view()));
+}
+
+TEST_CASE("ways that $MANTISSA_TUNER_SKIP names do not run") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  tuner::set_mode(tuner::Mode::off);
+  const Tensor y = zeros({2}, {.device = cuda});
+  std::string ran;
+  const auto way = [&](const char* name, bool applies) {
+    return cuda_backend::Way{name, [&ran, name, applies] {
+                               ran += concat(name, ";");
+                               return applies;
+                             }};
+  };
+  const std::vector<cuda_backend::Way> ways{way("mma 64x1", false), way("hopper 256", true), way("hopper 128", true), way("cublaslt 0", true)};
+  const auto chosen = [&](const char* skip) {
+    ran.clear();
+    setenv("MANTISSA_TUNER_SKIP", skip, 1);
+    return cuda_backend::run_fastest("test", ways, y.view(), true).way;
+  };
+  CHECK(chosen("") == 1);
+  CHECK(ran == "mma 64x1;hopper 256;");
+  CHECK(chosen("hopper") == 3);
+  CHECK(ran == "mma 64x1;cublaslt 0;");
+  CHECK(chosen(",cublaslt,hopper 2") == 2);
+  CHECK(chosen("256") == 1);
+  CHECK_THROWS_WITH(chosen("hopper,cublaslt"), Catch::Matchers::Contains("MANTISSA_TUNER_SKIP"));
+  unsetenv("MANTISSA_TUNER_SKIP");
 }
