@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "core/host_device.h"
@@ -79,6 +80,17 @@ template <Vector V> inline V exact_erfc(const V& x) {
   return lanewise(x, x, [](auto v, auto) { return exact_erfc(v); });
 }
 
+template <Vector V> inline V exact_pow(const V& a, const V& b) {
+  return lanewise(a, b, [](auto x, auto y) { return std::pow(x, y); });
+}
+// The vector erf of f64 squares x, which may overflow; at 9 it has long been 1.
+template <class T> MANTISSA_HD inline T bounded_erf(T x) {
+  if constexpr (Vector<T>) {
+    if constexpr (sizeof(typename T::value_type) == 8) return select(x > T(9), T(1), select(x < T(-9), T(-1), erf(x)));
+  }
+  return erf(x);
+}
+
 enum class Result : std::uint8_t { promoted, boolean, floating };  // floating: integers give f32
 enum class Saves : std::uint8_t { nothing, input, output };
 
@@ -100,9 +112,18 @@ struct Mul : Formula { static constexpr auto name = "mul"; static constexpr bool
 struct Div : Formula { static constexpr auto name = "div"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return a / b; } };
 struct Pow : Formula {
   static constexpr auto name = "pow"; static constexpr Result result = Result::floating;
-  MANTISSA_F f(T a, T b) const {  // the vector pow knows neither x^0 = 1 nor 0^-1 = inf
-    T p = pow(a, b);
-    return select(b == T(0), T(1), select(b < T(0), select(a == T(0), T(1) / abs(a), p), p));
+  MANTISSA_F f(T a, T b) const {
+    if constexpr (Vector<T>) {  // the vector pow is for ordinary numbers: no denormals, infinity, NaN, huge exponents
+      using C = typename T::value_type;
+      const T low(std::numeric_limits<C>::min()), high(std::numeric_limits<C>::max() / 4), largest(4194304);
+      const auto some_power = abs(b) >= low && abs(b) <= largest;
+      const auto plain = some_power && ((abs(a) >= low && abs(a) <= high) || (a == T(0) && b > T(0)));
+      const T half = T(0.5) * b, zero = select(half - floor(half) == T(0.5), a, T(0));  // -0 for odd b
+      const T p = select(a == T(0), zero, pow(a, b));
+      return all(plain) ? p : select(plain, p, exact_pow(a, b));
+    } else {
+      return pow(a, b);
+    }
   }
 };
 struct Maximum : Formula {
@@ -192,7 +213,7 @@ struct Sigmoid : Floating {
 };
 struct Erf : Floating {
   static constexpr auto name = "erf"; static constexpr Saves saves = Saves::input;
-  MANTISSA_F f(T x) const { return erf(x); }
+  MANTISSA_F f(T x) const { return bounded_erf(x); }
   MANTISSA_F df(T g, T x) const { return g * (T(1.1283791670955126) * exp(-(x * x))); }
 };
 struct Relu : Formula {
@@ -204,7 +225,7 @@ struct Gelu : Floating {  // x * Phi(x), Phi the normal distribution function
   static constexpr auto name = "gelu"; static constexpr Saves saves = Saves::input;
   MANTISSA_F f(T x) const { return x * phi(x); }
   MANTISSA_F df(T g, T x) const { return g * (phi(x) + x * T(0.3989422804014327) * exp(T(-0.5) * x * x)); }
-  template <class T> MANTISSA_HD static T phi(T x) { return T(0.5) * (T(1) + erf(x * T(0.7071067811865476))); }
+  template <class T> MANTISSA_HD static T phi(T x) { return T(0.5) * (T(1) + bounded_erf(x * T(0.7071067811865476))); }
 };
 struct Silu : Floating {
   static constexpr auto name = "silu"; static constexpr Saves saves = Saves::input;

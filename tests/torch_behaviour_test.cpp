@@ -57,6 +57,28 @@ TEST_CASE("gradients that are zero exist") {
   CHECK(all_close(gradient(grid_sample(image, grid, {.mode = "nearest"}), grid), zeros({1, 2, 2, 2}, {.dtype = f64})));
 }
 
+TEST_CASE("pow, erf and gelu at the ends of their dtype's range") {
+  const auto values = [](const Tensor& t) { return t.to_vector<double>(); };
+  const std::vector<double> interesting{0, -0.0, 1, -1, 2, -2, 0.5, -2.5, 3, 20, 1e5, HUGE_VAL, -HUGE_VAL, NAN};
+  for (const Dtype dtype : {f64, f32}) {
+    for (const double exponent : interesting) {
+      const Tensor x = from_data(interesting, {14}).to(dtype), y = pow(x, full({14}, exponent, {.dtype = dtype}));
+      for (std::size_t i = 0; i < interesting.size(); ++i) {
+        INFO("pow(" << interesting[i] << ", " << exponent << ") in " << name_of(dtype));
+        const double got = values(y)[i], expected = dtype == f64 ? std::pow(interesting[i], exponent)
+                             : std::pow(static_cast<float>(interesting[i]), static_cast<float>(exponent));
+        if (std::isnan(expected)) CHECK(std::isnan(got));
+        else if (std::isinf(expected) || expected == 0) CHECK((got == expected && 1 / got == 1 / expected));
+        else CHECK(got == Approx(expected).epsilon(1e-5));
+      }
+    }
+  }
+  const Tensor far = tensor({1e150, -1e200, 3e307, -3e307}, {.dtype = f64}).requires_grad_();
+  CHECK(values(erf(far).detach()) == std::vector<double>{1, -1, 1, -1});
+  CHECK(values(gelu(far).detach()) == std::vector<double>{1e150, 0, 3e307, 0});
+  CHECK(values(gradient(gelu(far), far)) == std::vector<double>{1, 0, 1, 0});
+}
+
 TEST_CASE("logit has no gradient outside [0, 1]") {
   const Tensor x = tensor({-0.5, 0.3, 1, 1.5}, {.dtype = f64}).requires_grad_();
   const Tensor y = logit(x), g = gradient(y, x);
