@@ -249,15 +249,22 @@ one_of() {  # whether any of these files is there
   for f in "$@"; do [ -e "$f" ] && return 0; done
   return 1
 }
-# Where the toolkit has no cuDNN or no cuBLASLt: those of Python's packages, which come without links libX.so.
+# Where the toolkit has no cuDNN or no cuBLASLt: those of Python's packages, which come without links libX.so. Headers of
+# cuBLASLt too; no others of CUDA, which are those of nvcc's own version.
 use_python_cuda() {
   local root folder lib name links=$build/toolkit
   root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
   if [ -n "${CUDNN_ROOT:-}" ]; then options+=("-DCUDNN_ROOT=$CUDNN_ROOT"); fi
   one_of "$root"/lib*/libcublasLt.so "$root"/targets/*/lib/libcublasLt.so &&
+    one_of "$root"/include/cublasLt.h "$root"/targets/*/include/cublasLt.h &&
     one_of ${CUDNN_ROOT:+"$CUDNN_ROOT"} "$root/include/cudnn_graph.h" {/usr,/usr/local}/include/cudnn_graph.h && return
-  mkdir -p "$links"
+  mkdir -p "$links/include"
   while read -r folder; do
+    if ! one_of "$root"/include/cublasLt.h "$root"/targets/*/include/cublasLt.h "$links/include/cublasLt.h"; then
+      for name in "$folder"/*/include/cublas*.h; do
+        [ ! -e "$name" ] || ln -sf "$name" "$links/include/"
+      done
+    fi
     for lib in "$folder"/*/lib/lib{cudart,cublasLt,cudnn,nvrtc}.so.*; do
       [ -e "$lib" ] || continue
       name=$(basename "$lib")
@@ -270,6 +277,7 @@ use_python_cuda() {
     done
   done < <(python3 -c 'import nvidia; print("\n".join(nvidia.__path__))' 2>/dev/null)
   options+=("-DCMAKE_LIBRARY_PATH=$links")
+  export CPATH="$links/include${CPATH:+:$CPATH}"
 }
 
 options=(-DCMAKE_BUILD_TYPE=Release -DMANTISSA_CUDA=ON -DMANTISSA_TESTS=ON -DMANTISSA_BENCH=ON -DMANTISSA_SAMPLES=ON)
