@@ -1,9 +1,11 @@
 // Every operator of the registry gives the same bits for strided inputs as for contiguous copies of them: results and
 // gradients, in every floating dtype, on every instruction set, whether all inputs lie strangely or one of them alone.
 // What may differ, and why, stands in `exceptions`. Read next: tests/op_behaviour_test.cpp.
+#include <algorithm>
 #include <set>
 
 #include "core/cpu/isa.h"
+#include "core/parallel.h"
 #include "tests/op_testing.h"
 
 using namespace mantissa;
@@ -285,5 +287,40 @@ TEST_CASE("larger strided inputs give the bits of contiguous copies") {
 TEST_CASE("strided inputs give the bits of contiguous copies") {
   for_each_instruction_set([](bool thorough) {
     for_each_sample([&](const OpInfo& op, const Sample& s) { check_dtypes(op, s, thorough); });
+  });
+}
+
+// Every order of dimensions in memory, every set of reduced dimensions; and every number of threads.
+TEST_CASE("sums, variances and maxima give the same bits however their input lies") {
+  const int threads = num_threads();
+  for_each_instruction_set([&](bool) {
+    Samples s(seed());
+    // Short and long runs, parts of vectors, blocks that are turned, several tiles, several segments.
+    for (const Dims& sizes : {Dims{3, 20, 9, 35}, Dims{2, 70, 4, 67}, Dims{40, 17, 4, 4}, Dims{2, 600, 3, 5}, Dims{3, 40, 33, 29}, Dims{1, 67, 530, 1}}) {
+      const Tensor values = s.randn(sizes);
+      for (Dtype dtype : {f32, bf16, f64}) {
+        const Tensor x = cast(values, dtype);
+        for (int set = 1; set < 16; ++set) {
+          Dims dims;
+          for (int d = 0; d < 4; ++d) if (set >> d & 1) dims.push_back(d);
+          const auto all = [&](const Tensor& t) { return Tensors{sum(t, dims), var(t, dims), amax(t, dims)}; };
+          const Tensors expected = all(x);
+          std::vector<int> order{0, 1, 2, 3};
+          do {
+            const Tensor y = permuted(x, order);
+            INFO(concat(name_of(dtype), " ", sizes, " over ", dims, ", strides ", y.strides()));
+            const bool channels = y.view().layout() == mantissa::Layout::channels_last && sum(x, dims, true).sizes() == Dims{1, sizes[1], 1, 1};
+            for (int n : {threads, 3}) {
+              set_num_threads(n);
+              const Tensors found = all(y);
+              for (std::size_t k = channels ? 2 : 0; k < found.size(); ++k) {  // sums and variances of channels: see `exceptions`
+                if (!same_bits(found[k], expected[k])) FAIL_CHECK(k << ": " << difference(found[k], expected[k], {0, 0}));
+              }
+            }
+            set_num_threads(threads);
+          } while (std::next_permutation(order.begin(), order.end()));
+        }
+      }
+    }
   });
 }

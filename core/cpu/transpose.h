@@ -88,6 +88,29 @@ inline void store_columns(Lanes* v, T* to, std::int64_t to_row) {
 }
 #endif
 
+#if defined(__AVX2__)
+// A square of width x width: v[j][i] becomes v[i][j].
+inline void turn_square(Lanes* v) {
+  for (std::int64_t i = 0; i < width; i += 4) turn_squares(v + i);
+#if defined(__AVX512F__)
+  for (int j = 0; j < 4; ++j) {
+    const Lanes a = _mm512_shuffle_f32x4(v[j], v[j + 4], 0x44), b = _mm512_shuffle_f32x4(v[j], v[j + 4], 0xee);
+    const Lanes c = _mm512_shuffle_f32x4(v[j + 8], v[j + 12], 0x44), d = _mm512_shuffle_f32x4(v[j + 8], v[j + 12], 0xee);
+    v[j] = _mm512_shuffle_f32x4(a, c, 0x88);
+    v[j + 4] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    v[j + 8] = _mm512_shuffle_f32x4(b, d, 0x88);
+    v[j + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+#else
+  for (int j = 0; j < 4; ++j) {
+    const Lanes a = v[j], b = v[j + 4];
+    v[j] = _mm256_permute2f128_ps(a, b, 0x20);
+    v[j + 4] = _mm256_permute2f128_ps(a, b, 0x31);
+  }
+#endif
+}
+#endif
+
 // to[j * to_row + i] = from[i * from_row + j] for i < width, j < 4.
 inline void four_columns(const float* from, std::int64_t from_row, float* to, std::int64_t to_row) {
 #if defined(__AVX2__)
