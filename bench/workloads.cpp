@@ -121,6 +121,8 @@ struct Gpt {
   }
 };
 
+struct Residual { Tensor x, delta; };  // x + delta, which the norm that reads it adds
+
 struct Gpt2Block {
   Gpt2Block(std::int64_t width, std::int64_t head_count)
       : norm1(width), qkv(width, 3 * width), out(width, width), norm2(width), up(width, 4 * width, Activation::gelu_tanh),
@@ -142,9 +144,10 @@ struct Gpt2Block {
     const Tensor y = scaled_dot_product_attention(part(0), part(1), part(2), {}, {.is_causal = true});
     return out(flatten(y.transpose(1, 2), 2));
   }
-  Tensor operator()(const Tensor& x) const {
-    const auto [sum, y] = norm2(x, attend(norm1(x)));  // sum = x + what is attended to, and it normalised
-    return sum + down(up(y));
+  Residual operator()(const Residual& in) const {
+    const auto [x, y] = norm1(in.x, in.delta);
+    const auto [sum, z] = norm2(x, attend(y));  // sum = x + what is attended to, and it normalised
+    return {sum, down(up(z))};
   }
 };
 
@@ -157,9 +160,9 @@ struct Gpt2 {  // GPT-2 of 124M (Radford et al., 2019): the head shares the embe
   nn::LayerNorm norm;
   MANTISSA_FIELDS(token, position, blocks, norm)
   Tensor operator()(const Tensor& tokens) const {  // i64 [N, T] -> [N, T, 50304], T up to 1024
-    Tensor x = token(tokens) + narrow(position.weight, 0, 0, tokens.size(1));
-    for (const Gpt2Block& block : blocks) x = block(x);
-    return linear(norm(x), token.weight);
+    Residual r{token(tokens) + narrow(position.weight, 0, 0, tokens.size(1)), {}};
+    for (const Gpt2Block& block : blocks) r = block(r);
+    return linear(norm(r.x, r.delta).y, token.weight);
   }
 };
 

@@ -19,18 +19,26 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
 
 // A residual connection and the normalisation after it: sum = x + delta and y = layer_norm(sum) or rms_norm(sum), for
 //   auto [sum, y] = add_layer_norm(x, delta, {width}, weight, bias);
-// x and delta have the same sizes and floating dtypes, maybe different ones; sum and y are of the dtype they promote
-// to, and contiguous. The other arguments are those of layer_norm and rms_norm. The sum is rounded to its dtype before it
-// is normalised, so the bits are those of the two operators, gradients' too. Recorded as the two; what reaches the sum on
-// other ways is added to the norm's gradient in the norm's kernel (Arrived in autograd/rule.h), which layer_norm and
-// rms_norm do wherever their input has another use. In a region with policies of its own, where somebody observes
-// operators, and in halves on a CPU, the two run one after the other.
+// x and delta have the same sizes and floating dtypes, maybe different ones; the sum is of the dtype they promote to, and
+// so is y but for NormDtype; both are contiguous. Without a delta the sum is x itself. The other arguments are those of
+// layer_norm and rms_norm. The sum is rounded to its dtype before it is normalised, so the bits are those of the two
+// operators, gradients' too. Recorded as the two; what reaches the sum on other ways is added to the norm's gradient in
+// the norm's kernel (Arrived in autograd/rule.h), which layer_norm and rms_norm do wherever their input has another use.
+// Where delta is in halves and the sum in f32, that kernel writes delta's gradient in halves beside the sum's. In a
+// region with policies of its own, where somebody observes operators, and in halves on a CPU, the two run one after the
+// other.
 // Other names: fused_add_rms_norm in vLLM and Liger Kernel, SkipLayerNormalization in ONNX Runtime, layer_norm_fn with
 // residual and prenorm in FlashAttention.
 struct SumAndNorm { Tensor sum, y; };
+// The dtype of y where autocast is on and the sum is f32. The sum stays f32, for it is the residual stream; y is what a
+// linear layer reads next, which would cast it to the region's dtype in a pass of its own: the same bits. Of the sum
+// where y is the stream (normalised after each block). In a region with policies of its own y is what layer_norm or
+// rms_norm gives under them; elsewhere it is of the sum's dtype.
+enum class NormDtype { of_region, of_sum };
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Dims& normalized_shape,
-                          const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+                          const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
+                          NormDtype dtype = NormDtype::of_region);
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Dims& normalized_shape, const Tensor& weight = {},
-                        std::optional<double> eps = {});
+                        std::optional<double> eps = {}, NormDtype dtype = NormDtype::of_region);
 
 }  // namespace mantissa

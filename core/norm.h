@@ -7,7 +7,7 @@
 
 namespace mantissa {
 
-// `row` elements are normalised together. Given `delta`, of x's sizes and any floating dtype, what is normalised is
+// `row` elements are normalised together. y is of any floating dtype. Given `delta`, of x's sizes and any floating dtype, what is normalised is
 // sum = x + delta, rounded to the dtype of `sum`; both are absent otherwise.
 struct RowNorm {
   const View &y, &mean, &inv_std;  // mean absent: around zero
@@ -16,10 +16,11 @@ struct RowNorm {
   double eps;
 };
 // x is what was normalised. To dx is added `arrived`, of its sizes and dtype, where given: dx is rounded first. dx may
-// lie where g or `arrived` does. Without dbias around zero; `mean` is absent then.
+// lie where g or `arrived` does. Without dbias around zero; `mean` is absent then. g has x's sizes and any floating
+// dtype. What is stored in dx is stored in `rounded`, too, where given, in the dtype of that.
 struct RowNormGradient {
   const View &dx, &dweight, &dbias;
-  const View &g, &x, &weight, &mean, &inv_std, &arrived;
+  const View &g, &x, &weight, &mean, &inv_std, &arrived, &rounded;
 };
 MANTISSA_KERNEL(row_norm, const RowNorm& f)
 MANTISSA_KERNEL(row_norm_backward, const RowNormGradient& f)

@@ -5,7 +5,8 @@
 // kernel adds up the stretches, in a fixed order. Rows too long for that are read twice, and by a third kernel for
 // those sums.
 //
-// A residual is added in registers, to x before it is normalised and to dx before it is stored.
+// A residual is added in registers, to x before it is normalised and to dx before it is stored; dx in a second dtype is
+// stored from there, too.
 #include "core/norm.h"
 #include "cuda/norm.cuh"
 
@@ -93,9 +94,9 @@ __device__ inline void add_rounded(C (&dx)[width], const C (&arrived)[width], Dt
 // partial[block][columns][n]: sums over the block's rows of g * hat and, where there is a bias, of g.
 template <bool centred, class C, int width, int held>
 __global__ void __launch_bounds__(most_summing_threads<held>)
-    norm_backward_stretches(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, RowOperand arrived,
-                            Statistics<centred, C> statistics, C* partial, std::int64_t rows, int n,
-                            std::int64_t stretch) {
+    norm_backward_stretches(RowOperand dx, RowOperand rounded, RowOperand g, RowOperand x, RowOperand weight,
+                            RowOperand arrived, Statistics<centred, C> statistics, C* partial, std::int64_t rows,
+                            int n, std::int64_t stretch) {
   constexpr int columns = centred ? 2 : 1, slots = 32 * few_slots * width;
   __shared__ C scratch[64], joined[columns * slots];
   C sums[columns][held][width] = {};
@@ -132,6 +133,7 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
         add_rounded(out, more[early ? s : 0], dx.dtype);
       }
       store_slot(dx, row.start + j, out);
+      if (rounded.data) store_slot(rounded, row.start + j, out);
     });
   }
   // Warps that had rows of their own add up one after the other, in the same order in every run.
@@ -165,8 +167,8 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
 // Rows of any length.
 template <bool centred, class C, int width>
 __global__ void __launch_bounds__(most_row_threads, 3)
-    norm_backward_rows(RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, RowOperand arrived,
-                       Statistics<centred, C> statistics, std::int64_t rows, int n) {
+    norm_backward_rows(RowOperand dx, RowOperand rounded, RowOperand g, RowOperand x, RowOperand weight,
+                       RowOperand arrived, Statistics<centred, C> statistics, std::int64_t rows, int n) {
   __shared__ C scratch[64];
   const std::int64_t at = this_row();
   if (at >= rows) return;
@@ -196,6 +198,7 @@ __global__ void __launch_bounds__(most_row_threads, 3)
       add_rounded(out, w, dx.dtype);
     }
     store_slot(dx, row.start + j, out);
+    if (rounded.data) store_slot(rounded, row.start + j, out);
   });
 }
 
@@ -234,7 +237,7 @@ void forward(const RowNorm& f) {
   const DenseInput x(f.x), delta(f.delta), weight(f.weight), bias(f.bias);
   const DenseOutput y(f.y), sum(f.sum);
   const std::int64_t rows = f.y.numel() / f.row;
-  const Dtype compute = compute_dtype(f.y.dtype);
+  const Dtype compute = compute_dtype(f.delta ? f.sum.dtype : f.x.dtype);
   const RowPlan plan = plan_rows(f.row, {x.view, delta.view, sum.view, y.view, weight.view, bias.view}, compute);
   const char* name = f.delta ? f.mean ? "add_layer_norm" : "add_rms_norm" : f.mean ? "layer_norm" : "rms_norm";
   visit_rows(compute, plan, [&]<class C, int width, int held>() {
@@ -283,8 +286,9 @@ template <bool centred> void backward(const RowNormGradient& f) {
   check_row(n);
   const char* name = centred ? "layer_norm_backward" : "rms_norm_backward";
   const DenseInput x(f.x), g(f.g), weight(f.weight), means(f.mean), inv_stds(f.inv_std), arrived(f.arrived);
-  const DenseOutput dx(f.dx), dweight(f.dweight), dbias(f.dbias);
-  StretchPlan plan(n, rows, {dx.view, g.view, x.view, weight.view, arrived.view}, compute_dtype(f.x.dtype));
+  const DenseOutput dx(f.dx), rounded(f.rounded), dweight(f.dweight), dbias(f.dbias);
+  StretchPlan plan(n, rows, {dx.view, rounded.view, g.view, x.view, weight.view, arrived.view},
+                   compute_dtype(f.x.dtype));
   const std::int64_t across = (n + 31) / 32;
   if (!plan.rows.fits)
     plan.cut(rows, std::min<std::int64_t>({std::max<std::int64_t>(1, 512 / across), rows / 32, 1024}));
@@ -301,8 +305,9 @@ template <bool centred> void backward(const RowNormGradient& f) {
     if (plan.rows.fits) {
       const Grid grid{dim3(static_cast<unsigned>(plan.count)), plan.rows.threads};
       const auto run = [&]<int width, int held>() {
-        launch(name, norm_backward_stretches<centred, C, width, held>, grid, operand(dx.view), operand(g.view),
-               operand(x.view), operand(weight.view), operand(arrived.view), statistics, partial, rows, n, plan.length);
+        launch(name, norm_backward_stretches<centred, C, width, held>, grid, operand(dx.view), operand(rounded.view),
+               operand(g.view), operand(x.view), operand(weight.view), operand(arrived.view), statistics, partial, rows,
+               n, plan.length);
       };
       visit_width([&]<int width>() {
         if (plan.held == few_slots) run.template operator()<width, few_slots>();
@@ -315,7 +320,8 @@ template <bool centred> void backward(const RowNormGradient& f) {
              operand(x.view), statistics, rows, n, plan.length);
       visit_width([&]<int width>() {
         launch(name, norm_backward_rows<centred, C, width>, grid_of(plan.rows, rows), operand(dx.view),
-               operand(g.view), operand(x.view), operand(weight.view), operand(arrived.view), statistics, rows, n);
+               operand(rounded.view), operand(g.view), operand(x.view), operand(weight.view), operand(arrived.view),
+               statistics, rows, n);
       });
     }
     launch_sums(dweight.view, dbias.view, partial, n, columns, plan.count);
@@ -323,6 +329,7 @@ template <bool centred> void backward(const RowNormGradient& f) {
   dweight.finish();
   dbias.finish();
   dx.finish();
+  rounded.finish();
 }
 
 }  // namespace

@@ -154,8 +154,9 @@ class LayerNorm {
   }
   Tensor operator()(const Tensor& x) const { return layer_norm(x, shape, weight, bias, eps); }
   // A residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
-  SumAndNorm operator()(const Tensor& x, const Tensor& delta) const {
-    return add_layer_norm(x, delta, shape, weight, bias, eps);
+  // In a region of autocast y has the region's dtype, if `dtype` says nothing else. Without a delta the sum is x.
+  SumAndNorm operator()(const Tensor& x, const Tensor& delta, NormDtype dtype = NormDtype::of_region) const {
+    return add_layer_norm(x, delta, shape, weight, bias, eps, dtype);
   }
 
   Param weight, bias;

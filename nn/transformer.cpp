@@ -28,7 +28,7 @@ class Residual {
  public:
   Residual(const Tensor& x, bool norm_first) : x_(x), norm_first_(norm_first) {}
   template <class Block> Residual& then(const LayerNorm& norm, const Block& block) {
-    if (!norm_first_) x_ = norm(x_, block(x_)).y;
+    if (!norm_first_) x_ = norm(x_, block(x_), NormDtype::of_sum).y;  // it is the stream
     else delta_ = block(normalised(norm));
     return *this;
   }
@@ -36,7 +36,6 @@ class Residual {
 
  private:
   Tensor normalised(const LayerNorm& norm) {
-    if (!delta_.defined()) return norm(x_);
     auto [sum, y] = norm(x_, std::exchange(delta_, Tensor()));
     x_ = std::move(sum);
     return std::move(y);

@@ -18,6 +18,8 @@ template <bool centred> struct AddNorm {
   static constexpr const char* args[] = {"x", "delta", "weight", "bias"};
   Dims shape;
   double eps = 1e-5;
+  std::optional<Dtype> result = {};  // dtype of y; absent: the sum's
+  std::shared_ptr<RoundedGradient> rounded = {};  // delta's, made by the norm's rule
 
   std::array<Spec, 4> infer(const Tensor& x, const Tensor& delta, const Tensor& weight, const Tensor& bias) const {
     check_end(x, shape);
@@ -27,14 +29,16 @@ template <bool centred> struct AddNorm {
     check_parameter(bias, "bias", shape);
     const Dtype dtype = promote(x.dtype(), delta.dtype());
     const Spec statistic{leading(x.sizes(), shape.rank()), compute_dtype(dtype), x.device()}, sum = like(x, dtype);
-    return {sum, sum, statistic, centred ? statistic : like(x, Dims{0})};
+    return {sum, like(x, result.value_or(dtype)), statistic, centred ? statistic : like(x, Dims{0})};
   }
   void run(const std::array<View, 4>& y, const View& x, const View& delta, const View& weight, const View& bias) const {
     const View mean = centred ? y[3] : View();
     kernels::row_norm(x.device, RowNorm{y[1], mean, y[2], y[0], x, delta, weight, bias, numel_of(shape), eps});
   }
   static constexpr auto vjp() {
-    return rules([](Grad g) -> Tensor { return g; }, [](Grad g) -> Tensor { return g; }, no_gradient, no_gradient);
+    return rules([](Grad g) -> Tensor { return g; },
+                 [](const AddNorm& op, Grad g) -> Tensor { return op.rounded ? op.rounded->take(g) : g; }, no_gradient,
+                 no_gradient);
   }
   static void samples(Samples& s);
 };
@@ -44,6 +48,22 @@ bool one_by_one(const Tensor& x, const Tensor& delta) {
   const Context& c = context();
   if (x.defined() && delta.defined() && x.device().is_cpu() && is_half(promote(x.dtype(), delta.dtype()))) return true;
   return c.anomaly || c.autocast.overlay || (c.autocast.any() && amp::Observer::current());
+}
+
+// The dtype of y, where it is not the sum's.
+std::optional<Dtype> dtype_of_y(const Tensor& x, const Tensor& delta, NormDtype dtype) {
+  const AutocastState& region = context().autocast;
+  if (dtype == NormDtype::of_sum || !region.any() || region.overlay) return {};
+  if (!x.defined() || !region.enabled_on(x.device())) return {};
+  const Dtype sum = delta.defined() ? promote(x.dtype(), delta.dtype()) : x.dtype();
+  return sum == f32 ? std::optional(region.dtype_on(x.device())) : std::nullopt;
+}
+
+// Where delta's gradient is a cast of the sum's. A leaf takes the wide one.
+std::shared_ptr<RoundedGradient> rounded_gradient(const Tensor& x, const Tensor& delta) {
+  if (!context().grad_enabled || !delta.requires_grad() || delta.impl()->node->is_leaf()) return {};
+  if (!is_half(delta.dtype()) || promote(x.dtype(), delta.dtype()) != f32) return {};
+  return std::make_shared<RoundedGradient>(delta.dtype());
 }
 
 // The sum, from `r` of the operator, with a node only where x or delta wants a gradient.
@@ -91,28 +111,33 @@ MANTISSA_OP(AddNorm<true>)
 MANTISSA_OP(AddNorm<false>)
 
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Dims& normalized_shape, const Tensor& weight,
-                          const Tensor& bias, double eps) {
-  if (one_by_one(x, delta)) {
-    const Tensor sum = add(x, delta);
-    return {sum, layer_norm(sum, normalized_shape, weight, bias, eps)};
+                          const Tensor& bias, double eps, NormDtype dtype) {
+  const std::optional<Dtype> as = dtype_of_y(x, delta, dtype);
+  if (!delta.defined() || one_by_one(x, delta)) {
+    const Tensor sum = delta.defined() ? add(x, delta) : x;
+    return {sum, layer_norm_as(as, sum, normalized_shape, weight, bias, eps)};
   }
-  auto [result, y, inv_std, mean] = apply(AddNorm<true>{normalized_shape, eps}, x, delta, weight, bias);
+  const AddNorm<true> op{normalized_shape, eps, as, rounded_gradient(x, delta)};
+  auto [result, y, inv_std, mean] = apply(op, x, delta, weight, bias);
   const Tensor sum = sum_of(result, x, delta);
   if (records({&sum, &weight, &bias}))
-    y.impl()->node = layer_norm_node(normalized_shape, eps, sum, weight, bias, Tensors{y, mean, inv_std});
+    y.impl()->node = layer_norm_node(normalized_shape, eps, sum, weight, bias, Tensors{y, mean, inv_std}, op.rounded);
   return {sum, y};
 }
 
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Dims& normalized_shape, const Tensor& weight,
-                        std::optional<double> eps) {
-  if (one_by_one(x, delta)) {
-    const Tensor sum = add(x, delta);
-    return {sum, rms_norm(sum, normalized_shape, weight, eps)};
+                        std::optional<double> eps, NormDtype dtype) {
+  const std::optional<Dtype> as = dtype_of_y(x, delta, dtype);
+  if (!delta.defined() || one_by_one(x, delta)) {
+    const Tensor sum = delta.defined() ? add(x, delta) : x;
+    return {sum, rms_norm_as(as, sum, normalized_shape, weight, eps)};
   }
   const double e = eps.value_or(epsilon_of(promote(x.dtype(), delta.dtype())));
-  auto [result, y, inv_rms, none] = apply(AddNorm<false>{normalized_shape, e}, x, delta, weight, Tensor());
+  const AddNorm<false> op{normalized_shape, e, as, rounded_gradient(x, delta)};
+  auto [result, y, inv_rms, none] = apply(op, x, delta, weight, Tensor());
   const Tensor sum = sum_of(result, x, delta);
-  if (records({&sum, &weight})) y.impl()->node = rms_norm_node(normalized_shape, e, sum, weight, Tensors{y, inv_rms});
+  if (records({&sum, &weight}))
+    y.impl()->node = rms_norm_node(normalized_shape, e, sum, weight, Tensors{y, inv_rms}, op.rounded);
   return {sum, y};
 }
 

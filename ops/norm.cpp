@@ -25,6 +25,14 @@ void check_arrived(const Tensor& arrived, const Tensor& x) {
   check(arrived.sizes() == x.sizes() && arrived.dtype() == x.dtype(), "arrived is ", arrived, ", expected ", x);
 }
 
+// Where the kernel writes the gradient of x in `also`'s dtype, too: nowhere while gradients are recorded.
+Tensor memory_for(const std::shared_ptr<RoundedGradient>& also, const Tensor& x) {
+  return also && !grad_enabled() ? Tensor::allocate(x.sizes(), also->dtype, x.device()) : Tensor();
+}
+void hand_on(const std::shared_ptr<RoundedGradient>& also, const Tensor& gradient, const Tensor& rounded) {
+  if (rounded.defined()) also->gradient = gradient, also->rounded = rounded;
+}
+
 // Results dx, dweight, dbias. `arrived`, where there is one, is added to dx.
 struct LayerNormBackward {
   static constexpr auto name = "layer_norm_backward";
@@ -32,6 +40,7 @@ struct LayerNormBackward {
   static constexpr const char* args[] = {"gradient", "x", "weight", "mean", "inv_std", "arrived"};
   int normalised = 1;  // trailing dims
   double eps = 1e-5;
+  Tensor rounded = {};  // dx once more, in a dtype of its own
 
   std::array<Spec, 3> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
                             const Tensor& inv_std, const Tensor& arrived) const {
@@ -46,12 +55,14 @@ struct LayerNormBackward {
   }
   void run(const std::array<View, 3>& y, const View& g, const View& x, const View& weight, const View& mean,
            const View& inv_std, const View& arrived) const {
-    kernels::row_norm_backward(x.device, RowNormGradient{y[0], y[1], y[2], g, x, weight, mean, inv_std, arrived});
+    kernels::row_norm_backward(
+        x.device, RowNormGradient{y[0], y[1], y[2], g, x, weight, mean, inv_std, arrived, rounded.view()});
   }
   // mean and inv_std depend on x: here they are made from it again.
-  static std::array<Tensor, 3> reference(const LayerNormBackward& op, const Tensor& g, const Tensor& x,
+  static std::array<Tensor, 3> reference(const LayerNormBackward& op, const Tensor& gradient, const Tensor& x,
                                          const Tensor& weight, const Tensor&, const Tensor&,
                                          const Tensor& arrived) {
+    const Tensor g = cast(gradient, x.dtype());
     const Dims over = last_dims(op.normalised);
     const Tensor inv_std = rsqrt(var(x, over, true, 0) + op.eps);
     const Tensor hat = (x - mean(x, over, true)) * inv_std;
@@ -69,13 +80,15 @@ struct LayerNorm {
   static constexpr auto autocast = CastPolicy::f32_inside;
   Dims shape;
   double eps = 1e-5;
+  std::optional<Dtype> result = {};  // absent: x's
+  std::shared_ptr<RoundedGradient> also = {};
 
   std::array<Spec, 3> infer(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     check_end(x, shape);
     check_parameter(weight, "weight", shape);
     check_parameter(bias, "bias", shape);
     const Spec statistic{leading(x.sizes(), shape.rank()), compute_dtype(x.dtype()), x.device()};
-    return {like(x), statistic, statistic};
+    return {like(x, result.value_or(x.dtype())), statistic, statistic};
   }
   void run(const std::array<View, 3>& y, const View& x, const View& weight, const View& bias) const {
     const View none{};
@@ -83,15 +96,18 @@ struct LayerNorm {
   }
   static constexpr auto vjp() {
     return joint([](const LayerNorm& op, Grad g, Arrived arrived, In<0> x, In<1> weight, Out<1> mean, Out<2> inv_std) {
-      const LayerNormBackward backward{op.shape.rank(), op.eps};
-      return apply_over({&arrived, &g}, backward, g, x, weight, mean, inv_std, arrived);
+      const LayerNormBackward backward{op.shape.rank(), op.eps, memory_for(op.also, x)};
+      const auto d = apply_over({&arrived, &g}, backward, g, x, weight, mean, inv_std, arrived);
+      hand_on(op.also, d[0], backward.rounded);
+      return d;
     });
   }
   static std::array<Tensor, 3> reference(const LayerNorm& op, const Tensor& x, const Tensor& weight,
                                          const Tensor& bias) {
     const Dims over = last_dims(op.shape.rank()), rows = leading(x.sizes(), op.shape.rank());
     const Tensor m = mean(x, over, true), inv_std = rsqrt(var(x, over, true, 0) + op.eps);
-    return {scaled((x - m) * inv_std, weight, bias), reshape(m, rows), reshape(inv_std, rows)};
+    const Tensor y = cast(scaled((x - m) * inv_std, weight, bias), op.result.value_or(x.dtype()));
+    return {y, reshape(m, rows), reshape(inv_std, rows)};
   }
   static void samples(Samples& s);
 };
@@ -136,6 +152,7 @@ struct RmsNormBackward {
   static constexpr const char* args[] = {"gradient", "x", "weight", "inv_rms", "arrived"};
   int normalised = 1;  // trailing dims
   double eps = 1e-5;
+  Tensor rounded = {};  // dx once more, in a dtype of its own
 
   std::array<Spec, 2> infer(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
                             const Tensor& arrived) const {
@@ -149,11 +166,13 @@ struct RmsNormBackward {
   void run(const std::array<View, 2>& y, const View& g, const View& x, const View& weight, const View& inv_rms,
            const View& arrived) const {
     const View none{};
-    kernels::row_norm_backward(x.device, RowNormGradient{y[0], y[1], none, g, x, weight, none, inv_rms, arrived});
+    kernels::row_norm_backward(
+        x.device, RowNormGradient{y[0], y[1], none, g, x, weight, none, inv_rms, arrived, rounded.view()});
   }
   // inv_rms depends on x: here it is made from it again.
-  static std::array<Tensor, 2> reference(const RmsNormBackward& op, const Tensor& g, const Tensor& x,
+  static std::array<Tensor, 2> reference(const RmsNormBackward& op, const Tensor& gradient, const Tensor& x,
                                          const Tensor& weight, const Tensor&, const Tensor& arrived) {
+    const Tensor g = cast(gradient, x.dtype());
     const Dims over = last_dims(op.normalised);
     const Tensor inv_rms = rsqrt(mean(x * x, over, true) + op.eps), hat = x * inv_rms;
     const Tensor u = weight.defined() ? g * weight : g;
@@ -168,13 +187,16 @@ struct RmsNorm {
   static constexpr const char* args[] = {"x", "weight"};
   static constexpr auto autocast = CastPolicy::f32_inside;
   Dims shape;
-  std::optional<double> eps = {};  // that of the dtype x is computed in
+  std::optional<double> eps = {};    // that of the dtype x is computed in
+  std::optional<Dtype> result = {};  // absent: x's
+  std::shared_ptr<RoundedGradient> also = {};
   double eps_for(Dtype x) const { return eps.value_or(epsilon_of(x)); }
 
   std::array<Spec, 2> infer(const Tensor& x, const Tensor& weight) const {
     check_end(x, shape);
     check_parameter(weight, "weight", shape);
-    return {like(x), Spec{leading(x.sizes(), shape.rank()), compute_dtype(x.dtype()), x.device()}};
+    return {like(x, result.value_or(x.dtype())),
+            Spec{leading(x.sizes(), shape.rank()), compute_dtype(x.dtype()), x.device()}};
   }
   void run(const std::array<View, 2>& y, const View& x, const View& weight) const {
     const View none{};
@@ -183,13 +205,16 @@ struct RmsNorm {
   }
   static constexpr auto vjp() {
     return joint([](const RmsNorm& op, Grad g, Arrived arrived, In<0> x, In<1> weight, Out<1> inv_rms) {
-      const RmsNormBackward backward{op.shape.rank(), op.eps_for(x.dtype())};
-      return apply_over({&arrived, &g}, backward, g, x, weight, inv_rms, arrived);
+      const RmsNormBackward backward{op.shape.rank(), op.eps_for(x.dtype()), memory_for(op.also, x)};
+      const auto d = apply_over({&arrived, &g}, backward, g, x, weight, inv_rms, arrived);
+      hand_on(op.also, d[0], backward.rounded);
+      return d;
     });
   }
   static std::array<Tensor, 2> reference(const RmsNorm& op, const Tensor& x, const Tensor& weight) {
     const Tensor inv_rms = rsqrt(mean(x * x, last_dims(op.shape.rank()), true) + op.eps_for(x.dtype()));
-    return {scaled(x * inv_rms, weight, {}), reshape(inv_rms, leading(x.sizes(), op.shape.rank()))};
+    return {cast(scaled(x * inv_rms, weight, {}), op.result.value_or(x.dtype())),
+            reshape(inv_rms, leading(x.sizes(), op.shape.rank()))};
   }
   static void samples(Samples& s);
 };
@@ -230,14 +255,25 @@ MANTISSA_OP(RmsNorm)
 MANTISSA_OP(RmsNormBackward)
 
 autograd::NodeRef layer_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
-                                  const Tensor& bias, std::span<const Tensor> results) {
+                                  const Tensor& bias, std::span<const Tensor> results,
+                                  std::shared_ptr<RoundedGradient> also) {
   const Tensor* inputs[] = {&x, &weight, &bias};
-  return autograd::NodeRef(new autograd::OpNode<LayerNorm, 3, 3>(LayerNorm{shape, eps}, inputs, results));
+  const LayerNorm op{shape, eps, {}, std::move(also)};
+  return autograd::NodeRef(new autograd::OpNode<LayerNorm, 3, 3>(op, inputs, results));
 }
 autograd::NodeRef rms_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
-                                std::span<const Tensor> results) {
+                                std::span<const Tensor> results, std::shared_ptr<RoundedGradient> also) {
   const Tensor* inputs[] = {&x, &weight};
-  return autograd::NodeRef(new autograd::OpNode<RmsNorm, 2, 2>(RmsNorm{shape, eps}, inputs, results));
+  const RmsNorm op{shape, eps, {}, std::move(also)};
+  return autograd::NodeRef(new autograd::OpNode<RmsNorm, 2, 2>(op, inputs, results));
+}
+Tensor layer_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& shape, const Tensor& weight,
+                     const Tensor& bias, double eps) {
+  return apply(LayerNorm{shape, eps, dtype}, x, weight, bias)[0];
+}
+Tensor rms_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& shape, const Tensor& weight,
+                   std::optional<double> eps) {
+  return apply(RmsNorm{shape, eps, dtype}, x, weight)[0];
 }
 
 Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {

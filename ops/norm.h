@@ -2,7 +2,11 @@
 #pragma once
 
 #include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
 
+#include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
@@ -46,11 +50,34 @@ inline double epsilon_of(Dtype t) {
   return t == f64 ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
+// layer_norm and rms_norm with a result of this dtype; absent: x's.
+Tensor layer_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& shape, const Tensor& weight,
+                     const Tensor& bias, double eps);
+Tensor rms_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& shape, const Tensor& weight,
+                   std::optional<double> eps);
+
+// The gradient of a norm's input in a second dtype, which the norm's kernel writes beside it: handed by the norm's rule
+// to that of the addition before it, of which one summand has that dtype. The norm's rule runs last of those that give the
+// sum a gradient, since its node is the first that reads the sum.
+struct RoundedGradient {
+  Dtype dtype;
+  Tensor gradient = {}, rounded = {};  // held together: what is the same tensor has the same values
+
+  // `g` in `dtype`, if that is here.
+  Tensor take(const Tensor& g) {
+    const Tensor before = std::exchange(gradient, Tensor()), kept = std::exchange(rounded, Tensor());
+    const bool same = before.defined() && before.storage() == g.storage() && before.storage()->version() == 0 &&
+                      before.raw_data() == g.raw_data() && before.strides() == g.strides() && !grad_enabled();
+    return same ? kept : g;
+  }
+};
+
 // For who has computed their results {y, mean, inv_std} or {y, inv_rms} from x: the node that layer_norm or rms_norm
-// would have recorded.
+// would have recorded. `also`, where given, gets x's gradient in its dtype in every pass that is not recorded.
 autograd::NodeRef layer_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
-                                  const Tensor& bias, std::span<const Tensor> results);
+                                  const Tensor& bias, std::span<const Tensor> results,
+                                  std::shared_ptr<RoundedGradient> also = {});
 autograd::NodeRef rms_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
-                                std::span<const Tensor> results);
+                                std::span<const Tensor> results, std::shared_ptr<RoundedGradient> also = {});
 
 }  // namespace mantissa

@@ -131,23 +131,109 @@ TEST_CASE("with a bias alone, over several dimensions, and of tensors that are n
   }
 }
 
-TEST_CASE("in a region of autocast the residual stream stays in f32") {
+// x in f32 and delta the bf16 result of a layer, in a region: what add_layer_norm or add_rms_norm makes of them, or the
+// operators apart, with a cast of y.
+struct InRegion {
+  Inputs in;
+  Tensor delta;
+  InRegion(Device device, const Dims& sizes, bool affine) : in(device, sizes, f32, f32, affine) {}
+  SumAndNorm run(bool fused, bool centred) {
+    return amp::autocast(bf16, [&] {
+      delta = amp::lowered(in.delta * 0.5);
+      if (fused) {
+        const Dims shape{in.x.sizes().back()};
+        return centred ? add_layer_norm(in.x, delta, shape, in.weight, in.bias)
+                       : add_rms_norm(in.x, delta, shape, in.weight);
+      }
+      const Tensor sum = in.x + delta;
+      return SumAndNorm{sum, amp::lowered(in.norm(sum, centred))};
+    });
+  }
+};
+
+TEST_CASE("in a region of autocast the residual stream stays in f32, and what is normalised is of the region's dtype") {
   for (const Device device : devices()) {
-    const Inputs one(device, {5, 24}, f32, f32, true), two(device, {5, 24}, f32, f32, true);
-    const auto run = [&](const Inputs& in, bool fused) {
-      return amp::autocast(bf16, [&] {
-        const Tensor weight = full({24, 24}, 0.125).to(device), product = linear(in.delta, weight, {});
-        const Tensor sum = in.x + product;
-        return fused ? add_layer_norm(in.x, product, {24}, in.weight, in.bias) : SumAndNorm{sum, in.norm(sum, true)};
-      });
-    };
-    const SumAndNorm a = run(one, true), b = run(two, false);
-    CHECK(a.sum.dtype() == f32);
-    CHECK(a.y.dtype() == f32);
-    CHECK(same(a.sum, b.sum));
-    CHECK(same(a.y, b.y));
-    for (const SumAndNorm& r : {a, b}) sum(r.sum * r.y).backward();
-    for (std::size_t i = 0; i < 4; ++i) CHECK(same(one.gradients()[i], two.gradients()[i]));
+    for (const Dims& sizes : {Dims{5, 24}, Dims{70, 8}, Dims{3, 37}, Dims{2, 12296}}) {
+      for (const bool centred : {false, true}) {
+        INFO("row " << sizes.back() << " centred " << centred);
+        for (const Used used : {Used::both, Used::sum, Used::y}) {
+          InRegion one(device, sizes, sizes[0] != 70), two(device, sizes, sizes[0] != 70);
+          const SumAndNorm a = one.run(true, centred), b = two.run(false, centred);
+          CHECK(a.sum.dtype() == f32);
+          CHECK(a.y.dtype() == bf16);
+          CHECK(one.delta.dtype() == bf16);
+          CHECK(same(a.sum, b.sum));
+          CHECK(same(a.y, b.y));
+          const Tensor g = randn(sizes).to(device), h = randn(sizes).to(bf16).to(device);
+          for (int pass = 0; pass < 2; ++pass) {  // the second one over a graph that was kept
+            for (const SumAndNorm& r : {a, b}) {
+              const BackwardOptions o{.retain_graph = true};
+              if (used == Used::sum) backward(r.sum, g, o);
+              else if (used == Used::y) backward(r.y, h, o);
+              else backward(std::vector<Tensor>{r.sum, r.y}, std::vector<Tensor>{g, h}, o);
+            }
+            for (std::size_t i = 0; i < 4; ++i) CHECK(same(one.in.gradients()[i], two.in.gradients()[i]));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("delta's gradient in halves is that of the sum, whoever looks at or replaces that") {
+  for (const Device device : devices()) {
+    const Tensor h = randn({6, 32}).to(bf16).to(device), g = randn({6, 32}).to(device);
+    for (const bool replaced : {false, true}) {
+      InRegion one(device, {6, 32}, true), two(device, {6, 32}, true);
+      const SumAndNorm a = one.run(true, true), b = two.run(false, true);
+      for (const SumAndNorm& r : {a, b}) {
+        // A pass that ends at the sum, and one that begins there: the gradient of the norm is not part of that.
+        (void)grad(std::vector<Tensor>{r.y}, std::vector<Tensor>{r.sum}, std::vector<Tensor>{h}, {.retain_graph = true});
+        backward(r.sum, g, {.retain_graph = true});
+        r.sum.on_grad([&](const Tensor& t) { return replaced ? t * 2.0 : Tensor(); });
+        backward(std::vector<Tensor>{r.sum, r.y}, std::vector<Tensor>{g, h}, {.retain_graph = true});
+      }
+      for (std::size_t i = 0; i < 4; ++i) CHECK(same(one.in.gradients()[i], two.in.gradients()[i]));
+      // Recorded: the rules are those of the operators.
+      const auto second = [&](const InRegion& r, const SumAndNorm& s) {
+        const Tensor d = grad(std::vector<Tensor>{s.y}, std::vector<Tensor>{r.in.delta}, std::vector<Tensor>{h},
+                              {.create_graph = true})[0];
+        return grad(std::vector<Tensor>{sum(square(d))}, std::vector<Tensor>{r.in.x}, {}, {})[0];
+      };
+      CHECK(difference(second(one, a), second(two, b), {2e-2, 2e-2}) == "");
+    }
+  }
+}
+
+TEST_CASE("the dtype of y in a region: asked for, by policies, without a delta") {
+  for (const Device device : devices()) {
+    const Inputs in(device, {5, 24}, f32, f32, true);
+    const Dims shape{24};
+    const auto norm = [&](NormDtype dtype) { return add_layer_norm(in.x, in.delta, shape, in.weight, in.bias, 1e-5, dtype).y; };
+    const Tensor plain = norm(NormDtype::of_region);
+    CHECK(plain.dtype() == f32);  // outside a region
+    amp::autocast(bf16, [&] {
+      CHECK(same(norm(NormDtype::of_sum), plain));
+      CHECK(same(norm(NormDtype::of_region), plain.to(bf16)));
+      CHECK(layer_norm(in.x, shape, in.weight, in.bias).dtype() == f32);  // as PyTorch's
+      const auto [sum, y] = add_layer_norm(in.x, {}, shape, in.weight, in.bias);
+      CHECK(sum.impl() == in.x.impl());
+      CHECK(same(y, layer_norm(in.x, shape, in.weight, in.bias).to(bf16)));
+      CHECK(same(add_rms_norm(in.x, {}, shape, in.weight).y, rms_norm(in.x, shape, in.weight).to(bf16)));
+      const amp::Autocast off(amp::disabled);
+      CHECK(norm(NormDtype::of_region).dtype() == f32);
+    });
+    amp::autocast({.dtype = bf16, .policies = amp::Policies::torch_cuda()}, [&] {
+      CHECK(same(norm(NormDtype::of_region), plain));
+      CHECK(add_rms_norm(in.x, {}, shape, in.weight).y.dtype() == f32);
+    });
+    const Inputs wide(device, {5, 24}, f64, f32, false), half(device, {5, 24}, f16, f16, false);
+    amp::autocast(bf16, [&] {
+      CHECK(wide.together(true).y.dtype() == f64);
+      CHECK(half.together(true).y.dtype() == f16);
+    });
+    amp::Explain explain;  // one after the other, to the same bits
+    CHECK(same(amp::autocast(bf16, [&] { return norm(NormDtype::of_region); }), plain.to(bf16)));
   }
 }
 
@@ -248,4 +334,32 @@ TEST_CASE("on a GPU a residual and its norm are one kernel forward and no additi
   CHECK(backward["layer_norm_backward"] == 2);
   for (const char* addition : {"pointwise", "add_in_place"}) CHECK(!backward.contains(addition));
   CHECK(count(false).second == backward);
+}
+
+TEST_CASE("on a GPU a residual in f32 and layers in bf16 need no cast of an activation or its gradient around a norm") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: nothing was tested");
+    return;
+  }
+  const auto count = [](bool fused) {
+    InRegion r(cuda, {64, 768}, true);
+    const Tensor up = randn({768, 768}).to(cuda).requires_grad_();
+    const auto step = [&] {
+      const SumAndNorm s = r.run(fused, true);
+      const Tensor z = amp::autocast(bf16, [&] { return linear(s.y, up); });
+      backward(std::vector<Tensor>{s.sum, z}, std::vector<Tensor>{ones({64, 768}, {.device = cuda}),
+                                                                   ones({64, 768}, {.dtype = bf16, .device = cuda})});
+    };
+    step();  // makes the shadow of the weight
+    cuda_backend::LaunchCounter counter;
+    step();
+    std::printf("in a region, %s:", fused ? "one operator" : "two operators");
+    for (const auto& [name, n] : counter.launches) std::printf(" %s %d", name.c_str(), n);
+    std::printf("\n");
+    return std::map<std::string, int>(counter.launches);
+  };
+  auto one = count(true), two = count(false);
+  // Those left are of the test: delta to bf16 and its gradient back, and two gradients filled with ones.
+  CHECK(one["copy"] == 4);
+  CHECK(two["copy"] == 7);
 }

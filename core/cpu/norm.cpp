@@ -133,7 +133,7 @@ template <bool centred, bool weighted, class C> void backward(const RowNormGradi
   const std::int64_t n = f.dweight.numel(), rows = n > 0 ? f.x.numel() / n : 0, sums = centred ? 2 : 1;
   const std::int64_t block = std::max<std::int64_t>(16, (rows + 63) / 64), blocks = (rows + block - 1) / block;
   const WideRows<C> in(f.x), grad(f.g), arrived(f.arrived);
-  const WideResultRows<C> out(f.dx);
+  const WideResultRows<C> out(f.dx), rounded(f.rounded);
   const Dense<C> w(f.weight), means(f.mean), inv_stds(f.inv_std);
   auto partial = zeros<C>(std::max<std::int64_t>(1, blocks) * sums * n);
   parallel_for(blocks, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, block * n)),
@@ -154,6 +154,7 @@ template <bool centred, bool weighted, class C> void backward(const RowNormGradi
                            n, to, [](auto a, auto b) { return a + b; }, dx, before);
                      }
                      out.put(r * n, n, to);
+                     if (f.rounded) rounded.put(r * n, n, to);
                    }
                  }
                });
@@ -164,6 +165,7 @@ template <bool centred, bool weighted, class C> void backward(const RowNormGradi
   std::copy_n(partial.data(), n, f.dweight.as<C>());
   if (centred) std::copy_n(partial.data() + n, n, f.dbias.as<C>());
   out.finish();
+  rounded.finish();
 }
 
 }  // namespace
