@@ -37,6 +37,7 @@ struct Pending {
   const Node* from = nullptr;
   int part_dim = -1;     // of a gradient put together from parts that lie side by side, until it is whole: only the indices
   std::int64_t part_begin = 0, part_end = 0;  // from part_begin to part_end of this dimension have values
+  bool in_place = false;  // a rule wrote the parts into this memory: what has not come yet is there and still needed
 };
 template <class T> struct PoolAllocator {  // so that a backward pass asks the system for nothing
   using value_type = T;
@@ -61,9 +62,21 @@ bool is_fresh(const Tensor& g) {
   return autograd::held_alone(g) && !g.requires_grad() && g.strides() == dense_strides(g.sizes(), g.layout());
 }
 
+// Memory of its own for parts that have come in place, before anything else is written between them: somebody may have
+// the others.
+void leave_place(Pending& p) {
+  if (!std::exchange(p.in_place, false) || autograd::held_alone(p.gradient)) return;
+  const Tensor shared = p.gradient;
+  p.gradient = Tensor::allocate(shared.sizes(), shared.dtype(), shared.device());
+  const Part come{shared.sizes(), p.part_dim, p.part_begin, p.part_end - p.part_begin};
+  kernels::copy(shared.device(), part_of(p.gradient, come).view(), part_of(shared, come).view());
+  p.own_sum = true;
+}
+
 // Zeros where no part has come.
 void make_whole(Pending& p) {
   if (p.part_dim < 0) return;
+  leave_place(p);
   const std::int64_t size = p.gradient.size(p.part_dim);
   for (const auto& [from, to] : {std::pair(std::int64_t{0}, p.part_begin), std::pair(p.part_end, size)}) {
     if (from == to) continue;
@@ -98,15 +111,20 @@ void contribute_part(Ready& ready, const NodeRef& node, const Tensor& g, const P
   const std::int64_t end = part.begin + part.count;
   auto [it, first] = ready.try_emplace(node->id());
   Pending& p = it->second;
+  const bool in_place = autograd::lies_in_place(g, part);
   if (first) {
-    p = {.node = node, .gradient = Tensor::allocate(part.sizes, g.dtype(), g.device()), .own_sum = true, .from = from,
-         .part_dim = part.dim, .part_begin = part.begin, .part_end = part.begin};
+    p = {.node = node, .gradient = in_place ? autograd::whole_around(g, part) : Tensor::allocate(part.sizes, g.dtype(), g.device()),
+         .own_sum = !in_place, .from = from, .part_dim = part.dim, .part_begin = part.begin, .part_end = part.begin,
+         .in_place = in_place};
     if (part.step > 1) make_whole(p);
   }
   const bool beside = p.part_dim == part.dim && part.step == 1 && g.dtype() == p.gradient.dtype() &&
                       (part.begin == p.part_end || end == p.part_begin);
   if (beside) {
-    if (g.numel() > 0) kernels::copy(g.device(), part_of(p.gradient, part).view(), g.view());
+    if (!(in_place && g.storage() == p.gradient.storage())) {
+      leave_place(p);
+      if (g.numel() > 0) kernels::copy(g.device(), part_of(p.gradient, part).view(), g.view());
+    }
     p.part_begin = std::min(p.part_begin, part.begin);
     p.part_end = std::max(p.part_end, end);
     if (p.part_begin == 0 && p.part_end == part.sizes[part.dim]) p.part_dim = -1;

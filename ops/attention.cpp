@@ -6,6 +6,8 @@
 #include <mutex>
 #include <tuple>
 
+#include "autograd/grad_mode.h"
+#include "autograd/part.h"
 #include "core/attention.h"
 #include "core/ops.h"
 #include "ops/compose.h"
@@ -131,9 +133,26 @@ struct FusedAttentionBackward {
   }
 };
 
+// Memory for the gradients of q, k and v that are cut from one tensor, or of k and v; else undefined.
+std::array<Tensor, 3> packed_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const Tensor* const all[] = {&q, &k, &v};
+  if (auto d = autograd::gradients_in_place(all); !d.empty()) return {d[0], d[1], d[2]};
+  if (auto d = autograd::gradients_in_place(std::span(all).subspan(1)); !d.empty())
+    return {Tensor::allocate(q.sizes(), q.dtype(), q.device()), d[0], d[1]};
+  return {};
+}
+
 constexpr auto FusedAttention::vjp() {
   return joint([](const FusedAttention& op, Grad g, In<0> q, In<1> k, In<2> v, In<3> mask, Out<0> y, Out<1> log_sum) {
-    const auto [dq, dk, dv] = apply(FusedAttentionBackward{op}, g, q, k, v, mask, y, log_sum);
+    const FusedAttentionBackward backward{op};
+    if (!grad_enabled()) {
+      if (const auto [dq, dk, dv] = packed_gradients(q, k, v); dq.defined()) {
+        backward.run({dq.view(), dk.view(), dv.view()}, g.view(), q.view(), k.view(), v.view(), mask.view(), y.view(),
+                     log_sum.view());
+        return std::array<Tensor, 4>{dq, dk, dv, Tensor()};
+      }
+    }
+    const auto [dq, dk, dv] = apply(backward, g, q, k, v, mask, y, log_sum);
     return std::array<Tensor, 4>{dq, dk, dv, Tensor()};
   });
 }
