@@ -91,6 +91,17 @@ __device__ inline void add_rounded(C (&dx)[width], const C (&arrived)[width], Dt
   for (int k = 0; k < width; ++k) dx[k] = add_apart(rounded_to(dtype, dx[k]), arrived[k]);
 }
 
+// To dx and, where there is one, to `rounded`: one piece of code, for stores of any dtype are long.
+template <class C, int width>
+__device__ inline void store_both(const RowOperand& dx, const RowOperand& rounded, std::int64_t i,
+                                  const C (&from)[width]) {
+#pragma unroll 1
+  for (int k = 0; k < 2; ++k) {
+    const RowOperand to{k == 0 ? dx.data : rounded.data, k == 0 ? dx.dtype : rounded.dtype};
+    if (to.data) store_slot(to, i, from);
+  }
+}
+
 // partial[block][columns][n]: sums over the block's rows of g * hat and, where there is a bias, of g.
 template <bool centred, class C, int width, int held>
 __global__ void __launch_bounds__(most_summing_threads<held>)
@@ -132,8 +143,7 @@ __global__ void __launch_bounds__(most_summing_threads<held>)
         if (!early) load_slot(more[0], arrived, row.start + j);
         add_rounded(out, more[early ? s : 0], dx.dtype);
       }
-      store_slot(dx, row.start + j, out);
-      if (rounded.data) store_slot(rounded, row.start + j, out);
+      store_both(dx, rounded, row.start + j, out);
     });
   }
   // Warps that had rows of their own add up one after the other, in the same order in every run.
@@ -197,8 +207,7 @@ __global__ void __launch_bounds__(most_row_threads, 3)
       load_slot(w, arrived, row.start + j);
       add_rounded(out, w, dx.dtype);
     }
-    store_slot(dx, row.start + j, out);
-    if (rounded.data) store_slot(rounded, row.start + j, out);
+    store_both(dx, rounded, row.start + j, out);
   });
 }
 
