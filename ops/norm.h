@@ -56,9 +56,9 @@ Tensor layer_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& sh
 Tensor rms_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& shape, const Tensor& weight,
                    std::optional<double> eps);
 
-// The gradient of a norm's input in a second dtype, which the norm's kernel writes beside it: handed by the norm's rule
-// to that of the addition before it, of which one summand has that dtype. The norm's rule runs last of those that give the
-// sum a gradient, since its node is the first that reads the sum.
+// The gradient of a norm's input in a second dtype, which the norm's kernel writes beside it: handed by the norm's
+// rule to that of the addition before it, of which one summand has that dtype. The norm's rule runs last of those that
+// give the sum a gradient, since its node is the first that reads the sum.
 struct RoundedGradient {
   Dtype dtype;
   Tensor gradient = {}, rounded = {};  // held together: what is the same tensor has the same values

@@ -188,7 +188,8 @@ TEST_CASE("delta's gradient in halves is that of the sum, whoever looks at or re
       const SumAndNorm a = one.run(true, true), b = two.run(false, true);
       for (const SumAndNorm& r : {a, b}) {
         // A pass that ends at the sum, and one that begins there: the gradient of the norm is not part of that.
-        (void)grad(std::vector<Tensor>{r.y}, std::vector<Tensor>{r.sum}, std::vector<Tensor>{h}, {.retain_graph = true});
+        using List = std::vector<Tensor>;
+        (void)grad(List{r.y}, List{r.sum}, List{h}, {.retain_graph = true});
         backward(r.sum, g, {.retain_graph = true});
         r.sum.on_grad([&](const Tensor& t) { return replaced ? t * 2.0 : Tensor(); });
         backward(std::vector<Tensor>{r.sum, r.y}, std::vector<Tensor>{g, h}, {.retain_graph = true});
@@ -209,7 +210,9 @@ TEST_CASE("the dtype of y in a region: asked for, by policies, without a delta")
   for (const Device device : devices()) {
     const Inputs in(device, {5, 24}, f32, f32, true);
     const Dims shape{24};
-    const auto norm = [&](NormDtype dtype) { return add_layer_norm(in.x, in.delta, shape, in.weight, in.bias, 1e-5, dtype).y; };
+    const auto norm = [&](NormDtype dtype) {
+      return add_layer_norm(in.x, in.delta, shape, in.weight, in.bias, 1e-5, dtype).y;
+    };
     const Tensor plain = norm(NormDtype::of_region);
     CHECK(plain.dtype() == f32);  // outside a region
     amp::autocast(bf16, [&] {

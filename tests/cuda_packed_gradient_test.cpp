@@ -137,7 +137,8 @@ TEST_CASE("gradients in their places have the bits of gradients that are copied 
       for (const Case& c : cases) {
         for (const int hook : {0, 1, 2}) {
           INFO(c.name << " " << name_of(dtype) << " hook " << hook << (device.is_cpu() ? " cpu" : " cuda"));
-          const Found in_place = gradients(c, device, dtype, false, hook), copied = gradients(c, device, dtype, true, hook);
+          const Found in_place = gradients(c, device, dtype, false, hook);
+          const Found copied = gradients(c, device, dtype, true, hook);
           CHECK(same_bits(in_place.gradient.to(cpu), copied.gradient.to(cpu)));
           CHECK(same_bits(in_place.again.to(cpu), copied.again.to(cpu)));
         }
@@ -182,7 +183,8 @@ TEST_CASE("on a GPU the gradients of a packed projection are not copied") {
   };
   for (const Case& c : cases) {
     const std::string_view name = c.name;
-    if (name == "three parts" || name == "fewer heads of key and value" || name == "packed by head") CHECK(copies(c) == 0);
+    const bool packed = name == "three parts" || name == "fewer heads of key and value" || name == "packed by head";
+    if (packed) CHECK(copies(c) == 0);
     if (name == "query and key turned") CHECK(copies(c) == 3);  // attention reads tensors of their own
   }
 }
