@@ -1,0 +1,163 @@
+// Where the elements of a reduction (core/cpu/reduce.h) come from: runs along one result, or blocks of several results side by side.
+#pragma once
+
+#include "core/cpu/reduce_plan.h"
+#include "core/cpu/transpose.h"
+#include "core/cpu/vectors.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+// --- blocks: elements of several results, a row for each step of the reduction and a column for each result ---
+inline constexpr std::int64_t block_side = 64;
+struct BlockPlace {
+  std::int64_t offset;               // of element (0, 0)
+  std::int64_t row, rows;            // stride and number, likewise:
+  std::int64_t column, columns;
+};
+// to[r * pitch + j] = from[j * from_pitch + r] for r < rows, j < columns.
+template <class T, class C>
+void turn(const T* from, std::int64_t from_pitch, C* to, std::int64_t pitch, std::int64_t rows, std::int64_t columns) {
+  std::int64_t j = 0;
+#if defined(__AVX2__)
+  if constexpr (std::is_same_v<C, float> && std::is_same_v<Compute<T>, float>) {
+    constexpr std::int64_t width = transpose::width;
+    for (; j + width <= columns; j += width) {
+      const T* column = from + j * from_pitch;
+      std::int64_t r = 0;
+      for (; r + width <= rows; r += width) {
+        transpose::Lanes v[width];
+        for (std::int64_t i = 0; i < width; ++i) v[i] = load_wide(column + i * from_pitch + r);
+        transpose::turn_square(v);
+        for (std::int64_t i = 0; i < width; ++i) store(to + (r + i) * pitch + j, Vec<float>(v[i]));
+      }
+      if constexpr (std::is_same_v<T, float>) {
+        for (; r + 4 <= rows; r += 4) transpose::four_columns(column + r, from_pitch, to + r * pitch + j, pitch);
+      }
+      for (; r < rows; ++r) {
+        for (std::int64_t i = 0; i < width; ++i) to[r * pitch + j + i] = static_cast<C>(column[i * from_pitch + r]);
+      }
+    }
+  }
+#endif
+  for (; j < columns; ++j) {
+    for (std::int64_t r = 0; r < rows; ++r) to[r * pitch + j] = static_cast<C>(static_cast<Compute<T>>(from[j * from_pitch + r]));
+  }
+}
+// At most block_side rows and columns, of any strides.
+template <class C> void load_block(C* to, std::int64_t pitch, const View& x, const BlockPlace& b) {
+  if (b.row != 1 || b.column == 1) {
+    for (std::int64_t r = 0; r < b.rows; ++r) load_run(to + r * pitch, x.data, x.dtype, b.offset + r * b.row, b.column, b.columns);
+  } else if (b.column == b.rows && x.dtype != dtype_of<C>) {  // a dense piece of memory: converted at once
+    C runs[block_side * block_side];
+    load_run(runs, x.data, x.dtype, b.offset, 1, b.rows * b.columns);
+    turn(runs, b.rows, to, pitch, b.rows, b.columns);
+  } else {
+    visit(x.dtype, [&]<class T> { turn(x.as<const T>() + b.offset, b.column, to, pitch, b.rows, b.columns); });
+  }
+}
+
+// --- sources: where the folded elements come from. `centre` belongs to the results: centre[i * step]. ---
+template <class C> struct Elements {
+  View x;
+  const C* direct(std::int64_t offset, std::int64_t stride) const {
+    return stride == 1 && x.dtype == dtype_of<C> ? x.as<const C>() + offset : nullptr;
+  }
+  void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C*, int) const {
+    load_run(to, x.data, x.dtype, offset, stride, n);
+  }
+  void load(C* to, std::int64_t pitch, const BlockPlace& b, const C*) const { load_block(to, pitch, x, b); }
+  // f(pointer to memory) where vectors can be loaded from there; false for integers, which go through blocks.
+  template <class F> bool with_memory(const F& f) const {
+    if constexpr (std::is_floating_point_v<C>) {
+      if (x.dtype == dtype_of<C>) return f(x.as<const C>()), true;
+    }
+    if constexpr (std::is_same_v<C, float>) {
+      if (x.dtype == bf16) return f(x.as<const BFloat16>()), true;
+      if (x.dtype == f16) return f(x.as<const Half>()), true;
+    }
+    return false;
+  }
+};
+template <class C> struct SquaredDeviations {  // from a mean per result
+  View x;
+  const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
+  void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
+    const C* from = to;
+    if (stride == 1 && x.dtype == dtype_of<C>) from = x.as<const C>() + offset;
+    else load_run(to, x.data, x.dtype, offset, stride, n);
+    if (step == 0) {
+      const C c = *centre;
+      for (std::int64_t i = 0; i < n; ++i) to[i] = (from[i] - c) * (from[i] - c);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) to[i] = (from[i] - centre[i]) * (from[i] - centre[i]);
+    }
+  }
+  void load(C* to, std::int64_t pitch, const BlockPlace& b, const C* centre) const {
+    load_block(to, pitch, x, b);
+    for (C* row = to; row < to + b.rows * pitch; row += pitch) {
+      for (std::int64_t j = 0; j < b.columns; ++j) row[j] = (row[j] - centre[j]) * (row[j] - centre[j]);
+    }
+  }
+  template <class F> bool with_memory(const F&) const { return false; }  // rounded before it is folded, also where there is FMA
+};
+template <class C> struct DeviationProducts {  // g * (x - mean); g lies in memory as x does
+  const C* x;
+  const C* g;
+  const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
+  void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
+    const C* a = x + offset;
+    const C* b = g + offset;
+    if (step == 0 && stride == 1) {
+      const C c = *centre;
+      for (std::int64_t i = 0; i < n; ++i) to[i] = b[i] * (a[i] - c);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) to[i] = b[i * stride] * (a[i * stride] - centre[i * step]);
+    }
+  }
+  void load(C* to, std::int64_t pitch, const BlockPlace& b, const C* centre) const {
+    for (std::int64_t r = 0; r < b.rows; ++r) load(to + r * pitch, b.offset + r * b.row, b.column, b.columns, centre, 1);
+  }
+  template <class F> bool with_memory(const F&) const { return false; }
+};
+
+// The next `rows` steps of the reduction as rows of a block, whose pitch is a multiple of every vector.
+template <class C, class Source>
+void load_rows(const ReducePlan& p, const Source& source, std::int64_t base, Walker& at, std::int64_t rows, std::int64_t columns,
+               const C* centre, C* to, std::int64_t pitch) {
+  for (std::int64_t r = 0; r < rows;) {
+    const std::int64_t m = std::min(rows - r, at.left_in_row());
+    source.load(to + r * pitch, pitch, BlockPlace{base + at.offset(), at.inner_stride(), m, p.column_stride, columns}, centre);
+    at.advance(m);
+    r += m;
+  }
+}
+// The same where vectors can be loaded from memory: only where the rows begin.
+inline void find_rows(std::int64_t base, Walker& at, std::int64_t rows, std::int64_t* offsets) {
+  for (std::int64_t r = 0; r < rows;) {
+    const std::int64_t m = std::min(rows - r, at.left_in_row()), from = base + at.offset(), step = at.inner_stride();
+    for (std::int64_t i = 0; i < m; ++i) offsets[r + i] = from + i * step;
+    at.advance(m);
+    r += m;
+  }
+}
+// A vector from memory. A part of halves in one instruction where there is one: narrow images are full of them.
+template <class Lanes, class T> inline auto stored_vector(const Lanes& of, const T* p) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  if constexpr (std::is_same_v<Lanes, PartOfVector> && sizeof(T) == 2) {
+    const __m256i bits = _mm256_maskz_loadu_epi16(first_lanes(of.n), p);
+    if constexpr (std::is_same_v<T, BFloat16>) return widen_bfloat16(bits);
+    else return Vec<float>(_mm512_cvtph_ps(bits));
+  } else
+#endif
+  return of.load(p);
+}
+// f.operator()<w>(lanes, j) for w neighbouring vectors of columns from column j.
+template <class C, class F> void for_columns(std::int64_t columns, const F& f) {
+  constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
+  std::int64_t j = 0;
+  for (; j + 4 * width <= columns; j += 4 * width) f.template operator()<4>(WholeVector{}, j);
+  for (; j + width <= columns; j += width) f.template operator()<1>(WholeVector{}, j);
+  if (j < columns) f.template operator()<1>(PartOfVector{columns - j}, j);
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
