@@ -1,6 +1,7 @@
 #include "autograd/part.h"
 
 #include <algorithm>
+#include <array>
 
 namespace mantissa::autograd {
 namespace {
@@ -12,9 +13,10 @@ std::int64_t place_in_storage(const Tensor& t) {  // in elements
 
 // A tensor as rows of `length` elements that lie side by side, of which the first begins at `begin`.
 struct Runs {
-  std::int64_t begin, length = 1;
+  std::int64_t begin = 0, length = 1;
   Dims sizes, strides;  // of the rows
 
+  Runs() = default;
   explicit Runs(const Tensor& t) : begin(place_in_storage(t)) {
     int rows = t.dim();
     for (; rows > 0; --rows) {
@@ -50,34 +52,33 @@ Tensor whole_around(const Tensor& g, const Part& part) {
   return whole;
 }
 
-std::vector<Tensor> gradients_in_place(std::span<const Tensor* const> x) {
+bool gradients_in_place(std::span<const Tensor* const> x, std::span<Tensor> g) {
+  std::array<Runs, 3> all_runs;
+  check(x.size() <= all_runs.size() && x.size() == g.size(), "internal error: gradients in place of ", x.size(), " tensors");
+  const std::span runs(all_runs.data(), x.size());
   const Tensor& first = *x[0];
-  std::vector<Runs> runs;
-  for (const Tensor* t : x) {
-    if (!(t->storage() == first.storage()) || t->dtype() != first.dtype() || t->numel() == 0) return {};
-    runs.emplace_back(*t);
-    if (!(runs.back().sizes == runs[0].sizes) || !(runs.back().strides == runs[0].strides)) return {};
+  std::int64_t width = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!(x[i]->storage() == first.storage()) || x[i]->dtype() != first.dtype() || x[i]->numel() == 0) return false;
+    runs[i] = Runs(*x[i]);
+    if (!(runs[i].sizes == runs[0].sizes) || !(runs[i].strides == runs[0].strides)) return false;
+    width += runs[i].length;
   }
-  std::int64_t width = 0, all = 1;
-  for (const Runs& r : runs) width += r.length;
+  std::int64_t all = width;  // rows lie one after the other
   for (int d = runs[0].sizes.rank() - 1; d >= 0; --d) {
-    if (runs[0].strides[d] != width * all) return {};
+    if (runs[0].strides[d] != all) return false;
     all *= runs[0].sizes[d];
   }
-  if (first.storage()->nbytes() != width * all * static_cast<std::int64_t>(size_of(first.dtype()))) return {};
-  std::vector<const Runs*> in_order;
-  for (const Runs& r : runs) in_order.push_back(&r);
-  std::ranges::sort(in_order, {}, &Runs::begin);
-  std::int64_t end = 0;
-  for (const Runs* r : in_order) {
-    if (r->begin != end) return {};
-    end += r->length;
+  if (first.storage()->nbytes() != all * static_cast<std::int64_t>(size_of(first.dtype()))) return false;
+  std::int64_t end = 0;  // and so do the runs of a row
+  for (std::size_t found = 0; found < runs.size(); ++found) {
+    const auto next = std::ranges::find(runs, end, &Runs::begin);
+    if (next == runs.end()) return false;
+    end += next->length;
   }
-  const Tensor memory = Tensor::allocate({width * all}, first.dtype(), first.device());
-  std::vector<Tensor> g;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    g.push_back(memory.as_strided(x[i]->sizes(), x[i]->strides(), runs[i].begin));
-  return g;
+  const Tensor memory = Tensor::allocate({all}, first.dtype(), first.device());
+  for (std::size_t i = 0; i < x.size(); ++i) g[i] = memory.as_strided(x[i]->sizes(), x[i]->strides(), runs[i].begin);
+  return true;
 }
 
 }  // namespace mantissa::autograd

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "core/tensor.h"
 
@@ -34,7 +33,7 @@ Tensor whole_around(const Tensor& g, const Part& part);
 
 // Memory for gradients of `x`, which are views of one tensor and make up all of it: as query, key and value of a packed
 // projection, each has a dense run in every row of that tensor. They lie in one new tensor as those in theirs, with the
-// same strides. Empty for any other x.
-std::vector<Tensor> gradients_in_place(std::span<const Tensor* const> x);
+// same strides. At most three, written to g; false for any other x.
+bool gradients_in_place(std::span<const Tensor* const> x, std::span<Tensor> g);
 
 }  // namespace mantissa::autograd

@@ -136,9 +136,12 @@ struct FusedAttentionBackward {
 // Memory for the gradients of q, k and v that are cut from one tensor, or of k and v; else undefined.
 std::array<Tensor, 3> packed_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
   const Tensor* const all[] = {&q, &k, &v};
-  if (auto d = autograd::gradients_in_place(all); !d.empty()) return {d[0], d[1], d[2]};
-  if (auto d = autograd::gradients_in_place(std::span(all).subspan(1)); !d.empty())
-    return {Tensor::allocate(q.sizes(), q.dtype(), q.device()), d[0], d[1]};
+  std::array<Tensor, 3> d;
+  if (autograd::gradients_in_place(all, d)) return d;
+  if (autograd::gradients_in_place(std::span(all).subspan(1), std::span(d).subspan(1))) {
+    d[0] = Tensor::allocate(q.sizes(), q.dtype(), q.device());
+    return d;
+  }
   return {};
 }
 
