@@ -214,7 +214,7 @@ void usual() {
   cuda_shim::set_asynchrony(Asynchrony::late);
 }
 // Whether the mistake shows in one of `seeds` random orders, late.
-bool shows_in_some_order(Slip slip, unsigned seeds) {
+[[maybe_unused]] bool shows_in_some_order(Slip slip, unsigned seeds) {
   bool shown = false;
   for (unsigned seed = 1; seed <= seeds && !shown; ++seed) {
     cuda_shim::set_order(Order::random, seed);
@@ -273,6 +273,7 @@ TEST_CASE("mistakes in the use of wgmma, TMA and mbarrier are refused, and the m
   refused(Slip::many_bytes, "0 of 1 arrivals and 16 bytes are missing");
 }
 
+#if !defined(__SANITIZE_THREAD__)  // which reports these races itself and ends the test
 TEST_CASE("what is read too early shows in the result, or breaks the barriers") {
   for (const Slip slip : {Slip::wrong_parity, Slip::no_full_wait, Slip::few_bytes, Slip::no_expect}) {
     const Outcome o = multiply(slip);
@@ -286,6 +287,7 @@ TEST_CASE("a stage that is given back before all four warps have read it is writ
   CHECK(shows_in_some_order(Slip::one_warp_releases, 50));
   CHECK(!shows_in_some_order(Slip::none, 50));
 }
+#endif
 
 TEST_CASE("mbarriers: parities, counts and places") {
   const auto with = [](BarrierSlip slip) {
@@ -300,7 +302,9 @@ TEST_CASE("mbarriers: parities, counts and places") {
   CHECK_THAT(with(BarrierSlip::no_arrivals), Catch::Matchers::Contains("an mbarrier of 0 arrivals"));
   CHECK_THAT(with(BarrierSlip::too_many_bytes), Catch::Matchers::Contains("cannot expect 1048576 more bytes"));
   CHECK_THAT(with(BarrierSlip::odd_place), Catch::Matchers::Contains("an mbarrier, which needs 8 bytes"));
+#if !defined(__SANITIZE_THREAD__)
   CHECK(multiply(Slip::few_bytes).message != "");
+#endif
 }
 
 TEST_CASE("setmaxnreg: what a block has at its launch, and no more") {
@@ -321,9 +325,11 @@ TEST_CASE("a named barrier waits for its own threads, and says who is missing") 
     CHECK(y.to(cpu).to_vector<int>()[130] == 253);
   }
   usual();
+#if !defined(__SANITIZE_THREAD__)  // a race
   CHECK_THAT(
       message_of_launch({1, 256}, &named_barrier_kernel, y.data<int>(), true),
       Catch::Matchers::Contains("threads 128-159, 192-255 wait for named barrier 2: 96 of 128 threads are there"));
+#endif
 }
 
 TEST_CASE("dynamic shared memory is aligned to 16 bytes and no more, and what is written behind it is seen") {
