@@ -82,7 +82,7 @@ samples() {
   train cifar --dataset synthetic-color --limit 2 --batch 2 --epochs 1 --threads 1 --model simple
   train cifar "${color[@]}" --model fast --width 4 --augment cutout
   train char_rnn "${text[@]}" --width 16 --length 16
-  train dcgan --dataset synthetic --limit 16 --batch 8 --epochs 1 --width 4
+  train dcgan --dataset synthetic --limit 16 --batch 8 --epochs 1 --width 4 --picture build/check_all/dcgan.png
   train cartpole --epochs 1 --target 501
   train custom_op
   echo "$failures failures"
