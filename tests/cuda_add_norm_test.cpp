@@ -7,6 +7,7 @@
 #include "cuda/launches.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+#include "tests/devices.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -14,10 +15,6 @@ using namespace mantissa::test;
 
 namespace {
 
-std::vector<Device> devices() {
-  if (cuda_is_available()) return {cpu, cuda};
-  return {cpu};
-}
 bool same(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() == b.defined();
   return same_bits(a.detach().to(cpu), b.detach().to(cpu));

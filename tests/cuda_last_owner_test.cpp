@@ -9,6 +9,7 @@
 #include "autograd/hooks.h"
 #include "core/accelerator.h"
 #include "core/allocator.h"
+#include "tests/devices.h"
 #include "tests/op_testing.h"
 
 using namespace mantissa;
@@ -16,10 +17,6 @@ using namespace mantissa::test;
 
 namespace {
 
-std::vector<Device> devices() {
-  if (cuda_is_available()) return {cpu, cuda};
-  return {cpu};
-}
 Tensor on_host(const Tensor& t) { return t.defined() ? t.detach().to(cpu) : t; }
 bool same(const Tensor& a, const Tensor& b) { return same_bits(on_host(a), on_host(b)); }
 

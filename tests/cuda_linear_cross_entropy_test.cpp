@@ -8,19 +8,13 @@
 #include "cuda/launches.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+#include "tests/devices.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
 using namespace mantissa::test;
 
 namespace {
-
-std::vector<Device> devices() {
-  std::vector<Device> found{cpu};
-  if (cuda_is_available()) found.push_back(cuda);
-  else WARN("no GPU and no shim: only the CPU is tested");
-  return found;
-}
 
 struct Inputs {
   Tensor x, weight, target, bias;

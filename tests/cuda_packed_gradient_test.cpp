@@ -7,17 +7,13 @@
 #include "cuda/launches.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
+#include "tests/devices.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
 using namespace mantissa::test;
 
 namespace {
-
-std::vector<Device> devices() {
-  if (cuda_is_available()) return {cpu, cuda};
-  return {cpu};
-}
 
 constexpr std::int64_t batch = 2, length = 6, heads = 4, width = 8, channels = heads * width;
 using Parts = std::vector<Tensor>;

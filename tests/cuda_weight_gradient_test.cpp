@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "cuda/launches.h"
 #include "mantissa.h"
+#include "tests/devices.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -15,10 +16,6 @@ using namespace mantissa::test;
 
 namespace {
 
-std::vector<Device> devices() {
-  if (!cuda_is_available()) return {cpu};
-  return {cpu, cuda};
-}
 Tensor random_on(Device device, const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) {
   return random_tensor(sizes, stream).to(dtype).to(device);
 }

@@ -1,0 +1,17 @@
+// Where a test of both backends runs: on the CPU and, where there is one or the shim, on a GPU.
+#pragma once
+
+#include <vector>
+
+#include "core/accelerator.h"
+#include "tests/testing.h"
+
+namespace mantissa::test {
+
+inline std::vector<Device> devices() {
+  if (cuda_is_available()) return {cpu, cuda};
+  WARN("no GPU and no shim: only the CPU is tested");
+  return {cpu};
+}
+
+}  // namespace mantissa::test
