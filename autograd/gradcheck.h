@@ -12,11 +12,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
+#include "autograd/tensor_function.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -32,19 +30,6 @@ struct GradcheckOptions {
   std::uint64_t seed = 1;  // of the directions
 };
 
-// Gives its results, or the one that it has.
-class TensorFunction {
- public:
-  template <class F> requires std::is_invocable_v<const F&, const std::vector<Tensor>&>
-  TensorFunction(F f) : f_([f = std::move(f)](const std::vector<Tensor>& x) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(f(x))>, std::vector<Tensor>>) return f(x);
-    else return std::vector<Tensor>{f(x)};
-  }) {}
-  std::vector<Tensor> operator()(const std::vector<Tensor>& x) const { return f_(x); }
-
- private:
-  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f_;
-};
 void gradcheck(const TensorFunction& fn, const std::vector<Tensor>& inputs, GradcheckOptions = {});
 // The same for the gradient of fn (the product with a random vector) as a function of the inputs and
 // of that vector: second derivatives.

@@ -80,7 +80,7 @@ sections = [
     ("schedule", "`torch.optim.lr_scheduler`", schedule_names, optimizers),
     ("swa", "`torch.optim.swa_utils`", ["AveragedModel", "SWALR", "update_bn"], optimizers),
     ("grad", "Differentiation and mixed precision", ["backward", "grad", "no_grad", "enable_grad", "inference_mode", "detect_anomaly", "gradcheck",
-     "gradgradcheck", "checkpoint", "Function", "jacobian", "hessian", "autocast", "GradScaler"], others),
+     "gradgradcheck", "checkpoint", "Function", "jacobian", "hessian", "vjp", "jvp", "hvp", "vhp", "autocast", "GradScaler"], others),
     ("data", "`torch.utils.data`", data_names, others),
     ("vision", "`torchvision.transforms.v2` and `torchvision.datasets`", vision, others),
 ]

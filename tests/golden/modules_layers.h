@@ -2,6 +2,8 @@
 // clang-format off
 #pragma once
 
+#include "nn/spectral_norm.h"
+#include "nn/weight_norm.h"
 #include "tests/golden/module_case.h"
 
 namespace mantissa::test {
@@ -163,6 +165,16 @@ inline constexpr ModuleCase layer_cases[] = {
   MODULE("Conv3d.options", "randn(1, 4, 4, 5, 4)", "nn.Conv3d(4, 2, (2, 3, 1), stride=(1, 2, 1), padding=(1, 0, 2), dilation=(2, 1, 1), groups=2, bias=False)", "m(x)", (nn::Conv3d(4, 2, {2, 3, 1}, {.stride = {1, 2, 1}, .padding = {1, 0, 2}, .dilation = {2, 1, 1}, .groups = 2, .bias = false})), m(x))
   MODULE("ConvTranspose2d.output_size", "randn(1, 2, 3, 3)", "nn.ConvTranspose2d(2, 3, 3, stride=2)", "m(x, output_size=(8, 7))", (nn::ConvTranspose2d(2, 3, 3, {.stride = 2})), m(x, {.output_size = {8, 7}}))
   MODULE("MaxPool2d.dilation", "distinct(1, 2, 6, 6)", "nn.MaxPool2d(2, stride=1, dilation=(2, 3))", "m(x)", (nn::MaxPool2d(2, {.stride = nn::Pair(1), .dilation = {2, 3}})), m(x))
+
+  // --- parametrizations ---
+  MODULE("WeightNorm", "randn(2, 3)", "nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))", "m(x)", (nn::weight_norm(nn::Linear(3, 4))), m(x))
+  MODULE("WeightNorm.one", "randn(2, 3)", "nn.utils.parametrizations.weight_norm(nn.Linear(3, 4, bias=False), dim=None)", "m(x), m.weight", (nn::weight_norm(nn::Linear(3, 4, {.bias = false}), {.dim = {}})), m(x), m.weight())
+  MODULE("WeightNorm.convolution", "randn(2, 3, 5, 4)", "nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 4, 3))", "m(x)", (nn::weight_norm(nn::Conv2d(3, 4, 3))), m(x))
+  MODULE("WeightNorm.transposed", "randn(2, 3, 5)", "nn.utils.parametrizations.weight_norm(nn.ConvTranspose1d(3, 4, 3), dim=1)", "m(x)", (nn::weight_norm(nn::ConvTranspose1d(3, 4, 3), {.dim = 1})), m(x))
+  MODULE("SpectralNorm", "randn(2, 3), randn(2, 3)", "nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4))", "(m(x), m(y))[1]", (nn::spectral_norm(nn::Linear(3, 4))), (m(x), m(y)))
+  MODULE("SpectralNorm.evaluation", "randn(2, 3, 5, 4)", "nn.utils.parametrizations.spectral_norm(nn.Conv2d(3, 4, 3))", "m.eval()(x)", (nn::spectral_norm(nn::Conv2d(3, 4, 3))), nn::eval(m)(x))
+  MODULE("SpectralNorm.iterations", "randn(2, 3, 5, 4)", "nn.utils.parametrizations.spectral_norm(nn.Conv2d(3, 4, 3), n_power_iterations=3, dim=1)", "m(x)", (nn::spectral_norm(nn::Conv2d(3, 4, 3), {.n_power_iterations = 3, .dim = 1})), m(x))
+  MODULE("SpectralNorm.transposed", "randn(2, 3, 5)", "nn.utils.parametrizations.spectral_norm(nn.ConvTranspose1d(3, 4, 3))", "m(x)", (nn::spectral_norm(nn::ConvTranspose1d(3, 4, 3))), m(x))
 };
 
 }  // namespace mantissa::test

@@ -44,10 +44,14 @@ spelled = {
     "init": {
         "ones_": "`constant_(t, 1)`", "zeros_": "`constant_(t, 0)`", "calculate_gain": "`gain`",
     },
-    "utils": {},
+    "utils": {
+        "weight_norm": "`nn::weight_norm(layer)`, a `Parametrized` layer with a `WeightNorm`, as that of nn.utils.parametrizations",
+        "spectral_norm": "`nn::spectral_norm(layer)`, a `Parametrized` layer with a `SpectralNorm`, as that of nn.utils.parametrizations",
+        "remove_weight_norm": "`Parametrized`: its method remove()", "remove_spectral_norm": "`Parametrized`: its method remove()",
+    },
     "optim": {},
     "schedule": {},
-    "swa": {"AveragedModel": "`Ema`, `Swa`"},
+    "swa": {"AveragedModel": "`Ema`, `Swa`", "update_bn": "`nn::update_bn`"},
     "grad": {
         "no_grad": "`NoGrad`, a scope", "enable_grad": "`EnableGrad`, a scope", "detect_anomaly": "`AnomalyMode`, a scope", "autocast": "`autocast(f16, [&] { ... })`, or `Autocast`, a scope",
         "Function": "a struct with forward and backward, see ops/function.h; for a new kernel an operator, see ops/op.h",
@@ -84,7 +88,8 @@ ours_alone = {
     "tril_indices": "`torch.tril_indices`",
     "triu_indices": "`torch.triu_indices`",
     "cast": "`x.to(dtype)` there, and `x.to(dtype)` here as well",
-    "add_layer_norm": "`F.layer_norm(x + delta, ...)`, and the sum; ONNX Runtime's `SkipLayerNormalization`",
+    "add_layer_norm": "`F.layer_norm(x + delta, ...)`, and the sum; ONNX Runtime's `SkipLayerNormalization`. Under autocast with an "
+    "f32 sum its y has the region's dtype, as that of `add_rms_norm`, where `F.layer_norm` and `layer_norm` give f32 (`docs/amp.md`)",
     "add_rms_norm": "`F.rms_norm(x + delta, ...)`, and the sum; `fused_add_rms_norm` in vLLM",
     "batch_norm_relu": "`relu(batch_norm(x) + z)` in one; apex has it as `BatchNorm2d_NHWC(fuse_relu=True)`",
     "channels_last": "`x.contiguous(memory_format=torch.channels_last)`",
