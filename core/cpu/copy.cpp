@@ -1,6 +1,7 @@
 // Moving elements: copy with conversion, fill, and the in-place updates gradients accumulate with.
 #include <algorithm>
 
+#include "core/cpu/row_walk.h"
 #include "core/cpu/simd.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
@@ -26,21 +27,11 @@ template <class F> void for_rows(const View& y, const View& x, F&& row) {
   const std::int64_t total = y.numel();
   if (total == 0) return;
   const int inner = loop.sizes.rank() - 1;
-  const std::int64_t length = loop.sizes[inner];
+  const std::int64_t ys = loop.strides[0][inner], xs = loop.strides[1][inner];
   parallel_for(total, grain_size, [&](std::int64_t begin, std::int64_t end) {
-    while (begin < end) {
-      std::int64_t rest = begin / length;
-      const std::int64_t column = begin % length;
-      std::int64_t to = column * loop.strides[0][inner], at = column * loop.strides[1][inner];
-      for (int d = inner - 1; d >= 0; --d) {
-        to += rest % loop.sizes[d] * loop.strides[0][d];
-        at += rest % loop.sizes[d] * loop.strides[1][d];
-        rest /= loop.sizes[d];
-      }
-      const std::int64_t count = std::min(end - begin, length - column);
-      row(to, at, loop.strides[0][inner], loop.strides[1][inner], count);
-      begin += count;
-    }
+    for_row_pieces(loop, 2, begin, end, [&](const RowWalk& walk, std::int64_t column, std::int64_t count) {
+      row(walk.offset(0) + column * ys, walk.offset(1) + column * xs, ys, xs, count);
+    });
   });
 }
 
@@ -90,6 +81,8 @@ template <class Word> void copy_words(const View& y, const View& x) {
     Word* out = y.as<Word>() + to;
     const Word* in = x.as<const Word>() + at;
     if (ys == 1 && xs == 1) std::copy_n(in, n, out);
+    else if (ys == 1 && xs == 0) std::fill_n(out, n, *in);
+    else if (ys == 1 && xs == -1) std::reverse_copy(in - n + 1, in + 1, out);
     else for (std::int64_t i = 0; i < n; ++i) out[i * ys] = in[i * xs];
   });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/cpu/pointwise_tiles.h"
+#include "core/cpu/row_walk.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 
@@ -118,7 +119,57 @@ template <class C> bool run_periodic(TileFn fn, const void* formula, const View&
   return true;
 }
 
-template <class C> void run_tiles(TileFn fn, const void* formula, const View& y, std::span<const View* const> x) {
+// Long rows, taken one by one: what is dense in its row is read and written in place, what repeats in it is written out for a
+// tile once for each row, the rest goes through tiles. S is what the loop reads and writes: the compute type, or bf16
+// where all operands have that.
+constexpr std::int64_t long_row = 48;
+template <class S> void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
+  constexpr Dtype stored = dtype_of<S>;
+  const int inputs = static_cast<int>(x.size()), inner = loop.sizes.rank() - 1;
+  const auto convert_in = [](S* to, const View& v, std::int64_t offset, std::int64_t stride, std::int64_t n) {
+    if constexpr (stored == bf16) for (std::int64_t i = 0; i < n; ++i) to[i] = v.as<const S>()[offset + i * stride];
+    else load_run(to, v.data, v.dtype, offset, stride, n);
+  };
+  const std::int64_t y_step = loop.strides[0][inner];
+  const bool y_direct = y_step == 1 && y.dtype == stored;
+  bool all_direct = y_direct, direct[3];
+  for (int k = 0; k < inputs; ++k) {
+    direct[k] = loop.strides[k + 1][inner] == 1 && x[static_cast<std::size_t>(k)]->dtype == stored;
+    all_direct = all_direct && direct[k];
+  }
+  parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
+    S buffer[3][tile], out[tile];
+    std::int64_t repeated[3] = {-1, -1, -1};  // the element that a buffer is full of
+    for_row_pieces(loop, inputs + 1, begin, end, [&](const RowWalk& row, std::int64_t column, std::int64_t count) {
+      const std::int64_t step = all_direct ? count : tile;
+      for (std::int64_t i = 0; i < count; i += step) {
+        const std::int64_t n = std::min(step, count - i), to = row.offset(0) + (column + i) * y_step;
+        const void* from[3];
+        for (int k = 0; k < inputs; ++k) {
+          const View& v = *x[static_cast<std::size_t>(k)];
+          const std::int64_t stride = loop.strides[k + 1][inner], at = row.offset(k + 1) + (column + i) * stride;
+          from[k] = buffer[k];
+          if (direct[k]) {
+            from[k] = v.as<const S>() + at;
+          } else if (stride != 0) {
+            convert_in(buffer[k], v, at, stride, n);
+          } else if (repeated[k] != at) {
+            convert_in(buffer[k], v, at, 0, 1);
+            std::fill_n(buffer[k] + 1, std::min(tile, loop.sizes[inner]) - 1, S(buffer[k][0]));
+            repeated[k] = at;
+          }
+        }
+        fn(formula, n, y_direct ? static_cast<void*>(y.as<S>() + to) : out, from);
+        if (y_direct) continue;
+        if constexpr (stored == bf16) for (std::int64_t j = 0; j < n; ++j) y.as<S>()[to + j * y_step] = out[j];
+        else store_run(y.data, y.dtype, to, y_step, out, n);
+      }
+    });
+  });
+}
+
+template <class C> void run_tiles(const Entry& e, const void* formula, const View& y, std::span<const View* const> x) {
+  const TileFn fn = dtype_of<C> == f64 ? e.f64 : dtype_of<C> == i64 ? e.i64 : e.f32;
   Dims strides[4];
   const Dims* list[4];
   for (std::size_t k = 0; k < x.size(); ++k) {
@@ -128,6 +179,13 @@ template <class C> void run_tiles(TileFn fn, const void* formula, const View& y,
   list[0] = &y.strides;
   const Loop loop = collapse_in_memory_order(y.sizes, list, static_cast<int>(x.size()) + 1);
   if (run_periodic<C>(fn, formula, y, x, loop)) return;
+  if (loop.sizes.rank() > 1 && loop.sizes.back() >= long_row) {
+    if constexpr (dtype_of<C> == f32) {
+      const bool halves = y.dtype == bf16 && std::ranges::all_of(x, [](const View* v) { return v->dtype == bf16; });
+      if (halves && e.bf16) return run_rows<BFloat16>(e.bf16, formula, y, x, loop);
+    }
+    return run_rows<C>(fn, formula, y, x, loop);
+  }
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     Operand<C> out, in[3];
     out.init(y, loop, 0);
@@ -178,9 +236,9 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
   if (plain(y, x, compute)) return run_plain(fn);
   if (compute == f32 && e.bf16 && plain(y, x, bf16)) return run_plain(e.bf16);
   if (y.numel() == 0) return;
-  if (compute == f64) run_tiles<double>(fn, formula, y, x);
-  else if (compute == i64) run_tiles<std::int64_t>(fn, formula, y, x);
-  else run_tiles<float>(fn, formula, y, x);
+  if (compute == f64) run_tiles<double>(e, formula, y, x);
+  else if (compute == i64) run_tiles<std::int64_t>(e, formula, y, x);
+  else run_tiles<float>(e, formula, y, x);
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA
