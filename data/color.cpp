@@ -97,10 +97,50 @@ void adjust_contrast_(Tensor& image, float factor) { adjust(image, factor, contr
 void adjust_saturation_(Tensor& image, float factor) { adjust(image, factor, saturation, "adjust_saturation_"); }
 void adjust_hue_(Tensor& image, float turn) { adjust(image, turn, hue, "adjust_hue_"); }
 
-void color_jitter_(Tensor& images, Draws& draws, const ColorJitterOptions& o) {
+namespace {
+
+void check_images(const Tensor& images, const char* who) {
   check(images.defined() && images.dim() == 4 && (images.size(1) == 1 || images.size(1) == 3) &&
             (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
-        "color_jitter_: expected contiguous u8 or f32 images [B, C, H, W] with 1 or 3 channels, got ", images);
+        who, ": expected contiguous u8 or f32 images [B, C, H, W] with 1 or 3 channels, got ", images);
+}
+// The brightness of each pixel of an image, in every channel of `out`.
+template <class T>
+void write_gray(const T* image, std::int64_t from_channels, std::int64_t plane, T* out, std::int64_t channels) {
+  const Pixels p = load(image, from_channels, plane);
+  Pixels gray{std::vector<float>(static_cast<std::size_t>(channels * plane)), p.plane, channels == 3};
+  for (std::size_t i = 0; i < gray.v.size(); ++i) gray.v[i] = p.gray(i % p.plane);
+  store(gray, out);
+}
+
+}  // namespace
+
+Tensor grayscale(const Tensor& images, std::int64_t channels) {
+  check_images(images, "grayscale");
+  check(channels == 1 || channels == 3, "grayscale: the result has 1 or 3 channels, not ", channels);
+  const std::int64_t from = images.size(1), plane = images.size(2) * images.size(3);
+  const Tensor out = Tensor::allocate({images.size(0), channels, images.size(2), images.size(3)}, images.dtype());
+  with_elements(images, [&]<class T>(T* in) {
+    for (std::int64_t b = 0; b < images.size(0); ++b)
+      write_gray(in + b * from * plane, from, plane, static_cast<T*>(out.raw_data()) + b * channels * plane, channels);
+  });
+  return out;
+}
+
+void random_grayscale_(Tensor& images, Draws& draws, float p) {
+  check_images(images, "random_grayscale_");
+  check(p >= 0 && p <= 1, "random_grayscale_: p must be a probability, got ", p);
+  const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3);
+  with_elements(images, [&](auto* all) {
+    for (std::int64_t b = 0; b < images.size(0); ++b) {
+      auto* image = all + b * channels * plane;
+      if (draws.uniform() < p && channels == 3) write_gray(image, channels, plane, image, channels);
+    }
+  });
+}
+
+void color_jitter_(Tensor& images, Draws& draws, const ColorJitterOptions& o) {
+  check_images(images, "color_jitter_");
   check(o.brightness >= 0 && o.contrast >= 0 && o.saturation >= 0 && o.hue >= 0 && o.hue <= 0.5f,
         "color_jitter_: strengths must not be negative and hue at most 0.5, got ", o.brightness, ", ", o.contrast, ", ",
         o.saturation, ", ", o.hue);

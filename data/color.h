@@ -1,5 +1,5 @@
-// Colour jitter: brightness, contrast, saturation and hue of each image change by chance, in a random order, as
-// torchvision's ColorJitter. Computed in f32 with one rounding at the end.
+// Colours: grayscale, and colour jitter: brightness, contrast, saturation and hue of each image change by chance, in a
+// random order, as torchvision's ColorJitter. Computed in f32 with one rounding at the end.
 #pragma once
 
 #include "core/tensor.h"
@@ -19,5 +19,11 @@ void adjust_brightness_(Tensor& image, float factor);
 void adjust_contrast_(Tensor& image, float factor);
 void adjust_saturation_(Tensor& image, float factor);
 void adjust_hue_(Tensor& image, float turn);
+
+// [B, 1, H, W] or [B, 3, H, W] with equal channels: 0.2989 red + 0.587 green + 0.114 blue, to the nearest for u8
+// (torchvision cuts off). images [B, 3, H, W], or [B, 1, H, W], which stay as they are. A new tensor.
+Tensor grayscale(const Tensor& images, std::int64_t channels = 1);
+// Images without colour, with probability p each; the number of channels stays. In place.
+void random_grayscale_(Tensor& images, Draws& draws, float p = 0.1f);
 
 }  // namespace mantissa::data

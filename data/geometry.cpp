@@ -129,24 +129,44 @@ template <class T> struct Sampler2d {  // reads a plane at fractional places, in
   }
 };
 
-template <class T> void rotate_plane(const Sampler2d<T>& in, float angle, Interpolation how, T* out) {
-  const float c = std::cos(angle), s = std::sin(angle);
+// Where a pixel of the result comes from, as distances from the centre: (x, y) -> (xx x + xy y + x0, yx x + yy y + y0).
+struct Origin { float xx, xy, x0, yx, yy, y0; };
+
+template <class T> void move_plane(const Sampler2d<T>& in, const Origin& o, Interpolation how, T* out) {
   const float my = static_cast<float>(in.h - 1) / 2, mx = static_cast<float>(in.w - 1) / 2;
   for (std::int64_t y = 0; y < in.h; ++y)
     for (std::int64_t x = 0; x < in.w; ++x) {
       const float dy = static_cast<float>(y) - my, dx = static_cast<float>(x) - mx;
-      const float sy = my + s * dx + c * dy, sx = mx + c * dx - s * dy;  // where this pixel comes from
+      const float sy = my + o.yx * dx + o.yy * dy + o.y0, sx = mx + o.xx * dx + o.xy * dy + o.x0;
       out[y * in.w + x] = from_float<T>(how == Interpolation::nearest ? in.nearest(sy, sx) : in.bilinear(sy, sx));
     }
 }
 
-void rotate_image(const Tensor& images, std::int64_t b, float degrees, const RotationOptions& o, const Tensor& out) {
+void move_image(const Tensor& images, std::int64_t b, const Origin& origin, const RotationOptions& o,
+                const Tensor& out) {
   const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
   with_elements(images, [&]<class T>(T* in) {
     for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
-      rotate_plane<T>({in + c * h * w, h, w, o.fill}, degrees * 0.017453293f, o.interpolation,
-                      static_cast<T*>(out.raw_data()) + c * h * w);
+      move_plane<T>({in + c * h * w, h, w, o.fill}, origin, o.interpolation,
+                    static_cast<T*>(out.raw_data()) + c * h * w);
   });
+}
+
+constexpr float radian = 0.017453293f;  // of a degree
+
+void rotate_image(const Tensor& images, std::int64_t b, float degrees, const RotationOptions& o, const Tensor& out) {
+  const float c = std::cos(degrees * radian), s = std::sin(degrees * radian);
+  move_image(images, b, {c, -s, 0, s, c, 0}, o, out);
+}
+
+// The inverse of shift(turn(shear_y(shear_x(scale(.))))): torchvision's matrix, RSS = R(angle) S(shear) scale.
+Origin inverse_of(const Affine& m) {
+  const double turn = m.degrees * radian, x = m.shear_x * radian, y = m.shear_y * radian;
+  const double a = std::cos(turn - y) / std::cos(y), b = -a * std::tan(x) - std::sin(turn);
+  const double c = std::sin(turn - y) / std::cos(y), d = -c * std::tan(x) + std::cos(turn);
+  const double xx = d / m.scale, xy = -b / m.scale, yx = -c / m.scale, yy = a / m.scale;  // the determinant of R S is 1
+  const auto f = [](double v) { return static_cast<float>(v); };
+  return {f(xx), f(xy), f(-xx * m.right - xy * m.down), f(yx), f(yy), f(-yx * m.right - yy * m.down)};
 }
 
 }  // namespace
@@ -205,6 +225,39 @@ Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const 
   check(degrees >= 0, "random_rotation: the largest angle must not be negative, got ", degrees);
   const Tensor out = like(images, images.size(2), images.size(3), "random_rotation");
   for (std::int64_t b = 0; b < images.size(0); ++b) rotate_image(images, b, draws.uniform(-degrees, degrees), o, out);
+  return out;
+}
+
+Tensor affine(const Tensor& images, const Affine& map, const RotationOptions& o) {
+  check_images(images, "affine");
+  check(map.scale > 0, "affine: scale must be positive, got ", map.scale);
+  const Tensor out = like(images, images.size(2), images.size(3), "affine");
+  for (std::int64_t b = 0; b < images.size(0); ++b) move_image(images, b, inverse_of(map), o, out);
+  return out;
+}
+
+Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptions& o) {
+  check_images(images, "random_affine");
+  check(o.degrees >= 0, "random_affine: the largest angle must not be negative, got ", o.degrees);
+  for (const float part : o.translate)
+    check(part >= 0 && part <= 1, "random_affine: translate must be parts of the image between 0 and 1, found ", part);
+  check(o.scale[0] > 0 && o.scale[0] <= o.scale[1], "random_affine: scale must be a range of positive numbers, got ",
+        o.scale[0], " to ", o.scale[1]);
+  const Tensor out = like(images, images.size(2), images.size(3), "random_affine");
+  for (std::int64_t b = 0; b < images.size(0); ++b) {
+    const auto shift = [&](float part, std::int64_t size) {
+      const float most = part * static_cast<float>(size);
+      return std::nearbyint(draws.uniform(-most, most));
+    };
+    Affine map;
+    map.degrees = draws.uniform(-o.degrees, o.degrees);
+    map.right = shift(o.translate[0], images.size(3));
+    map.down = shift(o.translate[1], images.size(2));
+    map.scale = draws.uniform(o.scale[0], o.scale[1]);
+    map.shear_x = draws.uniform(o.shear_x[0], o.shear_x[1]);
+    map.shear_y = draws.uniform(o.shear_y[0], o.shear_y[1]);
+    move_image(images, b, inverse_of(map), {o.interpolation, o.fill}, out);
+  }
   return out;
 }
 

@@ -1,5 +1,5 @@
-// Transforms that move pixels: other sizes, and rotation. Images [B, C, H, W], u8 or f32, contiguous; the results are
-// new tensors. Behaviour follows torchvision's transforms and functions of the same names.
+// Transforms that move pixels: other sizes, rotation, affine maps. Images [B, C, H, W], u8 or f32, contiguous; the results
+// are new tensors. Behaviour follows torchvision's transforms and functions of the same names.
 #pragma once
 
 #include <array>
@@ -31,5 +31,23 @@ struct RotationOptions {
 Tensor rotate(const Tensor& images, float degrees, const RotationOptions& options = {});
 // Each image by an angle of its own from [-degrees, degrees].
 Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const RotationOptions& options = {});
+
+// Moved by an affine map about the centre, as torchvision's affine: sheared, turned clockwise, scaled, then shifted.
+struct Affine {
+  float degrees = 0;
+  float right = 0, down = 0;  // in pixels
+  float scale = 1;
+  float shear_x = 0, shear_y = 0;  // degrees
+};
+Tensor affine(const Tensor& images, const Affine& map, const RotationOptions& options = {});
+// Each image by a map of its own: an angle from [-degrees, degrees], shifts of up to these parts of width and height in
+// whole pixels, a factor from `scale`, shears from these ranges.
+struct RandomAffineOptions {
+  float degrees = 0;
+  std::array<float, 2> translate{0, 0}, scale{1, 1}, shear_x{0, 0}, shear_y{0, 0};
+  Interpolation interpolation = Interpolation::nearest;
+  float fill = 0;
+};
+Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptions& options);
 
 }  // namespace mantissa::data

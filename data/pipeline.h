@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/blur.h"
 #include "data/color.h"
 #include "data/geometry.h"
 #include "data/loader.h"
@@ -92,6 +93,19 @@ class Pipeline {
   }
   Pipeline color_jitter(ColorJitterOptions o) && {
     return std::move(*this).map([o](Batch& b, Draws& draws) { color_jitter_(b.image, draws, o); });
+  }
+  Pipeline grayscale(std::int64_t channels = 1) && {
+    return std::move(*this).map([channels](Batch& b, Draws&) { b.image = data::grayscale(b.image, channels); });
+  }
+  Pipeline random_grayscale(float p = 0.1f) && {
+    return std::move(*this).map([p](Batch& b, Draws& draws) { random_grayscale_(b.image, draws, p); });
+  }
+  Pipeline random_affine(RandomAffineOptions o) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { b.image = data::random_affine(b.image, draws, o); });
+  }
+  Pipeline gaussian_blur(int kernel_size, std::array<float, 2> sigma = {0.1f, 2.0f}) && {
+    return std::move(*this).map(
+        [=](Batch& b, Draws& draws) { b.image = random_gaussian_blur(b.image, draws, kernel_size, sigma); });
   }
   Pipeline random_erasing(ErasingOptions o = {}) && {
     return std::move(*this).map([o](Batch& b, Draws& draws) { random_erasing_(b.image, draws, o); });

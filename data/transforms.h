@@ -1,7 +1,7 @@
 // What happens to a batch between the data set and the model. Whole batches, on the CPU, in the
 // loader's threads: plain serial loops. Random ones draw from the batch's own Draws (data/draws.h).
 // Behaviour follows torchvision's transforms of the same names.
-// Next: data/geometry.h (sizes, rotation), data/color.h, data/mix.h (MixUp, CutMix).
+// Next: data/geometry.h (sizes, rotation, affine maps), data/color.h, data/blur.h, data/mix.h (MixUp, CutMix).
 #pragma once
 
 #include <array>

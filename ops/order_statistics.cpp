@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/ops_numeric.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
 
@@ -23,8 +24,14 @@ std::int64_t checked_size(const char* name, const Tensor& x, int dim) {
   return n;
 }
 
-struct Quantile {
-  static constexpr auto name = "quantile";
+// A number as the q of x.
+Tensor share_for(const Tensor& x, double q) {
+  return scalar(q, {.dtype = x.dtype() == f64 ? f64 : f32, .device = x.device()});
+}
+
+// With skips_nan of what is not NaN: then every line has its own places.
+template <bool skips_nan> struct Quantile {
+  static constexpr auto name = skips_nan ? "nanquantile" : "quantile";
   static constexpr const char* args[] = {"x", "q"};
   static constexpr bool differentiable = true, halves = false;
   static constexpr std::uint64_t constants = 2;  // q
@@ -44,6 +51,24 @@ struct Quantile {
     if (interpolation == "midpoint") weight = 0.5;
     return {low, high, low == high ? 0 : weight};
   }
+  static Tensor nan() { return Tensor(std::numeric_limits<double>::quiet_NaN()); }
+  // The value at q of sorted lines, of size 1 along d. An infinite neighbour that does not count must not make it NaN.
+  Tensor value(const Tensor& ordered, int d, double q) const {
+    const Place p = place(q, ordered.sizes()[d]);
+    const Tensor low = slice(ordered, d, p.low, p.low + 1);
+    return p.low == p.high ? low : low + (slice(ordered, d, p.high, p.high + 1) - low) * p.weight;
+  }
+  // The same where line i begins with count[i] numbers and NaN follows; a line without numbers gives its first NaN.
+  Tensor value_of_numbers(const Tensor& ordered, const Tensor& count, int d, double q) const {
+    const Tensor at = clamp_min((cast(count, f64) - 1.0) * q, 0);
+    Tensor low = floor(at), high = ceil(at), weight = at - low;
+    if (interpolation == "lower") high = low;
+    if (interpolation == "higher") low = high;
+    if (interpolation == "nearest") low = high = round(at);
+    if (interpolation == "midpoint") weight = full_like(at, 0.5);
+    const Tensor a = gather(ordered, d, cast(low, i64)), b = gather(ordered, d, cast(high, i64));
+    return where(eq(low, high), a, a + (b - a) * cast(weight, a.dtype()));
+  }
   static Tensor compose(const Quantile& op, const Tensor& x, const Tensor& q) {
     check(x.dtype() == f32 || x.dtype() == f64, "x must be f32 or f64, got ", x.dtype());
     check(q.dim() <= 1, "q must be a number or a vector, got ", q);
@@ -53,16 +78,14 @@ struct Quantile {
     }
     const Tensor line = as_line(op.dim ? x : flatten(x));
     const int d = wrap_dim(op.dim.value_or(0), line.dim());
-    const std::int64_t n = checked_size("quantile", line, d);
-    const Tensor ordered = sort(line, d).values, with_nan = any(isnan(line.detach()), {d});
+    checked_size(name, line, d);
+    const Tensor ordered = sort(line, d).values, is_nan = isnan(line.detach());
+    const Tensor found = skips_nan ? sum(cast(logical_not(is_nan), i64), {d}, true) : any(is_nan, {d}, true);
     std::vector<Tensor> results;
     for (const double share : q.to_vector<double>()) {
       check(share >= 0 && share <= 1, "q must be between 0 and 1, found ", share);
-      const Place p = op.place(share, n);
-      const Tensor low = select(ordered, d, p.low);
-      Tensor y = p.low == p.high ? low : low + (select(ordered, d, p.high) - low) * p.weight;
-      y = where(with_nan, Tensor(std::numeric_limits<double>::quiet_NaN()), y);
-      results.push_back(!op.keepdim ? y : op.dim ? unsqueeze(y, d) : reshape(y, Dims::filled(x.dim(), 1)));
+      const Tensor y = skips_nan ? op.value_of_numbers(ordered, found, d, share) : where(found, nan(), op.value(ordered, d, share));
+      results.push_back(!op.keepdim ? squeeze(y, d) : op.dim ? y : reshape(y, Dims::filled(x.dim(), 1)));
     }
     if (q.dim() == 0) return x.dim() == 0 && op.dim ? reshape(results[0], {}) : results[0];
     check(!results.empty(), "q is empty");
@@ -74,6 +97,10 @@ struct Quantile {
     }
     composed(s, {s.distinct({3, 4}), scalar(0.4, {.dtype = f64})}, Quantile{{}, true});
     composed(s, {s.distinct({2, 3, 2}), scalar(0.5, {.dtype = f64})}, Quantile{-2, true});
+    if (skips_nan) {
+      const Tensor some = cat({full({3, 2}, NAN, {.dtype = f64}), s.distinct({3, 4})}, 1);
+      composed(s, {some, tensor({0.0, 0.3, 1.0}, {.dtype = f64})}, Quantile{1}).extreme = true;
+    }
     composed_error(s, {s.randn({3}), scalar(1.5, {.dtype = f64})}, Quantile{0}, "q must be between 0 and 1, found 1.5");
     composed_error(s, {s.randn({3}), s.randn({2, 2})}, Quantile{0}, "q must be a number or a vector");
     composed_error(s, {s.randn({3}), scalar(0.5, {.dtype = f64})}, Quantile{0, false, "cubic"}, "interpolation must be linear");
@@ -84,7 +111,8 @@ struct Quantile {
 
 }  // namespace
 
-MANTISSA_OP(Quantile)
+MANTISSA_OP(Quantile<false>)
+MANTISSA_OP(Quantile<true>)
 
 ValuesIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim) {
   const int d = wrap_dim(dim, x.dim());
@@ -118,10 +146,16 @@ ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
   return chosen(x, gather(order, d, argmax(length, d, true)), d, keepdim);
 }
 Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
-  return apply_composed(Quantile{dim, keepdim, std::string(interpolation)}, x, q);
+  return apply_composed(Quantile<false>{dim, keepdim, std::string(interpolation)}, x, q);
+}
+Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
+  return apply_composed(Quantile<true>{dim, keepdim, std::string(interpolation)}, x, q);
 }
 Tensor quantile(const Tensor& x, double q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
-  return quantile(x, scalar(q, {.dtype = x.dtype() == f64 ? f64 : f32, .device = x.device()}), dim, keepdim, interpolation);
+  return quantile(x, share_for(x, q), dim, keepdim, interpolation);
+}
+Tensor nanquantile(const Tensor& x, double q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
+  return nanquantile(x, share_for(x, q), dim, keepdim, interpolation);
 }
 
 namespace {

@@ -210,10 +210,76 @@ TEST_CASE("cross_entropy takes the targets of MixUp: one-hot ones give what labe
   CHECK(all_close(cross_entropy(logits, half), expected));
 }
 
+namespace {
+
+Tensor waves() {  // sin(0), sin(1), ... of [1, 1, 4, 5]
+  const Tensor t = Tensor::allocate({1, 1, 4, 5}, f32);
+  for (int i = 0; i < 20; ++i) t.data<float>()[i] = std::sin(static_cast<float>(i));
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("affine: torchvision's matrix, bilinear; rotations by quarter turns; what chance may do") {
+  const data::Affine map{.degrees = 20, .right = 1, .down = -1, .scale = 1.25f, .shear_x = 10, .shear_y = 5};
+  CHECK(close(data::affine(waves(), map, {.interpolation = data::Interpolation::bilinear}),
+              {-0.42456, -0.7107, -0.44743, 0.34186, 0.79691, 0.02466, -0.64831, -0.75805, -0.22076, 0.54198,
+               0.14906, -0.38005, -0.85429, -0.53435, 0.12491, 0.0, -0.09998, -0.31621, -0.40801, -0.06408}, 2e-5));
+  const Tensor square = ramp(5, 5);
+  CHECK(same_bits(data::affine(square, {.degrees = -90}), data::rotate(square, 90)));  // clockwise here, the other way there
+  CHECK(same_bits(data::affine(square, {}), square));
+  CHECK(close(data::affine(ramp(2, 3), {.right = 1}, {.fill = 7}), {7, 0, 37, 7, 111, 148}, 0));
+  Draws d = draws();
+  CHECK(same_bits(data::random_affine(square, d, {}), square));
+  const Tensor many = filled({40, 1, 9, 9}, f32, 1), moved = data::random_affine(many, d, {.translate = {0.2f, 0}});
+  std::set<double> rows_sums;  // shifts by at most 1.8 pixels to the sides: whole columns are missing
+  for (std::int64_t i = 0; i < 40; ++i) rows_sums.insert(sum(moved[i]).item<double>());
+  CHECK(rows_sums == std::set<double>{63, 72, 81});
+  CHECK_THROWS_WITH(data::random_affine(square, d, {.translate = {2, 0}}), Contains("parts of the image between 0 and 1, found 2"));
+  CHECK_THROWS_WITH(data::random_affine(square, d, {.scale = {0, 1}}), Contains("scale must be a range of positive numbers"));
+  CHECK_THROWS_WITH(data::affine(square, {.scale = 0}), Contains("scale must be positive"));
+}
+
+TEST_CASE("gaussian_blur: torchvision's values, mirrored at the borders") {
+  CHECK(close(data::gaussian_blur(waves(), 3, 0.8f),
+              {-0.09315, 0.23853, 0.6154, 0.42647, 0.15786, -0.417, -0.14337, 0.3371, 0.50764, 0.45245,
+               -0.50107, -0.5131, -0.27532, 0.21559, 0.47212, -0.25885, -0.49022, -0.59171, -0.14918, 0.19663}, 2e-5));
+  CHECK(close(data::gaussian_blur(waves(), 5, 1.3f),
+              {-0.11271, 0.01861, 0.25111, 0.40468, 0.43699, -0.18651, -0.07822, 0.13554, 0.3067, 0.36155,
+               -0.3668, -0.29833, -0.10457, 0.12205, 0.23176, -0.4655, -0.4121, -0.21875, 0.04337, 0.18301}, 2e-5));
+  CHECK(same_bits(data::gaussian_blur(filled({2, 3, 4, 4}, u8, 200), 3, 1), filled({2, 3, 4, 4}, u8, 200)));
+  CHECK(same_bits(data::gaussian_blur(ramp(5, 7), 1, 1), ramp(5, 7)));
+  Draws d = draws();
+  const Tensor two = cat({ramp(5, 7), ramp(5, 7)}), blurred = data::random_gaussian_blur(two, d, 3);
+  CHECK(!same_bits(blurred[0], blurred[1]));
+  CHECK_THROWS_WITH(data::gaussian_blur(ramp(5, 7), 4, 1), Contains("kernel_size must be odd and positive, got 4"));
+  CHECK_THROWS_WITH(data::gaussian_blur(ramp(2, 7), 5, 1), Contains("images of 2 x 7 are too small for a window of 5"));
+  CHECK_THROWS_WITH(data::gaussian_blur(ramp(5, 7), 3, 0), Contains("sigma must be positive"));
+}
+
+TEST_CASE("grayscale: weighted channels, once or three times, and by chance") {
+  const Tensor image = Tensor::allocate({1, 3, 1, 2}, u8);
+  const std::vector<std::uint8_t> values{255, 10, 255, 100, 255, 200};  // white, and a colour
+  std::copy(values.begin(), values.end(), image.data<std::uint8_t>());
+  CHECK(close(data::grayscale(image), {255, 84}, 0));
+  CHECK(close(data::grayscale(image, 3), {255, 84, 255, 84, 255, 84}, 0));
+  CHECK(close(data::grayscale(image.to(f32)), {254.9745, 84.489}, 1e-3));
+  CHECK(same_bits(data::grayscale(ramp(2, 3)), ramp(2, 3)));
+  CHECK(data::grayscale(ramp(2, 3), 3).sizes() == Dims{1, 3, 2, 3});
+  Draws d = draws();
+  Tensor many = image.expand({200, 3, 1, 2}).contiguous();
+  data::random_grayscale_(many, d, 0.25f);
+  int gray = 0;
+  for (std::int64_t i = 0; i < 200; ++i) gray += many[{i, 0, 0, 1}].item<int>() == 84;
+  CHECK((gray > 25 && gray < 80));
+  CHECK_THROWS_WITH(data::grayscale(image, 2), Contains("the result has 1 or 3 channels, not 2"));
+  CHECK_THROWS_WITH(data::grayscale(zeros({1, 2, 3, 3})), Contains("with 1 or 3 channels, got f32[1, 2, 3, 3]"));
+}
+
 TEST_CASE("every random transform gives the same batches for any number of threads") {
   const auto batches = [](int threads) {
     data::Loader loader = data::Pipeline(data::synthetic_color_digits(40, 3)).shuffle(7).random_crop(3).random_flip().random_vertical_flip().random_rotation(15)
-        .random_resized_crop(24).color_jitter({0.4f, 0.4f, 0.4f, 0.1f}).random_erasing().cutout(4).mixup(10, 0.2f).cutmix(10).batch(8).threads(threads).loader();
+        .random_resized_crop(24).color_jitter({0.4f, 0.4f, 0.4f, 0.1f}).random_affine({.degrees = 20, .translate = {0.1f, 0.2f}}).gaussian_blur(3).random_grayscale(0.5f).random_erasing().cutout(4).mixup(10, 0.2f).cutmix(10).batch(8).threads(threads).loader();
     std::vector<Batch> all;
     Batch b;
     while (loader.next(b)) all.push_back(b);

@@ -11,6 +11,8 @@
 
 #include "core/fused_ops.h"
 #include "core/ops.h"
+#include "core/ops_matrix.h"
+#include "core/ops_numeric.h"
 #include "core/ops_special.h"
 
 namespace mantissa::test {

@@ -16,7 +16,7 @@ import torch
 from torch import nn, optim
 
 from common import here
-from spelled import differences, noise, ours_alone, spelled
+from spelled import differences, noise, ours_alone, reasons, spelled
 
 root = here.parent.parent
 
@@ -30,7 +30,7 @@ def declared(pattern, *files):
 
 
 types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
-ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_special.h", "core/fused_ops.h",
+ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_matrix.h", "core/ops_numeric.h", "core/ops_special.h", "core/fused_ops.h",
                "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "core/tensor.h", "core/random.h", "autograd/*.h")
 methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h")
@@ -67,7 +67,7 @@ utils_names = [n for n in nn.utils.__all__ if re.match("clip_grad_|parameters_to
 data_names = [n for n in torch.utils.data.__all__ if is_type(getattr(torch.utils.data, n)) and n[0].isupper() and not re.search("Pipe|Chunk", n)]
 data_names += ["random_split", "default_collate"]
 vision = ("RandomCrop RandomHorizontalFlip RandomVerticalFlip RandomRotation RandomResizedCrop ColorJitter RandomErasing Normalize Resize "
-          "CenterCrop Grayscale GaussianBlur RandomAffine RandAugment MixUp CutMix MNIST FashionMNIST CIFAR10 CIFAR100 ImageFolder").split()
+          "CenterCrop Grayscale RandomGrayscale GaussianBlur RandomAffine RandAugment MixUp CutMix MNIST FashionMNIST CIFAR10 CIFAR100 ImageFolder").split()
 
 sections = [
     ("torch", "Functions of `torch`", torch_functions, functions),
@@ -114,6 +114,8 @@ def lines_of(section, title, names, ours):
         yield "| PyTorch | Mantissa |\n|---|---|"
         yield "\n".join(other) + "\n"
     yield ("**Not covered:** " + ", ".join(missing) + ".\n") if missing else "Nothing is missing.\n"
+    if missing and section in reasons:
+        yield reasons[section] + "\n"
 
 
 def page():
@@ -121,7 +123,7 @@ def page():
     yield f"""# PyTorch's names and ours
 
 Written by `tests/golden/coverage.py` from PyTorch {version} and the public headers; do not edit. Functions are in namespace
-`mantissa` (`core/ops.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/tensor.h`, `core/random.h`), the rest in `mantissa::nn`, `nn::init`, `optim`, `amp` and `data`.
+`mantissa` (`core/ops.h`, `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/tensor.h`, `core/random.h`), the rest in `mantissa::nn`, `nn::init`, `optim`, `amp` and `data`.
 Options have PyTorch's names and defaults and are designated initialisers: `nn::Conv2d(3, 8, 3, {{.padding = 1}})`.
 In-place forms (`add_`) exist only as the methods of `Tensor` in `core/tensor.h`; quantized, sparse, complex, named and
 nested tensors do not exist, and names that serve them or PyTorch's internals are left out below.

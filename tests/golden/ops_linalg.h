@@ -40,6 +40,18 @@ inline constexpr Case linalg_cases[] = {
   GOLDEN("inner", "randn(2, 3), randn(4, 3)", "torch.inner(x, y)", inner(x, y))
   GOLDEN("tensordot", "randn(2, 3, 4), randn(3, 4, 2)", "torch.tensordot(x, y), torch.tensordot(x, y[0], 1)", tensordot(x, y), tensordot(x, y[0], 1))
   GOLDEN("kron", "randn(2, 3), randn(3, 2), randn(2)", "torch.kron(x, y), torch.kron(x, z)", kron(x, y), kron(x, z))
+
+  // --- products, powers and norms of matrices ---
+  GOLDEN("addmv", "randn(2), randn(2, 3), randn(3), randn()", "torch.addmv(x, y, z), torch.addmv(u, y, z, beta=0.5, alpha=-2)", addmv(x, y, z), addmv(u, y, z, 0.5, -2))
+  GOLDEN("addmv.beta_0", "const(of(nan, 1.)), randn(2, 3), randn(3)", "torch.addmv(x, y, z, beta=0)", addmv(x, y, z, 0))
+  GOLDEN("addr", "randn(2, 3), randn(2), randn(3), randn(3)", "torch.addr(x, y, z), torch.addr(u, y, z, beta=0.5, alpha=-2)", addr(x, y, z), addr(u, y, z, 0.5, -2))
+  GOLDEN("addbmm", "randn(2, 4), randn(5, 2, 3), randn(5, 3, 4), randn(4)", "torch.addbmm(x, y, z), torch.addbmm(u, y, z, beta=0.5, alpha=-2)", addbmm(x, y, z), addbmm(u, y, z, 0.5, -2))
+  GOLDEN("addbmm.empty", "randn(2, 4), randn(0, 2, 3), randn(0, 3, 4)", "torch.addbmm(x, y, z)", addbmm(x, y, z))
+  GOLDEN("multi_dot", "randn(4, 2), randn(2, 5), randn(5, 1), randn(1, 3), randn(4), randn(3)", "torch.linalg.multi_dot([x, y, z, u]), torch.linalg.multi_dot([v, x, y]), torch.linalg.multi_dot([v, x, y, z, u, w])", multi_dot({x, y, z, u}), multi_dot({v, x, y}), multi_dot({v, x, y, z, u, w}))
+  GOLDEN("matrix_power", "randn(2, 3, 3), randn(1, 1)", "torch.matrix_power(x, 1), torch.matrix_power(x, 2), torch.matrix_power(x, 3), torch.matrix_power(x, 6), torch.matrix_power(y, 7), torch.matrix_power(x, 0)", matrix_power(x, 1), matrix_power(x, 2), matrix_power(x, 3), matrix_power(x, 6), matrix_power(y, 7), matrix_power(x, 0))
+  GOLDEN("matrix_norm", "randn(2, 3, 4)", "torch.linalg.matrix_norm(x), torch.linalg.matrix_norm(x, 1), torch.linalg.matrix_norm(x, -1, (0, 2), True), torch.linalg.matrix_norm(x, inf, (2, 0)), torch.linalg.matrix_norm(x, -inf)", matrix_norm(x), matrix_norm(x, 1), matrix_norm(x, -1, {0, 2}, true), matrix_norm(x, HUGE_VAL, {2, 0}), matrix_norm(x, -HUGE_VAL))
+  GOLDEN("matrix_norm.special", "const(of(1., nan, 2., -inf).reshape(2, 2)), randn(0, 3)", "torch.linalg.matrix_norm(x), torch.linalg.matrix_norm(x, 1), torch.linalg.matrix_norm(x, -inf), torch.linalg.matrix_norm(const(y)), torch.linalg.matrix_norm(const(y), 1), torch.linalg.matrix_norm(const(y), inf)", matrix_norm(x), matrix_norm(x, 1), matrix_norm(x, -HUGE_VAL), matrix_norm(y.detach()), matrix_norm(y.detach(), 1), matrix_norm(y.detach(), HUGE_VAL))
+  GOLDEN("vander", "const(randn(4)), randn(2, 3), ints(-3, 4, 3), randn(0)", "torch.vander(x), torch.vander(x, 6), torch.vander(x, 2, increasing=True), torch.linalg.vander(y), torch.linalg.vander(y, N=5).flip(-1), torch.vander(z), torch.vander(const(u))", vander(x), vander(x, 6), vander(x, 2, true), vander(y, {}, true), vander(y, 5), vander(z), vander(u.detach()))
 };
 
 }  // namespace mantissa::test

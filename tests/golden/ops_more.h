@@ -61,6 +61,18 @@ inline constexpr Case more_cases[] = {
   GOLDEN("blackman_window", "const(randn(1))", "torch.blackman_window(6, dtype=x.dtype), torch.blackman_window(7, False, dtype=x.dtype)", blackman_window(6, true, {.dtype = x.dtype()}), blackman_window(7, false, {.dtype = x.dtype()}))
   GOLDEN("bartlett_window", "const(randn(1))", "torch.bartlett_window(6, dtype=x.dtype), torch.bartlett_window(7, False, dtype=x.dtype)", bartlett_window(6, true, {.dtype = x.dtype()}), bartlett_window(7, false, {.dtype = x.dtype()}))
   GOLDEN("kaiser_window", "const(randn(1))", "torch.kaiser_window(6, dtype=x.dtype), torch.kaiser_window(7, False, 5., dtype=x.dtype)", kaiser_window(6, true, 12, {.dtype = x.dtype()}), kaiser_window(7, false, 5, {.dtype = x.dtype()}))
+
+  // --- calculus on samples ---
+  GOLDEN("trapezoid", "randn(2, 4), randn(4), randn(2, 4), ints(0, 9, 5), randn(2, 0)", "torch.trapezoid(x), torch.trapezoid(x, dx=0.5, dim=0), torch.trapezoid(x, y), torch.trapezoid(x, z), torch.trapezoid(u), torch.trapezoid(const(v))", trapezoid(x), trapezoid(x, 0.5, 0), trapezoid(x, y), trapezoid(x, z), trapezoid(u), trapezoid(v.detach()))
+  GOLDEN("trapezoid.broadcast", "randn(2, 3, 4), randn(3, 1), randn(3), of(1., nan, 2.)", "torch.trapezoid(x, y, dim=1), torch.trapezoid(x, z, dim=1), torch.trapezoid(const(u))", trapezoid(x, y, 1), trapezoid(x, z, 1), trapezoid(u.detach()))
+  GOLDEN("cumulative_trapezoid", "randn(2, 4), randn(4), randn(2, 4), ints(0, 9, 5), randn(2, 1)", "torch.cumulative_trapezoid(x), torch.cumulative_trapezoid(x, dx=0.5, dim=0), torch.cumulative_trapezoid(x, y), torch.cumulative_trapezoid(x, z), torch.cumulative_trapezoid(u), torch.cumulative_trapezoid(const(v))", cumulative_trapezoid(x), cumulative_trapezoid(x, 0.5, 0), cumulative_trapezoid(x, y), cumulative_trapezoid(x, z), cumulative_trapezoid(u), cumulative_trapezoid(v.detach()))
+  GOLDEN("gradient", "randn(4, 5), ints(0, 9, 4)", "*torch.gradient(x), *torch.gradient(x, spacing=0.5, dim=1), *torch.gradient(x, dim=(1, 0), edge_order=2), *torch.gradient(y)", gradient(x), gradient(x, 0.5, {1}), gradient(x, 1, {1, 0}, 2), gradient(y))
+  GOLDEN("gradient.coordinates", "randn(4, 3), const(of(0., 1., 3., 3.5)), const(of(-1., 1., 2.))", "*torch.gradient(x, spacing=(y, z)), *torch.gradient(x, spacing=(y,), dim=0, edge_order=2), *torch.gradient(x, spacing=(z, y), dim=(1, 0), edge_order=2)", gradient(x, {y, z}), gradient(x, {y}, {0}, 2), gradient(x, {z, y}, {1, 0}, 2))
+
+  // --- quantiles of what is not NaN ---
+  GOLDEN("nanquantile", "distinct(3, 6), const(of(0., 0.25, 0.5, 1.)), const(of(1., nan, 3., nan, nan, nan, 2., 5., nan).reshape(3, 3))", "torch.nanquantile(x, y, dim=1), torch.nanquantile(x, 0.5), torch.nanquantile(z, y, dim=1), torch.nanquantile(z, y, dim=0, keepdim=True), torch.nanquantile(z, 0.25), torch.nanquantile(z, 0.5, keepdim=True)", nanquantile(x, y, 1), nanquantile(x, 0.5), nanquantile(z, y, 1), nanquantile(z, y, 0, true), nanquantile(z, 0.25), nanquantile(z, 0.5, {}, true))
+  GOLDEN("nanquantile.interpolation", "const(of(1., nan, 3., -2., nan, 5., 0.5, nan)).reshape(2, 4), const(of(0.25, 0.5))", "torch.nanquantile(x, y, dim=1, interpolation='lower'), torch.nanquantile(x, y, dim=1, interpolation='higher'), torch.nanquantile(x, y, dim=1, interpolation='midpoint'), torch.nanquantile(x, y, dim=1, interpolation='nearest')", nanquantile(x, y, 1, false, "lower"), nanquantile(x, y, 1, false, "higher"), nanquantile(x, y, 1, false, "midpoint"), nanquantile(x, y, 1, false, "nearest"))
+  GOLDEN("nanquantile.gradient", "of(1., nan, 3., -2., nan, 5., 0.5, 4.)", "torch.nanquantile(x.reshape(2, 4), 0.5, dim=1), torch.nanquantile(x, 0.75)", nanquantile(reshape(x, {2, 4}), 0.5, 1), nanquantile(x, 0.75))
 };
 
 }  // namespace mantissa::test

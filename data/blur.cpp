@@ -1,0 +1,94 @@
+#include "data/blur.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace mantissa::data {
+namespace {
+
+void check_blur(const char* who, const Tensor& images, int kernel_size) {
+  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
+            images.is_contiguous(),
+        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
+  check(kernel_size >= 1 && kernel_size % 2 == 1, who, ": kernel_size must be odd and positive, got ", kernel_size);
+  check(std::min(images.size(2), images.size(3)) > kernel_size / 2, who, ": images of ", images.size(2), " x ",
+        images.size(3), " are too small for a window of ", kernel_size);
+}
+
+std::vector<float> gaussian(int size, float sigma) {
+  std::vector<double> w;
+  double sum = 0;
+  for (int i = 0; i < size; ++i) {
+    const double at = (i - size / 2) / static_cast<double>(sigma);
+    w.push_back(std::exp(-at * at / 2));
+    sum += w.back();
+  }
+  std::vector<float> weights;
+  for (const double x : w) weights.push_back(static_cast<float>(x / sum));
+  return weights;
+}
+
+// Position i of a line of n, mirrored at its first and last element.
+std::int64_t mirrored(std::int64_t i, std::int64_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
+
+// Rows first, then columns, in f32.
+template <class T>
+void blur_plane(const T* in, std::int64_t height, std::int64_t width, const std::vector<float>& weights, T* out) {
+  const auto size = static_cast<std::int64_t>(weights.size()), half = size / 2;
+  const auto weight = [&](std::int64_t k) { return weights[static_cast<std::size_t>(k)]; };
+  std::vector<float> lines(static_cast<std::size_t>(height * width)), sums(static_cast<std::size_t>(width));
+  for (std::int64_t y = 0; y < height; ++y) {
+    for (std::int64_t x = 0; x < width; ++x) {
+      float sum = 0;
+      for (std::int64_t k = 0; k < size; ++k)
+        sum += weight(k) * static_cast<float>(in[y * width + mirrored(x + k - half, width)]);
+      lines[static_cast<std::size_t>(y * width + x)] = sum;
+    }
+  }
+  for (std::int64_t y = 0; y < height; ++y) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (std::int64_t k = 0; k < size; ++k) {
+      const float* line = lines.data() + mirrored(y + k - half, height) * width;
+      for (float& sum : sums) sum += weight(k) * *line++;
+    }
+    for (std::int64_t x = 0; x < width; ++x) {
+      const float v = sums[static_cast<std::size_t>(x)];
+      if constexpr (std::is_same_v<T, float>) out[y * width + x] = v;
+      else out[y * width + x] = static_cast<T>(std::clamp(v + 0.5f, 0.0f, 255.0f));
+    }
+  }
+}
+
+void blur_image(const Tensor& images, std::int64_t b, const std::vector<float>& weights, const Tensor& out) {
+  const std::int64_t height = images.size(2), width = images.size(3), plane = height * width, channels = images.size(1);
+  const auto blur = [&]<class T>(const T* in, T* to) {
+    for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
+      blur_plane(in + c * plane, height, width, weights, to + c * plane);
+  };
+  if (images.dtype() == u8) blur(images.data<std::uint8_t>(), out.data<std::uint8_t>());
+  else blur(images.data<float>(), out.data<float>());
+}
+
+}  // namespace
+
+Tensor gaussian_blur(const Tensor& images, int kernel_size, float sigma) {
+  check_blur("gaussian_blur", images, kernel_size);
+  check(sigma > 0, "gaussian_blur: sigma must be positive, got ", sigma);
+  const Tensor out = Tensor::allocate(images.sizes(), images.dtype());
+  const std::vector<float> weights = gaussian(kernel_size, sigma);
+  for (std::int64_t b = 0; b < images.size(0); ++b) blur_image(images, b, weights, out);
+  return out;
+}
+
+Tensor random_gaussian_blur(const Tensor& images, Draws& draws, int kernel_size, std::array<float, 2> sigma) {
+  check_blur("random_gaussian_blur", images, kernel_size);
+  check(sigma[0] > 0 && sigma[0] <= sigma[1], "random_gaussian_blur: sigma must be a range of positive numbers, got ",
+        sigma[0], " to ", sigma[1]);
+  const Tensor out = Tensor::allocate(images.sizes(), images.dtype());
+  for (std::int64_t b = 0; b < images.size(0); ++b)
+    blur_image(images, b, gaussian(kernel_size, draws.uniform(sigma[0], sigma[1])), out);
+  return out;
+}
+
+}  // namespace mantissa::data
