@@ -1,5 +1,5 @@
 // Operators as those of core/ops.h, whose conventions hold here too: products, powers and norms of matrices beyond
-// matmul.
+// matmul, and systems of linear equations.
 #pragma once
 
 #include <optional>
@@ -28,5 +28,20 @@ Tensor matrix_norm(const Tensor& x, double ord, const Dims& dims = {-2, -1}, boo
 // Powers of the elements of x [..., m]: [..., m, n], n by default m. Exponents fall from n - 1 to 0, or rise from 0.
 // torch.linalg.vander's rise. Integers give i64.
 Tensor vander(const Tensor& x, std::optional<std::int64_t> n = {}, bool increasing = false);
+
+// --- systems of equations, a [..., n, n] in f32 or f64, a batch of matrices where there are further dimensions ---
+// Made of a few operators for each row, on any device: meant for dozens of rows, not thousands. solve, inv and cholesky
+// throw for a matrix that is singular (exactly: a pivot of 0) or not positive definite: they wait for the device.
+// solve: x with a x = b. b is [..., n, m], a vector [n], or a batch of vectors as large as a's; batches broadcast.
+Tensor solve(const Tensor& a, const Tensor& b);
+// As solve with b [..., n, m], of one triangle of a; the other one is not read.
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper);
+Tensor inv(const Tensor& a);
+Tensor det(const Tensor& a);  // 0 for a singular matrix, where backward throws
+// det = sign * exp(logabsdet): 0 and -infinity for a singular matrix. sign has no gradient.
+struct SlogdetResult { Tensor sign, logabsdet; };
+SlogdetResult slogdet(const Tensor& a);
+Tensor logdet(const Tensor& a);                        // NaN for a negative determinant
+Tensor cholesky(const Tensor& a, bool upper = false);  // the triangular L with L L^T = a, from a's lower triangle
 
 }  // namespace mantissa

@@ -162,7 +162,7 @@ void matrix_power_samples(Samples& s) {
       "matrix_power: needs square matrices");
   s.error_call(
       {s.randn({2, 2})}, [](const Tensors& x) { return Tensors{matrix_power(x[0], -1)}; },
-      "matrix_power: n = -1 asks for an inverse");
+      "matrix_power: n = -1 is negative; take the power of inv(x)");
 }
 void vander_samples(Samples& s) {
   s.call({s.randn({4})}, [](const Tensors& x) { return Tensors{vander(x[0])}; });
@@ -215,7 +215,7 @@ Tensor multi_dot(std::span<const Tensor> tensors) {
 Tensor matrix_power(const Tensor& x, std::int64_t n) {
   check(x.dim() >= 2 && x.size(-1) == x.size(-2), "matrix_power: needs square matrices [..., m, m], got ", x);
   check(x.is_floating(), "matrix_power: needs a floating dtype, got ", x, "; convert with to(f32)");
-  check(n >= 0, "matrix_power: n = ", n, " asks for an inverse, which is not covered");
+  check(n >= 0, "matrix_power: n = ", n, " is negative; take the power of inv(x)");
   if (n == 0) return contiguous(expand(eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()}), x.sizes()));
   if (n == 1) return clone(x);
   Tensor y, square = is_half(x.dtype()) ? cast(x, f32) : x;  // y: the product of the powers 2^k in n so far

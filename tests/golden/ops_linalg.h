@@ -52,6 +52,16 @@ inline constexpr Case linalg_cases[] = {
   GOLDEN("matrix_norm", "randn(2, 3, 4)", "torch.linalg.matrix_norm(x), torch.linalg.matrix_norm(x, 1), torch.linalg.matrix_norm(x, -1, (0, 2), True), torch.linalg.matrix_norm(x, inf, (2, 0)), torch.linalg.matrix_norm(x, -inf)", matrix_norm(x), matrix_norm(x, 1), matrix_norm(x, -1, {0, 2}, true), matrix_norm(x, HUGE_VAL, {2, 0}), matrix_norm(x, -HUGE_VAL))
   GOLDEN("matrix_norm.special", "const(of(1., nan, 2., -inf).reshape(2, 2)), randn(0, 3)", "torch.linalg.matrix_norm(x), torch.linalg.matrix_norm(x, 1), torch.linalg.matrix_norm(x, -inf), torch.linalg.matrix_norm(const(y)), torch.linalg.matrix_norm(const(y), 1), torch.linalg.matrix_norm(const(y), inf)", matrix_norm(x), matrix_norm(x, 1), matrix_norm(x, -HUGE_VAL), matrix_norm(y.detach()), matrix_norm(y.detach(), 1), matrix_norm(y.detach(), HUGE_VAL))
   GOLDEN("vander", "const(randn(4)), randn(2, 3), ints(-3, 4, 3), randn(0)", "torch.vander(x), torch.vander(x, 6), torch.vander(x, 2, increasing=True), torch.linalg.vander(y), torch.linalg.vander(y, N=5).flip(-1), torch.vander(z), torch.vander(const(u))", vander(x), vander(x, 6), vander(x, 2, true), vander(y, {}, true), vander(y, 5), vander(z), vander(u.detach()))
+
+  // --- systems of equations ---
+  GOLDEN("solve", "randn(3, 3), randn(3, 2), randn(3), randn(2, 3, 3), randn(2, 3)", "torch.linalg.solve(x, y), torch.linalg.solve(x, z), torch.linalg.solve(u, y), torch.linalg.solve(u, v)", solve(x, y), solve(x, z), solve(u, y), solve(u, v))
+  GOLDEN("solve.empty", "const(randn(0, 0)), const(randn(0, 2)), const(randn(0, 3, 3)), const(randn(3, 1)), const(randn(2, 2)), const(randn(2, 0))", "torch.linalg.solve(x, y), torch.linalg.solve(z, u), torch.linalg.solve(v, w)", solve(x, y), solve(z, u), solve(v, w))
+  GOLDEN("inv", "randn(3, 3), randn(2, 2, 4, 4)", "torch.linalg.inv(x), torch.linalg.inv(y)", inv(x), inv(y))
+  GOLDEN("det", "randn(3, 3), randn(2, 4, 4), const(of(1., 2., 2., 4.).reshape(2, 2)), const(randn(0, 0))", "torch.linalg.det(x), torch.linalg.det(y), torch.linalg.det(z), torch.linalg.det(u)", det(x), det(y), det(z), det(u))
+  GOLDEN("slogdet", "randn(3, 3), randn(2, 4, 4), const(of(1., 2., 2., 4.).reshape(2, 2))", "*torch.linalg.slogdet(x), *torch.linalg.slogdet(y), *torch.linalg.slogdet(z)", slogdet(x), slogdet(y), slogdet(z))
+  GOLDEN("logdet", "randn(3, 3), const(of(0., 1., 1., 0.).reshape(2, 2))", "torch.logdet(x @ x.mT), torch.logdet(y)", logdet(matmul(x, transpose(x))), logdet(y))
+  GOLDEN("cholesky", "randn(3, 4), randn(2, 3, 3)", "torch.linalg.cholesky(x @ x.mT), torch.linalg.cholesky(y @ y.mT + torch.eye(3, dtype=torch.float64), upper=True)", cholesky(matmul(x, transpose(x))), cholesky(matmul(y, transpose(y)) + eye(3, {.dtype = y.dtype()}), true))
+  GOLDEN("solve_triangular", "randn(3, 3), randn(2, 3, 2)", "torch.linalg.solve_triangular(x, y, upper=True), torch.linalg.solve_triangular(x, y, upper=False)", solve_triangular(x, y, true), solve_triangular(x, y, false))
 };
 
 }  // namespace mantissa::test

@@ -21,7 +21,7 @@ spelled = {
         "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
         "negative": "`neg`", "subtract": "`sub`", "mm": "`matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
-        "ravel": "`flatten`", "trapz": "`trapezoid`",
+        "ravel": "`flatten`", "trapz": "`trapezoid`", "inverse": "`inv`",
         "max": "`max(x, dim)`; `x.max()` of all; `maximum` of two tensors", "min": "`min(x, dim)`; `x.min()` of all; `minimum` of two tensors",
         "index_select": "`index_select`", "tensor": "`tensor`, `from_data`", "softmax": "`softmax`",
         "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", 
@@ -36,7 +36,8 @@ spelled = {
         "vector_norm": "`norm`", "matmul": "`matmul`", "diagonal": "`diagonal`, with dims -2 and -1", "vecdot": "`sum(x * y, {-1})`",
         "norm": "`norm`, of vectors; `matrix_norm`", "cross": "`cross`",
         "matrix_norm": "`matrix_norm`, with ord fro, 1, -1, inf and -inf", "matrix_power": "`matrix_power`, for n >= 0",
-        "multi_dot": "`multi_dot`", "vander": "`vander(x, n, true)`",
+        "inv": "`inv`", "det": "`det`", "slogdet": "`slogdet`", "solve": "`solve`", "solve_triangular": "`solve_triangular`",
+        "cholesky": "`cholesky`", "multi_dot": "`multi_dot`", "vander": "`vander(x, n, true)`",
     },
     "nn": {
         "Parameter": "`Param`", 
@@ -76,7 +77,8 @@ spelled = {
 
 # Why what a section does not cover is not covered.
 reasons = {
-    "linalg": "Inverses, solutions, determinants and decompositions need kernels of their own (LU, QR, Jacobi) on CPU and GPU, which do not exist yet.",
+    "linalg": "Decompositions into eigenvalues and singular values, and QR, need kernels of their own on CPU and GPU, which do not exist yet. "
+              "`solve`, `inv`, `det`, `slogdet` and `cholesky` are made of operators, a few for each row: for matrices of some dozens of rows.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
     "optim": "`SparseAdam` updates the rows of an embedding that a batch touched, from a sparse gradient. Gradients of `Embedding` are dense "
@@ -126,7 +128,8 @@ differences = [
     "`amax`, `amin`, `max(x)` and `min(x)` of all elements give NaN as gradient everywhere where the result is NaN, as PyTorch's `amax`; "
     "PyTorch's `max(x)` gives it to the elements that are NaN.",
     "`quantile` and `nanquantile` give an infinite element where it is exactly the quantile; PyTorch interpolates to NaN.",
-    "`matrix_power` refuses n < 0, which asks for an inverse.",
+    "`matrix_power` refuses n < 0; take the power of `inv`.",
+    "`det` and `slogdet` of a singular matrix have no gradient: backward throws. PyTorch has one for `det`.",
     "`norm`, `cdist` and `pdist` with p = 0 have a gradient, 0; PyTorch's `norm` has none.",
     "`signbit` and `copysign` take every NaN for positive: the sign of a computed NaN says nothing.",
     "A tensor of no dimensions counts like any other when dtypes promote: an f16 tensor times an f32 `scalar` is f32, in PyTorch f16. "

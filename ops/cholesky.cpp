@@ -1,0 +1,69 @@
+// The Cholesky decomposition, column by column, made of operators on whole batches. Gradient: Murray, "Differentiation
+// of the Cholesky decomposition", 2016. Read first: ops/linalg_solve.cpp.
+#include "core/ops_matrix.h"
+#include "core/recording.h"
+#include "ops/function.h"
+#include "ops/registry.h"
+#include "ops/triangular.h"
+
+namespace mantissa {
+namespace {
+
+// L with L L^T = a, from the lower triangles of a [B, n, n]; NaN or infinite from where a is not positive definite.
+Tensor lower_factor(const Tensor& a) {
+  const std::int64_t n = a.size(1);
+  const Tensor factor = zeros_like(a);
+  for (std::int64_t k = 0; k < n; ++k) {
+    Tensor column = slice(slice(a, 1, k), 2, k, k + 1);  // [B, n - k, 1]
+    const Tensor before = slice(slice(factor, 1, k), 2, 0, k);
+    if (k > 0) column = column - matmul(before, transpose(slice(before, 1, 0, 1)));
+    slice(slice(factor, 1, k), 2, k, k + 1).copy_(column / sqrt(slice(column, 1, 0, 1)));
+  }
+  return factor;
+}
+
+struct Cholesky {
+  static constexpr auto name = "cholesky";
+  static constexpr Dtype cast_inputs = f32;
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    linalg::check_precise(name, a);
+    check_may_read(name, a, "it looks for matrices that are not positive definite");
+    const Tensor factor = lower_factor(linalg::as_batch(a));
+    check(all(diagonal(factor, 0, 1, 2) > 0.0).item<bool>(),
+          "cholesky: the matrix, or one of them, is not positive definite: ", a, "; add a small multiple of eye()");
+    const Tensor y = reshape(factor, a.sizes());
+    saved.save({a, y});
+    return y;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor l = grad_enabled() ? mantissa::cholesky(saved[0]) : saved[1], up = transpose(l);
+    const Tensor p = matmul(up, tril(g)), half = tril(p) - 0.5 * diag_embed(diagonal(p, 0, -2, -1));
+    const Tensor s =
+        solve_triangular(up, transpose(solve_triangular(up, transpose(half), true)), true);  // l^-T half l^-1
+    return {0.5 * (s + transpose(s))};
+  }
+};
+
+Tensor positive(const Tensor& x) {
+  return matmul(x, transpose(x)) + eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()});
+}
+void cholesky_samples(Samples& s) {
+  s.call({s.randn({3, 3})}, [](const Tensors& x) { return Tensors{cholesky(positive(x[0]))}; });
+  s.call({s.randn({2, 4, 4})}, [](const Tensors& x) { return Tensors{cholesky(positive(x[0]), true)}; });
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return Tensors{cholesky(x[0])}; }, "cholesky: needs square matrices");
+  s.error_call(
+      {s.randn({3, 3})}, [](const Tensors& x) { return Tensors{cholesky(-positive(x[0]))}; },
+      "is not positive definite");
+}
+MANTISSA_COMPOSITE(cholesky, cholesky_samples, .halves = false)
+
+}  // namespace
+
+Tensor cholesky(const Tensor& a, bool upper) {
+  linalg::check_square("cholesky", a);
+  const Tensor l = apply_function(Cholesky{}, a);
+  return upper ? transpose(l) : l;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,253 @@
+// Systems of linear equations: solve, inv, det, slogdet, logdet, solve_triangular. Gaussian elimination with partial
+// pivoting and substitution, made of operators on whole batches, a few for each row: for matrices of some dozens of
+// rows. Gradients are those of the matrix identities (Giles, 2008), not of the elimination. Next: ops/cholesky.cpp.
+#include <cmath>
+
+#include "core/ops_matrix.h"
+#include "core/recording.h"
+#include "ops/device_table.h"
+#include "ops/function.h"
+#include "ops/registry.h"
+#include "ops/triangular.h"
+
+namespace mantissa {
+namespace linalg {
+
+void check_square(const char* name, const Tensor& a) {
+  check(a.dim() >= 2 && a.size(-1) == a.size(-2), name, ": needs square matrices [..., n, n], got ", a);
+}
+void check_precise(const char* name, const Tensor& a) {
+  check(a.dtype() == f32 || a.dtype() == f64, name, ": needs f32 or f64, got ", a, "; convert with to(f32)");
+}
+Tensor as_batch(const Tensor& x) {
+  std::int64_t count = 1;
+  for (int d = 0; d + 2 < x.dim(); ++d) count *= x.sizes()[d];
+  return contiguous(reshape(x, {count, x.size(-2), x.size(-1)}));
+}
+
+Tensor substitute(const Tensor& triangle, const Tensor& right, bool upper) {
+  const Tensor t = as_batch(triangle), x = as_batch(right).clone();
+  const std::int64_t n = t.size(1);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t k = upper ? n - 1 - i : i, begin = upper ? k + 1 : 0, end = upper ? n : k;
+    const Tensor coefficients = slice(t, 1, k, k + 1);
+    Tensor row = slice(x, 1, k, k + 1);
+    if (begin < end) row.sub_(matmul(slice(coefficients, 2, begin, end), slice(x, 1, begin, end)));
+    row.copy_(row / slice(coefficients, 2, k, k + 1));
+  }
+  return reshape(x, right.sizes());
+}
+
+}  // namespace linalg
+
+namespace {
+
+using linalg::as_batch;
+using linalg::check_precise;
+using linalg::check_square;
+
+// What elimination makes of a [B, n, n] and b [B, n, m]: an upper triangle, the right sides that belong to it, and the
+// sign of the rows' permutation [B].
+struct Eliminated {
+  Tensor upper, right, sign;
+  Tensor pivots() const { return diagonal(upper, 0, 1, 2); }  // [B, n]
+};
+Eliminated eliminate(const Tensor& a, const Tensor& b) {
+  const std::int64_t batch = a.size(0), n = a.size(1), width = n + b.size(2);
+  const Tensor m = cat({a, b}, 2), rows = reshape(device_range(n, a.device()), {1, n, 1});
+  Tensor sign = ones({batch}, {.dtype = a.dtype(), .device = a.device()});
+  for (std::int64_t k = 0; k < n; ++k) {
+    const Tensor best = argmax(abs(slice(slice(m, 1, k), 2, k, k + 1)), 1, true) + k;  // the row of the largest pivot
+    const Tensor pivot_row = gather(m, 1, expand(best, {batch, 1, width}));
+    Tensor(m).copy_(where(eq(rows, best), slice(m, 1, k, k + 1), m));
+    slice(m, 1, k, k + 1).copy_(pivot_row);
+    sign = where(reshape(best, {batch}) == k, sign, -sign);
+    const Tensor pivot = slice(pivot_row, 2, k, k + 1);
+    const Tensor divisor = where(pivot == 0.0, ones_like(pivot), pivot);  // below a pivot of 0 there are only zeros
+    if (k + 1 == n) break;
+    Tensor below = slice(slice(m, 1, k + 1), 2, k);
+    below.sub_(slice(below, 2, 0, 1) / divisor * slice(pivot_row, 2, k));
+  }
+  return {contiguous(slice(m, 2, 0, n)), contiguous(slice(m, 2, n)), sign};
+}
+Eliminated eliminate(const Tensor& a) {
+  return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
+}
+
+struct Solve {
+  static constexpr auto name = "solve";
+  static constexpr Dtype cast_inputs = f32;
+  const char* caller = name;  // for messages
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    check_precise(caller, a);
+    check(a.dtype() == b.dtype(), "solve: dtypes of ", a, " and ", b, " differ; cast one of them");
+    check_may_read(caller, a, "it looks for singular matrices");
+    const Eliminated e = eliminate(as_batch(a), as_batch(b));
+    check(!any(e.pivots() == 0.0).item<bool>(), caller, ": a is singular, or one of its matrices: ", a);
+    const Tensor x = reshape(linalg::substitute(e.upper, e.right, true), b.sizes());
+    saved.save({a, b, x});
+    return x;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor x = grad_enabled() ? mantissa::solve(saved[0], saved[1]) : saved[2];
+    const Tensor gb = mantissa::solve(transpose(saved[0]), g);
+    return {-matmul(gb, transpose(x)), gb};
+  }
+};
+
+// The determinant, and the logarithm of its size, which an elimination has found.
+struct Det {
+  static constexpr auto name = "det";
+  Tensor value;
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    saved.save({a});
+    return value;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor d = grad_enabled() ? mantissa::det(saved[0]) : value;
+    return {unsqueeze(unsqueeze(g * d, -1), -1) * transpose(inv(saved[0]))};
+  }
+};
+struct LogAbsDet {
+  static constexpr auto name = "slogdet";
+  Tensor value;
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    saved.save({a});
+    return value;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    return {unsqueeze(unsqueeze(g, -1), -1) * transpose(inv(saved[0]))};
+  }
+};
+Dims batch_sizes(const Tensor& a) {
+  Dims sizes;
+  for (int d = 0; d + 2 < a.dim(); ++d) sizes.push_back(a.sizes()[d]);
+  return sizes;
+}
+
+struct Triangular {
+  static constexpr auto name = "solve_triangular";
+  static constexpr Dtype cast_inputs = f32;
+  bool upper = false;
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    check_precise(name, a);
+    check(a.dtype() == b.dtype(), "solve_triangular: dtypes of ", a, " and ", b, " differ; cast one of them");
+    const Tensor x = linalg::substitute(a, b, upper);
+    saved.save({a, b, x});
+    return x;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor x = grad_enabled() ? solve_triangular(saved[0], saved[1], upper) : saved[2];
+    const Tensor gb = solve_triangular(transpose(saved[0]), g, !upper), ga = -matmul(gb, transpose(x));
+    return {upper ? triu(ga) : tril(ga), gb};
+  }
+};
+
+// Both with one batch, as the functions above want them.
+template <class F> Tensor with_one_batch(const F& f, const Tensor& a, const Tensor& b) {
+  check_square(F::name, a);
+  check(b.dim() >= 2 && b.size(-2) == a.size(-1), F::name, ": b must have ", a.size(-1), " rows for a of shape ",
+        a.sizes(), ", got ", b);
+  const Dims batch = broadcast(batch_sizes(a), batch_sizes(b));
+  Dims sizes_a = batch, sizes_b = batch;
+  for (const int d : {-2, -1}) {
+    sizes_a.push_back(a.size(d));
+    sizes_b.push_back(b.size(d));
+  }
+  return apply_function(f, expand(a, sizes_a), expand(b, sizes_b));
+}
+
+// --- samples: matrices that are far from singular ---
+Tensor regular(const Tensor& x) { return x + 3.0 * eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()}); }
+void solve_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return Tensors{solve(regular(x[0]), x[1])}; };
+  s.call({s.randn({3, 3}), s.randn({3, 2})}, f);
+  s.call({s.randn({2, 4, 4}), s.randn({4, 1})}, f);
+  s.call({s.randn({3, 3}), s.randn({3})}, f);
+  s.error_call(
+      {zeros({3, 3}, {.dtype = f64}), s.randn({3})}, [](const Tensors& x) { return Tensors{solve(x[0], x[1])}; },
+      "solve: a is singular");
+  s.error_call(
+      {s.randn({2, 3}), s.randn({3})}, [](const Tensors& x) { return Tensors{solve(x[0], x[1])}; },
+      "solve: needs square matrices");
+  s.error_call({s.randn({3, 3}), s.randn({2, 1})}, f, "solve: b must have 3 rows");
+}
+void inv_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return Tensors{inv(regular(x[0]))}; };
+  s.call({s.randn({3, 3})}, f);
+  s.call({s.randn({2, 1, 2, 2})}, f);
+  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{inv(x[0])}; }, "inv: needs square matrices");
+  s.error_call(
+      {zeros({2, 2}, {.dtype = f64})}, [](const Tensors& x) { return Tensors{inv(x[0])}; }, "inv: a is singular");
+}
+void det_samples(Samples& s) {
+  s.call({s.randn({3, 3})}, [](const Tensors& x) { return Tensors{det(regular(x[0]))}; });
+  s.call({s.randn({2, 4, 4})}, [](const Tensors& x) { return Tensors{det(regular(x[0]))}; });
+  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{det(x[0])}; }, "det: needs square matrices");
+}
+void slogdet_samples(Samples& s) {
+  s.call({s.randn({2, 3, 3})}, [](const Tensors& x) { return Tensors{slogdet(regular(x[0])).logabsdet}; });
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return Tensors{slogdet(x[0]).sign}; }, "slogdet: needs square matrices");
+}
+void logdet_samples(Samples& s) {
+  s.call({s.randn({2, 3, 3}) * 0.3}, [](const Tensors& x) { return Tensors{logdet(regular(x[0]))}; });
+  s.error_call({s.randn({3})}, [](const Tensors& x) { return Tensors{logdet(x[0])}; }, "logdet: needs square matrices");
+}
+void solve_triangular_samples(Samples& s) {
+  for (const bool upper : {false, true}) {
+    s.call({s.randn({3, 3}), s.randn({2, 3, 2})},
+           [upper](const Tensors& x) { return Tensors{solve_triangular(regular(x[0]), x[1], upper)}; });
+  }
+  s.error_call(
+      {s.randn({2, 3}), s.randn({3, 1})}, [](const Tensors& x) { return Tensors{solve_triangular(x[0], x[1], true)}; },
+      "solve_triangular: needs square matrices");
+  s.error_call(
+      {s.randn({3, 3}), s.randn({2, 1})}, [](const Tensors& x) { return Tensors{solve_triangular(x[0], x[1], true)}; },
+      "solve_triangular: b must have 3 rows");
+}
+MANTISSA_COMPOSITE(solve, solve_samples, .halves = false)
+MANTISSA_COMPOSITE(inv, inv_samples, .halves = false)
+MANTISSA_COMPOSITE(det, det_samples, .halves = false)
+MANTISSA_COMPOSITE(slogdet, slogdet_samples, .halves = false)
+MANTISSA_COMPOSITE(logdet, logdet_samples, .halves = false)
+MANTISSA_COMPOSITE(solve_triangular, solve_triangular_samples, .halves = false)
+
+}  // namespace
+
+Tensor solve(const Tensor& a, const Tensor& b) {
+  check_square("solve", a);
+  Dims vectors = batch_sizes(a);  // b are vectors where it is one, or has a's batch and no further dimension
+  vectors.push_back(a.size(-1));
+  if (b.dim() == 1 || b.sizes() == vectors) return squeeze(with_one_batch(Solve{}, a, unsqueeze(b, -1)), -1);
+  return with_one_batch(Solve{}, a, b);
+}
+Tensor inv(const Tensor& a) {
+  check_square("inv", a);
+  check_precise("inv", a);
+  return with_one_batch(Solve{"inv"}, a, eye(a.size(-1), {.dtype = a.dtype(), .device = a.device()}));
+}
+Tensor det(const Tensor& a) {
+  check_square("det", a);
+  check_precise("det", a);
+  const Eliminated e = eliminate(as_batch(a.detach()));
+  return apply_function(Det{reshape(e.sign * prod(e.pivots(), {1}), batch_sizes(a))}, a);
+}
+SlogdetResult slogdet(const Tensor& a) {
+  check_square("slogdet", a);
+  check_precise("slogdet", a);
+  const Eliminated e = eliminate(as_batch(a.detach()));
+  const Tensor pivots = e.pivots();
+  return {reshape(e.sign * prod(sign(pivots), {1}), batch_sizes(a)),
+          apply_function(LogAbsDet{reshape(sum(log(abs(pivots)), {1}), batch_sizes(a))}, a)};
+}
+Tensor logdet(const Tensor& a) {
+  check_square("logdet", a);
+  const SlogdetResult d = slogdet(a);
+  return where(d.sign < 0.0, full_like(d.sign, NAN), d.logabsdet);
+}
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper) {
+  return with_one_batch(Triangular{upper}, a, b);
+}
+
+}  // namespace mantissa
