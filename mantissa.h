@@ -39,6 +39,7 @@
 #include "io/progress.h"
 #include "io/safetensors.h"
 #include "jit/capture.h"
+#include "jit/fuse.h"
 #include "nn/activation.h"
 #include "nn/adaptive_softmax.h"
 #include "nn/amp.h"

@@ -1,5 +1,6 @@
 #include "core/layout.h"
 
+#include "core/collapse.h"
 #include "core/error.h"
 
 namespace mantissa {
@@ -138,48 +139,10 @@ int wrap_dim(std::int64_t dim, int rank) {
 }
 
 Loop collapse(const Dims& sizes, const Dims* const* strides, int operands) {
-  Loop loop;
-  for (int i = 0; i < sizes.rank(); ++i) {
-    if (sizes[i] == 1) continue;
-    bool merge = !loop.sizes.empty();
-    for (int k = 0; k < operands && merge; ++k) {
-      merge = loop.strides[k].back() == sizes[i] * (*strides[k])[i];
-    }
-    if (merge) {
-      loop.sizes.back() *= sizes[i];
-      for (int k = 0; k < operands; ++k) loop.strides[k].back() = (*strides[k])[i];
-    } else {
-      loop.sizes.push_back(sizes[i]);
-      for (int k = 0; k < operands; ++k) loop.strides[k].push_back((*strides[k])[i]);
-    }
-  }
-  if (loop.sizes.empty()) {
-    loop.sizes.push_back(1);
-    for (int k = 0; k < operands; ++k) loop.strides[k].push_back(1);
-  }
-  return loop;
+  return collapse_dimensions<Loop>(sizes, strides, operands);
 }
-
 Loop collapse_in_memory_order(const Dims& sizes, const Dims* const* strides, int operands) {
-  const int rank = sizes.rank();
-  const Dims& first = *strides[0];
-  int order[Dims::max_rank], count = 0;
-  bool sorted = true;
-  for (int d = 0; d < rank; ++d) {
-    if (sizes[d] == 1) continue;
-    int at = count++;
-    for (; at > 0 && first[order[at - 1]] < first[d]; --at) order[at] = order[at - 1], sorted = false;
-    order[at] = d;
-  }
-  if (sorted) return collapse(sizes, strides, operands);
-  Dims moved_sizes, moved[Loop::max_operands];
-  const Dims* list[Loop::max_operands];
-  for (int i = 0; i < count; ++i) moved_sizes.push_back(sizes[order[i]]);
-  for (int k = 0; k < operands; ++k) {
-    for (int i = 0; i < count; ++i) moved[k].push_back((*strides[k])[order[i]]);
-    list[k] = &moved[k];
-  }
-  return collapse(moved_sizes, list, operands);
+  return collapse_dimensions_in_memory_order<Loop>(sizes, strides, operands);
 }
 
 }  // namespace mantissa

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/context.h"
+#include "core/formula_recorder.h"
 #include "core/host_reads.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
@@ -150,11 +151,13 @@ Tensor& Tensor::copy_(const Tensor& source) {
   before_write(*this, "copy_");
   check(source.defined(), "copy_: the source is undefined");
   check(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source, " does not broadcast to ", *this);
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->copy(view(), source.view());
   copy_elements(view(), source.view());
   return *this;
 }
 Tensor& Tensor::fill_(double value) {
   before_write(*this, "fill_");
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->fill(view(), value);
   kernels::fill(device(), view(), value);
   return *this;
 }
@@ -168,6 +171,7 @@ Tensor& Tensor::add_(const Tensor& other, double alpha) {
   before_write(*this, "add_");
   check_device_of(other, *this, "add_");
   check(broadcasts_to(other.sizes(), sizes()), "add_: ", other, " does not broadcast to ", *this);
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->add_in_place(view(), other.view(), alpha);
   kernels::add_in_place(device(), view(), other.view(), alpha);
   return *this;
 }
@@ -175,6 +179,7 @@ Tensor& Tensor::mul_(const Tensor& other) {
   before_write(*this, "mul_");
   check_device_of(other, *this, "mul_");
   check(broadcasts_to(other.sizes(), sizes()), "mul_: ", other, " does not broadcast to ", *this);
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->mul_in_place(view(), other.view());
   kernels::mul_in_place(device(), view(), other.view());
   return *this;
 }

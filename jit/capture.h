@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "jit/call_with.h"
 
 namespace mantissa::jit {
 
@@ -75,23 +76,6 @@ template <class F> class Captured : public CapturedStep {
     }
   }
 };
-
-namespace detail {
-// Calls f with the tensors of a list. Tries numbers of arguments from 0 to 8; the one that f takes is chosen at
-// compile time.
-template <class F, std::size_t... i> auto call_with(F& f, const std::vector<Tensor>& x, std::index_sequence<i...>) {
-  return f(x[i]...);
-}
-template <std::size_t, class T> using always = T;
-template <class F, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) {
-  return std::is_invocable_v<F&, always<i, const Tensor&>...>;
-}
-template <class F, std::size_t n = 0> constexpr std::size_t arity() {
-  static_assert(n <= 8, "a captured step takes up to eight tensors");
-  if constexpr (takes<F>(std::make_index_sequence<n>())) return n;
-  else return arity<F, n + 1>();
-}
-}  // namespace detail
 
 template <class F> Captured<F> capture(F step) {
   return Captured<F>([step = std::move(step)](const std::vector<Tensor>& inputs) mutable -> std::vector<Tensor> {

@@ -1,6 +1,7 @@
 // Operators that copy elements without arithmetic: cast, clone, cat and what is made of them.
 #include <algorithm>
 
+#include "core/formula_recorder.h"
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
@@ -11,13 +12,18 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 
 namespace {
 
+void copy_elements(const View& y, const View& x) {
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->copy(y, x);
+  kernels::copy(y.device, y, x);
+}
+
 struct Cast {
   static constexpr auto name = "cast";
   static constexpr const char* args[] = {"x"};
   Dtype to;
 
   Spec infer(const Tensor& x) const { return like_layout(x, to); }
-  void run(const View& y, const View& x) const { kernels::copy(y.device, y, x); }
+  void run(const View& y, const View& x) const { copy_elements(y, x); }
   static constexpr auto vjp() {  // the node casts back
     return rules([](Grad g) -> Tensor { return g; });
   }
@@ -39,7 +45,7 @@ struct Clone {
     y.layout = layout;
     return y;
   }
-  void run(const View& y, const View& x) const { kernels::copy(y.device, y, x); }
+  void run(const View& y, const View& x) const { copy_elements(y, x); }
   static constexpr auto vjp() {
     return rules([](Grad g) -> Tensor { return g; });
   }

@@ -3,6 +3,7 @@
 // file per family: arithmetic, rounding, compare, exponential, trigonometric, activation.
 #pragma once
 
+#include "core/formula_recorder.h"
 #include "core/ops.h"
 #include "core/pointwise.h"
 #include "ops/apply.h"
@@ -45,6 +46,7 @@ inline const Tensor& on_device(const Tensor& a, const Tensor& b) { return a.is_w
 
 template <class F> void run_formula(const F& f, Dtype compute, const View& y, std::span<const View* const> x) {
   kernels::pointwise(y.device, opcode<F>, static_cast<const void*>(&f), compute, y, x);
+  if (formula_recorder) [[unlikely]] formula_recorder->formula(opcode<F>, &f, sizeof f, compute, y, x);
 }
 // PyTorch's lists for CUDA.
 template <class F> constexpr CastPolicy formula_policy() {

@@ -8,6 +8,7 @@
 
 #include "core/cpu/pointwise_tiles.h"
 #include "core/cpu/row_walk.h"
+#include "core/cpu/tile_operand.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 
@@ -17,61 +18,6 @@ MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
-
-constexpr std::int64_t tile = 512;  // elements; operands of one tile stay in the first-level cache
-
-// --- tiles of operands ---
-// How operand elements [begin, begin + n) of the collapsed loop reach a contiguous tile.
-template <class C> struct Operand {
-  const View* view = nullptr;
-  const Dims* sizes = nullptr;    // of the collapsed loop
-  const Dims* strides = nullptr;  // this operand's
-  bool direct = false;            // contiguous and of compute type: no copy at all
-  bool constant = false;          // one element for all
-  C buffer[tile];
-
-  void init(const View& v, const Loop& loop, int k) {
-    view = &v;
-    sizes = &loop.sizes;
-    strides = &loop.strides[k];
-    constant = true;
-    for (int d = 0; d < sizes->rank(); ++d) constant = constant && (*strides)[d] == 0;
-    direct = !constant && v.dtype == dtype_of<C> && sizes->rank() == 1 && (*strides)[0] == 1;
-    if (constant) load_run(buffer, v.data, v.dtype, 0, 0, std::min(tile, numel_of(*sizes)));
-  }
-
-  // Calls run(to, offset, stride, count) for each piece of [begin, begin + n) inside one inner row.
-  template <class F> void pieces(std::int64_t begin, std::int64_t n, F&& run) const {
-    const int inner = sizes->rank() - 1;
-    const std::int64_t row = (*sizes)[inner];
-    for (std::int64_t done = 0; done < n;) {
-      std::int64_t rest = (begin + done) / row;
-      const std::int64_t column = (begin + done) % row;
-      std::int64_t offset = column * (*strides)[inner];
-      for (int d = inner - 1; d >= 0; --d) {
-        offset += rest % (*sizes)[d] * (*strides)[d];
-        rest /= (*sizes)[d];
-      }
-      const std::int64_t count = std::min(n - done, row - column);
-      run(done, offset, (*strides)[inner], count);
-      done += count;
-    }
-  }
-  const void* load(std::int64_t begin, std::int64_t n) {
-    if (direct) return static_cast<const C*>(view->data) + begin;
-    if (!constant) {
-      pieces(begin, n, [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
-        load_run(buffer + at, view->data, view->dtype, offset, stride, count);
-      });
-    }
-    return buffer;
-  }
-  void store(std::int64_t begin, std::int64_t n) {
-    pieces(begin, n, [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
-      store_run(view->data, view->dtype, offset, stride, buffer + at, count);
-    });
-  }
-};
 
 // Dense rows beside operands that are the same for every row, as a bias with the channels innermost: those are written
 // out for as many rows as fill a tile, and the tiles are runs of the others. False where operands are not such.
@@ -188,12 +134,12 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
   }
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     Operand<C> out, in[3];
-    out.init(y, loop, 0);
+    out.init(y, loop.sizes, loop.strides[0]);
     out.constant = false;
     out.direct = y.dtype == dtype_of<C> && loop.sizes.rank() == 1 && (loop.strides[0][0] == 1 || y.numel() == 1);
     bool all_direct = out.direct;
     for (std::size_t k = 0; k < x.size(); ++k) {
-      in[k].init(*x[k], loop, static_cast<int>(k) + 1);
+      in[k].init(*x[k], loop.sizes, loop.strides[k + 1]);
       all_direct = all_direct && in[k].direct;
     }
     const std::int64_t step = all_direct ? end - begin : tile;
@@ -202,7 +148,7 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
       const void* inputs[3];
       for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = in[k].load(i, n);
       fn(formula, n, out.direct ? static_cast<void*>(static_cast<C*>(y.data) + i) : out.buffer, inputs);
-      if (!out.direct) out.store(i, n);
+      if (!out.direct) Operand<C>::store(y, loop.sizes, loop.strides[0], i, n, out.buffer);
     }
   });
 }
