@@ -28,6 +28,7 @@ struct FusedProgram {
   std::vector<double> constants;
   std::vector<Instruction> instructions;
   std::vector<int> outputs;        // numbers of values
+  std::uint64_t id = 0;            // of this program in this process: what was compiled for it is found by that
 
   int first_result() const { return inputs + static_cast<int>(constants.size()); }
   int values() const { return first_result() + static_cast<int>(instructions.size()); }
@@ -36,5 +37,7 @@ struct FusedProgram {
 // y[k] becomes output k, rounded once to its dtype. All of y have one shape and the same strides, without gaps; x are the inputs, of
 // any floating dtype or bool, and broadcast to it.
 MANTISSA_KERNEL(fused, const FusedProgram& program, std::span<const View> y, std::span<const View* const> x)
+
+namespace cuda_backend { MANTISSA_ACCELERATOR bool can_fuse(); }  // whether the CUDA backend was built with NVRTC
 
 }  // namespace mantissa

@@ -3,50 +3,12 @@
 // elements; otherwise one element at a time. Launches index with 32 bits; larger tensors are cut.
 #pragma once
 
-#include <bit>
-
 #include "cuda/elementwise.h"
 #include "cuda/launch.cuh"
 #include "cuda/vec.cuh"
+#include "cuda/walk.cuh"
 
 namespace mantissa::cuda_backend {
-
-// n / d for n < 2^31, as one multiplication (Granlund and Montgomery, PLDI 1994).
-struct Divider {
-  unsigned divisor = 1, magic = 0, shift = 0;
-  Divider() = default;
-  explicit Divider(std::int64_t d) : divisor(d > 0 ? static_cast<unsigned>(d) : 1) {
-    shift = static_cast<unsigned>(std::bit_width(divisor - 1));  // the least with 2^shift >= divisor
-    magic = static_cast<unsigned>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor)) / divisor + 1);
-  }
-  __device__ unsigned divide(unsigned n) const { return (__umulhi(n, magic) + n) >> shift; }
-};
-
-// What a kernel gets. Dimension 0 is the innermost one.
-template <int arity> struct Walk {
-  int rank = 1;
-  unsigned count = 0;
-  Divider sizes[Dims::max_rank];
-  struct Operand {
-    void* data;
-    Dtype dtype;
-    bool constant;
-    double value;
-    std::int64_t integer;
-    std::int64_t strides[Dims::max_rank];
-  } operand[arity + 1];
-
-  __device__ void offsets(unsigned i, std::int64_t (&at)[arity + 1]) const {
-#pragma unroll
-    for (int k = 0; k <= arity; ++k) at[k] = 0;
-    for (int d = 0; d < rank; ++d) {
-      const unsigned next = d + 1 < rank ? sizes[d].divide(i) : 0, index = i - next * sizes[d].divisor;
-#pragma unroll
-      for (int k = 0; k <= arity; ++k) at[k] += index * operand[k].strides[d];
-      i = next;
-    }
-  }
-};
 
 template <class F, class T> inline constexpr int arity_of = [] {
   if constexpr (requires(const F f, T t) { f.template f<T>(t); }) return 1;
@@ -57,10 +19,6 @@ template <class F, class C, int arity> __device__ inline C call_formula(const F&
   if constexpr (arity == 1) return f.template f<C>(v[0]);
   else if constexpr (arity == 2) return f.template f<C>(v[0], v[1]);
   else return f.template f<C>(v[0], v[1], v[2]);
-}
-template <class C, class Operand> __device__ inline C constant_of(const Operand& o) {
-  if constexpr (std::is_integral_v<C>) return o.integer;
-  else return static_cast<C>(o.value);
 }
 
 // Packs of eight. Innermost strides are 1, or 0 where an operand repeats.
@@ -116,19 +74,6 @@ template <class F, class C, int arity> __global__ void element_kernel(F f, Walk<
     }
     store_element(walk.operand[0].data, walk.operand[0].dtype, at[0], call_formula<F, C, arity>(f, v));
   }
-}
-
-template <int arity> Walk<arity> walk_of(const ElementwiseLoop& loop) {
-  Walk<arity> w;
-  w.rank = loop.sizes.rank();
-  w.count = static_cast<unsigned>(numel_of(loop.sizes));
-  for (int d = 0; d + 1 < w.rank; ++d) w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);  // the outermost is not divided by
-  for (int k = 0; k <= arity; ++k) {
-    const ElementwiseLoop::Operand& o = loop.operand[k];
-    w.operand[k] = {o.constant ? nullptr : o.data, o.dtype, o.constant, o.value, o.integer, {}};
-    for (int d = 0; d < w.rank; ++d) w.operand[k].strides[d] = loop.strides[k][w.rank - 1 - d];
-  }
-  return w;
 }
 
 template <class F, class C, int arity> void launch_elementwise(const char* name, const F& f, const ElementwiseLoop& loop) {

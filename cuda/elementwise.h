@@ -4,27 +4,34 @@
 
 #include <span>
 
+#include "core/fused_program.h"
 #include "core/layout.h"
 #include "core/tensor.h"
 
 namespace mantissa::cuda_backend {
 
-struct ElementwiseLoop {
-  struct Operand {
-    void* data = nullptr;
-    Dtype dtype = f32;
-    bool constant = false;     // a number of the host, as both of:
-    double value = 0;
-    std::int64_t integer = 0;
-  };
-  Dims sizes;
-  Dims strides[4];     // of the result and up to three inputs, in elements
-  Operand operand[4];
-  int operands = 0;
+struct ElementwiseOperand {
+  void* data = nullptr;
+  Dtype dtype = f32;
+  bool constant = false;     // a number of the host, as both of:
+  double value = 0;
+  std::int64_t integer = 0;
 };
+// The results come first, then the inputs.
+template <int most_operands> struct LoopOver {
+  using Operand = ElementwiseOperand;
+  Dims sizes;
+  Dims strides[most_operands];  // in elements
+  Operand operand[most_operands];
+  int operands = 0, results = 1;
+};
+using ElementwiseLoop = LoopOver<4>;  // one result, up to three inputs
+using FusedLoop = LoopOver<FusedProgram::most_outputs + FusedProgram::most_inputs>;
 
 // Inputs broadcast to y, walked as y lies in memory. An input in host memory must have one element.
 ElementwiseLoop plan_elementwise(const View& y, std::span<const View* const> x);
+// The same for several results that lie alike.
+FusedLoop plan_fused(std::span<const View> y, std::span<const View* const> x);
 // Packs are for the dtypes that compute in C, and for small integers beside floats: fewer cases, less code.
 constexpr bool has_packs(Dtype compute, Dtype t) {
   if (compute == f32) return t == f32 || t == f16 || t == bf16 || t == u8 || t == boolean;
@@ -33,7 +40,9 @@ constexpr bool has_packs(Dtype compute, Dtype t) {
 }
 // Whether threads can take eight neighbours at a time, computing in `compute`.
 bool can_use_packs(const ElementwiseLoop& loop, Dtype compute);
+bool can_use_packs(const FusedLoop& loop, Dtype compute);
 // Calls run(state, part) for parts of the loop that a launch can index with 32 bits.
 void for_indexable_parts(const ElementwiseLoop& loop, void (*run)(const void*, const ElementwiseLoop&), const void* state);
+void for_indexable_parts(const FusedLoop& loop, void (*run)(const void*, const FusedLoop&), const void* state);
 
 }  // namespace mantissa::cuda_backend

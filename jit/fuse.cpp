@@ -157,6 +157,7 @@ Tensor FusedFunction::call(std::span<const Tensor> x) const {
     check(t.defined(), impl_->name, ": an argument is an undefined tensor");
     check(t.is_floating() || t.dtype() == boolean, impl_->name, ": jit::fuse takes floating and bool tensors, got ", t, "; cast it with to(dtype)");
   }
+  if (!x[0].device().is_cpu() && !cuda_backend::can_fuse()) return (*impl_->function)(x);
   try {
     const std::shared_ptr<Compiled> c = impl_->find(x);
     switch (x.size()) {

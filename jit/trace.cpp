@@ -1,5 +1,6 @@
 #include "jit/trace.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <unordered_map>
@@ -143,7 +144,9 @@ TracedPart part_of(const FusedProgram& all, std::span<const int> wanted) {
     const FusedProgram::Instruction& now = all.instructions[static_cast<std::size_t>(i)];
     for (int k = 0; k < now.operands && needed[static_cast<std::size_t>(first + i)]; ++k) needed[static_cast<std::size_t>(now.from[k])] = 1;
   }
+  static std::atomic<std::uint64_t> programs{0};
   TracedPart part;
+  part.program.id = ++programs;
   part.program.compute = all.compute;
   std::vector<int> number(needed.size(), -1);
   int next = 0;

@@ -89,6 +89,13 @@ std::map<std::string, unsigned> read_registers() {
 
 }  // namespace
 
+// Of a kernel compiled at run time, which is in a library of its own; null for the program's.
+const char* name_in_library(const void* function) {
+  Dl_info here, there;
+  const bool found = dladdr(reinterpret_cast<const void*>(&kernel_at), &here) != 0 && dladdr(function, &there) != 0;
+  return found && here.dli_fbase != there.dli_fbase ? there.dli_sname : nullptr;
+}
+
 const Kernel& kernel_at(const void* function) {
   static std::mutex mutex;
   static auto& known = *new std::map<const void*, Kernel>;  // never destroyed: late work may run at exit
@@ -97,6 +104,10 @@ const Kernel& kernel_at(const void* function) {
   static const Symbols& symbols = *new Symbols(read_symbols());
   static const auto& registers = *new std::map<std::string, unsigned>(read_registers());
   Kernel kernel;
+  if (const char* loaded = name_in_library(function)) {
+    kernel.name = loaded;
+    return known.emplace(function, std::move(kernel)).first->second;
+  }
   const auto symbol = symbols.functions.find(static_cast<char*>(const_cast<void*>(function)));
   if (symbol == symbols.functions.end()) throw std::runtime_error("cuda_shim: a kernel that the symbol table does not list");
   const Name name = short_name(symbol->second);

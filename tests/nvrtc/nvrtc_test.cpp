@@ -1,0 +1,49 @@
+// NVRTC compiles what jit::fuse writes, for every GPU that the project builds for; no GPU is needed. Whether it computes right is shown
+// under the CPU shim (tests/cuda_fuse_test.cpp), where the C++ compiler compiles the same text.
+#include "cuda/fused_text.h"
+#include "cuda/library/nvrtc.h"
+#include "jit/trace.h"
+#include "tests/fused_functions.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+
+TEST_CASE("NVRTC compiles fused functions and their gradients") {
+  for (const FusedCase& c : fused_cases()) {
+    for (const Dtype dtype : {f32, f64}) {
+      INFO(c.name << " " << name_of(dtype));
+      std::vector<Dtype> dtypes(c.shapes.size(), dtype);
+      if (!c.all_floating) dtypes.back() = boolean;
+      const jit::Trace t = jit::trace(c.name.c_str(), c.function, dtypes, cuda);
+      CHECK(cuda_backend::compile_text(cuda_backend::text_of(t.forward.program), 90).size() > 1000);
+      std::vector<int> wanted;
+      for (int i = 0; i < t.arguments; ++i) if (t.backward.outputs[static_cast<std::size_t>(i)] != -1) wanted.push_back(i);
+      if (!wanted.empty()) CHECK(cuda_backend::compile_text(cuda_backend::text_of(t.gradients(wanted).program), 90).size() > 1000);
+    }
+  }
+}
+
+TEST_CASE("NVRTC compiles every formula, for every kind of GPU") {
+  FusedProgram all;
+  all.inputs = 3;
+  for (int opcode = 0; opcode < pointwise::PointwiseFormulas::size; ++opcode) {
+    FusedProgram::Instruction now;
+    now.opcode = opcode;
+    now.operands = cuda_backend::operands_of(opcode);
+    if (now.operands == 0) continue;  // integers alone
+    now.from = {0, 1, 2};
+    all.instructions.push_back(now);
+  }
+  all.outputs = {all.values() - 1};
+  for (const int architecture : {80, 90, 100, 120}) {
+    INFO("sm_" << architecture);
+    CHECK(cuda_backend::compile_text(cuda_backend::text_of(all), architecture).size() > 1000);
+  }
+  all.compute = f64;
+  CHECK(cuda_backend::compile_text(cuda_backend::text_of(all), 90).size() > 1000);
+}
+
+TEST_CASE("what NVRTC refuses is an error with its message") {
+  const std::string message = message_of([] { cuda_backend::compile_text("this is no C++", 90); });
+  CHECK(message.find("NVRTC does not compile") != std::string::npos);
+}
