@@ -13,7 +13,7 @@
 // run the operators apart. Autocast decides on dtypes as it would for the operators. Inputs may have any strides.
 //
 // On the CPU the formulas run one after another over tiles that stay in the first-level cache. On a GPU they are compiled by NVRTC when first
-// needed, some hundred milliseconds for each combination of dtypes; in a program built without NVRTC the operators run apart there.
+// needed (nvrtc_test's functions: 170 to 320 ms each, 24 sines 3 s); in a program built without NVRTC the operators run apart there.
 //
 // An argument that broadcasts gets its gradient in the shape of the result, which is then summed.
 // As torch.compile of such a function, or jax.jit; written down explicitly, as mx.compile.

@@ -17,7 +17,7 @@ spelled = {
     "torch": {
         "absolute": "`abs`", "arccos": "`acos`", "arccosh": "`acosh`", "arcsin": "`asin`", "arcsinh": "`asinh`", "arctan": "`atan`",
         "arctan2": "`atan2`", "arctanh": "`atanh`", "adjoint": "`transpose`", "moveaxis": "`movedim`", "row_stack": "`vstack`", "sgn": "`sign`",
-        "msort": "`sort`, along dim 0", "vdot": "`dot`", "fill": "`full_like`; `fill_` in place", "positive": "the tensor itself",
+        "compile": "`jit::fuse` for elementwise functions, `jit::capture` for whole steps on a GPU", "msort": "`sort`, along dim 0", "vdot": "`dot`", "fill": "`full_like`; `fill_` in place", "positive": "the tensor itself",
         "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
         "negative": "`neg`", "subtract": "`sub`", "mm": "`matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",

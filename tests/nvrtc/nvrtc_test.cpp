@@ -1,5 +1,6 @@
 // NVRTC compiles what jit::fuse writes, for every GPU that the project builds for; no GPU is needed. Whether it computes right is shown
 // under the CPU shim (tests/cuda_fuse_test.cpp), where the C++ compiler compiles the same text.
+#include "core/pointwise.h"
 #include "cuda/fused_text.h"
 #include "cuda/library/nvrtc.h"
 #include "jit/trace.h"
