@@ -2,13 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <type_traits>
 #include <utility>
 
 #include "core/tensor.h"
 
-namespace mantissa::jit::detail {
+namespace mantissa::jit {
+
+using ElementwiseFunction = std::function<Tensor(std::span<const Tensor>)>;  // see jit/fuse.h
+
+namespace detail {
 
 // Calls f with the tensors of a list. Tries numbers of arguments from 0 to 8; the one that f takes is chosen at
 // compile time.
@@ -25,4 +30,5 @@ template <class F, std::size_t n = 0> constexpr std::size_t arity() {
   else return arity<F, n + 1>();
 }
 
-}  // namespace mantissa::jit::detail
+}  // namespace detail
+}  // namespace mantissa::jit

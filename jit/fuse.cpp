@@ -7,6 +7,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "core/formula_recorder.h"
+#include "jit/trace.h"
 #include "ops/apply.h"
 
 namespace mantissa::jit {
@@ -16,7 +17,7 @@ namespace {
 struct Compiled {
   Trace trace;
   AutocastState autocast;  // of the call that it was traced in
-  std::shared_ptr<const TensorFunction> function;
+  std::shared_ptr<const ElementwiseFunction> function;
   std::mutex mutex;
   std::map<std::uint64_t, TracedPart> gradients;  // by the set of arguments that want one
 
@@ -120,7 +121,7 @@ struct Key {
 }  // namespace
 
 struct FusedFunction::Impl {
-  std::shared_ptr<const TensorFunction> function;  // graphs may outlive the fused function
+  std::shared_ptr<const ElementwiseFunction> function;  // graphs may outlive the fused function
   std::string name;
   mutable std::mutex mutex;
   std::vector<std::pair<Key, std::shared_ptr<Compiled>>> compiled;
@@ -141,8 +142,8 @@ struct FusedFunction::Impl {
   }
 };
 
-FusedFunction::FusedFunction(TensorFunction function, std::string name) : impl_(std::make_shared<Impl>()) {
-  impl_->function = std::make_shared<const TensorFunction>(std::move(function));
+FusedFunction::FusedFunction(ElementwiseFunction function, std::string name) : impl_(std::make_shared<Impl>()) {
+  impl_->function = std::make_shared<const ElementwiseFunction>(std::move(function));
   impl_->name = std::move(name);
 }
 

@@ -25,7 +25,6 @@
 #include <vector>
 
 #include "jit/call_with.h"
-#include "jit/trace.h"
 
 namespace mantissa::jit {
 
@@ -33,7 +32,7 @@ namespace mantissa::jit {
 // several threads.
 class FusedFunction {
  public:
-  FusedFunction(TensorFunction function, std::string name);
+  FusedFunction(ElementwiseFunction function, std::string name);
   // Throws where the function is not elementwise, naming what it calls; for integers; where shapes do not broadcast.
   Tensor call(std::span<const Tensor> arguments) const;
   // How many combinations of dtypes and autocast it has met.
@@ -44,7 +43,7 @@ class FusedFunction {
   std::shared_ptr<Impl> impl_;
 };
 
-template <int n> class Fused : public FusedFunction {
+template <std::size_t n> class Fused : public FusedFunction {
  public:
   using FusedFunction::FusedFunction;
   template <class... T> Tensor operator()(const T&... arguments) const {
@@ -55,10 +54,10 @@ template <int n> class Fused : public FusedFunction {
 };
 
 // `name` is what errors call it.
-template <class F> auto fuse(F function, std::string name = "fused function") {
+template <class F> Fused<detail::arity<F>()> fuse(F function, std::string name = "fused function") {
   constexpr std::size_t n = detail::arity<F>();
   static_assert(n > 0, "jit::fuse takes a function of at least one tensor");
-  return Fused<static_cast<int>(n)>(
+  return Fused<n>(
       [function = std::move(function)](std::span<const Tensor> x) mutable -> Tensor {
         return detail::call_with(function, x, std::make_index_sequence<n>());
       },

@@ -226,7 +226,7 @@ Tensor run_part(const TracedPart& part, std::span<const Tensor> arguments, Dtype
 }
 
 // Runs what was found beside the function, on more and other numbers: the function may have asked for values or sizes.
-void verify(const char* name, const TensorFunction& function, const Trace& t, std::span<const Dtype> dtypes) {
+void verify(const char* name, const ElementwiseFunction& function, const Trace& t, std::span<const Dtype> dtypes) {
   const Dtype wide = t.forward.program.compute;
   std::vector<Dtype> exact;
   for (Dtype d : dtypes) exact.push_back(d == boolean ? boolean : wide);
@@ -259,7 +259,7 @@ TracedPart Trace::gradients(std::span<const int> wanted) const {
   return part_of(backward, values);
 }
 
-Trace trace(const char* name, const TensorFunction& function, std::span<const Dtype> dtypes, Device device) {
+Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Dtype> dtypes, Device device) {
   const Modes modes(device);
   const int n = static_cast<int>(dtypes.size());
   const std::vector<Tensor> leaves = examples(dtypes, 5);

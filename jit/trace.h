@@ -2,16 +2,14 @@
 // calls, written down while it runs on a few numbers. The engine differentiates it as ever, so no operator need know of this. Used by jit::fuse.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "core/fused_program.h"
 #include "core/tensor.h"
+#include "jit/call_with.h"
 
 namespace mantissa::jit {
-
-using TensorFunction = std::function<Tensor(std::span<const Tensor>)>;
 
 // A program, and which of the function's arguments are its inputs.
 struct TracedPart {
@@ -31,6 +29,6 @@ struct Trace {
 
 // Calls `function` under the thread's autocast, as if arguments of these dtypes were on `device`. Throws where it does anything that is not
 // elementwise, looks at values, or needs tensors that are not its arguments; messages begin with `name`.
-Trace trace(const char* name, const TensorFunction& function, std::span<const Dtype> dtypes, Device device);
+Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Dtype> dtypes, Device device);
 
 }  // namespace mantissa::jit

@@ -12,7 +12,7 @@ using namespace mantissa::test;
 namespace {
 
 // y and the gradients of what is floating.
-std::vector<Tensor> run(const FusedCase& c, const jit::TensorFunction& f, const std::vector<Tensor>& values, bool strided) {
+std::vector<Tensor> run(const FusedCase& c, const jit::ElementwiseFunction& f, const std::vector<Tensor>& values, bool strided) {
   std::vector<Tensor> leaves, x;
   for (const Tensor& v : values) {
     leaves.push_back(v.is_floating() ? v.detach().clone().requires_grad_() : v);

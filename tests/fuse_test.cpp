@@ -20,7 +20,7 @@ TEST_CASE("a fused function has the bits of its operators, forward and backward,
     for (const Dtype dtype : {f32, f64}) {
       for (const bool strided : {false, true}) {
         INFO(c.name << " " << name_of(dtype) << (strided ? ", strided" : ""));
-        const auto both = [&](const jit::TensorFunction& f) {
+        const auto both = [&](const jit::ElementwiseFunction& f) {
           const std::vector<Tensor> leaves = c.leaves(dtype, cpu);
           std::vector<Tensor> x = leaves;
           if (strided) for (Tensor& t : x) if (t.dim() == 2) t = t.t().contiguous().t();

@@ -16,7 +16,7 @@ namespace mantissa::test {
 
 struct FusedCase {
   std::string name;
-  jit::TensorFunction function;
+  jit::ElementwiseFunction function;
   std::vector<Dims> shapes;
   bool smooth = true;          // differences say what its gradients are
   bool all_floating = true;    // false: the last argument is bool

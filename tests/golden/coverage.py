@@ -38,7 +38,7 @@ classes = r"^(?:template <[\w ,.]+> )?(?:struct|class|using) (?:\[\[nodiscard\]\
 modules = declared(classes, "nn/*.h")
 optimizers = declared(classes, "optim/*.h")
 inits = declared(r"^(?:inline )?(?:void|Tensor|double) (\w+)\(", "nn/init.h")
-others = declared(r"^(?! |//|#)(?:.*[ &*])?(\w+)\(", "nn/*.h", "optim/*.h", "data/*.h", "autograd/*.h", "amp/*.h", "io/*.h", "core/*.h") | \
+others = declared(r"^(?! |//|#)(?:.*[ &*])?(\w+)\(", "nn/*.h", "optim/*.h", "data/*.h", "autograd/*.h", "amp/*.h", "io/*.h", "jit/*.h", "core/*.h") | \
     declared(classes, "data/*.h", "autograd/*.h", "amp/*.h", "core/*.h") | declared(r"^  Pipeline (\w+)\(", "data/pipeline.h")
 everything = functions | methods | modules | optimizers | inits | others
 
