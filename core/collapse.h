@@ -1,5 +1,5 @@
-// How core/layout.h merges the dimensions of a loop, for any type that has `sizes` and an array `strides` of Dims with an element for
-// each operand.
+// How core/layout.h merges the dimensions of a loop, for any type that has `sizes` and an array `strides` of Dims with
+// an element for each operand.
 #pragma once
 
 #include <iterator>
@@ -13,9 +13,7 @@ template <class L> L collapse_dimensions(const Dims& sizes, const Dims* const* s
   for (int i = 0; i < sizes.rank(); ++i) {
     if (sizes[i] == 1) continue;
     bool merge = !loop.sizes.empty();
-    for (int k = 0; k < operands && merge; ++k) {
-      merge = loop.strides[k].back() == sizes[i] * (*strides[k])[i];
-    }
+    for (int k = 0; k < operands && merge; ++k) { merge = loop.strides[k].back() == sizes[i] * (*strides[k])[i]; }
     if (merge) {
       loop.sizes.back() *= sizes[i];
       for (int k = 0; k < operands; ++k) loop.strides[k].back() = (*strides[k])[i];

@@ -21,7 +21,8 @@ struct Kernels {
 // Of a program on a device. Texts are long: they are written once.
 Kernels kernels_of(const FusedProgram& program, Device device) {
   static std::mutex mutex;
-  static auto& known = *new std::map<std::pair<std::uint64_t, int>, Kernels>;  // never destroyed: kernels may be launched at exit
+  static auto& known =
+      *new std::map<std::pair<std::uint64_t, int>, Kernels>;  // never destroyed: kernels may be launched at exit
   const std::lock_guard lock(mutex);
   Kernels& k = known[{program.id, device.index}];
   if (!k.packs) {
@@ -37,14 +38,21 @@ bool can_fuse() { return can_compile(); }
 
 void fused(const FusedProgram& program, std::span<const View> y, std::span<const View* const> x) {
   if (y[0].numel() == 0) return;
-  struct State { Dtype compute; Kernels kernels; } state{program.compute, kernels_of(program, y[0].device)};
-  for_indexable_parts(plan_fused(y, x), [](const void* s, const FusedLoop& part) {
-    const State& now = *static_cast<const State*>(s);
-    const bool packs = can_use_packs(part, now.compute);
-    const auto walk = walk_of<FusedProgram::most_outputs + FusedProgram::most_inputs - 1>(part);
-    const Grid grid = grid_for(walk.count, packs ? pack : 4);
-    launch_compiled(packs ? *now.kernels.packs : *now.kernels.elements, grid.blocks.x, grid.threads.x, &walk, sizeof walk);
-  }, &state);
+  struct State {
+    Dtype compute;
+    Kernels kernels;
+  } state{program.compute, kernels_of(program, y[0].device)};
+  for_indexable_parts(
+      plan_fused(y, x),
+      [](const void* s, const FusedLoop& part) {
+        const State& now = *static_cast<const State*>(s);
+        const bool packs = can_use_packs(part, now.compute);
+        const auto walk = walk_of<FusedProgram::most_outputs + FusedProgram::most_inputs - 1>(part);
+        const Grid grid = grid_for(walk.count, packs ? pack : 4);
+        launch_compiled(packs ? *now.kernels.packs : *now.kernels.elements, grid.blocks.x, grid.threads.x, &walk,
+                        sizeof walk);
+      },
+      &state);
 }
 
 }  // namespace mantissa::cuda_backend

@@ -1,5 +1,5 @@
-// The kernels of a fused program, around the formulas that cuda/fused_text.cpp writes: P::run<C>(x, y) makes the outputs of one element of the
-// inputs. Compiled at run time by NVRTC, and under the CPU shim by the C++ compiler.
+// The kernels of a fused program, around the formulas that cuda/fused_text.cpp writes: P::run<C>(x, y) makes the
+// outputs of one element of the inputs. Compiled at run time by NVRTC, and under the CPU shim by the C++ compiler.
 #pragma once
 
 #if defined(MANTISSA_CUDA_SHIM)

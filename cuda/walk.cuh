@@ -1,5 +1,5 @@
-// How the threads of an elementwise kernel walk over their operands. Also compiled at run time, by NVRTC (cuda/fused.cuh): what is of
-// the host alone is left out there.
+// How the threads of an elementwise kernel walk over their operands. Also compiled at run time, by NVRTC
+// (cuda/fused.cuh): what is of the host alone is left out there.
 #pragma once
 
 #if !defined(__CUDACC_RTC__)
@@ -64,7 +64,8 @@ template <int arity, class L> Walk<arity> walk_of(const L& loop) {
   Walk<arity> w;
   w.rank = loop.sizes.rank();
   w.count = static_cast<unsigned>(numel_of(loop.sizes));
-  for (int d = 0; d + 1 < w.rank; ++d) w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);  // the outermost is not divided by
+  for (int d = 0; d + 1 < w.rank; ++d)
+    w.sizes[d] = Divider(loop.sizes[w.rank - 1 - d]);  // the outermost is not divided by
   for (int k = 0; k <= arity && k < loop.operands; ++k) {
     const auto& o = loop.operand[k];
     w.operand[k] = {o.constant ? nullptr : o.data, o.dtype, o.constant, o.value, o.integer, {}};

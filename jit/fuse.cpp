@@ -30,7 +30,8 @@ struct Compiled {
 
 void run_part(const TracedPart& part, std::span<const View> y, std::span<const View* const> arguments) {
   const View* inputs[FusedProgram::most_inputs];
-  for (std::size_t k = 0; k < part.arguments.size(); ++k) inputs[k] = arguments[static_cast<std::size_t>(part.arguments[k])];
+  for (std::size_t k = 0; k < part.arguments.size(); ++k)
+    inputs[k] = arguments[static_cast<std::size_t>(part.arguments[k])];
   kernels::fused(y[0].device, part.program, y, std::span(inputs, part.arguments.size()));
 }
 
@@ -73,7 +74,10 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
     const std::vector<int>& values = compiled->trace.backward.outputs;
     for (std::size_t k = 0; k < n; ++k) {
       if (!needs[static_cast<int>(k)] || values[k] == -1) continue;
-      const auto same = std::ranges::find_if(wanted, [&](int j) { return values[static_cast<std::size_t>(j)] == values[k] && x[static_cast<std::size_t>(j)].dtype() == x[k].dtype(); });
+      const auto same = std::ranges::find_if(wanted, [&](int j) {
+        return values[static_cast<std::size_t>(j)] == values[k] &&
+               x[static_cast<std::size_t>(j)].dtype() == x[k].dtype();
+      });
       if (same != wanted.end()) {  // as of both terms of a sum
         all[k] = all[static_cast<std::size_t>(*same)];
         continue;
@@ -92,7 +96,8 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
   // By the operators apart, whose rules can be differentiated.
   std::array<Tensor, n> recorded_gradients(const Tensor& g, Needs needs, std::span<const Tensor> x) const {
     std::vector<autograd::NodeRef> nodes;
-    for (std::size_t k = 0; k < n; ++k) if (needs[static_cast<int>(k)]) nodes.push_back(x[k].impl()->node);
+    for (std::size_t k = 0; k < n; ++k)
+      if (needs[static_cast<int>(k)]) nodes.push_back(x[k].impl()->node);
     Tensor y;
     {
       const amp::Autocast region(compiled->autocast);
@@ -100,13 +105,16 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
     }
     std::array<Tensor, n> all;
     if (!y.requires_grad()) return all;
-    std::vector<Tensor> found = autograd::gradients_at(std::vector{y}, std::vector{g}, nodes, {.create_graph = true}, true);
-    for (std::size_t k = 0, at = 0; k < n; ++k) if (needs[static_cast<int>(k)]) all[k] = std::move(found[at++]);
+    std::vector<Tensor> found =
+        autograd::gradients_at(std::vector{y}, std::vector{g}, nodes, {.create_graph = true}, true);
+    for (std::size_t k = 0, at = 0; k < n; ++k)
+      if (needs[static_cast<int>(k)]) all[k] = std::move(found[at++]);
     return all;
   }
 };
 
-template <std::size_t... i> Tensor apply_fused(const std::shared_ptr<Compiled>& c, std::span<const Tensor> x, std::index_sequence<i...>) {
+template <std::size_t... i>
+Tensor apply_fused(const std::shared_ptr<Compiled>& c, std::span<const Tensor> x, std::index_sequence<i...>) {
   return mantissa::apply(FusedOp<std::index_sequence<i...>>{c}, x[i]...);
 }
 
@@ -132,7 +140,8 @@ struct FusedFunction::Impl {
     key.autocast.depth = 0;
     key.autocast.observed = false;
     const std::lock_guard lock(mutex);
-    for (const auto& [k, c] : compiled) if (k == key) return c;
+    for (const auto& [k, c] : compiled)
+      if (k == key) return c;
     auto c = std::make_shared<Compiled>();
     c->trace = trace(name.c_str(), *function, key.dtypes, x[0].device());
     c->autocast = context().autocast;
@@ -156,20 +165,29 @@ Tensor FusedFunction::call(std::span<const Tensor> x) const {
   if (pointwise::formula_recorder) return (*impl_->function)(x);  // inside another fused function
   for (const Tensor& t : x) {
     check(t.defined(), impl_->name, ": an argument is an undefined tensor");
-    check(t.is_floating() || t.dtype() == boolean, impl_->name, ": jit::fuse takes floating and bool tensors, got ", t, "; cast it with to(dtype)");
+    check(t.is_floating() || t.dtype() == boolean, impl_->name, ": jit::fuse takes floating and bool tensors, got ", t,
+          "; cast it with to(dtype)");
   }
   if (!x[0].device().is_cpu() && !cuda_backend::can_fuse()) return (*impl_->function)(x);
   try {
     const std::shared_ptr<Compiled> c = impl_->find(x);
     switch (x.size()) {
-      case 1: return apply_fused(c, x, std::make_index_sequence<1>());
-      case 2: return apply_fused(c, x, std::make_index_sequence<2>());
-      case 3: return apply_fused(c, x, std::make_index_sequence<3>());
-      case 4: return apply_fused(c, x, std::make_index_sequence<4>());
-      case 5: return apply_fused(c, x, std::make_index_sequence<5>());
-      case 6: return apply_fused(c, x, std::make_index_sequence<6>());
-      case 7: return apply_fused(c, x, std::make_index_sequence<7>());
-      default: return apply_fused(c, x, std::make_index_sequence<8>());
+      case 1:
+        return apply_fused(c, x, std::make_index_sequence<1>());
+      case 2:
+        return apply_fused(c, x, std::make_index_sequence<2>());
+      case 3:
+        return apply_fused(c, x, std::make_index_sequence<3>());
+      case 4:
+        return apply_fused(c, x, std::make_index_sequence<4>());
+      case 5:
+        return apply_fused(c, x, std::make_index_sequence<5>());
+      case 6:
+        return apply_fused(c, x, std::make_index_sequence<6>());
+      case 7:
+        return apply_fused(c, x, std::make_index_sequence<7>());
+      default:
+        return apply_fused(c, x, std::make_index_sequence<8>());
     }
   } catch (Error& e) {
     if (!std::string_view(e.what()).starts_with(impl_->name)) e.add_outer_context(impl_->name);

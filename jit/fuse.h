@@ -3,17 +3,20 @@
 //   auto swiglu = jit::fuse([](Tensor x, Tensor gate) { return x * gate * sigmoid(gate); }, "swiglu");
 //   Tensor y = swiglu(x, gate);        // one kernel; its gradients are one more
 //
-// The function is any code over tensors that calls elementwise operators: arithmetic, comparisons, where, activations, modules made of
-// such. It is called when its dtypes are new, on a few numbers, to see which formulas it and its gradients compute (jit/trace.h), and what was
-// found is held against it on others. From then on it is not called again: it must not depend on anything but its arguments, nor on their
-// sizes and values. Up to eight arguments, floating or bool, of shapes that broadcast.
+// The function is any code over tensors that calls elementwise operators: arithmetic, comparisons, where, activations,
+// modules made of such. It is called when its dtypes are new, on a few numbers, to see which formulas it and its
+// gradients compute (jit/trace.h), and what was found is held against it on others. From then on it is not called
+// again: it must not depend on anything but its arguments, nor on their sizes and values. Up to eight arguments,
+// floating or bool, of shapes that broadcast.
 //
-// What differs from the operators apart: nothing is rounded between them, so in halves the result is nearer to the exact one; in f32 and f64 on
-// the CPU the bits are the same. The arguments are kept for the gradient, and nothing in between. Second derivatives
-// run the operators apart. Autocast decides on dtypes as it would for the operators. Inputs may have any strides.
+// What differs from the operators apart: nothing is rounded between them, so in halves the result is nearer to the
+// exact one; in f32 and f64 on the CPU the bits are the same. The arguments are kept for the gradient, and nothing in
+// between. Second derivatives run the operators apart. Autocast decides on dtypes as it would for the operators. Inputs
+// may have any strides.
 //
-// On the CPU the formulas run one after another over tiles that stay in the first-level cache. On a GPU they are compiled by NVRTC when first
-// needed (nvrtc_test's functions: 170 to 320 ms each, 24 sines 3 s); in a program built without NVRTC the operators run apart there.
+// On the CPU the formulas run one after another over tiles that stay in the first-level cache. On a GPU they are
+// compiled by NVRTC when first needed (nvrtc_test's functions: 170 to 320 ms each, 24 sines 3 s); in a program built
+// without NVRTC the operators run apart there.
 //
 // An argument that broadcasts gets its gradient in the shape of the result, which is then summed.
 // As torch.compile of such a function, or jax.jit; written down explicitly, as mx.compile.
@@ -28,8 +31,8 @@
 
 namespace mantissa::jit {
 
-// The same for any number of arguments; fuse() below is the way to make one. Copies share what was compiled; calls may come from
-// several threads.
+// The same for any number of arguments; fuse() below is the way to make one. Copies share what was compiled; calls may
+// come from several threads.
 class FusedFunction {
  public:
   FusedFunction(ElementwiseFunction function, std::string name);

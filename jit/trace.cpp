@@ -22,11 +22,14 @@ struct CannotFuse {
 
 double element(const View& x, std::int64_t i) {
   double v = 0;
-  visit(x.dtype, [&]<class T> { v = static_cast<double>(static_cast<Compute<T>>(x.as<const T>()[x.strides.empty() ? 0 : i * x.strides[0]])); });
+  visit(x.dtype, [&]<class T> {
+    v = static_cast<double>(static_cast<Compute<T>>(x.as<const T>()[x.strides.empty() ? 0 : i * x.strides[0]]));
+  });
   return v;
 }
 bool is_uniform(const View& x) {
-  for (std::int64_t i = 1; i < x.numel(); ++i) if (element(x, i) != element(x, 0)) return false;
+  for (std::int64_t i = 1; i < x.numel(); ++i)
+    if (element(x, i) != element(x, 0)) return false;
   return x.numel() > 0;
 }
 
@@ -40,7 +43,8 @@ int for_bools(int opcode) {
   return opcode;
 }
 
-// Writes down what operators compute. While constants have no place among the values yet, constant number k is the value -2 - k.
+// Writes down what operators compute. While constants have no place among the values yet, constant number k is the
+// value -2 - k.
 class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
  public:
   explicit Recorder(int inputs) : Observer(true) {
@@ -56,9 +60,11 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
     return at == values_.end() ? -1 : at->second;
   }
 
-  void formula(int opcode, const void* formula, std::size_t bytes, Dtype compute, const View& y, std::span<const View* const> x) override {
+  void formula(int opcode, const void* formula, std::size_t bytes, Dtype compute, const View& y,
+               std::span<const View* const> x) override {
     if (!is_floating(compute)) {
-      for (const View* v : x) if (v->dtype != boolean && !v->weak_scalar) throw CannotFuse{"it computes with integers"};
+      for (const View* v : x)
+        if (v->dtype != boolean && !v->weak_scalar) throw CannotFuse{"it computes with integers"};
       opcode = for_bools(opcode);
     }
     FusedProgram::Instruction now;
@@ -80,10 +86,12 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
     values_[y.data] = add(now);
   }
   void copy(const View& y, const View& x) override {
-    if (!is_floating(y.dtype) && y.dtype != boolean) throw CannotFuse{concat("it casts to ", y.dtype, "; results are floating or bool")};
+    if (!is_floating(y.dtype) && y.dtype != boolean)
+      throw CannotFuse{concat("it casts to ", y.dtype, "; results are floating or bool")};
     ++noted_;
     const bool truth = y.dtype == boolean && x.dtype != boolean;
-    values_[y.data] = truth ? add(instruction<pointwise::Ne>(operand(x), constant(0))) : operand(x);  // no rounding in between
+    values_[y.data] =
+        truth ? add(instruction<pointwise::Ne>(operand(x), constant(0))) : operand(x);  // no rounding in between
   }
 
   void fill(const View& y, double value) override { values_[y.data] = constant(value); }
@@ -92,7 +100,9 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
     if (factor != 1) term = add(instruction<pointwise::Mul>(term, constant(factor)));
     values_[y.data] = add(instruction<pointwise::Add>(operand(y), term));
   }
-  void mul_in_place(const View& y, const View& x) override { values_[y.data] = add(instruction<pointwise::Mul>(operand(y), operand(x))); }
+  void mul_in_place(const View& y, const View& x) override {
+    values_[y.data] = add(instruction<pointwise::Mul>(operand(y), operand(x)));
+  }
 
   void begin(const amp::OperatorCall& call) override {
     op_ = call.op;
@@ -100,7 +110,8 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
   }
   void end(const Tensor& result) override {
     kept_.push_back(result);  // so that no other tensor gets its place
-    if (noted_ == noted_before_ && !in_backward) throw CannotFuse{concat("it calls ", op_, ", which is not elementwise; call that outside and pass its result")};
+    if (noted_ == noted_before_ && !in_backward)
+      throw CannotFuse{concat("it calls ", op_, ", which is not elementwise; call that outside and pass its result")};
   }
 
   FusedProgram program;
@@ -117,7 +128,8 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
     const int known = value_of(x);
     if (known != -1) return known;
     if (in_backward && is_uniform(x)) return constant(element(x, 0));
-    throw CannotFuse{concat("it calls ", op_, " with a tensor that is neither an argument nor a C++ number; pass that as an argument")};
+    throw CannotFuse{concat("it calls ", op_,
+                            " with a tensor that is neither an argument nor a C++ number; pass that as an argument")};
   }
   template <class F> static FusedProgram::Instruction instruction(int a, int b) {
     return {.opcode = pointwise::opcode<F>, .operands = 2, .from = {a, b, 0}};
@@ -142,7 +154,8 @@ TracedPart part_of(const FusedProgram& all, std::span<const int> wanted) {
   for (int v : wanted) needed[static_cast<std::size_t>(v)] = 1;
   for (int i = static_cast<int>(all.instructions.size()) - 1; i >= 0; --i) {
     const FusedProgram::Instruction& now = all.instructions[static_cast<std::size_t>(i)];
-    for (int k = 0; k < now.operands && needed[static_cast<std::size_t>(first + i)]; ++k) needed[static_cast<std::size_t>(now.from[k])] = 1;
+    for (int k = 0; k < now.operands && needed[static_cast<std::size_t>(first + i)]; ++k)
+      needed[static_cast<std::size_t>(now.from[k])] = 1;
   }
   static std::atomic<std::uint64_t> programs{0};
   TracedPart part;
@@ -232,7 +245,8 @@ void verify(const char* name, const ElementwiseFunction& function, const Trace& 
   for (Dtype d : dtypes) exact.push_back(d == boolean ? boolean : wide);
   std::vector<Tensor> x = examples(exact, 67);
   context().autocast = AutocastState{};
-  for (Tensor& v : x) if (v.is_floating()) v.requires_grad_();
+  for (Tensor& v : x)
+    if (v.is_floating()) v.requires_grad_();
   const Tensor y = function(x);
   check_same(name, "the result", run_part(t.forward, x, y.dtype()), y);
   if (!y.requires_grad()) return;
@@ -240,7 +254,8 @@ void verify(const char* name, const ElementwiseFunction& function, const Trace& 
   for (int i = 0; i < t.arguments; ++i) {
     const Tensor& argument = x[static_cast<std::size_t>(i)];
     if (!argument.requires_grad()) continue;
-    const Tensor expected = grad(std::vector{y}, std::vector{argument}, std::vector{g}, {.retain_graph = true, .allow_unused = true})[0];
+    const Tensor expected =
+        grad(std::vector{y}, std::vector{argument}, std::vector{g}, {.retain_graph = true, .allow_unused = true})[0];
     if (t.backward.outputs[static_cast<std::size_t>(i)] == -1) {
       check(!expected.defined(), "internal error: jit::fuse lost a gradient");
       continue;
@@ -291,9 +306,11 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
       recorder.add_input(weights, n);
       const Tensor g = weights.to(y.dtype());
       std::vector<Tensor> differentiable;
-      for (const Tensor& v : x) if (v.requires_grad()) differentiable.push_back(v);
+      for (const Tensor& v : x)
+        if (v.requires_grad()) differentiable.push_back(v);
       const std::vector<Tensor> found = grad(std::vector{y}, differentiable, std::vector{g}, {.allow_unused = true});
-      for (std::size_t i = 0, k = 0; i < x.size(); ++i) if (x[i].requires_grad()) gradients[i] = found[k++];
+      for (std::size_t i = 0, k = 0; i < x.size(); ++i)
+        if (x[i].requires_grad()) gradients[i] = found[k++];
     }
     for (const Tensor& d : gradients) {
       const View v = d.defined() ? d.view() : View{};
@@ -316,7 +333,8 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
   // Constants are known now: results come after them.
   const int constants = static_cast<int>(all.constants.size());
   const auto renumber = [&](int v) { return v <= -2 ? all.inputs + (-2 - v) : v < all.inputs ? v : v + constants; };
-  for (FusedProgram::Instruction& i : all.instructions) for (int k = 0; k < i.operands; ++k) i.from[k] = renumber(i.from[k]);
+  for (FusedProgram::Instruction& i : all.instructions)
+    for (int k = 0; k < i.operands; ++k) i.from[k] = renumber(i.from[k]);
   for (int& v : wanted) v = renumber(v);
   t.forward = part_of(all, std::span(wanted).first(1));
   t.backward = std::move(all);

@@ -1,5 +1,6 @@
-// What a function of tensors computes, element by element, and what its gradients compute: the formulas of the operators that it
-// calls, written down while it runs on a few numbers. The engine differentiates it as ever, so no operator need know of this. Used by jit::fuse.
+// What a function of tensors computes, element by element, and what its gradients compute: the formulas of the
+// operators that it calls, written down while it runs on a few numbers. The engine differentiates it as ever, so no
+// operator need know of this. Used by jit::fuse.
 #pragma once
 
 #include <span>
@@ -19,16 +20,19 @@ struct TracedPart {
 struct Trace {
   int arguments = 0;
   Dtype result = f32;
-  TracedPart forward;            // one output
-  // Everything: the arguments and the gradient of the result are its inputs. Output i is the gradient of argument i, or -1 where there is none.
+  TracedPart forward;  // one output
+  // Everything: the arguments and the gradient of the result are its inputs. Output i is the gradient of argument i, or
+  // -1 where there is none.
   FusedProgram backward;
 
-  // The gradients of the arguments in `wanted` that have one; argument number `arguments` is the gradient of the result.
+  // The gradients of the arguments in `wanted` that have one; argument number `arguments` is the gradient of the
+  // result.
   TracedPart gradients(std::span<const int> wanted) const;
 };
 
-// Calls `function` under the thread's autocast, as if arguments of these dtypes were on `device`. Throws where it does anything that is not
-// elementwise, looks at values, or needs tensors that are not its arguments; messages begin with `name`.
+// Calls `function` under the thread's autocast, as if arguments of these dtypes were on `device`. Throws where it does
+// anything that is not elementwise, looks at values, or needs tensors that are not its arguments; messages begin with
+// `name`.
 Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Dtype> dtypes, Device device);
 
 }  // namespace mantissa::jit

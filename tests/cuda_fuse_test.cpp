@@ -1,5 +1,6 @@
-// jit::fuse on the CUDA device against the same functions on the CPU in f64: results and gradients, every dtype, broadcasting and strides,
-// inside a captured step. Under the CPU shim the C++ compiler compiles what NVRTC does on a GPU.
+// jit::fuse on the CUDA device against the same functions on the CPU in f64: results and gradients, every dtype,
+// broadcasting and strides, inside a captured step. Under the CPU shim the C++ compiler compiles what NVRTC does on a
+// GPU.
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "jit/capture.h"
@@ -12,7 +13,8 @@ using namespace mantissa::test;
 namespace {
 
 // y and the gradients of what is floating.
-std::vector<Tensor> run(const FusedCase& c, const jit::ElementwiseFunction& f, const std::vector<Tensor>& values, bool strided) {
+std::vector<Tensor> run(const FusedCase& c, const jit::ElementwiseFunction& f, const std::vector<Tensor>& values,
+                        bool strided) {
   std::vector<Tensor> leaves, x;
   for (const Tensor& v : values) {
     leaves.push_back(v.is_floating() ? v.detach().clone().requires_grad_() : v);
@@ -22,7 +24,8 @@ std::vector<Tensor> run(const FusedCase& c, const jit::ElementwiseFunction& f, c
   std::vector<Tensor> all{y.detach()};
   if (!y.requires_grad()) return all;
   backward(sum(y * c.weights(y.dtype(), y.device())));
-  for (const Tensor& t : leaves) if (t.is_floating()) all.push_back(t.grad().defined() ? t.grad() : zeros_like(t.detach()));
+  for (const Tensor& t : leaves)
+    if (t.is_floating()) all.push_back(t.grad().defined() ? t.grad() : zeros_like(t.detach()));
   return all;
 }
 
@@ -33,7 +36,8 @@ TEST_CASE("fused functions and their gradients on every device") {
     for (const FusedCase& c : fused_cases()) {
       const jit::FusedFunction fused = c.fused();
       for (const Dtype dtype : {f32, bf16, f16, f64}) {
-        if (dtype == f64 && !device.is_cpu() && c.name != "swiglu" && c.name != "parameters") continue;  // compiled apart, by a slow compiler
+        if (dtype == f64 && !device.is_cpu() && c.name != "swiglu" && c.name != "parameters")
+          continue;  // compiled apart, by a slow compiler
         for (const bool strided : {false, true}) {
           INFO(c.name << " " << name_of(dtype) << " on " << concat(device) << (strided ? ", strided" : ""));
           std::vector<Tensor> here, wide;
@@ -41,7 +45,9 @@ TEST_CASE("fused functions and their gradients on every device") {
             here.push_back(t.detach().to(device));
             wide.push_back(t.dtype() == boolean ? t : t.detach().to(f64));
           }
-          const std::vector<Tensor> found = run(c, [&](std::span<const Tensor> x) { return fused.call(x); }, here, strided), expected = run(c, c.function, wide, false);
+          const std::vector<Tensor> found = run(
+                                        c, [&](std::span<const Tensor> x) { return fused.call(x); }, here, strided),
+                                    expected = run(c, c.function, wide, false);
           REQUIRE(found.size() == expected.size());
           for (std::size_t k = 0; k < found.size(); ++k) {
             INFO((k == 0 ? "result" : "gradient ") << k);
@@ -50,7 +56,10 @@ TEST_CASE("fused functions and their gradients on every device") {
               CHECK(same_bits(a, b));
               continue;
             }
-            const double scale = max(abs(b)).item(), tolerance = dtype == f64 ? 1e-12 : dtype == f32 ? 2e-5 : dtype == f16 ? 4e-3 : 3e-2;
+            const double scale = max(abs(b)).item(), tolerance = dtype == f64   ? 1e-12
+                                                                 : dtype == f32 ? 2e-5
+                                                                 : dtype == f16 ? 4e-3
+                                                                                : 3e-2;
             CHECK(max(abs(a - b)).item() <= tolerance * std::max(scale, 1.0));
           }
         }
@@ -62,7 +71,8 @@ TEST_CASE("fused functions and their gradients on every device") {
 TEST_CASE("channels-last images, empty tensors and scalars") {
   const auto f = jit::fuse([](Tensor x, Tensor y) { return relu(x) * 2 + y; });
   for (const Device device : devices()) {
-    const Tensor x = random_tensor({2, 16, 5, 4}, 1, -1, 1).to(device), b = random_tensor({16, 1, 1}, 2, -1, 1).to(device);
+    const Tensor x = random_tensor({2, 16, 5, 4}, 1, -1, 1).to(device),
+                 b = random_tensor({16, 1, 1}, 2, -1, 1).to(device);
     const Tensor y = f(channels_last(x), b);
     CHECK(y.layout() == Layout::channels_last);
     CHECK(same_bits(contiguous(y).to(cpu), f(x, b).to(cpu)));

@@ -1,5 +1,5 @@
-// jit::fuse on the CPU: the bits of the operators apart in f32 and f64, results rounded once in halves, gradients of every order, and what it
-// refuses. tests/cuda_fuse_test.cpp runs the same functions on a GPU.
+// jit::fuse on the CPU: the bits of the operators apart in f32 and f64, results rounded once in halves, gradients of
+// every order, and what it refuses. tests/cuda_fuse_test.cpp runs the same functions on a GPU.
 #include "tests/fused_functions.h"
 
 #include "amp/autocast.h"
@@ -23,7 +23,9 @@ TEST_CASE("a fused function has the bits of its operators, forward and backward,
         const auto both = [&](const jit::ElementwiseFunction& f) {
           const std::vector<Tensor> leaves = c.leaves(dtype, cpu);
           std::vector<Tensor> x = leaves;
-          if (strided) for (Tensor& t : x) if (t.dim() == 2) t = t.t().contiguous().t();
+          if (strided)
+            for (Tensor& t : x)
+              if (t.dim() == 2) t = t.t().contiguous().t();
           const Tensor y = f(x);
           std::vector<Tensor> all{y.detach()};
           if (!y.requires_grad()) return all;
@@ -32,14 +34,17 @@ TEST_CASE("a fused function has the bits of its operators, forward and backward,
           return all;
         };
         const jit::FusedFunction fused = c.fused();
-        const std::vector<Tensor> found = both([&](std::span<const Tensor> x) { return fused.call(x); }), expected = both(c.function);
+        const std::vector<Tensor> found = both([&](std::span<const Tensor> x) { return fused.call(x); }),
+                                  expected = both(c.function);
         REQUIRE(found.size() == expected.size());
         for (std::size_t k = 0; k < found.size(); ++k) {
           INFO((k == 0 ? "result" : "gradient ") << k);
           if (!expected[k].defined()) continue;  // where operators give nothing, zeros are as good
           REQUIRE(found[k].dtype() == expected[k].dtype());
           // An argument that broadcasts and has several uses: the sum of totals is not the total of sums.
-          if (c.several_uses && found[k].sizes() != c.result) CHECK(max(abs(found[k] - expected[k])).item() <= (dtype == f64 ? 1e-9 : 2e-4) * max(abs(expected[k])).item());
+          if (c.several_uses && found[k].sizes() != c.result)
+            CHECK(max(abs(found[k] - expected[k])).item() <=
+                  (dtype == f64 ? 1e-9 : 2e-4) * max(abs(expected[k])).item());
           else CHECK(same_bits(found[k], expected[k]));
         }
       }
@@ -112,7 +117,8 @@ TEST_CASE("the same bits with any number of threads") {
 TEST_CASE("modules, fused functions and bool arguments inside a fused function") {
   const nn::LeakyReLU leaky(0.25);
   const auto inner = jit::fuse([&](Tensor x) { return leaky(x) * 3; }, "inner");
-  const auto outer = jit::fuse([&](Tensor x, Tensor keep) { return where(keep, inner(x), x.to(f64).to(f32)); }, "outer");
+  const auto outer =
+      jit::fuse([&](Tensor x, Tensor keep) { return where(keep, inner(x), x.to(f64).to(f32)); }, "outer");
   const Tensor x = tensor({-2.0, 4.0, -8.0}), keep = x > -4.0;
   CHECK(same_bits(outer(x, keep), tensor({-1.5, 12.0, -8.0})));
 }
@@ -138,7 +144,8 @@ TEST_CASE("what jit::fuse refuses, and how it says so") {
 
   const auto add = jit::fuse([](Tensor a, Tensor b) { return a + b; }, "add_up");
   const std::string shapes = message_of([&] { add(x, rand({4})); });
-  CHECK(shapes.find("add_up: fused(x0: f32[2, 3], x1: f32[4]): sizes [2, 3] and [4] do not broadcast") != std::string::npos);
+  CHECK(shapes.find("add_up: fused(x0: f32[2, 3], x1: f32[4]): sizes [2, 3] and [4] do not broadcast") !=
+        std::string::npos);
   CHECK(message_of([&] { add(x, Tensor()); }).find("undefined") != std::string::npos);
   CHECK(message_of([&] { add(x, arange(3)); }).find("takes floating and bool tensors") != std::string::npos);
   CHECK(same_bits(add(x, x), 2 * x));  // and goes on

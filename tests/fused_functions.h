@@ -18,9 +18,9 @@ struct FusedCase {
   std::string name;
   jit::ElementwiseFunction function;
   std::vector<Dims> shapes;
-  bool smooth = true;          // differences say what its gradients are
-  bool all_floating = true;    // false: the last argument is bool
-  bool several_uses = false;   // of an argument that broadcasts
+  bool smooth = true;         // differences say what its gradients are
+  bool all_floating = true;   // false: the last argument is bool
+  bool several_uses = false;  // of an argument that broadcasts
   Dims result = {7, 130};
 
   jit::FusedFunction fused() const { return {function, name}; }
@@ -44,16 +44,24 @@ inline std::vector<FusedCase> fused_cases() {
       {"swiglu", [](X x) { return x[0] * x[1] * sigmoid(x[1]); }, {full, full}},
       {"bias and gelu", [](X x) { return gelu(x[0] + x[1]); }, {full, {130}}},
       {"rows and columns", [](X x) { return tanh(x[0] * x[1] + x[2]); }, {full, {7, 1}, {}}},
-      {"parameters", [](X x) { return leaky_relu(x[0], 0.25) + softplus(x[0], 2, 5) + elu(x[1], 1.5); }, {full, full}, false},
+      {"parameters",
+       [](X x) { return leaky_relu(x[0], 0.25) + softplus(x[0], 2, 5) + elu(x[1], 1.5); },
+       {full, full},
+       false},
       {"clamp and where", [](X x) { return where(x[0] > x[1], clamp(x[0], -0.5, 1), x[1] / 3); }, {full, full}, false},
       {"steps", [](X x) { return x[0] * sign(x[1]) + floor(x[1]); }, {full, full}, false},
       {"mask", [](X x) { return where(x[1], x[0] * x[0], x[0]); }, {full, full}, false, false},
       {"logic", [](X x) { return where((x[0] > 0.0) & !x[1], x[0], 0.5 * x[0]); }, {full, full}, false, false},
-      {"many", [](X x) {
+      {"many",
+       [](X x) {
          Tensor y = x[0];
          for (int i = 0; i < 12; ++i) y = sin(y) * x[1] + x[2] * 0.5;
          return y;
-       }, {full, {130}, {7, 1}}, true, true, true},
+       },
+       {full, {130}, {7, 1}},
+       true,
+       true,
+       true},
       {"identity", [](X x) { return x[0]; }, {full}},
       {"one of two", [](X x) { return square(x[0]) + 0 * x[1]; }, {full, full}},
       {"powers", [](X x) { return pow(abs(x[0]) + 0.5, 1.5) / sqrt(abs(x[1]) + 1); }, {full, full}, false},

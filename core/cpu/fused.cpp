@@ -1,6 +1,7 @@
-// Several formulas in one pass over memory: the instructions of a program run one after another on a tile of its inputs, each by the
-// loop that the formula has as an operator of its own (core/cpu/pointwise_tiles.h), and what they hand on never leaves the
-// first-level cache. In f32 and f64 the results are therefore bit for bit those of the operators apart.
+// Several formulas in one pass over memory: the instructions of a program run one after another on a tile of its
+// inputs, each by the loop that the formula has as an operator of its own (core/cpu/pointwise_tiles.h), and what they
+// hand on never leaves the first-level cache. In f32 and f64 the results are therefore bit for bit those of the
+// operators apart.
 #include "core/fused_program.h"
 
 #include "core/collapse.h"
@@ -23,8 +24,8 @@ template <class C> TileFn loop_of(int opcode) {
   return std::is_same_v<C, double> ? e.f64 : e.f32;
 }
 
-// The number of the buffer of each instruction's result. A buffer is free again when the last that reads it runs, which may write
-// its own result there; an output keeps its own.
+// The number of the buffer of each instruction's result. A buffer is free again when the last that reads it runs, which
+// may write its own result there; an output keeps its own.
 struct Buffers {
   ScratchVector<int> of;
   int count = 0;
@@ -34,9 +35,11 @@ struct Buffers {
     ScratchVector<int> last_use(p.instructions.size(), -1), free;
     for (int i = 0; i < static_cast<int>(p.instructions.size()); ++i) {
       const FusedProgram::Instruction& now = p.instructions[static_cast<std::size_t>(i)];
-      for (int k = 0; k < now.operands; ++k) if (now.from[k] >= first) last_use[now.from[k] - first] = i;
+      for (int k = 0; k < now.operands; ++k)
+        if (now.from[k] >= first) last_use[now.from[k] - first] = i;
     }
-    for (int v : p.outputs) if (v >= first) last_use[v - first] = INT32_MAX;
+    for (int v : p.outputs)
+      if (v >= first) last_use[v - first] = INT32_MAX;
     for (int i = 0; i < static_cast<int>(p.instructions.size()); ++i) {
       const FusedProgram::Instruction& now = p.instructions[static_cast<std::size_t>(i)];
       for (int k = 0; k < now.operands; ++k) {
@@ -52,8 +55,8 @@ struct Buffers {
   }
 };
 
-// Where the elements of an operand from number `at` on lie, if they are there as they are computed with and a tile does not leave its row;
-// else null.
+// Where the elements of an operand from number `at` on lie, if they are there as they are computed with and a tile does
+// not leave its row; else null.
 template <class C> C* in_place(const View& v, const Dims& sizes, const Dims& strides, std::int64_t at) {
   const int inner = sizes.rank() - 1;
   if (v.dtype != dtype_of<C> || strides[inner] != 1) return nullptr;
@@ -75,7 +78,8 @@ template <class C> void run_program(const FusedProgram& p, std::span<const View>
   const WideLoop loop = collapse_dimensions_in_memory_order<WideLoop>(y[0].sizes, list, static_cast<int>(x.size()) + 1);
   const Buffers buffers(p);
   const auto inputs = static_cast<std::size_t>(p.inputs), first = static_cast<std::size_t>(p.first_result());
-  // Long rows are walked one by one, so that their tiles can be read and written where they lie; short ones are gathered.
+  // Long rows are walked one by one, so that their tiles can be read and written where they lie; short ones are
+  // gathered.
   const std::int64_t row = loop.sizes.back();
   const bool by_rows = loop.sizes.rank() == 1 || row >= tile / 2;
   ScratchVector<TileFn> loops;

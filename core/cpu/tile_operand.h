@@ -34,7 +34,8 @@ template <class C> struct Operand {
   }
 
   // Calls run(to, offset, stride, count) for each piece of [begin, begin + n) inside one inner row.
-  template <class F> static void pieces(const Dims& sizes, const Dims& strides, std::int64_t begin, std::int64_t n, F&& run) {
+  template <class F>
+  static void pieces(const Dims& sizes, const Dims& strides, std::int64_t begin, std::int64_t n, F&& run) {
     const int inner = sizes.rank() - 1;
     const std::int64_t row = sizes[inner];
     for (std::int64_t done = 0; done < n;) {
@@ -53,16 +54,19 @@ template <class C> struct Operand {
   const void* load(std::int64_t begin, std::int64_t n) {
     if (direct) return static_cast<const C*>(view->data) + begin;
     if (!constant) {
-      pieces(*sizes, *strides, begin, n, [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
-        load_run(buffer + at, view->data, view->dtype, offset, stride, count);
-      });
+      pieces(*sizes, *strides, begin, n,
+             [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
+               load_run(buffer + at, view->data, view->dtype, offset, stride, count);
+             });
     }
     return buffer;
   }
-  static void store(const View& y, const Dims& sizes, const Dims& strides, std::int64_t begin, std::int64_t n, const C* from) {
-    pieces(sizes, strides, begin, n, [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
-      store_run(y.data, y.dtype, offset, stride, from + at, count);
-    });
+  static void store(const View& y, const Dims& sizes, const Dims& strides, std::int64_t begin, std::int64_t n,
+                    const C* from) {
+    pieces(sizes, strides, begin, n,
+           [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
+             store_run(y.data, y.dtype, offset, stride, from + at, count);
+           });
   }
 };
 

@@ -1,5 +1,5 @@
-// Machine code that NVRTC made, loaded and launched by the driver. Its functions are fetched at run time, so that the library needs no
-// link to libcuda.
+// Machine code that NVRTC made, loaded and launched by the driver. Its functions are fetched at run time, so that the
+// library needs no link to libcuda.
 #include "cuda/compiled.h"
 
 #include <cuda.h>
@@ -22,7 +22,9 @@ class CompiledKernel {
 
 #if !defined(MANTISSA_HAS_NVRTC)
 bool can_compile() { return false; }
-const CompiledKernel& compile(const std::string&, const char*, Device) { fail("internal error: a build without NVRTC compiles nothing"); }
+const CompiledKernel& compile(const std::string&, const char*, Device) {
+  fail("internal error: a build without NVRTC compiles nothing");
+}
 void launch_compiled(const CompiledKernel&, unsigned, unsigned, const void*, std::size_t) {}
 #else
 
@@ -50,8 +52,10 @@ void check_driver(CUresult status, const char* what) {
 
 int architecture_of(Device device) {
   int major = 0, minor = 0;
-  check_status(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index), "asking for the compute capability");
-  check_status(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index), "asking for the compute capability");
+  check_status(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index),
+               "asking for the compute capability");
+  check_status(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index),
+               "asking for the compute capability");
   return 10 * major + minor;
 }
 
@@ -61,7 +65,8 @@ bool can_compile() { return true; }
 
 const CompiledKernel& compile(const std::string& text, const char* name, Device device) {
   static std::mutex mutex;
-  static auto& modules = *new std::map<std::pair<std::string, int>, CUmodule>;  // never destroyed: they are used until the very end
+  static auto& modules =
+      *new std::map<std::pair<std::string, int>, CUmodule>;  // never destroyed: they are used until the very end
   static auto& kernels = *new std::map<std::pair<CUmodule, std::string>, CompiledKernel>;
   static auto* const load = driver_function<CUresult(CUmodule*, const void*)>("cuModuleLoadData");
   static auto* const get = driver_function<CUresult(CUfunction*, CUmodule, const char*)>("cuModuleGetFunction");
@@ -69,7 +74,9 @@ const CompiledKernel& compile(const std::string& text, const char* name, Device 
   const std::pair key(text, static_cast<int>(device.index));
   auto module = modules.find(key);
   if (module == modules.end()) {
-    check(!is_capturing(), "jit::fuse meets new dtypes while a graph is recorded and would have to compile for them; call the function with them before");
+    check(!is_capturing(),
+          "jit::fuse meets new dtypes while a graph is recorded and would have to compile for them; call the function "
+          "with them before");
     const std::vector<char> code = compile_text(text, architecture_of(device));
     CUmodule loaded;
     check_driver(load(&loaded, code.data()), "a fused function");
@@ -80,10 +87,13 @@ const CompiledKernel& compile(const std::string& text, const char* name, Device 
   return kernel->second;
 }
 
-void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned threads, const void* parameter, std::size_t) {
-  static auto* const launch = driver_function<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**)>("cuLaunchKernel");
+void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned threads, const void* parameter,
+                     std::size_t) {
+  static auto* const launch = driver_function<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                                       unsigned, unsigned, CUstream, void**, void**)>("cuLaunchKernel");
   void* parameters[] = {const_cast<void*>(parameter)};  // the driver knows how many bytes the kernel takes of it
-  check_driver(launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream(), parameters, nullptr), "to launch a fused function");
+  check_driver(launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream(), parameters, nullptr),
+               "to launch a fused function");
 }
 #endif
 

@@ -1,5 +1,5 @@
-// What cuda/fused.cuh and the headers it includes need of the standard library, for NVRTC, which has none. Stands in for <bit>,
-// <cmath>, <cstddef>, <cstdint>, <limits> and <type_traits>; never included by another compiler.
+// What cuda/fused.cuh and the headers it includes need of the standard library, for NVRTC, which has none. Stands in
+// for <bit>, <cmath>, <cstddef>, <cstdint>, <limits> and <type_traits>; never included by another compiler.
 #pragma once
 
 using int8_t = signed char;
@@ -21,8 +21,8 @@ template <class A> inline constexpr bool is_same_v<A, A> = true;
 template <class T, class... U> inline constexpr bool is_any_v = (is_same_v<T, U> || ...);
 template <class T> inline constexpr bool is_floating_point_v = is_any_v<T, float, double>;
 template <class T>
-inline constexpr bool is_integral_v = is_any_v<T, bool, char, signed char, unsigned char, short, unsigned short, int, unsigned, long,
-                                               unsigned long, long long, unsigned long long>;
+inline constexpr bool is_integral_v = is_any_v<T, bool, char, signed char, unsigned char, short, unsigned short, int,
+                                               unsigned, long, unsigned long, long long, unsigned long long>;
 template <class T> inline constexpr bool is_signed_v = T(-1) < T(0);
 
 template <class T> struct numeric_limits;
@@ -38,7 +38,8 @@ template <> struct numeric_limits<double> {
 template <class To, class From> constexpr To bit_cast(const From& x) { return __builtin_bit_cast(To, x); }
 
 // CUDA's own, which are overloaded for float and double.
-using ::abs, ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::ceil, ::cos, ::cosh, ::erf, ::erfc, ::exp, ::exp2, ::expm1, ::floor,
-    ::fmod, ::log, ::log10, ::log1p, ::log2, ::nearbyint, ::pow, ::sin, ::sinh, ::sqrt, ::tan, ::tanh, ::trunc;
+using ::abs, ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::ceil, ::cos, ::cosh, ::erf, ::erfc, ::exp,
+    ::exp2, ::expm1, ::floor, ::fmod, ::log, ::log10, ::log1p, ::log2, ::nearbyint, ::pow, ::sin, ::sinh, ::sqrt, ::tan,
+    ::tanh, ::trunc;
 
 }  // namespace std

@@ -17,7 +17,8 @@ void check_status(nvrtcResult status, const char* what) {
 
 std::vector<char> compile_text(const std::string& text, int architecture) {
   nvrtcProgram program;
-  check_status(nvrtcCreateProgram(&program, text.c_str(), "fused.cu", std::size(device_header_names), device_header_texts, device_header_names),
+  check_status(nvrtcCreateProgram(&program, text.c_str(), "fused.cu", std::size(device_header_names),
+                                  device_header_texts, device_header_names),
                "a program");
   const std::string arch = concat("--gpu-architecture=sm_", architecture);
   const char* const options[] = {arch.c_str(), "--std=c++20", "--device-as-default-execution-space"};
@@ -28,7 +29,8 @@ std::vector<char> compile_text(const std::string& text, int architecture) {
     std::string log(bytes, '\0');
     if (bytes > 0) nvrtcGetProgramLog(program, log.data());
     nvrtcDestroyProgram(&program);
-    fail("internal error: NVRTC does not compile a fused function: ", nvrtcGetErrorString(status), "\n", log.c_str(), "\n", text);
+    fail("internal error: NVRTC does not compile a fused function: ", nvrtcGetErrorString(status), "\n", log.c_str(),
+         "\n", text);
   }
   std::size_t bytes = 0;
   check_status(nvrtcGetCUBINSize(program, &bytes), "to give machine code");

@@ -1,5 +1,5 @@
-// NVRTC compiles what jit::fuse writes, for every GPU that the project builds for; no GPU is needed. Whether it computes right is shown
-// under the CPU shim (tests/cuda_fuse_test.cpp), where the C++ compiler compiles the same text.
+// NVRTC compiles what jit::fuse writes, for every GPU that the project builds for; no GPU is needed. Whether it
+// computes right is shown under the CPU shim (tests/cuda_fuse_test.cpp), where the C++ compiler compiles the same text.
 #include "core/pointwise.h"
 #include "cuda/fused_text.h"
 #include "cuda/library/nvrtc.h"
@@ -18,8 +18,10 @@ TEST_CASE("NVRTC compiles fused functions and their gradients") {
       const jit::Trace t = jit::trace(c.name.c_str(), c.function, dtypes, cuda);
       CHECK(cuda_backend::compile_text(cuda_backend::text_of(t.forward.program), 90).size() > 1000);
       std::vector<int> wanted;
-      for (int i = 0; i < t.arguments; ++i) if (t.backward.outputs[static_cast<std::size_t>(i)] != -1) wanted.push_back(i);
-      if (!wanted.empty()) CHECK(cuda_backend::compile_text(cuda_backend::text_of(t.gradients(wanted).program), 90).size() > 1000);
+      for (int i = 0; i < t.arguments; ++i)
+        if (t.backward.outputs[static_cast<std::size_t>(i)] != -1) wanted.push_back(i);
+      if (!wanted.empty())
+        CHECK(cuda_backend::compile_text(cuda_backend::text_of(t.gradients(wanted).program), 90).size() > 1000);
     }
   }
 }

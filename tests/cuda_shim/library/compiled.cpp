@@ -1,5 +1,5 @@
-// In place of NVRTC: the C++ compiler makes a library of the text, which finds the shim's machine in the program (linked with
-// ENABLE_EXPORTS).
+// In place of NVRTC: the C++ compiler makes a library of the text, which finds the shim's machine in the program
+// (linked with ENABLE_EXPORTS).
 #include "cuda/compiled.h"
 
 #include <dlfcn.h>
@@ -32,9 +32,10 @@ void* make_library(const std::string& text) {
   std::string folder = (fs::temp_directory_path() / "mantissa_fused_XXXXXX").string();
   check(mkdtemp(folder.data()) != nullptr, "internal error: no folder for a fused function");
   std::ofstream(folder + "/fused.cpp") << text << entries;
-  const std::string command = concat(MANTISSA_CXX " -std=c++20 -O1 -fPIC -shared -w -DMANTISSA_CUDA_SHIM -I'" MANTISSA_SOURCE_DIR
-                                     "/tests/cuda_shim/include' -I'" MANTISSA_SOURCE_DIR "' '",
-                                     folder, "/fused.cpp' -o '", folder, "/fused.so' >'", folder, "/log' 2>&1");
+  const std::string command =
+      concat(MANTISSA_CXX " -std=c++20 -O1 -fPIC -shared -w -DMANTISSA_CUDA_SHIM -I'" MANTISSA_SOURCE_DIR
+                          "/tests/cuda_shim/include' -I'" MANTISSA_SOURCE_DIR "' '",
+             folder, "/fused.cpp' -o '", folder, "/fused.so' >'", folder, "/log' 2>&1");
   const int status = std::system(command.c_str());
   std::ifstream log(folder + "/log");
   const std::string said((std::istreambuf_iterator<char>(log)), {});
@@ -69,11 +70,14 @@ const CompiledKernel& compile(const std::string& text, const char* name, Device)
   return kernel;
 }
 
-void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned threads, const void* parameter, std::size_t bytes) {
+void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned threads, const void* parameter,
+                     std::size_t bytes) {
   const auto* const from = static_cast<const char*>(parameter);
   const cuda_shim::Argument none{};
-  after_launch("fused", cuda_shim::launch(stream(), kernel.function, &none,
-                                          [call = kernel.call, copy = std::vector<char>(from, from + bytes)] { call(copy.data()); }, blocks, threads, 0));
+  after_launch("fused", cuda_shim::launch(
+                            stream(), kernel.function, &none,
+                            [call = kernel.call, copy = std::vector<char>(from, from + bytes)] { call(copy.data()); },
+                            blocks, threads, 0));
 }
 
 }  // namespace mantissa::cuda_backend
