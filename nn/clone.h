@@ -1,8 +1,12 @@
 // nn::clone(net): an independent copy of a module: same structure, copies of all tensors, ties kept,
-// no gradients. Works for aggregates of cloneable members and for anything with `clone() const`.
+// no gradients. Works for aggregates of cloneable members and for anything with `clone() const`. A module that has a
+// constructor makes another one like itself and gives it copies of its fields (nn/copy_fields.h):
+//
+//   Block clone() const { Block copy(width); nn::copy_fields(*this, copy); return copy; }
 #pragma once
 
 #include <array>
+#include <typeinfo>
 #include <vector>
 
 #include "nn/functions.h"
@@ -15,6 +19,22 @@ template <class T, std::size_t n> struct ArrayOf<std::array<T, n>> { static cons
 template <class T> concept HasClone = requires(const T& x) { { x.clone() } -> std::convertible_to<T>; };
 template <class T>
 concept Growing = Range<T> && requires(T& t, typename T::value_type v) { t.push_back(std::move(v)); };
+
+// Whether clone_value<T> compiles.
+template <class T> constexpr bool is_cloneable();
+template <class... T> constexpr bool are_cloneable(std::tuple<T&...>*) {
+  return (is_cloneable<std::remove_const_t<T>>() && ...);
+}
+template <class T> constexpr bool is_cloneable() {
+  if constexpr (std::is_base_of_v<Tensor, T> || HasClone<T>) return true;
+  else if constexpr (!is_field<T>()) return std::is_copy_constructible_v<T>;
+  else if constexpr (!std::is_void_v<typename Pointee<T>::type>) return is_cloneable<typename Pointee<T>::type>();
+  else if constexpr (Growing<T> || (ArrayOf<T>::size > 0)) return is_cloneable<typename T::value_type>();
+  else if constexpr (std::is_aggregate_v<T>) return are_cloneable(static_cast<decltype(members(std::declval<const T&>()))*>(nullptr));
+  else return false;
+}
+// For layers whose type is not known before the program runs.
+[[noreturn]] void fail_clone(const std::type_info& type);
 
 template <class T> T clone_value(const T& x) {
   if constexpr (std::is_same_v<T, Param> || std::is_same_v<T, Buffer>) {
@@ -29,7 +49,8 @@ template <class T> T clone_value(const T& x) {
     return x;
   } else if constexpr (!std::is_void_v<typename Pointee<T>::type>) {
     using U = typename Pointee<T>::type;
-    return x ? std::unique_ptr<U>(new U(clone_value(*x))) : nullptr;
+    if constexpr (std::is_same_v<T, std::optional<U>>) return x ? T(clone_value(*x)) : T();
+    else return x ? std::unique_ptr<U>(new U(clone_value(*x))) : nullptr;
   } else if constexpr (Growing<T>) {
     T copy;
     for (const auto& item : x) copy.push_back(clone_value(item));

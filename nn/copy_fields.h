@@ -1,5 +1,5 @@
 // copy_fields(from, to): independent copies of all parameters, buffers and modes of one module in
-// another of the same structure. For clone() of modules that have a constructor.
+// another of the same structure. For clone() of modules that have a constructor (nn/clone.h).
 #pragma once
 
 #include <vector>
@@ -25,3 +25,7 @@ inline void copy_fields(ModuleRef from, ModuleRef to) {
 }
 
 }  // namespace mantissa::nn::detail
+
+namespace mantissa::nn {
+using detail::copy_fields;
+}

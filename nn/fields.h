@@ -8,8 +8,9 @@
 //   };
 //
 // Everything else - parameters, state_dict, to, train, save - is a free function over that listing
-// (nn/functions.h). Members are Param, Buffer, Mode, other modules, and arrays, vectors or unique_ptrs
-// of these; the dotted path of names is PyTorch's ("out.weight", "blocks.0.out.weight").
+// (nn/functions.h). Members are Param, Buffer, Mode, other modules, and arrays, vectors, unique_ptrs or
+// optionals of these; the dotted path of names is PyTorch's ("out.weight", "blocks.0.out.weight"). Modules by key are
+// an nn::ModuleDict; other containers of them (map, pair, shared_ptr, ...) do not compile.
 //
 // Forgetting one is a compile error when the struct is an aggregate (no constructor, no private
 // members, no base class) of at most 24 members.
@@ -17,11 +18,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "amp/modules.h"
 #include "nn/param.h"
@@ -43,6 +46,7 @@ namespace detail {
 template <class T> concept Range = requires(T& t) { t.begin(); t.end(); };
 template <class T> struct Pointee { using type = void; };
 template <class T> struct Pointee<std::unique_ptr<T>> { using type = T; };
+template <class T> struct Pointee<std::optional<T>> { using type = T; };
 template <class T> constexpr bool is_field() {
   using U = std::remove_cvref_t<T>;
   constexpr bool own = std::is_same_v<U, Param> || std::is_same_v<U, Buffer> || std::is_same_v<U, Mode>;
@@ -57,8 +61,26 @@ template <class T> constexpr bool is_field() {
   }
   else return false;
 }
+// Containers that are not walked. Parameters in one of them would go unseen.
+template <class T> struct HidesFields : std::false_type {};
+template <class T> constexpr bool hides_fields() {
+  using U = std::remove_cvref_t<T>;
+  if constexpr (HidesFields<U>::value) return true;
+  else if constexpr (requires { typename U::mapped_type; }) return is_field<typename U::mapped_type>();
+  else if constexpr (Range<U> && !is_field<U>()) {
+    using Item = std::remove_cvref_t<decltype(*std::declval<U&>().begin())>;
+    if constexpr (std::is_same_v<Item, U>) return false;
+    else return hides_fields<Item>();
+  }
+  else return false;
+}
+template <class T> struct HidesFields<std::shared_ptr<T>> : std::bool_constant<is_field<T>()> {};
+template <class A, class B> struct HidesFields<std::pair<A, B>> : std::bool_constant<is_field<A>() || is_field<B>()> {};
+template <class... T> struct HidesFields<std::tuple<T...>> : std::bool_constant<(is_field<T>() || ...)> {};
+template <class... T> struct HidesFields<std::variant<T...>> : std::bool_constant<(is_field<T>() || ...)> {};
+
 template <class... T> constexpr int count_fields(std::tuple<T&...>*) {
-  return (static_cast<int>(is_field<T>()) + ... + 0);
+  return (static_cast<int>(is_field<T>() || hides_fields<T>()) + ... + 0);
 }
 
 // The number of members of an aggregate: the longest list of anything it can be initialised with.
@@ -136,12 +158,18 @@ class Fields {
   template <class T> void visit(std::string_view name, T& member) {
     static_assert(detail::is_field<T>() || (std::is_class_v<T> && !std::is_same_v<T, Tensor>),
                   "MANTISSA_FIELDS(...) lists a plain value; wrap a tensor in nn::Param or nn::Buffer");
+    static_assert(!detail::hides_fields<T>(),
+                  "MANTISSA_FIELDS(...) does not look into a map, pair, tuple, variant or shared_ptr: put modules into members "
+                  "of their own, a vector, an array, a unique_ptr, an optional or an nn::ModuleDict");
     const std::size_t length = path_.size();
     if (length > 0) path_ += '.';
     path_ += name;
     enter(member);
     path_.resize(length);
   }
+
+  // What functions over modules are given: a module, or a container of modules whose names begin with their number.
+  template <class T> void root(T& member) { enter(member); }
 
   // The module at the current path. Containers that hide the types of their members call it.
   template <class M> void at(const M& m) { module(path_, &m, &amp::type_tag<M>); }

@@ -1,8 +1,10 @@
 #include "nn/functions.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <unordered_map>
 #include <unordered_set>
@@ -102,6 +104,13 @@ Param clone(const Param& p) {
 Buffer clone(const Buffer& b) {
   if (!b.defined()) return {};
   return Tensor::allocate(b.sizes(), b.dtype(), b.device()).copy_(b);
+}
+
+void detail::fail_clone(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  fail("clone: the layer ", status == 0 ? name.get() : type.name(),
+       " cannot be copied: a module with a constructor or private members needs a clone() const (nn/clone.h)");
 }
 
 void detail::repeat_ties(ModuleRef from, ModuleRef to) {

@@ -13,18 +13,20 @@ namespace mantissa::nn {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-// Any module, as the functions below see it. Refers to the module; made implicitly.
+// A module, or several in a container: a vector, an array, a unique_ptr or an optional of modules or parameters.
+template <class T>
+concept Modules = Module<T> || (detail::is_field<T>() && !std::is_base_of_v<Tensor, T> && !std::is_same_v<T, Mode>);
+
+// Any of them, as the functions below see it. Refers to the module; made implicitly. Parameters of a vector `layers` are
+// named "0.weight", "1.weight", ...
 class ModuleRef {
  public:
-  template <Module M> ModuleRef(M& m)
-      : object_(&m), fields_([](void* o, Fields& f) {
-          f.at(*static_cast<M*>(o));
-          static_cast<M*>(o)->fields(f);
-        }) {
-    check_module<M>();
+  template <Modules M> ModuleRef(M& m)
+      : object_(&m), fields_([](void* o, Fields& f) { f.root(*static_cast<M*>(o)); }) {
+    if constexpr (Module<M>) check_module<M>();
   }
   // A constant module can be read: its tensors are handles.
-  template <Module M> ModuleRef(const M& m) : ModuleRef(const_cast<M&>(m)) {}
+  template <Modules M> ModuleRef(const M& m) : ModuleRef(const_cast<M&>(m)) {}
   void visit(Fields& f) const { fields_(object_, f); }
 
  private:
@@ -59,11 +61,11 @@ namespace detail {
 void set_training(ModuleRef module, bool training);
 }
 // Dropout drops and batch norms use the batch's statistics in training only. Returns the module.
-template <Module M> M& train(M& module, bool training = true) {
+template <Modules M> M& train(M& module, bool training = true) {
   detail::set_training(module, training);
   return module;
 }
-template <Module M> M& eval(M& module) { return train(module, false); }
+template <Modules M> M& eval(M& module) { return train(module, false); }
 
 // Moves, or converts the floating tensors of, a module in place. Handles stay valid: an optimizer made
 // before goes on with the same parameters.

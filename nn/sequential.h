@@ -2,7 +2,8 @@
 //
 //   nn::Sequential body{nn::Conv2d{1, 8, 3}, relu, [](const Tensor& x) { return max_pool2d(x, 2); }};
 //
-// Parameters are named by position: "0.weight".
+// Parameters are named by position: "0.weight". nn::clone of it throws for a layer that has a constructor and no
+// clone() const (nn/clone.h).
 #pragma once
 
 #include <memory>
@@ -45,7 +46,10 @@ class Layer {
       visitor.at(layer);
       if constexpr (Module<M>) layer.fields(visitor);
     }
-    std::unique_ptr<Base> clone() const override { return std::make_unique<Of>(detail::clone_value(layer)); }
+    std::unique_ptr<Base> clone() const override {
+      if constexpr (detail::is_cloneable<M>()) return std::make_unique<Of>(detail::clone_value(layer));
+      else detail::fail_clone(typeid(M));
+    }
     M layer;
   };
   explicit Layer(std::unique_ptr<Base> self) : self_(std::move(self)) {}

@@ -8,7 +8,7 @@ failures=0
 
 # compile_module MEMBERS_AND_FIELDS: the compiler's output; its exit status
 compile_module() {
-  printf '%s\n' '#include "nn/functions.h"' '#include "nn/linear.h"' 'using namespace mantissa;' \
+  printf '%s\n' '#include <map>' '#include "nn/functions.h"' '#include "nn/linear.h"' 'using namespace mantissa;' \
     "struct Net { $1 };" 'std::int64_t f(Net& net) { return nn::count(net); }' |
     "$compiler" -std=c++20 -I"$source" -fsyntax-only -x c++ - 2>&1
 }
@@ -30,5 +30,10 @@ expect_error 'nn::Linear a{2, 2}, b{2, 2}; int width = 2; MANTISSA_FIELDS(a)' 'm
 expect_error 'std::vector<nn::Param> list; nn::Param p; MANTISSA_FIELDS(p)' 'missing from MANTISSA_FIELDS'
 expect_error 'nn::Param p; Tensor t; MANTISSA_FIELDS(p, t)' 'wrap a tensor in nn::Param or nn::Buffer'
 expect_error 'nn::Param p; int width = 2; MANTISSA_FIELDS(p, width)' 'lists a plain value'
-echo "5 modules compiled, $failures failures"
+expect_error 'nn::Linear a{2, 2}; std::optional<nn::Linear> b; MANTISSA_FIELDS(a)' 'missing from MANTISSA_FIELDS'
+for hidden in 'std::shared_ptr<nn::Linear>' 'std::map<int, nn::Linear>' 'std::vector<std::pair<int, nn::Param>>'; do
+  expect_error "nn::Linear a{2, 2}; $hidden b; MANTISSA_FIELDS(a)" 'missing from MANTISSA_FIELDS'
+  expect_error "nn::Linear a{2, 2}; $hidden b; MANTISSA_FIELDS(a, b)" 'does not look into a map, pair, tuple'
+done
+echo "12 modules compiled, $failures failures"
 exit "$failures"

@@ -63,6 +63,18 @@ struct Containers {
   MANTISSA_FIELDS(layers, pair, norm, blocks, body)
 };
 
+struct WithOptional {
+  nn::Linear first{2, 2};
+  std::optional<Block> shortcut;
+  MANTISSA_FIELDS(first, shortcut)
+};
+struct NoClone {  // a constructor and no clone() const
+  explicit NoClone(int width) : a(width, width) {}
+  nn::Linear a;
+  MANTISSA_FIELDS(a)
+  Tensor operator()(const Tensor& x) const { return a(x); }
+};
+
 // --- what must not compile, asked for without failing to compile ---
 struct ForgetsSubmodule {
   nn::Linear listed{1, 1}, forgotten{1, 1};
@@ -90,6 +102,16 @@ struct ForgetsVector {
   nn::Linear last{1, 1};
   MANTISSA_FIELDS(last)
 };
+struct ForgetsOptional {
+  std::optional<nn::Linear> maybe;
+  nn::Linear last{1, 1};
+  MANTISSA_FIELDS(last)
+};
+struct ForgetsShared {
+  std::shared_ptr<nn::Linear> shared;
+  nn::Linear last{1, 1};
+  MANTISSA_FIELDS(last)
+};
 struct ForgetsLastOfMany {
   nn::Linear a{1, 1}, b{1, 1}, c{1, 1}, d{1, 1}, e{1, 1}, f{1, 1}, g{1, 1}, h{1, 1}, i{1, 1}, j{1, 1}, k{1, 1}, l{1, 1};
   MANTISSA_FIELDS(a, b, c, d, e, f, g, h, i, j, k)
@@ -100,6 +122,8 @@ static_assert(!nn::lists_all_members<ForgetsBuffer>());
 static_assert(!nn::lists_all_members<ForgetsMode>());
 static_assert(!nn::lists_all_members<ForgetsVector>());
 static_assert(!nn::lists_all_members<ForgetsLastOfMany>());
+static_assert(!nn::lists_all_members<ForgetsOptional>() && !nn::lists_all_members<ForgetsShared>());
+static_assert(nn::lists_all_members<WithOptional>() && nn::detail::is_cloneable<WithOptional>() && !nn::detail::is_cloneable<NoClone>());
 static_assert(nn::lists_all_members<Net>() && nn::lists_all_members<Containers>() && nn::lists_all_members<nn::Dropout>());
 static_assert(!std::is_copy_constructible_v<Net> && std::is_move_constructible_v<Net>);
 static_assert(!std::is_copy_constructible_v<nn::Param>);
@@ -383,6 +407,40 @@ TEST_CASE("clone is deep and complete", "[nn]") {
     CHECK(sc[i].second.raw_data() != sd[i].second.raw_data());
   }
   CHECK(same_bits(c.body(ones({1, 2})), d.body(ones({1, 2}))));
+}
+
+TEST_CASE("an optional module is a member when it is there", "[nn]") {
+  WithOptional net;
+  CHECK(names(nn::named_parameters(net)) == std::vector<std::string>{"first.weight", "first.bias"});
+  CHECK(!nn::clone(net).shortcut);
+  net.shortcut.emplace(2);
+  CHECK(names(nn::named_parameters(net)).back() == "shortcut.b.bias");
+  const WithOptional copy = nn::clone(net);
+  CHECK(same_bits(copy.shortcut->a.weight, net.shortcut->a.weight));
+  CHECK(!copy.shortcut->a.weight.is_same(net.shortcut->a.weight));
+}
+
+TEST_CASE("functions over modules take containers of them", "[nn]") {
+  std::vector<Block> layers;
+  layers.emplace_back(2);
+  layers.emplace_back(2);
+  CHECK(names(nn::named_parameters(layers))[4] == "1.a.weight");
+  CHECK(nn::count(layers) == 24);
+  std::array<nn::Dropout, 2> drops;
+  nn::eval(drops);
+  CHECK((!drops[0].mode.training && !drops[1].mode.training));
+  std::vector<Block> others;
+  others.emplace_back(2);
+  others.emplace_back(2);
+  nn::load_state_dict(others, nn::state_dict(layers));
+  CHECK(same_bits(others[1].b.weight, layers[1].b.weight));
+}
+
+TEST_CASE("Sequential takes layers that cannot be cloned, and only clone refuses them", "[nn]") {
+  const nn::Sequential body{NoClone(2), relu};
+  CHECK(body(ones({1, 2})).sizes() == Dims{1, 2});
+  CHECK(nn::count(body) == 6);
+  CHECK_THAT(message_of([&] { nn::clone(body); }), Catch::Matchers::Contains("NoClone") && Catch::Matchers::Contains("needs a clone() const"));
 }
 
 TEST_CASE("to() keeps an optimizer's handles valid", "[nn]") {
