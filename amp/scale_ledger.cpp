@@ -1,5 +1,6 @@
 #include "amp/scale_ledger.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <vector>
@@ -20,6 +21,14 @@ bool is_unscaled(std::uint64_t tag) { return tag & 1; }
 }  // namespace
 
 std::string to_string(const CallSite& site) { return concat(site.file_name(), ":", static_cast<unsigned long>(site.line())); }
+
+bool carries_scale(const Tensor& parameter) {
+  autograd::LeafNode* leaf = leaf_of(parameter);
+  if (!leaf) return false;
+  const std::lock_guard lock(leaf->mutex);
+  const auto& [tags, version] = leaf->hooks().tags;
+  return leaf->grad.defined() && leaf->grad.storage()->version() == version && !std::ranges::all_of(tags, is_unscaled);
+}
 
 ScaleLedger::ScaleLedger() {
   static constinit std::atomic<std::uint64_t> counter{1};

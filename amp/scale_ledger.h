@@ -17,6 +17,10 @@ namespace mantissa::amp {
 using CallSite = std::source_location;  // of the user's call: the default argument of the scaler's methods
 std::string to_string(const CallSite& site);  // "train.cpp:88"
 
+// Whether the gradient of a parameter still carries the scale of its loss: nobody has unscaled it or written to it
+// since backward. For errors of those who need the true one.
+bool carries_scale(const Tensor& parameter);
+
 class ScaleLedger {
  public:
   struct Epoch {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "amp/gradient_pass.h"
+#include "amp/scale_ledger.h"
 #include "autograd/grad_mode.h"
 #include "core/multi_tensor.h"
 #include "core/recording.h"
@@ -45,6 +46,18 @@ void check_max_norm(const char* function, double max_norm) {
   check(max_norm >= 0, function, ": max_norm must not be negative, got ", max_norm);
 }
 
+// Gradients of a scaled loss would be clipped to nearly nothing. A limit that is infinite only looks at them.
+void check_unscaled(const char* function, const Parameters& parameters, double limit) {
+  if (std::isinf(limit)) return;
+  for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
+    if (!amp::carries_scale(parameters.tensors[i])) continue;
+    const std::string& name = parameters.names[i];
+    fail(function, ": the gradient of ", name.empty() ? concat("parameter ", static_cast<unsigned long>(i)) : name,
+         " is still multiplied by the scale of a GradScaler; call scaler.unscale_(optimizer) first, or clip in scaler.step(optimizer, "
+         "amp::ClipNorm{1})");
+  }
+}
+
 Tensor norm_of(const char* function, const Gradients& gradients, const ClipOptions& options) {
   check(options.norm_type > 0, function, ": norm_type must be positive, got ", options.norm_type);
   if (gradients.views.empty()) return zeros({});
@@ -64,6 +77,7 @@ Tensor norm_of(const char* function, const Gradients& gradients, const ClipOptio
 
 Tensor clip_grad_norm_(const Parameters& parameters, double max_norm, const ClipOptions& options) {
   check_max_norm("clip_grad_norm_", max_norm);
+  check_unscaled("clip_grad_norm_", parameters, max_norm);
   const NoGrad no_grad;
   Gradients gradients(parameters);
   const Tensor norm = norm_of("clip_grad_norm_", gradients, options);
@@ -97,6 +111,7 @@ void clip_grads_with_norm_(const Parameters& parameters, double max_norm, const 
 
 void clip_grad_value_(const Parameters& parameters, double limit) {
   check(limit >= 0, "clip_grad_value_: the limit must not be negative, got ", limit);
+  check_unscaled("clip_grad_value_", parameters, limit);
   const NoGrad no_grad;
   Gradients gradients(parameters);
   if (gradients.views.empty()) return;

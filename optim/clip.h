@@ -1,6 +1,6 @@
 // Gradient clipping, in place, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_. With a
-// GradScaler call scaler.unscale_(optimizer) first, for every optimizer whose parameters are clipped:
-// the L2 norm then comes from that pass, and clipping reads the gradients only if it has to change them.
+// GradScaler call scaler.unscale_(optimizer) first, for every optimizer whose parameters are clipped (it is an error to
+// forget it): the L2 norm then comes from that pass, and clipping reads the gradients only if it has to change them.
 #pragma once
 
 #include "optim/optimizer.h"

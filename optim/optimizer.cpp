@@ -152,6 +152,19 @@ void Optimizer::place(Group& g) const {
   }
 }
 
+void Optimizer::step() {
+  std::size_t i = 0;
+  for (const Group& g : groups_) {
+    for (const Tensor& p : g.parameters) {
+      if (amp::carries_scale(p)) {
+        fail(type_name(), ".step: the gradient of ", parameter_name(i), " is still multiplied by the scale of a GradScaler; "
+             "call scaler.step(optimizer), or scaler.unscale_(optimizer) before it");
+      }
+      ++i;
+    }
+  }
+  step_unless({});
+}
 void Optimizer::step_unless(const Tensor& skip) { update_all(skip, {}); }
 bool Optimizer::scales_while_reading() const {
   return std::ranges::all_of(groups_, [](const Group& g) { return g.formula >= 0; });

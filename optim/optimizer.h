@@ -55,8 +55,9 @@ class Optimizer : public amp::Steppable {
   Optimizer(const Optimizer&) = delete;  // schedulers and scalers refer to it
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates every parameter that has a gradient.
-  void step() { step_unless({}); }
+  // Updates every parameter that has a gradient. Error when one is that of a scaled loss and was not unscaled: then
+  // GradScaler::step is meant.
+  void step();
   // The loss that `closure` returns after it has called backward, then a step, as in PyTorch.
   template <class F> requires requires(F& f) { Tensor(f()); } Tensor step(F&& closure) {
     const EnableGrad enable;

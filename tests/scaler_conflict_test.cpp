@@ -49,6 +49,41 @@ TEST_CASE("G9: errors name optimizer, first parameter and the lines of both call
   CHECK_THAT(message_of([&] { scaler.update(); }), Contains(above(0, __LINE__)));
 }
 
+TEST_CASE("a scaled gradient is neither clipped nor stepped with by those who take it for the true one", "[scaler]") {
+  GradScaler scaler;
+  Tensor p = parameter();
+  optim::Sgd opt(named("w", p), {.lr = 1});
+  const auto clip = [&] { optim::clip_grad_norm_(opt.parameters(), 1); };
+  const auto scaled = [&] {
+    opt.zero_grad();
+    backward(scaler.scale(p.sum()));
+  };
+  scaled();
+  CHECK_THAT(message_of(clip), Contains("clip_grad_norm_: the gradient of parameter 0") && Contains("scaler.unscale_(optimizer)"));
+  CHECK_THAT(message_of([&] { optim::clip_grad_value_(named("w", p), 1); }), Contains("clip_grad_value_: the gradient of w"));
+  CHECK_THAT(message_of([&] { opt.step(); }), Contains("Sgd.step: the gradient of w") && Contains("scaler.step(optimizer)"));
+  CHECK(p.grad()[0].item() == 65536);
+  CHECK(p.detach()[0].item() == 1);
+  optim::clip_grad_norm_(opt.parameters(), inf);  // only looks
+  scaler.unscale_(opt);
+  clip();
+  opt.step();
+  scaler.update();
+  scaled();
+  scaler.step(opt);  // the gradients are unscaled when somebody asks for them
+  clip();
+  scaler.update();
+  scaled();
+  p.grad().mul_(1.0 / 65536);  // by hand
+  clip();
+  opt.step();
+  amp::GradScaler off({.enabled = false});
+  opt.zero_grad();
+  backward(off.scale(p.sum()));
+  clip();
+  opt.step();
+}
+
 TEST_CASE("G37: a scale changed between the backward passes of a window is refused, by parameter and lines", "[scaler][G37]") {
   GradScaler scaler({.init_scale = 8});
   Tensor p = parameter();
