@@ -8,8 +8,10 @@
 namespace mantissa::nn {
 namespace {
 
-// A mask of either kind as numbers to add to scores of `dtype`.
-Tensor as_scores(const Tensor& mask, Dtype dtype) {
+// A mask of either kind as numbers to add to scores of `dtype`. Integers are neither: what they would mean is a guess.
+Tensor as_scores(const char* name, const Tensor& mask, Dtype dtype) {
+  check(mask.dtype() == boolean || mask.is_floating(), "MultiheadAttention: ", name, " must be bool, true where attention is not allowed, or "
+        "floating, got ", mask, "; of one that is 1 where tokens are, pass mask == 0");
   if (mask.dtype() != boolean) return cast(mask, dtype);
   return masked_fill(zeros(mask.sizes(), {.dtype = dtype, .device = mask.device()}), mask, -INFINITY);
 }
@@ -20,18 +22,18 @@ Tensor joined_mask(const AttentionCall& call, std::int64_t batch, std::int64_t h
     const Dims flat{queries, keys}, each{batch * heads, queries, keys};
     check(call.attn_mask.sizes() == flat || call.attn_mask.sizes() == each, "MultiheadAttention: attn_mask must be ", flat, " or ", each,
           ", got ", call.attn_mask);
-    mask = as_scores(call.attn_mask, dtype);
+    mask = as_scores("attn_mask", call.attn_mask, dtype);
     if (mask.dim() == 3) mask = reshape(mask, {batch, heads, queries, keys});
   }
   if (call.is_causal) {
     check(!mask.defined(), "MultiheadAttention: is_causal and attn_mask exclude each other");
     const TensorOptions there{.dtype = i64, .device = device};
-    mask = as_scores(arange(queries, there).unsqueeze(1) < arange(keys, there), dtype);
+    mask = as_scores("attn_mask", arange(queries, there).unsqueeze(1) < arange(keys, there), dtype);
   }
   if (!call.key_padding_mask.defined()) return mask;
   check(call.key_padding_mask.sizes() == Dims{batch, keys}, "MultiheadAttention: key_padding_mask must be ", Dims{batch, keys}, ", got ",
         call.key_padding_mask);
-  const Tensor padding = reshape(as_scores(call.key_padding_mask, dtype), {batch, 1, 1, keys});
+  const Tensor padding = reshape(as_scores("key_padding_mask", call.key_padding_mask, dtype), {batch, 1, 1, keys});
   return mask.defined() ? mask + padding : padding;
 }
 Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& mask) {
@@ -111,7 +113,8 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
   const Tensor q = project(batch_major(query), 0);
   Tensor k = project(batch_major(key), 1), v = project(batch_major(value), 2);
   check(k.size(0) == q.size(0) && v.size(0) == q.size(0) && k.size(2) == v.size(2), "MultiheadAttention: query ", query, ", key ", key,
-        " and value ", value, " differ in batch or length");
+        " and value ", value, " differ in batch or length", !batched ? "" : batch_first ? "; they are read as [batch, length, embed]" :
+        "; they are read as [length, batch, embed], with batch_first as [batch, length, embed]");
   Tensor mask = joined_mask(call, q.size(0), num_heads, q.size(2), k.size(2), q.dtype(), q.device());
   const std::int64_t extra = (bias_k.defined() ? 1 : 0) + (add_zero_attn ? 1 : 0);
   if (extra > 0) {

@@ -1,5 +1,6 @@
 #include "nn/rnn.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "nn/copy_fields.h"
@@ -104,7 +105,40 @@ LSTMResult RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c) 
   return {stack(outputs), h, c};
 }
 
-LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0) const {
+// The same over sequences of different lengths, sorted, the longest first: one stretch of steps after another, each with
+// the sequences that last so long. The outputs are padded with 0 again.
+LSTMResult RNNBase::run_packed(const Tensor& x, int set, Tensor h, Tensor c, const std::vector<Stretch>& stretches) const {
+  const std::int64_t length = x.size(0), batch = x.size(1);
+  const auto rows = [](const Tensor& t, std::int64_t from, std::int64_t to) { return t.defined() ? slice(t, 0, from, to) : t; };
+  const auto join = [](const Tensor& first, const Tensor& then) {
+    return !first.defined() || then.size(0) == 0 ? first : first.size(0) == 0 ? then : cat({first, then});
+  };
+  const bool reverse = options.bidirectional && set % 2 == 1;
+  const std::size_t count = stretches.size();
+  std::vector<Tensor> outputs(count);
+  LSTMResult state{{}, rows(h, 0, 0), rows(c, 0, 0)}, ended = state;  // of the sequences under way, and of those that have ended
+  std::int64_t running = 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::size_t i = reverse ? count - 1 - k : k;
+    const Stretch& s = stretches[i];
+    if (s.sequences > running) {  // those that begin here
+      state.h = join(state.h, rows(h, running, s.sequences));
+      state.c = join(state.c, rows(c, running, s.sequences));
+    } else if (s.sequences < running) {
+      ended.h = join(rows(state.h, s.sequences, running), ended.h);
+      ended.c = join(rows(state.c, s.sequences, running), ended.c);
+      state.h = rows(state.h, 0, s.sequences);
+      state.c = rows(state.c, 0, s.sequences);
+    }
+    running = s.sequences;
+    state = run_direction(slice(slice(x, 0, s.begin, s.end), 1, 0, running), set, state.h, state.c);
+    outputs[i] = running == batch ? state.output : pad(state.output, {0, 0, 0, batch - running});
+  }
+  const Tensor y = outputs.size() == 1 ? outputs[0] : cat(outputs);
+  return {y.size(0) == length ? y : pad(y, {0, 0, 0, 0, 0, length - y.size(0)}), join(state.h, ended.h), join(state.c, ended.c)};
+}
+
+LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0, const Tensor& lengths) const {
   const amp::InModule here(*this);
   const bool batched = given.dim() == 3;
   const char* name = name_of(kind_);
@@ -120,7 +154,27 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0)
     check(full.sizes() == state, name, ": the initial ", what, " must be ", state, batched ? "" : " without the batch", ", got ", t);
     return full;
   };
-  const Tensor h_start = start(h0, "h", output_size()), c_start = kind_ == RNNKind::lstm ? start(c0, "c", hidden_size) : Tensor();
+  Tensor h_start = start(h0, "h", output_size()), c_start = kind_ == RNNKind::lstm ? start(c0, "c", hidden_size) : Tensor();
+  std::vector<Stretch> stretches;  // none: all sequences are as long as x
+  Tensor order;
+  if (lengths.defined()) {
+    check(batched && lengths.sizes() == Dims{x.size(1)} && !lengths.is_floating(), name, ": lengths must be integers [", x.size(1),
+          "], one for each sequence of ", given, ", got ", lengths);
+    const ValuesIndices sorted = sort(lengths.to(cpu).to(i64), 0, true);
+    const std::vector<std::int64_t> longest = sorted.values.to_vector<std::int64_t>();
+    check(longest.back() >= 1 && longest[0] <= x.size(0), name, ": lengths must be between 1 and the ", x.size(0), " steps of ", given,
+          ", found ", longest.back() < 1 ? longest.back() : longest[0]);
+    std::int64_t begin = 0;
+    for (std::size_t n = longest.size(); n-- > 0;) {
+      if (longest[n] == begin) continue;
+      stretches.push_back({begin, longest[n], static_cast<std::int64_t>(n) + 1});
+      begin = longest[n];
+    }
+    order = sorted.indices.to(x.device());
+    x = index_select(x, 1, order);
+    h_start = index_select(h_start, 1, order);
+    if (c_start.defined()) c_start = index_select(c_start, 1, order);
+  }
   std::vector<Tensor> h, c;
   for (int layer = 0; layer < options.num_layers; ++layer) {
     if (layer > 0) x = dropout(x, options.dropout, mode.training);
@@ -128,7 +182,8 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0)
     for (int d = 0; d < directions; ++d) {
       const int set = layer * directions + d;
       const Tensor cell = c_start.defined() ? select(c_start, 0, set) : Tensor();
-      const LSTMResult one = run_direction(x, set, select(h_start, 0, set), cell);
+      const Tensor from = select(h_start, 0, set);
+      const LSTMResult one = stretches.empty() ? run_direction(x, set, from, cell) : run_packed(x, set, from, cell, stretches);
       both.push_back(one.output);
       h.push_back(one.h);
       if (one.c.defined()) c.push_back(one.c);
@@ -136,7 +191,11 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0)
     x = directions == 1 ? both[0] : cat(both, -1);
   }
   LSTMResult result{x, stack(h), c.empty() ? Tensor() : stack(c)};
-  if (batched && options.batch_first) result.output = transpose(x, 0, 1);
+  if (order.defined()) {
+    const Tensor back = argsort(order);
+    for (Tensor* t : {&result.output, &result.h, &result.c}) if (t->defined()) *t = index_select(*t, 1, back);
+  }
+  if (batched && options.batch_first) result.output = transpose(result.output, 0, 1);
   if (batched) return result;
   for (Tensor* t : {&result.output, &result.h, &result.c}) if (t->defined()) *t = squeeze(*t, 1);
   return result;
@@ -175,12 +234,28 @@ void RNNCellBase::copy_to(RNNCellBase& c) const {
 
 }  // namespace detail
 
-RNNResult RNN::operator()(const Tensor& x, const Tensor& h0) const {
-  LSTMResult r = run(x, h0, {});
+Tensor pad_sequence(const std::vector<Tensor>& sequences, bool batch_first, double padding_value) {
+  check(!sequences.empty(), "pad_sequence: needs at least one sequence");
+  std::int64_t longest = 0;
+  for (const Tensor& s : sequences) {
+    check(s.defined() && s.dim() >= 1, "pad_sequence: needs sequences [length, ...], got ", s);
+    longest = std::max(longest, s.size(0));
+  }
+  std::vector<Tensor> padded;
+  for (const Tensor& s : sequences) {
+    Dims borders = Dims::filled(2 * s.dim(), 0);
+    borders.back() = longest - s.size(0);
+    padded.push_back(borders.back() == 0 ? s : pad(s, borders, "constant", padding_value));
+  }
+  return stack(padded, batch_first ? 0 : 1);
+}
+
+RNNResult RNN::operator()(const Tensor& x, const Tensor& h0, const Tensor& lengths) const {
+  LSTMResult r = run(x, h0, {}, lengths);
   return {r.output, r.h};
 }
-RNNResult GRU::operator()(const Tensor& x, const Tensor& h0) const {
-  LSTMResult r = run(x, h0, {});
+RNNResult GRU::operator()(const Tensor& x, const Tensor& h0, const Tensor& lengths) const {
+  LSTMResult r = run(x, h0, {}, lengths);
   return {r.output, r.h};
 }
 RNN RNN::clone() const {

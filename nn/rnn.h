@@ -7,6 +7,13 @@
 // x [T, N, input], or [N, T, input] with batch_first, or [T, input] without a batch; y likewise with
 // hidden (twice that when bidirectional). States [layers * directions, N, hidden]; absent means 0. With
 // proj_size the outputs and h of an LSTM have that size instead of hidden.
+//
+// Sequences of different lengths are padded behind (pad_sequence), and a last argument says how long they are:
+//
+//   auto [y, h, c] = lstm(x, {}, lengths);   // i64 [N], each from 1 to T
+//
+// The results are those of PyTorch's pack_padded_sequence (enforce_sorted = False): h and c are those of each sequence's
+// last step, the reverse direction begins there, and y is 0 behind it. y is as long as x. Reads the lengths to the host.
 #pragma once
 
 #include <string>
@@ -48,13 +55,15 @@ class RNNBase {
  protected:
   explicit RNNBase(RNNKind kind) : kind_(kind) {}
   RNNBase(RNNKind kind, std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o);
-  LSTMResult run(const Tensor& x, const Tensor& h0, const Tensor& c0) const;
+  LSTMResult run(const Tensor& x, const Tensor& h0, const Tensor& c0, const Tensor& lengths) const;
   void copy_to(RNNBase& c) const;
 
  private:
   std::int64_t output_size() const { return options.proj_size > 0 ? options.proj_size : hidden_size; }
   std::size_t weights_per_set() const { return options.proj_size > 0 ? 5 : 4; }
   LSTMResult run_direction(const Tensor& x, int set, Tensor h, Tensor c) const;
+  struct Stretch { std::int64_t begin, end, sequences; };  // of steps that the same sequences have, the longest first
+  LSTMResult run_packed(const Tensor& x, int set, Tensor h, Tensor c, const std::vector<Stretch>& stretches) const;
   RNNKind kind_;
 };
 
@@ -81,7 +90,7 @@ class RNN : public detail::RNNBase {  // h' = tanh(W_ih x + b_ih + W_hh h + b_hh
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {})
       : RNNBase(detail::RNNKind::rnn, input_size, hidden_size, o) {}
-  RNNResult operator()(const Tensor& x, const Tensor& h0 = {}) const;
+  RNNResult operator()(const Tensor& x, const Tensor& h0 = {}, const Tensor& lengths = {}) const;
   RNN clone() const;
 
  private:
@@ -91,7 +100,9 @@ class LSTM : public detail::RNNBase {  // gates in the order input, forget, cell
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {})
       : RNNBase(detail::RNNKind::lstm, input_size, hidden_size, o) {}
-  LSTMResult operator()(const Tensor& x, const LSTMState& state = {}) const { return run(x, state.h, state.c); }
+  LSTMResult operator()(const Tensor& x, const LSTMState& state = {}, const Tensor& lengths = {}) const {
+    return run(x, state.h, state.c, lengths);
+  }
   LSTM clone() const;
 
  private:
@@ -101,7 +112,7 @@ class GRU : public detail::RNNBase {  // gates in the order reset, update, new
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {})
       : RNNBase(detail::RNNKind::gru, input_size, hidden_size, o) {}
-  RNNResult operator()(const Tensor& x, const Tensor& h0 = {}) const;
+  RNNResult operator()(const Tensor& x, const Tensor& h0 = {}, const Tensor& lengths = {}) const;
   GRU clone() const;
 
  private:
@@ -143,5 +154,9 @@ class GRUCell : public detail::RNNCellBase {
  private:
   GRUCell() : RNNCellBase(detail::RNNKind::gru) {}
 };
+
+// Sequences [t_i, *] of different lengths as one tensor [longest, N, *], or [N, longest, *] with batch_first, padded
+// behind, as torch.nn.utils.rnn.pad_sequence. At least one; they agree in what follows the length, and in dtype.
+Tensor pad_sequence(const std::vector<Tensor>& sequences, bool batch_first = false, double padding_value = 0);
 
 }  // namespace mantissa::nn

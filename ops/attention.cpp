@@ -182,6 +182,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Composite in("scaled_dot_product_attention", CastPolicy::lower, {&query, &key, &value, &attn_mask});
   check_shapes(in[0], in[1], in[2]);
   check(!(o.is_causal && attn_mask.defined()), "scaled_dot_product_attention: is_causal and attn_mask exclude each other");
+  check(!attn_mask.defined() || attn_mask.dtype() == boolean || attn_mask.is_floating(), "scaled_dot_product_attention: attn_mask must be bool, "
+        "true where a query may look, or floating, got ", attn_mask, "; of one that is 1 where tokens are, pass mask == 1");
   const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(in[0].size(-1))));
   if (fits_kernel(in[0], in[1], in[2], in[3], o)) {
     const Tensor& x = in[0];
@@ -304,6 +306,7 @@ void attention_samples(Samples& s) {
   refuse(s, {s.randn({3, 4}), s.randn({5, 3}), s.randn({5, 3})}, plain, "differ in the last dimension");
   refuse(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({6, 4})}, plain, "differ in length");
   refuse(s, {s.randn({4}), s.randn({4}), s.randn({4})}, plain, "at least 2 dimensions");
+  refuse(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4}), tensor({{1, 1, 1, 0, 0}})}, masked, "must be bool, true where a query may look");
   refuse(s, {s.randn({1, 3, 3, 2}), s.randn({1, 2, 5, 2}), s.randn({1, 2, 5, 2})}, grouped, "no multiple");
 }
 void rotary_embedding_samples(Samples& s) {

@@ -23,6 +23,7 @@
 
 using namespace mantissa;
 using namespace mantissa::test;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -223,6 +224,69 @@ TEST_CASE("attention with learned and empty keys, projected LSTM, stacks with a 
   CHECK_REFUSED(nn::AdaptiveLogSoftmaxWithLoss(4, 6, {3, 2}), "cutoffs must rise");
   check_golden(filled(nn::Bilinear(2, 3, 2))(ramp({2, 2}), ramp({2, 3}, 5)),
                {-0.505039726489, -0.878725480901, -0.314595385754, -0.695950733876});
+}
+
+namespace {
+
+// y, h and c of sequences of different lengths in one call, beside each sequence by itself.
+template <class M> void check_lengths(const M& layer, const Dims& x_sizes, const std::vector<std::int64_t>& lengths) {
+  const auto parts = [](const auto& r) {
+    std::vector<Tensor> t{r.output, r.h};
+    if constexpr (requires { r.c; }) t.push_back(r.c);
+    return t;
+  };
+  const bool first = layer.options.batch_first;
+  const Tensor x = ramp(x_sizes).requires_grad_();
+  const auto all = parts(layer(x, {}, from_data(lengths, {static_cast<std::int64_t>(lengths.size())})));
+  CHECK(all[0].size(first ? 1 : 0) == x.size(first ? 1 : 0));
+  std::vector<Tensor> together, apart;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const auto n = static_cast<std::int64_t>(i);
+    const Tensor own = x.select(first ? 0 : 1, n), y = all[0].select(first ? 0 : 1, n);
+    const auto one = parts(layer(own.slice(0, 0, lengths[i])));  // without a batch
+    CHECK(difference(y.slice(0, 0, lengths[i]), one[0], printed) == "");
+    CHECK(count_nonzero(y.slice(0, lengths[i])).template item<double>() == 0);
+    for (std::size_t k = 1; k < one.size(); ++k) CHECK(difference(all[k].select(1, n), one[k], printed) == "");
+    for (std::size_t k = 0; k < one.size(); ++k) {
+      together.push_back(square(k == 0 ? y : all[k].select(1, n)).sum());
+      apart.push_back(square(one[k]).sum());
+    }
+  }
+  std::vector<Tensor> inputs = nn::parameters(layer);
+  inputs.push_back(x);
+  const std::vector<Tensor> a{stack(together).sum()}, b{stack(apart).sum()};
+  const auto da = grad(a, inputs), db = grad(b, inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(difference(da[i], db[i], printed) == "");
+}
+
+}  // namespace
+
+TEST_CASE("recurrent layers take the lengths of their sequences") {
+  check_lengths(filled(nn::LSTM(3, 4, {.num_layers = 2, .batch_first = true, .bidirectional = true})), {5, 6, 3}, {2, 6, 1, 6, 4});
+  check_lengths(filled(nn::LSTM(3, 4, {.bidirectional = true, .proj_size = 2})), {5, 3, 3}, {1, 3, 4});  // shorter than x
+  check_lengths(filled(nn::GRU(2, 3, {.num_layers = 2})), {4, 3, 2}, {4, 4, 4});
+  check_lengths(filled(nn::GRU(2, 3, {.bidirectional = true})), {4, 2, 2}, {3, 1});
+  check_lengths(filled(nn::RNN(2, 3, {.nonlinearity = nn::Nonlinearity::relu})), {4, 2, 2}, {1, 4});
+  const nn::GRU gru = filled(nn::GRU(2, 3));
+  const Tensor x = ramp({4, 2, 2});
+  CHECK_THAT(message_of([&] { gru(x, {}, tensor({1, 5})); }), Contains("lengths must be between 1 and the 4 steps of f64[4, 2, 2], found 5"));
+  CHECK_THAT(message_of([&] { gru(x, {}, tensor({0, 2})); }), Contains("found 0"));
+  CHECK_THAT(message_of([&] { gru(x, {}, tensor({1, 2, 3})); }), Contains("lengths must be integers [2]"));
+}
+
+TEST_CASE("pad_sequence is PyTorch's") {
+  const std::vector<Tensor> s{tensor({{1, 2}, {3, 4}}), tensor({{5, 6}})};
+  CHECK(equal(nn::pad_sequence(s), tensor({{1, 2}, {5, 6}, {3, 4}, {0, 0}}).reshape({2, 2, 2})));
+  CHECK(equal(nn::pad_sequence(s, true, -1), tensor({{1, 2}, {3, 4}, {5, 6}, {-1, -1}}).reshape({2, 2, 2})));
+  CHECK_THAT(message_of([] { nn::pad_sequence({}); }), Contains("at least one"));
+}
+
+TEST_CASE("attention refuses masks of integers: 1 may mean a token or a gap") {
+  const nn::MultiheadAttention attention(4, 2, {.batch_first = true});
+  const Tensor x = ramp({2, 3, 4}).to(f32), mask = tensor({{1, 1, 0}, {1, 0, 0}});
+  CHECK_THAT(message_of([&] { attention(x, x, x, {.key_padding_mask = mask}); }), Contains("key_padding_mask must be bool") && Contains("pass mask == 0"));
+  CHECK_THAT(message_of([&] { attention(x, x, x, {.attn_mask = zeros({3, 3}, {.dtype = i64})}); }), Contains("attn_mask must be bool"));
+  CHECK_THAT(message_of([&] { nn::MultiheadAttention(4, 2)(x, zeros({5, 3, 4}), x); }), Contains("with batch_first as [batch, length, embed]"));
 }
 
 TEST_CASE("embeddings with padding, limits and bags") {
