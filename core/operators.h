@@ -1,6 +1,7 @@
-// The operators of Python that core/ops.h has under a name: % & | ^ ~ and the comparisons of masks they are written for,
-// (x > 0) & (x < 1). Tensors have no += and the like: Python's writes into the tensor, which is not recorded here, and
-// one that made a new tensor would not be seen through other handles, so a program has to say which of the two it wants.
+// The operators of Python that core/ops.h has under a name, % & | ^ ~ and the comparisons of masks they are written for,
+// (x > 0) & (x < 1), and numbers in the place of tensors: maximum(x, 0), eq(ids, pad). Tensors have no += and the like:
+// Python's writes into the tensor, which is not recorded here, and one that made a new tensor would not be seen through
+// other handles, so a program has to say which of the two it wants.
 #pragma once
 
 #include <concepts>
@@ -19,6 +20,30 @@ Tensor operator&(const Tensor& a, std::integral auto b) { return bitwise_and(a, 
 Tensor operator|(const Tensor& a, std::integral auto b) { return bitwise_or(a, Tensor(b)); }
 Tensor operator^(const Tensor& a, std::integral auto b) { return bitwise_xor(a, Tensor(b)); }
 inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+
+// The functions of two tensors with a number in the place of one: maximum(x, 0), eq(ids, pad), sub(1, x).
+#define MANTISSA_NUMBER_ARGUMENT(name)                                                \
+  Tensor name(const Tensor& a, Number auto b) { return name(a, Tensor(b)); }           \
+  Tensor name(Number auto a, const Tensor& b) { return name(Tensor(a), b); }
+MANTISSA_NUMBER_ARGUMENT(add)
+MANTISSA_NUMBER_ARGUMENT(sub)
+MANTISSA_NUMBER_ARGUMENT(mul)
+MANTISSA_NUMBER_ARGUMENT(div)
+MANTISSA_NUMBER_ARGUMENT(floor_divide)
+MANTISSA_NUMBER_ARGUMENT(remainder)
+MANTISSA_NUMBER_ARGUMENT(fmod)
+MANTISSA_NUMBER_ARGUMENT(maximum)
+MANTISSA_NUMBER_ARGUMENT(minimum)
+MANTISSA_NUMBER_ARGUMENT(eq)
+MANTISSA_NUMBER_ARGUMENT(ne)
+MANTISSA_NUMBER_ARGUMENT(lt)
+MANTISSA_NUMBER_ARGUMENT(le)
+MANTISSA_NUMBER_ARGUMENT(gt)
+MANTISSA_NUMBER_ARGUMENT(ge)
+#undef MANTISSA_NUMBER_ARGUMENT
+Tensor where(const Tensor& condition, const Tensor& a, Number auto b) { return where(condition, a, Tensor(b)); }
+Tensor where(const Tensor& condition, Number auto a, const Tensor& b) { return where(condition, Tensor(a), b); }
+Tensor lerp(const Tensor& start, const Tensor& end, Number auto weight) { return lerp(start, end, Tensor(weight)); }
 
 // What they would have to say stands in the compiler's message.
 #define MANTISSA_NO_ASSIGNMENT(op, recorded, in_place)                                                                \

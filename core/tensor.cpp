@@ -110,7 +110,9 @@ void* Tensor::checked_data(Dtype expected) const {
   return impl_->data;
 }
 
-void Tensor::fail_undefined() { fail("an undefined tensor was used where a tensor is needed"); }
+void Tensor::fail_undefined() {
+  fail("an undefined tensor was used where a tensor is needed: one that was never given a value, or whose module was moved from");
+}
 
 std::uint64_t host_reads() { return reads_made; }
 
@@ -167,9 +169,17 @@ static void check_device_of(const Tensor& other, const Tensor& written, const ch
   check(other.device() == written.device() || number, name, ": ", other, " is on ", other.device(), ", ", written, " on ",
         written.device(), "; move them together with to(device)");
 }
+// Integers cannot take in fractions: written to them, 0.5 would be 0.
+static void check_keeps_integers(const Tensor& written, const Tensor& other, double alpha, const char* name) {
+  if (written.is_floating()) return;
+  const bool whole = std::trunc(alpha) == alpha && (!other.is_floating() || (other.is_weak_scalar() && std::trunc(*other.data<double>()) == *other.data<double>()));
+  check(whole, name, ": ", other, alpha == 1 ? "" : concat(" times ", alpha), " into ", written, " would lose its fractions; write x = ",
+        name[0] == 'a' ? "x + y" : "x * y", ", or convert with to(f32)");
+}
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
   before_write(*this, "add_");
   check_device_of(other, *this, "add_");
+  check_keeps_integers(*this, other, alpha, "add_");
   check(broadcasts_to(other.sizes(), sizes()), "add_: ", other, " does not broadcast to ", *this);
   if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->add_in_place(view(), other.view(), alpha);
   kernels::add_in_place(device(), view(), other.view(), alpha);
@@ -178,6 +188,7 @@ Tensor& Tensor::add_(const Tensor& other, double alpha) {
 Tensor& Tensor::mul_(const Tensor& other) {
   before_write(*this, "mul_");
   check_device_of(other, *this, "mul_");
+  check_keeps_integers(*this, other, 1, "mul_");
   check(broadcasts_to(other.sizes(), sizes()), "mul_: ", other, " does not broadcast to ", *this);
   if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->mul_in_place(view(), other.view());
   kernels::mul_in_place(device(), view(), other.view());
@@ -229,6 +240,9 @@ Tensor arange(double begin, double end, double step, TensorOptions o) {
   check(step != 0 && (end - begin) / step >= 0, "arange: step ", step, " does not lead from ", begin, " to ", end);
   const double count = std::ceil((end - begin) / step);
   check(count < 0x1p47, "arange: too many elements");
+  const bool whole = std::trunc(begin) == begin && std::trunc(end) == end && std::trunc(step) == step;
+  check(whole || is_floating(o.dtype), "arange: ", begin, " to ", end, " by ", step, " has fractions, which ", o.dtype,
+        " cannot hold; pass {.dtype = f32}");
   return from_function(static_cast<std::int64_t>(count), o, [=](std::int64_t i) { return begin + static_cast<double>(i) * step; });
 }
 Tensor arange(std::int64_t end, TensorOptions o) { return arange(0, static_cast<double>(end), 1, o); }

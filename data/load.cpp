@@ -1,6 +1,7 @@
 // The list of known sets, and the search for them in the usual folders.
 #include "data/load.h"
 
+#include <cstdio>
 #include <vector>
 
 #include "data/cifar.h"
@@ -82,6 +83,12 @@ Dataset load_dataset(const std::string& asked, Split split, const std::string& d
   }
   return draw(set->color, split,
               concat(", because no ", name, " was found in ", searched, "; scripts/download.sh ", name, " fetches it"));
+}
+
+Dataset load_dataset_aloud(const std::string& name, Split split, const std::string& dir) {
+  Dataset set = load_dataset(name, split, dir);
+  if (set.name.starts_with("synthetic")) std::fprintf(stderr, "data: %s\n", set.source.c_str());
+  return set;
 }
 
 }  // namespace mantissa::data

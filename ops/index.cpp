@@ -18,7 +18,8 @@ namespace {
 
 void check_index_shape(const Tensor& x, int dim, const Tensor& index, const char* what) {
   check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
-  check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, ", what, " ", x.dim());
+  check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, ", what, " ", x.dim(),
+        index.dim() + 1 == x.dim() ? "; unsqueeze it" : "");
   for (int d = 0; d < x.dim(); ++d) {
     check(d == dim || index.sizes()[d] <= x.sizes()[d], "the index has size ", index.sizes()[d], " in dimension ", d, ", ", what, " only ", x.sizes()[d]);
   }

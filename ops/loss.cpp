@@ -36,7 +36,13 @@ void check_class_loss(const Tensor& x, const Tensor& target, const Tensor& weigh
   check(x.dim() >= 1, "needs the shape [N, C, ...] or [C], got a scalar");
   check(target.dtype() == i64, "target is ", target.dtype(), ", expected class labels of dtype i64; convert with to(i64)");
   const Dims expected = without_classes(x.sizes());
-  check(target.sizes() == expected, "target has shape ", target.sizes(), ", expected ", expected, " for x of shape ", x.sizes());
+  if (target.sizes() != expected) {
+    Dims one = x.sizes();
+    if (!one.empty()) one[class_dim(one)] = 1;
+    fail("target has shape ", target.sizes(), ", expected ", expected, " for x of shape ", x.sizes(),
+         target.sizes() == x.sizes() ? concat("; of a one-hot target take argmax(target, ", class_dim(one), ")") :
+         target.sizes() == one ? concat("; squeeze(", class_dim(one), ") removes its dimension of the classes") : concat());
+  }
   if (!weight.defined()) return;
   const Dims classes{x.size(class_dim(x.sizes()))};
   check(weight.sizes() == classes, "weight has shape ", weight.sizes(), ", expected one per class, ", classes);
@@ -268,6 +274,8 @@ template <class Op> void class_loss_errors(Samples& s) {
   s.error({s.randn({2, 3}), s.integers({2}, 3, 4), none}, Op{}, "label 3 at position 0 of the target is out of range for 3 classes");
   s.error({s.randn({2, 3}), s.integers({2}, -1, 0), none}, Op{}, "label -1 at position 0 of the target is out of range for 3 classes");
   s.error({s.randn({2, 3}), s.integers({3}, 0, 3), none}, Op{}, "target has shape [3], expected [2]");
+  s.error({s.randn({2, 3}), s.integers({2, 1}, 0, 3), none}, Op{}, "expected [2] for x of shape [2, 3]; squeeze(1) removes");
+  s.error({s.randn({2, 3}), s.integers({2, 3}, 0, 2), none}, Op{}, "of a one-hot target take argmax(target, 1)");
   s.error({s.randn({2, 3}), s.randn({2}), none}, Op{}, "expected class labels of dtype i64");
   s.error({s.randn({2, 3}), s.integers({2}, 0, 3), s.randn({2})}, Op{}, "weight has shape [2], expected one per class, [3]");
   s.error({s.integers({2, 3}, 0, 2), s.integers({2}, 0, 3), none}, Op{}, "needs a floating dtype");

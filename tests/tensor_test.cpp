@@ -31,6 +31,7 @@ TEST_CASE("factories give the values, shapes and dtypes they promise") {
   CHECK(ones({2}, {.requires_grad = true}).requires_grad());
   CHECK_THAT(message_of([] { arange(0, 1, -1); }), Contains("does not lead from 0 to 1"));
   CHECK_THAT(message_of([] { arange(0, 1, 0); }), Contains("step 0"));
+  CHECK_THAT(message_of([] { arange(0, 1, 0.25); }), Contains("has fractions, which i64 cannot hold; pass {.dtype = f32}"));
   CHECK_THAT(message_of([] { tensor({{1, 2}, {3}}); }), Contains("rows of 2 and 1"));
   CHECK_THAT(message_of([] { from_data<float>(std::vector<float>{1, 2}, {3}); }),
              Contains("needs 3 values, got 2"));
@@ -111,6 +112,26 @@ TEST_CASE("a number adopts the dtype of the tensor it meets") {
   CHECK((arange(3) + 1.0).dtype() == f32);  // a floating number beside integers
   CHECK((1.0 - zeros({2}, {.dtype = f64})).dtype() == f64);
   CHECK(pow(ones({3}), 2.0).dtype() == f32);
+}
+
+TEST_CASE("integers refuse to take in fractions") {
+  Tensor i = arange(4);
+  CHECK_THAT(message_of([&] { i.mul_(0.5); }), Contains("mul_: 0.5 into i64[4] would lose its fractions"));
+  CHECK_THAT(message_of([&] { i.add_(ones({4})); }), Contains("add_: f32[4] into i64[4]"));
+  CHECK_THAT(message_of([&] { i.add_(i, 0.5); }), Contains("times 0.5"));
+  CHECK(equal(i, arange(4)));
+  CHECK(equal(i.mul_(2).add_(Tensor(1.0)).add_(arange(4), -1), tensor({1, 2, 3, 4})));
+}
+
+TEST_CASE("functions of two tensors take numbers") {
+  const Tensor x = tensor({-1.0, 2.0}), ids = tensor({0, 7});
+  CHECK(equal(maximum(x, 0), tensor({0.0, 2.0})));
+  CHECK(equal(minimum(1, x), tensor({-1.0, 1.0})));
+  CHECK(equal(sub(1, x), tensor({2.0, -1.0})));
+  CHECK(equal(eq(ids, 0), tensor({1, 0}) == 1));
+  CHECK(remainder(ids, 4).dtype() == i64);
+  CHECK(equal(where(ids > 0, x, 5), tensor({5.0, 2.0})));
+  CHECK(equal(lerp(x, zeros({2}), 0.5), tensor({-0.5, 1.0})));
 }
 
 TEST_CASE("an integer keeps the dtype of integers, and bool beside it becomes i64") {
