@@ -76,6 +76,8 @@ sections = [
     ("nn", "Modules and losses of `torch.nn`", public(nn, derived(nn.Module)) + ["Parameter", "Buffer"], modules),
     ("init", "`torch.nn.init`", init_names + ["calculate_gain"], inits),
     ("utils", "`torch.nn.utils`", utils_names, others),
+    ("rnn", "`torch.nn.utils.rnn`", ["PackedSequence", "pack_padded_sequence", "pad_packed_sequence", "pack_sequence", "pad_sequence",
+     "unpad_sequence", "invert_permutation"], others),
     ("optim", "`torch.optim`", public(optim, derived(optim.Optimizer)), optimizers),
     ("schedule", "`torch.optim.lr_scheduler`", schedule_names, optimizers),
     ("swa", "`torch.optim.swa_utils`", ["AveragedModel", "SWALR", "update_bn"], optimizers),
@@ -131,6 +133,20 @@ nested tensors do not exist, and names that serve them or PyTorch's internals ar
 Results and gradients of every operator and module are compared with PyTorch's in f64 (1e-9) and f32 (2e-4):
 `tests/golden_ops_test.cpp`, `golden_modules_test.cpp`, `golden_training_test.cpp` and `golden_optim_test.cpp`; a test
 fails for an operator or module without such a comparison or a stated reason.
+
+## What reads differently in C++
+
+- A tensor in a condition asks whether it is defined, never what it holds: write `if (loss.item() < best)`, or
+  `if (all(x == y).item<bool>())`, not `if (loss < best)`, which is always true.
+- Most operators are functions only: `mean(x, {{2, 3}})` for `x.mean((2, 3))`, `softmax(x, -1)`, `masked_fill(x, mask, 0)`. `view` is `reshape`.
+  A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`.
+- Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
+- A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
+  `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
+- Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
+  state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
+- `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
+- `arange(0, 1, 0.1)` is of `i64` unless told `{{.dtype = f32}}`, and then refuses fractions.
 """
     for section in sections:
         yield from lines_of(*section)

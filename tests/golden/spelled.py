@@ -51,6 +51,11 @@ spelled = {
         "spectral_norm": "`nn::spectral_norm(layer)`, a `Parametrized` layer with a `SpectralNorm`, as that of nn.utils.parametrizations",
         "remove_weight_norm": "`Parametrized`: its method remove()", "remove_spectral_norm": "`Parametrized`: its method remove()",
     },
+    "rnn": {
+        "PackedSequence": "a padded tensor and its lengths", "pack_padded_sequence": "`LSTM`, `GRU` and `RNN` take the lengths of padded sequences as their last argument",
+        "pad_packed_sequence": "`LSTM`, `GRU` and `RNN` give padded sequences", "pack_sequence": "`pad_sequence`, and the lengths",
+        "unpad_sequence": "`narrow` of each", "invert_permutation": "`argsort`",
+    },
     "optim": {},
     "schedule": {},
     "swa": {"AveragedModel": "`Ema`, `Swa`", "update_bn": "`nn::update_bn`"},
