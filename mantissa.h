@@ -38,6 +38,7 @@
 #include "io/image.h"
 #include "io/progress.h"
 #include "io/safetensors.h"
+#include "io/stop.h"
 #include "jit/capture.h"
 #include "jit/fuse.h"
 #include "nn/activation.h"

@@ -13,6 +13,7 @@
 #include "catch_compat.h"
 #include "io/checkpoint.h"
 #include "io/file.h"
+#include "io/stop.h"
 #include "temp_dir.h"
 
 using namespace mantissa;
@@ -133,4 +134,32 @@ TEST_CASE("kill -9 at every step of a save") {
   CHECK(killed >= 7);
   std::cout << "kill -9 at every step of a save: " << killed << "/" << killed
             << " left a loadable checkpoint\n";
+}
+
+TEST_CASE("SIGTERM and Ctrl-C ask a program to stop, and the second one stops it at once") {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    int ready[2], seen[2];
+    REQUIRE((pipe(ready) == 0 && pipe(seen) == 0));
+    const pid_t child = fork();
+    if (child == 0) {
+      io::catch_stop_signals();
+      io::catch_stop_signals();
+      char byte = io::stop_asked() ? 'x' : 'r';
+      if (write(ready[1], &byte, 1) != 1) _exit(1);
+      while (!io::stop_asked()) usleep(1000);
+      byte = 's';
+      if (write(seen[1], &byte, 1) != 1) _exit(1);
+      for (;;) usleep(1000);
+    }
+    char byte = 0;
+    REQUIRE(read(ready[0], &byte, 1) == 1);
+    CHECK(byte == 'r');
+    kill(child, signal);
+    REQUIRE(read(seen[0], &byte, 1) == 1);
+    kill(child, signal);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 128 + signal));
+    for (const int end : {ready[0], ready[1], seen[0], seen[1]}) close(end);
+  }
 }

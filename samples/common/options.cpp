@@ -3,39 +3,16 @@
 #include <fmt/format.h>
 #include <mantissa/core/parallel.h>
 #include <mantissa/core/random.h>
+#include <mantissa/io/stop.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 namespace samples {
 namespace {
 
-std::atomic<bool> stop_asked{false};
-
 double usual_lr(const std::string& optimizer) { return optimizer == "sgd" ? 0.05 : optimizer == "adam" ? 1e-3 : 4e-3; }
-
-// No signal handler: it would run on the stack of whatever was interrupted, and a product inside oneDNN's generated
-// code does not survive that (seen: a corrupted heap after Ctrl-C). Every thread made from here on blocks the
-// signals, and one thread waits for them.
-void catch_interrupts() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM}) {
-    sigaddset(&signals, signal);
-    std::signal(signal, SIG_DFL);  // a shell starts background programs with SIGINT ignored
-  }
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([signals] {
-    int signal = 0;
-    while (sigwait(&signals, &signal) == 0) {
-      if (stop_asked.exchange(true)) std::_Exit(128 + signal);  // the second time: at once
-    }
-  }).detach();
-}
 
 void add_options(CLI::App& app, const Program& program, Options& o) {
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts add to defaults
@@ -92,7 +69,7 @@ void configure(int argc, char** argv, const Program& program, Options& o) {
   mantissa::parse_device(o.device);  // a mistake is reported before anything is loaded
   if (o.threads > 0) mantissa::set_num_threads(o.threads);
   mantissa::manual_seed(o.seed);
-  catch_interrupts();
+  mantissa::io::catch_stop_signals();
 }
 
 std::string asked_model(int argc, char** argv, const std::string& usual) {
@@ -105,7 +82,7 @@ std::string asked_model(int argc, char** argv, const std::string& usual) {
   return model;
 }
 
-bool interrupted() { return stop_asked; }
+bool interrupted() { return mantissa::io::stop_asked(); }
 
 int run_guarded(int (*body)(int, char**), int argc, char** argv) {
   try {

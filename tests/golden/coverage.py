@@ -146,6 +146,8 @@ fails for an operator or module without such a comparison or a stated reason.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
   state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
+- Signal handlers are not for this library (`io/stop.h` says why): `io::catch_stop_signals();` in the first line of `main`, and
+  `while (!io::stop_asked())` for a loop that Ctrl-C and SIGTERM leave, so that it can save a checkpoint (`io/checkpoint.h`).
 - `arange(0, 1, 0.1)` is of `i64` unless told `{{.dtype = f32}}`, and then refuses fractions.
 """
     for section in sections:

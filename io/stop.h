@@ -1,0 +1,18 @@
+// Stopping when asked to, with what has been learnt saved:
+//
+//   io::catch_stop_signals();                        // the first line of main
+//   while (step < steps && !io::stop_asked()) ...    // Ctrl-C or SIGTERM: leave the loop and save a checkpoint
+//
+// Instead of a signal handler, which may not be used with this library: it would run on the stack of whatever it
+// interrupts, and a product inside oneDNN's generated code does not survive that (seen: a corrupted heap after Ctrl-C).
+#pragma once
+
+namespace mantissa::io {
+
+// From here on SIGINT and SIGTERM do not end the program but make stop_asked() true; the second one ends it at once.
+// A thread waits for them, and every thread made from here on leaves them to it: call it before others are made.
+// Further calls do nothing.
+void catch_stop_signals();
+bool stop_asked();
+
+}  // namespace mantissa::io
