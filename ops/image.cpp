@@ -95,6 +95,27 @@ Tensor resample(const Tensor& x, int dim, const Taps& taps) {
   return y;
 }
 
+// By whole powers of 2 the nearest neighbour repeats every pixel, which is a copy. Channels-last images stay so.
+bool repeats(std::int64_t in, std::int64_t out, double ratio) {
+  const std::int64_t times = out / in;
+  return times * in == out && (times & (times - 1)) == 0 && ratio * static_cast<double>(times) == 1;
+}
+// Doubling by doubling, so that gradients are sums of two: the same bits in every layout.
+Tensor repeated(const Tensor& x, const Dims& out) {
+  const bool channels_last = x.layout() == Layout::channels_last;
+  Tensor y = channels_last ? permute(x, {0, 2, 3, 1}) : x;
+  for (int d = out.rank(); d-- > 0;) {
+    const int dim = channels_last ? d + 1 : d + 2;
+    while (y.size(dim) < out[d]) {
+      Dims pairs = y.sizes(), sizes = pairs;
+      sizes[dim] *= 2;
+      pairs.insert(dim + 1, 2);
+      y = reshape(expand(unsqueeze(y, dim + 1), pairs), sizes);
+    }
+  }
+  return channels_last ? permute(y, {0, 3, 1, 2}) : y;
+}
+
 struct NamedMode { std::string_view name; Mode mode; int dims; };  // dims 0: any
 NamedMode mode_named(std::string_view name) {
   for (const NamedMode& m : {NamedMode{"nearest", Mode::nearest, 0}, {"nearest-exact", Mode::nearest_exact, 0}, {"linear", Mode::linear, 1},
@@ -175,8 +196,9 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   check(given == 1 || given == dims, "interpolate: ", given, " sizes or factors for ", dims, " dimensions");
   check(!o.antialias || (mode.dims == 2 && mode.mode != Mode::nearest), "interpolate: antialias is for modes bilinear and bicubic, not ", o.mode);
   const Composite in("interpolate", CastPolicy::f32, {&x});
-  Tensor y = widened(in[0]);
   Dims areas;
+  std::vector<double> ratios;
+  bool whole = !area && (mode.mode == Mode::nearest || mode.mode == Mode::nearest_exact);
   for (int d = 0; d < dims; ++d) {
     const int k = given == 1 ? 0 : d;
     const std::int64_t size = x.size(d + 2);
@@ -187,7 +209,15 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     if (factor > 0 && !o.recompute_scale_factor) ratio = 1 / factor;
     if (o.align_corners) ratio = out > 1 ? static_cast<double>(size - 1) / static_cast<double>(out - 1) : 0;
     areas.push_back(out);
-    if (area || (out == size && ratio == 1)) continue;
+    ratios.push_back(ratio);
+    whole = whole && repeats(size, out, ratio);
+  }
+  if (whole) return in.result(repeated(in[0], areas));
+  Tensor y = widened(in[0]);
+  for (int d = 0; d < dims && !area; ++d) {
+    const std::int64_t size = x.size(d + 2), out = areas[d];
+    const double ratio = ratios[static_cast<std::size_t>(d)];
+    if (out == size && ratio == 1) continue;
     y = resample(y, d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
                                        : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
   }
@@ -235,6 +265,9 @@ void pixel_unshuffle_samples(Samples& s) {
 }
 void interpolate_samples(Samples& s) {
   add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {2}}); });
+  add(s, {s.randn({1, 4, 1, 3, 2})}, [](const Tensors& x) { return interpolate(x[0], {.size = {4, 6, 2}, .mode = "nearest-exact"}); });
+  add(s, {s.randn({2, 3, 2, 3})}, [](const Tensors& x) { return interpolate(channels_last(x[0]), {.scale_factor = {4, 2}}); });
+  add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {3}}); });
   add(s, {s.randn({2, 2, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {3}, .mode = "nearest-exact"}); });
   add(s, {s.randn({2, 2, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {8}, .mode = "linear"}); });
   add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5, 3}, .mode = "bilinear", .align_corners = true}); });
