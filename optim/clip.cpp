@@ -77,7 +77,7 @@ Tensor norm_of(const char* function, const Gradients& gradients, const ClipOptio
 
 Tensor clip_grad_norm_(const Parameters& parameters, double max_norm, const ClipOptions& options) {
   check_max_norm("clip_grad_norm_", max_norm);
-  check_unscaled("clip_grad_norm_", parameters, max_norm);
+  if (!options.scaled) check_unscaled("clip_grad_norm_", parameters, max_norm);
   const NoGrad no_grad;
   Gradients gradients(parameters);
   const Tensor norm = norm_of("clip_grad_norm_", gradients, options);

@@ -472,7 +472,8 @@ TEST_CASE("G38: clipping after unscale_ equals clipping at max_norm * scale and 
       const Tensor loss = loss_of(w, t);
       backward(recipe == unscaled ? loss : scaler.scale(loss));
       if (recipe == separate) scaler.unscale_(opt);
-      const Tensor norm = optim::clip_grad_norm_({w}, recipe == at_scaled_norm ? max_norm * scale : max_norm);
+      const Tensor norm = optim::clip_grad_norm_({w}, recipe == at_scaled_norm ? max_norm * scale : max_norm,
+                                                  {.scaled = recipe == at_scaled_norm});
       CHECK(norm.item() > (recipe == at_scaled_norm ? max_norm * scale : max_norm));
       if (recipe == unscaled) {
         opt.step();
