@@ -19,10 +19,10 @@ Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1
 // vectors.
 Tensor multi_dot(std::span<const Tensor> tensors);
 inline Tensor multi_dot(std::initializer_list<Tensor> t) { return multi_dot(std::span(t.begin(), t.size())); }
-Tensor matrix_power(const Tensor& x, std::int64_t n);  // x [..., m, m], n >= 0; by squaring
+Tensor matrix_power(const Tensor& x, std::int64_t n);  // x [..., m, m], by squaring; n < 0: of inv(x)
 // Of the matrices in two dims. ord "fro": the root of the sum of squares. 1 and -1: the largest and smallest sum of a
-// column's absolute values, HUGE_VAL and -HUGE_VAL: of a row's. "nuc", 2 and -2, which need singular values, are
-// refused.
+// column's absolute values, HUGE_VAL and -HUGE_VAL: of a row's. 2 and -2: the largest and smallest singular value,
+// "nuc": the sum of all.
 Tensor matrix_norm(const Tensor& x, std::string_view ord = "fro", const Dims& dims = {-2, -1}, bool keepdim = false);
 Tensor matrix_norm(const Tensor& x, double ord, const Dims& dims = {-2, -1}, bool keepdim = false);
 // Powers of the elements of x [..., m]: [..., m, n], n by default m. Exponents fall from n - 1 to 0, or rise from 0.
@@ -43,5 +43,16 @@ struct SlogdetResult { Tensor sign, logabsdet; };
 SlogdetResult slogdet(const Tensor& a);
 Tensor logdet(const Tensor& a);                        // NaN for a negative determinant
 Tensor cholesky(const Tensor& a, bool upper = false);  // the triangular L with L L^T = a, from a's lower triangle
+
+// --- singular values of a [..., m, n] in f32 or f64, k = min(m, n); made of operators too, for dozens of columns ---
+// a = u diag(s) vh: u [..., m, k], s [..., k] falling, vh [..., k, n], as torch.linalg.svd with full_matrices=False.
+// Signs of the vectors are free; those of singular values that are 0 up to rounding need not be orthogonal. Gradients
+// of vectors need distinct singular values.
+struct SvdResult { Tensor u, s, vh; };
+SvdResult svd(const Tensor& a);
+Tensor svdvals(const Tensor& a);  // s alone, whose gradient is always defined
+// Singular values up to rtol times the largest count as 0; rtol by default the dtype's epsilon times max(m, n).
+Tensor pinv(const Tensor& a, std::optional<double> rtol = {});         // [..., n, m] (Moore-Penrose)
+Tensor matrix_rank(const Tensor& a, std::optional<double> rtol = {});  // i64 [...]; no gradient
 
 }  // namespace mantissa

@@ -73,10 +73,17 @@ struct MatrixNorm {
   static constexpr const char* args[] = {"x"};
   static constexpr auto autocast = CastPolicy::f32_default;
   static constexpr bool differentiable = true;
-  std::optional<double> ord = {};  // absent: Frobenius'
+  static constexpr double nuclear = 0;  // an ord that no norm has
+  std::optional<double> ord = {};       // absent: Frobenius'
   Dims dims{-2, -1};
   bool keepdim = false;
 
+  // y, of x without the two dimensions, with them as 1 if they are kept.
+  static Tensor shaped(const Tensor& y, const Tensor& x, int rows, int columns, bool keepdim) {
+    Dims sizes = x.sizes();
+    sizes[rows] = sizes[columns] = 1;
+    return keepdim ? reshape(y, sizes) : y;
+  }
   static Tensor compose(const MatrixNorm& op, const Tensor& x) {
     check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
     check(x.dim() >= 2, "needs at least 2 dimensions");
@@ -84,9 +91,17 @@ struct MatrixNorm {
     const int rows = wrap_dim(op.dims[0], x.dim()), columns = wrap_dim(op.dims[1], x.dim());
     check(rows != columns, "both dims are ", rows);
     if (!op.ord) return norm(x, 2, {rows, columns}, op.keepdim);
+    if (*op.ord == nuclear) {
+      const Tensor s = svdvals(movedim(x, Dims{rows, columns}, Dims{-2, -1}));
+      return shaped(sum(s, {-1}), x, rows, columns, op.keepdim);
+    }
     const double ord = *op.ord, size = std::abs(ord);
-    check(size != 2, "ord 2 and -2 are singular values, which are not covered; \"fro\" bounds the largest from above");
-    check(size == 1 || std::isinf(ord), "ord must be \"fro\", 1, -1, HUGE_VAL or -HUGE_VAL, got ", ord);
+    check(size == 1 || size == 2 || std::isinf(ord),
+          "ord must be \"fro\", \"nuc\", 1, -1, 2, -2, HUGE_VAL or -HUGE_VAL, got ", ord);
+    if (size == 2) {
+      const Tensor s = svdvals(movedim(x, Dims{rows, columns}, Dims{-2, -1}));
+      return shaped(ord > 0 ? amax(s, {-1}) : amin(s, {-1}), x, rows, columns, op.keepdim);
+    }
     const int summed = size == 1 ? rows : columns, chosen = size == 1 ? columns : rows;
     const Tensor sums = sum(abs(x), {summed}, true);
     const bool none = sums.size(chosen) == 0 && ord > 0;  // the norm of an empty matrix is 0
@@ -100,11 +115,12 @@ struct MatrixNorm {
     composed(s, {s.randn({3, 4})}, MatrixNorm{});
     for (const double ord : {1.0, -1.0, HUGE_VAL, -HUGE_VAL})
       composed(s, {s.randn({2, 3, 4})}, MatrixNorm{ord, {0, 2}, ord > 0});
+    for (const double ord : {2.0, -2.0, nuclear}) composed(s, {s.randn({3, 2, 4})}, MatrixNorm{ord, {2, 0}, ord > 0});
     composed_error(s, {s.randn({3})}, MatrixNorm{}, "needs at least 2 dimensions");
     composed_error(s, {s.randn({3, 3})}, MatrixNorm{{}, {0, -2}}, "both dims are 0");
     composed_error(s, {s.randn({3, 3})}, MatrixNorm{{}, {0}}, "dims must be two");
-    composed_error(s, {s.randn({3, 3})}, MatrixNorm{2}, "singular values, which are not covered");
-    composed_error(s, {s.randn({3, 3})}, MatrixNorm{3}, "ord must be \"fro\", 1, -1");
+    composed_error(s, {s.randn({3, 3})}, MatrixNorm{-3}, "ord must be");
+    composed_error(s, {s.randn({3, 3})}, MatrixNorm{3}, "ord must be \"fro\", \"nuc\", 1, -1");
     composed_error(s, {s.integers({3, 3}, 0, 4)}, MatrixNorm{}, "needs a floating dtype");
   }
 };
@@ -161,8 +177,8 @@ void matrix_power_samples(Samples& s) {
       {s.randn({2, 3})}, [](const Tensors& x) { return Tensors{matrix_power(x[0], 2)}; },
       "matrix_power: needs square matrices");
   s.error_call(
-      {s.randn({2, 2})}, [](const Tensors& x) { return Tensors{matrix_power(x[0], -1)}; },
-      "matrix_power: n = -1 is negative; take the power of inv(x)");
+      {zeros({2, 2}, {.dtype = f64})}, [](const Tensors& x) { return Tensors{matrix_power(x[0], -1)}; },
+      "inv: a is singular");
 }
 void vander_samples(Samples& s) {
   s.call({s.randn({4})}, [](const Tensors& x) { return Tensors{vander(x[0])}; });
@@ -215,7 +231,10 @@ Tensor multi_dot(std::span<const Tensor> tensors) {
 Tensor matrix_power(const Tensor& x, std::int64_t n) {
   check(x.dim() >= 2 && x.size(-1) == x.size(-2), "matrix_power: needs square matrices [..., m, m], got ", x);
   check(x.is_floating(), "matrix_power: needs a floating dtype, got ", x, "; convert with to(f32)");
-  check(n >= 0, "matrix_power: n = ", n, " is negative; take the power of inv(x)");
+  if (n < 0) {
+    check(n != INT64_MIN, "matrix_power: n is out of range");
+    return matrix_power(inv(x), -n);
+  }
   if (n == 0) return contiguous(expand(eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()}), x.sizes()));
   if (n == 1) return clone(x);
   Tensor y, square = is_half(x.dtype()) ? cast(x, f32) : x;  // y: the product of the powers 2^k in n so far
@@ -227,12 +246,12 @@ Tensor matrix_power(const Tensor& x, std::int64_t n) {
 }
 
 Tensor matrix_norm(const Tensor& x, double ord, const Dims& dims, bool keepdim) {
+  check(ord != 0, "matrix_norm: ord must be \"fro\", \"nuc\" or one of 1, -1, 2, -2, HUGE_VAL, -HUGE_VAL, got 0");
   return apply_composed(MatrixNorm{ord, dims, keepdim}, x);
 }
 Tensor matrix_norm(const Tensor& x, std::string_view ord, const Dims& dims, bool keepdim) {
-  check(ord != "nuc", "matrix_norm: ord \"nuc\" is the sum of singular values, which are not covered");
-  check(ord == "fro", "matrix_norm: ord must be \"fro\" or a number, got \"", ord, "\"");
-  return apply_composed(MatrixNorm{{}, dims, keepdim}, x);
+  check(ord == "fro" || ord == "nuc", "matrix_norm: ord must be \"fro\", \"nuc\" or a number, got \"", ord, "\"");
+  return apply_composed(MatrixNorm{ord == "nuc" ? std::optional(MatrixNorm::nuclear) : std::nullopt, dims, keepdim}, x);
 }
 
 Tensor vander(const Tensor& x, std::optional<std::int64_t> n, bool increasing) {

@@ -62,6 +62,16 @@ inline constexpr Case linalg_cases[] = {
   GOLDEN("logdet", "randn(3, 3), const(of(0., 1., 1., 0.).reshape(2, 2))", "torch.logdet(x @ x.mT), torch.logdet(y)", logdet(matmul(x, transpose(x))), logdet(y))
   GOLDEN("cholesky", "randn(3, 4), randn(2, 3, 3)", "torch.linalg.cholesky(x @ x.mT), torch.linalg.cholesky(y @ y.mT + torch.eye(3, dtype=torch.float64), upper=True)", cholesky(matmul(x, transpose(x))), cholesky(matmul(y, transpose(y)) + eye(3, {.dtype = y.dtype()}), true))
   GOLDEN("solve_triangular", "randn(3, 3), randn(2, 3, 2)", "torch.linalg.solve_triangular(x, y, upper=True), torch.linalg.solve_triangular(x, y, upper=False)", solve_triangular(x, y, true), solve_triangular(x, y, false))
+
+  // --- singular values. Signs of vectors are free, so what is compared does not depend on them. ---
+  GOLDEN("svd", "randn(5, 3)", "(lambda r: (r.U * r.S.exp()[..., None, :]) @ r.Vh)(torch.linalg.svd(x, full_matrices=False)), torch.linalg.svd(x, full_matrices=False).U.square(), torch.linalg.svd(x, full_matrices=False).Vh.square(), torch.linalg.svd(x, full_matrices=False).S", matmul(svd(x).u * unsqueeze(exp(svd(x).s), -2), svd(x).vh), square(svd(x).u), square(svd(x).vh), svd(x).s)
+  GOLDEN("svd.wide", "randn(2, 3, 4)", "(lambda r: (r.U * r.S.exp()[..., None, :]) @ r.Vh)(torch.linalg.svd(x, full_matrices=False)), torch.linalg.svd(x, full_matrices=False).U.square(), torch.linalg.svd(x, full_matrices=False).Vh.square(), torch.linalg.svd(x, full_matrices=False).S", matmul(svd(x).u * unsqueeze(exp(svd(x).s), -2), svd(x).vh), square(svd(x).u), square(svd(x).vh), svd(x).s)
+  GOLDEN("svd.square", "randn(2, 1, 4, 4)", "(lambda r: (r.U * r.S.exp()[..., None, :]) @ r.Vh)(torch.linalg.svd(x, full_matrices=False)), torch.linalg.svd(x, full_matrices=False).U.square(), torch.linalg.svd(x, full_matrices=False).Vh.square(), torch.linalg.svd(x, full_matrices=False).S", matmul(svd(x).u * unsqueeze(exp(svd(x).s), -2), svd(x).vh), square(svd(x).u), square(svd(x).vh), svd(x).s)
+  GOLDEN("svdvals", "randn(4, 3), randn(2, 2, 7), const(of(1., 2., 2., 4.).reshape(2, 2)), randn(1, 1), const(randn(0, 3)), randn(3, 1)", "torch.linalg.svdvals(x), torch.linalg.svdvals(y), torch.linalg.svdvals(z), torch.linalg.svdvals(u), torch.linalg.svdvals(v), torch.linalg.svdvals(w)", svdvals(x), svdvals(y), svdvals(z), svdvals(u), svdvals(v), svdvals(w))
+  GOLDEN("pinv", "randn(4, 2), randn(2, 3, 5), randn(3, 3), const(of(1., 2., 2., 4.).reshape(2, 2))", "torch.linalg.pinv(x), torch.linalg.pinv(y), torch.linalg.pinv(z), torch.linalg.pinv(u)", pinv(x), pinv(y), pinv(z), pinv(u))
+  GOLDEN("matrix_rank", "const(randn(2, 4, 2)), const(randn(2, 5)), const(of(1., 2., 2., 4.).reshape(2, 2)), const(randn(3, 3))", "torch.linalg.matrix_rank(x @ y), torch.linalg.matrix_rank(z), torch.linalg.matrix_rank(u)", matrix_rank(matmul(x, y)), matrix_rank(z), matrix_rank(u))
+  GOLDEN("matrix_norm.singular_values", "randn(2, 3, 4)", "torch.linalg.matrix_norm(x, 2), torch.linalg.matrix_norm(x, -2, (2, 0), True), torch.linalg.matrix_norm(x, 'nuc')", matrix_norm(x, 2), matrix_norm(x, -2, {2, 0}, true), matrix_norm(x, "nuc"))
+  GOLDEN("matrix_power.negative", "randn(2, 3, 3)", "torch.matrix_power(x, -1), torch.matrix_power(x, -3)", matrix_power(x, -1), matrix_power(x, -3))
 };
 
 }  // namespace mantissa::test

@@ -21,7 +21,7 @@ spelled = {
         "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
         "negative": "`neg`", "subtract": "`sub`", "mm": "`matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
-        "ravel": "`flatten`", "trapz": "`trapezoid`", "inverse": "`inv`",
+        "ravel": "`flatten`", "trapz": "`trapezoid`", "inverse": "`inv`", "pinverse": "`pinv`",
         "max": "`max(x, dim)`; `x.max()` of all; `maximum` of two tensors", "min": "`min(x, dim)`; `x.min()` of all; `minimum` of two tensors",
         "index_select": "`index_select`", "tensor": "`tensor`, `from_data`", "softmax": "`softmax`",
         "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", 
@@ -35,7 +35,8 @@ spelled = {
     "linalg": {
         "vector_norm": "`norm`", "matmul": "`matmul`", "diagonal": "`diagonal`, with dims -2 and -1", "vecdot": "`sum(x * y, {-1})`",
         "norm": "`norm`, of vectors; `matrix_norm`", "cross": "`cross`",
-        "matrix_norm": "`matrix_norm`, with ord fro, 1, -1, inf and -inf", "matrix_power": "`matrix_power`, for n >= 0",
+        "matrix_norm": "`matrix_norm`", "matrix_power": "`matrix_power`",
+        "svd": "`svd`, as with full_matrices=False", "svdvals": "`svdvals`", "pinv": "`pinv`", "matrix_rank": "`matrix_rank`",
         "inv": "`inv`", "det": "`det`", "slogdet": "`slogdet`", "solve": "`solve`", "solve_triangular": "`solve_triangular`",
         "cholesky": "`cholesky`", "multi_dot": "`multi_dot`", "vander": "`vander(x, n, true)`",
     },
@@ -82,8 +83,8 @@ spelled = {
 
 # Why what a section does not cover is not covered.
 reasons = {
-    "linalg": "Decompositions into eigenvalues and singular values, and QR, need kernels of their own on CPU and GPU, which do not exist yet. "
-              "`solve`, `inv`, `det`, `slogdet` and `cholesky` are made of operators, a few for each row: for matrices of some dozens of rows.",
+    "linalg": "What there is of systems of equations and decompositions is made of operators, a few for each row or column: for matrices "
+              "of some dozens of rows. QR and eigenvalues do not exist yet.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
     "optim": "`SparseAdam` updates the rows of an embedding that a batch touched, from a sparse gradient. Gradients of `Embedding` are dense "
@@ -133,7 +134,6 @@ differences = [
     "`amax`, `amin`, `max(x)` and `min(x)` of all elements give NaN as gradient everywhere where the result is NaN, as PyTorch's `amax`; "
     "PyTorch's `max(x)` gives it to the elements that are NaN.",
     "`quantile` and `nanquantile` give an infinite element where it is exactly the quantile; PyTorch interpolates to NaN.",
-    "`matrix_power` refuses n < 0; take the power of `inv`.",
     "`det` and `slogdet` of a singular matrix have no gradient: backward throws. PyTorch has one for `det`.",
     "`norm`, `cdist` and `pdist` with p = 0 have a gradient, 0; PyTorch's `norm` has none.",
     "`signbit` and `copysign` take every NaN for positive: the sign of a computed NaN says nothing.",

@@ -1,0 +1,222 @@
+// Singular values and vectors: svd, svdvals, pinv, matrix_rank. One-sided Jacobi rotations (Hestenes, 1958; Golub and
+// Van Loan, Matrix Computations, 8.6) on whole batches, n / 2 disjoint pairs of columns at once, made of operators: for
+// matrices of some dozens of columns. Read first: ops/linalg_solve.cpp.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/ops_matrix.h"
+#include "core/recording.h"
+#include "ops/function.h"
+#include "ops/registry.h"
+#include "ops/triangular.h"
+
+namespace mantissa {
+namespace {
+
+using linalg::as_batch;
+using linalg::check_precise;
+
+double epsilon_of(Dtype t) {
+  return t == f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+}
+TensorOptions options_of(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
+
+// Columns i and half + i meet in a round. The next round's places: column 0 stays, the others go round, so that every
+// two meet once in 2 half - 1 rounds (as in a tournament).
+Tensor next_places(std::int64_t half, Device device) {
+  std::vector<std::int64_t> from;
+  for (std::int64_t i = 0; i < half; ++i) from.push_back(i == 0 ? 0 : i == 1 ? half : i - 1);
+  for (std::int64_t i = 0; i < half; ++i) from.push_back(i + 1 < half ? half + i + 1 : half - 1);
+  if (half == 1) from = {0, 1};
+  return from_data<std::int64_t>(from, {2 * half}).to(device);
+}
+
+struct Columns {
+  Tensor u, s, v;
+};  // [B, m, n], [B, n] falling, [B, n, n] for a [B, m, n] with m >= n
+
+Columns jacobi(const char* name, const Tensor& a) {
+  const std::int64_t batch = a.size(0), m = a.size(1), n = a.size(2), half = (n + 1) / 2, width = 2 * half;
+  const double tolerance = epsilon_of(a.dtype()) * std::sqrt(static_cast<double>(std::max<std::int64_t>(m, 1)));
+  // a above the identity: what happens to the columns of a happens to those of v. An odd n gets a column of zeros.
+  Tensor all = cat({width > n ? cat({a, zeros({batch, m, 1}, options_of(a))}, 2) : a,
+                    expand(eye(width, options_of(a)), {batch, width, width})},
+                   1);
+  const Tensor places = half > 0 ? next_places(half, a.device()) : Tensor();
+  const Tensor negligible = sum(square(a), {1, 2}, true) * (tolerance * tolerance);
+  bool turned = n > 1 && a.numel() > 0;
+  for (int sweep = 0; turned; ++sweep) {
+    check(sweep < 60, name, ": the rotations do not converge for ", a);
+    Tensor worst = zeros({}, options_of(a));
+    for (std::int64_t round = 0; round + 1 < width; ++round) {
+      const Tensor p = slice(all, 2, 0, half), q = slice(all, 2, half), top_p = slice(p, 1, 0, m),
+                   top_q = slice(q, 1, 0, m);
+      const Tensor pp = sum(square(top_p), {1}, true), qq = sum(square(top_q), {1}, true),
+                   pq = sum(top_p * top_q, {1}, true);
+      // A column that is nothing but rounding errors is never orthogonal to the others: leave it.
+      const Tensor size = sqrt(pp) * sqrt(qq), noise = minimum(pp, qq) <= negligible;
+      const Tensor cosine = where(noise, zeros_like(pq), abs(pq) / where(noise, ones_like(size), size));
+      const Tensor turns = cosine > tolerance, divisor = where(turns, 2.0 * pq, ones_like(pq));
+      const Tensor zeta = (qq - pp) / divisor, sign_of = where(zeta < 0.0, full_like(zeta, -1), ones_like(zeta));
+      const Tensor t = where(turns, sign_of / (abs(zeta) + hypot(zeta, ones_like(zeta))), zeros_like(zeta));
+      const Tensor c = rsqrt(1.0 + square(t)), s = c * t;
+      worst = maximum(worst, max(cosine));
+      all = index_select(cat({c * p - s * q, s * p + c * q}, 2), 2, places);
+    }
+    turned = (worst > (sweep < 10 ? tolerance : 10 * tolerance)).item<bool>();  // rounding may keep a last bit moving
+  }
+  Tensor w = slice(all, 1, 0, m), v = slice(all, 1, m);
+  Tensor s = norm(w, 2, {1});
+  // The column of zeros is the only one with a part in the last row of v; it goes last, and then away.
+  const Tensor key = width > n ? where(select(v, 1, n) == 0.0, s, full_like(s, -1)) : s;
+  const Tensor order = argsort(-key, 1), by_column = expand(unsqueeze(order, 1), {batch, m, width});
+  w = slice(gather(w, 2, by_column), 2, 0, n);
+  v = slice(slice(gather(v, 2, expand(unsqueeze(order, 1), {batch, width, width})), 2, 0, n), 1, 0, n);
+  s = slice(gather(s, 1, order), 1, 0, n);
+  const Tensor divisor = unsqueeze(where(s == 0.0, ones_like(s), s), 1);
+  return {contiguous(w / divisor), contiguous(s), contiguous(v)};
+}
+SvdResult decompose(const char* name, const Tensor& a) {  // without a gradient, of a batch [B, m, n]
+  check_may_read(name, a, "it turns until nothing is left to turn");
+  const bool wide = a.size(1) < a.size(2);
+  const Columns c = jacobi(name, wide ? contiguous(transpose(a)) : a);
+  return wide ? SvdResult{c.v, c.s, contiguous(transpose(c.u))} : SvdResult{c.u, c.s, contiguous(transpose(c.v))};
+}
+void check_matrices(const char* name, const Tensor& a) {
+  check(a.dim() >= 2, name, ": needs matrices [..., m, n], got ", a);
+}
+
+// u, s and vh one after another in one row of each matrix, since a function has one result: [B, m k + k + k n].
+struct Svd {
+  static constexpr auto name = "svd";
+  static constexpr Dtype cast_inputs = f32;
+  static Tensor pack(const SvdResult& r) { return cat({flatten(r.u, 1), r.s, flatten(r.vh, 1)}, 1); }
+  static SvdResult unpack(const Tensor& packed, std::int64_t m, std::int64_t n) {
+    const std::int64_t k = std::min(m, n), batch = packed.size(0);
+    return {reshape(slice(packed, 1, 0, m * k), {batch, m, k}), slice(packed, 1, m * k, m * k + k),
+            reshape(slice(packed, 1, m * k + k), {batch, k, n})};
+  }
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    check_precise(name, a);
+    const Tensor y = pack(decompose(name, a));
+    saved.save({a, y});
+    return y;
+  }
+  // Townsend, "Differentiating the singular value decomposition", 2016.
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor a = saved[0];
+    const std::int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
+    const SvdResult r = unpack(grad_enabled() ? apply_function(Svd{}, a) : saved[1], m, n), d = unpack(g, m, n);
+    const Tensor v = transpose(r.vh), gv = transpose(d.vh), squares = square(r.s);
+    const Tensor gap = unsqueeze(squares, 1) - unsqueeze(squares, 2), same = gap == 0.0;
+    const auto skewed = [&](const Tensor& x) {
+      return where(same, zeros_like(gap), (x - transpose(x)) / where(same, ones_like(gap), gap));
+    };
+    const Tensor s_row = unsqueeze(r.s, 1), s_column = unsqueeze(r.s, 2);
+    const Tensor inside =
+        skewed(matmul(transpose(r.u), d.u)) * s_row + s_column * skewed(matmul(r.vh, gv)) + diag_embed(d.s);
+    Tensor ga = matmul(matmul(r.u, inside), r.vh);
+    if (m > k) ga = ga + matmul((d.u - matmul(r.u, matmul(transpose(r.u), d.u))) / s_row, r.vh);
+    if (n > k) ga = ga + matmul(r.u, transpose((gv - matmul(v, matmul(r.vh, gv))) / s_row));
+    return {ga};
+  }
+};
+struct Svdvals {
+  static constexpr auto name = "svdvals";
+  static constexpr Dtype cast_inputs = f32;
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    check_precise(name, a);
+    const SvdResult r = decompose(name, a);
+    saved.save({a, r.u, r.vh});
+    return r.s;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const bool again = grad_enabled();
+    const SvdResult r = again ? svd(saved[0]) : SvdResult{saved[1], {}, saved[2]};
+    return {matmul(r.u * unsqueeze(g, 1), r.vh)};
+  }
+};
+struct Pinv {  // Golub and Pereyra, 1973
+  static constexpr auto name = "pinv";
+  static constexpr Dtype cast_inputs = f32;
+  std::optional<double> rtol;
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    check_precise(name, a);
+    const SvdResult r = decompose(name, a);
+    const double part = rtol.value_or(epsilon_of(a.dtype()) * static_cast<double>(std::max(a.size(1), a.size(2))));
+    const Tensor kept = r.s > slice(r.s, 1, 0, 1) * part;
+    const Tensor inverse = where(kept, 1.0 / where(kept, r.s, ones_like(r.s)), zeros_like(r.s));
+    const Tensor y = matmul(transpose(r.vh) * unsqueeze(inverse, 1), transpose(r.u));
+    saved.save({a, y});
+    return y;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor a = saved[0], p = grad_enabled() ? pinv(a, rtol) : saved[1], pt = transpose(p), gt = transpose(g);
+    return {matmul(matmul(gt - matmul(a, matmul(p, gt)), p), pt) +
+            matmul(pt, matmul(p, gt - matmul(matmul(gt, p), a))) - matmul(matmul(pt, g), pt)};
+  }
+};
+
+Dims shaped(const Tensor& a, std::initializer_list<std::int64_t> last) {
+  Dims sizes;
+  for (int d = 0; d + 2 < a.dim(); ++d) sizes.push_back(a.sizes()[d]);
+  for (const std::int64_t n : last) sizes.push_back(n);
+  return sizes;
+}
+Tensor batched(const Tensor& a) { return as_batch(a); }
+
+// --- samples. Signs of vectors are free, so what is compared does not depend on them. ---
+void svd_samples(Samples& s) {
+  const auto f = [](const Tensors& x) {
+    const SvdResult r = svd(x[0]);
+    return Tensors{matmul(r.u * unsqueeze(exp(r.s * 0.5), -2), r.vh), square(r.u), r.s};
+  };
+  for (const Dims& sizes : {Dims{4, 3}, Dims{2, 3, 3}, Dims{2, 5}}) s.call({s.randn(sizes)}, f);
+  s.error_call({s.randn({3})}, f, "svd: needs matrices");
+}
+void svdvals_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return Tensors{svdvals(x[0])}; };
+  for (const Dims& sizes : {Dims{4, 3}, Dims{2, 2, 4}}) s.call({s.randn(sizes)}, f);
+  s.error_call({s.randn({3})}, f, "svdvals: needs matrices");
+}
+void pinv_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return Tensors{pinv(x[0])}; };
+  for (const Dims& sizes : {Dims{4, 2}, Dims{2, 2, 5}}) s.call({s.randn(sizes)}, f);
+  s.error_call({s.randn({3})}, f, "pinv: needs matrices");
+}
+void matrix_rank_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return Tensors{matrix_rank(matmul(x[0], x[1]))}; };
+  s.call({s.randn({2, 4, 2}), s.randn({2, 5})}, f);
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return Tensors{matrix_rank(x[0])}; }, "matrix_rank: needs matrices");
+}
+MANTISSA_COMPOSITE(svd, svd_samples, .halves = false)
+MANTISSA_COMPOSITE(svdvals, svdvals_samples, .halves = false)
+MANTISSA_COMPOSITE(pinv, pinv_samples, .halves = false)
+MANTISSA_COMPOSITE(matrix_rank, matrix_rank_samples, .differentiable = false, .halves = false)
+
+}  // namespace
+
+SvdResult svd(const Tensor& a) {
+  check_matrices("svd", a);
+  const std::int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+  const SvdResult r = Svd::unpack(apply_function(Svd{}, batched(a)), m, n);
+  return {reshape(r.u, shaped(a, {m, k})), reshape(r.s, shaped(a, {k})), reshape(r.vh, shaped(a, {k, n}))};
+}
+Tensor svdvals(const Tensor& a) {
+  check_matrices("svdvals", a);
+  return reshape(apply_function(Svdvals{}, batched(a)), shaped(a, {std::min(a.size(-2), a.size(-1))}));
+}
+Tensor pinv(const Tensor& a, std::optional<double> rtol) {
+  check_matrices("pinv", a);
+  return reshape(apply_function(Pinv{rtol}, batched(a)), shaped(a, {a.size(-1), a.size(-2)}));
+}
+Tensor matrix_rank(const Tensor& a, std::optional<double> rtol) {
+  check_matrices("matrix_rank", a);
+  const Tensor s = svdvals(a.detach());
+  const double part = rtol.value_or(epsilon_of(a.dtype()) * static_cast<double>(std::max(a.size(-2), a.size(-1))));
+  return sum(cast(s > slice(s, -1, 0, 1) * part, i64), {-1});
+}
+
+}  // namespace mantissa

@@ -1,0 +1,84 @@
+// Systems of equations and singular values on every device: the equations hold for many sizes, for matrices that need
+// pivots, are singular, repeat singular values or lack rank. Values and gradients: golden_ops_test.cpp, op_test.cpp.
+#include <cmath>
+
+#include "core/ops_matrix.h"
+#include "core/random.h"
+#include "tests/devices.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+double worst(const Tensor& x) { return x.numel() == 0 ? 0 : max(abs(x)).item<double>(); }
+Tensor identity(std::int64_t n, const Tensor& like) { return eye(n, {.dtype = like.dtype(), .device = like.device()}); }
+
+// Sizes that fit, falling values, vectors that are orthonormal as far as the rank, and the product is a.
+void check_svd(const Tensor& a, std::int64_t rank, double tolerance) {
+  const SvdResult r = svd(a);
+  const Tensor vh = slice(r.vh, -2, 0, rank), u = slice(r.u, -1, 0, rank);
+  CHECK(worst(matmul(r.u * unsqueeze(r.s, -2), r.vh) - a) <= tolerance * (1 + worst(r.s)));
+  CHECK(worst(matmul(transpose(u), u) - identity(rank, a)) <= tolerance);
+  CHECK(worst(matmul(vh, transpose(vh)) - identity(rank, a)) <= tolerance);
+  const std::int64_t k = r.s.size(-1);
+  CHECK(all(slice(r.s, -1, 0, std::max<std::int64_t>(k - 1, 0)) >= slice(r.s, -1, 1)).item<bool>());
+  CHECK(all(r.s >= 0.0).item<bool>());
+  CHECK(worst(slice(r.s, -1, rank)) <= tolerance * (1 + worst(r.s)));
+}
+
+}  // namespace
+
+TEST_CASE("svd takes matrices apart: sizes, lack of rank, equal singular values, both dtypes") {
+  for (const Device device : devices()) {
+    manual_seed(1);
+    for (const Dtype dtype : {f64, f32}) {
+      const double tolerance = dtype == f64 ? 1e-12 : 1e-4;
+      const auto draw = [&](const Dims& sizes) { return randn(sizes, {.dtype = dtype}).to(device); };
+      for (const Dims& sizes : {Dims{1, 1}, Dims{2, 2}, Dims{7, 3}, Dims{3, 8}, Dims{20, 20}, Dims{2, 9, 11}}) {
+        INFO(to_string(from_data<std::int64_t>(std::vector<std::int64_t>(sizes.begin(), sizes.end()), {sizes.rank()})));
+        check_svd(draw(sizes), std::min(sizes[sizes.rank() - 1], sizes[sizes.rank() - 2]), tolerance);
+      }
+      check_svd(matmul(draw({9, 4}), draw({4, 7})), 4, tolerance);
+      check_svd(matmul(draw({5, 1}), draw({1, 5})), 1, tolerance);
+      check_svd(zeros({4, 3}, {.dtype = dtype}).to(device), 0, tolerance);
+      check_svd(identity(6, draw({1})) * 2.0, 6, tolerance);
+      check_svd(cat({draw({6, 3}), zeros({6, 2}, {.dtype = dtype}).to(device)}, 1), 3, tolerance);
+      CHECK(matrix_rank(matmul(draw({9, 4}), draw({4, 7}))).item<int>() == 4);
+    }
+    CHECK(svd(full({2, 2}, NAN).to(device)).s.sizes() == Dims{2});  // ends
+  }
+}
+
+TEST_CASE("solve, inv and det, where rows must be exchanged and for many sizes") {
+  for (const Device device : devices()) {
+    manual_seed(2);
+    const TensorOptions o{.dtype = f64};
+    const Tensor exchange = tensor({{0, 1, 0}, {0, 0, 1}, {1, 0, 0}}, o).to(device);  // an even permutation
+    CHECK(equal(inv(exchange), transpose(exchange)));
+    CHECK(det(exchange).item<double>() == 1);
+    CHECK(det(tensor({{0, 2}, {3, 0}}, o).to(device)).item<double>() == -6);
+    for (const std::int64_t n : {1, 2, 5, 17, 40}) {
+      const Tensor a = randn({2, n, n}, o).to(device), b = randn({2, n, 3}, o).to(device);
+      CHECK(worst(matmul(a, solve(a, b)) - b) < 1e-10);
+      CHECK(worst(matmul(inv(a), a) - identity(n, a)) < 1e-10);
+      const SlogdetResult d = slogdet(a);
+      CHECK(worst(d.sign * exp(d.logabsdet) / det(a) - 1.0) < 1e-12);
+      const Tensor c = cholesky(matmul(a, transpose(a)) + identity(n, a));
+      CHECK(worst(matmul(c, transpose(c)) - matmul(a, transpose(a)) - identity(n, a)) < 1e-11);
+      CHECK(worst(triu(c, 1)) == 0);
+      CHECK(worst(matmul(c, solve_triangular(c, b, false)) - b) < 1e-11);
+      CHECK(worst(matmul(pinv(a), a) - identity(n, a)) < 1e-8);
+    }
+    const Tensor singular = tensor({{1, 2}, {2, 4}}, o).to(device);
+    CHECK(det(singular).item<double>() == 0);
+    CHECK(slogdet(singular).sign.item<double>() == 0);
+    CHECK(slogdet(singular).logabsdet.item<double>() == -HUGE_VAL);
+    CHECK_THAT(message_of([&] { solve(singular, identity(2, singular)); }),
+               Contains("solve: a is singular, or one of its matrices: f64[2, 2]"));
+    CHECK_THAT(message_of([&] { inv(singular.to(f16)); }), Contains("inv: needs f32 or f64, got f16[2, 2]"));
+    CHECK_THAT(message_of([&] { cholesky(singular - 3.0 * identity(2, singular)); }),
+               Contains("not positive definite"));
+  }
+}
