@@ -101,7 +101,7 @@ struct GptBlock {  // as in samples/gpt.cpp
   }
   Tensor operator()(const Tensor& x) const {
     const auto [sum, y] = norm2(x, attend(norm1(x)));  // sum = x + what is attended to, and it normalised
-    return sum + down(up(y));
+    return sum + nn::feed_forward(up, down, y);
   }
 };
 
@@ -147,7 +147,7 @@ struct Gpt2Block {
   Residual operator()(const Residual& in) const {
     const auto [x, y] = norm1(in.x, in.delta);
     const auto [sum, z] = norm2(x, attend(y));  // sum = x + what is attended to, and it normalised
-    return {sum, down(up(z))};
+    return {sum, nn::feed_forward(up, down, z)};
   }
 };
 

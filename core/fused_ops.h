@@ -1,6 +1,6 @@
 // Operators that do in one pass over memory what several of core/ops.h do, with the same results and gradients.
-// Modules that use them: nn::LinearAct, nn::LayerNorm, nn::RMSNorm, nn::TransformerEncoderLayer (and batch_norm_relu of
-// core/ops.h: BatchNormAct2d).
+// Modules that use them: nn::LinearAct, nn::feed_forward, nn::LayerNorm, nn::RMSNorm, nn::TransformerEncoderLayer (and
+// batch_norm_relu of core/ops.h: BatchNormAct2d).
 #pragma once
 
 #include <optional>
@@ -16,6 +16,15 @@ namespace mantissa {
 // result for the gradient, gelu what it was applied to, which the product writes only while a gradient is recorded.
 // In a region with policies of its own, and where somebody observes operators, the two run one after the other.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation);
+
+// linear(linear(x, weight1, bias1, activation), weight2, bias2), the perceptron of a transformer's block: x [*, in],
+// weight1 [hidden, in], weight2 [out, hidden], biases or none, result [*, out]. Its results and gradients are those of
+// the two calls, to the bit. On a GPU in halves the gradient of the hidden layer, activation'(.) * (g @ weight2), leaves
+// the product's kernel as such: g @ weight2 is never in memory. Two forms of the hidden layer are kept for backward, as by
+// the two calls: what gelu was applied to, and its result, which the gradient of weight2 reads. (To compute the latter
+// again would keep half as much, and write it once more.)
+Tensor feed_forward(const Tensor& x, const Tensor& weight1, const Tensor& bias1, Activation activation,
+                    const Tensor& weight2, const Tensor& bias2);
 
 // A residual connection and the normalisation after it: sum = x + delta and y = layer_norm(sum) or rms_norm(sum), for
 //   auto [sum, y] = add_layer_norm(x, delta, {width}, weight, bias);

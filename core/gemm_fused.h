@@ -15,7 +15,13 @@ void gemm_act(Device device, const View& y, const View& before, const View& a, c
 // the gradients of its weight and bias. One matrix. With `add` both are added to what is there, in f32 or f64.
 void gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b, bool add = false);
 
+// y = activation'(saved) * (a @ b): a @ b rounded to y's dtype, as gemm gives it, is the gradient that reaches the
+// activation. One matrix; `saved` is like y: what gelu was applied to, of relu its result.
+void gemm_act_backward(Device device, const View& y, const View& saved, const View& a, const View& b, Activation activation);
+
 // y = activation(x), elementwise; y may be x.
 void activate(Device device, const View& y, const View& x, Activation activation);
+// y = activation'(saved) * g, elementwise; y may be g.
+void activate_backward(Device device, const View& y, const View& g, const View& saved, Activation activation);
 
 }  // namespace mantissa::kernels

@@ -82,7 +82,7 @@ const char* name_of(Activation a) {
 std::string key_of(const Gemm& g) {
   return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}", name_of(g.in), name_of(g.out), g.m, g.n, g.k, g.items,
                      g.a_transposed ? 't' : 'n', g.b_transposed ? 't' : 'n', g.lda % 8, g.ldb % 8, g.batch.rank,
-                     g.bias ? " bias" : "", name_of(g.activation), g.before_activation ? " before" : "",
+                     g.bias ? " bias" : "", name_of(g.activation), g.before_activation ? " before" : g.saved ? " backward" : "",
                      g.a_sums ? " sums" : "", is_tf32_allowed() ? " tf32" : "");
 }
 
@@ -142,11 +142,13 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
   Gemm product = g;
   product.activation = Activation::none;
   product.before_activation = nullptr;
+  product.saved = nullptr;
   product.a_sums = nullptr;
   if (g.before_activation) product.c = g.before_activation;
   if (!(w.kind == Kernel::hopper ? tensor_core::run_hopper(product, w.tile) : run_cublaslt(product, w.tile))) return false;
-  if (g.activation != Activation::none)
-    kernels::activate(device, rows_of(g.c, g, device), rows_of(product.c, g, device), g.activation);
+  const View rows = rows_of(g.c, g, device), from = rows_of(product.c, g, device);
+  if (g.saved) kernels::activate_backward(device, rows, from, rows_of(const_cast<void*>(g.saved), g, device), g.activation);
+  else if (g.activation != Activation::none) kernels::activate(device, rows, from, g.activation);
   if (g.a_sums) sum_a(g, device);
   return true;
 }
@@ -194,7 +196,7 @@ KeyNumbers<9> numbers_of(const Gemm& g) {
               static_cast<std::int64_t>(g.activation) << 16 | std::int64_t{g.a_transposed} << 24 |
               std::int64_t{g.b_transposed} << 25 | std::int64_t{g.bias != nullptr} << 26 |
               std::int64_t{g.before_activation != nullptr} << 27 | std::int64_t{g.a_sums != nullptr} << 28 |
-              std::int64_t{g.accumulate} << 29 | std::int64_t{is_tf32_allowed()} << 30};
+              std::int64_t{g.accumulate} << 29 | std::int64_t{is_tf32_allowed()} << 30 | std::int64_t{g.saved != nullptr} << 31};
 }
 
 }  // namespace
@@ -268,6 +270,13 @@ void gemm_act(const View& y, const View& before, const View& a, const View& b, c
   multiply(y, a, b, bias, [&](Gemm& g) {
     g.activation = activation;
     g.before_activation = before.data;
+  });
+}
+
+void gemm_act_backward(const View& y, const View& saved, const View& a, const View& b, Activation activation) {
+  multiply(y, a, b, {}, [&](Gemm& g) {
+    g.activation = activation;
+    g.saved = saved.data;
   });
 }
 

@@ -87,7 +87,7 @@ Tensor TransformerEncoderLayer::operator()(const Tensor& src, const Call& call) 
   const auto attention = [&](const Tensor& t) {
     return dropout1(attend(self_attn, t, t, call.src_mask, call.src_key_padding_mask, call.is_causal));
   };
-  const auto feed_forward = [&](const Tensor& t) { return dropout2(linear2(drop(activation.of(linear1, t)))); };
+  const auto feed_forward = [&](const Tensor& t) { return dropout2(activation.between(linear1, drop, linear2, t)); };
   return Residual(src, norm_first).then(norm1, attention).then(norm2, feed_forward).result();
 }
 
@@ -134,7 +134,7 @@ Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memo
   const auto cross_attention = [&](const Tensor& t) {
     return dropout2(attend(multihead_attn, t, memory, call.memory_mask, call.memory_key_padding_mask, false));
   };
-  const auto feed_forward = [&](const Tensor& t) { return dropout3(linear2(drop(activation.of(linear1, t)))); };
+  const auto feed_forward = [&](const Tensor& t) { return dropout3(activation.between(linear1, drop, linear2, t)); };
   return Residual(tgt, norm_first).then(norm1, self_attention).then(norm2, cross_attention).then(norm3, feed_forward).result();
 }
 

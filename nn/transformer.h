@@ -17,15 +17,18 @@ namespace mantissa::nn {
 
 enum class FeedForward { relu, gelu };
 
-// What a layer does between linear1 and linear2: relu or gelu in one operator with linear1, or any function.
+// What a layer does between linear1 and linear2: relu or gelu in one operator with them, or any function.
 class FeedForwardActivation {
  public:
   FeedForwardActivation(FeedForward f = FeedForward::relu) : known_(f == FeedForward::gelu ? Activation::gelu : Activation::relu) {}
   template <class F>
     requires std::is_invocable_r_v<Tensor, F, const Tensor&>
   FeedForwardActivation(F f) : function_(std::move(f)) {}
-  Tensor of(const Linear& l, const Tensor& x) const {  // activation(l(x))
-    return function_ ? function_(l(x)) : linear(x, l.weight, l.bias, known_);
+  // l2(drop(activation(l1(x))))
+  Tensor between(const Linear& l1, const Dropout& drop, const Linear& l2, const Tensor& x) const {
+    if (function_) return l2(drop(function_(l1(x))));
+    if (drop.mode.training && drop.p != 0) return l2(drop(linear(x, l1.weight, l1.bias, known_)));
+    return mantissa::feed_forward(x, l1.weight, l1.bias, known_, l2.weight, l2.bias);
   }
 
  private:

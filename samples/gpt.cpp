@@ -35,7 +35,7 @@ struct Block {  // attention, then a perceptron, each added to what it reads
   }
   Tensor operator()(const Tensor& x) const {
     const auto [sum, y] = norm2(x, attend(norm1(x)));  // sum = x + what is attended to, and it normalised
-    return sum + down(up(y));
+    return sum + nn::feed_forward(up, down, y);  // down(up(y)) as one operator
   }
 };
 

@@ -6,8 +6,10 @@
 
 #include "amp/kernels/gemm.h"
 #include "core/accelerator.h"
+#include "core/gemm_fused.h"
 #include "cuda/cublaslt.h"
 #include "cuda/runtime.h"
+#include "cuda/tuner.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
 
@@ -29,6 +31,7 @@ struct Case {
   Dtype in = f16, out = f16;
   int tile = 64, parts = 1;
   bool bias = false, accumulate = false, sums = false, before = false;
+  bool saved = false;  // the activation's gradient: a @ b is what reaches it
   Activation activation = Activation::none;
   Way way = Way::mma;
 };
@@ -37,7 +40,7 @@ std::string describe(const Case& c) {
   return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " items " + std::to_string(c.items) + " skew " +
          std::to_string(c.skew) + (c.at ? " a^T" : "") + (c.bt ? " b^T" : "") + (c.in == f16 ? " f16" : " bf16") + (c.out == f32 ? "->f32" : "") +
          " tile " + std::to_string(c.tile) + " parts " + std::to_string(c.parts) + (c.bias ? " bias" : "") + (c.accumulate ? " +=" : "") +
-         (c.sums ? " sums" : "") + (c.way == Way::hopper ? " hopper" : c.way == Way::cublaslt ? " cublaslt" : "") + (c.activation == Activation::relu ? " relu" : c.activation == Activation::gelu ? " gelu" : c.activation == Activation::gelu_tanh ? " gelu_tanh" : "");
+         (c.sums ? " sums" : "") + (c.saved ? " backward" : "") + (c.way == Way::hopper ? " hopper" : c.way == Way::cublaslt ? " cublaslt" : "") + (c.activation == Activation::relu ? " relu" : c.activation == Activation::gelu ? " gelu" : c.activation == Activation::gelu_tanh ? " gelu_tanh" : "");
 }
 
 // What a lane, a chunk or a row computes wrongly shows as an error far above rounding.
@@ -57,6 +60,8 @@ void run(const Case& c) {
   g.lda = a_columns + c.skew, g.ldb = b_columns + c.skew, g.ldc = c.n;
   g.a_transposed = c.at, g.b_transposed = c.bt, g.accumulate = c.accumulate, g.activation = c.activation;
   if (c.bias) g.bias = dbias.view().data;
+  const Tensor saved = cast(randn({c.items, c.m, c.n}), c.out), dsaved = saved.to(cuda), dproduct = zeros_like(saved).to(cuda);
+  if (c.saved) g.saved = dsaved.view().data;
   if (c.before) g.before_activation = dz.view().data;
   if (c.sums) g.a_sums = dsums.view().data;
   g.batch.rank = 1, g.batch.sizes[0] = c.items, g.batch.a[0] = a.stride(0), g.batch.b[0] = b.stride(0);
@@ -87,6 +92,19 @@ void run(const Case& c) {
     for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]) / (absolute + (relative + unit * 1.01) * std::abs(y[i]) + 1e-7));
     CHECK(worst <= 1);
   };
+  if (c.saved) {  // of halves the gradient of the rounded product, to the bit: by the same way, without its end
+    Gemm product = g;
+    product.activation = Activation::none, product.saved = nullptr, product.c = dproduct.view().data;
+    if (c.way == Way::mma) REQUIRE(tensor_core::run_mma(product, c.tile, c.parts, static_cast<float*>(partial.view().data)));
+    if (c.way == Way::hopper) REQUIRE(tensor_core::run_hopper(product, c.tile));
+    compare(dproduct, want);
+    if (c.way == Way::cublaslt) REQUIRE(cuda_backend::run_cublaslt(product, 0));
+    const Tensor apart = zeros_like(dproduct);
+    kernels::activate_backward(cuda, apart.view(), dproduct.view(), dsaved.view(), c.activation);
+    if (c.way == Way::cublaslt) CHECK(cuda_backend::agree(dc.view(), apart.view()));  // it rounds once
+    else CHECK(equal(dc.to(cpu), apart.to(cpu)));
+    return;
+  }
   if (c.before) compare(dz, want);
   if (c.activation == Activation::relu) want = relu(want);
   if (c.activation == Activation::gelu) want = gelu(cast(cast(want, c.out), f64));
@@ -120,6 +138,11 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
     run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .activation = Activation::relu});
     run({.m = 40, .n = 72, .k = 200, .in = bf16, .out = bf16, .parts = parts, .bias = true, .before = true, .activation = Activation::gelu});
     run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .before = true, .activation = Activation::gelu_tanh});
+    for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+      run({.m = 40, .n = 72, .k = 200, .parts = parts, .saved = true, .activation = a});
+      run({.m = 33, .n = 37, .k = 70, .skew = 1, .in = bf16, .out = bf16, .parts = parts, .saved = true, .activation = a});
+      run({.m = 136, .n = 152, .k = 72, .bt = true, .in = bf16, .out = f32, .tile = 128, .parts = parts, .saved = true, .activation = a});
+    }
     run({.m = 40, .n = 72, .k = 200, .at = true, .out = f32, .parts = parts, .accumulate = true, .sums = true});
     run({.m = 200, .n = 72, .k = 136, .items = 2, .at = true, .tile = 128, .parts = parts, .sums = true});
   }
@@ -153,6 +176,11 @@ TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout
         if (way == Way::hopper) {
           run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = true,
                .activation = Activation::gelu, .way = way});
+        }
+        for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+          if (way == Way::hopper || a == Activation::gelu_tanh)
+            run({.m = 200, .n = 136, .k = 200, .bt = way == Way::hopper, .in = in, .out = in, .tile = tile, .saved = true,
+                 .activation = a, .way = way});
         }
         for (const bool before : {false, true}) {  // gelu by tanh is also cuBLASLt's
           run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = before && way == Way::hopper,

@@ -19,6 +19,7 @@ using namespace mantissa::test;
 const std::map<std::string, std::string> excused = {
     {"batch_norm_relu", "batch_norm, add and relu in one; compared with them by the operator tests"},
     {"linear_act", "linear and an activation in one; compared with them by the operator tests and tests/cuda_linear_act_test.cpp"},
+    {"feed_forward", "two linear layers and an activation; compared with them by the operator tests and tests/cuda_feed_forward_test.cpp"},
     {"max_pool2d_taps", "what max_pool2d calls for channels-last images; compared with it in tests/channels_last_test.cpp"},
     {"channels_last", "the elements in another order of memory; compared with what it copies in tests/channels_last_test.cpp"},
     {"constant_pad", "what pad calls for its mode constant; compared there"},

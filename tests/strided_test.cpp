@@ -82,7 +82,7 @@ const Exception exceptions[] = {
     {"Products of f32 read transposed operands as they lie, and oneDNN blocks the two ways differently (core/gemm.cpp).",
      {f32},
      {"transposed", "last two turned", "channels second"},
-     {"matmul", "linear", "linear_act", "linear_cross_entropy", "einsum", "inner", "bmm", "mv", "addmm", "baddbmm", "tensordot", "bilinear", "cdist",
+     {"matmul", "linear", "linear_act", "feed_forward", "linear_cross_entropy", "einsum", "inner", "bmm", "mv", "addmm", "baddbmm", "tensordot", "bilinear", "cdist",
       "affine_grid", "scaled_dot_product_attention"}},
     {"Products of few rows read a weight that lies on its side by rows, and pack another one (core/gemm.cpp).",
      {f32, f16, bf16},

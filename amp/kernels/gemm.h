@@ -1,5 +1,6 @@
 // Matrix products of 16-bit floats on Tensor Cores, with what follows a product fused to it.
-//   c = activation(a @ b + bias)        c += a @ b        sums f32, one rounding at the end
+//   c = activation(a @ b + bias)        c = activation'(saved) * (a @ b)        c += a @ b
+// Sums are f32 and rounded once, at the end.
 // One problem, several ways to compute it (amp/kernels/gemm_mma.cuh, gemm_sm90.cu, cuda/library/cublaslt.cpp);
 // cuda/gemm.cpp chooses. No way ever adds partial sums in 16 bits.
 #pragma once
@@ -30,6 +31,8 @@ struct Gemm {
   void* c = nullptr;                     // [m, n] rows ldc apart
   void* before_activation = nullptr;     // like c: what the activation was applied to, for its gradient; or none
                                          // (rounded to `out` also where it is not stored)
+  const void* saved = nullptr;           // like c: what the activation was applied to, of relu its result. a @ b is then the
+                                         // gradient that reaches the activation, and c the one that leaves it; or none
   void* a_sums = nullptr;                // [items, m] in dtype `out`: sums over k of the rows of a (a bias's gradient); or none
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool a_transposed = false, b_transposed = false;

@@ -1,4 +1,4 @@
-// What follows a product, element by element: bias, what c held before, activation, one rounding.
+// What follows a product, element by element: bias, what c held before, activation or its gradient, one rounding.
 #pragma once
 
 #include "amp/kernels/gemm.h"
@@ -15,6 +15,15 @@ __device__ inline float activate(float x, Activation activation) {
     case Activation::gelu: return pointwise::Gelu().f(x);
     case Activation::gelu_tanh: return pointwise::GeluTanh().f(x);
     default: return x;
+  }
+}
+
+__device__ inline float activate_backward(float gradient, float saved, Activation activation) {
+  switch (activation) {
+    case Activation::relu: return pointwise::Relu().df(gradient, saved);
+    case Activation::gelu: return pointwise::Gelu().df(gradient, saved);
+    case Activation::gelu_tanh: return pointwise::GeluTanh().df(gradient, saved);
+    default: return gradient;
   }
 }
 
@@ -50,6 +59,21 @@ template <class T> __device__ inline void write(Dtype dtype, void* to, std::int6
   }
 }
 
+// The same for what is read.
+template <class T> __device__ inline void read_some(Dtype dtype, const void* from, std::int64_t i, float* v, int count) {
+  const T* p = static_cast<const T*>(from) + i;
+  if (dtype != f32 && count == 4 && reinterpret_cast<std::uintptr_t>(p) % 8 == 0) {
+    const Four<T> four = *reinterpret_cast<const Four<T>*>(p);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[j] = static_cast<float>(four.v[j]);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j < count) v[j] = read<T>(dtype, from, i + j);
+    }
+  }
+}
+
 // Columns column .. column + count - 1 of one row of c.
 template <class T>
 __device__ inline void finish(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column, const float* sums, int count) {
@@ -64,11 +88,13 @@ __device__ inline void finish(const Gemm& g, std::int64_t item, std::int64_t row
   }
   if (g.before_activation) write<T>(g.out, g.before_activation, index, v, count);
   if (g.activation != Activation::none) {
+    float saved[4];
+    if (g.saved) read_some<T>(g.out, g.saved, index, saved, count);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       if (j >= count) break;
       if (g.out != f32) v[j] = static_cast<float>(T(v[j]));  // as if it had been stored and read again
-      v[j] = activate(v[j], g.activation);
+      v[j] = g.saved ? activate_backward(v[j], saved[j], g.activation) : activate(v[j], g.activation);
     }
   }
   write<T>(g.out, g.c, index, v, count);

@@ -90,9 +90,13 @@ std::uint32_t alignment_of(const void* p) {
   return bytes;
 }
 
+// What a gelu was applied to: written by its epilogue, read by that of its gradient.
+void* aux_of(const Gemm& g) { return g.saved ? const_cast<void*>(g.saved) : g.before_activation; }
+
 // Of the transposed product, whose operand B is our a: CUBLASLT_EPILOGUE_BGRADB sums that over k.
 cublasLtEpilogue_t epilogue_of(const Gemm& g) {
   if (g.a_sums) return CUBLASLT_EPILOGUE_BGRADB;
+  if (g.saved) return CUBLASLT_EPILOGUE_DGELU;
   if (g.activation == Activation::gelu_tanh) {
     if (g.before_activation) return g.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     return g.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
@@ -116,8 +120,8 @@ Problem make_problem(const Gemm& g, const Key& key) {
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.out));
     set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.a_sums);
   }
-  if (g.before_activation) {  // in the dtype of the result, which is the default
-    set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.before_activation);
+  if (aux_of(g)) {  // in the dtype of the result, which is the default
+    set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux_of(g));
     set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.ldc);
     set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, g.m * g.ldc);
   }
@@ -150,7 +154,7 @@ Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
   const Key key{g.m, g.n, g.k, g.items, g.lda, g.ldb, g.ldc, a_step, b_step, current_device(), static_cast<int>(g.in), static_cast<int>(g.out),
                 2 * g.a_transposed + g.b_transposed, static_cast<int>(epilogue_of(g)), g.accumulate, g.in == f32 && tf32_allowed, alignment_of(g.a),
                 alignment_of(g.b), c_alignment,
-                std::min({c_alignment, alignment_of(g.bias), alignment_of(g.before_activation), alignment_of(g.a_sums)})};
+                std::min({c_alignment, alignment_of(g.bias), alignment_of(aux_of(g)), alignment_of(g.a_sums)})};
   const auto at = problems.find(key);
   return at != problems.end() ? at->second : problems.emplace(key, make_problem(g, key)).first->second;
 }
@@ -201,7 +205,7 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   auto& chosen = p.plans[static_cast<std::size_t>(plan)];
   if (chosen.state != CUBLAS_STATUS_SUCCESS) return false;
   if (g.bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
-  if (g.before_activation) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.before_activation);
+  if (aux_of(g)) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux_of(g));
   if (g.a_sums) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.a_sums);
   const Workspace workspace(chosen.workspaceSize);
   const double one_f64 = 1, beta_f64 = g.accumulate;
@@ -233,9 +237,10 @@ bool is_tf32_allowed() { return tf32_allowed; }
 bool run_cublaslt(const Gemm& g, int plan) {
   if (g.a_sums && (g.bias || g.activation != Activation::none || g.items != 1 || g.in == f64)) return false;
   if (g.k == 0 || g.activation == Activation::gelu || (g.bias && g.in != g.out)) return false;
-  // cublasLt.h: the leading dimension of what gelu is applied to must be divisible by 8. Vectors of 16 bytes write it.
-  const bool aligned = g.ldc % 8 == 0 && alignment_of(g.before_activation) >= 16;
-  if (g.before_activation && (g.activation != Activation::gelu_tanh || !aligned || g.batch.rank > 1)) return false;
+  // cublasLt.h: the leading dimension of what gelu is applied to must be divisible by 8. Vectors of 16 bytes write it, and
+  // read it for the gradient.
+  const bool aligned = g.ldc % 8 == 0 && alignment_of(aux_of(g)) >= 16;
+  if (aux_of(g) && (g.activation != Activation::gelu_tanh || !aligned || g.batch.rank > 1)) return false;
   if (g.batch.rank <= 1) return run_strided(g, g.batch.rank ? g.batch.a[0] : 0, g.batch.rank ? g.batch.b[0] : 0, plan);
   // Only the last dimension of a batch has one step: the others are a loop.
   const tensor_core::Batch& batch = g.batch;

@@ -109,6 +109,7 @@ ours_alone = {
     "add_layer_norm": "`F.layer_norm(x + delta, ...)`, and the sum; ONNX Runtime's `SkipLayerNormalization`. Under autocast with an "
     "f32 sum its y has the region's dtype, as that of `add_rms_norm`, where `F.layer_norm` and `layer_norm` give f32 (`docs/amp.md`)",
     "add_rms_norm": "`F.rms_norm(x + delta, ...)`, and the sum; `fused_add_rms_norm` in vLLM",
+    "feed_forward": "`F.linear(gelu(F.linear(x, w1, b1)), w2, b2)` in one, also with relu; apex has it as `FusedDenseGeluDense`",
     "batch_norm_relu": "`relu(batch_norm(x) + z)` in one; apex has it as `BatchNorm2d_NHWC(fuse_relu=True)`",
     "channels_last": "`x.contiguous(memory_format=torch.channels_last)`",
     "contiguous": "a method there; here both",
