@@ -19,10 +19,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
 
 // linear(linear(x, weight1, bias1, activation), weight2, bias2), the perceptron of a transformer's block: x [*, in],
 // weight1 [hidden, in], weight2 [out, hidden], biases or none, result [*, out]. Its results and gradients are those of
-// the two calls, to the bit. On a GPU in halves the gradient of the hidden layer, activation'(.) * (g @ weight2), leaves
-// the product's kernel as such: g @ weight2 is never in memory. Two forms of the hidden layer are kept for backward, as by
-// the two calls: what gelu was applied to, and its result, which the gradient of weight2 reads. (To compute the latter
-// again would keep half as much, and write it once more.)
+// the two calls, to the bit. (On a GPU: where the tuner takes the same products for both.) There, in halves, the gradient
+// of the hidden layer, activation'(.) * (g @ weight2), leaves the product's kernel as such: g @ weight2 is never in memory.
+// Two forms of the hidden layer are kept for backward, as by the two calls: what gelu was applied to, and its result,
+// which the gradient of weight2 reads. (To compute the latter again would keep half as much, and write it once more.)
 Tensor feed_forward(const Tensor& x, const Tensor& weight1, const Tensor& bias1, Activation activation,
                     const Tensor& weight2, const Tensor& bias2);
 

@@ -9,7 +9,8 @@ MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
 MANTISSA_CUDA_KERNEL(gemm_act, const View& y, const View& before, const View& a, const View& b, const View& bias,
                      Activation activation)
-MANTISSA_CUDA_KERNEL(gemm_act_backward, const View& y, const View& saved, const View& a, const View& b, Activation activation)
+MANTISSA_CUDA_KERNEL(gemm_act_backward, const View& y, const View& saved, const View& a, const View& b,
+                     Activation activation)
 MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_CUDA_KERNEL(gemm_and_sums, const View& y, const View& sums, const View& a, const View& b, bool add)
 
@@ -30,7 +31,8 @@ namespace {
 
 template <class F> void run_formula(Device device, const View& y, std::span<const View* const> inputs) {
   const F formula{};
-  kernels::pointwise(device, pointwise::opcode<F>, static_cast<const void*>(&formula), compute_dtype(y.dtype), y, inputs);
+  const Dtype compute = compute_dtype(y.dtype);
+  kernels::pointwise(device, pointwise::opcode<F>, static_cast<const void*>(&formula), compute, y, inputs);
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ void gemm_and_sums(Device device, const View& y, const View& sums, const View& a
 
 // y = activation'(saved) * (a @ b): a @ b rounded to y's dtype, as gemm gives it, is the gradient that reaches the
 // activation. One matrix; `saved` is like y: what gelu was applied to, of relu its result.
-void gemm_act_backward(Device device, const View& y, const View& saved, const View& a, const View& b, Activation activation);
+void gemm_act_backward(Device device, const View& y, const View& saved, const View& a, const View& b,
+                       Activation activation);
 
 // y = activation(x), elementwise; y may be x.
 void activate(Device device, const View& y, const View& x, Activation activation);
