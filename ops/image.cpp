@@ -212,16 +212,20 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     ratios.push_back(ratio);
     whole = whole && repeats(size, out, ratio);
   }
+  if (area) return in.result(average_areas(in[0], areas));
   if (whole) return in.result(repeated(in[0], areas));
-  Tensor y = widened(in[0]);
-  for (int d = 0; d < dims && !area; ++d) {
+  // Channels-last images are read along their channels, and stay so.
+  const bool channels_last = in[0].layout() == Layout::channels_last;
+  Tensor y = widened(channels_last ? permute(in[0], {0, 2, 3, 1}) : in[0]);
+  for (int d = 0; d < dims; ++d) {
     const std::int64_t size = x.size(d + 2), out = areas[d];
     const double ratio = ratios[static_cast<std::size_t>(d)];
     if (out == size && ratio == 1) continue;
-    y = resample(y, d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
+    y = resample(y, channels_last ? d + 1 : d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
                                        : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
   }
-  return in.result(area ? average_areas(in[0], areas) : cast(y, in[0].dtype()));
+  y = cast(y, in[0].dtype());
+  return in.result(channels_last ? permute(y, {0, 3, 1, 2}) : y);
 }
 
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
@@ -268,6 +272,7 @@ void interpolate_samples(Samples& s) {
   add(s, {s.randn({1, 4, 1, 3, 2})}, [](const Tensors& x) { return interpolate(x[0], {.size = {4, 6, 2}, .mode = "nearest-exact"}); });
   add(s, {s.randn({2, 3, 2, 3})}, [](const Tensors& x) { return interpolate(channels_last(x[0]), {.scale_factor = {4, 2}}); });
   add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {3}}); });
+  add(s, {s.randn({2, 3, 2, 4})}, [](const Tensors& x) { return interpolate(channels_last(x[0]), {.size = {3, 5}, .mode = "bilinear"}); });
   add(s, {s.randn({2, 2, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {3}, .mode = "nearest-exact"}); });
   add(s, {s.randn({2, 2, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {8}, .mode = "linear"}); });
   add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5, 3}, .mode = "bilinear", .align_corners = true}); });

@@ -156,7 +156,8 @@ void Optimizer::step() {
   std::size_t i = 0;
   for (const Group& g : groups_) {
     for (const Tensor& p : g.parameters) {
-      if (amp::carries_scale(p)) {
+      const autograd::Node* node = p.impl()->node.get();
+      if (node && node->has_hooks() && amp::carries_scale(p)) [[unlikely]] {  // a scale is noted in the hooks
         fail(type_name(), ".step: the gradient of ", parameter_name(i), " is still multiplied by the scale of a GradScaler; "
              "call scaler.step(optimizer), or scaler.unscale_(optimizer) before it");
       }
