@@ -214,18 +214,15 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   }
   if (area) return in.result(average_areas(in[0], areas));
   if (whole) return in.result(repeated(in[0], areas));
-  // Channels-last images are read along their channels, and stay so.
-  const bool channels_last = in[0].layout() == Layout::channels_last;
-  Tensor y = widened(channels_last ? permute(in[0], {0, 2, 3, 1}) : in[0]);
+  Tensor y = widened(in[0]);
   for (int d = 0; d < dims; ++d) {
     const std::int64_t size = x.size(d + 2), out = areas[d];
     const double ratio = ratios[static_cast<std::size_t>(d)];
     if (out == size && ratio == 1) continue;
-    y = resample(y, channels_last ? d + 1 : d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
+    y = resample(y, d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
                                        : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
   }
-  y = cast(y, in[0].dtype());
-  return in.result(channels_last ? permute(y, {0, 3, 1, 2}) : y);
+  return in.result(cast(y, in[0].dtype()));
 }
 
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
