@@ -104,7 +104,8 @@ ScaledLoss GradScaler::scale(const Tensor& loss, const Pin& pin) {
     const std::lock_guard lock(mutex_);
     forward_failed_ = forward_failed_.defined() ? maximum(forward_failed_, failed) : failed;
   }
-  const Tensor scaled = mul(loss, on(pin.scale, loss.device()));
+  // In f32 also where there are many losses: 65536 times anything above 1 is infinite in f16.
+  const Tensor scaled = mul(is_half(loss.dtype()) ? cast(loss, f32) : loss, on(pin.scale, loss.device()));
   if (scaled.requires_grad()) scaled.on_grad([tag = pin.tag](const Tensor&) { autograd::tag_running_backward(tag); });
   return {scaled, loss.detach()};
 }

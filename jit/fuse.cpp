@@ -120,7 +120,7 @@ Tensor apply_fused(const std::shared_ptr<Compiled>& c, std::span<const Tensor> x
 
 // What decides on a trace.
 struct Key {
-  std::vector<Dtype> dtypes;
+  std::vector<Kind> arguments;
   int device;
   AutocastState autocast;
   bool operator==(const Key&) const = default;
@@ -136,14 +136,17 @@ struct FusedFunction::Impl {
 
   std::shared_ptr<Compiled> find(std::span<const Tensor> x) {
     Key key{{}, static_cast<int>(x[0].device().type), context().autocast};
-    for (const Tensor& t : x) key.dtypes.push_back(t.dtype());
+    // Where all have one dtype, or none has dimensions, it does not matter which has.
+    const bool ranked = std::ranges::any_of(x, [&](const Tensor& t) { return t.dtype() != x[0].dtype(); }) &&
+                        std::ranges::any_of(x, [](const Tensor& t) { return t.dim() > 0; });
+    for (const Tensor& t : x) key.arguments.push_back({t.dtype(), ranked && t.dim() == 0});
     key.autocast.depth = 0;
     key.autocast.observed = false;
     const std::lock_guard lock(mutex);
     for (const auto& [k, c] : compiled)
       if (k == key) return c;
     auto c = std::make_shared<Compiled>();
-    c->trace = trace(name.c_str(), *function, key.dtypes, x[0].device());
+    c->trace = trace(name.c_str(), *function, key.arguments, x[0].device());
     c->autocast = context().autocast;
     c->function = function;
     compiled.emplace_back(std::move(key), c);

@@ -104,6 +104,9 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
     values_[y.data] = add(instruction<pointwise::Mul>(operand(y), operand(x)));
   }
 
+  // All that follows is linear in a gradient: it may as well come before the sum, which the engine takes in the end.
+  void sum_to(const View& y, const View& x) override { values_[y.data] = operand(x); }
+
   void begin(const amp::OperatorCall& call) override {
     op_ = call.op;
     noted_before_ = noted_;
@@ -191,10 +194,13 @@ Tensor example(Dtype dtype, int which, std::int64_t n) {
   const Tensor x = from_data(numbers, {n});
   return dtype == boolean ? x > 1.0 : x.to(dtype);
 }
-std::vector<Tensor> examples(std::span<const Dtype> dtypes, std::int64_t n) {
+std::vector<Tensor> examples(std::span<const Kind> kinds, std::int64_t n) {
   const NoGrad off;
   std::vector<Tensor> x;
-  for (std::size_t i = 0; i < dtypes.size(); ++i) x.push_back(example(dtypes[i], static_cast<int>(i), n));
+  for (const Kind& k : kinds) {
+    const Tensor all = example(k.dtype, static_cast<int>(x.size()), n);
+    x.push_back(k.scalar ? all[0].clone() : all);
+  }
   return x;
 }
 
@@ -228,7 +234,9 @@ void check_same(const char* name, const char* what, const Tensor& found, const T
   }
 }
 Tensor run_part(const TracedPart& part, std::span<const Tensor> arguments, Dtype result) {
-  const Tensor y = empty(arguments[0].sizes(), {.dtype = result});
+  Dims sizes;
+  for (const Tensor& x : arguments) sizes = broadcast(sizes, x.sizes());
+  const Tensor y = empty(sizes, {.dtype = result});
   std::vector<View> views;
   for (int i : part.arguments) views.push_back(arguments[static_cast<std::size_t>(i)].view());
   std::vector<const View*> inputs;
@@ -239,11 +247,10 @@ Tensor run_part(const TracedPart& part, std::span<const Tensor> arguments, Dtype
 }
 
 // Runs what was found beside the function, on more and other numbers: the function may have asked for values or sizes.
-void verify(const char* name, const ElementwiseFunction& function, const Trace& t, std::span<const Dtype> dtypes) {
-  const Dtype wide = t.forward.program.compute;
-  std::vector<Dtype> exact;
-  for (Dtype d : dtypes) exact.push_back(d == boolean ? boolean : wide);
-  std::vector<Tensor> x = examples(exact, 67);
+void verify(const char* name, const ElementwiseFunction& function, const Trace& t, std::span<const Kind> kinds) {
+  std::vector<Kind> wide;
+  for (const Kind& k : kinds) wide.push_back({k.dtype == boolean ? boolean : t.forward.program.compute, k.scalar});
+  std::vector<Tensor> x = examples(wide, 67);
   context().autocast = AutocastState{};
   for (Tensor& v : x)
     if (v.is_floating()) v.requires_grad_();
@@ -262,7 +269,8 @@ void verify(const char* name, const ElementwiseFunction& function, const Trace& 
     }
     std::vector<Tensor> arguments = x;
     arguments.push_back(g);
-    check_same(name, "a gradient", run_part(t.gradients(std::span(&i, 1)), arguments, argument.dtype()), expected);
+    const Tensor found = run_part(t.gradients(std::span(&i, 1)), arguments, argument.dtype());
+    check_same(name, "a gradient", argument.dim() == 0 ? sum(found) : found, expected);
   }
 }
 
@@ -274,11 +282,11 @@ TracedPart Trace::gradients(std::span<const int> wanted) const {
   return part_of(backward, values);
 }
 
-Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Dtype> dtypes, Device device) {
+Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Kind> kinds, Device device) {
   const Modes modes(device);
-  const int n = static_cast<int>(dtypes.size());
-  const std::vector<Tensor> leaves = examples(dtypes, 5);
-  const Tensor weights = examples(std::vector{f32}, 5)[0];
+  const int n = static_cast<int>(kinds.size());
+  const std::vector<Tensor> leaves = examples(kinds, 5);
+  const Tensor weights = example(f32, n, 5);
   Trace t;
   t.arguments = n;
   FusedProgram all;
@@ -294,7 +302,7 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
     }
     const Tensor y = function(x);
     check(y.defined(), "the function gave an undefined tensor");
-    check(y.sizes() == x[0].sizes(), "the result has the shape ", y.sizes());
+    check(y.sizes() == weights.sizes(), "the result has the shape ", y.sizes());
     t.result = y.dtype();
     wanted.push_back(recorder.value_of(y.view()));
     check(wanted[0] != -1, "the function gives a tensor that does not depend on its arguments");
@@ -339,7 +347,7 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
   t.forward = part_of(all, std::span(wanted).first(1));
   t.backward = std::move(all);
   t.backward.outputs.assign(wanted.begin() + 1, wanted.end());
-  verify(name, function, t, dtypes);
+  verify(name, function, t, kinds);
   return t;
 }
 

@@ -30,9 +30,16 @@ struct Trace {
   TracedPart gradients(std::span<const int> wanted) const;
 };
 
-// Calls `function` under the thread's autocast, as if arguments of these dtypes were on `device`. Throws where it does
-// anything that is not elementwise, looks at values, or needs tensors that are not its arguments; messages begin with
-// `name`.
-Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Dtype> dtypes, Device device);
+// What dtypes follow from, of an argument: one without dimensions yields to others (ops/promotion.h).
+struct Kind {
+  Dtype dtype;
+  bool scalar = false;
+  bool operator==(const Kind&) const = default;
+};
+
+// Calls `function` under the thread's autocast, as if arguments of these kinds, of which one at least is no scalar, were
+// on `device`. Throws where it does anything that is not elementwise, looks at values, or needs tensors that are not its
+// arguments; messages begin with `name`.
+Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Kind> kinds, Device device);
 
 }  // namespace mantissa::jit

@@ -19,6 +19,7 @@
 
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/promotion.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -27,17 +28,15 @@ namespace detail {
 // As add_operator_context, also in front of what an inner operator said about itself.
 void add_composed_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
 
-// Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs promote to,
+// Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs meet in,
 // or with f32_inside that of the first, as the norms have it whatever their weights are.
 inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const Tensor*> x, std::span<Tensor> casts,
                           std::span<Tensor> wide) {
   if (context().autocast.any()) [[unlikely]] amp::cast_inputs(name, policy, x, casts);
-  bool found = false;
-  Dtype result = f32;
+  Meeting result(f32, Meeting::number);
   for (const Tensor* t : x) {
     if (!t->defined() || !t->is_floating() || t->is_weak_scalar()) continue;
-    result = found ? promote(result, t->dtype()) : t->dtype();
-    found = true;
+    result = meet(result, Meeting(*t));
     if (policy == CastPolicy::f32_inside) break;
   }
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -45,7 +44,7 @@ inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const T
     wide[i] = cast(*x[i], f32);
     x[i] = &wide[i];
   }
-  return result;
+  return result.dtype;
 }
 
 void enter_composite(const char* name, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts);

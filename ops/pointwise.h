@@ -7,6 +7,7 @@
 #include "core/ops.h"
 #include "core/pointwise.h"
 #include "ops/apply.h"
+#include "ops/promotion.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -20,20 +21,6 @@ namespace pointwise {
 
 template <class F, class... Any> inline constexpr bool is_any = (std::is_same_v<F, Any> || ...);
 
-// C++ numbers adopt the dtype of the tensors they meet; a fraction beside integers gives f32.
-struct Operand { Dtype dtype; bool number; };
-inline Dtype common_dtype(Operand a, Operand b) {
-  if (a.number == b.number) return promote(a.dtype, b.dtype);
-  const Dtype number = a.number ? a.dtype : b.dtype, tensor = a.number ? b.dtype : a.dtype;
-  if (is_floating(number)) return is_floating(tensor) ? tensor : f32;
-  return tensor == boolean ? number : tensor;
-}
-inline Dtype common_dtype(const Tensor& a, const Tensor& b) {
-  return common_dtype({a.dtype(), a.is_weak_scalar()}, {b.dtype(), b.is_weak_scalar()});
-}
-inline Dtype common_dtype(const View& a, const View& b) {
-  return common_dtype({a.dtype, a.weak_scalar}, {b.dtype, b.weak_scalar});
-}
 inline Dtype result_dtype(Result kind, Dtype promoted) {
   if (kind == Result::boolean) return boolean;
   return kind == Result::floating && !is_floating(promoted) ? f32 : promoted;

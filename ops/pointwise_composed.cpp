@@ -13,8 +13,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 Tensor zero() { return Tensor(0.0); }
 // What `a op b` has of an operator that gives integers a floating result.
 Dtype floating_dtype(const Tensor& a, const Tensor& b) {
-  const bool one_number = a.is_weak_scalar() != b.is_weak_scalar();
-  const Dtype d = !one_number ? promote(a.dtype(), b.dtype()) : a.is_weak_scalar() ? b.dtype() : a.dtype();
+  const Dtype d = common_dtype(a, b);
   return is_floating(d) ? d : f32;
 }
 

@@ -3,6 +3,7 @@
 // changes what the user sees.
 #include "ops/reduce.h"
 
+#include "core/formula_recorder.h"
 #include "ops/device_table.h"
 #include "ops/with_dtype.h"
 
@@ -156,6 +157,7 @@ struct SumTo {
     return {sizes, x.is_floating() ? x.dtype() : i64, x.device()};
   }
   void run(View y, const View& x) const {
+    if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->sum_to(y, x);
     while (y.sizes.rank() < x.dim()) y.sizes.insert(0, 1);
     y.strides = contiguous_strides(y.sizes);
     kernels::reduce_sum(x.device, y, x, 1.0);

@@ -103,6 +103,22 @@ TEST_CASE("one trace serves all shapes; dtypes and autocast have their own") {
   CHECK(f.traces() == 3);
 }
 
+TEST_CASE("a scalar of another dtype leaves the result in halves, and gets its own gradient") {
+  const auto function = [](Tensor x, Tensor s) { return x * exp(s) + s; };
+  const auto f = jit::fuse(function);
+  Tensor s = scalar(0.5, {.requires_grad = true}), t = scalar(0.5, {.requires_grad = true});
+  const Tensor x = random_tensor({300}, 1, -1, 1);
+  const Tensor y = f(x.to(bf16), s);
+  REQUIRE(y.dtype() == bf16);
+  CHECK(function(x.to(bf16), s).dtype() == bf16);
+  CHECK(f(x.to(bf16), s.reshape({1})).dtype() == f32);  // with a dimension it counts
+  backward(sum(f(x, s)));
+  backward(sum(function(x, t)));
+  CHECK(std::abs(s.grad().item() - t.grad().item()) <= 2e-4 * std::abs(t.grad().item()));
+  backward(sum(f(x.to(bf16), s)));
+  CHECK(std::abs(s.grad().item() - 2 * t.grad().item()) <= 5e-2 * std::abs(t.grad().item()));
+}
+
 TEST_CASE("the same bits with any number of threads") {
   const auto f = jit::fuse([](Tensor x, Tensor b) { return gelu(x + b) * sigmoid(x); });
   const Tensor x = random_tensor({512, 300}, 1, -3, 3), b = random_tensor({300}, 2, -1, 1);

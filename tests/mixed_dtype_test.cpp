@@ -5,7 +5,10 @@
 #include <limits>
 
 #include "autograd/backward.h"
+#include "core/operators.h"
 #include "core/ops.h"
+#include "core/ops_special.h"
+#include "ops/promotion.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -116,4 +119,40 @@ TEST_CASE("rms_norm of halves adds the epsilon of f32, in which it is computed")
     const Tensor y = rms_norm(full({4}, 1e-3, {.dtype = dtype}), {4});
     CHECK(y.to_vector<double>()[0] == Approx(0.945245).epsilon(4e-3));  // PyTorch 2.15: 0.9453125 in both halves
   }
+}
+
+TEST_CASE("a tensor without dimensions yields to one that has some: torch.result_type") {
+  const Dtype all[] = {f64, f32, f16, bf16, i64, i32, u8, boolean};
+  // Of a tensor with dimensions (the row) and one without (the column), as PyTorch 2.15 printed it.
+  const Dtype expected[8][8] = {
+      {f64, f64, f64, f64, f64, f64, f64, f64},
+      {f32, f32, f32, f32, f32, f32, f32, f32},
+      {f16, f16, f16, f16, f16, f16, f16, f16},
+      {bf16, bf16, bf16, bf16, bf16, bf16, bf16, bf16},
+      {f64, f32, f16, bf16, i64, i64, i64, i64},
+      {f64, f32, f16, bf16, i32, i32, i32, i32},
+      {f64, f32, f16, bf16, u8, u8, u8, u8},
+      {f64, f32, f16, bf16, i64, i32, u8, boolean},
+  };
+  for (int a = 0; a < 8; ++a) {
+    for (int b = 0; b < 8; ++b) {
+      const Tensor x = ones({2}, {.dtype = all[a]}), y = ones({}, {.dtype = all[b]});
+      INFO(x << " and " << y);
+      CHECK(common_dtype(x, y) == expected[a][b]);
+      CHECK(common_dtype(y, x) == expected[a][b]);
+      CHECK(common_dtype(x, ones({1}, {.dtype = all[b]})) == promote(all[a], all[b]));
+      CHECK(common_dtype(ones({}, {.dtype = all[a]}), y) == promote(all[a], all[b]));
+      if (all[a] == boolean && all[b] == boolean) continue;
+      CHECK(mul(x, y).dtype() == expected[a][b]);
+      CHECK(where(x == 1, x, y).dtype() == expected[a][b]);
+      CHECK((x == y).dtype() == boolean);
+    }
+  }
+  // Through operators made of others, and with the gradient of each in its own dtype.
+  Tensor image = ones({3}, {.dtype = bf16, .requires_grad = true}), temperature = scalar(2, {.requires_grad = true});
+  CHECK(lerp(image, image * 2, temperature).dtype() == bf16);
+  CHECK(hypot(image, temperature).dtype() == bf16);
+  backward(sum(image * exp(temperature)));
+  CHECK(image.grad().dtype() == bf16);
+  CHECK(temperature.grad().dtype() == f32);
 }

@@ -138,8 +138,6 @@ differences = [
     "`det` and `slogdet` of a singular matrix have no gradient: backward throws. PyTorch has one for `det`.",
     "`norm`, `cdist` and `pdist` with p = 0 have a gradient, 0; PyTorch's `norm` has none.",
     "`signbit` and `copysign` take every NaN for positive: the sign of a computed NaN says nothing.",
-    "A tensor of no dimensions counts like any other when dtypes promote: an f16 tensor times an f32 `scalar` is f32, in PyTorch f16. "
-    "A C++ number adopts the dtype of the tensor.",
     "`matmul` and `linear` of integers are refused, as by PyTorch on a GPU; on a CPU PyTorch computes them. `dot` takes integers.",
     "`grad` applies the hooks of its inputs to what it returns; PyTorch does so only where the input leads to no other input.",
     "`ConstantLR` with `total_iters` 0 leaves the rate alone, as PyTorch's closed form; PyTorch's step by step multiplies it for ever.",

@@ -13,9 +13,9 @@ TEST_CASE("NVRTC compiles fused functions and their gradients") {
   for (const FusedCase& c : fused_cases()) {
     for (const Dtype dtype : {f32, f64}) {
       INFO(c.name << " " << name_of(dtype));
-      std::vector<Dtype> dtypes(c.shapes.size(), dtype);
-      if (!c.all_floating) dtypes.back() = boolean;
-      const jit::Trace t = jit::trace(c.name.c_str(), c.function, dtypes, cuda);
+      std::vector<jit::Kind> kinds(c.shapes.size(), {dtype});
+      if (!c.all_floating) kinds.back() = {boolean};
+      const jit::Trace t = jit::trace(c.name.c_str(), c.function, kinds, cuda);
       CHECK(cuda_backend::compile_text(cuda_backend::text_of(t.forward.program), 90).size() > 1000);
       std::vector<int> wanted;
       for (int i = 0; i < t.arguments; ++i)
