@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "core/cpu/attention_few.h"
 #include "core/cpu/gemm_pack.h"
 #include "core/cpu/gemm_tile.h"
 #include "core/cpu/philox.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr std::int64_t panel = gemm_tile::max_columns;
 constexpr std::int64_t most_queries = 42, most_keys = 256;  // of a block of scores: 42 KB
 constexpr std::int64_t few_flops = 1000000;                 // not worth waking a thread
+constexpr std::int64_t few_queries = 4;                     // for which keys and values are not packed
 constexpr std::int64_t enough_items = 16;                   // heads; when there are fewer, queries are shared out too
 
 std::int64_t whole_panels(std::int64_t n) { return (n + panel - 1) / panel * panel; }
@@ -134,6 +136,9 @@ struct Problem {
               std::int64_t rows, std::int64_t j, std::int64_t n) const {
     gemm_tile::multiply_block(rows, n, {q, q_row, 1, packed_key + j * depth, panel, s, most_keys, depth}, depth * panel,
                               false);
+    add_mask(s, item, i, rows, j, n);
+  }
+  void add_mask(float* s, std::int64_t item, std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t n) const {
     if (!mask) return;
     const std::int64_t at = item_offset(mask, item) + j * mask.strides[mask.dim() - 1];
     const std::int64_t row = mask.strides[mask.dim() - 2], column = mask.strides[mask.dim() - 1];
@@ -230,6 +235,47 @@ void attend(const Problem& p, const View& y, float* log_sum, std::int64_t item, 
   }
 }
 
+// One head with few queries, as when a model writes.
+template <class T> void attend_few(const Problem& p, const View& y, float* log_sum, std::int64_t item) {
+  Scratch memory(p.depth + p.width + most_keys * (1 + p.depth + p.width));
+  float *q = memory.take(p.depth), *out = memory.take(p.width), *s = memory.take(most_keys);
+  float *wide_key = memory.take(most_keys * p.depth), *wide_value = memory.take(most_keys * p.width);
+  const Matrix<const T> query(p.query, item), key(p.key, p.key_item(item)), value(p.value, p.key_item(item));
+  const Matrix<T> result(y, item);
+  constexpr float nothing = -std::numeric_limits<float>::infinity();
+  for (std::int64_t i = 0; i < p.queries; ++i) {
+    query.load(q, p.depth, i, 1, static_cast<float>(p.settings.scale));
+    std::fill_n(out, p.width, 0.0f);
+    float top = nothing, sum = 0;
+    for (std::int64_t j = 0; j < p.visible(i); j += most_keys) {
+      const std::int64_t n = std::min(most_keys, p.visible(i) - j);
+      if (key.column == 1) {
+        attention_few::scores(s, q, key.data + j * key.row, key.row, n, p.depth);
+      } else {
+        key.load(wide_key, p.depth, j, n, 1);
+        attention_few::scores(s, q, static_cast<const float*>(wide_key), p.depth, n, p.depth);
+      }
+      p.add_mask(s, item, i, 1, j, n);
+      const float largest = Max{}(top, fold_run<Max>(n, static_cast<const float*>(s)));
+      if (largest == nothing) continue;
+      const float fade = std::exp(top - largest);
+      sum = sum * fade + exponentials(s, n, largest);
+      top = largest;
+      if (j > 0 && fade != 1) map_run(p.width, out, [fade](auto v) { return v * decltype(v)(fade); }, out);
+      if (value.column == 1) {
+        attention_few::add_values(out, s, value.data + j * value.row, value.row, n, p.width);
+      } else {
+        value.load(wide_value, p.width, j, n, 1);
+        attention_few::add_values(out, s, static_cast<const float*>(wide_value), p.width, n, p.width);
+      }
+    }
+    const float by = sum == 0 ? 0.0f : 1 / sum;
+    map_run(p.width, out, [by](auto v) { return v * decltype(v)(by); }, out);
+    log_sum[item * p.queries + i] = sum == 0 ? -nothing : top + std::log(sum);
+    result.store(out, p.width, i, 1);
+  }
+}
+
 // One head of key and value, and the heads of queries that it serves.
 template <class T>
 void attend_backward(const Problem& p, const View& d_query, const View& d_key, const View& d_value, const View& g,
@@ -313,6 +359,11 @@ void attention(const View& y, const View& log_sum, const View& query, const View
   const Problem p(query, key, value, mask, settings);
   const std::int64_t cuts = p.items >= enough_items ? 1 : std::min(p.tiles(), enough_items / p.items);
   visit_storage(y.dtype, [&]<class T> {
+    if (p.queries <= few_queries && settings.dropout_p == 0) {
+      return parallel_for(p.items, std::max<std::int64_t>(1, few_flops / p.flops()), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t item = begin; item < end; ++item) attend_few<T>(p, y, log_sum.as<float>(), item);
+      });
+    }
     parallel_for(p.items * cuts, std::max<std::int64_t>(1, few_flops * cuts / p.flops()),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t u = begin; u < end; ++u) {

@@ -3,6 +3,7 @@
 
 #include "core/cpu/row_walk.h"
 #include "core/cpu/simd.h"
+#include "core/cpu/turn.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 
@@ -35,48 +36,102 @@ template <class F> void for_rows(const View& y, const View& x, F&& row) {
   });
 }
 
-// Between layouts: rows of y are columns of x, and rows of x those of another dimension of y. Goes by blocks through a
-// buffer, so that both are read and written in runs; rows a power of two apart would else share few lines of the
-// cache. False where operands lie otherwise.
-template <class Word> bool copy_transposed(const View& y, const View& x) {
-  if (!(x.sizes == y.sizes)) return false;
-  const Dims* strides[] = {&y.strides, &x.strides};
-  const Loop loop = collapse_in_memory_order(y.sizes, strides, 2);
-  const int inner = loop.sizes.rank() - 1;
-  int other = -1;  // the dimension along which x is a run
-  for (int d = 0; d < inner; ++d) if (loop.strides[1][d] == 1) other = d;
-  if (other < 0 || loop.strides[0][inner] != 1 || loop.strides[1][inner] <= 1 || loop.sizes[inner] < 4 || loop.sizes[other] < 4) return false;
+// Between layouts: rows of y are columns of x, and rows of x those of another dimension of y.
+struct Turned {
+  Loop loop;
+  int inner, other;                                // dimensions of the loop along which y and x are runs
+  std::int64_t columns, rows, x_step, y_step;      // their sizes; from one column to the next in x, from one row to the next in y
+  std::int64_t matrices = 1;                       // of rows x columns
+
+  // Whether operands lie so.
+  bool init(const View& y, const View& x) {
+    if (!(x.sizes == y.sizes) || y.numel() == 0) return false;
+    const Dims* strides[] = {&y.strides, &x.strides};
+    loop = collapse_in_memory_order(y.sizes, strides, 2);
+    inner = loop.sizes.rank() - 1;
+    other = -1;
+    for (int d = 0; d < inner; ++d) if (loop.strides[1][d] == 1) other = d;
+    if (other < 0 || loop.strides[0][inner] != 1 || loop.strides[1][inner] <= 1) return false;
+    columns = loop.sizes[inner], rows = loop.sizes[other], x_step = loop.strides[1][inner], y_step = loop.strides[0][other];
+    for (int d = 0; d < inner; ++d) if (d != other) matrices *= loop.sizes[d];
+    return true;
+  }
+  // Calls block(to, at, n, m) for n <= run columns and m <= lines rows, at the offsets where they begin in y and x.
+  template <class F> void blocks(std::int64_t run, std::int64_t lines, F&& block) const {
+    const std::int64_t runs = (columns + run - 1) / run, bands = (rows + lines - 1) / lines;
+    const std::int64_t grain = std::max<std::int64_t>(1, grain_size / (run * lines));
+    parallel_for(matrices * bands * runs, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) {
+        const std::int64_t column = b % runs * run, row = b / runs % bands * lines;
+        std::int64_t rest = b / (runs * bands), to = column + row * y_step, at = column * x_step + row;
+        for (int d = inner - 1; d >= 0; --d) {
+          if (d == other) continue;
+          to += rest % loop.sizes[d] * loop.strides[0][d];
+          at += rest % loop.sizes[d] * loop.strides[1][d];
+          rest /= loop.sizes[d];
+        }
+        block(to, at, std::min(run, columns - column), std::min(lines, rows - row));
+      }
+    });
+  }
+};
+
+// Goes by blocks through a buffer, so that both are read and written in runs; rows a power of two apart would else share
+// few lines of the cache. False where that does not pay.
+template <class Word> bool turn_through_buffer(const Turned& t, const View& y, const View& x) {
   constexpr std::int64_t longest = 64, line = 64 / static_cast<std::int64_t>(sizeof(Word));  // words: of a run of y, of a cache line of x
-  constexpr std::int64_t space = line * (longest + longest / 4);  // lines * pitch at most, as a run has 4 words or more
-  const std::int64_t columns = loop.sizes[inner], rows = loop.sizes[other], x_step = loop.strides[1][inner], y_step = loop.strides[0][other];
-  if (y_step * static_cast<std::int64_t>(sizeof(Word)) > 1024) return false;  // writing to many pages in turn was slower
-  const std::int64_t run = std::min(columns, longest), lines = line * (longest / run), pitch = run + 1;
-  const std::int64_t runs = (columns + run - 1) / run, bands = (rows + lines - 1) / lines;
-  parallel_for(y.numel() / (rows * columns) * bands * runs, grain_size / (run * lines), [&](std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t space = line * (longest + longest / 2);  // lines * pitch at most, as a run has 2 words or more
+  const std::int64_t few = 16;
+  if (t.rows >= few && t.y_step * static_cast<std::int64_t>(sizeof(Word)) > 1024) return false;  // writing to many pages in turn was slower
+  const std::int64_t run = std::min(t.columns, longest), lines = line * (longest / run), pitch = run + 1;
+  t.blocks(run, lines, [&](std::int64_t to, std::int64_t at, std::int64_t n, std::int64_t m) {
     Word buffer[space];
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t column = block % runs * run, row = block / runs % bands * lines;
-      std::int64_t rest = block / (runs * bands), to = column + row * y_step, at = column * x_step + row;
-      for (int d = inner - 1; d >= 0; --d) {
-        if (d == other) continue;
-        to += rest % loop.sizes[d] * loop.strides[0][d];
-        at += rest % loop.sizes[d] * loop.strides[1][d];
-        rest /= loop.sizes[d];
-      }
-      const std::int64_t n = std::min(run, columns - column), m = std::min(lines, rows - row);
-      for (std::int64_t i = 0; i < n; ++i) {
-        const Word* from = x.as<const Word>() + at + i * x_step;
-        for (std::int64_t j = 0; j < m; ++j) buffer[j * pitch + i] = from[j];
-      }
-      for (std::int64_t j = 0; j < m; ++j) std::copy_n(buffer + j * pitch, n, y.as<Word>() + to + j * y_step);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Word* from = x.as<const Word>() + at + i * t.x_step;
+      for (std::int64_t j = 0; j < m; ++j) buffer[j * pitch + i] = from[j];
     }
+    for (std::int64_t j = 0; j < m; ++j) std::copy_n(buffer + j * pitch, n, y.as<Word>() + to + j * t.y_step);
   });
   return true;
 }
 
+#if defined(__AVX2__)
+// Goes by squares that are turned in registers: each line of the cache is read and written once, whole, so it does not matter
+// how far apart rows are. Blocks of four squares by four keep neighbouring lines together.
+template <class Word> void turn_in_registers(const Turned& t, const View& y, const View& x) {
+  constexpr std::int64_t run = transpose::run<Word>, width = transpose::width;
+  t.blocks(4 * run, 4 * width, [&](std::int64_t to, std::int64_t at, std::int64_t n, std::int64_t m) {
+    for (std::int64_t i = 0; i < n; i += run) {
+      for (std::int64_t j = 0; j < m; j += width) {
+        Word* out = y.as<Word>() + to + i + j * t.y_step;
+        const Word* in = x.as<const Word>() + at + i * t.x_step + j;
+        if (i + run <= n && j + width <= m) {
+          transpose::turn_block(in, t.x_step, out, t.y_step);
+          continue;
+        }
+        for (std::int64_t a = 0; a < std::min(width, m - j); ++a) {
+          for (std::int64_t b = 0; b < std::min(run, n - i); ++b) out[a * t.y_step + b] = in[b * t.x_step + a];
+        }
+      }
+    }
+  });
+}
+#endif
+
+template <class Word> bool copy_turned(const View& y, const View& x) {
+  Turned t;
+  if (!t.init(y, x)) return false;
+#if defined(__AVX2__)
+  if constexpr (sizeof(Word) == 4 || sizeof(Word) == 2) {
+    if (t.rows >= transpose::width && t.columns >= transpose::run<Word>) return turn_in_registers<Word>(t, y, x), true;
+  }
+#endif
+  return turn_through_buffer<Word>(t, y, x);
+}
+
 // Elements of one dtype move as plain words of their size.
 template <class Word> void copy_words(const View& y, const View& x) {
-  if (copy_transposed<Word>(y, x)) return;
+  if (copy_turned<Word>(y, x)) return;
   for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
     Word* out = y.as<Word>() + to;
     const Word* in = x.as<const Word>() + at;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/cpu/row_walk.h"
 #include "core/cpu/simd.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
@@ -44,7 +45,7 @@ template <class F> void for_lines(const Dims& sizes, int dim, const Dims& a, con
     }
   });
 }
-template <class Word> void gather_words(const View& y, const View& x, int dim, const View& index) {
+template <class Word> void gather_lines(const View& y, const View& x, int dim, const View& index) {
   const std::int64_t n = y.sizes[dim], ys = y.strides[dim], xs = x.strides[dim], is = index.strides[dim];
   for_lines(y.sizes, dim, y.strides, x.strides, index.strides, [&](std::int64_t yo, std::int64_t xo, std::int64_t io) {
     const std::int64_t* at = index.as<const std::int64_t>() + io;
@@ -52,6 +53,32 @@ template <class Word> void gather_words(const View& y, const View& x, int dim, c
     Word* to = y.as<Word>() + yo;
     for (std::int64_t i = 0; i < n; ++i) to[i * ys] = from[at[i * is] * xs];
   });
+}
+
+// One index for everything at a place along `dim`, as index_select has it.
+bool selects(const Dims& sizes, int dim, const View& index) {
+  for (int d = 0; d < sizes.rank(); ++d) if (d != dim && sizes[d] != 1 && index.strides[d] != 0) return false;
+  return true;
+}
+
+// Whole runs of x for a selection along another dimension than the innermost of y.
+template <class Word> bool gather_runs(const View& y, const View& x, int dim, const View& index) {
+  if (y.numel() == 0 || !selects(y.sizes, dim, index)) return false;
+  View to = y, from = x;
+  for (View* v : {&to, &from}) v->sizes.erase(dim), v->strides.erase(dim);
+  const Dims* strides[] = {&to.strides, &from.strides};
+  const Loop loop = collapse_in_memory_order(to.sizes, strides, 2);
+  const std::int64_t n = y.sizes[dim], ys = y.strides[dim], xs = x.strides[dim], run = loop.sizes.back();
+  if (loop.strides[0].back() != 1 || loop.strides[1].back() != 1 || run < 8) return false;
+  parallel_for(y.numel() / run, std::max<std::int64_t>(1, grain_size / run), [&](std::int64_t begin, std::int64_t end) {
+    RowWalk walk(loop, 2, begin / n);
+    for (std::int64_t i = begin % n; begin < end; ++begin) {
+      const std::int64_t at = index.as<const std::int64_t>()[i * index.strides[dim]];
+      std::copy_n(x.as<const Word>() + walk.offset(1) + at * xs, run, y.as<Word>() + walk.offset(0) + i * ys);
+      if (++i == n) i = 0, walk.next();
+    }
+  });
+  return true;
 }
 
 template <class Word> void scatter_words(const View& y, int dim, const View& index, const View& source) {
@@ -67,6 +94,10 @@ template <class Word> void scatter_words(const View& y, int dim, const View& ind
 // Whole rows of a matrix, one index for each: what embeddings ask for.
 bool whole_rows(const View& rows, int dim, const View& index, const View& matrix) {
   return dim == 0 && rows.dim() == 2 && index.strides[1] == 0 && rows.strides[1] == 1 && matrix.strides[1] == 1;
+}
+
+template <class Word> void gather_words(const View& y, const View& x, int dim, const View& index) {
+  if (!gather_runs<Word>(y, x, dim, index)) gather_lines<Word>(y, x, dim, index);
 }
 
 void gather_rows(const View& y, const View& x, const View& index) {
@@ -85,43 +116,79 @@ void gather_rows(const View& y, const View& x, const View& index) {
 template <class T> void scatter_add_rows(const View& y, const View& index, const View& source) {
   using C = Compute<T>;
   constexpr std::int64_t stretch = 64;
-  const std::int64_t n = index.sizes[0], columns = source.sizes[1], length = y.sizes[0];
+  const std::int64_t n = index.sizes[0], columns = source.sizes[1];
   const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, n * stretch));
+  const auto row = [&](std::int64_t i) { return index.as<const std::int64_t>()[i * index.strides[0]]; };
+  // Halves are summed in f32 and rounded once. Only rows that the index names have a sum: place[i] is that of index i.
+  std::vector<std::int64_t> named, place;
+  if constexpr (sizeof(T) == 2) {
+    std::vector<std::int64_t> place_of(static_cast<std::size_t>(y.sizes[0]), -1);
+    place.resize(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::int64_t& p = place_of[static_cast<std::size_t>(row(i))];
+      if (p < 0) p = static_cast<std::int64_t>(named.size()), named.push_back(row(i));
+      place[static_cast<std::size_t>(i)] = p;
+    }
+  }
   parallel_for((columns + stretch - 1) / stretch, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<C> sums;  // of halves, which are rounded once
+    std::vector<C> sums(named.size() * stretch);
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t first = b * stretch, count = std::min(stretch, columns - first);
       T* to = y.as<T>() + first;
-      if constexpr (sizeof(T) == 2) {
-        sums.resize(static_cast<std::size_t>(length * count));
-        for (std::int64_t r = 0; r < length; ++r) convert_run(sums.data() + r * count, to + r * y.strides[0], 1, count);
-      }
+      for (std::size_t r = 0; r < named.size(); ++r) convert_run(sums.data() + r * stretch, to + named[r] * y.strides[0], 1, count);
       for (std::int64_t i = 0; i < n; ++i) {
-        const std::int64_t row = index.as<const std::int64_t>()[i * index.strides[0]];
         const T* from = source.as<const T>() + i * source.strides[0] + first;
         if constexpr (sizeof(T) == 2) {
-          C* sum = sums.data() + row * count;
+          C* sum = sums.data() + place[static_cast<std::size_t>(i)] * stretch;
           for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<C>(from[j]);
         } else {
-          T* sum = to + row * y.strides[0];
+          T* sum = to + row(i) * y.strides[0];
           for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + from[j]);
         }
       }
-      if constexpr (sizeof(T) == 2) {
-        for (std::int64_t r = 0; r < length; ++r) convert_run(to + r * y.strides[0], sums.data() + r * count, 1, count);
-      }
+      for (std::size_t r = 0; r < named.size(); ++r) convert_run(to + named[r] * y.strides[0], sums.data() + r * stretch, 1, count);
     }
   });
+}
+
+// Whole runs for a selection along another dimension than the innermost of y. A stretch of a run belongs to one thread.
+template <class T> bool scatter_add_runs(const View& y, int dim, const View& index, const View& source) {
+  if (source.numel() == 0 || !selects(source.sizes, dim, index)) return false;
+  View to = y, from = source;
+  to.sizes = source.sizes;
+  for (View* v : {&to, &from}) v->sizes.erase(dim), v->strides.erase(dim);
+  const Dims* strides[] = {&to.strides, &from.strides};
+  const Loop loop = collapse_in_memory_order(to.sizes, strides, 2);
+  const std::int64_t n = source.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], run = loop.sizes.back();
+  if (loop.strides[0].back() != 1 || loop.strides[1].back() != 1 || run < 8) return false;
+  const std::int64_t stretch = std::min<std::int64_t>(run, 1024), stretches = (run + stretch - 1) / stretch;
+  const std::int64_t units = numel_of(loop.sizes) / run * stretches;
+  parallel_for(units, std::max<std::int64_t>(1, grain_size / (n * stretch)), [&](std::int64_t begin, std::int64_t end) {
+    RowWalk walk(loop, 2, begin / stretches);
+    for (std::int64_t part = begin % stretches; begin < end; ++begin) {
+      const std::int64_t first = part * stretch, count = std::min(stretch, run - first);
+      for (std::int64_t i = 0; i < n; ++i) {
+        T* sum = y.as<T>() + walk.offset(0) + first + index.as<const std::int64_t>()[i * index.strides[dim]] * ys;
+        const T* add = source.as<const T>() + walk.offset(1) + first + i * ss;
+        for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + add[j]);
+      }
+      if (++part == stretches) part = 0, walk.next();
+    }
+  });
+  return true;
 }
 
 }  // namespace
 
 void check_indices(const View& index, std::int64_t size) {
+  if (index.numel() == 0) return;
+  Dims sizes = index.sizes;
+  for (int d = 0; d < sizes.rank(); ++d) if (index.strides[d] == 0) sizes[d] = 1;  // repeated: seen once
   const Dims* strides[] = {&index.strides};
-  const Loop loop = collapse(index.sizes, strides, 1);
+  const Loop loop = collapse(sizes, strides, 1);
   const std::int64_t* p = index.as<const std::int64_t>();
   const int inner = loop.sizes.rank() - 1;
-  const std::int64_t n = index.numel(), row = loop.sizes[inner];
+  const std::int64_t n = numel_of(sizes), row = loop.sizes[inner];
   for (std::int64_t begin = 0; begin < n; begin += row) {
     std::int64_t rest = begin / row, offset = 0;
     for (int d = inner - 1; d >= 0; --d) {
@@ -154,11 +221,14 @@ void scatter(const View& y, int dim, const View& index, const View& source) {
   }
 }
 
-void scatter_add(const View& y, int dim, const View& index, const View& source) {
+void scatter_add(const View& y, int dim, const View& index, const View& whole_source) {
+  View source = whole_source;
+  source.sizes = index.sizes;  // an index may be smaller
   const bool rows = whole_rows(source, dim, index, y);
   visit(y.dtype, [&]<class T> {
     using C = Compute<T>;
     if (rows) return scatter_add_rows<T>(y, index, source);
+    if constexpr (sizeof(T) != 2) if (scatter_add_runs<T>(y, dim, index, source)) return;
     const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
     const std::int64_t length = y.sizes[dim];
     for_lines(index.sizes, dim, y.strides, source.strides, index.strides, [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
