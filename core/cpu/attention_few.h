@@ -1,5 +1,5 @@
-// The two products of attention for one query: keys and values are read once, as they lie, where more queries would pay for packing
-// them. U is what lies in memory; sums are f32, in an order that depends on the sizes alone.
+// The two products of attention for one query: keys and values are read once, as they lie, where more queries would
+// pay for packing them. U is what lies in memory; sums are f32, in an order that depends on the sizes alone.
 #pragma once
 
 #include "core/cpu/transpose.h"
@@ -15,7 +15,8 @@ template <class U>
 void scores(float* to, const float* query, const U* key, std::int64_t row, std::int64_t n, std::int64_t depth) {
   std::int64_t j = 0;
 #if defined(__AVX2__)
-  for (; j + lanes <= n; j += lanes) {  // as many keys as a vector has elements: their sums are turned and added up at once
+  // As many keys as a vector has elements: their sums are turned and added up at once.
+  for (; j + lanes <= n; j += lanes) {
     V sum[lanes];
     for (V& v : sum) v = V(0.0f);
     for_vectors<float>(depth, [&](const auto& of, std::int64_t d) {
@@ -45,15 +46,17 @@ void scores(float* to, const float* query, const U* key, std::int64_t row, std::
 
 // out[c] += the sum over j < n of weights[j] * value[j * row + c], for c < width.
 template <class U>
-void add_values(float* out, const float* weights, const U* value, std::int64_t row, std::int64_t n, std::int64_t width) {
+void add_values(float* out, const float* weights, const U* value, std::int64_t row, std::int64_t n,
+                std::int64_t width) {
   const auto columns = [&]<int count>(const auto& of, std::int64_t c) {
     V sum[count];
 #pragma GCC unroll 4
     for (int u = 0; u < count; ++u) sum[u] = of.load(static_cast<const float*>(out) + c + u * lanes);
     for (std::int64_t j = 0; j < n; ++j) {
       const V weight(weights[j]);
+      const U* from = value + j * row + c;
 #pragma GCC unroll 4
-      for (int u = 0; u < count; ++u) sum[u] = xsimd::fma(weight, V(of.load(value + j * row + c + u * lanes)), sum[u]);
+      for (int u = 0; u < count; ++u) sum[u] = xsimd::fma(weight, V(of.load(from + u * lanes)), sum[u]);
     }
 #pragma GCC unroll 4
     for (int u = 0; u < count; ++u) of.store(out + c + u * lanes, sum[u]);

@@ -10,7 +10,8 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 class RowWalk {
  public:
-  RowWalk(const Loop& loop, int operands, std::int64_t row) : loop_(loop), operands_(operands), inner_(loop.sizes.rank() - 1) {
+  RowWalk(const Loop& loop, int operands, std::int64_t row)
+      : loop_(loop), operands_(operands), inner_(loop.sizes.rank() - 1) {
     for (int d = inner_ - 1; d >= 0; --d) {
       index_[d] = row % loop.sizes[d];
       row /= loop.sizes[d];
