@@ -55,4 +55,10 @@ Tensor svdvals(const Tensor& a);  // s alone, whose gradient is always defined
 Tensor pinv(const Tensor& a, std::optional<double> rtol = {});         // [..., n, m] (Moore-Penrose)
 Tensor matrix_rank(const Tensor& a, std::optional<double> rtol = {});  // i64 [...]; no gradient
 
+// Of symmetric matrices a [..., n, n], of which the lower triangle is read: a = vectors diag(values) vectors^T, values
+// rising. Signs and gradients as for svd.
+struct EighResult { Tensor values, vectors; };  // [..., n], [..., n, n]
+EighResult eigh(const Tensor& a);
+Tensor eigvalsh(const Tensor& a);  // the values alone
+
 }  // namespace mantissa

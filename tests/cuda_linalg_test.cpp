@@ -82,3 +82,27 @@ TEST_CASE("solve, inv and det, where rows must be exchanged and for many sizes")
                Contains("not positive definite"));
   }
 }
+
+TEST_CASE("eigh: values rise, vectors are orthonormal, also for equal values, and only the lower triangle is read") {
+  for (const Device device : devices()) {
+    manual_seed(3);
+    const auto check_eigh = [&](const Tensor& a) {
+      const EighResult r = eigh(a);
+      const std::int64_t n = a.size(-1);
+      CHECK(worst(matmul(a, r.vectors) - r.vectors * unsqueeze(r.values, -2)) < 1e-12 * (1 + worst(a)));
+      CHECK(worst(matmul(transpose(r.vectors), r.vectors) - identity(n, a)) < 1e-12);
+      CHECK(all(slice(r.values, -1, 1) >= slice(r.values, -1, 0, n - 1)).item<bool>());
+    };
+    const TensorOptions o{.dtype = f64};
+    for (const std::int64_t n : {1, 2, 3, 8, 21}) {
+      const Tensor x = randn({2, n, n}, o).to(device);
+      check_eigh(x + transpose(x));
+      CHECK(equal(eigvalsh(x), eigvalsh(tril(x) + transpose(tril(x, -1)))));
+    }
+    const Tensor v = randn({5, 1}, o).to(device);
+    check_eigh(matmul(v, transpose(v)));
+    check_eigh(-matmul(v, transpose(v)));
+    check_eigh(zeros({3, 3}, o).to(device));
+    check_eigh(identity(4, v) * -2.0);
+  }
+}

@@ -31,6 +31,7 @@ inline void append(Results& all, const UniqueResult& y) { all.insert(all.end(), 
 inline void append(Results& all, const SumAndNorm& y) { all.insert(all.end(), {y.sum, y.y}); }
 inline void append(Results& all, const MinMax& y) { all.insert(all.end(), {y.min, y.max}); }
 inline void append(Results& all, const StdMean& y) { all.insert(all.end(), {y.std, y.mean}); }
+inline void append(Results& all, const EighResult& y) { all.insert(all.end(), {y.values, y.vectors}); }
 inline void append(Results& all, const SvdResult& y) { all.insert(all.end(), {y.u, y.s, y.vh}); }
 inline void append(Results& all, const SlogdetResult& y) { all.insert(all.end(), {y.sign, y.logabsdet}); }
 inline void append(Results& all, const VarMean& y) { all.insert(all.end(), {y.var, y.mean}); }

@@ -72,6 +72,11 @@ inline constexpr Case linalg_cases[] = {
   GOLDEN("matrix_rank", "const(randn(2, 4, 2)), const(randn(2, 5)), const(of(1., 2., 2., 4.).reshape(2, 2)), const(randn(3, 3))", "torch.linalg.matrix_rank(x @ y), torch.linalg.matrix_rank(z), torch.linalg.matrix_rank(u)", matrix_rank(matmul(x, y)), matrix_rank(z), matrix_rank(u))
   GOLDEN("matrix_norm.singular_values", "randn(2, 3, 4)", "torch.linalg.matrix_norm(x, 2), torch.linalg.matrix_norm(x, -2, (2, 0), True), torch.linalg.matrix_norm(x, 'nuc')", matrix_norm(x, 2), matrix_norm(x, -2, {2, 0}, true), matrix_norm(x, "nuc"))
   GOLDEN("matrix_power.negative", "randn(2, 3, 3)", "torch.matrix_power(x, -1), torch.matrix_power(x, -3)", matrix_power(x, -1), matrix_power(x, -3))
+
+  // --- eigenvalues of symmetric matrices ---
+  GOLDEN("eigh", "randn(4, 4)", "(lambda r: (r[1] * r[0].exp()[..., None, :]) @ r[1].mT)(torch.linalg.eigh((x + x.mT) / 2)), torch.linalg.eigh((x + x.mT) / 2)[1].square(), torch.linalg.eigh((x + x.mT) / 2)[0]", matmul(eigh((x + transpose(x)) / 2.0).vectors * unsqueeze(exp(eigh((x + transpose(x)) / 2.0).values), -2), transpose(eigh((x + transpose(x)) / 2.0).vectors)), square(eigh((x + transpose(x)) / 2.0).vectors), eigh((x + transpose(x)) / 2.0).values)
+  GOLDEN("eigh.batch", "randn(2, 1, 3, 3)", "(lambda r: (r[1] * r[0].exp()[..., None, :]) @ r[1].mT)(torch.linalg.eigh((x + x.mT) / 2)), torch.linalg.eigh((x + x.mT) / 2)[1].square(), torch.linalg.eigh((x + x.mT) / 2)[0]", matmul(eigh((x + transpose(x)) / 2.0).vectors * unsqueeze(exp(eigh((x + transpose(x)) / 2.0).values), -2), transpose(eigh((x + transpose(x)) / 2.0).vectors)), square(eigh((x + transpose(x)) / 2.0).vectors), eigh((x + transpose(x)) / 2.0).values)
+  GOLDEN("eigvalsh", "randn(5, 5), randn(1, 1), const(randn(3, 3)), const(of(1., 2., 2., 4.).reshape(2, 2)), const(randn(0, 0))", "torch.linalg.eigvalsh(x + x.mT), torch.linalg.eigvalsh(y), torch.linalg.eigvalsh(z), torch.linalg.eigvalsh(u), torch.linalg.eigvalsh(-u), torch.linalg.eigvalsh(v)", eigvalsh(x + transpose(x)), eigvalsh(y), eigvalsh(z), eigvalsh(u), eigvalsh(-u), eigvalsh(v))
 };
 
 }  // namespace mantissa::test

@@ -36,7 +36,7 @@ spelled = {
         "vector_norm": "`norm`", "matmul": "`matmul`", "diagonal": "`diagonal`, with dims -2 and -1", "vecdot": "`sum(x * y, {-1})`",
         "norm": "`norm`, of vectors; `matrix_norm`", "cross": "`cross`",
         "matrix_norm": "`matrix_norm`", "matrix_power": "`matrix_power`",
-        "svd": "`svd`, as with full_matrices=False", "svdvals": "`svdvals`", "pinv": "`pinv`", "matrix_rank": "`matrix_rank`",
+        "eigh": "`eigh`", "eigvalsh": "`eigvalsh`", "svd": "`svd`, as with full_matrices=False", "svdvals": "`svdvals`", "pinv": "`pinv`", "matrix_rank": "`matrix_rank`",
         "inv": "`inv`", "det": "`det`", "slogdet": "`slogdet`", "solve": "`solve`", "solve_triangular": "`solve_triangular`",
         "cholesky": "`cholesky`", "multi_dot": "`multi_dot`", "vander": "`vander(x, n, true)`",
     },
@@ -84,7 +84,7 @@ spelled = {
 # Why what a section does not cover is not covered.
 reasons = {
     "linalg": "What there is of systems of equations and decompositions is made of operators, a few for each row or column: for matrices "
-              "of some dozens of rows. QR and eigenvalues do not exist yet.",
+              "of some dozens of rows. QR and eigenvalues of matrices that are not symmetric do not exist yet.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
     "optim": "`SparseAdam` updates the rows of an embedding that a batch touched, from a sparse gradient. Gradients of `Embedding` are dense "

@@ -1,0 +1,92 @@
+// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh. A symmetric matrix plus twice its norm is
+// positive definite and well conditioned, so its singular values and vectors (ops/svd.cpp) are the eigenvalues, moved
+// by as much, and the eigenvectors, with an error of rounding as large as the norm.
+#include "core/ops_matrix.h"
+#include "ops/function.h"
+#include "ops/registry.h"
+#include "ops/triangular.h"
+
+namespace mantissa {
+namespace {
+
+Tensor identity(const Tensor& a) { return eye(a.size(-1), {.dtype = a.dtype(), .device = a.device()}); }
+
+// Values and vectors one after another in one row of each matrix, since a function has one result: [B, n + n n].
+struct Eigh {
+  static constexpr auto name = "eigh";
+  static constexpr Dtype cast_inputs = f32;
+  static EighResult unpack(const Tensor& packed, std::int64_t n) {
+    return {slice(packed, 1, 0, n), reshape(slice(packed, 1, n), {packed.size(0), n, n})};
+  }
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    linalg::check_precise(name, a);
+    const Tensor symmetric = tril(a) + transpose(tril(a, -1)), shift = 2.0 * norm(symmetric, 2, {1, 2}, true);
+    const SvdResult r = svd(symmetric + shift * identity(a));
+    const Tensor values = flip(r.s, {1}) - squeeze(shift, 2), vectors = flip(transpose(r.vh), {2});
+    const Tensor y = cat({values, flatten(contiguous(vectors), 1)}, 1);
+    saved.save({a, y});
+    return y;
+  }
+  // Giles, "An extended collection of matrix derivative results", 2008.
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const std::int64_t n = saved[0].size(1);
+    const EighResult r = unpack(grad_enabled() ? apply_function(Eigh{}, saved[0]) : saved[1], n), d = unpack(g, n);
+    const Tensor gap = unsqueeze(r.values, 1) - unsqueeze(r.values, 2), same = gap == 0.0;
+    const Tensor turned = matmul(transpose(r.vectors), d.vectors) / where(same, ones_like(gap), gap);
+    const Tensor inside = where(same, zeros_like(gap), turned) + diag_embed(d.values);
+    return {matmul(matmul(r.vectors, inside), transpose(r.vectors))};
+  }
+};
+struct Eigvalsh {
+  static constexpr auto name = "eigvalsh";
+  static constexpr Dtype cast_inputs = f32;
+  Tensor forward(Saved& saved, const Tensor& a) const {
+    const EighResult r = eigh(a);
+    saved.save({a, r.vectors});
+    return r.values;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor v = grad_enabled() ? eigh(saved[0]).vectors : saved[1];
+    return {matmul(v * unsqueeze(g, 1), transpose(v))};
+  }
+};
+
+Tensor symmetric(const Tensor& x) { return x + transpose(x); }
+void eigh_samples(Samples& s) {  // signs of vectors are free: what is compared does not depend on them
+  const auto f = [](const Tensors& x) {
+    const EighResult r = eigh(symmetric(x[0]));
+    return Tensors{matmul(r.vectors * unsqueeze(exp(r.values * 0.3), -2), transpose(r.vectors)), square(r.vectors),
+                   r.values};
+  };
+  for (const Dims& sizes : {Dims{3, 3}, Dims{2, 4, 4}}) s.call({s.randn(sizes)}, f);
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return Tensors{eigh(x[0]).values}; }, "eigh: needs square matrices");
+}
+void eigvalsh_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return Tensors{eigvalsh(symmetric(x[0]))}; };
+  for (const Dims& sizes : {Dims{3, 3}, Dims{2, 4, 4}}) s.call({s.randn(sizes)}, f);
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return Tensors{eigvalsh(x[0])}; }, "eigvalsh: needs square matrices");
+}
+MANTISSA_COMPOSITE(eigh, eigh_samples, .halves = false)
+MANTISSA_COMPOSITE(eigvalsh, eigvalsh_samples, .halves = false)
+
+Dims values_of(const Tensor& a) {
+  Dims sizes;
+  for (int d = 0; d + 1 < a.dim(); ++d) sizes.push_back(a.sizes()[d]);
+  return sizes;
+}
+
+}  // namespace
+
+EighResult eigh(const Tensor& a) {
+  linalg::check_square("eigh", a);
+  const EighResult r = Eigh::unpack(apply_function(Eigh{}, linalg::as_batch(a)), a.size(-1));
+  return {reshape(r.values, values_of(a)), reshape(r.vectors, a.sizes())};
+}
+Tensor eigvalsh(const Tensor& a) {
+  linalg::check_square("eigvalsh", a);
+  return reshape(apply_function(Eigvalsh{}, linalg::as_batch(a)), values_of(a));
+}
+
+}  // namespace mantissa
