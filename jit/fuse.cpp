@@ -7,6 +7,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "core/formula_recorder.h"
+#include "core/ops.h"
 #include "jit/trace.h"
 #include "ops/apply.h"
 
@@ -41,6 +42,7 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
   template <std::size_t> using Argument = const Tensor&;
   template <std::size_t> using ArgumentView = const View&;
 
+  static constexpr bool takes_host_numbers = true;
   static constexpr auto name = "fused";
   static constexpr const char* all_args[] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"};
   static constexpr const char* args[] = {all_args[i]...};
@@ -48,9 +50,10 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
 
   Spec infer(Argument<i>... x) const {
     Dims sizes;
-    const Tensor* first = nullptr;
-    ((sizes = broadcast(sizes, x.sizes()), first = first ? first : &x), ...);
-    return in_layout_of({sizes, compiled->trace.result, first->device()}, x...);
+    ((sizes = broadcast(sizes, x.sizes())), ...);
+    Device device = cpu;
+    ((device = x.device().is_cpu() ? device : x.device()), ...);
+    return in_layout_of({sizes, compiled->trace.result, device}, x...);
   }
   void run(const View& y, ArgumentView<i>... x) const {
     const View* all[] = {&x...};
@@ -135,7 +138,9 @@ struct FusedFunction::Impl {
   std::vector<std::pair<Key, std::shared_ptr<Compiled>>> compiled;
 
   std::shared_ptr<Compiled> find(std::span<const Tensor> x) {
-    Key key{{}, static_cast<int>(x[0].device().type), context().autocast};
+    Device device = cpu;
+    for (const Tensor& t : x) device = t.device().is_cpu() ? device : t.device();
+    Key key{{}, static_cast<int>(device.type), context().autocast};
     // Where all have one dtype, or none has dimensions, it does not matter which has.
     const bool ranked = std::ranges::any_of(x, [&](const Tensor& t) { return t.dtype() != x[0].dtype(); }) &&
                         std::ranges::any_of(x, [](const Tensor& t) { return t.dim() > 0; });
@@ -146,7 +151,7 @@ struct FusedFunction::Impl {
     for (const auto& [k, c] : compiled)
       if (k == key) return c;
     auto c = std::make_shared<Compiled>();
-    c->trace = trace(name.c_str(), *function, key.arguments, x[0].device());
+    c->trace = trace(name.c_str(), *function, key.arguments, device);
     c->autocast = context().autocast;
     c->function = function;
     compiled.emplace_back(std::move(key), c);
@@ -164,34 +169,30 @@ std::size_t FusedFunction::traces() const {
   return impl_->compiled.size();
 }
 
-Tensor FusedFunction::call(std::span<const Tensor> x) const {
-  if (pointwise::formula_recorder) return (*impl_->function)(x);  // inside another fused function
-  for (const Tensor& t : x) {
+Tensor FusedFunction::call(std::span<const Tensor> arguments) const {
+  if (pointwise::formula_recorder) return (*impl_->function)(arguments);  // inside another fused function
+  std::vector<Tensor> numbers;  // the arguments, when C++ numbers among them get the dtype that they compute in
+  bool on_gpu = false, wide = false;
+  for (const Tensor& t : arguments) {
     check(t.defined(), impl_->name, ": an argument is an undefined tensor");
-    check(t.is_floating() || t.dtype() == boolean, impl_->name, ": jit::fuse takes floating and bool tensors, got ", t,
-          "; cast it with to(dtype)");
+    check(t.is_floating() || t.dtype() == boolean || t.is_weak_scalar(), impl_->name,
+          ": jit::fuse takes floating and bool tensors, got ", t, "; cast it with to(dtype)");
+    on_gpu = on_gpu || !t.device().is_cpu();
+    wide = wide || (t.dtype() == f64 && !t.is_weak_scalar());
   }
-  if (!x[0].device().is_cpu() && !cuda_backend::can_fuse()) return (*impl_->function)(x);
+  if (on_gpu && !cuda_backend::can_fuse()) return (*impl_->function)(arguments);
+  if (std::ranges::any_of(arguments, &Tensor::is_weak_scalar)) {
+    for (const Tensor& t : arguments) numbers.push_back(t.is_weak_scalar() ? scalar(t.item(), {.dtype = wide ? f64 : f32}) : t);
+  }
+  const std::span<const Tensor> x = numbers.empty() ? arguments : std::span<const Tensor>(numbers);
   try {
     const std::shared_ptr<Compiled> c = impl_->find(x);
-    switch (x.size()) {
-      case 1:
-        return apply_fused(c, x, std::make_index_sequence<1>());
-      case 2:
-        return apply_fused(c, x, std::make_index_sequence<2>());
-      case 3:
-        return apply_fused(c, x, std::make_index_sequence<3>());
-      case 4:
-        return apply_fused(c, x, std::make_index_sequence<4>());
-      case 5:
-        return apply_fused(c, x, std::make_index_sequence<5>());
-      case 6:
-        return apply_fused(c, x, std::make_index_sequence<6>());
-      case 7:
-        return apply_fused(c, x, std::make_index_sequence<7>());
-      default:
-        return apply_fused(c, x, std::make_index_sequence<8>());
-    }
+    const auto run = [&]<std::size_t... n>(std::index_sequence<n...>) {
+      Tensor y;
+      ((n + 1 == x.size() ? void(y = apply_fused(c, x, std::make_index_sequence<n + 1>())) : void()), ...);
+      return y;
+    };
+    return run(std::make_index_sequence<8>());
   } catch (Error& e) {
     if (!std::string_view(e.what()).starts_with(impl_->name)) e.add_outer_context(impl_->name);
     throw;

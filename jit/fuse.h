@@ -7,7 +7,7 @@
 // modules made of such. It is called when its dtypes are new, on a few numbers, to see which formulas it and its
 // gradients compute (jit/trace.h), and what was found is held against it on others. From then on it is not called
 // again: it must not depend on anything but its arguments, nor on their sizes and values. Up to eight arguments,
-// floating or bool, of shapes that broadcast.
+// floating, bool or C++ numbers, of shapes that broadcast.
 //
 // What differs from the operators apart: nothing is rounded between them, so in halves the result is nearer to the
 // exact one; in f32 and f64 on the CPU the bits are the same. The arguments are kept for the gradient, and nothing in

@@ -78,6 +78,7 @@ TEST_CASE("channels-last images, empty tensors and scalars") {
     CHECK(same_bits(contiguous(y).to(cpu), f(x, b).to(cpu)));
     CHECK(f(zeros({0, 3}, {.device = device}), zeros({3}, {.device = device})).sizes() == Dims{0, 3});
     CHECK(f(scalar(3, {.device = device}), scalar(1, {.device = device})).item() == 7);
+    CHECK(same_bits(f(2, x).to(cpu), (x + 4).to(cpu)));  // a number of the host
   }
 }
 

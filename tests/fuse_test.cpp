@@ -119,6 +119,16 @@ TEST_CASE("a scalar of another dtype leaves the result in halves, and gets its o
   CHECK(std::abs(s.grad().item() - 2 * t.grad().item()) <= 5e-2 * std::abs(t.grad().item()));
 }
 
+TEST_CASE("C++ numbers as arguments") {
+  const auto f = jit::fuse([](Tensor x, Tensor factor) { return x * factor; });
+  for (const Dtype dtype : {f64, f32, bf16}) {
+    const Tensor x = random_tensor({30}, 1, -1, 1).to(dtype);
+    CHECK(same_bits(f(x, 2.5), x * 2.5));
+    CHECK(same_bits(f(x, 3), x * 3));
+  }
+  CHECK(f.traces() == 3);
+}
+
 TEST_CASE("the same bits with any number of threads") {
   const auto f = jit::fuse([](Tensor x, Tensor b) { return gelu(x + b) * sigmoid(x); });
   const Tensor x = random_tensor({512, 300}, 1, -3, 3), b = random_tensor({300}, 2, -1, 1);
