@@ -1,5 +1,6 @@
 // Rotary embedding (Su et al., 2021): turns pairs of numbers of each row by angles that depend on its position. The
-// tables of angles are made on the device, in f64, so that no call brings them from the host. Mirrors core/cpu/rotary.cpp.
+// tables of angles are made on the device, in f64, and kept (ops/attention.cpp): no call brings them from the host. Mirrors
+// core/cpu/rotary.cpp.
 #include <cmath>
 
 #include "core/kernel.h"

@@ -3,6 +3,7 @@
 // gradient and for second derivatives it is made of products and softmax. Halves outside autocast are computed in f32
 // and rounded once.
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <tuple>
 
@@ -10,6 +11,7 @@
 #include "autograd/part.h"
 #include "core/attention.h"
 #include "core/ops.h"
+#include "core/recording.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
 #include "ops/dropout.h"
@@ -241,13 +243,34 @@ RotaryTables tables_for(std::int64_t start, double base, std::int64_t length, st
   return last.tables;
 }
 
-// A GPU makes them anew where they are needed: a captured step must not depend on what is kept here.
-RotaryTables tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
-  if (device.is_cpu()) return tables_for(start, base, length, half, dtype);
+RotaryTables make_tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
   const Dims shape{length, half};
   const RotaryTables tables{Tensor::allocate(shape, dtype, device), Tensor::allocate(shape, dtype, device)};
   cuda_backend::prepare(&cuda_backend::rotary_tables, device)(tables.cosine.view(), tables.sine.view(), start, base);
   return tables;
+}
+// A GPU makes them itself. Those from position 0 on are kept, for the life of the process because captured graphs read
+// them, until they take 16 MiB. Made anew are others (a text that is written has another start in every call), and those
+// of a step that is recorded before it has ever run: they lie in the graph's memory.
+RotaryTables tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
+  if (device.is_cpu()) return tables_for(start, base, length, half, dtype);
+  if (start != 0) return make_tables_on(device, start, base, length, half, dtype);
+  using Key = std::tuple<int, double, std::int64_t, std::int64_t, Dtype>;
+  struct Kept {
+    std::mutex mutex;
+    std::map<Key, RotaryTables> tables;
+    std::size_t bytes = 0;
+  };
+  static Kept& kept = *new Kept;  // never destroyed, as above
+  const Key key{device.index, base, length, half, dtype};
+  const std::lock_guard lock(kept.mutex);
+  if (const auto at = kept.tables.find(key); at != kept.tables.end()) return at->second;
+  const RotaryTables tables = make_tables_on(device, start, base, length, half, dtype);
+  const std::size_t bytes = 2 * static_cast<std::size_t>(length * half) * size_of(dtype);
+  if (is_recording(device) || kept.bytes + bytes > (16 << 20)) return tables;
+  synchronize(device);  // whatever stream asks next finds them there
+  kept.bytes += bytes;
+  return kept.tables.emplace(key, tables).first->second;
 }
 
 // One kernel. Its gradient turns back, and so on: it is its own second derivative's rule too.

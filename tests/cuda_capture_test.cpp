@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 
+#include "cuda/launches.h"
 #include "mantissa.h"
 #include "tests/catch_compat.h"
 
@@ -216,4 +217,29 @@ TEST_CASE("operators that make tables from shapes can be captured: after one run
     const Tensor x = randn({1, 2, 5, 6}).to(cuda);
     CHECK(step(x).to(cpu).to_vector<float>() == body(x).to(cpu).to_vector<float>());
   }
+}
+
+TEST_CASE("rotary tables from position 0 on are made once; those first seen by a step that is recorded are the graph's") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  manual_seed(4);
+  const Tensor x = randn({2, 5, 8});
+  const Tensor there = x.to(cuda);
+  const auto close = [](const Tensor& a, const Tensor& b) { return allclose(a.to(cpu), b, 1e-5, 1e-6); };
+  for (int start : {0, 3}) {
+    for (int call = 0; call < 3; ++call) {
+      cuda_backend::LaunchCounter counter;
+      const Tensor y = rotary_embedding(there, start, 777);
+      CHECK(counter.of("rotary_tables") == (start > 0 || call == 0));
+      CHECK(close(y, rotary_embedding(x, start, 777)));
+    }
+  }
+  double base = 778;
+  auto step = jit::capture([&](const Tensor& t) { return rotary_embedding(t, 0, base); });
+  CHECK(close(step(there), rotary_embedding(x, 0, 778)));
+  base = 779;  // the next call records
+  for (int call = 0; call < 3; ++call) CHECK(close(step(there), rotary_embedding(x, 0, 779)));
+  CHECK(step.replays() == 2);
+  CHECK(close(rotary_embedding(there, 0, 779), rotary_embedding(x, 0, 779)));
+  step.reset();
+  CHECK(close(rotary_embedding(there, 0, 779), rotary_embedding(x, 0, 779)));
 }
