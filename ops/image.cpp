@@ -214,14 +214,18 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   }
   if (area) return in.result(average_areas(in[0], areas));
   if (whole) return in.result(repeated(in[0], areas));
-  Tensor y = widened(in[0]);
+  // Channels-last images are resampled as [N, H, W, C], which is how they lie: each tap is then whole runs of channels.
+  constexpr std::int64_t enough_channels = 8;  // of fewer, index_select makes lines of pixels
+  const bool last = x.device().is_cpu() && layout_of(x.sizes(), x.strides()) == Layout::channels_last && x.size(1) >= enough_channels;
+  Tensor y = last ? permute(widened(in[0]), {0, 2, 3, 1}) : widened(in[0]);
   for (int d = 0; d < dims; ++d) {
     const std::int64_t size = x.size(d + 2), out = areas[d];
     const double ratio = ratios[static_cast<std::size_t>(d)];
     if (out == size && ratio == 1) continue;
-    y = resample(y, d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
-                                       : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
+    y = resample(y, last ? d + 1 : d + 2, o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
+                                                      : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
   }
+  if (last) y = permute(y, {0, 3, 1, 2});
   return in.result(cast(y, in[0].dtype()));
 }
 
