@@ -57,7 +57,7 @@ void run_few_pixels(const Call& c) {
   });
   multiply_few_rows({y.dtype, pixels, s.out_channels, k, rows.data<float>(), k, b.data, k, bias.data, y.data,
                      s.out_channels});
-  if (y_copy) kernels::copy(cpu, c.y, y);
+  if (y_copy.defined()) kernels::copy(cpu, c.y, y);
 }
 
 }  // namespace conv

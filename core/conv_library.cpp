@@ -121,7 +121,7 @@ void run_rows(const Call& c, std::int64_t parts) {
   Tensor a_copy, b_copy, bias_copy, y_copy;
   const View a = channels_last(c.a, a_copy), y = channels_last(c.y, y_copy);
   const View bias = contiguous(c.bias, inner, bias_copy);
-  if (a_copy) kernels::copy(cpu, a, c.a);
+  if (a_copy.defined()) kernels::copy(cpu, a, c.a);
   std::array<Rows, most_row_parts> cut;
   std::array<Chunk, most_row_parts> chunks;
   const auto weight = [&] { return contiguous(c.b, inner, b_copy).data; };
@@ -151,7 +151,7 @@ void run_rows(const Call& c, std::int64_t parts) {
       kernels::copy(cpu, to, result.view());
     }
   });
-  if (y_copy) kernels::copy(cpu, c.y, y);
+  if (y_copy.defined()) kernels::copy(cpu, c.y, y);
 }
 
 }  // namespace
@@ -212,11 +212,11 @@ void run_library(ConvKernel kernel, const Call& c) {
                      : widen     ? wide_out.raw_data()
                                  : out.data;
       chunk.conv->run(left.data, to_weight ? right.data : chunk.packed.raw_data(), bias.data, result);
-      if (wide_out) kernels::copy(cpu, out, wide_out.view());
+      if (wide_out.defined()) kernels::copy(cpu, out, wide_out.view());
     }
   });
-  if (partial) add_partials(c.y, partial.data<float>(), chunks);
-  if (y_copy) kernels::copy(cpu, c.y, y);
+  if (partial.defined()) add_partials(c.y, partial.data<float>(), chunks);
+  if (y_copy.defined()) kernels::copy(cpu, c.y, y);
 }
 
 }  // namespace conv

@@ -51,7 +51,7 @@ void gather(const ConvShape& s, const View& x, Tap tap, std::int64_t row, std::i
 // A matrix in f32, in memory that `keep` owns.
 const void* widened(const void* data, Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
                     Tensor& keep) {
-  if (!keep || keep.size(0) < rows) keep = Tensor::allocate({rows, columns}, f32);
+  if (!keep.defined() || keep.size(0) < rows) keep = Tensor::allocate({rows, columns}, f32);
   View from = keep.view(), to = keep.view();
   from.data = const_cast<void*>(data);
   from.dtype = dtype;

@@ -126,10 +126,10 @@ template <class T> void run_as(const Call& c) {
   constexpr Dtype inner = dtype_of<T>;
   Tensor a_copy, b_copy, bias_copy, wide;
   if (c.y.dtype != inner || !c.y.is_contiguous()) wide = Tensor::allocate(c.y.sizes, inner, cpu);
-  convolve_unfolded<T>(c.pass, c.shape, wide ? wide.data<T>() : c.y.as<T>(),
+  convolve_unfolded<T>(c.pass, c.shape, wide.defined() ? wide.data<T>() : c.y.as<T>(),
                        contiguous(c.a, inner, a_copy).as<const T>(), contiguous(c.b, inner, b_copy).as<const T>(),
                        contiguous(c.bias, inner, bias_copy).as<const T>());
-  if (wide) kernels::copy(cpu, c.y, wide.view());
+  if (wide.defined()) kernels::copy(cpu, c.y, wide.view());
 }
 
 }  // namespace

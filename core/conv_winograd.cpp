@@ -18,7 +18,7 @@ View channels_adjacent(const View& v, Tensor& keep) {
 }
 View read(const View& v, Tensor& keep) {
   const View r = channels_adjacent(v, keep);
-  if (keep) kernels::copy(cpu, r, v);
+  if (keep.defined()) kernels::copy(cpu, r, v);
   return r;
 }
 
@@ -30,7 +30,7 @@ void run_winograd(const Call& c) {
   const View a = read(c.a, a_copy), b = to_weight ? read(c.b, b_copy) : c.b,
              y = to_weight ? c.y : channels_adjacent(c.y, y_copy);
   kernels::winograd(cpu, c.pass, c.shape, y, a, b, c.bias);
-  if (y_copy) kernels::copy(cpu, c.y, y);
+  if (y_copy.defined()) kernels::copy(cpu, c.y, y);
 }
 
 }  // namespace conv

@@ -152,7 +152,7 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 char* part(const Tensor& memory, std::size_t at) {
-  return memory ? static_cast<char*>(memory.raw_data()) + at : nullptr;
+  return memory.defined() ? static_cast<char*>(memory.raw_data()) + at : nullptr;
 }
 
 // Copies between a layout of ours and the one a primitive wants; nothing when they are equal.

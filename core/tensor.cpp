@@ -116,6 +116,11 @@ void Tensor::fail_undefined() {
 
 std::uint64_t host_reads() { return reads_made; }
 
+bool Tensor::truth() const {
+  check(defined(), "a condition: the tensor is undefined; whether there is one says defined()");
+  check(numel() == 1, "a condition: ", *this, " has not one element; use any() or all()");
+  return item_as_double() != 0;
+}
 double Tensor::item_as_double() const {
   check(defined(), "item: the tensor is undefined");
   check(numel() == 1, "item: needs a tensor of one element, got ", *this);

@@ -123,7 +123,9 @@ class Tensor {
   Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
 
   bool defined() const { return static_cast<bool>(impl_); }
-  explicit operator bool() const { return defined(); }
+  // In a condition, as in Python: whether the one element is not 0. Waits for the device. Throws for an undefined tensor,
+  // which defined() asks for, and for more or fewer elements, of which any() or all() make one.
+  explicit operator bool() const { return truth(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
 
   int dim() const { return self().sizes.rank(); }
@@ -202,6 +204,7 @@ class Tensor {
  private:
   static Tensor of_integer(std::int64_t number, Dtype dtype);
   void* checked_data(Dtype expected) const;
+  bool truth() const;
   double item_as_double() const;
   std::int64_t item_as_integer() const;
   const TensorImpl& self() const {

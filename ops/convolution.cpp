@@ -97,7 +97,7 @@ template <int n> struct Conv {
     const Dims y = check_shapes<n>(options, x.sizes(), weight.sizes());
     check_dtypes(x, weight);
     kept = KeptWeight(weight);
-    if (bias) {
+    if (bias.defined()) {
       check_dtypes(x, bias);
       check(bias.sizes() == Dims{y[1]}, "bias must be [", y[1], "], one number per output channel");
     }

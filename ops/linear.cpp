@@ -133,10 +133,10 @@ struct Linear {
     check(weight.dim() == 2, "weight must be [out, in]");
     check(x.dim() > 0, "x needs at least 1 dimension");
     check(x.is_floating() && weight.is_floating(), "needs floating dtypes; cast integers first, as in cast(x, f32)");
-    check(x.dtype() == weight.dtype() && (!bias || bias.dtype() == x.dtype()), "dtypes differ; cast the input or the parameters");
+    check(x.dtype() == weight.dtype() && (!bias.defined() || bias.dtype() == x.dtype()), "dtypes differ; cast the input or the parameters");
     check(x.size(-1) == weight.size(1), "x has ", x.size(-1), " features, weight expects ", weight.size(1),
           x.size(-1) == weight.size(0) ? "; weight is [out, in]" : "");
-    check(!bias || bias.sizes() == Dims{weight.size(0)}, "bias must be [", weight.size(0), "], one number per output");
+    check(!bias.defined() || bias.sizes() == Dims{weight.size(0)}, "bias must be [", weight.size(0), "], one number per output");
     kept = KeptWeight(weight);
     Dims y = x.sizes();
     y.back() = weight.size(0);
@@ -152,7 +152,7 @@ struct Linear {
   static constexpr auto vjp() { return linear_rules<Linear>(); }
   static Tensor reference(const Linear&, const Tensor& x, const Tensor& weight, const Tensor& bias) {
     const Tensor y = matmul(x, transpose(weight));
-    return bias ? y + bias : y;
+    return bias.defined() ? y + bias : y;
   }
 
   static void samples(Samples& s) {

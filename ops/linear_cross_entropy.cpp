@@ -111,14 +111,14 @@ struct LinearCrossEntropy {
   // Results: the loss; gradients of x, weight and bias, or nothing; what kernels and backward multiply by.
   std::array<Spec, 5> infer(const Tensor& x, const Tensor& weight, const Tensor& target, const Tensor& bias) const {
     check(x.is_floating() && weight.is_floating(), "needs floating dtypes; cast integers first, as in cast(x, f32)");
-    check(x.dtype() == weight.dtype() && (!bias || bias.dtype() == x.dtype()),
+    check(x.dtype() == weight.dtype() && (!bias.defined() || bias.dtype() == x.dtype()),
           "dtypes differ; cast x or the parameters");
     check(weight.dim() == 2 && weight.size(0) > 0, "weight must be [classes, in]");
     check(x.size(-1) == weight.size(1), "x has ", x.size(-1), " features, weight expects ", weight.size(1),
           x.size(-1) == weight.size(0) ? "; weight is [classes, in]" : "");
     const Dims classes{weight.size(0)};
-    check(!bias || bias.sizes() == classes, "bias must be ", classes, ", one number per class");
-    if (class_weight) {
+    check(!bias.defined() || bias.sizes() == classes, "bias must be ", classes, ", one number per class");
+    if (class_weight.defined()) {
       check(class_weight.sizes() == classes && class_weight.is_floating(), "class_weight is ", class_weight,
             ", expected one floating number per class, ", classes);
       check(class_weight.device() == x.device(), "class_weight is on ", class_weight.device(), ", x on ", x.device());
@@ -224,7 +224,7 @@ struct LinearCrossEntropy {
 Tensor composed(const Tensor& x, const Tensor& weight, const Tensor& target, const Tensor& bias,
                 const LinearCrossEntropyOptions& o, const Tensor& class_weight) {
   const std::int64_t in = weight.size(-1), out = numel_of(without_last(weight.sizes()));
-  const Tensor y = linear(x, reshape(weight, {out, in}), bias ? reshape(bias, {bias.numel()}) : bias);
+  const Tensor y = linear(x, reshape(weight, {out, in}), bias.defined() ? reshape(bias, {bias.numel()}) : bias);
   Dims logits = without_last(x.sizes());
   for (const std::int64_t d : without_last(weight.sizes())) logits.push_back(d);
   return cross_entropy(reshape(y, logits), target, loss_options(o), class_weight);
@@ -235,7 +235,7 @@ void check_shapes(const Tensor& x, const Tensor& weight, const Tensor& target, c
   check(weight.dim() >= 2, "weight must be [classes, in]");
   if (weight.dim() > 2) {
     check(x.dim() == 2, "a weight of more than two dimensions needs x [N, in]");
-    check(!bias || bias.sizes() == without_last(weight.sizes()), "bias must be ", without_last(weight.sizes()));
+    check(!bias.defined() || bias.sizes() == without_last(weight.sizes()), "bias must be ", without_last(weight.sizes()));
     return;
   }
   check(target.is_floating() || target.dtype() == i64, "target is ", target.dtype(),

@@ -51,7 +51,7 @@ inline std::vector<FusedCase> fused_cases() {
       {"clamp and where", [](X x) { return where(x[0] > x[1], clamp(x[0], -0.5, 1), x[1] / 3); }, {full, full}, false},
       {"steps", [](X x) { return x[0] * sign(x[1]) + floor(x[1]); }, {full, full}, false},
       {"mask", [](X x) { return where(x[1], x[0] * x[0], x[0]); }, {full, full}, false, false},
-      {"logic", [](X x) { return where((x[0] > 0.0) & !x[1], x[0], 0.5 * x[0]); }, {full, full}, false, false},
+      {"logic", [](X x) { return where((x[0] > 0.0) & ~x[1], x[0], 0.5 * x[0]); }, {full, full}, false, false},
       {"many",
        [](X x) {
          Tensor y = x[0];

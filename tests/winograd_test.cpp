@@ -57,7 +57,7 @@ Operands operands(ConvPass pass, const ConvShape& s, Dtype images, Dtype weights
 
 std::vector<double> by_definition(ConvPass pass, const ConvShape& s, const Operands& o) {
   const std::vector<double> a = numbers(o.a), b = numbers(o.b),
-                            bias = o.bias ? numbers(o.bias) : std::vector<double>{};
+                            bias = o.bias.defined() ? numbers(o.bias) : std::vector<double>{};
   std::vector<double> y(static_cast<std::size_t>(o.y.numel()), 0.0);
   const auto in = [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
     return static_cast<std::size_t>(((n * s.in_channels + c) * s.in[0] + h) * s.in[1] + w);
@@ -95,7 +95,7 @@ double largest(const std::vector<double>& v) {
 // The largest error in units of the tolerance for convolutions.
 double error_of(ConvPass pass, const ConvShape& s, const Operands& o) {
   const std::vector<double> expected = by_definition(pass, s, o);
-  kernels::winograd(cpu, pass, s, o.y.view(), o.a.view(), o.b.view(), o.bias ? o.bias.view() : View{});
+  kernels::winograd(cpu, pass, s, o.y.view(), o.a.view(), o.b.view(), o.bias.defined() ? o.bias.view() : View{});
   const std::vector<double> y = numbers(o.y);
   const double terms = static_cast<double>(pass == ConvPass::forward          ? 9 * s.in_channels
                                            : pass == ConvPass::input_gradient ? 9 * s.out_channels
@@ -190,7 +190,7 @@ TEST_CASE("Winograd convolutions have the same bits for any number of threads") 
       for (const int threads : {1, 2, 3, 5}) {
         set_num_threads(threads);
         const Operands o = operands(pass, s, f32, f32, true);
-        kernels::winograd(cpu, pass, s, o.y.view(), o.a.view(), o.b.view(), o.bias ? o.bias.view() : View{});
+        kernels::winograd(cpu, pass, s, o.y.view(), o.a.view(), o.b.view(), o.bias.defined() ? o.bias.view() : View{});
         if (threads == 1) first = numbers(o.y);
         INFO(name_of(pass) << ", threads " << threads);
         CHECK(first == numbers(o.y));
