@@ -177,3 +177,15 @@ TEST_CASE("describe names dtype and shape") {
   CHECK(describe(zeros({128, 784}, {.dtype = f16})) == "f16[128, 784]");
   CHECK(describe(Tensor()) == "undefined");
 }
+
+TEST_CASE("a tensor in a condition is its one element") {
+  const Tensor loss = scalar(0.5), best = scalar(0.75), x = tensor({1.0, 2.0});
+  CHECK(bool(loss < best));
+  CHECK_FALSE(bool(best < loss));
+  CHECK_FALSE(bool(any(isnan(x))));
+  CHECK_FALSE(bool(zeros({1, 1})));
+  CHECK(bool(tensor({std::nan("")})));
+  CHECK_THROWS_WITH(bool(x < 3.0), "a condition: bool[2] has not one element; use any() or all()");
+  CHECK_THROWS_WITH(bool(zeros({0})), "a condition: f32[0] has not one element; use any() or all()");
+  CHECK_THROWS_WITH(bool(Tensor()), "a condition: the tensor is undefined; whether there is one says defined()");
+}

@@ -136,8 +136,8 @@ fails for an operator or module without such a comparison or a stated reason.
 
 ## What reads differently in C++
 
-- A tensor in a condition asks whether it is defined, never what it holds: write `if (loss.item() < best)`, or
-  `if (all(x == y).item<bool>())`, not `if (loss < best)`, which is always true.
+- A tensor in a condition is its one element, as in Python: `if (loss < best)`, `if (any(isnan(x)))`. Whether there is a tensor
+  at all, Python's `x is not None`, says `x.defined()`.
 - Most operators are functions only: `mean(x, {{2, 3}})` for `x.mean((2, 3))`, `softmax(x, -1)`, `masked_fill(x, mask, 0)`. `view` is `reshape`.
   A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`.
 - Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
