@@ -38,7 +38,7 @@ std::vector<Tensor> train(Device device, const Maker& maker) {
     if (step == 2) loss = loss * 1e38;
     backward(scaler.scale(loss));
     scaler.unscale_(*opt);
-    optim::clip_grad_norm_(nn::parameters(net), 0.5);
+    optim::clip_grad_norm_(opt->parameters(), 0.5);  // Muon has the matrices alone
     scaler.step(*opt);
     scaler.update();
     nn::zero_grad(net);
