@@ -26,6 +26,11 @@ inline Meeting meet(Meeting a, Meeting b) {
   if (is_floating(low.dtype)) return {low.rank == Meeting::number ? f32 : low.dtype, high.rank};
   return {high.dtype == boolean ? low.dtype : high.dtype, high.rank};
 }
-template <class T> Dtype common_dtype(const T& a, const T& b) { return meet(Meeting(a), Meeting(b)).dtype; }
+inline Dtype common_dtype(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() ? a.dtype() : meet(Meeting(a), Meeting(b)).dtype;
+}
+inline Dtype common_dtype(const View& a, const View& b) {
+  return a.dtype == b.dtype ? a.dtype : meet(Meeting(a), Meeting(b)).dtype;
+}
 
 }  // namespace mantissa
