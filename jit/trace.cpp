@@ -107,13 +107,15 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
   // All that follows is linear in a gradient: it may as well come before the sum, which the engine takes in the end.
   void sum_to(const View& y, const View& x) override { values_[y.data] = operand(x); }
 
+  // Of the function's operators alone: the engine's backward is told to nobody. There a place may be taken again by a
+  // tensor that was not noted; verify() would see it.
   void begin(const amp::OperatorCall& call) override {
     op_ = call.op;
     noted_before_ = noted_;
   }
   void end(const Tensor& result) override {
     kept_.push_back(result);  // so that no other tensor gets its place
-    if (noted_ == noted_before_ && !in_backward)
+    if (noted_ == noted_before_)
       throw CannotFuse{concat("it calls ", op_, ", which is not elementwise; call that outside and pass its result")};
   }
 

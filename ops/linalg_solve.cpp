@@ -95,6 +95,8 @@ struct Solve {
   }
 };
 
+// g times the gradient of log(abs(det(a))).
+Tensor times_inverse(const Tensor& g, const Tensor& a) { return unsqueeze(unsqueeze(g, -1), -1) * transpose(inv(a)); }
 // The determinant, and the logarithm of its size, which an elimination has found.
 struct Det {
   static constexpr auto name = "det";
@@ -105,7 +107,7 @@ struct Det {
   }
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
     const Tensor d = grad_enabled() ? mantissa::det(saved[0]) : value;
-    return {unsqueeze(unsqueeze(g * d, -1), -1) * transpose(inv(saved[0]))};
+    return {times_inverse(g * d, saved[0])};
   }
 };
 struct LogAbsDet {
@@ -116,7 +118,7 @@ struct LogAbsDet {
     return value;
   }
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
-    return {unsqueeze(unsqueeze(g, -1), -1) * transpose(inv(saved[0]))};
+    return {times_inverse(g, saved[0])};
   }
 };
 Dims batch_sizes(const Tensor& a) {

@@ -94,6 +94,7 @@ void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned thr
   void* parameters[] = {const_cast<void*>(parameter)};  // the driver knows how many bytes the kernel takes of it
   check_driver(launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream(), parameters, nullptr),
                "to launch a fused function");
+  after_launch("fused", cudaSuccess);  // waits where every launch is waited for
 }
 #endif
 
