@@ -200,7 +200,7 @@ int Run::finish() {
     return saved_ ? 130 : 1;
   }
   if (!measured_) measure();  // resumed at its end
-  const MemoryStats memory = memory_stats();
+  const MemoryStats memory = memory_stats(device);
   Values values = measured_.value_or(Values{});
   std::string text = text_of(values);
   text += fmt::format("{}{:.1f} s; peak memory {} in tensors, {} reserved", text.empty() ? "" : " after ", elapsed(), mebibytes(memory.peak_allocated), mebibytes(memory.peak_reserved));
