@@ -34,7 +34,8 @@ Choice choose(const char* op, CastPolicy own, std::span<const Tensor* const> x) 
 }
 
 bool eligible(const Tensor& t) {
-  return t.defined() && t.is_floating() && t.dtype() != f64 && !t.is_weak_scalar() && context().autocast.enabled_on(t.device());
+  return t.defined() && t.is_floating() && t.dtype() != f64 && !t.is_weak_scalar() &&
+         context().autocast.enabled_on(t.device());
 }
 // The widest of the eligible inputs; f32 when there is none.
 Dtype widest(std::span<const Tensor* const> x) {
@@ -42,8 +43,8 @@ Dtype widest(std::span<const Tensor* const> x) {
   Dtype target = f32;
   for (const Tensor* t : x) {
     if (!eligible(*t)) continue;
-    check(!any || target == t->dtype() || !is_half(target) || !is_half(t->dtype()),
-          "inputs are ", target, " and ", t->dtype(), ": autocast does not mix the two half precisions; cast one with to()");
+    check(!any || target == t->dtype() || !is_half(target) || !is_half(t->dtype()), "inputs are ", target, " and ",
+          t->dtype(), ": autocast does not mix the two half precisions; cast one with to()");
     target = any ? promote(target, t->dtype()) : t->dtype();
     any = true;
   }
@@ -52,9 +53,11 @@ Dtype widest(std::span<const Tensor* const> x) {
 void check_ban(const char* op, std::span<const Tensor* const> x) {
   for (const Tensor* t : x) {
     if (!t->defined() || !context().autocast.enabled_on(t->device())) continue;
-    fail("is unsafe under autocast: its gradient passes through half precision, where 1 / (1 - x) overflows. Use "
-         "binary_cross_entropy_with_logits on what goes into the sigmoid, leave the region with Autocast(disabled), or lift "
-         "the ban with Policies().set(\"", op, "\", CastPolicy::f32)");
+    fail(
+        "is unsafe under autocast: its gradient passes through half precision, where 1 / (1 - x) overflows. Use "
+        "binary_cross_entropy_with_logits on what goes into the sigmoid, leave the region with Autocast(disabled), or "
+        "lift the ban with Policies().set(\"",
+        op, "\", CastPolicy::f32)");
   }
 }
 
@@ -93,10 +96,12 @@ Autocast::~Autocast() {
   if (before_.depth == 0) end_of_regions();
 }
 
-bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts, bool reads_halves) {
+bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts,
+                 bool reads_halves) {
   const AutocastState& state = context().autocast;
   const Choice choice = choose(op, own, x);
-  if (Observer::current()) [[unlikely]] Observer::current()->begin({op, choice.policy, choice.decider, choice.module, x});
+  if (Observer::current()) [[unlikely]]
+    Observer::current()->begin({op, choice.policy, choice.decider, choice.module, x});
   switch (choice.policy) {
     case CastPolicy::keep:
     case CastPolicy::f32_inside: return false;

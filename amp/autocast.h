@@ -3,7 +3,9 @@
 //   Tensor loss = amp::autocast(bf16, [&] { return cross_entropy(net(x), y); });
 //   amp::Autocast scope(f16);                 // or as a guard, until the end of the block
 //   amp::Autocast off(amp::disabled);         // a region in full precision inside another
-//   amp::Autocast as_torch({.dtype = f16, .policies = amp::Policies::torch_cuda(), .cache = amp::CastCache::until_exit});
+//   amp::Autocast as_torch({.dtype = f16,
+//                           .policies = amp::Policies::torch_cuda(),
+//                           .cache = amp::CastCache::until_exit});
 //
 // Thread-local, nests, and survives exceptions; a thread starts outside, and enters the region of another with
 // capture() and Autocast(state). Call backward outside: it runs in the dtypes of the forward wherever it is called.
@@ -75,7 +77,8 @@ class [[nodiscard]] OutsideAutocast {
 // Used by apply(): replaces x[i] by its cast where the policy asks for one, which is the region's or else `own`.
 // `casts` holds the casts. With `reads_halves` (ops/op.h) casts of halves to f32 are left to the kernel; true when
 // x[0] would have been one.
-bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts, bool reads_halves = false);
+bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts,
+                 bool reads_halves = false);
 // The same operator's result, for observers.
 void note_result(const Tensor& result);
 

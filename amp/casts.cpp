@@ -83,7 +83,8 @@ Tensor cast_in_layout(const Tensor& x, Dtype to) {
   if (x.is_contiguous()) return cast(x, to);
   Dims order, back = Dims::filled(x.dim(), 0);
   for (int d = 0; d < x.dim(); ++d) order.push_back(d);
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return x.strides()[static_cast<int>(a)] > x.strides()[static_cast<int>(b)]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return x.strides()[static_cast<int>(a)] > x.strides()[static_cast<int>(b)]; });
   const Tensor dense = permute(x, order);
   if (!dense.is_contiguous()) return cast(x, to);  // has gaps or repeats
   for (int d = 0; d < x.dim(); ++d) back[static_cast<int>(order[d])] = d;

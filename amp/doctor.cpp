@@ -83,7 +83,8 @@ struct Suggestion {
 
 class Doctor {
  public:
-  Doctor(const Patient& patient, const std::function<Tensor()>& step, const DoctorOptions& o) : patient_(patient), step_(step), options_(o) {}
+  Doctor(const Patient& patient, const std::function<Tensor()>& step, const DoctorOptions& o)
+      : patient_(patient), step_(step), options_(o) {}
 
   Diagnosis examine() {
     if (find_bad_parameter()) return result_;
@@ -120,8 +121,11 @@ class Doctor {
   }
   bool find_bad_forward() {
     if (const Event* e = first_bad(exact_)) {
-      if (e->foreign_bad) conclude(Cause::input, concat(place_of(*e), " receives inf or NaN from outside the step: look at the batch"));
-      else conclude(Cause::forward_f32, concat(place_of(*e), " gives inf or NaN in f32 too: not a matter of precision or of the scale"));
+      if (e->foreign_bad)
+        conclude(Cause::input, concat(place_of(*e), " receives inf or NaN from outside the step: look at the batch"));
+      else
+        conclude(Cause::forward_f32,
+                 concat(place_of(*e), " gives inf or NaN in f32 too: not a matter of precision or of the scale"));
       return true;
     }
     if (!has_bad_gradient(exact_)) return false;
@@ -148,7 +152,8 @@ class Doctor {
     }
   }
 
-  LayerHealth judge(std::size_t i, const Run& half, const std::vector<double>& errors, double error, const Difference& d) const {
+  LayerHealth judge(std::size_t i, const Run& half, const std::vector<double>& errors, double error,
+                    const Difference& d) const {
     const Event &exact = exact_.events[i], &low = half.events[i];
     LayerHealth h{.name = name_of(exact), .is_module = exact.in_module, .worst_operator = exact.op};
     h.underflow = d.underflow;
@@ -161,7 +166,8 @@ class Doctor {
     h.added_error = std::isfinite(error) ? std::max(0.0, error - before) : 0;
     if (exact.gradient.defined()) {
       h.gradient_largest = largest_in(exact.gradient);
-      if (low.gradient.defined()) h.gradient_underflow = compare(exact.gradient, low.gradient, result_.initial_scale).underflow;
+      if (low.gradient.defined())
+        h.gradient_underflow = compare(exact.gradient, low.gradient, result_.initial_scale).underflow;
     }
     return h;
   }
@@ -169,8 +175,9 @@ class Doctor {
     if (h.severity() > into.severity()) into.worst_operator = h.worst_operator;
     into.overflows = into.overflows || h.overflows;
     into.headroom = std::min(into.headroom, h.headroom);
-    for (double LayerHealth::*field : {&LayerHealth::underflow, &LayerHealth::largest, &LayerHealth::error, &LayerHealth::added_error,
-                                       &LayerHealth::gradient_largest, &LayerHealth::gradient_underflow}) {
+    for (double LayerHealth::*field :
+         {&LayerHealth::underflow, &LayerHealth::largest, &LayerHealth::error, &LayerHealth::added_error,
+          &LayerHealth::gradient_largest, &LayerHealth::gradient_underflow}) {
       into.*field = std::max(into.*field, h.*field);
     }
   }
@@ -182,10 +189,12 @@ class Doctor {
       errors.push_back(d.error);
       // What overflows because its inputs already have is not to blame.
       bool upstream = false;
-      for (const int p : exact_.events[i].producers) upstream = upstream || detail::is_bad(half.events[static_cast<std::size_t>(p)].result);
+      for (const int p : exact_.events[i].producers)
+        upstream = upstream || detail::is_bad(half.events[static_cast<std::size_t>(p)].result);
       LayerHealth h = judge(i, half, errors, d.error, d);
       h.overflows = h.overflows && !upstream;
-      const auto at = std::ranges::find_if(layers, [&](const LayerHealth& l) { return l.name == h.name && l.is_module == h.is_module; });
+      const auto at = std::ranges::find_if(
+          layers, [&](const LayerHealth& l) { return l.name == h.name && l.is_module == h.is_module; });
       if (at == layers.end()) layers.push_back(h);
       else merge(*at, h);
     }
@@ -204,13 +213,15 @@ class Doctor {
     }
     bool more = false;
     for (const LayerHealth& h : result_.layers) {
-      if (h.underflow > options_.max_underflow || h.added_error > options_.max_error) more = s.add(h.name, h.is_module) || more;
+      if (h.underflow > options_.max_underflow || h.added_error > options_.max_error)
+        more = s.add(h.name, h.is_module) || more;
     }
     if (more) {
       policies = s.policies(patient_.modules, options_.policies);
       half = run(options_.dtype, policies, result_.initial_scale);
     }
-    for (int halvings = 0; halvings < 24 && options_.dtype == f16 && !first_bad(half) && has_bad_gradient(half); ++halvings) {
+    for (int halvings = 0; halvings < 24 && options_.dtype == f16 && !first_bad(half) && has_bad_gradient(half);
+         ++halvings) {
       result_.initial_scale /= 2;
       half = run(options_.dtype, policies, result_.initial_scale);
     }
@@ -221,12 +232,13 @@ class Doctor {
 
   void find_cause(const std::string& overflow) {
     if (!overflow.empty()) {
-      return conclude(Cause::forward_half, concat(overflow, " overflows ", options_.dtype,
-                                                  " in the forward: a lower scale does not help, f32 for the layers of the overlay does"));
+      return conclude(Cause::forward_half,
+                      concat(overflow, " overflows ", options_.dtype,
+                             " in the forward: a lower scale does not help, f32 for the layers of the overlay does"));
     }
     if (options_.dtype == f16 && has_bad_gradient(run(options_.dtype, result_.policies, options_.scale))) {
-      return conclude(Cause::scale, concat("the forward is sound; gradients overflow f16 at a scale of ", options_.scale, " and not at ",
-                                           result_.initial_scale));
+      return conclude(Cause::scale, concat("the forward is sound; gradients overflow f16 at a scale of ",
+                                           options_.scale, " and not at ", result_.initial_scale));
     }
     conclude(Cause::none, concat("forward and backward are finite in ", options_.dtype,
                                  options_.dtype == f16 ? concat(" at a scale of ", options_.scale) : std::string()));
@@ -251,14 +263,18 @@ double LayerHealth::severity() const {
 std::string Diagnosis::report() const {
   std::string text = concat(explanation, "\n");
   if (layers.empty()) return text;
-  text += concat("initial scale ", initial_scale, ", loss ", loss_f32, " in f32, ", loss_half, " with the overlay\n", overlay, "\n");
-  std::vector<std::vector<std::string>> rows{{"layer", "operator", "underflow", "largest", "headroom", "error", "added", "gradient", "lost"}};
+  text += concat("initial scale ", initial_scale, ", loss ", loss_f32, " in f32, ", loss_half, " with the overlay\n",
+                 overlay, "\n");
+  std::vector<std::vector<std::string>> rows{
+      {"layer", "operator", "underflow", "largest", "headroom", "error", "added", "gradient", "lost"}};
   for (const LayerHealth& h : layers) {
-    rows.push_back({h.name, h.worst_operator, percent(h.underflow), concat(h.largest), h.overflows ? std::string("OVERFLOW") : concat(h.headroom),
-                    percent(h.error), percent(h.added_error), concat(h.gradient_largest), percent(h.gradient_underflow)});
+    rows.push_back({h.name, h.worst_operator, percent(h.underflow), concat(h.largest),
+                    h.overflows ? std::string("OVERFLOW") : concat(h.headroom), percent(h.error),
+                    percent(h.added_error), concat(h.gradient_largest), percent(h.gradient_underflow)});
   }
   std::vector<std::size_t> width(rows[0].size());
-  for (const auto& row : rows) for (std::size_t k = 0; k < row.size(); ++k) width[k] = std::max(width[k], row[k].size());
+  for (const auto& row : rows)
+    for (std::size_t k = 0; k < row.size(); ++k) width[k] = std::max(width[k], row[k].size());
   for (const auto& row : rows) {
     for (std::size_t k = 0; k < row.size(); ++k) {
       text += row[k];

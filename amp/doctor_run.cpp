@@ -19,14 +19,16 @@ class Notes final : public Observer {
  private:
   void begin(const OperatorCall& call) override {
     const AutocastState& state = context().autocast;
-    check(!in_f32_ || (!state.enabled[0] && !state.enabled[1]), "doctor: the step enters a region itself; give it without the region");
+    check(!in_f32_ || (!state.enabled[0] && !state.enabled[1]),
+          "doctor: the step enters a region itself; give it without the region");
     open_ = Event();
     open_.op = call.op;
     open_.in_module = call.module && !call.module->path.empty();
     if (open_.in_module) open_.module = call.module->path;
     for (const Tensor* t : call.inputs) {
       if (!t->defined() || !t->is_floating() || t->is_weak_scalar()) continue;
-      if (const auto at = made_by_.find(t->storage().get()); at != made_by_.end()) open_.producers.push_back(at->second);
+      if (const auto at = made_by_.find(t->storage().get()); at != made_by_.end())
+        open_.producers.push_back(at->second);
       else open_.foreign_bad = open_.foreign_bad || is_bad(*t);
     }
   }
@@ -37,7 +39,9 @@ class Notes final : public Observer {
     open_.result = result.detach();
     events_->push_back(std::move(open_));
     if (!result.requires_grad() || result.is_leaf()) return;
-    result.on_grad([events = events_, number](const Tensor& g) { (*events)[static_cast<std::size_t>(number)].gradient = g.detach(); });
+    result.on_grad([events = events_, number](const Tensor& g) {
+      (*events)[static_cast<std::size_t>(number)].gradient = g.detach();
+    });
   }
 
   bool in_f32_;
@@ -84,7 +88,8 @@ Run run_step(const RunOptions& o) {
   Run run;
   Tensor loss;
   {
-    const Autocast region(AutocastOptions{.dtype = o.half, .enabled = o.half.has_value(), .policies = policies, .cache = CastCache::off});
+    const Autocast region(
+        AutocastOptions{.dtype = o.half, .enabled = o.half.has_value(), .policies = policies, .cache = CastCache::off});
     loss = o.step();
   }
   check(loss.defined() && loss.numel() == 1, "doctor: the step must give a scalar loss, got ", loss);

@@ -40,7 +40,8 @@ void Explain::end(const Tensor& result) {
   d.output = result.defined() ? mantissa::name_of(result.dtype()) : "none";
   if (result.defined()) result_bytes_[static_cast<std::size_t>(result.dtype())] += result.nbytes();
   const auto same = [&](const Decision& o) {
-    return o.op == d.op && o.policy == d.policy && o.reason == d.reason && o.inputs == d.inputs && o.output == d.output && o.module == d.module;
+    return o.op == d.op && o.policy == d.policy && o.reason == d.reason && o.inputs == d.inputs &&
+           o.output == d.output && o.module == d.module;
   };
   auto at = std::ranges::find_if(decisions_, same);
   if (at == decisions_.end()) at = decisions_.insert(decisions_.end(), std::move(d));
@@ -60,14 +61,17 @@ std::vector<std::string> Explain::without_policy() const {
 
 std::string Explain::table() const {
   const bool modules = std::ranges::any_of(decisions_, [](const Decision& d) { return !d.module.empty(); });
-  std::vector<std::vector<std::string>> rows{{"operator", "policy", "reason", "inputs", "output", "calls", "bytes cast", "hits"}};
+  std::vector<std::vector<std::string>> rows{
+      {"operator", "policy", "reason", "inputs", "output", "calls", "bytes cast", "hits"}};
   if (modules) rows[0].push_back("module");
   for (const Decision& d : decisions_) {
-    rows.push_back({d.op, d.policy, d.reason, d.inputs, d.output, concat(d.calls), concat(d.bytes_cast), concat(d.shadow_hits)});
+    rows.push_back(
+        {d.op, d.policy, d.reason, d.inputs, d.output, concat(d.calls), concat(d.bytes_cast), concat(d.shadow_hits)});
     if (modules) rows.back().push_back(d.module);
   }
   std::vector<std::size_t> width(rows[0].size());
-  for (const auto& row : rows) for (std::size_t k = 0; k < row.size(); ++k) width[k] = std::max(width[k], row[k].size());
+  for (const auto& row : rows)
+    for (std::size_t k = 0; k < row.size(); ++k) width[k] = std::max(width[k], row[k].size());
   std::string text;
   for (const auto& row : rows) {
     for (std::size_t k = 0; k < row.size(); ++k) {

@@ -50,7 +50,8 @@ Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made) {
   if (!any.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex);
   for (FrozenCasts* f = living; f; f = f->next_) {
-    const auto at = std::ranges::lower_bound(f->entries_, x.impl(), {}, [](const FrozenCasts::Entry& e) { return e.weight.impl(); });
+    const auto at = std::ranges::lower_bound(f->entries_, x.impl(), {},
+                                             [](const FrozenCasts::Entry& e) { return e.weight.impl(); });
     if (at == f->entries_.end() || at->weight.impl() != x.impl()) continue;
     const std::uint32_t version = x.storage()->version();
     if (!at->cast.defined() || at->cast.dtype() != dtype || at->version != version) {

@@ -22,9 +22,15 @@ GradScalerOptions with(GradScalerOptions o, double scale, double growth, double 
   return o;
 }
 ScaleRule rule_of(const GradScalerOptions& o) {
-  return {.growth = o.growth_factor, .backoff = o.backoff_factor, .min = o.min_scale, .max = o.max_scale,
-          .interval = o.growth_interval, .hysteresis = o.hysteresis,
-          .clean_forgives = o.hysteresis_mode == Hysteresis::consecutive, .tolerance = o.tolerance, .fixed = o.static_scale};
+  return {.growth = o.growth_factor,
+          .backoff = o.backoff_factor,
+          .min = o.min_scale,
+          .max = o.max_scale,
+          .interval = o.growth_interval,
+          .hysteresis = o.hysteresis,
+          .clean_forgives = o.hysteresis_mode == Hysteresis::consecutive,
+          .tolerance = o.tolerance,
+          .fixed = o.static_scale};
 }
 Tensor copy_of(const Tensor& t) { return t.defined() ? empty_like(t).copy_(t) : Tensor(); }
 Tensor on(const Tensor& t, Device device) {
@@ -63,7 +69,8 @@ void GradScaler::between_iterations(const char* what) const {
 void GradScaler::start(Device device) {
   scale_ = scalar(options_.init_scale, {.device = device});
   static_assert(sizeof(ScalerState) % sizeof(std::int64_t) == 0);
-  state_ = zeros({static_cast<std::int64_t>(sizeof(ScalerState) / sizeof(std::int64_t))}, {.dtype = i64, .device = device});
+  state_ =
+      zeros({static_cast<std::int64_t>(sizeof(ScalerState) / sizeof(std::int64_t))}, {.dtype = i64, .device = device});
   set_counters(init_counters_);
 }
 
@@ -71,9 +78,10 @@ ScalerState* GradScaler::device_state() const { return reinterpret_cast<ScalerSt
 
 void GradScaler::check_loss(const Tensor& loss) const {
   check(loss.defined() && loss.is_floating(), "GradScaler.scale: needs a floating tensor, got ", loss);
-  check(loss.dtype() != f16 || !loss.requires_grad() || options_.max_scale <= 65504,
-        "GradScaler.scale: the loss is f16, whose gradient cannot be as large as the scale; compute it from f32, as the losses of "
-        "this library do in a region, or set max_scale to 32768");
+  check(
+      loss.dtype() != f16 || !loss.requires_grad() || options_.max_scale <= 65504,
+      "GradScaler.scale: the loss is f16, whose gradient cannot be as large as the scale; compute it from f32, as the "
+      "losses of this library do in a region, or set max_scale to 32768");
 }
 
 ScaledLoss GradScaler::scale(const Tensor& loss, CallSite site) {
@@ -95,12 +103,13 @@ ScaledLoss GradScaler::scale(const Tensor& loss, const Pin& pin) {
   if (!options_.enabled) return {loss, loss.defined() ? loss.detach() : loss};
   check_loss(loss);
   check(pin.scale.defined(), "GradScaler.scale: the pin was never taken; call pin()");
-  check(loss.device().type == pin.scale.device().type, "GradScaler.scale: the loss is on ", loss.device(), ", the scaler on ",
-        pin.scale.device(), "; use one scaler for each type of device");
+  check(loss.device().type == pin.scale.device().type, "GradScaler.scale: the loss is on ", loss.device(),
+        ", the scaler on ", pin.scale.device(), "; use one scaler for each type of device");
   if (options_.check_loss) {
     const NoGrad no_grad;
     const Tensor x = loss.detach();
-    const Tensor failed = on(ne(sum(sub(x, x)), Tensor(0.0)), pin.scale.device());  // x - x is 0 for every finite x, else NaN
+    // x - x is 0 for every finite x, else NaN
+    const Tensor failed = on(ne(sum(sub(x, x)), Tensor(0.0)), pin.scale.device());
     const std::lock_guard lock(mutex_);
     forward_failed_ = forward_failed_.defined() ? maximum(forward_failed_, failed) : failed;
   }
@@ -123,11 +132,12 @@ GradScaler::PerOptimizer& GradScaler::entry_for(const char* method, Steppable& o
   for (PerOptimizer& e : entries_) {
     if (e.optimizer == &optimizer) return e;
   }
-  return entries_.emplace_back(PerOptimizer{.optimizer = &optimizer, .number = names_of(optimizer, optimizer.parameters())});
+  return entries_.emplace_back(
+      PerOptimizer{.optimizer = &optimizer, .number = names_of(optimizer, optimizer.parameters())});
 }
 
-// Makes a pass for each device and scale among the gradients; nearly always one. With `write` false, one that is all and
-// whose gradients nobody else holds only looks. When it throws, nothing has changed.
+// Makes a pass for each device and scale among the gradients; nearly always one. With `write` false, one that is all
+// and whose gradients nobody else holds only looks. When it throws, nothing has changed.
 void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
   const NoGrad no_grad;
   struct Group {
@@ -155,7 +165,8 @@ void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
     }
     const Tensor own = ledger_.scale_of(p, *e.optimizer, i);
     const Tensor& scale = own.defined() ? own : scale_;
-    auto group = std::ranges::find_if(groups, [&](const Group& x) { return x.device == g.device() && x.scale.is_same(scale); });
+    auto group =
+        std::ranges::find_if(groups, [&](const Group& x) { return x.device == g.device() && x.scale.is_same(scale); });
     if (group == groups.end()) group = groups.insert(groups.end(), Group{g.device(), scale, {}});
     group->gradients.push_back({g, static_cast<std::int64_t>(i)});
   }
@@ -176,7 +187,8 @@ void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
     e.summaries.push_back(on(e.passes.back()->summary(), scale_.device()));
     e.scales.push_back(on(group.scale, scale_.device()));
     const std::lock_guard again(mutex_);
-    for (const NumberedGradient& g : group.gradients) ledger_.unscaled(parameters[static_cast<std::size_t>(g.parameter)], site);
+    for (const NumberedGradient& g : group.gradients)
+      ledger_.unscaled(parameters[static_cast<std::size_t>(g.parameter)], site);
   }
   e.unscaled_at = site;
   e.stage = Stage::unscaled;
@@ -216,7 +228,8 @@ void GradScaler::unscale_(Steppable& optimizer, CallSite site) {
   PerOptimizer& e = entry_for("unscale_", optimizer, site);
   if (e.stage == Stage::unscaled) {
     fail("GradScaler.unscale_: already called on ", describe(e), " at ", to_string(e.unscaled_at),
-         " since the last update(), and again at ", to_string(site), "; call it once, after the last backward of the iteration");
+         " since the last update(), and again at ", to_string(site),
+         "; call it once, after the last backward of the iteration");
   }
   if (e.stage == Stage::stepped) {
     fail("GradScaler.unscale_: called after step() on ", describe(e), ": step at ", to_string(e.stepped_at),
@@ -287,7 +300,8 @@ StepResult GradScaler::clipped_step(Steppable& optimizer, const ClipNorm& clip) 
   } else {
     optimizer.step_scaled({}, scaling);
     for (const Tensor& p : parameters) {
-      if (p.grad().defined()) autograd::leave_pending(p, {scaling.scale, scaling.norm, scaling.max_norm, is_recording(device)});
+      if (p.grad().defined())
+        autograd::leave_pending(p, {scaling.scale, scaling.norm, scaling.max_norm, is_recording(device)});
     }
   }
   return StepResult({}, {pass.summary()});
@@ -303,7 +317,8 @@ StepResult GradScaler::run_step(Steppable& optimizer, const ClipNorm* clip, cons
   PerOptimizer& e = entry_for("step", optimizer, site);
   if (e.stage == Stage::stepped) {
     fail("GradScaler.step: already called on ", describe(e), " at ", to_string(e.stepped_at),
-         " since the last update(), and again at ", to_string(site), "; call update() once per iteration, after all steps");
+         " since the last update(), and again at ", to_string(site),
+         "; call update() once per iteration, after all steps");
   }
   if (clip && e.stage == Stage::unscaled) {
     fail("GradScaler.step: ", describe(e), " was unscaled at ", to_string(e.unscaled_at),
@@ -386,7 +401,8 @@ void GradScaler::tell_floor() {
     }
   }
   if (options_.at_floor == AtFloor::raise) {
-    throw ScaleAtFloor(concat("GradScaler.update: ", event.overflows, " overflows in a row at the smallest scale, ", event.scale,
+    throw ScaleAtFloor(concat("GradScaler.update: ", event.overflows, " overflows in a row at the smallest scale, ",
+                              event.scale,
                               "; the gradients are inf or NaN for another reason than the scale. Look at overflows()"));
   }
   if (function) (*function)(event);  // not locked: it may ask the scaler

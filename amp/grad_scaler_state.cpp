@@ -51,13 +51,15 @@ std::vector<std::pair<std::string, Tensor>> GradScaler::state_dict() const {
 void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, CallSite site) {
   if (!options_.enabled) return;
   const std::scoped_lock lock(stepping_, mutex_);
-  check(!state.empty(), "GradScaler.load_state_dict: the state is empty: was it saved from a disabled scaler? Construct "
+  check(!state.empty(),
+        "GradScaler.load_state_dict: the state is empty: was it saved from a disabled scaler? Construct "
         "this one disabled too");
   between_iterations("loaded");
   double values[5];
   for (int k = 0; k < 5; ++k) {
     const Tensor* found = find(state, keys[k]);
-    check(found && found->defined() && found->numel() == 1, "GradScaler.load_state_dict: needs \"", keys[k], "\", a number");
+    check(found && found->defined() && found->numel() == 1, "GradScaler.load_state_dict: needs \"", keys[k],
+          "\", a number");
     values[k] = found->item<double>();
   }
   const Tensor* extra = find(state, extra_key);

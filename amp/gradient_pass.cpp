@@ -37,7 +37,8 @@ struct DenseViews {
 }  // namespace
 
 GradientPass::GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf, bool write)
-    : write_(write), scale_(std::move(scale)), found_inf_(std::move(found_inf)), summary_(new_summary(scale_.device())) {
+    : write_(write), scale_(std::move(scale)), found_inf_(std::move(found_inf)),
+      summary_(new_summary(scale_.device())) {
   const NoGrad no_grad;
   DenseViews dense;
   for (const auto& [g, parameter] : gradients) {

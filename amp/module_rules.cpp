@@ -14,7 +14,8 @@ namespace {
 // One name: "*" stands for any letters.
 bool matches_name(std::string_view pattern, std::string_view name) {
   if (pattern.empty()) return name.empty();
-  if (pattern.front() != '*') return !name.empty() && pattern.front() == name.front() && matches_name(pattern.substr(1), name.substr(1));
+  if (pattern.front() != '*')
+    return !name.empty() && pattern.front() == name.front() && matches_name(pattern.substr(1), name.substr(1));
   for (std::size_t skip = 0; skip <= name.size(); ++skip) {
     if (matches_name(pattern.substr(1), name.substr(skip))) return true;
   }
@@ -29,7 +30,8 @@ std::string_view take_name(std::string_view& path) {
 }
 ModulePolicy policy_from_json(const nlohmann::json& json, const std::string& where) {
   if (json.is_string()) return policy_from_name(json.get_ref<const std::string&>());
-  if (!json.is_object()) throw FormatError(concat("the policy of \"", where, "\" must be a string or an object of operators"));
+  if (!json.is_object())
+    throw FormatError(concat("the policy of \"", where, "\" must be a string or an object of operators"));
   return Policies::from_json(json.dump(), where);
 }
 
@@ -56,7 +58,8 @@ bool matches(std::string_view pattern, std::string_view path) {
 
 Policies policies_for(ModuleList net, const ModulePolicies& rules) {
   for (const auto& [pattern, policy] : rules) {
-    const bool found = std::ranges::any_of(net.modules, [&](const ModuleList::Object& o) { return matches(pattern, o.path); });
+    const bool found =
+        std::ranges::any_of(net.modules, [&](const ModuleList::Object& o) { return matches(pattern, o.path); });
     if (found) continue;
     std::vector<std::string> paths;
     for (const ModuleList::Object& o : net.modules) if (!o.path.empty()) paths.push_back(o.path);
@@ -75,12 +78,14 @@ Policies policies_from_json(ModuleList net, std::string_view text, std::string_v
   nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) throw FormatError(concat(where, ": expected a JSON object of operators and policies"));
   const nlohmann::json modules = json.contains("modules") ? json["modules"] : nlohmann::json::object();
-  if (!modules.is_object()) throw FormatError(concat(where, ": \"modules\" must be an object of patterns and policies"));
+  if (!modules.is_object())
+    throw FormatError(concat(where, ": \"modules\" must be an object of patterns and policies"));
   json.erase("modules");
   Policies policies = Policies::from_json(json.dump(), where);
   ModulePolicies rules;
   try {
-    for (const auto& [pattern, policy] : modules.items()) rules.emplace_back(pattern, policy_from_json(policy, pattern));
+    for (const auto& [pattern, policy] : modules.items())
+      rules.emplace_back(pattern, policy_from_json(policy, pattern));
     policies.add(policies_for(std::move(net), rules).module_rules().front());
   } catch (const Error& e) {
     throw FormatError(concat(where, ": ", e.what()));

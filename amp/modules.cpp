@@ -25,13 +25,16 @@ struct Overlay {
   std::unordered_multimap<const void*, At> by_object;
   std::unordered_multimap<const TensorImpl*, const PolicyModule*> by_parameter;
 
-  bool is(const std::vector<Policies::Entry>& e, const std::vector<const ModuleRules*>& r) const { return entries == e && rules == r; }
+  bool is(const std::vector<Policies::Entry>& e, const std::vector<const ModuleRules*>& r) const {
+    return entries == e && rules == r;
+  }
 };
 
 namespace {
 
 bool lies_in(std::string_view path, std::string_view outer) {
-  return outer.empty() || path == outer || (path.size() > outer.size() && path.starts_with(outer) && path[outer.size()] == '.');
+  return outer.empty() || path == outer ||
+         (path.size() > outer.size() && path.starts_with(outer) && path[outer.size()] == '.');
 }
 
 void merge(PolicyModule& module, const ModulePolicy& rule) {

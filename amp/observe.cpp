@@ -10,7 +10,8 @@ thread_local Observer* innermost = nullptr;
 }
 
 Observer::Observer(bool everywhere)
-    : outer_(std::exchange(innermost, this)), observed_before_(std::exchange(context().autocast.observed, everywhere)) {}
+    : outer_(std::exchange(innermost, this)), observed_before_(std::exchange(context().autocast.observed, everywhere)) {
+}
 Observer::~Observer() {
   innermost = outer_;
   context().autocast.observed = observed_before_;

@@ -34,13 +34,15 @@ std::vector<Policies::Entry> for_all_operators(const std::vector<Policies::Entry
 }  // namespace
 
 void put(std::vector<Policies::Entry>& entries, std::string_view op, CastPolicy policy) {
-  const auto at = std::ranges::lower_bound(entries, op, {}, [](const Policies::Entry& e) { return std::string_view(e.first); });
+  const auto at =
+      std::ranges::lower_bound(entries, op, {}, [](const Policies::Entry& e) { return std::string_view(e.first); });
   if (at != entries.end() && at->first == op) at->second = policy;
   else entries.emplace(at, op, policy);
 }
 const CastPolicy* find_policy(const std::vector<Policies::Entry>& entries, const char* op) {
   const std::string_view name(op);
-  const auto at = std::ranges::lower_bound(entries, name, {}, [](const Policies::Entry& e) { return std::string_view(e.first); });
+  const auto at =
+      std::ranges::lower_bound(entries, name, {}, [](const Policies::Entry& e) { return std::string_view(e.first); });
   return at != entries.end() && at->first == name ? &at->second : nullptr;
 }
 
@@ -48,7 +50,8 @@ const char* name_of(CastPolicy policy) { return policy_names[static_cast<int>(po
 
 CastPolicy policy_from_name(std::string_view name) {
   const auto at = std::ranges::find(policy_names, name);
-  if (at == std::end(policy_names)) fail("there is no cast policy \"", name, "\"; did you mean \"", nearest(name, policy_names), "\"?");
+  if (at == std::end(policy_names))
+    fail("there is no cast policy \"", name, "\"; did you mean \"", nearest(name, policy_names), "\"?");
   return static_cast<CastPolicy>(at - policy_names);
 }
 
@@ -84,7 +87,8 @@ Policies Policies::from_json(std::string_view text, std::string_view where) {
   if (!json.is_object()) throw FormatError(concat(where, ": expected a JSON object of operators and policies"));
   Policies p;
   for (const auto& [op, policy] : json.items()) {
-    if (op == "modules") throw FormatError(concat(where, ": holds policies of modules; read it with policies_for(net, text)"));
+    if (op == "modules")
+      throw FormatError(concat(where, ": holds policies of modules; read it with policies_for(net, text)"));
     if (!policy.is_string()) throw FormatError(concat(where, ": the policy of \"", op, "\" must be a string"));
     try {
       p.set(op, policy_from_name(policy.get_ref<const std::string&>()));

@@ -54,8 +54,8 @@ CastPolicy policy_from_name(std::string_view name);  // throws with the nearest
 std::vector<Policies::Entry> torch_cuda_list();
 std::vector<Policies::Entry> torch_cpu_list();
 
-// Of the machinery. Operators announce themselves when the program starts. Sets in use are kept for the life of the program, equal ones once, so that a captured state
-// stays valid wherever it is carried.
+// Of the machinery. Operators announce themselves when the program starts. Sets in use are kept for the life of the
+// program, equal ones once, so that a captured state stays valid wherever it is carried.
 void announce_operator(const char* name, CastPolicy own);
 const Overlay* overlay_on(const Overlay* outer, const Policies& policies);
 const CastPolicy* find_policy(const Overlay* overlay, const char* op);  // null: the operator's own

@@ -20,7 +20,9 @@ bool is_unscaled(std::uint64_t tag) { return tag & 1; }
 
 }  // namespace
 
-std::string to_string(const CallSite& site) { return concat(site.file_name(), ":", static_cast<unsigned long>(site.line())); }
+std::string to_string(const CallSite& site) {
+  return concat(site.file_name(), ":", static_cast<unsigned long>(site.line()));
+}
 
 bool carries_scale(const Tensor& parameter) {
   autograd::LeafNode* leaf = leaf_of(parameter);
@@ -66,7 +68,8 @@ Tensor ScaleLedger::scale_of(const Tensor& parameter, const Steppable& optimizer
     if (tags.empty() || (tags.size() == 1 && tags[0] == scaled_tag())) return {};
     const bool changed_since = leaf->grad.storage()->version() != version;  // by hand: perhaps it was zeroed
     for (std::uint64_t t : tags) {
-      check(t >> 40 == scaler_, "GradScaler: the gradient of ", name(), " comes from a loss that another GradScaler has scaled; "
+      check(t >> 40 == scaler_, "GradScaler: the gradient of ", name(),
+            " comes from a loss that another GradScaler has scaled; "
             "unscale and step with that one, and run backward for its losses by itself");
       const Epoch* e = find(t);
       check(e, "GradScaler: the gradient of ", name(), " was computed more than ", static_cast<int>(remembered),
@@ -77,9 +80,11 @@ Tensor ScaleLedger::scale_of(const Tensor& parameter, const Steppable& optimizer
   }
   if (!unscaled.empty()) {
     const Epoch& u = *unscaled.back();
-    check(u.number != epochs_.back().number, "GradScaler: the gradient of ", name(), " was already unscaled at ",
-          to_string(u.unscaled),
-          " in this iteration; is it a parameter of two optimizers? Give each parameter to one, or call backward once per optimizer");
+    check(
+        u.number != epochs_.back().number, "GradScaler: the gradient of ", name(), " was already unscaled at ",
+        to_string(u.unscaled),
+        " in this iteration; is it a parameter of two optimizers? Give each parameter to one, or call backward once "
+        "per optimizer");
     fail("GradScaler: the gradient of ", name(), " still holds what was unscaled at ", to_string(u.unscaled),
          " in an earlier iteration",
          scaled.empty() ? concat() : concat(", added to that of the loss scaled at ", to_string(scaled.back()->scaled)),

@@ -25,7 +25,8 @@ std::string number(double x) {  // the shortest text that reads back as x
 ScaleMonitor::ScaleMonitor(const GradScaler& scaler, const ScaleMonitorOptions& o) : scaler_(&scaler), options_(o) {
   check(o.history >= 1, "ScaleMonitor: history must be at least 1");
   check(o.low_scale >= 0, "ScaleMonitor: low_scale must not be negative, got ", o.low_scale);
-  check(o.max_skip_rate >= 0 && o.max_skip_rate <= 1, "ScaleMonitor: max_skip_rate must be from 0 to 1, got ", o.max_skip_rate);
+  check(o.max_skip_rate >= 0 && o.max_skip_rate <= 1, "ScaleMonitor: max_skip_rate must be from 0 to 1, got ",
+        o.max_skip_rate);
   check(o.window >= 1, "ScaleMonitor: window must be at least 1, got ", o.window);
   seen_ = scaler.history();
   totals_.push_back({seen_.updates, seen_.skipped});
@@ -73,7 +74,9 @@ void ScaleMonitor::observe() {
 
 double ScaleMonitor::skip_rate() const {
   const Total &first = totals_.front(), &last = totals_.back();
-  return last.updates == first.updates ? 0 : static_cast<double>(last.skipped - first.skipped) / static_cast<double>(last.updates - first.updates);
+  return last.updates == first.updates
+             ? 0
+             : static_cast<double>(last.skipped - first.skipped) / static_cast<double>(last.updates - first.updates);
 }
 
 std::string ScaleMonitor::summary() const {

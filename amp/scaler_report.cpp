@@ -37,8 +37,8 @@ std::int64_t GradScaler::names_of(const Steppable& optimizer, const std::vector<
 
 std::string Steppable::type_name() const {
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> type(abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status),
-                                                    std::free);
+  const std::unique_ptr<char, void (*)(void*)> type(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), std::free);
   return status == 0 ? std::string(last_part(type.get(), "::")) : "optimizer";
 }
 
@@ -55,8 +55,14 @@ ScalerHistory GradScaler::history() const {
   const std::lock_guard lock(mutex_);
   const ScalerState& s = seen_.latest();
   const ScaleCounters& c = s.counters;
-  return {.updates = c.updates, .skipped = c.skipped, .forward_failures = c.forward_failures, .last_skipped = c.last_skipped != 0,
-          .scale = c.scale_now, .at_floor = c.at_floor, .gradient_norm = std::sqrt(s.square_sum), .largest_gradient = s.largest};
+  return {.updates = c.updates,
+          .skipped = c.skipped,
+          .forward_failures = c.forward_failures,
+          .last_skipped = c.last_skipped != 0,
+          .scale = c.scale_now,
+          .at_floor = c.at_floor,
+          .gradient_norm = std::sqrt(s.square_sum),
+          .largest_gradient = s.largest};
 }
 
 std::vector<OverflowReport> GradScaler::overflows() const {
@@ -81,7 +87,8 @@ std::vector<OverflowReport> GradScaler::overflows() const {
 
 std::string to_string(const OverflowReport& r) {
   if (r.forward) return concat("update ", r.update, ": the loss itself was inf or NaN, at scale ", r.scale);
-  return concat("update ", r.update, ": ", r.infs, " inf and ", r.nans, " NaN, first in ", r.parameter, ", at scale ", r.scale);
+  return concat("update ", r.update, ": ", r.infs, " inf and ", r.nans, " NaN, first in ", r.parameter, ", at scale ",
+                r.scale);
 }
 
 std::string GradScaler::summary() const {

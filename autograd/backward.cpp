@@ -35,7 +35,8 @@ struct Pending {
   Tensor gradient;
   bool own_sum = false;  // `gradient` is a sum made here: later terms may be added in place
   const Node* from = nullptr;
-  int part_dim = -1;     // of a gradient put together from parts that lie side by side, until it is whole: only the indices
+  // of a gradient put together from parts that lie side by side, until it is whole: only the indices
+  int part_dim = -1;
   std::int64_t part_begin = 0, part_end = 0;  // from part_begin to part_end of this dimension have values
   bool in_place = false;  // a rule wrote the parts into this memory: what has not come yet is there and still needed
 };
@@ -43,7 +44,8 @@ template <class T> struct PoolAllocator {  // so that a backward pass asks the s
   using value_type = T;
   PoolAllocator() = default;
   template <class U> PoolAllocator(const PoolAllocator<U>&) {}
-  T* allocate(std::size_t) { return static_cast<T*>(BlockPool<sizeof(T)>::take()); }  // a map's elements come one by one
+  // a map's elements come one by one
+  T* allocate(std::size_t) { return static_cast<T*>(BlockPool<sizeof(T)>::take()); }
   void deallocate(T* p, std::size_t) noexcept { BlockPool<sizeof(T)>::give(p); }
   friend bool operator==(const PoolAllocator&, const PoolAllocator&) = default;
 };
@@ -93,7 +95,9 @@ void contribute(Ready& ready, const NodeRef& node, Tensor g, bool create_graph, 
     p = {.node = node, .gradient = std::move(g), .from = from};
   } else {
     make_whole(p);
-    const auto fits = [](const Tensor& to, const Tensor& other) { return promote(to.dtype(), other.dtype()) == to.dtype(); };
+    const auto fits = [](const Tensor& to, const Tensor& other) {
+      return promote(to.dtype(), other.dtype()) == to.dtype();
+    };
     if (!create_graph && fits(p.gradient, g) && (p.own_sum || is_fresh(p.gradient))) {
       p.gradient.add_(g);
     } else if (!create_graph && fits(g, p.gradient) && is_fresh(g)) {
@@ -113,8 +117,13 @@ void contribute_part(Ready& ready, const NodeRef& node, const Tensor& g, const P
   Pending& p = it->second;
   const bool in_place = autograd::lies_in_place(g, part);
   if (first) {
-    p = {.node = node, .gradient = in_place ? autograd::whole_around(g, part) : Tensor::allocate(part.sizes, g.dtype(), g.device()),
-         .own_sum = !in_place, .from = from, .part_dim = part.dim, .part_begin = part.begin, .part_end = part.begin,
+    p = {.node = node,
+         .gradient = in_place ? autograd::whole_around(g, part) : Tensor::allocate(part.sizes, g.dtype(), g.device()),
+         .own_sum = !in_place,
+         .from = from,
+         .part_dim = part.dim,
+         .part_begin = part.begin,
+         .part_end = part.begin,
          .in_place = in_place};
     if (part.step > 1) make_whole(p);
   }
@@ -146,7 +155,8 @@ void take_arrived(Ready& ready, const Node& node, std::span<Tensor> grads) {
   const InputMeta* input = node.adds_to();
   if (!input || !node.edges()[0]) return;
   const auto it = ready.find(node.edges()[0]->id());
-  if (it == ready.end() || it->second.part_dim >= 0) return;  // a gradient that is put together of parts waits for the rest
+  // a gradient that is put together of parts waits for the rest
+  if (it == ready.end() || it->second.part_dim >= 0) return;
   Tensor& g = it->second.gradient;
   if (g.dtype() != input->dtype || !(g.device() == input->device) || !g.is_contiguous()) return;
   grads[0] = std::move(g);
@@ -213,7 +223,8 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     Node& node = *p.node.get();
     if (node.is_leaf()) {  // a shadow's gradient comes in the shadow's dtype; hooks and grad() see the leaf's
       const Dtype dtype = static_cast<LeafNode&>(node).dtype();
-      if ((captures || (node.has_hooks() && node.hooks().calls())) && p.gradient.dtype() != dtype) p.gradient = cast(p.gradient, dtype);
+      if ((captures || (node.has_hooks() && node.hooks().calls())) && p.gradient.dtype() != dtype)
+        p.gradient = cast(p.gradient, dtype);
     }
     if (node.has_hooks() && !(captures && captures->stops_at(&node))) run_grad_hooks(node, p.gradient);
     if (captures) {
@@ -225,7 +236,8 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     }
     const auto edges = node.edges();
     if (!create_graph && !modes.anomaly() && node.is_part(part)) {
-      if (edges[0] && (!captures || captures->reaches(edges[0].get()))) contribute_part(ready, edges[0], p.gradient, part, &node);
+      if (edges[0] && (!captures || captures->reaches(edges[0].get())))
+        contribute_part(ready, edges[0], p.gradient, part, &node);
       continue;
     }
     if (edges.size() > std::size(few)) many.resize(edges.size());

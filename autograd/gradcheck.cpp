@@ -65,13 +65,15 @@ struct PutBack {
 
 class Checker {
  public:
-  Checker(const TensorFunction& fn, const Tensors& inputs, const GradcheckOptions& o) : fn_(fn), inputs_(inputs), o_(o) {
+  Checker(const TensorFunction& fn, const Tensors& inputs, const GradcheckOptions& o)
+      : fn_(fn), inputs_(inputs), o_(o) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].requires_grad()) continue;
       const Tensor& x = inputs[i];
       check(x.dtype() == f64, "gradcheck: input ", number(i), " is ", x, "; differences need f64");
       for (int d = 0; d < x.dim(); ++d) {
-        check(x.sizes()[d] <= 1 || x.strides()[d] > 0, "gradcheck: input ", number(i), " repeats elements (stride 0); pass a clone()");
+        check(x.sizes()[d] <= 1 || x.strides()[d] > 0, "gradcheck: input ", number(i),
+              " repeats elements (stride 0); pass a clone()");
       }
       checked_.push_back(x);
       index_.push_back(i);
@@ -131,12 +133,12 @@ class Checker {
     for (std::size_t k = 0; k < a.size(); ++k) {
       if (!a[k].defined()) continue;
       const Tensor& x = checked_[k];
-      check(a[k].sizes() == x.sizes() && a[k].dtype() == x.dtype(), "gradcheck: the gradient of input ", number(index_[k]), " is ",
-            describe(a[k]), ", the input ", x);
+      check(a[k].sizes() == x.sizes() && a[k].dtype() == x.dtype(), "gradcheck: the gradient of input ",
+            number(index_[k]), " is ", describe(a[k]), ", the input ", x);
       for (std::int64_t i = 0; i < x.numel(); ++i) {
         const double p = element(a[k], i), q = element(b[k], i);
-        check(std::memcmp(&p, &q, sizeof p) == 0, "gradcheck: backward gave ", p, " and then ", q, " for element ", i, " of input ",
-              number(index_[k]), "; it must give the same bits each time");
+        check(std::memcmp(&p, &q, sizeof p) == 0, "gradcheck: backward gave ", p, " and then ", q, " for element ", i,
+              " of input ", number(index_[k]), "; it must give the same bits each time");
       }
     }
   }
@@ -169,15 +171,16 @@ class Checker {
       }
     }
   }
-  void compare_column(const std::vector<Tensors>& rows, const Tensors& plus, const Tensors& minus, std::size_t k, std::int64_t i) {
+  void compare_column(const std::vector<Tensors>& rows, const Tensors& plus, const Tensors& minus, std::size_t k,
+                      std::int64_t i) {
     std::size_t row = 0;
     for (std::size_t r = 0; r < plus.size(); ++r) {
       for (std::int64_t m = 0; m < plus[r].numel(); ++m, ++row) {
         const double numeric = (element(plus[r], m) - element(minus[r], m)) / (2 * o_.eps);
         const Tensor& g = rows[row][k];
         const double analytic = g.defined() ? element(g, i) : 0;
-        check(agree(analytic, numeric), "gradcheck: d result ", number(picked_[r]), " element ", m, " / d input ", number(index_[k]),
-              " element ", i, ": analytic ", analytic, ", numeric ", numeric);
+        check(agree(analytic, numeric), "gradcheck: d result ", number(picked_[r]), " element ", m, " / d input ",
+              number(index_[k]), " element ", i, ": analytic ", analytic, ", numeric ", numeric);
       }
     }
   }
@@ -196,8 +199,8 @@ class Checker {
         move(checked_[k], guard.before, u, -o_.eps);
         const double minus = dot(evaluate(), v);
         const double numeric = (plus - minus) / (2 * o_.eps);
-        check(agree(analytic, numeric), "gradcheck: derivative along random direction ", n, " of input ", number(index_[k]), " (",
-              describe(checked_[k]), "): analytic ", analytic, ", numeric ", numeric);
+        check(agree(analytic, numeric), "gradcheck: derivative along random direction ", n, " of input ",
+              number(index_[k]), " (", describe(checked_[k]), "): analytic ", analytic, ", numeric ", numeric);
       }
     }
   }

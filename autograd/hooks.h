@@ -41,7 +41,8 @@ struct PendingScaling {
   Tensor scale;         // f32, 0-d: the gradient is to be divided by it; undefined: nothing is pending
   Tensor norm;          // f32, 0-d, of all gradients: then clip to max_norm; undefined: do not
   double max_norm = 0;
-  bool recorded = false;  // by a graph, whose every replay writes the gradient anew: outside it is read as a scaled copy
+  // by a graph, whose every replay writes the gradient anew: outside it is read as a scaled copy
+  bool recorded = false;
 };
 // Whether nobody but the leaf itself holds its gradient: only then may something be left pending.
 bool holds_gradient_alone(const Tensor& leaf);

@@ -142,8 +142,9 @@ Tensor settled_gradient(LeafNode& leaf) {
   if (!leaf.has_hooks() || !leaf.hooks().pending.scale.defined()) return leaf.grad;
   PendingScaling& pending = leaf.hooks().pending;
   const NoGrad no_grad;
-  const Tensor &g = leaf.grad, scratch = zeros({static_cast<std::int64_t>(sizeof(GradientSummary) / sizeof(double)) + 1},
-                                               {.dtype = f64, .device = g.device()});
+  const Tensor &g = leaf.grad,
+               scratch = zeros({static_cast<std::int64_t>(sizeof(GradientSummary) / sizeof(double)) + 1},
+                               {.dtype = f64, .device = g.device()});
   const Tensor dense = g.is_contiguous() && !(pending.recorded && !is_recording(g.device()))
                            ? g : Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g);
   double* summary = scratch.data<double>();
@@ -180,7 +181,8 @@ Tensor fit_gradient(Tensor g, const InputMeta& input, const NodeRef& edge) {
 Destination destination_of(const NodeRef& edge, const InputMeta& input, Node::Pass pass) {
   if (!edge || !edge->is_leaf() || context().create_graph) return {input.dtype, nullptr};
   auto& leaf = *static_cast<LeafNode*>(edge.get());
-  // In halves sums of many passes would be lost, and f64 is for comparing with: a second pass adds exactly what the first did.
+  // In halves sums of many passes would be lost, and f64 is for comparing with: a second pass
+  // adds exactly what the first did.
   if (leaf.dtype() != f32 || input.dtype == f64) return {input.dtype, nullptr};
   return {f32, pass.to_leaves && !(leaf.has_hooks() && leaf.hooks().calls()) ? &leaf : nullptr};
 }
@@ -192,7 +194,8 @@ void SavedTensor::changed(const char* op, const char* what) const {
 }
 
 void fail_second_backward(const char* op) {
-  fail("backward ran through \"", op, "\" twice and what it had saved is gone; pass retain_graph to the first backward");
+  fail("backward ran through \"", op,
+       "\" twice and what it had saved is gone; pass retain_graph to the first backward");
 }
 
 Node& node_for_hook(const Tensor& x) {

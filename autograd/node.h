@@ -39,11 +39,13 @@ class Node : public RefCounted {
   // the input, given in input_gradients[0]. That may stay undefined, as all of input_gradients does for other nodes.
   virtual const InputMeta* adds_to() const { return nullptr; }
   struct Pass {  // what the running backward pass allows
-    bool last = false;     // the graph is not kept, so the node hands what it has saved to its rules, which may write over
-                           // it (autograd/last_owner.h)
+    // the graph is not kept, so the node hands what it has saved to its rules, which may write over it
+    // (autograd/last_owner.h)
+    bool last = false;
     bool to_leaves = false;  // rules may add to gradients of leaves (autograd/place.h)
   };
-  // Gradients of the inputs that have an edge, given the gradient of result 0. Undefined ones are zero, or in their leaves.
+  // Gradients of the inputs that have an edge, given the gradient of result 0. Undefined
+  // ones are zero, or in their leaves.
   virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, Pass pass) = 0;
   virtual void release_saved() {}
   // Whether the only input's gradient is that of result 0 in one part of it and zero elsewhere: says in which.
@@ -65,7 +67,8 @@ class Node : public RefCounted {
 // Where a gradient comes to rest.
 class LeafNode final : public Node {
  public:
-  LeafNode(const Dims& sizes, Dtype dtype, Device device) : Node("leaf"), sizes_(sizes), dtype_(dtype), device_(device) {}
+  LeafNode(const Dims& sizes, Dtype dtype, Device device)
+      : Node("leaf"), sizes_(sizes), dtype_(dtype), device_(device) {}
   ~LeafNode() override;
   bool is_leaf() const override { return true; }
   void backward(Tensor, std::span<Tensor>, Pass) override {}

@@ -15,7 +15,8 @@ namespace mantissa::autograd {
 template <class T, int n> struct FixedOrList { using type = std::array<T, static_cast<std::size_t>(n)>; };
 template <class T> struct FixedOrList<T, -1> { using type = std::vector<T>; };
 
-template <class Op, int inputs, int outputs> class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
+template <class Op, int inputs, int outputs>
+class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
   template <class T> using PerInput = typename FixedOrList<T, inputs>::type;
 
  public:
@@ -88,7 +89,8 @@ template <class Op, int inputs, int outputs> class OpNode final : public Node, p
     }
   }
   template <class F> void run_rules(const Joint<F>& r, Tensor& g, std::span<Tensor> grads, Pass pass) {
-    auto all = call(r.rule, Given{g, true, pass.last, pass, grads.data()});  // an array, or for a list of inputs a vector
+    // an array, or for a list of inputs a vector
+    auto all = call(r.rule, Given{g, true, pass.last, pass, grads.data()});
     for (std::size_t i = 0; i < grads.size(); ++i) {
       if (edges_[i]) grads[i] = fit_gradient(std::move(all[i]), meta_[i], edges_[i]);
     }

@@ -54,7 +54,8 @@ Tensor whole_around(const Tensor& g, const Part& part) {
 
 bool gradients_in_place(std::span<const Tensor* const> x, std::span<Tensor> g) {
   std::array<Runs, 3> all_runs;
-  check(x.size() <= all_runs.size() && x.size() == g.size(), "internal error: gradients in place of ", x.size(), " tensors");
+  check(x.size() <= all_runs.size() && x.size() == g.size(), "internal error: gradients in place of ", x.size(),
+        " tensors");
   const std::span runs(all_runs.data(), x.size());
   const Tensor& first = *x[0];
   std::int64_t width = 0;

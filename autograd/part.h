@@ -1,9 +1,9 @@
 // Gradients of views that are parts of a tensor: slice, and narrow, split, chunk, unbind, select made of it. Such a
 // gradient is not written into zeros of the input's size, one tensor for each part, which are then added up: the engine
 // (autograd/backward.cpp) puts it into the one tensor of its input's gradient. Parts that lie side by side are copied
-// there and nothing is filled or added, so packed query, key and value cost one pass, as by PyTorch's split. None, where
-// a rule has written them into their places already: it takes memory by `gradients_in_place`, and the engine sees that
-// what comes is part of one tensor.
+// there and nothing is filled or added, so packed query, key and value cost one pass, as by PyTorch's split. None,
+// where a rule has written them into their places already: it takes memory by `gradients_in_place`, and the engine sees
+// that what comes is part of one tensor.
 #pragma once
 
 #include <span>

@@ -9,12 +9,12 @@
 //   In<i>       input i                            Out<k>   result k
 //   Shape<i>    sizes and dtype of input i, free   Needs    which inputs want a gradient
 //   Shapes      those of all inputs (lists)        Into<i>  where the gradient of input i goes (autograd/place.h)
-//   Arrived     what has reached the node of input 0 so far, from others that read it; maybe undefined. A rule that takes
-//               it gives the total for input 0: one pass less than an addition afterwards, with the same bits
+//   Arrived     what has reached the node of input 0 so far, from others that read it; maybe undefined. A rule that
+//               takes it gives the total for input 0: one pass less than an addition afterwards, with the same bits
 // `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at
 // once, for gradients that share work (norms); inputs not wanted may stay undefined.
-// Broadcasting and casts are undone by the node, never in a rule. Tensors are taken by value: the last rule of a node gets
-// its own handles, so that apply_over may write over what nobody else holds (autograd/last_owner.h).
+// Broadcasting and casts are undone by the node, never in a rule. Tensors are taken by value: the last rule of a node
+// gets its own handles, so that apply_over may write over what nobody else holds (autograd/last_owner.h).
 #pragma once
 
 #include <tuple>
@@ -40,7 +40,8 @@ using Shapes = std::span<const InputMeta>;
 struct Arrived : Tensor {};
 namespace autograd { class LeafNode; }
 struct Destination {
-  Dtype dtype = f32;                   // of the gradient when it gets there: f32 for a parameter whose shadow in halves was read
+  // of the gradient when it gets there: f32 for a parameter whose shadow in halves was read
+  Dtype dtype = f32;
   autograd::LeafNode* leaf = nullptr;  // that a rule may give its result to, or null: the rule returns it
   // Whether a result of `other` is to be returned as from any rule.
   bool is_plain(Dtype other) const { return !leaf && dtype == other; }

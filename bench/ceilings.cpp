@@ -57,7 +57,8 @@ void fma_128() {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The best of several tries, each on all threads at the same time, for as long as a sleeping processor may take to wake.
+// The best of several tries, each on all threads at the same time, for as long as a
+// sleeping processor may take to wake.
 template <class F> double rate(double amount_per_thread, int tries, F&& body) {
   constexpr double least_seconds = 0.25;
   double best = 0;

@@ -84,7 +84,8 @@ int main(int argc, char** argv) {
     const Tensor w = numbers({l.out, l.in, l.kernel, l.kernel}, dtype, Layout::contiguous);
     const Tensor y = Tensor::allocate(result, dtype, cpu, Layout::channels_last);
     const Tensor dx = Tensor::allocate(in, dtype, cpu, Layout::channels_last), dw = Tensor::allocate(w.sizes(), dtype);
-    const View views[3][3] = {{y.view(), x.view(), w.view()}, {dx.view(), g.view(), w.view()}, {dw.view(), x.view(), g.view()}};
+    const View views[3][3] = {
+        {y.view(), x.view(), w.view()}, {dx.view(), g.view(), w.view()}, {dw.view(), x.view(), g.view()}};
     const char* names[] = {"forward", "input gradient", "weight gradient"};
     for (int pass = 0; pass < 3; ++pass) {
       const conv::Problem p{static_cast<ConvPass>(pass), s, dtype, false};

@@ -1,5 +1,5 @@
-// How programs that measure the host's own work repeat it: by time here, by instructions under callgrind, which collects
-// in measured_loop() alone (tests/instructions_test.sh).
+// How programs that measure the host's own work repeat it: by time here, by instructions under callgrind, which
+// collects in measured_loop() alone (tests/instructions_test.sh).
 #pragma once
 
 #include <algorithm>

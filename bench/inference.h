@@ -6,8 +6,8 @@
 
 namespace bench {
 
-// name: "infer MODEL BATCH f32|bf16", with a model of make_workload, "gpt LENGTH", or "linear IN OUT". Empty for others.
-// In bf16, weights and inputs are stored as such.
+// name: "infer MODEL BATCH f32|bf16", with a model of make_workload, "gpt LENGTH", or "linear IN OUT". Empty for
+// others. In bf16, weights and inputs are stored as such.
 Operator make_inference(const std::string& name, mantissa::Device device);
 
 }  // namespace bench

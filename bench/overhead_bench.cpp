@@ -1,5 +1,5 @@
-// What a training step costs beside its arithmetic. Each loop is small work done again and again, from one operator to a
-// step of a network:
+// What a training step costs beside its arithmetic. Each loop is small work done again and again, from one
+// operator to a step of a network:
 //   overhead_bench                   nanoseconds for each loop, the minimum over rounds
 //   overhead_bench LOOP N            runs that loop N times after a warm-up and says nothing: for perf, and for
 //                                    tests/instructions_test.sh, which counts the instructions of measured_loop()
@@ -18,7 +18,8 @@ namespace {
 
 struct Mlp {
   nn::Linear fc1, fc2, fc3;
-  explicit Mlp(std::int64_t in, std::int64_t first, std::int64_t second) : fc1(in, first), fc2(first, second), fc3(second, 10) {}
+  explicit Mlp(std::int64_t in, std::int64_t first, std::int64_t second)
+      : fc1(in, first), fc2(first, second), fc3(second, 10) {}
   MANTISSA_FIELDS(fc1, fc2, fc3)
   Tensor operator()(const Tensor& x) const { return fc3(relu(fc2(relu(fc1(x))))); }
 };
@@ -80,7 +81,8 @@ const Work loops[] = {
     {"add", 20000, [] { return [a = one(), b = one()] { (void)add(a, b); }; }},
     {"add_recorded", 20000, [] { return [a = one(true), b = one()] { (void)add(a, b); }; }},
     {"add_number", 20000, [] { return [a = one()] { (void)(a + 1.0); }; }},
-    {"ten_multiplications", 2000, [] {
+    {"ten_multiplications", 2000,
+     [] {
        return [w = one(true)]() mutable {
          Tensor y = w;
          for (int i = 0; i < 10; ++i) y = y * w;
@@ -90,11 +92,26 @@ const Work loops[] = {
      }},
     {"adam_12_tensors", 2000, tiny_optimizer},
     {"scaler_step", 1000, tiny_scaler},
-    {"mlp_tiny", 500, [] { return step<optim::Adam>(Mlp(8, 8, 8), randn({2, 8}), optim::AdamOptions{}); }},
-    {"mlp_32", 100, [] { return step<optim::Adam>(Mlp(784, 256, 128), randn({32, 784}), optim::AdamOptions{}); }},
-    {"mlp_128", 40, [] { return step<optim::Adam>(Mlp(784, 256, 128), randn({128, 784}), optim::AdamOptions{}); }},
-    {"mlp_1024", 5, [] { return step<optim::Adam>(Mlp(784, 256, 128), randn({1024, 784}), optim::AdamOptions{}); }},
-    {"lenet_4", 50, [] { return step<optim::SGD>(LeNet(), randn({4, 3, 32, 32}), optim::SGDOptions{.lr = 1e-3, .momentum = 0.9}); }},
+    {"mlp_tiny", 500,
+     [] {
+       return step<optim::Adam>(Mlp(8, 8, 8), randn({2, 8}), optim::AdamOptions{});
+     }},
+    {"mlp_32", 100,
+     [] {
+       return step<optim::Adam>(Mlp(784, 256, 128), randn({32, 784}), optim::AdamOptions{});
+     }},
+    {"mlp_128", 40,
+     [] {
+       return step<optim::Adam>(Mlp(784, 256, 128), randn({128, 784}), optim::AdamOptions{});
+     }},
+    {"mlp_1024", 5,
+     [] {
+       return step<optim::Adam>(Mlp(784, 256, 128), randn({1024, 784}), optim::AdamOptions{});
+     }},
+    {"lenet_4", 50,
+     [] {
+       return step<optim::SGD>(LeNet(), randn({4, 3, 32, 32}), optim::SGDOptions{.lr = 1e-3, .momentum = 0.9});
+     }},
 };
 
 }  // namespace
@@ -111,7 +128,8 @@ int main(int argc, char** argv) try {
     }
     fail("there is no loop ", argv[1]);
   }
-  for (const Work& loop : loops) std::printf("%-22s %10.1f ns\n", loop.name, bench::nanoseconds(loop.per_round, loop.make()));
+  for (const Work& loop : loops)
+    std::printf("%-22s %10.1f ns\n", loop.name, bench::nanoseconds(loop.per_round, loop.make()));
 } catch (const std::exception& e) {
   std::fprintf(stderr, "error: %s\n", e.what());
   return 1;

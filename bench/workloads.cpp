@@ -125,8 +125,8 @@ struct Residual { Tensor x, delta; };  // x + delta, which the norm that reads i
 
 struct Gpt2Block {
   Gpt2Block(std::int64_t width, std::int64_t head_count)
-      : norm1(width), qkv(width, 3 * width), out(width, width), norm2(width), up(width, 4 * width, Activation::gelu_tanh),
-        down(4 * width, width), heads(head_count) {}
+      : norm1(width), qkv(width, 3 * width), out(width, width), norm2(width),
+        up(width, 4 * width, Activation::gelu_tanh), down(4 * width, width), heads(head_count) {}
   nn::LayerNorm norm1;
   nn::Linear qkv, out;
   nn::LayerNorm norm2;

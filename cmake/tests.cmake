@@ -118,6 +118,7 @@ add_test(NAME cudnn_engines_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/te
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
 set_tests_properties(cudnn_engines_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
 
+add_test(NAME line_length_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/line_length_test.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME include_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/include_test.sh
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
 if(TARGET overhead_bench AND CMAKE_BUILD_TYPE STREQUAL "Release")

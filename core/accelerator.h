@@ -28,7 +28,8 @@ MANTISSA_ACCELERATOR MemoryStats memory_stats(Device device);
 MANTISSA_ACCELERATOR void reset_peak(Device device);
 MANTISSA_ACCELERATOR void empty_cache(Device device);
 // Copies bytes between host and device; back when the host's side may be used again.
-MANTISSA_ACCELERATOR void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+MANTISSA_ACCELERATOR void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
+                                     std::size_t bytes);
 
 // What the host has seen of some bytes in device memory, asked for again and again without ever waiting.
 struct Mirror;

@@ -1,6 +1,6 @@
-// Small blocks wait in exact size classes (four per doubling). Large ones, above 64 KiB, are cut from segments of memory:
-// the smallest free piece that is large enough serves, and pieces join their neighbours when freed. So what is held stays
-// close to the most that was ever in use at once, whatever sizes came and went.
+// Small blocks wait in exact size classes (four per doubling). Large ones, above 64 KiB, are cut from segments of
+// memory: the smallest free piece that is large enough serves, and pieces join their neighbours when freed. So what is
+// held stays close to the most that was ever in use at once, whatever sizes came and went.
 #include "core/allocator.h"
 
 #include <sys/mman.h>
@@ -47,7 +47,8 @@ class SystemMemory final : public PieceMemory {
     if (mapped == MAP_FAILED) return nullptr;
     char* const begin = static_cast<char*>(mapped);
     // The last border that leaves room: new mappings come to lie right below older ones, so that segments join.
-    const std::size_t before = huge_page - reinterpret_cast<std::uintptr_t>(begin) % huge_page, after = huge_page - before;
+    const std::size_t before = huge_page - reinterpret_cast<std::uintptr_t>(begin) % huge_page,
+                      after = huge_page - before;
     char* const p = begin + before;
     if (before) munmap(begin, before);
     if (after) munmap(p + bytes, after);
@@ -85,7 +86,8 @@ struct CachingAllocator::Impl {
 
   RawMemory& raw;
   std::size_t piece = 0;  // 0: what was taken is given back as a whole (core/piece_memory.h)
-  // Nobody may touch a block that was given back. (Of a device's memory that is not so: work launched earlier still may.)
+  // Nobody may touch a block that was given back. (Of a device's memory that is not so:
+  // work launched earlier still may.)
   const bool poisons;
   mutable std::mutex mutex;
   std::vector<std::unique_ptr<Lists>> streams;  // a handful at most: searched in order
@@ -161,7 +163,9 @@ struct CachingAllocator::Impl {
     const Free f{b.bytes, b.p, b.stream};
     free.insert(std::lower_bound(free.begin(), free.end(), f), f);
   }
-  void remove_free(const Block& b) { free.erase(std::lower_bound(free.begin(), free.end(), Free{b.bytes, b.p, b.stream})); }
+  void remove_free(const Block& b) {
+    free.erase(std::lower_bound(free.begin(), free.end(), Free{b.bytes, b.p, b.stream}));
+  }
 
   // A new segment beside others in memory becomes one with them.
   std::vector<Block>::iterator join_segment(std::vector<Block>::iterator b) {
@@ -172,7 +176,9 @@ struct CachingAllocator::Impl {
   }
   // Joins a block that is not (or not yet) in the list of free ones with free neighbours of the same stream.
   std::vector<Block>::iterator join_free(std::vector<Block>::iterator b) noexcept {
-    const auto joins = [](const Block& one, const Block& next) { return !next.first && !one.used && !next.used && one.stream == next.stream; };
+    const auto joins = [](const Block& one, const Block& next) {
+      return !next.first && !one.used && !next.used && one.stream == next.stream;
+    };
     if (b + 1 != blocks.end() && joins(*b, b[1])) {
       remove_free(b[1]);
       b->bytes += b[1].bytes;
@@ -261,8 +267,8 @@ struct CachingAllocator::Impl {
   }
   [[noreturn]] void fail_out_of_memory(std::size_t bytes) const {
     const std::int64_t left = raw.free_bytes();
-    throw OutOfMemory(concat("out of memory", raw.place(), ": asked for ", static_cast<long long>(bytes), " bytes with ",
-                             static_cast<long long>(stats.allocated), " in use by tensors, ",
+    throw OutOfMemory(concat("out of memory", raw.place(), ": asked for ", static_cast<long long>(bytes),
+                             " bytes with ", static_cast<long long>(stats.allocated), " in use by tensors, ",
                              static_cast<long long>(stats.reserved - stats.allocated), " cached and ",
                              static_cast<long long>(stats.reserved), " reserved",
                              left >= 0 ? concat(", ", static_cast<long long>(left), " free") : std::string(),
@@ -301,7 +307,8 @@ void CachingAllocator::deallocate(void* p, std::size_t bytes, const void* stream
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
   if (m.poisons) poison(p, bytes);
-  m.stats.allocated -= static_cast<std::int64_t>(bytes <= largest_class ? m.give_small(p, bytes, stream) : m.give_large(p));
+  m.stats.allocated -=
+      static_cast<std::int64_t>(bytes <= largest_class ? m.give_small(p, bytes, stream) : m.give_large(p));
 }
 
 void CachingAllocator::empty_cache() {

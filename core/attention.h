@@ -23,8 +23,8 @@ struct AttentionSettings {
 // query [..., H, L, D], key [..., G, S, D], value [..., G, S, E] with any strides, in f32, f16 or bf16, on CUDA also in
 // f64; G divides H, and each head of key and value serves H / G neighbouring heads of queries. mask [..., H, L, S] or
 // absent: bool, true where a query may look, or floating, added to scores. y [..., H, L, E] in the same dtype, its rows
-// dense. log_sum [..., H, L], contiguous f32 (f64 for f64): the logarithm of the sum of exp(score); infinite for a query
-// that may look at nothing, whose y is 0.
+// dense. log_sum [..., H, L], contiguous f32 (f64 for f64): the logarithm of the sum of exp(score); infinite for a
+// query that may look at nothing, whose y is 0.
 MANTISSA_KERNEL(attention, const View& y, const View& log_sum, const View& query, const View& key, const View& value,
                 const View& mask, const AttentionSettings& settings)
 // The gradients of query, key and value, like them, rows dense. `g` is that of y.

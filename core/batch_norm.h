@@ -1,5 +1,6 @@
-// What batch norm's kernels are asked for, on every device: core/cpu/batch_norm*.cpp, cuda/batch_norm*.cu. x is [N, C, ...];
-// weight, bias and the statistics are [C], and may be absent. Every kernel can end in y = max(0, normalised + z).
+// What batch norm's kernels are asked for, on every device: core/cpu/batch_norm*.cpp,
+// cuda/batch_norm*.cu. x is [N, C, ...]; weight, bias and the statistics are [C], and may be absent.
+// Every kernel can end in y = max(0, normalised + z).
 #pragma once
 
 #include "core/tensor.h"

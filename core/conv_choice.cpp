@@ -58,7 +58,8 @@ std::string key_of(const Problem& p) {
 struct Hash {
   std::size_t operator()(const Problem& p) const {
     const ConvShape& s = p.shape;
-    std::size_t h = static_cast<std::size_t>(p.pass) * 128 + static_cast<std::size_t>(p.dtype) * 4 + p.bias * 2u + p.winograd;
+    std::size_t h =
+        static_cast<std::size_t>(p.pass) * 128 + static_cast<std::size_t>(p.dtype) * 4 + p.bias * 2u + p.winograd;
     for (std::int64_t v : {s.batch, s.in_channels, s.out_channels, s.groups, s.in[0], s.in[1], s.kernel[0], s.kernel[1],
                            s.stride[0], s.padding[0], s.dilation[0], s.depth.in, s.depth.kernel}) {
       h = h * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(v);
@@ -123,11 +124,13 @@ bool applies(Way way, const Problem& p) {
     case Way::blocked: return has_library(onednn::ConvKernel::blocked, p);
     case Way::library_winograd: {
       const bool large = s.in_channels >= 16 && s.out_channels >= 16 && s.out[0] >= 4 && s.out[1] >= 4;
-      return p.winograd && is_3x3(s) && large && inner_dtype(p.dtype) == f32 && has_library(onednn::ConvKernel::winograd, p);
+      return p.winograd && is_3x3(s) && large && inner_dtype(p.dtype) == f32 &&
+             has_library(onednn::ConvKernel::winograd, p);
     }
     case Way::winograd: return p.winograd && s.is_image() && winograd_can(p.pass, s);
     case Way::few_pixels:
-      return p.pass == ConvPass::forward && s.is_image() && s.groups == 1 && s.batch * s.out_pixels() <= most_few_pixels;
+      return p.pass == ConvPass::forward && s.is_image() && s.groups == 1 &&
+             s.batch * s.out_pixels() <= most_few_pixels;
     case Way::taps:
       return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == 1 && s.in_channels >= 32 &&
              s.out_channels >= 32;

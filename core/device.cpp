@@ -30,7 +30,8 @@ Device parse_device(std::string_view text) {
     if (error != std::errc() || end != text.data() + text.size()) index = -1;
   }
   check(index >= 0 && index < 128, "device \"", text, "\": must be cpu, cuda, cuda:N or auto");
-  check(cuda_backend::has_cuda_backend(), "device \"", text, "\": this build of Mantissa has no CUDA backend; use device cpu");
+  check(cuda_backend::has_cuda_backend(), "device \"", text,
+        "\": this build of Mantissa has no CUDA backend; use device cpu");
   const int count = cuda_device_count();
   check(count > 0, "device \"", text, "\": no GPU can be used: ", cuda_backend::why_no_device());
   check(index < count, "device \"", text, "\": this machine has ", count, count == 1 ? " GPU" : " GPUs");

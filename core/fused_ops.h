@@ -19,23 +19,24 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
 
 // linear(linear(x, weight1, bias1, activation), weight2, bias2), the perceptron of a transformer's block: x [*, in],
 // weight1 [hidden, in], weight2 [out, hidden], biases or none, result [*, out]. Its results and gradients are those of
-// the two calls, to the bit. (On a GPU: where the tuner takes the same products for both.) There, in halves, the gradient
-// of the hidden layer, activation'(.) * (g @ weight2), leaves the product's kernel as such: g @ weight2 is never in memory.
-// Two forms of the hidden layer are kept for backward, as by the two calls: what gelu was applied to, and its result,
-// which the gradient of weight2 reads. (To compute the latter again would keep half as much, and write it once more.)
+// the two calls, to the bit. (On a GPU: where the tuner takes the same products for both.) There, in halves, the
+// gradient of the hidden layer, activation'(.) * (g @ weight2), leaves the product's kernel as such: g @ weight2
+// is never in memory. Two forms of the hidden layer are kept for backward, as by the two calls: what gelu was
+// applied to, and its result, which the gradient of weight2 reads. (To compute the latter again would keep half
+// as much, and write it once more.)
 Tensor feed_forward(const Tensor& x, const Tensor& weight1, const Tensor& bias1, Activation activation,
                     const Tensor& weight2, const Tensor& bias2);
 
 // A residual connection and the normalisation after it: sum = x + delta and y = layer_norm(sum) or rms_norm(sum), for
 //   auto [sum, y] = add_layer_norm(x, delta, {width}, weight, bias);
-// x and delta have the same sizes and floating dtypes, maybe different ones; the sum is of the dtype they promote to, and
-// so is y but for NormDtype; both are contiguous. Without a delta the sum is x itself. The other arguments are those of
-// layer_norm and rms_norm. The sum is rounded to its dtype before it is normalised, so the bits are those of the two
-// operators, gradients' too. Recorded as the two; what reaches the sum on other ways is added to the norm's gradient in
-// the norm's kernel (Arrived in autograd/rule.h), which layer_norm and rms_norm do wherever their input has another use.
-// Where delta is in halves and the sum in f32, that kernel writes delta's gradient in halves beside the sum's. In a
-// region with policies of its own, where somebody observes operators, and in halves on a CPU, the two run one after the
-// other.
+// x and delta have the same sizes and floating dtypes, maybe different ones; the sum is of the dtype they promote
+// to, and so is y but for NormDtype; both are contiguous. Without a delta the sum is x itself. The other arguments
+// are those of layer_norm and rms_norm. The sum is rounded to its dtype before it is normalised, so the bits are
+// those of the two operators, gradients' too. Recorded as the two; what reaches the sum on other ways is added to
+// the norm's gradient in the norm's kernel (Arrived in autograd/rule.h), which layer_norm and rms_norm do wherever
+// their input has another use. Where delta is in halves and the sum in f32, that kernel writes delta's gradient in
+// halves beside the sum's. In a region with policies of its own, where somebody observes operators, and in halves
+// on a CPU, the two run one after the other.
 // Other names: fused_add_rms_norm in vLLM and Liger Kernel, SkipLayerNormalization in ONNX Runtime, layer_norm_fn with
 // residual and prenorm in FlashAttention.
 struct SumAndNorm { Tensor sum, y; };

@@ -13,7 +13,8 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(gemm_f64, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t a_row,
-                std::int64_t a_col, const double* b, std::int64_t b_row, std::int64_t b_col, double* c, std::int64_t c_row)
+                std::int64_t a_col, const double* b, std::int64_t b_row, std::int64_t b_col, double* c,
+                std::int64_t c_row)
 
 MANTISSA_CUDA_KERNEL(gemm, const View& y, const View& a, const View& b, const View& bias, bool add)
 
@@ -50,8 +51,8 @@ bool find_layout(const View& v, Layout* layout) {
 }
 
 // `v` in the dtype to multiply in and with strides that the product can read; `keep` owns a copy
-// where one is needed, which lies the way v does: what is a step from row to row stays the shorter one, or the bits would
-// not be those of v without its gaps. Repeated matrices are copied once.
+// where one is needed, which lies the way v does: what is a step from row to row stays the shorter one, or the bits
+// would not be those of v without its gaps. Repeated matrices are copied once.
 View prepare(const View& v, Dtype compute, Tensor& keep) {
   Layout layout;
   if (v.dtype == compute && (compute == f64 || find_layout(v, &layout))) return v;
@@ -103,7 +104,8 @@ template <class T> void start_rows(T* c, std::int64_t c_row, const T* bias, cons
   }
 }
 
-template <class T> void multiply_piece(const View& y, const View& a, const View& b, const T* bias, const Piece& p, bool add) {
+template <class T>
+void multiply_piece(const View& y, const View& a, const View& b, const T* bias, const Piece& p, bool add) {
   const std::int64_t n = columns_of(y), k = columns_of(a);
   T* c = y.as<T>() + p.item * rows_of(y) * n + p.row * n + p.column;
   const T* left = a.as<const T>() + item_offset(a, p.item) + p.row * row_stride(a);
@@ -118,7 +120,8 @@ template <class T> void multiply_piece(const View& y, const View& a, const View&
     Layout la{}, lb{};
     find_layout(a, &la);
     find_layout(b, &lb);
-    onednn::sgemm(la.transposed, lb.transposed, p.rows, p.columns, k, left, la.leading, right, lb.leading, bias || add ? 1.0f : 0.0f, c, n);
+    onednn::sgemm(la.transposed, lb.transposed, p.rows, p.columns, k, left, la.leading, right, lb.leading,
+                  bias || add ? 1.0f : 0.0f, c, n);
   }
 }
 
@@ -149,13 +152,14 @@ template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
   const std::int64_t rows = (m + grid.down - 1) / grid.down, columns = (n + grid.across - 1) / grid.across;
   const std::int64_t cuts = grid.down * grid.across;
   const auto grain = static_cast<std::int64_t>(small_piece * static_cast<double>(cuts) / flops);
-  parallel_for(items * cuts, std::clamp<std::int64_t>(grain, 1, items * cuts), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t row = i % cuts / grid.across * rows, column = i % grid.across * columns;
-      const Piece p{i / cuts, row, std::min(rows, m - row), column, std::min(columns, n - column)};
-      if (p.rows > 0 && p.columns > 0) run(p);
-    }
-  });
+  parallel_for(items * cuts, std::clamp<std::int64_t>(grain, 1, items * cuts),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const std::int64_t row = i % cuts / grid.across * rows, column = i % grid.across * columns;
+                   const Piece p{i / cuts, row, std::min(rows, m - row), column, std::min(columns, n - column)};
+                   if (p.rows > 0 && p.columns > 0) run(p);
+                 }
+               });
 }
 
 template <class T> void multiply(const View& y, const View& a, const View& b, const View& bias, bool add) {
@@ -215,8 +219,23 @@ void multiply_by_rows(const View& y, const View& a, const View& b, const View& b
 HalfProduct half_product(const View& y, const View& a, const View& b, const View& bias, std::int64_t item, bool add) {
   const auto at = [item](const View& v) { return v.as<const char>() + 2 * item_offset(v, item); };
   const std::int64_t n = columns_of(y), size = static_cast<std::int64_t>(size_of(y.dtype));
-  return {a.dtype, rows_of(y), n, columns_of(a), at(a), row_stride(a), column_stride(a), at(b), row_stride(b),
-          column_stride(b), bias.data, y.as<char>() + size * item * rows_of(y) * n, n, false, nullptr, y.dtype == f32, add};
+  return {a.dtype,
+          rows_of(y),
+          n,
+          columns_of(a),
+          at(a),
+          row_stride(a),
+          column_stride(a),
+          at(b),
+          row_stride(b),
+          column_stride(b),
+          bias.data,
+          y.as<char>() + size * item * rows_of(y) * n,
+          n,
+          false,
+          nullptr,
+          y.dtype == f32,
+          add};
 }
 // The same product as c^T = b^T @ a^T: what is packed is then a, and b is read as it lies.
 HalfProduct turned(const HalfProduct& p) {

@@ -5,7 +5,8 @@
 
 namespace mantissa {
 
-MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
+                std::span<const View* const> x)
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
 MANTISSA_CUDA_KERNEL(gemm_act, const View& y, const View& before, const View& a, const View& b, const View& bias,
                      Activation activation)
@@ -57,7 +58,8 @@ void kernels::activate_backward(Device device, const View& y, const View& g, con
   }
 }
 
-// On a GPU products of halves have an epilogue. Elsewhere the activation reads what is still in the cache, if anything is.
+// On a GPU products of halves have an epilogue. Elsewhere the activation reads what is
+// still in the cache, if anything is.
 void kernels::gemm_act(Device device, const View& y, const View& before, const View& a, const View& b, const View& bias,
                        Activation activation, const KeptWeight& kept) {
   if (y.numel() == 0) return;

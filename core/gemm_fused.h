@@ -11,8 +11,8 @@ namespace mantissa::kernels {
 void gemm_act(Device device, const View& y, const View& before, const View& a, const View& b, const View& bias,
               Activation activation, const KeptWeight& kept = {});
 
-// y = a @ b, and sums [m] of each row of a over k, in y's dtype. With a the transposed gradient of a linear layer these are
-// the gradients of its weight and bias. One matrix. With `add` both are added to what is there, in f32 or f64.
+// y = a @ b, and sums [m] of each row of a over k, in y's dtype. With a the transposed gradient of a linear layer these
+// are the gradients of its weight and bias. One matrix. With `add` both are added to what is there, in f32 or f64.
 void gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b, bool add = false);
 
 // y = activation'(saved) * (a @ b): a @ b rounded to y's dtype, as gemm gives it, is the gradient that reaches the

@@ -22,7 +22,8 @@ Dims contiguous_strides(const Dims& sizes);
 bool is_contiguous(const Dims& sizes, const Dims& strides);    // row-major; size-1 dims may stride anyhow
 bool is_channels_last(const Dims& sizes, const Dims& strides); // 4-d, NCHW in NHWC order
 
-// The order of the elements of images [N, C, H, W] in memory: as the sizes say, or N, H, W, C (PyTorch's memory_format).
+// The order of the elements of images [N, C, H, W] in memory: as the sizes say, or N, H,
+// W, C (PyTorch's memory_format).
 enum class Layout : std::uint8_t { contiguous, channels_last };
 // Strides of a dense tensor; channels_last needs four dimensions, other ranks are contiguous.
 Dims dense_strides(const Dims& sizes, Layout layout);

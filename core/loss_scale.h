@@ -123,7 +123,8 @@ struct ScalerState {
   MANTISSA_HD void record(const OverflowRecord& r) { overflows[recorded++ % capacity] = r; }
 
   // One iteration: records overflows, joins the verdicts by or, and lets the scale follow the rule.
-  MANTISSA_HD void iterate(float& scale, const Verdict* verdicts, std::int64_t count, bool forward_failed, const ScaleRule& rule) {
+  MANTISSA_HD void iterate(float& scale, const Verdict* verdicts, std::int64_t count, bool forward_failed,
+                           const ScaleRule& rule) {
     const std::int64_t update = counters.updates + 1;
     const double current = static_cast<double>(scale);
     OverflowRecord r;

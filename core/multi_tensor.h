@@ -29,8 +29,8 @@ MANTISSA_HD inline double clip_factor(float norm, double max_norm) {
 }
 
 // What an update does to gradients while it reads them, instead of passes over memory before it: it divides them by
-// *scale and clips them to max_norm. For f32 and f64 the bits are those of unscale_gradients and scale_gradients; halves
-// are not rounded in between. Null pointers: not that.
+// *scale and clips them to max_norm. For f32 and f64 the bits are those of unscale_gradients and scale_gradients;
+// halves are not rounded in between. Null pointers: not that.
 struct GradientReading {
   const float* scale = nullptr;
   const float* norm = nullptr;  // of the gradients when divided
@@ -41,7 +41,8 @@ struct GradientReading {
     MANTISSA_HD C operator()(C g) const { return g * unscale * clip; }
   };
   template <class C> MANTISSA_HD Factors<C> factors() const {
-    return {scale ? static_cast<C>(inverse_scale(*scale)) : C(1), norm ? static_cast<C>(clip_factor(*norm, max_norm)) : C(1)};
+    return {scale ? static_cast<C>(inverse_scale(*scale)) : C(1),
+            norm ? static_cast<C>(clip_factor(*norm, max_norm)) : C(1)};
   }
   MANTISSA_HD bool as_they_are() const { return !scale && !norm; }
 };
@@ -68,8 +69,8 @@ MANTISSA_KERNEL(optimizer_step, int formula, const double* hyper, const bool* sk
 
 // g = g / scale, in place, or with `write` false only in thought: *summary of the results as they are stored, and
 // *found_inf set (never cleared) when one of them is not finite. The sum of squares has the bits of gradient_norm's.
-MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool write, bool* found_inf,
-                GradientSummary* summary)
+MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool write,
+                bool* found_inf, GradientSummary* summary)
 
 // One iteration of the loss scale: state->iterate(*scale, ...). `forward_failed` may be null.
 MANTISSA_KERNEL(update_loss_scale, float* scale, ScalerState* state, std::span<const Verdict> verdicts,

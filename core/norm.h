@@ -7,8 +7,8 @@
 
 namespace mantissa {
 
-// `row` elements are normalised together. y is of any floating dtype. Given `delta`, of x's sizes and any floating dtype,
-// what is normalised is sum = x + delta, rounded to the dtype of `sum`; both are absent otherwise.
+// `row` elements are normalised together. y is of any floating dtype. Given `delta`, of x's sizes and any floating
+// dtype, what is normalised is sum = x + delta, rounded to the dtype of `sum`; both are absent otherwise.
 struct RowNorm {
   const View &y, &mean, &inv_std;  // mean absent: around zero
   const View &sum, &x, &delta, &weight, &bias;

@@ -1,7 +1,7 @@
-// The operators of Python that core/ops.h has under a name, % & | ^ ~ and the comparisons of masks they are written for,
-// (x > 0) & (x < 1), and numbers in the place of tensors: maximum(x, 0), eq(ids, pad). Tensors have no += and the like:
-// Python's writes into the tensor, which is not recorded here, and one that made a new tensor would not be seen through
-// other handles, so a program has to say which of the two it wants.
+// The operators of Python that core/ops.h has under a name, % & | ^ ~ and the comparisons of masks they are written
+// for, (x > 0) & (x < 1), and numbers in the place of tensors: maximum(x, 0), eq(ids, pad). Tensors have no += and the
+// like: Python's writes into the tensor, which is not recorded here, and one that made a new tensor would not be seen
+// through other handles, so a program has to say which of the two it wants.
 #pragma once
 
 #include <concepts>
@@ -46,9 +46,10 @@ Tensor where(const Tensor& condition, Number auto a, const Tensor& b) { return w
 Tensor lerp(const Tensor& start, const Tensor& end, Number auto weight) { return lerp(start, end, Tensor(weight)); }
 
 // What they would have to say stands in the compiler's message.
-#define MANTISSA_NO_ASSIGNMENT(op, recorded, in_place)                                                                \
-  template <std::derived_from<Tensor> T, class U> T& operator op(T&, const U&) {                                           \
-    static_assert(!std::same_as<T, T>, "a Tensor has no " #op ": write " recorded ", which is recorded, or " in_place); \
+#define MANTISSA_NO_ASSIGNMENT(op, recorded, in_place)                                             \
+  template <std::derived_from<Tensor> T, class U> T& operator op(T&, const U&) {                   \
+    static_assert(!std::same_as<T, T>,                                                             \
+                  "a Tensor has no " #op ": write " recorded ", which is recorded, or " in_place); \
   }
 MANTISSA_NO_ASSIGNMENT(+=, "x = x + y", "x.add_(y), which writes into x and is not")
 MANTISSA_NO_ASSIGNMENT(-=, "x = x - y", "x.sub_(y), which writes into x and is not")

@@ -37,11 +37,14 @@ Tensor remainder(const Tensor& a, const Tensor& b);  // the sign of b, as Python
 Tensor clamp(const Tensor& x, double low, double high);
 Tensor clamp_min(const Tensor& x, double low);
 Tensor clamp_max(const Tensor& x, double high);
-Tensor floor_divide(const Tensor& a, const Tensor& b);  // floor(a / b); integers stay integers and refuse a divisor of 0
+// floor(a / b); integers stay integers and refuse a divisor of 0
+Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor frac(const Tensor& x);                           // x - trunc(x)
 Tensor hypot(const Tensor& a, const Tensor& b);         // sqrt(a^2 + b^2) without overflow on the way
 Tensor copysign(const Tensor& a, const Tensor& b);      // |a| with the sign of b
-Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {});  // infinities: the dtype's ends
+// infinities: the dtype's ends
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition is bool
 Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight);  // start + weight * (end - start)
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);  // x + value * a * b
@@ -108,7 +111,8 @@ Tensor tanhshrink(const Tensor& x);  // x - tanh(x)
 Tensor hardshrink(const Tensor& x, double lambd = 0.5);  // 0 where |x| <= lambd
 Tensor softshrink(const Tensor& x, double lambd = 0.5);  // towards 0 by lambd
 Tensor threshold(const Tensor& x, double threshold, double value);  // value where x <= threshold
-Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false);  // leaky_relu of a random slope each; outside training the mean slope
+// leaky_relu of a random slope each; outside training the mean slope
+Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false);
 Tensor glu(const Tensor& x, int dim = -1);  // the first half of dim times the sigmoid of the second
 
 // --- comparison: bool results, no gradient ---
@@ -122,7 +126,8 @@ Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
 Tensor signbit(const Tensor& x);  // true for -0
-Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);  // |a - b| <= atol + rtol * |b|
+// |a - b| <= atol + rtol * |b|
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 bool equal(const Tensor& a, const Tensor& b);  // the same shape and values
 Tensor isin(const Tensor& x, const Tensor& values);
@@ -150,27 +155,35 @@ ValuesIndices min(const Tensor& x, int dim, bool keepdim = false);
 Tensor argmax(const Tensor& x, int dim, bool keepdim = false);
 Tensor argmin(const Tensor& x, int dim, bool keepdim = false);
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
-Tensor std(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // call it mantissa::std(x)
+// call it mantissa::std(x)
+Tensor std(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);
 // sum(|x|^p)^(1/p); p may be 0, HUGE_VAL, ...
-Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
+Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false,
+            std::optional<Dtype> dtype = {});
 Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is one not 0?
-Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is none 0? Also an index: x[{all, 0}]
+// bool: is none 0? Also an index: x[{all, 0}]
+Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
-Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});  // NaN counts as 0
-Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});  // of what is not NaN
+// NaN counts as 0
+Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
+// of what is not NaN
+Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor max(const Tensor& x);     // of all elements; equal ones share the gradient
 Tensor min(const Tensor& x);
 Tensor argmax(const Tensor& x);  // in row-major order
 Tensor argmin(const Tensor& x);
 ValuesIndices median(const Tensor& x, int dim, bool keepdim = false);  // the lower of two; NaN wins
 Tensor median(const Tensor& x);
-ValuesIndices mode(const Tensor& x, int dim = -1, bool keepdim = false);  // the commonest, of equals the smallest; its last index
+// the commonest, of equals the smallest; its last index
+ValuesIndices mode(const Tensor& x, int dim = -1, bool keepdim = false);
 ValuesIndices kthvalue(const Tensor& x, std::int64_t k, int dim = -1, bool keepdim = false);  // k = 1: the smallest
 // The values below which the shares q [n] or [] of x lie, first in the result's shape when q is [n].
 // Without dim of the flattened x. interpolation: linear, lower, higher, nearest, midpoint.
-Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false, std::string_view interpolation = "linear");
-Tensor quantile(const Tensor& x, double q, std::optional<int> dim = {}, bool keepdim = false, std::string_view interpolation = "linear");
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false,
+                std::string_view interpolation = "linear");
+Tensor quantile(const Tensor& x, double q, std::optional<int> dim = {}, bool keepdim = false,
+                std::string_view interpolation = "linear");
 ValuesIndices cummax(const Tensor& x, int dim);  // running maxima and where the last of equal ones stands
 ValuesIndices cummin(const Tensor& x, int dim);
 Tensor logcumsumexp(const Tensor& x, int dim);
@@ -186,13 +199,17 @@ Tensor bmm(const Tensor& a, const Tensor& b);    // batches of matrices, of equa
 Tensor mv(const Tensor& a, const Tensor& b);     // a matrix and a vector
 Tensor dot(const Tensor& a, const Tensor& b);    // of two vectors
 Tensor outer(const Tensor& a, const Tensor& b);  // of two vectors
-Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);  // beta * x + alpha * (a @ b)
+// beta * x + alpha * (a @ b)
+Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 Tensor einsum(std::string_view equation, std::span<const Tensor> tensors);  // "bij,bjk->bik"; ... broadcasts
-inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> t) { return einsum(equation, std::span(t.begin(), t.size())); }
+inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> t) {
+  return einsum(equation, std::span(t.begin(), t.size()));
+}
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);  // of the last two dims: 0 above the diagonal
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
-Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2 = 1);  // a view; the diagonal becomes the last dim
+// a view; the diagonal becomes the last dim
+Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2 = 1);
 Tensor trace(const Tensor& x);
 Tensor diag(const Tensor& x, std::int64_t diagonal = 0);  // a matrix of a vector, or the other way round
 Tensor diag_embed(const Tensor& x, std::int64_t offset = 0);  // the last dim becomes the diagonal of a matrix
@@ -203,13 +220,21 @@ Tensor cross(const Tensor& a, const Tensor& b, int dim = -1);  // of dimension 3
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);  // a [..., P, M], b [..., R, M] -> distances [..., P, R]
 Tensor pdist(const Tensor& x, double p = 2);  // distances of all pairs of rows i < j, in that order
 Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double eps = 1e-12);  // x / max(norm(x), eps)
-Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});  // x1 [*, I], x2 [*, J], weight [O, I, J] -> [*, O]
+// x1 [*, I], x2 [*, J], weight [O, I, J] -> [*, O]
+Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});
 
 // --- convolution and pooling: x [N, C, H, W] ---
 struct Conv2dOptions { std::array<int, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1}; int groups = 1; };
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});  // weight [O, C/groups, kh, kw]
+// weight [O, C/groups, kh, kw]
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});
 // dilation is for maxima; divisor_override (0: the window's size) and count_include_pad are for averages.
-struct Pool2dOptions { std::array<int, 2> stride{0, 0}, padding{0, 0}; bool ceil_mode = false; bool count_include_pad = true; std::array<int, 2> dilation{1, 1}; int divisor_override = 0; };
+struct Pool2dOptions {
+  std::array<int, 2> stride{0, 0}, padding{0, 0};
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::array<int, 2> dilation{1, 1};
+  int divisor_override = 0;
+};
 Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});  // stride 0 means the kernel's size
 Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output);
@@ -224,7 +249,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                   const Tensor& running_var, bool training, double momentum = 0.1, double eps = 1e-5);
 // relu(batch_norm(x)), or relu(batch_norm(x) + z) with z of x's sizes and dtype, in one pass over the CPU's memory.
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                       const Tensor& running_var, bool training, double momentum = 0.1, double eps = 1e-5, const Tensor& z = {});
+                       const Tensor& running_var, bool training, double momentum = 0.1, double eps = 1e-5,
+                       const Tensor& z = {});
 Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);  // over the trailing dims
 Tensor softmax(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
@@ -233,7 +259,11 @@ Tensor softmin(const Tensor& x, int dim, std::optional<Dtype> dtype = {});  // s
 
 // --- losses: scalars unless reduction is none ---
 enum class Reduction { none, mean, sum };
-struct CrossEntropyOptions { double label_smoothing = 0; std::int64_t ignore_index = -100; Reduction reduction = Reduction::mean; };
+struct CrossEntropyOptions {
+  double label_smoothing = 0;
+  std::int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+};
 // logits [N, C, ...], target i64 [N, ...]; weight [C] may be undefined.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOptions = {}, const Tensor& weight = {});
 struct NllOptions { std::int64_t ignore_index = -100; Reduction reduction = Reduction::mean; };
@@ -243,38 +273,62 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mea
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean, double beta = 1);
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean, double delta = 1);
 // x: probabilities. Not for autocast, where 1 - x has no digits left: use the next. weight may be undefined.
-Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {}, Reduction = Reduction::mean);
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                            Reduction = Reduction::mean);
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                         Reduction = Reduction::mean, const Tensor& pos_weight = {});
 enum class KlReduction { none, mean, sum, batchmean };  // mean: over all elements, as PyTorch has it
 // x: log-probabilities; target: probabilities, or their logarithms when log_target.
 Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction = KlReduction::mean, bool log_target = false);
-struct PoissonNllOptions { bool log_input = true, full = false; double eps = 1e-8; Reduction reduction = Reduction::mean; };
+struct PoissonNllOptions {
+  bool log_input = true, full = false;
+  double eps = 1e-8;
+  Reduction reduction = Reduction::mean;
+};
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, PoissonNllOptions = {});
 struct GaussianNllOptions { bool full = false; double eps = 1e-6; Reduction reduction = Reduction::mean; };
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, GaussianNllOptions = {});
-Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = 1, Reduction = Reduction::mean);  // target 1 or -1
-Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin = 0, Reduction = Reduction::mean);
+// target 1 or -1
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = 1, Reduction = Reduction::mean);
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin = 0,
+                           Reduction = Reduction::mean);
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int dim = 1, double eps = 1e-8);
-Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p = 2, double eps = 1e-6, bool keepdim = false);  // over the last dim
-Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin = 0, Reduction = Reduction::mean);
-struct TripletMarginOptions { double margin = 1, p = 2, eps = 1e-6; bool swap = false; Reduction reduction = Reduction::mean; };
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, TripletMarginOptions = {});
+// over the last dim
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p = 2, double eps = 1e-6, bool keepdim = false);
+Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin = 0,
+                             Reduction = Reduction::mean);
+struct TripletMarginOptions {
+  double margin = 1, p = 2, eps = 1e-6;
+  bool swap = false;
+  Reduction reduction = Reduction::mean;
+};
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           TripletMarginOptions = {});
 
 // The same with a distance of one's own, pairs of [N, ...] to [N].
-struct TripletMarginWithDistanceOptions { double margin = 1; bool swap = false; Reduction reduction = Reduction::mean; };
+struct TripletMarginWithDistanceOptions {
+  double margin = 1;
+  bool swap = false;
+  Reduction reduction = Reduction::mean;
+};
 using Distance = std::function<Tensor(const Tensor&, const Tensor&)>;
-Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, const Distance& distance = {}, TripletMarginWithDistanceOptions = {});
-Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);  // log(1 + exp(-target * x)); target 1 or -1
+Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                                         const Distance& distance = {}, TripletMarginWithDistanceOptions = {});
+// log(1 + exp(-target * x)); target 1 or -1
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 struct MultiMarginOptions { int p = 1; double margin = 1; Reduction reduction = Reduction::mean; };
-Tensor multi_margin_loss(const Tensor& x, const Tensor& target, MultiMarginOptions = {}, const Tensor& weight = {});  // x [N, C] or [C], target i64 [N] or []
-Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);  // target i64 as x: classes, ended by -1
-Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {}, Reduction = Reduction::mean);
+// x [N, C] or [C], target i64 [N] or []
+Tensor multi_margin_loss(const Tensor& x, const Tensor& target, MultiMarginOptions = {}, const Tensor& weight = {});
+// target i64 as x: classes, ended by -1
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                                   Reduction = Reduction::mean);
 // Connectionist temporal classification (Graves et al., 2006). log_probs [T, N, C] or [T, C], targets i64
 // [N, S] or all one after the other [sum of target_lengths], lengths i64 [N] or []. mean divides each loss
 // by its target's length first. zero_infinity: targets that do not fit give 0 instead of infinity.
 struct CtcOptions { std::int64_t blank = 0; Reduction reduction = Reduction::mean; bool zero_infinity = false; };
-Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths, CtcOptions = {});
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, CtcOptions = {});
 
 // --- indexing ---
 // weight [V, D] -> [*, D]; the row padding_idx (negative: from the end) gets no gradient.
@@ -296,22 +350,28 @@ Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value);
 // x[i, j, ...] of tensors over the first dims; they broadcast, may be negative, or be bool masks.
 Tensor index(const Tensor& x, std::span<const Tensor> indices);
 Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values, bool accumulate = false);
-inline Tensor index(const Tensor& x, std::initializer_list<Tensor> i) { return index(x, std::span(i.begin(), i.size())); }
-inline Tensor index_put(const Tensor& x, std::initializer_list<Tensor> i, const Tensor& values, bool accumulate = false) {
+inline Tensor index(const Tensor& x, std::initializer_list<Tensor> i) {
+  return index(x, std::span(i.begin(), i.size()));
+}
+inline Tensor index_put(const Tensor& x, std::initializer_list<Tensor> i, const Tensor& values,
+                        bool accumulate = false) {
   return index_put(x, std::span(i.begin(), i.size()), values, accumulate);
 }
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);  // of equal indices the last wins
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
 // Reduces the sources of equal indices; reduce: sum, prod, mean, amax, amin. include_self: with x's own element.
-Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self = true);
+Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                      bool include_self = true);
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);  // gather whose other dims broadcast
 Tensor take_along_dim(const Tensor& x, const Tensor& index);           // of the flattened x
 Tensor take(const Tensor& x, const Tensor& index);                            // from the flattened x; may be negative
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 Tensor masked_select(const Tensor& x, const Tensor& mask);                    // 1-d, in row-major order
-Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);  // source's first elements where mask is true
+// source's first elements where mask is true
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
 Tensor nonzero(const Tensor& x);                                              // i64 [count, rank of x]
-Tensor one_hot(const Tensor& x, std::int64_t classes = -1);                   // i64 [*] -> i64 [*, classes]; -1: max + 1
+// i64 [*] -> i64 [*, classes]; -1: max + 1
+Tensor one_hot(const Tensor& x, std::int64_t classes = -1);
 Tensor bincount(const Tensor& x, const Tensor& weights = {}, std::int64_t minlength = 0);
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false);  // searchsorted the other way round
@@ -335,11 +395,13 @@ std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view i
 std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim);       // views of the given sizes
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);  // a view
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination); // a view
-Tensor rot90(const Tensor& x, int k = 1, const Dims& dims = {0, 1});          // k quarter turns from the first dim to the second
+// k quarter turns from the first dim to the second
+Tensor rot90(const Tensor& x, int k = 1, const Dims& dims = {0, 1});
 Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step);  // windows along dim, as a new last dim
 Tensor unflatten(const Tensor& x, int dim, const Dims& sizes);                // dim becomes several; one may be -1
 Tensor broadcast_to(const Tensor& x, const Dims& shape);                      // expand
-Tensor channel_shuffle(const Tensor& x, int groups);                          // [N, C, ...]: channels of the groups in turns
+// [N, C, ...]: channels of the groups in turns
+Tensor channel_shuffle(const Tensor& x, int groups);
 Tensor hstack(std::span<const Tensor> tensors);  // along dim 1, of vectors dim 0
 Tensor vstack(std::span<const Tensor> tensors);  // along dim 0, of vectors as rows
 inline Tensor hstack(std::initializer_list<Tensor> t) { return hstack(std::span(t.begin(), t.size())); }
@@ -360,7 +422,8 @@ Tensor normal(const Tensor& mean, const Tensor& std);  // they broadcast
 Tensor normal(double mean, double std, const Dims& sizes, TensorOptions = {});
 // Indices i64 [*, num_samples] drawn with the weights of x [*, categories], at most 2 dims.
 Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement = false);
-Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int dim = -1);  // hard: one-hot forward, soft gradient
+// hard: one-hot forward, soft gradient
+Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int dim = -1);
 // Dropout of whole channels, x [N, C, L], [N, C, H, W], [N, C, D, H, W]; without a batch [C, ...].
 Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true);
 Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true);
@@ -369,12 +432,15 @@ Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);  /
 Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
 
 // --- normalisation, continued ---
-Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
 // Per sample and channel. running_* may be undefined; with use_input_stats they take the samples' average.
-Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {}, const Tensor& weight = {},
-                     const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1, double eps = 1e-5);
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
+                     const Tensor& weight = {}, const Tensor& bias = {}, bool use_input_stats = true,
+                     double momentum = 0.1, double eps = 1e-5);
 // x / sqrt(mean(x^2) + eps) over the trailing dims; without eps f64's epsilon for f64, else f32's.
-Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {}, std::optional<double> eps = {});
+Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
+                std::optional<double> eps = {});
 Tensor local_response_norm(const Tensor& x, int size, double alpha = 1e-4, double beta = 0.75, double k = 1);
 
 // --- attention ---
@@ -386,8 +452,8 @@ struct AttentionOptions {
 };
 // query [..., L, D], key [..., S, D], value [..., S, E] -> [..., L, E]. attn_mask broadcasts to
 // [..., L, S]: bool, true where a query may look, or floating, added to the scores.
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
-                                    const AttentionOptions& = {});
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& attn_mask = {}, const AttentionOptions& = {});
 // Turns pairs of x [..., T, D] by angles (start + t) * base^(-2i / D); pairs are (i, i + D / 2), or
 // neighbours when interleaved.
 Tensor rotary_embedding(const Tensor& x, std::int64_t start = 0, double base = 10000, bool interleaved = false);
@@ -400,22 +466,43 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode = "consta
 // --- convolution and pooling, continued ---
 // The gradient of conv2d with respect to x of `x_sizes`, for a gradient of its result.
 Tensor conv2d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv2dOptions = {});
-struct ConvTranspose2dOptions { std::array<int, 2> stride{1, 1}, padding{0, 0}, output_padding{0, 0}, dilation{1, 1}; int groups = 1; };
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose2dOptions = {});  // weight [C, O/groups, kh, kw]
+struct ConvTranspose2dOptions {
+  std::array<int, 2> stride{1, 1}, padding{0, 0}, output_padding{0, 0}, dilation{1, 1};
+  int groups = 1;
+};
+// weight [C, O/groups, kh, kw]
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose2dOptions = {});
 struct Conv1dOptions { int stride = 1, padding = 0, dilation = 1, groups = 1; };
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions = {});  // x [N, C, L], weight [O, C/groups, k]
+// x [N, C, L], weight [O, C/groups, k]
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions = {});
 struct ConvTranspose1dOptions { int stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1; };
-Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose1dOptions = {});  // weight [C, O/groups, k]
-struct Pool1dOptions { int stride = 0, padding = 0; bool ceil_mode = false; bool count_include_pad = true; int dilation = 1; };
+// weight [C, O/groups, k]
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose1dOptions = {});
+struct Pool1dOptions {
+  int stride = 0, padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  int dilation = 1;
+};
 Tensor max_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});  // x [N, C, L]; stride 0 means the kernel's size
 Tensor avg_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});
 Tensor adaptive_avg_pool1d(const Tensor& x, int output);
 struct Conv3dOptions { std::array<int, 3> stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1}; int groups = 1; };
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv3dOptions = {});  // x [N, C, D, H, W], weight [O, C/groups, kd, kh, kw]
+// x [N, C, D, H, W], weight [O, C/groups, kd, kh, kw]
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv3dOptions = {});
 Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions = {});
-struct ConvTranspose3dOptions { std::array<int, 3> stride{1, 1, 1}, padding{0, 0, 0}, output_padding{0, 0, 0}, dilation{1, 1, 1}; int groups = 1; };
+struct ConvTranspose3dOptions {
+  std::array<int, 3> stride{1, 1, 1}, padding{0, 0, 0}, output_padding{0, 0, 0}, dilation{1, 1, 1};
+  int groups = 1;
+};
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose3dOptions = {});
-struct Pool3dOptions { std::array<int, 3> stride{0, 0, 0}, padding{0, 0, 0}; bool ceil_mode = false; bool count_include_pad = true; std::array<int, 3> dilation{1, 1, 1}; int divisor_override = 0; };
+struct Pool3dOptions {
+  std::array<int, 3> stride{0, 0, 0}, padding{0, 0, 0};
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::array<int, 3> dilation{1, 1, 1};
+  int divisor_override = 0;
+};
 Tensor max_pool3d(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions = {});
 Tensor avg_pool3d(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions = {});
 Tensor adaptive_avg_pool3d(const Tensor& x, std::array<int, 3> output);
@@ -431,13 +518,18 @@ ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, std::array<int, 
 ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> output);
 // Puts maxima back where they came from, 0 elsewhere. output_size: of the result, [L], [H, W] or [D, H, W];
 // empty means (in - 1) * stride - 2 * padding + kernel.
-Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions = {}, const Dims& output_size = {});
-Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<int, 2> kernel, Pool2dOptions = {}, const Dims& output_size = {});
-Tensor max_unpool3d(const Tensor& x, const Tensor& indices, std::array<int, 3> kernel, Pool3dOptions = {}, const Dims& output_size = {});
+Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions = {},
+                    const Dims& output_size = {});
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<int, 2> kernel, Pool2dOptions = {},
+                    const Dims& output_size = {});
+Tensor max_unpool3d(const Tensor& x, const Tensor& indices, std::array<int, 3> kernel, Pool3dOptions = {},
+                    const Dims& output_size = {});
 // (sum of x^p over the window)^(1/p); stride 0 means the kernel's size.
 Tensor lp_pool1d(const Tensor& x, double p, int kernel, int stride = 0, bool ceil_mode = false);
-Tensor lp_pool2d(const Tensor& x, double p, std::array<int, 2> kernel, std::array<int, 2> stride = {0, 0}, bool ceil_mode = false);
-Tensor lp_pool3d(const Tensor& x, double p, std::array<int, 3> kernel, std::array<int, 3> stride = {0, 0, 0}, bool ceil_mode = false);
+Tensor lp_pool2d(const Tensor& x, double p, std::array<int, 2> kernel, std::array<int, 2> stride = {0, 0},
+                 bool ceil_mode = false);
+Tensor lp_pool3d(const Tensor& x, double p, std::array<int, 3> kernel, std::array<int, 3> stride = {0, 0, 0},
+                 bool ceil_mode = false);
 
 // --- images ---
 Tensor pixel_shuffle(const Tensor& x, int upscale_factor);      // [*, C r^2, H, W] -> [*, C, H r, W r]
@@ -453,10 +545,12 @@ struct InterpolateOptions {
 Tensor interpolate(const Tensor& x, const InterpolateOptions&);  // x [N, C, ...]
 struct UnfoldOptions { std::array<int, 2> dilation{1, 1}, padding{0, 0}, stride{1, 1}; };
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions = {});  // [N, C, H, W] -> [N, C kh kw, places]
-Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions = {});  // sums what overlaps
+// sums what overlaps
+Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions = {});
 
 // x [N, C, H, W] at the points of grid [N, h, w, 2] -> [N, C, h, w]; x [N, C, D, H, W] with [N, d, h, w, 3]. Points
-// are (x, y[, z]) with -1 and 1 at the borders. mode: bilinear, nearest, bicubic; padding_mode: zeros, border, reflection.
+// are (x, y[, z]) with -1 and 1 at the borders. mode: bilinear, nearest, bicubic;
+// padding_mode: zeros, border, reflection.
 struct GridSampleOptions { std::string_view mode = "bilinear", padding_mode = "zeros"; bool align_corners = false; };
 Tensor grid_sample(const Tensor& x, const Tensor& grid, GridSampleOptions = {});
 // The grid of an affine map: theta [N, 2, 3] for sizes [N, C, H, W], [N, 3, 4] for [N, C, D, H, W].
@@ -465,7 +559,8 @@ Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners = 
 // --- copies and views (a view shares storage; a write to one is seen in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already
 Tensor contiguous(const Tensor& x);                          // x itself when it is contiguous already
-Tensor channels_last(const Tensor& x);                       // [N, C, H, W] with the channels innermost in memory; x itself when it is so
+// [N, C, H, W] with the channels innermost in memory; x itself when it is so
+Tensor channels_last(const Tensor& x);
 Tensor clone(const Tensor& x);                               // always a copy, in the layout of x
 Tensor reshape(const Tensor& x, const Dims& shape);          // a view where strides allow, else a copy; one -1
 Tensor flatten(const Tensor& x, int start = 0, int end = -1);

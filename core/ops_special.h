@@ -1,5 +1,5 @@
-// Operators as those of core/ops.h, whose conventions hold here too, that few programs need: special functions, fractional
-// pooling, and what is made of other operators in a line or two.
+// Operators as those of core/ops.h, whose conventions hold here too, that few programs need: special functions,
+// fractional pooling, and what is made of other operators in a line or two.
 #pragma once
 
 #include <array>
@@ -13,22 +13,29 @@ namespace mantissa {
 Tensor lgamma(const Tensor& x);                     // log |gamma(x)|; of an integer n > 0: log (n - 1)!
 Tensor digamma(const Tensor& x);                    // the derivative of lgamma
 Tensor polygamma(std::int64_t n, const Tensor& x);  // the n-th derivative of digamma, n >= 0
-Tensor mvlgamma(const Tensor& x, int p);            // log of the gamma function of p dimensions, p >= 1, for x > (p - 1) / 2
+// log of the gamma function of p dimensions, p >= 1, for x > (p - 1) / 2
+Tensor mvlgamma(const Tensor& x, int p);
 
-// Fractional max pooling (Graham, 2014; PyTorch's rule for the windows): windows of one size begin at random places whose
-// distances average (in - kernel) / (output - 1), rounded down. x [N, C, H, W] or [C, H, W] (volumes: D first), output and
-// kernel [H, W] with output + kernel - 1 no larger than the image. samples: random numbers from 0 to 1 for each image and
-// channel, [N, C, 2] (volumes [N, C, 3]), N = 1 where x has none; absent: drawn from the generator of x's device.
-Tensor fractional_max_pool2d(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output, const Tensor& samples = {});
-Tensor fractional_max_pool3d(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output, const Tensor& samples = {});
+// Fractional max pooling (Graham, 2014; PyTorch's rule for the windows): windows of one size begin at random
+// places whose distances average (in - kernel) / (output - 1), rounded down. x [N, C, H, W] or [C, H, W]
+// (volumes: D first), output and kernel [H, W] with output + kernel - 1 no larger than the image. samples: random
+// numbers from 0 to 1 for each image and channel, [N, C, 2] (volumes [N, C, 3]), N = 1 where x has none; absent:
+// drawn from the generator of x's device.
+Tensor fractional_max_pool2d(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output,
+                             const Tensor& samples = {});
+Tensor fractional_max_pool3d(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output,
+                             const Tensor& samples = {});
 // With the index of every maximum in its flattened image or volume, i64.
-ValuesIndices fractional_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output, const Tensor& samples = {});
-ValuesIndices fractional_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output, const Tensor& samples = {});
+ValuesIndices fractional_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output,
+                                                 const Tensor& samples = {});
+ValuesIndices fractional_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output,
+                                                 const Tensor& samples = {});
 
 // --- elementwise ---
 Tensor fmax(const Tensor& a, const Tensor& b);  // as maximum, but a number wins over NaN
 Tensor fmin(const Tensor& a, const Tensor& b);
-Tensor heaviside(const Tensor& x, const Tensor& values);  // 0 below 0 and for NaN, values at 0, 1 above; of one dtype; no gradient
+// 0 below 0 and for NaN, values at 0, 1 above; of one dtype; no gradient
+Tensor heaviside(const Tensor& x, const Tensor& values);
 Tensor deg2rad(const Tensor& x);                          // integers give f32
 Tensor rad2deg(const Tensor& x);
 Tensor ldexp(const Tensor& x, const Tensor& exponent);  // x * 2^exponent; integers x give f32
@@ -57,20 +64,28 @@ std::vector<Tensor> dsplit(const Tensor& x, std::int64_t sections);
 std::vector<Tensor> dsplit(const Tensor& x, const Dims& indices);
 Tensor column_stack(std::span<const Tensor> tensors);  // along dim 1; vectors and scalars become columns
 Tensor dstack(std::span<const Tensor> tensors);        // along dim 2, of atleast_3d
-Tensor block_diag(std::span<const Tensor> tensors);    // matrices (vectors are rows) along the diagonal of a matrix of zeros
-inline std::vector<Tensor> broadcast_tensors(std::initializer_list<Tensor> t) { return broadcast_tensors(std::span(t.begin(), t.size())); }
+// matrices (vectors are rows) along the diagonal of a matrix of zeros
+Tensor block_diag(std::span<const Tensor> tensors);
+inline std::vector<Tensor> broadcast_tensors(std::initializer_list<Tensor> t) {
+  return broadcast_tensors(std::span(t.begin(), t.size()));
+}
 inline Tensor column_stack(std::initializer_list<Tensor> t) { return column_stack(std::span(t.begin(), t.size())); }
 inline Tensor dstack(std::initializer_list<Tensor> t) { return dstack(std::span(t.begin(), t.size())); }
 inline Tensor block_diag(std::initializer_list<Tensor> t) { return block_diag(std::span(t.begin(), t.size())); }
 Tensor diagflat(const Tensor& x, std::int64_t offset = 0);  // diag of the flattened x
 
 // --- indexing ---
-Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate = false);  // into the flattened x; index may be negative
+// into the flattened x; index may be negative
+Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate = false);
 // index_add with another reduction: prod, mean, amax, amin. include_self: with x's own elements.
-Tensor index_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self = true);
-std::vector<Tensor> unravel_index(const Tensor& index, const Dims& shape);  // where places of the flattened shape are, one i64 tensor a dim
-Tensor combinations(const Tensor& x, int r = 2, bool with_replacement = false);  // of the elements of a vector: [count, r]
-Tensor cartesian_prod(std::span<const Tensor> vectors);  // all choices of an element of each: [count, vectors]; of one vector itself
+Tensor index_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                    bool include_self = true);
+// where places of the flattened shape are, one i64 tensor a dim
+std::vector<Tensor> unravel_index(const Tensor& index, const Dims& shape);
+// of the elements of a vector: [count, r]
+Tensor combinations(const Tensor& x, int r = 2, bool with_replacement = false);
+// all choices of an element of each: [count, vectors]; of one vector itself
+Tensor cartesian_prod(std::span<const Tensor> vectors);
 inline Tensor cartesian_prod(std::initializer_list<Tensor> t) { return cartesian_prod(std::span(t.begin(), t.size())); }
 
 // --- reductions ---
@@ -81,20 +96,24 @@ StdMean std_mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, i
 struct VarMean { Tensor var, mean; };
 VarMean var_mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);
 Tensor dist(const Tensor& a, const Tensor& b, double p = 2);  // norm(a - b, p)
-ValuesIndices nanmedian(const Tensor& x, int dim, bool keepdim = false);  // of what is not NaN; NaN where nothing else is
+// of what is not NaN; NaN where nothing else is
+ValuesIndices nanmedian(const Tensor& x, int dim, bool keepdim = false);
 Tensor nanmedian(const Tensor& x);
-// How many elements lie in each of `bins` equal parts of [min, max], in x's dtype; min = max: from the least to the greatest
-// element, which must be finite then. No gradient.
+// How many elements lie in each of `bins` equal parts of [min, max], in x's dtype; min = max: from the least to the
+// greatest element, which must be finite then. No gradient.
 Tensor histc(const Tensor& x, std::int64_t bins = 100, double min = 0, double max = 0);
-// Covariances of the rows of x [variables, observations] or [observations]: [variables, variables], of one variable a scalar.
-// fweights i64 [observations]: how often each counts; aweights: how much. Neither may be negative; both may be undefined.
+// Covariances of the rows of x [variables, observations] or [observations]: [variables, variables], of one
+// variable a scalar. fweights i64 [observations]: how often each counts; aweights: how much. Neither may be
+// negative; both may be undefined.
 Tensor cov(const Tensor& x, int correction = 1, const Tensor& fweights = {}, const Tensor& aweights = {});
 Tensor corrcoef(const Tensor& x);  // cov divided by the standard deviations, in [-1, 1]
-Tensor renorm(const Tensor& x, double p, int dim, double maxnorm);  // slices of dim whose norm exceeds maxnorm are scaled down to it
+// slices of dim whose norm exceeds maxnorm are scaled down to it
+Tensor renorm(const Tensor& x, double p, int dim, double maxnorm);
 
 // --- windows of `count` values; periodic: without the last of a symmetric one of count + 1 ---
 Tensor hann_window(std::int64_t count, bool periodic = true, TensorOptions = {});
-Tensor hamming_window(std::int64_t count, bool periodic = true, double alpha = 0.54, double beta = 0.46, TensorOptions = {});
+Tensor hamming_window(std::int64_t count, bool periodic = true, double alpha = 0.54, double beta = 0.46,
+                      TensorOptions = {});
 Tensor blackman_window(std::int64_t count, bool periodic = true, TensorOptions = {});
 Tensor bartlett_window(std::int64_t count, bool periodic = true, TensorOptions = {});
 Tensor kaiser_window(std::int64_t count, bool periodic = true, double beta = 12, TensorOptions = {});

@@ -88,15 +88,23 @@ template <bool with_amsgrad> struct Adam {
   template <class C> MANTISSA_HD Update<C> at(std::int64_t step) const {
     const double n = static_cast<double>(step);
     const double correction1 = 1 - std::pow(beta1, n), correction2 = 1 - std::pow(beta2, n);
-    return {C(lr / correction1), C(beta2), C(1 - beta1), C(1 - beta2), C(1 / std::sqrt(correction2)), C(eps),
-            C(decoupled != 0 ? 0 : weight_decay), C(decoupled != 0 ? 1 - lr * weight_decay : 1), C(maximize != 0 ? -1 : 1)};
+    return {C(lr / correction1),
+            C(beta2),
+            C(1 - beta1),
+            C(1 - beta2),
+            C(1 / std::sqrt(correction2)),
+            C(eps),
+            C(decoupled != 0 ? 0 : weight_decay),
+            C(decoupled != 0 ? 1 - lr * weight_decay : 1),
+            C(maximize != 0 ? -1 : 1)};
   }
 };
 
 // RMSprop (Hinton, 2012) as torch.optim.RMSprop; `centered` divides by the standard deviation instead.
 template <bool with_momentum, bool centered> struct RMSprop {
   static constexpr int states = 1 + with_momentum + centered;
-  static constexpr const char* state_names[] = {"square_avg", with_momentum ? "momentum_buffer" : "grad_avg", "grad_avg"};
+  static constexpr const char* state_names[] = {"square_avg", with_momentum ? "momentum_buffer" : "grad_avg",
+                                                "grad_avg"};
   static constexpr const char* names[] = {"lr", "alpha", "eps", "weight_decay", "momentum", "maximize"};
   double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   double maximize = 0;  // 0 or 1
@@ -128,7 +136,8 @@ template <bool with_momentum, bool centered> struct RMSprop {
 struct Adagrad {
   static constexpr int states = 1;
   static constexpr const char* state_names[] = {"sum"};
-  static constexpr const char* names[] = {"lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize"};
+  static constexpr const char* names[] = {"lr",  "lr_decay", "weight_decay", "initial_accumulator_value",
+                                          "eps", "maximize"};
   double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
   double maximize = 0;  // 0 or 1
   double initial_state(int) const { return initial_accumulator_value; }
@@ -200,7 +209,8 @@ struct NAdam {
   static constexpr int states = 2;
   static constexpr const char* state_names[] = {"exp_avg", "exp_avg_sq"};
   static constexpr const char* scalar_names[] = {"mu_product"};
-  static constexpr const char* names[] = {"lr", "beta1", "beta2", "eps", "weight_decay", "momentum_decay", "decoupled", "maximize"};
+  static constexpr const char* names[] = {"lr",           "beta1",          "beta2",     "eps",
+                                          "weight_decay", "momentum_decay", "decoupled", "maximize"};
   double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
   double decoupled = 0, maximize = 0;  // 0 or 1
   double initial_scalar(int) const { return 1; }
@@ -223,9 +233,16 @@ struct NAdam {
   template <class C> MANTISSA_HD Update<C> at(std::int64_t step, const double* scalars) const {
     const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
     const double now = mu(step), next = mu(step + 1), product = scalars[0] * now;
-    return {C(lr * (1 - now) / (1 - product)), C(lr * next / (1 - product * next)), C(beta2), C(1 - beta1), C(1 - beta2),
-            C(1 / std::sqrt(correction2)), C(eps), C(decoupled != 0 ? 0 : weight_decay),
-            C(decoupled != 0 ? 1 - lr * weight_decay : 1), C(maximize != 0 ? -1 : 1)};
+    return {C(lr * (1 - now) / (1 - product)),
+            C(lr * next / (1 - product * next)),
+            C(beta2),
+            C(1 - beta1),
+            C(1 - beta2),
+            C(1 / std::sqrt(correction2)),
+            C(eps),
+            C(decoupled != 0 ? 0 : weight_decay),
+            C(decoupled != 0 ? 1 - lr * weight_decay : 1),
+            C(maximize != 0 ? -1 : 1)};
   }
 };
 
@@ -256,12 +273,20 @@ struct RAdam {
     const bool adaptive = rho > 5;
     const double rectified =
         adaptive ? std::sqrt(correction2 * (rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) : 1;
-    return {C(lr / correction1 * rectified), C(beta2), C(1 - beta1), C(1 - beta2), C(eps), C(decoupled != 0 ? 0 : weight_decay),
-            C(decoupled != 0 ? 1 - lr * weight_decay : 1), C(maximize != 0 ? -1 : 1), adaptive};
+    return {C(lr / correction1 * rectified),
+            C(beta2),
+            C(1 - beta1),
+            C(1 - beta2),
+            C(eps),
+            C(decoupled != 0 ? 0 : weight_decay),
+            C(decoupled != 0 ? 1 - lr * weight_decay : 1),
+            C(maximize != 0 ? -1 : 1),
+            adaptive};
   }
 };
 
-template <class T> MANTISSA_HD T sign_of(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), x)); }  // 0 and NaN stay
+// 0 and NaN stay
+template <class T> MANTISSA_HD T sign_of(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), x)); }
 
 // Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
 struct Lion {
@@ -310,7 +335,8 @@ struct ASGD {
     }
   };
   template <class C> MANTISSA_HD Update<C> at(std::int64_t, const double* scalars) const {
-    return {C(scalars[0]), C(1 - lambd * scalars[0]), C(scalars[1]), C(weight_decay), C(maximize != 0 ? -1 : 1), scalars[1] == 1};
+    return {C(scalars[0]), C(1 - lambd * scalars[0]), C(scalars[1]),
+            C(weight_decay), C(maximize != 0 ? -1 : 1), scalars[1] == 1};
   }
 };
 
@@ -365,7 +391,13 @@ struct LAMB {
     const double n = static_cast<double>(step);
     const double correction1 = bias_correction != 0 ? 1 - std::pow(beta1, n) : 1;
     const double correction2 = bias_correction != 0 ? 1 - std::pow(beta2, n) : 1;
-    return {C(1 / correction1), C(beta2), C(1 - beta1), C(1 - beta2), C(1 / std::sqrt(correction2)), C(eps), C(weight_decay),
+    return {C(1 / correction1),
+            C(beta2),
+            C(1 - beta1),
+            C(1 - beta2),
+            C(1 / std::sqrt(correction2)),
+            C(eps),
+            C(weight_decay),
             C(maximize != 0 ? -1 : 1)};
   }
   // The paper's ratio |p| / |direction|, 1 when either is 0.
@@ -375,8 +407,9 @@ struct LAMB {
 };
 
 // Updates of one pass, element by element; LAMB, which needs norms first, has a kernel of its own.
-using OnePass = List<Sgd, SgdMomentum, Adam<false>, Adam<true>, RMSprop<false, false>, RMSprop<true, false>, RMSprop<false, true>,
-                     RMSprop<true, true>, Adagrad, Adadelta, Adamax, NAdam, RAdam, Lion, ASGD, Rprop>;
+using OnePass =
+    List<Sgd, SgdMomentum, Adam<false>, Adam<true>, RMSprop<false, false>, RMSprop<true, false>, RMSprop<false, true>,
+         RMSprop<true, true>, Adagrad, Adadelta, Adamax, NAdam, RAdam, Lion, ASGD, Rprop>;
 template <class F> inline constexpr int number_of = index_in<F>(OnePass{});
 template <> inline constexpr int number_of<LAMB> = OnePass::size;
 template <class F> inline constexpr int hyper_count = static_cast<int>(sizeof(F) / sizeof(double));

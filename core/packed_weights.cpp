@@ -26,7 +26,8 @@ struct Form {
   cpu_backend::Isa isa = cpu_backend::isa();  // panels are as wide as its vectors
 
   bool is_of(const View& w) const {
-    return isa == cpu_backend::isa() && weight.data == w.data && weight.sizes == w.sizes && weight.strides == w.strides && weight.dtype == w.dtype;
+    return isa == cpu_backend::isa() && weight.data == w.data && weight.sizes == w.sizes &&
+           weight.strides == w.strides && weight.dtype == w.dtype;
   }
 };
 using Forms = std::vector<Form>;

@@ -1,5 +1,5 @@
-// Memory of which any run of pieces may be given back: part of what was taken, or the end of one taking and the beginning
-// of its neighbour in memory. The allocator joins segments of such memory that touch (core/allocator.cpp).
+// Memory of which any run of pieces may be given back: part of what was taken, or the end of one taking and the
+// beginning of its neighbour in memory. The allocator joins segments of such memory that touch (core/allocator.cpp).
 #pragma once
 
 #include "core/allocator.h"

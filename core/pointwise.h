@@ -106,10 +106,26 @@ struct Formula {  // defaults of the fields below
 MANTISSA_F signed_expm1(T x) { return select(x == T(0), x, expm1(x)); }
 
 // --- binary (their gradients are rules in ops/) ---
-struct Add : Formula { static constexpr auto name = "add"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a + b; } };
-struct Sub : Formula { static constexpr auto name = "sub"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a - b; } };
-struct Mul : Formula { static constexpr auto name = "mul"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return a * b; } };
-struct Div : Formula { static constexpr auto name = "div"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return a / b; } };
+struct Add : Formula {
+  static constexpr auto name = "add";
+  static constexpr bool integers = true;
+  MANTISSA_F f(T a, T b) const { return a + b; }
+};
+struct Sub : Formula {
+  static constexpr auto name = "sub";
+  static constexpr bool integers = true;
+  MANTISSA_F f(T a, T b) const { return a - b; }
+};
+struct Mul : Formula {
+  static constexpr auto name = "mul";
+  static constexpr bool integers = true;
+  MANTISSA_F f(T a, T b) const { return a * b; }
+};
+struct Div : Formula {
+  static constexpr auto name = "div";
+  static constexpr Result result = Result::floating;
+  MANTISSA_F f(T a, T b) const { return a / b; }
+};
 struct Pow : Formula {
   static constexpr auto name = "pow"; static constexpr Result result = Result::floating;
   MANTISSA_F f(T a, T b) const {
@@ -134,16 +150,46 @@ struct Minimum : Formula {
   static constexpr auto name = "minimum"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return select(a == a, select(a < b, a, b), a); }
 };
-struct Comparison : Formula { static constexpr Result result = Result::boolean; static constexpr bool integers = true; };
-struct Eq : Comparison { static constexpr auto name = "eq"; MANTISSA_F f(T a, T b) const { return select(a == b, T(1), T(0)); } };
-struct Ne : Comparison { static constexpr auto name = "ne"; MANTISSA_F f(T a, T b) const { return select(a == b, T(0), T(1)); } };  // xsimd's != is false for NaN on AVX
-struct Lt : Comparison { static constexpr auto name = "lt"; MANTISSA_F f(T a, T b) const { return select(a < b, T(1), T(0)); } };
-struct Le : Comparison { static constexpr auto name = "le"; MANTISSA_F f(T a, T b) const { return select(a <= b, T(1), T(0)); } };
-struct Gt : Comparison { static constexpr auto name = "gt"; MANTISSA_F f(T a, T b) const { return select(a > b, T(1), T(0)); } };
-struct Ge : Comparison { static constexpr auto name = "ge"; MANTISSA_F f(T a, T b) const { return select(a >= b, T(1), T(0)); } };
+struct Comparison : Formula {
+  static constexpr Result result = Result::boolean;
+  static constexpr bool integers = true;
+};
+struct Eq : Comparison {
+  static constexpr auto name = "eq";
+  MANTISSA_F f(T a, T b) const { return select(a == b, T(1), T(0)); }
+};
+// xsimd's != is false for NaN on AVX
+struct Ne : Comparison {
+  static constexpr auto name = "ne";
+  MANTISSA_F f(T a, T b) const { return select(a == b, T(0), T(1)); }
+};
+struct Lt : Comparison {
+  static constexpr auto name = "lt";
+  MANTISSA_F f(T a, T b) const { return select(a < b, T(1), T(0)); }
+};
+struct Le : Comparison {
+  static constexpr auto name = "le";
+  MANTISSA_F f(T a, T b) const { return select(a <= b, T(1), T(0)); }
+};
+struct Gt : Comparison {
+  static constexpr auto name = "gt";
+  MANTISSA_F f(T a, T b) const { return select(a > b, T(1), T(0)); }
+};
+struct Ge : Comparison {
+  static constexpr auto name = "ge";
+  MANTISSA_F f(T a, T b) const { return select(a >= b, T(1), T(0)); }
+};
 
-struct Atan2 : Formula { static constexpr auto name = "atan2"; static constexpr Result result = Result::floating; MANTISSA_F f(T a, T b) const { return exact_atan2(a, b); } };
-struct Fmod : Formula { static constexpr auto name = "fmod"; static constexpr bool integers = true; MANTISSA_F f(T a, T b) const { return exact_fmod(a, b); } };
+struct Atan2 : Formula {
+  static constexpr auto name = "atan2";
+  static constexpr Result result = Result::floating;
+  MANTISSA_F f(T a, T b) const { return exact_atan2(a, b); }
+};
+struct Fmod : Formula {
+  static constexpr auto name = "fmod";
+  static constexpr bool integers = true;
+  MANTISSA_F f(T a, T b) const { return exact_fmod(a, b); }
+};
 struct Remainder : Formula {  // the sign of b, as in Python
   static constexpr auto name = "remainder"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const {
@@ -151,18 +197,45 @@ struct Remainder : Formula {  // the sign of b, as in Python
     return select(b < T(0), select(m > T(0), m + b, m), select(m < T(0), m + b, m));
   }
 };
-struct Prelu : Formula { static constexpr auto name = "prelu"; MANTISSA_F f(T x, T w) const { return select(x > T(0), x, w * x); } };
+struct Prelu : Formula {
+  static constexpr auto name = "prelu";
+  MANTISSA_F f(T x, T w) const { return select(x > T(0), x, w * x); }
+};
 // Anything but 0 is true, NaN too.
-struct LogicalAnd : Comparison { static constexpr auto name = "logical_and"; MANTISSA_F f(T a, T b) const { return select(a == T(0), T(0), select(b == T(0), T(0), T(1))); } };
-struct LogicalOr : Comparison { static constexpr auto name = "logical_or"; MANTISSA_F f(T a, T b) const { return select(a == T(0), select(b == T(0), T(0), T(1)), T(1)); } };
-struct LogicalXor : Comparison { static constexpr auto name = "logical_xor"; MANTISSA_F f(T a, T b) const { return select(a == T(0), select(b == T(0), T(0), T(1)), select(b == T(0), T(1), T(0))); } };
+struct LogicalAnd : Comparison {
+  static constexpr auto name = "logical_and";
+  MANTISSA_F f(T a, T b) const { return select(a == T(0), T(0), select(b == T(0), T(0), T(1))); }
+};
+struct LogicalOr : Comparison {
+  static constexpr auto name = "logical_or";
+  MANTISSA_F f(T a, T b) const { return select(a == T(0), select(b == T(0), T(0), T(1)), T(1)); }
+};
+struct LogicalXor : Comparison {
+  static constexpr auto name = "logical_xor";
+  MANTISSA_F f(T a, T b) const {
+    return select(a == T(0), select(b == T(0), T(0), T(1)), select(b == T(0), T(1), T(0)));
+  }
+};
 struct Bitwise : Formula { static constexpr bool integers = true, floats = false; };
-struct BitwiseAnd : Bitwise { static constexpr auto name = "bitwise_and"; MANTISSA_F f(T a, T b) const { return a & b; } };
-struct BitwiseOr : Bitwise { static constexpr auto name = "bitwise_or"; MANTISSA_F f(T a, T b) const { return a | b; } };
-struct BitwiseXor : Bitwise { static constexpr auto name = "bitwise_xor"; MANTISSA_F f(T a, T b) const { return a ^ b; } };
+struct BitwiseAnd : Bitwise {
+  static constexpr auto name = "bitwise_and";
+  MANTISSA_F f(T a, T b) const { return a & b; }
+};
+struct BitwiseOr : Bitwise {
+  static constexpr auto name = "bitwise_or";
+  MANTISSA_F f(T a, T b) const { return a | b; }
+};
+struct BitwiseXor : Bitwise {
+  static constexpr auto name = "bitwise_xor";
+  MANTISSA_F f(T a, T b) const { return a ^ b; }
+};
 
 // --- ternary ---
-struct Where : Formula { static constexpr auto name = "where"; static constexpr bool integers = true; MANTISSA_F f(T c, T a, T b) const { return select(c != T(0), a, b); } };
+struct Where : Formula {
+  static constexpr auto name = "where";
+  static constexpr bool integers = true;
+  MANTISSA_F f(T c, T a, T b) const { return select(c != T(0), a, b); }
+};
 
 // --- unary ---
 struct Neg : Formula {
@@ -171,12 +244,16 @@ struct Neg : Formula {
   MANTISSA_F df(T g, T) const { return g * T(-1); }
 };
 struct Abs : Formula {
-  static constexpr auto name = "abs"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
+  static constexpr auto name = "abs";
+  static constexpr Saves saves = Saves::input;
+  static constexpr bool integers = true;
   MANTISSA_F f(T x) const { return abs(x); }
   MANTISSA_F df(T g, T x) const { return select(x > T(0), g, select(x < T(0), -g, T(0) * g)); }
 };
 struct Square : Formula {
-  static constexpr auto name = "square"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
+  static constexpr auto name = "square";
+  static constexpr Saves saves = Saves::input;
+  static constexpr bool integers = true;
   MANTISSA_F f(T x) const { return x * x; }
   MANTISSA_F df(T g, T x) const { return g * (x + x); }
 };
@@ -217,7 +294,9 @@ struct Erf : Floating {
   MANTISSA_F df(T g, T x) const { return g * (T(1.1283791670955126) * exp(-(x * x))); }
 };
 struct Relu : Formula {
-  static constexpr auto name = "relu"; static constexpr Saves saves = Saves::output; static constexpr bool integers = true;
+  static constexpr auto name = "relu";
+  static constexpr Saves saves = Saves::output;
+  static constexpr bool integers = true;
   MANTISSA_F f(T x) const { return select(x < T(0), T(0), x); }  // NaN stays
   MANTISSA_F df(T g, T y) const { return select(y <= T(0), T(0), g); }  // where y is NaN, the gradient goes on
 };
@@ -236,10 +315,13 @@ struct Silu : Floating {
   }
 };
 struct Clamp : Formula {
-  static constexpr auto name = "clamp"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
+  static constexpr auto name = "clamp";
+  static constexpr Saves saves = Saves::input;
+  static constexpr bool integers = true;
   double low = 0, high = 0;
   MANTISSA_F f(T x) const { return select(x < T(low), T(low), select(x > T(high), T(high), x)); }
-  MANTISSA_F df(T g, T x) const { return select(x > T(low), select(x < T(high), g, T(0)), T(0)); }  // 0 at the ends and for NaN
+  // 0 at the ends and for NaN
+  MANTISSA_F df(T g, T x) const { return select(x > T(low), select(x < T(high), g, T(0)), T(0)); }
 };
 
 // --- unary, exponentials and logarithms ---
@@ -378,7 +460,9 @@ struct Softplus : Floating {  // log(1 + exp(beta * x)) / beta; x itself where b
 struct Elu : Formula {  // elu, selu and celu
   static constexpr auto name = "elu"; static constexpr Saves saves = Saves::input;
   double alpha = 1, scale = 1, input_scale = 1;
-  MANTISSA_F f(T x) const { return select(x > T(0), x * T(scale), signed_expm1(x * T(input_scale)) * T(alpha * scale)); }
+  MANTISSA_F f(T x) const {
+    return select(x > T(0), x * T(scale), signed_expm1(x * T(input_scale)) * T(alpha * scale));
+  }
   MANTISSA_F df(T g, T x) const {
     return select(x > T(0), g * T(scale), g * (exp(x * T(input_scale)) * T(alpha * scale * input_scale)));
   }
@@ -390,7 +474,9 @@ struct LeakyRelu : Formula {
   MANTISSA_F df(T g, T x) const { return select(x > T(0), g, g * T(negative_slope)); }
 };
 struct Hardtanh : Formula {  // clamp without a gradient at its ends
-  static constexpr auto name = "hardtanh"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
+  static constexpr auto name = "hardtanh";
+  static constexpr Saves saves = Saves::input;
+  static constexpr bool integers = true;
   double low = -1, high = 1;
   MANTISSA_F f(T x) const { return select(x < T(low), T(low), select(x > T(high), T(high), x)); }
   MANTISSA_F df(T g, T x) const { return select(x > T(low), select(x < T(high), g, T(0)), T(0)); }
@@ -455,7 +541,9 @@ struct Softshrink : Formula {
   MANTISSA_F df(T g, T x) const { return select(abs(x) <= T(lambd), T(0), g); }
 };
 struct Threshold : Formula {
-  static constexpr auto name = "threshold"; static constexpr Saves saves = Saves::input; static constexpr bool integers = true;
+  static constexpr auto name = "threshold";
+  static constexpr Saves saves = Saves::input;
+  static constexpr bool integers = true;
   double threshold = 0, value = 0;
   MANTISSA_F f(T x) const { return select(x <= T(threshold), T(value), x); }
   MANTISSA_F df(T g, T x) const { return select(x <= T(threshold), T(0), g); }
@@ -465,15 +553,40 @@ struct Threshold : Formula {
 // The vector floor, ceil and trunc of the baseline give 0 where -0 is right.
 MANTISSA_F signed_zero(T x, T rounded) { return select(rounded == T(0), x * T(0), rounded); }
 struct Step : Formula { static constexpr bool integers = true, flat = true; };
-struct Sign : Step { static constexpr auto name = "sign"; MANTISSA_F f(T x) const { return select(x > T(0), T(1), select(x < T(0), T(-1), T(0))); } };
-struct Floor : Step { static constexpr auto name = "floor"; MANTISSA_F f(T x) const { return signed_zero(x, floor(x)); } };
+struct Sign : Step {
+  static constexpr auto name = "sign";
+  MANTISSA_F f(T x) const { return select(x > T(0), T(1), select(x < T(0), T(-1), T(0))); }
+};
+struct Floor : Step {
+  static constexpr auto name = "floor";
+  MANTISSA_F f(T x) const { return signed_zero(x, floor(x)); }
+};
 struct Ceil : Step { static constexpr auto name = "ceil"; MANTISSA_F f(T x) const { return signed_zero(x, ceil(x)); } };
-struct Trunc : Step { static constexpr auto name = "trunc"; MANTISSA_F f(T x) const { return signed_zero(x, trunc(x)); } };
-struct Round : Step { static constexpr auto name = "round"; MANTISSA_F f(T x) const { return signed_zero(x, nearbyint(x)); } };  // half to even
-struct IsNan : Comparison { static constexpr auto name = "isnan"; MANTISSA_F f(T x) const { return select(x == x, T(0), T(1)); } };
-struct IsInf : Comparison { static constexpr auto name = "isinf"; MANTISSA_F f(T x) const { return select(x - x == T(0), T(0), select(x == x, T(1), T(0))); } };
-struct IsFinite : Comparison { static constexpr auto name = "isfinite"; MANTISSA_F f(T x) const { return select(x - x == T(0), T(1), T(0)); } };
-struct LogicalNot : Comparison { static constexpr auto name = "logical_not"; MANTISSA_F f(T x) const { return select(x == T(0), T(1), T(0)); } };
+struct Trunc : Step {
+  static constexpr auto name = "trunc";
+  MANTISSA_F f(T x) const { return signed_zero(x, trunc(x)); }
+};
+// half to even
+struct Round : Step {
+  static constexpr auto name = "round";
+  MANTISSA_F f(T x) const { return signed_zero(x, nearbyint(x)); }
+};
+struct IsNan : Comparison {
+  static constexpr auto name = "isnan";
+  MANTISSA_F f(T x) const { return select(x == x, T(0), T(1)); }
+};
+struct IsInf : Comparison {
+  static constexpr auto name = "isinf";
+  MANTISSA_F f(T x) const { return select(x - x == T(0), T(0), select(x == x, T(1), T(0))); }
+};
+struct IsFinite : Comparison {
+  static constexpr auto name = "isfinite";
+  MANTISSA_F f(T x) const { return select(x - x == T(0), T(1), T(0)); }
+};
+struct LogicalNot : Comparison {
+  static constexpr auto name = "logical_not";
+  MANTISSA_F f(T x) const { return select(x == T(0), T(1), T(0)); }
+};
 struct BitwiseNot : Bitwise { static constexpr auto name = "bitwise_not"; MANTISSA_F f(T x) const { return ~x; } };
 
 // The derivative of a unary formula as a formula of (g, saved): what backward launches.
@@ -483,8 +596,8 @@ template <class F> struct GradOf : Formula {
 };
 #undef MANTISSA_F
 
-using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge, Atan2, Fmod, Remainder, Prelu,
-                            LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
+using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge, Atan2, Fmod, Remainder,
+                            Prelu, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
 // With a derivative.
 using UnaryFormulas = List<Neg, Abs, Square, Sqrt, Rsqrt, Exp, Log, Tanh, Sigmoid, Erf, Relu, Gelu, Silu, Clamp,
                            Exp2, Expm1, Log1p, Log2, Log10, Erfc, Erfinv, Reciprocal,

@@ -1,5 +1,6 @@
-// AddressSanitizer sees of a caching allocator only what it takes from the system. These tell it which bytes of that belong to
-// nobody: blocks that wait in the cache, and what lies behind the bytes that were asked for. Without that sanitizer they do nothing.
+// AddressSanitizer sees of a caching allocator only what it takes from the system. These tell it which bytes of
+// that belong to nobody: blocks that wait in the cache, and what lies behind the bytes that were asked for. Without
+// that sanitizer they do nothing.
 #pragma once
 
 #include <cstddef>

@@ -77,7 +77,8 @@ class Printer {
     }
   }
   double value(std::int64_t offset) const {
-    return visit(t_.dtype(), [&]<class T> { return static_cast<double>(static_cast<const T*>(t_.raw_data())[offset]); });
+    return visit(t_.dtype(),
+                 [&]<class T> { return static_cast<double>(static_cast<const T*>(t_.raw_data())[offset]); });
   }
   void collect(int d, std::int64_t offset, std::vector<double>& out) const {
     if (t_.numel() == 0) return;
@@ -90,7 +91,8 @@ class Printer {
       return;
     }
     const bool last = d + 1 == t_.dim();
-    const std::int64_t per_line = std::max<std::int64_t>(1, (line_width - indent) / (static_cast<std::int64_t>(format_->width()) + 2));
+    const std::int64_t per_line =
+        std::max<std::int64_t>(1, (line_width - indent) / (static_cast<std::int64_t>(format_->width()) + 2));
     const std::string row_break = std::string(last ? 1 : static_cast<std::size_t>(t_.dim() - d - 1), '\n') +
                                   std::string(static_cast<std::size_t>(indent + 1), ' ');
     out += '[';

@@ -12,7 +12,8 @@
 namespace mantissa {
 
 // Element i of y from counter offset + i / 4: what `draw` below does, with one of its three distributions.
-MANTISSA_CUDA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range, std::uint64_t seed, std::uint64_t offset)
+MANTISSA_CUDA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
+                     std::uint64_t seed, std::uint64_t offset)
 
 namespace {
 
@@ -76,11 +77,15 @@ Tensor randn(const Dims& sizes, TensorOptions o) {
 }
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions o) {
   check(low < high, "randint: low ", static_cast<long long>(low), " is not below high ", static_cast<long long>(high));
-  check(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) <= (std::uint64_t{1} << 32), "randint: the range has more than 2^32 values");
+  check(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) <= (std::uint64_t{1} << 32),
+        "randint: the range has more than 2^32 values");
   if (o.dtype == u8 || o.dtype == boolean || o.dtype == i32) {
-    const std::int64_t least = o.dtype == i32 ? INT32_MIN : 0, most = o.dtype == i32 ? INT32_MAX : o.dtype == u8 ? 255 : 1;
-    check(low >= least && high - 1 <= most, "randint: ", o.dtype, " holds ", static_cast<long long>(least), " to ", static_cast<long long>(most),
-          ", not [", static_cast<long long>(low), ", ", static_cast<long long>(high), ")");
+    const std::int64_t least = o.dtype == i32 ? INT32_MIN : 0, most = o.dtype == i32  ? INT32_MAX
+                                                                      : o.dtype == u8 ? 255
+                                                                                      : 1;
+    check(low >= least && high - 1 <= most, "randint: ", o.dtype, " holds ", static_cast<long long>(least), " to ",
+          static_cast<long long>(most), ", not [", static_cast<long long>(low), ", ", static_cast<long long>(high),
+          ")");
   }
   return draw(sizes, o, Distribution::integers, static_cast<double>(low), static_cast<double>(high - low));
 }

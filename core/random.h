@@ -29,7 +29,8 @@ struct Philox {
     return {{c[0], c[1], c[2], c[3]}};
   }
 };
-MANTISSA_HD inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }  // [0, 1)
+// [0, 1)
+MANTISSA_HD inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
 // A position in the random stream. Saved in checkpoints.
 struct RngState {

@@ -12,7 +12,8 @@ Ref<Storage> Storage::allocate(std::int64_t nbytes, Device device) {
   if (device.is_cpu()) {
     s->data_ = nbytes <= inline_capacity ? s->inline_ : cpu_allocator().allocate(static_cast<std::size_t>(nbytes));
   } else {
-    s->data_ = cuda_backend::prepare(&cuda_backend::allocate, device)(static_cast<std::size_t>(nbytes), device, &s->owner_);
+    s->data_ =
+        cuda_backend::prepare(&cuda_backend::allocate, device)(static_cast<std::size_t>(nbytes), device, &s->owner_);
   }
   return s;
 }

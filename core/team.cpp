@@ -105,7 +105,8 @@ struct alignas(64) Slot {
     state.fetch_and(~open, std::memory_order_relaxed);
     const auto empty = [&] { return state.load(std::memory_order_acquire) < member; };
     if (empty() || spin(patience(), empty)) return;
-    for (std::uint32_t s = state.fetch_or(awaited) | awaited; s >= member; s = state.load(std::memory_order_acquire)) state.wait(s);
+    for (std::uint32_t s = state.fetch_or(awaited) | awaited; s >= member; s = state.load(std::memory_order_acquire))
+      state.wait(s);
   }
 };
 

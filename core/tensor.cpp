@@ -42,7 +42,8 @@ void before_write(const Tensor& t, const char* op) {
   check(!t.requires_grad() || !context().grad_enabled, op, ": ", t,
         " needs a gradient and in-place changes are not recorded; use the functional form, or a NoGrad scope");
   for (int d = 0; d < t.dim(); ++d) {
-    check(t.strides()[d] != 0 || t.sizes()[d] <= 1, op, ": ", t, " is expanded: several of its elements are one in memory; write to a clone()");
+    check(t.strides()[d] != 0 || t.sizes()[d] <= 1, op, ": ", t,
+          " is expanded: several of its elements are one in memory; write to a clone()");
   }
   t.storage()->written_by(op);
 }
@@ -86,7 +87,8 @@ Tensor Tensor::as_strided(const Dims& sizes, const Dims& strides, std::int64_t o
   std::int64_t last = offset;  // of the furthest element
   bool overflow = offset < 0;
   for (int i = 0; i < sizes.rank(); ++i) {
-    check(sizes[i] >= 0 && strides[i] >= 0, "as_strided: sizes ", sizes, " and strides ", strides, " must not be negative");
+    check(sizes[i] >= 0 && strides[i] >= 0, "as_strided: sizes ", sizes, " and strides ", strides,
+          " must not be negative");
     std::int64_t reach = 0;
     overflow |= __builtin_mul_overflow(sizes[i] > 0 ? sizes[i] - 1 : 0, strides[i], &reach) ||
                 __builtin_add_overflow(last, reach, &last);
@@ -111,7 +113,9 @@ void* Tensor::checked_data(Dtype expected) const {
 }
 
 void Tensor::fail_undefined() {
-  fail("an undefined tensor was used where a tensor is needed: one that was never given a value, or whose module was moved from");
+  fail(
+      "an undefined tensor was used where a tensor is needed: one that was never given a value, or whose module was "
+      "moved from");
 }
 
 std::uint64_t host_reads() { return reads_made; }
@@ -171,15 +175,17 @@ Tensor& Tensor::fill_(double value) {
 // What an in-place operator reads lies beside what it writes; a number may come from the host.
 static void check_device_of(const Tensor& other, const Tensor& written, const char* name) {
   const bool number = other.device().is_cpu() && other.numel() == 1;
-  check(other.device() == written.device() || number, name, ": ", other, " is on ", other.device(), ", ", written, " on ",
-        written.device(), "; move them together with to(device)");
+  check(other.device() == written.device() || number, name, ": ", other, " is on ", other.device(), ", ", written,
+        " on ", written.device(), "; move them together with to(device)");
 }
 // Integers cannot take in fractions: written to them, 0.5 would be 0.
 static void check_keeps_integers(const Tensor& written, const Tensor& other, double alpha, const char* name) {
   if (written.is_floating()) return;
-  const bool whole = std::trunc(alpha) == alpha && (!other.is_floating() || (other.is_weak_scalar() && std::trunc(*other.data<double>()) == *other.data<double>()));
-  check(whole, name, ": ", other, alpha == 1 ? "" : concat(" times ", alpha), " into ", written, " would lose its fractions; write x = ",
-        name[0] == 'a' ? "x + y" : "x * y", ", or convert with to(f32)");
+  const bool whole =
+      std::trunc(alpha) == alpha &&
+      (!other.is_floating() || (other.is_weak_scalar() && std::trunc(*other.data<double>()) == *other.data<double>()));
+  check(whole, name, ": ", other, alpha == 1 ? "" : concat(" times ", alpha), " into ", written,
+        " would lose its fractions; write x = ", name[0] == 'a' ? "x + y" : "x * y", ", or convert with to(f32)");
 }
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
   before_write(*this, "add_");
@@ -205,7 +211,8 @@ void append_part(std::string& s, const Tensor& t) { s += describe(t); }
 std::string describe(const Tensor& t) {
   if (!t.defined()) return "undefined";
   if (t.is_weak_scalar()) return concat(t.item<double>());
-  return concat(t.dtype(), t.sizes(), t.device().is_cpu() ? "" : " ", t.device().is_cpu() ? std::string() : concat(t.device()));
+  return concat(t.dtype(), t.sizes(), t.device().is_cpu() ? "" : " ",
+                t.device().is_cpu() ? std::string() : concat(t.device()));
 }
 
 // --- factories ---
@@ -248,7 +255,8 @@ Tensor arange(double begin, double end, double step, TensorOptions o) {
   const bool whole = std::trunc(begin) == begin && std::trunc(end) == end && std::trunc(step) == step;
   check(whole || is_floating(o.dtype), "arange: ", begin, " to ", end, " by ", step, " has fractions, which ", o.dtype,
         " cannot hold; pass {.dtype = f32}");
-  return from_function(static_cast<std::int64_t>(count), o, [=](std::int64_t i) { return begin + static_cast<double>(i) * step; });
+  return from_function(static_cast<std::int64_t>(count), o,
+                       [=](std::int64_t i) { return begin + static_cast<double>(i) * step; });
 }
 Tensor arange(std::int64_t end, TensorOptions o) { return arange(0, static_cast<double>(end), 1, o); }
 Tensor linspace(double begin, double end, std::int64_t count, TensorOptions o) {
@@ -290,7 +298,8 @@ template <class T> Tensor literal_rows(std::initializer_list<std::initializer_li
   std::vector<T> values;
   const std::size_t columns = rows.size() > 0 ? rows.begin()->size() : 0;
   for (const auto& row : rows) {
-    check(row.size() == columns, "tensor: rows of ", static_cast<unsigned long>(columns), " and ", static_cast<unsigned long>(row.size()), " values");
+    check(row.size() == columns, "tensor: rows of ", static_cast<unsigned long>(columns), " and ",
+          static_cast<unsigned long>(row.size()), " values");
     values.insert(values.end(), row.begin(), row.end());
   }
   return literal<T>(values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, o);
@@ -302,7 +311,11 @@ Tensor tensor(std::initializer_list<double> v, TensorOptions o) {
 template <> Tensor tensor<int>(std::initializer_list<int> v, TensorOptions o) {
   return literal<int>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
 }
-Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions o) { return literal_rows(rows, o); }
-template <> Tensor tensor<int>(std::initializer_list<std::initializer_list<int>> rows, TensorOptions o) { return literal_rows(rows, o); }
+Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions o) {
+  return literal_rows(rows, o);
+}
+template <> Tensor tensor<int>(std::initializer_list<std::initializer_list<int>> rows, TensorOptions o) {
+  return literal_rows(rows, o);
+}
 
 }  // namespace mantissa

@@ -111,7 +111,8 @@ inline constexpr Index ellipsis{Index::rest, 0, 0, 1};
 class Tensor {
  public:
   Tensor() = default;  // undefined: an absent argument, or a gradient that does not exist
-  // A 0-d number that adopts the dtype of what it meets. Integers that meet a double give f32, bool that meets an integer i64.
+  // A 0-d number that adopts the dtype of what it meets. Integers that meet a double give f32,
+  // bool that meets an integer i64.
   explicit Tensor(double number);
   template <std::integral T> explicit Tensor(T number)
       : Tensor(of_integer(static_cast<std::int64_t>(number), std::same_as<T, bool> ? boolean : i64)) {}
@@ -123,8 +124,8 @@ class Tensor {
   Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
 
   bool defined() const { return static_cast<bool>(impl_); }
-  // In a condition, as in Python: whether the one element is not 0. Waits for the device. Throws for an undefined tensor,
-  // which defined() asks for, and for more or fewer elements, of which any() or all() make one.
+  // In a condition, as in Python: whether the one element is not 0. Waits for the device. Throws for an undefined
+  // tensor, which defined() asks for, and for more or fewer elements, of which any() or all() make one.
   explicit operator bool() const { return truth(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
 
@@ -238,7 +239,8 @@ template <class T> Tensor from_data(const std::vector<T>& values, const Dims& si
 Tensor tensor(std::initializer_list<double> values, TensorOptions = {});
 template <std::same_as<int> T> Tensor tensor(std::initializer_list<T> values, TensorOptions = {.dtype = i64});
 Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions = {});
-template <std::same_as<int> T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = {.dtype = i64});
+template <std::same_as<int> T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = {.dtype = i64});
 
 // PyTorch's layout: tensor([[ 1.0000, -2.5000], ...], dtype=f16). Long tensors are summarised.
 std::ostream& operator<<(std::ostream&, const Tensor&);

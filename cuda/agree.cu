@@ -1,5 +1,5 @@
-// Whether two results are the same up to rounding, found where they lie: the tuner (cuda/tuner.cpp) asks this of every way
-// it tries, and gigabytes that were read by the host instead would take longer than all it times.
+// Whether two results are the same up to rounding, found where they lie: the tuner (cuda/tuner.cpp) asks this of every
+// way it tries, and gigabytes that were read by the host instead would take longer than all it times.
 #include <bit>
 
 #include "core/kernel.h"
@@ -20,8 +20,10 @@ constexpr std::int64_t most_blocks = 1024;
 __global__ void agree_kernel(RowOperand a, RowOperand b, std::int64_t n, float nearly_infinite, unsigned* found) {
   __shared__ float scratch[32];
   float most[3] = {0, 0, 0};
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
-    const float x = std::abs(load_element<float>(a.data, a.dtype, i)), y = std::abs(load_element<float>(b.data, b.dtype, i));
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
+    const float x = std::abs(load_element<float>(a.data, a.dtype, i)),
+                y = std::abs(load_element<float>(b.data, b.dtype, i));
     const bool x_finite = x < __builtin_huge_valf(), y_finite = y < __builtin_huge_valf();
     if (x_finite != y_finite) {
       if ((x_finite ? x : y) < nearly_infinite) most[2] = 1;
@@ -48,7 +50,8 @@ bool agree(const View& a, const View& b) {
   const std::int64_t n = a.numel();
   Grid grid = grid_for(std::min(n, most_blocks * block_size));
   const float nearly_infinite = a.dtype == f16 ? 6e4f : 3e38f;
-  launch("agree", agree_kernel, grid, operand(left.view), operand(right.view), n, nearly_infinite, static_cast<unsigned*>(found.raw_data()));
+  launch("agree", agree_kernel, grid, operand(left.view), operand(right.view), n, nearly_infinite,
+         static_cast<unsigned*>(found.raw_data()));
   const std::vector<float> most = found.to_vector<float>();
   return most[2] == 0 && most[1] <= most[0] * (a.dtype == bf16 ? 2e-2f : a.dtype == f16 ? 4e-3f : 1e-3f);
 }

@@ -39,7 +39,8 @@ void run(const AttentionProblem& p, bool backward) {
 // What cuDNN wants of a mask, and what it leaves undone.
 __global__ void attention_bias_kernel(AttentionProblem p, AttentionBias b) {
   const std::int64_t n = b.sizes[0] * b.sizes[1] * b.sizes[2] * b.sizes[3];
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
     std::int64_t rest = i, at = 0;
     for (int d = 3; d >= 0; --d) {
       at += rest % b.sizes[d] * p.mask_strides[d];
@@ -166,8 +167,8 @@ AttentionProblem problem_of(const Folded& q, const Folded& k, const Folded& v, c
 
 std::string key_of(const AttentionProblem& p) {
   return concat("attention ", p.dtype, " ", p.batch, "x", p.heads, "/", p.kv_heads, "x", p.queries, "x", p.keys, " ",
-                p.width, " ", p.v_width, p.causal ? " causal" : "", p.rounds_weights ? "" : " exact", p.mask ? " mask" : "",
-                p.dropout > 0 ? " dropout" : "", " rows ", p.q.row, " ", p.k.row, " ", p.v.row);
+                p.width, " ", p.v_width, p.causal ? " causal" : "", p.rounds_weights ? "" : " exact",
+                p.mask ? " mask" : "", p.dropout > 0 ? " dropout" : "", " rows ", p.q.row, " ", p.k.row, " ", p.v.row);
 }
 
 // The mask of a problem as cuDNN takes it.
@@ -183,8 +184,8 @@ struct BiasOf {
   AttentionBias bias;
   Tensor memory;
 };
-// Way number 0 is our own kernels: they are what is used untimed, and what cuDNN's plans are held against. The others are
-// these plans. cuDNN rounds weights, and draws other random numbers than we do.
+// Way number 0 is our own kernels: they are what is used untimed, and what cuDNN's plans are held against. The others
+// are these plans. cuDNN rounds weights, and draws other random numbers than we do.
 bool run_way(std::size_t way, const AttentionProblem& p, bool backward, Device device) {
   if (way == 0) return backward ? attention_backward(p) : attention_forward(p), true;
   const BiasOf mask(p, device);
@@ -196,14 +197,25 @@ std::vector<Way> ways_for(const AttentionProblem& p, bool backward, Device devic
   std::vector<Way> ways{{"own", [&p, backward, device] { return run_way(0, p, backward, device); }}};
   if (!is_half(p.dtype) || !p.rounds_weights || p.dropout > 0) return ways;
   for (std::size_t plan = 0; plan < most_cudnn_plans; ++plan) {
-    ways.push_back({concat("cudnn ", static_cast<int>(plan)), [&p, backward, device, plan] { return run_way(plan + 1, p, backward, device); }});
+    ways.push_back({concat("cudnn ", static_cast<int>(plan)),
+                    [&p, backward, device, plan] { return run_way(plan + 1, p, backward, device); }});
   }
   return ways;
 }
 
 // What key_of says.
 KeyNumbers<13> numbers_of(const AttentionProblem& p, bool backward) {
-  return {p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.width, p.v_width, p.q.row, p.k.row, p.v.row, current_device(),
+  return {p.batch,
+          p.heads,
+          p.kv_heads,
+          p.queries,
+          p.keys,
+          p.width,
+          p.v_width,
+          p.q.row,
+          p.k.row,
+          p.v.row,
+          current_device(),
           static_cast<std::int64_t>(p.dtype),
           std::int64_t{backward} | std::int64_t{p.causal} << 1 | std::int64_t{p.rounds_weights} << 2 |
               std::int64_t{p.mask != nullptr} << 3 | std::int64_t{p.dropout > 0} << 4};
@@ -212,7 +224,8 @@ void run(const AttentionProblem& p, bool backward, std::span<const View> results
   static thread_local Settled<13, std::size_t> settled;
   const KeyNumbers<13> numbers = numbers_of(p, backward);
   if (const auto at = settled.find(numbers); at != settled.end() && run_way(at->second, p, backward, device)) return;
-  const Choice choice = run_fastest((backward ? "backward of " : "") + key_of(p), ways_for(p, backward, device), results, true);
+  const Choice choice =
+      run_fastest((backward ? "backward of " : "") + key_of(p), ways_for(p, backward, device), results, true);
   if (choice.settled) settled.insert_or_assign(numbers, choice.way);
 }
 

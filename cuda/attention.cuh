@@ -1,8 +1,8 @@
 // FlashAttention-2 (Dao, 2023): a block owns some rows of the result and walks over tiles of the other side, so that
 // scores live in registers only. Forward owns queries and keeps a running maximum and sum (Milakov and Gimelshein,
 // 2018). Backward computes weights again from the saved log-sum-exp, in two kernels without atomics: one owns queries
-// and sums dq, one owns keys and sums dk and dv. Both want delta, the sum of dy * y of a query. Every sum has one order,
-// so results repeat bitwise.
+// and sums dq, one owns keys and sums dk and dv. Both want delta, the sum of dy * y of a query. Every sum has one
+// order, so results repeat bitwise.
 //
 // An arithmetic `A` says how a block multiplies tiles and which elements of a product a thread holds:
 //   Compute, Stored                types of registers and of memory

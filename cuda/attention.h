@@ -27,7 +27,8 @@ struct AttentionProblem {
   Dtype mask_dtype = boolean;
   std::int64_t mask_strides[4] = {};
   bool causal = false;  // query i looks at keys 0 .. i
-  // Weights of halves become halves for their products, as autocast has it; else results are those of f32, rounded once.
+  // Weights of halves become halves for their products, as autocast has it; else results
+  // are those of f32, rounded once.
   bool rounds_weights = true;
   double scale = 1;
   // Weight number ((batch * heads + head) * queries + query) * keys + key of a draw (core/random.h) is dropped where

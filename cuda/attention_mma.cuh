@@ -1,10 +1,10 @@
 // The arithmetic of attention on Tensor Cores: mma.sync with sums in f32. A warp owns 16 * pieces rows, so a row lies
 // with four neighbouring lanes and weights need not leave their registers to become an operand of the next product.
-// There they are halves again: rounded where autocast asks for speed (FlashAttention's choice), else (`exact`) the sum of
-// two halves, a half and what it leaves of the weight, and a product for each: 2^-22 of a weight is lost in f16 and 2^-17
-// in bf16, both far below the rounding of the result. For the same reason delta does not come from the rounded y then.
-// Tiles arrive by cp.async; their 16-byte chunks are swizzled as in amp/kernels/gemm_mma.cuh, so that ldmatrix meets no
-// bank conflicts.
+// There they are halves again: rounded where autocast asks for speed (FlashAttention's choice), else (`exact`) the
+// sum of two halves, a half and what it leaves of the weight, and a product for each: 2^-22 of a weight is lost in
+// f16 and 2^-17 in bf16, both far below the rounding of the result. For the same reason delta does not come from the
+// rounded y then. Tiles arrive by cp.async; their 16-byte chunks are swizzled as in amp/kernels/gemm_mma.cuh, so that
+// ldmatrix meets no bank conflicts.
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,5 @@
-// Batch norm where each channel of a sample is a plane of its own in memory, x as [samples, channels, inner]. Statistics
-// take two passes over a stretch (mean, then squared deviations); the second one finds it in the cache.
+// Batch norm where each channel of a sample is a plane of its own in memory, x as [samples, channels, inner].
+// Statistics take two passes over a stretch (mean, then squared deviations); the second one finds it in the cache.
 #include "cuda/batch_norm.cuh"
 
 #include "core/kernel.h"
@@ -31,7 +31,8 @@ struct Planes {
 
 // Few channels would not fill a GPU with one block each.
 Stretches stretches_of(const Planes& p) {
-  const std::int64_t wanted = std::max<std::int64_t>(1, 512 / p.channels), possible = std::max<std::int64_t>(1, p.count() / 2048);
+  const std::int64_t wanted = std::max<std::int64_t>(1, 512 / p.channels),
+                     possible = std::max<std::int64_t>(1, p.count() / 2048);
   const std::int64_t asked = std::min(wanted, possible);
   Stretches s;
   s.total = p.count();
@@ -59,7 +60,8 @@ template <class C> __device__ inline void store_partial(C* partial, const Planes
   partial[std::int64_t{2 * blockIdx.y + 1} * p.channels + blockIdx.x] = second;
 }
 
-template <class C, int width> __global__ void batch_norm_stretches(Planes p, Stretches stretches, C* partial, RowOperand x) {
+template <class C, int width>
+__global__ void batch_norm_stretches(Planes p, Stretches stretches, C* partial, RowOperand x) {
   __shared__ C scratch[32];
   C v[width], sum = 0, squares = 0;
   walk_stretch<width>(p, stretches, [&](std::int64_t i) {
@@ -76,10 +78,11 @@ template <class C, int width> __global__ void batch_norm_stretches(Planes p, Str
   store_partial(partial, p, mean, fold_block<Sum>(squares, scratch));
 }
 
-// Slots of the whole tensor; a pack never crosses a channel, because packs are used only where inner is a multiple of 8.
+// Slots of the whole tensor; a pack never crosses a channel, because packs are used only
+// where inner is a multiple of 8.
 template <class C, int width>
-__global__ void batch_norm_apply(Planes p, RowOperand y, RowOperand x, RowOperand z, RowOperand weight, RowOperand bias, const C* means,
-                                 const C* inv_stds, bool relu) {
+__global__ void batch_norm_apply(Planes p, RowOperand y, RowOperand x, RowOperand z, RowOperand weight, RowOperand bias,
+                                 const C* means, const C* inv_stds, bool relu) {
   const std::int64_t total = p.count() * p.channels, step = std::int64_t{gridDim.x} * blockDim.x * width;
   for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width; i < total; i += step) {
     const Normalise<C> normalise(i / p.inner % p.channels, means, inv_stds, weight, bias);
@@ -98,7 +101,8 @@ __global__ void batch_norm_apply(Planes p, RowOperand y, RowOperand x, RowOperan
 
 // The gradient that passed the activation: y decides, or where there is none x, normalised.
 template <class C, int width>
-__device__ inline void mask(C (&u)[width], const C (&x)[width], const RowOperand& y, std::int64_t i, const Normalise<C>& normalise) {
+__device__ inline void mask(C (&u)[width], const C (&x)[width], const RowOperand& y, std::int64_t i,
+                            const Normalise<C>& normalise) {
   C result[width];
   if (y.data) load_slot(result, y, i);
 #pragma unroll
@@ -106,8 +110,9 @@ __device__ inline void mask(C (&u)[width], const C (&x)[width], const RowOperand
 }
 
 template <class C, int width>
-__global__ void batch_norm_stretch_sums(Planes p, Stretches stretches, C* partial, RowOperand g, RowOperand x, RowOperand y, RowOperand dz,
-                                        RowOperand weight, RowOperand bias, const C* means, const C* inv_stds, bool relu) {
+__global__ void batch_norm_stretch_sums(Planes p, Stretches stretches, C* partial, RowOperand g, RowOperand x,
+                                        RowOperand y, RowOperand dz, RowOperand weight, RowOperand bias, const C* means,
+                                        const C* inv_stds, bool relu) {
   __shared__ C scratch[32];
   const Normalise<C> normalise(blockIdx.x, means, inv_stds, weight, bias);
   C u[width], v[width], db = 0, dw = 0;
@@ -125,8 +130,9 @@ __global__ void batch_norm_stretch_sums(Planes p, Stretches stretches, C* partia
 }
 
 template <class C, int width>
-__global__ void batch_norm_backward_apply(Planes p, RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, RowOperand bias, const C* means,
-                                          const C* inv_stds, const C* sums, bool training, bool relu) {
+__global__ void batch_norm_backward_apply(Planes p, RowOperand dx, RowOperand g, RowOperand x, RowOperand weight,
+                                          RowOperand bias, const C* means, const C* inv_stds, const C* sums,
+                                          bool training, bool relu) {
   const std::int64_t total = p.count() * p.channels, step = std::int64_t{gridDim.x} * blockDim.x * width;
   for (std::int64_t i = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width; i < total; i += step) {
     const std::int64_t c = i / p.inner % p.channels;
@@ -169,12 +175,15 @@ void forward(const BatchNormForward& f) {
     const Tensor partial = Tensor::allocate({f.training ? stretches.count : 0, 2, p.channels}, dtype_of<C>, f.x.device);
     C* sums = static_cast<C*>(partial.raw_data());
     if (f.training) {
-      launch("batch_norm_stretches", batch_norm_stretches<C, width>, grid_of_stretches(p, stretches), p, stretches, sums, operand(in.view));
+      launch("batch_norm_stretches", batch_norm_stretches<C, width>, grid_of_stretches(p, stretches), p, stretches,
+             sums, operand(in.view));
     }
-    launch("batch_norm_statistics", batch_norm_statistics<C>, grid_of_joins(p.channels), p.channels, stretches, f.mean.as<C>(), f.inv_std.as<C>(),
-           sums, RunningStatistic(f.running_mean), RunningStatistic(f.running_var), f.training, f.momentum, f.eps);
-    launch("batch_norm", batch_norm_apply<C, width>, grid_of_slots(f.y.numel(), width), p, operand(out.view), operand(in.view),
-           operand(residual.view), operand(w.view), operand(b.view), f.mean.as<C>(), f.inv_std.as<C>(), f.relu);
+    launch("batch_norm_statistics", batch_norm_statistics<C>, grid_of_joins(p.channels), p.channels, stretches,
+           f.mean.as<C>(), f.inv_std.as<C>(), sums, RunningStatistic(f.running_mean), RunningStatistic(f.running_var),
+           f.training, f.momentum, f.eps);
+    launch("batch_norm", batch_norm_apply<C, width>, grid_of_slots(f.y.numel(), width), p, operand(out.view),
+           operand(in.view), operand(residual.view), operand(w.view), operand(b.view), f.mean.as<C>(),
+           f.inv_std.as<C>(), f.relu);
   });
   out.finish();
 }
@@ -189,12 +198,15 @@ void backward(const BatchNormGradient& f) {
     const Stretches stretches = stretches_of(p);
     const Tensor sums = Tensor::allocate({stretches.count, 2, p.channels}, dtype_of<C>, f.x.device);
     C *s = static_cast<C*>(sums.raw_data()), *m = means.view.as<C>(), *i = inv_stds.view.as<C>();
-    launch("batch_norm_stretch_sums", batch_norm_stretch_sums<C, width>, grid_of_stretches(p, stretches), p, stretches, s, operand(grad.view),
-           operand(in.view), operand(result.view), operand(dz.view), operand(w.view), operand(b.view), m, i, f.relu);
-    launch("batch_norm_sums", batch_norm_sums<C>, grid_of_joins(p.channels), p.channels, stretches, s, operand(dw.view), operand(db.view), i);
+    launch("batch_norm_stretch_sums", batch_norm_stretch_sums<C, width>, grid_of_stretches(p, stretches), p, stretches,
+           s, operand(grad.view), operand(in.view), operand(result.view), operand(dz.view), operand(w.view),
+           operand(b.view), m, i, f.relu);
+    launch("batch_norm_sums", batch_norm_sums<C>, grid_of_joins(p.channels), p.channels, stretches, s, operand(dw.view),
+           operand(db.view), i);
     const bool masked = static_cast<bool>(dz.view);
-    launch("batch_norm_backward", batch_norm_backward_apply<C, width>, grid_of_slots(f.dx.numel(), width), p, operand(out.view),
-           operand(masked ? dz.view : grad.view), operand(in.view), operand(w.view), operand(b.view), m, i, s, f.training, f.relu && !masked);
+    launch("batch_norm_backward", batch_norm_backward_apply<C, width>, grid_of_slots(f.dx.numel(), width), p,
+           operand(out.view), operand(masked ? dz.view : grad.view), operand(in.view), operand(w.view), operand(b.view),
+           m, i, s, f.training, f.relu && !masked);
   });
   dw.finish();
   db.finish();
@@ -204,21 +216,24 @@ void backward(const BatchNormGradient& f) {
 
 }  // namespace
 
-void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, const View& running_mean,
-                const View& running_var, bool training, double momentum, double eps) {
+void batch_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                const View& bias, const View& running_mean, const View& running_var, bool training, double momentum,
+                double eps) {
   forward({y, mean, inv_std, x, weight, bias, View{}, running_mean, running_var, training, false, momentum, eps});
 }
-void batch_norm_act(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight, const View& bias, const View& z,
-                    const View& running_mean, const View& running_var, bool training, double momentum, double eps) {
+void batch_norm_act(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
+                    const View& bias, const View& z, const View& running_mean, const View& running_var, bool training,
+                    double momentum, double eps) {
   forward({y, mean, inv_std, x, weight, bias, z, running_mean, running_var, training, true, momentum, eps});
 }
-void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x, const View& weight, const View& mean,
-                         const View& inv_std, bool training) {
+void batch_norm_backward(const View& dx, const View& dweight, const View& dbias, const View& g, const View& x,
+                         const View& weight, const View& mean, const View& inv_std, bool training) {
   backward({dx, dweight, dbias, View{}, g, x, weight, View{}, mean, inv_std, View{}, training, false});
 }
 // y, the result of batch_norm_act, where it had a z.
-void batch_norm_act_backward(const View& dx, const View& dweight, const View& dbias, const View& dz, const View& g, const View& x,
-                             const View& weight, const View& bias, const View& mean, const View& inv_std, const View& y, bool training) {
+void batch_norm_act_backward(const View& dx, const View& dweight, const View& dbias, const View& dz, const View& g,
+                             const View& x, const View& weight, const View& bias, const View& mean, const View& inv_std,
+                             const View& y, bool training) {
   backward({dx, dweight, dbias, dz, g, x, weight, bias, mean, inv_std, y, training, true});
 }
 

@@ -1,8 +1,8 @@
 // What the two ways of batch norm share: planes of one channel (cuda/batch_norm.cu) and channels that are neighbours in
 // memory (cuda/batch_norm_channels.cu). A channel's elements are cut into stretches, by shape alone; blocks sum their
 // stretch, and then a block joins what 32 channels' stretches gave, in a fixed order. Both ways can end in
-// y = max(0, normalised + z). Without z backward makes the mask again from x; with z it is that of the result y, and the
-// masked gradient, which is z's, is written by the first pass for the second to read.
+// y = max(0, normalised + z). Without z backward makes the mask again from x; with z it is that of the result y, and
+// the masked gradient, which is z's, is written by the first pass for the second to read.
 #pragma once
 
 #include "core/batch_norm.h"
@@ -15,7 +15,9 @@ void batch_norm_channels_backward(const BatchNormGradient& f);
 
 struct Stretches {
   std::int64_t total = 0, length = 1, count = 1;  // elements of a channel, of a stretch; stretches
-  __device__ std::int64_t elements(std::int64_t s) const { return total - s * length < length ? total - s * length : length; }
+  __device__ std::int64_t elements(std::int64_t s) const {
+    return total - s * length < length ? total - s * length : length;
+  }
 };
 
 // Sums over the threads of a block that have the same threadIdx.x, blockDim.y <= 32; all threads get the result.
@@ -28,7 +30,9 @@ template <class C> __device__ inline C fold_down(C v, C (*scratch)[32]) {
   return sum;
 }
 inline constexpr int joining_rows = 16;
-inline Grid grid_of_joins(std::int64_t channels) { return {dim3(static_cast<unsigned>((channels + 31) / 32)), dim3(32, joining_rows)}; }
+inline Grid grid_of_joins(std::int64_t channels) {
+  return {dim3(static_cast<unsigned>((channels + 31) / 32)), dim3(32, joining_rows)};
+}
 
 struct RunningStatistic {
   void* data;
@@ -46,8 +50,9 @@ struct RunningStatistic {
 // statistics are used. Joining by Chan, Golub and LeVeque, 1979.
 template <class C>
 __global__ void __launch_bounds__(32 * joining_rows)
-batch_norm_statistics(std::int64_t channels, Stretches stretches, C* means, C* inv_stds, const C* partial, RunningStatistic running_mean,
-                      RunningStatistic running_var, bool training, double momentum, C eps) {
+    batch_norm_statistics(std::int64_t channels, Stretches stretches, C* means, C* inv_stds, const C* partial,
+                          RunningStatistic running_mean, RunningStatistic running_var, bool training, double momentum,
+                          C eps) {
   __shared__ C scratch[joining_rows][32];
   const std::int64_t c = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
   C mean = 0, var = 0;
@@ -81,7 +86,8 @@ batch_norm_statistics(std::int64_t channels, Stretches stretches, C* means, C* i
 // the activation. The sums over all stretches go where those of the first one were, and into the results.
 template <class C>
 __global__ void __launch_bounds__(32 * joining_rows)
-batch_norm_sums(std::int64_t channels, Stretches stretches, C* partial, RowOperand dweight, RowOperand dbias, const C* inv_stds) {
+    batch_norm_sums(std::int64_t channels, Stretches stretches, C* partial, RowOperand dweight, RowOperand dbias,
+                    const C* inv_stds) {
   __shared__ C scratch[joining_rows][32];
   const std::int64_t c = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
   C db = 0, dw = 0;
@@ -98,12 +104,13 @@ batch_norm_sums(std::int64_t channels, Stretches stretches, C* partial, RowOpera
   store_element(dweight.data, dweight.dtype, c, dw * inv_stds[c]);
 }
 
-// What becomes of an element of a channel. The normalised x is (x - mean) * scale + shift in this order, so that a large
-// mean costs no digits; forward and backward share it, so that they agree on what the activation let through.
+// What becomes of an element of a channel. The normalised x is (x - mean) * scale + shift in this order, so that a
+// large mean costs no digits; forward and backward share it, so that they agree on what the activation let through.
 template <class C> struct Normalise {
   C mean, scale, shift;
   Normalise() = default;
-  __device__ Normalise(std::int64_t c, const C* means, const C* inv_stds, const RowOperand& weight, const RowOperand& bias)
+  __device__ Normalise(std::int64_t c, const C* means, const C* inv_stds, const RowOperand& weight,
+                       const RowOperand& bias)
       : mean(means[c]), scale(weight.data ? inv_stds[c] * load_element<C>(weight.data, weight.dtype, c) : inv_stds[c]),
         shift(bias.data ? load_element<C>(bias.data, bias.dtype, c) : C(0)) {}
   __device__ C operator()(C x) const { return (x - mean) * scale + shift; }
@@ -116,8 +123,9 @@ template <class C> __device__ inline C let_through(C g, C result) { return resul
 template <class C> struct NormGradient {
   C mean, scale, mean_u, slope;
   NormGradient() = default;
-  __device__ NormGradient(std::int64_t c, std::int64_t channels, std::int64_t n, const C* means, const C* inv_stds, const RowOperand& weight,
-                          const C* sums, bool training) : mean(means[c]) {
+  __device__ NormGradient(std::int64_t c, std::int64_t channels, std::int64_t n, const C* means, const C* inv_stds,
+                          const RowOperand& weight, const C* sums, bool training)
+      : mean(means[c]) {
     const C s = inv_stds[c];
     scale = weight.data ? s * load_element<C>(weight.data, weight.dtype, c) : s;
     mean_u = training ? sums[c] / C(n) : C(0);

@@ -63,7 +63,8 @@ template <class C, int width> struct Moments {
 };
 
 template <class C, int width>
-__device__ inline void store_partial(C* partial, std::int64_t channels, std::int64_t c, const C (&first)[width], const C (&second)[width]) {
+__device__ inline void store_partial(C* partial, std::int64_t channels, std::int64_t c, const C (&first)[width],
+                                     const C (&second)[width]) {
   C* to = partial + std::int64_t{2 * blockIdx.y} * channels + c;
 #pragma unroll
   for (int k = 0; k < width; ++k) to[k] = first[k], to[channels + k] = second[k];
@@ -89,14 +90,15 @@ batch_norm_rows(Channels t, Stretches stretches, C* partial, RowOperand x) {
 
 template <class C, int width>
 __global__ void __launch_bounds__(block_threads)
-batch_norm_apply_rows(Channels t, RowOperand y, RowOperand x, RowOperand z, RowOperand weight, RowOperand bias, const C* means, const C* inv_stds,
-                      bool relu) {
+    batch_norm_apply_rows(Channels t, RowOperand y, RowOperand x, RowOperand z, RowOperand weight, RowOperand bias,
+                          const C* means, const C* inv_stds, bool relu) {
   const std::int64_t c = this_channel<width>();
   if (c >= t.channels) return;
   Normalise<C> normalise[width];
 #pragma unroll
   for (int k = 0; k < width; ++k) normalise[k] = Normalise<C>(c + k, means, inv_stds, weight, bias);
-  for (std::int64_t r = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; r < t.rows; r += std::int64_t{gridDim.y} * blockDim.y) {
+  for (std::int64_t r = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; r < t.rows;
+       r += std::int64_t{gridDim.y} * blockDim.y) {
     C v[width], added[width] = {};
     load_slot(v, x, r * t.channels + c);
     if (z.data) load_slot(added, z, r * t.channels + c);
@@ -113,8 +115,9 @@ batch_norm_apply_rows(Channels t, RowOperand y, RowOperand x, RowOperand z, RowO
 // Sums of the gradient that passed the activation, and of its products with x - mean.
 template <class C, int width>
 __global__ void __launch_bounds__(block_threads)
-batch_norm_row_sums(Channels t, Stretches stretches, C* partial, RowOperand g, RowOperand x, RowOperand y, RowOperand dz, RowOperand weight,
-                    RowOperand bias, const C* means, const C* inv_stds, bool relu) {
+    batch_norm_row_sums(Channels t, Stretches stretches, C* partial, RowOperand g, RowOperand x, RowOperand y,
+                        RowOperand dz, RowOperand weight, RowOperand bias, const C* means, const C* inv_stds,
+                        bool relu) {
   __shared__ Scratch<C, width> first, second;
   const std::int64_t c = this_channel<width>();
   C db[width] = {}, dw[width] = {};
@@ -155,8 +158,8 @@ batch_norm_row_sums(Channels t, Stretches stretches, C* partial, RowOperand g, R
 
 template <class C, int width>
 __global__ void __launch_bounds__(block_threads)
-batch_norm_backward_rows(Channels t, RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, RowOperand bias, const C* means,
-                         const C* inv_stds, const C* sums, bool training, bool relu) {
+    batch_norm_backward_rows(Channels t, RowOperand dx, RowOperand g, RowOperand x, RowOperand weight, RowOperand bias,
+                             const C* means, const C* inv_stds, const C* sums, bool training, bool relu) {
   const std::int64_t c = this_channel<width>();
   if (c >= t.channels) return;
   NormGradient<C> gradient[width];
@@ -166,7 +169,8 @@ batch_norm_backward_rows(Channels t, RowOperand dx, RowOperand g, RowOperand x, 
     gradient[k] = NormGradient<C>(c + k, t.channels, t.rows, means, inv_stds, weight, sums, training);
     shift[k] = bias.data ? load_element<C>(bias.data, bias.dtype, c + k) : C(0);
   }
-  for (std::int64_t r = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; r < t.rows; r += std::int64_t{gridDim.y} * blockDim.y) {
+  for (std::int64_t r = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; r < t.rows;
+       r += std::int64_t{gridDim.y} * blockDim.y) {
     C u[width], v[width];
     load_slot(u, g, r * t.channels + c);
     load_slot(v, x, r * t.channels + c);
@@ -195,7 +199,8 @@ struct Shape {
   }
   // A number of stretches that fills a GPU and depends on the shape alone; each gives a thread 8 rows at least.
   Stretches stretches() const {
-    const std::int64_t wanted = std::max<std::int64_t>(1, 512 / across), possible = std::max<std::int64_t>(1, t.rows / (8 * threads.y));
+    const std::int64_t wanted = std::max<std::int64_t>(1, 512 / across),
+                       possible = std::max<std::int64_t>(1, t.rows / (8 * threads.y));
     const std::int64_t asked = std::min(wanted, possible);
     Stretches s;
     s.total = t.rows;
@@ -203,7 +208,9 @@ struct Shape {
     s.count = std::max<std::int64_t>(1, (t.rows + s.length - 1) / s.length);
     return s;
   }
-  Grid over(const Stretches& s) const { return {dim3(static_cast<unsigned>(across), static_cast<unsigned>(s.count)), threads}; }
+  Grid over(const Stretches& s) const {
+    return {dim3(static_cast<unsigned>(across), static_cast<unsigned>(s.count)), threads};
+  }
   Grid over_rows() const {
     const std::int64_t all = (t.rows + threads.y - 1) / threads.y, most = std::max<std::int64_t>(1, 4096 / across);
     return {dim3(t.rows > 0 ? static_cast<unsigned>(across) : 0, static_cast<unsigned>(std::min(all, most))), threads};
@@ -225,32 +232,41 @@ void batch_norm_channels(const BatchNormForward& f) {
   visit_rows_of(f.x, {in.view, out.view, residual.view}, [&]<class C, int width>() {
     const Shape shape(f.x, width);
     const Stretches stretches = shape.stretches();
-    const Tensor partial = Tensor::allocate({f.training ? stretches.count : 0, 2, shape.t.channels}, dtype_of<C>, f.x.device);
+    const Tensor partial =
+        Tensor::allocate({f.training ? stretches.count : 0, 2, shape.t.channels}, dtype_of<C>, f.x.device);
     C* sums = static_cast<C*>(partial.raw_data());
-    if (f.training) launch("batch_norm_rows", batch_norm_rows<C, width>, shape.over(stretches), shape.t, stretches, sums, operand(in.view));
-    launch("batch_norm_statistics", batch_norm_statistics<C>, grid_of_joins(shape.t.channels), shape.t.channels, stretches, f.mean.as<C>(),
-           f.inv_std.as<C>(), sums, RunningStatistic(f.running_mean), RunningStatistic(f.running_var), f.training, f.momentum, f.eps);
-    launch("batch_norm", batch_norm_apply_rows<C, width>, shape.over_rows(), shape.t, operand(out.view), operand(in.view), operand(residual.view),
-           operand(w.view), operand(b.view), f.mean.as<C>(), f.inv_std.as<C>(), f.relu);
+    if (f.training)
+      launch("batch_norm_rows", batch_norm_rows<C, width>, shape.over(stretches), shape.t, stretches, sums,
+             operand(in.view));
+    launch("batch_norm_statistics", batch_norm_statistics<C>, grid_of_joins(shape.t.channels), shape.t.channels,
+           stretches, f.mean.as<C>(), f.inv_std.as<C>(), sums, RunningStatistic(f.running_mean),
+           RunningStatistic(f.running_var), f.training, f.momentum, f.eps);
+    launch("batch_norm", batch_norm_apply_rows<C, width>, shape.over_rows(), shape.t, operand(out.view),
+           operand(in.view), operand(residual.view), operand(w.view), operand(b.view), f.mean.as<C>(),
+           f.inv_std.as<C>(), f.relu);
   });
   out.finish();
 }
 
 void batch_norm_channels_backward(const BatchNormGradient& f) {
   const Layout layout = f.x.layout();
-  const DenseInput in(f.x, layout), grad(f.g, layout), result(f.y, layout), w(f.weight), b(f.bias), means(f.mean), inv_stds(f.inv_std);
+  const DenseInput in(f.x, layout), grad(f.g, layout), result(f.y, layout), w(f.weight), b(f.bias), means(f.mean),
+      inv_stds(f.inv_std);
   const DenseOutput out(f.dx, layout), dz(f.dz, layout), dw(f.dweight), db(f.dbias);
   visit_rows_of(f.x, {in.view, grad.view, result.view, out.view, dz.view}, [&]<class C, int width>() {
     const Shape shape(f.x, width);
     const Stretches stretches = shape.stretches();
     const Tensor sums = Tensor::allocate({stretches.count, 2, shape.t.channels}, dtype_of<C>, f.x.device);
     C *s = static_cast<C*>(sums.raw_data()), *m = means.view.as<C>(), *i = inv_stds.view.as<C>();
-    launch("batch_norm_row_sums", batch_norm_row_sums<C, width>, shape.over(stretches), shape.t, stretches, s, operand(grad.view), operand(in.view),
-           operand(result.view), operand(dz.view), operand(w.view), operand(b.view), m, i, f.relu);
-    launch("batch_norm_sums", batch_norm_sums<C>, grid_of_joins(shape.t.channels), shape.t.channels, stretches, s, operand(dw.view), operand(db.view), i);
+    launch("batch_norm_row_sums", batch_norm_row_sums<C, width>, shape.over(stretches), shape.t, stretches, s,
+           operand(grad.view), operand(in.view), operand(result.view), operand(dz.view), operand(w.view),
+           operand(b.view), m, i, f.relu);
+    launch("batch_norm_sums", batch_norm_sums<C>, grid_of_joins(shape.t.channels), shape.t.channels, stretches, s,
+           operand(dw.view), operand(db.view), i);
     const bool masked = static_cast<bool>(dz.view);
     launch("batch_norm_backward", batch_norm_backward_rows<C, width>, shape.over_rows(), shape.t, operand(out.view),
-           operand(masked ? dz.view : grad.view), operand(in.view), operand(w.view), operand(b.view), m, i, s, f.training, f.relu && !masked);
+           operand(masked ? dz.view : grad.view), operand(in.view), operand(w.view), operand(b.view), m, i, s,
+           f.training, f.relu && !masked);
   });
   dw.finish();
   db.finish();

@@ -1,7 +1,7 @@
 // Convolution and its gradients: by cuDNN, or as products. Here contiguous images are unfolded into matrices
-// [channels * kernel, pixels] and multiplied by whatever cuda/gemm.cpp finds fastest; some images are taken together, as
-// many as keep the matrices below a bound. Sums are f32 for halves and rounded once. Channels-last images:
-// cuda/conv_channels.cu.
+// [channels * kernel, pixels] and multiplied by whatever cuda/gemm.cpp finds fastest; some images are taken
+// together, as many as keep the matrices below a bound. Sums are f32 for halves and rounded once. Channels-last
+// images: cuda/conv_channels.cu.
 #include "core/conv.h"
 
 #include <cstring>
@@ -22,7 +22,8 @@
 namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
-MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b, const View& bias)
+MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
+                     const View& bias)
 }
 
 namespace mantissa::cuda_backend {
@@ -42,9 +43,12 @@ struct Unfolding {
 template <class Word> __global__ void unfold_kernel(Word* to, const Word* x, Unfolding u, std::int64_t images) {
   const ConvShape& s = u.s;
   const std::int64_t rows = u.rows(), pixels = u.pixels(), n = images * s.groups * rows * pixels;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
-    const std::int64_t p = i % pixels, r = i / pixels % rows, group = i / (pixels * rows) % s.groups, image = i / (pixels * rows * s.groups);
-    const std::int64_t kx = r % s.kernel[1], ky = r / s.kernel[1] % s.kernel[0], kz = r / (s.kernel[0] * s.kernel[1]) % s.depth.kernel;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
+    const std::int64_t p = i % pixels, r = i / pixels % rows, group = i / (pixels * rows) % s.groups,
+                       image = i / (pixels * rows * s.groups);
+    const std::int64_t kx = r % s.kernel[1], ky = r / s.kernel[1] % s.kernel[0],
+                       kz = r / (s.kernel[0] * s.kernel[1]) % s.depth.kernel;
     const std::int64_t c = group * u.group_channels() + r / s.taps();
     const std::int64_t iz = p / (s.out[0] * s.out[1]) * s.depth.stride - s.depth.padding + kz * s.depth.dilation;
     const std::int64_t iy = p / s.out[1] % s.out[0] * s.stride[0] - s.padding[0] + ky * s.dilation[0];
@@ -59,7 +63,8 @@ template <class Word> __global__ void unfold_kernel(Word* to, const Word* x, Unf
 template <class C> __global__ void fold_kernel(void* y, Dtype dtype, const C* from, Unfolding u, std::int64_t images) {
   const ConvShape& s = u.s;
   const std::int64_t n = images * s.in_image();
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
     const std::int64_t ix = i % s.in[1], iy = i / s.in[1] % s.in[0], iz = i / (s.in[0] * s.in[1]) % s.depth.in;
     const std::int64_t c = i / s.in_pixels() % s.in_channels, image = i / s.in_image();
     const std::int64_t group = c / u.group_channels(), first_row = c % u.group_channels() * s.taps();
@@ -75,7 +80,8 @@ template <class C> __global__ void fold_kernel(void* y, Dtype dtype, const C* fr
           const std::int64_t across = ix + s.padding[1] - kx * s.dilation[1];
           if (across < 0 || across % s.stride[1] != 0 || across / s.stride[1] >= s.out[1]) continue;
           const std::int64_t row = first_row + (kz * s.kernel[0] + ky) * s.kernel[1] + kx;
-          const std::int64_t pixel = (inward / s.depth.stride * s.out[0] + down / s.stride[0]) * s.out[1] + across / s.stride[1];
+          const std::int64_t pixel =
+              (inward / s.depth.stride * s.out[0] + down / s.stride[0]) * s.out[1] + across / s.stride[1];
           sum += matrix[row * u.row_step + pixel];
         }
       }
@@ -109,27 +115,37 @@ class Operand {
   Dtype dtype_;
   Tensor copies_[2];
 };
-void* element(const View& v, std::int64_t i) { return static_cast<char*>(v.data) + i * static_cast<std::int64_t>(size_of(v.dtype)); }
+void* element(const View& v, std::int64_t i) {
+  return static_cast<char*>(v.data) + i * static_cast<std::int64_t>(size_of(v.dtype));
+}
 
 void unfold(const Tensor& to, const void* x, Dtype dtype, const Unfolding& u, std::int64_t images) {
-  const Grid grid = grid_for(std::min<std::int64_t>(images * u.s.groups * u.rows() * u.pixels(), std::int64_t{1} << 30));
+  const Grid grid =
+      grid_for(std::min<std::int64_t>(images * u.s.groups * u.rows() * u.pixels(), std::int64_t{1} << 30));
   switch (size_of(dtype)) {
-    case 8: return launch("unfold", &unfold_kernel<std::uint64_t>, grid, static_cast<std::uint64_t*>(to.raw_data()), static_cast<const std::uint64_t*>(x), u, images);
-    case 4: return launch("unfold", &unfold_kernel<std::uint32_t>, grid, static_cast<std::uint32_t*>(to.raw_data()), static_cast<const std::uint32_t*>(x), u, images);
-    default: return launch("unfold", &unfold_kernel<std::uint16_t>, grid, static_cast<std::uint16_t*>(to.raw_data()), static_cast<const std::uint16_t*>(x), u, images);
+    case 8:
+      return launch("unfold", &unfold_kernel<std::uint64_t>, grid, static_cast<std::uint64_t*>(to.raw_data()),
+                    static_cast<const std::uint64_t*>(x), u, images);
+    case 4:
+      return launch("unfold", &unfold_kernel<std::uint32_t>, grid, static_cast<std::uint32_t*>(to.raw_data()),
+                    static_cast<const std::uint32_t*>(x), u, images);
+    default:
+      return launch("unfold", &unfold_kernel<std::uint16_t>, grid, static_cast<std::uint16_t*>(to.raw_data()),
+                    static_cast<const std::uint16_t*>(x), u, images);
   }
 }
 
 // c [images, groups, m, n] = a @ b, with these steps from image to image and from group to group.
 struct Steps { std::int64_t image, group; };
-tensor_core::Gemm product(void* c, Dtype out, const void* a, const void* b, Dtype in, std::int64_t m, std::int64_t n, std::int64_t k,
-                          std::int64_t images, std::int64_t groups, Steps a_steps, Steps b_steps) {
+tensor_core::Gemm product(void* c, Dtype out, const void* a, const void* b, Dtype in, std::int64_t m, std::int64_t n,
+                          std::int64_t k, std::int64_t images, std::int64_t groups, Steps a_steps, Steps b_steps) {
   tensor_core::Gemm g;
   g.m = m, g.n = n, g.k = k, g.items = images * groups;
   g.in = in, g.out = out;
   g.a = a, g.b = b, g.c = c;
   g.lda = k, g.ldb = n, g.ldc = n;
-  const auto lead = [&g](std::int64_t size, std::int64_t a_step, std::int64_t b_step) {  // one step is what libraries take
+  // one step is what libraries take
+  const auto lead = [&g](std::int64_t size, std::int64_t a_step, std::int64_t b_step) {
     if (size == 1) return;
     tensor_core::Batch& batch = g.batch;
     batch.sizes[batch.rank] = size, batch.a[batch.rank] = a_step, batch.b[batch.rank++] = b_step;
@@ -147,7 +163,8 @@ Unfolding image_after_image(const ConvShape& s) {
   return u;
 }
 std::int64_t images_at_once(const ConvShape& s, const Unfolding& u) {
-  return std::clamp<std::int64_t>(most_unfolded / std::max<std::int64_t>(1, s.groups * u.rows() * u.pixels()), 1, s.batch);
+  return std::clamp<std::int64_t>(most_unfolded / std::max<std::int64_t>(1, s.groups * u.rows() * u.pixels()), 1,
+                                  s.batch);
 }
 Dtype sum_dtype(Dtype t) { return t == f64 ? f64 : f32; }
 
@@ -160,7 +177,8 @@ void add_bias(const View& y, const View& x, const View& bias) {
     channels.strides.push_back(d == 1 ? bias.strides[0] : 0);
   }
   const View* inputs[] = {&x, &channels};
-  visit_compute(y.dtype, [&]<class C> { launch_elementwise<AddBias, C, 2>("conv2d_bias", {}, plan_elementwise(y, inputs)); });
+  visit_compute(y.dtype,
+                [&]<class C> { launch_elementwise<AddBias, C, 2>("conv2d_bias", {}, plan_elementwise(y, inputs)); });
 }
 
 void forward(const ConvShape& s, const View& y, const View& x, const View& weight) {
@@ -170,8 +188,9 @@ void forward(const ConvShape& s, const View& y, const View& x, const View& weigh
   for (std::int64_t first = 0; first < s.batch; first += step) {
     const std::int64_t images = std::min(step, s.batch - first);
     unfold(matrices, element(x, first * s.in_image()), x.dtype, u, images);
-    run(product(element(y, first * s.out_image()), y.dtype, weight.data, matrices.raw_data(), x.dtype, outs, u.pixels(), u.rows(), images,
-                s.groups, {0, outs * u.rows()}, {u.image_step, u.group_step}), y.device);
+    run(product(element(y, first * s.out_image()), y.dtype, weight.data, matrices.raw_data(), x.dtype, outs, u.pixels(),
+                u.rows(), images, s.groups, {0, outs * u.rows()}, {u.image_step, u.group_step}),
+        y.device);
   }
 }
 
@@ -181,14 +200,16 @@ void input_gradient(const ConvShape& s, const View& dx, const View& g, const Vie
   const Tensor matrices = Tensor::allocate({step * u.image_step}, sum_dtype(dx.dtype), dx.device);
   for (std::int64_t first = 0; first < s.batch; first += step) {
     const std::int64_t images = std::min(step, s.batch - first);
-    tensor_core::Gemm p = product(matrices.raw_data(), matrices.dtype(), weight.data, element(g, first * s.out_image()), dx.dtype, u.rows(), u.pixels(),
-                                  outs, images, s.groups, {0, outs * u.rows()}, {s.out_image(), outs * u.pixels()});
+    tensor_core::Gemm p =
+        product(matrices.raw_data(), matrices.dtype(), weight.data, element(g, first * s.out_image()), dx.dtype,
+                u.rows(), u.pixels(), outs, images, s.groups, {0, outs * u.rows()}, {s.out_image(), outs * u.pixels()});
     p.a_transposed = true;
     p.lda = u.rows();
     run(p, dx.device);
     const Grid grid = grid_for(std::min<std::int64_t>(images * s.in_image(), std::int64_t{1} << 30));
     visit_compute(dx.dtype, [&]<class C> {
-      launch("fold", &fold_kernel<C>, grid, element(dx, first * s.in_image()), dx.dtype, static_cast<const C*>(matrices.raw_data()), u, images);
+      launch("fold", &fold_kernel<C>, grid, element(dx, first * s.in_image()), dx.dtype,
+             static_cast<const C*>(matrices.raw_data()), u, images);
     });
   }
 }
@@ -215,8 +236,8 @@ void weight_gradient(const ConvShape& s, const View& dw, const View& x, const Vi
     from.strides = {pixels, s.out_image(), 1};
     to.strides = {length, pixels, 1};
     kernels::copy(dw.device, to, from);
-    tensor_core::Gemm p = product(sums.data, sums.dtype, gradients.raw_data(), matrices.raw_data(), x.dtype, outs, u.rows(), length, 1, s.groups,
-                                  {0, outs * length}, {0, u.group_step});
+    tensor_core::Gemm p = product(sums.data, sums.dtype, gradients.raw_data(), matrices.raw_data(), x.dtype, outs,
+                                  u.rows(), length, 1, s.groups, {0, outs * length}, {0, u.group_step});
     p.b_transposed = true;
     p.ldb = length;
     p.accumulate = first > 0;
@@ -226,9 +247,12 @@ void weight_gradient(const ConvShape& s, const View& dw, const View& x, const Vi
 }
 
 std::string key_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias) {
-  std::string key = concat("conv ", static_cast<int>(pass), ' ', dtype, layout == Layout::channels_last ? " channels-last" : "",
-                           has_bias ? " bias" : "", " batch ", s.batch, " channels ", s.in_channels, "->", s.out_channels, " groups ", s.groups);
-  const auto add = [&](const char* name, std::int64_t depth, const std::int64_t (&image)[2]) { key += concat(' ', name, ' ', depth, 'x', image[0], 'x', image[1]); };
+  std::string key = concat("conv ", static_cast<int>(pass), ' ', dtype,
+                           layout == Layout::channels_last ? " channels-last" : "", has_bias ? " bias" : "", " batch ",
+                           s.batch, " channels ", s.in_channels, "->", s.out_channels, " groups ", s.groups);
+  const auto add = [&](const char* name, std::int64_t depth, const std::int64_t(&image)[2]) {
+    key += concat(' ', name, ' ', depth, 'x', image[0], 'x', image[1]);
+  };
   add("in", s.depth.in, s.in);
   add("kernel", s.depth.kernel, s.kernel);
   add("stride", s.depth.stride, s.stride);
@@ -241,7 +265,8 @@ std::string key_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype
 Layout layout_of(ConvPass pass, const View& y, const View& a, const View& b) {
   const auto is_last = [](const View& v) { return v.layout() == Layout::channels_last; };
   // Of one pixel or channel y may be either: then x decides.
-  const bool last = pass == ConvPass::weight_gradient ? is_last(a) || is_last(b) : lies_in(y, Layout::channels_last) && (is_last(y) || is_last(a));
+  const bool last = pass == ConvPass::weight_gradient ? is_last(a) || is_last(b)
+                                                      : lies_in(y, Layout::channels_last) && (is_last(y) || is_last(a));
   return last && y.dim() == 4 ? Layout::channels_last : Layout::contiguous;
 }
 
@@ -262,10 +287,11 @@ void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, 
 using ConvNumbers = KeyNumbers<sizeof(ConvShape) / sizeof(std::int64_t) + 2>;
 ConvNumbers numbers_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias) {
   ConvNumbers n;
-  static_assert(std::has_unique_object_representations_v<ConvShape> && sizeof(n) == sizeof s + 2 * sizeof(std::int64_t));
+  static_assert(std::has_unique_object_representations_v<ConvShape> &&
+                sizeof(n) == sizeof s + 2 * sizeof(std::int64_t));
   std::memcpy(n.data() + 2, &s, sizeof s);
-  n[0] = static_cast<std::int64_t>(pass) | static_cast<std::int64_t>(layout) << 8 | static_cast<std::int64_t>(dtype) << 16 |
-         std::int64_t{has_bias} << 24 | std::int64_t{is_tf32_allowed()} << 25;
+  n[0] = static_cast<std::int64_t>(pass) | static_cast<std::int64_t>(layout) << 8 |
+         static_cast<std::int64_t>(dtype) << 16 | std::int64_t{has_bias} << 24 | std::int64_t{is_tf32_allowed()} << 25;
   n[1] = current_device();
   return n;
 }
@@ -276,13 +302,15 @@ struct ConvWay {
   int plan;
 };
 std::string name_of(const ConvWay& w) {
-  return w.kind == ConvWay::unfold ? "unfold" : concat(w.kind == ConvWay::cudnn ? "cudnn " : "cudnn with bias ", w.plan);
+  return w.kind == ConvWay::unfold ? "unfold"
+                                   : concat(w.kind == ConvWay::cudnn ? "cudnn " : "cudnn with bias ", w.plan);
 }
 std::vector<ConvWay> ways_for(const ConvShape& s, Dtype dtype, bool has_bias) {
   std::vector<ConvWay> ways;
   if (has_cudnn() && s.is_image()) {
     // With a bias of halves first: one pass less, and one rounding.
-    for (int plan = 0; has_bias && is_half(dtype) && plan < most_cudnn_plans; ++plan) ways.push_back({ConvWay::cudnn_with_bias, plan});
+    for (int plan = 0; has_bias && is_half(dtype) && plan < most_cudnn_plans; ++plan)
+      ways.push_back({ConvWay::cudnn_with_bias, plan});
     for (int plan = 0; plan < most_cudnn_plans; ++plan) ways.push_back({ConvWay::cudnn, plan});
   }
   ways.push_back({ConvWay::unfold, 0});

@@ -26,13 +26,14 @@ struct Unfolding {
   std::int64_t words, image, channel, down, across, count;
   Split row, tap, pixel, line;
   Unfolding(const ConvShape& shape, const Dims& strides, std::int64_t images, std::int64_t per)
-      : s(shape), words(s.in_channels / per), image(strides[0] / per), channel(per > 1 ? 1 : strides[1]), down(strides[2] / per),
-        across(strides[3] / per), count(images * s.out_pixels() * s.taps() * words), row(s.taps() * words, count), tap(words, count),
-        pixel(s.out_pixels(), count), line(s.out[1], count) {}
+      : s(shape), words(s.in_channels / per), image(strides[0] / per), channel(per > 1 ? 1 : strides[1]),
+        down(strides[2] / per), across(strides[3] / per), count(images * s.out_pixels() * s.taps() * words),
+        row(s.taps() * words, count), tap(words, count), pixel(s.out_pixels(), count), line(s.out[1], count) {}
 };
 template <class Word> __global__ void unfold_rows(Word* to, const Word* x, Unfolding u) {
   const ConvShape& s = u.s;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < u.count; i += std::int64_t{gridDim.x} * blockDim.x) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < u.count;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
     const Split::Parts row = u.row(i), tap = u.tap(row.rest), pixel = u.pixel(row.quotient), at = u.line(pixel.rest);
     const int kernel = static_cast<int>(tap.quotient), width = static_cast<int>(s.kernel[1]);
     const std::int64_t iy = at.quotient * s.stride[0] - s.padding[0] + kernel / width * s.dilation[0];
@@ -48,12 +49,13 @@ struct Folding {
   std::int64_t count;
   Split slot, pixel, line;
   Folding(const ConvShape& shape, std::int64_t images, int width)
-      : s(shape), count(images * s.in_pixels() * (s.in_channels / width)), slot(s.in_channels / width, count), pixel(s.in_pixels(), count),
-        line(s.in[1], count) {}
+      : s(shape), count(images * s.in_pixels() * (s.in_channels / width)), slot(s.in_channels / width, count),
+        pixel(s.in_pixels(), count), line(s.in[1], count) {}
 };
 template <class C, int width> __global__ void fold_rows(RowOperand dx, RowOperand from, Folding f) {
   const ConvShape& s = f.s;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < f.count; i += std::int64_t{gridDim.x} * blockDim.x) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < f.count;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
     const Split::Parts slot = f.slot(i), pixel = f.pixel(slot.quotient), at = f.line(pixel.rest);
     const std::int64_t channel = slot.rest * width, row = s.taps() * s.in_channels;
     C sum[width] = {};
@@ -75,7 +77,9 @@ template <class C, int width> __global__ void fold_rows(RowOperand dx, RowOperan
 }
 
 // --- on the host ---
-void* element(void* p, Dtype dtype, std::int64_t i) { return static_cast<char*>(p) + i * static_cast<std::int64_t>(size_of(dtype)); }
+void* element(void* p, Dtype dtype, std::int64_t i) {
+  return static_cast<char*>(p) + i * static_cast<std::int64_t>(size_of(dtype));
+}
 Grid grid_of(std::int64_t n) { return grid_for(std::min<std::int64_t>(n, std::int64_t{1} << 30)); }
 
 void unfold(void* to, const View& x, const ConvShape& s, std::int64_t first, std::int64_t images) {
@@ -85,7 +89,8 @@ void unfold(void* to, const View& x, const ConvShape& s, std::int64_t first, std
     launch("unfold", &unfold_rows<Word>, grid_of(u.count), static_cast<Word*>(to), static_cast<const Word*>(from), u);
   };
   const auto per = static_cast<std::int64_t>(16 / size_of(x.dtype));
-  const bool whole = s.in_channels % per == 0 && lies_in(x, Layout::channels_last) && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+  const bool whole = s.in_channels % per == 0 && lies_in(x, Layout::channels_last) &&
+                     reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
   if (whole) return run.template operator()<uint4>(per);
   switch (size_of(x.dtype)) {
     case 8: return run.template operator()<std::uint64_t>(1);
@@ -106,8 +111,8 @@ void fold(const View& dx, const Tensor& matrix, const ConvShape& s, std::int64_t
   else run.template operator()<float, 1>();
 }
 
-tensor_core::Gemm product(Dtype in, const void* a, std::int64_t lda, const void* b, std::int64_t ldb, void* c, Dtype out, std::int64_t m,
-                          std::int64_t n, std::int64_t k) {
+tensor_core::Gemm product(Dtype in, const void* a, std::int64_t lda, const void* b, std::int64_t ldb, void* c,
+                          Dtype out, std::int64_t m, std::int64_t n, std::int64_t k) {
   tensor_core::Gemm g;
   g.m = m, g.n = n, g.k = k;
   g.in = in, g.out = out;
@@ -132,8 +137,9 @@ template <class F> void for_matrices(const ConvShape& s, const View& x, Device d
 void forward(const ConvShape& s, const View& y, const View& x, const View& weight, const View& bias) {
   const std::int64_t row = row_of(s);
   for_matrices(s, x, y.device, [&](std::int64_t first, std::int64_t images, const void* matrix) {
-    tensor_core::Gemm g = product(y.dtype, matrix, row, weight.data, row, element(y.data, y.dtype, first * s.out_image()), y.dtype,
-                                  images * s.out_pixels(), s.out_channels, row);
+    tensor_core::Gemm g =
+        product(y.dtype, matrix, row, weight.data, row, element(y.data, y.dtype, first * s.out_image()), y.dtype,
+                images * s.out_pixels(), s.out_channels, row);
     g.b_transposed = true;
     g.bias = bias.data;
     run(g, y.device);
@@ -143,15 +149,19 @@ void forward(const ConvShape& s, const View& y, const View& x, const View& weigh
 void input_gradient(const ConvShape& s, const View& dx, const View& g, const View& weight) {
   const std::int64_t row = row_of(s), outs = s.out_channels;
   if (is_one_pixel(s)) {
-    return run(product(dx.dtype, g.data, outs, weight.data, row, dx.data, dx.dtype, s.batch * s.out_pixels(), row, outs), dx.device);
+    return run(
+        product(dx.dtype, g.data, outs, weight.data, row, dx.data, dx.dtype, s.batch * s.out_pixels(), row, outs),
+        dx.device);
   }
   const std::int64_t image = s.out_pixels() * row;
-  const std::int64_t step = std::clamp<std::int64_t>(most_unfolded / std::max<std::int64_t>(1, std::max(image, s.in_image())), 1, s.batch);
+  const std::int64_t step =
+      std::clamp<std::int64_t>(most_unfolded / std::max<std::int64_t>(1, std::max(image, s.in_image())), 1, s.batch);
   const Tensor matrix = Tensor::allocate({step * image}, compute_dtype(dx.dtype), dx.device);
   for (std::int64_t first = 0; first < s.batch; first += step) {
     const std::int64_t images = std::min(step, s.batch - first);
-    run(product(dx.dtype, element(g.data, g.dtype, first * s.out_image()), outs, weight.data, row, matrix.raw_data(), matrix.dtype(),
-                images * s.out_pixels(), row, outs), dx.device);
+    run(product(dx.dtype, element(g.data, g.dtype, first * s.out_image()), outs, weight.data, row, matrix.raw_data(),
+                matrix.dtype(), images * s.out_pixels(), row, outs),
+        dx.device);
     fold(dx, matrix, s, first, images);
   }
 }
@@ -160,8 +170,8 @@ void weight_gradient(const ConvShape& s, const View& dw, const View& x, const Vi
   const std::int64_t row = row_of(s), outs = s.out_channels;
   const Tensor sums = Tensor::allocate(dw.sizes, compute_dtype(dw.dtype), dw.device, Layout::channels_last);
   for_matrices(s, x, dw.device, [&](std::int64_t first, std::int64_t images, const void* matrix) {
-    tensor_core::Gemm p = product(x.dtype, element(g.data, g.dtype, first * s.out_image()), outs, matrix, row, sums.raw_data(), sums.dtype(), outs,
-                                  row, images * s.out_pixels());
+    tensor_core::Gemm p = product(x.dtype, element(g.data, g.dtype, first * s.out_image()), outs, matrix, row,
+                                  sums.raw_data(), sums.dtype(), outs, row, images * s.out_pixels());
     p.a_transposed = true;
     p.accumulate = first > 0;
     run(p, dw.device);

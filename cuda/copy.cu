@@ -34,8 +34,8 @@ template <class Word> __global__ void copy_words_kernel(Walk<1> walk) {
     static_cast<Word*>(walk.operand[0].data)[at[0]] = static_cast<const Word*>(walk.operand[1].data)[at[1]];
   }
 }
-// A copy that does not walk both sides in the order of their memory is called by another name: it is slower, and a network
-// that keeps its layout has none of its images.
+// A copy that does not walk both sides in the order of their memory is called by another name: it is slower, and a
+// network that keeps its layout has none of its images.
 const char* name_of_copy(const ElementwiseLoop& loop) {
   const std::int64_t y = loop.strides[0].back(), x = loop.strides[1].back();
   return loop.sizes.rank() > 1 && !loop.operand[1].constant && x > 0 && (y == 1) != (x == 1) ? "rearrange" : "copy";
@@ -65,12 +65,16 @@ bool widen_to_16_bytes(ElementwiseLoop& loop, std::int64_t size) {
 }
 
 bool is_dense(const View& v) { return v.is_contiguous() || v.layout() == Layout::channels_last; }
-bool same_layout(const View& y, const View& x) { return y.sizes == x.sizes && is_dense(y) && is_dense(x) && y.layout() == x.layout(); }
+bool same_layout(const View& y, const View& x) {
+  return y.sizes == x.sizes && is_dense(y) && is_dense(x) && y.layout() == x.layout();
+}
 
 void copy_on_device(const View& y, const View& x) {
   const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
   if (x.dtype == y.dtype && same_layout(y, x) && x.device.is_cuda()) {
-    return check_status(cudaMemcpyAsync(y.data, x.data, static_cast<std::size_t>(y.numel() * bytes), cudaMemcpyDeviceToDevice, stream()), "copy");
+    return check_status(cudaMemcpyAsync(y.data, x.data, static_cast<std::size_t>(y.numel() * bytes),
+                                        cudaMemcpyDeviceToDevice, stream()),
+                        "copy");
   }
   const View* inputs[] = {&x};
   ElementwiseLoop loop = plan_elementwise(y, inputs);
@@ -100,7 +104,8 @@ void copy_to_device(const View& y, const View& x) {
   if (x.numel() == 1) return copy_on_device(y, x);  // travels with the launch
   Tensor host;
   View from = x;
-  if (x.dtype != y.dtype || !is_dense(x) || x.layout() != y.layout()) host = dense_host(x, y.dtype, y.layout()), from = host.view();
+  if (x.dtype != y.dtype || !is_dense(x) || x.layout() != y.layout())
+    host = dense_host(x, y.dtype, y.layout()), from = host.view();
   const auto bytes = static_cast<std::size_t>(from.numel()) * size_of(y.dtype);
   if (same_layout(y, from)) return copy_bytes(y.data, y.device, from.data, cpu, bytes);
   const Tensor there = Tensor::allocate(from.sizes, y.dtype, y.device, from.layout());
@@ -146,7 +151,8 @@ void copy(const View& y, const View& x) {
 void fill(const View& y, double value) {
   if (y.numel() == 0) return;
   if (value == 0 && !std::signbit(value) && is_dense(y)) {
-    return check_status(cudaMemsetAsync(y.data, 0, static_cast<std::size_t>(y.numel()) * size_of(y.dtype), stream()), "fill");
+    return check_status(cudaMemsetAsync(y.data, 0, static_cast<std::size_t>(y.numel()) * size_of(y.dtype), stream()),
+                        "fill");
   }
   copy_on_device(y, View{&value, {}, {}, f64, cpu});
 }

@@ -1,5 +1,5 @@
-// Connectionist temporal classification: a block for each sample walks through time, its threads share the states of the
-// extended target (blank label blank label ... blank). Mirrors core/cpu/ctc.cpp.
+// Connectionist temporal classification: a block for each sample walks through time, its threads share the states of
+// the extended target (blank label blank label ... blank). Mirrors core/cpu/ctc.cpp.
 #include <span>
 #include <vector>
 
@@ -9,9 +9,11 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(ctc_loss, const View& loss, const View& alpha, const View& log_probs, const View& targets,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank)
-MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets, const View& alpha,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank)
+                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
+                std::int64_t blank)
+MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets,
+                const View& alpha, std::span<const std::int64_t> input_lengths,
+                std::span<const std::int64_t> target_lengths, std::int64_t blank)
 MANTISSA_KERNEL(fill, const View& y, double value)
 }  // namespace mantissa
 
@@ -36,7 +38,8 @@ template <class C> struct Sequence {
   std::int64_t n, length, target_length;
   const std::int64_t* target;
   __device__ Sequence(const Batch& batch, std::int64_t sample)
-      : b(batch), n(sample), length(batch.lengths[sample]), target_length(batch.lengths[batch.samples + sample]), target(batch.targets + sample * batch.most_labels) {}
+      : b(batch), n(sample), length(batch.lengths[sample]), target_length(batch.lengths[batch.samples + sample]),
+        target(batch.targets + sample * batch.most_labels) {}
   __device__ std::int64_t states() const { return 2 * target_length + 1; }
   __device__ std::int64_t label(std::int64_t s) const { return s % 2 ? target[s / 2] : b.blank; }
   __device__ C at(std::int64_t t, std::int64_t s) const {
@@ -50,7 +53,8 @@ template <class C> struct Sequence {
   }
 };
 
-template <class C> __global__ void ctc_forward(RowOperand loss, C* alphas, Batch batch, std::int64_t times, std::int64_t row) {
+template <class C>
+__global__ void ctc_forward(RowOperand loss, C* alphas, Batch batch, std::int64_t times, std::int64_t row) {
   const Sequence<C> q(batch, blockIdx.x);
   C* alpha = alphas + q.n * times * row;
   for (std::int64_t i = threadIdx.x; i < times * row; i += blockDim.x) alpha[i] = nothing<C>();
@@ -71,7 +75,8 @@ template <class C> __global__ void ctc_forward(RowOperand loss, C* alphas, Batch
 
 // beta [N][2][row]: two lines of the backward recursion. dx holds zeros.
 template <class C>
-__global__ void ctc_backward(RowOperand dx, RowOperand g, const C* alphas, C* betas, Batch batch, std::int64_t times, std::int64_t row) {
+__global__ void ctc_backward(RowOperand dx, RowOperand g, const C* alphas, C* betas, Batch batch, std::int64_t times,
+                             std::int64_t row) {
   const Sequence<C> q(batch, blockIdx.x);
   const C gradient = load_element<C>(g.data, g.dtype, q.n);
   if (gradient == C(0)) return;  // also of an infinite loss that was replaced by 0
@@ -87,13 +92,15 @@ __global__ void ctc_backward(RowOperand dx, RowOperand g, const C* alphas, C* be
       now[s] = to;  // without the probability of t, which both alpha and the next line want apart
     }
     __syncthreads();
-    for (std::int64_t c = threadIdx.x; c < batch.classes; c += blockDim.x) {  // a class goes through its states in order
+    // a class goes through its states in order
+    for (std::int64_t c = threadIdx.x; c < batch.classes; c += blockDim.x) {
       C sum = nothing<C>();
       for (std::int64_t s = 0; s < states; ++s) {
         if (q.label(s) == c) sum = add_logs(sum, alpha[t * row + s] + now[s]);
       }
       if (sum != nothing<C>() || loss == -nothing<C>()) {
-        store_element(dx.data, dx.dtype, (t * batch.samples + q.n) * batch.classes + c, static_cast<C>(-std::exp(sum + loss) * gradient));
+        store_element(dx.data, dx.dtype, (t * batch.samples + q.n) * batch.classes + c,
+                      static_cast<C>(-std::exp(sum + loss) * gradient));
       }
     }
     __syncthreads();
@@ -114,34 +121,42 @@ Tensor lengths_on(Device device, std::span<const std::int64_t> inputs, std::span
   return t;
 }
 Batch batch_of(const View& log_probs, const View& targets, const Tensor& lengths, std::int64_t blank) {
-  return {operand(log_probs), targets.as<const std::int64_t>(), static_cast<const std::int64_t*>(lengths.view().data), log_probs.size(1),
-          log_probs.size(2), targets.size(1), blank};
+  return {operand(log_probs),
+          targets.as<const std::int64_t>(),
+          static_cast<const std::int64_t*>(lengths.view().data),
+          log_probs.size(1),
+          log_probs.size(2),
+          targets.size(1),
+          blank};
 }
 Grid grid_of_samples(std::int64_t samples) { return {dim3(static_cast<unsigned>(samples)), dim3(128)}; }
 
 }  // namespace
 
-void ctc_loss(const View& loss, const View& alpha, const View& log_probs, const View& targets, std::span<const std::int64_t> input_lengths,
-              std::span<const std::int64_t> target_lengths, std::int64_t blank) {
+void ctc_loss(const View& loss, const View& alpha, const View& log_probs, const View& targets,
+              std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
+              std::int64_t blank) {
   const DenseInput x(log_probs), labels(targets);
   const DenseOutput y(loss);
   const Tensor lengths = lengths_on(loss.device, input_lengths, target_lengths);
   visit_compute(log_probs.dtype, [&]<class C>() {
-    launch("ctc_loss", &ctc_forward<C>, grid_of_samples(log_probs.size(1)), operand(y.view), alpha.as<C>(), batch_of(x.view, labels.view, lengths, blank),
-           alpha.size(1), alpha.size(2));
+    launch("ctc_loss", &ctc_forward<C>, grid_of_samples(log_probs.size(1)), operand(y.view), alpha.as<C>(),
+           batch_of(x.view, labels.view, lengths, blank), alpha.size(1), alpha.size(2));
   });
   y.finish();
 }
 void ctc_loss_backward(const View& dx, const View& g, const View& log_probs, const View& targets, const View& alpha,
-                       std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank) {
+                       std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
+                       std::int64_t blank) {
   const DenseInput x(log_probs), gradient(g), a(alpha), labels(targets);
   const DenseOutput y(dx);
   kernels::fill(dx.device, y.view, 0.0);
   const Tensor lengths = lengths_on(dx.device, input_lengths, target_lengths);
   visit_compute(log_probs.dtype, [&]<class C>() {
     const Tensor betas = Tensor::allocate({dx.size(1), 2, alpha.size(2)}, dtype_of<C>, dx.device);
-    launch("ctc_loss_backward", &ctc_backward<C>, grid_of_samples(dx.size(1)), operand(y.view), operand(gradient.view), a.view.as<C>(),
-           static_cast<C*>(betas.view().data), batch_of(x.view, labels.view, lengths, blank), alpha.size(1), alpha.size(2));
+    launch("ctc_loss_backward", &ctc_backward<C>, grid_of_samples(dx.size(1)), operand(y.view), operand(gradient.view),
+           a.view.as<C>(), static_cast<C*>(betas.view().data), batch_of(x.view, labels.view, lengths, blank),
+           alpha.size(1), alpha.size(2));
   });
   y.finish();
 }

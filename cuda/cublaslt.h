@@ -9,9 +9,9 @@ namespace mantissa::cuda_backend {
 inline constexpr int most_cublaslt_plans = 8;
 
 // Runs the plan that cuBLASLt's own estimate puts at place `plan` (0: the best). False where there are fewer plans, or
-// where g asks for what cuBLASLt does not do: sums of a beside a bias or in a batch, an exact gelu, the value before another
-// activation than the gelu by tanh, or a bias of another dtype than c's. Its gelu may be applied to sums that were not
-// rounded before.
+// where g asks for what cuBLASLt does not do: sums of a beside a bias or in a batch, an exact gelu, the value
+// before another activation than the gelu by tanh, or a bias of another dtype than c's. Its gelu may be applied to
+// sums that were not rounded before.
 bool run_cublaslt(const tensor_core::Gemm& g, int plan);
 
 // Whether products of f32 may round their inputs to TF32 (10 bits of mantissa). Off at start, as in PyTorch.

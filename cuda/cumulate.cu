@@ -27,7 +27,9 @@ struct Lines {
   std::int64_t step = 0;
 };
 
-template <class W> __global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype, Lines out, Lines a, Lines b, std::int64_t lines, std::int64_t length, bool reverse) {
+template <class W>
+__global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype, Lines out, Lines a, Lines b, std::int64_t lines,
+                            std::int64_t length, bool reverse) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (line >= lines) return;  // the whole warp
   const int lane = static_cast<int>(threadIdx.x);
@@ -43,11 +45,14 @@ template <class W> __global__ void scan_kernel(Scan scan, void* y, Dtype y_dtype
       if (scan == Scan::recurrence) v.term = load_element<W>(b.data, b.dtype, from_b + i * b.step);
     }
     for (int distance = 1; distance < 32; distance *= 2) {
-      const Affine<W> before{__shfl_up_sync(all_lanes, v.factor, distance), __shfl_up_sync(all_lanes, v.term, distance)};
+      const Affine<W> before{__shfl_up_sync(all_lanes, v.factor, distance),
+                             __shfl_up_sync(all_lanes, v.term, distance)};
       if (lane >= distance) v = v.after(before);
     }
     // Without the factor where it is 1: infinity times 0 would be NaN.
-    const W result = scan == Scan::sum ? carried + v.term : scan == Scan::product ? carried * v.factor : v.factor * carried + v.term;
+    const W result = scan == Scan::sum       ? carried + v.term
+                     : scan == Scan::product ? carried * v.factor
+                                             : v.factor * carried + v.term;
     if (k < length) store_element(y, y_dtype, to + i * out.step, result);
     carried = __shfl_sync(all_lanes, result, 31);
   }
@@ -66,7 +71,8 @@ void run(const char* name, Scan scan, const View& y, const View& a, const View& 
   constexpr unsigned warps = 8;
   const Grid grid{dim3(static_cast<unsigned>((lines + warps - 1) / warps)), dim3(32, warps)};
   const auto with = [&]<class W>() {
-    launch(name, &scan_kernel<W>, grid, scan, y.data, y.dtype, lines_of(y, dim), lines_of(a, dim), lines_of(b, dim), lines, length, reverse);
+    launch(name, &scan_kernel<W>, grid, scan, y.data, y.dtype, lines_of(y, dim), lines_of(a, dim), lines_of(b, dim),
+           lines, length, reverse);
   };
   if (is_floating(y.dtype)) with.template operator()<double>();
   else with.template operator()<std::int64_t>();
@@ -75,7 +81,9 @@ void run(const char* name, Scan scan, const View& y, const View& a, const View& 
 }  // namespace
 
 void cumsum(const View& y, const View& x, int dim, bool reverse) { run("cumsum", Scan::sum, y, x, x, dim, reverse); }
-void cumprod(const View& y, const View& x, int dim, bool reverse) { run("cumprod", Scan::product, y, x, x, dim, reverse); }
+void cumprod(const View& y, const View& x, int dim, bool reverse) {
+  run("cumprod", Scan::product, y, x, x, dim, reverse);
+}
 // y[i] = b[i] + a[i] * y[i - 1]
 void linear_recurrence(const View& y, const View& a, const View& b, int dim, bool reverse) {
   run("linear_recurrence", Scan::recurrence, y, a, b, dim, reverse);

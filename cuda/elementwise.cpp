@@ -16,7 +16,11 @@ void make_constant(ElementwiseOperand& o, const View& x) {
     const auto v = static_cast<Compute<T>>(*x.as<const T>());
     o.value = static_cast<double>(v);
     if constexpr (std::is_integral_v<T>) o.integer = static_cast<std::int64_t>(v);
-    else o.integer = v == v && v > -0x1p63 && v < 0x1p63 ? static_cast<std::int64_t>(v) : v > 0 ? INT64_MAX : v < 0 ? INT64_MIN : 0;
+    else
+      o.integer = v == v && v > -0x1p63 && v < 0x1p63 ? static_cast<std::int64_t>(v)
+                  : v > 0                             ? INT64_MAX
+                  : v < 0                             ? INT64_MIN
+                                                      : 0;
   });
 }
 
@@ -69,7 +73,8 @@ template <class L> bool packs_fit(const L& loop, Dtype compute) {
     if (!has_packs(compute, o.dtype)) return false;
     if (k >= loop.results && loop.strides[k][inner] == 0) continue;
     const std::size_t bytes = size_of(o.dtype) * pack;
-    bool fits = loop.strides[k][inner] == 1 && reinterpret_cast<std::uintptr_t>(o.data) % (bytes < 16 ? bytes : 16) == 0;
+    bool fits =
+        loop.strides[k][inner] == 1 && reinterpret_cast<std::uintptr_t>(o.data) % (bytes < 16 ? bytes : 16) == 0;
     for (int d = 0; d < inner; ++d) fits = fits && loop.strides[k][d] % pack == 0;
     if (!fits) return false;
   }
@@ -82,13 +87,15 @@ template <class L> void for_parts(const L& loop, void (*run)(const void*, const 
   if (count <= most_elements) return run(state, loop);
   int d = 0;  // the outermost dimension that can be halved
   while (loop.sizes[d] == 1) ++d;
-  const std::int64_t half = (loop.sizes[d] / 2 + pack - 1) / pack * pack, cut = half < loop.sizes[d] ? half : loop.sizes[d] / 2;
+  const std::int64_t half = (loop.sizes[d] / 2 + pack - 1) / pack * pack,
+                     cut = half < loop.sizes[d] ? half : loop.sizes[d] / 2;
   L first = loop, second = loop;
   first.sizes[d] = cut;
   second.sizes[d] = loop.sizes[d] - cut;
   for (int k = 0; k < loop.operands; ++k) {
     if (loop.operand[k].constant) continue;
-    second.operand[k].data = static_cast<char*>(loop.operand[k].data) + cut * loop.strides[k][d] * static_cast<std::int64_t>(size_of(loop.operand[k].dtype));
+    second.operand[k].data = static_cast<char*>(loop.operand[k].data) +
+                             cut * loop.strides[k][d] * static_cast<std::int64_t>(size_of(loop.operand[k].dtype));
   }
   for_parts(first, run, state);
   for_parts(second, run, state);
@@ -96,13 +103,18 @@ template <class L> void for_parts(const L& loop, void (*run)(const void*, const 
 
 }  // namespace
 
-ElementwiseLoop plan_elementwise(const View& y, std::span<const View* const> x) { return plan<ElementwiseLoop>(std::span(&y, 1), x); }
+ElementwiseLoop plan_elementwise(const View& y, std::span<const View* const> x) {
+  return plan<ElementwiseLoop>(std::span(&y, 1), x);
+}
 FusedLoop plan_fused(std::span<const View> y, std::span<const View* const> x) { return plan<FusedLoop>(y, x); }
 bool can_use_packs(const ElementwiseLoop& loop, Dtype compute) { return packs_fit(loop, compute); }
 bool can_use_packs(const FusedLoop& loop, Dtype compute) { return packs_fit(loop, compute); }
-void for_indexable_parts(const ElementwiseLoop& loop, void (*run)(const void*, const ElementwiseLoop&), const void* state) {
+void for_indexable_parts(const ElementwiseLoop& loop, void (*run)(const void*, const ElementwiseLoop&),
+                         const void* state) {
   for_parts(loop, run, state);
 }
-void for_indexable_parts(const FusedLoop& loop, void (*run)(const void*, const FusedLoop&), const void* state) { for_parts(loop, run, state); }
+void for_indexable_parts(const FusedLoop& loop, void (*run)(const void*, const FusedLoop&), const void* state) {
+  for_parts(loop, run, state);
+}
 
 }  // namespace mantissa::cuda_backend

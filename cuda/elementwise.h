@@ -42,7 +42,8 @@ constexpr bool has_packs(Dtype compute, Dtype t) {
 bool can_use_packs(const ElementwiseLoop& loop, Dtype compute);
 bool can_use_packs(const FusedLoop& loop, Dtype compute);
 // Calls run(state, part) for parts of the loop that a launch can index with 32 bits.
-void for_indexable_parts(const ElementwiseLoop& loop, void (*run)(const void*, const ElementwiseLoop&), const void* state);
+void for_indexable_parts(const ElementwiseLoop& loop, void (*run)(const void*, const ElementwiseLoop&),
+                         const void* state);
 void for_indexable_parts(const FusedLoop& loop, void (*run)(const void*, const FusedLoop&), const void* state);
 
 }  // namespace mantissa::cuda_backend

@@ -80,9 +80,12 @@ const char* name_of(Activation a) {
   return names[static_cast<int>(a)];
 }
 std::string key_of(const Gemm& g) {
-  return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}", name_of(g.in), name_of(g.out), g.m, g.n, g.k, g.items,
-                     g.a_transposed ? 't' : 'n', g.b_transposed ? 't' : 'n', g.lda % 8, g.ldb % 8, g.batch.rank,
-                     g.bias ? " bias" : "", name_of(g.activation), g.before_activation ? " before" : g.saved ? " backward" : "",
+  return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}", name_of(g.in),
+                     name_of(g.out), g.m, g.n, g.k, g.items, g.a_transposed ? 't' : 'n', g.b_transposed ? 't' : 'n',
+                     g.lda % 8, g.ldb % 8, g.batch.rank, g.bias ? " bias" : "", name_of(g.activation),
+                     g.before_activation ? " before"
+                     : g.saved           ? " backward"
+                                         : "",
                      g.a_sums ? " sums" : "", is_tf32_allowed() ? " tf32" : "");
 }
 
@@ -94,7 +97,8 @@ int parts_for(const Gemm& g, int tile) {
 }
 
 // One way to compute a product: whose kernel, with what tile or plan, k cut into how many parts. cublaslt: the product
-// alone, and what follows it in kernels of its own, to the bits of the operators; cublaslt_epilogue: the library does all.
+// alone, and what follows it in kernels of its own, to the bits of the operators;
+// cublaslt_epilogue: the library does all.
 struct Kernel {
   enum Kind { mma, hopper, cublaslt, cublaslt_epilogue } kind;
   int tile, parts;
@@ -145,9 +149,11 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
   product.saved = nullptr;
   product.a_sums = nullptr;
   if (g.before_activation) product.c = g.before_activation;
-  if (!(w.kind == Kernel::hopper ? tensor_core::run_hopper(product, w.tile) : run_cublaslt(product, w.tile))) return false;
+  if (!(w.kind == Kernel::hopper ? tensor_core::run_hopper(product, w.tile) : run_cublaslt(product, w.tile)))
+    return false;
   const View rows = rows_of(g.c, g, device), from = rows_of(product.c, g, device);
-  if (g.saved) kernels::activate_backward(device, rows, from, rows_of(const_cast<void*>(g.saved), g, device), g.activation);
+  if (g.saved)
+    kernels::activate_backward(device, rows, from, rows_of(const_cast<void*>(g.saved), g, device), g.activation);
   else if (g.activation != Activation::none) kernels::activate(device, rows, from, g.activation);
   if (g.a_sums) sum_a(g, device);
   return true;
@@ -191,12 +197,20 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
 
 // What key_of says.
 KeyNumbers<9> numbers_of(const Gemm& g) {
-  return {g.m, g.n, g.k, g.items, g.lda % 8, g.ldb % 8, g.batch.rank, current_device(),
+  return {g.m,
+          g.n,
+          g.k,
+          g.items,
+          g.lda % 8,
+          g.ldb % 8,
+          g.batch.rank,
+          current_device(),
           static_cast<std::int64_t>(g.in) | static_cast<std::int64_t>(g.out) << 8 |
               static_cast<std::int64_t>(g.activation) << 16 | std::int64_t{g.a_transposed} << 24 |
               std::int64_t{g.b_transposed} << 25 | std::int64_t{g.bias != nullptr} << 26 |
               std::int64_t{g.before_activation != nullptr} << 27 | std::int64_t{g.a_sums != nullptr} << 28 |
-              std::int64_t{g.accumulate} << 29 | std::int64_t{is_tf32_allowed()} << 30 | std::int64_t{g.saved != nullptr} << 31};
+              std::int64_t{g.accumulate} << 29 | std::int64_t{is_tf32_allowed()} << 30 |
+              std::int64_t{g.saved != nullptr} << 31};
 }
 
 }  // namespace
@@ -266,7 +280,8 @@ void gemm(const View& y, const View& a, const View& b, const View& bias, bool ad
   multiply(y, a, b, bias, [&](Gemm& g) { g.accumulate = add; });
 }
 
-void gemm_act(const View& y, const View& before, const View& a, const View& b, const View& bias, Activation activation) {
+void gemm_act(const View& y, const View& before, const View& a, const View& b, const View& bias,
+              Activation activation) {
   multiply(y, a, b, bias, [&](Gemm& g) {
     g.activation = activation;
     g.before_activation = before.data;

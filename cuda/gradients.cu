@@ -1,6 +1,6 @@
-// What happens to gradients between backward and the update: unscaling with all that is learnt from it, the loss scale's
-// own update, norms and clipping. Nothing is read back: scale, verdicts and norms stay on the device.
-// Contract: core/multi_tensor.h; the CPU's twin: core/cpu/gradients.cpp.
+// What happens to gradients between backward and the update: unscaling with all that is learnt from it, the loss
+// scale's own update, norms and clipping. Nothing is read back: scale, verdicts and norms stay on the device. Contract:
+// core/multi_tensor.h; the CPU's twin: core/cpu/gradients.cpp.
 #include "cuda/multi_tensor.cuh"
 #include "cuda/reduce.cuh"
 
@@ -27,7 +27,8 @@ struct Clamp {
   }
 };
 
-template <class C, class F> __global__ void __launch_bounds__(block_size) transform(TensorList<GradientView> list, F f) {
+template <class C, class F>
+__global__ void __launch_bounds__(block_size) transform(TensorList<GradientView> list, F f) {
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
   const std::int64_t i = begin + std::int64_t{threadIdx.x} * pack;
@@ -39,10 +40,16 @@ template <class C, class F> __global__ void __launch_bounds__(block_size) transf
   store_eight(g.data, g.dtype, i, g.numel, whole, v);
 }
 template <class F> void transform_all(const char* name, std::span<const GradientView> gradients, const F& f) {
-  for_lists(gradients, [](const GradientView& g) { return g.dtype != f64; },
-            [&](const TensorList<GradientView>& list, std::int64_t) { launch(name, transform<float, F>, grid_of(list), list, f); });
-  for_lists(gradients, [](const GradientView& g) { return g.dtype == f64; },
-            [&](const TensorList<GradientView>& list, std::int64_t) { launch(name, transform<double, F>, grid_of(list), list, f); });
+  for_lists(
+      gradients, [](const GradientView& g) { return g.dtype != f64; },
+      [&](const TensorList<GradientView>& list, std::int64_t) {
+        launch(name, transform<float, F>, grid_of(list), list, f);
+      });
+  for_lists(
+      gradients, [](const GradientView& g) { return g.dtype == f64; },
+      [&](const TensorList<GradientView>& list, std::int64_t) {
+        launch(name, transform<double, F>, grid_of(list), list, f);
+      });
 }
 
 // --- sums over all gradients: one entry per block, joined in order by one block ---
@@ -77,8 +84,8 @@ struct Summaries {
 };
 
 template <class C>
-__global__ void __launch_bounds__(block_size) unscale_chunks(TensorList<GradientView> list, const float* scale, bool write, Summaries out,
-                                                                     std::int64_t first) {
+__global__ void __launch_bounds__(block_size)
+    unscale_chunks(TensorList<GradientView> list, const float* scale, bool write, Summaries out, std::int64_t first) {
   __shared__ double scratch[32];
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
@@ -93,8 +100,9 @@ __global__ void __launch_bounds__(block_size) unscale_chunks(TensorList<Gradient
     if (write) store_eight(g.data, g.dtype, i, g.numel, whole, v);
     for (int k = 0; k < pack && i + k < g.numel; ++k) {
       // As rounded: an f16 may have become infinite.
-      const double x = g.dtype == f16 ? static_cast<double>(static_cast<float>(Half(static_cast<float>(v[k]))))
-                     : g.dtype == bf16 ? static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(v[k])))) : static_cast<double>(v[k]);
+      const double x = g.dtype == f16    ? static_cast<double>(static_cast<float>(Half(static_cast<float>(v[k]))))
+                       : g.dtype == bf16 ? static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(v[k]))))
+                                         : static_cast<double>(v[k]);
       const double size = x < 0 ? -x : x;
       squares += x * x;
       if (!(size == size)) nans += 1;
@@ -137,7 +145,8 @@ __global__ void join_summaries(GradientSummary* summary, bool* found_inf, Summar
 // --- norms ---
 enum class NormKind { one, two, largest, general };
 template <class C>
-__global__ void __launch_bounds__(block_size) norm_chunks(TensorList<GradientView> list, NormKind kind, double p, double* sums, std::int64_t first) {
+__global__ void __launch_bounds__(block_size)
+    norm_chunks(TensorList<GradientView> list, NormKind kind, double p, double* sums, std::int64_t first) {
   __shared__ double scratch[32];
   std::int64_t begin;
   const GradientView& g = list.find(&begin);
@@ -160,10 +169,13 @@ __global__ void __launch_bounds__(block_size) norm_chunks(TensorList<GradientVie
 __global__ void join_norms(float* norm, const double* sums, std::int64_t blocks, NormKind kind, double p) {
   __shared__ double scratch[32];
   double total = 0;
-  for (std::int64_t b = threadIdx.x; b < blocks; b += blockDim.x) total = kind == NormKind::largest ? Max{}(total, sums[b]) : total + sums[b];
+  for (std::int64_t b = threadIdx.x; b < blocks; b += blockDim.x)
+    total = kind == NormKind::largest ? Max{}(total, sums[b]) : total + sums[b];
   total = kind == NormKind::largest ? fold_block<Max>(total, scratch) : fold_block<Sum>(total, scratch);
   if (threadIdx.x != 0) return;
-  *norm = static_cast<float>(kind == NormKind::two ? std::sqrt(total) : kind == NormKind::general ? std::pow(total, 1 / p) : total);
+  *norm = static_cast<float>(kind == NormKind::two       ? std::sqrt(total)
+                             : kind == NormKind::general ? std::pow(total, 1 / p)
+                                                         : total);
 }
 
 // --- the scale ---
@@ -172,7 +184,8 @@ struct Verdicts {
   Verdict verdict[most_verdicts];
   int count = 0;
 };
-__global__ void loss_scale_step(float* scale, ScalerState* state, Verdicts verdicts, const bool* forward_failed, ScaleRule rule) {
+__global__ void loss_scale_step(float* scale, ScalerState* state, Verdicts verdicts, const bool* forward_failed,
+                                ScaleRule rule) {
   state->iterate(*scale, verdicts.verdict, verdicts.count, forward_failed && *forward_failed, rule);
 }
 
@@ -189,15 +202,20 @@ void unscale_gradients(std::span<const GradientView> gradients, const float* sca
   launch("join_summaries", join_summaries, Grid{dim3(1), dim3(512)}, summary, found_inf, partial);
 }
 
-void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed, const ScaleRule& rule) {
-  check(verdicts.size() <= most_verdicts, "one scaler serves at most ", most_verdicts, " optimizers on a GPU, but ", verdicts.size(), " were stepped");
+void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed,
+                       const ScaleRule& rule) {
+  check(verdicts.size() <= most_verdicts, "one scaler serves at most ", most_verdicts, " optimizers on a GPU, but ",
+        verdicts.size(), " were stepped");
   Verdicts all;
   for (const Verdict& v : verdicts) all.verdict[all.count++] = v;
   launch("loss_scale_step", loss_scale_step, Grid{dim3(1), dim3(1)}, scale, state, all, forward_failed, rule);
 }
 
 void gradient_norm(std::span<const GradientView> gradients, double p, float* norm) {
-  const NormKind kind = std::isinf(p) ? NormKind::largest : p == 2 ? NormKind::two : p == 1 ? NormKind::one : NormKind::general;
+  const NormKind kind = std::isinf(p) ? NormKind::largest
+                        : p == 2      ? NormKind::two
+                        : p == 1      ? NormKind::one
+                                      : NormKind::general;
   const std::int64_t blocks = count_blocks(gradients);
   const Tensor scratch = Tensor::allocate({blocks}, f64, this_device());
   double* sums = static_cast<double*>(scratch.view().data);
@@ -210,6 +228,8 @@ void gradient_norm(std::span<const GradientView> gradients, double p, float* nor
 void scale_gradients(std::span<const GradientView> gradients, const float* norm, double max_norm) {
   transform_all("scale_gradients", gradients, ClipToNorm{norm, max_norm});
 }
-void clamp_gradients(std::span<const GradientView> gradients, double limit) { transform_all("clamp_gradients", gradients, Clamp{limit}); }
+void clamp_gradients(std::span<const GradientView> gradients, double limit) {
+  transform_all("clamp_gradients", gradients, Clamp{limit});
+}
 
 }  // namespace mantissa::cuda_backend

@@ -1,5 +1,5 @@
-// Recording and replay of a step as a CUDA graph: see core/accelerator.h. Every replay gets its position in the stream of
-// random numbers through a few bytes of device memory, written just before it on the same stream.
+// Recording and replay of a step as a CUDA graph: see core/accelerator.h. Every replay gets its position in the stream
+// of random numbers through a few bytes of device memory, written just before it on the same stream.
 #include <optional>
 
 #include "core/accelerator.h"
@@ -11,7 +11,8 @@ namespace mantissa::cuda_backend {
 struct Graph {
   Graph() {
     const CaptureRelaxed relaxed;
-    check_status(cudaMalloc(reinterpret_cast<void**>(&random), 2 * sizeof(std::uint64_t)), "allocating a graph's random position");
+    check_status(cudaMalloc(reinterpret_cast<void**>(&random), 2 * sizeof(std::uint64_t)),
+                 "allocating a graph's random position");
   }
   ~Graph() {
     if (executable) (void)cudaGraphExecDestroy(executable);
@@ -39,7 +40,8 @@ void begin_recording(Graph* g, std::uint64_t random_offset) {
 void end_recording(Graph* g) {
   set_random_state(nullptr, 0);
   g->scope.reset();
-  check_status(cudaStreamEndCapture(stream(), &g->graph), "capturing a step: something in it waited for the device or used another stream");
+  check_status(cudaStreamEndCapture(stream(), &g->graph),
+               "capturing a step: something in it waited for the device or used another stream");
   check_status(cudaGraphInstantiate(&g->executable, g->graph, 0), "making a captured step ready");
 }
 

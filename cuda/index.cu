@@ -40,15 +40,19 @@ IndexWalk walk_along(const View& index, const View& a, const View& b, int dim, s
   return w;
 }
 
-__global__ void check_indices_kernel(const std::int64_t* index, Offsets walk, std::int64_t n, std::int64_t size, Note* out) {
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+__global__ void check_indices_kernel(const std::int64_t* index, Offsets walk, std::int64_t n, std::int64_t size,
+                                     Note* out) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
     const std::int64_t v = index[walk(i)];
     if (v < 0 || v >= size) note_out_of_range(out, 0, v, size, i);
   }
 }
 
 // y has the sizes of the index. Elements are numbered so that neighbours in memory are neighbouring threads.
-template <class Word> __global__ void gather_kernel(Word* y, const Word* x, const std::int64_t* index, Offsets y_at, Offsets x_at, Offsets index_at, std::int64_t x_step, std::int64_t n, std::int64_t size) {
+template <class Word>
+__global__ void gather_kernel(Word* y, const Word* x, const std::int64_t* index, Offsets y_at, Offsets x_at,
+                              Offsets index_at, std::int64_t x_step, std::int64_t n, std::int64_t size) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const std::int64_t at = index[index_at(i)];
@@ -56,7 +60,8 @@ template <class Word> __global__ void gather_kernel(Word* y, const Word* x, cons
   if (IndexWalk::inside(at, size)) value = x[x_at(i) + at * x_step];
   y[y_at(i)] = value;
 }
-template <class Word> void gather_words(const View& y, const View& x, int dim, const View& index, std::int64_t inner_scale) {
+template <class Word>
+void gather_words(const View& y, const View& x, int dim, const View& index, std::int64_t inner_scale) {
   Dims sizes = y.sizes, ys = y.strides, xs = x.strides, is = index.strides;
   std::int64_t step = xs[dim];
   xs[dim] = 0;
@@ -68,8 +73,8 @@ template <class Word> void gather_words(const View& y, const View& x, int dim, c
     step /= inner_scale;
   }
   const std::int64_t n = numel_of(sizes);
-  launch("gather", &gather_kernel<Word>, grid_for(n), y.as<Word>(), x.as<const Word>(), index.as<const std::int64_t>(), Offsets(sizes, ys),
-         Offsets(sizes, xs), Offsets(sizes, is), step, n, x.sizes[dim]);
+  launch("gather", &gather_kernel<Word>, grid_for(n), y.as<Word>(), x.as<const Word>(), index.as<const std::int64_t>(),
+         Offsets(sizes, ys), Offsets(sizes, xs), Offsets(sizes, is), step, n, x.sizes[dim]);
 }
 // Rows that are copied whole, as an embedding's.
 bool moves_16_bytes(const View& y, const View& x, int dim, const View& index) {
@@ -91,7 +96,9 @@ __global__ void claim_kernel(long long* winner, const std::int64_t* index, Index
   const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
   if (IndexWalk::inside(at, w.size)) atomicMax(winner + line * targets + at, static_cast<long long>(k));
 }
-template <class Word> __global__ void scatter_kernel(Word* y, const Word* source, const long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t targets) {
+template <class Word>
+__global__ void scatter_kernel(Word* y, const Word* source, const long long* winner, const std::int64_t* index,
+                               IndexWalk w, std::int64_t targets) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= w.lines * w.length) return;
   const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
@@ -135,7 +142,8 @@ __global__ void index_keys_kernel(std::uint64_t* keys, const std::int64_t* index
 // threadIdx.x walks lines (neighbours in memory), threadIdx.y and blockIdx.y entries; one sorted list for all lines
 // when `shared`.
 template <class T>
-__global__ void add_runs_kernel(T* y, const T* source, const std::uint64_t* keys, const std::uint32_t* positions, IndexWalk w, bool shared) {
+__global__ void add_runs_kernel(T* y, const T* source, const std::uint64_t* keys, const std::uint32_t* positions,
+                                IndexWalk w, bool shared) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t first = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
   if (line >= w.lines) return;
@@ -146,7 +154,8 @@ __global__ void add_runs_kernel(T* y, const T* source, const std::uint64_t* keys
     T* to = y + w.a.start(line) + static_cast<std::int64_t>(key) * w.a.step;
     const T* from = source + w.b.start(line);
     Compute<T> sum = static_cast<Compute<T>>(*to);
-    for (std::int64_t k = j; k < w.length && keys[list + k] == key; ++k) sum += static_cast<Compute<T>>(from[positions[list + k] * w.b.step]);
+    for (std::int64_t k = j; k < w.length && keys[list + k] == key; ++k)
+      sum += static_cast<Compute<T>>(from[positions[list + k] * w.b.step]);
     *to = static_cast<T>(sum);
   }
 }
@@ -157,14 +166,19 @@ template <class T> void add_in_order(const View& y, const View& index, const Vie
     return launch("scatter_add", &add_lines_kernel<T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w);
   }
   bool shared = true;  // all lines use one index
-  for (int d = 0; d < w.index.start.rank; ++d) shared = shared && (w.index.start.strides[d] == 0 || w.index.start.sizes[d] == 1);
+  for (int d = 0; d < w.index.start.rank; ++d)
+    shared = shared && (w.index.start.strides[d] == 0 || w.index.start.sizes[d] == 1);
   const std::int64_t lists = shared ? 1 : w.lines;
   const Tensor keys = Tensor::allocate({lists, w.length}, i64, y.device);
-  launch("scatter_add", &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()), at, w, lists);
+  launch("scatter_add", &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()),
+         at, w, lists);
   const SortedLines s = sort_lines(keys, lists, w.length);
   const unsigned across = w.lines >= 32 ? 32 : 1, down = 256 / across;
-  const Grid grid{dim3(static_cast<unsigned>((w.lines + across - 1) / across), static_cast<unsigned>(std::min<std::int64_t>((w.length + down - 1) / down, 4096))), dim3(across, down)};
-  launch("scatter_add", &add_runs_kernel<T>, grid, y.as<T>(), source.as<const T>(), static_cast<const std::uint64_t*>(s.keys.raw_data()),
+  const Grid grid{dim3(static_cast<unsigned>((w.lines + across - 1) / across),
+                       static_cast<unsigned>(std::min<std::int64_t>((w.length + down - 1) / down, 4096))),
+                  dim3(across, down)};
+  launch("scatter_add", &add_runs_kernel<T>, grid, y.as<T>(), source.as<const T>(),
+         static_cast<const std::uint64_t*>(s.keys.raw_data()),
          static_cast<const std::uint32_t*>(s.positions.raw_data()), w, shared);
 }
 
@@ -185,12 +199,14 @@ void check_indices(const View& index, std::int64_t size) {
   if (n == 0) return;
   const Dims* strides[] = {&index.strides};
   const Loop loop = collapse(index.sizes, strides, 1);
-  launch("check_indices", &check_indices_kernel, grid_for(n, 4), index.as<const std::int64_t>(), Offsets(loop.sizes, loop.strides[0]), n, size, note());
+  launch("check_indices", &check_indices_kernel, grid_for(n, 4), index.as<const std::int64_t>(),
+         Offsets(loop.sizes, loop.strides[0]), n, size, note());
 }
 
 void gather(const View& y, const View& x, int dim, const View& index) {
   if (y.numel() == 0) return;
-  if (moves_16_bytes(y, x, dim, index)) return gather_words<uint4>(y, x, dim, index, static_cast<std::int64_t>(16 / size_of(y.dtype)));
+  if (moves_16_bytes(y, x, dim, index))
+    return gather_words<uint4>(y, x, dim, index, static_cast<std::int64_t>(16 / size_of(y.dtype)));
   visit_word(y.dtype, [&]<class Word> { gather_words<Word>(y, x, dim, index, 1); });
 }
 
@@ -200,7 +216,8 @@ void scatter(const View& y, int dim, const View& index, const View& source) {
   const std::int64_t targets = y.sizes[dim];
   const Tensor winner = Tensor::allocate({w.lines, targets}, i64, y.device).fill_(-1);
   const std::int64_t* at = index.as<const std::int64_t>();
-  launch("scatter", &claim_kernel, grid_for(w.lines * w.length), static_cast<long long*>(winner.raw_data()), at, w, targets);
+  launch("scatter", &claim_kernel, grid_for(w.lines * w.length), static_cast<long long*>(winner.raw_data()), at, w,
+         targets);
   visit_word(y.dtype, [&]<class Word> {
     launch("scatter", &scatter_kernel<Word>, grid_for(w.lines * w.length), y.as<Word>(), source.as<const Word>(),
            static_cast<const long long*>(winner.raw_data()), at, w, targets);

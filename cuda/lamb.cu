@@ -1,5 +1,5 @@
-// LAMB in three launches for a list of parameters: moments and, per block, the squares of value and direction; their sums
-// and the step size of each parameter; the step. Other optimizers need one pass: cuda/optim.cuh.
+// LAMB in three launches for a list of parameters: moments and, per block, the squares of value and direction; their
+// sums and the step size of each parameter; the step. Other optimizers need one pass: cuda/optim.cuh.
 #include "cuda/optim.cuh"
 #include "cuda/reduce.cuh"
 
@@ -14,8 +14,9 @@ template <class C> __device__ inline LAMB::Update<C> update_of(const double* hyp
 
 // partial[block][2]: sums of squares of value and direction.
 template <class C>
-__global__ void __launch_bounds__(block_size) lamb_moments(TensorList<ParameterView> list, double* partial, const double* hyper, const bool* skip,
-                                                                   GradientReading reading) {
+__global__ void __launch_bounds__(block_size)
+    lamb_moments(TensorList<ParameterView> list, double* partial, const double* hyper, const bool* skip,
+                 GradientReading reading) {
   __shared__ double scratch[32];
   if (skip && *skip) return;
   std::int64_t begin;
@@ -48,7 +49,8 @@ __global__ void __launch_bounds__(block_size) lamb_moments(TensorList<ParameterV
 }
 
 // One block per parameter: lr * ratio.
-__global__ void lamb_rates(TensorList<ParameterView> list, double* rates, const double* partial, const double* hyper, const bool* skip) {
+__global__ void lamb_rates(TensorList<ParameterView> list, double* rates, const double* partial, const double* hyper,
+                           const bool* skip) {
   __shared__ double scratch[32];
   if (skip && *skip) return;
   double values = 0, directions = 0;
@@ -62,7 +64,8 @@ __global__ void lamb_rates(TensorList<ParameterView> list, double* rates, const 
 }
 
 template <class C>
-__global__ void __launch_bounds__(block_size) lamb_values(TensorList<ParameterView> list, const double* rates, const double* hyper, const bool* skip) {
+__global__ void __launch_bounds__(block_size)
+    lamb_values(TensorList<ParameterView> list, const double* rates, const double* hyper, const bool* skip) {
   if (skip && *skip) return;
   std::int64_t begin;
   const ParameterView& v = list.find(&begin);
@@ -83,7 +86,8 @@ __global__ void __launch_bounds__(block_size) lamb_values(TensorList<ParameterVi
 }
 
 template <class C>
-void step(const double* hyper, const bool* skip, const GradientReading& reading, std::span<const ParameterView> parameters, Device device) {
+void step(const double* hyper, const bool* skip, const GradientReading& reading,
+          std::span<const ParameterView> parameters, Device device) {
   const auto takes = [](const ParameterView& v) { return (v.dtype == f64) == std::is_same_v<C, double>; };
   for_lists(parameters, takes, [&](const TensorList<ParameterView>& list, std::int64_t) {
     const std::int64_t blocks = list.first_block[list.count];
@@ -91,14 +95,16 @@ void step(const double* hyper, const bool* skip, const GradientReading& reading,
     double* partial = static_cast<double*>(scratch.view().data);
     double* rates = partial + 2 * blocks;
     launch("lamb_moments", lamb_moments<C>, grid_of(list), list, partial, hyper, skip, reading);
-    launch("lamb_rates", lamb_rates, Grid{dim3(static_cast<unsigned>(list.count)), dim3(block_size)}, list, rates, partial, hyper, skip);
+    launch("lamb_rates", lamb_rates, Grid{dim3(static_cast<unsigned>(list.count)), dim3(block_size)}, list, rates,
+           partial, hyper, skip);
     launch("lamb_values", lamb_values<C>, grid_of(list), list, rates, hyper, skip);
   });
 }
 
 }  // namespace
 
-void lamb_step(const double* hyper, const bool* skip, const GradientReading& reading, std::span<const ParameterView> parameters) {
+void lamb_step(const double* hyper, const bool* skip, const GradientReading& reading,
+               std::span<const ParameterView> parameters) {
   const Device device{DeviceType::cuda, static_cast<std::int8_t>(current_device())};
   step<float>(hyper, skip, reading, parameters, device);
   step<double>(hyper, skip, reading, parameters, device);

@@ -51,8 +51,8 @@ inline Grid grid_for_rows(std::int64_t rows, std::int64_t length, int most = 512
   return g;
 }
 
-// The bytes that a kernel's parameters take, each on its own alignment. Every driver takes 4096; more (32,764 since CUDA 12.1
-// and sm_70) would need a driver as new.
+// The bytes that a kernel's parameters take, each on its own alignment. Every driver takes 4096; more (32,764 since
+// CUDA 12.1 and sm_70) would need a driver as new.
 template <class... P> constexpr std::size_t parameter_bytes() {
   std::size_t n = 0;
   ((n = (n + alignof(P) - 1) / alignof(P) * alignof(P) + sizeof(P)), ...);
@@ -61,7 +61,8 @@ template <class... P> constexpr std::size_t parameter_bytes() {
 
 // An argument as the parameter it becomes. Sizes are 64 bits wide on the host, and some kernels take them as int.
 template <class P, class A> P fitted(const char* name, const A& a) {
-  if constexpr (std::is_integral_v<P> && std::is_integral_v<A> && !std::is_same_v<P, bool> && !std::is_same_v<A, bool>) {
+  if constexpr (std::is_integral_v<P> && std::is_integral_v<A> && !std::is_same_v<P, bool> &&
+                !std::is_same_v<A, bool>) {
     check(std::in_range<P>(a), "internal error: ", name, ": ", a, " is too large for a parameter of its kernel");
   }
   return static_cast<P>(a);
@@ -79,15 +80,16 @@ template <class P> struct Parameter<P, P> {
   void* address() { return const_cast<P*>(&value); }
 };
 
-// One call of the runtime, which says itself whether it was refused: what <<<>>> would come to is three, and a fourth that
-// asks for the error.
+// One call of the runtime, which says itself whether it was refused: what <<<>>> would come to is three, and a
+// fourth that asks for the error.
 template <class... P> cudaError_t call_launch(const void* kernel, const Grid& grid, P... parameters) {
   void* addresses[] = {parameters.address()..., nullptr};
   return cudaLaunchKernel(kernel, grid.blocks, grid.threads, addresses, grid.shared, stream());
 }
 
 // Does nothing for a grid without blocks.
-template <class... P, class... A> void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&... arguments) {
+template <class... P, class... A>
+void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&... arguments) {
   static_assert(parameter_bytes<P...>() <= 4096, "a kernel's parameters must fit into 4 KiB");
   if (grid.blocks.x == 0) return;
   const void* const function = reinterpret_cast<const void*>(kernel);
@@ -96,7 +98,8 @@ template <class... P, class... A> void launch(const char* name, void (*kernel)(P
   if (!cuda_shim::null_device) {
     const auto run = [function, kernel, &grid](const P&... values) {
       const cuda_shim::Argument list[] = {{&values, sizeof(P), std::is_pointer_v<P>}..., {}};
-      return cuda_shim::launch(stream(), function, list, [=] { kernel(values...); }, grid.blocks, grid.threads, grid.shared);
+      return cuda_shim::launch(
+          stream(), function, list, [=] { kernel(values...); }, grid.blocks, grid.threads, grid.shared);
     };
     return after_launch(name, run(fitted<P>(name, arguments)...));
   }

@@ -1,4 +1,5 @@
-// Which kernels a piece of a program launched, by the names they are launched with: for tests, and for looking at a step.
+// Which kernels a piece of a program launched, by the names they are launched with: for
+// tests, and for looking at a step.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
 // What goes through lines of a tensor one element after the other, one thread to a line: running logarithms of sums,
-// running extremes, products and extremes of what an index sends to one place. Mirrors the kernels of the same names in core/cpu.
+// running extremes, products and extremes of what an index sends to one place. Mirrors the kernels
+// of the same names in core/cpu.
 #include "core/kernel.h"
 #include "cuda/rows.cuh"
 
@@ -27,7 +28,9 @@ __global__ void logcumsumexp_lines(RowOperand y, RowOperand x, std::int64_t line
 }
 
 // A later value replaces the extreme when it is equal, beyond it or NaN; NaN stays.
-template <class C> __global__ void extreme_lines(RowOperand values, RowOperand indices, RowOperand x, std::int64_t lines, std::int64_t n, bool largest) {
+template <class C>
+__global__ void extreme_lines(RowOperand values, RowOperand indices, RowOperand x, std::int64_t lines, std::int64_t n,
+                              bool largest) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (line >= lines) return;
   C best = 0;
@@ -47,11 +50,12 @@ template <class C> __device__ inline C combine(int kind, C a, C b) {
 }
 struct LineShape {
   int rank = 0;
-  std::int64_t sizes[Dims::max_rank] = {}, strides[Dims::max_rank] = {};  // of the index, and of the result, without the last dimension
+  // of the index, and of the result, without the last dimension
+  std::int64_t sizes[Dims::max_rank] = {}, strides[Dims::max_rank] = {};
 };
 template <class C>
-__global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineShape shape, std::int64_t lines, std::int64_t n, std::int64_t size,
-                              int kind) {
+__global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineShape shape, std::int64_t lines,
+                              std::int64_t n, std::int64_t size, int kind) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (line >= lines) return;
   std::int64_t rest = line, to = 0;
@@ -85,7 +89,8 @@ void cumulative_extreme(const View& values, const View& indices, const View& x, 
   const DenseOutput value(moved_to_last(values, dim)), index(moved_to_last(indices, dim));
   const std::int64_t n = length_along(x, dim), lines = x.numel() / n;
   visit_compute_any(x.dtype, [&]<class C>() {
-    launch("cumulative_extreme", &extreme_lines<C>, grid_for(lines), operand(value.view), operand(index.view), operand(from.view), lines, n, largest);
+    launch("cumulative_extreme", &extreme_lines<C>, grid_for(lines), operand(value.view), operand(index.view),
+           operand(from.view), lines, n, largest);
   });
   value.finish();
   index.finish();
@@ -100,7 +105,8 @@ void scatter_reduce(const View& y, const View& index, const View& source, int ki
   for (int d = 0; d < last; ++d) shape.sizes[d] = index.sizes[d], shape.strides[d] = y.strides[d];
   const std::int64_t lines = index.numel() / n;
   visit_compute_any(y.dtype, [&]<class C>() {
-    launch("scatter_reduce", &scatter_lines<C>, grid_for(lines), y.as<C>(), operand(at.view), operand(from.view), shape, lines, n, y.sizes[last], kind);
+    launch("scatter_reduce", &scatter_lines<C>, grid_for(lines), y.as<C>(), operand(at.view), operand(from.view), shape,
+           lines, n, y.sizes[last], kind);
   });
 }
 

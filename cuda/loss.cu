@@ -42,10 +42,12 @@ struct Labels {
   }
 };
 
-// loss = (1 - s) * w[label] * (log_sum_exp - x[label]) + s / classes * sum(w * (log_sum_exp - x)), s the label smoothing.
+// loss = (1 - s) * w[label] * (log_sum_exp - x[label]) + s / classes * sum(w *
+// (log_sum_exp - x)), s the label smoothing.
 template <class C, int width, int held>
 __global__ void __launch_bounds__(most_row_threads)
-cross_entropy_rows(C* losses, C* weights, C* maxima, C* log_sums, RowOperand x, Labels labels, std::int64_t rows, C smoothing) {
+    cross_entropy_rows(C* losses, C* weights, C* maxima, C* log_sums, RowOperand x, Labels labels, std::int64_t rows,
+                       C smoothing) {
   __shared__ C scratch[32];
   const std::int64_t at = this_row();
   if (at >= rows) return;
@@ -67,7 +69,9 @@ cross_entropy_rows(C* losses, C* weights, C* maxima, C* log_sums, RowOperand x, 
   const std::int64_t label = labels.at(at);
   const C w = labels.template weight_of<C>(label);
   C value = 0;
-  if (label >= 0) value = (C(1) - smoothing) * w * ((largest - load_element<C>(x.data, x.dtype, at * n + label)) + log_sum) + smoothing / C(n) * all;
+  if (label >= 0)
+    value = (C(1) - smoothing) * w * ((largest - load_element<C>(x.data, x.dtype, at * n + label)) + log_sum) +
+            smoothing / C(n) * all;
   losses[at] = value;
   weights[at] = w;
   maxima[at] = largest;
@@ -85,10 +89,11 @@ template <class C> __global__ void nll_rows(C* losses, C* weights, RowOperand x,
   weights[at] = w;
 }
 
-// The losses of all rows into the result: as they are, summed, or divided by the sum of label weights. One block, so that
-// the order of the sum is fixed.
+// The losses of all rows into the result: as they are, summed, or divided by the sum of label weights. One block, so
+// that the order of the sum is fixed.
 template <class C>
-__global__ void reduce_losses(RowOperand loss, C* total, const C* losses, const C* weights, std::int64_t rows, Reduction reduction) {
+__global__ void reduce_losses(RowOperand loss, C* total, const C* losses, const C* weights, std::int64_t rows,
+                              Reduction reduction) {
   __shared__ C scratch[32];
   C sum = 0, weight = 0;
   for (std::int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
@@ -99,19 +104,22 @@ __global__ void reduce_losses(RowOperand loss, C* total, const C* losses, const 
   weight = fold_block<Sum>(weight, scratch);
   if (threadIdx.x != 0) return;
   *total = weight;
-  if (reduction != Reduction::none) store_element(loss.data, loss.dtype, 0, reduction == Reduction::mean ? sum / weight : sum);
+  if (reduction != Reduction::none)
+    store_element(loss.data, loss.dtype, 0, reduction == Reduction::mean ? sum / weight : sum);
 }
 
 // What the gradient of row r's loss is multiplied with.
-template <class C> __device__ inline C row_gradient(const RowOperand& g, std::int64_t r, const C* total, Reduction reduction) {
+template <class C>
+__device__ inline C row_gradient(const RowOperand& g, std::int64_t r, const C* total, Reduction reduction) {
   const C v = load_element<C>(g.data, g.dtype, reduction == Reduction::none ? r : 0);
   return reduction == Reduction::mean ? v / *total : v;
 }
 
 template <class C, int width>
 __global__ void __launch_bounds__(most_row_threads)
-cross_entropy_backward_rows(RowOperand dx, RowOperand g, RowOperand x, Labels labels, const C* maxima, const C* log_sums, const C* total,
-                            const C* all_weights, std::int64_t rows, C smoothing, Reduction reduction) {
+    cross_entropy_backward_rows(RowOperand dx, RowOperand g, RowOperand x, Labels labels, const C* maxima,
+                                const C* log_sums, const C* total, const C* all_weights, std::int64_t rows, C smoothing,
+                                Reduction reduction) {
   const std::int64_t at = this_row();
   if (at >= rows) return;
   const int n = labels.classes;
@@ -126,7 +134,9 @@ cross_entropy_backward_rows(RowOperand dx, RowOperand g, RowOperand x, Labels la
     C out[width];
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      const C w = smoothing > C(0) && labels.weight.data ? load_element<C>(labels.weight.data, labels.weight.dtype, j + k) : C(1);
+      const C w = smoothing > C(0) && labels.weight.data
+                      ? load_element<C>(labels.weight.data, labels.weight.dtype, j + k)
+                      : C(1);
       out[k] = counts ? std::exp((v[0][k] - largest) - log_sum) * on_softmax - w * on_class : C(0);
       if (counts && j + k == label) out[k] -= on_label;
     }
@@ -144,12 +154,15 @@ template <class C> __global__ void sum_class_weights(C* sum, RowOperand weight, 
   if (threadIdx.x == 0) *sum = mine;
 }
 
-template <class C> __global__ void nll_backward_rows(RowOperand dx, RowOperand g, Labels labels, const C* total, std::int64_t rows, Reduction reduction) {
+template <class C>
+__global__ void nll_backward_rows(RowOperand dx, RowOperand g, Labels labels, const C* total, std::int64_t rows,
+                                  Reduction reduction) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, at = i / labels.classes;
   if (at >= rows) return;
   const std::int64_t label = load_element<std::int64_t>(labels.target.data, labels.target.dtype, at);
   const bool here = label != labels.ignore && label == i % labels.classes;
-  store_element(dx.data, dx.dtype, i, here ? -labels.template weight_of<C>(label) * row_gradient(g, at, total, reduction) : C(0));
+  store_element(dx.data, dx.dtype, i,
+                here ? -labels.template weight_of<C>(label) * row_gradient(g, at, total, reduction) : C(0));
 }
 
 // --- mean squared error ---
@@ -157,7 +170,8 @@ constexpr int mse_blocks = 256;
 template <class C> __global__ void mse_sums(C* partial, RowOperand a, RowOperand b, std::int64_t n) {
   __shared__ C scratch[32];
   C sum = 0;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
     const C d = load_element<C>(a.data, a.dtype, i) - load_element<C>(b.data, b.dtype, i);
     sum += d * d;
   }
@@ -182,9 +196,10 @@ Labels labels_of(const View& target, const View& weight, std::int64_t ignore, st
 template <class C> C* data_of(const Tensor& t) { return static_cast<C*>(t.view().data); }
 
 // `each` [rows]: the losses in the compute dtype, and the weights behind them.
-template <class C> void finish_losses(const View& loss, const View& total, const Tensor& each, std::int64_t rows, Reduction reduction) {
-  launch("reduce_losses", reduce_losses<C>, Grid{dim3(1), dim3(512)}, operand(loss), total.as<C>(), data_of<C>(each), data_of<C>(each) + rows, rows,
-         reduction);
+template <class C>
+void finish_losses(const View& loss, const View& total, const Tensor& each, std::int64_t rows, Reduction reduction) {
+  launch("reduce_losses", reduce_losses<C>, Grid{dim3(1), dim3(512)}, operand(loss), total.as<C>(), data_of<C>(each),
+         data_of<C>(each) + rows, rows, reduction);
   if (reduction != Reduction::none) return;
   View losses = each.view();
   losses.sizes = loss.sizes;
@@ -194,24 +209,26 @@ template <class C> void finish_losses(const View& loss, const View& total, const
 
 }  // namespace
 
-void cross_entropy(const View& loss, const View& largest, const View& log_sum, const View& total, const View& x, const View& target,
-                   const View& weight, const CrossEntropyOptions& o) {
+void cross_entropy(const View& loss, const View& largest, const View& log_sum, const View& total, const View& x,
+                   const View& target, const View& weight, const CrossEntropyOptions& o) {
   const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
   const DenseInput in(moved_to_last(x, class_dim(x))), w(weight), label(target);
   const RowPlan plan = plan_rows(classes, {in.view}, compute_dtype(x.dtype));
   visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
     const Tensor each = Tensor::allocate({2 * rows}, dtype_of<C>, x.device);
-    launch("cross_entropy", cross_entropy_rows<C, width, held>, grid_of(plan, rows), data_of<C>(each), data_of<C>(each) + rows, largest.as<C>(),
-           log_sum.as<C>(), operand(in.view), labels_of(label.view, w.view, o.ignore_index, classes), rows, o.label_smoothing);
+    launch("cross_entropy", cross_entropy_rows<C, width, held>, grid_of(plan, rows), data_of<C>(each),
+           data_of<C>(each) + rows, largest.as<C>(), log_sum.as<C>(), operand(in.view),
+           labels_of(label.view, w.view, o.ignore_index, classes), rows, o.label_smoothing);
     finish_losses<C>(loss, total, each, rows, o.reduction);
   });
 }
 
 // dx may be x: a thread reads what it writes, and no other.
-void cross_entropy_backward(const View& dx, const View& g, const View& x, const View& target, const View& weight, const View& largest,
-                            const View& log_sum, const View& total, const CrossEntropyOptions& o) {
+void cross_entropy_backward(const View& dx, const View& g, const View& x, const View& target, const View& weight,
+                            const View& largest, const View& log_sum, const View& total, const CrossEntropyOptions& o) {
   const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
-  const DenseInput in(moved_to_last(x, class_dim(x))), w(weight), label(target), grad(g), maxima(largest), log_sums(log_sum);
+  const DenseInput in(moved_to_last(x, class_dim(x))), w(weight), label(target), grad(g), maxima(largest),
+      log_sums(log_sum);
   const DenseOutput out(moved_to_last(dx, class_dim(x)));
   RowPlan plan = plan_rows(classes, {in.view, out.view}, compute_dtype(x.dtype));
   plan.fits = false;  // nothing is read twice, so nothing is held
@@ -220,17 +237,20 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
     const C* all_weights = nullptr;  // each is 1
     if (weight) {
       sum = Tensor::allocate({1}, dtype_of<C>, x.device);
-      launch("sum_class_weights", sum_class_weights<C>, Grid{dim3(1), dim3(256)}, data_of<C>(sum), operand(w.view), classes);
+      launch("sum_class_weights", sum_class_weights<C>, Grid{dim3(1), dim3(256)}, data_of<C>(sum), operand(w.view),
+             classes);
       all_weights = data_of<C>(sum);
     }
-    launch("cross_entropy_backward", cross_entropy_backward_rows<C, width>, grid_of(plan, rows), operand(out.view), operand(grad.view),
-           operand(in.view), labels_of(label.view, w.view, o.ignore_index, classes), maxima.view.as<C>(), log_sums.view.as<C>(), total.as<C>(),
-           all_weights, rows, o.label_smoothing, o.reduction);
+    launch("cross_entropy_backward", cross_entropy_backward_rows<C, width>, grid_of(plan, rows), operand(out.view),
+           operand(grad.view), operand(in.view), labels_of(label.view, w.view, o.ignore_index, classes),
+           maxima.view.as<C>(), log_sums.view.as<C>(), total.as<C>(), all_weights, rows, o.label_smoothing,
+           o.reduction);
   });
   out.finish();
 }
 
-void nll_loss(const View& loss, const View& total, const View& x, const View& target, const View& weight, const NllOptions& o) {
+void nll_loss(const View& loss, const View& total, const View& x, const View& target, const View& weight,
+              const NllOptions& o) {
   const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
   const DenseInput in(moved_to_last(x, class_dim(x))), w(weight), label(target);
   visit_compute(x.dtype, [&]<class C>() {
@@ -241,7 +261,8 @@ void nll_loss(const View& loss, const View& total, const View& x, const View& ta
   });
 }
 
-void nll_loss_backward(const View& dx, const View& g, const View& target, const View& weight, const View& total, const NllOptions& o) {
+void nll_loss_backward(const View& dx, const View& g, const View& target, const View& weight, const View& total,
+                       const NllOptions& o) {
   const std::int64_t classes = dx.sizes[class_dim(dx)], rows = target.numel();
   const DenseInput w(weight), label(target), grad(g);
   const DenseOutput out(moved_to_last(dx, class_dim(dx)));
@@ -263,8 +284,10 @@ void mse_loss(const View& y, const View& a, const View& b, Reduction reduction) 
       return;
     }
     const Tensor partial = Tensor::allocate({mse_blocks}, dtype_of<C>, y.device);
-    launch("mse_loss", mse_sums<C>, Grid{dim3(mse_blocks), dim3(256)}, data_of<C>(partial), operand(left.view), operand(right.view), n);
-    launch("mse_total", mse_total<C>, Grid{dim3(1), dim3(mse_blocks)}, operand(y), data_of<C>(partial), reduction == Reduction::mean ? n : 1);
+    launch("mse_loss", mse_sums<C>, Grid{dim3(mse_blocks), dim3(256)}, data_of<C>(partial), operand(left.view),
+           operand(right.view), n);
+    launch("mse_total", mse_total<C>, Grid{dim3(1), dim3(mse_blocks)}, operand(y), data_of<C>(partial),
+           reduction == Reduction::mean ? n : 1);
   });
 }
 

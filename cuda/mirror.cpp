@@ -1,5 +1,5 @@
-// Small reports from the device: copies into pinned memory that nobody waits for. Requests rotate through a few buffers; one
-// that finds all of them under way is dropped, because a later one will tell more.
+// Small reports from the device: copies into pinned memory that nobody waits for. Requests rotate through a few
+// buffers; one that finds all of them under way is dropped, because a later one will tell more.
 #include <array>
 
 #include "core/accelerator.h"

@@ -1,6 +1,6 @@
-// How kernels walk many flat tensors in one launch: their descriptions travel in the launch itself, so nothing is copied
-// to the device first and a captured graph keeps them. A block works on `chunk` elements of one tensor.
-// The contract of every kernel is in core/multi_tensor.h.
+// How kernels walk many flat tensors in one launch: their descriptions travel in the launch itself, so nothing is
+// copied to the device first and a captured graph keeps them. A block works on `chunk` elements of one tensor. The
+// contract of every kernel is in core/multi_tensor.h.
 #pragma once
 
 #include <span>
@@ -33,7 +33,8 @@ template <class V> struct TensorList {
   }
 };
 
-// Calls run(list, first block of the list among all) for lists that hold all tensors of `tensors` which `takes` accepts.
+// Calls run(list, first block of the list among all) for lists that hold all tensors of
+// `tensors` which `takes` accepts.
 template <class V, class Takes, class F> void for_lists(std::span<const V> tensors, Takes&& takes, F&& run) {
   TensorList<V> list;
   std::int64_t before = 0;
@@ -54,16 +55,21 @@ template <class V, class Takes, class F> void for_lists(std::span<const V> tenso
   }
   flush();
 }
-template <class V> Grid grid_of(const TensorList<V>& list) { return {dim3(list.first_block[list.count]), dim3(block_size)}; }
+template <class V> Grid grid_of(const TensorList<V>& list) {
+  return {dim3(list.first_block[list.count]), dim3(block_size)};
+}
 
 __device__ inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 // Elements i .. i + 7 of a tensor of n, of which those beyond the end are left out.
-template <class C> __device__ inline void load_eight(C (&to)[pack], const void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole) {
+template <class C>
+__device__ inline void load_eight(C (&to)[pack], const void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole) {
   if (whole) return load_pack(to, p, t, i);
   for (int k = 0; k < pack; ++k) to[k] = i + k < n ? load_element<C>(p, t, i + k) : C(0);
 }
-template <class C> __device__ inline void store_eight(void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole, const C (&from)[pack]) {
+template <class C>
+__device__ inline void store_eight(void* p, Dtype t, std::int64_t i, std::int64_t n, bool whole,
+                                   const C (&from)[pack]) {
   if (whole) return store_pack(p, t, i, from);
   for (int k = 0; k < pack && i + k < n; ++k) store_element(p, t, i + k, from[k]);
 }

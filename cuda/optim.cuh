@@ -1,6 +1,7 @@
 // The fused optimizer update on the GPU: one pass reads value, gradient and state and writes value, state and the
-// low-precision shadow. Hyperparameters, step counts and the verdict to skip are read from device memory. Formula number i
-// is instantiated in cuda/optim_<i % optim_files>.cu. Formulas: core/optim_formulas.h; the CPU's twin: core/cpu/optim.cpp.
+// low-precision shadow. Hyperparameters, step counts and the verdict to skip are read from device memory.
+// Formula number i is instantiated in cuda/optim_<i % optim_files>.cu. Formulas: core/optim_formulas.h; the
+// CPU's twin: core/cpu/optim.cpp.
 #pragma once
 
 #include <array>
@@ -30,9 +31,11 @@ __device__ inline BFloat16 round_stochastically(float v, std::uint32_t r) {
 template <class C>
 __device__ inline void store_state(const ParameterView& v, int k, std::int64_t i, bool whole, const C (&from)[pack]) {
   if (v.state_dtype != bf16) return store_eight(v.state[k], v.state_dtype, i, v.numel, whole, from);
-  const std::uint32_t seed = static_cast<std::uint32_t>(*v.step) * 0x27d4eb2fu + static_cast<std::uint32_t>(k) * 0x165667b1u;
+  const std::uint32_t seed =
+      static_cast<std::uint32_t>(*v.step) * 0x27d4eb2fu + static_cast<std::uint32_t>(k) * 0x165667b1u;
   for (int e = 0; e < pack && i + e < v.numel; ++e) {
-    static_cast<BFloat16*>(v.state[k])[i + e] = round_stochastically(static_cast<float>(from[e]), seed + static_cast<std::uint32_t>(i + e) * 0x9e3779b9u);
+    static_cast<BFloat16*>(v.state[k])[i + e] =
+        round_stochastically(static_cast<float>(from[e]), seed + static_cast<std::uint32_t>(i + e) * 0x9e3779b9u);
   }
 }
 
@@ -53,8 +56,8 @@ template <class F, class C> __device__ inline auto constants_of(const F& formula
 }
 
 template <class F, class C>
-__global__ void __launch_bounds__(block_size) update_parameters(TensorList<ParameterView> list, const double* hyper, const bool* skip,
-                                                                        GradientReading reading) {
+__global__ void __launch_bounds__(block_size)
+    update_parameters(TensorList<ParameterView> list, const double* hyper, const bool* skip, GradientReading reading) {
   using Update = decltype(constants_of<F, C>(F{}, ParameterView{}));
   constexpr int count = F::states > 0 ? F::states : 1;
   if (skip && *skip) return;
@@ -109,11 +112,13 @@ template <class F> __global__ void advance_parameters(StepList list, const doubl
 }
 
 // Also of parameters without elements: their steps count too.
-template <class F> void launch_advance(const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
+template <class F>
+void launch_advance(const double* hyper, const bool* skip, std::span<const ParameterView> parameters) {
   static_assert(StepList::most <= block_size);
   for (std::size_t from = 0; from < parameters.size(); from += StepList::most) {
     StepList list;
-    for (const ParameterView& v : parameters.subspan(from, std::min<std::size_t>(StepList::most, parameters.size() - from))) {
+    for (const ParameterView& v :
+         parameters.subspan(from, std::min<std::size_t>(StepList::most, parameters.size() - from))) {
       list.of[list.count++] = {v.step, v.scalars};
     }
     launch("advance_parameters", advance_parameters<F>, Grid{dim3(1), dim3(block_size)}, list, hyper, skip);
@@ -121,20 +126,26 @@ template <class F> void launch_advance(const double* hyper, const bool* skip, st
 }
 
 template <class F>
-void launch_update(const double* hyper, const bool* skip, const GradientReading& reading, std::span<const ParameterView> parameters) {
-  for_lists(parameters, [](const ParameterView& v) { return v.dtype != f64; }, [&](const TensorList<ParameterView>& list, std::int64_t) {
-    launch("update_parameters", update_parameters<F, float>, grid_of(list), list, hyper, skip, reading);
-  });
-  for_lists(parameters, [](const ParameterView& v) { return v.dtype == f64; }, [&](const TensorList<ParameterView>& list, std::int64_t) {
-    launch("update_parameters", update_parameters<F, double>, grid_of(list), list, hyper, skip, reading);
-  });
+void launch_update(const double* hyper, const bool* skip, const GradientReading& reading,
+                   std::span<const ParameterView> parameters) {
+  for_lists(
+      parameters, [](const ParameterView& v) { return v.dtype != f64; },
+      [&](const TensorList<ParameterView>& list, std::int64_t) {
+        launch("update_parameters", update_parameters<F, float>, grid_of(list), list, hyper, skip, reading);
+      });
+  for_lists(
+      parameters, [](const ParameterView& v) { return v.dtype == f64; },
+      [&](const TensorList<ParameterView>& list, std::int64_t) {
+        launch("update_parameters", update_parameters<F, double>, grid_of(list), list, hyper, skip, reading);
+      });
   launch_advance<F>(hyper, skip, parameters);
 }
 // The launches of every optim_files-th formula, from `first` on.
 template <int first, class... F> constexpr auto make_updates(List<F...>) {
   constexpr std::size_t count = (sizeof...(F) - first + optim_files - 1) / optim_files;
   return []<std::size_t... i>(std::index_sequence<i...>) {
-    return std::array<UpdateLaunch, count>{&launch_update<std::tuple_element_t<first + i * optim_files, std::tuple<F...>>>...};
+    return std::array<UpdateLaunch, count>{
+        &launch_update<std::tuple_element_t<first + i * optim_files, std::tuple<F...>>>...};
   }(std::make_index_sequence<count>{});
 }
 template <int first> inline constexpr auto updates_of = make_updates<first>(optim_formulas::OnePass{});

@@ -17,6 +17,7 @@ extern const UpdateLaunch* const optim_2;
 extern const UpdateLaunch* const optim_3;
 
 // cuda/lamb.cu
-void lamb_step(const double* hyper, const bool* skip, const GradientReading& reading, std::span<const ParameterView> parameters);
+void lamb_step(const double* hyper, const bool* skip, const GradientReading& reading,
+               std::span<const ParameterView> parameters);
 
 }  // namespace mantissa::cuda_backend

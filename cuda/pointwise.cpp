@@ -3,7 +3,8 @@
 #include "cuda/pointwise_entry.h"
 
 namespace mantissa {
-MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
+                std::span<const View* const> x)
 }
 
 namespace mantissa::cuda_backend {

@@ -27,7 +27,8 @@ template <class F> constexpr PointwiseEntry entry() {
 template <int first, class... F> constexpr auto make_entries(List<F...>) {
   constexpr std::size_t count = (sizeof...(F) - first + pointwise_files - 1) / pointwise_files;
   return []<std::size_t... i>(std::index_sequence<i...>) {
-    return std::array<PointwiseEntry, count>{entry<std::tuple_element_t<first + i * pointwise_files, std::tuple<F...>>>()...};
+    return std::array<PointwiseEntry, count>{
+        entry<std::tuple_element_t<first + i * pointwise_files, std::tuple<F...>>>()...};
   }(std::make_index_sequence<count>{});
 }
 template <int first> inline constexpr auto entries_of = make_entries<first>(pointwise::PointwiseFormulas{});

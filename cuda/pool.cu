@@ -37,21 +37,25 @@ struct PixelWalk {
     __device__ std::int64_t first(std::int64_t pixels) const { return image * pixels * step + channel; }
   };
   __device__ Place operator()(std::int64_t i) const {
-    const Split::Parts slot = last ? slots(i) : Split::Parts{i, 0}, pixel = pixels(slot.quotient), at = across(pixel.rest);
+    const Split::Parts slot = last ? slots(i) : Split::Parts{i, 0}, pixel = pixels(slot.quotient),
+                       at = across(pixel.rest);
     return {at.quotient, at.rest, pixel.quotient, slot.rest * width, last ? channels : 1};
   }
 };
 
 template <class C> __device__ bool replaces(C value, C best) { return value > best || value != value; }
 
-// Maxima, and where they were: taps (numbers of pixels in their windows), or indices (numbers of pixels in their planes).
+// Maxima, and where they were: taps (numbers of pixels in their windows), or indices
+// (numbers of pixels in their planes).
 template <class C, int width>
-__global__ void max_pool_kernel(PoolShape s, PixelWalk walk, RowOperand y, std::int64_t* indices, std::uint8_t* taps, RowOperand x) {
+__global__ void max_pool_kernel(PoolShape s, PixelWalk walk, RowOperand y, std::int64_t* indices, std::uint8_t* taps,
+                                RowOperand x) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const PixelWalk::Place to = walk(i);
   const PoolShape::Window rows = s.window(0, to.y), columns = s.window(1, to.x);
-  const std::int64_t from = to.first(s.in[0] * s.in[1]), top = to.y * s.stride[0] - s.padding[0], left = to.x * s.stride[1] - s.padding[1];
+  const std::int64_t from = to.first(s.in[0] * s.in[1]), top = to.y * s.stride[0] - s.padding[0],
+                     left = to.x * s.stride[1] - s.padding[1];
   C best[width];
   int tap[width];
   for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
@@ -115,11 +119,14 @@ __device__ Range outputs_around(const PoolShape& s, int d, std::int64_t i) {
     const std::int64_t first = i * s.out[d] / s.in[d], last = ((i + 1) * s.out[d] + s.in[d] - 1) / s.in[d];
     return {first, last < s.out[d] ? last : s.out[d]};
   }
-  const std::int64_t padded = i + s.padding[d], first = padded < s.kernel[d] ? 0 : (padded - s.kernel[d]) / s.stride[d] + 1, last = padded / s.stride[d] + 1;
+  const std::int64_t padded = i + s.padding[d],
+                     first = padded < s.kernel[d] ? 0 : (padded - s.kernel[d]) / s.stride[d] + 1,
+                     last = padded / s.stride[d] + 1;
   return {first, last < s.out[d] ? last : s.out[d]};
 }
 
-template <class C, int width> __global__ void avg_pool_backward_kernel(PoolShape s, PixelWalk walk, RowOperand dx, RowOperand g) {
+template <class C, int width>
+__global__ void avg_pool_backward_kernel(PoolShape s, PixelWalk walk, RowOperand dx, RowOperand g) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const PixelWalk::Place at = walk(i);
@@ -144,7 +151,8 @@ template <class C, int width> __global__ void avg_pool_backward_kernel(PoolShape
 
 // A pixel's gradient is the sum of those whose maximum it was.
 template <class C, int width>
-__global__ void max_pool_taps_backward_kernel(PoolShape s, PixelWalk walk, RowOperand dx, RowOperand g, const std::uint8_t* taps) {
+__global__ void max_pool_taps_backward_kernel(PoolShape s, PixelWalk walk, RowOperand dx, RowOperand g,
+                                              const std::uint8_t* taps) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= walk.count) return;
   const PixelWalk::Place at = walk(i);
@@ -170,10 +178,11 @@ __global__ void max_pool_taps_backward_kernel(PoolShape s, PixelWalk walk, RowOp
   store_slot(dx, at.first(s.in[0] * s.in[1]) + (at.y * s.in[1] + at.x) * at.step, sum);
 }
 
-// With indices the shape of the windows is not known. A warp takes a plane's row of outputs after the other, so that two
-// additions to one pixel are made by the same warp, in order: 32 outputs at a time, equal places joined first.
+// With indices the shape of the windows is not known. A warp takes a plane's row of outputs after the other, so that
+// two additions to one pixel are made by the same warp, in order: 32 outputs at a time, equal places joined first.
 template <class C>
-__global__ void max_pool_backward_kernel(C* dx, RowOperand g, const std::int64_t* index, std::int64_t planes, std::int64_t out, std::int64_t in) {
+__global__ void max_pool_backward_kernel(C* dx, RowOperand g, const std::int64_t* index, std::int64_t planes,
+                                         std::int64_t out, std::int64_t in) {
   const std::int64_t plane = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (plane >= planes) return;  // the whole warp
   C* sums = dx + plane * in;
@@ -202,13 +211,16 @@ __global__ void max_pool_backward_kernel(C* dx, RowOperand g, const std::int64_t
 
 // --- on the host ---
 Layout layout_of_images(const View& a, const View& b) {
-  return a.layout() == Layout::channels_last || b.layout() == Layout::channels_last ? Layout::channels_last : Layout::contiguous;
+  return a.layout() == Layout::channels_last || b.layout() == Layout::channels_last ? Layout::channels_last
+                                                                                    : Layout::contiguous;
 }
-// Calls f.operator()<C, width>(walk) for one thread per slot of `images`. taps: bytes that are moved in packs, too, or absent.
+// Calls f.operator()<C, width>(walk) for one thread per slot of `images`. taps: bytes that are
+// moved in packs, too, or absent.
 template <class F>
 void visit_pixels(const View& images, Layout layout, const View& taps, std::initializer_list<View> operands, F&& f) {
   const bool taps_fit = taps.dtype != u8 || reinterpret_cast<std::uintptr_t>(taps.data) % pack == 0;
-  const bool packs = layout == Layout::channels_last && taps_fit && plan_rows(images.sizes[1], operands, compute_dtype(images.dtype)).packs;
+  const bool packs = layout == Layout::channels_last && taps_fit &&
+                     plan_rows(images.sizes[1], operands, compute_dtype(images.dtype)).packs;
   if (compute_dtype(images.dtype) == f64) f.template operator()<double, 1>(PixelWalk(images, layout, 1));
   else if (packs) f.template operator()<float, pack>(PixelWalk(images, layout, pack));
   else f.template operator()<float, 1>(PixelWalk(images, layout, 1));
@@ -223,8 +235,9 @@ void find_maxima(const PoolShape& s, const View& y, const View& found, const Vie
   check(s.kernel[0] * s.kernel[1] < (std::int64_t{1} << 31), "internal error: a window is too large");
   visit_pixels(out.view, layout, places.view, {out.view, in.view}, [&]<class C, int width>(const PixelWalk& walk) {
     const bool taps = found.dtype == u8;
-    launch("max_pool2d", &max_pool_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view), taps ? nullptr : places.view.as<std::int64_t>(),
-           taps ? places.view.as<std::uint8_t>() : nullptr, operand(in.view));
+    launch("max_pool2d", &max_pool_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view),
+           taps ? nullptr : places.view.as<std::int64_t>(), taps ? places.view.as<std::uint8_t>() : nullptr,
+           operand(in.view));
   });
   out.finish();
   places.finish();
@@ -232,8 +245,12 @@ void find_maxima(const PoolShape& s, const View& y, const View& found, const Vie
 
 }  // namespace
 
-void max_pool2d(const PoolShape& shape, const View& y, const View& index, const View& x) { find_maxima(shape, y, index, x); }
-void max_pool2d_taps(const PoolShape& shape, const View& y, const View& taps, const View& x) { find_maxima(shape, y, taps, x); }
+void max_pool2d(const PoolShape& shape, const View& y, const View& index, const View& x) {
+  find_maxima(shape, y, index, x);
+}
+void max_pool2d_taps(const PoolShape& shape, const View& y, const View& taps, const View& x) {
+  find_maxima(shape, y, taps, x);
+}
 
 void max_pool2d_taps_backward(const PoolShape& s, const View& dx, const View& g, const View& taps) {
   if (dx.numel() == 0) return;
@@ -241,14 +258,15 @@ void max_pool2d_taps_backward(const PoolShape& s, const View& dx, const View& g,
   const DenseInput grad(g, layout), places(taps, layout);
   const DenseOutput out(dx, layout);
   visit_pixels(out.view, layout, places.view, {out.view, grad.view}, [&]<class C, int width>(const PixelWalk& walk) {
-    launch("max_pool2d_taps_backward", &max_pool_taps_backward_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view),
-           operand(grad.view), places.view.as<const std::uint8_t>());
+    launch("max_pool2d_taps_backward", &max_pool_taps_backward_kernel<C, width>, grid_for(walk.count), s, walk,
+           operand(out.view), operand(grad.view), places.view.as<const std::uint8_t>());
   });
   out.finish();
 }
 
 void max_pool2d_backward(const View& dx, const View& g, const View& index) {
-  const std::int64_t planes = dx.sizes[0] * dx.sizes[1], in = dx.sizes[2] * dx.sizes[3], pixels = g.sizes[2] * g.sizes[3];
+  const std::int64_t planes = dx.sizes[0] * dx.sizes[1], in = dx.sizes[2] * dx.sizes[3],
+                     pixels = g.sizes[2] * g.sizes[3];
   if (dx.numel() == 0) return;
   const DenseInput grad(g), places(index);
   visit_compute(dx.dtype, [&]<class C> {
@@ -260,8 +278,8 @@ void max_pool2d_backward(const View& dx, const View& g, const View& index) {
     constexpr unsigned warps = 8;
     const Grid grid{dim3(static_cast<unsigned>((planes + warps - 1) / warps)), dim3(32, warps)};
     if (g.numel() > 0) {
-      launch("max_pool2d_backward", &max_pool_backward_kernel<C>, grid, sums.as<C>(), operand(grad.view), places.view.as<const std::int64_t>(),
-             planes, pixels, in);
+      launch("max_pool2d_backward", &max_pool_backward_kernel<C>, grid, sums.as<C>(), operand(grad.view),
+             places.view.as<const std::int64_t>(), planes, pixels, in);
     }
     if (!direct) copy(dx, sums);
   });
@@ -273,7 +291,8 @@ void avg_pool2d(const PoolShape& s, const View& y, const View& x) {
   const DenseInput in(x, layout);
   const DenseOutput out(y, layout);
   visit_pixels(out.view, layout, View{}, {out.view, in.view}, [&]<class C, int width>(const PixelWalk& walk) {
-    launch("avg_pool2d", &avg_pool_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view), operand(in.view));
+    launch("avg_pool2d", &avg_pool_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view),
+           operand(in.view));
   });
   out.finish();
 }
@@ -284,7 +303,8 @@ void avg_pool2d_backward(const PoolShape& s, const View& dx, const View& g) {
   const DenseInput grad(g, layout);
   const DenseOutput out(dx, layout);
   visit_pixels(out.view, layout, View{}, {out.view, grad.view}, [&]<class C, int width>(const PixelWalk& walk) {
-    launch("avg_pool2d_backward", &avg_pool_backward_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view), operand(grad.view));
+    launch("avg_pool2d_backward", &avg_pool_backward_kernel<C, width>, grid_for(walk.count), s, walk, operand(out.view),
+           operand(grad.view));
   });
   out.finish();
 }

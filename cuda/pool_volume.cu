@@ -1,5 +1,6 @@
-// Pooling over volumes [N, C, D, H, W], and over images with dilation. One thread per result element; the gradient of an
-// average visits all windows of its input's line in order. Mirrors core/cpu/pool_volume.cpp; max_pool2d_backward serves its maxima.
+// Pooling over volumes [N, C, D, H, W], and over images with dilation. One thread per result element; the gradient
+// of an average visits all windows of its input's line in order. Mirrors core/cpu/pool_volume.cpp;
+// max_pool2d_backward serves its maxima.
 #include "core/kernel.h"
 #include "core/pool.h"
 #include "cuda/rows.cuh"
@@ -29,9 +30,12 @@ template <class F> __device__ inline void for_inputs(const VolumePoolShape& s, c
 template <class C> __device__ inline C divisor_of(const VolumePoolShape& s, const Windows& w) {
   return static_cast<C>(s.divisor > 0 ? s.divisor : w.z.extent * w.y.extent * w.x.extent);
 }
-__device__ inline bool holds(const Window& w, std::int64_t i) { return i >= w.begin && i < w.end && (i - w.begin) % w.step == 0; }
+__device__ inline bool holds(const Window& w, std::int64_t i) {
+  return i >= w.begin && i < w.end && (i - w.begin) % w.step == 0;
+}
 
-template <class C> __global__ void max_volumes(VolumePoolShape s, RowOperand y, std::int64_t* index, RowOperand x, std::int64_t n) {
+template <class C>
+__global__ void max_volumes(VolumePoolShape s, RowOperand y, std::int64_t* index, RowOperand x, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const std::int64_t volume = i / s.out_pixels() * s.in_pixels();
@@ -68,7 +72,8 @@ template <class C> __global__ void spread_volumes(VolumePoolShape s, RowOperand 
       for (std::int64_t ox = 0; ox < s.out[2]; ++ox) {
         const Window wx = s.window(2, ox);
         if (!holds(wx, ix)) continue;
-        sum += load_element<C>(g.data, g.dtype, volume + (oz * s.out[1] + oy) * s.out[2] + ox) / divisor_of<C>(s, {wz, wy, wx});
+        sum += load_element<C>(g.data, g.dtype, volume + (oz * s.out[1] + oy) * s.out[2] + ox) /
+               divisor_of<C>(s, {wz, wy, wx});
       }
     }
   }
@@ -81,7 +86,8 @@ void max_pool3d(const VolumePoolShape& s, const View& y, const View& index, cons
   const DenseInput from(x);
   const DenseOutput to(y);
   visit_compute(x.dtype, [&]<class C>() {
-    launch("max_pool3d", &max_volumes<C>, grid_for(y.numel()), s, operand(to.view), index.as<std::int64_t>(), operand(from.view), y.numel());
+    launch("max_pool3d", &max_volumes<C>, grid_for(y.numel()), s, operand(to.view), index.as<std::int64_t>(),
+           operand(from.view), y.numel());
   });
   to.finish();
 }
@@ -97,7 +103,8 @@ void avg_pool3d_backward(const VolumePoolShape& s, const View& dx, const View& g
   const DenseInput from(g);
   const DenseOutput to(dx);
   visit_compute(dx.dtype, [&]<class C>() {
-    launch("avg_pool3d_backward", &spread_volumes<C>, grid_for(dx.numel()), s, operand(to.view), operand(from.view), dx.numel());
+    launch("avg_pool3d_backward", &spread_volumes<C>, grid_for(dx.numel()), s, operand(to.view), operand(from.view),
+           dx.numel());
   });
   to.finish();
 }

@@ -36,7 +36,9 @@ __device__ inline void copy_async_16(void* to, const void* from, int valid) {
 // Closes the group of copies that this thread has started since the last call.
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::); }
 // Waits until at most `pending` of this thread's groups are still under way.
-template <int pending> __device__ inline void copy_async_wait() { asm volatile("cp.async.wait_group %0;\n" ::"n"(pending)); }
+template <int pending> __device__ inline void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(pending));
+}
 
 // Loads four 8x8 matrices of 16-bit elements. Lane 8*i + r gives the address of row r of matrix i (16 bytes);
 // register i of a lane receives elements (lane/4, 2*(lane%4)) and the next of matrix i, or of its transpose.
@@ -53,14 +55,16 @@ template <bool transpose> __device__ inline void load_matrices(std::uint32_t (&r
 // c += a @ b with products and sums in f32.
 template <class T> __device__ inline void mma(Accumulator& c, const FragmentA& a, const FragmentB& b);
 template <> __device__ inline void mma<Half>(Accumulator& c, const FragmentA& a, const FragmentB& b) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-               : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
-               : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
+      : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
 }
 template <> __device__ inline void mma<BFloat16>(Accumulator& c, const FragmentA& a, const FragmentB& b) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-               : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
-               : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
+      : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
 }
 
 #else

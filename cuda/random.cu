@@ -5,7 +5,8 @@
 #include "cuda/reduction.cuh"
 
 namespace mantissa {
-MANTISSA_CUDA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range, std::uint64_t seed, std::uint64_t offset)
+MANTISSA_CUDA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
+                     std::uint64_t seed, std::uint64_t offset)
 MANTISSA_KERNEL(dropout, const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset)
 }
 
@@ -18,7 +19,9 @@ __device__ Philox::Words words_at(const RandomPosition& at, std::int64_t group) 
 }
 
 // One thread per counter, which gives four elements.
-template <class T> __global__ void random_kernel(T* y, std::int64_t n, Distribution distribution, double low, double range, RandomPosition at) {
+template <class T>
+__global__ void random_kernel(T* y, std::int64_t n, Distribution distribution, double low, double range,
+                              RandomPosition at) {
   const std::int64_t group = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (group * 4 >= n) return;
   double v[4];
@@ -29,11 +32,11 @@ template <class T> __global__ void random_kernel(T* y, std::int64_t n, Distribut
   }
 }
 
-// Eight elements, of two counters. x is walked in logical order; `dense` when it is contiguous, `packs` when both can be
-// moved eight at a time. y is contiguous, or (`alike`) lies as x does.
+// Eight elements, of two counters. x is walked in logical order; `dense` when it is contiguous, `packs` when both can
+// be moved eight at a time. y is contiguous, or (`alike`) lies as x does.
 template <class C>
-__global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense, bool packs, bool alike,
-                               std::int64_t n, float p, C scale, RandomPosition at) {
+__global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, Offsets walk, bool dense,
+                               bool packs, bool alike, std::int64_t n, float p, C scale, RandomPosition at) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * pack;
   if (first >= n) return;
   const bool whole = packs && first + pack <= n;
@@ -59,11 +62,12 @@ __global__ void dropout_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dt
   }
 }
 
-// Channels-last images whose pixels are a multiple of four: eight channels of four neighbouring pixels, so that memory is
-// moved in packs and every counter gives four elements.
+// Channels-last images whose pixels are a multiple of four: eight channels of four neighbouring pixels, so that memory
+// is moved in packs and every counter gives four elements.
 template <class C>
-__global__ void dropout_channels_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, std::int64_t quads, std::int64_t pixels,
-                                        std::int64_t channels, float p, C scale, RandomPosition at) {
+__global__ void dropout_channels_kernel(void* y, Dtype y_dtype, const void* x, Dtype x_dtype, std::int64_t quads,
+                                        std::int64_t pixels, std::int64_t channels, float p, C scale,
+                                        RandomPosition at) {
   const std::int64_t packs = channels / pack, i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= quads * packs) return;
   const std::int64_t quad = i / packs, channel = i % packs * pack;      // quads of pixels of all images
@@ -83,10 +87,13 @@ __global__ void dropout_channels_kernel(void* y, Dtype y_dtype, const void* x, D
 
 }  // namespace
 
-void random_fill(const View& y, Distribution distribution, double low, double range, std::uint64_t seed, std::uint64_t offset) {
+void random_fill(const View& y, Distribution distribution, double low, double range, std::uint64_t seed,
+                 std::uint64_t offset) {
   const std::int64_t n = y.numel();
   const RandomPosition at = random_position(seed, offset);
-  const auto run = [&]<class T>() { launch("random_fill", &random_kernel<T>, grid_for((n + 3) / 4), y.as<T>(), n, distribution, low, range, at); };
+  const auto run = [&]<class T>() {
+    launch("random_fill", &random_kernel<T>, grid_for((n + 3) / 4), y.as<T>(), n, distribution, low, range, at);
+  };
   if (y.dtype == f64) run.template operator()<double>();
   else if (y.dtype == i64) run.template operator()<std::int64_t>();
   else run.template operator()<float>();
@@ -100,15 +107,18 @@ void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::ui
   visit_compute(x.dtype, [&]<class C> {
     const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
     const bool alike = !y.is_contiguous();
-    const auto movable = [](const View& v) { return has_packs(dtype_of<C>, v.dtype) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0; };
+    const auto movable = [](const View& v) {
+      return has_packs(dtype_of<C>, v.dtype) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+    };
     const auto fits = [&](const View& v) { return v.is_contiguous() && movable(v); };
     if (alike && movable(x) && movable(y) && x.size(1) % pack == 0 && x.size(2) * x.size(3) % 4 == 0) {
-      launch("dropout", &dropout_channels_kernel<C>, grid_for(n, 4 * pack), y.data, y.dtype, x.data, x.dtype, n / x.size(1) / 4,
-             x.size(2) * x.size(3), x.size(1), static_cast<float>(p), scale, random_position(seed, offset));
+      launch("dropout", &dropout_channels_kernel<C>, grid_for(n, 4 * pack), y.data, y.dtype, x.data, x.dtype,
+             n / x.size(1) / 4, x.size(2) * x.size(3), x.size(1), static_cast<float>(p), scale,
+             random_position(seed, offset));
       return;
     }
-    launch("dropout", &dropout_kernel<C>, grid_for(n, pack), y.data, y.dtype, x.data, x.dtype, walk, x.is_contiguous(), fits(x) && fits(y), alike, n,
-           static_cast<float>(p), scale, random_position(seed, offset));
+    launch("dropout", &dropout_kernel<C>, grid_for(n, pack), y.data, y.dtype, x.data, x.dtype, walk, x.is_contiguous(),
+           fits(x) && fits(y), alike, n, static_cast<float>(p), scale, random_position(seed, offset));
   });
 }
 

@@ -11,7 +11,8 @@ namespace mantissa::cuda_backend {
 
 void reduce_sum(const View& y, const View& x, double divisor) {
   visit_compute_any(x.dtype, [&]<class C> {
-    run_reduction<Sum, C>("reduce_sum", ReducePlan(y.sizes, x), x, Elements<C>{x.data, x.dtype}, {y.data, y.dtype, divisor});
+    run_reduction<Sum, C>("reduce_sum", ReducePlan(y.sizes, x), x, Elements<C>{x.data, x.dtype},
+                          {y.data, y.dtype, divisor});
   });
 }
 
@@ -20,7 +21,8 @@ void reduce_var(const View& y, const View& x, double divisor) {
   visit_compute(x.dtype, [&]<class C> {
     const ReducePlan plan(y.sizes, x);
     const Tensor mean = Tensor::allocate(y.sizes, dtype_of<C>, y.device);
-    run_reduction<Sum, C>("reduce_var", plan, x, Elements<C>{x.data, x.dtype}, {mean.raw_data(), dtype_of<C>, static_cast<double>(plan.count)});
+    run_reduction<Sum, C>("reduce_var", plan, x, Elements<C>{x.data, x.dtype},
+                          {mean.raw_data(), dtype_of<C>, static_cast<double>(plan.count)});
     const SquaredDeviations<C> deviations{x.data, x.dtype, static_cast<const C*>(mean.raw_data())};
     run_reduction<Sum, C>("reduce_var", plan, x, deviations, {y.data, y.dtype, divisor});
   });

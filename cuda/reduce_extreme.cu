@@ -28,7 +28,8 @@ template <class C> __device__ bool precedes(C a, std::int64_t i, C b, std::int64
 
 // One result per warp; blocks of (32, warps).
 template <class C>
-__global__ void arg_kernel(ReduceJob job, const void* x, Dtype dtype, void* values, Dtype values_dtype, std::int64_t* indices, bool largest) {
+__global__ void arg_kernel(ReduceJob job, const void* x, Dtype dtype, void* values, Dtype values_dtype,
+                           std::int64_t* indices, bool largest) {
   const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (o >= job.outputs) return;  // the whole warp
   const std::int64_t base = job.kept(o);
@@ -66,7 +67,8 @@ void reduce_arg(const View& values, const View& indices, const View& x, bool lar
   constexpr unsigned warps = 8;
   const Grid grid{dim3(static_cast<unsigned>((plan.outputs + warps - 1) / warps)), dim3(32, warps)};
   visit_compute_any(x.dtype, [&]<class C> {
-    launch("reduce_arg", &arg_kernel<C>, grid, job, x.data, x.dtype, values.data, values.dtype, indices.as<std::int64_t>(), largest);
+    launch("reduce_arg", &arg_kernel<C>, grid, job, x.data, x.dtype, values.data, values.dtype,
+           indices.as<std::int64_t>(), largest);
   });
 }
 

@@ -46,8 +46,8 @@ struct Offsets {
 };
 
 // x's dimensions sorted into kept and reduced; `y` has x's rank and size 1 where x is reduced. Results are
-// numbered row-major. The reduced ones are walked as x lies in memory, where that leaves the kept ones in order: so a sum
-// over all but the channels reads channels-last images in lines.
+// numbered row-major. The reduced ones are walked as x lies in memory, where that leaves the kept ones in order: so a
+// sum over all but the channels reads channels-last images in lines.
 struct ReducePlan {
   Dims kept, kept_strides, reduced, reduced_strides;
   bool inner_reduced = true;
@@ -119,7 +119,8 @@ struct ReduceJob {
 
 // `threads` threads, of which this is number `me`, fold elements [begin, end) of result o.
 template <class Fold, class C, class Source>
-__device__ C fold_elements(const ReduceJob& job, const Source& source, std::int64_t o, std::int64_t begin, std::int64_t end, int me, int threads) {
+__device__ C fold_elements(const ReduceJob& job, const Source& source, std::int64_t o, std::int64_t begin,
+                           std::int64_t end, int me, int threads) {
   const std::int64_t base = job.kept(o);
   C v = Fold::template identity<C>();
   if (!job.packs) {
@@ -142,7 +143,8 @@ __device__ C fold_elements(const ReduceJob& job, const Source& source, std::int6
 }
 
 // One result per warp; blocks of (32, warps).
-template <class Fold, class C, class Source> __global__ void reduce_warp_kernel(ReduceJob job, Source source, Finish finish) {
+template <class Fold, class C, class Source>
+__global__ void reduce_warp_kernel(ReduceJob job, Source source, Finish finish) {
   const std::int64_t o = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (o >= job.outputs) return;  // the whole warp
   const C v = fold_warp<Fold>(fold_elements<Fold, C>(job, source, o, 0, job.count, static_cast<int>(threadIdx.x), 32));
@@ -150,29 +152,37 @@ template <class Fold, class C, class Source> __global__ void reduce_warp_kernel(
 }
 
 // One segment of a result per block; blockIdx.y is the segment.
-template <class Fold, class C, class Source> __global__ void reduce_block_kernel(ReduceJob job, Source source, Finish finish) {
+template <class Fold, class C, class Source>
+__global__ void reduce_block_kernel(ReduceJob job, Source source, Finish finish) {
   __shared__ C scratch[32];
-  const std::int64_t o = blockIdx.x, begin = blockIdx.y * job.segment, end = begin + job.segment < job.count ? begin + job.segment : job.count;
-  const C v = fold_block<Fold>(fold_elements<Fold, C>(job, source, o, begin, end, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)), scratch);
+  const std::int64_t o = blockIdx.x, begin = blockIdx.y * job.segment,
+                     end = begin + job.segment < job.count ? begin + job.segment : job.count;
+  const C v = fold_block<Fold>(
+      fold_elements<Fold, C>(job, source, o, begin, end, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)),
+      scratch);
   if (threadIdx.x == 0) finish(o * job.segments + blockIdx.y, v);
 }
 
 // 32 neighbouring results per block of (32, rows); blockIdx.y is the segment.
 inline constexpr int column_rows = 16;
-template <class Fold, class C, class Source> __global__ void reduce_columns_kernel(ReduceJob job, Source source, Finish finish) {
+template <class Fold, class C, class Source>
+__global__ void reduce_columns_kernel(ReduceJob job, Source source, Finish finish) {
   __shared__ C scratch[column_rows][32];
   const std::int64_t o = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
-  const std::int64_t begin = blockIdx.y * job.segment, end = begin + job.segment < job.count ? begin + job.segment : job.count;
+  const std::int64_t begin = blockIdx.y * job.segment,
+                     end = begin + job.segment < job.count ? begin + job.segment : job.count;
   C v = Fold::template identity<C>();
   if (o < job.outputs) {
     const std::int64_t base = job.kept(o);
-    for (std::int64_t i = begin + threadIdx.y; i < end; i += column_rows) v = Fold{}(v, source(base + job.reduced(i), o));
+    for (std::int64_t i = begin + threadIdx.y; i < end; i += column_rows)
+      v = Fold{}(v, source(base + job.reduced(i), o));
   }
   scratch[threadIdx.y][threadIdx.x] = v;
   for (int distance = column_rows / 2; distance > 0; distance /= 2) {
     __syncthreads();
     if (static_cast<int>(threadIdx.y) < distance) {
-      scratch[threadIdx.y][threadIdx.x] = Fold{}(scratch[threadIdx.y][threadIdx.x], scratch[threadIdx.y + distance][threadIdx.x]);
+      scratch[threadIdx.y][threadIdx.x] =
+          Fold{}(scratch[threadIdx.y][threadIdx.x], scratch[threadIdx.y + distance][threadIdx.x]);
     }
   }
   if (threadIdx.y == 0 && o < job.outputs) finish(o * job.segments + blockIdx.y, scratch[0][threadIdx.x]);
@@ -188,7 +198,8 @@ inline void cut_into_segments(ReduceJob& job, std::int64_t blocks, std::int64_t 
 }
 
 template <class Fold, class C, class Source>
-void run_reduction(const char* name, const ReducePlan& plan, const View& x, const Source& source, const Finish& finish) {
+void run_reduction(const char* name, const ReducePlan& plan, const View& x, const Source& source,
+                   const Finish& finish) {
   if (plan.outputs == 0) return;
   ReduceJob job;
   job.kept = Offsets(plan.kept, plan.kept_strides);
@@ -214,12 +225,14 @@ void run_reduction(const char* name, const ReducePlan& plan, const View& x, cons
     partial = Tensor::allocate({plan.outputs, job.segments}, dtype_of<C>, x.device);
     to = {partial.raw_data(), dtype_of<C>, 1};
   }
-  const Grid grid{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(job.segments)), columns ? dim3(32, column_rows) : dim3(512)};
+  const Grid grid{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(job.segments)),
+                  columns ? dim3(32, column_rows) : dim3(512)};
   if (columns) launch(name, &reduce_columns_kernel<Fold, C, Source>, grid, job, source, to);
   else launch(name, &reduce_block_kernel<Fold, C, Source>, grid, job, source, to);
   if (job.segments > 1) {
     const View parts = partial.view();
-    run_reduction<Fold, C>(name, ReducePlan({plan.outputs, 1}, parts), parts, Elements<C>{parts.data, parts.dtype}, finish);
+    run_reduction<Fold, C>(name, ReducePlan({plan.outputs, 1}, parts), parts, Elements<C>{parts.data, parts.dtype},
+                           finish);
   }
 }
 

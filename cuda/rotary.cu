@@ -1,6 +1,6 @@
 // Rotary embedding (Su et al., 2021): turns pairs of numbers of each row by angles that depend on its position. The
-// tables of angles are made on the device, in f64, and kept (ops/attention.cpp): no call brings them from the host. Mirrors
-// core/cpu/rotary.cpp.
+// tables of angles are made on the device, in f64, and kept (ops/attention.cpp): no call brings them from the
+// host. Mirrors core/cpu/rotary.cpp.
 #include <cmath>
 
 #include "core/kernel.h"
@@ -18,7 +18,8 @@ MANTISSA_CUDA_KERNEL(rotary_tables, const View& cosine, const View& sine, std::i
 namespace mantissa::cuda_backend {
 namespace {
 
-template <class C> __global__ void rotary_tables_kernel(C* cosine, C* sine, std::int64_t start, double base, int half, std::int64_t n) {
+template <class C>
+__global__ void rotary_tables_kernel(C* cosine, C* sine, std::int64_t start, double base, int half, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const double angle = static_cast<double>(start + i / half) * std::pow(base, -static_cast<double>(i % half) / half);
@@ -45,13 +46,15 @@ template <class C> struct Turn {
 };
 
 // One pair of any strides.
-template <class C> __global__ void rotary_kernel(RowOperand y, RowOperand x, RotaryRows rows, Turn<C> turn, bool interleaved) {
+template <class C>
+__global__ void rotary_kernel(RowOperand y, RowOperand x, RotaryRows rows, Turn<C> turn, bool interleaved) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= rows.count) return;
   const Split::Parts at = rows.pairs(i);
   const std::int64_t first = interleaved ? 2 * at.rest : at.rest, second = interleaved ? first + 1 : first + rows.half;
   const std::int64_t from = rows.x(at.quotient), to = rows.y(at.quotient);
-  C a = load_element<C>(x.data, x.dtype, from + first * rows.x_step), b = load_element<C>(x.data, x.dtype, from + second * rows.x_step);
+  C a = load_element<C>(x.data, x.dtype, from + first * rows.x_step),
+    b = load_element<C>(x.data, x.dtype, from + second * rows.x_step);
   turn(rows.position(at.quotient) * rows.half + at.rest, a, b);
   store_element(y.data, y.dtype, to + first * rows.y_step, a);
   store_element(y.data, y.dtype, to + second * rows.y_step, b);
@@ -61,8 +64,10 @@ __global__ void rotary_packs(RowOperand y, RowOperand x, RotaryRows rows, Turn<f
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= rows.count) return;
   const Split::Parts at = rows.pairs(i);
-  const std::int64_t pair = at.rest * pack, first = interleaved ? 2 * pair : pair, second = interleaved ? first + pack : first + rows.half;
-  const std::int64_t from = rows.x(at.quotient), to = rows.y(at.quotient), table = rows.position(at.quotient) * rows.half + pair;
+  const std::int64_t pair = at.rest * pack, first = interleaved ? 2 * pair : pair,
+                     second = interleaved ? first + pack : first + rows.half;
+  const std::int64_t from = rows.x(at.quotient), to = rows.y(at.quotient),
+                     table = rows.position(at.quotient) * rows.half + pair;
   float a[pack], b[pack];
   load_pack(a, x.data, x.dtype, from + first);
   load_pack(b, x.data, x.dtype, from + second);
@@ -87,11 +92,13 @@ bool has_dense_rows(const View& v) {
 void rotary_tables(const View& cosine, const View& sine, std::int64_t start, double base) {
   const std::int64_t n = cosine.numel();
   visit_compute(cosine.dtype, [&]<class C> {
-    launch("rotary_tables", &rotary_tables_kernel<C>, grid_for(n), cosine.as<C>(), sine.as<C>(), start, base, cosine.sizes[1], n);
+    launch("rotary_tables", &rotary_tables_kernel<C>, grid_for(n), cosine.as<C>(), sine.as<C>(), start, base,
+           cosine.sizes[1], n);
   });
 }
 
-void rotary(const View& y, const View& x, const View& cosine, const View& sine, int position, bool interleaved, bool inverse) {
+void rotary(const View& y, const View& x, const View& cosine, const View& sine, int position, bool interleaved,
+            bool inverse) {
   if (y.numel() == 0) return;
   const int last = x.dim() - 1;
   Dims sizes = x.sizes, from = x.strides, to = y.strides, counts = Dims::filled(x.dim(), 0);
@@ -110,7 +117,8 @@ void rotary(const View& y, const View& x, const View& cosine, const View& sine, 
     rows.count = x.numel() / 2 / (packs ? pack : 1);
     rows.pairs = Split(rows.half / (packs ? pack : 1), rows.count);
     if constexpr (std::is_same_v<C, float>) {
-      if (packs) return launch("rotary", &rotary_packs, grid_for(rows.count), operand(y), operand(x), rows, turn, interleaved);
+      if (packs)
+        return launch("rotary", &rotary_packs, grid_for(rows.count), operand(y), operand(x), rows, turn, interleaved);
     }
     launch("rotary", &rotary_kernel<C>, grid_for(rows.count), operand(y), operand(x), rows, turn, interleaved);
   });

@@ -1,6 +1,6 @@
-// Kernels that look at a row as a whole: softmax, norms, class losses. A row belongs to a warp, or to a block when it is
-// long, and is read from memory once: its elements wait in registers until all have been seen. Rows too long for that
-// are read again for every pass. Which of these it is, is a template parameter that the algorithm does not see:
+// Kernels that look at a row as a whole: softmax, norms, class losses. A row belongs to a warp, or to a block when it
+// is long, and is read from memory once: its elements wait in registers until all have been seen. Rows too long for
+// that are read again for every pass. Which of these it is, is a template parameter that the algorithm does not see:
 //   rows.each([&](int j, auto& v) { ... })    v[i][k]: elements j .. j + width - 1 of input i
 #pragma once
 
@@ -26,7 +26,8 @@ template <class C, int width> __device__ inline void load_slot(C (&to)[width], c
   if constexpr (width == pack) load_pack(to, o.data, o.dtype, i);
   else to[0] = load_element<C>(o.data, o.dtype, i);
 }
-template <class C, int width> __device__ inline void store_slot(const RowOperand& o, std::int64_t i, const C (&from)[width]) {
+template <class C, int width>
+__device__ inline void store_slot(const RowOperand& o, std::int64_t i, const C (&from)[width]) {
   if constexpr (width == pack) store_pack(o.data, o.dtype, i, from);
   else store_element(o.data, o.dtype, i, from[0]);
 }
@@ -79,7 +80,9 @@ template <class C, int width_, int held, int inputs> struct Row {
     });
     return folded<Fold>(sum, scratch);
   }
-  template <class Fold> __device__ static C folded(C v, C* scratch) { return blockDim.x == 32 ? fold_warp<Fold>(v) : fold_block<Fold>(v, scratch); }
+  template <class Fold> __device__ static C folded(C v, C* scratch) {
+    return blockDim.x == 32 ? fold_warp<Fold>(v) : fold_block<Fold>(v, scratch);
+  }
 
   // The largest element of the first input and the sum of exp(element - largest). A row that is not held is read once:
   // each thread's sum is scaled anew whenever it meets a larger element (Milakov and Gimelshein, 2018).
@@ -122,7 +125,8 @@ inline RowPlan plan_rows(std::int64_t n, std::initializer_list<View> operands, D
   RowPlan p;
   p.packs = n % pack == 0 && compute == f32;
   for (const View& v : operands) {
-    if (v) p.packs = p.packs && (v.dtype == f32 || is_half(v.dtype)) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+    if (v)
+      p.packs = p.packs && (v.dtype == f32 || is_half(v.dtype)) && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
   }
   const std::int64_t slots = p.packs ? n / pack : n;
   if (slots > 32 * held_slots) {

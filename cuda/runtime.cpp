@@ -222,13 +222,14 @@ void fail_status(cudaError_t status, const char* what) {
   (void)cudaGetLastError();
   if (is_sticky(status)) {
     if (lost.exchange(true)) fail(what, ": the GPU was lost to an earlier error of this process; restart it");
-    fail(what, ": ", cudaGetErrorName(status), " (", cudaGetErrorString(status),
-         "). A kernel launched before this failed, and the process has lost its GPU: what was computed since the host last "
-         "waited cannot be trusted. Restart from a checkpoint; MANTISSA_CUDA_SYNC=1 finds the kernel");
+    fail(
+        what, ": ", cudaGetErrorName(status), " (", cudaGetErrorString(status),
+        "). A kernel launched before this failed, and the process has lost its GPU: what was computed since the host "
+        "last waited cannot be trusted. Restart from a checkpoint; MANTISSA_CUDA_SYNC=1 finds the kernel");
   }
   if (status == cudaErrorNoKernelImageForDevice) {
-    fail(what, ": this build has no code for a GPU of compute capability ", compute_capability() / 10, ".", compute_capability() % 10,
-         "; configure with -DCMAKE_CUDA_ARCHITECTURES=", compute_capability());
+    fail(what, ": this build has no code for a GPU of compute capability ", compute_capability() / 10, ".",
+         compute_capability() % 10, "; configure with -DCMAKE_CUDA_ARCHITECTURES=", compute_capability());
   }
   if (status == cudaErrorStreamCaptureUnsupported) {
     fail(what, ": a step that is being captured cannot wait for the GPU or read a tensor on the host");
@@ -260,11 +261,13 @@ namespace {
 // Throws if that many bytes of shared memory are more than a block may have on this GPU.
 void refuse_shared(std::size_t bytes, const char* kernel, int index) {
   int most = 0;
-  check_status(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index), "asking for the size of shared memory");
+  check_status(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
+               "asking for the size of shared memory");
   if (bytes <= static_cast<std::size_t>(most)) return;
   (void)cudaGetLastError();  // no later launch is to report it
-  check(false, kernel, ": a block of this kernel needs ", (bytes + 1023) / 1024, " KiB of shared memory, and cuda:", index, " has ",
-        most / 1024, " KiB; f16 or bf16 (autocast) instead of f32, or narrower heads or rows, need less");
+  check(false, kernel, ": a block of this kernel needs ", (bytes + 1023) / 1024,
+        " KiB of shared memory, and cuda:", index, " has ", most / 1024,
+        " KiB; f16 or bf16 (autocast) instead of f32, or narrower heads or rows, need less");
 }
 
 }  // namespace
@@ -281,7 +284,8 @@ void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
   const std::lock_guard lock(mutex);
   const auto at = std::ranges::find_if(all, [=](const Allowed& a) { return a.kernel == kernel && a.device == here; });
   if (at != all.end() && at->bytes >= bytes) return;
-  const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  const cudaError_t status =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (status == cudaErrorInvalidValue) refuse_shared(bytes, name, here);
   check_status(status, name);
   if (at != all.end()) at->bytes = bytes;
@@ -305,7 +309,8 @@ void activate(Device d) {
   if (device == d.index) [[likely]] return;
   const Found& f = found();
   check(f.count > 0, "no GPU can be used: ", f.why);
-  check(d.index < f.count && d.index < max_devices, "there is no device ", d, ": this machine has ", f.count, f.count == 1 ? " GPU" : " GPUs");
+  check(d.index < f.count && d.index < max_devices, "there is no device ", d, ": this machine has ", f.count,
+        f.count == 1 ? " GPU" : " GPUs");
   check_status(cudaSetDevice(d.index), "choosing the device");
   device = d.index;
   own_stream = nullptr;
@@ -426,13 +431,17 @@ ArenaScope::~ArenaScope() { arena_pool = before_; }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (bytes == 0) return;
-  check(to_device == from_device || !is_capturing(), "a step that is captured must not copy between host and device: it read a value of a "
-        "tensor (item, to_vector, printing) or made a tensor from host data. Move that out of the step, or keep it in a tensor on the device");
+  check(
+      to_device == from_device || !is_capturing(),
+      "a step that is captured must not copy between host and device: it read a value of a tensor (item, to_vector, "
+      "printing) or made a tensor from host data. Move that out of the step, or keep it in a tensor on the device");
   if (from_device.is_cpu() && upload_staged(to, from, bytes)) return;
-  const cudaMemcpyKind kind = to_device.is_cpu() ? cudaMemcpyDeviceToHost : from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
+  const cudaMemcpyKind kind = to_device.is_cpu()     ? cudaMemcpyDeviceToHost
+                              : from_device.is_cpu() ? cudaMemcpyHostToDevice
+                                                     : cudaMemcpyDeviceToDevice;
   check_status(cudaMemcpyAsync(to, from, bytes, kind, stream()), "copying");
-  // Also from ordinary host memory: the call "might be synchronous" (CUDA's "API synchronization behavior"), but where a GPU
-  // reads that memory itself it need not be.
+  // Also from ordinary host memory: the call "might be synchronous" (CUDA's "API synchronization behavior"), but where
+  // a GPU reads that memory itself it need not be.
   if (to_device.is_cpu() || from_device.is_cpu()) wait_for_stream();
 }
 

@@ -55,9 +55,9 @@ class Event {
 void wait_for_stream();  // the current one; throws what kernels reported
 bool is_capturing();     // the current stream records a graph: nothing may be waited for
 
-// While it lives, this thread may allocate, ask for events and load code although it captures a graph. CUDA refuses these
-// by default and spoils the capture (cudaThreadExchangeStreamCaptureMode); they are harmless if nothing that is recorded
-// depends on them.
+// While it lives, this thread may allocate, ask for events and load code although it captures a graph. CUDA
+// refuses these by default and spoils the capture (cudaThreadExchangeStreamCaptureMode); they are harmless if
+// nothing that is recorded depends on them.
 class CaptureRelaxed {
  public:
   CaptureRelaxed() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }

@@ -1,5 +1,5 @@
-// Softmax along one dimension, its logarithm, and their gradients: each element is read once and written once, in rows too
-// long for registers read twice.
+// Softmax along one dimension, its logarithm, and their gradients: each element is read once and written once, in rows
+// too long for registers read twice.
 #include "core/kernel.h"
 #include "cuda/rows.cuh"
 
@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(most_row_threads) softmax_rows(RowOperand y, R
 }
 
 template <class C, int width, int held, bool log>
-__global__ void __launch_bounds__(most_row_threads) softmax_backward_rows(RowOperand dx, RowOperand g, RowOperand y, std::int64_t rows, int n) {
+__global__ void __launch_bounds__(most_row_threads)
+    softmax_backward_rows(RowOperand dx, RowOperand g, RowOperand y, std::int64_t rows, int n) {
   __shared__ C scratch[32];
   const std::int64_t at = this_row();
   if (at >= rows) return;
@@ -65,7 +66,8 @@ template <bool log> void forward(const View& y, const View& x, int dim) {
   const std::int64_t n = x.dim() > 0 ? x.sizes[dim] : 1, rows = x.numel() / n;
   const RowPlan plan = plan_rows(n, {in.view, out.view}, compute_dtype(x.dtype));
   visit_rows(compute_dtype(x.dtype), plan, [&]<class C, int width, int held>() {
-    launch("softmax", softmax_rows<C, width, held, log>, grid_of(plan, rows), operand(out.view), operand(in.view), rows, n);
+    launch("softmax", softmax_rows<C, width, held, log>, grid_of(plan, rows), operand(out.view), operand(in.view), rows,
+           n);
   });
   out.finish();
 }
@@ -76,8 +78,8 @@ template <bool log> void backward(const View& dx, const View& g, const View& y, 
   const std::int64_t n = y.dim() > 0 ? y.sizes[dim] : 1, rows = y.numel() / n;
   const RowPlan plan = plan_rows(n, {grad.view, in.view, out.view}, compute_dtype(dx.dtype));
   visit_rows(compute_dtype(dx.dtype), plan, [&]<class C, int width, int held>() {
-    launch("softmax_backward", softmax_backward_rows<C, width, held, log>, grid_of(plan, rows), operand(out.view), operand(grad.view),
-           operand(in.view), rows, n);
+    launch("softmax_backward", softmax_backward_rows<C, width, held, log>, grid_of(plan, rows), operand(out.view),
+           operand(grad.view), operand(in.view), rows, n);
   });
   out.finish();
 }

@@ -15,14 +15,18 @@ void cumsum(const View& y, const View& x, int dim, bool reverse);  // cuda/cumul
 
 namespace {
 
-template <class C> __global__ void keys_kernel(std::uint64_t* keys, const void* x, Dtype dtype, LinesOf lines, std::int64_t count, bool descending) {
+template <class C>
+__global__ void keys_kernel(std::uint64_t* keys, const void* x, Dtype dtype, LinesOf lines, std::int64_t count,
+                            bool descending) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count * lines.length) return;
-  const std::uint64_t key = ordered_bits(load_element<C>(x, dtype, lines.start(i / lines.length) + i % lines.length * lines.step));
+  const std::uint64_t key =
+      ordered_bits(load_element<C>(x, dtype, lines.start(i / lines.length) + i % lines.length * lines.step));
   keys[i] = descending ? ~key : key;
 }
 // The first `out.length` of n positions of every line.
-__global__ void store_positions_kernel(std::int64_t* index, const std::uint32_t* positions, LinesOf out, std::int64_t count, std::int64_t n) {
+__global__ void store_positions_kernel(std::int64_t* index, const std::uint32_t* positions, LinesOf out,
+                                       std::int64_t count, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count * out.length) return;
   const std::int64_t line = i / out.length, k = i % out.length;
@@ -41,7 +45,8 @@ template <class C> struct Sequence {  // elements of a view in row-major order
   __device__ C operator[](std::int64_t i) const { return load_element<C>(data, dtype, walk(i)); }
 };
 template <class C>
-__global__ void search_kernel(std::int64_t* index, Offsets out, Sequence<C> sorted, Sequence<C> values, std::int64_t count, std::int64_t n, std::int64_t m, bool right) {
+__global__ void search_kernel(std::int64_t* index, Offsets out, Sequence<C> sorted, Sequence<C> values,
+                              std::int64_t count, std::int64_t n, std::int64_t m, bool right) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const std::uint64_t wanted = ordered_bits(values[i]);
@@ -65,7 +70,9 @@ template <class C> __global__ void count_nonzero_kernel(std::int64_t* counts, Se
   if (threadIdx.x == 0) counts[blockIdx.x] = total;
 }
 struct Shape { int rank; std::int64_t sizes[Dims::max_rank]; };
-template <class C> __global__ void write_nonzero_kernel(std::int64_t* index, const std::int64_t* ends, Sequence<C> x, std::int64_t n, Shape shape) {
+template <class C>
+__global__ void write_nonzero_kernel(std::int64_t* index, const std::int64_t* ends, Sequence<C> x, std::int64_t n,
+                                     Shape shape) {
   __shared__ int before_warp[scan_threads / 32];
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const bool found = i < n && x[i] != C(0);
@@ -92,7 +99,8 @@ void argsort(const View& index, const View& x, int dim, bool descending) {
   const std::int64_t n = in.length, count = x.numel() / n;
   const Tensor keys = Tensor::allocate({count, n}, i64, x.device);
   visit_compute_any(x.dtype, [&]<class C> {
-    launch("argsort", &keys_kernel<C>, grid_for(count * n), static_cast<std::uint64_t*>(keys.raw_data()), x.data, x.dtype, in, count, descending);
+    launch("argsort", &keys_kernel<C>, grid_for(count * n), static_cast<std::uint64_t*>(keys.raw_data()), x.data,
+           x.dtype, in, count, descending);
   });
   const SortedLines s = sort_lines(keys, count, n);
   launch("argsort", &store_positions_kernel, grid_for(count * out.length), index.as<std::int64_t>(),
@@ -105,8 +113,8 @@ void searchsorted(const View& index, const View& sorted, const View& values, boo
   if (count == 0) return;
   const std::int64_t n = sorted.sizes.back(), m = sorted.dim() == 1 ? values.numel() : values.sizes.back();
   visit_compute_any(promote(sorted.dtype, values.dtype), [&]<class C> {
-    launch("searchsorted", &search_kernel<C>, grid_for(count), index.as<std::int64_t>(), Offsets(index.sizes, index.strides), Sequence<C>(sorted),
-           Sequence<C>(values), count, n, m, right);
+    launch("searchsorted", &search_kernel<C>, grid_for(count), index.as<std::int64_t>(),
+           Offsets(index.sizes, index.strides), Sequence<C>(sorted), Sequence<C>(values), count, n, m, right);
   });
 }
 
@@ -123,7 +131,8 @@ void nonzero(const View& index, const View& x) {
     launch("nonzero", &count_nonzero_kernel<C>, grid, ends, Sequence<C>(x), n);
     const Tensor sums = Tensor::allocate(counts.sizes(), i64, x.device);
     cumsum(sums.view(), counts.view(), 0, false);
-    launch("nonzero", &write_nonzero_kernel<C>, grid, index.as<std::int64_t>(), static_cast<const std::int64_t*>(sums.raw_data()), Sequence<C>(x), n, shape);
+    launch("nonzero", &write_nonzero_kernel<C>, grid, index.as<std::int64_t>(),
+           static_cast<const std::int64_t*>(sums.raw_data()), Sequence<C>(x), n, shape);
   });
 }
 

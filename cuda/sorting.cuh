@@ -34,7 +34,8 @@ inline constexpr int sort_tile = 1024;
 // keys [lines, n]; writes the sorted keys and positions of every tile. Blocks of tile / 2 threads; blockIdx.y is
 // the line, counted by lines_per_launch.
 template <int unused = 0>
-__global__ void sort_tiles_kernel(const std::uint64_t* keys, std::uint64_t* sorted, std::uint32_t* positions, std::int64_t n, int tile) {
+__global__ void sort_tiles_kernel(const std::uint64_t* keys, std::uint64_t* sorted, std::uint32_t* positions,
+                                  std::int64_t n, int tile) {
   __shared__ std::uint64_t key[sort_tile];
   __shared__ std::uint32_t position[sort_tile];
   const std::int64_t line = std::int64_t{blockIdx.y} * n, first = std::int64_t{blockIdx.x} * tile;
@@ -63,12 +64,13 @@ __global__ void sort_tiles_kernel(const std::uint64_t* keys, std::uint64_t* sort
 
 // Runs of `run` elements become runs of twice as many.
 template <int unused = 0>
-__global__ void merge_runs_kernel(const std::uint64_t* keys, const std::uint32_t* positions, std::uint64_t* merged_keys, std::uint32_t* merged,
-                                  std::int64_t n, std::int64_t run) {
+__global__ void merge_runs_kernel(const std::uint64_t* keys, const std::uint32_t* positions, std::uint64_t* merged_keys,
+                                  std::uint32_t* merged, std::int64_t n, std::int64_t run) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, line = std::int64_t{blockIdx.y} * n;
   if (i >= n) return;
   const Keyed mine{keys[line + i], positions[line + i]};
-  const std::int64_t first = i / (2 * run) * 2 * run, middle = first + run < n ? first + run : n, end = first + 2 * run < n ? first + 2 * run : n;
+  const std::int64_t first = i / (2 * run) * 2 * run, middle = first + run < n ? first + run : n,
+                     end = first + 2 * run < n ? first + 2 * run : n;
   const bool in_left = i < middle;
   std::int64_t low = in_left ? middle : first, high = in_left ? end : middle;  // the other run
   const std::int64_t other = low;
@@ -99,10 +101,13 @@ inline SortedLines sort_lines(Tensor keys, std::int64_t lines, std::int64_t n) {
     }
   };
   const auto key_of = [](const Tensor& t, std::int64_t at) { return static_cast<std::uint64_t*>(t.raw_data()) + at; };
-  const auto position_of = [](const Tensor& t, std::int64_t at) { return static_cast<std::uint32_t*>(t.raw_data()) + at; };
+  const auto position_of = [](const Tensor& t, std::int64_t at) {
+    return static_cast<std::uint32_t*>(t.raw_data()) + at;
+  };
   launch_lines([&](std::int64_t at, unsigned count) {
     const Grid grid{dim3(static_cast<unsigned>((n + tile - 1) / tile), count), dim3(static_cast<unsigned>(tile / 2))};
-    launch("sort_tiles", &sort_tiles_kernel<0>, grid, key_of(keys, at), key_of(a.keys, at), position_of(a.positions, at), n, tile);
+    launch("sort_tiles", &sort_tiles_kernel<0>, grid, key_of(keys, at), key_of(a.keys, at),
+           position_of(a.positions, at), n, tile);
   });
   if (n <= tile) return a;
   SortedLines b{std::move(keys), Tensor::allocate({lines, n}, i32, device)};
@@ -110,7 +115,8 @@ inline SortedLines sort_lines(Tensor keys, std::int64_t lines, std::int64_t n) {
     launch_lines([&](std::int64_t at, unsigned count) {
       Grid grid = grid_for(n);
       grid.blocks.y = count;
-      launch("merge_runs", &merge_runs_kernel<0>, grid, key_of(a.keys, at), position_of(a.positions, at), key_of(b.keys, at), position_of(b.positions, at), n, run);
+      launch("merge_runs", &merge_runs_kernel<0>, grid, key_of(a.keys, at), position_of(a.positions, at),
+             key_of(b.keys, at), position_of(b.positions, at), n, run);
     });
     std::swap(a, b);
   }

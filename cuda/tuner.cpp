@@ -111,7 +111,8 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<
   float shortest = time_of(ways[first]);
   for (std::size_t i = first + 1; i < ways.size(); ++i) {
     if (is_skipped(ways[i])) continue;
-    for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());  // to be written
+    // to be written
+    for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());
     if (!ways[i].run()) continue;
     if (!agrees()) {
       std::fprintf(stderr, "mantissa: the kernel '%s' disagrees with '%s' for %s and is not used; please report this\n",

@@ -3,10 +3,11 @@
 // used. While a graph is captured nothing is timed; a key not yet known gets the first way that applies.
 //
 // $MANTISSA_TUNER=off  no timing, and nothing is read or written: always the first way that applies
-// anything else        timed once, then kept in cuda.jsonl in the cache folder (core/choices.h), for this kind of GPU and
-//                      this version of CUDA
-// $MANTISSA_TUNER_SKIP=hopper,cudnn   leaves out ways whose names begin so, timed or not, where one hangs or fails: "mma",
-//                      "hopper", "cublaslt", "cublaslt_epilogue", of convolutions "cudnn", "unfold", of attention "own", "cudnn"
+// anything else        timed once, then kept in cuda.jsonl in the cache folder (core/choices.h), for this kind of GPU
+//                      and this version of CUDA
+// $MANTISSA_TUNER_SKIP=hopper,cudnn   leaves out ways whose names begin so, timed or not, where one hangs or fails:
+//                      "mma", "hopper", "cublaslt", "cublaslt_epilogue", of convolutions "cudnn", "unfold", of
+//                      attention "own", "cudnn"
 #pragma once
 
 #include <array>
@@ -38,8 +39,9 @@ inline Choice run_fastest(const std::string& key, std::span<const Way> ways, con
   return run_fastest(key, ways, std::span(&result, 1), repeatable);
 }
 
-// Whether two results of the same sizes and dtype are the same up to rounding of that dtype: no difference above 1e-3 of the
-// largest element (4e-3 in f16, 2e-2 in bf16). Where one overflows the other has to, or come close. Waits for the device.
+// Whether two results of the same sizes and dtype are the same up to rounding of that dtype: no difference
+// above 1e-3 of the largest element (4e-3 in f16, 2e-2 in bf16). Where one overflows the other has to, or
+// come close. Waits for the device.
 bool agree(const View& a, const View& b);
 
 // What is settled, by the numbers that a key says: work that was done before finds its way without making text.

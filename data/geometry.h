@@ -1,5 +1,5 @@
-// Transforms that move pixels: other sizes, rotation, affine maps. Images [B, C, H, W], u8 or f32, contiguous; the results
-// are new tensors. Behaviour follows torchvision's transforms and functions of the same names.
+// Transforms that move pixels: other sizes, rotation, affine maps. Images [B, C, H, W], u8 or f32, contiguous; the
+// results are new tensors. Behaviour follows torchvision's transforms and functions of the same names.
 #pragma once
 
 #include <array>

@@ -14,7 +14,8 @@ double normal(Draws& draws) {
   return radius * std::cos(6.283185307179586 * draws.uniform());
 }
 
-// Marsaglia and Tsang, 2000; below 1 through a + 1. In logarithms: with a small alpha both of beta's numbers are near 0.
+// Marsaglia and Tsang, 2000; below 1 through a + 1. In logarithms: with a small alpha
+// both of beta's numbers are near 0.
 double log_gamma_draw(Draws& draws, double a) {
   if (a < 1) return log_gamma_draw(draws, a + 1) + std::log(positive_uniform(draws)) / a;
   const double d = a - 1.0 / 3, c = 1 / std::sqrt(9 * d);

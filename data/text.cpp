@@ -14,8 +14,10 @@ namespace {
 constexpr std::int64_t most_bytes = std::int64_t{1} << 31;
 
 void check_window(const Text& text, std::int64_t count, std::int64_t length) {
-  check(count >= 1 && length >= 1, "Text: a batch needs at least one window of one character, got ", count, " of ", length);
-  check(text.size() > length, "Text: a window of ", length, " characters and the one after it do not fit into a text of ", text.size());
+  check(count >= 1 && length >= 1, "Text: a batch needs at least one window of one character, got ", count, " of ",
+        length);
+  check(text.size() > length, "Text: a window of ", length,
+        " characters and the one after it do not fit into a text of ", text.size());
 }
 
 // Row `row` of a batch: the window that begins at `begin`.
@@ -31,7 +33,8 @@ TextBatch allocate_batch(std::int64_t count, std::int64_t length) {
 
 Text read_text(const std::string& path, const std::string& name) {
   const std::string bytes = io::read_file(path, most_bytes);
-  if (bytes.size() < 2) io::fail_format(path, "holds no text: it has ", static_cast<unsigned long>(bytes.size()), " bytes");
+  if (bytes.size() < 2)
+    io::fail_format(path, "holds no text: it has ", static_cast<unsigned long>(bytes.size()), " bytes");
   return text_from(bytes, concat(name, ": ", static_cast<unsigned long>(bytes.size()), " characters from ", path));
 }
 
@@ -59,7 +62,8 @@ Tensor Text::encode(std::string_view text) const {
   Tensor t = Tensor::allocate({static_cast<std::int64_t>(text.size())}, i64);
   for (std::size_t i = 0; i < text.size(); ++i) {
     const std::size_t token = alphabet.find(text[i]);
-    check(token != std::string::npos, "the text the model was trained on has no character ", io::quote(text.substr(i, 1)));
+    check(token != std::string::npos, "the text the model was trained on has no character ",
+          io::quote(text.substr(i, 1)));
     t.data<std::int64_t>()[i] = static_cast<std::int64_t>(token);
   }
   return t;
@@ -95,7 +99,8 @@ TextSplit split(const Text& text, double validation) {
   check(validation > 0 && validation < 1, "split: the part for validation must lie between 0 and 1, got ", validation);
   const auto cut = static_cast<std::int64_t>(static_cast<double>(text.size()) * (1 - validation));
   check(cut > 0 && cut < text.size(), "split: a text of ", text.size(), " characters is too short to be split");
-  return {{slice(text.tokens, 0, 0, cut), text.alphabet, text.source}, {slice(text.tokens, 0, cut), text.alphabet, text.source}};
+  return {{slice(text.tokens, 0, 0, cut), text.alphabet, text.source},
+          {slice(text.tokens, 0, cut), text.alphabet, text.source}};
 }
 
 std::string synthetic_text(std::int64_t length, std::uint64_t seed) {
@@ -104,24 +109,29 @@ std::string synthetic_text(std::int64_t length, std::uint64_t seed) {
   static constexpr std::array verbs{"sees", "finds", "follows", "loves", "forgets", "calls", "paints", "hears"};
   static constexpr std::array ends{".\n", ".\n", "!\n", "?\n", ", and ", ", but "};
   Draws draws(seed, Purpose::synthetic, 0, 1);
-  const auto pick = [&](const auto& words) { return std::string(words[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(words.size())))]); };
+  const auto pick = [&](const auto& words) {
+    return std::string(words[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(words.size())))]);
+  };
   const auto thing = [&] { return "the " + (draws.below(2) == 0 ? pick(adjectives) + " " : "") + pick(nouns); };
   std::string text;
-  while (static_cast<std::int64_t>(text.size()) < length) text += thing() + " " + pick(verbs) + " " + thing() + pick(ends);
+  while (static_cast<std::int64_t>(text.size()) < length)
+    text += thing() + " " + pick(verbs) + " " + thing() + pick(ends);
   text.resize(static_cast<std::size_t>(std::max<std::int64_t>(length, 0)));
   return text;
 }
 
 Text load_text(const std::string& name, const std::string& where) {
   constexpr std::int64_t drawn = 200000;
-  check(name == "tinyshakespeare" || name == "synthetic", "unknown text ", io::quote(name), ", expected tinyshakespeare or synthetic");
+  check(name == "tinyshakespeare" || name == "synthetic", "unknown text ", io::quote(name),
+        ", expected tinyshakespeare or synthetic");
   const std::string synthetic = concat("synthetic: ", drawn, " characters drawn by a program");
   if (name == "synthetic") return text_from(synthetic_text(drawn), synthetic);
   if (!where.empty()) {
     if (!is_folder(where)) return read_text(where, "text");
     for (const std::string& file : {where + "/" + name + "/input.txt", where + "/input.txt"})
       if (path_exists(file)) return read_text(file, name);
-    fail("the folder ", where, " has no input.txt, there or in its subfolder ", name, "; a text file may be given instead");
+    fail("the folder ", where, " has no input.txt, there or in its subfolder ", name,
+         "; a text file may be given instead");
   }
   std::string searched;
   for (const std::string& folder : usual_folders(name)) {

@@ -115,7 +115,8 @@ PixelSteps random_crop_steps(std::int64_t images, std::int64_t padding, Draws& d
   }
   return steps;
 }
-PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws, std::int64_t size, float value) {
+PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t width, Draws& draws, std::int64_t size,
+                        float value) {
   check(size >= 1, "cutout_: the size must be positive, got ", size);
   PixelSteps steps(static_cast<std::size_t>(images));
   for (PixelStep& s : steps) {

@@ -97,9 +97,10 @@ void check_names(const std::string& path, const NamedTensors& tensors, const Met
   std::vector<std::string_view> names, keys;
   for (const auto& [name, tensor] : tensors) {
     check(tensor.defined(), "cannot write ", path, ": tensor ", quote(name), " is undefined and cannot be saved");
-    check(!name.empty() && name != "__metadata__", "cannot write ", path, ": a tensor cannot be saved under the name ", quote(name));
-    check(static_cast<std::int64_t>(name.size()) <= limits.name_bytes, "cannot write ", path, ": the name ", quote(name),
-          " is too long");
+    check(!name.empty() && name != "__metadata__", "cannot write ", path, ": a tensor cannot be saved under the name ",
+          quote(name));
+    check(static_cast<std::int64_t>(name.size()) <= limits.name_bytes, "cannot write ", path, ": the name ",
+          quote(name), " is too long");
     names.push_back(name);
   }
   for (const auto& [key, value] : metadata) keys.push_back(key);

@@ -71,7 +71,8 @@ std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
   Device device = cpu;
   for (const Tensor& x : inputs) {
     check(x.defined(), "a captured step was called with an undefined tensor");
-    check(!x.requires_grad(), "a captured step was called with ", x, ", which requires a gradient; pass x.detach(), or make it part of the step");
+    check(!x.requires_grad(), "a captured step was called with ", x,
+          ", which requires a gradient; pass x.detach(), or make it part of the step");
     if (!x.device().is_cpu()) device = x.device();
   }
   if (device.is_cpu()) return impl_->step(inputs);

@@ -182,7 +182,8 @@ Tensor FusedFunction::call(std::span<const Tensor> arguments) const {
   }
   if (on_gpu && !cuda_backend::can_fuse()) return (*impl_->function)(arguments);
   if (std::ranges::any_of(arguments, &Tensor::is_weak_scalar)) {
-    for (const Tensor& t : arguments) numbers.push_back(t.is_weak_scalar() ? scalar(t.item(), {.dtype = wide ? f64 : f32}) : t);
+    for (const Tensor& t : arguments)
+      numbers.push_back(t.is_weak_scalar() ? scalar(t.item(), {.dtype = wide ? f64 : f32}) : t);
   }
   const std::span<const Tensor> x = numbers.empty() ? arguments : std::span<const Tensor>(numbers);
   try {

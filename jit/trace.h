@@ -37,9 +37,9 @@ struct Kind {
   bool operator==(const Kind&) const = default;
 };
 
-// Calls `function` under the thread's autocast, as if arguments of these kinds, of which one at least is no scalar, were
-// on `device`. Throws where it does anything that is not elementwise, looks at values, or needs tensors that are not its
-// arguments; messages begin with `name`.
+// Calls `function` under the thread's autocast, as if arguments of these kinds, of which one at least is no scalar,
+// were on `device`. Throws where it does anything that is not elementwise, looks at values, or needs tensors that are
+// not its arguments; messages begin with `name`.
 Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Kind> kinds, Device device);
 
 }  // namespace mantissa::jit

@@ -8,7 +8,9 @@ namespace {
 struct Lister final : Fields {
   amp::ModuleList list;
 
-  void module(const std::string& path, const void* object, const void* type) override { list.modules.push_back({object, type, path}); }
+  void module(const std::string& path, const void* object, const void* type) override {
+    list.modules.push_back({object, type, path});
+  }
   void param(const std::string& path, Param& p) override {
     if (!p.defined()) return;
     // The owner is the deepest module on the way, seen last: the elements of an array have no module of their own.
@@ -62,7 +64,8 @@ std::string MemoryByDtype::table() const {
   for (int d = 0; d < dtype_count; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (parameters[i] + gradients[i] + shadows[i] + buffers[i] == 0) continue;
-    text += concat(mantissa::name_of(static_cast<Dtype>(d)), "  ", parameters[i], "  ", gradients[i], "  ", shadows[i], "  ", buffers[i], "\n");
+    text += concat(mantissa::name_of(static_cast<Dtype>(d)), "  ", parameters[i], "  ", gradients[i], "  ", shadows[i],
+                   "  ", buffers[i], "\n");
   }
   return text;
 }

@@ -10,18 +10,21 @@ namespace {
 
 // A mask of either kind as numbers to add to scores of `dtype`. Integers are neither: what they would mean is a guess.
 Tensor as_scores(const char* name, const Tensor& mask, Dtype dtype) {
-  check(mask.dtype() == boolean || mask.is_floating(), "MultiheadAttention: ", name, " must be bool, true where attention is not allowed, or "
-        "floating, got ", mask, "; of one that is 1 where tokens are, pass mask == 0");
+  check(mask.dtype() == boolean || mask.is_floating(), "MultiheadAttention: ", name,
+        " must be bool, true where attention is not allowed, or "
+        "floating, got ",
+        mask, "; of one that is 1 where tokens are, pass mask == 0");
   if (mask.dtype() != boolean) return cast(mask, dtype);
   return masked_fill(zeros(mask.sizes(), {.dtype = dtype, .device = mask.device()}), mask, -INFINITY);
 }
 // Both masks as one that broadcasts to [N, heads, L, S]; undefined when there is none.
-Tensor joined_mask(const AttentionCall& call, std::int64_t batch, std::int64_t heads, std::int64_t queries, std::int64_t keys, Dtype dtype, Device device) {
+Tensor joined_mask(const AttentionCall& call, std::int64_t batch, std::int64_t heads, std::int64_t queries,
+                   std::int64_t keys, Dtype dtype, Device device) {
   Tensor mask;
   if (call.attn_mask.defined()) {
     const Dims flat{queries, keys}, each{batch * heads, queries, keys};
-    check(call.attn_mask.sizes() == flat || call.attn_mask.sizes() == each, "MultiheadAttention: attn_mask must be ", flat, " or ", each,
-          ", got ", call.attn_mask);
+    check(call.attn_mask.sizes() == flat || call.attn_mask.sizes() == each, "MultiheadAttention: attn_mask must be ",
+          flat, " or ", each, ", got ", call.attn_mask);
     mask = as_scores("attn_mask", call.attn_mask, dtype);
     if (mask.dim() == 3) mask = reshape(mask, {batch, heads, queries, keys});
   }
@@ -31,8 +34,8 @@ Tensor joined_mask(const AttentionCall& call, std::int64_t batch, std::int64_t h
     mask = as_scores("attn_mask", arange(queries, there).unsqueeze(1) < arange(keys, there), dtype);
   }
   if (!call.key_padding_mask.defined()) return mask;
-  check(call.key_padding_mask.sizes() == Dims{batch, keys}, "MultiheadAttention: key_padding_mask must be ", Dims{batch, keys}, ", got ",
-        call.key_padding_mask);
+  check(call.key_padding_mask.sizes() == Dims{batch, keys}, "MultiheadAttention: key_padding_mask must be ",
+        Dims{batch, keys}, ", got ", call.key_padding_mask);
   const Tensor padding = reshape(as_scores("key_padding_mask", call.key_padding_mask, dtype), {batch, 1, 1, keys});
   return mask.defined() ? mask + padding : padding;
 }
@@ -46,10 +49,12 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& mask) {
 
 }  // namespace
 
-MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& o)
-    : out_proj(embed_dim, embed_dim, {.bias = o.bias}), embed_dim(embed_dim), num_heads(num_heads), dropout(o.dropout), batch_first(o.batch_first),
-      add_zero_attn(o.add_zero_attn) {
-  check(num_heads >= 1 && embed_dim % num_heads == 0, "MultiheadAttention: embed_dim ", embed_dim, " does not divide into ", num_heads, " heads");
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                                       const MultiheadAttentionOptions& o)
+    : out_proj(embed_dim, embed_dim, {.bias = o.bias}), embed_dim(embed_dim), num_heads(num_heads), dropout(o.dropout),
+      batch_first(o.batch_first), add_zero_attn(o.add_zero_attn) {
+  check(num_heads >= 1 && embed_dim % num_heads == 0, "MultiheadAttention: embed_dim ", embed_dim,
+        " does not divide into ", num_heads, " heads");
   const std::int64_t kdim = o.kdim > 0 ? o.kdim : embed_dim, vdim = o.vdim > 0 ? o.vdim : embed_dim;
   if (kdim == embed_dim && vdim == embed_dim) {
     in_proj_weight = Param(empty({3 * embed_dim, embed_dim}));
@@ -96,25 +101,32 @@ Tensor MultiheadAttention::project(const Tensor& x, int part) const {
 Tensor MultiheadAttention::with_extra_rows(const Tensor& x, const Param& bias) const {
   std::vector<Tensor> parts{x};
   const Dims row{x.size(0), num_heads, 1, embed_dim / num_heads};
-  if (bias.defined()) parts.push_back(expand(reshape(cast(bias, x.dtype()), {1, num_heads, 1, embed_dim / num_heads}), row));
+  if (bias.defined())
+    parts.push_back(expand(reshape(cast(bias, x.dtype()), {1, num_heads, 1, embed_dim / num_heads}), row));
   if (add_zero_attn) parts.push_back(zeros(row, {.dtype = x.dtype(), .device = x.device()}));
   return parts.size() == 1 ? x : cat(parts, 2);
 }
 
-AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& given) const {
+AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                                               const AttentionCall& given) const {
   const amp::InModule here(*this);
   const bool batched = query.dim() == 3;
   check(query.dim() == key.dim() && key.dim() == value.dim() && (batched || query.dim() == 2),
-        "MultiheadAttention: query, key and value must all have 3 dimensions, or 2 without a batch; got ", query, ", ", key, ", ", value);
+        "MultiheadAttention: query, key and value must all have 3 dimensions, or 2 without a batch; got ", query, ", ",
+        key, ", ", value);
   check(query.size(-1) == embed_dim, "MultiheadAttention: query must end in embed_dim ", embed_dim, ", got ", query);
   AttentionCall call = given;
   if (!batched && call.key_padding_mask.defined()) call.key_padding_mask = unsqueeze(call.key_padding_mask, 0);
-  const auto batch_major = [&](const Tensor& x) { return !batched ? unsqueeze(x, 0) : batch_first ? x : transpose(x, 0, 1); };
+  const auto batch_major = [&](const Tensor& x) {
+    return !batched ? unsqueeze(x, 0) : batch_first ? x : transpose(x, 0, 1);
+  };
   const Tensor q = project(batch_major(query), 0);
   Tensor k = project(batch_major(key), 1), v = project(batch_major(value), 2);
-  check(k.size(0) == q.size(0) && v.size(0) == q.size(0) && k.size(2) == v.size(2), "MultiheadAttention: query ", query, ", key ", key,
-        " and value ", value, " differ in batch or length", !batched ? "" : batch_first ? "; they are read as [batch, length, embed]" :
-        "; they are read as [length, batch, embed], with batch_first as [batch, length, embed]");
+  check(k.size(0) == q.size(0) && v.size(0) == q.size(0) && k.size(2) == v.size(2), "MultiheadAttention: query ", query,
+        ", key ", key, " and value ", value, " differ in batch or length",
+        !batched      ? ""
+        : batch_first ? "; they are read as [batch, length, embed]"
+                      : "; they are read as [length, batch, embed], with batch_first as [batch, length, embed]");
   Tensor mask = joined_mask(call, q.size(0), num_heads, q.size(2), k.size(2), q.dtype(), q.device());
   const std::int64_t extra = (bias_k.defined() ? 1 : 0) + (add_zero_attn ? 1 : 0);
   if (extra > 0) {

@@ -30,7 +30,8 @@ template <class T> constexpr bool is_cloneable() {
   else if constexpr (!is_field<T>()) return std::is_copy_constructible_v<T>;
   else if constexpr (!std::is_void_v<typename Pointee<T>::type>) return is_cloneable<typename Pointee<T>::type>();
   else if constexpr (Growing<T> || (ArrayOf<T>::size > 0)) return is_cloneable<typename T::value_type>();
-  else if constexpr (std::is_aggregate_v<T>) return are_cloneable(static_cast<decltype(members(std::declval<const T&>()))*>(nullptr));
+  else if constexpr (std::is_aggregate_v<T>)
+    return are_cloneable(static_cast<decltype(members(std::declval<const T&>()))*>(nullptr));
   else return false;
 }
 // For layers whose type is not known before the program runs.

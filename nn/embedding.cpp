@@ -16,16 +16,18 @@ void renormalise_rows(const Tensor& weight, const Tensor& indices, double max_no
   handle.copy_(index_copy(weight.detach(), 0, used, rows * scale));
 }
 Tensor scaled_by_frequency(const Tensor& rows, const Tensor& indices, std::int64_t count) {
-  const Tensor each = cast(reshape(index_select(bincount(flatten(indices), {}, count), 0, flatten(indices)), indices.sizes()), rows.dtype());
+  const Tensor each = cast(
+      reshape(index_select(bincount(flatten(indices), {}, count), 0, flatten(indices)), indices.sizes()), rows.dtype());
   const Tensor share = unsqueeze(reciprocal(each), -1);
   return rows.detach() + (rows - rows.detach()) * share;  // the values of rows, a share of their gradient
 }
 
 }  // namespace detail
 
-Embedding::Embedding(std::int64_t count, std::int64_t dim, const EmbeddingOptions& o) : weight(empty({count, dim})), options(o) {
-  check(!o.padding_idx || (*o.padding_idx >= -count && *o.padding_idx < count), "Embedding: padding_idx ", o.padding_idx.value_or(0),
-        " is out of range for ", count, " rows");
+Embedding::Embedding(std::int64_t count, std::int64_t dim, const EmbeddingOptions& o)
+    : weight(empty({count, dim})), options(o) {
+  check(!o.padding_idx || (*o.padding_idx >= -count && *o.padding_idx < count), "Embedding: padding_idx ",
+        o.padding_idx.value_or(0), " is out of range for ", count, " rows");
   init::normal_(weight);
   if (o.padding_idx) init::constant_(select(weight.detach(), 0, *o.padding_idx), 0);
 }

@@ -15,18 +15,22 @@ struct Bags {
   std::int64_t count;
 };
 Bags bags_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
-  check(offsets.dim() == 1 && offsets.dtype() == i64, "EmbeddingBag: offsets must be i64 with 1 dimension, got ", offsets);
+  check(offsets.dim() == 1 && offsets.dtype() == i64, "EmbeddingBag: offsets must be i64 with 1 dimension, got ",
+        offsets);
   check_may_read("EmbeddingBag", offsets, "the offsets say which indices make a bag");
   std::vector<std::int64_t> bounds = offsets.to_vector<std::int64_t>();
   check(!include_last || !bounds.empty(), "EmbeddingBag: include_last_offset needs at least one offset");
-  check(bounds.empty() || bounds.front() == 0, "EmbeddingBag: the first offset must be 0, found ", bounds.empty() ? 0 : bounds.front());
+  check(bounds.empty() || bounds.front() == 0, "EmbeddingBag: the first offset must be 0, found ",
+        bounds.empty() ? 0 : bounds.front());
   if (!include_last) bounds.push_back(indices);
   check(std::is_sorted(bounds.begin(), bounds.end()) && bounds.back() <= indices,
         "EmbeddingBag: offsets must not fall and not exceed the number of indices, ", indices);
-  check(bounds.back() == indices, "EmbeddingBag: the last offset must be the number of indices, ", indices, ", found ", bounds.back());
+  check(bounds.back() == indices, "EmbeddingBag: the last offset must be the number of indices, ", indices, ", found ",
+        bounds.back());
   check(bounds.size() > 1 || indices == 0, "EmbeddingBag: ", indices, " indices belong to no bag");
   std::vector<std::int64_t> bag;
-  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) bag.insert(bag.end(), static_cast<std::size_t>(bounds[i + 1] - bounds[i]), static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i)
+    bag.insert(bag.end(), static_cast<std::size_t>(bounds[i + 1] - bounds[i]), static_cast<std::int64_t>(i));
   return {from_data<std::int64_t>(bag, {indices}).to(offsets.device()), static_cast<std::int64_t>(bounds.size()) - 1};
 }
 Bags rows_of(const Tensor& indices) {
@@ -36,30 +40,36 @@ Bags rows_of(const Tensor& indices) {
 
 }  // namespace
 
-EmbeddingBag::EmbeddingBag(std::int64_t count, std::int64_t dim, const EmbeddingBagOptions& o) : weight(empty({count, dim})), options(o) {
-  check(!o.padding_idx || (*o.padding_idx >= -count && *o.padding_idx < count), "EmbeddingBag: padding_idx ", o.padding_idx.value_or(0),
-        " is out of range for ", count, " rows");
+EmbeddingBag::EmbeddingBag(std::int64_t count, std::int64_t dim, const EmbeddingBagOptions& o)
+    : weight(empty({count, dim})), options(o) {
+  check(!o.padding_idx || (*o.padding_idx >= -count && *o.padding_idx < count), "EmbeddingBag: padding_idx ",
+        o.padding_idx.value_or(0), " is out of range for ", count, " rows");
   check(!o.scale_grad_by_freq || o.mode != BagMode::max, "EmbeddingBag: scale_grad_by_freq is not for mode max");
   init::normal_(weight);
   if (o.padding_idx) init::constant_(select(weight.detach(), 0, *o.padding_idx), 0);
 }
 
 Tensor EmbeddingBag::operator()(const Tensor& indices, const Tensor& offsets, const Tensor& per_sample_weights) const {
-  check(indices.dim() == 1 || indices.dim() == 2, "EmbeddingBag: indices must be [N, bag], or [count] with offsets, got ", indices);
-  check((indices.dim() == 1) == offsets.defined(), "EmbeddingBag: offsets belong to indices with 1 dimension, and only to them");
+  check(indices.dim() == 1 || indices.dim() == 2,
+        "EmbeddingBag: indices must be [N, bag], or [count] with offsets, got ", indices);
+  check((indices.dim() == 1) == offsets.defined(),
+        "EmbeddingBag: offsets belong to indices with 1 dimension, and only to them");
   if (options.max_norm) detail::renormalise_rows(weight, indices, *options.max_norm, options.norm_type);
   const Tensor flat = flatten(indices);
-  const Bags bags = indices.dim() == 2 ? rows_of(indices) : bags_of(offsets, indices.size(0), options.include_last_offset);
+  const Bags bags =
+      indices.dim() == 2 ? rows_of(indices) : bags_of(offsets, indices.size(0), options.include_last_offset);
   Tensor rows = embedding(weight, flat, options.padding_idx);
   if (options.scale_grad_by_freq) rows = detail::scaled_by_frequency(rows, flat, weight.size(0));
   if (per_sample_weights.defined()) {
     check(options.mode == BagMode::sum, "EmbeddingBag: per_sample_weights need mode sum");
-    check(per_sample_weights.sizes() == indices.sizes(), "EmbeddingBag: per_sample_weights ", per_sample_weights, " do not fit indices ", indices);
+    check(per_sample_weights.sizes() == indices.sizes(), "EmbeddingBag: per_sample_weights ", per_sample_weights,
+          " do not fit indices ", indices);
     rows = rows * reshape(per_sample_weights, {flat.numel(), 1});
   }
   Tensor bag = bags.of_index;
   if (options.padding_idx) {
-    const std::int64_t padding = *options.padding_idx < 0 ? *options.padding_idx + weight.size(0) : *options.padding_idx;
+    const std::int64_t padding =
+        *options.padding_idx < 0 ? *options.padding_idx + weight.size(0) : *options.padding_idx;
     const Tensor kept = flatten(nonzero(flat != static_cast<double>(padding)));
     rows = index_select(rows, 0, kept);
     bag = index_select(bag, 0, kept);

@@ -158,9 +158,10 @@ class Fields {
   template <class T> void visit(std::string_view name, T& member) {
     static_assert(detail::is_field<T>() || (std::is_class_v<T> && !std::is_same_v<T, Tensor>),
                   "MANTISSA_FIELDS(...) lists a plain value; wrap a tensor in nn::Param or nn::Buffer");
-    static_assert(!detail::hides_fields<T>(),
-                  "MANTISSA_FIELDS(...) does not look into a map, pair, tuple, variant or shared_ptr: put modules into members "
-                  "of their own, a vector, an array, a unique_ptr, an optional or an nn::ModuleDict");
+    static_assert(
+        !detail::hides_fields<T>(),
+        "MANTISSA_FIELDS(...) does not look into a map, pair, tuple, variant or shared_ptr: put modules into members "
+        "of their own, a vector, an array, a unique_ptr, an optional or an nn::ModuleDict");
     const std::size_t length = path_.size();
     if (length > 0) path_ += '.';
     path_ += name;

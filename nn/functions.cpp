@@ -108,7 +108,8 @@ Buffer clone(const Buffer& b) {
 
 void detail::fail_clone(const std::type_info& type) {
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
+                                                    std::free);
   fail("clone: the layer ", status == 0 ? name.get() : type.name(),
        " cannot be copied: a module with a constructor or private members needs a clone() const (nn/clone.h)");
 }

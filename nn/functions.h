@@ -17,8 +17,8 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 template <class T>
 concept Modules = Module<T> || (detail::is_field<T>() && !std::is_base_of_v<Tensor, T> && !std::is_same_v<T, Mode>);
 
-// Any of them, as the functions below see it. Refers to the module; made implicitly. Parameters of a vector `layers` are
-// named "0.weight", "1.weight", ...
+// Any of them, as the functions below see it. Refers to the module; made implicitly. Parameters of a vector `layers`
+// are named "0.weight", "1.weight", ...
 class ModuleRef {
  public:
   template <Modules M> ModuleRef(M& m)

@@ -83,7 +83,8 @@ void orthonormalise(std::vector<double>& v, std::int64_t n, std::int64_t size) {
 void zeros_(const Tensor& t) { constant_(t, 0); }
 void ones_(const Tensor& t) { constant_(t, 1); }
 void trunc_normal_(const Tensor& t, double mean, double std, double low, double high) {
-  check(std > 0 && low < high, "init: trunc_normal_ needs std above 0 and low below high, got ", std, ", ", low, " and ", high);
+  check(std > 0 && low < high, "init: trunc_normal_ needs std above 0 and low below high, got ", std, ", ", low,
+        " and ", high);
   const double from = normal_cdf((low - mean) / std), to = normal_cdf((high - mean) / std);
   const Tensor u = rand(t.sizes(), {.dtype = f64}) * (to - from) + from;  // by the inverse of the distribution function
   assign(t, clamp(erfinv(2.0 * u - 1.0) * (std * std::sqrt(2.0)) + mean, low, high).to_vector<double>());
@@ -96,20 +97,23 @@ void eye_(const Tensor& t) {
 }
 void dirac_(const Tensor& t, int groups) {
   check(t.dim() >= 3 && t.dim() <= 5, "init: dirac_ needs 3 to 5 dimensions, got ", t);
-  check(groups >= 1 && t.size(0) % groups == 0, "init: dirac_ needs groups that divide ", t.size(0), " channels, got ", groups);
+  check(groups >= 1 && t.size(0) % groups == 0, "init: dirac_ needs groups that divide ", t.size(0), " channels, got ",
+        groups);
   std::vector<double> v(static_cast<std::size_t>(t.numel()), 0);
   const std::int64_t out = t.size(0) / groups, area = t.numel() / (t.size(0) * t.size(1));
   std::int64_t centre = 0;
   for (int d = 2; d < t.dim(); ++d) centre = centre * t.size(d) + t.size(d) / 2;
   for (int g = 0; g < groups; ++g) {
-    for (std::int64_t c = 0; c < std::min(out, t.size(1)); ++c) v[static_cast<std::size_t>(((g * out + c) * t.size(1) + c) * area + centre)] = 1;
+    for (std::int64_t c = 0; c < std::min(out, t.size(1)); ++c)
+      v[static_cast<std::size_t>(((g * out + c) * t.size(1) + c) * area + centre)] = 1;
   }
   assign(t, v);
 }
 void orthogonal_(const Tensor& t, double gain) {
   check(t.dim() >= 2, "init: orthogonal_ needs at least 2 dimensions, got ", t);
   if (t.numel() == 0) return;
-  const std::int64_t rows = t.size(0), columns = t.numel() / rows, n = std::min(rows, columns), size = std::max(rows, columns);
+  const std::int64_t rows = t.size(0), columns = t.numel() / rows, n = std::min(rows, columns),
+                     size = std::max(rows, columns);
   std::vector<double> v = randn({n, size}, {.dtype = f64}).to_vector<double>();
   orthonormalise(v, n, size);
   const Tensor q = from_data<double>(v, {n, size}) * gain;

@@ -42,8 +42,10 @@ double calculate_gain(std::string_view nonlinearity, double slope = 0.01);
 void xavier_uniform_(const Tensor& t, double gain = 1);
 void xavier_normal_(const Tensor& t, double gain = 1);
 // `a` is the slope that gain() gets.
-void kaiming_uniform_(const Tensor& t, double a = 0, Fan fan = Fan::in, Nonlinearity nonlinearity = Nonlinearity::leaky_relu);
-void kaiming_normal_(const Tensor& t, double a = 0, Fan fan = Fan::in, Nonlinearity nonlinearity = Nonlinearity::leaky_relu);
+void kaiming_uniform_(const Tensor& t, double a = 0, Fan fan = Fan::in,
+                      Nonlinearity nonlinearity = Nonlinearity::leaky_relu);
+void kaiming_normal_(const Tensor& t, double a = 0, Fan fan = Fan::in,
+                     Nonlinearity nonlinearity = Nonlinearity::leaky_relu);
 
 // PyTorch's default for linear and convolution layers: weight and bias uniform in
 // (-1, 1) / sqrt(fan_in). An undefined bias is left out.

@@ -1,5 +1,5 @@
-// Linear: y = x weight^T + bias. x [*, in], weight [out, in], y [*, out], as torch.nn.Linear; LinearAct, which ends in an
-// activation; feed_forward, both in a row; and Bilinear.
+// Linear: y = x weight^T + bias. x [*, in], weight [out, in], y [*, out], as torch.nn.Linear; LinearAct, which ends in
+// an activation; feed_forward, both in a row; and Bilinear.
 #pragma once
 
 #include <cmath>
@@ -36,12 +36,13 @@ class Linear {
   Linear() = default;
 };
 
-// activation(linear(x)) as one operator, with the parameters, results and gradients of a Linear and the relu or gelu that
-// follows it. In halves on a GPU it is one pass over memory less; on a CPU it takes as long as the two.
+// activation(linear(x)) as one operator, with the parameters, results and gradients of a Linear and the relu or gelu
+// that follows it. In halves on a GPU it is one pass over memory less; on a CPU it takes as long as the two.
 //   nn::LinearAct up{768, 3072, Activation::gelu_tanh};    instead of gelu(up(x), "tanh")
 class LinearAct : public Linear {
  public:
-  LinearAct(std::int64_t in, std::int64_t out, Activation act, const LinearOptions& o = {}) : Linear(in, out, o), activation(act) {}
+  LinearAct(std::int64_t in, std::int64_t out, Activation act, const LinearOptions& o = {})
+      : Linear(in, out, o), activation(act) {}
   Tensor operator()(const Tensor& x) const { return linear(x, weight, bias, activation); }
 
   Activation activation;
@@ -57,7 +58,8 @@ class LinearAct : public Linear {
   LinearAct() = default;
 };
 
-// down(up(x)) as one operator, which on a GPU in halves saves a pass over the hidden layer's gradient (core/fused_ops.h):
+// down(up(x)) as one operator, which on a GPU in halves saves a pass over the hidden
+// layer's gradient (core/fused_ops.h):
 //   return x + nn::feed_forward(up, down, norm(x));
 inline Tensor feed_forward(const LinearAct& up, const Linear& down, const Tensor& x) {
   return mantissa::feed_forward(x, up.weight, up.bias, up.activation, down.weight, down.bias);

@@ -36,13 +36,15 @@ inline Pool2dOptions pool_options(Pair kernel, const PoolOptions& o) {
 inline mantissa::Pool3dOptions pool_options(Triple kernel, const Pool3dOptions& o) {
   return {o.stride.value_or(kernel), o.padding, o.ceil_mode, o.count_include_pad, o.dilation, o.divisor_override};
 }
-template <std::size_t n> void check_fractions(const char* name, bool size, const std::optional<std::array<double, n>>& ratio) {
+template <std::size_t n>
+void check_fractions(const char* name, bool size, const std::optional<std::array<double, n>>& ratio) {
   check(size != ratio.has_value(), name, ": give either output_size or output_ratio");
   if (!ratio) return;
   for (double r : *ratio) check(r > 0 && r < 1, name, ": output_ratio ", r, " must lie between 0 and 1");
 }
 template <std::size_t n, class Size>
-std::array<int, n> fractional_size(const Tensor& x, const Size& size, const std::optional<std::array<double, n>>& ratio) {
+std::array<int, n> fractional_size(const Tensor& x, const Size& size,
+                                   const std::optional<std::array<double, n>>& ratio) {
   if (size) return *size;
   std::array<int, n> output{};
   for (std::size_t d = 0; d < n; ++d) {
@@ -121,8 +123,8 @@ struct AdaptiveMaxPool3d {
   ValuesIndices with_indices(const Tensor& x) const { return adaptive_max_pool3d_with_indices(x, output); }
 };
 
-// Maxima of windows at random places (core/ops_special.h). One of the two options: the result's size, or its share of the
-// image's, between 0 and 1. The random numbers are drawn anew in every call, or given.
+// Maxima of windows at random places (core/ops_special.h). One of the two options: the result's size, or its share of
+// the image's, between 0 and 1. The random numbers are drawn anew in every call, or given.
 struct FractionalMaxPool2d {
   struct Options { std::optional<Pair> output_size = {}; std::optional<std::array<double, 2>> output_ratio = {}; };
   FractionalMaxPool2d(Pair kernel, const Options& o) : kernel(kernel), options(o) {
@@ -130,7 +132,8 @@ struct FractionalMaxPool2d {
   }
   Tensor operator()(const Tensor& x, const Tensor& samples = {}) const { return with_indices(x, samples).values; }
   ValuesIndices with_indices(const Tensor& x, const Tensor& samples = {}) const {
-    return fractional_max_pool2d_with_indices(x, kernel, detail::fractional_size<2>(x, options.output_size, options.output_ratio), samples);
+    return fractional_max_pool2d_with_indices(
+        x, kernel, detail::fractional_size<2>(x, options.output_size, options.output_ratio), samples);
   }
   std::array<int, 2> kernel;
   Options options;
@@ -142,7 +145,8 @@ struct FractionalMaxPool3d {
   }
   Tensor operator()(const Tensor& x, const Tensor& samples = {}) const { return with_indices(x, samples).values; }
   ValuesIndices with_indices(const Tensor& x, const Tensor& samples = {}) const {
-    return fractional_max_pool3d_with_indices(x, kernel, detail::fractional_size<3>(x, options.output_size, options.output_ratio), samples);
+    return fractional_max_pool3d_with_indices(
+        x, kernel, detail::fractional_size<3>(x, options.output_size, options.output_ratio), samples);
   }
   std::array<int, 3> kernel;
   Options options;

@@ -20,7 +20,8 @@ Cell cell_of(RNNKind kind, Nonlinearity f) {
 }
 
 // The next state from W_ih x + b_ih and W_hh h + b_hh, both [N, gates * hidden].
-LSTMState next_state(RNNKind kind, Nonlinearity f, const Tensor& from_x, const Tensor& from_h, const Tensor& h, const Tensor& c) {
+LSTMState next_state(RNNKind kind, Nonlinearity f, const Tensor& from_x, const Tensor& from_h, const Tensor& h,
+                     const Tensor& c) {
   if (kind == RNNKind::rnn) {
     const Tensor sum = from_x + from_h;
     return {f == Nonlinearity::relu ? relu(sum) : tanh(sum), {}};
@@ -28,7 +29,8 @@ LSTMState next_state(RNNKind kind, Nonlinearity f, const Tensor& from_x, const T
   const std::int64_t n = from_x.size(-1) / gates_of(kind);
   const auto gate = [n](const Tensor& all, std::int64_t k) { return slice(all, -1, k * n, (k + 1) * n); };
   if (kind == RNNKind::gru) {
-    const Tensor reset = sigmoid(gate(from_x, 0) + gate(from_h, 0)), update = sigmoid(gate(from_x, 1) + gate(from_h, 1));
+    const Tensor reset = sigmoid(gate(from_x, 0) + gate(from_h, 0)),
+                 update = sigmoid(gate(from_x, 1) + gate(from_h, 1));
     const Tensor fresh = tanh(gate(from_x, 2) + reset * gate(from_h, 2));
     return {fresh + update * (h - fresh), {}};
   }
@@ -42,7 +44,8 @@ void initialise(const std::vector<Param*>& parameters, std::int64_t hidden) {
   for (const Param* p : parameters) if (p->defined()) init::uniform_(*p, -bound, bound);
 }
 void check_sizes(RNNKind kind, std::int64_t input, std::int64_t hidden) {
-  check(input >= 1 && hidden >= 1, name_of(kind), ": input_size and hidden_size must be positive, got ", input, " and ", hidden);
+  check(input >= 1 && hidden >= 1, name_of(kind), ": input_size and hidden_size must be positive, got ", input, " and ",
+        hidden);
 }
 
 }  // namespace
@@ -52,7 +55,8 @@ RNNBase::RNNBase(RNNKind kind, std::int64_t input_size, std::int64_t hidden_size
   check_sizes(kind, input_size, hidden_size);
   check(o.num_layers >= 1, name_of(kind), ": num_layers must be at least 1, got ", o.num_layers);
   check(o.dropout >= 0 && o.dropout <= 1, name_of(kind), ": dropout must be a probability, got ", o.dropout);
-  check(o.proj_size >= 0 && o.proj_size < hidden_size, name_of(kind), ": proj_size must be between 0 and hidden_size, got ", o.proj_size);
+  check(o.proj_size >= 0 && o.proj_size < hidden_size, name_of(kind),
+        ": proj_size must be between 0 and hidden_size, got ", o.proj_size);
   check(o.proj_size == 0 || kind == RNNKind::lstm, name_of(kind), ": proj_size is for LSTM only");
   const int directions = o.bidirectional ? 2 : 1;
   const std::int64_t rows = gates_of(kind) * hidden_size;
@@ -90,7 +94,8 @@ LSTMResult RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c) 
   const Param* w = &weights[static_cast<std::size_t>(set) * weights_per_set()];
   const bool reverse = options.bidirectional && set % 2 == 1;
   if (options.proj_size == 0) {
-    const RecurrentResult r = recurrent_layer(cell_of(kind_, options.nonlinearity), x, w[0], w[2], w[1], w[3], h, c, reverse);
+    const RecurrentResult r =
+        recurrent_layer(cell_of(kind_, options.nonlinearity), x, w[0], w[2], w[1], w[3], h, c, reverse);
     return {r.output, r.h, r.c};
   }
   const std::int64_t length = x.size(0);
@@ -105,18 +110,22 @@ LSTMResult RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c) 
   return {stack(outputs), h, c};
 }
 
-// The same over sequences of different lengths, sorted, the longest first: one stretch of steps after another, each with
-// the sequences that last so long. The outputs are padded with 0 again.
-LSTMResult RNNBase::run_packed(const Tensor& x, int set, Tensor h, Tensor c, const std::vector<Stretch>& stretches) const {
+// The same over sequences of different lengths, sorted, the longest first: one stretch of steps after another, each
+// with the sequences that last so long. The outputs are padded with 0 again.
+LSTMResult RNNBase::run_packed(const Tensor& x, int set, Tensor h, Tensor c,
+                               const std::vector<Stretch>& stretches) const {
   const std::int64_t length = x.size(0), batch = x.size(1);
-  const auto rows = [](const Tensor& t, std::int64_t from, std::int64_t to) { return t.defined() ? slice(t, 0, from, to) : t; };
+  const auto rows = [](const Tensor& t, std::int64_t from, std::int64_t to) {
+    return t.defined() ? slice(t, 0, from, to) : t;
+  };
   const auto join = [](const Tensor& first, const Tensor& then) {
     return !first.defined() || then.size(0) == 0 ? first : first.size(0) == 0 ? then : cat({first, then});
   };
   const bool reverse = options.bidirectional && set % 2 == 1;
   const std::size_t count = stretches.size();
   std::vector<Tensor> outputs(count);
-  LSTMResult state{{}, rows(h, 0, 0), rows(c, 0, 0)}, ended = state;  // of the sequences under way, and of those that have ended
+  // of the sequences under way, and of those that have ended
+  LSTMResult state{{}, rows(h, 0, 0), rows(c, 0, 0)}, ended = state;
   std::int64_t running = 0;
   for (std::size_t k = 0; k < count; ++k) {
     const std::size_t i = reverse ? count - 1 - k : k;
@@ -135,7 +144,8 @@ LSTMResult RNNBase::run_packed(const Tensor& x, int set, Tensor h, Tensor c, con
     outputs[i] = running == batch ? state.output : pad(state.output, {0, 0, 0, batch - running});
   }
   const Tensor y = outputs.size() == 1 ? outputs[0] : cat(outputs);
-  return {y.size(0) == length ? y : pad(y, {0, 0, 0, 0, 0, length - y.size(0)}), join(state.h, ended.h), join(state.c, ended.c)};
+  return {y.size(0) == length ? y : pad(y, {0, 0, 0, 0, 0, length - y.size(0)}), join(state.h, ended.h),
+          join(state.c, ended.c)};
 }
 
 LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0, const Tensor& lengths) const {
@@ -151,19 +161,21 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0,
     const Dims state{sets, x.size(1), size};
     if (!t.defined()) return zeros(state, {.dtype = x.dtype(), .device = x.device()});
     const Tensor full = batched ? t : unsqueeze(t, 1);
-    check(full.sizes() == state, name, ": the initial ", what, " must be ", state, batched ? "" : " without the batch", ", got ", t);
+    check(full.sizes() == state, name, ": the initial ", what, " must be ", state, batched ? "" : " without the batch",
+          ", got ", t);
     return full;
   };
-  Tensor h_start = start(h0, "h", output_size()), c_start = kind_ == RNNKind::lstm ? start(c0, "c", hidden_size) : Tensor();
+  Tensor h_start = start(h0, "h", output_size()),
+         c_start = kind_ == RNNKind::lstm ? start(c0, "c", hidden_size) : Tensor();
   std::vector<Stretch> stretches;  // none: all sequences are as long as x
   Tensor order;
   if (lengths.defined()) {
-    check(batched && lengths.sizes() == Dims{x.size(1)} && !lengths.is_floating(), name, ": lengths must be integers [", x.size(1),
-          "], one for each sequence of ", given, ", got ", lengths);
+    check(batched && lengths.sizes() == Dims{x.size(1)} && !lengths.is_floating(), name, ": lengths must be integers [",
+          x.size(1), "], one for each sequence of ", given, ", got ", lengths);
     const ValuesIndices sorted = sort(lengths.to(cpu).to(i64), 0, true);
     const std::vector<std::int64_t> longest = sorted.values.to_vector<std::int64_t>();
-    check(longest.back() >= 1 && longest[0] <= x.size(0), name, ": lengths must be between 1 and the ", x.size(0), " steps of ", given,
-          ", found ", longest.back() < 1 ? longest.back() : longest[0]);
+    check(longest.back() >= 1 && longest[0] <= x.size(0), name, ": lengths must be between 1 and the ", x.size(0),
+          " steps of ", given, ", found ", longest.back() < 1 ? longest.back() : longest[0]);
     std::int64_t begin = 0;
     for (std::size_t n = longest.size(); n-- > 0;) {
       if (longest[n] == begin) continue;
@@ -183,7 +195,8 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0,
       const int set = layer * directions + d;
       const Tensor cell = c_start.defined() ? select(c_start, 0, set) : Tensor();
       const Tensor from = select(h_start, 0, set);
-      const LSTMResult one = stretches.empty() ? run_direction(x, set, from, cell) : run_packed(x, set, from, cell, stretches);
+      const LSTMResult one =
+          stretches.empty() ? run_direction(x, set, from, cell) : run_packed(x, set, from, cell, stretches);
       both.push_back(one.output);
       h.push_back(one.h);
       if (one.c.defined()) c.push_back(one.c);
@@ -214,7 +227,8 @@ RNNCellBase::RNNCellBase(RNNKind kind, std::int64_t input_size, std::int64_t hid
   initialise({&weight_ih, &weight_hh, &bias_ih, &bias_hh}, hidden_size);
 }
 LSTMState RNNCellBase::step(const Tensor& x, const Tensor& h, const Tensor& c) const {
-  check((x.dim() == 1 || x.dim() == 2) && x.size(-1) == input_size, name_of(kind_), "Cell: needs [N, ", input_size, "] or [", input_size, "], got ", x);
+  check((x.dim() == 1 || x.dim() == 2) && x.size(-1) == input_size, name_of(kind_), "Cell: needs [N, ", input_size,
+        "] or [", input_size, "], got ", x);
   Dims state = x.sizes();
   state.back() = hidden_size;
   const auto start = [&](const Tensor& t, const char* what) {

@@ -12,8 +12,9 @@
 //
 //   auto [y, h, c] = lstm(x, {}, lengths);   // i64 [N], each from 1 to T
 //
-// The results are those of PyTorch's pack_padded_sequence (enforce_sorted = False): h and c are those of each sequence's
-// last step, the reverse direction begins there, and y is 0 behind it. y is as long as x. Reads the lengths to the host.
+// The results are those of PyTorch's pack_padded_sequence (enforce_sorted = False): h and c are those of
+// each sequence's last step, the reverse direction begins there, and y is 0 behind it. y is as long as x.
+// Reads the lengths to the host.
 #pragma once
 
 #include <string>

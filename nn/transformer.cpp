@@ -12,15 +12,20 @@ FeedForwardActivation activation_of(const TransformerOptions& o) {
   if (o.activation_function) return o.activation_function;
   return o.activation;
 }
-std::unique_ptr<LayerNorm> copy_of(const LayerNorm* norm) { return norm ? std::make_unique<LayerNorm>(norm->clone()) : nullptr; }
+std::unique_ptr<LayerNorm> copy_of(const LayerNorm* norm) {
+  return norm ? std::make_unique<LayerNorm>(norm->clone()) : nullptr;
+}
 LayerNorm norm_for(std::int64_t d_model, const TransformerOptions& o) {
   return LayerNorm(d_model, {.eps = o.layer_norm_eps, .bias = o.bias});
 }
 MultiheadAttention attention_for(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o) {
   return MultiheadAttention(d_model, nhead, {.dropout = o.dropout, .bias = o.bias, .batch_first = o.batch_first});
 }
-Tensor attend(const MultiheadAttention& a, const Tensor& x, const Tensor& memory, const Tensor& mask, const Tensor& padding, bool causal) {
-  return a(x, memory, memory, {.key_padding_mask = padding, .need_weights = false, .attn_mask = mask, .is_causal = causal}).output;
+Tensor attend(const MultiheadAttention& a, const Tensor& x, const Tensor& memory, const Tensor& mask,
+              const Tensor& padding, bool causal) {
+  return a(x, memory, memory,
+           {.key_padding_mask = padding, .need_weights = false, .attn_mask = mask, .is_causal = causal})
+      .output;
 }
 // Residual blocks, one after the other: x + block(norm(x)), or norm(x + block(x)). Each addition waits for the norm
 // after it, which makes it in the same pass.
@@ -70,7 +75,8 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
       activation(activation_of(o)),
       norm_first(o.norm_first) {}
 TransformerEncoderLayer::TransformerEncoderLayer(MultiheadAttention a, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2)
-    : self_attn(std::move(a)), linear1(std::move(l1)), linear2(std::move(l2)), norm1(std::move(n1)), norm2(std::move(n2)) {}
+    : self_attn(std::move(a)), linear1(std::move(l1)), linear2(std::move(l2)), norm1(std::move(n1)),
+      norm2(std::move(n2)) {}
 
 TransformerEncoderLayer TransformerEncoderLayer::clone() const {
   TransformerEncoderLayer c(self_attn.clone(), linear1.clone(), linear2.clone(), norm1.clone(), norm2.clone());
@@ -105,18 +111,14 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       dropout3{.p = o.dropout},
       activation(activation_of(o)),
       norm_first(o.norm_first) {}
-TransformerDecoderLayer::TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2,
-                                                 LayerNorm n3)
-    : self_attn(std::move(a)),
-      multihead_attn(std::move(m)),
-      linear1(std::move(l1)),
-      linear2(std::move(l2)),
-      norm1(std::move(n1)),
-      norm2(std::move(n2)),
-      norm3(std::move(n3)) {}
+TransformerDecoderLayer::TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2,
+                                                 LayerNorm n1, LayerNorm n2, LayerNorm n3)
+    : self_attn(std::move(a)), multihead_attn(std::move(m)), linear1(std::move(l1)), linear2(std::move(l2)),
+      norm1(std::move(n1)), norm2(std::move(n2)), norm3(std::move(n3)) {}
 
 TransformerDecoderLayer TransformerDecoderLayer::clone() const {
-  TransformerDecoderLayer c(self_attn.clone(), multihead_attn.clone(), linear1.clone(), linear2.clone(), norm1.clone(), norm2.clone(), norm3.clone());
+  TransformerDecoderLayer c(self_attn.clone(), multihead_attn.clone(), linear1.clone(), linear2.clone(), norm1.clone(),
+                            norm2.clone(), norm3.clone());
   c.drop = drop;
   c.dropout1 = dropout1;
   c.dropout2 = dropout2;
@@ -135,10 +137,15 @@ Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memo
     return dropout2(attend(multihead_attn, t, memory, call.memory_mask, call.memory_key_padding_mask, false));
   };
   const auto feed_forward = [&](const Tensor& t) { return dropout3(activation.between(linear1, drop, linear2, t)); };
-  return Residual(tgt, norm_first).then(norm1, self_attention).then(norm2, cross_attention).then(norm3, feed_forward).result();
+  return Residual(tgt, norm_first)
+      .then(norm1, self_attention)
+      .then(norm2, cross_attention)
+      .then(norm3, feed_forward)
+      .result();
 }
 
-TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers) : layers(copies_of(layer, num_layers)) {}
+TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers)
+    : layers(copies_of(layer, num_layers)) {}
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers, const LayerNorm& norm)
     : layers(copies_of(layer, num_layers)), norm(copy_of(&norm)) {}
 Tensor TransformerEncoder::operator()(const Tensor& src, const TransformerEncoderLayer::Call& call) const {
@@ -152,10 +159,12 @@ TransformerEncoder TransformerEncoder::clone() const {
   c.norm = copy_of(norm.get());
   return c;
 }
-TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers) : layers(copies_of(layer, num_layers)) {}
+TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers)
+    : layers(copies_of(layer, num_layers)) {}
 TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int num_layers, const LayerNorm& norm)
     : layers(copies_of(layer, num_layers)), norm(copy_of(&norm)) {}
-Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderLayer::Call& call) const {
+Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory,
+                                      const TransformerDecoderLayer::Call& call) const {
   Tensor x = tgt;
   for (const TransformerDecoderLayer& layer : layers) x = layer(x, memory, call);
   return norm ? (*norm)(x) : x;
@@ -174,7 +183,9 @@ Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, Layers count,
 }
 Tensor Transformer::operator()(const Tensor& src, const Tensor& tgt, const Call& call) const {
   const Tensor memory = encoder(src, {call.src_mask, call.src_key_padding_mask, call.src_is_causal});
-  return decoder(tgt, memory, {call.tgt_mask, call.memory_mask, call.tgt_key_padding_mask, call.memory_key_padding_mask, call.tgt_is_causal});
+  return decoder(
+      tgt, memory,
+      {call.tgt_mask, call.memory_mask, call.tgt_key_padding_mask, call.memory_key_padding_mask, call.tgt_is_causal});
 }
 Tensor Transformer::generate_square_subsequent_mask(std::int64_t size, TensorOptions o) {
   return triu(full({size, size}, -INFINITY, o), 1);

@@ -20,7 +20,8 @@ enum class FeedForward { relu, gelu };
 // What a layer does between linear1 and linear2: relu or gelu in one operator with them, or any function.
 class FeedForwardActivation {
  public:
-  FeedForwardActivation(FeedForward f = FeedForward::relu) : known_(f == FeedForward::gelu ? Activation::gelu : Activation::relu) {}
+  FeedForwardActivation(FeedForward f = FeedForward::relu)
+      : known_(f == FeedForward::gelu ? Activation::gelu : Activation::relu) {}
   template <class F>
     requires std::is_invocable_r_v<Tensor, F, const Tensor&>
   FeedForwardActivation(F f) : function_(std::move(f)) {}

@@ -114,7 +114,8 @@ MANTISSA_OP(Glu)
 
 Tensor gelu(const Tensor& x, std::string_view approximate) {
   if (approximate == "tanh") return apply(Unary<GeluTanh>{}, x);
-  check(approximate == "none", "gelu: approximate is \"", std::string(approximate), "\", expected \"none\" or \"tanh\"");
+  check(approximate == "none", "gelu: approximate is \"", std::string(approximate),
+        "\", expected \"none\" or \"tanh\"");
   return apply(Unary<Gelu>{}, x);
 }
 Tensor softplus(const Tensor& x, double beta, double threshold) {

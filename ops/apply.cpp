@@ -41,10 +41,12 @@ std::string describe_call(const char* name, std::span<const char* const> args, s
 
 }  // namespace
 
-void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
+void add_operator_context(Error& e, const char* name, std::span<const char* const> args,
+                          std::span<const Tensor* const> x) {
   if (!e.has_context()) e.add_context(describe_call(name, args, x));
 }
-void add_composed_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
+void add_composed_context(Error& e, const char* name, std::span<const char* const> args,
+                          std::span<const Tensor* const> x) {
   if (e.has_context()) e.add_outer_context(describe_call(name, args, x));
   else e.add_context(describe_call(name, args, x));
 }

@@ -15,7 +15,8 @@ namespace mantissa {
 namespace detail {
 
 // "matmul(a: f32[2, 3], b: f32[4, 5])": put in front of what an operator complains about.
-void add_operator_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
+void add_operator_context(Error& e, const char* name, std::span<const char* const> args,
+                          std::span<const Tensor* const> x);
 [[noreturn]] void fail_device(std::span<const Tensor* const> x);
 // A C++ number goes anywhere; operators with `takes_host_numbers` take 0-d tensors of the host beside those of a GPU.
 template <class Op> void check_same_device(std::span<const Tensor* const> x) {
@@ -88,7 +89,8 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
   if constexpr (HasVjp<Op>) {
     auto outs = results(y);
     if (record && outs[0].is_floating()) {                              // 4 autograd
-      outs[0].impl()->node = autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
+      outs[0].impl()->node =
+          autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
     }
   }
   if (autocast) [[unlikely]] amp::note_result(results(y)[0]);
@@ -141,9 +143,9 @@ template <class Op> struct BoundList {
 
 }  // namespace detail
 
-// apply(), for rules of gradients: result 0 may be written over the first of `over` that allows it, which are inputs that
-// the caller gives up (autograd/last_owner.h): Grad, In and Out parameters of the rule, used for nothing else afterwards. The kernel
-// must be one that reads element i (or its row) before it writes it.
+// apply(), for rules of gradients: result 0 may be written over the first of `over` that allows it, which are inputs
+// that the caller gives up (autograd/last_owner.h): Grad, In and Out parameters of the rule, used for nothing else
+// afterwards. The kernel must be one that reads element i (or its row) before it writes it.
 template <class Op, class... T>
   requires(sizeof...(T) > 0 && (std::is_convertible_v<const T&, const Tensor&> && ...))
 auto apply_over(std::initializer_list<const Tensor*> over, const Op& op, const T&... inputs) {
@@ -151,7 +153,8 @@ auto apply_over(std::initializer_list<const Tensor*> over, const Op& op, const T
   const Tensor* x[n] = {&static_cast<const Tensor&>(inputs)...};
   Tensor casts[n];
   try {
-    return detail::run_operator<Op, static_cast<int>(n)>(op, x, casts, detail::BoundFixed<Op, n>{op, x, {.over = {over.begin(), over.size()}}});
+    return detail::run_operator<Op, static_cast<int>(n)>(
+        op, x, casts, detail::BoundFixed<Op, n>{op, x, {.over = {over.begin(), over.size()}}});
   } catch (Error& e) {
     detail::add_operator_context(e, Op::name, Op::args, x);
     throw;

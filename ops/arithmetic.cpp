@@ -17,19 +17,24 @@ struct SubOp : Binary<Sub, SubOp> {
   static constexpr auto vjp() { return rules([](Grad g) -> Tensor { return g; }, [](Grad g) { return -g; }); }
 };
 struct MulOp : Binary<Mul, MulOp> {
-  static constexpr auto vjp() { return rules([](Grad g, In<1> b) { return g * b; }, [](Grad g, In<0> a) { return g * a; }); }
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<1> b) { return g * b; }, [](Grad g, In<0> a) { return g * a; });
+  }
 };
 struct DivOp : Binary<Div, DivOp> {
   static constexpr auto vjp() {
     return rules([](Grad g, In<1> b) { return g / b; }, [](Grad g, In<1> b, Out<0> y) { return -(g * y / b); });
   }
 };
-// An operand of another dtype, in that of the result: b - 1 would wrap around in u8, and a logarithm of bf16 has two digits.
+// An operand of another dtype, in that of the result: b - 1 would wrap around in u8, and a
+// logarithm of bf16 has two digits.
 Tensor as(const Tensor& g, const Tensor& x) { return x.is_weak_scalar() ? x : cast(x, g.dtype()); }
 struct PowOp : Binary<Pow, PowOp> {
   static constexpr auto vjp() {
     return rules(
-        [](Grad g, In<0> a, In<1> b) { return where(b == 0.0, Tensor(0.0), g * b * pow(as(g, a), less_one(as(g, b)))); },
+        [](Grad g, In<0> a, In<1> b) {
+          return where(b == 0.0, Tensor(0.0), g * b * pow(as(g, a), less_one(as(g, b))));
+        },
         [](Grad g, In<0> a, Out<0> y) { return where(a == 0.0, Tensor(0.0), g * y * log(as(g, a))); });  // 0^b: limit 0
   }
   // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
@@ -79,7 +84,9 @@ struct WhereOp : Where {
   static constexpr const char* args[] = {"condition", "a", "b"};
   Spec infer(const Tensor& c, const Tensor& a, const Tensor& b) const {
     check(c.dtype() == boolean, "the condition must be bool; compare with something, as in x != 0");
-    return in_layout_of({broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), common_dtype(a, b), on_device(c, on_device(a, b)).device()}, c, a, b);
+    return in_layout_of({broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), common_dtype(a, b),
+                         on_device(c, on_device(a, b)).device()},
+                        c, a, b);
   }
   void run(const View& y, const View& c, const View& a, const View& b) const {
     const View* inputs[] = {&c, &a, &b};
@@ -105,7 +112,9 @@ MANTISSA_BINARY(SubOp, sub)
 MANTISSA_BINARY(MulOp, mul)
 MANTISSA_BINARY(DivOp, div)
 MANTISSA_OP(PowOp)
-Tensor pow(const Tensor& a, const Tensor& b) { return a.is_floating() || b.is_floating() ? apply(PowOp{}, a, b) : integer_pow(a, b); }
+Tensor pow(const Tensor& a, const Tensor& b) {
+  return a.is_floating() || b.is_floating() ? apply(PowOp{}, a, b) : integer_pow(a, b);
+}
 MANTISSA_BINARY(MaximumOp, maximum)
 MANTISSA_BINARY(MinimumOp, minimum)
 MANTISSA_UNARY(Neg, neg)

@@ -34,9 +34,10 @@ Tensor masked_scores(const Tensor& scores, const Tensor& mask) {
 }
 void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
   const char* name = "scaled_dot_product_attention: ";
-  check(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2, name, "query, key and value need at least 2 dimensions, got ", q, ", ", k, ", ", v);
-  check(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), name, "query, key and value must have one floating dtype, got ",
-        q.dtype(), ", ", k.dtype(), ", ", v.dtype());
+  check(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2, name, "query, key and value need at least 2 dimensions, got ", q,
+        ", ", k, ", ", v);
+  check(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), name,
+        "query, key and value must have one floating dtype, got ", q.dtype(), ", ", k.dtype(), ", ", v.dtype());
   check(q.size(-1) == k.size(-1), name, "query ", q, " and key ", k, " differ in the last dimension");
   check(k.size(-2) == v.size(-2), name, "key ", k, " and value ", v, " differ in length");
 }
@@ -84,7 +85,8 @@ struct FusedAttention {
   }
 
   std::array<Spec, 2> infer(const Tensor& q, const Tensor&, const Tensor& v, const Tensor&) const {
-    check(settings.dropout_p >= 0 && settings.dropout_p <= 1, "dropout_p must be a probability, got ", settings.dropout_p);
+    check(settings.dropout_p >= 0 && settings.dropout_p <= 1, "dropout_p must be a probability, got ",
+          settings.dropout_p);
     Dims y = q.sizes(), rows = heads_first(q).sizes();
     y.back() = v.size(-1);
     rows.erase(rows.rank() - 1);
@@ -92,7 +94,8 @@ struct FusedAttention {
   }
   void run(const std::array<View, 2>& y, const View& q, const View& k, const View& v, const View& mask) const {
     const View query = heads_first(q), key = heads_first(k);
-    kernels::attention(q.device, heads_first(y[0]), y[1], query, key, heads_first(v), expanded(mask, query, key), settings);
+    kernels::attention(q.device, heads_first(y[0]), y[1], query, key, heads_first(v), expanded(mask, query, key),
+                       settings);
   }
   static constexpr auto vjp();
 };
@@ -102,8 +105,8 @@ struct FusedAttentionBackward {
   static constexpr const char* args[] = {"gradient", "query", "key", "value", "attn_mask", "y", "log_sum"};
   FusedAttention of;
 
-  std::array<Spec, 3> infer(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const Tensor& y,
-                            const Tensor&) const {
+  std::array<Spec, 3> infer(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
+                            const Tensor& y, const Tensor&) const {
     check_sizes(g, "gradient", y.sizes());
     return {like(q), like(k), like(v)};
   }
@@ -115,8 +118,9 @@ struct FusedAttentionBackward {
                                 FusedAttention::expanded(mask, query, key), turn(y), log_sum, of.settings);
   }
   // With P the weights, M what dropout leaves of them: dV = (P M)^T g, dS = P (M (g V^T) - the sum of P M (g V^T)).
-  static std::array<Tensor, 3> reference(const FusedAttentionBackward& op, const Tensor& g, const Tensor& q, const Tensor& k,
-                                         const Tensor& v, const Tensor& mask, const Tensor&, const Tensor&) {
+  static std::array<Tensor, 3> reference(const FusedAttentionBackward& op, const Tensor& g, const Tensor& q,
+                                         const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor&,
+                                         const Tensor&) {
     const AttentionSettings& s = op.of.settings;
     const auto turn = [&](const Tensor& x) { return op.of.heads_first(x); };
     const auto wide = [&](const Tensor& x) { return contiguous(cast(turn(x), compute_dtype(x.dtype()))); };
@@ -131,7 +135,8 @@ struct FusedAttentionBackward {
     const Tensor p = attention_weights(query, key, mask, s.causal, s.scale);
     const Tensor kept = s.dropout_p > 0 ? dropout_at(ones_like(p), s.dropout_p, {s.seed, s.offset}) : Tensor(1.0);
     const Tensor dp = matmul(gradient, transpose(value)) * kept, ds = p * (dp - sum(p * dp, {-1}, true)) * s.scale;
-    return {turn(cast(matmul(ds, key), q.dtype())), gather(matmul(transpose(ds), query), k), gather(matmul(transpose(p * kept), gradient), v)};
+    return {turn(cast(matmul(ds, key), q.dtype())), gather(matmul(transpose(ds), query), k),
+            gather(matmul(transpose(p * kept), gradient), v)};
   }
 };
 
@@ -165,7 +170,8 @@ constexpr auto FusedAttention::vjp() {
 // Whether the kernel computes this: batches are equal, and heads too, or those of key divide those of query.
 bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
   if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
-  if (q.device().is_cpu() ? q.dtype() == f64 : std::max(q.size(-1), v.size(-1)) > most_cuda_attention_width) return false;
+  if (q.device().is_cpu() ? q.dtype() == f64 : std::max(q.size(-1), v.size(-1)) > most_cuda_attention_width)
+    return false;
   if (q.dim() != k.dim() || q.dim() != v.dim()) return false;
   for (int d = 0; d < q.dim() - 2; ++d) {
     const bool heads = o.enable_gqa && d == q.dim() - 3;
@@ -179,13 +185,16 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
-                                    const AttentionOptions& o) {
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& attn_mask, const AttentionOptions& o) {
   const Composite in("scaled_dot_product_attention", CastPolicy::lower, {&query, &key, &value, &attn_mask});
   check_shapes(in[0], in[1], in[2]);
-  check(!(o.is_causal && attn_mask.defined()), "scaled_dot_product_attention: is_causal and attn_mask exclude each other");
-  check(!attn_mask.defined() || attn_mask.dtype() == boolean || attn_mask.is_floating(), "scaled_dot_product_attention: attn_mask must be bool, "
-        "true where a query may look, or floating, got ", attn_mask, "; of one that is 1 where tokens are, pass mask == 1");
+  check(!(o.is_causal && attn_mask.defined()),
+        "scaled_dot_product_attention: is_causal and attn_mask exclude each other");
+  check(!attn_mask.defined() || attn_mask.dtype() == boolean || attn_mask.is_floating(),
+        "scaled_dot_product_attention: attn_mask must be bool, "
+        "true where a query may look, or floating, got ",
+        attn_mask, "; of one that is 1 where tokens are, pass mask == 1");
   const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(in[0].size(-1))));
   if (fits_kernel(in[0], in[1], in[2], in[3], o)) {
     const Tensor& x = in[0];
@@ -200,8 +209,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const auto wide = [&](const Tensor& x) { return widen ? cast(x, f32) : x; };
   Tensor q = wide(in[0]), k = contiguous(wide(in[1])), v = contiguous(wide(in[2]));
   if (o.enable_gqa) {  // each head of key and value serves a group of query heads
-    check(q.dim() >= 3 && k.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0, "scaled_dot_product_attention: ",
-          "the heads of query ", q, " are no multiple of those of key ", k);
+    check(q.dim() >= 3 && k.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0,
+          "scaled_dot_product_attention: ", "the heads of query ", q, " are no multiple of those of key ", k);
     k = repeat_interleave(k, q.size(-3) / k.size(-3), -3);
     v = repeat_interleave(v, q.size(-3) / v.size(-3), -3);
   }
@@ -217,7 +226,8 @@ RotaryTables make_tables(std::int64_t start, double base, std::int64_t length, s
   std::vector<double> cosines, sines;
   for (std::int64_t t = 0; t < length; ++t) {
     for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(start + t) * std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
+      const double angle =
+          static_cast<double>(start + t) * std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
       cosines.push_back(std::cos(angle));
       sines.push_back(std::sin(angle));
     }
@@ -243,16 +253,18 @@ RotaryTables tables_for(std::int64_t start, double base, std::int64_t length, st
   return last.tables;
 }
 
-RotaryTables make_tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
+RotaryTables make_tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half,
+                            Dtype dtype) {
   const Dims shape{length, half};
   const RotaryTables tables{Tensor::allocate(shape, dtype, device), Tensor::allocate(shape, dtype, device)};
   cuda_backend::prepare(&cuda_backend::rotary_tables, device)(tables.cosine.view(), tables.sine.view(), start, base);
   return tables;
 }
 // A GPU makes them itself. Those from position 0 on are kept, for the life of the process because captured graphs read
-// them, until they take 16 MiB. Made anew are others (a text that is written has another start in every call), and those
-// of a step that is recorded before it has ever run: they lie in the graph's memory.
-RotaryTables tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half, Dtype dtype) {
+// them, until they take 16 MiB. Made anew are others (a text that is written has another start in every call), and
+// those of a step that is recorded before it has ever run: they lie in the graph's memory.
+RotaryTables tables_on(Device device, std::int64_t start, double base, std::int64_t length, std::int64_t half,
+                       Dtype dtype) {
   if (device.is_cpu()) return tables_for(start, base, length, half, dtype);
   if (start != 0) return make_tables_on(device, start, base, length, half, dtype);
   using Key = std::tuple<int, double, std::int64_t, std::int64_t, Dtype>;
@@ -310,33 +322,42 @@ Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool i
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
 void attention_samples(Samples& s) {
   const F plain = [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); };
   const F masked = [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2], x[3]); };
-  const F causal = [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2], {}, {.is_causal = true, .scale = 0.7}); };
-  const F grouped = [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2], {}, {.enable_gqa = true}); };
+  const F causal = [](const Tensors& x) {
+    return scaled_dot_product_attention(x[0], x[1], x[2], {}, {.is_causal = true, .scale = 0.7});
+  };
+  const F grouped = [](const Tensors& x) {
+    return scaled_dot_product_attention(x[0], x[1], x[2], {}, {.enable_gqa = true});
+  };
   add(s, {s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2})}, plain);
   add(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4})}, plain);
   add(s, {s.randn({2, 2, 4, 3}), s.randn({2, 2, 4, 3}), s.randn({2, 2, 4, 3})}, causal);
   add(s, {s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2}), s.booleans({3, 5})}, masked);
-  add(s, {s.randn({2, 3, 4}), s.randn({2, 2, 4}), s.randn({2, 2, 2}), tensor({{1, 0}, {0, 0}, {1, 1}}) == 1}, masked);  // one is blind
+  // one is blind
+  add(s, {s.randn({2, 3, 4}), s.randn({2, 2, 4}), s.randn({2, 2, 2}), tensor({{1, 0}, {0, 0}, {1, 1}}) == 1}, masked);
   add(s, {s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2}), s.randn({3, 5})}, masked);
   add(s, {s.randn({1, 4, 3, 2}), s.randn({1, 2, 5, 2}), s.randn({1, 2, 5, 2})}, grouped);
   refuse(s, {s.randn({3, 4}), s.randn({5, 3}), s.randn({5, 3})}, plain, "differ in the last dimension");
   refuse(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({6, 4})}, plain, "differ in length");
   refuse(s, {s.randn({4}), s.randn({4}), s.randn({4})}, plain, "at least 2 dimensions");
-  refuse(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4}), tensor({{1, 1, 1, 0, 0}})}, masked, "must be bool, true where a query may look");
+  refuse(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4}), tensor({{1, 1, 1, 0, 0}})}, masked,
+         "must be bool, true where a query may look");
   refuse(s, {s.randn({1, 3, 3, 2}), s.randn({1, 2, 5, 2}), s.randn({1, 2, 5, 2})}, grouped, "no multiple");
 }
 void rotary_embedding_samples(Samples& s) {
   add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return rotary_embedding(x[0]); });
   add(s, {s.randn({5, 6})}, [](const Tensors& x) { return rotary_embedding(x[0], 3, 100, true); });
   add(s, {s.randn({2, 3, 5, 32})}, [](const Tensors& x) { return rotary_embedding(x[0]); });
-  add(s, {s.randn({2, 5, 3, 16})}, [](const Tensors& x) { return rotary_embedding(transpose(x[0], 1, 2), 2, 1000, true); });
+  add(s, {s.randn({2, 5, 3, 16})},
+      [](const Tensors& x) { return rotary_embedding(transpose(x[0], 1, 2), 2, 1000, true); });
   add(s, {s.randn({2, 3, 32})}, [](const Tensors& x) { return rotary_embedding(x[0], 1, 1000, true); });
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return rotary_embedding(x[0]); }, "must be even");
 }

@@ -26,7 +26,8 @@ namespace mantissa {
 namespace detail {
 
 // As add_operator_context, also in front of what an inner operator said about itself.
-void add_composed_context(Error& e, const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
+void add_composed_context(Error& e, const char* name, std::span<const char* const> args,
+                          std::span<const Tensor* const> x);
 
 // Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs meet in,
 // or with f32_inside that of the first, as the norms have it whatever their weights are.
@@ -61,7 +62,8 @@ template <class Op, class... T> Tensor apply_composed(const Op& op, const T&... 
     const Dtype result = detail::widen_inputs(Op::name, policy_of<Op>(), x, casts, wide);
     const bool autocast = context().autocast.any();
     const amp::OutsideAutocast off;
-    Tensor y = [&]<std::size_t... i>(std::index_sequence<i...>) { return Op::compose(op, *x[i]...); }(std::make_index_sequence<n>{});
+    Tensor y = [&]<std::size_t... i>(std::index_sequence<i...>) { return Op::compose(op, *x[i]...); }
+    (std::make_index_sequence<n>{});
     if (is_half(result) && y.is_floating()) y = cast(y, result);
     if (autocast) [[unlikely]] amp::note_result(y);
     return y;
@@ -104,14 +106,16 @@ template <std::size_t n> class Composite {
 namespace detail {
 template <std::size_t n, class Op> auto composed_call(const Op& op) {
   return [op](const Tensors& x) {
-    return [&]<std::size_t... i>(std::index_sequence<i...>) { return Tensors{apply_composed(op, x[i]...)}; }(std::make_index_sequence<n>{});
+    return [&]<std::size_t... i>(std::index_sequence<i...>) { return Tensors{apply_composed(op, x[i]...)}; }
+    (std::make_index_sequence<n>{});
   };
 }
 }  // namespace detail
 template <class Op, std::size_t n> Sample& composed(Samples& s, const Tensor (&inputs)[n], const Op& op) {
   return s.call(Tensors(inputs, inputs + n), detail::composed_call<n>(op));
 }
-template <class Op, std::size_t n> void composed_error(Samples& s, const Tensor (&inputs)[n], const Op& op, std::string fragment) {
+template <class Op, std::size_t n>
+void composed_error(Samples& s, const Tensor (&inputs)[n], const Op& op, std::string fragment) {
   s.error_call(Tensors(inputs, inputs + n), detail::composed_call<n>(op), std::move(fragment));
 }
 

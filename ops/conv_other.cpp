@@ -15,22 +15,28 @@ Tensor flat_kernel(const char* name, const Tensor& weight) {
 
 // Convolution of images and of volumes under one name, so that the transposed one is written once.
 Tensor spread(const Tensor& x, const Tensor& weight, const Dims& sizes, const ConvTranspose2dOptions& o) {
-  return conv2d_input_grad(x, weight, sizes, {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
+  return conv2d_input_grad(x, weight, sizes,
+                           {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
 }
 Tensor spread(const Tensor& x, const Tensor& weight, const Dims& sizes, const ConvTranspose3dOptions& o) {
-  return conv3d_input_grad(x, weight, sizes, {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
+  return conv3d_input_grad(x, weight, sizes,
+                           {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
 }
-template <class Options> Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const Options& o) {
+template <class Options>
+Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const Options& o) {
   constexpr int n = static_cast<int>(std::tuple_size_v<decltype(o.stride)>);
   check(x.dim() == n + 2, name, ": x must be ", n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]", ", got ", x);
-  check(weight.dim() == n + 2, name, ": weight must be [in, out / groups, ", n == 2 ? "" : "depth, ", "height, width], got ", weight);
-  check(weight.size(0) == x.size(1), name, ": x ", x, " has ", x.size(1), " channels, weight ", weight, " expects ", weight.size(0));
+  check(weight.dim() == n + 2, name, ": weight must be [in, out / groups, ", n == 2 ? "" : "depth, ",
+        "height, width], got ", weight);
+  check(weight.size(0) == x.size(1), name, ": x ", x, " has ", x.size(1), " channels, weight ", weight, " expects ",
+        weight.size(0));
   check(o.groups >= 1, name, ": groups must be at least 1, found ", o.groups);
   Dims sizes{x.size(0), weight.size(1) * o.groups};
   for (int d = 0; d < n; ++d) {
     const auto at = static_cast<std::size_t>(d);
-    check(o.output_padding[at] >= 0 && (o.output_padding[at] < o.stride[at] || o.output_padding[at] < o.dilation[at]), name,
-          ": output_padding must be at least 0 and smaller than stride or dilation, found ", o.output_padding[at]);
+    check(o.output_padding[at] >= 0 && (o.output_padding[at] < o.stride[at] || o.output_padding[at] < o.dilation[at]),
+          name, ": output_padding must be at least 0 and smaller than stride or dilation, found ",
+          o.output_padding[at]);
     const std::int64_t extent = (weight.size(d + 2) - 1) * o.dilation[at] + 1;
     sizes.push_back((x.size(d + 2) - 1) * o.stride[at] - 2 * o.padding[at] + extent + o.output_padding[at]);
     check(sizes.back() > 0, name, ": the result would have size ", sizes.back(), " in dimension ", d + 2, " for x ", x);
@@ -61,23 +67,30 @@ Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bia
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv1dOptions o) {
   if (has_no_batch(x, 1)) return without_batch(conv1d(as_batch(x), weight, bias, o));
   check_line("conv1d", x);
-  const Conv2dOptions flat{.stride = {1, o.stride}, .padding = {0, o.padding}, .dilation = {1, o.dilation}, .groups = o.groups};
+  const Conv2dOptions flat{
+      .stride = {1, o.stride}, .padding = {0, o.padding}, .dilation = {1, o.dilation}, .groups = o.groups};
   const Composite in("conv1d", CastPolicy::lower, {&x, &weight, &bias});
   return in.result(squeeze(conv2d(unsqueeze(in[0], 2), flat_kernel("conv1d", in[1]), in[2], flat), 2));
 }
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, ConvTranspose1dOptions o) {
   if (has_no_batch(x, 1)) return without_batch(conv_transpose1d(as_batch(x), weight, bias, o));
   check_line("conv_transpose1d", x);
-  const ConvTranspose2dOptions flat{.stride = {1, o.stride}, .padding = {0, o.padding}, .output_padding = {0, o.output_padding},
-                                    .dilation = {1, o.dilation}, .groups = o.groups};
+  const ConvTranspose2dOptions flat{.stride = {1, o.stride},
+                                    .padding = {0, o.padding},
+                                    .output_padding = {0, o.output_padding},
+                                    .dilation = {1, o.dilation},
+                                    .groups = o.groups};
   const Composite in("conv_transpose1d", CastPolicy::lower, {&x, &weight, &bias});
-  return in.result(squeeze(conv_transpose2d(unsqueeze(in[0], 2), flat_kernel("conv_transpose1d", in[1]), in[2], flat), 2));
+  return in.result(
+      squeeze(conv_transpose2d(unsqueeze(in[0], 2), flat_kernel("conv_transpose1d", in[1]), in[2], flat), 2));
 }
 
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
@@ -86,7 +99,8 @@ void conv_transpose2d_samples(Samples& s) {
   const F plain = [](const Tensors& x) { return conv_transpose2d(x[0], x[1], x[2]); };
   add(s, {s.randn({2, 3, 4, 3}), s.randn({3, 2, 3, 2}), s.randn({2})}, plain);
   add(s, {s.randn({1, 4, 3, 3}), s.randn({4, 1, 3, 3}), s.randn({2})}, [](const Tensors& x) {
-    return conv_transpose2d(x[0], x[1], x[2], {.stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 2}, .groups = 2});
+    return conv_transpose2d(x[0], x[1], x[2],
+                            {.stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 2}, .groups = 2});
   });
   add(s, {s.randn({1, 2, 3, 3}), s.randn({2, 2, 2, 2}), Tensor()}, [](const Tensors& x) {
     return conv_transpose2d(x[0], x[1], x[2], {.dilation = {2, 1}});
@@ -95,8 +109,12 @@ void conv_transpose2d_samples(Samples& s) {
   add(s, {s.randn({3, 4, 3}), s.randn({3, 2, 3, 2}), s.randn({2})}, plain);
   refuse(s, {s.randn({4, 4}), s.randn({3, 3, 3, 3}), Tensor()}, plain, "x must be [N, C, H, W]");
   refuse(s, {s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3}), s.randn({2})}, plain, "bias must be [3]");
-  refuse(s, {s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3})},
-         [](const Tensors& x) { return conv_transpose2d(x[0], x[1], {}, {.output_padding = {1, 0}}); }, "smaller than stride or dilation");
+  refuse(
+      s, {s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3})},
+      [](const Tensors& x) {
+        return conv_transpose2d(x[0], x[1], {}, {.output_padding = {1, 0}});
+      },
+      "smaller than stride or dilation");
 }
 void conv1d_samples(Samples& s) {
   const F plain = [](const Tensors& x) { return conv1d(x[0], x[1], x[2]); };
@@ -110,21 +128,27 @@ void conv1d_samples(Samples& s) {
   refuse(s, {s.randn({2, 3, 2}), s.randn({4, 3, 3}), Tensor()}, plain, "does not fit into 2");
 }
 void conv_transpose1d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return conv_transpose1d(x[0], x[1], x[2], {.stride = 2, .padding = 1, .output_padding = 1}); };
+  const F f = [](const Tensors& x) {
+    return conv_transpose1d(x[0], x[1], x[2], {.stride = 2, .padding = 1, .output_padding = 1});
+  };
   add(s, {s.randn({2, 3, 5}), s.randn({3, 2, 3}), s.randn({2})}, f);
   add(s, {s.randn({3, 5}), s.randn({3, 2, 3}), s.randn({2})}, f);
   refuse(s, {s.randn({5}), s.randn({3, 2, 3}), Tensor()}, f, "x must be [N, C, L]");
 }
 void conv_transpose3d_samples(Samples& s) {
   const F f = [](const Tensors& x) {
-    return conv_transpose3d(x[0], x[1], x[2], {.stride = {2, 1, 2}, .padding = {1, 0, 1}, .output_padding = {1, 0, 0}, .dilation = {1, 2, 1}});
+    return conv_transpose3d(
+        x[0], x[1], x[2],
+        {.stride = {2, 1, 2}, .padding = {1, 0, 1}, .output_padding = {1, 0, 0}, .dilation = {1, 2, 1}});
   };
   add(s, {s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), s.randn({2})}, f);
-  add(s, {s.randn({1, 4, 2, 2, 2}), s.randn({4, 1, 2, 2, 1}), Tensor()}, [](const Tensors& x) { return conv_transpose3d(x[0], x[1], x[2], {.groups = 2}); });
+  add(s, {s.randn({1, 4, 2, 2, 2}), s.randn({4, 1, 2, 2, 1}), Tensor()},
+      [](const Tensors& x) { return conv_transpose3d(x[0], x[1], x[2], {.groups = 2}); });
   add(s, {s.randn({2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), s.randn({2})}, f);
   refuse(s, {s.randn({2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "x must be [N, C, D, H, W]");
   refuse(s, {s.randn({1, 3, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "has 3 channels");
-  refuse(s, {s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2}), Tensor()}, f, "weight must be [in, out / groups, depth, height, width]");
+  refuse(s, {s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2}), Tensor()}, f,
+         "weight must be [in, out / groups, depth, height, width]");
 }
 MANTISSA_COMPOSITE(conv_transpose2d, conv_transpose2d_samples, .autocast = CastPolicy::lower, .has_policy = true)
 MANTISSA_COMPOSITE(conv1d, conv1d_samples, .autocast = CastPolicy::lower, .has_policy = true)

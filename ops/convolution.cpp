@@ -21,7 +21,9 @@ template <int n> Tensor weight_gradient(const Options<n>& o, const Dims& weight,
 
 // Words for messages.
 template <int n> constexpr const char* layout = n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]";
-template <int n> constexpr const char* weight_layout = n == 2 ? "[out, in / groups, height, width]" : "[out, in / groups, depth, height, width]";
+template <int n>
+constexpr const char* weight_layout =
+    n == 2 ? "[out, in / groups, height, width]" : "[out, in / groups, depth, height, width]";
 template <int n> const char* dimension_name(int d) {
   constexpr const char* names[] = {"depth", "height", "width"};
   return names[d + 3 - n];
@@ -38,7 +40,8 @@ template <int n> void check_options(const Options<n>& o) {
 
 template <int n> std::int64_t output_size(const Options<n>& o, int d, std::int64_t in, std::int64_t kernel) {
   const std::int64_t padded = in + 2 * o.padding[d], extent = (kernel - 1) * o.dilation[d] + 1;
-  check(extent <= padded, dimension_name<n>(d), ": a kernel that reaches over ", extent, " does not fit into ", padded, " (with padding)");
+  check(extent <= padded, dimension_name<n>(d), ": a kernel that reaches over ", extent, " does not fit into ", padded,
+        " (with padding)");
   return (padded - extent) / o.stride[d] + 1;
 }
 
@@ -48,7 +51,8 @@ template <int n> Dims check_shapes(const Options<n>& o, const Dims& x, const Dim
   check(x.rank() == n + 2, "x must be ", layout<n>);
   check(weight.rank() == n + 2, "weight must be ", weight_layout<n>);
   for (std::int64_t size : weight) check(size > 0, "weight must not be empty");
-  check(weight[1] * o.groups == x[1], "x has ", x[1], " channels, weight with ", o.groups, " groups expects ", weight[1] * o.groups);
+  check(weight[1] * o.groups == x[1], "x has ", x[1], " channels, weight with ", o.groups, " groups expects ",
+        weight[1] * o.groups);
   check(weight[0] % o.groups == 0, weight[0], " output channels do not divide into ", o.groups, " groups");
   Dims y{x[0], weight[0]};
   for (int d = 0; d < n; ++d) y.push_back(output_size<n>(o, d, x[d + 2], weight[d + 2]));
@@ -108,10 +112,14 @@ template <int n> struct Conv {
                     bias, kept);
   }
   static constexpr auto vjp() {
-    return rules(
-        [](const Conv& op, Grad g, Shape<0> x, In<1> weight) { return input_gradient<n>(op.options, x.sizes, g, weight); },
-        [](const Conv& op, Grad g, In<0> x, Shape<1> weight) { return weight_gradient<n>(op.options, weight.sizes, x, g); },
-        [](Grad g) { return n == 2 ? sum(g, {0, 2, 3}) : sum(g, {0, 2, 3, 4}); });
+    return rules([](const Conv& op, Grad g, Shape<0> x,
+                    In<1> weight) { return input_gradient<n>(op.options, x.sizes, g, weight); },
+                 [](const Conv& op, Grad g, In<0> x, Shape<1> weight) {
+                   return weight_gradient<n>(op.options, weight.sizes, x, g);
+                 },
+                 [](Grad g) {
+                   return n == 2 ? sum(g, {0, 2, 3}) : sum(g, {0, 2, 3, 4});
+                 });
   }
   static void samples(Samples& s);
 };
@@ -131,11 +139,14 @@ template <int n> struct InputGrad {
     return images_of<n>(g, x_sizes, shape_of<n>(options, x_sizes, weight.sizes(), y));
   }
   void run(const View& dx, const View& g, const View& weight) const {
-    kernels::conv2d(g.device, ConvPass::input_gradient, shape_of<n>(options, dx.sizes, weight.sizes, g.sizes), dx, g, weight, View{});
+    kernels::conv2d(g.device, ConvPass::input_gradient, shape_of<n>(options, dx.sizes, weight.sizes, g.sizes), dx, g,
+                    weight, View{});
   }
   static constexpr auto vjp() {
     return rules([](const InputGrad& op, Grad h, In<1> weight) { return convolve<n>(op.options, h, weight); },
-                 [](const InputGrad& op, Grad h, In<0> g, Shape<1> weight) { return weight_gradient<n>(op.options, weight.sizes, h, g); });
+                 [](const InputGrad& op, Grad h, In<0> g, Shape<1> weight) {
+                   return weight_gradient<n>(op.options, weight.sizes, h, g);
+                 });
   }
   static void samples(Samples& s);
 };
@@ -154,16 +165,20 @@ template <int n> struct WeightGrad {
     return like(x, weight_sizes);
   }
   void run(const View& dw, const View& x, const View& g) const {
-    kernels::conv2d(g.device, ConvPass::weight_gradient, shape_of<n>(options, x.sizes, dw.sizes, g.sizes), dw, x, g, View{});
+    kernels::conv2d(g.device, ConvPass::weight_gradient, shape_of<n>(options, x.sizes, dw.sizes, g.sizes), dw, x, g,
+                    View{});
   }
   static constexpr auto vjp() {
-    return rules([](const WeightGrad& op, Grad v, Shape<0> x, In<1> g) { return input_gradient<n>(op.options, x.sizes, g, v); },
-                 [](const WeightGrad& op, Grad v, In<0> x) { return convolve<n>(op.options, x, v); });
+    return rules(
+        [](const WeightGrad& op, Grad v, Shape<0> x, In<1> g) { return input_gradient<n>(op.options, x.sizes, g, v); },
+        [](const WeightGrad& op, Grad v, In<0> x) { return convolve<n>(op.options, x, v); });
   }
   static void samples(Samples& s);
 };
 
-template <int n> Tensor convolve(const Options<n>& o, const Tensor& x, const Tensor& weight) { return apply(Conv<n>{o}, x, weight, Tensor()); }
+template <int n> Tensor convolve(const Options<n>& o, const Tensor& x, const Tensor& weight) {
+  return apply(Conv<n>{o}, x, weight, Tensor());
+}
 template <int n> Tensor input_gradient(const Options<n>& o, const Dims& x, const Tensor& g, const Tensor& weight) {
   return apply(InputGrad<n>{o, x}, g, weight);
 }
@@ -231,12 +246,14 @@ template <> void Conv<3>::samples(Samples& s) {
 template <int n> void InputGrad<n>::samples(Samples& s) {
   for (const Case<n>& c : cases<n>()) s({s.randn(result_of<n>(c)), s.randn(c.weight)}, InputGrad{c.options, c.x});
   const Case<n>& first = cases<n>()[0];
-  s.error({s.randn(first.x), s.randn(first.weight)}, InputGrad{first.options, first.x}, "the gradient must have the sizes of the result");
+  s.error({s.randn(first.x), s.randn(first.weight)}, InputGrad{first.options, first.x},
+          "the gradient must have the sizes of the result");
 }
 template <int n> void WeightGrad<n>::samples(Samples& s) {
   for (const Case<n>& c : cases<n>()) s({s.randn(c.x), s.randn(result_of<n>(c))}, WeightGrad{c.options, c.weight});
   const Case<n>& first = cases<n>()[0];
-  s.error({s.randn(first.x), s.randn(first.x)}, WeightGrad{first.options, first.weight}, "the gradient must have the sizes of the result");
+  s.error({s.randn(first.x), s.randn(first.x)}, WeightGrad{first.options, first.weight},
+          "the gradient must have the sizes of the result");
 }
 
 }  // namespace

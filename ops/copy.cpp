@@ -101,7 +101,8 @@ struct Cat {
     for (const View& v : x) {
       part.sizes[d] = v.sizes[d];
       if (v.numel() > 0) kernels::copy(y.device, part, v);
-      part.data = static_cast<char*>(part.data) + v.sizes[d] * y.strides[d] * static_cast<std::int64_t>(size_of(y.dtype));
+      part.data =
+          static_cast<char*>(part.data) + v.sizes[d] * y.strides[d] * static_cast<std::int64_t>(size_of(y.dtype));
     }
   }
   static constexpr auto vjp() {
@@ -133,7 +134,9 @@ MANTISSA_OP(Cat)
 
 }  // namespace
 
-Tensor cast(const Tensor& x, Dtype dtype) { return x.dtype() == dtype && !x.is_weak_scalar() ? x : apply(Cast{dtype}, x); }
+Tensor cast(const Tensor& x, Dtype dtype) {
+  return x.dtype() == dtype && !x.is_weak_scalar() ? x : apply(Cast{dtype}, x);
+}
 Tensor Tensor::to(Device target) const { return target == device() ? *this : apply(ToDevice{target, device()}, *this); }
 Tensor clone(const Tensor& x) { return apply(Clone{x.layout()}, x); }
 Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : apply(Clone{}, x); }
@@ -146,7 +149,8 @@ Tensor cat(std::span<const Tensor> tensors, int dim) { return apply_list(Cat{dim
 Tensor stack(std::span<const Tensor> tensors, int dim) {
   std::vector<Tensor> rows;
   for (const Tensor& t : tensors) {
-    check(t.sizes() == tensors[0].sizes(), "stack: tensors of sizes ", tensors[0].sizes(), " and ", t.sizes(), " differ");
+    check(t.sizes() == tensors[0].sizes(), "stack: tensors of sizes ", tensors[0].sizes(), " and ", t.sizes(),
+          " differ");
     rows.push_back(unsqueeze(t, dim));
   }
   return cat(rows, dim);
@@ -170,12 +174,14 @@ void contiguous_samples(Samples& s) {
 void channels_last_samples(Samples& s) {
   s.call({s.randn({2, 3, 4, 5})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; });
   s.call({s.randn({2, 1, 4, 1})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; });
-  s.error_call({s.randn({2, 3, 4})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; }, "needs images [N, C, H, W]");
+  s.error_call(
+      {s.randn({2, 3, 4})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; }, "needs images [N, C, H, W]");
 }
 void stack_samples(Samples& s) {
   s.call({s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return Tensors{stack(x, 1)}; });
   s.call({s.randn({}), s.randn({})}, [](const Tensors& x) { return Tensors{stack(x)}; });
-  s.error_call({s.randn({2}), s.randn({3})}, [](const Tensors& x) { return Tensors{stack(x)}; }, "sizes [2] and [3] differ");
+  s.error_call(
+      {s.randn({2}), s.randn({3})}, [](const Tensors& x) { return Tensors{stack(x)}; }, "sizes [2] and [3] differ");
 }
 void split_samples(Samples& s) {
   s.call({s.randn({7, 2})}, [](const Tensors& x) { return split(x[0], 3); });

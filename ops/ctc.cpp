@@ -13,9 +13,11 @@ namespace mantissa {
 using Lengths = std::vector<std::int64_t>;
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(ctc_loss, const View& loss, const View& alpha, const View& log_probs, const View& targets,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank)
-MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets, const View& alpha,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank)
+                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
+                std::int64_t blank)
+MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets,
+                const View& alpha, std::span<const std::int64_t> input_lengths,
+                std::span<const std::int64_t> target_lengths, std::int64_t blank)
 
 namespace {
 
@@ -27,11 +29,14 @@ struct Lattice {  // the attributes of the operator and its gradient
     check(log_probs.dim() == 3, "log_probs must be [T, N, C], or [T, C] without a batch");
     check(log_probs.is_floating(), "log_probs need a floating dtype");
     const std::int64_t steps = log_probs.size(0), batch = log_probs.size(1), classes = log_probs.size(2);
-    check(targets.dtype() == i64 && targets.dim() == 2 && targets.size(0) == batch, "targets must be i64 [", batch, ", S] or one after the other");
+    check(targets.dtype() == i64 && targets.dim() == 2 && targets.size(0) == batch, "targets must be i64 [", batch,
+          ", S] or one after the other");
     check(blank >= 0 && blank < classes, "blank ", blank, " is not one of ", classes, " classes");
     const auto check_lengths = [&](const Lengths& lengths, const char* what, std::int64_t most) {
-      check(static_cast<std::int64_t>(lengths.size()) == batch, what, " must have one length for each of ", batch, " samples, found ", lengths.size());
-      for (std::int64_t n : lengths) check(n >= 0 && n <= most, what, ": a length of ", n, " is not between 0 and ", most);
+      check(static_cast<std::int64_t>(lengths.size()) == batch, what, " must have one length for each of ", batch,
+            " samples, found ", lengths.size());
+      for (std::int64_t n : lengths)
+        check(n >= 0 && n <= most, what, ": a length of ", n, " is not between 0 and ", most);
     };
     check_lengths(input_lengths, "input_lengths", steps);
     check_lengths(target_lengths, "target_lengths", targets.size(1));
@@ -48,7 +53,8 @@ struct Lattice {  // the attributes of the operator and its gradient
     for (std::int64_t n = 0; n < targets.size(0); ++n) {
       for (std::int64_t s = 0; s < target_lengths[static_cast<std::size_t>(n)]; ++s) {
         const std::int64_t label = targets.as<const std::int64_t>()[n * targets.size(1) + s];
-        check(label >= 0 && label < classes, "the target ", label, " of sample ", n, " is not one of ", classes, " classes");
+        check(label >= 0 && label < classes, "the target ", label, " of sample ", n, " is not one of ", classes,
+              " classes");
       }
     }
   }
@@ -69,7 +75,8 @@ struct Lattice {  // the attributes of the operator and its gradient
         skips.push_back(used && s >= 3 && label(s) != label(s - 2));
       }
     }
-    const Tensor emission = gather(x, 2, expand(from_data<std::int64_t>(labels, {1, batch, states}).to(x.device()), {steps, batch, states}));
+    const Tensor emission = gather(
+        x, 2, expand(from_data<std::int64_t>(labels, {1, batch, states}).to(x.device()), {steps, batch, states}));
     const Tensor skip = from_data<std::int64_t>(skips, {batch, states}).to(x.device()) != 0;
     const Tensor first = arange(states, {.dtype = i64, .device = x.device()}) < 2;
     std::vector<Tensor> alpha{where(first, emission[0], Tensor(none))};
@@ -81,12 +88,14 @@ struct Lattice {  // the attributes of the operator and its gradient
       const Tensor ways = stack({before, moved(1), where(skip, moved(2), Tensor(none))});
       alpha.push_back(logsumexp(ways, {0}) + emission[i]);
     }
-    for (std::int64_t length : input_lengths) check(length >= 1, "second derivatives need at least one time step of every sample");
+    for (std::int64_t length : input_lengths)
+      check(length >= 1, "second derivatives need at least one time step of every sample");
     std::vector<Tensor> losses;
     for (std::int64_t n = 0; n < batch; ++n) {
       const auto i = static_cast<std::size_t>(n);
       const std::int64_t last = 2 * target_lengths[i];
-      losses.push_back(-logsumexp(slice(alpha[static_cast<std::size_t>(input_lengths[i] - 1)][n], 0, std::max<std::int64_t>(last - 1, 0), last + 1)));
+      losses.push_back(-logsumexp(slice(alpha[static_cast<std::size_t>(input_lengths[i] - 1)][n], 0,
+                                        std::max<std::int64_t>(last - 1, 0), last + 1)));
     }
     return cast(stack(losses), given.dtype());
   }
@@ -108,7 +117,8 @@ struct CtcLossBackward : Lattice {
     kernels::ctc_loss_backward(dx.device, dx, g, x, targets, alpha, std::span<const std::int64_t>(input_lengths),
                                std::span<const std::int64_t>(target_lengths), blank);
   }
-  static Tensor reference(const CtcLossBackward& op, const Tensor& g, const Tensor& x, const Tensor& targets, const Tensor&) {
+  static Tensor reference(const CtcLossBackward& op, const Tensor& g, const Tensor& x, const Tensor& targets,
+                          const Tensor&) {
     Tensor log_probs = x;
     if (!log_probs.requires_grad()) log_probs = x.detach().requires_grad_();
     const Tensor roots[] = {op.by_operators(log_probs, targets)}, inputs[] = {log_probs}, gradients[] = {g};
@@ -124,7 +134,8 @@ struct CtcLoss : Lattice {
 
   std::array<Spec, 2> infer(const Tensor& x, const Tensor& targets) const {
     check_inputs(x, targets);
-    return {like(x, Dims{x.size(1)}), Spec{{x.size(1), x.size(0), 2 * targets.size(1) + 1}, compute_dtype(x.dtype()), x.device()}};
+    return {like(x, Dims{x.size(1)}),
+            Spec{{x.size(1), x.size(0), 2 * targets.size(1) + 1}, compute_dtype(x.dtype()), x.device()}};
   }
   void run(const std::array<View, 2>& y, const View& x, const View& targets) const {
     check_labels(targets, x.size(2));
@@ -150,7 +161,9 @@ void CtcLoss::samples(Samples& s) {
   const auto reference = [](const Lattice& l) {
     return [l](const Tensors& x) { return Tensors{l.by_operators(x[0], x[1])}; };
   };
-  const auto add = [&](const Tensor& x, const Tensor& targets, const Lattice& l) { s.call({x, targets}, call(l), reference(l)); };
+  const auto add = [&](const Tensor& x, const Tensor& targets, const Lattice& l) {
+    s.call({x, targets}, call(l), reference(l));
+  };
   add(log_softmax(s.randn({5, 3, 4}), 2), sample_targets(), lattice);
   add(s.randn({5, 3, 4}), sample_targets(), lattice);  // the gradient does not rely on a log_softmax before it
   add(log_softmax(s.randn({7, 1, 3}), 2), tensor({{0, 1, 0}}), {{7}, {3}, 2});
@@ -161,8 +174,10 @@ void CtcLoss::samples(Samples& s) {
   refuse(s.randn({5, 3, 4}), tensor({{1, 2}}), lattice, "targets must be i64 [3, S]");
   refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 5, 5}, {2, 1, 0}, 4}, "blank 4 is not one of 4 classes");
   refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 5}, {2, 1, 0}, 0}, "one length for each of 3 samples");
-  refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 6, 5}, {2, 1, 0}, 0}, "input_lengths: a length of 6 is not between 0 and 5");
-  refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 5, 5}, {2, 3, 0}, 0}, "target_lengths: a length of 3 is not between 0 and 2");
+  refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 6, 5}, {2, 1, 0}, 0},
+         "input_lengths: a length of 6 is not between 0 and 5");
+  refuse(s.randn({5, 3, 4}), sample_targets(), {{5, 5, 5}, {2, 3, 0}, 0},
+         "target_lengths: a length of 3 is not between 0 and 2");
   refuse(s.randn({5, 3, 2}), sample_targets(), lattice, "the target 2 of sample 0 is not one of 2 classes");
 }
 void CtcLossBackward::samples(Samples& s) {
@@ -185,7 +200,8 @@ Tensor padded(const Tensor& targets, const Lengths& lengths) {
     longest = std::max(longest, n);
     total += n;
   }
-  check(targets.dtype() == i64 && targets.numel() == total, "ctc_loss: targets ", targets, " must be i64 and as long as all target_lengths, ", total);
+  check(targets.dtype() == i64 && targets.numel() == total, "ctc_loss: targets ", targets,
+        " must be i64 and as long as all target_lengths, ", total);
   const Lengths flat = targets.to_vector<std::int64_t>();
   Lengths rows(lengths.size() * static_cast<std::size_t>(longest), 0);
   auto from = flat.begin();
@@ -198,8 +214,10 @@ Tensor padded(const Tensor& targets, const Lengths& lengths) {
 
 }  // namespace
 
-Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths, CtcOptions o) {
-  check(!is_floating(input_lengths.dtype()) && !is_floating(target_lengths.dtype()), "ctc_loss: lengths must be integers, got ", input_lengths, " and ", target_lengths);
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, CtcOptions o) {
+  check(!is_floating(input_lengths.dtype()) && !is_floating(target_lengths.dtype()),
+        "ctc_loss: lengths must be integers, got ", input_lengths, " and ", target_lengths);
   const bool batched = log_probs.dim() != 2;
   const Tensor x = batched ? log_probs : unsqueeze(log_probs, 1);
   const Lattice l{input_lengths.to_vector<std::int64_t>(), target_lengths.to_vector<std::int64_t>(), o.blank};

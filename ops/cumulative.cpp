@@ -1,5 +1,5 @@
-// Running sums, products, logarithms of sums and extremes, and prod. Gradients of products never divide, so zeros need no special case: they
-// are products of what stands before and after, and a linear recurrence
+// Running sums, products, logarithms of sums and extremes, and prod. Gradients of products never divide, so zeros need
+// no special case: they are products of what stands before and after, and a linear recurrence
 //   y[i] = b[i] + a[i] * y[i - 1],
 // whose own gradient is such a recurrence in the other direction.
 #include <cmath>
@@ -60,7 +60,8 @@ struct LinearRecurrence : Scan {
   static constexpr auto name = "linear_recurrence";
   static constexpr const char* args[] = {"a", "b"};
   Spec infer(const Tensor& a, const Tensor& b) const {
-    check(a.sizes() == b.sizes() && a.dtype() == b.dtype() && a.is_floating(), "needs two floating tensors of one shape and dtype");
+    check(a.sizes() == b.sizes() && a.dtype() == b.dtype() && a.is_floating(),
+          "needs two floating tensors of one shape and dtype");
     return infer_like(a);
   }
   void run(const View& y, const View& a, const View& b) const {

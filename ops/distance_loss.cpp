@@ -39,12 +39,14 @@ struct MarginRanking {
   double margin = 0;
   Reduction reduction = Reduction::mean;
   static Tensor compose(const MarginRanking& op, const Tensor& x1, const Tensor& x2, const Tensor& target) {
-    check(x1.dim() == x2.dim() && x1.dim() == target.dim(), "x1, x2 and target need the same number of dimensions, got ",
-          x1.sizes(), ", ", x2.sizes(), " and ", target.sizes());
+    check(x1.dim() == x2.dim() && x1.dim() == target.dim(),
+          "x1, x2 and target need the same number of dimensions, got ", x1.sizes(), ", ", x2.sizes(), " and ",
+          target.sizes());
     return reduced_loss(at_least(op.margin - target * (x1 - x2), 0), op.reduction);
   }
   static void samples(Samples& s) {
-    for (const Reduction r : reductions) composed(s, {s.randn({5}), s.randn({5}), signs(s, {5})}, MarginRanking{0.5, r});
+    for (const Reduction r : reductions)
+      composed(s, {s.randn({5}), s.randn({5}), signs(s, {5})}, MarginRanking{0.5, r});
     composed_error(s, {s.randn({3}), s.randn({3, 1}), signs(s, {3})}, MarginRanking{}, "the same number of dimensions");
   }
 };
@@ -61,7 +63,8 @@ struct CosineSimilarity {
     const Dims sizes = broadcast(x1.sizes(), x2.sizes());
     const Dims dims{wrap_dim(op.dim, sizes.rank())};
     const Tensor a = expand(x1, sizes), b = expand(x2, sizes);
-    const Tensor length_a = at_least(norm(a, 2, dims, true), op.eps), length_b = at_least(norm(b, 2, dims, true), op.eps);
+    const Tensor length_a = at_least(norm(a, 2, dims, true), op.eps),
+                 length_b = at_least(norm(b, 2, dims, true), op.eps);
     return sum((a / length_a) * (b / length_b), dims);
   }
   static void samples(Samples& s) {
@@ -100,18 +103,23 @@ struct CosineEmbedding {
   double margin = 0;
   Reduction reduction = Reduction::mean;
   static Tensor compose(const CosineEmbedding& op, const Tensor& x1, const Tensor& x2, const Tensor& target) {
-    check((target.dim() == 1 && x1.dim() == 2 && x2.dim() == 2) || (target.dim() == 0 && x1.dim() == 1 && x2.dim() == 1),
-          "needs x1 and x2 [N, D] with target [N], or [D] with a scalar, got ", x1.sizes(), ", ", x2.sizes(), " and ", target.sizes());
+    check(
+        (target.dim() == 1 && x1.dim() == 2 && x2.dim() == 2) || (target.dim() == 0 && x1.dim() == 1 && x2.dim() == 1),
+        "needs x1 and x2 [N, D] with target [N], or [D] with a scalar, got ", x1.sizes(), ", ", x2.sizes(), " and ",
+        target.sizes());
     constexpr double eps = 1e-12;  // PyTorch's, inside the root
     const Tensor lengths = (sum(square(x1), {-1}) + eps) * (sum(square(x2), {-1}) + eps);
     const Tensor cosine = sum(x1 * x2, {-1}) / sqrt(lengths);
     const Tensor near = where(eq(target, Tensor(1.0)), 1.0 - cosine, Tensor(0.0));
-    return reduced_loss(near + where(eq(target, Tensor(-1.0)), at_least(cosine - op.margin, 0), Tensor(0.0)), op.reduction);
+    return reduced_loss(near + where(eq(target, Tensor(-1.0)), at_least(cosine - op.margin, 0), Tensor(0.0)),
+                        op.reduction);
   }
   static void samples(Samples& s) {
-    for (const Reduction r : reductions) composed(s, {s.randn({4, 3}), s.randn({4, 3}), signs(s, {4})}, CosineEmbedding{-0.5, r});
+    for (const Reduction r : reductions)
+      composed(s, {s.randn({4, 3}), s.randn({4, 3}), signs(s, {4})}, CosineEmbedding{-0.5, r});
     composed(s, {s.randn({3}), s.randn({3}), signs(s, {})}, CosineEmbedding{});
-    composed_error(s, {s.randn({4, 3}), s.randn({4, 3}), signs(s, {4, 1})}, CosineEmbedding{}, "needs x1 and x2 [N, D] with target [N]");
+    composed_error(s, {s.randn({4, 3}), s.randn({4, 3}), signs(s, {4, 1})}, CosineEmbedding{},
+                   "needs x1 and x2 [N, D] with target [N]");
   }
 };
 
@@ -123,8 +131,10 @@ struct TripletMargin {
   TripletMarginOptions options;
   static Tensor compose(const TripletMargin& op, const Tensor& anchor, const Tensor& positive, const Tensor& negative) {
     const TripletMarginOptions& o = op.options;
-    check(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), "anchor, positive and negative need the same number of "
-          "dimensions, got ", anchor.sizes(), ", ", positive.sizes(), " and ", negative.sizes());
+    check(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(),
+          "anchor, positive and negative need the same number of "
+          "dimensions, got ",
+          anchor.sizes(), ", ", positive.sizes(), " and ", negative.sizes());
     check(o.margin > 0, "margin is ", o.margin, ", expected more than 0");
     const Tensor near = pairwise_distance(anchor, positive, o.p, o.eps);
     Tensor far = pairwise_distance(anchor, negative, o.p, o.eps);
@@ -136,7 +146,8 @@ struct TripletMargin {
       composed(s, {s.randn({4, 3}), s.randn({4, 3}), s.randn({4, 3})}, TripletMargin{{.margin = 2, .reduction = r}});
     }
     composed(s, {s.randn({4, 3}), s.randn({4, 3}), s.randn({4, 3})}, TripletMargin{{.p = 1, .swap = true}});
-    composed_error(s, {s.randn({4, 3}), s.randn({3}), s.randn({4, 3})}, TripletMargin{}, "the same number of dimensions");
+    composed_error(s, {s.randn({4, 3}), s.randn({3}), s.randn({4, 3})}, TripletMargin{},
+                   "the same number of dimensions");
     composed_error(s, {s.randn({3}), s.randn({3}), s.randn({3})}, TripletMargin{{.margin = 0}}, "margin is 0");
   }
 };
@@ -153,7 +164,8 @@ MANTISSA_OP(TripletMargin)
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction reduction) {
   return apply_composed(HingeEmbedding{margin, reduction}, x, target);
 }
-Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin, Reduction reduction) {
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin,
+                           Reduction reduction) {
   return apply_composed(MarginRanking{margin, reduction}, x1, x2, target);
 }
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int dim, double eps) {
@@ -162,10 +174,12 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int dim, double eps
 Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
   return apply_composed(PairwiseDistance{p, eps, keepdim}, x1, x2);
 }
-Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin, Reduction reduction) {
+Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, double margin,
+                             Reduction reduction) {
   return apply_composed(CosineEmbedding{margin, reduction}, x1, x2, target);
 }
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, TripletMarginOptions options) {
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           TripletMarginOptions options) {
   return apply_composed(TripletMargin{options}, anchor, positive, negative);
 }
 

@@ -55,7 +55,9 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   if (!training || p == 0) return x;
   return dropout_at(x, p, reserve_dropout(x.numel()));
 }
-RngState reserve_dropout(std::int64_t elements) { return reserve_random(static_cast<std::uint64_t>((elements + 3) / 4)); }
+RngState reserve_dropout(std::int64_t elements) {
+  return reserve_random(static_cast<std::uint64_t>((elements + 3) / 4));
+}
 Tensor dropout_at(const Tensor& x, double p, RngState at) { return apply(Dropout{p, at, x.layout()}, x); }
 
 }  // namespace mantissa

@@ -34,7 +34,8 @@ Labels expand_labels(const std::string& text, int rank, const std::string& whose
       for (int d = rank - letters; d > 0; --d) labels += static_cast<char>(d);
       i += 2;
     } else {
-      check((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "einsum: \"", std::string(1, c), "\" in \"", text, "\" is not a letter");
+      check((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "einsum: \"", std::string(1, c), "\" in \"", text,
+            "\" is not a letter");
       labels += c;
     }
   }
@@ -47,8 +48,9 @@ void take_diagonals(Operand& o) {
     const std::size_t j = o.labels.find(o.labels[i], i + 1);
     if (j == Labels::npos) continue;
     const char c = o.labels[i];
-    check(o.x.size(static_cast<int>(i)) == o.x.size(static_cast<int>(j)), "einsum: label ", shown(c), " stands for sizes ",
-          o.x.size(static_cast<int>(i)), " and ", o.x.size(static_cast<int>(j)), " of one operand");
+    check(o.x.size(static_cast<int>(i)) == o.x.size(static_cast<int>(j)), "einsum: label ", shown(c),
+          " stands for sizes ", o.x.size(static_cast<int>(i)), " and ", o.x.size(static_cast<int>(j)),
+          " of one operand");
     o.x = diagonal(o.x, 0, static_cast<int>(i), static_cast<int>(j));
     o.labels.erase(j, 1);
     o.labels.erase(i, 1);
@@ -94,7 +96,8 @@ template <class Needed> Operand contract(Operand a, Operand b, Needed&& needed) 
   }
   const Tensor x = reshape(permuted(a, batch + left + inner), {sizes[0], sizes[1], sizes[2]});
   const Tensor y = reshape(permuted(b, batch + inner + right), {sizes[0], sizes[2], sizes[3]});
-  const Tensor product = x.is_floating() ? matmul(contiguous(x), contiguous(y)) : cast(sum(unsqueeze(x, 3) * unsqueeze(y, 1), {2}), x.dtype());
+  const Tensor product = x.is_floating() ? matmul(contiguous(x), contiguous(y))
+                                         : cast(sum(unsqueeze(x, 3) * unsqueeze(y, 1), {2}), x.dtype());
   return {reshape(product, shape), batch + left + right};
 }
 
@@ -170,7 +173,8 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> tensors) {
     output = expand_labels(out, letters + (has(out, '.') ? ellipsis : 0), "output");
   }
   for (std::size_t i = 0; i < output.size(); ++i) {
-    const bool known = std::any_of(operands.begin(), operands.end(), [&](const Operand& o) { return has(o.labels, output[i]); });
+    const bool known =
+        std::any_of(operands.begin(), operands.end(), [&](const Operand& o) { return has(o.labels, output[i]); });
     check(known, "einsum: output label ", shown(output[i]), " is in no operand");
     check(output.find(output[i], i + 1) == Labels::npos, "einsum: output label ", shown(output[i]), " appears twice");
   }
@@ -211,7 +215,8 @@ void einsum_samples(Samples& s) {
   const auto error = [&](const char* equation, std::initializer_list<Dims> shapes, const char* fragment) {
     Tensors x;
     for (const Dims& shape : shapes) x.push_back(s.randn(shape));
-    s.error_call(x, [equation](const Tensors& in) { return Tensors{einsum(equation, std::span<const Tensor>(in))}; }, fragment);
+    s.error_call(
+        x, [equation](const Tensors& in) { return Tensors{einsum(equation, std::span<const Tensor>(in))}; }, fragment);
   };
   error("ij,jk", {{3, 4}}, "is about 2 tensors, got 1");
   error("ij,jk", {{3, 4}, {3, 4}}, "label j stands for sizes 4 and 3");

@@ -56,7 +56,8 @@ struct SmoothL1Loss {
   }
   static void samples(Samples& s) {
     distance_samples(s, SmoothL1Loss{});
-    for (const double beta : {0.0, 0.3}) composed(s, {s.randn({4, 3}), s.randn({4, 3})}, SmoothL1Loss{Reduction::mean, beta});
+    for (const double beta : {0.0, 0.3})
+      composed(s, {s.randn({4, 3}), s.randn({4, 3})}, SmoothL1Loss{Reduction::mean, beta});
     composed_error(s, {s.randn({2}), s.randn({2})}, SmoothL1Loss{Reduction::mean, -1}, "beta is -1");
   }
 };
@@ -92,7 +93,8 @@ struct BinaryCrossEntropy {
     check_floating_pair(x, target);
     check_same_shape(x, target);
     const Tensor inside = logical_and(ge(x, Tensor(0.0)), le(x, Tensor(1.0)));
-    check(!any(logical_not(inside)).item<bool>(), "x holds values outside [0, 1]; use binary_cross_entropy_with_logits for logits");
+    check(!any(logical_not(inside)).item<bool>(),
+          "x holds values outside [0, 1]; use binary_cross_entropy_with_logits for logits");
     return reduced_loss(-weighted(log_likelihood(x, target), weight), op.reduction);
   }
   static void samples(Samples& s) {
@@ -100,8 +102,10 @@ struct BinaryCrossEntropy {
       composed(s, {s.uniform({4, 3}, 0.1, 0.9), s.uniform({4, 3}, 0, 1), Tensor()}, BinaryCrossEntropy{r});
     }
     composed(s, {s.uniform({4, 3}, 0.1, 0.9), s.uniform({4, 3}, 0, 1), s.uniform({3}, 0.5, 2)}, BinaryCrossEntropy{});
-    composed_error(s, {s.uniform({3}, 1.5, 2), s.uniform({3}, 0, 1), Tensor()}, BinaryCrossEntropy{}, "values outside [0, 1]");
-    composed_error(s, {s.uniform({3}, 0, 1), s.uniform({2}, 0, 1), Tensor()}, BinaryCrossEntropy{}, "target has shape [2], expected [3]");
+    composed_error(s, {s.uniform({3}, 1.5, 2), s.uniform({3}, 0, 1), Tensor()}, BinaryCrossEntropy{},
+                   "values outside [0, 1]");
+    composed_error(s, {s.uniform({3}, 0, 1), s.uniform({2}, 0, 1), Tensor()}, BinaryCrossEntropy{},
+                   "target has shape [2], expected [3]");
   }
 };
 
@@ -111,7 +115,8 @@ struct BceWithLogits {
   static constexpr auto autocast = CastPolicy::f32;
   static constexpr bool differentiable = true;
   Reduction reduction = Reduction::mean;
-  static Tensor compose(const BceWithLogits& op, const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight) {
+  static Tensor compose(const BceWithLogits& op, const Tensor& x, const Tensor& target, const Tensor& weight,
+                        const Tensor& pos_weight) {
     check_floating_pair(x, target);
     check_same_shape(x, target);
     const Tensor log_p = logsigmoid(x);
@@ -123,7 +128,8 @@ struct BceWithLogits {
     for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
       composed(s, {s.randn({4, 3}), s.uniform({4, 3}, 0, 1), none, none}, BceWithLogits{r});
     }
-    composed(s, {s.randn({4, 3}), s.uniform({4, 3}, 0, 1), s.uniform({4, 1}, 0.5, 2), s.uniform({3}, 0.5, 2)}, BceWithLogits{});
+    composed(s, {s.randn({4, 3}), s.uniform({4, 3}, 0, 1), s.uniform({4, 1}, 0.5, 2), s.uniform({3}, 0.5, 2)},
+             BceWithLogits{});
     composed(s, {s.uniform({4}, -1e4, 1e4), s.uniform({4}, 0, 1), none, none}, BceWithLogits{}).extreme = true;
     composed_error(s, {s.randn({3}), s.randn({2}), none, none}, BceWithLogits{}, "target has shape [2], expected [3]");
   }
@@ -188,7 +194,8 @@ struct GaussianNll {
     check_floating_pair(x, target);
     Tensor v = var;  // of x's shape, or one per row, with or without the dimension of size 1
     if (!(var.sizes() == x.sizes()) && var.dim() + 1 == x.dim()) v = unsqueeze(var, -1);
-    check(broadcast(v.sizes(), x.sizes()) == x.sizes(), "var of shape ", var.sizes(), " does not fit x of shape ", x.sizes());
+    check(broadcast(v.sizes(), x.sizes()) == x.sizes(), "var of shape ", var.sizes(), " does not fit x of shape ",
+          x.sizes());
     check(!any(lt(v, Tensor(0.0))).item<bool>(), "var holds negative values");
     v = v + (clamp(v, op.options.eps, infinity) - v).detach();  // at least eps; the gradient does not see it
     Tensor each = 0.5 * (log(v) + square(x - target) / v);
@@ -217,7 +224,9 @@ MANTISSA_OP(KlDiv)
 MANTISSA_OP(PoissonNll)
 MANTISSA_OP(GaussianNll)
 
-Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction) { return apply_composed(L1Loss{reduction}, x, target); }
+Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return apply_composed(L1Loss{reduction}, x, target);
+}
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, double beta) {
   return apply_composed(SmoothL1Loss{reduction, beta}, x, target);
 }
@@ -227,8 +236,8 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, do
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction) {
   return apply_composed(BinaryCrossEntropy{reduction}, x, target, weight);
 }
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction,
-                                        const Tensor& pos_weight) {
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                        Reduction reduction, const Tensor& pos_weight) {
   return apply_composed(BceWithLogits{reduction}, x, target, weight, pos_weight);
 }
 Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction reduction, bool log_target) {

@@ -28,7 +28,8 @@ struct GridSample {
     return clamp(padding_mode == "reflection" ? reflected(at, n) : at, 0, last);
   }
   Tensor reflected(const Tensor& at, std::int64_t n) const {
-    const double low = align_corners ? 0 : -0.5, span = align_corners ? static_cast<double>(n - 1) : static_cast<double>(n);
+    const double low = align_corners ? 0 : -0.5,
+                 span = align_corners ? static_cast<double>(n - 1) : static_cast<double>(n);
     if (span == 0) return at * 0.0;
     const Tensor far = abs(at - low), turns = floor(far / Tensor(span)), rest = far - turns * span;
     return where(eq(remainder(turns, Tensor(2.0)), Tensor(0.0)), rest, span - rest) + low;
@@ -44,7 +45,8 @@ struct GridSample {
   static Tensor compose(const GridSample& op, const Tensor& x, const Tensor& grid) {
     op.check_inputs(x, grid);
     const int n = x.dim() - 2;
-    const std::int64_t batch = x.size(0), channels = x.size(1), points = grid.numel() / std::max<std::int64_t>(batch * n, 1);
+    const std::int64_t batch = x.size(0), channels = x.size(1),
+                       points = grid.numel() / std::max<std::int64_t>(batch * n, 1);
     const Tensor places = reshape(grid, {batch, 1, points, n});
     std::vector<Tensor> at;  // a position in each dimension of x, [batch, 1, points]; grids list x first
     for (int d = 0; d < n; ++d) {
@@ -85,9 +87,11 @@ struct GridSample {
     const int n = x.dim() - 2;
     check(n == 2 || n == 3, "x must be [N, C, H, W] or [N, C, D, H, W]");
     check(x.is_floating() && grid.is_floating(), "needs floating dtypes; convert with to(f32)");
-    check(grid.dim() == x.dim() && grid.size(0) == x.size(0) && grid.size(-1) == n, "grid must be [", x.size(0), ", ...,  ", n, "] with ", x.dim(), " dimensions");
+    check(grid.dim() == x.dim() && grid.size(0) == x.size(0) && grid.size(-1) == n, "grid must be [", x.size(0),
+          ", ...,  ", n, "] with ", x.dim(), " dimensions");
     for (int d = 0; d < n; ++d) check(x.size(d + 2) > 0, "x must not be empty");
-    check(mode == "bilinear" || mode == "nearest" || mode == "bicubic", "mode must be bilinear, nearest or bicubic, got \"", mode, "\"");
+    check(mode == "bilinear" || mode == "nearest" || mode == "bicubic",
+          "mode must be bilinear, nearest or bicubic, got \"", mode, "\"");
     check(mode != "bicubic" || n == 2, "mode bicubic is for [N, C, H, W]");
     check(padding_mode == "zeros" || padding_mode == "border" || padding_mode == "reflection",
           "padding_mode must be zeros, border or reflection, got \"", padding_mode, "\"");
@@ -103,8 +107,10 @@ struct GridSample {
     composed(s, {s.randn({1, 2, 3, 4}), points({1, 2, 2, 2})}, GridSample{"nearest"}).exact_only = true;
     composed_error(s, {s.randn({1, 2, 3}), points({1, 2, 2})}, GridSample{}, "x must be [N, C, H, W]");
     composed_error(s, {s.randn({1, 2, 3, 3}), points({1, 2, 2, 3})}, GridSample{}, "grid must be");
-    composed_error(s, {s.randn({1, 2, 3, 3}), points({1, 2, 2, 2})}, GridSample{"area"}, "mode must be bilinear, nearest or bicubic");
-    composed_error(s, {s.randn({1, 2, 3, 3}), points({1, 2, 2, 2})}, GridSample{"nearest", "wrap"}, "padding_mode must be zeros");
+    composed_error(s, {s.randn({1, 2, 3, 3}), points({1, 2, 2, 2})}, GridSample{"area"},
+                   "mode must be bilinear, nearest or bicubic");
+    composed_error(s, {s.randn({1, 2, 3, 3}), points({1, 2, 2, 2})}, GridSample{"nearest", "wrap"},
+                   "padding_mode must be zeros");
   }
 };
 MANTISSA_OP(GridSample)
@@ -117,7 +123,8 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, GridSampleOptions o) {
 Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners) {
   const int n = sizes.rank() - 2;
   check(n == 2 || n == 3, "affine_grid: sizes must be [N, C, H, W] or [N, C, D, H, W], got ", sizes);
-  check(theta.is_floating() && theta.sizes() == Dims{sizes[0], n, n + 1}, "affine_grid: theta must be floating ", Dims{sizes[0], n, n + 1}, ", got ", theta);
+  check(theta.is_floating() && theta.sizes() == Dims{sizes[0], n, n + 1}, "affine_grid: theta must be floating ",
+        Dims{sizes[0], n, n + 1}, ", got ", theta);
   Dims spatial;
   for (int d = 0; d < n; ++d) {
     check(sizes[d + 2] > 0, "affine_grid: sizes ", sizes, " must be positive");
@@ -145,7 +152,9 @@ Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners) {
 
 namespace {
 void affine_grid_samples(Samples& s) {
-  const auto call = [](std::vector<std::int64_t> sizes, bool align) { return [=](const Tensors& x) { return Tensors{affine_grid(x[0], sizes, align)}; }; };
+  const auto call = [](std::vector<std::int64_t> sizes, bool align) {
+    return [=](const Tensors& x) { return Tensors{affine_grid(x[0], sizes, align)}; };
+  };
   s.call({s.randn({2, 2, 3})}, call({2, 3, 4, 2}, false));
   s.call({s.randn({1, 3, 4})}, call({1, 1, 2, 3, 1}, true));
   s.error_call({s.randn({2, 3, 3})}, call({2, 3, 4, 2}, false), "theta must be floating [2, 2, 3]");

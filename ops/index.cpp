@@ -21,7 +21,8 @@ void check_index_shape(const Tensor& x, int dim, const Tensor& index, const char
   check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, ", what, " ", x.dim(),
         index.dim() + 1 == x.dim() ? "; unsqueeze it" : "");
   for (int d = 0; d < x.dim(); ++d) {
-    check(d == dim || index.sizes()[d] <= x.sizes()[d], "the index has size ", index.sizes()[d], " in dimension ", d, ", ", what, " only ", x.sizes()[d]);
+    check(d == dim || index.sizes()[d] <= x.sizes()[d], "the index has size ", index.sizes()[d], " in dimension ", d,
+          ", ", what, " only ", x.sizes()[d]);
   }
 }
 // A scalar counts as one row of one element.
@@ -55,7 +56,8 @@ struct Gather {
     s({s.randn({2, 3, 4}), s.integers({2, 1, 4}, 0, 3)}, Gather{-2});
     s({s.randn({}), s.integers({}, 0, 1)}, Gather{0});
     s({s.randn({3, 4}), s.integers({0, 4}, 0, 3)}, Gather{0});
-    s.error({s.randn({3, 4}), s.integers({3, 2}, 7, 8)}, Gather{1}, "index 7 is out of range for a dimension of size 4");
+    s.error({s.randn({3, 4}), s.integers({3, 2}, 7, 8)}, Gather{1},
+            "index 7 is out of range for a dimension of size 4");
     s.error({s.randn({3, 4}), s.integers({3}, 0, 3)}, Gather{1}, "the index has 1 dimensions");
     s.error({s.randn({3, 4}), s.randn({3, 4})}, Gather{1}, "the index must be i64");
   }
@@ -116,11 +118,16 @@ struct EmbeddingBackward {
   void run(const View& y, const View& g, const View& indices) const;
   static constexpr auto vjp() {
     return rules([](const EmbeddingBackward& op, Grad g, In<1> indices) {
-      return embedding(op.padding < 0 ? Tensor(g) : index_fill(g, 0, full({1}, static_cast<double>(op.padding), {.dtype = i64, .device = g.device()}), 0), indices);
+      return embedding(
+          op.padding < 0
+              ? Tensor(g)
+              : index_fill(g, 0, full({1}, static_cast<double>(op.padding), {.dtype = i64, .device = g.device()}), 0),
+          indices);
     });
   }
   static void samples(Samples& s) {
-    for (const std::int64_t padding : {-1, 2}) s({s.randn({2, 3, 4}), s.integers({2, 3}, 0, 5)}, EmbeddingBackward{5, padding});
+    for (const std::int64_t padding : {-1, 2})
+      s({s.randn({2, 3, 4}), s.integers({2, 3}, 0, 5)}, EmbeddingBackward{5, padding});
   }
 };
 
@@ -154,11 +161,14 @@ struct Embedding {
   std::optional<std::int64_t> padding_idx = {};
 
   // The row without a gradient, -1 for none.
-  std::int64_t padding(std::int64_t rows) const { return !padding_idx ? -1 : *padding_idx < 0 ? *padding_idx + rows : *padding_idx; }
+  std::int64_t padding(std::int64_t rows) const {
+    return !padding_idx ? -1 : *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
+  }
   Spec infer(const Tensor& weight, const Tensor& indices) const {
     check(weight.dim() == 2, "the weight must be [rows, columns]");
     const std::int64_t rows = weight.sizes()[0];
-    check(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows), "padding_idx ", padding_idx.value_or(0), " is out of range for ", rows, " rows");
+    check(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows), "padding_idx ", padding_idx.value_or(0),
+          " is out of range for ", rows, " rows");
     check(indices.dtype() == i64, "the indices must be i64, got ", indices.dtype());
     Dims sizes = indices.sizes();
     sizes.push_back(weight.sizes()[1]);
@@ -178,7 +188,8 @@ struct Embedding {
     s({s.randn({5, 4}), s.integers({2, 3}, 0, 5)}, Embedding{});
     s({s.randn({5, 4}), s.integers({}, 0, 5)}, Embedding{});
     s({s.randn({5, 4}), s.integers({0}, 0, 5)}, Embedding{});
-    s({s.randn({5, 4}), s.integers({4, 3}, 0, 5)}, Embedding{-2}).differentiable = false;  // by design, the gradient leaves row 3 out
+    // by design, the gradient leaves row 3 out
+    s({s.randn({5, 4}), s.integers({4, 3}, 0, 5)}, Embedding{-2}).differentiable = false;
     s.error({s.randn({5, 4}), s.integers({2}, 0, 5)}, Embedding{5}, "padding_idx 5 is out of range for 5 rows");
     s.error({s.randn({5, 4}), s.integers({2}, 5, 6)}, Embedding{}, "index 5 is out of range for a dimension of size 5");
     s.error({s.randn({5}), s.integers({2}, 0, 5)}, Embedding{}, "the weight must be [rows, columns]");

@@ -13,10 +13,12 @@ Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, bool accu
   check(index.numel() == source.numel(), "put: index ", index, " and source ", source, " need as many elements");
   return reshape(index_put(flatten(x), {flatten(index)}, flatten(source), accumulate), x.sizes());
 }
-Tensor index_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
+Tensor index_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                    bool include_self) {
   const bool known = reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin";
   check(known, "index_reduce: reduce must be prod, mean, amax or amin, got \"", std::string(reduce), "\"");
-  check(x.dim() >= 1 && index.dim() == 1, "index_reduce: x ", x, " needs at least 1 dimension and index ", index, " exactly 1");
+  check(x.dim() >= 1 && index.dim() == 1, "index_reduce: x ", x, " needs at least 1 dimension and index ", index,
+        " exactly 1");
   const int d = wrap_dim(dim, x.dim());
   Dims sizes = x.sizes(), places = Dims::filled(x.dim(), 1);
   sizes[d] = places[d] = index.numel();
@@ -43,7 +45,8 @@ Tensor combinations(const Tensor& x, int r, bool with_replacement) {
   std::vector<std::int64_t> all, now;
   const std::int64_t n = x.size(0);
   const auto choose = [&](const auto& self, std::int64_t from) -> void {
-    if (now.size() == static_cast<std::size_t>(r)) return static_cast<void>(all.insert(all.end(), now.begin(), now.end()));
+    if (now.size() == static_cast<std::size_t>(r))
+      return static_cast<void>(all.insert(all.end(), now.begin(), now.end()));
     for (std::int64_t i = from; i < n; ++i) {
       now.push_back(i);
       self(self, with_replacement ? i : i + 1);
@@ -66,15 +69,22 @@ Tensor cartesian_prod(std::span<const Tensor> vectors) {
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
 void put_samples(Samples& s) {
   add(s, {s.randn({3, 4}), tensor({1, -1, 5}), s.randn({3})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); });
-  add(s, {s.randn({3, 4}), tensor({{1, -1}, {1, 5}}), s.randn({2, 2})}, [](const Tensors& x) { return put(x[0], x[1], x[2], true); });
-  refuse(s, {s.randn({3}), tensor({0, 1}), s.randn({3})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); }, "need as many elements");
-  refuse(s, {s.randn({3}), tensor({3}), s.randn({1})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); }, "out of range");
+  add(s, {s.randn({3, 4}), tensor({{1, -1}, {1, 5}}), s.randn({2, 2})},
+      [](const Tensors& x) { return put(x[0], x[1], x[2], true); });
+  refuse(
+      s, {s.randn({3}), tensor({0, 1}), s.randn({3})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); },
+      "need as many elements");
+  refuse(
+      s, {s.randn({3}), tensor({3}), s.randn({1})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); },
+      "out of range");
 }
 void index_reduce_samples(Samples& s) {
   for (const char* reduce : {"prod", "mean", "amax", "amin"}) {
@@ -87,13 +97,20 @@ void index_reduce_samples(Samples& s) {
   add(s, {s.randn({2, 3}), tensor({0, 0}), s.randn({2, 2})}, mean);
   refuse(s, {s.randn({2, 3}), tensor({0, 0}), s.randn({2, 3})}, mean, "must have shape [2, 2]");
   refuse(s, {s.randn({2, 3}), tensor({0, 3}), s.randn({2, 2})}, mean, "index 3 is out of range");
-  refuse(s, {s.randn({2}), tensor({0}), s.randn({1})}, [](const Tensors& x) { return index_reduce(x[0], 0, x[1], x[2], "sum"); },
-         "reduce must be prod, mean, amax or amin");
+  refuse(
+      s, {s.randn({2}), tensor({0}), s.randn({1})},
+      [](const Tensors& x) { return index_reduce(x[0], 0, x[1], x[2], "sum"); },
+      "reduce must be prod, mean, amax or amin");
 }
 void unravel_index_samples(Samples& s) {
   s.call({s.integers({4}, 0, 24)}, [](const Tensors& x) { return unravel_index(x[0], {2, 3, 4}); });
   s.error_call({s.randn({2})}, [](const Tensors& x) { return unravel_index(x[0], {2}); }, "index must be integers");
-  s.error_call({s.integers({2}, 0, 2)}, [](const Tensors& x) { return unravel_index(x[0], {2, 0}); }, "has no elements");
+  s.error_call(
+      {s.integers({2}, 0, 2)},
+      [](const Tensors& x) {
+        return unravel_index(x[0], {2, 0});
+      },
+      "has no elements");
 }
 void combinations_samples(Samples& s) {
   add(s, {s.randn({4})}, [](const Tensors& x) { return combinations(x[0]); });

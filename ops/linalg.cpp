@@ -22,10 +22,12 @@ struct Addmm {
   double beta = 1, alpha = 1;
 
   static Tensor compose(const Addmm& op, const Tensor& x, const Tensor& a, const Tensor& b) {
-    check(a.dim() == op.rank && b.dim() == op.rank, "a and b need ", op.rank, " dimensions, they have ", a.dim(), " and ", b.dim());
+    check(a.dim() == op.rank && b.dim() == op.rank, "a and b need ", op.rank, " dimensions, they have ", a.dim(),
+          " and ", b.dim());
     check(op.rank == 2 || a.size(0) == b.size(0), "batches ", a.size(0), " and ", b.size(0), " differ");
     const Tensor product = op.alpha == 1 ? matmul(a, b) : op.alpha * matmul(a, b);
-    check(broadcast(x.sizes(), product.sizes()) == product.sizes(), "x of shape ", x.sizes(), " does not broadcast to ", product.sizes());
+    check(broadcast(x.sizes(), product.sizes()) == product.sizes(), "x of shape ", x.sizes(), " does not broadcast to ",
+          product.sizes());
     if (op.beta == 0) return product;
     return op.beta == 1 ? x + product : op.beta * x + product;
   }
@@ -47,7 +49,8 @@ struct Baddbmm : Addmm {
   Baddbmm() { rank = 3; }
   static void samples(Samples& s) {
     add_samples<Baddbmm>(s, {5, 2, 4}, {5, 2, 3}, {5, 3, 4});
-    composed_error(s, {s.randn({2, 2, 2}), s.randn({2, 2, 2}), s.randn({1, 2, 2})}, Baddbmm{}, "batches 2 and 1 differ");
+    composed_error(s, {s.randn({2, 2, 2}), s.randn({2, 2, 2}), s.randn({1, 2, 2})}, Baddbmm{},
+                   "batches 2 and 1 differ");
   }
 };
 
@@ -152,7 +155,8 @@ Tensor triangle(const Tensor& x, std::int64_t diagonal, const char* name) {
 Tensor zero_like_number(const Tensor& x) { return full({}, 0, {.dtype = x.dtype(), .device = x.device()}); }
 
 // --- samples of what is made of matmul and where ---
-template <class F> void pair_samples(Samples& s, const Dims& a, const Dims& b, const Dims& wrong, const char* fragment, F f) {
+template <class F>
+void pair_samples(Samples& s, const Dims& a, const Dims& b, const Dims& wrong, const char* fragment, F f) {
   const auto call = [f](const Tensors& x) { return Tensors{f(x[0], x[1])}; };
   s.call({s.randn(a), s.randn(b)}, call);
   s.error_call({s.randn(a), s.randn(wrong)}, call, fragment);
@@ -164,7 +168,8 @@ void bmm_samples(Samples& s) {
 void mv_samples(Samples& s) { pair_samples(s, {3, 4}, {4}, {4, 1}, "mv: needs a matrix and a vector", mv); }
 void outer_samples(Samples& s) { pair_samples(s, {3}, {4}, {4, 1}, "outer: needs two vectors", outer); }
 template <class F> void triangle_samples(Samples& s, F f) {
-  for (const int diagonal : {0, 1, -2}) s.call({s.randn({2, 3, 4})}, [f, diagonal](const Tensors& x) { return Tensors{f(x[0], diagonal)}; });
+  for (const int diagonal : {0, 1, -2})
+    s.call({s.randn({2, 3, 4})}, [f, diagonal](const Tensors& x) { return Tensors{f(x[0], diagonal)}; });
   s.call({s.integers({3, 3}, 1, 9)}, [f](const Tensors& x) { return Tensors{f(x[0], 0)}; });
   s.error_call({s.randn({3})}, [f](const Tensors& x) { return Tensors{f(x[0], 0)}; }, "needs at least 2 dimensions");
 }
@@ -214,13 +219,19 @@ Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, d
   op.alpha = alpha;
   return apply_composed(op, x, a, b);
 }
-Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) { return apply(Diagonal{offset, dim1, dim2}, x); }
+Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
+  return apply(Diagonal{offset, dim1, dim2}, x);
+}
 Tensor trace(const Tensor& x) {
   check(x.dim() == 2, "trace: needs a matrix, got ", x);
   const Composite in("trace", CastPolicy::keep, {&x});
   return in.result(sum(diagonal(in[0])));
 }
-Tensor tril(const Tensor& x, std::int64_t diagonal) { return where(triangle(x, diagonal, "tril"), x, zero_like_number(x)); }
-Tensor triu(const Tensor& x, std::int64_t diagonal) { return where(triangle(x, diagonal - 1, "triu"), zero_like_number(x), x); }
+Tensor tril(const Tensor& x, std::int64_t diagonal) {
+  return where(triangle(x, diagonal, "tril"), x, zero_like_number(x));
+}
+Tensor triu(const Tensor& x, std::int64_t diagonal) {
+  return where(triangle(x, diagonal - 1, "triu"), zero_like_number(x), x);
+}
 
 }  // namespace mantissa

@@ -43,8 +43,10 @@ struct Cdist {
     check(a.size(-1) == b.size(-1), "points have ", a.size(-1), " and ", b.size(-1), " coordinates");
     check(op.p >= 0, "p must be at least 0, got ", op.p);
     constexpr std::int64_t few = 25;
-    if (op.p != 2 || (a.size(-2) <= few && b.size(-2) <= few)) return norm(unsqueeze(a, -2) - unsqueeze(b, -3), op.p, {-1});
-    const Tensor squared = sum(square(a), {-1}, true) + unsqueeze(sum(square(b), {-1}), -2) - 2.0 * matmul(a, transpose(b));
+    if (op.p != 2 || (a.size(-2) <= few && b.size(-2) <= few))
+      return norm(unsqueeze(a, -2) - unsqueeze(b, -3), op.p, {-1});
+    const Tensor squared =
+        sum(square(a), {-1}, true) + unsqueeze(sum(square(b), {-1}), -2) - 2.0 * matmul(a, transpose(b));
     const Tensor positive = gt(squared, Tensor(0.0));
     return where(positive, sqrt(where(positive, squared, Tensor(1.0))), Tensor(0.0));
   }
@@ -66,7 +68,9 @@ struct Normalize {
   double p = 2;
   Dims dims{1};
   double eps = 1e-12;
-  static Tensor compose(const Normalize& op, const Tensor& x) { return x / clamp_min(norm(x, op.p, op.dims, true), op.eps); }
+  static Tensor compose(const Normalize& op, const Tensor& x) {
+    return x / clamp_min(norm(x, op.p, op.dims, true), op.eps);
+  }
   static void samples(Samples& s) {
     composed(s, {s.randn({3, 4})}, Normalize{});
     composed(s, {s.randn({2, 3, 2})}, Normalize{1, {0, 2}});
@@ -84,8 +88,8 @@ struct Bilinear {
   static Tensor compose(const Bilinear&, const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias) {
     check(weight.dim() == 3, "weight must be [out, in1, in2]");
     const std::int64_t out = weight.size(0), in1 = weight.size(1), in2 = weight.size(2);
-    check(x1.dim() >= 1 && x1.dim() == x2.dim() && x1.size(-1) == in1 && x2.size(-1) == in2, "x1 must end in ", in1, " and x2 in ", in2,
-          ", with as many dimensions");
+    check(x1.dim() >= 1 && x1.dim() == x2.dim() && x1.size(-1) == in1 && x2.size(-1) == in2, "x1 must end in ", in1,
+          " and x2 in ", in2, ", with as many dimensions");
     Dims sizes = x1.sizes();
     for (int d = 0; d + 1 < x1.dim(); ++d) check(sizes[d] == x2.sizes()[d], "x1 and x2 differ in dimension ", d);
     sizes.back() = out;
@@ -98,9 +102,12 @@ struct Bilinear {
   static void samples(Samples& s) {
     composed(s, {s.randn({4, 2}), s.randn({4, 3}), s.randn({5, 2, 3}), s.randn({5})}, Bilinear{});
     composed(s, {s.randn({2, 3, 2}), s.randn({2, 3, 2}), s.randn({1, 2, 2}), Tensor()}, Bilinear{});
-    composed_error(s, {s.randn({4, 2}), s.randn({4, 2}), s.randn({5, 2, 3}), Tensor()}, Bilinear{}, "x1 must end in 2 and x2 in 3");
-    composed_error(s, {s.randn({4, 2}), s.randn({3, 3}), s.randn({5, 2, 3}), Tensor()}, Bilinear{}, "differ in dimension 0");
-    composed_error(s, {s.randn({4, 2}), s.randn({4, 3}), s.randn({5, 2, 3}), s.randn({4})}, Bilinear{}, "bias must be [5]");
+    composed_error(s, {s.randn({4, 2}), s.randn({4, 2}), s.randn({5, 2, 3}), Tensor()}, Bilinear{},
+                   "x1 must end in 2 and x2 in 3");
+    composed_error(s, {s.randn({4, 2}), s.randn({3, 3}), s.randn({5, 2, 3}), Tensor()}, Bilinear{},
+                   "differ in dimension 0");
+    composed_error(s, {s.randn({4, 2}), s.randn({4, 3}), s.randn({5, 2, 3}), s.randn({4})}, Bilinear{},
+                   "bias must be [5]");
   }
 };
 
@@ -113,7 +120,9 @@ MANTISSA_OP(Bilinear)
 
 Tensor cross(const Tensor& a, const Tensor& b, int dim) { return apply_composed(Cross{dim}, a, b); }
 Tensor cdist(const Tensor& a, const Tensor& b, double p) { return apply_composed(Cdist{p}, a, b); }
-Tensor normalize(const Tensor& x, double p, const Dims& dims, double eps) { return apply_composed(Normalize{p, dims, eps}, x); }
+Tensor normalize(const Tensor& x, double p, const Dims& dims, double eps) {
+  return apply_composed(Normalize{p, dims, eps}, x);
+}
 Tensor pdist(const Tensor& x, double p) {
   check(x.dim() == 2, "pdist: x must be [points, size], got ", x);
   const std::int64_t n = x.size(0);
@@ -126,12 +135,14 @@ Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const 
 
 Tensor diag_embed(const Tensor& x, std::int64_t offset) {
   check(x.dim() >= 1, "diag_embed: needs at least 1 dimension, got ", x);
-  const std::int64_t n = x.size(-1), right = std::max<std::int64_t>(offset, 0), down = std::max<std::int64_t>(-offset, 0);
+  const std::int64_t n = x.size(-1), right = std::max<std::int64_t>(offset, 0),
+                     down = std::max<std::int64_t>(-offset, 0);
   Dims sizes = x.sizes(), each = x.sizes();
   sizes.push_back(n + right + down);
   each.push_back(1);
   const Tensor column = reshape(slice(device_range(right + n, x.device()), 0, right), {n, 1});
-  const Tensor rows = scatter(zeros(sizes, {.dtype = x.dtype(), .device = x.device()}), -1, expand(column, each), unsqueeze(x, -1));
+  const Tensor rows =
+      scatter(zeros(sizes, {.dtype = x.dtype(), .device = x.device()}), -1, expand(column, each), unsqueeze(x, -1));
   return pad(rows, {0, 0, down, right});
 }
 Tensor diag(const Tensor& x, std::int64_t k) {
@@ -150,12 +161,14 @@ Tensor inner(const Tensor& a, const Tensor& b) {
   return reshape(matmul(reshape(a, {rows, n}), transpose(reshape(b, {columns, n}))), sizes);
 }
 Tensor tensordot(const Tensor& a, const Tensor& b, int dims) {
-  check(dims >= 0 && dims <= a.dim() && dims <= b.dim(), "tensordot: cannot contract ", dims, " dimensions of ", a, " and ", b);
+  check(dims >= 0 && dims <= a.dim() && dims <= b.dim(), "tensordot: cannot contract ", dims, " dimensions of ", a,
+        " and ", b);
   Dims sizes;
   std::int64_t rows = 1, n = 1, columns = 1;
   for (int d = 0; d < a.dim() - dims; ++d) sizes.push_back(a.sizes()[d]), rows *= a.sizes()[d];
   for (int d = 0; d < dims; ++d) {
-    check(a.sizes()[a.dim() - dims + d] == b.sizes()[d], "tensordot: contracted dimensions of ", a, " and ", b, " differ");
+    check(a.sizes()[a.dim() - dims + d] == b.sizes()[d], "tensordot: contracted dimensions of ", a, " and ", b,
+          " differ");
     n *= b.sizes()[d];
   }
   for (int d = dims; d < b.dim(); ++d) sizes.push_back(b.sizes()[d]), columns *= b.sizes()[d];
@@ -178,7 +191,9 @@ Tensor kron(const Tensor& a, const Tensor& b) {
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
@@ -206,8 +221,12 @@ void inner_samples(Samples& s) {
 void tensordot_samples(Samples& s) {
   add(s, {s.randn({2, 3, 4}), s.randn({3, 4, 2})}, [](const Tensors& x) { return tensordot(x[0], x[1]); });
   add(s, {s.randn({2}), s.randn({3})}, [](const Tensors& x) { return tensordot(x[0], x[1], 0); });
-  refuse(s, {s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return tensordot(x[0], x[1], 1); }, "contracted dimensions");
-  refuse(s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return tensordot(x[0], x[1]); }, "cannot contract 2 dimensions");
+  refuse(
+      s, {s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return tensordot(x[0], x[1], 1); },
+      "contracted dimensions");
+  refuse(
+      s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return tensordot(x[0], x[1]); },
+      "cannot contract 2 dimensions");
 }
 void kron_samples(Samples& s) {
   const F f = [](const Tensors& x) { return kron(x[0], x[1]); };

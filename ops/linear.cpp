@@ -1,7 +1,7 @@
 // x @ weight^T + bias in one pass: rows of the result start as the bias and the product is added to
-// them. Its gradients are matrix products, on a GPU with the bias's; those of parameters are written in the parameters' dtype
-// and added to what they have (autograd/place.h). And the same with an activation at the end, and a second product after
-// that, whose gradient ends in the activation's.
+// them. Its gradients are matrix products, on a GPU with the bias's; those of parameters are written in the parameters'
+// dtype and added to what they have (autograd/place.h). And the same with an activation at the end, and a second
+// product after that, whose gradient ends in the activation's.
 // Next: core/gemm.h, nn/linear.h.
 #include <optional>
 #include <utility>
@@ -36,7 +36,8 @@ struct Matrices {
   Matrices(const View& result, const View& input, const View& given) : y(result), x(input), weight(given) {
     const std::int64_t in = given.size(1), out = given.size(0), rows = result.numel() / out;
     View w = given;
-    // The product would treat a weight that it cannot read as it lies as one that lies the other way round: other last bits.
+    // The product would treat a weight that it cannot read as it lies as one that lies the
+    // other way round: other last bits.
     const bool lies_well = (w.strides[1] == 1 && w.strides[0] >= in) || (w.strides[0] == 1 && w.strides[1] >= out);
     if (!lies_well && w.device.is_cpu()) {
       weight_copy = Tensor::allocate(w.sizes, w.dtype);
@@ -78,7 +79,8 @@ struct LinearWeightBackward {
     return {matmul(transpose(g), x), sum(g, {0})};
   }
   static void samples(Samples& s) {
-    for (const Dims& d : {Dims{3, 5, 4}, Dims{1, 1, 1}, Dims{70, 72, 40}, Dims{37, 19, 65}, Dims{0, 3, 2}, Dims{3, 4, 0}})
+    for (const Dims& d :
+         {Dims{3, 5, 4}, Dims{1, 1, 1}, Dims{70, 72, 40}, Dims{37, 19, 65}, Dims{0, 3, 2}, Dims{3, 4, 0}})
       s({s.randn({d[0], d[1]}), s.randn({d[0], d[2]})}, LinearWeightBackward{});
     s.error({s.randn({3, 4}), s.randn({4, 3})}, LinearWeightBackward{}, "needs two matrices of as many rows");
   }
@@ -86,7 +88,8 @@ struct LinearWeightBackward {
 
 // gradient^T @ x where `to` says, and on a GPU the sums over rows of the gradient: the bias's, as its rule returns it.
 template <class Op>
-Tensor weight_gradient(const Op& op, const Tensor& g, const Tensor& input, bool wants_bias, const Destination& to, const Destination& to_bias) {
+Tensor weight_gradient(const Op& op, const Tensor& g, const Tensor& input, bool wants_bias, const Destination& to,
+                       const Destination& to_bias) {
   const Tensor gradient = as_rows(g), x = as_rows(input), turned = transpose(gradient);
   const Device device = gradient.device();
   if (!wants_bias || device.is_cpu()) return product_into(to, turned, x);
@@ -133,10 +136,12 @@ struct Linear {
     check(weight.dim() == 2, "weight must be [out, in]");
     check(x.dim() > 0, "x needs at least 1 dimension");
     check(x.is_floating() && weight.is_floating(), "needs floating dtypes; cast integers first, as in cast(x, f32)");
-    check(x.dtype() == weight.dtype() && (!bias.defined() || bias.dtype() == x.dtype()), "dtypes differ; cast the input or the parameters");
+    check(x.dtype() == weight.dtype() && (!bias.defined() || bias.dtype() == x.dtype()),
+          "dtypes differ; cast the input or the parameters");
     check(x.size(-1) == weight.size(1), "x has ", x.size(-1), " features, weight expects ", weight.size(1),
           x.size(-1) == weight.size(0) ? "; weight is [out, in]" : "");
-    check(!bias.defined() || bias.sizes() == Dims{weight.size(0)}, "bias must be [", weight.size(0), "], one number per output");
+    check(!bias.defined() || bias.sizes() == Dims{weight.size(0)}, "bias must be [", weight.size(0),
+          "], one number per output");
     kept = KeptWeight(weight);
     Dims y = x.sizes();
     y.back() = weight.size(0);
@@ -165,7 +170,8 @@ struct Linear {
     s({s.randn({3, 0}), s.randn({5, 0}), s.randn({5})}, Linear{});
     s({s.randn({37, 65}), s.randn({19, 65}), s.randn({19})}, Linear{});
     s({s.randn({130, 90}), s.randn({140, 90}), s.randn({140})}, Linear{}).flops = 2.0 * 130 * 90 * 140;
-    s.error({s.randn({3, 5}), s.randn({5, 4}), s.randn({5})}, Linear{}, "x has 5 features, weight expects 4; weight is [out, in]");
+    s.error({s.randn({3, 5}), s.randn({5, 4}), s.randn({5})}, Linear{},
+            "x has 5 features, weight expects 4; weight is [out, in]");
     s.error({s.randn({3, 4}), s.randn({5, 4}), s.randn({4})}, Linear{}, "bias must be [5]");
     s.error({s.randn({3, 4}), s.randn({4}), Tensor()}, Linear{}, "weight must be [out, in]");
     s.error({s.integers({3, 4}, 0, 3), s.randn({5, 4}), Tensor()}, Linear{}, "needs floating dtypes");
@@ -177,7 +183,8 @@ struct Linear {
 // {y, nothing}.
 struct LinearAct {
   static constexpr auto name = "linear_act";
-  static constexpr bool halves = false;  // rounded twice, as by the two: tests/cuda_linear_act_test.cpp compares the bits
+  // rounded twice, as by the two: tests/cuda_linear_act_test.cpp compares the bits
+  static constexpr bool halves = false;
   static constexpr const char* args[] = {"x", "weight", "bias"};
   static constexpr auto autocast = CastPolicy::lower;
   Activation activation = Activation::relu;
@@ -196,7 +203,8 @@ struct LinearAct {
     Matrices m(two ? y[1] : y[0], x, weight);
     View before = m.y;
     before.data = two ? y[0].data : nullptr;
-    kernels::gemm_act(x.device, m.y, before, m.x, m.weight, bias, activation, m.weight_copy.defined() ? KeptWeight() : product.kept);
+    kernels::gemm_act(x.device, m.y, before, m.x, m.weight, bias, activation,
+                      m.weight_copy.defined() ? KeptWeight() : product.kept);
   }
   static constexpr auto vjp() { return linear_rules<LinearAct>(); }
   static void samples(Samples& s);
@@ -227,12 +235,14 @@ bool runs_one_by_one() {
   return c.anomaly || c.autocast.overlay || (c.autocast.any() && amp::Observer::current());
 }
 
-// A linear layer and its activation. `before` carries the product's node, y has none yet. Without a gradient both are y.
+// A linear layer and its activation. `before` carries the product's node, y has none yet.
+// Without a gradient both are y.
 struct LinearAndActivation {
   Tensor before;  // what the activation's gradient is computed from: what gelu was applied to, of relu its result
   Tensor y;
 };
-LinearAndActivation linear_and_activation(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
+LinearAndActivation linear_and_activation(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                          Activation activation) {
   const auto [first, second] = apply(LinearAct{activation}, x, weight, bias);
   if (!first.requires_grad()) return {first, first};
   return {first, activation == Activation::relu ? first.detach() : second};
@@ -263,12 +273,13 @@ struct LinearBackwardAct {
         s({s.randn({d[0], d[1]}), s.randn({d[1], d[2]}), s.randn({d[0], d[2]})}, LinearBackwardAct{a});
     }
     s.error({s.randn({3, 4}), s.randn({5, 4}), s.randn({3, 4})}, LinearBackwardAct{}, "needs matrices");
-    s.error({s.randn({3, 4}), s.randn({4, 5}), s.randn({3, 4})}, LinearBackwardAct{}, "has shape [3, 4], expected [3, 5]");
+    s.error({s.randn({3, 4}), s.randn({4, 5}), s.randn({3, 4})}, LinearBackwardAct{},
+            "has shape [3, 4], expected [3, 5]");
   }
 };
 
-// The second layer of feed_forward(): linear(hidden, weight2, bias2), where hidden = activation(before), and the gradient
-// goes to `before`.
+// The second layer of feed_forward(): linear(hidden, weight2, bias2), where hidden = activation(before), and
+// the gradient goes to `before`.
 struct FeedForward {
   static constexpr auto name = "feed_forward";
   static constexpr bool halves = false;         // as LinearAct
@@ -286,16 +297,16 @@ struct FeedForward {
     product.run(y, hidden, weight, bias);
   }
   static constexpr auto vjp() {
-    return rules([](const FeedForward& op, Grad g, In<0> before, In<1> weight) {
-                   return reshape(apply(LinearBackwardAct{op.activation}, as_rows(g), weight, as_rows(before)), before.sizes());
-                 },
-                 [](const FeedForward& op, Grad g, In<0> before, In<3> hidden, Needs needs, Into<1> to, Into<2> to_bias) {
-                   // A recorded backward goes on from here to `before`, which `hidden` says nothing of.
-                   const Tensor x = context().create_graph ? apply_activation(before, op.activation) : hidden;
-                   return weight_gradient(op, g, x, needs[2], to, to_bias);
-                 },
-                 [](const FeedForward& op, Grad g, Into<2> to) { return bias_gradient_of(op, g, to); },
-                 no_gradient);
+    return rules(
+        [](const FeedForward& op, Grad g, In<0> before, In<1> weight) {
+          return reshape(apply(LinearBackwardAct{op.activation}, as_rows(g), weight, as_rows(before)), before.sizes());
+        },
+        [](const FeedForward& op, Grad g, In<0> before, In<3> hidden, Needs needs, Into<1> to, Into<2> to_bias) {
+          // A recorded backward goes on from here to `before`, which `hidden` says nothing of.
+          const Tensor x = context().create_graph ? apply_activation(before, op.activation) : hidden;
+          return weight_gradient(op, g, x, needs[2], to, to_bias);
+        },
+        [](const FeedForward& op, Grad g, Into<2> to) { return bias_gradient_of(op, g, to); }, no_gradient);
   }
   static void samples(Samples& s) {
     for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
@@ -311,7 +322,8 @@ struct FeedForward {
       add({s.randn({0, 4}), s.randn({5, 4}), s.randn({5}), s.randn({4, 5}), s.randn({4})});
       add({s.randn({9, 16}), s.randn({40, 16}), s.randn({40}), s.randn({16, 40}), s.randn({16})});
     }
-    s.error({s.randn({3, 5}), s.randn({4, 6}), Tensor(), s.randn({3, 5})}, FeedForward{}, "x has 5 features, weight expects 6");
+    s.error({s.randn({3, 5}), s.randn({4, 6}), Tensor(), s.randn({3, 5})}, FeedForward{},
+            "x has 5 features, weight expects 6");
   }
 };
 

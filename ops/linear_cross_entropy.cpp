@@ -235,7 +235,8 @@ void check_shapes(const Tensor& x, const Tensor& weight, const Tensor& target, c
   check(weight.dim() >= 2, "weight must be [classes, in]");
   if (weight.dim() > 2) {
     check(x.dim() == 2, "a weight of more than two dimensions needs x [N, in]");
-    check(!bias.defined() || bias.sizes() == without_last(weight.sizes()), "bias must be ", without_last(weight.sizes()));
+    check(!bias.defined() || bias.sizes() == without_last(weight.sizes()), "bias must be ",
+          without_last(weight.sizes()));
     return;
   }
   check(target.is_floating() || target.dtype() == i64, "target is ", target.dtype(),

@@ -34,20 +34,23 @@ Dims without_classes(const Dims& x) {
 void check_class_loss(const Tensor& x, const Tensor& target, const Tensor& weight) {
   check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
   check(x.dim() >= 1, "needs the shape [N, C, ...] or [C], got a scalar");
-  check(target.dtype() == i64, "target is ", target.dtype(), ", expected class labels of dtype i64; convert with to(i64)");
+  check(target.dtype() == i64, "target is ", target.dtype(),
+        ", expected class labels of dtype i64; convert with to(i64)");
   const Dims expected = without_classes(x.sizes());
   if (target.sizes() != expected) {
     Dims one = x.sizes();
     if (!one.empty()) one[class_dim(one)] = 1;
     fail("target has shape ", target.sizes(), ", expected ", expected, " for x of shape ", x.sizes(),
-         target.sizes() == x.sizes() ? concat("; of a one-hot target take argmax(target, ", class_dim(one), ")") :
-         target.sizes() == one ? concat("; squeeze(", class_dim(one), ") removes its dimension of the classes") : concat());
+         target.sizes() == x.sizes() ? concat("; of a one-hot target take argmax(target, ", class_dim(one), ")")
+         : target.sizes() == one     ? concat("; squeeze(", class_dim(one), ") removes its dimension of the classes")
+                                     : concat());
   }
   if (!weight.defined()) return;
   const Dims classes{x.size(class_dim(x.sizes()))};
   check(weight.sizes() == classes, "weight has shape ", weight.sizes(), ", expected one per class, ", classes);
   check(weight.is_floating(), "weight is ", weight.dtype(), ", expected a floating dtype");
-  check(!weight.requires_grad() || !grad_enabled(), "weight requires a gradient, which class weights do not get; pass weight.detach()");
+  check(!weight.requires_grad() || !grad_enabled(),
+        "weight requires a gradient, which class weights do not get; pass weight.detach()");
 }
 
 // The loss of one target per entry, reduced.
@@ -111,7 +114,8 @@ struct CrossEntropyBackward {
     const double share = o.label_smoothing / static_cast<double>(x.size(dim));
     // The smoothed target: how much weight each class carries.
     const Tensor wanted = c.chosen * c.weight * (1 - o.label_smoothing) + c.selected * c.weight * share;
-    const Tensor dx = row_gradient(g, c.total, o.reduction, dim) * (softmax(logits, dim) * sum(wanted, {dim}, true) - wanted);
+    const Tensor dx =
+        row_gradient(g, c.total, o.reduction, dim) * (softmax(logits, dim) * sum(wanted, {dim}, true) - wanted);
     return cast(dx, x.dtype());
   }
   static void samples(Samples& s);
@@ -127,17 +131,20 @@ struct CrossEntropy {
   // Results: loss; per target the largest logit and log(sum(exp(logits - largest))); total weight.
   std::array<Spec, 4> infer(const Tensor& x, const Tensor& target, const Tensor& weight) const {
     check_class_loss(x, target, weight);
-    check(options.label_smoothing >= 0 && options.label_smoothing <= 1, "label_smoothing must be in [0, 1], got ", options.label_smoothing);
+    check(options.label_smoothing >= 0 && options.label_smoothing <= 1, "label_smoothing must be in [0, 1], got ",
+          options.label_smoothing);
     const Dtype compute = compute_dtype(x.dtype());
     const Spec saved{target.sizes(), compute, x.device()};
-    return {like(x, options.reduction == Reduction::none ? target.sizes() : Dims{}), saved, saved, Spec{{}, compute, x.device()}};
+    return {like(x, options.reduction == Reduction::none ? target.sizes() : Dims{}), saved, saved,
+            Spec{{}, compute, x.device()}};
   }
   void run(const std::array<View, 4>& y, const View& x, const View& target, const View& weight) const {
     kernels::cross_entropy(x.device, y[0], y[1], y[2], y[3], x, target, weight, options);
   }
   static constexpr auto vjp() {
     return rules(
-        [](const CrossEntropy& op, Grad g, In<0> x, In<1> target, In<2> weight, Out<1> largest, Out<2> log_sum, Out<3> total) {
+        [](const CrossEntropy& op, Grad g, In<0> x, In<1> target, In<2> weight, Out<1> largest, Out<2> log_sum,
+           Out<3> total) {
           return apply_over({&x}, CrossEntropyBackward{op.options}, g, x, target, weight, largest, log_sum, total);
         },
         no_gradient, no_gradient);
@@ -195,7 +202,8 @@ struct NllLoss {
   // Results: loss; total weight.
   std::array<Spec, 2> infer(const Tensor& x, const Tensor& target, const Tensor& weight) const {
     check_class_loss(x, target, weight);
-    return {like(x, options.reduction == Reduction::none ? target.sizes() : Dims{}), Spec{{}, compute_dtype(x.dtype()), x.device()}};
+    return {like(x, options.reduction == Reduction::none ? target.sizes() : Dims{}),
+            Spec{{}, compute_dtype(x.dtype()), x.device()}};
   }
   void run(const std::array<View, 2>& y, const View& x, const View& target, const View& weight) const {
     kernels::nll_loss(x.device, y[0], y[1], x, target, weight, options);
@@ -271,40 +279,52 @@ template <class F> void class_loss_cases(Samples& s, F&& add) {
 }
 template <class Op> void class_loss_errors(Samples& s) {
   const Tensor none;
-  s.error({s.randn({2, 3}), s.integers({2}, 3, 4), none}, Op{}, "label 3 at position 0 of the target is out of range for 3 classes");
-  s.error({s.randn({2, 3}), s.integers({2}, -1, 0), none}, Op{}, "label -1 at position 0 of the target is out of range for 3 classes");
+  s.error({s.randn({2, 3}), s.integers({2}, 3, 4), none}, Op{},
+          "label 3 at position 0 of the target is out of range for 3 classes");
+  s.error({s.randn({2, 3}), s.integers({2}, -1, 0), none}, Op{},
+          "label -1 at position 0 of the target is out of range for 3 classes");
   s.error({s.randn({2, 3}), s.integers({3}, 0, 3), none}, Op{}, "target has shape [3], expected [2]");
-  s.error({s.randn({2, 3}), s.integers({2, 1}, 0, 3), none}, Op{}, "expected [2] for x of shape [2, 3]; squeeze(1) removes");
+  s.error({s.randn({2, 3}), s.integers({2, 1}, 0, 3), none}, Op{},
+          "expected [2] for x of shape [2, 3]; squeeze(1) removes");
   s.error({s.randn({2, 3}), s.integers({2, 3}, 0, 2), none}, Op{}, "of a one-hot target take argmax(target, 1)");
   s.error({s.randn({2, 3}), s.randn({2}), none}, Op{}, "expected class labels of dtype i64");
-  s.error({s.randn({2, 3}), s.integers({2}, 0, 3), s.randn({2})}, Op{}, "weight has shape [2], expected one per class, [3]");
+  s.error({s.randn({2, 3}), s.integers({2}, 0, 3), s.randn({2})}, Op{},
+          "weight has shape [2], expected one per class, [3]");
   s.error({s.integers({2, 3}, 0, 2), s.integers({2}, 0, 3), none}, Op{}, "needs a floating dtype");
 }
-Tensor weight_for(const Tensor& weight, const Tensor& x) { return weight.defined() ? cast(weight, x.dtype()).to(x.device()) : weight; }
+Tensor weight_for(const Tensor& weight, const Tensor& x) {
+  return weight.defined() ? cast(weight, x.dtype()).to(x.device()) : weight;
+}
 
 void CrossEntropy::samples(Samples& s) {
   for (const double smoothing : {0.0, 0.1}) {
-    class_loss_cases(s, [&](const Dims& x, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
-      s({s.randn(x), target, weight}, CrossEntropy{{smoothing, ignore, r}});
-    });
+    class_loss_cases(s,
+                     [&](const Dims& x, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
+                       s({s.randn(x), target, weight}, CrossEntropy{{smoothing, ignore, r}});
+                     });
   }
   s.extreme({s.uniform({3, 5}, -1e4, 1e4), s.integers({3}, 0, 5), Tensor()}, CrossEntropy{});
   class_loss_errors<CrossEntropy>(s);
-  s.error({s.randn({2, 3}), s.integers({2}, 0, 3), Tensor()}, CrossEntropy{{.label_smoothing = 1.5}}, "label_smoothing must be in [0, 1]");
+  s.error({s.randn({2, 3}), s.integers({2}, 0, 3), Tensor()}, CrossEntropy{{.label_smoothing = 1.5}},
+          "label_smoothing must be in [0, 1]");
 }
 // What the forward saved is made from x in every call, so that it changes with x.
 void CrossEntropyBackward::samples(Samples& s) {
   for (const double smoothing : {0.0, 0.1}) {
-    class_loss_cases(s, [&](const Dims& sizes, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
-      const CrossEntropyBackward op{{smoothing, ignore, r}};
-      s.call({s.randn(r == Reduction::none ? target.sizes() : Dims{}), s.randn(sizes), target},
-             [=](const Tensors& x) {
-               const Tensor w = weight_for(weight, x[1]);
-               const auto y = apply(CrossEntropy{op.options}, x[1].detach(), x[2], w);
-               return Samples::list(apply(op, x[0], x[1], x[2], w, y[1], y[2], y[3]));
-             },
-             [=](const Tensors& x) { return Samples::list(reference(op, x[0], x[1], x[2], weight_for(weight, x[1]), {}, {}, {})); });
-    });
+    class_loss_cases(
+        s, [&](const Dims& sizes, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
+          const CrossEntropyBackward op{{smoothing, ignore, r}};
+          s.call(
+              {s.randn(r == Reduction::none ? target.sizes() : Dims{}), s.randn(sizes), target},
+              [=](const Tensors& x) {
+                const Tensor w = weight_for(weight, x[1]);
+                const auto y = apply(CrossEntropy{op.options}, x[1].detach(), x[2], w);
+                return Samples::list(apply(op, x[0], x[1], x[2], w, y[1], y[2], y[3]));
+              },
+              [=](const Tensors& x) {
+                return Samples::list(reference(op, x[0], x[1], x[2], weight_for(weight, x[1]), {}, {}, {}));
+              });
+        });
   }
 }
 void NllLoss::samples(Samples& s) {
@@ -314,15 +334,20 @@ void NllLoss::samples(Samples& s) {
   class_loss_errors<NllLoss>(s);
 }
 void NllLossBackward::samples(Samples& s) {
-  class_loss_cases(s, [&](const Dims& sizes, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
-    const NllLossBackward op{{ignore, r}, sizes};
-    const Tensor total = apply(NllLoss{op.options}, s.randn(sizes), target, weight)[1];
-    auto with = [=](auto&& f) {
-      return [=](const Tensors& x) { return Samples::list(f(x[0], x[1], weight_for(weight, x[0]), cast(total, compute_dtype(x[0].dtype())).to(x[0].device()))); };
-    };
-    s.call({s.randn(r == Reduction::none ? target.sizes() : Dims{}), target},
-           with([=](const auto&... x) { return apply(op, x...); }), with([=](const auto&... x) { return reference(op, x...); }));
-  });
+  class_loss_cases(
+      s, [&](const Dims& sizes, const Tensor& target, const Tensor& weight, Reduction r, std::int64_t ignore) {
+        const NllLossBackward op{{ignore, r}, sizes};
+        const Tensor total = apply(NllLoss{op.options}, s.randn(sizes), target, weight)[1];
+        auto with = [=](auto&& f) {
+          return [=](const Tensors& x) {
+            return Samples::list(
+                f(x[0], x[1], weight_for(weight, x[0]), cast(total, compute_dtype(x[0].dtype())).to(x[0].device())));
+          };
+        };
+        s.call({s.randn(r == Reduction::none ? target.sizes() : Dims{}), target},
+               with([=](const auto&... x) { return apply(op, x...); }),
+               with([=](const auto&... x) { return reference(op, x...); }));
+      });
 }
 void MseLoss::samples(Samples& s) {
   for (const Reduction r : reductions) {
@@ -352,6 +377,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOpt
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, NllOptions options, const Tensor& weight) {
   return apply(NllLoss{options}, log_probabilities, target, weight)[0];
 }
-Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) { return apply(MseLoss{reduction}, x, target); }
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return apply(MseLoss{reduction}, x, target);
+}
 
 }  // namespace mantissa

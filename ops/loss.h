@@ -16,14 +16,16 @@ inline void check_floating_pair(const Tensor& x, const Tensor& target) {
 inline void check_same_shape(const Tensor& x, const Tensor& target) {
   check(x.sizes() == target.sizes(), "target has shape ", target.sizes(), ", expected ", x.sizes());
 }
-// A target may broadcast, as the mean of all in mse_loss(x, mean). x may not: [N, 1] beside a target [N] would be N * N losses.
+// A target may broadcast, as the mean of all in mse_loss(x, mean). x may not: [N, 1] beside a
+// target [N] would be N * N losses.
 inline void check_broadcasts_to(const Tensor& x, const Tensor& target) {
-  check(broadcast(x.sizes(), target.sizes()) == x.sizes(), "target has shape ", target.sizes(), ", which does not broadcast to x's ",
-        x.sizes(), "; reshape one of them");
+  check(broadcast(x.sizes(), target.sizes()) == x.sizes(), "target has shape ", target.sizes(),
+        ", which does not broadcast to x's ", x.sizes(), "; reshape one of them");
 }
 
 // cross_entropy with probabilities as target (ops/soft_loss.cpp).
-Tensor cross_entropy_soft(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options, const Tensor& weight);
+Tensor cross_entropy_soft(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options,
+                          const Tensor& weight);
 
 // The samples of a distance between x and target with a field `reduction`.
 template <class Op> void distance_samples(Samples& s, Op op) {
@@ -34,7 +36,8 @@ template <class Op> void distance_samples(Samples& s, Op op) {
   composed(s, {s.randn({4, 3}), s.randn({3})}, op);
   composed(s, {s.randn({}), s.randn({})}, op);
   composed_error(s, {s.randn({2}), s.randn({3})}, op, "sizes [2] and [3] do not broadcast");
-  composed_error(s, {s.randn({4, 1}), s.randn({4})}, op, "target has shape [4], which does not broadcast to x's [4, 1]");
+  composed_error(s, {s.randn({4, 1}), s.randn({4})}, op,
+                 "target has shape [4], which does not broadcast to x's [4, 1]");
   composed_error(s, {s.integers({2}, 0, 3), s.randn({2})}, op, "needs floating dtypes");
 }
 

@@ -96,10 +96,11 @@ struct Matmul {
     if (b_rank == 1) g = unsqueeze(g, -1);
     return a_rank == 1 ? unsqueeze(g, -2) : g;
   }
-  // An operand of the product before, turned. Where products of f32 cannot read it as it lies, it is copied first, so that a view
-  // and its copy reach the product lying the same way, which gives the same bits.
+  // An operand of the product before, turned. Where products of f32 cannot read it as it lies, it is copied first, so
+  // that a view and its copy reach the product lying the same way, which gives the same bits.
   static Tensor turned(const Tensor& t) {
-    const std::int64_t rows = t.size(-2), columns = t.size(-1), row = t.strides()[t.dim() - 2], column = t.strides().back();
+    const std::int64_t rows = t.size(-2), columns = t.size(-1), row = t.strides()[t.dim() - 2],
+                       column = t.strides().back();
     const bool lies_well = (column == 1 && row >= columns) || (row == 1 && column >= rows);
     return transpose(t.dtype() != f32 || !t.device().is_cpu() || lies_well ? t : contiguous(t));
   }
@@ -143,7 +144,8 @@ struct Matmul {
     s({s.randn({0, 3, 4}), s.randn({4, 2})}, Matmul{});
     s({s.randn({9, 33}), s.randn({33, 21})}, Matmul{});
     s({s.randn({140, 70}), s.randn({70, 150})}, Matmul{}).flops = 2.0 * 140 * 70 * 150;
-    s.error({s.randn({3, 4}), s.randn({5, 4})}, Matmul{}, "inner sizes 4 and 5 differ; did you mean matmul(a, transpose(b))?");
+    s.error({s.randn({3, 4}), s.randn({5, 4})}, Matmul{},
+            "inner sizes 4 and 5 differ; did you mean matmul(a, transpose(b))?");
     s.error({s.randn({4, 3}), s.randn({4, 5})}, Matmul{}, "did you mean matmul(transpose(a), b)?");
     s.error({s.randn({2, 3, 4}), s.randn({5, 4, 3})}, Matmul{}, "do not broadcast");
     s.error({s.randn({}), s.randn({4})}, Matmul{}, "at least 1 dimension");

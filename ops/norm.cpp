@@ -1,6 +1,6 @@
-// layer_norm, and rms_norm (Zhang and Sennrich, 2019), which is the same around zero instead of the mean. The first result
-// is the normalised tensor; the others are the mean and 1 / standard deviation, kept for the gradient in the type the
-// kernel computes in.
+// layer_norm, and rms_norm (Zhang and Sennrich, 2019), which is the same around zero instead of the mean. The
+// first result is the normalised tensor; the others are the mean and 1 / standard deviation, kept for the
+// gradient in the type the kernel computes in.
 #include "core/norm.h"
 #include "ops/norm.h"
 

@@ -17,8 +17,9 @@
 //   - without vjp but with reference: apply() runs the reference whenever a gradient is being
 //     recorded. That is how fused backward kernels get second derivatives.
 //   - `static constexpr bool differentiable = false`: argmax, comparisons.
-//   - `static constexpr bool reads_halves = true`: where autocast's policy asks for f32, halves are not cast: the kernel
-//     reads them as they are, and only result 0 is in f32. Nothing wide is kept for the gradient, which is rounded once.
+//   - `static constexpr bool reads_halves = true`: where autocast's policy asks for f32, halves are not cast: the
+//     kernel reads them as they are, and only result 0 is in f32. Nothing wide is kept for the gradient, which is
+//     rounded once.
 //   - only the first result of an operator carries a gradient; the others are saved statistics or
 //     indices.
 // Call it with apply() (ops/apply.h) and list it with MANTISSA_OP (ops/registry.h). Operators of
@@ -44,10 +45,12 @@ inline Spec like(const Tensor& x, Dtype dtype) { return {x.sizes(), dtype, x.dev
 inline Spec like(const Tensor& x, const Dims& sizes) { return {sizes, x.dtype(), x.device()}; }
 
 // Operators on images whose kernels write any strides keep the layout of what they read: channels-last when one of
-// `x` is (a gradient may arrive contiguous, the saved input tells what the forward pass had). Pass the result as a Spec:
-// `in_layout_of(like(x), x, y)`.
+// `x` is (a gradient may arrive contiguous, the saved input tells what the forward pass had). Pass the result as a
+// Spec: `in_layout_of(like(x), x, y)`.
 template <class... T> Spec in_layout_of(Spec s, const T&... x) {
-  const auto is_last = [](const Tensor& t) { return t.defined() && t.dim() == 4 && t.layout() == Layout::channels_last; };
+  const auto is_last = [](const Tensor& t) {
+    return t.defined() && t.dim() == 4 && t.layout() == Layout::channels_last;
+  };
   if (s.sizes.rank() == 4 && (is_last(x) || ...)) s.layout = Layout::channels_last;
   return s;
 }

@@ -84,7 +84,8 @@ template <bool skips_nan> struct Quantile {
     std::vector<Tensor> results;
     for (const double share : q.to_vector<double>()) {
       check(share >= 0 && share <= 1, "q must be between 0 and 1, found ", share);
-      const Tensor y = skips_nan ? op.value_of_numbers(ordered, found, d, share) : where(found, nan(), op.value(ordered, d, share));
+      const Tensor y =
+          skips_nan ? op.value_of_numbers(ordered, found, d, share) : where(found, nan(), op.value(ordered, d, share));
       results.push_back(!op.keepdim ? squeeze(y, d) : op.dim ? y : reshape(y, Dims::filled(x.dim(), 1)));
     }
     if (q.dim() == 0) return x.dim() == 0 && op.dim ? reshape(results[0], {}) : results[0];
@@ -103,7 +104,8 @@ template <bool skips_nan> struct Quantile {
     }
     composed_error(s, {s.randn({3}), scalar(1.5, {.dtype = f64})}, Quantile{0}, "q must be between 0 and 1, found 1.5");
     composed_error(s, {s.randn({3}), s.randn({2, 2})}, Quantile{0}, "q must be a number or a vector");
-    composed_error(s, {s.randn({3}), scalar(0.5, {.dtype = f64})}, Quantile{0, false, "cubic"}, "interpolation must be linear");
+    composed_error(s, {s.randn({3}), scalar(0.5, {.dtype = f64})}, Quantile{0, false, "cubic"},
+                   "interpolation must be linear");
     composed_error(s, {s.randn({0}), scalar(0.5, {.dtype = f64})}, Quantile{0}, "has no elements");
     composed_error(s, {s.integers({3}, 0, 4), scalar(0.5, {.dtype = f64})}, Quantile{0}, "x must be f32 or f64");
   }
@@ -140,15 +142,19 @@ ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
   edge[d] = 1;
   positions[d] = n;
   const TensorOptions o{.dtype = i64, .device = x.device()};
-  const Tensor place = reshape(device_range(n, x.device()), positions), differs = ne(slice(ordered, d, 1), slice(ordered, d, 0, n - 1));
+  const Tensor place = reshape(device_range(n, x.device()), positions),
+               differs = ne(slice(ordered, d, 1), slice(ordered, d, 0, n - 1));
   const Tensor starts = cat({zeros(edge, o), slice(place, d, 1) * cast(differs, i64)}, d);
-  const Tensor length = place - cummax(starts, d).values;  // of equal lengths argmax takes the first, the smallest value
+  // of equal lengths argmax takes the first, the smallest value
+  const Tensor length = place - cummax(starts, d).values;
   return chosen(x, gather(order, d, argmax(length, d, true)), d, keepdim);
 }
-Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim, bool keepdim,
+                std::string_view interpolation) {
   return apply_composed(Quantile<false>{dim, keepdim, std::string(interpolation)}, x, q);
 }
-Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
+Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int> dim, bool keepdim,
+                   std::string_view interpolation) {
   return apply_composed(Quantile<true>{dim, keepdim, std::string(interpolation)}, x, q);
 }
 Tensor quantile(const Tensor& x, double q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
@@ -186,7 +192,8 @@ void median_samples(Samples& s) {
 }
 void mode_samples(Samples& s) {
   add(s, s.integers({4, 9}, 0, 4), [](const Tensor& x) { return mode(x); });
-  add(s, cast(s.integers({6, 2}, 0, 3), f64), [](const Tensor& x) { return mode(x, 0, true); }).differentiable = false;  // differences break ties
+  // differences break ties
+  add(s, cast(s.integers({6, 2}, 0, 3), f64), [](const Tensor& x) { return mode(x, 0, true); }).differentiable = false;
   add(s, s.distinct({4, 1}), [](const Tensor& x) { return mode(x); });
   refuse(s, s.randn({2, 0}), [](const Tensor& x) { return mode(x); }, "has no elements");
 }

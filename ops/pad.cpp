@@ -24,7 +24,8 @@ struct ConstantPad {
     check(before.rank() == x.dim() && after.rank() == x.dim(), "needs a border for each of ", x.dim(), " dimensions");
     for (int d = 0; d < x.dim(); ++d) {
       check(before[d] >= 0 && after[d] >= 0, "borders ", before, " and ", after, " must not be negative");
-      const bool overflow = __builtin_add_overflow(sizes[d], before[d], &sizes[d]) || __builtin_add_overflow(sizes[d], after[d], &sizes[d]);
+      const bool overflow = __builtin_add_overflow(sizes[d], before[d], &sizes[d]) ||
+                            __builtin_add_overflow(sizes[d], after[d], &sizes[d]);
       check(!overflow, "the result is too large");
     }
     return like_layout(x, sizes);
@@ -67,8 +68,10 @@ std::int64_t source_of(std::string_view mode, std::int64_t i, std::int64_t n) {
 Tensor pad_dimension(const Tensor& x, int d, std::int64_t before, std::int64_t after, std::string_view mode) {
   const std::int64_t n = x.sizes()[d], most = std::max(before, after);
   check(n > 0 || most <= 0, "pad: mode ", mode, " needs elements in dimension ", d, " of ", x);
-  check(mode != "reflect" || most < n, "pad: a reflected border of ", most, " needs more than that many elements; dimension ", d, " of ", x, " has ", n);
-  check(mode != "circular" || most <= n, "pad: a circular border of ", most, " is longer than dimension ", d, " of ", x);
+  check(mode != "reflect" || most < n, "pad: a reflected border of ", most,
+        " needs more than that many elements; dimension ", d, " of ", x, " has ", n);
+  check(mode != "circular" || most <= n, "pad: a circular border of ", most, " is longer than dimension ", d, " of ",
+        x);
   check(before + n + after >= 0, "pad: borders ", before, " and ", after, " leave nothing of dimension ", d, " of ", x);
   std::vector<std::int64_t> at;
   for (std::int64_t i = -before; i < n + after; ++i) at.push_back(source_of(mode, i, n));
@@ -77,7 +80,8 @@ Tensor pad_dimension(const Tensor& x, int d, std::int64_t before, std::int64_t a
 Tensor pad_constant(Tensor x, const Dims& before, const Dims& after, double value) {
   Dims low = before, high = after;
   for (int d = 0; d < x.dim(); ++d) {  // a negative border cuts off
-    const std::int64_t begin = std::max<std::int64_t>(-low[d], 0), end = x.sizes()[d] - std::max<std::int64_t>(-high[d], 0);
+    const std::int64_t begin = std::max<std::int64_t>(-low[d], 0),
+                       end = x.sizes()[d] - std::max<std::int64_t>(-high[d], 0);
     check(begin <= end, "pad: borders ", low[d], " and ", high[d], " leave nothing of dimension ", d, " of ", x);
     if (begin > 0 || end < x.sizes()[d]) x = slice(x, d, begin, end);
     low[d] = std::max<std::int64_t>(low[d], 0);
@@ -99,7 +103,10 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double v
     after[x.dim() - 1 - i] = borders[2 * i + 1];
   }
   // PyTorch's list for the CPU has names for two of the modes.
-  const Composite in(mode == "reflect" ? "reflection_pad" : mode == "replicate" ? "replication_pad" : "pad", CastPolicy::keep, {&x});
+  const Composite in(mode == "reflect"     ? "reflection_pad"
+                     : mode == "replicate" ? "replication_pad"
+                                           : "pad",
+                     CastPolicy::keep, {&x});
   if (mode == "constant") return in.result(pad_constant(in[0], before, after, value));
   Tensor y = in[0];
   for (int d = 0; d < x.dim(); ++d) {
@@ -111,7 +118,9 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double v
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
@@ -123,13 +132,24 @@ void pad_samples(Samples& s) {
   add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {4, 1, 2, -1}, "circular"); });
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1}); }, "must be pairs");
   refuse(s, {s.randn({3})}, [](const Tensors& x) { return pad(x[0], {1, 1, 1, 1}); }, "2 pairs of borders for");
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {3, 0}, "reflect"); }, "a reflected border of 3");
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {4, 0}, "circular"); }, "a circular border of 4");
+  refuse(
+      s, {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return pad(x[0], {3, 0}, "reflect");
+      },
+      "a reflected border of 3");
+  refuse(
+      s, {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return pad(x[0], {4, 0}, "circular");
+      },
+      "a circular border of 4");
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 0}, "mirror"); }, "mode must be");
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {-2, -2}); }, "leave nothing");
 }
 MANTISSA_COMPOSITE(pad, pad_samples, .has_policy = true)
-const bool announced = (amp::announce_operator("reflection_pad", CastPolicy::keep), amp::announce_operator("replication_pad", CastPolicy::keep), true);
+const bool announced = (amp::announce_operator("reflection_pad", CastPolicy::keep),
+                        amp::announce_operator("replication_pad", CastPolicy::keep), true);
 
 }  // namespace
 }  // namespace mantissa

@@ -12,7 +12,8 @@
 
 namespace mantissa {
 
-MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
+                std::span<const View* const> x)
 
 // What formulas written over T call when T is Tensor.
 inline Tensor select(const Tensor& condition, const Tensor& a, const Tensor& b) { return where(condition, a, b); }
@@ -29,7 +30,9 @@ inline Dtype dtype_to_compute_in(Dtype result, Dtype promoted) {
   return compute_dtype(result == boolean ? promoted : result);
 }
 // A single number of the host may stand beside tensors of a GPU: it travels with the launch.
-inline const Tensor& on_device(const Tensor& a, const Tensor& b) { return a.is_weak_scalar() || (a.dim() == 0 && a.device().is_cpu()) ? b : a; }
+inline const Tensor& on_device(const Tensor& a, const Tensor& b) {
+  return a.is_weak_scalar() || (a.dim() == 0 && a.device().is_cpu()) ? b : a;
+}
 
 template <class F> void run_formula(const F& f, Dtype compute, const View& y, std::span<const View* const> x) {
   kernels::pointwise(y.device, opcode<F>, static_cast<const void*>(&f), compute, y, x);
@@ -37,7 +40,9 @@ template <class F> void run_formula(const F& f, Dtype compute, const View& y, st
 }
 // PyTorch's lists for CUDA.
 template <class F> constexpr CastPolicy formula_policy() {
-  if constexpr (is_any<F, Exp, Expm1, Log, Log1p, Log2, Log10, Rsqrt, Reciprocal, Pow, Erfinv, Acos, Asin, Cosh, Sinh, Tan, Softplus, Square>) return CastPolicy::f32;
+  if constexpr (is_any<F, Exp, Expm1, Log, Log1p, Log2, Log10, Rsqrt, Reciprocal, Pow, Erfinv, Acos, Asin, Cosh, Sinh,
+                       Tan, Softplus, Square>)
+    return CastPolicy::f32;
   else if constexpr (is_any<F, Atan2>) return CastPolicy::promote;
   else if constexpr (is_any<F, Prelu>) return CastPolicy::lower;
   else return CastPolicy::keep;
@@ -87,8 +92,10 @@ template <class F> Tensor unary_backward(const Unary<F>& op, const Tensor& g, co
 template <class F> constexpr auto Unary<F>::vjp() {
   if constexpr (!can_have_gradient<F>()) return rules(no_gradient);
   else if constexpr (F::flat) return rules([](Grad g) { return zeros_like(g); });
-  else if constexpr (F::saves == Saves::input) return rules([](const Unary& op, Grad g, In<0> x) { return unary_backward<F>(op, g, x); });
-  else if constexpr (F::saves == Saves::output) return rules([](const Unary& op, Grad g, Out<0> y) { return unary_backward<F>(op, g, y); });
+  else if constexpr (F::saves == Saves::input)
+    return rules([](const Unary& op, Grad g, In<0> x) { return unary_backward<F>(op, g, x); });
+  else if constexpr (F::saves == Saves::output)
+    return rules([](const Unary& op, Grad g, Out<0> y) { return unary_backward<F>(op, g, y); });
   else return rules([](const Unary& op, Grad g) { return unary_backward<F>(op, g, g); });
 }
 
@@ -101,7 +108,8 @@ template <class F, class Self> struct Binary : F {
   Spec infer(const Tensor& a, const Tensor& b) const {
     const Dtype promoted = common_dtype(a, b);
     check(F::floats || !is_floating(promoted), "needs integer or bool dtypes");
-    return in_layout_of({broadcast(a.sizes(), b.sizes()), result_dtype(F::result, promoted), on_device(a, b).device()}, a, b);
+    return in_layout_of({broadcast(a.sizes(), b.sizes()), result_dtype(F::result, promoted), on_device(a, b).device()},
+                        a, b);
   }
   void run(const View& y, const View& a, const View& b) const {
     const Dtype compute = dtype_to_compute_in(y.dtype, common_dtype(a, b));
@@ -122,7 +130,8 @@ template <class F> Tensor input_for(Samples& s, const Dims& sizes) {
   else if constexpr (is_any<F, Log1p>) return s.uniform(sizes, -0.7, 3);
   else if constexpr (is_any<F, Asin, Acos, Atanh, Erfinv>) return s.uniform(sizes, -0.8, 0.8);
   else if constexpr (is_any<F, Tan>) return s.uniform(sizes, -1.2, 1.2);
-  else if constexpr (is_any<F, Floor, Ceil, Trunc, Round, Hardsigmoid, Hardswish, Softshrink>) return s.uniform(sizes, -4.7, 4.7);
+  else if constexpr (is_any<F, Floor, Ceil, Trunc, Round, Hardsigmoid, Hardswish, Softshrink>)
+    return s.uniform(sizes, -4.7, 4.7);
   else return s.randn(sizes);
 }
 template <class F> F sample_formula() {
@@ -147,7 +156,8 @@ template <class F, class Self> void Binary<F, Self>::samples(Samples& s) {
     else if constexpr (is_any<F, Div, Fmod, Remainder>) return s.uniform(sizes, 0.5, 2);
     else return s.randn(sizes);
   };
-  const Dims shapes[][2] = {{{3, 5}, {3, 5}}, {{4, 1, 3}, {2, 1}}, {{}, {3}}, {{}, {}}, {{0, 3}, {3}}, {{700}, {2, 700}}};
+  const Dims shapes[][2] = {{{3, 5}, {3, 5}}, {{4, 1, 3}, {2, 1}}, {{}, {3}},
+                            {{}, {}}, {{0, 3}, {3}}, {{700}, {2, 700}}};
   for (const auto& [a, b] : shapes) s({input_for<F>(s, a), second(b)}, Self{});
   s.error({input_for<F>(s, {2, 3}), second({4})}, Self{}, "sizes [2, 3] and [4] do not broadcast");
   if constexpr (!F::floats) s.error({s.randn({2}), s.randn({2})}, Self{}, "needs integer or bool dtypes");

@@ -23,9 +23,11 @@ template <bool base_2> struct LogAddExp {
   static constexpr bool differentiable = true;
   static Tensor compose(const LogAddExp&, const Tensor& a, const Tensor& b) {
     check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
-    // The larger and the smaller, without abs() or maximum(), which have a kink where both are equal and the result has none.
+    // The larger and the smaller, without abs() or maximum(), which have a kink where both are
+    // equal and the result has none.
     const Tensor first = logical_not(lt(a, b)), larger = where(first, a, b), smaller = where(first, b, a);
-    const Tensor apart = where(logical_and(eq(a, b), isinf(a)), zero(), smaller - larger);  // equal infinities are 0 apart
+    // equal infinities are 0 apart
+    const Tensor apart = where(logical_and(eq(a, b), isinf(a)), zero(), smaller - larger);
     const Tensor rest = base_2 ? log1p(exp2(apart)) * 1.4426950408889634 : log1p(exp(apart));
     return larger + rest;
   }
@@ -69,7 +71,8 @@ struct Hypot {
   static void samples(Samples& s) {
     composed(s, {s.randn({3, 5}), s.randn({5})}, Hypot{});
     composed(s, {zeros({2}, {.dtype = f64}), zeros({2}, {.dtype = f64})}, Hypot{}).extreme = true;
-    composed(s, {full({2}, 3e4, {.dtype = f64}), full({2}, 4e4, {.dtype = f64})}, Hypot{}).extreme = true;  // 9e8 is beyond f16
+    // 9e8 is beyond f16
+    composed(s, {full({2}, 3e4, {.dtype = f64}), full({2}, 4e4, {.dtype = f64})}, Hypot{}).extreme = true;
     composed_error(s, {s.integers({2}, 0, 3), s.randn({2})}, Hypot{}, "needs floating dtypes");
     composed_error(s, {s.randn({2}), s.randn({3})}, Hypot{}, "do not broadcast");
   }
@@ -101,7 +104,8 @@ struct Logit {
     check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
     check(!op.eps || (*op.eps >= 0 && *op.eps <= 0.5), "eps must be between 0 and 0.5, got ", op.eps.value_or(0));
     const Tensor inside = logical_and(ge(x, zero()), le(x, Tensor(1.0)));
-    const Tensor z = op.eps ? clamp(x, *op.eps, 1 - *op.eps) : x * where(inside, ones_like(x), Tensor(NAN));  // and the gradient
+    // and the gradient
+    const Tensor z = op.eps ? clamp(x, *op.eps, 1 - *op.eps) : x * where(inside, ones_like(x), Tensor(NAN));
     return log(z) - log1p(-z);  // a quotient has no derivative at 0 and 1
   }
   static void samples(Samples& s) {
@@ -151,14 +155,17 @@ Tensor logit(const Tensor& x, std::optional<double> eps) { return apply_composed
 Tensor sinc(const Tensor& x) { return apply_composed(Sinc{}, x); }
 
 // Integers have no infinity: their ends, as far as a double holds them.
-Tensor clamp_min(const Tensor& x, double low) { return clamp(x, low, x.is_floating() ? infinity : 0x1.fffffffffffffp62); }
+Tensor clamp_min(const Tensor& x, double low) {
+  return clamp(x, low, x.is_floating() ? infinity : 0x1.fffffffffffffp62);
+}
 Tensor clamp_max(const Tensor& x, double high) { return clamp(x, x.is_floating() ? -infinity : -0x1p63, high); }
 // From the remainder, so that a quotient that was rounded up to an integer does not count. Exact for integers
 // up to 2^53. The gradient is 0.
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
   const Tensor x = a.is_weak_scalar() ? a : a.detach(), y = b.is_weak_scalar() ? b : b.detach();
   if (a.is_floating() || b.is_floating()) {
-    const Tensor part = fmod(x, y), whole = round((x - part) / y);  // fmod: beside infinities remainder() is infinite itself
+    // fmod: beside infinities remainder() is infinite itself
+    const Tensor part = fmod(x, y), whole = round((x - part) / y);
     const Tensor down = logical_and(ne(part, zero()), ne(lt(part, zero()), lt(y, zero())));
     return where(eq(y, zero()), x / y, where(down, whole - 1.0, whole));
   }
@@ -168,7 +175,8 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
 Tensor frac(const Tensor& x) { return sub(x, trunc(x)); }
 Tensor signbit(const Tensor& x) {
   const Tensor negative = lt(x, zero());
-  return x.is_floating() ? logical_or(negative, lt(reciprocal(where(eq(x, zero()), x, Tensor(1.0))), zero())) : negative;
+  return x.is_floating() ? logical_or(negative, lt(reciprocal(where(eq(x, zero()), x, Tensor(1.0))), zero()))
+                         : negative;
 }
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
   if (!x.is_floating()) return x;
@@ -176,12 +184,15 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
                       : x.dtype() == f32 ? static_cast<double>(std::numeric_limits<float>::max())
                       : x.dtype() == f16 ? 65504.0
                                          : 0x1.fep127;
-  const Tensor finite = where(eq(x, Tensor(infinity)), Tensor(posinf.value_or(most)), where(eq(x, Tensor(-infinity)), Tensor(neginf.value_or(-most)), x));
+  const Tensor finite = where(eq(x, Tensor(infinity)), Tensor(posinf.value_or(most)),
+                              where(eq(x, Tensor(-infinity)), Tensor(neginf.value_or(-most)), x));
   return where(isnan(x), Tensor(nan), finite);
 }
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   check(rtol >= 0 && atol >= 0, "isclose: rtol ", rtol, " and atol ", atol, " must not be negative");
-  const auto wide = [](const Tensor& t) { return t.is_floating() && !is_half(t.dtype()) ? t.detach() : cast(t.detach(), is_floating(t.dtype()) ? f32 : f64); };
+  const auto wide = [](const Tensor& t) {
+    return t.is_floating() && !is_half(t.dtype()) ? t.detach() : cast(t.detach(), is_floating(t.dtype()) ? f32 : f64);
+  };
   const Tensor x = wide(a), y = wide(b);
   const Tensor near = logical_and(le(abs(x - y), abs(y) * rtol + atol), isfinite(y));
   const Tensor close = logical_or(eq(x, y), near);
@@ -205,11 +216,15 @@ Tensor isin(const Tensor& x, const Tensor& values) {
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-Sample& add(Samples& s, Tensors inputs, F f) { return s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+Sample& add(Samples& s, Tensors inputs, F f) {
+  return s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
-Tensor special_values() { return tensor({1.5, infinity, -infinity, std::numeric_limits<double>::quiet_NaN(), -0.0, -2}, {.dtype = f64}); }
+Tensor special_values() {
+  return tensor({1.5, infinity, -infinity, std::numeric_limits<double>::quiet_NaN(), -0.0, -2}, {.dtype = f64});
+}
 
 void clamp_min_samples(Samples& s) {
   const F f = [](const Tensors& x) { return clamp_min(x[0], 0.25); };
@@ -244,7 +259,9 @@ void isclose_samples(Samples& s) {
   add(s, {s.randn({3, 4}), s.randn({4})}, f);
   add(s, {s.integers({4}, 0, 5), s.integers({4}, 0, 5)}, f);
   refuse(s, {s.randn({2}), s.randn({3})}, f, "do not broadcast");
-  refuse(s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return isclose(x[0], x[1], -1); }, "must not be negative");
+  refuse(
+      s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return isclose(x[0], x[1], -1); },
+      "must not be negative");
 }
 void isin_samples(Samples& s) {
   add(s, {s.integers({3, 4}, 0, 9), s.integers({4}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });

@@ -58,7 +58,8 @@ Tensor mvlgamma(const Tensor& x, int p) { return apply_composed(Mvlgamma{p}, x);
 Tensor fmax(const Tensor& a, const Tensor& b) { return where(isnan(b), a, where(isnan(a), b, maximum(a, b))); }
 Tensor fmin(const Tensor& a, const Tensor& b) { return where(isnan(b), a, where(isnan(a), b, minimum(a, b))); }
 Tensor heaviside(const Tensor& x, const Tensor& values) {
-  check(x.dtype() == values.dtype(), "heaviside: x ", x, " and values ", values, " differ in dtype; cast one with to()");
+  check(x.dtype() == values.dtype(), "heaviside: x ", x, " and values ", values,
+        " differ in dtype; cast one with to()");
   const Tensor z = x.detach();
   return where(eq(z, Tensor(0.0)), values.detach(), cast(gt(z, Tensor(0.0)), x.dtype()));
 }
@@ -75,7 +76,9 @@ Tensor isneginf(const Tensor& x) {
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-Sample& add(Samples& s, Tensors inputs, F f) { return s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+Sample& add(Samples& s, Tensors inputs, F f) {
+  return s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }

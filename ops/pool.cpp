@@ -44,13 +44,14 @@ struct Pooling {
     for (int d = 0; d < 2; ++d) {
       check(kernel[d] >= 1, "the kernel's size must be at least 1, found ", kernel[d]);
       check(stride(d) >= 1, "stride must be at least 1, or 0 for the kernel's size; found ", options.stride[d]);
-      check(options.padding[d] >= 0 && options.padding[d] <= kernel[d] / 2, "padding must be between 0 and half the kernel's size, ",
-            kernel[d] / 2, ", found ", options.padding[d]);
+      check(options.padding[d] >= 0 && options.padding[d] <= kernel[d] / 2,
+            "padding must be between 0 and half the kernel's size, ", kernel[d] / 2, ", found ", options.padding[d]);
     }
   }
   std::int64_t output_size(int d, std::int64_t in) const {
     const std::int64_t padded = in + 2 * options.padding[d];
-    check(kernel[d] <= padded, d == 0 ? "height" : "width", ": a kernel of ", kernel[d], " does not fit into ", padded, " (with padding)");
+    check(kernel[d] <= padded, d == 0 ? "height" : "width", ": a kernel of ", kernel[d], " does not fit into ", padded,
+          " (with padding)");
     std::int64_t out = (padded - kernel[d] + (options.ceil_mode ? stride(d) - 1 : 0)) / stride(d) + 1;
     // The last window must begin inside the image or its left padding.
     if (options.ceil_mode && (out - 1) * stride(d) >= in + options.padding[d]) --out;
@@ -91,11 +92,14 @@ struct MaxPool2dBackward {
   Layout x_layout = Layout::contiguous;
 
   Spec infer(const Tensor& g, const Tensor& index) const {
-    check(g.dim() == 4 && x_sizes.rank() == 4 && g.size(0) == x_sizes[0] && g.size(1) == x_sizes[1], "the gradient must be [N, C, H, W] of the result");
+    check(g.dim() == 4 && x_sizes.rank() == 4 && g.size(0) == x_sizes[0] && g.size(1) == x_sizes[1],
+          "the gradient must be [N, C, H, W] of the result");
     check(index.sizes() == g.sizes() && index.dtype() == i64, "indices must be i64 and of the gradient's sizes");
     return gradient_of_x(g, x_sizes, x_layout);
   }
-  void run(const View& dx, const View& g, const View& index) const { kernels::max_pool2d_backward(dx.device, dx, g, index); }
+  void run(const View& dx, const View& g, const View& index) const {
+    kernels::max_pool2d_backward(dx.device, dx, g, index);
+  }
   static Tensor reference(const MaxPool2dBackward& op, const Tensor& g, const Tensor& index) {
     const Dims& x = op.x_sizes;
     const Dims flat{x[0], x[1], x[2] * x[3]}, flat_out{x[0], x[1], g.size(2) * g.size(3)};
@@ -134,14 +138,15 @@ struct MaxPool2d : Pooling {
     s({s.distinct({0, 3, 4, 4})}, MaxPool2d{poolings[0]});
     s.error({s.randn({3, 4, 4})}, MaxPool2d{poolings[0]}, "x must be [N, C, H, W]");
     s.error({s.randn({1, 1, 1, 4})}, MaxPool2d{poolings[0]}, "height: a kernel of 2 does not fit into 1");
-    s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{2, 2}, {.padding = {2, 0}}}}, "padding must be between 0 and half the kernel's size, 1");
+    s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{2, 2}, {.padding = {2, 0}}}},
+            "padding must be between 0 and half the kernel's size, 1");
     s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{0, 2}, {}}}, "the kernel's size must be at least 1");
     s.error({s.randn({1, 1, 4, 4})}, MaxPool2d{{{2, 2}, {.stride = {-1, 1}}}}, "stride must be at least 1");
     s.error({s.integers({1, 1, 4, 4}, 0, 9)}, MaxPool2d{poolings[0]}, "needs a floating dtype");
   }
 };
 
-// --- maximum with taps, the numbers of pixels in their windows, instead of indices; on the CPU of channels-last images ---
+// --- maximum with taps (numbers of pixels in their windows) instead of indices; on the CPU of channels-last images ---
 struct MaxPool2dTapsBackward : Pooling {
   static constexpr auto name = "max_pool2d_taps_backward";
   static constexpr const char* args[] = {"gradient", "taps"};
@@ -243,7 +248,8 @@ struct AvgPool2d : Pooling {
     for (const Pooling& p : poolings) s({s.randn({2, 3, 6, 7})}, AvgPool2d{p});
     s({s.randn({0, 3, 4, 4})}, AvgPool2d{poolings[0]});
     s.error({s.randn({3, 4, 4})}, AvgPool2d{poolings[0]}, "x must be [N, C, H, W]");
-    s.error({s.randn({1, 1, 4, 4})}, AvgPool2d{{{2, 2}, {.padding = {2, 0}}}}, "padding must be between 0 and half the kernel's size, 1");
+    s.error({s.randn({1, 1, 4, 4})}, AvgPool2d{{{2, 2}, {.padding = {2, 0}}}},
+            "padding must be between 0 and half the kernel's size, 1");
   }
 };
 
@@ -253,10 +259,13 @@ struct AvgPool2dBackward : Pooling {
   Dims x_sizes;
 
   Spec infer(const Tensor& g) const {
-    check(g.sizes() == output_sizes(x_sizes), "the gradient must have the sizes of the result, ", output_sizes(x_sizes));
+    check(g.sizes() == output_sizes(x_sizes), "the gradient must have the sizes of the result, ",
+          output_sizes(x_sizes));
     return gradient_of_x(g, x_sizes, x_layout);
   }
-  void run(const View& dx, const View& g) const { kernels::avg_pool2d_backward(g.device, shape(dx.sizes, g.sizes), dx, g); }
+  void run(const View& dx, const View& g) const {
+    kernels::avg_pool2d_backward(g.device, shape(dx.sizes, g.sizes), dx, g);
+  }
   static constexpr auto vjp() {
     return rules([](const AvgPool2dBackward& op, Grad h) { return apply(AvgPool2d{op}, h); });
   }
@@ -291,9 +300,12 @@ struct AdaptiveAvgPool2d {
     check(output[0] >= 1 && output[1] >= 1, "the output size must be at least 1, found ", output[0], " x ", output[1]);
     return like_layout(x, {x.size(0), x.size(1), output[0], output[1]});
   }
-  void run(const View& y, const View& x) const { kernels::avg_pool2d(x.device, adaptive_shape(x.sizes, y.sizes), y, x); }
+  void run(const View& y, const View& x) const {
+    kernels::avg_pool2d(x.device, adaptive_shape(x.sizes, y.sizes), y, x);
+  }
   static constexpr auto vjp() {
-    return rules([](const AdaptiveAvgPool2d& op, Grad g, Shape<0> x) { return adaptive_backward(x.sizes, op.x_layout, g); });
+    return rules(
+        [](const AdaptiveAvgPool2d& op, Grad g, Shape<0> x) { return adaptive_backward(x.sizes, op.x_layout, g); });
   }
   static void samples(Samples& s) {
     s({s.randn({2, 3, 6, 7})}, AdaptiveAvgPool2d{{1, 1}});
@@ -317,7 +329,9 @@ struct AdaptiveAvgPool2dBackward {
     check(g.size(2) > 0 && g.size(3) > 0, "the gradient is empty");
     return gradient_of_x(g, x_sizes, x_layout);
   }
-  void run(const View& dx, const View& g) const { kernels::avg_pool2d_backward(g.device, adaptive_shape(dx.sizes, g.sizes), dx, g); }
+  void run(const View& dx, const View& g) const {
+    kernels::avg_pool2d_backward(g.device, adaptive_shape(dx.sizes, g.sizes), dx, g);
+  }
   static constexpr auto vjp() {
     return rules([](const AdaptiveAvgPool2dBackward& op, Grad h, Shape<0> g) {
       return apply(AdaptiveAvgPool2d{{static_cast<int>(g.sizes[2]), static_cast<int>(g.sizes[3])}, op.x_layout}, h);
@@ -328,7 +342,9 @@ struct AdaptiveAvgPool2dBackward {
     s({s.randn({2, 3, 1, 1})}, AdaptiveAvgPool2dBackward{{2, 3, 6, 7}});
   }
 };
-Tensor adaptive_backward(const Dims& x, Layout x_layout, const Tensor& g) { return apply(AdaptiveAvgPool2dBackward{x, x_layout}, g); }
+Tensor adaptive_backward(const Dims& x, Layout x_layout, const Tensor& g) {
+  return apply(AdaptiveAvgPool2dBackward{x, x_layout}, g);
+}
 
 }  // namespace
 

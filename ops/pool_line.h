@@ -13,12 +13,19 @@ inline void check_plane(const char* name, const Tensor& x) {
   check(x.dim() == 4, name, ": x must be [N, C, H, W] or [C, H, W], got ", x);
 }
 inline Pool2dOptions as_image(const Pool1dOptions& o) {
-  return {.stride = {1, o.stride}, .padding = {0, o.padding}, .ceil_mode = o.ceil_mode, .count_include_pad = o.count_include_pad,
+  return {.stride = {1, o.stride},
+          .padding = {0, o.padding},
+          .ceil_mode = o.ceil_mode,
+          .count_include_pad = o.count_include_pad,
           .dilation = {1, o.dilation}};
 }
 inline Pool3dOptions as_volume(const Pool2dOptions& o) {
-  return {.stride = {1, o.stride[0], o.stride[1]}, .padding = {0, o.padding[0], o.padding[1]}, .ceil_mode = o.ceil_mode,
-          .count_include_pad = o.count_include_pad, .dilation = {1, o.dilation[0], o.dilation[1]}, .divisor_override = o.divisor_override};
+  return {.stride = {1, o.stride[0], o.stride[1]},
+          .padding = {0, o.padding[0], o.padding[1]},
+          .ceil_mode = o.ceil_mode,
+          .count_include_pad = o.count_include_pad,
+          .dilation = {1, o.dilation[0], o.dilation[1]},
+          .divisor_override = o.divisor_override};
 }
 
 }  // namespace mantissa

@@ -12,15 +12,17 @@ ValuesIndices without_dim_2(const ValuesIndices& y) { return {squeeze(y.values, 
 
 // Values at their indices in images of `spatial` sizes, 0 elsewhere.
 template <std::size_t n>
-Tensor unpooled(const char* name, const Tensor& x, const Tensor& indices, std::array<int, n> kernel, std::array<int, n> stride,
-                std::array<int, n> padding, const Dims& output) {
+Tensor unpooled(const char* name, const Tensor& x, const Tensor& indices, std::array<int, n> kernel,
+                std::array<int, n> stride, std::array<int, n> padding, const Dims& output) {
   constexpr int rank = static_cast<int>(n) + 2;
   if (has_no_batch(x, static_cast<int>(n)) && indices.dim() == x.dim()) {
     return without_batch(unpooled<n>(name, as_batch(x), as_batch(indices), kernel, stride, padding, output));
   }
   check(x.dim() == rank, name, ": x must have ", rank, " dimensions, [N, C, ...], or one less, [C, ...], got ", x);
-  check(indices.sizes() == x.sizes() && indices.dtype() == i64, name, ": indices must be i64 and of x's sizes, got ", indices, " for x ", x);
-  check(output.empty() || output.rank() == static_cast<int>(n), name, ": output_size needs ", n, " sizes, got ", output);
+  check(indices.sizes() == x.sizes() && indices.dtype() == i64, name, ": indices must be i64 and of x's sizes, got ",
+        indices, " for x ", x);
+  check(output.empty() || output.rank() == static_cast<int>(n), name, ": output_size needs ", n, " sizes, got ",
+        output);
   Dims sizes{x.size(0), x.size(1)}, flat{x.size(0), x.size(1), 1}, flat_in{x.size(0), x.size(1), 1};
   for (std::size_t d = 0; d < n; ++d) {
     const int at = static_cast<int>(d);
@@ -103,16 +105,20 @@ ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output) {
   check_line("adaptive_max_pool1d", x);
   return without_dim_2(adaptive_max_pool2d_with_indices(unsqueeze(x, 2), {1, output}));
 }
-Tensor adaptive_max_pool2d(const Tensor& x, std::array<int, 2> output) { return adaptive_max_pool2d_with_indices(x, output).values; }
+Tensor adaptive_max_pool2d(const Tensor& x, std::array<int, 2> output) {
+  return adaptive_max_pool2d_with_indices(x, output).values;
+}
 Tensor adaptive_max_pool1d(const Tensor& x, int output) { return adaptive_max_pool1d_with_indices(x, output).values; }
 
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions o, const Dims& output_size) {
   return unpooled<1>("max_unpool1d", x, indices, {kernel}, {o.stride}, {o.padding}, output_size);
 }
-Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<int, 2> kernel, Pool2dOptions o, const Dims& output_size) {
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<int, 2> kernel, Pool2dOptions o,
+                    const Dims& output_size) {
   return unpooled<2>("max_unpool2d", x, indices, kernel, o.stride, o.padding, output_size);
 }
-Tensor max_unpool3d(const Tensor& x, const Tensor& indices, std::array<int, 3> kernel, Pool3dOptions o, const Dims& output_size) {
+Tensor max_unpool3d(const Tensor& x, const Tensor& indices, std::array<int, 3> kernel, Pool3dOptions o,
+                    const Dims& output_size) {
   return unpooled<3>("max_unpool3d", x, indices, kernel, o.stride, o.padding, output_size);
 }
 Tensor lp_pool1d(const Tensor& x, double p, int kernel, int stride, bool ceil_mode) {
@@ -128,7 +134,9 @@ Tensor lp_pool3d(const Tensor& x, double p, std::array<int, 3> kernel, std::arra
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
@@ -148,19 +156,30 @@ void max_pool1d_samples(Samples& s) {
   refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
 }
 void max_pool1d_with_indices_samples(Samples& s) {
-  add_both(s, s.distinct({2, 3, 9}), [](const Tensor& x) { return max_pool1d_with_indices(x, 3, {.stride = 2, .padding = 1, .ceil_mode = true, .dilation = 2}); });
+  add_both(s, s.distinct({2, 3, 9}), [](const Tensor& x) {
+    return max_pool1d_with_indices(x, 3, {.stride = 2, .padding = 1, .ceil_mode = true, .dilation = 2});
+  });
 }
 void max_pool2d_with_indices_samples(Samples& s) {
-  const Both dilated = [](const Tensor& x) { return max_pool2d_with_indices(x, {2, 3}, {.stride = {1, 2}, .padding = {0, 1}, .dilation = {2, 1}}); };
-  add_both(s, s.distinct({2, 2, 5, 6}), [](const Tensor& x) { return max_pool2d_with_indices(x, {2, 3}, {.stride = {2, 1}}); });
+  const Both dilated = [](const Tensor& x) {
+    return max_pool2d_with_indices(x, {2, 3}, {.stride = {1, 2}, .padding = {0, 1}, .dilation = {2, 1}});
+  };
+  add_both(s, s.distinct({2, 2, 5, 6}), [](const Tensor& x) {
+    return max_pool2d_with_indices(x, {2, 3}, {.stride = {2, 1}});
+  });
   add_both(s, s.distinct({2, 2, 5, 6}), dilated);
-  s.error_call({s.randn({5, 6})}, [=](const Tensors& x) { return Tensors{dilated(x[0]).values}; }, "x must be [N, C, H, W]");
+  s.error_call(
+      {s.randn({5, 6})}, [=](const Tensors& x) { return Tensors{dilated(x[0]).values}; }, "x must be [N, C, H, W]");
 }
 void max_pool3d_with_indices_samples(Samples& s) {
-  add_both(s, s.distinct({1, 2, 3, 4, 4}), [](const Tensor& x) { return max_pool3d_with_indices(x, {2, 2, 2}, {.stride = {1, 2, 1}}); });
+  add_both(s, s.distinct({1, 2, 3, 4, 4}), [](const Tensor& x) {
+    return max_pool3d_with_indices(x, {2, 2, 2}, {.stride = {1, 2, 1}});
+  });
 }
 void avg_pool1d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return avg_pool1d(x[0], 3, {.stride = 2, .padding = 1, .count_include_pad = false}); };
+  const F f = [](const Tensors& x) {
+    return avg_pool1d(x[0], 3, {.stride = 2, .padding = 1, .count_include_pad = false});
+  };
   add(s, {s.randn({2, 3, 7})}, f);
   add(s, {s.distinct({3, 7})}, f);
   refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
@@ -190,7 +209,9 @@ void adaptive_max_pool2d_with_indices_samples(Samples& s) {
   add_both(s, s.distinct({2, 2, 5, 4}), [](const Tensor& x) { return adaptive_max_pool2d_with_indices(x, {3, 2}); });
 }
 void adaptive_max_pool3d_with_indices_samples(Samples& s) {
-  add_both(s, s.distinct({1, 2, 3, 4, 4}), [](const Tensor& x) { return adaptive_max_pool3d_with_indices(x, {2, 1, 3}); });
+  add_both(s, s.distinct({1, 2, 3, 4, 4}), [](const Tensor& x) {
+    return adaptive_max_pool3d_with_indices(x, {2, 1, 3});
+  });
 }
 // One index of the flattened image for every element, none twice.
 void max_unpool1d_samples(Samples& s) {

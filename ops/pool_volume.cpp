@@ -39,21 +39,24 @@ struct Windows {
       check(kernel[d] >= 1, "the kernel's size must be at least 1, found ", kernel[d]);
       check(stride(d) >= 1, "stride must be at least 1, or 0 for the kernel's size; found ", options.stride[d]);
       check(options.dilation[d] >= 1, "dilation must be at least 1, found ", options.dilation[d]);
-      check(options.padding[d] >= 0 && options.padding[d] <= extent(d) / 2, "padding must be between 0 and half the kernel's size, ",
-            extent(d) / 2, ", found ", options.padding[d]);
+      check(options.padding[d] >= 0 && options.padding[d] <= extent(d) / 2,
+            "padding must be between 0 and half the kernel's size, ", extent(d) / 2, ", found ", options.padding[d]);
     }
     check(options.divisor_override >= 0, "divisor_override must be positive, found ", options.divisor_override);
   }
   std::int64_t output_size(int d, std::int64_t in) const {
     if (adaptive) return output[d];
     const std::int64_t padded = in + 2 * options.padding[d];
-    check(extent(d) <= padded, dimension_names[d], ": a kernel of ", extent(d), " does not fit into ", padded, " (with padding)");
+    check(extent(d) <= padded, dimension_names[d], ": a kernel of ", extent(d), " does not fit into ", padded,
+          " (with padding)");
     std::int64_t out = (padded - extent(d) + (options.ceil_mode ? stride(d) - 1 : 0)) / stride(d) + 1;
     // The last window must begin inside the volume or its left padding.
     if (options.ceil_mode && (out - 1) * stride(d) >= in + options.padding[d]) --out;
     return out;
   }
-  Dims output_sizes(const Dims& x) const { return {x[0], x[1], output_size(0, x[2]), output_size(1, x[3]), output_size(2, x[4])}; }
+  Dims output_sizes(const Dims& x) const {
+    return {x[0], x[1], output_size(0, x[2]), output_size(1, x[3]), output_size(2, x[4])};
+  }
   VolumePoolShape shape(const Dims& x, const Dims& y) const {
     VolumePoolShape s{};
     for (int d = 0; d < 3; ++d) {
@@ -123,10 +126,13 @@ template <bool adaptive_op> struct AvgPool3dBackward : Windows {
   Dims x_sizes;
 
   Spec infer(const Tensor& g) const {
-    check(g.sizes() == output_sizes(x_sizes), "the gradient must have the sizes of the result, ", output_sizes(x_sizes));
+    check(g.sizes() == output_sizes(x_sizes), "the gradient must have the sizes of the result, ",
+          output_sizes(x_sizes));
     return like(g, x_sizes);
   }
-  void run(const View& dx, const View& g) const { kernels::avg_pool3d_backward(g.device, shape(dx.sizes, g.sizes), dx, g); }
+  void run(const View& dx, const View& g) const {
+    kernels::avg_pool3d_backward(g.device, shape(dx.sizes, g.sizes), dx, g);
+  }
   static constexpr auto vjp() {
     return rules([](const AvgPool3dBackward& op, Grad h) { return apply(AvgPool3d<adaptive_op>{op}, h); });
   }
@@ -143,8 +149,9 @@ const Windows fixed[] = {
     {{3, 3, 3}, {.stride = {2, 2, 2}, .padding = {1, 1, 1}}},
     {{2, 3, 3}, {.stride = {2, 2, 2}, .padding = {1, 1, 0}, .ceil_mode = true, .count_include_pad = false}},
 };
-const Windows dilated[] = {{{2, 2, 2}, {.stride = {1, 1, 1}, .dilation = {2, 1, 3}}},
-                           {{1, 3, 2}, {.stride = {1, 2, 2}, .padding = {0, 2, 1}, .ceil_mode = true, .dilation = {1, 2, 3}}}};
+const Windows dilated[] = {
+    {{2, 2, 2}, {.stride = {1, 1, 1}, .dilation = {2, 1, 3}}},
+    {{1, 3, 2}, {.stride = {1, 2, 2}, .padding = {0, 2, 1}, .ceil_mode = true, .dilation = {1, 2, 3}}}};
 const Windows divided{{2, 2, 2}, {.stride = {1, 2, 1}, .divisor_override = 3}};
 Windows adapted(Triple output) { return {.adaptive = true, .output = output}; }
 const Windows adaptives[] = {adapted({1, 1, 1}), adapted({2, 3, 4}), adapted({5, 2, 1})};
@@ -163,7 +170,8 @@ template <class Op> void error_samples(Samples& s, const Windows& good) {
     return;
   }
   s.error({s.randn({1, 1, 1, 4, 4})}, Op{{{2, 2, 2}, {}}}, "depth: a kernel of 2 does not fit into 1");
-  s.error({s.randn({1, 1, 4, 4, 4})}, Op{{{2, 2, 2}, {.padding = {0, 2, 0}}}}, "padding must be between 0 and half the kernel's size, 1");
+  s.error({s.randn({1, 1, 4, 4, 4})}, Op{{{2, 2, 2}, {.padding = {0, 2, 0}}}},
+          "padding must be between 0 and half the kernel's size, 1");
   s.error({s.randn({1, 1, 4, 4, 4})}, Op{{{0, 2, 2}, {}}}, "the kernel's size must be at least 1");
   s.error({s.randn({1, 1, 4, 4, 4})}, Op{{{2, 2, 2}, {.stride = {-1, 1, 1}}}}, "stride must be at least 1");
   s.error({s.randn({1, 1, 4, 4, 4})}, Op{{{2, 2, 2}, {.dilation = {1, 0, 1}}}}, "dilation must be at least 1");
@@ -183,7 +191,8 @@ template <bool adaptive_op> void AvgPool3d<adaptive_op>::samples(Samples& s) {
 template <bool adaptive_op> void AvgPool3dBackward<adaptive_op>::samples(Samples& s) {
   const Dims x{2, 1, 4, 5, 4};
   for (const Windows& w : plain_windows<adaptive_op>()) s({s.randn(w.output_sizes(x))}, AvgPool3dBackward{w, x});
-  s.error({s.randn({2, 1, 9, 9, 9})}, AvgPool3dBackward{plain_windows<adaptive_op>()[0], x}, "the gradient must have the sizes of the result");
+  s.error({s.randn({2, 1, 9, 9, 9})}, AvgPool3dBackward{plain_windows<adaptive_op>()[0], x},
+          "the gradient must have the sizes of the result");
 }
 
 }  // namespace
@@ -205,8 +214,12 @@ ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, std::array<int, 
   auto y = apply(MaxPool3d<true>{adapted(output)}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
-Tensor max_pool3d(const Tensor& x, Triple kernel, Pool3dOptions options) { return max_pool3d_with_indices(x, kernel, options).values; }
-Tensor adaptive_max_pool3d(const Tensor& x, Triple output) { return adaptive_max_pool3d_with_indices(x, output).values; }
+Tensor max_pool3d(const Tensor& x, Triple kernel, Pool3dOptions options) {
+  return max_pool3d_with_indices(x, kernel, options).values;
+}
+Tensor adaptive_max_pool3d(const Tensor& x, Triple output) {
+  return adaptive_max_pool3d_with_indices(x, output).values;
+}
 Tensor avg_pool3d(const Tensor& x, Triple kernel, Pool3dOptions options) {
   if (has_no_batch(x, 3)) return without_batch(avg_pool3d(as_batch(x), kernel, options));
   return apply(AvgPool3d<false>{{kernel, options}}, x);

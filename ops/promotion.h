@@ -1,6 +1,7 @@
-// Which dtype operands of several dtypes meet in, by torch.result_type: tensors decide before tensors without dimensions,
-// and those before C++ numbers. What ranks lower changes the result only where it is of a higher kind: floating numbers
-// beside integers, integers beside bool. So bf16[8] times an f32 scalar stays bf16, and i64[8] times 0.5 is f32.
+// Which dtype operands of several dtypes meet in, by torch.result_type: tensors decide before tensors
+// without dimensions, and those before C++ numbers. What ranks lower changes the result only where it is of
+// a higher kind: floating numbers beside integers, integers beside bool. So bf16[8] times an f32 scalar
+// stays bf16, and i64[8] times 0.5 is f32.
 #pragma once
 
 #include "core/tensor.h"

@@ -36,7 +36,8 @@ template <int spatial> struct ChannelDropout {
   static Tensor compose(const ChannelDropout& op, const Tensor& x) {
     check_probability(op.p);
     check(x.is_floating(), "needs a floating dtype");
-    check(x.dim() == spatial + 2 || x.dim() == spatial + 1, "x must have ", spatial + 2, " dimensions, [N, C, ...], or ", spatial + 1, " without a batch");
+    check(x.dim() == spatial + 2 || x.dim() == spatial + 1, "x must have ", spatial + 2,
+          " dimensions, [N, C, ...], or ", spatial + 1, " without a batch");
     const double scale = op.p < 1 ? 1 / (1 - op.p) : 0;
     return x * (mask_of(per_channel(x, spatial), 1 - op.p, x) * scale);
   }
@@ -99,7 +100,8 @@ struct RRelu {
   static Tensor compose(const RRelu& op, const Tensor& x) {
     check(op.lower <= op.upper, "lower ", op.lower, " is above upper ", op.upper);
     if (!op.training) return leaky_relu(x, (op.lower + op.upper) / 2);
-    const Tensor slope = rand(x.sizes(), {.dtype = exact_dtype(x), .device = x.device()}) * (op.upper - op.lower) + op.lower;
+    const Tensor slope =
+        rand(x.sizes(), {.dtype = exact_dtype(x), .device = x.device()}) * (op.upper - op.lower) + op.lower;
     return where(ge(x, Tensor(0.0)), x, x * slope);
   }
   static void samples(Samples& s) {
@@ -121,7 +123,8 @@ struct GumbelSoftmax {
     check(op.tau > 0, "tau must be positive, got ", op.tau);
     check(logits.is_floating(), "needs a floating dtype");
     const int d = wrap_dim(op.dim, logits.dim());
-    const Tensor u = rand(logits.sizes(), {.dtype = f64, .device = logits.device()}) * (1 - 0x1p-30) + 0x1p-31;  // away from 0 and 1
+    // away from 0 and 1
+    const Tensor u = rand(logits.sizes(), {.dtype = f64, .device = logits.device()}) * (1 - 0x1p-30) + 0x1p-31;
     const Tensor soft = softmax((logits + cast(-log(-log(u)), logits.dtype())) * (1 / op.tau), d);
     if (!op.hard) return soft;
     const Tensor chosen = argmax(soft.detach(), d, true);
@@ -145,25 +148,40 @@ MANTISSA_OP(FeatureAlphaDropout)
 MANTISSA_OP(RRelu)
 MANTISSA_OP(GumbelSoftmax)
 
-Tensor dropout1d(const Tensor& x, double p, bool training) { return training && p != 0 ? apply_composed(ChannelDropout<1>{p}, x) : x; }
-Tensor dropout2d(const Tensor& x, double p, bool training) { return training && p != 0 ? apply_composed(ChannelDropout<2>{p}, x) : x; }
-Tensor dropout3d(const Tensor& x, double p, bool training) { return training && p != 0 ? apply_composed(ChannelDropout<3>{p}, x) : x; }
-Tensor alpha_dropout(const Tensor& x, double p, bool training) { return training && p != 0 ? apply_composed(AlphaDropout{p}, x) : x; }
+Tensor dropout1d(const Tensor& x, double p, bool training) {
+  return training && p != 0 ? apply_composed(ChannelDropout<1>{p}, x) : x;
+}
+Tensor dropout2d(const Tensor& x, double p, bool training) {
+  return training && p != 0 ? apply_composed(ChannelDropout<2>{p}, x) : x;
+}
+Tensor dropout3d(const Tensor& x, double p, bool training) {
+  return training && p != 0 ? apply_composed(ChannelDropout<3>{p}, x) : x;
+}
+Tensor alpha_dropout(const Tensor& x, double p, bool training) {
+  return training && p != 0 ? apply_composed(AlphaDropout{p}, x) : x;
+}
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   return training && p != 0 ? apply_composed(FeatureAlphaDropout{p}, x) : x;
 }
-Tensor rrelu(const Tensor& x, double lower, double upper, bool training) { return apply_composed(RRelu{lower, upper, training}, x); }
-Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int dim) { return apply_composed(GumbelSoftmax{tau, hard, dim}, logits); }
+Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
+  return apply_composed(RRelu{lower, upper, training}, x);
+}
+Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int dim) {
+  return apply_composed(GumbelSoftmax{tau, hard, dim}, logits);
+}
 
 Tensor rand_like(const Tensor& x) { return rand(x.sizes(), options_of(x)); }
 Tensor randn_like(const Tensor& x) { return randn(x.sizes(), options_of(x)); }
-Tensor randint_like(const Tensor& x, std::int64_t low, std::int64_t high) { return randint(low, high, x.sizes(), options_of(x)); }
+Tensor randint_like(const Tensor& x, std::int64_t low, std::int64_t high) {
+  return randint(low, high, x.sizes(), options_of(x));
+}
 
 Tensor bernoulli(const Tensor& p) {
   check(p.is_floating(), "bernoulli: needs probabilities of a floating dtype, got ", p);
   const Tensor q = p.detach();
   check_may_read("bernoulli", q, "it checks the probabilities");
-  check(all(logical_and(ge(q, Tensor(0.0)), le(q, Tensor(1.0)))).item<bool>(), "bernoulli: p ", p, " holds values outside [0, 1]");
+  check(all(logical_and(ge(q, Tensor(0.0)), le(q, Tensor(1.0)))).item<bool>(), "bernoulli: p ", p,
+        " holds values outside [0, 1]");
   return cast(lt(rand(q.sizes(), {.dtype = exact_dtype(q), .device = q.device()}), q), q.dtype());
 }
 Tensor normal(const Tensor& mean, const Tensor& std) {
@@ -192,7 +210,8 @@ Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement) 
   check(num_samples > 0, "multinomial: num_samples must be positive, got ", num_samples);
   check_may_read("multinomial", x, "it checks the weights");
   const std::int64_t categories = x.size(-1);
-  check(replacement || num_samples <= categories, "multinomial: ", num_samples, " samples without replacement from ", categories, " categories");
+  check(replacement || num_samples <= categories, "multinomial: ", num_samples, " samples without replacement from ",
+        categories, " categories");
   const Tensor w = cast(x.detach(), f64), total = sum(w, {-1}, true);
   const bool good = all(ge(w, Tensor(0.0))).item<bool>() && all(isfinite(w)).item<bool>();
   check(good, "multinomial: weights ", x, " must be finite and not negative");
@@ -200,8 +219,8 @@ Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement) 
   Dims sizes = x.sizes();
   if (!replacement) {
     const Tensor possible = sum(cast(gt(w, Tensor(0.0)), i64), {-1});
-    check(all(ge(possible, Tensor(static_cast<double>(num_samples)))).item<bool>(), "multinomial: fewer than ", num_samples,
-          " weights of ", x, " are above 0");
+    check(all(ge(possible, Tensor(static_cast<double>(num_samples)))).item<bool>(), "multinomial: fewer than ",
+          num_samples, " weights of ", x, " are above 0");
     const Tensor u = rand(sizes, {.dtype = f64, .device = x.device()});
     const Tensor key = log1p(-u) / w;  // -exponential / weight; -inf (or NaN at u = 0) where the weight is 0
     return topk(where(eq(w, Tensor(0.0)), Tensor(-HUGE_VAL), key), num_samples, -1, true).indices;
@@ -223,8 +242,12 @@ void add(Samples& s, Tensors inputs, F f) {
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
-void rand_like_samples(Samples& s) { s.call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{cast(cast(rand_like(x[0]), f32) < 2.0, i64)}; }); }
-void randn_like_samples(Samples& s) { s.call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{cast(abs(randn_like(x[0])) < 9.0, i64)}; }); }
+void rand_like_samples(Samples& s) {
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{cast(cast(rand_like(x[0]), f32) < 2.0, i64)}; });
+}
+void randn_like_samples(Samples& s) {
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{cast(abs(randn_like(x[0])) < 9.0, i64)}; });
+}
 void randint_like_samples(Samples& s) {
   add(s, {s.randn({2, 3})}, [](const Tensors& x) { return randint_like(x[0], -3, 4); });
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return randint_like(x[0], 4, 4); }, "low 4 is not below high 4");

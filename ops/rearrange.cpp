@@ -32,7 +32,8 @@ struct Flip {
     for (std::int64_t d : dims) {
       if (x.dim() == 0) break;
       const int at = wrap_dim(d, x.dim());
-      from.data = static_cast<char*>(from.data) + (x.sizes[at] - 1) * x.strides[at] * static_cast<std::int64_t>(size_of(x.dtype));
+      from.data = static_cast<char*>(from.data) +
+                  (x.sizes[at] - 1) * x.strides[at] * static_cast<std::int64_t>(size_of(x.dtype));
       from.strides[at] = -x.strides[at];
     }
     kernels::copy(y.device, y, from);
@@ -138,7 +139,9 @@ namespace {
 
 using F = Tensor (*)(const Tensors&);
 using Many = Tensors (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }

@@ -16,7 +16,8 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim) {
     check(n >= 0, "split: sizes ", sizes, " must not be negative");
     total += n;
   }
-  check(total == x.size(dim), "split: sizes ", sizes, " add up to ", total, ", dimension ", dim, " of ", x, " has ", x.size(dim));
+  check(total == x.size(dim), "split: sizes ", sizes, " add up to ", total, ", dimension ", dim, " of ", x, " has ",
+        x.size(dim));
   std::vector<Tensor> parts;
   std::int64_t at = 0;
   for (std::int64_t n : sizes) {
@@ -28,16 +29,19 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim) {
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
   check(x.dim() > 0, "narrow: a scalar has no dimensions");
   const std::int64_t n = x.size(dim), from = start < 0 ? start + n : start;
-  check(from >= 0 && length >= 0 && from <= n && length <= n - from, "narrow: ", length, " elements from ", start, " do not lie in dimension ", dim, " of ", x);
+  check(from >= 0 && length >= 0 && from <= n && length <= n - from, "narrow: ", length, " elements from ", start,
+        " do not lie in dimension ", dim, " of ", x);
   return slice(x, dim, from, from + length);
 }
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
-  check(source.rank() == destination.rank(), "movedim: ", source.rank(), " dimensions to ", destination.rank(), " places");
+  check(source.rank() == destination.rank(), "movedim: ", source.rank(), " dimensions to ", destination.rank(),
+        " places");
   Dims order = Dims::filled(x.dim(), -1);
   bool moved[Dims::max_rank] = {};
   for (int i = 0; i < source.rank(); ++i) {
     const int from = wrap_dim(source[i], x.dim()), to = wrap_dim(destination[i], x.dim());
-    check(!moved[from] && order[to] < 0, "movedim: source ", source, " or destination ", destination, " names a dimension twice");
+    check(!moved[from] && order[to] < 0, "movedim: source ", source, " or destination ", destination,
+          " names a dimension twice");
     moved[from] = true;
     order[to] = from;
   }
@@ -63,7 +67,8 @@ Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step) {
   check(x.dim() > 0, "unfold: a scalar has no dimensions");
   const int d = wrap_dim(dim, x.dim());
   const std::int64_t n = x.sizes()[d];
-  check(size >= 0 && size <= n && step > 0, "unfold: windows of ", size, " with step ", step, " do not fit into dimension ", dim, " of ", x);
+  check(size >= 0 && size <= n && step > 0, "unfold: windows of ", size, " with step ", step,
+        " do not fit into dimension ", dim, " of ", x);
   const std::int64_t windows = (n - size) / step + 1;
   std::vector<std::int64_t> at;
   for (std::int64_t w = 0; w < windows; ++w) for (std::int64_t i = 0; i < size; ++i) at.push_back(w * step + i);
@@ -83,7 +88,8 @@ Tensor unflatten(const Tensor& x, int dim, const Dims& sizes) {
 Tensor broadcast_to(const Tensor& x, const Dims& shape) { return expand(x, shape); }
 Tensor channel_shuffle(const Tensor& x, int groups) {
   check(x.dim() >= 3, "channel_shuffle: x must be [N, C, ...], got ", x);
-  check(groups >= 1 && x.size(1) % groups == 0, "channel_shuffle: ", x.size(1), " channels do not divide into ", groups, " groups");
+  check(groups >= 1 && x.size(1) % groups == 0, "channel_shuffle: ", x.size(1), " channels do not divide into ", groups,
+        " groups");
   return flatten(transpose(unflatten(x, 1, {groups, x.size(1) / groups}), 1, 2), 1, 2);
 }
 Tensor hstack(std::span<const Tensor> tensors) {
@@ -95,11 +101,14 @@ Tensor hstack(std::span<const Tensor> tensors) {
 Tensor vstack(std::span<const Tensor> tensors) {
   check(!tensors.empty(), "vstack: needs at least one tensor");
   std::vector<Tensor> parts;
-  for (const Tensor& t : tensors) parts.push_back(t.dim() == 0 ? reshape(t, {1, 1}) : t.dim() == 1 ? unsqueeze(t, 0) : t);
+  for (const Tensor& t : tensors)
+    parts.push_back(t.dim() == 0 ? reshape(t, {1, 1}) : t.dim() == 1 ? unsqueeze(t, 0) : t);
   return cat(parts, 0);
 }
 
-Tensor full_like(const Tensor& x, double value) { return full(x.sizes(), value, {.dtype = x.dtype(), .device = x.device()}); }
+Tensor full_like(const Tensor& x, double value) {
+  return full(x.sizes(), value, {.dtype = x.dtype(), .device = x.device()});
+}
 Tensor logspace(double begin, double end, std::int64_t count, double base, TensorOptions o) {
   const Tensor exponent = linspace(begin, end, count, {.dtype = f64, .device = o.device});
   Tensor y = cast(pow(full(exponent.sizes(), base, {.dtype = f64, .device = o.device}), exponent), o.dtype);
@@ -120,13 +129,19 @@ Tensor triangle_indices(const char* name, std::int64_t rows, std::int64_t column
   return from_data<std::int64_t>(row, {2, n});
 }
 }  // namespace
-Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) { return triangle_indices("tril_indices", rows, columns, offset, true); }
-Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) { return triangle_indices("triu_indices", rows, columns, offset, false); }
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
+  return triangle_indices("tril_indices", rows, columns, offset, true);
+}
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
+  return triangle_indices("triu_indices", rows, columns, offset, false);
+}
 
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
@@ -136,11 +151,18 @@ void split_sizes_samples(Samples& s) {
 }
 void narrow_samples(Samples& s) {
   add(s, {s.randn({3, 5})}, [](const Tensors& x) { return narrow(x[0], 1, -4, 3); });
-  refuse(s, {s.randn({3})}, [](const Tensors& x) { return narrow(x[0], 0, 2, 2); }, "2 elements from 2 do not lie in dimension 0");
+  refuse(
+      s, {s.randn({3})}, [](const Tensors& x) { return narrow(x[0], 0, 2, 2); },
+      "2 elements from 2 do not lie in dimension 0");
 }
 void movedim_samples(Samples& s) {
   add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return movedim(x[0], {0, -1}, {1, 0}); });
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return movedim(x[0], {0, 0}, {1, 0}); }, "names a dimension twice");
+  refuse(
+      s, {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return movedim(x[0], {0, 0}, {1, 0});
+      },
+      "names a dimension twice");
   refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return movedim(x[0], {0}, {1, 0}); }, "1 dimensions to 2 places");
 }
 void rot90_samples(Samples& s) {
@@ -151,12 +173,18 @@ void rot90_samples(Samples& s) {
 }
 void unflatten_samples(Samples& s) {
   add(s, {s.randn({2, 6, 2})}, [](const Tensors& x) { return unflatten(x[0], 1, {2, -1}); });
-  refuse(s, {s.randn({2, 6})}, [](const Tensors& x) { return unflatten(x[0], 1, {4, -1}); }, "shape [4, -1] does not divide 6 elements");
+  refuse(
+      s, {s.randn({2, 6})},
+      [](const Tensors& x) {
+        return unflatten(x[0], 1, {4, -1});
+      },
+      "shape [4, -1] does not divide 6 elements");
 }
 void unfold_windows_samples(Samples& s) {
   add(s, {s.randn({2, 7, 2})}, [](const Tensors& x) { return unfold(x[0], 1, 3, 2); });
   add(s, {s.randn({5})}, [](const Tensors& x) { return unfold(x[0], 0, 5, 1); });
-  refuse(s, {s.randn({5})}, [](const Tensors& x) { return unfold(x[0], 0, 6, 1); }, "windows of 6 with step 1 do not fit");
+  refuse(
+      s, {s.randn({5})}, [](const Tensors& x) { return unfold(x[0], 0, 6, 1); }, "windows of 6 with step 1 do not fit");
 }
 void broadcast_to_samples(Samples& s) {
   add(s, {s.randn({3, 1})}, [](const Tensors& x) { return broadcast_to(x[0], {2, 3, 4}); });

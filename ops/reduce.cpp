@@ -62,7 +62,9 @@ struct VarOp : Over {
     check_floating(x);
     return like(x, result(x.sizes()));
   }
-  void run(const View& y, const View& x) const { kernels::reduce_var(x.device, aligned(y, x.sizes), x, divisor(x.sizes)); }
+  void run(const View& y, const View& x) const {
+    kernels::reduce_var(x.device, aligned(y, x.sizes), x, divisor(x.sizes));
+  }
   static constexpr auto vjp() {
     return rules([](const VarOp& op, Grad g, In<0> x) {
       const Tensor wide = is_half(x.dtype()) ? cast(x, f32) : Tensor(x);  // deviations need the mean's digits
@@ -153,7 +155,8 @@ struct SumTo {
   Dims sizes;
 
   Spec infer(const Tensor& x) const {
-    check(sizes.rank() <= x.dim() && broadcast(sizes, x.sizes()) == x.sizes(), "sizes ", sizes, " do not broadcast to ", x.sizes());
+    check(sizes.rank() <= x.dim() && broadcast(sizes, x.sizes()) == x.sizes(), "sizes ", sizes, " do not broadcast to ",
+          x.sizes());
     return {sizes, x.is_floating() ? x.dtype() : i64, x.device()};
   }
   void run(View y, const View& x) const {

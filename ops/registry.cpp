@@ -34,7 +34,8 @@ RegisterOp::RegisterOp(const OpInfo& info) {
 }
 
 const std::vector<OpInfo>& registry() {
-  std::sort(entries().begin(), entries().end(), [](const OpInfo& a, const OpInfo& b) { return std::strcmp(a.name, b.name) < 0; });
+  std::sort(entries().begin(), entries().end(),
+            [](const OpInfo& a, const OpInfo& b) { return std::strcmp(a.name, b.name) < 0; });
   return entries();
 }
 
@@ -64,11 +65,13 @@ Tensor Samples::distinct(const Dims& sizes) {
   std::sort(order.begin(), order.end(), [k](auto a, auto b) { return k[a] < k[b]; });
   Tensor t = Tensor::allocate(sizes, f64);
   // Steps of 1/16 around 0: exact in every dtype up to some hundred elements.
-  for (std::int64_t i = 0; i < n; ++i) t.data<double>()[order[static_cast<std::size_t>(i)]] = (static_cast<double>(i) - static_cast<double>(n) / 2) / 16;
+  for (std::int64_t i = 0; i < n; ++i)
+    t.data<double>()[order[static_cast<std::size_t>(i)]] = (static_cast<double>(i) - static_cast<double>(n) / 2) / 16;
   return t;
 }
 
-Sample& Samples::call(Tensors inputs, std::function<Tensors(const Tensors&)> f, std::function<Tensors(const Tensors&)> reference) {
+Sample& Samples::call(Tensors inputs, std::function<Tensors(const Tensors&)> f,
+                      std::function<Tensors(const Tensors&)> reference) {
   Sample s;
   s.inputs = std::move(inputs);
   s.call = std::move(f);

@@ -46,11 +46,13 @@ class Samples {
     Sample s;
     s.inputs.assign(inputs, inputs + n);
     s.call = [op](const Tensors& x) {
-      return [&]<std::size_t... i>(std::index_sequence<i...>) { return list(apply(op, x[i]...)); }(std::make_index_sequence<n>{});
+      return [&]<std::size_t... i>(std::index_sequence<i...>) { return list(apply(op, x[i]...)); }
+      (std::make_index_sequence<n>{});
     };
     if constexpr (HasReference<Op>) {
       s.reference = [op](const Tensors& x) {
-        return [&]<std::size_t... i>(std::index_sequence<i...>) { return list(Op::reference(op, x[i]...)); }(std::make_index_sequence<n>{});
+        return [&]<std::size_t... i>(std::index_sequence<i...>) { return list(Op::reference(op, x[i]...)); }
+        (std::make_index_sequence<n>{});
       };
     }
     s.differentiable = differentiable<Op>();
@@ -65,12 +67,14 @@ class Samples {
   template <class Op, std::size_t n> void error(const Tensor (&inputs)[n], const Op& op, std::string fragment) {
     errors.push_back({Tensors(inputs, inputs + n),
                       [op](const Tensors& x) {
-                        return [&]<std::size_t... i>(std::index_sequence<i...>) { return list(apply(op, x[i]...)); }(std::make_index_sequence<n>{});
+                        return [&]<std::size_t... i>(std::index_sequence<i...>) { return list(apply(op, x[i]...)); }
+                        (std::make_index_sequence<n>{});
                       },
                       std::move(fragment)});
   }
   // The same for any function: list operators and composites.
-  Sample& call(Tensors inputs, std::function<Tensors(const Tensors&)> f, std::function<Tensors(const Tensors&)> reference = {});
+  Sample& call(Tensors inputs, std::function<Tensors(const Tensors&)> f,
+               std::function<Tensors(const Tensors&)> reference = {});
   void error_call(Tensors inputs, std::function<Tensors(const Tensors&)> f, std::string fragment);
 
   static Tensors list(const Tensor& y) { return {y}; }
@@ -92,7 +96,8 @@ struct OpInfo {
   bool twice_differentiable = true;  // gradcheck of second order runs
   bool is_view = false;              // the result shares storage with an input
   bool composite = false;            // calls other operators only; has no kernel, and a policy only with has_policy
-  bool has_policy = false;           // a composite: takes part in autocast under its own name (Composite in ops/compose.h)
+  // a composite: takes part in autocast under its own name (Composite in ops/compose.h)
+  bool has_policy = false;
   bool halves = true;                // runs in f16 and bf16
   bool random = false;               // draws from the generator: repeated calls differ
   bool mutates = false;              // writes into some of its inputs (running statistics)
@@ -115,7 +120,8 @@ template <class... F> constexpr std::uint64_t constants_of(const Rules<F...>&) {
 template <class F> constexpr std::uint64_t constants_of(const Joint<F>&) { return 0; }
 
 template <class Op> OpInfo info_of() {
-  OpInfo info{.name = Op::name, .autocast = policy_of<Op>(), .differentiable = differentiable<Op>(), .samples = &Op::samples};
+  OpInfo info{
+      .name = Op::name, .autocast = policy_of<Op>(), .differentiable = differentiable<Op>(), .samples = &Op::samples};
   if constexpr (requires { Op::twice_differentiable; }) info.twice_differentiable = Op::twice_differentiable;
   if constexpr (requires { &Op::view; }) info.is_view = true;
   if constexpr (requires { Op::halves; }) info.halves = Op::halves;

@@ -10,7 +10,8 @@ using namespace pointwise;
 template <class F, class Self> struct Modulo : Binary<F, Self> {
   Spec infer(const Tensor& a, const Tensor& b) const {
     const Spec y = Binary<F, Self>::infer(a, b);
-    check(is_floating(y.dtype) || b.numel() == 0 || amin(ne(b, Tensor(0.0))).template item<bool>(), "an integer is divided by 0");
+    check(is_floating(y.dtype) || b.numel() == 0 || amin(ne(b, Tensor(0.0))).template item<bool>(),
+          "an integer is divided by 0");
     return y;
   }
   static void samples(Samples& s) {
@@ -21,15 +22,19 @@ template <class F, class Self> struct Modulo : Binary<F, Self> {
   }
 };
 // a = n * b + r with n constant almost everywhere. A quotient of halves has too few digits to say which n.
-Tensor quotient(const Tensor& a, const Tensor& b) { return (is_half(a.dtype()) ? cast(a, f32) : a) / (is_half(b.dtype()) ? cast(b, f32) : b); }
+Tensor quotient(const Tensor& a, const Tensor& b) {
+  return (is_half(a.dtype()) ? cast(a, f32) : a) / (is_half(b.dtype()) ? cast(b, f32) : b);
+}
 struct FmodOp : Modulo<Fmod, FmodOp> {
   static constexpr auto vjp() {
-    return rules([](Grad g) -> Tensor { return g; }, [](Grad g, In<0> a, In<1> b) { return -(g * trunc(quotient(a, b))); });
+    return rules([](Grad g) -> Tensor { return g; },
+                 [](Grad g, In<0> a, In<1> b) { return -(g * trunc(quotient(a, b))); });
   }
 };
 struct RemainderOp : Modulo<Remainder, RemainderOp> {
   static constexpr auto vjp() {
-    return rules([](Grad g) -> Tensor { return g; }, [](Grad g, In<0> a, In<1> b) { return -(g * floor(quotient(a, b))); });
+    return rules([](Grad g) -> Tensor { return g; },
+                 [](Grad g, In<0> a, In<1> b) { return -(g * floor(quotient(a, b))); });
   }
 };
 

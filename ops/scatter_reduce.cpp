@@ -28,7 +28,9 @@ Tensor number(const Tensor& x, double value) { return scalar(value, {.dtype = x.
 
 // With x's own elements; without them the caller has put the identity there.
 template <Kind kind> struct ScatterReduce {
-  static constexpr auto name = kind == Kind::prod ? "scatter_prod" : kind == Kind::amax ? "scatter_amax" : "scatter_amin";
+  static constexpr auto name = kind == Kind::prod   ? "scatter_prod"
+                               : kind == Kind::amax ? "scatter_amax"
+                                                    : "scatter_amin";
   static constexpr const char* args[] = {"x", "index", "source"};
   static constexpr auto autocast = CastPolicy::promote;
   static constexpr bool twice_differentiable = kind == Kind::prod;  // the extremes' gradient is piecewise constant
@@ -39,7 +41,8 @@ template <Kind kind> struct ScatterReduce {
     check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
     check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, x ", x.dim());
     for (int i = 0; i < x.dim(); ++i) {
-      check(i == d || index.sizes()[i] <= x.sizes()[i], "the index has size ", index.sizes()[i], " in dimension ", i, ", x only ", x.sizes()[i]);
+      check(i == d || index.sizes()[i] <= x.sizes()[i], "the index has size ", index.sizes()[i], " in dimension ", i,
+            ", x only ", x.sizes()[i]);
     }
     check(source.sizes() == index.sizes(), "the source has sizes ", source.sizes(), ", the index ", index.sizes());
     check(source.dtype() == x.dtype(), "the source is ", source.dtype(), " and x ", x.dtype(), "; cast one with to()");
@@ -56,27 +59,32 @@ template <Kind kind> struct ScatterReduce {
   }
   static constexpr auto vjp() {
     return joint([](const ScatterReduce& op, Needs, Grad g, In<0> x, In<1> index, In<2> source, Out<0> y) {
-      return kind == Kind::prod ? op.product_gradients(g, x, index, source) : op.extreme_gradients(g, x, index, source, y);
+      return kind == Kind::prod ? op.product_gradients(g, x, index, source)
+                                : op.extreme_gradients(g, x, index, source, y);
     });
   }
   static constexpr std::uint64_t constants = 0b010;
 
-  std::array<Tensor, 3> extreme_gradients(const Tensor& g, const Tensor& x, const Tensor& index, const Tensor& source, const Tensor& y) const {
+  std::array<Tensor, 3> extreme_gradients(const Tensor& g, const Tensor& x, const Tensor& index, const Tensor& source,
+                                          const Tensor& y) const {
     const Tensor from_x = cast(eq(x, y), g.dtype()), from_source = cast(eq(source, gather(y, dim, index)), g.dtype());
     const Tensor share = g / scatter_add(from_x, dim, index, from_source);
     return {from_x * share, Tensor(), from_source * gather(share, dim, index)};
   }
   // The product of all others: the whole by the element where nothing is 0, the rest where only the element is.
-  std::array<Tensor, 3> product_gradients(const Tensor& g, const Tensor& x, const Tensor& index, const Tensor& source) const {
+  std::array<Tensor, 3> product_gradients(const Tensor& g, const Tensor& x, const Tensor& index,
+                                          const Tensor& source) const {
     const Tensor x_zero = eq(x, Tensor(0.0)), source_zero = eq(source, Tensor(0.0));
     const Tensor one = number(x, 1), safe_x = where(x_zero, one, x), safe_source = where(source_zero, one, source);
     const Tensor rest = reduced(safe_x, index, safe_source);
     const Tensor zeros_met = scatter_add(cast(x_zero, f32), dim, index, cast(source_zero, f32));
     const auto others = [](const Tensor& all, const Tensor& met, const Tensor& is_zero, const Tensor& safe) {
-      return where(eq(met, Tensor(0.0)), all / safe, where(logical_and(eq(met, Tensor(1.0)), is_zero), all, Tensor(0.0)));
+      return where(eq(met, Tensor(0.0)), all / safe,
+                   where(logical_and(eq(met, Tensor(1.0)), is_zero), all, Tensor(0.0)));
     };
     return {g * others(rest, zeros_met, x_zero, safe_x), Tensor(),
-            gather(g, dim, index) * others(gather(rest, dim, index), gather(zeros_met, dim, index), source_zero, safe_source)};
+            gather(g, dim, index) *
+                others(gather(rest, dim, index), gather(zeros_met, dim, index), source_zero, safe_source)};
   }
   Tensor reduced(const Tensor& x, const Tensor& index, const Tensor& source) const;
   static void samples(Samples& s) {
@@ -86,7 +94,8 @@ template <Kind kind> struct ScatterReduce {
     s({s.randn({4}), s.integers({0}, 0, 3), s.randn({0})}, ScatterReduce{-1});
     s({s.randn({}), s.integers({}, 0, 1), s.randn({})}, first);
     s({s.integers({4}, -3, 4), s.integers({9}, 0, 4), s.integers({9}, -3, 4)}, first);
-    s.error({s.randn({3}), s.integers({2}, 5, 6), s.randn({2})}, first, "index 5 is out of range for a dimension of size 3");
+    s.error({s.randn({3}), s.integers({2}, 5, 6), s.randn({2})}, first,
+            "index 5 is out of range for a dimension of size 3");
     s.error({s.randn({3}), s.integers({2, 1}, 0, 1), s.randn({2})}, first, "the index has 2 dimensions, x 1");
     s.error({s.randn({3}), s.integers({2}, 0, 1), s.randn({3})}, first, "the source has sizes [3], the index [2]");
     s.error({s.randn({3}), s.integers({2}, 0, 1), s.integers({2}, 0, 1)}, first, "the source is i64 and x f64");
@@ -95,7 +104,8 @@ template <Kind kind> struct ScatterReduce {
 template <Kind kind> Tensor reduced_by(int dim, const Tensor& x, const Tensor& index, const Tensor& source) {
   return apply(ScatterReduce<kind>{dim}, x, index, source);
 }
-template <Kind kind> Tensor ScatterReduce<kind>::reduced(const Tensor& x, const Tensor& index, const Tensor& source) const {
+template <Kind kind>
+Tensor ScatterReduce<kind>::reduced(const Tensor& x, const Tensor& index, const Tensor& source) const {
   return reduced_by<kind>(dim, x, index, source);
 }
 
@@ -106,14 +116,18 @@ MANTISSA_OP(ScatterReduce<Kind::amin>)
 double identity_of(std::string_view reduce, Dtype dtype) {
   if (reduce == "prod") return 1;
   if (reduce == "sum" || reduce == "mean") return 0;
-  const double most = is_floating(dtype) ? std::numeric_limits<double>::infinity() : dtype == i64 ? 0x1.fffffffffffffp62 : dtype == i32 ? INT32_MAX : 255;
+  const double most = is_floating(dtype) ? std::numeric_limits<double>::infinity()
+                      : dtype == i64     ? 0x1.fffffffffffffp62
+                      : dtype == i32     ? INT32_MAX
+                                         : 255;
   if (reduce == "amin") return most;
   return is_floating(dtype) ? -most : dtype == i64 ? -0x1p63 : dtype == i32 ? INT32_MIN : 0;
 }
 
 }  // namespace
 
-Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
+Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                      bool include_self) {
   const bool known = reduce == "sum" || reduce == "mean" || reduce == "prod" || reduce == "amax" || reduce == "amin";
   check(known, "scatter_reduce: reduce must be sum, mean, prod, amax or amin, got \"", std::string(reduce), "\"");
   const Tensor start = include_self ? x : scatter(x, dim, index, identity_of(reduce, x.dtype()));
@@ -135,12 +149,15 @@ void scatter_reduce_samples(Samples& s) {
   };
   for (const char* reduce : {"sum", "mean", "prod", "amax", "amin"}) {
     for (const bool include_self : {true, false}) {
-      s.call({s.uniform({2, 4}, 0.5, 2), s.integers({2, 5}, 0, 3), s.uniform({2, 5}, 0.5, 2)}, call(reduce, include_self));
+      s.call({s.uniform({2, 4}, 0.5, 2), s.integers({2, 5}, 0, 3), s.uniform({2, 5}, 0.5, 2)},
+             call(reduce, include_self));
     }
   }
   s.call({s.integers({2, 3}, 0, 9), s.integers({2, 4}, 0, 3), s.integers({2, 4}, 0, 9)}, call("mean", true));
-  s.error_call({s.randn({2, 3}), s.integers({2, 3}, 0, 3), s.randn({2, 3})}, call("max", true), "reduce must be sum, mean, prod, amax or amin");
-  s.error_call({s.randn({2, 3}), s.integers({2, 3}, 3, 4), s.randn({2, 3})}, call("prod", true), "index 3 is out of range");
+  s.error_call({s.randn({2, 3}), s.integers({2, 3}, 0, 3), s.randn({2, 3})}, call("max", true),
+               "reduce must be sum, mean, prod, amax or amin");
+  s.error_call({s.randn({2, 3}), s.integers({2, 3}, 3, 4), s.randn({2, 3})}, call("prod", true),
+               "index 3 is out of range");
 }
 MANTISSA_COMPOSITE(scatter_reduce, scatter_reduce_samples)
 }  // namespace

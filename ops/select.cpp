@@ -32,7 +32,8 @@ struct Scatter {
     check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
     check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, x ", x.dim());
     for (int i = 0; i < x.dim(); ++i) {
-      check(i == d || index.sizes()[i] <= x.sizes()[i], "the index has size ", index.sizes()[i], " in dimension ", i, ", x only ", x.sizes()[i]);
+      check(i == d || index.sizes()[i] <= x.sizes()[i], "the index has size ", index.sizes()[i], " in dimension ", i,
+            ", x only ", x.sizes()[i]);
     }
     check(source.sizes() == index.sizes(), "the source has sizes ", source.sizes(), ", the index ", index.sizes());
     check(source.dtype() == x.dtype(), "the source is ", source.dtype(), " and x ", x.dtype(), "; cast one with to()");
@@ -45,15 +46,16 @@ struct Scatter {
     kernels::scatter(y.device, at_least_1d(y), d, at_least_1d(index), at_least_1d(source));
   }
   static constexpr auto vjp() {
-    return rules([](const Scatter& op, Grad g, In<1> index) { return mantissa::scatter(g, op.dim, index, 0.0); }, no_gradient,
-                 [](const Scatter& op, Grad g, In<1> index) { return gather(g, op.dim, index); });
+    return rules([](const Scatter& op, Grad g, In<1> index) { return mantissa::scatter(g, op.dim, index, 0.0); },
+                 no_gradient, [](const Scatter& op, Grad g, In<1> index) { return gather(g, op.dim, index); });
   }
   static void samples(Samples& s) {
     s({s.randn({3, 4}), tensor({{1, 3}, {0, 2}, {3, 1}}), s.randn({3, 2})}, Scatter{1});
     s({s.randn({4, 3}), tensor({{3, 0, 1}, {1, 2, 0}}), s.randn({2, 3})}, Scatter{0});
     s({s.randn({4}), s.integers({0}, 0, 3), s.randn({0})}, Scatter{-1});
     s({s.randn({}), s.integers({}, 0, 1), s.randn({})}, Scatter{0});
-    s.error({s.randn({3}), s.integers({2}, 5, 6), s.randn({2})}, Scatter{0}, "index 5 is out of range for a dimension of size 3");
+    s.error({s.randn({3}), s.integers({2}, 5, 6), s.randn({2})}, Scatter{0},
+            "index 5 is out of range for a dimension of size 3");
     s.error({s.randn({3}), s.integers({2, 1}, 0, 1), s.randn({2})}, Scatter{0}, "the index has 2 dimensions, x 1");
     s.error({s.randn({3}), s.integers({2}, 0, 1), s.randn({3})}, Scatter{0}, "the source has sizes [3], the index [2]");
     s.error({s.randn({3}), s.integers({2}, 0, 1), s.integers({2}, 0, 1)}, Scatter{0}, "the source is i64 and x f64");
@@ -83,8 +85,8 @@ Tensor for_rows(const char* name, const Tensor& x, int dim, const Tensor& index)
   return expand(reshape(index, line), sizes);
 }
 Tensor rows_like(const char* name, const Tensor& x, int dim, const Tensor& rows, const Tensor& source) {
-  check(source.sizes() == rows.sizes(), name, ": the source has sizes ", source.sizes(), " instead of ", rows.sizes(), " for x ", x,
-        " and dimension ", dim);
+  check(source.sizes() == rows.sizes(), name, ": the source has sizes ", source.sizes(), " instead of ", rows.sizes(),
+        " for x ", x, " and dimension ", dim);
   return source;
 }
 
@@ -111,7 +113,8 @@ Tensors without_masks(const char* name, const Tensor& x, std::span<const Tensor>
     }
     for (int d = 0; d < t.dim(); ++d) {
       const int at = static_cast<int>(list.size()) + d;
-      check(at < x.dim() && x.sizes()[at] == t.sizes()[d], name, ": the mask ", t, " does not fit x ", x, " at dimension ", at);
+      check(at < x.dim() && x.sizes()[at] == t.sizes()[d], name, ": the mask ", t, " does not fit x ", x,
+            " at dimension ", at);
     }
     for (const Tensor& column : unbind(nonzero(t), 1)) list.push_back(column);
   }
@@ -182,7 +185,8 @@ Tensor take(const Tensor& x, const Tensor& index) {
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   check(mask.dtype() == boolean, "masked_fill: the mask must be bool, got ", mask.dtype());
-  check(broadcast(x.sizes(), mask.sizes()) == x.sizes(), "masked_fill: the mask ", mask, " does not broadcast to x ", x);
+  check(broadcast(x.sizes(), mask.sizes()) == x.sizes(), "masked_fill: the mask ", mask, " does not broadcast to x ",
+        x);
   return where(mask, number_like(x, value), x);
 }
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
@@ -196,7 +200,8 @@ Tensor one_hot(const Tensor& x, std::int64_t classes) {
   check(x.dtype() == i64, "one_hot: needs i64 classes, got ", x);
   check(classes >= -1, "one_hot: ", classes, " classes; give their number, or -1 to take the largest plus 1");
   check(classes > 0 || x.numel() > 0, "one_hot: an empty tensor does not tell the number of classes");
-  if (classes == -1) check_may_read("one_hot", x, "the largest class says how wide the result is (give the number of classes)");
+  if (classes == -1)
+    check_may_read("one_hot", x, "the largest class says how wide the result is (give the number of classes)");
   if (classes == -1) classes = amax(x).item<std::int64_t>() + 1;
   Dims sizes = x.sizes();
   sizes.push_back(std::max<std::int64_t>(classes, 0));
@@ -211,7 +216,9 @@ Tensor one_hot(const Tensor& x, std::int64_t classes) {
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
@@ -228,7 +235,8 @@ void index_add_samples(Samples& s) {
   const F rows = [](const Tensors& x) { return index_add(x[0], 0, x[1], x[2], 2); };
   add(s, {s.randn({3, 4}), s.integers({5}, 0, 3), s.randn({5, 4})}, rows);
   add(s, {s.randn({3}), s.integers({2}, 0, 3), s.randn({2})}, rows);
-  refuse(s, {s.randn({3, 4}), s.integers({5}, 0, 3), s.randn({5, 3})}, rows, "the source has sizes [5, 3] instead of [5, 4]");
+  refuse(s, {s.randn({3, 4}), s.integers({5}, 0, 3), s.randn({5, 3})}, rows,
+         "the source has sizes [5, 3] instead of [5, 4]");
 }
 void index_copy_samples(Samples& s) {
   const F rows = [](const Tensors& x) { return index_copy(x[0], 1, tensor({2, 0}).to(x[0].device()), x[1]); };
@@ -253,7 +261,9 @@ void index_samples(Samples& s) {
 void index_put_samples(Samples& s) {
   const F add_rows = [](const Tensors& x) { return index_put(x[0], {x[1]}, x[2], true); };
   add(s, {s.randn({3, 2}), s.integers({5}, -3, 3), s.randn({2})}, add_rows);
-  add(s, {s.randn({3, 4}), s.randn({3})}, [](const Tensors& x) { return index_put(x[0], {tensor({0, 2, -1}).to(x[0].device()), tensor({1, 1, 0}).to(x[0].device())}, x[1]); });
+  add(s, {s.randn({3, 4}), s.randn({3})}, [](const Tensors& x) {
+    return index_put(x[0], {tensor({0, 2, -1}).to(x[0].device()), tensor({1, 1, 0}).to(x[0].device())}, x[1]);
+  });
   add(s, {s.randn({3, 4}), s.booleans({3, 4})}, [](const Tensors& x) { return index_put(x[0], {x[1]}, Tensor(7.0)); });
   refuse(s, {s.randn({3, 2}), s.integers({5}, 0, 3), s.randn({3})}, add_rows, "cannot become");
 }

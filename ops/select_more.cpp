@@ -24,7 +24,8 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source)
   check(source.dtype() == x.dtype(), "masked_scatter: the source is ", source, " and x ", x, "; cast one with to()");
   const Dims sizes = broadcast(x.sizes(), mask.sizes());
   const Tensor places = flatten(nonzero(flatten(expand(mask, sizes))));
-  check(source.numel() >= places.numel(), "masked_scatter: the mask takes ", places.numel(), " elements, the source ", source, " has ", source.numel());
+  check(source.numel() >= places.numel(), "masked_scatter: the mask takes ", places.numel(), " elements, the source ",
+        source, " has ", source.numel());
   const Tensor flat = flatten(expand(x, sizes));
   return reshape(index_copy(flat, 0, places, slice(flatten(source), 0, 0, places.numel())), sizes);
 }
@@ -38,7 +39,8 @@ namespace {
 UniqueResult runs_of(const Tensor& x) {
   const TensorOptions o{.dtype = i64, .device = x.device()};
   if (x.numel() == 0) return {x, zeros({0}, o), zeros({0}, o)};
-  const Tensor begins = cat({ones({1}, {.dtype = boolean, .device = x.device()}), ne(slice(x, 0, 1), slice(x, 0, 0, x.numel() - 1))});
+  const Tensor begins =
+      cat({ones({1}, {.dtype = boolean, .device = x.device()}), ne(slice(x, 0, 1), slice(x, 0, 0, x.numel() - 1))});
   const Tensor run = cumsum(cast(begins, i64), 0) - ones({}, o);
   return {masked_select(x, begins), run, bincount(run)};
 }
@@ -61,7 +63,9 @@ UniqueResult unique_consecutive(const Tensor& x) {
 namespace {
 
 using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }
@@ -78,12 +82,16 @@ void masked_scatter_samples(Samples& s) {
   add(s, {s.randn({2, 3}), s.randn({5})}, f);
   refuse(s, {s.randn({2, 3}), s.randn({3})}, f, "the mask takes 4 elements");
   refuse(s, {s.randn({2, 3}), s.integers({5}, 0, 3)}, f, "cast one with to()");
-  refuse(s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return masked_scatter(x[0], x[1], x[1]); }, "the mask must be bool");
+  refuse(
+      s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return masked_scatter(x[0], x[1], x[1]); },
+      "the mask must be bool");
 }
 void bucketize_samples(Samples& s) {
   add(s, {s.randn({2, 3}), arange(-1, 2, 0.5, {.dtype = f64})}, [](const Tensors& x) { return bucketize(x[0], x[1]); });
   add(s, {s.integers({6}, 0, 5), arange(4)}, [](const Tensors& x) { return bucketize(x[0], x[1], true); });
-  refuse(s, {s.randn({2}), s.randn({2, 2})}, [](const Tensors& x) { return bucketize(x[0], x[1]); }, "boundaries must have 1 dimension");
+  refuse(
+      s, {s.randn({2}), s.randn({2, 2})}, [](const Tensors& x) { return bucketize(x[0], x[1]); },
+      "boundaries must have 1 dimension");
 }
 void unique_samples(Samples& s) {
   const auto f = [](const Tensors& x) {

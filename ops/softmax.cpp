@@ -36,7 +36,9 @@ struct AlongDimBackward {
 
 struct SoftmaxBackward : AlongDimBackward {
   static constexpr auto name = "softmax_backward";
-  void run(const View& dx, const View& g, const View& y) const { kernels::softmax_backward(dx.device, dx, g, y, wrapped(y)); }
+  void run(const View& dx, const View& g, const View& y) const {
+    kernels::softmax_backward(dx.device, dx, g, y, wrapped(y));
+  }
   static Tensor reference(const SoftmaxBackward& op, const Tensor& g, const Tensor& y) {
     return y * (g - sum(g * y, {op.dim}, true));
   }
@@ -44,7 +46,9 @@ struct SoftmaxBackward : AlongDimBackward {
 };
 struct LogSoftmaxBackward : AlongDimBackward {
   static constexpr auto name = "log_softmax_backward";
-  void run(const View& dx, const View& g, const View& y) const { kernels::log_softmax_backward(dx.device, dx, g, y, wrapped(y)); }
+  void run(const View& dx, const View& g, const View& y) const {
+    kernels::log_softmax_backward(dx.device, dx, g, y, wrapped(y));
+  }
   static Tensor reference(const LogSoftmaxBackward& op, const Tensor& g, const Tensor& y) {
     return g - exp(y) * sum(g, {op.dim}, true);
   }
@@ -58,7 +62,9 @@ struct Softmax : AlongDim {
 
   void run(const View& y, const View& x) const { kernels::softmax(y.device, y, x, wrapped(x)); }
   static constexpr auto vjp() {
-    return rules([](const Softmax& op, Grad g, Out<0> y) { return apply_over({&g, &y}, SoftmaxBackward{{op.dim}}, g, y); });
+    return rules([](const Softmax& op, Grad g, Out<0> y) {
+      return apply_over({&g, &y}, SoftmaxBackward{{op.dim}}, g, y);
+    });
   }
   static Tensor reference(const Softmax& op, const Tensor& x) {
     const Tensor e = exp(x - amax(x, {op.dim}, true));
@@ -73,7 +79,9 @@ struct LogSoftmax : AlongDim {
 
   void run(const View& y, const View& x) const { kernels::log_softmax(y.device, y, x, wrapped(x)); }
   static constexpr auto vjp() {
-    return rules([](const LogSoftmax& op, Grad g, Out<0> y) { return apply_over({&g, &y}, LogSoftmaxBackward{{op.dim}}, g, y); });
+    return rules([](const LogSoftmax& op, Grad g, Out<0> y) {
+      return apply_over({&g, &y}, LogSoftmaxBackward{{op.dim}}, g, y);
+    });
   }
   static Tensor reference(const LogSoftmax& op, const Tensor& x) {
     const Tensor shifted = x - amax(x, {op.dim}, true);

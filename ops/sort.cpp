@@ -64,7 +64,8 @@ struct Searchsorted {
     if (sorted.dim() > 1) {
       Dims expected = sorted.sizes();
       if (values.dim() == sorted.dim()) expected.back() = values.sizes().back();
-      check(values.sizes() == expected, "one sequence for every line needs values of sizes ", expected, " in all but the last dimension");
+      check(values.sizes() == expected, "one sequence for every line needs values of sizes ", expected,
+            " in all but the last dimension");
     }
     return {values.sizes(), i64, values.device()};
   }
@@ -129,13 +130,15 @@ ValuesIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
   }
 }
 Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) {
-  check(x.dim() == 1 && !x.is_floating() && x.dtype() != boolean, "bincount: needs an i64 tensor of 1 dimension, got ", x);
+  check(x.dim() == 1 && !x.is_floating() && x.dtype() != boolean, "bincount: needs an i64 tensor of 1 dimension, got ",
+        x);
   if (x.dtype() != i64) return bincount(cast(x, i64), weights, minlength);
   check(minlength >= 0, "bincount: minlength ", minlength, " is negative");
   check(!weights.defined() || weights.sizes() == x.sizes(), "bincount: weights ", weights, " do not fit ", x);
   check_may_read("bincount", x, "the largest value says how long the result is");
   const std::int64_t bins = x.numel() == 0 ? minlength : std::max(minlength, amax(x).item<std::int64_t>() + 1);
-  const Tensor counted = !weights.defined() ? ones_like(x) : weights.is_floating() ? weights : cast(weights, f64);  // as PyTorch
+  // as PyTorch
+  const Tensor counted = !weights.defined() ? ones_like(x) : weights.is_floating() ? weights : cast(weights, f64);
   return scatter_add(zeros({bins}, {.dtype = counted.dtype(), .device = x.device()}), 0, x, counted);
 }
 
@@ -168,7 +171,9 @@ void topk_samples(Samples& s) {
 void bincount_samples(Samples& s) {
   s.call({s.integers({9}, 0, 4)}, [](const Tensors& x) { return Tensors{bincount(x[0], {}, 6)}; });
   // The largest index is fixed: the length of the result depends on it.
-  s.call({s.randn({5})}, [](const Tensors& x) { return Tensors{bincount(tensor({1, 0, 3, 1, 1}).to(x[0].device()), x[0])}; });
+  s.call({s.randn({5})}, [](const Tensors& x) {
+    return Tensors{bincount(tensor({1, 0, 3, 1, 1}).to(x[0].device()), x[0])};
+  });
   s.error_call({s.randn({4})}, [](const Tensors& x) { return Tensors{bincount(x[0])}; }, "needs an i64 tensor");
   s.error_call({s.integers({4}, -3, 0)}, [](const Tensors& x) { return Tensors{bincount(x[0])}; }, "out of range");
 }

@@ -50,16 +50,22 @@ std::vector<Tensor> tensor_split(const Tensor& x, const Dims& indices, int dim) 
   return parts;
 }
 namespace {
-template <class Where> std::vector<Tensor> split_along(const char* name, const Tensor& x, const Where& where, int dim, int rank) {
+template <class Where>
+std::vector<Tensor> split_along(const char* name, const Tensor& x, const Where& where, int dim, int rank) {
   check(x.dim() >= rank, name, ": needs at least ", rank, " dimensions, got ", x);
   if constexpr (std::is_same_v<Where, std::int64_t>) {
-    check(where > 0 && x.size(dim) % where == 0, name, ": dimension ", dim, " of ", x, " does not divide into ", where, " equal parts");
+    check(where > 0 && x.size(dim) % where == 0, name, ": dimension ", dim, " of ", x, " does not divide into ", where,
+          " equal parts");
   }
   return tensor_split(x, where, dim);
 }
 }  // namespace
-std::vector<Tensor> hsplit(const Tensor& x, std::int64_t sections) { return split_along("hsplit", x, sections, x.dim() == 1 ? 0 : 1, 1); }
-std::vector<Tensor> hsplit(const Tensor& x, const Dims& indices) { return split_along("hsplit", x, indices, x.dim() == 1 ? 0 : 1, 1); }
+std::vector<Tensor> hsplit(const Tensor& x, std::int64_t sections) {
+  return split_along("hsplit", x, sections, x.dim() == 1 ? 0 : 1, 1);
+}
+std::vector<Tensor> hsplit(const Tensor& x, const Dims& indices) {
+  return split_along("hsplit", x, indices, x.dim() == 1 ? 0 : 1, 1);
+}
 std::vector<Tensor> vsplit(const Tensor& x, std::int64_t sections) { return split_along("vsplit", x, sections, 0, 2); }
 std::vector<Tensor> vsplit(const Tensor& x, const Dims& indices) { return split_along("vsplit", x, indices, 0, 2); }
 std::vector<Tensor> dsplit(const Tensor& x, std::int64_t sections) { return split_along("dsplit", x, sections, 2, 3); }
@@ -98,7 +104,9 @@ namespace {
 
 using F = Tensor (*)(const Tensors&);
 using Parts = Tensors (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }

@@ -142,9 +142,12 @@ void any_all_samples(Samples& s, Tensor (*f)(const Tensor&, const Dims&, bool)) 
   with(s.integers({2, 3, 4}, 0, 2), {0, 2}, false);
   with(s.randn({4}), {}, false);
   with(s.booleans({0, 3}), {0}, false);
-  s.error_call({s.booleans({2})}, [f](const Tensors& x) { return Tensors{f(x[0], {1}, false)}; }, "dim 1 is out of range");
+  s.error_call(
+      {s.booleans({2})}, [f](const Tensors& x) { return Tensors{f(x[0], {1}, false)}; }, "dim 1 is out of range");
 }
-void any_samples(Samples& s) { any_all_samples(s, [](const Tensor& x, const Dims& d, bool k) { return any(x, d, k); }); }
+void any_samples(Samples& s) {
+  any_all_samples(s, [](const Tensor& x, const Dims& d, bool k) { return any(x, d, k); });
+}
 void all_samples(Samples& s) { any_all_samples(s, &all); }
 void count_nonzero_samples(Samples& s) {
   any_all_samples(s, [](const Tensor& x, const Dims& d, bool) { return count_nonzero(x, d); });
@@ -161,11 +164,15 @@ MANTISSA_COMPOSITE(any, any_samples, .differentiable = false)
 MANTISSA_COMPOSITE(all, all_samples, .differentiable = false)
 MANTISSA_COMPOSITE(count_nonzero, count_nonzero_samples, .differentiable = false)
 
-Tensor std(const Tensor& x, const Dims& dims, bool keepdim, int correction) { return apply_composed(StdOp{{dims, keepdim}, correction}, x); }
+Tensor std(const Tensor& x, const Dims& dims, bool keepdim, int correction) {
+  return apply_composed(StdOp{{dims, keepdim}, correction}, x);
+}
 Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [&](const Tensor& t) { return apply_composed(Norm{{dims, keepdim}, p}, t); });
 }
-Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) { return apply_composed(LogSumExp{{dims, keepdim}}, x); }
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  return apply_composed(LogSumExp{{dims, keepdim}}, x);
+}
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return sum(x.is_floating() ? where(isnan(x), Tensor(0.0), x) : x, dims, keepdim, dtype);
 }
@@ -176,8 +183,12 @@ Tensor max(const Tensor& x) { return amax(x); }
 Tensor min(const Tensor& x) { return amin(x); }
 Tensor argmax(const Tensor& x) { return argmax(flatten(x), 0); }
 Tensor argmin(const Tensor& x) { return argmin(flatten(x), 0); }
-Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return ne(sum(ne(x, Tensor(0.0)), dims, keepdim), Tensor(0.0)); }
-Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return eq(sum(eq(x, Tensor(0.0)), dims, keepdim), Tensor(0.0)); }
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  return ne(sum(ne(x, Tensor(0.0)), dims, keepdim), Tensor(0.0));
+}
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  return eq(sum(eq(x, Tensor(0.0)), dims, keepdim), Tensor(0.0));
+}
 Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(ne(x, Tensor(0.0)), dims); }
 
 }  // namespace mantissa

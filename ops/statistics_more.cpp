@@ -81,7 +81,8 @@ struct Cov {
     const Tensor total = sum(w);
     const Tensor apart = x - sum(x * w, {1}, true) / total;
     const double correction = op.correction;
-    const Tensor freedom = aweights.defined() && correction != 0 ? total - correction * sum(w * aweights) / total : total - correction;
+    const Tensor freedom =
+        aweights.defined() && correction != 0 ? total - correction * sum(w * aweights) / total : total - correction;
     const Tensor products = matmul(apart, transpose(apart * w));
     return squeeze(products / clamp_min(freedom, 0));
   }
@@ -147,7 +148,8 @@ ValuesIndices nanmedian(const Tensor& x, int dim, bool keepdim) {
   const Tensor line = atleast_1d(x), values = line.detach();
   check(line.sizes()[d] > 0, "nanmedian: dimension ", dim, " of ", x, " has no elements");
   // NaN are the last in the order, so the lower middle of the others stands at (count - 1) / 2.
-  const Tensor middle = floor((sum(cast(logical_not(isnan(values)), f64), {d}, true) - 1.0) * 0.5);  // exact, asks no host
+  // exact, asks no host
+  const Tensor middle = floor((sum(cast(logical_not(isnan(values)), f64), {d}, true) - 1.0) * 0.5);
   const Tensor place = cast(clamp(middle, 0, static_cast<double>(line.sizes()[d] - 1)), i64);
   const Tensor index = gather(argsort(values, d), d, place), y = gather(line, d, index);
   if (keepdim && x.dim() > 0) return {y, index};
@@ -168,8 +170,8 @@ Tensor histc(const Tensor& x, std::int64_t bins, double min, double max) {
   if (min == max && x.numel() > 0) {
     low = amin(flat), high = amax(flat);
     if (low.device().is_cpu()) {  // a GPU is not asked: there is nothing in any bin
-      check(std::isfinite(low.item<double>()) && std::isfinite(high.item<double>()), "histc: the range of x, [", low.item<double>(), ", ",
-            high.item<double>(), "], is not finite; give min and max");
+      check(std::isfinite(low.item<double>()) && std::isfinite(high.item<double>()), "histc: the range of x, [",
+            low.item<double>(), ", ", high.item<double>(), "], is not finite; give min and max");
     }
   }
   const Tensor flat_range = eq(low, high);
@@ -185,7 +187,9 @@ namespace {
 
 using F = Tensor (*)(const Tensors&);
 using Both = Tensors (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) { s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }); }
+void add(Samples& s, Tensors inputs, F f) {
+  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
+}
 void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
   s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
 }

@@ -45,7 +45,9 @@ struct Addc {
 };
 struct Addcmul : Addc {
   static constexpr auto name = "addcmul";
-  static Tensor compose(const Addcmul& op, const Tensor& x, const Tensor& a, const Tensor& b) { return op.sum_of(x, a * b); }
+  static Tensor compose(const Addcmul& op, const Tensor& x, const Tensor& a, const Tensor& b) {
+    return op.sum_of(x, a * b);
+  }
   static void samples(Samples& s) {
     add_samples<Addcmul>(s);
     composed(s, {s.integers({3}, 0, 9), s.integers({3}, 0, 9), s.integers({3}, 0, 9)}, Addcmul{});
@@ -59,7 +61,8 @@ struct Addcdiv : Addc {
   }
   static void samples(Samples& s) {
     add_samples<Addcdiv>(s);
-    composed_error(s, {s.randn({2}), s.integers({2}, 1, 3), s.integers({2}, 1, 3)}, Addcdiv{}, "needs a floating dtype to divide in");
+    composed_error(s, {s.randn({2}), s.integers({2}, 1, 3), s.integers({2}, 1, 3)}, Addcdiv{},
+                   "needs a floating dtype to divide in");
   }
 };
 
@@ -69,8 +72,14 @@ MANTISSA_OP(Lerp)
 MANTISSA_OP(Addcmul)
 MANTISSA_OP(Addcdiv)
 
-Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight) { return apply_composed(Lerp{}, start, end, weight); }
-Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) { return apply_composed(Addcmul{{value}}, x, a, b); }
-Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) { return apply_composed(Addcdiv{{value}}, x, a, b); }
+Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight) {
+  return apply_composed(Lerp{}, start, end, weight);
+}
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  return apply_composed(Addcmul{{value}}, x, a, b);
+}
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  return apply_composed(Addcdiv{{value}}, x, a, b);
+}
 
 }  // namespace mantissa

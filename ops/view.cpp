@@ -36,7 +36,8 @@ struct Reshape {  // only where strides allow; the public reshape() copies other
   Tensor view(const Tensor& x) const {
     const Dims sizes = infer_shape(shape, x.numel());
     Dims strides;
-    check(view_strides(x.sizes(), x.strides(), sizes, &strides), "strides ", x.strides(), " do not allow a view of shape ", sizes);
+    check(view_strides(x.sizes(), x.strides(), sizes, &strides), "strides ", x.strides(),
+          " do not allow a view of shape ", sizes);
     return x.as_strided(sizes, strides);
   }
   static constexpr auto vjp() {
@@ -47,7 +48,8 @@ struct Reshape {  // only where strides allow; the public reshape() copies other
     s({s.randn({2, 6})}, Reshape{{-1}});
     s({s.randn({})}, Reshape{{1, 1}});
     s({s.randn({0, 3})}, Reshape{{3, 0}});
-    s.call({s.randn({4, 3})}, [](const Tensors& x) { return Tensors{reshape(transpose(x[0], 0, 1), {2, 6})}; });  // copies
+    // copies
+    s.call({s.randn({4, 3})}, [](const Tensors& x) { return Tensors{reshape(transpose(x[0], 0, 1), {2, 6})}; });
     s.error({s.randn({2, 3})}, Reshape{{4, 2}}, "shape [4, 2] needs 8 elements, the tensor has 6");
     s.error({s.randn({2, 3})}, Reshape{{-1, -1}}, "more than one -1");
     s.error({s.randn({2, 3})}, Reshape{{-1, 4}}, "does not divide");
@@ -101,7 +103,8 @@ struct Expand {
       const std::int64_t have = i < shift ? 1 : x.sizes()[i - shift];
       if (sizes[i] == -1 && i >= shift) sizes[i] = have;
       check(sizes[i] >= 0, "size ", sizes[i], " of dimension ", i, " is negative");
-      check(have == sizes[i] || have == 1, "dimension ", i, " has size ", have, " and cannot become ", sizes[i], "; only size 1 expands");
+      check(have == sizes[i] || have == 1, "dimension ", i, " has size ", have, " and cannot become ", sizes[i],
+            "; only size 1 expands");
     }
     return x.as_strided(sizes, broadcast_strides(x.sizes(), x.strides(), sizes));
   }
@@ -128,9 +131,12 @@ struct Slice {
   // Out-of-range ends are clamped, as in Python.
   Part part(const Dims& sizes) const {
     const int d = wrap_dim(dim, sizes.rank());
-    const auto wrap = [size = sizes[d]](std::int64_t i) { return std::min(std::max<std::int64_t>(i < 0 ? i + size : i, 0), size); };
+    const auto wrap = [size = sizes[d]](std::int64_t i) {
+      return std::min(std::max<std::int64_t>(i < 0 ? i + size : i, 0), size);
+    };
     const std::int64_t from = wrap(begin), to = std::max(wrap(end), from);
-    return {sizes, d, from, to > from ? (to - from - 1) / step + 1 : 0, step};  // no sum that a huge step could overflow
+    // no sum that a huge step could overflow
+    return {sizes, d, from, to > from ? (to - from - 1) / step + 1 : 0, step};
   }
   Tensor view(const Tensor& x) const {
     check(x.dim() > 0, "a scalar cannot be sliced");
@@ -173,7 +179,8 @@ struct SliceBackward {
     if (part.count > 0) kernels::copy(y.device, to, g);
   }
   static constexpr auto vjp() {
-    return rules([](const SliceBackward& op, Grad g) { return slice(g, op.of.dim, op.of.begin, op.of.end, op.of.step); });
+    return rules(
+        [](const SliceBackward& op, Grad g) { return slice(g, op.of.dim, op.of.begin, op.of.end, op.of.step); });
   }
   static void samples(Samples& s) { s({s.randn({4, 3})}, SliceBackward{{1, 1, 4, 1}, {4, 5}}); }
 };
@@ -215,7 +222,8 @@ Tensor transpose(const Tensor& x) {
   return transpose(x, -2, -1);
 }
 Tensor flatten(const Tensor& x, int start, int end) {
-  const auto [from, to] = named("flatten", x, [&] { return std::pair(wrap_dim(start, x.dim()), wrap_dim(end, x.dim())); });
+  const auto [from, to] =
+      named("flatten", x, [&] { return std::pair(wrap_dim(start, x.dim()), wrap_dim(end, x.dim())); });
   if (x.dim() == 0) return reshape(x, {1});
   check(from <= to, "flatten: start ", start, " is after end ", end, " for ", x);
   Dims shape;
@@ -229,7 +237,8 @@ Tensor flatten(const Tensor& x, int start, int end) {
 Tensor unsqueeze(const Tensor& x, int dim) {
   const int at = named("unsqueeze", x, [&] {
     const int rank = x.dim();
-    check(dim >= -rank - 1 && dim <= rank, "dim ", dim, " is out of range for a new dimension: ", -rank - 1, " to ", rank);
+    check(dim >= -rank - 1 && dim <= rank, "dim ", dim, " is out of range for a new dimension: ", -rank - 1, " to ",
+          rank);
     return wrap_dim(dim, rank + 1);
   });
   Dims shape = x.sizes();
@@ -251,7 +260,8 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
   check(x.dim() > 0, "select: a scalar cannot be indexed");
   const int d = named("select", x, [&] { return wrap_dim(dim, x.dim()); });
   const std::int64_t size = x.sizes()[d];
-  check(index >= -size && index < size, "select: index ", static_cast<long long>(index), " is out of range for dimension ", d, " of ", x);
+  check(index >= -size && index < size, "select: index ", static_cast<long long>(index),
+        " is out of range for dimension ", d, " of ", x);
   const std::int64_t at = index < 0 ? index + size : index;
   Dims shape = x.sizes();
   shape.erase(d);
@@ -266,12 +276,14 @@ template <class F> void add_call(Samples& s, const Tensor& x, F f) {
 void transpose_samples(Samples& s) {
   add_call(s, s.randn({2, 3}), [](const Tensor& x) { return transpose(x); });
   add_call(s, s.randn({2, 3, 4}), [](const Tensor& x) { return transpose(x, 0, -1); });
-  s.error_call({s.randn({3})}, [](const Tensors& x) { return Tensors{transpose(x[0])}; }, "needs at least 2 dimensions");
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return Tensors{transpose(x[0])}; }, "needs at least 2 dimensions");
 }
 void flatten_samples(Samples& s) {
   add_call(s, s.randn({2, 3, 4}), [](const Tensor& x) { return flatten(x, 1); });
   add_call(s, s.randn({}), [](const Tensor& x) { return flatten(x); });
-  s.error_call({s.randn({3, 2})}, [](const Tensors& x) { return Tensors{flatten(x[0], 1, 0)}; }, "start 1 is after end 0");
+  s.error_call(
+      {s.randn({3, 2})}, [](const Tensors& x) { return Tensors{flatten(x[0], 1, 0)}; }, "start 1 is after end 0");
 }
 void unsqueeze_samples(Samples& s) {
   add_call(s, s.randn({2, 3}), [](const Tensor& x) { return unsqueeze(x, 1); });
@@ -285,7 +297,9 @@ void squeeze_samples(Samples& s) {
 }
 void select_samples(Samples& s) {
   add_call(s, s.randn({3, 4}), [](const Tensor& x) { return select(x, 1, -1); });
-  s.error_call({s.randn({3})}, [](const Tensors& x) { return Tensors{select(x[0], 0, 3)}; }, "index 3 is out of range for dimension 0");
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return Tensors{select(x[0], 0, 3)}; },
+      "index 3 is out of range for dimension 0");
 }
 MANTISSA_COMPOSITE(transpose, transpose_samples)
 MANTISSA_COMPOSITE(flatten, flatten_samples)

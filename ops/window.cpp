@@ -34,7 +34,8 @@ Tensor hamming_window(std::int64_t count, bool periodic, double alpha, double be
   return window("hamming_window", count, periodic, o, [=](double t) { return alpha - beta * cosine(t, 1); });
 }
 Tensor blackman_window(std::int64_t count, bool periodic, TensorOptions o) {
-  return window("blackman_window", count, periodic, o, [](double t) { return 0.42 - 0.5 * cosine(t, 1) + 0.08 * cosine(t, 2); });
+  return window("blackman_window", count, periodic, o,
+                [](double t) { return 0.42 - 0.5 * cosine(t, 1) + 0.08 * cosine(t, 2); });
 }
 Tensor bartlett_window(std::int64_t count, bool periodic, TensorOptions o) {
   return window("bartlett_window", count, periodic, o, [](double t) { return 1 - std::abs(2 * t - 1); });
@@ -53,16 +54,25 @@ template <class F> void window_samples(Samples& s, F f) {
   for (const bool periodic : {true, false}) s.call({}, [=](const Tensors&) { return Tensors{f(6, periodic)}; });
   s.error_call({}, [=](const Tensors&) { return Tensors{f(-1, true)}; }, "the length must not be negative, got -1");
 }
-void hann_samples(Samples& s) { window_samples(s, [](std::int64_t n, bool periodic) { return hann_window(n, periodic, {.dtype = f64}); }); }
-void hamming_samples(Samples& s) { window_samples(s, [](std::int64_t n, bool periodic) { return hamming_window(n, periodic); }); }
-void blackman_samples(Samples& s) { window_samples(s, [](std::int64_t n, bool periodic) { return blackman_window(n, periodic); }); }
+void hann_samples(Samples& s) {
+  window_samples(s, [](std::int64_t n, bool periodic) { return hann_window(n, periodic, {.dtype = f64}); });
+}
+void hamming_samples(Samples& s) {
+  window_samples(s, [](std::int64_t n, bool periodic) { return hamming_window(n, periodic); });
+}
+void blackman_samples(Samples& s) {
+  window_samples(s, [](std::int64_t n, bool periodic) { return blackman_window(n, periodic); });
+}
 void bartlett_samples(Samples& s) {
   window_samples(s, [](std::int64_t n, bool periodic) { return bartlett_window(n, periodic); });
-  s.error_call({}, [](const Tensors&) { return Tensors{bartlett_window(3, true, {.dtype = i64})}; }, "needs a floating dtype, got i64");
+  s.error_call(
+      {}, [](const Tensors&) { return Tensors{bartlett_window(3, true, {.dtype = i64})}; },
+      "needs a floating dtype, got i64");
 }
 void kaiser_samples(Samples& s) {
   window_samples(s, [](std::int64_t n, bool periodic) { return kaiser_window(n, periodic); });
-  s.error_call({}, [](const Tensors&) { return Tensors{kaiser_window(3, true, -1)}; }, "beta must not be negative, got -1");
+  s.error_call(
+      {}, [](const Tensors&) { return Tensors{kaiser_window(3, true, -1)}; }, "beta must not be negative, got -1");
 }
 MANTISSA_COMPOSITE(hann_window, hann_samples, .differentiable = false)
 MANTISSA_COMPOSITE(hamming_window, hamming_samples, .differentiable = false)

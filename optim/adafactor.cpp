@@ -75,7 +75,8 @@ void Adafactor::update(Group& group, std::size_t i, const Tensor& raw_gradient, 
     estimate = average(variance, square(gradient));
   } else {
     const Tensor squares = square(gradient);
-    const Tensor rows = average(row_var, mean(squares, {-1}, true)), columns = average(col_var, mean(squares, {-2}, true));
+    const Tensor rows = average(row_var, mean(squares, {-1}, true)),
+                 columns = average(col_var, mean(squares, {-2}, true));
     estimate = rows * columns / at_least(mean(rows, {-2}, true), least);
   }
   const Tensor direction = gradient * rsqrt(at_least(estimate, least * least));

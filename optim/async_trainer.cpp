@@ -19,12 +19,15 @@ autograd::LeafNode& leaf_of(const Tensor& parameter) {
 
 }  // namespace
 
-AsyncTrainer::AsyncTrainer(const Parameters& model, const AsyncTrainerOptions& options) : options_(options), names_(model.names) {
+AsyncTrainer::AsyncTrainer(const Parameters& model, const AsyncTrainerOptions& options)
+    : options_(options), names_(model.names) {
   check(!model.tensors.empty(), "AsyncTrainer: needs at least one parameter");
   check(options.micro_batches >= 1, "AsyncTrainer: micro_batches must be at least 1, got ", options.micro_batches);
   for (std::size_t i = 0; i < model.tensors.size(); ++i) {
     const Tensor& p = model.tensors[i];
-    const auto name = [&] { return names_[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : names_[i]; };
+    const auto name = [&] {
+      return names_[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : names_[i];
+    };
     check(p.defined() && p.is_floating() && p.requires_grad() && p.is_leaf(), "AsyncTrainer: ", name(), " is ", p,
           "; parameters are floating leaves that require a gradient");
     Pair pair{.model = p, .master = make_master(p).requires_grad_(), .version = p.storage()->version()};
@@ -53,8 +56,9 @@ int AsyncTrainer::begin(std::span<const Tensor> inputs, std::span<const Tensor> 
   const std::int64_t rows = inputs[0].size(0);
   for (const auto& list : {inputs, labels}) {
     for (const Tensor& t : list) {
-      check(t.defined() && t.dim() > 0 && t.size(0) == rows, "AsyncTrainer.forward_backward: inputs and labels need the same number of rows, got ",
-            inputs[0], " and ", t);
+      check(t.defined() && t.dim() > 0 && t.size(0) == rows,
+            "AsyncTrainer.forward_backward: inputs and labels need the same number of rows, got ", inputs[0], " and ",
+            t);
     }
   }
   if (options_.scaler && !pin_) pin_ = options_.scaler->pin(inputs[0].device());
@@ -62,7 +66,8 @@ int AsyncTrainer::begin(std::span<const Tensor> inputs, std::span<const Tensor> 
 }
 
 void AsyncTrainer::add_part(const Tensor& loss, double share, Tensor& total) {
-  check(loss.defined() && loss.numel() == 1 && loss.is_floating(), "AsyncTrainer.forward_backward: loss_fn must return a loss of one element, got ", loss);
+  check(loss.defined() && loss.numel() == 1 && loss.is_floating(),
+        "AsyncTrainer.forward_backward: loss_fn must return a loss of one element, got ", loss);
   const Tensor counted = options_.loss == LossOf::sum || share == 1 ? loss : loss * share;
   backward(options_.scaler ? options_.scaler->scale(counted, *pin_) : counted);
   const NoGrad no_grad;
@@ -105,7 +110,8 @@ void AsyncTrainer::hand_over() {
 
 void AsyncTrainer::settle() {
   if (!std::exchange(under_way_, false)) return background_.rethrow();
-  const auto written = std::ranges::find_if(pairs_, [](const Pair& p) { return p.model.storage()->version() != p.version; });
+  const auto written =
+      std::ranges::find_if(pairs_, [](const Pair& p) { return p.model.storage()->version() != p.version; });
   const auto i = static_cast<std::size_t>(written - pairs_.begin());
   try {
     background_.wait();
@@ -115,9 +121,10 @@ void AsyncTrainer::settle() {
   }
   publish();
   if (i == pairs_.size()) return;
-  fail("AsyncTrainer: ", names_[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : names_[i],
-       " was written to while an asynchronous step was under way; the step's result has replaced it. Call synchronize() before you "
-       "write to parameters");
+  fail(
+      "AsyncTrainer: ", names_[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : names_[i],
+      " was written to while an asynchronous step was under way; the step's result has replaced it. Call synchronize() "
+      "before you write to parameters");
 }
 
 void AsyncTrainer::step(std::function<void()> step_fn, bool async) {

@@ -52,9 +52,10 @@ void check_unscaled(const char* function, const Parameters& parameters, double l
   for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
     if (!amp::carries_scale(parameters.tensors[i])) continue;
     const std::string& name = parameters.names[i];
-    fail(function, ": the gradient of ", name.empty() ? concat("parameter ", static_cast<unsigned long>(i)) : name,
-         " is still multiplied by the scale of a GradScaler; call scaler.unscale_(optimizer) first, or clip in scaler.step(optimizer, "
-         "amp::ClipNorm{1})");
+    fail(
+        function, ": the gradient of ", name.empty() ? concat("parameter ", static_cast<unsigned long>(i)) : name,
+        " is still multiplied by the scale of a GradScaler; call scaler.unscale_(optimizer) first, or clip in "
+        "scaler.step(optimizer, amp::ClipNorm{1})");
   }
 }
 
@@ -99,8 +100,10 @@ Tensor get_total_norm(const std::vector<Tensor>& tensors, const ClipOptions& opt
 
 void clip_grads_with_norm_(const Parameters& parameters, double max_norm, const Tensor& total_norm) {
   check_max_norm("clip_grads_with_norm_", max_norm);
-  check(total_norm.defined() && total_norm.numel() == 1 && total_norm.is_floating(), "clip_grads_with_norm_: total_norm must be a floating tensor of "
-        "one element, got ", total_norm);
+  check(total_norm.defined() && total_norm.numel() == 1 && total_norm.is_floating(),
+        "clip_grads_with_norm_: total_norm must be a floating tensor of "
+        "one element, got ",
+        total_norm);
   const NoGrad no_grad;
   Gradients gradients(parameters);
   if (gradients.views.empty()) return;

@@ -10,7 +10,8 @@ namespace mantissa::optim {
 struct ClipOptions {
   double norm_type = 2;            // 1, 2, ..., or infinity for the largest absolute value
   bool error_if_nonfinite = false; // true reads the norm back to the host
-  bool scaled = false;             // gradients that carry a GradScaler's scale are meant: max_norm is multiplied by it, too
+  // gradients that carry a GradScaler's scale are meant: max_norm is multiplied by it, too
+  bool scaled = false;
 };
 // Multiplies all gradients by min(1, max_norm / (norm + 1e-6)), where norm is that of all gradients
 // seen as one vector. Returns the norm before clipping as a tensor: f32, 0-d. Parameters without a

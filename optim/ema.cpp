@@ -8,7 +8,8 @@
 
 namespace mantissa::optim {
 
-WeightAverage::WeightAverage(const char* name, Parameters parameters) : name_(name), parameters_(std::move(parameters.tensors)) {
+WeightAverage::WeightAverage(const char* name, Parameters parameters)
+    : name_(name), parameters_(std::move(parameters.tensors)) {
   check(!parameters_.empty(), name, ": needs at least one parameter");
   const NoGrad no_grad;
   for (const Tensor& p : parameters_) {
@@ -59,10 +60,12 @@ NamedTensors WeightAverage::state_dict() const {
 void WeightAverage::load_state_dict(const NamedTensors& state) {
   const std::string mismatch = io::describe_mismatch(own_state(), state);
   check(mismatch.empty(), name_, " load_state_dict: ", mismatch);
-  for (auto& [name, t] : own_state()) Tensor(t).copy_(std::ranges::find(state, name, &NamedTensors::value_type::first)->second);
+  for (auto& [name, t] : own_state())
+    Tensor(t).copy_(std::ranges::find(state, name, &NamedTensors::value_type::first)->second);
 }
 
-Ema::Ema(Parameters parameters, const EmaOptions& options) : WeightAverage("Ema", std::move(parameters)), decay_(options.decay) {
+Ema::Ema(Parameters parameters, const EmaOptions& options)
+    : WeightAverage("Ema", std::move(parameters)), decay_(options.decay) {
   check(decay_ >= 0 && decay_ < 1, "Ema: decay must be at least 0 and below 1, got ", decay_);
 }
 void Ema::update(const amp::StepResult& result) { move(Tensor(1 - decay_), result); }

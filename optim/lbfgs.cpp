@@ -43,8 +43,10 @@ LBFGS::LBFGS(Parameters parameters, const LBFGSOptions& o) : Optimizer(MemoryOpt
 }
 
 void LBFGS::step_unless(const Tensor&) {
-  fail("LBFGS: needs to evaluate the loss several times; call opt.step(closure) with a closure that calls backward and returns "
-       "the loss. With a GradScaler the closure also calls scaler.unscale_(opt) and scaler.update(), and nobody calls scaler.step");
+  fail(
+      "LBFGS: needs to evaluate the loss several times; call opt.step(closure) with a closure that calls backward and "
+      "returns the loss. With a GradScaler the closure also calls scaler.unscale_(opt) and scaler.update(), and nobody "
+      "calls scaler.step");
 }
 
 Tensor LBFGS::flat_parameters() const {
@@ -75,13 +77,15 @@ LBFGS::Point LBFGS::evaluate(const std::function<Tensor()>& closure, Tensor* res
     const EnableGrad enable;
     loss = closure();
   }
-  check(loss.defined() && loss.numel() == 1, "LBFGS: the closure must return the loss, a tensor of one element, got ", loss);
+  check(loss.defined() && loss.numel() == 1, "LBFGS: the closure must return the loss, a tensor of one element, got ",
+        loss);
   if (result) *result = loss;
   const NoGrad no_grad;
   std::vector<Tensor> flat;
   for (const Tensor& p : group_list()[0].parameters) {
     const Tensor g = p.grad();
-    flat.push_back(g.defined() ? g.reshape({-1}).to(d_.dtype()) : zeros({p.numel()}, {.dtype = d_.dtype(), .device = p.device()}));
+    flat.push_back(g.defined() ? g.reshape({-1}).to(d_.dtype())
+                               : zeros({p.numel()}, {.dtype = d_.dtype(), .device = p.device()}));
   }
   check_may_read("LBFGS", loss, "the line search decides on the host");
   const double sign = options_.maximize ? -1 : 1, value = sign * loss.item<double>();
@@ -98,7 +102,9 @@ LBFGS::Point LBFGS::evaluate_at(const std::function<Tensor()>& closure, const Te
   return p;
 }
 
-bool LBFGS::small(const Tensor& x, double limit) const { return x.numel() == 0 || abs(x).max().item<double>() <= limit; }
+bool LBFGS::small(const Tensor& x, double limit) const {
+  return x.numel() == 0 || abs(x).max().item<double>() <= limit;
+}
 
 // d = -H g, with H from the differences kept: the two loops over them.
 void LBFGS::next_direction(const Point& now) {
@@ -141,7 +147,8 @@ Tensor LBFGS::step(const std::function<Tensor()>& closure) {
   const int before = func_evals_, max_eval = options_.max_eval.value_or(options_.max_iter * 5 / 4);
   Tensor first_loss;
   Point now = evaluate(closure, &first_loss);
-  if (small(now.gradient, options_.tolerance_grad) || !finite(now.gradient) || !std::isfinite(now.loss)) return first_loss;
+  if (small(now.gradient, options_.tolerance_grad) || !finite(now.gradient) || !std::isfinite(now.loss))
+    return first_loss;
   for (int n = 1;; ++n) {
     next_direction(now);
     prev_gradient_ = now.gradient;
@@ -175,7 +182,8 @@ Tensor LBFGS::step(const std::function<Tensor()>& closure) {
 
 // A step length with sufficient decrease and a small enough slope: brackets one, then narrows the bracket. Returns the
 // best evaluation and leaves its length in t; the parameters are where they were.
-LBFGS::Point LBFGS::strong_wolfe(const std::function<Tensor()>& closure, const Point& start, double& t, int max_evaluations) {
+LBFGS::Point LBFGS::strong_wolfe(const std::function<Tensor()>& closure, const Point& start, double& t,
+                                 int max_evaluations) {
   constexpr double c1 = 1e-4, c2 = 0.9;
   struct End {
     double t;
@@ -209,7 +217,8 @@ LBFGS::Point LBFGS::strong_wolfe(const std::function<Tensor()>& closure, const P
     const double left = std::min(low.t, high.t), right = std::max(low.t, high.t);
     if ((right - left) * size < options_.tolerance_change) break;
     // PyTorch's order of the two ends matters to the last bits only.
-    double at = cubic_minimum(low.t, low.point.loss, low.point.slope, high.t, high.point.loss, high.point.slope, left, right);
+    double at =
+        cubic_minimum(low.t, low.point.loss, low.point.slope, high.t, high.point.loss, high.point.slope, left, right);
     const double margin = 0.1 * (right - left);
     if (std::min(right - at, at - left) < margin) {
       if (slow || at >= right || at <= left) {
@@ -267,11 +276,14 @@ void LBFGS::load_state_dict(const NamedTensors& state) {
     if (name == "state.0.old_dirs" || name == "state.0.old_stps") t = empty({kept, d_.numel()}, {.dtype = d_.dtype()});
   }
   const std::string mismatch = io::describe_mismatch(expected, state);
-  check(mismatch.empty(), "LBFGS load_state_dict: ", mismatch, "; was it saved by another optimizer or for another model?");
-  check(kept <= options_.history_size, "LBFGS load_state_dict: the state has ", kept, " pairs of vectors, history_size is ",
-        options_.history_size);
+  check(mismatch.empty(), "LBFGS load_state_dict: ", mismatch,
+        "; was it saved by another optimizer or for another model?");
+  check(kept <= options_.history_size, "LBFGS load_state_dict: the state has ", kept,
+        " pairs of vectors, history_size is ", options_.history_size);
   const NoGrad no_grad;
-  const auto vector = [&](const Tensor& t) { return empty(t.sizes(), {.dtype = d_.dtype(), .device = d_.device()}).copy_(t); };
+  const auto vector = [&](const Tensor& t) {
+    return empty(t.sizes(), {.dtype = d_.dtype(), .device = d_.device()}).copy_(t);
+  };
   const auto list = [&](const char* name) {
     std::vector<Tensor> rows;
     for (std::int64_t i = 0; i < kept; ++i) rows.push_back(vector(find(name).select(0, i)));

@@ -9,8 +9,8 @@
 namespace mantissa::optim {
 namespace {
 
-// The hyperparameters in the order of their names. The first three are read on the device, the others decide on the host
-// which operators run.
+// The hyperparameters in the order of their names. The first three are read on the device, the others decide
+// on the host which operators run.
 namespace hyper {
 enum : std::size_t { lr, weight_decay, momentum, nesterov, eps, ns_a, ns_b, ns_c, ns_steps, adjust_lr, ns_dtype };
 }
@@ -51,14 +51,23 @@ void Muon::add_group(Parameters parameters, const MuonOptions& o) {
   for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
     const Tensor& p = parameters.tensors[i];
     if (!p.defined() || p.dim() == 2) continue;
-    fail("Muon: ", parameters.names[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : parameters.names[i], " is ", p,
-         ", not a matrix; give biases, norms and embeddings to another optimizer, such as AdamW");
+    fail("Muon: ",
+         parameters.names[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : parameters.names[i],
+         " is ", p, ", not a matrix; give biases, norms and embeddings to another optimizer, such as AdamW");
   }
   Group g;
   g.hyper_names = hyper_names;
   g.state_names = state_names;
-  g.hyper_values = {o.lr, o.weight_decay, o.momentum, o.nesterov ? 1.0 : 0.0, o.eps, o.ns_coefficients[0], o.ns_coefficients[1],
-                    o.ns_coefficients[2], static_cast<double>(o.ns_steps), static_cast<double>(o.adjust_lr_fn),
+  g.hyper_values = {o.lr,
+                    o.weight_decay,
+                    o.momentum,
+                    o.nesterov ? 1.0 : 0.0,
+                    o.eps,
+                    o.ns_coefficients[0],
+                    o.ns_coefficients[1],
+                    o.ns_coefficients[2],
+                    static_cast<double>(o.ns_steps),
+                    static_cast<double>(o.adjust_lr_fn),
                     static_cast<double>(o.ns_dtype)};
   g.parameters = std::move(parameters.tensors);
   g.names = std::move(parameters.names);
@@ -72,7 +81,8 @@ void Muon::update(Group& group, std::size_t i, const Tensor& gradient, const Kee
   Tensor& buffer = group.state[i][0];
   const Tensor momentum = group.hyper_at(hyper::momentum).to(dtype);
   const Tensor average = lerp(gradient, buffer.to(dtype), momentum);
-  const Tensor direction = newton_schulz(h[hyper::nesterov] != 0 ? lerp(gradient, average, momentum) : average, h).to(dtype);
+  const Tensor direction =
+      newton_schulz(h[hyper::nesterov] != 0 ? lerp(gradient, average, momentum) : average, h).to(dtype);
   const Tensor rate = group.hyper_at(hyper::lr);
   const Tensor shrink = (1 - rate * group.hyper_at(hyper::weight_decay)).to(dtype);
   const Tensor step = (rate * rate_factor(static_cast<AdjustLr>(static_cast<int>(h[hyper::adjust_lr])), p)).to(dtype);

@@ -86,18 +86,22 @@ Tensor Optimizer::Keep::operator()(const Tensor& old, const Tensor& next) const 
 }
 
 void Optimizer::add_group(Group g) {
-  check(!g.parameters.empty(), "optimizer: a group needs at least one parameter; was nn::parameters called on a module without any?");
+  check(!g.parameters.empty(),
+        "optimizer: a group needs at least one parameter; was nn::parameters called on a module without any?");
   std::unordered_set<const TensorImpl*> seen;
   for (const Tensor& p : parameters()) seen.insert(p.impl());
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& p = g.parameters[i];
-    const auto name = [&] { return g.names[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : g.names[i]; };
+    const auto name = [&] {
+      return g.names[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : g.names[i];
+    };
     check(p.defined(), "optimizer: ", name(), " is an undefined tensor");
     check(p.is_floating(), "optimizer: ", name(), " is ", p, "; only floating tensors can be optimized");
     check(p.is_leaf(), "optimizer: ", name(), " is the result of an operator; only leaves can be optimized");
-    check(p.is_contiguous(), "optimizer: ", name(), " ", p, " is not contiguous; use contiguous() before it becomes a parameter");
-    check(p.device() == g.parameters[0].device(), "optimizer: a group must be on one device, ", name(), " is on ", p.device(),
-          ", the first on ", g.parameters[0].device());
+    check(p.is_contiguous(), "optimizer: ", name(), " ", p,
+          " is not contiguous; use contiguous() before it becomes a parameter");
+    check(p.device() == g.parameters[0].device(), "optimizer: a group must be on one device, ", name(), " is on ",
+          p.device(), ", the first on ", g.parameters[0].device());
     check(seen.insert(p.impl()).second, "optimizer: ", name(), " appears twice");
   }
   const std::size_t count = g.parameters.size();
@@ -133,7 +137,8 @@ void Optimizer::place(Group& g) const {
     const Dtype compute = compute_dtype(p.dtype());
     for (std::size_t k = 0; k < g.state_names.size(); ++k) {
       if (is_placed(g.state[i][k], memory_.state_dtype.value_or(compute), device)) continue;
-      if (const auto sizes = state_sizes(p, k)) match(g.state[i][k], memory_.state_dtype.value_or(compute), device, *sizes);
+      if (const auto sizes = state_sizes(p, k))
+        match(g.state[i][k], memory_.state_dtype.value_or(compute), device, *sizes);
     }
     if (!memory_.master_weights || compute == p.dtype()) {
       g.masters[i] = {};
@@ -158,7 +163,8 @@ void Optimizer::step() {
     for (const Tensor& p : g.parameters) {
       const autograd::Node* node = p.impl()->node.get();
       if (node && node->has_hooks() && amp::carries_scale(p)) [[unlikely]] {  // a scale is noted in the hooks
-        fail(type_name(), ".step: the gradient of ", parameter_name(i), " is still multiplied by the scale of a GradScaler; "
+        fail(type_name(), ".step: the gradient of ", parameter_name(i),
+             " is still multiplied by the scale of a GradScaler; "
              "call scaler.step(optimizer), or scaler.unscale_(optimizer) before it");
       }
       ++i;
@@ -182,10 +188,12 @@ void Optimizer::update_all(const Tensor& skip, const amp::ReadScaling& scaling) 
     for (const Tensor& p : g.parameters) {
       const Tensor gradient = p.grad();
       if (!gradient.defined()) continue;
-      check(gradient.device() == p.device(), "optimizer step: a gradient is on ", gradient.device(), ", its parameter on ", p.device());
+      check(gradient.device() == p.device(), "optimizer step: a gradient is on ", gradient.device(),
+            ", its parameter on ", p.device());
     }
     const Device device = g.parameters[0].device();
-    const Tensor here = !skip.defined() || skip.device() == device ? skip : empty({}, {.dtype = boolean, .device = device}).copy_(skip);
+    const Tensor here =
+        !skip.defined() || skip.device() == device ? skip : empty({}, {.dtype = boolean, .device = device}).copy_(skip);
     if (g.formula >= 0) run_formula(g, here, scaling);
     else run_operators(g, here);
   }
@@ -198,9 +206,14 @@ void Optimizer::run_formula(Group& g, const Tensor& skip, const amp::ReadScaling
     const Tensor &p = g.parameters[i], &value = g.value(i);
     Tensor gradient = p.grad();
     if (!gradient.defined()) continue;
-    if (!gradient.is_contiguous()) gradient = Tensor::allocate(gradient.sizes(), gradient.dtype(), gradient.device()).copy_(gradient);
-    ParameterView v{.value = value.raw_data(), .gradient = gradient.raw_data(), .step = g.steps.data<std::int64_t>() + i,
-                    .numel = p.numel(), .dtype = value.dtype(), .gradient_dtype = gradient.dtype(),
+    if (!gradient.is_contiguous())
+      gradient = Tensor::allocate(gradient.sizes(), gradient.dtype(), gradient.device()).copy_(gradient);
+    ParameterView v{.value = value.raw_data(),
+                    .gradient = gradient.raw_data(),
+                    .step = g.steps.data<std::int64_t>() + i,
+                    .numel = p.numel(),
+                    .dtype = value.dtype(),
+                    .gradient_dtype = gradient.dtype(),
                     .state_dtype = memory_.state_dtype.value_or(value.dtype() == f64 ? f64 : f32)};
     for (std::size_t k = 0; k < g.state_names.size(); ++k) v.state[k] = g.state[i][k].raw_data();
     if (!g.scalar_names.empty()) v.scalars = g.scalars.data<double>() + i * g.scalar_names.size();
@@ -216,8 +229,8 @@ void Optimizer::run_formula(Group& g, const Tensor& skip, const amp::ReadScaling
   if (views.empty()) return;
   const GradientReading reading{scaling.scale.defined() ? scaling.scale.data<float>() : nullptr,
                                 scaling.norm.defined() ? scaling.norm.data<float>() : nullptr, scaling.max_norm};
-  kernels::optimizer_step(g.parameters[0].device(), g.formula, g.hyper.data<double>(), skip.defined() ? skip.data<bool>() : nullptr,
-                          reading, std::span<const ParameterView>(views));
+  kernels::optimizer_step(g.parameters[0].device(), g.formula, g.hyper.data<double>(),
+                          skip.defined() ? skip.data<bool>() : nullptr, reading, std::span<const ParameterView>(views));
   for (std::size_t k = 0; k < written.size(); ++k) mark_written(g, written[k], shadows[k]);
 }
 
@@ -308,13 +321,15 @@ bool Optimizer::has(std::string_view name) const {
 double Optimizer::get(std::string_view name, int group) const {
   const Group& g = checked_group(group);
   const auto at = std::ranges::find(g.hyper_names, name);
-  check(at != g.hyper_names.end(), type_name(), ": there is no hyperparameter \"", name, "\"; it has ", listed(g.hyper_names));
+  check(at != g.hyper_names.end(), type_name(), ": there is no hyperparameter \"", name, "\"; it has ",
+        listed(g.hyper_names));
   return g.hyper_values[static_cast<std::size_t>(at - g.hyper_names.begin())];
 }
 void Optimizer::set(std::string_view name, double value, int group) {
   Group& g = const_cast<Group&>(checked_group(group));
   const auto at = std::ranges::find(g.hyper_names, name);
-  check(at != g.hyper_names.end(), type_name(), ": there is no hyperparameter \"", name, "\"; it has ", listed(g.hyper_names));
+  check(at != g.hyper_names.end(), type_name(), ": there is no hyperparameter \"", name, "\"; it has ",
+        listed(g.hyper_names));
   const auto k = at - g.hyper_names.begin();
   g.hyper_values[static_cast<std::size_t>(k)] = value;
   g.hyper_at(static_cast<std::size_t>(k)).fill_(value);
@@ -332,7 +347,8 @@ NamedTensors Optimizer::own_state() const {
       const std::string prefix = concat("state.", static_cast<unsigned long>(number), ".");
       state.emplace_back(prefix + "step", g.step_at(i));
       for (std::size_t s = 0; s < g.scalar_names.size(); ++s) {
-        state.emplace_back(prefix + g.scalar_names[s], g.scalars.as_strided({}, {}, static_cast<std::int64_t>(i * g.scalar_names.size() + s)));
+        state.emplace_back(prefix + g.scalar_names[s],
+                           g.scalars.as_strided({}, {}, static_cast<std::int64_t>(i * g.scalar_names.size() + s)));
       }
       for (std::size_t s = 0; s < g.state_names.size(); ++s) {
         if (g.state[i][s].defined()) state.emplace_back(prefix + g.state_names[s], g.state[i][s]);
@@ -352,7 +368,8 @@ NamedTensors Optimizer::state_dict() const {
 void Optimizer::load_state_dict(const NamedTensors& state) {
   NamedTensors own = own_state();
   const std::string mismatch = io::describe_mismatch(own, state);
-  check(mismatch.empty(), type_name(), ".load_state_dict: ", mismatch, "; was it saved by another optimizer or for another model?");
+  check(mismatch.empty(), type_name(), ".load_state_dict: ", mismatch,
+        "; was it saved by another optimizer or for another model?");
   for (auto& [name, t] : own) {
     const auto found = std::ranges::find(state, name, &NamedTensors::value_type::first);
     t.copy_(found->second);

@@ -65,7 +65,8 @@ template <class F> void Optimizer::add(Parameters parameters, const F& hyper) {
     for (int k = 0; k < F::states; ++k) g.initial_state.push_back(hyper.initial_state(k));
   }
   if constexpr (requires { hyper.initial_scalar(0); }) {
-    for (std::size_t k = 0; k < g.scalar_names.size(); ++k) g.initial_scalars.push_back(hyper.initial_scalar(static_cast<int>(k)));
+    for (std::size_t k = 0; k < g.scalar_names.size(); ++k)
+      g.initial_scalars.push_back(hyper.initial_scalar(static_cast<int>(k)));
   }
   g.parameters = std::move(parameters.tensors);
   g.names = std::move(parameters.names);
@@ -131,7 +132,10 @@ void LAMB::add_group(Parameters parameters, const LAMBOptions& o) {
 void Lion::add_group(Parameters parameters, const LionOptions& o) {
   check_rate_and_decay("Lion", o);
   check_betas("Lion", o.betas);
-  add(std::move(parameters), formulas::Lion{.lr = o.lr, .beta1 = o.betas[0], .beta2 = o.betas[1], .weight_decay = o.weight_decay,
+  add(std::move(parameters), formulas::Lion{.lr = o.lr,
+                                            .beta1 = o.betas[0],
+                                            .beta2 = o.betas[1],
+                                            .weight_decay = o.weight_decay,
                                             .maximize = flag(o.maximize)});
 }
 
@@ -170,7 +174,8 @@ void Adadelta::add_group(Parameters parameters, const AdadeltaOptions& o) {
   check(o.rho >= 0 && o.rho <= 1, "Adadelta: rho must be in [0, 1], got ", o.rho);
   check_not_negative("Adadelta", "eps", o.eps);
   add(std::move(parameters),
-      formulas::Adadelta{.lr = o.lr, .rho = o.rho, .eps = o.eps, .weight_decay = o.weight_decay, .maximize = flag(o.maximize)});
+      formulas::Adadelta{
+          .lr = o.lr, .rho = o.rho, .eps = o.eps, .weight_decay = o.weight_decay, .maximize = flag(o.maximize)});
 }
 
 void ASGD::add_group(Parameters parameters, const ASGDOptions& o) {
@@ -181,10 +186,10 @@ void ASGD::add_group(Parameters parameters, const ASGDOptions& o) {
 
 void Rprop::add_group(Parameters parameters, const RpropOptions& o) {
   check_not_negative("Rprop", "lr", o.lr);
-  check(o.etas[0] > 0 && o.etas[0] < 1 && o.etas[1] > 1, "Rprop: etas must be one in (0, 1) and one above 1, got ", o.etas[0],
-        " and ", o.etas[1]);
-  check(o.step_sizes[0] >= 0 && o.step_sizes[0] <= o.step_sizes[1], "Rprop: step_sizes must be smallest and largest, got ",
-        o.step_sizes[0], " and ", o.step_sizes[1]);
+  check(o.etas[0] > 0 && o.etas[0] < 1 && o.etas[1] > 1, "Rprop: etas must be one in (0, 1) and one above 1, got ",
+        o.etas[0], " and ", o.etas[1]);
+  check(o.step_sizes[0] >= 0 && o.step_sizes[0] <= o.step_sizes[1],
+        "Rprop: step_sizes must be smallest and largest, got ", o.step_sizes[0], " and ", o.step_sizes[1]);
   add(std::move(parameters), formulas::Rprop{.lr = o.lr, .eta_minus = o.etas[0], .eta_plus = o.etas[1],
                                              .step_size_min = o.step_sizes[0], .step_size_max = o.step_sizes[1],
                                              .maximize = flag(o.maximize)});

@@ -7,7 +7,8 @@
 
 namespace mantissa::optim {
 
-ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& o) : optimizer_(&optimizer), options_(o) {
+ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& o)
+    : optimizer_(&optimizer), options_(o) {
   check(o.factor > 0 && o.factor < 1, "ReduceLROnPlateau: factor must be between 0 and 1, got ", o.factor);
   check(o.patience >= 0, "ReduceLROnPlateau: patience must not be negative, got ", o.patience);
   check(o.cooldown >= 0, "ReduceLROnPlateau: cooldown must not be negative, got ", o.cooldown);
@@ -17,7 +18,8 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions&
 void ReduceLROnPlateau::step(double metric) {
   ++last_epoch_;
   const double sign = options_.maximize ? 1 : -1;
-  const double wanted = options_.absolute_threshold ? best_ + sign * options_.threshold : best_ * (1 + sign * options_.threshold);
+  const double wanted =
+      options_.absolute_threshold ? best_ + sign * options_.threshold : best_ * (1 + sign * options_.threshold);
   if (options_.maximize ? metric > wanted : metric < wanted) {
     best_ = metric;
     bad_ = 0;
@@ -39,7 +41,9 @@ void ReduceLROnPlateau::step(double metric) {
 
 NamedTensors ReduceLROnPlateau::state_dict() const {
   const auto integer = [](std::int64_t x) { return from_data<std::int64_t>(std::vector<std::int64_t>{x}, {}); };
-  return {{"best", scalar(best_, {.dtype = f64})}, {"num_bad_epochs", integer(bad_)}, {"cooldown_counter", integer(cooldown_)},
+  return {{"best", scalar(best_, {.dtype = f64})},
+          {"num_bad_epochs", integer(bad_)},
+          {"cooldown_counter", integer(cooldown_)},
           {"last_epoch", integer(last_epoch_)}};
 }
 void ReduceLROnPlateau::load_state_dict(const NamedTensors& state) {
@@ -47,7 +51,8 @@ void ReduceLROnPlateau::load_state_dict(const NamedTensors& state) {
   check(mismatch.empty(), "ReduceLROnPlateau load_state_dict: ", mismatch);
   for (const auto& [name, t] : state) {
     if (name == "best") best_ = t.item<double>();
-    else (name == "num_bad_epochs" ? bad_ : name == "cooldown_counter" ? cooldown_ : last_epoch_) = t.item<std::int64_t>();
+    else
+      (name == "num_bad_epochs" ? bad_ : name == "cooldown_counter" ? cooldown_ : last_epoch_) = t.item<std::int64_t>();
   }
 }
 

@@ -48,8 +48,8 @@ Scheduler::Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules)
 
 void Scheduler::set_step(std::int64_t step) {
   check(step >= 0, "Scheduler: the step must not be negative, got ", step);
-  check(static_cast<int>(base_.size()) == optimizer_->groups(), "Scheduler: the optimizer has got ", optimizer_->groups(),
-        " groups since the scheduler was made for ", static_cast<int>(base_.size()));
+  check(static_cast<int>(base_.size()) == optimizer_->groups(), "Scheduler: the optimizer has got ",
+        optimizer_->groups(), " groups since the scheduler was made for ", static_cast<int>(base_.size()));
   const char* name = optimizer_->has("beta1") ? "beta1" : "momentum";
   struct Values {
     double lr;
@@ -59,8 +59,10 @@ void Scheduler::set_step(std::int64_t step) {
   for (std::size_t g = 0; g < base_.size(); ++g) {
     const Schedule& s = schedules_[schedules_.size() == 1 ? 0 : g];
     values.push_back({s.lr_at(base_[g], step), s.momentum_at(step)});
-    check(!values[g].momentum || optimizer_->has(name),
-          "Scheduler: the schedule cycles the momentum, but the optimizer has neither momentum nor betas; set cycle_momentum to false");
+    check(
+        !values[g].momentum || optimizer_->has(name),
+        "Scheduler: the schedule cycles the momentum, but the optimizer has neither momentum nor betas; set "
+        "cycle_momentum to false");
   }
   for (std::size_t g = 0; g < base_.size(); ++g) {
     optimizer_->set_lr(values[g].lr, static_cast<int>(g));

@@ -33,7 +33,9 @@ double ConstantLR::lr_at(double base, std::int64_t step) const {
   return step >= total_iters ? base : base * factor;
 }
 
-double ExponentialLR::lr_at(double base, std::int64_t step) const { return base * std::pow(gamma, static_cast<double>(step)); }
+double ExponentialLR::lr_at(double base, std::int64_t step) const {
+  return base * std::pow(gamma, static_cast<double>(step));
+}
 
 double PolynomialLR::lr_at(double base, std::int64_t step) const {
   check(total_iters >= 1, "PolynomialLR: total_iters must be at least 1, got ", total_iters);
@@ -42,7 +44,9 @@ double PolynomialLR::lr_at(double base, std::int64_t step) const {
 }
 
 namespace {
-double cosine_between(double base, double low, double part) { return low + (base - low) * (1 + std::cos(std::numbers::pi * part)) / 2; }
+double cosine_between(double base, double low, double part) {
+  return low + (base - low) * (1 + std::cos(std::numbers::pi * part)) / 2;
+}
 }  // namespace
 
 double CosineAnnealingLR::lr_at(double base, std::int64_t step) const {
@@ -98,7 +102,8 @@ double CosineAnnealingWarmRestarts::lr_at(double base, std::int64_t step) const 
   } else {
     while (at >= length) {
       at -= length;
-      length = length > std::numeric_limits<std::int64_t>::max() / t_mult ? std::numeric_limits<std::int64_t>::max() : length * t_mult;
+      length = length > std::numeric_limits<std::int64_t>::max() / t_mult ? std::numeric_limits<std::int64_t>::max()
+                                                                          : length * t_mult;
     }
   }
   return cosine_between(base, eta_min, static_cast<double>(at) / static_cast<double>(length));
@@ -115,7 +120,8 @@ struct MultiplicativeLR::Product {
   std::int64_t step = 0;
   double value = 1;
 };
-MultiplicativeLR::MultiplicativeLR(std::function<double(std::int64_t)> lr_lambda) : product_(std::make_shared<Product>()) {
+MultiplicativeLR::MultiplicativeLR(std::function<double(std::int64_t)> lr_lambda)
+    : product_(std::make_shared<Product>()) {
   check(static_cast<bool>(lr_lambda), "MultiplicativeLR: there is no function");
   product_->factor = std::move(lr_lambda);
 }
@@ -135,7 +141,8 @@ double MultiplicativeLR::lr_at(double base, std::int64_t step) const {
 
 double CyclicLR::height_at(std::int64_t step) const {
   const std::int64_t down = step_size_down.value_or(step_size_up);
-  check(step_size_up >= 1 && down >= 1, "CyclicLR: step_size_up and step_size_down must be at least 1, got ", step_size_up, " and ", down);
+  check(step_size_up >= 1 && down >= 1, "CyclicLR: step_size_up and step_size_down must be at least 1, got ",
+        step_size_up, " and ", down);
   const std::int64_t total = step_size_up + down, at = step % total;
   const auto cycle = static_cast<double>(1 + step / total);
   const double part = at <= step_size_up ? static_cast<double>(at) / static_cast<double>(step_size_up)

@@ -13,20 +13,23 @@ struct Policy {
   MANTISSA_FIELDS(actor1, actor2, actor3, critic1, critic2, critic3)
 
   Tensor logits(const Tensor& seen) const { return actor3(tanh(actor2(tanh(actor1(seen))))).to(f32); }  // [N, 2]
-  Tensor value(const Tensor& seen) const { return critic3(tanh(critic2(tanh(critic1(seen))))).to(f32).squeeze(-1); }  // [N]: reward to come
+  // [N]: reward to come
+  Tensor value(const Tensor& seen) const { return critic3(tanh(critic2(tanh(critic1(seen))))).to(f32).squeeze(-1); }
 };
 
 struct Experience {  // of some steps of all carts, flattened to [N]
   Tensor seen, push, log_probability, advantage, reward_to_come;
 };
 
-Experience play(const Policy& net, CartPole& game, std::int64_t steps, Device device) {  // the game itself is on the CPU
+// the game itself is on the CPU
+Experience play(const Policy& net, CartPole& game, std::int64_t steps, Device device) {
   constexpr double discount = 0.98, smoothing = 0.8;  // generalised advantages (Schulman et al., 2016)
   const NoGrad no_grad;
   std::vector<Tensor> seen, push, log_probability, value, surprise, going_on;
   for (std::int64_t t = 0; t < steps; ++t) {
     seen.push_back(game.observation().to(device));
-    const Tensor log_p = log_softmax(net.logits(seen.back()), -1), gumbel = -log(-log(rand(log_p.sizes(), {.device = device})));
+    const Tensor log_p = log_softmax(net.logits(seen.back()), -1),
+                 gumbel = -log(-log(rand(log_p.sizes(), {.device = device})));
     push.push_back(argmax(log_p + gumbel, -1));  // a draw from the policy
     log_probability.push_back(gather(log_p, 1, push.back().unsqueeze(1)).squeeze(1));
     value.push_back(net.value(seen.back()));
@@ -36,7 +39,8 @@ Experience play(const Policy& net, CartPole& game, std::int64_t steps, Device de
   }
   std::vector<Tensor> advantage(seen.size());
   Tensor later = zeros_like(value[0]);
-  for (std::size_t t = seen.size(); t-- > 0;) advantage[t] = later = surprise[t] + discount * smoothing * going_on[t] * later;
+  for (std::size_t t = seen.size(); t-- > 0;)
+    advantage[t] = later = surprise[t] + discount * smoothing * going_on[t] * later;
   return {cat(seen), cat(push), cat(log_probability), cat(advantage), cat(advantage) + cat(value)};
 }
 
@@ -45,16 +49,21 @@ Tensor loss_of(const Policy& net, const Experience& e) {
   const Tensor log_p = log_softmax(net.logits(e.seen), -1);
   const Tensor ratio = exp(gather(log_p, 1, e.push.unsqueeze(1)).squeeze(1) - e.log_probability);
   const Tensor advantage = (e.advantage - e.advantage.mean()) / (mantissa::std(e.advantage) + 1e-8);
-  return 0.5 * mse_loss(net.value(e.seen), e.reward_to_come) - minimum(ratio * advantage, clamp(ratio, 1 - clip, 1 + clip) * advantage).mean();
+  return 0.5 * mse_loss(net.value(e.seen), e.reward_to_come) -
+         minimum(ratio * advantage, clamp(ratio, 1 - clip, 1 + clip) * advantage).mean();
 }
 
-double mean_return(const Policy& net, std::int64_t episodes, const samples::Run& run) {  // always pushing to the likelier side
+// always pushing to the likelier side
+double mean_return(const Policy& net, std::int64_t episodes, const samples::Run& run) {
   const NoGrad no_grad;
   CartPole game(episodes);
   Tensor running = ones({episodes}), rewards = zeros({episodes});
   for (int t = 0; t < CartPole::longest; ++t) {
     rewards.add_(running);
-    running.mul_(game.step(amp::autocast(run.dtype, [&] { return argmax(net.logits(game.observation().to(run.device)), -1); }).to(cpu)).going_on);
+    running.mul_(
+        game.step(amp::autocast(run.dtype, [&] { return argmax(net.logits(game.observation().to(run.device)), -1); })
+                      .to(cpu))
+            .going_on);
   }
   return rewards.mean().item<double>();
 }
@@ -63,10 +72,14 @@ int run(int argc, char** argv) {
   samples::Options o{.model = "cartpole", .schedule = "cosine", .epochs = 40, .batch = 8, .lr = 1e-3};
   std::int64_t horizon = 32, passes = 20;
   double target = 475;
-  samples::configure(argc, argv, {.description = "Learns to balance a pole; --batch is the number of carts.",
-                                  .flags = {{"--horizon", &horizon, "Steps of each cart between two updates"}, {"--passes", &passes, "Over what was seen in them"},
-                                            {"--target", &target, "Mean return of 20 new episodes at which it stops"}}}, o);
-  check(o.batch * horizon > 1, "one step of one cart has no mean to compare it with: give a larger --batch or --horizon");
+  samples::configure(argc, argv,
+                     {.description = "Learns to balance a pole; --batch is the number of carts.",
+                      .flags = {{"--horizon", &horizon, "Steps of each cart between two updates"},
+                                {"--passes", &passes, "Over what was seen in them"},
+                                {"--target", &target, "Mean return of 20 new episodes at which it stops"}}},
+                     o);
+  check(o.batch * horizon > 1,
+        "one step of one cart has no mean to compare it with: give a larger --batch or --horizon");
   Policy net;
   CartPole game(o.batch);
   samples::Run run(o, {.steps_per_epoch = 10, .items_per_step = o.batch * horizon, .items = "steps"});

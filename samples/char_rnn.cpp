@@ -9,7 +9,9 @@ using namespace mantissa;
 
 struct CharRnn {
   CharRnn(std::int64_t vocabulary, std::int64_t width, int layers, double dropout)
-      : token(vocabulary, width), lstm(width, width, {.num_layers = layers, .batch_first = true, .dropout = dropout}), drop{.p = dropout}, head(width, vocabulary) {}
+      : token(vocabulary, width),
+        lstm(width, width, {.num_layers = layers, .batch_first = true, .dropout = dropout}), drop{.p = dropout},
+        head(width, vocabulary) {}
   nn::Embedding token;
   nn::LSTM lstm;
   nn::Dropout drop;
@@ -28,7 +30,8 @@ struct CharRnn {
   }
 };
 
-std::string write(CharRnn& net, const data::Text& text, const std::string& prompt, std::int64_t count, double temperature, const samples::Run& run) {
+std::string write(CharRnn& net, const data::Text& text, const std::string& prompt, std::int64_t count,
+                  double temperature, const samples::Run& run) {
   const NoGrad no_grad;
   nn::eval(net);
   nn::LSTMState state;
@@ -47,17 +50,24 @@ int run(int argc, char** argv) {
   std::int64_t width = 256, layers = 2, length = 64, characters = 500;
   double dropout = 0, temperature = 0.8;
   std::string prompt;
-  samples::configure(argc, argv, {.description = "Trains an LSTM on the characters of a text and lets it write.",
-                                  .flags = {{"--layers", &layers, "Recurrent layers"}, {"--width", &width, "Numbers per character and in each layer's state"},
-                                            {"--length", &length, "Characters through which gradients flow"}, {"--dropout", &dropout, "Between layers"},
-                                            {"--write", &characters, "Characters to write at the end; 0: none", {}, 0}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
-                                            {"--prompt", &prompt, "What the writing begins with; none: a new line"}}}, o);
+  samples::configure(argc, argv,
+                     {.description = "Trains an LSTM on the characters of a text and lets it write.",
+                      .flags = {{"--layers", &layers, "Recurrent layers"},
+                                {"--width", &width, "Numbers per character and in each layer's state"},
+                                {"--length", &length, "Characters through which gradients flow"},
+                                {"--dropout", &dropout, "Between layers"},
+                                {"--write", &characters, "Characters to write at the end; 0: none", {}, 0},
+                                {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
+                                {"--prompt", &prompt, "What the writing begins with; none: a new line"}}},
+                     o);
   const data::Text text = data::load_text("tinyshakespeare", o.data);
   prompt = samples::first_words(prompt, text);
   const auto [train, validation] = data::split(text);
   CharRnn net(static_cast<std::int64_t>(text.alphabet.size()), width, static_cast<int>(layers), dropout);
 
-  samples::Run run(o, {.steps_per_epoch = train.size() / (o.batch * length), .items_per_step = o.batch * length, .items = "characters"});
+  samples::Run run(o, {.steps_per_epoch = train.size() / (o.batch * length),
+                       .items_per_step = o.batch * length,
+                       .items = "characters"});
   run.keep("model", net);
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] {
@@ -70,7 +80,9 @@ int run(int argc, char** argv) {
   while (run.next()) {
     const auto [input, target] = train.batch(o.batch, length, run.seed(), static_cast<std::uint64_t>(run.step()));
     optimizer.zero_grad();
-    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input.to(run.device)), 0, 1), flatten(target).to(run.device)); });
+    const Tensor loss = amp::autocast(run.dtype, [&] {
+      return cross_entropy(flatten(net(input.to(run.device)), 0, 1), flatten(target).to(run.device));
+    });
     backward(run.scaler.scale(loss));
     run.scaler.step(optimizer, amp::ClipNorm{1});
     run.scaler.update();

@@ -36,8 +36,10 @@ struct SimpleCnn {  // 64 and 128 channels, each halved by pooling, and two line
 
 struct BasicBlock {  // two 3x3 convolutions beside a shortcut
   BasicBlock(std::int64_t in, std::int64_t out, int stride)
-      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}), conv2(out, out, 3, {.padding = 1, .bias = false}), bn1(out), bn2(out) {
-    if (stride != 1 || in != out) shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
+      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
+        conv2(out, out, 3, {.padding = 1, .bias = false}), bn1(out), bn2(out) {
+    if (stride != 1 || in != out)
+      shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
   }
   nn::Conv2d conv1, conv2;
   nn::BatchNormAct2d bn1, bn2;  // end in relu
@@ -83,10 +85,19 @@ nn::Sequential fast_net(std::int64_t width, std::int64_t classes) {
     Tensor operator()(const Tensor& x) const { return x + body(x); }
   };
   const std::int64_t w = width;
-  return nn::Sequential{conv(3, w), conv(w, 2 * w), nn::MaxPool2d(2), Residual{nn::Sequential{conv(2 * w, 2 * w), conv(2 * w, 2 * w)}},
-                        conv(2 * w, 4 * w), nn::MaxPool2d(2), conv(4 * w, 8 * w), nn::MaxPool2d(2),
-                        Residual{nn::Sequential{conv(8 * w, 8 * w), conv(8 * w, 8 * w)}}, nn::MaxPool2d(4), nn::Flatten{},
-                        nn::Linear(8 * w, classes), [](const Tensor& x) { return x * 0.125; }};
+  return nn::Sequential{conv(3, w),
+                        conv(w, 2 * w),
+                        nn::MaxPool2d(2),
+                        Residual{nn::Sequential{conv(2 * w, 2 * w), conv(2 * w, 2 * w)}},
+                        conv(2 * w, 4 * w),
+                        nn::MaxPool2d(2),
+                        conv(4 * w, 8 * w),
+                        nn::MaxPool2d(2),
+                        Residual{nn::Sequential{conv(8 * w, 8 * w), conv(8 * w, 8 * w)}},
+                        nn::MaxPool2d(4),
+                        nn::Flatten{},
+                        nn::Linear(8 * w, classes),
+                        [](const Tensor& x) { return x * 0.125; }};
 }
 
 // The recipe of a model; every flag overrides it.
@@ -105,11 +116,15 @@ int run(int argc, char** argv) {
   std::string augment = model == "resnet18" ? "crop" : model == "fast" ? "cutout" : "none";
   std::int64_t width = model == "fast" ? 32 : 64;
   double smoothing = model == "fast" ? 0.1 : 0;
-  samples::configure(argc, argv, {.description = "Trains a classifier of 32x32 colour images. Defaults are the recipe of the model.",
-                                  .models = {"lenet", "simple", "resnet18", "fast"}, .datasets = {"cifar10", "cifar100", "synthetic-color"},
-                                  .flags = {{"--augment", &augment, "Random changes of the training images", {"none", "flip", "crop", "cutout"}},
-                                            {"--width", &width, "Channels of the first convolution of resnet18 and fast"},
-                                            {"--label-smoothing", &smoothing, "Part of the target spread over all classes"}}}, o);
+  samples::configure(
+      argc, argv,
+      {.description = "Trains a classifier of 32x32 colour images. Defaults are the recipe of the model.",
+       .models = {"lenet", "simple", "resnet18", "fast"},
+       .datasets = {"cifar10", "cifar100", "synthetic-color"},
+       .flags = {{"--augment", &augment, "Random changes of the training images", {"none", "flip", "crop", "cutout"}},
+                 {"--width", &width, "Channels of the first convolution of resnet18 and fast"},
+                 {"--label-smoothing", &smoothing, "Part of the target spread over all classes"}}},
+      o);
   const std::int64_t classes = o.dataset == "cifar100" ? 100 : 10;
   samples::TrainOptions more{.label_smoothing = smoothing};
   more.augment = [augment](data::Pipeline p) {

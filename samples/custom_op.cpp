@@ -23,11 +23,13 @@ struct Snake {
     if (x.dtype == f32) compute<float>(y, x, a);
     else compute<double>(y, x, a);
   }
-  template <class T> static void compute(const View& y, const View& x, const View& a) {  // y is contiguous, x need not be
+  // y is contiguous, x need not be
+  template <class T> static void compute(const View& y, const View& x, const View& a) {
     parallel_for(x.size(0), 256, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         for (std::int64_t c = 0; c < x.size(1); ++c) {
-          const T in = x.as<T>()[i * x.strides[0] + c * x.strides[1]], frequency = a.as<T>()[c * a.strides[0]], wave = std::sin(frequency * in);
+          const T in = x.as<T>()[i * x.strides[0] + c * x.strides[1]], frequency = a.as<T>()[c * a.strides[0]],
+                  wave = std::sin(frequency * in);
           y.as<T>()[i * x.size(1) + c] = in + wave * wave / frequency;
         }
       }
@@ -35,8 +37,9 @@ struct Snake {
   }
   // One rule per input, in other operators. A parameter's type says what it needs: only that is kept for backward.
   static constexpr auto vjp() {
-    return rules([](Grad g, In<0> x, In<1> a) { return g * (1 + sin(2 * a * x)); },
-                 [](Grad g, In<0> x, In<1> a) { return sum(g * (x * sin(2 * a * x) - square(sin(a * x)) / a) / a, {0}); });
+    return rules(
+        [](Grad g, In<0> x, In<1> a) { return g * (1 + sin(2 * a * x)); },
+        [](Grad g, In<0> x, In<1> a) { return sum(g * (x * sin(2 * a * x) - square(sin(a * x)) / a) / a, {0}); });
   }
 };
 Tensor snake(const Tensor& x, const Tensor& a) { return apply(Snake{}, x, a); }
@@ -51,7 +54,8 @@ struct Net {
 int main() {
   manual_seed(1);
   // The rules are made of operators, so second derivatives exist too.
-  const std::vector<Tensor> inputs{randn({3, 4}, {.dtype = f64, .requires_grad = true}), (rand({4}, {.dtype = f64}) + 0.5).requires_grad_()};
+  const std::vector<Tensor> inputs{randn({3, 4}, {.dtype = f64, .requires_grad = true}),
+                                   (rand({4}, {.dtype = f64}) + 0.5).requires_grad_()};
   const TensorFunction function = [](const std::vector<Tensor>& x) { return std::vector{snake(x[0], x[1])}; };
   gradcheck(function, inputs);
   gradgradcheck(function, inputs);

@@ -10,8 +10,9 @@ using namespace mantissa;
 
 struct GeneratorNet {  // noise [N, 64] -> pictures [N, 1, 28, 28] between -1 and 1
   explicit GeneratorNet(std::int64_t width)
-      : start(64, 2 * width * 7 * 7, {.bias = false}), norm1(2 * width), up1(2 * width, width, 4, {.stride = 2, .padding = 1, .bias = false}),
-        norm2(width), up2(width, 1, 4, {.stride = 2, .padding = 1}) {}
+      : start(64, 2 * width * 7 * 7, {.bias = false}), norm1(2 * width),
+        up1(2 * width, width, 4, {.stride = 2, .padding = 1, .bias = false}), norm2(width),
+        up2(width, 1, 4, {.stride = 2, .padding = 1}) {}
   nn::Linear start;
   nn::BatchNorm2d norm1;
   nn::ConvTranspose2d up1;
@@ -27,8 +28,9 @@ struct GeneratorNet {  // noise [N, 64] -> pictures [N, 1, 28, 28] between -1 an
 
 struct DiscriminatorNet {  // pictures -> logits [N], positive for real ones
   explicit DiscriminatorNet(std::int64_t width)
-      : down1(1, width, 4, {.stride = 2, .padding = 1}), down2(width, 2 * width, 4, {.stride = 2, .padding = 1, .bias = false}),
-        norm(2 * width), out(2 * width * 7 * 7, 1) {}
+      : down1(1, width, 4, {.stride = 2, .padding = 1}),
+        down2(width, 2 * width, 4, {.stride = 2, .padding = 1, .bias = false}), norm(2 * width),
+        out(2 * width * 7 * 7, 1) {}
   nn::Conv2d down1, down2;
   nn::BatchNorm2d norm;
   nn::Linear out;
@@ -41,18 +43,30 @@ struct DiscriminatorNet {  // pictures -> logits [N], positive for real ones
 };
 
 Tensor noise_for(std::int64_t n, Device device) { return randn({n, 64}, {.device = device}); }
-Tensor says(const Tensor& logits, double real) { return binary_cross_entropy_with_logits(logits, full(logits.sizes(), real, {.device = logits.device()})); }
+Tensor says(const Tensor& logits, double real) {
+  return binary_cross_entropy_with_logits(logits, full(logits.sizes(), real, {.device = logits.device()}));
+}
 
 int run(int argc, char** argv) {
-  samples::Options o{.dataset = "fashion", .model = "dcgan", .schedule = "constant", .epochs = 5, .batch = 64, .lr = 4e-4};
+  samples::Options o{
+      .dataset = "fashion", .model = "dcgan", .schedule = "constant", .epochs = 5, .batch = 64, .lr = 4e-4};
   std::string picture = "dcgan.png";
   std::int64_t width = 32;
-  samples::configure(argc, argv, {.description = "Learns to draw 28x28 pictures like those of a data set.",
-                                  .datasets = {"mnist", "fashion", "synthetic"},
-                                  .flags = {{"--width", &width, "Channels at 14 x 14; twice as many at 7 x 7"}, {"--picture", &picture, "PNG file for 64 drawn pictures, written after each epoch"}}}, o);
+  samples::configure(argc, argv,
+                     {.description = "Learns to draw 28x28 pictures like those of a data set.",
+                      .datasets = {"mnist", "fashion", "synthetic"},
+                      .flags = {{"--width", &width, "Channels at 14 x 14; twice as many at 7 x 7"},
+                                {"--picture", &picture, "PNG file for 64 drawn pictures, written after each epoch"}}},
+                     o);
   data::Dataset set = data::load_dataset(o.dataset, data::Split::train, o.data);
   if (o.limit > 0) set = set.first(std::min(o.limit, set.size()));
-  data::Loader loader = data::Pipeline(set).shuffle(o.seed).batch(o.batch).drop_last().threads(o.workers).normalize({0.5f}, {0.5f}).loader();
+  data::Loader loader = data::Pipeline(set)
+                            .shuffle(o.seed)
+                            .batch(o.batch)
+                            .drop_last()
+                            .threads(o.workers)
+                            .normalize({0.5f}, {0.5f})
+                            .loader();
 
   GeneratorNet generator(width);
   DiscriminatorNet discriminator(width);
@@ -67,7 +81,8 @@ int run(int argc, char** argv) {
   run.keep("shown", shown);
   optim::Optimizer& optimizer_g = run.optimizer("optim_g", nn::named_parameters(generator));
   optim::Optimizer& optimizer_d = run.optimizer("optim_d", nn::named_parameters(discriminator));
-  for (optim::Optimizer* optimizer : {&optimizer_g, &optimizer_d}) if (optimizer->has("beta1")) optimizer->set("beta1", 0.5);
+  for (optim::Optimizer* optimizer : {&optimizer_g, &optimizer_d})
+    if (optimizer->has("beta1")) optimizer->set("beta1", 0.5);
   run.evaluate([&] {
     const NoGrad no_grad;
     nn::eval(generator);
@@ -83,7 +98,9 @@ int run(int argc, char** argv) {
     const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(noise_for(o.batch, run.device)); });
 
     optimizer_d.zero_grad();
-    const Tensor loss_d = amp::autocast(run.dtype, [&] { return says(discriminator(batch.image.to(run.device)), 1) + says(discriminator(drawn.detach()), 0); });
+    const Tensor loss_d = amp::autocast(run.dtype, [&] {
+      return says(discriminator(batch.image.to(run.device)), 1) + says(discriminator(drawn.detach()), 0);
+    });
     backward(run.scaler.scale(loss_d));
     run.scaler.step(optimizer_d);
 

@@ -16,8 +16,9 @@ struct Config {
 
 struct Block {  // attention, then a perceptron, each added to what it reads
   explicit Block(const Config& c)
-      : norm1(c.width, {.bias = false}), query(c.width, c.width, {.bias = false}), key(c.width, c.width, {.bias = false}),
-        value(c.width, c.width, {.bias = false}), out(c.width, c.width, {.bias = false}), norm2(c.width, {.bias = false}),
+      : norm1(c.width, {.bias = false}), query(c.width, c.width, {.bias = false}),
+        key(c.width, c.width, {.bias = false}), value(c.width, c.width, {.bias = false}),
+        out(c.width, c.width, {.bias = false}), norm2(c.width, {.bias = false}),
         up(c.width, 4 * c.width, Activation::gelu_tanh, {.bias = false}), down(4 * c.width, c.width, {.bias = false}),
         heads(c.heads) {}
   nn::LayerNorm norm1;
@@ -29,7 +30,8 @@ struct Block {  // attention, then a perceptron, each added to what it reads
   MANTISSA_FIELDS(norm1, query, key, value, out, norm2, up, down)
 
   Tensor attend(const Tensor& x) const {
-    const auto by_head = [&](const Tensor& y) { return y.reshape({y.size(0), y.size(1), heads, -1}).transpose(1, 2); };  // [N, heads, T, D]
+    // [N, heads, T, D]
+    const auto by_head = [&](const Tensor& y) { return y.reshape({y.size(0), y.size(1), heads, -1}).transpose(1, 2); };
     const Tensor q = rotary_embedding(by_head(query(x))), k = rotary_embedding(by_head(key(x))), v = by_head(value(x));
     return out(flatten(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}).transpose(1, 2), 2));
   }
@@ -40,11 +42,15 @@ struct Block {  // attention, then a perceptron, each added to what it reads
 };
 
 struct Gpt {
-  explicit Gpt(const Config& c) : config(c), token(c.vocabulary, c.width), norm(c.width, {.bias = false}), head(c.width, c.vocabulary, {.bias = false}) {
-    const double std = 0.05, narrow = std / std::sqrt(2.0 * static_cast<double>(c.layers));  // each layer adds to x twice
+  explicit Gpt(const Config& c)
+      : config(c), token(c.vocabulary, c.width), norm(c.width, {.bias = false}),
+        head(c.width, c.vocabulary, {.bias = false}) {
+    // each layer adds to x twice
+    const double std = 0.05, narrow = std / std::sqrt(2.0 * static_cast<double>(c.layers));
     for (std::int64_t i = 0; i < c.layers; ++i) blocks.emplace_back(c);
     for (const auto& [name, p] : nn::named_parameters(*this)) {
-      if (p.dim() == 2) nn::init::normal_(p, 0, name.ends_with("out.weight") || name.ends_with("down.weight") ? narrow : std);
+      if (p.dim() == 2)
+        nn::init::normal_(p, 0, name.ends_with("out.weight") || name.ends_with("down.weight") ? narrow : std);
     }
   }
   Config config;
@@ -61,7 +67,8 @@ struct Gpt {
   }
 };
 
-std::string write(const Gpt& net, const data::Text& text, const std::string& prompt, std::int64_t count, double temperature, const samples::Run& run) {
+std::string write(const Gpt& net, const data::Text& text, const std::string& prompt, std::int64_t count,
+                  double temperature, const samples::Run& run) {
   const NoGrad no_grad;
   Tensor tokens = text.encode(prompt).to(run.device);
   for (std::int64_t i = 0; i < count && !samples::interrupted(); ++i) {
@@ -78,32 +85,52 @@ int run(int argc, char** argv) {
   std::int64_t characters = 500;
   double temperature = 0.8, muon = 0;
   std::string prompt;
-  samples::configure(argc, argv, {.description = "Trains a GPT on the characters of a text and lets it write.",
-                                  .flags = {{"--layers", &config.layers, "Blocks"}, {"--heads", &config.heads, "Attention heads; twice their number divides the width"},
-                                            {"--width", &config.width, "Numbers per character"}, {"--context", &config.context, "Characters it sees at once"},
-                                            {"--muon", &muon, "Learning rate of Muon for the blocks' matrices, such as 0.02; 0: --optimizer for them too"},
-                                            {"--write", &characters, "Characters to write at the end; 0: none", {}, 0}, {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
-                                            {"--prompt", &prompt, "What the writing begins with; none: a new line"}}}, o);
-  check(config.width % (2 * config.heads) == 0, "--heads ", config.heads, " does not cut the width ", config.width, " into even parts");
+  samples::configure(
+      argc, argv,
+      {.description = "Trains a GPT on the characters of a text and lets it write.",
+       .flags = {{"--layers", &config.layers, "Blocks"},
+                 {"--heads", &config.heads, "Attention heads; twice their number divides the width"},
+                 {"--width", &config.width, "Numbers per character"},
+                 {"--context", &config.context, "Characters it sees at once"},
+                 {"--muon", &muon,
+                  "Learning rate of Muon for the blocks' matrices, such as 0.02; 0: --optimizer for them too"},
+                 {"--write", &characters, "Characters to write at the end; 0: none", {}, 0},
+                 {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
+                 {"--prompt", &prompt, "What the writing begins with; none: a new line"}}},
+      o);
+  check(config.width % (2 * config.heads) == 0, "--heads ", config.heads, " does not cut the width ", config.width,
+        " into even parts");
   const data::Text text = data::load_text("tinyshakespeare", o.data);
   prompt = samples::first_words(prompt, text);
   const auto [train, validation] = data::split(text);
   config.vocabulary = static_cast<std::int64_t>(text.alphabet.size());
   Gpt net(config);
   nn::NamedTensors matrices, others;  // Muon is for the matrices between embedding and head
-  for (const auto& p : nn::named_parameters(net)) (muon > 0 && p.first.starts_with("blocks") && p.second.dim() == 2 ? matrices : others).push_back(p);
+  for (const auto& p : nn::named_parameters(net))
+    (muon > 0 && p.first.starts_with("blocks") && p.second.dim() == 2 ? matrices : others).push_back(p);
 
-  samples::Run run(o, {.steps_per_epoch = train.size() / (o.batch * config.context), .items_per_step = o.batch * config.context, .items = "characters"});
+  samples::Run run(o, {.steps_per_epoch = train.size() / (o.batch * config.context),
+                       .items_per_step = o.batch * config.context,
+                       .items = "characters"});
   run.keep("model", net);
   std::vector<optim::Optimizer*> optimizers{&run.optimizer("optim", others)};
   if (optimizers[0]->has("beta2")) optimizers[0]->set("beta2", 0.99);
-  if (!matrices.empty()) optimizers.push_back(&run.optimizer("muon", std::make_unique<optim::Muon>(matrices, optim::MuonOptions{.lr = muon, .weight_decay = 0.01, .ns_dtype = f32})));
-  run.evaluate([&] { return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run, [&](const Tensor& x) { return net(x); })}}; });
+  if (!matrices.empty())
+    optimizers.push_back(
+        &run.optimizer("muon", std::make_unique<optim::Muon>(
+                                   matrices, optim::MuonOptions{.lr = muon, .weight_decay = 0.01, .ns_dtype = f32})));
+  run.evaluate([&] {
+    return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run,
+                                                                  [&](const Tensor& x) { return net(x); })}};
+  });
   run.start(text.source, nn::count(net));
   while (run.next()) {
-    const auto [input, target] = train.batch(o.batch, config.context, run.seed(), static_cast<std::uint64_t>(run.step()));
+    const auto [input, target] =
+        train.batch(o.batch, config.context, run.seed(), static_cast<std::uint64_t>(run.step()));
     nn::zero_grad(net);
-    const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(flatten(net(input.to(run.device)), 0, 1), flatten(target).to(run.device)); });
+    const Tensor loss = amp::autocast(run.dtype, [&] {
+      return cross_entropy(flatten(net(input.to(run.device)), 0, 1), flatten(target).to(run.device));
+    });
     backward(run.scaler.scale(loss));
     for (optim::Optimizer* optimizer : optimizers) run.scaler.step(*optimizer, amp::ClipNorm{1});
     run.scaler.update();

@@ -30,7 +30,8 @@ struct Cnn {  // two 3x3 convolutions, each halved by pooling, and two linear la
 
 int run(int argc, char** argv) {
   samples::Options o{.dataset = "fashion", .model = "cnn"};
-  samples::configure(argc, argv, {"Trains a classifier of 28x28 images.", {"cnn", "mlp"}, {"mnist", "fashion", "synthetic"}}, o);
+  samples::configure(argc, argv,
+                     {"Trains a classifier of 28x28 images.", {"cnn", "mlp"}, {"mnist", "fashion", "synthetic"}}, o);
   if (o.model == "mlp") {
     Mlp net;
     return samples::train(net, o);

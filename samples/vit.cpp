@@ -18,10 +18,15 @@ struct Config {
 struct VisionTransformer {
   explicit VisionTransformer(const Config& c)
       : embed(c.channels, c.width, static_cast<int>(c.patch), {.stride = static_cast<int>(c.patch)}),
-        position(zeros({1, (c.side / c.patch) * (c.side / c.patch), c.width})), drop{.p = c.dropout}, norm(c.width), head(c.width, c.classes) {
+        position(zeros({1, (c.side / c.patch) * (c.side / c.patch), c.width})), drop{.p = c.dropout}, norm(c.width),
+        head(c.width, c.classes) {
     for (std::int64_t i = 0; i < c.layers; ++i)
-      blocks.emplace_back(c.width, c.heads, nn::TransformerOptions{.dim_feedforward = 2 * c.width, .dropout = c.dropout,
-                                                                   .activation = nn::FeedForward::gelu, .batch_first = true, .norm_first = true});
+      blocks.emplace_back(c.width, c.heads,
+                          nn::TransformerOptions{.dim_feedforward = 2 * c.width,
+                                                 .dropout = c.dropout,
+                                                 .activation = nn::FeedForward::gelu,
+                                                 .batch_first = true,
+                                                 .norm_first = true});
     nn::init::normal_(position, 0, 0.02);
   }
   nn::Conv2d embed;      // each patch on its own: the stride is the size of the kernel
@@ -41,25 +46,30 @@ struct VisionTransformer {
 };
 
 int run(int argc, char** argv) {
-  samples::Options o{.dataset = "cifar10", .model = "vit", .schedule = "cosine", .epochs = 10, .batch = 128, .lr = 1e-3};
+  samples::Options o{
+      .dataset = "cifar10", .model = "vit", .schedule = "cosine", .epochs = 10, .batch = 128, .lr = 1e-3};
   Config c{};
   std::string augment = "crop";
   double smoothing = 0.1;
-  samples::configure(argc, argv, {.description = "Trains a vision transformer on small images.",
-                                  .datasets = {"cifar10", "cifar100", "mnist", "fashion", "synthetic", "synthetic-color"},
-                                  .flags = {{"--patch", &c.patch, "Pixels along a patch; divides the image's 28 or 32"},
-                                            {"--width", &c.width, "Numbers per patch"},
-                                            {"--layers", &c.layers, "Transformer layers"},
-                                            {"--heads", &c.heads, "Attention heads; divides the width"},
-                                            {"--dropout", &c.dropout, "Part of the activations dropped in training"},
-                                            {"--augment", &augment, "Random changes of the training images", {"none", "flip", "crop"}},
-                                            {"--label-smoothing", &smoothing, "Part of the target spread over all classes"}}}, o);
+  samples::configure(
+      argc, argv,
+      {.description = "Trains a vision transformer on small images.",
+       .datasets = {"cifar10", "cifar100", "mnist", "fashion", "synthetic", "synthetic-color"},
+       .flags = {{"--patch", &c.patch, "Pixels along a patch; divides the image's 28 or 32"},
+                 {"--width", &c.width, "Numbers per patch"},
+                 {"--layers", &c.layers, "Transformer layers"},
+                 {"--heads", &c.heads, "Attention heads; divides the width"},
+                 {"--dropout", &c.dropout, "Part of the activations dropped in training"},
+                 {"--augment", &augment, "Random changes of the training images", {"none", "flip", "crop"}},
+                 {"--label-smoothing", &smoothing, "Part of the target spread over all classes"}}},
+      o);
   const bool color = o.dataset.starts_with("cifar") || o.dataset == "synthetic-color";
   const bool digits = o.dataset == "mnist" || o.dataset.starts_with("synthetic");  // mirrored, they are others
   c.side = color ? 32 : 28;
   c.channels = color ? 3 : 1;
   c.classes = o.dataset == "cifar100" ? 100 : 10;
-  check(c.patch >= 1 && c.side % c.patch == 0, "--patch ", c.patch, " does not divide the ", c.side, " pixels of an image");
+  check(c.patch >= 1 && c.side % c.patch == 0, "--patch ", c.patch, " does not divide the ", c.side,
+        " pixels of an image");
   check(c.heads >= 1 && c.width % c.heads == 0, "--heads ", c.heads, " does not divide the width ", c.width);
   samples::TrainOptions more{.label_smoothing = smoothing};
   more.augment = [&](data::Pipeline p) {

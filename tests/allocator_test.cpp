@@ -120,7 +120,9 @@ class Pieces final : public PieceMemory {
     if (bytes % unit) return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     const std::size_t n = bytes / unit;
     for (std::size_t i = count + 1; i-- > n;) {
-      if (std::find(out.begin() + static_cast<long>(i - n), out.begin() + static_cast<long>(i), true) != out.begin() + static_cast<long>(i)) continue;
+      if (std::find(out.begin() + static_cast<long>(i - n), out.begin() + static_cast<long>(i), true) !=
+          out.begin() + static_cast<long>(i))
+        continue;
       std::fill_n(out.begin() + static_cast<long>(i - n), n, true);
       return begin + (i - n) * unit;
     }

@@ -69,9 +69,11 @@ template <class Train> void check_trains(Train&& train) {
 // indentation that they have in common.
 std::string without_indentation(const std::vector<std::string>& lines) {
   std::size_t least = std::string::npos;
-  for (const std::string& l : lines) if (l.find_first_not_of(' ') != l.npos) least = std::min(least, l.find_first_not_of(' '));
+  for (const std::string& l : lines)
+    if (l.find_first_not_of(' ') != l.npos) least = std::min(least, l.find_first_not_of(' '));
   std::string text;
-  for (const std::string& l : lines) text += (l.size() >= least && least != std::string::npos ? l.substr(least) : std::string()) + "\n";
+  for (const std::string& l : lines)
+    text += (l.size() >= least && least != std::string::npos ? l.substr(least) : std::string()) + "\n";
   return text;
 }
 std::map<std::string, std::string> recipes_in(const char* path, const std::string& end) {
@@ -93,7 +95,8 @@ std::map<std::string, std::string> recipes_in(const char* path, const std::strin
 }  // namespace
 
 TEST_CASE("the code on the page is the code that runs here", "[amp][docs]") {
-  const auto page = recipes_in(MANTISSA_SOURCE_DIR "/docs/amp.md", "```"), here = recipes_in(MANTISSA_SOURCE_DIR "/tests/amp_recipes_test.cpp", "// end");
+  const auto page = recipes_in(MANTISSA_SOURCE_DIR "/docs/amp.md", "```"),
+             here = recipes_in(MANTISSA_SOURCE_DIR "/tests/amp_recipes_test.cpp", "// end");
   CHECK(page.size() >= 12);
   for (const auto& [name, text] : page) {
     INFO("recipe " << name);
@@ -185,7 +188,8 @@ TEST_CASE("recipe: gradient penalty", "[amp][docs]") {
     for (const auto& [input, target] : data) {
       optimizer.zero_grad();
       Tensor loss = amp::autocast(f16, [&] { return mse_loss(net(input), target); });
-      // Scaled for this backward pass too, whose gradients could underflow; unscaled by hand, for they belong to no optimizer.
+      // Scaled for this backward pass too, whose gradients could underflow; unscaled by hand,
+      // for they belong to no optimizer.
       std::vector<Tensor> gradients;
       const std::vector<Tensor> parameters = nn::parameters(net);
       const Tensor scaled = scaler.scale(loss);
@@ -402,7 +406,8 @@ TEST_CASE("every test that the page names exists", "[amp][docs]") {
     // `file_test`: "part of its name"
     for (std::size_t at = 0; (at = line.find("_test`: \"", at)) != line.npos; ++at) {
       const std::size_t begin = line.rfind('`', at) + 1, quote = at + std::string("_test`: \"").size();
-      const std::string file = line.substr(begin, at + 5 - begin), name = line.substr(quote, line.find('"', quote) - quote);
+      const std::string file = line.substr(begin, at + 5 - begin),
+                        name = line.substr(quote, line.find('"', quote) - quote);
       std::ifstream source(MANTISSA_SOURCE_DIR "/tests/" + file + ".cpp");
       std::stringstream text;
       text << source.rdbuf();

@@ -30,7 +30,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) { return random_tensor(sizes, stream).to(dtype); }
+Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) {
+  return random_tensor(sizes, stream).to(dtype);
+}
 Tensor weight(const Dims& sizes, std::uint64_t stream) { return input(sizes, stream).requires_grad_(); }
 std::uint64_t casts_in(auto&& body) {
   const std::uint64_t before = amp::cast_count();
@@ -94,7 +96,8 @@ TEST_CASE("A6 A10: a thread starts outside and can apply a captured state", "[am
   CHECK(!after);
 }
 
-TEST_CASE("A6 A10: a loader's transforms run in the region that the loader was made in, on any thread", "[amp][threads]") {
+TEST_CASE("A6 A10: a loader's transforms run in the region that the loader was made in, on any thread",
+          "[amp][threads]") {
   for (const int threads : {0, 2}) {
     std::atomic<int> inside{0}, batches{0};
     const auto make = [&] {
@@ -195,7 +198,8 @@ TEST_CASE("A15 A16: sums, products, softmax and norms give f32, but for a dtype 
       CHECK(same_bits(call(x, low), outside(x, low)));
       CHECK(call(x, f64).dtype() == f64);
       CHECK(same_bits(call(d, {}), outside(d, {})));
-      if (std::string_view(name).find("softmax") != std::string_view::npos || std::string_view(name) == "norm") continue;
+      if (std::string_view(name).find("softmax") != std::string_view::npos || std::string_view(name) == "norm")
+        continue;
       CHECK(same_bits(call(i, {}), outside(i, {})));
     }
   }
@@ -480,7 +484,9 @@ TEST_CASE("A45: gradients equal those of casting by hand", "[amp]") {
   const Tensor wl = w.to(bf16), low = x.to(bf16), first = linear(low, wl), second = linear(first, wl);
   Tensor of_weight = zeros({4, 4}, {.dtype = f64});  // not rounded to bf16 on its way to an f32 parameter
   const auto add_product = [&](const Tensor& in) {
-    return [&of_weight, in = in.detach().to(f64)](const Tensor& g) { of_weight = of_weight + matmul(transpose(g.to(f64)), in); };
+    return [&of_weight, in = in.detach().to(f64)](const Tensor& g) {
+      of_weight = of_weight + matmul(transpose(g.to(f64)), in);
+    };
   };
   first.on_grad(add_product(low));
   second.on_grad(add_product(first));
@@ -539,7 +545,8 @@ TEST_CASE("a steady training step casts no weight", "[amp]") {
       });
       CHECK(casts == 0);
       CHECK(casts_in([&] {
-              for (const Tensor& p : nn::parameters(net)) CHECK(same_bits(amp::shadow(p, low).detach(), p.detach().to(low)));
+              for (const Tensor& p : nn::parameters(net))
+                CHECK(same_bits(amp::shadow(p, low).detach(), p.detach().to(low)));
             }) == 0);
     }
   }

@@ -39,7 +39,8 @@ double final_loss(const Run& run, std::uint64_t seed) {
   double last = 0;
   for (int step = 0; step < 200; ++step) {
     opt.zero_grad();
-    const Tensor loss = amp::autocast(run.region.value_or(f32), [&] { return mse_loss(linear(tanh(linear(x, w1)), w2), y); });
+    const Tensor loss =
+        amp::autocast(run.region.value_or(f32), [&] { return mse_loss(linear(tanh(linear(x, w1)), w2), y); });
     last = loss.item<double>();
     backward(scaler.scale(loss * tiny));
     scaler.step(opt);
@@ -56,10 +57,12 @@ TEST_CASE("A51: products of halves accumulate in f32", "[amp][A51]") {
   for (Dtype low : {f16, bf16}) {
     const Tensor a = normal({9, k}, 1).to(low), b = normal({k, 7}, 2).to(low);
     const Tensor expected = matmul(a.to(f64), b.to(f64)), sizes = matmul(abs(a.to(f64)), abs(b.to(f64)));
-    const auto got = matmul(a, b).to_vector<double>(), want = expected.to_vector<double>(), size = sizes.to_vector<double>();
+    const auto got = matmul(a, b).to_vector<double>(), want = expected.to_vector<double>(),
+               size = sizes.to_vector<double>();
     const double rounding = low == f16 ? 0x1p-11 : 0x1p-8;
     for (std::size_t i = 0; i < got.size(); ++i) {
-      REQUIRE(std::abs(got[i] - want[i]) <= 1.01 * rounding * std::abs(want[i]) + 4 * std::sqrt(double(k)) * 0x1p-24 * size[i]);
+      REQUIRE(std::abs(got[i] - want[i]) <=
+              1.01 * rounding * std::abs(want[i]) + 4 * std::sqrt(double(k)) * 0x1p-24 * size[i]);
     }
     CHECK(matmul(ones({1, k}, {.dtype = low}), ones({k, 1}, {.dtype = low})).item() == 4096);
   }
@@ -71,14 +74,16 @@ TEST_CASE("A52: f16 with the scaler and bf16 end where f32 does; f16 without it 
     const double scaled = final_loss({.region = f16, .scaler = true}, seed);
     const double unscaled = final_loss({.region = f16}, seed);
     const double bf = final_loss({.region = bf16}, seed);
-    INFO("seed " << seed << ": f32 " << wide << ", f16 with scaler " << scaled << ", without " << unscaled << ", bf16 " << bf);
+    INFO("seed " << seed << ": f32 " << wide << ", f16 with scaler " << scaled << ", without " << unscaled << ", bf16 "
+                 << bf);
     CHECK(std::abs(scaled - wide) <= 0.02 * wide);
     CHECK(std::abs(bf - wide) <= 0.05 * wide);
     CHECK(unscaled > 1.3 * wide);
   }
 }
 
-TEST_CASE("A28: recurrent layers in a region equal layers held in half precision, and their gradients are f32", "[amp][A28]") {
+TEST_CASE("A28: recurrent layers in a region equal layers held in half precision, and their gradients are f32",
+          "[amp][A28]") {
   MANTISSA_PRINT_SEED();
   const auto check = [](auto net, Dtype low) {
     const Tensor x = normal({5, 3, 6}, 7).to(low);

@@ -81,10 +81,12 @@ void train_delayed(Net& net, int steps) {
 TEST_CASE("synchronous steps are bitwise an ordinary loop, with a scaler, clipping and a schedule", "[async]") {
   MANTISSA_PRINT_SEED();
   Net a, b;
-  amp::GradScaler scaler_a({.init_scale = 64, .growth_interval = 3}), scaler_b({.init_scale = 64, .growth_interval = 3});
+  amp::GradScaler scaler_a({.init_scale = 64, .growth_interval = 3}),
+      scaler_b({.init_scale = 64, .growth_interval = 3});
   optim::AsyncTrainer trainer(a.parameters(), {.scaler = &scaler_a});
   optim::AdamW opt_a(trainer.optim_parameters(), {.lr = 0.02}), opt_b(b.parameters(), {.lr = 0.02});
-  optim::Scheduler schedule_a(opt_a, optim::ExponentialLR{.gamma = 0.9}), schedule_b(opt_b, optim::ExponentialLR{.gamma = 0.9});
+  optim::Scheduler schedule_a(opt_a, optim::ExponentialLR{.gamma = 0.9}),
+      schedule_b(opt_b, optim::ExponentialLR{.gamma = 0.9});
   for (std::uint64_t t = 0; t < 10; ++t) {
     const Batch batch(t);
     const Tensor loss = trainer.forward_backward(batch.x, batch.y, loss_with(a));
@@ -134,7 +136,8 @@ TEST_CASE("micro-batches sum to the batch, whatever the loss is of its rows", "[
   optim::AsyncTrainer trainer(net.parameters(), {.micro_batches = 2});
   const Batch batch(1);
   const std::vector<Tensor> inputs{batch.x, batch.x * 2.0};
-  trainer.forward_backward(inputs, batch.y, [&](const std::vector<Tensor>& x, const Tensor& y) { return mse_loss(net(x[0] + x[1]), y); });
+  trainer.forward_backward(
+      inputs, batch.y, [&](const std::vector<Tensor>& x, const Tensor& y) { return mse_loss(net(x[0] + x[1]), y); });
   CHECK(net.w1.grad().defined());
 }
 
@@ -178,7 +181,8 @@ TEST_CASE("asynchronous steps are bitwise one step behind, every time", "[async]
   }
 }
 
-TEST_CASE("a scaler and a slow optimizer: the scale of each forward is that of the last step, so runs repeat", "[async]") {
+TEST_CASE("a scaler and a slow optimizer: the scale of each forward is that of the last step, so runs repeat",
+          "[async]") {
   MANTISSA_PRINT_SEED();
   std::vector<Net> nets(3);
   std::vector<double> scales;
@@ -236,7 +240,8 @@ TEST_CASE("the step runs in the caller's autocast region, forward_backward in it
   CHECK(!inside);
 }
 
-TEST_CASE("G46: an exception of the optimizer's thread is thrown by the next call, and training goes on", "[async][scaler]") {
+TEST_CASE("G46: an exception of the optimizer's thread is thrown by the next call, and training goes on",
+          "[async][scaler]") {
   Net net;
   const Batch batch(1);
   amp::GradScaler scaler;
@@ -292,7 +297,8 @@ TEST_CASE("masters are saved, loaded, and follow a model that somebody writes to
   Net a(bf16), b(bf16);
   optim::AsyncTrainer first(a.parameters()), second(b.parameters());
   optim::Adam opt(first.optim_parameters(), {.lr = 1e-3}), resumed(second.optim_parameters(), {.lr = 1e-3});
-  const auto train = [](optim::AsyncTrainer& trainer, optim::Optimizer& o, Net& net, std::uint64_t from, std::uint64_t to) {
+  const auto train = [](optim::AsyncTrainer& trainer, optim::Optimizer& o, Net& net, std::uint64_t from,
+                        std::uint64_t to) {
     for (std::uint64_t t = from; t < to; ++t) {
       const Batch batch(t);
       trainer.forward_backward(batch.x, batch.y, loss_with(net));
@@ -331,10 +337,15 @@ TEST_CASE("bad use of AsyncTrainer is an error that says what to do", "[async]")
   optim::AsyncTrainer trainer(net.parameters());
   CHECK_THAT(message_of([&] { optim::AsyncTrainer t(std::vector<Tensor>{}); }), Contains("at least one parameter"));
   CHECK_THAT(message_of([&] { optim::AsyncTrainer t({ones({2})}); }), Contains("require a gradient"));
-  CHECK_THAT(message_of([&] { optim::AsyncTrainer t(net.parameters(), {.micro_batches = 0}); }), Contains("micro_batches must be at least 1"));
-  CHECK_THAT(message_of([&] { trainer.forward_backward(batch.x, ones({3}), loss_with(net)); }), Contains("same number of rows"));
-  CHECK_THAT(message_of([&] { trainer.forward_backward(ones({}), ones({}), loss_with(net)); }), Contains("must have rows"));
-  CHECK_THAT(message_of([&] { trainer.forward_backward(batch.x, batch.y, [&](const Tensor& x, const Tensor&) { return net(x); }); }),
+  CHECK_THAT(message_of([&] { optim::AsyncTrainer t(net.parameters(), {.micro_batches = 0}); }),
+             Contains("micro_batches must be at least 1"));
+  CHECK_THAT(message_of([&] { trainer.forward_backward(batch.x, ones({3}), loss_with(net)); }),
+             Contains("same number of rows"));
+  CHECK_THAT(message_of([&] { trainer.forward_backward(ones({}), ones({}), loss_with(net)); }),
+             Contains("must have rows"));
+  CHECK_THAT(message_of([&] {
+               trainer.forward_backward(batch.x, batch.y, [&](const Tensor& x, const Tensor&) { return net(x); });
+             }),
              Contains("a loss of one element"));
   CHECK_THAT(message_of([&] { trainer.step(nullptr); }), Contains("no step function"));
   amp::GradScaler checking({.check_loss = true});
@@ -362,7 +373,8 @@ struct Simulation {
 
 }  // namespace
 
-TEST_CASE("G44: 100,000 random thresholds and lags: at most lag more skips, and the same scale, as without lag", "[async][scaler]") {
+TEST_CASE("G44: 100,000 random thresholds and lags: at most lag more skips, and the same scale, as without lag",
+          "[async][scaler]") {
   const std::uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937_64 random(seed);
@@ -374,7 +386,8 @@ TEST_CASE("G44: 100,000 random thresholds and lags: at most lag more skips, and 
     double limit = static_cast<double>(late.scale);
     for (int burst = pick(1, 4); burst > 0; --burst) {
       const int halvings = pick(0, 8);
-      limit = std::max(limit * std::ldexp(1.0, -halvings) * std::uniform_real_distribution<double>(1, 1.999)(random), 1.5);
+      limit =
+          std::max(limit * std::ldexp(1.0, -halvings) * std::uniform_real_distribution<double>(1, 1.999)(random), 1.5);
       limit = std::min(limit, 0x1p60);
       const std::int64_t before_late = late.counters.skipped, before = prompt.counters.skipped;
       for (int t = 0; t < 30 + 2 * static_cast<int>(lag); ++t) {
@@ -382,9 +395,10 @@ TEST_CASE("G44: 100,000 random thresholds and lags: at most lag more skips, and 
         prompt.iterate(limit, 0, rule);
       }
       const std::int64_t needed = prompt.counters.skipped - before, took = late.counters.skipped - before_late;
-      if (took > needed + static_cast<std::int64_t>(lag) || late.scale != prompt.scale || (needed == 0) != (took == 0)) {
-        FAIL("case " << n << ": lag " << lag << ", limit " << limit << ": " << took << " skips instead of " << needed << ", scale "
-                     << late.scale << " instead of " << prompt.scale);
+      if (took > needed + static_cast<std::int64_t>(lag) || late.scale != prompt.scale ||
+          (needed == 0) != (took == 0)) {
+        FAIL("case " << n << ": lag " << lag << ", limit " << limit << ": " << took << " skips instead of " << needed
+                     << ", scale " << late.scale << " instead of " << prompt.scale);
       }
     }
   }

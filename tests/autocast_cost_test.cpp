@@ -37,7 +37,8 @@ template <class Op> Tensor apply_without(const Op& op, const Tensor& input) {
     const bool record = differentiable<Op>() && detail::should_record(x);
     auto y = bound.make();
     auto outs = detail::results(y);
-    if (record && outs[0].is_floating()) outs[0].impl()->node = autograd::NodeRef(new autograd::OpNode<Op, 1, 1>(op, x, outs));
+    if (record && outs[0].is_floating())
+      outs[0].impl()->node = autograd::NodeRef(new autograd::OpNode<Op, 1, 1>(op, x, outs));
     if (context().anomaly) [[unlikely]] autograd::check_result(detail::results(y)[0], x);
     return y;
   } catch (Error& e) {
@@ -71,7 +72,8 @@ TEST_CASE("A12: outside regions autocast adds less than 2 % to the instructions 
 #endif
   char self[4096] = {};
   REQUIRE(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-  const int status = std::system((std::string("\"") + MANTISSA_SOURCE_DIR + "/scripts/autocast_cost.sh\" \"" + self + "\"").c_str());
+  const int status =
+      std::system((std::string("\"") + MANTISSA_SOURCE_DIR + "/scripts/autocast_cost.sh\" \"" + self + "\"").c_str());
   if (WEXITSTATUS(status) == 77) WARN("not measured: valgrind is missing, or this build does not run under it");
   else CHECK(WEXITSTATUS(status) == 0);
 }

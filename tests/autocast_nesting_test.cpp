@@ -160,7 +160,8 @@ class Walk {
   void verify(const Model& m) {
     const AutocastState s = amp::capture();
     bool same = s.depth == m.depth && s.cache == m.cache && s.any() == (m.enabled[0] || m.enabled[1]);
-    for (std::size_t d : {std::size_t{0}, std::size_t{1}}) same = same && s.enabled[d] == m.enabled[d] && s.dtype[d] == m.dtype[d];
+    for (std::size_t d : {std::size_t{0}, std::size_t{1}})
+      same = same && s.enabled[d] == m.enabled[d] && s.dtype[d] == m.dtype[d];
     if (choose(20) == 0) same = same && operators_agree(m);
     if (!same) ++failures;
   }

@@ -22,7 +22,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) { return random_tensor(sizes, stream).to(dtype); }
+Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) {
+  return random_tensor(sizes, stream).to(dtype);
+}
 Tensor weight(const Dims& sizes, std::uint64_t stream) { return input(sizes, stream).requires_grad_(); }
 
 }  // namespace
@@ -76,22 +78,28 @@ TEST_CASE("A29: policies from JSON, and names that do not exist", "[amp][A29]") 
   const Policies p = Policies::from_json(R"({"softmax": "lower", "exp": "keep"})");
   REQUIRE(p.entries().size() == 2);
   CHECK(p.entries()[0] == Policies::Entry{"exp", CastPolicy::keep});
-  CHECK(amp::autocast(AutocastOptions{.dtype = f16, .policies = p}, [] { return softmax(ones({2, 2}), 1); }).dtype() == f16);
+  CHECK(amp::autocast(AutocastOptions{.dtype = f16, .policies = p}, [] {
+          return softmax(ones({2, 2}), 1);
+        }).dtype() == f16);
   Policies q;
-  CHECK_THAT(message_of([&] { q.set("sofmax", CastPolicy::keep); }), Contains("no operator \"sofmax\"; did you mean \"softmax\"?"));
+  CHECK_THAT(message_of([&] { q.set("sofmax", CastPolicy::keep); }),
+             Contains("no operator \"sofmax\"; did you mean \"softmax\"?"));
   CHECK(q.entries().empty());
   const auto message = [](const char* text) { return message_of([&] { Policies::from_json(text, "policies.json"); }); };
   CHECK_THAT(message(R"({"matmull": "keep"})"), Contains("policies.json") && Contains("did you mean \"matmul\"?"));
   CHECK_THAT(message(R"({"matmul": "f23"})"), Contains("no cast policy \"f23\"; did you mean \"f32\"?"));
   CHECK_THAT(message(R"({"matmul": 3})"), Contains("must be a string"));
-  for (const char* bad : {"", "[]", "{", "null", R"({"matmul": "keep")"}) CHECK_THAT(message(bad), Contains("expected a JSON object"));
+  for (const char* bad : {"", "[]", "{", "null", R"({"matmul": "keep")"})
+    CHECK_THAT(message(bad), Contains("expected a JSON object"));
 }
 
 TEST_CASE("norms and softmax in f32 inside give what came in, within one rounding", "[amp]") {
   MANTISSA_PRINT_SEED();
   for (Dtype low : {f16, bf16}) {
     const Tensor x = input({6, 64}, 1, low), w = weight({64}, 2), b = weight({64}, 3);
-    const auto run = [&](const Policies& p, auto f) { return amp::autocast(AutocastOptions{.dtype = low, .policies = p}, f); };
+    const auto run = [&](const Policies& p, auto f) {
+      return amp::autocast(AutocastOptions{.dtype = low, .policies = p}, f);
+    };
     const auto check = [&](auto f) {
       const Tensor wide = run(Policies::torch_cuda(), f), same = run(Policies(), f);
       CHECK(wide.dtype() == f32);
@@ -134,8 +142,10 @@ TEST_CASE("A27 A43: explain tells policy, reason, dtypes, bytes and hits of ever
       INFO(explain.table());
       CHECK((got[i] == expected[i]));
     }
-    CHECK_THAT(explain.table(), Contains("operator  policy      reason") &&
-                                    Contains("softmax   f32_inside  the operator's own     bf16         bf16    2      0           0\n"));
+    CHECK_THAT(
+        explain.table(),
+        Contains("operator  policy      reason") &&
+            Contains("softmax   f32_inside  the operator's own     bf16         bf16    2      0           0\n"));
   }
   CHECK(outer.decisions().empty());
 }
@@ -205,7 +215,8 @@ TEST_CASE("A43: hits, misses, casts and bytes are exact; shadows can be weighed 
   const amp::CastStatistics before = amp::cast_statistics();
   const auto counts = [&] {
     const amp::CastStatistics s = amp::cast_statistics();
-    return std::vector<std::int64_t>{static_cast<std::int64_t>(s.casts - before.casts), static_cast<std::int64_t>(s.misses - before.misses),
+    return std::vector<std::int64_t>{static_cast<std::int64_t>(s.casts - before.casts),
+                                     static_cast<std::int64_t>(s.misses - before.misses),
                                      static_cast<std::int64_t>(s.hits - before.hits), s.bytes - before.bytes};
   };
   using V = std::vector<std::int64_t>;

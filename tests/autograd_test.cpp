@@ -102,7 +102,8 @@ TEST_CASE("first to third derivatives of sigmoid and of fused operators") {
       p.data<double>()[i] += eps;
       return sum(second(p.requires_grad_(), false) * z.detach()).item<double>();
     };
-    CHECK(values(third)[static_cast<std::size_t>(i)] == Approx((moved(1e-5) - moved(-1e-5)) / 2e-5).epsilon(1e-6).margin(1e-8));
+    CHECK(values(third)[static_cast<std::size_t>(i)] ==
+          Approx((moved(1e-5) - moved(-1e-5)) / 2e-5).epsilon(1e-6).margin(1e-8));
   }
 }
 
@@ -191,8 +192,8 @@ TEST_CASE("a saved tensor that was changed is found, by name and version") {
   const Tensor y = x * factor;
   factor.add_(factor);
   const std::string message = message_of([&] { sum(y).backward(); });
-  CHECK_THAT(message,
-             Contains("\"mul\" saved its input b (version ") && Contains("since changed by add_") && Contains("clone()"));
+  CHECK_THAT(message, Contains("\"mul\" saved its input b (version ") && Contains("since changed by add_") &&
+                          Contains("clone()"));
   CHECK_FALSE(x.grad().defined());
   Tensor e = exp(x);
   {

@@ -91,7 +91,9 @@ TEST_CASE("gradcheck takes strided inputs, several results and unused inputs") {
 
 TEST_CASE("numbers take part in differentiation as constants") {
   Tensor x = random_tensor({5}, 1, 0.5, 2).requires_grad_();
-  const auto f = [](const Tensors& in) { return Tensors{pow(in[0], 3.0) - 2.0 / in[0], maximum(in[0], Tensor(1.0)) * 0.5}; };
+  const auto f = [](const Tensors& in) {
+    return Tensors{pow(in[0], 3.0) - 2.0 / in[0], maximum(in[0], Tensor(1.0)) * 0.5};
+  };
   gradcheck(f, {x});
   gradgradcheck(f, {x});
   Tensor zero = tensor({0.0, -2.0}, {.dtype = f64, .requires_grad = true});
@@ -101,7 +103,8 @@ TEST_CASE("numbers take part in differentiation as constants") {
 
 namespace {
 struct Block {  // two layers with dropout between
-  Tensor w1 = random_tensor({6, 8}, 11).to(f32).requires_grad_(), w2 = random_tensor({8, 5}, 12).to(f32).requires_grad_();
+  Tensor w1 = random_tensor({6, 8}, 11).to(f32).requires_grad_(),
+         w2 = random_tensor({8, 5}, 12).to(f32).requires_grad_();
   Tensor operator()(const Tensor& x) const { return matmul(dropout(gelu(matmul(x, w1)), 0.4), w2); }
 };
 }  // namespace
@@ -144,7 +147,8 @@ TEST_CASE("checkpoint: captured parameters alone, nesting, second derivatives, a
 
   const auto nested = [&](const Tensors& in) {
     const auto inner = [](const Tensor& x) { return exp(x) * x; };
-    return Tensors{checkpoint([=, factor = in[1]](const Tensor& x) { return sum(checkpoint(inner, x * factor)); }, in[0])};
+    return Tensors{
+        checkpoint([=, factor = in[1]](const Tensor& x) { return sum(checkpoint(inner, x * factor)); }, in[0])};
   };
   Tensor a = random_tensor({4}, 3).requires_grad_(), b = random_tensor({4}, 4).requires_grad_();
   gradcheck(nested, {a, b});
@@ -163,7 +167,8 @@ TEST_CASE("checkpoint: what its input was computed from may be used inside again
     w.on_grad([&](const Tensor&) { ++calls; });
     const Tensor h = tanh(linear(data, w)), deeper = sigmoid(h);
     h.on_grad([](const Tensor& g) { return g * 2.0; });
-    const auto block = [w, h](const Tensor& x) { return gelu(linear(x * h, w)); };  // w and h again: a tied weight, a skip
+    // w and h again: a tied weight, a skip
+    const auto block = [w, h](const Tensor& x) { return gelu(linear(x * h, w)); };
     const Tensor loss = sum(square(use_checkpoint ? checkpoint(block, deeper) : block(deeper)));
     const Tensor by_grad = grad(loss, {w}, {.retain_graph = true})[0];
     backward(loss, {}, {.create_graph = recorded});
@@ -214,8 +219,8 @@ TEST_CASE("anomaly mode names the operator that made the first NaN and the way t
   const AnomalyMode guard;
   const Tensor y = sum(sqrt(z * 3.0) * 0.0);
   const std::string message = message_of([&] { y.backward(); });
-  CHECK_THAT(message,
-             Contains("backward of \"sqrt\" gave NaN for its input 0") && Contains("backward came by sum -> mul -> sqrt") &&
+  CHECK_THAT(message, Contains("backward of \"sqrt\" gave NaN for its input 0") &&
+                          Contains("backward came by sum -> mul -> sqrt") &&
                           Contains("forward by leaf -> mul -> sqrt"));
 }
 

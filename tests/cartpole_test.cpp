@@ -13,7 +13,8 @@ TEST_CASE("A cart moves as in CartPole-v1") {
   CartPole game(2);
   game.state.copy_(tensor({{0.03, -0.02, 0.01, 0.04, 0}, {0, 0, 0, 0, 0}}));
   const int pushes[] = {1, 1, 0, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  const std::vector<double> sixth{0.05489087, -0.01987099, -0.02559974, 0.0371656}, last{0.1921864, 1.742713, -0.2394238, -2.803203};
+  const std::vector<double> sixth{0.05489087, -0.01987099, -0.02559974, 0.0371656},
+      last{0.1921864, 1.742713, -0.2394238, -2.803203};
   for (int i = 0; i < 15; ++i) {
     CAPTURE(i);
     const CartPole::Step step = game.step(tensor({pushes[i], i % 2}));

@@ -52,9 +52,10 @@ const std::string end_of_tar(1024, '\0');
 
 std::string archive() {
   std::string s = tar_entry("cifar-10-batches-bin/", "", '5') + tar_entry("pax", "30 mtime=1.5\n", 'x');
-  for (const int i : {4, 2, 1, 5, 3}) s += tar_entry("cifar-10-batches-bin/data_batch_" + std::to_string(i) + ".bin", batch(i));
-  return s + tar_entry("cifar-10-batches-bin/readme.html", "<html>") + tar_entry("cifar-10-batches-bin/test_batch.bin", batch(0).substr(0, 3073)) +
-         end_of_tar;
+  for (const int i : {4, 2, 1, 5, 3})
+    s += tar_entry("cifar-10-batches-bin/data_batch_" + std::to_string(i) + ".bin", batch(i));
+  return s + tar_entry("cifar-10-batches-bin/readme.html", "<html>") +
+         tar_entry("cifar-10-batches-bin/test_batch.bin", batch(0).substr(0, 3073)) + end_of_tar;
 }
 
 void put_folder(const std::string& dir) {
@@ -86,11 +87,13 @@ void refuses_archive(const std::string& bytes, const std::string& fragment) {
 TEST_CASE("cifar: the folder and the archive give the same pictures") {
   const TempDir dir;
   put_folder(dir / "bin");
-  check_pictures(data::load_cifar(dir / "bin", Cifar::ten, Split::train), data::load_cifar(dir / "bin", Cifar::ten, Split::test));
+  check_pictures(data::load_cifar(dir / "bin", Cifar::ten, Split::train),
+                 data::load_cifar(dir / "bin", Cifar::ten, Split::test));
   put_file(dir / "a.tar.gz", gzip(archive()));
   put_file(dir / "a.tar", archive());
   for (const char* name : {"a.tar.gz", "a.tar"})
-    check_pictures(data::load_cifar(dir / name, Cifar::ten, Split::train), data::load_cifar(dir / name, Cifar::ten, Split::test));
+    check_pictures(data::load_cifar(dir / name, Cifar::ten, Split::train),
+                   data::load_cifar(dir / name, Cifar::ten, Split::test));
 }
 
 TEST_CASE("cifar-100: classes and superclasses") {
@@ -102,9 +105,11 @@ TEST_CASE("cifar-100: classes and superclasses") {
   const Dataset coarse = data::load_cifar(dir.path(), Cifar::hundred_coarse, Split::train);
   CHECK(coarse.labels.to_vector<int>() == std::vector<int>{3, 19});
   CHECK(coarse.classes == 20);
-  CHECK_THROWS_WITH(data::load_cifar(dir.path(), Cifar::hundred, Split::test), Contains("label 100 of picture 0 is not below the 100"));
+  CHECK_THROWS_WITH(data::load_cifar(dir.path(), Cifar::hundred, Split::test),
+                    Contains("label 100 of picture 0 is not below the 100"));
   put_file(dir / "fine_label_names.txt", "apple\npear\n");
-  CHECK_THROWS_WITH(data::load_cifar(dir.path(), Cifar::hundred, Split::train), Contains("names 2 classes, expected 100"));
+  CHECK_THROWS_WITH(data::load_cifar(dir.path(), Cifar::hundred, Split::train),
+                    Contains("names 2 classes, expected 100"));
 }
 
 TEST_CASE("C1: a size that is not a multiple of a record's") {
@@ -117,7 +122,8 @@ TEST_CASE("C1: a size that is not a multiple of a record's") {
                       Contains("data_batch_3.bin: has " + std::to_string(size) + " bytes, which is not a multiple"));
   }
   put_file(dir / "data_batch_3.bin", batch(3).substr(0, 3073));
-  CHECK_THROWS_WITH(data::load_cifar(dir.path(), Cifar::ten, Split::train), Contains("has 1 pictures, another file of the same set has 2"));
+  CHECK_THROWS_WITH(data::load_cifar(dir.path(), Cifar::ten, Split::train),
+                    Contains("has 1 pictures, another file of the same set has 2"));
   put_file(dir / "data_batch_3.bin", "<!DOCTYPE html><html>");
   CHECK_THROWS_WITH(data::load_cifar(dir.path(), Cifar::ten, Split::train), Contains("looks like an HTML page"));
   std::filesystem::remove(dir / "data_batch_3.bin");
@@ -205,7 +211,8 @@ TEST_CASE("cifar: found in the usual folders, unpacked or not, and drawn when th
   put_folder(dir / "env/cifar-10-batches-bin");
   CHECK_THAT(data::load_dataset("cifar10").source, Contains("env/cifar-10-batches-bin"));
   CHECK(data::load_dataset("cifar10", Split::test, dir / "env").size() == 1);
-  CHECK_THROWS_WITH(data::load_dataset("cifar10", Split::test, dir / "xdg"), Contains("holds no cifar10: expected data_batch_1.bin"));
+  CHECK_THROWS_WITH(data::load_dataset("cifar10", Split::test, dir / "xdg"),
+                    Contains("holds no cifar10: expected data_batch_1.bin"));
 }
 
 TEST_CASE("cifar: through the pipeline, each channel by its own mean and std") {

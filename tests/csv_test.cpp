@@ -32,14 +32,17 @@ void refuses(const std::string& text, const std::string& fragment, const data::C
 }  // namespace
 
 TEST_CASE("csv: numbers, a label column, quotes, line endings and a byte order mark") {
-  const Dataset set = read("\xef\xbb\xbfwidth,\"the \"\"name\"\"\",height\r\n1.5,cat, -2e1\r\n\r\n+3,\"dog, big\",4\r\n0,cat,7", {.label = "the \"name\""});
+  const Dataset set =
+      read("\xef\xbb\xbfwidth,\"the \"\"name\"\"\",height\r\n1.5,cat, -2e1\r\n\r\n+3,\"dog, big\",4\r\n0,cat,7",
+           {.label = "the \"name\""});
   CHECK(set.images.sizes() == Dims{3, 2});
   CHECK(set.images.to_vector<double>() == std::vector<double>{1.5, -20, 3, 4, 0, 7});
   CHECK(set.labels.to_vector<int>() == std::vector<int>{0, 1, 0});
   CHECK(set.class_names == std::vector<std::string>{"cat", "dog, big"});
   CHECK(set.mean[0] == 1.5f);
   CHECK(std::abs(set.std[0] - std::sqrt(1.5f)) < 1e-6f);
-  for (auto [row, label] : data::Pipeline(set).batch(3)) CHECK(std::abs(row.sum().item()) < 1e-5);  // each column has mean 0
+  // each column has mean 0
+  for (auto [row, label] : data::Pipeline(set).batch(3)) CHECK(std::abs(row.sum().item()) < 1e-5);
 
   const Dataset plain = read("1;2;10\n3;4;9\n5;6;10\n", {.separator = ';', .header = false});
   CHECK(plain.images.sizes() == Dims{3, 2});
@@ -81,7 +84,8 @@ TEST_CASE("csv: three thousand mutations give a table or a FormatError") {
   int refused = 0;
   for (int trial = 0; trial < 3000; ++trial) {
     std::string bytes = "a,\"b\",c\n1,2,x\n3,\"4\",\"y,\"\"z\"\n5,6,x\n";
-    for (std::uint64_t edits = 1 + random() % 4; edits > 0; --edits) bytes[random() % bytes.size()] = ",\"\n\r x1\0-."[random() % 10];
+    for (std::uint64_t edits = 1 + random() % 4; edits > 0; --edits)
+      bytes[random() % bytes.size()] = ",\"\n\r x1\0-."[random() % 10];
     put_file(dir / "m", bytes);
     try {
       const Dataset set = data::read_csv(dir / "m");
@@ -95,8 +99,11 @@ TEST_CASE("csv: three thousand mutations give a table or a FormatError") {
 
 TEST_CASE("image folder: classes by sub-folder, resized and cut, errors with the path") {
   const TempDir dir;
-  for (const char* folder : {"/photos/cat/deep", "/photos/dog", "/photos/.hidden"}) std::filesystem::create_directories(dir.path() + folder);
-  const auto put = [&](const std::string& name, double value, std::int64_t h, std::int64_t w) { io::write_png(dir / name, full({3, h, w}, value, {.dtype = u8})); };
+  for (const char* folder : {"/photos/cat/deep", "/photos/dog", "/photos/.hidden"})
+    std::filesystem::create_directories(dir.path() + folder);
+  const auto put = [&](const std::string& name, double value, std::int64_t h, std::int64_t w) {
+    io::write_png(dir / name, full({3, h, w}, value, {.dtype = u8}));
+  };
   put("photos/cat/b.png", 10, 40, 20);
   put("photos/cat/deep/a.PNG", 20, 20, 40);
   put("photos/dog/c.png", 30, 30, 30);
@@ -109,12 +116,14 @@ TEST_CASE("image folder: classes by sub-folder, resized and cut, errors with the
   data::Pipeline(set).raw().batch(3).threads(2).loader().next(b);
   CHECK(b.image.sizes() == Dims{3, 3, 16, 16});
   CHECK(b.label.to_vector<int>() == std::vector<int>{0, 0, 1});
-  for (int i = 0; i < 3; ++i) CHECK((b.image[i].min().item() == 10 * (i + 1) && b.image[i].max().item() == 10 * (i + 1)));
+  for (int i = 0; i < 3; ++i)
+    CHECK((b.image[i].min().item() == 10 * (i + 1) && b.image[i].max().item() == 10 * (i + 1)));
   data::Pipeline(set).batch(3).loader().next(b);
   CHECK(std::abs(b.image[0][0][0][0].item() - (10 / 255.0f - 0.485f) / 0.229f) < 1e-5f);
 
   put_file(dir / "photos/dog/c.png", "<html>");
-  CHECK_THROWS_WITH(data::Pipeline(set).batch(3).loader().next(b), Contains("sample 2") && Contains("photos/dog/c.png: is neither a PNG nor a JPEG"));
+  CHECK_THROWS_WITH(data::Pipeline(set).batch(3).loader().next(b),
+                    Contains("sample 2") && Contains("photos/dog/c.png: is neither a PNG nor a JPEG"));
   std::filesystem::create_directories(dir / "photos/emu");
   CHECK_THROWS_WITH(data::image_folder(dir / "photos"), Contains("photos/emu has no .png"));
   CHECK_THROWS_WITH(data::image_folder(dir / "none"), Contains("there is no folder"));

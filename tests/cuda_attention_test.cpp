@@ -243,7 +243,8 @@ struct Call {
   bool causal = false, grouped = false, autocast = false;
 };
 using Tensors = std::vector<Tensor>;
-Tensors attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& g, const Call& call) {
+Tensors attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& g,
+               const Call& call) {
   Tensor y;
   {
     std::optional<amp::Autocast> region;
@@ -270,7 +271,8 @@ TEST_CASE("scaled_dot_product_attention of halves: packed heads, groups, masks, 
       const Tensor g = cast(randn({batch, heads, length, width}), dtype);
       const auto part = [&](const Tensor& of, std::int64_t first, std::int64_t count) {
         const Tensor slice_of = slice(of, -1, first * width, (first + count) * width);
-        return transpose(slice_of.as_strided({batch, length, count, width}, {of.stride(0), of.stride(1), width, 1}), 1, 2);
+        return transpose(slice_of.as_strided({batch, length, count, width}, {of.stride(0), of.stride(1), width, 1}), 1,
+                         2);
       };
       const auto split = [&](const Tensor& of) {
         Tensors parts{part(of, 0, heads), part(of, heads, kv_heads), part(of, heads + kv_heads, kv_heads)};

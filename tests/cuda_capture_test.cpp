@@ -1,5 +1,5 @@
-// A captured step against the same step run as it is: bit for bit, with mixed precision, dropout, clipping, overflows and
-// a learning rate that changes between calls.
+// A captured step against the same step run as it is: bit for bit, with mixed precision, dropout, clipping, overflows
+// and a learning rate that changes between calls.
 #include <cmath>
 #include <functional>
 
@@ -219,7 +219,8 @@ TEST_CASE("operators that make tables from shapes can be captured: after one run
   }
 }
 
-TEST_CASE("rotary tables from position 0 on are made once; those first seen by a step that is recorded are the graph's") {
+TEST_CASE(
+    "rotary tables from position 0 on are made once; those first seen by a step that is recorded are the graph's") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   manual_seed(4);
   const Tensor x = randn({2, 5, 8});

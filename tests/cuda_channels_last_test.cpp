@@ -1,5 +1,5 @@
-// Channels-last images on the CUDA device: every operator gives what f64 on the CPU gives for contiguous ones, and those
-// that promise it keep the layout, forward and backward.
+// Channels-last images on the CUDA device: every operator gives what f64 on the CPU gives for contiguous ones, and
+// those that promise it keep the layout, forward and backward.
 #include "autograd/hooks.h"
 #include "core/accelerator.h"
 #include "core/layout.h"
@@ -59,7 +59,8 @@ TEST_CASE("channels-last inputs give on cuda what contiguous ones give on the cp
         INFO("result " << k);
         if (!y[k].defined() || !y[k].is_floating()) continue;
         const Nan nan = s.extreme ? Nan::equal : Nan::differs;
-        CHECK(difference(y[k], expected[k], tolerance_for(y[k].dtype(), sum_length(op, s), scale_of(exact)), nan) == "");
+        CHECK(difference(y[k], expected[k], tolerance_for(y[k].dtype(), sum_length(op, s), scale_of(exact)), nan) ==
+              "");
       }
     }
   });
@@ -73,7 +74,8 @@ TEST_CASE("gradients of channels-last inputs on cuda are those of contiguous one
     if (refuses(op, s, moved)) return;
     const Tensors expected = gradients_of(op, s, x), g = gradients_of(op, s, moved);
     REQUIRE(g.size() == expected.size());
-    for (std::size_t k = 0; k < g.size(); ++k) if (g[k].defined()) CHECK(difference(g[k], expected[k], {1e-9, 1e-9}) == "");
+    for (std::size_t k = 0; k < g.size(); ++k)
+      if (g[k].defined()) CHECK(difference(g[k], expected[k], {1e-9, 1e-9}) == "");
   });
 }
 
@@ -96,7 +98,9 @@ TEST_CASE("operators on channels-last images keep the layout on cuda, forward an
       REQUIRE(seen.defined());
       CHECK(is_last(seen));
     };
-    const auto norm = [&](const Tensor& t, const Tensor& z) { return batch_norm_relu(t, {}, {}, {}, {}, true, 0.1, 1e-5, z); };
+    const auto norm = [&](const Tensor& t, const Tensor& z) {
+      return batch_norm_relu(t, {}, {}, {}, {}, true, 0.1, 1e-5, z);
+    };
     check_kept("relu", [](const Tensor& t) { return relu(t); });
     check_kept("gelu", [](const Tensor& t) { return gelu(t); });
     check_kept("a sum with a contiguous tensor", [&](const Tensor& t) { return relu(other + t); });

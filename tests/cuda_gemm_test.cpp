@@ -1,5 +1,5 @@
-// The Tensor Core products (amp/kernels/gemm_mma.cuh, gemm_sm90.cu) on the machine the tests run on: a GPU or the CPU shim.
-// Every layout, dtype, epilogue, tail and split is held against a product in f64 of the same rounded inputs.
+// The Tensor Core products (amp/kernels/gemm_mma.cuh, gemm_sm90.cu) on the machine the tests run on: a GPU or the CPU
+// shim. Every layout, dtype, epilogue, tail and split is held against a product in f64 of the same rounded inputs.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -37,20 +37,31 @@ struct Case {
 };
 
 std::string describe(const Case& c) {
-  return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " items " + std::to_string(c.items) + " skew " +
-         std::to_string(c.skew) + (c.at ? " a^T" : "") + (c.bt ? " b^T" : "") + (c.in == f16 ? " f16" : " bf16") + (c.out == f32 ? "->f32" : "") +
-         " tile " + std::to_string(c.tile) + " parts " + std::to_string(c.parts) + (c.bias ? " bias" : "") + (c.accumulate ? " +=" : "") +
-         (c.sums ? " sums" : "") + (c.saved ? " backward" : "") + (c.way == Way::hopper ? " hopper" : c.way == Way::cublaslt ? " cublaslt" : "") + (c.activation == Activation::relu ? " relu" : c.activation == Activation::gelu ? " gelu" : c.activation == Activation::gelu_tanh ? " gelu_tanh" : "");
+  return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " items " +
+         std::to_string(c.items) + " skew " + std::to_string(c.skew) + (c.at ? " a^T" : "") + (c.bt ? " b^T" : "") +
+         (c.in == f16 ? " f16" : " bf16") + (c.out == f32 ? "->f32" : "") + " tile " + std::to_string(c.tile) +
+         " parts " + std::to_string(c.parts) + (c.bias ? " bias" : "") + (c.accumulate ? " +=" : "") +
+         (c.sums ? " sums" : "") + (c.saved ? " backward" : "") +
+         (c.way == Way::hopper     ? " hopper"
+          : c.way == Way::cublaslt ? " cublaslt"
+                                   : "") +
+         (c.activation == Activation::relu        ? " relu"
+          : c.activation == Activation::gelu      ? " gelu"
+          : c.activation == Activation::gelu_tanh ? " gelu_tanh"
+                                                  : "");
 }
 
 // What a lane, a chunk or a row computes wrongly shows as an error far above rounding.
 void run(const Case& c) {
   INFO(describe(c));
   manual_seed(7);
-  const std::int64_t a_rows = c.at ? c.k : c.m, a_columns = c.at ? c.m : c.k, b_rows = c.bt ? c.n : c.k, b_columns = c.bt ? c.k : c.n;
-  const Tensor a = cast(randn({c.items, a_rows, a_columns + c.skew}), c.in), b = cast(randn({c.items, b_rows, b_columns + c.skew}), c.in);
+  const std::int64_t a_rows = c.at ? c.k : c.m, a_columns = c.at ? c.m : c.k, b_rows = c.bt ? c.n : c.k,
+                     b_columns = c.bt ? c.k : c.n;
+  const Tensor a = cast(randn({c.items, a_rows, a_columns + c.skew}), c.in),
+               b = cast(randn({c.items, b_rows, b_columns + c.skew}), c.in);
   const Tensor bias = cast(randn({c.n}), c.in), before = cast(randn({c.items, c.m, c.n}), c.out);
-  const Tensor da = a.to(cuda), db = b.to(cuda), dbias = bias.to(cuda), dc = before.to(cuda), dz = zeros({c.items, c.m, c.n}, {.dtype = c.out}).to(cuda);
+  const Tensor da = a.to(cuda), db = b.to(cuda), dbias = bias.to(cuda), dc = before.to(cuda),
+               dz = zeros({c.items, c.m, c.n}, {.dtype = c.out}).to(cuda);
   const Tensor dsums = zeros({c.items, c.m}, {.dtype = c.out}).to(cuda);
 
   Gemm g;
@@ -60,7 +71,8 @@ void run(const Case& c) {
   g.lda = a_columns + c.skew, g.ldb = b_columns + c.skew, g.ldc = c.n;
   g.a_transposed = c.at, g.b_transposed = c.bt, g.accumulate = c.accumulate, g.activation = c.activation;
   if (c.bias) g.bias = dbias.view().data;
-  const Tensor saved = cast(randn({c.items, c.m, c.n}), c.out), dsaved = saved.to(cuda), dproduct = zeros_like(saved).to(cuda);
+  const Tensor saved = cast(randn({c.items, c.m, c.n}), c.out), dsaved = saved.to(cuda),
+               dproduct = zeros_like(saved).to(cuda);
   if (c.saved) g.saved = dsaved.view().data;
   if (c.before) g.before_activation = dz.view().data;
   if (c.sums) g.a_sums = dsums.view().data;
@@ -77,8 +89,8 @@ void run(const Case& c) {
   if (c.bias) want = want + cast(bias, f64);
   if (c.accumulate) want = want + cast(before, f64);
   const double unit = c.out == f32 ? 0 : c.in == f16 ? 0x1p-11 : 0x1p-8;
-  // A Tensor Core cuts off what it adds to a sum instead of rounding it, so errors grow with k and not with its root. The
-  // bounds for sums of k products in f32 allow that; operands are normal numbers, whose largest exceed 4.
+  // A Tensor Core cuts off what it adds to a sum instead of rounding it, so errors grow with k and not with its root.
+  // The bounds for sums of k products in f32 allow that; operands are normal numbers, whose largest exceed 4.
   const double root = std::sqrt(static_cast<double>(c.k));
 #if defined(MANTISSA_CUDA_SHIM)
   const double absolute = root * 0x1p-19, relative = 0;
@@ -89,13 +101,15 @@ void run(const Case& c) {
     const auto x = cast(got.to(cpu), f64).to_vector<double>(), y = contiguous(expected).to_vector<double>();
     REQUIRE(x.size() == y.size());
     double worst = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]) / (absolute + (relative + unit * 1.01) * std::abs(y[i]) + 1e-7));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      worst = std::max(worst, std::abs(x[i] - y[i]) / (absolute + (relative + unit * 1.01) * std::abs(y[i]) + 1e-7));
     CHECK(worst <= 1);
   };
   if (c.saved) {  // of halves the gradient of the rounded product, to the bit: by the same way, without its end
     Gemm product = g;
     product.activation = Activation::none, product.saved = nullptr, product.c = dproduct.view().data;
-    if (c.way == Way::mma) REQUIRE(tensor_core::run_mma(product, c.tile, c.parts, static_cast<float*>(partial.view().data)));
+    if (c.way == Way::mma)
+      REQUIRE(tensor_core::run_mma(product, c.tile, c.parts, static_cast<float*>(partial.view().data)));
     if (c.way == Way::hopper) REQUIRE(tensor_core::run_hopper(product, c.tile));
     compare(dproduct, want);
     if (c.way == Way::cublaslt) REQUIRE(cuda_backend::run_cublaslt(product, 0));
@@ -136,12 +150,43 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   for (const int parts : {1, 3}) {
     run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .activation = Activation::relu});
-    run({.m = 40, .n = 72, .k = 200, .in = bf16, .out = bf16, .parts = parts, .bias = true, .before = true, .activation = Activation::gelu});
-    run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .before = true, .activation = Activation::gelu_tanh});
+    run({.m = 40,
+         .n = 72,
+         .k = 200,
+         .in = bf16,
+         .out = bf16,
+         .parts = parts,
+         .bias = true,
+         .before = true,
+         .activation = Activation::gelu});
+    run({.m = 40,
+         .n = 72,
+         .k = 200,
+         .parts = parts,
+         .bias = true,
+         .before = true,
+         .activation = Activation::gelu_tanh});
     for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
       run({.m = 40, .n = 72, .k = 200, .parts = parts, .saved = true, .activation = a});
-      run({.m = 33, .n = 37, .k = 70, .skew = 1, .in = bf16, .out = bf16, .parts = parts, .saved = true, .activation = a});
-      run({.m = 136, .n = 152, .k = 72, .bt = true, .in = bf16, .out = f32, .tile = 128, .parts = parts, .saved = true, .activation = a});
+      run({.m = 33,
+           .n = 37,
+           .k = 70,
+           .skew = 1,
+           .in = bf16,
+           .out = bf16,
+           .parts = parts,
+           .saved = true,
+           .activation = a});
+      run({.m = 136,
+           .n = 152,
+           .k = 72,
+           .bt = true,
+           .in = bf16,
+           .out = f32,
+           .tile = 128,
+           .parts = parts,
+           .saved = true,
+           .activation = a});
     }
     run({.m = 40, .n = 72, .k = 200, .at = true, .out = f32, .parts = parts, .accumulate = true, .sums = true});
     run({.m = 200, .n = 72, .k = 136, .items = 2, .at = true, .tile = 128, .parts = parts, .sums = true});
@@ -149,8 +194,12 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
 }
 
 TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout, dtype and tail") {
-  if (!cuda_is_available() || cuda_backend::compute_capability() != 90) { WARN("no Hopper GPU and no shim: not tested"); return; }
-#if defined(MANTISSA_CUDA_SHIM)  // cuBLASLt is not there, and one step of 64 for each stage of the ring and two more has to do
+  if (!cuda_is_available() || cuda_backend::compute_capability() != 90) {
+    WARN("no Hopper GPU and no shim: not tested");
+    return;
+  }
+// Under the shim there is no cuBLASLt, and one step of 64 for each stage of the ring and two more has to do.
+#if defined(MANTISSA_CUDA_SHIM)
   const std::vector<Way> ways{Way::hopper};
   const Case deep{.m = 136, .n = 264, .k = 376, .skew = 8}, wide{.m = 264, .n = 392, .k = 72};
 #else
@@ -163,28 +212,96 @@ TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout
         for (const bool at : {false, true}) {
           for (const bool bt : {false, true}) {
             run({.m = 64, .n = 64, .k = 64, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
-            run({.m = 72, .n = 40, .k = 104, .items = 2, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
-            run({.m = deep.m, .n = deep.n, .k = deep.k, .skew = deep.skew, .at = at, .bt = bt, .in = in, .out = f32, .tile = tile, .way = way});
-            run({.m = wide.m, .n = wide.n, .k = wide.k, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
+            run({.m = 72,
+                 .n = 40,
+                 .k = 104,
+                 .items = 2,
+                 .at = at,
+                 .bt = bt,
+                 .in = in,
+                 .out = in,
+                 .tile = tile,
+                 .way = way});
+            run({.m = deep.m,
+                 .n = deep.n,
+                 .k = deep.k,
+                 .skew = deep.skew,
+                 .at = at,
+                 .bt = bt,
+                 .in = in,
+                 .out = f32,
+                 .tile = tile,
+                 .way = way});
+            run({.m = wide.m,
+                 .n = wide.n,
+                 .k = wide.k,
+                 .at = at,
+                 .bt = bt,
+                 .in = in,
+                 .out = in,
+                 .tile = tile,
+                 .way = way});
             if (way == Way::hopper) {  // odd in every direction, with rows of multiples of 16 bytes
-              run({.m = 37, .n = 29, .k = 45, .items = 3, .skew = 3, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
+              run({.m = 37,
+                   .n = 29,
+                   .k = 45,
+                   .items = 3,
+                   .skew = 3,
+                   .at = at,
+                   .bt = bt,
+                   .in = in,
+                   .out = in,
+                   .tile = tile,
+                   .way = way});
             }
           }
         }
-        run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .activation = Activation::relu, .way = way});
-        run({.m = 200, .n = 136, .k = 200, .at = true, .in = in, .out = f32, .tile = tile, .accumulate = true, .way = way});
+        run({.m = 200,
+             .n = 136,
+             .k = 200,
+             .in = in,
+             .out = in,
+             .tile = tile,
+             .bias = true,
+             .activation = Activation::relu,
+             .way = way});
+        run({.m = 200,
+             .n = 136,
+             .k = 200,
+             .at = true,
+             .in = in,
+             .out = f32,
+             .tile = tile,
+             .accumulate = true,
+             .way = way});
         if (way == Way::hopper) {
           run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = true,
                .activation = Activation::gelu, .way = way});
         }
         for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
           if (way == Way::hopper || a == Activation::gelu_tanh)
-            run({.m = 200, .n = 136, .k = 200, .bt = way == Way::hopper, .in = in, .out = in, .tile = tile, .saved = true,
-                 .activation = a, .way = way});
+            run({.m = 200,
+                 .n = 136,
+                 .k = 200,
+                 .bt = way == Way::hopper,
+                 .in = in,
+                 .out = in,
+                 .tile = tile,
+                 .saved = true,
+                 .activation = a,
+                 .way = way});
         }
         for (const bool before : {false, true}) {  // gelu by tanh is also cuBLASLt's
-          run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = before && way == Way::hopper,
-               .activation = Activation::gelu_tanh, .way = way});
+          run({.m = 200,
+               .n = 136,
+               .k = 200,
+               .in = in,
+               .out = in,
+               .tile = tile,
+               .bias = true,
+               .before = before && way == Way::hopper,
+               .activation = Activation::gelu_tanh,
+               .way = way});
         }
         if (way == Way::cublaslt) break;  // its tiles are its own
       }
@@ -193,7 +310,8 @@ TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout
 }
 
 #if defined(MANTISSA_CUDA_SHIM)
-TEST_CASE("Hopper's product is the same in other orders of threads, and however early or late its copies and products happen") {
+TEST_CASE(
+    "Hopper's product is the same in other orders of threads, however early or late its copies and products happen") {
   using cuda_shim::Asynchrony, cuda_shim::Order;
   unsigned seed = 0;
   for (const Order order : {Order::reverse, Order::random}) {
@@ -202,9 +320,29 @@ TEST_CASE("Hopper's product is the same in other orders of threads, and however 
         for (const bool mn : {false, true}) {
           cuda_shim::set_order(order, ++seed);
           cuda_shim::set_asynchrony(when);
-          run({.m = 264, .n = 392, .k = 392, .at = mn, .bt = !mn, .tile = tile, .way = Way::hopper});  // 12 or 9 tiles for two blocks
-          run({.m = 72, .n = 40, .k = 104, .items = 5, .at = mn, .bt = !mn, .in = bf16, .out = f32, .tile = tile, .accumulate = true, .way = Way::hopper});
-          run({.m = 200, .n = 136, .k = 200, .at = mn, .bt = !mn, .tile = tile, .bias = true, .before = true, .activation = Activation::gelu, .way = Way::hopper});
+          // 12 or 9 tiles for two blocks
+          run({.m = 264, .n = 392, .k = 392, .at = mn, .bt = !mn, .tile = tile, .way = Way::hopper});
+          run({.m = 72,
+               .n = 40,
+               .k = 104,
+               .items = 5,
+               .at = mn,
+               .bt = !mn,
+               .in = bf16,
+               .out = f32,
+               .tile = tile,
+               .accumulate = true,
+               .way = Way::hopper});
+          run({.m = 200,
+               .n = 136,
+               .k = 200,
+               .at = mn,
+               .bt = !mn,
+               .tile = tile,
+               .bias = true,
+               .before = true,
+               .activation = Activation::gelu,
+               .way = Way::hopper});
         }
       }
     }

@@ -69,7 +69,8 @@ TEST_CASE("LinearAct in a region computes what Linear and the activation do, wit
       nn::LinearAct fused(24, 32, a);
       nn::Linear apart = static_cast<const nn::Linear&>(fused).clone();
       const Tensor x = randn({9, 24});
-      const Tensor y = amp::autocast(dtype, [&] { return fused(x); }), z = amp::autocast(dtype, [&] { return act(apart(x), a); });
+      const Tensor y = amp::autocast(dtype, [&] { return fused(x); }),
+                   z = amp::autocast(dtype, [&] { return act(apart(x), a); });
       CHECK(y.dtype() == dtype);
       CHECK(same_bits(y, z));
       sum(y.to(f32)).backward(), sum(z.to(f32)).backward();

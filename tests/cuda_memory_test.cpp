@@ -21,7 +21,8 @@ TEST_CASE("a device filled to the last block survives") {
     if (message.empty()) held.back().slice(0, size - 1).fill_(static_cast<double>(held.size()));
     REQUIRE(held.size() < 20);
   }
-  CHECK_THAT(message, Catch::Matchers::Contains("out of memory on cuda:0: asked for") && Catch::Matchers::Contains("free"));
+  CHECK_THAT(message,
+             Catch::Matchers::Contains("out of memory on cuda:0: asked for") && Catch::Matchers::Contains("free"));
   for (std::size_t i = 0; i < held.size(); ++i) {
     CHECK(held[i].slice(0, held[i].numel() - 1).item() == static_cast<double>(i + 1));
   }
@@ -48,5 +49,6 @@ TEST_CASE("what is copied to the device is what the host had at that moment, how
 
 TEST_CASE("more than any device has is refused at once") {
   if (!cuda_is_available()) return;
-  CHECK_THAT(test::message_of([] { empty({std::int64_t{1} << 44}, {.device = cuda}); }), Catch::Matchers::Contains("out of memory"));
+  CHECK_THAT(test::message_of([] { empty({std::int64_t{1} << 44}, {.device = cuda}); }),
+             Catch::Matchers::Contains("out of memory"));
 }

@@ -102,7 +102,8 @@ TEST_CASE("norms of gradients on the device agree with the CPU for every p, over
       a.set_grad(g), b.set_grad(g.to(cuda));
       host.push_back(a), device.push_back(b);
     }
-    const float want = optim::clip_grad_norm_(host, 1.0, {.norm_type = p}).item(), got = optim::clip_grad_norm_(device, 1.0, {.norm_type = p}).item();
+    const float want = optim::clip_grad_norm_(host, 1.0, {.norm_type = p}).item(),
+                got = optim::clip_grad_norm_(device, 1.0, {.norm_type = p}).item();
     CHECK(std::abs(want - got) <= 1e-5f * want);
   }
 }

@@ -23,7 +23,8 @@ Tensors on(Device device, const Tensors& x) {
   return y;
 }
 
-// The same elements, one place into their storage, images channels-last: no vector of several elements begins where it may.
+// The same elements, one place into their storage, images channels-last: no vector of
+// several elements begins where it may.
 Tensors one_place_on(const Tensors& x) {
   Tensors y;
   for (const Tensor& t : x) {
@@ -74,7 +75,9 @@ void check_results(const OpInfo& op, const Sample& s, Dtype dtype, double length
   REQUIRE(y.size() == expected.size());
   for (std::size_t k = 0; k < y.size(); ++k) {
     if (!y[k].defined() || !y[k].is_floating()) {
-      if (!s.exact_only) CHECK(same_bits(y[k].defined() ? y[k].to(cpu) : y[k], expected[k].defined() ? expected[k].to(cpu) : expected[k]));
+      if (!s.exact_only)
+        CHECK(
+            same_bits(y[k].defined() ? y[k].to(cpu) : y[k], expected[k].defined() ? expected[k].to(cpu) : expected[k]));
       continue;
     }
     INFO("result " << k << " in " << name_of(dtype));
@@ -109,7 +112,8 @@ TEST_CASE("every operator computes on cuda what it computes on the cpu") {
   });
   std::string names;
   for (const auto& [name, reason] : missing) ran.erase(name), names += " " + name;
-  std::printf("operators on cuda: %zu of %zu; without a kernel: %zu:%s\n", ran.size(), registry().size(), missing.size(), names.c_str());
+  std::printf("operators on cuda: %zu of %zu; without a kernel: %zu:%s\n", ran.size(), registry().size(),
+              missing.size(), names.c_str());
   CHECK(missing.empty());
 }
 
@@ -151,7 +155,9 @@ TEST_CASE("tensors that begin one element into their storage") {
   // Of sizes that kernels take in packs of eight.
   for (Dtype dtype : {f32, f16, bf16}) {
     INFO(name_of(dtype));
-    const Tolerance bound = dtype == f32 ? Tolerance{1e-5, 1e-5} : dtype == f16 ? Tolerance{4e-3, 4e-3} : Tolerance{3e-2, 3e-2};
+    const Tolerance bound = dtype == f32   ? Tolerance{1e-5, 1e-5}
+                            : dtype == f16 ? Tolerance{4e-3, 4e-3}
+                                           : Tolerance{3e-2, 3e-2};
     const auto rows = [&](int seed) { return cast(random_tensor({6, 64}, seed), dtype); };
     const auto image = [&](int seed) { return cast(random_tensor({2, 16, 6, 6}, seed), dtype); };
     const auto check_same = [&](const char* what, const Tensors& x, auto&& f) {
@@ -164,8 +170,10 @@ TEST_CASE("tensors that begin one element into their storage") {
     check_same("transpose", {rows(1)}, [](const Tensors& x) { return transpose(x[0], 0, 1).contiguous(); });
     check_same("sum", {rows(1)}, [](const Tensors& x) { return sum(x[0], {1}); });
     check_same("softmax", {rows(1)}, [](const Tensors& x) { return softmax(x[0], 1); });
-    check_same("layer_norm", {rows(1), rows(2)}, [](const Tensors& x) { return layer_norm(x[0], {64}, select(x[1], 0, 0)); });
-    check_same("matmul", {rows(1), rows(2)}, [](const Tensors& x) { return matmul(x[0], transpose(x[1], 0, 1)) * 0.125; });
+    check_same("layer_norm", {rows(1), rows(2)},
+               [](const Tensors& x) { return layer_norm(x[0], {64}, select(x[1], 0, 0)); });
+    check_same("matmul", {rows(1), rows(2)},
+               [](const Tensors& x) { return matmul(x[0], transpose(x[1], 0, 1)) * 0.125; });
     check_same("rotary_embedding", {rows(1)}, [](const Tensors& x) { return rotary_embedding(x[0]); });
     check_same("max_pool2d", {image(1)}, [](const Tensors& x) { return max_pool2d(x[0], 2); });
     check_same("avg_pool2d", {image(1)}, [](const Tensors& x) { return avg_pool2d(x[0], 2); });

@@ -109,8 +109,8 @@ TEST_CASE("a training step of a language model keeps what its gradients need, an
   const std::int64_t kept = layers * rows * width * 36 + rows * width * 6;  // and those of the last norm
   CHECK(now.forward >= kept + 2 * logits);
   CHECK(now.forward <= (kept + 2 * logits) * 103 / 100);
-  // Backward begins with the gradient of the logits in their place; then the gradients of the head's operands, the weight's
-  // in f32.
+  // Backward begins with the gradient of the logits in their place; then the gradients of the head's
+  // operands, the weight's in f32.
   CHECK(now.backward_peak <= now.forward + 4 * vocabulary * width + 6 * rows * width + (1 << 16));
   CHECK(wide.backward_peak + (1 << 16) >= now.forward + 8 * logits);
 }

@@ -67,7 +67,8 @@ TEST_CASE("a network trains on cuda as on the cpu, bit for bit the same every ti
     CHECK(there.losses == again.losses);
     for (std::size_t i = 0; i < there.weights.size(); ++i) CHECK(test::same_bits(there.weights[i], again.weights[i]));
     CHECK(there.losses.back() < there.losses.front());
-    for (std::size_t i = 0; i < here.losses.size(); ++i) CHECK(std::abs(here.losses[i] - there.losses[i]) <= tolerance * (1 + std::abs(here.losses[i])));
+    for (std::size_t i = 0; i < here.losses.size(); ++i)
+      CHECK(std::abs(here.losses[i] - there.losses[i]) <= tolerance * (1 + std::abs(here.losses[i])));
   }
 }
 

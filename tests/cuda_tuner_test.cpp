@@ -11,7 +11,8 @@ using namespace mantissa;
 
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity(), not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinite = std::numeric_limits<double>::infinity(),
+                 not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // Ones and a five, and the same with one element that is something else.
 bool agree_but_for(double value, Dtype dtype, std::int64_t at, const Dims& sizes = {300, 1000}) {
@@ -75,7 +76,8 @@ TEST_CASE("ways that $MANTISSA_TUNER_SKIP names do not run") {
                                return applies;
                              }};
   };
-  const std::vector<cuda_backend::Way> ways{way("mma 64x1", false), way("hopper 256", true), way("hopper 128", true), way("cublaslt 0", true)};
+  const std::vector<cuda_backend::Way> ways{way("mma 64x1", false), way("hopper 256", true), way("hopper 128", true),
+                                            way("cublaslt 0", true)};
   const auto chosen = [&](const char* skip) {
     ran.clear();
     setenv("MANTISSA_TUNER_SKIP", skip, 1);

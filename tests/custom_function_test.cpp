@@ -18,7 +18,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) { return random_tensor(sizes, stream).to(dtype); }
+Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) {
+  return random_tensor(sizes, stream).to(dtype);
+}
 
 struct Seen {
   bool enabled = false;
@@ -94,14 +96,16 @@ TEST_CASE("A50: a function without a cast sees the region of its call, forward a
       }
       CHECK(a.grad().dtype() == f32);
       CHECK(b.grad().dtype() == f32);
-      const Tensor expected = enabled ? matmul(a.detach().to(region), b.detach().to(region)) : matmul(a.detach(), b.detach());
+      const Tensor expected =
+          enabled ? matmul(a.detach().to(region), b.detach().to(region)) : matmul(a.detach(), b.detach());
       CHECK(same_bits(y.detach(), expected));
     }
   }
 }
 
 TEST_CASE("A49: cast_inputs casts in a region, with autocast off inside, and does nothing outside", "[amp]") {
-  const Tensor x = input({3, 4}, 1, f16), w1 = input({4, 4}, 2).requires_grad_(), w2 = input({4, 4}, 3).requires_grad_();
+  const Tensor x = input({3, 4}, 1, f16), w1 = input({4, 4}, 2).requires_grad_(),
+               w2 = input({4, 4}, 3).requires_grad_();
   const Tensor expected = (matmul(x.to(f32), w1.detach()) + matmul(x.to(f32), w2.detach())) * 6.0;
   Tensor y;
   {
@@ -125,19 +129,20 @@ TEST_CASE("A49: custom_fwd reaches into containers; f64, integers and other valu
   const Tensor x = input({2}, 1, f16), w = input({2}, 2).requires_grad_(), d = input({2}, 3, f64), i = arange(2);
   int calls = 0;
   Dtype expected = f32;
-  const auto f = amp::custom_fwd(f32, [&](const Tensor& a, const Nested& nested, const std::array<Tensor, 2>& pair, std::string text, int n) {
-    ++calls;
-    CHECK(!amp::is_enabled());
-    const auto& [b, list] = nested.at("k");
-    CHECK(a.dtype() == expected);
-    CHECK(b.dtype() == expected);
-    CHECK(list[0]->dtype() == expected);
-    CHECK(!list[1].has_value());
-    CHECK(pair[0].dtype() == f64);
-    CHECK(pair[1].dtype() == i64);
-    CHECK(text == "text");
-    return a * n + b;
-  });
+  const auto f = amp::custom_fwd(
+      f32, [&](const Tensor& a, const Nested& nested, const std::array<Tensor, 2>& pair, std::string text, int n) {
+        ++calls;
+        CHECK(!amp::is_enabled());
+        const auto& [b, list] = nested.at("k");
+        CHECK(a.dtype() == expected);
+        CHECK(b.dtype() == expected);
+        CHECK(list[0]->dtype() == expected);
+        CHECK(!list[1].has_value());
+        CHECK(pair[0].dtype() == f64);
+        CHECK(pair[1].dtype() == i64);
+        CHECK(text == "text");
+        return a * n + b;
+      });
   const Nested nested{{"k", {x, {x, std::nullopt}}}};
   Tensor y;
   {
@@ -190,8 +195,10 @@ TEST_CASE("functions of one's own: double backward, NoGrad, reuse, and errors th
   CHECK(!apply_function(Cube{}, x.detach()).requires_grad());
   const Tensor y = apply_function(Cube{}, x).sum();
   backward(y);
-  CHECK_THAT(message_of([&] { backward(y); }), Contains("second time") || Contains("twice") || Contains("retain_graph"));
-  const char* expected[] = {"wrong: backward gave 0 gradients for 1", "wrong: gradient 0 has shape [7]", "wrong: saved tensor 3 does not exist"};
+  CHECK_THAT(message_of([&] { backward(y); }),
+             Contains("second time") || Contains("twice") || Contains("retain_graph"));
+  const char* expected[] = {"wrong: backward gave 0 gradients for 1", "wrong: gradient 0 has shape [7]",
+                            "wrong: saved tensor 3 does not exist"};
   for (int what : {0, 1, 2}) {
     Wrong w;
     w.what = what;

@@ -22,7 +22,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) { return random_tensor(sizes, stream).to(dtype); }
+Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) {
+  return random_tensor(sizes, stream).to(dtype);
+}
 
 struct Net {
   nn::Linear first{8, 16}, weak{16, 16}, back{16, 16}, last{16, 4};
@@ -172,10 +174,12 @@ TEST_CASE("what the doctor refuses", "[amp]") {
   CHECK_THAT(message_of([&] { amp::doctor(c.net, c.step(), {.dtype = f32}); }), Contains("must be f16 or bf16"));
   CHECK_THAT(message_of([&] { amp::doctor(c.net, c.step(), {.scale = 0}); }), Contains("must be positive"));
   CHECK_THAT(message_of([&] { amp::doctor(c.net, [&] { return c.net(c.x); }); }), Contains("scalar loss"));
-  CHECK_THAT(message_of([&] { amp::doctor(c.net, [&] { return amp::autocast(f16, [&] { return c.net(c.x).sum(); }); }); }),
-             Contains("enters a region itself"));
+  CHECK_THAT(
+      message_of([&] { amp::doctor(c.net, [&] { return amp::autocast(f16, [&] { return c.net(c.x).sum(); }); }); }),
+      Contains("enters a region itself"));
   CHECK_THAT(message_of([&] { amp::doctor(c.net, [&] { return scalar(1); }); }), Contains("needs no gradient"));
   int calls = 0;
-  CHECK_THAT(message_of([&] { amp::doctor(c.net, [&] { return calls++ ? c.net(c.x).sum() : relu(c.net(c.x)).sum(); }); }),
-             Contains("different paths"));
+  CHECK_THAT(
+      message_of([&] { amp::doctor(c.net, [&] { return calls++ ? c.net(c.x).sum() : relu(c.net(c.x)).sum(); }); }),
+      Contains("different paths"));
 }

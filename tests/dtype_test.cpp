@@ -67,7 +67,8 @@ TEST_CASE("halves overflow to infinity where IEEE 754 says") {
 TEST_CASE("vector conversions of tensors equal the scalar ones") {
   for (Dtype to : {f16, bf16}) {
     Tensor x = Tensor::allocate({4096 + 3}, f32);
-    for (int i = 0; i < x.numel(); ++i) x.data<float>()[i] = std::ldexp(1.0f + 0.00037f * static_cast<float>(i), i % 45 - 26);
+    for (int i = 0; i < x.numel(); ++i)
+      x.data<float>()[i] = std::ldexp(1.0f + 0.00037f * static_cast<float>(i), i % 45 - 26);
     const std::vector<float> got = cast(x, to).to_vector<float>();
     int wrong = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -81,7 +82,8 @@ TEST_CASE("vector conversions of tensors equal the scalar ones") {
 TEST_CASE("f64 to a half rounds once or through f32, never worse than f32 rounding") {
   const Tensor x = from_data<double>(std::vector<double>{1.0, -2.5, 65519.0, 1e-7, 3e38}, {5});
   const float inf = std::numeric_limits<float>::infinity();
-  CHECK(cast(x, f16).to_vector<float>() == std::vector<float>{1.0f, -2.5f, 65504.0f, static_cast<float>(Half(1e-7f)), inf});
+  CHECK(cast(x, f16).to_vector<float>() ==
+        std::vector<float>{1.0f, -2.5f, 65504.0f, static_cast<float>(Half(1e-7f)), inf});
 }
 
 TEST_CASE("promotion") {

@@ -46,7 +46,10 @@ TEST_CASE("functions that look at their arguments before an operator runs are na
   const auto says = [](const std::string& text, auto f) { CHECK(message_of(f) == text); };
   says("reshape(x: f32[3, 4]): shape [5, -1] does not divide 12 elements", [&] { x.reshape({5, -1}); });
   says("reshape(x: f32[3, 4]): shape [-1, -1] has more than one -1", [&] { x.reshape({-1, -1}); });
-  says("reshape(x: none): an undefined tensor was used where a tensor is needed: one that was never given a value, or whose module was moved from", [] { Tensor().reshape({2}); });
+  says(
+      "reshape(x: none): an undefined tensor was used where a tensor is needed: one that was never given a value, or "
+      "whose module was moved from",
+      [] { Tensor().reshape({2}); });
   says("transpose(x: f32[3, 4]): dim 2 is out of range for 2 dimensions", [&] { x.transpose(0, 2); });
   says("flatten(x: f32[3, 4]): dim 2 is out of range for 2 dimensions", [&] { x.flatten(2); });
   says("squeeze(x: f32[3, 4]): dim 5 is out of range for 2 dimensions", [&] { x.squeeze(5); });

@@ -70,7 +70,9 @@ struct Unfused : amp::Steppable {
   std::string parameter_name(std::size_t i) const override { return "p" + std::to_string(i); }
   void step_unless(const Tensor& skip) override {
     const NoGrad no_grad;
-    const auto write = [&](Tensor to, const Tensor& value) { to.copy_(skip.defined() ? where(skip, to, value) : value); };
+    const auto write = [&](Tensor to, const Tensor& value) {
+      to.copy_(skip.defined() ? where(skip, to, value) : value);
+    };
     steps.copy_(skip.defined() ? where(skip, steps, steps + 1) : steps + 1);
     for (std::size_t i = 0; i < p.size(); ++i) {
       if (!p[i].grad().defined()) continue;
@@ -85,7 +87,8 @@ struct Unfused : amp::Steppable {
     if (!o.decoupled_weight_decay) g = g + value * o.weight_decay;
     const Tensor m = s[0] * o.betas[0] + g * (1 - o.betas[0]), v = s[1] * o.betas[1] + g * g * (1 - o.betas[1]);
     const Tensor top = o.amsgrad ? maximum(s[2], v) : v;
-    const Tensor correction1 = 1 - pow(full({}, o.betas[0], {.dtype = f64}), steps), correction2 = 1 - pow(full({}, o.betas[1], {.dtype = f64}), steps);
+    const Tensor correction1 = 1 - pow(full({}, o.betas[0], {.dtype = f64}), steps),
+                 correction2 = 1 - pow(full({}, o.betas[1], {.dtype = f64}), steps);
     const Tensor denominator = sqrt(top) / sqrt(correction2).to(value.dtype()) + o.eps;
     const Tensor shrunk = o.decoupled_weight_decay ? value * (1 - o.lr * o.weight_decay) : value;
     write(value, shrunk - m / denominator * (o.lr / correction1).to(value.dtype()));
@@ -110,17 +113,22 @@ struct Unfused : amp::Steppable {
 
 }  // namespace
 
-TEST_CASE("G22: the fused update equals the same in operators: parameters, state and gradients, with a scaler", "[optim][scaler]") {
+TEST_CASE("G22: the fused update equals the same in operators: parameters, state and gradients, with a scaler",
+          "[optim][scaler]") {
   MANTISSA_PRINT_SEED();
   std::vector<std::variant<optim::AdamOptions, optim::SgdOptions>> all;
   for (const bool amsgrad : {false, true}) {
     for (const double weight_decay : {0.0, 0.1}) {
       for (const bool maximize : {false, true}) {
         for (const bool decoupled : {false, true}) {
-          all.push_back(optim::AdamOptions{.lr = 0.05, .weight_decay = weight_decay, .amsgrad = amsgrad, .maximize = maximize,
+          all.push_back(optim::AdamOptions{.lr = 0.05,
+                                           .weight_decay = weight_decay,
+                                           .amsgrad = amsgrad,
+                                           .maximize = maximize,
                                            .decoupled_weight_decay = decoupled});
         }
-        all.push_back(optim::SgdOptions{.lr = 0.05, .momentum = 0.9, .weight_decay = weight_decay, .nesterov = amsgrad, .maximize = maximize});
+        all.push_back(optim::SgdOptions{
+            .lr = 0.05, .momentum = 0.9, .weight_decay = weight_decay, .nesterov = amsgrad, .maximize = maximize});
       }
     }
   }
@@ -143,7 +151,8 @@ TEST_CASE("G22: the fused update equals the same in operators: parameters, state
         set_gradients(p, t);
         set_gradients(q, t);
         if (t == 2) {
-          for (const auto* list : {&p, &q}) (*list)[0].grad().as_strided({}, {}, 1).fill_(std::numeric_limits<double>::infinity());
+          for (const auto* list : {&p, &q})
+            (*list)[0].grad().as_strided({}, {}, 1).fill_(std::numeric_limits<double>::infinity());
         }
         if (unscale_first) {
           a.unscale_(*fused);
@@ -165,9 +174,11 @@ TEST_CASE("G22: the fused update equals the same in operators: parameters, state
         const std::string prefix = "state." + std::to_string(i) + ".";
         CHECK(difference(p[i].detach(), q[i].detach().to(f64), {1e-5, 1e-6}) == "");
         CHECK(find(prefix + "step").item() == 4);
-        for (const auto& [k, name] : {std::pair{0, "exp_avg"}, {1, "exp_avg_sq"}, {2, "max_exp_avg_sq"}, {0, "momentum_buffer"}}) {
+        for (const auto& [k, name] :
+             {std::pair{0, "exp_avg"}, {1, "exp_avg_sq"}, {2, "max_exp_avg_sq"}, {0, "momentum_buffer"}}) {
           const Tensor own = find(prefix + name);
-          if (own.defined()) CHECK(difference(own, plain->state[i][static_cast<std::size_t>(k)].to(f64), {1e-5, 1e-6}) == "");
+          if (own.defined())
+            CHECK(difference(own, plain->state[i][static_cast<std::size_t>(k)].to(f64), {1e-5, 1e-6}) == "");
         }
       }
     }
@@ -299,7 +310,8 @@ TEST_CASE("LBFGS: the state resumes bitwise, a scaler works, bad calls and value
       return l;
     };
   };
-  const optim::LBFGSOptions options{.max_iter = 4, .history_size = 3, .line_search_fn = optim::LineSearch::strong_wolfe};
+  const optim::LBFGSOptions options{
+      .max_iter = 4, .history_size = 3, .line_search_fn = optim::LineSearch::strong_wolfe};
   Tensor w = (random_tensor({6}, 4) * 0.5).requires_grad_();
   optim::LBFGS opt({w}, options);
   for (int t = 0; t < 3; ++t) opt.step(closure(opt, w));
@@ -333,7 +345,12 @@ TEST_CASE("LBFGS: the state resumes bitwise, a scaler works, bad calls and value
     });
   }
   CHECK(same_bits(a.detach(), b.detach()));
-  CHECK_THAT(message_of([&] { scaler.scale(ones({})); b.set_grad(ones_like(b.detach())); scaler.step(scaled); }), Contains("step(closure)"));
+  CHECK_THAT(message_of([&] {
+               scaler.scale(ones({}));
+               b.set_grad(ones_like(b.detach()));
+               scaler.step(scaled);
+             }),
+             Contains("step(closure)"));
 
   const Tensor before = w.detach().clone();
   opt.step([&] {

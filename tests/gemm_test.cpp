@@ -14,7 +14,8 @@ namespace {
 using cpu_backend::Isa;
 
 struct Case { std::int64_t m, n, k; };
-// Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (256, 2048), of few rows (8, 16, 32), and of a piece of work.
+// Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (256, 2048), of few rows (8,
+// 16, 32), and of a piece of work.
 const Case cases[] = {{1, 1, 129}, {1, 40, 33},  {13, 31, 7},    {14, 32, 16},   {15, 33, 17},     {29, 65, 127},
                       {6, 16, 1},  {7, 200, 64}, {100, 96, 255}, {300, 65, 128}, {40, 70, 4099}, {333, 257, 190},
                       {2, 50, 700}, {5, 13, 77},   {8, 200, 64},   {16, 47, 1030}, {31, 600, 900}};

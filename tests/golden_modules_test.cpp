@@ -82,8 +82,8 @@ template <std::size_t n> void run_modules(const char* stem, const ModuleCase (&c
   CHECK(names == golden.cases());  // the file was made from these very lines
 }
 
-// What nn/*.h defines that can be called: "struct Name" or "class Name" at the start of a line, with an operator() before
-// the closing brace at the start of a line.
+// What nn/*.h defines that can be called: "struct Name" or "class Name" at the start of a line, with an operator()
+// before the closing brace at the start of a line.
 std::set<std::string> callable_types() {
   std::set<std::string> found;
   const std::regex head("^(?:struct|class) ([A-Za-z0-9]+)");
@@ -104,13 +104,15 @@ std::set<std::string> callable_types() {
 // Modules without a golden case, and why.
 const std::map<std::string, std::string> excused = {
     {"BatchNormAct2d", "BatchNorm2d, an addition and relu in one; compared with them in tests/nn_more_test.cpp"},
-    {"FractionalMaxPool2d", "random; fractional_max_pool2d is compared, and the module with it in tests/nn_layers_test.cpp"},
+    {"FractionalMaxPool2d",
+     "random; fractional_max_pool2d is compared, and the module with it in tests/nn_layers_test.cpp"},
     {"FractionalMaxPool3d", "random; fractional_max_pool3d is compared"},
     {"LinearAct", "Linear and an activation in one; compared with them in tests/cuda_linear_act_test.cpp"},
     {"Layer", "one layer of a Sequential, of any type: what the layers compute is tested"},
 };
 
-template <std::size_t n> void save_all(const std::filesystem::path& folder, const char* stem, const ModuleCase (&cases)[n]) {
+template <std::size_t n>
+void save_all(const std::filesystem::path& folder, const char* stem, const ModuleCase (&cases)[n]) {
   const Golden golden(stem);
   for (const ModuleCase& c : cases) {
     if (golden.below(std::string(c.name) + "/state/").empty()) continue;
@@ -121,7 +123,9 @@ template <std::size_t n> void save_all(const std::filesystem::path& folder, cons
 }  // namespace
 
 TEST_CASE("layers compute what PyTorch does") { run_modules("modules_layers", layer_cases); }
-TEST_CASE("recurrent and attention modules compute what PyTorch does") { run_modules("modules_sequence", sequence_cases); }
+TEST_CASE("recurrent and attention modules compute what PyTorch does") {
+  run_modules("modules_sequence", sequence_cases);
+}
 TEST_CASE("losses as modules compute what PyTorch does") { run_modules("modules_loss", loss_module_cases); }
 
 TEST_CASE("every module has a golden case or a reason to have none") {

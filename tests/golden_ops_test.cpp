@@ -1,6 +1,6 @@
 // Every operator against PyTorch: results and gradients, with PyTorch's options. The cases are the lines of
-// tests/golden/ops_*.h; tests/golden/make.py computed what to expect. $MANTISSA_OP=softmax runs one operator's. The other half of the
-// tables is in golden_ops_more_test.cpp, so that both compile soon.
+// tests/golden/ops_*.h; tests/golden/make.py computed what to expect. $MANTISSA_OP=softmax runs one operator's. The
+// other half of the tables is in golden_ops_more_test.cpp, so that both compile soon.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -18,10 +18,15 @@ using namespace mantissa::test;
 // Why an operator may have no golden case.
 const std::map<std::string, std::string> excused = {
     {"batch_norm_relu", "batch_norm, add and relu in one; compared with them by the operator tests"},
-    {"linear_act", "linear and an activation in one; compared with them by the operator tests and tests/cuda_linear_act_test.cpp"},
-    {"feed_forward", "two linear layers and an activation; compared with them by the operator tests and tests/cuda_feed_forward_test.cpp"},
-    {"max_pool2d_taps", "what max_pool2d calls for channels-last images; compared with it in tests/channels_last_test.cpp"},
-    {"channels_last", "the elements in another order of memory; compared with what it copies in tests/channels_last_test.cpp"},
+    {"linear_act",
+     "linear and an activation in one; compared with them by the operator tests and tests/cuda_linear_act_test.cpp"},
+    {"feed_forward",
+     "two linear layers and an activation; compared with them by the operator tests and "
+     "tests/cuda_feed_forward_test.cpp"},
+    {"max_pool2d_taps",
+     "what max_pool2d calls for channels-last images; compared with it in tests/channels_last_test.cpp"},
+    {"channels_last",
+     "the elements in another order of memory; compared with what it copies in tests/channels_last_test.cpp"},
     {"constant_pad", "what pad calls for its mode constant; compared there"},
     {"conv2d_weight_grad", "the gradient of conv2d with respect to its weight; compared there"},
     {"cross_entropy_soft", "what cross_entropy calls for a target of probabilities; compared there"},
@@ -53,7 +58,8 @@ std::string reason_for_none(const OpInfo& op) {
 
 TEST_CASE("every operator has a golden case or a reason to have none") {
   std::set<std::string> covered;
-  for (const char* stem : {"ops_pointwise", "ops_reduce", "ops_shape", "ops_linalg", "ops_nn", "ops_loss", "ops_more"}) {
+  for (const char* stem :
+       {"ops_pointwise", "ops_reduce", "ops_shape", "ops_linalg", "ops_nn", "ops_loss", "ops_more"}) {
     const Golden golden(stem);
     for (const std::string& name : golden.cases()) covered.insert(operator_of(name));
   }

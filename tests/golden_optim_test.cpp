@@ -29,7 +29,8 @@ constexpr std::int64_t steps = 20, without_b = 3;
 
 std::map<std::string, Tensor> golden(const char* name) {
   std::map<std::string, Tensor> file;
-  for (auto& [key, t] : io::load_safetensors(std::string(MANTISSA_SOURCE_DIR "/tests/golden/") + name + ".safetensors").tensors) {
+  for (auto& [key, t] :
+       io::load_safetensors(std::string(MANTISSA_SOURCE_DIR "/tests/golden/") + name + ".safetensors").tensors) {
     file.emplace(key, t);
   }
   return file;
@@ -53,7 +54,8 @@ void set_gradients(const std::map<std::string, Tensor>& file, std::vector<Tensor
     p[i].set_grad(i == 1 && t == without_b ? Tensor() : noise + p[i].detach() * 0.1);
   }
 }
-void check_step(const std::map<std::string, Tensor>& file, const std::string& name, const std::vector<Tensor>& p, std::int64_t t) {
+void check_step(const std::map<std::string, Tensor>& file, const std::string& name, const std::vector<Tensor>& p,
+                std::int64_t t) {
   for (std::size_t i = 0; i < p.size(); ++i) {
     const Dtype dtype = p[i].dtype();
     const Tensor expected = file.at(name + (dtype == f64 ? "/f64." : "/f32.") + (i == 0 ? "w" : "b")).select(0, t);
@@ -119,13 +121,15 @@ TEST_CASE("every trajectory in the golden file is compared", "[optim][golden]") 
 
 TEST_CASE("clip_grad_norm_ gives PyTorch's norms and gradients for any p", "[optim][golden]") {
   const auto file = golden("optimizers");
-  for (const auto& [name, p] : std::map<std::string, double>{{"1", 1}, {"1.5", 1.5}, {"2", 2}, {"3", 3}, {"inf", HUGE_VAL}}) {
+  for (const auto& [name, p] :
+       std::map<std::string, double>{{"1", 1}, {"1.5", 1.5}, {"2", 2}, {"3", 3}, {"inf", HUGE_VAL}}) {
     std::vector<Tensor> x{start(file, "w", f64), start(file, "b", f64)};
     x[0].set_grad(file.at("noise/w").select(0, 0).to(f64));
     x[1].set_grad(file.at("noise/b").select(0, 0).to(f64));
     const Tensor norm = clip_grad_norm_(x, 1.5, {.norm_type = p});
     INFO("p = " << name);
-    CHECK(norm.item<double>() == Approx(file.at("clip/" + name + ".norm").item<double>()).epsilon(1e-6));  // the norm is f32
+    // the norm is f32
+    CHECK(norm.item<double>() == Approx(file.at("clip/" + name + ".norm").item<double>()).epsilon(1e-6));
     CHECK(difference(x[0].grad(), file.at("clip/" + name + ".w"), {1e-6, 1e-6}) == "");
     CHECK(difference(x[1].grad(), file.at("clip/" + name + ".b"), {1e-6, 1e-6}) == "");
   }
@@ -134,7 +138,8 @@ TEST_CASE("clip_grad_norm_ gives PyTorch's norms and gradients for any p", "[opt
 namespace {
 
 double metric(std::int64_t t) {
-  return 1 / (1 + std::min(static_cast<double>(t), 40.0)) + 0.001 * std::sin(static_cast<double>(t)) - (t > 120 ? 0.05 : 0);
+  return 1 / (1 + std::min(static_cast<double>(t), 40.0)) + 0.001 * std::sin(static_cast<double>(t)) -
+         (t > 120 ? 0.05 : 0);
 }
 
 }  // namespace
@@ -152,14 +157,20 @@ TEST_CASE("200 steps of every schedule are PyTorch's", "[optim][golden]") {
     for (std::size_t t = 0; t < rates.size(); ++t) {
       INFO(name << " step " << t);
       REQUIRE(opt.lr() == Approx(rates[t]).epsilon(1e-9).margin(1e-12));
-      if (momenta != file.end()) REQUIRE(opt.get("momentum") == Approx(momenta->second.to_vector<double>()[t]).epsilon(1e-9));
+      if (momenta != file.end())
+        REQUIRE(opt.get("momentum") == Approx(momenta->second.to_vector<double>()[t]).epsilon(1e-9));
       if (t + 1 < rates.size()) scheduler.step();
     }
     compared.insert(name);
   }
-  for (const auto& [name, options] : std::map<std::string, PlateauOptions>{
-           {"plateau", {.patience = 5, .cooldown = 3}},
-           {"plateau_max", {.maximize = true, .factor = 0.5, .patience = 4, .threshold = 0.002, .absolute_threshold = true, .min_lr = 0.004}}}) {
+  for (const auto& [name, options] : std::map<std::string, PlateauOptions>{{"plateau", {.patience = 5, .cooldown = 3}},
+                                                                           {"plateau_max",
+                                                                            {.maximize = true,
+                                                                            .factor = 0.5,
+                                                                            .patience = 4,
+                                                                            .threshold = 0.002,
+                                                                            .absolute_threshold = true,
+                                                                            .min_lr = 0.004}}}) {
     Tensor p = zeros({1}).requires_grad_();
     Sgd opt({p}, {.lr = 0.1});
     ReduceLROnPlateau scheduler(opt, options);

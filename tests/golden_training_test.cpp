@@ -24,8 +24,13 @@ struct Cnn {
 
 struct Transformer {
   nn::Embedding token{11, 16}, position{9, 16};
-  nn::TransformerEncoder blocks{
-      nn::TransformerEncoderLayer(16, 4, {.dim_feedforward = 32, .dropout = 0, .activation = nn::FeedForward::gelu, .batch_first = true, .norm_first = true}), 2};
+  nn::TransformerEncoder blocks{nn::TransformerEncoderLayer(16, 4,
+                                                            {.dim_feedforward = 32,
+                                                             .dropout = 0,
+                                                             .activation = nn::FeedForward::gelu,
+                                                             .batch_first = true,
+                                                             .norm_first = true}),
+                                2};
   nn::LayerNorm norm{16};
   nn::Linear head{16, 11, {.bias = false}};
   MANTISSA_FIELDS(token, position, blocks, norm, head)
@@ -58,7 +63,8 @@ void check_losses(const std::string& name, const Options& options) {
     for (const auto& [key, tensor] : golden.below(name + "/state/")) state.emplace_back(key, tensor);
     nn::load_state_dict(model, state);
     Optimizer optimizer(nn::parameters(model), options);
-    const Tensor x = golden.input(name + "/x", dtype), y = golden.find(name + "/y"), expected = golden.find(name + "/losses");
+    const Tensor x = golden.input(name + "/x", dtype), y = golden.find(name + "/y"),
+                 expected = golden.find(name + "/losses");
     std::vector<double> losses;
     for (std::int64_t step = 0; step < expected.numel(); ++step) {
       const Tensor loss = model.loss(x[step % x.size(0)], y[step % x.size(0)]);

@@ -23,19 +23,22 @@ Tensor picture(std::int64_t channels, std::int64_t h, std::int64_t w) {
   const Tensor t = Tensor::allocate({channels, h, w}, u8);
   for (std::int64_t c = 0; c < channels; ++c)
     for (std::int64_t y = 0; y < h; ++y)
-      for (std::int64_t x = 0; x < w; ++x) t.data<std::uint8_t>()[(c * h + y) * w + x] = static_cast<std::uint8_t>(40 * c + 3 * y + 5 * x);
+      for (std::int64_t x = 0; x < w; ++x)
+        t.data<std::uint8_t>()[(c * h + y) * w + x] = static_cast<std::uint8_t>(40 * c + 3 * y + 5 * x);
   return t;
 }
 
 std::string jpeg(const Tensor& image, int subsampling, int format) {
-  const auto channels = static_cast<std::size_t>(image.size(0)), plane = static_cast<std::size_t>(image.size(1) * image.size(2));
+  const auto channels = static_cast<std::size_t>(image.size(0)),
+             plane = static_cast<std::size_t>(image.size(1) * image.size(2));
   std::vector<unsigned char> pixels(channels * plane);
   for (std::size_t c = 0; c < channels; ++c)
     for (std::size_t i = 0; i < plane; ++i) pixels[i * channels + c] = image.data<std::uint8_t>()[c * plane + i];
   tjhandle h = tjInitCompress();
   unsigned char* out = nullptr;
   unsigned long size = 0;
-  REQUIRE(tjCompress2(h, pixels.data(), static_cast<int>(image.size(2)), 0, static_cast<int>(image.size(1)), format, &out, &size, subsampling, 98, 0) == 0);
+  REQUIRE(tjCompress2(h, pixels.data(), static_cast<int>(image.size(2)), 0, static_cast<int>(image.size(1)), format,
+                      &out, &size, subsampling, 98, 0) == 0);
   std::string bytes(reinterpret_cast<char*>(out), size);
   tjFree(out);
   tjDestroy(h);
@@ -45,7 +48,8 @@ std::string jpeg(const Tensor& image, int subsampling, int format) {
 int largest_difference(const Tensor& a, const Tensor& b) {
   REQUIRE(a.sizes() == b.sizes());
   int largest = 0;
-  for (std::int64_t i = 0; i < a.numel(); ++i) largest = std::max(largest, std::abs(a.data<std::uint8_t>()[i] - b.data<std::uint8_t>()[i]));
+  for (std::int64_t i = 0; i < a.numel(); ++i)
+    largest = std::max(largest, std::abs(a.data<std::uint8_t>()[i] - b.data<std::uint8_t>()[i]));
   return largest;
 }
 
@@ -62,15 +66,18 @@ TEST_CASE("image: a PNG comes back bit by bit, with one to four channels") {
     if (channels >= 3) CHECK(largest_difference(rgb, image.slice(0, 0, 3).contiguous()) == 0);
     CHECK(io::read_image(dir / "a.png", Channels::gray).sizes() == Dims{1, 7, 5});
   }
-  const Tensor image = picture(3, 4, 4), gray = (io::write_png(dir / "b.png", image), io::read_image(dir / "b.png", Channels::gray));
+  const Tensor image = picture(3, 4, 4),
+               gray = (io::write_png(dir / "b.png", image), io::read_image(dir / "b.png", Channels::gray));
   const std::vector<double> c = image.to_vector<double>(), g = gray.to_vector<double>();
-  for (std::size_t i = 0; i < 16; ++i) CHECK(std::abs(g[i] - (0.299 * c[i] + 0.587 * c[16 + i] + 0.114 * c[32 + i])) <= 0.51);
+  for (std::size_t i = 0; i < 16; ++i)
+    CHECK(std::abs(g[i] - (0.299 * c[i] + 0.587 * c[16 + i] + 0.114 * c[32 + i])) <= 0.51);
 }
 
 TEST_CASE("image: floating values are cut to [0, 1] and rounded") {
   const TempDir dir;
   io::write_png(dir / "a.png", from_data<float>({-1, 0, 0.5f, 1, 7, NAN}, {2, 3}));
-  CHECK(io::read_image(dir / "a.png", Channels::as_stored).to_vector<int>() == std::vector<int>{0, 0, 128, 255, 255, 0});
+  CHECK(io::read_image(dir / "a.png", Channels::as_stored).to_vector<int>() ==
+        std::vector<int>{0, 0, 128, 255, 255, 0});
   CHECK_THROWS_WITH(io::write_png(dir / "a.png", zeros({5, 2, 2})), Contains("1 to 4 channels, got f32[5, 2, 2]"));
   CHECK_THROWS_WITH(io::write_png(dir / "no/a.png", zeros({2, 2})), Contains("no/a.png"));
 }
@@ -83,16 +90,21 @@ TEST_CASE("image: gray, coloured and CMYK JPEG") {
   CHECK(largest_difference(io::decode_image(jpeg(rgb, TJSAMP_444, TJPF_RGB), "c"), rgb) < 8);
   CHECK(io::decode_image(jpeg(rgb, TJSAMP_420, TJPF_RGB), "c", Channels::gray).sizes() == Dims{1, 17, 23});
   Tensor cmyk = full({4, 16, 16}, 200, {.dtype = u8});  // inverted: 200 * 200 / 255
-  CHECK(largest_difference(io::decode_image(jpeg(cmyk, TJSAMP_444, TJPF_CMYK), "k"), full({3, 16, 16}, 157, {.dtype = u8})) < 4);
+  CHECK(largest_difference(io::decode_image(jpeg(cmyk, TJSAMP_444, TJPF_CMYK), "k"),
+                           full({3, 16, 16}, 157, {.dtype = u8})) < 4);
 }
 
 TEST_CASE("image: cut, foreign and lying files are refused") {
   const TempDir dir;
   io::write_png(dir / "a.png", picture(3, 40, 40));
   const std::string png = get_file(dir / "a.png"), jpg = jpeg(picture(3, 40, 40), TJSAMP_420, TJPF_RGB);
-  for (std::size_t n = 0; n + 12 < png.size(); n += 3) CHECK_THROWS_AS(io::decode_image(png.substr(0, n), "p"), FormatError);  // 12: IEND
-  for (std::size_t n = 0; n + 2 < jpg.size(); n += 3) CHECK_THROWS_AS(io::decode_image(jpg.substr(0, n), "j"), FormatError);
-  CHECK_THROWS_WITH(io::decode_image("<!DOCTYPE html>", "page.png"), Contains("page.png: is neither a PNG nor a JPEG; it looks like an HTML page"));
+  // 12: IEND
+  for (std::size_t n = 0; n + 12 < png.size(); n += 3)
+    CHECK_THROWS_AS(io::decode_image(png.substr(0, n), "p"), FormatError);
+  for (std::size_t n = 0; n + 2 < jpg.size(); n += 3)
+    CHECK_THROWS_AS(io::decode_image(jpg.substr(0, n), "j"), FormatError);
+  CHECK_THROWS_WITH(io::decode_image("<!DOCTYPE html>", "page.png"),
+                    Contains("page.png: is neither a PNG nor a JPEG; it looks like an HTML page"));
   std::string bomb = png;  // 2^31 - 1 pixels wide
   bomb.replace(16, 4, "\x7f\xff\xff\xff");
   CHECK_THROWS_AS(io::decode_image(bomb, "b"), FormatError);
@@ -110,11 +122,13 @@ TEST_CASE("image: four thousand mutations give a picture or an error") {
   io::write_png(dir / "a.png", picture(3, 20, 20));
   INFO("MANTISSA_TEST_SEED=" << test::seed());
   std::mt19937_64 random(test::seed());
-  const std::string originals[] = {get_file(dir / "a.png"), jpeg(picture(3, 20, 20), TJSAMP_420, TJPF_RGB), jpeg(picture(4, 20, 20), TJSAMP_444, TJPF_CMYK)};
+  const std::string originals[] = {get_file(dir / "a.png"), jpeg(picture(3, 20, 20), TJSAMP_420, TJPF_RGB),
+                                   jpeg(picture(4, 20, 20), TJSAMP_444, TJPF_CMYK)};
   int refused = 0;
   for (int trial = 0; trial < 4000; ++trial) {
     std::string bytes = originals[trial % 3];
-    for (std::uint64_t edits = 1 + random() % 3; edits > 0; --edits) bytes[random() % bytes.size()] = static_cast<char>(random());
+    for (std::uint64_t edits = 1 + random() % 3; edits > 0; --edits)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
     try {
       const Tensor image = io::decode_image(bytes, "m");
       REQUIRE((image.size(0) == 3 && image.numel() < 100'000'000));

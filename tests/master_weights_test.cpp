@@ -89,7 +89,8 @@ TEST_CASE("a scaler takes the f32 gradients of an f16 model", "[optim][masters]"
   CHECK(difference(opt.master(0).detach(), control.detach().to(f64), {1e-3, 1e-3}) == "");
 }
 
-TEST_CASE("who writes to a half parameter between steps is heard, and one who restores it loses no bit", "[optim][masters]") {
+TEST_CASE("who writes to a half parameter between steps is heard, and one who restores it loses no bit",
+          "[optim][masters]") {
   Tensor p = ones({4}, {.dtype = bf16}).requires_grad_();
   optim::Sgd opt({p}, {.lr = 1}, {.master_weights = true});
   const auto step = [&] {
@@ -123,7 +124,8 @@ TEST_CASE("moments in bf16 are right on average, where rounding to nearest would
     }
     if (name == "state.0.exp_avg") CHECK(t.to(f64).mean().item<double>() == Approx(1).epsilon(2e-3));
   }
-  CHECK_THAT(message_of([&] { optim::Adam({p}, {}, {.state_dtype = f16}); }), Contains("state_dtype must be f32 or bf16"));
+  CHECK_THAT(message_of([&] { optim::Adam({p}, {}, {.state_dtype = f16}); }),
+             Contains("state_dtype must be f32 or bf16"));
   CHECK_THAT(message_of([&] { optim::Adafactor({p}, {}, {.state_dtype = bf16}); }), Contains("leave state_dtype out"));
 }
 

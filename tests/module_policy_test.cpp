@@ -33,7 +33,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) { return random_tensor(sizes, stream).to(dtype); }
+Tensor input(const Dims& sizes, std::uint64_t stream, Dtype dtype = f32) {
+  return random_tensor(sizes, stream).to(dtype);
+}
 
 struct Block {
   nn::LayerNorm norm{8};
@@ -76,8 +78,8 @@ std::map<std::string, std::string> results(const Net& net, const Policies& p, Dt
 TEST_CASE("A29: operators belong to the module that owns their parameter, or that says so", "[amp]") {
   const Net net;
   const auto m = results(net, amp::policies_for(net, {}));
-  for (const char* key : {"first linear", "blocks.0.norm layer_norm", "blocks.1.up linear", "blocks.2 gelu", "blocks.0 add", "tail.0 linear",
-                          "tail.1 tanh", "head linear"}) {
+  for (const char* key : {"first linear", "blocks.0.norm layer_norm", "blocks.1.up linear", "blocks.2 gelu",
+                          "blocks.0 add", "tail.0 linear", "tail.1 tanh", "head linear"}) {
     INFO(key);
     CHECK(m.contains(key));
   }
@@ -87,7 +89,8 @@ TEST_CASE("A29: operators belong to the module that owns their parameter, or tha
 TEST_CASE("A29: a module's policies change it and what is in it, and nothing else", "[amp]") {
   const Net net;
   const auto plain = results(net, amp::policies_for(net, {}));
-  auto m = results(net, amp::policies_for(net, {{"blocks.1", CastPolicy::f32}, {"head", Policies().set("linear", CastPolicy::f32)}}));
+  auto m = results(net, amp::policies_for(
+                            net, {{"blocks.1", CastPolicy::f32}, {"head", Policies().set("linear", CastPolicy::f32)}}));
   for (const auto& [key, dtypes] : plain) {
     const bool inside = key.starts_with("blocks.1") || key.starts_with("head");
     INFO(key);
@@ -108,7 +111,9 @@ TEST_CASE("A29: a module's policies change it and what is in it, and nothing els
 
 TEST_CASE("A29: the deeper rule wins, then the later; modules go before operators; nested regions add", "[amp]") {
   const Net net;
-  const auto linear_of = [&](const Policies& p, const char* module) { return results(net, p).at(std::string(module) + " linear"); };
+  const auto linear_of = [&](const Policies& p, const char* module) {
+    return results(net, p).at(std::string(module) + " linear");
+  };
   Policies p = amp::policies_for(net, {{"blocks.0.up", CastPolicy::lower}, {"blocks.0", CastPolicy::f32}});
   CHECK(linear_of(p, "blocks.0.up") == "bf16 ");
   CHECK(linear_of(p, "blocks.0.down") == "f32 ");
@@ -156,8 +161,13 @@ TEST_CASE("A29: policies of modules from JSON, and what is wrong with some", "[a
   CHECK(results(net, back).at("first linear") == "f32 ");
   CHECK(results(net, back).at("head linear") == "f32 ");
 
-  CHECK_THAT(message_of([&] { amp::policies_for(net, {{"blocks.*.nrom", CastPolicy::f32}}); }), Contains("no module matches") && Contains("blocks.0.norm"));
-  const auto message = [&](const char* json) { return message_of([&] { amp::policies_from_json(net, json, "p.json"); }); };
+  CHECK_THAT(message_of([&] {
+               amp::policies_for(net, {{"blocks.*.nrom", CastPolicy::f32}});
+             }),
+             Contains("no module matches") && Contains("blocks.0.norm"));
+  const auto message = [&](const char* json) {
+    return message_of([&] { amp::policies_from_json(net, json, "p.json"); });
+  };
   CHECK_THAT(message(R"({"modules": {"hed": "f32"}})"), Contains("p.json") && Contains("did you mean \"head\"?"));
   CHECK_THAT(message(R"({"modules": {"head": "f23"}})"), Contains("did you mean \"f32\"?"));
   CHECK_THAT(message(R"({"modules": {"head": {"linaer": "f32"}}})"), Contains("did you mean \"linear\"?"));
@@ -167,7 +177,8 @@ TEST_CASE("A29: policies of modules from JSON, and what is wrong with some", "[a
   CHECK_THAT(message_of([&] { Policies::from_json(text); }), Contains("policies_for(net"));
 }
 
-TEST_CASE("A10 A48: a module and its policies travel with the captured state, into threads and checkpoints", "[amp][threads]") {
+TEST_CASE("A10 A48: a module and its policies travel with the captured state, into threads and checkpoints",
+          "[amp][threads]") {
   const Net net;
   const Tensor x = input({2, 8}, 1);
   const Policies p = amp::policies_for(net, {{"blocks.1", CastPolicy::f32}});
@@ -221,7 +232,9 @@ struct Cnn {
 };
 struct Gpt {
   nn::Embedding token{11, 8};
-  nn::TransformerEncoder body{nn::TransformerEncoderLayer(8, 2, {.dim_feedforward = 16, .dropout = 0, .batch_first = true, .norm_first = true}), 2};
+  nn::TransformerEncoder body{
+      nn::TransformerEncoderLayer(8, 2, {.dim_feedforward = 16, .dropout = 0, .batch_first = true, .norm_first = true}),
+      2};
   nn::LayerNorm norm{8};
   nn::Linear head{8, 11, {.bias = false}};
   MANTISSA_FIELDS(token, body, norm, head)
@@ -236,14 +249,16 @@ struct Watch final : amp::Observer {
   }
   void begin(const amp::OperatorCall& call) override {
     if (call.policy != CastPolicy::lower) return;
-    for (const Tensor* t : call.inputs) casts += t->defined() && t->dtype() == f32 && !t->is_leaf() && memory.contains(t->storage().get());
+    for (const Tensor* t : call.inputs)
+      casts += t->defined() && t->dtype() == f32 && !t->is_leaf() && memory.contains(t->storage().get());
   }
   void end(const Tensor&) override {}
   std::set<const Storage*> memory;
   std::int64_t casts = 0;
 };
 
-template <class Net> std::vector<std::int64_t> weight_casts(Net& net, const Tensor& x, const Tensor& target, Dtype low) {
+template <class Net>
+std::vector<std::int64_t> weight_casts(Net& net, const Tensor& x, const Tensor& target, Dtype low) {
   optim::AdamW opt(nn::parameters(net), {.lr = 1e-3});
   std::vector<std::int64_t> per_step;
   for (int step = 0; step < 4; ++step) {
@@ -266,7 +281,8 @@ TEST_CASE("a steady step of a CNN and of a GPT casts no weight", "[amp]") {
     const auto of_cnn = weight_casts(cnn, input({3, 1, 8, 8}, 1), tensor({1, 0, 3}), low);
     CHECK(of_cnn == std::vector<std::int64_t>{8, 0, 0, 0});  // four layers, weight and bias
     Gpt gpt;
-    const auto of_gpt = weight_casts(gpt, tensor({{1, 5, 3, 7}, {0, 2, 10, 4}}), tensor({5, 3, 7, 8, 2, 10, 4, 6}), low);
+    const auto of_gpt =
+        weight_casts(gpt, tensor({{1, 5, 3, 7}, {0, 2, 10, 4}}), tensor({5, 3, 7, 8, 2, 10, 4, 6}), low);
     CHECK(of_gpt == std::vector<std::int64_t>{17, 0, 0, 0});  // two blocks of four weights and biases, and the head
   }
 }

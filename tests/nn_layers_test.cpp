@@ -64,8 +64,9 @@ template <class M> void check_clone(const M& module) {
 TEST_CASE("recurrent layers give PyTorch's numbers under PyTorch's names") {
   nn::LSTM lstm = filled(nn::LSTM(2, 2, {.num_layers = 2, .bidirectional = true}));
   const auto [y, h, c] = lstm(ramp({3, 1, 2}));
-  check_golden(y, {0.042199082941, -0.021567324292, -0.083693007021, -0.159159037417, 0.063998808155, -0.040127368042,
-                   -0.070660255530, -0.138311508452, 0.058093102781, -0.017722227732, -0.062249674890, -0.095403071179});
+  check_golden(y,
+               {0.042199082941, -0.021567324292, -0.083693007021, -0.159159037417, 0.063998808155, -0.040127368042,
+                -0.070660255530, -0.138311508452, 0.058093102781, -0.017722227732, -0.062249674890, -0.095403071179});
   check_golden(c, {-0.186024662225, -0.162744480605, -0.283010175035, 0.209932772516, 0.131893050445, -0.041986955521,
                    -0.165364922942, -0.270430934931});
   CHECK(h.sizes() == Dims{4, 1, 2});
@@ -109,7 +110,8 @@ TEST_CASE("recurrent layers refuse what does not fit") {
   CHECK_THROWS_WITH(lstm(zeros({5, 2, 2})), Catch::Matchers::Contains("LSTM: needs input of size 3"));
   CHECK_THROWS_WITH(lstm(zeros({5})), Catch::Matchers::Contains("LSTM: needs [T, N, input]"));
   CHECK_THROWS_WITH(lstm(zeros({0, 2, 3})), Catch::Matchers::Contains("the sequence is empty"));
-  CHECK_THROWS_WITH(lstm(zeros({5, 2, 3}), {zeros({1, 1, 4}), {}}), Catch::Matchers::Contains("the initial h must be [1, 2, 4]"));
+  CHECK_THROWS_WITH(lstm(zeros({5, 2, 3}), {zeros({1, 1, 4}), {}}),
+                    Catch::Matchers::Contains("the initial h must be [1, 2, 4]"));
   CHECK_THROWS_WITH(nn::GRU(0, 4), Catch::Matchers::Contains("GRU: input_size and hidden_size must be positive"));
   CHECK_THROWS_WITH(nn::RNN(1, 4, {.num_layers = 0}), Catch::Matchers::Contains("num_layers must be at least 1"));
   nn::LSTMCell cell(3, 4);
@@ -132,7 +134,8 @@ TEST_CASE("transformer layers give PyTorch's numbers under PyTorch's names") {
   check_golden(encoder(ramp({2, 1, 4}), {.is_causal = true}),
                {-0.404966520180, -0.391570042564, -0.690306004472, -0.422092908231, -0.310820122835, -0.262374580834,
                 -1.122059539914, -0.213946138167});
-  const auto decoder = filled(nn::TransformerDecoderLayer(4, 2, {.dim_feedforward = 3, .dropout = 0, .norm_first = true}));
+  const auto decoder =
+      filled(nn::TransformerDecoderLayer(4, 2, {.dim_feedforward = 3, .dropout = 0, .norm_first = true}));
   check_golden(decoder(ramp({2, 1, 4}), ramp({2, 1, 4}, 3)),
                {-0.372392334172, 1.884417756438, -0.561075943425, 1.036162202387, -1.060567973128, -0.041904684245,
                 -1.574543953337, 1.363591948690});
@@ -146,7 +149,8 @@ TEST_CASE("causal attention does not look ahead, and a query without keys gives 
   MANTISSA_PRINT_SEED();
   const Tensor q = random_tensor({2, 4, 3}, 1), k = random_tensor({2, 4, 3}, 2), v = random_tensor({2, 4, 3}, 3);
   const Tensor whole = scaled_dot_product_attention(q, k, v, {}, {.is_causal = true});
-  const Tensor early = scaled_dot_product_attention(q.slice(1, 0, 2), k.slice(1, 0, 2), v.slice(1, 0, 2), {}, {.is_causal = true});
+  const Tensor early =
+      scaled_dot_product_attention(q.slice(1, 0, 2), k.slice(1, 0, 2), v.slice(1, 0, 2), {}, {.is_causal = true});
   CHECK(all_close(whole.slice(1, 0, 2), early));
 
   Tensor leaf = v.clone();
@@ -158,8 +162,10 @@ TEST_CASE("causal attention does not look ahead, and a query without keys gives 
 
   nn::MultiheadAttention attention(4, 2);
   const Tensor x = ones({3, 1, 4});
-  CHECK_THROWS_WITH(nn::MultiheadAttention(4, 3), Catch::Matchers::Contains("embed_dim 4 does not divide into 3 heads"));
-  CHECK_THROWS_WITH(attention(x, x, x, {.attn_mask = zeros({2, 2})}), Catch::Matchers::Contains("attn_mask must be [3, 3] or [2, 3, 3]"));
+  CHECK_THROWS_WITH(nn::MultiheadAttention(4, 3),
+                    Catch::Matchers::Contains("embed_dim 4 does not divide into 3 heads"));
+  CHECK_THROWS_WITH(attention(x, x, x, {.attn_mask = zeros({2, 2})}),
+                    Catch::Matchers::Contains("attn_mask must be [3, 3] or [2, 3, 3]"));
   CHECK_THROWS_WITH(attention(ones({3, 1, 5}), x, x), Catch::Matchers::Contains("must end in embed_dim 4"));
 }
 
@@ -167,7 +173,9 @@ TEST_CASE("rotary embedding turns: lengths stay, and products depend on the dist
   MANTISSA_PRINT_SEED();
   const Tensor x = random_tensor({5, 6}, 1), y = random_tensor({5, 6}, 2);
   for (bool interleaved : {false, true}) {
-    const auto turned = [=](const Tensor& t, std::int64_t start) { return rotary_embedding(t, start, 10000, interleaved); };
+    const auto turned = [=](const Tensor& t, std::int64_t start) {
+      return rotary_embedding(t, start, 10000, interleaved);
+    };
     CHECK(all_close(sum(square(turned(x, 3)), {-1}), sum(square(x), {-1}), {1e-12, 1e-13}));
     CHECK(all_close(sum(turned(x, 2) * turned(y, 5), {-1}), sum(turned(x, 10) * turned(y, 13), {-1}), {1e-10, 1e-12}));
     CHECK(same_bits(turned(x.slice(0, 0, 1), 0), x.slice(0, 0, 1)));
@@ -184,11 +192,11 @@ TEST_CASE("normalisations and image operators give PyTorch's numbers") {
                {-0.616089836244, -0.707984243181, -0.399046452208, 0.026687556392, -0.325410542563, 0.014364453007,
                 0.090847586494, -0.166279382312});
   check_golden(interpolate(ramp({1, 1, 3, 2}), {.scale_factor = {1.5}, .mode = "bicubic"}),
-               {-0.164105454475, 0.411666636064, 0.987438726603, 0.612271009340, 0.602635114526, 0.592999219712, 0.820872363008,
-                0.335781114638, -0.149310133732, -0.474876752756, -0.657553154573, -0.840229556389});
+               {-0.164105454475, 0.411666636064, 0.987438726603, 0.612271009340, 0.602635114526, 0.592999219712,
+                0.820872363008, 0.335781114638, -0.149310133732, -0.474876752756, -0.657553154573, -0.840229556389});
   check_golden(interpolate(ramp({1, 1, 2, 2}), {.size = {3, 3}, .mode = "bilinear", .align_corners = true}),
-               {0, 0.420735492404, 0.841470984808, 0.454648713413, 0.472972104923, 0.491295496434, 0.909297426826, 0.525208717443,
-                0.141120008060});
+               {0, 0.420735492404, 0.841470984808, 0.454648713413, 0.472972104923, 0.491295496434, 0.909297426826,
+                0.525208717443, 0.141120008060});
   check_golden(filled(nn::EmbeddingBag(4, 2))(tensor({1, 3, 0, 2}), tensor({0, 1, 1})),
                {0.454648713413, 0.070560004030, 0, 0, -0.172702998918, 0.089922218144});
 }
@@ -264,14 +272,18 @@ TEST_CASE("containers name their modules and copies are independent") {
 TEST_CASE("fractional pooling: the size, or its share, and random numbers drawn in every call") {
   manual_seed(3);
   const Tensor x = randn({2, 3, 9, 7}), samples = mantissa::rand({2, 3, 2});
-  const nn::FractionalMaxPool2d by_size{2, {.output_size = nn::Pair{6, 4}}}, by_share{2, {.output_ratio = std::array{0.7, 0.6}}};
+  const nn::FractionalMaxPool2d by_size{2, {.output_size = nn::Pair{6, 4}}},
+      by_share{2, {.output_ratio = std::array{0.7, 0.6}}};
   CHECK(test::same_bits(by_size(x, samples), fractional_max_pool2d(x, {2, 2}, {6, 4}, samples)));
   CHECK(test::same_bits(by_share(x, samples), by_size(x, samples)));
   CHECK(by_size(x).sizes() == Dims{2, 3, 6, 4});
   CHECK_FALSE(test::same_bits(by_size(x), by_size(x)));
   const nn::FractionalMaxPool3d volumes{{1, 2, 2}, {.output_ratio = std::array{0.5, 0.7, 0.6}}};
   CHECK(volumes(randn({3, 4, 9, 7})).sizes() == Dims{3, 2, 6, 4});
-  CHECK_THAT(test::message_of([] { nn::FractionalMaxPool2d{2, {}}; }), Catch::Matchers::Contains("give either output_size or output_ratio"));
+  CHECK_THAT(test::message_of([] {
+               nn::FractionalMaxPool2d{2, {}};
+             }),
+             Catch::Matchers::Contains("give either output_size or output_ratio"));
   CHECK_THAT(test::message_of([] { nn::FractionalMaxPool2d{2, {.output_ratio = std::array{0.5, 1.5}}}; }),
              Catch::Matchers::Contains("output_ratio 1.5 must lie between 0 and 1"));
 }

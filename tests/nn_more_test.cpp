@@ -49,7 +49,8 @@ template <class M> M filled(M module) {
   return module;
 }
 void check_golden(const Tensor& got, const Values& expected) {
-  CHECK(difference(cast(flatten(got), f64), from_data(expected, {static_cast<std::int64_t>(expected.size())}), printed) == "");
+  CHECK(difference(cast(flatten(got), f64), from_data(expected, {static_cast<std::int64_t>(expected.size())}),
+                   printed) == "");
 }
 Names names_of(nn::ModuleRef module) {
   Names names;
@@ -61,7 +62,8 @@ Names names_of(nn::ModuleRef module) {
 }  // namespace
 
 TEST_CASE("convolution of volumes, and padding by name") {
-  check_golden(filled(nn::Conv3d(2, 2, {2, 1, 2}, {.stride = {1, 2, 1}, .padding = {1, 0, 1}, .groups = 2}))(ramp({1, 2, 2, 3, 2})),
+  check_golden(filled(nn::Conv3d(2, 2, {2, 1, 2}, {.stride = {1, 2, 1}, .padding = {1, 0, 1}, .groups = 2}))(
+                   ramp({1, 2, 2, 3, 2})),
                {-0.272010555445, -0.212636359366, 0.110563145172, -0.325410542563, -0.683751536929, -0.707984243181,
                 -0.291726114124, 0.001347233982, 0.026687556392, -0.628810357737, -0.993361843463, -0.726654816278,
                 -0.389570572665, 0.00440702467, -0.272010555445, -0.500899545413, -0.692741927397, -0.272010555445,
@@ -103,11 +105,12 @@ TEST_CASE("pooling of volumes, with indices, and back") {
   check_golden(most.indices,
                {4, 4, 6, 7, 7, 12, 13, 14, 14, 7, 20, 20, 21, 7, 7, 20, 20, 14, 14, 7, 20, 20, 21, 39, 39, 20, 20,
                 46, 39, 39, 36, 37, 38, 39, 39, 44, 45, 46, 39, 39});
-  check_golden(nn::AvgPool3d(2, {.stride = {{1, 2, 2}}, .padding = {1, 0, 1}, .ceil_mode = true, .count_include_pad = false})(x),
-               {-0.378401247654, 0.128107159693, 0.399053303389, 0.226392664311, 0.319717941718, -0.174851183197,
-                -0.032940140311, -0.046518971329, 0.025440853067, -0.045471811269, 0.032176619869, 0.050658979172,
-                0.046172440465, 0.037155572772, -0.040182619431, 0.032035627972, -0.042988894058, -0.0389658342,
-                -0.220176086101, 0.295456247895, 0.267806358394, 0.381407542792, 0.169386913866, -0.354100809942});
+  check_golden(
+      nn::AvgPool3d(2, {.stride = {{1, 2, 2}}, .padding = {1, 0, 1}, .ceil_mode = true, .count_include_pad = false})(x),
+      {-0.378401247654, 0.128107159693, 0.399053303389, 0.226392664311, 0.319717941718, -0.174851183197,
+       -0.032940140311, -0.046518971329, 0.025440853067, -0.045471811269, 0.032176619869, 0.050658979172,
+       0.046172440465, 0.037155572772, -0.040182619431, 0.032035627972, -0.042988894058, -0.0389658342,
+       -0.220176086101, 0.295456247895, 0.267806358394, 0.381407542792, 0.169386913866, -0.354100809942});
   check_golden(nn::AvgPool2d(2, {.stride = 1, .divisor_override = 3})(ramp({1, 1, 3, 3})),
                {0.07526283252, 0.011680547221, -0.079370462243, -0.02312730821});
   const auto wide = nn::AdaptiveMaxPool2d{{2, 3}}.with_indices(ramp({1, 1, 3, 5}));
@@ -125,7 +128,8 @@ TEST_CASE("pooling of volumes, with indices, and back") {
 }
 
 TEST_CASE("the CTC loss") {
-  const Tensor logits = ramp({6, 3, 4}), x = log_softmax(logits, 2), targets = tensor({{1, 2, 2}, {3, 1, 0}, {2, 2, 2}});
+  const Tensor logits = ramp({6, 3, 4}), x = log_softmax(logits, 2),
+               targets = tensor({{1, 2, 2}, {3, 1, 0}, {2, 2, 2}});
   const Tensor steps = tensor({6, 5, 4}), lengths = tensor({3, 2, 3});
   check_golden(ctc_loss(x, targets, steps, lengths, {.reduction = Reduction::none}),
                {6.206817554542, 1.894031049788, INFINITY});
@@ -134,7 +138,8 @@ TEST_CASE("the CTC loss") {
   check_golden(ctc_loss(x, targets, steps, lengths, {.reduction = Reduction::none, .zero_infinity = true}),
                {6.206817554542, 1.894031049788, 0});
   check_golden(ctc_loss(x, tensor({1, 2, 3, 3, 1, 0}), steps, tensor({2, 1, 3}), {.blank = 2}), {3.108859191101});
-  check_golden(ctc_loss(log_softmax(select(logits, 1, 0), 1), tensor({1, 2}), scalar(6, {.dtype = i64}), scalar(2, {.dtype = i64})),
+  check_golden(ctc_loss(log_softmax(select(logits, 1, 0), 1), tensor({1, 2}), scalar(6, {.dtype = i64}),
+                        scalar(2, {.dtype = i64})),
                {2.632894678748});
   Tensor leaf = logits.clone().requires_grad_();
   ctc_loss(log_softmax(leaf, 2), targets, steps, lengths, {.zero_infinity = true}).backward();
@@ -150,12 +155,15 @@ TEST_CASE("the CTC loss") {
                 0.047291712763, 0, 0, 0, 0, 0, 0, 0, 0});
   CHECK_REFUSED(ctc_loss(x, tensor({1, 2}), steps, lengths), "as long as all target_lengths, 8");
   CHECK_REFUSED(ctc_loss(x, targets, steps, tensor({1.5, 1, 1})), "lengths must be integers");
-  CHECK_REFUSED(ctc_loss(x, targets, tensor({7, 5, 4}), lengths), "input_lengths: a length of 7 is not between 0 and 6");
+  CHECK_REFUSED(ctc_loss(x, targets, tensor({7, 5, 4}), lengths),
+                "input_lengths: a length of 7 is not between 0 and 6");
 }
 
 TEST_CASE("attention with learned and empty keys, projected LSTM, stacks with a final norm") {
-  const auto attention = filled(nn::MultiheadAttention(4, 2, {.add_bias_kv = true, .add_zero_attn = true, .kdim = 3, .vdim = 2}));
-  const auto [y, weights] = attention(ramp({2, 1, 4}), ramp({3, 1, 3}, 4), ramp({3, 1, 2}, 7), {.key_padding_mask = tensor({{0, 1, 0}}) != 0});
+  const auto attention =
+      filled(nn::MultiheadAttention(4, 2, {.add_bias_kv = true, .add_zero_attn = true, .kdim = 3, .vdim = 2}));
+  const auto [y, weights] = attention(ramp({2, 1, 4}), ramp({3, 1, 3}, 4), ramp({3, 1, 2}, 7),
+                                      {.key_padding_mask = tensor({{0, 1, 0}}) != 0});
   check_golden(y,
                {0.124589145945, 0.616352629309, 0.205168754707, -0.581515754659, 0.179227930631, 0.530619804954,
                 0.262607397498, -0.570871735207});
@@ -165,7 +173,8 @@ TEST_CASE("attention with learned and empty keys, projected LSTM, stacks with a 
   CHECK(names_of(attention) == Names
                {"q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_bias", "bias_k", "bias_v",
                 "out_proj.weight", "out_proj.bias"});
-  const auto [other, none] = attention(ramp({2, 1, 4}), ramp({3, 1, 3}, 4), ramp({3, 1, 2}, 7), {.key_padding_mask = tensor({{0, 1, 0}}) != 0, .need_weights = false});
+  const auto [other, none] = attention(ramp({2, 1, 4}), ramp({3, 1, 3}, 4), ramp({3, 1, 2}, 7),
+                                       {.key_padding_mask = tensor({{0, 1, 0}}) != 0, .need_weights = false});
   CHECK(all_close(other, y));
 
   const auto lstm = filled(nn::LSTM(2, 3, {.num_layers = 2, .bidirectional = true, .proj_size = 2}));
@@ -187,13 +196,16 @@ TEST_CASE("attention with learned and empty keys, projected LSTM, stacks with a 
   CHECK_REFUSED(nn::GRU(2, 3, {.proj_size = 2}), "proj_size is for LSTM only");
   CHECK_REFUSED(nn::LSTM(2, 3, {.proj_size = 3}), "proj_size must be between 0 and hidden_size");
 
-  const nn::TransformerEncoderLayer layer(4, 2, {.dim_feedforward = 3, .dropout = 0, .activation = nn::FeedForward::gelu, .norm_first = true});
+  const nn::TransformerEncoderLayer layer(
+      4, 2, {.dim_feedforward = 3, .dropout = 0, .activation = nn::FeedForward::gelu, .norm_first = true});
   const auto encoder = filled(nn::TransformerEncoder(layer, 2, nn::LayerNorm(4)));
-  check_golden(encoder(ramp({3, 1, 4}), {.src_mask = nn::Transformer::generate_square_subsequent_mask(3, {.dtype = f64})}),
-               {-1.069306864723, 0.449208171893, 0.316351160464, 0.594895082969, -1.142411183612, 0.236067695222,
-                0.336202707149, 0.10266524821, -0.579850259955, 0.501156861273, 0.351157726431, 0.795886917993});
+  check_golden(
+      encoder(ramp({3, 1, 4}), {.src_mask = nn::Transformer::generate_square_subsequent_mask(3, {.dtype = f64})}),
+      {-1.069306864723, 0.449208171893, 0.316351160464, 0.594895082969, -1.142411183612, 0.236067695222, 0.336202707149,
+       0.10266524821, -0.579850259955, 0.501156861273, 0.351157726431, 0.795886917993});
   const auto whole = filled(nn::Transformer(4, 2, {1, 1}, {.dim_feedforward = 3, .dropout = 0}));
-  check_golden(whole(ramp({3, 1, 4}), ramp({2, 1, 4}, 3), {.tgt_mask = nn::Transformer::generate_square_subsequent_mask(2, {.dtype = f64})}),
+  check_golden(whole(ramp({3, 1, 4}), ramp({2, 1, 4}, 3),
+                     {.tgt_mask = nn::Transformer::generate_square_subsequent_mask(2, {.dtype = f64})}),
                {-0.326981505859, -0.312653792424, -0.56268181011, -0.409346115956, -0.355709761932, -0.332338283173,
                 -0.67205019277, -0.365518849522});
   CHECK(names_of(whole) == Names
@@ -262,14 +274,19 @@ template <class M> void check_lengths(const M& layer, const Dims& x_sizes, const
 }  // namespace
 
 TEST_CASE("recurrent layers take the lengths of their sequences") {
-  check_lengths(filled(nn::LSTM(3, 4, {.num_layers = 2, .batch_first = true, .bidirectional = true})), {5, 6, 3}, {2, 6, 1, 6, 4});
-  check_lengths(filled(nn::LSTM(3, 4, {.bidirectional = true, .proj_size = 2})), {5, 3, 3}, {1, 3, 4});  // shorter than x
+  check_lengths(filled(nn::LSTM(3, 4, {.num_layers = 2, .batch_first = true, .bidirectional = true})), {5, 6, 3},
+                {2, 6, 1, 6, 4});
+  // shorter than x
+  check_lengths(filled(nn::LSTM(3, 4, {.bidirectional = true, .proj_size = 2})), {5, 3, 3}, {1, 3, 4});
   check_lengths(filled(nn::GRU(2, 3, {.num_layers = 2})), {4, 3, 2}, {4, 4, 4});
   check_lengths(filled(nn::GRU(2, 3, {.bidirectional = true})), {4, 2, 2}, {3, 1});
   check_lengths(filled(nn::RNN(2, 3, {.nonlinearity = nn::Nonlinearity::relu})), {4, 2, 2}, {1, 4});
   const nn::GRU gru = filled(nn::GRU(2, 3));
   const Tensor x = ramp({4, 2, 2});
-  CHECK_THAT(message_of([&] { gru(x, {}, tensor({1, 5})); }), Contains("lengths must be between 1 and the 4 steps of f64[4, 2, 2], found 5"));
+  CHECK_THAT(message_of([&] {
+               gru(x, {}, tensor({1, 5}));
+             }),
+             Contains("lengths must be between 1 and the 4 steps of f64[4, 2, 2], found 5"));
   CHECK_THAT(message_of([&] { gru(x, {}, tensor({0, 2})); }), Contains("found 0"));
   CHECK_THAT(message_of([&] { gru(x, {}, tensor({1, 2, 3})); }), Contains("lengths must be integers [2]"));
 }
@@ -284,21 +301,31 @@ TEST_CASE("pad_sequence is PyTorch's") {
 TEST_CASE("attention refuses masks of integers: 1 may mean a token or a gap") {
   const nn::MultiheadAttention attention(4, 2, {.batch_first = true});
   const Tensor x = ramp({2, 3, 4}).to(f32), mask = tensor({{1, 1, 0}, {1, 0, 0}});
-  CHECK_THAT(message_of([&] { attention(x, x, x, {.key_padding_mask = mask}); }), Contains("key_padding_mask must be bool") && Contains("pass mask == 0"));
-  CHECK_THAT(message_of([&] { attention(x, x, x, {.attn_mask = zeros({3, 3}, {.dtype = i64})}); }), Contains("attn_mask must be bool"));
-  CHECK_THAT(message_of([&] { nn::MultiheadAttention(4, 2)(x, zeros({5, 3, 4}), x); }), Contains("with batch_first as [batch, length, embed]"));
+  CHECK_THAT(message_of([&] { attention(x, x, x, {.key_padding_mask = mask}); }),
+             Contains("key_padding_mask must be bool") && Contains("pass mask == 0"));
+  CHECK_THAT(message_of([&] {
+               attention(x, x, x, {.attn_mask = zeros({3, 3}, {.dtype = i64})});
+             }),
+             Contains("attn_mask must be bool"));
+  CHECK_THAT(message_of([&] {
+               nn::MultiheadAttention(4, 2)(x, zeros({5, 3, 4}), x);
+             }),
+             Contains("with batch_first as [batch, length, embed]"));
 }
 
 TEST_CASE("embeddings with padding, limits and bags") {
   const Tensor indices = tensor({1, 2, 0, 3, 3, 2}), offsets = tensor({0, 2, 2});
   struct Case { nn::BagMode mode; Values y, gradient; };
-  for (const Case& c : {Case{nn::BagMode::sum,
-               {0.454648713413, 0.07056000403, 0, 0, -0.279415498199, 1.077722091123},
-               {-0.756802495308, -0.958924274663, 0, 0.841470984808, 0, 0, -1.513604990616, -1.917848549326}}, Case{nn::BagMode::mean,
-               {0.454648713413, 0.07056000403, 0, 0, -0.0931384994, 0.359240697041},
-               {-0.252267498436, -0.319641424888, 0, 0.841470984808, 0, 0, -0.504534996872, -0.639282849775}},
-                        Case{nn::BagMode::max, {0.454648713413, 0.07056000403, 0, 0, 0, 0.420735492404},
-                                     {-0.756802495308, -0.958924274663, 0, 0.841470984808, 0, 0, 0, 0}}}) {
+  for (const Case& c :
+       {Case{nn::BagMode::sum,
+             {0.454648713413, 0.07056000403, 0, 0, -0.279415498199, 1.077722091123},
+             {-0.756802495308, -0.958924274663, 0, 0.841470984808, 0, 0, -1.513604990616, -1.917848549326}},
+        Case{nn::BagMode::mean,
+             {0.454648713413, 0.07056000403, 0, 0, -0.0931384994, 0.359240697041},
+             {-0.252267498436, -0.319641424888, 0, 0.841470984808, 0, 0, -0.504534996872, -0.639282849775}},
+        Case{nn::BagMode::max,
+             {0.454648713413, 0.07056000403, 0, 0, 0, 0.420735492404},
+             {-0.756802495308, -0.958924274663, 0, 0.841470984808, 0, 0, 0, 0}}}) {
     const auto bag = filled(nn::EmbeddingBag(4, 2, {.mode = c.mode, .padding_idx = 2}));
     const Tensor y = bag(indices, offsets);
     check_golden(y, c.y);
@@ -327,7 +354,8 @@ TEST_CASE("embeddings with padding, limits and bags") {
 TEST_CASE("margin losses and a distance of one's own") {
   const Tensor x = ramp({3, 4});
   check_golden(nn::SoftMarginLoss{}(x, sign(ramp({3, 4}, 1))), {0.51108592302});
-  check_golden(multi_margin_loss(x, tensor({1, 0, 3}), {.p = 2, .margin = 0.5}, ramp({4}, 0.5) + 2.0), {2.532757505709});
+  check_golden(multi_margin_loss(x, tensor({1, 0, 3}), {.p = 2, .margin = 0.5}, ramp({4}, 0.5) + 2.0),
+               {2.532757505709});
   check_golden(nn::MultiMarginLoss{{.reduction = Reduction::none}}(x, tensor({1, 0, 3})),
                {0.381501120115, 1.172263577945, 1.714356560157});
   check_golden(multilabel_margin_loss(x, tensor({{3, 0, -1, 1}, {1, -1, 0, 2}, {-1, 0, 0, 0}}), Reduction::none),
@@ -335,7 +363,8 @@ TEST_CASE("margin losses and a distance of one's own") {
   check_golden(multilabel_soft_margin_loss(x, cast(ramp({3, 4}, 2) > 0.0, f64), {}, Reduction::none),
                {0.766385244939, 0.732085117154, 0.999179945633});
   const auto city_block = [](const Tensor& a, const Tensor& b) { return sum(abs(a - b), {1}); };
-  const nn::TripletMarginWithDistanceLoss triplet{city_block, {.margin = 2, .swap = true, .reduction = Reduction::none}};
+  const nn::TripletMarginWithDistanceLoss triplet{city_block,
+                                                  {.margin = 2, .swap = true, .reduction = Reduction::none}};
   check_golden(triplet(x, ramp({3, 4}, 1), ramp({3, 4}, 2.5)), {1.902405558278, 0.552934681927, 0.55549477896});
 }
 
@@ -362,7 +391,8 @@ TEST_CASE("interpolation by areas, exact neighbours and with a filter") {
 }
 
 TEST_CASE("pictures read at points, and unit vectors") {
-  const Tensor image = ramp({1, 2, 4, 5}), theta = tensor({{0.9, 0.3, 0.4}, {-0.2, 1.1, -0.3}}, {.dtype = f64}).unsqueeze(0);
+  const Tensor image = ramp({1, 2, 4, 5}),
+               theta = tensor({{0.9, 0.3, 0.4}, {-0.2, 1.1, -0.3}}, {.dtype = f64}).unsqueeze(0);
   const Tensor grid = affine_grid(theta, {1, 2, 3, 3});
   check_golden(grid,
                {-0.4, -0.9, 0.2, -1.033333333333, 0.8, -1.166666666667, -0.2, -0.166666666667, 0.4, -0.3, 1,
@@ -439,7 +469,8 @@ TEST_CASE("order, running sums, products and pieces") {
                {-0.254071793527, -0.106799974238, 0.909297426826, -0.958924274663});
   check_golden(scatter_reduce(ramp({4}), 0, index, source, "amax"),
                {0.909297426826, 0.841470984808, 0.909297426826, 0.14112000806});
-  check_golden(rot90(ramp({2, 3})), {0.909297426826, -0.958924274663, 0.841470984808, -0.756802495308, 0, 0.14112000806});
+  check_golden(rot90(ramp({2, 3})),
+               {0.909297426826, -0.958924274663, 0.841470984808, -0.756802495308, 0, 0.14112000806});
   check_golden(rot90(ramp({2, 3}), 3),
                {0.14112000806, 0, -0.756802495308, 0.841470984808, -0.958924274663, 0.909297426826});
   check_golden(unfold(ramp({7}), 0, 3, 2),
@@ -485,7 +516,8 @@ TEST_CASE("distinct values, equality, and what is filled by a rule") {
   CHECK(equal(tensor({1, 2}), tensor({1, 2})));
   CHECK_FALSE(equal(tensor({1, 2}), tensor({1, 2, 3})));
   CHECK(triu_indices(2, 3, 1).to_vector<int>() == std::vector<int>{0, 0, 1, 1, 2, 2});
-  CHECK(nan_to_num(tensor({NAN, INFINITY, -INFINITY}), 1, 2).to_vector<float>() == std::vector<float>{1, 2, -3.4028234663852886e38f});
+  CHECK(nan_to_num(tensor({NAN, INFINITY, -INFINITY}), 1, 2).to_vector<float>() ==
+        std::vector<float>{1, 2, -3.4028234663852886e38f});
   CHECK(std::isnan(median(tensor({1.0, NAN, 0})).item()));
   CHECK(nansum(tensor({1.0, NAN, 2})).item() == 3);
   CHECK(nanmean(tensor({1.0, NAN, 2})).item() == 1.5);
@@ -530,7 +562,8 @@ TEST_CASE("BatchNormAct2d is BatchNorm2d, an addition and relu, in training and 
   for (const bool training : {true, false}) {
     if (!training) nn::eval(fused), nn::eval(plain);
     const auto got = gradients(x, z, [&](const Tensor& a, const Tensor& b) { return fused(a, b) + fused(a); });
-    const auto expected = gradients(x, z, [&](const Tensor& a, const Tensor& b) { return relu(plain(a) + b) + relu(plain(a)); });
+    const auto expected =
+        gradients(x, z, [&](const Tensor& a, const Tensor& b) { return relu(plain(a) + b) + relu(plain(a)); });
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(difference(got[i], expected[i], {1e-5, 1e-5}) == "");
     CHECK(difference(fused.running_var, plain.running_var, {1e-6, 1e-6}) == "");
     CHECK(difference(fused.weight.grad(), plain.weight.grad(), {1e-4, 1e-4}) == "");

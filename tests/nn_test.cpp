@@ -59,7 +59,8 @@ struct Containers {
   std::array<nn::Linear, 2> pair{nn::Linear{1, 1}, nn::Linear{1, 1}};
   std::unique_ptr<nn::LayerNorm> norm;
   std::vector<Block> blocks;
-  nn::Sequential body{nn::Linear{2, 2}, relu, nn::Sequential{nn::Linear{2, 2}}, [](const Tensor& x) { return x * 2.0; }};
+  nn::Sequential body{nn::Linear{2, 2}, relu, nn::Sequential{nn::Linear{2, 2}},
+                      [](const Tensor& x) { return x * 2.0; }};
   MANTISSA_FIELDS(layers, pair, norm, blocks, body)
 };
 
@@ -123,8 +124,10 @@ static_assert(!nn::lists_all_members<ForgetsMode>());
 static_assert(!nn::lists_all_members<ForgetsVector>());
 static_assert(!nn::lists_all_members<ForgetsLastOfMany>());
 static_assert(!nn::lists_all_members<ForgetsOptional>() && !nn::lists_all_members<ForgetsShared>());
-static_assert(nn::lists_all_members<WithOptional>() && nn::detail::is_cloneable<WithOptional>() && !nn::detail::is_cloneable<NoClone>());
-static_assert(nn::lists_all_members<Net>() && nn::lists_all_members<Containers>() && nn::lists_all_members<nn::Dropout>());
+static_assert(nn::lists_all_members<WithOptional>() && nn::detail::is_cloneable<WithOptional>() &&
+              !nn::detail::is_cloneable<NoClone>());
+static_assert(nn::lists_all_members<Net>() && nn::lists_all_members<Containers>() &&
+              nn::lists_all_members<nn::Dropout>());
 static_assert(!std::is_copy_constructible_v<Net> && std::is_move_constructible_v<Net>);
 static_assert(!std::is_copy_constructible_v<nn::Param>);
 
@@ -166,8 +169,9 @@ void check_uniform(const Tensor& t, double bound) {
 
 TEST_CASE("names are PyTorch's", "[nn]") {
   Net net;
-  CHECK(names(nn::named_parameters(net)) == Names{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "norm.weight",
-                                                  "norm.bias", "fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"});
+  CHECK(names(nn::named_parameters(net)) == Names{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias",
+                                                  "norm.weight", "norm.bias", "fc1.weight", "fc1.bias", "fc2.weight",
+                                                  "fc2.bias"});
   CHECK(names(nn::named_buffers(net)) == Names{"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"});
   CHECK(nn::parameters(net).size() == 10);
   CHECK(nn::count(net) == 4 * 9 + 4 + 6 * 4 * 9 + 6 + 6 + 6 + 24 * 8 + 8 + 8 * 3 + 3);
@@ -175,8 +179,8 @@ TEST_CASE("names are PyTorch's", "[nn]") {
 
 TEST_CASE("containers and nested modules are walked, absent members are not", "[nn]") {
   Containers c;
-  CHECK(names(nn::named_parameters(c)) ==
-        Names{"pair.0.weight", "pair.0.bias", "pair.1.weight", "pair.1.bias", "body.0.weight", "body.0.bias", "body.2.0.weight", "body.2.0.bias"});
+  CHECK(names(nn::named_parameters(c)) == Names{"pair.0.weight", "pair.0.bias", "pair.1.weight", "pair.1.bias",
+                                                "body.0.weight", "body.0.bias", "body.2.0.weight", "body.2.0.bias"});
   c.layers.push_back(nn::Linear{2, 3, {.bias = false}});
   c.norm = std::make_unique<nn::LayerNorm>(4);
   c.blocks.emplace_back(2);
@@ -242,7 +246,8 @@ TEST_CASE("the same seed gives the same network", "[nn]") {
   Net b;
   manual_seed(8);
   Net c;
-  for (std::size_t i = 0; i < nn::parameters(a).size(); ++i) CHECK(same_bits(nn::parameters(a)[i], nn::parameters(b)[i]));
+  for (std::size_t i = 0; i < nn::parameters(a).size(); ++i)
+    CHECK(same_bits(nn::parameters(a)[i], nn::parameters(b)[i]));
   CHECK(!same_bits(a.fc1.weight, c.fc1.weight));
 }
 
@@ -253,14 +258,16 @@ TEST_CASE("layers compute what their functions do", "[nn]") {
   CHECK(same_bits(conv(x), conv2d(x, conv.weight, {}, {.stride = {2, 1}, .padding = {1, 1}, .groups = 2})));
   CHECK(!conv.bias.defined());
   CHECK(same_bits(nn::MaxPool2d{2}(x), max_pool2d(x, 2)));
-  CHECK(same_bits(nn::AvgPool2d(3, {.stride = 2, .padding = 1})(x), avg_pool2d(x, {3, 3}, {.stride = {2, 2}, .padding = {1, 1}})));
+  CHECK(same_bits(nn::AvgPool2d(3, {.stride = 2, .padding = 1})(x),
+                  avg_pool2d(x, {3, 3}, {.stride = {2, 2}, .padding = {1, 1}})));
   CHECK(nn::AdaptiveAvgPool2d{{2, 3}}(x).sizes() == Dims{2, 4, 2, 3});
   CHECK(nn::Flatten{}(x).sizes() == Dims{2, 256});
   const nn::Sequential s{nn::Flatten{}, nn::Linear{256, 5}, nn::GELU{}, nn::LogSoftmax{}};
   CHECK(s(x).sizes() == Dims{2, 5});
   const Tensor target = tensor({1, 3});
   CHECK(same_bits(nn::NLLLoss{}(s(x), target), nll_loss(s(x), target)));
-  CHECK(same_bits(nn::CrossEntropyLoss{{.label_smoothing = 0.1}}(s(x), target), cross_entropy(s(x), target, {.label_smoothing = 0.1})));
+  CHECK(same_bits(nn::CrossEntropyLoss{{.label_smoothing = 0.1}}(s(x), target),
+                  cross_entropy(s(x), target, {.label_smoothing = 0.1})));
   CHECK(same_bits(nn::MSELoss{Reduction::sum}(x, x * 2.0), mse_loss(x, x * 2.0, Reduction::sum)));
   CHECK_THAT(message_of([] { nn::Conv2d(3, 4, 3, {.groups = 2}); }), Contains("groups 2 must divide"));
 }
@@ -440,7 +447,8 @@ TEST_CASE("Sequential takes layers that cannot be cloned, and only clone refuses
   const nn::Sequential body{NoClone(2), relu};
   CHECK(body(ones({1, 2})).sizes() == Dims{1, 2});
   CHECK(nn::count(body) == 6);
-  CHECK_THAT(message_of([&] { nn::clone(body); }), Catch::Matchers::Contains("NoClone") && Catch::Matchers::Contains("needs a clone() const"));
+  CHECK_THAT(message_of([&] { nn::clone(body); }),
+             Catch::Matchers::Contains("NoClone") && Catch::Matchers::Contains("needs a clone() const"));
 }
 
 TEST_CASE("to() keeps an optimizer's handles valid", "[nn]") {

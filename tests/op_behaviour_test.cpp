@@ -36,7 +36,8 @@ TEST_CASE("inputs stay as they were, and only views share memory with them") {
     }
     if (op.composite) return;
     bool shares = false;
-    for (const Tensor& a : x) for (const Tensor& b : y) shares |= a.defined() && b.defined() && a.storage() == b.storage();
+    for (const Tensor& a : x)
+      for (const Tensor& b : y) shares |= a.defined() && b.defined() && a.storage() == b.storage();
     if (!op.is_view) CHECK_FALSE(shares);
   });
 }
@@ -95,7 +96,8 @@ TEST_CASE("the same tensor passed twice receives the sum of both gradients") {
         const Tensors g = gradients(op, s, apart), twice = gradients(op, s, together);
         const Tensor zero = zeros_like(x[i]);
         const Tensor expected = add(g[0].defined() ? g[0] : zero, g[1].defined() ? g[1] : zero);
-        CHECK(difference(twice[0].defined() ? twice[0] : zero, expected, tolerance_for(f64, 4, scale_of({expected})), Nan::equal) == "");
+        CHECK(difference(twice[0].defined() ? twice[0] : zero, expected, tolerance_for(f64, 4, scale_of({expected})),
+                         Nan::equal) == "");
       }
     }
   });
@@ -112,7 +114,8 @@ TEST_CASE("autocast casts as the operator's policy says, and gradients keep thei
         const Tensors x = prepared(s, incoming);
         const Tensors by_hand = map(x, [&](const Tensor& t) { return t.is_floating() ? cast(t, target) : t.clone(); });
         const Tensors expected = run(op, s, by_hand);
-        const Tensors y = amp::autocast(region, [&] { return run(op, s, map(x, [](const Tensor& t) { return t.clone(); })); });
+        const Tensors y =
+            amp::autocast(region, [&] { return run(op, s, map(x, [](const Tensor& t) { return t.clone(); })); });
         check_same(y, expected);
         if (!can_differentiate(op, s)) continue;
         const Tensors leaf = wanting_gradients(op, x);
@@ -171,7 +174,8 @@ TEST_CASE("a second backward adds exactly the same again, and create_graph chang
       v.push_back(random_tensor(results[k].sizes(), 77 + k));
     }
     backward(roots, v, {.retain_graph = true});
-    const Tensors once = map(leaves(x), [](const Tensor& t) { return t.grad().defined() ? t.grad().clone() : zeros_like(t); });
+    const Tensors once =
+        map(leaves(x), [](const Tensor& t) { return t.grad().defined() ? t.grad().clone() : zeros_like(t); });
     backward(roots, v);
     for (std::size_t k = 0; k < once.size(); ++k) {
       const Tensor g = leaves(x)[k].grad();

@@ -80,8 +80,8 @@ TEST_CASE("gradients agree with differences") {
     INFO(op.name << " is differentiable but no sample could be gradchecked");
     CHECK(checked.contains(op.name));
   }
-  std::printf("gradchecked %zu / %zu differentiable operators, second order %zu / %zu, of %zu registered\n", checked.size(),
-              differentiable, twice.size(), promised, registry().size());
+  std::printf("gradchecked %zu / %zu differentiable operators, second order %zu / %zu, of %zu registered\n",
+              checked.size(), differentiable, twice.size(), promised, registry().size());
 }
 
 namespace {

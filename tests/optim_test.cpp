@@ -1,5 +1,5 @@
-// Optimizers, schedules and clipping beside their numbers (tests/golden_optim_test.cpp): groups, dtypes, layouts, state,
-// errors.
+// Optimizers, schedules and clipping beside their numbers (tests/golden_optim_test.cpp): groups,
+// dtypes, layouts, state, errors.
 #include <cmath>
 #include <limits>
 
@@ -40,7 +40,8 @@ void run(optim::Optimizer& opt, Tensor p, int from = 0, int to = steps) {
   }
 }
 
-// What `steps` steps make of a parameter that is alone; that these are PyTorch's numbers is tests/golden_optim_test.cpp's.
+// What `steps` steps make of a parameter that is alone; that these are PyTorch's numbers is
+// tests/golden_optim_test.cpp's.
 template <class Opt, class O> Tensor alone(const O& options) {
   Tensor p = initial();
   Opt opt({p}, options);
@@ -113,13 +114,15 @@ TEST_CASE("an update does not depend on threads, and hardly on the instruction s
     for (std::size_t i = 0; i < one.size(); ++i) CHECK(same_bits(one[i], many[i]));
   }
   const std::vector<Tensor> plain = updated(1, cpu_backend::Isa::baseline);
-  for (std::size_t i = 0; i < one.size(); ++i) CHECK(difference(plain[i], one[i].detach().to(f64), {1.3e-6, 1e-6}) == "");
+  for (std::size_t i = 0; i < one.size(); ++i)
+    CHECK(difference(plain[i], one[i].detach().to(f64), {1.3e-6, 1e-6}) == "");
   set_num_threads(threads);
 }
 
 TEST_CASE("every element of odd-sized parameters gets the same formula, in every dtype", "[optim]") {
   MANTISSA_PRINT_SEED();
-  for (auto [dtype, gradient_dtype] : {std::pair{f32, f32}, {f64, f64}, {f16, f16}, {bf16, bf16}, {f32, bf16}, {f64, f32}}) {
+  for (auto [dtype, gradient_dtype] :
+       {std::pair{f32, f32}, {f64, f64}, {f16, f16}, {bf16, bf16}, {f32, bf16}, {f64, f32}}) {
     std::vector<Tensor> p = model(dtype);
     std::vector<std::vector<double>> before;
     for (const Tensor& t : p) before.push_back(t.to_vector<double>());
@@ -226,9 +229,11 @@ TEST_CASE("a state of another optimizer or model is refused and changes nothing"
   optim::Adam adam({p});
   run(adam, p);
   const optim::NamedTensors before = adam.state_dict();
-  CHECK_THAT(message_of([&] { adam.load_state_dict(optim::Sgd({initial()}).state_dict()); }), Catch::Matchers::Contains("group.0.beta1"));
+  CHECK_THAT(message_of([&] { adam.load_state_dict(optim::Sgd({initial()}).state_dict()); }),
+             Catch::Matchers::Contains("group.0.beta1"));
   Tensor other = zeros({4}).requires_grad_();
-  CHECK_THAT(message_of([&] { adam.load_state_dict(optim::Adam({other}).state_dict()); }), Catch::Matchers::Contains("[4]"));
+  CHECK_THAT(message_of([&] { adam.load_state_dict(optim::Adam({other}).state_dict()); }),
+             Catch::Matchers::Contains("[4]"));
   CHECK(same(adam.state_dict(), before));
 }
 
@@ -242,7 +247,10 @@ TEST_CASE("bad options and parameters are errors that say what is wrong", "[opti
   CHECK_THAT(message_of([&] { optim::Adam({p, p}); }), Contains("appears twice"));
   CHECK_THAT(message_of([&] { optim::Adam({p * 2.0}); }), Contains("result of an operator"));
   CHECK_THAT(message_of([&] { optim::Adam({arange(3)}); }), Contains("only floating"));
-  CHECK_THAT(message_of([&] { optim::Adam(optim::NamedTensors{{"net.w", Tensor()}}); }), Contains("net.w is an undefined"));
+  CHECK_THAT(message_of([&] {
+               optim::Adam(optim::NamedTensors{{"net.w", Tensor()}});
+             }),
+             Contains("net.w is an undefined"));
   optim::Sgd plain({p});
   CHECK_THAT(message_of([&] { plain.set("momentum", 0.9); }), Contains("no hyperparameter \"momentum\""));
 }
@@ -301,7 +309,8 @@ TEST_CASE("clip_grad_norm_ returns the norm and scales all gradients alike", "[o
   const double norm = std::sqrt(squares), huge = 1e9;
   CHECK(optim::clip_grad_norm_(p, huge).item<double>() == Approx(norm).epsilon(1e-6));
   CHECK(optim::clip_grad_norm_(p, huge, {.norm_type = 1}).item<double>() == Approx(sum).epsilon(1e-6));
-  CHECK(optim::clip_grad_norm_(p, huge, {.norm_type = std::numeric_limits<double>::infinity()}).item<double>() == Approx(largest).epsilon(1e-6));
+  CHECK(optim::clip_grad_norm_(p, huge, {.norm_type = std::numeric_limits<double>::infinity()}).item<double>() ==
+        Approx(largest).epsilon(1e-6));
   for (std::size_t i = 0; i < p.size(); ++i) CHECK(same_bits(p[i].grad(), before[i]));  // below max_norm: untouched
   optim::clip_grad_norm_(p, 2.0);
   for (std::size_t i = 0; i < p.size(); ++i) {
@@ -316,7 +325,8 @@ TEST_CASE("clipping non-finite gradients: an error if asked for, else NaN as in 
   Tensor p = ones({2}).requires_grad_();
   const double inf = std::numeric_limits<double>::infinity();
   p.set_grad(tensor({1.0, inf}));
-  CHECK_THAT(message_of([&] { optim::clip_grad_norm_({p}, 1, {.error_if_nonfinite = true}); }), Catch::Matchers::Contains("the norm of the gradients is inf"));
+  CHECK_THAT(message_of([&] { optim::clip_grad_norm_({p}, 1, {.error_if_nonfinite = true}); }),
+             Catch::Matchers::Contains("the norm of the gradients is inf"));
   CHECK(p.grad().to_vector<float>()[0] == 1);
   CHECK(std::isinf(optim::clip_grad_norm_({p}, 1).item()));
   CHECK(std::isnan(p.grad().to_vector<float>()[1]));
@@ -334,8 +344,10 @@ TEST_CASE("the norm and the scaling by it can be asked for apart", "[optim]") {
   optim::clip_grads_with_norm_(q, 3, norm);
   for (std::size_t i = 0; i < p.size(); ++i) CHECK(same_bits(p[i].grad(), q[i].grad()));
   CHECK(optim::get_total_norm({}).item() == 0);
-  CHECK_THAT(message_of([&] { optim::get_total_norm({arange(3)}); }), Catch::Matchers::Contains("needs floating tensors"));
-  CHECK_THAT(message_of([&] { optim::clip_grads_with_norm_(q, 3, ones({2})); }), Catch::Matchers::Contains("one element"));
+  CHECK_THAT(message_of([&] { optim::get_total_norm({arange(3)}); }),
+             Catch::Matchers::Contains("needs floating tensors"));
+  CHECK_THAT(message_of([&] { optim::clip_grads_with_norm_(q, 3, ones({2})); }),
+             Catch::Matchers::Contains("one element"));
 }
 
 TEST_CASE("clip_grad_value_ limits every element", "[optim]") {

@@ -60,7 +60,8 @@ TEST_CASE("blocks cover the range once and do not depend on the number of thread
 TEST_CASE("an exception in a block reaches the caller and later work still runs") {
   const Threads scope(3);
   CHECK_THAT(message_of([] {
-               parallel_for(100, 1, [](std::int64_t begin, std::int64_t) { check(begin != 57, "block ", begin, " failed"); });
+               parallel_for(100, 1,
+                            [](std::int64_t begin, std::int64_t) { check(begin != 57, "block ", begin, " failed"); });
              }),
              Contains("block 57 failed"));
   std::atomic<int> sum{0};

@@ -1,5 +1,5 @@
-// Gradients of parts (autograd/part.h): whatever parts come, in whatever order, beside whole gradients or alone, the sum
-// is that of a recorded backward, where each is written into zeros and all are added.
+// Gradients of parts (autograd/part.h): whatever parts come, in whatever order, beside whole gradients or alone, the
+// sum is that of a recorded backward, where each is written into zeros and all are added.
 #include <functional>
 
 #include "mantissa.h"

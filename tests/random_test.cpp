@@ -132,7 +132,8 @@ TEST_CASE("multinomial follows its weights, without replacement draw by draw") {
   const std::int64_t n = 30000;
   const Tensor w = tensor({1, 0, 3, 6}, {.dtype = f64});
   const double noise = 5 * 0.5 / std::sqrt(static_cast<double>(n));
-  const std::vector<double> shares = (cast(bincount(multinomial(w, n, true), {}, 4), f64) / static_cast<double>(n)).to_vector<double>();
+  const std::vector<double> shares =
+      (cast(bincount(multinomial(w, n, true), {}, 4), f64) / static_cast<double>(n)).to_vector<double>();
   for (int i = 0; i < 4; ++i) CHECK(std::abs(shares[static_cast<std::size_t>(i)] - w[i].item<double>() / 10) < noise);
   CHECK(shares[1] == 0);
   const std::vector<std::int64_t> draws = multinomial(expand(w, {n, 4}), 3).to_vector<std::int64_t>();

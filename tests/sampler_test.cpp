@@ -87,7 +87,8 @@ TEST_CASE("samplers: weights") {
     REQUIRE(order == Order{0, 2});
   }
   CHECK((heavy_first > 245 && heavy_first < 292));  // nine tenths
-  CHECK_THROWS_WITH(data::WeightedRandomSampler({1, 0}, 2, false), Contains("2 samples cannot be drawn of 1 with a weight"));
+  CHECK_THROWS_WITH(data::WeightedRandomSampler({1, 0}, 2, false),
+                    Contains("2 samples cannot be drawn of 1 with a weight"));
   CHECK_THROWS_WITH(data::WeightedRandomSampler({0, 0}, 1), Contains("positive, finite sum"));
   CHECK_THROWS_WITH(data::WeightedRandomSampler({-1, 2}, 1), Contains("a weight is -1"));
 }
@@ -102,7 +103,9 @@ TEST_CASE("loader: with a sampler, a batch sampler, and a state that can be resu
 
   struct Pairs final : data::BatchSampler {  // batches of different sizes
     std::int64_t batches() const override { return 3; }
-    Batches order(std::uint64_t, std::uint64_t epoch) const override { return {{0, 9}, {static_cast<std::int64_t>(epoch)}, {4, 5, 6}}; }
+    Batches order(std::uint64_t, std::uint64_t epoch) const override {
+      return {{0, 9}, {static_cast<std::int64_t>(epoch)}, {4, 5, 6}};
+    }
   };
   data::Loader pairs = data::Pipeline(source).sampler(Pairs{}).threads(2).loader();
   CHECK(labels(pairs) == Order{0, 9, 0, 4, 5, 6});
@@ -117,8 +120,10 @@ TEST_CASE("loader: with a sampler, a batch sampler, and a state that can be resu
     REQUIRE(part.next(b));
     CHECK(a.label.to_vector<int>() == b.label.to_vector<int>());
   }
-  CHECK_THROWS_WITH(data::Pipeline(source).shuffle(1).sampler(data::RandomSampler(10)).loader(), Contains("a loader with a sampler cannot shuffle"));
-  CHECK_THROWS_WITH(data::Pipeline(source).sampler(data::SequentialSampler(11)).batch(11).threads(0).loader().next(a), Contains("epoch 0, batch 0"));
+  CHECK_THROWS_WITH(data::Pipeline(source).shuffle(1).sampler(data::RandomSampler(10)).loader(),
+                    Contains("a loader with a sampler cannot shuffle"));
+  CHECK_THROWS_WITH(data::Pipeline(source).sampler(data::SequentialSampler(11)).batch(11).threads(0).loader().next(a),
+                    Contains("epoch 0, batch 0"));
 }
 
 TEST_CASE("subset, concat and random_split read through and keep what the set says of itself") {
@@ -128,7 +133,8 @@ TEST_CASE("subset, concat and random_split read through and keep what the set sa
   CHECK_THROWS_WITH(data::subset(source, {10}), Contains("index 10 is not in a set of 10"));
   const data::SourcePtr both = data::concat({source, std::make_shared<Counting>(3, 100), data::subset(source, {4})});
   CHECK(labels(both) == Order{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 100, 101, 102, 4});
-  CHECK_THROWS_WITH(data::concat({source, data::as_source(data::synthetic_digits(2))}), Contains("concat: images [1, 28, 28]"));
+  CHECK_THROWS_WITH(data::concat({source, data::as_source(data::synthetic_digits(2))}),
+                    Contains("concat: images [1, 28, 28]"));
   CHECK_THROWS_WITH(data::concat({}), Contains("at least one set"));
 
   const auto [train, test] = data::random_split(source, {0.75, 0.25}, 3);

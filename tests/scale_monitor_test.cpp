@@ -63,10 +63,12 @@ TEST_CASE("a monitor records scale, skips and gradients of every update without 
   CHECK(monitor.history()[4].skipped == 1);
   CHECK(monitor.changes() == 2);
   CHECK(monitor.skip_rate() == Approx(2.0 / 6));
-  CHECK(monitor.summary() == "scale 8 (lowest 8, highest 16, 2 changes); 2 of 6 steps skipped, 2 of the last 6; no alerts");
+  CHECK(monitor.summary() ==
+        "scale 8 (lowest 8, highest 16, 2 changes); 2 of 6 steps skipped, 2 of the last 6; no alerts");
 }
 
-TEST_CASE("alerts tell of a collapsing scale, a floor, too many skips and bad losses, once each time", "[scaler][G32][G36]") {
+TEST_CASE("alerts tell of a collapsing scale, a floor, too many skips and bad losses, once each time",
+          "[scaler][G32][G36]") {
   Training t({.init_scale = 4, .growth_interval = 2, .min_scale = 0.5, .check_loss = true});
   amp::ScaleMonitor monitor(t.scaler, {.low_scale = 2, .max_skip_rate = 0.5, .window = 4});
   std::vector<std::pair<int, std::int64_t>> told;
@@ -80,8 +82,12 @@ TEST_CASE("alerts tell of a collapsing scale, a floor, too many skips and bad lo
   iterate(1, std::nan(""));
   for (double g : {inf, inf}) iterate(g);
   using V = std::vector<std::pair<int, std::int64_t>>;
-  CHECK(told == V{{ScaleAlert::low_scale, 3}, {ScaleAlert::skip_rate, 4}, {ScaleAlert::at_floor, 5}, {ScaleAlert::forward_failure, 13},
-                  {ScaleAlert::low_scale, 15}, {ScaleAlert::skip_rate, 15}});
+  CHECK(told == V{{ScaleAlert::low_scale, 3},
+                  {ScaleAlert::skip_rate, 4},
+                  {ScaleAlert::at_floor, 5},
+                  {ScaleAlert::forward_failure, 13},
+                  {ScaleAlert::low_scale, 15},
+                  {ScaleAlert::skip_rate, 15}});
   REQUIRE(monitor.alerts().size() == 6);
   CHECK_THAT(monitor.alerts()[0].message, Contains("update 3: the scale fell to 1, below 2"));
   CHECK_THAT(monitor.alerts()[1].message, Contains("75 % of the last 4 iterations were skipped"));

@@ -225,7 +225,8 @@ TEST_CASE("G32: the floor holds, raises or calls back", "[scaler][G32]") {
 
   GradScaler raise({.init_scale = 4, .min_scale = 1, .at_floor = amp::AtFloor::raise, .floor_limit = 3});
   std::vector<bool> raised;
-  for (bool overflow : {true, true, true, true, false, true, true, true}) raised.push_back(iterate(raise, opt, overflow));
+  for (bool overflow : {true, true, true, true, false, true, true, true})
+    raised.push_back(iterate(raise, opt, overflow));
   CHECK(raised == B{false, false, false, false, false, false, false, true});
   raise.scale(ones({}));
   opt.p.set_grad(full({1}, inf));
@@ -248,13 +249,15 @@ TEST_CASE("G32: the floor holds, raises or calls back", "[scaler][G32]") {
 }
 
 TEST_CASE("a ceiling stops growth", "[scaler]") {
-  CHECK(trace({.init_scale = 4, .growth_factor = 3, .growth_interval = 1, .max_scale = 20}, B(4, false)) == V{12, 20, 20, 20});
+  CHECK(trace({.init_scale = 4, .growth_factor = 3, .growth_interval = 1, .max_scale = 20}, B(4, false)) ==
+        V{12, 20, 20, 20});
 }
 
 TEST_CASE("factors that f32 cannot hold act in double and round once, as in PyTorch", "[scaler]") {
   float scale = 65536;
   V expected;
-  for (int i = 0; i < 40; ++i) expected.push_back(static_cast<double>(scale = static_cast<float>(static_cast<double>(scale) * 0.7)));
+  for (int i = 0; i < 40; ++i)
+    expected.push_back(static_cast<double>(scale = static_cast<float>(static_cast<double>(scale) * 0.7)));
   CHECK(trace({.backoff_factor = 0.7}, B(40, true)) == expected);
 }
 

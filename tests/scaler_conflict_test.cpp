@@ -23,7 +23,9 @@ namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 
-Tensor parameter(const Dims& sizes = {4}, Device device = cpu) { return ones(sizes, {.device = device}).requires_grad_(); }
+Tensor parameter(const Dims& sizes = {4}, Device device = cpu) {
+  return ones(sizes, {.device = device}).requires_grad_();
+}
 optim::NamedTensors named(const char* name, const Tensor& p) { return {{name, p}}; }
 // How errors name the line `up` lines above.
 std::string above(int up, int line) { return concat("scaler_conflict_test.cpp:", line - up); }
@@ -41,8 +43,10 @@ TEST_CASE("G9: errors name optimizer, first parameter and the lines of both call
   CHECK_THAT(twice, Contains("optimizer 0 (Adam of fc1.weight and 1 more)"));
   CHECK_THAT(twice, Contains(above(3, __LINE__)) && Contains(above(2, __LINE__)));
   scaler.step(b);
-  CHECK_THAT(message_of([&] { scaler.step(b); }), Contains("optimizer 1 (Sgd of head)") && Contains(above(1, __LINE__)) && Contains(above(0, __LINE__)));
-  CHECK_THAT(message_of([&] { scaler.unscale_(b); }), Contains("after step()") && Contains(above(2, __LINE__)) && Contains(above(0, __LINE__)));
+  CHECK_THAT(message_of([&] { scaler.step(b); }),
+             Contains("optimizer 1 (Sgd of head)") && Contains(above(1, __LINE__)) && Contains(above(0, __LINE__)));
+  CHECK_THAT(message_of([&] { scaler.unscale_(b); }),
+             Contains("after step()") && Contains(above(2, __LINE__)) && Contains(above(0, __LINE__)));
   CHECK_THAT(message_of([&] { GradScaler copy(scaler); }), Contains("optimizer 0") && Contains(above(7, __LINE__)));
   scaler.step(a);
   scaler.update();
@@ -59,9 +63,12 @@ TEST_CASE("a scaled gradient is neither clipped nor stepped with by those who ta
     backward(scaler.scale(p.sum()));
   };
   scaled();
-  CHECK_THAT(message_of(clip), Contains("clip_grad_norm_: the gradient of parameter 0") && Contains("scaler.unscale_(optimizer)"));
-  CHECK_THAT(message_of([&] { optim::clip_grad_value_(named("w", p), 1); }), Contains("clip_grad_value_: the gradient of w"));
-  CHECK_THAT(message_of([&] { opt.step(); }), Contains("Sgd.step: the gradient of w") && Contains("scaler.step(optimizer)"));
+  CHECK_THAT(message_of(clip),
+             Contains("clip_grad_norm_: the gradient of parameter 0") && Contains("scaler.unscale_(optimizer)"));
+  CHECK_THAT(message_of([&] { optim::clip_grad_value_(named("w", p), 1); }),
+             Contains("clip_grad_value_: the gradient of w"));
+  CHECK_THAT(message_of([&] { opt.step(); }),
+             Contains("Sgd.step: the gradient of w") && Contains("scaler.step(optimizer)"));
   CHECK(p.grad()[0].item() == 65536);
   CHECK(p.detach()[0].item() == 1);
   optim::clip_grad_norm_(opt.parameters(), inf);  // only looks
@@ -84,7 +91,8 @@ TEST_CASE("a scaled gradient is neither clipped nor stepped with by those who ta
   opt.step();
 }
 
-TEST_CASE("G37: a scale changed between the backward passes of a window is refused, by parameter and lines", "[scaler][G37]") {
+TEST_CASE("G37: a scale changed between the backward passes of a window is refused, by parameter and lines",
+          "[scaler][G37]") {
   GradScaler scaler({.init_scale = 8});
   Tensor p = parameter();
   optim::Sgd opt(named("w", p), {.lr = 1});
@@ -92,7 +100,8 @@ TEST_CASE("G37: a scale changed between the backward passes of a window is refus
   scaler.update(2.0);
   backward(scaler.scale(p.sum()));
   const std::string message = message_of([&] { scaler.step(opt); });
-  CHECK_THAT(message, Contains("gradient of w mixes losses scaled by 8") && Contains("and by 2") && Contains("update(new_scale)"));
+  CHECK_THAT(message, Contains("gradient of w mixes losses scaled by 8") && Contains("and by 2") &&
+                          Contains("update(new_scale)"));
   CHECK_THAT(message, Contains(above(5, __LINE__)) && Contains(above(4, __LINE__)) && Contains(above(3, __LINE__)));
   CHECK(same_bits(p.grad(), full({4}, 10)));  // nothing has happened
   CHECK(same_bits(p.detach(), ones({4})));
@@ -120,7 +129,8 @@ TEST_CASE("G37: a gradient is divided by the scale its loss had, whatever the sc
   }
 }
 
-TEST_CASE("G37: windows of different length: gradients over an update are one sum while the scale stays", "[scaler][G37]") {
+TEST_CASE("G37: windows of different length: gradients over an update are one sum while the scale stays",
+          "[scaler][G37]") {
   GradScaler scaler({.init_scale = 8, .growth_interval = 3});
   Tensor p = parameter(), q = parameter();
   optim::Sgd each(named("p", p), {.lr = 1}), second(named("q", q), {.lr = 1});
@@ -140,7 +150,8 @@ TEST_CASE("G37: windows of different length: gradients over an update are one su
   scaler.update();
   CHECK(scaler.get_scale() == 16);
   iteration();
-  CHECK_THAT(message_of([&] { scaler.step(second); }), Contains("gradient of q mixes losses scaled by 8") && Contains("by 16") && Contains("update()"));
+  CHECK_THAT(message_of([&] { scaler.step(second); }),
+             Contains("gradient of q mixes losses scaled by 8") && Contains("by 16") && Contains("update()"));
 }
 
 TEST_CASE("G37: unscaling before the window ends is refused at step", "[scaler][G37]") {
@@ -151,7 +162,8 @@ TEST_CASE("G37: unscaling before the window ends is refused at step", "[scaler][
   scaler.unscale_(opt);
   backward(scaler.scale(p.sum()));
   const std::string message = message_of([&] { scaler.step(opt); });
-  CHECK_THAT(message, Contains("gradient of w was given a scaled part") && Contains(above(2, __LINE__)) && Contains(above(3, __LINE__)));
+  CHECK_THAT(message, Contains("gradient of w was given a scaled part") && Contains(above(2, __LINE__)) &&
+                          Contains(above(3, __LINE__)));
   CHECK(same_bits(p.detach(), ones({4})));
   scaler.discard();
   opt.zero_grad();
@@ -178,11 +190,13 @@ TEST_CASE("G37: gradients left from an earlier iteration are refused", "[scaler]
     scaler.update();
   };
   backward_and_step();
-  CHECK_THAT(message_of(backward_and_step), Contains("gradient of w still holds what was unscaled at") && Contains("zero_grad()"));
+  CHECK_THAT(message_of(backward_and_step),
+             Contains("gradient of w still holds what was unscaled at") && Contains("zero_grad()"));
   scaler.discard();
   opt.zero_grad();
   backward_and_step();
-  CHECK_THAT(message_of([&] { scaler.step(opt); }), Contains("in an earlier iteration; call zero_grad()"));  // no backward at all
+  // no backward at all
+  CHECK_THAT(message_of([&] { scaler.step(opt); }), Contains("in an earlier iteration; call zero_grad()"));
   for (bool set_to_none : {false, true}) {
     scaler.discard();
     opt.zero_grad(set_to_none);
@@ -200,7 +214,8 @@ TEST_CASE("a parameter of two optimizers is not unscaled twice", "[scaler]") {
   backward(scaler.scale(p.sum()));
   scaler.step(a);
   const std::string message = message_of([&] { scaler.step(b); });
-  CHECK_THAT(message, Contains("gradient of w was already unscaled") && Contains(above(2, __LINE__)) && Contains("two optimizers"));
+  CHECK_THAT(message, Contains("gradient of w was already unscaled") && Contains(above(2, __LINE__)) &&
+                          Contains("two optimizers"));
   CHECK(same_bits(p.grad(), ones({4})));
   a.zero_grad();
   backward(scaler.scale(p.sum()));
@@ -214,7 +229,8 @@ TEST_CASE("gradients of another scaler are refused", "[scaler]") {
   optim::Sgd opt(named("w", p));
   backward(other.scale(p.sum()));
   mine.scale(q.sum());
-  CHECK_THAT(message_of([&] { mine.step(opt); }), Contains("gradient of w comes from a loss that another GradScaler has scaled"));
+  CHECK_THAT(message_of([&] { mine.step(opt); }),
+             Contains("gradient of w comes from a loss that another GradScaler has scaled"));
   CHECK(!other.step(opt).skipped());
   CHECK(same_bits(p.grad(), ones({4})));
 }
@@ -275,7 +291,8 @@ TEST_CASE("an optimizer without gradients is named; the others of the iteration 
   Tensor p = parameter(), unused = parameter();
   optim::Sgd a(named("p", p)), b(named("unused", unused));
   backward(scaler.scale(p.sum()));
-  CHECK_THAT(message_of([&] { scaler.step(b); }), Contains("(Sgd of unused) has no gradients at") && Contains(above(0, __LINE__)));
+  CHECK_THAT(message_of([&] { scaler.step(b); }),
+             Contains("(Sgd of unused) has no gradients at") && Contains(above(0, __LINE__)));
   scaler.step(a);
   scaler.update();
   GradScaler copy(scaler);
@@ -331,7 +348,9 @@ TEST_CASE("G20: two optimizers on two devices, with unscale_ and recheck", "[sca
 }
 
 TEST_CASE("G21: step returns whether it was skipped, and takes no closure in any position", "[scaler][G21]") {
-  const auto accepts = []<class... A>(A&&...) { return requires(GradScaler& s, optim::Sgd& o, A... a) { s.step(o, a...); }; };
+  const auto accepts = []<class... A>(A&&...) {
+    return requires(GradScaler & s, optim::Sgd & o, A... a) { s.step(o, a...); };
+  };
   const auto closure = [] { return ones({}); };
   CHECK(accepts());
   CHECK(!accepts(closure));
@@ -396,7 +415,8 @@ TEST_CASE("optimizers, parameters and gradients that come later, are empty or ze
   CHECK(scaler.get_scale() == 2);
 }
 
-TEST_CASE("parameters in half precision with f32 masters: gradients are f32, need no flag, and skip as a whole", "[scaler][G12][G18]") {
+TEST_CASE("parameters in half precision with f32 masters: gradients are f32, need no flag, and skip as a whole",
+          "[scaler][G12][G18]") {
   for (Dtype dtype : {f16, bf16}) {
     Tensor p = ones({4}, {.dtype = dtype}).requires_grad_();
     optim::Adam opt(named("w", p), {.lr = 0.25}, {.master_weights = true});

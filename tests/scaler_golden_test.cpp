@@ -37,7 +37,8 @@ std::map<std::int64_t, double> events(const Tensors& tensors, const std::string&
 
 void replay(const Tensors& tensors, const std::string& name) {
   const Tensor& verdict_table = tensors.at(name + "/verdicts");
-  const std::vector<int> verdicts = verdict_table.to_vector<int>(), steps = tensors.at(name + "/steps").to_vector<int>(),
+  const std::vector<int> verdicts = verdict_table.to_vector<int>(),
+                         steps = tensors.at(name + "/steps").to_vector<int>(),
                          trackers = tensors.at(name + "/trackers").to_vector<int>();
   const std::vector<double> scales = tensors.at(name + "/scales").to_vector<double>();
   const auto new_scales = events(tensors, name + "/new_scales"), intervals = events(tensors, name + "/intervals");
@@ -61,10 +62,12 @@ void replay(const Tensors& tensors, const std::string& name) {
       list[k]->zero_grad();
       backward(scaler.scale(parameters[k].sum()));
       const int verdict = verdicts[t * optimizers + k];
-      if (verdict != 0) parameters[k].grad().as_strided({}, {}, static_cast<std::int64_t>(t % 3)).fill_(spoilt[verdict]);
+      if (verdict != 0)
+        parameters[k].grad().as_strided({}, {}, static_cast<std::int64_t>(t % 3)).fill_(spoilt[verdict]);
     }
     for (auto& optimizer : list) scaler.step(*optimizer);
-    if (const auto at = new_scales.find(static_cast<std::int64_t>(t)); at != new_scales.end()) scaler.update(at->second);
+    if (const auto at = new_scales.find(static_cast<std::int64_t>(t)); at != new_scales.end())
+      scaler.update(at->second);
     else scaler.update();
     REQUIRE(scaler.get_scale() == scales[t]);
     const auto state = scaler.state_dict();
@@ -81,10 +84,12 @@ void replay(const Tensors& tensors, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("G17 G19 G25 G26 G27 G28 G29 G34: scale, tracker and skips equal real PyTorch's over 2,000 iterations", "[scaler]") {
+TEST_CASE("G17 G19 G25 G26 G27 G28 G29 G34: scale, tracker and skips equal real PyTorch's over 2,000 iterations",
+          "[scaler]") {
   Tensors tensors;
   std::map<std::string, bool> cases;
-  for (auto& [name, t] : io::load_safetensors(MANTISSA_SOURCE_DIR "/tests/golden/scaler_trajectories.safetensors").tensors) {
+  for (auto& [name, t] :
+       io::load_safetensors(MANTISSA_SOURCE_DIR "/tests/golden/scaler_trajectories.safetensors").tensors) {
     tensors.emplace(name, t);
     cases[name.substr(0, name.find('/'))] = true;
   }

@@ -38,7 +38,8 @@ struct OptimizerMaker {
     return make_of(own);
   }
 };
-template <class O, class Options> OptimizerMaker maker(const char* name, const Options& options, bool matrices_only = false) {
+template <class O, class Options>
+OptimizerMaker maker(const char* name, const Options& options, bool matrices_only = false) {
   return {name, matrices_only, [options](const optim::Parameters& p) { return std::make_unique<O>(p, options); }};
 }
 inline std::vector<OptimizerMaker> all_optimizers() {
@@ -47,7 +48,8 @@ inline std::vector<OptimizerMaker> all_optimizers() {
       maker<Sgd>("Sgd", SgdOptions{.lr = 0.05}),
       maker<Sgd>("Sgd with momentum", SgdOptions{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}),
       maker<Adam>("Adam", AdamOptions{.lr = 0.01}),
-      maker<Adam>("Adam with amsgrad", AdamOptions{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true, .maximize = true}),
+      maker<Adam>("Adam with amsgrad",
+                  AdamOptions{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true, .maximize = true}),
       maker<AdamW>("AdamW", AdamWOptions{.lr = 0.01}),
       maker<RMSprop>("RMSprop", RMSpropOptions{.lr = 0.01, .momentum = 0.5}),
       maker<Adagrad>("Adagrad", AdagradOptions{}),

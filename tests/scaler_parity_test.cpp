@@ -62,7 +62,8 @@ TEST_CASE("G7 G8: inf in any one gradient of any dtype, layout or device is foun
   };
   const auto make = [](Dtype dtype, Device device, bool permuted) {
     Made m{ones({4, 6, 2}, {.dtype = dtype, .device = device}).requires_grad_(), {}};
-    m.g = permuted ? full({2, 4, 6}, 8, {.dtype = dtype, .device = device}).permute({1, 2, 0}) : full({4, 6, 2}, 8, {.dtype = dtype, .device = device});
+    m.g = permuted ? full({2, 4, 6}, 8, {.dtype = dtype, .device = device}).permute({1, 2, 0})
+                   : full({4, 6, 2}, 8, {.dtype = dtype, .device = device});
     return m;
   };
   std::vector<Made> list;
@@ -76,7 +77,8 @@ TEST_CASE("G7 G8: inf in any one gradient of any dtype, layout or device is foun
       std::vector<std::unique_ptr<optim::Sgd>> keep;
       std::vector<Tensor> here, there;
       for (std::size_t i = 0; i < list.size(); ++i) {
-        Tensor g = list[i].g.is_contiguous() ? list[i].g.clone() : list[i].g.permute({2, 0, 1}).clone().permute({1, 2, 0});
+        Tensor g =
+            list[i].g.is_contiguous() ? list[i].g.clone() : list[i].g.permute({2, 0, 1}).clone().permute({1, 2, 0});
         if (static_cast<int>(i) == spoilt) g.as_strided({}, {}, 17).fill_(bad);
         list[i].p.set_grad(g);
         (list[i].p.device() == cpu ? here : there).push_back(list[i].p);
@@ -88,7 +90,8 @@ TEST_CASE("G7 G8: inf in any one gradient of any dtype, layout or device is foun
       scaler.unscale_(opt);
       for (std::size_t i = 0; i < list.size(); ++i) {
         if (static_cast<int>(i) == spoilt) continue;
-        REQUIRE(same_bits(list[i].p.grad(), full({4, 6, 2}, 2, {.dtype = list[i].p.dtype(), .device = list[i].p.device()})));
+        REQUIRE(same_bits(list[i].p.grad(),
+                          full({4, 6, 2}, 2, {.dtype = list[i].p.dtype(), .device = list[i].p.device()})));
         REQUIRE(list[i].p.grad().strides() == list[i].g.strides());
       }
       REQUIRE(scaler.step(opt).skipped() == (spoilt >= 0));
@@ -98,7 +101,8 @@ TEST_CASE("G7 G8: inf in any one gradient of any dtype, layout or device is foun
 
 // test_grad_scaling_unscale_sparse. There are no sparse tensors here: the gradient of an embedding is dense, and rows
 // that several indices share are summed while it is made, in f32 also for a table in f16.
-TEST_CASE("G14: gradients of an embedding: unscaled, and an f16 sum over repeated indices that overflows is found", "[scaler]") {
+TEST_CASE("G14: gradients of an embedding: unscaled, and an f16 sum over repeated indices that overflows is found",
+          "[scaler]") {
   const auto step = [](Dtype dtype, double first, double second, std::initializer_list<int> rows) {
     Tensor table = ones({3, 2}, {.dtype = dtype}).requires_grad_();
     optim::Sgd opt({table}, {.lr = 1});
@@ -120,7 +124,8 @@ TEST_CASE("G14: gradients of an embedding: unscaled, and an f16 sum over repeate
   for (double bad : {inf, nan_value}) CHECK(step(f32, bad, 1, {1, 2}).first);
 }
 
-// test_grad_scaling_autocast, _foreach, _fused: with each optimizer, enabled and not, copied after every iteration or not
+// test_grad_scaling_autocast, _foreach, _fused: with each optimizer, enabled and not,
+// copied after every iteration or not
 TEST_CASE("G17 G18 G40: training with a spoilt iteration ends where training without that iteration ends", "[scaler]") {
   MANTISSA_PRINT_SEED();
   constexpr int spoilt = 2;
@@ -133,7 +138,8 @@ TEST_CASE("G17 G18 G40: training with a spoilt iteration ends where training wit
             Net net;
             fill(net, 1);
             const auto opt = m.make(nn::parameters(net));
-            auto scaler = std::make_unique<GradScaler>(amp::GradScalerOptions{.init_scale = 128, .growth_interval = 1, .enabled = enabled});
+            auto scaler = std::make_unique<GradScaler>(
+                amp::GradScalerOptions{.init_scale = 128, .growth_interval = 1, .enabled = enabled});
             int executed = 0, skipped = 0;
             for (int i = 0; i < batches; ++i) {
               opt->zero_grad();
@@ -220,8 +226,10 @@ TEST_CASE("LBFGS: its closure scales, unscales and updates, and ends where it en
   check_same(train(true), train(false));
 }
 
-// test_grad_scaling_autocast_fused_optimizers: one kernel here; what remains is with and without unscale_, state and gradients
-TEST_CASE("G22: parameters, state and gradients are the same with unscale_, without, and without a scaler", "[scaler]") {
+// test_grad_scaling_autocast_fused_optimizers: one kernel here; what remains is with and
+// without unscale_, state and gradients
+TEST_CASE("G22: parameters, state and gradients are the same with unscale_, without, and without a scaler",
+          "[scaler]") {
   MANTISSA_PRINT_SEED();
   for (const OptimizerMaker& m : all_optimizers()) {
     INFO(m.name);
@@ -286,7 +294,8 @@ TEST_CASE("G38: clipping after unscale_ equals clipping without a scaler, with e
 }
 
 // test_grad_scaling_multiple: two models, two losses that touch both, two optimizers, one of them unscaled explicitly
-TEST_CASE("G19 G30 G37: two models, losses and optimizers; a spoilt gradient skips its own optimizer alone", "[scaler]") {
+TEST_CASE("G19 G30 G37: two models, losses and optimizers; a spoilt gradient skips its own optimizer alone",
+          "[scaler]") {
   MANTISSA_PRINT_SEED();
   constexpr int spoilt = 2;
   const auto train = [&](bool scaled) {
@@ -391,7 +400,8 @@ TEST_CASE("G37: accumulating over two batches equals the unscaled control, with 
   }
 }
 
-// test_grad_scaler_pass_itself, optimizer preset grad_scale: an optimizer of one's own gets unscaled gradients and the verdict
+// test_grad_scaler_pass_itself, optimizer preset grad_scale: an optimizer of one's own gets
+// unscaled gradients and the verdict
 TEST_CASE("an optimizer of the user's own is handed unscaled gradients and the verdict", "[scaler][G21]") {
   struct Own final : amp::Steppable {
     std::vector<Tensor> parameters() const override { return {p}; }
@@ -431,7 +441,8 @@ TEST_CASE("G3: losses on several devices are scaled where they are, in nested co
 }
 
 // test_grad_scaling_multigpu: two optimizers, each with parameters on both devices
-TEST_CASE("G20 G30: two optimizers over two devices: an overflow on one device skips its optimizer and backs off once", "[scaler]") {
+TEST_CASE("G20 G30: two optimizers over two devices: an overflow on one device skips its optimizer and backs off once",
+          "[scaler]") {
   for (int spoilt = 0; spoilt < 4; ++spoilt) {
     GradScaler scaler({.init_scale = 128, .growth_interval = 1});
     Tensor p[4];
@@ -444,7 +455,8 @@ TEST_CASE("G20 G30: two optimizers over two devices: an overflow on one device s
     scaler.unscale_(b);
     CHECK(scaler.step(a).skipped() == (spoilt < 2));
     CHECK(scaler.step(b).skipped() == (spoilt >= 2));
-    for (int k = 0; k < 4; ++k) CHECK(same_bits(p[k].detach(), full({3}, (k < 2) == (spoilt < 2) ? 1 : 0, {.device = p[k].device()})));
+    for (int k = 0; k < 4; ++k)
+      CHECK(same_bits(p[k].detach(), full({3}, (k < 2) == (spoilt < 2) ? 1 : 0, {.device = p[k].device()})));
     scaler.update();
     CHECK(scaler.get_scale() == 64);
   }

@@ -27,7 +27,9 @@ class Dice {  // random numbers that do not depend on the order of tests
   double uniform() { return static_cast<double>(uniform_from_bits(philox_(count_++, stream_).v[0])); }
   int below(int n) { return std::min(n - 1, static_cast<int>(uniform() * n)); }
   bool chance(double p) { return uniform() < p; }
-  template <class T> T pick(std::initializer_list<T> list) { return list.begin()[below(static_cast<int>(list.size()))]; }
+  template <class T> T pick(std::initializer_list<T> list) {
+    return list.begin()[below(static_cast<int>(list.size()))];
+  }
 
  private:
   Philox philox_{seed()};
@@ -128,8 +130,8 @@ TEST_CASE("random settings and overflow thresholds: the scale follows the model"
   }
 }
 
-// Optimizer steps run `lag` iterations behind the forward passes. Compared with the synchronous scaler: as many skips as
-// it needs and at most `lag` more, and the same scale in the end. (RoundPipe's rule ends 2^lag too low.)
+// Optimizer steps run `lag` iterations behind the forward passes. Compared with the synchronous scaler: as many skips
+// as it needs and at most `lag` more, and the same scale in the end. (RoundPipe's rule ends 2^lag too low.)
 TEST_CASE("random lags: a burst of overflows costs at most the lag in skips, and no scale", "[scaler][G44]") {
   MANTISSA_PRINT_SEED();
   Dice dice(702);
@@ -250,8 +252,29 @@ TEST_CASE("random orders of calls follow the state machine", "[scaler][G9][G10][
 TEST_CASE("hostile states are loaded whole or not at all", "[scaler][G40]") {
   MANTISSA_PRINT_SEED();
   Dice dice(704);
-  const double numbers[] = {0, -0.0, 1, 2, 0.5, -1, 3, 4, 1e-46, 1e-30, 65536, 1e38, 1e39, 1e300, inf, -inf, std::nan(""), 2147483647.0, 2147483648.0, 0.25, 1.5};
-  const char* keys[] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker", "_mantissa_counters", "version", ""};
+  const double numbers[] = {0,
+                            -0.0,
+                            1,
+                            2,
+                            0.5,
+                            -1,
+                            3,
+                            4,
+                            1e-46,
+                            1e-30,
+                            65536,
+                            1e38,
+                            1e39,
+                            1e300,
+                            inf,
+                            -inf,
+                            std::nan(""),
+                            2147483647.0,
+                            2147483648.0,
+                            0.25,
+                            1.5};
+  const char* keys[] = {"scale",           "growth_factor",      "backoff_factor", "growth_interval",
+                        "_growth_tracker", "_mantissa_counters", "version",        ""};
   OneParameter opt;
   int loaded = 0;
   for (int run = 0; run < 20000; ++run) {
@@ -272,7 +295,10 @@ TEST_CASE("hostile states are loaded whole or not at all", "[scaler][G40]") {
         case 2: state[at].first = keys[dice.below(8)]; break;
         case 3: state[at].second = Tensor(); break;
         case 4: state[at].second = full({dice.below(4)}, number, {.dtype = f64}); break;
-        case 5: state[at].second = full({1, 1}, std::isfinite(number) && std::abs(number) < 1e9 ? number : 3, {.dtype = dice.pick({i64, f32, f16, boolean})}); break;
+        case 5:
+          state[at].second = full({1, 1}, std::isfinite(number) && std::abs(number) < 1e9 ? number : 3,
+                                  {.dtype = dice.pick({i64, f32, f16, boolean})});
+          break;
         default: state[at].second = scalar(number, {.dtype = f64});
       }
     }

@@ -29,7 +29,9 @@ constexpr double inf = std::numeric_limits<double>::infinity(), nan_value = std:
 
 Tensor parameter(const Dims& sizes = {4}, Dtype dtype = f32) { return ones(sizes, {.dtype = dtype}).requires_grad_(); }
 void start(GradScaler& scaler) { scaler.scale(ones({})); }
-Tensor random_gradient(const Tensor& p, std::uint64_t stream) { return random_tensor(p.sizes(), stream, -100, 100).to(p.dtype()); }
+Tensor random_gradient(const Tensor& p, std::uint64_t stream) {
+  return random_tensor(p.sizes(), stream, -100, 100).to(p.dtype());
+}
 void put(Tensor t, std::int64_t position, double value) { t.as_strided({}, {}, position).fill_(value); }
 
 Tensor loss_of(const Tensor& w, std::uint64_t batch) {
@@ -40,7 +42,8 @@ Tensor start_weight(std::uint64_t stream = 1) { return random_tensor({4, 3}, str
 
 }  // namespace
 
-TEST_CASE("G16: the pass over the gradients knows norm, largest element, inf, NaN and the first bad one", "[scaler][G16]") {
+TEST_CASE("G16: the pass over the gradients knows norm, largest element, inf, NaN and the first bad one",
+          "[scaler][G16]") {
   MANTISSA_PRINT_SEED();
   for (Dtype dtype : {f32, f64, bf16}) {
     Tensor a = parameter({3}, dtype), none = parameter(), b = parameter({70001}, dtype), c = parameter({5, 3}, dtype);
@@ -110,7 +113,8 @@ TEST_CASE("G16: clipping takes the norm of unscale_, bit by bit, and reads no gr
   gradients();
   scaler.unscale_(first);
   scaler.unscale_(second);
-  const double joint = std::sqrt(sum(square(a.grad().to(f64))).item<double>() + sum(square(b.grad().to(f64))).item<double>());
+  const double joint =
+      std::sqrt(sum(square(a.grad().to(f64))).item<double>() + sum(square(b.grad().to(f64))).item<double>());
   CHECK(optim::clip_grad_norm_({a, b}, 1).item<double>() == Approx(joint).epsilon(1e-6));
   CHECK(optim::clip_grad_norm_({b, a}, 1).item<double>() == Approx(1).epsilon(1e-5));  // clipping has changed them
 }
@@ -229,7 +233,8 @@ TEST_CASE("G45: an overflow report names iteration, parameter, layer, kind and s
   CHECK(reports[1].layer.empty());
   CHECK(reports[1].scale == 128);
   CHECK(amp::to_string(reports[0]) == "update 3: 1 inf and 2 NaN, first in net.fc1.bias, at scale 256");
-  CHECK(scaler.summary() == "scale 64, 2 of 5 steps skipped, last: update 5: 1 inf and 0 NaN, first in head, at scale 128");
+  CHECK(scaler.summary() ==
+        "scale 64, 2 of 5 steps skipped, last: update 5: 1 inf and 0 NaN, first in head, at scale 128");
 }
 
 TEST_CASE("G45: the last 32 overflows are kept, of several optimizers", "[scaler][G45]") {

@@ -139,7 +139,8 @@ TEST_CASE("G7 G13: inf and NaN are found at every position, in every dtype and l
     Dims sizes;
     std::vector<std::int64_t> positions;
   };
-  const std::vector<Case> cases{{{}, {0}}, {{1}, {0}}, {{70001}, {0, 7, 511, 512, 32767, 32768, 65535, 70000}}, {{5, 3}, {0, 4, 14}}};
+  const std::vector<Case> cases{
+      {{}, {0}}, {{1}, {0}}, {{70001}, {0, 7, 511, 512, 32767, 32768, 65535, 70000}}, {{5, 3}, {0, 4, 14}}};
   for (Dtype dtype : {f32, f64, bf16, f16}) {
     for (const Case& c : cases) {
       for (std::int64_t position : c.positions) {
@@ -269,8 +270,12 @@ TEST_CASE("G17: scaled training equals unscaled training bitwise, for powers of 
     if (scaled) CHECK(scaler.get_scale() == 1024 * 16);
     return w.detach();
   };
-  const auto sgd = [](const Tensor& w) { return std::make_unique<optim::Sgd>(optim::Parameters{w}, optim::SgdOptions{.lr = 0.1, .momentum = 0.9}); };
-  const auto adam = [](const Tensor& w) { return std::make_unique<optim::AdamW>(optim::Parameters{w}, optim::AdamWOptions{.lr = 0.1, .amsgrad = true}); };
+  const auto sgd = [](const Tensor& w) {
+    return std::make_unique<optim::Sgd>(optim::Parameters{w}, optim::SgdOptions{.lr = 0.1, .momentum = 0.9});
+  };
+  const auto adam = [](const Tensor& w) {
+    return std::make_unique<optim::AdamW>(optim::Parameters{w}, optim::AdamWOptions{.lr = 0.1, .amsgrad = true});
+  };
   CHECK(same_bits(train(true, sgd), train(false, sgd)));
   CHECK(same_bits(train(true, adam), train(false, adam)));
 }
@@ -294,7 +299,8 @@ TEST_CASE("G18: a skipped step changes no bit of parameters, state, step counts 
     return r.skipped();
   };
   CHECK(!step(1));
-  const Tensor w_before = w.detach().clone(), v_before = v.detach().clone(), shadow_before = amp::shadow(w, f16).detach().clone();
+  const Tensor w_before = w.detach().clone(), v_before = v.detach().clone(),
+               shadow_before = amp::shadow(w, f16).detach().clone();
   const optim::NamedTensors state = opt.state_dict();
   for (double bad : {inf, nan_value}) {
     CHECK(step(bad));
@@ -485,7 +491,8 @@ TEST_CASE("G38: clipping after unscale_ equals clipping at max_norm * scale and 
     return w.detach();
   };
   CHECK(same_bits(train(separate), train(unscaled)));
-  CHECK(difference(train(at_scaled_norm), train(unscaled).to(f64), {1e-5, 1e-5}) == "");  // the 1e-6 in the factor differs
+  // the 1e-6 in the factor differs
+  CHECK(difference(train(at_scaled_norm), train(unscaled).to(f64), {1e-5, 1e-5}) == "");
 }
 
 TEST_CASE("clipping works with several optimizers", "[scaler]") {
@@ -546,7 +553,8 @@ TEST_CASE("G40: a state round trip resumes the same sequence of scales", "[scale
   }
   std::vector<std::string> keys;
   for (const auto& entry : a.state_dict()) keys.push_back(entry.first);
-  CHECK(keys == std::vector<std::string>{"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"});
+  CHECK(keys ==
+        std::vector<std::string>{"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"});
 }
 
 TEST_CASE("G40: a bad state is refused and changes nothing", "[scaler]") {

@@ -56,7 +56,8 @@ class Queue {  // of at most `room` iterations
 
 }  // namespace
 
-TEST_CASE("forward in one thread, steps in another: each gradient is divided by the scale of its own loss", "[scaler][G44]") {
+TEST_CASE("forward in one thread, steps in another: each gradient is divided by the scale of its own loss",
+          "[scaler][G44]") {
   constexpr int iterations = 200;
   GradScaler scaler({.init_scale = 65536, .growth_interval = 5});
   Queue queue(2);

@@ -46,7 +46,8 @@ TEST_CASE("groups may have schedules of their own, and a skipped step does not a
   schedule.step(amp::StepResult(ones({}, {.dtype = boolean}), {}));
   CHECK(schedule.current_step() == 1);
   CHECK(schedule.get_last_lr() == std::vector<double>{0.1, 0.1});
-  CHECK_THAT(message_of([&] { optim::Scheduler s(opt, std::vector<optim::Schedule>(3, optim::StepLR{})); }), Contains("3 schedules for 2 groups"));
+  CHECK_THAT(message_of([&] { optim::Scheduler s(opt, std::vector<optim::Schedule>(3, optim::StepLR{})); }),
+             Contains("3 schedules for 2 groups"));
   opt.add_group({ones({2}).requires_grad_()}, {});
   CHECK_THAT(message_of([&] { schedule.step(); }), Contains("has got 3 groups"));
 }
@@ -75,7 +76,8 @@ TEST_CASE("settings of schedules that make no sense are errors", "[optim]") {
   CHECK_THAT(message(LambdaLR{}), Contains("no function"));
   CHECK_THAT(message(ChainedScheduler{}), Contains("at least one schedule"));
   CHECK_THAT(message(SequentialLR{{StepLR{}}, {1, 2}}), Contains("one milestone fewer"));
-  CHECK(CosineAnnealingWarmRestarts{.t_0 = 3, .t_mult = 1'000'000}.lr_at(1, std::numeric_limits<std::int64_t>::max()) >= 0);
+  CHECK(CosineAnnealingWarmRestarts{.t_0 = 3, .t_mult = 1'000'000}.lr_at(1, std::numeric_limits<std::int64_t>::max()) >=
+        0);
 }
 
 TEST_CASE("ReduceLROnPlateau resumes, ignores NaN, keeps to min_lr, and tells mistakes", "[optim]") {

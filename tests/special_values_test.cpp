@@ -98,11 +98,35 @@ TEST_CASE("special values propagate by the table") {
 TEST_CASE("odd functions keep the sign of zero") {
   using cpu_backend::Isa;
   using Unary = Tensor (*)(const Tensor&);
-  const Unary odd[] = {&expm1, &log1p, &erfinv, &erf, &sin, &tan, &asin, &atan, &sinh, &tanh, &asinh, &atanh, &selu, &silu, &mish, &hardswish,
-                       &softsign, &floor, &ceil, &trunc, &round, &sqrt, [](const Tensor& x) { return elu(x); },
-                       [](const Tensor& x) { return celu(x, 2); }, [](const Tensor& x) { return gelu(x); },
-                       [](const Tensor& x) { return gelu(x, "tanh"); }, [](const Tensor& x) { return leaky_relu(x); },
-                       [](const Tensor& x) { return softshrink(x); }, [](const Tensor& x) { return hardtanh(x); }};
+  const Unary odd[] = {&expm1,
+                       &log1p,
+                       &erfinv,
+                       &erf,
+                       &sin,
+                       &tan,
+                       &asin,
+                       &atan,
+                       &sinh,
+                       &tanh,
+                       &asinh,
+                       &atanh,
+                       &selu,
+                       &silu,
+                       &mish,
+                       &hardswish,
+                       &softsign,
+                       &floor,
+                       &ceil,
+                       &trunc,
+                       &round,
+                       &sqrt,
+                       [](const Tensor& x) { return elu(x); },
+                       [](const Tensor& x) { return celu(x, 2); },
+                       [](const Tensor& x) { return gelu(x); },
+                       [](const Tensor& x) { return gelu(x, "tanh"); },
+                       [](const Tensor& x) { return leaky_relu(x); },
+                       [](const Tensor& x) { return softshrink(x); },
+                       [](const Tensor& x) { return hardtanh(x); }};
   const Isa before = cpu_backend::isa();
   for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
     if (isa > cpu_backend::best_isa()) continue;

@@ -22,7 +22,8 @@ Tensor laid_out(const Tensor& x, std::int64_t elements, const Dims& strides, std
 Tensor permuted(const Tensor& x, const std::vector<int>& order) {
   Dims strides = x.strides();
   std::int64_t step = 1;
-  for (std::size_t i = order.size(); i-- > 0; step *= std::max<std::int64_t>(1, x.size(order[i]))) strides[order[i]] = step;
+  for (std::size_t i = order.size(); i-- > 0; step *= std::max<std::int64_t>(1, x.size(order[i])))
+    strides[order[i]] = step;
   return laid_out(x, step, strides, 0);
 }
 Tensor transposed(const Tensor& x) {
@@ -61,8 +62,12 @@ Tensor expanded(const Tensor& x, int d) {
   return x.as_strided(x.sizes(), strides);
 }
 struct Layout { const char* name; Tensor (*of)(const Tensor&); };
-constexpr Layout layouts[] = {{"transposed", transposed}, {"last two turned", last_two_turned}, {"channels second", channels_second},
-                              {"every second", every_second}, {"offset", offset}, {"stepped", stepped}};
+constexpr Layout layouts[] = {{"transposed", transposed},
+                              {"last two turned", last_two_turned},
+                              {"channels second", channels_second},
+                              {"every second", every_second},
+                              {"offset", offset},
+                              {"stepped", stepped}};
 
 // --- what may differ in the last bits, and why: it is compared within the dtype's tolerance ---
 struct Exception {
@@ -74,16 +79,19 @@ const Exception exceptions[] = {
     {"Channels-last images: statistics of channels are summed in the order of memory (core/cpu/channel_statistics.h).",
      {f64, f32, f16, bf16},
      {"channels second"},
-     {"batch_norm", "batch_norm_backward", "batch_norm_relu", "batch_norm_relu_backward", "group_norm", "group_norm_backward", "instance_norm"}},
-    {"Channels-last images: sums over all of a channel, as of a bias's gradient, are taken in the order of memory (core/cpu/reduce.cpp).",
+     {"batch_norm", "batch_norm_backward", "batch_norm_relu", "batch_norm_relu_backward", "group_norm",
+      "group_norm_backward", "instance_norm"}},
+    {"Channels-last images: sums over all of a channel, as of a bias's gradient, are taken in the order of memory "
+     "(core/cpu/reduce.cpp).",
      {f64, f32, f16, bf16},
      {"channels second", "last two turned"},
      {"sum", "mean", "var", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"}},
-    {"Products of f32 read transposed operands as they lie, and oneDNN blocks the two ways differently (core/gemm.cpp).",
+    {"Products of f32 read transposed operands as they lie, and oneDNN blocks the two ways differently "
+     "(core/gemm.cpp).",
      {f32},
      {"transposed", "last two turned", "channels second"},
-     {"matmul", "linear", "linear_act", "feed_forward", "linear_cross_entropy", "einsum", "inner", "bmm", "mv", "addmm", "baddbmm", "tensordot", "bilinear", "cdist",
-      "affine_grid", "scaled_dot_product_attention"}},
+     {"matmul", "linear", "linear_act", "feed_forward", "linear_cross_entropy", "einsum", "inner", "bmm", "mv", "addmm",
+      "baddbmm", "tensordot", "bilinear", "cdist", "affine_grid", "scaled_dot_product_attention"}},
     {"Products of few rows read a weight that lies on its side by rows, and pack another one (core/gemm.cpp).",
      {f32, f16, bf16},
      {"transposed", "last two turned"},
@@ -112,7 +120,8 @@ bool runs(const OpInfo& op, const Sample& s, const Tensors& x) {
 
 struct Outcome { Tensors results, gradients; };
 // `turn`: how the gradients that arrive lie.
-Outcome outcome(const OpInfo& op, const Sample& s, const Tensors& inputs, bool backward, Tensor (*turn)(const Tensor&) = nullptr) {
+Outcome outcome(const OpInfo& op, const Sample& s, const Tensors& inputs, bool backward,
+                Tensor (*turn)(const Tensor&) = nullptr) {
   Outcome o;
   const Tensors x = backward ? wanting_gradients(op, inputs, false) : inputs;
   o.results = run(op, s, x);
@@ -192,11 +201,13 @@ void check_layouts(const OpInfo& op, const Sample& s, Dtype dtype, bool thorough
 
 void check_dtypes(const OpInfo& op, const Sample& s, bool thorough) {
   for (Dtype dtype : {f64, f32, f16, bf16}) {
-    if ((thorough || dtype == f32 || dtype == f16) && (op.halves || !is_half(dtype))) check_layouts(op, s, dtype, thorough);
+    if ((thorough || dtype == f32 || dtype == f16) && (op.halves || !is_half(dtype)))
+      check_layouts(op, s, dtype, thorough);
   }
 }
 
-// Sizes that reach what small samples do not: whole vectors and tiles with rests, several blocks, products worth packing.
+// Sizes that reach what small samples do not: whole vectors and tiles with rests, several
+// blocks, products worth packing.
 struct Larger { const char* name; std::vector<Dims> inputs; Tensor (*call)(const Tensors&); };
 const Larger larger[] = {
     {"exp", {{3, 67, 35}}, [](const Tensors& x) { return exp(x[0]); }},
@@ -207,15 +218,31 @@ const Larger larger[] = {
     {"addcmul", {{37, 130}, {130}, {37, 1}}, [](const Tensors& x) { return addcmul(x[0], x[1], x[2], 0.3); }},
     {"lerp", {{37, 130}, {37, 130}, {37, 130}}, [](const Tensors& x) { return lerp(x[0], x[1], x[2]); }},
     {"pow", {{37, 130}, {130}}, [](const Tensors& x) { return pow(abs(x[0]), x[1]); }},
-    {"sum", {{3, 70, 130}}, [](const Tensors& x) { return sum(x[0], {0, 1}); }},
+    {"sum",
+     {{3, 70, 130}},
+     [](const Tensors& x) {
+       return sum(x[0], {0, 1});
+     }},
     {"sum", {{3, 70, 530}}, [](const Tensors& x) { return sum(x[0], {2}); }},
-    {"mean", {{3, 37, 9, 67}}, [](const Tensors& x) { return mean(x[0], {0, 2, 3}); }},
+    {"mean",
+     {{3, 37, 9, 67}},
+     [](const Tensors& x) {
+       return mean(x[0], {0, 2, 3});
+     }},
     {"mean", {{3, 37, 9, 67}}, [](const Tensors& x) { return mean(x[0], {1}); }},
-    {"var", {{3, 37, 9, 67}}, [](const Tensors& x) { return var(x[0], {2, 3}); }},
+    {"var",
+     {{3, 37, 9, 67}},
+     [](const Tensors& x) {
+       return var(x[0], {2, 3});
+     }},
     {"var", {{3, 70, 131}}, [](const Tensors& x) { return var(x[0], {1}); }},
     {"norm", {{70, 131}}, [](const Tensors& x) { return norm(x[0], 3, {0}); }},
     {"logsumexp", {{70, 131}}, [](const Tensors& x) { return logsumexp(x[0], {0}); }},
-    {"logsumexp", {{3, 70, 131}}, [](const Tensors& x) { return logsumexp(x[0], {0, 2}); }},
+    {"logsumexp",
+     {{3, 70, 131}},
+     [](const Tensors& x) {
+       return logsumexp(x[0], {0, 2});
+     }},
     {"cumsum", {{70, 131}}, [](const Tensors& x) { return cumsum(x[0], 0); }},
     {"cumprod", {{3, 131}}, [](const Tensors& x) { return cumprod(x[0], 1); }},
     {"softmax", {{3, 70, 131}}, [](const Tensors& x) { return softmax(x[0], 1); }},
@@ -233,21 +260,54 @@ const Larger larger[] = {
     {"linear", {{3, 50, 130}, {70, 130}, {70}}, [](const Tensors& x) { return linear(x[0], x[1], x[2]); }},
     {"inner", {{20, 130}, {30, 130}}, [](const Tensors& x) { return inner(x[0], x[1]); }},
     {"bilinear", {{20, 13}, {20, 17}, {11, 13, 17}}, [](const Tensors& x) { return bilinear(x[0], x[1], x[2]); }},
-    {"affine_grid", {{3, 2, 3}}, [](const Tensors& x) { return affine_grid(x[0], {3, 2, 19, 23}); }},
-    {"scaled_dot_product_attention", {{2, 3, 40, 16}, {2, 3, 40, 16}, {2, 3, 40, 16}},
+    {"affine_grid",
+     {{3, 2, 3}},
+     [](const Tensors& x) {
+       return affine_grid(x[0], {3, 2, 19, 23});
+     }},
+    {"scaled_dot_product_attention",
+     {{2, 3, 40, 16}, {2, 3, 40, 16}, {2, 3, 40, 16}},
      [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2], {}, {.is_causal = true}); }},
     {"conv1d", {{3, 19, 67}, {12, 19, 5}, {12}}, [](const Tensors& x) { return conv1d(x[0], x[1], x[2]); }},
-    {"conv2d", {{2, 19, 17, 15}, {12, 19, 3, 3}, {12}}, [](const Tensors& x) { return conv2d(x[0], x[1], x[2], {.padding = {1, 1}}); }},
+    {"conv2d",
+     {{2, 19, 17, 15}, {12, 19, 3, 3}, {12}},
+     [](const Tensors& x) {
+       return conv2d(x[0], x[1], x[2], {.padding = {1, 1}});
+     }},
     {"conv2d", {{2, 32, 16, 16}, {32, 32, 1, 1}}, [](const Tensors& x) { return conv2d(x[0], x[1]); }},
-    {"conv2d", {{2, 32, 16, 16}, {32, 1, 3, 3}}, [](const Tensors& x) { return conv2d(x[0], x[1], {}, {.groups = 32}); }},
+    {"conv2d",
+     {{2, 32, 16, 16}, {32, 1, 3, 3}},
+     [](const Tensors& x) { return conv2d(x[0], x[1], {}, {.groups = 32}); }},
     {"conv3d", {{2, 5, 7, 9, 8}, {6, 5, 3, 3, 3}, {6}}, [](const Tensors& x) { return conv3d(x[0], x[1], x[2]); }},
-    {"conv_transpose2d", {{2, 19, 9, 7}, {19, 12, 3, 3}, {12}}, [](const Tensors& x) { return conv_transpose2d(x[0], x[1], x[2]); }},
-    {"max_pool2d", {{2, 37, 17, 15}}, [](const Tensors& x) { return max_pool2d(x[0], {3, 3}, {.stride = {2, 2}, .padding = {1, 1}}); }},
-    {"avg_pool2d", {{2, 37, 17, 15}}, [](const Tensors& x) { return avg_pool2d(x[0], {3, 3}, {.stride = {2, 2}, .padding = {1, 1}}); }},
-    {"adaptive_avg_pool2d", {{2, 37, 17, 15}}, [](const Tensors& x) { return adaptive_avg_pool2d(x[0], {1, 1}); }},
-    {"interpolate", {{2, 7, 17, 15}}, [](const Tensors& x) { return interpolate(x[0], {.size = {30, 20}, .mode = "bilinear"}); }},
-    {"batch_norm", {{3, 37, 17, 15}, {37}, {37}}, [](const Tensors& x) { return batch_norm(x[0], x[1], x[2], {}, {}, true); }},
-    {"batch_norm", {{130, 37}, {37}, {37}}, [](const Tensors& x) { return batch_norm(x[0], x[1], x[2], {}, {}, true); }},
+    {"conv_transpose2d",
+     {{2, 19, 9, 7}, {19, 12, 3, 3}, {12}},
+     [](const Tensors& x) { return conv_transpose2d(x[0], x[1], x[2]); }},
+    {"max_pool2d",
+     {{2, 37, 17, 15}},
+     [](const Tensors& x) {
+       return max_pool2d(x[0], {3, 3}, {.stride = {2, 2}, .padding = {1, 1}});
+     }},
+    {"avg_pool2d",
+     {{2, 37, 17, 15}},
+     [](const Tensors& x) {
+       return avg_pool2d(x[0], {3, 3}, {.stride = {2, 2}, .padding = {1, 1}});
+     }},
+    {"adaptive_avg_pool2d",
+     {{2, 37, 17, 15}},
+     [](const Tensors& x) {
+       return adaptive_avg_pool2d(x[0], {1, 1});
+     }},
+    {"interpolate",
+     {{2, 7, 17, 15}},
+     [](const Tensors& x) {
+       return interpolate(x[0], {.size = {30, 20}, .mode = "bilinear"});
+     }},
+    {"batch_norm",
+     {{3, 37, 17, 15}, {37}, {37}},
+     [](const Tensors& x) { return batch_norm(x[0], x[1], x[2], {}, {}, true); }},
+    {"batch_norm",
+     {{130, 37}, {37}, {37}},
+     [](const Tensors& x) { return batch_norm(x[0], x[1], x[2], {}, {}, true); }},
     {"group_norm", {{3, 36, 17, 15}, {36}, {36}}, [](const Tensors& x) { return group_norm(x[0], 4, x[1], x[2]); }},
     {"local_response_norm", {{2, 37, 9, 7}}, [](const Tensors& x) { return local_response_norm(x[0], 5); }},
 };
@@ -296,7 +356,8 @@ TEST_CASE("sums, variances and maxima give the same bits however their input lie
   for_each_instruction_set([&](bool) {
     Samples s(seed());
     // Short and long runs, parts of vectors, blocks that are turned, several tiles, several segments.
-    for (const Dims& sizes : {Dims{3, 20, 9, 35}, Dims{2, 70, 4, 67}, Dims{40, 17, 4, 4}, Dims{2, 600, 3, 5}, Dims{3, 40, 33, 29}, Dims{1, 67, 530, 1}}) {
+    for (const Dims& sizes : {Dims{3, 20, 9, 35}, Dims{2, 70, 4, 67}, Dims{40, 17, 4, 4}, Dims{2, 600, 3, 5},
+                              Dims{3, 40, 33, 29}, Dims{1, 67, 530, 1}}) {
       const Tensor values = s.randn(sizes);
       for (Dtype dtype : {f32, bf16, f64}) {
         const Tensor x = cast(values, dtype);
@@ -309,12 +370,15 @@ TEST_CASE("sums, variances and maxima give the same bits however their input lie
           do {
             const Tensor y = permuted(x, order);
             INFO(concat(name_of(dtype), " ", sizes, " over ", dims, ", strides ", y.strides()));
-            const bool channels = y.view().layout() == mantissa::Layout::channels_last && sum(x, dims, true).sizes() == Dims{1, sizes[1], 1, 1};
+            const bool channels = y.view().layout() == mantissa::Layout::channels_last &&
+                                  sum(x, dims, true).sizes() == Dims{1, sizes[1], 1, 1};
             for (int n : {threads, 3}) {
               set_num_threads(n);
               const Tensors found = all(y);
-              for (std::size_t k = channels ? 2 : 0; k < found.size(); ++k) {  // sums and variances of channels: see `exceptions`
-                if (!same_bits(found[k], expected[k])) FAIL_CHECK(k << ": " << difference(found[k], expected[k], {0, 0}));
+              // sums and variances of channels: see `exceptions`
+              for (std::size_t k = channels ? 2 : 0; k < found.size(); ++k) {
+                if (!same_bits(found[k], expected[k]))
+                  FAIL_CHECK(k << ": " << difference(found[k], expected[k], {0, 0}));
               }
             }
             set_num_threads(threads);

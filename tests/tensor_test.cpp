@@ -31,7 +31,8 @@ TEST_CASE("factories give the values, shapes and dtypes they promise") {
   CHECK(ones({2}, {.requires_grad = true}).requires_grad());
   CHECK_THAT(message_of([] { arange(0, 1, -1); }), Contains("does not lead from 0 to 1"));
   CHECK_THAT(message_of([] { arange(0, 1, 0); }), Contains("step 0"));
-  CHECK_THAT(message_of([] { arange(0, 1, 0.25); }), Contains("has fractions, which i64 cannot hold; pass {.dtype = f32}"));
+  CHECK_THAT(message_of([] { arange(0, 1, 0.25); }),
+             Contains("has fractions, which i64 cannot hold; pass {.dtype = f32}"));
   CHECK_THAT(message_of([] { tensor({{1, 2}, {3}}); }), Contains("rows of 2 and 1"));
   CHECK_THAT(message_of([] { from_data<float>(std::vector<float>{1, 2}, {3}); }),
              Contains("needs 3 values, got 2"));
@@ -157,7 +158,8 @@ TEST_CASE("an integer keeps the dtype of integers, and bool beside it becomes i6
   CHECK((labels / 2).dtype() == f32);
   CHECK((labels * 0.5).dtype() == f32);
   CHECK((zeros({2}, {.dtype = bf16}) + 1).dtype() == bf16);
-  CHECK_THAT(message_of([&] { pow(labels, -1); }), Contains("pow: an integer to the power of -1 is no integer; convert with to(f32)"));
+  CHECK_THAT(message_of([&] { pow(labels, -1); }),
+             Contains("pow: an integer to the power of -1 is no integer; convert with to(f32)"));
 }
 
 TEST_CASE("tensors print as in PyTorch") {

@@ -50,13 +50,18 @@ inline std::string difference(const Tensor& got, const Tensor& expected, Toleran
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (nan == Nan::equal && std::isnan(a[i]) && std::isnan(b[i])) continue;
     if (a[i] == b[i] || std::abs(a[i] - b[i]) <= t.atol + t.rtol * std::abs(b[i])) continue;
-    return concat("element ", static_cast<unsigned long>(i), " of ", describe(got), " is ", std::to_string(a[i]), " instead of ",
-                  std::to_string(b[i]), ", off by ", std::abs(a[i] - b[i]), ", allowed ", t.atol + t.rtol * std::abs(b[i]));
+    return concat("element ", static_cast<unsigned long>(i), " of ", describe(got), " is ", std::to_string(a[i]),
+                  " instead of ", std::to_string(b[i]), ", off by ", std::abs(a[i] - b[i]), ", allowed ",
+                  t.atol + t.rtol * std::abs(b[i]));
   }
   return "";
 }
-inline bool all_close(const Tensor& got, const Tensor& expected, Tolerance t) { return difference(got, expected, t).empty(); }
-inline bool all_close(const Tensor& got, const Tensor& expected) { return all_close(got, expected, tolerance_for(got.dtype())); }
+inline bool all_close(const Tensor& got, const Tensor& expected, Tolerance t) {
+  return difference(got, expected, t).empty();
+}
+inline bool all_close(const Tensor& got, const Tensor& expected) {
+  return all_close(got, expected, tolerance_for(got.dtype()));
+}
 
 // Random f64 values without the default generator, so that tests do not depend on their order.
 inline Tensor random_tensor(const Dims& sizes, std::uint64_t stream, double low = -1, double high = 1) {
@@ -64,7 +69,8 @@ inline Tensor random_tensor(const Dims& sizes, std::uint64_t stream, double low 
   const Philox philox{seed()};
   double* p = t.data<double>();
   for (std::int64_t i = 0; i < t.numel(); ++i) {
-    p[i] = low + (high - low) * static_cast<double>(uniform_from_bits(philox(static_cast<std::uint64_t>(i), stream).v[0]));
+    p[i] =
+        low + (high - low) * static_cast<double>(uniform_from_bits(philox(static_cast<std::uint64_t>(i), stream).v[0]));
   }
   return t;
 }

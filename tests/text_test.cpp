@@ -32,7 +32,8 @@ TEST_CASE("A batch depends on seed and number alone, its target is one ahead, an
     REQUIRE(input.sizes() == Dims{4, 3});
     CHECK(same_bits(input + tensor({1}), target));  // the letters of this text are consecutive numbers
     CHECK(same_bits(input, text.batch(4, 3, 7, number).input));
-    for (const std::int64_t begin : slice(input, 1, 0, 1).to_vector<std::int64_t>()) begins.at(static_cast<std::size_t>(begin)) = true;
+    for (const std::int64_t begin : slice(input, 1, 0, 1).to_vector<std::int64_t>())
+      begins.at(static_cast<std::size_t>(begin)) = true;
   }
   CHECK(std::count(begins.begin(), begins.end(), true) == 5);
   CHECK_FALSE(same_bits(text.batch(4, 3, 7, 0).input, text.batch(4, 3, 7, 1).input));

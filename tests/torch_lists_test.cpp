@@ -39,7 +39,8 @@ Sample sample_of(const GoldenAutocast& row) {
   op->samples(samples);
   const auto wanted = *row.cuda[first_low] ? 2 : 1;
   for (const Sample& s : samples.all) {
-    const bool plain = std::ranges::none_of(s.inputs, [](const Tensor& t) { return t.defined() && t.is_weak_scalar(); });
+    const bool plain =
+        std::ranges::none_of(s.inputs, [](const Tensor& t) { return t.defined() && t.is_weak_scalar(); });
     if (plain && !s.extreme && std::ranges::count_if(s.inputs, is_input) >= wanted) return s;
   }
   FAIL("no sample of " << name << " has " << wanted << " floating inputs");
@@ -67,7 +68,8 @@ std::string result_of(const Sample& s, Kind kind, Dtype low, const Policies& pol
   }
 }
 
-void compare(const GoldenAutocast& row, const char* list, const char* const (&expected)[4], Dtype low, const Policies& policies) {
+void compare(const GoldenAutocast& row, const char* list, const char* const (&expected)[4], Dtype low,
+             const Policies& policies) {
   const Sample s = sample_of(row);
   for (const Kind kind : {all_f32, all_low, first_low, first_f32}) {
     const std::string_view want = expected[kind];
@@ -88,20 +90,23 @@ TEST_CASE("A13 A14 A16 A17 A19 A27: with PyTorch's lists every operator gives th
 
 TEST_CASE("the operators' own policies are PyTorch's for CUDA, but for norms and softmax in f32 inside", "[amp][A27]") {
   const std::vector<Policies::Entry> list = amp::torch_cuda_list();
-  const std::set<std::string> own_choice{"softmax", "log_softmax", "layer_norm", "group_norm", "instance_norm", "rms_norm",
-                                         "local_response_norm", "index_copy", "scatter"};
+  const std::set<std::string> own_choice{"softmax",  "log_softmax",         "layer_norm", "group_norm", "instance_norm",
+                                         "rms_norm", "local_response_norm", "index_copy", "scatter"};
   for (const OpInfo& op : registry()) {
     if (op.composite && !op.has_policy) continue;  // does what its parts do
     const CastPolicy* listed = amp::find_policy(list, op.name);
-    INFO(op.name << ": " << amp::name_of(op.autocast) << " here, " << (listed ? amp::name_of(*listed) : "no entry") << " in PyTorch");
+    INFO(op.name << ": " << amp::name_of(op.autocast) << " here, " << (listed ? amp::name_of(*listed) : "no entry")
+                 << " in PyTorch");
     CHECK((op.autocast == CastPolicy::banned) == (std::string_view(op.name) == "binary_cross_entropy"));
     // What PyTorch has no entry for may be widened here (losses and the like), never narrowed.
-    if (own_choice.contains(op.name)) CHECK((op.autocast == CastPolicy::f32_inside || op.autocast == CastPolicy::promote));
+    if (own_choice.contains(op.name))
+      CHECK((op.autocast == CastPolicy::f32_inside || op.autocast == CastPolicy::promote));
     else if (listed) CHECK(op.autocast == *listed);
     else CHECK((op.autocast != CastPolicy::lower || std::string_view(op.name).starts_with("conv") ||  // their gradients
                 std::string_view(op.name) == "linear_act" || std::string_view(op.name) == "feed_forward" ||
                 std::string_view(op.name) == "linear_cross_entropy" ||  // as linear, its larger part
-                std::string_view(op.name) == "recurrent_layer"));  // PyTorch lists the cells: lstm_cell, gru_cell, rnn_tanh_cell
+                // PyTorch lists the cells: lstm_cell, gru_cell, rnn_tanh_cell
+                std::string_view(op.name) == "recurrent_layer"));
   }
 }
 
@@ -114,7 +119,8 @@ TEST_CASE("A20: PyTorch's ban of binary_cross_entropy, in its list for CUDA and 
   CHECK(binary_cross_entropy(p, target).dtype() == f32);
   for (const Policies& banned : {Policies::torch_cuda(), Policies()}) {
     const std::string message = message_of([&] { loss(banned, f16); });
-    CHECK_THAT(message, Catch::Matchers::Contains("binary_cross_entropy(") && Catch::Matchers::Contains("binary_cross_entropy_with_logits"));
+    CHECK_THAT(message, Catch::Matchers::Contains("binary_cross_entropy(") &&
+                            Catch::Matchers::Contains("binary_cross_entropy_with_logits"));
     const amp::Autocast region(amp::AutocastOptions{.dtype = f16, .policies = banned});
     const amp::Autocast off(amp::disabled);
     CHECK(binary_cross_entropy(p, target).dtype() == f32);

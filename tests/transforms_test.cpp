@@ -43,31 +43,37 @@ Tensor filled(const Dims& sizes, Dtype dtype, double value) { return full(sizes,
 }  // namespace
 
 TEST_CASE("resize: torchvision's values, smaller and larger") {
-  const std::vector<double> down{20.66666603088379, 78.24571990966797, 146.32569885253906, 203.90475463867188, 25.380950927734375, 82.96000671386719,
-                                 151.0399932861328, 208.61903381347656, 30.09523582458496, 87.67428588867188, 155.7542724609375, 213.33331298828125};
+  const std::vector<double> down{20.66666603088379, 78.24571990966797, 146.32569885253906, 203.90475463867188,
+                                 25.380950927734375, 82.96000671386719, 151.0399932861328, 208.61903381347656,
+                                 30.09523582458496, 87.67428588867188, 155.7542724609375, 213.33331298828125};
   CHECK(close(data::resize(ramp(5, 7, f32), 3, 4), down, 1e-3));
   CHECK(close(data::resize(ramp(5, 7), 3, 4), {21, 78, 146, 204, 25, 83, 151, 209, 30, 88, 156, 213}, 1));
   const std::vector<double> up = data::resize(ramp(5, 7, f32), 7, 9).to_vector<double>();
-  CHECK((std::abs(up[1] - 24.666669) < 1e-3 && std::abs(up[9] - 1.7142856) < 1e-3 && std::abs(up[41] - 147.92062) < 1e-3 && std::abs(up[62] - 234) < 1e-3));
+  CHECK((std::abs(up[1] - 24.666669) < 1e-3 && std::abs(up[9] - 1.7142856) < 1e-3 &&
+         std::abs(up[41] - 147.92062) < 1e-3 && std::abs(up[62] - 234) < 1e-3));
   CHECK(same_bits(data::resize(ramp(5, 7), 5, 7), ramp(5, 7)));
   CHECK(data::resize_shorter_side(ramp(5, 7), 10).sizes() == Dims{1, 1, 10, 14});
   CHECK(data::resize_shorter_side(ramp(7, 5), 3).sizes() == Dims{1, 1, 4, 3});
   CHECK_THROWS_WITH(data::resize(ramp(5, 7), 0, 4), Contains("resize: the new size must be positive, got 0 x 4"));
-  CHECK_THROWS_WITH(data::resize(zeros({3, 3}), 2, 2), Contains("expected contiguous u8 or f32 images [B, C, H, W], got f32[3, 3]"));
+  CHECK_THROWS_WITH(data::resize(zeros({3, 3}), 2, 2),
+                    Contains("expected contiguous u8 or f32 images [B, C, H, W], got f32[3, 3]"));
 }
 
 TEST_CASE("center_crop: torchvision's windows, padded where the image is smaller") {
   CHECK(close(data::center_crop(ramp(5, 7), 2, 4), {80, 117, 154, 191, 83, 120, 157, 194}, 0));
   CHECK(close(data::center_crop(ramp(5, 7), 3, 4), {77, 114, 151, 188, 80, 117, 154, 191, 83, 120, 157, 194}, 0));
   const std::vector<double> padded = data::center_crop(ramp(5, 7, f32), 7, 8).to_vector<double>();
-  CHECK((padded[0] == 0 && padded[8] == 0 && padded[9] == 37 && padded[14] == 222 && padded[16] == 3 && padded[46] == 234 && padded[48] == 0));
+  CHECK((padded[0] == 0 && padded[8] == 0 && padded[9] == 37 && padded[14] == 222 && padded[16] == 3 &&
+         padded[46] == 234 && padded[48] == 0));
 }
 
 TEST_CASE("rotate: torchvision's values by 30 degrees, nearest and bilinear; four quarter turns are none") {
-  CHECK(close(data::rotate(ramp(4, 6), 30), {0, 0, 111, 148, 151, 151, 37, 37, 40, 77, 80, 117, 222, 3, 6, 43, 46, 46, 188, 188, 191, 228, 0, 0}, 0));
+  CHECK(close(data::rotate(ramp(4, 6), 30),
+              {0, 0, 111, 148, 151, 151, 37, 37, 40, 77, 80, 117, 222, 3, 6, 43, 46, 46, 188, 188, 191, 228, 0, 0}, 0));
   CHECK(close(data::rotate(ramp(4, 6, f32), 30, {data::Interpolation::bilinear}),
-              {0, 32.55296, 99.11737, 120.93876, 135.98169, 79.35677, 17.68177, 42.90802, 57.95096, 72.9939, 88.03683, 103.07976,
-               139.9202, 52.07067, 42.0061, 39.90029, 40.09197, 50.12819, 118.93675, 203.0183, 181.46622, 178.70505, 4.87689, 0},
+              {0, 32.55296, 99.11737, 120.93876, 135.98169, 79.35677, 17.68177, 42.90802,
+               57.95096, 72.9939, 88.03683, 103.07976, 139.9202, 52.07067, 42.0061, 39.90029,
+               40.09197, 50.12819, 118.93675, 203.0183, 181.46622, 178.70505, 4.87689, 0},
               2e-3));
   Tensor square = ramp(6, 6);
   CHECK(!same_bits(data::rotate(square, 90), square));
@@ -98,10 +104,22 @@ TEST_CASE("colour: torchvision's values") {
     f(image, factor);
     return image;
   };
-  CHECK(close(adjusted(data::adjust_brightness_, 1.5f), {0.064706, 0.376471, 0.688235, 1, 1, 0.117647, 0.429412, 0.741176, 1, 1, 0.170588, 0.482353, 0.794118, 1, 1, 0.223529, 0.535294, 0.847059}, 1e-5));
-  CHECK(close(adjusted(data::adjust_contrast_, 0.4f), {0.291561, 0.374698, 0.457835, 0.540972, 0.62411, 0.305678, 0.388816, 0.471953, 0.55509, 0.638227, 0.319796, 0.402933, 0.48607, 0.569208, 0.652345, 0.333914, 0.417051, 0.500188}, 1e-5));
-  CHECK(close(adjusted(data::adjust_saturation_, 1.7f), {0, 0.112288, 0.320146, 0.608117, 1, 0, 0.317764, 0.525622, 0.733479, 1, 0, 0.35306, 0.731097, 0.938955, 1, 0, 0.348486, 0.766394}, 1e-5));
-  CHECK(close(adjusted(data::adjust_hue_, 0.3f), {0.529412, 0.737255, 0.945098, 0.14902, 0.50902, 0.564706, 0.043137, 0.25098, 0.458824, 0.818824, 0.87451, 0.078431, 0.383529, 0.591372, 0.799216, 0.909804, 0.113725, 0.418823}, 1e-5));
+  CHECK(close(adjusted(data::adjust_brightness_, 1.5f),
+              {0.064706, 0.376471, 0.688235, 1, 1, 0.117647, 0.429412, 0.741176, 1, 1, 0.170588, 0.482353, 0.794118, 1,
+               1, 0.223529, 0.535294, 0.847059},
+              1e-5));
+  CHECK(close(adjusted(data::adjust_contrast_, 0.4f),
+              {0.291561, 0.374698, 0.457835, 0.540972, 0.62411, 0.305678, 0.388816, 0.471953, 0.55509, 0.638227,
+               0.319796, 0.402933, 0.48607, 0.569208, 0.652345, 0.333914, 0.417051, 0.500188},
+              1e-5));
+  CHECK(close(adjusted(data::adjust_saturation_, 1.7f),
+              {0, 0.112288, 0.320146, 0.608117, 1, 0, 0.317764, 0.525622, 0.733479, 1, 0, 0.35306, 0.731097, 0.938955,
+               1, 0, 0.348486, 0.766394},
+              1e-5));
+  CHECK(close(adjusted(data::adjust_hue_, 0.3f),
+              {0.529412, 0.737255, 0.945098, 0.14902, 0.50902, 0.564706, 0.043137, 0.25098, 0.458824, 0.818824, 0.87451,
+               0.078431, 0.383529, 0.591372, 0.799216, 0.909804, 0.113725, 0.418823},
+              1e-5));
   Tensor turned = adjusted(data::adjust_hue_, 1.0f);
   CHECK(close(turned, std::vector<double>(v.begin(), v.end()), 1e-5));
 }
@@ -204,7 +222,8 @@ TEST_CASE("cross_entropy takes the targets of MixUp: one-hot ones give what labe
   const Tensor logits = random_tensor({4, 3}, 1), labels = tensor({0, 2, 1, 2});
   const Tensor soft = data::soft_targets(labels, 3).to(f64);
   CHECK(all_close(cross_entropy(logits, soft), cross_entropy(logits, labels)));
-  CHECK(all_close(cross_entropy(logits, soft, {.label_smoothing = 0.2}), cross_entropy(logits, labels, {.label_smoothing = 0.2})));
+  CHECK(all_close(cross_entropy(logits, soft, {.label_smoothing = 0.2}),
+                  cross_entropy(logits, labels, {.label_smoothing = 0.2})));
   const Tensor half = (soft + data::soft_targets(tensor({1, 2, 0, 0}), 3).to(f64)) * 0.5;
   const Tensor expected = (cross_entropy(logits, labels) + cross_entropy(logits, tensor({1, 2, 0, 0}))) * 0.5;
   CHECK(all_close(cross_entropy(logits, half), expected));
@@ -226,7 +245,8 @@ TEST_CASE("affine: torchvision's matrix, bilinear; rotations by quarter turns; w
               {-0.42456, -0.7107, -0.44743, 0.34186, 0.79691, 0.02466, -0.64831, -0.75805, -0.22076, 0.54198,
                0.14906, -0.38005, -0.85429, -0.53435, 0.12491, 0.0, -0.09998, -0.31621, -0.40801, -0.06408}, 2e-5));
   const Tensor square = ramp(5, 5);
-  CHECK(same_bits(data::affine(square, {.degrees = -90}), data::rotate(square, 90)));  // clockwise here, the other way there
+  // clockwise here, the other way there
+  CHECK(same_bits(data::affine(square, {.degrees = -90}), data::rotate(square, 90)));
   CHECK(same_bits(data::affine(square, {}), square));
   CHECK(close(data::affine(ramp(2, 3), {.right = 1}, {.fill = 7}), {7, 0, 37, 7, 111, 148}, 0));
   Draws d = draws();
@@ -235,8 +255,10 @@ TEST_CASE("affine: torchvision's matrix, bilinear; rotations by quarter turns; w
   std::set<double> rows_sums;  // shifts by at most 1.8 pixels to the sides: whole columns are missing
   for (std::int64_t i = 0; i < 40; ++i) rows_sums.insert(sum(moved[i]).item<double>());
   CHECK(rows_sums == std::set<double>{63, 72, 81});
-  CHECK_THROWS_WITH(data::random_affine(square, d, {.translate = {2, 0}}), Contains("parts of the image between 0 and 1, found 2"));
-  CHECK_THROWS_WITH(data::random_affine(square, d, {.scale = {0, 1}}), Contains("scale must be a range of positive numbers"));
+  CHECK_THROWS_WITH(data::random_affine(square, d, {.translate = {2, 0}}),
+                    Contains("parts of the image between 0 and 1, found 2"));
+  CHECK_THROWS_WITH(data::random_affine(square, d, {.scale = {0, 1}}),
+                    Contains("scale must be a range of positive numbers"));
   CHECK_THROWS_WITH(data::affine(square, {.scale = 0}), Contains("scale must be positive"));
 }
 
@@ -278,8 +300,24 @@ TEST_CASE("grayscale: weighted channels, once or three times, and by chance") {
 
 TEST_CASE("every random transform gives the same batches for any number of threads") {
   const auto batches = [](int threads) {
-    data::Loader loader = data::Pipeline(data::synthetic_color_digits(40, 3)).shuffle(7).random_crop(3).random_flip().random_vertical_flip().random_rotation(15)
-        .random_resized_crop(24).color_jitter({0.4f, 0.4f, 0.4f, 0.1f}).random_affine({.degrees = 20, .translate = {0.1f, 0.2f}}).gaussian_blur(3).random_grayscale(0.5f).random_erasing().cutout(4).mixup(10, 0.2f).cutmix(10).batch(8).threads(threads).loader();
+    data::Loader loader = data::Pipeline(data::synthetic_color_digits(40, 3))
+                              .shuffle(7)
+                              .random_crop(3)
+                              .random_flip()
+                              .random_vertical_flip()
+                              .random_rotation(15)
+                              .random_resized_crop(24)
+                              .color_jitter({0.4f, 0.4f, 0.4f, 0.1f})
+                              .random_affine({.degrees = 20, .translate = {0.1f, 0.2f}})
+                              .gaussian_blur(3)
+                              .random_grayscale(0.5f)
+                              .random_erasing()
+                              .cutout(4)
+                              .mixup(10, 0.2f)
+                              .cutmix(10)
+                              .batch(8)
+                              .threads(threads)
+                              .loader();
     std::vector<Batch> all;
     Batch b;
     while (loader.next(b)) all.push_back(b);

@@ -31,9 +31,11 @@ struct Gemm {
   void* c = nullptr;                     // [m, n] rows ldc apart
   void* before_activation = nullptr;     // like c: what the activation was applied to, for its gradient; or none
                                          // (rounded to `out` also where it is not stored)
-  const void* saved = nullptr;           // like c: what the activation was applied to, of relu its result. a @ b is then the
-                                         // gradient that reaches the activation, and c the one that leaves it; or none
-  void* a_sums = nullptr;                // [items, m] in dtype `out`: sums over k of the rows of a (a bias's gradient); or none
+  // like c: what the activation was applied to, of relu its result. a @ b is then the gradient that reaches the
+  // activation, and c the one that leaves it; or none
+  const void* saved = nullptr;
+  // [items, m] in dtype `out`: sums over k of the rows of a (a bias's gradient); or none
+  void* a_sums = nullptr;
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool a_transposed = false, b_transposed = false;
   bool accumulate = false;  // c += instead of c =, a_sums too; no activation then

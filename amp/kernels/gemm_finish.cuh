@@ -33,8 +33,8 @@ template <class T> __device__ inline float read(Dtype dtype, const void* from, s
 
 template <class T> struct alignas(8) Four { T v[4]; };
 
-// `count` elements of a row, at most four: one access of 8 or 16 bytes for four of them from an aligned place. Indices are
-// constants, so that v stays in registers.
+// `count` elements of a row, at most four: one access of 8 or 16 bytes for four of them from an aligned place. Indices
+// are constants, so that v stays in registers.
 template <class T> __device__ inline void write(Dtype dtype, void* to, std::int64_t i, const float* v, int count) {
   if (dtype == f32) {
     float* p = static_cast<float*>(to) + i;
@@ -60,7 +60,8 @@ template <class T> __device__ inline void write(Dtype dtype, void* to, std::int6
 }
 
 // The same for what is read.
-template <class T> __device__ inline void read_some(Dtype dtype, const void* from, std::int64_t i, float* v, int count) {
+template <class T>
+__device__ inline void read_some(Dtype dtype, const void* from, std::int64_t i, float* v, int count) {
   const T* p = static_cast<const T*>(from) + i;
   if (dtype != f32 && count == 4 && reinterpret_cast<std::uintptr_t>(p) % 8 == 0) {
     const Four<T> four = *reinterpret_cast<const Four<T>*>(p);
@@ -76,7 +77,8 @@ template <class T> __device__ inline void read_some(Dtype dtype, const void* fro
 
 // Columns column .. column + count - 1 of one row of c.
 template <class T>
-__device__ inline void finish(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column, const float* sums, int count) {
+__device__ inline void finish(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column,
+                              const float* sums, int count) {
   const std::int64_t index = (item * g.m + row) * g.ldc + column;
   float v[4];
 #pragma unroll
@@ -101,7 +103,8 @@ __device__ inline void finish(const Gemm& g, std::int64_t item, std::int64_t row
 }
 
 template <class T>
-__device__ inline void finish_four(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column, const float* sums) {
+__device__ inline void finish_four(const Gemm& g, std::int64_t item, std::int64_t row, std::int64_t column,
+                                   const float* sums) {
   finish<T>(g, item, row, column, sums, g.n - column < 4 ? static_cast<int>(g.n - column) : 4);
 }
 template <class T>

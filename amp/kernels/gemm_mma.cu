@@ -25,7 +25,8 @@ std::int64_t partial_floats(const Gemm& g, int parts) {
 
 bool run_mma(const Gemm& g, int tile, int parts, float* partial) {
   if (g.in != f16 && g.in != bf16) return false;
-  const bool vector = has_aligned_rows(g.a, g.lda, g.batch.a, g.batch.rank) && has_aligned_rows(g.b, g.ldb, g.batch.b, g.batch.rank);
+  const bool vector =
+      has_aligned_rows(g.a, g.lda, g.batch.a, g.batch.rank) && has_aligned_rows(g.b, g.ldb, g.batch.b, g.batch.rank);
   if (tile == 128 && !vector) return false;  // odd layouts have the small tile only
   if (parts > 1 && !partial) return false;
   if (g.in == f16) tile == 128 ? launch_mma_f16_128(g, parts, partial) : launch_mma_f16_64(g, vector, parts, partial);

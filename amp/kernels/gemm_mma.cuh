@@ -61,7 +61,8 @@ __device__ inline void fetch(char* shared, const Source& s, std::int64_t first_r
 }
 
 // The four registers of a warp's 16x16 piece: rows outer, columns k. `at` is its first row, `k` 0 or 16.
-template <class T, bool k_contiguous> __device__ inline void load_16x16(std::uint32_t (&r)[4], const char* tile, int at, int k) {
+template <class T, bool k_contiguous>
+__device__ inline void load_16x16(std::uint32_t (&r)[4], const char* tile, int at, int k) {
   const int lane = threadIdx.x % 32, matrix = lane / 8, line = lane % 8;
   const int outer = at + (matrix % 2) * 8, inner = k + (matrix / 2) * 8;
   if constexpr (k_contiguous) {
@@ -122,7 +123,8 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
       const std::int64_t k = k0 + step * block_k;
       const int s = step % stages;
       fetch<TileA, vector>(slot_a(s), source_a, a_transposed ? k : row0, a_transposed ? row0 : k, source_a.columns);
-      fetch<TileB, vector>(slot_b(s), source_b, b_transposed ? column0 : k, b_transposed ? k : column0, source_b.columns);
+      fetch<TileB, vector>(slot_b(s), source_b, b_transposed ? column0 : k, b_transposed ? k : column0,
+                           source_b.columns);
     }
     ptx::copy_async_commit();  // also when empty, so that the number of groups tells the step
   };
@@ -203,7 +205,8 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
 }
 
 // Adds the parts of k in order and finishes. After the parts of c lie the parts of a_sums.
-template <class T> __global__ void __launch_bounds__(gemm_threads) gemm_combine(Gemm g, const float* partial, int parts) {
+template <class T>
+__global__ void __launch_bounds__(gemm_threads) gemm_combine(Gemm g, const float* partial, int parts) {
   const std::int64_t count = g.items * g.m * g.n, step = std::int64_t{gridDim.x} * gemm_threads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * gemm_threads + threadIdx.x; i < count; i += step) {
     float v = 0;
@@ -221,15 +224,19 @@ template <class T> __global__ void __launch_bounds__(gemm_threads) gemm_combine(
 
 // Starts the kernel for the layout of g, if T is its dtype.
 template <class T, int tile, bool vector> void launch_layout(const Gemm& g, int parts, float* partial) {
-  const auto kernel = g.a_transposed ? (g.b_transposed ? gemm_mma<T, tile, true, true, vector> : gemm_mma<T, tile, true, false, vector>)
-                                     : (g.b_transposed ? gemm_mma<T, tile, false, true, vector> : gemm_mma<T, tile, false, false, vector>);
+  const auto kernel =
+      g.a_transposed
+          ? (g.b_transposed ? gemm_mma<T, tile, true, true, vector> : gemm_mma<T, tile, true, false, vector>)
+          : (g.b_transposed ? gemm_mma<T, tile, false, true, vector> : gemm_mma<T, tile, false, false, vector>);
   const std::int64_t steps = (g.k + block_k - 1) / block_k, k_part = (steps + parts - 1) / parts * block_k;
   const std::int64_t tiles = (g.m + tile - 1) / tile * ((g.n + tile - 1) / tile) * g.items;
   check(tiles <= 0x7fffffff, "internal error: ", tiles, " tiles do not fit into one launch");
   const dim3 blocks(static_cast<unsigned>(tiles), static_cast<unsigned>(parts));
-  cuda_backend::launch("gemm_mma", kernel, {blocks, dim3(gemm_threads), gemm_shared_bytes<tile>()}, g, parts > 1 ? partial : nullptr, k_part);
+  cuda_backend::launch("gemm_mma", kernel, {blocks, dim3(gemm_threads), gemm_shared_bytes<tile>()}, g,
+                       parts > 1 ? partial : nullptr, k_part);
   if (parts > 1) {
-    cuda_backend::launch("gemm_combine", gemm_combine<T>, cuda_backend::grid_for(g.items * g.m * g.n, 4, gemm_threads), g, partial, parts);
+    cuda_backend::launch("gemm_combine", gemm_combine<T>, cuda_backend::grid_for(g.items * g.m * g.n, 4, gemm_threads),
+                         g, partial, parts);
   }
 }
 

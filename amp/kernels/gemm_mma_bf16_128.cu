@@ -3,6 +3,8 @@
 
 namespace mantissa::tensor_core {
 
-void launch_mma_bf16_128(const Gemm& g, int parts, float* partial) { launch_layout<BFloat16, 128, true>(g, parts, partial); }
+void launch_mma_bf16_128(const Gemm& g, int parts, float* partial) {
+  launch_layout<BFloat16, 128, true>(g, parts, partial);
+}
 
 }  // namespace mantissa::tensor_core

@@ -3,8 +3,8 @@
 // Blocks stay and take tile after tile, so the copies of the next tile run while the last one is stored.
 // sm_90a, and the CPU shim by twins of its instructions; on a GPU every use of it is held against another way first
 // (cuda/tuner.h).
-// A product of a warpgroup is four of its warps, and to have waited for it says something about the own warp alone: a stage
-// is free when every warp of both warpgroups has said that it has finished reading.
+// A product of a warpgroup is four of its warps, and to have waited for it says something about the own warp alone: a
+// stage is free when every warp of both warpgroups has said that it has finished reading.
 // Compiled for other GPUs the kernel is empty, and MANTISSA_NO_SM90A says that none of the list is sm_90a.
 #include <cuda.h>
 
@@ -30,18 +30,22 @@ template <int tile_n> struct Shared {
   std::uint64_t full[ring], empty[ring];
 };
 
-// Where a tile lies: 16 tile rows are walked before the next column, so that blocks that run together share operands in L2.
+// Where a tile lies: 16 tile rows are walked before the next column, so that blocks that run
+// together share operands in L2.
 struct Place { int item, row, column; };
 __device__ inline Place place_of(const Gemm& g, std::int64_t index, int tile_n) {
   const std::int64_t down = (g.m + tile_m - 1) / tile_m, across = (g.n + tile_n - 1) / tile_n;
   const std::int64_t item = index / (down * across), inside = index % (down * across);
   const std::int64_t group = inside / (16 * across), first = group * 16, height = down - first < 16 ? down - first : 16;
   const std::int64_t rest = inside - group * 16 * across;
-  return {static_cast<int>(item), static_cast<int>(first + rest % height) * tile_m, static_cast<int>(rest / height) * tile_n};
+  return {static_cast<int>(item), static_cast<int>(first + rest % height) * tile_m,
+          static_cast<int>(rest / height) * tile_n};
 }
 
 // One operand of a stage. Its boxes: amp/kernels/hopper_layout.h.
-template <int outer, bool mn> __device__ inline void copy_operand(std::uint16_t* to, const CUtensorMap* map, std::uint64_t* full, int at, int k, int item) {
+template <int outer, bool mn>
+__device__ inline void copy_operand(std::uint16_t* to, const CUtensorMap* map, std::uint64_t* full, int at, int k,
+                                    int item) {
 #pragma unroll
   for (int i = 0; i < hopper::boxes_of<mn>(outer); ++i) {
     const int across = at + hopper::line * i;
@@ -55,8 +59,8 @@ template <bool mn> __device__ inline std::uint64_t operand(const std::uint16_t* 
 }
 
 template <int tile_n, bool a_mn, bool b_mn>
-__device__ __forceinline__ void produce(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared, const CUtensorMap* map_a,
-                                        const CUtensorMap* map_b) {
+__device__ __forceinline__ void produce(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
+                                        const CUtensorMap* map_a, const CUtensorMap* map_b) {
   int stage = 0, phase = 0;
   for (std::int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
     const Place place = place_of(g, t, tile_n);
@@ -71,7 +75,8 @@ __device__ __forceinline__ void produce(const Gemm& g, std::int64_t tiles, int s
 }
 
 template <class T, int tile_n, bool a_mn, bool b_mn>
-__device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared, int consumer) {
+__device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
+                                        int consumer) {
   const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
   float d[tile_n / 2] = {};  // written before the first product: else ptxas 12.4 waits for each product in turn (C7515)
   int stage = 0, phase = 0;
@@ -83,8 +88,8 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
       hopper::wgmma_begin();
 #pragma unroll
       for (int k = 0; k < tile_k; k += 16) {
-        hopper::Wgmma<T, tile_n, a_mn, b_mn>::run(d, operand<a_mn>(shared.a[stage], 64 * consumer, k), operand<b_mn>(shared.b[stage], 0, k),
-                                                  step > 0 || k > 0);
+        hopper::Wgmma<T, tile_n, a_mn, b_mn>::run(d, operand<a_mn>(shared.a[stage], 64 * consumer, k),
+                                                  operand<b_mn>(shared.b[stage], 0, k), step > 0 || k > 0);
       }
       hopper::wgmma_commit();
       hopper::wgmma_wait<1>();  // this warp's products of the step before are done
@@ -123,7 +128,8 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
 
 template <class T, int tile_n, bool a_mn, bool b_mn>
 __global__ void __launch_bounds__(threads, 1)
-gemm_hopper(Gemm g, std::int64_t tiles, __grid_constant__ const CUtensorMap map_a, __grid_constant__ const CUtensorMap map_b) {
+    gemm_hopper(Gemm g, std::int64_t tiles, __grid_constant__ const CUtensorMap map_a,
+                __grid_constant__ const CUtensorMap map_b) {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   MANTISSA_SHARED(char, dynamic);
   // An offset, not a rounded pointer: of that the compiler would not know that it is shared memory.
@@ -149,44 +155,53 @@ gemm_hopper(Gemm g, std::int64_t tiles, __grid_constant__ const CUtensorMap map_
 #endif
 }
 
-using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                            const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
+                            const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                            CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 // The driver's function, fetched at run time so that the library needs no link to libcuda.
 Encode find_encode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) != cudaSuccess) return nullptr;
+  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found) !=
+      cudaSuccess)
+    return nullptr;
 #else
-  if (cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found) != cudaSuccess) return nullptr;
+  if (cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found) != cudaSuccess)
+    return nullptr;
 #endif
   return found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(function) : nullptr;
 }
 
 // A stored matrix [items][rows][columns] in boxes of 64 columns and `box_rows` rows.
-bool make_map(CUtensorMap* map, Dtype dtype, const void* p, std::int64_t columns, std::int64_t rows, std::int64_t leading, std::int64_t items,
-              std::int64_t item_stride, int box_rows) {
+bool make_map(CUtensorMap* map, Dtype dtype, const void* p, std::int64_t columns, std::int64_t rows,
+              std::int64_t leading, std::int64_t items, std::int64_t item_stride, int box_rows) {
   static const Encode encode = find_encode();
   if (!encode) return false;
-  const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(items)};
-  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(leading) * 2, static_cast<cuuint64_t>(items > 1 ? item_stride : leading * rows) * 2};
+  const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows),
+                               static_cast<cuuint64_t>(items)};
+  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(leading) * 2,
+                                 static_cast<cuuint64_t>(items > 1 ? item_stride : leading * rows) * 2};
   const cuuint32_t box[3] = {64, static_cast<cuuint32_t>(box_rows), 1}, steps[3] = {1, 1, 1};
-  return encode(map, dtype == f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(p), sizes, strides, box,
-                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+  return encode(map, dtype == f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3,
+                const_cast<void*>(p), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 template <class T, int tile_n, bool a_mn, bool b_mn> bool launch(const Gemm& g) {
   CUtensorMap map_a, map_b;
   const std::int64_t a_step = g.batch.rank ? g.batch.a[0] : 0, b_step = g.batch.rank ? g.batch.b[0] : 0;
-  const bool mapped = make_map(&map_a, g.in, g.a, a_mn ? g.m : g.k, a_mn ? g.k : g.m, g.lda, g.items, a_step, a_mn ? tile_k : tile_m) &&
-                      make_map(&map_b, g.in, g.b, b_mn ? g.n : g.k, b_mn ? g.k : g.n, g.ldb, g.items, b_step, b_mn ? tile_k : tile_n);
+  const bool mapped =
+      make_map(&map_a, g.in, g.a, a_mn ? g.m : g.k, a_mn ? g.k : g.m, g.lda, g.items, a_step, a_mn ? tile_k : tile_m) &&
+      make_map(&map_b, g.in, g.b, b_mn ? g.n : g.k, b_mn ? g.k : g.n, g.ldb, g.items, b_step, b_mn ? tile_k : tile_n);
   if (!mapped) return false;
   constexpr std::size_t bytes = sizeof(Shared<tile_n>) + 1024;
   const std::int64_t tiles = (g.m + tile_m - 1) / tile_m * ((g.n + tile_n - 1) / tile_n) * g.items;
   const std::int64_t blocks = std::min<std::int64_t>(tiles, cuda_backend::multiprocessors());
-  cuda_backend::launch("gemm_hopper", gemm_hopper<T, tile_n, a_mn, b_mn>, {dim3(static_cast<unsigned>(blocks)), dim3(threads), bytes}, g, tiles, map_a, map_b);
+  cuda_backend::launch("gemm_hopper", gemm_hopper<T, tile_n, a_mn, b_mn>,
+                       {dim3(static_cast<unsigned>(blocks)), dim3(threads), bytes}, g, tiles, map_a, map_b);
   return true;
 }
 
@@ -195,7 +210,9 @@ template <class T, int tile_n> bool choose_layout(const Gemm& g) {
   return g.b_transposed ? launch<T, tile_n, false, false>(g) : launch<T, tile_n, false, true>(g);
 }
 
-bool aligned(const void* p, std::int64_t leading) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 && leading % 8 == 0; }
+bool aligned(const void* p, std::int64_t leading) {
+  return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 && leading % 8 == 0;
+}
 
 }  // namespace
 
@@ -206,7 +223,9 @@ bool run_hopper(const Gemm& g, int tile) {
   constexpr bool compiled = true;
 #endif
   if (!compiled) return false;
-  const bool one_stride = g.batch.rank <= 1 && (g.items == 1 || (g.batch.a[0] > 0 && g.batch.a[0] % 8 == 0 && g.batch.b[0] > 0 && g.batch.b[0] % 8 == 0));
+  const bool one_stride =
+      g.batch.rank <= 1 &&
+      (g.items == 1 || (g.batch.a[0] > 0 && g.batch.a[0] % 8 == 0 && g.batch.b[0] > 0 && g.batch.b[0] % 8 == 0));
   if (g.k == 0 || g.a_sums || !one_stride || !aligned(g.a, g.lda) || !aligned(g.b, g.ldb)) return false;
   if (g.in == f16) return tile == 256 ? choose_layout<Half, 256>(g) : choose_layout<Half, 128>(g);
   return tile == 256 ? choose_layout<BFloat16, 256>(g) : choose_layout<BFloat16, 128>(g);

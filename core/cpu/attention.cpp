@@ -360,9 +360,11 @@ void attention(const View& y, const View& log_sum, const View& query, const View
   const std::int64_t cuts = p.items >= enough_items ? 1 : std::min(p.tiles(), enough_items / p.items);
   visit_storage(y.dtype, [&]<class T> {
     if (p.queries <= few_queries && settings.dropout_p == 0) {
-      return parallel_for(p.items, std::max<std::int64_t>(1, few_flops / p.flops()), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t item = begin; item < end; ++item) attend_few<T>(p, y, log_sum.as<float>(), item);
-      });
+      return parallel_for(p.items, std::max<std::int64_t>(1, few_flops / p.flops()),
+                          [&](std::int64_t begin, std::int64_t end) {
+                            for (std::int64_t item = begin; item < end; ++item)
+                              attend_few<T>(p, y, log_sum.as<float>(), item);
+                          });
     }
     parallel_for(p.items * cuts, std::max<std::int64_t>(1, few_flops * cuts / p.flops()),
                  [&](std::int64_t begin, std::int64_t end) {

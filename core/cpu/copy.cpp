@@ -40,7 +40,8 @@ template <class F> void for_rows(const View& y, const View& x, F&& row) {
 struct Turned {
   Loop loop;
   int inner, other;                                // dimensions of the loop along which y and x are runs
-  std::int64_t columns, rows, x_step, y_step;      // their sizes; from one column to the next in x, from one row to the next in y
+  // their sizes; from one column to the next in x, from one row to the next in y
+  std::int64_t columns, rows, x_step, y_step;
   std::int64_t matrices = 1;                       // of rows x columns
 
   // Whether operands lie so.
@@ -52,7 +53,8 @@ struct Turned {
     other = -1;
     for (int d = 0; d < inner; ++d) if (loop.strides[1][d] == 1) other = d;
     if (other < 0 || loop.strides[0][inner] != 1 || loop.strides[1][inner] <= 1) return false;
-    columns = loop.sizes[inner], rows = loop.sizes[other], x_step = loop.strides[1][inner], y_step = loop.strides[0][other];
+    columns = loop.sizes[inner], rows = loop.sizes[other], x_step = loop.strides[1][inner],
+    y_step = loop.strides[0][other];
     for (int d = 0; d < inner; ++d) if (d != other) matrices *= loop.sizes[d];
     return true;
   }
@@ -76,13 +78,15 @@ struct Turned {
   }
 };
 
-// Goes by blocks through a buffer, so that both are read and written in runs; rows a power of two apart would else share
-// few lines of the cache. False where that does not pay.
+// Goes by blocks through a buffer, so that both are read and written in runs; rows a power of two apart would else
+// share few lines of the cache. False where that does not pay.
 template <class Word> bool turn_through_buffer(const Turned& t, const View& y, const View& x) {
-  constexpr std::int64_t longest = 64, line = 64 / static_cast<std::int64_t>(sizeof(Word));  // words: of a run of y, of a cache line of x
+  // words: of a run of y, of a cache line of x
+  constexpr std::int64_t longest = 64, line = 64 / static_cast<std::int64_t>(sizeof(Word));
   constexpr std::int64_t space = line * (longest + longest / 2);  // lines * pitch at most, as a run has 2 words or more
   const std::int64_t few = 16;
-  if (t.rows >= few && t.y_step * static_cast<std::int64_t>(sizeof(Word)) > 1024) return false;  // writing to many pages in turn was slower
+  // writing to many pages in turn was slower
+  if (t.rows >= few && t.y_step * static_cast<std::int64_t>(sizeof(Word)) > 1024) return false;
   const std::int64_t run = std::min(t.columns, longest), lines = line * (longest / run), pitch = run + 1;
   t.blocks(run, lines, [&](std::int64_t to, std::int64_t at, std::int64_t n, std::int64_t m) {
     Word buffer[space];
@@ -96,8 +100,8 @@ template <class Word> bool turn_through_buffer(const Turned& t, const View& y, c
 }
 
 #if defined(__AVX2__)
-// Goes by squares that are turned in registers: each line of the cache is read and written once, whole, so it does not matter
-// how far apart rows are. Blocks of four squares by four keep neighbouring lines together.
+// Goes by squares that are turned in registers: each line of the cache is read and written once, whole, so it does not
+// matter how far apart rows are. Blocks of four squares by four keep neighbouring lines together.
 template <class Word> void turn_in_registers(const Turned& t, const View& y, const View& x) {
   constexpr std::int64_t run = transpose::run<Word>, width = transpose::width;
   t.blocks(4 * run, 4 * width, [&](std::int64_t to, std::int64_t at, std::int64_t n, std::int64_t m) {

@@ -12,9 +12,11 @@
 namespace mantissa {
 // log_probs [T, N, C], targets i64 [N, S] contiguous; loss [N] and alpha [N, T, 2 S + 1] are results.
 MANTISSA_KERNEL(ctc_loss, const View& loss, const View& alpha, const View& log_probs, const View& targets,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank)
-MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets, const View& alpha,
-                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank)
+                std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
+                std::int64_t blank)
+MANTISSA_KERNEL(ctc_loss_backward, const View& dx, const View& g, const View& log_probs, const View& targets,
+                const View& alpha, std::span<const std::int64_t> input_lengths,
+                std::span<const std::int64_t> target_lengths, std::int64_t blank)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -61,7 +63,8 @@ template <class C> void forward(const Sequence<C>& q, C* alpha, std::int64_t row
 }
 
 // d loss / d log_probs, times g, into dx (zeroed by the caller).
-template <class C> void backward(const Sequence<C>& q, const C* alpha, std::int64_t row, C g, std::int64_t classes, C* dx) {
+template <class C>
+void backward(const Sequence<C>& q, const C* alpha, std::int64_t row, C g, std::int64_t classes, C* dx) {
   const C loss = loss_of(q, alpha, row);
   const std::int64_t states = q.states();
   std::vector<C> beta(static_cast<std::size_t>(states) * 2), by_label(static_cast<std::size_t>(classes));
@@ -84,17 +87,21 @@ template <class C> void backward(const Sequence<C>& q, const C* alpha, std::int6
   }
 }
 
-template <class C> Sequence<C> sequence(const View& x, const C* log_probs, const View& targets, std::span<const std::int64_t> input_lengths,
-                                        std::span<const std::int64_t> target_lengths, std::int64_t blank, std::int64_t n) {
+template <class C>
+Sequence<C> sequence(const View& x, const C* log_probs, const View& targets,
+                     std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
+                     std::int64_t blank, std::int64_t n) {
   const auto i = static_cast<std::size_t>(n);
-  return {log_probs + n * x.size(2), x.size(1) * x.size(2), input_lengths[i], targets.as<const std::int64_t>() + n * targets.size(1),
+  return {log_probs + n * x.size(2), x.size(1) * x.size(2),
+          input_lengths[i], targets.as<const std::int64_t>() + n * targets.size(1),
           target_lengths[i], blank};
 }
 
 }  // namespace
 
-void ctc_loss(const View& loss, const View& alpha, const View& log_probs, const View& targets, std::span<const std::int64_t> input_lengths,
-              std::span<const std::int64_t> target_lengths, std::int64_t blank) {
+void ctc_loss(const View& loss, const View& alpha, const View& log_probs, const View& targets,
+              std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
+              std::int64_t blank) {
   visit_compute(log_probs.dtype, [&]<class C> {
     const Dense<C> x(log_probs);
     DenseResult<C> y(loss);
@@ -112,7 +119,8 @@ void ctc_loss(const View& loss, const View& alpha, const View& log_probs, const 
   });
 }
 void ctc_loss_backward(const View& dx, const View& g, const View& log_probs, const View& targets, const View& alpha,
-                       std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths, std::int64_t blank) {
+                       std::span<const std::int64_t> input_lengths, std::span<const std::int64_t> target_lengths,
+                       std::int64_t blank) {
   visit_compute(log_probs.dtype, [&]<class C> {
     const Dense<C> x(log_probs), gradient(g), a(alpha);
     DenseResult<C> y(dx);
@@ -121,8 +129,8 @@ void ctc_loss_backward(const View& dx, const View& g, const View& log_probs, con
     parallel_for(dx.size(1), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
         if (gradient.data()[n] == 0) continue;  // also of an infinite loss that was replaced by 0
-        backward(sequence(log_probs, x.data(), targets, input_lengths, target_lengths, blank, n), a.data() + n * alpha.size(1) * row, row,
-                 gradient.data()[n], classes, y.data() + n * classes);
+        backward(sequence(log_probs, x.data(), targets, input_lengths, target_lengths, blank, n),
+                 a.data() + n * alpha.size(1) * row, row, gradient.data()[n], classes, y.data() + n * classes);
       }
     });
     y.finish();

@@ -57,7 +57,8 @@ void cumprod(const View& y, const View& x, int dim, bool reverse) {
 void linear_recurrence(const View& y, const View& a, const View& b, int dim, bool reverse) {
   visit_compute(y.dtype, [&]<class C> {
     const Dense<C> factor(moved_to_last(a, dim)), term(moved_to_last(b, dim));
-    scan_rows<C>(y, dim, reverse, 0.0, [p = factor.data(), q = term.data()](double v, std::int64_t i) { return q[i] + p[i] * v; });
+    scan_rows<C>(y, dim, reverse, 0.0,
+                 [p = factor.data(), q = term.data()](double v, std::int64_t i) { return q[i] + p[i] * v; });
   });
 }
 void logcumsumexp(const View& y, const View& x, int dim) {

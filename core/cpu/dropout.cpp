@@ -19,11 +19,14 @@ namespace {
 constexpr std::int64_t block = 4 * philox_counters;
 
 // Kept when the uniform number (bits >> 8) / 2^24 is at least p; compared as integers.
-std::int32_t first_kept(double p) { return static_cast<std::int32_t>(std::ceil(std::ldexp(static_cast<float>(p), 24))); }
+std::int32_t first_kept(double p) {
+  return static_cast<std::int32_t>(std::ceil(std::ldexp(static_cast<float>(p), 24)));
+}
 
 // x and y are channels-last images: which elements stay is drawn for some channels of an image, whose positions are
 // neighbours, and then read pixel by pixel.
-template <class C> void drop_channels(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) {
+template <class C>
+void drop_channels(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) {
   constexpr std::int64_t group = 16;
   const std::int64_t channels = x.size(1), pixels = x.size(2) * x.size(3), groups = (channels + group - 1) / group;
   const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
@@ -39,7 +42,8 @@ template <class C> void drop_channels(const View& y, const View& x, double p, st
       for (std::int64_t i = first; i < last;) {
         philox_bits(seed, offset + static_cast<std::uint64_t>(i / 4), bits);
         for (std::int64_t b = i % 4; b < block && i < last; ++b, ++i) {
-          kept[static_cast<std::size_t>(pixel * group + channel)] = static_cast<std::int32_t>(bits[b] >> 8) >= keep_from;
+          kept[static_cast<std::size_t>(pixel * group + channel)] =
+              static_cast<std::int32_t>(bits[b] >> 8) >= keep_from;
           if (++pixel == pixels) pixel = 0, ++channel;
         }
       }

@@ -8,7 +8,8 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(gemm_f64, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t a_row,
-                std::int64_t a_col, const double* b, std::int64_t b_row, std::int64_t b_col, double* c, std::int64_t c_row)
+                std::int64_t a_col, const double* b, std::int64_t b_row, std::int64_t b_col, double* c,
+                std::int64_t c_row)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -20,7 +21,8 @@ constexpr std::int64_t block_rows = width == 8 ? 8 : 4, vectors = 3, block_colum
 constexpr std::int64_t rows_step = 64, columns_step = 8 * block_columns, k_step = 256;  // panels fit the caches
 
 // to[block][p][i] = from[(block * size + i) * major + p * minor], padded with zeros to whole blocks.
-void pack(double* to, std::int64_t size, const double* from, std::int64_t count, std::int64_t major, std::int64_t length, std::int64_t minor) {
+void pack(double* to, std::int64_t size, const double* from, std::int64_t count, std::int64_t major,
+          std::int64_t length, std::int64_t minor) {
   for (std::int64_t at = 0; at < count; at += size) {
     const std::int64_t real = std::min(size, count - at);
     for (std::int64_t i = 0; i < size; ++i) {
@@ -67,7 +69,8 @@ void gemm_f64(std::int64_t m, std::int64_t n, std::int64_t k, const double* a, s
             multiply_block(a_panel + ii * length, b_panel + jj * length, length, block);
             double* out = c + (i + ii) * c_row + j + jj;
             for (std::int64_t r = 0; r < std::min(block_rows, rows - ii); ++r) {
-              for (std::int64_t s = 0; s < std::min(block_columns, columns - jj); ++s) out[r * c_row + s] += block[r * block_columns + s];
+              for (std::int64_t s = 0; s < std::min(block_columns, columns - jj); ++s)
+                out[r * c_row + s] += block[r * block_columns + s];
             }
           }
         }

@@ -117,7 +117,8 @@ void unscale_gradients(std::span<const GradientView> gradients, const float* sca
 
 void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict> verdicts, const bool* forward_failed,
                        const ScaleRule& rule) {
-  state->iterate(*scale, verdicts.data(), static_cast<std::int64_t>(verdicts.size()), forward_failed && *forward_failed, rule);
+  state->iterate(*scale, verdicts.data(), static_cast<std::int64_t>(verdicts.size()), forward_failed && *forward_failed,
+                 rule);
 }
 
 void gradient_norm(std::span<const GradientView> gradients, double p, float* norm) {

@@ -83,12 +83,13 @@ template <class Word> bool gather_runs(const View& y, const View& x, int dim, co
 
 template <class Word> void scatter_words(const View& y, int dim, const View& index, const View& source) {
   const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
-  for_lines(index.sizes, dim, y.strides, source.strides, index.strides, [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
-    const std::int64_t* at = index.as<const std::int64_t>() + io;
-    const Word* from = source.as<const Word>() + so;
-    Word* to = y.as<Word>() + yo;
-    for (std::int64_t i = 0; i < n; ++i) to[at[i * is] * ys] = from[i * ss];
-  });
+  for_lines(index.sizes, dim, y.strides, source.strides, index.strides,
+            [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
+              const std::int64_t* at = index.as<const std::int64_t>() + io;
+              const Word* from = source.as<const Word>() + so;
+              Word* to = y.as<Word>() + yo;
+              for (std::int64_t i = 0; i < n; ++i) to[at[i * is] * ys] = from[i * ss];
+            });
 }
 
 // Whole rows of a matrix, one index for each: what embeddings ask for.
@@ -135,7 +136,8 @@ template <class T> void scatter_add_rows(const View& y, const View& index, const
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t first = b * stretch, count = std::min(stretch, columns - first);
       T* to = y.as<T>() + first;
-      for (std::size_t r = 0; r < named.size(); ++r) convert_run(sums.data() + r * stretch, to + named[r] * y.strides[0], 1, count);
+      for (std::size_t r = 0; r < named.size(); ++r)
+        convert_run(sums.data() + r * stretch, to + named[r] * y.strides[0], 1, count);
       for (std::int64_t i = 0; i < n; ++i) {
         const T* from = source.as<const T>() + i * source.strides[0] + first;
         if constexpr (sizeof(T) == 2) {
@@ -146,7 +148,8 @@ template <class T> void scatter_add_rows(const View& y, const View& index, const
           for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + from[j]);
         }
       }
-      for (std::size_t r = 0; r < named.size(); ++r) convert_run(to + named[r] * y.strides[0], sums.data() + r * stretch, 1, count);
+      for (std::size_t r = 0; r < named.size(); ++r)
+        convert_run(to + named[r] * y.strides[0], sums.data() + r * stretch, 1, count);
     }
   });
 }
@@ -231,19 +234,23 @@ void scatter_add(const View& y, int dim, const View& index, const View& whole_so
     if constexpr (sizeof(T) != 2) if (scatter_add_runs<T>(y, dim, index, source)) return;
     const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
     const std::int64_t length = y.sizes[dim];
-    for_lines(index.sizes, dim, y.strides, source.strides, index.strides, [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
-      const std::int64_t* at = index.as<const std::int64_t>() + io;
-      const T* from = source.as<const T>() + so;
-      T* to = y.as<T>() + yo;
-      if constexpr (sizeof(T) == 2) {  // halves: the line is summed in f32 and rounded once
-        std::vector<C> line(static_cast<std::size_t>(length));
-        for (std::int64_t i = 0; i < length; ++i) line[static_cast<std::size_t>(i)] = static_cast<C>(to[i * ys]);
-        for (std::int64_t i = 0; i < n; ++i) line[static_cast<std::size_t>(at[i * is])] += static_cast<C>(from[i * ss]);
-        for (std::int64_t i = 0; i < length; ++i) to[i * ys] = convert<T>(line[static_cast<std::size_t>(i)]);
-      } else {
-        for (std::int64_t i = 0; i < n; ++i) to[at[i * is] * ys] = static_cast<T>(to[at[i * is] * ys] + from[i * ss]);
-      }
-    });
+    for_lines(index.sizes, dim, y.strides, source.strides, index.strides,
+              [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
+                const std::int64_t* at = index.as<const std::int64_t>() + io;
+                const T* from = source.as<const T>() + so;
+                T* to = y.as<T>() + yo;
+                if constexpr (sizeof(T) == 2) {  // halves: the line is summed in f32 and rounded once
+                  std::vector<C> line(static_cast<std::size_t>(length));
+                  for (std::int64_t i = 0; i < length; ++i)
+                    line[static_cast<std::size_t>(i)] = static_cast<C>(to[i * ys]);
+                  for (std::int64_t i = 0; i < n; ++i)
+                    line[static_cast<std::size_t>(at[i * is])] += static_cast<C>(from[i * ss]);
+                  for (std::int64_t i = 0; i < length; ++i) to[i * ys] = convert<T>(line[static_cast<std::size_t>(i)]);
+                } else {
+                  for (std::int64_t i = 0; i < n; ++i)
+                    to[at[i * is] * ys] = static_cast<T>(to[at[i * is] * ys] + from[i * ss]);
+                }
+              });
   });
 }
 

@@ -25,23 +25,27 @@ int class_dim(const View& x) { return x.dim() > 1 ? 1 : 0; }
 
 // Calls row(r, buffer) for every target, split over threads; the buffer has room for `room` elements.
 template <class C, class F> void for_targets(std::int64_t rows, std::int64_t classes, std::int64_t room, F&& row) {
-  parallel_for(rows, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, classes)), [&](std::int64_t first, std::int64_t last) {
-    const Tensor buffer = room > 0 ? Tensor::allocate({room}, dtype_of<C>) : Tensor();
-    for (std::int64_t r = first; r < last; ++r) row(r, room > 0 ? static_cast<C*>(buffer.raw_data()) : nullptr);
-  });
+  parallel_for(rows, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, classes)),
+               [&](std::int64_t first, std::int64_t last) {
+                 const Tensor buffer = room > 0 ? Tensor::allocate({room}, dtype_of<C>) : Tensor();
+                 for (std::int64_t r = first; r < last; ++r)
+                   row(r, room > 0 ? static_cast<C*>(buffer.raw_data()) : nullptr);
+               });
 }
 
 // Dense rows of another type than C, which are converted one by one: logits are too many for a wide copy of them all.
 template <class C> bool one_by_one(const View& rows) { return rows.dtype != dtype_of<C> && rows.is_contiguous(); }
-template <class C> const C* row_of(const View& rows, const Dense<C>& dense, std::int64_t r, std::int64_t classes, C* buffer) {
+template <class C>
+const C* row_of(const View& rows, const Dense<C>& dense, std::int64_t r, std::int64_t classes, C* buffer) {
   if (dense.data()) return dense.data() + r * classes;
   load_run(buffer, rows.data, rows.dtype, r * classes, 1, classes);
   return buffer;
 }
 
 // Losses per target into the result: as they are, summed, or divided by the sum of label weights.
-template <class C> void reduce_losses(const View& loss, const View& total, const Tensor& each, const std::int64_t* label, const C* weight,
-                                      std::int64_t ignore, Reduction reduction) {
+template <class C>
+void reduce_losses(const View& loss, const View& total, const Tensor& each, const std::int64_t* label, const C* weight,
+                   std::int64_t ignore, Reduction reduction) {
   const std::int64_t rows = each.numel();
   const C* losses = static_cast<const C*>(each.raw_data());
   const C sum_of_weights = sum_of_label_weights(label, rows, weight, ignore);
@@ -123,11 +127,14 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
         return;
       }
       const C* p = row_of(logits, in, r, classes, buffer);
-      const C m = maxima.data()[r], ls = log_sums.data()[r], from_row = row_gradient(grad.data(), r, totals.data()[0], o.reduction);
+      const C m = maxima.data()[r], ls = log_sums.data()[r],
+              from_row = row_gradient(grad.data(), r, totals.data()[0], o.reduction);
       const C on_label = (1 - smoothing) * (w.data() ? w.data()[label] : C(1)) * from_row;
       const C on_softmax = on_label + share * all_weights * from_row, on_class = share * from_row;
       const auto part = [=](auto v) { using V = decltype(v); return exp((v - V(m)) - V(ls)) * V(on_softmax); };
-      if (smoothing > 0 && w.data()) map_run(classes, to, [=](auto v, auto k) { return part(v) - k * decltype(v)(on_class); }, p, w.data());
+      if (smoothing > 0 && w.data())
+        map_run(
+            classes, to, [=](auto v, auto k) { return part(v) - k * decltype(v)(on_class); }, p, w.data());
       else map_run(classes, to, [=](auto v) { return part(v) - decltype(v)(on_class); }, p);
       to[label] -= on_label;
       if (convert_result) store_run(result.data, result.dtype, r * classes, 1, to, classes);

@@ -39,7 +39,8 @@ template <class C, class F> auto constants_of(const F& formula, std::int64_t ste
 }
 
 // Calls one(i, p, g, state) on vectors, then on a padded one for the rest: the same code for every element.
-template <class C, int states, class One> void for_vectors(std::int64_t n, C* p, const C* g, C* const* state, One&& one) {
+template <class C, int states, class One>
+void for_vectors(std::int64_t n, C* p, const C* g, C* const* state, One&& one) {
   using V = Vec<C>;
   constexpr std::int64_t width = static_cast<std::int64_t>(V::size);
   V s[states + 1];
@@ -99,8 +100,8 @@ void store_stochastic(BFloat16* to, const float* from, std::int64_t n, std::uint
   }
 }
 
-// Elements [begin, begin + n) of the operands of one parameter, in place where the type is C, else in buffers. Gradients
-// that are scaled or clipped while they are read go through a buffer too.
+// Elements [begin, begin + n) of the operands of one parameter, in place where the type is C, else in buffers.
+// Gradients that are scaled or clipped while they are read go through a buffer too.
 template <class C> struct Tile {
   explicit Tile(const GradientReading& r) : factors(r.factors<C>()), as_they_are(r.as_they_are()) {}
   GradientReading::Factors<C> factors;
@@ -128,8 +129,8 @@ template <class C> struct Tile {
       }
       float narrow[tile];
       for (std::int64_t i = 0; i < n; ++i) narrow[i] = static_cast<float>(state[k][i]);
-      const auto seed = static_cast<std::uint32_t>(*v.step) * 0x27d4eb2fu + static_cast<std::uint32_t>(k) * 0x165667b1u +
-                        static_cast<std::uint32_t>(begin) * 0x9e3779b9u;
+      const auto seed = static_cast<std::uint32_t>(*v.step) * 0x27d4eb2fu +
+                        static_cast<std::uint32_t>(k) * 0x165667b1u + static_cast<std::uint32_t>(begin) * 0x9e3779b9u;
       store_stochastic(static_cast<BFloat16*>(v.state[k]) + begin, narrow, n, seed);
     }
   }
@@ -162,7 +163,8 @@ void update_piece(const Kernel<C>& kernel, const double* hyper, const GradientRe
 }
 
 template <class... F>
-void run(int number, const double* hyper, const GradientReading& reading, std::span<const ParameterView> parameters, List<F...>) {
+void run(int number, const double* hyper, const GradientReading& reading, std::span<const ParameterView> parameters,
+         List<F...>) {
   static constexpr Kernel<float> in_f32[] = {make_kernel<float, F>()...};
   static constexpr Kernel<double> in_f64[] = {make_kernel<double, F>()...};
   parallel_pieces(parameters, [&](const ParameterView& v, std::int64_t begin, std::int64_t count, std::int64_t) {
@@ -173,7 +175,8 @@ void run(int number, const double* hyper, const GradientReading& reading, std::s
 }
 
 // LAMB in two passes over a parameter: moments and norms, then the step.
-template <class C> void lamb(const optim_formulas::LAMB& formula, const GradientReading& reading, const ParameterView& v) {
+template <class C>
+void lamb(const optim_formulas::LAMB& formula, const GradientReading& reading, const ParameterView& v) {
   const auto update = formula.at<C>(*v.step + 1);
   struct Norms {
     double value = 0, direction = 0;

@@ -1,6 +1,6 @@
 // Elementwise kernels. One small loop per formula and compute type works on contiguous tiles
-// (core/cpu/pointwise_tiles.h); dtype conversion, strides and broadcasting are the business of tile loading and storing, which is
-// shared by all formulas. Every element goes through the same vector code wherever it lies, so
+// (core/cpu/pointwise_tiles.h); dtype conversion, strides and broadcasting are the business of tile loading and
+// storing, which is shared by all formulas. Every element goes through the same vector code wherever it lies, so
 // results do not depend on layout or on the number of threads.
 #include <algorithm>
 #include <array>
@@ -13,7 +13,8 @@
 #include "core/parallel.h"
 
 namespace mantissa {
-MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
+                std::span<const View* const> x)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -21,7 +22,8 @@ namespace {
 
 // Dense rows beside operands that are the same for every row, as a bias with the channels innermost: those are written
 // out for as many rows as fill a tile, and the tiles are runs of the others. False where operands are not such.
-template <class C> bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
+template <class C>
+bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
   if (loop.sizes.rank() != 2 || loop.sizes[1] > 16 * tile) return false;
   const std::int64_t row = loop.sizes[1], period = row * std::max<std::int64_t>(1, 2 * tile / row);
   const auto dense = [&](int k) { return loop.strides[k][0] == row && loop.strides[k][1] == 1; };
@@ -32,11 +34,13 @@ template <class C> bool run_periodic(TileFn fn, const void* formula, const View&
     if (dense(k)) continue;
     std::vector<C>& to = repeated[k - 1];
     to.resize(static_cast<std::size_t>(period));
-    load_run(to.data(), x[static_cast<std::size_t>(k - 1)]->data, x[static_cast<std::size_t>(k - 1)]->dtype, 0, loop.strides[k][1], row);
+    load_run(to.data(), x[static_cast<std::size_t>(k - 1)]->data, x[static_cast<std::size_t>(k - 1)]->dtype, 0,
+             loop.strides[k][1], row);
     for (std::int64_t at = row; at < period; at += row) std::copy_n(to.data(), row, to.data() + at);
   }
   bool direct = y.dtype == dtype_of<C>;
-  for (int k = 1; k < operands; ++k) direct = direct && (!dense(k) || x[static_cast<std::size_t>(k - 1)]->dtype == dtype_of<C>);
+  for (int k = 1; k < operands; ++k)
+    direct = direct && (!dense(k) || x[static_cast<std::size_t>(k - 1)]->dtype == dtype_of<C>);
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     C buffers[3][tile], out[tile];
     for (std::int64_t i = begin, n = 0; i < end; i += n) {
@@ -65,11 +69,12 @@ template <class C> bool run_periodic(TileFn fn, const void* formula, const View&
   return true;
 }
 
-// Long rows, taken one by one: what is dense in its row is read and written in place, what repeats in it is written out for a
-// tile once for each row, the rest goes through tiles. S is what the loop reads and writes: the compute type, or bf16
-// where all operands have that.
+// Long rows, taken one by one: what is dense in its row is read and written in place, what repeats in it is written out
+// for a tile once for each row, the rest goes through tiles. S is what the loop reads and writes: the compute type, or
+// bf16 where all operands have that.
 constexpr std::int64_t long_row = 48;
-template <class S> void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
+template <class S>
+void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
   constexpr Dtype stored = dtype_of<S>;
   const int inputs = static_cast<int>(x.size()), inner = loop.sizes.rank() - 1;
   const auto convert_in = [](S* to, const View& v, std::int64_t offset, std::int64_t stride, std::int64_t n) {
@@ -159,7 +164,9 @@ bool plain(const View& y, std::span<const View* const> x, Dtype dtype) {
   for (const View* v : x) {
     if (v->dtype != dtype || !(v->sizes == y.sizes)) return false;
   }
-  const auto all = [&](auto&& dense) { return dense(y) && std::ranges::all_of(x, [&](const View* v) { return dense(*v); }); };
+  const auto all = [&](auto&& dense) {
+    return dense(y) && std::ranges::all_of(x, [&](const View* v) { return dense(*v); });
+  };
   return all([](const View& v) { return v.is_contiguous(); }) ||
          all([](const View& v) { return is_channels_last(v.sizes, v.strides); });
 }

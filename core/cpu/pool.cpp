@@ -25,7 +25,8 @@ namespace {
 template <class C> class Planes {
  public:
   explicit Planes(const View& v) : v_(v), size_(v.size(2) * v.size(3)) {
-    direct_ = v.dtype == dtype_of<C> && (v.strides[3] == 1 || v.size(3) == 1) && (v.strides[2] == v.size(3) || v.size(2) == 1);
+    direct_ = v.dtype == dtype_of<C> && (v.strides[3] == 1 || v.size(3) == 1) &&
+              (v.strides[2] == v.size(3) || v.size(2) == 1);
     if (!direct_) buffer_.resize(static_cast<std::size_t>(size_));
     dense_ = v.strides[3] == 1 && v.strides[2] == v.size(3);
   }
@@ -36,7 +37,8 @@ template <class C> class Planes {
       return buffer_.data();
     }
     for (std::int64_t r = 0; r < v_.size(2); ++r) {
-      load_run(buffer_.data() + r * v_.size(3), v_.data, v_.dtype, offset(plane) + r * v_.strides[2], v_.strides[3], v_.size(3));
+      load_run(buffer_.data() + r * v_.size(3), v_.data, v_.dtype, offset(plane) + r * v_.strides[2], v_.strides[3],
+               v_.size(3));
     }
     return buffer_.data();
   }
@@ -102,8 +104,8 @@ template <class C> void max_plane_2x2(const PoolShape& s, const C* x, C* y, std:
 }
 
 template <class C> void max_plane(const PoolShape& s, const C* x, C* y, std::int64_t* index) {
-  if (s.kernel[0] == 2 && s.kernel[1] == 2 && s.stride[0] == 2 && s.stride[1] == 2 && s.padding[0] == 0 && s.padding[1] == 0 &&
-      2 * s.out[0] <= s.in[0] && 2 * s.out[1] <= s.in[1]) {
+  if (s.kernel[0] == 2 && s.kernel[1] == 2 && s.stride[0] == 2 && s.stride[1] == 2 && s.padding[0] == 0 &&
+      s.padding[1] == 0 && 2 * s.out[0] <= s.in[0] && 2 * s.out[1] <= s.in[1]) {
     return max_plane_2x2(s, x, y, index);
   }
   for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {

@@ -71,7 +71,8 @@ template <class C> void spread_volume(const VolumePoolShape& s, const C* g, C* d
 
 // Calls f(begin, end) for ranges of the samples' channels.
 template <class F> void for_volumes(const VolumePoolShape& s, const View& v, F&& f) {
-  parallel_for(v.size(0) * v.size(1), std::max<std::int64_t>(grain_size / 4 / std::max<std::int64_t>(s.in_pixels(), 1), 1), f);
+  parallel_for(v.size(0) * v.size(1),
+               std::max<std::int64_t>(grain_size / 4 / std::max<std::int64_t>(s.in_pixels(), 1), 1), f);
 }
 
 }  // namespace
@@ -82,7 +83,8 @@ void max_pool3d(const VolumePoolShape& s, const View& y, const View& index, cons
     DenseResult<C> to(y);
     for_volumes(s, x, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t v = begin; v < end; ++v) {
-        max_volume(s, from.data() + v * s.in_pixels(), to.data() + v * s.out_pixels(), index.as<std::int64_t>() + v * s.out_pixels());
+        max_volume(s, from.data() + v * s.in_pixels(), to.data() + v * s.out_pixels(),
+                   index.as<std::int64_t>() + v * s.out_pixels());
       }
     });
     to.finish();
@@ -93,7 +95,8 @@ void avg_pool3d(const VolumePoolShape& s, const View& y, const View& x) {
     const Dense<C> from(x);
     DenseResult<C> to(y);
     for_volumes(s, x, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t v = begin; v < end; ++v) average_volume(s, from.data() + v * s.in_pixels(), to.data() + v * s.out_pixels());
+      for (std::int64_t v = begin; v < end; ++v)
+        average_volume(s, from.data() + v * s.in_pixels(), to.data() + v * s.out_pixels());
     });
     to.finish();
   });
@@ -103,7 +106,8 @@ void avg_pool3d_backward(const VolumePoolShape& s, const View& dx, const View& g
     const Dense<C> from(g);
     DenseResult<C> to(dx);
     for_volumes(s, dx, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t v = begin; v < end; ++v) spread_volume(s, from.data() + v * s.out_pixels(), to.data() + v * s.in_pixels());
+      for (std::int64_t v = begin; v < end; ++v)
+        spread_volume(s, from.data() + v * s.out_pixels(), to.data() + v * s.in_pixels());
     });
     to.finish();
   });

@@ -26,15 +26,16 @@ template <class C> void run(const View& y, const View& x, double divisor) {
 }
 // Sums over all pixels of channels-last images, one per channel: the gradient of a convolution's bias.
 bool sums_channels(const View& y, const View& x) {
-  return is_floating(x.dtype) && x.layout() == Layout::channels_last && x.numel() > 0 && y.sizes == Dims{1, x.sizes[1], 1, 1};
+  return is_floating(x.dtype) && x.layout() == Layout::channels_last && x.numel() > 0 &&
+         y.sizes == Dims{1, x.sizes[1], 1, 1};
 }
 void sum_channels(const View& y, const View& x, double divisor) {
   const std::int64_t channels = x.sizes[1];
   visit_floating(x.dtype, [&]<class T> {
     const T* p = x.as<const T>();
-    std::vector<double> sums = sum_over_pixels<1, Compute<T>>(ChannelRows(x.numel() / channels, channels), [=](const auto& lanes, std::int64_t i, std::int64_t) {
-      return std::array{lanes.load(p + i)};
-    });
+    std::vector<double> sums = sum_over_pixels<1, Compute<T>>(
+        ChannelRows(x.numel() / channels, channels),
+        [=](const auto& lanes, std::int64_t i, std::int64_t) { return std::array{lanes.load(p + i)}; });
     for (double& s : sums) s /= divisor;
     store_run(y.data, y.dtype, 0, y.strides[1], sums.data(), channels);
   });

@@ -3,9 +3,9 @@
 // any number of threads, give the same bits.
 //
 // Two orders. When the innermost dimension is reduced, every result folds runs of elements (tiles of
-// 512 in vector registers). When it is kept, rows are folded into each other column by column. Either order is followed for one
-// result with vectors along it, or for many results side by side with a lane for each: whichever memory lies for. What
-// lies across both is turned in blocks first.
+// 512 in vector registers). When it is kept, rows are folded into each other column by column. Either order is followed
+// for one result with vectors along it, or for many results side by side with a lane for each: whichever memory lies
+// for. What lies across both is turned in blocks first.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,8 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- the innermost dimension is reduced ---
 template <class Fold, class C, class Source>
-C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t begin, std::int64_t end, const C* centre) {
+C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t begin, std::int64_t end,
+                 const C* centre) {
   Walker at(p.reduced, p.reduced_strides, begin);
   Cascade<C, Fold> cascade;
   C buffer[fold_tile];
@@ -46,12 +47,15 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
 // Columns taken at once. Through blocks: those of a tile of all rows, or of a short reduction with more columns.
 inline constexpr std::int64_t largest_block = 16 * fold_tile;
 template <class Source> std::int64_t side_across(const ReducePlan& p, const Source& source) {
-  if (p.column_stride == 1 && source.with_memory([](const auto*) {})) return p.count <= fold_tile / 8 ? fold_tile : block_side;
+  if (p.column_stride == 1 && source.with_memory([](const auto*) {}))
+    return p.count <= fold_tile / 8 ? fold_tile : block_side;
   return p.count <= largest_block / block_side ? block_side : 16;
 }
-// As fold_one_tile of core/cpu/rows.h, for `columns` results at once, at most fold_tile: what is a lane there is a row here, so
-// that the order of folding is the same. at(lanes, r, j): row r from column j. `out` has room for whole vectors.
-template <class Fold, class C, class At> void fold_tile_across(std::int64_t n, std::int64_t columns, const At& at, C* out) {
+// As fold_one_tile of core/cpu/rows.h, for `columns` results at once, at most fold_tile: what is a lane
+// there is a row here, so that the order of folding is the same. at(lanes, r, j): row r from column j.
+// `out` has room for whole vectors.
+template <class Fold, class C, class At>
+void fold_tile_across(std::int64_t n, std::int64_t columns, const At& at, C* out) {
   constexpr auto lanes = static_cast<std::int64_t>(Vec<C>::size);
   const Fold fold;
   const std::int64_t whole = n / (4 * lanes) * (4 * lanes), rest = n / lanes * lanes;
@@ -100,21 +104,27 @@ template <class Fold, class C, class At> void fold_tile_across(std::int64_t n, s
   }
   std::copy_n(part[0], columns, out);
 }
-// reduce_segment for `columns` results, at most block_side, or fold_tile if that is one tile; out[j * step]. `pitch`: of the block that holds a tile.
+// reduce_segment for `columns` results, at most block_side, or fold_tile if that is one tile; out[j * step]. `pitch`:
+// of the block that holds a tile.
 template <class Fold, class C, class Source>
-void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t columns, std::int64_t pitch,
-                           std::int64_t begin, std::int64_t end, const C* centre, C* out, std::int64_t step) {
+void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t columns,
+                           std::int64_t pitch, std::int64_t begin, std::int64_t end, const C* centre, C* out,
+                           std::int64_t step) {
   Walker at(p.reduced, p.reduced_strides, begin);
   alignas(64) C block[largest_block], tile[fold_tile];
   const auto fold_next = [&](std::int64_t n) {
     const bool done = p.column_stride == 1 && source.with_memory([&](const auto* memory) {
       std::int64_t offsets[fold_tile];
       find_rows(base, at, n, offsets);
-      fold_tile_across<Fold>(n, columns, [&](const auto& of, std::int64_t r, std::int64_t j) { return stored_vector(of, memory + offsets[r] + j); }, tile);
+      fold_tile_across<Fold>(
+          n, columns,
+          [&](const auto& of, std::int64_t r, std::int64_t j) { return stored_vector(of, memory + offsets[r] + j); },
+          tile);
     });
     if (done) return;
     load_rows(p, source, base, at, n, columns, centre, block, pitch);
-    fold_tile_across<Fold>(n, columns, [&](const auto&, std::int64_t r, std::int64_t j) { return load(block + r * pitch + j); }, tile);
+    fold_tile_across<Fold>(
+        n, columns, [&](const auto&, std::int64_t r, std::int64_t j) { return load(block + r * pitch + j); }, tile);
   };
   if (p.count <= fold_tile) {
     fold_next(p.count);
@@ -129,11 +139,13 @@ void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64
   for (std::int64_t j = 0; j < columns; ++j) out[j * step] = cascade[j].total();
 }
 
-// reduce_segment where the rows of the innermost reduced dimension lie side by side in memory: the whole segment is put in order first.
+// reduce_segment where the rows of the innermost reduced dimension lie side by side in memory: the whole
+// segment is put in order first.
 template <class Fold, class C, class Source>
-C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t begin, std::int64_t end, const C* centre,
-                        C* ordered) {
-  const std::int64_t length = p.reduced.back(), step = p.reduced_strides.back(), lying = p.reduced[p.reduced.rank() - 2];
+C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t begin,
+                        std::int64_t end, const C* centre, C* ordered) {
+  const std::int64_t length = p.reduced.back(), step = p.reduced_strides.back(),
+                     lying = p.reduced[p.reduced.rank() - 2];
   alignas(64) C block[block_side * block_side], centres[block_side];
   if (centre) std::fill_n(centres, block_side, *centre);
   Walker at(p.reduced, p.reduced_strides, begin);
@@ -149,9 +161,11 @@ C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t 
     }
     for (std::int64_t j = 0; j < length; j += block_side) {
       for (std::int64_t r = 0; r < rows; r += block_side) {
-        const BlockPlace place{from + r + j * step, 1, std::min(block_side, rows - r), step, std::min(block_side, length - j)};
+        const BlockPlace place{from + r + j * step, 1, std::min(block_side, rows - r), step,
+                               std::min(block_side, length - j)};
         source.load(block, block_side, place, centres);
-        for (std::int64_t k = 0; k < place.rows; ++k) std::copy_n(block + k * block_side, place.columns, to + (r + k) * length + j);
+        for (std::int64_t k = 0; k < place.rows; ++k)
+          std::copy_n(block + k * block_side, place.columns, to + (r + k) * length + j);
       }
     }
     for (std::int64_t r = 0; r < rows; ++r) at.advance(length);
@@ -171,22 +185,26 @@ void reduce_inner(const ReducePlan& p, const Source& source, C* out, const C* ce
   const bool turned = !across && p.turned();
   const std::int64_t side = across ? side_across(p, source) : 1;
   const std::int64_t tiles = (p.columns + side - 1) / side, pieces = p.outputs / p.columns * tiles * segments;
-  parallel_for(pieces, std::max<std::int64_t>(1, segment / p.count / std::min(side, p.columns)), [&](std::int64_t first, std::int64_t last) {
-    C centres[fold_tile];
-    std::unique_ptr<C[]> ordered(turned ? new C[static_cast<std::size_t>(std::min(segment, p.count))] : nullptr);
-    for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t begin = i % segments * segment, end = std::min(p.count, begin + segment);
-      const std::int64_t column = i / segments % tiles * side, columns = std::min(side, p.columns - column);
-      const Columns at(p, i / segments / tiles);
-      const std::int64_t base = at.offset + column * p.column_stride, o = at.result + column * p.column_step;
-      for (std::int64_t j = 0; centre && j < columns; ++j) centres[j] = centre[o + j * p.column_step];
-      const C* middle = centre ? centres : nullptr;
-      C* to = results + o * segments + i % segments;
-      if (across) reduce_segment_across<Fold>(p, source, base, columns, side, begin, end, middle, to, p.column_step * segments);
-      else if (turned) *to = reduce_segment_turned<Fold>(p, source, base, begin, end, middle, ordered.get());
-      else *to = reduce_segment<Fold>(p, source, base, begin, end, middle);
-    }
-  });
+  parallel_for(
+      pieces, std::max<std::int64_t>(1, segment / p.count / std::min(side, p.columns)),
+      [&](std::int64_t first, std::int64_t last) {
+        C centres[fold_tile];
+        std::unique_ptr<C[]> ordered(turned ? new C[static_cast<std::size_t>(std::min(segment, p.count))] : nullptr);
+        for (std::int64_t i = first; i < last; ++i) {
+          const std::int64_t begin = i % segments * segment, end = std::min(p.count, begin + segment);
+          const std::int64_t column = i / segments % tiles * side, columns = std::min(side, p.columns - column);
+          const Columns at(p, i / segments / tiles);
+          const std::int64_t base = at.offset + column * p.column_stride, o = at.result + column * p.column_step;
+          for (std::int64_t j = 0; centre && j < columns; ++j) centres[j] = centre[o + j * p.column_step];
+          const C* middle = centre ? centres : nullptr;
+          C* to = results + o * segments + i % segments;
+          if (across)
+            reduce_segment_across<Fold>(p, source, base, columns, side, begin, end, middle, to,
+                                        p.column_step * segments);
+          else if (turned) *to = reduce_segment_turned<Fold>(p, source, base, begin, end, middle, ordered.get());
+          else *to = reduce_segment<Fold>(p, source, base, begin, end, middle);
+        }
+      });
   if (segments == 1) return;
   for (std::int64_t o = 0; o < p.outputs; ++o) {
     Cascade<C, Fold> cascade;
@@ -197,7 +215,8 @@ void reduce_inner(const ReducePlan& p, const Source& source, C* out, const C* ce
 
 // --- the innermost dimension is kept ---
 // The first row, then four rows at a time, then what is left one by one. at(lanes, r, j) as above.
-template <class Fold, class C, class At> void fold_group(std::int64_t rows, std::int64_t columns, const At& at, C* sum) {
+template <class Fold, class C, class At>
+void fold_group(std::int64_t rows, std::int64_t columns, const At& at, C* sum) {
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
   const Fold fold;
   const std::int64_t fours = 1 + (rows - 1) / 4 * 4;
@@ -207,7 +226,8 @@ template <class Fold, class C, class At> void fold_group(std::int64_t rows, std:
       const auto row = [&](std::int64_t r, int i) { return at(of, r, j + i * width); };
       for (int i = 0; i < w; ++i) v[i] = row(0, i);
       for (std::int64_t r = 1; r < fours; r += 4) {
-        for (int i = 0; i < w; ++i) v[i] = fold(v[i], fold(fold(row(r, i), row(r + 1, i)), fold(row(r + 2, i), row(r + 3, i))));
+        for (int i = 0; i < w; ++i)
+          v[i] = fold(v[i], fold(fold(row(r, i), row(r + 1, i)), fold(row(r + 2, i), row(r + 3, i))));
       }
       for (std::int64_t r = fours; r < rows; ++r) {
         for (int i = 0; i < w; ++i) v[i] = fold(v[i], row(r, i));
@@ -219,18 +239,19 @@ template <class Fold, class C, class At> void fold_group(std::int64_t rows, std:
   for_vectors<C>(columns, [&](const auto& of, std::int64_t j) { store(sum + j, at(of, 0, j)); });
   for (std::int64_t r = 1; r < fours; r += 4) {
     for_vectors<C>(columns, [&](const auto& of, std::int64_t j) {
-      store(sum + j, fold(load(sum + j), fold(fold(at(of, r, j), at(of, r + 1, j)), fold(at(of, r + 2, j), at(of, r + 3, j)))));
+      store(sum + j,
+            fold(load(sum + j), fold(fold(at(of, r, j), at(of, r + 1, j)), fold(at(of, r + 2, j), at(of, r + 3, j)))));
     });
   }
   for (std::int64_t r = fours; r < rows; ++r) {
     for_vectors<C>(columns, [&](const auto& of, std::int64_t j) { store(sum + j, fold(load(sum + j), at(of, r, j))); });
   }
 }
-// Folds rows [begin, end) of n columns, at most fold_tile (block_side where they go through blocks), into acc: groups of 64 rows apart.
-// acc has room for whole vectors.
+// Folds rows [begin, end) of n columns, at most fold_tile (block_side where they go through blocks), into acc: groups
+// of 64 rows apart. acc has room for whole vectors.
 template <class Fold, class C, class Source>
-void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t n, std::int64_t begin, std::int64_t end,
-                    C* acc, const C* centre) {
+void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t n, std::int64_t begin,
+                    std::int64_t end, C* acc, const C* centre) {
   Walker at(p.reduced, p.reduced_strides, begin);
   C group[fold_tile];
   bool first_group = true;
@@ -240,12 +261,16 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
     const bool done = p.column_stride == 1 && source.with_memory([&](const auto* memory) {
       std::int64_t offsets[block_side];
       find_rows(base, at, rows, offsets);
-      fold_group<Fold>(rows, n, [&](const auto& of, std::int64_t r, std::int64_t j) { return stored_vector(of, memory + offsets[r] + j); }, sum);
+      fold_group<Fold>(
+          rows, n,
+          [&](const auto& of, std::int64_t r, std::int64_t j) { return stored_vector(of, memory + offsets[r] + j); },
+          sum);
     });
     if (!done) {
       alignas(64) C block[block_side * block_side];
       load_rows(p, source, base, at, rows, n, centre, block, block_side);
-      fold_group<Fold>(rows, n, [&](const auto&, std::int64_t r, std::int64_t j) { return load(block + r * block_side + j); }, sum);
+      fold_group<Fold>(
+          rows, n, [&](const auto&, std::int64_t r, std::int64_t j) { return load(block + r * block_side + j); }, sum);
     }
     if (!first_group) map_run(n, acc, Fold{}, acc, group);
     first_group = false;
@@ -263,18 +288,21 @@ void reduce_outer(const ReducePlan& p, const Source& source, C* out, const C* ce
   std::unique_ptr<C[]> partial(segments > 1 ? new C[static_cast<std::size_t>(segments * p.outputs)] : nullptr);
   C* results = segments > 1 ? partial.get() : out;
   const std::int64_t work = std::min(p.columns, side) * std::min(p.count, segment);
-  parallel_for(segments * outer * tiles, std::max<std::int64_t>(1, grain_size / work), [&](std::int64_t first, std::int64_t last) {
-    C acc[fold_tile], centres[fold_tile];
-    for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t column = i % tiles * side, s = i / (tiles * outer), n = std::min(side, p.columns - column);
-      const Columns at(p, i / tiles % outer);
-      const std::int64_t o = at.result + column * p.column_step;
-      for (std::int64_t j = 0; centre && j < n; ++j) centres[j] = centre[o + j * p.column_step];
-      reduce_columns<Fold>(p, source, at.offset + column * p.column_stride, n, s * segment, std::min(p.count, (s + 1) * segment), acc, centres);
-      C* to = results + s * p.outputs + o;
-      for (std::int64_t j = 0; j < n; ++j) to[j * p.column_step] = acc[j];
-    }
-  });
+  parallel_for(segments * outer * tiles, std::max<std::int64_t>(1, grain_size / work),
+               [&](std::int64_t first, std::int64_t last) {
+                 C acc[fold_tile], centres[fold_tile];
+                 for (std::int64_t i = first; i < last; ++i) {
+                   const std::int64_t column = i % tiles * side, s = i / (tiles * outer),
+                                      n = std::min(side, p.columns - column);
+                   const Columns at(p, i / tiles % outer);
+                   const std::int64_t o = at.result + column * p.column_step;
+                   for (std::int64_t j = 0; centre && j < n; ++j) centres[j] = centre[o + j * p.column_step];
+                   reduce_columns<Fold>(p, source, at.offset + column * p.column_stride, n, s * segment,
+                                        std::min(p.count, (s + 1) * segment), acc, centres);
+                   C* to = results + s * p.outputs + o;
+                   for (std::int64_t j = 0; j < n; ++j) to[j * p.column_step] = acc[j];
+                 }
+               });
   if (segments == 1) return;
   for (std::int64_t step = 1; step < segments; step *= 2) {
     for (std::int64_t s = 0; s + step < segments; s += 2 * step) {

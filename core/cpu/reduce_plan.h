@@ -1,4 +1,5 @@
-// Which of a tensor's dimensions a reduction keeps, in which order it takes their results, and steps through the reduced ones.
+// Which of a tensor's dimensions a reduction keeps, in which order it takes their results, and
+// steps through the reduced ones.
 #pragma once
 
 #include "core/layout.h"
@@ -11,8 +12,8 @@ struct ReducePlan {
   Dims kept, kept_strides, reduced, reduced_strides;
   bool inner_reduced = false;
   std::int64_t outputs = 1, count = 1;
-  // The kept dimension whose results are taken side by side (the one that is dense in memory, else the innermost): its size, its
-  // stride in memory and among the results. `around`: the other kept dimensions.
+  // The kept dimension whose results are taken side by side (the one that is dense in memory, else the innermost): its
+  // size, its stride in memory and among the results. `around`: the other kept dimensions.
   std::int64_t columns = 1, column_stride = 0, column_step = 1;
   Dims around, around_strides, around_steps;
 
@@ -40,10 +41,12 @@ struct ReducePlan {
   }
 
   bool reduces_runs() const { return reduced_strides.empty() || reduced_strides.back() == 1; }
-  // Memory is dense along the reduced dimension around the innermost one, which is not too long: many rows of it are one segment.
+  // Memory is dense along the reduced dimension around the innermost one, which is not too long:
+  // many rows of it are one segment.
   bool turned() const {
     const int d = reduced.rank() - 2;
-    return d >= 0 && !reduces_runs() && column_stride != 1 && reduced_strides[d] == 1 && reduced[d] >= 16 && reduced.back() >= 8 && reduced.back() <= 4096;
+    return d >= 0 && !reduces_runs() && column_stride != 1 && reduced_strides[d] == 1 && reduced[d] >= 16 &&
+           reduced.back() >= 8 && reduced.back() <= 4096;
   }
 };
 

@@ -1,4 +1,5 @@
-// Where the elements of a reduction (core/cpu/reduce.h) come from: runs along one result, or blocks of several results side by side.
+// Where the elements of a reduction (core/cpu/reduce.h) come from: runs along one result, or blocks
+// of several results side by side.
 #pragma once
 
 #include "core/cpu/reduce_plan.h"
@@ -40,13 +41,15 @@ void turn(const T* from, std::int64_t from_pitch, C* to, std::int64_t pitch, std
   }
 #endif
   for (; j < columns; ++j) {
-    for (std::int64_t r = 0; r < rows; ++r) to[r * pitch + j] = static_cast<C>(static_cast<Compute<T>>(from[j * from_pitch + r]));
+    for (std::int64_t r = 0; r < rows; ++r)
+      to[r * pitch + j] = static_cast<C>(static_cast<Compute<T>>(from[j * from_pitch + r]));
   }
 }
 // At most block_side rows and columns, of any strides.
 template <class C> void load_block(C* to, std::int64_t pitch, const View& x, const BlockPlace& b) {
   if (b.row != 1 || b.column == 1) {
-    for (std::int64_t r = 0; r < b.rows; ++r) load_run(to + r * pitch, x.data, x.dtype, b.offset + r * b.row, b.column, b.columns);
+    for (std::int64_t r = 0; r < b.rows; ++r)
+      load_run(to + r * pitch, x.data, x.dtype, b.offset + r * b.row, b.column, b.columns);
   } else if (b.column == b.rows && x.dtype != dtype_of<C>) {  // a dense piece of memory: converted at once
     C runs[block_side * block_side];
     load_run(runs, x.data, x.dtype, b.offset, 1, b.rows * b.columns);
@@ -98,7 +101,8 @@ template <class C> struct SquaredDeviations {  // from a mean per result
       for (std::int64_t j = 0; j < b.columns; ++j) row[j] = (row[j] - centre[j]) * (row[j] - centre[j]);
     }
   }
-  template <class F> bool with_memory(const F&) const { return false; }  // rounded before it is folded, also where there is FMA
+  // rounded before it is folded, also where there is FMA
+  template <class F> bool with_memory(const F&) const { return false; }
 };
 template <class C> struct DeviationProducts {  // g * (x - mean); g lies in memory as x does
   const C* x;
@@ -115,18 +119,20 @@ template <class C> struct DeviationProducts {  // g * (x - mean); g lies in memo
     }
   }
   void load(C* to, std::int64_t pitch, const BlockPlace& b, const C* centre) const {
-    for (std::int64_t r = 0; r < b.rows; ++r) load(to + r * pitch, b.offset + r * b.row, b.column, b.columns, centre, 1);
+    for (std::int64_t r = 0; r < b.rows; ++r)
+      load(to + r * pitch, b.offset + r * b.row, b.column, b.columns, centre, 1);
   }
   template <class F> bool with_memory(const F&) const { return false; }
 };
 
 // The next `rows` steps of the reduction as rows of a block, whose pitch is a multiple of every vector.
 template <class C, class Source>
-void load_rows(const ReducePlan& p, const Source& source, std::int64_t base, Walker& at, std::int64_t rows, std::int64_t columns,
-               const C* centre, C* to, std::int64_t pitch) {
+void load_rows(const ReducePlan& p, const Source& source, std::int64_t base, Walker& at, std::int64_t rows,
+               std::int64_t columns, const C* centre, C* to, std::int64_t pitch) {
   for (std::int64_t r = 0; r < rows;) {
     const std::int64_t m = std::min(rows - r, at.left_in_row());
-    source.load(to + r * pitch, pitch, BlockPlace{base + at.offset(), at.inner_stride(), m, p.column_stride, columns}, centre);
+    source.load(to + r * pitch, pitch, BlockPlace{base + at.offset(), at.inner_stride(), m, p.column_stride, columns},
+                centre);
     at.advance(m);
     r += m;
   }

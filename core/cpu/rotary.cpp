@@ -7,9 +7,9 @@
 #include "core/scratch.h"
 
 namespace mantissa {
-// Pairs are (i, i + D / 2), or neighbours when interleaved. `position`: the dimension of x that counts positions, before
-// the last. cosine, sine: [positions, D / 2], contiguous, in the type that x computes in. inverse: by the opposite
-// angles. y has dense rows, and any strides otherwise.
+// Pairs are (i, i + D / 2), or neighbours when interleaved. `position`: the dimension of x that counts positions,
+// before the last. cosine, sine: [positions, D / 2], contiguous, in the type that x computes in. inverse: by the
+// opposite angles. y has dense rows, and any strides otherwise.
 MANTISSA_KERNEL(rotary, const View& y, const View& x, const View& cosine, const View& sine, int position,
                 bool interleaved, bool inverse)
 }

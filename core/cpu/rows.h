@@ -28,7 +28,8 @@ struct Max {
     else return -std::numeric_limits<T>::infinity();
   }
   template <class T> T operator()(T a, T b) const { return (b > a) | !(b == b) ? b : a; }
-  template <class T, class A> xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
+  template <class T, class A>
+  xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
     return xsimd::select((b > a) | !(b == b), b, a);
   }
 };
@@ -38,7 +39,8 @@ struct Min {
     else return std::numeric_limits<T>::infinity();
   }
   template <class T> T operator()(T a, T b) const { return (b < a) | !(b == b) ? b : a; }
-  template <class T, class A> xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
+  template <class T, class A>
+  xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
     return xsimd::select((b < a) | !(b == b), b, a);
   }
 };
@@ -89,17 +91,22 @@ template <class Fold, class C> inline Vec<C> keep_part(const Vec<C>& v, std::int
 }
 #if defined(__AVX512BW__)  // the same with masks
 inline __mmask16 first_lanes(std::int64_t n) { return static_cast<__mmask16>((1u << n) - 1); }
-inline Vec<float> load_part(const float* p, std::int64_t n) { return Vec<float>(_mm512_maskz_loadu_ps(first_lanes(n), p)); }
+inline Vec<float> load_part(const float* p, std::int64_t n) {
+  return Vec<float>(_mm512_maskz_loadu_ps(first_lanes(n), p));
+}
 inline Vec<double> load_part(const double* p, std::int64_t n) {
   return Vec<double>(_mm512_maskz_loadu_pd(static_cast<__mmask8>(first_lanes(n)), p));
 }
 inline void store_part(float* p, const Vec<float>& v, std::int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
-inline void store_part(double* p, const Vec<double>& v, std::int64_t n) { _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first_lanes(n)), v); }
+inline void store_part(double* p, const Vec<double>& v, std::int64_t n) {
+  _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first_lanes(n)), v);
+}
 template <class Fold> inline Vec<float> keep_part(const Vec<float>& v, std::int64_t n) {
   return Vec<float>(_mm512_mask_blend_ps(first_lanes(n), Vec<float>(Fold::template identity<float>()), v));
 }
 template <class Fold> inline Vec<double> keep_part(const Vec<double>& v, std::int64_t n) {
-  return Vec<double>(_mm512_mask_blend_pd(static_cast<__mmask8>(first_lanes(n)), Vec<double>(Fold::template identity<double>()), v));
+  return Vec<double>(
+      _mm512_mask_blend_pd(static_cast<__mmask8>(first_lanes(n)), Vec<double>(Fold::template identity<double>()), v));
 }
 #endif
 
@@ -114,7 +121,8 @@ template <class Fold, class C> inline C fold_lanes(const Vec<C>& v) {
 }
 
 // Folds f(p[i], ...) over [0, n), n <= fold_tile. Names instead of an array keep the accumulators in registers.
-template <class Fold, class C, class F, class... P> inline C fold_one_tile(std::int64_t n, const F& f, const C* first, const P*... rest) {
+template <class Fold, class C, class F, class... P>
+inline C fold_one_tile(std::int64_t n, const F& f, const C* first, const P*... rest) {
   using V = Vec<C>;
   constexpr auto width = static_cast<std::int64_t>(V::size);
   const Fold fold;
@@ -133,7 +141,8 @@ template <class Fold, class C, class F, class... P> inline C fold_one_tile(std::
 }
 
 // Folds f(p[i], ...) over [0, n) for any n.
-template <class Fold, class C, class F, class... P> inline C fold_run(std::int64_t n, const F& f, const C* first, const P*... rest) {
+template <class Fold, class C, class F, class... P>
+inline C fold_run(std::int64_t n, const F& f, const C* first, const P*... rest) {
   if (n <= fold_tile) return fold_one_tile<Fold>(n, f, first, rest...);
   Cascade<C, Fold> cascade;
   for (std::int64_t i = 0; i < n; i += fold_tile) {

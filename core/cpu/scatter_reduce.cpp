@@ -29,20 +29,21 @@ void scatter_reduce(const View& y, const View& index, const View& source, int ki
     const int last = y.dim() - 1;
     const std::int64_t n = index.sizes[last];
     if (n == 0 || index.numel() == 0) return;
-    parallel_for(index.numel() / n, std::max<std::int64_t>(1, grain_size / n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t line = begin; line < end; ++line) {
-        std::int64_t rest = line, to = 0;  // the line of y: an index may be smaller than y in other dimensions
-        for (int d = last - 1; d >= 0; --d) {
-          to += rest % index.sizes[d] * y.strides[d];
-          rest /= index.sizes[d];
-        }
-        C* out = y.as<C>() + to;
-        for (std::int64_t i = 0; i < n; ++i) {
-          C& place = out[at.data()[line * n + i]];
-          place = combine(kind, place, from.data()[line * n + i]);
-        }
-      }
-    });
+    parallel_for(
+        index.numel() / n, std::max<std::int64_t>(1, grain_size / n), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t line = begin; line < end; ++line) {
+            std::int64_t rest = line, to = 0;  // the line of y: an index may be smaller than y in other dimensions
+            for (int d = last - 1; d >= 0; --d) {
+              to += rest % index.sizes[d] * y.strides[d];
+              rest /= index.sizes[d];
+            }
+            C* out = y.as<C>() + to;
+            for (std::int64_t i = 0; i < n; ++i) {
+              C& place = out[at.data()[line * n + i]];
+              place = combine(kind, place, from.data()[line * n + i]);
+            }
+          }
+        });
   };
   if (y.dtype == f64) run.template operator()<double>();
   else if (y.dtype == f32) run.template operator()<float>();

@@ -67,7 +67,8 @@ inline void convert_run(Half* to, const float* from, std::int64_t stride, std::i
   std::int64_t i = 0;
   if (stride == 1) {
     for (; i + 8 <= n; i += 8) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                       _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
     }
   }
   for (; i < n; ++i) to[i].bits = _cvtss_sh(from[i * stride], _MM_FROUND_TO_NEAREST_INT);
@@ -76,10 +77,12 @@ inline void convert_run(Half* to, const float* from, std::int64_t stride, std::i
 
 // The same with the stored type known at run time: the only place elements are converted, so that
 // kernels are instantiated for the three compute types (f32, f64, i64) and not for pairs of dtypes.
-template <class C> void load_run(C* to, const void* from, Dtype dtype, std::int64_t offset, std::int64_t stride, std::int64_t n) {
+template <class C>
+void load_run(C* to, const void* from, Dtype dtype, std::int64_t offset, std::int64_t stride, std::int64_t n) {
   visit(dtype, [&]<class T> { convert_run(to, static_cast<const T*>(from) + offset, stride, n); });
 }
-template <class C> void store_run(void* to, Dtype dtype, std::int64_t offset, std::int64_t stride, const C* from, std::int64_t n) {
+template <class C>
+void store_run(void* to, Dtype dtype, std::int64_t offset, std::int64_t stride, const C* from, std::int64_t n) {
   visit(dtype, [&]<class T> {
     T* p = static_cast<T*>(to) + offset;
     if (stride == 1) {

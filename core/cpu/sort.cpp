@@ -31,7 +31,8 @@ template <class C> bool less(C a, C b) {
 }
 
 // The positions of the first `count` of n keys in the wanted order.
-template <class C> void order_line(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
+template <class C>
+void order_line(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
   std::vector<std::int64_t> at(static_cast<std::size_t>(n));
   std::iota(at.begin(), at.end(), 0);
   const auto before = [=](std::int64_t a, std::int64_t b) {
@@ -53,9 +54,11 @@ void argsort(const View& index, const View& x, int dim, bool descending) {
     const Dense<C> keys(moved_to_last(x, dim));
     DenseResult<std::int64_t> out(moved_to_last(index, dim));
     const std::int64_t n = x.sizes[dim], count = index.sizes[dim];
-    parallel_for(x.numel() / n, std::max<std::int64_t>(1, grain_size / (8 * n)), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t r = first; r < last; ++r) order_line(out.data() + r * count, keys.data() + r * n, n, count, descending);
-    });
+    parallel_for(x.numel() / n, std::max<std::int64_t>(1, grain_size / (8 * n)),
+                 [&](std::int64_t first, std::int64_t last) {
+                   for (std::int64_t r = first; r < last; ++r)
+                     order_line(out.data() + r * count, keys.data() + r * n, n, count, descending);
+                 });
     out.finish();
   });
 }

@@ -95,7 +95,8 @@ inline void turn_square(Lanes* v) {
 #if defined(__AVX512F__)
   for (int j = 0; j < 4; ++j) {
     const Lanes a = _mm512_shuffle_f32x4(v[j], v[j + 4], 0x44), b = _mm512_shuffle_f32x4(v[j], v[j + 4], 0xee);
-    const Lanes c = _mm512_shuffle_f32x4(v[j + 8], v[j + 12], 0x44), d = _mm512_shuffle_f32x4(v[j + 8], v[j + 12], 0xee);
+    const Lanes c = _mm512_shuffle_f32x4(v[j + 8], v[j + 12], 0x44),
+                d = _mm512_shuffle_f32x4(v[j + 8], v[j + 12], 0xee);
     v[j] = _mm512_shuffle_f32x4(a, c, 0x88);
     v[j + 4] = _mm512_shuffle_f32x4(a, c, 0xdd);
     v[j + 8] = _mm512_shuffle_f32x4(b, d, 0x88);

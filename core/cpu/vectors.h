@@ -96,7 +96,8 @@ struct PartOfVector {
   std::int64_t n;
   template <class T> auto load(const T* p) const { return load_wide_part(p, n); }
   template <class T> void store(T* p, const Vec<Compute<T>>& v) const { store_rounded_part(p, v, n); }
-  template <class C, class A> auto kept(const xsimd::batch<C, A>& v) const { return keep_part<Sum>(v, n); }  // 0 behind the end
+  // 0 behind the end
+  template <class C, class A> auto kept(const xsimd::batch<C, A>& v) const { return keep_part<Sum>(v, n); }
 };
 
 // body(lanes, j) for the vectors of C at j = 0, width, ... that cover [0, n).

@@ -48,13 +48,18 @@ struct Problem {
 template <class T> void set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, T value) {
   check_status(cublasLtMatmulDescSetAttribute(d, name, &value, sizeof value), "an attribute of a product");
 }
-cublasLtMatrixLayout_t make_layout(Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t leading, std::int64_t items, std::int64_t step) {
+cublasLtMatrixLayout_t make_layout(Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t leading,
+                                   std::int64_t items, std::int64_t step) {
   cublasLtMatrixLayout_t layout;
-  check_status(cublasLtMatrixLayoutCreate(&layout, type_of(dtype), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), leading),
+  check_status(cublasLtMatrixLayoutCreate(&layout, type_of(dtype), static_cast<std::uint64_t>(rows),
+                                          static_cast<std::uint64_t>(columns), leading),
                "a matrix");
   const auto count = static_cast<std::int32_t>(items);
-  check_status(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "a batch");
-  check_status(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "a batch");
+  check_status(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+               "a batch");
+  check_status(
+      cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+      "a batch");
   return layout;
 }
 
@@ -68,8 +73,8 @@ cublasLtHandle_t handle() {
   return h;
 }
 
-// What a Problem depends on. Alignment of operands, result and bias is part of it: the library proposes by it, and where it
-// is not told takes 256 bytes for granted.
+// What a Problem depends on. Alignment of operands, result and bias is part of it: the library proposes by it, and
+// where it is not told takes 256 bytes for granted.
 struct Key {
   std::int64_t m, n, k, items, lda, ldb, ldc, a_step, b_step;
   int device, in, out, transposed, epilogue, accumulate, tf32;
@@ -107,7 +112,9 @@ cublasLtEpilogue_t epilogue_of(const Gemm& g) {
 
 Problem make_problem(const Gemm& g, const Key& key) {
   Problem p;
-  const cublasComputeType_t compute = g.in == f64 ? CUBLAS_COMPUTE_64F : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const cublasComputeType_t compute = g.in == f64 ? CUBLAS_COMPUTE_64F
+                                      : key.tf32  ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                  : CUBLAS_COMPUTE_32F;
   check_status(cublasLtMatmulDescCreate(&p.operation, compute, g.in == f64 ? CUDA_R_64F : CUDA_R_32F), "a product");
   set(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, g.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(p.operation, CUBLASLT_MATMUL_DESC_TRANSB, g.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -125,8 +132,10 @@ Problem make_problem(const Gemm& g, const Key& key) {
     set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.ldc);
     set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, g.m * g.ldc);
   }
-  p.a = g.b_transposed ? make_layout(g.in, g.k, g.n, g.ldb, g.items, key.b_step) : make_layout(g.in, g.n, g.k, g.ldb, g.items, key.b_step);
-  p.b = g.a_transposed ? make_layout(g.in, g.m, g.k, g.lda, g.items, key.a_step) : make_layout(g.in, g.k, g.m, g.lda, g.items, key.a_step);
+  p.a = g.b_transposed ? make_layout(g.in, g.k, g.n, g.ldb, g.items, key.b_step)
+                       : make_layout(g.in, g.n, g.k, g.ldb, g.items, key.b_step);
+  p.b = g.a_transposed ? make_layout(g.in, g.m, g.k, g.lda, g.items, key.a_step)
+                       : make_layout(g.in, g.k, g.m, g.lda, g.items, key.a_step);
   p.c = make_layout(g.out, g.n, g.m, g.ldc, g.items, g.m * g.ldc);
 
   cublasLtMatmulPreference_t wish;
@@ -141,8 +150,8 @@ Problem make_problem(const Gemm& g, const Key& key) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.d_alignment);
   // Split sums are added in f32 or not at all: half-precision reductions lose what f32 accumulation gave.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  const cublasStatus_t found =
-      cublasLtMatmulAlgoGetHeuristic(handle(), p.operation, p.a, p.b, p.c, p.c, wish, most_cublaslt_plans, p.plans.data(), &p.count);
+  const cublasStatus_t found = cublasLtMatmulAlgoGetHeuristic(handle(), p.operation, p.a, p.b, p.c, p.c, wish,
+                                                              most_cublaslt_plans, p.plans.data(), &p.count);
   cublasLtMatmulPreferenceDestroy(wish);
   if (found != CUBLAS_STATUS_SUCCESS) p.count = 0;
   return p;
@@ -151,9 +160,25 @@ Problem make_problem(const Gemm& g, const Key& key) {
 Problem& find_problem(const Gemm& g, std::int64_t a_step, std::int64_t b_step) {
   static thread_local std::unordered_map<Key, Problem, Key::Hash> problems;
   const std::uint32_t c_alignment = alignment_of(g.c);
-  const Key key{g.m, g.n, g.k, g.items, g.lda, g.ldb, g.ldc, a_step, b_step, current_device(), static_cast<int>(g.in), static_cast<int>(g.out),
-                2 * g.a_transposed + g.b_transposed, static_cast<int>(epilogue_of(g)), g.accumulate, g.in == f32 && tf32_allowed, alignment_of(g.a),
-                alignment_of(g.b), c_alignment,
+  const Key key{g.m,
+                g.n,
+                g.k,
+                g.items,
+                g.lda,
+                g.ldb,
+                g.ldc,
+                a_step,
+                b_step,
+                current_device(),
+                static_cast<int>(g.in),
+                static_cast<int>(g.out),
+                2 * g.a_transposed + g.b_transposed,
+                static_cast<int>(epilogue_of(g)),
+                g.accumulate,
+                g.in == f32 && tf32_allowed,
+                alignment_of(g.a),
+                alignment_of(g.b),
+                c_alignment,
                 std::min({c_alignment, alignment_of(g.bias), alignment_of(aux_of(g)), alignment_of(g.a_sums)})};
   const auto at = problems.find(key);
   return at != problems.end() ? at->second : problems.emplace(key, make_problem(g, key)).first->second;
@@ -212,13 +237,14 @@ bool run_strided(const Gemm& g, std::int64_t a_step, std::int64_t b_step, int pl
   const float one_f32 = 1, beta_f32 = g.accumulate;
   const void* one = g.in == f64 ? static_cast<const void*>(&one_f64) : &one_f32;
   const void* beta = g.in == f64 ? static_cast<const void*>(&beta_f64) : &beta_f32;
-  const cublasStatus_t status = cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c, &chosen.algo,
-                                               workspace.get(), chosen.workspaceSize, stream());
+  const cublasStatus_t status = cublasLtMatmul(handle(), p.operation, one, g.b, p.a, g.a, p.b, beta, g.c, p.c, g.c, p.c,
+                                               &chosen.algo, workspace.get(), chosen.workspaceSize, stream());
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
     // Nothing was launched, so another way can do it; that the library refuses what it proposed is worth a line.
     chosen.state = status;
     std::fprintf(stderr, "mantissa: cuBLASLt refused its own plan %d for %lldx%lldx%lld (%s); another is used\n", plan,
-                 static_cast<long long>(g.m), static_cast<long long>(g.n), static_cast<long long>(g.k), cublasLtGetStatusString(status));
+                 static_cast<long long>(g.m), static_cast<long long>(g.n), static_cast<long long>(g.k),
+                 cublasLtGetStatusString(status));
     return false;
   }
   check_status(status, "a product");
@@ -237,8 +263,8 @@ bool is_tf32_allowed() { return tf32_allowed; }
 bool run_cublaslt(const Gemm& g, int plan) {
   if (g.a_sums && (g.bias || g.activation != Activation::none || g.items != 1 || g.in == f64)) return false;
   if (g.k == 0 || g.activation == Activation::gelu || (g.bias && g.in != g.out)) return false;
-  // cublasLt.h: the leading dimension of what gelu is applied to must be divisible by 8. Vectors of 16 bytes write it, and
-  // read it for the gradient.
+  // cublasLt.h: the leading dimension of what gelu is applied to must be divisible by 8. Vectors of 16 bytes write
+  // it, and read it for the gradient.
   const bool aligned = g.ldc % 8 == 0 && alignment_of(aux_of(g)) >= 16;
   if (aux_of(g) && (g.activation != Activation::gelu_tanh || !aligned || g.batch.rank > 1)) return false;
   if (g.batch.rank <= 1) return run_strided(g, g.batch.rank ? g.batch.a[0] : 0, g.batch.rank ? g.batch.b[0] : 0, plan);
@@ -259,7 +285,8 @@ bool run_cublaslt(const Gemm& g, int plan) {
     part.b = offset(g.b, b, g.in);
     part.c = const_cast<void*>(offset(g.c, done * g.m * g.ldc, g.out));
     if (!run_strided(part, batch.a[last], batch.b[last], plan)) {
-      check(done == 0 || !g.accumulate, "internal error: cuBLASLt took a part of a batch that is added to c, and refused another");
+      check(done == 0 || !g.accumulate,
+            "internal error: cuBLASLt took a part of a batch that is added to c, and refused another");
       return false;
     }
   }

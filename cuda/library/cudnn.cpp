@@ -5,7 +5,10 @@
 #if !defined(MANTISSA_HAS_CUDNN)
 
 bool mantissa::cuda_backend::has_cudnn() { return false; }
-bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&, const View&, int) { return false; }
+bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&,
+                                       const View&, int) {
+  return false;
+}
 
 #else
 
@@ -60,14 +63,20 @@ Names names_of(ConvPass pass) {
               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
     case ConvPass::input_gradient:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
     default:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
   }
 }
@@ -77,7 +86,8 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dty
   const Names names = names_of(pass);
   const cudnnDataType_t compute = dtype == f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
   Descriptor x = make_tensor(image, dtype, {s.batch, s.in_channels, s.in[0], s.in[1]}, layout);
-  Descriptor w = make_tensor(filter, dtype, {s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]}, layout);
+  Descriptor w =
+      make_tensor(filter, dtype, {s.out_channels, s.in_channels / s.groups, s.kernel[0], s.kernel[1]}, layout);
   const std::vector<std::int64_t> sizes{s.batch, s.out_channels, s.out[0], s.out[1]};
   Descriptor y = make_tensor(result, dtype, sizes, layout), row, sum, add, addition;
   if (has_bias) {
@@ -125,7 +135,8 @@ Problem make_problem(ConvPass pass, const ConvShape& s, Layout layout, Dtype dty
   }
   Problem p;
   find_engines(p, operations, dtype != f32 || tf32);
-  for (Descriptor* d : {&x, &w, &y, &row, &sum, &convolution, &operation, &add, &addition}) p.keep.push_back(std::move(*d));
+  for (Descriptor* d : {&x, &w, &y, &row, &sum, &convolution, &operation, &add, &addition})
+    p.keep.push_back(std::move(*d));
   return p;
 }
 
@@ -143,7 +154,8 @@ struct Key {
   struct Hash {
     std::size_t operator()(const Key& k) const {
       KeyNumbers<sizeof(ConvShape) / sizeof(std::int64_t) + 1> numbers;
-      numbers[0] = static_cast<std::int64_t>(k.pass) << 8 | static_cast<std::int64_t>(k.dtype);  // the rest seldom differs alone
+      // the rest seldom differs alone
+      numbers[0] = static_cast<std::int64_t>(k.pass) << 8 | static_cast<std::int64_t>(k.dtype);
       std::memcpy(&numbers[1], &k.shape, sizeof(ConvShape));
       return HashOfNumbers{}(numbers);
     }
@@ -164,10 +176,11 @@ Problem& find_problem(const Key& key) {
 }  // namespace
 
 bool has_cudnn() { return true; }
-bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b, const View& bias,
-               int index) {
+bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b,
+               const View& bias, int index) {
   if (!shape.is_image()) return false;
-  Problem& p = find_problem({pass, shape, layout, y.dtype, static_cast<bool>(bias), current_device(), is_tf32_allowed()});
+  Problem& p =
+      find_problem({pass, shape, layout, y.dtype, static_cast<bool>(bias), current_device(), is_tf32_allowed()});
   void* x = pass == ConvPass::input_gradient ? y.data : a.data;
   void* w = pass == ConvPass::weight_gradient ? y.data : b.data;
   void* g = pass == ConvPass::forward ? y.data : pass == ConvPass::input_gradient ? a.data : b.data;

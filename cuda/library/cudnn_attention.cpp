@@ -58,8 +58,8 @@ Problem& find_problem(const AttentionProblem& a, const AttentionBias& b, bool ba
   return problems.emplace(key, std::move(made)).first->second;
 }
 
-// Whether every row begins at a multiple of `alignment` bytes. cuDNN proposes engines for others too, but they fetch whole
-// 16 bytes.
+// Whether every row begins at a multiple of `alignment` bytes. cuDNN proposes engines for others too,
+// but they fetch whole 16 bytes.
 bool has_aligned_rows(const AttentionRows& r) {
   return reinterpret_cast<std::uintptr_t>(r.data) % alignment == 0 && (r.batch | r.head | r.row) % (alignment / 2) == 0;
 }

@@ -1,7 +1,7 @@
 // What the uses of cuDNN's backend interface share: everything is a descriptor that is given attributes and finalized;
 // a graph of operations is handed to cuDNN, which proposes engines in the order of its estimate, and a plan is made of
-// each when it is first wanted. Tensors in memory begin at multiples of `alignment` bytes. Included where there is a cuDNN, by cuda/library/*.cpp only. Source: NVIDIA cuDNN 9
-// documentation, "Backend API".
+// each when it is first wanted. Tensors in memory begin at multiples of `alignment` bytes. Included where there is a
+// cuDNN, by cuda/library/*.cpp only. Source: NVIDIA cuDNN 9 documentation, "Backend API".
 #pragma once
 
 #include <cudnn.h>
@@ -22,7 +22,8 @@ namespace mantissa::cuda_backend::cudnn {
 
 inline constexpr std::int64_t alignment = 16;
 inline bool is_aligned(std::span<void* const> pointers) {
-  return std::ranges::all_of(pointers, [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % alignment == 0; });
+  return std::ranges::all_of(pointers,
+                             [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % alignment == 0; });
 }
 
 // Thrown where cuDNN does not take a problem; the caller then uses something else.
@@ -109,9 +110,10 @@ inline bool is_welcome(const Descriptor& config, bool may_use_tensor_cores) {
   return true;
 }
 
-// Adds the engines that cuDNN proposes in one of its modes, without those that break our promises. All proposals are asked
-// for: of an f32 convolution the first dozens round to TF32.
-inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeurMode_t mode, bool may_use_tensor_cores) {
+// Adds the engines that cuDNN proposes in one of its modes, without those that break our promises. All proposals are
+// asked for: of an f32 convolution the first dozens round to TF32.
+inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                            bool may_use_tensor_cores) {
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -122,8 +124,8 @@ inline void ask_for_engines(Problem& p, const Descriptor& graph, cudnnBackendHeu
 #endif
   heuristic.finalize();
   const auto ask = [&](std::int64_t room, std::int64_t* found, void* configs) {
-    require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room,
-                                     found, configs));
+    require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                     room, found, configs));
   };
   std::int64_t count = 0;
   ask(0, &count, nullptr);

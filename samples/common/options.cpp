@@ -15,8 +15,10 @@ namespace {
 double usual_lr(const std::string& optimizer) { return optimizer == "sgd" ? 0.05 : optimizer == "adam" ? 1e-3 : 4e-3; }
 
 void add_options(CLI::App& app, const Program& program, Options& o) {
-  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts add to defaults
-  app.add_option("--data", o.data, "Where the data are; default: $MANTISSA_DATA, the XDG data folder, /usr/share/datasets");
+  // scripts add to defaults
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("--data", o.data,
+                 "Where the data are; default: $MANTISSA_DATA, the XDG data folder, /usr/share/datasets");
   if (!program.datasets.empty()) {
     app.add_option("--dataset", o.dataset, "Data set")->check(CLI::IsMember(program.datasets));
     app.add_option("--workers", o.workers, "Loader threads; 0: load in the training thread")->check(CLI::Range(0, 256));
@@ -27,22 +29,28 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
     std::visit([&](auto* value) {
       CLI::Option* option = app.add_option(flag.name, *value, flag.help);
       if constexpr (std::is_same_v<decltype(value), double*>) option->check(CLI::NonNegativeNumber);
-      else if constexpr (std::is_same_v<decltype(value), std::int64_t*>) option->check(CLI::Range(flag.least, std::int64_t{1} << 40));
+      else if constexpr (std::is_same_v<decltype(value), std::int64_t*>)
+        option->check(CLI::Range(flag.least, std::int64_t{1} << 40));
       else if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
     }, flag.value);
   }
-  app.add_option("--epochs", o.epochs, "Passes over the training data")->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
-  app.add_option("--minutes", o.minutes, "Train so long instead; where a run then ends depends on the machine; 0: off")->check(CLI::NonNegativeNumber);
+  app.add_option("--epochs", o.epochs, "Passes over the training data")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
+  app.add_option("--minutes", o.minutes, "Train so long instead; where a run then ends depends on the machine; 0: off")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--batch", o.batch, "Samples per step")->check(CLI::Range(std::int64_t{1}, std::int64_t{60000}));
-  app.add_option("--lr", o.lr, "Learning rate (peak of the schedule); 0: the optimizer's usual")->check(CLI::NonNegativeNumber);
+  app.add_option("--lr", o.lr, "Learning rate (peak of the schedule); 0: the optimizer's usual")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--optimizer", o.optimizer, "Optimizer")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  app.add_option("--schedule", o.schedule, "Learning rate schedule")->check(CLI::IsMember({"onecycle", "cosine", "constant"}));
+  app.add_option("--schedule", o.schedule, "Learning rate schedule")
+      ->check(CLI::IsMember({"onecycle", "cosine", "constant"}));
   app.add_option("--amp", o.amp, "Mixed precision")->check(CLI::IsMember({"off", "bf16", "f16"}));
   app.add_option("--device", o.device, "cpu, cuda, cuda:N, or auto: cuda where there is a GPU");
   app.add_option("--seed", o.seed, "Seed of initial weights, order and dropout");
   app.add_option("--threads", o.threads, "CPU threads; 0: all cores")->check(CLI::Range(0, 1024));
   app.add_option("--save", o.save, "Checkpoint file, written after each epoch and on Ctrl-C");
-  app.add_option("--save-every", o.save_every, "Also write it every so many steps; 0: do not")->check(CLI::NonNegativeNumber);
+  app.add_option("--save-every", o.save_every, "Also write it every so many steps; 0: do not")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--resume", o.resume, "Go on from this checkpoint");
   app.add_flag("--json", o.json, "One JSON object per line instead of text");
 }

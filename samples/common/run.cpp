@@ -21,7 +21,8 @@ std::string text_of(const Values& values) {  // "loss 0.1234, test accuracy 98.7
     std::string words = name;
     std::replace(words.begin(), words.end(), '_', ' ');
     const bool percent = name.ends_with("accuracy");
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", words, percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", words,
+                        percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value));
   }
   return text;
 }
@@ -29,7 +30,9 @@ std::string text_of(const Values& values) {  // "loss 0.1234, test accuracy 98.7
 }  // namespace
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters) {
-  if (o.optimizer == "sgd") return std::make_unique<optim::Sgd>(parameters, optim::SgdOptions{.lr = o.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
+  if (o.optimizer == "sgd")
+    return std::make_unique<optim::Sgd>(
+        parameters, optim::SgdOptions{.lr = o.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
   if (o.optimizer == "adam") return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = o.lr});
   return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = o.lr});
 }
@@ -44,19 +47,30 @@ optim::Schedule make_schedule(const Options& o, std::int64_t steps) {
 }
 
 Run::Run(const Options& o, const Plan& plan)
-    : dtype(o.amp == "bf16" ? bf16 : o.amp == "f16" ? f16 : f32), device(parse_device(o.device)), scaler({.enabled = o.amp == "f16"}), o_(o), plan_(plan), seed_(o.seed) {
+    : dtype(o.amp == "bf16"  ? bf16
+            : o.amp == "f16" ? f16
+                             : f32),
+      device(parse_device(o.device)), scaler({.enabled = o.amp == "f16"}), o_(o), plan_(plan), seed_(o.seed) {
   check(plan.steps_per_epoch >= 1, "the training data are fewer than one batch of ", o.batch);
-  parts_.push_back({"scaler", [this] { return scaler.state_dict(); }, [this](const NamedTensors& s) { if (!s.empty()) scaler.load_state_dict(s); }});
+  parts_.push_back({"scaler", [this] { return scaler.state_dict(); },
+                    [this](const NamedTensors& s) {
+                      if (!s.empty()) scaler.load_state_dict(s);
+                    }});
 }
 
 void Run::keep(const std::string& area, nn::ModuleRef net) {
   nn::to(net, device);
-  parts_.push_back({area, [net] { return nn::state_dict(net); }, [net](const NamedTensors& s) { nn::load_state_dict(net, s); }});
+  parts_.push_back(
+      {area, [net] { return nn::state_dict(net); }, [net](const NamedTensors& s) { nn::load_state_dict(net, s); }});
 }
 
 void Run::keep(const std::string& area, data::Loader& loader) {
-  parts_.push_back({area, [&loader] { return NamedTensors{{"state", data::to_tensor(loader.state())}}; },
-                    [&loader](const NamedTensors& s) { loader.restore(data::loader_state_from_tensor(s.at(0).second)); }});
+  parts_.push_back(
+      {area,
+       [&loader] {
+         return NamedTensors{{"state", data::to_tensor(loader.state())}};
+       },
+       [&loader](const NamedTensors& s) { loader.restore(data::loader_state_from_tensor(s.at(0).second)); }});
 }
 
 void Run::keep(const std::string& area, const Tensor& tensor) {
@@ -73,8 +87,10 @@ optim::Optimizer& Run::optimizer(const std::string& area, const nn::NamedTensors
 
 optim::Optimizer& Run::optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made) {
   optim::Optimizer* optimizer = optimizers_.emplace_back(std::move(made)).get();
-  schedulers_.emplace_back(*optimizer, make_schedule(o_, o_.minutes > 0 ? minute_positions : o_.epochs * plan_.steps_per_epoch));
-  parts_.push_back({area, [optimizer] { return optimizer->state_dict(); }, [optimizer](const NamedTensors& s) { optimizer->load_state_dict(s); }});
+  schedulers_.emplace_back(*optimizer,
+                           make_schedule(o_, o_.minutes > 0 ? minute_positions : o_.epochs * plan_.steps_per_epoch));
+  parts_.push_back({area, [optimizer] { return optimizer->state_dict(); },
+                    [optimizer](const NamedTensors& s) { optimizer->load_state_dict(s); }});
   return *optimizer;
 }
 
@@ -110,14 +126,17 @@ bool Run::next() {
 void Run::done(const Losses& losses) {
   const NoGrad no_grad;
   ++epoch_steps_;
-  if (sums_.empty()) for (const auto& [name, loss] : losses) sums_.emplace_back(name, zeros({}, {.device = loss.device()}));
+  if (sums_.empty())
+    for (const auto& [name, loss] : losses) sums_.emplace_back(name, zeros({}, {.device = loss.device()}));
   for (std::size_t i = 0; i < losses.size(); ++i) sums_.at(i).second.add_(losses[i].second.detach());
-  if (progress_->due()) progress_->update(step_ % plan_.steps_per_epoch + 1, losses.empty() ? NAN : losses[0].second.item<double>());
+  if (progress_->due())
+    progress_->update(step_ % plan_.steps_per_epoch + 1, losses.empty() ? NAN : losses[0].second.item<double>());
 }
 
 void Run::begin_epoch() {
   const std::int64_t epoch = step_ / plan_.steps_per_epoch + 1;
-  progress_.emplace(o_.minutes > 0 ? concat("epoch ", epoch) : concat("epoch ", epoch, "/", o_.epochs), plan_.steps_per_epoch);
+  progress_.emplace(o_.minutes > 0 ? concat("epoch ", epoch) : concat("epoch ", epoch, "/", o_.epochs),
+                    plan_.steps_per_epoch);
   epoch_clock_ = Stopwatch();
   epoch_steps_ = 0;
   sums_.clear();
@@ -125,14 +144,17 @@ void Run::begin_epoch() {
 
 void Run::end_epoch() {
   progress_.reset();
-  const double seconds = epoch_clock_.seconds(), steps = static_cast<double>(epoch_steps_), rate = steps * static_cast<double>(plan_.items_per_step) / seconds;
+  const double seconds = epoch_clock_.seconds(), steps = static_cast<double>(epoch_steps_),
+               rate = steps * static_cast<double>(plan_.items_per_step) / seconds;
   const std::int64_t epoch = (step_ - 1) / plan_.steps_per_epoch + 1;
   Values values;
   for (const auto& [name, sum] : sums_) values.emplace_back(name, sum.item<double>() / steps);
   measure();
   if (measured_) values.insert(values.end(), measured_->begin(), measured_->end());
-  const std::string text = fmt::format("epoch {}: {}, {:.1f} s, {:.0f} {}/s", epoch, text_of(values), seconds, rate, plan_.items);
-  values.insert(values.end(), {{"epoch", static_cast<double>(epoch)}, {"seconds", seconds}, {plan_.items + "_per_second", rate}});
+  const std::string text =
+      fmt::format("epoch {}: {}, {:.1f} s, {:.0f} {}/s", epoch, text_of(values), seconds, rate, plan_.items);
+  values.insert(values.end(),
+                {{"epoch", static_cast<double>(epoch)}, {"seconds", seconds}, {plan_.items + "_per_second", rate}});
   print("epoch", text, values);
   save();
 }
@@ -166,9 +188,9 @@ void Run::resume(const std::string& path) {
   const io::Checkpoint c = io::load_checkpoint(path);
   check(c.text("model") == o_.model, path, ": holds a model \"", c.text("model"), "\", not \"", o_.model, "\"");
   const std::vector<std::int64_t> position = c.tensor("run.position").to_vector<std::int64_t>();
-  check(position.size() == 4 && position[0] >= 0 && position[1] == plan_.steps_per_epoch && position[2] == o_.batch, path, ": was made with ",
-        position.at(1), " steps per epoch of ", position.at(2), " samples, this run has ", plan_.steps_per_epoch, " of ", o_.batch,
-        ": resume with the same data and options");
+  check(position.size() == 4 && position[0] >= 0 && position[1] == plan_.steps_per_epoch && position[2] == o_.batch,
+        path, ": was made with ", position.at(1), " steps per epoch of ", position.at(2), " samples, this run has ",
+        plan_.steps_per_epoch, " of ", o_.batch, ": resume with the same data and options");
   for (const Part& part : parts_) part.load(c.get(part.area));
   set_rng_state(io::rng_from_tensor(c.tensor("rng.state")));
   step_ = position[0];
@@ -179,16 +201,28 @@ void Run::resume(const std::string& path) {
 void Run::start(const std::string& source, std::int64_t parameters) {
   const std::string precision = o_.amp == "off" ? "f32" : o_.amp + " mixed precision";
   if (o_.json) {
-    const nlohmann::json j = {{"event", "start"}, {"data", source}, {"model", o_.model}, {"parameters", parameters}, {"amp", o_.amp},
-                              {"optimizer", o_.optimizer}, {"lr", o_.lr}, {"batch", o_.batch}, {"epochs", o_.epochs}, {"seed", o_.seed}, {"device", concat(device)}, {"threads", num_threads()}};
+    const nlohmann::json j = {{"event", "start"},
+                              {"data", source},
+                              {"model", o_.model},
+                              {"parameters", parameters},
+                              {"amp", o_.amp},
+                              {"optimizer", o_.optimizer},
+                              {"lr", o_.lr},
+                              {"batch", o_.batch},
+                              {"epochs", o_.epochs},
+                              {"seed", o_.seed},
+                              {"device", concat(device)},
+                              {"threads", num_threads()}};
     fmt::print("{}\n", j.dump());
   } else {
-    fmt::print("{}\n{} with {} parameters, {}, {} at {}, batch {}, {}, {} threads\n", source, o_.model, parameters, precision, o_.optimizer, o_.lr, o_.batch, concat(device), num_threads());
+    fmt::print("{}\n{} with {} parameters, {}, {} at {}, batch {}, {}, {} threads\n", source, o_.model, parameters,
+               precision, o_.optimizer, o_.lr, o_.batch, concat(device), num_threads());
   }
   std::fflush(stdout);
   if (!o_.resume.empty()) {
     resume(o_.resume);
-    note(concat("resumed from ", o_.resume, " after ", step_, " steps", o_.save.empty() ? "; nothing more is saved (pass --save FILE)" : ""));
+    note(concat("resumed from ", o_.resume, " after ", step_, " steps",
+                o_.save.empty() ? "; nothing more is saved (pass --save FILE)" : ""));
   }
   clock_ = Stopwatch();
 }
@@ -203,8 +237,11 @@ int Run::finish() {
   const MemoryStats memory = memory_stats(device);
   Values values = measured_.value_or(Values{});
   std::string text = text_of(values);
-  text += fmt::format("{}{:.1f} s; peak memory {} in tensors, {} reserved", text.empty() ? "" : " after ", elapsed(), mebibytes(memory.peak_allocated), mebibytes(memory.peak_reserved));
-  values.insert(values.end(), {{"seconds", elapsed()}, {"peak_bytes", static_cast<double>(memory.peak_allocated)}, {"peak_reserved_bytes", static_cast<double>(memory.peak_reserved)}});
+  text += fmt::format("{}{:.1f} s; peak memory {} in tensors, {} reserved", text.empty() ? "" : " after ", elapsed(),
+                      mebibytes(memory.peak_allocated), mebibytes(memory.peak_reserved));
+  values.insert(values.end(), {{"seconds", elapsed()},
+                               {"peak_bytes", static_cast<double>(memory.peak_allocated)},
+                               {"peak_reserved_bytes", static_cast<double>(memory.peak_reserved)}});
   if (scaler.is_enabled()) {
     text += fmt::format("; loss scale {:.0f}", scaler.get_scale());
     values.emplace_back("loss_scale", scaler.get_scale());
@@ -221,7 +258,8 @@ void Run::note(const std::string& text) const {
 void Run::print(const char* event, const std::string& text, const Values& values) const {
   nlohmann::json j = {{"event", event}};
   for (const auto& [name, value] : values) {
-    if (std::isfinite(value) && value == std::floor(value) && std::abs(value) < 1e15) j[name] = static_cast<std::int64_t>(value);
+    if (std::isfinite(value) && value == std::floor(value) && std::abs(value) < 1e15)
+      j[name] = static_cast<std::int64_t>(value);
     else j[name] = value;
   }
   fmt::print("{}\n", o_.json ? j.dump() : text);

@@ -1,7 +1,8 @@
 // CUDA threads as fibers of one CPU thread. A thread runs until it ends or waits; the others of its
 // block then run. A barrier that can never be complete, because threads have left or wait elsewhere,
-// is an error, and so is a block in which all wait for what nobody will do. This file must not be instrumented by ThreadSanitizer: it tells the sanitizer itself
-// which fiber runs and what a barrier orders, so that races between CUDA threads are found.
+// is an error, and so is a block in which all wait for what nobody will do. This file must not be instrumented by
+// ThreadSanitizer: it tells the sanitizer itself which fiber runs and what a barrier orders, so that races
+// between CUDA threads are found.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -65,14 +66,15 @@ Fiber main_fiber;
 // What ThreadSanitizer orders by. With a single tag for all barriers it would miss a race across one.
 char start_tag, end_tag, block_tag[2];
 
-// Dynamic shared memory, aligned to 16 bytes and no more, ends where no page may be touched, or less than 32 bytes before;
-// what was written in between shows. The window that it lies in begins at shared address 0.
+// Dynamic shared memory, aligned to 16 bytes and no more, ends where no page may be touched, or less than 32 bytes
+// before; what was written in between shows. The window that it lies in begins at shared address 0.
 constexpr std::size_t most_shared = 228 * 1024;
 char *window = nullptr, *dynamic_memory = nullptr;
 std::size_t dynamic_bytes = 0;
 void place_shared(std::size_t bytes) {
   static char* const begin = [] {
-    void* p = mmap(nullptr, most_shared + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p =
+        mmap(nullptr, most_shared + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED || mprotect(static_cast<char*>(p) + most_shared, 4096, PROT_NONE) != 0) std::abort();
     return static_cast<char*>(p);
   }();
@@ -80,10 +82,14 @@ void place_shared(std::size_t bytes) {
   dynamic_bytes = bytes;
   dynamic_memory = window + most_shared - ((bytes + 15) / 32 * 32 + 16);
 }
-void clear_shared() { std::memset(dynamic_memory, 0xff, static_cast<std::size_t>(window + most_shared - dynamic_memory)); }  // NaN
+// NaN
+void clear_shared() {
+  std::memset(dynamic_memory, 0xff, static_cast<std::size_t>(window + most_shared - dynamic_memory));
+}
 void check_behind_shared() {
   for (const char* p = dynamic_memory + dynamic_bytes; p < window + most_shared; ++p) {
-    if (*p != static_cast<char>(0xff)) throw std::runtime_error("cuda_shim: a kernel wrote behind its dynamic shared memory");
+    if (*p != static_cast<char>(0xff))
+      throw std::runtime_error("cuda_shim: a kernel wrote behind its dynamic shared memory");
   }
 }
 
@@ -196,12 +202,14 @@ std::string ranges(const std::vector<unsigned>& numbers) {
     at_block += t.state == State::at_block_barrier;
     at_warp += t.state == State::at_warp_barrier;
     if (t.state == State::waiting) others[t.waits_for->what()].push_back(t.number);
-    if (t.state == State::at_warp_barrier && t.lane.work) others["the rest of their warp at " + std::string(t.lane.name)].push_back(t.number);
+    if (t.state == State::at_warp_barrier && t.lane.work)
+      others["the rest of their warp at " + std::string(t.lane.name)].push_back(t.number);
   }
   char text[160];
-  std::snprintf(text, sizeof text, "cuda_shim: %s in block (%u, %u, %u): %u threads at __syncthreads, %u in a warp operation, %u gone",
-                others.empty() ? "divergent barrier" : "deadlock", blockIdx.x, blockIdx.y, blockIdx.z, at_block, at_warp,
-                static_cast<unsigned>(threads.size()) - live);
+  std::snprintf(text, sizeof text,
+                "cuda_shim: %s in block (%u, %u, %u): %u threads at __syncthreads, %u in a warp operation, %u gone",
+                others.empty() ? "divergent barrier" : "deadlock", blockIdx.x, blockIdx.y, blockIdx.z, at_block,
+                at_warp, static_cast<unsigned>(threads.size()) - live);
   std::string message = text;
   for (const auto& [what, numbers] : others) message += "; threads " + ranges(numbers) + " wait for " + what;
   throw std::runtime_error(message);
@@ -228,7 +236,8 @@ class Rest {
 // All wait, but not in one place: sm_70 and later count arrivals, and then threads meet that should not.
 void check_one_place() {
   for (const Thread& t : threads) {
-    if (t.waits_in != threads[0].waits_in) throw std::runtime_error("cuda_shim: threads of a block wait in different __syncthreads");
+    if (t.waits_in != threads[0].waits_in)
+      throw std::runtime_error("cuda_shim: threads of a block wait in different __syncthreads");
   }
 }
 
@@ -315,7 +324,8 @@ unsigned threads_of_block() { return static_cast<unsigned>(threads.size()); }
 unsigned draw(unsigned n) { return static_cast<unsigned>(random_order() % n); }
 std::uint32_t shared_address(const void* p) {
   const char* at = static_cast<const char*>(p);
-  if (at < dynamic_memory || at > window + most_shared) throw std::runtime_error("cuda_shim: the shared address of something that is not dynamic shared memory");
+  if (at < dynamic_memory || at > window + most_shared)
+    throw std::runtime_error("cuda_shim: the shared address of something that is not dynamic shared memory");
   return static_cast<std::uint32_t>(at - window);
 }
 char* shared_at(std::uint32_t address, std::size_t bytes, const char* what) {
@@ -334,8 +344,10 @@ void* dynamic_shared() { return dynamic_memory; }
 // A fault may come from where nothing may be thrown, so the thread is left where it is.
 void fail_misaligned(const void* p, std::size_t bytes, const char* what) {
   char text[200];
-  std::snprintf(text, sizeof text, "cuda_shim: misaligned address %p: %s, which needs %zu bytes, in block (%u, %u, %u), thread (%u, %u, %u)",
-                p, what, bytes, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+  std::snprintf(
+      text, sizeof text,
+      "cuda_shim: misaligned address %p: %s, which needs %zu bytes, in block (%u, %u, %u), thread (%u, %u, %u)", p,
+      what, bytes, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
   if (!current) {
     std::fprintf(stderr, "%s, on the host\n", text);
     std::abort();
@@ -365,7 +377,8 @@ void run_grid(const Kernel& kernel, const std::function<void()>& thread, dim3 gr
     turn[i] = order == Order::reverse ? count - 1 - i : i;
   }
   place_shared(shared);
-  const unsigned registers = kernel.listed_registers ? (kernel.listed_registers + 7) / 8 * 8 : std::min(256u, 65536 / ((count + 31) / 32 * 32) / 8 * 8);
+  const unsigned registers = kernel.listed_registers ? (kernel.listed_registers + 7) / 8 * 8
+                                                     : std::min(256u, 65536 / ((count + 31) / 32 * 32) / 8 * 8);
   prepare_main_fiber(main_fiber);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
@@ -407,6 +420,8 @@ void __ubsan_handle_type_mismatch_v1(const mantissa_shim_mismatch* m, std::uintp
   std::snprintf(where, sizeof where, "access at %s:%u", name ? name + 1 : m->file, m->line);
   cuda_shim::fail_misaligned(reinterpret_cast<const void*>(p), std::size_t{1} << m->log_alignment, where);
 }
-void __ubsan_handle_type_mismatch_v1_abort(const mantissa_shim_mismatch* m, std::uintptr_t p) { __ubsan_handle_type_mismatch_v1(m, p); }
+void __ubsan_handle_type_mismatch_v1_abort(const mantissa_shim_mismatch* m, std::uintptr_t p) {
+  __ubsan_handle_type_mismatch_v1(m, p);
+}
 }
 #endif

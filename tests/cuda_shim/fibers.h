@@ -1,4 +1,5 @@
-// What fibers.cpp offers to the twins of instructions that wait or happen later (hopper*.cpp), and what it asks of them.
+// What fibers.cpp offers to the twins of instructions that wait or happen later
+// (hopper*.cpp), and what it asks of them.
 #pragma once
 
 #include <cstddef>

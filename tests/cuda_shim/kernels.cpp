@@ -1,5 +1,5 @@
-// What the shim knows of a kernel from its address: the program's own symbol table names it and the static variables in it,
-// which are its shared memory, and cuda/kernel_resources.txt has its registers.
+// What the shim knows of a kernel from its address: the program's own symbol table names it and the static variables in
+// it, which are its shared memory, and cuda/kernel_resources.txt has its registers.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -50,7 +50,8 @@ Symbols read_symbols() {
       if (type == STT_OBJECT && name.starts_with("_ZZ")) s.locals.emplace(name, Symbol{at, symbols[k].st_size});
     }
   }
-  if (s.functions.empty()) throw std::runtime_error("cuda_shim: this program has no symbol table, which the shim needs");
+  if (s.functions.empty())
+    throw std::runtime_error("cuda_shim: this program has no symbol table, which the shim needs");
   return s;
 }
 
@@ -109,7 +110,8 @@ const Kernel& kernel_at(const void* function) {
     return known.emplace(function, std::move(kernel)).first->second;
   }
   const auto symbol = symbols.functions.find(static_cast<char*>(const_cast<void*>(function)));
-  if (symbol == symbols.functions.end()) throw std::runtime_error("cuda_shim: a kernel that the symbol table does not list");
+  if (symbol == symbols.functions.end())
+    throw std::runtime_error("cuda_shim: a kernel that the symbol table does not list");
   const Name name = short_name(symbol->second);
   kernel.name = name.text;
   const std::string prefix = "_ZZ" + std::string(symbol->second.substr(2)) + "E";

@@ -1,5 +1,6 @@
-// Networks of convolutions keep one layout on the device: no image is rearranged in a training step, only weights are. On
-// the shim, where convolutions are always unfolded: the library's would make other copies of the first layer's input.
+// Networks of convolutions keep one layout on the device: no image is rearranged in a training step,
+// only weights are. On the shim, where convolutions are always unfolded: the library's would make other
+// copies of the first layer's input.
 #include "amp/autocast.h"
 #include "core/random.h"
 #include "cuda/launches.h"
@@ -13,8 +14,10 @@ namespace {
 
 struct Block {  // of samples/cifar.cpp
   Block(std::int64_t in, std::int64_t out, int stride)
-      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}), conv2(out, out, 3, {.padding = 1, .bias = false}), bn1(out), bn2(out) {
-    if (stride != 1 || in != out) shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
+      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
+        conv2(out, out, 3, {.padding = 1, .bias = false}), bn1(out), bn2(out) {
+    if (stride != 1 || in != out)
+      shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
   }
   nn::Conv2d conv1, conv2;
   nn::BatchNormAct2d bn1, bn2;

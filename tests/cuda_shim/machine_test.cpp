@@ -67,7 +67,8 @@ __global__ void uninitialised_static_kernel(float* y) {
   __syncthreads();
   if (blockIdx.x == 1) y[threadIdx.x] = s[(threadIdx.x + 1) % 32];
 }
-// Eight elements as cuda/vec.cuh moves them, four as a vector of CUDA's, one atomic, and the instructions of cuda/ptx.cuh.
+// Eight elements as cuda/vec.cuh moves them, four as a vector of CUDA's, one atomic, and
+// the instructions of cuda/ptx.cuh.
 __global__ void packs_kernel(float* y) {
   float v[pack];
   load_pack(v, y, f32, 0);
@@ -121,7 +122,8 @@ class Buffer {
 };
 void restart() { cuda_shim::forget_errors(); }
 // What a launch of a kernel says that the GPU does not survive.
-template <class... P, class... A> std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
+template <class... P, class... A>
+std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
   std::string message = test::message_of([&] { launch("planted", kernel, grid, arguments...); });
   if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess) {  // stays, and is told once only
     message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
@@ -196,13 +198,19 @@ TEST_CASE("AddressSanitizer reports a kernel that writes behind a tensor") {
 
 TEST_CASE("a barrier that some threads never reach is an error, and the device is lost") {
   const Buffer y(32, i32);
-  CHECK_THAT(test::message_of([&] { launch("divergent", &divergent_kernel, {1, 32}, y.data<int>()); }),
-             Catch::Matchers::Contains("divergent barrier") && Catch::Matchers::Contains("16 threads at __syncthreads"));
+  CHECK_THAT(
+      test::message_of([&] {
+        launch("divergent", &divergent_kernel, {1, 32}, y.data<int>());
+      }),
+      Catch::Matchers::Contains("divergent barrier") && Catch::Matchers::Contains("16 threads at __syncthreads"));
   CHECK_THAT(test::message_of([&] { synchronize(cuda); }), Catch::Matchers::Contains("restart"));
   restart();
-  CHECK_THAT(message_of_launch(Grid{1, 32}, &lonely_shuffle_kernel, y.data<int>()), Catch::Matchers::Contains("16 in a warp operation"));
-  CHECK_THAT(message_of_launch(Grid{1, 32}, &two_barriers_kernel, y.data<int>()), Catch::Matchers::Contains("wait in different __syncthreads"));
-  CHECK_THAT(message_of_launch(Grid{1, 32}, &stranger_shuffle_kernel, y.data<int>()), Catch::Matchers::Contains("a lane that its mask does not name"));
+  CHECK_THAT(message_of_launch(Grid{1, 32}, &lonely_shuffle_kernel, y.data<int>()),
+             Catch::Matchers::Contains("16 in a warp operation"));
+  CHECK_THAT(message_of_launch(Grid{1, 32}, &two_barriers_kernel, y.data<int>()),
+             Catch::Matchers::Contains("wait in different __syncthreads"));
+  CHECK_THAT(message_of_launch(Grid{1, 32}, &stranger_shuffle_kernel, y.data<int>()),
+             Catch::Matchers::Contains("a lane that its mask does not name"));
 }
 
 TEST_CASE("shared memory that was not written is NaN") {
@@ -222,14 +230,15 @@ TEST_CASE("static shared memory that was not written is NaN, also where the bloc
 
 TEST_CASE("an access that is not aligned ends the kernel, and says where") {
   const auto misaligned = [](const std::string& message, const char* what) {
-    CHECK_THAT(message, Catch::Matchers::Contains("cudaErrorMisalignedAddress") && Catch::Matchers::Contains("misaligned address 0x") &&
-                            Catch::Matchers::Contains(what));
+    CHECK_THAT(message, Catch::Matchers::Contains("cudaErrorMisalignedAddress") &&
+                            Catch::Matchers::Contains("misaligned address 0x") && Catch::Matchers::Contains(what));
   };
   const Buffer y(64, f32), h(64, f16);
   const auto fine = [](const std::string& message) { CHECK(message == ""); };
   float* p = y.data<float>();
   char* bytes = y.data<char>();
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // there UndefinedBehaviorSanitizer stops the test, or nobody looks
+  // With a sanitizer UndefinedBehaviorSanitizer stops the test, or nobody looks.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   misaligned(message_of_launch({1, 1}, &packs_kernel, p + 1), "access at vec.cuh:");
   misaligned(message_of_launch({1, 1}, &packs_kernel, p + 2), "access at");
   misaligned(message_of_launch({1, 1}, &vector_kernel, p + 2), "access at");
@@ -263,13 +272,16 @@ TEST_CASE("a pointer to memory of the host, or of another GPU, is refused") {
   illegal(message_of_launch({1, 32}, &shared_kernel, &stack[0]), "shared_kernel: parameter 0");
   illegal(message_of_launch({1, 32}, &described_kernel, y.data<float>(), Described{3, of_host}), "parameter 1");
   void* pinned = allocate_pinned(128);  // this a GPU can read
-  CHECK(message_of_launch({1, 32}, &described_kernel, y.data<float>(), Described{3, static_cast<float*>(pinned)}) == "");
+  CHECK(message_of_launch({1, 32}, &described_kernel, y.data<float>(), Described{3, static_cast<float*>(pinned)}) ==
+        "");
   wait_for_stream();
   deallocate_pinned(pinned, 128);
   cuda_shim::set_device_count(2);
   const Tensor there = zeros({32}, {.device = cuda(1)});
   (void)y.values();  // makes the first one current again
-  illegal(message_of_launch({1, 32}, &described_kernel, y.data<float>(), Described{3, static_cast<float*>(there.raw_data()) + 5}), "parameter 1");
+  illegal(message_of_launch({1, 32}, &described_kernel, y.data<float>(),
+                            Described{3, static_cast<float*>(there.raw_data()) + 5}),
+          "parameter 1");
   cuda_shim::set_device_count(1);
 #endif
 }
@@ -280,15 +292,18 @@ TEST_CASE("shared memory: more than 48 KiB has to be asked for, and more than 22
   CHECK(message_of_launch(grid(48 * 1024), &shared_kernel, y.data<float>()) == "");
   CHECK(message_of_launch(grid(227 * 1024), &shared_kernel, y.data<float>()) == "");  // launch() asks
   CHECK_THAT(message_of_launch(grid(227 * 1024 + 16), &shared_kernel, y.data<float>()),
-             Catch::Matchers::Contains("planted: a block of this kernel needs 228 KiB of shared memory, and cuda:0 has 227 KiB"));
+             Catch::Matchers::Contains(
+                 "planted: a block of this kernel needs 228 KiB of shared memory, and cuda:0 has 227 KiB"));
   CHECK(message_of_launch(grid(226 * 1024), &both_shared_kernel, y.data<float>()) == "");
-  CHECK_THAT(message_of_launch(grid(227 * 1024), &both_shared_kernel, y.data<float>()), Catch::Matchers::Contains("exceed 227 KiB"));
+  CHECK_THAT(message_of_launch(grid(227 * 1024), &both_shared_kernel, y.data<float>()),
+             Catch::Matchers::Contains("exceed 227 KiB"));
   const cuda_shim::Argument none{};
   const auto unasked = [&](void (*kernel)(int*, int)) {  // as the funnel would, if it forgot to ask
     return cuda_shim::launch(stream(), reinterpret_cast<const void*>(kernel), &none, [] {}, 1, 32, 48 * 1024 + 1);
   };
   CHECK(unasked(&add_kernel) == cudaErrorInvalidValue);
-  CHECK_THAT(cudaGetErrorString(cudaErrorInvalidValue), Catch::Matchers::Contains("add_kernel: 49153 bytes of shared memory were not asked for"));
+  CHECK_THAT(cudaGetErrorString(cudaErrorInvalidValue),
+             Catch::Matchers::Contains("add_kernel: 49153 bytes of shared memory were not asked for"));
   restart();
 }
 
@@ -296,14 +311,17 @@ TEST_CASE("registers of all threads of a block: at most 65,536") {
   const Buffer y(512, f32);
   CHECK(message_of_launch({1, 256}, &attention_dkv_kernel, y.data<float>()) == "");
   CHECK_THAT(message_of_launch({1, 288}, &attention_dkv_kernel, y.data<float>()),
-             Catch::Matchers::Contains("cudaErrorLaunchOutOfResources") && Catch::Matchers::Contains("288 threads of 255 registers"));
+             Catch::Matchers::Contains("cudaErrorLaunchOutOfResources") &&
+                 Catch::Matchers::Contains("288 threads of 255 registers"));
 }
 
 TEST_CASE("the parameters of a kernel are counted as a GPU counts them") {
   struct alignas(64) Map { char bytes[128]; };
-  static_assert(parameter_bytes<>() == 0 && parameter_bytes<int, double, bool>() == 17 && parameter_bytes<bool, Map>() == 192);
+  static_assert(parameter_bytes<>() == 0 && parameter_bytes<int, double, bool>() == 17 &&
+                parameter_bytes<bool, Map>() == 192);
   struct Large { char bytes[4096]; };
-  static_assert(parameter_bytes<Large>() == 4096 && parameter_bytes<Large, char>() > 4096);  // launch() does not compile with more than 4096
+  // launch() does not compile with more than 4096
+  static_assert(parameter_bytes<Large>() == 4096 && parameter_bytes<Large, char>() > 4096);
   CHECK_THAT(test::message_of([] { fitted<int>("softmax", std::int64_t{1} << 31); }),
              Catch::Matchers::Contains("internal error: softmax: 2147483648 is too large"));
   CHECK(fitted<int>("softmax", std::int64_t{5}) == 5);
@@ -342,7 +360,8 @@ TEST_CASE("late work: copies read and write host memory when their turn comes") 
   cuda_shim::set_late(false);
   deallocate_pinned(pinned, 64);
 #if !defined(__SANITIZE_ADDRESS__)  // device memory is ordinary memory there
-  CHECK(cudaMemcpyAsync(y.data<int>(), y.data<int>(), 4, cudaMemcpyHostToDevice, stream()) == cudaErrorInvalidValue);  // not of the host
+  // not of the host
+  CHECK(cudaMemcpyAsync(y.data<int>(), y.data<int>(), 4, cudaMemcpyHostToDevice, stream()) == cudaErrorInvalidValue);
 #endif
   restart();
 }
@@ -373,8 +392,9 @@ TEST_CASE("late work: a stream that is destroyed leaves its work to be done") {
 
 TEST_CASE("a launch that does not fit is refused with its name") {
   const Buffer y(8, i32);
-  for (const Grid& grid : {Grid{1, 2048}, Grid{1, dim3(32, 33)}, Grid{1, dim3(1, 1, 65)}, Grid{1, 0}, Grid{dim3(1, 0), 32}, Grid{dim3(1, 1, 0), 32},
-                           Grid{dim3(1, 65536), 32}, Grid{dim3(1, 1, 65536), 32}, Grid{0x80000000u, 32}}) {
+  for (const Grid& grid :
+       {Grid{1, 2048}, Grid{1, dim3(32, 33)}, Grid{1, dim3(1, 1, 65)}, Grid{1, 0}, Grid{dim3(1, 0), 32},
+        Grid{dim3(1, 1, 0), 32}, Grid{dim3(1, 65536), 32}, Grid{dim3(1, 1, 65536), 32}, Grid{0x80000000u, 32}}) {
     CHECK_THAT(test::message_of([&] { launch("too wide", &add_kernel, grid, y.data<int>(), 1); }),
                Catch::Matchers::Contains("too wide: cudaErrorInvalidConfiguration"));
   }

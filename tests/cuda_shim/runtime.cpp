@@ -60,13 +60,14 @@ bool late = late_seed != nullptr;
 std::mt19937 random_order{late_seed ? static_cast<unsigned>(std::atoi(late_seed)) : 1u};
 std::map<const char*, std::size_t> pinned;  // by its end
 std::map<std::pair<int, const void*>, std::size_t> allowed_shared;  // cudaFuncSetAttribute, per device
-std::vector<cuda_shim_stream*>& streams = *new std::vector<cuda_shim_stream*>;  // never destroyed: it holds what work is left
+// never destroyed: it holds what work is left
+std::vector<cuda_shim_stream*>& streams = *new std::vector<cuda_shim_stream*>;
 cuda_shim_stream default_streams[4];
 
 // --- device memory ---
-// Of each device 64 GiB of addresses, or 4 where there are no more (valgrind). Outside of kernels and copies no page may be touched, so that a
-// host that reads device memory stops at once, as it would with a GPU. Under AddressSanitizer every
-// allocation is an ordinary one instead: there reading beyond its end is what is looked for.
+// Of each device 64 GiB of addresses, or 4 where there are no more (valgrind). Outside of kernels and copies no page
+// may be touched, so that a host that reads device memory stops at once, as it would with a GPU. Under AddressSanitizer
+// every allocation is an ordinary one instead: there reading beyond its end is what is looked for.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool guarded = false;
 #else
@@ -85,16 +86,20 @@ int access_depth = 0;
 
 void explain_fault(int, siginfo_t* info, void*) {
   const bool device_memory = is_device_pointer(info->si_addr);
-  const char* text = device_memory && access_depth > 0 ? "cuda_shim: a kernel or copy went beyond the device memory in use\n"
-                     : device_memory ? "cuda_shim: the host touched device memory outside of a kernel or copy\n"
-                     : "cuda_shim: segmentation fault (in a kernel: memory that is not there, or beyond its shared memory)\n";
+  const char* text =
+      device_memory && access_depth > 0 ? "cuda_shim: a kernel or copy went beyond the device memory in use\n"
+      : device_memory
+          ? "cuda_shim: the host touched device memory outside of a kernel or copy\n"
+          : "cuda_shim: segmentation fault (in a kernel: memory that is not there, or beyond its shared memory)\n";
   [[maybe_unused]] const auto written = write(2, text, std::strlen(text));
   std::signal(SIGSEGV, SIG_DFL);
   std::raise(SIGSEGV);
 }
 void open_memory(Memory& m) {
   if (m.base || !guarded) return;
-  const auto map = [&] { return mmap(nullptr, m.space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); };
+  const auto map = [&] {
+    return mmap(nullptr, m.space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
   void* p = map();
   if (p == MAP_FAILED) m.space = std::size_t{4} << 30, p = map();
   if (p == MAP_FAILED) throw std::runtime_error("cuda_shim: no address space for device memory");
@@ -121,7 +126,9 @@ std::vector<cuda_shim_stream*> all_streams() {
   for (auto& s : default_streams) all.push_back(&s);
   return all;
 }
-bool runnable(const cuda_shim_stream& s) { return !s.tasks.empty() && (!s.tasks.front().ready || s.tasks.front().ready()); }
+bool runnable(const cuda_shim_stream& s) {
+  return !s.tasks.empty() && (!s.tasks.front().ready || s.tasks.front().ready());
+}
 void run_front(cuda_shim_stream& s) {
   auto task = std::move(s.tasks.front());
   s.tasks.pop_front();
@@ -237,15 +244,16 @@ cudaError_t refuse_shared(const Kernel& kernel) {
 // Whether an address is of the host's own memory, or of another GPU, neither of which a GPU can read.
 bool is_out_of_reach(const char* p) {
   const auto number = reinterpret_cast<std::uintptr_t>(p);
-  for (const Memory& m : memories) if (&m != &memories[device] && m.base && p >= m.base && p < m.base + m.space) return true;
+  for (const Memory& m : memories)
+    if (&m != &memories[device] && m.base && p >= m.base && p < m.base + m.space) return true;
   if (number < (std::uintptr_t{1} << 32) || number >> 47 != 0 || is_device_pointer(p)) return false;
   if (const auto at = pinned.upper_bound(p); at != pinned.end() && p >= at->first - at->second) return false;
   unsigned char there;
   return mincore(reinterpret_cast<void*>(number / 4096 * 4096), 1, &there) == 0;
 }
-// Parameters that are pointers, and words of structs that look like one. The bytes between a struct's fields may hold anything,
-// also a part of an old pointer beside a small number: words whose lowest byte or lower half is one are let through. Not under
-// AddressSanitizer, where device memory is ordinary memory.
+// Parameters that are pointers, and words of structs that look like one. The bytes between a struct's fields may hold
+// anything, also a part of an old pointer beside a small number: words whose lowest byte or lower half is one are let
+// through. Not under AddressSanitizer, where device memory is ordinary memory.
 bool points_out_of_reach(const Argument& a) {
   constexpr std::size_t longest = 1024;  // what is longer is a list, filled in part
   if (!guarded || a.bytes > longest) return false;
@@ -261,27 +269,31 @@ bool points_out_of_reach(const Argument& a) {
 
 }  // namespace
 
-cudaError_t launch(cudaStream_t stream, const void* function, const Argument* arguments, std::function<void()> thread, dim3 grid,
-                   dim3 block, std::size_t shared) {
+cudaError_t launch(cudaStream_t stream, const void* function, const Argument* arguments, std::function<void()> thread,
+                   dim3 grid, dim3 block, std::size_t shared) {
   note_call("cudaLaunchKernel");
   const std::lock_guard lock(mutex);
   const Kernel& kernel = kernel_at(function);
-  if (stream_of(stream).device != device) return refuse(cudaErrorInvalidResourceHandle, kernel, "the stream is not of the current device");
+  if (stream_of(stream).device != device)
+    return refuse(cudaErrorInvalidResourceHandle, kernel, "the stream is not of the current device");
   const std::uint64_t count = std::uint64_t{block.x} * block.y * block.z;
-  const bool fits = count >= 1 && count <= 1024 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && grid.x >= 1 && grid.y >= 1 &&
-                    grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
+  const bool fits = count >= 1 && count <= 1024 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && grid.x >= 1 &&
+                    grid.y >= 1 && grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
   if (!fits) return refuse(cudaErrorInvalidConfiguration, kernel, "the grid or the block is too large, or empty");
   const auto allowed = allowed_shared.find({device, function});
   if (shared > usual_shared && (allowed == allowed_shared.end() || shared > allowed->second)) {
-    return refuse(cudaErrorInvalidValue, kernel, std::to_string(shared) + " bytes of shared memory were not asked for by cudaFuncSetAttribute");
+    return refuse(cudaErrorInvalidValue, kernel,
+                  std::to_string(shared) + " bytes of shared memory were not asked for by cudaFuncSetAttribute");
   }
   if (shared + kernel.shared_bytes > most_shared) return refuse_shared(kernel);
   if ((count + 31) / 32 * 32 * ((kernel.registers + 7) / 8 * 8) > most_registers) {
-    return refuse(cudaErrorLaunchOutOfResources, kernel, std::to_string(count) + " threads of " + std::to_string(kernel.registers) + " registers");
+    return refuse(cudaErrorLaunchOutOfResources, kernel,
+                  std::to_string(count) + " threads of " + std::to_string(kernel.registers) + " registers");
   }
   for (const Argument* a = arguments; a->at; ++a) {
     if (!points_out_of_reach(*a)) continue;
-    explanations[sticky = cudaErrorIllegalAddress] = "cuda_shim: " + kernel.name + ": parameter " + std::to_string(a - arguments) +
+    explanations[sticky = cudaErrorIllegalAddress] = "cuda_shim: " + kernel.name + ": parameter " +
+                                                     std::to_string(a - arguments) +
                                                      " points to memory of the host or of another GPU";
     return result(sticky);
   }
@@ -290,7 +302,9 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
     return result(sticky);
   }
   ++launch_count;
-  return enqueue(stream, [&kernel, thread = std::move(thread), grid, block, shared] { run_grid(kernel, thread, grid, block, shared); });
+  return enqueue(stream, [&kernel, thread = std::move(thread), grid, block, shared] {
+    run_grid(kernel, thread, grid, block, shared);
+  });
 }
 
 void set_late(bool on, unsigned seed) {
@@ -495,8 +509,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const auto wrong = [](const void* p, bool on_device) { return guarded && is_device_pointer(p) != on_device; };
   if (bytes > 0 && (wrong(to, to_device) || wrong(from, from_device))) return result(cudaErrorInvalidValue);
   if (null_device && kind == cudaMemcpyDeviceToHost) std::memset(to, 0, bytes);
-  // From ordinary memory of the host, too, the bytes are read when the copy's turn comes: since CUDA 12 the call "might be
-  // synchronous", and where the GPU reads ordinary memory it is not.
+  // From ordinary memory of the host, too, the bytes are read when the copy's turn comes: since CUDA 12 the call "might
+  // be synchronous", and where the GPU reads ordinary memory it is not.
   return enqueue(s, [=] { std::memmove(to, from, bytes); });
 }
 cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t s) {
@@ -508,7 +522,8 @@ cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   note_call(__func__);
   const std::lock_guard lock(mutex);
-  streams.push_back(*s = new cuda_shim_stream{.device = device, .tasks = {}, .capture = nullptr, .by = {}, .spoiled = false});
+  streams.push_back(*s = new cuda_shim_stream{
+                        .device = device, .tasks = {}, .capture = nullptr, .by = {}, .spoiled = false});
   return cudaSuccess;
 }
 // What was put on the stream is done later, and the stream's address may soon be that of another: as CUDA has it.

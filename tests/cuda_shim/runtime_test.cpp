@@ -95,7 +95,8 @@ TEST_CASE("an arena keeps its blocks to itself, and tensors may outlive it") {
 }
 
 TEST_CASE("an index out of range is thrown when the host waits, once, and the process goes on") {
-  const Tensor x = arange(12, {.dtype = f32, .device = cuda}), index = from_data<std::int64_t>(std::vector<std::int64_t>{3, 77}, {2}).to(cuda);
+  const Tensor x = arange(12, {.dtype = f32, .device = cuda}),
+               index = from_data<std::int64_t>(std::vector<std::int64_t>{3, 77}, {2}).to(cuda);
   const Tensor y = gather(x, 0, index);
   CHECK_THAT(message_of([&] { y.sum().item(); }), Contains("index 77 is out of range for a dimension of size 12"));
   CHECK(x.sum().item() == 66);
@@ -162,7 +163,8 @@ TEST_CASE("a machine without a GPU says so, and auto is the cpu") {
 
 TEST_CASE("two devices: tensors stay where they are, copies go between them") {
   cuda_shim::set_device_count(2);
-  CHECK(memory_stats(cuda(1)).allocated == 0);  // asked for while the other one is current: its stream is its own all the same
+  // asked for while the other one is current: its stream is its own all the same
+  CHECK(memory_stats(cuda(1)).allocated == 0);
   const Tensor a = full({4}, 3, {.device = cuda}), b = full({4}, 4, {.device = cuda(1)});
   CHECK_THAT(message_of([&] { a + b; }), Contains("different devices (cuda:0, cuda:1)"));
   CHECK((a.to(cuda(1)) + b).to_vector<float>() == std::vector<float>(4, 7));
@@ -174,8 +176,10 @@ TEST_CASE("after an error that the process cannot survive, the first report tell
   const Tensor x = on_cuda(8);
   synchronize(cuda);
   cuda_shim::fail_next_launch(cudaErrorIllegalAddress);
-  CHECK_THAT(message_of([&] { x + 1.0; }), Contains("cudaErrorIllegalAddress") && Contains("the process has lost its GPU"));
-  CHECK_THAT(message_of([&] { synchronize(cuda); }), Contains("the GPU was lost to an earlier error of this process; restart it"));
+  CHECK_THAT(message_of([&] { x + 1.0; }),
+             Contains("cudaErrorIllegalAddress") && Contains("the process has lost its GPU"));
+  CHECK_THAT(message_of([&] { synchronize(cuda); }),
+             Contains("the GPU was lost to an earlier error of this process; restart it"));
   cuda_shim::forget_errors();
 }
 
@@ -186,8 +190,9 @@ TEST_CASE("a kernel that needs more shared memory than the GPU has says how much
     const Tensor x = ones({1, 1, 8, 256}, {.dtype = t, .device = cuda});
     return scaled_dot_product_attention(x, x, x).to_vector<double>();
   };
-  CHECK_THAT(message_of([&] { attend(f32); }), Contains("attention: a block of this kernel needs ") &&
-                                                   Contains(" KiB of shared memory, and cuda:0 has 99 KiB; f16 or bf16"));
+  CHECK_THAT(message_of([&] { attend(f32); }),
+             Contains("attention: a block of this kernel needs ") &&
+                 Contains(" KiB of shared memory, and cuda:0 has 99 KiB; f16 or bf16"));
   CHECK(on_cuda(1000).to_vector<float>() == std::vector<float>(1000, 0));
   cuda_shim::set_shared_limit(227 * 1024);
   CHECK(attend(f32) == std::vector<double>(8 * 256, 1));
@@ -211,14 +216,18 @@ TEST_CASE("launches of more than 2^31 elements are cut into parts that cover eac
   x.strides = {0, 2, 1};  // repeats along the first dimension
   const View* inputs[] = {&x};
   struct Seen { std::int64_t elements = 0, parts = 0, end = 0; } seen;
-  cuda_backend::for_indexable_parts(cuda_backend::plan_elementwise(y, inputs), [](const void* state, const cuda_backend::ElementwiseLoop& part) {
-    Seen& s = *const_cast<Seen*>(static_cast<const Seen*>(state));
-    const std::int64_t n = numel_of(part.sizes), at = static_cast<const float*>(part.operand[0].data) - static_cast<const float*>(nullptr);
-    CHECK(n <= std::int64_t{1} << 30);
-    CHECK(at == s.elements);
-    s.elements += n;
-    ++s.parts;
-  }, &seen);
+  cuda_backend::for_indexable_parts(
+      cuda_backend::plan_elementwise(y, inputs),
+      [](const void* state, const cuda_backend::ElementwiseLoop& part) {
+        Seen& s = *const_cast<Seen*>(static_cast<const Seen*>(state));
+        const std::int64_t n = numel_of(part.sizes),
+                           at = static_cast<const float*>(part.operand[0].data) - static_cast<const float*>(nullptr);
+        CHECK(n <= std::int64_t{1} << 30);
+        CHECK(at == s.elements);
+        s.elements += n;
+        ++s.parts;
+      },
+      &seen);
   CHECK(seen.elements == y.numel());
   CHECK(seen.parts >= 6);
 }
@@ -279,7 +288,8 @@ TEST_CASE("a captured graph replays what was launched, and waiting in a capture 
   REQUIRE(cudaStreamBeginCapture(side.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
   CHECK(cuda_backend::is_capturing());
   cuda_backend::launch("add one", &add_one_kernel, {1, 32}, x.data<float>(), 32);
-  CHECK_THAT(message_of([&] { x.sum().item(); }), Contains("a step that is captured must not copy between host and device"));
+  CHECK_THAT(message_of([&] { x.sum().item(); }),
+             Contains("a step that is captured must not copy between host and device"));
   REQUIRE(cudaStreamEndCapture(side.get(), &graph) == cudaSuccess);
   cudaGraphExec_t exec = nullptr;
   REQUIRE(cudaGraphInstantiate(&exec, graph) == cudaSuccess);

@@ -15,13 +15,14 @@ namespace cuda_shim {
 // The order in which the threads of a block run between barriers. A result that depends on it is a race.
 enum class Order { forward, reverse, random };
 void set_order(Order order, unsigned seed = 1);
-// When the copies of the copy engine (TMA) arrive and products of warpgroups (wgmma) read shared memory: as late as a kernel
-// allows (the default), at once, or now this, now that, in the random numbers of set_order. MANTISSA_SHIM_LATE begins with random.
+// When the copies of the copy engine (TMA) arrive and products of warpgroups (wgmma) read shared memory: as late as
+// a kernel allows (the default), at once, or now this, now that, in the random numbers of set_order.
+// MANTISSA_SHIM_LATE begins with random.
 enum class Asynchrony { late, early, random };
 void set_asynchrony(Asynchrony when);
 
-// Work is done at once (the default), or as late as streams and events allow, in an order of its own. Copies then read and
-// write host memory late, too. MANTISSA_SHIM_LATE=<seed> in the environment begins so.
+// Work is done at once (the default), or as late as streams and events allow, in an order of its own. Copies then read
+// and write host memory late, too. MANTISSA_SHIM_LATE=<seed> in the environment begins so.
 void set_late(bool late, unsigned seed = 1);
 
 void set_device_count(int count);                 // 1 at start, at most 4; 0: a machine without a GPU
@@ -33,8 +34,8 @@ std::uint64_t launches();                         // kernels run so far
 std::size_t device_bytes();                       // taken by cudaMalloc and not given back
 bool is_device_pointer(const void* p);
 
-// While one lives, this thread's calls of the runtime are counted by name; a launch is "cudaLaunchKernel". Scopes nest; the
-// innermost one counts.
+// While one lives, this thread's calls of the runtime are counted by name; a launch is "cudaLaunchKernel". Scopes
+// nest; the innermost one counts.
 class CallCounter {
  public:
   CallCounter();
@@ -45,8 +46,8 @@ class CallCounter {
  private:
   CallCounter* before_;
 };
-// A null device takes kernels, copies and memsets and does none of them, so that what a program spends is its own work on
-// the host. Results are whatever lay in memory; what the host copies from there is zero.
+// A null device takes kernels, copies and memsets and does none of them, so that what a program spends is its own work
+// on the host. Results are whatever lay in memory; what the host copies from there is zero.
 void set_null_device(bool on);
 extern bool null_device;
 
@@ -55,8 +56,8 @@ struct Fault : std::runtime_error {  // what a kernel did wrong
   Fault(cudaError_t e, const std::string& text) : std::runtime_error(text), error(e) {}
   cudaError_t error;
 };
-// What is known of a kernel (kernels.cpp): its name, the static variables that are its shared memory, and the registers that
-// cuda/kernel_resources.txt says a thread of it has; 0 where it is not listed.
+// What is known of a kernel (kernels.cpp): its name, the static variables that are its shared memory, and the registers
+// that cuda/kernel_resources.txt says a thread of it has; 0 where it is not listed.
 struct Kernel {
   struct Variable { char* at; std::size_t bytes; };
   std::string name;
@@ -72,13 +73,14 @@ struct Argument {
   std::size_t bytes = 0;
   bool is_pointer = false;
 };
-// Runs all blocks of a grid. Throws what a kernel did wrong: a barrier that not all threads reach, a misaligned address.
+// Runs all blocks of a grid. Throws what a kernel did wrong: a barrier that not all
+// threads reach, a misaligned address.
 void run_grid(const Kernel& kernel, const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t shared);
 // Puts work on a stream: done at once, later, or recorded by a capture.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 // Refuses what a GPU of compute capability 9.0 refuses. `arguments` end with an empty one.
-cudaError_t launch(cudaStream_t stream, const void* kernel, const Argument* arguments, std::function<void()> thread, dim3 grid,
-                   dim3 block, std::size_t shared);
+cudaError_t launch(cudaStream_t stream, const void* kernel, const Argument* arguments, std::function<void()> thread,
+                   dim3 grid, dim3 block, std::size_t shared);
 
 class DeviceAccess {  // while one lives, this process may touch device memory
  public:

@@ -35,7 +35,8 @@ inline void tsan_acquire(char* tag) { __tsan_acquire(tag); }
 inline void tsan_release(char* tag) { __tsan_release(tag); }
 inline void tsan_read(const void* p, std::size_t bytes) { __tsan_read_range(const_cast<void*>(p), bytes); }
 inline void tsan_write(void* p, std::size_t bytes) { __tsan_write_range(p, bytes); }
-// What the machine does for itself, on the stack of whichever fiber: it also sees memmove in code that is not instrumented.
+// What the machine does for itself, on the stack of whichever fiber: it also sees memmove in
+// code that is not instrumented.
 struct TsanIgnore {
   TsanIgnore() { __tsan_ignore_thread_begin(); }
   ~TsanIgnore() { __tsan_ignore_thread_end(); }
@@ -59,7 +60,8 @@ struct Fiber {
   void* pointer = nullptr;  // the saved stack pointer
   ucontext_t context;
   void* tsan = nullptr;
-  void* fake_stack = nullptr;  // where AddressSanitizer keeps locals; stays with the fiber, because mapping one takes long
+  // where AddressSanitizer keeps locals; stays with the fiber, because mapping one takes long
+  void* fake_stack = nullptr;
   const void* asan_bottom = nullptr;
   std::size_t asan_size = 0;
 };

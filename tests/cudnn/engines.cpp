@@ -84,7 +84,8 @@ void count_all() {
   const ConvShape first{16, 3, 64, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   const char* passes[] = {"forward", "input gradient", "weight gradient"};
   for (const Dtype t : {f64, f32, f16, bf16}) {
-    for (const auto& [kernel, shape] : {std::pair{"3x3", three}, std::pair{"1x1, stride 2", one}, std::pair{"3x3 of 3 channels", first}}) {
+    for (const auto& [kernel, shape] :
+         {std::pair{"3x3", three}, std::pair{"1x1, stride 2", one}, std::pair{"3x3 of 3 channels", first}}) {
       for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
         if (layout == Layout::channels_last && !is_half(t)) continue;  // conv_layout does not ask for it
         for (int pass = 0; pass < 3; ++pass) {

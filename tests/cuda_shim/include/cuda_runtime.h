@@ -54,7 +54,8 @@ unsigned lane();
 unsigned active_lanes();
 void* dynamic_shared();
 void note_call(const char* name);  // of the runtime: tests/cuda_shim/shim.h counts them
-[[noreturn]] void fail_misaligned(const void* p, std::size_t bytes, const char* what);  // ends the kernel, as a GPU would
+// ends the kernel, as a GPU would
+[[noreturn]] void fail_misaligned(const void* p, std::size_t bytes, const char* what);
 inline void check_aligned(const void* p, std::size_t bytes, const char* what) {
   if (reinterpret_cast<std::uintptr_t>(p) % bytes != 0) fail_misaligned(p, bytes, what);
 }
@@ -114,12 +115,24 @@ template <class T, class F> T cuda_shim_atomic(T* p, F f) {
   while (!__atomic_compare_exchange(p, &old, &now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old;
 }
-template <class T> T atomicAdd(T* p, std::type_identity_t<T> v) { return cuda_shim_atomic(p, [=](T x) { return static_cast<T>(x + v); }); }
-template <class T> T atomicSub(T* p, std::type_identity_t<T> v) { return cuda_shim_atomic(p, [=](T x) { return static_cast<T>(x - v); }); }
-template <class T> T atomicMax(T* p, std::type_identity_t<T> v) { return cuda_shim_atomic(p, [=](T x) { return x > v ? x : v; }); }
-template <class T> T atomicMin(T* p, std::type_identity_t<T> v) { return cuda_shim_atomic(p, [=](T x) { return x < v ? x : v; }); }
-template <class T> T atomicOr(T* p, std::type_identity_t<T> v) { return cuda_shim_atomic(p, [=](T x) { return static_cast<T>(x | v); }); }
-template <class T> T atomicAnd(T* p, std::type_identity_t<T> v) { return cuda_shim_atomic(p, [=](T x) { return static_cast<T>(x & v); }); }
+template <class T> T atomicAdd(T* p, std::type_identity_t<T> v) {
+  return cuda_shim_atomic(p, [=](T x) { return static_cast<T>(x + v); });
+}
+template <class T> T atomicSub(T* p, std::type_identity_t<T> v) {
+  return cuda_shim_atomic(p, [=](T x) { return static_cast<T>(x - v); });
+}
+template <class T> T atomicMax(T* p, std::type_identity_t<T> v) {
+  return cuda_shim_atomic(p, [=](T x) { return x > v ? x : v; });
+}
+template <class T> T atomicMin(T* p, std::type_identity_t<T> v) {
+  return cuda_shim_atomic(p, [=](T x) { return x < v ? x : v; });
+}
+template <class T> T atomicOr(T* p, std::type_identity_t<T> v) {
+  return cuda_shim_atomic(p, [=](T x) { return static_cast<T>(x | v); });
+}
+template <class T> T atomicAnd(T* p, std::type_identity_t<T> v) {
+  return cuda_shim_atomic(p, [=](T x) { return static_cast<T>(x & v); });
+}
 template <class T> T atomicExch(T* p, std::type_identity_t<T> v) { return cuda_shim_atomic(p, [=](T) { return v; }); }
 template <class T> T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
   return cuda_shim_atomic(p, [=](T x) { return x == expected ? v : x; });
@@ -141,7 +154,9 @@ inline float __int_as_float(int x) { float f; std::memcpy(&f, &x, 4); return f; 
 inline int __float_as_int(float x) { int i; std::memcpy(&i, &x, 4); return i; }
 inline unsigned __float_as_uint(float x) { unsigned i; std::memcpy(&i, &x, 4); return i; }
 inline float __uint_as_float(unsigned x) { float f; std::memcpy(&f, &x, 4); return f; }
-inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(static_cast<std::uint64_t>(a) * b >> 32); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<std::uint64_t>(a) * b >> 32);
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __clz(int x) { return x ? __builtin_clz(static_cast<unsigned>(x)) : 32; }
@@ -176,16 +191,34 @@ enum cudaError_t {
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorUnknown = 999,
 };
-enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
-enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone,
+  cudaStreamCaptureStatusActive,
+  cudaStreamCaptureStatusInvalidated
+};
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
-enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound, cudaDriverEntryPointVersionNotSufficent };
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess,
+  cudaDriverEntryPointSymbolNotFound,
+  cudaDriverEntryPointVersionNotSufficent
+};
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0;
 inline constexpr unsigned long long cudaEnableDefault = 0;
@@ -242,5 +275,5 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 cudaError_t cudaGraphDestroy(cudaGraph_t);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes);
-cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version, unsigned long long flags,
-                                             cudaDriverEntryPointQueryResult* found);
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                             unsigned long long flags, cudaDriverEntryPointQueryResult* found);

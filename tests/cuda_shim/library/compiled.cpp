@@ -22,7 +22,9 @@ namespace {
 
 // Calls a kernel with the parameter that lies at an address.
 constexpr const char* entries = R"(
-template <class Parameter> void call_kernel(void (*kernel)(Parameter), const void* at) { kernel(*static_cast<const Parameter*>(at)); }
+template <class Parameter> void call_kernel(void (*kernel)(Parameter), const void* at) {
+  kernel(*static_cast<const Parameter*>(at));
+}
 extern "C" void call_fused_packs(const void* at) { call_kernel(&::fused_packs, at); }
 extern "C" void call_fused_elements(const void* at) { call_kernel(&::fused_elements, at); }
 )";

@@ -12,7 +12,8 @@ namespace {
 
 using tensor_core::Gemm;
 
-View matrices(const void* p, Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t leading, bool transposed) {
+View matrices(const void* p, Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t leading,
+              bool transposed) {
   View v;
   v.data = const_cast<void*>(p);
   v.dtype = dtype;
@@ -26,7 +27,8 @@ void multiply(const Gemm& g, const void* a, const void* b, char* c) {
   const Tensor product = Tensor::allocate({g.m, g.n}, g.in, cpu);
   View bias;
   if (g.bias) bias = matrices(g.bias, g.in, 1, g.n, g.n, false), bias.sizes = {g.n}, bias.strides = {1};
-  kernels::gemm(cpu, product.view(), matrices(a, g.in, g.m, g.k, g.lda, g.a_transposed), matrices(b, g.in, g.k, g.n, g.ldb, g.b_transposed), bias);
+  kernels::gemm(cpu, product.view(), matrices(a, g.in, g.m, g.k, g.lda, g.a_transposed),
+                matrices(b, g.in, g.k, g.n, g.ldb, g.b_transposed), bias);
   visit_floating(g.in, [&]<class In> {
     visit_floating(g.out, [&]<class Out> {
       const In* from = product.data<In>();

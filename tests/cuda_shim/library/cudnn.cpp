@@ -2,7 +2,8 @@
 #include "cuda/cudnn.h"
 
 bool mantissa::cuda_backend::has_cudnn() { return false; }
-bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&, const View&, int) {
+bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&,
+                                       const View&, int) {
   return false;
 }
 bool mantissa::cuda_backend::run_cudnn_attention(const AttentionProblem&, const AttentionBias&, bool, Device, int) {
