@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace mantissa {
@@ -16,6 +17,9 @@ class Dims {
   static constexpr int max_rank = 8;
 
   Dims() = default;
+  // One dimension: sum(x, 1), zeros(5), x.reshape(-1).
+  template <class T> requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
+  Dims(T size) : Dims({static_cast<std::int64_t>(size)}) {}
   Dims(std::initializer_list<std::int64_t> v) : Dims(std::span(v.begin(), v.size())) {}
   Dims(const std::vector<std::int64_t>& v) : Dims(std::span<const std::int64_t>(v)) {}
   explicit Dims(std::span<const std::int64_t> v) {

@@ -194,13 +194,25 @@ class Tensor {
   Tensor expand(const Dims& shape) const;
   Tensor slice(int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) const;
   Tensor select(int dim, std::int64_t index) const;
-  Tensor sum() const;
-  Tensor sum(int dim, bool keepdim = false) const;
-  Tensor mean() const;
-  Tensor mean(int dim, bool keepdim = false) const;
+  Tensor sum(const Dims& dims = {}, bool keepdim = false) const;  // of no dims: over all
+  Tensor mean(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
   Tensor max() const;
   Tensor min() const;
   Tensor argmax(int dim, bool keepdim = false) const;
+  Tensor argmin(int dim, bool keepdim = false) const;
+  Tensor any() const;
+  Tensor all() const;
+  Tensor softmax(int dim) const;
+  Tensor log_softmax(int dim) const;
+  Tensor matmul(const Tensor& other) const;
+  Tensor masked_fill(const Tensor& mask, double value) const;
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor sqrt() const;
+  Tensor abs() const;
+  Tensor pow(double exponent) const;
 
  private:
   static Tensor of_integer(std::int64_t number, Dtype dtype);

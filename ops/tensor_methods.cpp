@@ -22,13 +22,25 @@ Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t
   return mantissa::slice(*this, dim, begin, end, step);
 }
 Tensor Tensor::select(int dim, std::int64_t index) const { return mantissa::select(*this, dim, index); }
-Tensor Tensor::sum() const { return mantissa::sum(*this); }
-Tensor Tensor::sum(int dim, bool keepdim) const { return mantissa::sum(*this, {dim}, keepdim); }
-Tensor Tensor::mean() const { return mantissa::mean(*this); }
-Tensor Tensor::mean(int dim, bool keepdim) const { return mantissa::mean(*this, {dim}, keepdim); }
-Tensor Tensor::max() const { return amax(*this); }
-Tensor Tensor::min() const { return amin(*this); }
+Tensor Tensor::sum(const Dims& dims, bool keepdim) const { return mantissa::sum(*this, dims, keepdim); }
+Tensor Tensor::mean(const Dims& dims, bool keepdim) const { return mantissa::mean(*this, dims, keepdim); }
+Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return mantissa::amax(*this, dims, keepdim); }
+Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return mantissa::amin(*this, dims, keepdim); }
+Tensor Tensor::max() const { return mantissa::max(*this); }
+Tensor Tensor::min() const { return mantissa::min(*this); }
 Tensor Tensor::argmax(int dim, bool keepdim) const { return mantissa::argmax(*this, dim, keepdim); }
+Tensor Tensor::argmin(int dim, bool keepdim) const { return mantissa::argmin(*this, dim, keepdim); }
+Tensor Tensor::any() const { return mantissa::any(*this); }
+Tensor Tensor::all() const { return mantissa::all(*this); }
+Tensor Tensor::softmax(int dim) const { return mantissa::softmax(*this, dim); }
+Tensor Tensor::log_softmax(int dim) const { return mantissa::log_softmax(*this, dim); }
+Tensor Tensor::matmul(const Tensor& other) const { return mantissa::matmul(*this, other); }
+Tensor Tensor::masked_fill(const Tensor& mask, double value) const { return mantissa::masked_fill(*this, mask, value); }
+Tensor Tensor::exp() const { return mantissa::exp(*this); }
+Tensor Tensor::log() const { return mantissa::log(*this); }
+Tensor Tensor::sqrt() const { return mantissa::sqrt(*this); }
+Tensor Tensor::abs() const { return mantissa::abs(*this); }
+Tensor Tensor::pow(double exponent) const { return mantissa::pow(*this, exponent); }
 
 Tensor Tensor::operator[](std::int64_t i) const { return mantissa::select(*this, 0, i); }
 

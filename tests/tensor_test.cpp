@@ -180,6 +180,29 @@ TEST_CASE("describe names dtype and shape") {
   CHECK(describe(Tensor()) == "undefined");
 }
 
+TEST_CASE("one dimension or size needs no braces, and the commonest operators are methods") {
+  const Tensor x = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
+  CHECK(sum(x, 1).to_vector<float>() == std::vector<float>{6, 15});
+  CHECK(x.sum(1, true).sizes() == Dims{2, 1});
+  CHECK(x.mean({0, 1}).item() == 3.5);
+  CHECK(x.mean().item() == 3.5);
+  CHECK(x.reshape(-1).sizes() == Dims{6});
+  CHECK(zeros(5).sizes() == Dims{5});
+  CHECK(flip(x, -1).to_vector<float>() == std::vector<float>{3, 2, 1, 6, 5, 4});
+  CHECK(x.amax(0).to_vector<float>() == std::vector<float>{4, 5, 6});
+  CHECK(x.amin({0, 1}).item() == 1);
+  CHECK(x.argmin(1).to_vector<int>() == std::vector<int>{0, 0});
+  CHECK(bool((x > 5.0).any()));
+  CHECK_FALSE(bool((x > 5.0).all()));
+  CHECK(equal(x.softmax(1), softmax(x, 1)));
+  CHECK(equal(x.log_softmax(1), log_softmax(x, 1)));
+  CHECK(equal(x.matmul(x.t()), matmul(x, x.t())));
+  CHECK(equal(x.masked_fill(x > 2.0, 0), where(x > 2.0, zeros_like(x), x)));
+  CHECK(equal(x.pow(2).sqrt(), x.abs()));
+  CHECK(equal(x.exp(), exp(x)));
+  CHECK(equal(x.log(), log(x)));
+}
+
 TEST_CASE("a tensor in a condition is its one element") {
   const Tensor loss = scalar(0.5), best = scalar(0.75), x = tensor({1.0, 2.0});
   CHECK(bool(loss < best));

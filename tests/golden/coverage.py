@@ -138,7 +138,8 @@ fails for an operator or module without such a comparison or a stated reason.
 
 - A tensor in a condition is its one element, as in Python: `if (loss < best)`, `if (any(isnan(x)))`. Whether there is a tensor
   at all, Python's `x is not None`, says `x.defined()`.
-- Most operators are functions only: `mean(x, {{2, 3}})` for `x.mean((2, 3))`, `softmax(x, -1)`, `masked_fill(x, mask, 0)`. `view` is `reshape`.
+- Every operator is a function, `mean(x, {{2, 3}})`, `gather(x, 1, index)`; the commonest are methods of `Tensor` too, `x.mean({{2, 3}})`,
+  `x.softmax(-1)`. One dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`, `x.reshape(-1)`. `view` is `reshape`.
   A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`.
 - Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
 - A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
