@@ -119,9 +119,9 @@ int run(int argc, char** argv) {
     optimizers.push_back(
         &run.optimizer("muon", std::make_unique<optim::Muon>(
                                    matrices, optim::MuonOptions{.lr = muon, .weight_decay = 0.01, .ns_dtype = f32})));
+  const auto model = [&](const Tensor& x) { return net(x); };
   run.evaluate([&] {
-    return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run,
-                                                                  [&](const Tensor& x) { return net(x); })}};
+    return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run, model)}};
   });
   run.start(text.source, nn::count(net));
   while (run.next()) {
