@@ -265,7 +265,7 @@ TEST_CASE("a pointer to memory of the host, or of another GPU, is refused") {
   const Buffer y(32, f32);
   const std::vector<float> heap(128, 1);
   float stack[128] = {};
-  // Where a word of a struct is taken for a pointer (runtime.cpp); ThreadSanitizer's heap begins where it is not.
+  // Where a word of a struct is taken for a pointer (launch.cpp); ThreadSanitizer's heap begins where it is not.
   const auto low_half = [](const float* p) { return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(p)); };
   const float* of_host = low_half(heap.data()) >> 24 != 0 ? heap.data() : stack;
   while (low_half(of_host) % 256 != 64) ++of_host;

@@ -1,7 +1,7 @@
 // Stands in for NVIDIA's header where .cu files are compiled by a C++ compiler: the words of the
 // language, the calls of the runtime that cuda/ uses, and what kernels call. Kernels run on the CPU, one
 // fiber per CUDA thread (tests/cuda_shim/fibers.cpp); memory, streams, events and graphs are those of
-// tests/cuda_shim/runtime.cpp. Add here what a new kernel needs; meaning and names are NVIDIA's.
+// tests/cuda_shim/memory.cpp and streams.cpp. Add here what a new kernel needs; meaning and names are NVIDIA's.
 #pragma once
 
 #include <algorithm>
