@@ -41,8 +41,9 @@ inline thread_local int device = 0;
 
 // --- errors (runtime.cpp) ---
 inline cudaError_t sticky = cudaSuccess, planned = cudaSuccess;
-inline std::map<cudaError_t, std::string> explanations;  // of the last of a kind: a kernel that failed, a launch refused
-cudaError_t result(cudaError_t e);                       // also what cudaGetLastError says next
+// Of the last error of a kind: a kernel that failed, a launch refused.
+inline std::map<cudaError_t, std::string> explanations;
+cudaError_t result(cudaError_t e);  // also what cudaGetLastError says next
 
 // --- device memory (memory.cpp) ---
 // Under AddressSanitizer every allocation is an ordinary one: there reading beyond its end is what is looked for.

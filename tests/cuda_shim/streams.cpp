@@ -1,5 +1,5 @@
-// Streams as queues of functions, events, captured graphs. Work is done at once, or, when a test asks for it, as late as
-// a real device might do it and in an order that only streams and events restrain.
+// Streams as queues of functions, events, captured graphs. Work is done at once, or, when a test asks for it, as late
+// as a real device might do it and in an order that only streams and events restrain.
 #include <cstdio>
 #include <cstdlib>
 #include <random>
