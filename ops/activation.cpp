@@ -56,13 +56,14 @@ struct PreluOp : Prelu {
 
 void call_each(Samples& s, Tensor (*f)(const Tensor&)) {
   for (const Dims& sizes : {Dims{3, 7}, Dims{}}) {
-    s.call({3.0 * s.randn(sizes)}, [f](const Tensors& x) { return Tensors{f(x[0])}; });
+    s.call({3.0 * s.randn(sizes)}, [f](const Tensors& x) { return f(x[0]); });
   }
 }
 void selu_samples(Samples& s) { call_each(s, [](const Tensor& x) { return selu(x); }); }
 void celu_samples(Samples& s) {
   call_each(s, [](const Tensor& x) { return celu(x, 1.5); });
-  s.error_call({s.randn({2})}, [](const Tensors& x) { return Tensors{celu(x[0], 0)}; }, "alpha must not be 0");
+  s.error_call(
+      {s.randn({2})}, [](const Tensors& x) { return celu(x[0], 0); }, "alpha must not be 0");
 }
 void relu6_samples(Samples& s) { call_each(s, [](const Tensor& x) { return relu6(x); }); }
 

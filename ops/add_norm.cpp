@@ -85,7 +85,7 @@ template <bool centred> void add_samples(Samples& s) {
       const Tensor sum = t[0] + t[1];
       return Tensors{sum, centred ? layer_norm(sum, shape, t[2], t[3], eps) : rms_norm(sum, shape, t[2], eps)};
     };
-    if (!centred) x.resize(3);
+    if (!centred) x.pop_back();  // there is no bias
     s.call(std::move(x), function, meaning);
   };
   const Tensor none;

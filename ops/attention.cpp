@@ -321,45 +321,39 @@ Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool i
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void attention_samples(Samples& s) {
-  const F plain = [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); };
-  const F masked = [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2], x[3]); };
-  const F causal = [](const Tensors& x) {
+  const auto plain = [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); };
+  const auto masked = [](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2], x[3]); };
+  const auto causal = [](const Tensors& x) {
     return scaled_dot_product_attention(x[0], x[1], x[2], {}, {.is_causal = true, .scale = 0.7});
   };
-  const F grouped = [](const Tensors& x) {
+  const auto grouped = [](const Tensors& x) {
     return scaled_dot_product_attention(x[0], x[1], x[2], {}, {.enable_gqa = true});
   };
-  add(s, {s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2})}, plain);
-  add(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4})}, plain);
-  add(s, {s.randn({2, 2, 4, 3}), s.randn({2, 2, 4, 3}), s.randn({2, 2, 4, 3})}, causal);
-  add(s, {s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2}), s.booleans({3, 5})}, masked);
+  s.call({s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2})}, plain);
+  s.call({s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4})}, plain);
+  s.call({s.randn({2, 2, 4, 3}), s.randn({2, 2, 4, 3}), s.randn({2, 2, 4, 3})}, causal);
+  s.call({s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2}), s.booleans({3, 5})}, masked);
   // one is blind
-  add(s, {s.randn({2, 3, 4}), s.randn({2, 2, 4}), s.randn({2, 2, 2}), tensor({{1, 0}, {0, 0}, {1, 1}}) == 1}, masked);
-  add(s, {s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2}), s.randn({3, 5})}, masked);
-  add(s, {s.randn({1, 4, 3, 2}), s.randn({1, 2, 5, 2}), s.randn({1, 2, 5, 2})}, grouped);
-  refuse(s, {s.randn({3, 4}), s.randn({5, 3}), s.randn({5, 3})}, plain, "differ in the last dimension");
-  refuse(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({6, 4})}, plain, "differ in length");
-  refuse(s, {s.randn({4}), s.randn({4}), s.randn({4})}, plain, "at least 2 dimensions");
-  refuse(s, {s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4}), tensor({{1, 1, 1, 0, 0}})}, masked,
-         "must be bool, true where a query may look");
-  refuse(s, {s.randn({1, 3, 3, 2}), s.randn({1, 2, 5, 2}), s.randn({1, 2, 5, 2})}, grouped, "no multiple");
+  s.call({s.randn({2, 3, 4}), s.randn({2, 2, 4}), s.randn({2, 2, 2}), tensor({{1, 0}, {0, 0}, {1, 1}}) == 1}, masked);
+  s.call({s.randn({2, 3, 4}), s.randn({2, 5, 4}), s.randn({2, 5, 2}), s.randn({3, 5})}, masked);
+  s.call({s.randn({1, 4, 3, 2}), s.randn({1, 2, 5, 2}), s.randn({1, 2, 5, 2})}, grouped);
+  s.error_call({s.randn({3, 4}), s.randn({5, 3}), s.randn({5, 3})}, plain, "differ in the last dimension");
+  s.error_call({s.randn({3, 4}), s.randn({5, 4}), s.randn({6, 4})}, plain, "differ in length");
+  s.error_call({s.randn({4}), s.randn({4}), s.randn({4})}, plain, "at least 2 dimensions");
+  s.error_call({s.randn({3, 4}), s.randn({5, 4}), s.randn({5, 4}), tensor({{1, 1, 1, 0, 0}})}, masked,
+               "must be bool, true where a query may look");
+  s.error_call({s.randn({1, 3, 3, 2}), s.randn({1, 2, 5, 2}), s.randn({1, 2, 5, 2})}, grouped, "no multiple");
 }
 void rotary_embedding_samples(Samples& s) {
-  add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return rotary_embedding(x[0]); });
-  add(s, {s.randn({5, 6})}, [](const Tensors& x) { return rotary_embedding(x[0], 3, 100, true); });
-  add(s, {s.randn({2, 3, 5, 32})}, [](const Tensors& x) { return rotary_embedding(x[0]); });
-  add(s, {s.randn({2, 5, 3, 16})},
-      [](const Tensors& x) { return rotary_embedding(transpose(x[0], 1, 2), 2, 1000, true); });
-  add(s, {s.randn({2, 3, 32})}, [](const Tensors& x) { return rotary_embedding(x[0], 1, 1000, true); });
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return rotary_embedding(x[0]); }, "must be even");
+  s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return rotary_embedding(x[0]); });
+  s.call({s.randn({5, 6})}, [](const Tensors& x) { return rotary_embedding(x[0], 3, 100, true); });
+  s.call({s.randn({2, 3, 5, 32})}, [](const Tensors& x) { return rotary_embedding(x[0]); });
+  s.call({s.randn({2, 5, 3, 16})},
+         [](const Tensors& x) { return rotary_embedding(transpose(x[0], 1, 2), 2, 1000, true); });
+  s.call({s.randn({2, 3, 32})}, [](const Tensors& x) { return rotary_embedding(x[0], 1, 1000, true); });
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return rotary_embedding(x[0]); }, "must be even");
 }
 MANTISSA_COMPOSITE(scaled_dot_product_attention, attention_samples, .autocast = CastPolicy::lower, .has_policy = true)
 MANTISSA_COMPOSITE(rotary_embedding, rotary_embedding_samples)

@@ -229,9 +229,9 @@ void BatchNormBackward::samples(Samples& s) {
 void BatchNormRelu::samples(Samples& s) {
   const auto add = [&](Tensors x, BatchNorm norm) {
     const BatchNormRelu op{norm, x[3].defined()};
-    const auto meaning = [=](const Tensors& t) { return Tensors{reference(op, t[0], t[1], t[2], t[3], t[4], t[5])}; };
+    const auto meaning = [=](const Tensors& t) { return reference(op, t[0], t[1], t[2], t[3], t[4], t[5]); };
     const auto function = [=](const Tensors& t) {
-      return Tensors{batch_norm_relu(t[0], t[1], t[2], t[4], t[5], norm.training, norm.momentum, norm.eps, t[3])};
+      return batch_norm_relu(t[0], t[1], t[2], t[4], t[5], norm.training, norm.momentum, norm.eps, t[3]);
     };
     s.call(std::move(x), function, meaning);
   };
@@ -245,8 +245,7 @@ void BatchNormRelu::samples(Samples& s) {
   add({s.randn({4, 3, 3, 2}), none, none, s.randn({4, 3, 3, 2}), s.randn({3}), s.uniform({3}, 0.5, 2)}, {false});
   const auto error = [&](Tensors x, const char* fragment) {
     s.error_call(
-        std::move(x),
-        [](const Tensors& t) { return Tensors{batch_norm_relu(t[0], {}, {}, {}, {}, true, 0.1, 1e-5, t[1])}; },
+        std::move(x), [](const Tensors& t) { return batch_norm_relu(t[0], {}, {}, {}, {}, true, 0.1, 1e-5, t[1]); },
         fragment);
   };
   error({s.randn({2, 3, 4}), s.randn({2, 3})}, "expected x's sizes and dtype");

@@ -48,13 +48,12 @@ Tensor positive(const Tensor& x) {
   return matmul(x, transpose(x)) + eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()});
 }
 void cholesky_samples(Samples& s) {
-  s.call({s.randn({3, 3})}, [](const Tensors& x) { return Tensors{cholesky(positive(x[0]))}; });
-  s.call({s.randn({2, 4, 4})}, [](const Tensors& x) { return Tensors{cholesky(positive(x[0]), true)}; });
+  s.call({s.randn({3, 3})}, [](const Tensors& x) { return cholesky(positive(x[0])); });
+  s.call({s.randn({2, 4, 4})}, [](const Tensors& x) { return cholesky(positive(x[0]), true); });
   s.error_call(
-      {s.randn({2, 3})}, [](const Tensors& x) { return Tensors{cholesky(x[0])}; }, "cholesky: needs square matrices");
+      {s.randn({2, 3})}, [](const Tensors& x) { return cholesky(x[0]); }, "cholesky: needs square matrices");
   s.error_call(
-      {s.randn({3, 3})}, [](const Tensors& x) { return Tensors{cholesky(-positive(x[0]))}; },
-      "is not positive definite");
+      {s.randn({3, 3})}, [](const Tensors& x) { return cholesky(-positive(x[0])); }, "is not positive definite");
 }
 MANTISSA_COMPOSITE(cholesky, cholesky_samples, .halves = false)
 

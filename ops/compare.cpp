@@ -7,7 +7,7 @@ namespace {
 using namespace pointwise;
 
 void bitwise_not_of_bool(Samples& s) {
-  s.call({s.booleans({7})}, [](const Tensors& x) { return Tensors{bitwise_not(x[0])}; });
+  s.call({s.booleans({7})}, [](const Tensors& x) { return bitwise_not(x[0]); });
 }
 struct BitwiseNotOp : Unary<BitwiseNot> {
   static void samples(Samples& s) {

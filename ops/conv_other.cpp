@@ -87,68 +87,60 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
-
 void conv_transpose2d_samples(Samples& s) {
-  const F plain = [](const Tensors& x) { return conv_transpose2d(x[0], x[1], x[2]); };
-  add(s, {s.randn({2, 3, 4, 3}), s.randn({3, 2, 3, 2}), s.randn({2})}, plain);
-  add(s, {s.randn({1, 4, 3, 3}), s.randn({4, 1, 3, 3}), s.randn({2})}, [](const Tensors& x) {
+  const auto plain = [](const Tensors& x) { return conv_transpose2d(x[0], x[1], x[2]); };
+  s.call({s.randn({2, 3, 4, 3}), s.randn({3, 2, 3, 2}), s.randn({2})}, plain);
+  s.call({s.randn({1, 4, 3, 3}), s.randn({4, 1, 3, 3}), s.randn({2})}, [](const Tensors& x) {
     return conv_transpose2d(x[0], x[1], x[2],
                             {.stride = {2, 3}, .padding = {1, 0}, .output_padding = {1, 2}, .groups = 2});
   });
-  add(s, {s.randn({1, 2, 3, 3}), s.randn({2, 2, 2, 2}), Tensor()}, [](const Tensors& x) {
+  s.call({s.randn({1, 2, 3, 3}), s.randn({2, 2, 2, 2}), Tensor()}, [](const Tensors& x) {
     return conv_transpose2d(x[0], x[1], x[2], {.dilation = {2, 1}});
   });
-  refuse(s, {s.randn({1, 3, 4, 4}), s.randn({2, 3, 3, 3}), Tensor()}, plain, "has 3 channels");
-  add(s, {s.randn({3, 4, 3}), s.randn({3, 2, 3, 2}), s.randn({2})}, plain);
-  refuse(s, {s.randn({4, 4}), s.randn({3, 3, 3, 3}), Tensor()}, plain, "x must be [N, C, H, W]");
-  refuse(s, {s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3}), s.randn({2})}, plain, "bias must be [3]");
-  refuse(
-      s, {s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3})},
+  s.error_call({s.randn({1, 3, 4, 4}), s.randn({2, 3, 3, 3}), Tensor()}, plain, "has 3 channels");
+  s.call({s.randn({3, 4, 3}), s.randn({3, 2, 3, 2}), s.randn({2})}, plain);
+  s.error_call({s.randn({4, 4}), s.randn({3, 3, 3, 3}), Tensor()}, plain, "x must be [N, C, H, W]");
+  s.error_call({s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3}), s.randn({2})}, plain, "bias must be [3]");
+  s.error_call(
+      {s.randn({1, 3, 4, 4}), s.randn({3, 3, 3, 3})},
       [](const Tensors& x) {
         return conv_transpose2d(x[0], x[1], {}, {.output_padding = {1, 0}});
       },
       "smaller than stride or dilation");
 }
 void conv1d_samples(Samples& s) {
-  const F plain = [](const Tensors& x) { return conv1d(x[0], x[1], x[2]); };
-  add(s, {s.randn({2, 3, 7}), s.randn({4, 3, 3}), s.randn({4})}, plain);
-  add(s, {s.randn({2, 4, 9}), s.randn({2, 2, 3}), Tensor()}, [](const Tensors& x) {
+  const auto plain = [](const Tensors& x) { return conv1d(x[0], x[1], x[2]); };
+  s.call({s.randn({2, 3, 7}), s.randn({4, 3, 3}), s.randn({4})}, plain);
+  s.call({s.randn({2, 4, 9}), s.randn({2, 2, 3}), Tensor()}, [](const Tensors& x) {
     return conv1d(x[0], x[1], x[2], {.stride = 2, .padding = 2, .dilation = 2, .groups = 2});
   });
-  add(s, {s.randn({3, 7}), s.randn({4, 3, 3}), s.randn({4})}, plain);
-  refuse(s, {s.randn({7}), s.randn({4, 3, 3}), Tensor()}, plain, "x must be [N, C, L]");
-  refuse(s, {s.randn({2, 3, 7}), s.randn({4, 3}), Tensor()}, plain, "weight must have 3 dimensions");
-  refuse(s, {s.randn({2, 3, 2}), s.randn({4, 3, 3}), Tensor()}, plain, "does not fit into 2");
+  s.call({s.randn({3, 7}), s.randn({4, 3, 3}), s.randn({4})}, plain);
+  s.error_call({s.randn({7}), s.randn({4, 3, 3}), Tensor()}, plain, "x must be [N, C, L]");
+  s.error_call({s.randn({2, 3, 7}), s.randn({4, 3}), Tensor()}, plain, "weight must have 3 dimensions");
+  s.error_call({s.randn({2, 3, 2}), s.randn({4, 3, 3}), Tensor()}, plain, "does not fit into 2");
 }
 void conv_transpose1d_samples(Samples& s) {
-  const F f = [](const Tensors& x) {
+  const auto f = [](const Tensors& x) {
     return conv_transpose1d(x[0], x[1], x[2], {.stride = 2, .padding = 1, .output_padding = 1});
   };
-  add(s, {s.randn({2, 3, 5}), s.randn({3, 2, 3}), s.randn({2})}, f);
-  add(s, {s.randn({3, 5}), s.randn({3, 2, 3}), s.randn({2})}, f);
-  refuse(s, {s.randn({5}), s.randn({3, 2, 3}), Tensor()}, f, "x must be [N, C, L]");
+  s.call({s.randn({2, 3, 5}), s.randn({3, 2, 3}), s.randn({2})}, f);
+  s.call({s.randn({3, 5}), s.randn({3, 2, 3}), s.randn({2})}, f);
+  s.error_call({s.randn({5}), s.randn({3, 2, 3}), Tensor()}, f, "x must be [N, C, L]");
 }
 void conv_transpose3d_samples(Samples& s) {
-  const F f = [](const Tensors& x) {
+  const auto f = [](const Tensors& x) {
     return conv_transpose3d(
         x[0], x[1], x[2],
         {.stride = {2, 1, 2}, .padding = {1, 0, 1}, .output_padding = {1, 0, 0}, .dilation = {1, 2, 1}});
   };
-  add(s, {s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), s.randn({2})}, f);
-  add(s, {s.randn({1, 4, 2, 2, 2}), s.randn({4, 1, 2, 2, 1}), Tensor()},
-      [](const Tensors& x) { return conv_transpose3d(x[0], x[1], x[2], {.groups = 2}); });
-  add(s, {s.randn({2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), s.randn({2})}, f);
-  refuse(s, {s.randn({2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "x must be [N, C, D, H, W]");
-  refuse(s, {s.randn({1, 3, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "has 3 channels");
-  refuse(s, {s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2}), Tensor()}, f,
-         "weight must be [in, out / groups, depth, height, width]");
+  s.call({s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), s.randn({2})}, f);
+  s.call({s.randn({1, 4, 2, 2, 2}), s.randn({4, 1, 2, 2, 1}), Tensor()},
+         [](const Tensors& x) { return conv_transpose3d(x[0], x[1], x[2], {.groups = 2}); });
+  s.call({s.randn({2, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), s.randn({2})}, f);
+  s.error_call({s.randn({2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "x must be [N, C, D, H, W]");
+  s.error_call({s.randn({1, 3, 2, 3, 2}), s.randn({2, 2, 2, 2, 3}), Tensor()}, f, "has 3 channels");
+  s.error_call({s.randn({1, 2, 2, 3, 2}), s.randn({2, 2, 2, 2}), Tensor()}, f,
+               "weight must be [in, out / groups, depth, height, width]");
 }
 MANTISSA_COMPOSITE(conv_transpose2d, conv_transpose2d_samples, .autocast = CastPolicy::lower, .has_policy = true)
 MANTISSA_COMPOSITE(conv1d, conv1d_samples, .autocast = CastPolicy::lower, .has_policy = true)

@@ -118,7 +118,7 @@ struct Cat {
     });
   }
   static void samples(Samples& s) {
-    const auto along = [](int dim) { return [dim](const Tensors& x) { return Tensors{cat(x, dim)}; }; };
+    const auto along = [](int dim) { return [dim](const Tensors& x) { return cat(x, dim); }; };
     s.call({s.randn({2, 3}), s.randn({4, 3}), s.randn({0, 3})}, along(0));
     s.call({s.randn({2, 3}), s.randn({2, 1})}, along(-1));
     s.call({s.randn({2})}, along(0));
@@ -168,20 +168,20 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
 namespace {
 
 void contiguous_samples(Samples& s) {
-  s.call({s.randn({3, 4})}, [](const Tensors& x) { return Tensors{contiguous(transpose(x[0]))}; });
-  s.call({s.randn({3})}, [](const Tensors& x) { return Tensors{contiguous(x[0])}; });
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return contiguous(transpose(x[0])); });
+  s.call({s.randn({3})}, [](const Tensors& x) { return contiguous(x[0]); });
 }
 void channels_last_samples(Samples& s) {
-  s.call({s.randn({2, 3, 4, 5})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; });
-  s.call({s.randn({2, 1, 4, 1})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; });
+  s.call({s.randn({2, 3, 4, 5})}, [](const Tensors& x) { return channels_last(x[0]); });
+  s.call({s.randn({2, 1, 4, 1})}, [](const Tensors& x) { return channels_last(x[0]); });
   s.error_call(
-      {s.randn({2, 3, 4})}, [](const Tensors& x) { return Tensors{channels_last(x[0])}; }, "needs images [N, C, H, W]");
+      {s.randn({2, 3, 4})}, [](const Tensors& x) { return channels_last(x[0]); }, "needs images [N, C, H, W]");
 }
 void stack_samples(Samples& s) {
-  s.call({s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return Tensors{stack(x, 1)}; });
-  s.call({s.randn({}), s.randn({})}, [](const Tensors& x) { return Tensors{stack(x)}; });
+  s.call({s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return stack(x, 1); });
+  s.call({s.randn({}), s.randn({})}, [](const Tensors& x) { return stack(x); });
   s.error_call(
-      {s.randn({2}), s.randn({3})}, [](const Tensors& x) { return Tensors{stack(x)}; }, "sizes [2] and [3] differ");
+      {s.randn({2}), s.randn({3})}, [](const Tensors& x) { return stack(x); }, "sizes [2] and [3] differ");
 }
 void split_samples(Samples& s) {
   s.call({s.randn({7, 2})}, [](const Tensors& x) { return split(x[0], 3); });

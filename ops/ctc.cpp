@@ -156,11 +156,9 @@ Tensor sample_targets() { return tensor({{2, 2}, {1, -7}, {-1, -1}}); }
 
 void CtcLoss::samples(Samples& s) {
   const auto call = [](const Lattice& l) {
-    return [l](const Tensors& x) { return Tensors{apply(CtcLoss{l}, x[0], contiguous(x[1]))[0]}; };
+    return [l](const Tensors& x) { return apply(CtcLoss{l}, x[0], contiguous(x[1]))[0]; };
   };
-  const auto reference = [](const Lattice& l) {
-    return [l](const Tensors& x) { return Tensors{l.by_operators(x[0], x[1])}; };
-  };
+  const auto reference = [](const Lattice& l) { return [l](const Tensors& x) { return l.by_operators(x[0], x[1]); }; };
   const auto add = [&](const Tensor& x, const Tensor& targets, const Lattice& l) {
     s.call({x, targets}, call(l), reference(l));
   };

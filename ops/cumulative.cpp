@@ -212,11 +212,13 @@ template <bool largest> void CumulativeExtreme<largest>::samples(Samples& s) {
   s.error({s.randn({2, 3})}, CumulativeExtreme{{2}}, "dim 2 is out of range for 2 dimensions");
 }
 void diff_samples(Samples& s) {
-  s.call({s.randn({3, 5})}, [](const Tensors& x) { return Tensors{diff(x[0])}; });
-  s.call({s.randn({4, 2})}, [](const Tensors& x) { return Tensors{diff(x[0], 2, 0)}; });
-  s.call({s.integers({6}, 0, 9)}, [](const Tensors& x) { return Tensors{diff(x[0], 7)}; });
-  s.error_call({s.randn({})}, [](const Tensors& x) { return Tensors{diff(x[0])}; }, "at least 1 dimension");
-  s.error_call({s.randn({3})}, [](const Tensors& x) { return Tensors{diff(x[0], -1)}; }, "n = -1 is negative");
+  s.call({s.randn({3, 5})}, [](const Tensors& x) { return diff(x[0]); });
+  s.call({s.randn({4, 2})}, [](const Tensors& x) { return diff(x[0], 2, 0); });
+  s.call({s.integers({6}, 0, 9)}, [](const Tensors& x) { return diff(x[0], 7); });
+  s.error_call(
+      {s.randn({})}, [](const Tensors& x) { return diff(x[0]); }, "at least 1 dimension");
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return diff(x[0], -1); }, "n = -1 is negative");
 }
 MANTISSA_COMPOSITE(diff, diff_samples)
 void LinearRecurrence::samples(Samples& s) {

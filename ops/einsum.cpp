@@ -199,7 +199,7 @@ void einsum_samples(Samples& s) {
   const auto with = [&](const char* equation, std::initializer_list<Dims> shapes) {
     Tensors x;
     for (const Dims& shape : shapes) x.push_back(s.randn(shape));
-    s.call(x, [equation](const Tensors& in) { return Tensors{einsum(equation, std::span<const Tensor>(in))}; });
+    s.call(x, [equation](const Tensors& in) { return einsum(equation, std::span<const Tensor>(in)); });
   };
   with("ij,jk->ik", {{3, 4}, {4, 5}});
   with("bij,bjk", {{2, 3, 4}, {2, 4, 5}});
@@ -216,7 +216,7 @@ void einsum_samples(Samples& s) {
     Tensors x;
     for (const Dims& shape : shapes) x.push_back(s.randn(shape));
     s.error_call(
-        x, [equation](const Tensors& in) { return Tensors{einsum(equation, std::span<const Tensor>(in))}; }, fragment);
+        x, [equation](const Tensors& in) { return einsum(equation, std::span<const Tensor>(in)); }, fragment);
   };
   error("ij,jk", {{3, 4}}, "is about 2 tensors, got 1");
   error("ij,jk", {{3, 4}, {3, 4}}, "label j stands for sizes 4 and 3");

@@ -103,41 +103,48 @@ Tensor fractional_max_pool3d(const Tensor& x, std::array<int, 3> kernel, std::ar
 
 namespace {
 
-Tensors both(const ValuesIndices& y) { return {y.values, y.indices}; }
-
 void fractional_max_pool2d_samples(Samples& s) {
-  s.call({s.distinct({3, 5, 5}), s.uniform({1, 3, 2}, 0, 1)},
-         [](const Tensors& x) { return Tensors{fractional_max_pool2d(x[0], {3, 3}, {1, 3}, x[1].detach())}; });
+  s.call({s.distinct({3, 5, 5}), s.uniform({1, 3, 2}, 0, 1)}, [](const Tensors& x) {
+    return fractional_max_pool2d(x[0], {3, 3}, {1, 3}, x[1].detach());
+  });
   s.error_call(
       {s.randn({2, 3, 7, 9})},
       [](const Tensors& x) {
-        return Tensors{fractional_max_pool2d(x[0], {2, 3}, {7, 5})};
+        return fractional_max_pool2d(x[0], {2, 3}, {7, 5});
       },
       "7 windows of 2 do not fit into the 7 of dimension 2");
-  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{fractional_max_pool2d(x[0], {2, 2}, {1, 1})}; },
-               "x must be [N, C, H, W] or [C, H, W]");
-  s.error_call({s.randn({2, 3, 7, 9}), s.randn({2, 3})},
-               [](const Tensors& x) { return Tensors{fractional_max_pool2d(x[0], {2, 2}, {3, 3}, x[1])}; },
-               "the random numbers must be [2, 3, 2]");
+  s.error_call(
+      {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return fractional_max_pool2d(x[0], {2, 2}, {1, 1});
+      },
+      "x must be [N, C, H, W] or [C, H, W]");
+  s.error_call(
+      {s.randn({2, 3, 7, 9}), s.randn({2, 3})},
+      [](const Tensors& x) {
+        return fractional_max_pool2d(x[0], {2, 2}, {3, 3}, x[1]);
+      },
+      "the random numbers must be [2, 3, 2]");
 }
 void fractional_max_pool3d_samples(Samples& s) {
-  s.call({s.distinct({1, 2, 4, 5, 4}), s.uniform({1, 2, 3}, 0, 1)},
-         [](const Tensors& x) { return Tensors{fractional_max_pool3d(x[0], {2, 3, 2}, {3, 2, 1}, x[1].detach())}; });
+  s.call({s.distinct({1, 2, 4, 5, 4}), s.uniform({1, 2, 3}, 0, 1)}, [](const Tensors& x) {
+    return fractional_max_pool3d(x[0], {2, 3, 2}, {3, 2, 1}, x[1].detach());
+  });
   s.error_call(
       {s.randn({2, 3, 7, 9})},
       [](const Tensors& x) {
-        return Tensors{fractional_max_pool3d(x[0], {2, 2, 2}, {2, 2, 9})};
+        return fractional_max_pool3d(x[0], {2, 2, 2}, {2, 2, 9});
       },
       "9 windows of 2 do not fit");
 }
 void fractional_max_pool2d_with_indices_samples(Samples& s) {
   s.call({s.distinct({2, 3, 7, 9}), s.uniform({2, 3, 2}, 0, 1)}, [](const Tensors& x) {
-    return both(fractional_max_pool2d_with_indices(x[0], {2, 3}, {4, 5}, x[1].detach()));
+    return fractional_max_pool2d_with_indices(x[0], {2, 3}, {4, 5}, x[1].detach());
   });
 }
 void fractional_max_pool3d_with_indices_samples(Samples& s) {
   s.call({s.distinct({2, 2, 4, 5, 6}), s.uniform({2, 2, 3}, 0, 1)}, [](const Tensors& x) {
-    return both(fractional_max_pool3d_with_indices(x[0], {2, 2, 3}, {2, 3, 4}, x[1].detach()));
+    return fractional_max_pool3d_with_indices(x[0], {2, 2, 3}, {2, 3, 4}, x[1].detach());
   });
 }
 

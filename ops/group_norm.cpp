@@ -189,28 +189,19 @@ Tensor local_response_norm(const Tensor& x, int size, double alpha, double beta,
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(
-      std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
-
 void instance_norm_samples(Samples& s) {
-  const F by_input = [](const Tensors& x) { return instance_norm(x[0], {}, {}, x[1], x[2]); };
-  add(s, {s.randn({2, 3, 4, 2}), s.randn({3}), s.randn({3})}, by_input);
-  add(s, {s.randn({2, 3, 5}), Tensor(), Tensor()}, by_input);
-  add(s, {s.randn({2, 3, 5}), s.randn({3}), s.randn({3}), s.randn({3}), s.uniform({3}, 0.5, 2)},
-      [](const Tensors& x) { return instance_norm(x[0], x[3], x[4], x[1], x[2], false); });
-  refuse(s, {s.randn({2, 3, 1}), Tensor(), Tensor()}, by_input, "more than one value per channel and sample");
+  const auto by_input = [](const Tensors& x) { return instance_norm(x[0], {}, {}, x[1], x[2]); };
+  s.call({s.randn({2, 3, 4, 2}), s.randn({3}), s.randn({3})}, by_input);
+  s.call({s.randn({2, 3, 5}), Tensor(), Tensor()}, by_input);
+  s.call({s.randn({2, 3, 5}), s.randn({3}), s.randn({3}), s.randn({3}), s.uniform({3}, 0.5, 2)},
+         [](const Tensors& x) { return instance_norm(x[0], x[3], x[4], x[1], x[2], false); });
+  s.error_call({s.randn({2, 3, 1}), Tensor(), Tensor()}, by_input, "more than one value per channel and sample");
 }
 void local_response_norm_samples(Samples& s) {
-  add(s, {s.randn({2, 5, 3})}, [](const Tensors& x) { return local_response_norm(x[0], 3, 0.5, 0.75, 2); });
-  add(s, {s.randn({2, 4, 2, 2})}, [](const Tensors& x) { return local_response_norm(x[0], 2); });
-  refuse(
-      s, {s.randn({2, 4})}, [](const Tensors& x) { return local_response_norm(x[0], 2); },
+  s.call({s.randn({2, 5, 3})}, [](const Tensors& x) { return local_response_norm(x[0], 3, 0.5, 0.75, 2); });
+  s.call({s.randn({2, 4, 2, 2})}, [](const Tensors& x) { return local_response_norm(x[0], 2); });
+  s.error_call(
+      {s.randn({2, 4})}, [](const Tensors& x) { return local_response_norm(x[0], 2); },
       "x needs the shape [N, C, ...]");
 }
 MANTISSA_COMPOSITE(instance_norm, instance_norm_samples, .autocast = CastPolicy::f32_inside, .has_policy = true,

@@ -272,87 +272,79 @@ Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kerne
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void pixel_shuffle_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return pixel_shuffle(x[0], 2); };
-  add(s, {s.randn({2, 8, 3, 2})}, f);
-  add(s, {s.randn({4, 1, 2})}, f);
-  refuse(s, {s.randn({2, 6, 3, 2})}, f, "multiple of the factor 2 squared");
+  const auto f = [](const Tensors& x) { return pixel_shuffle(x[0], 2); };
+  s.call({s.randn({2, 8, 3, 2})}, f);
+  s.call({s.randn({4, 1, 2})}, f);
+  s.error_call({s.randn({2, 6, 3, 2})}, f, "multiple of the factor 2 squared");
 }
 void pixel_unshuffle_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return pixel_unshuffle(x[0], 2); };
-  add(s, {s.randn({2, 2, 4, 6})}, f);
-  refuse(s, {s.randn({2, 3, 2})}, f, "must be multiples of the factor 2");
+  const auto f = [](const Tensors& x) { return pixel_unshuffle(x[0], 2); };
+  s.call({s.randn({2, 2, 4, 6})}, f);
+  s.error_call({s.randn({2, 3, 2})}, f, "must be multiples of the factor 2");
 }
 void interpolate_samples(Samples& s) {
-  add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {2}}); });
-  add(s, {s.randn({1, 4, 1, 3, 2})}, [](const Tensors& x) {
+  s.call({s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {2}}); });
+  s.call({s.randn({1, 4, 1, 3, 2})}, [](const Tensors& x) {
     return interpolate(x[0], {.size = {4, 6, 2}, .mode = "nearest-exact"});
   });
-  add(s, {s.randn({2, 3, 2, 3})}, [](const Tensors& x) {
+  s.call({s.randn({2, 3, 2, 3})}, [](const Tensors& x) {
     return interpolate(channels_last(x[0]), {.scale_factor = {4, 2}});
   });
-  add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {3}}); });
-  add(s, {s.randn({2, 3, 2, 4})}, [](const Tensors& x) {
+  s.call({s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {3}}); });
+  s.call({s.randn({2, 3, 2, 4})}, [](const Tensors& x) {
     return interpolate(channels_last(x[0]), {.size = {3, 5}, .mode = "bilinear"});
   });
-  add(s, {s.randn({2, 2, 5})},
-      [](const Tensors& x) { return interpolate(x[0], {.size = {3}, .mode = "nearest-exact"}); });
-  add(s, {s.randn({2, 2, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {8}, .mode = "linear"}); });
-  add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) {
+  s.call({s.randn({2, 2, 5})},
+         [](const Tensors& x) { return interpolate(x[0], {.size = {3}, .mode = "nearest-exact"}); });
+  s.call({s.randn({2, 2, 5})}, [](const Tensors& x) { return interpolate(x[0], {.size = {8}, .mode = "linear"}); });
+  s.call({s.randn({1, 2, 3, 4})}, [](const Tensors& x) {
     return interpolate(x[0], {.size = {5, 3}, .mode = "bilinear", .align_corners = true});
   });
-  add(s, {s.randn({1, 1, 4, 4})},
-      [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {1.5}, .mode = "bicubic"}); });
-  add(s, {s.randn({1, 1, 2, 3, 2})}, [](const Tensors& x) {
+  s.call({s.randn({1, 1, 4, 4})},
+         [](const Tensors& x) { return interpolate(x[0], {.scale_factor = {1.5}, .mode = "bicubic"}); });
+  s.call({s.randn({1, 1, 2, 3, 2})}, [](const Tensors& x) {
     return interpolate(x[0], {.scale_factor = {2, 1, 1.5}, .mode = "trilinear"});
   });
-  add(s, {s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.size = {2, 5}, .mode = "area"}); });
-  add(s, {s.randn({1, 2, 4, 3, 2})}, [](const Tensors& x) {
+  s.call({s.randn({1, 2, 3, 4})}, [](const Tensors& x) { return interpolate(x[0], {.size = {2, 5}, .mode = "area"}); });
+  s.call({s.randn({1, 2, 4, 3, 2})}, [](const Tensors& x) {
     return interpolate(x[0], {.size = {2, 2, 2}, .mode = "area"});
   });
-  add(s, {s.randn({1, 1, 7, 5})}, [](const Tensors& x) {
+  s.call({s.randn({1, 1, 7, 5})}, [](const Tensors& x) {
     return interpolate(x[0], {.size = {3, 4}, .mode = "bilinear", .antialias = true});
   });
-  add(s, {s.randn({1, 1, 6, 5})}, [](const Tensors& x) {
+  s.call({s.randn({1, 1, 6, 5})}, [](const Tensors& x) {
     return interpolate(x[0], {.size = {2, 7}, .mode = "bicubic", .antialias = true});
   });
-  refuse(
-      s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5}, .antialias = true}); },
+  s.error_call(
+      {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5}, .antialias = true}); },
       "antialias is for modes bilinear");
-  refuse(
-      s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5}, .mode = "bilinear"}); },
+  s.error_call(
+      {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {5}, .mode = "bilinear"}); },
       "is for 2 dimensions");
-  refuse(
-      s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {}); },
-      "give either size or scale_factor");
-  refuse(
-      s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {0}}); },
+  s.error_call(
+      {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {}); }, "give either size or scale_factor");
+  s.error_call(
+      {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {0}}); },
       "sizes must be positive");
-  refuse(
-      s, {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {4}, .mode = "best"}); },
+  s.error_call(
+      {s.randn({1, 2, 3})}, [](const Tensors& x) { return interpolate(x[0], {.size = {4}, .mode = "best"}); },
       "mode must be");
 }
 void unfold_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return unfold(x[0], {2, 3}, {.padding = {1, 0}, .stride = {2, 1}}); };
-  add(s, {s.randn({2, 3, 4, 5})}, f);
-  add(s, {s.randn({1, 1, 5, 5})}, [](const Tensors& x) { return unfold(x[0], {2, 2}, {.dilation = {2, 3}}); });
-  add(s, {s.randn({2, 4, 5})}, f);
-  refuse(s, {s.randn({4, 5})}, f, "x must be [N, C, H, W]");
-  refuse(s, {s.randn({1, 1, 4, 2})}, f, "does not fit into 2");
+  const auto f = [](const Tensors& x) { return unfold(x[0], {2, 3}, {.padding = {1, 0}, .stride = {2, 1}}); };
+  s.call({s.randn({2, 3, 4, 5})}, f);
+  s.call({s.randn({1, 1, 5, 5})}, [](const Tensors& x) { return unfold(x[0], {2, 2}, {.dilation = {2, 3}}); });
+  s.call({s.randn({2, 4, 5})}, f);
+  s.error_call({s.randn({4, 5})}, f, "x must be [N, C, H, W]");
+  s.error_call({s.randn({1, 1, 4, 2})}, f, "does not fit into 2");
 }
 void fold_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return fold(x[0], {4, 5}, {2, 3}, {.padding = {1, 0}, .stride = {2, 1}}); };
-  add(s, {s.randn({2, 12, 9})}, f);
-  add(s, {s.randn({12, 9})}, f);
-  refuse(s, {s.randn({2, 12, 8})}, f, "must have 9 places");
-  refuse(s, {s.randn({2, 11, 9})}, f, "no multiple of the kernel's area 6");
+  const auto f = [](const Tensors& x) { return fold(x[0], {4, 5}, {2, 3}, {.padding = {1, 0}, .stride = {2, 1}}); };
+  s.call({s.randn({2, 12, 9})}, f);
+  s.call({s.randn({12, 9})}, f);
+  s.error_call({s.randn({2, 12, 8})}, f, "must have 9 places");
+  s.error_call({s.randn({2, 11, 9})}, f, "no multiple of the kernel's area 6");
 }
 MANTISSA_COMPOSITE(pixel_shuffle, pixel_shuffle_samples)
 MANTISSA_COMPOSITE(pixel_unshuffle, pixel_unshuffle_samples)

@@ -68,37 +68,30 @@ Tensor cartesian_prod(std::span<const Tensor> vectors) {
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void put_samples(Samples& s) {
-  add(s, {s.randn({3, 4}), tensor({1, -1, 5}), s.randn({3})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); });
-  add(s, {s.randn({3, 4}), tensor({{1, -1}, {1, 5}}), s.randn({2, 2})},
-      [](const Tensors& x) { return put(x[0], x[1], x[2], true); });
-  refuse(
-      s, {s.randn({3}), tensor({0, 1}), s.randn({3})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); },
+  s.call({s.randn({3, 4}), tensor({1, -1, 5}), s.randn({3})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); });
+  s.call({s.randn({3, 4}), tensor({{1, -1}, {1, 5}}), s.randn({2, 2})},
+         [](const Tensors& x) { return put(x[0], x[1], x[2], true); });
+  s.error_call(
+      {s.randn({3}), tensor({0, 1}), s.randn({3})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); },
       "need as many elements");
-  refuse(
-      s, {s.randn({3}), tensor({3}), s.randn({1})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); },
+  s.error_call(
+      {s.randn({3}), tensor({3}), s.randn({1})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); },
       "out of range");
 }
 void index_reduce_samples(Samples& s) {
   for (const char* reduce : {"prod", "mean", "amax", "amin"}) {
     for (const bool self : {true, false}) {
       s.call({s.uniform({4, 2}, 0.5, 2), tensor({1, 3, 1}), s.uniform({3, 2}, 0.5, 2)},
-             [=](const Tensors& x) { return Tensors{index_reduce(x[0], 0, x[1], x[2], reduce, self)}; });
+             [=](const Tensors& x) { return index_reduce(x[0], 0, x[1], x[2], reduce, self); });
     }
   }
-  const F mean = [](const Tensors& x) { return index_reduce(x[0], -1, x[1], x[2], "mean"); };
-  add(s, {s.randn({2, 3}), tensor({0, 0}), s.randn({2, 2})}, mean);
-  refuse(s, {s.randn({2, 3}), tensor({0, 0}), s.randn({2, 3})}, mean, "must have shape [2, 2]");
-  refuse(s, {s.randn({2, 3}), tensor({0, 3}), s.randn({2, 2})}, mean, "index 3 is out of range");
-  refuse(
-      s, {s.randn({2}), tensor({0}), s.randn({1})},
+  const auto mean = [](const Tensors& x) { return index_reduce(x[0], -1, x[1], x[2], "mean"); };
+  s.call({s.randn({2, 3}), tensor({0, 0}), s.randn({2, 2})}, mean);
+  s.error_call({s.randn({2, 3}), tensor({0, 0}), s.randn({2, 3})}, mean, "must have shape [2, 2]");
+  s.error_call({s.randn({2, 3}), tensor({0, 3}), s.randn({2, 2})}, mean, "index 3 is out of range");
+  s.error_call(
+      {s.randn({2}), tensor({0}), s.randn({1})},
       [](const Tensors& x) { return index_reduce(x[0], 0, x[1], x[2], "sum"); },
       "reduce must be prod, mean, amax or amin");
 }
@@ -113,16 +106,18 @@ void unravel_index_samples(Samples& s) {
       "has no elements");
 }
 void combinations_samples(Samples& s) {
-  add(s, {s.randn({4})}, [](const Tensors& x) { return combinations(x[0]); });
-  add(s, {s.randn({3})}, [](const Tensors& x) { return combinations(x[0], 3, true); });
-  refuse(s, {s.randn({3, 3})}, [](const Tensors& x) { return combinations(x[0]); }, "needs a vector");
-  refuse(s, {s.randn({3})}, [](const Tensors& x) { return combinations(x[0], -1); }, "r must not be negative, got -1");
+  s.call({s.randn({4})}, [](const Tensors& x) { return combinations(x[0]); });
+  s.call({s.randn({3})}, [](const Tensors& x) { return combinations(x[0], 3, true); });
+  s.error_call(
+      {s.randn({3, 3})}, [](const Tensors& x) { return combinations(x[0]); }, "needs a vector");
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return combinations(x[0], -1); }, "r must not be negative, got -1");
 }
 void cartesian_prod_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return cartesian_prod(x); };
-  add(s, {s.randn({2}), s.randn({3})}, f);
-  refuse(s, {s.randn({2}), s.randn({2, 2})}, f, "needs vectors");
-  refuse(s, {}, f, "needs at least one tensor");
+  const auto f = [](const Tensors& x) { return cartesian_prod(x); };
+  s.call({s.randn({2}), s.randn({3})}, f);
+  s.error_call({s.randn({2}), s.randn({2, 2})}, f, "needs vectors");
+  s.error_call({}, f, "needs at least one tensor");
 }
 MANTISSA_COMPOSITE(put, put_samples)
 MANTISSA_COMPOSITE(index_reduce, index_reduce_samples)

@@ -1,4 +1,4 @@
-// Linear algebra made of matmul (bmm, mv, addmm, ...), and diagonals. Next: ops/matmul.cpp, ops/einsum.cpp.
+// Linear algebra made of matmul (bmm, mv, dot, ...), and diagonals. Next: ops/matmul.cpp, ops/einsum.cpp.
 #include <algorithm>
 
 #include "core/ops.h"
@@ -11,48 +11,6 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 
 namespace {
-
-// --- beta * x + alpha * (a @ b); with beta = 0, x is not looked at, NaN or not ---
-struct Addmm {
-  static constexpr auto name = "addmm";
-  static constexpr const char* args[] = {"x", "a", "b"};
-  static constexpr auto autocast = CastPolicy::lower;
-  static constexpr bool differentiable = true;
-  int rank = 2;
-  double beta = 1, alpha = 1;
-
-  static Tensor compose(const Addmm& op, const Tensor& x, const Tensor& a, const Tensor& b) {
-    check(a.dim() == op.rank && b.dim() == op.rank, "a and b need ", op.rank, " dimensions, they have ", a.dim(),
-          " and ", b.dim());
-    check(op.rank == 2 || a.size(0) == b.size(0), "batches ", a.size(0), " and ", b.size(0), " differ");
-    const Tensor product = op.alpha == 1 ? matmul(a, b) : op.alpha * matmul(a, b);
-    check(broadcast(x.sizes(), product.sizes()) == product.sizes(), "x of shape ", x.sizes(), " does not broadcast to ",
-          product.sizes());
-    if (op.beta == 0) return product;
-    return op.beta == 1 ? x + product : op.beta * x + product;
-  }
-  template <class Op> static void add_samples(Samples& s, const Dims& x, const Dims& a, const Dims& b) {
-    for (const double scale : {1.0, 0.5}) {
-      Op op;
-      op.beta = scale;
-      op.alpha = 2 * scale;
-      composed(s, {s.randn(x), s.randn(a), s.randn(b)}, op);
-    }
-    composed(s, {s.randn({x.back()}), s.randn(a), s.randn(b)}, Op{});
-    composed_error(s, {s.randn({7, 7, 7, 7}), s.randn(a), s.randn(b)}, Op{}, "broadcast");
-    composed_error(s, {s.randn(x), s.randn({3}), s.randn(b)}, Op{}, "dimensions, they have 1 and");
-  }
-  static void samples(Samples& s) { add_samples<Addmm>(s, {2, 4}, {2, 3}, {3, 4}); }
-};
-struct Baddbmm : Addmm {
-  static constexpr auto name = "baddbmm";
-  Baddbmm() { rank = 3; }
-  static void samples(Samples& s) {
-    add_samples<Baddbmm>(s, {5, 2, 4}, {5, 2, 3}, {5, 3, 4});
-    composed_error(s, {s.randn({2, 2, 2}), s.randn({2, 2, 2}), s.randn({1, 2, 2})}, Baddbmm{},
-                   "batches 2 and 1 differ");
-  }
-};
 
 struct Dot {
   static constexpr auto name = "dot";
@@ -157,7 +115,7 @@ Tensor zero_like_number(const Tensor& x) { return full({}, 0, {.dtype = x.dtype(
 // --- samples of what is made of matmul and where ---
 template <class F>
 void pair_samples(Samples& s, const Dims& a, const Dims& b, const Dims& wrong, const char* fragment, F f) {
-  const auto call = [f](const Tensors& x) { return Tensors{f(x[0], x[1])}; };
+  const auto call = [f](const Tensors& x) { return f(x[0], x[1]); };
   s.call({s.randn(a), s.randn(b)}, call);
   s.error_call({s.randn(a), s.randn(wrong)}, call, fragment);
 }
@@ -169,21 +127,21 @@ void mv_samples(Samples& s) { pair_samples(s, {3, 4}, {4}, {4, 1}, "mv: needs a 
 void outer_samples(Samples& s) { pair_samples(s, {3}, {4}, {4, 1}, "outer: needs two vectors", outer); }
 template <class F> void triangle_samples(Samples& s, F f) {
   for (const int diagonal : {0, 1, -2})
-    s.call({s.randn({2, 3, 4})}, [f, diagonal](const Tensors& x) { return Tensors{f(x[0], diagonal)}; });
-  s.call({s.integers({3, 3}, 1, 9)}, [f](const Tensors& x) { return Tensors{f(x[0], 0)}; });
-  s.error_call({s.randn({3})}, [f](const Tensors& x) { return Tensors{f(x[0], 0)}; }, "needs at least 2 dimensions");
+    s.call({s.randn({2, 3, 4})}, [f, diagonal](const Tensors& x) { return f(x[0], diagonal); });
+  s.call({s.integers({3, 3}, 1, 9)}, [f](const Tensors& x) { return f(x[0], 0); });
+  s.error_call(
+      {s.randn({3})}, [f](const Tensors& x) { return f(x[0], 0); }, "needs at least 2 dimensions");
 }
 void tril_samples(Samples& s) { triangle_samples(s, [](const Tensor& x, std::int64_t d) { return tril(x, d); }); }
 void triu_samples(Samples& s) { triangle_samples(s, [](const Tensor& x, std::int64_t d) { return triu(x, d); }); }
 void trace_samples(Samples& s) {
-  s.call({s.randn({3, 4})}, [](const Tensors& x) { return Tensors{trace(x[0])}; });
-  s.error_call({s.randn({2, 2, 2})}, [](const Tensors& x) { return Tensors{trace(x[0])}; }, "trace: needs a matrix");
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return trace(x[0]); });
+  s.error_call(
+      {s.randn({2, 2, 2})}, [](const Tensors& x) { return trace(x[0]); }, "trace: needs a matrix");
 }
 
 }  // namespace
 
-MANTISSA_OP(Addmm)
-MANTISSA_OP(Baddbmm)
 MANTISSA_OP(Dot)
 MANTISSA_OP(Diagonal)
 MANTISSA_OP(DiagonalBackward)
@@ -210,15 +168,6 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   return unsqueeze(a, 1) * b;
 }
 Tensor dot(const Tensor& a, const Tensor& b) { return apply_composed(Dot{}, a, b); }
-Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
-  return apply_composed(Addmm{2, beta, alpha}, x, a, b);
-}
-Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
-  Baddbmm op;
-  op.beta = beta;
-  op.alpha = alpha;
-  return apply_composed(op, x, a, b);
-}
 Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
   return apply(Diagonal{offset, dim1, dim2}, x);
 }

@@ -190,49 +190,45 @@ Tensor kron(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void pdist_samples(Samples& s) {
-  add(s, {s.randn({4, 3})}, [](const Tensors& x) { return pdist(x[0]); });
-  add(s, {s.randn({3, 2})}, [](const Tensors& x) { return pdist(x[0], 1); });
-  refuse(s, {s.randn({3})}, [](const Tensors& x) { return pdist(x[0]); }, "x must be [points, size]");
+  s.call({s.randn({4, 3})}, [](const Tensors& x) { return pdist(x[0]); });
+  s.call({s.randn({3, 2})}, [](const Tensors& x) { return pdist(x[0], 1); });
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return pdist(x[0]); }, "x must be [points, size]");
 }
 void diag_samples(Samples& s) {
-  add(s, {s.randn({3})}, [](const Tensors& x) { return diag(x[0], 1); });
-  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return diag(x[0], -1); });
-  refuse(s, {s.randn({2, 2, 2})}, [](const Tensors& x) { return diag(x[0]); }, "needs a vector or a matrix");
+  s.call({s.randn({3})}, [](const Tensors& x) { return diag(x[0], 1); });
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return diag(x[0], -1); });
+  s.error_call(
+      {s.randn({2, 2, 2})}, [](const Tensors& x) { return diag(x[0]); }, "needs a vector or a matrix");
 }
 void diag_embed_samples(Samples& s) {
-  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return diag_embed(x[0]); });
-  add(s, {s.randn({3})}, [](const Tensors& x) { return diag_embed(x[0], -2); });
-  refuse(s, {s.randn({})}, [](const Tensors& x) { return diag_embed(x[0]); }, "at least 1 dimension");
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return diag_embed(x[0]); });
+  s.call({s.randn({3})}, [](const Tensors& x) { return diag_embed(x[0], -2); });
+  s.error_call(
+      {s.randn({})}, [](const Tensors& x) { return diag_embed(x[0]); }, "at least 1 dimension");
 }
 void inner_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return inner(x[0], x[1]); };
-  add(s, {s.randn({2, 3}), s.randn({4, 3})}, f);
-  add(s, {s.randn({3}), s.randn({})}, f);
-  refuse(s, {s.randn({2, 3}), s.randn({3, 2})}, f, "the last dimensions of");
+  const auto f = [](const Tensors& x) { return inner(x[0], x[1]); };
+  s.call({s.randn({2, 3}), s.randn({4, 3})}, f);
+  s.call({s.randn({3}), s.randn({})}, f);
+  s.error_call({s.randn({2, 3}), s.randn({3, 2})}, f, "the last dimensions of");
 }
 void tensordot_samples(Samples& s) {
-  add(s, {s.randn({2, 3, 4}), s.randn({3, 4, 2})}, [](const Tensors& x) { return tensordot(x[0], x[1]); });
-  add(s, {s.randn({2}), s.randn({3})}, [](const Tensors& x) { return tensordot(x[0], x[1], 0); });
-  refuse(
-      s, {s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return tensordot(x[0], x[1], 1); },
+  s.call({s.randn({2, 3, 4}), s.randn({3, 4, 2})}, [](const Tensors& x) { return tensordot(x[0], x[1]); });
+  s.call({s.randn({2}), s.randn({3})}, [](const Tensors& x) { return tensordot(x[0], x[1], 0); });
+  s.error_call(
+      {s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return tensordot(x[0], x[1], 1); },
       "contracted dimensions");
-  refuse(
-      s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return tensordot(x[0], x[1]); },
+  s.error_call(
+      {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return tensordot(x[0], x[1]); },
       "cannot contract 2 dimensions");
 }
 void kron_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return kron(x[0], x[1]); };
-  add(s, {s.randn({2, 3}), s.randn({3, 2})}, f);
-  add(s, {s.randn({2}), s.randn({2, 2})}, f);
-  refuse(s, {s.randn({1, 1, 1, 1, 1}), s.randn({2})}, f, "at most 4 dimensions");
+  const auto f = [](const Tensors& x) { return kron(x[0], x[1]); };
+  s.call({s.randn({2, 3}), s.randn({3, 2})}, f);
+  s.call({s.randn({2}), s.randn({2, 2})}, f);
+  s.error_call({s.randn({1, 1, 1, 1, 1}), s.randn({2})}, f, "at most 4 dimensions");
 }
 MANTISSA_COMPOSITE(pdist, pdist_samples)
 MANTISSA_COMPOSITE(diag, diag_samples)

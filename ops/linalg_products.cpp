@@ -1,5 +1,5 @@
-// Products, powers and norms of matrices made of matmul and reductions: addmv, addr, addbmm, multi_dot, matrix_power,
-// matrix_norm, vander. Read first: ops/linalg.cpp.
+// Products, powers and norms of matrices made of matmul and reductions: multi_dot, matrix_power, matrix_norm,
+// vander. Read first: ops/linalg.cpp.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -9,64 +9,6 @@
 
 namespace mantissa {
 namespace {
-
-// beta * x + alpha * product; with beta = 0, x is not looked at, NaN or not.
-template <class Op> Tensor blended(const Op& op, const Tensor& x, const Tensor& product) {
-  check(broadcast(x.sizes(), product.sizes()) == product.sizes(), "x of shape ", x.sizes(), " does not broadcast to ",
-        product.sizes());
-  const Tensor scaled = op.alpha == 1 ? product : op.alpha * product;
-  if (op.beta == 0) return scaled;
-  return op.beta == 1 ? x + scaled : op.beta * x + scaled;
-}
-template <class Op>
-void blended_samples(Samples& s, const Dims& x, const Dims& a, const Dims& b, const Dims& wrong, const char* fragment) {
-  for (const double scale : {1.0, 0.5}) composed(s, {s.randn(x), s.randn(a), s.randn(b)}, Op{scale, 2 * scale});
-  composed(s, {s.randn({}), s.randn(a), s.randn(b)}, Op{});
-  composed_error(s, {s.randn({7, 7, 7}), s.randn(a), s.randn(b)}, Op{}, "broadcast");
-  composed_error(s, {s.randn(x), s.randn(wrong), s.randn(b)}, Op{}, fragment);
-}
-
-struct Addmv {
-  static constexpr auto name = "addmv";
-  static constexpr const char* args[] = {"x", "a", "b"};
-  static constexpr auto autocast = CastPolicy::lower;
-  static constexpr bool differentiable = true;
-  double beta = 1, alpha = 1;
-  static Tensor compose(const Addmv& op, const Tensor& x, const Tensor& a, const Tensor& b) {
-    check(a.dim() == 2 && b.dim() == 1, "a must be a matrix and b a vector, got ", a, " and ", b);
-    return blended(op, x, matmul(a, b));
-  }
-  static void samples(Samples& s) {
-    blended_samples<Addmv>(s, {2}, {2, 3}, {3}, {3}, "a must be a matrix and b a vector");
-  }
-};
-struct Addr {
-  static constexpr auto name = "addr";
-  static constexpr const char* args[] = {"x", "a", "b"};
-  static constexpr auto autocast = CastPolicy::lower;
-  static constexpr bool differentiable = true;
-  double beta = 1, alpha = 1;
-  static Tensor compose(const Addr& op, const Tensor& x, const Tensor& a, const Tensor& b) {
-    check(a.dim() == 1 && b.dim() == 1, "a and b must be vectors, got ", a, " and ", b);
-    return blended(op, x, unsqueeze(a, 1) * b);
-  }
-  static void samples(Samples& s) { blended_samples<Addr>(s, {2, 3}, {2}, {3}, {2, 1}, "a and b must be vectors"); }
-};
-struct Addbmm {
-  static constexpr auto name = "addbmm";
-  static constexpr const char* args[] = {"x", "a", "b"};
-  static constexpr auto autocast = CastPolicy::lower;
-  static constexpr bool differentiable = true;
-  double beta = 1, alpha = 1;
-  static Tensor compose(const Addbmm& op, const Tensor& x, const Tensor& a, const Tensor& b) {
-    check(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0), "needs two batches of as many matrices, got ", a,
-          " and ", b);
-    return blended(op, x, sum(matmul(a, b), {0}));
-  }
-  static void samples(Samples& s) {
-    blended_samples<Addbmm>(s, {2, 4}, {5, 2, 3}, {5, 3, 4}, {4, 2, 3}, "needs two batches of as many matrices");
-  }
-};
 
 struct MatrixNorm {
   static constexpr auto name = "matrix_norm";
@@ -161,7 +103,7 @@ class Chain {
 };
 
 void multi_dot_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return Tensors{multi_dot(x)}; };
+  const auto f = [](const Tensors& x) { return multi_dot(x); };
   s.call({s.randn({2, 3}), s.randn({3, 4})}, f);
   s.call({s.randn({4, 2}), s.randn({2, 5}), s.randn({5, 1}), s.randn({1, 3})}, f);
   s.call({s.randn({3}), s.randn({3, 4}), s.randn({4})}, f);
@@ -171,44 +113,29 @@ void multi_dot_samples(Samples& s) {
 }
 void matrix_power_samples(Samples& s) {
   for (const int n : {1, 2, 3, 6, 7})
-    s.call({s.randn({2, 3, 3}) * 0.5}, [n](const Tensors& x) { return Tensors{matrix_power(x[0], n)}; });
-  s.call({s.randn({2, 3, 3})}, [](const Tensors& x) { return Tensors{matrix_power(x[0], 0)}; }).differentiable = false;
+    s.call({s.randn({2, 3, 3}) * 0.5}, [n](const Tensors& x) { return matrix_power(x[0], n); });
+  s.call({s.randn({2, 3, 3})}, [](const Tensors& x) { return matrix_power(x[0], 0); }).differentiable = false;
   s.error_call(
-      {s.randn({2, 3})}, [](const Tensors& x) { return Tensors{matrix_power(x[0], 2)}; },
-      "matrix_power: needs square matrices");
+      {s.randn({2, 3})}, [](const Tensors& x) { return matrix_power(x[0], 2); }, "matrix_power: needs square matrices");
   s.error_call(
-      {zeros({2, 2}, {.dtype = f64})}, [](const Tensors& x) { return Tensors{matrix_power(x[0], -1)}; },
-      "inv: a is singular");
+      {zeros({2, 2}, {.dtype = f64})}, [](const Tensors& x) { return matrix_power(x[0], -1); }, "inv: a is singular");
 }
 void vander_samples(Samples& s) {
-  s.call({s.randn({4})}, [](const Tensors& x) { return Tensors{vander(x[0])}; });
-  s.call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{vander(x[0], 4, true)}; });
-  s.call({s.integers({4}, -3, 4)}, [](const Tensors& x) { return Tensors{vander(x[0], 3)}; });
+  s.call({s.randn({4})}, [](const Tensors& x) { return vander(x[0]); });
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return vander(x[0], 4, true); });
+  s.call({s.integers({4}, -3, 4)}, [](const Tensors& x) { return vander(x[0], 3); });
   s.error_call(
-      {s.randn({})}, [](const Tensors& x) { return Tensors{vander(x[0])}; }, "vander: needs at least 1 dimension");
+      {s.randn({})}, [](const Tensors& x) { return vander(x[0]); }, "vander: needs at least 1 dimension");
   s.error_call(
-      {s.randn({2})}, [](const Tensors& x) { return Tensors{vander(x[0], -1)}; }, "vander: n must not be negative");
+      {s.randn({2})}, [](const Tensors& x) { return vander(x[0], -1); }, "vander: n must not be negative");
 }
 
 }  // namespace
 
-MANTISSA_OP(Addmv)
-MANTISSA_OP(Addr)
-MANTISSA_OP(Addbmm)
 MANTISSA_OP(MatrixNorm)
 MANTISSA_COMPOSITE(multi_dot, multi_dot_samples)
 MANTISSA_COMPOSITE(matrix_power, matrix_power_samples)
 MANTISSA_COMPOSITE(vander, vander_samples)
-
-Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
-  return apply_composed(Addmv{beta, alpha}, x, a, b);
-}
-Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
-  return apply_composed(Addr{beta, alpha}, x, a, b);
-}
-Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
-  return apply_composed(Addbmm{beta, alpha}, x, a, b);
-}
 
 Tensor multi_dot(std::span<const Tensor> tensors) {
   const auto n = static_cast<std::int64_t>(tensors.size());

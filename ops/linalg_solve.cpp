@@ -162,50 +162,53 @@ template <class F> Tensor with_one_batch(const F& f, const Tensor& a, const Tens
 // --- samples: matrices that are far from singular ---
 Tensor regular(const Tensor& x) { return x + 3.0 * eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()}); }
 void solve_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return Tensors{solve(regular(x[0]), x[1])}; };
+  const auto f = [](const Tensors& x) { return solve(regular(x[0]), x[1]); };
   s.call({s.randn({3, 3}), s.randn({3, 2})}, f);
   s.call({s.randn({2, 4, 4}), s.randn({4, 1})}, f);
   s.call({s.randn({3, 3}), s.randn({3})}, f);
   s.error_call(
-      {zeros({3, 3}, {.dtype = f64}), s.randn({3})}, [](const Tensors& x) { return Tensors{solve(x[0], x[1])}; },
+      {zeros({3, 3}, {.dtype = f64}), s.randn({3})}, [](const Tensors& x) { return solve(x[0], x[1]); },
       "solve: a is singular");
   s.error_call(
-      {s.randn({2, 3}), s.randn({3})}, [](const Tensors& x) { return Tensors{solve(x[0], x[1])}; },
+      {s.randn({2, 3}), s.randn({3})}, [](const Tensors& x) { return solve(x[0], x[1]); },
       "solve: needs square matrices");
   s.error_call({s.randn({3, 3}), s.randn({2, 1})}, f, "solve: b must have 3 rows");
 }
 void inv_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return Tensors{inv(regular(x[0]))}; };
+  const auto f = [](const Tensors& x) { return inv(regular(x[0])); };
   s.call({s.randn({3, 3})}, f);
   s.call({s.randn({2, 1, 2, 2})}, f);
-  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{inv(x[0])}; }, "inv: needs square matrices");
   s.error_call(
-      {zeros({2, 2}, {.dtype = f64})}, [](const Tensors& x) { return Tensors{inv(x[0])}; }, "inv: a is singular");
+      {s.randn({2, 3})}, [](const Tensors& x) { return inv(x[0]); }, "inv: needs square matrices");
+  s.error_call(
+      {zeros({2, 2}, {.dtype = f64})}, [](const Tensors& x) { return inv(x[0]); }, "inv: a is singular");
 }
 void det_samples(Samples& s) {
-  s.call({s.randn({3, 3})}, [](const Tensors& x) { return Tensors{det(regular(x[0]))}; });
-  s.call({s.randn({2, 4, 4})}, [](const Tensors& x) { return Tensors{det(regular(x[0]))}; });
-  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{det(x[0])}; }, "det: needs square matrices");
+  s.call({s.randn({3, 3})}, [](const Tensors& x) { return det(regular(x[0])); });
+  s.call({s.randn({2, 4, 4})}, [](const Tensors& x) { return det(regular(x[0])); });
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return det(x[0]); }, "det: needs square matrices");
 }
 void slogdet_samples(Samples& s) {
-  s.call({s.randn({2, 3, 3})}, [](const Tensors& x) { return Tensors{slogdet(regular(x[0])).logabsdet}; });
+  s.call({s.randn({2, 3, 3})}, [](const Tensors& x) { return slogdet(regular(x[0])).logabsdet; });
   s.error_call(
-      {s.randn({3})}, [](const Tensors& x) { return Tensors{slogdet(x[0]).sign}; }, "slogdet: needs square matrices");
+      {s.randn({3})}, [](const Tensors& x) { return slogdet(x[0]).sign; }, "slogdet: needs square matrices");
 }
 void logdet_samples(Samples& s) {
-  s.call({s.randn({2, 3, 3}) * 0.3}, [](const Tensors& x) { return Tensors{logdet(regular(x[0]))}; });
-  s.error_call({s.randn({3})}, [](const Tensors& x) { return Tensors{logdet(x[0])}; }, "logdet: needs square matrices");
+  s.call({s.randn({2, 3, 3}) * 0.3}, [](const Tensors& x) { return logdet(regular(x[0])); });
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return logdet(x[0]); }, "logdet: needs square matrices");
 }
 void solve_triangular_samples(Samples& s) {
   for (const bool upper : {false, true}) {
     s.call({s.randn({3, 3}), s.randn({2, 3, 2})},
-           [upper](const Tensors& x) { return Tensors{solve_triangular(regular(x[0]), x[1], upper)}; });
+           [upper](const Tensors& x) { return solve_triangular(regular(x[0]), x[1], upper); });
   }
   s.error_call(
-      {s.randn({2, 3}), s.randn({3, 1})}, [](const Tensors& x) { return Tensors{solve_triangular(x[0], x[1], true)}; },
+      {s.randn({2, 3}), s.randn({3, 1})}, [](const Tensors& x) { return solve_triangular(x[0], x[1], true); },
       "solve_triangular: needs square matrices");
   s.error_call(
-      {s.randn({3, 3}), s.randn({2, 1})}, [](const Tensors& x) { return Tensors{solve_triangular(x[0], x[1], true)}; },
+      {s.randn({3, 3}), s.randn({2, 1})}, [](const Tensors& x) { return solve_triangular(x[0], x[1], true); },
       "solve_triangular: b must have 3 rows");
 }
 MANTISSA_COMPOSITE(solve, solve_samples, .halves = false)

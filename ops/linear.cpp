@@ -310,7 +310,7 @@ struct FeedForward {
   }
   static void samples(Samples& s) {
     for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
-      const auto function = [=](const Tensors& t) { return Tensors{feed_forward(t[0], t[1], t[2], a, t[3], t[4])}; };
+      const auto function = [=](const Tensors& t) { return feed_forward(t[0], t[1], t[2], a, t[3], t[4]); };
       const auto meaning = [=](const Tensors& t) {
         const Tensor hidden = apply_activation(Linear::reference({}, t[0], t[1], t[2]), a);
         return Tensors{Linear::reference({}, hidden, t[3], t[4])};
@@ -329,10 +329,8 @@ struct FeedForward {
 
 void LinearAct::samples(Samples& s) {
   for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
-    const auto function = [=](const Tensors& t) { return Tensors{linear(t[0], t[1], t[2], a)}; };
-    const auto meaning = [=](const Tensors& t) {
-      return Tensors{apply_activation(Linear::reference({}, t[0], t[1], t[2]), a)};
-    };
+    const auto function = [=](const Tensors& t) { return linear(t[0], t[1], t[2], a); };
+    const auto meaning = [=](const Tensors& t) { return apply_activation(Linear::reference({}, t[0], t[1], t[2]), a); };
     const auto add = [&](Tensors x) { s.call(std::move(x), function, meaning); };
     add({s.randn({3, 4}), s.randn({5, 4}), s.randn({5})});
     add({s.randn({2, 3, 4}), s.randn({5, 4}), Tensor()});

@@ -159,7 +159,7 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 namespace {
 void triplet_margin_with_distance_loss_samples(Samples& s) {
   const auto call = [](const Distance& d, TripletMarginWithDistanceOptions o) {
-    return [=](const Tensors& x) { return Tensors{triplet_margin_with_distance_loss(x[0], x[1], x[2], d, o)}; };
+    return [=](const Tensors& x) { return triplet_margin_with_distance_loss(x[0], x[1], x[2], d, o); };
   };
   const auto three = [&] { return Tensors{s.randn({4, 3}), s.randn({4, 3}), s.randn({4, 3})}; };
   s.call(three(), call({}, {}));

@@ -166,36 +166,31 @@ Tensor nanquantile(const Tensor& x, double q, std::optional<int> dim, bool keepd
 
 namespace {
 
-using Call = ValuesIndices (*)(const Tensor&);
-Sample& add(Samples& s, const Tensor& x, Call f) {
-  return s.call({x}, [f](const Tensors& in) {
-    const ValuesIndices y = f(in[0]);
-    return Tensors{y.values, y.indices};
-  });
-}
-void refuse(Samples& s, const Tensor& x, Call f, const char* fragment) {
-  s.error_call({x}, [f](const Tensors& in) { return Tensors{f(in[0]).values}; }, fragment);
-}
 void kthvalue_samples(Samples& s) {
-  add(s, s.distinct({3, 5}), [](const Tensor& x) { return kthvalue(x, 2); });
-  add(s, s.distinct({4, 2}), [](const Tensor& x) { return kthvalue(x, 4, 0, true); });
-  add(s, s.randn({}), [](const Tensor& x) { return kthvalue(x, 1); });
-  refuse(s, s.randn({3}), [](const Tensor& x) { return kthvalue(x, 4); }, "k = 4 is not between 1 and the size 3");
-  refuse(s, s.randn({3}), [](const Tensor& x) { return kthvalue(x, 1, 1); }, "dim 1 is out of range");
+  s.call({s.distinct({3, 5})}, [](const Tensors& x) { return kthvalue(x[0], 2); });
+  s.call({s.distinct({4, 2})}, [](const Tensors& x) { return kthvalue(x[0], 4, 0, true); });
+  s.call({s.randn({})}, [](const Tensors& x) { return kthvalue(x[0], 1); });
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return kthvalue(x[0], 4); }, "k = 4 is not between 1 and the size 3");
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return kthvalue(x[0], 1, 1); }, "dim 1 is out of range");
 }
 void median_samples(Samples& s) {
-  add(s, s.distinct({3, 6}), [](const Tensor& x) { return median(x, 1); });
-  add(s, s.distinct({5, 2}), [](const Tensor& x) { return median(x, 0, true); });
-  add(s, s.integers({7}, 0, 9), [](const Tensor& x) { return median(x, 0); });
-  s.call({s.distinct({3, 3})}, [](const Tensors& x) { return Tensors{median(x[0])}; });
-  refuse(s, s.randn({2, 0}), [](const Tensor& x) { return median(x, 1); }, "has no elements");
+  s.call({s.distinct({3, 6})}, [](const Tensors& x) { return median(x[0], 1); });
+  s.call({s.distinct({5, 2})}, [](const Tensors& x) { return median(x[0], 0, true); });
+  s.call({s.integers({7}, 0, 9)}, [](const Tensors& x) { return median(x[0], 0); });
+  s.call({s.distinct({3, 3})}, [](const Tensors& x) { return median(x[0]); });
+  s.error_call(
+      {s.randn({2, 0})}, [](const Tensors& x) { return median(x[0], 1); }, "has no elements");
 }
 void mode_samples(Samples& s) {
-  add(s, s.integers({4, 9}, 0, 4), [](const Tensor& x) { return mode(x); });
+  s.call({s.integers({4, 9}, 0, 4)}, [](const Tensors& x) { return mode(x[0]); });
   // differences break ties
-  add(s, cast(s.integers({6, 2}, 0, 3), f64), [](const Tensor& x) { return mode(x, 0, true); }).differentiable = false;
-  add(s, s.distinct({4, 1}), [](const Tensor& x) { return mode(x); });
-  refuse(s, s.randn({2, 0}), [](const Tensor& x) { return mode(x); }, "has no elements");
+  s.call({cast(s.integers({6, 2}, 0, 3), f64)}, [](const Tensors& x) { return mode(x[0], 0, true); }).differentiable =
+      false;
+  s.call({s.distinct({4, 1})}, [](const Tensors& x) { return mode(x[0]); });
+  s.error_call(
+      {s.randn({2, 0})}, [](const Tensors& x) { return mode(x[0]); }, "has no elements");
 }
 MANTISSA_COMPOSITE(kthvalue, kthvalue_samples)
 MANTISSA_COMPOSITE(median, median_samples)

@@ -117,35 +117,44 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double v
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void pad_samples(Samples& s) {
-  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 2}, "constant", 1.5); });
-  add(s, {s.randn({2, 5})}, [](const Tensors& x) { return pad(x[0], {-1, 2, 1, -1}); });
-  add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {3, 1, 2, 0}, "reflect"); });
-  add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {5, 1, 2, 0}, "replicate"); });
-  add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {4, 1, 2, -1}, "circular"); });
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1}); }, "must be pairs");
-  refuse(s, {s.randn({3})}, [](const Tensors& x) { return pad(x[0], {1, 1, 1, 1}); }, "2 pairs of borders for");
-  refuse(
-      s, {s.randn({2, 3})},
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 2}, "constant", 1.5); });
+  s.call({s.randn({2, 5})}, [](const Tensors& x) { return pad(x[0], {-1, 2, 1, -1}); });
+  s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {3, 1, 2, 0}, "reflect"); });
+  s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {5, 1, 2, 0}, "replicate"); });
+  s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {4, 1, 2, -1}, "circular"); });
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1}); }, "must be pairs");
+  s.error_call(
+      {s.randn({3})},
+      [](const Tensors& x) {
+        return pad(x[0], {1, 1, 1, 1});
+      },
+      "2 pairs of borders for");
+  s.error_call(
+      {s.randn({2, 3})},
       [](const Tensors& x) {
         return pad(x[0], {3, 0}, "reflect");
       },
       "a reflected border of 3");
-  refuse(
-      s, {s.randn({2, 3})},
+  s.error_call(
+      {s.randn({2, 3})},
       [](const Tensors& x) {
         return pad(x[0], {4, 0}, "circular");
       },
       "a circular border of 4");
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 0}, "mirror"); }, "mode must be");
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {-2, -2}); }, "leave nothing");
+  s.error_call(
+      {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return pad(x[0], {1, 0}, "mirror");
+      },
+      "mode must be");
+  s.error_call(
+      {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return pad(x[0], {-2, -2});
+      },
+      "leave nothing");
 }
 MANTISSA_COMPOSITE(pad, pad_samples, .has_policy = true)
 const bool announced = (amp::announce_operator("reflection_pad", CastPolicy::keep),

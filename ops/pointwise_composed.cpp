@@ -215,57 +215,49 @@ Tensor isin(const Tensor& x, const Tensor& values) {
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-Sample& add(Samples& s, Tensors inputs, F f) {
-  return s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 Tensor special_values() {
   return tensor({1.5, infinity, -infinity, std::numeric_limits<double>::quiet_NaN(), -0.0, -2}, {.dtype = f64});
 }
 
 void clamp_min_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return clamp_min(x[0], 0.25); };
-  add(s, {s.randn({3, 4})}, f);
-  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return clamp_min(x[0], 1); });
+  const auto f = [](const Tensors& x) { return clamp_min(x[0], 0.25); };
+  s.call({s.randn({3, 4})}, f);
+  s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return clamp_min(x[0], 1); });
 }
 void clamp_max_samples(Samples& s) {
-  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return clamp_max(x[0], 0.25); });
-  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return clamp_max(x[0], 1); });
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return clamp_max(x[0], 0.25); });
+  s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return clamp_max(x[0], 1); });
 }
 void floor_divide_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return floor_divide(x[0], x[1]); };
-  add(s, {s.uniform({3, 4}, -9, 9), s.uniform({4}, 0.5, 3)}, f);
-  add(s, {s.integers({3, 4}, -9, 9), s.integers({4}, 1, 5)}, f);
-  add(s, {s.integers({3, 4}, -9, 9), s.integers({4}, -5, 0)}, f);
-  refuse(s, {s.integers({3}, 0, 9), s.integers({3}, 0, 1)}, f, "an integer is divided by 0");
+  const auto f = [](const Tensors& x) { return floor_divide(x[0], x[1]); };
+  s.call({s.uniform({3, 4}, -9, 9), s.uniform({4}, 0.5, 3)}, f);
+  s.call({s.integers({3, 4}, -9, 9), s.integers({4}, 1, 5)}, f);
+  s.call({s.integers({3, 4}, -9, 9), s.integers({4}, -5, 0)}, f);
+  s.error_call({s.integers({3}, 0, 9), s.integers({3}, 0, 1)}, f, "an integer is divided by 0");
 }
 void frac_samples(Samples& s) {
-  add(s, {s.uniform({3, 4}, -3.4, 3.4)}, [](const Tensors& x) { return frac(x[0]); });
-  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return frac(x[0]); });
+  s.call({s.uniform({3, 4}, -3.4, 3.4)}, [](const Tensors& x) { return frac(x[0]); });
+  s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return frac(x[0]); });
 }
 void signbit_samples(Samples& s) {
-  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return signbit(x[0]); });
-  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return signbit(x[0]); });
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return signbit(x[0]); });
+  s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return signbit(x[0]); });
 }
 void nan_to_num_samples(Samples& s) {
-  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return nan_to_num(x[0]); });
-  add(s, {special_values()}, [](const Tensors& x) { return nan_to_num(x[0], 1, 2, -3); }).extreme = true;
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return nan_to_num(x[0]); });
+  s.call({special_values()}, [](const Tensors& x) { return nan_to_num(x[0], 1, 2, -3); }).extreme = true;
 }
 void isclose_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return isclose(x[0], x[1], 0.1, 0.5); };
-  add(s, {s.randn({3, 4}), s.randn({4})}, f);
-  add(s, {s.integers({4}, 0, 5), s.integers({4}, 0, 5)}, f);
-  refuse(s, {s.randn({2}), s.randn({3})}, f, "do not broadcast");
-  refuse(
-      s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return isclose(x[0], x[1], -1); },
-      "must not be negative");
+  const auto f = [](const Tensors& x) { return isclose(x[0], x[1], 0.1, 0.5); };
+  s.call({s.randn({3, 4}), s.randn({4})}, f);
+  s.call({s.integers({4}, 0, 5), s.integers({4}, 0, 5)}, f);
+  s.error_call({s.randn({2}), s.randn({3})}, f, "do not broadcast");
+  s.error_call(
+      {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return isclose(x[0], x[1], -1); }, "must not be negative");
 }
 void isin_samples(Samples& s) {
-  add(s, {s.integers({3, 4}, 0, 9), s.integers({4}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });
-  add(s, {s.integers({3}, 0, 9), s.integers({0}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });
+  s.call({s.integers({3, 4}, 0, 9), s.integers({4}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });
+  s.call({s.integers({3}, 0, 9), s.integers({0}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });
 }
 MANTISSA_COMPOSITE(clamp_min, clamp_min_samples)
 MANTISSA_COMPOSITE(clamp_max, clamp_max_samples)

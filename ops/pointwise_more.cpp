@@ -75,33 +75,26 @@ Tensor isneginf(const Tensor& x) {
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-Sample& add(Samples& s, Tensors inputs, F f) {
-  return s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 template <Tensor (*f)(const Tensor&, const Tensor&)> void extreme_samples(Samples& s) {
-  const F call = [](const Tensors& x) { return f(x[0], x[1]); };
-  add(s, {s.randn({3, 4}), s.randn({4})}, call);
-  add(s, {s.integers({4}, -5, 5), s.integers({4}, -5, 5)}, call);
-  add(s, {tensor({1, NAN, 2}, {.dtype = f64}), tensor({NAN, -3, 5}, {.dtype = f64})}, call).extreme = true;
-  refuse(s, {s.randn({2}), s.randn({3})}, call, "do not broadcast");
+  const auto call = [](const Tensors& x) { return f(x[0], x[1]); };
+  s.call({s.randn({3, 4}), s.randn({4})}, call);
+  s.call({s.integers({4}, -5, 5), s.integers({4}, -5, 5)}, call);
+  s.call({tensor({1, NAN, 2}, {.dtype = f64}), tensor({NAN, -3, 5}, {.dtype = f64})}, call).extreme = true;
+  s.error_call({s.randn({2}), s.randn({3})}, call, "do not broadcast");
 }
 void heaviside_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return heaviside(x[0], x[1]); };
-  add(s, {cast(s.integers({3, 4}, -1, 2), f64), s.randn({4})}, f);
-  add(s, {s.integers({4}, -1, 2), s.integers({4}, 5, 9)}, f);
-  refuse(s, {s.randn({2}), s.integers({2}, 0, 2)}, f, "differ in dtype");
+  const auto f = [](const Tensors& x) { return heaviside(x[0], x[1]); };
+  s.call({cast(s.integers({3, 4}, -1, 2), f64), s.randn({4})}, f);
+  s.call({s.integers({4}, -1, 2), s.integers({4}, 5, 9)}, f);
+  s.error_call({s.randn({2}), s.integers({2}, 0, 2)}, f, "differ in dtype");
 }
 template <Tensor (*f)(const Tensor&)> void unary_samples(Samples& s) {
-  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return f(x[0]); });
-  add(s, {s.integers({4}, -5, 5)}, [](const Tensors& x) { return f(x[0]); });
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return f(x[0]); });
+  s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return f(x[0]); });
 }
 void float_power_samples(Samples& s) {
-  add(s, {s.uniform({3, 4}, 0.5, 2), s.randn({4})}, [](const Tensors& x) { return float_power(x[0], x[1]); });
-  add(s, {s.integers({4}, 1, 5)}, [](const Tensors& x) { return float_power(x[0], 2); });
+  s.call({s.uniform({3, 4}, 0.5, 2), s.randn({4})}, [](const Tensors& x) { return float_power(x[0], x[1]); });
+  s.call({s.integers({4}, 1, 5)}, [](const Tensors& x) { return float_power(x[0], 2); });
 }
 constexpr auto fmax_samples = &extreme_samples<fmax>, fmin_samples = &extreme_samples<fmin>;
 MANTISSA_COMPOSITE(fmax, fmax_samples)

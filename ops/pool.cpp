@@ -201,8 +201,9 @@ struct MaxPool2dTaps : Pooling {
     const auto add = [&](const Dims& sizes, Pooling p) {
       for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
         p.x_layout = layout;
-        s.call({s.distinct(sizes)}, [=](const Tensors& x) { return Tensors{apply(MaxPool2dTaps{p}, x[0])[0]}; },
-               [=](const Tensors& x) { return Tensors{apply(MaxPool2d{p}, x[0])[0]}; });
+        s.call(
+            {s.distinct(sizes)}, [=](const Tensors& x) { return apply(MaxPool2dTaps{p}, x[0])[0]; },
+            [=](const Tensors& x) { return apply(MaxPool2d{p}, x[0])[0]; });
       }
     };
     for (const Pooling& p : poolings) add({2, 3, 6, 7}, p);
@@ -220,8 +221,9 @@ void MaxPool2dTapsBackward::samples(Samples& s) {
     for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
       MaxPool2dTapsBackward op{p, x};
       op.x_layout = layout;
-      s.call({s.randn(y)}, [=](const Tensors& g) { return Tensors{apply(op, g[0], taps.to(g[0].device()))}; },
-             [=](const Tensors& g) { return Tensors{reference(op, g[0], taps.to(g[0].device()))}; });
+      s.call(
+          {s.randn(y)}, [=](const Tensors& g) { return apply(op, g[0], taps.to(g[0].device())); },
+          [=](const Tensors& g) { return reference(op, g[0], taps.to(g[0].device())); });
     }
   }
   s.error({s.randn({2, 3, 3, 3}), s.randn({2, 3, 3, 3})}, MaxPool2dTapsBackward{poolings[0], x}, "taps must be u8");

@@ -133,103 +133,87 @@ Tensor lp_pool3d(const Tensor& x, double p, std::array<int, 3> kernel, std::arra
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
-using Both = ValuesIndices (*)(const Tensor&);
-void add_both(Samples& s, const Tensor& x, Both f) {
-  s.call({x}, [f](const Tensors& in) {
-    const ValuesIndices y = f(in[0]);
-    return Tensors{y.values, y.indices};
-  });
-}
-
 void max_pool1d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return max_pool1d(x[0], 3, {.stride = 2, .padding = 1}); };
-  add(s, {s.distinct({2, 3, 7})}, f);
-  add(s, {s.distinct({2, 3, 8})}, [](const Tensors& x) { return max_pool1d(x[0], 2); });
-  add(s, {s.distinct({3, 7})}, f);
-  refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
+  const auto f = [](const Tensors& x) { return max_pool1d(x[0], 3, {.stride = 2, .padding = 1}); };
+  s.call({s.distinct({2, 3, 7})}, f);
+  s.call({s.distinct({2, 3, 8})}, [](const Tensors& x) { return max_pool1d(x[0], 2); });
+  s.call({s.distinct({3, 7})}, f);
+  s.error_call({s.randn({7})}, f, "x must be [N, C, L]");
 }
 void max_pool1d_with_indices_samples(Samples& s) {
-  add_both(s, s.distinct({2, 3, 9}), [](const Tensor& x) {
-    return max_pool1d_with_indices(x, 3, {.stride = 2, .padding = 1, .ceil_mode = true, .dilation = 2});
+  s.call({s.distinct({2, 3, 9})}, [](const Tensors& x) {
+    return max_pool1d_with_indices(x[0], 3, {.stride = 2, .padding = 1, .ceil_mode = true, .dilation = 2});
   });
 }
 void max_pool2d_with_indices_samples(Samples& s) {
-  const Both dilated = [](const Tensor& x) {
-    return max_pool2d_with_indices(x, {2, 3}, {.stride = {1, 2}, .padding = {0, 1}, .dilation = {2, 1}});
+  const auto dilated = [](const Tensors& x) {
+    return max_pool2d_with_indices(x[0], {2, 3}, {.stride = {1, 2}, .padding = {0, 1}, .dilation = {2, 1}});
   };
-  add_both(s, s.distinct({2, 2, 5, 6}), [](const Tensor& x) {
-    return max_pool2d_with_indices(x, {2, 3}, {.stride = {2, 1}});
+  s.call({s.distinct({2, 2, 5, 6})}, [](const Tensors& x) {
+    return max_pool2d_with_indices(x[0], {2, 3}, {.stride = {2, 1}});
   });
-  add_both(s, s.distinct({2, 2, 5, 6}), dilated);
-  s.error_call(
-      {s.randn({5, 6})}, [=](const Tensors& x) { return Tensors{dilated(x[0]).values}; }, "x must be [N, C, H, W]");
+  s.call({s.distinct({2, 2, 5, 6})}, dilated);
+  s.error_call({s.randn({5, 6})}, dilated, "x must be [N, C, H, W]");
 }
 void max_pool3d_with_indices_samples(Samples& s) {
-  add_both(s, s.distinct({1, 2, 3, 4, 4}), [](const Tensor& x) {
-    return max_pool3d_with_indices(x, {2, 2, 2}, {.stride = {1, 2, 1}});
+  s.call({s.distinct({1, 2, 3, 4, 4})}, [](const Tensors& x) {
+    return max_pool3d_with_indices(x[0], {2, 2, 2}, {.stride = {1, 2, 1}});
   });
 }
 void avg_pool1d_samples(Samples& s) {
-  const F f = [](const Tensors& x) {
+  const auto f = [](const Tensors& x) {
     return avg_pool1d(x[0], 3, {.stride = 2, .padding = 1, .count_include_pad = false});
   };
-  add(s, {s.randn({2, 3, 7})}, f);
-  add(s, {s.distinct({3, 7})}, f);
-  refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
+  s.call({s.randn({2, 3, 7})}, f);
+  s.call({s.distinct({3, 7})}, f);
+  s.error_call({s.randn({7})}, f, "x must be [N, C, L]");
 }
 void adaptive_avg_pool1d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return adaptive_avg_pool1d(x[0], 3); };
-  add(s, {s.randn({2, 3, 7})}, f);
-  add(s, {s.distinct({3, 7})}, f);
-  refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
+  const auto f = [](const Tensors& x) { return adaptive_avg_pool1d(x[0], 3); };
+  s.call({s.randn({2, 3, 7})}, f);
+  s.call({s.distinct({3, 7})}, f);
+  s.error_call({s.randn({7})}, f, "x must be [N, C, L]");
 }
 void adaptive_max_pool1d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return adaptive_max_pool1d(x[0], 3); };
-  add(s, {s.distinct({2, 3, 7})}, f);
-  add(s, {s.distinct({3, 7})}, f);
-  refuse(s, {s.randn({7})}, f, "x must be [N, C, L]");
+  const auto f = [](const Tensors& x) { return adaptive_max_pool1d(x[0], 3); };
+  s.call({s.distinct({2, 3, 7})}, f);
+  s.call({s.distinct({3, 7})}, f);
+  s.error_call({s.randn({7})}, f, "x must be [N, C, L]");
 }
 void adaptive_max_pool2d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return adaptive_max_pool2d(x[0], {2, 3}); };
-  add(s, {s.distinct({2, 3, 5, 7})}, f);
-  add(s, {s.distinct({2, 5, 7})}, f);
-  refuse(s, {s.randn({7, 7})}, f, "x must be [N, C, H, W]");
+  const auto f = [](const Tensors& x) { return adaptive_max_pool2d(x[0], {2, 3}); };
+  s.call({s.distinct({2, 3, 5, 7})}, f);
+  s.call({s.distinct({2, 5, 7})}, f);
+  s.error_call({s.randn({7, 7})}, f, "x must be [N, C, H, W]");
 }
 void adaptive_max_pool1d_with_indices_samples(Samples& s) {
-  add_both(s, s.distinct({2, 3, 7}), [](const Tensor& x) { return adaptive_max_pool1d_with_indices(x, 4); });
+  s.call({s.distinct({2, 3, 7})}, [](const Tensors& x) { return adaptive_max_pool1d_with_indices(x[0], 4); });
 }
 void adaptive_max_pool2d_with_indices_samples(Samples& s) {
-  add_both(s, s.distinct({2, 2, 5, 4}), [](const Tensor& x) { return adaptive_max_pool2d_with_indices(x, {3, 2}); });
+  s.call({s.distinct({2, 2, 5, 4})}, [](const Tensors& x) { return adaptive_max_pool2d_with_indices(x[0], {3, 2}); });
 }
 void adaptive_max_pool3d_with_indices_samples(Samples& s) {
-  add_both(s, s.distinct({1, 2, 3, 4, 4}), [](const Tensor& x) {
-    return adaptive_max_pool3d_with_indices(x, {2, 1, 3});
+  s.call({s.distinct({1, 2, 3, 4, 4})}, [](const Tensors& x) {
+    return adaptive_max_pool3d_with_indices(x[0], {2, 1, 3});
   });
 }
 // One index of the flattened image for every element, none twice.
 void max_unpool1d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return max_unpool1d(x[0], x[1], 2); };
-  add(s, {s.randn({1, 2, 3}), reshape(tensor({0, 3, 4, 1, 2, 5}), {1, 2, 3})}, f);
-  refuse(s, {s.randn({1, 2, 3}), s.integers({1, 2, 2}, 0, 3)}, f, "indices must be i64 and of x's sizes");
-  refuse(s, {s.randn({1, 2, 3}), s.integers({1, 2, 3}, 6, 7)}, f, "index 6 is out of range");
+  const auto f = [](const Tensors& x) { return max_unpool1d(x[0], x[1], 2); };
+  s.call({s.randn({1, 2, 3}), reshape(tensor({0, 3, 4, 1, 2, 5}), {1, 2, 3})}, f);
+  s.error_call({s.randn({1, 2, 3}), s.integers({1, 2, 2}, 0, 3)}, f, "indices must be i64 and of x's sizes");
+  s.error_call({s.randn({1, 2, 3}), s.integers({1, 2, 3}, 6, 7)}, f, "index 6 is out of range");
 }
 void max_unpool2d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return max_unpool2d(x[0], x[1], {2, 2}, {}, {5, 4}); };
-  add(s, {s.randn({1, 1, 2, 2}), reshape(tensor({1, 3, 16, 10}), {1, 1, 2, 2})}, f);
-  add(s, {s.randn({1, 2, 2}), reshape(tensor({1, 3, 16, 10}), {1, 2, 2})}, f);
-  refuse(s, {s.randn({2, 3}), s.integers({2, 3}, 0, 3)}, f, "x must have 4 dimensions");
+  const auto f = [](const Tensors& x) { return max_unpool2d(x[0], x[1], {2, 2}, {}, {5, 4}); };
+  s.call({s.randn({1, 1, 2, 2}), reshape(tensor({1, 3, 16, 10}), {1, 1, 2, 2})}, f);
+  s.call({s.randn({1, 2, 2}), reshape(tensor({1, 3, 16, 10}), {1, 2, 2})}, f);
+  s.error_call({s.randn({2, 3}), s.integers({2, 3}, 0, 3)}, f, "x must have 4 dimensions");
 }
 void max_unpool3d_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return max_unpool3d(x[0], x[1], {1, 2, 2}); };
-  add(s, {s.randn({1, 1, 2, 1, 2}), reshape(tensor({1, 3, 12, 15}), {1, 1, 2, 1, 2})}, f);
-  refuse(s, {s.randn({1, 2, 3}), s.integers({1, 2, 3}, 0, 3)}, f, "x must have 5 dimensions");
+  const auto f = [](const Tensors& x) { return max_unpool3d(x[0], x[1], {1, 2, 2}); };
+  s.call({s.randn({1, 1, 2, 1, 2}), reshape(tensor({1, 3, 12, 15}), {1, 1, 2, 1, 2})}, f);
+  s.error_call({s.randn({1, 2, 3}), s.integers({1, 2, 3}, 0, 3)}, f, "x must have 5 dimensions");
 }
 MANTISSA_COMPOSITE(max_pool1d, max_pool1d_samples)
 MANTISSA_COMPOSITE(max_pool1d_with_indices, max_pool1d_with_indices_samples)

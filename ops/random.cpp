@@ -234,46 +234,39 @@ Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement) 
 namespace {
 
 // Random integers and zeros and ones have no reference; tests/random_test.cpp checks distributions.
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  Sample& one = s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-  one.exact_only = true;
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void rand_like_samples(Samples& s) {
-  s.call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{cast(cast(rand_like(x[0]), f32) < 2.0, i64)}; });
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return cast(cast(rand_like(x[0]), f32) < 2.0, i64); });
 }
 void randn_like_samples(Samples& s) {
-  s.call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{cast(abs(randn_like(x[0])) < 9.0, i64)}; });
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return cast(abs(randn_like(x[0])) < 9.0, i64); });
 }
 void randint_like_samples(Samples& s) {
-  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return randint_like(x[0], -3, 4); });
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return randint_like(x[0], 4, 4); }, "low 4 is not below high 4");
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return randint_like(x[0], -3, 4); }).exact_only = true;
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return randint_like(x[0], 4, 4); }, "low 4 is not below high 4");
 }
 void bernoulli_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return cast(bernoulli(x[0]), i64); };
-  add(s, {s.uniform({4, 5}, 0, 1)}, f);
-  refuse(s, {s.uniform({2}, 1.5, 2)}, f, "holds values outside [0, 1]");
-  refuse(s, {s.integers({2}, 0, 2)}, f, "needs probabilities of a floating dtype");
+  const auto f = [](const Tensors& x) { return cast(bernoulli(x[0]), i64); };
+  s.call({s.uniform({4, 5}, 0, 1)}, f).exact_only = true;
+  s.error_call({s.uniform({2}, 1.5, 2)}, f, "holds values outside [0, 1]");
+  s.error_call({s.integers({2}, 0, 2)}, f, "needs probabilities of a floating dtype");
 }
 void normal_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return cast(normal(x[0], x[1]) * 0.0, i64); };
-  add(s, {s.randn({3, 4}), s.uniform({4}, 0.5, 2)}, f);
-  refuse(s, {s.randn({2}), s.uniform({2}, -2, -1)}, f, "holds negative values");
-  refuse(s, {s.randn({2}), s.integers({2}, 0, 2)}, f, "needs floating dtypes");
+  const auto f = [](const Tensors& x) { return cast(normal(x[0], x[1]) * 0.0, i64); };
+  s.call({s.randn({3, 4}), s.uniform({4}, 0.5, 2)}, f).exact_only = true;
+  s.error_call({s.randn({2}), s.uniform({2}, -2, -1)}, f, "holds negative values");
+  s.error_call({s.randn({2}), s.integers({2}, 0, 2)}, f, "needs floating dtypes");
 }
 void multinomial_samples(Samples& s) {
-  add(s, {s.uniform({3, 5}, 0, 1)}, [](const Tensors& x) { return multinomial(x[0], 4); });
-  add(s, {s.uniform({5}, 0.1, 1)}, [](const Tensors& x) { return multinomial(x[0], 9, true); });
-  const F three = [](const Tensors& x) { return multinomial(x[0], 3); };
-  refuse(s, {s.uniform({2}, 0, 1)}, three, "3 samples without replacement from 2 categories");
-  refuse(s, {s.uniform({4}, -2, -1)}, three, "must be finite and not negative");
-  refuse(s, {zeros({4}, {.dtype = f64})}, three, "sum to 0");
-  refuse(s, {tensor({1, 0, 0, 0, 1}, {.dtype = f64})}, three, "fewer than 3 weights");
-  refuse(s, {s.integers({4}, 1, 2)}, three, "needs weights of a floating dtype");
-  refuse(s, {s.uniform({1, 2, 4}, 0, 1)}, three, "needs weights [categories] or [N, categories]");
+  s.call({s.uniform({3, 5}, 0, 1)}, [](const Tensors& x) { return multinomial(x[0], 4); }).exact_only = true;
+  s.call({s.uniform({5}, 0.1, 1)}, [](const Tensors& x) { return multinomial(x[0], 9, true); }).exact_only = true;
+  const auto three = [](const Tensors& x) { return multinomial(x[0], 3); };
+  s.error_call({s.uniform({2}, 0, 1)}, three, "3 samples without replacement from 2 categories");
+  s.error_call({s.uniform({4}, -2, -1)}, three, "must be finite and not negative");
+  s.error_call({zeros({4}, {.dtype = f64})}, three, "sum to 0");
+  s.error_call({tensor({1, 0, 0, 0, 1}, {.dtype = f64})}, three, "fewer than 3 weights");
+  s.error_call({s.integers({4}, 1, 2)}, three, "needs weights of a floating dtype");
+  s.error_call({s.uniform({1, 2, 4}, 0, 1)}, three, "needs weights [categories] or [N, categories]");
 }
 MANTISSA_COMPOSITE(rand_like, rand_like_samples, .differentiable = false, .random = true)
 MANTISSA_COMPOSITE(randn_like, randn_like_samples, .differentiable = false, .random = true)

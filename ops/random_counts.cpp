@@ -123,13 +123,13 @@ namespace {
 
 // Random numbers have no reference; tests/cuda_random_counts_test.cpp checks distributions.
 void poisson_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return Tensors{cast(poisson(x[0]), i64)}; };
+  const auto f = [](const Tensors& x) { return cast(poisson(x[0]), i64); };
   for (const double most : {5.0, 50.0}) s.call({s.uniform({4, 5}, 0, most)}, f).exact_only = true;
   s.error_call({s.uniform({2}, -2, -1)}, f, "poisson: rate");
   s.error_call({s.integers({2}, 0, 2)}, f, "poisson: needs rates of a floating dtype");
 }
 void binomial_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return Tensors{cast(binomial(x[0], x[1]), i64)}; };
+  const auto f = [](const Tensors& x) { return cast(binomial(x[0], x[1]), i64); };
   for (const double n : {9.0, 100.0})
     s.call({full({4, 5}, n, {.dtype = f64}), s.uniform({5}, 0, 1)}, f).exact_only = true;
   s.error_call({full({2}, 0.5, {.dtype = f64}), s.uniform({2}, 0, 1)}, f, "must hold whole numbers");

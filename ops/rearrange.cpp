@@ -137,33 +137,32 @@ std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view i
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-using Many = Tensors (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
-
 void roll_samples(Samples& s) {
-  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {1, -2}, {0, 1}); });
-  add(s, {s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {5}); });
-  refuse(s, {s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {1, 2}, {0}); }, "2 shifts for 1 dimensions");
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {1, -2}, {0, 1}); });
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {5}); });
+  s.error_call(
+      {s.randn({3, 4})},
+      [](const Tensors& x) {
+        return roll(x[0], {1, 2}, {0});
+      },
+      "2 shifts for 1 dimensions");
 }
 void repeat_samples(Samples& s) {
-  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return repeat(x[0], {2, 1, 3}); });
-  add(s, {s.randn({2})}, [](const Tensors& x) { return repeat(x[0], {0}); });
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return repeat(x[0], {2}); }, "fewer dimensions");
-  refuse(s, {s.randn({2})}, [](const Tensors& x) { return repeat(x[0], {-1}); }, "must not be negative");
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return repeat(x[0], {2, 1, 3}); });
+  s.call({s.randn({2})}, [](const Tensors& x) { return repeat(x[0], {0}); });
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return repeat(x[0], {2}); }, "fewer dimensions");
+  s.error_call(
+      {s.randn({2})}, [](const Tensors& x) { return repeat(x[0], {-1}); }, "must not be negative");
 }
 void tile_samples(Samples& s) {
-  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return tile(x[0], {2}); });
-  add(s, {s.randn({3})}, [](const Tensors& x) { return tile(x[0], {2, 2}); });
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return tile(x[0], {2}); });
+  s.call({s.randn({3})}, [](const Tensors& x) { return tile(x[0], {2, 2}); });
 }
 void repeat_interleave_samples(Samples& s) {
-  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return repeat_interleave(x[0], 2, 0); });
-  refuse(s, {s.randn({2})}, [](const Tensors& x) { return repeat_interleave(x[0], -1, 0); }, "must not be negative");
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return repeat_interleave(x[0], 2, 0); });
+  s.error_call(
+      {s.randn({2})}, [](const Tensors& x) { return repeat_interleave(x[0], -1, 0); }, "must not be negative");
 }
 void chunk_samples(Samples& s) {
   s.call({s.randn({7, 2})}, [](const Tensors& x) { return chunk(x[0], 3); });
@@ -176,7 +175,7 @@ void unbind_samples(Samples& s) {
   s.error_call({s.randn({})}, [](const Tensors& x) { return unbind(x[0]); }, "a scalar cannot be divided");
 }
 void meshgrid_samples(Samples& s) {
-  const Many ij = [](const Tensors& x) { return meshgrid(x); };
+  const auto ij = [](const Tensors& x) { return meshgrid(x); };
   s.call({s.randn({3}), s.randn({2}), s.randn({2})}, ij);
   s.call({s.randn({3}), s.randn({2})}, [](const Tensors& x) { return meshgrid(x, "xy"); });
   s.error_call({s.randn({3, 2})}, ij, "at most 1 dimension");

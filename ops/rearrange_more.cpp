@@ -138,82 +138,91 @@ Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void split_sizes_samples(Samples& s) {
   s.call({s.randn({2, 5})}, [](const Tensors& x) { return split(x[0], Dims{2, 0, 3}, 1); });
   s.error_call({s.randn({5})}, [](const Tensors& x) { return split(x[0], Dims{2, 2}, 0); }, "add up to 4");
 }
 void narrow_samples(Samples& s) {
-  add(s, {s.randn({3, 5})}, [](const Tensors& x) { return narrow(x[0], 1, -4, 3); });
-  refuse(
-      s, {s.randn({3})}, [](const Tensors& x) { return narrow(x[0], 0, 2, 2); },
+  s.call({s.randn({3, 5})}, [](const Tensors& x) { return narrow(x[0], 1, -4, 3); });
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return narrow(x[0], 0, 2, 2); },
       "2 elements from 2 do not lie in dimension 0");
 }
 void movedim_samples(Samples& s) {
-  add(s, {s.randn({2, 3, 4})}, [](const Tensors& x) { return movedim(x[0], {0, -1}, {1, 0}); });
-  refuse(
-      s, {s.randn({2, 3})},
+  s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return movedim(x[0], {0, -1}, {1, 0}); });
+  s.error_call(
+      {s.randn({2, 3})},
       [](const Tensors& x) {
         return movedim(x[0], {0, 0}, {1, 0});
       },
       "names a dimension twice");
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return movedim(x[0], {0}, {1, 0}); }, "1 dimensions to 2 places");
+  s.error_call(
+      {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return movedim(x[0], {0}, {1, 0});
+      },
+      "1 dimensions to 2 places");
 }
 void rot90_samples(Samples& s) {
-  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return rot90(x[0]); });
-  add(s, {s.randn({2, 3, 2})}, [](const Tensors& x) { return rot90(x[0], -1, {1, 2}); });
-  add(s, {s.randn({2, 3})}, [](const Tensors& x) { return rot90(x[0], 2); });
-  refuse(s, {s.randn({2, 3})}, [](const Tensors& x) { return rot90(x[0], 1, {1, -1}); }, "name dimension 1 twice");
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return rot90(x[0]); });
+  s.call({s.randn({2, 3, 2})}, [](const Tensors& x) { return rot90(x[0], -1, {1, 2}); });
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return rot90(x[0], 2); });
+  s.error_call(
+      {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return rot90(x[0], 1, {1, -1});
+      },
+      "name dimension 1 twice");
 }
 void unflatten_samples(Samples& s) {
-  add(s, {s.randn({2, 6, 2})}, [](const Tensors& x) { return unflatten(x[0], 1, {2, -1}); });
-  refuse(
-      s, {s.randn({2, 6})},
+  s.call({s.randn({2, 6, 2})}, [](const Tensors& x) { return unflatten(x[0], 1, {2, -1}); });
+  s.error_call(
+      {s.randn({2, 6})},
       [](const Tensors& x) {
         return unflatten(x[0], 1, {4, -1});
       },
       "shape [4, -1] does not divide 6 elements");
 }
 void unfold_windows_samples(Samples& s) {
-  add(s, {s.randn({2, 7, 2})}, [](const Tensors& x) { return unfold(x[0], 1, 3, 2); });
-  add(s, {s.randn({5})}, [](const Tensors& x) { return unfold(x[0], 0, 5, 1); });
-  refuse(
-      s, {s.randn({5})}, [](const Tensors& x) { return unfold(x[0], 0, 6, 1); }, "windows of 6 with step 1 do not fit");
+  s.call({s.randn({2, 7, 2})}, [](const Tensors& x) { return unfold(x[0], 1, 3, 2); });
+  s.call({s.randn({5})}, [](const Tensors& x) { return unfold(x[0], 0, 5, 1); });
+  s.error_call(
+      {s.randn({5})}, [](const Tensors& x) { return unfold(x[0], 0, 6, 1); }, "windows of 6 with step 1 do not fit");
 }
 void broadcast_to_samples(Samples& s) {
-  add(s, {s.randn({3, 1})}, [](const Tensors& x) { return broadcast_to(x[0], {2, 3, 4}); });
+  s.call({s.randn({3, 1})}, [](const Tensors& x) { return broadcast_to(x[0], {2, 3, 4}); });
 }
 void channel_shuffle_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return channel_shuffle(x[0], 2); };
-  add(s, {s.randn({2, 6, 3})}, f);
-  refuse(s, {s.randn({2, 5, 3})}, f, "5 channels do not divide into 2 groups");
+  const auto f = [](const Tensors& x) { return channel_shuffle(x[0], 2); };
+  s.call({s.randn({2, 6, 3})}, f);
+  s.error_call({s.randn({2, 5, 3})}, f, "5 channels do not divide into 2 groups");
 }
 void hstack_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return hstack(x); };
-  add(s, {s.randn({2, 3}), s.randn({2, 1})}, f);
-  add(s, {s.randn({2}), s.randn({})}, f);
-  refuse(s, {s.randn({2, 3}), s.randn({3, 3})}, f, "sizes must agree");
+  const auto f = [](const Tensors& x) { return hstack(x); };
+  s.call({s.randn({2, 3}), s.randn({2, 1})}, f);
+  s.call({s.randn({2}), s.randn({})}, f);
+  s.error_call({s.randn({2, 3}), s.randn({3, 3})}, f, "sizes must agree");
 }
 void vstack_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return vstack(x); };
-  add(s, {s.randn({2, 3}), s.randn({3})}, f);
-  refuse(s, {s.randn({2, 3}), s.randn({2})}, f, "sizes must agree");
+  const auto f = [](const Tensors& x) { return vstack(x); };
+  s.call({s.randn({2, 3}), s.randn({3})}, f);
+  s.error_call({s.randn({2, 3}), s.randn({2})}, f, "sizes must agree");
 }
-void full_like_samples(Samples& s) { add(s, {s.randn({2, 3})}, [](const Tensors& x) { return full_like(x[0], 0.5); }); }
-void logspace_samples(Samples& s) { add(s, {}, [](const Tensors&) { return logspace(-1, 2, 4, 2, {.dtype = f64}); }); }
+void full_like_samples(Samples& s) {
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return full_like(x[0], 0.5); });
+}
+void logspace_samples(Samples& s) {
+  s.call({}, [](const Tensors&) { return logspace(-1, 2, 4, 2, {.dtype = f64}); });
+}
 void tril_indices_samples(Samples& s) {
-  add(s, {}, [](const Tensors&) { return tril_indices(3, 4, -1); });
-  refuse(s, {}, [](const Tensors&) { return tril_indices(-1, 4); }, "must not be negative");
+  s.call({}, [](const Tensors&) { return tril_indices(3, 4, -1); });
+  s.error_call(
+      {}, [](const Tensors&) { return tril_indices(-1, 4); }, "must not be negative");
 }
 void triu_indices_samples(Samples& s) {
-  add(s, {}, [](const Tensors&) { return triu_indices(3, 4, 1); });
-  refuse(s, {}, [](const Tensors&) { return triu_indices(2, -1); }, "must not be negative");
+  s.call({}, [](const Tensors&) { return triu_indices(3, 4, 1); });
+  s.error_call(
+      {}, [](const Tensors&) { return triu_indices(2, -1); }, "must not be negative");
 }
 const RegisterOp split_sizes({.name = "split_sizes", .composite = true, .samples = &split_sizes_samples});
 const RegisterOp unfold_windows({.name = "unfold_windows", .composite = true, .samples = &unfold_windows_samples});

@@ -249,7 +249,7 @@ void recurrent_layer_samples(Samples& s) {
     }
   }
   const auto lstm = [](const Tensors& x) {
-    return Tensors{recurrent_layer(Cell::lstm, x[0], x[1], {}, x[2], {}, x[3], x[4]).output};
+    return recurrent_layer(Cell::lstm, x[0], x[1], {}, x[2], {}, x[3], x[4]).output;
   };
   s.error_call({s.randn({2, 3, 4}), s.randn({8, 4}), s.randn({8, 3}), s.randn({3, 2}), s.randn({3, 2})}, lstm,
                "weight_hh must be [4 * H, H]");

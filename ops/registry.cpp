@@ -70,17 +70,13 @@ Tensor Samples::distinct(const Dims& sizes) {
   return t;
 }
 
-Sample& Samples::call(Tensors inputs, std::function<Tensors(const Tensors&)> f,
-                      std::function<Tensors(const Tensors&)> reference) {
+Sample& Samples::keep(Tensors inputs, Call f, Call reference) {
   Sample s;
   s.inputs = std::move(inputs);
   s.call = std::move(f);
   s.reference = std::move(reference);
   all.push_back(std::move(s));
   return all.back();
-}
-void Samples::error_call(Tensors inputs, std::function<Tensors(const Tensors&)> f, std::string fragment) {
-  errors.push_back({std::move(inputs), std::move(f), std::move(fragment)});
 }
 
 }  // namespace mantissa

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ops.h"
 #include "ops/apply.h"
 
 namespace mantissa {
@@ -72,19 +73,31 @@ class Samples {
                       },
                       std::move(fragment)});
   }
-  // The same for any function: list operators and composites.
-  Sample& call(Tensors inputs, std::function<Tensors(const Tensors&)> f,
-               std::function<Tensors(const Tensors&)> reference = {});
-  void error_call(Tensors inputs, std::function<Tensors(const Tensors&)> f, std::string fragment);
+  // The same for any function of Tensors, list operators and composites, that gives a tensor, several, or values and
+  // indices.
+  template <class F> Sample& call(Tensors inputs, F f) { return keep(std::move(inputs), listing(f), {}); }
+  template <class F, class R> Sample& call(Tensors inputs, F f, R reference) {
+    return keep(std::move(inputs), listing(f), listing(reference));
+  }
+  template <class F> void error_call(Tensors inputs, F f, std::string fragment) {
+    errors.push_back({std::move(inputs), listing(f), std::move(fragment)});
+  }
 
   static Tensors list(const Tensor& y) { return {y}; }
   template <std::size_t k> static Tensors list(const std::array<Tensor, k>& y) { return Tensors(y.begin(), y.end()); }
   static Tensors list(Tensors y) { return y; }
+  static Tensors list(const ValuesIndices& y) { return {y.values, y.indices}; }
 
   std::vector<Sample> all;
   std::vector<ErrorSample> errors;
 
  private:
+  using Call = std::function<Tensors(const Tensors&)>;
+  template <class F> static Call listing(F f) {
+    return [f](const Tensors& x) { return list(f(x)); };
+  }
+  Sample& keep(Tensors inputs, Call f, Call reference);
+
   std::uint64_t seed_;
   std::uint64_t next_ = 0;
 };

@@ -145,7 +145,7 @@ Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tenso
 namespace {
 void scatter_reduce_samples(Samples& s) {
   const auto call = [](const char* reduce, bool include_self) {
-    return [=](const Tensors& x) { return Tensors{scatter_reduce(x[0], 1, x[1], x[2], reduce, include_self)}; };
+    return [=](const Tensors& x) { return scatter_reduce(x[0], 1, x[1], x[2], reduce, include_self); };
   };
   for (const char* reduce : {"sum", "mean", "prod", "amax", "amin"}) {
     for (const bool include_self : {true, false}) {

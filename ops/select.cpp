@@ -215,83 +215,76 @@ Tensor one_hot(const Tensor& x, std::int64_t classes) {
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
-
 void index_select_samples(Samples& s) {
-  const F rows = [](const Tensors& x) { return index_select(x[0], 1, x[1]); };
-  add(s, {s.randn({3, 4}), s.integers({6}, 0, 4)}, rows);
-  add(s, {s.randn({2, 3, 2}), s.integers({0}, 0, 3)}, rows);
-  add(s, {s.randn({}), s.integers({1}, 0, 1)}, [](const Tensors& x) { return index_select(x[0], 0, x[1]); });
-  refuse(s, {s.randn({3, 4}), s.integers({2}, 4, 5)}, rows, "index 4 is out of range for a dimension of size 4");
-  refuse(s, {s.randn({3, 4}), s.integers({2, 2}, 0, 1)}, rows, "the index must have 1 dimension");
+  const auto rows = [](const Tensors& x) { return index_select(x[0], 1, x[1]); };
+  s.call({s.randn({3, 4}), s.integers({6}, 0, 4)}, rows);
+  s.call({s.randn({2, 3, 2}), s.integers({0}, 0, 3)}, rows);
+  s.call({s.randn({}), s.integers({1}, 0, 1)}, [](const Tensors& x) { return index_select(x[0], 0, x[1]); });
+  s.error_call({s.randn({3, 4}), s.integers({2}, 4, 5)}, rows, "index 4 is out of range for a dimension of size 4");
+  s.error_call({s.randn({3, 4}), s.integers({2, 2}, 0, 1)}, rows, "the index must have 1 dimension");
 }
 void index_add_samples(Samples& s) {
-  const F rows = [](const Tensors& x) { return index_add(x[0], 0, x[1], x[2], 2); };
-  add(s, {s.randn({3, 4}), s.integers({5}, 0, 3), s.randn({5, 4})}, rows);
-  add(s, {s.randn({3}), s.integers({2}, 0, 3), s.randn({2})}, rows);
-  refuse(s, {s.randn({3, 4}), s.integers({5}, 0, 3), s.randn({5, 3})}, rows,
-         "the source has sizes [5, 3] instead of [5, 4]");
+  const auto rows = [](const Tensors& x) { return index_add(x[0], 0, x[1], x[2], 2); };
+  s.call({s.randn({3, 4}), s.integers({5}, 0, 3), s.randn({5, 4})}, rows);
+  s.call({s.randn({3}), s.integers({2}, 0, 3), s.randn({2})}, rows);
+  s.error_call({s.randn({3, 4}), s.integers({5}, 0, 3), s.randn({5, 3})}, rows,
+               "the source has sizes [5, 3] instead of [5, 4]");
 }
 void index_copy_samples(Samples& s) {
-  const F rows = [](const Tensors& x) { return index_copy(x[0], 1, tensor({2, 0}).to(x[0].device()), x[1]); };
-  add(s, {s.randn({3, 4}), s.randn({3, 2})}, rows);
-  refuse(s, {s.randn({3, 4}), s.randn({3, 3})}, rows, "the source has sizes [3, 3] instead of [3, 2]");
+  const auto rows = [](const Tensors& x) { return index_copy(x[0], 1, tensor({2, 0}).to(x[0].device()), x[1]); };
+  s.call({s.randn({3, 4}), s.randn({3, 2})}, rows);
+  s.error_call({s.randn({3, 4}), s.randn({3, 3})}, rows, "the source has sizes [3, 3] instead of [3, 2]");
 }
 void index_fill_samples(Samples& s) {
-  const F rows = [](const Tensors& x) { return index_fill(x[0], -1, x[1], 0.5); };
-  add(s, {s.randn({3, 4}), s.integers({2}, 0, 4)}, rows);
-  refuse(s, {s.randn({3, 4}), s.integers({2}, -1, 0)}, rows, "index -1 is out of range");
+  const auto rows = [](const Tensors& x) { return index_fill(x[0], -1, x[1], 0.5); };
+  s.call({s.randn({3, 4}), s.integers({2}, 0, 4)}, rows);
+  s.error_call({s.randn({3, 4}), s.integers({2}, -1, 0)}, rows, "index -1 is out of range");
 }
 void index_samples(Samples& s) {
-  const F pairs = [](const Tensors& x) { return index(x[0], {x[1], x[2]}); };
-  const F rows = [](const Tensors& x) { return index(x[0], {x[1]}); };
-  add(s, {s.randn({3, 4}), s.integers({5}, -3, 3), s.integers({2, 1}, -4, 4)}, pairs);
-  add(s, {s.randn({3, 2, 2}), s.integers({4}, 0, 3)}, rows);
-  add(s, {s.randn({3, 2, 2}), s.booleans({3, 2})}, rows);
-  refuse(s, {s.randn({3, 4}), s.integers({2}, 3, 4)}, rows, "index 3 is out of range for a dimension of size 3");
-  refuse(s, {s.randn({3, 4}), s.booleans({4})}, rows, "does not fit x");
-  refuse(s, {s.randn({3, 4}), s.randn({4})}, rows, "indices must be i64 or bool");
+  const auto pairs = [](const Tensors& x) { return index(x[0], {x[1], x[2]}); };
+  const auto rows = [](const Tensors& x) { return index(x[0], {x[1]}); };
+  s.call({s.randn({3, 4}), s.integers({5}, -3, 3), s.integers({2, 1}, -4, 4)}, pairs);
+  s.call({s.randn({3, 2, 2}), s.integers({4}, 0, 3)}, rows);
+  s.call({s.randn({3, 2, 2}), s.booleans({3, 2})}, rows);
+  s.error_call({s.randn({3, 4}), s.integers({2}, 3, 4)}, rows, "index 3 is out of range for a dimension of size 3");
+  s.error_call({s.randn({3, 4}), s.booleans({4})}, rows, "does not fit x");
+  s.error_call({s.randn({3, 4}), s.randn({4})}, rows, "indices must be i64 or bool");
 }
 void index_put_samples(Samples& s) {
-  const F add_rows = [](const Tensors& x) { return index_put(x[0], {x[1]}, x[2], true); };
-  add(s, {s.randn({3, 2}), s.integers({5}, -3, 3), s.randn({2})}, add_rows);
-  add(s, {s.randn({3, 4}), s.randn({3})}, [](const Tensors& x) {
+  const auto add_rows = [](const Tensors& x) { return index_put(x[0], {x[1]}, x[2], true); };
+  s.call({s.randn({3, 2}), s.integers({5}, -3, 3), s.randn({2})}, add_rows);
+  s.call({s.randn({3, 4}), s.randn({3})}, [](const Tensors& x) {
     return index_put(x[0], {tensor({0, 2, -1}).to(x[0].device()), tensor({1, 1, 0}).to(x[0].device())}, x[1]);
   });
-  add(s, {s.randn({3, 4}), s.booleans({3, 4})}, [](const Tensors& x) { return index_put(x[0], {x[1]}, Tensor(7.0)); });
-  refuse(s, {s.randn({3, 2}), s.integers({5}, 0, 3), s.randn({3})}, add_rows, "cannot become");
+  s.call({s.randn({3, 4}), s.booleans({3, 4})}, [](const Tensors& x) { return index_put(x[0], {x[1]}, Tensor(7.0)); });
+  s.error_call({s.randn({3, 2}), s.integers({5}, 0, 3), s.randn({3})}, add_rows, "cannot become");
 }
 void take_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return take(x[0], x[1]); };
-  add(s, {s.randn({3, 4}), s.integers({2, 3}, -12, 12)}, f);
-  refuse(s, {s.randn({3, 4}), s.integers({2}, 12, 13)}, f, "index 12 is out of range for a dimension of size 12");
+  const auto f = [](const Tensors& x) { return take(x[0], x[1]); };
+  s.call({s.randn({3, 4}), s.integers({2, 3}, -12, 12)}, f);
+  s.error_call({s.randn({3, 4}), s.integers({2}, 12, 13)}, f, "index 12 is out of range for a dimension of size 12");
 }
 void masked_fill_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return masked_fill(x[0], x[1], -1.5); };
-  add(s, {s.randn({3, 4}), s.booleans({3, 4})}, f);
-  add(s, {s.randn({3, 4}), s.booleans({4})}, f);
-  refuse(s, {s.randn({3}), s.booleans({2, 3})}, f, "does not broadcast to x");
-  refuse(s, {s.randn({3}), s.randn({3})}, f, "the mask must be bool");
+  const auto f = [](const Tensors& x) { return masked_fill(x[0], x[1], -1.5); };
+  s.call({s.randn({3, 4}), s.booleans({3, 4})}, f);
+  s.call({s.randn({3, 4}), s.booleans({4})}, f);
+  s.error_call({s.randn({3}), s.booleans({2, 3})}, f, "does not broadcast to x");
+  s.error_call({s.randn({3}), s.randn({3})}, f, "the mask must be bool");
 }
 void masked_select_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return masked_select(x[0], x[1]); };
-  add(s, {s.randn({3, 4}), s.booleans({3, 4})}, f);
-  add(s, {s.randn({3, 1}), s.booleans({4})}, f);
-  refuse(s, {s.randn({3}), s.integers({3}, 0, 2)}, f, "the mask must be bool");
+  const auto f = [](const Tensors& x) { return masked_select(x[0], x[1]); };
+  s.call({s.randn({3, 4}), s.booleans({3, 4})}, f);
+  s.call({s.randn({3, 1}), s.booleans({4})}, f);
+  s.error_call({s.randn({3}), s.integers({3}, 0, 2)}, f, "the mask must be bool");
 }
 void one_hot_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return one_hot(x[0]); };
-  add(s, {s.integers({2, 3}, 0, 4)}, f);
-  add(s, {s.integers({0}, 0, 4)}, [](const Tensors& x) { return one_hot(x[0], 3); });
-  refuse(s, {s.integers({2}, 3, 4)}, [](const Tensors& x) { return one_hot(x[0], 3); }, "index 3 is out of range");
-  refuse(s, {s.randn({2})}, f, "needs i64 classes");
-  refuse(s, {s.integers({0}, 0, 4)}, f, "does not tell the number of classes");
+  const auto f = [](const Tensors& x) { return one_hot(x[0]); };
+  s.call({s.integers({2, 3}, 0, 4)}, f);
+  s.call({s.integers({0}, 0, 4)}, [](const Tensors& x) { return one_hot(x[0], 3); });
+  s.error_call(
+      {s.integers({2}, 3, 4)}, [](const Tensors& x) { return one_hot(x[0], 3); }, "index 3 is out of range");
+  s.error_call({s.randn({2})}, f, "needs i64 classes");
+  s.error_call({s.integers({0}, 0, 4)}, f, "does not tell the number of classes");
 }
 MANTISSA_COMPOSITE(index_select, index_select_samples)
 MANTISSA_COMPOSITE(index_add, index_add_samples)

@@ -62,35 +62,30 @@ UniqueResult unique_consecutive(const Tensor& x) {
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void take_along_dim_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return take_along_dim(x[0], x[1], 1); };
-  add(s, {s.randn({3, 4}), s.integers({1, 2}, 0, 4)}, f);
-  add(s, {s.randn({1, 4}), s.integers({3, 2}, 0, 4)}, f);
-  add(s, {s.randn({3, 4}), s.integers({5}, 0, 12)}, [](const Tensors& x) { return take_along_dim(x[0], x[1]); });
-  refuse(s, {s.randn({3, 4}), s.integers({2}, 0, 4)}, f, "need as many dimensions");
-  refuse(s, {s.randn({3, 4}), s.integers({3, 2}, 4, 5)}, f, "index 4 is out of range");
+  const auto f = [](const Tensors& x) { return take_along_dim(x[0], x[1], 1); };
+  s.call({s.randn({3, 4}), s.integers({1, 2}, 0, 4)}, f);
+  s.call({s.randn({1, 4}), s.integers({3, 2}, 0, 4)}, f);
+  s.call({s.randn({3, 4}), s.integers({5}, 0, 12)}, [](const Tensors& x) { return take_along_dim(x[0], x[1]); });
+  s.error_call({s.randn({3, 4}), s.integers({2}, 0, 4)}, f, "need as many dimensions");
+  s.error_call({s.randn({3, 4}), s.integers({3, 2}, 4, 5)}, f, "index 4 is out of range");
 }
 void masked_scatter_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return masked_scatter(x[0], (tensor({1, 0, 1}) != 0).to(x[0].device()), x[1]); };
-  add(s, {s.randn({2, 3}), s.randn({5})}, f);
-  refuse(s, {s.randn({2, 3}), s.randn({3})}, f, "the mask takes 4 elements");
-  refuse(s, {s.randn({2, 3}), s.integers({5}, 0, 3)}, f, "cast one with to()");
-  refuse(
-      s, {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return masked_scatter(x[0], x[1], x[1]); },
+  const auto f = [](const Tensors& x) {
+    return masked_scatter(x[0], (tensor({1, 0, 1}) != 0).to(x[0].device()), x[1]);
+  };
+  s.call({s.randn({2, 3}), s.randn({5})}, f);
+  s.error_call({s.randn({2, 3}), s.randn({3})}, f, "the mask takes 4 elements");
+  s.error_call({s.randn({2, 3}), s.integers({5}, 0, 3)}, f, "cast one with to()");
+  s.error_call(
+      {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return masked_scatter(x[0], x[1], x[1]); },
       "the mask must be bool");
 }
 void bucketize_samples(Samples& s) {
-  add(s, {s.randn({2, 3}), arange(-1, 2, 0.5, {.dtype = f64})}, [](const Tensors& x) { return bucketize(x[0], x[1]); });
-  add(s, {s.integers({6}, 0, 5), arange(4)}, [](const Tensors& x) { return bucketize(x[0], x[1], true); });
-  refuse(
-      s, {s.randn({2}), s.randn({2, 2})}, [](const Tensors& x) { return bucketize(x[0], x[1]); },
+  s.call({s.randn({2, 3}), arange(-1, 2, 0.5, {.dtype = f64})}, [](const Tensors& x) { return bucketize(x[0], x[1]); });
+  s.call({s.integers({6}, 0, 5), arange(4)}, [](const Tensors& x) { return bucketize(x[0], x[1], true); });
+  s.error_call(
+      {s.randn({2}), s.randn({2, 2})}, [](const Tensors& x) { return bucketize(x[0], x[1]); },
       "boundaries must have 1 dimension");
 }
 void unique_samples(Samples& s) {

@@ -135,8 +135,9 @@ Tensor softmin(const Tensor& x, int dim, std::optional<Dtype> dtype) { return so
 
 namespace {
 void softmin_samples(Samples& s) {
-  s.call({s.randn({3, 4})}, [](const Tensors& x) { return Tensors{softmin(x[0], 1)}; });
-  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return Tensors{softmin(x[0], 2)}; }, "dim 2 is out of range");
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return softmin(x[0], 1); });
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return softmin(x[0], 2); }, "dim 2 is out of range");
 }
 MANTISSA_COMPOSITE(softmin, softmin_samples)
 }  // namespace

@@ -102,25 +102,17 @@ Tensor diagflat(const Tensor& x, std::int64_t offset) { return diag(flatten(x), 
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-using Parts = Tensors (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 template <Tensor (*f)(const Tensor&)> void shape_samples(Samples& s) {
-  const F call = [](const Tensors& x) { return f(x[0]); };
-  if (f != fliplr && f != flipud) add(s, {s.randn({})}, call);
-  if (f != fliplr) add(s, {s.randn({3})}, call);
-  add(s, {s.randn({2, 3})}, call);
-  add(s, {s.randn({2, 3, 2})}, call);
-  if (f == fliplr) refuse(s, {s.randn({3})}, call, "needs at least 2 dimensions");
-  if (f == flipud) refuse(s, {s.randn({})}, call, "needs at least 1 dimension");
+  const auto call = [](const Tensors& x) { return f(x[0]); };
+  if (f != fliplr && f != flipud) s.call({s.randn({})}, call);
+  if (f != fliplr) s.call({s.randn({3})}, call);
+  s.call({s.randn({2, 3})}, call);
+  s.call({s.randn({2, 3, 2})}, call);
+  if (f == fliplr) s.error_call({s.randn({3})}, call, "needs at least 2 dimensions");
+  if (f == flipud) s.error_call({s.randn({})}, call, "needs at least 1 dimension");
 }
 void broadcast_tensors_samples(Samples& s) {
-  const Parts f = [](const Tensors& x) { return broadcast_tensors(x); };
+  const auto f = [](const Tensors& x) { return broadcast_tensors(x); };
   s.call({s.randn({3, 1}), s.randn({2}), s.randn({})}, f);
   s.error_call({s.randn({3}), s.randn({2})}, f, "do not broadcast");
   s.error_call({}, f, "needs at least one tensor");
@@ -134,7 +126,7 @@ void tensor_split_samples(Samples& s) {
 }
 template <std::vector<Tensor> (*f)(const Tensor&, std::int64_t), std::vector<Tensor> (*g)(const Tensor&, const Dims&)>
 void split_samples(Samples& s) {
-  const Parts three = [](const Tensors& x) { return f(x[0], 3); };
+  const auto three = [](const Tensors& x) { return f(x[0], 3); };
   s.call({s.randn({3, 3, 3})}, three);
   s.call({s.randn({2, 2, 3})}, [](const Tensors& x) { return g(x[0], Dims{1}); });
   s.error_call({s.randn({4, 4, 4})}, three, "does not divide into 3 equal parts");
@@ -145,26 +137,28 @@ void hsplit_samples(Samples& s) {
   split_samples<hsplit, hsplit>(s);
 }
 void column_stack_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return column_stack(x); };
-  add(s, {s.randn({3}), s.randn({3, 2})}, f);
-  add(s, {s.randn({}), s.randn({})}, f);
-  refuse(s, {s.randn({3}), s.randn({2})}, f, "sizes must agree");
-  refuse(s, {}, f, "needs at least one tensor");
+  const auto f = [](const Tensors& x) { return column_stack(x); };
+  s.call({s.randn({3}), s.randn({3, 2})}, f);
+  s.call({s.randn({}), s.randn({})}, f);
+  s.error_call({s.randn({3}), s.randn({2})}, f, "sizes must agree");
+  s.error_call({}, f, "needs at least one tensor");
 }
 void dstack_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return dstack(x); };
-  add(s, {s.randn({3}), s.randn({1, 3, 2})}, f);
-  refuse(s, {s.randn({3}), s.randn({2})}, f, "sizes must agree");
-  refuse(s, {}, f, "needs at least one tensor");
+  const auto f = [](const Tensors& x) { return dstack(x); };
+  s.call({s.randn({3}), s.randn({1, 3, 2})}, f);
+  s.error_call({s.randn({3}), s.randn({2})}, f, "sizes must agree");
+  s.error_call({}, f, "needs at least one tensor");
 }
 void block_diag_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return block_diag(x); };
-  add(s, {s.randn({2, 3}), s.randn({}), s.randn({2})}, f);
-  add(s, {s.integers({2, 1}, 0, 9), s.integers({1, 2}, 0, 9)}, f);
-  refuse(s, {s.randn({2, 2, 2})}, f, "needs matrices, vectors or scalars");
-  refuse(s, {}, f, "needs at least one tensor");
+  const auto f = [](const Tensors& x) { return block_diag(x); };
+  s.call({s.randn({2, 3}), s.randn({}), s.randn({2})}, f);
+  s.call({s.integers({2, 1}, 0, 9), s.integers({1, 2}, 0, 9)}, f);
+  s.error_call({s.randn({2, 2, 2})}, f, "needs matrices, vectors or scalars");
+  s.error_call({}, f, "needs at least one tensor");
 }
-void diagflat_samples(Samples& s) { add(s, {s.randn({2, 2})}, [](const Tensors& x) { return diagflat(x[0], -1); }); }
+void diagflat_samples(Samples& s) {
+  s.call({s.randn({2, 2})}, [](const Tensors& x) { return diagflat(x[0], -1); });
+}
 MANTISSA_COMPOSITE(atleast_1d, shape_samples<atleast_1d>)
 MANTISSA_COMPOSITE(atleast_2d, shape_samples<atleast_2d>)
 MANTISSA_COMPOSITE(atleast_3d, shape_samples<atleast_3d>)

@@ -126,16 +126,16 @@ void LogSumExp::samples(Samples& s) {
 }
 
 void nansum_samples(Samples& s) {
-  const auto rows = [](const Tensors& x) { return Tensors{nansum(x[0], {1})}; };
+  const auto rows = [](const Tensors& x) { return nansum(x[0], {1}); };
   s.call({s.randn({3, 4})}, rows);
   s.call({tensor({{1, NAN, 2}, {NAN, NAN, NAN}}, {.dtype = f64})}, rows).extreme = true;
-  s.call({s.integers({3, 4}, 0, 9)}, [](const Tensors& x) { return Tensors{nansum(x[0])}; });
+  s.call({s.integers({3, 4}, 0, 9)}, [](const Tensors& x) { return nansum(x[0]); });
   s.error_call({s.randn({3})}, rows, "dim 1 is out of range");
 }
 
 void any_all_samples(Samples& s, Tensor (*f)(const Tensor&, const Dims&, bool)) {
   const auto with = [&](const Tensor& x, const Dims& dims, bool keepdim) {
-    s.call({x}, [=](const Tensors& in) { return Tensors{f(in[0], dims, keepdim)}; });
+    s.call({x}, [=](const Tensors& in) { return f(in[0], dims, keepdim); });
   };
   with(s.booleans({3, 5}), {}, false);
   with(s.booleans({3, 5}), {1}, true);
@@ -143,7 +143,7 @@ void any_all_samples(Samples& s, Tensor (*f)(const Tensor&, const Dims&, bool)) 
   with(s.randn({4}), {}, false);
   with(s.booleans({0, 3}), {0}, false);
   s.error_call(
-      {s.booleans({2})}, [f](const Tensors& x) { return Tensors{f(x[0], {1}, false)}; }, "dim 1 is out of range");
+      {s.booleans({2})}, [f](const Tensors& x) { return f(x[0], {1}, false); }, "dim 1 is out of range");
 }
 void any_samples(Samples& s) {
   any_all_samples(s, [](const Tensor& x, const Dims& d, bool k) { return any(x, d, k); });

@@ -185,16 +185,8 @@ Tensor histc(const Tensor& x, std::int64_t bins, double min, double max) {
 
 namespace {
 
-using F = Tensor (*)(const Tensors&);
-using Both = Tensors (*)(const Tensors&);
-void add(Samples& s, Tensors inputs, F f) {
-  s.call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; });
-}
-void refuse(Samples& s, Tensors inputs, F f, const char* fragment) {
-  s.error_call(std::move(inputs), [f](const Tensors& x) { return Tensors{f(x)}; }, fragment);
-}
 void aminmax_samples(Samples& s) {
-  const Both rows = [](const Tensors& x) {
+  const auto rows = [](const Tensors& x) {
     const MinMax y = aminmax(x[0], -1, true);
     return Tensors{y.min, y.max};
   };
@@ -203,7 +195,7 @@ void aminmax_samples(Samples& s) {
   s.error_call({s.randn({2, 0})}, rows, "an empty set has no minimum");
 }
 void std_mean_samples(Samples& s) {
-  const Both f = [](const Tensors& x) {
+  const auto f = [](const Tensors& x) {
     const StdMean y = std_mean(x[0], {-1}, true, 0);
     return Tensors{y.std, y.mean};
   };
@@ -211,7 +203,7 @@ void std_mean_samples(Samples& s) {
   s.error_call({s.integers({3, 4}, 0, 9)}, f, "needs a floating dtype");
 }
 void var_mean_samples(Samples& s) {
-  const Both f = [](const Tensors& x) {
+  const auto f = [](const Tensors& x) {
     const VarMean y = var_mean(x[0], {-1});
     return Tensors{y.var, y.mean};
   };
@@ -219,18 +211,21 @@ void var_mean_samples(Samples& s) {
   s.error_call({s.integers({3, 4}, 0, 9)}, f, "needs a floating dtype");
 }
 void nanmedian_samples(Samples& s) {
-  const F f = [](const Tensors& x) { return nanmedian(x[0], 1).values; };
-  add(s, {s.distinct({3, 6})}, f);
-  add(s, {s.integers({3, 5}, 0, 9)}, f);
-  add(s, {s.distinct({3, 3})}, [](const Tensors& x) { return nanmedian(x[0]); });
-  refuse(s, {s.randn({2, 0})}, f, "has no elements");
+  const auto f = [](const Tensors& x) { return nanmedian(x[0], 1).values; };
+  s.call({s.distinct({3, 6})}, f);
+  s.call({s.integers({3, 5}, 0, 9)}, f);
+  s.call({s.distinct({3, 3})}, [](const Tensors& x) { return nanmedian(x[0]); });
+  s.error_call({s.randn({2, 0})}, f, "has no elements");
 }
 void histc_samples(Samples& s) {
-  add(s, {cast(s.integers({20}, 0, 9), f64)}, [](const Tensors& x) { return histc(x[0], 4, 2, 6); });
-  add(s, {cast(s.integers({20}, 0, 9), f64)}, [](const Tensors& x) { return histc(x[0], 3); });
-  refuse(s, {s.integers({3}, 0, 9)}, [](const Tensors& x) { return histc(x[0]); }, "needs a floating dtype");
-  refuse(s, {s.randn({3})}, [](const Tensors& x) { return histc(x[0], 0); }, "bins must be positive, got 0");
-  refuse(s, {s.randn({3})}, [](const Tensors& x) { return histc(x[0], 4, 2, 1); }, "is no range");
+  s.call({cast(s.integers({20}, 0, 9), f64)}, [](const Tensors& x) { return histc(x[0], 4, 2, 6); });
+  s.call({cast(s.integers({20}, 0, 9), f64)}, [](const Tensors& x) { return histc(x[0], 3); });
+  s.error_call(
+      {s.integers({3}, 0, 9)}, [](const Tensors& x) { return histc(x[0]); }, "needs a floating dtype");
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return histc(x[0], 0); }, "bins must be positive, got 0");
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return histc(x[0], 4, 2, 1); }, "is no range");
 }
 MANTISSA_COMPOSITE(aminmax, aminmax_samples)
 MANTISSA_COMPOSITE(std_mean, std_mean_samples)

@@ -176,20 +176,20 @@ void svd_samples(Samples& s) {
   s.error_call({s.randn({3})}, f, "svd: needs matrices");
 }
 void svdvals_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return Tensors{svdvals(x[0])}; };
+  const auto f = [](const Tensors& x) { return svdvals(x[0]); };
   for (const Dims& sizes : {Dims{4, 3}, Dims{2, 2, 4}}) s.call({s.randn(sizes)}, f);
   s.error_call({s.randn({3})}, f, "svdvals: needs matrices");
 }
 void pinv_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return Tensors{pinv(x[0])}; };
+  const auto f = [](const Tensors& x) { return pinv(x[0]); };
   for (const Dims& sizes : {Dims{4, 2}, Dims{2, 2, 5}}) s.call({s.randn(sizes)}, f);
   s.error_call({s.randn({3})}, f, "pinv: needs matrices");
 }
 void matrix_rank_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return Tensors{matrix_rank(matmul(x[0], x[1]))}; };
+  const auto f = [](const Tensors& x) { return matrix_rank(matmul(x[0], x[1])); };
   s.call({s.randn({2, 4, 2}), s.randn({2, 5})}, f);
   s.error_call(
-      {s.randn({3})}, [](const Tensors& x) { return Tensors{matrix_rank(x[0])}; }, "matrix_rank: needs matrices");
+      {s.randn({3})}, [](const Tensors& x) { return matrix_rank(x[0]); }, "matrix_rank: needs matrices");
 }
 MANTISSA_COMPOSITE(svd, svd_samples, .halves = false)
 MANTISSA_COMPOSITE(svdvals, svdvals_samples, .halves = false)

@@ -49,7 +49,7 @@ struct Reshape {  // only where strides allow; the public reshape() copies other
     s({s.randn({})}, Reshape{{1, 1}});
     s({s.randn({0, 3})}, Reshape{{3, 0}});
     // copies
-    s.call({s.randn({4, 3})}, [](const Tensors& x) { return Tensors{reshape(transpose(x[0], 0, 1), {2, 6})}; });
+    s.call({s.randn({4, 3})}, [](const Tensors& x) { return reshape(transpose(x[0], 0, 1), {2, 6}); });
     s.error({s.randn({2, 3})}, Reshape{{4, 2}}, "shape [4, 2] needs 8 elements, the tensor has 6");
     s.error({s.randn({2, 3})}, Reshape{{-1, -1}}, "more than one -1");
     s.error({s.randn({2, 3})}, Reshape{{-1, 4}}, "does not divide");
@@ -271,24 +271,25 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
 namespace {
 
 template <class F> void add_call(Samples& s, const Tensor& x, F f) {
-  s.call({x}, [f](const Tensors& in) { return Tensors{f(in[0])}; });
+  s.call({x}, [f](const Tensors& in) { return f(in[0]); });
 }
 void transpose_samples(Samples& s) {
   add_call(s, s.randn({2, 3}), [](const Tensor& x) { return transpose(x); });
   add_call(s, s.randn({2, 3, 4}), [](const Tensor& x) { return transpose(x, 0, -1); });
   s.error_call(
-      {s.randn({3})}, [](const Tensors& x) { return Tensors{transpose(x[0])}; }, "needs at least 2 dimensions");
+      {s.randn({3})}, [](const Tensors& x) { return transpose(x[0]); }, "needs at least 2 dimensions");
 }
 void flatten_samples(Samples& s) {
   add_call(s, s.randn({2, 3, 4}), [](const Tensor& x) { return flatten(x, 1); });
   add_call(s, s.randn({}), [](const Tensor& x) { return flatten(x); });
   s.error_call(
-      {s.randn({3, 2})}, [](const Tensors& x) { return Tensors{flatten(x[0], 1, 0)}; }, "start 1 is after end 0");
+      {s.randn({3, 2})}, [](const Tensors& x) { return flatten(x[0], 1, 0); }, "start 1 is after end 0");
 }
 void unsqueeze_samples(Samples& s) {
   add_call(s, s.randn({2, 3}), [](const Tensor& x) { return unsqueeze(x, 1); });
   add_call(s, s.randn({2}), [](const Tensor& x) { return unsqueeze(x, -1); });
-  s.error_call({s.randn({3})}, [](const Tensors& x) { return Tensors{unsqueeze(x[0], 3)}; }, "dim 3 is out of range");
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return unsqueeze(x[0], 3); }, "dim 3 is out of range");
 }
 void squeeze_samples(Samples& s) {
   add_call(s, s.randn({2, 1, 3, 1}), [](const Tensor& x) { return squeeze(x); });
@@ -298,8 +299,7 @@ void squeeze_samples(Samples& s) {
 void select_samples(Samples& s) {
   add_call(s, s.randn({3, 4}), [](const Tensor& x) { return select(x, 1, -1); });
   s.error_call(
-      {s.randn({3})}, [](const Tensors& x) { return Tensors{select(x[0], 0, 3)}; },
-      "index 3 is out of range for dimension 0");
+      {s.randn({3})}, [](const Tensors& x) { return select(x[0], 0, 3); }, "index 3 is out of range for dimension 0");
 }
 MANTISSA_COMPOSITE(transpose, transpose_samples)
 MANTISSA_COMPOSITE(flatten, flatten_samples)

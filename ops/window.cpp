@@ -51,8 +51,9 @@ Tensor kaiser_window(std::int64_t count, bool periodic, double beta, TensorOptio
 namespace {
 
 template <class F> void window_samples(Samples& s, F f) {
-  for (const bool periodic : {true, false}) s.call({}, [=](const Tensors&) { return Tensors{f(6, periodic)}; });
-  s.error_call({}, [=](const Tensors&) { return Tensors{f(-1, true)}; }, "the length must not be negative, got -1");
+  for (const bool periodic : {true, false}) s.call({}, [=](const Tensors&) { return f(6, periodic); });
+  s.error_call(
+      {}, [=](const Tensors&) { return f(-1, true); }, "the length must not be negative, got -1");
 }
 void hann_samples(Samples& s) {
   window_samples(s, [](std::int64_t n, bool periodic) { return hann_window(n, periodic, {.dtype = f64}); });
@@ -66,13 +67,12 @@ void blackman_samples(Samples& s) {
 void bartlett_samples(Samples& s) {
   window_samples(s, [](std::int64_t n, bool periodic) { return bartlett_window(n, periodic); });
   s.error_call(
-      {}, [](const Tensors&) { return Tensors{bartlett_window(3, true, {.dtype = i64})}; },
-      "needs a floating dtype, got i64");
+      {}, [](const Tensors&) { return bartlett_window(3, true, {.dtype = i64}); }, "needs a floating dtype, got i64");
 }
 void kaiser_samples(Samples& s) {
   window_samples(s, [](std::int64_t n, bool periodic) { return kaiser_window(n, periodic); });
   s.error_call(
-      {}, [](const Tensors&) { return Tensors{kaiser_window(3, true, -1)}; }, "beta must not be negative, got -1");
+      {}, [](const Tensors&) { return kaiser_window(3, true, -1); }, "beta must not be negative, got -1");
 }
 MANTISSA_COMPOSITE(hann_window, hann_samples, .differentiable = false)
 MANTISSA_COMPOSITE(hamming_window, hamming_samples, .differentiable = false)
