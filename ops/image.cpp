@@ -1,6 +1,6 @@
-// Image shapes: pixel_shuffle (Shi et al., 2016), interpolate, unfold and fold. Interpolation treats
-// one dimension after the other, as a sum over a few taps that are read with index_select; positions
-// and weights follow PyTorch. Halves are computed in f32 and rounded once.
+// Image shapes: pixel_shuffle (Shi et al., 2016), interpolate, unfold and fold. Interpolation is a sum over a few taps
+// along each dimension; positions and weights follow PyTorch. The CPU has a kernel for two dimensions at once, a GPU
+// reads the taps of one dimension after the other with index_select. Halves are computed in f32 and rounded once.
 #include <algorithm>
 #include <cmath>
 
@@ -8,6 +8,7 @@
 #include "ops/compose.h"
 #include "ops/device_table.h"
 #include "ops/no_batch.h"
+#include "ops/resample.h"
 
 namespace mantissa {
 namespace {
@@ -26,10 +27,6 @@ Dims with_plane(const Dims& x, std::int64_t channels, std::int64_t height, std::
 
 // --- interpolation along one dimension ---
 enum class Mode { nearest, nearest_exact, linear, cubic };
-struct Taps {  // y[i] = sum over k of weight[k][i] * x[at[k][i]]
-  std::vector<std::vector<std::int64_t>> at;
-  std::vector<std::vector<double>> weight;
-};
 double cubic_weight(double t, double a = -0.75) {  // Keys, 1981
   t = std::abs(t);
   if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
@@ -37,7 +34,8 @@ double cubic_weight(double t, double a = -0.75) {  // Keys, 1981
 }
 Taps taps_for(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool align_corners, bool in_f64) {
   const int count = mode == Mode::linear ? 2 : mode == Mode::cubic ? 4 : 1;
-  Taps taps{std::vector(count, std::vector<std::int64_t>()), std::vector(count, std::vector<double>())};
+  Taps taps;
+  taps.in = in;
   for (std::int64_t i = 0; i < out; ++i) {
     const auto position = static_cast<double>(i);
     double source = align_corners ? position * ratio : (position + 0.5) * ratio - 0.5;
@@ -51,52 +49,82 @@ Taps taps_for(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool a
     const auto first = static_cast<std::int64_t>(std::floor(source)) - (count == 4 ? 1 : 0);
     for (int k = 0; k < count; ++k) {
       const double distance = source - static_cast<double>(first + k);
-      const auto index = static_cast<std::size_t>(k);
-      taps.at[index].push_back(std::clamp<std::int64_t>(first + k, 0, in - 1));
-      taps.weight[index].push_back(count == 1 ? 1 : count == 2 ? 1 - std::abs(distance) : cubic_weight(distance));
+      taps.add(std::clamp<std::int64_t>(first + k, 0, in - 1), count == 1   ? 1
+                                                               : count == 2 ? 1 - std::abs(distance)
+                                                                            : cubic_weight(distance));
     }
+    taps.end_result();
   }
   return taps;
 }
 // Taps of a filter as wide as the step between results, its weights scaled to add up to 1; PyTorch's and
-// Pillow's cubic has a = -0.5 here. Results have as many taps as the widest of them needs, idle ones of weight 0.
+// Pillow's cubic has a = -0.5 here.
 Taps antialiased_taps(Mode mode, std::int64_t in, std::int64_t out, double ratio) {
   const double stretch = std::max(ratio, 1.0), support = (mode == Mode::cubic ? 2 : 1) * stretch;
-  const auto count = static_cast<std::size_t>(std::ceil(support)) * 2 + 1;
-  Taps taps{std::vector(count, std::vector<std::int64_t>()), std::vector(count, std::vector<double>())};
+  Taps taps;
+  taps.in = in;
   for (std::int64_t i = 0; i < out; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * ratio;  // with align_corners too: that is in the ratio alone
     const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(centre - support + 0.5), 0);
     const auto end = std::min<std::int64_t>(static_cast<std::int64_t>(centre + support + 0.5), in);
-    std::vector<double> weight(count, 0);
+    std::vector<double> weight;
     double total = 0;
     for (std::int64_t j = first; j < end; ++j) {
       const double t = (static_cast<double>(j) - centre + 0.5) / stretch;
-      const double w = mode == Mode::cubic ? cubic_weight(t, -0.5) : std::max(0.0, 1 - std::abs(t));
-      weight[static_cast<std::size_t>(j - first)] = w;
-      total += w;
+      weight.push_back(mode == Mode::cubic ? cubic_weight(t, -0.5) : std::max(0.0, 1 - std::abs(t)));
+      total += weight.back();
     }
-    for (std::size_t k = 0; k < count; ++k) {
-      taps.at[k].push_back(std::min<std::int64_t>(first + static_cast<std::int64_t>(k), in - 1));
-      taps.weight[k].push_back(weight[k] / total);
-    }
+    for (std::int64_t j = first; j < end; ++j) taps.add(j, weight[static_cast<std::size_t>(j - first)] / total);
+    taps.end_result();
   }
   return taps;
 }
-Tensor resample(const Tensor& x, int dim, const Taps& taps) {
-  const auto out = static_cast<std::int64_t>(taps.at[0].size());
+// Along one dimension, on any device: results have as many taps as the widest of them needs, idle ones of weight 0.
+Tensor resample_dimension(const Tensor& x, int dim, const Taps& taps) {
+  std::int64_t most = 1;
+  const auto out = static_cast<std::size_t>(taps.out());
+  for (std::size_t i = 0; i < out; ++i) most = std::max(most, taps.start[i + 1] - taps.start[i]);
   Dims line = Dims::filled(x.dim(), 1);
-  line[dim] = out;
+  line[dim] = taps.out();
   Tensor y;
-  for (std::size_t k = 0; k < taps.at.size(); ++k) {
-    Tensor part = index_select(x, dim, device_table(taps.at[k], {out}, x.device()));
-    if (taps.at.size() > 1) part = part * device_table(taps.weight[k], line, x.dtype(), x.device());
+  for (std::int64_t k = 0; k < most; ++k) {
+    std::vector<std::int64_t> at;
+    std::vector<double> weight;
+    for (std::size_t i = 0; i < out; ++i) {
+      const std::int64_t tap = taps.start[i] + k, last = taps.start[i + 1] - 1;
+      at.push_back(taps.at[static_cast<std::size_t>(std::min(tap, last))]);
+      weight.push_back(tap <= last ? taps.weight[static_cast<std::size_t>(tap)] : 0);
+    }
+    Tensor part = index_select(x, dim, device_table(at, {taps.out()}, x.device()));
+    if (most > 1) part = part * device_table(weight, line, x.dtype(), x.device());
     y = k == 0 ? part : y + part;
   }
   return y;
 }
+// Along all dimensions from the third on, of which some have no taps and stay.
+Tensor resample_all(const Tensor& x, std::vector<Taps> taps) {
+  if (std::ranges::all_of(taps, [](const Taps& t) { return t.out() == 0; })) return x;
+  if (!x.device().is_cpu()) {
+    Tensor y = widened(x);
+    for (std::size_t d = 0; d < taps.size(); ++d)
+      if (taps[d].out() > 0) y = resample_dimension(y, static_cast<int>(d) + 2, taps[d]);
+    return cast(y, x.dtype());
+  }
+  const std::int64_t n = x.size(0), c = x.size(1);
+  Dims sizes = x.sizes();
+  for (std::size_t d = 0; d < taps.size(); ++d)
+    if (taps[d].out() > 0) sizes[static_cast<int>(d) + 2] = taps[d].out();
+  if (taps.size() == 1) return reshape(resample(reshape(x, {n, c, 1, x.size(2)}), {}, std::move(taps[0])), sizes);
+  if (taps.size() == 2) return resample(x, std::move(taps[0]), std::move(taps[1]));
+  const std::int64_t depth = x.size(2);
+  Tensor y = reshape(widened(x), {n, c * depth, x.size(3), x.size(4)});
+  if (taps[1].out() > 0 || taps[2].out() > 0) y = resample(y, std::move(taps[1]), std::move(taps[2]));
+  if (taps[0].out() > 0) y = resample(reshape(y, {n, c, depth, sizes[3] * sizes[4]}), std::move(taps[0]), {});
+  return cast(reshape(y, sizes), x.dtype());
+}
 
-// By whole powers of 2 the nearest neighbour repeats every pixel, which is a copy. Channels-last images stay so.
+// On a GPU: by whole powers of 2 the nearest neighbour repeats every pixel, which is a copy. Channels-last images stay
+// so.
 bool repeats(std::int64_t in, std::int64_t out, double ratio) {
   const std::int64_t times = out / in;
   return times * in == out && (times & (times - 1)) == 0 && ratio * static_cast<double>(times) == 1;
@@ -211,7 +239,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   const Composite in("interpolate", CastPolicy::f32, {&x});
   Dims areas;
   std::vector<double> ratios;
-  bool whole = !area && (mode.mode == Mode::nearest || mode.mode == Mode::nearest_exact);
+  bool whole = !x.device().is_cpu() && !area && (mode.mode == Mode::nearest || mode.mode == Mode::nearest_exact);
   for (int d = 0; d < dims; ++d) {
     const int k = given == 1 ? 0 : d;
     const std::int64_t size = x.size(d + 2);
@@ -229,21 +257,16 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   }
   if (area) return in.result(average_areas(in[0], areas));
   if (whole) return in.result(repeated(in[0], areas));
-  // Channels-last images are resampled as [N, H, W, C], which is how they lie: each tap is then whole runs of channels.
-  constexpr std::int64_t enough_channels = 8;  // of fewer, index_select makes lines of pixels
-  const bool last =
-      x.device().is_cpu() && layout_of(x.sizes(), x.strides()) == Layout::channels_last && x.size(1) >= enough_channels;
-  Tensor y = last ? permute(widened(in[0]), {0, 2, 3, 1}) : widened(in[0]);
+  std::vector<Taps> taps;
   for (int d = 0; d < dims; ++d) {
     const std::int64_t size = x.size(d + 2), out = areas[d];
     const double ratio = ratios[static_cast<std::size_t>(d)];
-    if (out == size && ratio == 1) continue;
-    y = resample(y, last ? d + 1 : d + 2,
-                 o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
-                             : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
+    const bool stays = out == size && ratio == 1;
+    taps.push_back(stays         ? Taps{}
+                   : o.antialias ? antialiased_taps(mode.mode, size, out, ratio)
+                                 : taps_for(mode.mode, size, out, ratio, o.align_corners, x.dtype() == f64));
   }
-  if (last) y = permute(y, {0, 3, 1, 2});
-  return in.result(cast(y, in[0].dtype()));
+  return in.result(resample_all(in[0], std::move(taps)));
 }
 
 Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {

@@ -1,10 +1,12 @@
 // pad: constant borders (an operator whose gradient is a slice) and borders made of the tensor's own
-// elements (reflect, replicate, circular), which are an index_select per dimension.
+// elements (reflect, replicate, circular): on the CPU one copy for the last two dimensions, else an index_select per
+// dimension.
 #include <algorithm>
 
 #include "core/ops.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
+#include "ops/resample.h"
 
 namespace mantissa {
 
@@ -65,7 +67,9 @@ std::int64_t source_of(std::string_view mode, std::int64_t i, std::int64_t n) {
   if (mode == "circular") return (i % n + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
-Tensor pad_dimension(const Tensor& x, int d, std::int64_t before, std::int64_t after, std::string_view mode) {
+// The elements of dimension d that the padded one is made of.
+std::vector<std::int64_t> padded(const Tensor& x, int d, std::int64_t before, std::int64_t after,
+                                 std::string_view mode) {
   const std::int64_t n = x.sizes()[d], most = std::max(before, after);
   check(n > 0 || most <= 0, "pad: mode ", mode, " needs elements in dimension ", d, " of ", x);
   check(mode != "reflect" || most < n, "pad: a reflected border of ", most,
@@ -75,7 +79,30 @@ Tensor pad_dimension(const Tensor& x, int d, std::int64_t before, std::int64_t a
   check(before + n + after >= 0, "pad: borders ", before, " and ", after, " leave nothing of dimension ", d, " of ", x);
   std::vector<std::int64_t> at;
   for (std::int64_t i = -before; i < n + after; ++i) at.push_back(source_of(mode, i, n));
-  return index_select(x, d, device_table(at, {static_cast<std::int64_t>(at.size())}, x.device()));
+  return at;
+}
+Taps choosing(const std::vector<std::int64_t>& at, std::int64_t n) {
+  Taps taps;
+  taps.in = n;
+  for (const std::int64_t i : at) taps.add(i, 1), taps.end_result();
+  return taps;
+}
+Tensor pad_with_elements(const Tensor& x, const Dims& before, const Dims& after, std::string_view mode) {
+  Tensor y = x;
+  Taps taps[2];  // of the last two dimensions, on the CPU
+  Dims sizes = x.sizes();
+  for (int d = 0; d < x.dim(); ++d) {
+    if (before[d] == 0 && after[d] == 0) continue;
+    const std::vector<std::int64_t> at = padded(x, d, before[d], after[d], mode);
+    sizes[d] = static_cast<std::int64_t>(at.size());
+    if (x.device().is_cpu() && d >= x.dim() - 2 && !at.empty()) taps[d - (x.dim() - 2)] = choosing(at, x.size(d));
+    else y = index_select(y, d, device_table(at, {sizes[d]}, x.device()));
+  }
+  if (taps[0].out() == 0 && taps[1].out() == 0) return y;
+  if (x.dim() == 4) return resample(y, std::move(taps[0]), std::move(taps[1]));
+  const std::int64_t width = y.size(-1), height = x.dim() > 1 ? y.size(-2) : 1;
+  const std::int64_t planes = width * height == 0 ? 0 : y.numel() / (width * height);
+  return reshape(resample(reshape(y, {1, planes, height, width}), std::move(taps[0]), std::move(taps[1])), sizes);
 }
 Tensor pad_constant(Tensor x, const Dims& before, const Dims& after, double value) {
   Dims low = before, high = after;
@@ -108,11 +135,7 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double v
                                            : "pad",
                      CastPolicy::keep, {&x});
   if (mode == "constant") return in.result(pad_constant(in[0], before, after, value));
-  Tensor y = in[0];
-  for (int d = 0; d < x.dim(); ++d) {
-    if (before[d] != 0 || after[d] != 0) y = pad_dimension(y, d, before[d], after[d], mode);
-  }
-  return in.result(y);
+  return in.result(pad_with_elements(in[0], before, after, mode));
 }
 
 namespace {
