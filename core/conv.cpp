@@ -14,8 +14,9 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
-                     const View& bias)
+                     const View& bias, bool add)
 
 namespace {
 std::atomic<bool> winograd_on = [] {
@@ -80,11 +81,14 @@ void add_partials(const View& y, float* partial, std::int64_t count) {
 }  // namespace conv
 
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b,
-                     const View& bias, const KeptWeight& kept) {
-  if (y.numel() == 0) return;
+                     const View& bias, const KeptWeight& kept, bool add) {
+  if (y.numel() == 0 || (s.batch == 0 && add)) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
-  if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias);
-  conv::run_chosen({pass, s, y, a, b, bias, kept});
+  if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias, add);
+  if (!add) return conv::run_chosen({pass, s, y, a, b, bias, kept});
+  const Tensor more = Tensor::allocate(y.sizes, y.dtype);
+  conv::run_chosen({pass, s, more.view(), a, b, bias, kept});
+  kernels::add_in_place(cpu, y, more.view(), 1.0);
 }
 
 }  // namespace mantissa

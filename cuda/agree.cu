@@ -42,18 +42,19 @@ __global__ void agree_kernel(RowOperand a, RowOperand b, std::int64_t n, float n
 
 }  // namespace
 
-bool agree(const View& a, const View& b) {
+bool agree(const View& a, const View& b, std::optional<Dtype> rounded_to) {
   check(a.dtype == b.dtype && a.numel() == b.numel(), "internal error: results that cannot be compared");
   const DenseInput left(a), right(b);
   const Tensor found = Tensor::allocate({3}, f32, a.device);
   kernels::fill(a.device, found.view(), 0.0);
   const std::int64_t n = a.numel();
   Grid grid = grid_for(std::min(n, most_blocks * block_size));
-  const float nearly_infinite = a.dtype == f16 ? 6e4f : 3e38f;
+  const Dtype least = rounded_to.value_or(a.dtype);
+  const float nearly_infinite = least == f16 ? 6e4f : 3e38f;
   launch("agree", agree_kernel, grid, operand(left.view), operand(right.view), n, nearly_infinite,
          static_cast<unsigned*>(found.raw_data()));
   const std::vector<float> most = found.to_vector<float>();
-  return most[2] == 0 && most[1] <= most[0] * (a.dtype == bf16 ? 2e-2f : a.dtype == f16 ? 4e-3f : 1e-3f);
+  return most[2] == 0 && most[1] <= most[0] * (least == bf16 ? 2e-2f : least == f16 ? 4e-3f : 1e-3f);
 }
 
 }  // namespace mantissa::cuda_backend

@@ -225,7 +225,7 @@ void run(const AttentionProblem& p, bool backward, std::span<const View> results
   const KeyNumbers<13> numbers = numbers_of(p, backward);
   if (const auto at = settled.find(numbers); at != settled.end() && run_way(at->second, p, backward, device)) return;
   const Choice choice =
-      run_fastest((backward ? "backward of " : "") + key_of(p), ways_for(p, backward, device), results, true);
+      run_fastest((backward ? "backward of " : "") + key_of(p), ways_for(p, backward, device), {results});
   if (choice.settled) settled.insert_or_assign(numbers, choice.way);
 }
 

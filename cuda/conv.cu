@@ -23,7 +23,7 @@ namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_CUDA_KERNEL(conv2d, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
-                     const View& bias)
+                     const View& bias, bool add)
 }
 
 namespace mantissa::cuda_backend {
@@ -167,6 +167,11 @@ std::int64_t images_at_once(const ConvShape& s, const Unfolding& u) {
                                   s.batch);
 }
 Dtype sum_dtype(Dtype t) { return t == f64 ? f64 : f32; }
+// Writes to y what has been computed elsewhere, or adds it.
+void put(const View& y, const View& x, bool add) {
+  if (add) kernels::add_in_place(y.device, y, x, 1.0);
+  else kernels::copy(y.device, y, x);
+}
 
 // y = x + bias for every channel.
 void add_bias(const View& y, const View& x, const View& bias) {
@@ -215,14 +220,14 @@ void input_gradient(const ConvShape& s, const View& dx, const View& g, const Vie
 }
 
 // The sum over images is part of the products' inner dimension: matrices of many images stand side by side.
-void weight_gradient(const ConvShape& s, const View& dw, const View& x, const View& g) {
+void weight_gradient(const ConvShape& s, const View& dw, const View& x, const View& g, bool add) {
   Unfolding u{s, 0, 0, 0};
   const std::int64_t step = images_at_once(s, u), outs = s.out_channels / s.groups, pixels = u.pixels();
   const Tensor matrices = Tensor::allocate({s.groups * u.rows() * step * pixels}, x.dtype, dw.device);
   const Tensor gradients = Tensor::allocate({s.out_channels, step, pixels}, x.dtype, dw.device);
-  const bool direct = dw.dtype == sum_dtype(dw.dtype);
+  const bool direct = dw.dtype == sum_dtype(x.dtype) && dw.is_contiguous();
   Tensor wide;
-  if (!direct) wide = Tensor::allocate(dw.sizes, sum_dtype(dw.dtype), dw.device);
+  if (!direct) wide = Tensor::allocate(dw.sizes, sum_dtype(x.dtype), dw.device);
   const View sums = direct ? dw : wide.view();
   for (std::int64_t first = 0; first < s.batch; first += step) {
     const std::int64_t images = std::min(step, s.batch - first), length = images * pixels;
@@ -240,16 +245,25 @@ void weight_gradient(const ConvShape& s, const View& dw, const View& x, const Vi
                                   u.rows(), length, 1, s.groups, {0, outs * length}, {0, u.group_step});
     p.b_transposed = true;
     p.ldb = length;
-    p.accumulate = first > 0;
+    p.accumulate = first > 0 || (direct && add);
     run(p, dw.device);
   }
-  if (!direct) kernels::copy(dw.device, dw, sums);
+  if (!direct) put(dw, sums, add);
 }
 
-std::string key_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias) {
-  std::string key = concat("conv ", static_cast<int>(pass), ' ', dtype,
-                           layout == Layout::channels_last ? " channels-last" : "", has_bias ? " bias" : "", " batch ",
-                           s.batch, " channels ", s.in_channels, "->", s.out_channels, " groups ", s.groups);
+// What is told apart beside the shape.
+struct Kind {
+  ConvPass pass;
+  Layout layout;
+  Dtype in, out;  // of the operands and of the result
+  bool has_bias, add;
+};
+std::string key_of(const Kind& kind, const ConvShape& s) {
+  std::string key = concat("conv ", static_cast<int>(kind.pass), ' ', kind.in,
+                           kind.out != kind.in ? concat("->", kind.out) : std::string(),
+                           kind.layout == Layout::channels_last ? " channels-last" : "", kind.has_bias ? " bias" : "",
+                           kind.add ? " add" : "", " batch ", s.batch, " channels ", s.in_channels, "->",
+                           s.out_channels, " groups ", s.groups);
   const auto add = [&](const char* name, std::int64_t depth, const std::int64_t(&image)[2]) {
     key += concat(' ', name, ' ', depth, 'x', image[0], 'x', image[1]);
   };
@@ -270,28 +284,30 @@ Layout layout_of(ConvPass pass, const View& y, const View& a, const View& b) {
   return last && y.dim() == 4 ? Layout::channels_last : Layout::contiguous;
 }
 
-void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
+void by_planes(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias,
+               bool add) {
+  if (pass == ConvPass::weight_gradient) return weight_gradient(s, y, a, b, add);
   const DenseOutput result(y);
   Tensor wide;
   const bool through_f32 = bias && is_half(y.dtype);  // so that the sum with the bias is rounded once
   if (through_f32) wide = Tensor::allocate(y.sizes, f32, y.device);
   const View out = through_f32 ? wide.view() : result.view;
   if (pass == ConvPass::forward) forward(s, out, a, b);
-  else if (pass == ConvPass::input_gradient) input_gradient(s, out, a, b);
-  else weight_gradient(s, out, a, b);
+  else input_gradient(s, out, a, b);
   if (bias) add_bias(result.view, out, bias);
   result.finish();
 }
 
 // What key_of says.
 using ConvNumbers = KeyNumbers<sizeof(ConvShape) / sizeof(std::int64_t) + 2>;
-ConvNumbers numbers_of(ConvPass pass, const ConvShape& s, Layout layout, Dtype dtype, bool has_bias) {
+ConvNumbers numbers_of(const Kind& k, const ConvShape& s) {
   ConvNumbers n;
   static_assert(std::has_unique_object_representations_v<ConvShape> &&
                 sizeof(n) == sizeof s + 2 * sizeof(std::int64_t));
   std::memcpy(n.data() + 2, &s, sizeof s);
-  n[0] = static_cast<std::int64_t>(pass) | static_cast<std::int64_t>(layout) << 8 |
-         static_cast<std::int64_t>(dtype) << 16 | std::int64_t{has_bias} << 24 | std::int64_t{is_tf32_allowed()} << 25;
+  n[0] = static_cast<std::int64_t>(k.pass) | static_cast<std::int64_t>(k.layout) << 8 |
+         static_cast<std::int64_t>(k.in) << 16 | static_cast<std::int64_t>(k.out) << 24 |
+         std::int64_t{k.has_bias} << 32 | std::int64_t{k.add} << 33 | std::int64_t{is_tf32_allowed()} << 34;
   n[1] = current_device();
   return n;
 }
@@ -319,47 +335,51 @@ std::vector<ConvWay> ways_for(const ConvShape& s, Dtype dtype, bool has_bias) {
 
 // One convolution, with copies of its operands in other layouts as ways ask for them.
 struct Convolution {
-  ConvPass pass;
+  const Kind& kind;
   const ConvShape& s;
-  Layout layout;
   const View &y, &bias;
   Operand left, right, row;
 
   // False where the way does not apply.
   bool run(const ConvWay& way) {
+    const ConvPass pass = kind.pass;
+    const Layout layout = kind.layout;
     if (way.kind == ConvWay::unfold) {
       if (layout == Layout::channels_last && s.groups == 1) {
         const View images = pass == ConvPass::input_gradient ? left.in(layout) : left.as_it_is();
-        conv_channels(pass, s, y, images, right.in(layout), row.in(Layout::contiguous));
+        conv_channels(pass, s, y, images, right.in(layout), row.in(Layout::contiguous), kind.add);
       } else {
-        by_planes(pass, s, y, left.in(Layout::contiguous), right.in(Layout::contiguous), bias);
+        by_planes(pass, s, y, left.in(Layout::contiguous), right.in(Layout::contiguous), bias, kind.add);
       }
       return true;
     }
     const bool fused = way.kind == ConvWay::cudnn_with_bias;
-    const DenseOutput result(y, layout);
     const View inside = fused ? row.in(Layout::contiguous) : View{};
-    if (!run_cudnn(pass, s, layout, result.view, left.in(layout), right.in(layout), inside, way.plan)) return false;
-    if (bias && !fused) add_bias(result.view, result.view, bias);
-    result.finish();
+    Tensor apart;  // cuDNN writes what it reads, and has no engine that writes f32 of halves
+    if (kind.in != kind.out || kind.add || !lies_in(y, layout))
+      apart = Tensor::allocate(y.sizes, kind.in, y.device, layout);
+    const View result = apart.defined() ? apart.view() : y;
+    if (!run_cudnn(pass, s, layout, result, left.in(layout), right.in(layout), inside, way.plan)) return false;
+    if (bias && !fused) add_bias(result, result, bias);
+    if (apart.defined()) put(y, result, kind.add);
     return true;
   }
 };
 
 }  // namespace
 
-void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
+void conv2d(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias,
+            bool add) {
   static thread_local Settled<std::tuple_size_v<ConvNumbers>, ConvWay> settled;
-  const Layout layout = layout_of(pass, y, a, b);
-  const bool has_bias = static_cast<bool>(bias);
-  const ConvNumbers numbers = numbers_of(pass, s, layout, y.dtype, has_bias);
-  Convolution c{pass, s, layout, y, bias, {a, y.dtype}, {b, y.dtype}, {bias, y.dtype}};
+  const Kind kind{pass, layout_of(pass, y, a, b), a.dtype, y.dtype, static_cast<bool>(bias), add};
+  const ConvNumbers numbers = numbers_of(kind, s);
+  Convolution c{kind, s, y, bias, {a, kind.in}, {b, kind.in}, {bias, kind.in}};
   if (const auto at = settled.find(numbers); at != settled.end() && c.run(at->second)) return;
 
-  const std::vector<ConvWay> all = ways_for(s, y.dtype, has_bias);
+  const std::vector<ConvWay> all = ways_for(s, kind.in, kind.has_bias);
   std::vector<Way> ways;
   for (const ConvWay& w : all) ways.push_back({name_of(w), [&c, &w] { return c.run(w); }});
-  const Choice choice = run_fastest(key_of(pass, s, layout, y.dtype, has_bias), ways, y, true);
+  const Choice choice = run_fastest(key_of(kind, s), ways, {std::span(&y, 1), add, kind.in});
   if (choice.settled) settled.insert_or_assign(numbers, all[choice.way]);
 }
 

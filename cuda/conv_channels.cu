@@ -5,9 +5,14 @@
 // A kernel of one pixel needs no matrix: the images are one.
 #include "cuda/conv_channels.h"
 
+#include "core/kernel.h"
 #include "cuda/gemm.h"
 #include "cuda/rows.cuh"
 #include "cuda/split.cuh"
+
+namespace mantissa {
+MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
+}
 
 namespace mantissa::cuda_backend {
 namespace {
@@ -166,26 +171,33 @@ void input_gradient(const ConvShape& s, const View& dx, const View& g, const Vie
   }
 }
 
-void weight_gradient(const ConvShape& s, const View& dw, const View& x, const View& g) {
+void weight_gradient(const ConvShape& s, const View& dw, const View& x, const View& g, bool add) {
   const std::int64_t row = row_of(s), outs = s.out_channels;
-  const Tensor sums = Tensor::allocate(dw.sizes, compute_dtype(dw.dtype), dw.device, Layout::channels_last);
+  const Dtype dtype = compute_dtype(x.dtype);
+  const bool direct = s.taps() == 1 && dw.dtype == dtype && dw.is_contiguous();  // both layouts are one
+  Tensor apart;
+  if (!direct) apart = Tensor::allocate(dw.sizes, dtype, dw.device, Layout::channels_last);
+  const View sums = direct ? dw : apart.view();
   for_matrices(s, x, dw.device, [&](std::int64_t first, std::int64_t images, const void* matrix) {
     tensor_core::Gemm p = product(x.dtype, element(g.data, g.dtype, first * s.out_image()), outs, matrix, row,
-                                  sums.raw_data(), sums.dtype(), outs, row, images * s.out_pixels());
+                                  sums.data, dtype, outs, row, images * s.out_pixels());
     p.a_transposed = true;
-    p.accumulate = first > 0;
+    p.accumulate = first > 0 || (direct && add);
     run(p, dw.device);
   });
-  copy(dw, sums.view());
+  if (direct) return;
+  if (add) kernels::add_in_place(dw.device, dw, sums, 1.0);
+  else copy(dw, sums);
 }
 
 }  // namespace
 
-void conv_channels(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias) {
+void conv_channels(ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b, const View& bias,
+                   bool add) {
   switch (pass) {
     case ConvPass::forward: return forward(s, y, a, b, bias);
     case ConvPass::input_gradient: return input_gradient(s, y, a, b);
-    case ConvPass::weight_gradient: return weight_gradient(s, y, a, b);
+    case ConvPass::weight_gradient: return weight_gradient(s, y, a, b, add);
   }
 }
 

@@ -80,13 +80,13 @@ const char* name_of(Activation a) {
   return names[static_cast<int>(a)];
 }
 std::string key_of(const Gemm& g) {
-  return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}", name_of(g.in),
+  return fmt::format("gemm {}->{} {}x{}x{} items {} layout {}{} ld {} {} batch {} {} {}{}{}{}{}", name_of(g.in),
                      name_of(g.out), g.m, g.n, g.k, g.items, g.a_transposed ? 't' : 'n', g.b_transposed ? 't' : 'n',
                      g.lda % 8, g.ldb % 8, g.batch.rank, g.bias ? " bias" : "", name_of(g.activation),
                      g.before_activation ? " before"
                      : g.saved           ? " backward"
                                          : "",
-                     g.a_sums ? " sums" : "", is_tf32_allowed() ? " tf32" : "");
+                     g.a_sums ? " sums" : "", g.accumulate ? " add" : "", is_tf32_allowed() ? " tf32" : "");
 }
 
 // Into how many parts k is cut so that a small result still occupies the GPU: no part shorter than 256.
@@ -226,7 +226,7 @@ void run(const Gemm& g, Device device) {
   const std::vector<Kernel> kernels = kernels_for(g);
   std::vector<Way> ways;
   for (const Kernel& w : kernels) ways.push_back({name_of(w), [&g, &w, device] { return run(w, g, device); }});
-  const Choice choice = run_fastest(key_of(g), ways, results, !g.accumulate);
+  const Choice choice = run_fastest(key_of(g), ways, {results, g.accumulate});
   if (choice.settled) settled.insert_or_assign(shape, kernels[choice.way]);
 }
 

@@ -1,6 +1,6 @@
-// Kernels that follow an index tensor. An index out of range is noted, thrown when the host next waits, and
-// skipped. Writes to one element happen in the order of the index, as on the CPU: scatter lets the last one win,
-// scatter_add adds in order, so results are the same bits every time. Mirrors core/cpu/index.cpp.
+// Kernels that follow an index tensor. An index out of range is noted by the kernel that reads it, thrown when the host
+// next waits, and skipped. Writes to one element happen in the order of the index, as on the CPU: scatter lets the last
+// one win, scatter_add adds in order, so results are the same bits every time. Mirrors core/cpu/index.cpp.
 #include "core/kernel.h"
 #include "cuda/sorting.cuh"
 
@@ -19,8 +19,14 @@ struct IndexWalk {
   LinesOf index, a, b;
   std::int64_t lines = 0, length = 0;  // of the index
   std::int64_t size = 0;               // indices are below this
-  __device__ static bool inside(std::int64_t at, std::int64_t size) { return at >= 0 && at < size; }
 };
+__device__ inline bool inside(std::int64_t at, std::int64_t size) { return at >= 0 && at < size; }
+// The same, of the kernel that sees an index first.
+__device__ inline bool inside_or_noted(std::int64_t at, std::int64_t size, Note* note) {
+  if (inside(at, size)) return true;
+  note_out_of_range(note, 0, at, size, 0);
+  return false;
+}
 Dims without(Dims d, int dim) {
   d.erase(dim);
   return d;
@@ -44,20 +50,19 @@ __global__ void check_indices_kernel(const std::int64_t* index, Offsets walk, st
                                      Note* out) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
        i += std::int64_t{gridDim.x} * blockDim.x) {
-    const std::int64_t v = index[walk(i)];
-    if (v < 0 || v >= size) note_out_of_range(out, 0, v, size, i);
+    (void)inside_or_noted(index[walk(i)], size, out);
   }
 }
 
 // y has the sizes of the index. Elements are numbered so that neighbours in memory are neighbouring threads.
 template <class Word>
 __global__ void gather_kernel(Word* y, const Word* x, const std::int64_t* index, Offsets y_at, Offsets x_at,
-                              Offsets index_at, std::int64_t x_step, std::int64_t n, std::int64_t size) {
+                              Offsets index_at, std::int64_t x_step, std::int64_t n, std::int64_t size, Note* note) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const std::int64_t at = index[index_at(i)];
   Word value{};
-  if (IndexWalk::inside(at, size)) value = x[x_at(i) + at * x_step];
+  if (inside_or_noted(at, size, note)) value = x[x_at(i) + at * x_step];
   y[y_at(i)] = value;
 }
 template <class Word>
@@ -74,7 +79,7 @@ void gather_words(const View& y, const View& x, int dim, const View& index, std:
   }
   const std::int64_t n = numel_of(sizes);
   launch("gather", &gather_kernel<Word>, grid_for(n), y.as<Word>(), x.as<const Word>(), index.as<const std::int64_t>(),
-         Offsets(sizes, ys), Offsets(sizes, xs), Offsets(sizes, is), step, n, x.sizes[dim]);
+         Offsets(sizes, ys), Offsets(sizes, xs), Offsets(sizes, is), step, n, x.sizes[dim], note());
 }
 // Rows that are copied whole, as an embedding's.
 bool moves_16_bytes(const View& y, const View& x, int dim, const View& index) {
@@ -90,11 +95,12 @@ bool moves_16_bytes(const View& y, const View& x, int dim, const View& index) {
 }
 
 // --- scatter: the last position that names an element wins ---
-__global__ void claim_kernel(long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t targets) {
+__global__ void claim_kernel(long long* winner, const std::int64_t* index, IndexWalk w, std::int64_t targets,
+                             Note* note) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= w.lines * w.length) return;
   const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
-  if (IndexWalk::inside(at, w.size)) atomicMax(winner + line * targets + at, static_cast<long long>(k));
+  if (inside_or_noted(at, w.size, note)) atomicMax(winner + line * targets + at, static_cast<long long>(k));
 }
 template <class Word>
 __global__ void scatter_kernel(Word* y, const Word* source, const long long* winner, const std::int64_t* index,
@@ -102,13 +108,14 @@ __global__ void scatter_kernel(Word* y, const Word* source, const long long* win
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= w.lines * w.length) return;
   const std::int64_t line = i / w.length, k = i % w.length, at = index[w.index.start(line) + k * w.index.step];
-  if (!IndexWalk::inside(at, w.size) || winner[line * targets + at] != k) return;
+  if (!inside(at, w.size) || winner[line * targets + at] != k) return;
   y[w.a.start(line) + at * w.a.step] = source[w.b.start(line) + k * w.b.step];
 }
 
 // --- scatter_add ---
 // One thread per line walks it in order: for many lines, or short ones.
-template <class T> __global__ void add_lines_kernel(T* y, const T* source, const std::int64_t* index, IndexWalk w) {
+template <class T>
+__global__ void add_lines_kernel(T* y, const T* source, const std::int64_t* index, IndexWalk w, Note* note) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (line >= w.lines) return;
   const std::int64_t* at = index + w.index.start(line);
@@ -116,7 +123,7 @@ template <class T> __global__ void add_lines_kernel(T* y, const T* source, const
   const T* from = source + w.b.start(line);
   for (std::int64_t i = 0; i < w.length; ++i) {
     const std::int64_t k = at[i * w.index.step];
-    if (!IndexWalk::inside(k, w.size)) continue;
+    if (!inside_or_noted(k, w.size, note)) continue;
     if constexpr (sizeof(T) == 2) {  // halves are summed in f32 and rounded once, at the last of their additions
       bool first = true;
       for (std::int64_t j = 0; j < i && first; ++j) first = at[j * w.index.step] != k;
@@ -132,11 +139,12 @@ template <class T> __global__ void add_lines_kernel(T* y, const T* source, const
   }
 }
 
-__global__ void index_keys_kernel(std::uint64_t* keys, const std::int64_t* index, IndexWalk w, std::int64_t lines) {
+__global__ void index_keys_kernel(std::uint64_t* keys, const std::int64_t* index, IndexWalk w, std::int64_t lines,
+                                  Note* note) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= lines * w.length) return;
   const std::int64_t v = index[w.index.start(i / w.length) + i % w.length * w.index.step];
-  keys[i] = IndexWalk::inside(v, w.size) ? static_cast<std::uint64_t>(v) : ~std::uint64_t{0};
+  keys[i] = inside_or_noted(v, w.size, note) ? static_cast<std::uint64_t>(v) : ~std::uint64_t{0};
 }
 // keys and positions sorted by (index, position): the first entry of each index sums all of its entries, in order.
 // threadIdx.x walks lines (neighbours in memory), threadIdx.y and blockIdx.y entries; one sorted list for all lines
@@ -163,7 +171,8 @@ __global__ void add_runs_kernel(T* y, const T* source, const std::uint64_t* keys
 template <class T> void add_in_order(const View& y, const View& index, const View& source, const IndexWalk& w) {
   const std::int64_t* at = index.as<const std::int64_t>();
   if (w.length <= 16 || (w.lines >= 65536 && w.length <= 256 && sizeof(T) != 2)) {
-    return launch("scatter_add", &add_lines_kernel<T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w);
+    return launch("scatter_add", &add_lines_kernel<T>, grid_for(w.lines), y.as<T>(), source.as<const T>(), at, w,
+                  note());
   }
   bool shared = true;  // all lines use one index
   for (int d = 0; d < w.index.start.rank; ++d)
@@ -171,7 +180,7 @@ template <class T> void add_in_order(const View& y, const View& index, const Vie
   const std::int64_t lists = shared ? 1 : w.lines;
   const Tensor keys = Tensor::allocate({lists, w.length}, i64, y.device);
   launch("scatter_add", &index_keys_kernel, grid_for(lists * w.length), static_cast<std::uint64_t*>(keys.raw_data()),
-         at, w, lists);
+         at, w, lists, note());
   const SortedLines s = sort_lines(keys, lists, w.length);
   const unsigned across = w.lines >= 32 ? 32 : 1, down = 256 / across;
   const Grid grid{dim3(static_cast<unsigned>((w.lines + across - 1) / across),
@@ -217,7 +226,7 @@ void scatter(const View& y, int dim, const View& index, const View& source) {
   const Tensor winner = Tensor::allocate({w.lines, targets}, i64, y.device).fill_(-1);
   const std::int64_t* at = index.as<const std::int64_t>();
   launch("scatter", &claim_kernel, grid_for(w.lines * w.length), static_cast<long long*>(winner.raw_data()), at, w,
-         targets);
+         targets, note());
   visit_word(y.dtype, [&]<class Word> {
     launch("scatter", &scatter_kernel<Word>, grid_for(w.lines * w.length), y.as<Word>(), source.as<const Word>(),
            static_cast<const long long*>(winner.raw_data()), at, w, targets);

@@ -55,7 +55,7 @@ struct LineShape {
 };
 template <class C>
 __global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineShape shape, std::int64_t lines,
-                              std::int64_t n, std::int64_t size, int kind) {
+                              std::int64_t n, std::int64_t size, int kind, Note* note) {
   const std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (line >= lines) return;
   std::int64_t rest = line, to = 0;
@@ -65,7 +65,10 @@ __global__ void scatter_lines(C* y, RowOperand index, RowOperand source, LineSha
   }
   for (std::int64_t i = line * n; i < (line + 1) * n; ++i) {
     const auto at = load_element<std::int64_t>(index.data, index.dtype, i);
-    if (at < 0 || at >= size) continue;  // check_indices has noted it; the host throws later
+    if (at < 0 || at >= size) {
+      note_out_of_range(note, 0, at, size, i);
+      continue;
+    }
     C& place = y[to + at];
     place = combine(kind, place, load_element<C>(source.data, source.dtype, i));
   }
@@ -106,7 +109,7 @@ void scatter_reduce(const View& y, const View& index, const View& source, int ki
   const std::int64_t lines = index.numel() / n;
   visit_compute_any(y.dtype, [&]<class C>() {
     launch("scatter_reduce", &scatter_lines<C>, grid_for(lines), y.as<C>(), operand(at.view), operand(from.view), shape,
-           lines, n, y.sizes[last], kind);
+           lines, n, y.sizes[last], kind, note());
   });
 }
 

@@ -86,24 +86,26 @@ float time_of(const Way& way) {
 
 }  // namespace
 
-Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<const View> results, bool repeatable) {
-  if (!is_timing_wanted()) return {run_first(ways), true};
-  if (const auto known = choices().find(machine(), key)) {
-    for (std::size_t i = 0; i < ways.size(); ++i) {
-      if (ways[i].name == *known && !is_skipped(ways[i]) && ways[i].run()) return {i, true};
+std::size_t find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
+                         const std::function<float(const Way&)>& time_of) {
+  const std::span<const View> results = written.results;
+  const auto copies = [&] {
+    std::vector<Tensor> all;
+    for (const View& r : results) {
+      all.push_back(Tensor::allocate(r.sizes, r.dtype, r.device));
+      kernels::copy(r.device, all.back().view(), r);
     }
-  }
-  if (!repeatable || is_capturing()) return {run_first(ways), false};
-
+    return all;
+  };
+  const std::vector<Tensor> before = written.adds ? copies() : std::vector<Tensor>();
+  const auto put_back = [&] {
+    for (std::size_t k = 0; k < before.size(); ++k) kernels::copy(results[k].device, results[k], before[k].view());
+  };
   const std::size_t first = run_first(ways);
-  std::vector<Tensor> expected;
-  for (const View& r : results) {
-    expected.push_back(Tensor::allocate(r.sizes, r.dtype, r.device));
-    kernels::copy(r.device, expected.back().view(), r);
-  }
+  const std::vector<Tensor> expected = copies();
   const auto agrees = [&] {
     for (std::size_t k = 0; k < results.size(); ++k) {
-      if (!agree(expected[k].view(), results[k])) return false;
+      if (!agree(expected[k].view(), results[k], written.rounded_to)) return false;
     }
     return true;
   };
@@ -111,8 +113,9 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<
   float shortest = time_of(ways[first]);
   for (std::size_t i = first + 1; i < ways.size(); ++i) {
     if (is_skipped(ways[i])) continue;
-    // to be written
-    for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());
+    if (written.adds) put_back();
+    else  // to be written
+      for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());
     if (!ways[i].run()) continue;
     if (!agrees()) {
       std::fprintf(stderr, "mantissa: the kernel '%s' disagrees with '%s' for %s and is not used; please report this\n",
@@ -122,8 +125,21 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<
     const float t = time_of(ways[i]);
     if (t < shortest) best = i, shortest = t;
   }
-  choices().keep(machine(), key, ways[best].name);
+  put_back();
   ways[best].run();  // what a refused way may have written is written again
+  return best;
+}
+
+Choice run_fastest(const std::string& key, std::span<const Way> ways, const Written& written) {
+  if (!is_timing_wanted()) return {run_first(ways), true};
+  if (const auto known = choices().find(machine(), key)) {
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      if (ways[i].name == *known && !is_skipped(ways[i]) && ways[i].run()) return {i, true};
+    }
+  }
+  if (is_capturing()) return {run_first(ways), false};
+  const std::size_t best = find_fastest(key, ways, written, time_of);
+  choices().keep(machine(), key, ways[best].name);
   return {best, true};
 }
 

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -26,23 +27,29 @@ struct Way {
   std::function<bool()> run;   // does the work on the current stream; false where it does not apply
 };
 
+struct Written {  // what the ways write, all of it
+  std::span<const View> results;
+  bool adds = false;                     // they add to it (c += a @ b): it is put back before another one is run
+  std::optional<Dtype> rounded_to = {};  // by some ways before they store it, when that is coarser than its dtype
+};
+
 struct Choice {
   std::size_t way;  // did the work
   bool settled;     // and will do it again: a caller may go straight to it next time
 };
 
-// Does the work by the way known to be fastest, or finds that out. `results` is what the ways write, all of it;
-// `repeatable` is false where a second run would give another result (c += a @ b), and then nothing is timed. Throws if
-// no way applies.
-Choice run_fastest(const std::string& key, std::span<const Way> ways, std::span<const View> results, bool repeatable);
-inline Choice run_fastest(const std::string& key, std::span<const Way> ways, const View& result, bool repeatable) {
-  return run_fastest(key, ways, std::span(&result, 1), repeatable);
-}
+// Does the work, once, by the way known to be fastest, or finds that out. Throws if no way applies.
+Choice run_fastest(const std::string& key, std::span<const Way> ways, const Written& written);
 
-// Whether two results of the same sizes and dtype are the same up to rounding of that dtype: no difference
-// above 1e-3 of the largest element (4e-3 in f16, 2e-2 in bf16). Where one overflows the other has to, or
+// Finds it out: which way has the shortest time of those that agree with the first that applies. In the end that one
+// has done the work, once. A way may run often in `time_of`, which tests replace.
+std::size_t find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
+                         const std::function<float(const Way&)>& time_of);
+
+// Whether two results of the same sizes and dtype are the same up to rounding to a dtype, theirs by default: no
+// difference above 1e-3 of the largest element (4e-3 in f16, 2e-2 in bf16). Where one overflows the other has to, or
 // come close. Waits for the device.
-bool agree(const View& a, const View& b);
+bool agree(const View& a, const View& b, std::optional<Dtype> rounded_to = {});
 
 // What is settled, by the numbers that a key says: work that was done before finds its way without making text.
 template <std::size_t n> using KeyNumbers = std::array<std::int64_t, n>;

@@ -1,10 +1,14 @@
 // Convolution (cross-correlation, as everywhere in deep learning) of images and volumes, and its
 // gradients. All three operators are bilinear and are each other's gradients, so every order of
-// derivative exists. One template serves 2 and 3 dimensions. Next: core/conv.h.
+// derivative exists. One template serves 2 and 3 dimensions. Gradients of parameters go straight to them
+// (autograd/place.h). Next: core/conv.h.
 #include "core/conv.h"
+
+#include "autograd/place.h"
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/no_batch.h"
+#include "ops/parameter_gradient.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -114,12 +118,17 @@ template <int n> struct Conv {
   static constexpr auto vjp() {
     return rules([](const Conv& op, Grad g, Shape<0> x,
                     In<1> weight) { return input_gradient<n>(op.options, x.sizes, g, weight); },
-                 [](const Conv& op, Grad g, In<0> x, Shape<1> weight) {
-                   return weight_gradient<n>(op.options, weight.sizes, x, g);
+                 [](const Conv& op, Grad g, In<0> x, Shape<1> weight, Into<1> to) {
+                   return op.weight_gradient_into(to, weight.sizes, x, g);
                  },
-                 [](Grad g) {
-                   return n == 2 ? sum(g, {0, 2, 3}) : sum(g, {0, 2, 3, 4});
-                 });
+                 [](Grad g, Into<2> to) { return sum_into(to, g, 1); });
+  }
+  Tensor weight_gradient_into(const Destination& to, const Dims& sizes, const Tensor& x, const Tensor& g) const {
+    if (to.is_plain(g.dtype())) return weight_gradient<n>(options, sizes, x, g);
+    autograd::Place place(to, sizes, g.device());
+    kernels::conv2d(g.device(), ConvPass::weight_gradient, shape_of<n>(options, x.sizes(), sizes, g.sizes()),
+                    place.view(), x.view(), g.view(), View{}, {}, place.adds());
+    return place.done();
   }
   static void samples(Samples& s);
 };

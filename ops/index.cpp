@@ -1,13 +1,14 @@
-// Operators that pick elements by index: gather, scatter_add, embedding. Indices are i64, are
-// checked against the size before anything is read, and gradients add in a fixed order.
+// Operators that pick elements by index: gather, scatter_add, embedding. Indices are i64, are checked against the size
+// by the kernels that read them, which read nothing out of range. Gradients add in a fixed order; a table's goes
+// straight to it (autograd/place.h).
+#include "autograd/place.h"
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
 
 namespace mantissa {
 
-// Throws "index 7 is out of range for a dimension of size 5".
-MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
+// Of an index out of range: "index 7 is out of range for a dimension of size 5", as from all kernels that follow one.
 MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
 // y[.., index, ..] += source along dim.
 MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
@@ -31,6 +32,9 @@ View at_least_1d(View v) {
   return v;
 }
 
+// scatter_add onto zeros of x's form.
+Tensor sums_by_index(const Shape<0>& x, int dim, const Tensor& index, const Tensor& g);
+
 struct Gather {
   static constexpr auto name = "gather";
   static constexpr const char* args[] = {"x", "index"};
@@ -42,13 +46,10 @@ struct Gather {
   }
   void run(const View& y, const View& x, const View& index) const {
     const int d = wrap_dim(dim, x.dim());
-    kernels::check_indices(y.device, index, x.dim() == 0 ? 1 : x.sizes[d]);
     kernels::gather(y.device, at_least_1d(y), at_least_1d(x), d, at_least_1d(index));
   }
   static constexpr auto vjp() {
-    return rules([](const Gather& op, Grad g, Shape<0> x, In<1> index) {
-      return scatter_add(zeros(x.sizes, {.dtype = g.dtype(), .device = g.device()}), op.dim, index, g);
-    });
+    return rules([](const Gather& op, Grad g, Shape<0> x, In<1> index) { return sums_by_index(x, op.dim, index, g); });
   }
   static void samples(Samples& s) {
     s({s.randn({3, 4}), s.integers({3, 2}, 0, 4)}, Gather{1});
@@ -78,8 +79,7 @@ struct ScatterAdd {
   }
   void run(const View& y, const View& x, const View& index, const View& source) const {
     const int d = wrap_dim(dim, x.dim());
-    kernels::check_indices(y.device, index, x.dim() == 0 ? 1 : x.sizes[d]);
-    kernels::copy(y.device, y, x);
+    if (y.data != x.data) kernels::copy(y.device, y, x);
     kernels::scatter_add(y.device, at_least_1d(y), d, at_least_1d(index), at_least_1d(source));
   }
   static constexpr auto vjp() {
@@ -101,6 +101,12 @@ struct ScatterAdd {
     s.error({s.randn({3}), s.integers({2}, -4, -3), s.randn({2})}, ScatterAdd{0}, "index -4 is out of range");
   }
 };
+
+Tensor sums_by_index(const Shape<0>& x, int dim, const Tensor& index, const Tensor& g) {
+  const Tensor sums = Tensor::allocate(x.sizes, g.dtype(), g.device());
+  kernels::fill(g.device(), sums.view(), 0.0);
+  return apply_over({&sums}, ScatterAdd{dim}, sums, index, g);
+}
 
 struct EmbeddingBackward {
   static constexpr auto name = "embedding_backward";
@@ -155,6 +161,12 @@ RowView row_view(const View& indices, const View& rows, std::int64_t columns) {
   return v;
 }
 
+// y[indices[i]] += row i.
+void add_rows(const View& y, const View& rows, const View& indices) {
+  const RowView v = row_view(indices, rows, y.sizes[1]);
+  kernels::scatter_add(y.device, y, 0, v.index, v.rows);
+}
+
 struct Embedding {
   static constexpr auto name = "embedding";
   static constexpr const char* args[] = {"weight", "indices"};
@@ -175,13 +187,18 @@ struct Embedding {
     return like(weight, sizes);
   }
   void run(const View& y, const View& weight, const View& indices) const {
-    kernels::check_indices(y.device, indices, weight.sizes[0]);
     const RowView v = row_view(indices, y, weight.sizes[1]);
     kernels::gather(y.device, v.rows, weight, 0, v.index);
   }
   static constexpr auto vjp() {
-    return rules([](const Embedding& op, Grad g, Shape<0> weight, In<1> indices) {
-      return apply(EmbeddingBackward{weight.sizes[0], op.padding(weight.sizes[0])}, contiguous(g), indices);
+    return rules([](const Embedding& op, Grad g, Shape<0> weight, In<1> indices, Into<0> to) {
+      const std::int64_t padding = op.padding(weight.sizes[0]);
+      if (!to.leaf || to.dtype != g.dtype() || padding >= 0)
+        return apply(EmbeddingBackward{weight.sizes[0], padding}, contiguous(g), indices);
+      autograd::Place place(to, weight.sizes, g.device());
+      if (!place.adds()) kernels::fill(g.device(), place.view(), 0.0);
+      add_rows(place.view(), g.view(), indices.view());
+      return place.done();
     });
   }
   static void samples(Samples& s) {
@@ -197,10 +214,8 @@ struct Embedding {
   }
 };
 void EmbeddingBackward::run(const View& y, const View& g, const View& indices) const {
-  kernels::check_indices(y.device, indices, rows);
   kernels::fill(y.device, y, 0.0);
-  const RowView v = row_view(indices, g, y.sizes[1]);
-  kernels::scatter_add(y.device, y, 0, v.index, v.rows);
+  add_rows(y, g, indices);
   if (padding < 0) return;
   View row = y;
   row.data = y.as<char>() + padding * y.strides[0] * static_cast<std::int64_t>(size_of(y.dtype));

@@ -9,7 +9,6 @@
 
 namespace mantissa {
 
-MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(scatter_reduce, const View& y, const View& index, const View& source, int kind)
 
@@ -50,7 +49,6 @@ template <Kind kind> struct ScatterReduce {
   }
   void run(const View& y, const View& x, const View& index, const View& source) const {
     const int d = wrap_dim(dim, x.dim());
-    kernels::check_indices(y.device, index, x.dim() == 0 ? 1 : x.sizes[d]);
     const View from = last_dim(x, d);
     const Tensor wide = Tensor::allocate(from.sizes, compute_dtype(x.dtype), x.device);
     kernels::copy(y.device, wide.view(), from);

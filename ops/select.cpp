@@ -8,6 +8,7 @@
 
 namespace mantissa {
 
+// For indices that no kernel reads as they are: scatter, gather and scatter_add check their own.
 MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
 MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
 MANTISSA_KERNEL(copy, const View& y, const View& x)
@@ -41,7 +42,6 @@ struct Scatter {
   }
   void run(const View& y, const View& x, const View& index, const View& source) const {
     const int d = wrap_dim(dim, x.dim());
-    kernels::check_indices(y.device, index, x.dim() == 0 ? 1 : x.sizes[d]);
     kernels::copy(y.device, y, x);
     kernels::scatter(y.device, at_least_1d(y), d, at_least_1d(index), at_least_1d(source));
   }
@@ -96,12 +96,11 @@ struct Places {
   Dims flat;        // x with the indexed dimensions merged
   Dims rest;        // the sizes of the others
 };
+// Negative indices count from the end.
 Tensor wrapped(const char* name, const Tensor& index, std::int64_t size) {
   check(index.dtype() == i64, name, ": indices must be i64 or bool, got ", index.dtype());
   const Tensor back = scalar(static_cast<double>(size), {.dtype = i64, .device = index.device()});
-  const Tensor at = where(index < 0, index + back, index);
-  kernels::check_indices(at.device(), at.view(), size);
-  return at;
+  return where(index < 0, index + back, index);
 }
 // Masks become the indices of what they select.
 Tensors without_masks(const char* name, const Tensor& x, std::span<const Tensor> indices) {
@@ -130,6 +129,7 @@ Places places(const char* name, const Tensor& x, std::span<const Tensor> indices
   for (int k = 0; k < n; ++k) {
     const std::int64_t size = x.sizes()[k];
     const Tensor at = wrapped(name, list[static_cast<std::size_t>(k)], size);
+    if (n > 1) kernels::check_indices(at.device(), at.view(), size);  // the number made of several says less
     p.index = k == 0 ? at : p.index * scalar(static_cast<double>(size), {.dtype = i64, .device = at.device()}) + at;
     product *= size;
   }

@@ -81,7 +81,8 @@ TEST_CASE("ways that $MANTISSA_TUNER_SKIP names do not run") {
   const auto chosen = [&](const char* skip) {
     ran.clear();
     setenv("MANTISSA_TUNER_SKIP", skip, 1);
-    return cuda_backend::run_fastest("test", ways, y.view(), true).way;
+    const View result = y.view();
+    return cuda_backend::run_fastest("test", ways, {std::span(&result, 1)}).way;
   };
   CHECK(chosen("") == 1);
   CHECK(ran == "mma 64x1;hopper 256;");
@@ -91,4 +92,42 @@ TEST_CASE("ways that $MANTISSA_TUNER_SKIP names do not run") {
   CHECK(chosen("256") == 1);
   CHECK_THROWS_WITH(chosen("hopper,cublaslt"), Catch::Matchers::Contains("MANTISSA_TUNER_SKIP"));
   unsetenv("MANTISSA_TUNER_SKIP");
+}
+
+TEST_CASE("the fastest way is found without spoiling what products add to, and wrong ones are left out") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  for (const bool adds : {false, true}) {
+    const Tensor c = full({5, 7}, 3.0, {.device = cuda});
+    int runs = 0;
+    const auto way = [&](const char* name, double value, bool applies = true) {
+      return cuda_backend::Way{name, [&, value, applies] {
+                                 Tensor to = c;
+                                 if (applies) ++runs, adds ? to.add_(full({}, value)) : to.fill_(value);
+                                 return applies;
+                               }};
+    };
+    const std::vector<cuda_backend::Way> ways{way("absent", 9, false), way("30 first", 1), way("10 wrong", 2),
+                                              way("20 right", 1), way("10 absent", 9, false)};
+    const View result = c.view();
+    const auto time_of = [&](const cuda_backend::Way& w) {
+      for (int i = 0; i < 5; ++i) w.run();
+      return static_cast<float>(std::stod(w.name));
+    };
+    CHECK(cuda_backend::find_fastest("a planted mistake", ways, {std::span(&result, 1), adds}, time_of) == 3);
+    CHECK(c.to(cpu).to_vector<float>() == std::vector<float>(35, adds ? 4.0f : 1.0f));
+    CHECK(runs == 1 + 5 + 1 + 1 + 5 + 1);
+  }
+}
+
+TEST_CASE("ways that round to halves agree with those that do not, where they may") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  const Tensor a = randn({1000}).to(cuda), b = a.to(bf16).to(f32);
+  CHECK_FALSE(cuda_backend::agree(a.view(), b.view()));
+  CHECK(cuda_backend::agree(a.view(), b.view(), bf16));
 }

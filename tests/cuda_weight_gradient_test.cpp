@@ -1,6 +1,7 @@
 // Gradients of weights and biases go where they belong (autograd/place.h): in the parameter's dtype without a rounding
 // to halves or a cast, and added to what the parameter has by the product itself. On the CPU and a GPU (or the shim).
 #include <array>
+#include <optional>
 
 #include "autograd/hooks.h"
 #include "core/accelerator.h"
@@ -95,6 +96,65 @@ TEST_CASE("so do those of matmul, on either side, and of a recurrent layer") {
         if (i == 0) first.push_back(exact(g));
         else CHECK(difference(g, 2.0 * first[k], tolerance_for(f32, 80, 4)) == "");
         CHECK(g.dtype() == f32);
+      }
+    }
+  }
+}
+
+TEST_CASE("so do those of convolutions, of one pixel or more, in groups, of images and volumes") {
+  struct Case {
+    Dims x, weight;
+    std::int64_t groups;
+  };
+  for (const Device device : devices()) {
+    for (const Dtype region : {f32, bf16, f16}) {
+      for (const Case& c : {Case{{2, 16, 7, 6}, {24, 16, 3, 3}, 1}, Case{{3, 8, 5, 5}, {16, 8, 1, 1}, 1},
+                            Case{{2, 8, 6, 6}, {8, 4, 3, 3}, 2}, Case{{0, 8, 6, 6}, {8, 8, 3, 3}, 1},
+                            Case{{2, 4, 3, 4, 5}, {8, 4, 2, 3, 3}, 1}}) {
+        INFO(region << " " << c.x << " " << c.weight << " on " << device);
+        const bool image = c.x.rank() == 4;
+        const auto convolution = [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+          if (image) return conv2d(x, weight, bias, {.padding = {1, 1}, .groups = c.groups});
+          return conv3d(x, weight, bias, {.padding = {1, 1, 1}});
+        };
+        const Tensor weight = random_on(device, c.weight, 1).requires_grad_();
+        const Tensor bias = random_on(device, {c.weight[0]}, 2).requires_grad_();
+        Tensor to_weight = zeros(c.weight, {.dtype = f64}), to_bias = zeros({c.weight[0]}, {.dtype = f64});
+        const void* memory = nullptr;
+        for (std::uint64_t micro = 0; micro < 3; ++micro) {
+          const Tensor x = random_on(device, c.x, 10 + micro, region);
+          const auto f = [&] { return convolution(x, weight, bias); };
+          const Tensor y = region == f32 ? f() : amp::autocast(region, f);
+          const Tensor g = random_on(device, y.sizes(), 20 + micro, region);
+          backward(y, g);
+          const Tensor w = zeros(c.weight, {.dtype = f64}).requires_grad_();
+          const Tensor b = zeros({c.weight[0]}, {.dtype = f64}).requires_grad_();
+          backward(convolution(exact(x), w, b), exact(g));
+          to_weight = to_weight + w.grad(), to_bias = to_bias + b.grad();
+          const double terms = static_cast<double>(micro + 1) * static_cast<double>(g.numel() / c.weight[0]);
+          CHECK(weight.grad().dtype() == f32);
+          CHECK(difference(weight.grad(), to_weight, tolerance_for(f32, terms)) == "");
+          CHECK(difference(bias.grad(), to_bias, tolerance_for(f32, terms)) == "");
+          if (micro > 0) CHECK(weight.grad().raw_data() == memory);
+          memory = weight.grad().raw_data();
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a table's gradient is added row by row to what it has") {
+  for (const Device device : devices()) {
+    for (const std::optional<std::int64_t> padding : {std::optional<std::int64_t>(), std::optional<std::int64_t>(7)}) {
+      const Tensor table = random_on(device, {40, 24}, 1).requires_grad_();
+      const Tensor indices = tensor({{1, 7, 7}, {39, 0, 7}}).to(device), g = random_on(device, {2, 3, 24}, 2);
+      Tensor expected = zeros({40, 24}, {.dtype = f64});
+      for (int micro = 0; micro < 3; ++micro) {
+        backward(embedding(table, indices, padding), g);
+        const Tensor wide = zeros({40, 24}, {.dtype = f64}).requires_grad_();
+        backward(embedding(wide, indices.to(cpu), padding), exact(g));
+        expected = expected + wide.grad();
+        CHECK(difference(table.grad(), expected, tolerance_for(f32, 9)) == "");
       }
     }
   }

@@ -11,6 +11,7 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
+// Those below check their indices first; on a GPU the kernels themselves do, and a note is thrown later.
 MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
 MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
 MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
@@ -206,6 +207,7 @@ void check_indices(const View& index, std::int64_t size) {
 }
 
 void gather(const View& y, const View& x, int dim, const View& index) {
+  check_indices(index, x.sizes[dim]);
   if (whole_rows(y, dim, index, x)) return gather_rows(y, x, index);
   switch (size_of(x.dtype)) {
     case 8: return gather_words<std::uint64_t>(y, x, dim, index);
@@ -216,6 +218,7 @@ void gather(const View& y, const View& x, int dim, const View& index) {
 }
 
 void scatter(const View& y, int dim, const View& index, const View& source) {
+  check_indices(index, y.sizes[dim]);
   switch (size_of(y.dtype)) {
     case 8: return scatter_words<std::uint64_t>(y, dim, index, source);
     case 4: return scatter_words<std::uint32_t>(y, dim, index, source);
@@ -227,6 +230,7 @@ void scatter(const View& y, int dim, const View& index, const View& source) {
 void scatter_add(const View& y, int dim, const View& index, const View& whole_source) {
   View source = whole_source;
   source.sizes = index.sizes;  // an index may be smaller
+  check_indices(index, y.sizes[dim]);
   const bool rows = whole_rows(source, dim, index, y);
   visit(y.dtype, [&]<class T> {
     using C = Compute<T>;

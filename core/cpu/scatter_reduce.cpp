@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 
 namespace mantissa {
+MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
 // y (already x's elements, or the identity) of the compute type, contiguous, the indexed dimension last.
 MANTISSA_KERNEL(scatter_reduce, const View& y, const View& index, const View& source, int kind)
 }
@@ -23,6 +24,7 @@ template <class C> C combine(int kind, C a, C b) {
 }  // namespace
 
 void scatter_reduce(const View& y, const View& index, const View& source, int kind) {
+  check_indices(index, y.sizes.back());
   const auto run = [&]<class C> {
     const Dense<std::int64_t> at(index);
     const Dense<C> from(source);

@@ -111,6 +111,7 @@ cublasLtEpilogue_t epilogue_of(const Gemm& g) {
 }
 
 Problem make_problem(const Gemm& g, const Key& key) {
+  const CaptureRelaxed relaxed;  // its estimates may load code, which a capture does not allow
   Problem p;
   const cublasComputeType_t compute = g.in == f64 ? CUBLAS_COMPUTE_64F
                                       : key.tf32  ? CUBLAS_COMPUTE_32F_FAST_TF32

@@ -77,6 +77,12 @@ inline std::function<void()> cross_entropy(bool backward) {
   return once({x}, [=] { return mantissa::cross_entropy(x, y); }, backward);
 }
 
+inline std::function<void()> embedding(bool backward) {
+  const Tensor w = wants_gradient({1000, 256}), x = on_device({8, 64}, i64);
+  return once(
+      {w}, [=] { return mantissa::embedding(w, x); }, backward);
+}
+
 inline std::vector<Tensor> parameters(int count) {
   std::vector<Tensor> all;
   for (int i = 0; i < count; ++i) {
@@ -116,7 +122,10 @@ inline const std::vector<Work>& all() {
   static const std::vector<Work> list{
       {"add_64", 1, 0, 5000, [] { return add({64}, false); }},
       {"add_64_backward", 1, 2, 5000, [] { return add({64}, true); }},  // each leaf takes a copy of the gradient
-      {"add_1024_1024", 1, 0, 5000, [] { return add({1024, 1024}, false); }},
+      {"add_1024_1024", 1, 0, 5000,
+       [] {
+         return add({1024, 1024}, false);
+       }},
       {"add_broadcast", 1, 0, 5000, [] { return add_row(); }},
       {"relu", 1, 0, 5000, [] { return relu(false); }},
       {"relu_backward", 2, 0, 5000, [] { return relu(true); }},
@@ -128,8 +137,10 @@ inline const std::vector<Work>& all() {
       {"softmax_backward", 2, 0, 5000, [] { return softmax(true); }},
       {"cross_entropy", 2, 0, 5000, [] { return cross_entropy(false); }},
       {"cross_entropy_backward", 3, 0, 5000, [] { return cross_entropy(true); }},
+      {"embedding", 1, 0, 5000, [] { return embedding(false); }},
+      {"embedding_backward", 4, 1, 2000, [] { return embedding(true); }},  // gather; memset, keys, sort, sums
       {"conv2d_bf16", 1, 0, 5000, [] { return conv(false); }},
-      {"conv2d_bf16_backward", 9, 0, 1000, [] { return conv(true); }},
+      {"conv2d_bf16_backward", 6, 0, 1000, [] { return conv(true); }},
       {"adam_100", 4, 0, 500, [] { return adam(100); }},
       {"zero_grad_100", 0, 0, 2000, [] { return zero_grad(100); }},
       {"scaler_100", 10, 13, 300, [] { return scaler(100); }},

@@ -1,0 +1,179 @@
+// What one training step of the samples' GPT and ResNet-18 launches, counted on a device that does nothing: bf16
+// autocast, gradients clipped for the GPT, the optimizers of the samples. Products and convolutions go the way they
+// have on the shim. `step_launches_test "[list]"` prints every kernel by name.
+#include <cstdio>
+#include <functional>
+#include <optional>
+
+#include "cuda/launches.h"
+#include "mantissa.h"
+#include "tests/cuda_shim/shim.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+
+namespace {
+
+struct GptBlock {  // of samples/gpt.cpp
+  explicit GptBlock(std::int64_t width)
+      : norm1(width, {.bias = false}), query(width, width, {.bias = false}), key(width, width, {.bias = false}),
+        value(width, width, {.bias = false}), out(width, width, {.bias = false}), norm2(width, {.bias = false}),
+        up(width, 4 * width, Activation::gelu_tanh, {.bias = false}), down(4 * width, width, {.bias = false}) {}
+  nn::LayerNorm norm1;
+  nn::Linear query, key, value, out;
+  nn::LayerNorm norm2;
+  nn::LinearAct up;
+  nn::Linear down;
+  MANTISSA_FIELDS(norm1, query, key, value, out, norm2, up, down)
+
+  Tensor attend(const Tensor& x) const {
+    const auto by_head = [](const Tensor& y) { return y.reshape({y.size(0), y.size(1), 4, -1}).transpose(1, 2); };
+    const Tensor q = rotary_embedding(by_head(query(x))), k = rotary_embedding(by_head(key(x))), v = by_head(value(x));
+    return out(flatten(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}).transpose(1, 2), 2));
+  }
+  Tensor operator()(const Tensor& x) const {
+    const auto [sum, y] = norm2(x, attend(norm1(x)));
+    return sum + nn::feed_forward(up, down, y);
+  }
+};
+struct Gpt {
+  Gpt() {
+    for (int i = 0; i < 4; ++i) blocks.emplace_back(128);
+  }
+  nn::Embedding token{65, 128};
+  std::vector<GptBlock> blocks;
+  nn::LayerNorm norm{128, {.bias = false}};
+  nn::Linear head{128, 65, {.bias = false}};
+  MANTISSA_FIELDS(token, blocks, norm, head)
+  Tensor operator()(const Tensor& tokens) const {
+    Tensor x = token(tokens);
+    for (const GptBlock& block : blocks) x = block(x);
+    return head(norm(x));
+  }
+};
+
+struct ResNetBlock {  // of samples/cifar.cpp
+  ResNetBlock(std::int64_t in, std::int64_t out, int stride)
+      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
+        conv2(out, out, 3, {.padding = 1, .bias = false}), bn1(out), bn2(out) {
+    if (stride != 1 || in != out)
+      shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
+  }
+  nn::Conv2d conv1, conv2;
+  nn::BatchNormAct2d bn1, bn2;
+  nn::Sequential shortcut;
+  MANTISSA_FIELDS(conv1, bn1, conv2, bn2, shortcut)
+  Tensor operator()(const Tensor& x) const { return bn2(conv2(bn1(conv1(x))), shortcut(x)); }
+};
+struct ResNet18 {
+  ResNet18() {
+    for (std::int64_t in = 64, stage = 0; stage < 4; ++stage) {
+      const std::int64_t out = 64 << stage;
+      blocks.emplace_back(in, out, stage > 0 ? 2 : 1);
+      blocks.emplace_back(out, out, 1);
+      in = out;
+    }
+  }
+  nn::Conv2d conv1{3, 64, 3, {.padding = 1, .bias = false}};
+  nn::BatchNormAct2d bn1{64};
+  std::vector<ResNetBlock> blocks;
+  nn::Linear linear{512, 10};
+  MANTISSA_FIELDS(conv1, bn1, blocks, linear)
+  Tensor operator()(const Tensor& image) const {
+    Tensor x = bn1(conv1(image));
+    for (const ResNetBlock& block : blocks) x = block(x);
+    return linear(flatten(adaptive_avg_pool2d(x, {1, 1}), 1));
+  }
+};
+
+Tensor on_device(const Dims& sizes, Dtype dtype) { return empty(sizes, {.dtype = dtype, .device = cuda}); }
+
+// Calls that put work on the stream, by the names of their kernels; the parts of a step after each other.
+struct Step {
+  std::map<std::string, int> forward, backward, update;
+  int total() const {
+    int n = 0;
+    for (const auto* part : {&forward, &backward, &update})
+      for (const auto& [name, count] : *part) n += count;
+    return n;
+  }
+  int of(const std::string& name) const {
+    int n = 0;
+    for (const auto* part : {&forward, &backward, &update}) n += part->contains(name) ? part->at(name) : 0;
+    return n;
+  }
+};
+std::map<std::string, int> launched(const std::function<void()>& f) {
+  cuda_shim::CallCounter calls;
+  cuda_backend::LaunchCounter launches;
+  f();
+  std::map<std::string, int> all = launches.launches;
+  for (const char* name : {"cudaMemcpyAsync", "cudaMemsetAsync", "cublasLtMatmul"})
+    if (calls.calls.contains(name)) all[name] = calls.calls.at(name);
+  return all;
+}
+template <class Net>
+Step step_of(const Net& net, optim::Optimizer& o, const std::function<Tensor()>& loss_of,
+             std::optional<amp::ClipNorm> clip) {
+  amp::GradScaler scaler({.enabled = false});
+  Step step;
+  for (int i = 0; i < 3; ++i) {
+    nn::zero_grad(net);
+    Tensor loss;
+    step.forward = launched([&] { loss = amp::autocast(bf16, loss_of); });
+    step.backward = launched([&] { backward(scaler.scale(loss)); });
+    step.update = launched([&] {
+      if (clip) scaler.step(o, *clip);
+      else scaler.step(o);
+      scaler.update();
+    });
+  }
+  return step;
+}
+
+Step step_of_gpt() {
+  Gpt net;
+  nn::to(net, cuda);
+  optim::AdamW o(nn::parameters(net));
+  const Tensor tokens = on_device({8, 128}, i64), target = on_device({8 * 128}, i64);
+  return step_of(
+      net, o, [&] { return cross_entropy(flatten(net(tokens), 0, 1), target); }, amp::ClipNorm{1});
+}
+Step step_of_resnet() {
+  ResNet18 net;
+  nn::to(net, cuda);
+  optim::Sgd o(nn::parameters(net), {.lr = 0.1, .momentum = 0.9});
+  const Tensor image = on_device({16, 3, 32, 32}, f32), label = on_device({16}, i64);
+  return step_of(net, o, [&] { return cross_entropy(net(image), label); }, {});
+}
+void print(const char* name, const Step& s) {
+  std::printf("%s: %d\n", name, s.total());
+  const auto part = [](const char* name, const std::map<std::string, int>& launches) {
+    int n = 0;
+    for (const auto& [kernel, count] : launches) n += count;
+    std::printf("  %s %d:", name, n);
+    for (const auto& [kernel, count] : launches) std::printf(" %s %d", kernel.c_str(), count);
+    std::printf("\n");
+  };
+  part("forward", s.forward);
+  part("backward", s.backward);
+  part("update", s.update);
+}
+
+}  // namespace
+
+TEST_CASE("a list of what a training step launches", "[.][list]") {
+  cuda_shim::set_null_device(true);
+  print("GPT", step_of_gpt());
+  print("ResNet-18", step_of_resnet());
+  cuda_shim::set_null_device(false);
+}
+
+TEST_CASE("a training step launches no more than it did") {
+  cuda_shim::set_null_device(true);
+  const Step gpt = step_of_gpt(), resnet = step_of_resnet();
+  cuda_shim::set_null_device(false);
+  CHECK(gpt.total() <= 209);
+  CHECK(resnet.total() <= 332);
+  for (const Step* s : {&gpt, &resnet}) CHECK(s->of("check_indices") == 0);
+}
