@@ -4,8 +4,6 @@
 #include "io/safetensors.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "io/file.h"
 #include "io/safetensors_header.h"
@@ -13,50 +11,15 @@
 namespace mantissa::io {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "safetensors data are little-endian and not swapped here");
-
 constexpr std::int64_t prefix_bytes = 8;
-
-template <class From, class To> void widen(const std::string& bytes, const Tensor& out) {
-  To* to = out.data<To>();
-  for (std::size_t i = 0; i < bytes.size() / sizeof(From); ++i) {
-    From value;
-    std::memcpy(&value, bytes.data() + i * sizeof(From), sizeof(From));
-    to[i] = static_cast<To>(value);
-  }
-}
-
-void read_widened(const FileReader& file, const HeaderEntry& e, std::int64_t offset, const Tensor& out) {
-  std::string bytes(static_cast<std::size_t>(e.end - e.begin), '\0');
-  file.read(bytes.data(), e.end - e.begin, offset);
-  switch (e.dtype->conversion) {
-    case FileDtype::widen_i8: return widen<std::int8_t, std::int32_t>(bytes, out);
-    case FileDtype::widen_i16: return widen<std::int16_t, std::int32_t>(bytes, out);
-    case FileDtype::widen_u16: return widen<std::uint16_t, std::int32_t>(bytes, out);
-    case FileDtype::widen_u32: return widen<std::uint32_t, std::int64_t>(bytes, out);
-    default: widen<std::uint64_t, std::int64_t>(bytes, out);
-  }
-  const std::int64_t* values = out.data<std::int64_t>();
-  if (std::any_of(values, values + out.numel(), [](std::int64_t v) { return v < 0; }))
-    fail_format(file.path(), "tensor ", quote(e.name), ": a U64 above 2^63 does not fit i64");
-}
 
 Tensor read_tensor(const FileReader& file, const HeaderEntry& e, std::int64_t data_start) {
   const Tensor t = Tensor::allocate(e.shape, e.dtype->loaded_as);
-  const std::int64_t offset = data_start + e.begin;
-  if (e.dtype->conversion != FileDtype::none && e.dtype->conversion != FileDtype::raw_bytes) {
-    read_widened(file, e, offset, t);
-    return t;
-  }
-  file.read(t.raw_data(), e.end - e.begin, offset);
-  if (t.dtype() == boolean) {  // any other value in a bool is undefined behaviour
-    const auto* bytes = static_cast<const unsigned char*>(t.raw_data());
-    for (std::int64_t i = 0; i < t.numel(); ++i)
-      if (bytes[i] > 1)
-        fail_format(file.path(), "tensor ", quote(e.name), ": byte ", offset + i, " of a BOOL tensor is ",
-                    static_cast<int>(bytes[i]), ", expected 0 or 1");
-  }
+  std::string stored(e.dtype->is_widened() ? static_cast<std::size_t>(e.end - e.begin) : 0, '\0');
+  void* to = e.dtype->is_widened() ? stored.data() : t.raw_data();
+  file.read(to, e.end - e.begin, data_start + e.begin);
+  const std::string wrong = take_stored(*e.dtype, to, t);
+  if (!wrong.empty()) fail_format(file.path(), "tensor ", quote(e.name), ": ", wrong);
   return t;
 }
 
@@ -92,6 +55,8 @@ void sort_as_reference(NamedTensors& tensors) {
   });
 }
 
+}  // namespace
+
 void check_names(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
   const SafetensorsLimits limits;
   std::vector<std::string_view> names, keys;
@@ -109,8 +74,6 @@ void check_names(const std::string& path, const NamedTensors& tensors, const Met
     check(!twice, "cannot write ", path, ": the name ", quote(twice ? *twice : ""), " is given twice");
   }
 }
-
-}  // namespace
 
 Tensor storable(const Tensor& t) {
   if (!t.device().is_cpu()) return storable(t.detach().to(cpu));

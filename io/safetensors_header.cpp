@@ -11,17 +11,6 @@
 namespace mantissa::io {
 namespace {
 
-constexpr FileDtype file_dtypes[] = {
-    {"F64", 8, f64},    {"F32", 4, f32},
-    {"F16", 2, f16},    {"BF16", 2, bf16},
-    {"I64", 8, i64},    {"I32", 4, i32},
-    {"U8", 1, u8},      {"BOOL", 1, boolean},
-    {"I8", 1, i32, FileDtype::widen_i8},        {"I16", 2, i32, FileDtype::widen_i16},
-    {"U16", 2, i32, FileDtype::widen_u16},      {"U32", 4, i64, FileDtype::widen_u32},
-    {"U64", 8, i64, FileDtype::widen_u64},      {"F8_E4M3", 1, u8, FileDtype::raw_bytes},
-    {"F8_E5M2", 1, u8, FileDtype::raw_bytes},
-};
-
 using Json = nlohmann::json;
 
 class HeaderParser final : public nlohmann::json_sax<Json> {
@@ -217,17 +206,6 @@ const std::string_view* find_duplicate(std::vector<std::string_view>& names) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   return twice == names.end() ? nullptr : &*twice;
-}
-
-const FileDtype* find_file_dtype(std::string_view name) {
-  for (const FileDtype& t : file_dtypes) if (name == t.name) return &t;
-  return nullptr;
-}
-
-const FileDtype& file_dtype_of(Dtype dtype) {
-  for (const FileDtype& t : file_dtypes)
-    if (t.loaded_as == dtype && t.conversion == FileDtype::none) return t;
-  fail("dtype ", dtype, " cannot be written to a safetensors file");
 }
 
 Header parse_header(std::string_view json, std::int64_t data_bytes, const std::string& path,

@@ -8,19 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "io/file_dtype.h"
 #include "io/safetensors.h"
 
 namespace mantissa::io {
-
-// How a dtype of the format is stored and as what it is loaded.
-struct FileDtype {
-  const char* name;
-  std::int64_t bytes;
-  Dtype loaded_as;
-  enum Conversion { none, widen_i8, widen_i16, widen_u16, widen_u32, widen_u64, raw_bytes } conversion = none;
-};
-const FileDtype* find_file_dtype(std::string_view name);  // null when not supported
-const FileDtype& file_dtype_of(Dtype dtype);
 
 struct HeaderEntry {
   std::string name;
@@ -42,6 +33,9 @@ std::string write_header(const Header& header);
 
 // A name that occurs twice, or null. Sorts `names`.
 const std::string_view* find_duplicate(std::vector<std::string_view>& names);
+
+// Throws for undefined tensors, and for names that are empty, too long or given twice, before anything is written.
+void check_names(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
 
 // The tensor itself, or a contiguous copy on the CPU: what can be written as bytes.
 Tensor storable(const Tensor& t);

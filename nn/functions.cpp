@@ -12,6 +12,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "io/checkpoint.h"
+#include "io/torch_file.h"
 #include "nn/clone.h"
 
 namespace mantissa::nn {
@@ -87,6 +88,27 @@ NamedTensors without_aliases(const NamedTensors& state, const Listing& own) {
   return kept;
 }
 
+// What has names that begin with the prefix, without it.
+NamedTensors below(const std::string& prefix, const NamedTensors& state) {
+  if (prefix.empty()) return state;
+  NamedTensors found;
+  for (const auto& [name, t] : state)
+    if (name.starts_with(prefix)) found.emplace_back(name.substr(prefix.size()), t);
+  check(!found.empty(), "load_state_dict: no name begins with \"", prefix, "\"",
+        state.empty() ? "" : concat("; the first is \"", state[0].first, "\""));
+  return found;
+}
+// A prefix with which the names would be the module's, as advice.
+std::string advise_prefix(const NamedTensors& expected, const NamedTensors& given) {
+  if (expected.empty()) return "";
+  const std::string& wanted = expected[0].first;
+  for (const auto& [name, t] : given) {
+    if (name.ends_with("." + wanted))
+      return concat("; did you mean LoadOptions{.prefix = \"", name.substr(0, name.size() - wanted.size()), "\"}?");
+  }
+  return "";
+}
+
 }  // namespace
 
 void tie(Param& param, const Param& with) {
@@ -149,7 +171,7 @@ NamedTensors state_dict(ModuleRef m) {
 
 LoadResult load_state_dict(ModuleRef m, const NamedTensors& state, LoadOptions options) {
   const Listing own(m);
-  const NamedTensors given = without_aliases(state, own);
+  const NamedTensors given = without_aliases(below(options.prefix, state), own);
   std::unordered_map<std::string_view, const Tensor*> by_name;
   for (const auto& [name, t] : given) {
     check(t.defined(), "load_state_dict: \"", name, "\" is an undefined tensor");
@@ -171,7 +193,8 @@ LoadResult load_state_dict(ModuleRef m, const NamedTensors& state, LoadOptions o
   for (const auto& entry : given) if (by_name.contains(entry.first)) result.unexpected.push_back(entry.first);
   const std::string mismatch = io::describe_mismatch(expected, options.strict ? given : common);
   check(mismatch.empty() || !given.empty(), "load_state_dict: the state is empty; is it the right area or file?");
-  check(mismatch.empty(), "load_state_dict: the state does not fit the module: ", mismatch);
+  check(mismatch.empty(), "load_state_dict: the state does not fit the module: ", mismatch,
+        advise_prefix(expected, given));
   const NoGrad no_grad;
   std::unordered_map<std::string_view, const Tensor*> values;
   for (const auto& [name, t] : common) values[name] = &t;
@@ -182,9 +205,10 @@ LoadResult load_state_dict(ModuleRef m, const NamedTensors& state, LoadOptions o
 void save(ModuleRef m, const std::string& path) { io::save_safetensors(path, state_dict(m)); }
 
 LoadResult load(ModuleRef m, const std::string& path, LoadOptions options) {
-  const io::Safetensors file = io::load_safetensors(path);
+  const NamedTensors tensors =
+      io::is_torch_file(path) ? io::load_torch(path).tensors : io::load_safetensors(path).tensors;
   try {
-    return load_state_dict(m, file.tensors, options);
+    return load_state_dict(m, tensors, options);
   } catch (Error& e) {
     e.add_outer_context(path);
     throw;

@@ -44,6 +44,8 @@ std::int64_t count(ModuleRef module);  // elements of all parameters
 NamedTensors state_dict(ModuleRef module);
 struct LoadOptions {
   bool strict = true;  // missing and unexpected names are errors; wrong shapes always are
+  // Only names that begin so are read, without it: "model." of a checkpoint, "module." of DistributedDataParallel.
+  std::string prefix = "";
 };
 struct LoadResult {
   std::vector<std::string> missing, unexpected;
@@ -51,7 +53,8 @@ struct LoadResult {
 // Copies values in, converting dtypes. Everything is checked before anything is changed.
 LoadResult load_state_dict(ModuleRef module, const NamedTensors& state, LoadOptions options = {});
 
-// safetensors files, readable by PyTorch and others (io/safetensors.h).
+// safetensors files, readable by PyTorch and others (io/safetensors.h). load() also reads what torch.save wrote
+// (io/torch_file.h).
 void save(ModuleRef module, const std::string& path);
 LoadResult load(ModuleRef module, const std::string& path, LoadOptions options = {});
 

@@ -26,7 +26,7 @@ spelled = {
         "index_select": "`index_select`", "tensor": "`tensor`, `from_data`", "softmax": "`softmax`",
         "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", 
         "argwhere": "`nonzero`", "detach": "`detach()`, a method", "numel": "`numel()`, a method", "from_numpy": "`from_data`",
-        "save": "`save_safetensors`; `nn::save` of a module; `save_checkpoint`", "load": "`load_safetensors`; `nn::load` into a module; `load_checkpoint`",
+        "save": "`save_safetensors`; `nn::save` of a module; `save_checkpoint`", "load": "`io::load_torch`, which reads its files; `load_safetensors`; `nn::load` of either into a module; `load_checkpoint`",
         "is_tensor": "every tensor is a `Tensor`", "get_num_threads": "`num_threads`", "set_num_threads": "`set_num_threads`", "embedding_bag": "`EmbeddingBag`, a module",
     },
     "F": {
