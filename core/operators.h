@@ -1,12 +1,13 @@
-// The operators of Python that core/ops.h has under a name, % & | ^ ~ and the comparisons of masks they are written
-// for, (x > 0) & (x < 1), and numbers in the place of tensors: maximum(x, 0), eq(ids, pad). Tensors have no += and the
-// like: Python's writes into the tensor, which is not recorded here, and one that made a new tensor would not be seen
-// through other handles, so a program has to say which of the two it wants.
+// The operators of Python that core/ops.h has under a name, % & | ^ ~ << >> and the comparisons of masks they are
+// written for, (x > 0) & (x < 1), and numbers in the place of tensors: maximum(x, 0), eq(ids, pad). Tensors have no +=
+// and the like: Python's writes into the tensor, which is not recorded here, and one that made a new tensor would not
+// be seen through other handles, so a program has to say which of the two it wants.
 #pragma once
 
 #include <concepts>
 
 #include "core/ops.h"
+#include "core/ops_numeric.h"
 
 namespace mantissa {
 
@@ -20,6 +21,10 @@ Tensor operator&(const Tensor& a, std::integral auto b) { return bitwise_and(a, 
 Tensor operator|(const Tensor& a, std::integral auto b) { return bitwise_or(a, Tensor(b)); }
 Tensor operator^(const Tensor& a, std::integral auto b) { return bitwise_xor(a, Tensor(b)); }
 inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+inline Tensor operator<<(const Tensor& a, const Tensor& b) { return bitwise_left_shift(a, b); }
+inline Tensor operator>>(const Tensor& a, const Tensor& b) { return bitwise_right_shift(a, b); }
+Tensor operator<<(const Tensor& a, std::integral auto b) { return bitwise_left_shift(a, Tensor(b)); }
+Tensor operator>>(const Tensor& a, std::integral auto b) { return bitwise_right_shift(a, Tensor(b)); }
 
 // The functions of two tensors with a number in the place of one: maximum(x, 0), eq(ids, pad), sub(1, x).
 #define MANTISSA_NUMBER_ARGUMENT(name)                                                \

@@ -42,7 +42,36 @@ Tensor det(const Tensor& a);  // 0 for a singular matrix, where backward throws
 struct SlogdetResult { Tensor sign, logabsdet; };
 SlogdetResult slogdet(const Tensor& a);
 Tensor logdet(const Tensor& a);                        // NaN for a negative determinant
+// Of tensors as matrices, from a's first `ind` dimensions to the rest; the inverse goes back.
+Tensor tensorinv(const Tensor& a, int ind = 2);
+// x with tensordot(a, x, x.dim()) = b: a has b's dimensions and then x's, after `dims` were moved to the end.
+Tensor tensorsolve(const Tensor& a, const Tensor& b, const Dims& dims = {});
+// a = P L U with row exchanges, found by Gaussian elimination. lu [..., n, n] has U, and below its diagonal L without
+// its diagonal of ones. pivots i64 [..., n]: the row, from 1, that row k changed places with at step k (PyTorch's are
+// i32). A singular a has factors, too, but no gradient (it is not finite).
+struct LuFactorResult { Tensor lu, pivots; };
+LuFactorResult lu_factor(const Tensor& a);
+struct LuResult { Tensor p, l, u; };  // a = matmul(p, matmul(l, u)), each [..., n, n]
+LuResult lu(const Tensor& a);
+Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b);  // solve(a, b) with b [..., n, m]
 Tensor cholesky(const Tensor& a, bool upper = false);  // the triangular L with L L^T = a, from a's lower triangle
+// Of a with the given factor L (upper: L^T): solve(a, b) with b [..., n, m], and inv(a).
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper = false);
+Tensor cholesky_inverse(const Tensor& factor, bool upper = false);
+
+// --- QR, of a [..., m, n] in f32 or f64; made of operators, a few for each column; k = min(m, n) ---
+// a = q r with orthonormal columns in q and r an upper triangle, signs as LAPACK's. mode "reduced": q [..., m, k],
+// r [..., k, n]. "complete": q [..., m, m], r [..., m, n], without a gradient for m > n. "r": the reduced r alone, q is
+// undefined. Gradients need a's first k columns to be independent.
+struct QrResult { Tensor q, r; };
+QrResult qr(const Tensor& a, std::string_view mode = "reduced");
+// The first n columns of the product of reflections 1 - tau_i v_i v_i^T: a [..., m, n] has the v_i below the diagonal,
+// where each has a 1; tau [..., at most n].
+Tensor householder_product(const Tensor& a, const Tensor& tau);
+
+// The sum of a^k / k! for a [..., n, n] in f32 or f64: some 6 products, and one for each time that the 1-norm doubles
+// beyond 1/2. It waits for the device to know that norm.
+Tensor matrix_exp(const Tensor& a);
 
 // --- singular values of a [..., m, n] in f32 or f64, k = min(m, n); made of operators too, for dozens of columns ---
 // a = u diag(s) vh: u [..., m, k], s [..., k] falling, vh [..., k, n], as torch.linalg.svd with full_matrices=False.
@@ -54,6 +83,12 @@ Tensor svdvals(const Tensor& a);  // s alone, whose gradient is always defined
 // Singular values up to rtol times the largest count as 0; rtol by default the dtype's epsilon times max(m, n).
 Tensor pinv(const Tensor& a, std::optional<double> rtol = {});         // [..., n, m] (Moore-Penrose)
 Tensor matrix_rank(const Tensor& a, std::optional<double> rtol = {});  // i64 [...]; no gradient
+// matmul(pinv(a, rcond), b): of the x for which a x is closest to b the smallest. b: as in solve, with m rows.
+Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {});
+// The condition number: the largest singular value divided by the smallest, infinite for a singular matrix; -2: the
+// reciprocal. Other norms, as of matrix_norm: that of a times that of inv(a), which throws for a singular matrix.
+Tensor cond(const Tensor& a, double ord = 2);
+Tensor cond(const Tensor& a, std::string_view ord);
 
 // Of symmetric matrices a [..., n, n], of which the lower triangle is read: a = vectors diag(values) vectors^T, values
 // rising. Signs and gradients as for svd.

@@ -1,5 +1,5 @@
 // Operators as those of core/ops.h, whose conventions hold here too: integrals and derivatives of sampled functions,
-// and quantiles and random numbers that few programs need.
+// functions of bits, and quantiles and random numbers that few programs need.
 #pragma once
 
 #include <optional>
@@ -30,6 +30,17 @@ Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int> dim = {}
                    std::string_view interpolation = "linear");
 Tensor nanquantile(const Tensor& x, double q, std::optional<int> dim = {}, bool keepdim = false,
                    std::string_view interpolation = "linear");
+
+// --- bits. Of two integers of any width, not bool, which promote; no gradient ---
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);   // a << b; 0 for b < 0 or beyond the width
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // a >> b, rounds down; for such b -1 or 0, a's sign
+Tensor gcd(const Tensor& a, const Tensor& b);                  // not negative; gcd(0, 0) = 0
+Tensor lcm(const Tensor& a, const Tensor& b);                  // not negative; lcm(a, 0) = 0
+// Of floats.
+Tensor nextafter(const Tensor& a, const Tensor& b);  // the next number from a towards b; f32 or f64
+struct FrexpResult { Tensor mantissa, exponent; };
+// x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; exponent is i32, and 0 for 0, infinity and NaN
+FrexpResult frexp(const Tensor& x);
 
 // --- random, from the default generator of core/random.h ---
 // Numbers of events whose mean is rate, which must be finite and not negative, in rate's dtype.

@@ -1,5 +1,6 @@
-// The Cholesky decomposition, column by column, made of operators on whole batches. Gradient: Murray, "Differentiation
-// of the Cholesky decomposition", 2016. Read first: ops/linalg_solve.cpp.
+// The Cholesky decomposition, and what it solves: cholesky, cholesky_solve, cholesky_inverse. Column by column, made of
+// operators on whole batches. Gradient: Murray, "Differentiation of the Cholesky decomposition", 2016. Read first:
+// ops/linalg_solve.cpp.
 #include "core/ops_matrix.h"
 #include "core/recording.h"
 #include "ops/function.h"
@@ -44,9 +45,7 @@ struct Cholesky {
   }
 };
 
-Tensor positive(const Tensor& x) {
-  return matmul(x, transpose(x)) + eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()});
-}
+Tensor positive(const Tensor& x) { return matmul(x, transpose(x)) + linalg::identity(x, x.size(-1)); }
 void cholesky_samples(Samples& s) {
   s.call({s.randn({3, 3})}, [](const Tensors& x) { return cholesky(positive(x[0])); });
   s.call({s.randn({2, 4, 4})}, [](const Tensors& x) { return cholesky(positive(x[0]), true); });
@@ -55,7 +54,27 @@ void cholesky_samples(Samples& s) {
   s.error_call(
       {s.randn({3, 3})}, [](const Tensors& x) { return cholesky(-positive(x[0])); }, "is not positive definite");
 }
+void cholesky_solve_samples(Samples& s) {
+  for (const bool upper : {false, true}) {
+    s.call({s.randn({3, 2}), s.randn({2, 3, 3})},
+           [upper](const Tensors& x) { return cholesky_solve(x[0], cholesky(positive(x[1]), upper), upper); });
+  }
+  s.error_call(
+      {s.randn({2, 1}), s.randn({3, 3})}, [](const Tensors& x) { return cholesky_solve(x[0], x[1]); },
+      "b must have 3 rows");
+}
+void cholesky_inverse_samples(Samples& s) {
+  for (const bool upper : {false, true}) {
+    s.call({s.randn({2, 3, 3})},
+           [upper](const Tensors& x) { return cholesky_inverse(cholesky(positive(x[0]), upper), upper); });
+  }
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return cholesky_inverse(x[0]); },
+      "cholesky_inverse: needs square matrices");
+}
 MANTISSA_COMPOSITE(cholesky, cholesky_samples, .halves = false)
+MANTISSA_COMPOSITE(cholesky_solve, cholesky_solve_samples, .halves = false)
+MANTISSA_COMPOSITE(cholesky_inverse, cholesky_inverse_samples, .halves = false)
 
 }  // namespace
 
@@ -63,6 +82,14 @@ Tensor cholesky(const Tensor& a, bool upper) {
   linalg::check_square("cholesky", a);
   const Tensor l = apply_function(Cholesky{}, a);
   return upper ? transpose(l) : l;
+}
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {
+  const Tensor lower = upper ? transpose(factor) : factor;
+  return solve_triangular(transpose(lower), solve_triangular(lower, b, false), true);
+}
+Tensor cholesky_inverse(const Tensor& factor, bool upper) {
+  linalg::check_square("cholesky_inverse", factor);
+  return cholesky_solve(linalg::identity(factor, factor.size(-1)), factor, upper);
 }
 
 }  // namespace mantissa

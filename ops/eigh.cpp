@@ -9,8 +9,6 @@
 namespace mantissa {
 namespace {
 
-Tensor identity(const Tensor& a) { return eye(a.size(-1), {.dtype = a.dtype(), .device = a.device()}); }
-
 // Values and vectors one after another in one row of each matrix, since a function has one result: [B, n + n n].
 struct Eigh {
   static constexpr auto name = "eigh";
@@ -21,7 +19,7 @@ struct Eigh {
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
     const Tensor symmetric = tril(a) + transpose(tril(a, -1)), shift = 2.0 * norm(symmetric, 2, {1, 2}, true);
-    const SvdResult r = svd(symmetric + shift * identity(a));
+    const SvdResult r = svd(symmetric + shift * linalg::identity(a, a.size(-1)));
     const Tensor values = flip(r.s, {1}) - squeeze(shift, 2), vectors = flip(transpose(r.vh), {2});
     const Tensor y = cat({values, flatten(contiguous(vectors), 1)}, 1);
     saved.save({a, y});
@@ -71,22 +69,16 @@ void eigvalsh_samples(Samples& s) {
 MANTISSA_COMPOSITE(eigh, eigh_samples, .halves = false)
 MANTISSA_COMPOSITE(eigvalsh, eigvalsh_samples, .halves = false)
 
-Dims values_of(const Tensor& a) {
-  Dims sizes;
-  for (int d = 0; d + 1 < a.dim(); ++d) sizes.push_back(a.sizes()[d]);
-  return sizes;
-}
-
 }  // namespace
 
 EighResult eigh(const Tensor& a) {
   linalg::check_square("eigh", a);
   const EighResult r = Eigh::unpack(apply_function(Eigh{}, linalg::as_batch(a)), a.size(-1));
-  return {reshape(r.values, values_of(a)), reshape(r.vectors, a.sizes())};
+  return {reshape(r.values, linalg::batch_and(a, {a.size(-1)})), reshape(r.vectors, a.sizes())};
 }
 Tensor eigvalsh(const Tensor& a) {
   linalg::check_square("eigvalsh", a);
-  return reshape(apply_function(Eigvalsh{}, linalg::as_batch(a)), values_of(a));
+  return reshape(apply_function(Eigvalsh{}, linalg::as_batch(a)), linalg::batch_and(a, {a.size(-1)}));
 }
 
 }  // namespace mantissa

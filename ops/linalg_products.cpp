@@ -1,5 +1,5 @@
 // Products, powers and norms of matrices made of matmul and reductions: multi_dot, matrix_power, matrix_norm,
-// vander. Read first: ops/linalg.cpp.
+// cond, vander. Read first: ops/linalg.cpp.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -120,6 +120,17 @@ void matrix_power_samples(Samples& s) {
   s.error_call(
       {zeros({2, 2}, {.dtype = f64})}, [](const Tensors& x) { return matrix_power(x[0], -1); }, "inv: a is singular");
 }
+void cond_samples(Samples& s) {
+  for (const double ord : {2.0, -2.0})
+    s.call({s.randn({2, 4, 3})}, [ord](const Tensors& x) { return cond(x[0], ord); });
+  for (const double ord : {1.0, -1.0, HUGE_VAL, -HUGE_VAL})
+    s.call({s.randn({2, 3, 3})}, [ord](const Tensors& x) { return cond(x[0], ord); });
+  for (const char* ord : {"fro", "nuc"}) s.call({s.randn({3, 3})}, [ord](const Tensors& x) { return cond(x[0], ord); });
+  s.error_call(
+      {s.randn({3})}, [](const Tensors& x) { return cond(x[0]); }, "cond: needs matrices");
+  s.error_call(
+      {s.randn({2, 3})}, [](const Tensors& x) { return cond(x[0], "fro"); }, "inv: needs square matrices");
+}
 void vander_samples(Samples& s) {
   s.call({s.randn({4})}, [](const Tensors& x) { return vander(x[0]); });
   s.call({s.randn({2, 3})}, [](const Tensors& x) { return vander(x[0], 4, true); });
@@ -135,6 +146,7 @@ void vander_samples(Samples& s) {
 MANTISSA_OP(MatrixNorm)
 MANTISSA_COMPOSITE(multi_dot, multi_dot_samples)
 MANTISSA_COMPOSITE(matrix_power, matrix_power_samples)
+MANTISSA_COMPOSITE(cond, cond_samples, .halves = false)
 MANTISSA_COMPOSITE(vander, vander_samples)
 
 Tensor multi_dot(std::span<const Tensor> tensors) {
@@ -180,6 +192,14 @@ Tensor matrix_norm(const Tensor& x, std::string_view ord, const Dims& dims, bool
   check(ord == "fro" || ord == "nuc", "matrix_norm: ord must be \"fro\", \"nuc\" or a number, got \"", ord, "\"");
   return apply_composed(MatrixNorm{ord == "nuc" ? std::optional(MatrixNorm::nuclear) : std::nullopt, dims, keepdim}, x);
 }
+
+Tensor cond(const Tensor& a, double ord) {
+  check(a.dim() >= 2 && a.size(-2) > 0 && a.size(-1) > 0, "cond: needs matrices [..., m, n] with elements, got ", a);
+  if (std::abs(ord) != 2) return matrix_norm(a, ord) * matrix_norm(inv(a), ord);
+  const Tensor s = svdvals(a), largest = select(s, -1, 0), smallest = select(s, -1, -1);
+  return ord > 0 ? largest / smallest : smallest / largest;
+}
+Tensor cond(const Tensor& a, std::string_view ord) { return matrix_norm(a, ord) * matrix_norm(inv(a), ord); }
 
 Tensor vander(const Tensor& x, std::optional<std::int64_t> n, bool increasing) {
   check(x.dim() >= 1, "vander: needs at least 1 dimension, got ", x);

@@ -1,6 +1,7 @@
-// Systems of linear equations: solve, inv, det, slogdet, logdet, solve_triangular. Gaussian elimination with partial
-// pivoting and substitution, made of operators on whole batches, a few for each row: for matrices of some dozens of
-// rows. Gradients are those of the matrix identities (Giles, 2008), not of the elimination. Next: ops/cholesky.cpp.
+// Systems of linear equations: solve, inv, det, slogdet, logdet, solve_triangular, tensorinv, tensorsolve. Gaussian
+// elimination with partial pivoting and substitution, made of operators on whole batches, a few for each row: for
+// matrices of some dozens of rows. Gradients are those of the matrix identities (Giles, 2008), not of the elimination.
+// Next: ops/cholesky.cpp.
 #include <cmath>
 
 #include "core/ops_matrix.h"
@@ -20,10 +21,16 @@ void check_precise(const char* name, const Tensor& a) {
   check(a.dtype() == f32 || a.dtype() == f64, name, ": needs f32 or f64, got ", a, "; convert with to(f32)");
 }
 Tensor as_batch(const Tensor& x) {
-  std::int64_t count = 1;
-  for (int d = 0; d + 2 < x.dim(); ++d) count *= x.sizes()[d];
-  return contiguous(reshape(x, {count, x.size(-2), x.size(-1)}));
+  return contiguous(reshape(x, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)}));
 }
+
+Dims batch_and(const Tensor& a, std::initializer_list<std::int64_t> last) {
+  Dims sizes;
+  for (int d = 0; d + 2 < a.dim(); ++d) sizes.push_back(a.sizes()[d]);
+  for (const std::int64_t n : last) sizes.push_back(n);
+  return sizes;
+}
+Tensor identity(const Tensor& like, std::int64_t n) { return eye(n, {.dtype = like.dtype(), .device = like.device()}); }
 
 Tensor substitute(const Tensor& triangle, const Tensor& right, bool upper) {
   const Tensor t = as_batch(triangle), x = as_batch(right).clone();
@@ -43,32 +50,35 @@ Tensor substitute(const Tensor& triangle, const Tensor& right, bool upper) {
 namespace {
 
 using linalg::as_batch;
+using linalg::batch_and;
 using linalg::check_precise;
 using linalg::check_square;
 
-// What elimination makes of a [B, n, n] and b [B, n, m]: an upper triangle, the right sides that belong to it, and the
-// sign of the rows' permutation [B].
-struct Eliminated {
-  Tensor upper, right, sign;
-  Tensor pivots() const { return diagonal(upper, 0, 1, 2); }  // [B, n]
+// What elimination makes of a [B, n, n] and b [B, n, m]: the factors of a, b with its rows in their order and divided
+// by L, and the sign of the rows' permutation [B].
+struct Eliminated : linalg::Factors {
+  Tensor right, sign;
+  Tensor diagonal() const { return mantissa::diagonal(lu, 0, 1, 2); }  // U's, [B, n]
 };
 Eliminated eliminate(const Tensor& a, const Tensor& b) {
   const std::int64_t batch = a.size(0), n = a.size(1), width = n + b.size(2);
   const Tensor m = cat({a, b}, 2), rows = reshape(device_range(n, a.device()), {1, n, 1});
   Tensor sign = ones({batch}, {.dtype = a.dtype(), .device = a.device()});
+  const Tensor pivots = zeros({batch, n}, {.dtype = i64, .device = a.device()});
   for (std::int64_t k = 0; k < n; ++k) {
     const Tensor best = argmax(abs(slice(slice(m, 1, k), 2, k, k + 1)), 1, true) + k;  // the row of the largest pivot
     const Tensor pivot_row = gather(m, 1, expand(best, {batch, 1, width}));
     Tensor(m).copy_(where(eq(rows, best), slice(m, 1, k, k + 1), m));
     slice(m, 1, k, k + 1).copy_(pivot_row);
     sign = where(reshape(best, {batch}) == k, sign, -sign);
+    slice(pivots, 1, k, k + 1).copy_(reshape(best, {batch, 1}) + 1);
     const Tensor pivot = slice(pivot_row, 2, k, k + 1);
     const Tensor divisor = where(pivot == 0.0, ones_like(pivot), pivot);  // below a pivot of 0 there are only zeros
-    if (k + 1 == n) break;
-    Tensor below = slice(slice(m, 1, k + 1), 2, k);
-    below.sub_(slice(below, 2, 0, 1) / divisor * slice(pivot_row, 2, k));
+    const Tensor below = slice(m, 1, k + 1), factors = slice(below, 2, k, k + 1) / divisor;
+    slice(below, 2, k + 1).sub_(factors * slice(pivot_row, 2, k + 1));
+    slice(below, 2, k, k + 1).copy_(factors);
   }
-  return {contiguous(slice(m, 2, 0, n)), contiguous(slice(m, 2, n)), sign};
+  return {{contiguous(slice(m, 2, 0, n)), pivots}, contiguous(slice(m, 2, n)), sign};
 }
 Eliminated eliminate(const Tensor& a) {
   return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
@@ -83,8 +93,8 @@ struct Solve {
     check(a.dtype() == b.dtype(), "solve: dtypes of ", a, " and ", b, " differ; cast one of them");
     check_may_read(caller, a, "it looks for singular matrices");
     const Eliminated e = eliminate(as_batch(a), as_batch(b));
-    check(!any(e.pivots() == 0.0).item<bool>(), caller, ": a is singular, or one of its matrices: ", a);
-    const Tensor x = reshape(linalg::substitute(e.upper, e.right, true), b.sizes());
+    check(!any(e.diagonal() == 0.0).item<bool>(), caller, ": a is singular, or one of its matrices: ", a);
+    const Tensor x = reshape(linalg::substitute(e.lu, e.right, true), b.sizes());
     saved.save({a, b, x});
     return x;
   }
@@ -121,12 +131,6 @@ struct LogAbsDet {
     return {times_inverse(g, saved[0])};
   }
 };
-Dims batch_sizes(const Tensor& a) {
-  Dims sizes;
-  for (int d = 0; d + 2 < a.dim(); ++d) sizes.push_back(a.sizes()[d]);
-  return sizes;
-}
-
 struct Triangular {
   static constexpr auto name = "solve_triangular";
   static constexpr Dtype cast_inputs = f32;
@@ -150,7 +154,7 @@ template <class F> Tensor with_one_batch(const F& f, const Tensor& a, const Tens
   check_square(F::name, a);
   check(b.dim() >= 2 && b.size(-2) == a.size(-1), F::name, ": b must have ", a.size(-1), " rows for a of shape ",
         a.sizes(), ", got ", b);
-  const Dims batch = broadcast(batch_sizes(a), batch_sizes(b));
+  const Dims batch = broadcast(batch_and(a, {}), batch_and(b, {}));
   Dims sizes_a = batch, sizes_b = batch;
   for (const int d : {-2, -1}) {
     sizes_a.push_back(a.size(d));
@@ -160,7 +164,7 @@ template <class F> Tensor with_one_batch(const F& f, const Tensor& a, const Tens
 }
 
 // --- samples: matrices that are far from singular ---
-Tensor regular(const Tensor& x) { return x + 3.0 * eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()}); }
+Tensor regular(const Tensor& x) { return x + 3.0 * linalg::identity(x, x.size(-1)); }
 void solve_samples(Samples& s) {
   const auto f = [](const Tensors& x) { return solve(regular(x[0]), x[1]); };
   s.call({s.randn({3, 3}), s.randn({3, 2})}, f);
@@ -199,6 +203,20 @@ void logdet_samples(Samples& s) {
   s.error_call(
       {s.randn({3})}, [](const Tensors& x) { return logdet(x[0]); }, "logdet: needs square matrices");
 }
+void tensorinv_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return tensorinv(x[0]); };
+  s.call({s.randn({2, 3, 6})}, [](const Tensors& x) { return tensorinv(x[0]); });
+  s.call({s.randn({4, 2, 2})}, [](const Tensors& x) { return tensorinv(x[0], 1); });
+  s.error_call({s.randn({2, 3, 4})}, f, "tensorinv: the first 2 dimensions and the rest must have as many elements");
+  s.error_call(
+      {s.randn({2, 2})}, [](const Tensors& x) { return tensorinv(x[0], 0); }, "tensorinv: ind must be positive, got 0");
+}
+void tensorsolve_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return tensorsolve(x[0], x[1]); };
+  s.call({s.randn({2, 3, 6}), s.randn({2, 3})}, f);
+  s.call({s.randn({2, 6, 3}), s.randn({2, 3})}, [](const Tensors& x) { return tensorsolve(x[0], x[1], {1}); });
+  s.error_call({s.randn({2, 3, 5}), s.randn({2, 3})}, f, "tensorsolve: a must have as many unknowns as b has elements");
+}
 void solve_triangular_samples(Samples& s) {
   for (const bool upper : {false, true}) {
     s.call({s.randn({3, 3}), s.randn({2, 3, 2})},
@@ -217,34 +235,38 @@ MANTISSA_COMPOSITE(det, det_samples, .halves = false)
 MANTISSA_COMPOSITE(slogdet, slogdet_samples, .halves = false)
 MANTISSA_COMPOSITE(logdet, logdet_samples, .halves = false)
 MANTISSA_COMPOSITE(solve_triangular, solve_triangular_samples, .halves = false)
+MANTISSA_COMPOSITE(tensorinv, tensorinv_samples, .halves = false)
+MANTISSA_COMPOSITE(tensorsolve, tensorsolve_samples, .halves = false)
 
 }  // namespace
 
+linalg::Factors linalg::factor(const Tensor& a) { return eliminate(a); }
+
 Tensor solve(const Tensor& a, const Tensor& b) {
   check_square("solve", a);
-  Dims vectors = batch_sizes(a);  // b are vectors where it is one, or has a's batch and no further dimension
-  vectors.push_back(a.size(-1));
-  if (b.dim() == 1 || b.sizes() == vectors) return squeeze(with_one_batch(Solve{}, a, unsqueeze(b, -1)), -1);
+  // b are vectors where it is one, or has a's batch and no further dimension
+  if (b.dim() == 1 || b.sizes() == batch_and(a, {a.size(-1)}))
+    return squeeze(with_one_batch(Solve{}, a, unsqueeze(b, -1)), -1);
   return with_one_batch(Solve{}, a, b);
 }
 Tensor inv(const Tensor& a) {
   check_square("inv", a);
   check_precise("inv", a);
-  return with_one_batch(Solve{"inv"}, a, eye(a.size(-1), {.dtype = a.dtype(), .device = a.device()}));
+  return with_one_batch(Solve{"inv"}, a, linalg::identity(a, a.size(-1)));
 }
 Tensor det(const Tensor& a) {
   check_square("det", a);
   check_precise("det", a);
   const Eliminated e = eliminate(as_batch(a.detach()));
-  return apply_function(Det{reshape(e.sign * prod(e.pivots(), {1}), batch_sizes(a))}, a);
+  return apply_function(Det{reshape(e.sign * prod(e.diagonal(), {1}), batch_and(a, {}))}, a);
 }
 SlogdetResult slogdet(const Tensor& a) {
   check_square("slogdet", a);
   check_precise("slogdet", a);
   const Eliminated e = eliminate(as_batch(a.detach()));
-  const Tensor pivots = e.pivots();
-  return {reshape(e.sign * prod(sign(pivots), {1}), batch_sizes(a)),
-          apply_function(LogAbsDet{reshape(sum(log(abs(pivots)), {1}), batch_sizes(a))}, a)};
+  const Tensor pivots = e.diagonal();
+  return {reshape(e.sign * prod(sign(pivots), {1}), batch_and(a, {})),
+          apply_function(LogAbsDet{reshape(sum(log(abs(pivots)), {1}), batch_and(a, {}))}, a)};
 }
 Tensor logdet(const Tensor& a) {
   check_square("logdet", a);
@@ -253,6 +275,30 @@ Tensor logdet(const Tensor& a) {
 }
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper) {
   return with_one_batch(Triangular{upper}, a, b);
+}
+
+Tensor tensorinv(const Tensor& a, int ind) {
+  check(ind > 0, "tensorinv: ind must be positive, got ", ind);
+  Dims first, rest;
+  for (int d = 0; d < a.dim(); ++d) (d < ind ? first : rest).push_back(a.sizes()[d]);
+  const std::int64_t n = numel_of(first);
+  check(n == numel_of(rest), "tensorinv: the first ", ind, " dimensions and the rest must have as many elements, got ",
+        a);
+  for (const std::int64_t size : first) rest.push_back(size);
+  return reshape(inv(reshape(a, {n, n})), rest);
+}
+Tensor tensorsolve(const Tensor& a, const Tensor& b, const Dims& dims) {
+  const Tensor moved = dims.empty() ? a : movedim(a, dims, [&] {
+    Dims last;
+    for (int d = 0; d < dims.rank(); ++d) last.push_back(a.dim() - dims.rank() + d);
+    return last;
+  }());
+  Dims unknowns;
+  for (int d = b.dim(); d < moved.dim(); ++d) unknowns.push_back(moved.sizes()[d]);
+  const std::int64_t n = b.numel();
+  check(moved.dim() >= b.dim() && numel_of(unknowns) == n && moved.numel() == n * n,
+        "tensorsolve: a must have as many unknowns as b has elements, got ", a, " and ", b);
+  return reshape(solve(reshape(moved, {n, n}), flatten(b)), unknowns);
 }
 
 }  // namespace mantissa

@@ -1,6 +1,6 @@
-// Singular values and vectors: svd, svdvals, pinv, matrix_rank. One-sided Jacobi rotations (Hestenes, 1958; Golub and
-// Van Loan, Matrix Computations, 8.6) on whole batches, n / 2 disjoint pairs of columns at once, made of operators: for
-// matrices of some dozens of columns. Read first: ops/linalg_solve.cpp.
+// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank. One-sided Jacobi rotations (Hestenes, 1958;
+// Golub and Van Loan, Matrix Computations, 8.6) on whole batches, n / 2 disjoint pairs of columns at once, made of
+// operators: for matrices of some dozens of columns. Read first: ops/linalg_solve.cpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,6 +15,7 @@ namespace mantissa {
 namespace {
 
 using linalg::as_batch;
+using linalg::batch_and;
 using linalg::check_precise;
 
 double epsilon_of(Dtype t) {
@@ -41,7 +42,7 @@ Columns jacobi(const char* name, const Tensor& a) {
   const double tolerance = epsilon_of(a.dtype()) * std::sqrt(static_cast<double>(std::max<std::int64_t>(m, 1)));
   // a above the identity: what happens to the columns of a happens to those of v. An odd n gets a column of zeros.
   Tensor all = cat({width > n ? cat({a, zeros({batch, m, 1}, options_of(a))}, 2) : a,
-                    expand(eye(width, options_of(a)), {batch, width, width})},
+                    expand(linalg::identity(a, width), {batch, width, width})},
                    1);
   const Tensor places = half > 0 ? next_places(half, a.device()) : Tensor();
   const Tensor negligible = sum(square(a), {1, 2}, true) * (tolerance * tolerance);
@@ -158,14 +159,6 @@ struct Pinv {  // Golub and Pereyra, 1973
   }
 };
 
-Dims shaped(const Tensor& a, std::initializer_list<std::int64_t> last) {
-  Dims sizes;
-  for (int d = 0; d + 2 < a.dim(); ++d) sizes.push_back(a.sizes()[d]);
-  for (const std::int64_t n : last) sizes.push_back(n);
-  return sizes;
-}
-Tensor batched(const Tensor& a) { return as_batch(a); }
-
 // --- samples. Signs of vectors are free, so what is compared does not depend on them. ---
 void svd_samples(Samples& s) {
   const auto f = [](const Tensors& x) {
@@ -185,6 +178,13 @@ void pinv_samples(Samples& s) {
   for (const Dims& sizes : {Dims{4, 2}, Dims{2, 2, 5}}) s.call({s.randn(sizes)}, f);
   s.error_call({s.randn({3})}, f, "pinv: needs matrices");
 }
+void lstsq_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return lstsq(x[0], x[1]); };
+  s.call({s.randn({4, 2}), s.randn({4, 3})}, f);
+  s.call({s.randn({2, 2, 5}), s.randn({2, 1})}, f);
+  s.call({s.randn({2, 4, 2}), s.randn({2, 4})}, f);
+  s.error_call({s.randn({4, 2}), s.randn({2, 3})}, f, "lstsq: b must have 4 rows");
+}
 void matrix_rank_samples(Samples& s) {
   const auto f = [](const Tensors& x) { return matrix_rank(matmul(x[0], x[1])); };
   s.call({s.randn({2, 4, 2}), s.randn({2, 5})}, f);
@@ -194,6 +194,7 @@ void matrix_rank_samples(Samples& s) {
 MANTISSA_COMPOSITE(svd, svd_samples, .halves = false)
 MANTISSA_COMPOSITE(svdvals, svdvals_samples, .halves = false)
 MANTISSA_COMPOSITE(pinv, pinv_samples, .halves = false)
+MANTISSA_COMPOSITE(lstsq, lstsq_samples, .halves = false)
 MANTISSA_COMPOSITE(matrix_rank, matrix_rank_samples, .differentiable = false, .halves = false)
 
 }  // namespace
@@ -201,16 +202,25 @@ MANTISSA_COMPOSITE(matrix_rank, matrix_rank_samples, .differentiable = false, .h
 SvdResult svd(const Tensor& a) {
   check_matrices("svd", a);
   const std::int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
-  const SvdResult r = Svd::unpack(apply_function(Svd{}, batched(a)), m, n);
-  return {reshape(r.u, shaped(a, {m, k})), reshape(r.s, shaped(a, {k})), reshape(r.vh, shaped(a, {k, n}))};
+  const SvdResult r = Svd::unpack(apply_function(Svd{}, as_batch(a)), m, n);
+  return {reshape(r.u, batch_and(a, {m, k})), reshape(r.s, batch_and(a, {k})), reshape(r.vh, batch_and(a, {k, n}))};
 }
 Tensor svdvals(const Tensor& a) {
   check_matrices("svdvals", a);
-  return reshape(apply_function(Svdvals{}, batched(a)), shaped(a, {std::min(a.size(-2), a.size(-1))}));
+  return reshape(apply_function(Svdvals{}, as_batch(a)), batch_and(a, {std::min(a.size(-2), a.size(-1))}));
 }
 Tensor pinv(const Tensor& a, std::optional<double> rtol) {
   check_matrices("pinv", a);
-  return reshape(apply_function(Pinv{rtol}, batched(a)), shaped(a, {a.size(-1), a.size(-2)}));
+  return reshape(apply_function(Pinv{rtol}, as_batch(a)), batch_and(a, {a.size(-1), a.size(-2)}));
+}
+Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond) {
+  check_matrices("lstsq", a);
+  const bool vectors = b.dim() == 1 || b.sizes() == batch_and(a, {a.size(-2)});
+  const Tensor right = vectors ? unsqueeze(b, -1) : b;
+  check(right.dim() >= 2 && right.size(-2) == a.size(-2), "lstsq: b must have ", a.size(-2), " rows for a of shape ",
+        a.sizes(), ", got ", b);
+  const Tensor x = matmul(pinv(a, rcond), right);
+  return vectors ? squeeze(x, -1) : x;
 }
 Tensor matrix_rank(const Tensor& a, std::optional<double> rtol) {
   check_matrices("matrix_rank", a);

@@ -1,4 +1,4 @@
-// What solvers made of operators share: ops/linalg_solve.cpp and ops/cholesky.cpp.
+// What solvers and decompositions made of operators share. Defined in ops/linalg_solve.cpp.
 #pragma once
 
 #include "core/ops.h"
@@ -8,6 +8,14 @@ namespace mantissa::linalg {
 void check_square(const char* name, const Tensor& a);   // [..., n, n]
 void check_precise(const char* name, const Tensor& a);  // f32 or f64
 Tensor as_batch(const Tensor& x);                       // [..., n, m] -> [B, n, m], contiguous
+// a's dimensions but the last two, then `last`.
+Dims batch_and(const Tensor& a, std::initializer_list<std::int64_t> last);
+Tensor identity(const Tensor& like, std::int64_t n);  // [n, n]
+
+// Gaussian elimination with partial pivoting of a [B, n, n]. lu: the triangle U, and below it L without its diagonal of
+// ones. pivots [B, n]: the row that row k changed places with at step k, counted from 1. Not differentiable.
+struct Factors { Tensor lu, pivots; };
+Factors factor(const Tensor& a);
 
 // t^-1 right for triangular t [..., n, n] and right [..., n, m] of one batch, row by row. Of t only the triangle is
 // looked at. Not differentiable.

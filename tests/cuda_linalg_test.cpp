@@ -106,3 +106,57 @@ TEST_CASE("eigh: values rise, vectors are orthonormal, also for equal values, an
     check_eigh(identity(4, v) * -2.0);
   }
 }
+
+TEST_CASE("qr: orthonormal columns and an upper triangle, for every shape, lack of rank and columns of zeros") {
+  for (const Device device : devices()) {
+    manual_seed(4);
+    for (const Dtype dtype : {f64, f32}) {
+      const double tolerance = dtype == f64 ? 1e-13 : 1e-5;
+      const auto draw = [&](const Dims& sizes) { return randn(sizes, {.dtype = dtype}).to(device); };
+      const auto check_qr = [&](const Tensor& a, std::string_view mode) {
+        const QrResult f = qr(a, mode);
+        CHECK(worst(matmul(f.q, f.r) - a) <= tolerance * (1 + worst(a)));
+        CHECK(worst(matmul(transpose(f.q), f.q) - identity(f.q.size(-1), a)) <= tolerance);
+        CHECK(worst(tril(f.r, -1)) == 0);
+        CHECK(equal(f.r, mode == "reduced" ? qr(a, "r").r : f.r));
+      };
+      for (const Dims& sizes : {Dims{1, 1}, Dims{7, 3}, Dims{3, 8}, Dims{20, 20}, Dims{2, 11, 9}, Dims{1, 4}}) {
+        check_qr(draw(sizes), "reduced");
+        check_qr(draw(sizes), "complete");
+      }
+      check_qr(matmul(draw({9, 4}), draw({4, 7})), "reduced");
+      check_qr(zeros({4, 3}, {.dtype = dtype}).to(device), "complete");
+      check_qr(cat({zeros({6, 2}, {.dtype = dtype}).to(device), draw({6, 3})}, 1), "reduced");
+    }
+    const Tensor a = randn({4, 2}, {.dtype = f64}).to(device).requires_grad_();
+    CHECK_THAT(message_of([&] { sum(qr(a, "complete").q).backward(); }),
+               Contains("has no gradient with \"complete\" for more rows than columns; use \"reduced\""));
+  }
+}
+
+TEST_CASE("lu: factors that make the matrix again, and solve equations; matrix_exp of large and small matrices") {
+  for (const Device device : devices()) {
+    manual_seed(5);
+    const TensorOptions o{.dtype = f64};
+    for (const std::int64_t n : {1, 2, 5, 17, 40}) {
+      const Tensor a = randn({2, n, n}, o).to(device), b = randn({2, n, 3}, o).to(device);
+      const LuResult f = lu(a);
+      CHECK(worst(matmul(f.p, matmul(f.l, f.u)) - a) < 1e-12);
+      CHECK(worst(f.l) == 1);
+      const LuFactorResult packed = lu_factor(a);
+      CHECK(worst(matmul(a, lu_solve(packed.lu, packed.pivots, b)) - b) < 1e-10);
+      CHECK(worst(matmul(matrix_exp(a), matrix_exp(-a)) - identity(n, a)) < 1e-4);  // of condition e^(2 norm)
+      CHECK(worst(matmul(matrix_exp(a * 0.01), matrix_exp(a * -0.01)) - identity(n, a)) < 1e-14);
+      const Tensor skew = 9.0 * (a - transpose(a)), turn = matrix_exp(skew);
+      CHECK(worst(matmul(transpose(turn), turn) - identity(n, a)) < 1e-11);
+    }
+    const Tensor singular = tensor({{0, 0}, {0, 4}}, o).to(device);
+    CHECK(worst(matmul(lu(singular).p, matmul(lu(singular).l, lu(singular).u)) - singular) == 0);
+    // Each matrix has its own scale.
+    const Tensor mixed = matrix_exp(reshape(tensor({0, 1, 0, 0, 0, 0, 0, 100}, o), {2, 2, 2}).to(device));
+    CHECK(equal(select(mixed, 0, 0), tensor({{1, 1}, {0, 1}}, o).to(device)));
+    CHECK(std::abs(mixed[{1, 1, 1}].item<double>() / std::exp(100.0) - 1) < 1e-12);
+    CHECK(all(isnan(matrix_exp(full({2, 2}, NAN, o).to(device)))).item<bool>());
+    CHECK(cond(singular).item<double>() == HUGE_VAL);
+  }
+}

@@ -148,6 +148,8 @@ TEST_CASE("an integer keeps the dtype of integers, and bool beside it becomes i6
   is(labels % 2, i64, {1, 1});
   is(7 % labels, i64, {1, 7});
   is(labels & 2, i64, {2, 0});
+  is(labels << 1, i64, {6, 33554434});
+  is(labels >> 1, i64, {1, 8388608});
   is(labels == 16777216, boolean, {0, 0});  // equal in f32
   is(pow(labels, 2), i64, {9, 281475010265089});
   is(pow(2, tensor({3, 62})), i64, {8, std::int64_t{1} << 62});

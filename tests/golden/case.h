@@ -33,6 +33,10 @@ inline void append(Results& all, const MinMax& y) { all.insert(all.end(), {y.min
 inline void append(Results& all, const StdMean& y) { all.insert(all.end(), {y.std, y.mean}); }
 inline void append(Results& all, const EighResult& y) { all.insert(all.end(), {y.values, y.vectors}); }
 inline void append(Results& all, const SvdResult& y) { all.insert(all.end(), {y.u, y.s, y.vh}); }
+inline void append(Results& all, const FrexpResult& y) { all.insert(all.end(), {y.mantissa, y.exponent}); }
+inline void append(Results& all, const QrResult& y) { all.insert(all.end(), {y.q, y.r}); }
+inline void append(Results& all, const LuResult& y) { all.insert(all.end(), {y.p, y.l, y.u}); }
+inline void append(Results& all, const LuFactorResult& y) { all.insert(all.end(), {y.lu, y.pivots}); }
 inline void append(Results& all, const SlogdetResult& y) { all.insert(all.end(), {y.sign, y.logabsdet}); }
 inline void append(Results& all, const VarMean& y) { all.insert(all.end(), {y.var, y.mean}); }
 // What modules return: output and weights of attention, output and states of recurrent ones.

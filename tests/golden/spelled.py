@@ -11,7 +11,7 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
          r"thread.*|wait|result_type|promote_types|range|symeig|eig|solve|lstsq|matrix_rank|chain_matmul|lu.*|geqrf|orgqr|ormqr|"
          r"Container|DataParallel|NLLLoss2d|RNNBase|RNNCellBase|Lazy.*|CrossMapLRN2d|SyncBatchNorm|upsample.*|multi_head_attention_forward|"
          r".*_ex|common_notes|LinAlgError|empty_.*strided|empty_permuted|empty_quantized|frobenius_norm|nuclear_norm|nonzero_static|"
-         r"[lw]stsq|cholesky_.*|ldl_.*|split_with_sizes|broadcast_shapes|Module|ScalingType|SwizzleType|ger|asarray|Optional|frombuffer")
+         r"[lw]stsq|ldl_.*|split_with_sizes|broadcast_shapes|Module|ScalingType|SwizzleType|ger|asarray|Optional|frombuffer")
 
 spelled = {
     "torch": {
@@ -21,7 +21,7 @@ spelled = {
         "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
         "negative": "`neg`", "subtract": "`sub`", "mm": "`matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
-        "ravel": "`flatten`", "trapz": "`trapezoid`", "inverse": "`inv`", "pinverse": "`pinv`",
+        "ravel": "`flatten`", "trapz": "`trapezoid`", "inverse": "`inv`", "pinverse": "`pinv`", "triangular_solve": "`solve_triangular`",
         "max": "`max(x, dim)`; `x.max()` of all; `maximum` of two tensors", "min": "`min(x, dim)`; `x.min()` of all; `minimum` of two tensors",
         "index_select": "`index_select`", "tensor": "`tensor`, `from_data`", "softmax": "`softmax`",
         "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", 
@@ -39,6 +39,8 @@ spelled = {
         "eigh": "`eigh`", "eigvalsh": "`eigvalsh`", "svd": "`svd`, as with full_matrices=False", "svdvals": "`svdvals`", "pinv": "`pinv`", "matrix_rank": "`matrix_rank`",
         "inv": "`inv`", "det": "`det`", "slogdet": "`slogdet`", "solve": "`solve`", "solve_triangular": "`solve_triangular`",
         "cholesky": "`cholesky`", "multi_dot": "`multi_dot`", "vander": "`vander(x, n, true)`",
+        "qr": "`qr`", "lu": "`lu`, of square matrices", "lu_factor": "`lu_factor`, of square matrices", "lu_solve": "`lu_solve`", "lstsq": "`lstsq`, the solution alone",
+        "cond": "`cond`", "matrix_exp": "`matrix_exp`", "householder_product": "`householder_product`", "tensorinv": "`tensorinv`", "tensorsolve": "`tensorsolve`",
     },
     "nn": {
         "Parameter": "`Param`", 
@@ -84,7 +86,8 @@ spelled = {
 # Why what a section does not cover is not covered.
 reasons = {
     "linalg": "What there is of systems of equations and decompositions is made of operators, a few for each row or column: for matrices "
-              "of some dozens of rows. QR and eigenvalues of matrices that are not symmetric do not exist yet.",
+              "of some dozens of rows. Eigenvalues of matrices that are not symmetric are complex, which no dtype here is. The names with _ex "
+              "say by a tensor what those without say by an exception.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
     "optim": "`SparseAdam` updates the rows of an embedding that a batch touched, from a sparse gradient. Gradients of `Embedding` are dense "
@@ -136,6 +139,8 @@ differences = [
     "PyTorch's `max(x)` gives it to the elements that are NaN.",
     "`quantile` and `nanquantile` give an infinite element where it is exactly the quantile; PyTorch interpolates to NaN.",
     "`det` and `slogdet` of a singular matrix have no gradient: backward throws. PyTorch has one for `det`.",
+    "`cond` has gradients for every norm; PyTorch's fail for all but 2, -2 and the nuclear one.",
+    "`lu` and `lu_factor` of a singular matrix do not throw; PyTorch's `lu_factor` does.",
     "`norm`, `cdist` and `pdist` with p = 0 have a gradient, 0; PyTorch's `norm` has none.",
     "`signbit` and `copysign` take every NaN for positive: the sign of a computed NaN says nothing.",
     "`matmul` and `linear` of integers are refused, as by PyTorch on a GPU; on a CPU PyTorch computes them. `dot` takes integers.",
