@@ -40,6 +40,7 @@
 #include "io/progress.h"
 #include "io/safetensors.h"
 #include "io/stop.h"
+#include "io/summary_writer.h"
 #include "io/torch_file.h"
 #include "jit/capture.h"
 #include "jit/fuse.h"

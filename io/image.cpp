@@ -126,12 +126,12 @@ Tensor read_image(const std::string& path, Channels channels) {
   return decode_image(read_file(path, most_file_bytes), path, channels);
 }
 
-void write_png(const std::string& path, const Tensor& image) {
+std::string encode_png(const Tensor& image) {
   check(image.defined() && (image.dim() == 2 || (image.dim() == 3 && image.size(0) >= 1 && image.size(0) <= 4)) &&
             image.numel() > 0 && (image.dtype() == u8 || image.is_floating()),
-        "write_png: expected u8 or floating [H, W] or [C, H, W] with 1 to 4 channels, got ", image);
+        "encode_png: expected u8 or floating [H, W] or [C, H, W] with 1 to 4 channels, got ", image);
   const std::int64_t channels = image.dim() == 2 ? 1 : image.size(0), height = image.size(-2), width = image.size(-1);
-  check(height <= INT32_MAX && width <= INT32_MAX / 4, "write_png: a picture of ", width, " x ", height,
+  check(height <= INT32_MAX && width <= INT32_MAX / 4, "encode_png: a picture of ", width, " x ", height,
         " pixels is too large");
   const std::vector<float> values = image.detach().to_vector<float>();
   const bool scaled = image.dtype() != u8;
@@ -149,10 +149,15 @@ void write_png(const std::string& path, const Tensor& image) {
   png.format = (channels > 2 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY) | (channels % 2 == 0 ? PNG_FORMAT_FLAG_ALPHA : 0u);
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
   std::string bytes(size, '\0');
-  check(png_image_write_to_memory(&png, bytes.data(), &size, 0, pixels.data(), 0, nullptr), "cannot write ", path, ": ",
+  check(png_image_write_to_memory(&png, bytes.data(), &size, 0, pixels.data(), 0, nullptr), "encode_png: ",
         png.message);
+  bytes.resize(size);
+  return bytes;
+}
+
+void write_png(const std::string& path, const Tensor& image) {
   AtomicFile file(path);
-  file.write(bytes.data(), size);
+  file.write(encode_png(image));
   file.commit();
 }
 

@@ -22,6 +22,7 @@ Tensor decode_image(std::string_view bytes, const std::string& name, Channels ch
 // u8, or floating values in [0, 1] (beyond is cut off); [H, W] or [C, H, W] with 1 (gray), 2 (and alpha), 3 (RGB) or
 // 4 (RGBA) channels. The file appears under its name only when it is complete.
 void write_png(const std::string& path, const Tensor& image);
+std::string encode_png(const Tensor& image);  // the same bytes, in memory
 
 // As torchvision's make_grid: images [N, C, H, W] side by side, C 1 or 3, f32 in [0, 1].
 struct GridOptions {
