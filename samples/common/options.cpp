@@ -52,6 +52,7 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   app.add_option("--save-every", o.save_every, "Also write it every so many steps; 0: do not")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--resume", o.resume, "Go on from this checkpoint");
+  app.add_option("--log", o.log, "Folder for TensorBoard: losses on the way, and each epoch's values");
   app.add_flag("--json", o.json, "One JSON object per line instead of text");
 }
 

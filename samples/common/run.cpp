@@ -131,6 +131,20 @@ void Run::done(const Losses& losses) {
   for (std::size_t i = 0; i < losses.size(); ++i) sums_.at(i).second.add_(losses[i].second.detach());
   if (progress_->due())
     progress_->update(step_ % plan_.steps_per_epoch + 1, losses.empty() ? NAN : losses[0].second.item<double>());
+  if (curves_ && step_ % std::max<std::int64_t>(1, plan_.steps_per_epoch / 100) == 0) {
+    Values values;
+    for (const auto& [name, loss] : losses) values.emplace_back(name, loss.item<double>());
+    log("step/", values);
+  }
+}
+
+// Like a save that fails, curves that cannot be written do not end a run.
+void Run::log(const char* group, const Values& values) try {
+  if (!curves_) return;
+  for (const auto& [name, value] : values) curves_->add_scalar(group + name, value, step_);
+} catch (const Error& e) {
+  note(concat("no more curves: ", e.what()));
+  curves_.reset();
 }
 
 void Run::begin_epoch() {
@@ -153,6 +167,7 @@ void Run::end_epoch() {
   if (measured_) values.insert(values.end(), measured_->begin(), measured_->end());
   const std::string text =
       fmt::format("epoch {}: {}, {:.1f} s, {:.0f} {}/s", epoch, text_of(values), seconds, rate, plan_.items);
+  log("epoch/", values);
   values.insert(values.end(),
                 {{"epoch", static_cast<double>(epoch)}, {"seconds", seconds}, {plan_.items + "_per_second", rate}});
   print("epoch", text, values);
@@ -224,6 +239,7 @@ void Run::start(const std::string& source, std::int64_t parameters) {
     note(concat("resumed from ", o_.resume, " after ", step_, " steps",
                 o_.save.empty() ? "; nothing more is saved (pass --save FILE)" : ""));
   }
+  if (!o_.log.empty()) curves_.emplace(o_.log);
   clock_ = Stopwatch();
 }
 

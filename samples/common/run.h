@@ -100,6 +100,7 @@ class Run {
   void save();
   void resume(const std::string& path);
   void set_rates();
+  void log(const char* group, const Values& values);
   void print(const char* event, const std::string& text, const Values& values) const;
 
   const Options o_;
@@ -117,6 +118,7 @@ class Run {
   std::int64_t epoch_steps_ = 0;  // done since the epoch began or was resumed
   Losses sums_;
   std::optional<io::Progress> progress_;
+  std::optional<io::SummaryWriter> curves_;
   std::optional<Values> measured_;
 };
 
