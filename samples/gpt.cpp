@@ -36,7 +36,8 @@ struct Block {  // attention, then a perceptron, each added to what it reads
     return out(flatten(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}).transpose(1, 2), 2));
   }
   Tensor operator()(const Tensor& x) const {
-    const auto [sum, y] = norm2(x, attend(norm1(x)));  // sum = x + what is attended to, and it normalised
+    // sum = x + what is attended to, and it normalised. With a second argument norms end in autocast's dtype: no casts.
+    const auto [sum, y] = norm2(x, attend(norm1(x, {}).y));
     return sum + nn::feed_forward(up, down, y);  // down(up(y)) as one operator
   }
 };
@@ -63,7 +64,7 @@ struct Gpt {
   Tensor operator()(const Tensor& tokens) const {  // i64 [N, T] -> [N, T, vocabulary]
     Tensor x = token(tokens);
     for (const Block& block : blocks) x = block(x);
-    return head(norm(x));
+    return head(norm(x, {}).y);
   }
 };
 

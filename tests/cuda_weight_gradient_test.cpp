@@ -104,7 +104,7 @@ TEST_CASE("so do those of matmul, on either side, and of a recurrent layer") {
 TEST_CASE("so do those of convolutions, of one pixel or more, in groups, of images and volumes") {
   struct Case {
     Dims x, weight;
-    std::int64_t groups;
+    int groups;
   };
   for (const Device device : devices()) {
     for (const Dtype region : {f32, bf16, f16}) {
