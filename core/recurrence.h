@@ -1,11 +1,11 @@
 // What one step of a recurrent layer computes, as formulas over T (SIMD vectors in core/cpu/recurrence.cpp, scalars in
 // cuda/recurrence.cu), and the kernels that take a whole sequence through it. Gates lie in PyTorch's order.
 //
-// A cell has `gates` gates. gate[k] comes in as W_ih x + b_ih, p[k] as W_hh h + b_hh; forward leaves the activated
-// gates in gate[] and returns the new h. `kept` is what else backward needs: the LSTM's new c, the GRU's p[2]. backward
-// takes the activated gates and dh, the whole gradient of the new h; it leaves the gradients of W_ih x + b_ih in gate[]
-// and of W_hh h + b_hh in p[], turns dc (of the new c) into that of the c before, and returns what of dh reaches the h
-// before past the product.
+// A cell has `gates` gates. gate[k] comes in as W_ih x + b_ih, p[k] as W_hh h + b_hh, or for k < `apart`, where only
+// their sum counts, both biases are in gate[k]; forward leaves the activated gates in gate[] and returns the new h.
+// `kept` is what else backward needs: the LSTM's new c, the GRU's p[2]. backward takes the activated gates and dh, the
+// whole gradient of the new h; it leaves the gradients of W_ih x + b_ih in gate[] and of W_hh h + b_hh in p[], turns dc
+// (of the new c) into that of the c before, and returns what of dh reaches the h before past the product.
 #pragma once
 
 #include "core/kernel.h"
@@ -20,12 +20,18 @@ namespace recurrent {
 
 using pointwise::Relu, pointwise::Sigmoid, pointwise::Tanh;
 
+// An activation of a gate or a cell; core/cpu/squash.h has faster ones for vectors.
+template <class Activation, class T>
+MANTISSA_HD T squash(const T& x) {
+  return Activation{}.f(x);
+}
+
 template <class Activation>
 struct Simple {  // h = activation(W_ih x + W_hh h + b)
-  static constexpr int gates = 1;
+  static constexpr int gates = 1, apart = 1;
   template <class T>
   MANTISSA_HD T forward(T (&gate)[1], const T (&p)[1], const T&, const T&, T& kept) const {
-    gate[0] = kept = Activation{}.f(gate[0] + p[0]);
+    gate[0] = kept = squash<Activation>(gate[0] + p[0]);
     return gate[0];
   }
   template <class T>
@@ -37,17 +43,17 @@ struct Simple {  // h = activation(W_ih x + W_hh h + b)
 
 // Hochreiter and Schmidhuber (1997), with the forget gate of Gers et al. (2000): input, forget, cell, output.
 struct Lstm {
-  static constexpr int gates = 4;
+  static constexpr int gates = 4, apart = 4;
   template <class T>
   MANTISSA_HD T forward(T (&gate)[4], const T (&p)[4], const T&, const T& c_before, T& kept) const {
-    for (int k = 0; k < 4; ++k) gate[k] = k == 2 ? Tanh{}.f(gate[k] + p[k]) : Sigmoid{}.f(gate[k] + p[k]);
+    for (int k = 0; k < 4; ++k) gate[k] = k == 2 ? squash<Tanh>(gate[k] + p[k]) : squash<Sigmoid>(gate[k] + p[k]);
     kept = gate[1] * c_before + gate[0] * gate[2];
-    return gate[3] * Tanh{}.f(kept);
+    return gate[3] * squash<Tanh>(kept);
   }
   template <class T>
   MANTISSA_HD T backward(T (&gate)[4], T (&p)[4], const T& dh, T& dc, const T& kept, const T&,
                          const T& c_before) const {
-    const T squashed = Tanh{}.f(kept), d_cell = dc + Tanh{}.df(dh * gate[3], squashed);
+    const T squashed = squash<Tanh>(kept), d_cell = dc + Tanh{}.df(dh * gate[3], squashed);
     p[0] = Sigmoid{}.df(d_cell * gate[2], gate[0]);
     p[1] = Sigmoid{}.df(d_cell * c_before, gate[1]);
     p[2] = Tanh{}.df(d_cell * gate[0], gate[2]);
@@ -59,12 +65,12 @@ struct Lstm {
 };
 
 struct Gru {  // Cho et al. (2014), as cuDNN and PyTorch compute it: reset, update, new
-  static constexpr int gates = 3;
+  static constexpr int gates = 3, apart = 2;
   template <class T>
   MANTISSA_HD T forward(T (&gate)[3], const T (&p)[3], const T& h_before, const T&, T& kept) const {
-    gate[0] = Sigmoid{}.f(gate[0] + p[0]);
-    gate[1] = Sigmoid{}.f(gate[1] + p[1]);
-    gate[2] = Tanh{}.f(gate[2] + gate[0] * p[2]);
+    gate[0] = squash<Sigmoid>(gate[0] + p[0]);
+    gate[1] = squash<Sigmoid>(gate[1] + p[1]);
+    gate[2] = squash<Tanh>(gate[2] + gate[0] * p[2]);
     kept = p[2];
     return gate[2] + gate[1] * (h_before - gate[2]);
   }
@@ -100,8 +106,9 @@ void visit_cell(Cell cell, F&& f) {
 // T steps, N samples, H hidden units, G gates; all contiguous but weight_hh, in one floating dtype but `gates` and
 // `kept`, which are in the compute type: f32, and f64 for f64.
 // gates [T, N, G * H]: comes in as W_ih x, goes out activated. y [T, N, H], for the LSTM [T + 1, N, H] with the last c
-// at the end. kept [T, N, H]. h0, c0 [N, H], c0 of the LSTM only. weight_hh [G * H, H], both biases [G * H] or absent.
-// reverse: from the last step to the first.
+// at the end. kept [T, N, H]; on the CPU steps may lie 0 apart in it, where no backward follows: then gates are left as
+// they come in. h0, c0 [N, H], c0 of the LSTM only. weight_hh [G * H, H], both biases [G * H] or absent. reverse: from
+// the last step to the first.
 // State and sums are in the compute type, and y is rounded once: where products are of halves, the state enters them
 // as the sum of two. On the CPU there are f64, f32, and bf16 where instructions multiply it (multiplies_as_it_is in
 // ops/recurrence.cpp); who has other halves widens them.

@@ -2,6 +2,7 @@
 // once. What the kernel leaves of the gates and the state is saved, so backward repeats nothing.
 #include "ops/recurrence.h"
 
+#include "core/context.h"
 #include "core/gemm.h"
 #include "core/gemm_half.h"
 #include "core/ops.h"
@@ -104,8 +105,9 @@ struct Recurrence {
     kept_ih = KeptWeight(w_ih);
     const std::int64_t steps = x.size(0), n = state[0], hidden = state[1];
     const Dtype wide = compute_dtype(x.dtype());
+    const bool keeps = context().grad_enabled || !x.device().is_cpu();  // for backward
     return {like(x, Dims{steps + (cell == Cell::lstm), n, hidden}), Spec{{steps, n, rows[0]}, wide, x.device()},
-            Spec{{steps, n, hidden}, wide, x.device()}};
+            Spec{{keeps ? steps : 1, n, hidden}, wide, x.device()}};
   }
   void run(const std::array<View, 3>& y, const View& x, const View& w_ih, const View& b_ih, const View& w_hh,
            const View& b_hh, const View& h0, const View& c0) const {
@@ -113,7 +115,9 @@ struct Recurrence {
     turned.sizes = {w_ih.size(1), w_ih.size(0)};
     turned.strides = {w_ih.strides[1], w_ih.strides[0]};
     kernels::gemm(x.device, flat(y[1]), flat(x), turned, {}, kept_ih);
-    kernels::recurrence(x.device, y[0], y[1], y[2], h0, c0, w_hh, b_ih, b_hh, cell, reverse);
+    View kept = y[2];
+    if (kept.size(0) < x.size(0)) kept.sizes[0] = x.size(0), kept.strides[0] = 0;
+    kernels::recurrence(x.device, y[0], y[1], kept, h0, c0, w_hh, b_ih, b_hh, cell, reverse);
   }
   static constexpr auto vjp();
 };

@@ -85,8 +85,17 @@ Left<pairs> prepare_left(const HalfProduct& p, std::int64_t i, std::int64_t rows
   if constexpr (pairs) {
     // The last pair of an odd line would end in something else. Rows that lie apart by a multiple of half a page
     // fall into the same few sets of the first-level cache.
-    if (p.a_col == 1 && depth % 2 == 0 && (p.a_row % 1024 != 0 || rows == 1))
-      return {reinterpret_cast<const std::uint16_t*>(from), p.a_row, 2};
+    if (p.a_col == 1) {
+      const auto* lines = reinterpret_cast<const std::uint16_t*>(from);
+      if (depth % 2 == 0 && (p.a_row % 1024 != 0 || rows == 1)) return {lines, p.a_row, 2};
+      auto* copy = reinterpret_cast<std::uint16_t*>(to);
+      const std::int64_t row = 2 * (units_of<true>(depth) + 16);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        copy[r * row + depth] = 0;
+        std::copy_n(lines + r * p.a_row, depth, copy + r * row);
+      }
+      return {copy, row, 2};
+    }
     gemm_pack::pack<true, tile_rows>(to, from, rows, p.a_row, depth, p.a_col);
     return {reinterpret_cast<const std::uint16_t*>(to), 2, 2 * tile_rows};
   } else {

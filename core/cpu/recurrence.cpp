@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "core/cpu/gemm_pairs.h"
+#include "core/cpu/squash.h"
 #include "core/cpu/vectors.h"
 #include "core/gemm_few_rows.h"
 #include "core/parallel.h"
@@ -47,7 +48,8 @@ struct Exact {
   static constexpr std::int64_t panel = gemm_tile::max_columns;
   // Units of a block of a step: its columns are those of every gate, and fill whole panels where that is possible.
   static constexpr std::int64_t units_of(std::int64_t gates) { return gates == 1 ? panel : gemm_tile::width; }
-  static std::int64_t row(std::int64_t depth) { return depth; }
+  // Apart by no large power of two: such rows fall into the same few sets of a cache.
+  static std::int64_t row(std::int64_t depth) { return depth + 16; }
   static std::int64_t panel_size(std::int64_t depth) { return depth * panel; }
 
   // W^T [hidden, gates * units] for `count` units from `first`; columns of others are zeros.
@@ -81,14 +83,14 @@ struct Exact {
   static void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const C* a, const C* b, C* sums,
                        bool add) {
     if constexpr (std::is_same_v<C, float>) {
-      const gemm_tile::Operands o{a, depth, 1, b, panel, sums, columns, depth};
+      const gemm_tile::Operands o{a, row(depth), 1, b, panel, sums, columns, depth};
       gemm_tile::multiply_block(rows, columns, o, depth * panel, add);
     } else {
       for (std::int64_t i = 0; i < rows; ++i) {
         for (std::int64_t j = 0; j < columns; ++j) {
           const C* right = b + j / panel * depth * panel + j % panel;
           C sum = add ? sums[i * columns + j] : C(0);
-          for (std::int64_t k = 0; k < depth; ++k) sum += a[i * depth + k] * right[k * panel];
+          for (std::int64_t k = 0; k < depth; ++k) sum += a[i * row(depth) + k] * right[k * panel];
           sums[i * columns + j] = sum;
         }
       }
@@ -104,7 +106,7 @@ struct Pairs {
   using Packed = gemm_pack::Unit;
   static constexpr std::int64_t panel = half_panel;
   static constexpr std::int64_t units_of(std::int64_t) { return panel; }
-  // Rows end in whole pairs, and lie apart by no large power of two: those fall into the same few sets of a cache.
+  // Rows end in whole pairs.
   static std::int64_t row(std::int64_t depth) { return divide_up(depth, 2) * 2 + 32; }
   static std::int64_t panel_size(std::int64_t depth) { return gemm_pack::units_of<true>(depth) * panel; }
 
@@ -174,8 +176,10 @@ struct Forward : Layer<F, T> {
     C *h_next, *kept;
     const Operand* operand;
     Operand* operand_next;
+    bool keeps;  // activated gates
   };
   std::int64_t row() const { return Product::row(hidden); }
+  std::int64_t h_row() const { return split ? hidden : row(); }  // of h_before and h_next
 
   // What the next step multiplies by, of a state that `next` was loaded from or is stored to.
   template <class Lanes>
@@ -194,19 +198,20 @@ struct Forward : Layer<F, T> {
     for (std::int64_t sample = 0; sample < batch; ++sample) {
       C* gates_here = s.gates + sample * gates * hidden + first;
       const C* sums_here = sums + sample * sample_step;
-      const std::int64_t at = sample * hidden + first;
+      const std::int64_t at = sample * hidden + first, at_h = sample * h_row() + first;
       for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) {
         Vec<C> gate[gates], p[gates], kept;
         for (std::int64_t k = 0; k < gates; ++k) {
           const std::int64_t unit = k * hidden + first + j;
           gate[k] = lanes.load(gates_here + k * hidden + j) + lanes.load(bias + unit);
-          p[k] = lanes.load(sums_here + k * gate_step + j) + lanes.load(bias_h + unit);
+          p[k] = lanes.load(sums_here + k * gate_step + j);
+          if (k >= F::apart) p[k] += lanes.load(bias_h + unit);
         }
         const Vec<C> next =
-            F{}.forward(gate, p, lanes.load(s.h_before + at + j), lanes.load(s.c_before + at + j), kept);
-        for (std::int64_t k = 0; k < gates; ++k) lanes.store(gates_here + k * hidden + j, gate[k]);
+            F{}.forward(gate, p, lanes.load(s.h_before + at_h + j), lanes.load(s.c_before + at + j), kept);
+        for (std::int64_t k = 0; s.keeps && k < gates; ++k) lanes.store(gates_here + k * hidden + j, gate[k]);
         lanes.store(s.kept + at + j, kept);
-        lanes.store(s.h_next + at + j, next);
+        lanes.store(s.h_next + at_h + j, next);
         lanes.store(s.y + at + j, next);
         store_operand(lanes, s.operand_next + sample * row() + first + j, next);
       });
@@ -216,9 +221,11 @@ struct Forward : Layer<F, T> {
   void run(const View& y, const View& all_gates, const View& all_kept, const View& h0, const View& c0, const View& w,
            const View& bias_ih, const View& bias_hh) const {
     const std::int64_t state = this->state(), rows = gates * hidden, operand = 2 * batch * row();
-    const Scratch<C> h(2 * state), c(state), bias(2 * rows);
+    const std::int64_t kept_step = all_kept.strides[0];
+    const Scratch<C> h(2 * batch * h_row()), c(state), bias(2 * rows);
     const Scratch<Operand> operands(split ? 2 * operand : 0);
-    this->load_state(h.data(), h0);
+    for (std::int64_t sample = 0; sample < batch; ++sample)
+      load_run(h.data() + sample * h_row(), h0.data, h0.dtype, sample * hidden, 1, hidden);
     if constexpr (split) {
       std::fill_n(operands.data(), 2 * operand, Operand{});
       for (std::int64_t sample = 0; sample < batch; ++sample) {
@@ -231,16 +238,18 @@ struct Forward : Layer<F, T> {
     std::fill_n(bias.data(), 2 * rows, C(0));
     if (bias_ih) load_run(bias.data(), bias_ih.data, bias_ih.dtype, 0, bias_ih.strides[0], rows);
     if (bias_hh) load_run(bias.data() + rows, bias_hh.data, bias_hh.dtype, 0, bias_hh.strides[0], rows);
+    for (std::int64_t i = 0; i < F::apart * hidden; ++i) bias.data()[i] += bias.data()[rows + i];
     const auto step = [&](std::int64_t i) {
       const std::int64_t t = this->time(i);
       Step s{all_gates.as<C>() + t * state * gates,
              y.as<T>() + t * state,
-             h.data() + i % 2 * state,
-             i > 0 ? all_kept.as<C>() + this->time(i - 1) * state : c.data(),
-             h.data() + (i + 1) % 2 * state,
-             all_kept.as<C>() + t * state,
+             h.data() + i % 2 * batch * h_row(),
+             i > 0 ? all_kept.as<C>() + this->time(i - 1) * kept_step : c.data(),
+             h.data() + (i + 1) % 2 * batch * h_row(),
+             all_kept.as<C>() + t * kept_step,
              {},
-             {}};
+             {},
+             kept_step > 0};
       if constexpr (split) {
         s.operand = operands.data() + i % 2 * operand;
         s.operand_next = operands.data() + (i + 1) % 2 * operand;
@@ -255,7 +264,7 @@ struct Forward : Layer<F, T> {
     else
       all_steps(step, w, bias.data());
     if (y.size(0) > steps) {  // the last c
-      store_run(y.data, y.dtype, steps * state, 1, all_kept.as<const C>() + this->time(steps - 1) * state, state);
+      store_run(y.data, y.dtype, steps * state, 1, all_kept.as<const C>() + this->time(steps - 1) * kept_step, state);
     }
   }
 
@@ -264,7 +273,7 @@ struct Forward : Layer<F, T> {
     if constexpr (sizeof(T) <= 4) {
       const std::int64_t rows = gates * hidden;
       const Scratch<C> sums(batch * rows);
-      const FewRows product{w.dtype, batch,        rows,    hidden,      s.h_before, hidden,
+      const FewRows product{w.dtype, batch,        rows,    hidden,      s.h_before, h_row(),
                             w.data,  w.strides[0], nullptr, sums.data(), rows,       true};
       parallel_for(rows, divide_up(flops_of_a_piece / 16, std::max<std::int64_t>(1, batch * hidden)),
                    [&](std::int64_t begin, std::int64_t end) { gemm_few_rows(product, begin, end); });
