@@ -1,5 +1,6 @@
 // Losses and their gradients. Class losses see x as rows of classes, one per target. The labels are
 // checked here, where they are read anyway.
+#include "core/cpu/columns.h"
 #include "core/cpu/labels.h"
 #include "core/kernel.h"
 #include "core/ops.h"
@@ -64,6 +65,84 @@ template <class C> C row_gradient(const C* g, std::int64_t r, C total, Reduction
   return reduction == Reduction::none ? g[r] : reduction == Reduction::mean ? g[0] / total : g[0];
 }
 
+// --- few classes: targets side by side ---
+// x, or tensors like it, with the classes where for_columns finds them: channels-last images are rows of classes.
+struct ClassColumns {
+  bool rows;
+  int dim;
+  explicit ClassColumns(const View& x)
+      : rows(moved_to_last(x, class_dim(x)).is_contiguous()), dim(rows ? x.dim() - 1 : class_dim(x)) {}
+  View view(const View& v) const { return rows ? moved_to_last(v, class_dim(v)) : v; }
+};
+
+// The loss of each target, its largest logit and the log of the sum of exponentials.
+template <class C>
+void losses_of_columns(C* each, C* largest, C* log_sum, const View& x, const std::int64_t* labels, const C* weight,
+                       std::int64_t ignore, C smoothing) {
+  const ClassColumns at(x);
+  for_columns<C>(
+      [=](const Columns<C>& c, std::int64_t first, C*, const C* in) {
+        C *m = largest + first, *ls = log_sum + first, all[most_columns] = {};
+        c.template fold<Max>(m, [&](std::int64_t from, C* line) { std::copy_n(in + from, c.columns, line); });
+        c.template fold<Sum>(ls, [&](std::int64_t from, C* line) {
+          const C* tops = m;
+          map_run(
+              c.columns, line, [](auto v, auto top) { return exp_inside(v - top); }, in + from, tops);
+        });
+        for (std::int64_t j = 0; j < c.columns; ++j) ls[j] = std::log(ls[j]);
+        if (smoothing > 0) {
+          c.template fold<Sum>(all, [&](std::int64_t from, C* line) {
+            const C k = weight ? weight[from / c.step] : C(1);
+            for (std::int64_t j = 0; j < c.columns; ++j) line[j] = k * ((m[j] - in[from + j]) + ls[j]);
+          });
+        }
+        for (std::int64_t j = 0; j < c.columns; ++j) {
+          const std::int64_t label = labels[first + j];
+          if (label == ignore) {
+            each[first + j] = 0;
+            continue;
+          }
+          const C cost = (m[j] - in[label * c.step + j]) + ls[j];
+          each[first + j] = (1 - smoothing) * (weight ? weight[label] : C(1)) * cost;
+          if (smoothing > 0) each[first + j] += smoothing / static_cast<C>(c.n) * all[j];
+        }
+      },
+      at.dim, View{}, at.view(x));
+}
+// dx, from what a target's loss is multiplied with.
+template <class C, class Gradient>
+void gradients_of_columns(const View& dx, const View& x, const C* largest, const C* log_sum,
+                          const std::int64_t* labels, const C* weight, C all_weights, std::int64_t ignore, C smoothing,
+                          const Gradient& gradient) {
+  const ClassColumns at(x);
+  for_columns<C>(
+      [&](const Columns<C>& c, std::int64_t first, C* out, const C* in) {
+        const C *m = largest + first, *ls = log_sum + first, share = smoothing / static_cast<C>(c.n);
+        C on_label[most_columns], on_softmax[most_columns], on_class[most_columns];
+        for (std::int64_t j = 0; j < c.columns; ++j) {
+          const std::int64_t label = labels[first + j];
+          const C g = label == ignore ? C(0) : gradient(first + j);
+          on_label[j] = label == ignore ? C(0) : (1 - smoothing) * (weight ? weight[label] : C(1)) * g;
+          on_softmax[j] = on_label[j] + share * all_weights * g;
+          on_class[j] = share * g;
+        }
+        const C *by = on_softmax, *less = on_class;
+        c.each([&](std::int64_t from) {
+          const C k = weight ? weight[from / c.step] : C(1);
+          const auto gradient_of = [=](auto v, auto top, auto l, auto b, auto o) {
+            return exp_inside((v - top) - l) * b - decltype(v)(k) * o;
+          };
+          map_run(c.columns, out + from, gradient_of, in + from, m, ls, by, less);
+        });
+        for (std::int64_t j = 0; j < c.columns; ++j) {
+          const std::int64_t label = labels[first + j];
+          if (label != ignore) out[label * c.step + j] -= on_label[j];
+          else c.each([&](std::int64_t from) { out[from + j] = 0; });
+        }
+      },
+      at.dim, at.view(dx), at.view(x));
+}
+
 }  // namespace
 
 // loss = (1 - s) * w[label] * (log_sum_exp - x[label]) + s / classes * sum(w * (log_sum_exp - x)),
@@ -75,16 +154,22 @@ void cross_entropy(const View& loss, const View& largest, const View& log_sum, c
     const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
     const Dense<std::int64_t> labels(target);
     check_labels(labels.data(), rows, classes, o.ignore_index);
-    const View logits = moved_to_last(x, class_dim(x));
-    const bool convert = one_by_one<C>(logits);
-    const Dense<C> in(convert ? View{} : logits), w(weight);
+    const Dense<C> w(weight);
     const Tensor each = Tensor::allocate({rows}, dtype_of<C>);
     const C smoothing = static_cast<C>(o.label_smoothing);
+    if (folds_columns(x, class_dim(x)) && classes <= most_columns) {
+      losses_of_columns(static_cast<C*>(each.raw_data()), largest.as<C>(), log_sum.as<C>(), x, labels.data(), w.data(),
+                        o.ignore_index, smoothing);
+      return reduce_losses(loss, total, each, labels.data(), w.data(), o.ignore_index, o.reduction);
+    }
+    const View logits = moved_to_last(x, class_dim(x));
+    const bool convert = one_by_one<C>(logits);
+    const Dense<C> in(convert ? View{} : logits);
     for_targets<C>(rows, classes, convert ? classes : 0, [&](std::int64_t r, C* buffer) {
       const C* p = row_of(logits, in, r, classes, buffer);
       const std::int64_t label = labels.data()[r];
       const C m = fold_run<Max>(classes, p);
-      const C ls = std::log(fold_run<Sum>(classes, [=](auto v) { return exp(v - decltype(v)(m)); }, p));
+      const C ls = std::log(fold_run<Sum>(classes, [=](auto v) { return exp_inside(v - decltype(v)(m)); }, p));
       largest.as<C>()[r] = m;
       log_sum.as<C>()[r] = ls;
       C value = 0;
@@ -110,9 +195,16 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
   visit_compute(x.dtype, [&]<class C> {
     const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
     const Dense<std::int64_t> labels(target);
+    const Dense<C> w(weight), grad(g), maxima(largest), log_sums(log_sum), totals(total);
+    if (folds_columns(x, class_dim(x)) && classes <= most_columns) {
+      return gradients_of_columns(
+          dx, x, maxima.data(), log_sums.data(), labels.data(), w.data(), sum_of_class_weights(w.data(), classes),
+          o.ignore_index, static_cast<C>(o.label_smoothing),
+          [&](std::int64_t r) { return row_gradient(grad.data(), r, totals.data()[0], o.reduction); });
+    }
     const View logits = moved_to_last(x, class_dim(x)), result = moved_to_last(dx, class_dim(x));
     const bool convert = one_by_one<C>(logits), convert_result = one_by_one<C>(result);
-    const Dense<C> in(convert ? View{} : logits), w(weight), grad(g), maxima(largest), log_sums(log_sum), totals(total);
+    const Dense<C> in(convert ? View{} : logits);
     View none;
     none.dtype = dtype_of<C>;
     DenseResult<C> out(convert_result ? none : result);
@@ -131,7 +223,7 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
               from_row = row_gradient(grad.data(), r, totals.data()[0], o.reduction);
       const C on_label = (1 - smoothing) * (w.data() ? w.data()[label] : C(1)) * from_row;
       const C on_softmax = on_label + share * all_weights * from_row, on_class = share * from_row;
-      const auto part = [=](auto v) { using V = decltype(v); return exp((v - V(m)) - V(ls)) * V(on_softmax); };
+      const auto part = [=](auto v) { using V = decltype(v); return exp_inside((v - V(m)) - V(ls)) * V(on_softmax); };
       if (smoothing > 0 && w.data())
         map_run(
             classes, to, [=](auto v, auto k) { return part(v) - k * decltype(v)(on_class); }, p, w.data());
