@@ -22,14 +22,9 @@ GradScalerOptions with(GradScalerOptions o, double scale, double growth, double 
   return o;
 }
 ScaleRule rule_of(const GradScalerOptions& o) {
-  return {.growth = o.growth_factor,
-          .backoff = o.backoff_factor,
-          .min = o.min_scale,
-          .max = o.max_scale,
-          .interval = o.growth_interval,
-          .hysteresis = o.hysteresis,
-          .clean_forgives = o.hysteresis_mode == Hysteresis::consecutive,
-          .tolerance = o.tolerance,
+  return {.growth = o.growth_factor, .backoff = o.backoff_factor, .min = o.min_scale, .max = o.max_scale,
+          .interval = o.growth_interval, .hysteresis = o.hysteresis,
+          .clean_forgives = o.hysteresis_mode == Hysteresis::consecutive, .tolerance = o.tolerance,
           .fixed = o.static_scale};
 }
 Tensor copy_of(const Tensor& t) { return t.defined() ? empty_like(t).copy_(t) : Tensor(); }

@@ -55,14 +55,9 @@ ScalerHistory GradScaler::history() const {
   const std::lock_guard lock(mutex_);
   const ScalerState& s = seen_.latest();
   const ScaleCounters& c = s.counters;
-  return {.updates = c.updates,
-          .skipped = c.skipped,
-          .forward_failures = c.forward_failures,
-          .last_skipped = c.last_skipped != 0,
-          .scale = c.scale_now,
-          .at_floor = c.at_floor,
-          .gradient_norm = std::sqrt(s.square_sum),
-          .largest_gradient = s.largest};
+  return {.updates = c.updates, .skipped = c.skipped, .forward_failures = c.forward_failures,
+          .last_skipped = c.last_skipped != 0, .scale = c.scale_now, .at_floor = c.at_floor,
+          .gradient_norm = std::sqrt(s.square_sum), .largest_gradient = s.largest};
 }
 
 std::vector<OverflowReport> GradScaler::overflows() const {

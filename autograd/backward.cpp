@@ -119,11 +119,7 @@ void contribute_part(Ready& ready, const NodeRef& node, const Tensor& g, const P
   if (first) {
     p = {.node = node,
          .gradient = in_place ? autograd::whole_around(g, part) : Tensor::allocate(part.sizes, g.dtype(), g.device()),
-         .own_sum = !in_place,
-         .from = from,
-         .part_dim = part.dim,
-         .part_begin = part.begin,
-         .part_end = part.begin,
+         .own_sum = !in_place, .from = from, .part_dim = part.dim, .part_begin = part.begin, .part_end = part.begin,
          .in_place = in_place};
     if (part.step > 1) make_whole(p);
   }

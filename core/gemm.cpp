@@ -219,22 +219,8 @@ void multiply_by_rows(const View& y, const View& a, const View& b, const View& b
 HalfProduct half_product(const View& y, const View& a, const View& b, const View& bias, std::int64_t item, bool add) {
   const auto at = [item](const View& v) { return v.as<const char>() + 2 * item_offset(v, item); };
   const std::int64_t n = columns_of(y), size = static_cast<std::int64_t>(size_of(y.dtype));
-  return {a.dtype,
-          rows_of(y),
-          n,
-          columns_of(a),
-          at(a),
-          row_stride(a),
-          column_stride(a),
-          at(b),
-          row_stride(b),
-          column_stride(b),
-          bias.data,
-          y.as<char>() + size * item * rows_of(y) * n,
-          n,
-          false,
-          nullptr,
-          y.dtype == f32,
+  return {a.dtype, rows_of(y), n, columns_of(a), at(a), row_stride(a), column_stride(a), at(b), row_stride(b),
+          column_stride(b), bias.data, y.as<char>() + size * item * rows_of(y) * n, n, false, nullptr, y.dtype == f32,
           add};
 }
 // The same product as c^T = b^T @ a^T: what is packed is then a, and b is read as it lies.

@@ -88,14 +88,8 @@ template <bool with_amsgrad> struct Adam {
   template <class C> MANTISSA_HD Update<C> at(std::int64_t step) const {
     const double n = static_cast<double>(step);
     const double correction1 = 1 - std::pow(beta1, n), correction2 = 1 - std::pow(beta2, n);
-    return {C(lr / correction1),
-            C(beta2),
-            C(1 - beta1),
-            C(1 - beta2),
-            C(1 / std::sqrt(correction2)),
-            C(eps),
-            C(decoupled != 0 ? 0 : weight_decay),
-            C(decoupled != 0 ? 1 - lr * weight_decay : 1),
+    return {C(lr / correction1), C(beta2), C(1 - beta1), C(1 - beta2), C(1 / std::sqrt(correction2)), C(eps),
+            C(decoupled != 0 ? 0 : weight_decay), C(decoupled != 0 ? 1 - lr * weight_decay : 1),
             C(maximize != 0 ? -1 : 1)};
   }
 };
@@ -233,16 +227,9 @@ struct NAdam {
   template <class C> MANTISSA_HD Update<C> at(std::int64_t step, const double* scalars) const {
     const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
     const double now = mu(step), next = mu(step + 1), product = scalars[0] * now;
-    return {C(lr * (1 - now) / (1 - product)),
-            C(lr * next / (1 - product * next)),
-            C(beta2),
-            C(1 - beta1),
-            C(1 - beta2),
-            C(1 / std::sqrt(correction2)),
-            C(eps),
-            C(decoupled != 0 ? 0 : weight_decay),
-            C(decoupled != 0 ? 1 - lr * weight_decay : 1),
-            C(maximize != 0 ? -1 : 1)};
+    return {C(lr * (1 - now) / (1 - product)), C(lr * next / (1 - product * next)), C(beta2), C(1 - beta1),
+            C(1 - beta2), C(1 / std::sqrt(correction2)), C(eps), C(decoupled != 0 ? 0 : weight_decay),
+            C(decoupled != 0 ? 1 - lr * weight_decay : 1), C(maximize != 0 ? -1 : 1)};
   }
 };
 
@@ -273,15 +260,9 @@ struct RAdam {
     const bool adaptive = rho > 5;
     const double rectified =
         adaptive ? std::sqrt(correction2 * (rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) : 1;
-    return {C(lr / correction1 * rectified),
-            C(beta2),
-            C(1 - beta1),
-            C(1 - beta2),
-            C(eps),
-            C(decoupled != 0 ? 0 : weight_decay),
-            C(decoupled != 0 ? 1 - lr * weight_decay : 1),
-            C(maximize != 0 ? -1 : 1),
-            adaptive};
+    return {C(lr / correction1 * rectified), C(beta2), C(1 - beta1), C(1 - beta2), C(eps),
+            C(decoupled != 0 ? 0 : weight_decay), C(decoupled != 0 ? 1 - lr * weight_decay : 1),
+            C(maximize != 0 ? -1 : 1), adaptive};
   }
 };
 
@@ -391,14 +372,8 @@ struct LAMB {
     const double n = static_cast<double>(step);
     const double correction1 = bias_correction != 0 ? 1 - std::pow(beta1, n) : 1;
     const double correction2 = bias_correction != 0 ? 1 - std::pow(beta2, n) : 1;
-    return {C(1 / correction1),
-            C(beta2),
-            C(1 - beta1),
-            C(1 - beta2),
-            C(1 / std::sqrt(correction2)),
-            C(eps),
-            C(weight_decay),
-            C(maximize != 0 ? -1 : 1)};
+    return {C(1 / correction1), C(beta2), C(1 - beta1), C(1 - beta2), C(1 / std::sqrt(correction2)), C(eps),
+            C(weight_decay), C(maximize != 0 ? -1 : 1)};
   }
   // The paper's ratio |p| / |direction|, 1 when either is 0.
   MANTISSA_HD static double ratio(double squares_of_value, double squares_of_direction) {

@@ -205,18 +205,8 @@ std::vector<Way> ways_for(const AttentionProblem& p, bool backward, Device devic
 
 // What key_of says.
 KeyNumbers<13> numbers_of(const AttentionProblem& p, bool backward) {
-  return {p.batch,
-          p.heads,
-          p.kv_heads,
-          p.queries,
-          p.keys,
-          p.width,
-          p.v_width,
-          p.q.row,
-          p.k.row,
-          p.v.row,
-          current_device(),
-          static_cast<std::int64_t>(p.dtype),
+  return {p.batch, p.heads, p.kv_heads, p.queries, p.keys, p.width, p.v_width, p.q.row, p.k.row, p.v.row,
+          current_device(), static_cast<std::int64_t>(p.dtype),
           std::int64_t{backward} | std::int64_t{p.causal} << 1 | std::int64_t{p.rounds_weights} << 2 |
               std::int64_t{p.mask != nullptr} << 3 | std::int64_t{p.dropout > 0} << 4};
 }

@@ -121,13 +121,8 @@ Tensor lengths_on(Device device, std::span<const std::int64_t> inputs, std::span
   return t;
 }
 Batch batch_of(const View& log_probs, const View& targets, const Tensor& lengths, std::int64_t blank) {
-  return {operand(log_probs),
-          targets.as<const std::int64_t>(),
-          static_cast<const std::int64_t*>(lengths.view().data),
-          log_probs.size(1),
-          log_probs.size(2),
-          targets.size(1),
-          blank};
+  return {operand(log_probs), targets.as<const std::int64_t>(), static_cast<const std::int64_t*>(lengths.view().data),
+          log_probs.size(1), log_probs.size(2), targets.size(1), blank};
 }
 Grid grid_of_samples(std::int64_t samples) { return {dim3(static_cast<unsigned>(samples)), dim3(128)}; }
 

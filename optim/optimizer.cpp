@@ -208,11 +208,8 @@ void Optimizer::run_formula(Group& g, const Tensor& skip, const amp::ReadScaling
     if (!gradient.defined()) continue;
     if (!gradient.is_contiguous())
       gradient = Tensor::allocate(gradient.sizes(), gradient.dtype(), gradient.device()).copy_(gradient);
-    ParameterView v{.value = value.raw_data(),
-                    .gradient = gradient.raw_data(),
-                    .step = g.steps.data<std::int64_t>() + i,
-                    .numel = p.numel(),
-                    .dtype = value.dtype(),
+    ParameterView v{.value = value.raw_data(), .gradient = gradient.raw_data(),
+                    .step = g.steps.data<std::int64_t>() + i, .numel = p.numel(), .dtype = value.dtype(),
                     .gradient_dtype = gradient.dtype(),
                     .state_dtype = memory_.state_dtype.value_or(value.dtype() == f64 ? f64 : f32)};
     for (std::size_t k = 0; k < g.state_names.size(); ++k) v.state[k] = g.state[i][k].raw_data();

@@ -132,11 +132,8 @@ void LAMB::add_group(Parameters parameters, const LAMBOptions& o) {
 void Lion::add_group(Parameters parameters, const LionOptions& o) {
   check_rate_and_decay("Lion", o);
   check_betas("Lion", o.betas);
-  add(std::move(parameters), formulas::Lion{.lr = o.lr,
-                                            .beta1 = o.betas[0],
-                                            .beta2 = o.betas[1],
-                                            .weight_decay = o.weight_decay,
-                                            .maximize = flag(o.maximize)});
+  add(std::move(parameters), formulas::Lion{.lr = o.lr, .beta1 = o.betas[0], .beta2 = o.betas[1],
+                                            .weight_decay = o.weight_decay, .maximize = flag(o.maximize)});
 }
 
 void RMSprop::add_group(Parameters parameters, const RMSpropOptions& o) {

@@ -150,43 +150,16 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   for (const int parts : {1, 3}) {
     run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .activation = Activation::relu});
-    run({.m = 40,
-         .n = 72,
-         .k = 200,
-         .in = bf16,
-         .out = bf16,
-         .parts = parts,
-         .bias = true,
-         .before = true,
+    run({.m = 40, .n = 72, .k = 200, .in = bf16, .out = bf16, .parts = parts, .bias = true, .before = true,
          .activation = Activation::gelu});
-    run({.m = 40,
-         .n = 72,
-         .k = 200,
-         .parts = parts,
-         .bias = true,
-         .before = true,
+    run({.m = 40, .n = 72, .k = 200, .parts = parts, .bias = true, .before = true,
          .activation = Activation::gelu_tanh});
     for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
       run({.m = 40, .n = 72, .k = 200, .parts = parts, .saved = true, .activation = a});
-      run({.m = 33,
-           .n = 37,
-           .k = 70,
-           .skew = 1,
-           .in = bf16,
-           .out = bf16,
-           .parts = parts,
-           .saved = true,
+      run({.m = 33, .n = 37, .k = 70, .skew = 1, .in = bf16, .out = bf16, .parts = parts, .saved = true,
            .activation = a});
-      run({.m = 136,
-           .n = 152,
-           .k = 72,
-           .bt = true,
-           .in = bf16,
-           .out = f32,
-           .tile = 128,
-           .parts = parts,
-           .saved = true,
-           .activation = a});
+      run({.m = 136, .n = 152, .k = 72, .bt = true, .in = bf16, .out = f32, .tile = 128, .parts = parts,
+           .saved = true, .activation = a});
     }
     run({.m = 40, .n = 72, .k = 200, .at = true, .out = f32, .parts = parts, .accumulate = true, .sums = true});
     run({.m = 200, .n = 72, .k = 136, .items = 2, .at = true, .tile = 128, .parts = parts, .sums = true});
@@ -212,67 +185,21 @@ TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout
         for (const bool at : {false, true}) {
           for (const bool bt : {false, true}) {
             run({.m = 64, .n = 64, .k = 64, .at = at, .bt = bt, .in = in, .out = in, .tile = tile, .way = way});
-            run({.m = 72,
-                 .n = 40,
-                 .k = 104,
-                 .items = 2,
-                 .at = at,
-                 .bt = bt,
-                 .in = in,
-                 .out = in,
-                 .tile = tile,
+            run({.m = 72, .n = 40, .k = 104, .items = 2, .at = at, .bt = bt, .in = in, .out = in, .tile = tile,
                  .way = way});
-            run({.m = deep.m,
-                 .n = deep.n,
-                 .k = deep.k,
-                 .skew = deep.skew,
-                 .at = at,
-                 .bt = bt,
-                 .in = in,
-                 .out = f32,
-                 .tile = tile,
-                 .way = way});
-            run({.m = wide.m,
-                 .n = wide.n,
-                 .k = wide.k,
-                 .at = at,
-                 .bt = bt,
-                 .in = in,
-                 .out = in,
-                 .tile = tile,
+            run({.m = deep.m, .n = deep.n, .k = deep.k, .skew = deep.skew, .at = at, .bt = bt, .in = in, .out = f32,
+                 .tile = tile, .way = way});
+            run({.m = wide.m, .n = wide.n, .k = wide.k, .at = at, .bt = bt, .in = in, .out = in, .tile = tile,
                  .way = way});
             if (way == Way::hopper) {  // odd in every direction, with rows of multiples of 16 bytes
-              run({.m = 37,
-                   .n = 29,
-                   .k = 45,
-                   .items = 3,
-                   .skew = 3,
-                   .at = at,
-                   .bt = bt,
-                   .in = in,
-                   .out = in,
-                   .tile = tile,
-                   .way = way});
+              run({.m = 37, .n = 29, .k = 45, .items = 3, .skew = 3, .at = at, .bt = bt, .in = in, .out = in,
+                   .tile = tile, .way = way});
             }
           }
         }
-        run({.m = 200,
-             .n = 136,
-             .k = 200,
-             .in = in,
-             .out = in,
-             .tile = tile,
-             .bias = true,
-             .activation = Activation::relu,
-             .way = way});
-        run({.m = 200,
-             .n = 136,
-             .k = 200,
-             .at = true,
-             .in = in,
-             .out = f32,
-             .tile = tile,
-             .accumulate = true,
+        run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true,
+             .activation = Activation::relu, .way = way});
+        run({.m = 200, .n = 136, .k = 200, .at = true, .in = in, .out = f32, .tile = tile, .accumulate = true,
              .way = way});
         if (way == Way::hopper) {
           run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true, .before = true,
@@ -280,28 +207,12 @@ TEST_CASE("the products of Hopper and of cuBLASLt agree with f64 in every layout
         }
         for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
           if (way == Way::hopper || a == Activation::gelu_tanh)
-            run({.m = 200,
-                 .n = 136,
-                 .k = 200,
-                 .bt = way == Way::hopper,
-                 .in = in,
-                 .out = in,
-                 .tile = tile,
-                 .saved = true,
-                 .activation = a,
-                 .way = way});
+            run({.m = 200, .n = 136, .k = 200, .bt = way == Way::hopper, .in = in, .out = in, .tile = tile,
+                 .saved = true, .activation = a, .way = way});
         }
         for (const bool before : {false, true}) {  // gelu by tanh is also cuBLASLt's
-          run({.m = 200,
-               .n = 136,
-               .k = 200,
-               .in = in,
-               .out = in,
-               .tile = tile,
-               .bias = true,
-               .before = before && way == Way::hopper,
-               .activation = Activation::gelu_tanh,
-               .way = way});
+          run({.m = 200, .n = 136, .k = 200, .in = in, .out = in, .tile = tile, .bias = true,
+               .before = before && way == Way::hopper, .activation = Activation::gelu_tanh, .way = way});
         }
         if (way == Way::cublaslt) break;  // its tiles are its own
       }
@@ -322,27 +233,10 @@ TEST_CASE(
           cuda_shim::set_asynchrony(when);
           // 12 or 9 tiles for two blocks
           run({.m = 264, .n = 392, .k = 392, .at = mn, .bt = !mn, .tile = tile, .way = Way::hopper});
-          run({.m = 72,
-               .n = 40,
-               .k = 104,
-               .items = 5,
-               .at = mn,
-               .bt = !mn,
-               .in = bf16,
-               .out = f32,
-               .tile = tile,
-               .accumulate = true,
-               .way = Way::hopper});
-          run({.m = 200,
-               .n = 136,
-               .k = 200,
-               .at = mn,
-               .bt = !mn,
-               .tile = tile,
-               .bias = true,
-               .before = true,
-               .activation = Activation::gelu,
-               .way = Way::hopper});
+          run({.m = 72, .n = 40, .k = 104, .items = 5, .at = mn, .bt = !mn, .in = bf16, .out = f32, .tile = tile,
+               .accumulate = true, .way = Way::hopper});
+          run({.m = 200, .n = 136, .k = 200, .at = mn, .bt = !mn, .tile = tile, .bias = true, .before = true,
+               .activation = Activation::gelu, .way = Way::hopper});
         }
       }
     }

@@ -183,9 +183,7 @@ Outcome multiply(Slip slip, int steps = 5) {
   const auto size = static_cast<cuuint64_t>(k);
   REQUIRE(MapOf{.address = da.raw_data(), .sizes = {size, rows, 1}, .strides = {size * 2, size * 2 * rows}}.encode(
               &map_a) == CUDA_SUCCESS);
-  REQUIRE(MapOf{.address = db.raw_data(),
-                .sizes = {size, columns, 1},
-                .strides = {size * 2, size * 2 * columns},
+  REQUIRE(MapOf{.address = db.raw_data(), .sizes = {size, columns, 1}, .strides = {size * 2, size * 2 * columns},
                 .box = {64, columns, 1}}
               .encode(&map_b) == CUDA_SUCCESS);
   Outcome outcome;
