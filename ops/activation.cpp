@@ -1,5 +1,6 @@
 // Activation functions. Formulas: core/pointwise.h; as layers: nn/activation.h.
 #include "ops/compose.h"
+#include "ops/floating.h"
 #include "ops/pointwise.h"
 
 namespace mantissa {
@@ -18,7 +19,7 @@ struct PreluOp : Prelu {
     return sizes;
   }
   Spec infer(const Tensor& x, const Tensor& weight) const {
-    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    check_floating(x);
     check(weight.dtype() == x.dtype(), "weight is ", weight.dtype(), ", expected ", x.dtype(), " as x");
     const std::int64_t channels = x.dim() > 1 ? x.size(1) : 1;
     check(weight.dim() <= 1 && (weight.numel() == 1 || weight.numel() == channels), "weight has shape ", weight.sizes(),

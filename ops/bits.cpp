@@ -4,6 +4,7 @@
 #include "core/kernel.h"
 #include "core/ops_numeric.h"
 #include "core/ops_special.h"
+#include "ops/floating.h"
 #include "ops/pointwise.h"
 
 namespace mantissa {
@@ -62,7 +63,7 @@ struct Frexp {
   static constexpr auto name = "frexp";
   static constexpr const char* args[] = {"x"};
   std::array<Spec, 2> infer(const Tensor& x) const {
-    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    check_floating(x);
     return {like(x), like(x, i32)};
   }
   void run(const std::array<View, 2>& y, const View& x) const { kernels::frexp(x.device, y[0], y[1], x); }

@@ -4,6 +4,7 @@
 #include "autograd/place.h"
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/at_least_1d.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -25,11 +26,6 @@ void check_index_shape(const Tensor& x, int dim, const Tensor& index, const char
     check(d == dim || index.sizes()[d] <= x.sizes()[d], "the index has size ", index.sizes()[d], " in dimension ", d,
           ", ", what, " only ", x.sizes()[d]);
   }
-}
-// A scalar counts as one row of one element.
-View at_least_1d(View v) {
-  if (v.dim() == 0) v.sizes.push_back(1), v.strides.push_back(1);
-  return v;
 }
 
 // scatter_add onto zeros of x's form.

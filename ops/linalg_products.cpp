@@ -6,6 +6,7 @@
 
 #include "core/ops_matrix.h"
 #include "ops/compose.h"
+#include "ops/floating.h"
 
 namespace mantissa {
 namespace {
@@ -27,7 +28,7 @@ struct MatrixNorm {
     return keepdim ? reshape(y, sizes) : y;
   }
   static Tensor compose(const MatrixNorm& op, const Tensor& x) {
-    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    check_floating(x);
     check(x.dim() >= 2, "needs at least 2 dimensions");
     check(op.dims.rank() == 2, "dims must be two, got ", op.dims);
     const int rows = wrap_dim(op.dims[0], x.dim()), columns = wrap_dim(op.dims[1], x.dim());

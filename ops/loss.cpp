@@ -4,6 +4,7 @@
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/floating.h"
 #include "ops/loss.h"
 #include "ops/registry.h"
 
@@ -32,7 +33,7 @@ Dims without_classes(const Dims& x) {
 }
 
 void check_class_loss(const Tensor& x, const Tensor& target, const Tensor& weight) {
-  check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+  check_floating(x);
   check(x.dim() >= 1, "needs the shape [N, C, ...] or [C], got a scalar");
   check(target.dtype() == i64, "target is ", target.dtype(),
         ", expected class labels of dtype i64; convert with to(i64)");

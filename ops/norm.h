@@ -1,7 +1,6 @@
 // What normalisations share: checks, their affine part in other operators, and the nodes of layer_norm and rms_norm.
 #pragma once
 
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,13 +8,11 @@
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/floating.h"
 #include "ops/registry.h"
 
 namespace mantissa {
 
-inline void check_floating(const Tensor& x) {
-  check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
-}
 inline void check_parameter(const Tensor& t, const char* name, const Dims& expected) {
   if (!t.defined()) return;
   check(t.sizes() == expected, name, " has shape ", t.sizes(), ", expected ", expected);
@@ -44,12 +41,6 @@ inline void check_end(const Tensor& x, const Dims& shape) {
   check(shape.rank() <= x.dim() && trailing(x.sizes(), shape.rank()) == shape, "normalized_shape ", shape,
         " is not the end of x's shape ", x.sizes());
 }
-// rms_norm's eps, of the dtype it is computed in: halves are widened to f32. (PyTorch documents that of x's dtype and
-// takes this one.)
-inline double epsilon_of(Dtype t) {
-  return t == f64 ? std::numeric_limits<double>::epsilon() : static_cast<double>(std::numeric_limits<float>::epsilon());
-}
-
 // layer_norm and rms_norm with a result of this dtype; absent: x's.
 Tensor layer_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& shape, const Tensor& weight,
                      const Tensor& bias, double eps);

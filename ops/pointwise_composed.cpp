@@ -5,6 +5,7 @@
 
 #include "core/recording.h"
 #include "ops/compose.h"
+#include "ops/floating.h"
 
 namespace mantissa {
 namespace {
@@ -101,7 +102,7 @@ struct Logit {
   static constexpr bool differentiable = true;
   std::optional<double> eps = {};
   static Tensor compose(const Logit& op, const Tensor& x) {
-    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    check_floating(x);
     check(!op.eps || (*op.eps >= 0 && *op.eps <= 0.5), "eps must be between 0 and 0.5, got ", op.eps.value_or(0));
     const Tensor inside = logical_and(ge(x, zero()), le(x, Tensor(1.0)));
     // and the gradient

@@ -3,6 +3,7 @@
 
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/floating.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -50,10 +51,6 @@ struct Over {
   // A result or its gradient, shaped to broadcast with x.
   Tensor broadcastable(const Tensor& y, const Dims& sizes) const { return keepdim ? y : reshape(y, kept(sizes)); }
 };
-
-inline void check_floating(const Tensor& x) {
-  check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
-}
 
 // Shapes and dims every reduction is tried on.
 template <class Op, class Input> void reduction_samples(Samples& s, const Op& op, Input&& input) {

@@ -4,6 +4,7 @@
 
 #include "core/ops.h"
 #include "core/recording.h"
+#include "ops/at_least_1d.h"
 #include "ops/compose.h"
 
 namespace mantissa {
@@ -15,10 +16,6 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 
 namespace {
 
-View at_least_1d(View v) {
-  if (v.dim() == 0) v.sizes.push_back(1), v.strides.push_back(1);
-  return v;
-}
 // A number in the dtype of x: a C++ number would turn integers into floats.
 Tensor number_like(const Tensor& x, double value) { return scalar(value, {.dtype = x.dtype(), .device = x.device()}); }
 

@@ -1,6 +1,7 @@
 // Softmax and log_softmax along one dimension. Both save only their result.
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/floating.h"
 #include "ops/registry.h"
 #include "ops/with_dtype.h"
 
@@ -18,7 +19,7 @@ struct AlongDim {
 
   Spec infer(const Tensor& x) const {
     wrap_dim(dim, x.dim());
-    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    check_floating(x);
     return like(x);
   }
   int wrapped(const View& x) const { return wrap_dim(dim, x.dim()); }

@@ -5,6 +5,7 @@
 #include "core/ops.h"
 #include "core/recording.h"
 #include "ops/apply.h"
+#include "ops/at_least_1d.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -14,12 +15,6 @@ MANTISSA_KERNEL(searchsorted, const View& index, const View& sorted, const View&
 MANTISSA_KERNEL(nonzero, const View& index, const View& x)
 
 namespace {
-
-// A scalar counts as one row of one element.
-View at_least_1d(View v) {
-  if (v.dim() == 0) v.sizes.push_back(1), v.strides.push_back(1);
-  return v;
-}
 
 struct Argsort {
   static constexpr auto name = "argsort";

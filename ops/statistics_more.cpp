@@ -6,6 +6,7 @@
 
 #include "core/ops_special.h"
 #include "ops/compose.h"
+#include "ops/floating.h"
 
 namespace mantissa {
 namespace {
@@ -33,7 +34,7 @@ struct Renorm {
   int dim = 0;
   double maxnorm = 1;
   static Tensor compose(const Renorm& op, const Tensor& x) {
-    check(x.is_floating(), "needs a floating dtype; convert with to(f32)");
+    check_floating(x);
     check(x.dim() >= 2, "needs at least 2 dimensions");
     check(op.p > 0, "p must be positive, got ", op.p);
     check(op.maxnorm >= 0, "maxnorm must not be negative, got ", op.maxnorm);

@@ -3,10 +3,10 @@
 // operators: for matrices of some dozens of columns. Read first: ops/linalg_solve.cpp.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/ops_matrix.h"
 #include "core/recording.h"
+#include "ops/floating.h"
 #include "ops/function.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
@@ -18,9 +18,6 @@ using linalg::as_batch;
 using linalg::batch_and;
 using linalg::check_precise;
 
-double epsilon_of(Dtype t) {
-  return t == f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-}
 TensorOptions options_of(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
 
 // Columns i and half + i meet in a round. The next round's places: column 0 stays, the others go round, so that every

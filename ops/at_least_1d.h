@@ -1,0 +1,13 @@
+// Operators along a dimension take a scalar as a vector of one element; their kernels are shown one.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+inline View at_least_1d(View v) {
+  if (v.dim() == 0) v.sizes.push_back(1), v.strides.push_back(1);
+  return v;
+}
+
+}  // namespace mantissa
