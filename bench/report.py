@@ -156,7 +156,10 @@ def operator_table(result):
     lines = []
     for name, r in result.get("operators", {}).items():
         lines.append([name, number(r["us"]["mantissa"]), number(r["us"]["eager"]), ratio_cell(r["ratio"])])
-    return table(["operator", "Mantissa, us", "eager PyTorch, us", "ratio, 95 % interval"], lines) if lines else ""
+    if not lines:
+        return ""
+    head = ["operator", "Mantissa, us", "eager PyTorch, us", "ratio, 95 % interval"]
+    return f"{table(head, lines)}\n{source(result)}\n"
 
 
 def size_table(result):
@@ -209,6 +212,7 @@ TABLES = {
     "sizes": size_table,
     "proofs": proof_table,
 }
+PARTS = {"operators": "operators", "sizes": "sizes"}  # of a result that a table is made of; else its workloads
 PAGES = {"README.md": ("results",), "docs/performance.md": tuple(TABLES)}
 
 
@@ -223,16 +227,22 @@ def put(text, name, table):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("result")
+    p.add_argument("result", nargs="+", help="what several hold, as of --parts operators, is taken from the last")
     p.add_argument("--write", action="store_true")
     args = p.parse_args()
-    with open(args.result) as f:
-        result = json.load(f)
-    tables = {name: make(result) for name, make in TABLES.items()}
+    results = []
+    for path in args.result:
+        with open(path) as f:
+            results.append(json.load(f))
+
+    def last_with(part):
+        return next((r for r in reversed(results) if r.get(part)), results[0])
+
+    tables = {name: make(last_with(PARTS.get(name, "workloads"))) for name, make in TABLES.items()}
     if not args.write:
         print("\n".join(tables.values()))
         return
-    if not plot(result, os.path.join(ROOT, "docs/performance.svg")):
+    if not plot(last_with("workloads"), os.path.join(ROOT, "docs/performance.svg")):
         print("no plot: matplotlib is missing (bench/requirements.txt)", file=sys.stderr)
     for page, names in PAGES.items():
         path = os.path.join(ROOT, page)
