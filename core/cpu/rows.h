@@ -29,7 +29,7 @@ struct Max {
   }
   template <class T> T operator()(T a, T b) const { return (b > a) | !(b == b) ? b : a; }
   template <class T, class A>
-  xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
+  [[gnu::always_inline]] xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
     return xsimd::select((b > a) | !(b == b), b, a);
   }
 };
@@ -40,7 +40,7 @@ struct Min {
   }
   template <class T> T operator()(T a, T b) const { return (b < a) | !(b == b) ? b : a; }
   template <class T, class A>
-  xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
+  [[gnu::always_inline]] xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
     return xsimd::select((b < a) | !(b == b), b, a);
   }
 };
@@ -108,10 +108,65 @@ template <class Fold> inline Vec<double> keep_part(const Vec<double>& v, std::in
   return Vec<double>(
       _mm512_mask_blend_pd(static_cast<__mmask8>(first_lanes(n)), Vec<double>(Fold::template identity<double>()), v));
 }
+#elif defined(__AVX2__)
+inline __m256i first_lanes(std::int64_t n) {  // of floats
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline __m256i first_wide_lanes(std::int64_t n) {  // of doubles
+  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+inline Vec<float> load_part(const float* p, std::int64_t n) {
+  return Vec<float>(_mm256_maskload_ps(p, first_lanes(n)));
+}
+inline Vec<double> load_part(const double* p, std::int64_t n) {
+  return Vec<double>(_mm256_maskload_pd(p, first_wide_lanes(n)));
+}
+inline void store_part(float* p, const Vec<float>& v, std::int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), v); }
+inline void store_part(double* p, const Vec<double>& v, std::int64_t n) {
+  _mm256_maskstore_pd(p, first_wide_lanes(n), v);
+}
+template <class Fold> inline Vec<float> keep_part(const Vec<float>& v, std::int64_t n) {
+  const Vec<float> other(Fold::template identity<float>());
+  return Vec<float>(_mm256_blendv_ps(other, v, _mm256_castsi256_ps(first_lanes(n))));
+}
+template <class Fold> inline Vec<double> keep_part(const Vec<double>& v, std::int64_t n) {
+  const Vec<double> other(Fold::template identity<double>());
+  return Vec<double>(_mm256_blendv_pd(other, v, _mm256_castsi256_pd(first_wide_lanes(n))));
+}
 #endif
 
 // Folds the elements of a vector, halves onto halves.
+#if defined(__AVX512BW__)
+template <class Fold> inline float fold_in_registers(const Vec<float>& v) {
+  const Fold fold;
+  const Vec<float> a = fold(v, Vec<float>(_mm512_shuffle_f32x4(v, v, 0b01001110)));
+  const Vec<float> b = fold(a, Vec<float>(_mm512_shuffle_f32x4(a, a, 0b10110001)));
+  const Vec<float> c = fold(b, Vec<float>(_mm512_permute_ps(b, 0b01001110)));
+  return _mm512_cvtss_f32(fold(c, Vec<float>(_mm512_permute_ps(c, 0b10110001))));
+}
+template <class Fold> inline double fold_in_registers(const Vec<double>& v) {
+  const Fold fold;
+  const Vec<double> a = fold(v, Vec<double>(_mm512_shuffle_f64x2(v, v, 0b01001110)));
+  const Vec<double> b = fold(a, Vec<double>(_mm512_shuffle_f64x2(a, a, 0b10110001)));
+  return _mm512_cvtsd_f64(fold(b, Vec<double>(_mm512_permute_pd(b, 0b01010101))));
+}
+#elif defined(__AVX2__)
+template <class Fold> inline float fold_in_registers(const Vec<float>& v) {
+  const Fold fold;
+  const Vec<float> a = fold(v, Vec<float>(_mm256_permute2f128_ps(v, v, 1)));
+  const Vec<float> b = fold(a, Vec<float>(_mm256_permute_ps(a, 0b01001110)));
+  return _mm256_cvtss_f32(fold(b, Vec<float>(_mm256_permute_ps(b, 0b10110001))));
+}
+template <class Fold> inline double fold_in_registers(const Vec<double>& v) {
+  const Fold fold;
+  const Vec<double> a = fold(v, Vec<double>(_mm256_permute2f128_pd(v, v, 1)));
+  return _mm256_cvtsd_f64(fold(a, Vec<double>(_mm256_permute_pd(a, 0b0101))));
+}
+#endif
 template <class Fold, class C> inline C fold_lanes(const Vec<C>& v) {
+#if defined(__AVX2__)
+  if constexpr (std::is_floating_point_v<C>) return fold_in_registers<Fold>(v);
+#endif
   C lanes[Vec<C>::size];
   store(lanes, v);
   for (std::size_t half = Vec<C>::size / 2; half > 0; half /= 2) {
