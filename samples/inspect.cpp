@@ -42,7 +42,7 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(app, argc, argv);
   const Contents c = read(path);
   std::size_t width = 4;
-  for (const auto& [name, t] : c.tensors) width = std::max(width, name.size());
+  for (const auto& [name, t] : c.tensors) width = std::max(width, std::min<std::size_t>(name.size(), 60));
   std::int64_t elements = 0;
   for (const auto& [name, t] : c.tensors) {
     const std::string range = t.numel() > 0 ? fmt::format("{:.4g} to {:.4g}", t.min().item(), t.max().item()) : "empty";
