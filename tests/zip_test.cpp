@@ -142,7 +142,7 @@ TEST_CASE("zip: an archive without entries, one with a comment, and deflated ent
   a.comment = std::string("PK\5\6") + std::string(40, 'c');  // looks like an end, and is none
   CHECK(accepts(a.bytes()) == "hello");
   std::string text;
-  for (int i = 0; i < 300'000; ++i) text += static_cast<char>('a' + i * i % 17);
+  for (int i = 0; i < 300'000; ++i) text += static_cast<char>('a' + i % 1000 * i % 17);
   CHECK(accepts(packed(text).bytes()) == text);
   CHECK(accepts(packed("").bytes()) == "");
   CHECK(accepts(packed(std::string(3 << 20, 'z')).bytes()).size() == 3 << 20);
