@@ -5,6 +5,7 @@
 #include "core/random.h"
 #include "cuda/launches.h"
 #include "mantissa.h"
+#include "tests/cuda_shim/resnet_block.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -12,23 +13,10 @@ using cuda_backend::LaunchCounter;
 
 namespace {
 
-struct Block {  // of samples/cifar.cpp
-  Block(std::int64_t in, std::int64_t out, int stride)
-      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
-        conv2(out, out, 3, {.padding = 1, .bias = false}), bn1(out), bn2(out) {
-    if (stride != 1 || in != out)
-      shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
-  }
-  nn::Conv2d conv1, conv2;
-  nn::BatchNormAct2d bn1, bn2;
-  nn::Sequential shortcut;
-  MANTISSA_FIELDS(conv1, bn1, conv2, bn2, shortcut)
-  Tensor operator()(const Tensor& x) const { return bn2(conv2(bn1(conv1(x))), shortcut(x)); }
-};
 struct ResNet {
   nn::Conv2d conv1{3, 16, 3, {.padding = 1, .bias = false}};
   nn::BatchNormAct2d bn1{16};
-  Block first{16, 16, 1}, second{16, 32, 2};
+  test::ResNetBlock first{16, 16, 1}, second{16, 32, 2};
   nn::Linear linear{32, 10};
   MANTISSA_FIELDS(conv1, bn1, first, second, linear)
   Tensor operator()(const Tensor& image) const {

@@ -9,6 +9,7 @@
 
 #include "cuda/launches.h"
 #include "mantissa.h"
+#include "tests/cuda_shim/resnet_block.h"
 #include "tests/cuda_shim/shim.h"
 #include "tests/testing.h"
 
@@ -54,19 +55,6 @@ struct Gpt {
   }
 };
 
-struct ResNetBlock {  // of samples/cifar.cpp
-  ResNetBlock(std::int64_t in, std::int64_t out, int stride)
-      : conv1(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
-        conv2(out, out, 3, {.padding = 1, .bias = false}), bn1(out), bn2(out) {
-    if (stride != 1 || in != out)
-      shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
-  }
-  nn::Conv2d conv1, conv2;
-  nn::BatchNormAct2d bn1, bn2;
-  nn::Sequential shortcut;
-  MANTISSA_FIELDS(conv1, bn1, conv2, bn2, shortcut)
-  Tensor operator()(const Tensor& x) const { return bn2(conv2(bn1(conv1(x))), shortcut(x)); }
-};
 struct ResNet18 {
   ResNet18() {
     for (std::int64_t in = 64, stage = 0; stage < 4; ++stage) {
@@ -78,12 +66,12 @@ struct ResNet18 {
   }
   nn::Conv2d conv1{3, 64, 3, {.padding = 1, .bias = false}};
   nn::BatchNormAct2d bn1{64};
-  std::vector<ResNetBlock> blocks;
+  std::vector<test::ResNetBlock> blocks;
   nn::Linear linear{512, 10};
   MANTISSA_FIELDS(conv1, bn1, blocks, linear)
   Tensor operator()(const Tensor& image) const {
     Tensor x = bn1(conv1(image));
-    for (const ResNetBlock& block : blocks) x = block(x);
+    for (const test::ResNetBlock& block : blocks) x = block(x);
     return linear(flatten(adaptive_avg_pool2d(x, {1, 1}), 1));
   }
 };
