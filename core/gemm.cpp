@@ -5,13 +5,17 @@
 
 #include "core/gemm_few_rows.h"
 #include "core/gemm_half.h"
+#include "core/gemm_small.h"
 #include "core/kernel.h"
 #include "core/onednn.h"
 #include "core/parallel.h"
+#include "core/pointwise.h"
 
 namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
+                std::span<const View* const> x)
 MANTISSA_KERNEL(gemm_f64, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t a_row,
                 std::int64_t a_col, const double* b, std::int64_t b_row, std::int64_t b_col, double* c,
                 std::int64_t c_row)
@@ -174,6 +178,42 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
   for_pieces(y, columns_of(a), [&](const Piece& p) { multiply_piece<T>(y, left, right, start, p, add); });
 }
 
+// A column by a row. For short rows, and halves where there are many of both, the ways below are faster.
+bool is_outer(const View& y, const View& a) {
+  constexpr std::int64_t long_row = 256;
+  return columns_of(a) == 1 && ((a.dtype == f32 && columns_of(y) >= long_row) || rows_of(y) == 1 || columns_of(y) == 1);
+}
+void multiply_outer(const View& y, const View& a, const View& b) {
+  const pointwise::Mul mul;
+  const View* operands[] = {&a, &b};
+  const void* formula = &mul;
+  kernels::pointwise(y.device, pointwise::opcode<pointwise::Mul>, formula, compute_dtype(y.dtype), y,
+                     std::span<const View* const>(operands));
+}
+
+// --- batches of small matrices ---
+
+// Worth it where a call of the library would cost more than packing b by plain copies.
+bool is_small(const View& y, const View& a, const View& b) {
+  constexpr std::int64_t work = 40 << 10;
+  const std::int64_t m = rows_of(y), n = columns_of(y), k = columns_of(a);
+  return y.dtype == f32 && a.dtype == f32 && b.dtype == f32 && y.numel() > m * n && k > 0 &&
+         std::max({m, n, k}) <= most_small && m * n * k <= work;
+}
+void multiply_small(const View& y, const View& a, const View& b) {
+  const SmallProduct p{rows_of(y),    columns_of(y), columns_of(a), row_stride(a),
+                       column_stride(a), row_stride(b), column_stride(b)};
+  const std::int64_t size = p.m * p.n, items = y.numel() / size;
+  constexpr double overhead = 1e3;  // what a product costs beside its operations
+  const auto grain = static_cast<std::int64_t>(small_piece / (flops_of(p.m, p.n, p.k) + overhead) / 4);
+  parallel_for(items, std::clamp<std::int64_t>(grain, 1, items), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      kernels::gemm_small(cpu, p, a.as<const float>() + item_offset(a, i), b.as<const float>() + item_offset(b, i),
+                          y.as<float>() + i * size);
+    }
+  });
+}
+
 bool dtypes_agree(const View& y, const View& a, const View& b) { return a.dtype == y.dtype && b.dtype == y.dtype; }
 // Halves whose sums are kept in f32.
 bool is_wide(const View& y, const View& a, const View& b) {
@@ -195,7 +235,40 @@ bool is_few_rows(const View& y, const View& a, const View& b) {
   const std::int64_t most = is_half(b.dtype) ? half_panel / 4 : large ? most_few_rows : most_few_rows / 2;
   return rows_of(y) <= most && row_stride(b) == 1;
 }
-void multiply_by_rows(const View& y, const View& a, const View& b, const View& bias) {
+bool lies_on_its_side(const View& v) { return row_stride(v) > 0 && row_stride(v) < column_stride(v); }
+// A matrix along k by one column: the same product turned round.
+bool is_one_column(const View& y, const View& a, const View& b) {
+  return columns_of(y) == 1 && rows_of(y) > most_few_rows && y.numel() == rows_of(y) && y.dtype != f64 &&
+         dtypes_agree(y, a, b) && !lies_on_its_side(a) && rows_of(a) * columns_of(a) >= least_few_rows_weight;
+}
+View on_its_side(View v) {
+  const int last = v.dim() - 1;
+  std::swap(v.sizes[last - 1], v.sizes[last]);
+  std::swap(v.strides[last - 1], v.strides[last]);
+  return v;
+}
+View with_dense_rows(const View& v, Tensor& keep) {
+  if (column_stride(v) == 1) return v;
+  keep = Tensor::allocate(v.sizes, v.dtype);
+  kernels::copy(cpu, keep.view(), v);
+  return keep.view();
+}
+// One row by halves that lie along n: packing them takes longer than the product.
+bool is_row_across(const View& y, const View& a, const View& b) {
+  return rows_of(y) == 1 && y.numel() == columns_of(y) && is_half(b.dtype) &&
+         (dtypes_agree(y, a, b) || is_wide(y, a, b)) && !lies_on_its_side(b) &&
+         columns_of(y) * columns_of(a) >= least_few_rows_weight;
+}
+void multiply_by_rows(const View& y, const View& a, const View& b, const View& bias, bool across = false);
+void multiply_across(const View& y, const View& a, const View& b, const View& bias) {
+  Tensor copy;
+  multiply_by_rows(y, a, with_dense_rows(b, copy), bias, true);
+}
+void multiply_by_column(const View& y, const View& a, const View& b) {
+  Tensor copy;
+  multiply_by_rows(on_its_side(y), on_its_side(b), on_its_side(with_dense_rows(a, copy)), View{});
+}
+void multiply_by_rows(const View& y, const View& a, const View& b, const View& bias, bool across) {
   Tensor a_copy, bias_copy;
   const std::int64_t n = columns_of(y), k = columns_of(a);
   View left = a, start = bias;
@@ -210,8 +283,12 @@ void multiply_by_rows(const View& y, const View& a, const View& b, const View& b
     kernels::copy(cpu, bias_copy.view(), bias);
     start = bias_copy.view();
   }
-  mantissa::multiply_few_rows({b.dtype, rows_of(y), n, k, left.as<const float>(), row_stride(left), b.data,
-                               column_stride(b), start.data, y.data, n, y.dtype == f32});
+  const FewRows p{b.dtype, rows_of(y), n, k, left.as<const float>(), row_stride(left), b.data,
+                  across ? row_stride(b) : column_stride(b), start.data, y.data, n, y.dtype == f32};
+  if (!across) return mantissa::multiply_few_rows(p);
+  constexpr std::int64_t line = 64, piece = 64 << 10;  // columns; elements of b that are worth a thread
+  parallel_for(n, std::max<std::int64_t>(1, piece / k / line) * line,
+               [&](std::int64_t begin, std::int64_t end) { kernels::gemm_few_rows_across(cpu, p, begin, end); });
 }
 
 // --- f16 and bf16 ---
@@ -331,8 +408,18 @@ void kernels::gemm(Device device, const View& y, const View& a, const View& b, c
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::gemm, device)(y, a, b, bias, add);
   if (y.numel() * columns_of(a) <= tiny && dtypes_agree(y, a, b)) {
     visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias, add); });
+  } else if (!add && !bias && is_outer(y, a)) {
+    multiply_outer(y, a, b);
+  } else if (!add && !bias && is_small(y, a, b)) {
+    multiply_small(y, a, b);
   } else if (!add && is_few_rows(y, a, b)) {
     multiply_by_rows(y, a, b, bias);
+  } else if (!add && is_row_across(y, a, b)) {
+    multiply_across(y, a, b, bias);
+  } else if (!add && !bias && is_one_column(y, a, b)) {
+    multiply_by_column(y, a, b);
+  } else if (!add && !bias && is_row_across(on_its_side(y), on_its_side(b), on_its_side(a))) {
+    multiply_across(on_its_side(y), on_its_side(b), on_its_side(a), View{});
   } else if (y.dtype == f64) {
     multiply<double>(y, a, b, bias, add);
   } else if (is_wide(y, a, b) || (is_half(y.dtype) && dtypes_agree(y, a, b))) {

@@ -91,6 +91,31 @@ template <class T> MANTISSA_HD inline T bounded_erf(T x) {
   return erf(x);
 }
 
+// The normal distribution function of vectors of f32, which costs less than by erf: below 0 it is the power -16 of a
+// polynomial, fitted on [0, 6.5] such that x times it is right to 2e-10 + 2e-7 of itself. Beyond, both vanish. With
+// rounding, x times it has an error of at most 5e-7 there.
+template <class T> inline constexpr bool has_normal_below = false;
+template <Vector V> inline constexpr bool has_normal_below<V> = sizeof(typename V::value_type) == 4;
+template <Vector V> inline V normal_below(const V& x) {
+  const V z = abs(x);
+  V p = ((V(1.54439917e-7f) * z + V(-1.05264905e-6f)) * z + V(7.26142525e-6f)) * z + V(5.40415567e-5f);
+  p = ((p * z + V(2.85186979e-5f)) * z + V(3.43391905e-3f)) * z + V(2.20729050e-2f);
+  p = (p * z + V(5.20755313e-2f)) * z + V(1.04427385f);
+  p = p * p, p = p * p, p = p * p, p = p * p;
+  const V tail = V(1) / p;
+  return select(x > V(0), V(1) - tail, tail);
+}
+// The same from density = exp(-x^2 / 2): below 0 the density times a quotient of polynomials, fitted to 6e-9 of it on
+// [0, 14]. Beyond, both are 0.
+template <Vector V> inline V normal_below(const V& x, const V& density) {
+  const V z = min(abs(x), V(14));
+  V p = ((V(4.0775277e-3f) * z + V(4.0372034e-2f)) * z + V(1.82460336e-1f)) * z + V(4.37248969e-1f);
+  V q = ((V(1.02207175e-2f) * z + V(1.01204492e-1f)) * z + V(4.6742514e-1f)) * z + V(1.19928465f);
+  p = p * z + V(0.5f), q = (q * z + V(1.67238289f)) * z + V(1);
+  const V tail = density * p / q;
+  return select(x > V(0), V(1) - tail, tail);
+}
+
 enum class Result : std::uint8_t { promoted, boolean, floating };  // floating: integers give f32
 enum class Saves : std::uint8_t { nothing, input, output };
 
@@ -131,6 +156,8 @@ struct Pow : Formula {
   MANTISSA_F f(T a, T b) const {
     if constexpr (Vector<T>) {  // the vector pow is for ordinary numbers: no denormals, infinity, NaN, huge exponents
       using C = typename T::value_type;
+      if (all(b == T(2))) return a * a;
+      if (all(b == T(3))) return a * a * a;
       const T low(std::numeric_limits<C>::min()), high(std::numeric_limits<C>::max() / 4), largest(4194304);
       const auto some_power = abs(b) >= low && abs(b) <= largest;
       const auto plain = some_power && ((abs(a) >= low && abs(a) <= high) || (a == T(0) && b > T(0)));
@@ -302,8 +329,15 @@ struct Relu : Formula {
 };
 struct Gelu : Floating {  // x * Phi(x), Phi the normal distribution function
   static constexpr auto name = "gelu"; static constexpr Saves saves = Saves::input;
-  MANTISSA_F f(T x) const { return x * phi(x); }
-  MANTISSA_F df(T g, T x) const { return g * (phi(x) + x * T(0.3989422804014327) * exp(T(-0.5) * x * x)); }
+  MANTISSA_F f(T x) const {
+    if constexpr (has_normal_below<T>) return x * normal_below(x);
+    else return x * phi(x);
+  }
+  MANTISSA_F df(T g, T x) const {
+    const T density = exp(T(-0.5) * x * x);
+    if constexpr (has_normal_below<T>) return g * (normal_below(x, density) + x * T(0.3989422804014327) * density);
+    else return g * (phi(x) + x * T(0.3989422804014327) * density);
+  }
   template <class T> MANTISSA_HD static T phi(T x) { return T(0.5) * (T(1) + bounded_erf(x * T(0.7071067811865476))); }
 };
 struct Silu : Floating {

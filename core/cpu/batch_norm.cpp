@@ -35,9 +35,9 @@ struct Planes {
     for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
   }
   std::int64_t count() const { return samples * inner; }
-  template <class C> View view(const C* data) const {
+  template <class T> View view(const T* data) const {
     const Dims sizes{samples, channels, inner};
-    return {const_cast<C*>(data), sizes, contiguous_strides(sizes), dtype_of<C>, cpu};
+    return {const_cast<T*>(data), sizes, contiguous_strides(sizes), dtype_of<T>, cpu};
   }
   ReducePlan plan(const View& x) const { return ReducePlan({1, channels, 1}, x); }
 
@@ -52,8 +52,8 @@ struct Planes {
 };
 
 // The batch's mean and biased variance; the running ones move towards mean and unbiased variance.
-template <class C>
-void batch_statistics(const Planes& p, const C* x, C* mean, C* var, const View& running_mean, const View& running_var,
+template <class T, class C = Compute<T>>
+void batch_statistics(const Planes& p, const T* x, C* mean, C* var, const View& running_mean, const View& running_var,
                       double momentum) {
   const View v = p.view(x);
   const ReducePlan plan = p.plan(v);
@@ -70,18 +70,25 @@ void batch_statistics(const Planes& p, const C* x, C* mean, C* var, const View& 
   for (std::int64_t c = 0; c < p.channels; ++c) var[c] = var[c] / n;
 }
 
-// y = max(0, y + z) of one run, each where wanted.
-template <class C> void finish_run(const BatchNormForward& f, std::int64_t n, C* y, const C* z) {
-  if (z) map_run(n, y, [](auto v, auto r) { return v + r; }, y, z);
-  if (f.relu) map_run(n, y, [](auto v) { return rectified(v); }, y);
+// y = max(0, normalised x + z) of one run, each where wanted.
+template <bool relu, bool add, class T, class F>
+void finish_run(std::int64_t n, T* y, const T* x, const T* z, const F& normalised) {
+  for_vectors<Compute<T>>(n, [&](const auto& lanes, std::int64_t j) {
+    auto v = normalised(lanes.load(x + j));
+    if constexpr (add) v = v + lanes.load(z + j);
+    if constexpr (relu) v = rectified(v);
+    lanes.store(y + j, v);
+  });
 }
 
 void forward(const BatchNormForward& f) {
   if (channels_are_innermost(f.x)) return batch_norm_channels(f);
-  visit_compute(f.x.dtype, [&]<class C> {
+  visit_floating(f.x.dtype, [&]<class T> {
+    using C = Compute<T>;
     const Planes p(f.x);
-    const Dense<C> in(f.x), w(f.weight), b(f.bias), residual(f.z);
-    DenseResult<C> out(f.y);
+    const Dense<T> in(f.x), residual(f.z);
+    const Dense<C> w(f.weight), b(f.bias);
+    DenseResult<T> out(f.y);
     C *m = f.mean.as<C>(), *s = f.inv_std.as<C>();
     if (f.training) {
       batch_statistics(p, in.data(), m, s, f.running_mean, f.running_var, f.momentum);
@@ -92,38 +99,38 @@ void forward(const BatchNormForward& f) {
     for (std::int64_t c = 0; c < p.channels; ++c) s[c] = C(1) / std::sqrt(s[c] + static_cast<C>(f.eps));
     p.for_rows([&](std::int64_t n, std::int64_t offset, std::int64_t c) {
       const C scale = w.data() ? s[c] * w.data()[c] : s[c], shift = b.data() ? b.data()[c] : C(0), mean = m[c];
-      C* y = out.data() + offset;
-      map_run(
-          n, y,
-          [=](auto v) {
-            using V = decltype(v);
-            return Normalise{}(v, V(mean), V(scale), V(shift));
-          },
-          in.data() + offset);
-      finish_run(f, n, y, residual.data() ? residual.data() + offset : nullptr);
+      const auto normalised = [=](const Vec<C>& v) {
+        return Normalise{}(v, Vec<C>(mean), Vec<C>(scale), Vec<C>(shift));
+      };
+      T* y = out.data() + offset;
+      const T *x = in.data() + offset, *z = residual.data() ? residual.data() + offset : nullptr;
+      if (z && f.relu) finish_run<true, true>(n, y, x, z, normalised);
+      else if (z) finish_run<false, true>(n, y, x, z, normalised);
+      else if (f.relu) finish_run<true, false>(n, y, x, z, normalised);
+      else finish_run<false, false>(n, y, x, z, normalised);
     });
     out.finish();
   });
 }
 
-// The gradients that the activation let through, in a buffer of their own; without an activation `g` itself.
-template <class C>
-Tensor passed(const BatchNormGradient& f, const Planes& p, const C* g, const C* x, const C* weight, const C* bias,
+// The gradients that the activation let through, in a buffer of their own.
+template <class T, class C = Compute<T>>
+Tensor passed(const BatchNormGradient& f, const Planes& p, const T* g, const T* x, const C* weight, const C* bias,
               const C* mean, const C* inv_std) {
-  const Tensor mask = Tensor::allocate(f.x.sizes, dtype_of<C>);
-  const Dense<C> result(f.y);
+  const Tensor mask = Tensor::allocate(f.x.sizes, dtype_of<T>);
+  const Dense<T> result(f.y);
   p.for_rows([&](std::int64_t n, std::int64_t offset, std::int64_t c) {
-    C* to = mask.data<C>() + offset;
-    const auto through = [](auto from, auto value) { return let_through(from, value); };
-    if (result.data()) return map_run(n, to, through, g + offset, result.data() + offset);
-    const C m = mean[c], scale = weight ? inv_std[c] * weight[c] : inv_std[c], shift = bias ? bias[c] : C(0);
-    map_run(
-        n, to,
-        [=](auto from, auto v) {
-          using V = decltype(v);
-          return let_through(from, Normalise{}(v, V(m), V(scale), V(shift)));
-        },
-        g + offset, x + offset);
+    T* to = mask.data<T>() + offset;
+    const T *from = g + offset, *y = result.data() + offset, *v = x + offset;
+    if (result.data()) {
+      return for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) {
+        lanes.store(to + j, let_through(lanes.load(from + j), lanes.load(y + j)));
+      });
+    }
+    const Vec<C> m(mean[c]), scale(weight ? inv_std[c] * weight[c] : inv_std[c]), shift(bias ? bias[c] : C(0));
+    for_vectors<C>(n, [&](const auto& lanes, std::int64_t j) {
+      lanes.store(to + j, let_through(lanes.load(from + j), Normalise{}(lanes.load(v + j), m, scale, shift)));
+    });
   });
   return mask;
 }
@@ -131,21 +138,24 @@ Tensor passed(const BatchNormGradient& f, const Planes& p, const C* g, const C* 
 // Formulas: core/cpu/batch_norm_channels.cpp.
 void backward(const BatchNormGradient& f) {
   if (channels_are_innermost(f.x)) return batch_norm_channels_backward(f);
-  visit_compute(f.x.dtype, [&]<class C> {
+  visit_floating(f.x.dtype, [&]<class T> {
+    using C = Compute<T>;
     const Planes p(f.x);
-    const Dense<C> in(f.x), given(f.g), w(f.weight), b(f.bias), means(f.mean), inv_stds(f.inv_std);
-    DenseResult<C> out(f.dx);
-    const C *m = means.data(), *s = inv_stds.data(), *g = given.data();
+    const Dense<T> in(f.x), given(f.g);
+    const Dense<C> w(f.weight), b(f.bias), means(f.mean), inv_stds(f.inv_std);
+    DenseResult<T> out(f.dx);
+    const C *m = means.data(), *s = inv_stds.data();
+    const T* g = given.data();
     C *dw = f.dweight.as<C>(), *db = f.dbias.as<C>();
     Tensor masked;
     if (f.relu) {
       masked = passed(f, p, g, in.data(), w.data(), b.data(), m, s);
-      g = masked.data<C>();
+      g = masked.data<T>();
     }
     const View v = p.view(in.data()), gv = p.view(g);
-    if (f.dz) copy(f.dz, View{const_cast<C*>(g), f.dz.sizes, contiguous_strides(f.dz.sizes), dtype_of<C>, cpu});
+    if (f.dz) copy(f.dz, View{const_cast<T*>(g), f.dz.sizes, contiguous_strides(f.dz.sizes), dtype_of<T>, cpu});
     reduce<Sum>(p.plan(gv), Elements<C>{gv}, db);
-    reduce<Sum>(p.plan(v), DeviationProducts<C>{in.data(), g}, dw, m);
+    reduce<Sum>(p.plan(v), DeviationProducts<T>{in.data(), g}, dw, m);
     auto scale = scratch<C>(p.channels), mean_g = scratch<C>(p.channels), slope = scratch<C>(p.channels);
     const auto n = static_cast<C>(p.count());
     for (std::int64_t c = 0; c < p.channels; ++c) {
@@ -155,14 +165,12 @@ void backward(const BatchNormGradient& f) {
       dw[c] *= s[c];
     }
     p.for_rows([&](std::int64_t count, std::int64_t offset, std::int64_t c) {
-      const C mu = m[c], k = scale[c], mg = mean_g[c], sl = slope[c];
-      map_run(
-          count, out.data() + offset,
-          [=](auto a, auto e) {
-            using V = decltype(a);
-            return V(k) * (a - V(mg) - (e - V(mu)) * V(sl));
-          },
-          g + offset, in.data() + offset);
+      const Vec<C> mu(m[c]), k(scale[c]), mg(mean_g[c]), sl(slope[c]);
+      T* to = out.data() + offset;
+      const T *from = g + offset, *v = in.data() + offset;
+      for_vectors<C>(count, [&](const auto& lanes, std::int64_t j) {
+        lanes.store(to + j, k * (lanes.load(from + j) - mg - (lanes.load(v + j) - mu) * sl));
+      });
     });
     out.finish();
   });

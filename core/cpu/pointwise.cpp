@@ -11,6 +11,7 @@
 #include "core/cpu/tile_operand.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/scratch.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
@@ -20,49 +21,73 @@ MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// Dense rows beside operands that are the same for every row, as a bias with the channels innermost: those are written
-// out for as many rows as fill a tile, and the tiles are runs of the others. False where operands are not such.
-template <class C>
+// to[i] = element offset + i * stride of v. S is what a loop reads and writes: the compute type, or bf16 where all
+// operands have that.
+template <class S> void load_stored(S* to, const View& v, std::int64_t offset, std::int64_t stride, std::int64_t n) {
+  if constexpr (dtype_of<S> == bf16) for (std::int64_t i = 0; i < n; ++i) to[i] = v.as<const S>()[offset + i * stride];
+  else load_run(to, v.data, v.dtype, offset, stride, n);
+}
+template <class S>
+void store_stored(const View& y, std::int64_t offset, std::int64_t stride, const S* from, std::int64_t n) {
+  if constexpr (dtype_of<S> == bf16) for (std::int64_t i = 0; i < n; ++i) y.as<S>()[offset + i * stride] = from[i];
+  else store_run(y.data, y.dtype, offset, stride, from, n);
+}
+
+// Blocks of dense rows beside operands that are the same for every row of a block, as a bias with the channels
+// innermost: those are written out for as many rows as fill a tile, and the tiles are runs of the others. False where
+// operands are not such.
+template <class S>
 bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
-  if (loop.sizes.rank() != 2 || loop.sizes[1] > 16 * tile) return false;
-  const std::int64_t row = loop.sizes[1], period = row * std::max<std::int64_t>(1, 2 * tile / row);
-  const auto dense = [&](int k) { return loop.strides[k][0] == row && loop.strides[k][1] == 1; };
-  const int operands = static_cast<int>(x.size()) + 1;
-  for (int k = 0; k < operands; ++k) if (!dense(k) && (k == 0 || loop.strides[k][0] != 0)) return false;
-  std::vector<C> repeated[3];
-  for (int k = 1; k < operands; ++k) {
-    if (dense(k)) continue;
-    std::vector<C>& to = repeated[k - 1];
-    to.resize(static_cast<std::size_t>(period));
-    load_run(to.data(), x[static_cast<std::size_t>(k - 1)]->data, x[static_cast<std::size_t>(k - 1)]->dtype, 0,
-             loop.strides[k][1], row);
-    for (std::int64_t at = row; at < period; at += row) std::copy_n(to.data(), row, to.data() + at);
+  constexpr Dtype stored = dtype_of<S>;
+  const int inner = loop.sizes.rank() - 1, operands = static_cast<int>(x.size()) + 1;
+  if (inner < 1 || loop.sizes[inner] > 16 * tile) return false;
+  const std::int64_t row = loop.sizes[inner], period = row * std::max<std::int64_t>(1, 2 * tile / row),
+                     block = row * loop.sizes[inner - 1];
+  if (inner > 1 && block < 4 * period) return false;
+  const auto dense = [&](int k) { return loop.strides[k][inner - 1] == row && loop.strides[k][inner] == 1; };
+  bool direct = y.dtype == stored;
+  for (int k = 0; k < operands; ++k) {
+    if (!dense(k) && (k == 0 || loop.strides[k][inner - 1] != 0)) return false;
+    if (k > 0) direct = direct && (!dense(k) || x[static_cast<std::size_t>(k - 1)]->dtype == stored);
   }
-  bool direct = y.dtype == dtype_of<C>;
-  for (int k = 1; k < operands; ++k)
-    direct = direct && (!dense(k) || x[static_cast<std::size_t>(k - 1)]->dtype == dtype_of<C>);
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
-    C buffers[3][tile], out[tile];
+    ScratchVector<S> repeated[3];
+    S buffers[3][tile], out[tile];
+    std::int64_t offset[4], filled = -1;  // where a block begins, and for which one the repeated rows are
     for (std::int64_t i = begin, n = 0; i < end; i += n) {
-      const std::int64_t column = i % period;
-      n = std::min({end - i, period - column, direct ? period : tile});
+      const std::int64_t in_block = i % block, column = in_block % period;
+      if (filled != i / block) {
+        filled = i / block;
+        for (int k = 0; k < operands; ++k) {
+          offset[k] = 0;
+          for (std::int64_t d = inner - 2, rest = filled; d >= 0; rest /= loop.sizes[static_cast<int>(d--)])
+            offset[k] += rest % loop.sizes[static_cast<int>(d)] * loop.strides[k][static_cast<int>(d)];
+          if (dense(k)) continue;
+          ScratchVector<S>& to = repeated[k - 1];
+          to.resize(static_cast<std::size_t>(period));
+          load_stored(to.data(), *x[static_cast<std::size_t>(k - 1)], offset[k], loop.strides[k][inner], row);
+          for (std::int64_t at = row; at < period; at += row) std::copy_n(to.data(), row, to.data() + at);
+        }
+      }
+      n = std::min({end - i, block - in_block, period - column, direct ? period : tile});
       const void* inputs[3];
       for (std::size_t k = 0; k < x.size(); ++k) {
         const View& v = *x[k];
+        const std::int64_t from = offset[k + 1] + in_block;
         if (!repeated[k].empty()) {
           inputs[k] = repeated[k].data() + column;
-        } else if (v.dtype == dtype_of<C>) {
-          inputs[k] = v.as<const C>() + i;
+        } else if (v.dtype == stored) {
+          inputs[k] = v.as<const S>() + from;
         } else {
-          load_run(buffers[k], v.data, v.dtype, i, 1, n);
+          load_stored(buffers[k], v, from, 1, n);
           inputs[k] = buffers[k];
         }
       }
-      if (y.dtype == dtype_of<C>) {
-        fn(formula, n, y.as<C>() + i, inputs);
+      if (y.dtype == stored) {
+        fn(formula, n, y.as<S>() + offset[0] + in_block, inputs);
       } else {
         fn(formula, n, out, inputs);
-        store_run(y.data, y.dtype, i, 1, out, n);
+        store_stored(y, offset[0] + in_block, 1, out, n);
       }
     }
   });
@@ -70,17 +95,12 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
 }
 
 // Long rows, taken one by one: what is dense in its row is read and written in place, what repeats in it is written out
-// for a tile once for each row, the rest goes through tiles. S is what the loop reads and writes: the compute type, or
-// bf16 where all operands have that.
+// for a tile once for each row, the rest goes through tiles.
 constexpr std::int64_t long_row = 48;
 template <class S>
 void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
   constexpr Dtype stored = dtype_of<S>;
   const int inputs = static_cast<int>(x.size()), inner = loop.sizes.rank() - 1;
-  const auto convert_in = [](S* to, const View& v, std::int64_t offset, std::int64_t stride, std::int64_t n) {
-    if constexpr (stored == bf16) for (std::int64_t i = 0; i < n; ++i) to[i] = v.as<const S>()[offset + i * stride];
-    else load_run(to, v.data, v.dtype, offset, stride, n);
-  };
   const std::int64_t y_step = loop.strides[0][inner];
   const bool y_direct = y_step == 1 && y.dtype == stored;
   bool all_direct = y_direct, direct[3];
@@ -103,17 +123,16 @@ void run_rows(TileFn fn, const void* formula, const View& y, std::span<const Vie
           if (direct[k]) {
             from[k] = v.as<const S>() + at;
           } else if (stride != 0) {
-            convert_in(buffer[k], v, at, stride, n);
+            load_stored(buffer[k], v, at, stride, n);
           } else if (repeated[k] != at) {
-            convert_in(buffer[k], v, at, 0, 1);
+            load_stored(buffer[k], v, at, 0, 1);
             std::fill_n(buffer[k] + 1, std::min(tile, loop.sizes[inner]) - 1, S(buffer[k][0]));
             repeated[k] = at;
           }
         }
         fn(formula, n, y_direct ? static_cast<void*>(y.as<S>() + to) : out, from);
         if (y_direct) continue;
-        if constexpr (stored == bf16) for (std::int64_t j = 0; j < n; ++j) y.as<S>()[to + j * y_step] = out[j];
-        else store_run(y.data, y.dtype, to, y_step, out, n);
+        store_stored(y, to, y_step, out, n);
       }
     });
   });
@@ -129,14 +148,15 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
   }
   list[0] = &y.strides;
   const Loop loop = collapse_in_memory_order(y.sizes, list, static_cast<int>(x.size()) + 1);
-  if (run_periodic<C>(fn, formula, y, x, loop)) return;
-  if (loop.sizes.rank() > 1 && loop.sizes.back() >= long_row) {
-    if constexpr (dtype_of<C> == f32) {
-      const bool halves = y.dtype == bf16 && std::ranges::all_of(x, [](const View* v) { return v->dtype == bf16; });
-      if (halves && e.bf16) return run_rows<BFloat16>(e.bf16, formula, y, x, loop);
+  const bool long_rows = loop.sizes.rank() > 1 && loop.sizes.back() >= long_row;
+  if constexpr (dtype_of<C> == f32) {
+    if (e.bf16 && y.dtype == bf16 && std::ranges::all_of(x, [](const View* v) { return v->dtype == bf16; })) {
+      if (run_periodic<BFloat16>(e.bf16, formula, y, x, loop)) return;
+      if (long_rows) return run_rows<BFloat16>(e.bf16, formula, y, x, loop);
     }
-    return run_rows<C>(fn, formula, y, x, loop);
   }
+  if (run_periodic<C>(fn, formula, y, x, loop)) return;
+  if (long_rows) return run_rows<C>(fn, formula, y, x, loop);
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     Operand<C> out, in[3];
     out.init(y, loop.sizes, loop.strides[0]);

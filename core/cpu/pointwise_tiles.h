@@ -17,12 +17,13 @@ using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void
 
 // S is what lies in memory. Most formulas have loops for the compute types only, and tiles of halves are converted
 // around them; bf16 straight from and to memory is for the few that networks spend their time in.
-template <class F> inline constexpr bool has_bfloat16_loop = false;
-template <> inline constexpr bool has_bfloat16_loop<pointwise::Add> = true;
-template <> inline constexpr bool has_bfloat16_loop<pointwise::Sub> = true;
-template <> inline constexpr bool has_bfloat16_loop<pointwise::Mul> = true;
-template <> inline constexpr bool has_bfloat16_loop<pointwise::Relu> = true;
-template <> inline constexpr bool has_bfloat16_loop<pointwise::GradOf<pointwise::Relu>> = true;
+template <class F> inline constexpr bool has_bfloat16_loop = [] {
+  using namespace pointwise;
+  using Formulas = List<Add, Sub, Mul, Div, Maximum, Minimum, Neg, Abs, Square, Sqrt, Rsqrt, Reciprocal, Exp, Tanh,
+                        Sigmoid, Relu, Gelu, GeluTanh, Silu, Clamp, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish>;
+  return index_in<F>(Formulas{}) >= 0;
+}();
+template <class F> inline constexpr bool has_bfloat16_loop<pointwise::GradOf<F>> = has_bfloat16_loop<F>;
 
 template <class F, class S> struct Tile {
   using T = Compute<S>;

@@ -10,6 +10,7 @@
 namespace mantissa {
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
 MANTISSA_KERNEL(reduce_var, const View& y, const View& x, double divisor)
+MANTISSA_KERNEL(reduce_norm, const View& y, const View& x)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -64,6 +65,16 @@ void reduce_var(const View& y, const View& x, double divisor) {
     reduce<Sum>(plan, SquaredDeviations<C>{x}, out.data(), static_cast<const C*>(mean.get()));
     for (std::int64_t i = 0; i < plan.outputs; ++i) out.data()[i] = out.data()[i] / static_cast<C>(divisor);
     out.finish();
+  });
+}
+
+// y = sqrt(sum(x^2)), of compute type and contiguous.
+void reduce_norm(const View& y, const View& x) {
+  visit_compute(x.dtype, [&]<class C> {
+    const ReducePlan plan(y.sizes, x);
+    C* out = y.as<C>();
+    reduce<Sum>(plan, Squares<C>{x}, out);
+    for (std::int64_t i = 0; i < plan.outputs; ++i) out[i] = std::sqrt(out[i]);
   });
 }
 

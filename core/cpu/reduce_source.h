@@ -81,6 +81,23 @@ template <class C> struct Elements {
     return false;
   }
 };
+template <class C> struct Squares {
+  View x;
+  const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
+  void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C*, int) const {
+    const C* from = to;
+    if (stride == 1 && x.dtype == dtype_of<C>) from = x.as<const C>() + offset;
+    else load_run(to, x.data, x.dtype, offset, stride, n);
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] * from[i];
+  }
+  void load(C* to, std::int64_t pitch, const BlockPlace& b, const C*) const {
+    load_block(to, pitch, x, b);
+    for (C* row = to; row < to + b.rows * pitch; row += pitch) {
+      for (std::int64_t j = 0; j < b.columns; ++j) row[j] = row[j] * row[j];
+    }
+  }
+  template <class F> bool with_memory(const F&) const { return false; }  // as below
+};
 template <class C> struct SquaredDeviations {  // from a mean per result
   View x;
   const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
@@ -104,18 +121,19 @@ template <class C> struct SquaredDeviations {  // from a mean per result
   // rounded before it is folded, also where there is FMA
   template <class F> bool with_memory(const F&) const { return false; }
 };
-template <class C> struct DeviationProducts {  // g * (x - mean); g lies in memory as x does
-  const C* x;
-  const C* g;
+template <class T> struct DeviationProducts {  // g * (x - mean); g lies in memory as x does
+  using C = Compute<T>;
+  const T* x;
+  const T* g;
   const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
-    const C* a = x + offset;
-    const C* b = g + offset;
-    if (step == 0 && stride == 1) {
-      const C c = *centre;
-      for (std::int64_t i = 0; i < n; ++i) to[i] = b[i] * (a[i] - c);
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) to[i] = b[i * stride] * (a[i * stride] - centre[i * step]);
+    if constexpr (std::is_same_v<T, C>) {
+      multiply(to, x + offset, g + offset, stride, n, centre, step);
+    } else {  // n is a tile at most
+      C wide[2][fold_tile];
+      convert_run(wide[0], x + offset, stride, n);
+      convert_run(wide[1], g + offset, stride, n);
+      multiply(to, wide[0], wide[1], 1, n, centre, step);
     }
   }
   void load(C* to, std::int64_t pitch, const BlockPlace& b, const C* centre) const {
@@ -123,6 +141,16 @@ template <class C> struct DeviationProducts {  // g * (x - mean); g lies in memo
       load(to + r * pitch, b.offset + r * b.row, b.column, b.columns, centre, 1);
   }
   template <class F> bool with_memory(const F&) const { return false; }
+
+ private:
+  static void multiply(C* to, const C* a, const C* b, std::int64_t stride, std::int64_t n, const C* centre, int step) {
+    if (step == 0 && stride == 1) {
+      const C c = *centre;
+      for (std::int64_t i = 0; i < n; ++i) to[i] = b[i] * (a[i] - c);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) to[i] = b[i * stride] * (a[i * stride] - centre[i * step]);
+    }
+  }
 };
 
 // The next `rows` steps of the reduction as rows of a block, whose pitch is a multiple of every vector.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/cpu/reduce_source.h"
+#include "core/cpu/runs.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
 
@@ -78,16 +79,17 @@ void choose(Word* y, const Word* x, const Planes& to, const Planes& from, const 
   const Runs plan(columns, to.pixel);
   const std::int64_t *row_at = rows.at.data(), *at = columns.at.data(), pixel = to.pixel;
   for_rows(to, [&](std::int64_t first, std::int64_t last) {
+    std::int64_t plane = first / to.height, i = first % to.height - 1;
     for (std::int64_t u = first; u < last; ++u) {
-      const std::int64_t plane = u / to.height, i = u % to.height;
+      if (++i == to.height) i = 0, ++plane;
       const Word* line = x + (plane * from.height + (rows.out() > 0 ? row_at[i] : i)) * from.line();
       Word* result = y + u * to.line();
       if (columns.out() == 0) {
-        std::copy_n(line, to.line(), result);
+        copy_run(result, line, to.line());
         continue;
       }
       for (const auto& r : plan.runs)
-        std::copy_n(line + at[r.first] * pixel, r.count * pixel, result + r.first * pixel);
+        copy_run(result + r.first * pixel, line + at[r.first] * pixel, r.count * pixel);
       if (pixel == 1) {
         for (const std::int64_t j : plan.singles) result[j] = line[at[j]];
       } else {

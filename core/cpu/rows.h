@@ -30,7 +30,7 @@ struct Max {
   template <class T> T operator()(T a, T b) const { return (b > a) | !(b == b) ? b : a; }
   template <class T, class A>
   [[gnu::always_inline]] xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
-    return xsimd::select((b > a) | !(b == b), b, a);
+    return xsimd::select(!(b == b), b, xsimd::max(b, a));  // the processor's maximum is a where one is NaN
   }
 };
 struct Min {
@@ -41,7 +41,7 @@ struct Min {
   template <class T> T operator()(T a, T b) const { return (b < a) | !(b == b) ? b : a; }
   template <class T, class A>
   [[gnu::always_inline]] xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
-    return xsimd::select((b < a) | !(b == b), b, a);
+    return xsimd::select(!(b == b), b, xsimd::min(b, a));
   }
 };
 

@@ -2,7 +2,11 @@
 // Every line is ordered by (key, position), so equal keys keep their order and results do not depend
 // on threads. NaN counts as the largest value, as in PyTorch.
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/cpu/rows.h"
@@ -30,20 +34,92 @@ template <class C> bool less(C a, C b) {
   else return a < b;
 }
 
-// The positions of the first `count` of n keys in the wanted order.
-template <class C>
-void order_line(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
-  std::vector<std::int64_t> at(static_cast<std::size_t>(n));
-  std::iota(at.begin(), at.end(), 0);
-  const auto before = [=](std::int64_t a, std::int64_t b) {
-    const C first = key[a], second = key[b];
-    if (descending ? less(second, first) : less(first, second)) return true;
-    return a < b && !(descending ? less(first, second) : less(second, first));
-  };
-  if (count < n / 4) std::partial_sort(at.begin(), at.begin() + count, at.end(), before);
-  else std::sort(at.begin(), at.end(), before);
-  std::copy_n(at.begin(), count, out);
+// Whether keys are ordered as words: a number of up to 32 bits and its position in one word of 64.
+template <class C> inline constexpr bool packs = std::is_same_v<C, float>;
+// The bits of a number such that words are ordered as numbers are: -0 as 0, every NaN behind infinity.
+inline std::uint32_t ordered_bits(float v) {
+  const auto bits = std::bit_cast<std::int32_t>(v + 0.0f);
+  const auto turned = static_cast<std::uint32_t>(bits ^ (bits >> 31 | std::numeric_limits<std::int32_t>::min()));
+  return v == v ? turned : ~0u;
 }
+
+// Lines of keys put in order, with memory that serves one line after the other.
+template <class C> class Orderer {
+ public:
+  // The positions of the first `count` of n keys in the wanted order.
+  void order(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
+    if constexpr (packs<C>) {
+      if (n < std::int64_t{1} << 32) return order_words(out, key, n, count, descending);
+    }
+    const auto before = [=](std::int64_t a, std::int64_t b) {
+      const C first = key[a], second = key[b];
+      if (descending ? less(second, first) : less(first, second)) return true;
+      return a < b && !(descending ? less(first, second) : less(second, first));
+    };
+    at_.resize(static_cast<std::size_t>(n));
+    std::iota(at_.begin(), at_.end(), 0);
+    sort_first(at_, n, count, before);
+    std::copy_n(at_.begin(), count, out);
+  }
+
+ private:
+  template <class T, class Before>
+  static void sort_first(std::vector<T>& v, std::int64_t n, std::int64_t count, const Before& before) {
+    const auto end = v.begin() + count;
+    if (count < n / 4) {
+      std::nth_element(v.begin(), end, v.end(), before);
+      std::sort(v.begin(), end, before);
+    } else {
+      std::sort(v.begin(), v.end(), before);
+    }
+  }
+  void order_words(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
+    const auto word = [key, turned = descending ? ~0u : 0u](std::int64_t i) {
+      return std::uint64_t{ordered_bits(key[i]) ^ turned} << 32 | static_cast<std::uint32_t>(i);
+    };
+    words_.clear();
+    if (count <= n / 8) {  // a heap of the first ones so far
+      for (std::int64_t i = 0; i < count; ++i) words_.push_back(word(i));
+      std::make_heap(words_.begin(), words_.end());
+      for (std::int64_t i = count; i < n; ++i) {
+        const std::uint64_t w = word(i);
+        if (w > words_.front()) continue;
+        std::pop_heap(words_.begin(), words_.end());
+        words_.back() = w;
+        std::push_heap(words_.begin(), words_.end());
+      }
+      std::sort_heap(words_.begin(), words_.end());
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) words_.push_back(word(i));
+      if (count >= n / 4 && n >= radix_from) sort_by_digits();
+      else sort_first(words_, n, count, std::less<std::uint64_t>());
+    }
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = static_cast<std::uint32_t>(words_[static_cast<std::size_t>(i)]);
+  }
+  // By the digits of the key, the last one first; a stable pass keeps positions in order.
+  static constexpr std::int64_t radix_from = 256;
+  static constexpr int digit_bits = 8, digits = 4;
+  void sort_by_digits() {
+    constexpr std::size_t values = std::size_t{1} << digit_bits;
+    const auto digit = [](std::uint64_t word, int d) { return word >> (32 + d * digit_bits) & (values - 1); };
+    std::array<std::array<std::uint32_t, values>, digits> counts{};
+    for (const std::uint64_t w : words_)
+      for (int d = 0; d < digits; ++d) ++counts[static_cast<std::size_t>(d)][digit(w, d)];
+    other_.resize(words_.size());
+    for (int d = 0; d < digits; ++d) {
+      auto& place = counts[static_cast<std::size_t>(d)];
+      if (place[digit(words_[0], d)] == words_.size()) continue;  // all alike
+      std::uint32_t begin = 0;
+      for (std::uint32_t& c : place) begin += std::exchange(c, begin);
+      for (const std::uint64_t w : words_) other_[place[digit(w, d)]++] = w;
+      words_.swap(other_);
+    }
+  }
+
+  std::vector<std::int64_t> at_;
+  std::vector<std::uint64_t> words_, other_;
+};
 
 }  // namespace
 
@@ -56,8 +132,9 @@ void argsort(const View& index, const View& x, int dim, bool descending) {
     const std::int64_t n = x.sizes[dim], count = index.sizes[dim];
     parallel_for(x.numel() / n, std::max<std::int64_t>(1, grain_size / (8 * n)),
                  [&](std::int64_t first, std::int64_t last) {
+                   Orderer<C> orderer;
                    for (std::int64_t r = first; r < last; ++r)
-                     order_line(out.data() + r * count, keys.data() + r * n, n, count, descending);
+                     orderer.order(out.data() + r * count, keys.data() + r * n, n, count, descending);
                  });
     out.finish();
   });

@@ -6,8 +6,9 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// n elements of any floating type, widened into `to`.
+// n elements widened into `to`, which has the type that they compute in.
 template <class C> void widen_run(C* to, const void* data, Dtype dtype, std::int64_t start, std::int64_t n) {
+  if constexpr (std::is_integral_v<C>) return load_run(to, data, dtype, start, 1, n);
   visit_floating(dtype, [&]<class T> {
     if constexpr (std::is_same_v<Compute<T>, C>) {
       const T* from = static_cast<const T*>(data) + start;

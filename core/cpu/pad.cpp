@@ -1,0 +1,109 @@
+// A border of one value: each row of the result is written once, its border and what it has of x.
+#include "core/cpu/row_walk.h"
+#include "core/cpu/runs.h"
+#include "core/cpu/simd.h"
+#include "core/kernel.h"
+#include "core/parallel.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+MANTISSA_KERNEL(constant_pad, const View& y, const View& x, const Dims& before, double value)
+}
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+namespace {
+
+// The dimensions as they lie in y, outermost first, those joined that are dense and without a border inside.
+struct Plan {
+  Dims out, in, before, to, from;  // sizes of y and x, what stands before x, strides
+
+  Plan(const View& y, const View& x, const Dims& border) {
+    int order[Dims::max_rank];
+    for (int d = 0; d < y.dim(); ++d) {
+      int k = d;
+      for (; k > 0 && y.strides[order[k - 1]] < y.strides[d]; --k) order[k] = order[k - 1];
+      order[k] = d;
+    }
+    for (int k = 0; k < y.dim(); ++k) {
+      const int d = order[k];
+      if (y.sizes[d] == 1 && x.sizes[d] == 1) continue;
+      const bool plain = y.sizes[d] == x.sizes[d], joins = plain && !out.empty() &&
+                         to.back() == y.strides[d] * y.sizes[d] && from.back() == x.strides[d] * x.sizes[d];
+      if (joins) {
+        out.back() *= y.sizes[d], in.back() *= y.sizes[d], before.back() *= y.sizes[d];
+        to.back() = y.strides[d], from.back() = x.strides[d];
+      } else {
+        out.push_back(y.sizes[d]), in.push_back(x.sizes[d]), before.push_back(border[d]);
+        to.push_back(y.strides[d]), from.push_back(x.strides[d]);
+      }
+    }
+  }
+  bool has_rows() const { return !out.empty() && to.back() == 1 && from.back() == 1; }
+};
+
+template <class Word> void pad_rows(const Plan& p, Word* y, const Word* x, Word value) {
+  const int inner = p.out.rank() - 1;
+  const std::int64_t row = p.out[inner], run = p.in[inner], left = p.before[inner];
+  std::int64_t rows = 1;
+  for (int d = 0; d < inner; ++d) rows *= p.out[d];
+  parallel_for(rows, std::max<std::int64_t>(1, grain_size / row), [&](std::int64_t first, std::int64_t last) {
+    std::int64_t index[Dims::max_rank];
+    for (std::int64_t d = inner - 1, rest = first; d >= 0; --d) {
+      const int i = static_cast<int>(d);
+      index[i] = rest % p.out[i];
+      rest /= p.out[i];
+    }
+    for (std::int64_t r = first; r < last; ++r) {
+      std::int64_t to = 0, from = 0;
+      bool inside = true;
+      for (int d = 0; d < inner; ++d) {
+        const std::int64_t i = index[d] - p.before[d];
+        inside = inside && i >= 0 && i < p.in[d];
+        to += index[d] * p.to[d];
+        from += i * p.from[d];
+      }
+      if (inside) {
+        fill_run(y + to, value, left);
+        copy_run(y + to + left, x + from, run);
+        fill_run(y + to + left + run, value, row - left - run);
+      } else {
+        fill_run(y + to, value, row);
+      }
+      for (int d = inner - 1; d >= 0 && ++index[d] == p.out[d]; --d) index[d] = 0;
+    }
+  });
+}
+
+}  // namespace
+
+// y is dense in some order, and x lies at `before` in it; both have one dtype.
+void constant_pad(const View& y, const View& x, const Dims& before, double value) {
+  if (y.numel() == 0) return;
+  const Plan p(y, x, before);
+  if (x.numel() == 0 || !p.has_rows()) {
+    fill(y, value);
+    if (x.numel() == 0) return;
+    View part = y;
+    std::int64_t offset = 0;
+    for (int d = 0; d < x.dim(); ++d) offset += before[d] * y.strides[d];
+    part.sizes = x.sizes;
+    part.data = y.as<char>() + offset * static_cast<std::int64_t>(size_of(y.dtype));
+    return copy(part, x);
+  }
+  alignas(8) unsigned char element[8];
+  store_run(element, y.dtype, 0, 1, &value, 1);
+  const auto words = [&]<class Word> {
+    Word word;
+    std::memcpy(&word, element, sizeof word);
+    pad_rows(p, y.as<Word>(), x.as<const Word>(), word);
+  };
+  switch (size_of(y.dtype)) {
+    case 8: return words.template operator()<std::uint64_t>();
+    case 4: return words.template operator()<std::uint32_t>();
+    case 2: return words.template operator()<std::uint16_t>();
+    default: return words.template operator()<std::uint8_t>();
+  }
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
