@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 namespace mantissa::data {
@@ -70,7 +71,59 @@ void blur_image(const Tensor& images, std::int64_t b, const std::vector<float>& 
   else blur(images.data<float>(), out.data<float>());
 }
 
+// The inside of a plane. Sums of three rows, then of three columns.
+template <class T> void sharpen_plane(T* plane, std::int64_t height, std::int64_t width, double factor) {
+  if (height <= 2 || width <= 2) return;
+  using Sum = std::conditional_t<std::is_same_v<T, float>, float, int>;
+  const std::vector<T> before(plane, plane + height * width);
+  std::vector<Sum> columns(static_cast<std::size_t>(width));
+  const auto rest = static_cast<float>(1 - factor);
+  for (std::int64_t y = 1; y + 1 < height; ++y) {
+    const T *row = before.data() + y * width, *above = row - width, *below = row + width;
+    T* out = plane + y * width;
+    Sum* sum = columns.data();
+    for (std::int64_t x = 0; x < width; ++x) sum[x] = static_cast<Sum>(above[x] + row[x] + below[x]);
+    for (std::int64_t x = 1; x + 1 < width; ++x) {
+      const auto own = static_cast<float>(row[x]);
+      const Sum thirteenfold = sum[x - 1] + sum[x] + sum[x + 1] + 4 * static_cast<Sum>(row[x]);
+      if constexpr (std::is_same_v<T, float>) {
+        out[x] = std::clamp(own + rest * (thirteenfold / 13 - own), 0.0f, 1.0f);
+      } else {  // the mean is a whole level: (2 s + 13) / 26 without a division, exact for sums of u8
+        const auto mean = static_cast<float>(((2 * thirteenfold + 13) * 40330) >> 20);
+        out[x] = static_cast<T>(static_cast<int>(std::clamp(own + rest * (mean - own), 0.0f, 255.0f)));
+      }
+    }
+  }
+}
+
+// Of `count` planes that follow each other.
+void sharpen(const Tensor& images, std::int64_t first, std::int64_t count, double factor) {
+  const std::int64_t height = images.size(-2), width = images.size(-1);
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::int64_t at = i * height * width;
+    if (images.dtype() == u8) sharpen_plane(images.data<std::uint8_t>() + at, height, width, factor);
+    else sharpen_plane(images.data<float>() + at, height, width, factor);
+  }
+}
+
 }  // namespace
+
+void adjust_sharpness_(Tensor& images, double factor) {
+  check(images.defined() && images.dim() >= 2 && (images.dtype() == u8 || images.dtype() == f32) &&
+            images.is_contiguous(),
+        "adjust_sharpness_: expected contiguous u8 or f32 images [..., H, W], got ", images);
+  check(factor >= 0, "adjust_sharpness_: the factor must not be negative, got ", factor);
+  const std::int64_t plane = images.size(-1) * images.size(-2);
+  if (plane > 0) sharpen(images, 0, images.numel() / plane, factor);
+}
+
+void random_adjust_sharpness_(Tensor& images, Draws& draws, double factor, float p) {
+  check_blur("random_adjust_sharpness_", images, 1);
+  check(factor >= 0, "random_adjust_sharpness_: the factor must not be negative, got ", factor);
+  check(p >= 0 && p <= 1, "random_adjust_sharpness_: p must be a probability, got ", p);
+  for (std::int64_t b = 0; b < images.size(0); ++b)
+    if (draws.uniform() < p) sharpen(images, b * images.size(1), images.size(1), factor);
+}
 
 Tensor gaussian_blur(const Tensor& images, int kernel_size, float sigma) {
   check_blur("gaussian_blur", images, kernel_size);

@@ -8,94 +8,138 @@
 namespace mantissa::data {
 namespace {
 
-// One image as f32 in [0, 1], channel by channel.
-struct Pixels {
-  std::vector<float> v;
+// One image in memory, channel by channel: f32 in [0, 1], or u8.
+template <class T> struct Picture {
+  T* v;
   std::size_t plane;
   bool color;
-  float gray(std::size_t i) const {
-    return color ? 0.2989f * v[i] + 0.587f * v[plane + i] + 0.114f * v[2 * plane + i] : v[i];
-  }
+  std::size_t size() const { return color ? 3 * plane : plane; }
 };
 
+float gray_of(float r, float g, float b) { return 0.2989f * r + 0.587f * g + 0.114f * b; }
+float gray(const Picture<float>& p, std::size_t i) {
+  return p.color ? gray_of(p.v[i], p.v[p.plane + i], p.v[2 * p.plane + i]) : p.v[i];
+}
+float gray(const Picture<std::uint8_t>& p, std::size_t i) {  // a whole level
+  if (!p.color) return p.v[i];
+  const auto channel = [&](std::size_t c) { return static_cast<float>(p.v[c * p.plane + i]); };
+  return static_cast<float>(static_cast<int>(gray_of(channel(0), channel(1), channel(2))));
+}
+
 float unit(float x) { return std::clamp(x, 0.0f, 1.0f); }
-
-void brightness(Pixels& p, float factor) {
-  for (float& x : p.v) x = unit(x * factor);
+std::uint8_t level(float x) {  // cut off; written so that the compiler makes vectors of it
+  const float least = x > 0 ? x : 0;
+  return static_cast<std::uint8_t>(static_cast<int>(least < 255 ? least : 255));
 }
 
-void contrast(Pixels& p, float factor) {
+// factor * x + rest of every value.
+void scale_and_add(Picture<float>& p, float factor, float rest) {
+  for (std::size_t i = 0; i < p.size(); ++i) p.v[i] = unit(factor * p.v[i] + rest);
+}
+void scale_and_add(Picture<std::uint8_t>& p, float factor, float rest) {
+  std::uint8_t* const v = p.v;
+  const std::size_t size = p.size();
+  for (std::size_t i = 0; i < size; ++i) v[i] = level(factor * static_cast<float>(v[i]) + rest);
+}
+
+template <class T> void brightness(Picture<T>& p, double factor) { scale_and_add(p, static_cast<float>(factor), 0); }
+
+double sum_of_grays(const Picture<float>& p) {
   double sum = 0;
-  for (std::size_t i = 0; i < p.plane; ++i) sum += p.gray(i);
-  const float mean = static_cast<float>(sum / static_cast<double>(p.plane));
-  for (float& x : p.v) x = unit(factor * x + (1 - factor) * mean);
+  for (std::size_t i = 0; i < p.plane; ++i) sum += gray(p, i);
+  return sum;
+}
+double sum_of_grays(const Picture<std::uint8_t>& p) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < p.plane; ++i) sum += static_cast<int>(gray(p, i));
+  return static_cast<double>(sum);
 }
 
-void saturation(Pixels& p, float factor) {
+template <class T> void contrast(Picture<T>& p, double factor) {
+  const float mean = static_cast<float>(sum_of_grays(p) / static_cast<double>(p.plane));
+  scale_and_add(p, static_cast<float>(factor), static_cast<float>(1 - factor) * mean);
+}
+
+template <class T> void saturation(Picture<T>& p, double factor) {
   if (!p.color) return;
-  for (std::size_t i = 0; i < p.plane; ++i) {
-    const float gray = p.gray(i);
-    for (std::size_t c = 0; c < 3; ++c)
-      p.v[c * p.plane + i] = unit(factor * p.v[c * p.plane + i] + (1 - factor) * gray);
+  const auto own = static_cast<float>(factor), rest = static_cast<float>(1 - factor);
+  const std::size_t plane = p.plane;
+  T *const __restrict red = p.v, *const __restrict green = red + plane, *const __restrict blue = green + plane;
+  const auto mixed = [own](T x, float without) {
+    const float v = own * static_cast<float>(x) + without;
+    if constexpr (std::is_same_v<T, float>) return unit(v);
+    else return level(v);
+  };
+  for (std::size_t i = 0; i < plane; ++i) {
+    const auto channel = [i](const T* of) { return static_cast<float>(of[i]); };
+    float without = gray_of(channel(red), channel(green), channel(blue));
+    if constexpr (!std::is_same_v<T, float>) without = static_cast<float>(static_cast<int>(without));
+    without *= rest;
+    red[i] = mixed(red[i], without);
+    green[i] = mixed(green[i], without);
+    blue[i] = mixed(blue[i], without);
   }
 }
 
 // Through hue, saturation and value (Smith, 1978); only the hue changes.
-void hue(Pixels& p, float turn) {
+template <class T> void hue(Picture<T>& p, double by) {
   if (!p.color) return;
+  constexpr bool bytes = !std::is_same_v<T, float>;
+  const auto turn = static_cast<float>(by);
+  const auto load = [](T x) { return bytes ? static_cast<float>(x) * (1 / 255.0f) : static_cast<float>(x); };
   for (std::size_t i = 0; i < p.plane; ++i) {
-    float &r = p.v[i], &g = p.v[p.plane + i], &b = p.v[2 * p.plane + i];
+    T *red = p.v + i, *green = red + p.plane, *blue = green + p.plane;
+    const float r = load(*red), g = load(*green), b = load(*blue);
     const float high = std::max({r, g, b}), low = std::min({r, g, b}), chroma = high - low;
     if (chroma <= 0) continue;
     float h = high == r ? (g - b) / chroma : high == g ? 2 + (b - r) / chroma : 4 + (r - g) / chroma;
     h = h / 6 + turn;
     h = (h - std::floor(h)) * 6;
     const auto channel = [&](float n) {  // n: 5 red, 3 green, 1 blue
-      const float k = std::fmod(n + h, 6.0f);
-      return high - chroma * std::clamp(std::min(k, 4 - k), 0.0f, 1.0f);
+      const float k = n + h < 6 ? n + h : n + h - 6;
+      const float x = high - chroma * std::clamp(std::min(k, 4 - k), 0.0f, 1.0f);
+      return static_cast<T>(bytes ? x * 255.999f : x);
     };
-    r = channel(5), g = channel(3), b = channel(1);
+    *red = channel(5), *green = channel(3), *blue = channel(1);
   }
 }
 
-using Change = void (*)(Pixels&, float);
-
-template <class T> Pixels load(const T* image, std::int64_t channels, std::int64_t plane) {
-  Pixels p{std::vector<float>(static_cast<std::size_t>(channels * plane)), static_cast<std::size_t>(plane),
-           channels == 3};
-  const float scale = std::is_same_v<T, float> ? 1.0f : 1 / 255.0f;
-  for (std::size_t i = 0; i < p.v.size(); ++i) p.v[i] = static_cast<float>(image[i]) * scale;
-  return p;
-}
-template <class T> void store(const Pixels& p, T* image) {
-  for (std::size_t i = 0; i < p.v.size(); ++i) {
-    if constexpr (std::is_same_v<T, float>) image[i] = p.v[i];
-    else image[i] = static_cast<T>(p.v[i] * 255.0f + 0.5f);
-  }
-}
+template <class T> using Change = void (*)(Picture<T>&, double);
+template <class T> constexpr std::array<Change<T>, 4> changes{brightness<T>, contrast<T>, saturation<T>, hue<T>};
 
 template <class F> void with_elements(const Tensor& images, F f) {
   if (images.dtype() == u8) f(images.data<std::uint8_t>());
   else f(images.data<float>());
 }
 
-void adjust(const Tensor& image, float factor, Change change, const char* who) {
+void adjust(const Tensor& image, double factor, std::size_t which, const char* who) {
   check(image.defined() && image.dim() == 3 && (image.size(0) == 1 || image.size(0) == 3) &&
             (image.dtype() == u8 || image.dtype() == f32) && image.is_contiguous(),
         who, ": expected a contiguous u8 or f32 image [3, H, W] or [1, H, W], got ", image);
-  with_elements(image, [&](auto* at) {
-    Pixels p = load(at, image.size(0), image.size(1) * image.size(2));
-    change(p, factor);
-    store(p, at);
+  with_elements(image, [&]<class T>(T* at) {
+    Picture<T> p{at, static_cast<std::size_t>(image.size(1) * image.size(2)), image.size(0) == 3};
+    changes<T>[which](p, factor);
   });
 }
 
 }  // namespace
 
-void adjust_brightness_(Tensor& image, float factor) { adjust(image, factor, brightness, "adjust_brightness_"); }
-void adjust_contrast_(Tensor& image, float factor) { adjust(image, factor, contrast, "adjust_contrast_"); }
-void adjust_saturation_(Tensor& image, float factor) { adjust(image, factor, saturation, "adjust_saturation_"); }
-void adjust_hue_(Tensor& image, float turn) { adjust(image, turn, hue, "adjust_hue_"); }
+void adjust_brightness_(Tensor& image, double factor) {
+  check(factor >= 0, "adjust_brightness_: the factor must not be negative, got ", factor);
+  adjust(image, factor, 0, "adjust_brightness_");
+}
+void adjust_contrast_(Tensor& image, double factor) {
+  check(factor >= 0, "adjust_contrast_: the factor must not be negative, got ", factor);
+  adjust(image, factor, 1, "adjust_contrast_");
+}
+void adjust_saturation_(Tensor& image, double factor) {
+  check(factor >= 0, "adjust_saturation_: the factor must not be negative, got ", factor);
+  adjust(image, factor, 2, "adjust_saturation_");
+}
+void adjust_hue_(Tensor& image, double turn) {
+  check(turn >= -1 && turn <= 1, "adjust_hue_: a turn is a part of the circle from -1 to 1, got ", turn);
+  adjust(image, turn, 3, "adjust_hue_");
+}
 
 namespace {
 
@@ -107,10 +151,12 @@ void check_images(const Tensor& images, const char* who) {
 // The brightness of each pixel of an image, in every channel of `out`.
 template <class T>
 void write_gray(const T* image, std::int64_t from_channels, std::int64_t plane, T* out, std::int64_t channels) {
-  const Pixels p = load(image, from_channels, plane);
-  Pixels gray{std::vector<float>(static_cast<std::size_t>(channels * plane)), p.plane, channels == 3};
-  for (std::size_t i = 0; i < gray.v.size(); ++i) gray.v[i] = p.gray(i % p.plane);
-  store(gray, out);
+  for (std::int64_t i = 0; i < plane; ++i) {
+    const auto channel = [&](std::int64_t c) { return static_cast<float>(image[c * plane + i]); };
+    const float gray = from_channels == 3 ? gray_of(channel(0), channel(1), channel(2)) : channel(0);
+    for (std::int64_t c = 0; c < channels; ++c)
+      out[c * plane + i] = static_cast<T>(std::is_same_v<T, float> ? gray : gray + 0.5f);
+  }
 }
 
 }  // namespace
@@ -146,22 +192,67 @@ void color_jitter_(Tensor& images, Draws& draws, const ColorJitterOptions& o) {
         o.saturation, ", ", o.hue);
   const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3);
   const std::array<float, 3> strengths{o.brightness, o.contrast, o.saturation};
-  const std::array<Change, 4> changes{brightness, contrast, saturation, hue};
-  with_elements(images, [&](auto* all) {
+  with_elements(images, [&]<class T>(T* all) {
     for (std::int64_t b = 0; b < images.size(0); ++b) {
       std::array<int, 4> order{0, 1, 2, 3};
       for (int i = 3; i > 0; --i)
         std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(draws.below(i + 1))]);
-      auto* image = all + b * channels * plane;
-      Pixels p = load(image, channels, plane);
+      Picture<T> p{all + b * channels * plane, static_cast<std::size_t>(plane), channels == 3};
       for (const int which : order) {
         const float strength = which == 3 ? o.hue : strengths[static_cast<std::size_t>(which)];
         if (strength == 0) continue;
         const float factor =
             which == 3 ? draws.uniform(-strength, strength) : draws.uniform(std::max(0.0f, 1 - strength), 1 + strength);
-        changes[static_cast<std::size_t>(which)](p, factor);
+        changes<T>[static_cast<std::size_t>(which)](p, factor);
       }
-      store(p, image);
+    }
+  });
+}
+
+namespace {
+
+template <class T> void permute_channels(T* image, std::int64_t channels, std::int64_t plane, Draws& draws) {
+  for (std::int64_t i = channels - 1; i > 0; --i) {
+    const std::int64_t j = draws.below(i + 1);
+    if (j != i) std::swap_ranges(image + i * plane, image + (i + 1) * plane, image + j * plane);
+  }
+}
+
+}  // namespace
+
+void random_channel_permutation_(Tensor& images, Draws& draws) {
+  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
+            images.is_contiguous(),
+        "random_channel_permutation_: expected contiguous u8 or f32 images [B, C, H, W], got ", images);
+  const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3);
+  with_elements(images, [&](auto* all) {
+    for (std::int64_t b = 0; b < images.size(0); ++b)
+      permute_channels(all + b * channels * plane, channels, plane, draws);
+  });
+}
+
+void random_photometric_distort_(Tensor& images, Draws& draws, const PhotometricDistortOptions& o) {
+  check_images(images, "random_photometric_distort_");
+  for (const auto& range : {o.brightness, o.contrast, o.saturation})
+    check(range[0] >= 0 && range[0] <= range[1], "random_photometric_distort_: factors must be ranges from 0 on, got ",
+          range[0], " to ", range[1]);
+  check(o.hue[0] >= -0.5f && o.hue[0] <= o.hue[1] && o.hue[1] <= 0.5f && o.p >= 0 && o.p <= 1,
+        "random_photometric_distort_: hue must be a range within -0.5 and 0.5, and p a probability, got ", o.hue[0],
+        " to ", o.hue[1], " and ", o.p);
+  const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3);
+  with_elements(images, [&]<class T>(T* all) {
+    for (std::int64_t b = 0; b < images.size(0); ++b) {
+      Picture<T> p{all + b * channels * plane, static_cast<std::size_t>(plane), channels == 3};
+      const auto maybe = [&](Change<T> change, const std::array<float, 2>& range) {
+        if (draws.uniform() < o.p) change(p, draws.uniform(range[0], range[1]));
+      };
+      const bool contrast_last = draws.uniform() < 0.5f;
+      maybe(brightness<T>, o.brightness);
+      if (!contrast_last) maybe(contrast<T>, o.contrast);
+      maybe(saturation<T>, o.saturation);
+      maybe(hue<T>, o.hue);
+      if (contrast_last) maybe(contrast<T>, o.contrast);
+      if (draws.uniform() < o.p) permute_channels(p.v, channels, plane, draws);
     }
   });
 }

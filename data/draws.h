@@ -34,6 +34,9 @@ class Draws {
     return static_cast<std::int64_t>(
         (static_cast<unsigned __int128>(random) * static_cast<std::uint64_t>(n)) >> 64);
   }
+  double normal();                 // of mean 0 and standard deviation 1
+  // The logarithm of a number from Gamma(shape, 1); with a small shape the number itself is near 0.
+  double log_gamma(double shape);
 
  private:
   Philox philox_;

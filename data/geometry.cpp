@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "data/places.h"
+
 namespace mantissa::data {
 namespace {
 
@@ -112,61 +114,44 @@ Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const Resized
   return {(h - high) / 2, (w - wide) / 2, high, wide};
 }
 
-template <class T> struct Sampler2d {  // reads a plane at fractional places, in pixels from the middle of the first one
-  const T* plane;
-  std::int64_t h, w;
-  float fill;
-  float at(std::int64_t y, std::int64_t x) const {
-    return y >= 0 && y < h && x >= 0 && x < w ? static_cast<float>(plane[y * w + x]) : fill;
-  }
-  float nearest(float y, float x) const { return at(std::lround(y), std::lround(x)); }
-  float bilinear(float y, float x) const {
-    const auto y0 = static_cast<std::int64_t>(std::floor(y)), x0 = static_cast<std::int64_t>(std::floor(x));
-    const float dy = y - static_cast<float>(y0), dx = x - static_cast<float>(x0);
-    const float top = at(y0, x0) * (1 - dx) + at(y0, x0 + 1) * dx,
-                bottom = at(y0 + 1, x0) * (1 - dx) + at(y0 + 1, x0 + 1) * dx;
-    return top * (1 - dy) + bottom * dy;
-  }
-};
-
 // Where a pixel of the result comes from, as distances from the centre: (x, y) -> (xx x + xy y + x0, yx x + yy y + y0).
 struct Origin { float xx, xy, x0, yx, yy, y0; };
 
-template <class T> void move_plane(const Sampler2d<T>& in, const Origin& o, Interpolation how, T* out) {
-  const float my = static_cast<float>(in.h - 1) / 2, mx = static_cast<float>(in.w - 1) / 2;
-  for (std::int64_t y = 0; y < in.h; ++y)
-    for (std::int64_t x = 0; x < in.w; ++x) {
-      const float dy = static_cast<float>(y) - my, dx = static_cast<float>(x) - mx;
-      const float sy = my + o.yx * dx + o.yy * dy + o.y0, sx = mx + o.xx * dx + o.xy * dy + o.x0;
-      out[y * in.w + x] = from_float<T>(how == Interpolation::nearest ? in.nearest(sy, sx) : in.bilinear(sy, sx));
+void move_image(const Tensor& images, std::int64_t b, const Origin& o, const RotationOptions& options,
+                const Tensor& out, Places& places) {
+  const std::int64_t h = images.size(2), w = images.size(3);
+  const float half_h = 0.5f * static_cast<float>(h), half_w = 0.5f * static_cast<float>(w);
+  const Origin part{o.xx / half_w, o.xy / half_w, o.x0 / half_w, o.yx / half_h, o.yy / half_h, o.y0 / half_h};
+  const float middle_y = static_cast<float>(h - 1) / 2, middle_x = static_cast<float>(w - 1) / 2;
+  float *at_x = places.x.data(), *at_y = places.y.data();
+  for (int row = 0; row < h; ++row, at_x += w, at_y += w) {
+    const float y = static_cast<float>(row) - middle_y;
+    for (int column = 0; column < w; ++column) {
+      const float x = static_cast<float>(column) - middle_x;
+      at_x[column] = pixel_of(part.xx * x + part.xy * y + part.x0, w);
+      at_y[column] = pixel_of(part.yx * x + part.yy * y + part.y0, h);
     }
+  }
+  sample_image(images, b, places, options, out);
 }
 
-void move_image(const Tensor& images, std::int64_t b, const Origin& origin, const RotationOptions& o,
-                const Tensor& out) {
-  const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
-  with_elements(images, [&]<class T>(T* in) {
-    for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
-      move_plane<T>({in + c * h * w, h, w, o.fill}, origin, o.interpolation,
-                    static_cast<T*>(out.raw_data()) + c * h * w);
-  });
-}
-
-constexpr float radian = 0.017453293f;  // of a degree
-
-void rotate_image(const Tensor& images, std::int64_t b, float degrees, const RotationOptions& o, const Tensor& out) {
-  const float c = std::cos(degrees * radian), s = std::sin(degrees * radian);
-  move_image(images, b, {c, -s, 0, s, c, 0}, o, out);
-}
+constexpr double radian = 0.017453292519943295;  // of a degree
 
 // The inverse of shift(turn(shear_y(shear_x(scale(.))))): torchvision's matrix, RSS = R(angle) S(shear) scale.
 Origin inverse_of(const Affine& m) {
   const double turn = m.degrees * radian, x = m.shear_x * radian, y = m.shear_y * radian;
-  const double a = std::cos(turn - y) / std::cos(y), b = -a * std::tan(x) - std::sin(turn);
-  const double c = std::sin(turn - y) / std::cos(y), d = -c * std::tan(x) + std::cos(turn);
+  const double a = std::cos(turn - y) / std::cos(y), b = -(a * std::tan(x) + std::sin(turn));
+  const double c = std::sin(turn - y) / std::cos(y), d = std::cos(turn) - c * std::tan(x);
   const double xx = d / m.scale, xy = -b / m.scale, yx = -c / m.scale, yy = a / m.scale;  // the determinant of R S is 1
+  const double right = m.center_x + m.right, down = m.center_y + m.down;
   const auto f = [](double v) { return static_cast<float>(v); };
-  return {f(xx), f(xy), f(-xx * m.right - xy * m.down), f(yx), f(yy), f(-yx * m.right - yy * m.down)};
+  return {f(xx), f(xy), f(m.center_x - xx * right - xy * down), f(yx), f(yy), f(m.center_y - yx * right - yy * down)};
+}
+
+// Counter-clockwise, where affine turns clockwise.
+Origin rotated(double degrees) {
+  const double turn = degrees - 360 * std::floor(degrees / 360);  // torchvision reduces the angle first
+  return inverse_of({.degrees = -turn});
 }
 
 }  // namespace
@@ -183,6 +168,25 @@ Tensor resize_shorter_side(const Tensor& images, std::int64_t size) {
   check_images(images, "resize_shorter_side");
   const std::int64_t h = images.size(2), w = images.size(3);
   return h <= w ? resize(images, size, size * w / h) : resize(images, size * h / w, size);
+}
+
+Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws) {
+  check(least >= 1 && most > least, "random_resize: sizes must be a range of positive numbers, got ", least, " to ",
+        most);
+  return resize_shorter_side(images, least + draws.below(most - least));
+}
+
+Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t width, Draws& draws,
+                    std::array<float, 2> scale) {
+  check_images(images, "scale_jitter");
+  check(height >= 1 && width >= 1 && scale[0] > 0 && scale[0] <= scale[1],
+        "scale_jitter: size and scale must be positive, got ", height, " x ", width, " and ", scale[0], " to ",
+        scale[1]);
+  const auto h = static_cast<double>(images.size(2)), w = static_cast<double>(images.size(3));
+  const double by = std::min(static_cast<double>(height) / h, static_cast<double>(width) / w) *
+                    static_cast<double>(draws.uniform(scale[0], scale[1]));
+  const auto side = [by](double s) { return std::max<std::int64_t>(1, static_cast<std::int64_t>(s * by)); };
+  return resize(images, side(h), side(w));
 }
 
 Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width) {
@@ -213,10 +217,11 @@ Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws
   return out;
 }
 
-Tensor rotate(const Tensor& images, float degrees, const RotationOptions& o) {
+Tensor rotate(const Tensor& images, double degrees, const RotationOptions& o) {
   check_images(images, "rotate");
   const Tensor out = like(images, images.size(2), images.size(3), "rotate");
-  for (std::int64_t b = 0; b < images.size(0); ++b) rotate_image(images, b, degrees, o, out);
+  Places places(images.size(2), images.size(3));
+  for (std::int64_t b = 0; b < images.size(0); ++b) move_image(images, b, rotated(degrees), o, out, places);
   return out;
 }
 
@@ -224,7 +229,9 @@ Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const 
   check_images(images, "random_rotation");
   check(degrees >= 0, "random_rotation: the largest angle must not be negative, got ", degrees);
   const Tensor out = like(images, images.size(2), images.size(3), "random_rotation");
-  for (std::int64_t b = 0; b < images.size(0); ++b) rotate_image(images, b, draws.uniform(-degrees, degrees), o, out);
+  Places places(images.size(2), images.size(3));
+  for (std::int64_t b = 0; b < images.size(0); ++b)
+    move_image(images, b, rotated(draws.uniform(-degrees, degrees)), o, out, places);
   return out;
 }
 
@@ -232,7 +239,8 @@ Tensor affine(const Tensor& images, const Affine& map, const RotationOptions& o)
   check_images(images, "affine");
   check(map.scale > 0, "affine: scale must be positive, got ", map.scale);
   const Tensor out = like(images, images.size(2), images.size(3), "affine");
-  for (std::int64_t b = 0; b < images.size(0); ++b) move_image(images, b, inverse_of(map), o, out);
+  Places places(images.size(2), images.size(3));
+  for (std::int64_t b = 0; b < images.size(0); ++b) move_image(images, b, inverse_of(map), o, out, places);
   return out;
 }
 
@@ -244,6 +252,7 @@ Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptio
   check(o.scale[0] > 0 && o.scale[0] <= o.scale[1], "random_affine: scale must be a range of positive numbers, got ",
         o.scale[0], " to ", o.scale[1]);
   const Tensor out = like(images, images.size(2), images.size(3), "random_affine");
+  Places places(images.size(2), images.size(3));
   for (std::int64_t b = 0; b < images.size(0); ++b) {
     const auto shift = [&](float part, std::int64_t size) {
       const float most = part * static_cast<float>(size);
@@ -256,7 +265,7 @@ Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptio
     map.scale = draws.uniform(o.scale[0], o.scale[1]);
     map.shear_x = draws.uniform(o.shear_x[0], o.shear_x[1]);
     map.shear_y = draws.uniform(o.shear_y[0], o.shear_y[1]);
-    move_image(images, b, inverse_of(map), {o.interpolation, o.fill}, out);
+    move_image(images, b, inverse_of(map), {o.interpolation, o.fill}, out, places);
   }
   return out;
 }

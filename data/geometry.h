@@ -14,6 +14,11 @@ namespace mantissa::data {
 Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width);
 // The shorter side becomes `size`, the other one keeps the proportion.
 Tensor resize_shorter_side(const Tensor& images, std::int64_t size);
+// Of one size for the whole batch, so that every batch sees another scale: the shorter side becomes a number from
+// [least, most); or the image is brought into height x width, as large as it fits, times a number from `scale`.
+Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws);
+Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t width, Draws& draws,
+                    std::array<float, 2> scale = {0.1f, 2.0f});
 // A window from the middle; an image that is smaller is first padded with 0.
 Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width);
 
@@ -28,16 +33,18 @@ struct RotationOptions {
   Interpolation interpolation = Interpolation::nearest;
   float fill = 0;
 };
-Tensor rotate(const Tensor& images, float degrees, const RotationOptions& options = {});
+Tensor rotate(const Tensor& images, double degrees, const RotationOptions& options = {});
 // Each image by an angle of its own from [-degrees, degrees].
 Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const RotationOptions& options = {});
 
-// Moved by an affine map about the centre, as torchvision's affine: sheared, turned clockwise, scaled, then shifted.
+// Moved by an affine map, as torchvision's affine: sheared, turned clockwise, scaled, then shifted. The nearest pixels
+// are torchvision's as well.
 struct Affine {
-  float degrees = 0;
-  float right = 0, down = 0;  // in pixels
-  float scale = 1;
-  float shear_x = 0, shear_y = 0;  // degrees
+  double degrees = 0;
+  double right = 0, down = 0;  // in pixels
+  double scale = 1;
+  double shear_x = 0, shear_y = 0;    // degrees
+  double center_x = 0, center_y = 0;  // what turning, scaling and shearing leave in place, in pixels from the middle
 };
 Tensor affine(const Tensor& images, const Affine& map, const RotationOptions& options = {});
 // Each image by a map of its own: an angle from [-degrees, degrees], shifts of up to these parts of width and height in

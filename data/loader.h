@@ -48,8 +48,6 @@ struct Sampling {
   std::shared_ptr<const BatchSampler> batches = {};  // then LoaderOptions::batch and drop_last mean nothing
 };
 
-using Transforms = std::vector<std::shared_ptr<const Transform>>;
-
 class Loader {
  public:
   // Errors: an empty source, batch or prefetch below 1, threads outside [0, 256], shuffle with a sampler.

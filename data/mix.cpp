@@ -7,26 +7,8 @@
 namespace mantissa::data {
 namespace {
 
-double positive_uniform(Draws& draws) { return 1 - static_cast<double>(draws.uniform()); }  // (0, 1]
-
-double normal(Draws& draws) {
-  const double radius = std::sqrt(-2 * std::log(positive_uniform(draws)));
-  return radius * std::cos(6.283185307179586 * draws.uniform());
-}
-
-// Marsaglia and Tsang, 2000; below 1 through a + 1. In logarithms: with a small alpha
-// both of beta's numbers are near 0.
-double log_gamma_draw(Draws& draws, double a) {
-  if (a < 1) return log_gamma_draw(draws, a + 1) + std::log(positive_uniform(draws)) / a;
-  const double d = a - 1.0 / 3, c = 1 / std::sqrt(9 * d);
-  while (true) {
-    const double x = normal(draws), v = (1 + c * x) * (1 + c * x) * (1 + c * x);
-    if (v > 0 && std::log(positive_uniform(draws)) < 0.5 * x * x + d - d * v + d * std::log(v)) return std::log(d * v);
-  }
-}
-
 float beta(Draws& draws, double alpha) {  // Beta(alpha, alpha)
-  const double x = log_gamma_draw(draws, alpha), y = log_gamma_draw(draws, alpha);
+  const double x = draws.log_gamma(alpha), y = draws.log_gamma(alpha);
   return static_cast<float>(1 / (1 + std::exp(y - x)));
 }
 

@@ -7,17 +7,23 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "data/auto_augment.h"
 #include "data/blur.h"
 #include "data/color.h"
+#include "data/containers.h"
+#include "data/crops.h"
 #include "data/geometry.h"
+#include "data/levels.h"
 #include "data/loader.h"
 #include "data/mix.h"
+#include "data/warp.h"
 
 namespace mantissa::data {
 
@@ -71,6 +77,12 @@ class Pipeline {
           return random_crop_steps(n, padding, draws);
         });
   }
+  Pipeline random_crop(RandomCropOptions o) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { b.image = data::random_crop(b.image, o, draws); });
+  }
+  Pipeline pad(PadOptions o) && {
+    return std::move(*this).map([o](Batch& b, Draws&) { b.image = data::pad(b.image, o); });
+  }
   Pipeline random_vertical_flip(float p = 0.5f) && {
     return std::move(*this).map([p](Batch& b, Draws& draws) { random_vertical_flip_(b.image, draws, p); },
                                 [p](std::int64_t n, std::int64_t, std::int64_t, Draws& draws) {
@@ -91,6 +103,14 @@ class Pipeline {
   Pipeline center_crop(std::int64_t height, std::int64_t width) && {
     return std::move(*this).map([=](Batch& b, Draws&) { b.image = data::center_crop(b.image, height, width); });
   }
+  Pipeline random_resize(std::int64_t least, std::int64_t most) && {
+    return std::move(*this).map(
+        [=](Batch& b, Draws& draws) { b.image = data::random_resize(b.image, least, most, draws); });
+  }
+  Pipeline scale_jitter(std::int64_t height, std::int64_t width, std::array<float, 2> scale = {0.1f, 2.0f}) && {
+    return std::move(*this).map(
+        [=](Batch& b, Draws& draws) { b.image = data::scale_jitter(b.image, height, width, draws, scale); });
+  }
   Pipeline color_jitter(ColorJitterOptions o) && {
     return std::move(*this).map([o](Batch& b, Draws& draws) { color_jitter_(b.image, draws, o); });
   }
@@ -102,6 +122,52 @@ class Pipeline {
   }
   Pipeline random_affine(RandomAffineOptions o) && {
     return std::move(*this).map([o](Batch& b, Draws& draws) { b.image = data::random_affine(b.image, draws, o); });
+  }
+  Pipeline random_perspective(RandomPerspectiveOptions o = {}) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { b.image = data::random_perspective(b.image, draws, o); });
+  }
+  Pipeline random_elastic(RandomElasticOptions o = {}) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { b.image = data::random_elastic(b.image, draws, o); });
+  }
+  Pipeline random_channel_permutation() && {
+    return std::move(*this).map([](Batch& b, Draws& draws) { random_channel_permutation_(b.image, draws); });
+  }
+  Pipeline random_photometric_distort(PhotometricDistortOptions o = {}) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { random_photometric_distort_(b.image, draws, o); });
+  }
+  // Of u8 images.
+  Pipeline random_posterize(int bits, float p = 0.5f) && {
+    return std::move(*this).map([=](Batch& b, Draws& draws) { random_posterize_(b.image, draws, bits, p); });
+  }
+  Pipeline random_solarize(double threshold, float p = 0.5f) && {
+    return std::move(*this).map([=](Batch& b, Draws& draws) { random_solarize_(b.image, draws, threshold, p); });
+  }
+  Pipeline random_invert(float p = 0.5f) && {
+    return std::move(*this).map([p](Batch& b, Draws& draws) { random_invert_(b.image, draws, p); });
+  }
+  Pipeline random_autocontrast(float p = 0.5f) && {
+    return std::move(*this).map([p](Batch& b, Draws& draws) { random_autocontrast_(b.image, draws, p); });
+  }
+  Pipeline random_equalize(float p = 0.5f) && {
+    return std::move(*this).map([p](Batch& b, Draws& draws) { random_equalize_(b.image, draws, p); });
+  }
+  Pipeline random_adjust_sharpness(double factor, float p = 0.5f) && {
+    return std::move(*this).map([=](Batch& b, Draws& draws) { random_adjust_sharpness_(b.image, draws, factor, p); });
+  }
+  Pipeline rand_augment(RandAugmentOptions o = {}) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { rand_augment_(b.image, draws, o); });
+  }
+  Pipeline trivial_augment_wide(TrivialAugmentOptions o = {}) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { trivial_augment_wide_(b.image, draws, o); });
+  }
+  Pipeline auto_augment(AutoAugmentOptions o = {}) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { auto_augment_(b.image, draws, o); });
+  }
+  Pipeline aug_mix(AugMixOptions o = {}) && {
+    return std::move(*this).map([o](Batch& b, Draws& draws) { aug_mix_(b.image, draws, o); });
+  }
+  Pipeline gaussian_noise(float mean = 0, float sigma = 0.1f) && {
+    return std::move(*this).map([=](Batch& b, Draws& draws) { gaussian_noise_(b.image, draws, mean, sigma); });
   }
   Pipeline gaussian_blur(int kernel_size, std::array<float, 2> sigma = {0.1f, 2.0f}) && {
     return std::move(*this).map(
@@ -122,6 +188,21 @@ class Pipeline {
                                 [size, value](std::int64_t n, std::int64_t h, std::int64_t w, Draws& draws) {
                                   return cutout_steps(n, h, w, draws, size, value);
                                 });
+  }
+  // Transforms by chance, for each image (data/containers.h). Steps are written like a pipeline's, and only their
+  // transforms count: [](Pipeline p) { return std::move(p).random_flip().gaussian_blur(3); }
+  using Steps = std::function<Pipeline(Pipeline)>;
+  Pipeline random_apply(const Steps& steps, float p = 0.5f) && {
+    transforms_.push_back(std::make_shared<RandomApply>(transforms_of(steps), p));
+    return std::move(*this);
+  }
+  Pipeline random_choice(const std::vector<Steps>& choices, std::vector<float> weights = {}) && {
+    transforms_.push_back(std::make_shared<RandomChoice>(transforms_of(choices), std::move(weights)));
+    return std::move(*this);
+  }
+  Pipeline random_order(const std::vector<Steps>& lists) && {
+    transforms_.push_back(std::make_shared<RandomOrder>(transforms_of(lists)));
+    return std::move(*this);
   }
   Pipeline normalize(std::vector<float> mean, std::vector<float> std) && {
     normalization_ = Normalize(std::move(mean), std::move(std));
@@ -183,6 +264,13 @@ class Pipeline {
     F f;
     S s;
   };
+
+  static Transforms transforms_of(const Steps& steps) { return steps(Pipeline(SourcePtr())).transforms_; }
+  static std::vector<Transforms> transforms_of(const std::vector<Steps>& lists) {
+    std::vector<Transforms> all;
+    for (const Steps& steps : lists) all.push_back(transforms_of(steps));
+    return all;
+  }
 
   SourcePtr source_;
   LoaderOptions options_;

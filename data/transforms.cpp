@@ -203,4 +203,23 @@ void random_erasing_(Tensor& images, Draws& draws, const ErasingOptions& o) {
   }
 }
 
+void gaussian_noise_(Tensor& images, Draws& draws, float mean, float sigma) {
+  check_images(images, "gaussian_noise_");
+  check(sigma >= 0, "gaussian_noise_: sigma must not be negative, got ", sigma);
+  const auto add = [&]<class T>(T* pixels) {
+    for (std::int64_t i = 0; i < images.numel(); i += 2) {  // Box and Muller, 1958: two at a time
+      const float radius = std::sqrt(-2 * std::log(1 - draws.uniform())), angle = 6.2831853f * draws.uniform();
+      const float normal[2] = {radius * std::cos(angle), radius * std::sin(angle)};
+      for (std::int64_t k = i; k < std::min(i + 2, images.numel()); ++k) {
+        const float noise = mean + sigma * normal[k - i];
+        constexpr bool bytes = !std::is_same_v<T, float>;
+        const float sum = static_cast<float>(pixels[k]) + (bytes ? std::trunc(255 * noise) : noise);
+        pixels[k] = static_cast<T>(std::clamp(sum, 0.0f, bytes ? 255.0f : 1.0f));
+      }
+    }
+  };
+  if (images.dtype() == u8) add(images.data<std::uint8_t>());
+  else add(images.data<float>());
+}
+
 }  // namespace mantissa::data

@@ -1,11 +1,13 @@
 // What happens to a batch between the data set and the model. Whole batches, on the CPU, in the
 // loader's threads: plain serial loops. Random ones draw from the batch's own Draws (data/draws.h).
 // Behaviour follows torchvision's transforms of the same names.
-// Next: data/geometry.h (sizes, rotation, affine maps), data/color.h, data/blur.h, data/mix.h (MixUp, CutMix).
+// Next: data/crops.h, data/geometry.h (sizes, rotation, affine maps), data/warp.h, data/color.h, data/levels.h,
+// data/blur.h, data/auto_augment.h (RandAugment and its kin), data/containers.h, data/mix.h (MixUp, CutMix).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/pixel_step.h"
@@ -30,6 +32,8 @@ class Transform {
                            [[maybe_unused]] std::int64_t width,
                            [[maybe_unused]] Draws& draws) const { return {}; }
 };
+
+using Transforms = std::vector<std::shared_ptr<const Transform>>;
 
 // (x - mean) / std as f32, per channel; one value serves all channels. u8 pixels are scaled to
 // [0, 1] first, f32 ones are taken as they are. images [B, C, H, W], or rows [B, C]; not modified.
@@ -76,5 +80,9 @@ struct ErasingOptions {
   float value = 0;
 };
 void random_erasing_(Tensor& images, Draws& draws, const ErasingOptions& options = {});
+
+// Adds a number from a normal distribution to every value, in place; what leaves the range of pixels is cut off. Of f32
+// images in [0, 1], or of u8 ones, for which mean and sigma are parts of 255 and the noise is cut off to whole levels.
+void gaussian_noise_(Tensor& images, Draws& draws, float mean = 0, float sigma = 0.1f);
 
 }  // namespace mantissa::data

@@ -66,6 +66,10 @@ TEST_CASE("what cannot be written down as steps is made on the CPU and brought t
   const data::Dataset set = data::synthetic_color_digits(40, 3);
   compare(set, [](data::Pipeline p) { return std::move(p).random_flip().random_rotation(20); });
   compare(set, [](data::Pipeline p) { return std::move(p).mixup(10); });
+  compare(set, [](data::Pipeline p) { return std::move(p).random_flip().trivial_augment_wide(); });
+  compare(set, [](data::Pipeline p) {
+    return std::move(p).random_apply([](data::Pipeline q) { return std::move(q).random_crop(2); });
+  });
 }
 
 TEST_CASE("a set on the device is there once, and a batch needs no more than itself") {

@@ -99,7 +99,7 @@ TEST_CASE("random_resized_crop: constant stays constant, windows differ, and the
 TEST_CASE("colour: torchvision's values") {
   std::vector<float> v;
   for (int i = 0; i < 18; ++i) v.push_back(static_cast<float>((i * 53 + 11) % 256) / 255);
-  const auto adjusted = [&](void (*f)(Tensor&, float), float factor) {
+  const auto adjusted = [&](void (*f)(Tensor&, double), double factor) {
     Tensor image = from_data<float>(v, {3, 2, 3});
     f(image, factor);
     return image;

@@ -1,0 +1,29 @@
+#include "data/draws.h"
+
+#include <cmath>
+
+namespace mantissa::data {
+namespace {
+
+double positive_uniform(Draws& draws) { return 1 - static_cast<double>(draws.uniform()); }  // (0, 1]
+
+}  // namespace
+
+double Draws::normal() {  // Box and Muller, 1958
+  const double radius = std::sqrt(-2 * std::log(positive_uniform(*this)));
+  return radius * std::cos(6.283185307179586 * uniform());
+}
+
+double Draws::log_gamma(double a) {  // Marsaglia and Tsang, 2000; below 1 through a + 1
+  if (a < 1) {
+    const double larger = log_gamma(a + 1);
+    return larger + std::log(positive_uniform(*this)) / a;
+  }
+  const double d = a - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double x = normal(), v = (1 + c * x) * (1 + c * x) * (1 + c * x);
+    if (v > 0 && std::log(positive_uniform(*this)) < 0.5 * x * x + d - d * v + d * std::log(v)) return std::log(d * v);
+  }
+}
+
+}  // namespace mantissa::data

@@ -1,0 +1,31 @@
+// What --augment of the image classifiers may say, and what it does.
+#pragma once
+
+#include <mantissa/mantissa.h>
+
+#include <string>
+#include <vector>
+
+namespace samples {
+
+// flip mirrors half of the pictures; crop also moves them, within a border of 4 pixels. The others begin with crop:
+// cutout hides squares, rand is RandAugment, trivial TrivialAugment Wide, auto AutoAugment as it was found for
+// CIFAR-10, augmix AugMix. Digits are not mirrored, as they would become others, and have the policy of SVHN.
+inline const std::vector<std::string> augmentations{"none", "flip",    "crop", "cutout",
+                                                    "rand", "trivial", "auto", "augmix"};
+
+inline mantissa::data::Pipeline augmented(mantissa::data::Pipeline p, const std::string& how,
+                                        bool digits = false) {
+  namespace data = mantissa::data;
+  if (how == "none") return p;
+  if (how != "flip") p = std::move(p).random_crop(4);
+  if (!digits) p = std::move(p).random_flip();
+  if (how == "cutout") return std::move(p).cutout(8);
+  if (how == "rand") return std::move(p).rand_augment();
+  if (how == "trivial") return std::move(p).trivial_augment_wide();
+  if (how == "augmix") return std::move(p).aug_mix();
+  const auto policy = digits ? data::AutoAugmentPolicy::svhn : data::AutoAugmentPolicy::cifar10;
+  return how == "auto" ? std::move(p).auto_augment({.policy = policy}) : p;
+}
+
+}  // namespace samples
