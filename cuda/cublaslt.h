@@ -2,6 +2,8 @@
 // Under the CPU shim the CPU's product stands in for it (tests/cuda_shim/library/cublaslt.cpp).
 #pragma once
 
+#include <string>
+
 #include "amp/kernels/gemm.h"
 
 namespace mantissa::cuda_backend {
@@ -17,5 +19,7 @@ bool run_cublaslt(const tensor_core::Gemm& g, int plan);
 // Whether products of f32 may round their inputs to TF32 (10 bits of mantissa). Off at start, as in PyTorch.
 void allow_tf32(bool allowed);
 bool is_tf32_allowed();
+
+std::string cublaslt_version();  // "13.0.2"
 
 }  // namespace mantissa::cuda_backend

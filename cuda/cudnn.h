@@ -2,6 +2,8 @@
 // cuda/conv.cu unfolds images into products, cuda/attention.cu has kernels of its own.
 #pragma once
 
+#include <string>
+
 #include "core/conv.h"
 #include "cuda/attention.h"
 
@@ -9,6 +11,7 @@ namespace mantissa::cuda_backend {
 
 inline constexpr int most_cudnn_plans = 8;
 bool has_cudnn();
+std::string cudnn_version();  // "9.13.0", or why there is none
 
 // Runs the plan that cuDNN's own estimate puts at place `plan` (0: the best); false where there are fewer, or it
 // refuses the problem. Operands are dense in `layout`, weights too, of y's dtype, and summed in f32 (f64 for f64).

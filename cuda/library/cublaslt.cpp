@@ -261,6 +261,11 @@ const void* offset(const void* p, std::int64_t elements, Dtype t) {
 void allow_tf32(bool allowed) { tf32_allowed = allowed; }
 bool is_tf32_allowed() { return tf32_allowed; }
 
+std::string cublaslt_version() {
+  const std::size_t v = cublasLtGetVersion();  // 130002 is 13.0.2
+  return concat(v / 10000, ".", v / 100 % 100, ".", v % 100);
+}
+
 bool run_cublaslt(const Gemm& g, int plan) {
   if (g.a_sums && (g.bias || g.activation != Activation::none || g.items != 1 || g.in == f64)) return false;
   if (g.k == 0 || g.activation == Activation::gelu || (g.bias && g.in != g.out)) return false;

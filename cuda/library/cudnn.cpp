@@ -5,6 +5,7 @@
 #if !defined(MANTISSA_HAS_CUDNN)
 
 bool mantissa::cuda_backend::has_cudnn() { return false; }
+std::string mantissa::cuda_backend::cudnn_version() { return "not in this build"; }
 bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&,
                                        const View&, int) {
   return false;
@@ -176,6 +177,10 @@ Problem& find_problem(const Key& key) {
 }  // namespace
 
 bool has_cudnn() { return true; }
+std::string cudnn_version() {
+  const std::size_t v = cudnnGetVersion();  // 91300 is 9.13.0
+  return concat(v / 10000, ".", v / 100 % 100, ".", v % 100);
+}
 bool run_cudnn(ConvPass pass, const ConvShape& shape, Layout layout, const View& y, const View& a, const View& b,
                const View& bias, int index) {
   if (!shape.is_image()) return false;

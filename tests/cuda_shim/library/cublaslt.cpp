@@ -75,6 +75,7 @@ bool run_cublaslt(const Gemm& g, int plan) {
 }
 void allow_tf32(bool allowed) { tf32 = allowed; }
 bool is_tf32_allowed() { return tf32; }
+std::string cublaslt_version() { return "none: the CPU shim"; }
 
 }  // namespace cuda_backend
 

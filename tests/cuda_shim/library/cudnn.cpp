@@ -2,6 +2,7 @@
 #include "cuda/cudnn.h"
 
 bool mantissa::cuda_backend::has_cudnn() { return false; }
+std::string mantissa::cuda_backend::cudnn_version() { return "none: the CPU shim"; }
 bool mantissa::cuda_backend::run_cudnn(ConvPass, const ConvShape&, Layout, const View&, const View&, const View&,
                                        const View&, int) {
   return false;

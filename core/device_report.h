@@ -1,0 +1,20 @@
+// What there is to compute with, in words: for programs that print it (samples/mantissa_info.cpp).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/accelerator.h"
+
+namespace mantissa {
+
+std::string compiler_report();   // what compiled the library, "g++ 12.2.0"
+std::string processor_report();  // model, and the features that kernels ask for
+// A line for each GPU, one for driver and toolkit, one for libraries; or one line that says why none can be used.
+std::vector<std::string> gpu_report();
+
+namespace cuda_backend {
+MANTISSA_ACCELERATOR std::vector<std::string> describe_devices();  // cuda/report.cpp
+}
+
+}  // namespace mantissa

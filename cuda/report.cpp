@@ -1,0 +1,36 @@
+// GPUs, driver, toolkit and libraries in words (core/device_report.h).
+#include <cuda_runtime.h>
+
+#include <string>
+#include <vector>
+
+#include "core/device_report.h"
+#include "cuda/check.h"
+#include "cuda/cublaslt.h"
+#include "cuda/cudnn.h"
+
+namespace mantissa::cuda_backend {
+
+namespace {
+std::string version(int number) {  // 13010 is 13.1
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+}  // namespace
+
+std::vector<std::string> describe_devices() {
+  std::vector<std::string> lines;
+  for (int i = 0; i < device_count(); ++i) {
+    cudaDeviceProp p;
+    check_status(cudaGetDeviceProperties(&p, i), "cudaGetDeviceProperties");
+    lines.push_back(concat(std::string(p.name), ", sm_", p.major, p.minor, ", ", p.multiProcessorCount,
+                           " multiprocessors, ", static_cast<std::int64_t>(p.totalGlobalMem >> 20), " MiB"));
+  }
+  int driver = 0, runtime = 0;
+  check_status(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check_status(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  lines.push_back(concat("driver for CUDA ", version(driver), ", toolkit ", version(runtime)));
+  lines.push_back(concat("cuBLASLt ", cublaslt_version(), ", cuDNN ", cudnn_version()));
+  return lines;
+}
+
+}  // namespace mantissa::cuda_backend
