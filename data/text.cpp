@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/ops.h"
 #include "data/draws.h"
@@ -13,34 +14,45 @@ namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 31;
 
-void check_window(const Text& text, std::int64_t count, std::int64_t length) {
-  check(count >= 1 && length >= 1, "Text: a batch needs at least one window of one character, got ", count, " of ",
+void check_window(const Tokens& text, std::int64_t count, std::int64_t length) {
+  check(count >= 1 && length >= 1, "Tokens: a batch needs at least one window of one token, got ", count, " of ",
         length);
-  check(text.size() > length, "Text: a window of ", length,
-        " characters and the one after it do not fit into a text of ", text.size());
+  check(text.size() > length, "Tokens: a window of ", length, " tokens and the one after it do not fit into a text of ",
+        text.size());
 }
 
 // Row `row` of a batch: the window that begins at `begin`.
-void copy_window(const Text& text, std::int64_t begin, std::int64_t row, TextBatch& batch) {
+void copy_window(const Tokens& text, std::int64_t begin, std::int64_t row, TextBatch& batch) {
   const std::int64_t length = batch.input.size(1);
-  const std::uint8_t* from = text.tokens.data<std::uint8_t>() + begin;
-  std::copy_n(from, length, batch.input.data<std::int64_t>() + row * length);
-  std::copy_n(from + 1, length, batch.target.data<std::int64_t>() + row * length);
+  const auto copy = [&](const auto* from) {
+    std::copy_n(from, length, batch.input.data<std::int64_t>() + row * length);
+    std::copy_n(from + 1, length, batch.target.data<std::int64_t>() + row * length);
+  };
+  if (text.tokens.dtype() == u8) copy(text.tokens.data<std::uint8_t>() + begin);
+  else copy(text.tokens.data<std::int32_t>() + begin);
 }
 TextBatch allocate_batch(std::int64_t count, std::int64_t length) {
   return {Tensor::allocate({count, length}, i64), Tensor::allocate({count, length}, i64)};
 }
 
-Text read_text(const std::string& path, const std::string& name) {
-  const std::string bytes = io::read_file(path, most_bytes);
-  if (bytes.size() < 2)
-    io::fail_format(path, "holds no text: it has ", static_cast<unsigned long>(bytes.size()), " bytes");
-  return text_from(bytes, concat(name, ": ", static_cast<unsigned long>(bytes.size()), " characters from ", path));
+RawText read_text(const std::string& path, const std::string& name) {
+  std::string bytes = io::read_file(path, most_bytes);
+  const auto size = static_cast<unsigned long>(bytes.size());
+  if (size < 2) io::fail_format(path, "holds no text: it has ", size, " bytes");
+  return {std::move(bytes), concat(name, ": ", size, " characters from ", path)};
+}
+
+// Where the last part, of this size, begins.
+std::int64_t cut_of(std::int64_t size, double validation) {
+  check(validation > 0 && validation < 1, "split: the part for validation must lie between 0 and 1, got ", validation);
+  const auto cut = static_cast<std::int64_t>(static_cast<double>(size) * (1 - validation));
+  check(cut > 0 && cut < size, "split: a text of ", size, " tokens is too short to be split");
+  return cut;
 }
 
 }  // namespace
 
-TextBatch Text::batch(std::int64_t count, std::int64_t length, std::uint64_t seed, std::uint64_t number) const {
+TextBatch Tokens::batch(std::int64_t count, std::int64_t length, std::uint64_t seed, std::uint64_t number) const {
   check_window(*this, count, length);
   TextBatch b = allocate_batch(count, length);
   Draws draws(seed, Purpose::shuffle, number);
@@ -48,10 +60,10 @@ TextBatch Text::batch(std::int64_t count, std::int64_t length, std::uint64_t see
   return b;
 }
 
-TextBatch Text::windows(std::int64_t first, std::int64_t count, std::int64_t length) const {
+TextBatch Tokens::windows(std::int64_t first, std::int64_t count, std::int64_t length) const {
   check_window(*this, count, length);
   const std::int64_t all = windows_of(length);
-  check(first >= 0 && first < all, "Text: window ", first, " of ", all);
+  check(first >= 0 && first < all, "Tokens: window ", first, " of ", all);
   count = std::min(count, all - first);
   TextBatch b = allocate_batch(count, length);
   for (std::int64_t row = 0; row < count; ++row) copy_window(*this, (first + row) * length, row, b);
@@ -84,7 +96,7 @@ Text text_from(std::string_view bytes, const std::string& source) {
   std::array<bool, 256> occurs{};
   for (const char c : bytes) occurs[static_cast<std::uint8_t>(c)] = true;
   std::array<std::uint8_t, 256> token{};
-  Text text{Tensor::allocate({static_cast<std::int64_t>(bytes.size())}, u8), "", source};
+  Text text{{Tensor::allocate({static_cast<std::int64_t>(bytes.size())}, u8), source}, ""};
   for (int c = 0; c < 256; ++c) {
     if (!occurs[static_cast<std::size_t>(c)]) continue;
     token[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(text.alphabet.size());
@@ -96,11 +108,13 @@ Text text_from(std::string_view bytes, const std::string& source) {
 }
 
 TextSplit split(const Text& text, double validation) {
-  check(validation > 0 && validation < 1, "split: the part for validation must lie between 0 and 1, got ", validation);
-  const auto cut = static_cast<std::int64_t>(static_cast<double>(text.size()) * (1 - validation));
-  check(cut > 0 && cut < text.size(), "split: a text of ", text.size(), " characters is too short to be split");
-  return {{slice(text.tokens, 0, 0, cut), text.alphabet, text.source},
-          {slice(text.tokens, 0, cut), text.alphabet, text.source}};
+  auto [train, rest] = split(static_cast<const Tokens&>(text), validation);
+  return {{std::move(train), text.alphabet}, {std::move(rest), text.alphabet}};
+}
+
+TokensSplit split(const Tokens& tokens, double validation) {
+  const std::int64_t cut = cut_of(tokens.size(), validation);
+  return {{slice(tokens.tokens, 0, 0, cut), tokens.source}, {slice(tokens.tokens, 0, cut), tokens.source}};
 }
 
 std::string synthetic_text(std::int64_t length, std::uint64_t seed) {
@@ -120,12 +134,12 @@ std::string synthetic_text(std::int64_t length, std::uint64_t seed) {
   return text;
 }
 
-Text load_text(const std::string& name, const std::string& where) {
+RawText load_raw_text(const std::string& name, const std::string& where) {
   constexpr std::int64_t drawn = 200000;
   check(name == "tinyshakespeare" || name == "synthetic", "unknown text ", io::quote(name),
         ", expected tinyshakespeare or synthetic");
   const std::string synthetic = concat("synthetic: ", drawn, " characters drawn by a program");
-  if (name == "synthetic") return text_from(synthetic_text(drawn), synthetic);
+  if (name == "synthetic") return {synthetic_text(drawn), synthetic};
   if (!where.empty()) {
     if (!is_folder(where)) return read_text(where, "text");
     for (const std::string& file : {where + "/" + name + "/input.txt", where + "/input.txt"})
@@ -138,7 +152,12 @@ Text load_text(const std::string& name, const std::string& where) {
     if (path_exists(folder + "/input.txt")) return read_text(folder + "/input.txt", name);
     searched += (searched.empty() ? "" : ", ") + folder;
   }
-  return text_from(synthetic_text(drawn), concat(synthetic, ", because no input.txt was found in ", searched));
+  return {synthetic_text(drawn), concat(synthetic, ", because no input.txt was found in ", searched)};
+}
+
+Text load_text(const std::string& name, const std::string& where) {
+  const RawText text = load_raw_text(name, where);
+  return text_from(text.bytes, text.source);
 }
 
 }  // namespace mantissa::data

@@ -129,14 +129,18 @@ class InstanceNorm3d : public InstanceNorm {  // x [N, C, D, H, W]
 struct RMSNormOptions {
   std::optional<double> eps = {};  // when absent f64's epsilon for f64, else f32's
   bool elementwise_affine = true;
+  bool autocast_output = false;  // as LayerNorm's (nn/norm.h)
 };
 class RMSNorm {  // over the trailing dimensions `shape` of x
  public:
   explicit RMSNorm(std::int64_t size, const RMSNormOptions& o = {}) : RMSNorm(Dims{size}, o) {}
-  explicit RMSNorm(const Dims& normalized_shape, const RMSNormOptions& o = {}) : shape(normalized_shape), eps(o.eps) {
+  explicit RMSNorm(const Dims& normalized_shape, const RMSNormOptions& o = {})
+      : shape(normalized_shape), eps(o.eps), autocast_output(o.autocast_output) {
     if (o.elementwise_affine) weight = Param(ones(shape));
   }
-  Tensor operator()(const Tensor& x) const { return rms_norm(x, shape, weight, eps); }
+  Tensor operator()(const Tensor& x) const {
+    return autocast_output ? (*this)(x, {}).y : rms_norm(x, shape, weight, eps);
+  }
   // A residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
   // In a region of autocast y has the region's dtype, if `dtype` says nothing else. Without a delta the sum is x.
   SumAndNorm operator()(const Tensor& x, const Tensor& delta, NormDtype dtype = NormDtype::of_region) const {
@@ -146,9 +150,10 @@ class RMSNorm {  // over the trailing dimensions `shape` of x
   Param weight;
   Dims shape;
   std::optional<double> eps;
+  bool autocast_output = false;
   MANTISSA_FIELDS(weight)
   RMSNorm clone() const {
-    RMSNorm c(shape, {.eps = eps, .elementwise_affine = false});
+    RMSNorm c(shape, {.eps = eps, .elementwise_affine = false, .autocast_output = autocast_output});
     detail::copy_fields(*this, c);
     return c;
   }

@@ -140,6 +140,9 @@ struct LayerNormOptions {
   double eps = 1e-5;
   bool elementwise_affine = true;
   bool bias = true;  // only with elementwise_affine
+  // In a region of autocast the result is of the region's dtype, as a linear layer's is, and not f32, as in PyTorch:
+  // for a norm that a linear layer reads, which then need not cast it. The same numbers.
+  bool autocast_output = false;
 };
 
 // Normalises over the trailing dimensions `shape` of x (Ba et al., 2016).
@@ -147,12 +150,14 @@ class LayerNorm {
  public:
   explicit LayerNorm(std::int64_t size, const LayerNormOptions& o = {}) : LayerNorm(Dims{size}, o) {}
   explicit LayerNorm(const Dims& normalized_shape, const LayerNormOptions& o = {})
-      : shape(normalized_shape), eps(o.eps) {
+      : shape(normalized_shape), eps(o.eps), autocast_output(o.autocast_output) {
     if (!o.elementwise_affine) return;
     weight = Param(ones(shape));
     if (o.bias) bias = Param(zeros(shape));
   }
-  Tensor operator()(const Tensor& x) const { return layer_norm(x, shape, weight, bias, eps); }
+  Tensor operator()(const Tensor& x) const {
+    return autocast_output ? (*this)(x, {}).y : layer_norm(x, shape, weight, bias, eps);
+  }
   // A residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
   // In a region of autocast y has the region's dtype, if `dtype` says nothing else. Without a delta the sum is x.
   SumAndNorm operator()(const Tensor& x, const Tensor& delta, NormDtype dtype = NormDtype::of_region) const {
@@ -162,9 +167,10 @@ class LayerNorm {
   Param weight, bias;
   Dims shape;
   double eps = 1e-5;
+  bool autocast_output = false;
   MANTISSA_FIELDS(weight, bias)
   LayerNorm clone() const {
-    LayerNorm c(shape, {.eps = eps, .elementwise_affine = false});
+    LayerNorm c(shape, {.eps = eps, .elementwise_affine = false, .autocast_output = autocast_output});
     c.weight = nn::clone(weight);
     c.bias = nn::clone(bias);
     return c;

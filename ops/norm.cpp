@@ -109,6 +109,13 @@ struct LayerNorm {
     const Tensor y = cast(scaled((x - m) * inv_std, weight, bias), op.result.value_or(x.dtype()));
     return {y, reshape(m, rows), reshape(inv_std, rows)};
   }
+  void onnx(OnnxCall& c) const {  // computed in f32, or f64
+    const Dtype dtype = compute_dtype(c.x(0).dtype());
+    const OnnxId weight = c.has(1) ? c.in(1, dtype) : c.filled(1, shape, dtype);
+    const OnnxId y = c.node("LayerNormalization", {c.in(0, dtype), weight, c.in(2, dtype)},
+                            {{"axis", -shape.rank()}, {"epsilon", eps}});
+    c.result(c.y().dtype() == dtype ? y : c.cast(y, c.y().dtype()));
+  }
   static void samples(Samples& s);
 };
 

@@ -16,7 +16,7 @@ struct Config {
 
 struct Block {  // attention, then a perceptron, each added to what it reads
   explicit Block(const Config& c)
-      : norm1(c.width, {.bias = false}), query(c.width, c.width, {.bias = false}),
+      : norm1(c.width, {.bias = false, .autocast_output = true}), query(c.width, c.width, {.bias = false}),
         key(c.width, c.width, {.bias = false}), value(c.width, c.width, {.bias = false}),
         out(c.width, c.width, {.bias = false}), norm2(c.width, {.bias = false}),
         up(c.width, 4 * c.width, Activation::gelu_tanh, {.bias = false}), down(4 * c.width, c.width, {.bias = false}),
@@ -29,22 +29,22 @@ struct Block {  // attention, then a perceptron, each added to what it reads
   std::int64_t heads;
   MANTISSA_FIELDS(norm1, query, key, value, out, norm2, up, down)
 
-  Tensor attend(const Tensor& x) const {
+  Tensor attend(const Tensor& x, const nn::LayerCache& past) const {
     // [N, heads, T, D]
     const auto by_head = [&](const Tensor& y) { return y.reshape({y.size(0), y.size(1), heads, -1}).transpose(1, 2); };
-    const Tensor q = rotary_embedding(by_head(query(x))), k = rotary_embedding(by_head(key(x))), v = by_head(value(x));
-    return out(flatten(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}).transpose(1, 2), 2));
+    const Tensor q = rotary_embedding(by_head(query(x)), past.length());
+    const Tensor k = rotary_embedding(by_head(key(x)), past.length()), v = by_head(value(x));
+    return out(flatten(nn::causal_attention(q, k, v, past).transpose(1, 2), 2));
   }
-  Tensor operator()(const Tensor& x) const {
-    // sum = x + what is attended to, and it normalised. With a second argument norms end in autocast's dtype: no casts.
-    const auto [sum, y] = norm2(x, attend(norm1(x, {}).y));
-    return sum + nn::feed_forward(up, down, y);  // down(up(y)) as one operator
+  Tensor operator()(const Tensor& x, const nn::LayerCache& past) const {
+    const auto [sum, y] = norm2(x, attend(norm1(x), past));  // sum = x + what is attended to, and it normalised
+    return sum + nn::feed_forward(up, down, y);              // down(up(y)) as one operator
   }
 };
 
 struct Gpt {
   explicit Gpt(const Config& c)
-      : config(c), token(c.vocabulary, c.width), norm(c.width, {.bias = false}),
+      : config(c), token(c.vocabulary, c.width), norm(c.width, {.bias = false, .autocast_output = true}),
         head(c.width, c.vocabulary, {.bias = false}) {
     // each layer adds to x twice
     const double std = 0.05, narrow = std / std::sqrt(2.0 * static_cast<double>(c.layers));
@@ -61,48 +61,46 @@ struct Gpt {
   nn::Linear head;
   MANTISSA_FIELDS(token, blocks, norm, head)
 
-  Tensor operator()(const Tensor& tokens) const {  // i64 [N, T] -> [N, T, vocabulary]
+  // i64 [N, T] -> [N, T, vocabulary]. With a cache: of tokens that go on with those that it has seen.
+  Tensor operator()(const Tensor& tokens, const nn::KvCache& cache = nn::no_cache) const {
     Tensor x = token(tokens);
-    for (const Block& block : blocks) x = block(x);
-    return head(norm(x, {}).y);
+    for (std::size_t i = 0; i < blocks.size(); ++i) x = blocks[i](x, cache[i]);
+    return head(norm(x));
   }
 };
 
-std::string write(const Gpt& net, const data::Text& text, const std::string& prompt, std::int64_t count,
-                  double temperature, const samples::Run& run) {
-  const NoGrad no_grad;
-  Tensor tokens = text.encode(prompt).to(run.device);
-  for (std::int64_t i = 0; i < count && !samples::interrupted(); ++i) {
-    const Tensor seen = slice(tokens, 0, std::max<std::int64_t>(0, tokens.size(0) - net.config.context));
-    const Tensor logits = amp::autocast(run.dtype, [&] { return net(seen.unsqueeze(0)); });
-    tokens = cat({tokens, samples::draw(logits[0][-1].to(f32), temperature)});
-  }
-  return text.decode(tokens.to(cpu));
+std::string write(const Gpt& net, const data::Text& text, const samples::Writing& w, const samples::Run& run) {
+  const auto model = [&](const Tensor& tokens, const nn::KvCache& cache) {
+    return amp::autocast(run.dtype, [&] { return net(tokens, cache); });
+  };
+  const auto go_on = [](const Tensor&) { return !samples::interrupted(); };
+  const Tensor prompt = text.encode(w.prompt).to(run.device).unsqueeze(0);
+  return text.decode(nn::generate(
+      model, prompt, {.tokens = w.tokens, .context = net.config.context, .sample = w.sample, .written = go_on}));
 }
 
 int run(int argc, char** argv) {
   samples::Options o{.model = "gpt", .schedule = "cosine", .epochs = 4, .batch = 8, .lr = 4e-3};
   Config config{.vocabulary = 0};
-  std::int64_t characters = 500;
-  double temperature = 0.8, muon = 0;
-  std::string prompt;
+  samples::Writing writing{.tokens = 500};
+  double muon = 0;
   samples::configure(
       argc, argv,
       {.description = "Trains a GPT on the characters of a text and lets it write.",
-       .flags = {{"--layers", &config.layers, "Blocks"},
-                 {"--heads", &config.heads, "Attention heads; twice their number divides the width"},
-                 {"--width", &config.width, "Numbers per character"},
-                 {"--context", &config.context, "Characters it sees at once"},
-                 {"--muon", &muon,
-                  "Learning rate of Muon for the blocks' matrices, such as 0.02; 0: --optimizer for them too"},
-                 {"--write", &characters, "Characters to write at the end; 0: none", {}, 0},
-                 {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
-                 {"--prompt", &prompt, "What the writing begins with; none: a new line"}}},
+       .flags =
+           std::vector<samples::Flag>{
+               {"--layers", &config.layers, "Blocks"},
+               {"--heads", &config.heads, "Attention heads; twice their number divides the width"},
+               {"--width", &config.width, "Numbers per character"},
+               {"--context", &config.context, "Characters it sees at once", {}, 2},
+               {"--muon", &muon,
+                "Learning rate of Muon for the blocks' matrices, such as 0.02; 0: --optimizer for them too"}} +
+           writing.flags("Characters to write at the end; 0: none", "What the writing begins with; none: a new line")},
       o);
   check(config.width % (2 * config.heads) == 0, "--heads ", config.heads, " does not cut the width ", config.width,
         " into even parts");
   const data::Text text = data::load_text("tinyshakespeare", o.data);
-  prompt = samples::first_words(prompt, text);
+  writing.prompt = samples::first_words(writing.prompt, text);
   const auto [train, validation] = data::split(text);
   config.vocabulary = static_cast<std::int64_t>(text.alphabet.size());
   Gpt net(config);
@@ -124,6 +122,8 @@ int run(int argc, char** argv) {
   run.evaluate([&] {
     return samples::Values{{"validation_loss", samples::text_loss(validation, config.context, run, model)}};
   });
+  run.onnx(net, samples::some_tokens(config.vocabulary, config.context),
+           {.input_names = {"characters"}, .output_names = {"logits"}, .dynamic = {{"length", 1}}}, model);
   run.start(text.source, nn::count(net));
   while (run.next()) {
     const auto [input, target] =
@@ -138,7 +138,7 @@ int run(int argc, char** argv) {
     run.done({{"loss", loss}});
   }
   const int code = run.finish();
-  if (code == 0 && characters > 0) run.note(write(net, text, prompt, characters, temperature, run));
+  if (code == 0 && writing.tokens > 0) run.note(write(net, text, writing, run));
   return code;
 }
 

@@ -1,4 +1,4 @@
-// What the language models of characters share: the validation loss and the choice of the next character.
+// What the language models share: the validation loss, and what they are to write.
 #pragma once
 
 #include <functional>
@@ -8,19 +8,49 @@
 
 namespace samples {
 
-// Mean loss in nats per character over all of `text`, in windows side by side. logits: i64 [B, T] -> [B, T, V].
-inline double text_loss(const data::Text& text, std::int64_t length, const Run& run,
-                        const std::function<Tensor(const Tensor&)>& logits) {
+// What is written after the training.
+struct Writing {
+  std::string prompt = {};
+  std::int64_t tokens = 100;
+  nn::SampleOptions sample{.temperature = 0.8};
+
+  std::vector<Flag> flags(const char* tokens_help, const char* prompt_help) {
+    return {{"--write", &tokens, tokens_help, {}, 0},
+            {"--prompt", &prompt, prompt_help},
+            {"--temperature", &sample.temperature, "Of the writing; 0: always the likeliest"},
+            {"--top-k", &sample.top_k, "Writes only what is among the so many likeliest; 0: all", {}, 0},
+            {"--top-p", &sample.top_p, "Writes only what is among the likeliest with this probability together"}};
+  }
+};
+inline std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Mean loss in nats per token over all of `text`, in windows side by side, `at_once` of them in a batch. loss(input,
+// target), both i64 [B, T], is the sum over a batch.
+inline double text_loss(const data::Tokens& text, std::int64_t length, std::int64_t at_once, const Run& run,
+                        const std::function<Tensor(const Tensor&, const Tensor&)>& loss) {
   const NoGrad no_grad;
-  const std::int64_t all = text.windows_of(length), at_once = 64;
+  const std::int64_t all = text.windows_of(length);
   double sum = 0;
   for (std::int64_t first = 0; first < all; first += at_once) {
     const auto [input, target] = text.windows(first, at_once, length);
-    const Tensor y = amp::autocast(run.dtype, [&] { return cast(logits(input.to(run.device)), f32); });
-    const Tensor loss = cross_entropy(flatten(y, 0, 1), flatten(target).to(run.device), {.reduction = Reduction::sum});
-    sum += loss.item<double>();
+    sum += amp::autocast(run.dtype, [&] { return loss(input.to(run.device), target.to(run.device)); }).item<double>();
   }
   return sum / static_cast<double>(all * length);
+}
+// Of logits: i64 [B, T] -> [B, T, V].
+inline double text_loss(const data::Tokens& text, std::int64_t length, const Run& run,
+                        const std::function<Tensor(const Tensor&)>& logits) {
+  return text_loss(text, length, 64, run, [&](const Tensor& input, const Tensor& target) {
+    return cross_entropy(flatten(cast(logits(input), f32), 0, 1), flatten(target), {.reduction = Reduction::sum});
+  });
+}
+
+// i64 [2, length], an example of what a model reads.
+inline Tensor some_tokens(std::int64_t vocabulary, std::int64_t length) {
+  return reshape(remainder(arange(2 * length), Tensor(vocabulary)), {2, length});
 }
 
 // What a writing begins with: `prompt`, or where it is empty a new line, or the first character of a text without
@@ -35,13 +65,6 @@ inline std::string first_words(const std::string& prompt, const data::Text& text
     fail("--prompt: ", e.what());
   }
   return prompt;
-}
-
-// Draws from softmax(logits / temperature), logits [V]; the most likely one at temperature 0. i64 [1].
-inline Tensor draw(const Tensor& logits, double temperature) {
-  // The largest of logits + Gumbel noise is such a draw.
-  const Tensor gumbel = -log(-log(rand(logits.sizes(), {.device = logits.device()})));
-  return argmax(temperature > 0 ? logits / temperature + gumbel : logits, -1, true);
 }
 
 }  // namespace samples

@@ -1,0 +1,95 @@
+#include "data/bpe_split.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
+
+#include "data/unicode_ranges.h"
+
+namespace mantissa::data {
+namespace {
+
+enum class Kind : std::uint8_t { letter, number, space, other };
+
+constexpr std::array<Kind, 128> ascii = [] {
+  std::array<Kind, 128> kinds{};
+  for (int c = 0; c < 128; ++c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), number = c >= '0' && c <= '9';
+    const bool space = c == ' ' || (c >= '\t' && c <= '\r');
+    kinds[static_cast<std::size_t>(c)] = letter   ? Kind::letter
+                                         : number ? Kind::number
+                                         : space  ? Kind::space
+                                                  : Kind::other;
+  }
+  return kinds;
+}();
+
+// Of a character above 0x7f. Spaces are those with the property White_Space.
+Kind kind_of(std::uint32_t c) {
+  if (c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+      c == 0x202f || c == 0x205f || c == 0x3000)
+    return Kind::space;
+  const auto* range = std::upper_bound(std::begin(unicode::ranges), std::end(unicode::ranges), c,
+                                       [](std::uint32_t x, const unicode::Range& r) { return x < r.first; });
+  if (range == std::begin(unicode::ranges) || c > (--range)->last) return Kind::other;
+  return range->kind == unicode::L ? Kind::letter : Kind::number;
+}
+
+struct Character {
+  Kind kind;
+  std::size_t bytes;
+};
+Character character_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[at + i]); };
+  const std::uint32_t first = byte(0);
+  if (first < 0x80) return {ascii[first], 1};
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() - at < length) return {Kind::other, 1};
+  std::uint32_t c = first & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0u) != 0x80u) return {Kind::other, 1};
+    c = c << 6 | (byte(i) & 0x3fu);
+  }
+  const bool too_long = (length == 3 && c < 0x800) || (length == 4 && c < 0x10000);
+  if (too_long || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff) return {Kind::other, 1};
+  return {kind_of(c), length};
+}
+
+// Bytes of 's, 't, 're, 've, 'm, 'll or 'd at the beginning of `text`, which begins with an apostrophe; else 0.
+std::size_t contraction(std::string_view text) {
+  const char a = text.size() > 1 ? text[1] : '\0', b = text.size() > 2 ? text[2] : '\0';
+  if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
+  return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
+}
+
+}  // namespace
+
+std::size_t piece_end(std::string_view text, std::size_t at) {
+  if (text[at] == '\'') {
+    if (const std::size_t bytes = contraction(text.substr(at)); bytes > 0) return at + bytes;
+  }
+  const auto end_of = [&](Kind kind, std::size_t from) {  // of characters of this kind
+    while (from < text.size()) {
+      const Character c = character_at(text, from);
+      if (c.kind != kind) break;
+      from += c.bytes;
+    }
+    return from;
+  };
+  const Character first = character_at(text, at);
+  if (first.kind != Kind::space) return end_of(first.kind, at + first.bytes);
+  std::size_t end = at + first.bytes, last = at;  // of the spaces, and where the last one begins
+  while (end < text.size()) {
+    const Character c = character_at(text, end);
+    if (c.kind != Kind::space) {
+      if (last == at && text[at] == ' ') return end_of(c.kind, end);  // one space belongs to what follows it
+      return last == at ? end : last;                                 // of several the last one is left to it
+    }
+    last = end;
+    end += c.bytes;
+  }
+  return end;
+}
+
+}  // namespace mantissa::data

@@ -1,0 +1,44 @@
+// Writing with a language model: the choice of the next token, and the loop around it with a cache (nn/kv_cache.h).
+//
+//   Tensor text = nn::generate([&](const Tensor& t, const nn::KvCache& cache) { return net(t, cache); },
+//                              bpe.encode("Once upon a time").unsqueeze(0),
+//                              {.tokens = 100, .context = 1024, .sample = {.temperature = 0.8, .top_k = 50}});
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "core/tensor.h"
+#include "nn/kv_cache.h"
+
+namespace mantissa::nn {
+
+// Which tokens may follow, and how likely: what is asked for is done in this order.
+struct SampleOptions {
+  std::int64_t top_k = 0;  // only the so many likeliest; 0: all
+  double temperature = 1;  // logits are divided by it: below 1 likely tokens become likelier; 0: always the likeliest
+  double top_p = 1;        // only the likeliest that have this probability together (Holtzman et al., 2020)
+};
+
+// Draws a token for each row: logits [..., V] -> i64 [...].
+Tensor sample(const Tensor& logits, const SampleOptions& options = {});
+
+struct GenerateOptions {
+  std::int64_t tokens = 100;  // to write, at most
+  // How many tokens the model sees at once; 0: any number. When they are full, it goes on with the newer half of them.
+  std::int64_t context = 0;
+  SampleOptions sample = {};
+  std::optional<std::int64_t> end = {};  // a text is over with this token; when all are, so is the writing
+  // Called with each token, i64 [N]; false ends the writing.
+  std::function<bool(const Tensor&)> written = {};
+};
+
+// Tokens i64 [N, t] that follow those in the cache -> logits [N, t, V], or [N, 1, V] of the last.
+using Decoder = std::function<Tensor(const Tensor& tokens, const KvCache& cache)>;
+
+// Goes on with N texts of T >= 1 tokens: i64 [N, T] -> [N, T + what was written]. A text that is over is filled up with
+// `end`. Records no gradients; autocast is that of the caller, and modules with a mode should be in nn::eval.
+Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOptions& options = {});
+
+}  // namespace mantissa::nn

@@ -1,0 +1,183 @@
+// GPT-2 (Radford et al., 2019): writes with the weights that Hugging Face has of it, and learns from a text.
+//   gpt2 --model gpt2 --prompt "Once upon a time"         a folder with config.json, model.safetensors, tokenizer.json
+//   gpt2 --model gpt2 --data book.txt --export my-gpt2    fine-tunes it; transformers read what it exports
+//   gpt2 --minutes 10                                     a small one, with a vocabulary of its own, on tinyshakespeare
+//   gpt2 --help
+// The smallest GPT-2, of 124 million parameters, are these three files from
+// https://huggingface.co/openai-community/gpt2/resolve/main/. gpt2-medium, -large and -xl are read as well.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "common/gpt2_folder.h"
+#include "common/language.h"
+
+using namespace mantissa;
+using samples::Gpt2Config;
+
+// Members are called as Hugging Face calls them, so that the file's names are ours.
+struct Attention {
+  explicit Attention(const Gpt2Config& c) : c_attn(c.width, 3 * c.width), c_proj(c.width, c.width), heads(c.heads) {}
+  nn::Linear c_attn, c_proj;  // query, key and value in one; the output
+  std::int64_t heads;
+  MANTISSA_FIELDS(c_attn, c_proj)
+
+  Tensor operator()(const Tensor& x, const nn::LayerCache& past) const {
+    std::vector<Tensor> qkv = chunk(c_attn(x), 3, -1);
+    for (Tensor& y : qkv) y = y.reshape({y.size(0), y.size(1), heads, -1}).transpose(1, 2);  // [N, heads, T, D]
+    return c_proj(flatten(nn::causal_attention(qkv[0], qkv[1], qkv[2], past).transpose(1, 2), 2));
+  }
+};
+struct Mlp {
+  explicit Mlp(const Gpt2Config& c) : c_fc(c.width, c.hidden, c.activation), c_proj(c.hidden, c.width) {}
+  nn::LinearAct c_fc;
+  nn::Linear c_proj;
+  MANTISSA_FIELDS(c_fc, c_proj)
+  Tensor operator()(const Tensor& x) const { return nn::feed_forward(c_fc, c_proj, x); }
+};
+struct Block {
+  explicit Block(const Gpt2Config& c)
+      : ln_1(c.width, {.eps = c.eps, .autocast_output = true}), attn(c), ln_2(c.width, {.eps = c.eps}), mlp(c) {}
+  nn::LayerNorm ln_1;
+  Attention attn;
+  nn::LayerNorm ln_2;
+  Mlp mlp;
+  MANTISSA_FIELDS(ln_1, attn, ln_2, mlp)
+
+  Tensor operator()(const Tensor& x, const nn::LayerCache& past) const {
+    const auto [sum, y] = ln_2(x, attn(ln_1(x), past));  // sum = x + what is attended to, and it normalised
+    return sum + mlp(y);
+  }
+};
+struct Gpt2 {
+  explicit Gpt2(const Gpt2Config& c)
+      : config(c), wte(c.vocabulary, c.width), wpe(c.context, c.width),
+        ln_f(c.width, {.eps = c.eps, .autocast_output = true}) {
+    for (std::int64_t i = 0; i < c.layers; ++i) h.emplace_back(c);
+  }
+  Gpt2Config config;
+  nn::Embedding wte, wpe;  // of tokens, which is the output matrix as well, and of positions
+  std::vector<Block> h;
+  nn::LayerNorm ln_f;
+  MANTISSA_FIELDS(wte, wpe, h, ln_f)
+
+  // i64 [N, T] -> [N, T, width]. With a cache: of tokens that go on with those that it has seen.
+  Tensor operator()(const Tensor& tokens, const nn::KvCache& cache = nn::no_cache) const {
+    const std::int64_t begin = cache.length(), end = begin + tokens.size(1);
+    check(end <= config.context, "GPT-2: ", end, " tokens are more than its context of ", config.context);
+    Tensor x = wte(tokens) + wpe.weight.slice(0, begin, end);
+    for (std::size_t i = 0; i < h.size(); ++i) x = h[i](x, cache[i]);
+    return ln_f(x);
+  }
+  Tensor logits(const Tensor& x) const { return linear(x, wte.weight); }  // [..., width] -> [..., vocabulary]
+  Tensor loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean) const {
+    return linear_cross_entropy((*this)(input), wte.weight, target, {}, {.reduction = reduction});
+  }
+};
+
+// As Radford et al. begin.
+void initialise(const Gpt2& net) {
+  const double std = 0.02, narrow = std / std::sqrt(2.0 * static_cast<double>(net.config.layers));
+  for (const auto& [name, p] : nn::named_parameters(net)) {
+    if (p.dim() == 2) nn::init::normal_(p, 0, name.ends_with("c_proj.weight") ? narrow : std);
+    else if (name.find("ln_") == std::string::npos) nn::init::zeros_(p);  // biases
+  }
+}
+
+std::string write(const Gpt2& net, const data::Bpe& bpe, const samples::Writing& w, const samples::Run& run) {
+  const auto model = [&](const Tensor& tokens, const nn::KvCache& cache) {
+    return amp::autocast(run.dtype, [&] { return net.logits(net(tokens, cache).slice(1, -1)); });
+  };
+  const auto go_on = [](const Tensor&) { return !samples::interrupted(); };
+  const auto end = bpe.find("<|endoftext|>");
+  const bool new_text = w.prompt.empty();  // which begins after the end of another
+  const Tensor prompt = bpe.encode(!new_text ? w.prompt : end ? "<|endoftext|>" : "\n").to(run.device).unsqueeze(0);
+  const samples::Stopwatch clock;
+  const Tensor text = nn::generate(
+      model, prompt,
+      {.tokens = w.tokens, .context = net.config.context, .sample = w.sample, .end = end, .written = go_on});
+  const std::int64_t written = text.size(1) - prompt.size(1);
+  return fmt::format("{}\n{} tokens in {:.2f} s: {:.1f} a second", bpe.decode(text.slice(1, new_text ? 1 : 0)), written,
+                     clock.seconds(), static_cast<double>(written) / clock.seconds());
+}
+
+// Trains `net` on the text; returns the exit code.
+int train(Gpt2& net, const data::Tokens& text, std::int64_t length, const samples::Options& o, samples::Run& run) {
+  const auto [train, validation] = data::split(text);
+  optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
+  run.evaluate([&] {
+    return samples::Values{
+        {"validation_loss", samples::text_loss(validation, length, o.batch, run, [&](const Tensor& x, const Tensor& y) {
+           return net.loss(x, y, Reduction::sum);
+         })}};
+  });
+  run.start(text.source, nn::count(net));
+  while (run.next()) {
+    const auto [input, target] = train.batch(o.batch, length, run.seed(), static_cast<std::uint64_t>(run.step()));
+    optimizer.zero_grad();
+    const Tensor loss = amp::autocast(run.dtype, [&] { return net.loss(input.to(run.device), target.to(run.device)); });
+    backward(run.scaler.scale(loss));
+    run.scaler.step(optimizer, amp::ClipNorm{1});
+    run.scaler.update();
+    run.done({{"loss", loss}});
+  }
+  return run.finish();
+}
+
+int run(int argc, char** argv) {
+  std::string folder = samples::asked_model(argc, argv, ""), exported;
+  samples::Options o{
+      .model = "gpt2", .schedule = "cosine", .epochs = 1, .batch = 8, .lr = folder.empty() ? 2e-3 : 5e-5};
+  Gpt2Config config{.vocabulary = 1024, .context = 128, .width = 128, .layers = 4, .heads = 4};
+  std::int64_t length = 128;
+  samples::Writing writing{.tokens = 100};
+  samples::configure(
+      argc, argv,
+      {.description = "Writes with a GPT-2, and trains one on a text.",
+       .flags =
+           std::vector<samples::Flag>{
+               {"--model", &folder, "Folder of a GPT-2 from Hugging Face; without --data it only writes"},
+               {"--export", &exported, "Folder to write the model to, for --model and Hugging Face's libraries"},
+               {"--length", &length, "Tokens of a text in training", {}, 1},
+               {"--vocabulary", &config.vocabulary, "Without --model: tokens to learn from the text", {}, 257},
+               {"--context", &config.context, "Without --model: tokens it sees at once", {}, 2},
+               {"--layers", &config.layers, "Without --model: blocks"},
+               {"--heads", &config.heads, "Without --model: attention heads"},
+               {"--width", &config.width, "Without --model: numbers per token"}} +
+           writing.flags("Tokens to write at the end; 0: none", "What the writing begins with; none: a new text")},
+      o);
+  check(config.width % config.heads == 0, "--heads ", config.heads, " does not divide the width ", config.width);
+  config.hidden = 4 * config.width;
+
+  const bool training = folder.empty() || !o.data.empty();
+  const data::RawText text = training ? data::load_raw_text("tinyshakespeare", o.data) : data::RawText();
+  std::optional<samples::Gpt2Folder> given = folder.empty() ? std::nullopt : std::optional(samples::read_gpt2(folder));
+  const data::Bpe bpe = given ? given->bpe : data::train_bpe(text.bytes, config.vocabulary);
+  if (given) config = given->config;
+  else config.vocabulary = bpe.size();
+  check(bpe.size() <= config.vocabulary, folder, ": the tokenizer has ", bpe.size(), " tokens, the model ",
+        config.vocabulary);
+  Gpt2 net(config);
+  if (given) {
+    nn::load_state_dict(net, given->weights);
+    given->weights.clear();
+  } else {
+    initialise(net);
+  }
+
+  length = std::min(length, config.context);
+  const data::Tokens tokens = training ? bpe.encode(text, data::Specials::as_text) : data::Tokens();
+  const std::int64_t per_epoch = training ? tokens.size() * 9 / 10 / (o.batch * length) : 1;
+  samples::Run run(o, {.steps_per_epoch = per_epoch, .items_per_step = o.batch * length, .items = "tokens"});
+  run.keep("model", net);
+  run.onnx(net, samples::some_tokens(config.vocabulary, length),
+           {.input_names = {"tokens"}, .output_names = {"logits"}, .dynamic = {{"length", 1}}},
+           [&](const Tensor& x) { return net.logits(net(x)); });
+  if (!training) run.save_onnx();
+  const int code = training ? train(net, tokens, length, o, run) : 0;
+  if (code == 0 && !exported.empty()) samples::write_gpt2(exported, {config, nn::state_dict(net), bpe});
+  if (code == 0 && writing.tokens > 0) run.note(write(net, bpe, writing, run));
+  return code;
+}
+
+int main(int argc, char** argv) { return samples::run_guarded(run, argc, argv); }

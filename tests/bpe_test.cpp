@@ -1,0 +1,271 @@
+// GPT-2's tokenizer: pieces, merges, special tokens, files of Hugging Face's libraries (tests/golden/gpt2.py made
+// them and wrote down what these libraries give), training, and files that are no tokenizer.
+#include "data/bpe.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "bad_file.h"
+#include "catch_compat.h"
+#include "core/random.h"
+#include "data/bpe_bytes.h"
+#include "data/bpe_split.h"
+#include "io/file.h"
+#include "temp_dir.h"
+#include "testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using Catch::Matchers::Contains;
+using data::Bpe;
+using Ids = std::vector<std::int64_t>;
+using Words = std::vector<std::string>;
+
+namespace {
+
+const std::string golden = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/files/gpt2";
+
+Words pieces(const std::string& text) {
+  Words words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = data::piece_end(text, at);
+    words.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+Ids ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
+
+std::vector<std::string> all_bytes() {
+  std::vector<std::string> tokens;
+  for (const std::uint8_t b : data::bytes_in_order()) tokens.emplace_back(1, static_cast<char>(b));
+  return tokens;
+}
+// abc is a token of three merges' making, bc one that a rank makes come first.
+Bpe small() {
+  std::vector<std::string> tokens = all_bytes();
+  for (const char* t : {"bc", "ab", "abc", "aa", "aaa", "never", "<end>"}) tokens.emplace_back(t);
+  return Bpe(std::move(tokens), {{"b", "c"}, {"a", "b"}, {"a", "bc"}, {"a", "a"}, {"aa", "a"}}, {{"<end>", 262}});
+}
+
+}  // namespace
+
+TEST_CASE("Text is cut as GPT-2 cuts it") {
+  CHECK(pieces("Hello, world! It's 2024.") == Words{"Hello", ",", " world", "!", " It", "'s", " 2024", "."});
+  CHECK(pieces("we'll they'VE 'tis don't'") == Words{"we", "'ll", " they", "'", "VE", " '", "tis", " don", "'t", "'"});
+  CHECK(pieces("a  b   c \n d\n\ne  ") == Words{"a", " ", " b", "  ", " c", " \n", " d", "\n", "\n", "e", "  "});
+  CHECK(pieces(" ") == Words{" "});
+  CHECK(pieces("\tx \ty") == Words{"\t", "x", " ", "\t", "y"});
+  CHECK(pieces("x1y22") == Words{"x", "1", "y", "22"});
+  CHECK(pieces("na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87\xc2\xb2!") ==
+        Words{"na\xc3\xafve", " \xe4\xb8\xad\xe6\x96\x87", "\xc2\xb2", "!"});
+  CHECK(pieces("a\xc2\xa0\xe3\x80\x80"
+               "b") == Words{"a", "\xc2\xa0", "\xe3\x80\x80", "b"});  // spaces, but no ' '
+  CHECK(pieces("\xf0\x9f\x98\x80\xf0\x9f\x98\x80 ?") == Words{"\xf0\x9f\x98\x80\xf0\x9f\x98\x80", " ?"});
+  // No UTF-8: a byte that begins nothing, a character cut off, one too long, half a surrogate, one too large.
+  CHECK(pieces("a\xff\xfe"
+               "b") == Words{"a", "\xff\xfe", "b"});
+  CHECK(pieces("a\xe4\xb8") == Words{"a", "\xe4\xb8"});
+  CHECK(pieces("a\xc0\xaf"
+               "b\xed\xa0\x80"
+               "c\xf4\x90\x80\x80") == Words{"a", "\xc0\xaf", "b", "\xed\xa0\x80", "c", "\xf4\x90\x80\x80"});
+}
+
+TEST_CASE("Merges are made in the order in which they were learned, of equal ones the first first") {
+  const Bpe bpe = small();
+  const auto words = [&](const std::string& text) {
+    Words w;
+    for (const std::int64_t id : ids(bpe.encode(text))) w.emplace_back(bpe.bytes(id));
+    return w;
+  };
+  CHECK(words("abc") == Words{"abc"});
+  CHECK(words("ab") == Words{"ab"});
+  CHECK(words("abcab") == Words{"abc", "ab"});
+  CHECK(words("aaaaa") == Words{"aa", "aaa"});  // (a, a) twice before (aa, a)
+  CHECK(words("aaa") == Words{"aaa"});
+  CHECK(words("never") == Words{"n", "e", "v", "e", "r"});  // a token that no merges lead to
+  CHECK(words("a<end>b<end") == Words{"a", "<end>", "b", "<", "e", "n", "d"});
+  CHECK(ids(bpe.encode("<end>", data::Specials::as_text)).size() == 5);
+  CHECK(bpe.encode("").sizes() == Dims{0});
+  CHECK(bpe.size() == 263);
+  CHECK(bpe.find("<end>") == 262);
+  CHECK(bpe.find("bc") == 256);
+  CHECK(!bpe.find("ac"));
+  CHECK(bpe.decode(tensor({{258, 262}, {0, 220}})) == "abc<end>! ");
+  CHECK_THAT(message_of([&] { bpe.decode(tensor({263})); }), Contains("token 263 is not below the 263"));
+  const Bpe letters({"a", "b"}, {});
+  CHECK(ids(letters.encode("ba")) == Ids{1, 0});
+  CHECK_THAT(message_of([&] { letters.encode("c"); }), Contains("no token for the byte 99"));
+}
+
+TEST_CASE("What does not fit together is refused") {
+  CHECK_THAT(message_of([] { Bpe({"a", "a"}, {}); }), Contains("two tokens are \"a\""));
+  CHECK_THAT(message_of([] { Bpe({"a", ""}, {}); }), Contains("token 1 is empty"));
+  CHECK_THAT(message_of([] { Bpe({"a", "b"}, {{"a", "b"}}); }), Contains("there is no token \"ab\""));
+  CHECK_THAT(message_of([] { Bpe({"a", "b", "ab"}, {{"a", "b"}, {"a", "b"}}); }), Contains("there twice"));
+  CHECK_THAT(message_of([] { Bpe({"a", "ab"}, {{"ab", ""}}); }), Contains("empty part"));
+  CHECK_THAT(message_of([] { Bpe({"a"}, {}, {{"<e>", 3}}); }), Contains("the next one has the number 3"));
+  CHECK_THAT(message_of([] { Bpe({"a"}, {}, {{"<e>", 1}, {"<f>", 1}}); }), Contains("two added tokens"));
+}
+
+TEST_CASE("Every text comes back to the byte") {
+  const Bpe learned = data::train_bpe(data::synthetic_text(20000), 400), given = data::load_bpe(golden);
+  const Philox philox{seed()};
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    std::string text;
+    const std::uint32_t length = philox(i, 0).v[0] % 200, kind = philox(i, 0).v[1] % 3;
+    for (std::uint32_t k = 0; k < length; ++k) {
+      const std::uint32_t bits = philox(i, k + 1).v[0];
+      if (kind == 0) text += static_cast<char>(bits);  // any bytes
+      else if (kind == 1) text += " \n\t'saltve1\xc3\xa9\xff<|"[bits % 17];
+      else text += "theaot "[bits % 7];
+    }
+    for (const Bpe* bpe : {&learned, &given}) CHECK(bpe->decode(bpe->encode(text)) == text);
+  }
+}
+
+TEST_CASE("A long word takes little longer than its length") {
+  const Bpe bpe = data::load_bpe(golden);
+  const std::string word(2'000'000, '-');
+  CHECK(bpe.decode(bpe.encode(word)) == word);  // hours, if each merge looked at the whole word
+}
+
+TEST_CASE("Tokens are those of Hugging Face's tokenizers, from either kind of file") {
+  const TempDir dir;
+  for (const char* name : {"vocab.json", "merges.txt"}) std::filesystem::copy(golden + "/" + name, dir / name);
+  const Bpe from_one = data::load_bpe(golden + "/tokenizer.json"), from_two = data::load_bpe(dir.path());
+  const nlohmann::json cases = nlohmann::json::parse(io::read_file(golden + "/encoded.json", 1 << 20));
+  REQUIRE(cases.size() > 100);
+  for (const auto& c : cases) {
+    const std::string text = c["text"];
+    INFO(text);
+    CHECK(ids(from_one.encode(text)) == c["ids"].get<Ids>());
+    CHECK(ids(from_two.encode(text)) == c["ids"].get<Ids>());
+  }
+  CHECK(from_one.find("<|endoftext|>") == from_two.find("<|endoftext|>"));
+}
+
+TEST_CASE("The vocabulary that is learned is that of Hugging Face's trainer") {
+  const std::string text =
+      io::read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/files/gpt2/text.txt", 1 << 20);
+  const Bpe learned = data::train_bpe(text, 400), theirs = data::load_bpe(golden);
+  REQUIRE(learned.size() == theirs.size());
+  for (std::int64_t i = 0; i < learned.size(); ++i) CHECK(learned.bytes(i) == theirs.bytes(i));
+  CHECK(ids(learned.encode(text)) == ids(theirs.encode(text)));
+  CHECK(data::train_bpe("ab ab ab", 1000).size() == 256 + 2 + 1);  // "ab" and " ab"; there are no more pairs
+  CHECK_THAT(message_of([&] { data::train_bpe(text, 100); }), Contains("at least 257"));
+}
+
+TEST_CASE("A vocabulary is saved and read again") {
+  const TempDir dir;
+  const Bpe bpe = data::train_bpe(data::synthetic_text(5000), 300, {"<|endoftext|>", "<a \xc3\xa9>"});
+  bpe.save(dir / "tokenizer.json");
+  const Bpe again = data::load_bpe(dir.path());
+  REQUIRE(again.size() == bpe.size());
+  for (std::int64_t i = 0; i < bpe.size(); ++i) CHECK(again.bytes(i) == bpe.bytes(i));
+  const std::string text = data::synthetic_text(500) + "<|endoftext|>x<a \xc3\xa9>";
+  CHECK(ids(again.encode(text)) == ids(bpe.encode(text)));
+}
+
+TEST_CASE("Tokens of a text have windows, as characters have") {
+  const Bpe bpe = data::train_bpe(data::synthetic_text(5000), 300);
+  const data::RawText text{data::synthetic_text(3000), "here"};
+  const auto [train, validation] = data::split(bpe.encode(text), 0.25);
+  CHECK(train.tokens.dtype() == i32);
+  CHECK_THAT(train.source, Contains("here, ") && Contains("tokens of a vocabulary of 300"));
+  CHECK(bpe.decode(train.tokens) + bpe.decode(validation.tokens) == text.bytes);
+  const auto [input, target] = train.batch(3, 8, 1, 2);
+  CHECK(same_bits(input.slice(1, 1), target.slice(1, 0, -1)));
+}
+
+TEST_CASE("Files that are no tokenizer of this kind give one line") {
+  const auto read = [](const std::string& path) { data::load_bpe(path); };
+  const std::string vocabulary = R"("a": 0, "b": 1, "ab": 2)";
+  const auto file = [&](const std::string& model, const std::string& rest = "",
+                        const std::string& pre = R"("type": "ByteLevel")") {
+    return R"({"pre_tokenizer": {)" + pre + R"(}, "model": {)" + model + "}" + rest + "}";
+  };
+  const auto of = [&](const std::string& vocab, const std::string& merges) {
+    return file(R"("type": "BPE", "vocab": {)" + vocab + R"(}, "merges": )" + merges);
+  };
+  const TempDir dir;
+  put_file(dir / "good", of(vocabulary, R"(["a b"])"));
+  CHECK(ids(data::load_bpe(dir / "good").encode("abb")) == Ids{2, 1});
+  put_file(dir / "pairs", of(vocabulary, R"([["a", "b"]])"));
+  CHECK(ids(data::load_bpe(dir / "pairs").encode("abb")) == Ids{2, 1});
+
+  refuses_bytes(read, "", "not valid JSON");
+  refuses_bytes(read, "[]", "must be a JSON object");
+  refuses_bytes(read, "{\"model\": {}", "not valid JSON at byte");
+  refuses_bytes(read, std::string("{}\0{}", 5), "not valid JSON at byte 2");
+  refuses_bytes(read, "{\"a\": \"\xff\"}", "not valid JSON");
+  refuses_bytes(read, std::string(100000, '['), "nested more than");
+  refuses_bytes(read, "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}", "nested more than");
+  refuses_bytes(read, "<!DOCTYPE html><html>", "an HTML page");
+  refuses_bytes(read, "version https://git-lfs.github.com/spec/v1\n", "git-lfs");
+  refuses_bytes(read, "{}", "has no model");
+  refuses_bytes(read, file(R"("type": "Unigram")"), "only BPE");
+  refuses_bytes(read, file(R"("end_of_word_suffix": "</w>")"), "end_of_word_suffix is not supported");
+  refuses_bytes(read, file(R"("ignore_merges": true)"), "ignore_merges is not supported");
+  refuses_bytes(read, file("", R"(, "normalizer": {"type": "NFC"})"), "normalizer");
+  refuses_bytes(read, file("", "", R"("type": "Metaspace")"), "pre_tokenizer");
+  refuses_bytes(read, file("", "", R"("type": "ByteLevel", "add_prefix_space": true)"), "pre_tokenizer");
+  refuses_bytes(read, file("", "", R"("type": "ByteLevel", "use_regex": false)"), "pre_tokenizer");
+  refuses_bytes(read, file(""), "has no vocabulary");
+  refuses_bytes(read, of(vocabulary, "3"), "no list of merges");
+  refuses_bytes(read, of(vocabulary, "[3]"), "a merge must be two texts");
+  refuses_bytes(read, of(vocabulary, R"(["ab"])"), "does not have two parts");
+  refuses_bytes(read, of(vocabulary, R"(["a b c"])"), "does not have two parts");
+  refuses_bytes(read, of(vocabulary, R"(["a c"])"), "there is no token");
+  refuses_bytes(read, of(vocabulary, R"(["a b", "a b"])"), "there twice");
+  refuses_bytes(read, of(vocabulary, R"([["a", "中"]])"), "not written as GPT-2 writes bytes");
+  refuses_bytes(read, of(R"("a": 0, "b": 2)", "[]"), "must have the numbers from 0 on");
+  refuses_bytes(read, of(R"("a": 0, "b": 0)", "[]"), "number of another");
+  refuses_bytes(read, of(R"("a": 0, "b": -1)", "[]"), "must have the numbers");
+  refuses_bytes(read, of(R"("a": 0, "b": 1e99)", "[]"), "must have the numbers");
+  refuses_bytes(read, of(R"("a": 0, "": 1)", "[]"), "is empty");
+  refuses_bytes(read, of(R"("a": 0, "中": 1)", "[]"), "not written as GPT-2 writes bytes");
+  const auto added = [&](const std::string& list) {
+    return file("\"vocab\": {" + vocabulary + "}, \"merges\": []", ", \"added_tokens\": " + list);
+  };
+  refuses_bytes(read, added("3"), "must be a list");
+  refuses_bytes(read, added("[3]"), "must have an id and a content");
+  refuses_bytes(read, added(R"([{"id": 9, "content": "x"}])"), "the next one has the number 9");
+  refuses_bytes(read, added(R"([{"id": 4000000000, "content": "x"}])"), "must be below");
+  refuses_bytes(read, added(R"([{"id": 3, "content": ""}])"), "is empty");
+  refuses_bytes(read, added(R"([{"id": 3, "content": "x", "lstrip": true}])"), "lstrip is not supported");
+  std::string many = "[";
+  for (int i = 0; i < 1001; ++i) many += "{},";
+  refuses_bytes(read, added(many + "{}]"), "more than 1000 added tokens");
+
+  const TempDir folder;
+  CHECK_THAT(message_of([&] { data::load_bpe(folder.path()); }), Contains("has no tokenizer.json, and no vocab.json"));
+  put_file(folder / "vocab.json", "{" + vocabulary + "}");
+  put_file(folder / "merges.txt", "#version: 0.2\r\na b\r\n\n");
+  CHECK(ids(data::load_bpe(folder.path()).encode("ab")) == Ids{2});
+  put_file(folder / "merges.txt", "a b\nab");
+  CHECK_THAT(message_of([&] { data::load_bpe(folder.path()); }), Contains("merges.txt: merge \"ab\""));
+}
+
+TEST_CASE("Files with wrong bytes are read or refused, never worse") {
+  const std::string whole = io::read_file(golden + "/tokenizer.json", 1 << 20);
+  const TempDir dir;
+  const Philox philox{seed()};
+  MANTISSA_PRINT_SEED();
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    std::string bytes = whole;
+    for (std::uint32_t k = 0; k <= philox(i, 0).v[1] % 3; ++k) {
+      const auto& r = philox(i, k + 1).v;
+      const std::size_t at = r[0] % bytes.size();
+      if (r[1] % 4 == 0) bytes.resize(at + 1);
+      else if (r[1] % 4 == 1) bytes.erase(at, r[2] % 40);
+      else bytes[at] = r[1] % 4 == 2 ? static_cast<char>(r[2]) : "0123456789[]{}\",: "[r[2] % 18];
+    }
+    put_file(dir / "tokenizer.json", bytes);
+    try {
+      const Bpe bpe = data::load_bpe(dir.path());
+      bpe.decode(bpe.encode("Hello, world"));
+    } catch (const Error&) {}
+  }
+}
