@@ -26,6 +26,7 @@ enum class CastCache : std::uint8_t {  // the low-precision copies of parameters
 struct AutocastState {
   bool enabled[2] = {false, false};
   bool observed = false;  // somebody looks at every operator, also outside regions (amp/observe.h)
+  bool traced = false;    // a net is being exported: operators are written down (ops/onnx_trace.h)
   amp::CastCache cache = amp::CastCache::kept;
   Dtype dtype[2] = {Dtype::bf16, Dtype::f16};  // defaults: bf16 on the CPU, f16 on CUDA
   std::uint16_t depth = 0;                     // regions around
@@ -36,10 +37,11 @@ struct AutocastState {
   Dtype dtype_on(Device d) const { return dtype[static_cast<int>(d.type)]; }
   // Whether an operator must look further. One load and one test: all that autocast costs outside regions.
   bool any() const {
-    static_assert(offsetof(AutocastState, enabled) == 0 && offsetof(AutocastState, observed) == 2);
+    static_assert(offsetof(AutocastState, enabled) == 0 && offsetof(AutocastState, observed) == 2 &&
+                  offsetof(AutocastState, traced) == 3);
     std::uint32_t flags;
     std::memcpy(&flags, this, sizeof flags);
-    return (flags & 0xffffffu) != 0;
+    return flags != 0;
   }
   friend bool operator==(const AutocastState&, const AutocastState&) = default;
 };
@@ -54,5 +56,17 @@ struct Context {
 
 inline constinit thread_local Context thread_context;
 inline Context& context() { return thread_context; }
+
+// Operators in its scope are not written down: what they make is a constant of a traced net.
+class [[nodiscard]] Untraced {
+ public:
+  Untraced() : before_(context().autocast.traced) { context().autocast.traced = false; }
+  ~Untraced() { context().autocast.traced = before_; }
+  Untraced(const Untraced&) = delete;
+  Untraced& operator=(const Untraced&) = delete;
+
+ private:
+  bool before_;
+};
 
 }  // namespace mantissa

@@ -15,37 +15,12 @@
 #include <vector>
 
 #include "io/image.h"
+#include "io/protobuf.h"
 
 namespace mantissa::io {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "events are little-endian and not swapped here");
-
-// --- protocol buffers: a field is its number and how it is stored, then its value ---
-void put_varint(std::string& s, std::uint64_t n) {
-  for (; n >= 128; n >>= 7) s += static_cast<char>(n | 128);
-  s += static_cast<char>(n);
-}
-template <class T> void put_raw(std::string& s, T value) {
-  s.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-void put_integer(std::string& s, int field, std::int64_t n) {
-  put_varint(s, static_cast<std::uint64_t>(field) << 3);
-  put_varint(s, static_cast<std::uint64_t>(n));
-}
-void put_double(std::string& s, int field, double v) {
-  put_varint(s, static_cast<std::uint64_t>(field) << 3 | 1);
-  put_raw(s, v);
-}
-void put_float(std::string& s, int field, float v) {
-  put_varint(s, static_cast<std::uint64_t>(field) << 3 | 5);
-  put_raw(s, v);
-}
-void put_bytes(std::string& s, int field, std::string_view bytes) {  // text, or a message
-  put_varint(s, static_cast<std::uint64_t>(field) << 3 | 2);
-  put_varint(s, bytes.size());
-  s += bytes;
-}
+using namespace protobuf;
 
 // Numbers of the fields, of TensorFlow's event.proto, summary.proto and tensor.proto.
 namespace event { constexpr int wall_time = 1, step = 2, file_version = 3, summary = 5; }

@@ -1,5 +1,8 @@
 // Activation functions. Formulas: core/pointwise.h; as layers: nn/activation.h.
-#include "ops/compose.h"
+#include <array>
+#include <cmath>
+#include <initializer_list>
+
 #include "ops/floating.h"
 #include "ops/pointwise.h"
 
@@ -44,6 +47,10 @@ struct PreluOp : Prelu {
           return reshape(sum_to(each, aligned(x.sizes(), weight.sizes)), weight.sizes);
         });
   }
+  void onnx(OnnxCall& c) const {
+    const OnnxId slope = c.node("Reshape", {c.in(1), c.ints(aligned(c.x(0).sizes(), c.x(1).sizes()))});
+    c.result(c.node("PRelu", {c.in(0), slope}));
+  }
   static void samples(Samples& s) {
     s({s.randn({3, 4}), s.randn({4})}, PreluOp{});
     s({s.randn({2, 3, 5}), s.randn({3})}, PreluOp{});
@@ -68,23 +75,81 @@ void celu_samples(Samples& s) {
 }
 void relu6_samples(Samples& s) { call_each(s, [](const Tensor& x) { return relu6(x); }); }
 
-struct Glu {
+// a * sigmoid(b) for the halves a and b of x along a dimension.
+struct Halves {
+  int dim = -1;
+  int in(const Dims& sizes) const {
+    check(sizes.rank() > 0, "a scalar cannot be halved");
+    const int d = wrap_dim(dim, sizes.rank());
+    check(sizes[d] % 2 == 0, "halves dim ", d, ", whose size ", sizes[d], " is odd");
+    return d;
+  }
+  std::array<View, 2> of(View x) const {
+    const int d = in(x.sizes);
+    x.sizes[d] /= 2;
+    View second = x;
+    second.data = x.as<char>() + x.sizes[d] * x.strides[d] * static_cast<std::int64_t>(size_of(x.dtype));
+    return {x, second};
+  }
+  std::array<Tensor, 2> of(const Tensor& x) const {
+    const int d = in(x.sizes());
+    return {slice(x, d, 0, x.sizes()[d] / 2), slice(x, d, x.sizes()[d] / 2)};
+  }
+};
+struct GluBackward : Halves {
+  static constexpr auto name = "glu_backward";
+  static constexpr const char* args[] = {"gradient", "x"};
+  Spec infer(const Tensor&, const Tensor& x) const { return like(x); }
+  void run(const View& dx, const View& g, const View& x) const {
+    const Dtype compute = compute_dtype(x.dtype);
+    const auto [a, b] = of(x);
+    const auto [da, db] = of(dx);
+    const Tensor memory = Tensor::allocate(g.sizes, compute, x.device);
+    const View s = memory.view();
+    const auto run_on = [compute](const auto& f, const View& y, std::initializer_list<const View*> inputs) {
+      run_formula(f, compute, y, std::span(inputs.begin(), inputs.size()));
+    };
+    run_on(Sigmoid{}, s, {&b});
+    run_on(Mul{}, da, {&g, &s});
+    run_on(GradOf<Sigmoid>{}, s, {&g, &s});
+    run_on(Mul{}, db, {&s, &a});
+  }
+  static Tensor reference(const GluBackward& op, const Tensor& g, const Tensor& x) {
+    const auto [a, b] = op.of(x);
+    const Tensor s = sigmoid(b), da = g * s;
+    return cat({da, da * a * (1.0 - s)}, op.in(x.sizes()));
+  }
+};
+struct Glu : Halves {
   static constexpr auto name = "glu";
   static constexpr const char* args[] = {"x"};
-  static constexpr bool differentiable = true;
-  int dim = -1;
 
-  static Tensor compose(const Glu& op, const Tensor& x) {
-    check(x.dim() > 0, "a scalar cannot be halved");
-    const int d = wrap_dim(op.dim, x.dim());
-    const std::int64_t size = x.sizes()[d];
-    check(size % 2 == 0, "halves dim ", d, ", whose size ", size, " is odd");
-    return slice(x, d, 0, size / 2) * sigmoid(slice(x, d, size / 2));
+  Spec infer(const Tensor& x) const {
+    check_floating(x);
+    Dims sizes = x.sizes();
+    sizes[in(sizes)] /= 2;
+    return like(x, sizes);
+  }
+  void run(const View& y, const View& x) const {
+    const auto [a, b] = of(x);
+    const View* inputs[] = {&a, &b};
+    GradOf<Softplus> f;  // its derivative is the sigmoid
+    f.of.threshold = HUGE_VAL;
+    run_formula(f, compute_dtype(x.dtype), y, inputs);
+  }
+  static constexpr auto vjp() {
+    return rules([](const Glu& op, Grad g, In<0> x) { return apply(GluBackward{op}, g, x); });
+  }
+  static Tensor reference(const Glu& op, const Tensor& x) {
+    const auto [a, b] = op.of(x);
+    return a * sigmoid(b);
   }
   static void samples(Samples& s) {
-    for (const int dim : {1, -1}) composed(s, {s.randn({3, 4, 6})}, Glu{dim});
-    composed_error(s, {s.randn({2, 3})}, Glu{}, "halves dim 1, whose size 3 is odd");
-    composed_error(s, {s.randn({})}, Glu{}, "a scalar cannot be halved");
+    for (const int dim : {1, -1}) s({s.randn({3, 4, 6})}, Glu{{dim}});
+    s({s.randn({2, 4, 3, 70})}, Glu{{1}});
+    s({s.randn({2, 0})}, Glu{});
+    s.error({s.randn({2, 3})}, Glu{}, "halves dim 1, whose size 3 is odd");
+    s.error({s.randn({})}, Glu{}, "a scalar cannot be halved");
   }
 };
 
@@ -173,6 +238,6 @@ Tensor threshold(const Tensor& x, double threshold, double value) {
 }
 Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
 Tensor prelu(const Tensor& x, const Tensor& weight) { return apply(PreluOp{}, x, weight); }
-Tensor glu(const Tensor& x, int dim) { return apply_composed(Glu{dim}, x); }
+Tensor glu(const Tensor& x, int dim) { return apply(Glu{{dim}}, x); }
 
 }  // namespace mantissa

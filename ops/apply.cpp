@@ -27,8 +27,6 @@ Tensor allocate_over(const Spec& s, std::span<const Tensor* const> over) {
   return Tensor::allocate(s.sizes, s.dtype, s.device, s.layout);
 }
 
-namespace {
-
 std::string describe_call(const char* name, std::span<const char* const> args, std::span<const Tensor* const> x) {
   std::string text = concat(name, "(");
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -38,8 +36,6 @@ std::string describe_call(const char* name, std::span<const char* const> args, s
   }
   return text + ")";
 }
-
-}  // namespace
 
 void add_operator_context(Error& e, const char* name, std::span<const char* const> args,
                           std::span<const Tensor* const> x) {

@@ -9,12 +9,14 @@
 #include "autograd/last_owner.h"
 #include "autograd/op_node.h"
 #include "core/context.h"
+#include "ops/onnx.h"
 #include "ops/op.h"
 
 namespace mantissa {
 namespace detail {
 
 // "matmul(a: f32[2, 3], b: f32[4, 5])": put in front of what an operator complains about.
+std::string describe_call(const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
 void add_operator_context(Error& e, const char* name, std::span<const char* const> args,
                           std::span<const Tensor* const> x);
 [[noreturn]] void fail_device(std::span<const Tensor* const> x);
@@ -74,7 +76,17 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
   check_operator<Op>();
   const bool autocast = context().autocast.any();
   if (autocast) [[unlikely]] {                                                       // 1 autocast
-    bound.options.widen = amp::cast_inputs(Op::name, policy_of<Op>(), x, casts, requires { Op::reads_halves; });
+    const bool traced = context().autocast.traced;
+    bound.options.widen = amp::cast_inputs(
+        Op::name, policy_of<Op>(), x, casts, requires { Op::reads_halves; } && !traced);
+    if constexpr (HasReference<Op> && !HasOnnx<Op>) {
+      if constexpr (std::is_same_v<decltype(bound.reference()), decltype(bound.make())>) {
+        if (traced) {  // exported as what it means
+          const amp::OutsideAutocast off;
+          return bound.reference();
+        }
+      }
+    }
   }
   const bool record = differentiable<Op>() && should_record(x);
   if constexpr (differentiable<Op>() && !HasVjp<Op>) {
@@ -93,7 +105,10 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
           autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
     }
   }
-  if (autocast) [[unlikely]] amp::note_result(results(y)[0]);
+  if (autocast) [[unlikely]] {
+    amp::note_result(results(y)[0]);
+    if (context().autocast.traced) note_for_onnx(op, x, results(y));
+  }
   if (context().anomaly) [[unlikely]] autograd::check_result(results(y)[0], x);
   return y;
 }

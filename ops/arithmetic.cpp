@@ -30,13 +30,24 @@ struct DivOp : Binary<Div, DivOp> {
 // logarithm of bf16 has two digits.
 Tensor as(const Tensor& g, const Tensor& x) { return x.is_weak_scalar() ? x : cast(x, g.dtype()); }
 struct PowOp : Binary<Pow, PowOp> {
+  void run(const View& y, const View& a, const View& b) const {
+    const bool two = b.weak_scalar && (b.dtype == f64   ? *b.as<const double>() == 2
+                                       : b.dtype == i64 ? *b.as<const std::int64_t>() == 2
+                                                        : false);
+    if (!two || !is_floating(a.dtype)) return Binary<Pow, PowOp>::run(y, a, b);
+    const View* inputs[] = {&a};  // one operand less, and a loop of its own for bf16
+    run_formula(Square{}, compute_dtype(y.dtype), y, inputs);
+  }
   static constexpr auto vjp() {
     return rules(
-        [](Grad g, In<0> a, In<1> b) {
-          return where(b == 0.0, Tensor(0.0), g * b * pow(as(g, a), less_one(as(g, b))));
+        [](Grad g, In<0> a, In<1> b) -> Tensor {
+          if (is_number(b, 2)) return g * (b * as(g, a));
+          const Tensor da = g * b * pow(as(g, a), less_one(as(g, b)));
+          return b.is_weak_scalar() && !is_number(b, 0) ? da : where(b == 0.0, Tensor(0.0), da);
         },
         [](Grad g, In<0> a, Out<0> y) { return where(a == 0.0, Tensor(0.0), g * y * log(as(g, a))); });  // 0^b: limit 0
   }
+  static bool is_number(const Tensor& b, double number) { return b.is_weak_scalar() && b.item<double>() == number; }
   // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
   static Tensor less_one(const Tensor& b) { return b.is_weak_scalar() ? Tensor(b.item<double>() - 1) : b - 1.0; }
 };
@@ -95,6 +106,13 @@ struct WhereOp : Where {
   static constexpr auto vjp() {
     return rules(no_gradient, [](Grad g, In<0> c) { return where(c, g, Tensor(0.0)); },
                  [](Grad g, In<0> c) { return where(c, Tensor(0.0), g); });
+  }
+  void onnx(OnnxCall& c) const {
+    const Dtype dtype = c.y().dtype();
+    const OnnxId condition = c.in(0), a = c.in(1, dtype), b = c.in(2, dtype);
+    if (dtype != boolean) return c.result(c.node("Where", {condition, a, b}));
+    const OnnxId otherwise = c.node("And", {c.node("Not", {condition}), b});  // ONNX Runtime's has no bool
+    c.result(c.node("Or", {c.node("And", {condition, a}), otherwise}));
   }
   static void samples(Samples& s) {
     s({s.booleans({3, 5}), s.randn({3, 5}), s.randn({3, 5})}, WhereOp{});

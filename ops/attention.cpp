@@ -169,6 +169,7 @@ constexpr auto FusedAttention::vjp() {
 
 // Whether the kernel computes this: batches are equal, and heads too, or those of key divide those of query.
 bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
+  if (context().autocast.traced) return false;  // exported as products and softmax
   if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
   if (q.device().is_cpu() ? q.dtype() == f64 : std::max(q.size(-1), v.size(-1)) > most_cuda_attention_width)
     return false;
@@ -301,6 +302,35 @@ struct Rotary {
     return rules([](const Rotary& op, Grad g, In<1> cosine, In<2> sine) { return turned_back(op, g, cosine, sine); },
                  no_gradient, no_gradient);
   }
+  // (a, b) to (a cos - b sin, a sin + b cos); halves are turned in f32.
+  void onnx(OnnxCall& c) const {
+    const int last = c.x(0).dim() - 1;
+    const std::int64_t half = c.x(0).size(-1) / 2;
+    const Dtype dtype = c.x(1).dtype();
+    std::vector<std::int64_t> between;  // tables [T, D / 2] with T where x has it
+    for (int d = position + 1; d < last; ++d) between.push_back(d - position);
+    const auto table = [&](int i) {
+      return between.empty() ? c.in(i) : c.node("Unsqueeze", {c.in(i), c.ints(between)});
+    };
+    const OnnxId x = c.in(0, dtype), cosine = table(1), sine = inverse ? c.node("Neg", {table(2)}) : table(2);
+    const auto part = [&](std::int64_t from, std::int64_t to, std::int64_t step) {
+      return c.node("Slice", {x, c.ints({from}), c.ints({to}), c.ints({last}), c.ints({step})});
+    };
+    const OnnxId a = interleaved ? part(0, INT64_MAX, 2) : part(0, half, 1),
+                 b = interleaved ? part(1, INT64_MAX, 2) : part(half, INT64_MAX, 1);
+    const auto mul = [&](OnnxId p, OnnxId q) { return c.node("Mul", {p, q}); };
+    const OnnxId first = c.node("Sub", {mul(a, cosine), mul(b, sine)}),
+                 second = c.node("Add", {mul(a, sine), mul(b, cosine)});
+    OnnxId y;
+    if (interleaved) {
+      const auto apart = [&](OnnxId v) { return c.node("Unsqueeze", {v, c.ints({last + 1})}); };
+      y = c.node("Concat", {apart(first), apart(second)}, {{"axis", last + 1}});
+      y = c.node("Reshape", {y, c.ints(c.y().sizes())});
+    } else {
+      y = c.node("Concat", {first, second}, {{"axis", last}});
+    }
+    c.result(dtype == c.y().dtype() ? y : c.cast(y, c.y().dtype()));
+  }
 };
 Tensor Rotary::turned_back(const Rotary& op, const Tensor& g, const Tensor& cosine, const Tensor& sine) {
   return apply(Rotary{op.position, op.interleaved, !op.inverse}, g, cosine, sine);
@@ -312,7 +342,10 @@ Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool i
   check(x.dim() >= 2 && x.is_floating(), "rotary_embedding: needs floating x [..., T, D], got ", x);
   check(x.size(-1) % 2 == 0, "rotary_embedding: the last dimension must be even, got ", x);
   const std::int64_t length = x.size(-2), half = x.size(-1) / 2;
-  const RotaryTables tables = tables_on(x.device(), start, base, length, half, compute_dtype(x.dtype()));
+  const RotaryTables tables = [&] {
+    const Untraced own;  // kept, or made anew
+    return tables_on(x.device(), start, base, length, half, compute_dtype(x.dtype()));
+  }();
   // [..., T, H, D] in memory, as a projection leaves it, stays so.
   const bool length_first = x.dim() > 2 && x.stride(-3) < x.stride(-2);
   const auto turn = [&](const Tensor& t) { return length_first ? transpose(t, -3, -2) : t; };

@@ -116,6 +116,20 @@ struct BatchNorm {
     return {scaled((x - m) * inv_std, per_channel(weight, x), per_channel(bias, x)), reshape(m, channels),
             reshape(inv_std, channels)};
   }
+  void onnx(OnnxCall& c) const { c.result(written(c, 3)); }
+  // `statistics`: which input the running mean is; the running variance follows.
+  OnnxId written(OnnxCall& c, int statistics) const {
+    if (training) c.refuse("it uses the batch's statistics; call nn::eval(net) first");
+    const Dtype dtype = c.x(statistics).dtype();
+    const Dims channels = c.x(statistics).sizes();
+    const auto parameter = [&](int i, double otherwise) {
+      return c.has(i) ? c.in(i, dtype) : c.filled(otherwise, channels, dtype);
+    };
+    const OnnxId y = c.node("BatchNormalization",
+                            {c.in(0, dtype), parameter(1, 1), parameter(2, 0), c.in(statistics), c.in(statistics + 1)},
+                            {{"epsilon", eps}});
+    return c.y().dtype() == dtype ? y : c.cast(y, c.y().dtype());
+  }
   static void samples(Samples& s);
 };
 
@@ -187,6 +201,10 @@ struct BatchNormRelu {
                           const Tensor& z, const Tensor& running_mean, const Tensor& running_var) {
     const Tensor y = BatchNorm::reference(op.norm, x, weight, bias, running_mean, running_var)[0];
     return relu(z.defined() ? y + z : y);
+  }
+  void onnx(OnnxCall& c) const {
+    const OnnxId y = norm.written(c, 4);
+    c.result(c.node("Relu", {c.has(3) ? c.node("Add", {y, c.in(3)}) : y}));
   }
   static void samples(Samples& s);
 };

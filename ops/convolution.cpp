@@ -94,6 +94,13 @@ template <int n> Spec images_of(const Tensor& operand, const Dims& sizes, ConvSh
   return y;
 }
 
+template <int n> std::vector<OnnxAttribute> onnx_attributes(const Options<n>& o) {
+  const auto ints = [](const auto& v) { return std::vector<std::int64_t>(v.begin(), v.end()); };
+  std::vector<std::int64_t> pads = ints(o.padding);
+  pads.insert(pads.end(), o.padding.begin(), o.padding.end());
+  return {{"strides", ints(o.stride)}, {"pads", pads}, {"dilations", ints(o.dilation)}, {"group", o.groups}};
+}
+
 template <int n> struct Conv {
   static constexpr auto name = n == 2 ? "conv2d" : "conv3d";
   static constexpr const char* args[] = {"x", "weight", "bias"};
@@ -123,6 +130,7 @@ template <int n> struct Conv {
                  },
                  [](Grad g, Into<2> to) { return sum_into(to, g, 1); });
   }
+  void onnx(OnnxCall& c) const { c.result(c.node("Conv", {c.in(0), c.in(1), c.in(2)}, onnx_attributes<n>(options))); }
   Tensor weight_gradient_into(const Destination& to, const Dims& sizes, const Tensor& x, const Tensor& g) const {
     if (to.is_plain(g.dtype())) return weight_gradient<n>(options, sizes, x, g);
     autograd::Place place(to, sizes, g.device());
@@ -156,6 +164,16 @@ template <int n> struct InputGrad {
                  [](const InputGrad& op, Grad h, In<0> g, Shape<1> weight) {
                    return weight_gradient<n>(op.options, weight.sizes, h, g);
                  });
+  }
+  void onnx(OnnxCall& c) const {  // what a transposed convolution is
+    std::vector<OnnxAttribute> attributes = onnx_attributes<n>(options);
+    std::vector<std::int64_t> rest;
+    for (int d = 0; d < n; ++d) {
+      const std::int64_t extent = (c.x(1).size(d + 2) - 1) * options.dilation[d] + 1;
+      rest.push_back(x_sizes[d + 2] - (c.x(0).size(d + 2) - 1) * options.stride[d] + 2 * options.padding[d] - extent);
+    }
+    attributes.emplace_back("output_padding", rest);
+    c.result(c.node("ConvTranspose", {c.in(0), c.in(1)}, std::move(attributes)));
   }
   static void samples(Samples& s);
 };

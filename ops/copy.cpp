@@ -27,6 +27,7 @@ struct Cast {
   static constexpr auto vjp() {  // the node casts back
     return rules([](Grad g) -> Tensor { return g; });
   }
+  void onnx(OnnxCall& c) const { c.result(c.in(0, to)); }
   static void samples(Samples& s) {
     s({s.randn({3, 4})}, Cast{f64});
     s({s.integers({5}, -3, 3)}, Cast{f64});
@@ -46,6 +47,7 @@ struct Clone {
     return y;
   }
   void run(const View& y, const View& x) const { copy_elements(y, x); }
+  void onnx(OnnxCall& c) const { c.result(c.in(0)); }
   static constexpr auto vjp() {
     return rules([](Grad g) -> Tensor { return g; });
   }
@@ -67,6 +69,7 @@ struct ToDevice {
   static constexpr auto vjp() {
     return rules([](const ToDevice& op, Grad g) { return g.to(op.source); });
   }
+  void onnx(OnnxCall& c) const { c.result(c.in(0)); }
   static void samples(Samples& s) {
     s({s.randn({3, 4})}, ToDevice{cpu, cpu});
     if (cuda_is_available()) s({s.randn({2, 5})}, ToDevice{cuda, cpu}).reference = [](const Tensors& x) { return x; };
@@ -116,6 +119,11 @@ struct Cat {
       }
       return grads;
     });
+  }
+  void onnx(OnnxCall& c) const {
+    std::vector<OnnxId> parts;
+    for (int i = 0; i < c.inputs(); ++i) parts.push_back(c.in(i, c.y().dtype()));
+    c.result(c.node("Concat", parts, {{"axis", wrap_dim(dim, c.y().dim())}}));
   }
   static void samples(Samples& s) {
     const auto along = [](int dim) { return [dim](const Tensors& x) { return cat(x, dim); }; };

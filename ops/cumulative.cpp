@@ -53,6 +53,11 @@ struct CumSum : Scan {
   static constexpr auto vjp() {
     return rules([](const CumSum& op, Grad g) { return running_sum(g, {op.dim, !op.reverse}); });
   }
+  void onnx(OnnxCall& c) const {
+    if (c.x(0).dim() == 0) return c.result(c.in(0, c.y().dtype()));
+    const OnnxId x = c.in(0, c.y().dtype()), axis = c.constant(scalar(dim, {.dtype = i64}));
+    c.result(c.node("CumSum", {x, axis}, {{"reverse", reverse}}));
+  }
   static void samples(Samples& s);
 };
 
@@ -151,6 +156,7 @@ struct ProdOp : Over {
   static constexpr auto vjp() {
     return rules([](const ProdOp& op, Grad g, In<0> x) { return op.broadcastable(g, x.sizes()) * op.others(x); });
   }
+  void onnx(OnnxCall& c) const { c.result(reduced(c, "ReduceProd")); }
   // The reduced dimensions are moved to the end and made one, and back again.
   Tensor others(const Tensor& x) const {
     if (x.dim() == 0) return ones_like(x);

@@ -32,6 +32,9 @@ struct Dropout {
   static constexpr auto vjp() {
     return rules([](const Dropout& op, Grad g) { return drop_over(op, std::move(g)); });
   }
+  void onnx(OnnxCall& c) const {
+    c.refuse("it is dropout in training; call nn::eval(net) first, and give functions training = false");
+  }
   static void samples(Samples& s) {
     s({s.randn({5, 7})}, Dropout{0.5, {3, 10}});
     s({s.randn({2, 300})}, Dropout{0.1, {4, 0}});

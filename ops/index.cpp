@@ -47,6 +47,7 @@ struct Gather {
   static constexpr auto vjp() {
     return rules([](const Gather& op, Grad g, Shape<0> x, In<1> index) { return sums_by_index(x, op.dim, index, g); });
   }
+  void onnx(OnnxCall& c) const { c.result(c.node("GatherElements", {c.in(0), c.in(1)}, {c.axis(dim)})); }
   static void samples(Samples& s) {
     s({s.randn({3, 4}), s.integers({3, 2}, 0, 4)}, Gather{1});
     s({s.randn({3, 4}), s.integers({5, 4}, 0, 3)}, Gather{0});
@@ -89,6 +90,10 @@ struct ScatterAdd {
                    part.copy_(picked);
                    return full;
                  });
+  }
+  void onnx(OnnxCall& c) const {
+    if (c.x(1).sizes() != c.x(2).sizes()) c.refuse("the source must be as large as the index");
+    c.result(c.node("ScatterElements", {c.in(0), c.in(1), c.in(2)}, {c.axis(dim), {"reduction", "add"}}));
   }
   static void samples(Samples& s) {
     s({s.randn({3, 4}), s.integers({3, 6}, 0, 4), s.randn({3, 6})}, ScatterAdd{1});
@@ -186,6 +191,7 @@ struct Embedding {
     const RowView v = row_view(indices, y, weight.sizes[1]);
     kernels::gather(y.device, v.rows, weight, 0, v.index);
   }
+  void onnx(OnnxCall& c) const { c.result(c.node("Gather", {c.in(0), c.in(1)}, {{"axis", 0}})); }
   static constexpr auto vjp() {
     return rules([](const Embedding& op, Grad g, Shape<0> weight, In<1> indices, Into<0> to) {
       const std::int64_t padding = op.padding(weight.sizes[0]);

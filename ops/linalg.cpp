@@ -66,6 +66,19 @@ struct Diagonal {
     return x.as_strided(sizes, strides, start);
   }
   static constexpr auto vjp();
+  void onnx(OnnxCall& c) const {  // the two dims as one, from which the places are picked
+    const Dims& x = c.x(0).sizes();
+    const int a = wrap_dim(dim1, x.rank()), b = wrap_dim(dim2, x.rank());
+    std::vector<std::int64_t> order, flat, places;
+    for (int d = 0; d < x.rank(); ++d)
+      if (d != a && d != b) order.push_back(d), flat.push_back(x[d]);
+    order.push_back(a), order.push_back(b), flat.push_back(x[a] * x[b]);
+    for (std::int64_t i = 0; i < c.y().sizes().back(); ++i)
+      places.push_back((i + std::max<std::int64_t>(-offset, 0)) * x[b] + i + std::max<std::int64_t>(offset, 0));
+    const OnnxId turned = c.node("Transpose", {c.in(0)}, {{"perm", order}});
+    const OnnxId lines = c.node("Reshape", {turned, c.ints(flat)});
+    c.result(c.node("Gather", {lines, c.ints(places)}, {{"axis", x.rank() - 2}}));
+  }
   static void samples(Samples& s) {
     s({s.randn({3, 4})}, Diagonal{});
     s({s.randn({3, 4})}, Diagonal{1});

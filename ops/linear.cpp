@@ -155,6 +155,12 @@ struct Linear {
   }
 
   static constexpr auto vjp() { return linear_rules<Linear>(); }
+  void onnx(OnnxCall& c) const {
+    if (c.x(0).dim() == 2) return c.result(c.node("Gemm", {c.in(0), c.in(1), c.in(2)}, {{"transB", 1}}));
+    const OnnxId turned = c.node("Transpose", {c.in(1)}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+    const OnnxId product = c.node("MatMul", {c.in(0), turned});
+    c.result(c.has(2) ? c.node("Add", {product, c.in(2)}) : product);
+  }
   static Tensor reference(const Linear&, const Tensor& x, const Tensor& weight, const Tensor& bias) {
     const Tensor y = matmul(x, transpose(weight));
     return bias.defined() ? y + bias : y;

@@ -92,6 +92,7 @@ struct Matmul {
     return rules([](Grad g, In<1> b, Shape<0> a, Into<0> to) { return gradient_a(g, b, a.sizes, to); },
                  [](Grad g, In<0> a, Shape<1> b, Into<1> to) { return gradient_b(g, a, b.sizes, to); });
   }
+  void onnx(OnnxCall& c) const { c.result(c.node("MatMul", {c.in(0), c.in(1)})); }
   static Tensor gradient_as_matrix(Tensor g, int a_rank, int b_rank) {
     if (b_rank == 1) g = unsqueeze(g, -1);
     return a_rank == 1 ? unsqueeze(g, -2) : g;

@@ -12,6 +12,7 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_KERNEL(constant_pad, const View& y, const View& x, const Dims& before, double value)
 
 namespace {
 
@@ -33,6 +34,7 @@ struct ConstantPad {
     return like_layout(x, sizes);
   }
   void run(const View& y, const View& x) const {
+    if (y.device.is_cpu()) return kernels::constant_pad(y.device, y, x, before, value);
     kernels::fill(y.device, y, value);
     if (x.numel() == 0) return;
     View part = y;
@@ -48,6 +50,12 @@ struct ConstantPad {
       for (int d = 0; d < g.dim(); ++d) inner = slice(inner, d, op.before[d], op.before[d] + x.sizes[d]);
       return inner;
     });
+  }
+  void onnx(OnnxCall& c) const {
+    if (c.x(0).dim() == 0) return c.result(c.in(0));
+    std::vector<std::int64_t> borders(before.begin(), before.end());
+    borders.insert(borders.end(), after.begin(), after.end());
+    c.result(c.node("Pad", {c.in(0), c.ints(borders), c.number(value, c.x(0).dtype())}));
   }
   static void samples(Samples& s) {
     s({s.randn({2, 3})}, ConstantPad{{1, 0}, {0, 2}, 0.5});

@@ -7,6 +7,7 @@
 #include "core/ops.h"
 #include "core/pointwise.h"
 #include "ops/apply.h"
+#include "ops/onnx_formulas.h"
 #include "ops/promotion.h"
 #include "ops/registry.h"
 
@@ -69,6 +70,7 @@ template <class F> struct Unary : F {
     run_formula<F>(*this, compute, y, inputs);
   }
   static constexpr auto vjp();
+  void onnx(OnnxCall& c) const { formula_for_onnx<F>(c, *this, c.x(0).dtype()); }
   static void samples(Samples& s);
 };
 
@@ -116,6 +118,7 @@ template <class F, class Self> struct Binary : F {
     const View* inputs[] = {&a, &b};
     run_formula<F>(*this, compute, y, inputs);
   }
+  void onnx(OnnxCall& c) const { formula_for_onnx<F>(c, *this, common_dtype(c.x(0), c.x(1))); }
   static void samples(Samples& s);
 };
 // Without a gradient: comparisons, logic.

@@ -4,6 +4,7 @@
 
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/onnx_pool.h"
 #include "ops/pool_line.h"
 #include "ops/registry.h"
 
@@ -58,6 +59,9 @@ struct Pooling {
     return out;
   }
   Dims output_sizes(const Dims& x) const { return {x[0], x[1], output_size(0, x[2]), output_size(1, x[3])}; }
+  OnnxPool<2> for_onnx() const {
+    return {kernel, options.padding, {1, 1}, {stride(0), stride(1)}, options.count_include_pad};
+  }
   // Of kernels with taps: the CPU has those for channels-last images only.
   Layout layout_of_results(Device device) const { return device.is_cpu() ? Layout::channels_last : x_layout; }
   PoolShape shape(const Dims& x, const Dims& y) const {
@@ -132,6 +136,7 @@ struct MaxPool2d : Pooling {
       return apply(MaxPool2dBackward{x.sizes, op.x_layout}, g, index);
     });
   }
+  void onnx(OnnxCall& c) const { c.result(for_onnx().max(c)); }
   static void samples(Samples& s) {
     for (const Pooling& p : poolings) s({s.distinct({2, 3, 6, 7})}, MaxPool2d{p});
     s({s.distinct({1, 1, 36, 38})}, MaxPool2d{poolings[0]});
@@ -197,6 +202,7 @@ struct MaxPool2dTaps : Pooling {
       return apply(MaxPool2dTapsBackward{op, x.sizes}, g, taps);
     });
   }
+  void onnx(OnnxCall& c) const { c.result(for_onnx().max(c)); }
   static void samples(Samples& s) {
     const auto add = [&](const Dims& sizes, Pooling p) {
       for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
@@ -246,6 +252,7 @@ struct AvgPool2d : Pooling {
   static constexpr auto vjp() {
     return rules([](const AvgPool2d& op, Grad g, Shape<0> x) { return avg_pool_backward(op, x.sizes, g); });
   }
+  void onnx(OnnxCall& c) const { c.result(for_onnx().average(c)); }
   static void samples(Samples& s) {
     for (const Pooling& p : poolings) s({s.randn({2, 3, 6, 7})}, AvgPool2d{p});
     s({s.randn({0, 3, 4, 4})}, AvgPool2d{poolings[0]});
@@ -308,6 +315,26 @@ struct AdaptiveAvgPool2d {
   static constexpr auto vjp() {
     return rules(
         [](const AdaptiveAvgPool2d& op, Grad g, Shape<0> x) { return adaptive_backward(x.sizes, op.x_layout, g); });
+  }
+  void onnx(OnnxCall& c) const {
+    if (output == Pair{1, 1}) return c.result(c.node("GlobalAveragePool", {c.in(0)}));
+    const std::int64_t in[2] = {c.x(0).size(2), c.x(0).size(3)};
+    if (in[0] % output[0] == 0 && in[1] % output[1] == 0) {
+      const Pair step{static_cast<int>(in[0]) / output[0], static_cast<int>(in[1]) / output[1]};
+      return c.result(OnnxPool<2>{step, {0, 0}, {1, 1}, {step[0], step[1]}, true}.average(c));
+    }
+    // Windows of several sizes: rows * x * columns, matrices of averages.
+    const auto averages = [&](int d, bool turned) {
+      const std::int64_t n = in[d], m = output[static_cast<std::size_t>(d)];
+      std::vector<double> w(static_cast<std::size_t>(n * m), 0);
+      for (std::int64_t o = 0; o < m; ++o) {
+        const std::int64_t from = o * n / m, to = ((o + 1) * n + m - 1) / m;
+        for (std::int64_t i = from; i < to; ++i)
+          w[static_cast<std::size_t>(turned ? i * m + o : o * n + i)] = 1.0 / static_cast<double>(to - from);
+      }
+      return c.table(w, turned ? Dims{n, m} : Dims{m, n}, c.x(0).dtype());
+    };
+    c.result(c.node("MatMul", {c.node("MatMul", {averages(0, false), c.in(0)}), averages(1, true)}));
   }
   static void samples(Samples& s) {
     s({s.randn({2, 3, 6, 7})}, AdaptiveAvgPool2d{{1, 1}});

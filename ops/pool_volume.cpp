@@ -5,6 +5,7 @@
 #include "core/pool.h"
 #include "ops/apply.h"
 #include "ops/no_batch.h"
+#include "ops/onnx_pool.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -57,6 +58,20 @@ struct Windows {
   Dims output_sizes(const Dims& x) const {
     return {x[0], x[1], output_size(0, x[2]), output_size(1, x[3]), output_size(2, x[4])};
   }
+  OnnxPool<3> for_onnx(OnnxCall& c) const {
+    OnnxPool<3> p{
+        kernel, options.padding, options.dilation, {stride(0), stride(1), stride(2)}, options.count_include_pad};
+    for (int d = 0; adaptive && d < 3; ++d) {
+      const auto at = static_cast<std::size_t>(d);
+      const std::int64_t in = c.x(0).size(d + 2);
+      if (in % output[at] != 0) c.refuse("windows of several sizes, ", in, " elements into ", output[at]);
+      p.kernel[at] = static_cast<int>(in) / output[at];
+      p.stride[at] = p.kernel[at];
+      p.padding[at] = 0;
+      p.dilation[at] = 1;
+    }
+    return p;
+  }
   VolumePoolShape shape(const Dims& x, const Dims& y) const {
     VolumePoolShape s{};
     for (int d = 0; d < 3; ++d) {
@@ -99,6 +114,7 @@ template <bool adaptive_op> struct MaxPool3d : Windows {
   static constexpr auto vjp() {
     return rules([](Grad g, Out<1> index, Shape<0> x) { return scattered(g, index, x.sizes); });
   }
+  void onnx(OnnxCall& c) const { c.result(for_onnx(c).max(c)); }
   static void samples(Samples& s);
 };
 
@@ -117,6 +133,16 @@ template <bool adaptive_op> struct AvgPool3d : Windows {
   void run(const View& y, const View& x) const { kernels::avg_pool3d(x.device, shape(x.sizes, y.sizes), y, x); }
   static constexpr auto vjp() {
     return rules([](const AvgPool3d& op, Grad g, Shape<0> x) { return average_backward<adaptive_op>(op, x.sizes, g); });
+  }
+  void onnx(OnnxCall& c) const {
+    if (!adaptive_op && options.divisor_override > 0) {  // the sum of the window divided by that
+      const Windows& w = *this;
+      const double size = static_cast<double>(w.kernel[0]) * w.kernel[1] * w.kernel[2];
+      OnnxPool<3> p = for_onnx(c);
+      if (options.ceil_mode || !p.count_padding) c.refuse("divisor_override with ceil_mode or without counted padding");
+      return c.result(c.node("Mul", {p.average(c), c.number(size / options.divisor_override, c.x(0).dtype())}));
+    }
+    c.result(for_onnx(c).average(c));
   }
   static void samples(Samples& s);
 };

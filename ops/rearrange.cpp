@@ -41,6 +41,12 @@ struct Flip {
   static constexpr auto vjp() {
     return rules([](const Flip& op, Grad g) { return flip(g, op.dims); });
   }
+  void onnx(OnnxCall& c) const {  // slices that walk backwards
+    const std::vector<std::int64_t> back(static_cast<std::size_t>(dims.rank()), -1),
+        all(static_cast<std::size_t>(dims.rank()), INT64_MIN);
+    if (dims.empty() || c.x(0).dim() == 0) return c.result(c.in(0));
+    c.result(c.node("Slice", {c.in(0), c.ints(back), c.ints(all), c.ints(dims), c.ints(back)}));
+  }
   static void samples(Samples& s) {
     s({s.randn({3, 4})}, Flip{{1}});
     s({s.randn({2, 3, 5})}, Flip{{0, -1}});

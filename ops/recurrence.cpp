@@ -119,6 +119,34 @@ struct Recurrence {
     if (kept.size(0) < x.size(0)) kept.sizes[0] = x.size(0), kept.strides[0] = 0;
     kernels::recurrence(x.device, y[0], y[1], kept, h0, c0, w_hh, b_ih, b_hh, cell, reverse);
   }
+  // Gates are in another order there: LSTM input, output, forget, cell; GRU update, reset, new.
+  void onnx(OnnxCall& c) const {
+    static constexpr std::int64_t lstm[] = {0, 3, 1, 2}, gru[] = {1, 0, 2};
+    const std::int64_t hidden = c.x(3).size(1), gates = gates_of(cell);
+    std::vector<std::int64_t> order;
+    for (std::int64_t g = 0; g < gates; ++g) {
+      const std::int64_t from = cell == Cell::lstm ? lstm[g] : cell == Cell::gru ? gru[g] : g;
+      for (std::int64_t i = 0; i < hidden; ++i) order.push_back(from * hidden + i);
+    }
+    const auto in_order = [&](int i) {
+      return gates == 1 ? c.in(i) : c.node("Gather", {c.in(i), c.ints(order)}, {{"axis", 0}});
+    };
+    const auto one_direction = [&](OnnxId v) { return c.node("Unsqueeze", {v, c.ints({0})}); };
+    const OnnxId bias = c.has(2) ? one_direction(c.node("Concat", {in_order(2), in_order(4)}, {{"axis", 0}})) : -1;
+    std::vector<OnnxId> inputs{c.in(0), one_direction(in_order(1)), one_direction(in_order(3)), bias,
+                               -1,      one_direction(c.in(5))};
+    if (c.has(6)) inputs.push_back(one_direction(c.in(6)));
+    std::vector<OnnxAttribute> attributes{{"hidden_size", hidden}, {"direction", reverse ? "reverse" : "forward"}};
+    if (cell == Cell::gru) attributes.emplace_back("linear_before_reset", 1);
+    if (cell == Cell::rnn_relu) attributes.emplace_back("activations", std::vector<std::string>{"Relu"});
+    const bool is_lstm = cell == Cell::lstm;
+    const auto y = c.nodes(is_lstm             ? "LSTM"
+                           : cell == Cell::gru ? "GRU"
+                                               : "RNN",
+                           inputs, std::move(attributes), is_lstm ? 3 : 1);
+    const OnnxId steps = c.node("Squeeze", {y[0], c.ints({1})});  // [T, 1, N, H]
+    c.result(is_lstm ? c.node("Concat", {steps, y[2]}, {{"axis", 0}}) : steps);
+  }
   static constexpr auto vjp();
 };
 

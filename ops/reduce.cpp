@@ -27,6 +27,7 @@ struct SumOp : Over {
   static constexpr auto vjp() {
     return rules([](const SumOp& op, Grad g, Shape<0> x) { return expand(op.broadcastable(g, x.sizes), x.sizes); });
   }
+  void onnx(OnnxCall& c) const { c.result(reduced(c, "ReduceSum")); }
   static void samples(Samples& s);
 };
 
@@ -46,6 +47,7 @@ struct MeanOp : Over {
       return expand(op.broadcastable(g, x.sizes) / static_cast<double>(op.count(x.sizes)), x.sizes);
     });
   }
+  void onnx(OnnxCall& c) const { c.result(reduced(c, "ReduceMean")); }
   static void samples(Samples& s);
 };
 
@@ -96,6 +98,10 @@ template <bool largest> struct Extreme : Over {
       return op.broadcastable(g, x.sizes()) * (chosen / sum(chosen, op.dims, true));
     });
   }
+  void onnx(OnnxCall& c) const {
+    if (c.x(0).dtype() == boolean) c.refuse("an extreme of bool tensors; use any() or all() of casts");
+    c.result(reduced(c, largest ? "ReduceMax" : "ReduceMin"));
+  }
   static void samples(Samples& s);
 };
 
@@ -105,6 +111,9 @@ struct Along {
   bool keepdim = false;
 
   Over over() const { return {Dims{dim}, keepdim}; }
+  OnnxId place(OnnxCall& c, bool largest) const {
+    return c.node(largest ? "ArgMax" : "ArgMin", {c.in(0)}, {c.axis(dim), {"keepdims", keepdim}});
+  }
   Dims checked_result(const Tensor& x) const {
     const Dims r = over().result(x.sizes());
     check(over().count(x.sizes()) > 0, "dim ", dim, " has no elements to choose from");
@@ -134,6 +143,10 @@ template <bool largest> struct ExtremeAlong : Along {
       return where(eq(over.broadcastable(indices, x.sizes), positions), over.broadcastable(g, x.sizes), Tensor(0.0));
     });
   }
+  void onnx(OnnxCall& c) const {
+    c.result(place(c, largest), 1);
+    c.result(c.reduce(largest ? "ReduceMax" : "ReduceMin", c.in(0), {dim}, keepdim));
+  }
   static void samples(Samples& s);
 };
 
@@ -146,6 +159,7 @@ template <bool largest> struct ArgExtreme : Along {
   void run(const View& y, const View& x) const {
     kernels::reduce_arg(x.device, View{}, over().aligned(y, x.sizes), x, largest);
   }
+  void onnx(OnnxCall& c) const { c.result(place(c, largest)); }
   static void samples(Samples& s);
 };
 

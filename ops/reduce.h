@@ -48,6 +48,10 @@ struct Over {
     y.strides = contiguous_strides(y.sizes);
     return y;
   }
+  // In ONNX: of integers as i64.
+  OnnxId reduced(OnnxCall& c, const char* type) const {
+    return c.reduce(type, c.in(0, c.y().dtype()), c.x(0).dim() == 0 ? Dims{} : dims, keepdim);
+  }
   // A result or its gradient, shaped to broadcast with x.
   Tensor broadcastable(const Tensor& y, const Dims& sizes) const { return keepdim ? y : reshape(y, kept(sizes)); }
 };

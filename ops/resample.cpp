@@ -1,6 +1,8 @@
 #include "ops/resample.h"
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "ops/apply.h"
 
@@ -56,6 +58,37 @@ struct Resample {
     return rules([](const Resample& op, Grad g) {
       return resample(g, transposed(op.maps->rows), transposed(op.maps->columns));
     });
+  }
+  // What chooses elements is Gather; else rows * x * columns, with the taps as matrices.
+  void onnx(OnnxCall& c) const {
+    const auto chooses = [](const Taps& t) {
+      const auto one = [](double w) { return w == 1; };
+      return t.at.size() + 1 == t.start.size() && std::ranges::all_of(t.weight, one);
+    };
+    const auto matrix = [&](const Taps& t, bool turned) {
+      const std::int64_t n = t.in, m = t.out();
+      std::vector<double> w(static_cast<std::size_t>(n * m), 0);
+      for (std::int64_t o = 0; o < m; ++o) {
+        for (auto k = static_cast<std::size_t>(t.start[static_cast<std::size_t>(o)]);
+             k < static_cast<std::size_t>(t.start[static_cast<std::size_t>(o) + 1]); ++k)
+          w[static_cast<std::size_t>(turned ? t.at[k] * m + o : o * n + t.at[k])] += t.weight[k];
+      }
+      return c.table(w, turned ? Dims{n, m} : Dims{m, n}, compute_dtype(c.x(0).dtype()));
+    };
+    OnnxId y = c.in(0);
+    bool wide = false;  // halves are summed in f32
+    for (const bool columns : {false, true}) {
+      const Taps& t = columns ? maps->columns : maps->rows;
+      if (t.out() == 0) continue;
+      if (chooses(t)) {
+        y = c.node("Gather", {y, c.ints(t.at)}, {{"axis", columns ? 3 : 2}});
+        continue;
+      }
+      if (!wide && is_half(c.x(0).dtype())) y = c.cast(y, f32);
+      wide = true;
+      y = columns ? c.node("MatMul", {y, matrix(t, true)}) : c.node("MatMul", {matrix(t, false), y});
+    }
+    c.result(wide && is_half(c.x(0).dtype()) ? c.cast(y, c.y().dtype()) : y);
   }
 };
 

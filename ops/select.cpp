@@ -46,6 +46,7 @@ struct Scatter {
     return rules([](const Scatter& op, Grad g, In<1> index) { return mantissa::scatter(g, op.dim, index, 0.0); },
                  no_gradient, [](const Scatter& op, Grad g, In<1> index) { return gather(g, op.dim, index); });
   }
+  void onnx(OnnxCall& c) const { c.result(c.node("ScatterElements", {c.in(0), c.in(1), c.in(2)}, {c.axis(dim)})); }
   static void samples(Samples& s) {
     s({s.randn({3, 4}), tensor({{1, 3}, {0, 2}, {3, 1}}), s.randn({3, 2})}, Scatter{1});
     s({s.randn({4, 3}), tensor({{3, 0, 1}, {1, 2, 0}}), s.randn({2, 3})}, Scatter{0});

@@ -71,6 +71,7 @@ struct Softmax : AlongDim {
     const Tensor e = exp(x - amax(x, {op.dim}, true));
     return e / sum(e, {op.dim}, true);
   }
+  void onnx(OnnxCall& c) const { c.result(c.node("Softmax", {c.in(0)}, {c.axis(dim)})); }
   static void samples(Samples& s);
 };
 struct LogSoftmax : AlongDim {
@@ -88,6 +89,7 @@ struct LogSoftmax : AlongDim {
     const Tensor shifted = x - amax(x, {op.dim}, true);
     return shifted - log(sum(exp(shifted), {op.dim}, true));
   }
+  void onnx(OnnxCall& c) const { c.result(c.node("LogSoftmax", {c.in(0)}, {c.axis(dim)})); }
   static void samples(Samples& s);
 };
 

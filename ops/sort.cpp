@@ -35,6 +35,10 @@ struct Argsort {
   void run(const View& index, const View& x) const {
     kernels::argsort(x.device, at_least_1d(index), at_least_1d(x), wrap_dim(dim, x.dim()), descending);
   }
+  void onnx(OnnxCall& c) const {
+    const std::int64_t k = count < 0 ? c.x(0).size(dim) : count;
+    c.result(c.nodes("TopK", {c.in(0), c.ints({k})}, {c.axis(dim), {"largest", descending}}, 2)[1]);
+  }
   static void samples(Samples& s) {
     s({s.distinct({3, 7})}, Argsort{});
     s({s.distinct({5, 2, 3})}, Argsort{0, true});
@@ -86,6 +90,10 @@ struct Nonzero {
 
   Spec infer(const Tensor& x) const { return {{count, x.dim()}, i64, x.device()}; }
   void run(const View& index, const View& x) const { kernels::nonzero(x.device, index, x); }
+  void onnx(OnnxCall& c) const {
+    if (c.x(0).dim() == 0) c.refuse("of a scalar");
+    c.result(c.node("Transpose", {c.node("NonZero", {c.in(0)})}, {{"perm", std::vector<std::int64_t>{1, 0}}}));
+  }
   static void samples(Samples& s) {
     const auto call = [](const Tensors& x) { return mantissa::nonzero(x[0]); };
     s.call({s.booleans({3, 4})}, call);

@@ -1,4 +1,5 @@
 // Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero.
+#include <array>
 #include <cmath>
 
 #include "ops/compose.h"
@@ -6,6 +7,10 @@
 #include "ops/with_dtype.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(reduce_norm, const View& y, const View& x)
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+
 namespace {
 
 // The root, with the gradient 0 at 0 (where it is infinite), as PyTorch gives std and norm there.
@@ -21,6 +26,39 @@ struct StdOp : Over {
   int correction = 1;
   static Tensor compose(const StdOp& op, const Tensor& x) { return root(var(x, op.dims, op.keepdim, op.correction)); }
   static void samples(Samples& s);
+};
+
+// The norm for p = 2 on the CPU, which reads halves as they are: result 1 is that of halves before it is rounded.
+// Everywhere else Norm is made of operators.
+struct EuclideanNorm : Over {
+  static constexpr auto name = "norm";
+  static constexpr const char* args[] = {"x"};
+  static constexpr auto autocast = CastPolicy::f32_default;
+  static constexpr bool reads_halves = true;
+
+  std::array<Spec, 2> infer(const Tensor& x) const {
+    check_floating(x);
+    const Dims sizes = result(x.sizes());
+    return {like(x, sizes), {is_half(x.dtype()) ? sizes : Dims{0}, f32, x.device()}};
+  }
+  void run(const std::array<View, 2>& y, const View& x) const {
+    const bool rounds = is_half(y[0].dtype);
+    kernels::reduce_norm(x.device, aligned(rounds ? y[1] : y[0], x.sizes), x);
+    if (rounds) kernels::copy(x.device, y[0], y[1]);
+  }
+  static constexpr auto vjp() {
+    return rules([](const EuclideanNorm& op, Grad g, In<0> x, Out<0> y, Out<1> wide) {
+      Tensor norm = is_half(y.dtype()) ? static_cast<const Tensor&>(wide) : y;
+      if (context().grad_enabled) norm = root(sum(square(cast(x, norm.dtype())), op.dims, op.keepdim));
+      const Tensor zero = eq(norm, Tensor(0.0));
+      return x * op.broadcastable(where(zero, Tensor(0.0), g / where(zero, Tensor(1.0), norm)), x.sizes());
+    });
+  }
+  void onnx(OnnxCall& c) const {
+    const Dtype wide = compute_dtype(c.x(0).dtype());
+    const OnnxId y = c.reduce("ReduceL2", c.in(0, wide), c.x(0).dim() == 0 ? Dims{} : dims, keepdim);
+    c.result(c.y().dtype() == wide ? y : c.cast(y, c.y().dtype()));
+  }
 };
 
 struct Norm : Over {
@@ -168,7 +206,10 @@ Tensor std(const Tensor& x, const Dims& dims, bool keepdim, int correction) {
   return apply_composed(StdOp{{dims, keepdim}, correction}, x);
 }
 Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
-  return with_dtype(x, dtype, [&](const Tensor& t) { return apply_composed(Norm{{dims, keepdim}, p}, t); });
+  return with_dtype(x, dtype, [&](const Tensor& t) {
+    if (p == 2 && t.device().is_cpu()) return apply(EuclideanNorm{{dims, keepdim}}, t)[0];
+    return apply_composed(Norm{{dims, keepdim}, p}, t);
+  });
 }
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   return apply_composed(LogSumExp{{dims, keepdim}}, x);

@@ -12,6 +12,10 @@ struct Lerp {
   static Tensor compose(const Lerp&, const Tensor& start, const Tensor& end, const Tensor& weight) {
     check(start.is_floating() && end.is_floating(), "needs floating dtypes; convert with to(f32)");
     const Tensor way = end - start;  // from the nearer end, so that both are met exactly
+    if (weight.is_weak_scalar()) {
+      const double w = weight.item<double>();
+      return w > -0.5 && w < 0.5 ? start + weight * way : end - way * (1.0 - w);
+    }
     return where(lt(abs(weight), Tensor(0.5)), start + weight * way, end - way * (1.0 - weight));
   }
   static void samples(Samples& s) {

@@ -43,6 +43,12 @@ struct Reshape {  // only where strides allow; the public reshape() copies other
   static constexpr auto vjp() {
     return rules([](Grad g, Shape<0> x) { return reshape(g, x.sizes); });
   }
+  void onnx(OnnxCall& c) const {
+    std::vector<OnnxAttribute> attributes;
+    const Dims& sizes = c.y().sizes();
+    if (std::ranges::count(sizes, 0) > 0) attributes.emplace_back("allowzero", 1);
+    c.result(c.node("Reshape", {c.in(0), c.ints(sizes)}, std::move(attributes)));
+  }
   static void samples(Samples& s) {
     s({s.randn({2, 6})}, Reshape{{3, 4}});
     s({s.randn({2, 6})}, Reshape{{-1}});
@@ -81,6 +87,11 @@ struct Permute {
       return permute(g, inverse);
     });
   }
+  void onnx(OnnxCall& c) const {
+    std::vector<std::int64_t> wrapped;
+    for (const std::int64_t d : order) wrapped.push_back(wrap_dim(d, order.rank()));
+    c.result(c.node("Transpose", {c.in(0)}, {{"perm", wrapped}}));
+  }
   static void samples(Samples& s) {
     s({s.randn({2, 3, 4})}, Permute{{2, 0, 1}});
     s({s.randn({2, 3})}, Permute{{-1, 0}});
@@ -110,6 +121,10 @@ struct Expand {
   }
   static constexpr auto vjp() {  // the node sums over what was repeated
     return rules([](Grad g) -> Tensor { return g; });
+  }
+  void onnx(OnnxCall& c) const {
+    if (c.y().numel() == 0) c.refuse("an expansion to no elements");
+    c.result(c.node("Expand", {c.in(0), c.ints(c.y().sizes())}));
   }
   static void samples(Samples& s) {
     s({s.randn({3, 1})}, Expand{{2, 3, 4}});
@@ -144,6 +159,11 @@ struct Slice {
     return autograd::part_of(x, part(x.sizes()));
   }
   static constexpr auto vjp();
+  void onnx(OnnxCall& c) const {
+    if (begin == 0 && end == INT64_MAX && step == 1) return c.result(c.in(0));
+    const int d = wrap_dim(dim, c.x(0).dim());
+    c.result(c.node("Slice", {c.in(0), c.ints({begin}), c.ints({end}), c.ints({d}), c.ints({step})}));
+  }
   static void samples(Samples& s) {
     s({s.randn({4, 5})}, Slice{1, 1, 4, 1});
     s({s.randn({4, 5})}, Slice{0, 0, INT64_MAX, 2});
