@@ -170,7 +170,8 @@ std::size_t FusedFunction::traces() const {
 }
 
 Tensor FusedFunction::call(std::span<const Tensor> arguments) const {
-  if (pointwise::formula_recorder) return (*impl_->function)(arguments);  // inside another fused function
+  // inside another fused function, or exported: nn/onnx.h
+  if (pointwise::formula_recorder || context().autocast.traced) return (*impl_->function)(arguments);
   std::vector<Tensor> numbers;  // the arguments, when C++ numbers among them get the dtype that they compute in
   bool on_gpu = false, wide = false;
   for (const Tensor& t : arguments) {

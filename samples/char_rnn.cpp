@@ -30,16 +30,15 @@ struct CharRnn {
   }
 };
 
-std::string write(CharRnn& net, const data::Text& text, const std::string& prompt, std::int64_t count,
-                  double temperature, const samples::Run& run) {
+std::string write(CharRnn& net, const data::Text& text, const samples::Writing& w, const samples::Run& run) {
   const NoGrad no_grad;
   nn::eval(net);
   nn::LSTMState state;
-  Tensor seen = text.encode(prompt).to(run.device);
-  std::string written = prompt;
-  for (std::int64_t i = 0; i < count && !samples::interrupted(); ++i) {
+  Tensor seen = text.encode(w.prompt).to(run.device);
+  std::string written = w.prompt;
+  for (std::int64_t i = 0; i < w.tokens && !samples::interrupted(); ++i) {
     const Tensor logits = amp::autocast(run.dtype, [&] { return net(seen.unsqueeze(0), state); });
-    seen = samples::draw(logits[0][-1].to(f32), temperature);
+    seen = nn::sample(logits[0].slice(0, -1), w.sample);
     written += text.decode(seen.to(cpu));
   }
   return written;
@@ -47,21 +46,21 @@ std::string write(CharRnn& net, const data::Text& text, const std::string& promp
 
 int run(int argc, char** argv) {
   samples::Options o{.model = "char_rnn", .schedule = "cosine", .epochs = 10, .batch = 32, .lr = 4e-3};
-  std::int64_t width = 256, layers = 2, length = 64, characters = 500;
-  double dropout = 0, temperature = 0.8;
-  std::string prompt;
-  samples::configure(argc, argv,
-                     {.description = "Trains an LSTM on the characters of a text and lets it write.",
-                      .flags = {{"--layers", &layers, "Recurrent layers"},
-                                {"--width", &width, "Numbers per character and in each layer's state"},
-                                {"--length", &length, "Characters through which gradients flow"},
-                                {"--dropout", &dropout, "Between layers"},
-                                {"--write", &characters, "Characters to write at the end; 0: none", {}, 0},
-                                {"--temperature", &temperature, "Of the writing; 0: always the likeliest"},
-                                {"--prompt", &prompt, "What the writing begins with; none: a new line"}}},
-                     o);
+  std::int64_t width = 256, layers = 2, length = 64;
+  double dropout = 0;
+  samples::Writing writing{.tokens = 500};
+  samples::configure(
+      argc, argv,
+      {.description = "Trains an LSTM on the characters of a text and lets it write.",
+       .flags =
+           std::vector<samples::Flag>{{"--layers", &layers, "Recurrent layers"},
+                                      {"--width", &width, "Numbers per character and in each layer's state"},
+                                      {"--length", &length, "Characters through which gradients flow"},
+                                      {"--dropout", &dropout, "Between layers"}} +
+           writing.flags("Characters to write at the end; 0: none", "What the writing begins with; none: a new line")},
+      o);
   const data::Text text = data::load_text("tinyshakespeare", o.data);
-  prompt = samples::first_words(prompt, text);
+  writing.prompt = samples::first_words(writing.prompt, text);
   const auto [train, validation] = data::split(text);
   CharRnn net(static_cast<std::int64_t>(text.alphabet.size()), width, static_cast<int>(layers), dropout);
 
@@ -76,6 +75,9 @@ int run(int argc, char** argv) {
     nn::train(net);
     return samples::Values{{"validation_loss", loss}};
   });
+  run.onnx(net, samples::some_tokens(static_cast<std::int64_t>(text.alphabet.size()), length),
+           {.input_names = {"characters"}, .output_names = {"logits"}, .dynamic = {{"length", 1}}},
+           [&](const Tensor& x) { return net(x); });
   run.start(text.source, nn::count(net));
   while (run.next()) {
     const auto [input, target] = train.batch(o.batch, length, run.seed(), static_cast<std::uint64_t>(run.step()));
@@ -89,7 +91,7 @@ int run(int argc, char** argv) {
     run.done({{"loss", loss}});
   }
   const int code = run.finish();
-  if (code == 0 && characters > 0) run.note(write(net, text, prompt, characters, temperature, run));
+  if (code == 0 && writing.tokens > 0) run.note(write(net, text, writing, run));
   return code;
 }
 

@@ -4,6 +4,7 @@
 //   cifar --model resnet18 --amp f16 --save resnet18.ckpt
 //   scripts/download.sh cifar10             fetches the pictures; without them, drawn digits take their place
 //   cifar --help                            shows the recipe of a model with --model in front
+#include "common/augment.h"
 #include "common/trainer.h"
 
 using namespace mantissa;
@@ -121,18 +122,13 @@ int run(int argc, char** argv) {
       {.description = "Trains a classifier of 32x32 colour images. Defaults are the recipe of the model.",
        .models = {"lenet", "simple", "resnet18", "fast"},
        .datasets = {"cifar10", "cifar100", "synthetic-color"},
-       .flags = {{"--augment", &augment, "Random changes of the training images", {"none", "flip", "crop", "cutout"}},
+       .flags = {{"--augment", &augment, "Random changes of the training images", samples::augmentations},
                  {"--width", &width, "Channels of the first convolution of resnet18 and fast"},
                  {"--label-smoothing", &smoothing, "Part of the target spread over all classes"}}},
       o);
   const std::int64_t classes = o.dataset == "cifar100" ? 100 : 10;
   samples::TrainOptions more{.label_smoothing = smoothing};
-  more.augment = [augment](data::Pipeline p) {
-    if (augment == "none") return p;
-    if (augment == "crop" || augment == "cutout") p = std::move(p).random_crop(4);
-    p = std::move(p).random_flip();
-    return augment == "cutout" ? std::move(p).cutout(8) : p;
-  };
+  more.augment = [augment](data::Pipeline p) { return samples::augmented(std::move(p), augment); };
   if (o.model == "lenet") {
     LeNet net(classes);
     return samples::train(net, o, more);

@@ -91,6 +91,8 @@ int run(int argc, char** argv) {
     io::save_image_grid(picture, drawn.to(f32).to(cpu) * 0.5 + 0.5);
     return samples::Values{};
   });
+  run.onnx(generator, reshape(linspace(-1, 1, 128), {2, 64}), {.input_names = {"noise"}, .output_names = {"picture"}},
+           [&](const Tensor& x) { return generator(x); });
   run.start(set.source, nn::count(generator) + nn::count(discriminator));
   data::Batch batch;
   while (run.next()) {

@@ -5,6 +5,7 @@
 //   vit --help
 #include <cmath>
 
+#include "common/augment.h"
 #include "common/trainer.h"
 
 using namespace mantissa;
@@ -60,7 +61,7 @@ int run(int argc, char** argv) {
                  {"--layers", &c.layers, "Transformer layers"},
                  {"--heads", &c.heads, "Attention heads; divides the width"},
                  {"--dropout", &c.dropout, "Part of the activations dropped in training"},
-                 {"--augment", &augment, "Random changes of the training images", {"none", "flip", "crop"}},
+                 {"--augment", &augment, "Random changes of the training images", samples::augmentations},
                  {"--label-smoothing", &smoothing, "Part of the target spread over all classes"}}},
       o);
   const bool color = o.dataset.starts_with("cifar") || o.dataset == "synthetic-color";
@@ -72,10 +73,7 @@ int run(int argc, char** argv) {
         " pixels of an image");
   check(c.heads >= 1 && c.width % c.heads == 0, "--heads ", c.heads, " does not divide the width ", c.width);
   samples::TrainOptions more{.label_smoothing = smoothing};
-  more.augment = [&](data::Pipeline p) {
-    if (augment == "crop") p = std::move(p).random_crop(4);
-    return augment == "none" || digits ? p : std::move(p).random_flip();
-  };
+  more.augment = [&](data::Pipeline p) { return samples::augmented(std::move(p), augment, digits); };
   VisionTransformer net(c);
   return samples::train(net, o, more);
 }

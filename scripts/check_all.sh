@@ -77,14 +77,17 @@ samples() {
     train cifar "${color[@]}" --model resnet18 --width 4 --augment crop --amp $amp
     train vit "${color[@]}" --width 16 --heads 2 --layers 1 --patch 8 --dropout 0.1 --augment flip --amp $amp
     train gpt "${text[@]}" --width 16 --heads 2 --context 16 --amp $amp
+    train gpt2 "${text[@]}" --width 16 --heads 2 --context 16 --vocabulary 300 --amp $amp
   done
   train cifar "${color[@]}" --model lenet --augment flip
+  train cifar "${color[@]}" --model lenet --augment trivial
   train cifar --dataset synthetic-color --limit 2 --batch 2 --epochs 1 --threads 1 --model simple
   train cifar "${color[@]}" --model fast --width 4 --augment cutout
   train char_rnn "${text[@]}" --width 16 --length 16
   train dcgan --dataset synthetic --limit 16 --batch 8 --epochs 1 --width 4 --picture build/check_all/dcgan.png
   train cartpole --epochs 1 --target 501
   train custom_op
+  train mantissa_info
   echo "$failures failures"
   [ "$failures" -eq 0 ]
 }

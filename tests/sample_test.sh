@@ -31,7 +31,8 @@ refuses() {  # exit code, word of the message, options: one line on stderr
 
 "$sample" --help >"$work/help" && grep -q -e --resume "$work/help" || fail "--help"
 cd "$work"  # what a sample writes without being told where
-trains "$@" --amp off
+trains "$@" --amp off --onnx "$work/net.onnx"
+[ -s "$work/net.onnx" ] || fail "no ONNX file"
 trains "$@" --amp bf16
 trains "$@" --amp f16 --save "$work/whole.ckpt"
 
@@ -71,7 +72,7 @@ refuses 1 "$work/none" "$@" --resume "$work/none"
 for option in --layers --heads --context --length --horizon --passes; do
   if grep -q -e "$option " "$work/help"; then refuses 2 "$option" "$@" "$option" 0; fi
 done
-if grep -q -e "--prompt " "$work/help"; then
+if grep -q -e "--prompt " "$work/help" && ! grep -q -e "--vocabulary " "$work/help"; then  # a tokenizer knows all bytes
   # shellcheck disable=SC2086
   refuses 1 --prompt "$@" $endless --prompt "$(printf '\001')"
 fi

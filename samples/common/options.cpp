@@ -53,6 +53,7 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--resume", o.resume, "Go on from this checkpoint");
   app.add_option("--log", o.log, "Folder for TensorBoard: losses on the way, and each epoch's values");
+  app.add_option("--onnx", o.onnx, "ONNX file of the trained net, written at the end");
   app.add_flag("--json", o.json, "One JSON object per line instead of text");
 }
 

@@ -263,11 +263,20 @@ int Run::finish() {
     values.emplace_back("loss_scale", scaler.get_scale());
   }
   print("end", text, values);
+  save_onnx();
   return saved_ ? 0 : 1;
 }
 
+void Run::save_onnx() const {
+  if (o_.onnx.empty()) return;
+  save_onnx_();
+  note(concat("saved ", o_.onnx));
+}
+
 void Run::note(const std::string& text) const {
-  fmt::print("{}\n", o_.json ? nlohmann::json{{"event", "note"}, {"text", text}}.dump() : text);
+  using nlohmann::json;  // what a model writes need not be UTF-8
+  const auto dump = [](const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); };
+  fmt::print("{}\n", o_.json ? dump({{"event", "note"}, {"text", text}}) : text);
   std::fflush(stdout);
 }
 

@@ -74,6 +74,15 @@ class Run {
   optim::Optimizer& optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made);  // any other, likewise
   void evaluate(std::function<Values()> measure) { measure_ = std::move(measure); }  // called after each epoch
 
+  // What --onnx saves at the end: `net`, or `forward` of it, called with an example whose first dimension is a batch.
+  template <class Net, class F> void onnx(Net& net, const Tensor& example, nn::OnnxOptions options, F forward) {
+    options.dynamic.insert(options.dynamic.begin(), nn::OnnxDynamicAxis{"batch"});
+    save_onnx_ = [this, &net, example, options, forward] {
+      nn::eval(net);
+      nn::save_onnx(net, o_.onnx, {example.to(device)}, options, forward);
+    };
+  }
+
   void start(const std::string& source, std::int64_t parameters);  // prints what is trained, and resumes
 
   // --- the loop ---
@@ -85,6 +94,7 @@ class Run {
 
   int finish();  // prints the last measurement; returns the exit code
   void note(const std::string& text) const;
+  void save_onnx() const;  // by finish(): what onnx() was told of, with --onnx
 
  private:
   struct Part {
@@ -109,6 +119,7 @@ class Run {
   std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;
   std::vector<optim::Scheduler> schedulers_;
   std::function<Values()> measure_;
+  std::function<void()> save_onnx_;
 
   std::int64_t step_ = 0;
   std::uint64_t seed_;

@@ -51,6 +51,10 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   run.keep("model", net);
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] { return Values{{"test_accuracy", accuracy(net, test_loader, run)}}; });
+  Dims image = train_set.images.sizes();
+  image[0] = 2;
+  run.onnx(net, reshape(linspace(0, 1, numel_of(image)), image), {.input_names = {"image"}, .output_names = {"logits"}},
+           [&](const Tensor& x) { return net(x); });
   run.start(train_set.source, nn::count(net));
   data::Batch batch;
   while (run.next()) {

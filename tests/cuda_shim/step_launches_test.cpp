@@ -19,9 +19,10 @@ namespace {
 
 struct GptBlock {  // of samples/gpt.cpp
   explicit GptBlock(std::int64_t width)
-      : norm1(width, {.bias = false}), query(width, width, {.bias = false}), key(width, width, {.bias = false}),
-        value(width, width, {.bias = false}), out(width, width, {.bias = false}), norm2(width, {.bias = false}),
-        up(width, 4 * width, Activation::gelu_tanh, {.bias = false}), down(4 * width, width, {.bias = false}) {}
+      : norm1(width, {.bias = false, .autocast_output = true}), query(width, width, {.bias = false}),
+        key(width, width, {.bias = false}), value(width, width, {.bias = false}), out(width, width, {.bias = false}),
+        norm2(width, {.bias = false}), up(width, 4 * width, Activation::gelu_tanh, {.bias = false}),
+        down(4 * width, width, {.bias = false}) {}
   nn::LayerNorm norm1;
   nn::Linear query, key, value, out;
   nn::LayerNorm norm2;
@@ -35,7 +36,7 @@ struct GptBlock {  // of samples/gpt.cpp
     return out(flatten(scaled_dot_product_attention(q, k, v, {}, {.is_causal = true}).transpose(1, 2), 2));
   }
   Tensor operator()(const Tensor& x) const {
-    const auto [sum, y] = norm2(x, attend(norm1(x, {}).y));
+    const auto [sum, y] = norm2(x, attend(norm1(x)));
     return sum + nn::feed_forward(up, down, y);
   }
 };
@@ -45,13 +46,13 @@ struct Gpt {
   }
   nn::Embedding token{65, 128};
   std::vector<GptBlock> blocks;
-  nn::LayerNorm norm{128, {.bias = false}};
+  nn::LayerNorm norm{128, {.bias = false, .autocast_output = true}};
   nn::Linear head{128, 65, {.bias = false}};
   MANTISSA_FIELDS(token, blocks, norm, head)
   Tensor operator()(const Tensor& tokens) const {
     Tensor x = token(tokens);
     for (const GptBlock& block : blocks) x = block(x);
-    return head(norm(x, {}).y);
+    return head(norm(x));
   }
 };
 

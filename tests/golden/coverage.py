@@ -13,7 +13,9 @@ import re
 import sys
 
 import torch
+import torchvision
 from torch import nn, optim
+from torchvision.transforms import v2
 
 from common import here
 from spelled import differences, noise, ours_alone, reasons, spelled
@@ -66,8 +68,8 @@ init_names = [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_
 utils_names = [n for n in nn.utils.__all__ if re.match("clip_grad_|parameters_to|vector_to|.*norm$|fuse", n) and n != "clip_grad_norm"]
 data_names = [n for n in torch.utils.data.__all__ if is_type(getattr(torch.utils.data, n)) and n[0].isupper() and not re.search("Pipe|Chunk", n)]
 data_names += ["random_split", "default_collate"]
-vision = ("RandomCrop RandomHorizontalFlip RandomVerticalFlip RandomRotation RandomResizedCrop ColorJitter RandomErasing Normalize Resize "
-          "CenterCrop Grayscale RandomGrayscale GaussianBlur RandomAffine RandAugment MixUp CutMix MNIST FashionMNIST CIFAR10 CIFAR100 ImageFolder").split()
+vision = [n for n in dir(v2) if isinstance(getattr(v2, n), type) and issubclass(getattr(v2, n), nn.Module)]
+datasets = sorted(torchvision.datasets.__all__, key=str.lower)
 
 sections = [
     ("torch", "Functions of `torch`", torch_functions, functions),
@@ -84,7 +86,10 @@ sections = [
     ("grad", "Differentiation and mixed precision", ["backward", "grad", "no_grad", "enable_grad", "inference_mode", "detect_anomaly", "gradcheck",
      "gradgradcheck", "checkpoint", "Function", "jacobian", "hessian", "vjp", "jvp", "hvp", "vhp", "autocast", "GradScaler"], others),
     ("data", "`torch.utils.data`", data_names, others),
-    ("vision", "`torchvision.transforms.v2` and `torchvision.datasets`", vision, others),
+    ("vision", "`torchvision.transforms.v2`", vision, set()),
+    ("datasets", "`torchvision.datasets`", datasets, set()),
+    ("language", "Of `transformers` and `tokenizers`, what writing with GPT-2 takes",
+     ["generate", "past_key_values", "TopKLogitsWarper", "TopPLogitsWarper", "ByteLevelBPETokenizer", "BpeTrainer"], set()),
 ]
 
 
@@ -144,6 +149,7 @@ fails for an operator or module without such a comparison or a stated reason.
 - Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
 - A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
+- `torch.onnx.export(net, (x,), path, dynamic_axes=...)` is `nn::save_onnx(net, path, {{x}}, {{.dynamic = {{{{"batch"}}}}}})`.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
   state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.

@@ -59,6 +59,12 @@ spelled = {
         "pad_packed_sequence": "`LSTM`, `GRU` and `RNN` give padded sequences", "pack_sequence": "`pad_sequence`, and the lengths",
         "unpad_sequence": "`narrow` of each", "invert_permutation": "`argsort`",
     },
+    "language": {
+        "generate": "`nn::generate` with any function from tokens and cache to logits", "past_key_values": "`nn::KvCache`; attention is `nn::causal_attention`",
+        "TopKLogitsWarper": "`nn::sample` and its `SampleOptions`", "TopPLogitsWarper": "`nn::sample` and its `SampleOptions`",
+        "ByteLevelBPETokenizer": "`data::Bpe`, from `data::load_bpe(folder)`, which reads tokenizer.json, or vocab.json and merges.txt",
+        "BpeTrainer": "`data::train_bpe(text, size)`",
+    },
     "optim": {},
     "schedule": {},
     "swa": {"AveragedModel": "`Ema`, `Swa`", "update_bn": "`nn::update_bn`"},
@@ -75,11 +81,25 @@ spelled = {
         "ConcatDataset": "`concat`",
     },
     "vision": {
-        "RandomCrop": "`random_crop`", "RandomHorizontalFlip": "`random_flip`", "RandomVerticalFlip": "`random_vertical_flip`",
-        "RandomRotation": "`random_rotation`", "ColorJitter": "`color_jitter`", "RandomErasing": "`random_erasing`", "Normalize": "`normalize`",
-        "RandomResizedCrop": "`random_resized_crop`", "Resize": "`resize`", "CenterCrop": "`center_crop`", "Grayscale": "`grayscale`", "GaussianBlur": "`gaussian_blur`", "RandomAffine": "`random_affine`", "RandomGrayscale": "`random_grayscale`",
-        "MixUp": "`mixup`", "CutMix": "`cutmix`", "MNIST": "`mnist()`", "FashionMNIST": "`fashion_mnist()`", "CIFAR10": "`cifar10()`",
-        "CIFAR100": "`cifar100()`", "ImageFolder": "`image_folder()`",
+        "AugMix": "`aug_mix`", "AutoAugment": "`auto_augment`", "CenterCrop": "`center_crop`", "ColorJitter": "`color_jitter`",
+        "Compose": "the steps of a `Pipeline`", "ConvertImageDtype": "`to_float`", "CutMix": "`cutmix`", "ElasticTransform": "`random_elastic`",
+        "FiveCrop": "`five_crop`", "GaussianBlur": "`gaussian_blur`", "GaussianNoise": "`gaussian_noise`", "Grayscale": "`grayscale`",
+        "Lambda": "a function as a step of the `Pipeline` (map), or a `Transform`", "MixUp": "`mixup`", "Normalize": "`normalize`", "Pad": "`pad`", "RGB": "`grayscale(3)`",
+        "RandAugment": "`rand_augment`", "RandomAdjustSharpness": "`random_adjust_sharpness`", "RandomAffine": "`random_affine`",
+        "RandomApply": "`random_apply`", "RandomAutocontrast": "`random_autocontrast`",
+        "RandomChannelPermutation": "`random_channel_permutation`", "RandomChoice": "`random_choice`", "RandomCrop": "`random_crop`",
+        "RandomEqualize": "`random_equalize`", "RandomErasing": "`random_erasing`", "RandomGrayscale": "`random_grayscale`",
+        "RandomHorizontalFlip": "`random_flip`", "RandomInvert": "`random_invert`", "RandomOrder": "`random_order`",
+        "RandomPerspective": "`random_perspective`", "RandomPhotometricDistort": "`random_photometric_distort`",
+        "RandomPosterize": "`random_posterize`", "RandomResize": "`random_resize`, one size for each batch",
+        "RandomResizedCrop": "`random_resized_crop`", "RandomRotation": "`random_rotation`", "RandomSolarize": "`random_solarize`",
+        "RandomVerticalFlip": "`random_vertical_flip`", "Resize": "`resize`, `resize_shorter_side`",
+        "ScaleJitter": "`scale_jitter`, one scale for each batch", "TenCrop": "`ten_crop`", "ToTensor": "`to_float`", "ToDtype": "`to_float`, `Pipeline::dtype`",
+        "Transform": "`Transform`", "TrivialAugmentWide": "`trivial_augment_wide`",
+    },
+    "datasets": {
+        "MNIST": "`mnist()`", "FashionMNIST": "`fashion_mnist()`", "CIFAR10": "`cifar10()`", "CIFAR100": "`cifar100()`",
+        "ImageFolder": "`image_folder()`", "VisionDataset": "`Source`", "FakeData": "`synthetic_digits()`, `synthetic_color_digits()`",
     },
 }
 
@@ -90,6 +110,10 @@ reasons = {
               "say by a tensor what those without say by an exception.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
+    "vision": "Boxes, key points, masks, videos and Pillow's images do not exist here; a decoder's pictures are tensors. `Identity` is no step. "
+              "`JPEG` (compressing again), `LinearTransformation` (whitening) and `RandomShortestSize` are missing. Interpolation is nearest or bilinear.",
+    "datasets": "Pictures in folders, one for each class, are read by `image_folder()`: ImageNet, Imagenette, EuroSAT and more. Nothing fetches "
+                "them; MNIST's and CIFAR's kin come by `scripts/download.sh`.",
     "optim": "`SparseAdam` updates the rows of an embedding that a batch touched, from a sparse gradient. Gradients of `Embedding` are dense "
              "tensors here, so it would be `Adam` with a mask; `Adam` and `Adagrad` take dense gradients.",
 }
@@ -126,6 +150,8 @@ ours_alone = {
 }
 
 differences = [
+    "Transforms of u8 pictures: `gaussian_blur`, `resize`, `grayscale` and bilinear interpolation round to the nearest, where torchvision cuts "
+    "`grayscale` off; a pixel that lies partly outside takes that part of `fill`, where torchvision counts the outside twice.",
     "`hardshrink` and `softshrink` pass the gradient where the input is NaN; in PyTorch it depends on the dtype and the tensor's size.",
     "`softsign` has the gradient 0 at infinity; PyTorch gives NaN.",
     "`binary_cross_entropy` at x = 0 and 1: PyTorch's bound of the derivative, 1e-12, is rounded to f32, also in f64; ours is exact.",
