@@ -7,6 +7,7 @@
 #include "autograd/hooks.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
+#include "core/profile.h"
 #include "core/recording.h"
 
 namespace mantissa::amp {
@@ -134,6 +135,7 @@ GradScaler::PerOptimizer& GradScaler::entry_for(const char* method, Steppable& o
 // Makes a pass for each device and scale among the gradients; nearly always one. With `write` false, one that is all
 // and whose gradients nobody else holds only looks. When it throws, nothing has changed.
 void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
+  const ProfileRange range(ProfileKind::library, "scaler: unscale and check", &scale_);
   const NoGrad no_grad;
   struct Group {
     Device device;
@@ -191,6 +193,7 @@ void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
 
 // The verdict of gradients that may have changed since unscale_.
 void GradScaler::check_again(PerOptimizer& e) {
+  const ProfileRange range(ProfileKind::library, "scaler: check again", &scale_);
   const std::vector<Tensor> parameters = e.optimizer->parameters();
   {
     const std::lock_guard lock(mutex_);
@@ -357,6 +360,7 @@ void GradScaler::update(CallSite site) {
 }
 
 void GradScaler::update_scale(const CallSite& site) {
+  const ProfileRange range(ProfileKind::library, "scaler: update", &scale_);
   need_scale("update", site);
   std::vector<Verdict> verdicts;
   for (const PerOptimizer& e : entries_) {

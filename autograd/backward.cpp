@@ -16,6 +16,7 @@
 #include "core/context.h"
 #include "core/kernel.h"
 #include "core/ops.h"
+#include "core/profile.h"
 
 namespace mantissa {
 
@@ -204,6 +205,7 @@ class ModeGuard {  // backward runs in the dtypes of the forward, whatever regio
 };
 
 void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures) {
+  const ProfileRange range(ProfileKind::library, "backward");
   const ModeGuard modes(create_graph);
   const autograd::RunningTags tags;
   // Anomaly mode looks at every gradient, so rules return theirs.
@@ -240,6 +242,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
     const std::span<Tensor> grads(edges.size() > std::size(few) ? many.data() : few, edges.size());
     std::ranges::fill(grads, Tensor());
     if (!create_graph && !modes.anomaly()) take_arrived(ready, node, grads);
+    const ProfileRange rule(ProfileKind::backward, node.name(), &p.gradient);
     try {
       node.backward(std::move(p.gradient), grads, pass);
       if (modes.anomaly()) {

@@ -40,6 +40,13 @@ MANTISSA_ACCELERATOR void request(Mirror* mirror, const void* from);
 // The newest bytes that have arrived; null while there are none.
 MANTISSA_ACCELERATOR const void* latest(Mirror* mirror);
 
+// A moment of the current stream: when the work given to it so far is done.
+struct Moment;
+MANTISSA_ACCELERATOR Moment* mark_moment(Device device);
+MANTISSA_ACCELERATOR void destroy_moment(Moment* moment) noexcept;
+// Waits for the later one. Both of one device.
+MANTISSA_ACCELERATOR double milliseconds_between(Moment* earlier, Moment* later);
+
 // Work of this thread on the current device, recorded once and run again as a whole (CUDA graphs). Memory that is
 // allocated while recording belongs to the graph, and random numbers drawn then are drawn anew in every replay.
 struct Graph;

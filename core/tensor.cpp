@@ -10,6 +10,7 @@
 #include "core/host_reads.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 
 namespace mantissa {
 
@@ -120,6 +121,11 @@ void Tensor::fail_undefined() {
 
 std::uint64_t host_reads() { return reads_made; }
 
+// What computes here without being an operator, in a profile.
+static ProfileRange profiled(const char* name, const Tensor& t) {
+  return ProfileRange(ProfileKind::op, name, &t);
+}
+
 bool Tensor::truth() const {
   check(defined(), "a condition: the tensor is undefined; whether there is one says defined()");
   check(numel() == 1, "a condition: ", *this, " has not one element; use any() or all()");
@@ -128,6 +134,7 @@ bool Tensor::truth() const {
 double Tensor::item_as_double() const {
   check(defined(), "item: the tensor is undefined");
   check(numel() == 1, "item: needs a tensor of one element, got ", *this);
+  const ProfileRange range = profiled("item", *this);
   ++reads_made;
   if (!device().is_cpu()) {
     double value = 0;
@@ -139,6 +146,7 @@ double Tensor::item_as_double() const {
 std::int64_t Tensor::item_as_integer() const {
   check(defined(), "item: the tensor is undefined");
   check(numel() == 1, "item: needs a tensor of one element, got ", *this);
+  const ProfileRange range = profiled("item", *this);
   ++reads_made;
   std::int64_t value = 0;
   copy_elements(View{&value, sizes(), strides(), i64, cpu}, view());  // saturates, NaN gives 0
@@ -146,6 +154,7 @@ std::int64_t Tensor::item_as_integer() const {
 }
 
 template <class T> std::vector<T> Tensor::to_vector() const {
+  const ProfileRange range = profiled("to_vector", *this);
   ++reads_made;
   const Tensor dense = Tensor::allocate(sizes(), dtype_of<T>);
   copy_elements(dense.view(), view());
@@ -159,6 +168,7 @@ template std::vector<std::int32_t> Tensor::to_vector() const;
 template std::vector<std::uint8_t> Tensor::to_vector() const;
 
 Tensor& Tensor::copy_(const Tensor& source) {
+  const ProfileRange range = profiled("copy_", *this);
   before_write(*this, "copy_");
   check(source.defined(), "copy_: the source is undefined");
   check(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source, " does not broadcast to ", *this);
@@ -167,6 +177,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   return *this;
 }
 Tensor& Tensor::fill_(double value) {
+  const ProfileRange range = profiled("fill_", *this);
   before_write(*this, "fill_");
   if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->fill(view(), value);
   kernels::fill(device(), view(), value);
@@ -188,6 +199,7 @@ static void check_keeps_integers(const Tensor& written, const Tensor& other, dou
         " would lose its fractions; write x = ", name[0] == 'a' ? "x + y" : "x * y", ", or convert with to(f32)");
 }
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
+  const ProfileRange range = profiled("add_", *this);
   before_write(*this, "add_");
   check_device_of(other, *this, "add_");
   check_keeps_integers(*this, other, alpha, "add_");
@@ -197,6 +209,7 @@ Tensor& Tensor::add_(const Tensor& other, double alpha) {
   return *this;
 }
 Tensor& Tensor::mul_(const Tensor& other) {
+  const ProfileRange range = profiled("mul_", *this);
   before_write(*this, "mul_");
   check_device_of(other, *this, "mul_");
   check_keeps_integers(*this, other, 1, "mul_");

@@ -13,6 +13,7 @@
 
 #include "core/context.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/team.h"
 #include "data/draws.h"
 #include "data/resident.h"
@@ -153,6 +154,7 @@ void Loader::Engine::work() {
     const std::int64_t ticket = next_++;
     lock.unlock();
     Slot made;
+    const ProfileRange range(ProfileKind::library, "loader: make a batch");
     try {
       made.batch = make(ticket);
     } catch (...) {
@@ -220,6 +222,7 @@ bool Loader::next(Batch& batch) {
     e.batch = 0;
     return false;
   }
+  const ProfileRange range(ProfileKind::library, "loader: take a batch");
   ++e.batch;  // before take(): a batch that fails is passed over
   batch = e.take();
   return true;

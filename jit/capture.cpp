@@ -4,6 +4,7 @@
 
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
+#include "core/profile.h"
 #include "core/random.h"
 
 namespace mantissa::jit {
@@ -69,11 +70,14 @@ CapturedStep::CapturedStep(Step step) : impl_(std::make_shared<Impl>()) { impl_-
 
 std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
   Device device = cpu;
+  const Tensor* on_device = nullptr;
   for (const Tensor& x : inputs) {
     check(x.defined(), "a captured step was called with an undefined tensor");
     check(!x.requires_grad(), "a captured step was called with ", x,
           ", which requires a gradient; pass x.detach(), or make it part of the step");
-    if (!x.device().is_cpu()) device = x.device();
+    if (x.device().is_cpu()) continue;
+    device = x.device();
+    on_device = &x;
   }
   if (device.is_cpu()) return impl_->step(inputs);
   cuda_backend::activate(device);
@@ -82,6 +86,8 @@ std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
   for (auto r = all.begin(); r != all.end(); ++r) {
     if (!fits(*r, inputs)) continue;
     all.splice(all.begin(), all, r);
+    const ProfileRange range(ProfileKind::library, r->graph ? "captured step: replay" : "captured step: record",
+                             on_device);
     place(*r, inputs);
     RngState at;
     if (!r->graph) {

@@ -9,6 +9,7 @@
 #include "autograd/last_owner.h"
 #include "autograd/op_node.h"
 #include "core/context.h"
+#include "core/profile.h"
 #include "ops/onnx.h"
 #include "ops/op.h"
 
@@ -74,6 +75,7 @@ inline bool should_record(std::span<const Tensor* const> x) {
 template <class Op, int inputs, class Bound>
 auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> casts, Bound&& bound) {
   check_operator<Op>();
+  const ProfileRange range(ProfileKind::op, Op::name, x);
   const bool autocast = context().autocast.any();
   if (autocast) [[unlikely]] {                                                       // 1 autocast
     const bool traced = context().autocast.traced;

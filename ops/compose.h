@@ -58,6 +58,7 @@ template <class Op, class... T> Tensor apply_composed(const Op& op, const T&... 
   const Tensor* given[n] = {&static_cast<const Tensor&>(inputs)...};
   Tensor casts[n], wide[n];
   try {
+    const ProfileRange range(ProfileKind::op, Op::name, given);
     detail::check_same_device<Op>(x);
     const Dtype result = detail::widen_inputs(Op::name, policy_of<Op>(), x, casts, wide);
     const bool autocast = context().autocast.any();

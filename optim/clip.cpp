@@ -6,6 +6,7 @@
 #include "amp/scale_ledger.h"
 #include "autograd/grad_mode.h"
 #include "core/multi_tensor.h"
+#include "core/profile.h"
 #include "core/recording.h"
 
 namespace mantissa::optim {
@@ -74,11 +75,17 @@ Tensor norm_of(const char* function, const Gradients& gradients, const ClipOptio
   return norm;
 }
 
+// Whose device a profile asks for the time.
+const Tensor* first_of(const Parameters& parameters) {
+  return parameters.tensors.empty() ? nullptr : &parameters.tensors.front();
+}
+
 }  // namespace
 
 Tensor clip_grad_norm_(const Parameters& parameters, double max_norm, const ClipOptions& options) {
   check_max_norm("clip_grad_norm_", max_norm);
   if (!options.scaled) check_unscaled("clip_grad_norm_", parameters, max_norm);
+  const ProfileRange range(ProfileKind::library, "clip_grad_norm_", first_of(parameters));
   const NoGrad no_grad;
   Gradients gradients(parameters);
   const Tensor norm = norm_of("clip_grad_norm_", gradients, options);
@@ -104,6 +111,7 @@ void clip_grads_with_norm_(const Parameters& parameters, double max_norm, const 
         "clip_grads_with_norm_: total_norm must be a floating tensor of "
         "one element, got ",
         total_norm);
+  const ProfileRange range(ProfileKind::library, "clip_grads_with_norm_", first_of(parameters));
   const NoGrad no_grad;
   Gradients gradients(parameters);
   if (gradients.views.empty()) return;
@@ -115,6 +123,7 @@ void clip_grads_with_norm_(const Parameters& parameters, double max_norm, const 
 void clip_grad_value_(const Parameters& parameters, double limit) {
   check(limit >= 0, "clip_grad_value_: the limit must not be negative, got ", limit);
   check_unscaled("clip_grad_value_", parameters, limit);
+  const ProfileRange range(ProfileKind::library, "clip_grad_value_", first_of(parameters));
   const NoGrad no_grad;
   Gradients gradients(parameters);
   if (gradients.views.empty()) return;

@@ -9,6 +9,7 @@
 #include "autograd/node.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
+#include "core/profile.h"
 #include "io/checkpoint.h"
 #include "optim/master.h"
 
@@ -184,6 +185,7 @@ void Optimizer::step_scaled(const Tensor& skip, const amp::ReadScaling& scaling)
 void Optimizer::update_all(const Tensor& skip, const amp::ReadScaling& scaling) {
   const NoGrad no_grad;
   for (Group& g : groups_) {
+    const ProfileRange range(ProfileKind::library, "optimizer step", &g.parameters[0]);
     place(g);
     for (const Tensor& p : g.parameters) {
       const Tensor gradient = p.grad();
@@ -277,6 +279,7 @@ Tensor Optimizer::master(std::size_t i) const {
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
+  const ProfileRange range(ProfileKind::library, "optimizer zero_grad");
   for (const Group& g : groups_) {
     for (Tensor p : g.parameters) {
       if (set_to_none) {

@@ -33,7 +33,8 @@ refuses() {  # exit code, word of the message, options: one line on stderr
 cd "$work"  # what a sample writes without being told where
 trains "$@" --amp off --onnx "$work/net.onnx"
 [ -s "$work/net.onnx" ] || fail "no ONNX file"
-trains "$@" --amp bf16
+trains "$@" --amp bf16 --profile "$work/trace.json"
+grep -q '"name":"backward"' "$work/trace.json" && grep -q "operator .*self, ms" "$work/out" || fail "no profile"
 trains "$@" --amp f16 --save "$work/whole.ckpt"
 
 # Stopped once or twice on the way, then resumed: the same bytes in the end. No sleep: as soon as a first checkpoint is

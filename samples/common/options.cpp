@@ -54,6 +54,8 @@ void add_options(CLI::App& app, const Program& program, Options& o) {
   app.add_option("--resume", o.resume, "Go on from this checkpoint");
   app.add_option("--log", o.log, "Folder for TensorBoard: losses on the way, and each epoch's values");
   app.add_option("--onnx", o.onnx, "ONNX file of the trained net, written at the end");
+  app.add_option("--profile", o.profile,
+                 "Record ten steps, after ten to warm up: a table, and this file for ui.perfetto.dev");
   app.add_flag("--json", o.json, "One JSON object per line instead of text");
 }
 

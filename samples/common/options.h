@@ -14,7 +14,7 @@ namespace samples {
 struct Options {
   std::string data = {}, dataset = {}, model = {}, optimizer = "adamw", amp = "bf16", schedule = "onecycle";
   std::string device = "auto";
-  std::string save = {}, resume = {}, log = {}, onnx = {};
+  std::string save = {}, resume = {}, log = {}, onnx = {}, profile = {};
   std::int64_t epochs = 3, batch = 128, limit = 0, save_every = 0;
   double lr = 0;       // 0: the optimizer's usual for image classifiers
   double minutes = 0;  // 0: as many epochs as asked for

@@ -120,7 +120,30 @@ bool Run::next() {
   }
   if (!progress_) begin_epoch();
   set_rates();
+  follow_profile();
   return inside_ = true;
+}
+
+void Run::follow_profile() {
+  if (o_.profile.empty()) return;
+  const std::int64_t left = o_.minutes > 0 ? INT64_MAX : o_.epochs * plan_.steps_per_epoch - step_ + steps_here_;
+  const std::int64_t first = std::min<std::int64_t>(10, left / 2);  // of a short run its second half
+  if (steps_here_ == first) profile_.emplace(ProfileOptions{.shapes = true});
+  if (steps_here_ == first + 10) finish_profile();
+  ++steps_here_;
+}
+
+// Like curves: a trace that cannot be written does not end a run.
+void Run::finish_profile() {
+  if (!profile_) return;
+  note(profile_->table());
+  try {
+    io::save_trace(o_.profile, *profile_);
+    note(concat("saved ", o_.profile, ": ui.perfetto.dev or chrome://tracing draw it"));
+  } catch (const Error& e) {
+    note(concat("warning: no profile saved: ", e.what()));
+  }
+  profile_.reset();
 }
 
 void Run::done(const Losses& losses) {
@@ -244,6 +267,7 @@ void Run::start(const std::string& source, std::int64_t parameters) {
 }
 
 int Run::finish() {
+  finish_profile();
   if (interrupted_) {
     if (o_.save.empty()) note("interrupted; nothing saved (pass --save FILE)");
     else if (saved_) note(concat("interrupted; go on with --resume ", o_.save));

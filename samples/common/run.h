@@ -95,6 +95,7 @@ class Run {
   int finish();  // prints the last measurement; returns the exit code
   void note(const std::string& text) const;
   void save_onnx() const;  // by finish(): what onnx() was told of, with --onnx
+  void finish_profile();   // of --profile
 
  private:
   struct Part {
@@ -110,6 +111,7 @@ class Run {
   void save();
   void resume(const std::string& path);
   void set_rates();
+  void follow_profile();
   void log(const char* group, const Values& values);
   void print(const char* event, const std::string& text, const Values& values) const;
 
@@ -131,6 +133,8 @@ class Run {
   std::optional<io::Progress> progress_;
   std::optional<io::SummaryWriter> curves_;
   std::optional<Values> measured_;
+  std::int64_t steps_here_ = 0;  // begun by this process
+  std::optional<Profile> profile_;
 };
 
 }  // namespace samples

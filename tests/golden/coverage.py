@@ -85,6 +85,8 @@ sections = [
     ("swa", "`torch.optim.swa_utils`", ["AveragedModel", "SWALR", "update_bn"], optimizers),
     ("grad", "Differentiation and mixed precision", ["backward", "grad", "no_grad", "enable_grad", "inference_mode", "detect_anomaly", "gradcheck",
      "gradgradcheck", "checkpoint", "Function", "jacobian", "hessian", "vjp", "jvp", "hvp", "vhp", "autocast", "GradScaler"], others),
+    ("profiler", "`torch.profiler`", ["profile", "record_function", "schedule", "key_averages", "export_chrome_trace", "profile_memory", "record_shapes",
+     "with_flops", "with_stack", "tensorboard_trace_handler"], set()),
     ("data", "`torch.utils.data`", data_names, others),
     ("vision", "`torchvision.transforms.v2`", vision, set()),
     ("datasets", "`torchvision.datasets`", datasets, set()),

@@ -73,6 +73,11 @@ spelled = {
         "Function": "a struct with forward and backward, see ops/function.h; for a new kernel an operator, see ops/op.h",
         "inference_mode": "`InferenceMode`, a scope",
     },
+    "profiler": {
+        "profile": "`Profile`", "record_function": "`ProfileRange`, a scope", "schedule": "a `Profile` made and stopped at the steps wanted",
+        "key_averages": "the table of a `Profile`", "export_chrome_trace": "`save_trace`", "profile_memory": "`ProfileOptions`: memory",
+        "record_shapes": "`ProfileOptions`: shapes",
+    },
     "data": {
         "DataLoader": "`Pipeline`, as in `mnist().shuffle().batch(128)`, or `Loader`", "Dataset": "`Dataset` of tensors, or a `Source` of your own",
         "TensorDataset": "`Dataset{.images = x, .labels = y}`", "RandomSampler": "`shuffle()`, `RandomSampler`", "SequentialSampler": "the default; `SequentialSampler`",
@@ -105,6 +110,8 @@ spelled = {
 
 # Why what a section does not cover is not covered.
 reasons = {
+    "profiler": "Times on the device come from events around each operator (`core/profile.h`), not from the driver's record of kernels: NVTX names "
+                "every launch for Nsight Systems, which has that.",
     "linalg": "What there is of systems of equations and decompositions is made of operators, a few for each row or column: for matrices "
               "of some dozens of rows. Eigenvalues of matrices that are not symmetric are complex, which no dtype here is. The names with _ex "
               "say by a tensor what those without say by an exception.",
