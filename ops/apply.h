@@ -70,6 +70,11 @@ inline bool should_record(std::span<const Tensor* const> x) {
   return false;
 }
 
+template <class Bound> [[gnu::cold, gnu::noinline]] auto traced_reference(const Bound& bound) {
+  const amp::OutsideAutocast off;
+  return bound.reference();
+}
+
 // `infer`, `run`, `view` and `reference` are the operator's members, bound to its inputs: a fixed
 // number of them or a list.
 template <class Op, int inputs, class Bound>
@@ -83,10 +88,7 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
         Op::name, policy_of<Op>(), x, casts, requires { Op::reads_halves; } && !traced);
     if constexpr (HasReference<Op> && !HasOnnx<Op>) {
       if constexpr (std::is_same_v<decltype(bound.reference()), decltype(bound.make())>) {
-        if (traced) {  // exported as what it means
-          const amp::OutsideAutocast off;
-          return bound.reference();
-        }
+        if (traced) return traced_reference(bound);  // exported as what it means
       }
     }
   }

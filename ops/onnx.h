@@ -84,7 +84,9 @@ concept HasOnnx = requires(const Op& op, OnnxCall& c) {
 };
 
 // Used by apply(), while a trace is on.
-template <class Op> void note_for_onnx(const Op& op, std::span<const Tensor* const> x, std::span<const Tensor> y) {
+template <class Op>
+[[gnu::cold, gnu::noinline]] void note_for_onnx(const Op& op, std::span<const Tensor* const> x,
+                                                std::span<const Tensor> y) {
   if (!OnnxCall::is_heard()) return;  // another thread's trace, whose state was captured
   OnnxCall call(Op::name, Op::args, x, y);
   if constexpr (HasOnnx<Op>) {
