@@ -92,7 +92,8 @@ Moment mark(Device device) {
 
 void add_base(Session& s, Device device) {
   const std::lock_guard lock(s.bases_mutex);
-  for (const Session::Base& b : s.bases) if (b.device == device) return;
+  for (const Session::Base& b : s.bases)
+    if (b.device == device) return;
   s.bases.push_back({device, mark(device)});
 }
 
@@ -139,7 +140,8 @@ void find_own_parts(std::span<ProfileEvent> events) {
       e.device_self = e.device_duration - std::clamp<std::int64_t>(within.device, 0, e.device_duration);
     }
     inside[level].host += e.duration;
-    if (e.device_duration >= 0) inside[level].device = std::max<std::int64_t>(0, inside[level].device) + e.device_duration;
+    if (e.device_duration >= 0)
+      inside[level].device = std::max<std::int64_t>(0, inside[level].device) + e.device_duration;
   }
 }
 
@@ -165,9 +167,7 @@ void ProfileRange::begin_named(std::string_view name) noexcept {
     auto found = r.names.find(name);
     if (found == r.names.end()) found = r.names.emplace(name).first;
     kept = found->c_str();
-  } catch (const std::bad_alloc&) {
-    return;
-  }
+  } catch (const std::bad_alloc&) { return; }
   begin(ProfileKind::user, kept, {});
 }
 

@@ -24,11 +24,16 @@ struct Row {
   }
   std::int64_t by(ProfileOrder order) const {
     switch (order) {
-      case ProfileOrder::self: return self;
-      case ProfileOrder::total: return total;
-      case ProfileOrder::device_self: return device_self;
-      case ProfileOrder::calls: return calls;
-      default: return bytes;
+      case ProfileOrder::self:
+        return self;
+      case ProfileOrder::total:
+        return total;
+      case ProfileOrder::device_self:
+        return device_self;
+      case ProfileOrder::calls:
+        return calls;
+      default:
+        return bytes;
     }
   }
 };
@@ -38,8 +43,8 @@ std::vector<Row> rows_of(const std::vector<ProfileEvent>& events) {
   for (const ProfileEvent& e : events) {
     Row& row = by_name[{e.kind, e.name, e.shapes}];
     if (row.calls == 0)
-      row.name = concat(e.name, e.kind == ProfileKind::backward ? " (backward)" : "", e.shapes.empty() ? "" : "  ",
-                        e.shapes);
+      row.name =
+          concat(e.name, e.kind == ProfileKind::backward ? " (backward)" : "", e.shapes.empty() ? "" : "  ", e.shapes);
     row.add(e);
   }
   std::vector<Row> rows;
@@ -49,7 +54,8 @@ std::vector<Row> rows_of(const std::vector<ProfileEvent>& events) {
 
 double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 std::string percent(std::int64_t part, std::int64_t whole) {
-  return whole <= 0 ? std::string("-") : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return whole <= 0 ? std::string("-")
+                    : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
 // Which columns a table has.
@@ -75,7 +81,8 @@ struct Columns {
       text += fmt::format(" {:>14.3f} {:>8} {:>14}", milliseconds(r.device_self),
                           percent(r.device_self, sum.device_self), total(r.device_total));
     if (memory)
-      text += fmt::format(" {:>12}", with_totals ? fmt::format("{:.2f}", static_cast<double>(r.bytes) / (1 << 20)) : "");
+      text +=
+          fmt::format(" {:>12}", with_totals ? fmt::format("{:.2f}", static_cast<double>(r.bytes) / (1 << 20)) : "");
     return text + "\n";
   }
 };

@@ -16,10 +16,14 @@ int group_of(Device d) { return d.is_cpu() ? host : host + 1 + d.index; }
 
 const char* category(ProfileKind kind) {
   switch (kind) {
-    case ProfileKind::op: return "op";
-    case ProfileKind::backward: return "backward";
-    case ProfileKind::library: return "library";
-    default: return "user";
+    case ProfileKind::op:
+      return "op";
+    case ProfileKind::backward:
+      return "backward";
+    case ProfileKind::library:
+      return "library";
+    default:
+      return "user";
   }
 }
 
@@ -36,10 +40,9 @@ std::string arguments(const ProfileEvent& e) {
 
 std::string box(const ProfileEvent& e, int group, std::int64_t start, std::int64_t duration) {
   const std::string name = e.kind == ProfileKind::backward ? concat(e.name, " (backward)") : std::string(e.name);
-  return fmt::format(
-      R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})", quoted(name),
-      category(e.kind), group, e.thread, static_cast<double>(start) / 1e3, static_cast<double>(duration) / 1e3,
-      arguments(e));
+  return fmt::format(R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
+                     quoted(name), category(e.kind), group, e.thread, static_cast<double>(start) / 1e3,
+                     static_cast<double>(duration) / 1e3, arguments(e));
 }
 
 std::string label(const char* what, int group, int thread, const std::string& name) {
@@ -53,9 +56,7 @@ void save_trace(const std::string& path, Profile& profile) {
   AtomicFile file(path);
   file.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   std::string separator;
-  const auto write = [&](const std::string& item) {
-    file.write(std::exchange(separator, ",\n") + item);
-  };
+  const auto write = [&](const std::string& item) { file.write(std::exchange(separator, ",\n") + item); };
   std::set<std::pair<int, int>> known;  // group and thread
   const auto introduce = [&](Device d, int thread) {
     const int group = group_of(d);
