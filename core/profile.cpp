@@ -102,7 +102,10 @@ std::string describe_all(std::span<const Tensor* const> inputs) {
   std::string text;
   for (std::size_t i = 0; i < std::min(inputs.size(), most); ++i) {
     if (!text.empty()) text += ", ";
-    text += inputs[i]->defined() ? describe(*inputs[i]) : "none";
+    const Tensor& t = *inputs[i];
+    if (!t.defined()) text += "none";
+    else if (t.is_weak_scalar()) text += "a number";  // its value would have to be read
+    else text += concat(t.dtype(), t.sizes());
   }
   if (inputs.size() > most) text += concat(", and ", static_cast<int>(inputs.size() - most), " more");
   return text;

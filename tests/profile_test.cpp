@@ -18,6 +18,7 @@
 #include "data/pipeline.h"
 #include "data/synthetic.h"
 #include "io/trace_file.h"
+#include "nn/functions.h"
 #include "nn/linear.h"
 #include "optim/adam.h"
 #include "optim/clip.h"
@@ -68,11 +69,11 @@ TEST_CASE("A profile lists the operators, rules and larger parts of a training s
   nn::Linear net(8, 4);
   optim::Adam adam(nn::parameters(net), {});
   amp::GradScaler scaler;
-  const Tensor x = randn({16, 8});
+  const Tensor x = randn({16, 8}), target = randn({16, 4});
   Profile profile({.shapes = true});
   for (int step = 0; step < 3; ++step) {
     const ProfileRange range("step");
-    const Tensor loss = amp::autocast(f16, [&] { return mean(relu(net(x))); });
+    const Tensor loss = amp::autocast(f16, [&] { return mse_loss(relu(net(x)), target); });
     backward(scaler.scale(loss));
     scaler.unscale_(adam);
     optim::clip_grad_norm_(nn::parameters(net), 1.0);
@@ -83,8 +84,8 @@ TEST_CASE("A profile lists the operators, rules and larger parts of a training s
   profile.stop();
   relu(x);  // after the end
   const std::map<std::string, int> n = count(profile);
-  for (const char* name : {"step", "linear", "relu", "mean", "backward", "linear (backward)", "relu (backward)",
-                           "mean (backward)", "scaler: unscale and check", "clip_grad_norm_", "optimizer step",
+  for (const char* name : {"step", "linear", "relu", "mse_loss", "backward", "linear (backward)", "relu (backward)",
+                           "mse_loss (backward)", "scaler: unscale and check", "clip_grad_norm_", "optimizer step",
                            "scaler: update", "optimizer zero_grad"}) {
     INFO(name);
     REQUIRE(n.contains(name));
@@ -205,7 +206,7 @@ TEST_CASE("A loader's batches are ranges in its threads and in the one that take
   int batches = 0;
   for (auto [x, label] : data::Pipeline(data::synthetic_digits(64)).batch(16).threads(2)) ++batches;
   const auto n = count(profile);
-  CHECK(n.at("loader: take a batch") == batches + 1);  // the last finds the end
+  CHECK(n.at("loader: take a batch") >= batches);  // one may find the end
   CHECK(n.at("loader: make a batch") >= batches);
 }
 
