@@ -1,5 +1,5 @@
 // Products on the GPU: turns views into a tensor_core::Gemm and lets the tuner choose who computes it.
-// 16-bit products go to our Tensor Core kernels or to cuBLASLt, f32 and f64 to cuBLASLt.
+// 16-bit products go to our Tensor Core kernels or to cuBLASLt, f32 and f64 to cuBLASLt or our kernel without them.
 #include "core/gemm_fused.h"
 
 #include <fmt/format.h>
@@ -100,12 +100,12 @@ int parts_for(const Gemm& g, int tile) {
 // alone, and what follows it in kernels of its own, to the bits of the operators;
 // cublaslt_epilogue: the library does all.
 struct Kernel {
-  enum Kind { mma, hopper, cublaslt, cublaslt_epilogue } kind;
+  enum Kind { mma, hopper, plain, cublaslt, cublaslt_epilogue } kind;
   int tile, parts;
 };
 std::string name_of(const Kernel& w) {
   if (w.kind == Kernel::mma) return fmt::format("mma {}x{}", w.tile, w.parts);
-  constexpr const char* names[] = {"mma", "hopper", "cublaslt", "cublaslt_epilogue"};
+  constexpr const char* names[] = {"mma", "hopper", "plain", "cublaslt", "cublaslt_epilogue"};
   return fmt::format("{} {}", names[w.kind], w.tile);
 }
 
@@ -149,8 +149,10 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
   product.saved = nullptr;
   product.a_sums = nullptr;
   if (g.before_activation) product.c = g.before_activation;
-  if (!(w.kind == Kernel::hopper ? tensor_core::run_hopper(product, w.tile) : run_cublaslt(product, w.tile)))
-    return false;
+  const bool ran = w.kind == Kernel::hopper  ? tensor_core::run_hopper(product, w.tile)
+                   : w.kind == Kernel::plain ? tensor_core::run_plain(product, w.tile)
+                                             : run_cublaslt(product, w.tile);
+  if (!ran) return false;
   const View rows = rows_of(g.c, g, device), from = rows_of(product.c, g, device);
   if (g.saved)
     kernels::activate_backward(device, rows, from, rows_of(const_cast<void*>(g.saved), g, device), g.activation);
@@ -160,9 +162,11 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
 }
 
 bool run(const Kernel& w, const Gemm& g, Device device) {
-  const bool no_sums = w.kind == Kernel::hopper || g.accumulate;  // cuBLASLt's epilogue writes sums, and adds to none
+  // cuBLASLt's epilogue writes sums, and adds to none.
+  const bool no_sums = w.kind == Kernel::hopper || w.kind == Kernel::plain || g.accumulate;
   if (w.kind == Kernel::cublaslt || (w.kind != Kernel::mma && no_sums && g.a_sums)) return run_in_two(w, g, device);
   if (w.kind == Kernel::hopper) return tensor_core::run_hopper(g, w.tile);
+  if (w.kind == Kernel::plain) return tensor_core::run_plain(g, w.tile);
   if (w.kind == Kernel::cublaslt_epilogue) return run_cublaslt(g, w.tile);
   const std::int64_t floats = tensor_core::partial_floats(g, w.parts);
   const Tensor partial = floats ? Tensor::allocate({floats}, f32, device) : Tensor();
@@ -170,7 +174,7 @@ bool run(const Kernel& w, const Gemm& g, Device device) {
 }
 
 std::vector<Kernel> kernels_for(const Gemm& g) {
-  std::vector<Kernel> own, library;
+  std::vector<Kernel> own, library, plain;
   if (g.in == f16 || g.in == bf16) {
     for (const int tile : {128, 64}) {
       const int parts = parts_for(g, tile);
@@ -180,6 +184,9 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
     if (compute_capability() == 90) {
       for (const int tile : {256, 128}) own.push_back({Kernel::hopper, tile, 1});
     }
+  } else {
+    if (g.in == f32) plain.push_back({Kernel::plain, 128, 1});
+    plain.push_back({Kernel::plain, 64, 1});
   }
   for (int plan = 0; plan < most_cublaslt_plans; ++plan) library.push_back({Kernel::cublaslt, plan, 1});
   if (g.activation == Activation::gelu_tanh || g.a_sums) {
@@ -188,9 +195,11 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
   // The first one is used untimed. cuBLASLt's estimate is a good guess; under the shim it is not there.
 #if defined(MANTISSA_CUDA_SHIM)
   own.insert(own.end(), library.begin(), library.end());
+  own.insert(own.end(), plain.begin(), plain.end());  // fibers take their time
   return own;
 #else
   library.insert(library.end(), own.begin(), own.end());
+  library.insert(library.end(), plain.begin(), plain.end());
   return library;
 #endif
 }

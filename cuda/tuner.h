@@ -6,7 +6,7 @@
 // anything else        timed once, then kept in cuda.jsonl in the cache folder (core/choices.h), for this kind of GPU
 //                      and this version of CUDA
 // $MANTISSA_TUNER_SKIP=hopper,cudnn   leaves out ways whose names begin so, timed or not, where one hangs or fails:
-//                      "mma", "hopper", "cublaslt", "cublaslt_epilogue", of convolutions "cudnn", "unfold", of
+//                      "mma", "hopper", "plain", "cublaslt", "cublaslt_epilogue", of convolutions "cudnn", "unfold", of
 //                      attention "own", "cudnn"
 #pragma once
 

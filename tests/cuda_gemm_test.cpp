@@ -1,5 +1,5 @@
-// The Tensor Core products (amp/kernels/gemm_mma.cuh, gemm_sm90.cu) on the machine the tests run on: a GPU or the CPU
-// shim. Every layout, dtype, epilogue, tail and split is held against a product in f64 of the same rounded inputs.
+// Our products (amp/kernels/gemm_mma.cuh, gemm_sm90.cu, cuda/gemm_plain.cu) on the machine the tests run on: a GPU or
+// the CPU shim. Every layout, dtype, epilogue, tail and split is held against a product in f64 of the same inputs.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -23,7 +23,7 @@ using tensor_core::Gemm;
 
 namespace {
 
-enum class Way { mma, hopper, cublaslt };
+enum class Way { mma, hopper, cublaslt, plain };
 
 struct Case {
   std::int64_t m, n, k, items = 1, skew = 0;  // skew: elements by which rows are longer, which breaks alignment
@@ -39,11 +39,12 @@ struct Case {
 std::string describe(const Case& c) {
   return std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) + " items " +
          std::to_string(c.items) + " skew " + std::to_string(c.skew) + (c.at ? " a^T" : "") + (c.bt ? " b^T" : "") +
-         (c.in == f16 ? " f16" : " bf16") + (c.out == f32 ? "->f32" : "") + " tile " + std::to_string(c.tile) +
+         concat(" ", c.in, c.out == c.in ? "" : "->f32") + " tile " + std::to_string(c.tile) +
          " parts " + std::to_string(c.parts) + (c.bias ? " bias" : "") + (c.accumulate ? " +=" : "") +
          (c.sums ? " sums" : "") + (c.saved ? " backward" : "") +
          (c.way == Way::hopper     ? " hopper"
           : c.way == Way::cublaslt ? " cublaslt"
+          : c.way == Way::plain    ? " plain"
                                    : "") +
          (c.activation == Activation::relu        ? " relu"
           : c.activation == Activation::gelu      ? " gelu"
@@ -81,6 +82,7 @@ void run(const Case& c) {
   if (c.way == Way::mma) REQUIRE(tensor_core::run_mma(g, c.tile, c.parts, static_cast<float*>(partial.view().data)));
   if (c.way == Way::hopper) REQUIRE(tensor_core::run_hopper(g, c.tile));
   if (c.way == Way::cublaslt) REQUIRE(cuda_backend::run_cublaslt(g, 0));
+  if (c.way == Way::plain) REQUIRE(tensor_core::run_plain(g, c.tile));
 
   Tensor wa = cast(slice(a, 2, 0, a_columns), f64), wb = cast(slice(b, 2, 0, b_columns), f64);
   if (c.at) wa = transpose(wa);
@@ -88,21 +90,23 @@ void run(const Case& c) {
   Tensor want = matmul(wa, wb);
   if (c.bias) want = want + cast(bias, f64);
   if (c.accumulate) want = want + cast(before, f64);
-  const double unit = c.out == f32 ? 0 : c.in == f16 ? 0x1p-11 : 0x1p-8;
+  const double unit = c.out == f16 ? 0x1p-11 : c.out == bf16 ? 0x1p-8 : 0;
+  const double finer = c.in == f64 ? 0x1p-29 : 1;
   // A Tensor Core cuts off what it adds to a sum instead of rounding it, so errors grow with k and not with its root.
   // The bounds for sums of k products in f32 allow that; operands are normal numbers, whose largest exceed 4.
   const double root = std::sqrt(static_cast<double>(c.k));
 #if defined(MANTISSA_CUDA_SHIM)
-  const double absolute = root * 0x1p-19, relative = 0;
+  const double absolute = root * 0x1p-19 * finer, relative = 0;
 #else
-  const double absolute = root * 1e-6 * 4 * 4, relative = root * 2e-6;
+  const double absolute = root * 1e-6 * 4 * 4 * finer, relative = root * 2e-6 * finer;
 #endif
   const auto compare = [&](const Tensor& got, const Tensor& expected) {
     const auto x = cast(got.to(cpu), f64).to_vector<double>(), y = contiguous(expected).to_vector<double>();
     REQUIRE(x.size() == y.size());
     double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i)
-      worst = std::max(worst, std::abs(x[i] - y[i]) / (absolute + (relative + unit * 1.01) * std::abs(y[i]) + 1e-7));
+      worst = std::max(worst, std::abs(x[i] - y[i]) /
+                                  (absolute + (relative + unit * 1.01) * std::abs(y[i]) + 1e-7 * finer));
     CHECK(worst <= 1);
   };
   if (c.saved) {  // of halves the gradient of the rounded product, to the bit: by the same way, without its end
@@ -111,8 +115,9 @@ void run(const Case& c) {
     if (c.way == Way::mma)
       REQUIRE(tensor_core::run_mma(product, c.tile, c.parts, static_cast<float*>(partial.view().data)));
     if (c.way == Way::hopper) REQUIRE(tensor_core::run_hopper(product, c.tile));
-    compare(dproduct, want);
     if (c.way == Way::cublaslt) REQUIRE(cuda_backend::run_cublaslt(product, 0));
+    if (c.way == Way::plain) REQUIRE(tensor_core::run_plain(product, c.tile));
+    compare(dproduct, want);
     const Tensor apart = zeros_like(dproduct);
     kernels::activate_backward(cuda, apart.view(), dproduct.view(), dsaved.view(), c.activation);
     if (c.way == Way::cublaslt) CHECK(cuda_backend::agree(dc.view(), apart.view()));  // it rounds once
@@ -163,6 +168,30 @@ TEST_CASE("what follows a Tensor Core product is fused to it: bias, activation, 
     }
     run({.m = 40, .n = 72, .k = 200, .at = true, .out = f32, .parts = parts, .accumulate = true, .sums = true});
     run({.m = 200, .n = 72, .k = 136, .items = 2, .at = true, .tile = 128, .parts = parts, .sums = true});
+  }
+}
+
+TEST_CASE("a product without Tensor Cores agrees with f64 in every layout and tail, with what follows it") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  for (const auto& [dtype, tile] : {std::pair{f32, 64}, std::pair{f32, 128}, std::pair{f64, 64}}) {
+    const Case plain{.in = dtype, .out = dtype, .tile = tile, .way = Way::plain};
+    const auto with = [&](Case c) {
+      c.in = c.out = plain.in, c.tile = plain.tile, c.way = plain.way;
+      run(c);
+    };
+    for (const bool at : {false, true}) {
+      for (const bool bt : {false, true}) {
+        with({.m = 128, .n = 64, .k = 32, .at = at, .bt = bt});
+        with({.m = 33, .n = 17, .k = 45, .items = 2, .skew = 1, .at = at, .bt = bt});
+        with({.m = 136, .n = 152, .k = 7, .at = at, .bt = bt});
+        with({.m = 1, .n = 1, .k = 1, .at = at, .bt = bt});
+      }
+    }
+    with({.m = 70, .n = 72, .k = 20, .bias = true, .activation = Activation::relu});
+    with({.m = 70, .n = 72, .k = 20, .bias = true, .before = true, .activation = Activation::gelu});
+    with({.m = 70, .n = 72, .k = 20, .at = true, .accumulate = true});
+    for (const Activation a : {Activation::relu, Activation::gelu, Activation::gelu_tanh})
+      with({.m = 70, .n = 72, .k = 20, .saved = true, .activation = a});
   }
 }
 

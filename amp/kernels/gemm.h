@@ -1,14 +1,15 @@
-// Matrix products of 16-bit floats on Tensor Cores, with what follows a product fused to it.
+// Matrix products, with what follows a product fused to it: of 16-bit floats on Tensor Cores, of f32 and f64 without.
 //   c = activation(a @ b + bias)        c = activation'(saved) * (a @ b)        c += a @ b
-// Sums are f32 and rounded once, at the end.
-// One problem, several ways to compute it (amp/kernels/gemm_mma.cuh, gemm_sm90.cu, cuda/library/cublaslt.cpp);
-// cuda/gemm.cpp chooses. No way ever adds partial sums in 16 bits.
+// Sums are f32 (of f64 f64) and rounded once, at the end.
+// One problem, several ways to compute it (amp/kernels/gemm_mma.cuh, gemm_sm90.cu, cuda/gemm_plain.cu,
+// cuda/library/cublaslt.cpp); cuda/gemm.cpp chooses. No way ever adds partial sums in 16 bits.
 #pragma once
 
 #include <cstdint>
 
 #include "core/activation.h"
 #include "core/dtype.h"
+#include "core/host_device.h"
 
 namespace mantissa::tensor_core {
 
@@ -19,12 +20,23 @@ struct Batch {
   static constexpr int most = 6;
   int rank = 0;
   std::int64_t sizes[most] = {}, a[most] = {}, b[most] = {};
+
+  // Where the matrices of an item begin, in elements.
+  MANTISSA_HD void offsets(std::int64_t item, std::int64_t* a_offset, std::int64_t* b_offset) const {
+    *a_offset = *b_offset = 0;
+    for (int d = rank - 1; d >= 0; --d) {
+      const std::int64_t i = item % sizes[d];
+      *a_offset += i * a[d];
+      *b_offset += i * b[d];
+      item /= sizes[d];
+    }
+  }
 };
 
 // Sizes in elements. The matrices of c lie one after the other: matrix i begins at c + i * m * ldc.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0, items = 1;
-  Dtype in = f16, out = f16;  // in: f16 or bf16; out: the same or f32
+  Dtype in = f16, out = f16;  // in: f16 or bf16; out: the same or f32. Or both f32, or both f64
   const void* a = nullptr;    // [m, k] rows lda apart; with a_transposed [k, m]
   const void* b = nullptr;    // [k, n] rows ldb apart; with b_transposed [n, k]
   const void* bias = nullptr;            // [n] in dtype `in`, or none
@@ -49,5 +61,7 @@ bool run_mma(const Gemm& g, int tile, int parts, float* partial);
 std::int64_t partial_floats(const Gemm& g, int parts);
 // wgmma and TMA, sm_90a. tile: 128 or 256 columns.
 bool run_hopper(const Gemm& g, int tile);
+// Ordinary arithmetic, f32 and f64, any GPU and layout. tile: 64, or of f32 also 128. Sums no a.
+bool run_plain(const Gemm& g, int tile);
 
 }  // namespace mantissa::tensor_core

@@ -9,7 +9,7 @@
 namespace mantissa::tensor_core {
 
 // The formulas of the elementwise operators, so that the bits are theirs.
-__device__ inline float activate(float x, Activation activation) {
+template <class C> __device__ inline C activate(C x, Activation activation) {
   switch (activation) {
     case Activation::relu: return pointwise::Relu().f(x);
     case Activation::gelu: return pointwise::Gelu().f(x);
@@ -18,7 +18,7 @@ __device__ inline float activate(float x, Activation activation) {
   }
 }
 
-__device__ inline float activate_backward(float gradient, float saved, Activation activation) {
+template <class C> __device__ inline C activate_backward(C gradient, C saved, Activation activation) {
   switch (activation) {
     case Activation::relu: return pointwise::Relu().df(gradient, saved);
     case Activation::gelu: return pointwise::Gelu().df(gradient, saved);

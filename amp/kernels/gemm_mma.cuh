@@ -72,16 +72,6 @@ __device__ inline void load_16x16(std::uint32_t (&r)[4], const char* tile, int a
   }
 }
 
-__device__ inline void batch_offsets(const Batch& batch, std::int64_t item, std::int64_t* a, std::int64_t* b) {
-  *a = *b = 0;
-  for (int d = batch.rank - 1; d >= 0; --d) {
-    const std::int64_t i = item % batch.sizes[d];
-    *a += i * batch.a[d];
-    *b += i * batch.b[d];
-    item /= batch.sizes[d];
-  }
-}
-
 // Shared memory of a block: the ring, later used for the finished tile in f32 (rows padded by 8 against conflicts).
 template <int tile> constexpr int gemm_shared_bytes() {
   const int ring = stages * 2 * tile * block_k * 2, result = tile * (tile + 8) * 4;
@@ -109,7 +99,7 @@ __global__ void __launch_bounds__(gemm_threads) gemm_mma(Gemm g, float* partial,
   const std::int64_t k0 = blockIdx.y * k_part, k1 = k0 + k_part < g.k ? k0 + k_part : g.k;
 
   std::int64_t a_offset, b_offset;
-  batch_offsets(g.batch, item, &a_offset, &b_offset);
+  g.batch.offsets(item, &a_offset, &b_offset);
   const auto* a = static_cast<const std::uint16_t*>(g.a) + a_offset;
   const auto* b = static_cast<const std::uint16_t*>(g.b) + b_offset;
   const Source source_a{a, g.lda, a_transposed ? k1 : g.m, a_transposed ? g.m : k1};

@@ -281,12 +281,8 @@ bool run_cublaslt(const Gemm& g, int plan) {
   part.items = batch.sizes[last];
   part.batch = {};
   for (std::int64_t done = 0; done < g.items; done += part.items) {
-    std::int64_t index = done / part.items, a = 0, b = 0;
-    for (int d = last - 1; d >= 0; --d) {
-      a += index % batch.sizes[d] * batch.a[d];
-      b += index % batch.sizes[d] * batch.b[d];
-      index /= batch.sizes[d];
-    }
+    std::int64_t a = 0, b = 0;
+    batch.offsets(done, &a, &b);
     part.a = offset(g.a, a, g.in);
     part.b = offset(g.b, b, g.in);
     part.c = const_cast<void*>(offset(g.c, done * g.m * g.ldc, g.out));

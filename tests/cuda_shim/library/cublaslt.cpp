@@ -49,12 +49,8 @@ void multiply_all(const Gemm& g) {
   const cuda_shim::DeviceAccess access;
   const auto size_in = static_cast<std::int64_t>(size_of(g.in)), size_out = static_cast<std::int64_t>(size_of(g.out));
   for (std::int64_t item = 0; item < g.items; ++item) {
-    std::int64_t rest = item, a = 0, b = 0;
-    for (int d = g.batch.rank - 1; d >= 0; --d) {
-      a += rest % g.batch.sizes[d] * g.batch.a[d];
-      b += rest % g.batch.sizes[d] * g.batch.b[d];
-      rest /= g.batch.sizes[d];
-    }
+    std::int64_t a = 0, b = 0;
+    g.batch.offsets(item, &a, &b);
     multiply(g, static_cast<const char*>(g.a) + a * size_in, static_cast<const char*>(g.b) + b * size_in,
              static_cast<char*>(g.c) + item * g.m * g.ldc * size_out);
   }
