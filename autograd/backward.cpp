@@ -13,6 +13,7 @@
 #include "autograd/last_owner.h"
 #include "autograd/node.h"
 #include "autograd/part.h"
+#include "autograd/pass_end.h"
 #include "core/context.h"
 #include "core/kernel.h"
 #include "core/ops.h"
@@ -208,6 +209,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
   const ProfileRange range(ProfileKind::library, "backward");
   const ModeGuard modes(create_graph);
   const autograd::RunningTags tags;
+  autograd::RunningPass whole;
   // Anomaly mode looks at every gradient, so rules return theirs.
   const Node::Pass pass{!retain_graph, !captures && !create_graph && !modes.anomaly()};
   Parents parents;
@@ -260,6 +262,7 @@ void run(Ready& ready, bool retain_graph, bool create_graph, Captures* captures)
       contribute(ready, edges[i], std::move(grads[i]), create_graph, &node);
     }
   }
+  whole.end();
 }
 
 Ready start(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool create_graph) {

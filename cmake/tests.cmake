@@ -149,6 +149,10 @@ set_tests_properties(bench_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
 if(TARGET mnist)
   add_test(NAME mnist_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/mnist_test.sh $<TARGET_FILE:mnist>)
 endif()
+if(TARGET mnist AND TARGET mantissa_run)
+  add_test(NAME mantissa_run_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/mantissa_run_test.sh
+           $<TARGET_FILE:mantissa_run> $<TARGET_FILE:mnist>)
+endif()
 # sample_test(NAME ENDLESS OPTIONS...): see tests/sample_test.sh
 function(sample_test name endless)
   if(TARGET ${name})

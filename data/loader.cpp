@@ -51,12 +51,20 @@ std::shared_ptr<const BatchSampler> make_sampler(const Source* source, const Loa
   check(!asked.batches || !asked.sampler, "a loader takes a sampler or a batch sampler, not both");
   check(!(asked.batches || asked.sampler) || !o.shuffle,
         "a loader with a sampler cannot shuffle: the sampler decides the order");
+  check(!asked.batches || o.ranks == 1, "a loader with a batch sampler cannot be sharded: the batch sampler decides");
   if (asked.batches) return asked.batches;
   const std::int64_t n = source ? source->size() : 0;
   std::shared_ptr<const Sampler> sampler = asked.sampler;
   if (!sampler && o.shuffle) sampler = std::make_shared<RandomSampler>(n);
   if (!sampler) sampler = std::make_shared<SequentialSampler>(n);
+  if (o.ranks != 1) sampler = std::make_shared<DistributedSampler>(sampler, o.rank, o.ranks, o.uneven);
   return std::make_shared<EvenBatches>(sampler, o.batch, o.drop_last);
+}
+
+std::int64_t samples_of(const Source* source, const LoaderOptions& o, const Sampling& asked) {
+  const std::int64_t all = asked.sampler ? asked.sampler->size() : source ? source->size() : 0;
+  if (o.ranks == 1) return all;
+  return DistributedSampler(std::make_shared<SequentialSampler>(all), o.rank, o.ranks, o.uneven).size();
 }
 
 // The autocast region that the loader was made in, for the transforms.
@@ -111,7 +119,7 @@ struct Loader::Engine {
 
 Loader::Engine::Engine(SourcePtr s, LoaderOptions o, Transforms t, const Sampling& sampling)
     : source(std::move(s)), options(o), transforms(std::move(t)), sampler(make_sampler(source.get(), o, sampling)),
-      samples(sampling.sampler ? sampling.sampler->size() : source ? source->size() : 0),
+      samples(samples_of(source.get(), o, sampling)),
       resident_(source && !o.device.is_cpu() ? Resident::make(*source, transforms, o.device) : nullptr) {
   check(o.batch >= 1, "the batch size must be at least 1, got ", o.batch);
   check(o.prefetch >= 1, "prefetch must be at least 1, got ", o.prefetch);
@@ -131,7 +139,8 @@ Batch Loader::Engine::make(std::int64_t ticket) {
     const Order order = orders_.get(*sampler, options.seed, e);
     check(static_cast<std::int64_t>(order->size()) == batches, "the batch sampler made ", order->size(),
           " batches, it had said ", batches);
-    Draws draws(options.seed, Purpose::augment, static_cast<std::uint64_t>(e), static_cast<std::uint64_t>(b));
+    Draws draws(options.seed, Purpose::augment, static_cast<std::uint64_t>(e),
+                static_cast<std::uint64_t>(b * options.ranks + options.rank));
     if (resident_) return {resident_->plan((*order)[static_cast<std::size_t>(b)], draws), {}};
     Batch result = read_batch(*source, (*order)[static_cast<std::size_t>(b)]);
     for (const auto& transform : transforms) transform->apply(result, draws);

@@ -28,6 +28,10 @@ struct LoaderOptions {
   std::uint64_t seed = 0;   // of the order and of the random transforms
   int threads = 1;          // 0: make each batch in next(), when it is asked for
   int prefetch = 4;         // batches that may wait, finished or in work
+  // Of several processes that share the data, each has one part of every epoch (data/sampler.h), and the random
+  // transforms draw other numbers in each. `batch` and everything that is counted are this process's own.
+  int rank = 0, ranks = 1;
+  Uneven uneven = Uneven::repeat;
   Device device = cpu;      // where batches come; a set that can live there does (data/resident.h), to the same bits
 };
 

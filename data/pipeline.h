@@ -51,6 +51,15 @@ class Pipeline {
     else sampling_ = {std::make_shared<S>(std::move(sampler)), {}};
     return std::move(*this);
   }
+  // One rank's part of the data, of several processes that train together (nn/data_parallel.h): of the order that
+  // shuffle() or a sampler gives, which is the same for all of them. batch() is then the rank's own batch.
+  Pipeline shard(int rank, int ranks, Uneven uneven = Uneven::repeat) && {
+    check(ranks >= 1 && rank >= 0 && rank < ranks, "shard: rank ", rank, " is not one of ", ranks);
+    options_.rank = rank;
+    options_.ranks = ranks;
+    options_.uneven = uneven;
+    return std::move(*this);
+  }
   // Of the random transforms, without shuffling.
   Pipeline seed(std::uint64_t seed) && { options_.seed = seed; return std::move(*this); }
   Pipeline batch(std::int64_t size) && { options_.batch = size; return std::move(*this); }

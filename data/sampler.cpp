@@ -104,6 +104,29 @@ std::vector<std::int64_t> SubsetRandomSampler::order(std::uint64_t seed, std::ui
   return shuffled(indices, Draws(seed, Purpose::shuffle, epoch));
 }
 
+DistributedSampler::DistributedSampler(std::shared_ptr<const Sampler> s, int r, int n, Uneven u)
+    : sampler(std::move(s)), rank(r), ranks(n), uneven(u) {
+  check(sampler != nullptr, "a distributed sampler needs a sampler");
+  check(n >= 1 && r >= 0 && r < n, "rank ", r, " is not one of ", n, " that share a data set");
+}
+
+std::int64_t DistributedSampler::size() const {
+  const std::int64_t all = sampler->size(), even = all / ranks, left = all % ranks;
+  if (uneven == Uneven::keep) return even + (rank < left ? 1 : 0);
+  return even + (uneven == Uneven::repeat && left > 0 ? 1 : 0);
+}
+
+std::vector<std::int64_t> DistributedSampler::order(std::uint64_t seed, std::uint64_t epoch) const {
+  const std::vector<std::int64_t> all = sampler->order(seed, epoch);
+  std::vector<std::int64_t> part(static_cast<std::size_t>(size()));
+  std::size_t at = static_cast<std::size_t>(rank);
+  for (std::int64_t& index : part) {
+    index = all[at % all.size()];
+    at += static_cast<std::size_t>(ranks);
+  }
+  return part;
+}
+
 EvenBatches::EvenBatches(std::shared_ptr<const Sampler> s, std::int64_t size, bool drop)
     : sampler(std::move(s)), batch(size), drop_last(drop) {
   check(sampler != nullptr, "a batch sampler needs a sampler");

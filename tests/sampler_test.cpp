@@ -159,3 +159,69 @@ TEST_CASE("a split of a set in memory is normalised as the set") {
   CHECK(std::abs(a.image.min().item() - (0 - 0.12f) / 0.256f) < 1e-5f);
   CHECK(rest->info().classes == 10);
 }
+
+TEST_CASE("A distributed sampler deals out every sample of an epoch, as PyTorch's does") {
+  for (std::int64_t n = 1; n <= 12; ++n) {
+    for (int ranks = 1; ranks <= 5; ++ranks) {
+      CAPTURE(n, ranks);
+      const auto all = std::make_shared<data::RandomSampler>(n);
+      const Order order = all->order(7, 3);
+      const std::int64_t even = n / ranks, left = n % ranks;
+      Order kept;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const data::DistributedSampler repeat(all, rank, ranks), drop(all, rank, ranks, data::Uneven::drop),
+            keep(all, rank, ranks, data::Uneven::keep);
+        // torch.utils.data.DistributedSampler: the order, repeated or cut to a multiple of ranks, [rank::ranks]
+        Order expected;
+        for (std::int64_t i = rank; i < (even + (left > 0)) * ranks; i += ranks)
+          expected.push_back(order[static_cast<std::size_t>(i % n)]);
+        CHECK(repeat.order(7, 3) == expected);
+        CHECK(repeat.size() == static_cast<std::int64_t>(expected.size()));
+        expected.resize(static_cast<std::size_t>(even));
+        CHECK(drop.order(7, 3) == expected);
+        CHECK(drop.size() == even);
+        const Order own = keep.order(7, 3);
+        CHECK(keep.size() == static_cast<std::int64_t>(own.size()));
+        kept.insert(kept.end(), own.begin(), own.end());
+      }
+      std::ranges::sort(kept);
+      Order counting(static_cast<std::size_t>(n));
+      std::iota(counting.begin(), counting.end(), 0);
+      CHECK(kept == counting);  // each once
+    }
+  }
+  CHECK_THROWS_WITH(data::DistributedSampler(std::make_shared<data::SequentialSampler>(3), 2, 2), Contains("rank 2"));
+}
+
+TEST_CASE("Shards of a pipeline share an order, draw other numbers, and resume") {
+  const auto shard = [](int rank, int ranks) {
+    return data::Pipeline(std::make_shared<Counting>(23)).shuffle(5).shard(rank, ranks).batch(4).threads(2).loader();
+  };
+  data::Loader whole = shard(0, 1), first = shard(0, 2), second = shard(1, 2);
+  CHECK(first.batches() == 3);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const Order all = labels(whole), a = labels(first), b = labels(second);
+    REQUIRE(a.size() == 12);
+    REQUIRE(b.size() == 12);
+    for (std::size_t i = 0; i < 23; ++i) CHECK(all[i] == (i % 2 == 0 ? a : b)[i / 2]);
+    CHECK(b.back() == all[0]);  // 24 samples of 23: the first is visited again
+  }
+  data::Batch batch;
+  data::Loader stopped = shard(1, 2), resumed = shard(1, 2), other = shard(0, 3);
+  REQUIRE(stopped.next(batch));
+  resumed.restore(stopped.state());
+  CHECK(labels(resumed) == labels(stopped));
+  CHECK_THROWS_WITH(other.restore(stopped.state()), Contains("resume with the same data"));
+
+  // The same sample at the same place of both shards, turned by chance: other chances.
+  const auto turned = [](int rank) {
+    data::Loader l = data::Pipeline(data::synthetic_digits(64, 3)).sampler(data::RandomSampler(64, true, 64))
+                         .shard(rank, 2).random_crop(3).batch(32).raw().loader();
+    data::Batch b;
+    REQUIRE(l.next(b));
+    return b.image.to_vector<double>();
+  };
+  CHECK(turned(0) == turned(0));
+  CHECK(turned(0) != turned(1));
+  CHECK_THROWS_WITH(data::Pipeline(data::synthetic_digits(64, 3)).shard(2, 2), Contains("rank 2 is not one of 2"));
+}

@@ -50,7 +50,8 @@ Run::Run(const Options& o, const Plan& plan)
     : dtype(o.amp == "bf16"  ? bf16
             : o.amp == "f16" ? f16
                              : f32),
-      device(parse_device(o.device)), scaler({.enabled = o.amp == "f16"}), o_(o), plan_(plan), seed_(o.seed) {
+      device(parse_device(o.device)), world(distributed::world()), scaler({.enabled = o.amp == "f16"}), o_(o), plan_(plan),
+      seed_(o.seed) {
   check(plan.steps_per_epoch >= 1, "the training data are fewer than one batch of ", o.batch);
   parts_.push_back({"scaler", [this] { return scaler.state_dict(); },
                     [this](const NamedTensors& s) {
@@ -105,14 +106,25 @@ bool Run::over() const {
   return o_.minutes > 0 ? elapsed() >= 60 * o_.minutes : step_ >= o_.epochs * plan_.steps_per_epoch;
 }
 
+// What the clock and Ctrl-C say must not differ between processes that go on together.
+void Run::agree() {
+  stop_agreed_ = interrupted();
+  if (world.size() == 1) return;
+  const Tensor seen = from_data<double>(std::vector{stop_agreed_ ? 1.0 : 0.0, before_ + clock_.seconds()}, {2});
+  world.all_reduce(seen, distributed::ReduceOp::max);
+  stop_agreed_ = seen.data<double>()[0] > 0;
+  agreed_seconds_ = seen.data<double>()[1];
+}
+
 bool Run::next() {
+  agree();
   if (std::exchange(inside_, false)) {
     ++step_;
     if (over() || step_ % plan_.steps_per_epoch == 0) end_epoch();
     else if (o_.save_every > 0 && step_ % o_.save_every == 0) save();
   }
   if (over()) return false;
-  if (interrupted()) {
+  if (stop_agreed_) {
     progress_.reset();
     save();
     interrupted_ = true;
@@ -173,7 +185,7 @@ void Run::log(const char* group, const Values& values) try {
 void Run::begin_epoch() {
   const std::int64_t epoch = step_ / plan_.steps_per_epoch + 1;
   progress_.emplace(o_.minutes > 0 ? concat("epoch ", epoch) : concat("epoch ", epoch, "/", o_.epochs),
-                    plan_.steps_per_epoch);
+                    plan_.steps_per_epoch, world.is_first() ? 2 : -1);
   epoch_clock_ = Stopwatch();
   epoch_steps_ = 0;
   sums_.clear();
@@ -182,10 +194,11 @@ void Run::begin_epoch() {
 void Run::end_epoch() {
   progress_.reset();
   const double seconds = epoch_clock_.seconds(), steps = static_cast<double>(epoch_steps_),
-               rate = steps * static_cast<double>(plan_.items_per_step) / seconds;
+               rate = steps * static_cast<double>(plan_.items_per_step * world.size()) / seconds;
   const std::int64_t epoch = (step_ - 1) / plan_.steps_per_epoch + 1;
   Values values;
-  for (const auto& [name, sum] : sums_) values.emplace_back(name, sum.item<double>() / steps);
+  for (const auto& [name, sum] : sums_)
+    values.emplace_back(name, world.all_reduce(sum.item<double>() / steps, distributed::ReduceOp::mean));
   measure();
   if (measured_) values.insert(values.end(), measured_->begin(), measured_->end());
   const std::string text =
@@ -205,7 +218,7 @@ void Run::measure() {
 
 // A full disk must not end a run: it goes on, says so, and fails at the end if the last save did.
 void Run::save() {
-  if (o_.save.empty()) return;
+  if (o_.save.empty() || !world.is_first()) return;
   io::Checkpoint c;
   c.set("model", o_.model);
   for (const Part& part : parts_) c.put(part.area, part.save());
@@ -237,8 +250,11 @@ void Run::resume(const std::string& path) {
 }
 
 void Run::start(const std::string& source, std::int64_t parameters) {
+  check(world.size() == 1 || !parallel_.empty(), "this sample trains in one process, not in ", world.size());
+  if (world.size() > 1) note(concat("process group of ", world.size(), " ranks, each with batches of ", o_.batch));
   const std::string precision = o_.amp == "off" ? "f32" : o_.amp + " mixed precision";
-  if (o_.json) {
+  if (!world.is_first()) {  // who prints and writes curves is the first one
+  } else if (o_.json) {
     const nlohmann::json j = {{"event", "start"},
                               {"data", source},
                               {"model", o_.model},
@@ -262,7 +278,10 @@ void Run::start(const std::string& source, std::int64_t parameters) {
     note(concat("resumed from ", o_.resume, " after ", step_, " steps",
                 o_.save.empty() ? "; nothing more is saved (pass --save FILE)" : ""));
   }
-  if (!o_.log.empty()) curves_.emplace(o_.log);
+  RngState rng = rng_state();  // each process drops out others; saved is the first one's state, so a resumed run does too
+  rng.seed += static_cast<std::uint64_t>(world.rank());
+  set_rng_state(rng);
+  if (!o_.log.empty() && world.is_first()) curves_.emplace(o_.log);
   clock_ = Stopwatch();
 }
 
@@ -292,12 +311,13 @@ int Run::finish() {
 }
 
 void Run::save_onnx() const {
-  if (o_.onnx.empty()) return;
+  if (o_.onnx.empty() || !world.is_first()) return;
   save_onnx_();
   note(concat("saved ", o_.onnx));
 }
 
 void Run::note(const std::string& text) const {
+  if (!world.is_first()) return;
   using nlohmann::json;  // what a model writes need not be UTF-8
   const auto dump = [](const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); };
   fmt::print("{}\n", o_.json ? dump({{"event", "note"}, {"text", text}}) : text);
@@ -305,6 +325,7 @@ void Run::note(const std::string& text) const {
 }
 
 void Run::print(const char* event, const std::string& text, const Values& values) const {
+  if (!world.is_first()) return;
   nlohmann::json j = {{"event", event}};
   for (const auto& [name, value] : values) {
     if (std::isfinite(value) && value == std::floor(value) && std::abs(value) < 1e15)

@@ -63,12 +63,17 @@ class Run {
 
   const Dtype dtype;        // of autocast; f32 with --amp off
   const Device device;      // what is kept moves there; so must what the model sees
+  distributed::ProcessGroup& world;  // the processes that train together: mantissa_run starts several
   amp::GradScaler scaler;   // enabled with --amp f16
 
   // --- before start(): what lives from step to step. The objects must outlive the run ---
   void keep(const std::string& area, nn::ModuleRef net);  // moves it to the device
   void keep(const std::string& area, data::Loader& loader);
   void keep(const std::string& area, const Tensor& tensor);  // its elements
+  // Trains `net`, which is kept, together with the other processes (nn/data_parallel.h): all print and save through the
+  // first one, losses and what evaluate() measures are means over all, and all stop at the same step. A sample in which
+  // nothing is parallel refuses to run in several processes.
+  void parallel(nn::ModuleRef net) { parallel_.push_back(std::make_unique<nn::DataParallel>(net)); }
   // An optimizer as the options say, kept, with the rate of the options' schedule at each step.
   optim::Optimizer& optimizer(const std::string& area, const nn::NamedTensors& parameters);
   optim::Optimizer& optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made);  // any other, likewise
@@ -103,11 +108,12 @@ class Run {
     std::function<NamedTensors()> save;
     std::function<void(const NamedTensors&)> load;
   };
-  double elapsed() const { return before_ + clock_.seconds(); }
+  double elapsed() const { return world.size() > 1 ? agreed_seconds_ : before_ + clock_.seconds(); }
   bool over() const;
   void begin_epoch();
   void end_epoch();
   void measure();
+  void agree();
   void save();
   void resume(const std::string& path);
   void set_rates();
@@ -118,6 +124,7 @@ class Run {
   const Options o_;
   const Plan plan_;
   std::vector<Part> parts_;
+  std::vector<std::unique_ptr<nn::DataParallel>> parallel_;
   std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;
   std::vector<optim::Scheduler> schedulers_;
   std::function<Values()> measure_;
@@ -127,6 +134,8 @@ class Run {
   std::uint64_t seed_;
   bool inside_ = false, stopped_ = false, interrupted_ = false, saved_ = true;
   double before_ = 0;  // seconds of the runs this one goes on from
+  double agreed_seconds_ = 0;  // of the slowest of several processes
+  bool stop_agreed_ = false;
   Stopwatch clock_, epoch_clock_;
   std::int64_t epoch_steps_ = 0;  // done since the epoch began or was resumed
   Losses sums_;

@@ -19,6 +19,9 @@ template <class Net> double accuracy(Net& net, data::Loader& loader, const Run& 
     seen += label.numel();
   }
   nn::train(net);
+  const Tensor counts = from_data<std::int64_t>(std::vector{right, seen}, {2});  // of all processes
+  run.world.all_reduce(counts);
+  right = counts.data<std::int64_t>()[0], seen = counts.data<std::int64_t>()[1];
   return seen > 0 ? static_cast<double>(right) / static_cast<double>(seen) : 0;
 }
 
@@ -38,17 +41,22 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   test_set.mean = train_set.mean;
   test_set.std = train_set.std;
   const Device device = parse_device(o.device);
+  const distributed::ProcessGroup& world = distributed::world();
   data::Loader loader = more.augment(data::Pipeline(train_set).shuffle(o.seed))
+                            .shard(world.rank(), world.size())
                             .batch(o.batch)
-                            .drop_last(train_set.size() >= o.batch)
+                            .drop_last(train_set.size() >= o.batch * world.size())
                             .threads(o.workers)
                             .to(device)
                             .loader();
-  data::Loader test_loader = data::Pipeline(test_set).batch(1000).threads(o.workers).to(device).loader();
+  data::Loader test_loader = data::Pipeline(test_set)
+                                 .shard(world.rank(), world.size(), data::Uneven::keep)
+                                 .batch(1000).threads(o.workers).to(device).loader();
 
   Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});
   run.keep("loader", loader);
   run.keep("model", net);
+  run.parallel(net);
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] { return Values{{"test_accuracy", accuracy(net, test_loader, run)}}; });
   Dims image = train_set.images.sizes();

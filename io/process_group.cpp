@@ -1,0 +1,310 @@
+#include "io/process_group.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <charconv>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/ops.h"
+#include "core/parallel.h"
+#include "core/team.h"
+#include "io/tcp_group.h"
+
+namespace mantissa::distributed {
+
+const char* name_of(ReduceOp op) {
+  constexpr const char* names[] = {"sum", "mean", "max", "min"};
+  return names[static_cast<int>(op)];
+}
+
+// Does one thing at a time, in the order in which it was asked: in the thread that asks and waits when nothing is under
+// way, which spares two changes of threads, else in a thread of its own.
+class ProcessGroup::Queue {
+ public:
+  ~Queue() { stop(); }
+
+  void run(const std::function<void()>& f) {
+    std::unique_lock lock(mutex_);
+    if (busy_ || !waiting_.empty()) {
+      const auto task = enqueue(f);
+      lock.unlock();
+      return task->wait();
+    }
+    busy_ = true;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      f();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    finish();
+    if (error) std::rethrow_exception(error);
+  }
+
+  Work start(std::function<void()> f) {
+    const std::lock_guard lock(mutex_);
+    return Work(enqueue(std::move(f)));
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  struct Task final : Work::State {
+    std::function<void()> f;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    std::exception_ptr error;
+
+    void run() {
+      try {
+        f();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      f = nullptr;
+      const std::lock_guard lock(mutex);
+      done = true;
+      changed.notify_all();
+    }
+    void wait() override {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return done; });
+      if (error) std::rethrow_exception(error);
+    }
+  };
+
+  std::shared_ptr<Task> enqueue(std::function<void()> f) {
+    auto task = std::make_shared<Task>();
+    task->f = std::move(f);
+    waiting_.push_back(task);
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    changed_.notify_all();
+    return task;
+  }
+  void finish() {
+    {
+      const std::lock_guard lock(mutex_);
+      busy_ = false;
+    }
+    changed_.notify_all();
+  }
+  void work() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the program's own threads
+    run_serially_in_this_thread();  // the other threads belong to the backward pass that goes on meanwhile
+    flush_denormals_in_this_thread();
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return !busy_ && (stopping_ || !waiting_.empty()); });
+      if (waiting_.empty()) return;
+      const std::shared_ptr<Task> task = std::move(waiting_.front());
+      waiting_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      task->run();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Task>> waiting_;
+  bool busy_ = false, stopping_ = false;
+  std::thread thread_;
+};
+
+ProcessGroup::ProcessGroup(int rank, int size) : rank_(rank), size_(size), queue_(std::make_unique<Queue>()) {
+  check(size >= 1 && rank >= 0 && rank < size, "rank ", rank, " is not one of a group of ", size);
+}
+ProcessGroup::~ProcessGroup() = default;
+void ProcessGroup::stop() { queue_->stop(); }
+
+namespace {
+
+void check_op(const char* what, const Tensor& x, ReduceOp op) {
+  check(op != ReduceOp::mean || x.is_floating(), what, ": the mean of ", x, " is no integer; use the sum");
+  check(x.dtype() != boolean || op == ReduceOp::max || op == ReduceOp::min, what, ": ", x,
+        " has a max (any) and a min (all), but no ", name_of(op));
+}
+
+// Contiguous stand-ins for tensors that are not, which take their place while something is done with them in place.
+class Contiguous {
+ public:
+  explicit Contiguous(std::span<const Tensor> xs) : originals_(xs) {
+    for (const Tensor& x : xs) tensors_.push_back(x.is_contiguous() ? x.detach() : x.detach().contiguous());
+  }
+  std::span<const Tensor> tensors() const { return tensors_; }
+  void put_back(const char* op) {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const Tensor& x = originals_[i];
+      if (!x.is_contiguous()) x.detach().copy_(tensors_[i]);
+      else x.storage()->written_by(op);
+    }
+  }
+
+ private:
+  std::span<const Tensor> originals_;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace
+
+void ProcessGroup::check_all(const char* what, std::span<const Tensor> xs) const {
+  for (const Tensor& x : xs) {
+    check(x.defined(), what, ": a tensor is undefined");
+    check(x.dtype() == xs[0].dtype() && x.device() == xs[0].device(), what, ": ", xs[0], " and ", x,
+          " differ in dtype or device");
+    accepts(what, x);
+  }
+}
+
+void ProcessGroup::barrier() {
+  queue_->run([&] { run_barrier(); });
+}
+
+void ProcessGroup::broadcast(std::span<const Tensor> xs, int root) {
+  if (xs.empty()) return;
+  check_all("broadcast", xs);
+  check(root >= 0 && root < size_, "broadcast: there is no rank ", root, " in a group of ", size_);
+  Contiguous c(xs);
+  queue_->run([&] { run_broadcast(c.tensors(), root); });
+  c.put_back("broadcast");
+}
+
+void ProcessGroup::all_reduce(std::span<const Tensor> xs, ReduceOp op) {
+  if (xs.empty()) return;
+  check_all("all_reduce", xs);
+  check_op("all_reduce", xs[0], op);
+  Contiguous c(xs);
+  queue_->run([&] { run_all_reduce(c.tensors(), op); });
+  c.put_back("all_reduce");
+}
+
+double ProcessGroup::all_reduce(double x, ReduceOp op) {
+  const Tensor t = scalar(x, {.dtype = f64});
+  all_reduce(t, op);
+  return t.item<double>();
+}
+
+Tensor ProcessGroup::all_gather(const Tensor& x) {
+  check_all("all_gather", std::span(&x, 1));
+  check(x.dim() < Dims::max_rank, "all_gather: ", x, " has no room for a further dimension");
+  const Tensor part = x.detach().contiguous();
+  Dims sizes = x.sizes();
+  sizes.insert(0, size_);
+  const Tensor all = Tensor::allocate(sizes, x.dtype(), x.device());
+  queue_->run([&] { run_all_gather(all, part); });
+  return all;
+}
+
+Tensor ProcessGroup::reduce_scatter(const Tensor& x, ReduceOp op) {
+  check_all("reduce_scatter", std::span(&x, 1));
+  check_op("reduce_scatter", x, op);
+  check(x.dim() >= 1 && x.size(0) % size_ == 0, "reduce_scatter: the first size of ", x, " is not divisible by the ",
+        size_, " ranks");
+  Dims sizes = x.sizes();
+  sizes[0] /= size_;
+  const Tensor whole = x.detach().contiguous();
+  const Tensor part = Tensor::allocate(sizes, x.dtype(), x.device());
+  queue_->run([&] { run_reduce_scatter(part, whole, op); });
+  return part;
+}
+
+Work ProcessGroup::start_all_reduce(std::vector<Tensor> xs, ReduceOp op) {
+  if (xs.empty()) return {};
+  check_all("all_reduce", xs);
+  check_op("all_reduce", xs[0], op);
+  for (Tensor& x : xs) {
+    check(x.is_contiguous(), "start_all_reduce: ", x, " is not contiguous");
+    x = x.detach();
+  }
+  return queue_->start([this, xs = std::move(xs), op] { run_all_reduce(xs, op); });
+}
+
+namespace {
+
+class GroupOfOne final : public ProcessGroup {
+ public:
+  GroupOfOne() : ProcessGroup(0, 1) {}
+  ~GroupOfOne() override { stop(); }
+  Work start_all_reduce(std::vector<Tensor> xs, ReduceOp op) override {
+    all_reduce(xs, op);
+    return {};
+  }
+
+ private:
+  void accepts(const char*, const Tensor&) const override {}
+  void run_barrier() override {}
+  void run_broadcast(std::span<const Tensor>, int) override {}
+  void run_all_reduce(std::span<const Tensor>, ReduceOp) override {}
+  void run_all_gather(const Tensor& out, const Tensor& x) override { Tensor(out).copy_(x); }
+  void run_reduce_scatter(const Tensor& out, const Tensor& x, ReduceOp) override { Tensor(out).copy_(x); }
+};
+
+std::optional<std::int64_t> number_of(const char* name, std::int64_t least, std::int64_t most) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return {};
+  const std::string_view word(text);
+  std::int64_t n = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
+  check(error == std::errc() && end == word.data() + word.size() && n >= least && n <= most, "the variable ", name,
+        " is \"", word, "\", not a whole number from ", least, " to ", most);
+  return n;
+}
+std::string text_of(const char* name, const char* usual) {
+  const char* text = std::getenv(name);
+  return text && *text ? text : usual;
+}
+
+}  // namespace
+
+GroupOptions options_from_environment() {
+  constexpr std::int64_t most_ranks = 4096, a_week = 7 * 86400;
+  GroupOptions o;
+  o.size = static_cast<int>(number_of("WORLD_SIZE", 1, most_ranks).value_or(1));
+  const std::optional<std::int64_t> rank = number_of("RANK", 0, most_ranks - 1);
+  if (o.size == 1) return o;
+  check(rank.has_value(), "WORLD_SIZE is ", o.size, ", but the variable RANK is not set: mantissa_run sets both");
+  o.rank = static_cast<int>(*rank);
+  check(o.rank < o.size, "RANK is ", o.rank, " of WORLD_SIZE ", o.size, "; ranks are counted from 0");
+  o.address = text_of("MASTER_ADDR", "127.0.0.1");
+  o.port = static_cast<int>(number_of("MASTER_PORT", 1, 65535).value_or(29500));
+  o.token = text_of("MANTISSA_JOB_TOKEN", "");
+  o.store_socket = static_cast<int>(number_of("MANTISSA_STORE_SOCKET", 0, 1 << 20).value_or(-1));
+  if (const auto s = number_of("MANTISSA_GROUP_TIMEOUT", 1, a_week)) o.timeout = std::chrono::seconds(*s);
+  if (const auto s = number_of("MANTISSA_RENDEZVOUS_TIMEOUT", 1, a_week)) o.rendezvous_timeout = std::chrono::seconds(*s);
+  return o;
+}
+
+std::unique_ptr<ProcessGroup> make_group(const GroupOptions& o) {
+  if (o.size == 1) return std::make_unique<GroupOfOne>();
+  return make_tcp_group(o);
+}
+
+ProcessGroup& world() {
+  static const std::unique_ptr<ProcessGroup> group = make_group(options_from_environment());
+  return *group;
+}
+
+int local_rank() { return static_cast<int>(number_of("LOCAL_RANK", 0, 4095).value_or(0)); }
+
+}  // namespace mantissa::distributed

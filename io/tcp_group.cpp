@@ -1,0 +1,471 @@
+// How the calls are made of bytes. Every call begins with a Header from everybody to everybody, which says what the
+// call is: differences are found before a number is looked at.
+//
+// all_reduce cuts the elements into one segment per rank. A rank gets its segment from all others, sums it in the order
+// of the ranks, piece by piece as pieces come, and sends each finished piece to all: the bytes of a ring, 2 (n - 1) / n
+// of the tensor out and in, but one step instead of n - 1, and an order of summing that does not depend on where an
+// element lies. What is short goes to everybody as a whole, in half the time. In a broadcast, too, the root sends each
+// rank one segment, which that one passes on.
+#include "io/tcp_group.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "core/parallel.h"
+#include "io/exchange.h"
+#include "io/reduce.h"
+#include "io/tcp_store.h"
+
+namespace mantissa::distributed {
+namespace {
+
+constexpr std::uint32_t group_magic = 0x4d4e4731;  // of this protocol and byte order
+constexpr std::int64_t piece_bytes = 1 << 17;      // two of each rank are in the second cache
+constexpr std::size_t pieces_ahead = 4;            // that wait for those of slower ranks
+constexpr std::int64_t short_bytes = 1 << 15;      // sent to everybody as a whole
+
+enum class Kind : std::uint8_t { barrier, broadcast, all_reduce, all_gather, reduce_scatter };
+
+struct Header {
+  std::uint32_t magic = group_magic;
+  Kind kind = Kind::barrier;
+  Dtype dtype = f32;
+  ReduceOp op = ReduceOp::sum;
+  std::uint8_t dims = 0;
+  std::int32_t root = 0;
+  std::uint32_t tensors = 0;
+  std::uint64_t number = 0;       // of the call
+  std::int64_t elements = 0;      // of all tensors
+  std::int64_t sizes[Dims::max_rank] = {};  // of the only tensor, or a hash of all their sizes
+
+  friend bool operator==(const Header&, const Header&) = default;
+};
+
+std::string describe(const Header& h) {
+  constexpr const char* names[] = {"barrier", "broadcast", "all_reduce", "all_gather", "reduce_scatter"};
+  if (h.magic != group_magic || h.kind > Kind::reduce_scatter || h.op > ReduceOp::min || h.dims > Dims::max_rank ||
+      static_cast<int>(h.dtype) >= dtype_count) return "something that is no call";
+  std::string text = names[static_cast<int>(h.kind)];
+  if (h.kind == Kind::barrier) return text;
+  if (h.kind == Kind::broadcast) text += concat(" from rank ", h.root);
+  else if (h.kind != Kind::all_gather) text += concat(" (", name_of(h.op), ")");
+  if (h.tensors == 1) return text + concat(" of ", h.dtype, Dims(std::span<const std::int64_t>(h.sizes, h.dims)));
+  return text + concat(" of ", h.tensors, " tensors with ", h.elements, " elements, ", h.dtype);
+}
+
+Header header_of(Kind kind, std::span<const Tensor> xs) {
+  Header h{.kind = kind, .tensors = static_cast<std::uint32_t>(xs.size())};
+  if (!xs.empty()) h.dtype = xs[0].dtype();
+  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
+  for (const Tensor& x : xs) {
+    h.elements += x.numel();
+    for (const std::int64_t size : x.sizes()) hash = (hash ^ static_cast<std::uint64_t>(size)) * 1099511628211ull;
+    hash = (hash ^ 0xffu) * 1099511628211ull;  // where one ends and the next begins
+  }
+  if (xs.size() == 1) {
+    h.dims = static_cast<std::uint8_t>(xs[0].dim());
+    std::copy(xs[0].sizes().begin(), xs[0].sizes().end(), h.sizes);
+  } else {
+    h.sizes[0] = static_cast<std::int64_t>(hash);
+  }
+  return h;
+}
+
+// Tensors seen as one line of elements.
+class Line {
+ public:
+  explicit Line(std::span<const Tensor> xs) : size_(xs.empty() ? 1 : static_cast<std::int64_t>(size_of(xs[0].dtype()))) {
+    for (const Tensor& x : xs) {
+      if (x.numel() == 0) continue;
+      parts_.push_back({static_cast<char*>(x.raw_data()), elements_, x.numel()});
+      elements_ += x.numel();
+    }
+  }
+  std::int64_t elements() const { return elements_; }
+
+  // f(memory, elements) for what [begin, end) is made of, in order.
+  template <class F> void each(std::int64_t begin, std::int64_t end, F&& f) const {
+    if (begin >= end) return;
+    auto p = std::upper_bound(parts_.begin(), parts_.end(), begin, [](std::int64_t at, const Part& part) {
+      return at < part.begin;
+    }) - 1;
+    for (; begin < end; ++p) {
+      const std::int64_t n = std::min(end, p->begin + p->count) - begin;
+      f(p->memory + (begin - p->begin) * size_, n);
+      begin += n;
+    }
+  }
+
+ private:
+  struct Part {
+    char* memory;
+    std::int64_t begin, count;
+  };
+  std::int64_t size_, elements_ = 0;
+  std::vector<Part> parts_;
+};
+
+struct Segment {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+Segment segment_of(std::int64_t elements, int i, int n) {
+  const auto at = [&](int k) {  // no product that could overflow
+    return elements / n * k + elements % n * k / n;
+  };
+  return {at(i), at(i + 1)};
+}
+
+// A piece of each rank's contribution, where pieces wait until all ranks' are there. Memory is kept from call to call.
+class Staging {
+ public:
+  void prepare(int ranks) { memory_.resize(static_cast<std::size_t>(ranks) * pieces_ahead * piece_bytes / 8); }
+  char* at(int rank, std::int64_t piece) {
+    const auto slot = static_cast<std::size_t>(rank) * pieces_ahead + static_cast<std::size_t>(piece) % pieces_ahead;
+    return reinterpret_cast<char*>(memory_.data()) + slot * piece_bytes;
+  }
+
+ private:
+  std::vector<double> memory_;
+};
+
+class TcpGroup final : public ProcessGroup {
+ public:
+  explicit TcpGroup(const GroupOptions& o) : ProcessGroup(o.rank, o.size), timeout_(o.timeout) {
+    const Deadline by(o.rendezvous_timeout);
+    try {
+      meet(o, by);
+    } catch (Error& e) {
+      e.add_outer_context(concat("rank ", o.rank, " of ", o.size, " did not find the others"));
+      throw;
+    }
+  }
+  ~TcpGroup() override { stop(); }
+
+  void give_up(const std::string& why) noexcept override {
+    store_->report_failure(why);
+    for (const Socket& s : sockets_)
+      if (s.is_open()) ::shutdown(s.fd(), SHUT_RDWR);  // whatever waits for them, here and there, ends
+  }
+
+ private:
+  void meet(const GroupOptions& o, const Deadline& by);
+  void connect_all(const Token& token, const Deadline& by);
+
+  void accepts(const char* what, const Tensor& x) const override {
+    check(x.device().is_cpu(), what, ": ", x, " is on a GPU, and this group works over TCP on the CPU");
+  }
+
+  // Runs f(exchange, deadline) with the headers in all lines; done(peer) of `run` is told of what comes after them.
+  template <class F> void call(Header h, F&& f);
+  void run(Exchange& x, const Deadline& by, const std::function<void(int)>& came);
+  [[noreturn]] void broken(const std::string& what, bool known);
+  template <class F> void each_other(F&& f) const {  // beginning with the next, so that not all begin with the same
+    for (int i = 1; i < size(); ++i) f((rank() + i) % size());
+  }
+
+  void run_barrier() override;
+  void run_broadcast(std::span<const Tensor> xs, int root) override;
+  void run_all_reduce(std::span<const Tensor> xs, ReduceOp op) override;
+  void run_all_gather(const Tensor& out, const Tensor& x) override;
+  void run_reduce_scatter(const Tensor& out, const Tensor& x, ReduceOp op) override;
+  void reduce_whole(const Header& h, const Line& line);
+  void reduce_segments(const Header& h, const Line& line, const Tensor* out);
+
+  const std::chrono::milliseconds timeout_;
+  std::unique_ptr<StoreServer> server_;  // of rank 0
+  std::unique_ptr<TcpStore> store_;
+  std::vector<Socket> sockets_;          // to each rank, closed to this one
+  std::uint64_t calls_ = 0;
+  std::string broken_;                   // why the group is of no further use
+  Header mine_;                          // of the running call
+  std::vector<Header> theirs_;
+  std::vector<char> seen_;               // whose header of the running call has come
+  Staging staging_;
+};
+
+struct Greeting {  // the first message between two ranks
+  std::uint32_t magic = group_magic, from = 0, to = 0, unused = 0;
+  Token token{};
+};
+
+std::string key_of(int rank) { return concat("address of rank ", rank); }
+
+void TcpGroup::meet(const GroupOptions& o, const Deadline& by) {
+  const Token token = parse_token(o.token);
+  const Address at{o.address, o.port};
+  if (o.rank == 0) {
+    Socket listener = o.store_socket >= 0 ? Socket(o.store_socket) : listen_on(at, 128);
+    ::fcntl(listener.fd(), F_SETFD, FD_CLOEXEC);
+    ::fcntl(listener.fd(), F_SETFL, ::fcntl(listener.fd(), F_GETFL) | O_NONBLOCK);
+    server_ = std::make_unique<StoreServer>(std::move(listener), o.size, token);
+  }
+  store_ = std::make_unique<TcpStore>(at, o.rank, o.size, token, by);
+  connect_all(token, by);
+  staging_.prepare(o.size);
+  theirs_.resize(static_cast<std::size_t>(o.size));
+  seen_.resize(theirs_.size());
+}
+
+// Each connects to those of lower rank and waits for those of higher rank. Whoever else connects is not answered.
+void TcpGroup::connect_all(const Token& token, const Deadline& by) {
+  sockets_.resize(static_cast<std::size_t>(size()));
+  const Socket listener = listen_on({store_->local().host, 0}, 128);
+  const Address mine = local_address(listener);
+  store_->set(key_of(rank()), concat(mine.port, " ", mine.host), by);
+  for (int peer = 0; peer < rank(); ++peer) {
+    const std::string text = store_->get(key_of(peer), by);
+    const std::size_t space = text.find(' ');
+    check(space != text.npos && space <= 5, "the address of rank ", peer, " makes no sense");
+    Socket s = connect_to({text.substr(space + 1), std::atoi(text.c_str())}, by);
+    const Greeting greeting{
+        .from = static_cast<std::uint32_t>(rank()), .to = static_cast<std::uint32_t>(peer), .token = token};
+    s.send(&greeting, sizeof greeting, by, concat("rank ", peer));
+    sockets_[static_cast<std::size_t>(peer)] = std::move(s);
+  }
+  struct Stranger {
+    Socket socket;
+    Deadline by{StoreLimits::introduction};
+    std::string in;
+  };
+  std::vector<Stranger> strangers;
+  std::vector<pollfd> polled;
+  while (true) {
+    int missing = rank() + 1;
+    while (missing < size() && sockets_[static_cast<std::size_t>(missing)].is_open()) ++missing;
+    if (missing == size()) return;
+    check(!by.over(), "rank ", missing, " did not come in time");
+    polled.assign({{listener.fd(), POLLIN, 0}});
+    for (const Stranger& s : strangers) polled.push_back({s.socket.fd(), POLLIN, 0});
+    ::poll(polled.data(), polled.size(), std::min(by.milliseconds(), 100));
+    for (std::size_t i = 0; i < strangers.size(); ++i) {
+      Stranger& s = strangers[i];
+      Greeting g;
+      char bytes[sizeof g];
+      const ssize_t n = ::recv(s.socket.fd(), bytes, sizeof g - s.in.size(), MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || s.by.over()) s.socket.close();
+      if (n > 0) s.in.append(bytes, static_cast<std::size_t>(n));
+      if (!s.socket.is_open() || s.in.size() < sizeof g) continue;
+      std::memcpy(&g, s.in.data(), sizeof g);
+      const bool ours = g.magic == group_magic && same(g.token, token) && g.to == static_cast<std::uint32_t>(rank()) &&
+                        g.from > g.to && g.from < sockets_.size() && !sockets_[g.from].is_open();
+      if (ours) sockets_[g.from] = std::move(s.socket);
+      s.socket.close();
+    }
+    std::erase_if(strangers, [](const Stranger& s) { return !s.socket.is_open(); });
+    if (polled[0].revents && strangers.size() < StoreLimits::strangers) {
+      if (Socket s = accept_from(listener, Deadline(std::chrono::milliseconds(0))); s.is_open())
+        strangers.emplace_back().socket = std::move(s);
+    }
+  }
+}
+
+void TcpGroup::broken(const std::string& what, bool known) {
+  // Who found out first says it in the store, before it closes the connections that others wait for.
+  std::string first = known ? "" : store_->failure(Deadline(std::chrono::seconds(2)));
+  if (first.empty()) store_->report_failure(first = what);
+  sockets_.clear();
+  broken_ = first;
+  fail(describe(mine_), ", call ", mine_.number, " of rank ", rank(), ": ", broken_);
+}
+
+template <class F> void TcpGroup::call(Header h, F&& f) {
+  h.number = ++calls_;
+  mine_ = h;
+  if (!broken_.empty()) fail(describe(h), " on rank ", rank(), ": the group is of no further use: ", broken_);
+  std::ranges::fill(seen_, 0);
+  flush_denormals_in_this_thread();
+  Exchange x(sockets_);
+  each_other([&](int peer) {
+    x.send(peer, &mine_, sizeof mine_);
+    x.receive(peer, &theirs_[static_cast<std::size_t>(peer)], sizeof mine_);
+  });
+  try {
+    f(x, Deadline(timeout_));
+  } catch (const LostPeer& e) {
+    broken(concat("rank ", e.peer, " ", e.text), false);
+  } catch (const std::exception& e) {
+    broken(e.what(), true);
+  }
+}
+
+void TcpGroup::run(Exchange& x, const Deadline& by, const std::function<void(int)>& came) {
+  x.run(by, [&](int peer) {
+    const auto i = static_cast<std::size_t>(peer);
+    if (seen_[i]) return came(peer);
+    seen_[i] = 1;
+    const bool ordered = rank() < peer;
+    const std::string ours = concat("rank ", rank(), " calls ", describe(mine_)),
+                      theirs = concat("rank ", peer, " calls ", describe(theirs_[i]));
+    check(theirs_[i] == mine_, "in call ", mine_.number, " ", ordered ? ours : theirs, ", but ",
+          ordered ? theirs : ours, "; all ranks must make the same calls in the same order, with the same shapes");
+  });
+}
+
+void TcpGroup::run_barrier() {
+  call(header_of(Kind::barrier, {}), [&](Exchange& x, const Deadline& by) { run(x, by, [](int) {}); });
+}
+
+void TcpGroup::run_all_gather(const Tensor& out, const Tensor& part) {
+  call(header_of(Kind::all_gather, std::span(&part, 1)), [&](Exchange& x, const Deadline& by) {
+    const auto bytes = static_cast<std::size_t>(part.nbytes());
+    const auto place = [&](int r) { return static_cast<char*>(out.raw_data()) + static_cast<std::size_t>(r) * bytes; };
+    each_other([&](int peer) {
+      x.send(peer, part.raw_data(), bytes);
+      x.receive(peer, place(peer), bytes);
+    });
+    if (bytes > 0) std::memcpy(place(rank()), part.raw_data(), bytes);
+    run(x, by, [](int) {});
+  });
+}
+
+void TcpGroup::run_broadcast(std::span<const Tensor> xs, int root) {
+  Header h = header_of(Kind::broadcast, xs);
+  h.root = root;
+  const Line line(xs);
+  const auto size_of_one = static_cast<std::int64_t>(size_of(h.dtype));
+  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size_of_one); };
+  const bool whole = size() == 2 || h.elements * size_of_one <= short_bytes;
+  const auto part_of = [&](int receiver) {  // what it gets from the root
+    if (whole) return Segment{0, h.elements};
+    return segment_of(h.elements, receiver < root ? receiver : receiver - 1, size() - 1);
+  };
+  call(h, [&](Exchange& x, const Deadline& by) {
+    const auto send = [&](int to, const Segment& s) {
+      line.each(s.begin, s.end, [&](const char* p, std::int64_t n) { x.send(to, p, bytes(n)); });
+    };
+    if (rank() == root) {
+      each_other([&](int peer) { send(peer, part_of(peer)); });
+      return run(x, by, [](int) {});
+    }
+    std::deque<Segment> coming;  // of what the root sends: pieces that can be passed on
+    const Segment own = part_of(rank());
+    for (std::int64_t at = own.begin; at < own.end; at += piece_bytes / size_of_one) {
+      line.each(at, std::min(own.end, at + piece_bytes / size_of_one), [&](char* p, std::int64_t n) {
+        x.receive(root, p, bytes(n));
+        const std::int64_t begin = coming.empty() ? own.begin : coming.back().end;
+        coming.push_back({begin, begin + n});
+      });
+    }
+    if (!whole) {
+      each_other([&](int peer) {
+        if (peer == root) return;
+        const Segment s = part_of(peer);
+        line.each(s.begin, s.end, [&](char* p, std::int64_t n) { x.receive(peer, p, bytes(n)); });
+      });
+    }
+    std::size_t next = 0;
+    run(x, by, [&](int peer) {
+      if (peer != root || whole) return;
+      const Segment s = coming[next++];
+      each_other([&](int other) {
+        if (other != root) send(other, s);
+      });
+    });
+  });
+}
+
+void TcpGroup::run_all_reduce(std::span<const Tensor> xs, ReduceOp op) {
+  Header h = header_of(Kind::all_reduce, xs);
+  h.op = op;
+  const Line line(xs);
+  if (h.elements * static_cast<std::int64_t>(size_of(h.dtype)) <= short_bytes) reduce_whole(h, line);
+  else reduce_segments(h, line, nullptr);
+}
+
+void TcpGroup::run_reduce_scatter(const Tensor& out, const Tensor& whole, ReduceOp op) {
+  Header h = header_of(Kind::reduce_scatter, std::span(&whole, 1));
+  h.op = op;
+  reduce_segments(h, Line(std::span(&whole, 1)), &out);
+}
+
+void TcpGroup::reduce_whole(const Header& h, const Line& line) {
+  const auto size_of_one = static_cast<std::int64_t>(size_of(h.dtype));
+  call(h, [&](Exchange& x, const Deadline& by) {
+    each_other([&](int peer) {
+      line.each(0, h.elements, [&](const char* p, std::int64_t n) {
+        x.send(peer, p, static_cast<std::size_t>(n * size_of_one));
+      });
+      x.receive(peer, staging_.at(peer, 0), static_cast<std::size_t>(h.elements * size_of_one));
+    });
+    run(x, by, [](int) {});
+    std::vector<const void*> parts(static_cast<std::size_t>(size()));
+    std::int64_t at = 0;
+    line.each(0, h.elements, [&](char* p, std::int64_t n) {
+      for (int r = 0; r < size(); ++r)
+        parts[static_cast<std::size_t>(r)] = r == rank() ? p : staging_.at(r, 0) + at * size_of_one;
+      reduce_parts(p, parts, n, h.dtype, h.op);
+      at += n;
+    });
+  });
+}
+
+// With `out` this rank's segment is written there, and that is all; else all segments are written in place.
+void TcpGroup::reduce_segments(const Header& h, const Line& line, const Tensor* out) {
+  const auto size_of_one = static_cast<std::int64_t>(size_of(h.dtype));
+  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size_of_one); };
+  const Segment own = segment_of(h.elements, rank(), size());
+  const std::int64_t piece = piece_bytes / size_of_one, pieces = (own.size() + piece - 1) / piece;
+  const auto piece_at = [&](std::int64_t i) {
+    return Segment{own.begin + i * piece, std::min(own.end, own.begin + (i + 1) * piece)};
+  };
+  call(h, [&](Exchange& x, const Deadline& by) {
+    std::vector<std::int64_t> asked(static_cast<std::size_t>(size())), came(asked);
+    std::vector<const void*> parts(asked.size());
+    std::int64_t reduced = 0;
+    const auto ask = [&](int peer) {  // for as many pieces as there is room for, and after the last for its segment
+      std::int64_t& n = asked[static_cast<std::size_t>(peer)];
+      for (; n < pieces && n < reduced + static_cast<std::int64_t>(pieces_ahead); ++n)
+        x.receive(peer, staging_.at(peer, n), bytes(piece_at(n).size()));
+      if (n != pieces) return;
+      ++n;
+      if (out) return;
+      const Segment s = segment_of(h.elements, peer, size());
+      line.each(s.begin, s.end, [&](char* p, std::int64_t k) { x.receive(peer, p, bytes(k)); });
+    };
+    const auto reduce = [&] {
+      const Segment s = piece_at(reduced);
+      std::int64_t at = s.begin;
+      line.each(s.begin, s.end, [&](char* p, std::int64_t n) {
+        for (int r = 0; r < size(); ++r) {
+          char* const staged = staging_.at(r, reduced) + bytes(at - s.begin);
+          parts[static_cast<std::size_t>(r)] = r == rank() ? p : staged;
+        }
+        void* const to = out ? static_cast<char*>(out->raw_data()) + bytes(at - own.begin) : p;
+        reduce_parts(to, parts, n, h.dtype, h.op);
+        if (!out) each_other([&](int peer) { x.send(peer, p, bytes(n)); });
+        at += n;
+      });
+      ++reduced;
+    };
+    each_other([&](int peer) {
+      const Segment s = segment_of(h.elements, peer, size());
+      line.each(s.begin, s.end, [&](const char* p, std::int64_t n) { x.send(peer, p, bytes(n)); });
+      ask(peer);
+    });
+    const auto complete = [&] {
+      bool all = reduced < pieces;
+      each_other([&](int peer) { all = all && came[static_cast<std::size_t>(peer)] > reduced; });
+      return all;
+    };
+    run(x, by, [&](int peer) {
+      if (++came[static_cast<std::size_t>(peer)] > pieces) return;
+      while (complete()) {
+        reduce();
+        each_other(ask);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<ProcessGroup> make_tcp_group(const GroupOptions& options) { return std::make_unique<TcpGroup>(options); }
+
+}  // namespace mantissa::distributed

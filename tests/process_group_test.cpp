@@ -1,0 +1,463 @@
+// Process groups: what the ranks compute together, to the bit; and what each of them is told when something is wrong.
+// Ranks are threads here; tests/mantissa_run_test.sh has processes.
+#include "io/process_group.h"
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "catch_compat.h"
+#include "core/ops.h"
+#include "core/random.h"
+#include "io/tcp_store.h"
+#include "ranks.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using namespace mantissa::distributed;
+using Catch::Matchers::Contains;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+// What rank r brings: numbers of both signs and several magnitudes, another for each rank.
+Tensor input_of(int rank, const Dims& sizes, Dtype dtype) {
+  const std::int64_t n = numel_of(sizes);
+  std::vector<double> v(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double x = std::sin(static_cast<double>(i * 7 + rank * 131 + 1)) * std::exp(static_cast<double>((i + rank) % 5));
+    v[static_cast<std::size_t>(i)] = is_floating(dtype) ? x : std::floor(std::abs(x));
+  }
+  Tensor t = from_data<double>(v, sizes);
+  return dtype == boolean ? t.to(i64) == Tensor(1) : t.to(dtype);
+}
+
+// In the order of the ranks, halves in f32.
+Tensor expected_reduction(int ranks, const Dims& sizes, Dtype dtype, ReduceOp op) {
+  const Dtype wide = is_half(dtype) ? f32 : dtype == boolean ? u8 : dtype;
+  Tensor sum = input_of(0, sizes, dtype).to(wide);
+  for (int r = 1; r < ranks; ++r) {
+    const Tensor x = input_of(r, sizes, dtype).to(wide);
+    sum = op == ReduceOp::max ? maximum(sum, x) : op == ReduceOp::min ? minimum(sum, x) : sum + x;
+  }
+  if (op == ReduceOp::mean) sum = sum / full({}, ranks, {.dtype = wide});
+  return sum.to(dtype);
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.sizes() == b.sizes() && a.dtype() == b.dtype() &&
+         (a.numel() == 0 || std::memcmp(a.contiguous().raw_data(), b.contiguous().raw_data(),
+                                        static_cast<std::size_t>(a.nbytes())) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("all_reduce sums in the order of the ranks, in every dtype and size") {
+  const int ranks = GENERATE(1, 2, 3, 4);
+  const std::string error = error_of_ranks(ranks, [&](ProcessGroup& group) {
+    for (const Dtype dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean}) {
+      for (const Dims& sizes : {Dims{}, Dims{0}, Dims{5}, Dims{3, 7, 11}, Dims{16411}, Dims{300007}}) {
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min}) {
+          if (dtype == boolean && op < ReduceOp::max) continue;
+          if (op == ReduceOp::mean && !is_floating(dtype)) continue;
+          if (numel_of(sizes) > 100000 && op != ReduceOp::sum && op != ReduceOp::mean) continue;
+          const Tensor x = input_of(group.rank(), sizes, dtype);
+          group.all_reduce(x, op);
+          check(same_bits(x, expected_reduction(ranks, sizes, dtype, op)), "rank ", group.rank(), ": ", name_of(op),
+                " of ", x, " is wrong");
+        }
+      }
+    }
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("NaN and infinity of one rank reach all") {
+  const std::string error = error_of_ranks(3, [](ProcessGroup& group) {
+    for (const Dtype dtype : {f64, f32, f16, bf16}) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min}) {
+        const Tensor x = ones({40000}, {.dtype = dtype});
+        if (group.rank() == 1) x.slice(0, 0, 1).fill_(NAN), x.slice(0, 30001, 30002).fill_(NAN);
+        if (group.rank() == 2 && op < ReduceOp::max) x.slice(0, 7, 8).fill_(INFINITY);
+        group.all_reduce(x, op);
+        const std::vector<double> v = x.to_vector<double>();
+        check(std::isnan(v[0]) && std::isnan(v[30001]), name_of(op), " of ", x, " loses a NaN");
+        check(op >= ReduceOp::max || v[7] == INFINITY, name_of(op), " of ", x, " loses an infinity");
+      }
+    }
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("How tensors are grouped into calls does not change a bit") {
+  const std::string error = error_of_ranks(3, [](ProcessGroup& group) {
+    std::vector<Tensor> together, alone;
+    for (const std::int64_t n : {0, 1, 100, 70000, 3, 50000}) {
+      together.push_back(input_of(group.rank(), {n}, f32));
+      alone.push_back(together.back().clone());
+    }
+    group.all_reduce(together, ReduceOp::mean);
+    for (const Tensor& x : alone) group.all_reduce(x, ReduceOp::mean);
+    for (std::size_t i = 0; i < alone.size(); ++i) check(same_bits(together[i], alone[i]), "tensor ", static_cast<int>(i));
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("broadcast, all_gather, reduce_scatter and barrier") {
+  const int ranks = GENERATE(1, 2, 3, 5);
+  std::atomic<int> arrived{0};
+  const std::string error = error_of_ranks(ranks, [&](ProcessGroup& group) {
+    for (const Dims& sizes : {Dims{}, Dims{0}, Dims{4, 5}, Dims{200003}}) {
+      for (int root = 0; root < ranks; ++root) {
+        const Tensor x = input_of(group.rank(), sizes, f32);
+        group.broadcast(x, root);
+        check(same_bits(x, input_of(root, sizes, f32)), "broadcast from ", root, " of ", x);
+      }
+      const Tensor all = group.all_gather(input_of(group.rank(), sizes, f16));
+      for (int r = 0; r < ranks; ++r)
+        check(same_bits(all.select(0, r), input_of(r, sizes, f16)), "all_gather of ", all, ", rank ", r);
+    }
+    for (const std::int64_t n : {0, 3, 60000}) {
+      const Tensor x = input_of(group.rank(), {n * ranks, 2}, f32), before = x.clone();
+      const Tensor part = group.reduce_scatter(x, ReduceOp::mean);
+      const Tensor whole = expected_reduction(ranks, {n * ranks, 2}, f32, ReduceOp::mean);
+      check(same_bits(part, whole.slice(0, n * group.rank(), n * (group.rank() + 1))), "reduce_scatter of ", x);
+      check(same_bits(x, before), "reduce_scatter writes to its argument");
+    }
+    // strided tensors are reduced where they are
+    const Tensor whole = input_of(group.rank(), {50, 60}, f32), columns = whole.slice(1, 0, 60, 7);
+    group.all_reduce(columns);
+    check(same_bits(columns, expected_reduction(ranks, {50, 60}, f32, ReduceOp::sum).slice(1, 0, 60, 7)), "strided");
+    check(group.all_reduce(group.rank() + 0.5, ReduceOp::max) == ranks - 0.5, "of a number");
+    ++arrived;
+    group.barrier();
+    check(arrived == ranks, "the barrier lets a rank pass before the last has come");
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("Background reductions keep their place among the calls") {
+  const std::string error = error_of_ranks(3, [](ProcessGroup& group) {
+    std::vector<Tensor> xs;
+    std::vector<Work> works;
+    for (int i = 0; i < 20; ++i) {
+      xs.push_back(input_of(group.rank() + i, {1000 * (i + 1)}, f32));
+      works.push_back(group.start_all_reduce({xs.back()}));
+      if (i % 5 == 0) group.barrier();
+    }
+    for (std::size_t i = works.size(); i-- > 0;) works[i].wait();
+    for (int i = 0; i < 20; ++i) {
+      const Tensor sum = input_of(i, {1000 * (i + 1)}, f32) + input_of(i + 1, {1000 * (i + 1)}, f32) +
+                         input_of(i + 2, {1000 * (i + 1)}, f32);
+      check(same_bits(xs[static_cast<std::size_t>(i)], sum), "reduction ", i);
+    }
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("What differs between ranks is said to all of them, and ends the group") {
+  struct Case {
+    const char* what;
+    std::function<void(ProcessGroup&)> of_rank_1, of_others;
+    const char* words[2];
+  };
+  const auto reduce = [](Dims sizes, Dtype dtype, ReduceOp op = ReduceOp::sum) {
+    return [=](ProcessGroup& g) { g.all_reduce(zeros(sizes, {.dtype = dtype}), op); };
+  };
+  const std::vector<Case> cases = {
+      {"shape", reduce({10}, f32), reduce({12}, f32), {"f32[10]", "f32[12]"}},
+      {"shape of a long one", reduce({100000}, f32), reduce({100, 1000}, f32), {"f32[100000]", "f32[100, 1000]"}},
+      {"dtype", reduce({10}, f64), reduce({10}, f32), {"f64[10]", "f32[10]"}},
+      {"operation", reduce({10}, f32, ReduceOp::max), reduce({10}, f32), {"(max)", "(sum)"}},
+      {"call", [](ProcessGroup& g) { g.barrier(); }, reduce({10}, f32), {"barrier", "all_reduce"}},
+      {"root", [](ProcessGroup& g) { g.broadcast(zeros({3}), 1); }, [](ProcessGroup& g) { g.broadcast(zeros({3}), 2); },
+       {"from rank 1", "from rank 2"}},
+      {"list", [](ProcessGroup& g) { g.all_reduce(std::vector{zeros({3}), zeros({4})}); },
+       [](ProcessGroup& g) { g.all_reduce(std::vector{zeros({4}), zeros({3})}); }, {"2 tensors", "rank 1"}},
+  };
+  for (const Case& c : cases) {
+    INFO(c.what);
+    std::vector<std::string> again(3);
+    const std::vector<std::string> errors = errors_of_ranks(3, [&](ProcessGroup& g) {
+      g.barrier();
+      try {
+        (g.rank() == 1 ? c.of_rank_1 : c.of_others)(g);
+      } catch (const Error&) {
+        try {
+          g.barrier();
+        } catch (const Error& e) {
+          again[static_cast<std::size_t>(g.rank())] = e.what();
+        }
+        throw;
+      }
+    });
+    for (int r = 0; r < 3; ++r) {
+      INFO("rank " << r);
+      CHECK_THAT(errors[static_cast<std::size_t>(r)], Contains(c.words[0]) && Contains(c.words[1]) && Contains("rank 1 "));
+      CHECK_THAT(again[static_cast<std::size_t>(r)], Contains("no further use") && Contains("rank 1 "));
+    }
+  }
+}
+
+TEST_CASE("Arguments that no rank can do anything with are refused before anything is sent") {
+  const std::string error = error_of_ranks(2, [](ProcessGroup& g) {
+    const auto refuses = [&](const char* word, const std::function<void()>& f) {
+      try {
+        f();
+      } catch (const Error& e) {
+        check(std::string(e.what()).find(word) != std::string::npos, "says ", e.what(), ", not ", word);
+        return;
+      }
+      fail("nothing was refused: ", word);
+    };
+    refuses("undefined", [&] { g.all_reduce(Tensor()); });
+    refuses("mean", [&] { g.all_reduce(zeros({2}, {.dtype = i64}), ReduceOp::mean); });
+    refuses("any", [&] { g.all_reduce(zeros({2}, {.dtype = boolean}), ReduceOp::sum); });
+    refuses("no rank 2", [&] { g.broadcast(zeros({2}), 2); });
+    refuses("differ", [&] { g.all_reduce(std::vector{zeros({2}), zeros({2}, {.dtype = f64})}); });
+    refuses("divisible", [&] { g.reduce_scatter(zeros({3})); });
+    g.barrier();
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("A rank that ends is named to those that wait for it") {
+  const std::vector<std::string> errors = errors_of_ranks(3, [](ProcessGroup& g) {
+    g.barrier();
+    if (g.rank() == 1) return;
+    g.all_reduce(zeros({50000}));
+  });
+  CHECK(errors[1] == "");
+  CHECK_THAT(errors[0], Contains("rank 1 "));
+  CHECK_THAT(errors[2], Contains("rank 1 "));
+}
+
+TEST_CASE("What one rank gives up for, all are told") {
+  const std::vector<std::string> errors = errors_of_ranks(3, [](ProcessGroup& g) {
+    if (g.rank() == 2) {
+      g.give_up("rank 2 has no more paper");
+      fail("itself");
+    }
+    g.all_reduce(zeros({50000}));
+  });
+  CHECK_THAT(errors[0], Contains("no more paper"));
+  CHECK_THAT(errors[1], Contains("no more paper"));
+}
+
+TEST_CASE("A rank that does not come in time is named") {
+  std::mutex mutex;
+  mutex.lock();  // until the other rank has given up
+  const std::vector<std::string> errors = errors_of_ranks(
+      2,
+      [&](ProcessGroup& g) {
+        if (g.rank() == 1) {
+          mutex.lock();
+          return;
+        }
+        try {
+          g.all_reduce(zeros({10}));
+        } catch (const Error&) {
+          mutex.unlock();
+          throw;
+        }
+        mutex.unlock();
+      },
+      [](GroupOptions& o) { o.timeout = milliseconds(100); });
+  CHECK_THAT(errors[0], Contains("rank 1 did not come in time"));
+}
+
+TEST_CASE("A rank that is missing at the start is named") {
+  const std::vector<std::string> errors = errors_of_ranks(3, [](ProcessGroup&) {}, [](GroupOptions& o) {
+    o.rendezvous_timeout = milliseconds(o.rank == 0 ? 400 : 300);
+    if (o.rank == 2) fail("does not come");
+  });
+  CHECK_THAT(errors[0], Contains("rank 2 did not come in time"));
+  CHECK_THAT(errors[1], Contains("rank 1 of 3 did not find the others"));
+}
+
+TEST_CASE("Who has another token, another number of ranks or a rank that is taken is refused") {
+  Socket listener = listen_on({"127.0.0.1", 0}, 16);
+  const Address at = local_address(listener);
+  const Token token = parse_token(job_token);
+  const StoreServer server(std::move(listener), 2, token);
+  const Deadline by{seconds(10)};
+  Token other = token;
+  other[15] ^= 1;
+  CHECK_THROWS_WITH(TcpStore(at, 1, 2, other, by), Contains("rank 1") && Contains("MANTISSA_JOB_TOKEN"));
+  CHECK_THROWS_WITH(TcpStore(at, 1, 3, token, by), Contains("2 ranks, not 3"));
+  CHECK_THROWS_WITH(TcpStore(at, 2, 2, token, by), Contains("there is a rank 2 already"));
+  TcpStore store(at, 1, 2, token, by);
+  CHECK_THROWS_WITH(TcpStore(at, 1, 2, token, by), Contains("there is a rank 1 already"));
+
+  CHECK_THROWS_WITH(parse_token(""), Contains("32 hexadecimal digits"));
+  CHECK_THROWS_WITH(parse_token(std::string(32, 'g')), Contains("32 hexadecimal digits"));
+  CHECK(same(parse_token("00112233445566778899AABBCCDDEEFF"), token));
+}
+
+TEST_CASE("The store keeps values, counts, and waits for what is not there yet") {
+  Socket listener = listen_on({"127.0.0.1", 0}, 16);
+  const Address at = local_address(listener);
+  const StoreServer server(std::move(listener), 2, parse_token(job_token));
+  const Deadline by{seconds(10)};
+  TcpStore a(at, 0, 2, parse_token(job_token), by), b(at, 1, 2, parse_token(job_token), by);
+  std::thread late([&] {
+    std::this_thread::sleep_for(milliseconds(30));
+    b.set("key", std::string("a\0b", 3), by);
+  });
+  CHECK(a.get("key", by) == std::string("a\0b", 3));
+  late.join();
+  CHECK(a.add("count", 5, by) == 5);
+  CHECK(b.add("count", -7, by) == -2);
+  const std::string large(StoreLimits::value, 'x');
+  a.set("large", large, by);
+  CHECK(b.get("large", by) == large);
+  CHECK_THROWS_WITH(a.set("larger", large + "x", by), Contains("at most"));
+  CHECK_THROWS_WITH(a.set("", "x", by), Contains("empty"));
+  CHECK(a.failure(Deadline(milliseconds(0))) == "");
+  b.report_failure("first");
+  a.report_failure("second");
+  CHECK(a.failure(Deadline(milliseconds(0))) == "first");
+  CHECK_THROWS_WITH(a.get("nobody sets it", Deadline(milliseconds(50))), Contains("does not answer"));
+}
+
+TEST_CASE("A rank whose connection breaks off without leave is the failure that the store remembers") {
+  Socket listener = listen_on({"127.0.0.1", 0}, 16);
+  const Address at = local_address(listener);
+  const StoreServer server(std::move(listener), 2, parse_token(job_token));
+  TcpStore a(at, 0, 2, parse_token(job_token), Deadline(seconds(10)));
+  {
+    Socket raw = connect_to(at, Deadline(seconds(10)));
+    std::string hello("\x31\x53\x4e\x4d\x02\0\0\0\x01\0\0\0\0\0\0\0", 16);
+    const Token token = parse_token(job_token);
+    hello.append(reinterpret_cast<const char*>(token.data()), token.size());
+    raw.send(hello.data(), hello.size(), Deadline(seconds(10)), "store");
+    char answer[8];
+    CHECK(raw.receive(answer, sizeof answer, Deadline(seconds(10)), "store"));
+  }
+  CHECK_THAT(a.failure(Deadline(seconds(10))), Contains("rank 1 is gone"));
+}
+
+TEST_CASE("Strangers at the store's port change nothing") {
+  const unsigned seed = GENERATE(1u, 2u);
+  CAPTURE(seed);
+  Socket listener = listen_on({"127.0.0.1", 0}, 128);
+  const Address at = local_address(listener);
+  const int fd = listener.release();
+  std::vector<Socket> idle;  // those that connect and say nothing, or half of something
+  std::string said_to_strangers;
+  {
+    manual_seed(seed);
+    std::vector<std::string> errors(2);
+    std::vector<std::thread> ranks;
+    for (int r = 0; r < 2; ++r) {
+      ranks.emplace_back([&, r] {
+        try {
+          GroupOptions o = local_options(2, at.port);
+          o.rank = r;
+          if (r == 0) o.store_socket = fd;
+          else std::this_thread::sleep_for(milliseconds(100));  // strangers come first
+          const auto group = make_group(o);
+          const Tensor x = ones({100000});
+          for (int i = 0; i < 20; ++i) group->all_reduce(x, ReduceOp::mean);
+          check(same_bits(x, ones({100000})), "wrong numbers");
+        } catch (const std::exception& e) {
+          errors[static_cast<std::size_t>(r)] = e.what();
+        }
+      });
+    }
+    const Deadline by{seconds(5)};
+    for (int i = 0; i < 60; ++i) {
+      try {
+        Socket s = connect_to(at, by);
+        const auto n = static_cast<std::int64_t>(1) << (i % 17);
+        std::string bytes(static_cast<std::size_t>(n), '\0');
+        const Tensor noise = randint(0, 256, {n}).to(u8);
+        std::memcpy(bytes.data(), noise.raw_data(), bytes.size());
+        if (i % 3 == 1) bytes.replace(0, std::min<std::size_t>(4, bytes.size()), "\x31\x53\x4e\x4d", std::min<std::size_t>(4, bytes.size()));
+        if (i % 3 == 2) bytes = std::string("GET / HTTP/1.1\r\n\r\n").substr(0, static_cast<std::size_t>(n));
+        s.send(bytes.data(), bytes.size(), by, "the store");
+        if (i % 4 == 0) idle.push_back(std::move(s));
+      } catch (const Error&) {  // it hangs up on them: that is right
+      }
+    }
+    for (std::thread& t : ranks) t.join();
+    CHECK(errors[0] == "");
+    CHECK(errors[1] == "");
+  }
+}
+
+TEST_CASE("A member that sends nonsense to the store is dropped, and lengths are bounded") {
+  Socket listener = listen_on({"127.0.0.1", 0}, 16);
+  const Address at = local_address(listener);
+  const StoreServer server(std::move(listener), 2, parse_token(job_token));
+  TcpStore a(at, 0, 2, parse_token(job_token), Deadline(seconds(10)));
+  const auto questions = std::vector<std::string>{
+      std::string("s\0\0\0\xff\xff\xff\xff\0\0\0\0", 12),      // a key of 4 GiB
+      std::string("s\0\0\0\x01\0\0\0\xff\xff\xff\x7f", 12),    // a value of 2 GiB
+      std::string("?\0\0\0\x01\0\0\0\0\0\0\0k", 13),           // an unknown question
+      std::string("s\0\0\0\x01\0\0\0\x01\0\0\0\0v", 14),       // the key of failures
+      std::string("a\0\0\0\x01\0\0\0\x01\0\0\0kv", 14),        // a number of one byte
+      std::string("g\0\0\0\x01\0\0\0\0\0\0\0kg\0\0\0", 17),    // does not wait for an answer
+  };
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    INFO("question " << i);
+    const Deadline by{seconds(10)};
+    Socket raw;
+    char answer[8];
+    std::string hello("\x31\x53\x4e\x4d\x02\0\0\0\x01\0\0\0\0\0\0\0", 16);
+    const Token token = parse_token(job_token);
+    hello.append(reinterpret_cast<const char*>(token.data()), token.size());
+    raw = connect_to(at, by);
+    raw.send(hello.data(), hello.size(), by, "store");
+    REQUIRE(raw.receive(answer, sizeof answer, by, "store"));
+    raw.send(questions[i].data(), questions[i].size(), by, "store");
+    bool closed = false;
+    try {
+      closed = !raw.receive(answer, 1, by, "store");
+    } catch (const Error& e) {
+      closed = std::string(e.what()).find("lost") != std::string::npos;
+    }
+    CHECK(closed);
+  }
+  a.set("still", "here", Deadline(seconds(10)));
+  CHECK(a.get("still", Deadline(seconds(10))) == "here");
+}
+
+TEST_CASE("The environment is read as torchrun sets it, and mistakes are explained") {
+  struct Variables {
+    Variables(std::initializer_list<std::pair<const char*, const char*>> v) : set(v) {
+      for (auto& [name, value] : set) ::setenv(name, value, 1);
+    }
+    ~Variables() { for (auto& [name, value] : set) ::unsetenv(name); }
+    std::vector<std::pair<const char*, const char*>> set;
+  };
+  CHECK(options_from_environment().size == 1);
+  {
+    const Variables v{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"},
+                       {"MANTISSA_JOB_TOKEN", "abc"}, {"MANTISSA_GROUP_TIMEOUT", "7"}};
+    const GroupOptions o = options_from_environment();
+    CHECK(o.rank == 3);
+    CHECK(o.size == 4);
+    CHECK(o.address == "10.0.0.1");
+    CHECK(o.port == 1234);
+    CHECK(o.timeout == seconds(7));
+    CHECK_THROWS_WITH(make_group(o), Contains("32 hexadecimal digits"));
+  }
+  {
+    const Variables v{{"WORLD_SIZE", "4"}};
+    CHECK_THROWS_WITH(options_from_environment(), Contains("RANK is not set"));
+  }
+  {
+    const Variables v{{"RANK", "4"}, {"WORLD_SIZE", "4"}};
+    CHECK_THROWS_WITH(options_from_environment(), Contains("RANK is 4 of WORLD_SIZE 4"));
+  }
+  {
+    const Variables v{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "http"}};
+    CHECK_THROWS_WITH(options_from_environment(), Contains("MASTER_PORT") && Contains("http"));
+  }
+}
