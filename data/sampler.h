@@ -52,12 +52,13 @@ struct SubsetRandomSampler final : Sampler {  // these samples, each once, in ra
   std::vector<std::int64_t> indices;
 };
 
-// What becomes of samples that cannot be dealt out evenly: all ranks get as many by visiting the first ones again, or by
-// leaving the last ones out (both as in PyTorch, where drop_last chooses), or some ranks get one more, which is right
-// for an evaluation and wrong for training, where every rank must do the same steps.
+// What becomes of samples that cannot be dealt out evenly: all ranks get as many by visiting the first ones again, or
+// by leaving the last ones out (both as in PyTorch, where drop_last chooses), or some ranks get one more, which is
+// right for an evaluation and wrong for training, where every rank must do the same steps.
 enum class Uneven : std::uint8_t { repeat, drop, keep };
 
-// One rank's part of another sampler's order: its samples rank, rank + size, rank + 2 size, ... PyTorch's DistributedSampler.
+// One rank's part of another sampler's order: its samples rank, rank + size, rank + 2 size, ... As PyTorch's
+// DistributedSampler.
 struct DistributedSampler final : Sampler {
   DistributedSampler(std::shared_ptr<const Sampler> sampler, int rank, int size, Uneven uneven = Uneven::repeat);
   std::int64_t size() const override;

@@ -42,9 +42,7 @@ class ProcessGroup::Queue {
     std::exception_ptr error;
     try {
       f();
-    } catch (...) {
-      error = std::current_exception();
-    }
+    } catch (...) { error = std::current_exception(); }
     finish();
     if (error) std::rethrow_exception(error);
   }
@@ -74,9 +72,7 @@ class ProcessGroup::Queue {
     void run() {
       try {
         f();
-      } catch (...) {
-        error = std::current_exception();
-      }
+      } catch (...) { error = std::current_exception(); }
       f = nullptr;
       const std::lock_guard lock(mutex);
       done = true;
@@ -291,7 +287,8 @@ GroupOptions options_from_environment() {
   o.token = text_of("MANTISSA_JOB_TOKEN", "");
   o.store_socket = static_cast<int>(number_of("MANTISSA_STORE_SOCKET", 0, 1 << 20).value_or(-1));
   if (const auto s = number_of("MANTISSA_GROUP_TIMEOUT", 1, a_week)) o.timeout = std::chrono::seconds(*s);
-  if (const auto s = number_of("MANTISSA_RENDEZVOUS_TIMEOUT", 1, a_week)) o.rendezvous_timeout = std::chrono::seconds(*s);
+  if (const auto s = number_of("MANTISSA_RENDEZVOUS_TIMEOUT", 1, a_week))
+    o.rendezvous_timeout = std::chrono::seconds(*s);
   return o;
 }
 

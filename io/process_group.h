@@ -1,7 +1,7 @@
 // The processes of a training run, and what they compute together: torch.distributed's process group. Every process
 // ("rank") runs the same program on a part of the data:
 //
-//   mantissa_run -n 4 ./train           # sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, MANTISSA_JOB_TOKEN
+//   mantissa_run -n 4 ./train
 //
 //   distributed::ProcessGroup& world = distributed::world();   // of one process where nothing of that is set
 //   if (world.rank() == 0) ...
@@ -113,7 +113,8 @@ struct GroupOptions {
 // variable that makes no sense.
 GroupOptions options_from_environment();
 
-// Meets the other ranks, over TCP on the CPU. Of one process there are no sockets, and every call gives back what it got.
+// Meets the other ranks, over TCP on the CPU. Of one process there are no sockets, and every call gives back what it
+// got.
 std::unique_ptr<ProcessGroup> make_group(const GroupOptions& options);
 
 // The group of the whole run, made from the environment when it is first asked for, and kept to the end of the program.

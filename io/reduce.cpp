@@ -76,12 +76,17 @@ void reduce_blocks(char* out, std::span<const void* const> parts, std::int64_t n
 void reduce_parts(void* out, std::span<const void* const> parts, std::int64_t n, Dtype dtype, ReduceOp op) {
   char* const to = static_cast<char*>(out);
   switch (dtype) {
-    case Dtype::f64: return reduce_blocks<double>(to, parts, n, dtype, op);
-    case Dtype::i64: return reduce_blocks<std::int64_t>(to, parts, n, dtype, op);
-    case Dtype::i32: return reduce_blocks<std::int32_t>(to, parts, n, dtype, op);
+    case Dtype::f64:
+      return reduce_blocks<double>(to, parts, n, dtype, op);
+    case Dtype::i64:
+      return reduce_blocks<std::int64_t>(to, parts, n, dtype, op);
+    case Dtype::i32:
+      return reduce_blocks<std::int32_t>(to, parts, n, dtype, op);
     case Dtype::u8:
-    case Dtype::boolean: return reduce_blocks<std::uint8_t>(to, parts, n, u8, op);
-    default: return reduce_blocks<float>(to, parts, n, dtype, op);
+    case Dtype::boolean:
+      return reduce_blocks<std::uint8_t>(to, parts, n, u8, op);
+    default:
+      return reduce_blocks<float>(to, parts, n, dtype, op);
   }
 }
 

@@ -26,9 +26,10 @@ namespace mantissa::distributed {
 namespace {
 
 constexpr std::uint32_t group_magic = 0x4d4e4731;  // of this protocol and byte order
-constexpr std::int64_t piece_bytes = 1 << 17;      // two of each rank are in the second cache
+constexpr std::int64_t piece_bytes = 1 << 16;      // a few of each rank are in the second cache
 constexpr std::size_t pieces_ahead = 4;            // that wait for those of slower ranks
-constexpr std::int64_t short_bytes = 1 << 15;      // sent to everybody as a whole
+constexpr std::int64_t short_bytes = 1 << 17;      // that a rank sends when all get the whole
+static_assert(short_bytes <= piece_bytes * static_cast<std::int64_t>(pieces_ahead));
 
 enum class Kind : std::uint8_t { barrier, broadcast, all_reduce, all_gather, reduce_scatter };
 
@@ -40,8 +41,8 @@ struct Header {
   std::uint8_t dims = 0;
   std::int32_t root = 0;
   std::uint32_t tensors = 0;
-  std::uint64_t number = 0;       // of the call
-  std::int64_t elements = 0;      // of all tensors
+  std::uint64_t number = 0;                 // of the call
+  std::int64_t elements = 0;                // of all tensors
   std::int64_t sizes[Dims::max_rank] = {};  // of the only tensor, or a hash of all their sizes
 
   friend bool operator==(const Header&, const Header&) = default;
@@ -50,7 +51,8 @@ struct Header {
 std::string describe(const Header& h) {
   constexpr const char* names[] = {"barrier", "broadcast", "all_reduce", "all_gather", "reduce_scatter"};
   if (h.magic != group_magic || h.kind > Kind::reduce_scatter || h.op > ReduceOp::min || h.dims > Dims::max_rank ||
-      static_cast<int>(h.dtype) >= dtype_count) return "something that is no call";
+      static_cast<int>(h.dtype) >= dtype_count)
+    return "something that is no call";
   std::string text = names[static_cast<int>(h.kind)];
   if (h.kind == Kind::barrier) return text;
   if (h.kind == Kind::broadcast) text += concat(" from rank ", h.root);
@@ -80,7 +82,8 @@ Header header_of(Kind kind, std::span<const Tensor> xs) {
 // Tensors seen as one line of elements.
 class Line {
  public:
-  explicit Line(std::span<const Tensor> xs) : size_(xs.empty() ? 1 : static_cast<std::int64_t>(size_of(xs[0].dtype()))) {
+  explicit Line(std::span<const Tensor> xs)
+      : size_(xs.empty() ? 1 : static_cast<std::int64_t>(size_of(xs[0].dtype()))) {
     for (const Tensor& x : xs) {
       if (x.numel() == 0) continue;
       parts_.push_back({static_cast<char*>(x.raw_data()), elements_, x.numel()});
@@ -92,9 +95,8 @@ class Line {
   // f(memory, elements) for what [begin, end) is made of, in order.
   template <class F> void each(std::int64_t begin, std::int64_t end, F&& f) const {
     if (begin >= end) return;
-    auto p = std::upper_bound(parts_.begin(), parts_.end(), begin, [](std::int64_t at, const Part& part) {
-      return at < part.begin;
-    }) - 1;
+    const auto before = [](std::int64_t at, const Part& part) { return at < part.begin; };
+    auto p = std::upper_bound(parts_.begin(), parts_.end(), begin, before) - 1;
     for (; begin < end; ++p) {
       const std::int64_t n = std::min(end, p->begin + p->count) - begin;
       f(p->memory + (begin - p->begin) * size_, n);
@@ -181,12 +183,12 @@ class TcpGroup final : public ProcessGroup {
   const std::chrono::milliseconds timeout_;
   std::unique_ptr<StoreServer> server_;  // of rank 0
   std::unique_ptr<TcpStore> store_;
-  std::vector<Socket> sockets_;          // to each rank, closed to this one
+  std::vector<Socket> sockets_;  // to each rank, closed to this one
   std::uint64_t calls_ = 0;
-  std::string broken_;                   // why the group is of no further use
-  Header mine_;                          // of the running call
+  std::string broken_;  // why the group is of no further use
+  Header mine_;         // of the running call
   std::vector<Header> theirs_;
-  std::vector<char> seen_;               // whose header of the running call has come
+  std::vector<char> seen_;  // whose header of the running call has come
   Staging staging_;
 };
 
@@ -375,7 +377,7 @@ void TcpGroup::run_all_reduce(std::span<const Tensor> xs, ReduceOp op) {
   Header h = header_of(Kind::all_reduce, xs);
   h.op = op;
   const Line line(xs);
-  if (h.elements * static_cast<std::int64_t>(size_of(h.dtype)) <= short_bytes) reduce_whole(h, line);
+  if (h.elements * static_cast<std::int64_t>(size_of(h.dtype)) * (size() - 1) <= short_bytes) reduce_whole(h, line);
   else reduce_segments(h, line, nullptr);
 }
 
@@ -389,9 +391,8 @@ void TcpGroup::reduce_whole(const Header& h, const Line& line) {
   const auto size_of_one = static_cast<std::int64_t>(size_of(h.dtype));
   call(h, [&](Exchange& x, const Deadline& by) {
     each_other([&](int peer) {
-      line.each(0, h.elements, [&](const char* p, std::int64_t n) {
-        x.send(peer, p, static_cast<std::size_t>(n * size_of_one));
-      });
+      line.each(0, h.elements,
+                [&](const char* p, std::int64_t n) { x.send(peer, p, static_cast<std::size_t>(n * size_of_one)); });
       x.receive(peer, staging_.at(peer, 0), static_cast<std::size_t>(h.elements * size_of_one));
     });
     run(x, by, [](int) {});
@@ -466,6 +467,8 @@ void TcpGroup::reduce_segments(const Header& h, const Line& line, const Tensor* 
 
 }  // namespace
 
-std::unique_ptr<ProcessGroup> make_tcp_group(const GroupOptions& options) { return std::make_unique<TcpGroup>(options); }
+std::unique_ptr<ProcessGroup> make_tcp_group(const GroupOptions& options) {
+  return std::make_unique<TcpGroup>(options);
+}
 
 }  // namespace mantissa::distributed

@@ -49,7 +49,10 @@ template <class T> std::string bytes_of(const T& t) { return {reinterpret_cast<c
 
 Token parse_token(const std::string& hex) {
   const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
   };
   Token token;
   bool good = hex.size() == 2 * token.size();
@@ -58,7 +61,8 @@ Token parse_token(const std::string& hex) {
     good = high >= 0 && low >= 0;
     if (good) token[i] = static_cast<std::uint8_t>(16 * high + low);
   }
-  check(good, "the token of a job is 32 hexadecimal digits, the same for all its ranks; mantissa_run makes one, and so "
+  check(good,
+        "the token of a job is 32 hexadecimal digits, the same for all its ranks; mantissa_run makes one, and so "
         "does MANTISSA_JOB_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')");
   return token;
 }
@@ -311,7 +315,8 @@ TcpStore::~TcpStore() {
 
 std::string TcpStore::ask(char what, const std::string& key, const std::string& value, const Deadline& by) {
   check(key.size() <= StoreLimits::key && value.size() <= StoreLimits::value, "TcpStore: a key has at most ",
-        static_cast<std::int64_t>(StoreLimits::key), " bytes and a value ", static_cast<std::int64_t>(StoreLimits::value));
+        static_cast<std::int64_t>(StoreLimits::key), " bytes and a value ",
+        static_cast<std::int64_t>(StoreLimits::value));
   const std::lock_guard lock(mutex_);
   check(socket_.is_open(), server_, " was given up after an earlier failure");
   try {
@@ -357,9 +362,7 @@ std::string TcpStore::failure(const Deadline& by) noexcept {
       if (!text.empty() || by.over()) return text;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-  } catch (const Error&) {
-    return {};
-  }
+  } catch (const Error&) { return {}; }
 }
 
 }  // namespace mantissa::distributed

@@ -46,8 +46,8 @@ void check_same_net(ProcessGroup& group, const NamedTensors& parameters, const N
       const std::size_t begin = at == 0 ? 0 : s.rfind('\n', at - 1) + 1;
       return s.substr(begin, s.find('\n', begin) - begin);
     };
-    const auto at = static_cast<std::size_t>(
-        std::mismatch(mine.begin(), mine.end(), first.begin(), first.end()).first - mine.begin());
+    const auto at = static_cast<std::size_t>(std::mismatch(mine.begin(), mine.end(), first.begin(), first.end()).first -
+                                             mine.begin());
     difference = concat("rank ", group.rank(), " has ", line_at(mine, at), " where rank 0 has ", line_at(first, at));
   }
   constexpr std::int64_t room = 256;
@@ -128,11 +128,13 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
       b.bytes += static_cast<double>(parameters_[i].tensor.nbytes());
       if (b.bytes >= (buckets_.empty() ? options_.first_bucket_mb : options_.bucket_mb) * (1 << 20)) close(b);
     }
-    for (auto& [dtype, b] : open) if (!b.parameters.empty()) close(b);
+    for (auto& [dtype, b] : open)
+      if (!b.parameters.empty()) close(b);
   }
 
   void begin(std::uint64_t pass) {
-    check(launched_ == 0, "DataParallel: an earlier backward() ended with an error when some gradients were already "
+    check(launched_ == 0,
+          "DataParallel: an earlier backward() ended with an error when some gradients were already "
           "reduced, so the ranks no longer agree; begin again from a checkpoint");
     pass_ = pass;
     for (Parameter& p : parameters_) p.ready = false;
@@ -168,7 +170,8 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
 
   void finish() {
     std::vector<std::size_t> unused;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) if (!parameters_[i].ready) unused.push_back(i);
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      if (!parameters_[i].ready) unused.push_back(i);
     if (!unused.empty() && !options_.find_unused) fail_unused(unused);
     for (Bucket& b : buckets_) b.missing = 0;
     launch_complete();
@@ -204,8 +207,8 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     for (std::size_t k = 0; k < std::min<std::size_t>(unused.size(), 4); ++k)
       names += (k > 0 ? ", " : "") + parameters_[unused[k]].name;
     if (unused.size() > 4) names += concat(" and ", static_cast<std::int64_t>(unused.size() - 4), " more");
-    const std::string text = concat("DataParallel: on rank ", group_.rank(), " backward() reached no gradient of ", names,
-                                    "; with DataParallelOptions{.find_unused = true} they count as zeros");
+    const std::string text = concat("DataParallel: on rank ", group_.rank(), " backward() reached no gradient of ",
+                                    names, "; with DataParallelOptions{.find_unused = true} they count as zeros");
     group_.give_up(text);
     fail(text);
   }

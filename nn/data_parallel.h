@@ -22,9 +22,9 @@
 // A bucket is reduced in the background as soon as it is complete and those before it are on their way, while backward
 // goes on; backward() comes back when all are done. Gradients are reduced in place, where they lie.
 //
-// Loss scaling: an overflow on any rank makes the reduced gradient inf or NaN on all of them, so amp::GradScaler skips the
-// step everywhere and its scale stays the same everywhere. (Not so GradScalerOptions::check_loss, which looks at this
-// rank's loss alone.) Clipping after backward sees the reduced gradients.
+// Loss scaling: an overflow on any rank makes the reduced gradient inf or NaN on all of them, so amp::GradScaler skips
+// the step everywhere and its scale stays the same everywhere. (Not so GradScalerOptions::check_loss, which looks at
+// this rank's loss alone.) Clipping after backward sees the reduced gradients.
 //
 // The buffers of rank 0 (running statistics of batch norms) are given to all at the end of each backward.
 #pragma once

@@ -123,7 +123,8 @@ std::string describe(int status) {
 int exit_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 void send_all(const std::vector<Rank>& ranks, int signal) {
-  for (const Rank& r : ranks) if (r.running) ::kill(r.pid, signal);
+  for (const Rank& r : ranks)
+    if (r.running) ::kill(r.pid, signal);
 }
 
 // Until all ranks have ended. Those that hang after another has failed, or after Ctrl-C, are killed.
@@ -144,7 +145,8 @@ int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
       if (status == 0 || result != 0) continue;
       result = exit_code(status);
       if (asked) continue;
-      fmt::print(stderr, "mantissa_run: rank {} {}{}\n", rank->number, describe(status), left > 0 ? "; ending the others" : "");
+      fmt::print(stderr, "mantissa_run: rank {} {}{}\n", rank->number, describe(status),
+                 left > 0 ? "; ending the others" : "");
       if (!killed_at) killed_at.emplace(grace);
     }
     if (left == 0) break;

@@ -63,11 +63,13 @@ void check_equal_everywhere(ProcessGroup& group, const std::vector<Tensor>& tens
 }
 std::vector<Tensor> gradients(nn::ModuleRef net) {
   std::vector<Tensor> g;
-  for (const Tensor& p : nn::parameters(net)) if (p.grad().defined()) g.push_back(p.grad());
+  for (const Tensor& p : nn::parameters(net))
+    if (p.grad().defined()) g.push_back(p.grad());
   return g;
 }
 void check_close(const Tensor& a, const Tensor& b, double tolerance, const char* what) {
-  const double difference = max(abs(a.to(f64) - b.to(f64))).item<double>(), largest = max(abs(b.to(f64))).item<double>();
+  const double difference = max(abs(a.to(f64) - b.to(f64))).item<double>(),
+               largest = max(abs(b.to(f64))).item<double>();
   check(difference <= tolerance * std::max(largest, 1e-30), what, ": off by ", difference, " of ", largest);
 }
 
@@ -120,8 +122,10 @@ TEST_CASE("Shards give the gradients of one process on the whole batch") {
 
 TEST_CASE("Ranks stay bitwise equal, whatever the buckets and whether reduction overlaps") {
   std::vector<std::vector<Tensor>> results(4);
-  const std::vector<nn::DataParallelOptions> options = {
-      {}, {.bucket_mb = tiny, .first_bucket_mb = tiny}, {.bucket_mb = tiny, .first_bucket_mb = tiny, .overlap = false}, {}};
+  const std::vector<nn::DataParallelOptions> options = {{},
+                                                        {.bucket_mb = tiny, .first_bucket_mb = tiny},
+                                                        {.bucket_mb = tiny, .first_bucket_mb = tiny, .overlap = false},
+                                                        {}};
   for (std::size_t i = 0; i < options.size(); ++i) {
     const std::string error = error_of_ranks(3, [&](ProcessGroup& group) {
       std::vector<Tensor> result = trained(group, options[i]);
@@ -137,7 +141,8 @@ TEST_CASE("Compressed gradients are near, equal everywhere, and f32 where they a
   const std::string error = error_of_ranks(2, [&](ProcessGroup& group) {
     Net plain, packed;
     fill(plain, 3), fill(packed, 3);
-    const DataParallel a(plain, {.find_unused = true}, group), b(packed, {.find_unused = true, .compress = half}, group);
+    const DataParallel a(plain, {.find_unused = true}, group),
+        b(packed, {.find_unused = true, .compress = half}, group);
     const Tensor x = numbers({9, 6}, 70 + group.rank());
     backward(loss_of(plain, x));
     backward(loss_of(packed, x));
@@ -233,8 +238,10 @@ TEST_CASE("An overflow on one rank skips the step on all, and all scales stay th
       backward(scaler.scale(loss));
       const bool skipped = scaler.step(sgd).skipped();
       scaler.update();
-      check(skipped == (step == 2), "step ", step, " of rank ", group.rank(), skipped ? " is skipped" : " is not skipped");
-      check(scaler.get_scale() == (step < 2 ? 1024 : 512), "the scale of rank ", group.rank(), " is ", scaler.get_scale());
+      check(skipped == (step == 2), "step ", step, " of rank ", group.rank(),
+            skipped ? " is skipped" : " is not skipped");
+      check(scaler.get_scale() == (step < 2 ? 1024 : 512), "the scale of rank ", group.rank(), " is ",
+            scaler.get_scale());
       const std::vector<Tensor> after = nn::parameters(net);
       for (std::size_t i = 0; i < after.size(); ++i)
         check(same_bits(before[i], after[i]) == skipped, "parameter ", static_cast<int>(i), " in step ", step);

@@ -30,7 +30,8 @@ Tensor input_of(int rank, const Dims& sizes, Dtype dtype) {
   const std::int64_t n = numel_of(sizes);
   std::vector<double> v(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
-    const double x = std::sin(static_cast<double>(i * 7 + rank * 131 + 1)) * std::exp(static_cast<double>((i + rank) % 5));
+    const double x =
+        std::sin(static_cast<double>(i * 7 + rank * 131 + 1)) * std::exp(static_cast<double>((i + rank) % 5));
     v[static_cast<std::size_t>(i)] = is_floating(dtype) ? x : std::floor(std::abs(x));
   }
   Tensor t = from_data<double>(v, sizes);
@@ -51,8 +52,8 @@ Tensor expected_reduction(int ranks, const Dims& sizes, Dtype dtype, ReduceOp op
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.sizes() == b.sizes() && a.dtype() == b.dtype() &&
-         (a.numel() == 0 || std::memcmp(a.contiguous().raw_data(), b.contiguous().raw_data(),
-                                        static_cast<std::size_t>(a.nbytes())) == 0);
+         (a.numel() == 0 ||
+          std::memcmp(a.contiguous().raw_data(), b.contiguous().raw_data(), static_cast<std::size_t>(a.nbytes())) == 0);
 }
 
 }  // namespace
@@ -103,7 +104,8 @@ TEST_CASE("How tensors are grouped into calls does not change a bit") {
     }
     group.all_reduce(together, ReduceOp::mean);
     for (const Tensor& x : alone) group.all_reduce(x, ReduceOp::mean);
-    for (std::size_t i = 0; i < alone.size(); ++i) check(same_bits(together[i], alone[i]), "tensor ", static_cast<int>(i));
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      check(same_bits(together[i], alone[i]), "tensor ", static_cast<int>(i));
   });
   CHECK(error == "");
 }
@@ -175,10 +177,18 @@ TEST_CASE("What differs between ranks is said to all of them, and ends the group
       {"dtype", reduce({10}, f64), reduce({10}, f32), {"f64[10]", "f32[10]"}},
       {"operation", reduce({10}, f32, ReduceOp::max), reduce({10}, f32), {"(max)", "(sum)"}},
       {"call", [](ProcessGroup& g) { g.barrier(); }, reduce({10}, f32), {"barrier", "all_reduce"}},
-      {"root", [](ProcessGroup& g) { g.broadcast(zeros({3}), 1); }, [](ProcessGroup& g) { g.broadcast(zeros({3}), 2); },
+      {"root",
+       [](ProcessGroup& g) { g.broadcast(zeros({3}), 1); },
+       [](ProcessGroup& g) { g.broadcast(zeros({3}), 2); },
        {"from rank 1", "from rank 2"}},
-      {"list", [](ProcessGroup& g) { g.all_reduce(std::vector{zeros({3}), zeros({4})}); },
-       [](ProcessGroup& g) { g.all_reduce(std::vector{zeros({4}), zeros({3})}); }, {"2 tensors", "rank 1"}},
+      {"list",
+       [](ProcessGroup& g) {
+         g.all_reduce(std::vector{zeros({3}), zeros({4})});
+       },
+       [](ProcessGroup& g) {
+         g.all_reduce(std::vector{zeros({4}), zeros({3})});
+       },
+       {"2 tensors", "rank 1"}},
   };
   for (const Case& c : cases) {
     INFO(c.what);
@@ -190,15 +200,14 @@ TEST_CASE("What differs between ranks is said to all of them, and ends the group
       } catch (const Error&) {
         try {
           g.barrier();
-        } catch (const Error& e) {
-          again[static_cast<std::size_t>(g.rank())] = e.what();
-        }
+        } catch (const Error& e) { again[static_cast<std::size_t>(g.rank())] = e.what(); }
         throw;
       }
     });
     for (int r = 0; r < 3; ++r) {
       INFO("rank " << r);
-      CHECK_THAT(errors[static_cast<std::size_t>(r)], Contains(c.words[0]) && Contains(c.words[1]) && Contains("rank 1 "));
+      CHECK_THAT(errors[static_cast<std::size_t>(r)],
+                 Contains(c.words[0]) && Contains(c.words[1]) && Contains("rank 1 "));
       CHECK_THAT(again[static_cast<std::size_t>(r)], Contains("no further use") && Contains("rank 1 "));
     }
   }
@@ -272,10 +281,12 @@ TEST_CASE("A rank that does not come in time is named") {
 }
 
 TEST_CASE("A rank that is missing at the start is named") {
-  const std::vector<std::string> errors = errors_of_ranks(3, [](ProcessGroup&) {}, [](GroupOptions& o) {
-    o.rendezvous_timeout = milliseconds(o.rank == 0 ? 400 : 300);
-    if (o.rank == 2) fail("does not come");
-  });
+  const std::vector<std::string> errors = errors_of_ranks(
+      3, [](ProcessGroup&) {},
+      [](GroupOptions& o) {
+        o.rendezvous_timeout = milliseconds(o.rank == 0 ? 400 : 300);
+        if (o.rank == 2) fail("does not come");
+      });
   CHECK_THAT(errors[0], Contains("rank 2 did not come in time"));
   CHECK_THAT(errors[1], Contains("rank 1 of 3 did not find the others"));
 }
@@ -365,9 +376,7 @@ TEST_CASE("Strangers at the store's port change nothing") {
           const Tensor x = ones({100000});
           for (int i = 0; i < 20; ++i) group->all_reduce(x, ReduceOp::mean);
           check(same_bits(x, ones({100000})), "wrong numbers");
-        } catch (const std::exception& e) {
-          errors[static_cast<std::size_t>(r)] = e.what();
-        }
+        } catch (const std::exception& e) { errors[static_cast<std::size_t>(r)] = e.what(); }
       });
     }
     const Deadline by{seconds(5)};
@@ -378,7 +387,9 @@ TEST_CASE("Strangers at the store's port change nothing") {
         std::string bytes(static_cast<std::size_t>(n), '\0');
         const Tensor noise = randint(0, 256, {n}).to(u8);
         std::memcpy(bytes.data(), noise.raw_data(), bytes.size());
-        if (i % 3 == 1) bytes.replace(0, std::min<std::size_t>(4, bytes.size()), "\x31\x53\x4e\x4d", std::min<std::size_t>(4, bytes.size()));
+        if (i % 3 == 1)
+          bytes.replace(0, std::min<std::size_t>(4, bytes.size()), "\x31\x53\x4e\x4d",
+                        std::min<std::size_t>(4, bytes.size()));
         if (i % 3 == 2) bytes = std::string("GET / HTTP/1.1\r\n\r\n").substr(0, static_cast<std::size_t>(n));
         s.send(bytes.data(), bytes.size(), by, "the store");
         if (i % 4 == 0) idle.push_back(std::move(s));
@@ -397,12 +408,12 @@ TEST_CASE("A member that sends nonsense to the store is dropped, and lengths are
   const StoreServer server(std::move(listener), 2, parse_token(job_token));
   TcpStore a(at, 0, 2, parse_token(job_token), Deadline(seconds(10)));
   const auto questions = std::vector<std::string>{
-      std::string("s\0\0\0\xff\xff\xff\xff\0\0\0\0", 12),      // a key of 4 GiB
-      std::string("s\0\0\0\x01\0\0\0\xff\xff\xff\x7f", 12),    // a value of 2 GiB
-      std::string("?\0\0\0\x01\0\0\0\0\0\0\0k", 13),           // an unknown question
-      std::string("s\0\0\0\x01\0\0\0\x01\0\0\0\0v", 14),       // the key of failures
-      std::string("a\0\0\0\x01\0\0\0\x01\0\0\0kv", 14),        // a number of one byte
-      std::string("g\0\0\0\x01\0\0\0\0\0\0\0kg\0\0\0", 17),    // does not wait for an answer
+      std::string("s\0\0\0\xff\xff\xff\xff\0\0\0\0", 12),    // a key of 4 GiB
+      std::string("s\0\0\0\x01\0\0\0\xff\xff\xff\x7f", 12),  // a value of 2 GiB
+      std::string("?\0\0\0\x01\0\0\0\0\0\0\0k", 13),         // an unknown question
+      std::string("s\0\0\0\x01\0\0\0\x01\0\0\0\0v", 14),     // the key of failures
+      std::string("a\0\0\0\x01\0\0\0\x01\0\0\0kv", 14),      // a number of one byte
+      std::string("g\0\0\0\x01\0\0\0\0\0\0\0kg\0\0\0", 17),  // does not wait for an answer
   };
   for (std::size_t i = 0; i < questions.size(); ++i) {
     INFO("question " << i);
@@ -419,9 +430,7 @@ TEST_CASE("A member that sends nonsense to the store is dropped, and lengths are
     bool closed = false;
     try {
       closed = !raw.receive(answer, 1, by, "store");
-    } catch (const Error& e) {
-      closed = std::string(e.what()).find("lost") != std::string::npos;
-    }
+    } catch (const Error& e) { closed = std::string(e.what()).find("lost") != std::string::npos; }
     CHECK(closed);
   }
   a.set("still", "here", Deadline(seconds(10)));
@@ -433,13 +442,15 @@ TEST_CASE("The environment is read as torchrun sets it, and mistakes are explain
     Variables(std::initializer_list<std::pair<const char*, const char*>> v) : set(v) {
       for (auto& [name, value] : set) ::setenv(name, value, 1);
     }
-    ~Variables() { for (auto& [name, value] : set) ::unsetenv(name); }
+    ~Variables() {
+      for (auto& [name, value] : set) ::unsetenv(name);
+    }
     std::vector<std::pair<const char*, const char*>> set;
   };
   CHECK(options_from_environment().size == 1);
   {
-    const Variables v{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"},
-                       {"MANTISSA_JOB_TOKEN", "abc"}, {"MANTISSA_GROUP_TIMEOUT", "7"}};
+    const Variables v{{"RANK", "3"},           {"WORLD_SIZE", "4"},           {"MASTER_ADDR", "10.0.0.1"},
+                      {"MASTER_PORT", "1234"}, {"MANTISSA_JOB_TOKEN", "abc"}, {"MANTISSA_GROUP_TIMEOUT", "7"}};
     const GroupOptions o = options_from_environment();
     CHECK(o.rank == 3);
     CHECK(o.size == 4);

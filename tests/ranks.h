@@ -39,9 +39,7 @@ inline std::vector<std::string> errors_of_ranks(
         change(o);
         const auto group = make_group(o);
         f(*group);
-      } catch (const std::exception& e) {
-        errors[static_cast<std::size_t>(rank)] = e.what();
-      }
+      } catch (const std::exception& e) { errors[static_cast<std::size_t>(rank)] = e.what(); }
     });
   }
   for (std::thread& t : threads) t.join();
@@ -50,7 +48,8 @@ inline std::vector<std::string> errors_of_ranks(
 
 // The same where nothing may go wrong: the first error of all.
 inline std::string error_of_ranks(int size, const std::function<void(distributed::ProcessGroup&)>& f) {
-  for (const std::string& e : errors_of_ranks(size, f)) if (!e.empty()) return e;
+  for (const std::string& e : errors_of_ranks(size, f))
+    if (!e.empty()) return e;
   return "";
 }
 

@@ -50,8 +50,8 @@ Run::Run(const Options& o, const Plan& plan)
     : dtype(o.amp == "bf16"  ? bf16
             : o.amp == "f16" ? f16
                              : f32),
-      device(parse_device(o.device)), world(distributed::world()), scaler({.enabled = o.amp == "f16"}), o_(o), plan_(plan),
-      seed_(o.seed) {
+      device(parse_device(o.device)), world(distributed::world()), scaler({.enabled = o.amp == "f16"}), o_(o),
+      plan_(plan), seed_(o.seed) {
   check(plan.steps_per_epoch >= 1, "the training data are fewer than one batch of ", o.batch);
   parts_.push_back({"scaler", [this] { return scaler.state_dict(); },
                     [this](const NamedTensors& s) {
@@ -278,7 +278,7 @@ void Run::start(const std::string& source, std::int64_t parameters) {
     note(concat("resumed from ", o_.resume, " after ", step_, " steps",
                 o_.save.empty() ? "; nothing more is saved (pass --save FILE)" : ""));
   }
-  RngState rng = rng_state();  // each process drops out others; saved is the first one's state, so a resumed run does too
+  RngState rng = rng_state();  // each process drops out others; what is saved is the first one's state
   rng.seed += static_cast<std::uint64_t>(world.rank());
   set_rng_state(rng);
   if (!o_.log.empty() && world.is_first()) curves_.emplace(o_.log);

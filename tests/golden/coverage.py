@@ -14,6 +14,7 @@ import sys
 
 import torch
 import torchvision
+import torch.distributed
 from torch import nn, optim
 from torchvision.transforms import v2
 
@@ -35,13 +36,13 @@ types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|Slo
 ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_matrix.h", "core/ops_numeric.h", "core/ops_special.h", "core/fused_ops.h",
                "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "core/tensor.h", "core/random.h", "autograd/*.h")
-methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h")
+methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?(?:virtual )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h", "io/process_group.h", "io/tcp_store.h")
 classes = r"^(?:template <[\w ,.]+> )?(?:struct|class|using) (?:\[\[nodiscard\]\] )?(\w+)"
 modules = declared(classes, "nn/*.h")
 optimizers = declared(classes, "optim/*.h")
 inits = declared(r"^(?:inline )?(?:void|Tensor|double) (\w+)\(", "nn/init.h")
 others = declared(r"^(?! |//|#)(?:.*[ &*])?(\w+)\(", "nn/*.h", "optim/*.h", "data/*.h", "autograd/*.h", "amp/*.h", "io/*.h", "jit/*.h", "core/*.h") | \
-    declared(classes, "data/*.h", "autograd/*.h", "amp/*.h", "core/*.h") | declared(r"^  Pipeline (\w+)\(", "data/pipeline.h")
+    declared(classes, "data/*.h", "autograd/*.h", "amp/*.h", "core/*.h", "io/process_group.h", "io/tcp_store.h") | declared(r"^  Pipeline (\w+)\(", "data/pipeline.h")
 everything = functions | methods | modules | optimizers | inits | others
 
 
@@ -68,6 +69,14 @@ init_names = [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_
 utils_names = [n for n in nn.utils.__all__ if re.match("clip_grad_|parameters_to|vector_to|.*norm$|fuse", n) and n != "clip_grad_norm"]
 data_names = [n for n in torch.utils.data.__all__ if is_type(getattr(torch.utils.data, n)) and n[0].isupper() and not re.search("Pipe|Chunk", n)]
 data_names += ["random_split", "default_collate"]
+# without what serves backends, debugging and their internals, and old names of the same
+distributed_names = ["DistributedDataParallel", "DistributedSampler", "SyncBatchNorm", "FullyShardedDataParallel", "ZeroRedundancyOptimizer",
+                     "Join", "torchrun"] + [n for n in ["init_process_group", "destroy_process_group", "is_initialized", "is_torchelastic_launched",
+                     "get_rank", "get_world_size", "get_backend", "get_node_local_rank", "new_group", "ProcessGroup", "ReduceOp", "Work", "TCPStore", "FileStore",
+                     "HashStore", "PrefixStore", "barrier", "monitored_barrier", "broadcast", "all_reduce", "all_reduce_coalesced", "reduce",
+                     "all_gather", "all_gather_into_tensor", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
+                     "all_to_all_single", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_gather_object", "broadcast_object_list",
+                     "gather_object", "scatter_object_list", "DeviceMesh", "init_device_mesh", "rpc"] if hasattr(torch.distributed, n)]
 vision = [n for n in dir(v2) if isinstance(getattr(v2, n), type) and issubclass(getattr(v2, n), nn.Module)]
 datasets = sorted(torchvision.datasets.__all__, key=str.lower)
 
@@ -88,6 +97,7 @@ sections = [
     ("profiler", "`torch.profiler`", ["profile", "record_function", "schedule", "key_averages", "export_chrome_trace", "profile_memory", "record_shapes",
      "with_flops", "with_stack", "tensorboard_trace_handler"], set()),
     ("data", "`torch.utils.data`", data_names, others),
+    ("distributed", "`torch.distributed`", distributed_names, set()),
     ("vision", "`torchvision.transforms.v2`", vision, set()),
     ("datasets", "`torchvision.datasets`", datasets, set()),
     ("language", "Of `transformers` and `tokenizers`, what writing with GPT-2 takes",

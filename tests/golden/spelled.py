@@ -85,6 +85,17 @@ spelled = {
         "WeightedRandomSampler": "`WeightedRandomSampler`", "SubsetRandomSampler": "`SubsetRandomSampler`", "default_collate": "`read_batch`",
         "ConcatDataset": "`concat`",
     },
+    "distributed": {
+        "DistributedDataParallel": "`nn::DataParallel`, an object beside the net, which is called, saved and loaded as before",
+        "DistributedSampler": "`shard(rank, size)`, a step of the `Pipeline`; `DistributedSampler`", "torchrun": "the program mantissa_run",
+        "init_process_group": "`world()` by itself, from the same variables; `make_group(options)`", "destroy_process_group": "the end of the program, or of a `ProcessGroup`",
+        "get_rank": "`world().rank()`", "get_world_size": "`world().size()`", "get_node_local_rank": "`local_rank()`",
+        "ProcessGroup": "`ProcessGroup`", "ReduceOp": "sum, mean, max and min of `all_reduce(x, op)`", "Work": "`Work`, of `start_all_reduce`", "TCPStore": "`TcpStore`",
+        "barrier": "`barrier()`, a method", "monitored_barrier": "`barrier()`: every call names the rank that does not come", "broadcast": "`broadcast(x, root)`, a method",
+        "all_reduce": "`all_reduce(x, ReduceOp::mean)`, a method", "all_reduce_coalesced": "`all_reduce(tensors)`",
+        "all_gather": "`all_gather(x)`, one tensor [size, ...]", "all_gather_into_tensor": "`all_gather(x)`",
+        "reduce_scatter": "`reduce_scatter(x)`", "reduce_scatter_tensor": "`reduce_scatter(x)`",
+    },
     "vision": {
         "AugMix": "`aug_mix`", "AutoAugment": "`auto_augment`", "CenterCrop": "`center_crop`", "ColorJitter": "`color_jitter`",
         "Compose": "the steps of a `Pipeline`", "ConvertImageDtype": "`to_float`", "CutMix": "`cutmix`", "ElasticTransform": "`random_elastic`",
@@ -112,6 +123,8 @@ spelled = {
 reasons = {
     "profiler": "Times on the device come from events around each operator (`core/profile.h`), not from the driver's record of kernels: NVTX names "
                 "every launch for Nsight Systems, which has that.",
+    "distributed": "One group of all ranks, which train copies of one net: no groups of some of the ranks, no parameters or optimizer states that are "
+    "cut up between ranks, no messages between two ranks, no calls of functions elsewhere. What is summed is tensors: objects of the language are not sent.",
     "linalg": "What there is of systems of equations and decompositions is made of operators, a few for each row or column: for matrices "
               "of some dozens of rows. Eigenvalues of matrices that are not symmetric are complex, which no dtype here is. The names with _ex "
               "say by a tensor what those without say by an exception.",
