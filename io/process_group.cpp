@@ -142,18 +142,21 @@ void check_op(const char* what, const Tensor& x, ReduceOp op) {
         " has a max (any) and a min (all), but no ", name_of(op));
 }
 
-// Contiguous stand-ins for tensors that are not, which take their place while something is done with them in place.
-class Contiguous {
+// What is exchanged of x, contiguous and on the CPU: x itself where it is that.
+Tensor on_host(const Tensor& x) { return x.detach().to(cpu).contiguous(); }
+
+// Stand-ins that take the place of tensors while something is done with them in place.
+class StandIns {
  public:
-  explicit Contiguous(std::span<const Tensor> xs) : originals_(xs) {
-    for (const Tensor& x : xs) tensors_.push_back(x.is_contiguous() ? x.detach() : x.detach().contiguous());
+  explicit StandIns(std::span<const Tensor> xs) : originals_(xs) {
+    for (const Tensor& x : xs) tensors_.push_back(on_host(x));
   }
   std::span<const Tensor> tensors() const { return tensors_; }
   void put_back(const char* op) {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const Tensor& x = originals_[i];
-      if (!x.is_contiguous()) x.detach().copy_(tensors_[i]);
-      else x.storage()->written_by(op);
+      if (x.numel() > 0 && x.raw_data() == tensors_[i].raw_data()) x.storage()->written_by(op);
+      else x.detach().copy_(tensors_[i]);
     }
   }
 
@@ -164,12 +167,11 @@ class Contiguous {
 
 }  // namespace
 
-void ProcessGroup::check_all(const char* what, std::span<const Tensor> xs) const {
+void ProcessGroup::check_all(const char* what, std::span<const Tensor> xs) {
   for (const Tensor& x : xs) {
     check(x.defined(), what, ": a tensor is undefined");
     check(x.dtype() == xs[0].dtype() && x.device() == xs[0].device(), what, ": ", xs[0], " and ", x,
           " differ in dtype or device");
-    accepts(what, x);
   }
 }
 
@@ -181,7 +183,7 @@ void ProcessGroup::broadcast(std::span<const Tensor> xs, int root) {
   if (xs.empty()) return;
   check_all("broadcast", xs);
   check(root >= 0 && root < size_, "broadcast: there is no rank ", root, " in a group of ", size_);
-  Contiguous c(xs);
+  StandIns c(xs);
   queue_->run([&] { run_broadcast(c.tensors(), root); });
   c.put_back("broadcast");
 }
@@ -190,7 +192,7 @@ void ProcessGroup::all_reduce(std::span<const Tensor> xs, ReduceOp op) {
   if (xs.empty()) return;
   check_all("all_reduce", xs);
   check_op("all_reduce", xs[0], op);
-  Contiguous c(xs);
+  StandIns c(xs);
   queue_->run([&] { run_all_reduce(c.tensors(), op); });
   c.put_back("all_reduce");
 }
@@ -204,12 +206,12 @@ double ProcessGroup::all_reduce(double x, ReduceOp op) {
 Tensor ProcessGroup::all_gather(const Tensor& x) {
   check_all("all_gather", std::span(&x, 1));
   check(x.dim() < Dims::max_rank, "all_gather: ", x, " has no room for a further dimension");
-  const Tensor part = x.detach().contiguous();
+  const Tensor part = on_host(x);
   Dims sizes = x.sizes();
   sizes.insert(0, size_);
-  const Tensor all = Tensor::allocate(sizes, x.dtype(), x.device());
+  const Tensor all = Tensor::allocate(sizes, x.dtype());
   queue_->run([&] { run_all_gather(all, part); });
-  return all;
+  return all.to(x.device());
 }
 
 Tensor ProcessGroup::reduce_scatter(const Tensor& x, ReduceOp op) {
@@ -219,10 +221,9 @@ Tensor ProcessGroup::reduce_scatter(const Tensor& x, ReduceOp op) {
         size_, " ranks");
   Dims sizes = x.sizes();
   sizes[0] /= size_;
-  const Tensor whole = x.detach().contiguous();
-  const Tensor part = Tensor::allocate(sizes, x.dtype(), x.device());
+  const Tensor whole = on_host(x), part = Tensor::allocate(sizes, x.dtype());
   queue_->run([&] { run_reduce_scatter(part, whole, op); });
-  return part;
+  return part.to(x.device());
 }
 
 Work ProcessGroup::start_all_reduce(std::vector<Tensor> xs, ReduceOp op) {
@@ -230,7 +231,8 @@ Work ProcessGroup::start_all_reduce(std::vector<Tensor> xs, ReduceOp op) {
   check_all("all_reduce", xs);
   check_op("all_reduce", xs[0], op);
   for (Tensor& x : xs) {
-    check(x.is_contiguous(), "start_all_reduce: ", x, " is not contiguous");
+    check(x.is_contiguous() && x.device().is_cpu(), "start_all_reduce: ", x,
+          " is not contiguous or not on the CPU; all_reduce takes it");
     x = x.detach();
   }
   return queue_->start([this, xs = std::move(xs), op] { run_all_reduce(xs, op); });
@@ -248,7 +250,6 @@ class GroupOfOne final : public ProcessGroup {
   }
 
  private:
-  void accepts(const char*, const Tensor&) const override {}
   void run_barrier() override {}
   void run_broadcast(std::span<const Tensor>, int) override {}
   void run_all_reduce(std::span<const Tensor>, ReduceOp) override {}

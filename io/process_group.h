@@ -14,6 +14,8 @@
 // The result has the same bits on every rank and in every run: each element is summed in the order of the ranks,
 // halves in f32 with one rounding at the end. So it does not depend either on how tensors are grouped into calls.
 //
+// Tensors on a GPU are exchanged through host memory: what is asked for waits for the GPU. There is no NCCL yet.
+//
 // Nothing is recorded for differentiation. Training with it: nn/data_parallel.h; each rank's part of the data:
 // data::Pipeline::shard.
 #pragma once
@@ -73,7 +75,7 @@ class ProcessGroup {
   Tensor reduce_scatter(const Tensor& x, ReduceOp op = ReduceOp::sum);
 
   // Begins an all_reduce; it is done when wait() comes back. Until then nobody may write to the tensors, which are
-  // contiguous. Like a call it has its place in the order that is the same on all ranks.
+  // contiguous and on the CPU. Like a call it has its place in the order that is the same on all ranks.
   virtual Work start_all_reduce(std::vector<Tensor> xs, ReduceOp op = ReduceOp::sum);
 
   // Makes the error of this rank, which is about to give up, that of all: what they call from now on throws it.
@@ -81,9 +83,8 @@ class ProcessGroup {
 
  protected:
   ProcessGroup(int rank, int size);
-  // What a kind of group does. Tensors are defined, contiguous, of one dtype that the operation has, and on the device
-  // that accepts() has let pass; `out` does not overlap. Called one at a time.
-  virtual void accepts(const char* what, const Tensor& x) const = 0;
+  // What a kind of group does. Tensors are defined, contiguous, on the CPU and of one dtype that the operation has;
+  // `out` does not overlap. Called one at a time.
   virtual void run_barrier() = 0;
   virtual void run_broadcast(std::span<const Tensor> xs, int root) = 0;
   virtual void run_all_reduce(std::span<const Tensor> xs, ReduceOp op) = 0;
@@ -93,7 +94,7 @@ class ProcessGroup {
 
  private:
   class Queue;
-  void check_all(const char* what, std::span<const Tensor> xs) const;
+  static void check_all(const char* what, std::span<const Tensor> xs);
 
   int rank_, size_;
   std::unique_ptr<Queue> queue_;

@@ -60,7 +60,7 @@ Socket connect_to(const Address& to, const Deadline& by);
 Socket accept_from(const Socket& listener, const Deadline& by);
 Address local_address(const Socket& socket);  // in numbers
 
-// Without delays for small messages; told within half a minute that the other machine is gone.
+// Without delays for small messages; who waits for data is told within half a minute that the other machine is gone.
 void tune(const Socket& socket);
 
 }  // namespace mantissa::distributed

@@ -160,10 +160,6 @@ class TcpGroup final : public ProcessGroup {
   void meet(const GroupOptions& o, const Deadline& by);
   void connect_all(const Token& token, const Deadline& by);
 
-  void accepts(const char* what, const Tensor& x) const override {
-    check(x.device().is_cpu(), what, ": ", x, " is on a GPU, and this group works over TCP on the CPU");
-  }
-
   // Runs f(exchange, deadline) with the headers in all lines; done(peer) of `run` is told of what comes after them.
   template <class F> void call(Header h, F&& f);
   void run(Exchange& x, const Deadline& by, const std::function<void(int)>& came);

@@ -163,7 +163,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
       if (!g.defined()) g = zeros(p.sizes(), {.dtype = p.dtype(), .device = p.device()});
       g = g.detach();
       if (options_.compress && size_of(g.dtype()) > size_of(*options_.compress)) g = cast(g, *options_.compress);
-      b.sent.push_back(g.contiguous());
+      b.sent.push_back(g.to(cpu).contiguous());
     }
     b.work = group_.start_all_reduce(b.sent, ReduceOp::mean);
   }
@@ -195,10 +195,11 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     const Tensor& p = parameters_[i].tensor;
     const Tensor g = p.grad();
     if (!g.defined()) {
-      if (used.data<std::uint8_t>()[i]) Tensor(p).set_grad(cast(reduced, p.dtype()));
+      if (used.data<std::uint8_t>()[i]) Tensor(p).set_grad(cast(reduced.to(p.device()), p.dtype()));
     } else if (g.raw_data() != reduced.raw_data()) {
       // behind the gradient's back: it is still that of its loss, with the loss's scale (autograd/hooks.h)
-      kernels::copy(g.device(), g.view(), reduced.view());
+      const Tensor there = reduced.to(g.device());
+      kernels::copy(g.device(), g.view(), there.view());
     }
   }
 

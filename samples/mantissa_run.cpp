@@ -169,6 +169,7 @@ int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
 int main(int argc, char** argv) try {
   const Run run = parse(argc, argv);
   sigset_t watched, before;
+  ::signal(SIGCHLD, SIG_DFL);  // whoever started this may have ignored it, and then no rank could be waited for
   ::sigemptyset(&watched);
   for (const int s : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&watched, s);
   ::pthread_sigmask(SIG_BLOCK, &watched, &before);  // they are waited for in watch()

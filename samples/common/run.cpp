@@ -29,6 +29,12 @@ std::string text_of(const Values& values) {  // "loss 0.1234, test accuracy 98.7
 
 }  // namespace
 
+Device device_of(const Options& o) {
+  const Device device = parse_device(o.device);
+  const bool own = !device.is_cpu() && o.device.find(':') == o.device.npos && distributed::world().size() > 1;
+  return own ? parse_device(concat("cuda:", distributed::local_rank())) : device;
+}
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters) {
   if (o.optimizer == "sgd")
     return std::make_unique<optim::Sgd>(
@@ -50,7 +56,7 @@ Run::Run(const Options& o, const Plan& plan)
     : dtype(o.amp == "bf16"  ? bf16
             : o.amp == "f16" ? f16
                              : f32),
-      device(parse_device(o.device)), world(distributed::world()), scaler({.enabled = o.amp == "f16"}), o_(o),
+      device(device_of(o)), world(distributed::world()), scaler({.enabled = o.amp == "f16"}), o_(o),
       plan_(plan), seed_(o.seed) {
   check(plan.steps_per_epoch >= 1, "the training data are fewer than one batch of ", o.batch);
   parts_.push_back({"scaler", [this] { return scaler.state_dict(); },
@@ -137,7 +143,7 @@ bool Run::next() {
 }
 
 void Run::follow_profile() {
-  if (o_.profile.empty()) return;
+  if (o_.profile.empty() || !world.is_first()) return;
   const std::int64_t left = o_.minutes > 0 ? INT64_MAX : o_.epochs * plan_.steps_per_epoch - step_ + steps_here_;
   const std::int64_t first = std::min<std::int64_t>(10, left / 2);  // of a short run its second half
   if (steps_here_ == first) profile_.emplace(ProfileOptions{.shapes = true});

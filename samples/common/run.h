@@ -53,6 +53,8 @@ struct Plan {
   std::string items = "images";
 };
 
+// The options' device. Of several processes on a machine each has a GPU of its own, where "cuda" names none.
+Device device_of(const Options& o);
 std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters);
 optim::Schedule make_schedule(const Options& o, std::int64_t steps);
 

@@ -40,7 +40,7 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   }
   test_set.mean = train_set.mean;
   test_set.std = train_set.std;
-  const Device device = parse_device(o.device);
+  const Device device = device_of(o);
   const distributed::ProcessGroup& world = distributed::world();
   data::Loader loader = more.augment(data::Pipeline(train_set).shuffle(o.seed))
                             .shard(world.rank(), world.size())
