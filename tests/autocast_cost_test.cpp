@@ -33,6 +33,7 @@ struct Twice {  // of 16 numbers: little besides the call itself
 template <class Op> Tensor apply_without(const Op& op, const Tensor& input) {
   const Tensor* x[1] = {&input};
   try {
+    const ProfileRange range(ProfileKind::op, Op::name, x);
     const detail::BoundFixed<Op, 1> bound{op, x};
     const bool record = differentiable<Op>() && detail::should_record(x);
     auto y = bound.make();
