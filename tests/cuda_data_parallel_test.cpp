@@ -1,0 +1,80 @@
+// Two processes that train one net on a GPU each (or on the same): gradients go through host memory.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iostream>
+
+#include "autograd/backward.h"
+#include "catch_compat.h"
+#include "core/ops.h"
+#include "devices.h"
+#include "nn/data_parallel.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "optim/sgd.h"
+#include "ranks.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+
+namespace {
+
+struct Net {
+  nn::Linear in{6, 9}, out{9, 4};
+  nn::BatchNorm1d norm{9};
+  MANTISSA_FIELDS(in, out, norm)
+  Tensor operator()(const Tensor& x) const { return out(tanh(norm(in(x)))); }
+};
+
+void train(distributed::ProcessGroup& group, Device device) {
+  manual_seed(3 + static_cast<std::uint64_t>(group.rank()));
+  Net net;
+  nn::to(net, device);
+  nn::DataParallel parallel(net, {.bucket_mb = 1e-4, .first_bucket_mb = 1e-4, .find_unused = true}, group);
+  optim::Sgd sgd(nn::parameters(net), {.lr = 0.1});
+  for (int step = 0; step < 3; ++step) {
+    const Tensor x = randn({8, 6}).to(device);
+    backward(mean(pow(net(x), 2)));
+    sgd.step();
+    sgd.zero_grad();
+  }
+  std::vector<Tensor> state = nn::parameters(net);
+  for (const Tensor& b : nn::buffers(net)) state.push_back(b);
+  for (const Tensor& t : state) {
+    const Tensor all = group.all_gather(t);
+    check(all.device() == device, "gathered to ", all);
+    const Tensor first = all.select(0, 0).to(cpu), other = all.select(0, 1).to(cpu);
+    check(std::memcmp(first.raw_data(), other.contiguous().raw_data(), static_cast<std::size_t>(first.nbytes())) == 0,
+          "ranks differ in ", t);
+  }
+  const Tensor x = full({5}, group.rank() + 1.0, {.device = device});
+  group.all_reduce(x);
+  check(x.to(cpu).to_vector<double>() == std::vector<double>(5, 3.0), "a sum of tensors on the device");
+}
+
+}  // namespace
+
+TEST_CASE("Two processes on GPUs stay bitwise equal") {
+  distributed::Socket listener = distributed::listen_on({"127.0.0.1", 0}, 8);
+  distributed::GroupOptions o = local_options(2, distributed::local_address(listener).port);
+  const pid_t child = ::fork();  // before anything has used a device, or made a thread
+  REQUIRE(child >= 0);
+  o.rank = child == 0 ? 1 : 0;
+  if (child > 0) o.store_socket = listener.release();
+  std::string error;
+  try {
+    const auto group = distributed::make_group(o);
+    for (const Device device : devices()) train(*group, device);
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+  if (child == 0) {
+    if (!error.empty()) std::cerr << "rank 1: " << error << "\n";
+    ::_exit(error.empty() ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(error == "");
+}
