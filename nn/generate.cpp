@@ -1,7 +1,7 @@
 #include "nn/generate.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cfloat>
 
 #include "amp/autocast.h"
 #include "autograd/grad_mode.h"
@@ -20,27 +20,34 @@ Tensor sample(const Tensor& logits, const SampleOptions& o) {
   const NoGrad no_grad;
   const amp::Autocast off(amp::disabled);
   if (o.temperature == 0) return argmax(logits, -1);
-  Tensor x = cast(logits, f32) / o.temperature, candidates;  // undefined: all, in order
-  const std::int64_t all_tokens = x.size(-1);
+  const auto last = [](const Tensor& x) { return slice(x, -1, -1); };
+  const std::int64_t all_tokens = logits.size(-1);
+  Tensor x = cast(logits, f32), candidates;  // undefined: all, in order
   if (o.top_k > 0 && o.top_k < all_tokens) {
     const auto [values, indices] = topk(x, o.top_k);
     x = values;
     candidates = indices;
   }
+  // Of the likeliest it is 1, so that no temperature is too low; f32 has none below its smallest normal number.
+  Tensor weight = exp((x - amax(x, {-1}, true)) / std::max<double>(o.temperature, FLT_MIN));
+  Tensor edges = cumsum(weight, -1, f64), end = last(edges);
+  if (x.device().is_cpu())  // elsewhere looking would be waiting
+    check(all(end > 0.0).item<bool>(), "sample: the logits ", logits,
+          " have NaN or infinity, or nothing but -infinity");
   if (o.top_p < 1) {
-    Tensor p = softmax(x, -1);
     if (!candidates.defined()) {  // likeliest first; to sort all takes as long as the model, and some are mostly enough
-      auto best = topk(p, std::min<std::int64_t>(1024, all_tokens));
-      if (!all(sum(best.values, {-1}) >= o.top_p)) best = topk(p, all_tokens);
-      p = best.values;
+      auto best = topk(weight, std::min<std::int64_t>(1024, all_tokens));
+      if (!all(last(cumsum(best.values, -1, f64)) >= end * o.top_p)) best = topk(weight, all_tokens);
       candidates = best.indices;
-      x = gather(x, -1, candidates);
+      edges = cumsum(best.values, -1, f64);
     }
-    x = masked_fill(x, cumsum(p, -1) - p >= o.top_p, -INFINITY);  // the likeliest is always among them
+    const Tensor enough = searchsorted(edges, end * o.top_p);
+    end = gather(edges, -1, clamp(enough, 0, static_cast<double>(edges.size(-1) - 1)));
   }
-  // The largest of logits + Gumbel noise is a draw from their softmax.
-  const Tensor noise = -log(-log(rand(x.sizes(), {.device = x.device()})));
-  const Tensor chosen = argmax(x + noise, -1, true);
+  // The inverse of the distribution function, in f64: in f32 a likely token would take what is due to the unlikely
+  // ones.
+  const Tensor at = searchsorted(edges, rand(end.sizes(), {.dtype = f64, .device = x.device()}) * end, true);
+  const Tensor chosen = clamp(at, 0, static_cast<double>(edges.size(-1) - 1));  // NaN is beyond the end
   return squeeze(candidates.defined() ? gather(candidates, -1, chosen) : chosen, -1);
 }
 
@@ -48,6 +55,9 @@ Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOption
   check(tokens.dim() == 2 && tokens.numel() > 0 && tokens.dtype() == i64, "generate: needs tokens i64 [N, T], got ",
         tokens);
   check(o.context == 0 || o.context >= 2, "generate: needs a context of 2 tokens at least, got ", o.context);
+  check(o.tokens >= 0, "generate: the number of tokens to write must not be negative, got ", o.tokens);
+  check(!o.end || *o.end >= 0, "generate: the token that ends a text must not be negative, got ", o.end.value_or(0));
+  check(static_cast<bool>(model), "generate: there is no model");
   const NoGrad no_grad;
   const KvCache cache;
   Tensor text = tokens, next = tokens, over;  // over: bool [N], the texts that have ended

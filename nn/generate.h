@@ -21,7 +21,8 @@ struct SampleOptions {
   double top_p = 1;        // only the likeliest that have this probability together (Holtzman et al., 2020)
 };
 
-// Draws a token for each row: logits [..., V] -> i64 [...].
+// Draws a token for each row, by one random number of f64: logits [..., V] -> i64 [...]. A logit of -infinity is never
+// drawn. Error for NaN on the CPU (a GPU would have to be waited for).
 Tensor sample(const Tensor& logits, const SampleOptions& options = {});
 
 struct GenerateOptions {

@@ -197,7 +197,7 @@ TEST_CASE("a token is drawn from the likeliest") {
   CHECK(is(drawn({.top_p = 0.7}), {0.625f, 0.375f, 0, 0}));
   CHECK(is(drawn({.top_p = 0.01}), {1, 0, 0, 0}));
   CHECK(is(drawn({.top_k = 3, .top_p = 0.5}), {1, 0, 0, 0}));  // 0.526 of what three have
-  const Tensor flat = zeros({1, 5000});  // the likeliest thousand have too little
+  const Tensor flat = zeros({1, 5000});                        // the likeliest thousand have too little
   CHECK(nn::sample(flat, {.top_p = 0.9}).item<int>() < 5000);
   CHECK(nn::sample(one_hot(tensor({4321}), 5000) * 20.0, {.top_p = 0.9}).item<int>() == 4321);
   CHECK(is(drawn({.temperature = 0.5}), {0.6849f, 0.2466f, 0.0616f, 0.0068f}));
@@ -205,6 +205,44 @@ TEST_CASE("a token is drawn from the likeliest") {
   CHECK(nn::sample(cast(logits, bf16), {.top_k = 2}).dtype() == i64);
   CHECK_THAT(message_of([&] { nn::sample(logits, {.temperature = -1}); }), Contains("must not be negative"));
   CHECK_THAT(message_of([&] { nn::sample(zeros({2, 0})); }), Contains("[..., V]"));
+}
+
+// By the inverse of the distribution function, in f64: noise in f32 on the logits gives too little to tokens below
+// 2^-24.
+TEST_CASE("unlikely tokens are drawn as often as they should be") {
+  MANTISSA_PRINT_SEED();
+  constexpr std::int64_t tokens = 50001, rows = 400;
+  const double unlikely = 0.05;  // of the tokens but the first, together
+  Tensor logits = full({tokens}, std::log(unlikely / (tokens - 1)));
+  logits.data<float>()[0] = static_cast<float>(std::log(1 - unlikely));
+  manual_seed(test::seed());
+  const std::vector<double> u = rand({rows, 1}, {.dtype = f64}).to_vector<double>();
+  manual_seed(test::seed());
+  const std::vector<std::int64_t> drawn = nn::sample(expand(logits, {rows, tokens})).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < u.size(); ++i) {  // each token has its part of [0, 1), the first one the first
+    const double token = u[i] < 1 - unlikely ? 0 : (u[i] - (1 - unlikely)) / unlikely * (tokens - 1);
+    INFO("row " << i << ", " << u[i]);
+    CHECK(std::abs(static_cast<double>(drawn[i]) - token) <= 2);
+  }
+}
+
+TEST_CASE("a token is drawn at any temperature, and from anything but NaN") {
+  const Tensor logits = tensor({1.0, 3.0, 2.0});
+  for (const double temperature : {1e-3, 1e-30, 1e-44, 1e-300})
+    CHECK(nn::sample(logits, {.temperature = temperature}).item<int>() == 1);
+  const Tensor hot = nn::sample(expand(logits, {3000, 3}), {.temperature = 1e300});
+  for (const float share : cast(one_hot(hot, 3), f32).mean({0}).to_vector<float>())
+    CHECK(std::abs(share - 1 / 3.0f) < 0.05f);
+  const Tensor one_possible = tensor({-INFINITY, -INFINITY, 2.0});
+  for (const nn::SampleOptions& o : {nn::SampleOptions{}, {.top_k = 2}, {.top_p = 0.9}, {.top_k = 2, .top_p = 0.9}}) {
+    CHECK(nn::sample(one_possible, o).item<int>() == 2);
+    for (const Tensor& bad : {tensor({1.0, NAN, 2.0}), tensor({1.0, INFINITY}), full({3}, -INFINITY)})
+      CHECK_THAT(message_of([&] { nn::sample(bad, o); }), Contains("have NaN or infinity"));
+    CHECK(nn::sample(zeros({0, 3}), o).sizes() == Dims{0});
+  }
+  for (const nn::SampleOptions& o :
+       {nn::SampleOptions{.temperature = NAN}, {.top_p = NAN}, {.top_p = 0}, {.top_k = -1}})
+    CHECK_THAT(message_of([&] { nn::sample(logits, o); }), Contains("sample: temperature and top_k must not be"));
 }
 
 TEST_CASE("what is written with a cache is what is written without") {
@@ -253,4 +291,10 @@ TEST_CASE("writing goes on beyond the context, and ends where it is told to") {
   const Tensor ended = nn::generate(script, some_tokens({2, 1}), {.tokens = 9, .end = 7});
   CHECK(ended.slice(1, 1).to_vector<int>() == std::vector<int>{7, 7, 7, 7, 1, 2, 2, 7});
   CHECK_THAT(message_of([&] { nn::generate(model, tensor({1, 2})); }), Contains("[N, T]"));
+  CHECK_THAT(message_of([&] {
+               nn::generate(model, some_tokens({1, 2}), {.tokens = -1});
+             }),
+             Contains("negative, got -1"));
+  CHECK_THAT(message_of([&] { nn::generate(model, some_tokens({1, 2}), {.end = -3}); }), Contains("negative, got -3"));
+  CHECK_THAT(message_of([&] { nn::generate({}, some_tokens({1, 2})); }), Contains("no model"));
 }
