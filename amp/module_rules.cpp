@@ -7,6 +7,7 @@
 
 #include "amp/nearest.h"
 #include "core/error.h"
+#include "core/json_text.h"
 
 namespace mantissa::amp {
 namespace {
@@ -75,7 +76,8 @@ Policies policies_for(ModuleList net, const ModulePolicies& rules) {
 }
 
 Policies policies_from_json(ModuleList net, std::string_view text, std::string_view where) {
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  check_json(text, std::string(where));
+  nlohmann::json json = nlohmann::json::parse(text);
   if (!json.is_object()) throw FormatError(concat(where, ": expected a JSON object of operators and policies"));
   const nlohmann::json modules = json.contains("modules") ? json["modules"] : nlohmann::json::object();
   if (!modules.is_object())

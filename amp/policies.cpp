@@ -7,6 +7,7 @@
 
 #include "amp/nearest.h"
 #include "core/error.h"
+#include "core/json_text.h"
 
 namespace mantissa::amp {
 namespace {
@@ -83,7 +84,8 @@ Policies Policies::torch_cpu() {
 }
 
 Policies Policies::from_json(std::string_view text, std::string_view where) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  check_json(text, std::string(where));
+  const nlohmann::json json = nlohmann::json::parse(text);
   if (!json.is_object()) throw FormatError(concat(where, ": expected a JSON object of operators and policies"));
   Policies p;
   for (const auto& [op, policy] : json.items()) {

@@ -77,11 +77,20 @@ class Merger {
   std::vector<std::uint64_t> heap_;  // rank, place
 };
 
-// The longest of `added`, by first byte and then longest first, that `text` begins with.
+// The longest of `added`, which are in the order of their texts, that `text` begins with.
 const AddedToken* added_at(const std::vector<AddedToken>& added, std::string_view text) {
-  for (const AddedToken& a : added)
-    if (text.starts_with(a.text)) return &a;
-  return nullptr;
+  const AddedToken* longest = nullptr;
+  auto first = added.begin(), last = added.end();  // those that begin with as many bytes of `text`
+  for (std::size_t bytes = 0;; ++bytes) {
+    if (first != last && first->text.size() == bytes) longest = &*first;
+    while (first != last && first->text.size() == bytes) ++first;
+    if (first == last || bytes == text.size()) return longest;
+    const auto next = [bytes](const AddedToken& a) { return static_cast<std::uint8_t>(a.text[bytes]); };
+    const auto byte = static_cast<std::uint8_t>(text[bytes]);
+    if (next(*first) == byte && next(last[-1]) == byte) continue;  // all of them, as is usual
+    const auto going_on = std::ranges::equal_range(first, last, byte, {}, next);
+    first = going_on.begin(), last = going_on.end();
+  }
 }
 
 // Encodes one text.
@@ -159,7 +168,7 @@ void sort_added(BpeTables& t) {
   for (const AddedToken& a : t.added)
     t.added_by_byte[a.normalized ? 1 : 0][static_cast<std::uint8_t>(a.text[0])].push_back(a);
   for (auto& round : t.added_by_byte)
-    for (auto& list : round) std::ranges::sort(list, std::greater(), [](const AddedToken& a) { return a.text.size(); });
+    for (auto& list : round) std::ranges::stable_sort(list, {}, &AddedToken::text);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // tokenizer.json, and vocab.json with merges.txt, as GPT-2's tokenizer is kept in them.
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.h"
 #include "data/bpe.h"
 #include "data/bpe_bytes.h"
 #include "data/bpe_tables.h"
@@ -16,25 +18,15 @@ using io::fail_format;
 using io::quote;
 
 constexpr std::int64_t most_bytes = 32 << 20, most_tokens = 1'000'000, most_added = 1000;
-constexpr int most_depth = 16;
+constexpr std::size_t most_added_bytes = 1000;  // of one: looking for them takes that long at each place of a text
 
 Json read_json(const std::string& path) {
   const std::string text = io::read_file(path, most_bytes);
   if (const char* what = io::recognise(text.substr(0, 64))) fail_format(path, "is ", what);
-  // The parser takes a zero byte for the end of its input and would not see what follows.
-  if (const std::size_t zero = text.find('\0'); zero != std::string::npos)
-    fail_format(path, "is not valid JSON at byte ", static_cast<unsigned long>(zero));
-  const auto check_depth = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > most_depth) fail_format(path, "is nested more than ", most_depth, " deep");
-    return true;
-  };
-  try {
-    Json json = Json::parse(text, check_depth);
-    if (!json.is_object()) fail_format(path, "must be a JSON object");
-    return json;
-  } catch (const Json::parse_error& e) {
-    fail_format(path, "is not valid JSON at byte ", static_cast<unsigned long>(e.byte));
-  }
+  check_json(text, path, {.values = 5 * most_tokens});  // tokens and their numbers, merges as lists of two
+  Json json = Json::parse(text);
+  if (!json.is_object()) fail_format(path, "must be a JSON object");
+  return json;
 }
 
 // The member `key` of an object that was checked to be one; null where there is none.
@@ -79,6 +71,8 @@ void Parts::read_added(const Json& list) {
     const auto id = token["id"].get<std::uint64_t>();
     if (id >= static_cast<std::uint64_t>(most_tokens))
       fail_format(path, "added token ", quote(text), " has the number ", id, "; they must be below ", most_tokens);
+    if (text.size() > most_added_bytes)
+      fail_format(path, "added token ", quote(text), " is longer than ", static_cast<unsigned long>(most_added_bytes));
     added.push_back(
         {text, static_cast<std::int64_t>(id), member(token, "special") != false, member(token, "normalized") == true});
   }
@@ -89,6 +83,8 @@ void Parts::read_vocabulary(const Json& vocabulary) {
   if (static_cast<std::int64_t>(vocabulary.size()) > most_tokens)
     fail_format(path, "has more than ", most_tokens, " tokens");
   tokens.resize(vocabulary.size());
+  std::map<std::int64_t, std::string> text_of_added;
+  for (const AddedToken& a : added) text_of_added.emplace(a.id, a.text);
   for (const auto& [shown, number] : vocabulary.items()) {
     if (!number.is_number_unsigned() || number.get<std::uint64_t>() >= tokens.size())
       fail_format(path, "token ", quote(shown), ": ", static_cast<unsigned long>(tokens.size()),
@@ -96,8 +92,8 @@ void Parts::read_vocabulary(const Json& vocabulary) {
     const auto id = number.get<std::uint64_t>();
     if (!tokens[id].empty() || shown.empty())
       fail_format(path, "token ", quote(shown), shown.empty() ? " is empty" : " has the number of another");
-    const auto as_added = std::ranges::find(added, static_cast<std::int64_t>(id), &AddedToken::id);
-    const auto bytes = as_added != added.end() ? std::optional(as_added->text) : unshow_bytes(shown);
+    const auto as_added = text_of_added.find(static_cast<std::int64_t>(id));
+    const auto bytes = as_added != text_of_added.end() ? std::optional(as_added->second) : unshow_bytes(shown);
     if (!bytes) fail_format(path, "token ", quote(shown), " is not written as GPT-2 writes bytes");
     tokens[id] = *bytes;
   }
@@ -185,7 +181,9 @@ void Bpe::save(const std::string& path) const {
   const Json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   Json added = Json::array(), vocabulary = Json::object(), merges = Json::array();
-  for (const AddedToken& a : t.added)
+  std::vector<bool> is_added(t.tokens.size());
+  for (const AddedToken& a : t.added) {
+    is_added[static_cast<std::size_t>(a.id)] = true;
     added.push_back({{"id", a.id},
                      {"content", a.text},
                      {"single_word", false},
@@ -193,10 +191,9 @@ void Bpe::save(const std::string& path) const {
                      {"rstrip", false},
                      {"normalized", a.normalized},
                      {"special", a.special}});
-  for (std::size_t i = 0; i < t.tokens.size(); ++i) {
-    const bool is_added = std::ranges::find(t.added, static_cast<std::int64_t>(i), &AddedToken::id) != t.added.end();
-    vocabulary[is_added ? t.tokens[i] : show_bytes(t.tokens[i])] = i;
   }
+  for (std::size_t i = 0; i < t.tokens.size(); ++i)
+    vocabulary[is_added[i] ? t.tokens[i] : show_bytes(t.tokens[i])] = i;
   for (const auto& [left, right] : t.merges) merges.push_back(show_bytes(left) + " " + show_bytes(right));
   const Json json = {{"version", "1.0"},
                      {"truncation", nullptr},

@@ -26,7 +26,7 @@ struct BpeTables {
   // By the numbers of both parts, 32 bits each: the rank of the merge; by rank: what it makes.
   std::unordered_map<std::uint64_t, std::uint32_t, SeededHash> ranks;
   std::vector<std::int32_t> merged;
-  // By round and first byte, longest first.
+  // By round and first byte, in the order of their texts.
   std::array<std::array<std::vector<AddedToken>, 256>, 2> added_by_byte;
 };
 

@@ -131,6 +131,39 @@ TEST_CASE("A long word takes little longer than its length") {
   CHECK(bpe.decode(bpe.encode(word)) == word);  // hours, if each merge looked at the whole word
 }
 
+TEST_CASE("Of the added tokens that a text begins with, the longest is taken") {
+  const std::vector<std::string> texts{"<a>", "<a><b>", "<a>x", "<a", "<b>", "b>", "<a><b>yy"};
+  std::vector<data::AddedToken> added;
+  for (const std::string& text : texts) added.push_back({text, static_cast<std::int64_t>(256 + added.size())});
+  const Bpe plain = data::train_bpe("", 256, {});
+  std::vector<std::string> bytes;
+  for (int i = 0; i < 256; ++i) bytes.emplace_back(plain.bytes(i));
+  const Bpe bpe(bytes, {}, added);
+  const Philox philox{seed()};
+  MANTISSA_PRINT_SEED();
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    std::string text;
+    for (std::uint64_t k = 0; k < philox(i, 0).v[0] % 30; ++k) text += "<<a>b><a><b>xy"[philox(i, k + 1).v[0] % 14];
+    Ids expected;
+    for (std::size_t at = 0; at < text.size();) {
+      std::size_t longest = 0;
+      for (const std::string& t : texts)
+        if (text.compare(at, t.size(), t) == 0) longest = std::max(longest, t.size());
+      expected.push_back(*bpe.find(text.substr(at, std::max<std::size_t>(longest, 1))));
+      at += std::max<std::size_t>(longest, 1);
+    }
+    INFO(text);
+    CHECK(ids(bpe.encode(text)) == expected);
+  }
+}
+
+TEST_CASE("Added tokens that resemble each other and the text do not slow it down") {
+  std::vector<data::AddedToken> added;
+  for (int i = 0; i < 1000; ++i) added.push_back({std::string(990, 'a') + std::to_string(1000 + i), i + 1});
+  const Bpe bpe({"a"}, {}, added);
+  CHECK(bpe.encode(std::string(100'000, 'a')).size(0) == 100'000);  // a minute, if each was compared at each place
+}
+
 TEST_CASE("Tokens are those of Hugging Face's tokenizers, from either kind of file") {
   const TempDir dir;
   for (const char* name : {"vocab.json", "merges.txt"}) std::filesystem::copy(golden + "/" + name, dir / name);
@@ -235,6 +268,8 @@ TEST_CASE("Files that are no tokenizer of this kind give one line") {
   refuses_bytes(read, added(R"([{"id": 4000000000, "content": "x"}])"), "must be below");
   refuses_bytes(read, added(R"([{"id": 3, "content": ""}])"), "is empty");
   refuses_bytes(read, added(R"([{"id": 3, "content": "x", "lstrip": true}])"), "lstrip is not supported");
+  refuses_bytes(read, added(R"([{"id": 3, "content": ")" + std::string(1001, 'x') + "\"}]"), "is longer than 1000");
+  refuses_bytes(read, of(R"("a": 1, "b": 1, "a": 0)", "[]"), "has the member \"a\" twice");
   std::string many = "[";
   for (int i = 0; i < 1001; ++i) many += "{},";
   refuses_bytes(read, added(many + "{}]"), "more than 1000 added tokens");

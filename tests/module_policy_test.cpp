@@ -173,7 +173,10 @@ TEST_CASE("A29: policies of modules from JSON, and what is wrong with some", "[a
   CHECK_THAT(message(R"({"modules": {"head": {"linaer": "f32"}}})"), Contains("did you mean \"linear\"?"));
   CHECK_THAT(message(R"({"modules": {"head": 3}})"), Contains("must be a string or an object"));
   CHECK_THAT(message(R"({"modules": []})"), Contains("must be an object"));
-  CHECK_THAT(message("["), Contains("expected a JSON object"));
+  CHECK_THAT(message("["), Contains("p.json: is not valid JSON"));
+  CHECK_THAT(message("[]"), Contains("expected a JSON object"));
+  const std::string deep = R"({"exp": )" + std::string(500000, '[') + std::string(500000, ']') + "}";
+  CHECK_THAT(message(deep.c_str()), Contains("nested more than 16 deep"));  // and the stack is not exhausted
   CHECK_THAT(message_of([&] { Policies::from_json(text); }), Contains("policies_for(net"));
 }
 

@@ -1,5 +1,6 @@
 #include "gpt2_folder.h"
 
+#include <mantissa/core/json_text.h>
 #include <mantissa/data/folders.h>
 #include <mantissa/io/file.h>
 
@@ -18,7 +19,9 @@ constexpr const char* how_to_get_one =
     "https://huggingface.co/openai-community/gpt2/resolve/main/";
 
 Json read_config(const std::string& path) {
-  const Json config = Json::parse(io::read_file(path, 1 << 20), nullptr, false);
+  const std::string text = io::read_file(path, 1 << 20);
+  check_json(text, path);
+  const Json config = Json::parse(text);
   if (!config.is_object()) io::fail_format(path, "is no JSON object");
   return config;
 }
@@ -48,7 +51,9 @@ Gpt2Config config_of(const std::string& path) {
                .layers = whole(j, "n_layer", 0, path),
                .heads = whole(j, "n_head", 0, path)};
   c.hidden = whole(j, "n_inner", 4 * c.width, path);
-  if (const Json eps = j.value("layer_norm_epsilon", Json(1e-5)); eps.is_number()) c.eps = eps.get<double>();
+  const Json eps = j.value("layer_norm_epsilon", Json(1e-5));
+  if (!eps.is_number() || eps <= 0) io::fail_format(path, "layer_norm_epsilon must be a positive number");
+  c.eps = eps.get<double>();
   c.activation = activation_of(j.value("activation_function", Json("gelu_new")), path);
   if (c.width % c.heads != 0) io::fail_format(path, "n_head ", c.heads, " does not divide n_embd ", c.width);
   return c;
@@ -75,12 +80,27 @@ io::NamedTensors weights_of(const std::string& folder) {
   return weights;
 }
 
+// Before memory is taken for the sizes that the configuration asks for.
+void check_fits(const Gpt2Config& c, const io::NamedTensors& weights, const std::string& path) {
+  const std::string last_block = concat("h.", c.layers - 1, ".mlp.c_fc.weight");
+  for (const auto& [name, sizes] : {std::pair<std::string, Dims>("wte.weight", {c.vocabulary, c.width}),
+                                    {"wpe.weight", {c.context, c.width}},
+                                    {last_block, {c.hidden, c.width}}}) {
+    const auto found = std::ranges::find(weights, name, &io::NamedTensors::value_type::first);
+    if (found == weights.end()) io::fail_format(path, "asks for ", name, ", which the weights lack");
+    if (found->second.sizes() != sizes)
+      io::fail_format(path, "asks for ", name, " ", sizes, ", the weights have ", found->second);
+  }
+}
+
 }  // namespace
 
 Gpt2Folder read_gpt2(const std::string& folder) {
   const std::string config = folder + "/config.json";
   check(data::path_exists(config), "the folder ", folder, " has no config.json", how_to_get_one);
-  return {config_of(config), weights_of(folder), data::load_bpe(folder)};
+  Gpt2Folder gpt2{config_of(config), weights_of(folder), data::load_bpe(folder)};
+  check_fits(gpt2.config, gpt2.weights, config);
+  return gpt2;
 }
 
 void write_gpt2(const std::string& folder, const Gpt2Folder& gpt2) {
