@@ -200,6 +200,7 @@ void apply_augment_(Tensor& images, const AugmentStep& step, const RotationOptio
   using enum AugmentOp;
   check_images(images, "apply_augment_");
   const double m = step.magnitude;
+  check(std::abs(m) <= 1e6, "apply_augment_: a magnitude of ", m, " is too large");
   const double left = -0.5 * static_cast<double>(images.size(3)), top = -0.5 * static_cast<double>(images.size(2));
   const double degrees = std::atan(m) * 57.29577951308232;  // of a shear by m
   const auto each = [&](void (*adjust)(Tensor&, double)) {
@@ -225,6 +226,7 @@ void apply_augment_(Tensor& images, const AugmentStep& step, const RotationOptio
     case equalize: return equalize_(images);
     case invert: return invert_(images);
   }
+  fail("apply_augment_: there is no operation ", static_cast<int>(step.op));
 }
 
 AugmentSteps rand_augment_steps(std::int64_t height, std::int64_t width, Draws& draws, const RandAugmentOptions& o) {
@@ -281,7 +283,7 @@ void auto_augment_(Tensor& images, Draws& draws, const AutoAugmentOptions& o) {
 
 void aug_mix_(Tensor& images, Draws& draws, const AugMixOptions& o) {
   check_images(images, "aug_mix_");
-  check(o.severity >= 1 && o.severity <= 10 && o.mixture_width >= 1 && o.alpha > 0,
+  check(o.severity >= 1 && o.severity <= 10 && o.mixture_width >= 1 && o.alpha > 0 && std::isfinite(o.alpha),
         "aug_mix_: severity must be 1 to 10, mixture_width and alpha positive, got ", o.severity, ", ", o.mixture_width,
         " and ", o.alpha);
   const AugmentSpace space = aug_mix_space(o.all_ops, images.size(2), images.size(3));

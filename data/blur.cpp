@@ -5,13 +5,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "data/pixels.h"
+
 namespace mantissa::data {
 namespace {
 
 void check_blur(const char* who, const Tensor& images, int kernel_size) {
-  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous(),
-        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
+  check_images(images, who);
   check(kernel_size >= 1 && kernel_size % 2 == 1, who, ": kernel_size must be odd and positive, got ", kernel_size);
   check(std::min(images.size(2), images.size(3)) > kernel_size / 2, who, ": images of ", images.size(2), " x ",
         images.size(3), " are too small for a window of ", kernel_size);
@@ -106,20 +106,24 @@ void sharpen(const Tensor& images, std::int64_t first, std::int64_t count, doubl
   }
 }
 
+void check_factor(double factor, const char* who) {
+  check(factor >= 0 && factor < 1e6, who, ": the factor must be a number from 0 to below a million, got ", factor);
+}
+
 }  // namespace
 
 void adjust_sharpness_(Tensor& images, double factor) {
   check(images.defined() && images.dim() >= 2 && (images.dtype() == u8 || images.dtype() == f32) &&
             images.is_contiguous(),
         "adjust_sharpness_: expected contiguous u8 or f32 images [..., H, W], got ", images);
-  check(factor >= 0, "adjust_sharpness_: the factor must not be negative, got ", factor);
+  check_factor(factor, "adjust_sharpness_");
   const std::int64_t plane = images.size(-1) * images.size(-2);
   if (plane > 0) sharpen(images, 0, images.numel() / plane, factor);
 }
 
 void random_adjust_sharpness_(Tensor& images, Draws& draws, double factor, float p) {
-  check_blur("random_adjust_sharpness_", images, 1);
-  check(factor >= 0, "random_adjust_sharpness_: the factor must not be negative, got ", factor);
+  check_images(images, "random_adjust_sharpness_");
+  check_factor(factor, "random_adjust_sharpness_");
   check(p >= 0 && p <= 1, "random_adjust_sharpness_: p must be a probability, got ", p);
   for (std::int64_t b = 0; b < images.size(0); ++b)
     if (draws.uniform() < p) sharpen(images, b * images.size(1), images.size(1), factor);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "data/pixels.h"
+
 namespace mantissa::data {
 namespace {
 
@@ -27,10 +29,6 @@ float gray(const Picture<std::uint8_t>& p, std::size_t i) {  // a whole level
 }
 
 float unit(float x) { return std::clamp(x, 0.0f, 1.0f); }
-std::uint8_t level(float x) {  // cut off; written so that the compiler makes vectors of it
-  const float least = x > 0 ? x : 0;
-  return static_cast<std::uint8_t>(static_cast<int>(least < 255 ? least : 255));
-}
 
 // factor * x + rest of every value.
 void scale_and_add(Picture<float>& p, float factor, float rest) {
@@ -39,7 +37,7 @@ void scale_and_add(Picture<float>& p, float factor, float rest) {
 void scale_and_add(Picture<std::uint8_t>& p, float factor, float rest) {
   std::uint8_t* const v = p.v;
   const std::size_t size = p.size();
-  for (std::size_t i = 0; i < size; ++i) v[i] = level(factor * static_cast<float>(v[i]) + rest);
+  for (std::size_t i = 0; i < size; ++i) v[i] = pixel_from<std::uint8_t>(factor * static_cast<float>(v[i]) + rest);
 }
 
 template <class T> void brightness(Picture<T>& p, double factor) { scale_and_add(p, static_cast<float>(factor), 0); }
@@ -68,7 +66,7 @@ template <class T> void saturation(Picture<T>& p, double factor) {
   const auto mixed = [own](T x, float without) {
     const float v = own * static_cast<float>(x) + without;
     if constexpr (std::is_same_v<T, float>) return unit(v);
-    else return level(v);
+    else return pixel_from<std::uint8_t>(v);
   };
   for (std::size_t i = 0; i < plane; ++i) {
     const auto channel = [i](const T* of) { return static_cast<float>(of[i]); };
@@ -107,11 +105,6 @@ template <class T> void hue(Picture<T>& p, double by) {
 template <class T> using Change = void (*)(Picture<T>&, double);
 template <class T> constexpr std::array<Change<T>, 4> changes{brightness<T>, contrast<T>, saturation<T>, hue<T>};
 
-template <class F> void with_elements(const Tensor& images, F f) {
-  if (images.dtype() == u8) f(images.data<std::uint8_t>());
-  else f(images.data<float>());
-}
-
 void adjust(const Tensor& image, double factor, std::size_t which, const char* who) {
   check(image.defined() && image.dim() == 3 && (image.size(0) == 1 || image.size(0) == 3) &&
             (image.dtype() == u8 || image.dtype() == f32) && image.is_contiguous(),
@@ -143,7 +136,7 @@ void adjust_hue_(Tensor& image, double turn) {
 
 namespace {
 
-void check_images(const Tensor& images, const char* who) {
+void check_colors(const Tensor& images, const char* who) {
   check(images.defined() && images.dim() == 4 && (images.size(1) == 1 || images.size(1) == 3) &&
             (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
         who, ": expected contiguous u8 or f32 images [B, C, H, W] with 1 or 3 channels, got ", images);
@@ -162,7 +155,7 @@ void write_gray(const T* image, std::int64_t from_channels, std::int64_t plane, 
 }  // namespace
 
 Tensor grayscale(const Tensor& images, std::int64_t channels) {
-  check_images(images, "grayscale");
+  check_colors(images, "grayscale");
   check(channels == 1 || channels == 3, "grayscale: the result has 1 or 3 channels, not ", channels);
   const std::int64_t from = images.size(1), plane = images.size(2) * images.size(3);
   const Tensor out = Tensor::allocate({images.size(0), channels, images.size(2), images.size(3)}, images.dtype());
@@ -174,7 +167,7 @@ Tensor grayscale(const Tensor& images, std::int64_t channels) {
 }
 
 void random_grayscale_(Tensor& images, Draws& draws, float p) {
-  check_images(images, "random_grayscale_");
+  check_colors(images, "random_grayscale_");
   check(p >= 0 && p <= 1, "random_grayscale_: p must be a probability, got ", p);
   const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3);
   with_elements(images, [&](auto* all) {
@@ -186,7 +179,7 @@ void random_grayscale_(Tensor& images, Draws& draws, float p) {
 }
 
 void color_jitter_(Tensor& images, Draws& draws, const ColorJitterOptions& o) {
-  check_images(images, "color_jitter_");
+  check_colors(images, "color_jitter_");
   check(o.brightness >= 0 && o.contrast >= 0 && o.saturation >= 0 && o.hue >= 0 && o.hue <= 0.5f,
         "color_jitter_: strengths must not be negative and hue at most 0.5, got ", o.brightness, ", ", o.contrast, ", ",
         o.saturation, ", ", o.hue);
@@ -232,7 +225,7 @@ void random_channel_permutation_(Tensor& images, Draws& draws) {
 }
 
 void random_photometric_distort_(Tensor& images, Draws& draws, const PhotometricDistortOptions& o) {
-  check_images(images, "random_photometric_distort_");
+  check_colors(images, "random_photometric_distort_");
   for (const auto& range : {o.brightness, o.contrast, o.saturation})
     check(range[0] >= 0 && range[0] <= range[1], "random_photometric_distort_: factors must be ranges from 0 on, got ",
           range[0], " to ", range[1]);

@@ -5,16 +5,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "data/pixels.h"
 #include "data/transforms.h"
 
 namespace mantissa::data {
 namespace {
-
-void check_images(const Tensor& images, const char* who) {
-  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous() && images.numel() > 0,
-        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
-}
 
 // Where position i of a padded line of n comes from; -1: from outside.
 std::int64_t origin(std::int64_t i, std::int64_t n, Border border) {
@@ -28,7 +23,9 @@ std::int64_t origin(std::int64_t i, std::int64_t n, Border border) {
 }
 
 void check_border(std::int64_t before, std::int64_t after, std::int64_t n, Border border) {
+  constexpr std::int64_t widest = INT32_MAX;  // sums of sizes stay far from overflow
   check(before >= 0 && after >= 0, "pad: borders must not be negative, got ", before, " and ", after);
+  check(before <= widest && after <= widest, "pad: borders of ", before, " and ", after, " are too wide");
   if (border != Border::reflect && border != Border::symmetric) return;
   const std::int64_t most = border == Border::reflect ? n - 1 : n;
   check(std::max(before, after) <= most, "pad: ", n, " pixels can be mirrored by at most ", most, ", asked for ",
@@ -43,22 +40,17 @@ void copy_window(const T* in, std::int64_t row, std::int64_t top, std::int64_t l
     std::copy_n(in + (top + y) * row + left, width, out + y * width);
 }
 
-template <class F> void with_elements(const Tensor& images, F f) {
-  if (images.dtype() == u8) f(images.data<std::uint8_t>());
-  else f(images.data<float>());
-}
-
 }  // namespace
 
 Tensor pad(const Tensor& images, const PadOptions& o) {
-  check_images(images, "pad");
+  check_some_images(images, "pad");
   const std::int64_t h = images.size(2), w = images.size(3);
   check_border(o.top, o.bottom, h, o.border);
   check_border(o.left, o.right, w, o.border);
   const Tensor out = Tensor::allocate({images.size(0), images.size(1), h + o.top + o.bottom, w + o.left + o.right},
                                       images.dtype());
   with_elements(images, [&]<class T>(const T* in) {
-    const T fill = static_cast<T>(std::is_same_v<T, float> ? o.fill : std::clamp(o.fill, 0.0f, 255.0f));
+    const T fill = pixel_from<T>(o.fill);
     T* to = out.data<T>();
     for (std::int64_t c = 0; c < images.size(0) * images.size(1); ++c, in += h * w) {
       for (std::int64_t y = 0; y < out.size(2); ++y, to += out.size(3)) {
@@ -82,7 +74,7 @@ Tensor pad(const Tensor& images, const PadOptions& o) {
 }
 
 Tensor random_crop(const Tensor& images, const RandomCropOptions& o, Draws& draws) {
-  check_images(images, "random_crop");
+  check_some_images(images, "random_crop");
   const Tensor padded =
       o.padding == 0 ? images : pad(images, {o.padding, o.padding, o.padding, o.padding, o.fill, o.border});
   const std::int64_t channels = images.size(1), h = padded.size(2), w = padded.size(3);
@@ -100,7 +92,7 @@ Tensor random_crop(const Tensor& images, const RandomCropOptions& o, Draws& draw
 }
 
 Tensor five_crop(const Tensor& images, std::int64_t height, std::int64_t width) {
-  check_images(images, "five_crop");
+  check_some_images(images, "five_crop");
   const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
   check(height >= 1 && width >= 1 && height <= h && width <= w, "five_crop: windows of ", height, " x ", width,
         " do not fit into images of ", h, " x ", w);
@@ -120,7 +112,7 @@ Tensor five_crop(const Tensor& images, std::int64_t height, std::int64_t width) 
 }
 
 Tensor ten_crop(const Tensor& images, std::int64_t height, std::int64_t width, bool vertical_flip) {
-  check_images(images, "ten_crop");
+  check_some_images(images, "ten_crop");
   const Tensor straight = five_crop(images, height, width);
   Tensor mirrored = Tensor::allocate(images.sizes(), images.dtype());
   std::memcpy(mirrored.raw_data(), images.raw_data(), static_cast<std::size_t>(images.nbytes()));

@@ -5,27 +5,13 @@
 #include <cstring>
 #include <vector>
 
+#include "data/pixels.h"
 #include "data/places.h"
 
 namespace mantissa::data {
 namespace {
 
-void check_images(const Tensor& images, const char* who) {
-  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous() && images.numel() > 0,
-        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
-}
-
-// Calls f with a typed pointer to the elements of `images`.
-template <class F> void with_elements(const Tensor& images, F f) {
-  if (images.dtype() == u8) f(images.data<std::uint8_t>());
-  else f(images.data<float>());
-}
-
-template <class T> T from_float(float v) {
-  if constexpr (std::is_same_v<T, float>) return v;
-  else return static_cast<T>(std::clamp(v + 0.5f, 0.0f, 255.0f));
-}
+template <class T> T rounded(float v) { return pixel_from<T>(std::is_same_v<T, float> ? v : v + 0.5f); }
 
 // For each place of a resized line: the first place it is a mean of, and the weights from there on.
 struct Taps {
@@ -77,7 +63,7 @@ void resize_plane(const T* in, std::int64_t row, Window window, const Taps& acro
     std::fill(sums.begin(), sums.end(), 0.0f);
     for (const float w : down.weights[static_cast<std::size_t>(y)])
       for (float& sum : sums) sum += w * *from++;
-    for (std::int64_t x = 0; x < width; ++x) out[y * width + x] = from_float<T>(sums[static_cast<std::size_t>(x)]);
+    for (std::int64_t x = 0; x < width; ++x) out[y * width + x] = rounded<T>(sums[static_cast<std::size_t>(x)]);
   }
 }
 
@@ -109,8 +95,11 @@ Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const Resized
   }
   // The largest window in the middle whose proportion is allowed.
   const float proportion = std::clamp(static_cast<float>(w) / static_cast<float>(h), o.ratio[0], o.ratio[1]);
-  const std::int64_t high = std::min(h, static_cast<std::int64_t>(std::lround(static_cast<float>(w) / proportion)));
-  const std::int64_t wide = std::min(w, static_cast<std::int64_t>(std::lround(static_cast<float>(h) * proportion)));
+  const auto within = [](float side, std::int64_t most) {
+    return static_cast<std::int64_t>(std::clamp(std::round(side), 1.0f, static_cast<float>(most)));
+  };
+  const std::int64_t high = within(static_cast<float>(w) / proportion, h),
+                     wide = within(static_cast<float>(h) * proportion, w);
   return {(h - high) / 2, (w - wide) / 2, high, wide};
 }
 
@@ -157,7 +146,7 @@ Origin rotated(double degrees) {
 }  // namespace
 
 Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width) {
-  check_images(images, "resize");
+  check_some_images(images, "resize");
   const Tensor out = like(images, height, width, "resize");
   for (std::int64_t b = 0; b < images.size(0); ++b)
     resize_image(images, b, {0, 0, images.size(2), images.size(3)}, out);
@@ -165,7 +154,8 @@ Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width) {
 }
 
 Tensor resize_shorter_side(const Tensor& images, std::int64_t size) {
-  check_images(images, "resize_shorter_side");
+  check_some_images(images, "resize_shorter_side");
+  check(size >= 1 && size <= INT32_MAX, "resize_shorter_side: the new size must be from 1 to 2^31 - 1, got ", size);
   const std::int64_t h = images.size(2), w = images.size(3);
   return h <= w ? resize(images, size, size * w / h) : resize(images, size * h / w, size);
 }
@@ -178,19 +168,19 @@ Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most
 
 Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t width, Draws& draws,
                     std::array<float, 2> scale) {
-  check_images(images, "scale_jitter");
-  check(height >= 1 && width >= 1 && scale[0] > 0 && scale[0] <= scale[1],
+  check_some_images(images, "scale_jitter");
+  check(height >= 1 && width >= 1 && scale[0] > 0 && scale[0] <= scale[1] && std::isfinite(scale[1]),
         "scale_jitter: size and scale must be positive, got ", height, " x ", width, " and ", scale[0], " to ",
         scale[1]);
   const auto h = static_cast<double>(images.size(2)), w = static_cast<double>(images.size(3));
   const double by = std::min(static_cast<double>(height) / h, static_cast<double>(width) / w) *
                     static_cast<double>(draws.uniform(scale[0], scale[1]));
-  const auto side = [by](double s) { return std::max<std::int64_t>(1, static_cast<std::int64_t>(s * by)); };
+  const auto side = [by](double s) { return static_cast<std::int64_t>(std::clamp<double>(s * by, 1, INT32_MAX)); };
   return resize(images, side(h), side(w));
 }
 
 Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width) {
-  check_images(images, "center_crop");
+  check_some_images(images, "center_crop");
   const Tensor out = like(images, height, width, "center_crop");
   std::memset(out.raw_data(), 0, static_cast<std::size_t>(out.nbytes()));
   const std::int64_t h = images.size(2), w = images.size(3), bytes = static_cast<std::int64_t>(size_of(images.dtype()));
@@ -208,9 +198,11 @@ Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width
 }
 
 Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws, const ResizedCropOptions& o) {
-  check_images(images, "random_resized_crop");
-  check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1],
-        "random_resized_crop: scale and ratio must be ranges of positive numbers");
+  check_some_images(images, "random_resized_crop");
+  check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1] &&
+            std::isfinite(o.scale[1]) && std::isfinite(o.ratio[1]),
+        "random_resized_crop: scale and ratio must be ranges of positive numbers, got ", o.scale[0], " to ", o.scale[1],
+        " and ", o.ratio[0], " to ", o.ratio[1]);
   const Tensor out = like(images, size, size, "random_resized_crop");
   for (std::int64_t b = 0; b < images.size(0); ++b)
     resize_image(images, b, random_window(images.size(2), images.size(3), draws, o), out);
@@ -218,7 +210,7 @@ Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws
 }
 
 Tensor rotate(const Tensor& images, double degrees, const RotationOptions& o) {
-  check_images(images, "rotate");
+  check_some_images(images, "rotate");
   const Tensor out = like(images, images.size(2), images.size(3), "rotate");
   Places places(images.size(2), images.size(3));
   for (std::int64_t b = 0; b < images.size(0); ++b) move_image(images, b, rotated(degrees), o, out, places);
@@ -226,7 +218,7 @@ Tensor rotate(const Tensor& images, double degrees, const RotationOptions& o) {
 }
 
 Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const RotationOptions& o) {
-  check_images(images, "random_rotation");
+  check_some_images(images, "random_rotation");
   check(degrees >= 0, "random_rotation: the largest angle must not be negative, got ", degrees);
   const Tensor out = like(images, images.size(2), images.size(3), "random_rotation");
   Places places(images.size(2), images.size(3));
@@ -236,7 +228,7 @@ Tensor random_rotation(const Tensor& images, float degrees, Draws& draws, const 
 }
 
 Tensor affine(const Tensor& images, const Affine& map, const RotationOptions& o) {
-  check_images(images, "affine");
+  check_some_images(images, "affine");
   check(map.scale > 0, "affine: scale must be positive, got ", map.scale);
   const Tensor out = like(images, images.size(2), images.size(3), "affine");
   Places places(images.size(2), images.size(3));
@@ -245,7 +237,7 @@ Tensor affine(const Tensor& images, const Affine& map, const RotationOptions& o)
 }
 
 Tensor random_affine(const Tensor& images, Draws& draws, const RandomAffineOptions& o) {
-  check_images(images, "random_affine");
+  check_some_images(images, "random_affine");
   check(o.degrees >= 0, "random_affine: the largest angle must not be negative, got ", o.degrees);
   for (const float part : o.translate)
     check(part >= 0 && part <= 1, "random_affine: translate must be parts of the image between 0 and 1, found ", part);

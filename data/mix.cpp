@@ -17,7 +17,9 @@ void check_batch(const Batch& batch, float alpha, int least_dim, const char* who
             (batch.image.dtype() == u8 || batch.image.dtype() == f32) && batch.image.is_contiguous() &&
             batch.image.size(0) > 0,
         who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", batch.image);
-  check(alpha > 0, who, ": alpha must be positive, got ", alpha);
+  check(alpha > 0 && std::isfinite(alpha), who, ": alpha must be positive, got ", alpha);
+  check(!batch.label.defined() || (batch.label.dim() > 0 && batch.label.size(0) == batch.image.size(0)), who, ": ",
+        batch.image.size(0), " images and targets ", batch.label);
 }
 
 // weight * row + (1 - weight) * the row before it, in a new tensor.
@@ -43,6 +45,7 @@ Tensor soft_targets(const Tensor& labels, std::int64_t classes) {
              (labels.dtype() == f32 && labels.dim() == 2 && labels.size(1) == classes && labels.is_contiguous())),
         "soft_targets: expected i64 labels [B] or f32 targets [B, ", classes, "], got ", labels);
   if (labels.dtype() == f32) return labels;
+  check(classes >= 1, "soft_targets: the number of classes must be positive, got ", classes);
   const Tensor out = Tensor::allocate({labels.size(0), classes}, f32);
   std::fill_n(out.data<float>(), out.numel(), 0.0f);
   for (std::int64_t b = 0; b < labels.size(0); ++b) {

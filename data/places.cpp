@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "data/pixels.h"
+
 namespace mantissa::data {
 namespace {
 
@@ -12,10 +14,7 @@ float rounded(float v) {
   return (v + large) - large;
 }
 
-template <class T> T from_float(float v) {
-  if constexpr (std::is_same_v<T, float>) return v;
-  else return static_cast<T>(rounded(std::clamp(v, 0.0f, 255.0f)));
-}
+template <class T> T from_float(float v) { return pixel_from<T>(std::is_same_v<T, float> ? v : rounded(v)); }
 
 template <class T> struct Image {
   const T* in;

@@ -15,6 +15,10 @@ namespace {
 constexpr std::int64_t most_bytes = std::int64_t{1} << 31;
 
 void check_window(const Tokens& text, std::int64_t count, std::int64_t length) {
+  const Tensor& t = text.tokens;
+  check(!t.defined() || (t.dim() == 1 && (t.dtype() == u8 || t.dtype() == i32 || t.dtype() == i64) &&
+                         t.is_contiguous() && t.device().is_cpu()),
+        "Tokens: expected contiguous u8, i32 or i64 tokens [N] on the CPU, got ", t);
   check(count >= 1 && length >= 1, "Tokens: a batch needs at least one window of one token, got ", count, " of ",
         length);
   check(text.size() > length, "Tokens: a window of ", length, " tokens and the one after it do not fit into a text of ",
@@ -29,7 +33,8 @@ void copy_window(const Tokens& text, std::int64_t begin, std::int64_t row, TextB
     std::copy_n(from + 1, length, batch.target.data<std::int64_t>() + row * length);
   };
   if (text.tokens.dtype() == u8) copy(text.tokens.data<std::uint8_t>() + begin);
-  else copy(text.tokens.data<std::int32_t>() + begin);
+  else if (text.tokens.dtype() == i32) copy(text.tokens.data<std::int32_t>() + begin);
+  else copy(text.tokens.data<std::int64_t>() + begin);
 }
 TextBatch allocate_batch(std::int64_t count, std::int64_t length) {
   return {Tensor::allocate({count, length}, i64), Tensor::allocate({count, length}, i64)};
@@ -83,7 +88,7 @@ Tensor Text::encode(std::string_view text) const {
 
 std::string Text::decode(const Tensor& t) const {
   std::string s;
-  for (const std::int64_t token : t.to_vector<std::int64_t>()) {
+  for (const std::int64_t token : t.to(cpu).to_vector<std::int64_t>()) {
     check(token >= 0 && token < static_cast<std::int64_t>(alphabet.size()), "Text: token ", token, " is not below the ",
           static_cast<unsigned long>(alphabet.size()), " of the alphabet");
     s += alphabet[static_cast<std::size_t>(token)];

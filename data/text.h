@@ -20,7 +20,7 @@ struct TextBatch {
 };
 
 struct Tokens {
-  Tensor tokens;       // u8 or i32 [N]
+  Tensor tokens;       // u8, i32 or i64 [N], on the CPU
   std::string source;  // where they came from, as a sentence to print
 
   std::int64_t size() const { return tokens.defined() ? tokens.size(0) : 0; }
@@ -29,7 +29,10 @@ struct Tokens {
   TextBatch batch(std::int64_t count, std::int64_t length, std::uint64_t seed, std::uint64_t number) const;
   // Windows side by side, from window `first` on, at most `count`: for an evaluation that sees every token once.
   TextBatch windows(std::int64_t first, std::int64_t count, std::int64_t length) const;
-  std::int64_t windows_of(std::int64_t length) const { return size() > 0 ? (size() - 1) / length : 0; }
+  std::int64_t windows_of(std::int64_t length) const {
+    check(length >= 1, "Tokens: a window has at least one token, got ", length);
+    return size() > 0 ? (size() - 1) / length : 0;
+  }
 };
 
 // A text whose tokens are characters: bytes, numbered by those that occur.

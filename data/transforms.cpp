@@ -5,16 +5,10 @@
 #include <cstring>
 
 #include "core/ops.h"
+#include "data/pixels.h"
 
 namespace mantissa::data {
 namespace {
-
-void check_images(const Tensor& images, const char* who) {
-  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous(),
-        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ",
-        images);
-}
 
 // One channel of every image in the batch.
 void normalize_channel(const Tensor& images, std::int64_t channel, float mean, float std, float* out) {
@@ -53,13 +47,12 @@ void shift_plane(const char* in, char* out, std::int64_t h, std::int64_t w, std:
 // Sets the box of image `b` to `value`.
 void fill_box(const Tensor& images, std::int64_t b, Box box, float value) {
   const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
-  const auto fill = [&](auto* image, auto v) {
+  with_elements(images, [&]<class T>(T* all) {
+    T* const image = all + b * channels * h * w;
     for (std::int64_t row = 0; row < channels * h; ++row)
       if (row % h >= box.top && row % h < box.bottom && box.left < box.right)
-        std::fill(image + row * w + box.left, image + row * w + box.right, v);
-  };
-  if (images.dtype() == u8) fill(images.data<std::uint8_t>() + b * channels * h * w, static_cast<std::uint8_t>(value));
-  else fill(images.data<float>() + b * channels * h * w, value);
+        std::fill(image + row * w + box.left, image + row * w + box.right, pixel_from<T>(value));
+  });
 }
 
 }  // namespace
@@ -96,6 +89,7 @@ void Normalize::apply(Batch& batch, Draws&) const {
 }
 
 PixelSteps random_flip_steps(std::int64_t images, Draws& draws, float p) {
+  check(p >= 0 && p <= 1, "random_flip: p must be a probability, got ", p);
   PixelSteps steps(static_cast<std::size_t>(images));
   for (PixelStep& s : steps) s.kind = draws.uniform() >= p ? PixelStep::nothing : PixelStep::mirror_x;
   return steps;
@@ -107,6 +101,7 @@ PixelSteps random_vertical_flip_steps(std::int64_t images, Draws& draws, float p
 }
 PixelSteps random_crop_steps(std::int64_t images, std::int64_t padding, Draws& draws) {
   check(padding >= 0, "random_crop: padding must not be negative, got ", padding);
+  check(padding <= INT32_MAX, "random_crop: a padding of ", padding, " is too wide");
   PixelSteps steps(static_cast<std::size_t>(images));
   for (PixelStep& s : steps) {
     s.kind = PixelStep::shift;
@@ -122,7 +117,7 @@ PixelSteps cutout_steps(std::int64_t images, std::int64_t height, std::int64_t w
   for (PixelStep& s : steps) {
     const std::int64_t top = draws.below(height) - size / 2, left = draws.below(width) - size / 2;
     s = {PixelStep::fill, std::max<std::int64_t>(top, 0), std::min(top + size, height), std::max<std::int64_t>(left, 0),
-         std::min(left + size, width), static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f))};
+         std::min(left + size, width), pixel_from<std::uint8_t>(value)};
   }
   return steps;
 }
@@ -184,6 +179,7 @@ void cutout_(Tensor& images, Draws& draws, std::int64_t size, float value) {
 
 void random_erasing_(Tensor& images, Draws& draws, const ErasingOptions& o) {
   check_images(images, "random_erasing_");
+  check(o.p >= 0 && o.p <= 1, "random_erasing_: p must be a probability, got ", o.p);
   check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.scale[1] <= 1 && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1],
         "random_erasing_: scale must be a range in (0, 1] and ratio one of positive numbers, got ", o.scale[0], " to ",
         o.scale[1], " and ", o.ratio[0], " to ", o.ratio[1]);
@@ -206,6 +202,8 @@ void random_erasing_(Tensor& images, Draws& draws, const ErasingOptions& o) {
 void gaussian_noise_(Tensor& images, Draws& draws, float mean, float sigma) {
   check_images(images, "gaussian_noise_");
   check(sigma >= 0, "gaussian_noise_: sigma must not be negative, got ", sigma);
+  check(std::isfinite(mean) && std::isfinite(sigma), "gaussian_noise_: mean and sigma must be finite, got ", mean,
+        " and ", sigma);
   const auto add = [&]<class T>(T* pixels) {
     for (std::int64_t i = 0; i < images.numel(); i += 2) {  // Box and Muller, 1958: two at a time
       const float radius = std::sqrt(-2 * std::log(1 - draws.uniform())), angle = 6.2831853f * draws.uniform();
@@ -218,8 +216,7 @@ void gaussian_noise_(Tensor& images, Draws& draws, float mean, float sigma) {
       }
     }
   };
-  if (images.dtype() == u8) add(images.data<std::uint8_t>());
-  else add(images.data<float>());
+  with_elements(images, add);
 }
 
 }  // namespace mantissa::data

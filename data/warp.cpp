@@ -1,21 +1,17 @@
 #include "data/warp.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "data/blur.h"
+#include "data/pixels.h"
 #include "data/places.h"
 
 namespace mantissa::data {
 namespace {
-
-void check_images(const Tensor& images, const char* who) {
-  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
-            images.is_contiguous() && images.numel() > 0,
-        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
-}
 
 // A place (x, y) of the result comes from ((a x + b y + c) / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1)).
 using Coefficients = std::array<double, 8>;
@@ -102,13 +98,16 @@ void deform(const Tensor& images, std::int64_t b, const Tensor& displacement, co
   sample_image(images, b, places, o, out);
 }
 
+// How many pixels the noise is blurred over.
+int window_of(float sigma) { return static_cast<int>(8 * std::min(sigma, 1e6f) + 1) | 1; }
+
 // Noise of both directions, the one blurred after the other.
 Tensor random_displacement(std::int64_t height, std::int64_t width, Draws& draws, float alpha, float sigma) {
   Tensor displacement = Tensor::allocate({height, width, 2}, f32);
   for (int direction = 0; direction < 2; ++direction) {
     Tensor noise = Tensor::allocate({1, 1, height, width}, f32);
     for (std::int64_t i = 0; i < noise.numel(); ++i) noise.data<float>()[i] = draws.uniform(-1, 1);
-    if (sigma > 0) noise = gaussian_blur(noise, static_cast<int>(8 * sigma + 1) | 1, sigma);
+    if (sigma > 0) noise = gaussian_blur(noise, window_of(sigma), sigma);
     const float scale = alpha / static_cast<float>(direction == 0 ? width : height);
     for (std::int64_t i = 0; i < noise.numel(); ++i)
       displacement.data<float>()[2 * i + direction] = noise.data<float>()[i] * scale;
@@ -125,7 +124,7 @@ Tensor copy_of(const Tensor& images) {
 }  // namespace
 
 Tensor perspective(const Tensor& images, const Corners& from, const Corners& to, const RotationOptions& o) {
-  check_images(images, "perspective");
+  check_some_images(images, "perspective");
   const std::optional<Coefficients> k = coefficients(from, to);
   check(k.has_value(), "perspective: three of the four corners that are to be reached lie on a line");
   const Tensor out = Tensor::allocate(images.sizes(), images.dtype());
@@ -135,7 +134,7 @@ Tensor perspective(const Tensor& images, const Corners& from, const Corners& to,
 }
 
 Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspectiveOptions& o) {
-  check_images(images, "random_perspective");
+  check_some_images(images, "random_perspective");
   const std::int64_t h = images.size(2), w = images.size(3);
   check(o.distortion_scale >= 0 && o.distortion_scale <= 1 && o.p >= 0 && o.p <= 1,
         "random_perspective: distortion_scale and p must be between 0 and 1, got ", o.distortion_scale, " and ", o.p);
@@ -151,7 +150,7 @@ Tensor random_perspective(const Tensor& images, Draws& draws, const RandomPerspe
 }
 
 Tensor elastic(const Tensor& images, const Tensor& displacement, const RotationOptions& o) {
-  check_images(images, "elastic");
+  check_some_images(images, "elastic");
   check(displacement.defined() && displacement.sizes() == Dims{images.size(2), images.size(3), 2} &&
             displacement.dtype() == f32 && displacement.is_contiguous(),
         "elastic: expected a contiguous displacement f32[", images.size(2), ", ", images.size(3), ", 2], got ",
@@ -163,9 +162,12 @@ Tensor elastic(const Tensor& images, const Tensor& displacement, const RotationO
 }
 
 Tensor random_elastic(const Tensor& images, Draws& draws, const RandomElasticOptions& o) {
-  check_images(images, "random_elastic");
-  check(o.alpha >= 0 && o.sigma >= 0 && o.sigma < 1e6f, "random_elastic: alpha and sigma must not be negative, got ",
-        o.alpha, " and ", o.sigma);
+  check_some_images(images, "random_elastic");
+  check(o.alpha >= 0 && o.sigma >= 0, "random_elastic: alpha and sigma must not be negative, got ", o.alpha, " and ",
+        o.sigma);
+  check(o.sigma == 0 || std::min(images.size(2), images.size(3)) > window_of(o.sigma) / 2, "random_elastic: images of ",
+        images.size(2), " x ", images.size(3), " are too small for sigma ", o.sigma, ", which needs more than ",
+        window_of(o.sigma) / 2, " pixels");
   const Tensor out = Tensor::allocate(images.sizes(), images.dtype());
   const std::int64_t h = images.size(2), w = images.size(3);
   Places places(h, w);

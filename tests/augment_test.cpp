@@ -360,3 +360,53 @@ TEST_CASE("batches are the same for any number of threads, and after a run was r
   REQUIRE(resumed.next(b));
   CHECK(same_bits(all[3].image, b.image));
 }
+
+TEST_CASE("numbers that are too large, or no numbers, are refused and never used") {
+  Draws d = draws(9);
+  const Tensor x = pictures(2);  // [2, 3, 32, 32]
+  const std::int64_t huge = INT64_MAX / 2;
+  const float inf = INFINITY;
+  // Sums of sizes would wrap around to a small picture.
+  for (const std::int64_t border : {huge, INT64_MAX}) {
+    CHECK_THROWS_WITH(data::pad(x, {.left = border, .right = border}), Contains("too wide"));
+    CHECK_THROWS_WITH(data::random_crop(x, {.height = 4, .width = 4, .padding = border}, d), Contains("too wide"));
+    CHECK_THROWS_WITH(data::random_crop(x, border, d), Contains("too wide"));
+    CHECK_THROWS_WITH(data::resize_shorter_side(x, border), Contains("from 1 to 2^31 - 1"));
+  }
+  // These would be drawn for ever.
+  Batch b{clone(x), tensor({1, 2})};
+  CHECK_THROWS_WITH(data::mixup(b, d, 4, inf), Contains("alpha must be positive"));
+  CHECK_THROWS_WITH(data::cutmix(b, d, 4, inf), Contains("alpha must be positive"));
+  CHECK_THROWS_WITH(data::aug_mix_(b.image, d, {.alpha = inf}), Contains("alpha positive"));
+  b.label = tensor({1, 2, 3});
+  CHECK_THROWS_WITH(data::mixup(b, d, 4), Contains("mixup: 2 images and targets i64[3]"));
+
+  CHECK_THROWS_WITH(data::random_resized_crop(x, 5, d, {.ratio = {inf, inf}}), Contains("ranges of positive numbers"));
+  CHECK_THROWS_WITH(data::scale_jitter(x, 5, 5, d, {1, inf}), Contains("must be positive"));
+  CHECK(data::random_resized_crop(x, 5, d, {.ratio = {1e-30f, 1e-30f}}).sizes() == Dims{2, 3, 5, 5});  // a line
+  CHECK_THROWS_WITH(data::gaussian_noise_(b.image, d, 0, inf), Contains("must be finite"));
+  CHECK_THROWS_WITH(data::adjust_sharpness_(b.image, 1e300), Contains("below a million"));
+  CHECK_THROWS_WITH(data::apply_augment_(b.image, {AugmentOp::posterize, 1e300}), Contains("too large"));
+  CHECK_THROWS_WITH(data::apply_augment_(b.image, {static_cast<AugmentOp>(99), 0}), Contains("no operation 99"));
+  CHECK_THROWS_WITH(data::random_elastic(x, d, {.sigma = 8}),
+                    Contains("random_elastic: images of 32 x 32 are too small"));
+  CHECK_THROWS_WITH(data::random_flip_(b.image, d, NAN), Contains("must be a probability"));
+  CHECK_THROWS_WITH(data::random_erasing_(b.image, d, {.p = 2}), Contains("must be a probability"));
+}
+
+TEST_CASE("a value to fill in is cut off to the levels of a picture, wherever it is given") {
+  Draws d = draws(10);
+  for (const auto& [value, level] : {std::pair(300.0f, 255), {-5.0f, 0}, {77.9f, 77}, {NAN, 0}, {INFINITY, 255}}) {
+    INFO(value);
+    Tensor x = Tensor::allocate({1, 1, 8, 8}, u8);
+    const auto filled = [&](const Tensor& y) { return static_cast<int>(y.data<std::uint8_t>()[0]); };
+    x.fill_(9);
+    data::cutout_(x, d, 100, value);
+    CHECK(filled(x) == level);
+    x.fill_(9);
+    CHECK(filled(data::pad(x, {.left = 1, .fill = value})) == level);
+    const int nearest = value == 77.9f ? 78 : level;  // as torchvision's rotation
+    CHECK(filled(data::affine(x, {.right = 100}, {.fill = value})) == nearest);
+    CHECK(filled(data::affine(x, {.right = 100}, {data::Interpolation::bilinear, value})) == nearest);
+  }
+}

@@ -212,6 +212,26 @@ TEST_CASE("Tokens of a text have windows, as characters have") {
   CHECK(same_bits(input.slice(1, 1), target.slice(1, 0, -1)));
 }
 
+TEST_CASE("Windows are cut from tokens as encode makes them, and from nothing else") {
+  const Tensor ids = arange(20);
+  for (const Dtype t : {u8, i32, i64}) {
+    const auto [input, target] = data::Tokens{cast(ids, t), "counted"}.batch(2, 5, seed(), 3);
+    CHECK(same_bits(target, input + 1));
+  }
+  const auto refuses = [](const Tensor& t) {
+    CHECK_THAT(message_of([&] {
+                 (data::Tokens{t, ""}.batch(1, 2, 0, 0));
+               }),
+               Contains("expected contiguous u8, i32 or i64"));
+  };
+  refuses(slice(ids, 0, 0, 20, 2));
+  refuses(reshape(ids, {4, 5}));
+  refuses(cast(ids, f32));
+  const data::Tokens tokens{ids, ""};
+  for (const std::int64_t length : {0, -1})
+    CHECK_THAT(message_of([&] { (void)tokens.windows_of(length); }), Contains("at least one token"));
+}
+
 TEST_CASE("Files that are no tokenizer of this kind give one line") {
   const auto read = [](const std::string& path) { data::load_bpe(path); };
   const std::string vocabulary = R"("a": 0, "b": 1, "ab": 2)";

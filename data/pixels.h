@@ -1,0 +1,38 @@
+// What the transforms of pictures share. Used by their files; not by programs.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/tensor.h"
+
+namespace mantissa::data {
+
+inline void check_images(const Tensor& images, const char* who) {
+  check(images.defined() && images.dim() == 4 && (images.dtype() == u8 || images.dtype() == f32) &&
+            images.is_contiguous(),
+        who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
+}
+// The same, and that there are some.
+inline void check_some_images(const Tensor& images, const char* who) {
+  check_images(images, who);
+  check(images.numel() > 0, who, ": there are no pixels in ", images);
+}
+
+// Calls f with a typed pointer to the elements of `images`, u8 or f32.
+template <class F> void with_elements(const Tensor& images, F f) {
+  if (images.dtype() == u8) f(images.data<std::uint8_t>());
+  else f(images.data<float>());
+}
+
+// A value as a pixel: of u8 cut off at 0 and 255 and to whole levels, where NaN is 0.
+template <class T> T pixel_from(float v) {
+  if constexpr (std::is_same_v<T, float>) {
+    return v;
+  } else {
+    const float least = v > 0 ? v : 0;  // written so that the compiler makes vectors of it
+    return static_cast<T>(static_cast<int>(least < 255 ? least : 255));
+  }
+}
+
+}  // namespace mantissa::data
