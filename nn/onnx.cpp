@@ -12,7 +12,6 @@
 namespace mantissa::nn {
 namespace {
 
-// Names of modules and functions begin errors, so that a long path of calls says where it comes from.
 struct InTraining : Fields {
   bool found = false;
   void mode(Mode& m) override { found = found || m.training; }
@@ -55,7 +54,9 @@ Dynamic dynamic_sizes(const std::vector<Tensor>& inputs, const std::vector<std::
       }
       check(known->each[0] == size, "save_onnx: the dynamic axis \"", a.name, "\" has size ", known->each[0],
             " in input ", names[static_cast<std::size_t>(known->input)], " and ", size, " in ", names[i]);
-      d.at[i][static_cast<std::size_t>(axis)] = static_cast<int>(known - d.sizes.begin());
+      int& at = d.at[i][static_cast<std::size_t>(axis)];
+      check(at < 0, "save_onnx: axis ", a.axis, " of input ", names[i], " is dynamic twice, as \"", a.name, "\" too");
+      at = static_cast<int>(known - d.sizes.begin());
     }
     check(found, "save_onnx: there is no input \"", a.input, "\" for the dynamic axis \"", a.name, "\"");
   }
@@ -72,7 +73,25 @@ Dynamic dynamic_sizes(const std::vector<Tensor>& inputs, const std::vector<std::
   return d;
 }
 
-// The example with the sizes of a trace, its elements over and over; later traces have them in another order.
+// Other values of the same kind: those of x, some more often than others, so that no sum or mean stays what it was.
+// Where all are equal floating ones get a part of 1 added; of integers, which may be indices, nothing else is known.
+Tensor with_other_values(const Tensor& x, std::size_t trace) {
+  const std::int64_t n = x.numel();
+  if (n == 0) return clone(x);
+  const Tensor flat = reshape(x, {n});
+  if (x.is_floating() && all(eq(flat, slice(flat, 0, 0, 1))).item<bool>()) {
+    const double part = 1.0 / static_cast<double>(trace + 1);
+    return x + reshape(linspace(part / 2, part, n, {.dtype = x.dtype(), .device = x.device()}), x.sizes());
+  }
+  std::vector<std::int64_t> from;  // from the end to the beginning, and ever faster
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double passed = static_cast<double>(i) / static_cast<double>(n) * static_cast<double>(i);
+    from.push_back((n - 1 - static_cast<std::int64_t>(passed) + static_cast<std::int64_t>(trace) - 1) % n);
+  }
+  return reshape(index_select(flat, 0, from_data(from, {n}).to(x.device())), x.sizes());
+}
+
+// The example with the sizes of a trace, its elements over and over; the first trace has its values.
 Tensor resized(const Tensor& example, const std::vector<int>& at, const Dynamic& d, std::size_t trace) {
   Tensor x = example;
   for (int axis = 0; axis < x.dim(); ++axis) {
@@ -83,7 +102,7 @@ Tensor resized(const Tensor& example, const std::vector<int>& at, const Dynamic&
     for (std::int64_t i = 0; i < size; ++i) from.push_back(i % had);
     if (size != had) x = index_select(x, axis, from_data(from, {size}).to(x.device()));
   }
-  return trace == 0 || x.numel() < 2 ? clone(x) : roll(x, {static_cast<std::int64_t>(trace)});
+  return trace == 0 ? clone(x) : with_other_values(x, trace);
 }
 
 }  // namespace

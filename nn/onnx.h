@@ -9,8 +9,9 @@
 // they have; results are those of the net up to rounding. Autocast regions are exported as the casts they make.
 //
 // What is not an operator is not in the file: branches and loops of the program as they went, numbers read from
-// tensors, tensors made from nothing (they are constants). So the net is called again with other values, and with other
-// sizes where `dynamic` says so. Sizes that changed between the calls become functions of the dynamic ones (shapes of
+// tensors, tensors made from nothing (they are constants). So the net is called again with other values (those of the
+// example, mixed anew: with an example of nothing but one integer nothing is seen), and with other sizes where
+// `dynamic` says so. Sizes that changed between the calls become functions of the dynamic ones (shapes of
 // reshapes, ends of slices, ranges of positions), tables that begin alike are cut from the longest one seen: sequences
 // beyond the example's length fail in the runtime then. Whatever else differs is an error that says what. Exact where
 // the dynamic sizes are at least 2; with 1, a program that treats 1 as a special case (squeeze) differs.

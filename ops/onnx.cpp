@@ -83,6 +83,17 @@ OnnxId OnnxTrace::add_constant(const Tensor& t) {
   graph_.values.push_back(std::move(v));
   return static_cast<OnnxId>(graph_.values.size()) - 1;
 }
+// Where in the net a call with these inputs stands, for messages: at the layer whose parameters it has, else after the
+// last one.
+std::string OnnxTrace::place(std::span<const Tensor* const> x) {
+  for (const Tensor* t : x) {
+    const Known* k = t->defined() ? find(*t) : nullptr;
+    if (!k || !graph_.values[static_cast<std::size_t>(k->id)].is_parameter) continue;
+    layer_ = k->call.substr(0, k->call.rfind('.'));
+    return concat(" in ", layer_);
+  }
+  return layer_.empty() ? "" : concat(" after ", layer_);
+}
 OnnxId OnnxTrace::value_of(const Tensor& t) {
   if (t.is_weak_scalar()) return add_constant(t);
   if (const Known* k = find(t)) {
@@ -101,7 +112,9 @@ OnnxId OnnxTrace::value_of(const Tensor& t) {
 
 OnnxCall::OnnxCall(const char* op, std::span<const char* const> args, std::span<const Tensor* const> x,
                    std::span<const Tensor> y)
-    : trace_(*the_trace), op_(op), args_(args), x_(x), y_(y) {}
+    : trace_(*the_trace), op_(op), args_(args), x_(x), y_(y) {
+  trace_.place_ = trace_.place(x);
+}
 
 bool OnnxCall::is_heard() { return the_trace; }
 int OnnxCall::opset() const { return trace_.graph_.opset; }
@@ -130,7 +143,8 @@ OnnxId OnnxCall::constant(const Tensor& t) { return trace_.add_constant(t); }
 
 std::vector<OnnxId> OnnxCall::nodes(const char* type, const std::vector<OnnxId>& inputs,
                                     std::vector<OnnxAttribute> attributes, int results) {
-  OnnxNode n{type, inputs, {}, std::move(attributes), detail::describe_call(op_, args_, x_), op_};
+  OnnxNode n{type, inputs, {}, std::move(attributes), concat(detail::describe_call(op_, args_, x_), trace_.place_),
+             op_};
   while (!n.inputs.empty() && n.inputs.back() < 0) n.inputs.pop_back();
   OnnxGraph& g = trace_.graph_;
   bool fixed = true;
@@ -176,13 +190,15 @@ bool OnnxCall::depends_on_inputs() const {
 }
 void OnnxCall::done(const char* why) {
   if (!depends_on_inputs()) return;
+  const bool unknown = std::string_view(why).ends_with("it has no translation");
+  const char* advice = unknown ? "; its member `onnx` (ops/onnx.h) would be one" : "";
   for (std::size_t i = 0; i < y_.size(); ++i) {
     if ((given_ >> i & 1) || !y_[i].defined()) continue;
     OnnxValue v;
     v.dtype = y_[i].dtype();
     v.sizes = y_[i].sizes();
     v.has_sizes = true;
-    v.missing = concat(detail::describe_call(op_, args_, x_), ": ", why);
+    v.missing = concat(detail::describe_call(op_, args_, x_), trace_.place_, ": ", why, advice);
     trace_.graph_.values.push_back(std::move(v));
     trace_.know(y_[i], static_cast<OnnxId>(trace_.graph_.values.size()) - 1, op_);
   }

@@ -208,7 +208,7 @@ void formula_for_onnx(OnnxCall& c, const char* name, std::span<const double> att
     if (f.formula != name) continue;
     return c.result(f.write({c, dtype, c.in(0, dtype), c.inputs() > 1 ? c.in(1, dtype) : -1, attributes}));
   }
-  c.refuse("it has no translation");
+  c.refuse("it has no translation (ops/onnx_formulas.cpp)");
 }
 
 }  // namespace mantissa

@@ -43,10 +43,12 @@ class OnnxTrace final : public amp::Observer {
   const Known* find(const Tensor& t) const;
   void know(const Tensor& t, OnnxId id, std::string call);
   OnnxId add_constant(const Tensor& t);
+  std::string place(std::span<const Tensor* const> x);
 
   OnnxGraph graph_;
   std::unordered_multimap<const void*, Known> known_;
   std::unordered_set<const Storage*> computed_;  // storages of inputs and of what depends on them
+  std::string layer_, place_;                    // the layer that a parameter was used of last; place() of this call
   std::vector<Tensor> kept_;                     // so that nothing else gets their memory
   AutocastState before_;
 };

@@ -55,6 +55,7 @@ const std::map<std::string, std::string> refused = {
     {"adaptive_max_pool2d_with_indices", "windows of several sizes"},
     {"adaptive_max_pool3d_with_indices", "windows of several sizes"},
     {"atan2", "not written down yet"},
+    {"binomial", "random, and looks at values"},
     {"bitwise_and", "bits of integers need opset 18"},
     {"bitwise_left_shift", "ONNX has no such operator"},
     {"bitwise_or", "bits of integers need opset 18"},
@@ -86,8 +87,10 @@ const std::map<std::string, std::string> refused = {
     {"mode", "made of one that cannot"},
     {"multilabel_margin_loss", "made of one that cannot"},
     {"mvlgamma", "made of one that cannot"},
+    {"nanquantile", "looks at the values of q"},
     {"nextafter", "ONNX has no such operator"},
     {"polygamma", "ONNX has no such operator"},
+    {"quantile", "looks at the values of q"},
     {"scatter_amax", "not written down yet"},
     {"scatter_amin", "not written down yet"},
     {"scatter_prod", "not written down yet"},
@@ -98,6 +101,7 @@ const std::map<std::string, std::string> refused = {
     {"sum_to", "of training"},
     {"tensorinv", "writes in place, or looks at values"},
     {"tensorsolve", "writes in place, or looks at values"},
+    {"unique_consecutive", "the size of its result depends on values"},
     {"vander", "made of one that cannot"},
 };
 
@@ -338,6 +342,23 @@ TEST_CASE("what cannot be saved is refused with its reason") {
         return t * t[{0, 0}].item<double>();
       },
       "does the program look at values");
+  for (const Tensor& equal : {zeros({4, 3}), ones({4, 3})}) {  // an example of equal numbers hides nothing
+    refuses(
+        {}, {equal}, [](const Tensor& t) { return t * t.mean().item<double>(); }, "does the program look at values");
+    refuses(
+        {}, {equal},
+        [&](const Tensor& t) {
+          return t[{1, 2}].item() > equal[{1, 2}].item() ? sin(t) : cos(t);
+        },
+        "other operators with other values");
+  }
+  const Tensor tokens = randint(0, 9, {4, 3});
+  refuses(  // nor does a sum, which is the same in any order
+      {}, {tokens}, [](const Tensor& t) { return t * t.sum().item<std::int64_t>(); },
+      "does the program look at values");
+  refuses(
+      {.dynamic = {{"batch"}, {"rows", -2}}}, {x}, [](const Tensor& t) { return t; },
+      "axis -2 of input input is dynamic twice");
   const Tensor rising = cast(reshape(arange(12), {4, 3}), f32);
   refuses(
       {}, {rising},
@@ -373,6 +394,18 @@ TEST_CASE("what cannot be saved is refused with its reason") {
       {.input_names = {"a"}, .output_names = {"a"}}, {x}, [](const Tensor& t) { return sin(t); }, "used twice");
   refuses(
       {}, {x, x}, [](const Tensor& t) { return t; }, "does not take 2 tensors");
+  // Where in the net it is.
+  struct Inner {
+    nn::Linear first{3, 3};
+    MANTISSA_FIELDS(first)
+  };
+  struct Outer {
+    std::vector<Inner> blocks{2};
+    MANTISSA_FIELDS(blocks)
+    Tensor operator()(const Tensor& t) const { return lgamma(relu(blocks[1].first(blocks[0].first(t)))); }
+  };
+  CHECK_THROWS_WITH(nn::save_onnx(Outer(), path, {x}),
+                    Catch::Matchers::Contains("lgamma(x: f32[4, 3]) after blocks.1.first: cannot be exported"));
   CHECK_THROWS_WITH(nn::save_onnx(net, folder / "none/x.onnx", {x}, {}, [](const Tensor& t) { return sin(t); }),
                     Catch::Matchers::Contains("none/x.onnx"));
   // An export that failed leaves nothing behind: the next one works, and so does everything else.
