@@ -1,13 +1,13 @@
 // Writing with a language model: the choice of the next token, and the loop around it with a cache (nn/kv_cache.h).
 //
-//   Tensor text = nn::generate([&](const Tensor& t, const nn::KvCache& cache) { return net(t, cache); },
-//                              bpe.encode("Once upon a time").unsqueeze(0),
+//   Tensor text = nn::generate(net, bpe.encode("Once upon a time").unsqueeze(0),
 //                              {.tokens = 100, .context = 1024, .sample = {.temperature = 0.8, .top_k = 50}});
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <type_traits>
 
 #include "core/tensor.h"
 #include "nn/kv_cache.h"
@@ -35,11 +35,19 @@ struct GenerateOptions {
   std::function<bool(const Tensor&)> written = {};
 };
 
-// Tokens i64 [N, t] that follow those in the cache -> logits [N, t, V], or [N, 1, V] of the last.
+// Tokens i64 [N, t] that follow those in the cache -> logits [N, t, V], or [N, 1, V] of the last. After the first call
+// these are the tokens written since, one for each text: a model that does not fill the cache has to remember the
+// others by itself, as a recurrent one does with its state.
 using Decoder = std::function<Tensor(const Tensor& tokens, const KvCache& cache)>;
 
 // Goes on with N texts of T >= 1 tokens: i64 [N, T] -> [N, T + what was written]. A text that is over is filled up with
 // `end`. Records no gradients; autocast is that of the caller, and modules with a mode should be in nn::eval.
 Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOptions& options = {});
+// A module or function as it stands, which need not be copied.
+template <class Model>
+  requires std::is_invocable_r_v<Tensor, const Model&, const Tensor&, const KvCache&>
+Tensor generate(const Model& model, const Tensor& tokens, const GenerateOptions& options = {}) {
+  return generate(Decoder(std::cref(model)), tokens, options);
+}
 
 }  // namespace mantissa::nn

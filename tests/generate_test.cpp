@@ -254,6 +254,8 @@ TEST_CASE("what is written with a cache is what is written without") {
     manual_seed(5);
     const Tensor got = nn::generate(with, prompt, {.tokens = 30, .sample = {.temperature = temperature}});
     manual_seed(5);
+    CHECK(same_bits(got, nn::generate(net, prompt, {.tokens = 30, .sample = {.temperature = temperature}})));
+    manual_seed(5);
     Tensor text = prompt;
     const NoGrad no_grad;
     for (int i = 0; i < 30; ++i)
