@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 using namespace mantissa;
@@ -41,15 +42,24 @@ void data_sets() {
     if (folder.ends_with("/SET")) folders += (folders.empty() ? "" : ", ") + folder;
   }
   line("data", "looked for in " + folders);
-  const auto tell = [](const char* name, const std::string& source, bool found) {
-    line("", found ? source : fmt::format("{}: not there; scripts/download.sh {}", name, name));
+  const auto tell = [](const char* name, const auto& source) {  // where it is from; nothing: nowhere
+    try {
+      const std::optional<std::string> found = source();
+      line("", found.value_or(fmt::format("{}: not there; scripts/download.sh {}", name, name)));
+    } catch (const Error& e) {  // a broken file is no reason to leave out the rest
+      line("", fmt::format("{}: cannot be read: {}", name, e.what()));
+    }
   };
-  for (const char* name : {"mnist", "fashion-mnist", "cifar10", "cifar100"}) {
-    const data::Dataset set = data::load_dataset(name, data::Split::test);
-    tell(name, set.source, !set.name.starts_with("synthetic"));
-  }
-  const data::Text text = data::load_text();
-  tell("tinyshakespeare", text.source, !text.source.starts_with("synthetic"));
+  using Found = std::optional<std::string>;
+  for (const char* name : {"mnist", "fashion-mnist", "cifar10", "cifar100"})
+    tell(name, [&] {
+      const data::Dataset set = data::load_dataset(name, data::Split::test);
+      return set.name.starts_with("synthetic") ? Found() : set.source;
+    });
+  tell("tinyshakespeare", [] {
+    const data::RawText text = data::load_raw_text();
+    return text.source.starts_with("synthetic") ? Found() : text.source;
+  });
 }
 
 // How far `got` is from `exact`, as a part of its largest element, and whether that is within `allowed`.

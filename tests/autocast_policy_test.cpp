@@ -90,7 +90,8 @@ TEST_CASE("A29: policies from JSON, and names that do not exist", "[amp][A29]") 
   CHECK_THAT(message(R"({"matmul": "f23"})"), Contains("no cast policy \"f23\"; did you mean \"f32\"?"));
   CHECK_THAT(message(R"({"matmul": 3})"), Contains("must be a string"));
   for (const char* bad : {"[]", "null", "3"}) CHECK_THAT(message(bad), Contains("expected a JSON object"));
-  for (const char* bad : {"", "{", R"({"matmul": "keep")"}) CHECK_THAT(message(bad), Contains("not valid JSON at byte"));
+  for (const char* bad : {"", "{", R"({"matmul": "keep")"})
+    CHECK_THAT(message(bad), Contains("not valid JSON at byte"));
   CHECK_THAT(message(R"({"exp": "keep", "exp": "f32"})"), Contains("has the member \"exp\" twice"));
 }
 
