@@ -76,6 +76,16 @@ template <Vector V> inline V exact_fmod(const V& a, const V& b) {
 template <Vector V> inline V exact_atan2(const V& a, const V& b) {  // also of zeros and infinities
   return lanewise(a, b, [](auto x, auto y) { return exact_atan2(x, y); });
 }
+// The same for vectors of f32, by octants: the arctangent of the smaller over the larger.
+template <Vector V> inline V atan2_by_octants(const V& a, const V& b) {
+  const V y = abs(a), x = abs(b), large = max(x, y), small = min(x, y);
+  const V same = select(large == V(0), V(0), V(1));  // of two zeros and of two infinities there is no quotient
+  const V angle = atan(select(small == large, same, small / large));
+  const V turned = copysign(angle, copysign(V(1), b));  // negative left of the origin
+  const V half = select(y > x, V(1.5707963267948966f) - turned,
+                        select(copysign(V(1), b) < V(0), V(3.1415926535897932f) + turned, turned));
+  return select((a == a) & (b == b), copysign(half, a), a + b);
+}
 template <Vector V> inline V exact_erfc(const V& x) {
   return lanewise(x, x, [](auto v, auto) { return exact_erfc(v); });
 }
@@ -210,7 +220,12 @@ struct Ge : Comparison {
 struct Atan2 : Formula {
   static constexpr auto name = "atan2";
   static constexpr Result result = Result::floating;
-  MANTISSA_F f(T a, T b) const { return exact_atan2(a, b); }
+  MANTISSA_F f(T a, T b) const {
+    if constexpr (Vector<T>) {
+      if constexpr (sizeof(typename T::value_type) == 4) return atan2_by_octants(a, b);
+    }
+    return exact_atan2(a, b);
+  }
 };
 struct Fmod : Formula {
   static constexpr auto name = "fmod";
@@ -227,6 +242,16 @@ struct Remainder : Formula {  // the sign of b, as in Python
 struct Prelu : Formula {
   static constexpr auto name = "prelu";
   MANTISSA_F f(T x, T w) const { return select(x > T(0), x, w * x); }
+};
+// smooth_l1_loss and huber_loss of each element: a parabola up to a distance of `edge`, there and beyond a line of
+// slope `slope`, which goes on from it.
+struct RoundedDistance : Formula {
+  static constexpr auto name = "rounded_distance";
+  double edge = 1, slope = 1;
+  MANTISSA_F f(T x, T target) const {
+    T d = abs(x - target);
+    return select(d < T(edge), T(0.5 * slope / edge) * (d * d), T(slope) * (d - T(0.5 * edge)));
+  }
 };
 // Anything but 0 is true, NaN too.
 struct LogicalAnd : Comparison {
@@ -262,6 +287,22 @@ struct Where : Formula {
   static constexpr auto name = "where";
   static constexpr bool integers = true;
   MANTISSA_F f(T c, T a, T b) const { return select(c != T(0), a, b); }
+};
+
+struct RoundedDistanceGrad : Formula {  // of x; that of the target is its negative
+  static constexpr auto name = "rounded_distance_grad";
+  double edge = 1, slope = 1;
+  MANTISSA_F f(T g, T x, T target) const {
+    T d = x - target, s = T(slope), steep = select(d > T(0), s, select(d < T(0), T(0) - s, d));  // NaN stays
+    return g * select(abs(d) < T(edge), T(slope / edge) * d, steep);
+  }
+};
+struct Lerp : Formula {  // from the nearer end, so that both are met exactly
+  static constexpr auto name = "lerp";
+  MANTISSA_F f(T start, T end, T weight) const {
+    T way = end - start;
+    return select(abs(weight) < T(0.5), start + weight * way, end - way * (T(1) - weight));
+  }
 };
 
 // --- unary ---
@@ -631,7 +672,9 @@ template <class F> struct GradOf : Formula {
 #undef MANTISSA_F
 
 using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge, Atan2, Fmod, Remainder,
-                            Prelu, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
+                            Prelu, RoundedDistance, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr,
+                            BitwiseXor>;
+using TernaryFormulas = List<Where, RoundedDistanceGrad, Lerp>;
 // With a derivative.
 using UnaryFormulas = List<Neg, Abs, Square, Sqrt, Rsqrt, Exp, Log, Tanh, Sigmoid, Erf, Relu, Gelu, Silu, Clamp,
                            Exp2, Expm1, Log1p, Log2, Log10, Erfc, Erfinv, Reciprocal,
@@ -641,10 +684,10 @@ using UnaryFormulas = List<Neg, Abs, Square, Sqrt, Rsqrt, Exp, Log, Tanh, Sigmoi
 // Without.
 using StepFormulas = List<Sign, Floor, Ceil, Trunc, Round, IsNan, IsInf, IsFinite, LogicalNot, BitwiseNot>;
 
-template <class... B, class... S, class... U>
-auto all_formulas(List<B...>, List<S...>, List<U...>) -> List<B..., Where, S..., U..., GradOf<U>...>;
+template <class... B, class... T, class... S, class... U>
+auto all_formulas(List<B...>, List<T...>, List<S...>, List<U...>) -> List<B..., T..., S..., U..., GradOf<U>...>;
 // The one list that kernels are made from.
-using PointwiseFormulas = decltype(all_formulas(BinaryFormulas{}, StepFormulas{}, UnaryFormulas{}));
+using PointwiseFormulas = decltype(all_formulas(BinaryFormulas{}, TernaryFormulas{}, StepFormulas{}, UnaryFormulas{}));
 
 template <class F> inline constexpr int opcode = index_in<F>(PointwiseFormulas{});
 

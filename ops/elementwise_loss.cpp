@@ -39,50 +39,6 @@ struct L1Loss {
   static void samples(Samples& s) { distance_samples(s, L1Loss{}); }
 };
 
-struct SmoothL1Loss {
-  static constexpr auto name = "smooth_l1_loss";
-  static constexpr const char* args[] = {"x", "target"};
-  static constexpr auto autocast = CastPolicy::f32;
-  static constexpr bool differentiable = true;
-  Reduction reduction = Reduction::mean;
-  double beta = 1;
-  static Tensor compose(const SmoothL1Loss& op, const Tensor& x, const Tensor& target) {
-    check_floating_pair(x, target);
-    check_broadcasts_to(x, target);
-    check(op.beta >= 0, "beta is ", op.beta, ", expected at least 0");
-    const Tensor d = abs(x - target);
-    if (op.beta == 0) return reduced_loss(d, op.reduction);
-    return reduced_loss(where(lt(d, Tensor(op.beta)), 0.5 / op.beta * square(d), d - 0.5 * op.beta), op.reduction);
-  }
-  static void samples(Samples& s) {
-    distance_samples(s, SmoothL1Loss{});
-    for (const double beta : {0.0, 0.3})
-      composed(s, {s.randn({4, 3}), s.randn({4, 3})}, SmoothL1Loss{Reduction::mean, beta});
-    composed_error(s, {s.randn({2}), s.randn({2})}, SmoothL1Loss{Reduction::mean, -1}, "beta is -1");
-  }
-};
-
-struct HuberLoss {
-  static constexpr auto name = "huber_loss";
-  static constexpr const char* args[] = {"x", "target"};
-  static constexpr auto autocast = CastPolicy::f32;
-  static constexpr bool differentiable = true;
-  Reduction reduction = Reduction::mean;
-  double delta = 1;
-  static Tensor compose(const HuberLoss& op, const Tensor& x, const Tensor& target) {
-    check_floating_pair(x, target);
-    check_broadcasts_to(x, target);
-    check(op.delta > 0, "delta is ", op.delta, ", expected more than 0");
-    const Tensor d = abs(x - target);
-    return reduced_loss(where(le(d, Tensor(op.delta)), 0.5 * square(d), op.delta * (d - 0.5 * op.delta)), op.reduction);
-  }
-  static void samples(Samples& s) {
-    distance_samples(s, HuberLoss{});
-    composed(s, {s.randn({4, 3}), s.randn({4, 3})}, HuberLoss{Reduction::mean, 0.3});
-    composed_error(s, {s.randn({2}), s.randn({2})}, HuberLoss{Reduction::mean, 0}, "delta is 0");
-  }
-};
-
 struct BinaryCrossEntropy {
   static constexpr auto name = "binary_cross_entropy";
   static constexpr const char* args[] = {"x", "target", "weight"};
@@ -216,8 +172,6 @@ struct GaussianNll {
 }  // namespace
 
 MANTISSA_OP(L1Loss)
-MANTISSA_OP(SmoothL1Loss)
-MANTISSA_OP(HuberLoss)
 MANTISSA_OP(BinaryCrossEntropy)
 MANTISSA_OP(BceWithLogits)
 MANTISSA_OP(KlDiv)
@@ -226,12 +180,6 @@ MANTISSA_OP(GaussianNll)
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
   return apply_composed(L1Loss{reduction}, x, target);
-}
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, double beta) {
-  return apply_composed(SmoothL1Loss{reduction, beta}, x, target);
-}
-Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta) {
-  return apply_composed(HuberLoss{reduction, delta}, x, target);
 }
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction) {
   return apply_composed(BinaryCrossEntropy{reduction}, x, target, weight);

@@ -21,15 +21,35 @@ MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// to[i] = element offset + i * stride of v. S is what a loop reads and writes: the compute type, or bf16 where all
-// operands have that.
+// Runs of halves to tiles of f32 and back, by whole vectors.
+void widen(float* to, const View& v, std::int64_t offset, std::int64_t n) {
+  const auto run = [&]<class T>(const T* from) {
+    for_vectors<float>(n, [&](const auto& lanes, std::int64_t j) { lanes.store(to + j, lanes.load(from + j)); });
+  };
+  v.dtype == bf16 ? run(v.as<const BFloat16>() + offset) : run(v.as<const Half>() + offset);
+}
+void round(const View& y, std::int64_t offset, const float* from, std::int64_t n) {
+  const auto run = [&]<class T>(T* to) {
+    for_vectors<float>(n, [&](const auto& lanes, std::int64_t j) { lanes.store(to + j, lanes.load(from + j)); });
+  };
+  y.dtype == bf16 ? run(y.as<BFloat16>() + offset) : run(y.as<Half>() + offset);
+}
+
+// to[i] = element offset + i * stride of v. S is what a loop reads and writes: the compute type, or bf16 or f16 where
+// all operands have that.
 template <class S> void load_stored(S* to, const View& v, std::int64_t offset, std::int64_t stride, std::int64_t n) {
-  if constexpr (dtype_of<S> == bf16) for (std::int64_t i = 0; i < n; ++i) to[i] = v.as<const S>()[offset + i * stride];
+  if constexpr (std::is_same_v<S, float>) {
+    if (stride == 1 && is_half(v.dtype)) return widen(to, v, offset, n);
+  }
+  if constexpr (is_half(dtype_of<S>)) for (std::int64_t i = 0; i < n; ++i) to[i] = v.as<const S>()[offset + i * stride];
   else load_run(to, v.data, v.dtype, offset, stride, n);
 }
 template <class S>
 void store_stored(const View& y, std::int64_t offset, std::int64_t stride, const S* from, std::int64_t n) {
-  if constexpr (dtype_of<S> == bf16) for (std::int64_t i = 0; i < n; ++i) y.as<S>()[offset + i * stride] = from[i];
+  if constexpr (std::is_same_v<S, float>) {
+    if (stride == 1 && is_half(y.dtype)) return round(y, offset, from, n);
+  }
+  if constexpr (is_half(dtype_of<S>)) for (std::int64_t i = 0; i < n; ++i) y.as<S>()[offset + i * stride] = from[i];
   else store_run(y.data, y.dtype, offset, stride, from, n);
 }
 
@@ -148,12 +168,17 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
   }
   list[0] = &y.strides;
   const Loop loop = collapse_in_memory_order(y.sizes, list, static_cast<int>(x.size()) + 1);
-  const bool long_rows = loop.sizes.rank() > 1 && loop.sizes.back() >= long_row;
+  const bool long_rows = loop.sizes.back() >= long_row;
   if constexpr (dtype_of<C> == f32) {
-    if (e.bf16 && y.dtype == bf16 && std::ranges::all_of(x, [](const View* v) { return v->dtype == bf16; })) {
-      if (run_periodic<BFloat16>(e.bf16, formula, y, x, loop)) return;
-      if (long_rows) return run_rows<BFloat16>(e.bf16, formula, y, x, loop);
-    }
+    const bool halves =
+        e.bf16 && is_half(y.dtype) && std::ranges::all_of(x, [&](const View* v) { return v->dtype == y.dtype; });
+    const auto run_halves = [&]<class S>(TileFn run) {
+      if (run_periodic<S>(run, formula, y, x, loop)) return true;
+      if (long_rows) run_rows<S>(run, formula, y, x, loop);
+      return long_rows;
+    };
+    if (halves && y.dtype == bf16 && run_halves.template operator()<BFloat16>(e.bf16)) return;
+    if (halves && y.dtype == f16 && run_halves.template operator()<Half>(e.f16)) return;
   }
   if (run_periodic<C>(fn, formula, y, x, loop)) return;
   if (long_rows) return run_rows<C>(fn, formula, y, x, loop);
@@ -207,7 +232,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
     });
   };
   if (plain(y, x, compute)) return run_plain(fn);
-  if (compute == f32 && e.bf16 && plain(y, x, bf16)) return run_plain(e.bf16);
+  if (compute == f32 && e.bf16 && is_half(y.dtype) && plain(y, x, y.dtype)) return run_plain(e.of_halves(y.dtype));
   if (y.numel() == 0) return;
   if (compute == f64) run_tiles<double>(e, formula, y, x);
   else if (compute == i64) run_tiles<std::int64_t>(e, formula, y, x);

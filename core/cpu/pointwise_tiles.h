@@ -16,14 +16,15 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x);
 
 // S is what lies in memory. Most formulas have loops for the compute types only, and tiles of halves are converted
-// around them; bf16 straight from and to memory is for the few that networks spend their time in.
-template <class F> inline constexpr bool has_bfloat16_loop = [] {
+// around them; halves straight from and to memory are for the few that networks spend their time in.
+template <class F> inline constexpr bool has_half_loops = [] {
   using namespace pointwise;
-  using Formulas = List<Add, Sub, Mul, Div, Maximum, Minimum, Neg, Abs, Square, Sqrt, Rsqrt, Reciprocal, Exp, Tanh,
-                        Sigmoid, Relu, Gelu, GeluTanh, Silu, Clamp, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish>;
+  using Formulas =
+      List<Add, Sub, Mul, Div, Maximum, Minimum, Prelu, Lerp, Neg, Abs, Square, Sqrt, Rsqrt, Reciprocal, Exp, Tanh,
+           Sigmoid, Relu, Gelu, GeluTanh, Silu, Clamp, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish>;
   return index_in<F>(Formulas{}) >= 0;
 }();
-template <class F> inline constexpr bool has_bfloat16_loop<pointwise::GradOf<F>> = has_bfloat16_loop<F>;
+template <class F> inline constexpr bool has_half_loops<pointwise::GradOf<F>> = has_half_loops<F>;
 
 template <class F, class S> struct Tile {
   using T = Compute<S>;
@@ -68,11 +69,14 @@ template <class F, class S> struct Tile {
   }
 };
 
-struct Entry { TileFn f32 = nullptr, f64 = nullptr, i64 = nullptr, bf16 = nullptr; };
+struct Entry {
+  TileFn f32 = nullptr, f64 = nullptr, i64 = nullptr, bf16 = nullptr, f16 = nullptr;
+  TileFn of_halves(Dtype dtype) const { return dtype == Dtype::bf16 ? bf16 : f16; }
+};
 template <class F> constexpr Entry entry() {
   Entry e;
   if constexpr (F::floats) e.f32 = &Tile<F, float>::run, e.f64 = &Tile<F, double>::run;
-  if constexpr (has_bfloat16_loop<F>) e.bf16 = &Tile<F, BFloat16>::run;
+  if constexpr (has_half_loops<F>) e.bf16 = &Tile<F, BFloat16>::run, e.f16 = &Tile<F, Half>::run;
   if constexpr (F::integers) e.i64 = &Tile<F, std::int64_t>::run;
   return e;
 }
