@@ -139,6 +139,7 @@ struct MaxPool2d : Pooling {
   void onnx(OnnxCall& c) const { c.result(for_onnx().max(c)); }
   static void samples(Samples& s) {
     for (const Pooling& p : poolings) s({s.distinct({2, 3, 6, 7})}, MaxPool2d{p});
+    s({s.distinct({2, 10, 6, 7})}, MaxPool2d{poolings[2]});  // planes side by side
     s({s.distinct({1, 1, 36, 38})}, MaxPool2d{poolings[0]});
     s({s.distinct({0, 3, 4, 4})}, MaxPool2d{poolings[0]});
     s.error({s.randn({3, 4, 4})}, MaxPool2d{poolings[0]}, "x must be [N, C, H, W]");
@@ -255,6 +256,7 @@ struct AvgPool2d : Pooling {
   void onnx(OnnxCall& c) const { c.result(for_onnx().average(c)); }
   static void samples(Samples& s) {
     for (const Pooling& p : poolings) s({s.randn({2, 3, 6, 7})}, AvgPool2d{p});
+    s({s.randn({2, 10, 6, 7})}, AvgPool2d{poolings[4]});
     s({s.randn({0, 3, 4, 4})}, AvgPool2d{poolings[0]});
     s.error({s.randn({3, 4, 4})}, AvgPool2d{poolings[0]}, "x must be [N, C, H, W]");
     s.error({s.randn({1, 1, 4, 4})}, AvgPool2d{{{2, 2}, {.padding = {2, 0}}}},
@@ -339,6 +341,7 @@ struct AdaptiveAvgPool2d {
   static void samples(Samples& s) {
     s({s.randn({2, 3, 6, 7})}, AdaptiveAvgPool2d{{1, 1}});
     s({s.randn({2, 3, 6, 7})}, AdaptiveAvgPool2d{{4, 3}});
+    s({s.randn({2, 10, 6, 7})}, AdaptiveAvgPool2d{{1, 1}});
     s({s.randn({1, 2, 2, 3})}, AdaptiveAvgPool2d{{3, 5}});
     s({s.randn({0, 2, 2, 3})}, AdaptiveAvgPool2d{{1, 1}});
     s.error({s.randn({1, 1, 4, 4})}, AdaptiveAvgPool2d{{0, 1}}, "the output size must be at least 1");

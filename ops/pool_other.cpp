@@ -105,10 +105,25 @@ ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output) {
   check_line("adaptive_max_pool1d", x);
   return without_dim_2(adaptive_max_pool2d_with_indices(unsqueeze(x, 2), {1, output}));
 }
+// Windows that are all of one size are those of max_pool2d, which is faster and keeps the layout.
 Tensor adaptive_max_pool2d(const Tensor& x, std::array<int, 2> output) {
-  return adaptive_max_pool2d_with_indices(x, output).values;
+  if (has_no_batch(x, 2)) return without_batch(adaptive_max_pool2d(as_batch(x), output));
+  check_plane("adaptive_max_pool2d", x);
+  std::array<int, 2> kernel{};
+  for (int d = 0; d < 2; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    const std::int64_t in = x.size(d + 2);
+    if (output[at] < 1 || in < 1 || in % output[at] != 0 || in > INT32_MAX)
+      return adaptive_max_pool2d_with_indices(x, output).values;
+    kernel[at] = static_cast<int>(in) / output[at];
+  }
+  return max_pool2d(x, kernel);
 }
-Tensor adaptive_max_pool1d(const Tensor& x, int output) { return adaptive_max_pool1d_with_indices(x, output).values; }
+Tensor adaptive_max_pool1d(const Tensor& x, int output) {
+  if (has_no_batch(x, 1)) return without_batch(adaptive_max_pool1d(as_batch(x), output));
+  check_line("adaptive_max_pool1d", x);
+  return squeeze(adaptive_max_pool2d(unsqueeze(x, 2), {1, output}), 2);
+}
 
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions o, const Dims& output_size) {
   return unpooled<1>("max_unpool1d", x, indices, {kernel}, {o.stride}, {o.padding}, output_size);

@@ -1,11 +1,12 @@
 // Pooling, one plane (an image's channel) after the other. Planes are brought into contiguous f32 or
-// f64 first where they are not, so the loops below know neither strides nor halves. Channels-last images
-// have kernels of their own, core/cpu/pool_channels.cpp.
+// f64 first where they are not, so the loops below know neither strides nor halves. Small planes go side by side,
+// core/cpu/pool_planes.h. Channels-last images have kernels of their own, core/cpu/pool_channels.cpp.
 #include <algorithm>
 #include <type_traits>
 #include <vector>
 
 #include "core/cpu/pool_channels.h"
+#include "core/cpu/pool_planes.h"
 #include "core/cpu/rows.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
@@ -103,11 +104,12 @@ template <class C> void max_plane_2x2(const PoolShape& s, const C* x, C* y, std:
   }
 }
 
+bool is_2x2(const PoolShape& s) {
+  return s.kernel[0] == 2 && s.kernel[1] == 2 && s.stride[0] == 2 && s.stride[1] == 2 && s.padding[0] == 0 &&
+         s.padding[1] == 0 && 2 * s.out[0] <= s.in[0] && 2 * s.out[1] <= s.in[1];
+}
 template <class C> void max_plane(const PoolShape& s, const C* x, C* y, std::int64_t* index) {
-  if (s.kernel[0] == 2 && s.kernel[1] == 2 && s.stride[0] == 2 && s.stride[1] == 2 && s.padding[0] == 0 &&
-      s.padding[1] == 0 && 2 * s.out[0] <= s.in[0] && 2 * s.out[1] <= s.in[1]) {
-    return max_plane_2x2(s, x, y, index);
-  }
+  if (is_2x2(s)) return max_plane_2x2(s, x, y, index);
   for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
     const auto rows = s.window(0, oy);
     for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {
@@ -142,6 +144,11 @@ template <class C> void average_plane(const PoolShape& s, const C* x, C* y) {
 }
 
 template <class C> void spread_plane(const PoolShape& s, const C* g, C* dx) {
+  if (s.adaptive && s.out[0] * s.out[1] == 1) {  // all pixels share it
+    const C share = C(0) + *g / static_cast<C>(s.in[0] * s.in[1]);
+    std::fill_n(dx, s.in[0] * s.in[1], share);
+    return;
+  }
   std::fill_n(dx, s.in[0] * s.in[1], C(0));
   for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
     const auto rows = s.window(0, oy);
@@ -168,14 +175,25 @@ bool last(const View& v) { return v.layout() == Layout::channels_last; }
 void max_pool2d(const PoolShape& shape, const View& y, const View& index, const View& x) {
   if (last(x)) return max_pool2d_channels(shape, y, index, x);
   const std::int64_t out = shape.out[0] * shape.out[1];
-  with_compute_type(x.dtype, [&]<class C> {
-    for_planes(x, [&](std::int64_t begin, std::int64_t end) {
+  visit_floating(x.dtype, [&]<class T> {
+    using C = Compute<T>;
+    const auto one_by_one = [&](std::int64_t begin, std::int64_t end) {
       Planes<C> from(x), to(y);
       for (std::int64_t p = begin; p < end; ++p) {
         max_plane(shape, from.load(p), to.begin(p), index.as<std::int64_t>() + p * out);
         to.finish(p);
       }
-    });
+    };
+    if (is_2x2(shape) || !can_turn_planes(shape, y, x) || !index.is_contiguous()) return for_planes(x, one_by_one);
+    for_groups_of_planes<T>(
+        y, x,
+        [&](std::int64_t plane, const C* pixels, C* results) {
+          ScratchVector<std::int64_t> places;
+          places.resize(static_cast<std::size_t>(out * planes_at_once<C>));
+          max_planes(shape, pixels, results, places.data());
+          turn(places.data(), planes_at_once<C>, index.as<std::int64_t>() + plane * out, out, planes_at_once<C>, out);
+        },
+        one_by_one);
   });
 }
 
@@ -203,28 +221,37 @@ void max_pool2d_backward(const View& dx, const View& g, const View& index) {
 
 void avg_pool2d(const PoolShape& shape, const View& y, const View& x) {
   if (last(x)) return avg_pool2d_channels(shape, y, x);
-  with_compute_type(x.dtype, [&]<class C> {
-    for_planes(x, [&](std::int64_t begin, std::int64_t end) {
+  visit_floating(x.dtype, [&]<class T> {
+    using C = Compute<T>;
+    const auto one_by_one = [&](std::int64_t begin, std::int64_t end) {
       Planes<C> from(x), to(y);
       for (std::int64_t p = begin; p < end; ++p) {
         average_plane(shape, from.load(p), to.begin(p));
         to.finish(p);
       }
-    });
+    };
+    if (!can_turn_planes(shape, y, x)) return for_planes(x, one_by_one);
+    for_groups_of_planes<T>(
+        y, x, [&](std::int64_t, const C* pixels, C* results) { average_planes(shape, pixels, results); }, one_by_one);
   });
 }
 
 void avg_pool2d_backward(const PoolShape& shape, const View& dx, const View& g) {
   Tensor g_copy;
   if (last(dx)) return avg_pool2d_channels_backward(shape, dx, moved(g, dx.dtype, g_copy));
-  with_compute_type(dx.dtype, [&]<class C> {
-    for_planes(dx, [&](std::int64_t begin, std::int64_t end) {
+  visit_floating(dx.dtype, [&]<class T> {
+    using C = Compute<T>;
+    const auto one_by_one = [&](std::int64_t begin, std::int64_t end) {
       Planes<C> from(g), to(dx);
       for (std::int64_t p = begin; p < end; ++p) {
         spread_plane(shape, from.load(p), to.begin(p));
         to.finish(p);
       }
-    });
+    };
+    const bool shared = shape.out[0] * shape.out[1] == 1;  // one number for a plane needs no turning
+    if (shared || g.dtype != dx.dtype || !can_turn_planes(shape, dx, g)) return for_planes(dx, one_by_one);
+    for_groups_of_planes<T>(
+        dx, g, [&](std::int64_t, const C* from, C* to) { spread_planes(shape, from, to); }, one_by_one);
   });
 }
 

@@ -1,0 +1,107 @@
+// Pooling of images whose channels are planes, as many planes side by side as a vector has lanes: they are turned into
+// pixels of a vector each, and results back. The sums and comparisons of a plane are in the order of those of
+// channels-last images (core/cpu/pool_channels.cpp), so both layouts have the same bits.
+#pragma once
+
+#include "core/cpu/reduce_source.h"
+#include "core/parallel.h"
+#include "core/pool.h"
+#include "core/scratch.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+template <class C> inline constexpr auto planes_at_once = static_cast<std::int64_t>(Vec<C>::size);
+inline constexpr std::int64_t largest_turned = 4096;  // pixels: what is turned stays in the second-level cache
+
+// body(oy, ox, rows, columns) for the windows of all results, row by row.
+template <class F> void for_pool_windows(const PoolShape& s, const F& body) {
+  for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
+    const auto rows = s.window(0, oy);
+    for (std::int64_t ox = 0; ox < s.out[1]; ++ox) body(oy * s.out[1] + ox, rows, s.window(1, ox));
+  }
+}
+
+// x [pixels, lanes] to y [results, lanes].
+template <class C> void average_planes(const PoolShape& s, const C* x, C* y) {
+  constexpr std::int64_t lanes = planes_at_once<C>;
+  for_pool_windows(s, [&](std::int64_t o, const PoolShape::Window& rows, const PoolShape::Window& columns) {
+    Vec<C> sum(C(0));
+    for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
+      Vec<C> row(C(0));
+      for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) row = row + load(x + (iy * s.in[1] + ix) * lanes);
+      sum = sum + row;
+    }
+    store(y + o * lanes, sum / Vec<C>(static_cast<C>(rows.extent * columns.extent)));
+  });
+}
+// The same with the pixels of the maxima; a later one replaces the maximum when it is larger or NaN.
+template <class C> void max_planes(const PoolShape& s, const C* x, C* y, std::int64_t* index) {
+  // As wide as C, so that what is selected by comparing C needs no conversion.
+  using Lane = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
+  constexpr std::int64_t lanes = planes_at_once<C>;
+  for_pool_windows(s, [&](std::int64_t o, const PoolShape::Window& rows, const PoolShape::Window& columns) {
+    const std::int64_t first = rows.begin * s.in[1] + columns.begin;
+    Vec<C> best = load(x + first * lanes);
+    Vec<Lane> which(static_cast<Lane>(first));
+    for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
+      for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) {
+        const std::int64_t pixel = iy * s.in[1] + ix;
+        const Vec<C> v = load(x + pixel * lanes);
+        const auto take = (v > best) | !(v == v);
+        best = xsimd::select(take, v, best);
+        which = xsimd::select(xsimd::bool_cast(take), Vec<Lane>(static_cast<Lane>(pixel)), which);
+      }
+    }
+    store(y + o * lanes, best);
+    Lane numbers[lanes];
+    store(numbers, which);
+    for (std::int64_t i = 0; i < lanes; ++i) index[o * lanes + i] = numbers[i];
+  });
+}
+
+// The gradient of averages: g [results, lanes] to dx [pixels, lanes].
+template <class C> void spread_planes(const PoolShape& s, const C* g, C* dx) {
+  constexpr std::int64_t lanes = planes_at_once<C>;
+  std::fill_n(dx, s.in[0] * s.in[1] * lanes, C(0));
+  for_pool_windows(s, [&](std::int64_t o, const PoolShape::Window& rows, const PoolShape::Window& columns) {
+    const Vec<C> share = load(g + o * lanes) / Vec<C>(static_cast<C>(rows.extent * columns.extent));
+    for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
+      for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) {
+        C* pixel = dx + (iy * s.in[1] + ix) * lanes;
+        store(pixel, load(static_cast<const C*>(pixel)) + share);
+      }
+    }
+  });
+}
+
+inline bool can_turn_planes(const PoolShape& s, const View& y, const View& x) {
+  return x.is_contiguous() && y.is_contiguous() && s.in[0] * s.in[1] <= largest_turned;
+}
+// Calls run(first plane, pixels of x, room for those of y) for whole groups of planes, and rest(first, last) for the
+// planes that are left.
+template <class T, class Run, class Rest>
+void for_groups_of_planes(const View& y, const View& x, const Run& run, const Rest& rest) {
+  using C = Compute<T>;
+  constexpr std::int64_t lanes = planes_at_once<C>;
+  const std::int64_t in = x.size(2) * x.size(3), out = y.size(2) * y.size(3), planes = x.size(0) * x.size(1),
+                     groups = planes / lanes;
+  parallel_for(groups + 1, std::max<std::int64_t>(1, grain_size / (lanes * std::max(in, out))),
+               [&](std::int64_t begin, std::int64_t end) {
+                 ScratchVector<C> pixels, results, back;
+                 pixels.resize(static_cast<std::size_t>(in * lanes));
+                 results.resize(static_cast<std::size_t>(out * lanes));
+                 back.resize(static_cast<std::size_t>(out * lanes));
+                 for (std::int64_t g = begin; g < end; ++g) {
+                   if (g == groups) {
+                     rest(groups * lanes, planes);
+                     continue;
+                   }
+                   turn(x.as<const T>() + g * lanes * in, in, pixels.data(), lanes, in, lanes);
+                   run(g * lanes, static_cast<const C*>(pixels.data()), results.data());
+                   turn(static_cast<const C*>(results.data()), lanes, back.data(), out, lanes, out);
+                   convert_run(y.as<T>() + g * lanes * out, static_cast<const C*>(back.data()), 1, lanes * out);
+                 }
+               });
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
