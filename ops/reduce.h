@@ -70,6 +70,7 @@ template <class Op, class Input> void reduction_samples(Samples& s, const Op& op
   with({2, 3, 4, 5}, {0, 2, 3}, false);
   with({2, 3, 4, 5}, {1, -1}, true);
   with({4, 3, 2}, {1}, false);
+  with({2, 11, 5, 6}, {2, 3}, false);  // short runs
   with({2, 70, 3}, {0, 1}, false);
   with({1, 6}, {}, true);
   with({2, 1100}, {1}, false);

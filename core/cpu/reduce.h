@@ -16,6 +16,41 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- the innermost dimension is reduced ---
+// Folds one tile that lies as it is folded.
+template <class Fold, class C> C fold_dense_tile(std::int64_t n, const C* tile) {
+#if defined(__AVX512BW__)
+  // The processor's maximum alone, and one test for NaN of two vectors together: the folds' own tests cost as much as
+  // the maximum. Where there is one, the tile is folded again.
+  if constexpr (std::is_same_v<C, float> && (std::is_same_v<Fold, Max> || std::is_same_v<Fold, Min>)) {
+    const auto fold = [](const Vec<float>& a, const Vec<float>& b) {
+      return std::is_same_v<Fold, Max> ? Vec<float>(_mm512_max_ps(b, a)) : Vec<float>(_mm512_min_ps(b, a));
+    };
+    constexpr std::int64_t width = 16;
+    Vec<float> a(Fold::template identity<float>()), b = a, c = a, d = a;
+    __mmask16 nan = 0;
+    std::int64_t i = 0;
+    for (; i + 4 * width <= n; i += 4 * width) {
+      const Vec<float> p = load(tile + i), q = load(tile + i + width), r = load(tile + i + 2 * width),
+                       s = load(tile + i + 3 * width);
+      a = fold(a, p), b = fold(b, q), c = fold(c, r), d = fold(d, s);
+      nan |= _mm512_cmp_ps_mask(p, q, _CMP_UNORD_Q) | _mm512_cmp_ps_mask(r, s, _CMP_UNORD_Q);
+    }
+    for (; i + width <= n; i += width) {
+      const Vec<float> p = load(tile + i);
+      a = fold(a, p);
+      nan |= _mm512_cmp_ps_mask(p, p, _CMP_UNORD_Q);
+    }
+    if (i < n) {
+      const Vec<float> p = keep_part<Fold>(load_part(tile + i, n - i), n - i);
+      b = fold(b, p);
+      nan |= _mm512_cmp_ps_mask(p, p, _CMP_UNORD_Q);
+    }
+    if (nan == 0) return fold_lanes<Fold, float>(fold(fold(a, b), fold(c, d)));
+  }
+#endif
+  return fold_one_tile<Fold>(n, itself, tile);
+}
+
 template <class Fold, class C, class Source>
 C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t begin, std::int64_t end,
                  const C* centre) {
@@ -36,7 +71,7 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
       }
       tile = buffer;
     }
-    const C v = fold_one_tile<Fold>(n, itself, tile);
+    const C v = fold_dense_tile<Fold>(n, tile);
     if (p.count <= fold_tile) return v;
     cascade.add(v);
     begin += n;
@@ -104,6 +139,39 @@ void fold_tile_across(std::int64_t n, std::int64_t columns, const At& at, C* out
   }
   std::copy_n(part[0], columns, out);
 }
+#if defined(__AVX2__)
+// The same where each result's elements are a run of memory, fewer than four vectors: vectors along the runs, and the
+// lanes of as many results as there are lanes folded together.
+template <class Fold, class T>
+void fold_short_runs(std::int64_t n, std::int64_t columns, const T* from, std::int64_t pitch, float* out) {
+  constexpr std::int64_t width = transpose::width;
+  const Fold fold;
+  for (std::int64_t j = 0; j < columns; j += width) {
+    transpose::Lanes v[width];
+    const std::int64_t runs = std::min(width, columns - j);
+    for (std::int64_t k = 0; k < width; ++k) {
+      const T* run = from + (j + std::min(k, runs - 1)) * pitch;
+      Vec<float> sum(Fold::template identity<float>());
+      std::int64_t i = 0;
+      for (; i + width <= n; i += width) sum = fold(sum, load_wide(run + i));
+      if (i < n) sum = fold(sum, keep_part<Fold>(stored_vector(PartOfVector{n - i}, run + i), n - i));
+      v[k] = sum;
+    }
+    transpose::turn_square(v);
+#pragma GCC unroll 8
+    for (std::int64_t half = width / 2; half > 0; half /= 2) {
+#pragma GCC unroll 16
+      for (std::int64_t k = 0; k < half; ++k) v[k] = fold(Vec<float>(v[k]), Vec<float>(v[half + k]));
+    }
+    store_part(out + j, Vec<float>(v[0]), runs);
+  }
+}
+#endif
+// Whether that is how the elements of the results lie.
+template <class C> bool are_short_runs(const ReducePlan& p) {
+  return std::is_same_v<C, float> && p.count < 4 * static_cast<std::int64_t>(Vec<C>::size) && p.reduced.rank() == 1 &&
+         p.reduced_strides[0] == 1;
+}
 // reduce_segment for `columns` results, at most block_side, or fold_tile if that is one tile; out[j * step]. `pitch`:
 // of the block that holds a tile.
 template <class Fold, class C, class Source>
@@ -113,6 +181,14 @@ void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64
   Walker at(p.reduced, p.reduced_strides, begin);
   alignas(64) C block[largest_block], tile[fold_tile];
   const auto fold_next = [&](std::int64_t n) {
+#if defined(__AVX2__)
+    if constexpr (std::is_same_v<C, float>) {
+      const auto fold_runs = [&](const auto* memory) {
+        fold_short_runs<Fold>(n, columns, memory + base, p.column_stride, tile);
+      };
+      if (are_short_runs<C>(p) && source.with_memory(fold_runs)) return;
+    }
+#endif
     const bool done = p.column_stride == 1 && source.with_memory([&](const auto* memory) {
       std::int64_t offsets[fold_tile];
       find_rows(base, at, n, offsets);
