@@ -2,15 +2,40 @@
 // ops/matmul.cpp.
 #include "core/ops_matrix.h"
 #include "ops/compose.h"
+#include "ops/pointwise.h"
+#include "ops/wide_matmul.h"
 
 namespace mantissa {
 namespace {
+
+// Halves are multiplied as they are and stay in f32 from there on; f16, which processors do not multiply, is widened.
+Tensor wide(const Tensor& t) { return is_half(t.dtype()) ? cast(t, f32) : t; }
+Tensor product_of(const Tensor& a, const Tensor& b) {
+  const bool as_they_are = a.dtype() == b.dtype() && (a.dtype() != f16 || !a.device().is_cpu());
+  return as_they_are ? wide_matmul(a, b) : matmul(wide(a), wide(b));
+}
+
+// x + product, in the dtype that they are rounded to.
+struct RoundedSum {
+  static constexpr auto name = "add";
+  static constexpr const char* args[] = {"x", "product"};
+  Dtype dtype;
+  Spec infer(const Tensor&, const Tensor& product) const { return like(product, dtype); }
+  void run(const View& y, const View& x, const View& product) const {
+    const View* inputs[] = {&x, &product};
+    pointwise::run_formula(pointwise::Add{}, product.dtype, y, inputs);
+  }
+  static constexpr auto vjp() {
+    return rules([](Grad g) { return g; }, [](Grad g) { return g; });
+  }
+  void onnx(OnnxCall& c) const { c.result(c.node("Add", {c.in(0, c.y().dtype()), c.in(1, c.y().dtype())})); }
+};
 
 template <class Product> struct Added {
   static constexpr auto name = Product::name;
   static constexpr const char* args[] = {"x", "a", "b"};
   static constexpr auto autocast = CastPolicy::lower;
-  static constexpr bool differentiable = true;
+  static constexpr bool differentiable = true, widens_itself = true;
   double beta = 1, alpha = 1;
 
   static Tensor compose(const Added& op, const Tensor& x, const Tensor& a, const Tensor& b) {
@@ -18,7 +43,9 @@ template <class Product> struct Added {
     check(broadcast(x.sizes(), product.sizes()) == product.sizes(), "x of shape ", x.sizes(), " does not broadcast to ",
           product.sizes());
     if (op.beta == 0) return scaled;  // x is not looked at, NaN or not
-    return op.beta == 1 ? x + scaled : op.beta * x + scaled;
+    if (op.beta != 1) return op.beta * wide(x) + scaled;
+    const bool rounds = is_half(x.dtype()) && a.dtype() == x.dtype() && b.dtype() == x.dtype();
+    return rounds ? apply(RoundedSum{x.dtype()}, x, scaled) : x + scaled;
   }
   static void samples(Samples& s) {
     const auto [x, a, b, wrong_a, fragment] = Product::example();
@@ -38,14 +65,14 @@ struct Addmm {
   static constexpr auto name = "addmm";
   static Tensor of(const Tensor& a, const Tensor& b) {
     check(a.dim() == 2 && b.dim() == 2, "a and b must be matrices, got ", a, " and ", b);
-    return matmul(a, b);
+    return product_of(a, b);
   }
   static Example example() { return {{2, 4}, {2, 3}, {3, 4}, {3}, "a and b must be matrices"}; }
 };
 Tensor batches(const Tensor& a, const Tensor& b) {
   check(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0), "needs two batches of as many matrices, got ", a,
         " and ", b);
-  return matmul(a, b);
+  return product_of(a, b);
 }
 struct Baddbmm {
   static constexpr auto name = "baddbmm";
@@ -58,7 +85,7 @@ struct Addmv {
   static constexpr auto name = "addmv";
   static Tensor of(const Tensor& a, const Tensor& b) {
     check(a.dim() == 2 && b.dim() == 1, "a must be a matrix and b a vector, got ", a, " and ", b);
-    return matmul(a, b);
+    return product_of(a, b);
   }
   static Example example() { return {{2}, {2, 3}, {3}, {3}, "a must be a matrix and b a vector"}; }
 };
@@ -66,7 +93,7 @@ struct Addr {
   static constexpr auto name = "addr";
   static Tensor of(const Tensor& a, const Tensor& b) {
     check(a.dim() == 1 && b.dim() == 1, "a and b must be vectors, got ", a, " and ", b);
-    return unsqueeze(a, 1) * b;
+    return unsqueeze(wide(a), 1) * wide(b);
   }
   static Example example() { return {{2, 3}, {2}, {3}, {2, 1}, "a and b must be vectors"}; }
 };

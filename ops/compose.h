@@ -10,8 +10,9 @@
 //   MANTISSA_OP(Lerp)
 //   Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& w) { return apply_composed(Lerp{}, a, b, w); }
 //
-// Gradients are those of the parts. Halves are computed in f32 and rounded once, at the end. What runs
-// inside is outside autocast: the operator's own policy has had its say.
+// Gradients are those of the parts. Halves are computed in f32 and rounded once, at the end; an operator that says
+// `static constexpr bool widens_itself = true` gets them as they are. What runs inside is outside autocast: the
+// operator's own policy has had its say.
 //
 // A function that is no struct has a policy by a Composite, and says so in the registry:
 // MANTISSA_COMPOSITE(bmm, samples, .autocast = CastPolicy::lower, .has_policy = true).
@@ -32,7 +33,7 @@ void add_composed_context(Error& e, const char* name, std::span<const char* cons
 // Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs meet in,
 // or with f32_inside that of the first, as the norms have it whatever their weights are.
 inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const Tensor*> x, std::span<Tensor> casts,
-                          std::span<Tensor> wide) {
+                          std::span<Tensor> wide, bool widen = true) {
   if (context().autocast.any()) [[unlikely]] amp::cast_inputs(name, policy, x, casts);
   Meeting result(f32, Meeting::number);
   for (const Tensor* t : x) {
@@ -40,7 +41,7 @@ inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const T
     result = meet(result, Meeting(*t));
     if (policy == CastPolicy::f32_inside) break;
   }
-  for (std::size_t i = 0; i < x.size(); ++i) {
+  for (std::size_t i = 0; widen && i < x.size(); ++i) {
     if (!x[i]->defined() || !is_half(x[i]->dtype())) continue;
     wide[i] = cast(*x[i], f32);
     x[i] = &wide[i];
@@ -60,7 +61,8 @@ template <class Op, class... T> Tensor apply_composed(const Op& op, const T&... 
   try {
     const ProfileRange range(ProfileKind::op, Op::name, given);
     detail::check_same_device<Op>(x);
-    const Dtype result = detail::widen_inputs(Op::name, policy_of<Op>(), x, casts, wide);
+    constexpr bool widens_itself = requires { Op::widens_itself; };
+    const Dtype result = detail::widen_inputs(Op::name, policy_of<Op>(), x, casts, wide, !widens_itself);
     const bool autocast = context().autocast.any();
     const amp::OutsideAutocast off;
     Tensor y = [&]<std::size_t... i>(std::index_sequence<i...>) { return Op::compose(op, *x[i]...); }

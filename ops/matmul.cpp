@@ -6,6 +6,7 @@
 #include "ops/apply.h"
 #include "ops/parameter_gradient.h"
 #include "ops/registry.h"
+#include "ops/wide_matmul.h"
 
 namespace mantissa {
 
@@ -155,9 +156,30 @@ struct Matmul {
   }
 };
 
+// The product of halves in f32, as it is summed: of operators that round once, when they have added to it.
+struct WideMatmul : Matmul {
+  Spec infer(const Tensor& a, const Tensor& b) const {
+    Spec y = Matmul::infer(a, b);
+    y.dtype = compute_dtype(y.dtype);
+    return y;
+  }
+  static constexpr auto vjp() {
+    return joint([](const WideMatmul&, Needs needs, Grad g, In<0> a, In<1> b, Into<0> to_a, Into<1> to_b) {
+      const Tensor rounded = cast(g, a.dtype());
+      return std::array<Tensor, 2>{needs[0] ? gradient_a(rounded, b, a.sizes(), to_a) : Tensor(),
+                                   needs[1] ? gradient_b(rounded, a, b.sizes(), to_b) : Tensor()};
+    });
+  }
+  void onnx(OnnxCall& c) const {
+    const Dtype dtype = c.y().dtype();
+    c.result(c.node("MatMul", {c.in(0, dtype), c.in(1, dtype)}));
+  }
+};
+
 }  // namespace
 
 MANTISSA_OP(Matmul)
 Tensor matmul(const Tensor& a, const Tensor& b) { return apply(Matmul{}, a, b); }
+Tensor wide_matmul(const Tensor& a, const Tensor& b) { return apply(WideMatmul{}, a, b); }
 
 }  // namespace mantissa

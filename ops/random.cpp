@@ -7,6 +7,7 @@
 
 #include "core/recording.h"
 #include "ops/compose.h"
+#include "ops/pointwise.h"
 
 namespace mantissa {
 namespace {
@@ -27,10 +28,27 @@ Dims per_channel(const Tensor& x, int spatial) {
   return sizes;
 }
 
+// x times a mask in f32 or f64, rounded once.
+Tensor masked(const Tensor& x, const Tensor& mask);
+struct Masked {
+  static constexpr auto name = "mul";
+  static constexpr const char* args[] = {"x", "mask"};
+  Spec infer(const Tensor& x, const Tensor&) const { return like_layout(x); }
+  void run(const View& y, const View& x, const View& mask) const {
+    const View* inputs[] = {&x, &mask};
+    pointwise::run_formula(pointwise::Mul{}, compute_dtype(y.dtype), y, inputs);
+  }
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<1> mask) { return masked(g, mask); }, no_gradient);
+  }
+  void onnx(OnnxCall& c) const { c.result(c.node("Mul", {c.in(0), c.in(1, c.y().dtype())})); }
+};
+Tensor masked(const Tensor& x, const Tensor& mask) { return apply(Masked{}, x, mask); }
+
 template <int spatial> struct ChannelDropout {
   static constexpr auto name = spatial == 1 ? "dropout1d" : spatial == 2 ? "dropout2d" : "dropout3d";
   static constexpr const char* args[] = {"x"};
-  static constexpr bool differentiable = true, random = true;
+  static constexpr bool differentiable = true, random = true, widens_itself = true;
   double p = 0.5;
 
   static Tensor compose(const ChannelDropout& op, const Tensor& x) {
@@ -39,7 +57,7 @@ template <int spatial> struct ChannelDropout {
     check(x.dim() == spatial + 2 || x.dim() == spatial + 1, "x must have ", spatial + 2,
           " dimensions, [N, C, ...], or ", spatial + 1, " without a batch");
     const double scale = op.p < 1 ? 1 / (1 - op.p) : 0;
-    return x * (mask_of(per_channel(x, spatial), 1 - op.p, x) * scale);
+    return masked(x, mask_of(per_channel(x, spatial), 1 - op.p, x) * scale);
   }
   static void samples(Samples& s) {
     Dims sizes{3, 4}, single{4};
