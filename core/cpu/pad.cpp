@@ -42,35 +42,39 @@ struct Plan {
   bool has_rows() const { return !out.empty() && to.back() == 1 && from.back() == 1; }
 };
 
+// A plane of rows at a time: the innermost two dimensions, or rows that stand alone.
 template <class Word> void pad_rows(const Plan& p, Word* y, const Word* x, Word value) {
-  const int inner = p.out.rank() - 1;
-  const std::int64_t row = p.out[inner], run = p.in[inner], left = p.before[inner];
-  std::int64_t rows = 1;
-  for (int d = 0; d < inner; ++d) rows *= p.out[d];
-  parallel_for(rows, std::max<std::int64_t>(1, grain_size / row), [&](std::int64_t first, std::int64_t last) {
-    std::int64_t index[Dims::max_rank];
-    for (std::int64_t d = inner - 1, rest = first; d >= 0; --d) {
-      const int i = static_cast<int>(d);
-      index[i] = rest % p.out[i];
-      rest /= p.out[i];
-    }
-    for (std::int64_t r = first; r < last; ++r) {
-      std::int64_t to = 0, from = 0;
-      bool inside = true;
-      for (int d = 0; d < inner; ++d) {
-        const std::int64_t i = index[d] - p.before[d];
-        inside = inside && i >= 0 && i < p.in[d];
-        to += index[d] * p.to[d];
+  const int inner = p.out.rank() - 1, outer = std::max(inner - 1, 0);
+  const std::int64_t row = p.out[inner], run = p.in[inner], left = p.before[inner], right = row - left - run;
+  const std::int64_t height = inner > 0 ? p.out[outer] : 1, inside = inner > 0 ? p.in[outer] : 1,
+                     top = inner > 0 ? p.before[outer] : 0, y_row = inner > 0 ? p.to[outer] : 0,
+                     x_row = inner > 0 ? p.from[outer] : 0;
+  std::int64_t planes = 1;
+  for (int d = 0; d < outer; ++d) planes *= p.out[d];
+  // Rows, so that a few large planes are shared as well.
+  const std::int64_t grain = std::max<std::int64_t>(1, grain_size / row);
+  parallel_for(planes * height, grain, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t r = first, end; r < last; r = end) {
+      end = std::min(last, (r / height + 1) * height);
+      std::int64_t to = 0, from = 0, rest = r / height;
+      bool has_x = true;
+      for (int d = outer - 1; d >= 0; rest /= p.out[d--]) {
+        const std::int64_t at = rest % p.out[d], i = at - p.before[d];
+        has_x = has_x && i >= 0 && i < p.in[d];
+        to += at * p.to[d];
         from += i * p.from[d];
       }
-      if (inside) {
-        fill_run(y + to, value, left);
-        copy_run(y + to + left, x + from, run);
-        fill_run(y + to + left + run, value, row - left - run);
-      } else {
-        fill_run(y + to, value, row);
+      const std::int64_t begin = r % height, stop = begin + (end - r);
+      const std::int64_t x_begin = has_x ? std::clamp(top, begin, stop) : stop,
+                         x_stop = has_x ? std::clamp(top + inside, x_begin, stop) : stop;
+      for (std::int64_t i = begin; i < x_begin; ++i) fill_run(y + to + i * y_row, value, row);
+      for (std::int64_t i = x_begin; i < x_stop; ++i) {
+        Word* out = y + to + i * y_row;
+        fill_run(out, value, left);
+        copy_run(out + left, x + from + (i - top) * x_row, run);
+        fill_run(out + left + run, value, right);
       }
-      for (int d = inner - 1; d >= 0 && ++index[d] == p.out[d]; --d) index[d] = 0;
+      for (std::int64_t i = x_stop; i < stop; ++i) fill_run(y + to + i * y_row, value, row);
     }
   });
 }

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "core/cpu/gemm_pairs.h"
+#include "core/cpu/reduce_source.h"
 #include "core/cpu/squash.h"
 #include "core/cpu/vectors.h"
 #include "core/gemm_few_rows.h"
@@ -57,6 +58,16 @@ struct Exact {
   static void pack_gates(C* to, const View& w, std::int64_t first, std::int64_t count) {
     constexpr std::int64_t units = units_of(gates);
     const std::int64_t hidden = w.size(1);
+    if (sizeof(C) == 4 && count == units && units % transpose::width == 0 && w.strides[1] == 1) {
+      for (std::int64_t gate = 0; gate < gates; ++gate) {
+        const std::int64_t j = gate * units;
+        visit_floating(w.dtype, [&]<class S> {
+          turn(w.as<const S>() + (gate * hidden + first) * w.strides[0], w.strides[0],
+               to + j / panel * hidden * panel + j % panel, panel, hidden, units);
+        });
+      }
+      return;
+    }
     Scratch<C> line(hidden);
     for (std::int64_t j = 0; j < gates * units; ++j) {
       if (j % units < count) {
@@ -83,6 +94,7 @@ struct Exact {
   static void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const C* a, const C* b, C* sums,
                        bool add) {
     if constexpr (std::is_same_v<C, float>) {
+      if (rows == 1 && columns == 2 * panel && !add) return multiply_row(depth, a, b, sums);
       const gemm_tile::Operands o{a, row(depth), 1, b, panel, sums, columns, depth};
       gemm_tile::multiply_block(rows, columns, o, depth * panel, add);
     } else {
@@ -95,6 +107,31 @@ struct Exact {
         }
       }
     }
+  }
+
+ private:
+  // One row by two panels at once, each element in the order of gemm_tile: a panel alone waits for its few sums.
+  static void multiply_row(std::int64_t depth, const float* a, const float* b, float* sums) {
+    constexpr std::int64_t width = gemm_tile::width;
+    constexpr int vectors = gemm_tile::max_vectors;
+    Vec<float> total[2][vectors];
+    for (std::int64_t begin = 0; begin == 0 || begin < depth; begin += gemm_tile::chain) {
+      Vec<float> sum[2][vectors];
+      for (auto& half : sum) for (auto& v : half) v = Vec<float>(0.0f);
+      for (std::int64_t k = begin; k < std::min(depth, begin + gemm_tile::chain); ++k) {
+        const Vec<float> left(a[k]);
+#pragma GCC unroll 2
+        for (int p = 0; p < 2; ++p) {
+#pragma GCC unroll 4
+          for (int j = 0; j < vectors; ++j)
+            sum[p][j] = xsimd::fma(left, load(b + (p * depth + k) * panel + j * width), sum[p][j]);
+        }
+      }
+      for (int p = 0; p < 2; ++p)
+        for (int j = 0; j < vectors; ++j) total[p][j] = begin > 0 ? sum[p][j] + total[p][j] : sum[p][j];
+    }
+    for (int p = 0; p < 2; ++p)
+      for (int j = 0; j < vectors; ++j) store(sums + p * panel + j * width, total[p][j]);
   }
 };
 
@@ -153,7 +190,9 @@ struct Layer {
   std::int64_t state() const { return batch * hidden; }  // elements of h
   std::int64_t pieces(std::int64_t units,
                       std::int64_t depth) const {  // how many blocks of units one thread takes at least
-    return std::max<std::int64_t>(1, flops_of_a_piece / std::max<std::int64_t>(1, 2 * batch * depth * units));
+    constexpr std::int64_t few = 8;  // up to so many rows, the time is that of reading the weights
+    return std::max<std::int64_t>(
+        1, flops_of_a_piece / std::max<std::int64_t>(1, 2 * std::max(batch, few) * depth * units));
   }
   // A state in the compute type.
   void load_state(C* to, const View& from) const { load_run(to, from.data, from.dtype, 0, 1, state()); }
@@ -285,7 +324,10 @@ struct Forward : Layer<F, T> {
   void all_steps(const StepOf& step, const View& w, const C* bias) const {
     constexpr std::int64_t panels = divide_up(columns, Product::panel);
     const std::int64_t blocks = divide_up(hidden, units), block = panels * Product::panel_size(hidden);
-    const std::int64_t sums_size = batch * panels * Product::panel, grain = this->pieces(columns, hidden);
+    // Both halves of few states go through the weights together.
+    const bool together = split && batch <= gemm_tile::max_rows / 2;
+    const std::int64_t rows = together ? 2 * batch : batch, one = batch * Product::panel;
+    const std::int64_t sums_size = rows * panels * Product::panel, grain = this->pieces(columns, hidden);
     const Scratch<typename Product::Packed> packed(blocks * block);
     const Scratch<C> sums(blocks * sums_size);
     const auto count = [&](std::int64_t b) { return std::min(units, hidden - b * units); };
@@ -299,10 +341,14 @@ struct Forward : Layer<F, T> {
         for (std::int64_t b = begin; b < end; ++b) {
           C* here = sums.data() + b * sums_size;
           const auto* weights = packed.data() + b * block;
-          Product::multiply(batch, columns, hidden, s.operand, weights, here, false);
-          if constexpr (split)
+          Product::multiply(rows, columns, hidden, s.operand, weights, here, false);
+          if (together) {
+            for (C* p = here; p < here + sums_size; p += 2 * one)
+              map_run(one, p, Sum{}, static_cast<const C*>(p), static_cast<const C*>(p + one));
+          } else if constexpr (split) {
             Product::multiply(batch, columns, hidden, s.operand + batch * row(), weights, here, true);
-          apply_gates(s, here, Product::sample_step(columns), Product::gate_step(batch, units), bias, b * units,
+          }
+          apply_gates(s, here, Product::sample_step(columns), Product::gate_step(rows, units), bias, b * units,
                       count(b));
         }
       });
