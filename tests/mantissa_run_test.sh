@@ -72,7 +72,7 @@ code=0
 code=0
 # shellcheck disable=SC2016
 "$run" -n 2 sh -c 'if [ "$RANK" = 1 ]; then MANTISSA_JOB_TOKEN=00000000000000000000000000000000; fi
-  MANTISSA_RENDEZVOUS_TIMEOUT=2 exec "$@"' sh "$mnist" --dataset synthetic --limit 64 >"$work/out" 2>"$work/err" || code=$?
+  MANTISSA_RENDEZVOUS_TIMEOUT=5 exec "$@"' sh "$mnist" --dataset synthetic --limit 64 >"$work/out" 2>"$work/err" || code=$?
 [ "$code" -ne 0 ] && grep -q 'refuses rank 1: the token is another' "$work/err" || fail "another token: exit code $code"
 for options in "" "-n 0 true" "-n 2" "-n 2 --nodes 2 true" "-n two true" "--no-such 1 true"; do
   code=0
