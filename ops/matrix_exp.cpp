@@ -5,6 +5,7 @@
 #include "core/ops_matrix.h"
 #include "core/recording.h"
 #include "ops/function.h"
+#include "ops/onnx_trace.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
 
@@ -32,6 +33,7 @@ struct MatrixExp {
     linalg::check_precise(name, a);
     saved.save({a});
     if (a.numel() == 0) return a.clone();
+    check_may_look(name, a);
     check_may_read(name, a, "the norm says how often to square");
     const Tensor size = amax(sum(abs(a), {1}), {1});  // [B]
     // NaN and infinite matrices are not halved, and give NaN.

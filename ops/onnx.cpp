@@ -1,5 +1,6 @@
 #include "ops/onnx.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/ops.h"
@@ -177,16 +178,17 @@ void OnnxCall::result(OnnxId v, int i) {
   given_ |= 1u << i;
 }
 
+bool OnnxTrace::depends_on_inputs(const Tensor& t) const {
+  if (!t.defined() || t.is_weak_scalar()) return false;
+  if (const Known* k = find(t)) return !graph_.values[static_cast<std::size_t>(k->id)].is_fixed;
+  return computed_.contains(t.storage().get());
+}
 bool OnnxCall::depends_on_inputs() const {
-  for (const Tensor* t : x_) {
-    if (!t->defined() || t->is_weak_scalar()) continue;
-    if (const OnnxTrace::Known* k = trace_.find(*t)) {
-      if (!trace_.graph_.values[static_cast<std::size_t>(k->id)].is_fixed) return true;
-    } else if (trace_.computed_.contains(t->storage().get())) {
-      return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(x_, [&](const Tensor* t) { return trace_.depends_on_inputs(*t); });
+}
+void check_may_look(const char* function, const Tensor& x) {
+  check(!the_trace || !context().autocast.traced || !the_trace->depends_on_inputs(x), "save_onnx: ", function, "(", x,
+        ") cannot be exported to ONNX: how often it repeats its steps depends on values");
 }
 void OnnxCall::done(const char* why) {
   if (!depends_on_inputs()) return;

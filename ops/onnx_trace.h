@@ -15,6 +15,10 @@
 
 namespace mantissa {
 
+// For operators that go on for as long as the values of x say, which a file cannot: refuses a net that is exported,
+// unless x is a constant of it.
+void check_may_look(const char* function, const Tensor& x);
+
 // From construction to destruction, in this thread; not inside another.
 class OnnxTrace final : public amp::Observer {
  public:
@@ -25,6 +29,8 @@ class OnnxTrace final : public amp::Observer {
   OnnxId add_parameter(const Tensor& t, const std::string& name);  // or a buffer
   // The value that a tensor holds; a new constant when none is known.
   OnnxId value_of(const Tensor& t);
+  // Whether the tensor is an input of the net or made from one.
+  bool depends_on_inputs(const Tensor& t) const;
   const OnnxGraph& graph() const { return graph_; }
 
   // Nobody is told of operators: what runs one by one where somebody looks does so here.

@@ -8,6 +8,7 @@
 #include "core/recording.h"
 #include "ops/floating.h"
 #include "ops/function.h"
+#include "ops/onnx_trace.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
 
@@ -35,6 +36,7 @@ struct Columns {
 };  // [B, m, n], [B, n] falling, [B, n, n] for a [B, m, n] with m >= n
 
 Columns jacobi(const char* name, const Tensor& a) {
+  check_may_look(name, a);
   const std::int64_t batch = a.size(0), m = a.size(1), n = a.size(2), half = (n + 1) / 2, width = 2 * half;
   const double tolerance = epsilon_of(a.dtype()) * std::sqrt(static_cast<double>(std::max<std::int64_t>(m, 1)));
   // a above the identity: what happens to the columns of a happens to those of v. An odd n gets a column of zeros.
