@@ -105,6 +105,31 @@ Tensor resized(const Tensor& example, const std::vector<int>& at, const Dynamic&
   return trace == 0 ? clone(x) : with_other_values(x, trace);
 }
 
+// Gives inputs and results their names, which nothing else may have.
+void name_ports(OnnxGraph& graph, const NamedTensors& state) {
+  std::set<std::string> taken;
+  for (const auto& [name, tensor] : state) taken.insert(name);
+  const auto name_port = [&](const OnnxPort& p) {
+    check(!p.name.empty() && taken.insert(p.name).second, "save_onnx: the name \"", p.name, "\" is used twice");
+  };
+  for (const OnnxPort& p : graph.inputs) {
+    name_port(p);
+    graph.values[static_cast<std::size_t>(p.value)].name = p.name;
+  }
+  for (OnnxPort& p : graph.outputs) {
+    name_port(p);
+    OnnxValue v = graph.values[static_cast<std::size_t>(p.value)];
+    if (!v.name.empty() || v.constant.defined()) {  // an input, a constant, or a result that is given twice
+      v.constant = Tensor();
+      graph.values.push_back(v);
+      const auto fresh = static_cast<OnnxId>(graph.values.size()) - 1;
+      graph.nodes.push_back({"Identity", {p.value}, {fresh}, {}, "a result", "result"});
+      p.value = fresh;
+    }
+    graph.values[static_cast<std::size_t>(p.value)].name = p.name;
+  }
+}
+
 }  // namespace
 
 namespace detail {
@@ -143,27 +168,7 @@ void save_onnx(ModuleRef net, const std::string& path, const std::vector<Tensor>
   }
 
   OnnxGraph graph = merge_traces(traces, dynamic.sizes);
-  std::set<std::string> taken;
-  for (const auto& [name, tensor] : state) taken.insert(name);
-  const auto name_port = [&](const OnnxPort& p) {
-    check(!p.name.empty() && taken.insert(p.name).second, "save_onnx: the name \"", p.name, "\" is used twice");
-  };
-  for (const OnnxPort& p : graph.inputs) {
-    name_port(p);
-    graph.values[static_cast<std::size_t>(p.value)].name = p.name;
-  }
-  for (OnnxPort& p : graph.outputs) {
-    name_port(p);
-    OnnxValue v = graph.values[static_cast<std::size_t>(p.value)];
-    if (!v.name.empty() || v.constant.defined()) {  // an input, a constant, or a result that is given twice
-      v.constant = Tensor();
-      graph.values.push_back(v);
-      const auto fresh = static_cast<OnnxId>(graph.values.size()) - 1;
-      graph.nodes.push_back({"Identity", {p.value}, {fresh}, {}, "a result", "result"});
-      p.value = fresh;
-    }
-    graph.values[static_cast<std::size_t>(p.value)].name = p.name;
-  }
+  name_ports(graph, state);
   tidy(graph);
   io::write_onnx(path, graph);
 }

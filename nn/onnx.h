@@ -17,8 +17,9 @@
 // the dynamic sizes are at least 2; with 1, a program that treats 1 as a special case (squeeze) differs.
 //
 // Refused, with one message: nets in training mode, operators that have no translation (they are named, with their
-// shapes), random operators, in-place writes to results, files of more than 2 GiB. An operator of one's own is exported
-// as its `reference`, or says in a member `onnx` what it is (ops/onnx.h).
+// shapes and the layer they follow), random operators, those that repeat steps until values say so (svd and its kin),
+// in-place writes to results, files of more than 2 GiB. An operator of one's own is exported as its `reference`, or
+// says in a member `onnx` what it is (ops/onnx.h).
 //
 // A file is as exact as its reader is: ONNX Runtime's CPU provider computes f32 and f16, and lacks products of bf16,
 // which other readers have. For it, save the net outside of regions.
