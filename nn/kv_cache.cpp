@@ -77,10 +77,14 @@ std::int64_t KvCache::nbytes() const {
 
 Tensor causal_attention(const Tensor& query, const Tensor& key, const Tensor& value, const LayerCache& past,
                         AttentionOptions options) {
+  check(query.dim() >= 2 && key.dim() >= 2, "causal_attention: query and key must be [..., T, D], got ", query, " and ",
+        key);
   const std::int64_t before = past.length(), fresh = query.size(-2), after = before + fresh;
+  options.enable_gqa = query.dim() > 2 && key.dim() > 2 && query.size(-3) != key.size(-3);
+  check(!options.enable_gqa || (key.size(-3) > 0 && query.size(-3) % key.size(-3) == 0),  // before it is remembered
+        "causal_attention: the heads of query ", query, " are no multiple of those of key ", key);
   check(key.size(-2) == fresh, "causal_attention: query ", query, " and key ", key, " must be of the same tokens");
   const auto [keys, values] = past.append(key, value);
-  options.enable_gqa = query.dim() > 2 && query.size(-3) != key.size(-3);
   options.is_causal = before == 0;
   if (before == 0) return scaled_dot_product_attention(query, key, value, {}, options);
   if (fresh == 1) return scaled_dot_product_attention(query, keys, values, {}, options);  // it may look at all

@@ -167,6 +167,13 @@ TEST_CASE("a cache can be cut, cleared, and go on with some of the texts") {
   CHECK_THAT(message_of([&] { net(tokens.slice(1, 0, 1), cache); }), Contains("KvCache: holds keys"));
   cache.clear();
   CHECK(cache.length() == 0);
+  const auto attend = [&](const Dims& q, const Dims& k) {
+    return message_of([&] { nn::causal_attention(zeros(q), zeros(k), zeros(k), cache[0]); });
+  };
+  CHECK_THAT(attend({4}, {4}), Contains("causal_attention: query and key must be [..., T, D]"));
+  CHECK_THAT(attend({1, 3, 5, 4}, {1, 2, 5, 4}), Contains("no multiple of those of key"));
+  CHECK_THAT(attend({1, 2, 5, 4}, {1, 2, 4, 4}), Contains("must be of the same tokens"));
+  CHECK(cache.length() == 0);  // what is refused is not remembered
   net(tokens.slice(0, 0, 1), cache);  // another number of texts
   CHECK(nn::no_cache.length() == 0);
   nn::no_cache.clear();
