@@ -226,7 +226,8 @@ bool run_hopper(const Gemm& g, int tile) {
   const bool one_stride =
       g.batch.rank <= 1 &&
       (g.items == 1 || (g.batch.a[0] > 0 && g.batch.a[0] % 8 == 0 && g.batch.b[0] > 0 && g.batch.b[0] % 8 == 0));
-  if (!is_half(g.in) || g.k == 0 || g.a_sums || !one_stride || !aligned(g.a, g.lda) || !aligned(g.b, g.ldb)) return false;
+  if (!is_half(g.in) || g.k == 0 || g.a_sums || !one_stride || !aligned(g.a, g.lda) || !aligned(g.b, g.ldb))
+    return false;
   if (g.in == f16) return tile == 256 ? choose_layout<Half, 256>(g) : choose_layout<Half, 128>(g);
   return tile == 256 ? choose_layout<BFloat16, 256>(g) : choose_layout<BFloat16, 128>(g);
 }
