@@ -6,6 +6,10 @@ install(TARGETS mantissa EXPORT mantissaTargets)
 if(TARGET mantissa_cuda)
   install(TARGETS mantissa_cuda EXPORT mantissaTargets)
 endif()
+if(TARGET mantissa_run)  # of the samples: it starts programs of others, too
+  set_target_properties(mantissa_run PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS mantissa_run OPTIONAL RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(EXPORT mantissaTargets NAMESPACE mantissa:: DESTINATION ${config_dir})
 
 list(JOIN folders "|" folder_pattern)
