@@ -170,7 +170,10 @@ Way rule(const Problem& p) {
   // Images cut into patches: few channels of bf16 are read sooner in blocks than as they lie.
   bool patches = s.in_channels <= 4 && s.groups == 1 && inner_dtype(p.dtype) == bf16;
   for (int d = 0; d < 2; ++d) patches = patches && s.kernel[d] > 1 && s.kernel[d] == s.stride[d] && s.padding[d] == 0;
-  if (patches && p.pass != ConvPass::input_gradient) return first_that_applies({Way::blocked, Way::channels_last});
+  // For the weight's gradient only where an image has more than 8 x 8 of them.
+  patches = patches && (p.pass == ConvPass::forward ||
+                        (p.pass == ConvPass::weight_gradient && std::min(s.out[0], s.out[1]) > 8));
+  if (patches) return first_that_applies({Way::blocked, Way::channels_last});
   // Few pixels under many channels: sums over all pixels at once, without edges.
   const bool many_channels = s.in_channels >= 128 && s.out_channels >= 128;
   if (p.pass == ConvPass::weight_gradient && many_channels && s.batch * s.out_pixels() <= 4096) {
