@@ -11,7 +11,10 @@
 namespace mantissa::data {
 namespace {
 
-template <class T> T rounded(float v) { return pixel_from<T>(std::is_same_v<T, float> ? v : v + 0.5f); }
+template <class T> T rounded(float v) {  // a mean of pixels, which is not NaN
+  if constexpr (std::is_same_v<T, float>) return v;
+  else return static_cast<T>(std::clamp(v + 0.5f, 0.0f, 255.0f));
+}
 
 // For each place of a resized line: the first place it is a mean of, and the weights from there on.
 struct Taps {
