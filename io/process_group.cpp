@@ -14,6 +14,7 @@
 
 #include "core/ops.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/team.h"
 #include "io/tcp_group.h"
 
@@ -176,12 +177,14 @@ void ProcessGroup::check_all(const char* what, std::span<const Tensor> xs) {
 }
 
 void ProcessGroup::barrier() {
+  const ProfileRange range(ProfileKind::library, "barrier");
   queue_->run([&] { run_barrier(); });
 }
 
 void ProcessGroup::broadcast(std::span<const Tensor> xs, int root) {
   if (xs.empty()) return;
   check_all("broadcast", xs);
+  const ProfileRange range(ProfileKind::library, "broadcast", &xs[0]);
   check(root >= 0 && root < size_, "broadcast: there is no rank ", root, " in a group of ", size_);
   StandIns c(xs);
   queue_->run([&] { run_broadcast(c.tensors(), root); });
@@ -192,6 +195,7 @@ void ProcessGroup::all_reduce(std::span<const Tensor> xs, ReduceOp op) {
   if (xs.empty()) return;
   check_all("all_reduce", xs);
   check_op("all_reduce", xs[0], op);
+  const ProfileRange range(ProfileKind::library, "all_reduce", &xs[0]);
   StandIns c(xs);
   queue_->run([&] { run_all_reduce(c.tensors(), op); });
   c.put_back("all_reduce");
@@ -205,6 +209,7 @@ double ProcessGroup::all_reduce(double x, ReduceOp op) {
 
 Tensor ProcessGroup::all_gather(const Tensor& x) {
   check_all("all_gather", std::span(&x, 1));
+  const ProfileRange range(ProfileKind::library, "all_gather", &x);
   check(x.dim() < Dims::max_rank, "all_gather: ", x, " has no room for a further dimension");
   const Tensor part = on_host(x);
   Dims sizes = x.sizes();
@@ -216,6 +221,7 @@ Tensor ProcessGroup::all_gather(const Tensor& x) {
 
 Tensor ProcessGroup::reduce_scatter(const Tensor& x, ReduceOp op) {
   check_all("reduce_scatter", std::span(&x, 1));
+  const ProfileRange range(ProfileKind::library, "reduce_scatter", &x);
   check_op("reduce_scatter", x, op);
   check(x.dim() >= 1 && x.size(0) % size_ == 0, "reduce_scatter: the first size of ", x, " is not divisible by the ",
         size_, " ranks");
@@ -235,7 +241,10 @@ Work ProcessGroup::start_all_reduce(std::vector<Tensor> xs, ReduceOp op) {
           " is not contiguous or not on the CPU; all_reduce takes it");
     x = x.detach();
   }
-  return queue_->start([this, xs = std::move(xs), op] { run_all_reduce(xs, op); });
+  return queue_->start([this, xs = std::move(xs), op] {
+    const ProfileRange range(ProfileKind::library, "all_reduce in the background", &xs[0]);
+    run_all_reduce(xs, op);
+  });
 }
 
 namespace {

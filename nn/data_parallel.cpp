@@ -9,6 +9,7 @@
 #include "autograd/pass_end.h"
 #include "core/kernel.h"
 #include "core/ops.h"
+#include "core/profile.h"
 
 namespace mantissa {
 
@@ -181,6 +182,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
       for (const std::size_t i : unused) used.data<std::uint8_t>()[i] = 0;
       group_.all_reduce(used, ReduceOp::max);
     }
+    const ProfileRange range(ProfileKind::library, "DataParallel: wait for gradients");
     for (Bucket& b : buckets_) {
       b.work.wait();
       for (std::size_t k = 0; k < b.parameters.size(); ++k) put_back(b.parameters[k], b.sent[k], used);

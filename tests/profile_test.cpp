@@ -22,6 +22,7 @@
 #include "nn/linear.h"
 #include "optim/adam.h"
 #include "optim/clip.h"
+#include "ranks.h"
 
 using namespace mantissa;
 using namespace mantissa::test;
@@ -208,6 +209,22 @@ TEST_CASE("A loader's batches are ranges in its threads and in the one that take
   const auto n = count(profile);
   CHECK(n.at("loader: take a batch") >= batches);  // one may find the end
   CHECK(n.at("loader: make a batch") >= batches);
+}
+
+TEST_CASE("What processes exchange is a range, also in the background") {
+  Profile profile;
+  const std::string error = error_of_ranks(2, [](distributed::ProcessGroup& group) {
+    const Tensor x = ones({8});
+    group.all_reduce(x);
+    group.start_all_reduce({x}).wait();
+    group.barrier();
+  });
+  CHECK(error == "");
+  const auto n = count(profile);
+  CHECK(n.at("all_reduce") == 2);
+  CHECK(n.at("all_reduce in the background") == 2);
+  CHECK(n.at("barrier") == 2);
+  check_consistent(profile);
 }
 
 TEST_CASE("What is beyond most_events is counted, not kept") {
