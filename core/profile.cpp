@@ -254,12 +254,14 @@ void Profile::stop() {
   std::exception_ptr lost;  // what a device said; the host's times are kept
   for (const auto& log : logs) {
     const std::size_t first = events_.size();
-    {
+    std::vector<Recorded> finished;
+    {  // a thread that has seen the profile on may still come and find that it is not part of it
       const std::lock_guard lock(log->mutex);
       while (!log->open.empty()) close(*log, s);
+      finished = std::exchange(log->finished, {});
       log->session = 0;
     }
-    for (Recorded& one : std::exchange(log->finished, {})) {
+    for (Recorded& one : finished) {
       try {
         time_on_device(one, s);
       } catch (const Error&) {

@@ -29,6 +29,20 @@ std::size_t gather(const std::deque<iovec>& line, std::array<iovec, spans_at_onc
   return n;
 }
 
+// Takes what was moved off the line; tells of each span that is through.
+template <class F> void pass(std::deque<iovec>& line, std::size_t moved, const F& through) {
+  while (moved > 0) {
+    iovec& span = line.front();
+    const std::size_t n = std::min(moved, span.iov_len);
+    span.iov_base = static_cast<char*>(span.iov_base) + n;
+    span.iov_len -= n;
+    moved -= n;
+    if (span.iov_len > 0) continue;
+    line.pop_front();
+    through();
+  }
+}
+
 }  // namespace
 
 Exchange::Exchange(const std::vector<Socket>& sockets) : peers_(sockets.size()) {
@@ -51,14 +65,7 @@ bool Exchange::write(Peer& p, int peer) {
   const ssize_t sent = ::sendmsg(p.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (sent < 0) throw LostPeer(peer, concat("is lost: ", std::strerror(errno)));
-  for (auto left = static_cast<std::size_t>(sent); left > 0;) {
-    iovec& span = p.out.front();
-    const std::size_t n = std::min(left, span.iov_len);
-    span.iov_base = static_cast<char*>(span.iov_base) + n;
-    span.iov_len -= n;
-    left -= n;
-    if (span.iov_len == 0) p.out.pop_front();
-  }
+  pass(p.out, static_cast<std::size_t>(sent), [] {});
   return sent > 0;
 }
 
@@ -72,16 +79,7 @@ bool Exchange::read(Peer& p, int peer, const std::function<void(int)>& came) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got < 0) throw LostPeer(peer, concat("is lost: ", std::strerror(errno)));
   if (got == 0) throw LostPeer(peer, "has closed its connection");
-  for (auto left = static_cast<std::size_t>(got); left > 0;) {
-    iovec& span = p.in.front();
-    const std::size_t n = std::min(left, span.iov_len);
-    span.iov_base = static_cast<char*>(span.iov_base) + n;
-    span.iov_len -= n;
-    left -= n;
-    if (span.iov_len > 0) continue;
-    p.in.pop_front();
-    came(peer);
-  }
+  pass(p.in, static_cast<std::size_t>(got), [&] { came(peer); });
   return true;
 }
 

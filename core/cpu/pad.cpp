@@ -3,6 +3,7 @@
 #include "core/cpu/runs.h"
 #include "core/cpu/simd.h"
 #include "core/kernel.h"
+#include "core/pad.h"
 #include "core/parallel.h"
 
 namespace mantissa {
@@ -87,13 +88,8 @@ void constant_pad(const View& y, const View& x, const Dims& before, double value
   const Plan p(y, x, before);
   if (x.numel() == 0 || !p.has_rows()) {
     fill(y, value);
-    if (x.numel() == 0) return;
-    View part = y;
-    std::int64_t offset = 0;
-    for (int d = 0; d < x.dim(); ++d) offset += before[d] * y.strides[d];
-    part.sizes = x.sizes;
-    part.data = y.as<char>() + offset * static_cast<std::int64_t>(size_of(y.dtype));
-    return copy(part, x);
+    if (x.numel() > 0) copy(inside_border(y, x.sizes, before), x);
+    return;
   }
   alignas(8) unsigned char element[8];
   store_run(element, y.dtype, 0, 1, &value, 1);
