@@ -80,6 +80,7 @@
 #include "nn/sequential.h"
 #include "nn/shape.h"
 #include "nn/spectral_norm.h"
+#include "nn/sync_batch_norm.h"
 #include "nn/transformer.h"
 #include "nn/update_bn.h"
 #include "nn/weight_norm.h"

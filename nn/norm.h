@@ -12,6 +12,11 @@
 
 namespace mantissa::nn {
 
+namespace detail {  // nn/sync_batch_norm.cpp
+Tensor sync_batch_norm(distributed::ProcessGroup& group, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       const Tensor& running_mean, const Tensor& running_var, double momentum, double eps);
+}
+
 struct BatchNormOptions {
   double eps = 1e-5;
   // weight of the newest batch in the running statistics; absent: their plain average
@@ -52,6 +57,11 @@ class BatchNorm {
                             : mode.training && tracked ? 1 / num_batches_tracked.item<double>()
                                                        : 0;
     const bool training = mode.training || !tracked;
+    if (mode.training && mode.group) {
+      Tensor y = detail::sync_batch_norm(*mode.group, x, weight, bias, running_mean, running_var, momentum, options.eps);
+      if (z.defined()) y = y + z;
+      return relu ? mantissa::relu(y) : y;
+    }
     if (relu) return batch_norm_relu(x, weight, bias, running_mean, running_var, training, momentum, options.eps, z);
     return batch_norm(x, weight, bias, running_mean, running_var, training, momentum, options.eps);
   }

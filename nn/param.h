@@ -5,6 +5,10 @@
 
 #include "core/tensor.h"
 
+namespace mantissa::distributed {
+class ProcessGroup;
+}
+
 namespace mantissa::nn {
 
 // A leaf tensor that requires a gradient; use it as a Tensor. Undefined when absent (no bias).
@@ -31,6 +35,7 @@ class Buffer : public Tensor {
 // The field of layers that behave differently in training; nn::train and nn::eval set it.
 struct Mode {
   bool training = true;
+  distributed::ProcessGroup* group = nullptr;  // whose batches a batch norm looks at: nn/sync_batch_norm.h
 };
 
 // Makes `param` the same parameter as `with` (weight sharing); shapes must agree. From then on both

@@ -1,5 +1,7 @@
 // batch_norm, and batch_norm with an addition and relu in the same pass. The first result is the normalised tensor; the
 // others are the mean and 1 / standard deviation, kept for the gradient in the type the kernel computes in.
+#include "ops/batch_norm.h"
+
 #include "ops/norm.h"
 
 namespace mantissa {
@@ -317,6 +319,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   auto y = apply(BatchNorm{training, momentum, eps}, x, weight, bias, running_mean, running_var);
   if (training) note_written(running_mean, running_var);
   return std::move(y[0]);
+}
+
+std::array<Tensor, 3> batch_norm_gradients(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                                           const Tensor& inv_std) {
+  return apply(BatchNormBackward{.training = false}, g, x, weight, mean, inv_std);
 }
 
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,

@@ -12,6 +12,7 @@
 #include "nn/data_parallel.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
+#include "nn/sync_batch_norm.h"
 #include "optim/sgd.h"
 #include "ranks.h"
 
@@ -27,10 +28,12 @@ struct Net {
   Tensor operator()(const Tensor& x) const { return out(tanh(norm(in(x)))); }
 };
 
-void train(distributed::ProcessGroup& group, Device device) {
+// The state after three steps, on the CPU.
+std::vector<Tensor> train(distributed::ProcessGroup& group, Device device, bool synchronised) {
   manual_seed(3 + static_cast<std::uint64_t>(group.rank()));
   Net net;
   nn::to(net, device);
+  if (synchronised) nn::sync_batch_norm(net, group);
   nn::DataParallel parallel(net, {.bucket_mb = 1e-4, .first_bucket_mb = 1e-4, .find_unused = true}, group);
   optim::Sgd sgd(nn::parameters(net), {.lr = 0.1});
   for (int step = 0; step < 3; ++step) {
@@ -51,6 +54,8 @@ void train(distributed::ProcessGroup& group, Device device) {
   const Tensor x = full({5}, group.rank() + 1.0, {.device = device});
   group.all_reduce(x);
   check(x.to(cpu).to_vector<double>() == std::vector<double>(5, 3.0), "a sum of tensors on the device");
+  for (Tensor& t : state) t = t.detach().to(cpu);
+  return state;
 }
 
 }  // namespace
@@ -65,7 +70,14 @@ TEST_CASE("Two processes on GPUs stay bitwise equal") {
   std::string error;
   try {
     const auto group = distributed::make_group(o);
-    for (const Device device : devices()) train(*group, device);
+    for (const bool synchronised : {false, true}) {
+      const std::vector<Tensor> expected = train(*group, cpu, synchronised);
+      for (const Device device : devices()) {
+        const std::vector<Tensor> found = train(*group, device, synchronised);
+        for (std::size_t i = 0; i < found.size(); ++i)
+          check(allclose(found[i], expected[i], 2e-3, 2e-3), "other than on the CPU: ", found[i]);
+      }
+    }
   } catch (const std::exception& e) {
     error = e.what();
   }

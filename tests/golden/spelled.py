@@ -88,6 +88,7 @@ spelled = {
     "distributed": {
         "DistributedDataParallel": "`nn::DataParallel`, an object beside the net, which is called, saved and loaded as before",
         "DistributedSampler": "`shard(rank, size)`, a step of the `Pipeline`; `DistributedSampler`", "torchrun": "the program mantissa_run",
+        "SyncBatchNorm": "`nn::sync_batch_norm(net)`, of a whole net: its batch norms keep their types and names",
         "init_process_group": "`world()` by itself, from the same variables; `make_group(options)`", "destroy_process_group": "the end of the program, or of a `ProcessGroup`",
         "get_rank": "`world().rank()`", "get_world_size": "`world().size()`", "get_node_local_rank": "`local_rank()`",
         "ProcessGroup": "`ProcessGroup`", "ReduceOp": "sum, mean, max and min of `all_reduce(x, op)`", "Work": "`Work`, of `start_all_reduce`", "TCPStore": "`TcpStore`",
