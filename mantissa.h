@@ -71,6 +71,7 @@
 #include "nn/loss.h"
 #include "nn/norm.h"
 #include "nn/onnx.h"
+#include "nn/onnx_model.h"
 #include "nn/pair.h"
 #include "nn/param.h"
 #include "nn/parameter_vector.h"

@@ -47,6 +47,21 @@ bool is_gradient(std::string_view name) {
   return name.ends_with("_backward") || name.ends_with("_grad") || name.ends_with("_backward_act");
 }
 
+// Reads the file back as a net: the same results.
+void check_read_back(const std::string& path, const Tensors& inputs, const Tensors& expected, Tolerance t) {
+  const nn::OnnxModel net(path);
+  const Tensors y = net(std::span<const Tensor>(inputs));
+  std::size_t i = 0;
+  for (const Tensor& e : expected) {
+    if (!e.defined()) continue;
+    REQUIRE(i < y.size());
+    INFO("result " << i << ", read back");
+    CHECK(y[i].dtype() == e.dtype());
+    CHECK(allclose(y[i], e, t.rtol, t.atol, true));
+    ++i;
+  }
+}
+
 // Operators that cannot be exported, and why. The list must be exact.
 const std::map<std::string, std::string> refused = {
     {"adaptive_max_pool1d", "windows of several sizes"},
@@ -138,6 +153,10 @@ std::string export_sample(const OpInfo& op, const Sample& s, std::size_t number,
     return most > 1 ? export_sample(op, s, number, folder, 1) : e.what();  // statistics may stay behind
   }
   read_onnx(stem + ".onnx");
+  const InferenceMode inference;
+  Tensors y = run(op, s, x);
+  y.resize(std::min(y.size(), most));
+  check_read_back(stem + ".onnx", given, y, tolerance_for(f32, sum_length(op, s), scale_of(x)));
   if (!folder.kept) return "";
   Tensors wide;
   for (const Tensor& t : x) wide.push_back(t.defined() && t.is_floating() ? cast(t, f64) : t);
