@@ -120,6 +120,9 @@ set_tests_properties(cudnn_engines_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3
 
 add_test(NAME onnx_runtime_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/onnx_runtime_test.sh $<TARGET_FILE:onnx_test>)
 set_tests_properties(onnx_runtime_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${test_seconds} ENVIRONMENT MANTISSA_TUNER=off)
+add_test(NAME onnx_examples_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/onnx_examples_test.sh
+         $<TARGET_FILE:onnx_model_test>)
+set_tests_properties(onnx_examples_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${test_seconds})
 add_test(NAME line_length_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/line_length_test.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME include_test COMMAND ${MANTISSA_SH} ${PROJECT_SOURCE_DIR}/tests/include_test.sh
          ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})

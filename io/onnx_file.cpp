@@ -68,39 +68,18 @@ class Parser {
     TensorData t;
     for (; r.next();) {
       switch (r.field()) {
-        case 1:
-          r.add_to(t.sizes);
-          break;
-        case 2:
-          t.type = r.integer();
-          break;
+        case 1: r.add_to(t.sizes); break;
+        case 2: t.type = r.integer(); break;
         case 3:
           fail_format(path_, "has a tensor in segments, which is not supported");
-        case 4:
-          r.add_to(t.floats);
-          break;
-        case 5:
-        case 7:
-        case 11:
-          r.add_to(t.integers);
-          break;
-        case 8:
-          t.name = r.text();
-          break;
-        case 9:
-          t.raw = r.bytes(), t.has_raw = true;
-          break;
-        case 10:
-          r.add_to(t.doubles);
-          break;
-        case 13:
-          external(r.message(), t);
-          break;
-        case 14:
-          t.is_external = r.integer() == 1;
-          break;
-        default:
-          break;
+        case 4: r.add_to(t.floats); break;
+        case 5: case 7: case 11: r.add_to(t.integers); break;
+        case 8: t.name = r.text(); break;
+        case 9: t.raw = r.bytes(), t.has_raw = true; break;
+        case 10: r.add_to(t.doubles); break;
+        case 13: external(r.message(), t); break;
+        case 14: t.is_external = r.integer() == 1; break;
+        default: break;
       }
     }
     return {t.name, load(t)};
@@ -235,55 +214,30 @@ class Parser {
     const auto is = [&](A::Kind kind) { seen = kind; };
     for (; r.next();) {
       switch (r.field()) {
-        case 1:
-          a.name = r.text();
-          break;
-        case 2:
-          a.number = static_cast<double>(r.real()), is(A::real);
-          break;
-        case 3:
-          a.whole = r.integer(), is(A::integer);
-          break;
-        case 4:
-          a.letters = r.text(), is(A::text);
-          break;
-        case 5:
-          a.value = tensor(r.message()).second, is(A::tensor);
-          break;
-        case 6:
-          a.body = std::make_shared<OnnxFileGraph>(graph(r.message())), is(A::graph);
-          break;
+        case 1: a.name = r.text(); break;
+        case 2: a.number = static_cast<double>(r.real()), is(A::real); break;
+        case 3: a.whole = r.integer(), is(A::integer); break;
+        case 4: a.letters = r.text(), is(A::text); break;
+        case 5: a.value = tensor(r.message()).second, is(A::tensor); break;
+        case 6: a.body = std::make_shared<OnnxFileGraph>(graph(r.message())), is(A::graph); break;
         case 7: {
           std::vector<float> list;
           r.add_to(list);
           a.numbers.insert(a.numbers.end(), list.begin(), list.end()), is(A::reals);
           break;
         }
-        case 8:
-          r.add_to(a.wholes), is(A::integers);
-          break;
-        case 9:
-          a.strings.push_back(name_of(r)), is(A::texts);
-          break;
-        case 10:
-        case 11:
-        case 14:
-        case 15:
-        case 22:
-        case 23:
+        case 8: r.add_to(a.wholes), is(A::integers); break;
+        case 9: a.strings.push_back(name_of(r)), is(A::texts); break;
+        case 10: case 11: case 14: case 15: case 22: case 23:
           is(A::other);
           break;
-        case 20:
-          type = r.integer();
-          break;
-        case 21:
-          a.refers_to = r.text();
-          break;
-        default:
-          break;
+        case 20: type = r.integer(); break;
+        case 21: a.refers_to = r.text(); break;
+        default: break;
       }
     }
     a.kind = type == 0 ? seen : type >= A::real && type <= A::texts ? static_cast<A::Kind>(type) : A::other;
+    if ((a.kind == A::tensor || a.kind == A::graph) && seen != a.kind) a.kind = A::other;  // it says so and has none
     return a;
   }
   OnnxFileNode node(Reader r) {
@@ -291,26 +245,13 @@ class Parser {
     OnnxFileNode n;
     for (; r.next();) {
       switch (r.field()) {
-        case 1:
-          n.inputs.push_back(name_of(r));
-          break;
-        case 2:
-          n.outputs.push_back(name_of(r));
-          break;
-        case 3:
-          n.name = r.text();
-          break;
-        case 4:
-          n.type = r.text();
-          break;
-        case 5:
-          n.attributes.push_back(attribute(r.message()));
-          break;
-        case 7:
-          n.domain = domain_of(r);
-          break;
-        default:
-          break;
+        case 1: n.inputs.push_back(name_of(r)); break;
+        case 2: n.outputs.push_back(name_of(r)); break;
+        case 3: n.name = r.text(); break;
+        case 4: n.type = r.text(); break;
+        case 5: n.attributes.push_back(attribute(r.message())); break;
+        case 7: n.domain = domain_of(r); break;
+        default: break;
       }
     }
     return n;
@@ -351,22 +292,13 @@ class Parser {
     OnnxFileGraph g;
     for (; r.next();) {
       switch (r.field()) {
-        case 1:
-          g.nodes.push_back(node(r.message()));
-          break;
-        case 5:
-          g.initialisers.push_back(tensor(r.message()));
-          break;
-        case 11:
-          g.inputs.push_back(port(r.message()));
-          break;
-        case 12:
-          g.outputs.push_back(port(r.message()));
-          break;
+        case 1: g.nodes.push_back(node(r.message())); break;
+        case 5: g.initialisers.push_back(tensor(r.message())); break;
+        case 11: g.inputs.push_back(port(r.message())); break;
+        case 12: g.outputs.push_back(port(r.message())); break;
         case 15:
           fail_format(path_, "has sparse tensors, which are not supported");
-        default:
-          break;
+        default: break;
       }
     }
     --depth_;
@@ -378,29 +310,14 @@ class Parser {
     f.opset = model_opset;
     for (; r.next();) {
       switch (r.field()) {
-        case 1:
-          f.name = r.text();
-          break;
-        case 4:
-          f.inputs.push_back(name_of(r));
-          break;
-        case 5:
-          f.outputs.push_back(name_of(r));
-          break;
-        case 7:
-          f.nodes.push_back(node(r.message()));
-          break;
-        case 9:
-          opset(r.message(), f.opset);
-          break;
-        case 10:
-          f.domain = domain_of(r);
-          break;
-        case 11:
-          f.defaults.push_back(attribute(r.message()));
-          break;
-        default:
-          break;
+        case 1: f.name = r.text(); break;
+        case 4: f.inputs.push_back(name_of(r)); break;
+        case 5: f.outputs.push_back(name_of(r)); break;
+        case 7: f.nodes.push_back(node(r.message())); break;
+        case 9: opset(r.message(), f.opset); break;
+        case 10: f.domain = domain_of(r); break;
+        case 11: f.defaults.push_back(attribute(r.message())); break;
+        default: break;
       }
     }
     return f;

@@ -19,7 +19,7 @@ Run branch(Node& n) {
 // on, then of each round a row.
 Run loop(Node& n) {
   const int state = n.inputs() - 2, rows = n.outputs() - state;
-  if (rows < 0) n.refuse("has fewer results than values that it hands on");
+  if (state < 0 || rows < 0) n.refuse("has fewer results than values that it hands on");
   if (!n.has_input(0) && !n.has_input(1)) n.refuse("without a count and a condition never ends");
   const Node::Body body = n.body("body", 2 + state, 1 + n.outputs());
   return [=](const Inputs& x) -> Tensors {
@@ -91,7 +91,7 @@ Run scan(Node& n) {
 
 constexpr Operator operators[] = {
     {"If", 1, 1, branch, any_number},
-    {"Loop", 2, any_number, loop, any_number},
+    {"Loop", 0, any_number, loop, any_number},
     {"Scan", 1, any_number, scan, any_number},
 };
 

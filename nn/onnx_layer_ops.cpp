@@ -167,6 +167,24 @@ template <std::size_t n> auto pool_options(const Window& w, const std::array<int
   else if constexpr (n == 2) return Pool2dOptions{s, p, w.ceil, true, d};
   else return Pool3dOptions{s, p, w.ceil, true, d};
 }
+// Indices into planes of `padded`, which is `x` with borders b, as indices into all of x.
+template <std::size_t n>
+Tensor whole_index(const Tensor& indices, const Tensor& x, const Tensor& padded, const std::array<int, n>& b) {
+  Tensor rest = indices, at = indices;
+  if (padded.sizes() != x.sizes()) {
+    at = zeros_like(indices);
+    std::int64_t stride = 1;
+    for (int d = x.dim() - 1; d >= 2; --d) {
+      at = at + (remainder(rest, Tensor(padded.size(d))) - b[static_cast<std::size_t>(d) - 2]) * stride;
+      rest = floor_divide(rest, Tensor(padded.size(d)));
+      stride *= x.size(d);
+    }
+  }
+  const std::int64_t planes = x.size(0) * x.size(1);
+  Dims plane = Dims::filled(x.dim(), 1);
+  plane[0] = x.size(0), plane[1] = x.size(1);
+  return at + reshape(arange(planes) * (planes == 0 ? 0 : x.numel() / planes), plane).to(x.device());
+}
 Run max_pool(Node& node) {
   const Window w(node);
   if (node.i("storage_order", 0) != 0) node.refuse("with storage_order 1");
@@ -181,8 +199,6 @@ Run max_pool(Node& node) {
       bool inside = is_even(b);
       for (std::size_t i = 0; i < n; ++i) inside = inside && b[i] <= k[i] / 2;
       if (inside) p = first_half(b);
-      else if (indices)
-        fail("indices of maxima with borders ", Dims(Integers(b.begin(), b.end())), " are not supported");
       else x = bordered(x, b, -HUGE_VAL);
       const auto o = pool_options<n>(w, p);
       if (indices) {
@@ -190,12 +206,7 @@ Run max_pool(Node& node) {
         if constexpr (n == 1) r = max_pool1d_with_indices(x, k[0], o);
         else if constexpr (n == 2) r = max_pool2d_with_indices(x, k, o);
         else r = max_pool3d_with_indices(x, k, o);
-        // there they count from the first image on
-        const std::int64_t planes = x.size(0) * x.size(1);
-        Dims plane = Dims::filled(x.dim(), 1);
-        plane[0] = x.size(0), plane[1] = x.size(1);
-        const Tensor first = arange(planes) * (planes == 0 ? 0 : x.numel() / planes);
-        return {like(given, r.values), r.indices + reshape(first, plane).to(x.device())};
+        return {like(given, r.values), whole_index(r.indices, given, x, b)};
       }
       if constexpr (n == 1) return {like(given, max_pool1d(x, k[0], o))};
       else if constexpr (n == 2) return {like(given, max_pool2d(x, k, o))};

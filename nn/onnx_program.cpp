@@ -155,7 +155,7 @@ class Builder {
     Scope inside{program.get(), around, around->opset, {}, around->call, around->function, around->call_scope};
     graph(g, inside, n.node_.name + ".");
     scope_ = around;
-    finish(*program);
+    if (problems_.empty()) finish(*program);
     Node::Body b{program, n.inputs() + static_cast<int>(n.captured_.size()), 0};
     for (const auto& [outer, inner] : captured_[program.get()]) {
       n.captured_.push_back(outer);

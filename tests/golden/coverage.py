@@ -161,7 +161,8 @@ fails for an operator or module without such a comparison or a stated reason.
 - Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
 - A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
-- `torch.onnx.export(net, (x,), path, dynamic_axes=...)` is `nn::save_onnx(net, path, {{x}}, {{.dynamic = {{{{"batch"}}}}}})`.
+- `torch.onnx.export(net, (x,), path, dynamic_axes=...)` is `nn::save_onnx(net, path, {{x}}, {{.dynamic = {{{{"batch"}}}}}})`; `nn::OnnxModel net(path)` reads
+  what either wrote, as a net that can be trained.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
   state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
