@@ -126,6 +126,7 @@ Run hardmax(Node& n) {
 template <Tensor (*f)(const Tensor&, int, std::optional<Dtype>)> Run softmax_of(Node& n) {
   const bool flat = n.opset < 13;
   const int given = static_cast<int>(n.i("axis", flat ? 1 : -1));
+  n.is_plain = given == -1;
   return [=](const Inputs& in) -> Tensors {
     const Tensor x = in[0];
     const int axis = wrap_dim(given, x.dim());

@@ -2,7 +2,7 @@
 //
 //   nn::OnnxModel net("resnet18.onnx");
 //   Tensor logits = net(images);            // of the file's inputs in their order
-//   auto [boxes, scores] = ...;             // net({images}) gives all results, as a vector
+//   std::vector<Tensor> all = net({images});  // where there are several results
 //
 //   nn::train(net);                         // and it is trained as any other net
 //   optim::Adam opt(nn::parameters(net), {.lr = 1e-4});

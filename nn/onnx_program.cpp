@@ -20,6 +20,8 @@ Tensors Inputs::list() const {
 Integers Inputs::integers(int i) const {
   const Tensor& t = all[static_cast<std::size_t>(i)];
   check(!t.is_floating(), "input ", i, " must be integers, got ", t);
+  if (t.dtype() == i64 && t.device().is_cpu() && t.is_contiguous())
+    return Integers(t.data<std::int64_t>(), t.data<std::int64_t>() + t.numel());
   return t.to_vector<std::int64_t>();
 }
 double Inputs::number(int i) const {
@@ -139,6 +141,9 @@ class Builder {
       }
       fail(file_.path, ": has nodes that cannot be run:", all);
     }
+    std::map<int, Tensor> known;
+    for (std::size_t i = 0; i < state_.size(); ++i) known.emplace(program->captures[i], state_[i].value);
+    fuse(*program, known);
     finish(*program);
     return program;
   }
@@ -347,6 +352,7 @@ class Builder {
     step.inputs.insert(step.inputs.end(), n.captured_.begin(), n.captured_.end());
     for (const std::string& name : node.outputs) step.outputs.push_back(name.empty() ? absent : define(s, name));
     step.name = label(node);
+    if (n.is_plain) step.type = node.type;
     s.program->steps.push_back(std::move(step));
   }
 

@@ -71,6 +71,7 @@ class Node {
       : opset(opset), node_(node), builder_(builder), values_(std::move(values)) {}
 
   const int opset;
+  bool is_plain = true;  // see Program::Step::type
   int inputs() const { return static_cast<int>(values_.size()); }
   int outputs() const { return static_cast<int>(node_.outputs.size()); }
   bool has_input(int i) const { return i < inputs() && values_[static_cast<std::size_t>(i)] >= 0; }
@@ -150,6 +151,7 @@ class Program {
 
   struct Step {
     std::string name;  // for messages
+    std::string type;  // of the node, where it has nothing that nn/onnx_fuse.cpp would have to know
     Run run;
     std::vector<int> inputs, outputs;
     std::vector<int> last;  // values that nothing needs after this step
@@ -158,6 +160,9 @@ class Program {
   std::vector<int> inputs, captures, outputs;
   std::vector<Step> steps;
 };
+
+// Makes one step of several (nn/onnx_fuse.cpp). `state`: of the values that are there from the beginning.
+void fuse(Program& program, const std::map<int, Tensor>& state);
 
 // The program of a file's graph, and its state. Throws one error that lists all nodes that cannot be run.
 std::shared_ptr<const Program> build(const io::OnnxFile& file, std::vector<State>& state);

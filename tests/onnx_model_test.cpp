@@ -255,6 +255,51 @@ TEST_CASE("shapes are computed on the host, and opsets differ") {
   CHECK(ints(one(division, {tensor({7, -7, 7}), tensor({2, 2, -2})})) == Ints{3, -3, -3});
 }
 
+TEST_CASE("patterns run as one operator, with the same results and gradients") {
+  manual_seed(5);
+  const auto operators_of = [](const nn::OnnxModel& net, const Tensors& x, Tensor& y) {
+    Profile profile;
+    y = net(std::span<const Tensor>(x))[0];
+    return profile.table();
+  };
+  const auto has = [](const std::string& table, const char* name) { return table.find(name) != std::string::npos; };
+  Tensor y;
+  const Tensor x = randn({2, 3, 4});
+  const Names any{"a", "b", "c"};
+  const std::string sigmoid_of = input("x", f32, any) + node("Sigmoid", {"x"}, {"s"}) + node("Mul", {"x", "s"}, {"y"});
+  const Written swish(model(sigmoid_of + output("y"))), both(model(sigmoid_of + output("y") + output("s")));
+  CHECK(has(operators_of(nn::OnnxModel(swish.path), {x}, y), "silu"));
+  CHECK(all_close(y, silu(x.to(f64)), {1e-5, 1e-6}));
+  CHECK(!has(operators_of(nn::OnnxModel(both.path), {x}, y), "silu"));  // the sigmoid is a result, too
+
+  const Tensor w = randn({4, 5}), b = randn({5});
+  const Written product(model(input("x", f32, any) + initialiser("w", w) + initialiser("b", b) +
+                              node("MatMul", {"x", "w"}, {"p"}) + node("Add", {"b", "p"}, {"y"}) + output("y")));
+  nn::OnnxModel net(product.path);
+  CHECK(!has(operators_of(net, {x}, y), "add"));
+  CHECK(all_close(y, matmul(x.to(f64), w.to(f64)) + b.to(f64), {1e-5, 1e-5}));
+  y.sum().backward();
+  CHECK(all_close(nn::parameters(net).at(1).grad(), full({5}, 6.0, {.dtype = f64})));
+  CHECK(
+      all_close(nn::parameters(net).at(0).grad(), x.to(f64).sum({0, 1}).reshape({4, 1}).expand({4, 5}), {1e-5, 1e-5}));
+
+  for (const bool masked : {false, true}) {
+    const Written attention(model(input("q", f32, any) + input("k", f32, any) + input("v", f32, any) +
+                                  input("m", f32, any) + node("MatMul", {"q", "k"}, {"s"}) +
+                                  (masked ? node("Add", {"m", "s"}, {"t"}) : "") +
+                                  node("Softmax", {masked ? "t" : "s"}, {"p"}, {attribute("axis", -1)}) +
+                                  node("MatMul", {"p", "v"}, {"y"}) + output("y")));
+    const nn::OnnxModel attend(attention.path);
+    const Tensor q = randn({2, 3, 4}), k = randn({2, 4, 6}), m = randn({1, 3, 6});
+    for (const Tensor& v : {randn({2, 6, 5}), randn({1, 6, 5})}) {  // the second one broadcasts
+      const std::string table = operators_of(attend, {q, k, v, m}, y);
+      CHECK(has(table, "scaled_dot_product_attention") == (v.size(0) == 2));
+      const Tensor s = matmul(q.to(f64), k.to(f64));
+      CHECK(all_close(y, matmul(softmax(masked ? s + m.to(f64) : s, -1), v.to(f64)), {1e-4, 1e-5}));
+    }
+  }
+}
+
 TEST_CASE("tensors in every encoding, and in files of their own") {
   const auto of = [](const std::string& t) {
     return one(model(field(5, t) + node("Identity", {"w"}, {"y"}) + output("y")), {});
