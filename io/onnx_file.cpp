@@ -133,17 +133,21 @@ class Parser {
     if (key == "length") t.length = number(value, t);
   }
   // The file beside the model with this name, of which the model must not choose any on the machine.
-  const FileReader& beside(const TensorData& t) {
+  struct Beside {
+    std::unique_ptr<FileReader> reader;
+    std::int64_t taken = 0;
+  };
+  Beside& beside(const TensorData& t) {
     const auto known = files_.find(t.location);
-    if (known != files_.end()) return *known->second;
+    if (known != files_.end()) return known->second;
     const fs::path place(t.location);
     const bool leaves = place.is_absolute() || std::ranges::any_of(place, [](const fs::path& p) { return p == ".."; });
     if (t.location.empty() || t.location.find('\0') != std::string::npos || leaves)
       fail_format(path_, "tensor ", quote(t.name), " lies in the file ", quote(t.location),
                   ", which is not in the model's folder");
     count();
-    return *files_.emplace(t.location, std::make_unique<FileReader>((fs::path(path_).parent_path() / place).string()))
-                .first->second;
+    const std::string whole = (fs::path(path_).parent_path() / place).string();
+    return files_.emplace(t.location, Beside{std::make_unique<FileReader>(whole)}).first->second;
   }
 
   Tensor load(const TensorData& t) {
@@ -165,10 +169,14 @@ class Parser {
     std::string bytes;
     std::string_view data = t.raw;
     if (t.is_external) {
-      const FileReader& file = beside(t);
+      Beside& from = beside(t);
+      const FileReader& file = *from.reader;
       if (t.length >= 0) must_be(t.length, nbytes, "bytes");
       if (t.offset > file.size() || nbytes > file.size() - t.offset)
         fail_format(path_, "tensor ", quote(t.name), " lies beyond the end of ", quote(t.location));
+      from.taken += nbytes;  // weights may be shared, but not so that a small file takes all memory
+      if (from.taken > 4 * file.size())
+        fail_format(path_, "its tensors take more than four times all of ", quote(t.location));
       const Tensor x = Tensor::allocate(Dims(t.sizes), stored->loaded_as);
       bytes.resize(stored->is_widened() ? static_cast<std::size_t>(nbytes) : 0);
       void* to = stored->is_widened() ? bytes.data() : x.raw_data();
@@ -324,7 +332,7 @@ class Parser {
   }
 
   const std::string& path_;
-  std::map<std::string, std::unique_ptr<FileReader>> files_;
+  std::map<std::string, Beside> files_;
   std::int64_t things_ = 0;
   int depth_ = 0;
 };

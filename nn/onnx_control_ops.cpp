@@ -23,7 +23,7 @@ Run loop(Node& n) {
   if (!n.has_input(0) && !n.has_input(1)) n.refuse("without a count and a condition never ends");
   const Node::Body body = n.body("body", 2 + state, 1 + n.outputs());
   return [=](const Inputs& x) -> Tensors {
-    const std::int64_t most = x.has(0) ? static_cast<std::int64_t>(x.number(0)) : INT64_MAX;
+    const std::int64_t most = x.has(0) ? x.all[0].item<std::int64_t>() : INT64_MAX;
     bool on = !x.has(1) || truth(x.all[1]);
     Tensors in{Tensor(), Tensor()};
     for (int i = 0; i < state; ++i) in.push_back(x.all[static_cast<std::size_t>(2 + i)]);
@@ -48,9 +48,10 @@ Run loop(Node& n) {
 
 // Inputs: what a round hands to the next, then sequences of which each round gets one element. Results likewise.
 Run scan(Node& n) {
-  const auto count = static_cast<int>(n.i("num_scan_inputs"));
-  const int state = n.inputs() - count, rows = n.outputs() - state;
-  if (count < 1 || state < 0 || rows < 0) n.refuse("num_scan_inputs is ", count);
+  const std::int64_t given = n.i("num_scan_inputs");
+  if (given < 1 || given > n.inputs()) n.refuse("num_scan_inputs is ", given);
+  const int count = static_cast<int>(given), state = n.inputs() - count, rows = n.outputs() - state;
+  if (rows < 0) n.refuse("has fewer results than values that it hands on");
   const auto setting = [&](const char* name, int size) {
     Integers v = n.integers(name).value_or(Integers(static_cast<std::size_t>(size), 0));
     check(static_cast<int>(v.size()) == size, name, " has ", v.size(), " numbers instead of ", size);

@@ -352,7 +352,7 @@ Run mean_variance_norm(Node& n) {
   };
 }
 Run lp_norm(Node& n) {
-  const int axis = static_cast<int>(n.i("axis", -1));
+  const int axis = n.axis("axis", -1);
   const double p = static_cast<double>(n.i("p", 2));
   return [=](const Inputs& x) -> Tensors { return {normalize(x[0], p, {axis}, 1e-30)}; };
 }

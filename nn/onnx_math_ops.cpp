@@ -47,7 +47,7 @@ template <Tensor (*f)(const Tensor&, const Dims&, bool)> Run reduce(Node& n) {
   };
 }
 template <Tensor (*f)(const Tensor&, int, bool)> Run arg(Node& n) {
-  const int axis = static_cast<int>(n.i("axis", 0));
+  const int axis = n.axis("axis", 0);
   const bool keep = n.i("keepdims", 1) != 0, last = n.i("select_last_index", 0) != 0;
   return [=](const Inputs& x) -> Tensors {
     if (!last) return {f(x[0], axis, keep)};
@@ -125,7 +125,7 @@ Run hardmax(Node& n) {
 // Before opset 13 over all dimensions from the axis on.
 template <Tensor (*f)(const Tensor&, int, std::optional<Dtype>)> Run softmax_of(Node& n) {
   const bool flat = n.opset < 13;
-  const int given = static_cast<int>(n.i("axis", flat ? 1 : -1));
+  const int given = n.axis("axis", flat ? 1 : -1);
   n.is_plain = given == -1;
   return [=](const Inputs& in) -> Tensors {
     const Tensor x = in[0];
@@ -151,7 +151,7 @@ Run shift(Node& n) {
 template <Tensor (*f)(const Tensor&, int, std::optional<Dtype>), int none> Run cumulative(Node& n) {
   const bool exclusive = n.i("exclusive", 0) != 0, reverse = n.i("reverse", 0) != 0;
   return [=](const Inputs& in) -> Tensors {
-    const int axis = static_cast<int>(in.number(1));
+    const int axis = wrap_dim(in.integer(1), in.all[0].dim());
     const Tensor x = reverse ? flip(in[0], {axis}) : in[0];
     Tensor y = like(x, f(x, axis, {}));
     if (exclusive) {

@@ -29,6 +29,12 @@ double Inputs::number(int i) const {
   check(t.numel() == 1, "input ", i, " must be one number, got ", t);
   return t.item<double>();
 }
+std::int64_t Inputs::integer(int i) const {
+  const double v = number(i);
+  check(v == std::floor(v) && std::abs(v) < 0x1p62, "input ", i, " must be an integer, got ", v);
+  return all[static_cast<std::size_t>(i)].is_floating() ? static_cast<std::int64_t>(v)
+                                                        : all[static_cast<std::size_t>(i)].item<std::int64_t>();
+}
 
 Tensors Program::run(std::span<const Tensor> given, std::span<const Tensor> captured, bool training) const {
   Tensors values(static_cast<std::size_t>(size)), in;
@@ -400,6 +406,11 @@ std::int64_t Node::i(const char* name, std::optional<std::int64_t> otherwise) {
   const Attribute* a = find(name, Attribute::integer);
   check(a || otherwise, "the attribute ", name, " is missing");
   return a ? a->whole : *otherwise;
+}
+int Node::axis(const char* name, std::optional<std::int64_t> otherwise) {
+  const std::int64_t v = i(name, otherwise);
+  check(v >= -Dims::max_rank && v <= Dims::max_rank, "the attribute ", name, " is ", v);
+  return static_cast<int>(v);
 }
 double Node::f(const char* name, std::optional<double> otherwise) {
   const Attribute* a = find(name, Attribute::real);

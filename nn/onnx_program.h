@@ -48,6 +48,7 @@ struct Inputs {
   Tensors list() const;            // all of them
   Integers integers(int i) const;  // their values, on the host
   double number(int i) const;
+  std::int64_t integer(int i) const;
 };
 using Run = std::function<Tensors(const Inputs&)>;
 
@@ -80,6 +81,7 @@ class Node {
   // Attributes by name and kind; without a default they must be there.
   bool has(const char* name) { return find(name, io::OnnxFileAttribute::none); }
   std::int64_t i(const char* name, std::optional<std::int64_t> otherwise = {});
+  int axis(const char* name, std::optional<std::int64_t> otherwise = {});  // between -8 and 8
   double f(const char* name, std::optional<double> otherwise = {});
   std::string s(const char* name, const char* otherwise);
   std::optional<Integers> integers(const char* name);

@@ -158,6 +158,7 @@ Run resize(Node& n) {
         l.wanted =
             scales.empty() ? sizes[i] : static_cast<std::int64_t>(std::floor(l.scale * static_cast<double>(l.size)));
       }
+      check(l.wanted >= 0 && l.wanted <= INT32_MAX && l.size <= INT32_MAX, "of ", l.size, " pixels ", l.wanted);
       if (r.coordinates != "tf_crop_and_resize") continue;
       check(in.has(1) && in.all[1].numel() == static_cast<std::int64_t>(2 * dims.size()), "roi is missing");
       const std::vector<double> region = in.all[1].to_vector<double>();

@@ -85,11 +85,11 @@ Run transpose_of(Node& n) {
   };
 }
 Run concat(Node& n) {
-  const int axis = static_cast<int>(n.i("axis"));
+  const int axis = n.axis("axis");
   return [=](const Inputs& x) -> Tensors { return {cat(x.list(), axis)}; };
 }
 Run split_of(Node& n) {
-  const int axis = static_cast<int>(n.i("axis", 0));
+  const int axis = n.axis("axis", 0);
   const Setting sizes = n.setting("split", 1);
   const std::int64_t parts = n.i("num_outputs", n.outputs());
   if (parts != n.outputs()) n.refuse("has ", n.outputs(), " results, num_outputs is ", parts);
@@ -166,7 +166,7 @@ Run cast_like(Node& n) {
 
 // --- indices ---
 Run gather_of(Node& n) {
-  const int given = static_cast<int>(n.i("axis", 0));
+  const int given = n.axis("axis", 0);
   return [=](const Inputs& in) -> Tensors {
     const Tensor x = in[0];
     const int axis = wrap_dim(given, x.dim());
@@ -183,7 +183,7 @@ Run gather_of(Node& n) {
   };
 }
 Run gather_elements(Node& n) {
-  const int axis = static_cast<int>(n.i("axis", 0));
+  const int axis = n.axis("axis", 0);
   return [=](const Inputs& x) -> Tensors { return {gather(x[0], axis, from_start(x[1], x[0].size(axis)))}; };
 }
 // The last dimension of indices as a list, after as many that count the batches.
@@ -201,14 +201,14 @@ Tensors index_list(const Tensor& x, const Tensor& indices, int batches) {
   return list;
 }
 Run gather_nd(Node& n) {
-  const int batches = static_cast<int>(n.i("batch_dims", 0));
+  const int batches = n.axis("batch_dims", 0);
   return [=](const Inputs& x) -> Tensors { return {index(x[0], index_list(x[0], x[1], batches))}; };
 }
 const char* reduction(const std::string& name) {
   return name == "add" ? "sum" : name == "mul" ? "prod" : name == "max" ? "amax" : name == "min" ? "amin" : nullptr;
 }
 Run scatter_elements(Node& n) {
-  const int axis = static_cast<int>(n.i("axis", 0));
+  const int axis = n.axis("axis", 0);
   const std::string how = n.s("reduction", "none");
   if (how != "none" && !reduction(how)) n.refuse("the reduction ", how);
   return [=](const Inputs& x) -> Tensors {
@@ -242,7 +242,7 @@ Run scatter_nd(Node& n) {
 Run one_hot_of(Node& n) {
   const std::int64_t axis = n.i("axis", -1);
   return [=](const Inputs& x) -> Tensors {
-    const auto depth = static_cast<std::int64_t>(x.number(1));
+    const auto depth = x.integer(1);
     const Tensor values = x[2];
     Tensor classes = arange(depth).to(x.device);
     const int d = wrap_dim(axis, x[0].dim() + 1);
@@ -252,13 +252,13 @@ Run one_hot_of(Node& n) {
   };
 }
 Run top_k(Node& n) {
-  const int axis = static_cast<int>(n.i("axis", -1));
+  const int axis = n.axis("axis", -1);
   const bool largest = n.i("largest", 1) != 0;
   const std::int64_t fixed = n.i("k", -1);
   n.ignore("sorted");  // they are
   return [=](const Inputs& x) -> Tensors {
     const auto [values, indices] =
-        topk(x[0], fixed >= 0 ? fixed : static_cast<std::int64_t>(x.number(1)), axis, largest);
+        topk(x[0], fixed >= 0 ? fixed : x.integer(1), axis, largest);
     return {values, indices};
   };
 }
@@ -275,14 +275,14 @@ Run unique_of(Node& n) {
 }
 Run compress(Node& n) {
   const bool flat = !n.has("axis");
-  const int axis = flat ? 0 : static_cast<int>(n.i("axis"));
+  const int axis = flat ? 0 : n.axis("axis");
   return [=](const Inputs& in) -> Tensors {
     const Tensor x = flat ? reshape(in[0], {-1}) : in[0];
     return {index_select(x, axis, reshape(nonzero(in[1]), {-1}))};
   };
 }
 Run reverse_sequence(Node& n) {
-  const int time = static_cast<int>(n.i("time_axis", 0)), batch = static_cast<int>(n.i("batch_axis", 1));
+  const int time = n.axis("time_axis", 0), batch = n.axis("batch_axis", 1);
   return [=](const Inputs& in) -> Tensors {
     const Tensor x = in[0];
     const auto along = [&](const Tensor& v, int axis) {
@@ -297,7 +297,7 @@ Run reverse_sequence(Node& n) {
 Run trilu(Node& n) {
   const bool upper = n.i("upper", 1) != 0;
   return [=](const Inputs& x) -> Tensors {
-    const std::int64_t k = x.has(1) ? static_cast<std::int64_t>(x.number(1)) : 0;
+    const std::int64_t k = x.has(1) ? x.integer(1) : 0;
     return {upper ? triu(x[0], k) : tril(x[0], k)};
   };
 }
