@@ -9,6 +9,7 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_KERNEL(triangle, const View& y, const View& x, std::int64_t diagonal, bool upper)
 
 namespace {
 
@@ -116,9 +117,25 @@ constexpr auto Diagonal::vjp() {
   return rules([](const Diagonal& op, Grad g, Shape<0> x) { return apply(DiagonalBackward{op, x.sizes}, g); });
 }
 
+// tril and triu on the CPU: one pass.
+template <bool upper>
+struct Triangle {
+  static constexpr auto name = upper ? "triu" : "tril";
+  static constexpr const char* args[] = {"x"};
+  std::int64_t diagonal;
+
+  Spec infer(const Tensor& x) const { return like(x); }
+  void run(const View& y, const View& x) const { kernels::triangle(x.device, y, x, diagonal, upper); }
+  static constexpr auto vjp() {
+    return rules([](const Triangle& op, Grad g) { return upper ? triu(g, op.diagonal) : tril(g, op.diagonal); });
+  }
+  void onnx(OnnxCall& c) const {
+    c.result(c.node("Trilu", {c.in(0), c.number(static_cast<double>(diagonal), i64)}, {{"upper", upper ? 1 : 0}}));
+  }
+};
+
 // True where row + diagonal >= column, for the last two dimensions.
-Tensor triangle(const Tensor& x, std::int64_t diagonal, const char* name) {
-  check(x.dim() >= 2, name, ": needs at least 2 dimensions, got ", x);
+Tensor triangle(const Tensor& x, std::int64_t diagonal) {
   const TensorOptions options{.dtype = i64, .device = x.device()};
   const Tensor rows = unsqueeze(device_range(x.size(-2), x.device()), 1);
   return ge(rows + full({}, static_cast<double>(diagonal), options), device_range(x.size(-1), x.device()));
@@ -190,10 +207,14 @@ Tensor trace(const Tensor& x) {
   return in.result(sum(diagonal(in[0])));
 }
 Tensor tril(const Tensor& x, std::int64_t diagonal) {
-  return where(triangle(x, diagonal, "tril"), x, zero_like_number(x));
+  check(x.dim() >= 2, "tril: needs at least 2 dimensions, got ", x);
+  if (x.device().is_cpu()) return apply(Triangle<false>{diagonal}, x);
+  return where(triangle(x, diagonal), x, zero_like_number(x));
 }
 Tensor triu(const Tensor& x, std::int64_t diagonal) {
-  return where(triangle(x, diagonal - 1, "triu"), zero_like_number(x), x);
+  check(x.dim() >= 2, "triu: needs at least 2 dimensions, got ", x);
+  if (x.device().is_cpu()) return apply(Triangle<true>{diagonal}, x);
+  return where(triangle(x, diagonal - 1), zero_like_number(x), x);
 }
 
 }  // namespace mantissa
