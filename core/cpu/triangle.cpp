@@ -7,8 +7,8 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
-// y = x where column <= row + diagonal, or with `upper` where column >= row + diagonal; else 0. y is contiguous, x of its
-// dtype and sizes.
+// y = x where column <= row + diagonal, or with `upper` where column >= row + diagonal; else 0. y is contiguous, x of
+// its dtype and sizes.
 MANTISSA_KERNEL(triangle, const View& y, const View& x, std::int64_t diagonal, bool upper)
 }  // namespace mantissa
 
