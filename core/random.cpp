@@ -11,9 +11,9 @@
 
 namespace mantissa {
 
-// Element i of y from counter offset + i / 4: what `draw` below does, with one of its three distributions.
-MANTISSA_CUDA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
-                     std::uint64_t seed, std::uint64_t offset)
+// Element i of y, which is contiguous, from counter offset + i / 4.
+MANTISSA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
+                std::uint64_t seed, std::uint64_t offset)
 
 namespace {
 
@@ -27,23 +27,9 @@ Generator& default_generator() {
 Tensor draw(const Dims& sizes, TensorOptions o, Distribution distribution, double low = 0, double range = 1) {
   // Integers are drawn as i64, which no range leaves; the dtype that is wanted comes at the end.
   Tensor t = Tensor::allocate(sizes, !is_floating(o.dtype) ? i64 : o.dtype == f64 ? f64 : f32, o.device);
-  const std::int64_t n = t.numel(), groups = (n + 3) / 4;
+  const std::int64_t groups = (t.numel() + 3) / 4;
   const RngState at = reserve_random(static_cast<std::uint64_t>(groups));
-  if (!o.device.is_cpu()) {
-    cuda_backend::prepare(&cuda_backend::random_fill, o.device)(t.view(), distribution, low, range, at.seed, at.offset);
-  } else {
-    const Philox philox{at.seed};
-    visit(t.dtype(), [&]<class T> {
-      T* p = static_cast<T*>(t.raw_data());
-      parallel_for(groups, grain_size / 8, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t g = begin; g < end; ++g) {
-          double v[4];
-          draw_four(distribution, philox(at.offset + static_cast<std::uint64_t>(g)), low, range, v);
-          for (std::int64_t i = 0; i < 4 && g * 4 + i < n; ++i) p[g * 4 + i] = static_cast<T>(v[i]);
-        }
-      });
-    });
-  }
+  kernels::random_fill(o.device, t.view(), distribution, low, range, at.seed, at.offset);
   Tensor y = t.dtype() == o.dtype ? t : Tensor::allocate(sizes, o.dtype, o.device).copy_(t);
   if (o.requires_grad) y.requires_grad_();
   return y;
