@@ -291,6 +291,45 @@ void multiply_by_rows(const View& y, const View& a, const View& b, const View& b
                [&](std::int64_t begin, std::int64_t end) { kernels::gemm_few_rows_across(cpu, p, begin, end); });
 }
 
+// A column and its bias: the sums are kept in f32 until it is added.
+void multiply_by_column(const View& y, const View& a, const View& b, const View& bias) {
+  const Tensor sums = Tensor::allocate(y.sizes, f32);
+  View wide = sums.view();
+  multiply_by_column(wide, a, b);
+  const pointwise::Add add;
+  const View* operands[] = {&wide, &bias};
+  const void* formula = &add;
+  kernels::pointwise(y.device, pointwise::opcode<pointwise::Add>, formula, f32, y,
+                     std::span<const View* const>(operands));
+}
+
+// --- batches of one row or one column, by a matrix that lies along k ---
+
+bool is_batch_of_columns(const View& y, const View& a, const View& b) {
+  return columns_of(y) == 1 && y.numel() > rows_of(y) && y.dtype != f64 && dtypes_agree(y, a, b) &&
+         column_stride(a) == 1 && columns_of(a) > 0;
+}
+void multiply_columns(const View& y, const View& a, const View& b) {
+  const std::int64_t n = rows_of(a), k = columns_of(a), items = y.numel() / n;
+  Tensor copy;
+  View lines = on_its_side(b);  // [..., 1, k]
+  if (b.dtype != f32 || column_stride(lines) != 1) {
+    copy = Tensor::allocate(lines.sizes, f32);
+    kernels::copy(cpu, copy.view(), lines);
+    lines = copy.view();
+  }
+  const auto grain = static_cast<std::int64_t>(small_piece / flops_of(n, 1, k));
+  const auto size = static_cast<std::int64_t>(size_of(a.dtype));
+  parallel_for(items, std::clamp<std::int64_t>(grain, 1, items), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const FewRows p{a.dtype, 1, n, k, lines.as<const float>() + item_offset(lines, i), k,
+                      a.as<const char>() + size * item_offset(a, i), row_stride(a), nullptr,
+                      y.as<char>() + size * i * n, n};
+      kernels::gemm_few_rows(cpu, p, 0, n);
+    }
+  });
+}
+
 // --- f16 and bf16 ---
 
 HalfProduct half_product(const View& y, const View& a, const View& b, const View& bias, std::int64_t item, bool add) {
@@ -418,6 +457,12 @@ void kernels::gemm(Device device, const View& y, const View& a, const View& b, c
     multiply_across(y, a, b, bias);
   } else if (!add && !bias && is_one_column(y, a, b)) {
     multiply_by_column(y, a, b);
+  } else if (!add && bias && is_half(y.dtype) && is_one_column(y, a, b)) {
+    multiply_by_column(y, a, b, bias);
+  } else if (!add && !bias && is_batch_of_columns(y, a, b)) {
+    multiply_columns(y, a, b);
+  } else if (!add && !bias && is_batch_of_columns(on_its_side(y), on_its_side(b), on_its_side(a))) {
+    multiply_columns(on_its_side(y), on_its_side(b), on_its_side(a));
   } else if (!add && !bias && is_row_across(on_its_side(y), on_its_side(b), on_its_side(a))) {
     multiply_across(on_its_side(y), on_its_side(b), on_its_side(a), View{});
   } else if (y.dtype == f64) {
