@@ -107,10 +107,12 @@ template <class T> MANTISSA_HD inline T bounded_erf(T x) {
 template <class T> inline constexpr bool has_normal_below = false;
 template <Vector V> inline constexpr bool has_normal_below<V> = sizeof(typename V::value_type) == 4;
 template <Vector V> inline V normal_below(const V& x) {
-  const V z = abs(x);
-  V p = ((V(1.54439917e-7f) * z + V(-1.05264905e-6f)) * z + V(7.26142525e-6f)) * z + V(5.40415567e-5f);
-  p = ((p * z + V(2.85186979e-5f)) * z + V(3.43391905e-3f)) * z + V(2.20729050e-2f);
-  p = (p * z + V(5.20755313e-2f)) * z + V(1.04427385f);
+  const V z = abs(x), z2 = z * z;
+  // by pairs, so that few steps wait for each other
+  const V low = (V(3.43391905e-3f) * z + V(2.20729050e-2f)) * z2 + (V(5.20755313e-2f) * z + V(1.04427385f));
+  V high = V(1.54439917e-7f) * z2 + (V(-1.05264905e-6f) * z + V(7.26142525e-6f));
+  high = high * z2 + (V(5.40415567e-5f) * z + V(2.85186979e-5f));
+  V p = high * (z2 * z2) + low;
   p = p * p, p = p * p, p = p * p, p = p * p;
   const V tail = V(1) / p;
   return select(x > V(0), V(1) - tail, tail);

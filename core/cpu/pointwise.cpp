@@ -14,6 +14,7 @@
 #include "core/scratch.h"
 
 namespace mantissa {
+MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
                 std::span<const View* const> x)
 }
@@ -104,9 +105,9 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
         }
       }
       if (y.dtype == stored) {
-        fn(formula, n, y.as<S>() + offset[0] + in_block, inputs);
+        fn(formula, n, y.as<S>() + offset[0] + in_block, inputs, 0);
       } else {
-        fn(formula, n, out, inputs);
+        fn(formula, n, out, inputs, 0);
         store_stored(y, offset[0] + in_block, 1, out, n);
       }
     }
@@ -114,8 +115,8 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
   return true;
 }
 
-// Long rows, taken one by one: what is dense in its row is read and written in place, what repeats in it is written out
-// for a tile once for each row, the rest goes through tiles.
+// Long rows, taken one by one: what is dense in its row is read and written in place, of what repeats in it there is one
+// vector, the rest goes through tiles.
 constexpr std::int64_t long_row = 48;
 template <class S>
 void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
@@ -124,9 +125,11 @@ void run_rows(TileFn fn, const void* formula, const View& y, std::span<const Vie
   const std::int64_t y_step = loop.strides[0][inner];
   const bool y_direct = y_step == 1 && y.dtype == stored;
   bool all_direct = y_direct, direct[3];
+  unsigned repeats = 0;
   for (int k = 0; k < inputs; ++k) {
     direct[k] = loop.strides[k + 1][inner] == 1 && x[static_cast<std::size_t>(k)]->dtype == stored;
-    all_direct = all_direct && direct[k];
+    if (loop.strides[k + 1][inner] == 0) repeats |= 1u << k;
+    all_direct = all_direct && (direct[k] || loop.strides[k + 1][inner] == 0);
   }
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     S buffer[3][tile], out[tile];
@@ -146,11 +149,11 @@ void run_rows(TileFn fn, const void* formula, const View& y, std::span<const Vie
             load_stored(buffer[k], v, at, stride, n);
           } else if (repeated[k] != at) {
             load_stored(buffer[k], v, at, 0, 1);
-            std::fill_n(buffer[k] + 1, std::min(tile, loop.sizes[inner]) - 1, S(buffer[k][0]));
+            std::fill_n(buffer[k] + 1, copies - 1, S(buffer[k][0]));
             repeated[k] = at;
           }
         }
-        fn(formula, n, y_direct ? static_cast<void*>(y.as<S>() + to) : out, from);
+        fn(formula, n, y_direct ? static_cast<void*>(y.as<S>() + to) : out, from, repeats);
         if (y_direct) continue;
         store_stored(y, to, y_step, out, n);
       }
@@ -197,7 +200,7 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
       const std::int64_t n = std::min(step, end - i);
       const void* inputs[3];
       for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = in[k].load(i, n);
-      fn(formula, n, out.direct ? static_cast<void*>(static_cast<C*>(y.data) + i) : out.buffer, inputs);
+      fn(formula, n, out.direct ? static_cast<void*>(static_cast<C*>(y.data) + i) : out.buffer, inputs, 0);
       if (!out.direct) Operand<C>::store(y, loop.sizes, loop.strides[0], i, n, out.buffer);
     }
   });
@@ -216,6 +219,19 @@ bool plain(const View& y, std::span<const View* const> x, Dtype dtype) {
          all([](const View& v) { return is_channels_last(v.sizes, v.strides); });
 }
 
+Layout layout_of(const View& y) { return y.is_contiguous() ? Layout::contiguous : Layout::channels_last; }
+// Whether an operand has y's innermost dimension across its own runs, as a transposed matrix has, or an image in the
+// other layout. Read by rows of y, each element would take a line of the cache; it is turned first.
+bool lies_across(const View& v, const View& y) {
+  constexpr std::int64_t few = 16, small = 4096;
+  const bool planes = y.is_contiguous(), last = is_channels_last(y.sizes, y.strides);
+  if (v.dim() < 2 || v.numel() < small || !(planes || (last && v.dim() == 4))) return false;
+  const int inner = planes ? v.dim() - 1 : 1;
+  bool runs = false;
+  for (int d = 0; d < v.dim(); ++d) runs = runs || (d != inner && v.strides[d] == 1 && v.sizes[d] >= few);
+  return runs && v.strides[inner] > 1 && v.sizes[inner] >= few;
+}
+
 }  // namespace
 
 void pointwise(int opcode, const void* formula, Dtype compute, const View& y, std::span<const View* const> x) {
@@ -228,12 +244,24 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
       const void* inputs[3];
       const std::size_t skip = static_cast<std::size_t>(begin) * size;
       for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = x[k]->as<const char>() + skip;
-      run(formula, end - begin, y.as<char>() + skip, inputs);
+      run(formula, end - begin, y.as<char>() + skip, inputs, 0);
     });
   };
   if (plain(y, x, compute)) return run_plain(fn);
   if (compute == f32 && e.bf16 && is_half(y.dtype) && plain(y, x, y.dtype)) return run_plain(e.of_halves(y.dtype));
   if (y.numel() == 0) return;
+  View views[3];
+  const View* operands[3];
+  Tensor turned[3];
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    operands[k] = x[k];
+    if (!lies_across(*x[k], y)) continue;
+    turned[k] = Tensor::allocate(x[k]->sizes, x[k]->dtype, cpu, layout_of(y));
+    views[k] = turned[k].view();
+    copy(views[k], *x[k]);
+    operands[k] = &views[k];
+  }
+  x = {operands, x.size()};
   if (compute == f64) run_tiles<double>(e, formula, y, x);
   else if (compute == i64) run_tiles<std::int64_t>(e, formula, y, x);
   else run_tiles<float>(e, formula, y, x);

@@ -12,8 +12,10 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of one type.
-using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x);
+// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of one type. Operand k of which bit k of `repeated` is
+// set has one element for all i, and points to `copies` of it.
+using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x, unsigned repeated);
+inline constexpr std::int64_t copies = static_cast<std::int64_t>(Vec<float>::size);
 
 // S is what lies in memory. Most formulas have loops for the compute types only, and tiles of halves are converted
 // around them; halves straight from and to memory are for the few that networks spend their time in.
@@ -38,33 +40,27 @@ template <class F, class S> struct Tile {
     else if constexpr (arity == 2) return f.template f<V>(v[0], v[1]);
     else return f.template f<V>(v[0], v[1], v[2]);
   }
-  static void run(const void* formula, std::int64_t n, void* y, const void* const* x) {
+  static void run(const void* formula, std::int64_t n, void* y, const void* const* x, unsigned repeated) {
     const F& f = *static_cast<const F*>(formula);
     S* out = static_cast<S*>(y);
+    std::int64_t moves[3];  // all bits, or none
+    for (int k = 0; k < arity; ++k) moves[k] = static_cast<std::int64_t>(repeated >> k & 1) - 1;
     if constexpr (std::is_integral_v<T>) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        T v[3];
-        for (int k = 0; k < arity; ++k) v[k] = static_cast<const T*>(x[k])[i];
-        out[i] = call(f, v);
-      }
-    } else {
-      using V = Vec<T>;
-      constexpr std::int64_t width = static_cast<std::int64_t>(V::size);
-      V v[3];
-      std::int64_t i = 0;
-      for (; i + width <= n; i += width) {
-        for (int k = 0; k < arity; ++k) v[k] = load_wide(static_cast<const S*>(x[k]) + i);
-        store_rounded(out + i, call(f, v));
-      }
-      if (i < n) {  // the tail through the same vector code, padded
-        S buffer[width];
-        for (int k = 0; k < arity; ++k) {
-          for (std::int64_t j = 0; j < width; ++j) buffer[j] = i + j < n ? static_cast<const S*>(x[k])[i + j] : S(1);
-          v[k] = load_wide(buffer);
+      const auto loop = [&](const auto& at) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          T v[3];
+          for (int k = 0; k < arity; ++k) v[k] = static_cast<const T*>(x[k])[at(i, k)];
+          out[i] = call(f, v);
         }
-        store_rounded(buffer, call(f, v));
-        for (std::int64_t j = i; j < n; ++j) out[j] = buffer[j - i];
-      }
+      };
+      if (repeated == 0) loop([](std::int64_t i, int) { return i; });
+      else loop([&](std::int64_t i, int k) { return i & moves[k]; });
+    } else {
+      for_vectors<T>(n, [&](const auto& lanes, std::int64_t i) {
+        Vec<T> v[3];
+        for (int k = 0; k < arity; ++k) v[k] = lanes.load(static_cast<const S*>(x[k]) + (i & moves[k]));
+        lanes.store(out + i, call(f, v));
+      });
     }
   }
 };
