@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/cpu/row_walk.h"
+#include "core/cpu/runs.h"
 #include "core/cpu/simd.h"
 #include "core/cpu/turn.h"
 #include "core/kernel.h"
@@ -139,8 +140,8 @@ template <class Word> void copy_words(const View& y, const View& x) {
   for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
     Word* out = y.as<Word>() + to;
     const Word* in = x.as<const Word>() + at;
-    if (ys == 1 && xs == 1) std::copy_n(in, n, out);
-    else if (ys == 1 && xs == 0) std::fill_n(out, n, *in);
+    if (ys == 1 && xs == 1) copy_run(out, in, n);
+    else if (ys == 1 && xs == 0) fill_run(out, *in, n);
     else if (ys == 1 && xs == -1) std::reverse_copy(in - n + 1, in + 1, out);
     else for (std::int64_t i = 0; i < n; ++i) out[i * ys] = in[i * xs];
   });

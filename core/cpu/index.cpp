@@ -1,6 +1,7 @@
 // Kernels that follow an index tensor. Work is split over lines along the indexed dimension, and a
 // line belongs to one block, so additions to one element always happen in the same order.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -191,19 +192,27 @@ void check_indices(const View& index, std::int64_t size) {
   const Dims* strides[] = {&index.strides};
   const Loop loop = collapse(sizes, strides, 1);
   const std::int64_t* p = index.as<const std::int64_t>();
-  const int inner = loop.sizes.rank() - 1;
-  const std::int64_t n = numel_of(sizes), row = loop.sizes[inner];
-  for (std::int64_t begin = 0; begin < n; begin += row) {
-    std::int64_t rest = begin / row, offset = 0;
-    for (int d = inner - 1; d >= 0; --d) {
-      offset += rest % loop.sizes[d] * loop.strides[0][d];
-      rest /= loop.sizes[d];
+  const std::int64_t step = loop.strides[0].back();
+  const auto is_outside = [size](std::int64_t v) {
+    return static_cast<std::uint64_t>(v) >= static_cast<std::uint64_t>(size);
+  };
+  std::atomic<bool> outside = false;
+  parallel_for(numel_of(sizes), grain_size, [&](std::int64_t begin, std::int64_t end) {
+    for_row_pieces(loop, 1, begin, end, [&](const RowWalk& walk, std::int64_t column, std::int64_t count) {
+      const std::int64_t* from = p + walk.offset(0) + column * step;
+      std::int64_t some = 0;
+      if (step == 1) for (std::int64_t i = 0; i < count; ++i) some |= is_outside(from[i]);
+      else for (std::int64_t i = 0; i < count; ++i) some |= is_outside(from[i * step]);
+      if (some) outside = true;
+    });
+  });
+  if (!outside) return;
+  for_row_pieces(loop, 1, 0, numel_of(sizes), [&](const RowWalk& walk, std::int64_t column, std::int64_t count) {
+    for (std::int64_t i = column; i < column + count; ++i) {
+      const std::int64_t v = p[walk.offset(0) + i * step];
+      check(!is_outside(v), "index ", v, " is out of range for a dimension of size ", size);
     }
-    for (std::int64_t i = 0; i < row; ++i) {
-      const std::int64_t v = p[offset + i * loop.strides[0][inner]];
-      check(v >= 0 && v < size, "index ", v, " is out of range for a dimension of size ", size);
-    }
-  }
+  });
 }
 
 void gather(const View& y, const View& x, int dim, const View& index) {

@@ -34,9 +34,7 @@ template <class C> bool less(C a, C b) {
   else return a < b;
 }
 
-// Whether keys are ordered as words: a number of up to 32 bits and its position in one word of 64.
-template <class C> inline constexpr bool packs = std::is_same_v<C, float>;
-// The bits of a number such that words are ordered as numbers are: -0 as 0, every NaN behind infinity.
+// The bits of a number such that they are ordered as numbers are: -0 as 0, every NaN behind infinity.
 inline std::uint32_t ordered_bits(float v) {
   const auto bits = std::bit_cast<std::int32_t>(v + 0.0f);
   const auto turned = static_cast<std::uint32_t>(bits ^ (bits >> 31 | std::numeric_limits<std::int32_t>::min()));
@@ -48,8 +46,17 @@ template <class C> class Orderer {
  public:
   // The positions of the first `count` of n keys in the wanted order.
   void order(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
-    if constexpr (packs<C>) {
-      if (n < std::int64_t{1} << 32) return order_words(out, key, n, count, descending);
+    // A key of up to 32 bits and its position make one word of 64.
+    constexpr std::int64_t most = std::int64_t{1} << 32;
+    if constexpr (std::is_same_v<C, float>) {
+      if (n < most) return order_words(out, key, n, count, descending, ordered_bits);
+    } else if constexpr (std::is_same_v<C, std::int64_t>) {
+      const auto [least, largest] = std::minmax_element(key, key + n);
+      const auto first = static_cast<std::uint64_t>(*least);
+      if (n < most && static_cast<std::uint64_t>(*largest) - first < static_cast<std::uint64_t>(most))
+        return order_words(out, key, n, count, descending, [first](std::int64_t v) {
+          return static_cast<std::uint32_t>(static_cast<std::uint64_t>(v) - first);
+        });
     }
     const auto before = [=](std::int64_t a, std::int64_t b) {
       const C first = key[a], second = key[b];
@@ -73,9 +80,11 @@ template <class C> class Orderer {
       std::sort(v.begin(), v.end(), before);
     }
   }
-  void order_words(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
-    const auto word = [key, turned = descending ? ~0u : 0u](std::int64_t i) {
-      return std::uint64_t{ordered_bits(key[i]) ^ turned} << 32 | static_cast<std::uint32_t>(i);
+  template <class Bits>
+  void order_words(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending,
+                   const Bits& bits) {
+    const auto word = [&bits, key, turned = descending ? ~0u : 0u](std::int64_t i) {
+      return std::uint64_t{bits(key[i]) ^ turned} << 32 | static_cast<std::uint32_t>(i);
     };
     words_.clear();
     if (count <= n / 8) {  // a heap of the first ones so far
