@@ -115,8 +115,8 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
   return true;
 }
 
-// Long rows, taken one by one: what is dense in its row is read and written in place, of what repeats in it there is one
-// vector, the rest goes through tiles.
+// Long rows, taken one by one: what is dense in its row is read and written in place, of what repeats in it there is
+// one vector, the rest goes through tiles.
 constexpr std::int64_t long_row = 48;
 template <class S>
 void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {

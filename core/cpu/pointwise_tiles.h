@@ -3,6 +3,7 @@
 // is slow to compile; a new formula needs no edit there. Next: core/cpu/pointwise.cpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 #include <utility>
@@ -12,8 +13,8 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of one type. Operand k of which bit k of `repeated` is
-// set has one element for all i, and points to `copies` of it.
+// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of one type. Where bit k of `repeated` is set, operand
+// k has one element for all i, and points to `copies` of it.
 using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x, unsigned repeated);
 inline constexpr std::int64_t copies = static_cast<std::int64_t>(Vec<float>::size);
 
@@ -46,15 +47,19 @@ template <class F, class S> struct Tile {
     std::int64_t moves[3];  // all bits, or none
     for (int k = 0; k < arity; ++k) moves[k] = static_cast<std::int64_t>(repeated >> k & 1) - 1;
     if constexpr (std::is_integral_v<T>) {
-      const auto loop = [&](const auto& at) {
-        for (std::int64_t i = 0; i < n; ++i) {
+      constexpr std::int64_t run = 256;  // of which what repeats is written out, so that this is a plain loop
+      T same[3][run];
+      for (int k = 0; k < arity; ++k)
+        if (moves[k] == 0) std::fill_n(same[k], std::min(n, run), *static_cast<const T*>(x[k]));
+      for (std::int64_t begin = 0, step = repeated ? run : n; begin < n; begin += step) {
+        const T* from[3];
+        for (int k = 0; k < arity; ++k) from[k] = moves[k] == 0 ? same[k] : static_cast<const T*>(x[k]) + begin;
+        for (std::int64_t i = 0; i < std::min(step, n - begin); ++i) {
           T v[3];
-          for (int k = 0; k < arity; ++k) v[k] = static_cast<const T*>(x[k])[at(i, k)];
-          out[i] = call(f, v);
+          for (int k = 0; k < arity; ++k) v[k] = from[k][i];
+          out[begin + i] = call(f, v);
         }
-      };
-      if (repeated == 0) loop([](std::int64_t i, int) { return i; });
-      else loop([&](std::int64_t i, int k) { return i & moves[k]; });
+      }
     } else {
       for_vectors<T>(n, [&](const auto& lanes, std::int64_t i) {
         Vec<T> v[3];
