@@ -50,8 +50,9 @@ bool winograd_allowed();
 namespace kernels {
 
 // Result and operands as ConvPass lists them, of images or of volumes; bias [out_channels] or absent, forward only.
-// All are of one dtype, but for a weight's gradient in f32, which may be of halves; with `add` it is added to what y
-// holds. `kept` is that of the weight: its packed form may be kept (core/packed_weights.h).
+// All are of one dtype, but for a weight's gradient in f32, which may be of halves (with `add` it is added to what y
+// holds), and on the CPU an input's gradient in f32. `kept` is that of the weight: its packed form may be kept
+// (core/packed_weights.h).
 void conv2d(Device device, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
             const View& bias, const KeptWeight& kept = {}, bool add = false);
 

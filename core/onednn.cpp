@@ -176,7 +176,7 @@ class Reorder {
 
 // A shape in the library's terms.
 struct Problem {
-  dnnl::memory::data_type type, result;
+  dnnl::memory::data_type type;
   Sizes x, weight, y, stride, dilation, before, after;
 
   Problem(const ConvShape& s, Dtype dtype)
@@ -200,11 +200,11 @@ struct Problem {
     after.push_back((out - 1) * step + (kernel - 1) * spread + 1 - in - padding);
   }
   Desc any(const Sizes& sizes) const { return {sizes, type, Tag::any}; }
-  Desc images(const Sizes& sizes, ConvKernel kernel) const {
-    return {sizes, type, kernel == ConvKernel::channels_last ? Tag::acdb : Tag::any};
+  static Desc images(const Sizes& sizes, ConvKernel kernel, dnnl::memory::data_type t) {
+    return {sizes, t, kernel == ConvKernel::channels_last ? Tag::acdb : Tag::any};
   }
-  Desc plain_images(const Sizes& sizes, bool last) const {
-    return {sizes, type, last ? Tag::acdb : sizes.size() == 4 ? Tag::abcd : Tag::abcde};
+  static Desc plain_images(const Sizes& sizes, bool last, dnnl::memory::data_type t) {
+    return {sizes, t, last ? Tag::acdb : sizes.size() == 4 ? Tag::abcd : Tag::abcde};
   }
   Desc plain_weight(dnnl::memory::data_type t) const {
     return {weight, t, weight.size() == 4 ? Tag::abcd : weight.size() == 5 ? Tag::abcde : Tag::abcdef};
@@ -217,16 +217,17 @@ class LibraryConvolution final : public Convolution {
     const Problem p(key.shape, key.dtype);
     const auto algorithm = key.kernel == ConvKernel::winograd ? dnnl::algorithm::convolution_winograd
                                                               : dnnl::algorithm::convolution_direct;
-    const Desc x = p.images(p.x, key.kernel), y = p.images(p.y, key.kernel), weight = p.any(p.weight);
+    const auto x_type = key.wide ? dnnl::memory::data_type::f32 : p.type;
+    const Desc x = p.images(p.x, key.kernel, p.type), y = p.images(p.y, key.kernel, p.type), weight = p.any(p.weight);
     const auto kind = dnnl::prop_kind::forward_training;
     const Desc bias(Sizes{p.y[1]}, p.type, Tag::a);
     using Forward = dnnl::convolution_forward;
     const Forward::desc plain(kind, algorithm, x, weight, y, p.stride, p.dilation, p.before, p.after);
-    const Desc our_x = p.plain_images(p.x, key.pass == ConvPass::input_gradient ? key.y_last : key.a_last);
+    const Desc our_x = p.plain_images(p.x, key.pass == ConvPass::input_gradient ? key.y_last : key.a_last, x_type);
     const bool y_last = key.pass == ConvPass::forward          ? key.y_last
                         : key.pass == ConvPass::input_gradient ? key.a_last
                                                                : key.b_last;
-    const Desc our_y = p.plain_images(p.y, y_last);
+    const Desc our_y = p.plain_images(p.y, y_last, p.type);
     if (key.pass == ConvPass::forward) {
       const Forward::desc with(kind, algorithm, x, weight, bias, y, p.stride, p.dilation, p.before, p.after);
       const Forward::primitive_desc pd(key.bias ? with : plain, user_scratchpad(), engine());
@@ -238,7 +239,8 @@ class LibraryConvolution final : public Convolution {
     const Forward::primitive_desc hint(plain, user_scratchpad(), engine());
     if (key.pass == ConvPass::input_gradient) {
       const dnnl::convolution_backward_data::primitive_desc pd(
-          {algorithm, x, weight, y, p.stride, p.dilation, p.before, p.after}, user_scratchpad(), engine(), hint);
+          {algorithm, p.images(p.x, key.kernel, x_type), weight, y, p.stride, p.dilation, p.before, p.after},
+          user_scratchpad(), engine(), hint);
       std::vector<Held::Argument> arguments{{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
                                             {DNNL_ARG_WEIGHTS, pd.weights_desc()},
                                             {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}};

@@ -34,6 +34,7 @@ struct ConvolutionKey {
   ConvShape shape = {};
   Dtype dtype = f32;  // f32 or bf16, of everything but the result of a weight gradient, which is always f32
   bool bias = false;  // forward only; of the same dtype
+  bool wide = false;  // an input's gradient is f32, whatever the operands are
   // Which of the operands and the result are images in channels-last order; the others are contiguous.
   bool a_last = false, b_last = false, y_last = false;
   friend bool operator==(const ConvolutionKey&, const ConvolutionKey&) = default;

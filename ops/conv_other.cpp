@@ -3,6 +3,7 @@
 #include "core/ops.h"
 #include "ops/compose.h"
 #include "ops/pool_line.h"
+#include "ops/wide_convolution.h"
 
 namespace mantissa {
 namespace {
@@ -14,13 +15,16 @@ Tensor flat_kernel(const char* name, const Tensor& weight) {
 }
 
 // Convolution of images and of volumes under one name, so that the transposed one is written once.
-Tensor spread(const Tensor& x, const Tensor& weight, const Dims& sizes, const ConvTranspose2dOptions& o) {
-  return conv2d_input_grad(x, weight, sizes,
-                           {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
+template <class Options>
+auto forward_options(const Options& o) {
+  using Forward = std::conditional_t<std::is_same_v<Options, ConvTranspose2dOptions>, Conv2dOptions, Conv3dOptions>;
+  return Forward{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
 }
-Tensor spread(const Tensor& x, const Tensor& weight, const Dims& sizes, const ConvTranspose3dOptions& o) {
-  return conv3d_input_grad(x, weight, sizes,
-                           {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
+template <class Options>
+Tensor spread(const Tensor& x, const Tensor& weight, const Dims& sizes, const Options& o) {
+  if constexpr (std::is_same_v<Options, ConvTranspose2dOptions>)
+    return conv2d_input_grad(x, weight, sizes, forward_options(o));
+  else return conv3d_input_grad(x, weight, sizes, forward_options(o));
 }
 template <class Options>
 Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const Options& o) {
@@ -46,7 +50,9 @@ Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const
   if (!bias.defined()) return in.result(spread(in[0], in[1], sizes, o));
   // With a bias, halves stay in f32 until it is added, except where autocast asks for them.
   const bool widen = is_half(in[0].dtype()) && !in.in_region();
-  const Tensor y = spread(widen ? cast(in[0], f32) : in[0], widen ? cast(in[1], f32) : in[1], sizes, o);
+  const Tensor y = !widen                     ? spread(in[0], in[1], sizes, o)
+                   : in[0].device().is_cpu() ? wide_input_gradient(in[0], in[1], sizes, forward_options(o))
+                                             : spread(cast(in[0], f32), cast(in[1], f32), sizes, o);
   const Dtype result = widen ? x.dtype() : y.dtype(), inside = compute_dtype(y.dtype());
   Dims line = Dims::filled(n + 1, 1);
   line[0] = sizes[1];

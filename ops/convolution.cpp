@@ -10,6 +10,7 @@
 #include "ops/no_batch.h"
 #include "ops/parameter_gradient.h"
 #include "ops/registry.h"
+#include "ops/wide_convolution.h"
 
 namespace mantissa {
 namespace {
@@ -148,22 +149,28 @@ template <int n> struct InputGrad {
   static constexpr auto autocast = CastPolicy::lower;
   Options<n> options;
   Dims x_sizes;
+  bool wide = false;  // the result of halves is f32
 
   Spec infer(const Tensor& g, const Tensor& weight) const {
     const Dims y = check_shapes<n>(options, x_sizes, weight.sizes());
     check(g.sizes() == y, "the gradient must have the sizes of the result, ", y);
     check_dtypes(g, weight);
-    return images_of<n>(g, x_sizes, shape_of<n>(options, x_sizes, weight.sizes(), y));
+    Spec dx = images_of<n>(g, x_sizes, shape_of<n>(options, x_sizes, weight.sizes(), y));
+    if (wide) dx.dtype = compute_dtype(dx.dtype);
+    return dx;
   }
   void run(const View& dx, const View& g, const View& weight) const {
     kernels::conv2d(g.device, ConvPass::input_gradient, shape_of<n>(options, dx.sizes, weight.sizes, g.sizes), dx, g,
                     weight, View{});
   }
   static constexpr auto vjp() {
-    return rules([](const InputGrad& op, Grad h, In<1> weight) { return convolve<n>(op.options, h, weight); },
-                 [](const InputGrad& op, Grad h, In<0> g, Shape<1> weight) {
-                   return weight_gradient<n>(op.options, weight.sizes, h, g);
-                 });
+    return rules(
+        [](const InputGrad& op, Grad h, In<1> weight) {
+          return convolve<n>(op.options, cast(h, weight.dtype()), weight);
+        },
+        [](const InputGrad& op, Grad h, In<0> g, Shape<1> weight) {
+          return weight_gradient<n>(op.options, weight.sizes, cast(h, g.dtype()), g);
+        });
   }
   void onnx(OnnxCall& c) const {  // what a transposed convolution is
     std::vector<OnnxAttribute> attributes = onnx_attributes<n>(options);
@@ -173,7 +180,8 @@ template <int n> struct InputGrad {
       rest.push_back(x_sizes[d + 2] - (c.x(0).size(d + 2) - 1) * options.stride[d] + 2 * options.padding[d] - extent);
     }
     attributes.emplace_back("output_padding", rest);
-    c.result(c.node("ConvTranspose", {c.in(0), c.in(1)}, std::move(attributes)));
+    const auto in = [&](int i) { return wide ? c.in(i, c.y().dtype()) : c.in(i); };
+    c.result(c.node("ConvTranspose", {in(0), in(1)}, std::move(attributes)));
   }
   static void samples(Samples& s);
 };
@@ -304,6 +312,13 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv3dO
 }
 Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions options) {
   return input_gradient<3>(options, x_sizes, gradient, weight);
+}
+
+Tensor wide_input_gradient(const Tensor& g, const Tensor& weight, const Dims& x_sizes, const Conv2dOptions& options) {
+  return apply(InputGrad<2>{options, x_sizes, true}, g, weight);
+}
+Tensor wide_input_gradient(const Tensor& g, const Tensor& weight, const Dims& x_sizes, const Conv3dOptions& options) {
+  return apply(InputGrad<3>{options, x_sizes, true}, g, weight);
 }
 
 }  // namespace mantissa
