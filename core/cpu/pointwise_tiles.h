@@ -13,8 +13,8 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of one type. Where bit k of `repeated` is set, operand
-// k has one element for all i, and points to `copies` of it.
+// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of one type. Where bit k of `repeated` is set,
+// operand k has one element for all i, and points to `copies` of it.
 using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x, unsigned repeated);
 inline constexpr std::int64_t copies = static_cast<std::int64_t>(Vec<float>::size);
 
