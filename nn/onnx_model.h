@@ -9,10 +9,13 @@
 //
 // The nodes become operators of core/ops.h, so gradients, autocast and devices work as everywhere. Floating
 // initialisers that have dimensions are parameters under their names in the file. Buffers are the running statistics of
-// BatchNormalization, masks (numbers beyond 1e30), and what nodes named Constant hold; single numbers and integers are
-// constants. (Exporters fold what they can, so tables of positions may be among the parameters:
-// requires_grad_(false) keeps them as they are. They also fold batch norms into convolutions, torch.onnx.export unless
-// it is told training=TrainingMode.TRAINING or PRESERVE.)
+// BatchNormalization, masks (numbers beyond 1e30), what elements are set to, compared with or raised to, and what nodes
+// named Constant hold; numbers without dimensions, scales of Resize and the like, and integers are constants.
+//
+// A file does not say what was learned. Exporters fold what they can: tables of positions may be among the parameters
+// (requires_grad_(false) keeps them as they are), batch norms become part of their convolutions (unless
+// torch.onnx.export is told training=TrainingMode.PRESERVE), and a weight that two layers shared may be there twice,
+// once transposed, and is then learned twice (nn::tie where the shapes agree).
 //
 // A net is in eval mode when it is loaded. After nn::train Dropout drops and BatchNormalization uses the batch's
 // statistics, and updates the running ones, as the file says with its ratio and momentum. Sizes may be any that the

@@ -126,7 +126,7 @@ class Builder {
     for (const auto& f : file.functions)
       valid(functions_.emplace(std::pair(f.domain, f.name), &f).second, "the function ", quote(f.name),
             " is there twice");
-    collect_buffers(file.graph);
+    find_roles(file.graph);
   }
 
   std::shared_ptr<const Program> root() {
@@ -198,10 +198,22 @@ class Builder {
     return nullptr;
   }
 
-  void collect_buffers(const io::OnnxFileGraph& g) {  // running statistics
-    for (const io::OnnxFileNode& n : g.nodes)
-      if (n.type == "BatchNormalization" && n.domain.empty() && n.inputs.size() == 5)
-        buffers_.insert({n.inputs[3], n.inputs[4]});
+  // Initialisers that nobody learns, by what they are used for: running statistics, values that are set or compared
+  // with, exponents; and numbers that operators read, which stay on the host as they are.
+  void find_roles(const io::OnnxFileGraph& g) {
+    static const std::set<std::string_view> set_or_compared{
+        "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Pow", "ScatterElements", "ScatterND"};
+    static const std::set<std::string_view> read{"Clip", "Dropout", "OneHot", "Pad", "Range", "Resize", "Upsample"};
+    std::set<std::string> learned;
+    for (const io::OnnxFileNode& n : g.nodes) {
+      for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+        if (n.type == "BatchNormalization" && i >= 3) roles_[n.inputs[i]] = State::buffer;
+        else if (set_or_compared.contains(n.type) && i >= 1) roles_.emplace(n.inputs[i], State::buffer);
+        else if (read.contains(n.type) && i >= 1) roles_[n.inputs[i]] = State::constant;
+        else learned.insert(n.inputs[i]);
+      }
+    }
+    for (const std::string& name : learned) roles_.erase(name);
   }
 
   int define(Scope& s, const std::string& name) {
@@ -233,8 +245,9 @@ class Builder {
   int add_state(Program* p, const std::string& name, const Tensor& value) {
     if (p != root_) return capture(p, add_state(parents_.at(p), name, value));
     State s{name, value, State::constant};
+    const auto role = roles_.find(name);
     if (value.is_floating() && value.dim() > 0)
-      s.kind = buffers_.contains(name) || is_mask(value) ? State::buffer : State::parameter;
+      s.kind = role != roles_.end() ? role->second : is_mask(value) ? State::buffer : State::parameter;
     valid(s.kind == State::constant || state_names_.insert(name).second, "the value ", quote(name), " is made twice");
     state_.push_back(s);
     root_->captures.push_back(root_->size);
@@ -379,7 +392,8 @@ class Builder {
   const io::OnnxFile& file_;
   std::vector<State>& state_;
   std::map<std::pair<std::string, std::string>, const io::OnnxFileFunction*> functions_;
-  std::set<std::string> buffers_, state_names_;
+  std::map<std::string, State::Kind> roles_;
+  std::set<std::string> state_names_;
   std::map<std::string, std::vector<std::string>> problems_;
   std::map<Program*, Program*> parents_;
   std::map<Program*, std::map<int, int>> captured_;

@@ -255,6 +255,25 @@ TEST_CASE("shapes are computed on the host, and opsets differ") {
   CHECK(ints(one(division, {tensor({7, -7, 7}), tensor({2, 2, -2})})) == Ints{3, -3, -3});
 }
 
+TEST_CASE("what nobody learns is no parameter") {
+  const double none = -std::numeric_limits<double>::infinity();
+  const Written file(
+      model(input("x", f32, {"1", "1", "2", "2"}) + initialiser("w", ones({2, 2})) +
+            initialiser("mask", tensor({0.0, none})) + initialiser("scales", tensor({1.0, 1.0, 1.3, 1.3})) +
+            initialiser("two", scalar(2)) + initialiser("power", tensor({1.0, 2.0})) +
+            initialiser("place", tensor({0})) + node("MatMul", {"x", "w"}, {"a"}) + node("Add", {"a", "mask"}, {"b"}) +
+            node("Softmax", {"b"}, {"c"}) + node("Mul", {"c", "two"}, {"d"}) + node("Pow", {"d", "power"}, {"e"}) +
+            node("Resize", {"e", "", "scales"}, {"f"}, {attribute("mode", "linear")}) + output("f")));
+  nn::OnnxModel net(file.path);
+  std::set<std::string> parameters, buffers;
+  for (const auto& [name, t] : nn::named_parameters(net)) parameters.insert(name);
+  for (const auto& [name, t] : nn::named_buffers(net)) buffers.insert(name);
+  CHECK(parameters == std::set<std::string>{"w"});
+  CHECK(buffers == std::set<std::string>{"mask", "power"});
+  nn::to(net, f16);  // the scales stay what they are: 1.3 is none of f16's numbers
+  CHECK(net(ones({1, 1, 2, 2}).to(f16)).dtype() == f16);
+}
+
 TEST_CASE("patterns run as one operator, with the same results and gradients") {
   manual_seed(5);
   const auto operators_of = [](const nn::OnnxModel& net, const Tensors& x, Tensor& y) {
