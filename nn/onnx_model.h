@@ -15,7 +15,8 @@
 // A file does not say what was learned. Exporters fold what they can: tables of positions may be among the parameters
 // (requires_grad_(false) keeps them as they are), batch norms become part of their convolutions (unless
 // torch.onnx.export is told training=TrainingMode.PRESERVE), and a weight that two layers shared may be there twice,
-// once transposed, and is then learned twice (nn::tie where the shapes agree).
+// once transposed, and is then learned twice (nn::tie where the shapes agree). Of parameters that are equal, as those of
+// new layers, torch.onnx.export makes one. Statistics that it has made one are told apart.
 //
 // A net is in eval mode when it is loaded. After nn::train Dropout drops and BatchNormalization uses the batch's
 // statistics, and updates the running ones, as the file says with its ratio and momentum. Sizes may be any that the

@@ -201,19 +201,49 @@ class Builder {
   // Initialisers that nobody learns, by what they are used for: running statistics, values that are set or compared
   // with, exponents; and numbers that operators read, which stay on the host as they are.
   void find_roles(const io::OnnxFileGraph& g) {
-    static const std::set<std::string_view> set_or_compared{
-        "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Pow", "ScatterElements", "ScatterND"};
+    static const std::set<std::string_view> set_or_compared{"Equal",       "Greater", "GreaterOrEqual",  "Less",
+                                                            "LessOrEqual", "Pow",     "ScatterElements", "ScatterND"};
     static const std::set<std::string_view> read{"Clip", "Dropout", "OneHot", "Pad", "Range", "Resize", "Upsample"};
     std::set<std::string> learned;
+    std::map<std::string, std::string> same;  // exporters give what is equal to others by Identity
+    for (const auto& [name, value] : g.initialisers) same.emplace(name, name);
     for (const io::OnnxFileNode& n : g.nodes) {
+      const bool is_name = n.type == "Identity" && n.inputs.size() == 1 && same.contains(n.inputs[0]);
+      if (is_name && n.outputs.size() == 1) {
+        same.emplace(n.outputs[0], same.at(n.inputs[0]));
+        continue;
+      }
       for (std::size_t i = 0; i < n.inputs.size(); ++i) {
-        if (n.type == "BatchNormalization" && i >= 3) roles_[n.inputs[i]] = State::buffer;
-        else if (set_or_compared.contains(n.type) && i >= 1) roles_.emplace(n.inputs[i], State::buffer);
-        else if (read.contains(n.type) && i >= 1) roles_[n.inputs[i]] = State::constant;
-        else learned.insert(n.inputs[i]);
+        const auto at = same.find(n.inputs[i]);
+        if (at == same.end()) continue;
+        const std::string& name = at->second;
+        if (n.type == "BatchNormalization" && i >= 3) roles_[name] = State::buffer;
+        else if (set_or_compared.contains(n.type) && i >= 1) roles_.emplace(name, State::buffer);
+        else if (read.contains(n.type) && i >= 1) roles_[name] = State::constant;
+        else learned.insert(name);
       }
     }
     for (const std::string& name : learned) roles_.erase(name);
+  }
+
+  // Statistics are written to, so they are a layer's own. Exporters make one of what is equal: of all new layers' zeros
+  // and ones.
+  void own_statistics(int& id) {
+    const auto at = std::ranges::lower_bound(root_->captures, id);  // they rise
+    if (at == root_->captures.end() || *at != id) return;
+    State own = state_[static_cast<std::size_t>(at - root_->captures.begin())];
+    if (own.kind == State::buffer && taken_.insert(id).second) return;  // the first one has it
+    own.value = own.value.clone();
+    own.kind = State::buffer;
+    add_named(own);
+    id = root_->captures.back();
+  }
+  // Under its name, or another one where that is taken.
+  void add_named(State s) {
+    const std::string name = s.name;
+    while (!state_names_.insert(s.name).second) s.name = concat(name, "_", ++copies_[name]);
+    state_.push_back(std::move(s));
+    root_->captures.push_back(root_->size++);
   }
 
   int define(Scope& s, const std::string& name) {
@@ -340,20 +370,29 @@ class Builder {
   // Floating tensors of some size move with the net: buffers. Numbers and integers stay on the host.
   int add_constant(Program* p, const Tensor& value, const std::string& name) {
     if (p != root_) return capture(p, add_constant(parents_.at(p), value, name));
-    State c{name, value, State::constant};
     if (value.is_floating() && value.numel() > 1) {
-      while (!state_names_.insert(c.name).second) c.name += "_";
-      c.kind = State::buffer;
+      add_named({name, value, State::buffer});
+    } else {
+      state_.push_back({name, value, State::constant});
+      root_->captures.push_back(root_->size++);
     }
-    state_.push_back(c);
-    root_->captures.push_back(root_->size);
-    return root_->size++;
+    return root_->captures.back();
   }
 
   void node(const io::OnnxFileNode& node, Scope& s) {
+    if (node.type == "Identity" && node.domain.empty() && node.inputs.size() == 1 && node.outputs.size() == 1) {
+      const int id = find(&s, node.inputs[0]);
+      if (s.program == root_ && std::ranges::binary_search(root_->captures, id)) {
+        valid(!node.outputs[0].empty() && s.names.emplace(node.outputs[0], id).second, "the value ",
+              quote(node.outputs[0]), " is made twice");
+        return;
+      }
+    }
     ++steps_;
     Program::Step step;
     for (const std::string& name : node.inputs) step.inputs.push_back(name.empty() ? absent : needed(&s, name));
+    if (node.type == "BatchNormalization" && s.program == root_)
+      for (std::size_t i = 3; i < step.inputs.size(); ++i) own_statistics(step.inputs[i]);
     Node n(node, s.opset, *this, step.inputs);
     try {
       const Operator* op = node.domain.empty() ? find_operator(node.type) : nullptr;
@@ -393,7 +432,9 @@ class Builder {
   std::vector<State>& state_;
   std::map<std::pair<std::string, std::string>, const io::OnnxFileFunction*> functions_;
   std::map<std::string, State::Kind> roles_;
+  std::map<std::string, int> copies_;
   std::set<std::string> state_names_;
+  std::set<int> taken_;
   std::map<std::string, std::vector<std::string>> problems_;
   std::map<Program*, Program*> parents_;
   std::map<Program*, std::map<int, int>> captured_;

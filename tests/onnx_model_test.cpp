@@ -274,6 +274,23 @@ TEST_CASE("what nobody learns is no parameter") {
   CHECK(net(ones({1, 1, 2, 2}).to(f16)).dtype() == f16);
 }
 
+TEST_CASE("batch norms that share their first statistics in a file keep their own") {
+  const auto norm = [](const char* x, const char* y) {
+    return node("BatchNormalization", {x, "one", "zero", "zero", "one"}, {y});
+  };
+  const Written file(model(input("x", f32, {"n", "2"}) + initialiser("one", ones({2})) +
+                           initialiser("zero", zeros({2})) + norm("x", "a") + norm("a", "y") + output("y")));
+  nn::OnnxModel net(file.path);
+  CHECK(nn::parameters(net).size() == 2);
+  CHECK(nn::buffers(net).size() == 4);
+  nn::train(net);
+  const Tensor x = randn({8, 2}) * 3.0 + 1.0;
+  net(x).sum().backward();
+  const auto buffers = nn::buffers(net);
+  CHECK(all_close(buffers[0], x.to(f64).mean({0}) * 0.1, {1e-5, 1e-5}));
+  CHECK(all_close(buffers[2], zeros({2}, {.dtype = f64}), {0, 1e-6}));  // of what the first one normalised
+}
+
 TEST_CASE("patterns run as one operator, with the same results and gradients") {
   manual_seed(5);
   const auto operators_of = [](const nn::OnnxModel& net, const Tensors& x, Tensor& y) {
