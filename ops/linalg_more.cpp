@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/context.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
 
@@ -45,10 +46,13 @@ struct Cdist {
     constexpr std::int64_t few = 25;
     if (op.p != 2 || (a.size(-2) <= few && b.size(-2) <= few))
       return norm(unsqueeze(a, -2) - unsqueeze(b, -3), op.p, {-1});
-    const Tensor squared =
-        sum(square(a), {-1}, true) + unsqueeze(sum(square(b), {-1}), -2) - 2.0 * matmul(a, transpose(b));
-    const Tensor positive = gt(squared, Tensor(0.0));
-    return where(positive, sqrt(where(positive, squared, Tensor(1.0))), Tensor(0.0));
+    // one product: [-2a, |a|^2, 1] by [b, 1, |b|^2]
+    const Tensor a2 = sum(square(a), {-1}, true), b2 = sum(square(b), {-1}, true);
+    const Tensor squared = matmul(cat({a * -2.0, a2, ones_like(a2)}, -1), transpose(cat({b, ones_like(b2), b2}, -1)));
+    // Backward, a distance of 0 has the gradient 0.
+    if (!context().grad_enabled || !squared.requires_grad()) return sqrt(clamp_min(squared, 0));
+    const Tensor none = le(squared, Tensor(0.0));
+    return where(none, Tensor(0.0), sqrt(where(none, Tensor(1.0), squared)));
   }
   static void samples(Samples& s) {
     for (const double p : {2.0, 1.0, 3.0}) composed(s, {s.randn({2, 4, 3}), s.randn({5, 3})}, Cdist{p});

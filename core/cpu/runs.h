@@ -11,18 +11,25 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
+// By vectors, of which the last may repeat what the one before it has moved: [0, n), n at least `width`.
+template <class F> inline void move_run(std::int64_t n, std::int64_t width, const F& move) {
+  for (std::int64_t i = 0; i + width < n; i += width) move(i);
+  move(n - width);
+}
+
 // to and from do not overlap.
 template <class Word> inline void copy_run(Word* to, const Word* from, std::int64_t n) {
+  constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(Word)), many = 1024 / bytes;
+#if defined(__AVX512F__)
+  if (n >= 64 / bytes && n <= many)
+    return move_run(n, 64 / bytes, [=](std::int64_t i) { _mm512_storeu_si512(to + i, _mm512_loadu_si512(from + i)); });
+#endif
 #if defined(__AVX2__)
-  constexpr std::int64_t vector = 32 / static_cast<std::int64_t>(sizeof(Word));
-  if (n >= vector && n <= 32 * vector) {  // the last vector may repeat what the one before it has copied
-    const auto move = [=](std::int64_t i) {
+  if (n >= 32 / bytes && n <= many)
+    return move_run(n, 32 / bytes, [=](std::int64_t i) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
                           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
-    };
-    for (std::int64_t i = 0; i + vector < n; i += vector) move(i);
-    return move(n - vector);
-  }
+    });
 #endif
   if (n < 8) {
     for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
