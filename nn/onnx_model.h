@@ -15,14 +15,14 @@
 // A file does not say what was learned. Exporters fold what they can: tables of positions may be among the parameters
 // (requires_grad_(false) keeps them as they are), batch norms become part of their convolutions (unless
 // torch.onnx.export is told training=TrainingMode.PRESERVE), and a weight that two layers shared may be there twice,
-// once transposed, and is then learned twice (nn::tie where the shapes agree). Of parameters that are equal, as those of
-// new layers, torch.onnx.export makes one. Statistics that it has made one are told apart.
+// once transposed, and is then learned twice (nn::tie where the shapes agree). Of parameters that are equal, as those
+// of new layers, torch.onnx.export makes one. Statistics that it has made one are told apart.
 //
 // A net is in eval mode when it is loaded. After nn::train Dropout drops and BatchNormalization uses the batch's
 // statistics, and updates the running ones, as the file says with its ratio and momentum. Sizes may be any that the
 // operators accept: shapes are computed on the host as the file says, whatever they are.
 //
-// Operators: opset 6 to 28, of the domain ai.onnx some 170, among them If, Loop and Scan; functions of the file are
+// Operators: opset 6 to 28, of the domain ai.onnx some 160, among them If, Loop and Scan; functions of the file are
 // written out. Refused when the file is loaded, in one message that lists all such nodes: other operators and domains,
 // attributes without a meaning here, quantized types (int8 in Cast), strings, sequences, sparse and complex tensors.
 // Random numbers come from the generator of core/random.h. The file may be hostile: what it says is checked

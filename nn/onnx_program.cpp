@@ -235,15 +235,7 @@ class Builder {
     if (own.kind == State::buffer && taken_.insert(id).second) return;  // the first one has it
     own.value = own.value.clone();
     own.kind = State::buffer;
-    add_named(own);
-    id = root_->captures.back();
-  }
-  // Under its name, or another one where that is taken.
-  void add_named(State s) {
-    const std::string name = s.name;
-    while (!state_names_.insert(s.name).second) s.name = concat(name, "_", ++copies_[name]);
-    state_.push_back(std::move(s));
-    root_->captures.push_back(root_->size++);
+    id = add_state(root_, own);
   }
 
   int define(Scope& s, const std::string& name) {
@@ -271,24 +263,28 @@ class Builder {
     return id;
   }
 
-  // A value that is there from the beginning, wherever in the file it stands: seen from program p.
-  int add_state(Program* p, const std::string& name, const Tensor& value) {
-    if (p != root_) return capture(p, add_state(parents_.at(p), name, value));
-    State s{name, value, State::constant};
-    const auto role = roles_.find(name);
-    if (value.is_floating() && value.dim() > 0)
-      s.kind = role != roles_.end() ? role->second : is_mask(value) ? State::buffer : State::parameter;
-    valid(s.kind == State::constant || state_names_.insert(name).second, "the value ", quote(name), " is made twice");
-    state_.push_back(s);
+  // A value that is there from the beginning, wherever in the file it stands, as a value of p. Under its name, or
+  // another one where that is taken: by the other branch, or by another call of a function.
+  int add_state(Program* p, State s) {
+    if (p != root_) return capture(p, add_state(parents_.at(p), std::move(s)));
+    const std::string name = s.name;
+    while (s.kind != State::constant && !state_names_.insert(s.name).second)
+      s.name = concat(name, "_", ++copies_[name]);
+    state_.push_back(std::move(s));
     root_->captures.push_back(root_->size);
     return root_->size++;
+  }
+  State::Kind kind_of(const std::string& initialiser, const Tensor& value) const {
+    if (!value.is_floating() || value.dim() == 0) return State::constant;
+    const auto role = roles_.find(initialiser);
+    return role != roles_.end() ? role->second : is_mask(value) ? State::buffer : State::parameter;
   }
 
   void graph(const io::OnnxFileGraph& g, Scope& s, const std::string& prefix) {
     std::set<std::string> known;
     for (const auto& [name, value] : g.initialisers) {
       valid(!name.empty() && known.insert(name).second, "the value ", quote(name), " is made twice");
-      s.names.emplace(name, add_state(s.program, prefix + name, value));
+      s.names.emplace(name, add_state(s.program, {prefix + name, value, kind_of(prefix + name, value)}));
     }
     for (const io::OnnxFilePort& p : g.inputs)  // old files list initialisers as inputs, too
       if (!known.contains(p.name)) s.program->inputs.push_back(define(s, p.name));
@@ -325,7 +321,7 @@ class Builder {
   void call(const io::OnnxFileNode& n, const io::OnnxFileFunction& f, Scope& s) {
     ++steps_;
     valid(++calls_ <= most_calls, "functions call functions, more than ", most_calls, " deep");
-    valid(n.inputs.size() <= f.inputs.size() && n.outputs.size() <= f.outputs.size(), "", label(n),
+    valid(n.inputs.size() <= f.inputs.size() && n.outputs.size() <= f.outputs.size(), label(n),
           " has more inputs or results than its function");
     Scope inside{s.program, nullptr, f.opset, {}, &n, &f, &s};
     for (std::size_t i = 0; i < f.inputs.size(); ++i) {
@@ -360,23 +356,13 @@ class Builder {
       n.check_all_read();
       const bool is_new = !name.empty() && !s.names.contains(name);
       valid(is_new, "the value ", quote(name), " is made twice");
-      Program* p = s.program;  // constants of the body stay anonymous: a function may be called often
-      s.names.emplace(name, add_constant(p, t, name));
+      // What is large enough to be worth it moves with the net. Numbers and integers stay on the host.
+      const bool moves = t.is_floating() && t.numel() > 1;
+      s.names.emplace(name, add_state(s.program, {name, t, moves ? State::buffer : State::constant}));
     } catch (const FormatError&) { throw; } catch (const Error& e) {
       problem(node, e.what());
       s.names.emplace(name, 0);
     }
-  }
-  // Floating tensors of some size move with the net: buffers. Numbers and integers stay on the host.
-  int add_constant(Program* p, const Tensor& value, const std::string& name) {
-    if (p != root_) return capture(p, add_constant(parents_.at(p), value, name));
-    if (value.is_floating() && value.numel() > 1) {
-      add_named({name, value, State::buffer});
-    } else {
-      state_.push_back({name, value, State::constant});
-      root_->captures.push_back(root_->size++);
-    }
-    return root_->captures.back();
   }
 
   void node(const io::OnnxFileNode& node, Scope& s) {

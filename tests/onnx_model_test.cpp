@@ -202,6 +202,20 @@ TEST_CASE("branches, loops and functions of a file") {
   CHECK(all_close(one(if_model(), {x}), tensor({2.0, 5.0}, {.dtype = f64})));
   CHECK(all_close(one(if_model(), {-1.0 * x}), tensor({0.0, 1.0}, {.dtype = f64})));
 
+  {  // branches with numbers of their own, under the same name
+    const auto side = [](double v) {
+      return initialiser("w", full({1}, v)) + node("Add", {"x", "w"}, {"s"}) + output("s");
+    };
+    const Written file(model(
+        input("x") + input("c", boolean, {}) +
+        node("If", {"c"}, {"y"}, {graph_attribute("then_branch", side(1)), graph_attribute("else_branch", side(2))}) +
+        output("y")));
+    const nn::OnnxModel net(file.path);
+    CHECK(nn::named_parameters(net).size() == 2);
+    CHECK(all_close(net({x, Tensor(true)})[0], tensor({2.0, 4.0}, {.dtype = f64})));
+    CHECK(all_close(net({x, Tensor(false)})[0], tensor({3.0, 5.0}, {.dtype = f64})));
+  }
+
   const Tensors y = run_bytes(loop_model(), {Tensor(3).to(i64), x});
   CHECK(all_close(y[0], tensor({8.0, 81.0}, {.dtype = f64})));
   CHECK(all_close(y[1], tensor({{2.0, 9.0}, {4.0, 27.0}, {8.0, 81.0}}, {.dtype = f64})));
