@@ -51,9 +51,10 @@ template <class C> class Orderer {
     if constexpr (std::is_same_v<C, float>) {
       if (n < most) return order_words(out, key, n, count, descending, ordered_bits);
     } else if constexpr (std::is_same_v<C, std::int64_t>) {
-      const auto [least, largest] = std::minmax_element(key, key + n);
-      const auto first = static_cast<std::uint64_t>(*least);
-      if (n < most && static_cast<std::uint64_t>(*largest) - first < static_cast<std::uint64_t>(most))
+      std::int64_t least = key[0], largest = key[0];
+      for (std::int64_t i = 1; i < n; ++i) least = std::min(least, key[i]), largest = std::max(largest, key[i]);
+      const auto first = static_cast<std::uint64_t>(least);
+      if (n < most && static_cast<std::uint64_t>(largest) - first < static_cast<std::uint64_t>(most))
         return order_words(out, key, n, count, descending, [first](std::int64_t v) {
           return static_cast<std::uint32_t>(static_cast<std::uint64_t>(v) - first);
         });
