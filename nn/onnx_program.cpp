@@ -31,9 +31,9 @@ double Inputs::number(int i) const {
 }
 std::int64_t Inputs::integer(int i) const {
   const double v = number(i);
+  if (!all[static_cast<std::size_t>(i)].is_floating()) return all[static_cast<std::size_t>(i)].item<std::int64_t>();
   check(v == std::floor(v) && std::abs(v) < 0x1p62, "input ", i, " must be an integer, got ", v);
-  return all[static_cast<std::size_t>(i)].is_floating() ? static_cast<std::int64_t>(v)
-                                                        : all[static_cast<std::size_t>(i)].item<std::int64_t>();
+  return static_cast<std::int64_t>(v);
 }
 
 Tensors Program::run(std::span<const Tensor> given, std::span<const Tensor> captured, bool training) const {
@@ -88,8 +88,8 @@ namespace {
 const Operator* find_operator(std::string_view type) {
   static const auto all = [] {
     std::map<std::string_view, const Operator*> m;
-    for (const auto table :
-         {math_operators(), shape_operators(), layer_operators(), recurrent_operators(), control_operators()})
+    for (const auto table : {math_operators(), shape_operators(), layer_operators(), recurrent_operators(),
+                             control_operators(), detection_operators()})
       for (const Operator& o : table) m.emplace(o.type, &o);
     return m;
   }();

@@ -125,6 +125,7 @@ std::span<const Operator> shape_operators();      // nn/onnx_shape_ops.cpp
 std::span<const Operator> layer_operators();      // nn/onnx_layer_ops.cpp
 std::span<const Operator> recurrent_operators();  // nn/onnx_recurrent_ops.cpp
 std::span<const Operator> control_operators();    // nn/onnx_control_ops.cpp
+std::span<const Operator> detection_operators();  // nn/onnx_detection_ops.cpp
 
 // --- one line for many operators ---
 template <Tensor (*f)(const Tensor&)> Run each(Node&) {
