@@ -1,7 +1,11 @@
-// The Cholesky decomposition, and what it solves: cholesky, cholesky_solve, cholesky_inverse. Column by column, made of
-// operators on whole batches. Gradient: Murray, "Differentiation of the Cholesky decomposition", 2016. Read first:
+// The Cholesky decomposition, and what it solves: cholesky, cholesky_solve, cholesky_inverse. On the CPU a kernel; on
+// other devices column by column, made of operators on whole batches. Gradient: Murray, "Differentiation of the Cholesky decomposition", 2016. Read first:
 // ops/linalg_solve.cpp.
+#include <vector>
+
+#include "core/decompose.h"
 #include "core/ops_matrix.h"
+#include "core/profile.h"
 #include "core/recording.h"
 #include "ops/function.h"
 #include "ops/registry.h"
@@ -23,14 +27,28 @@ Tensor lower_factor(const Tensor& a) {
   return factor;
 }
 
+Tensor by_kernel(const Tensor& a) {
+  const ProfileRange range(ProfileKind::op, "cholesky", &a);
+  const Tensor factor = linalg::own_batch(a);
+  std::vector<std::int64_t> wrong(static_cast<std::size_t>(factor.size(0)));
+  kernels::dense_cholesky(cpu, factor.view(), wrong.data());
+  for (std::size_t item = 0; item < wrong.size(); ++item) {
+    if (wrong[item] < 0) continue;
+    const std::string which = a.dim() == 2 ? "the matrix" : concat("matrix ", item);
+    fail("cholesky: ", which, " is not positive definite: ", a, ", from row ", wrong[item],
+         "; add a small multiple of eye()");
+  }
+  return factor;
+}
+
 struct Cholesky {
   static constexpr auto name = "cholesky";
   static constexpr Dtype cast_inputs = f32;
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
     check_may_read(name, a, "it looks for matrices that are not positive definite");
-    const Tensor factor = lower_factor(linalg::as_batch(a));
-    check(all(diagonal(factor, 0, 1, 2) > 0.0).item<bool>(),
+    const Tensor factor = linalg::has_kernels(a) ? by_kernel(a) : lower_factor(linalg::as_batch(a));
+    check(linalg::has_kernels(a) || all(diagonal(factor, 0, 1, 2) > 0.0).item<bool>(),
           "cholesky: the matrix, or one of them, is not positive definite: ", a, "; add a small multiple of eye()");
     const Tensor y = reshape(factor, a.sizes());
     saved.save({a, y});

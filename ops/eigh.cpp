@@ -1,13 +1,30 @@
-// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh. A symmetric matrix plus twice its norm is
+// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh. On the CPU a kernel. Elsewhere: a symmetric matrix plus twice its norm is
 // positive definite and well conditioned, so its singular values and vectors (ops/svd.cpp) are the eigenvalues, moved
 // by as much, and the eigenvectors, with an error of rounding as large as the norm.
+#include <memory>
+
+#include "core/decompose.h"
 #include "core/ops_matrix.h"
+#include "core/profile.h"
 #include "ops/function.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
 
 namespace mantissa {
 namespace {
+
+// Of a batch [B, n, n]. vectors are undefined when not wanted.
+EighResult by_kernel(const char* name, const Tensor& a, bool wanted) {
+  const ProfileRange range(ProfileKind::op, name, &a);
+  const std::int64_t batch = a.size(0), n = a.size(1);
+  const Tensor work = linalg::own_batch(a), values = empty({batch, n}, {.dtype = f64});
+  const Tensor vectors_t = wanted ? empty(work.sizes(), {.dtype = a.dtype()}) : Tensor();
+  const auto good = std::make_unique<bool[]>(static_cast<std::size_t>(batch));
+  kernels::dense_eigh(cpu, work.view(), values.view(), wanted ? vectors_t.view() : View{}, good.get());
+  for (std::int64_t item = 0; item < batch; ++item)
+    check(good[static_cast<std::size_t>(item)], name, ": the steps do not converge for matrix ", item, " of ", a);
+  return {values.to(a.dtype()), wanted ? transpose(vectors_t) : Tensor()};
+}
 
 // Values and vectors one after another in one row of each matrix, since a function has one result: [B, n + n n].
 struct Eigh {
@@ -18,6 +35,12 @@ struct Eigh {
   }
   Tensor forward(Saved& saved, const Tensor& a) const {
     linalg::check_precise(name, a);
+    if (linalg::has_kernels(a)) {
+      const EighResult r = by_kernel(name, a, true);
+      const Tensor y = cat({r.values, flatten(contiguous(r.vectors), 1)}, 1);
+      saved.save({a, y});
+      return y;
+    }
     const Tensor symmetric = tril(a) + transpose(tril(a, -1)), shift = 2.0 * norm(symmetric, 2, {1, 2}, true);
     const SvdResult r = svd(symmetric + shift * linalg::identity(a, a.size(-1)));
     const Tensor values = flip(r.s, {1}) - squeeze(shift, 2), vectors = flip(transpose(r.vh), {2});
@@ -38,9 +61,11 @@ struct Eigh {
 struct Eigvalsh {
   static constexpr auto name = "eigvalsh";
   static constexpr Dtype cast_inputs = f32;
+  bool with_vectors = true;  // for a gradient
   Tensor forward(Saved& saved, const Tensor& a) const {
-    const EighResult r = eigh(a);
-    saved.save({a, r.vectors});
+    linalg::check_precise(name, a);
+    const EighResult r = linalg::has_kernels(a) ? by_kernel(name, a, with_vectors) : eigh(a);
+    if (with_vectors) saved.save({a, r.vectors});
     return r.values;
   }
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
@@ -78,7 +103,8 @@ EighResult eigh(const Tensor& a) {
 }
 Tensor eigvalsh(const Tensor& a) {
   linalg::check_square("eigvalsh", a);
-  return reshape(apply_function(Eigvalsh{}, linalg::as_batch(a)), linalg::batch_and(a, {a.size(-1)}));
+  const Eigvalsh op{a.requires_grad() && grad_enabled()};
+  return reshape(apply_function(op, linalg::as_batch(a)), linalg::batch_and(a, {a.size(-1)}));
 }
 
 }  // namespace mantissa

@@ -1,13 +1,17 @@
 // Systems of linear equations: solve, inv, det, slogdet, logdet, solve_triangular, tensorinv, tensorsolve. Gaussian
-// elimination with partial pivoting and substitution, made of operators on whole batches, a few for each row: for
-// matrices of some dozens of rows. Gradients are those of the matrix identities (Giles, 2008), not of the elimination.
+// elimination with partial pivoting and substitution: on the CPU by the kernels of core/decompose.h, elsewhere made of
+// operators on whole batches, a few for each row, which is for matrices of some dozens of rows. Gradients are those of the
+// matrix identities (Giles, 2008), not of the elimination.
 // Next: ops/cholesky.cpp.
 #include <cmath>
 
+#include "core/decompose.h"
 #include "core/ops_matrix.h"
+#include "core/profile.h"
 #include "core/recording.h"
 #include "ops/device_table.h"
 #include "ops/function.h"
+#include "ops/onnx_trace.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
 
@@ -23,6 +27,15 @@ void check_precise(const char* name, const Tensor& a) {
 Tensor as_batch(const Tensor& x) {
   return contiguous(reshape(x, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)}));
 }
+bool has_kernels(const Tensor& a) { return a.device().is_cpu() && !is_traced(a); }
+Tensor own_batch(const Tensor& x) {
+  const Tensor y = empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
+  Tensor(y).copy_(x);
+  return reshape(y, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)});
+}
+Tensor batch_view(const Tensor& x) {
+  return x.dim() == 3 ? x : reshape(x, {numel_of(batch_and(x, {})), x.size(-2), x.size(-1)});
+}
 
 Dims batch_and(const Tensor& a, std::initializer_list<std::int64_t> last) {
   Dims sizes;
@@ -33,6 +46,12 @@ Dims batch_and(const Tensor& a, std::initializer_list<std::int64_t> last) {
 Tensor identity(const Tensor& like, std::int64_t n) { return eye(n, {.dtype = like.dtype(), .device = like.device()}); }
 
 Tensor substitute(const Tensor& triangle, const Tensor& right, bool upper) {
+  if (has_kernels(triangle) && has_kernels(right)) {
+    const ProfileRange range(ProfileKind::op, "solve_triangular", &right);
+    const Tensor x = own_batch(right);
+    kernels::dense_solve(cpu, batch_view(triangle).view(), x.view(), upper ? Triangle::upper : Triangle::lower);
+    return reshape(x, right.sizes());
+  }
   const Tensor t = as_batch(triangle), x = as_batch(right).clone();
   const std::int64_t n = t.size(1);
   for (std::int64_t i = 0; i < n; ++i) {
@@ -80,8 +99,42 @@ Eliminated eliminate(const Tensor& a, const Tensor& b) {
   }
   return {{contiguous(slice(m, 2, 0, n)), pivots}, contiguous(slice(m, 2, n)), sign};
 }
-Eliminated eliminate(const Tensor& a) {
-  return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
+// The same of a [B, n, n] without b, by a kernel where there is one.
+Eliminated eliminate(const char* name, const Tensor& a) {
+  if (!linalg::has_kernels(a))
+    return eliminate(a, zeros({a.size(0), a.size(1), 0}, {.dtype = a.dtype(), .device = a.device()}));
+  const ProfileRange range(ProfileKind::op, name, &a);
+  const Tensor lu = linalg::own_batch(a), pivots = empty({a.size(0), a.size(1)}, {.dtype = i64});
+  kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
+  const Tensor moved = ne(pivots, device_range(a.size(1), cpu));
+  const Tensor sign = prod(1.0 - 2.0 * cast(moved, a.dtype()), {1});
+  return {{lu, pivots + 1}, Tensor(), sign};
+}
+// Whether a, a batch of matrices, is one of them repeated.
+bool is_one_matrix(const Tensor& a) {
+  for (int d = 0; d + 2 < a.dim(); ++d)
+    if (a.sizes()[d] != 1 && a.strides()[d] != 0) return false;
+  return a.dim() > 2 && a.numel() > 0;
+}
+// x := a^-1 x, or transpose(a)^-1 x, for the factors [B, n, n] of a that dense_lu has found, or [1, n, n] for all x.
+void solve_by_factors(const Tensor& lu, const Tensor& pivots, const Tensor& x, bool transposed) {
+  const std::int64_t n = lu.size(1), distance = lu.size(0) == 1 ? 0 : n;
+  const View factors = expand(transposed ? transpose(lu) : lu, {x.size(0), n, n}).view();
+  if (!transposed) kernels::dense_exchange(cpu, x.view(), pivots.data<std::int64_t>(), distance, false);
+  kernels::dense_solve(cpu, factors, x.view(), transposed ? Triangle::lower : Triangle::unit_lower);
+  kernels::dense_solve(cpu, factors, x.view(), transposed ? Triangle::unit_upper : Triangle::upper);
+  if (transposed) kernels::dense_exchange(cpu, x.view(), pivots.data<std::int64_t>(), distance, true);
+}
+// The first pivot of 0 in factors [B, n, n] of a.
+template <class T> void check_regular(const char* name, const Tensor& a, const Tensor& lu) {
+  const std::int64_t n = lu.size(1);
+  for (std::int64_t item = 0; item < lu.size(0); ++item) {
+    for (std::int64_t k = 0; k < n; ++k) {
+      if (lu.data<T>()[(item * n + k) * n + k] != T(0)) continue;
+      if (lu.size(0) == 1) fail(name, ": a is singular, or one of its matrices: ", a, ": no pivot for column ", k);
+      fail(name, ": a is singular, or one of its matrices: ", a, ": in matrix ", item, " no pivot for column ", k);
+    }
+  }
 }
 
 struct Solve {
@@ -92,6 +145,21 @@ struct Solve {
     check_precise(caller, a);
     check(a.dtype() == b.dtype(), "solve: dtypes of ", a, " and ", b, " differ; cast one of them");
     check_may_read(caller, a, "it looks for singular matrices");
+    if (linalg::has_kernels(a) && linalg::has_kernels(b)) {
+      const ProfileRange range(ProfileKind::op, caller, &a);
+      const std::int64_t n = a.size(-1);
+      Tensor one = a;
+      if (is_one_matrix(a))
+        while (one.dim() > 2) one = select(one, 0, 0);
+      const Tensor lu = linalg::own_batch(one), x = linalg::own_batch(b);
+      const Tensor pivots = empty({lu.size(0), n}, {.dtype = i64});
+      kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
+      visit_precise(a.dtype(), [&]<class T> { check_regular<T>(caller, a, lu); });
+      solve_by_factors(lu, pivots, x, false);
+      const Tensor y = reshape(x, b.sizes());
+      saved.save({a, b, y, lu, pivots});
+      return y;
+    }
     const Eliminated e = eliminate(as_batch(a), as_batch(b));
     check(!any(e.diagonal() == 0.0).item<bool>(), caller, ": a is singular, or one of its matrices: ", a);
     const Tensor x = reshape(linalg::substitute(e.lu, e.right, true), b.sizes());
@@ -100,6 +168,12 @@ struct Solve {
   }
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
     const Tensor x = grad_enabled() ? mantissa::solve(saved[0], saved[1]) : saved[2];
+    if (!grad_enabled() && saved.size() > 3) {
+      const Tensor gb = linalg::own_batch(g);
+      solve_by_factors(saved[3], saved[4], gb, true);
+      const Tensor shaped = reshape(gb, g.sizes());
+      return {-matmul(shaped, transpose(x)), shaped};
+    }
     const Tensor gb = mantissa::solve(transpose(saved[0]), g);
     return {-matmul(gb, transpose(x)), gb};
   }
@@ -240,7 +314,7 @@ MANTISSA_COMPOSITE(tensorsolve, tensorsolve_samples, .halves = false)
 
 }  // namespace
 
-linalg::Factors linalg::factor(const Tensor& a) { return eliminate(a); }
+linalg::Factors linalg::factor(const char* name, const Tensor& a) { return eliminate(name, a); }
 
 Tensor solve(const Tensor& a, const Tensor& b) {
   check_square("solve", a);
@@ -257,13 +331,13 @@ Tensor inv(const Tensor& a) {
 Tensor det(const Tensor& a) {
   check_square("det", a);
   check_precise("det", a);
-  const Eliminated e = eliminate(as_batch(a.detach()));
+  const Eliminated e = eliminate("det", as_batch(a.detach()));
   return apply_function(Det{reshape(e.sign * prod(e.diagonal(), {1}), batch_and(a, {}))}, a);
 }
 SlogdetResult slogdet(const Tensor& a) {
   check_square("slogdet", a);
   check_precise("slogdet", a);
-  const Eliminated e = eliminate(as_batch(a.detach()));
+  const Eliminated e = eliminate("slogdet", as_batch(a.detach()));
   const Tensor pivots = e.diagonal();
   return {reshape(e.sign * prod(sign(pivots), {1}), batch_and(a, {})),
           apply_function(LogAbsDet{reshape(sum(log(abs(pivots)), {1}), batch_and(a, {}))}, a)};

@@ -1,4 +1,6 @@
 // The factors that Gaussian elimination finds: lu_factor, lu, lu_solve. Read first: ops/linalg_solve.cpp.
+#include <utility>
+
 #include "core/ops_matrix.h"
 #include "ops/device_table.h"
 #include "ops/function.h"
@@ -15,8 +17,21 @@ Tensor unit_lower(const Tensor& lu) { return tril(lu, -1) + identity(lu, lu.size
 
 // Pivots [B, n] say which row each has changed places with, one after another and counted from 1. The rows of a in the
 // order of P^T a: [B, n].
-Tensor row_order(const Tensor& pivots) {
-  const std::int64_t batch = pivots.size(0), n = pivots.size(1);
+Tensor row_order(const Tensor& given) {
+  const std::int64_t batch = given.size(0), n = given.size(1);
+  const Tensor pivots = contiguous(given);
+  if (linalg::has_kernels(pivots)) {
+    const Tensor order = contiguous(expand(device_range(n, cpu), {batch, n})).clone();
+    const std::int64_t* pivot = pivots.data<std::int64_t>();
+    for (std::int64_t item = 0; item < batch; ++item) {
+      std::int64_t* const rows = order.data<std::int64_t>() + item * n;
+      for (std::int64_t k = 0; k < n; ++k, ++pivot) {
+        check(*pivot >= 1 && *pivot <= n, "lu_solve: a pivot is ", *pivot, ", must be a row of 1 to ", n);
+        std::swap(rows[k], rows[*pivot - 1]);
+      }
+    }
+    return order;
+  }
   const Tensor rows = device_range(n, pivots.device());
   Tensor order = expand(rows, {batch, n}).clone();
   for (std::int64_t k = 0; k < n; ++k) {
@@ -89,7 +104,7 @@ struct Factors {
 Factors factors_of(const char* name, const Tensor& a) {
   linalg::check_square(name, a);
   linalg::check_precise(name, a);
-  const linalg::Factors f = linalg::factor(linalg::as_batch(a.detach()));
+  const linalg::Factors f = linalg::factor(name, linalg::as_batch(a.detach()));
   const Tensor order = row_order(f.pivots);
   return {apply_function(LuFactor{f.lu, order}, linalg::as_batch(a)), f.pivots, order};
 }

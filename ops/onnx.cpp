@@ -186,8 +186,9 @@ bool OnnxTrace::depends_on_inputs(const Tensor& t) const {
 bool OnnxCall::depends_on_inputs() const {
   return std::ranges::any_of(x_, [&](const Tensor* t) { return trace_.depends_on_inputs(*t); });
 }
+bool is_traced(const Tensor& x) { return the_trace && context().autocast.traced && the_trace->depends_on_inputs(x); }
 void check_may_look(const char* function, const Tensor& x) {
-  check(!the_trace || !context().autocast.traced || !the_trace->depends_on_inputs(x), "save_onnx: ", function, "(", x,
+  check(!is_traced(x), "save_onnx: ", function, "(", x,
         ") cannot be exported to ONNX: how often it repeats its steps depends on values");
 }
 void OnnxCall::done(const char* why) {

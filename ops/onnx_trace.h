@@ -18,6 +18,8 @@ namespace mantissa {
 // For operators that go on for as long as the values of x say, which a file cannot: refuses a net that is exported,
 // unless x is a constant of it.
 void check_may_look(const char* function, const Tensor& x);
+// Whether x depends on inputs of a net that is exported: what is made of it must be made of operators.
+bool is_traced(const Tensor& x);
 
 // From construction to destruction, in this thread; not inside another.
 class OnnxTrace final : public amp::Observer {

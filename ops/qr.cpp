@@ -1,8 +1,10 @@
-// QR decompositions by Householder's reflections (Golub and Van Loan, Matrix Computations, 5.2), a few operators for
-// each column of a whole batch: qr, householder_product. Signs are LAPACK's. Read first: ops/linalg_solve.cpp.
+// QR decompositions by Householder's reflections (Golub and Van Loan, Matrix Computations, 5.2): qr,
+// householder_product. On the CPU kernels; on other devices a few operators for each column of a whole batch. Signs are LAPACK's. Read first: ops/linalg_solve.cpp.
 #include <algorithm>
 
+#include "core/decompose.h"
 #include "core/ops_matrix.h"
+#include "core/profile.h"
 #include "ops/function.h"
 #include "ops/registry.h"
 #include "ops/triangular.h"
@@ -20,6 +22,12 @@ struct Reflections {
 };
 Reflections reflect(const Tensor& a) {
   const std::int64_t m = a.size(1), n = a.size(2), count = std::min(m, n);
+  if (linalg::has_kernels(a)) {
+    const ProfileRange range(ProfileKind::op, "qr", &a);
+    const Reflections r{linalg::own_batch(a), empty({a.size(0), count}, {.dtype = a.dtype()})};
+    kernels::dense_qr(cpu, r.packed.view(), r.tau.view());
+    return r;
+  }
   Reflections r{a.clone(), zeros({a.size(0), count}, {.dtype = a.dtype(), .device = a.device()})};
   for (std::int64_t k = 0; k < std::min(m - 1, n); ++k) {
     const Tensor rest = slice(slice(r.packed, 1, k), 2, k), first = slice(slice(rest, 2, 0, 1), 1, 0, 1);
@@ -37,6 +45,13 @@ Reflections reflect(const Tensor& a) {
 }
 // The first `columns` columns of the product of the reflections whose vectors stand below the diagonal of v [B, m, k].
 Tensor reflected(const Tensor& v, const Tensor& tau, std::int64_t columns) {
+  const bool recorded = grad_enabled() && (v.requires_grad() || tau.requires_grad());  // then by operators
+  if (linalg::has_kernels(v) && linalg::has_kernels(tau) && !recorded) {
+    const ProfileRange range(ProfileKind::op, "householder_product", &v);
+    const Tensor q = empty({v.size(0), v.size(1), columns}, {.dtype = v.dtype()});
+    kernels::dense_reflections(cpu, q.view(), v.view(), tau.view());
+    return q;
+  }
   const std::int64_t m = v.size(1), count = tau.size(1);
   const Tensor unit = identity(v, m), vectors = tril(v, -1) + slice(unit, 1, 0, v.size(2));
   Tensor q = expand(slice(unit, 1, 0, columns), {v.size(0), m, columns});

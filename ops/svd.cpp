@@ -1,10 +1,13 @@
-// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank. One-sided Jacobi rotations (Hestenes, 1958;
-// Golub and Van Loan, Matrix Computations, 8.6) on whole batches, n / 2 disjoint pairs of columns at once, made of
-// operators: for matrices of some dozens of columns. Read first: ops/linalg_solve.cpp.
+// Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank. On the CPU a kernel. On other devices one-sided
+// Jacobi rotations (Hestenes, 1958; Golub and Van Loan, Matrix Computations, 8.6) on whole batches, n / 2 disjoint pairs
+// of columns at once, made of operators: for matrices of some dozens of columns. Read first: ops/linalg_solve.cpp.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
+#include "core/decompose.h"
 #include "core/ops_matrix.h"
+#include "core/profile.h"
 #include "core/recording.h"
 #include "ops/floating.h"
 #include "ops/function.h"
@@ -77,8 +80,29 @@ Columns jacobi(const char* name, const Tensor& a) {
   const Tensor divisor = unsqueeze(where(s == 0.0, ones_like(s), s), 1);
   return {contiguous(w / divisor), contiguous(s), contiguous(v)};
 }
-SvdResult decompose(const char* name, const Tensor& a) {  // without a gradient, of a batch [B, m, n]
+// The same by the kernel. u and vh are undefined without vectors.
+SvdResult by_kernel(const char* name, const Tensor& a, bool vectors) {
+  const ProfileRange range(ProfileKind::op, name, &a);
+  const bool wide = a.size(1) < a.size(2);
+  const Tensor columns = linalg::own_batch(wide ? transpose(a) : a);
+  const std::int64_t batch = a.size(0), m = columns.size(1), n = columns.size(2);
+  const Tensor values = empty({batch, n}, {.dtype = f64});
+  Tensor u_t, v_t;
+  if (vectors) u_t = empty({batch, n, m}, options_of(a)), v_t = empty({batch, n, n}, options_of(a));
+  const auto good = std::make_unique<bool[]>(static_cast<std::size_t>(batch));
+  kernels::dense_svd(cpu, columns.view(), values.view(), vectors ? u_t.view() : View{}, vectors ? v_t.view() : View{},
+                     good.get());
+  for (std::int64_t item = 0; item < batch; ++item)
+    check(good[static_cast<std::size_t>(item)], name, ": the steps do not converge for matrix ", item, " of ", a);
+  const Tensor s = values.to(a.dtype());
+  if (!vectors) return {Tensor(), s, Tensor()};
+  return wide ? SvdResult{transpose(v_t), s, u_t} : SvdResult{transpose(u_t), s, v_t};
+}
+// Without a gradient, of a batch [B, m, n].
+SvdResult decompose(const char* name, const Tensor& a, bool vectors = true) {
+  check_may_look(name, a);
   check_may_read(name, a, "it turns until nothing is left to turn");
+  if (linalg::has_kernels(a)) return by_kernel(name, a, vectors);
   const bool wide = a.size(1) < a.size(2);
   const Columns c = jacobi(name, wide ? contiguous(transpose(a)) : a);
   return wide ? SvdResult{c.v, c.s, contiguous(transpose(c.u))} : SvdResult{c.u, c.s, contiguous(transpose(c.v))};
@@ -125,10 +149,11 @@ struct Svd {
 struct Svdvals {
   static constexpr auto name = "svdvals";
   static constexpr Dtype cast_inputs = f32;
+  bool with_vectors = true;  // for a gradient
   Tensor forward(Saved& saved, const Tensor& a) const {
     check_precise(name, a);
-    const SvdResult r = decompose(name, a);
-    saved.save({a, r.u, r.vh});
+    const SvdResult r = decompose(name, a, with_vectors);
+    if (with_vectors) saved.save({a, r.u, r.vh});
     return r.s;
   }
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
@@ -137,14 +162,32 @@ struct Svdvals {
     return {matmul(r.u * unsqueeze(g, 1), r.vh)};
   }
 };
+// R^-1 Q^T where a = Q R, or that of the transpose. Of full rank a matrix is for certain where the Frobenius norms of R
+// and its inverse, whose product is at least the condition number, say so; undefined where one of them does not.
+Tensor by_qr(const Tensor& a, double part) {
+  if (!linalg::has_kernels(a) || a.numel() == 0) return {};
+  const bool wide = a.size(1) < a.size(2);
+  const QrResult f = qr(wide ? transpose(a) : a);
+  const Tensor unit = expand(linalg::identity(a, f.r.size(1)), f.r.sizes());
+  const Tensor inverse = linalg::substitute(f.r, unit, true);
+  const Tensor condition = norm(f.r, 2, {1, 2}) * norm(inverse, 2, {1, 2});
+  if (!all(condition * part < 1.0).item<bool>()) return {};  // also for NaN
+  const Tensor y = matmul(inverse, transpose(f.q));
+  return wide ? contiguous(transpose(y)) : y;
+}
+
 struct Pinv {  // Golub and Pereyra, 1973
   static constexpr auto name = "pinv";
   static constexpr Dtype cast_inputs = f32;
   std::optional<double> rtol;
   Tensor forward(Saved& saved, const Tensor& a) const {
     check_precise(name, a);
-    const SvdResult r = decompose(name, a);
     const double part = rtol.value_or(epsilon_of(a.dtype()) * static_cast<double>(std::max(a.size(1), a.size(2))));
+    if (const Tensor y = by_qr(a, part); y.defined()) {
+      saved.save({a, y});
+      return y;
+    }
+    const SvdResult r = decompose(name, a);
     const Tensor kept = r.s > slice(r.s, 1, 0, 1) * part;
     const Tensor inverse = where(kept, 1.0 / where(kept, r.s, ones_like(r.s)), zeros_like(r.s));
     const Tensor y = matmul(transpose(r.vh) * unsqueeze(inverse, 1), transpose(r.u));
@@ -206,7 +249,8 @@ SvdResult svd(const Tensor& a) {
 }
 Tensor svdvals(const Tensor& a) {
   check_matrices("svdvals", a);
-  return reshape(apply_function(Svdvals{}, as_batch(a)), batch_and(a, {std::min(a.size(-2), a.size(-1))}));
+  const Svdvals op{a.requires_grad() && grad_enabled()};
+  return reshape(apply_function(op, as_batch(a)), batch_and(a, {std::min(a.size(-2), a.size(-1))}));
 }
 Tensor pinv(const Tensor& a, std::optional<double> rtol) {
   check_matrices("pinv", a);

@@ -2,6 +2,7 @@
 // (Dongarra, Sorensen and Hammarling, "Block reduction of matrices to condensed forms", 1989); implicit QR steps
 // with Wilkinson's shift then make that diagonal (Golub and Van Loan, Matrix Computations, 8.3). The numbers of the
 // iteration are f64, whatever the matrix has.
+#include <limits>
 #include <numeric>
 
 #include "core/cpu/matrix_reflect.h"
@@ -120,7 +121,11 @@ template <class T> bool decompose(const Matrix<T>& a, double* values, const Matr
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = i + 1; j < n; ++j) a(i, j) = T(0);
   const T scale = good_scale(a);
-  if (scale == T(0)) return false;
+  if (scale == T(0)) {
+    std::fill_n(values, n, std::numeric_limits<double>::quiet_NaN());
+    if (vectors_t.data) fill(vectors_t, std::numeric_limits<T>::quiet_NaN());
+    return true;
+  }
   multiply_by(a, scale);
   constexpr std::int64_t side = 32;
   for (std::int64_t i = 0; i < n; i += side)  // the lower triangle to the upper one

@@ -2,6 +2,7 @@
 // from both sides, a block at a time (Dongarra, Sorensen and Hammarling, 1989), and that a diagonal one by implicit
 // QR steps (Golub and Kahan, 1965), with those without a shift where the matrix is singular up to rounding (Demmel and
 // Kahan, "Accurate singular values of bidiagonal matrices", 1990). The numbers of the iteration are f64.
+#include <limits>
 #include <numeric>
 
 #include "core/cpu/matrix_reflect.h"
@@ -191,9 +192,14 @@ template <class T>
 bool decompose(const Matrix<T>& given, double* values, const Matrix<T>& u_t, const Matrix<T>& v_t) {
   const std::int64_t m = given.rows, n = given.columns;
   const T scale = good_scale(given);
-  if (scale == T(0)) return false;
-  multiply_by(given, scale);
   const bool with_vectors = u_t.data != nullptr, tall = m > n + n / 2;
+  if (scale == T(0)) {
+    std::fill_n(values, n, std::numeric_limits<double>::quiet_NaN());
+    for (const Matrix<T>& vectors : {u_t, v_t})
+      if (with_vectors) fill(vectors, std::numeric_limits<T>::quiet_NaN());
+    return true;
+  }
+  multiply_by(given, scale);
   const Memory<T> tau(3 * n);
   OwnMatrix<T> triangle(tall ? n : 0, tall ? n : 0);
   Matrix<T> a = given;

@@ -128,11 +128,13 @@ template <class T> std::int64_t largest(const T* x, std::int64_t n) {
     if (std::abs(x[i]) == found) return i;
   return 0;  // none but NaN
 }
-template <class T> void exchange_rows(const Matrix<T>& a, const std::int64_t* pivots, std::int64_t count) {
+template <class T>
+void exchange_rows(const Matrix<T>& a, const std::int64_t* pivots, std::int64_t count, bool back = false) {
   if (a.columns == 0) return;
   const std::int64_t grain = std::max<std::int64_t>(64, grain_size / std::max<std::int64_t>(1, count));
   parallel_for(a.columns, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t k = 0; k < count; ++k) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t k = back ? count - 1 - i : i;
       if (pivots[k] == k) continue;
       T *here = &a(k, 0), *there = &a(pivots[k], 0);
       for (std::int64_t j = begin; j < end; ++j) std::swap(here[j * a.column], there[j * a.column]);
@@ -203,6 +205,14 @@ void dense_lu(const View& a, std::int64_t* pivots) {
                  [&](std::int64_t item) { eliminate(matrix_of<T>(a, item), pivots + item * n); });
   });
 }
+void dense_exchange(const View& x, const std::int64_t* pivots, std::int64_t distance, bool back) {
+  const std::int64_t n = x.size(1);
+  visit_precise(x.dtype, [&]<class T> {
+    for_matrices(x.size(0), static_cast<double>(n * x.size(2)), [&](std::int64_t item) {
+      exchange_rows(matrix_of<T>(x, item), pivots + item * distance, n, back);
+    });
+  });
+}
 void dense_solve(const View& t, const View& x, Triangle triangle) {
   const double work = cube(t.size(1)) / static_cast<double>(std::max<std::int64_t>(1, t.size(1))) *
                       static_cast<double>(x.size(2));
@@ -210,8 +220,9 @@ void dense_solve(const View& t, const View& x, Triangle triangle) {
     for_matrices(x.size(0), work, [&](std::int64_t item) {
       const Matrix<T> a = matrix_of<T>(t, item), b = matrix_of<T>(x, item);
       if (a.rows == 0 || b.columns == 0) return;
-      if (triangle == Triangle::upper) solve_upper(a, b, false);
-      else solve_lower_of(a, b, triangle == Triangle::unit_lower);
+      const bool unit = triangle == Triangle::unit_lower || triangle == Triangle::unit_upper;
+      if (triangle == Triangle::upper || triangle == Triangle::unit_upper) solve_upper(a, b, unit);
+      else solve_lower_of(a, b, unit);
     });
   });
 }
