@@ -30,8 +30,10 @@ Tensor matrix_norm(const Tensor& x, double ord, const Dims& dims = {-2, -1}, boo
 Tensor vander(const Tensor& x, std::optional<std::int64_t> n = {}, bool increasing = false);
 
 // --- systems of equations, a [..., n, n] in f32 or f64, a batch of matrices where there are further dimensions ---
-// Made of a few operators for each row, on any device: meant for dozens of rows, not thousands. solve, inv and cholesky
-// throw for a matrix that is singular (exactly: a pivot of 0) or not positive definite: they wait for the device.
+// On the CPU by kernels (core/decompose.h), for thousands of rows or thousands of small matrices, and with the same bits for
+// any number of threads. On a GPU made of a few operators for each row or column: meant for dozens of them. That holds for
+// all that follows. solve, inv and cholesky throw for a matrix that is singular (exactly: a pivot of 0) or not positive
+// definite: they wait for the device.
 // solve: x with a x = b. b is [..., n, m], a vector [n], or a batch of vectors as large as a's; batches broadcast.
 Tensor solve(const Tensor& a, const Tensor& b);
 // As solve with b [..., n, m], of one triangle of a; the other one is not read.
@@ -59,7 +61,7 @@ Tensor cholesky(const Tensor& a, bool upper = false);  // the triangular L with 
 Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper = false);
 Tensor cholesky_inverse(const Tensor& factor, bool upper = false);
 
-// --- QR, of a [..., m, n] in f32 or f64; made of operators, a few for each column; k = min(m, n) ---
+// --- QR, of a [..., m, n] in f32 or f64; k = min(m, n) ---
 // a = q r with orthonormal columns in q and r an upper triangle, signs as LAPACK's. mode "reduced": q [..., m, k],
 // r [..., k, n]. "complete": q [..., m, m], r [..., m, n], without a gradient for m > n. "r": the reduced r alone, q is
 // undefined. Gradients need a's first k columns to be independent.
@@ -73,16 +75,17 @@ Tensor householder_product(const Tensor& a, const Tensor& tau);
 // beyond 1/2. It waits for the device to know that norm.
 Tensor matrix_exp(const Tensor& a);
 
-// --- singular values of a [..., m, n] in f32 or f64, k = min(m, n); made of operators too, for dozens of columns ---
+// --- singular values of a [..., m, n] in f32 or f64, k = min(m, n) ---
 // a = u diag(s) vh: u [..., m, k], s [..., k] falling, vh [..., k, n], as torch.linalg.svd with full_matrices=False.
-// Signs of the vectors are free; those of singular values that are 0 up to rounding need not be orthogonal. Gradients
-// of vectors need distinct singular values.
+// Signs of the vectors are free; on a GPU those of singular values that are 0 up to rounding need not be orthogonal.
+// Gradients of vectors need distinct singular values. A matrix with a NaN or an infinity has results that are NaN.
 struct SvdResult { Tensor u, s, vh; };
 SvdResult svd(const Tensor& a);
 Tensor svdvals(const Tensor& a);  // s alone, whose gradient is always defined
 // Singular values up to rtol times the largest count as 0; rtol by default the dtype's epsilon times max(m, n).
 Tensor pinv(const Tensor& a, std::optional<double> rtol = {});         // [..., n, m] (Moore-Penrose)
 Tensor matrix_rank(const Tensor& a, std::optional<double> rtol = {});  // i64 [...]; no gradient
+// Where a has full rank for certain pinv is found by QR, in a fraction of the time.
 // matmul(pinv(a, rcond), b): of the x for which a x is closest to b the smallest. b: as in solve, with m rows.
 Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {});
 // The condition number: the largest singular value divided by the smallest, infinite for a singular matrix; -2: the
@@ -91,9 +94,23 @@ Tensor cond(const Tensor& a, double ord = 2);
 Tensor cond(const Tensor& a, std::string_view ord);
 
 // Of symmetric matrices a [..., n, n], of which the lower triangle is read: a = vectors diag(values) vectors^T, values
-// rising. Signs and gradients as for svd.
+// rising. Signs, gradients and NaN as for svd.
 struct EighResult { Tensor values, vectors; };  // [..., n], [..., n, n]
 EighResult eigh(const Tensor& a);
 Tensor eigvalsh(const Tensor& a);  // the values alone
+
+// a = u h of a [..., m, n] with m >= n: u with orthonormal columns, the closest to a, and h [..., n, n] symmetric and not
+// negative. Gradients as for svd.
+struct PolarResult { Tensor u, h; };
+PolarResult polar(const Tensor& a);
+
+// About the q largest singular values of a [..., m, n] and their vectors: a is near u diag(s) v^T with u [..., m, q], s
+// [..., q], v [..., n, q]. By random directions, drawn from the generator of a's device, which pass through a and its
+// transpose `iterations` times; the faster the values fall, the better. q beyond min(m, n) counts as that.
+struct LowRankResult { Tensor u, s, v; };
+LowRankResult svd_lowrank(const Tensor& a, std::int64_t q = 6, int iterations = 2);
+// The principal components of samples in rows, the columns of v: svd_lowrank of a less its columns' means. q at most
+// min(m, n), by default 6 or that.
+LowRankResult pca_lowrank(const Tensor& a, std::optional<std::int64_t> q = {}, bool center = true, int iterations = 2);
 
 }  // namespace mantissa

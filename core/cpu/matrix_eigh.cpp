@@ -101,7 +101,8 @@ template <class T> bool make_diagonal(std::int64_t n, double* d, double* e, Rota
   const auto negligible = [&](std::int64_t i) {
     return std::abs(e[i]) <= std::max(tiny, epsilon * std::sqrt(std::abs(d[i]) * std::abs(d[i + 1])));
   };
-  std::int64_t steps = 30 * n;
+  std::int64_t steps = 30 * n, top = -1, bottom = -1;  // of the part that the direction was chosen for
+  bool from_last = false;
   for (std::int64_t last = n - 1; last > 0;) {
     std::int64_t first = last;
     while (first > 0 && !negligible(first - 1)) --first;
@@ -110,7 +111,9 @@ template <class T> bool make_diagonal(std::int64_t n, double* d, double* e, Rota
       continue;
     }
     if (steps-- == 0) return false;
-    step(Chase{d, e, first, last, std::abs(d[first]) < std::abs(d[last])}, vectors);
+    if (first > bottom || last < top) from_last = std::abs(d[first]) < std::abs(d[last]);  // towards the small end
+    top = first, bottom = last;
+    step(Chase{d, e, first, last, from_last}, vectors);
   }
   if (vectors) vectors->flush();
   return true;

@@ -154,10 +154,13 @@ bool make_diagonal(std::int64_t n, double* d, double* e, RotatedRows<T>* left, R
   double size = 0;
   for (std::int64_t i = 0; i < n; ++i) size = std::max({size, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0.0});
   const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2, tiny = 0.05 * epsilon * size;
-  std::int64_t steps = 30 * n;
+  // Beside equal values a step leaves some rounding errors of its own.
+  const double enough = std::max(epsilon, 16 * 0x1p-53);
+  std::int64_t steps = 30 * n, top = -1, bottom = -1;  // of the part that the direction was chosen for
+  bool from_last = false;
   for (std::int64_t last = n - 1; last > 0;) {
     const auto negligible = [&](std::int64_t i) {
-      return std::abs(e[i]) <= std::max(tiny, epsilon * std::min(std::abs(d[i]), std::abs(d[i + 1])));
+      return std::abs(e[i]) <= std::max(tiny, enough * std::min(std::abs(d[i]), std::abs(d[i + 1])));
     };
     std::int64_t first = last;
     while (first > 0 && !negligible(first - 1)) --first;
@@ -167,7 +170,9 @@ bool make_diagonal(std::int64_t n, double* d, double* e, RotatedRows<T>* left, R
     }
     if (first > 0) e[first - 1] = 0.0;
     if (steps-- == 0) return false;
-    const Chase<T> m{d, e, first, last, std::abs(d[first]) < std::abs(d[last]), left, right};
+    if (first > bottom || last < top) from_last = std::abs(d[first]) < std::abs(d[last]);  // towards the small end
+    top = first, bottom = last;
+    const Chase<T> m{d, e, first, last, from_last, left, right};
     const std::int64_t length = m.length();
     // A bound for the smallest value of this part. Where it is 0 up to rounding a shift would only add errors.
     double bound = std::abs(m.diagonal(0)), least = bound;

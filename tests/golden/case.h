@@ -36,6 +36,7 @@ inline void append(Results& all, const SvdResult& y) { all.insert(all.end(), {y.
 inline void append(Results& all, const FrexpResult& y) { all.insert(all.end(), {y.mantissa, y.exponent}); }
 inline void append(Results& all, const QrResult& y) { all.insert(all.end(), {y.q, y.r}); }
 inline void append(Results& all, const LuResult& y) { all.insert(all.end(), {y.p, y.l, y.u}); }
+inline void append(Results& all, const PolarResult& y) { all.insert(all.end(), {y.u, y.h}); }
 inline void append(Results& all, const LuFactorResult& y) { all.insert(all.end(), {y.lu, y.pivots}); }
 inline void append(Results& all, const SlogdetResult& y) { all.insert(all.end(), {y.sign, y.logabsdet}); }
 inline void append(Results& all, const VarMean& y) { all.insert(all.end(), {y.var, y.mean}); }

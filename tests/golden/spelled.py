@@ -41,6 +41,7 @@ spelled = {
         "cholesky": "`cholesky`", "multi_dot": "`multi_dot`", "vander": "`vander(x, n, true)`",
         "qr": "`qr`", "lu": "`lu`, of square matrices", "lu_factor": "`lu_factor`, of square matrices", "lu_solve": "`lu_solve`", "lstsq": "`lstsq`, the solution alone",
         "cond": "`cond`", "matrix_exp": "`matrix_exp`", "householder_product": "`householder_product`", "tensorinv": "`tensorinv`", "tensorsolve": "`tensorsolve`",
+        "polar": "`polar`",
     },
     "nn": {
         "Parameter": "`Param`", 
@@ -126,8 +127,8 @@ reasons = {
                 "every launch for Nsight Systems, which has that.",
     "distributed": "One group of all ranks, which train copies of one net: no groups of some of the ranks, no parameters or optimizer states that are "
     "cut up between ranks, no messages between two ranks, no calls of functions elsewhere. What is summed is tensors: objects of the language are not sent.",
-    "linalg": "What there is of systems of equations and decompositions is made of operators, a few for each row or column: for matrices "
-              "of some dozens of rows. Eigenvalues of matrices that are not symmetric are complex, which no dtype here is. The names with _ex "
+    "linalg": "On the CPU systems of equations and decompositions are kernels, for thousands of rows or thousands of small matrices; on a GPU they are "
+              "made of operators, a few for each row or column: for matrices of some dozens of rows. Eigenvalues of matrices that are not symmetric are complex, which no dtype here is. The names with _ex "
               "say by a tensor what those without say by an exception.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",

@@ -1,0 +1,233 @@
+// Decompositions at the sizes that programs have: what they are made of makes the matrix again, orthonormal columns are
+// orthonormal, to errors that grow as n eps; batches are their matrices; bits do not depend on the number of threads;
+// NaN comes to an end. Small sizes, every device: cuda_linalg_test.cpp; values and gradients: golden_ops_test.cpp.
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "core/ops_matrix.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::uint64_t new_seed() {
+  const std::uint64_t seed = std::random_device{}();
+  manual_seed(seed);
+  return seed;
+}
+double epsilon(const Tensor& x) { return x.dtype() == f64 ? 0x1p-53 : 0x1p-24; }
+double norm_of(const Tensor& x) { return x.numel() == 0 ? 0 : norm(x.to(f64)).item<double>(); }
+Tensor identity(std::int64_t n, const Tensor& like) { return eye(n, {.dtype = like.dtype()}); }
+
+// |got - expected| in units of n eps |expected|; of a backward stable method a few.
+double error(const Tensor& got, const Tensor& expected) {
+  const auto n = static_cast<double>(std::max<std::int64_t>(1, expected.size(-1)));
+  return norm_of(got - expected) / (n * epsilon(expected) * std::max(norm_of(expected), 1e-300));
+}
+constexpr double few = 8;
+// How far from orthonormal the columns of q are, as an error of the identity.
+double skewness(const Tensor& q) {
+  const Tensor unit = expand(identity(q.size(-1), q), matmul(transpose(q), q).sizes());
+  return q.numel() == 0 ? 0 : error(matmul(transpose(q), q), unit);
+}
+
+void check_all(const Tensor& a) {  // [..., m, n]
+  const std::int64_t m = a.size(-2), n = a.size(-1);
+  INFO("m " << m << ", n " << n << (a.dtype() == f64 ? ", f64" : ", f32"));
+  const QrResult f = qr(a);
+  CHECK(error(matmul(f.q, f.r), a) < few);
+  CHECK(skewness(f.q) < few);
+  CHECK(norm_of(tril(f.r, -1)) == 0);
+  const SvdResult s = svd(a);
+  CHECK(error(matmul(s.u * unsqueeze(s.s, -2), s.vh), a) < few);
+  CHECK(skewness(s.u) < few);
+  CHECK(skewness(transpose(s.vh)) < few);
+  CHECK(all(s.s >= 0.0).item<bool>());
+  CHECK(all(slice(s.s, -1, 1) <= slice(s.s, -1, 0, s.s.size(-1) - 1)).item<bool>());
+  CHECK(same_bits(svdvals(a), s.s));
+  CHECK(error(matmul(a, matmul(pinv(a), a)), a) < 1e6);  // the condition of a is a factor of this error
+  if (m != n) return;
+
+  const Tensor symmetric = a + transpose(a), b = randn(a.sizes(), {.dtype = a.dtype()});
+  const EighResult e = eigh(symmetric);
+  CHECK(error(matmul(e.vectors * unsqueeze(e.values, -2), transpose(e.vectors)), symmetric) < few);
+  CHECK(skewness(e.vectors) < few);
+  CHECK(all(slice(e.values, -1, 1) >= slice(e.values, -1, 0, n - 1)).item<bool>());
+  CHECK(same_bits(eigvalsh(symmetric), e.values));
+  CHECK(same_bits(eigvalsh(tril(symmetric)), e.values));  // the upper triangle is not read
+  const LuResult l = lu(a);
+  CHECK(error(matmul(l.p, matmul(l.l, l.u)), a) < few);
+  CHECK(max(abs(l.l)).item<double>() == 1);
+  // solve: the residual is small beside |a| |x|, whatever the condition.
+  const Tensor x = solve(a, b);
+  CHECK(norm_of(matmul(a, x) - b) < few * static_cast<double>(n) * epsilon(a) * norm_of(a) * norm_of(x));
+  const Tensor positive = matmul(a, transpose(a)) + identity(n, a);
+  const Tensor c = cholesky(positive);
+  CHECK(error(matmul(c, transpose(c)), positive) < few);
+  CHECK(norm_of(triu(c, 1)) == 0);
+  for (const bool upper : {false, true}) {
+    const Tensor t = upper ? transpose(c) : c, y = solve_triangular(t, b, upper);
+    CHECK(norm_of(matmul(t, y) - b) < few * static_cast<double>(n) * epsilon(a) * norm_of(t) * norm_of(y));
+    // What stands in the other triangle is not read.
+    const Tensor other = t + (upper ? tril(b, -1) : triu(b, 1));
+    CHECK(same_bits(solve_triangular(other, b, upper), y));
+  }
+  const SlogdetResult d = slogdet(positive);
+  const double expected = 2 * sum(log(diagonal(c.to(f64), 0, -2, -1))).item<double>();
+  CHECK(std::abs(sum(d.logabsdet.to(f64)).item<double>() - expected) <
+        few * static_cast<double>(n) * epsilon(a) * std::max(std::abs(expected), 1.0));
+  CHECK(all(d.sign == 1.0).item<bool>());
+}
+
+}  // namespace
+
+TEST_CASE("decompositions of hundreds of rows, and of batches, to errors of n eps, in both dtypes") {
+  INFO("seed " << new_seed());
+  for (const Dtype dtype : {f32, f64}) {
+    // Around the sizes of blocks and panels (16, 32, 64), and where the halves are unequal.
+    for (const Dims& sizes : {Dims{31, 31}, Dims{32, 32}, Dims{33, 33}, Dims{65, 65}, Dims{129, 129}, Dims{300, 300},
+                              Dims{401, 401}, Dims{300, 40}, Dims{40, 300}, Dims{130, 100}, Dims{100, 130},
+                              Dims{50, 8, 8}, Dims{3, 2, 70, 70}, Dims{5, 3, 9}, Dims{4, 1, 1}})
+      check_all(randn(sizes, {.dtype = dtype}));
+  }
+}
+
+TEST_CASE("singular values that are given come back: falling over many powers of ten, equal, and 0") {
+  INFO("seed " << new_seed());
+  constexpr std::int64_t n = 120;
+  for (const Dtype dtype : {f32, f64}) {
+    const TensorOptions o{.dtype = dtype};
+    const Tensor u = qr(randn({n, n}, o)).q, v = qr(randn({n, n}, o)).q;
+    const Tensor powers = exp2(-arange(0, n, 1, o) * 0.5), steps = cat({ones({40}, o), full({40}, 0.5, o), zeros({40}, o)}, 0);
+    for (const Tensor& values : {powers, steps, zeros({n}, o), ones({n}, o), powers * 1e18, powers * 1e-18}) {
+      const Tensor a = matmul(u * unsqueeze(values, 0), transpose(v)), h = matmul(u * unsqueeze(values, 0), transpose(u));
+      const double most = max(values).item<double>(), allowed = few * n * epsilon(a) * most;
+      const SvdResult s = svd(a);
+      CHECK(max(abs(s.s - values)).item<double>() <= allowed);
+      CHECK(skewness(s.u) < few);  // also where values are 0
+      CHECK(skewness(transpose(s.vh)) < few);
+      const EighResult e = eigh(h);
+      CHECK(max(abs(flip(e.values, {0}) - values)).item<double>() <= allowed);
+      CHECK(skewness(e.vectors) < few);
+    }
+    CHECK(matrix_rank(matmul(u * unsqueeze(steps, 0), v)).item<int>() == 80);
+    // Of a matrix without full rank pinv is that of what it has; with it, QR finds the same.
+    const Tensor thin = randn({90, 30}, o), lacking = matmul(thin, transpose(thin)), p = pinv(lacking);
+    CHECK(error(matmul(matmul(lacking, p), lacking), lacking) < 1e3);
+    CHECK(error(matmul(pinv(thin), thin), identity(30, thin)) < 100);
+    CHECK(norm_of(pinv(thin) - solve(matmul(transpose(thin), thin), transpose(thin))) < 1e3 * epsilon(thin));
+  }
+}
+
+TEST_CASE("bits do not depend on threads, nor on the batch or the strides around a matrix") {
+  INFO("seed " << new_seed());
+  const int before = num_threads();
+  for (const Dtype dtype : {f32, f64}) {
+    for (const Dims& sizes : {Dims{1, 260, 260}, Dims{40, 12, 12}}) {
+      const Tensor a = randn(sizes, {.dtype = dtype}), s = matmul(a, transpose(a)) + identity(sizes.back(), a);
+      const std::vector<std::function<Tensor(const Tensor&)>> functions = {
+          [](const Tensor& x) { return cholesky(x); }, [](const Tensor& x) { return inv(x); },
+          [](const Tensor& x) { return lu_factor(x).lu; }, [](const Tensor& x) { return qr(x).q; },
+          [](const Tensor& x) { return svd(x).u; }, [](const Tensor& x) { return eigh(x).vectors; },
+          [](const Tensor& x) { return det(x); }, [](const Tensor& x) { return pinv(x); }};
+      for (std::size_t i = 0; i < functions.size(); ++i) {
+        INFO("function " << i);
+        set_num_threads(1);
+        const Tensor one = functions[i](s);
+        set_num_threads(before > 1 ? before : 4);
+        CHECK(same_bits(functions[i](s), one));
+        CHECK(same_bits(functions[i](contiguous(transpose(transpose(s)))), one));
+        const Tensor wide = zeros({s.size(0), s.size(1), 2 * s.size(2)}, {.dtype = dtype});
+        slice(wide, 2, 3, 3 + s.size(2)).copy_(s);
+        CHECK(same_bits(functions[i](slice(wide, 2, 3, 3 + s.size(2))), one));
+        if (i != 7) CHECK(same_bits(functions[i](select(s, 0, 0)), select(one, 0, 0)));
+      }
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST_CASE("matrices with NaN or infinities come to an end; errors name the matrix of a batch and its row") {
+  for (const Dtype dtype : {f32, f64}) {
+    for (const double bad : {std::nan(""), HUGE_VAL}) {
+      Tensor a = eye(70, {.dtype = dtype}) * 2.0 + ones({70, 70}, {.dtype = dtype});
+      slice(slice(a, 0, 40, 41), 1, 7, 8).fill_(bad);
+      const Tensor batch = stack({eye(70, {.dtype = dtype}), a}, 0);
+      const SvdResult s = svd(batch);
+      CHECK(all(isnan(select(s.s, 0, 1))).item<bool>());
+      CHECK(all(isnan(select(s.u, 0, 1))).item<bool>());
+      CHECK(all(select(s.s, 0, 0) == 1.0).item<bool>());  // its neighbour is sound
+      const EighResult e = eigh(batch);
+      CHECK(all(isnan(select(e.values, 0, 1))).item<bool>());
+      CHECK(all(isnan(select(e.vectors, 0, 1))).item<bool>());
+      CHECK(all(select(e.values, 0, 0) == 1.0).item<bool>());
+      CHECK(qr(a).q.sizes() == Dims{70, 70});
+      CHECK(lu(a).l.sizes() == Dims{70, 70});
+      CHECK(!std::isfinite(det(a).item<double>()));
+      CHECK(pinv(a).sizes() == Dims{70, 70});
+      CHECK(message_of([&] { cholesky(a); }) != "");
+    }
+  }
+  const Tensor batch = stack({eye(50), eye(50), eye(50)}, 0);
+  slice(slice(slice(batch, 0, 1, 2), 1, 33, 34), 2, 33, 34).fill_(0.0);
+  CHECK_THAT(message_of([&] { cholesky(batch); }),
+             Contains("cholesky: matrix 1 is not positive definite: f32[3, 50, 50], from row 33"));
+  CHECK_THAT(message_of([&] { solve(batch, ones({3, 50, 1})); }),
+             Contains("solve: a is singular, or one of its matrices: f32[3, 50, 50]: in matrix 1 no pivot for column"));
+  const LuFactorResult f = lu_factor(eye(3));
+  CHECK_THAT(message_of([&] { lu_solve(f.lu, f.pivots + 1, ones({3, 1})); }), Contains("a pivot is 4"));
+}
+
+TEST_CASE("one matrix serves many right-hand sides, and gradients come from its factors") {
+  INFO("seed " << new_seed());
+  const TensorOptions o{.dtype = f64};
+  const Tensor a = (randn({60, 60}, o) + 20.0 * eye(60, o)).requires_grad_(), b = randn({5, 60, 3}, o).requires_grad_();
+  const Tensor w = randn({5, 60, 3}, o), x = solve(a, b);
+  sum(x * w).backward();
+  // x = a^-1 b: db = a^-T w, da = -db x^T, summed over the batch.
+  const Tensor db = matmul(transpose(inv(a.detach())), w), da = -sum(matmul(db, transpose(x.detach())), {0});
+  CHECK(norm_of(b.grad() - db) < 1e-12 * norm_of(db));
+  CHECK(norm_of(a.grad() - da) < 1e-12 * norm_of(da));
+}
+
+TEST_CASE("polar, svd_lowrank and pca_lowrank") {
+  INFO("seed " << new_seed());
+  for (const Dtype dtype : {f32, f64}) {
+    const TensorOptions o{.dtype = dtype};
+    const Tensor a = randn({2, 80, 50}, o);
+    const PolarResult p = polar(a);
+    CHECK(error(matmul(p.u, p.h), a) < few);
+    CHECK(skewness(p.u) < few);
+    CHECK(error(transpose(p.h), p.h) < few);
+    CHECK(eigvalsh(p.h).to(f64).to_vector<double>()[0] > 0);
+    for (const Dims& sizes : {Dims{200, 60}, Dims{60, 200}}) {
+      // Values that halve: the first eight are found nearly as svd finds them.
+      const Tensor u = qr(randn({sizes[0], 40}, o)).q, v = qr(randn({sizes[1], 40}, o)).q;
+      const Tensor values = exp2(-arange(0, 40, 1, o)), m = matmul(u * unsqueeze(values, 0), transpose(v)) + 3.0;
+      const LowRankResult r = svd_lowrank(m, 12);
+      CHECK((r.u.sizes() == Dims{sizes[0], 12} && r.s.sizes() == Dims{12} && r.v.sizes() == Dims{sizes[1], 12}));
+      CHECK(skewness(r.u) < few);
+      CHECK(skewness(r.v) < few);
+      const SvdResult whole = svd(m);
+      CHECK(max(abs(slice(r.s, 0, 0, 8) / slice(whole.s, 0, 0, 8) - 1.0)).item<double>() < (dtype == f64 ? 1e-9 : 2e-2));
+      // Without their means the rows have no direction of ones left to right that is the same in all.
+      const LowRankResult c = pca_lowrank(m, 12);
+      const SvdResult centered = svd(m - mean(m, {0}, true));
+      CHECK(max(abs(slice(c.s, 0, 0, 5) / slice(centered.s, 0, 0, 5) - 1.0)).item<double>() < 1e-3);
+      manual_seed(7);
+      const Tensor first = svd_lowrank(m, 4, 0).u;
+      manual_seed(7);
+      CHECK(same_bits(svd_lowrank(m, 4, 0).u, first));
+    }
+    CHECK(svd_lowrank(randn({4, 3}, o)).s.sizes() == Dims{3});
+    CHECK(pca_lowrank(randn({3, 0}, o)).s.sizes() == Dims{0});
+  }
+}
