@@ -32,7 +32,7 @@ def declared(pattern, *files):
     return names
 
 
-types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|SvdResult|QrResult|FrexpResult|LuResult|LuFactorResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
+types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|SvdResult|QrResult|FrexpResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
 ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_matrix.h", "core/ops_numeric.h", "core/ops_special.h", "core/fused_ops.h",
                "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "core/tensor.h", "core/random.h", "autograd/*.h")
