@@ -1,6 +1,6 @@
-// Decompositions of batches of dense matrices on the CPU, in f32 and f64: what the operators of core/ops_matrix.h are made
-// of there. (On CUDA they are compositions of other operators.) Written from their textbook descriptions, blocked, on
-// products of our own: core/cpu/matrix*.cpp. All strides of a View may be anything.
+// Decompositions of batches of dense matrices on the CPU, in f32 and f64: what the operators of core/ops_matrix.h are
+// made of there. (On CUDA they are compositions of other operators.) Written from their textbook descriptions, blocked,
+// on products of our own: core/cpu/matrix*.cpp. All strides of a View may be anything.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ template <class F> void visit_precise(Dtype dtype, F&& f) {
 // a [B, n, n] := L with a = L L^T, from its lower triangle; zeros above. wrong[b]: the first row whose pivot was not
 // positive, where matrix b was given up, or -1.
 MANTISSA_KERNEL(dense_cholesky, const View& a, std::int64_t* wrong)
-// a [B, n, n] := U and, below its diagonal, L without its ones. pivots [B, n]: the row, from 0, that row k changed places
-// with at step k. A pivot of 0 divides nothing.
+// a [B, n, n] := U and, below its diagonal, L without its ones. pivots [B, n]: the row, from 0, that row k changed
+// places with at step k. A pivot of 0 divides nothing.
 MANTISSA_KERNEL(dense_lu, const View& a, std::int64_t* pivots)
 // The rows of x [B, n, m] change places as those of an elimination did, or go back. Matrix b's pivots are at pivots +
 // b * distance.
 MANTISSA_KERNEL(dense_exchange, const View& x, const std::int64_t* pivots, std::int64_t distance, bool back)
 // x [B, n, m] := t^-1 x, for a triangle of t [B, n, n].
 MANTISSA_KERNEL(dense_solve, const View& t, const View& x, Triangle triangle)
-// a [B, m, n] := R and, below its diagonal, the vectors of min(m, n) reflections 1 - tau v v^T without their leading ones.
-// tau [B, min(m, n)].
+// a [B, m, n] := R and, below its diagonal, the vectors of min(m, n) reflections 1 - tau v v^T without their leading
+// ones. tau [B, min(m, n)].
 MANTISSA_KERNEL(dense_qr, const View& a, const View& tau)
 // q [B, m, columns] := the first columns of the product of the reflections below the diagonal of v [B, m, >= k], tau
 // [B, k].

@@ -30,11 +30,11 @@ Tensor matrix_norm(const Tensor& x, double ord, const Dims& dims = {-2, -1}, boo
 Tensor vander(const Tensor& x, std::optional<std::int64_t> n = {}, bool increasing = false);
 
 // --- systems of equations, a [..., n, n] in f32 or f64, a batch of matrices where there are further dimensions ---
-// On the CPU by kernels (core/decompose.h), for thousands of rows or thousands of small matrices, and with the same bits for
-// any number of threads. On a GPU made of a few operators for each row or column: meant for dozens of them. That holds for
-// all that follows. solve, inv and cholesky throw for a matrix that is singular (exactly: a pivot of 0) or not positive
-// definite: they wait for the device.
-// solve: x with a x = b. b is [..., n, m], a vector [n], or a batch of vectors as large as a's; batches broadcast.
+// On the CPU by kernels (core/decompose.h), for thousands of rows or thousands of small matrices, and with the same
+// bits for any number of threads. On a GPU made of a few operators for each row or column: meant for dozens of them.
+// That holds for all that follows. solve, inv and cholesky throw for a matrix that is singular (exactly: a pivot of 0)
+// or not positive definite: they wait for the device. solve: x with a x = b. b is [..., n, m], a vector [n], or a batch
+// of vectors as large as a's; batches broadcast.
 Tensor solve(const Tensor& a, const Tensor& b);
 // As solve with b [..., n, m], of one triangle of a; the other one is not read.
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper);
@@ -99,15 +99,19 @@ struct EighResult { Tensor values, vectors; };  // [..., n], [..., n, n]
 EighResult eigh(const Tensor& a);
 Tensor eigvalsh(const Tensor& a);  // the values alone
 
-// a = u h of a [..., m, n] with m >= n: u with orthonormal columns, the closest to a, and h [..., n, n] symmetric and not
-// negative. Gradients as for svd.
-struct PolarResult { Tensor u, h; };
+// a = u h of a [..., m, n] with m >= n: u with orthonormal columns, the closest to a, and h [..., n, n] symmetric and
+// not negative. Gradients as for svd.
+struct PolarResult {
+  Tensor u, h;
+};
 PolarResult polar(const Tensor& a);
 
 // About the q largest singular values of a [..., m, n] and their vectors: a is near u diag(s) v^T with u [..., m, q], s
 // [..., q], v [..., n, q]. By random directions, drawn from the generator of a's device, which pass through a and its
 // transpose `iterations` times; the faster the values fall, the better. q beyond min(m, n) counts as that.
-struct LowRankResult { Tensor u, s, v; };
+struct LowRankResult {
+  Tensor u, s, v;
+};
 LowRankResult svd_lowrank(const Tensor& a, std::int64_t q = 6, int iterations = 2);
 // The principal components of samples in rows, the columns of v: svd_lowrank of a less its columns' means. q at most
 // min(m, n), by default 6 or that.

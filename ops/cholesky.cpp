@@ -1,6 +1,6 @@
 // The Cholesky decomposition, and what it solves: cholesky, cholesky_solve, cholesky_inverse. On the CPU a kernel; on
-// other devices column by column, made of operators on whole batches. Gradient: Murray, "Differentiation of the Cholesky decomposition", 2016. Read first:
-// ops/linalg_solve.cpp.
+// other devices column by column, made of operators on whole batches. Gradient: Murray, "Differentiation of the
+// Cholesky decomposition", 2016. Read first: ops/linalg_solve.cpp.
 #include <vector>
 
 #include "core/decompose.h"

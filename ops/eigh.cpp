@@ -1,6 +1,7 @@
-// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh. On the CPU a kernel. Elsewhere: a symmetric matrix plus twice its norm is
-// positive definite and well conditioned, so its singular values and vectors (ops/svd.cpp) are the eigenvalues, moved
-// by as much, and the eigenvectors, with an error of rounding as large as the norm.
+// Eigenvalues and eigenvectors of symmetric matrices: eigh, eigvalsh. On the CPU a kernel. Elsewhere: a symmetric
+// matrix plus twice its norm is positive definite and well conditioned, so its singular values and vectors
+// (ops/svd.cpp) are the eigenvalues, moved by as much, and the eigenvectors, with an error of rounding as large as the
+// norm.
 #include <memory>
 
 #include "core/decompose.h"

@@ -1,8 +1,7 @@
 // Systems of linear equations: solve, inv, det, slogdet, logdet, solve_triangular, tensorinv, tensorsolve. Gaussian
 // elimination with partial pivoting and substitution: on the CPU by the kernels of core/decompose.h, elsewhere made of
-// operators on whole batches, a few for each row, which is for matrices of some dozens of rows. Gradients are those of the
-// matrix identities (Giles, 2008), not of the elimination.
-// Next: ops/cholesky.cpp.
+// operators on whole batches, a few for each row, which is for matrices of some dozens of rows. Gradients are those of
+// the matrix identities (Giles, 2008), not of the elimination. Next: ops/cholesky.cpp.
 #include <cmath>
 
 #include "core/decompose.h"

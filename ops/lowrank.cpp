@@ -1,5 +1,6 @@
 // What is made of singular values, and of random projections: polar, svd_lowrank, pca_lowrank. The latter two follow
-// Halko, Martinsson and Tropp, "Finding structure with randomness", 2011, algorithms 4.4 and 5.1. Read first: ops/svd.cpp.
+// Halko, Martinsson and Tropp, "Finding structure with randomness", 2011, algorithms 4.4 and 5.1. Read first:
+// ops/svd.cpp.
 #include <algorithm>
 
 #include "core/ops_matrix.h"

@@ -1,5 +1,6 @@
 // QR decompositions by Householder's reflections (Golub and Van Loan, Matrix Computations, 5.2): qr,
-// householder_product. On the CPU kernels; on other devices a few operators for each column of a whole batch. Signs are LAPACK's. Read first: ops/linalg_solve.cpp.
+// householder_product. On the CPU kernels; on other devices a few operators for each column of a whole batch. Signs are
+// LAPACK's. Read first: ops/linalg_solve.cpp.
 #include <algorithm>
 
 #include "core/decompose.h"

@@ -1,6 +1,7 @@
 // Singular values and vectors: svd, svdvals, pinv, lstsq, matrix_rank. On the CPU a kernel. On other devices one-sided
-// Jacobi rotations (Hestenes, 1958; Golub and Van Loan, Matrix Computations, 8.6) on whole batches, n / 2 disjoint pairs
-// of columns at once, made of operators: for matrices of some dozens of columns. Read first: ops/linalg_solve.cpp.
+// Jacobi rotations (Hestenes, 1958; Golub and Van Loan, Matrix Computations, 8.6) on whole batches, n / 2 disjoint
+// pairs of columns at once, made of operators: for matrices of some dozens of columns. Read first:
+// ops/linalg_solve.cpp.
 #include <algorithm>
 #include <cmath>
 #include <memory>

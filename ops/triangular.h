@@ -11,7 +11,7 @@ void check_precise(const char* name, const Tensor& a);  // f32 or f64
 Tensor as_batch(const Tensor& x);                       // [..., n, m] -> [B, n, m], contiguous
 bool has_kernels(const Tensor& a);                      // whether those of core/decompose.h can be used
 Tensor own_batch(const Tensor& x);                      // as as_batch, always in memory of its own
-Tensor batch_view(const Tensor& x);                     // as as_batch, with any strides and without a copy where it can be
+Tensor batch_view(const Tensor& x);  // as as_batch, with any strides and without a copy where it can be
 // a's dimensions but the last two, then `last`.
 Dims batch_and(const Tensor& a, std::initializer_list<std::int64_t> last);
 Tensor identity(const Tensor& like, std::int64_t n);  // [n, n]

@@ -106,9 +106,11 @@ TEST_CASE("singular values that are given come back: falling over many powers of
   for (const Dtype dtype : {f32, f64}) {
     const TensorOptions o{.dtype = dtype};
     const Tensor u = qr(randn({n, n}, o)).q, v = qr(randn({n, n}, o)).q;
-    const Tensor powers = exp2(-arange(0, n, 1, o) * 0.5), steps = cat({ones({40}, o), full({40}, 0.5, o), zeros({40}, o)}, 0);
+    const Tensor powers = exp2(-arange(0, n, 1, o) * 0.5),
+                 steps = cat({ones({40}, o), full({40}, 0.5, o), zeros({40}, o)}, 0);
     for (const Tensor& values : {powers, steps, zeros({n}, o), ones({n}, o), powers * 1e18, powers * 1e-18}) {
-      const Tensor a = matmul(u * unsqueeze(values, 0), transpose(v)), h = matmul(u * unsqueeze(values, 0), transpose(u));
+      const Tensor a = matmul(u * unsqueeze(values, 0), transpose(v)),
+                   h = matmul(u * unsqueeze(values, 0), transpose(u));
       const double most = max(values).item<double>(), allowed = few * n * epsilon(a) * most;
       const SvdResult s = svd(a);
       CHECK(max(abs(s.s - values)).item<double>() <= allowed);
@@ -134,10 +136,10 @@ TEST_CASE("bits do not depend on threads, nor on the batch or the strides around
     for (const Dims& sizes : {Dims{1, 260, 260}, Dims{40, 12, 12}}) {
       const Tensor a = randn(sizes, {.dtype = dtype}), s = matmul(a, transpose(a)) + identity(sizes.back(), a);
       const std::vector<std::function<Tensor(const Tensor&)>> functions = {
-          [](const Tensor& x) { return cholesky(x); }, [](const Tensor& x) { return inv(x); },
+          [](const Tensor& x) { return cholesky(x); },     [](const Tensor& x) { return inv(x); },
           [](const Tensor& x) { return lu_factor(x).lu; }, [](const Tensor& x) { return qr(x).q; },
-          [](const Tensor& x) { return svd(x).u; }, [](const Tensor& x) { return eigh(x).vectors; },
-          [](const Tensor& x) { return det(x); }, [](const Tensor& x) { return pinv(x); }};
+          [](const Tensor& x) { return svd(x).u; },        [](const Tensor& x) { return eigh(x).vectors; },
+          [](const Tensor& x) { return det(x); },          [](const Tensor& x) { return pinv(x); }};
       for (std::size_t i = 0; i < functions.size(); ++i) {
         INFO("function " << i);
         set_num_threads(1);
@@ -180,7 +182,9 @@ TEST_CASE("matrices with NaN or infinities come to an end; errors name the matri
   slice(slice(slice(batch, 0, 1, 2), 1, 33, 34), 2, 33, 34).fill_(0.0);
   CHECK_THAT(message_of([&] { cholesky(batch); }),
              Contains("cholesky: matrix 1 is not positive definite: f32[3, 50, 50], from row 33"));
-  CHECK_THAT(message_of([&] { solve(batch, ones({3, 50, 1})); }),
+  CHECK_THAT(message_of([&] {
+               solve(batch, ones({3, 50, 1}));
+             }),
              Contains("solve: a is singular, or one of its matrices: f32[3, 50, 50]: in matrix 1 no pivot for column"));
   const LuFactorResult f = lu_factor(eye(3));
   CHECK_THAT(message_of([&] { lu_solve(f.lu, f.pivots + 1, ones({3, 1})); }), Contains("a pivot is 4"));
@@ -217,7 +221,8 @@ TEST_CASE("polar, svd_lowrank and pca_lowrank") {
       CHECK(skewness(r.u) < few);
       CHECK(skewness(r.v) < few);
       const SvdResult whole = svd(m);
-      CHECK(max(abs(slice(r.s, 0, 0, 8) / slice(whole.s, 0, 0, 8) - 1.0)).item<double>() < (dtype == f64 ? 1e-9 : 2e-2));
+      CHECK(max(abs(slice(r.s, 0, 0, 8) / slice(whole.s, 0, 0, 8) - 1.0)).item<double>() <
+            (dtype == f64 ? 1e-9 : 2e-2));
       // Without their means the rows have no direction of ones left to right that is the same in all.
       const LowRankResult c = pca_lowrank(m, 12);
       const SvdResult centered = svd(m - mean(m, {0}, true));

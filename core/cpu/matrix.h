@@ -60,7 +60,8 @@ void add_product(double alpha, const Matrix<double>& a, const Matrix<double>& b,
 void add_product(float alpha, const Matrix<float>& a, const float* x, float* y);
 void add_product(double alpha, const Matrix<double>& a, const double* x, double* y);
 
-// x := t^-1 x for the lower triangle of t [n, n], with ones on its diagonal where `unit`. (core/cpu/matrix_triangular.cpp)
+// x := t^-1 x for the lower triangle of t [n, n], with ones on its diagonal where `unit`.
+// (core/cpu/matrix_triangular.cpp)
 void solve_lower(const Matrix<float>& t, const Matrix<float>& x, bool unit);
 void solve_lower(const Matrix<double>& t, const Matrix<double>& x, bool unit);
 // The same with the upper triangle: the lower one, read from its other end.

@@ -92,8 +92,8 @@ template <class T> void step(const Chase& m, RotatedRows<T>* vectors) {
   m.beside(length - 1) = g;
 }
 
-// d := the eigenvalues; false where the steps do not come to an end. Elements as small as the rounding errors of T count
-// as 0.
+// d := the eigenvalues; false where the steps do not come to an end. Elements as small as the rounding errors of T
+// count as 0.
 template <class T> bool make_diagonal(std::int64_t n, double* d, double* e, RotatedRows<T>* vectors) {
   double size = 0;
   for (std::int64_t i = 0; i < n; ++i) size = std::max({size, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0.0});

@@ -14,7 +14,7 @@ constexpr std::int64_t block_rows = 6;
 #endif
 constexpr std::int64_t vectors = 2, depth_step = 256, rows_step = 16 * block_rows;
 template <class T> constexpr std::int64_t width = static_cast<std::int64_t>(Vec<T>::size);
-template <class T> constexpr std::int64_t block_columns = vectors * width<T>;
+template <class T> constexpr std::int64_t block_columns = vectors* width<T>;
 template <class T> constexpr std::int64_t columns_step = 8 * block_columns<T>;
 
 std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
@@ -39,12 +39,12 @@ void pack(T* to, const T* from, std::int64_t count, std::int64_t major, std::int
 }
 
 // c [rows, columns] += alpha (packed a) (packed b), one block of registers.
-template <class T>
-void add_block(T alpha, const T* a, const T* b, std::int64_t length, const Matrix<T>& c) {
+template <class T> void add_block(T alpha, const T* a, const T* b, std::int64_t length, const Matrix<T>& c) {
   using V = Vec<T>;
   V sum[block_rows][vectors];
 #pragma GCC unroll 8
-  for (auto& row : sum) for (auto& v : row) v = V(T(0));
+  for (auto& row : sum)
+    for (auto& v : row) v = V(T(0));
   for (std::int64_t p = 0; p < length; ++p, a += block_rows, b += block_columns<T>) {
     V right[vectors];
 #pragma GCC unroll 2
@@ -102,7 +102,8 @@ template <class T> void add_piece(T alpha, const Matrix<T>& a, const Matrix<T>& 
 template <class T> void add_product_of(T alpha, const Matrix<T>& a, const Matrix<T>& b, const Matrix<T>& c) {
   if (c.rows == 0 || c.columns == 0 || a.columns == 0) return;
   if (c.column != 1 && c.row == 1) return add_product_of(alpha, b.transposed(), a.transposed(), c.transposed());
-  const double work = 2.0 * static_cast<double>(c.rows) * static_cast<double>(c.columns) * static_cast<double>(a.columns);
+  const double work =
+      2.0 * static_cast<double>(c.rows) * static_cast<double>(c.columns) * static_cast<double>(a.columns);
   constexpr double tiny = 2e3;
   if (work <= tiny) {  // packing would cost more
     for (std::int64_t i = 0; i < c.rows; ++i) {
@@ -116,7 +117,8 @@ template <class T> void add_product_of(T alpha, const Matrix<T>& a, const Matrix
   }
   if (c.columns == 1 || c.rows == 1) {
     const bool column = c.columns == 1;
-    const Matrix<T> m = column ? a : b.transposed(), vector = column ? b : a.transposed(), to = column ? c : c.transposed();
+    const Matrix<T> m = column ? a : b.transposed(), vector = column ? b : a.transposed(),
+                    to = column ? c : c.transposed();
     const Memory<T> x(m.columns), y(m.rows);
     for (std::int64_t i = 0; i < m.columns; ++i) x[i] = vector(i, 0);
     for (std::int64_t i = 0; i < m.rows; ++i) y[i] = to(i, 0);
@@ -165,9 +167,9 @@ template <class T> void add_dots(T alpha, const Matrix<T>& a, const T* x, T* y) 
       s2 = xsimd::fma(load(r2 + j), x0, s2), t2 = xsimd::fma(load(r2 + j + w), x1, t2);
       s3 = xsimd::fma(load(r3 + j), x0, s3), t3 = xsimd::fma(load(r3 + j + w), x1, t3);
     }
-    T sum[4] = {xsimd::hadd(s0 + t0), xsimd::hadd(s1 + t1), xsimd::hadd(s2 + t2),
-                xsimd::hadd(s3 + t3)};
-    for (; j < a.columns; ++j) sum[0] += r0[j] * x[j], sum[1] += r1[j] * x[j], sum[2] += r2[j] * x[j], sum[3] += r3[j] * x[j];
+    T sum[4] = {xsimd::hadd(s0 + t0), xsimd::hadd(s1 + t1), xsimd::hadd(s2 + t2), xsimd::hadd(s3 + t3)};
+    for (; j < a.columns; ++j)
+      sum[0] += r0[j] * x[j], sum[1] += r1[j] * x[j], sum[2] += r2[j] * x[j], sum[3] += r3[j] * x[j];
     for (int k = 0; k < 4; ++k) y[i + k] += alpha * sum[k];
   }
   for (; i < a.rows; ++i) {

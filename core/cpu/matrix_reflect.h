@@ -55,11 +55,7 @@ template <class T> T make_reflection(T* x, std::int64_t n, T& length) {
 
 // A block: V [m, k] in memory of its own, column by column, with its ones and zeros; T [k, k].
 template <class T> struct Reflections {
-  Reflections(std::int64_t m, std::int64_t k)
-      : memory(m * k),
-        v{memory.data(), m, k, 1, m},
-        t(k, k),
-        tau(k) {}
+  Reflections(std::int64_t m, std::int64_t k) : memory(m * k), v{memory.data(), m, k, 1, m}, t(k, k), tau(k) {}
   // T from v and tau.
   void join() {
     const std::int64_t k = v.columns;
@@ -97,8 +93,9 @@ template <class T> struct Reflections {
 
 // q := the product of the reflections, times q, which may be known to be the identity. Reflection j has its 1 in row
 // j + shift, its vector below that in column j of v.
-template <class T> void multiply_reflections(const Matrix<T>& q, const Matrix<T>& v, const T* tau, std::int64_t count,
-                                             std::int64_t shift, bool is_identity) {
+template <class T>
+void multiply_reflections(const Matrix<T>& q, const Matrix<T>& v, const T* tau, std::int64_t count, std::int64_t shift,
+                          bool is_identity) {
   for (std::int64_t k = (count - 1) / reflection_block * reflection_block; k >= 0 && count > 0; k -= reflection_block) {
     const std::int64_t width = std::min(reflection_block, count - k), m = q.rows - k - shift;
     Reflections<T> block(m, width);

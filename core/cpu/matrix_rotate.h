@@ -1,5 +1,5 @@
-// Plane rotations of neighbouring rows, as the iterations for eigenvalues and singular values make them: kept until there
-// are many, then applied to a few columns at a time, which stay in the cache while all pass over them.
+// Plane rotations of neighbouring rows, as the iterations for eigenvalues and singular values make them: kept until
+// there are many, then applied to a few columns at a time, which stay in the cache while all pass over them.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,9 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // c and s with c f + s g = r and c g - s f = 0.
-struct Rotation { double c, s, r; };
+struct Rotation {
+  double c, s, r;
+};
 inline Rotation rotation_to(double f, double g) {
   if (g == 0.0) return {1.0, 0.0, f};
   if (f == 0.0) return {0.0, 1.0, g};
@@ -26,8 +28,7 @@ template <class T> class RotatedRows {
   static constexpr std::int64_t width = static_cast<std::int64_t>(Vec<T>::size);
 
   RotatedRows(std::int64_t rows, std::int64_t columns)
-      : rows_(rows, (columns + width - 1) / width * width),
-        columns_(columns) {
+      : rows_(rows, (columns + width - 1) / width * width), columns_(columns) {
     fill<T>(rows_, T(0));
   }
   Matrix<T> matrix() const { return rows_.part(0, 0, rows_.rows, columns_); }

@@ -181,8 +181,7 @@ bool make_diagonal(std::int64_t n, double* d, double* e, RotatedRows<T>* left, R
       least = std::min(least, bound);
     }
     double shift = 0.0;
-    if (least > epsilon * size)
-      shift = smaller_value(m.diagonal(length - 1), m.beside(length - 1), m.diagonal(length));
+    if (least > epsilon * size) shift = smaller_value(m.diagonal(length - 1), m.beside(length - 1), m.diagonal(length));
     const double start = std::abs(m.diagonal(0));
     if (start == 0.0 || (shift / start) * (shift / start) < std::numeric_limits<double>::epsilon()) shift = 0.0;
     if (shift == 0.0) step_without_shift(m);
@@ -193,8 +192,7 @@ bool make_diagonal(std::int64_t n, double* d, double* e, RotatedRows<T>* left, R
   return true;
 }
 
-template <class T>
-bool decompose(const Matrix<T>& given, double* values, const Matrix<T>& u_t, const Matrix<T>& v_t) {
+template <class T> bool decompose(const Matrix<T>& given, double* values, const Matrix<T>& u_t, const Matrix<T>& v_t) {
   const std::int64_t m = given.rows, n = given.columns;
   const T scale = good_scale(given);
   const bool with_vectors = u_t.data != nullptr, tall = m > n + n / 2;
@@ -220,9 +218,8 @@ bool decompose(const Matrix<T>& given, double* values, const Matrix<T>& u_t, con
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   const auto sort = [&] {
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t i, std::int64_t j) {
-      return std::abs(d[i]) > std::abs(d[j]);
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int64_t i, std::int64_t j) { return std::abs(d[i]) > std::abs(d[j]); });
   };
   bool good;
   if (with_vectors) {
@@ -256,13 +253,12 @@ bool decompose(const Matrix<T>& given, double* values, const Matrix<T>& u_t, con
 void dense_svd(const View& a, const View& values, const View& u_t, const View& v_t, bool* good) {
   const std::int64_t m = a.size(1), n = a.size(2);
   if (n == 0) return std::fill_n(good, a.size(0), true), void();
-  const double work = 4.0 * (static_cast<double>(m) + 5.0 * static_cast<double>(n)) * static_cast<double>(n) *
-                      static_cast<double>(n);
+  const double work =
+      4.0 * (static_cast<double>(m) + 5.0 * static_cast<double>(n)) * static_cast<double>(n) * static_cast<double>(n);
   visit_precise(a.dtype, [&]<class T> {
     for_matrices(a.size(0), work, [&](std::int64_t item) {
       good[item] = decompose(matrix_of<T>(a, item), values.as<double>() + item * n,
-                             u_t ? matrix_of<T>(u_t, item) : Matrix<T>(),
-                             v_t ? matrix_of<T>(v_t, item) : Matrix<T>());
+                             u_t ? matrix_of<T>(u_t, item) : Matrix<T>(), v_t ? matrix_of<T>(v_t, item) : Matrix<T>());
     });
   });
 }

@@ -208,14 +208,13 @@ void dense_lu(const View& a, std::int64_t* pivots) {
 void dense_exchange(const View& x, const std::int64_t* pivots, std::int64_t distance, bool back) {
   const std::int64_t n = x.size(1);
   visit_precise(x.dtype, [&]<class T> {
-    for_matrices(x.size(0), static_cast<double>(n * x.size(2)), [&](std::int64_t item) {
-      exchange_rows(matrix_of<T>(x, item), pivots + item * distance, n, back);
-    });
+    for_matrices(x.size(0), static_cast<double>(n * x.size(2)),
+                 [&](std::int64_t item) { exchange_rows(matrix_of<T>(x, item), pivots + item * distance, n, back); });
   });
 }
 void dense_solve(const View& t, const View& x, Triangle triangle) {
-  const double work = cube(t.size(1)) / static_cast<double>(std::max<std::int64_t>(1, t.size(1))) *
-                      static_cast<double>(x.size(2));
+  const double work =
+      cube(t.size(1)) / static_cast<double>(std::max<std::int64_t>(1, t.size(1))) * static_cast<double>(x.size(2));
   visit_precise(x.dtype, [&]<class T> {
     for_matrices(x.size(0), work, [&](std::int64_t item) {
       const Matrix<T> a = matrix_of<T>(t, item), b = matrix_of<T>(x, item);
