@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "autograd/grad_mode.h"
 #include "core/ops_matrix.h"
 #include "core/random.h"
 
@@ -35,7 +36,8 @@ int main(int argc, char** argv) try {
   const std::string sizes = argv[2];
   const std::size_t x = sizes.find('x');
   const std::int64_t n = std::atoll(sizes.c_str() + (x == std::string::npos ? 0 : x + 1));
-  const Dims shape = x == std::string::npos ? Dims{n, n} : Dims{std::atoll(sizes.c_str()), n, n};
+  const Dims shape =
+      x == std::string::npos ? Dims{n, n} : Dims{static_cast<std::int64_t>(std::atoll(sizes.c_str())), n, n};
   const double seconds = argc > 3 ? std::atof(argv[3]) : 0.2;
   const NoGrad no_grad;
   manual_seed(1);

@@ -91,6 +91,21 @@ template <class T> struct Reflections {
   Memory<T> tau;
 };
 
+// q := (1 - tau v v^T) q for v [rows of q], of a small q.
+template <class T> void reflect(const Matrix<T>& q, const T* v, T tau, T* inner) {
+  if (q.column == 1) {
+    std::fill_n(inner, q.columns, T(0));
+    for (std::int64_t i = 0; i < q.rows; ++i) add_scaled(inner, v[i], &q(i, 0), q.columns);
+    for (std::int64_t i = 0; i < q.rows; ++i) add_scaled(&q(i, 0), -tau * v[i], inner, q.columns);
+    return;
+  }
+  for (std::int64_t j = 0; j < q.columns; ++j) {
+    T sum = 0;
+    for (std::int64_t i = 0; i < q.rows; ++i) sum += v[i] * q(i, j);
+    for (std::int64_t i = 0; i < q.rows; ++i) q(i, j) -= tau * sum * v[i];
+  }
+}
+
 // q := the product of the reflections, times q, which may be known to be the identity. Reflection j has its 1 in row
 // j + shift, its vector below that in column j of v.
 template <class T>
