@@ -22,11 +22,9 @@ void bit_pair(bits::Pair pair, const View& y, const View& a, const View& b) {
 
 void frexp(const View& mantissa, const View& exponent, const View& x) {
   const View* inputs[] = {&x};
-  visit_compute(x.dtype, [&]<class C> {
-    if constexpr (std::is_floating_point_v<C>) {
-      launch_elementwise<bits::Mantissa, C, 1>("frexp", {}, plan_elementwise(mantissa, inputs));
-      launch_elementwise<bits::Exponent, C, 1>("frexp", {}, plan_elementwise(exponent, inputs));
-    }
+  visit_compute(x.dtype, [&]<class C>() {
+    launch_elementwise<bits::Mantissa, C, 1>("frexp", {}, plan_elementwise(mantissa, inputs));
+    launch_elementwise<bits::Exponent, C, 1>("frexp", {}, plan_elementwise(exponent, inputs));
   });
 }
 

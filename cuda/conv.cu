@@ -183,7 +183,7 @@ void add_bias(const View& y, const View& x, const View& bias) {
   }
   const View* inputs[] = {&x, &channels};
   visit_compute(y.dtype,
-                [&]<class C> { launch_elementwise<AddBias, C, 2>("conv2d_bias", {}, plan_elementwise(y, inputs)); });
+                [&]<class C>() { launch_elementwise<AddBias, C, 2>("conv2d_bias", {}, plan_elementwise(y, inputs)); });
 }
 
 void forward(const ConvShape& s, const View& y, const View& x, const View& weight) {
@@ -212,7 +212,7 @@ void input_gradient(const ConvShape& s, const View& dx, const View& g, const Vie
     p.lda = u.rows();
     run(p, dx.device);
     const Grid grid = grid_for(std::min<std::int64_t>(images * s.in_image(), std::int64_t{1} << 30));
-    visit_compute(dx.dtype, [&]<class C> {
+    visit_compute(dx.dtype, [&]<class C>() {
       launch("fold", &fold_kernel<C>, grid, element(dx, first * s.in_image()), dx.dtype,
              static_cast<const C*>(matrices.raw_data()), u, images);
     });

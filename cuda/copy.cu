@@ -131,7 +131,7 @@ template <class F> void update(const char* name, const View& y, const View& x, c
   const View* inputs[] = {&y, &x};
   const ElementwiseLoop loop = plan_elementwise(y, inputs);
   if (y.numel() == 0) return;
-  visit_compute_any(y.dtype, [&]<class C> { launch_elementwise<F, C, 2>(name, f, loop); });
+  visit_compute_any(y.dtype, [&]<class C>() { launch_elementwise<F, C, 2>(name, f, loop); });
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace mantissa::cuda_backend {
 
 void gamma_function(const View& y, const View& x, std::int64_t order) {
   const View* inputs[] = {&x};
-  visit_compute(y.dtype, [&]<class C> {
+  visit_compute(y.dtype, [&]<class C>() {
     launch_elementwise<special::GammaFunction, C, 1>("gamma_function", {order}, plan_elementwise(y, inputs));
   });
 }

@@ -216,7 +216,7 @@ void gather(const View& y, const View& x, int dim, const View& index) {
   if (y.numel() == 0) return;
   if (moves_16_bytes(y, x, dim, index))
     return gather_words<uint4>(y, x, dim, index, static_cast<std::int64_t>(16 / size_of(y.dtype)));
-  visit_word(y.dtype, [&]<class Word> { gather_words<Word>(y, x, dim, index, 1); });
+  visit_word(y.dtype, [&]<class Word>() { gather_words<Word>(y, x, dim, index, 1); });
 }
 
 void scatter(const View& y, int dim, const View& index, const View& source) {
@@ -227,7 +227,7 @@ void scatter(const View& y, int dim, const View& index, const View& source) {
   const std::int64_t* at = index.as<const std::int64_t>();
   launch("scatter", &claim_kernel, grid_for(w.lines * w.length), static_cast<long long*>(winner.raw_data()), at, w,
          targets, note());
-  visit_word(y.dtype, [&]<class Word> {
+  visit_word(y.dtype, [&]<class Word>() {
     launch("scatter", &scatter_kernel<Word>, grid_for(w.lines * w.length), y.as<Word>(), source.as<const Word>(),
            static_cast<const long long*>(winner.raw_data()), at, w, targets);
   });
@@ -236,7 +236,7 @@ void scatter(const View& y, int dim, const View& index, const View& source) {
 void scatter_add(const View& y, int dim, const View& index, const View& source) {
   if (index.numel() == 0) return;
   const IndexWalk w = walk_along(index, y, source, dim, y.sizes[dim]);
-  visit(y.dtype, [&]<class T> { add_in_order<T>(y, index, source, w); });
+  visit(y.dtype, [&]<class T>() { add_in_order<T>(y, index, source, w); });
 }
 
 }  // namespace mantissa::cuda_backend

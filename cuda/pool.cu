@@ -269,7 +269,7 @@ void max_pool2d_backward(const View& dx, const View& g, const View& index) {
                      pixels = g.sizes[2] * g.sizes[3];
   if (dx.numel() == 0) return;
   const DenseInput grad(g), places(index);
-  visit_compute(dx.dtype, [&]<class C> {
+  visit_compute(dx.dtype, [&]<class C>() {
     const bool direct = dx.dtype == dtype_of<C> && dx.is_contiguous();
     Tensor wide;
     if (!direct) wide = Tensor::allocate(dx.sizes, dtype_of<C>, dx.device);

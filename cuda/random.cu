@@ -104,7 +104,7 @@ void dropout(const View& y, const View& x, double p, std::uint64_t seed, std::ui
   const Dims* strides[] = {&x.strides};
   const Loop loop = collapse(x.sizes, strides, 1);
   const Offsets walk(loop.sizes, loop.strides[0]);
-  visit_compute(x.dtype, [&]<class C> {
+  visit_compute(x.dtype, [&]<class C>() {
     const C scale = p < 1 ? static_cast<C>(1 / (1 - p)) : C(0);
     const bool alike = !y.is_contiguous();
     const auto movable = [](const View& v) {

@@ -146,7 +146,7 @@ void recurrence(const View& y, const View& gates, const View& kept, const View& 
     const View h_before = parts == 2 ? state.view() : i > 0 ? step(y, time(i - 1)) : h0;
     const View c_before = i > 0 ? step(kept, time(i - 1)) : c0;
     multiply(sums.view(), parts == 2 ? halves.view().data : h_before.data, weight_hh, true, y.dtype);
-    visit_compute(y.dtype, [&]<class C> {
+    visit_compute(y.dtype, [&]<class C>() {
       visit_cell(cell, [&]<class F>(F) {
         launch("recurrence", &step_forward<F, C>, grid_for(batch * hidden), Part(step(y, t)),
                step(gates, t).template as<C>(), step(kept, t).template as<C>(), Part(h_before), Part(c_before),
@@ -170,7 +170,7 @@ void recurrence_backward(const View& d_x, const View& d_h, const View& d_h0, con
   const Tensor product = zeros(), past = zeros(), d_c = zeros();
   if (c0) copy(d_c.view(), step(g, steps));
   const View& d_p = d_h ? d_h : d_x;
-  visit_compute(y.dtype, [&]<class C> {
+  visit_compute(y.dtype, [&]<class C>() {
     for (std::int64_t i = steps - 1; i >= 0; --i) {
       const std::int64_t t = time(i);
       const View h_before = i > 0 ? step(y, time(i - 1)) : h0, c_before = i > 0 ? step(kept, time(i - 1)) : c0;

@@ -10,7 +10,7 @@ MANTISSA_KERNEL(reduce_var, const View& y, const View& x, double divisor)
 namespace mantissa::cuda_backend {
 
 void reduce_sum(const View& y, const View& x, double divisor) {
-  visit_compute_any(x.dtype, [&]<class C> {
+  visit_compute_any(x.dtype, [&]<class C>() {
     run_reduction<Sum, C>("reduce_sum", ReducePlan(y.sizes, x), x, Elements<C>{x.data, x.dtype},
                           {y.data, y.dtype, divisor});
   });
@@ -18,7 +18,7 @@ void reduce_sum(const View& y, const View& x, double divisor) {
 
 // Two passes: the mean, then the squared deviations from it.
 void reduce_var(const View& y, const View& x, double divisor) {
-  visit_compute(x.dtype, [&]<class C> {
+  visit_compute(x.dtype, [&]<class C>() {
     const ReducePlan plan(y.sizes, x);
     const Tensor mean = Tensor::allocate(y.sizes, dtype_of<C>, y.device);
     run_reduction<Sum, C>("reduce_var", plan, x, Elements<C>{x.data, x.dtype},

@@ -13,7 +13,7 @@ namespace mantissa::cuda_backend {
 namespace {
 
 template <class Fold> void run_fold(const char* name, const View& y, const View& x) {
-  visit_compute_any(x.dtype, [&]<class C> {
+  visit_compute_any(x.dtype, [&]<class C>() {
     run_reduction<Fold, C>(name, ReducePlan(y.sizes, x), x, Elements<C>{x.data, x.dtype}, {y.data, y.dtype});
   });
 }
@@ -66,7 +66,7 @@ void reduce_arg(const View& values, const View& indices, const View& x, bool lar
   job.count = plan.count;
   constexpr unsigned warps = 8;
   const Grid grid{dim3(static_cast<unsigned>((plan.outputs + warps - 1) / warps)), dim3(32, warps)};
-  visit_compute_any(x.dtype, [&]<class C> {
+  visit_compute_any(x.dtype, [&]<class C>() {
     launch("reduce_arg", &arg_kernel<C>, grid, job, x.data, x.dtype, values.data, values.dtype,
            indices.as<std::int64_t>(), largest);
   });

@@ -91,7 +91,7 @@ bool has_dense_rows(const View& v) {
 
 void rotary_tables(const View& cosine, const View& sine, std::int64_t start, double base) {
   const std::int64_t n = cosine.numel();
-  visit_compute(cosine.dtype, [&]<class C> {
+  visit_compute(cosine.dtype, [&]<class C>() {
     launch("rotary_tables", &rotary_tables_kernel<C>, grid_for(n), cosine.as<C>(), sine.as<C>(), start, base,
            cosine.sizes[1], n);
   });
@@ -111,7 +111,7 @@ void rotary(const View& y, const View& x, const View& cosine, const View& sine, 
   rows.x_step = x.strides[last];
   rows.y_step = y.strides[last];
   rows.half = x.sizes[last] / 2;
-  visit_compute(x.dtype, [&]<class C> {
+  visit_compute(x.dtype, [&]<class C>() {
     const Turn<C> turn{cosine.as<const C>(), sine.as<const C>(), inverse ? C(-1) : C(1)};
     const bool packs = std::is_same_v<C, float> && rows.half % pack == 0 && has_dense_rows(x) && has_dense_rows(y);
     rows.count = x.numel() / 2 / (packs ? pack : 1);

@@ -98,7 +98,7 @@ void argsort(const View& index, const View& x, int dim, bool descending) {
   const LinesOf in(x.sizes, x.strides, dim), out(index.sizes, index.strides, dim);
   const std::int64_t n = in.length, count = x.numel() / n;
   const Tensor keys = Tensor::allocate({count, n}, i64, x.device);
-  visit_compute_any(x.dtype, [&]<class C> {
+  visit_compute_any(x.dtype, [&]<class C>() {
     launch("argsort", &keys_kernel<C>, grid_for(count * n), static_cast<std::uint64_t*>(keys.raw_data()), x.data,
            x.dtype, in, count, descending);
   });
@@ -112,7 +112,7 @@ void searchsorted(const View& index, const View& sorted, const View& values, boo
   const std::int64_t count = index.numel();
   if (count == 0) return;
   const std::int64_t n = sorted.sizes.back(), m = sorted.dim() == 1 ? values.numel() : values.sizes.back();
-  visit_compute_any(promote(sorted.dtype, values.dtype), [&]<class C> {
+  visit_compute_any(promote(sorted.dtype, values.dtype), [&]<class C>() {
     launch("searchsorted", &search_kernel<C>, grid_for(count), index.as<std::int64_t>(),
            Offsets(index.sizes, index.strides), Sequence<C>(sorted), Sequence<C>(values), count, n, m, right);
   });
@@ -127,7 +127,7 @@ void nonzero(const View& index, const View& x) {
   auto* ends = static_cast<std::int64_t*>(counts.raw_data());
   Shape shape{x.dim(), {}};
   for (int d = 0; d < x.dim(); ++d) shape.sizes[d] = x.sizes[d];
-  visit_compute_any(x.dtype, [&]<class C> {
+  visit_compute_any(x.dtype, [&]<class C>() {
     launch("nonzero", &count_nonzero_kernel<C>, grid, ends, Sequence<C>(x), n);
     const Tensor sums = Tensor::allocate(counts.sizes(), i64, x.device);
     cumsum(sums.view(), counts.view(), 0, false);

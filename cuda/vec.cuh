@@ -102,7 +102,8 @@ template <class C> __device__ inline void store_pack(void* p, Dtype t, std::int6
   });
 }
 
-// On the host: calls f.template operator()<C>() with the type that floating elements of `t` compute in.
+// On the host: calls f.template operator()<C>() with the type that floating elements of `t` compute in. Write such an f
+// as [&]<class C>() { ... }: without the (), which C++ could spare, nvcc 12.4 calls C by another template's name.
 template <class F> void visit_compute(Dtype t, F&& f) {
   if (t == f64) f.template operator()<double>();
   else f.template operator()<float>();

@@ -28,8 +28,8 @@
 //
 // On GPUs gradients go through host memory (io/process_group.h), and a step cannot be captured (jit/capture.h).
 //
-// The buffers of rank 0 (running statistics of batch norms) are given to all at the end of each backward. Batch norms look
-// at this rank's batch, unless nn::sync_batch_norm (nn/sync_batch_norm.h) was called.
+// The buffers of rank 0 (running statistics of batch norms) are given to all at the end of each backward. Batch norms
+// look at this rank's batch, unless they were told otherwise: nn/sync_batch_norm.h.
 #pragma once
 
 #include <memory>

@@ -58,7 +58,8 @@ class BatchNorm {
                                                        : 0;
     const bool training = mode.training || !tracked;
     if (mode.training && mode.group) {
-      Tensor y = detail::sync_batch_norm(*mode.group, x, weight, bias, running_mean, running_var, momentum, options.eps);
+      Tensor y = detail::sync_batch_norm(*mode.group, x, weight, bias, running_mean, running_var, momentum,
+                                         options.eps);
       if (z.defined()) y = y + z;
       return relu ? mantissa::relu(y) : y;
     }
