@@ -58,7 +58,8 @@ bool matches(std::string_view pattern, std::string_view path) {
 }
 
 Policies policies_for(ModuleList net, const ModulePolicies& rules) {
-  for (const auto& [pattern, policy] : rules) {
+  for (const auto& rule : rules) {
+    const std::string& pattern = rule.first;
     const bool found =
         std::ranges::any_of(net.modules, [&](const ModuleList::Object& o) { return matches(pattern, o.path); });
     if (found) continue;

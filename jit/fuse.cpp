@@ -36,6 +36,8 @@ void run_part(const TracedPart& part, std::span<const View> y, std::span<const V
   kernels::fused(y[0].device, part.program, y, std::span(inputs, part.arguments.size()));
 }
 
+constexpr const char* argument_names[] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"};
+
 template <class Indices> struct FusedOp;
 template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
   static constexpr std::size_t n = sizeof...(i);
@@ -44,8 +46,7 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
 
   static constexpr bool takes_host_numbers = true;
   static constexpr auto name = "fused";
-  static constexpr const char* all_args[] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"};
-  static constexpr const char* args[] = {all_args[i]...};
+  static constexpr const char* args[] = {argument_names[i]...};
   std::shared_ptr<Compiled> compiled;
 
   Spec infer(Argument<i>... x) const {
