@@ -83,9 +83,9 @@ struct SvdResult { Tensor u, s, vh; };
 SvdResult svd(const Tensor& a);
 Tensor svdvals(const Tensor& a);  // s alone, whose gradient is always defined
 // Singular values up to rtol times the largest count as 0; rtol by default the dtype's epsilon times max(m, n).
+// Where two norms prove that a has full rank, pinv is found by QR on the CPU, in a fraction of the time.
 Tensor pinv(const Tensor& a, std::optional<double> rtol = {});         // [..., n, m] (Moore-Penrose)
 Tensor matrix_rank(const Tensor& a, std::optional<double> rtol = {});  // i64 [...]; no gradient
-// Where a has full rank for certain pinv is found by QR, in a fraction of the time.
 // matmul(pinv(a, rcond), b): of the x for which a x is closest to b the smallest. b: as in solve, with m rows.
 Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {});
 // The condition number: the largest singular value divided by the smallest, infinite for a singular matrix; -2: the
