@@ -68,7 +68,10 @@ Ema::Ema(Parameters parameters, const EmaOptions& options)
     : WeightAverage("Ema", std::move(parameters)), decay_(options.decay) {
   check(decay_ >= 0 && decay_ < 1, "Ema: decay must be at least 0 and below 1, got ", decay_);
 }
-void Ema::update(const amp::StepResult& result) { move(Tensor(1 - decay_), result); }
+void Ema::update(const amp::StepResult& result) {
+  const Tensor usual = full({}, 1 - decay_, {.dtype = f64, .device = count().device()});
+  move(where(eq(count(), Tensor(0)), ones_like(usual), usual), result);
+}
 
 void Swa::update(const amp::StepResult& result) {
   const Tensor next = count().to(f64) + 1;

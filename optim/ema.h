@@ -52,7 +52,8 @@ class WeightAverage {
 struct EmaOptions {
   double decay = 0.999;  // in [0, 1)
 };
-// average = decay * average + (1 - decay) * parameter, starting at the parameters' values.
+// average = decay * average + (1 - decay) * parameter. The first update takes the parameters as they are, as
+// AveragedModel's does: the values before training, often random, never weigh in. Before it: those at construction.
 class Ema : public WeightAverage {
  public:
   explicit Ema(Parameters parameters, const EmaOptions& options = {});

@@ -150,6 +150,24 @@ TEST_CASE("training with bf16 moments ends where training with f32 moments does"
   CHECK(exact < 1e-3);
 }
 
+TEST_CASE("Ema has the averages of AveragedModel, which begin with the first update", "[optim]") {
+  for (const Dtype dtype : {f32, f64}) {
+    Tensor p = zeros({1}, {.dtype = dtype}).requires_grad_();  // 0 is random, say: it must not weigh in
+    optim::Ema ema({p}, {.decay = 0.9});
+    CHECK(ema.average(0).item<double>() == 0);
+    // torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.9)) of 1, 4, 9, 16
+    const double expected[] = {1, 1.3, 2.07, 3.463};
+    for (int t = 0; t < 4; ++t) {
+      {
+        const NoGrad no_grad;
+        p.fill_((t + 1) * (t + 1));
+      }
+      ema.update();
+      CHECK(std::abs(ema.average(0).item<double>() - expected[t]) < (dtype == f64 ? 1e-14 : 1e-6));
+    }
+  }
+}
+
 TEST_CASE("averages of weights resume bitwise and leave skipped steps out", "[optim]") {
   MANTISSA_PRINT_SEED();
   Tensor p = random_tensor({5}, 1).to(f32).requires_grad_();
