@@ -63,7 +63,9 @@ template <class T> T clone_value(const T& x) {
   } else if constexpr (std::is_aggregate_v<T>) {
     return std::apply([](const auto&... member) { return T{clone_value(member)...}; }, members(x));
   } else {
-    static_assert(HasClone<T>, "this module has a constructor or private members: give it a clone() const");
+    static_assert(HasClone<T>,
+        "this module has a constructor or private members: give it a clone() const, such as "
+        "Block clone() const { Block copy(width); nn::copy_fields(*this, copy); return copy; }");
   }
 }
 

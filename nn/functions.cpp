@@ -133,7 +133,8 @@ void detail::fail_clone(const std::type_info& type) {
   const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
                                                     std::free);
   fail("clone: the layer ", status == 0 ? name.get() : type.name(),
-       " cannot be copied: a module with a constructor or private members needs a clone() const (nn/clone.h)");
+       " cannot be copied: a module with a constructor or private members needs a clone() const, such as "
+       "{ Block copy(width); nn::copy_fields(*this, copy); return copy; }");
 }
 
 void detail::repeat_ties(ModuleRef from, ModuleRef to) {
