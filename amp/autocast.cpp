@@ -90,7 +90,6 @@ Autocast::Autocast(Disabled) : before_(context().autocast) {
   context().autocast.enabled[0] = context().autocast.enabled[1] = false;
   ++context().autocast.depth;
 }
-Autocast::Autocast(const AutocastState& state) : before_(context().autocast) { context().autocast = state; }
 Autocast::~Autocast() {
   context().autocast = before_;
   if (before_.depth == 0) end_of_regions();

@@ -3,6 +3,7 @@
 //   Tensor loss = amp::autocast(bf16, [&] { return cross_entropy(net(x), y); });
 //   amp::Autocast scope(f16);                 // or as a guard, until the end of the block
 //   amp::Autocast off(amp::disabled);         // a region in full precision inside another
+//   amp::Autocast maybe({.dtype = f16, .enabled = use_amp});
 //   amp::Autocast as_torch({.dtype = f16,
 //                           .policies = amp::Policies::torch_cuda(),
 //                           .cache = amp::CastCache::until_exit});
@@ -13,6 +14,7 @@
 // or f32 (which makes the region inert).
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <utility>
 
@@ -40,7 +42,10 @@ class [[nodiscard]] Autocast {
   Autocast(Device device, Dtype dtype);           // on one device type
   explicit Autocast(const AutocastOptions& options);
   explicit Autocast(Disabled);
-  explicit Autocast(const AutocastState& state);  // apply a captured state, e.g. on another thread
+  // Applies a captured state, e.g. on another thread. A template, so that braces mean options.
+  template <std::same_as<AutocastState> S> explicit Autocast(const S& state) : before_(context().autocast) {
+    context().autocast = state;
+  }
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;

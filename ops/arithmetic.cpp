@@ -95,7 +95,9 @@ struct WhereOp : Where {
   static constexpr const char* args[] = {"condition", "a", "b"};
   Spec infer(const Tensor& c, const Tensor& a, const Tensor& b) const {
     check(c.dtype() == boolean, "the condition must be bool; compare with something, as in x != 0");
-    return in_layout_of({broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), common_dtype(a, b),
+    const Dtype both = common_dtype(a, b);
+    const bool numbers = a.is_weak_scalar() && b.is_weak_scalar();  // where(x > 0, 1.0, 0.5): no tensor says which
+    return in_layout_of({broadcast(c.sizes(), broadcast(a.sizes(), b.sizes())), numbers && both == f64 ? f32 : both,
                          on_device(c, on_device(a, b)).device()},
                         c, a, b);
   }

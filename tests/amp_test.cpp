@@ -289,6 +289,14 @@ TEST_CASE("A31: with the cache off each use makes a cast of its own", "[amp]") {
   CHECK(amp::shadow_bytes(parameters) == 0);
 }
 
+TEST_CASE("a region that is enabled by a flag", "[amp]") {
+  const Tensor w = weight({4, 4}, 1);
+  for (const bool use_amp : {false, true}) {
+    const Autocast scope({.dtype = f16, .enabled = use_amp});
+    CHECK(linear(w, w).dtype() == (use_amp ? f16 : f32));
+  }
+}
+
 TEST_CASE("A32: casts kept until the outermost region ends go then, and not before", "[amp]") {
   const Tensor w = weight({64, 64}, 1), x = input({8, 64}, 2, bf16);
   const Tensor parameters[] = {w};
