@@ -1,7 +1,7 @@
 // The operators of Python that core/ops.h has under a name, % & | ^ ~ << >> and the comparisons of masks they are
-// written for, (x > 0) & (x < 1), and numbers in the place of tensors: maximum(x, 0), eq(ids, pad). Tensors have no +=
-// and the like: Python's writes into the tensor, which is not recorded here, and one that made a new tensor would not
-// be seen through other handles, so a program has to say which of the two it wants.
+// written for, (x > 0) & (x < 1), mm, and numbers in the place of tensors: maximum(x, 0), eq(ids, pad). Tensors have no
+// += and the like: Python's writes into the tensor, which is not recorded here, and one that made a new tensor would
+// not be seen through other handles, so a program has to say which of the two it wants.
 #pragma once
 
 #include <concepts>
@@ -26,6 +26,8 @@ inline Tensor operator>>(const Tensor& a, const Tensor& b) { return bitwise_righ
 Tensor operator<<(const Tensor& a, std::integral auto b) { return bitwise_left_shift(a, Tensor(b)); }
 Tensor operator>>(const Tensor& a, std::integral auto b) { return bitwise_right_shift(a, Tensor(b)); }
 
+inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }  // matmul of two matrices, nothing else
+
 // The functions of two tensors with a number in the place of one: maximum(x, 0), eq(ids, pad), sub(1, x).
 #define MANTISSA_NUMBER_ARGUMENT(name)                                                \
   Tensor name(const Tensor& a, Number auto b) { return name(a, Tensor(b)); }           \
@@ -48,6 +50,8 @@ MANTISSA_NUMBER_ARGUMENT(ge)
 #undef MANTISSA_NUMBER_ARGUMENT
 Tensor where(const Tensor& condition, const Tensor& a, Number auto b) { return where(condition, a, Tensor(b)); }
 Tensor where(const Tensor& condition, Number auto a, const Tensor& b) { return where(condition, Tensor(a), b); }
+// Of two numbers i64, bool or f32, as in PyTorch: where(p > 0.5, 1, 0) has class numbers, where(x > 0, 1.0, 0.5) f32.
+Tensor where(const Tensor& condition, Number auto a, Number auto b) { return where(condition, Tensor(a), Tensor(b)); }
 Tensor lerp(const Tensor& start, const Tensor& end, Number auto weight) { return lerp(start, end, Tensor(weight)); }
 
 // What they would have to say stands in the compiler's message.

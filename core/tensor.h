@@ -28,6 +28,7 @@
 namespace mantissa {
 
 class Tensor;
+struct ValuesIndices;  // core/ops.h
 
 namespace autograd {
 class Node;  // autograd/node.h
@@ -117,6 +118,16 @@ class Tensor {
   template <std::integral T> explicit Tensor(T number)
       : Tensor(of_integer(static_cast<std::int64_t>(number), std::same_as<T, bool> ? boolean : i64)) {}
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&) & = default;  // this handle is then one of the other tensor
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  // x[0] = y: the handle that x[0] makes would be another's and gone, and x as it was.
+  template <class T> void operator=(const T&) && {
+    static_assert(!std::same_as<T, T>,
+                  "x[...] = y does not write into x: write x[...].copy_(y) or x[...].fill_(number); for a mask "
+                  "masked_fill, index_put or where, whose results are tensors of their own");
+  }
   // An uninitialised, dense tensor.
   static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu, Layout layout = Layout::contiguous);
   // A view of the same storage, `offset` elements after this tensor's first. Checked against the
@@ -172,21 +183,28 @@ class Tensor {
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
   Tensor& add_(const Tensor& other, double alpha = 1);
+  Tensor& add_(double number) { return add_(Tensor(number)); }
   Tensor& sub_(const Tensor& other) { return add_(other, -1); }
+  Tensor& sub_(double number) { return add_(Tensor(-number)); }
   Tensor& mul_(const Tensor& other);
   Tensor& mul_(double factor);
 
   // --- shorthands for core/ops.h ---
   Tensor operator[](std::int64_t i) const;
   Tensor operator[](std::initializer_list<Index> index) const;
+  // index(x, {index}), a copy: rows by i64, negative ones from the end, or a bool mask of the first dims.
+  template <std::derived_from<Tensor> T> Tensor operator[](const T& index) const { return at(index); }
   Tensor to(Dtype dtype) const;
   Tensor to(Device device) const;
   Tensor contiguous() const;
   Tensor clone() const;
   Tensor reshape(const Dims& shape) const;
+  // reshape: it copies where PyTorch's view refuses, because convolutions choose the layout of images by themselves.
+  Tensor view(const Dims& shape) const { return reshape(shape); }
   Tensor flatten(int start = 0, int end = -1) const;
   Tensor transpose(int a, int b) const;
-  Tensor t() const;  // of a matrix
+  Tensor t() const;   // of a matrix
+  Tensor mT() const;  // the last two dims exchanged
   Tensor permute(const Dims& order) const;
   Tensor unsqueeze(int dim) const;
   Tensor squeeze() const;
@@ -194,12 +212,24 @@ class Tensor {
   Tensor expand(const Dims& shape) const;
   Tensor slice(int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) const;
   Tensor select(int dim, std::int64_t index) const;
+  Tensor repeat(const Dims& repeats) const;
+  Tensor gather(int dim, const Tensor& index) const;
+  std::vector<Tensor> split(std::int64_t size, int dim = 0) const;
+  std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0) const;
+  std::vector<Tensor> unbind(int dim = 0) const;
   Tensor sum(const Dims& dims = {}, bool keepdim = false) const;  // of no dims: over all
   Tensor mean(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor var(const Dims& dims = {}, bool keepdim = false, int correction = 1) const;
+  Tensor std(const Dims& dims = {}, bool keepdim = false, int correction = 1) const;
+  Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false) const;
+  Tensor cumsum(int dim) const;
   Tensor max() const;
   Tensor min() const;
+  ValuesIndices max(int dim, bool keepdim = false) const;
+  ValuesIndices min(int dim, bool keepdim = false) const;
+  ValuesIndices topk(std::int64_t k, int dim = -1) const;
   Tensor argmax(int dim, bool keepdim = false) const;
   Tensor argmin(int dim, bool keepdim = false) const;
   Tensor any() const;
@@ -207,14 +237,23 @@ class Tensor {
   Tensor softmax(int dim) const;
   Tensor log_softmax(int dim) const;
   Tensor matmul(const Tensor& other) const;
+  Tensor mm(const Tensor& other) const;  // of matrices
   Tensor masked_fill(const Tensor& mask, double value) const;
   Tensor exp() const;
   Tensor log() const;
   Tensor sqrt() const;
   Tensor abs() const;
   Tensor pow(double exponent) const;
+  Tensor square() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor relu() const;
+  Tensor sigmoid() const;
+  Tensor tanh() const;
+  Tensor clamp(double low, double high) const;
 
  private:
+  Tensor at(const Tensor& index) const;
   static Tensor of_integer(std::int64_t number, Dtype dtype);
   void* checked_data(Dtype expected) const;
   bool truth() const;

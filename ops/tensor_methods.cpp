@@ -13,6 +13,7 @@ Tensor Tensor::t() const {
   check(dim() == 2, "t: needs a matrix, got ", *this);
   return mantissa::transpose(*this, 0, 1);
 }
+Tensor Tensor::mT() const { return mantissa::transpose(*this); }
 Tensor Tensor::permute(const Dims& order) const { return mantissa::permute(*this, order); }
 Tensor Tensor::unsqueeze(int dim) const { return mantissa::unsqueeze(*this, dim); }
 Tensor Tensor::squeeze() const { return mantissa::squeeze(*this); }
@@ -22,10 +23,26 @@ Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t
   return mantissa::slice(*this, dim, begin, end, step);
 }
 Tensor Tensor::select(int dim, std::int64_t index) const { return mantissa::select(*this, dim, index); }
+Tensor Tensor::repeat(const Dims& repeats) const { return mantissa::repeat(*this, repeats); }
+Tensor Tensor::gather(int dim, const Tensor& index) const { return mantissa::gather(*this, dim, index); }
+std::vector<Tensor> Tensor::split(std::int64_t size, int dim) const { return mantissa::split(*this, size, dim); }
+std::vector<Tensor> Tensor::chunk(std::int64_t chunks, int dim) const { return mantissa::chunk(*this, chunks, dim); }
+std::vector<Tensor> Tensor::unbind(int dim) const { return mantissa::unbind(*this, dim); }
 Tensor Tensor::sum(const Dims& dims, bool keepdim) const { return mantissa::sum(*this, dims, keepdim); }
 Tensor Tensor::mean(const Dims& dims, bool keepdim) const { return mantissa::mean(*this, dims, keepdim); }
 Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return mantissa::amax(*this, dims, keepdim); }
 Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return mantissa::amin(*this, dims, keepdim); }
+Tensor Tensor::var(const Dims& dims, bool keepdim, int correction) const {
+  return mantissa::var(*this, dims, keepdim, correction);
+}
+Tensor Tensor::std(const Dims& dims, bool keepdim, int correction) const {
+  return mantissa::std(*this, dims, keepdim, correction);
+}
+Tensor Tensor::norm(double p, const Dims& dims, bool keepdim) const { return mantissa::norm(*this, p, dims, keepdim); }
+Tensor Tensor::cumsum(int dim) const { return mantissa::cumsum(*this, dim); }
+ValuesIndices Tensor::max(int dim, bool keepdim) const { return mantissa::max(*this, dim, keepdim); }
+ValuesIndices Tensor::min(int dim, bool keepdim) const { return mantissa::min(*this, dim, keepdim); }
+ValuesIndices Tensor::topk(std::int64_t k, int dim) const { return mantissa::topk(*this, k, dim); }
 Tensor Tensor::max() const { return mantissa::max(*this); }
 Tensor Tensor::min() const { return mantissa::min(*this); }
 Tensor Tensor::argmax(int dim, bool keepdim) const { return mantissa::argmax(*this, dim, keepdim); }
@@ -35,13 +52,26 @@ Tensor Tensor::all() const { return mantissa::all(*this); }
 Tensor Tensor::softmax(int dim) const { return mantissa::softmax(*this, dim); }
 Tensor Tensor::log_softmax(int dim) const { return mantissa::log_softmax(*this, dim); }
 Tensor Tensor::matmul(const Tensor& other) const { return mantissa::matmul(*this, other); }
+Tensor Tensor::mm(const Tensor& other) const {
+  check(dim() == 2 && other.dim() == 2, "mm: needs two matrices, got ", *this, " and ", other,
+        "; matmul takes batches");
+  return mantissa::matmul(*this, other);
+}
 Tensor Tensor::masked_fill(const Tensor& mask, double value) const { return mantissa::masked_fill(*this, mask, value); }
 Tensor Tensor::exp() const { return mantissa::exp(*this); }
 Tensor Tensor::log() const { return mantissa::log(*this); }
 Tensor Tensor::sqrt() const { return mantissa::sqrt(*this); }
 Tensor Tensor::abs() const { return mantissa::abs(*this); }
 Tensor Tensor::pow(double exponent) const { return mantissa::pow(*this, exponent); }
+Tensor Tensor::square() const { return mantissa::square(*this); }
+Tensor Tensor::sin() const { return mantissa::sin(*this); }
+Tensor Tensor::cos() const { return mantissa::cos(*this); }
+Tensor Tensor::relu() const { return mantissa::relu(*this); }
+Tensor Tensor::sigmoid() const { return mantissa::sigmoid(*this); }
+Tensor Tensor::tanh() const { return mantissa::tanh(*this); }
+Tensor Tensor::clamp(double low, double high) const { return mantissa::clamp(*this, low, high); }
 
+Tensor Tensor::at(const Tensor& index) const { return mantissa::index(*this, {index}); }
 Tensor Tensor::operator[](std::int64_t i) const { return mantissa::select(*this, 0, i); }
 
 Tensor Tensor::operator[](std::initializer_list<Index> index) const {

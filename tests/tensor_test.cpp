@@ -132,6 +132,12 @@ TEST_CASE("functions of two tensors take numbers") {
   CHECK(equal(eq(ids, 0), tensor({1, 0}) == 1));
   CHECK(remainder(ids, 4).dtype() == i64);
   CHECK(equal(where(ids > 0, x, 5), tensor({5.0, 2.0})));
+  CHECK(equal(where(ids > 0, 1, 0), tensor({0, 1})));
+  CHECK(where(ids > 0, 1, 0).dtype() == i64);
+  CHECK(where(ids > 0, true, false).dtype() == boolean);
+  CHECK(equal(where(ids > 0, 1.0, 0.5), tensor({0.5, 1.0})));
+  CHECK(where(ids > 0, 1.0, 0).dtype() == f32);
+  CHECK(where(ids[0] > 0, 1.0, 0.5).dtype() == f32);
   CHECK(equal(lerp(x, zeros({2}), 0.5), tensor({-0.5, 1.0})));
 }
 
@@ -203,6 +209,49 @@ TEST_CASE("one dimension or size needs no braces, and the commonest operators ar
   CHECK(equal(x.pow(2).sqrt(), x.abs()));
   CHECK(equal(x.exp(), exp(x)));
   CHECK(equal(x.log(), log(x)));
+  CHECK(equal(x.view({3, -1}), x.reshape({3, 2})));
+  CHECK(x.permute({1, 0}).view(-1).to_vector<float>() == std::vector<float>{1, 4, 2, 5, 3, 6});  // a copy, no error
+  CHECK(equal(x.mT(), x.t()));
+  CHECK(equal(x.mm(x.t()), mm(x, x.mT())));
+  CHECK_THAT(message_of([&] { x.mm(x.mT().unsqueeze(0)); }), Contains("mm: needs two matrices"));
+  CHECK(x.repeat({2, 1}).sizes() == Dims{4, 3});
+  CHECK(equal(x.gather(1, tensor({2, 0}).unsqueeze(1)).squeeze(1), tensor({3.0, 4.0})));
+  CHECK(x.split(2, 1).size() == 2);
+  CHECK(equal(x.chunk(3, 1)[2], x[{all, slice(2)}]));
+  CHECK(equal(x.unbind()[1], x[1]));
+  CHECK(equal(x.cumsum(1), cumsum(x, 1)));
+  CHECK(equal(x.var(1), var(x, 1)));
+  CHECK(equal(x.std({}, false, 0), mantissa::std(x, {}, false, 0)));
+  CHECK(equal(x.norm(), norm(x)));
+  CHECK(x.max(1).indices.to_vector<int>() == std::vector<int>{2, 2});
+  CHECK(equal(x.min(0, true).values, x[{slice(0, 1)}]));
+  CHECK(equal(x.topk(1).values, x[{all, slice(2)}]));
+  CHECK(equal(x.square(), x * x));
+  CHECK(equal(x.sin(), sin(x)));
+  CHECK(equal(x.cos(), cos(x)));
+  CHECK(equal((x - 3).relu(), relu(x - 3)));
+  CHECK(equal(x.sigmoid(), sigmoid(x)));
+  CHECK(equal(x.tanh(), tanh(x)));
+  CHECK(equal(x.clamp(2, 5), clamp(x, 2, 5)));
+}
+
+TEST_CASE("a tensor as an index picks rows, a mask picks elements") {
+  Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}).requires_grad_();
+  const Tensor rows = tensor({2, 0, -1});
+  CHECK(equal(x[rows], tensor({{5.0, 6.0}, {1.0, 2.0}, {5.0, 6.0}})));
+  CHECK(equal(x[x > 3], tensor({4.0, 5.0, 6.0})));
+  CHECK(equal(x[tensor({0, 1, 0}) == 1], x.detach()[{slice(1, 2)}]));
+  x[rows].sum().backward();
+  CHECK(equal(x.grad(), tensor({1.0, 0.0, 2.0}).unsqueeze(1).expand({3, 2})));
+  CHECK_THAT(message_of([&] { x[tensor({3})]; }), Contains("out of range"));
+  CHECK_THAT(message_of([&] { x[tensor({0.0})]; }), Contains("indices must be i64 or bool"));
+}
+
+TEST_CASE("numbers are added in place") {
+  Tensor x = tensor({1.0, 2.0}), ids = tensor({3, 4});
+  CHECK(equal(x.add_(1), tensor({2.0, 3.0})));
+  CHECK(equal(x.sub_(0.5), tensor({1.5, 2.5})));
+  CHECK(equal(ids.add_(1), tensor({4, 5})));
 }
 
 TEST_CASE("a tensor in a condition is its one element") {

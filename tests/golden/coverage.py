@@ -157,7 +157,8 @@ fails for an operator or module without such a comparison or a stated reason.
   at all, Python's `x is not None`, says `x.defined()`.
 - Every operator is a function, `mean(x, {{2, 3}})`, `gather(x, 1, index)`; the commonest are methods of `Tensor` too, `x.mean({{2, 3}})`,
   `x.softmax(-1)`. One dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`, `x.reshape(-1)`. `view` is `reshape`.
-  A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`.
+  A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`, and `x[mask]` or `x[rows]` takes a tensor. `x[0] = y` does not compile:
+  `x[0].copy_(y)` writes into x, `x[0].fill_(2)` a number.
 - Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
 - A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
@@ -165,6 +166,9 @@ fails for an operator or module without such a comparison or a stated reason.
   what either wrote, as a net that can be trained.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
   state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
+- Distributions are what they are made of: `Categorical(logits=z).sample()` is `multinomial(softmax(z, -1), 1)` and its `log_prob(a)`
+  `gather(log_softmax(z, -1), -1, a)`; `Normal(m, s).rsample()` is `m + s * randn_like(m)`.
+- `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
 - Signal handlers are not for this library (`io/stop.h` says why): `io::catch_stop_signals();` in the first line of `main`, and
   `while (!io::stop_asked())` for a loop that Ctrl-C and SIGTERM leave, so that it can save a checkpoint (`io/checkpoint.h`).

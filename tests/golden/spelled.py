@@ -20,7 +20,7 @@ spelled = {
         "compile": "`jit::fuse` for elementwise functions, `jit::capture` for whole steps on a GPU", "msort": "`sort`, along dim 0", "vdot": "`dot`", "fill": "`full_like`; `fill_` in place", "positive": "the tensor itself",
         "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
-        "negative": "`neg`", "subtract": "`sub`", "mm": "`matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
+        "negative": "`neg`", "subtract": "`sub`", "mm": "`mm`, or `matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
         "ravel": "`flatten`", "trapz": "`trapezoid`", "inverse": "`inv`", "pinverse": "`pinv`", "triangular_solve": "`solve_triangular`",
         "max": "`max(x, dim)`; `x.max()` of all; `maximum` of two tensors", "min": "`min(x, dim)`; `x.min()` of all; `minimum` of two tensors",
         "index_select": "`index_select`", "tensor": "`tensor`, `from_data`", "softmax": "`softmax`",
