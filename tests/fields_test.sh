@@ -1,6 +1,6 @@
 #!/bin/sh
 # A module that forgets a member in MANTISSA_FIELDS must not compile, with a message that says so, and a plain value
-# must not be listed: fields_test.sh SOURCE COMPILER
+# must not be listed; nor must x[0] = y compile, which would write nothing: fields_test.sh SOURCE COMPILER
 set -eu
 source=$1
 compiler=$2
@@ -35,5 +35,11 @@ for hidden in 'std::shared_ptr<nn::Linear>' 'std::map<int, nn::Linear>' 'std::ve
   expect_error "nn::Linear a{2, 2}; $hidden b; MANTISSA_FIELDS(a)" 'missing from MANTISSA_FIELDS'
   expect_error "nn::Linear a{2, 2}; $hidden b; MANTISSA_FIELDS(a, b)" 'does not look into a map, pair, tuple'
 done
-echo "12 modules compiled, $failures failures"
+if output=$(printf '%s\n' '#include "core/ops.h"' 'void f(mantissa::Tensor& x) { x[0] = x[1]; }' |
+  "$compiler" -std=c++20 -I"$source" -fsyntax-only -x c++ - 2>&1) ||
+  ! printf '%s' "$output" | grep -q 'x\[...\] = y does not write into x'; then
+  printf 'x[0] = x[1] compiles, or the error does not say what to write:\n%s\n' "$output"
+  failures=$((failures + 1))
+fi
+echo "12 modules and an assignment compiled, $failures failures"
 exit "$failures"
