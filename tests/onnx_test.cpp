@@ -156,16 +156,17 @@ std::string export_sample(const OpInfo& op, const Sample& s, std::size_t number,
     return most > 1 ? export_sample(op, s, number, folder, 1) : e.what();  // statistics may stay behind
   }
   read_onnx(stem + ".onnx");
+  const Tolerance tolerance = tolerance_for(f32, sum_length(op, s), scale_of(x));
   const InferenceMode inference;
   Tensors y = run(op, s, x);
   y.resize(std::min(y.size(), most));
-  check_read_back(stem + ".onnx", given, y, tolerance_for(f32, sum_length(op, s), scale_of(x)));
+  check_read_back(stem + ".onnx", given, y, tolerance);
   if (!folder.kept) return "";
   Tensors wide;
   for (const Tensor& t : x) wide.push_back(t.defined() && t.is_floating() ? cast(t, f64) : t);
   Tensors expected = run(op, s, wide);
   expected.resize(std::min(expected.size(), most));
-  keep_results(stem, given, expected, tolerance_for(f32, sum_length(op, s), scale_of(x)));
+  keep_results(stem, given, expected, tolerance);
   return "";
 }
 

@@ -219,6 +219,27 @@ bool plain(const View& y, std::span<const View* const> x, Dtype dtype) {
          all([](const View& v) { return is_channels_last(v.sizes, v.strides); });
 }
 
+// Logic on dense booleans, a byte each: in the compute type of integers eight times as much would be moved. False where
+// the formula is another one.
+bool run_booleans(int opcode, const View& y, std::span<const View* const> x) {
+  using namespace mantissa::pointwise;
+  const auto each = [&](const auto& f) {
+    const auto *a = x.front()->as<const std::uint8_t>(), *b = x.back()->as<const std::uint8_t>();
+    std::uint8_t* to = y.as<std::uint8_t>();
+    parallel_for(y.numel(), 8 * grain_size, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) to[i] = f(a[i] != 0, b[i] != 0);
+    });
+    return true;
+  };
+  const auto is = [&]<class... F>(List<F...>) { return ((opcode == mantissa::pointwise::opcode<F>) || ...); };
+  if (is(List<LogicalAnd, BitwiseAnd>{})) return each([](bool a, bool b) { return a & b; });
+  if (is(List<LogicalOr, BitwiseOr>{})) return each([](bool a, bool b) { return a | b; });
+  if (is(List<LogicalXor, BitwiseXor, Ne>{})) return each([](bool a, bool b) { return a ^ b; });
+  if (is(List<Eq>{})) return each([](bool a, bool b) { return a == b; });
+  if (is(List<LogicalNot>{})) return each([](bool a, bool) { return !a; });
+  return false;
+}
+
 Layout layout_of(const View& y) { return y.is_contiguous() ? Layout::contiguous : Layout::channels_last; }
 // Whether an operand has y's innermost dimension across its own runs, as a transposed matrix has, or an image in the
 // other layout. Read by rows of y, each element would take a line of the cache; it is turned first.
@@ -249,6 +270,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
   };
   if (plain(y, x, compute)) return run_plain(fn);
   if (compute == f32 && e.bf16 && is_half(y.dtype) && plain(y, x, y.dtype)) return run_plain(e.of_halves(y.dtype));
+  if (compute == i64 && plain(y, x, boolean) && run_booleans(opcode, y, x)) return;
   if (y.numel() == 0) return;
   View views[3];
   const View* operands[3];
