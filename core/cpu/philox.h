@@ -32,6 +32,12 @@ inline PhiloxLanes multiply_low(PhiloxLanes a, PhiloxLanes b) {
 #endif
 }
 
+#if defined(__clang__)  // g++ has this name from version 12 on
+#define MANTISSA_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define MANTISSA_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, PhiloxLanes{__VA_ARGS__})
+#endif
+
 // bits[4 * i + w] = word w of counter first + i, for i in [0, counters).
 inline constexpr int philox_counters = 32;
 inline void philox_bits(std::uint64_t seed, std::uint64_t first, std::uint32_t (&bits)[4 * philox_counters]) {
@@ -63,11 +69,11 @@ inline void philox_bits(std::uint64_t seed, std::uint64_t first, std::uint32_t (
       const V pair01 = (c0[g] & low) | (c1[g] << 32), pair23 = (c2[g] & low) | (c3[g] << 32);
       V out[2];
 #if defined(__AVX512F__)
-      out[0] = __builtin_shuffle(pair01, pair23, V{0, 8, 1, 9, 2, 10, 3, 11});
-      out[1] = __builtin_shuffle(pair01, pair23, V{4, 12, 5, 13, 6, 14, 7, 15});
+      out[0] = MANTISSA_SHUFFLE(pair01, pair23, 0, 8, 1, 9, 2, 10, 3, 11);
+      out[1] = MANTISSA_SHUFFLE(pair01, pair23, 4, 12, 5, 13, 6, 14, 7, 15);
 #elif defined(__AVX2__)
-      out[0] = __builtin_shuffle(pair01, pair23, V{0, 4, 1, 5});
-      out[1] = __builtin_shuffle(pair01, pair23, V{2, 6, 3, 7});
+      out[0] = MANTISSA_SHUFFLE(pair01, pair23, 0, 4, 1, 5);
+      out[1] = MANTISSA_SHUFFLE(pair01, pair23, 2, 6, 3, 7);
 #else
       out[0] = V{pair01[0], pair23[0]};
       out[1] = V{pair01[1], pair23[1]};
@@ -76,5 +82,6 @@ inline void philox_bits(std::uint64_t seed, std::uint64_t first, std::uint32_t (
     }
   }
 }
+#undef MANTISSA_SHUFFLE
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -224,9 +224,10 @@ bool plain(const View& y, std::span<const View* const> x, Dtype dtype) {
 bool run_booleans(int opcode, const View& y, std::span<const View* const> x) {
   using namespace mantissa::pointwise;
   const auto each = [&](const auto& f) {
-    const auto *a = x.front()->as<const std::uint8_t>(), *b = x.back()->as<const std::uint8_t>();
-    std::uint8_t* to = y.as<std::uint8_t>();
     parallel_for(y.numel(), 8 * grain_size, [&](std::int64_t begin, std::int64_t end) {
+      // the function's own: what is written as bytes might else be any of them
+      const auto *a = x.front()->as<const std::uint8_t>(), *b = x.back()->as<const std::uint8_t>();
+      auto* const to = y.as<std::uint8_t>();
       for (std::int64_t i = begin; i < end; ++i) to[i] = f(a[i] != 0, b[i] != 0);
     });
     return true;
