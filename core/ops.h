@@ -223,7 +223,7 @@ Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double e
 // x1 [*, I], x2 [*, J], weight [O, I, J] -> [*, O]
 Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});
 
-// --- convolution and pooling: x [N, C, H, W] ---
+// --- convolution and pooling: x [N, C, H, W]; both of {height, width} are written out: .padding = 1 is {1, 0} ---
 struct Conv2dOptions { std::array<int, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1}; int groups = 1; };
 // weight [O, C/groups, kh, kw]
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});

@@ -87,8 +87,9 @@ bool computes_right(Device device) {
                      matmul(a.to(f64), b.to(f64)), allowed(512));
     const Tensor x = randn({4, 32, 28, 28}, {.dtype = f64}).to(dtype);
     const Tensor w = randn({48, 32, 3, 3}, {.dtype = f64}).to(dtype);
-    right &= compare(fmt::format("conv2d {}", name_of(dtype)), conv2d(x.to(device), w.to(device), {}, {.padding = 1}),
-                     conv2d(x.to(f64), w.to(f64), {}, {.padding = 1}), allowed(288));
+    const Conv2dOptions border{.padding = {1, 1}};
+    right &= compare(fmt::format("conv2d {}", name_of(dtype)), conv2d(x.to(device), w.to(device), {}, border),
+                     conv2d(x.to(f64), w.to(f64), {}, border), allowed(288));
   }
   if (device.is_cpu()) {
     try {
