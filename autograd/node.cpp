@@ -75,6 +75,7 @@ void count_shadow(std::int64_t change) {
 }  // namespace
 
 LeafNode::~LeafNode() {
+  if (unlisted) forget_unlisted(*this);
   if (shadow.defined()) count_shadow(-shadow.nbytes());
 }
 void LeafNode::set_shadow(Tensor fresh, std::uint32_t version) {

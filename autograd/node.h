@@ -96,6 +96,7 @@ class LeafNode final : public Node {
   Tensor shadow;                     // the leaf's value in a lower precision (set_shadow) ...
   std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version
   int shadow_holders = 0;            // regions that drop the shadow when they end, the last of them for all
+  std::atomic<bool> unlisted = false;  // autograd/unlisted.h
   std::mutex mutex;
 
   // Under the mutex. An undefined tensor drops the shadow.
@@ -113,6 +114,8 @@ class LeafNode final : public Node {
   Dtype dtype_;
   Device device_;
 };
+
+void forget_unlisted(LeafNode& leaf);  // autograd/unlisted.cpp
 
 // Sums away what broadcasting had repeated and casts to the dtype the input had, or leaves that of the leaf that `edge`
 // leads to: the gradient of a shadow may be as wide as the parameter's.

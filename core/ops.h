@@ -6,7 +6,6 @@
 // A test compares this list with the registry: an operator here without an entry there fails.
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <functional>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/per_dim.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -223,23 +223,21 @@ Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double e
 // x1 [*, I], x2 [*, J], weight [O, I, J] -> [*, O]
 Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});
 
-// --- convolution and pooling: x [N, C, H, W]; both of {height, width} are written out: .padding = 1 is {1, 0} ---
-struct Conv2dOptions { std::array<int, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1}; int groups = 1; };
+// --- convolution and pooling: x [N, C, H, W]; 3 or {3, 5} for heights and widths ---
+struct Conv2dOptions { PerDim<2> stride = 1, padding = 0, dilation = 1; int groups = 1; };
 // weight [O, C/groups, kh, kw]
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});
 // dilation is for maxima; divisor_override (0: the window's size) and count_include_pad are for averages.
 struct Pool2dOptions {
-  std::array<int, 2> stride{0, 0}, padding{0, 0};
+  PerDim<2> stride = 0, padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;
-  std::array<int, 2> dilation{1, 1};
+  PerDim<2> dilation = 1;
   int divisor_override = 0;
 };
-Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});  // stride 0 means the kernel's size
-Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});
-Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output);
-inline Tensor max_pool2d(const Tensor& x, int kernel) { return max_pool2d(x, {kernel, kernel}); }
-inline Tensor avg_pool2d(const Tensor& x, int kernel) { return avg_pool2d(x, {kernel, kernel}); }
+Tensor max_pool2d(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});  // stride 0 means the kernel's size
+Tensor avg_pool2d(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});
+Tensor adaptive_avg_pool2d(const Tensor& x, PerDim<2> output);
 
 // --- normalisation and softmax ---
 // Training: normalises by the batch's statistics over all but dim 1 and updates the running ones in
@@ -467,7 +465,7 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode = "consta
 // The gradient of conv2d with respect to x of `x_sizes`, for a gradient of its result.
 Tensor conv2d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv2dOptions = {});
 struct ConvTranspose2dOptions {
-  std::array<int, 2> stride{1, 1}, padding{0, 0}, output_padding{0, 0}, dilation{1, 1};
+  PerDim<2> stride = 1, padding = 0, output_padding = 0, dilation = 1;
   int groups = 1;
 };
 // weight [C, O/groups, kh, kw]
@@ -487,48 +485,48 @@ struct Pool1dOptions {
 Tensor max_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});  // x [N, C, L]; stride 0 means the kernel's size
 Tensor avg_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});
 Tensor adaptive_avg_pool1d(const Tensor& x, int output);
-struct Conv3dOptions { std::array<int, 3> stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1}; int groups = 1; };
+struct Conv3dOptions { PerDim<3> stride = 1, padding = 0, dilation = 1; int groups = 1; };
 // x [N, C, D, H, W], weight [O, C/groups, kd, kh, kw]
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv3dOptions = {});
 Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions = {});
 struct ConvTranspose3dOptions {
-  std::array<int, 3> stride{1, 1, 1}, padding{0, 0, 0}, output_padding{0, 0, 0}, dilation{1, 1, 1};
+  PerDim<3> stride = 1, padding = 0, output_padding = 0, dilation = 1;
   int groups = 1;
 };
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose3dOptions = {});
 struct Pool3dOptions {
-  std::array<int, 3> stride{0, 0, 0}, padding{0, 0, 0};
+  PerDim<3> stride = 0, padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;
-  std::array<int, 3> dilation{1, 1, 1};
+  PerDim<3> dilation = 1;
   int divisor_override = 0;
 };
-Tensor max_pool3d(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions = {});
-Tensor avg_pool3d(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions = {});
-Tensor adaptive_avg_pool3d(const Tensor& x, std::array<int, 3> output);
+Tensor max_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
+Tensor avg_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
+Tensor adaptive_avg_pool3d(const Tensor& x, PerDim<3> output);
 Tensor adaptive_max_pool1d(const Tensor& x, int output);
-Tensor adaptive_max_pool2d(const Tensor& x, std::array<int, 2> output);
-Tensor adaptive_max_pool3d(const Tensor& x, std::array<int, 3> output);
+Tensor adaptive_max_pool2d(const Tensor& x, PerDim<2> output);
+Tensor adaptive_max_pool3d(const Tensor& x, PerDim<3> output);
 // With the index of every maximum in its flattened image or volume, as max_unpool wants it.
 ValuesIndices max_pool1d_with_indices(const Tensor& x, int kernel, Pool1dOptions = {});
-ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions = {});
-ValuesIndices max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions = {});
+ValuesIndices max_pool2d_with_indices(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});
+ValuesIndices max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
 ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output);
-ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> output);
-ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> output);
+ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, PerDim<2> output);
+ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, PerDim<3> output);
 // Puts maxima back where they came from, 0 elsewhere. output_size: of the result, [L], [H, W] or [D, H, W];
 // empty means (in - 1) * stride - 2 * padding + kernel.
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions = {},
                     const Dims& output_size = {});
-Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<int, 2> kernel, Pool2dOptions = {},
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, PerDim<2> kernel, Pool2dOptions = {},
                     const Dims& output_size = {});
-Tensor max_unpool3d(const Tensor& x, const Tensor& indices, std::array<int, 3> kernel, Pool3dOptions = {},
+Tensor max_unpool3d(const Tensor& x, const Tensor& indices, PerDim<3> kernel, Pool3dOptions = {},
                     const Dims& output_size = {});
 // (sum of x^p over the window)^(1/p); stride 0 means the kernel's size.
 Tensor lp_pool1d(const Tensor& x, double p, int kernel, int stride = 0, bool ceil_mode = false);
-Tensor lp_pool2d(const Tensor& x, double p, std::array<int, 2> kernel, std::array<int, 2> stride = {0, 0},
+Tensor lp_pool2d(const Tensor& x, double p, PerDim<2> kernel, PerDim<2> stride = 0,
                  bool ceil_mode = false);
-Tensor lp_pool3d(const Tensor& x, double p, std::array<int, 3> kernel, std::array<int, 3> stride = {0, 0, 0},
+Tensor lp_pool3d(const Tensor& x, double p, PerDim<3> kernel, PerDim<3> stride = 0,
                  bool ceil_mode = false);
 
 // --- images ---
@@ -543,10 +541,10 @@ struct InterpolateOptions {
   bool antialias = false;                  // bilinear and bicubic: filter before making smaller
 };
 Tensor interpolate(const Tensor& x, const InterpolateOptions&);  // x [N, C, ...]
-struct UnfoldOptions { std::array<int, 2> dilation{1, 1}, padding{0, 0}, stride{1, 1}; };
-Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions = {});  // [N, C, H, W] -> [N, C kh kw, places]
+struct UnfoldOptions { PerDim<2> dilation = 1, padding = 0, stride = 1; };
+Tensor unfold(const Tensor& x, PerDim<2> kernel, UnfoldOptions = {});  // [N, C, H, W] -> [N, C kh kw, places]
 // sums what overlaps
-Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions = {});
+Tensor fold(const Tensor& x, PerDim<2> output, PerDim<2> kernel, UnfoldOptions = {});
 
 // x [N, C, H, W] at the points of grid [N, h, w, 2] -> [N, C, h, w]; x [N, C, D, H, W] with [N, d, h, w, 3]. Points
 // are (x, y[, z]) with -1 and 1 at the borders. mode: bilinear, nearest, bicubic;

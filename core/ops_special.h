@@ -2,8 +2,6 @@
 // fractional pooling, and what is made of other operators in a line or two.
 #pragma once
 
-#include <array>
-
 #include "core/ops.h"
 #include "core/tensor.h"
 
@@ -21,14 +19,14 @@ Tensor mvlgamma(const Tensor& x, int p);
 // (volumes: D first), output and kernel [H, W] with output + kernel - 1 no larger than the image. samples: random
 // numbers from 0 to 1 for each image and channel, [N, C, 2] (volumes [N, C, 3]), N = 1 where x has none; absent:
 // drawn from the generator of x's device.
-Tensor fractional_max_pool2d(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output,
+Tensor fractional_max_pool2d(const Tensor& x, PerDim<2> kernel, PerDim<2> output,
                              const Tensor& samples = {});
-Tensor fractional_max_pool3d(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output,
+Tensor fractional_max_pool3d(const Tensor& x, PerDim<3> kernel, PerDim<3> output,
                              const Tensor& samples = {});
 // With the index of every maximum in its flattened image or volume, i64.
-ValuesIndices fractional_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output,
+ValuesIndices fractional_max_pool2d_with_indices(const Tensor& x, PerDim<2> kernel, PerDim<2> output,
                                                  const Tensor& samples = {});
-ValuesIndices fractional_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output,
+ValuesIndices fractional_max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, PerDim<3> output,
                                                  const Tensor& samples = {});
 
 // --- elementwise ---

@@ -10,30 +10,30 @@
 #include "nn/copy_fields.h"
 #include "nn/fields.h"
 #include "nn/init.h"
-#include "nn/pair.h"
+#include "nn/padding.h"
 
 namespace mantissa::nn {
 
 // padding_mode: zeros, reflect, replicate, circular. groups divides both channel counts.
 struct Conv1dOptions {
   int stride = 1;
-  detail::Padding<1> padding = 0;
+  Padding<1> padding = 0;
   int dilation = 1, groups = 1;
   bool bias = true;
   std::string padding_mode = "zeros";
 };
 struct Conv2dOptions {
-  Pair stride = 1;
-  detail::Padding<2> padding = 0;
-  Pair dilation = 1;
+  PerDim<2> stride = 1;
+  Padding<2> padding = 0;
+  PerDim<2> dilation = 1;
   int groups = 1;
   bool bias = true;
   std::string padding_mode = "zeros";
 };
 struct Conv3dOptions {
-  Triple stride = 1;
-  detail::Padding<3> padding = 0;
-  Triple dilation = 1;
+  PerDim<3> stride = 1;
+  Padding<3> padding = 0;
+  PerDim<3> dilation = 1;
   int groups = 1;
   bool bias = true;
   std::string padding_mode = "zeros";
@@ -52,8 +52,8 @@ inline void check_channels(const char* name, std::int64_t in, std::int64_t out, 
         name, ": groups ", groups, " must divide the channels, ", in, " in and ", out, " out");
 }
 // [a, b, kernel...]
-template <std::size_t n>
-Dims weight_sizes(const char* name, std::int64_t a, std::int64_t b, const std::array<int, n>& kernel) {
+template <int n>
+Dims weight_sizes(const char* name, std::int64_t a, std::int64_t b, const PerDim<n>& kernel) {
   Dims sizes{a, b};
   for (int k : kernel) {
     check(k >= 1, name, ": the kernel's sizes must be positive, found ", k);
@@ -65,11 +65,11 @@ Dims weight_sizes(const char* name, std::int64_t a, std::int64_t b, const std::a
 template <int n> class Conv {
  public:
   using Options = typename ConvOptionsOf<n>::type;
-  using Sizes = std::array<int, n>;
+  using Sizes = PerDim<n>;
   static constexpr auto name = n == 1 ? "Conv1d" : n == 2 ? "Conv2d" : "Conv3d";
 
-  Conv(std::int64_t in, std::int64_t out, SizesOf<n> kernel, const Options& o = {})
-      : stride(SizesOf<n>(o.stride)), padding(o.padding), dilation(SizesOf<n>(o.dilation)), groups(o.groups),
+  Conv(std::int64_t in, std::int64_t out, Sizes kernel, const Options& o = {})
+      : stride(o.stride), padding(o.padding), dilation(o.dilation), groups(o.groups),
         padding_mode(o.padding_mode) {
     check_channels(name, in, out, groups);
     const bool known = padding_mode == "zeros" || padding_mode == "reflect" || padding_mode == "replicate" ||
@@ -77,13 +77,13 @@ template <int n> class Conv {
     check(known, name,
           ": padding_mode must be zeros, reflect, replicate or circular, got \"", padding_mode, "\"");
     for (int s : stride) check(!padding.same || s == 1, name, ": padding \"same\" needs stride 1, found ", s);
-    weight = Param(empty(weight_sizes(name, out, in / groups, Sizes(kernel))));
+    weight = Param(empty(weight_sizes(name, out, in / groups, kernel)));
     if (o.bias) bias = Param(empty({out}));
     init::default_weight_and_bias_(weight, bias);
   }
   Tensor operator()(const Tensor& x) const {
     Dims borders;  // the last dimension's first, as pad() wants them
-    Sizes inside{};
+    Sizes inside = 0;
     bool even = padding_mode == "zeros";  // the operator pads equally with zeros
     for (int d = n - 1; d >= 0; --d) {
       const auto i = static_cast<std::size_t>(d);
@@ -96,13 +96,13 @@ template <int n> class Conv {
     }
     if (even) return convolve(x, inside);
     check(x.dim() == n + 2, name, ": needs ", n + 2, " dimensions, [N, C, ...], got ", x);
-    return convolve(pad(x, borders, padding_mode == "zeros" ? "constant" : std::string_view(padding_mode)), Sizes{});
+    return convolve(pad(x, borders, padding_mode == "zeros" ? "constant" : std::string_view(padding_mode)), Sizes(0));
   }
 
   Param weight, bias;
-  Sizes stride{};
+  Sizes stride = 1;
   Padding<n> padding = 0;
-  Sizes dilation{};
+  Sizes dilation = 1;
   int groups = 1;
   std::string padding_mode = "zeros";
   MANTISSA_FIELDS(weight, bias)

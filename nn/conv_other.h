@@ -13,16 +13,16 @@ struct ConvTranspose1dOptions {
   int dilation = 1;
 };
 struct ConvTranspose2dOptions {
-  Pair stride = 1, padding = 0, output_padding = 0;
+  PerDim<2> stride = 1, padding = 0, output_padding = 0;
   int groups = 1;
   bool bias = true;
-  Pair dilation = 1;
+  PerDim<2> dilation = 1;
 };
 struct ConvTranspose3dOptions {
-  Triple stride = 1, padding = 0, output_padding = 0;
+  PerDim<3> stride = 1, padding = 0, output_padding = 0;
   int groups = 1;
   bool bias = true;
-  Triple dilation = 1;
+  PerDim<3> dilation = 1;
 };
 
 namespace detail {
@@ -35,15 +35,15 @@ template <> struct TransposeOptionsOf<3> { using type = ConvTranspose3dOptions; 
 template <int n> class ConvTranspose {
  public:
   using Options = typename TransposeOptionsOf<n>::type;
-  using Sizes = std::array<int, n>;
+  using Sizes = PerDim<n>;
   static constexpr auto name = n == 1 ? "ConvTranspose1d" : n == 2 ? "ConvTranspose2d" : "ConvTranspose3d";
   struct Call { Dims output_size = {}; };  // of the last n dimensions
 
-  ConvTranspose(std::int64_t in, std::int64_t out, SizesOf<n> kernel, const Options& o = {})
-      : stride(SizesOf<n>(o.stride)), padding(SizesOf<n>(o.padding)), output_padding(SizesOf<n>(o.output_padding)),
-        dilation(SizesOf<n>(o.dilation)), groups(o.groups) {
+  ConvTranspose(std::int64_t in, std::int64_t out, Sizes kernel, const Options& o = {})
+      : stride(o.stride), padding(o.padding), output_padding(o.output_padding),
+        dilation(o.dilation), groups(o.groups) {
     check_channels(name, in, out, groups);
-    weight = Param(empty(weight_sizes(name, in, out / groups, Sizes(kernel))));
+    weight = Param(empty(weight_sizes(name, in, out / groups, kernel)));
     if (o.bias) bias = Param(empty({out}));
     init::default_weight_and_bias_(weight, bias);
   }
@@ -53,7 +53,7 @@ template <int n> class ConvTranspose {
     check(call.output_size.rank() == n && x.dim() == n + 2, name, ": output_size needs ", n, " sizes for x of ",
         n + 2, " dimensions, got ",
           call.output_size, " for ", x);
-    Sizes extra{};
+    Sizes extra = 0;
     for (int d = 0; d < n; ++d) {
       const auto i = static_cast<std::size_t>(d);
       const std::int64_t least =
@@ -68,7 +68,7 @@ template <int n> class ConvTranspose {
   }
 
   Param weight, bias;
-  Sizes stride{}, padding{}, output_padding{}, dilation{};
+  Sizes stride = 1, padding = 0, output_padding = 0, dilation = 1;
   int groups = 1;
   MANTISSA_FIELDS(weight, bias)
   ConvTranspose clone() const {

@@ -13,7 +13,8 @@
 // an nn::ModuleDict; other containers of them (map, pair, shared_ptr, ...) do not compile.
 //
 // Forgetting one is a compile error when the struct is an aggregate (no constructor, no private
-// members, no base class) of at most 24 members.
+// members, no base class) of at most 24 members. Otherwise an optimizer's first step says on stderr that parameters
+// have gradients which nobody lists (autograd/unlisted.h).
 #pragma once
 
 #include <cstddef>

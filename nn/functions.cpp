@@ -11,6 +11,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
+#include "autograd/unlisted.h"
 #include "io/checkpoint.h"
 #include "io/torch_file.h"
 #include "nn/clone.h"
@@ -31,7 +32,10 @@ struct Listing final : Fields {
   std::unordered_map<std::string, std::string> aliases;
 
   explicit Listing(ModuleRef m) { m.visit(*this); }
-  void param(const std::string& path, Param& p) override { add(path, p, is_param); }
+  void param(const std::string& path, Param& p) override {
+    add(path, p, is_param);
+    if (p.defined()) autograd::note_listed(p);
+  }
   void buffer(const std::string& path, Buffer& b) override { add(path, b, is_buffer); }
 
   NamedTensors named(Kind kind) const {

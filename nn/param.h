@@ -3,6 +3,7 @@
 // nn::clone (nn/clone.h) makes an independent copy.
 #pragma once
 
+#include "autograd/unlisted.h"
 #include "core/tensor.h"
 
 namespace mantissa::distributed {
@@ -17,7 +18,9 @@ class Param : public Tensor {
   Param() = default;
   // Shares the storage of `value`, which takes no part in differentiation.
   explicit Param(const Tensor& value) : Tensor(value.defined() ? value.detach() : value) {
-    if (defined()) requires_grad_();
+    if (!defined()) return;
+    requires_grad_();
+    autograd::note_unlisted(*this);
   }
   Param(Param&&) = default;
   Param& operator=(Param&&) = default;

@@ -1,6 +1,6 @@
 // Pooling as layers: nn::MaxPool2d{2}, nn::AvgPool2d{3, {.stride = 2, .padding = 1}}. x [N, C, L], [N, C, H, W]
-// or [N, C, D, H, W]. As their torch.nn namesakes; the stride is the kernel's size unless given. Where PyTorch
-// has return_indices, call with_indices(x).
+// or [N, C, D, H, W]. As their torch.nn namesakes; options are the operators' (core/ops.h), the stride is the kernel's
+// size unless given. Where PyTorch has return_indices, call with_indices(x).
 #pragma once
 
 #include <array>
@@ -8,34 +8,11 @@
 
 #include "core/ops.h"
 #include "core/ops_special.h"
-#include "nn/pair.h"
+#include "core/per_dim.h"
 
 namespace mantissa::nn {
 
-struct PoolOptions {
-  std::optional<Pair> stride = {};
-  Pair padding = 0;
-  bool ceil_mode = false;
-  bool count_include_pad = true;  // average pooling only
-  Pair dilation = 1;              // maximum pooling only
-  int divisor_override = 0;       // average pooling only; 0: the window's size
-};
-struct Pool3dOptions {
-  std::optional<Triple> stride = {};
-  Triple padding = 0;
-  bool ceil_mode = false;
-  bool count_include_pad = true;
-  Triple dilation = 1;
-  int divisor_override = 0;
-};
-
 namespace detail {
-inline Pool2dOptions pool_options(Pair kernel, const PoolOptions& o) {
-  return {o.stride.value_or(kernel), o.padding, o.ceil_mode, o.count_include_pad, o.dilation, o.divisor_override};
-}
-inline mantissa::Pool3dOptions pool_options(Triple kernel, const Pool3dOptions& o) {
-  return {o.stride.value_or(kernel), o.padding, o.ceil_mode, o.count_include_pad, o.dilation, o.divisor_override};
-}
 template <std::size_t n>
 void check_fractions(const char* name, bool size, const std::optional<std::array<double, n>>& ratio) {
   check(size != ratio.has_value(), name, ": give either output_size or output_ratio");
@@ -62,18 +39,16 @@ struct MaxPool1d {
   ValuesIndices with_indices(const Tensor& x) const { return max_pool1d_with_indices(x, kernel, options); }
 };
 struct MaxPool2d {
-  MaxPool2d(Pair kernel, const PoolOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  PerDim<2> kernel;
+  Pool2dOptions options = {};
   Tensor operator()(const Tensor& x) const { return max_pool2d(x, kernel, options); }
   ValuesIndices with_indices(const Tensor& x) const { return max_pool2d_with_indices(x, kernel, options); }
-  std::array<int, 2> kernel;
-  Pool2dOptions options;
 };
 struct MaxPool3d {
-  MaxPool3d(Triple kernel, const Pool3dOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  PerDim<3> kernel;
+  Pool3dOptions options = {};
   Tensor operator()(const Tensor& x) const { return max_pool3d(x, kernel, options); }
   ValuesIndices with_indices(const Tensor& x) const { return max_pool3d_with_indices(x, kernel, options); }
-  std::array<int, 3> kernel;
-  mantissa::Pool3dOptions options;
 };
 
 struct AvgPool1d {
@@ -82,16 +57,14 @@ struct AvgPool1d {
   Tensor operator()(const Tensor& x) const { return avg_pool1d(x, kernel, options); }
 };
 struct AvgPool2d {
-  AvgPool2d(Pair kernel, const PoolOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  PerDim<2> kernel;
+  Pool2dOptions options = {};
   Tensor operator()(const Tensor& x) const { return avg_pool2d(x, kernel, options); }
-  std::array<int, 2> kernel;
-  Pool2dOptions options;
 };
 struct AvgPool3d {
-  AvgPool3d(Triple kernel, const Pool3dOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  PerDim<3> kernel;
+  Pool3dOptions options = {};
   Tensor operator()(const Tensor& x) const { return avg_pool3d(x, kernel, options); }
-  std::array<int, 3> kernel;
-  mantissa::Pool3dOptions options;
 };
 
 // A wanted output size instead of a kernel; 1 is global pooling.
@@ -100,11 +73,11 @@ struct AdaptiveAvgPool1d {
   Tensor operator()(const Tensor& x) const { return adaptive_avg_pool1d(x, output); }
 };
 struct AdaptiveAvgPool2d {
-  Pair output = 1;
+  PerDim<2> output = 1;
   Tensor operator()(const Tensor& x) const { return adaptive_avg_pool2d(x, output); }
 };
 struct AdaptiveAvgPool3d {
-  Triple output = 1;
+  PerDim<3> output = 1;
   Tensor operator()(const Tensor& x) const { return adaptive_avg_pool3d(x, output); }
 };
 struct AdaptiveMaxPool1d {
@@ -113,12 +86,12 @@ struct AdaptiveMaxPool1d {
   ValuesIndices with_indices(const Tensor& x) const { return adaptive_max_pool1d_with_indices(x, output); }
 };
 struct AdaptiveMaxPool2d {
-  Pair output = 1;
+  PerDim<2> output = 1;
   Tensor operator()(const Tensor& x) const { return adaptive_max_pool2d(x, output); }
   ValuesIndices with_indices(const Tensor& x) const { return adaptive_max_pool2d_with_indices(x, output); }
 };
 struct AdaptiveMaxPool3d {
-  Triple output = 1;
+  PerDim<3> output = 1;
   Tensor operator()(const Tensor& x) const { return adaptive_max_pool3d(x, output); }
   ValuesIndices with_indices(const Tensor& x) const { return adaptive_max_pool3d_with_indices(x, output); }
 };
@@ -126,8 +99,8 @@ struct AdaptiveMaxPool3d {
 // Maxima of windows at random places (core/ops_special.h). One of the two options: the result's size, or its share of
 // the image's, between 0 and 1. The random numbers are drawn anew in every call, or given.
 struct FractionalMaxPool2d {
-  struct Options { std::optional<Pair> output_size = {}; std::optional<std::array<double, 2>> output_ratio = {}; };
-  FractionalMaxPool2d(Pair kernel, const Options& o) : kernel(kernel), options(o) {
+  struct Options { std::optional<PerDim<2>> output_size = {}; std::optional<std::array<double, 2>> output_ratio = {}; };
+  FractionalMaxPool2d(PerDim<2> kernel, const Options& o) : kernel(kernel), options(o) {
     detail::check_fractions("FractionalMaxPool2d", o.output_size.has_value(), o.output_ratio);
   }
   Tensor operator()(const Tensor& x, const Tensor& samples = {}) const { return with_indices(x, samples).values; }
@@ -135,12 +108,12 @@ struct FractionalMaxPool2d {
     return fractional_max_pool2d_with_indices(
         x, kernel, detail::fractional_size<2>(x, options.output_size, options.output_ratio), samples);
   }
-  std::array<int, 2> kernel;
+  PerDim<2> kernel;
   Options options;
 };
 struct FractionalMaxPool3d {
-  struct Options { std::optional<Triple> output_size = {}; std::optional<std::array<double, 3>> output_ratio = {}; };
-  FractionalMaxPool3d(Triple kernel, const Options& o) : kernel(kernel), options(o) {
+  struct Options { std::optional<PerDim<3>> output_size = {}; std::optional<std::array<double, 3>> output_ratio = {}; };
+  FractionalMaxPool3d(PerDim<3> kernel, const Options& o) : kernel(kernel), options(o) {
     detail::check_fractions("FractionalMaxPool3d", o.output_size.has_value(), o.output_ratio);
   }
   Tensor operator()(const Tensor& x, const Tensor& samples = {}) const { return with_indices(x, samples).values; }
@@ -148,7 +121,7 @@ struct FractionalMaxPool3d {
     return fractional_max_pool3d_with_indices(
         x, kernel, detail::fractional_size<3>(x, options.output_size, options.output_ratio), samples);
   }
-  std::array<int, 3> kernel;
+  PerDim<3> kernel;
   Options options;
 };
 
@@ -161,20 +134,18 @@ struct MaxUnpool1d {
   }
 };
 struct MaxUnpool2d {
-  MaxUnpool2d(Pair kernel, const PoolOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  PerDim<2> kernel;
+  Pool2dOptions options = {};
   Tensor operator()(const Tensor& x, const Tensor& indices, const Dims& output_size = {}) const {
     return max_unpool2d(x, indices, kernel, options, output_size);
   }
-  std::array<int, 2> kernel;
-  Pool2dOptions options;
 };
 struct MaxUnpool3d {
-  MaxUnpool3d(Triple kernel, const Pool3dOptions& o = {}) : kernel(kernel), options(detail::pool_options(kernel, o)) {}
+  PerDim<3> kernel;
+  Pool3dOptions options = {};
   Tensor operator()(const Tensor& x, const Tensor& indices, const Dims& output_size = {}) const {
     return max_unpool3d(x, indices, kernel, options, output_size);
   }
-  std::array<int, 3> kernel;
-  mantissa::Pool3dOptions options;
 };
 
 // (sum of x^norm_type over the window)^(1 / norm_type)
@@ -186,13 +157,13 @@ struct LPPool1d {
 };
 struct LPPool2d {
   double norm_type;
-  Pair kernel, stride = 0;
+  PerDim<2> kernel, stride = 0;
   bool ceil_mode = false;
   Tensor operator()(const Tensor& x) const { return lp_pool2d(x, norm_type, kernel, stride, ceil_mode); }
 };
 struct LPPool3d {
   double norm_type;
-  Triple kernel, stride = 0;
+  PerDim<3> kernel, stride = 0;
   bool ceil_mode = false;
   Tensor operator()(const Tensor& x) const { return lp_pool3d(x, norm_type, kernel, stride, ceil_mode); }
 };

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/ops.h"
-#include "nn/pair.h"
+#include "core/per_dim.h"
 #include "nn/pool.h"
 
 namespace mantissa::nn {
@@ -126,12 +126,12 @@ struct Upsample {  // nn::Upsample{{.scale_factor = {2}, .mode = "bilinear"}}; t
   Tensor operator()(const Tensor& x) const { return interpolate(x, options); }
 };
 struct Unfold {
-  Pair kernel_size;
+  PerDim<2> kernel_size;
   UnfoldOptions options = {};
   Tensor operator()(const Tensor& x) const { return unfold(x, kernel_size, options); }
 };
 struct Fold {
-  Pair output_size, kernel_size;
+  PerDim<2> output_size, kernel_size;
   UnfoldOptions options = {};
   Tensor operator()(const Tensor& x) const { return fold(x, output_size, kernel_size, options); }
 };

@@ -28,7 +28,7 @@ Tensor spread(const Tensor& x, const Tensor& weight, const Dims& sizes, const Op
 }
 template <class Options>
 Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const Options& o) {
-  constexpr int n = static_cast<int>(std::tuple_size_v<decltype(o.stride)>);
+  constexpr int n = static_cast<int>(sizeof(o.stride) / sizeof(int));
   check(x.dim() == n + 2, name, ": x must be ", n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]", ", got ", x);
   check(weight.dim() == n + 2, name, ": weight must be [in, out / groups, ", n == 2 ? "" : "depth, ",
         "height, width], got ", weight);

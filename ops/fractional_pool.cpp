@@ -84,19 +84,19 @@ ValuesIndices pooled(const char* name, const Tensor& x, std::array<int, n> kerne
 
 }  // namespace
 
-ValuesIndices fractional_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output,
+ValuesIndices fractional_max_pool2d_with_indices(const Tensor& x, PerDim<2> kernel, PerDim<2> output,
                                                  const Tensor& samples) {
   return pooled<2>("fractional_max_pool2d", x, kernel, output, samples);
 }
-ValuesIndices fractional_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output,
+ValuesIndices fractional_max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, PerDim<3> output,
                                                  const Tensor& samples) {
   return pooled<3>("fractional_max_pool3d", x, kernel, output, samples);
 }
-Tensor fractional_max_pool2d(const Tensor& x, std::array<int, 2> kernel, std::array<int, 2> output,
+Tensor fractional_max_pool2d(const Tensor& x, PerDim<2> kernel, PerDim<2> output,
                              const Tensor& samples) {
   return fractional_max_pool2d_with_indices(x, kernel, output, samples).values;
 }
-Tensor fractional_max_pool3d(const Tensor& x, std::array<int, 3> kernel, std::array<int, 3> output,
+Tensor fractional_max_pool3d(const Tensor& x, PerDim<3> kernel, PerDim<3> output,
                              const Tensor& samples) {
   return fractional_max_pool3d_with_indices(x, kernel, output, samples).values;
 }

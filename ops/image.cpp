@@ -164,7 +164,7 @@ struct Windows {
   std::int64_t padded[2], count[2];
   Tensor index;  // into the padded plane, [kh * kw * places]
 };
-Windows windows_of(const char* name, std::int64_t height, std::int64_t width, std::array<int, 2> kernel,
+Windows windows_of(const char* name, std::int64_t height, std::int64_t width, PerDim<2> kernel,
                    const UnfoldOptions& o, Device device) {
   Windows w;
   const std::int64_t in[2] = {height, width};
@@ -269,7 +269,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   return in.result(resample_all(in[0], std::move(taps)));
 }
 
-Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
+Tensor unfold(const Tensor& x, PerDim<2> kernel, UnfoldOptions o) {
   if (has_no_batch(x, 2)) return without_batch(unfold(as_batch(x), kernel, o));
   check(x.dim() == 4, "unfold: x must be [N, C, H, W] or [C, H, W], got ", x);
   const Windows w = windows_of("unfold", x.size(2), x.size(3), kernel, o, x.device());
@@ -278,7 +278,7 @@ Tensor unfold(const Tensor& x, std::array<int, 2> kernel, UnfoldOptions o) {
   return reshape(index_select(reshape(padded, {n, c, w.padded[0] * w.padded[1]}), 2, w.index),
                  {n, c * kernel[0] * kernel[1], places});
 }
-Tensor fold(const Tensor& x, std::array<int, 2> output, std::array<int, 2> kernel, UnfoldOptions o) {
+Tensor fold(const Tensor& x, PerDim<2> output, PerDim<2> kernel, UnfoldOptions o) {
   if (has_no_batch(x, 1)) return without_batch(fold(as_batch(x), output, kernel, o));
   check(x.dim() == 3, "fold: x must be [N, C * kh * kw, places] or [C * kh * kw, places], got ", x);
   const Windows w = windows_of("fold", output[0], output[1], kernel, o, x.device());

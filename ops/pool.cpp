@@ -19,8 +19,6 @@ MANTISSA_KERNEL(avg_pool2d_backward, const PoolShape& shape, const View& dx, con
 
 namespace {
 
-using Pair = std::array<int, 2>;
-
 void check_input(const Tensor& x) {
   check(x.dim() == 4, "x must be [N, C, H, W] or [C, H, W]");
   check(x.is_floating(), "needs a floating dtype; cast integers first, as in cast(x, f32)");
@@ -36,7 +34,7 @@ Spec gradient_of_x(const Tensor& g, const Dims& x_sizes, Layout x_layout) {
 
 // What a pooling operator with a kernel has as attributes.
 struct Pooling {
-  Pair kernel{};
+  PerDim<2> kernel = 0;
   Pool2dOptions options;
   Layout x_layout = Layout::contiguous;
 
@@ -185,7 +183,7 @@ struct MaxPool2dTaps : Pooling {
   static constexpr auto name = "max_pool2d_taps";
   static constexpr const char* args[] = {"x"};
 
-  static bool fits(const Pair& kernel) { return std::int64_t{kernel[0]} * kernel[1] <= 256; }
+  static bool fits(const PerDim<2>& kernel) { return std::int64_t{kernel[0]} * kernel[1] <= 256; }
   std::array<Spec, 2> infer(const Tensor& x) const {
     check_attributes();
     check_input(x);
@@ -303,7 +301,7 @@ Tensor adaptive_backward(const Dims& x, Layout x_layout, const Tensor& g);
 struct AdaptiveAvgPool2d {
   static constexpr auto name = "adaptive_avg_pool2d";
   static constexpr const char* args[] = {"x"};
-  Pair output{};
+  PerDim<2> output = 0;
   Layout x_layout = Layout::contiguous;
 
   Spec infer(const Tensor& x) const {
@@ -319,10 +317,10 @@ struct AdaptiveAvgPool2d {
         [](const AdaptiveAvgPool2d& op, Grad g, Shape<0> x) { return adaptive_backward(x.sizes, op.x_layout, g); });
   }
   void onnx(OnnxCall& c) const {
-    if (output == Pair{1, 1}) return c.result(c.node("GlobalAveragePool", {c.in(0)}));
+    if (output == PerDim<2>{1, 1}) return c.result(c.node("GlobalAveragePool", {c.in(0)}));
     const std::int64_t in[2] = {c.x(0).size(2), c.x(0).size(3)};
     if (in[0] % output[0] == 0 && in[1] % output[1] == 0) {
-      const Pair step{static_cast<int>(in[0]) / output[0], static_cast<int>(in[1]) / output[1]};
+      const PerDim<2> step{static_cast<int>(in[0]) / output[0], static_cast<int>(in[1]) / output[1]};
       return c.result(OnnxPool<2>{step, {0, 0}, {1, 1}, {step[0], step[1]}, true}.average(c));
     }
     // Windows of several sizes: rows * x * columns, matrices of averages.
@@ -388,9 +386,9 @@ MANTISSA_OP(AvgPool2d)
 MANTISSA_OP(AvgPool2dBackward)
 MANTISSA_OP(AdaptiveAvgPool2d)
 MANTISSA_OP(AdaptiveAvgPool2dBackward)
-ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+ValuesIndices max_pool2d_with_indices(const Tensor& x, PerDim<2> kernel, Pool2dOptions options) {
   if (has_no_batch(x, 2)) return without_batch(max_pool2d_with_indices(as_batch(x), kernel, options));
-  if (options.dilation != Pair{1, 1}) {
+  if (options.dilation != PerDim<2>{1, 1}) {
     check_plane("max_pool2d", x);
     ValuesIndices y = max_pool3d_with_indices(unsqueeze(x, 2), {1, kernel[0], kernel[1]}, as_volume(options));
     return {squeeze(y.values, 2), squeeze(y.indices, 2)};
@@ -398,22 +396,22 @@ ValuesIndices max_pool2d_with_indices(const Tensor& x, std::array<int, 2> kernel
   auto y = apply(MaxPool2d{{kernel, options, layout_for(x)}}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
-Tensor max_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+Tensor max_pool2d(const Tensor& x, PerDim<2> kernel, Pool2dOptions options) {
   if (has_no_batch(x, 2)) return without_batch(max_pool2d(as_batch(x), kernel, options));
   const Layout layout = layout_for(x);
   const bool has_taps = layout == Layout::channels_last || !x.device().is_cpu();
-  if (has_taps && options.dilation == Pair{1, 1} && MaxPool2dTaps::fits(kernel)) {
+  if (has_taps && options.dilation == PerDim<2>{1, 1} && MaxPool2dTaps::fits(kernel)) {
     return apply(MaxPool2dTaps{{kernel, options, layout}}, x)[0];
   }
   return max_pool2d_with_indices(x, kernel, options).values;
 }
-Tensor avg_pool2d(const Tensor& x, std::array<int, 2> kernel, Pool2dOptions options) {
+Tensor avg_pool2d(const Tensor& x, PerDim<2> kernel, Pool2dOptions options) {
   if (has_no_batch(x, 2)) return without_batch(avg_pool2d(as_batch(x), kernel, options));
   if (options.divisor_override == 0) return apply(AvgPool2d{{kernel, options, layout_for(x)}}, x);
   check_plane("avg_pool2d", x);
   return squeeze(avg_pool3d(unsqueeze(x, 2), {1, kernel[0], kernel[1]}, as_volume(options)), 2);
 }
-Tensor adaptive_avg_pool2d(const Tensor& x, std::array<int, 2> output) {
+Tensor adaptive_avg_pool2d(const Tensor& x, PerDim<2> output) {
   if (has_no_batch(x, 2)) return without_batch(adaptive_avg_pool2d(as_batch(x), output));
   return apply(AdaptiveAvgPool2d{output, layout_for(x)}, x);
 }

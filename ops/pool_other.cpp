@@ -95,7 +95,7 @@ Tensor adaptive_avg_pool1d(const Tensor& x, int output) {
   check_line("adaptive_avg_pool1d", x);
   return squeeze(adaptive_avg_pool2d(unsqueeze(x, 2), {1, output}), 2);
 }
-ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, std::array<int, 2> output) {
+ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, PerDim<2> output) {
   if (has_no_batch(x, 2)) return without_batch(adaptive_max_pool2d_with_indices(as_batch(x), output));
   check_plane("adaptive_max_pool2d", x);
   return without_dim_2(adaptive_max_pool3d_with_indices(unsqueeze(x, 2), {1, output[0], output[1]}));
@@ -106,10 +106,10 @@ ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output) {
   return without_dim_2(adaptive_max_pool2d_with_indices(unsqueeze(x, 2), {1, output}));
 }
 // Windows that are all of one size are those of max_pool2d, which is faster and keeps the layout.
-Tensor adaptive_max_pool2d(const Tensor& x, std::array<int, 2> output) {
+Tensor adaptive_max_pool2d(const Tensor& x, PerDim<2> output) {
   if (has_no_batch(x, 2)) return without_batch(adaptive_max_pool2d(as_batch(x), output));
   check_plane("adaptive_max_pool2d", x);
-  std::array<int, 2> kernel{};
+  PerDim<2> kernel = 0;
   for (int d = 0; d < 2; ++d) {
     const auto at = static_cast<std::size_t>(d);
     const std::int64_t in = x.size(d + 2);
@@ -128,21 +128,21 @@ Tensor adaptive_max_pool1d(const Tensor& x, int output) {
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions o, const Dims& output_size) {
   return unpooled<1>("max_unpool1d", x, indices, {kernel}, {o.stride}, {o.padding}, output_size);
 }
-Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<int, 2> kernel, Pool2dOptions o,
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, PerDim<2> kernel, Pool2dOptions o,
                     const Dims& output_size) {
   return unpooled<2>("max_unpool2d", x, indices, kernel, o.stride, o.padding, output_size);
 }
-Tensor max_unpool3d(const Tensor& x, const Tensor& indices, std::array<int, 3> kernel, Pool3dOptions o,
+Tensor max_unpool3d(const Tensor& x, const Tensor& indices, PerDim<3> kernel, Pool3dOptions o,
                     const Dims& output_size) {
   return unpooled<3>("max_unpool3d", x, indices, kernel, o.stride, o.padding, output_size);
 }
 Tensor lp_pool1d(const Tensor& x, double p, int kernel, int stride, bool ceil_mode) {
   return apply_composed(LpPool<1>{p, {kernel}, {stride}, ceil_mode}, x);
 }
-Tensor lp_pool2d(const Tensor& x, double p, std::array<int, 2> kernel, std::array<int, 2> stride, bool ceil_mode) {
+Tensor lp_pool2d(const Tensor& x, double p, PerDim<2> kernel, PerDim<2> stride, bool ceil_mode) {
   return apply_composed(LpPool<2>{p, kernel, stride, ceil_mode}, x);
 }
-Tensor lp_pool3d(const Tensor& x, double p, std::array<int, 3> kernel, std::array<int, 3> stride, bool ceil_mode) {
+Tensor lp_pool3d(const Tensor& x, double p, PerDim<3> kernel, PerDim<3> stride, bool ceil_mode) {
   return apply_composed(LpPool<3>{p, kernel, stride, ceil_mode}, x);
 }
 

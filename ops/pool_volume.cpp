@@ -16,7 +16,6 @@ MANTISSA_KERNEL(avg_pool3d_backward, const VolumePoolShape& shape, const View& d
 
 namespace {
 
-using Triple = std::array<int, 3>;
 constexpr const char* dimension_names[] = {"depth", "height", "width"};
 
 void check_input(const Tensor& x) {
@@ -27,10 +26,10 @@ void check_input(const Tensor& x) {
 
 // Windows of a fixed size, or (adaptive) as many as `output` says.
 struct Windows {
-  Triple kernel{1, 1, 1};
+  PerDim<3> kernel = 1;
   Pool3dOptions options = {};
   bool adaptive = false;
-  Triple output{1, 1, 1};
+  PerDim<3> output = 1;
 
   std::int64_t stride(int d) const { return options.stride[d] == 0 ? kernel[d] : options.stride[d]; }
   std::int64_t extent(int d) const { return std::int64_t{kernel[d] - 1} * options.dilation[d] + 1; }
@@ -179,7 +178,7 @@ const Windows dilated[] = {
     {{2, 2, 2}, {.stride = {1, 1, 1}, .dilation = {2, 1, 3}}},
     {{1, 3, 2}, {.stride = {1, 2, 2}, .padding = {0, 2, 1}, .ceil_mode = true, .dilation = {1, 2, 3}}}};
 const Windows divided{{2, 2, 2}, {.stride = {1, 2, 1}, .divisor_override = 3}};
-Windows adapted(Triple output) { return {.adaptive = true, .output = output}; }
+Windows adapted(PerDim<3> output) { return {.adaptive = true, .output = output}; }
 const Windows adaptives[] = {adapted({1, 1, 1}), adapted({2, 3, 4}), adapted({5, 2, 1})};
 const Dims sample_sizes{2, 2, 4, 5, 6};
 
@@ -230,27 +229,27 @@ MANTISSA_OP(AvgPool3d<true>)
 MANTISSA_OP(AvgPool3dBackward<false>)
 MANTISSA_OP(AvgPool3dBackward<true>)
 
-ValuesIndices max_pool3d_with_indices(const Tensor& x, std::array<int, 3> kernel, Pool3dOptions options) {
+ValuesIndices max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, Pool3dOptions options) {
   if (has_no_batch(x, 3)) return without_batch(max_pool3d_with_indices(as_batch(x), kernel, options));
   auto y = apply(MaxPool3d<false>{{kernel, options}}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
-ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, std::array<int, 3> output) {
+ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, PerDim<3> output) {
   if (has_no_batch(x, 3)) return without_batch(adaptive_max_pool3d_with_indices(as_batch(x), output));
   auto y = apply(MaxPool3d<true>{adapted(output)}, x);
   return {std::move(y[0]), std::move(y[1])};
 }
-Tensor max_pool3d(const Tensor& x, Triple kernel, Pool3dOptions options) {
+Tensor max_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions options) {
   return max_pool3d_with_indices(x, kernel, options).values;
 }
-Tensor adaptive_max_pool3d(const Tensor& x, Triple output) {
+Tensor adaptive_max_pool3d(const Tensor& x, PerDim<3> output) {
   return adaptive_max_pool3d_with_indices(x, output).values;
 }
-Tensor avg_pool3d(const Tensor& x, Triple kernel, Pool3dOptions options) {
+Tensor avg_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions options) {
   if (has_no_batch(x, 3)) return without_batch(avg_pool3d(as_batch(x), kernel, options));
   return apply(AvgPool3d<false>{{kernel, options}}, x);
 }
-Tensor adaptive_avg_pool3d(const Tensor& x, Triple output) {
+Tensor adaptive_avg_pool3d(const Tensor& x, PerDim<3> output) {
   if (has_no_batch(x, 3)) return without_batch(adaptive_avg_pool3d(as_batch(x), output));
   return apply(AvgPool3d<true>{adapted(output)}, x);
 }

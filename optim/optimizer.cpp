@@ -1,12 +1,14 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <unordered_set>
 
 #include "amp/autocast.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
+#include "autograd/unlisted.h"
 #include "core/multi_tensor.h"
 #include "core/ops.h"
 #include "core/profile.h"
@@ -58,6 +60,14 @@ struct UseOfLists {
     lists.written.clear();
   }
 };
+
+void warn_of_unlisted() {
+  const std::string shapes = autograd::unlisted_with_gradients();
+  if (shapes.empty()) return;
+  std::fprintf(stderr, "mantissa: parameters of shape %s have gradients, but no optimizer and no nn::parameters() has "
+               "listed them, so nothing updates or saves them; does MANTISSA_FIELDS(...) lack a member?\n",
+               shapes.c_str());
+}
 
 std::string listed(std::span<const char* const> names) {
   std::string text;
@@ -119,6 +129,7 @@ void Optimizer::add_group(Group g) {
     g.scalars.select(1, static_cast<std::int64_t>(k)).fill_(g.initial_scalars[k]);
   }
   place(g);
+  for (const Tensor& p : g.parameters) autograd::note_listed(p);
   for (auto& state : g.state) {
     for (std::size_t k = 0; k < g.initial_state.size(); ++k) state[k].fill_(g.initial_state[k]);
   }
@@ -183,6 +194,7 @@ void Optimizer::step_scaled(const Tensor& skip, const amp::ReadScaling& scaling)
 }
 
 void Optimizer::update_all(const Tensor& skip, const amp::ReadScaling& scaling) {
+  if (!std::exchange(has_stepped_, true)) warn_of_unlisted();
   const NoGrad no_grad;
   for (Group& g : groups_) {
     const ProfileRange range(ProfileKind::library, "optimizer step", &g.parameters[0]);

@@ -141,6 +141,7 @@ class Optimizer : public amp::Steppable {
   void run_operators(Group& group, const Tensor& skip);
 
   MemoryOptions memory_;
+  bool has_stepped_ = false;
   std::vector<Group> groups_;
 };
 

@@ -71,7 +71,7 @@ struct ResNet18 {  // He et al., 2015, with a first convolution for small pictur
     Tensor x = bn1(conv1(image));
     for (const auto* layer : {&layer1, &layer2, &layer3, &layer4})
       for (const BasicBlock& block : *layer) x = block(x);
-    return linear(flatten(adaptive_avg_pool2d(x, {1, 1}), 1));  // from [N, 8 w, 4, 4]
+    return linear(flatten(adaptive_avg_pool2d(x, 1), 1));  // from [N, 8 w, 4, 4]
   }
 };
 

@@ -87,7 +87,7 @@ bool computes_right(Device device) {
                      matmul(a.to(f64), b.to(f64)), allowed(512));
     const Tensor x = randn({4, 32, 28, 28}, {.dtype = f64}).to(dtype);
     const Tensor w = randn({48, 32, 3, 3}, {.dtype = f64}).to(dtype);
-    const Conv2dOptions border{.padding = {1, 1}};
+    const Conv2dOptions border{.padding = 1};
     right &= compare(fmt::format("conv2d {}", name_of(dtype)), conv2d(x.to(device), w.to(device), {}, border),
                      conv2d(x.to(f64), w.to(f64), {}, border), allowed(288));
   }

@@ -17,6 +17,12 @@
 #include "tests/testing.h"
 
 using namespace mantissa;
+
+// One number is for every dimension, several are for one each.
+static_assert(Conv2dOptions{.padding = 1}.padding == PerDim<2>{1, 1});
+static_assert(Conv2dOptions{.stride = {2, 1}}.stride == PerDim<2>{2, 1} && Conv2dOptions{}.stride == PerDim<2>{1, 1});
+static_assert(Pool3dOptions{.stride = {2}}.stride == PerDim<3>{2, 2, 2});
+static_assert(UnfoldOptions{.dilation = 2, .padding = 1}.padding == PerDim<2>{1, 1});
 using namespace mantissa::test;
 
 namespace {
@@ -272,7 +278,7 @@ TEST_CASE("containers name their modules and copies are independent") {
 TEST_CASE("fractional pooling: the size, or its share, and random numbers drawn in every call") {
   manual_seed(3);
   const Tensor x = randn({2, 3, 9, 7}), samples = mantissa::rand({2, 3, 2});
-  const nn::FractionalMaxPool2d by_size{2, {.output_size = nn::Pair{6, 4}}},
+  const nn::FractionalMaxPool2d by_size{2, {.output_size = PerDim<2>{6, 4}}},
       by_share{2, {.output_ratio = std::array{0.7, 0.6}}};
   CHECK(test::same_bits(by_size(x, samples), fractional_max_pool2d(x, {2, 2}, {6, 4}, samples)));
   CHECK(test::same_bits(by_share(x, samples), by_size(x, samples)));

@@ -6,6 +6,7 @@
 
 #include "amp/autocast.h"
 #include "autograd/backward.h"
+#include "autograd/unlisted.h"
 #include "io/safetensors.h"
 #include "nn/activation.h"
 #include "nn/clone.h"
@@ -117,6 +118,14 @@ struct ForgetsLastOfMany {
   nn::Linear a{1, 1}, b{1, 1}, c{1, 1}, d{1, 1}, e{1, 1}, f{1, 1}, g{1, 1}, h{1, 1}, i{1, 1}, j{1, 1}, k{1, 1}, l{1, 1};
   MANTISSA_FIELDS(a, b, c, d, e, f, g, h, i, j, k)
 };
+class ForgetsBehindConstructor {  // not an aggregate: only a step of an optimizer can find out
+ public:
+  explicit ForgetsBehindConstructor(int width) : hidden{2, width} { heads.emplace_back(width, 3); }
+  Tensor operator()(const Tensor& x) const { return heads[0](hidden(x)); }
+  nn::Linear hidden;
+  std::vector<nn::Linear> heads;
+  MANTISSA_FIELDS(hidden)
+};
 static_assert(!nn::lists_all_members<ForgetsSubmodule>());
 static_assert(!nn::lists_all_members<ForgetsParam>());
 static_assert(!nn::lists_all_members<ForgetsBuffer>());
@@ -175,6 +184,33 @@ TEST_CASE("names are PyTorch's", "[nn]") {
   CHECK(names(nn::named_buffers(net)) == Names{"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"});
   CHECK(nn::parameters(net).size() == 10);
   CHECK(nn::count(net) == 4 * 9 + 4 + 6 * 4 * 9 + 6 + 6 + 6 + 24 * 8 + 8 + 8 * 3 + 3);
+}
+
+TEST_CASE("parameters that train but are listed nowhere are found", "[nn]") {
+  const Tensor x = ones({1, 2});
+  {
+    const ForgetsBehindConstructor net(4);
+    optim::Sgd opt(nn::parameters(net), {.lr = 0.1});
+    CHECK(autograd::unlisted_with_gradients().empty());  // without gradients they may be anything
+    sum(net(x)).backward();
+    const std::string shapes = autograd::unlisted_with_gradients();
+    CHECK_THAT(shapes, Contains("[3, 4]") && Contains("[3]") && !Contains("[4, 2]"));
+    nn::parameters(net.heads);
+    CHECK(autograd::unlisted_with_gradients().empty());
+  }
+  {
+    const ForgetsBehindConstructor net(4);
+    const nn::Param alone(ones({3}));
+    optim::Sgd opt({net.hidden.weight, net.hidden.bias, net.heads[0].weight, net.heads[0].bias, alone}, {.lr = 0.1});
+    sum(net(x) * alone).backward();
+    CHECK(autograd::unlisted_with_gradients().empty());  // an optimizer has them
+  }
+  {
+    const ForgetsBehindConstructor net(4);
+    sum(net(x)).backward();
+    CHECK_FALSE(autograd::unlisted_with_gradients().empty());
+  }
+  CHECK(autograd::unlisted_with_gradients().empty());  // gone with their module
 }
 
 TEST_CASE("containers and nested modules are walked, absent members are not", "[nn]") {

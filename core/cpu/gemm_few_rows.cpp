@@ -11,7 +11,6 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 using V = Vec<float>;
-constexpr auto width = static_cast<std::int64_t>(V::size);
 // 24 of 32 registers hold sums, or 9 of 16.
 #if defined(__AVX512F__)
 constexpr int tile_rows = 4, tile_columns = 6;

@@ -27,7 +27,7 @@ struct Max {
     if constexpr (std::is_integral_v<T>) return std::numeric_limits<T>::min();
     else return -std::numeric_limits<T>::infinity();
   }
-  template <class T> T operator()(T a, T b) const { return (b > a) | !(b == b) ? b : a; }
+  template <class T> T operator()(T a, T b) const { return ((b > a) | !(b == b)) ? b : a; }
   template <class T, class A>
   [[gnu::always_inline]] xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
     return xsimd::select(!(b == b), b, xsimd::max(b, a));  // the processor's maximum is a where one is NaN
@@ -38,7 +38,7 @@ struct Min {
     if constexpr (std::is_integral_v<T>) return std::numeric_limits<T>::max();
     else return std::numeric_limits<T>::infinity();
   }
-  template <class T> T operator()(T a, T b) const { return (b < a) | !(b == b) ? b : a; }
+  template <class T> T operator()(T a, T b) const { return ((b < a) | !(b == b)) ? b : a; }
   template <class T, class A>
   [[gnu::always_inline]] xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
     return xsimd::select(!(b == b), b, xsimd::min(b, a));

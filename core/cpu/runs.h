@@ -19,7 +19,7 @@ template <class F> inline void move_run(std::int64_t n, std::int64_t width, cons
 
 // to and from do not overlap.
 template <class Word> inline void copy_run(Word* to, const Word* from, std::int64_t n) {
-  constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(Word)), many = 1024 / bytes;
+  [[maybe_unused]] constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(Word)), many = 1024 / bytes;
 #if defined(__AVX512F__)
   if (n >= 64 / bytes && n <= many)
     return move_run(n, 64 / bytes, [=](std::int64_t i) { _mm512_storeu_si512(to + i, _mm512_loadu_si512(from + i)); });

@@ -64,7 +64,7 @@ inline constexpr ModuleCase layer_cases[] = {
   MODULE("MaxPool2d", "distinct(2, 2, 5, 6)", "nn.MaxPool2d(2)", "m(x)", (nn::MaxPool2d(2)), m(x))
   MODULE("MaxPool2d.options", "distinct(1, 2, 5, 6)", "nn.MaxPool2d((3, 2), stride=2, padding=1, ceil_mode=True)", "m(x)", (nn::MaxPool2d({3, 2}, {.stride = 2, .padding = 1, .ceil_mode = true})), m(x))
   MODULE("AvgPool2d", "randn(2, 2, 5, 6)", "nn.AvgPool2d(2)", "m(x)", (nn::AvgPool2d(2)), m(x))
-  MODULE("AvgPool2d.options", "randn(1, 2, 5, 6)", "nn.AvgPool2d(3, stride=(2, 1), padding=1, ceil_mode=True, count_include_pad=False)", "m(x)", (nn::AvgPool2d(3, {.stride = nn::Pair{2, 1}, .padding = 1, .ceil_mode = true, .count_include_pad = false})), m(x))
+  MODULE("AvgPool2d.options", "randn(1, 2, 5, 6)", "nn.AvgPool2d(3, stride=(2, 1), padding=1, ceil_mode=True, count_include_pad=False)", "m(x)", (nn::AvgPool2d(3, {.stride = {2, 1}, .padding = 1, .ceil_mode = true, .count_include_pad = false})), m(x))
   MODULE("AdaptiveAvgPool2d", "randn(1, 2, 5, 6)", "nn.AdaptiveAvgPool2d((2, 4))", "m(x)", (nn::AdaptiveAvgPool2d{{2, 4}}), m(x))
   MODULE("MaxPool1d", "distinct(2, 2, 7)", "nn.MaxPool1d(3, stride=2, padding=1)", "m(x)", (nn::MaxPool1d{3, {.stride = 2, .padding = 1}}), m(x))
   MODULE("AvgPool1d", "randn(2, 2, 7)", "nn.AvgPool1d(2)", "m(x)", (nn::AvgPool1d{2}), m(x))
@@ -164,7 +164,7 @@ inline constexpr ModuleCase layer_cases[] = {
   MODULE("Conv2d.replicate", "randn(1, 2, 4, 4)", "nn.Conv2d(2, 3, 3, padding=2, padding_mode='replicate')", "m(x)", (nn::Conv2d(2, 3, 3, {.padding = 2, .padding_mode = "replicate"})), m(x))
   MODULE("Conv3d.options", "randn(1, 4, 4, 5, 4)", "nn.Conv3d(4, 2, (2, 3, 1), stride=(1, 2, 1), padding=(1, 0, 2), dilation=(2, 1, 1), groups=2, bias=False)", "m(x)", (nn::Conv3d(4, 2, {2, 3, 1}, {.stride = {1, 2, 1}, .padding = {1, 0, 2}, .dilation = {2, 1, 1}, .groups = 2, .bias = false})), m(x))
   MODULE("ConvTranspose2d.output_size", "randn(1, 2, 3, 3)", "nn.ConvTranspose2d(2, 3, 3, stride=2)", "m(x, output_size=(8, 7))", (nn::ConvTranspose2d(2, 3, 3, {.stride = 2})), m(x, {.output_size = {8, 7}}))
-  MODULE("MaxPool2d.dilation", "distinct(1, 2, 6, 6)", "nn.MaxPool2d(2, stride=1, dilation=(2, 3))", "m(x)", (nn::MaxPool2d(2, {.stride = nn::Pair(1), .dilation = {2, 3}})), m(x))
+  MODULE("MaxPool2d.dilation", "distinct(1, 2, 6, 6)", "nn.MaxPool2d(2, stride=1, dilation=(2, 3))", "m(x)", (nn::MaxPool2d(2, {.stride = 1, .dilation = {2, 3}})), m(x))
 
   // --- parametrizations ---
   MODULE("WeightNorm", "randn(2, 3)", "nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))", "m(x)", (nn::weight_norm(nn::Linear(3, 4))), m(x))
