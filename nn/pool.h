@@ -1,6 +1,7 @@
 // Pooling as layers: nn::MaxPool2d{2}, nn::AvgPool2d{3, {.stride = 2, .padding = 1}}. x [N, C, L], [N, C, H, W]
 // or [N, C, D, H, W]. As their torch.nn namesakes; options are the operators' (core/ops.h), the stride is the kernel's
-// size unless given. Where PyTorch has return_indices, call with_indices(x).
+// size unless given. Where PyTorch has return_indices, call with_indices(x). Those of several dimensions have
+// constructors because ({3, 5}) would be a kernel of 3 and a stride of 5 for an aggregate.
 #pragma once
 
 #include <array>
@@ -39,16 +40,18 @@ struct MaxPool1d {
   ValuesIndices with_indices(const Tensor& x) const { return max_pool1d_with_indices(x, kernel, options); }
 };
 struct MaxPool2d {
-  PerDim<2> kernel;
-  Pool2dOptions options = {};
+  MaxPool2d(PerDim<2> kernel, const Pool2dOptions& options = {}) : kernel(kernel), options(options) {}
   Tensor operator()(const Tensor& x) const { return max_pool2d(x, kernel, options); }
   ValuesIndices with_indices(const Tensor& x) const { return max_pool2d_with_indices(x, kernel, options); }
+  PerDim<2> kernel;
+  Pool2dOptions options;
 };
 struct MaxPool3d {
-  PerDim<3> kernel;
-  Pool3dOptions options = {};
+  MaxPool3d(PerDim<3> kernel, const Pool3dOptions& options = {}) : kernel(kernel), options(options) {}
   Tensor operator()(const Tensor& x) const { return max_pool3d(x, kernel, options); }
   ValuesIndices with_indices(const Tensor& x) const { return max_pool3d_with_indices(x, kernel, options); }
+  PerDim<3> kernel;
+  Pool3dOptions options;
 };
 
 struct AvgPool1d {
@@ -57,14 +60,16 @@ struct AvgPool1d {
   Tensor operator()(const Tensor& x) const { return avg_pool1d(x, kernel, options); }
 };
 struct AvgPool2d {
-  PerDim<2> kernel;
-  Pool2dOptions options = {};
+  AvgPool2d(PerDim<2> kernel, const Pool2dOptions& options = {}) : kernel(kernel), options(options) {}
   Tensor operator()(const Tensor& x) const { return avg_pool2d(x, kernel, options); }
+  PerDim<2> kernel;
+  Pool2dOptions options;
 };
 struct AvgPool3d {
-  PerDim<3> kernel;
-  Pool3dOptions options = {};
+  AvgPool3d(PerDim<3> kernel, const Pool3dOptions& options = {}) : kernel(kernel), options(options) {}
   Tensor operator()(const Tensor& x) const { return avg_pool3d(x, kernel, options); }
+  PerDim<3> kernel;
+  Pool3dOptions options;
 };
 
 // A wanted output size instead of a kernel; 1 is global pooling.
@@ -134,18 +139,20 @@ struct MaxUnpool1d {
   }
 };
 struct MaxUnpool2d {
-  PerDim<2> kernel;
-  Pool2dOptions options = {};
+  MaxUnpool2d(PerDim<2> kernel, const Pool2dOptions& options = {}) : kernel(kernel), options(options) {}
   Tensor operator()(const Tensor& x, const Tensor& indices, const Dims& output_size = {}) const {
     return max_unpool2d(x, indices, kernel, options, output_size);
   }
+  PerDim<2> kernel;
+  Pool2dOptions options;
 };
 struct MaxUnpool3d {
-  PerDim<3> kernel;
-  Pool3dOptions options = {};
+  MaxUnpool3d(PerDim<3> kernel, const Pool3dOptions& options = {}) : kernel(kernel), options(options) {}
   Tensor operator()(const Tensor& x, const Tensor& indices, const Dims& output_size = {}) const {
     return max_unpool3d(x, indices, kernel, options, output_size);
   }
+  PerDim<3> kernel;
+  Pool3dOptions options;
 };
 
 // (sum of x^norm_type over the window)^(1 / norm_type)

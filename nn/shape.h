@@ -126,14 +126,17 @@ struct Upsample {  // nn::Upsample{{.scale_factor = {2}, .mode = "bilinear"}}; t
   Tensor operator()(const Tensor& x) const { return interpolate(x, options); }
 };
 struct Unfold {
-  PerDim<2> kernel_size;
-  UnfoldOptions options = {};
+  Unfold(PerDim<2> kernel_size, const UnfoldOptions& options = {}) : kernel_size(kernel_size), options(options) {}
   Tensor operator()(const Tensor& x) const { return unfold(x, kernel_size, options); }
+  PerDim<2> kernel_size;
+  UnfoldOptions options;
 };
 struct Fold {
-  PerDim<2> output_size, kernel_size;
-  UnfoldOptions options = {};
+  Fold(PerDim<2> output_size, PerDim<2> kernel_size, const UnfoldOptions& options = {})
+      : output_size(output_size), kernel_size(kernel_size), options(options) {}
   Tensor operator()(const Tensor& x) const { return fold(x, output_size, kernel_size, options); }
+  PerDim<2> output_size, kernel_size;
+  UnfoldOptions options;
 };
 struct Unflatten {  // dimension `dim` becomes several; one of `sizes` may be -1
   int dim = 1;

@@ -22,6 +22,7 @@ using namespace mantissa;
 static_assert(Conv2dOptions{.padding = 1}.padding == PerDim<2>{1, 1});
 static_assert(Conv2dOptions{.stride = {2, 1}}.stride == PerDim<2>{2, 1} && Conv2dOptions{}.stride == PerDim<2>{1, 1});
 static_assert(Pool3dOptions{.stride = {2}}.stride == PerDim<3>{2, 2, 2});
+static_assert(!std::is_aggregate_v<nn::MaxPool2d> && !std::is_aggregate_v<nn::Unfold>);  // ({3, 5}) is a kernel
 static_assert(UnfoldOptions{.dilation = 2, .padding = 1}.padding == PerDim<2>{1, 1});
 using namespace mantissa::test;
 
