@@ -127,6 +127,8 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double v
   check(borders.rank() / 2 <= x.dim(), "pad: ", borders.rank() / 2, " pairs of borders for ", x);
   check(mode == "constant" || mode == "reflect" || mode == "replicate" || mode == "circular",
         "pad: mode must be constant, reflect, replicate or circular, got \"", mode, "\"");
+  constexpr std::int64_t longest = std::int64_t{1} << 40;  // sums of sizes and borders stay far from overflow
+  for (std::int64_t b : borders) check(b >= -longest && b <= longest, "pad: a border of ", b, " for ", x);
   Dims before = Dims::filled(x.dim(), 0), after = before;
   for (int i = 0; i < borders.rank() / 2; ++i) {
     before[x.dim() - 1 - i] = borders[2 * i];
@@ -145,6 +147,9 @@ namespace {
 
 void pad_samples(Samples& s) {
   s.call({s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1, 2}, "constant", 1.5); });
+  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {INT64_MIN, 0}); }, "pad: a border of -9");
+  s.error_call({s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {0, INT64_MAX}, "replicate"); },
+               "pad: a border of 9");
   s.call({s.randn({2, 5})}, [](const Tensors& x) { return pad(x[0], {-1, 2, 1, -1}); });
   s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {3, 1, 2, 0}, "reflect"); });
   s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {5, 1, 2, 0}, "replicate"); });
