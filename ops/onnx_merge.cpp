@@ -101,7 +101,7 @@ class Merger {
     for (std::size_t d = 0; d < given.size(); ++d) {
       bool changes = false, follows = true;
       for (std::size_t t = 0; t < traces_.size(); ++t) {
-        const OnnxValue& x = value(t, node.inputs[0]);
+        const OnnxValue& x = value(t, traces_[t].nodes[n].inputs[0]);  // node's may have been merged before
         const std::int64_t now = ints(t, node.inputs[1])[d];
         const int at = static_cast<int>(d) - (is_reshape ? 0 : static_cast<int>(given.size()) - x.sizes.rank());
         changes = changes || now != given[d];
