@@ -353,6 +353,9 @@ std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> 
   }
   return result;
 }
+std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, GradOptions o) {
+  return grad(std::span(&root, 1), inputs, {}, o);
+}
 std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> inputs, GradOptions o) {
   return grad(std::span(&root, 1), std::span(inputs.begin(), inputs.size()), {}, o);
 }

@@ -30,6 +30,7 @@ struct GradOptions {
 };
 std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> inputs,
                          std::span<const Tensor> gradients = {}, GradOptions = {});
+std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, GradOptions = {});  // nn::parameters(net)
 std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> inputs, GradOptions = {});
 
 namespace autograd {

@@ -8,10 +8,6 @@
 namespace mantissa::nn {
 namespace {
 
-FeedForwardActivation activation_of(const TransformerOptions& o) {
-  if (o.activation_function) return o.activation_function;
-  return o.activation;
-}
 std::unique_ptr<LayerNorm> copy_of(const LayerNorm* norm) {
   return norm ? std::make_unique<LayerNorm>(norm->clone()) : nullptr;
 }
@@ -72,7 +68,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
       norm2(norm_for(d_model, o)),
       dropout1{.p = o.dropout},
       dropout2{.p = o.dropout},
-      activation(activation_of(o)),
+      activation(o.activation),
       norm_first(o.norm_first) {}
 TransformerEncoderLayer::TransformerEncoderLayer(MultiheadAttention a, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2)
     : self_attn(std::move(a)), linear1(std::move(l1)), linear2(std::move(l2)), norm1(std::move(n1)),
@@ -109,7 +105,7 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       dropout1{.p = o.dropout},
       dropout2{.p = o.dropout},
       dropout3{.p = o.dropout},
-      activation(activation_of(o)),
+      activation(o.activation),
       norm_first(o.norm_first) {}
 TransformerDecoderLayer::TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2,
                                                  LayerNorm n1, LayerNorm n2, LayerNorm n3)

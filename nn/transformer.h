@@ -2,8 +2,10 @@
 // Transformer, with the names, defaults and results of torch.nn's. Masks are those of nn::MultiheadAttention.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -17,11 +19,14 @@ namespace mantissa::nn {
 
 enum class FeedForward { relu, gelu };
 
-// What a layer does between linear1 and linear2: relu or gelu in one operator with them, or any function.
+// What a layer does between linear1 and linear2: relu or gelu, which become one operator with them, by name or as
+// FeedForward::gelu, or any function: .activation = silu.
 class FeedForwardActivation {
  public:
   FeedForwardActivation(FeedForward f = FeedForward::relu)
       : known_(f == FeedForward::gelu ? Activation::gelu : Activation::relu) {}
+  template <std::convertible_to<std::string_view> Name> FeedForwardActivation(const Name& name)
+      : FeedForwardActivation(of_name(name)) {}
   template <class F>
     requires std::is_invocable_r_v<Tensor, F, const Tensor&>
   FeedForwardActivation(F f) : function_(std::move(f)) {}
@@ -33,6 +38,11 @@ class FeedForwardActivation {
   }
 
  private:
+  static FeedForward of_name(std::string_view name) {
+    check(name == "relu" || name == "gelu", "a transformer's activation is \"relu\", \"gelu\" or a function, got \"",
+          name, "\"");
+    return name == "gelu" ? FeedForward::gelu : FeedForward::relu;
+  }
   Activation known_ = Activation::none;
   std::function<Tensor(const Tensor&)> function_;
 };
@@ -40,12 +50,11 @@ class FeedForwardActivation {
 struct TransformerOptions {
   std::int64_t dim_feedforward = 2048;
   double dropout = 0.1;
-  FeedForward activation = FeedForward::relu;
+  FeedForwardActivation activation = FeedForward::relu;
   double layer_norm_eps = 1e-5;
   bool batch_first = false;  // x [N, T, E] instead of [T, N, E]
   bool norm_first = false;   // normalise before each block instead of after it
   bool bias = true;
-  std::function<Tensor(const Tensor&)> activation_function = {};  // instead of `activation`
 };
 
 struct TransformerEncoderLayer {
@@ -130,6 +139,9 @@ struct Transformer {
     bool src_is_causal = false, tgt_is_causal = false;
   };
   Transformer(std::int64_t d_model, std::int64_t nhead, Layers layers, const TransformerOptions& o = {});
+  Transformer(std::int64_t d_model, std::int64_t nhead, int encoder_layers, int decoder_layers,
+              const TransformerOptions& o = {})
+      : Transformer(d_model, nhead, Layers{encoder_layers, decoder_layers}, o) {}
   explicit Transformer(std::int64_t d_model = 512, std::int64_t nhead = 8) : Transformer(d_model, nhead, Layers()) {}
   Tensor operator()(const Tensor& src, const Tensor& tgt, const Call& call) const;
   Tensor operator()(const Tensor& src, const Tensor& tgt) const { return (*this)(src, tgt, Call()); }
