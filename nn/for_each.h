@@ -19,13 +19,13 @@ template <Module... M, class F> void for_each(ModuleRef net, F f) {
   struct Visitor final : Fields {
     explicit Visitor(F& function) : f(function) {}
     void module(const std::string& path, const void* object, const void* type) override {
-      (call<M>(path, object, type), ...);
-    }
-    template <class T> void call(const std::string& path, const void* object, const void* type) {
-      if (type != &amp::type_tag<T>) return;
-      T& found = *static_cast<T*>(const_cast<void*>(object));
-      if constexpr (std::is_invocable_v<F&, const std::string&, T&>) f(path, found);
-      else f(found);
+      const auto call_if = [&]<class T>(std::type_identity<T>) {
+        if (type != &amp::type_tag<T>) return;
+        T& found = *static_cast<T*>(const_cast<void*>(object));
+        if constexpr (std::is_invocable_v<F&, const std::string&, T&>) f(path, found);
+        else f(found);
+      };
+      (call_if(std::type_identity<M>()), ...);
     }
     F& f;
   } visitor(f);

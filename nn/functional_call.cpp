@@ -37,8 +37,8 @@ struct Places final : Fields {
 void check_fits(const Places::Place& place, const Tensor& tensor) {
   check(tensor.defined(), "functional_call: the tensor for \"", place.name, "\" is undefined");
   const Tensor& own = *place.members[0];
-  check(tensor.sizes() == own.sizes(), "functional_call: \"", place.name, "\" has shape ", own.sizes(), ", its tensor is ",
-        tensor);
+  check(tensor.sizes() == own.sizes(), "functional_call: \"", place.name, "\" has shape ", own.sizes(),
+        ", its tensor is ", tensor);
 }
 
 void substitute(const Places::Place& place, const Tensor& tensor, std::vector<std::pair<Tensor*, Tensor>>& before) {
@@ -67,7 +67,8 @@ Substituted::Substituted(ModuleRef module, const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     const auto found = all.by_name.find(name);
     check(found != all.by_name.end(), "functional_call: the module has no parameter or buffer \"", name, "\"");
-    check(given.insert(found->second).second, "functional_call: \"", name, "\" is given twice (or is tied to another one)");
+    check(given.insert(found->second).second, "functional_call: \"", name,
+          "\" is given twice (or is tied to another one)");
     check_fits(all.places[found->second], tensor);
   }
   for (const auto& [name, tensor] : tensors) substitute(all.places[all.by_name.at(name)], tensor, before_);

@@ -61,14 +61,9 @@ template <class Layer> std::vector<Layer> copies_of(const std::vector<Layer>& fr
 
 TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o)
     : self_attn(attention_for(d_model, nhead, o)),
-      linear1(d_model, o.dim_feedforward, {.bias = o.bias}),
-      drop{.p = o.dropout},
-      linear2(o.dim_feedforward, d_model, {.bias = o.bias}),
-      norm1(norm_for(d_model, o)),
-      norm2(norm_for(d_model, o)),
-      dropout1{.p = o.dropout},
-      dropout2{.p = o.dropout},
-      activation(o.activation),
+      linear1(d_model, o.dim_feedforward, {.bias = o.bias}), drop{.p = o.dropout},
+      linear2(o.dim_feedforward, d_model, {.bias = o.bias}), norm1(norm_for(d_model, o)),
+      norm2(norm_for(d_model, o)), dropout1{.p = o.dropout}, dropout2{.p = o.dropout}, activation(o.activation),
       norm_first(o.norm_first) {}
 TransformerEncoderLayer::TransformerEncoderLayer(MultiheadAttention a, Linear l1, Linear l2, LayerNorm n1, LayerNorm n2)
     : self_attn(std::move(a)), linear1(std::move(l1)), linear2(std::move(l2)), norm1(std::move(n1)),
@@ -94,19 +89,11 @@ Tensor TransformerEncoderLayer::operator()(const Tensor& src, const Call& call) 
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& o)
-    : self_attn(attention_for(d_model, nhead, o)),
-      multihead_attn(attention_for(d_model, nhead, o)),
-      linear1(d_model, o.dim_feedforward, {.bias = o.bias}),
-      drop{.p = o.dropout},
-      linear2(o.dim_feedforward, d_model, {.bias = o.bias}),
-      norm1(norm_for(d_model, o)),
-      norm2(norm_for(d_model, o)),
-      norm3(norm_for(d_model, o)),
-      dropout1{.p = o.dropout},
-      dropout2{.p = o.dropout},
-      dropout3{.p = o.dropout},
-      activation(o.activation),
-      norm_first(o.norm_first) {}
+    : self_attn(attention_for(d_model, nhead, o)), multihead_attn(attention_for(d_model, nhead, o)),
+      linear1(d_model, o.dim_feedforward, {.bias = o.bias}), drop{.p = o.dropout},
+      linear2(o.dim_feedforward, d_model, {.bias = o.bias}), norm1(norm_for(d_model, o)), norm2(norm_for(d_model, o)),
+      norm3(norm_for(d_model, o)), dropout1{.p = o.dropout}, dropout2{.p = o.dropout}, dropout3{.p = o.dropout},
+      activation(o.activation), norm_first(o.norm_first) {}
 TransformerDecoderLayer::TransformerDecoderLayer(MultiheadAttention a, MultiheadAttention m, Linear l1, Linear l2,
                                                  LayerNorm n1, LayerNorm n2, LayerNorm n3)
     : self_attn(std::move(a)), multihead_attn(std::move(m)), linear1(std::move(l1)), linear2(std::move(l2)),

@@ -25,8 +25,8 @@ class FeedForwardActivation {
  public:
   FeedForwardActivation(FeedForward f = FeedForward::relu)
       : known_(f == FeedForward::gelu ? Activation::gelu : Activation::relu) {}
-  template <std::convertible_to<std::string_view> Name> FeedForwardActivation(const Name& name)
-      : FeedForwardActivation(of_name(name)) {}
+  template <std::convertible_to<std::string_view> Name>
+  FeedForwardActivation(const Name& name) : FeedForwardActivation(of_name(name)) {}
   template <class F>
     requires std::is_invocable_r_v<Tensor, F, const Tensor&>
   FeedForwardActivation(F f) : function_(std::move(f)) {}

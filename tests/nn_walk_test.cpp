@@ -142,7 +142,8 @@ TEST_CASE("functional_call says what does not fit, and an exception restores the
   const Tensor own = net.weight, x = randn({4, 3});
   CHECK_THROWS_WITH(nn::functional_call(net, std::vector<Tensor>{randn({2, 3})}, x),
                     Contains("has 2 parameters, 1 tensors were given"));
-  CHECK_THROWS_WITH(nn::functional_call(net, {{"weigth", randn({2, 3})}}, x), Contains("no parameter or buffer \"weigth\""));
+  CHECK_THROWS_WITH(nn::functional_call(net, {{"weigth", randn({2, 3})}}, x),
+                    Contains("no parameter or buffer \"weigth\""));
   CHECK_THROWS_WITH(nn::functional_call(net, {{"weight", randn({3, 2})}}, x), Contains("\"weight\" has shape [2, 3]"));
   CHECK_THROWS_WITH(nn::functional_call(net, {{"weight", Tensor()}}, x), Contains("undefined"));
   CHECK_THROWS(nn::functional_call(net, {{"weight", randn({2, 3})}}, randn({4, 5})));
@@ -157,7 +158,8 @@ TEST_CASE("a transformer's activation is a name, a function or one of FeedForwar
   };
   CHECK(same_bits(result("gelu"), result(nn::FeedForward::gelu)));
   CHECK(same_bits(result(std::string("relu")), result(nn::FeedForward::relu)));
-  CHECK(difference(result(silu), cast(result([](const Tensor& y) { return y * sigmoid(y); }), f64), {1e-5, 1e-6}) == "");
+  CHECK(difference(result(silu), cast(result([](const Tensor& y) { return y * sigmoid(y); }), f64), {1e-5, 1e-6}) ==
+        "");
   CHECK_THROWS_WITH(result("swish"), Contains("\"relu\", \"gelu\" or a function, got \"swish\""));
   CHECK(nn::Transformer(8, 2, 1, 2, {.dim_feedforward = 16}).decoder.layers.size() == 2);
 }
