@@ -1,0 +1,238 @@
+// nn/distributions.h: densities, entropies, moments and divergences have the numbers of torch.distributions in f64;
+// what is drawn has the moments; gradients; halves; what is refused.
+#include <cmath>
+#include <vector>
+
+#include "autograd/backward.h"
+#include "autograd/gradcheck.h"
+#include "core/ops_special.h"
+#include "nn/distributions.h"
+#include "tests/catch_compat.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using Catch::Matchers::Contains;
+namespace d = mantissa::distributions;
+
+namespace {
+
+using Values = std::vector<double>;
+constexpr Tolerance printed{1e-9, 1e-10};  // the numbers have twelve digits
+
+Tensor vec(const Values& v) { return from_data(v, {static_cast<std::int64_t>(v.size())}); }
+const Tensor a = vec({0.5, -1.2}), b = vec({0.7, 2.0}), v = vec({0.3, 1.1});
+const Tensor c = vec({0.4, 3.5}), shares = vec({0.4, 3.5, 1.0});
+
+void check_golden(const std::vector<Tensor>& got, const Values& expected) {
+  std::vector<Tensor> flat;
+  for (const Tensor& x : got) {
+    REQUIRE(x.dtype() == f64);
+    flat.push_back(x.reshape(-1));
+  }
+  CHECK(difference(cat(flat), vec(expected), printed) == "");
+}
+
+// Draws of each element: their mean and variance lie within five standard errors of the stated ones.
+template <class D> void check_moments(const D& p, const Tensor& mean, const Tensor& variance) {
+  const std::int64_t n = 40000;
+  const Tensor x = p.sample({n});
+  REQUIRE(x.size(0) == n);
+  CHECK(!x.requires_grad());
+  const Tensor m = x.mean(0), s = var(x, 0);
+  CHECK(static_cast<bool>(all(abs(m - mean) <= 5 * sqrt(variance / n))));
+  CHECK(static_cast<bool>(all(abs(s - variance) <= 5 * sqrt(pow(x - m, 4).mean(0) / n))));
+}
+
+}  // namespace
+
+TEST_CASE("densities, entropies and moments are PyTorch's", "[distributions]") {
+  const d::Normal normal(a, b);
+  check_golden({normal.log_prob(v), normal.cdf(v), normal.icdf(vec({.2, .9})), normal.entropy(), normal.variance()},
+               {-0.603079915797, -2.27333571376, 0.387548481098, 0.874928064363, -0.089134863501, 1.36310313109,
+                1.06226358927, 2.11208571376, 0.49, 4});
+  const d::LogNormal logs(a, b);
+  check_golden({logs.log_prob(v), logs.entropy(), logs.mean(), logs.variance()},
+               {-2.32106968074, -1.91712445131, 1.56226358927, 0.912085713765, 2.10644143498, 2.22554092849,
+                2.80564746616, 265.473375002});
+  check_golden({d::TanhNormal(a, b).log_prob(vec({.3, -.9}))}, {-0.5049761559, 0.0393825617434});
+  const d::Laplace laplace(a, b);
+  check_golden({laplace.log_prob(v), laplace.entropy(), laplace.variance()},
+               {-0.622186522335, -2.53629436112, 1.33647223662, 2.38629436112, 0.98, 8});
+  const d::Uniform uniform(vec({-1, 0}), vec({2, .5}));
+  check_golden({uniform.log_prob(vec({.3, .4})), uniform.entropy(), uniform.mean(), uniform.variance()},
+               {-1.09861228867, 0.69314718056, 1.09861228867, -0.69314718056, 0.5, 0.25, 0.75, 0.0208333333333});
+  CHECK(uniform.log_prob(vec({2, -0.1})).to_vector<double>() == Values{-HUGE_VAL, -HUGE_VAL});
+  const d::Exponential exponential(b);
+  check_golden(
+      {exponential.log_prob(v), exponential.entropy(), exponential.mean(), exponential.variance()},
+      {-0.566674943939, -1.50685281944, 1.35667494394, 0.30685281944, 1.42857142857, 0.5, 2.04081632653, 0.25});
+  const d::Gumbel gumbel(a, b);
+  check_golden({gumbel.log_prob(v), gumbel.entropy(), gumbel.mean(), gumbel.variance()},
+               {-0.688322967794, -2.15978394994, 1.22054072096, 2.27036284546, 0.904050965431, -0.0455686701969,
+                0.806017692756, 6.57973626739});
+  const d::Gamma gamma(c, b);
+  check_golden(
+      {gamma.log_prob(v), gamma.entropy(), gamma.mean(), gamma.variance()},
+      {-0.426964112682, -0.736683020876, 0.0165220348894, 1.24993482017, 0.571428571429, 1.75, 0.816326530612, 0.875});
+  const d::Beta beta(c, b);
+  check_golden({beta.log_prob(vec({.3, .8})), beta.entropy(), beta.mean(), beta.variance()},
+               {-0.278031339716, 0.589543574552, -0.414040840997, -0.298690281947, 0.363636363636, 0.636363636364,
+                0.110192837466, 0.0356007628735});
+  const d::Dirichlet dirichlet(shares);
+  check_golden({dirichlet.log_prob(vec({.2, .5, .3})), dirichlet.entropy(), dirichlet.mean()},
+               {0.263700276389, -2.50652600151, 0.0816326530612, 0.714285714286, 0.204081632653});
+  const d::Bernoulli coin({.probs = vec({.3, .9})}), far({.logits = vec({.3, -40})});
+  check_golden(
+      {coin.log_prob(vec({1, 0})), coin.entropy(), coin.variance(), coin.logits},
+      {-1.20397280433, -2.30258509299, 0.610864302055, 0.325082973391, 0.21, 0.09, -0.847297860387, 2.19722457734});
+  check_golden({far.log_prob(tensor({1, 0})), far.entropy(), far.probs},
+               {-0.554355244469, 0, 0.682022489425, 0, 0.574442516812, 4.24835425529e-18});
+  const d::Categorical weights({.probs = vec({1, 3, 6})});
+  check_golden({weights.log_prob(tensor({0, 2})), weights.entropy(), weights.logits},
+               {-2.30258509299, -0.510825623766, 0.897945724857, -2.30258509299, -1.20397280433, -0.510825623766});
+  const d::Categorical rows({.logits = stack({vec({.3, -1, 2}), vec({0, 0, -3})})});
+  check_golden({rows.log_prob(tensor({0, 2})), rows.entropy(), rows.probs},
+               {-1.90902076655, -3.71773591867, 0.582192506968, 0.790602611704, 0.148225462884, 0.0403961511731,
+                0.811378385943, 0.48785555116, 0.48785555116, 0.0242888976793});
+  CHECK(same_bits(rows.mode(), tensor({2, 0})));
+  CHECK(same_bits(d::OneHotCategorical({.logits = rows.logits}).log_prob(one_hot(tensor({0, 2}), 3)),
+                  d::Categorical({.logits = rows.logits}).log_prob(tensor({0, 2}))));
+  check_golden({d::Poisson(b).log_prob(vec({0, 4}))}, {-0.7, -2.40546510811});
+  const Tensor tril = stack({vec({1.5, 0}), vec({-.4, .8})});
+  const d::MultivariateNormal many(a, tril);
+  check_golden({many.log_prob(stack({v, b})), many.entropy()}, {-5.97245556765, -10.297976401, 3.0201986232});
+  check_golden({d::MultivariateNormal::of_covariance(a, matmul(tril, tril.t())).log_prob(stack({v, b}))},
+               {-5.97245556765, -10.297976401});
+}
+
+TEST_CASE("divergences are PyTorch's, and 0 between equals", "[distributions]") {
+  const Tensor tril = stack({vec({1.5, 0}), vec({-.4, .8})}), other = stack({vec({.7, 0}), vec({.2, 1.1})});
+  const d::MultivariateNormal p(a, tril), q(b, other);
+  check_golden(
+      {kl_divergence(d::Normal(a, b), d::Normal(b, v)), kl_divergence(d::Laplace(a, b), d::Laplace(b, v)),
+       kl_divergence(d::Exponential(b), d::Exponential(v)), kl_divergence(d::Gamma(b, v), d::Gamma(v, b)),
+       kl_divergence(d::Beta(b, v), d::Beta(v, b)), kl_divergence(d::Dirichlet(shares), d::Dirichlet(vec({2, .5, 3}))),
+       kl_divergence(d::Bernoulli({.probs = vec({.3, .9})}), d::Bernoulli({.probs = vec({.5, .2})})),
+       kl_divergence(d::Categorical({.probs = vec({1, 3, 6})}), d::Categorical({.probs = vec({2, 2, 1})})),
+       kl_divergence(p, q)},
+      {1.59714658406, 4.78646051991, 0.572815823455, 1.67833848651, 0.275869288959, 0.147837000756, 1.02606530202,
+       1.30937639586, 0.913000267401, 0.761885347959, 7.79096283522, 0.0822828785051, 1.14572550293, 0.434233315353,
+       5.52283417157});
+  CHECK(amax(abs(kl_divergence(p, p))).item<double>() < 1e-12);
+  const d::Independent<d::Normal> one(d::Normal(a, b), 1), two(d::Normal(b, v), 1);
+  check_golden({kl_divergence(one, two), one.log_prob(v)}, {6.38360710397, -2.876415629557});
+}
+
+TEST_CASE("what is drawn has the distribution's moments", "[distributions]") {
+  const std::uint64_t seed = 17;
+  CAPTURE(seed);
+  manual_seed(seed);
+  check_moments(d::Normal(a, b), a, square(b));
+  const d::LogNormal logs(a, vec({0.3, 0.5}));
+  check_moments(logs, logs.mean(), logs.variance());
+  const d::Laplace laplace(a, b);
+  check_moments(laplace, a, laplace.variance());
+  const d::Uniform uniform(vec({-1, 0}), vec({2, .5}));
+  check_moments(uniform, uniform.mean(), uniform.variance());
+  check_moments(d::Exponential(b), reciprocal(b), reciprocal(square(b)));
+  const d::Gumbel gumbel(a, b);
+  check_moments(gumbel, gumbel.mean(), gumbel.variance());
+  for (const double shape : {0.05, 0.4, 1.0, 7.5}) {
+    CAPTURE(shape);
+    const d::Gamma gamma(shape, b);
+    check_moments(gamma, gamma.mean(), gamma.variance());
+    const d::Beta beta(shape, b);
+    check_moments(beta, beta.mean(), beta.variance());
+  }
+  const d::Bernoulli coin({.probs = vec({.3, .9})});
+  check_moments(coin, coin.mean(), coin.variance());
+  check_moments(d::Poisson(b), b, b);
+  const d::Dirichlet dirichlet(shares);
+  const Tensor mean = dirichlet.mean();
+  check_moments(dirichlet, mean, mean * (1 - mean) / (shares.sum() + 1));
+  const Tensor counts = d::Categorical({.probs = stack({vec({1, 3, 6}), vec({0, 1, 0})})}).sample({40000});
+  CHECK(counts.sizes() == Dims{40000, 2});
+  CHECK(bincount(counts[{all, 0}].contiguous(), {}, 3)[2].item() == Approx(24000).margin(5 * 98));
+  CHECK(static_cast<bool>(all(counts[{all, 1}] == 1)));
+  const Tensor tril = stack({vec({1.5, 0}), vec({-.4, .8})});
+  const Tensor x = d::MultivariateNormal(a, tril).sample({40000});
+  CHECK(difference(cov(x.t()), matmul(tril, tril.t()), {0, 0.08}) == "");
+}
+
+TEST_CASE("shapes: sample shape, batch, event", "[distributions]") {
+  const d::Normal normal(zeros({3, 1}), ones({1, 4}));
+  CHECK(normal.sample().sizes() == Dims{3, 4});
+  CHECK(normal.sample({5, 2}).sizes() == Dims{5, 2, 3, 4});
+  CHECK(d::Independent(normal, 1).log_prob(zeros({7, 3, 4})).sizes() == Dims{7, 3});
+  CHECK(d::Independent(normal, 2).entropy().sizes() == Dims{});
+  CHECK(d::Normal(0, 1).sample({2}).dtype() == f32);
+  CHECK(d::Normal(zeros({2}, {.dtype = f64}), 1).sample().dtype() == f64);
+  const d::Categorical rows({.logits = zeros({3, 2, 5})});
+  CHECK(rows.sample({4}).sizes() == Dims{4, 3, 2});
+  CHECK(rows.log_prob(rows.sample({4})).sizes() == Dims{4, 3, 2});
+  CHECK(d::OneHotCategorical({.logits = zeros({3, 5})}).sample({2}).sizes() == Dims{2, 3, 5});
+  CHECK(d::MultivariateNormal(zeros({7, 2}), eye(2)).rsample({4}).sizes() == Dims{4, 7, 2});
+}
+
+TEST_CASE("gradients of densities, and through rsample", "[distributions]") {
+  const auto leaf = [](const Tensor& x) { return x.clone().requires_grad_(); };
+  gradcheck([](const std::vector<Tensor>& x) { return d::Normal(x[0], x[1]).log_prob(x[2]); },
+            {leaf(a), leaf(b), leaf(v)});
+  gradcheck(
+      [](const std::vector<Tensor>& x) {
+        return d::Beta(x[0], x[1]).log_prob(vec({.3, .8}));
+      },
+      {leaf(c), leaf(b)});
+  gradcheck([](const std::vector<Tensor>& x) { return d::Categorical({.logits = x[0]}).entropy(); }, {leaf(shares)});
+  const auto drawn = [](const auto& distribution) {  // the same numbers every time
+    manual_seed(4);
+    return distribution.rsample({3});
+  };
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Normal(x[0], x[1])); }, {leaf(a), leaf(b)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Laplace(x[0], x[1])); }, {leaf(a), leaf(b)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Gumbel(x[0], x[1])); }, {leaf(a), leaf(b)});
+  gradcheck(
+      [&](const std::vector<Tensor>& x) {
+        manual_seed(4);
+        const auto [value, score] = d::TanhNormal(x[0], x[1]).rsample_and_log_prob({3});
+        return value + score;
+      },
+      {leaf(a), leaf(b)});
+  const Tensor logits = leaf(shares);
+  const Tensor hard = d::OneHotCategorical({.logits = logits}).rsample();
+  CHECK(hard.sum().item<double>() == Approx(1));
+  (hard * vec({1, 2, 3})).sum().backward();
+  const Tensor soft = leaf(shares);
+  (softmax(soft, -1) * vec({1, 2, 3})).sum().backward();
+  CHECK(difference(logits.grad(), soft.grad(), {1e-12, 1e-14}) == "");
+}
+
+TEST_CASE("the score of a squashed action is right where tanh is 1", "[distributions]") {
+  const auto [value, score] = d::TanhNormal(full(4, 12), full(4, 1e-3)).rsample_and_log_prob();
+  CHECK(same_bits(value, ones(4)));  // the way back from there is lost
+  CHECK(static_cast<bool>(all(isfinite(score))));
+  // density of x, and the slope of tanh there: 4 exp(-2 x) for large x
+  CHECK(score.mean().item() == Approx(2 * 12 - std::log(4) - std::log(1e-3) - 0.919 - 0.5).margin(2));
+}
+
+TEST_CASE("parameters in halves are taken as f32", "[distributions]") {
+  const Tensor logits = randn({4, 6}).to(bf16), mean = randn({4}).to(f16);
+  CHECK(d::Categorical({.logits = logits}).log_prob(tensor({0, 1, 2, 3})).dtype() == f32);
+  const d::Normal normal(mean, full(4, 0.5).to(f16));
+  CHECK(normal.rsample().dtype() == f32);
+  CHECK(normal.log_prob(mean).dtype() == f32);
+}
+
+TEST_CASE("parameters out of range are refused by name", "[distributions]") {
+  CHECK_THROWS_WITH(d::Normal(a, vec({1, 0})), Contains("Normal: scale must be positive") && Contains("in 1 of 2"));
+  CHECK_THROWS_WITH(d::Normal(a, vec({1, std::nan("")})), Contains("scale must be positive"));
+  CHECK_THROWS_WITH(d::Uniform(1, 1), Contains("low must be below high"));
+  CHECK_THROWS_WITH(d::Bernoulli({.probs = vec({1.5})}), Contains("probs must lie between 0 and 1"));
+  CHECK_THROWS_WITH(d::Bernoulli({}), Contains("give either probs or logits"));
+  CHECK_THROWS_WITH(d::Categorical({.probs = vec({0, 0})}), Contains("nor all 0"));
+  CHECK_THROWS_WITH(d::Categorical({.logits = tensor({1, 2})}), Contains("needs a floating tensor"));
+  CHECK_THROWS_WITH(d::Categorical({.logits = a}).log_prob(vec({1.0})), Contains("a value is a class number"));
+  CHECK_THROWS_WITH(d::MultivariateNormal(a, eye(3)), Contains("needs loc [..., D] and scale_tril [..., D, D]"));
+  CHECK_THROWS_WITH(d::Normal(tensor({1}), 1), Contains("floating tensors or numbers"));
+}
