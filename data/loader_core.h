@@ -1,0 +1,38 @@
+// What every loader has in common (data/loader.h, data/batch_loader.h): the order of samples, threads that make batches
+// ahead, and a position that can be saved. It does not know what a batch is.
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "data/draws.h"
+#include "data/loader.h"
+
+namespace mantissa::data {
+
+class LoaderCore {
+ public:
+  // Makes the batch of these samples, with the random numbers that belong to it. Called from several threads.
+  using Make = std::function<std::any(std::span<const std::int64_t> indices, Draws& draws)>;
+
+  // `samples` of the set; errors as of Loader.
+  LoaderCore(std::int64_t samples, const LoaderOptions& options, const Sampling& sampling, Make make);
+  ~LoaderCore();
+  LoaderCore(const LoaderCore&) = delete;
+  LoaderCore& operator=(const LoaderCore&) = delete;
+
+  // As Loader's methods of these names; an empty result is the end of an epoch.
+  std::any next();
+  std::int64_t batches() const;
+  LoaderState state() const;
+  void restore(const LoaderState& state);
+
+ private:
+  struct Ring;
+  std::unique_ptr<Ring> ring_;
+};
+
+}  // namespace mantissa::data
