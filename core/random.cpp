@@ -18,10 +18,7 @@ MANTISSA_KERNEL(random_fill, const View& y, Distribution distribution, double lo
 namespace {
 
 std::mutex default_mutex;
-Generator& default_generator() {
-  static Generator g(0x853c49e6748fea9bull);
-  return g;
-}
+RngState default_state{.seed = 0x853c49e6748fea9bull};
 
 // Fills a tensor four elements per counter.
 Tensor draw(const Dims& sizes, TensorOptions o, Distribution distribution, double low = 0, double range = 1) {
@@ -40,15 +37,17 @@ Tensor draw(const Dims& sizes, TensorOptions o, Distribution distribution, doubl
 void manual_seed(std::uint64_t seed) { set_rng_state({seed, 0}); }
 RngState reserve_random(std::uint64_t count) {
   const std::lock_guard lock(default_mutex);
-  return default_generator().reserve(count);
+  const RngState at = default_state;
+  default_state.offset += count;
+  return at;
 }
 RngState rng_state() {
   const std::lock_guard lock(default_mutex);
-  return default_generator().state();
+  return default_state;
 }
 void set_rng_state(RngState s) {
   const std::lock_guard lock(default_mutex);
-  default_generator().set_state(s);
+  default_state = s;
 }
 
 Tensor rand(const Dims& sizes, TensorOptions o) {

@@ -39,25 +39,10 @@ struct RngState {
   friend bool operator==(const RngState&, const RngState&) = default;
 };
 
-class Generator {
- public:
-  explicit Generator(std::uint64_t seed = 0) : state_{seed, 0} {}
-  // Reserves `count` counters (four words each) and returns where they start. Thread-safe users
-  // keep one generator per thread; the default generator is locked.
-  RngState reserve(std::uint64_t count) {
-    const RngState at = state_;
-    state_.offset += count;
-    return at;
-  }
-  RngState state() const { return state_; }
-  void set_state(RngState s) { state_ = s; }
-
- private:
-  RngState state_;
-};
-
-void manual_seed(std::uint64_t seed);             // of the default generator
-RngState reserve_random(std::uint64_t count);     // from the default generator; thread-safe
+// The default generator, which all threads share. (One of a program's own is a Philox and a counter.)
+void manual_seed(std::uint64_t seed);
+// `count` counters (four words each) that nobody else gets, and where they start.
+RngState reserve_random(std::uint64_t count);
 RngState rng_state();
 void set_rng_state(RngState);
 

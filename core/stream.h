@@ -1,18 +1,19 @@
-// std::cout << x.sizes() << x.dtype() << x.device(): [2, 3], f32, cuda:0, as they stand in errors (core/error.h).
+// std::cout << x.sizes() << x.dtype() << x.device(): [2, 3], f32, cuda:0, as they stand in errors (core/error.h); the
+// same as a string by to_string(x.sizes()).
 // Tensors have their own, in core/tensor.h.
 #pragma once
 
 #include <concepts>
 #include <ostream>
+#include <string>
 
 #include "core/error.h"
 
 namespace mantissa {
 
 template <class T>
-  requires(std::same_as<T, Dims> || std::same_as<T, Dtype> || std::same_as<T, Device>)
-std::ostream& operator<<(std::ostream& out, const T& value) {
-  return out << concat(value);
-}
+concept Description = std::same_as<T, Dims> || std::same_as<T, Dtype> || std::same_as<T, Device>;
+template <Description T> std::string to_string(const T& value) { return concat(value); }
+template <Description T> std::ostream& operator<<(std::ostream& out, const T& value) { return out << concat(value); }
 
 }  // namespace mantissa

@@ -35,7 +35,7 @@ def declared(pattern, *files):
 types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|SvdResult|QrResult|FrexpResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
 ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_matrix.h", "core/ops_numeric.h", "core/ops_special.h", "core/fused_ops.h",
                "core/linear_cross_entropy.h")
-functions = ops | declared(rf"^{types} (\w+)\(", "core/tensor.h", "core/random.h", "autograd/*.h")
+functions = ops | declared(rf"^{types} (\w+)\(", "nn/stft.h", "core/tensor.h", "core/random.h", "autograd/*.h")
 methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?(?:virtual )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h", "io/process_group.h", "io/tcp_store.h")
 classes = r"^(?:template <[\w ,.]+> )?(?:struct|class|using) (?:\[\[nodiscard\]\] )?(\w+)"
 modules = declared(classes, "nn/*.h")
@@ -77,6 +77,13 @@ distributed_names = ["DistributedDataParallel", "DistributedSampler", "SyncBatch
                      "all_gather", "all_gather_into_tensor", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
                      "all_to_all_single", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_gather_object", "broadcast_object_list",
                      "gather_object", "scatter_object_list", "DeviceMesh", "init_device_mesh", "rpc"] if hasattr(torch.distributed, n)]
+distributions = declared(r"^(?:struct|class|template <class D> struct) (\w+)", "nn/distributions.h") | {"kl_divergence"}
+distribution_names = sorted((n for n in torch.distributions.__all__ if is_type(getattr(torch.distributions, n)) and n not in ("Distribution", "ExponentialFamily")
+                             and not n.endswith("Transform") and not n.startswith("Transform")), key=str.lower) + ["TransformedDistribution"]
+# torchaudio is not installed where this runs: the names of its 2.8 that do not depend on other programs
+audio = ["load", "save", "Spectrogram", "InverseSpectrogram", "MelScale", "InverseMelScale", "MelSpectrogram", "MFCC", "LFCC", "AmplitudeToDB", "MuLawEncoding",
+         "MuLawDecoding", "Resample", "FrequencyMasking", "TimeMasking", "SpecAugment", "TimeStretch", "PitchShift", "Speed", "Fade", "Vol", "GriffinLim",
+         "ComputeDeltas", "SlidingWindowCmn", "SpectralCentroid", "Loudness", "RNNTLoss"]
 vision = [n for n in dir(v2) if isinstance(getattr(v2, n), type) and issubclass(getattr(v2, n), nn.Module)]
 datasets = sorted(torchvision.datasets.__all__, key=str.lower)
 
@@ -93,7 +100,9 @@ sections = [
     ("schedule", "`torch.optim.lr_scheduler`", schedule_names, optimizers),
     ("swa", "`torch.optim.swa_utils`", ["AveragedModel", "SWALR", "update_bn"], optimizers),
     ("grad", "Differentiation and mixed precision", ["backward", "grad", "no_grad", "enable_grad", "inference_mode", "detect_anomaly", "gradcheck",
-     "gradgradcheck", "checkpoint", "Function", "jacobian", "hessian", "vjp", "jvp", "hvp", "vhp", "autocast", "GradScaler"], others),
+     "gradgradcheck", "checkpoint", "functional_call", "Function", "jacobian", "hessian", "vjp", "jvp", "hvp", "vhp", "autocast", "GradScaler"], others),
+    ("distributions", "`torch.distributions`", distribution_names + ["kl_divergence"], distributions),
+    ("audio", "`torchaudio` and its transforms", audio, modules),
     ("profiler", "`torch.profiler`", ["profile", "record_function", "schedule", "key_averages", "export_chrome_trace", "profile_memory", "record_shapes",
      "with_flops", "with_stack", "tensorboard_trace_handler"], set()),
     ("data", "`torch.utils.data`", data_names, others),
@@ -142,7 +151,7 @@ def page():
     yield f"""# PyTorch's names and ours
 
 Written by `tests/golden/coverage.py` from PyTorch {version} and the public headers; do not edit. Functions are in namespace
-`mantissa` (`core/ops.h`, `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/tensor.h`, `core/random.h`), the rest in `mantissa::nn`, `nn::init`, `optim`, `amp` and `data`.
+`mantissa` (`core/ops.h`, `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/tensor.h`, `core/random.h`, `nn/stft.h`), the rest in `mantissa::nn`, `nn::init`, `distributions`, `optim`, `amp` and `data`.
 Options have PyTorch's names and defaults and are designated initialisers: `nn::Conv2d(3, 8, 3, {{.padding = 1}})`.
 In-place forms (`add_`) exist only as the methods of `Tensor` in `core/tensor.h`; quantized, sparse, complex, named and
 nested tensors do not exist, and names that serve them or PyTorch's internals are left out below.
@@ -166,8 +175,9 @@ fails for an operator or module without such a comparison or a stated reason.
   what either wrote, as a net that can be trained.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
   state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
-- Distributions are what they are made of: `Categorical(logits=z).sample()` is `multinomial(softmax(z, -1), 1)` and its `log_prob(a)`
-  `gather(log_softmax(z, -1), -1, a)`; `Normal(m, s).rsample()` is `m + s * randn_like(m)`.
+- `for m in net.modules(): if isinstance(m, nn.BatchNorm2d): m.eval()` is `nn::for_each<nn::BatchNorm2d>(net, [](auto& m) {{ nn::eval(m); }})`, and so is
+  `net.apply(init)`. Hooks of modules have no counterpart: a module that wants to keep an activation writes it into a member.
+- Distributions take parameters by name in braces: `distributions::Categorical({{.logits = z}})`; what are properties there, are members or methods here.
 - `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
 - Signal handlers are not for this library (`io/stop.h` says why): `io::catch_stop_signals();` in the first line of `main`, and

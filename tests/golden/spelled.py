@@ -7,7 +7,7 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
          r"s[as]?p?add?mm|smm|spmm|complex|imag|real|angle|polar|conj.*|.*conj|resolve.*|view_as.*|isreal|alias.*|as_strided.*|"
          r"compiled_with.*|classproperty|cond|while_loop|fork|typename|can_cast|conv_tbc|convolution|grid_sampler.*|"
          r"affine_grid_generator|constant_pad_nd|int_repr|dequantize|int_.*|segment_reduce|resize.*|seed|initial_seed|"
-         r"thread_safe.*|embedding_renorm|feature_dropout|hash_.*|lobpcg|norm_except_dim|rsub|scaled_(mm|addmm|grouped_mm)|grouped_mm|stft|istft|"
+         r"thread_safe.*|embedding_renorm|feature_dropout|hash_.*|lobpcg|norm_except_dim|rsub|scaled_(mm|addmm|grouped_mm)|grouped_mm|"
          r"thread.*|wait|result_type|promote_types|range|symeig|eig|solve|lstsq|matrix_rank|chain_matmul|lu.*|geqrf|orgqr|ormqr|"
          r"Container|DataParallel|NLLLoss2d|RNNBase|RNNCellBase|Lazy.*|CrossMapLRN2d|SyncBatchNorm|upsample.*|multi_head_attention_forward|"
          r".*_ex|common_notes|LinAlgError|empty_.*strided|empty_permuted|empty_quantized|frobenius_norm|nuclear_norm|nonzero_static|"
@@ -15,6 +15,7 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
 
 spelled = {
     "torch": {
+        "stft": "`stft`, with real and imaginary part as the last dimension", "istft": "`istft`, of the same",
         "absolute": "`abs`", "arccos": "`acos`", "arccosh": "`acosh`", "arcsin": "`asin`", "arcsinh": "`asinh`", "arctan": "`atan`",
         "arctan2": "`atan2`", "arctanh": "`atanh`", "adjoint": "`transpose`", "moveaxis": "`movedim`", "row_stack": "`vstack`", "sgn": "`sign`",
         "compile": "`jit::fuse` for elementwise functions, `jit::capture` for whole steps on a GPU", "msort": "`sort`, along dim 0", "vdot": "`dot`", "fill": "`full_like`; `fill_` in place", "positive": "the tensor itself",
@@ -72,7 +73,14 @@ spelled = {
     "grad": {
         "no_grad": "`NoGrad`, a scope", "enable_grad": "`EnableGrad`, a scope", "detect_anomaly": "`AnomalyMode`, a scope", "autocast": "`autocast(f16, [&] { ... })`, or `Autocast`, a scope",
         "Function": "a struct with forward and backward, see ops/function.h; for a new kernel an operator, see ops/op.h",
-        "inference_mode": "`InferenceMode`, a scope",
+        "inference_mode": "`InferenceMode`, a scope", "functional_call": "`functional_call(net, tensors, x)`",
+    },
+    "distributions": {
+        "TransformedDistribution": "`TanhNormal`, the squashed one; else by the change of variables, in a line",
+        "OneHotCategoricalStraightThrough": "`OneHotCategorical`, by its rsample",
+    },
+    "audio": {
+        "AmplitudeToDB": "`AmplitudeToDB`", "Resample": "`resample`", "InverseSpectrogram": "`istft`", "load": "`load_wav`", "save": "`save_wav`",
     },
     "profiler": {
         "profile": "`Profile`", "record_function": "`ProfileRange`, a scope", "schedule": "a `Profile` made and stopped at the steps wanted",
@@ -80,7 +88,7 @@ spelled = {
         "record_shapes": "`ProfileOptions`: shapes",
     },
     "data": {
-        "DataLoader": "`Pipeline`, as in `mnist().shuffle().batch(128)`, or `Loader`", "Dataset": "`Dataset` of tensors, or a `Source` of your own",
+        "DataLoader": "`Pipeline`, as in `mnist().shuffle().batch(128)`, or `Loader`; with a collate_fn `BatchLoader`", "Dataset": "`Dataset` of tensors, or a `Source` of your own",
         "TensorDataset": "`Dataset{.images = x, .labels = y}`", "RandomSampler": "`shuffle()`, `RandomSampler`", "SequentialSampler": "the default; `SequentialSampler`",
         "Subset": "`subset`", "random_split": "`random_split`", "BatchSampler": "`batch()`, `BatchSampler`", "Sampler": "`Sampler`",
         "WeightedRandomSampler": "`WeightedRandomSampler`", "SubsetRandomSampler": "`SubsetRandomSampler`", "default_collate": "`read_batch`",
@@ -130,6 +138,8 @@ reasons = {
     "linalg": "On the CPU systems of equations and decompositions are kernels, for thousands of rows or thousands of small matrices; on a GPU they are "
               "made of operators, a few for each row or column: for matrices of some dozens of rows. Eigenvalues of matrices that are not symmetric are complex, which no dtype here is. The names with _ex "
               "say by a tensor what those without say by an exception.",
+    "distributions": "Draws of `Gamma`, `Beta` and `Dirichlet` have no gradient (no `rsample`). Mixtures, and transforms other than tanh and exp, are written out.",
+    "audio": "Files are .wav. What changes a sound's pitch or speed and keeps the other, filters as SoX has them, and reading of compressed files are missing.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
     "vision": "Boxes, key points, masks, videos and Pillow's images do not exist here; a decoder's pictures are tensors. `Identity` is no step. "
