@@ -127,7 +127,7 @@ TEST_CASE("no mutation of a file does more than throw", "[wav]") {
   CAPTURE(seed);
   std::mt19937 random(seed);
   int read = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     std::string bad = good;
     for (std::uint32_t k = 0, n = 1 + random() % 3; k < n; ++k)
       bad[random() % bad.size()] = static_cast<char>(random() % 3 ? random() : 0xFF);
@@ -137,5 +137,5 @@ TEST_CASE("no mutation of a file does more than throw", "[wav]") {
       read += io::load_wav(path).samples.numel() <= 64;
     } catch (const FormatError&) {}
   }
-  CHECK(read > 500);  // most samples may have any value
+  CHECK(read > 150);  // most samples may have any value
 }
