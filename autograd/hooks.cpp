@@ -1,0 +1,58 @@
+#include "autograd/hooks.h"
+
+#include <utility>
+
+#include "autograd/grad_mode.h"
+#include "core/multi_tensor.h"
+#include "core/recording.h"
+
+namespace mantissa {
+namespace autograd {
+
+bool holds_gradient_alone(const Tensor& leaf) {
+  const Tensor& g = static_cast<LeafNode*>(leaf.impl()->node.get())->grad;
+  return !g.defined() || (g.ref()->unique() && g.storage()->unique());
+}
+void leave_pending(const Tensor& leaf, PendingScaling pending) {
+  static_cast<LeafNode*>(leaf.impl()->node.get())->hooks().pending = std::move(pending);
+}
+Tensor settled_gradient(LeafNode& leaf) {
+  if (!leaf.has_hooks() || !leaf.hooks().pending.scale.defined()) return leaf.grad;
+  PendingScaling& pending = leaf.hooks().pending;
+  const NoGrad no_grad;
+  const Tensor &g = leaf.grad,
+               scratch = zeros({static_cast<std::int64_t>(sizeof(GradientSummary) / sizeof(double)) + 1},
+                               {.dtype = f64, .device = g.device()});
+  const Tensor dense = g.is_contiguous() && !(pending.recorded && !is_recording(g.device()))
+                           ? g : Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g);
+  double* summary = scratch.data<double>();
+  const GradientView view{dense.raw_data(), dense.numel(), dense.dtype()};
+  kernels::unscale_gradients(g.device(), std::span(&view, 1), pending.scale.data<float>(), true,
+                             reinterpret_cast<bool*>(summary + sizeof(GradientSummary) / sizeof(double)),
+                             reinterpret_cast<GradientSummary*>(summary));
+  if (pending.norm.defined()) {
+    kernels::scale_gradients(g.device(), std::span(&view, 1), pending.norm.data<float>(), pending.max_norm);
+  }
+  if (pending.recorded && !is_recording(g.device())) return dense;
+  if (!dense.is_same(g)) Tensor(g).copy_(dense);
+  else g.storage()->written_by("unscale_");
+  GradientTags& tags = leaf.hooks().tags;  // they still hold: this is no change by the user
+  tags.version = g.storage()->version();
+  pending = {};
+  return g;
+}
+
+Node& node_for_hook(const Tensor& x) {
+  check(x.requires_grad(), "a gradient hook needs a tensor with requires_grad, got ", x);
+  return *x.impl()->node.get();
+}
+
+}  // namespace autograd
+
+void on_accumulated(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
+  autograd::Node& node = autograd::node_for_hook(leaf);
+  check(node.is_leaf(), "on_accumulated needs a leaf; use on_grad for the result of an operator");
+  node.hooks().on_accumulated.push_back(std::move(hook));
+}
+
+}  // namespace mantissa

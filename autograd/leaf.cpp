@@ -1,0 +1,123 @@
+// What a leaf keeps: its gradient with the loss scales that it carries, and its shadow. And what Tensor says of leaves.
+#include <algorithm>
+#include <utility>
+
+#include "autograd/grad_mode.h"
+#include "autograd/hooks.h"
+#include "autograd/node.h"
+#include "core/ops.h"
+
+namespace mantissa {
+namespace autograd {
+
+namespace {
+constinit std::atomic<std::int64_t> shadow_total{0}, shadow_peak{0};
+
+void count_shadow(std::int64_t change) {
+  const std::int64_t now = shadow_total.fetch_add(change, std::memory_order_relaxed) + change;
+  std::int64_t peak = shadow_peak.load(std::memory_order_relaxed);
+  while (now > peak && !shadow_peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {}
+}
+}  // namespace
+
+LeafNode::~LeafNode() {
+  if (unlisted) forget_unlisted(*this);
+  if (shadow.defined()) count_shadow(-shadow.nbytes());
+}
+void LeafNode::set_shadow(Tensor fresh, std::uint32_t version) {
+  const std::int64_t change = (fresh.defined() ? fresh.nbytes() : 0) - (shadow.defined() ? shadow.nbytes() : 0);
+  if (change != 0) count_shadow(change);
+  shadow = std::move(fresh);
+  shadow_version = version;
+}
+std::int64_t LeafNode::shadow_bytes() { return shadow_total.load(std::memory_order_relaxed); }
+std::int64_t LeafNode::peak_shadow_bytes() { return shadow_peak.load(std::memory_order_relaxed); }
+void LeafNode::reset_peak_shadow_bytes() { shadow_peak.store(shadow_bytes(), std::memory_order_relaxed); }
+
+namespace {
+bool is_dense(const Tensor& g) { return g.is_contiguous() || g.layout() == Layout::channels_last; }
+void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
+  if (create_graph) {
+    if (g.dtype() != leaf.dtype()) g = cast(g, leaf.dtype());
+    leaf.grad = leaf.grad.defined() ? add(leaf.grad, g) : g;
+    return;
+  }
+  const NoGrad no_grad;
+  if (leaf.grad.defined()) {
+    leaf.grad.add_(g);
+  } else if (g.ref()->unique() && g.storage()->unique() && is_dense(g) && g.dtype() == leaf.dtype()) {
+    leaf.grad = std::move(g);  // nobody else holds it
+    leaf.grad.impl()->node = {};
+  } else {
+    leaf.grad = empty(g.sizes(), {.dtype = leaf.dtype(), .device = g.device()});
+    leaf.grad.copy_(g);
+  }
+}
+}  // namespace
+
+namespace {
+thread_local std::vector<std::uint64_t> running_tags;
+}
+void tag_running_backward(std::uint64_t tag) {
+  if (std::ranges::find(running_tags, tag) == running_tags.end()) running_tags.push_back(tag);
+}
+RunningTags::RunningTags() : before_(std::exchange(running_tags, {})) {}
+RunningTags::~RunningTags() { running_tags = std::move(before_); }
+
+LeafNode::Update::Update(LeafNode& leaf)
+    : leaf_(leaf), lock_(leaf.mutex), tagged_(!running_tags.empty() || leaf.has_hooks()) {
+  if (!tagged_) return;
+  if (leaf.hooks().pending.scale.defined()) {
+    leaf.grad = settled_gradient(leaf);
+    leaf.hooks().pending = {};
+  }
+  as_noted_ = leaf.grad.defined() && leaf.grad.storage()->version() == leaf.hooks().tags.version;
+}
+LeafNode::Update::~Update() {
+  if (!tagged_ || !leaf_.grad.defined()) return;
+  GradientTags& own = leaf_.hooks().tags;
+  if (!as_noted_) own.tags.clear();
+  for (std::uint64_t tag : running_tags) {
+    if (std::ranges::find(own.tags, tag) == own.tags.end()) own.tags.push_back(tag);
+  }
+  own.version = leaf_.grad.storage()->version();
+}
+void LeafNode::accumulate(Tensor g, bool create_graph) {
+  const Update update(*this);
+  add_gradient(*this, std::move(g), create_graph);
+}
+
+}  // namespace autograd
+
+bool Tensor::is_leaf() const { return !self().node || self().node->is_leaf(); }
+
+Tensor& Tensor::requires_grad_(bool on) {
+  check(is_leaf(), "requires_grad_: ", *this, " is the result of an operator; use detach() first");
+  if (!on) {
+    impl_->node = {};
+  } else if (!impl_->node) {
+    check(is_floating(), "requires_grad_: only floating tensors have gradients, this is ", *this);
+    impl_->node = autograd::NodeRef(new autograd::LeafNode(sizes(), dtype(), device()));
+  }
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  if (!requires_grad() || !impl_->node->is_leaf()) return {};
+  auto& leaf = *static_cast<autograd::LeafNode*>(impl_->node.get());
+  if (leaf.has_hooks()) [[unlikely]] {
+    const std::lock_guard lock(leaf.mutex);  // several threads may look at a gradient, and the first settles it
+    return autograd::settled_gradient(leaf);
+  }
+  return leaf.grad;
+}
+void Tensor::set_grad(const Tensor& g) {
+  check(requires_grad() && impl_->node->is_leaf(), "set_grad: ", *this, " is not a leaf that requires a gradient");
+  check(!g.defined() || g.sizes() == sizes(), "set_grad: the gradient has shape ", g.defined() ? g.sizes() : Dims{},
+        ", the tensor ", sizes());
+  auto& leaf = *static_cast<autograd::LeafNode*>(impl_->node.get());
+  leaf.grad = g;
+  if (leaf.has_hooks()) leaf.hooks().tags = {}, leaf.hooks().pending = {};
+}
+
+}  // namespace mantissa

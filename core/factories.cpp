@@ -1,0 +1,111 @@
+// Tensors made of numbers: full of one, counted, copied from memory or written out in braces. Random ones are in
+// core/random.cpp.
+#include <cmath>
+#include <cstring>
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+Tensor empty(const Dims& sizes, TensorOptions o) {
+  Tensor t = Tensor::allocate(sizes, o.dtype, o.device);
+  if (o.requires_grad) t.requires_grad_();
+  return t;
+}
+Tensor full(const Dims& sizes, double value, TensorOptions o) {
+  Tensor t = Tensor::allocate(sizes, o.dtype, o.device);
+  t.fill_(value);
+  if (o.requires_grad) t.requires_grad_();
+  return t;
+}
+Tensor zeros(const Dims& sizes, TensorOptions o) { return full(sizes, 0, o); }
+Tensor ones(const Dims& sizes, TensorOptions o) { return full(sizes, 1, o); }
+Tensor scalar(double value, TensorOptions o) { return full({}, value, o); }
+Tensor empty_like(const Tensor& t) { return Tensor::allocate(t.sizes(), t.dtype(), t.device(), t.layout()); }
+Tensor zeros_like(const Tensor& t) { return empty_like(t).fill_(0); }
+Tensor ones_like(const Tensor& t) { return empty_like(t).fill_(1); }
+
+namespace {
+// value(i) for i in [0, n), written in f64 and converted.
+template <class F> Tensor from_function(std::int64_t n, TensorOptions o, F&& value) {
+  Tensor t = Tensor::allocate({n}, o.dtype == i64 ? i64 : f64);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (o.dtype == i64) t.data<std::int64_t>()[i] = static_cast<std::int64_t>(value(i));
+    else t.data<double>()[i] = value(i);
+  }
+  Tensor y = t.dtype() == o.dtype && o.device.is_cpu() ? t : Tensor::allocate({n}, o.dtype, o.device).copy_(t);
+  if (o.requires_grad) y.requires_grad_();
+  return y;
+}
+}  // namespace
+
+Tensor arange(double begin, double end, double step, TensorOptions o) {
+  check(step != 0 && (end - begin) / step >= 0, "arange: step ", step, " does not lead from ", begin, " to ", end);
+  const double count = std::ceil((end - begin) / step);
+  check(count < 0x1p47, "arange: too many elements");
+  const bool whole = std::trunc(begin) == begin && std::trunc(end) == end && std::trunc(step) == step;
+  check(whole || is_floating(o.dtype), "arange: ", begin, " to ", end, " by ", step, " has fractions, which ", o.dtype,
+        " cannot hold; pass {.dtype = f32}");
+  return from_function(static_cast<std::int64_t>(count), o,
+                       [=](std::int64_t i) { return begin + static_cast<double>(i) * step; });
+}
+Tensor arange(std::int64_t end, TensorOptions o) { return arange(0, static_cast<double>(end), 1, o); }
+Tensor linspace(double begin, double end, std::int64_t count, TensorOptions o) {
+  check(count >= 0, "linspace: count ", count, " is negative");
+  return from_function(count, o, [=](std::int64_t i) {
+    return count == 1 ? begin : begin + (end - begin) * static_cast<double>(i) / static_cast<double>(count - 1);
+  });
+}
+Tensor eye(std::int64_t n, TensorOptions o) {
+  Tensor t = zeros({n, n}, {.dtype = o.dtype, .device = o.device});
+  if (n > 0) t.as_strided({n}, {n + 1}).fill_(1);
+  if (o.requires_grad) t.requires_grad_();
+  return t;
+}
+
+template <class T> Tensor from_data(std::span<const T> values, const Dims& sizes) {
+  const std::int64_t n = checked_numel(sizes);
+  check(n == static_cast<std::int64_t>(values.size()), "from_data: shape ", sizes, " needs ", n, " values, got ",
+        values.size());
+  Tensor t = Tensor::allocate(sizes, dtype_of<T>);
+  if (n > 0) std::memcpy(t.raw_data(), values.data(), values.size_bytes());
+  return t;
+}
+template Tensor from_data(std::span<const double>, const Dims&);
+template Tensor from_data(std::span<const float>, const Dims&);
+template Tensor from_data(std::span<const std::int64_t>, const Dims&);
+template Tensor from_data(std::span<const std::int32_t>, const Dims&);
+template Tensor from_data(std::span<const std::uint8_t>, const Dims&);
+
+namespace {
+template <class T> Tensor literal(std::span<const T> values, const Dims& sizes, TensorOptions o) {
+  std::vector<double> wide(values.begin(), values.end());
+  Tensor t = Tensor::allocate(sizes, o.dtype, o.device);
+  t.copy_(from_data<double>(wide, sizes));
+  if (o.requires_grad) t.requires_grad_();
+  return t;
+}
+template <class T> Tensor literal_rows(std::initializer_list<std::initializer_list<T>> rows, TensorOptions o) {
+  std::vector<T> values;
+  const std::size_t columns = rows.size() > 0 ? rows.begin()->size() : 0;
+  for (const auto& row : rows) {
+    check(row.size() == columns, "tensor: rows of ", columns, " and ", row.size(), " values");
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  return literal<T>(values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, o);
+}
+}  // namespace
+Tensor tensor(std::initializer_list<double> v, TensorOptions o) {
+  return literal<double>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
+}
+template <> Tensor tensor<int>(std::initializer_list<int> v, TensorOptions o) {
+  return literal<int>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
+}
+Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions o) {
+  return literal_rows(rows, o);
+}
+template <> Tensor tensor<int>(std::initializer_list<std::initializer_list<int>> rows, TensorOptions o) {
+  return literal_rows(rows, o);
+}
+
+}  // namespace mantissa
