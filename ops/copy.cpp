@@ -154,25 +154,6 @@ Tensor channels_last(const Tensor& x) {
 }
 Tensor cat(std::span<const Tensor> tensors, int dim) { return apply_list(Cat{dim}, tensors); }
 
-Tensor stack(std::span<const Tensor> tensors, int dim) {
-  std::vector<Tensor> rows;
-  for (const Tensor& t : tensors) {
-    check(t.sizes() == tensors[0].sizes(), "stack: tensors of sizes ", tensors[0].sizes(), " and ", t.sizes(),
-          " differ");
-    rows.push_back(unsqueeze(t, dim));
-  }
-  return cat(rows, dim);
-}
-
-std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
-  check(size > 0, "split: size ", size, " must be positive");
-  check(x.dim() > 0, "split: a scalar cannot be split");
-  std::vector<Tensor> parts;
-  const std::int64_t n = x.size(dim);
-  for (std::int64_t at = 0; at < n || at == 0; at += size) parts.push_back(slice(x, dim, at, std::min(at + size, n)));
-  return parts;
-}
-
 namespace {
 
 void contiguous_samples(Samples& s) {
@@ -185,21 +166,8 @@ void channels_last_samples(Samples& s) {
   s.error_call(
       {s.randn({2, 3, 4})}, [](const Tensors& x) { return channels_last(x[0]); }, "needs images [N, C, H, W]");
 }
-void stack_samples(Samples& s) {
-  s.call({s.randn({2, 3}), s.randn({2, 3})}, [](const Tensors& x) { return stack(x, 1); });
-  s.call({s.randn({}), s.randn({})}, [](const Tensors& x) { return stack(x); });
-  s.error_call(
-      {s.randn({2}), s.randn({3})}, [](const Tensors& x) { return stack(x); }, "sizes [2] and [3] differ");
-}
-void split_samples(Samples& s) {
-  s.call({s.randn({7, 2})}, [](const Tensors& x) { return split(x[0], 3); });
-  s.call({s.randn({2, 4})}, [](const Tensors& x) { return split(x[0], 2, -1); });
-  s.error_call({s.randn({2})}, [](const Tensors& x) { return split(x[0], 0); }, "size 0 must be positive");
-}
 MANTISSA_COMPOSITE(contiguous, contiguous_samples)
 MANTISSA_COMPOSITE(channels_last, channels_last_samples)
-MANTISSA_COMPOSITE(stack, stack_samples)
-MANTISSA_COMPOSITE(split, split_samples)
 
 }  // namespace
 }  // namespace mantissa

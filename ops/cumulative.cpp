@@ -4,6 +4,7 @@
 // whose own gradient is such a recurrence in the other direction.
 #include <cmath>
 
+#include "ops/number_like.h"
 #include "ops/reduce.h"
 #include "ops/with_dtype.h"
 
@@ -28,7 +29,7 @@ struct Scan {
   }
   // x one place further in the direction of the scan (or against it), `filling` where nothing came from.
   Tensor shifted(const Tensor& x, double filling, bool against) const {
-    if (x.dim() == 0) return full({}, filling, {.dtype = x.dtype(), .device = x.device()});
+    if (x.dim() == 0) return number_like(x, filling);
     const int d = wrap_dim(dim, x.dim());
     const std::int64_t n = x.sizes()[d];
     if (n == 0) return x;

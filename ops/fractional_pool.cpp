@@ -6,6 +6,7 @@
 #include "core/ops_special.h"
 #include "core/random.h"
 #include "ops/device_table.h"
+#include "ops/number_like.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -19,7 +20,7 @@ Tensor window_starts(const Tensor& u, std::int64_t in, std::int64_t out, std::in
   const Tensor last = full(ends, static_cast<double>(end), {.dtype = i64, .device = u.device()});
   if (out == 1) return last;
   const Tensor step =
-      full({}, static_cast<double>(end), {.dtype = u.dtype(), .device = u.device()}) / static_cast<double>(out - 1);
+      number_like(u, static_cast<double>(end)) / static_cast<double>(out - 1);
   const Tensor each = unsqueeze(u, -1), i = cast(device_range(out - 1, u.device()), u.dtype());
   return cat({cast(floor((i + each) * step), i64) - cast(floor(each * step), i64), last}, -1);
 }

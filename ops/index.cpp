@@ -5,6 +5,7 @@
 #include "core/ops.h"
 #include "ops/apply.h"
 #include "ops/at_least_1d.h"
+#include "ops/index.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -17,16 +18,6 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 
 namespace {
-
-void check_index_shape(const Tensor& x, int dim, const Tensor& index, const char* what) {
-  check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
-  check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, ", what, " ", x.dim(),
-        index.dim() + 1 == x.dim() ? "; unsqueeze it" : "");
-  for (int d = 0; d < x.dim(); ++d) {
-    check(d == dim || index.sizes()[d] <= x.sizes()[d], "the index has size ", index.sizes()[d], " in dimension ", d,
-          ", ", what, " only ", x.sizes()[d]);
-  }
-}
 
 // scatter_add onto zeros of x's form.
 Tensor sums_by_index(const Shape<0>& x, int dim, const Tensor& index, const Tensor& g);

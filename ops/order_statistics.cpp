@@ -4,8 +4,10 @@
 #include <limits>
 
 #include "core/ops_numeric.h"
+#include "core/ops_special.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
+#include "ops/number_like.h"
 
 namespace mantissa {
 namespace {
@@ -163,6 +165,23 @@ Tensor quantile(const Tensor& x, double q, std::optional<int> dim, bool keepdim,
 Tensor nanquantile(const Tensor& x, double q, std::optional<int> dim, bool keepdim, std::string_view interpolation) {
   return nanquantile(x, share_for(x, q), dim, keepdim, interpolation);
 }
+ValuesIndices nanmedian(const Tensor& x, int dim, bool keepdim) {
+  if (!x.is_floating()) return median(x, dim, keepdim);
+  const int d = wrap_dim(dim, x.dim());
+  const Tensor line = atleast_1d(x), values = line.detach();
+  check(line.sizes()[d] > 0, "nanmedian: dimension ", dim, " of ", x, " has no elements");
+  // NaN are the last in the order, so the lower middle of the others stands at (count - 1) / 2.
+  // exact, asks no host
+  const Tensor middle = floor((sum(cast(logical_not(isnan(values)), f64), {d}, true) - 1.0) * 0.5);
+  const Tensor place = cast(clamp(middle, 0, static_cast<double>(line.sizes()[d] - 1)), i64);
+  const Tensor index = gather(argsort(values, d), d, place), y = gather(line, d, index);
+  if (keepdim && x.dim() > 0) return {y, index};
+  return {squeeze(y, d), squeeze(index, d)};
+}
+Tensor nanmedian(const Tensor& x) {
+  if (x.numel() == 0 && x.is_floating()) return number_like(x, NAN);
+  return nanmedian(flatten(x), 0).values;
+}
 
 namespace {
 
@@ -192,9 +211,17 @@ void mode_samples(Samples& s) {
   s.error_call(
       {s.randn({2, 0})}, [](const Tensors& x) { return mode(x[0]); }, "has no elements");
 }
+void nanmedian_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return nanmedian(x[0], 1).values; };
+  s.call({s.distinct({3, 6})}, f);
+  s.call({s.integers({3, 5}, 0, 9)}, f);
+  s.call({s.distinct({3, 3})}, [](const Tensors& x) { return nanmedian(x[0]); });
+  s.error_call({s.randn({2, 0})}, f, "has no elements");
+}
 MANTISSA_COMPOSITE(kthvalue, kthvalue_samples)
 MANTISSA_COMPOSITE(median, median_samples)
 MANTISSA_COMPOSITE(mode, mode_samples)
+MANTISSA_COMPOSITE(nanmedian, nanmedian_samples)
 
 }  // namespace
 }  // namespace mantissa

@@ -1,8 +1,10 @@
-// Elementwise functions that are made of others: logarithms of sums, lengths, signs, what replaces NaN,
-// and approximate equality.
+// Elementwise functions that are made of others: logarithms of sums, lengths, signs, powers of two, angles, steps,
+// extremes that pass over NaN, what replaces NaN, and approximate equality.
 #include <cmath>
 #include <limits>
+#include <numbers>
 
+#include "core/ops_special.h"
 #include "core/recording.h"
 #include "ops/compose.h"
 #include "ops/floating.h"
@@ -137,6 +139,22 @@ struct Sinc {
   }
 };
 
+struct Ldexp {
+  static constexpr auto name = "ldexp";
+  static constexpr const char* args[] = {"x", "exponent"};
+  static constexpr bool differentiable = true;
+  static Tensor compose(const Ldexp&, const Tensor& x, const Tensor& exponent) {
+    const Tensor a = floating(x);
+    return a * exp2(exponent.is_floating() ? exponent : cast(exponent, a.dtype()));
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.randn({3, 4}), s.integers({4}, -3, 4)}, Ldexp{});
+    composed(s, {s.randn({3}), s.randn({3})}, Ldexp{});
+    composed(s, {s.integers({3}, -5, 5), s.integers({3}, 0, 4)}, Ldexp{});
+    composed_error(s, {s.randn({2}), s.randn({3})}, Ldexp{}, "do not broadcast");
+  }
+};
+
 }  // namespace
 
 MANTISSA_OP(LogAddExp<false>)
@@ -146,6 +164,7 @@ MANTISSA_OP(Hypot)
 MANTISSA_OP(Copysign)
 MANTISSA_OP(Logit)
 MANTISSA_OP(Sinc)
+MANTISSA_OP(Ldexp)
 
 Tensor logaddexp(const Tensor& a, const Tensor& b) { return apply_composed(LogAddExp<false>{}, a, b); }
 Tensor logaddexp2(const Tensor& a, const Tensor& b) { return apply_composed(LogAddExp<true>{}, a, b); }
@@ -213,6 +232,24 @@ Tensor isin(const Tensor& x, const Tensor& values) {
   const Tensor at = clamp(searchsorted(ordered, flat), 0, static_cast<double>(values.numel() - 1));
   return reshape(eq(index_select(ordered, 0, at), flat), x.sizes());
 }
+Tensor ldexp(const Tensor& x, const Tensor& exponent) { return apply_composed(Ldexp{}, x, exponent); }
+Tensor fmax(const Tensor& a, const Tensor& b) { return where(isnan(b), a, where(isnan(a), b, maximum(a, b))); }
+Tensor fmin(const Tensor& a, const Tensor& b) { return where(isnan(b), a, where(isnan(a), b, minimum(a, b))); }
+Tensor heaviside(const Tensor& x, const Tensor& values) {
+  check(x.dtype() == values.dtype(), "heaviside: x ", x, " and values ", values,
+        " differ in dtype; cast one with to()");
+  const Tensor z = x.detach();
+  return where(eq(z, Tensor(0.0)), values.detach(), cast(gt(z, Tensor(0.0)), x.dtype()));
+}
+Tensor deg2rad(const Tensor& x) { return floating(x) * (std::numbers::pi / 180); }
+Tensor rad2deg(const Tensor& x) { return floating(x) * (180 / std::numbers::pi); }
+Tensor float_power(const Tensor& a, const Tensor& b) { return pow(cast(a, f64), cast(b, f64)); }
+Tensor isposinf(const Tensor& x) {
+  return x.is_floating() ? eq(x, Tensor(infinity)) : zeros(x.sizes(), {.dtype = boolean, .device = x.device()});
+}
+Tensor isneginf(const Tensor& x) {
+  return x.is_floating() ? eq(x, Tensor(-infinity)) : zeros(x.sizes(), {.dtype = boolean, .device = x.device()});
+}
 
 namespace {
 
@@ -260,6 +297,27 @@ void isin_samples(Samples& s) {
   s.call({s.integers({3, 4}, 0, 9), s.integers({4}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });
   s.call({s.integers({3}, 0, 9), s.integers({0}, 0, 9)}, [](const Tensors& x) { return isin(x[0], x[1]); });
 }
+template <Tensor (*f)(const Tensor&, const Tensor&)> void extreme_samples(Samples& s) {
+  const auto call = [](const Tensors& x) { return f(x[0], x[1]); };
+  s.call({s.randn({3, 4}), s.randn({4})}, call);
+  s.call({s.integers({4}, -5, 5), s.integers({4}, -5, 5)}, call);
+  s.call({tensor({1, NAN, 2}, {.dtype = f64}), tensor({NAN, -3, 5}, {.dtype = f64})}, call).extreme = true;
+  s.error_call({s.randn({2}), s.randn({3})}, call, "do not broadcast");
+}
+void heaviside_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return heaviside(x[0], x[1]); };
+  s.call({cast(s.integers({3, 4}, -1, 2), f64), s.randn({4})}, f);
+  s.call({s.integers({4}, -1, 2), s.integers({4}, 5, 9)}, f);
+  s.error_call({s.randn({2}), s.integers({2}, 0, 2)}, f, "differ in dtype");
+}
+template <Tensor (*f)(const Tensor&)> void unary_samples(Samples& s) {
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return f(x[0]); });
+  s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return f(x[0]); });
+}
+void float_power_samples(Samples& s) {
+  s.call({s.uniform({3, 4}, 0.5, 2), s.randn({4})}, [](const Tensors& x) { return float_power(x[0], x[1]); });
+  s.call({s.integers({4}, 1, 5)}, [](const Tensors& x) { return float_power(x[0], 2); });
+}
 MANTISSA_COMPOSITE(clamp_min, clamp_min_samples)
 MANTISSA_COMPOSITE(clamp_max, clamp_max_samples)
 MANTISSA_COMPOSITE(floor_divide, floor_divide_samples, .differentiable = false)
@@ -268,6 +326,15 @@ MANTISSA_COMPOSITE(signbit, signbit_samples, .differentiable = false)
 MANTISSA_COMPOSITE(nan_to_num, nan_to_num_samples)
 MANTISSA_COMPOSITE(isclose, isclose_samples, .differentiable = false)
 MANTISSA_COMPOSITE(isin, isin_samples, .differentiable = false)
+constexpr auto fmax_samples = &extreme_samples<fmax>, fmin_samples = &extreme_samples<fmin>;
+MANTISSA_COMPOSITE(fmax, fmax_samples)
+MANTISSA_COMPOSITE(fmin, fmin_samples)
+MANTISSA_COMPOSITE(heaviside, heaviside_samples, .differentiable = false)
+MANTISSA_COMPOSITE(deg2rad, unary_samples<deg2rad>)
+MANTISSA_COMPOSITE(rad2deg, unary_samples<rad2deg>)
+MANTISSA_COMPOSITE(float_power, float_power_samples)
+MANTISSA_COMPOSITE(isposinf, unary_samples<isposinf>, .differentiable = false)
+MANTISSA_COMPOSITE(isneginf, unary_samples<isneginf>, .differentiable = false)
 
 }  // namespace
 }  // namespace mantissa

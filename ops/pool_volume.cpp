@@ -1,5 +1,5 @@
 // Pooling over volumes [N, C, D, H, W]: maximum, average, and both with a wanted output size. Images and
-// lines with dilation, a divisor or an adaptive maximum are volumes of depth 1 (ops/pool_other.cpp).
+// lines with dilation, a divisor or an adaptive maximum are volumes of depth 1 (ops/pool_composed.cpp).
 // Sizes follow PyTorch. Next: core/pool.h, core/cpu/pool_volume.cpp.
 #include "core/ops.h"
 #include "core/pool.h"

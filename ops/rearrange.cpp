@@ -1,8 +1,8 @@
-// Moving elements without arithmetic: flip, and roll, repeat, chunk, unbind, meshgrid made of views
-// and copies. Read first: ops/view.cpp, ops/copy.cpp.
+// Moving elements without arithmetic: flip, and roll, rot90, repeat and their kin made of views and copies. Read first:
+// ops/view.cpp, ops/copy.cpp.
 #include <algorithm>
 
-#include "core/ops.h"
+#include "core/ops_special.h"
 #include "ops/apply.h"
 #include "ops/registry.h"
 
@@ -69,7 +69,25 @@ Tensor roll_one(const Tensor& x, std::int64_t shift, int dim) {
 }  // namespace
 
 Tensor flip(const Tensor& x, const Dims& dims) { return apply(Flip{dims}, x); }
-
+Tensor fliplr(const Tensor& x) {
+  check(x.dim() >= 2, "fliplr: needs at least 2 dimensions, got ", x);
+  return flip(x, {1});
+}
+Tensor flipud(const Tensor& x) {
+  check(x.dim() >= 1, "flipud: needs at least 1 dimension, got ", x);
+  return flip(x, {0});
+}
+Tensor rot90(const Tensor& x, int k, const Dims& dims) {
+  check(dims.rank() == 2 && x.dim() >= 2, "rot90: needs 2 dimensions of x ", x, ", got ", dims);
+  const int a = wrap_dim(dims[0], x.dim()), b = wrap_dim(dims[1], x.dim());
+  check(a != b, "rot90: dims ", dims, " name dimension ", a, " twice");
+  switch ((k % 4 + 4) % 4) {
+    case 1: return flip(transpose(x, a, b), {a});
+    case 2: return flip(x, {a, b});
+    case 3: return flip(transpose(x, a, b), {b});
+    default: return clone(x);
+  }
+}
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   if (dims.empty() && shifts.rank() == 1) return reshape(roll_one(flatten(x), shifts[0], 0), x.sizes());
   check(shifts.rank() == dims.rank(), "roll: ", shifts.rank(), " shifts for ", dims.rank(), " dimensions");
@@ -107,42 +125,38 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim) {
   sizes[d] *= repeats;
   return reshape(clone(expand(unsqueeze(x, d + 1), wide)), sizes);
 }
-std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
-  check(chunks > 0, "chunk: the number of chunks ", chunks, " must be positive");
-  check(x.dim() > 0, "chunk: a scalar cannot be divided");
-  const std::int64_t n = x.size(dim);
-  if (n == 0) return std::vector<Tensor>(static_cast<std::size_t>(chunks), x);
-  return split(x, n / chunks + (n % chunks != 0), dim);
-}
-std::vector<Tensor> unbind(const Tensor& x, int dim) {
-  check(x.dim() > 0, "unbind: a scalar cannot be divided");
-  std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < x.size(dim); ++i) parts.push_back(select(x, dim, i));
-  return parts;
-}
-std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing) {
-  check(indexing == "ij" || indexing == "xy", "meshgrid: indexing must be \"ij\" or \"xy\", got \"", indexing, "\"");
-  const int n = static_cast<int>(tensors.size());
-  check(n > 0, "meshgrid: needs at least one tensor");
-  const bool swapped = indexing == "xy" && n >= 2;
-  const auto axis_of = [=](int k) { return swapped && k < 2 ? 1 - k : k; };
-  Dims sizes = Dims::filled(n, 1);
-  for (int k = 0; k < n; ++k) {
-    const Tensor& t = tensors[static_cast<std::size_t>(k)];
-    check(t.dim() <= 1, "meshgrid: needs tensors of at most 1 dimension, got ", t);
-    sizes[axis_of(k)] = t.numel();
-  }
-  std::vector<Tensor> grids;
-  for (int k = 0; k < n; ++k) {
-    Dims line = Dims::filled(n, 1);
-    line[axis_of(k)] = sizes[axis_of(k)];
-    grids.push_back(expand(reshape(tensors[static_cast<std::size_t>(k)], line), sizes));
-  }
-  return grids;
+Tensor channel_shuffle(const Tensor& x, int groups) {
+  check(x.dim() >= 3, "channel_shuffle: x must be [N, C, ...], got ", x);
+  check(groups >= 1 && x.size(1) % groups == 0, "channel_shuffle: ", x.size(1), " channels do not divide into ", groups,
+        " groups");
+  return flatten(transpose(unflatten(x, 1, {groups, x.size(1) / groups}), 1, 2), 1, 2);
 }
 
 namespace {
 
+void fliplr_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return fliplr(x[0]); };
+  s.call({s.randn({2, 3})}, f);
+  s.call({s.randn({2, 3, 2})}, f);
+  s.error_call({s.randn({3})}, f, "needs at least 2 dimensions");
+}
+void flipud_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return flipud(x[0]); };
+  s.call({s.randn({3})}, f);
+  s.call({s.randn({2, 3})}, f);
+  s.error_call({s.randn({})}, f, "needs at least 1 dimension");
+}
+void rot90_samples(Samples& s) {
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return rot90(x[0]); });
+  s.call({s.randn({2, 3, 2})}, [](const Tensors& x) { return rot90(x[0], -1, {1, 2}); });
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return rot90(x[0], 2); });
+  s.error_call(
+      {s.randn({2, 3})},
+      [](const Tensors& x) {
+        return rot90(x[0], 1, {1, -1});
+      },
+      "name dimension 1 twice");
+}
 void roll_samples(Samples& s) {
   s.call({s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {1, -2}, {0, 1}); });
   s.call({s.randn({3, 4})}, [](const Tensors& x) { return roll(x[0], {5}); });
@@ -170,30 +184,19 @@ void repeat_interleave_samples(Samples& s) {
   s.error_call(
       {s.randn({2})}, [](const Tensors& x) { return repeat_interleave(x[0], -1, 0); }, "must not be negative");
 }
-void chunk_samples(Samples& s) {
-  s.call({s.randn({7, 2})}, [](const Tensors& x) { return chunk(x[0], 3); });
-  s.call({s.randn({2, 4})}, [](const Tensors& x) { return chunk(x[0], 2, -1); });
-  s.error_call({s.randn({2})}, [](const Tensors& x) { return chunk(x[0], 0); }, "must be positive");
+void channel_shuffle_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return channel_shuffle(x[0], 2); };
+  s.call({s.randn({2, 6, 3})}, f);
+  s.error_call({s.randn({2, 5, 3})}, f, "5 channels do not divide into 2 groups");
 }
-void unbind_samples(Samples& s) {
-  s.call({s.randn({3, 2})}, [](const Tensors& x) { return unbind(x[0]); });
-  s.call({s.randn({3, 2})}, [](const Tensors& x) { return unbind(x[0], -1); });
-  s.error_call({s.randn({})}, [](const Tensors& x) { return unbind(x[0]); }, "a scalar cannot be divided");
-}
-void meshgrid_samples(Samples& s) {
-  const auto ij = [](const Tensors& x) { return meshgrid(x); };
-  s.call({s.randn({3}), s.randn({2}), s.randn({2})}, ij);
-  s.call({s.randn({3}), s.randn({2})}, [](const Tensors& x) { return meshgrid(x, "xy"); });
-  s.error_call({s.randn({3, 2})}, ij, "at most 1 dimension");
-  s.error_call({s.randn({3})}, [](const Tensors& x) { return meshgrid(x, "yx"); }, "indexing must be");
-}
+MANTISSA_COMPOSITE(fliplr, fliplr_samples)
+MANTISSA_COMPOSITE(flipud, flipud_samples)
+MANTISSA_COMPOSITE(rot90, rot90_samples)
 MANTISSA_COMPOSITE(roll, roll_samples)
 MANTISSA_COMPOSITE(repeat, repeat_samples)
 MANTISSA_COMPOSITE(tile, tile_samples)
 MANTISSA_COMPOSITE(repeat_interleave, repeat_interleave_samples)
-MANTISSA_COMPOSITE(chunk, chunk_samples)
-MANTISSA_COMPOSITE(unbind, unbind_samples)
-MANTISSA_COMPOSITE(meshgrid, meshgrid_samples)
+MANTISSA_COMPOSITE(channel_shuffle, channel_shuffle_samples)
 
 }  // namespace
 }  // namespace mantissa

@@ -5,6 +5,9 @@
 
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/at_least_1d.h"
+#include "ops/index.h"
+#include "ops/number_like.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -17,13 +20,12 @@ namespace {
 enum class Kind { prod, amax, amin };
 
 View last_dim(View v, int dim) {  // a scalar is a line of one element
-  if (v.dim() == 0) v.sizes.push_back(1), v.strides.push_back(1);
+  v = at_least_1d(v);
   const std::int64_t size = v.sizes[dim], stride = v.strides[dim];
   v.sizes.erase(dim), v.strides.erase(dim);
   v.sizes.push_back(size), v.strides.push_back(stride);
   return v;
 }
-Tensor number(const Tensor& x, double value) { return scalar(value, {.dtype = x.dtype(), .device = x.device()}); }
 
 // With x's own elements; without them the caller has put the identity there.
 template <Kind kind> struct ScatterReduce {
@@ -36,15 +38,7 @@ template <Kind kind> struct ScatterReduce {
   int dim = 0;
 
   Spec infer(const Tensor& x, const Tensor& index, const Tensor& source) const {
-    const int d = wrap_dim(dim, x.dim());
-    check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
-    check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, x ", x.dim());
-    for (int i = 0; i < x.dim(); ++i) {
-      check(i == d || index.sizes()[i] <= x.sizes()[i], "the index has size ", index.sizes()[i], " in dimension ", i,
-            ", x only ", x.sizes()[i]);
-    }
-    check(source.sizes() == index.sizes(), "the source has sizes ", source.sizes(), ", the index ", index.sizes());
-    check(source.dtype() == x.dtype(), "the source is ", source.dtype(), " and x ", x.dtype(), "; cast one with to()");
+    check_scatter(x, wrap_dim(dim, x.dim()), index, source);
     return like(x);
   }
   void run(const View& y, const View& x, const View& index, const View& source) const {
@@ -73,7 +67,7 @@ template <Kind kind> struct ScatterReduce {
   std::array<Tensor, 3> product_gradients(const Tensor& g, const Tensor& x, const Tensor& index,
                                           const Tensor& source) const {
     const Tensor x_zero = eq(x, Tensor(0.0)), source_zero = eq(source, Tensor(0.0));
-    const Tensor one = number(x, 1), safe_x = where(x_zero, one, x), safe_source = where(source_zero, one, source);
+    const Tensor one = number_like(x, 1), safe_x = where(x_zero, one, x), safe_source = where(source_zero, one, source);
     const Tensor rest = reduced(safe_x, index, safe_source);
     const Tensor zeros_met = scatter_add(cast(x_zero, f32), dim, index, cast(source_zero, f32));
     const auto others = [](const Tensor& all, const Tensor& met, const Tensor& is_zero, const Tensor& safe) {

@@ -6,6 +6,8 @@
 #include "core/recording.h"
 #include "ops/at_least_1d.h"
 #include "ops/compose.h"
+#include "ops/index.h"
+#include "ops/number_like.h"
 
 namespace mantissa {
 
@@ -16,9 +18,6 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 
 namespace {
 
-// A number in the dtype of x: a C++ number would turn integers into floats.
-Tensor number_like(const Tensor& x, double value) { return scalar(value, {.dtype = x.dtype(), .device = x.device()}); }
-
 struct Scatter {
   static constexpr auto name = "scatter";
   static constexpr const char* args[] = {"x", "index", "source"};
@@ -26,15 +25,7 @@ struct Scatter {
   int dim;
 
   Spec infer(const Tensor& x, const Tensor& index, const Tensor& source) const {
-    const int d = wrap_dim(dim, x.dim());
-    check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
-    check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, x ", x.dim());
-    for (int i = 0; i < x.dim(); ++i) {
-      check(i == d || index.sizes()[i] <= x.sizes()[i], "the index has size ", index.sizes()[i], " in dimension ", i,
-            ", x only ", x.sizes()[i]);
-    }
-    check(source.sizes() == index.sizes(), "the source has sizes ", source.sizes(), ", the index ", index.sizes());
-    check(source.dtype() == x.dtype(), "the source is ", source.dtype(), " and x ", x.dtype(), "; cast one with to()");
+    check_scatter(x, wrap_dim(dim, x.dim()), index, source);
     return like(x);
   }
   void run(const View& y, const View& x, const View& index, const View& source) const {

@@ -132,17 +132,9 @@ ValuesIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
     throw;
   }
 }
-Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) {
-  check(x.dim() == 1 && !x.is_floating() && x.dtype() != boolean, "bincount: needs an i64 tensor of 1 dimension, got ",
-        x);
-  if (x.dtype() != i64) return bincount(cast(x, i64), weights, minlength);
-  check(minlength >= 0, "bincount: minlength ", minlength, " is negative");
-  check(!weights.defined() || weights.sizes() == x.sizes(), "bincount: weights ", weights, " do not fit ", x);
-  check_may_read("bincount", x, "the largest value says how long the result is");
-  const std::int64_t bins = x.numel() == 0 ? minlength : std::max(minlength, amax(x).item<std::int64_t>() + 1);
-  // as PyTorch
-  const Tensor counted = !weights.defined() ? ones_like(x) : weights.is_floating() ? weights : cast(weights, f64);
-  return scatter_add(zeros({bins}, {.dtype = counted.dtype(), .device = x.device()}), 0, x, counted);
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right) {
+  check(boundaries.dim() == 1, "bucketize: boundaries must have 1 dimension, got ", boundaries);
+  return searchsorted(boundaries, x, right);
 }
 
 namespace {
@@ -165,18 +157,16 @@ void topk_samples(Samples& s) {
   s.error_call({s.randn({3})}, call(4, 0, true), "k = 4 is not between 0 and the size 3");
   s.error_call({s.randn({3})}, call(-1, 0, true), "k = -1 is negative");
 }
-void bincount_samples(Samples& s) {
-  s.call({s.integers({9}, 0, 4)}, [](const Tensors& x) { return bincount(x[0], {}, 6); });
-  // The largest index is fixed: the length of the result depends on it.
-  s.call({s.randn({5})}, [](const Tensors& x) { return bincount(tensor({1, 0, 3, 1, 1}).to(x[0].device()), x[0]); });
+void bucketize_samples(Samples& s) {
+  s.call({s.randn({2, 3}), arange(-1, 2, 0.5, {.dtype = f64})}, [](const Tensors& x) { return bucketize(x[0], x[1]); });
+  s.call({s.integers({6}, 0, 5), arange(4)}, [](const Tensors& x) { return bucketize(x[0], x[1], true); });
   s.error_call(
-      {s.randn({4})}, [](const Tensors& x) { return bincount(x[0]); }, "needs an i64 tensor");
-  s.error_call(
-      {s.integers({4}, -3, 0)}, [](const Tensors& x) { return bincount(x[0]); }, "out of range");
+      {s.randn({2}), s.randn({2, 2})}, [](const Tensors& x) { return bucketize(x[0], x[1]); },
+      "boundaries must have 1 dimension");
 }
 MANTISSA_COMPOSITE(sort, sort_samples)
 MANTISSA_COMPOSITE(topk, topk_samples)
-MANTISSA_COMPOSITE(bincount, bincount_samples)
+MANTISSA_COMPOSITE(bucketize, bucketize_samples, .differentiable = false)
 
 }  // namespace
 }  // namespace mantissa

@@ -1,7 +1,8 @@
-// Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero.
+// Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero, and pairs of them.
 #include <array>
 #include <cmath>
 
+#include "core/ops_special.h"
 #include "ops/compose.h"
 #include "ops/reduce.h"
 #include "ops/with_dtype.h"
@@ -231,5 +232,47 @@ Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
   return eq(sum(eq(x, Tensor(0.0)), dims, keepdim), Tensor(0.0));
 }
 Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(ne(x, Tensor(0.0)), dims); }
+MinMax aminmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
+  const Dims dims = dim ? Dims{*dim} : Dims{};
+  return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
+}
+StdMean std_mean(const Tensor& x, const Dims& dims, bool keepdim, int correction) {
+  return {mantissa::std(x, dims, keepdim, correction), mean(x, dims, keepdim)};
+}
+VarMean var_mean(const Tensor& x, const Dims& dims, bool keepdim, int correction) {
+  return {var(x, dims, keepdim, correction), mean(x, dims, keepdim)};
+}
 
+namespace {
+
+void aminmax_samples(Samples& s) {
+  const auto rows = [](const Tensors& x) {
+    const MinMax y = aminmax(x[0], -1, true);
+    return Tensors{y.min, y.max};
+  };
+  s.call({s.distinct({3, 4})}, rows);
+  s.call({s.integers({3, 4}, 0, 9)}, [](const Tensors& x) { return Tensors{aminmax(x[0]).min, aminmax(x[0]).max}; });
+  s.error_call({s.randn({2, 0})}, rows, "an empty set has no minimum");
+}
+void std_mean_samples(Samples& s) {
+  const auto f = [](const Tensors& x) {
+    const StdMean y = std_mean(x[0], {-1}, true, 0);
+    return Tensors{y.std, y.mean};
+  };
+  s.call({s.randn({3, 4})}, f);
+  s.error_call({s.integers({3, 4}, 0, 9)}, f, "needs a floating dtype");
+}
+void var_mean_samples(Samples& s) {
+  const auto f = [](const Tensors& x) {
+    const VarMean y = var_mean(x[0], {-1});
+    return Tensors{y.var, y.mean};
+  };
+  s.call({s.randn({3, 4})}, f);
+  s.error_call({s.integers({3, 4}, 0, 9)}, f, "needs a floating dtype");
+}
+MANTISSA_COMPOSITE(aminmax, aminmax_samples)
+MANTISSA_COMPOSITE(std_mean, std_mean_samples)
+MANTISSA_COMPOSITE(var_mean, var_mean_samples)
+
+}  // namespace
 }  // namespace mantissa

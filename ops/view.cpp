@@ -280,8 +280,7 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
   check(x.dim() > 0, "select: a scalar cannot be indexed");
   const int d = named("select", x, [&] { return wrap_dim(dim, x.dim()); });
   const std::int64_t size = x.sizes()[d];
-  check(index >= -size && index < size, "select: index ", static_cast<long long>(index),
-        " is out of range for dimension ", d, " of ", x);
+  check(index >= -size && index < size, "select: index ", index, " is out of range for dimension ", d, " of ", x);
   const std::int64_t at = index < 0 ? index + size : index;
   Dims shape = x.sizes();
   shape.erase(d);

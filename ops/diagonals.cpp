@@ -1,9 +1,10 @@
-// Linear algebra made of matmul (bmm, mv, dot, ...), and diagonals. Next: ops/matmul.cpp, ops/einsum.cpp.
+// Diagonals and triangles of matrices: diagonal, trace, diag, diag_embed, diagflat, tril, triu.
 #include <algorithm>
 
-#include "core/ops.h"
+#include "core/ops_special.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
+#include "ops/number_like.h"
 
 namespace mantissa {
 
@@ -13,28 +14,6 @@ MANTISSA_KERNEL(triangle, const View& y, const View& x, std::int64_t diagonal, b
 
 namespace {
 
-struct Dot {
-  static constexpr auto name = "dot";
-  static constexpr const char* args[] = {"a", "b"};
-  static constexpr auto autocast = CastPolicy::promote;
-  static constexpr bool differentiable = true;
-
-  static Tensor compose(const Dot&, const Tensor& a, const Tensor& b) {
-    check(a.dim() == 1 && b.dim() == 1, "needs two vectors, got ", a, " and ", b);
-    check(a.numel() == b.numel(), "lengths ", a.numel(), " and ", b.numel(), " differ");
-    check(a.dtype() == b.dtype(), "dtypes ", a.dtype(), " and ", b.dtype(), " differ; cast one of them");
-    return a.is_floating() ? matmul(a, b) : cast(sum(a * b), a.dtype());
-  }
-  static void samples(Samples& s) {
-    composed(s, {s.randn({5}), s.randn({5})}, Dot{});
-    composed(s, {s.randn({0}), s.randn({0})}, Dot{});
-    composed(s, {s.integers({5}, 0, 9), s.integers({5}, 0, 9)}, Dot{});
-    composed_error(s, {s.randn({2}), s.randn({3})}, Dot{}, "lengths 2 and 3 differ");
-    composed_error(s, {s.randn({2, 2}), s.randn({2})}, Dot{}, "needs two vectors");
-  }
-};
-
-// --- diagonals ---
 struct Diagonal {
   static constexpr auto name = "diagonal";
   static constexpr const char* args[] = {"x"};
@@ -113,6 +92,7 @@ struct DiagonalBackward {  // zeros with g on the diagonal
   }
   static void samples(Samples& s) { s({s.randn({2, 3})}, DiagonalBackward{{1, 0, 2}, {3, 2, 4}}); }
 };
+
 constexpr auto Diagonal::vjp() {
   return rules([](const Diagonal& op, Grad g, Shape<0> x) { return apply(DiagonalBackward{op, x.sizes}, g); });
 }
@@ -140,21 +120,70 @@ Tensor triangle(const Tensor& x, std::int64_t diagonal) {
   const Tensor rows = unsqueeze(device_range(x.size(-2), x.device()), 1);
   return ge(rows + full({}, static_cast<double>(diagonal), options), device_range(x.size(-1), x.device()));
 }
-Tensor zero_like_number(const Tensor& x) { return full({}, 0, {.dtype = x.dtype(), .device = x.device()}); }
 
-// --- samples of what is made of matmul and where ---
-template <class F>
-void pair_samples(Samples& s, const Dims& a, const Dims& b, const Dims& wrong, const char* fragment, F f) {
-  const auto call = [f](const Tensors& x) { return f(x[0], x[1]); };
-  s.call({s.randn(a), s.randn(b)}, call);
-  s.error_call({s.randn(a), s.randn(wrong)}, call, fragment);
+}  // namespace
+
+MANTISSA_OP(Diagonal)
+MANTISSA_OP(DiagonalBackward)
+
+Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
+  return apply(Diagonal{offset, dim1, dim2}, x);
 }
-void bmm_samples(Samples& s) {
-  pair_samples(s, {2, 3, 4}, {2, 4, 5}, {1, 4, 5}, "bmm: batches 2 and 1 differ", bmm);
-  pair_samples(s, {2, 3, 4}, {2, 4, 1}, {4, 5}, "bmm: needs two batches of matrices", bmm);
+Tensor trace(const Tensor& x) {
+  check(x.dim() == 2, "trace: needs a matrix, got ", x);
+  const Composite in("trace", CastPolicy::keep, {&x});
+  return in.result(sum(diagonal(in[0])));
 }
-void mv_samples(Samples& s) { pair_samples(s, {3, 4}, {4}, {4, 1}, "mv: needs a matrix and a vector", mv); }
-void outer_samples(Samples& s) { pair_samples(s, {3}, {4}, {4, 1}, "outer: needs two vectors", outer); }
+Tensor diag_embed(const Tensor& x, std::int64_t offset) {
+  check(x.dim() >= 1, "diag_embed: needs at least 1 dimension, got ", x);
+  const std::int64_t n = x.size(-1), right = std::max<std::int64_t>(offset, 0),
+                     down = std::max<std::int64_t>(-offset, 0);
+  Dims sizes = x.sizes(), each = x.sizes();
+  sizes.push_back(n + right + down);
+  each.push_back(1);
+  const Tensor column = reshape(slice(device_range(right + n, x.device()), 0, right), {n, 1});
+  const Tensor rows =
+      scatter(zeros(sizes, {.dtype = x.dtype(), .device = x.device()}), -1, expand(column, each), unsqueeze(x, -1));
+  return pad(rows, {0, 0, down, right});
+}
+Tensor diag(const Tensor& x, std::int64_t k) {
+  check(x.dim() == 1 || x.dim() == 2, "diag: needs a vector or a matrix, got ", x);
+  return x.dim() == 1 ? diag_embed(x, k) : clone(diagonal(x, k));
+}
+Tensor diagflat(const Tensor& x, std::int64_t offset) { return diag(flatten(x), offset); }
+Tensor tril(const Tensor& x, std::int64_t diagonal) {
+  check(x.dim() >= 2, "tril: needs at least 2 dimensions, got ", x);
+  if (x.device().is_cpu()) return apply(Triangle<false>{diagonal}, x);
+  return where(triangle(x, diagonal), x, number_like(x, 0));
+}
+Tensor triu(const Tensor& x, std::int64_t diagonal) {
+  check(x.dim() >= 2, "triu: needs at least 2 dimensions, got ", x);
+  if (x.device().is_cpu()) return apply(Triangle<true>{diagonal}, x);
+  return where(triangle(x, diagonal - 1), number_like(x, 0), x);
+}
+
+namespace {
+
+void trace_samples(Samples& s) {
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return trace(x[0]); });
+  s.error_call(
+      {s.randn({2, 2, 2})}, [](const Tensors& x) { return trace(x[0]); }, "trace: needs a matrix");
+}
+void diag_samples(Samples& s) {
+  s.call({s.randn({3})}, [](const Tensors& x) { return diag(x[0], 1); });
+  s.call({s.randn({3, 4})}, [](const Tensors& x) { return diag(x[0], -1); });
+  s.error_call(
+      {s.randn({2, 2, 2})}, [](const Tensors& x) { return diag(x[0]); }, "needs a vector or a matrix");
+}
+void diag_embed_samples(Samples& s) {
+  s.call({s.randn({2, 3})}, [](const Tensors& x) { return diag_embed(x[0]); });
+  s.call({s.randn({3})}, [](const Tensors& x) { return diag_embed(x[0], -2); });
+  s.error_call(
+      {s.randn({})}, [](const Tensors& x) { return diag_embed(x[0]); }, "at least 1 dimension");
+}
+void diagflat_samples(Samples& s) {
+  s.call({s.randn({2, 2})}, [](const Tensors& x) { return diagflat(x[0], -1); });
+}
 template <class F> void triangle_samples(Samples& s, F f) {
   for (const int diagonal : {0, 1, -2})
     s.call({s.randn({2, 3, 4})}, [f, diagonal](const Tensors& x) { return f(x[0], diagonal); });
@@ -164,57 +193,12 @@ template <class F> void triangle_samples(Samples& s, F f) {
 }
 void tril_samples(Samples& s) { triangle_samples(s, [](const Tensor& x, std::int64_t d) { return tril(x, d); }); }
 void triu_samples(Samples& s) { triangle_samples(s, [](const Tensor& x, std::int64_t d) { return triu(x, d); }); }
-void trace_samples(Samples& s) {
-  s.call({s.randn({3, 4})}, [](const Tensors& x) { return trace(x[0]); });
-  s.error_call(
-      {s.randn({2, 2, 2})}, [](const Tensors& x) { return trace(x[0]); }, "trace: needs a matrix");
-}
-
-}  // namespace
-
-MANTISSA_OP(Dot)
-MANTISSA_OP(Diagonal)
-MANTISSA_OP(DiagonalBackward)
-MANTISSA_COMPOSITE(bmm, bmm_samples, .autocast = CastPolicy::lower, .has_policy = true)
-MANTISSA_COMPOSITE(mv, mv_samples, .autocast = CastPolicy::lower, .has_policy = true)
-MANTISSA_COMPOSITE(outer, outer_samples)
+MANTISSA_COMPOSITE(trace, trace_samples, .has_policy = true)
+MANTISSA_COMPOSITE(diag, diag_samples)
+MANTISSA_COMPOSITE(diag_embed, diag_embed_samples)
+MANTISSA_COMPOSITE(diagflat, diagflat_samples)
 MANTISSA_COMPOSITE(tril, tril_samples)
 MANTISSA_COMPOSITE(triu, triu_samples)
-MANTISSA_COMPOSITE(trace, trace_samples, .has_policy = true)
 
-Tensor bmm(const Tensor& a, const Tensor& b) {
-  check(a.dim() == 3 && b.dim() == 3, "bmm: needs two batches of matrices, got ", a, " and ", b);
-  check(a.size(0) == b.size(0), "bmm: batches ", a.size(0), " and ", b.size(0), " differ");
-  const Composite in("bmm", CastPolicy::lower, {&a, &b});
-  return in.result(matmul(in[0], in[1]));
-}
-Tensor mv(const Tensor& a, const Tensor& b) {
-  check(a.dim() == 2 && b.dim() == 1, "mv: needs a matrix and a vector, got ", a, " and ", b);
-  const Composite in("mv", CastPolicy::lower, {&a, &b});
-  return in.result(matmul(in[0], in[1]));
-}
-Tensor outer(const Tensor& a, const Tensor& b) {
-  check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got ", a, " and ", b);
-  return unsqueeze(a, 1) * b;
-}
-Tensor dot(const Tensor& a, const Tensor& b) { return apply_composed(Dot{}, a, b); }
-Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
-  return apply(Diagonal{offset, dim1, dim2}, x);
-}
-Tensor trace(const Tensor& x) {
-  check(x.dim() == 2, "trace: needs a matrix, got ", x);
-  const Composite in("trace", CastPolicy::keep, {&x});
-  return in.result(sum(diagonal(in[0])));
-}
-Tensor tril(const Tensor& x, std::int64_t diagonal) {
-  check(x.dim() >= 2, "tril: needs at least 2 dimensions, got ", x);
-  if (x.device().is_cpu()) return apply(Triangle<false>{diagonal}, x);
-  return where(triangle(x, diagonal), x, zero_like_number(x));
-}
-Tensor triu(const Tensor& x, std::int64_t diagonal) {
-  check(x.dim() >= 2, "triu: needs at least 2 dimensions, got ", x);
-  if (x.device().is_cpu()) return apply(Triangle<true>{diagonal}, x);
-  return where(triangle(x, diagonal - 1), zero_like_number(x), x);
-}
-
+}  // namespace
 }  // namespace mantissa

@@ -1,10 +1,13 @@
-// lgamma, digamma and polygamma: one kernel, in which each is the derivative of the one before.
+// Gamma functions: lgamma, digamma and polygamma, one kernel in which each is the derivative of the one before, and
+// mvlgamma, made of lgamma.
 #include "core/ops_special.h"
 
+#include <cmath>
+#include <numbers>
+
 #include "core/kernel.h"
-#include "core/ops.h"
-#include "ops/apply.h"
-#include "ops/registry.h"
+#include "ops/compose.h"
+#include "ops/floating.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(gamma_function, const View& y, const View& x, std::int64_t order)
@@ -60,16 +63,35 @@ struct Lgamma : GammaOperator {
   }
 };
 
-Tensor floating(const Tensor& x) { return x.is_floating() ? x : cast(x, f32); }
+struct Mvlgamma {
+  static constexpr auto name = "mvlgamma";
+  static constexpr const char* args[] = {"x"};
+  static constexpr bool differentiable = true;
+  int p = 1;
+  static Tensor compose(const Mvlgamma& op, const Tensor& x) {
+    check(op.p >= 1, "p must be at least 1, got ", op.p);
+    const Tensor z = floating(x);
+    Tensor y = lgamma(z);
+    for (int j = 1; j < op.p; ++j) y = y + lgamma(z - 0.5 * j);
+    return y + 0.25 * op.p * (op.p - 1) * std::log(std::numbers::pi);
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.uniform({3, 4}, 1.3, 5)}, Mvlgamma{3});
+    composed(s, {s.integers({4}, 3, 9)}, Mvlgamma{2});
+    composed_error(s, {s.randn({2})}, Mvlgamma{0}, "p must be at least 1, got 0");
+  }
+};
 
 }  // namespace
 
 MANTISSA_OP(Lgamma)
 MANTISSA_OP(Digamma)
 MANTISSA_OP(Polygamma)
+MANTISSA_OP(Mvlgamma)
 
 Tensor lgamma(const Tensor& x) { return apply(Lgamma{}, floating(x)); }
 Tensor digamma(const Tensor& x) { return apply(Digamma{}, floating(x)); }
 Tensor polygamma(std::int64_t n, const Tensor& x) { return apply(Polygamma{n}, floating(x)); }
+Tensor mvlgamma(const Tensor& x, int p) { return apply_composed(Mvlgamma{p}, x); }
 
 }  // namespace mantissa

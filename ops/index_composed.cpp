@@ -1,14 +1,33 @@
-// Indexing made of index_put, scatter_reduce and tables of places: put, index_reduce, combinations.
-// Read first: ops/select_more.cpp.
-#include <vector>
-
+// Indexing made of other indexing: take_along_dim, masked_scatter, put, index_reduce, unravel_index. Read first:
+// ops/index.cpp, ops/select.cpp.
 #include "core/ops_special.h"
 #include "ops/apply.h"
-#include "ops/device_table.h"
 #include "ops/registry.h"
 
 namespace mantissa {
 
+Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim) {
+  check(index.dim() == x.dim(), "take_along_dim: index ", index, " and x ", x, " need as many dimensions");
+  const int d = wrap_dim(dim, x.dim());
+  if (x.dim() == 0) return gather(x, 0, index);
+  Dims a = x.sizes(), b = index.sizes();
+  a[d] = b[d] = 1;
+  Dims sizes = broadcast(a, b), from = sizes;
+  sizes[d] = index.sizes()[d];
+  from[d] = x.sizes()[d];
+  return gather(expand(x, from), d, expand(index, sizes));
+}
+Tensor take_along_dim(const Tensor& x, const Tensor& index) { return take_along_dim(flatten(x), flatten(index), 0); }
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  check(mask.dtype() == boolean, "masked_scatter: the mask must be bool, got ", mask.dtype());
+  check(source.dtype() == x.dtype(), "masked_scatter: the source is ", source, " and x ", x, "; cast one with to()");
+  const Dims sizes = broadcast(x.sizes(), mask.sizes());
+  const Tensor places = flatten(nonzero(flatten(expand(mask, sizes))));
+  check(source.numel() >= places.numel(), "masked_scatter: the mask takes ", places.numel(), " elements, the source ",
+        source, " has ", source.numel());
+  const Tensor flat = flatten(expand(x, sizes));
+  return reshape(index_copy(flat, 0, places, slice(flatten(source), 0, 0, places.numel())), sizes);
+}
 Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate) {
   check(index.numel() == source.numel(), "put: index ", index, " and source ", source, " need as many elements");
   return reshape(index_put(flatten(x), {flatten(index)}, flatten(source), accumulate), x.sizes());
@@ -38,36 +57,28 @@ std::vector<Tensor> unravel_index(const Tensor& index, const Dims& shape) {
   }
   return places;
 }
-Tensor combinations(const Tensor& x, int r, bool with_replacement) {
-  check(x.dim() == 1, "combinations: needs a vector, got ", x);
-  check(r >= 0, "combinations: r must not be negative, got ", r);
-  if (r == 0) return slice(x, 0, 0, 0);
-  std::vector<std::int64_t> all, now;
-  const std::int64_t n = x.size(0);
-  const auto choose = [&](const auto& self, std::int64_t from) -> void {
-    if (now.size() == static_cast<std::size_t>(r))
-      return static_cast<void>(all.insert(all.end(), now.begin(), now.end()));
-    for (std::int64_t i = from; i < n; ++i) {
-      now.push_back(i);
-      self(self, with_replacement ? i : i + 1);
-      now.pop_back();
-    }
-  };
-  choose(choose, 0);
-  const auto count = static_cast<std::int64_t>(all.size());
-  return reshape(index_select(x, 0, device_table(all, {count}, x.device())), {count / r, r});
-}
-Tensor cartesian_prod(std::span<const Tensor> vectors) {
-  check(!vectors.empty(), "cartesian_prod: needs at least one tensor");
-  for (const Tensor& t : vectors) check(t.dim() == 1, "cartesian_prod: needs vectors, got ", t);
-  if (vectors.size() == 1) return vectors[0];
-  std::vector<Tensor> columns;
-  for (const Tensor& t : meshgrid(vectors)) columns.push_back(flatten(t));
-  return stack(columns, 1);
-}
 
 namespace {
 
+void take_along_dim_samples(Samples& s) {
+  const auto f = [](const Tensors& x) { return take_along_dim(x[0], x[1], 1); };
+  s.call({s.randn({3, 4}), s.integers({1, 2}, 0, 4)}, f);
+  s.call({s.randn({1, 4}), s.integers({3, 2}, 0, 4)}, f);
+  s.call({s.randn({3, 4}), s.integers({5}, 0, 12)}, [](const Tensors& x) { return take_along_dim(x[0], x[1]); });
+  s.error_call({s.randn({3, 4}), s.integers({2}, 0, 4)}, f, "need as many dimensions");
+  s.error_call({s.randn({3, 4}), s.integers({3, 2}, 4, 5)}, f, "index 4 is out of range");
+}
+void masked_scatter_samples(Samples& s) {
+  const auto f = [](const Tensors& x) {
+    return masked_scatter(x[0], (tensor({1, 0, 1}) != 0).to(x[0].device()), x[1]);
+  };
+  s.call({s.randn({2, 3}), s.randn({5})}, f);
+  s.error_call({s.randn({2, 3}), s.randn({3})}, f, "the mask takes 4 elements");
+  s.error_call({s.randn({2, 3}), s.integers({5}, 0, 3)}, f, "cast one with to()");
+  s.error_call(
+      {s.randn({2}), s.randn({2})}, [](const Tensors& x) { return masked_scatter(x[0], x[1], x[1]); },
+      "the mask must be bool");
+}
 void put_samples(Samples& s) {
   s.call({s.randn({3, 4}), tensor({1, -1, 5}), s.randn({3})}, [](const Tensors& x) { return put(x[0], x[1], x[2]); });
   s.call({s.randn({3, 4}), tensor({{1, -1}, {1, 5}}), s.randn({2, 2})},
@@ -105,25 +116,11 @@ void unravel_index_samples(Samples& s) {
       },
       "has no elements");
 }
-void combinations_samples(Samples& s) {
-  s.call({s.randn({4})}, [](const Tensors& x) { return combinations(x[0]); });
-  s.call({s.randn({3})}, [](const Tensors& x) { return combinations(x[0], 3, true); });
-  s.error_call(
-      {s.randn({3, 3})}, [](const Tensors& x) { return combinations(x[0]); }, "needs a vector");
-  s.error_call(
-      {s.randn({3})}, [](const Tensors& x) { return combinations(x[0], -1); }, "r must not be negative, got -1");
-}
-void cartesian_prod_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return cartesian_prod(x); };
-  s.call({s.randn({2}), s.randn({3})}, f);
-  s.error_call({s.randn({2}), s.randn({2, 2})}, f, "needs vectors");
-  s.error_call({}, f, "needs at least one tensor");
-}
+MANTISSA_COMPOSITE(take_along_dim, take_along_dim_samples)
+MANTISSA_COMPOSITE(masked_scatter, masked_scatter_samples)
 MANTISSA_COMPOSITE(put, put_samples)
 MANTISSA_COMPOSITE(index_reduce, index_reduce_samples)
 MANTISSA_COMPOSITE(unravel_index, unravel_index_samples, .differentiable = false)
-MANTISSA_COMPOSITE(combinations, combinations_samples)
-MANTISSA_COMPOSITE(cartesian_prod, cartesian_prod_samples)
 
 }  // namespace
 }  // namespace mantissa

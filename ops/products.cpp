@@ -1,14 +1,32 @@
-// Products and distances made of matmul, broadcasting and views: diag, inner, tensordot, kron, cross,
-// cdist, bilinear. Read first: ops/linalg.cpp.
-#include <cmath>
-#include <limits>
+// Products of vectors, matrices and tensors made of matmul and broadcasting: bmm, mv, outer, dot, inner, tensordot,
+// kron, cross, bilinear. Read first: ops/matmul.cpp. By subscripts: ops/einsum.cpp.
+#include <algorithm>
 
-#include "core/context.h"
 #include "ops/compose.h"
-#include "ops/device_table.h"
 
 namespace mantissa {
 namespace {
+
+struct Dot {
+  static constexpr auto name = "dot";
+  static constexpr const char* args[] = {"a", "b"};
+  static constexpr auto autocast = CastPolicy::promote;
+  static constexpr bool differentiable = true;
+
+  static Tensor compose(const Dot&, const Tensor& a, const Tensor& b) {
+    check(a.dim() == 1 && b.dim() == 1, "needs two vectors, got ", a, " and ", b);
+    check(a.numel() == b.numel(), "lengths ", a.numel(), " and ", b.numel(), " differ");
+    check(a.dtype() == b.dtype(), "dtypes ", a.dtype(), " and ", b.dtype(), " differ; cast one of them");
+    return a.is_floating() ? matmul(a, b) : cast(sum(a * b), a.dtype());
+  }
+  static void samples(Samples& s) {
+    composed(s, {s.randn({5}), s.randn({5})}, Dot{});
+    composed(s, {s.randn({0}), s.randn({0})}, Dot{});
+    composed(s, {s.integers({5}, 0, 9), s.integers({5}, 0, 9)}, Dot{});
+    composed_error(s, {s.randn({2}), s.randn({3})}, Dot{}, "lengths 2 and 3 differ");
+    composed_error(s, {s.randn({2, 2}), s.randn({2})}, Dot{}, "needs two vectors");
+  }
+};
 
 struct Cross {
   static constexpr auto name = "cross";
@@ -28,59 +46,6 @@ struct Cross {
     composed(s, {s.randn({2, 3}), s.randn({2, 3})}, Cross{});
     composed(s, {s.randn({3, 4}), s.randn({3, 1})}, Cross{0});
     composed_error(s, {s.randn({2, 4}), s.randn({2, 4})}, Cross{}, "dim -1 must have size 3");
-  }
-};
-
-// Squared distances of many points as |a|^2 + |b|^2 - 2 a.b, as PyTorch has them beyond 25 points.
-struct Cdist {
-  static constexpr auto name = "cdist";
-  static constexpr const char* args[] = {"a", "b"};
-  static constexpr auto autocast = CastPolicy::f32;
-  static constexpr bool differentiable = true;
-  double p = 2;
-  static Tensor compose(const Cdist& op, const Tensor& a, const Tensor& b) {
-    check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
-    check(a.dim() >= 2 && b.dim() >= 2, "a and b need at least 2 dimensions, [..., points, size]");
-    check(a.size(-1) == b.size(-1), "points have ", a.size(-1), " and ", b.size(-1), " coordinates");
-    check(op.p >= 0, "p must be at least 0, got ", op.p);
-    constexpr std::int64_t few = 25;
-    if (op.p != 2 || (a.size(-2) <= few && b.size(-2) <= few))
-      return norm(unsqueeze(a, -2) - unsqueeze(b, -3), op.p, {-1});
-    // one product: [-2a, |a|^2, 1] by [b, 1, |b|^2]
-    const Tensor a2 = sum(square(a), {-1}, true), b2 = sum(square(b), {-1}, true);
-    const Tensor squared = matmul(cat({a * -2.0, a2, ones_like(a2)}, -1), transpose(cat({b, ones_like(b2), b2}, -1)));
-    // Backward, a distance of 0 has the gradient 0.
-    if (!context().grad_enabled || !squared.requires_grad()) return sqrt(clamp_min(squared, 0));
-    const Tensor none = le(squared, Tensor(0.0));
-    return where(none, Tensor(0.0), sqrt(where(none, Tensor(1.0), squared)));
-  }
-  static void samples(Samples& s) {
-    for (const double p : {2.0, 1.0, 3.0}) composed(s, {s.randn({2, 4, 3}), s.randn({5, 3})}, Cdist{p});
-    composed(s, {s.distinct({3, 2}), s.distinct({4, 2}) + 9.0}, Cdist{HUGE_VAL});
-    composed(s, {s.randn({30, 2}), s.randn({2, 2})}, Cdist{}).differentiable = true;
-    composed_error(s, {s.randn({3, 2}), s.randn({4, 3})}, Cdist{}, "points have 2 and 3 coordinates");
-    composed_error(s, {s.randn({3}), s.randn({4, 3})}, Cdist{}, "at least 2 dimensions");
-    composed_error(s, {s.randn({3, 2}), s.randn({4, 2})}, Cdist{-1}, "p must be at least 0, got -1");
-  }
-};
-
-struct Normalize {
-  static constexpr auto name = "normalize";
-  static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
-  static constexpr bool differentiable = true;
-  double p = 2;
-  Dims dims{1};
-  double eps = 1e-12;
-  static Tensor compose(const Normalize& op, const Tensor& x) {
-    return x / clamp_min(norm(x, op.p, op.dims, true), op.eps);
-  }
-  static void samples(Samples& s) {
-    composed(s, {s.randn({3, 4})}, Normalize{});
-    composed(s, {s.randn({2, 3, 2})}, Normalize{1, {0, 2}});
-    composed(s, {zeros({2, 3}, {.dtype = f64})}, Normalize{}).extreme = true;
-    composed_error(s, {s.randn({3})}, Normalize{}, "dim 1 is out of range for 1 dimensions");
-    composed_error(s, {s.integers({3, 3}, 0, 3)}, Normalize{}, "needs a floating dtype");
   }
 };
 
@@ -117,41 +82,25 @@ struct Bilinear {
 
 }  // namespace
 
+MANTISSA_OP(Dot)
 MANTISSA_OP(Cross)
-MANTISSA_OP(Cdist)
-MANTISSA_OP(Normalize)
 MANTISSA_OP(Bilinear)
 
-Tensor cross(const Tensor& a, const Tensor& b, int dim) { return apply_composed(Cross{dim}, a, b); }
-Tensor cdist(const Tensor& a, const Tensor& b, double p) { return apply_composed(Cdist{p}, a, b); }
-Tensor normalize(const Tensor& x, double p, const Dims& dims, double eps) {
-  return apply_composed(Normalize{p, dims, eps}, x);
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  check(a.dim() == 3 && b.dim() == 3, "bmm: needs two batches of matrices, got ", a, " and ", b);
+  check(a.size(0) == b.size(0), "bmm: batches ", a.size(0), " and ", b.size(0), " differ");
+  const Composite in("bmm", CastPolicy::lower, {&a, &b});
+  return in.result(matmul(in[0], in[1]));
 }
-Tensor pdist(const Tensor& x, double p) {
-  check(x.dim() == 2, "pdist: x must be [points, size], got ", x);
-  const std::int64_t n = x.size(0);
-  const Tensor pairs = triu_indices(n, n, 1).to(x.device());
-  return norm(index_select(x, 0, select(pairs, 0, 0)) - index_select(x, 0, select(pairs, 0, 1)), p, {1});
+Tensor mv(const Tensor& a, const Tensor& b) {
+  check(a.dim() == 2 && b.dim() == 1, "mv: needs a matrix and a vector, got ", a, " and ", b);
+  const Composite in("mv", CastPolicy::lower, {&a, &b});
+  return in.result(matmul(in[0], in[1]));
 }
-Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias) {
-  return apply_composed(Bilinear{}, x1, x2, weight, bias);
-}
-
-Tensor diag_embed(const Tensor& x, std::int64_t offset) {
-  check(x.dim() >= 1, "diag_embed: needs at least 1 dimension, got ", x);
-  const std::int64_t n = x.size(-1), right = std::max<std::int64_t>(offset, 0),
-                     down = std::max<std::int64_t>(-offset, 0);
-  Dims sizes = x.sizes(), each = x.sizes();
-  sizes.push_back(n + right + down);
-  each.push_back(1);
-  const Tensor column = reshape(slice(device_range(right + n, x.device()), 0, right), {n, 1});
-  const Tensor rows =
-      scatter(zeros(sizes, {.dtype = x.dtype(), .device = x.device()}), -1, expand(column, each), unsqueeze(x, -1));
-  return pad(rows, {0, 0, down, right});
-}
-Tensor diag(const Tensor& x, std::int64_t k) {
-  check(x.dim() == 1 || x.dim() == 2, "diag: needs a vector or a matrix, got ", x);
-  return x.dim() == 1 ? diag_embed(x, k) : clone(diagonal(x, k));
+Tensor dot(const Tensor& a, const Tensor& b) { return apply_composed(Dot{}, a, b); }
+Tensor outer(const Tensor& a, const Tensor& b) {
+  check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got ", a, " and ", b);
+  return unsqueeze(a, 1) * b;
 }
 Tensor inner(const Tensor& a, const Tensor& b) {
   if (a.dim() == 0 || b.dim() == 0) return a * b;
@@ -191,27 +140,26 @@ Tensor kron(const Tensor& a, const Tensor& b) {
   }
   return reshape(reshape(a, left) * reshape(b, right), sizes);
 }
+Tensor cross(const Tensor& a, const Tensor& b, int dim) { return apply_composed(Cross{dim}, a, b); }
+Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias) {
+  return apply_composed(Bilinear{}, x1, x2, weight, bias);
+}
 
 namespace {
 
-void pdist_samples(Samples& s) {
-  s.call({s.randn({4, 3})}, [](const Tensors& x) { return pdist(x[0]); });
-  s.call({s.randn({3, 2})}, [](const Tensors& x) { return pdist(x[0], 1); });
-  s.error_call(
-      {s.randn({3})}, [](const Tensors& x) { return pdist(x[0]); }, "x must be [points, size]");
+// --- samples of what is made of matmul and where ---
+template <class F>
+void pair_samples(Samples& s, const Dims& a, const Dims& b, const Dims& wrong, const char* fragment, F f) {
+  const auto call = [f](const Tensors& x) { return f(x[0], x[1]); };
+  s.call({s.randn(a), s.randn(b)}, call);
+  s.error_call({s.randn(a), s.randn(wrong)}, call, fragment);
 }
-void diag_samples(Samples& s) {
-  s.call({s.randn({3})}, [](const Tensors& x) { return diag(x[0], 1); });
-  s.call({s.randn({3, 4})}, [](const Tensors& x) { return diag(x[0], -1); });
-  s.error_call(
-      {s.randn({2, 2, 2})}, [](const Tensors& x) { return diag(x[0]); }, "needs a vector or a matrix");
+void bmm_samples(Samples& s) {
+  pair_samples(s, {2, 3, 4}, {2, 4, 5}, {1, 4, 5}, "bmm: batches 2 and 1 differ", bmm);
+  pair_samples(s, {2, 3, 4}, {2, 4, 1}, {4, 5}, "bmm: needs two batches of matrices", bmm);
 }
-void diag_embed_samples(Samples& s) {
-  s.call({s.randn({2, 3})}, [](const Tensors& x) { return diag_embed(x[0]); });
-  s.call({s.randn({3})}, [](const Tensors& x) { return diag_embed(x[0], -2); });
-  s.error_call(
-      {s.randn({})}, [](const Tensors& x) { return diag_embed(x[0]); }, "at least 1 dimension");
-}
+void mv_samples(Samples& s) { pair_samples(s, {3, 4}, {4}, {4, 1}, "mv: needs a matrix and a vector", mv); }
+void outer_samples(Samples& s) { pair_samples(s, {3}, {4}, {4, 1}, "outer: needs two vectors", outer); }
 void inner_samples(Samples& s) {
   const auto f = [](const Tensors& x) { return inner(x[0], x[1]); };
   s.call({s.randn({2, 3}), s.randn({4, 3})}, f);
@@ -234,9 +182,9 @@ void kron_samples(Samples& s) {
   s.call({s.randn({2}), s.randn({2, 2})}, f);
   s.error_call({s.randn({1, 1, 1, 1, 1}), s.randn({2})}, f, "at most 4 dimensions");
 }
-MANTISSA_COMPOSITE(pdist, pdist_samples)
-MANTISSA_COMPOSITE(diag, diag_samples)
-MANTISSA_COMPOSITE(diag_embed, diag_embed_samples)
+MANTISSA_COMPOSITE(bmm, bmm_samples, .autocast = CastPolicy::lower, .has_policy = true)
+MANTISSA_COMPOSITE(mv, mv_samples, .autocast = CastPolicy::lower, .has_policy = true)
+MANTISSA_COMPOSITE(outer, outer_samples)
 MANTISSA_COMPOSITE(inner, inner_samples)
 MANTISSA_COMPOSITE(tensordot, tensordot_samples)
 MANTISSA_COMPOSITE(kron, kron_samples)

@@ -1,5 +1,5 @@
 // Products, powers and norms of matrices made of matmul and reductions: multi_dot, matrix_power, matrix_norm,
-// cond, vander. Read first: ops/linalg.cpp.
+// cond, vander. Read first: ops/products.cpp.
 #include <array>
 #include <cmath>
 #include <limits>

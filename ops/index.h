@@ -1,0 +1,26 @@
+// What operators ask of a tensor of indices along a dimension. That the indices lie inside is checked by the kernels that
+// read them.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+// index is i64, of x's rank and in no dimension but `dim` larger. `what` is x's name in the message.
+inline void check_index_shape(const Tensor& x, int dim, const Tensor& index, const char* what) {
+  check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
+  check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, ", what, " ", x.dim(),
+        index.dim() + 1 == x.dim() ? "; unsqueeze it" : "");
+  for (int d = 0; d < x.dim(); ++d) {
+    check(d == dim || index.sizes()[d] <= x.sizes()[d], "the index has size ", index.sizes()[d], " in dimension ", d,
+          ", ", what, " only ", x.sizes()[d]);
+  }
+}
+// The same, with one source for every index.
+inline void check_scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
+  check_index_shape(x, dim, index, "x");
+  check(source.sizes() == index.sizes(), "the source has sizes ", source.sizes(), ", the index ", index.sizes());
+  check(source.dtype() == x.dtype(), "the source is ", source.dtype(), " and x ", x.dtype(), "; cast one with to()");
+}
+
+}  // namespace mantissa
