@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "amp/doctor_run.h"
+#include "amp/text_table.h"
 #include "core/error.h"
 
 namespace mantissa::amp {
@@ -272,17 +273,7 @@ std::string Diagnosis::report() const {
                     h.overflows ? std::string("OVERFLOW") : concat(h.headroom), percent(h.error),
                     percent(h.added_error), concat(h.gradient_largest), percent(h.gradient_underflow)});
   }
-  std::vector<std::size_t> width(rows[0].size());
-  for (const auto& row : rows)
-    for (std::size_t k = 0; k < row.size(); ++k) width[k] = std::max(width[k], row[k].size());
-  for (const auto& row : rows) {
-    for (std::size_t k = 0; k < row.size(); ++k) {
-      text += row[k];
-      if (k + 1 < row.size()) text.append(width[k] - row[k].size() + 2, ' ');
-    }
-    text += '\n';
-  }
-  return text;
+  return text + text_table(rows);
 }
 
 Diagnosis diagnose(const Patient& patient, const std::function<Tensor()>& step, const DoctorOptions& o) {

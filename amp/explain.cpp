@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "amp/autocast.h"
+#include "amp/text_table.h"
 
 namespace mantissa::amp {
 namespace {
@@ -69,18 +70,7 @@ std::string Explain::table() const {
         {d.op, d.policy, d.reason, d.inputs, d.output, concat(d.calls), concat(d.bytes_cast), concat(d.shadow_hits)});
     if (modules) rows.back().push_back(d.module);
   }
-  std::vector<std::size_t> width(rows[0].size());
-  for (const auto& row : rows)
-    for (std::size_t k = 0; k < row.size(); ++k) width[k] = std::max(width[k], row[k].size());
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t k = 0; k < row.size(); ++k) {
-      text += row[k];
-      if (k + 1 < row.size()) text.append(width[k] - row[k].size() + 2, ' ');
-    }
-    text += '\n';
-  }
-  return text;
+  return text_table(rows);
 }
 
 }  // namespace mantissa::amp

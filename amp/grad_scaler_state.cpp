@@ -64,7 +64,7 @@ void GradScaler::load_state_dict(const std::vector<std::pair<std::string, Tensor
   }
   const Tensor* extra = find(state, extra_key);
   check(state.size() == (extra ? 6u : 5u), "GradScaler.load_state_dict: expected ", extra ? 6 : 5, " entries, found ",
-        static_cast<unsigned long>(state.size()), "; was it saved by a later version?");
+        state.size(), "; was it saved by a later version?");
   GradScalerOptions loaded = options_;
   loaded.init_scale = values[0];
   loaded.growth_factor = values[1];

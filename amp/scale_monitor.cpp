@@ -87,7 +87,7 @@ std::string ScaleMonitor::summary() const {
                             last.skipped - first.skipped, " of the last ",
                             last.updates - first.updates, "; ");
   if (alerts_.empty()) return text + "no alerts";
-  return text + concat(static_cast<unsigned long>(alerts_.size()), " alerts, last: ", alerts_.back().message);
+  return text + concat(alerts_.size(), " alerts, last: ", alerts_.back().message);
 }
 
 std::string ScaleMonitor::csv() const {

@@ -47,7 +47,7 @@ std::string GradScaler::describe(const PerOptimizer& entry) const {
   const std::vector<std::string>& names = names_[static_cast<std::size_t>(entry.number)].parameters;
   std::string text = concat("optimizer ", entry.number, " (", entry.optimizer->type_name());
   if (!names.empty()) text += concat(" of ", names[0]);
-  if (names.size() > 1) text += concat(" and ", static_cast<unsigned long>(names.size() - 1), " more");
+  if (names.size() > 1) text += concat(" and ", names.size() - 1, " more");
   return text + ")";
 }
 

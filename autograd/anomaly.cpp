@@ -42,7 +42,7 @@ std::string forward_chain(const Node& node) {
 void fail_nan_gradient(std::size_t input, std::span<const Node* const> path) {
   std::vector<const char*> names;
   for (std::size_t i = 0; i < path.size() && i < longest_chain; ++i) names.push_back(path[i]->name());
-  fail("backward of \"", path[0]->name(), "\" gave NaN for its input ", static_cast<unsigned long>(input),
+  fail("backward of \"", path[0]->name(), "\" gave NaN for its input ", input,
        "; backward came by ", join(names, path.size() > names.size()), ", forward by ", forward_chain(*path[0]));
 }
 

@@ -139,7 +139,8 @@ void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captur
 }
 
 PendingGradients start(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool create_graph) {
-  check(gradients.empty() || gradients.size() == roots.size(), "backward: ", gradients.size(), " gradients given for ", roots.size(), " roots");
+  check(gradients.empty() || gradients.size() == roots.size(), "backward: ", gradients.size(), " gradients given for ",
+        roots.size(), " roots");
   PendingGradients pending;
   for (std::size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];

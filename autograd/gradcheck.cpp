@@ -70,9 +70,9 @@ class Checker {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].requires_grad()) continue;
       const Tensor& x = inputs[i];
-      check(x.dtype() == f64, "gradcheck: input ", number(i), " is ", x, "; differences need f64");
+      check(x.dtype() == f64, "gradcheck: input ", i, " is ", x, "; differences need f64");
       for (int d = 0; d < x.dim(); ++d) {
-        check(x.sizes()[d] <= 1 || x.strides()[d] > 0, "gradcheck: input ", number(i),
+        check(x.sizes()[d] <= 1 || x.strides()[d] > 0, "gradcheck: input ", i,
               " repeats elements (stride 0); pass a clone()");
       }
       checked_.push_back(x);
@@ -92,15 +92,13 @@ class Checker {
   }
 
  private:
-  static unsigned long number(std::size_t i) { return static_cast<unsigned long>(i); }
-
   // The results that carry gradients: the same ones whether this call is recorded or not.
   Tensors call() {
     const Tensors all = fn_(inputs_);
     if (picked_.empty()) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (!all[i].requires_grad()) continue;
-        check(all[i].dtype() == f64, "gradcheck: result ", number(i), " is ", all[i], "; differences need f64");
+        check(all[i].dtype() == f64, "gradcheck: result ", i, " is ", all[i], "; differences need f64");
         picked_.push_back(i);
       }
     }
@@ -133,12 +131,12 @@ class Checker {
     for (std::size_t k = 0; k < a.size(); ++k) {
       if (!a[k].defined()) continue;
       const Tensor& x = checked_[k];
-      check(a[k].sizes() == x.sizes() && a[k].dtype() == x.dtype(), "gradcheck: the gradient of input ",
-            number(index_[k]), " is ", describe(a[k]), ", the input ", x);
+      check(a[k].sizes() == x.sizes() && a[k].dtype() == x.dtype(), "gradcheck: the gradient of input ", index_[k],
+            " is ", describe(a[k]), ", the input ", x);
       for (std::int64_t i = 0; i < x.numel(); ++i) {
         const double p = element(a[k], i), q = element(b[k], i);
         check(std::memcmp(&p, &q, sizeof p) == 0, "gradcheck: backward gave ", p, " and then ", q, " for element ", i,
-              " of input ", number(index_[k]), "; it must give the same bits each time");
+              " of input ", index_[k], "; it must give the same bits each time");
       }
     }
   }
@@ -179,8 +177,8 @@ class Checker {
         const double numeric = (element(plus[r], m) - element(minus[r], m)) / (2 * o_.eps);
         const Tensor& g = rows[row][k];
         const double analytic = g.defined() ? element(g, i) : 0;
-        check(agree(analytic, numeric), "gradcheck: d result ", number(picked_[r]), " element ", m, " / d input ",
-              number(index_[k]), " element ", i, ": analytic ", analytic, ", numeric ", numeric);
+        check(agree(analytic, numeric), "gradcheck: d result ", picked_[r], " element ", m, " / d input ", index_[k],
+              " element ", i, ": analytic ", analytic, ", numeric ", numeric);
       }
     }
   }
@@ -199,8 +197,8 @@ class Checker {
         move(checked_[k], guard.before, u, -o_.eps);
         const double minus = dot(evaluate(), v);
         const double numeric = (plus - minus) / (2 * o_.eps);
-        check(agree(analytic, numeric), "gradcheck: derivative along random direction ", n, " of input ",
-              number(index_[k]), " (", describe(checked_[k]), "): analytic ", analytic, ", numeric ", numeric);
+        check(agree(analytic, numeric), "gradcheck: derivative along random direction ", n, " of input ", index_[k],
+              " (", describe(checked_[k]), "): analytic ", analytic, ", numeric ", numeric);
       }
     }
   }

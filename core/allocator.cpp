@@ -267,11 +267,9 @@ struct CachingAllocator::Impl {
   }
   [[noreturn]] void fail_out_of_memory(std::size_t bytes) const {
     const std::int64_t left = raw.free_bytes();
-    throw OutOfMemory(concat("out of memory", raw.place(), ": asked for ", static_cast<long long>(bytes),
-                             " bytes with ", static_cast<long long>(stats.allocated), " in use by tensors, ",
-                             static_cast<long long>(stats.reserved - stats.allocated), " cached and ",
-                             static_cast<long long>(stats.reserved), " reserved",
-                             left >= 0 ? concat(", ", static_cast<long long>(left), " free") : std::string(),
+    throw OutOfMemory(concat("out of memory", raw.place(), ": asked for ", bytes, " bytes with ", stats.allocated,
+                             " in use by tensors, ", stats.reserved - stats.allocated, " cached and ", stats.reserved,
+                             " reserved", left >= 0 ? concat(", ", left, " free") : std::string(),
                              "; a smaller batch needs less"));
   }
 };
@@ -287,7 +285,7 @@ std::size_t CachingAllocator::round_up(std::size_t bytes) {
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, const void* stream) {
-  check(bytes <= std::size_t{1} << 47, "allocation of ", static_cast<unsigned long long>(bytes), " bytes is too large");
+  check(bytes <= std::size_t{1} << 47, "allocation of ", bytes, " bytes is too large");
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
   std::size_t got = 0;

@@ -41,7 +41,7 @@ class Checker final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
-    bad("is not valid JSON at byte ", static_cast<unsigned long>(at));
+    bad("is not valid JSON at byte ", at);
   }
 
  private:
@@ -72,7 +72,7 @@ class Checker final : public nlohmann::json_sax<Json> {
 void check_json(std::string_view text, const std::string& where, const JsonLimits& limits) {
   // The parser takes a zero byte for the end of its input and would not see what follows.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
-    throw FormatError(concat(where, ": is not valid JSON at byte ", static_cast<unsigned long>(zero)));
+    throw FormatError(concat(where, ": is not valid JSON at byte ", zero));
   Checker checker(where, limits);
   Json::sax_parse(text, &checker);
 }

@@ -61,21 +61,20 @@ Tensor randn(const Dims& sizes, TensorOptions o) {
   return draw(sizes, o, Distribution::normal);
 }
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions o) {
-  check(low < high, "randint: low ", static_cast<long long>(low), " is not below high ", static_cast<long long>(high));
+  check(low < high, "randint: low ", low, " is not below high ", high);
   check(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) <= (std::uint64_t{1} << 32),
         "randint: the range has more than 2^32 values");
   if (o.dtype == u8 || o.dtype == boolean || o.dtype == i32) {
     const std::int64_t least = o.dtype == i32 ? INT32_MIN : 0, most = o.dtype == i32  ? INT32_MAX
                                                                       : o.dtype == u8 ? 255
                                                                                       : 1;
-    check(low >= least && high - 1 <= most, "randint: ", o.dtype, " holds ", static_cast<long long>(least), " to ",
-          static_cast<long long>(most), ", not [", static_cast<long long>(low), ", ", static_cast<long long>(high),
-          ")");
+    check(low >= least && high - 1 <= most, "randint: ", o.dtype, " holds ", least, " to ", most, ", not [", low, ", ",
+          high, ")");
   }
   return draw(sizes, o, Distribution::integers, static_cast<double>(low), static_cast<double>(high - low));
 }
 Tensor randperm(std::int64_t n, TensorOptions o) {
-  check(n >= 0 && n < (std::int64_t{1} << 32), "randperm: n must be in [0, 2^32), got ", static_cast<long long>(n));
+  check(n >= 0 && n < (std::int64_t{1} << 32), "randperm: n must be in [0, 2^32), got ", n);
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   const RngState at = reserve_random(static_cast<std::uint64_t>(n));

@@ -135,8 +135,7 @@ class Encoder {
 };
 
 std::vector<std::int32_t> encoded(const BpeTables& tables, std::string_view text, Specials specials) {
-  check(text.size() < (std::size_t{1} << 31), "Bpe: a text of ", static_cast<unsigned long>(text.size()),
-        " bytes is too long; the most is 2 GiB");
+  check(text.size() < (std::size_t{1} << 31), "Bpe: a text of ", text.size(), " bytes is too long; the most is 2 GiB");
   Encoder encoder(tables, specials);
   encoder.encode(text);
   return std::move(encoder.out);
@@ -146,7 +145,7 @@ std::vector<std::int32_t> encoded(const BpeTables& tables, std::string_view text
 
 std::int32_t number_of(const BpeNumbers& numbers, const std::string& bytes, std::size_t merge) {
   const auto found = numbers.find(bytes);
-  check(found != numbers.end(), "merge ", static_cast<unsigned long>(merge), ": there is no token ", io::quote(bytes));
+  check(found != numbers.end(), "merge ", merge, ": there is no token ", io::quote(bytes));
   return found->second;
 }
 
@@ -183,7 +182,7 @@ Bpe::Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken>
   const std::size_t before = t->tokens.size();
   place_added(*t, is_added);
   for (std::size_t i = 0; i < before; ++i) {
-    check(!t->tokens[i].empty(), "token ", static_cast<unsigned long>(i), " is empty");
+    check(!t->tokens[i].empty(), "token ", i, " is empty");
     const auto number = static_cast<std::int32_t>(i);
     check(numbers.emplace(t->tokens[i], number).second || is_added[i], "two tokens are ", io::quote(t->tokens[i]));
   }
@@ -195,11 +194,11 @@ Bpe::Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken>
   }
   for (std::size_t rank = 0; rank < t->merges.size(); ++rank) {
     const auto& [left, right] = t->merges[rank];
-    check(!left.empty() && !right.empty(), "merge ", static_cast<unsigned long>(rank), " has an empty part");
+    check(!left.empty() && !right.empty(), "merge ", rank, " has an empty part");
     t->merged.push_back(number_of(numbers, left + right, rank));
     const std::uint64_t key = pair_key(number_of(numbers, left, rank), number_of(numbers, right, rank));
-    check(t->ranks.emplace(key, static_cast<std::uint32_t>(rank)).second, "merge ", static_cast<unsigned long>(rank),
-          " of ", io::quote(left), " and ", io::quote(right), " is there twice");
+    check(t->ranks.emplace(key, static_cast<std::uint32_t>(rank)).second, "merge ", rank, " of ", io::quote(left),
+          " and ", io::quote(right), " is there twice");
   }
   // Tokens that merging gives. (A vocabulary may have others, which no text ever becomes.)
   Merger merger(*t);
@@ -228,7 +227,7 @@ Tensor Bpe::encode(std::string_view text, Specials specials) const {
 Tokens Bpe::encode(const RawText& text, Specials specials) const {
   const std::vector<std::int32_t> ids = encoded(*tables_, text.bytes, specials);
   return {from_data(ids, {static_cast<std::int64_t>(ids.size())}),
-          concat(text.source, ", ", static_cast<unsigned long>(ids.size()), " tokens of a vocabulary of ", size())};
+          concat(text.source, ", ", ids.size(), " tokens of a vocabulary of ", size())};
 }
 
 std::string Bpe::decode(const Tensor& tokens) const {

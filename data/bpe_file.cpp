@@ -72,7 +72,7 @@ void Parts::read_added(const Json& list) {
     if (id >= static_cast<std::uint64_t>(most_tokens))
       fail_format(path, "added token ", quote(text), " has the number ", id, "; they must be below ", most_tokens);
     if (text.size() > most_added_bytes)
-      fail_format(path, "added token ", quote(text), " is longer than ", static_cast<unsigned long>(most_added_bytes));
+      fail_format(path, "added token ", quote(text), " is longer than ", most_added_bytes);
     added.push_back(
         {text, static_cast<std::int64_t>(id), member(token, "special") != false, member(token, "normalized") == true});
   }
@@ -87,8 +87,7 @@ void Parts::read_vocabulary(const Json& vocabulary) {
   for (const AddedToken& a : added) text_of_added.emplace(a.id, a.text);
   for (const auto& [shown, number] : vocabulary.items()) {
     if (!number.is_number_unsigned() || number.get<std::uint64_t>() >= tokens.size())
-      fail_format(path, "token ", quote(shown), ": ", static_cast<unsigned long>(tokens.size()),
-                  " tokens must have the numbers from 0 on");
+      fail_format(path, "token ", quote(shown), ": ", tokens.size(), " tokens must have the numbers from 0 on");
     const auto id = number.get<std::uint64_t>();
     if (!tokens[id].empty() || shown.empty())
       fail_format(path, "token ", quote(shown), shown.empty() ? " is empty" : " has the number of another");

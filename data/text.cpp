@@ -42,7 +42,7 @@ TextBatch allocate_batch(std::int64_t count, std::int64_t length) {
 
 RawText read_text(const std::string& path, const std::string& name) {
   std::string bytes = io::read_file(path, most_bytes);
-  const auto size = static_cast<unsigned long>(bytes.size());
+  const auto size = bytes.size();
   if (size < 2) io::fail_format(path, "holds no text: it has ", size, " bytes");
   return {std::move(bytes), concat(name, ": ", size, " characters from ", path)};
 }
@@ -90,7 +90,7 @@ std::string Text::decode(const Tensor& t) const {
   std::string s;
   for (const std::int64_t token : t.to(cpu).to_vector<std::int64_t>()) {
     check(token >= 0 && token < static_cast<std::int64_t>(alphabet.size()), "Text: token ", token, " is not below the ",
-          static_cast<unsigned long>(alphabet.size()), " of the alphabet");
+          alphabet.size(), " of the alphabet");
     s += alphabet[static_cast<std::size_t>(token)];
   }
   return s;

@@ -88,7 +88,7 @@ Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels cha
   const std::unique_ptr<void, int (*)(tjhandle)> decoder(::tjInitDecompress(), ::tjDestroy);
   check(decoder != nullptr, "libjpeg-turbo cannot start: ", ::tjGetErrorStr2(nullptr));
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
-  const auto size = static_cast<unsigned long>(bytes.size());
+  const auto size = bytes.size();
   int width = 0, height = 0, subsampling = 0, space = 0;
   if (::tjDecompressHeader3(decoder.get(), data, size, &width, &height, &subsampling, &space) != 0)
     fail_format(name, "is not a readable JPEG: ", ::tjGetErrorStr2(decoder.get()));

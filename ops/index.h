@@ -1,5 +1,5 @@
-// What operators ask of a tensor of indices along a dimension. That the indices lie inside is checked by the kernels that
-// read them.
+// What operators ask of a tensor of indices along a dimension. Whether the indices lie inside is checked by the kernels
+// that read them.
 #pragma once
 
 #include "core/tensor.h"

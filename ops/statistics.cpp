@@ -1,4 +1,4 @@
-// Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero, and pairs of them.
+// Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero, and pairs.
 #include <array>
 #include <cmath>
 

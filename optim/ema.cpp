@@ -47,9 +47,7 @@ WeightAverage::Applied::~Applied() {
 
 NamedTensors WeightAverage::own_state() const {
   NamedTensors state{{"updates", updates_}};
-  for (std::size_t i = 0; i < averages_.size(); ++i) {
-    state.emplace_back(concat("average.", static_cast<unsigned long>(i)), averages_[i]);
-  }
+  for (std::size_t i = 0; i < averages_.size(); ++i) state.emplace_back(concat("average.", i), averages_[i]);
   return state;
 }
 NamedTensors WeightAverage::state_dict() const {

@@ -7,9 +7,8 @@
 namespace mantissa::optim {
 
 std::size_t SequentialLR::phase_at(std::int64_t step, std::int64_t* local) const {
-  check(!schedules.empty() && milestones.size() + 1 == schedules.size(), "SequentialLR: ",
-        static_cast<unsigned long>(schedules.size()), " schedules need one milestone fewer, got ",
-        static_cast<unsigned long>(milestones.size()));
+  check(!schedules.empty() && milestones.size() + 1 == schedules.size(), "SequentialLR: ", schedules.size(),
+        " schedules need one milestone fewer, got ", milestones.size());
   std::size_t i = 0;
   while (i < milestones.size() && step >= milestones[i]) ++i;
   *local = i == 0 ? step : step - milestones[i - 1];

@@ -58,6 +58,9 @@ TEST_CASE("item and data check what they are asked") {
   CHECK(from_data<std::int64_t>(std::vector<std::int64_t>{big}, {1}).item<std::int64_t>() == big);
   CHECK_THAT(message_of([] { zeros({2}).item(); }), Contains("needs a tensor of one element, got f32[2]"));
   CHECK_THAT(message_of([] { Tensor().item(); }), Contains("undefined"));
+  CHECK_THAT(message_of([] { Tensor().detach(); }), Contains("an undefined tensor was used"));
+  CHECK_THAT(message_of([] { Tensor().requires_grad_(); }), Contains("an undefined tensor was used"));
+  CHECK_THAT(message_of([] { Tensor().is_leaf(); }), Contains("an undefined tensor was used"));
   CHECK_THAT(message_of([] { zeros({2}).data<double>(); }),
              Contains("data<f64>: the tensor is f32; convert it with to(f64)"));
 }

@@ -1,4 +1,4 @@
-// The run-time compiler, without a device: tests/nvrtc_test.cpp calls it on machines that have none.
+// The run-time compiler, without a device: tests/nvrtc/nvrtc_test.cpp calls it on machines that have none.
 #pragma once
 
 #include <string>
