@@ -87,11 +87,12 @@ template <int n> class Conv {
     bool even = padding_mode == "zeros";  // the operator pads equally with zeros
     for (int d = n - 1; d >= 0; --d) {
       const auto i = static_cast<std::size_t>(d);
-      const auto extent = static_cast<int>(weight.size(d + 2) - 1) * dilation[i];
-      const int before = padding.same ? extent / 2 : padding.sizes[i], after = padding.same ? extent - before : before;
+      const std::int64_t extent = (weight.size(d + 2) - 1) * dilation[i];
+      const std::int64_t before = padding.same ? extent / 2 : padding.sizes[i],
+                         after = padding.same ? extent - before : before;
       borders.push_back(before);
       borders.push_back(after);
-      inside[i] = before;
+      inside[i] = static_cast<int>(before);
       even = even && before == after;
     }
     if (even) return convolve(x, inside);

@@ -15,6 +15,7 @@
 #include "ops/compose.h"
 #include "ops/device_table.h"
 #include "ops/dropout.h"
+#include "ops/length.h"
 
 namespace mantissa {
 
@@ -341,6 +342,7 @@ Tensor Rotary::turned_back(const Rotary& op, const Tensor& g, const Tensor& cosi
 Tensor rotary_embedding(const Tensor& x, std::int64_t start, double base, bool interleaved) {
   check(x.dim() >= 2 && x.is_floating(), "rotary_embedding: needs floating x [..., T, D], got ", x);
   check(x.size(-1) % 2 == 0, "rotary_embedding: the last dimension must be even, got ", x);
+  check_length("rotary_embedding", "the start", start);
   const std::int64_t length = x.size(-2), half = x.size(-1) / 2;
   const RotaryTables tables = [&] {
     const Untraced own;  // kept, or made anew

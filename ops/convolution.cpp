@@ -44,7 +44,7 @@ template <int n> void check_options(const Options<n>& o) {
 }
 
 template <int n> std::int64_t output_size(const Options<n>& o, int d, std::int64_t in, std::int64_t kernel) {
-  const std::int64_t padded = in + 2 * o.padding[d], extent = (kernel - 1) * o.dilation[d] + 1;
+  const std::int64_t border = o.padding[d], padded = in + 2 * border, extent = (kernel - 1) * o.dilation[d] + 1;
   check(extent <= padded, dimension_name<n>(d), ": a kernel that reaches over ", extent, " does not fit into ", padded,
         " (with padding)");
   return (padded - extent) / o.stride[d] + 1;

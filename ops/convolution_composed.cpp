@@ -42,7 +42,8 @@ Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const
           name, ": output_padding must be at least 0 and smaller than stride or dilation, found ",
           o.output_padding[at]);
     const std::int64_t extent = (weight.size(d + 2) - 1) * o.dilation[at] + 1;
-    sizes.push_back((x.size(d + 2) - 1) * o.stride[at] - 2 * o.padding[at] + extent + o.output_padding[at]);
+    const std::int64_t border = o.padding[at];
+    sizes.push_back((x.size(d + 2) - 1) * o.stride[at] - 2 * border + extent + o.output_padding[at]);
     check(sizes.back() > 0, name, ": the result would have size ", sizes.back(), " in dimension ", d + 2, " for x ", x);
   }
   check(!bias.defined() || bias.sizes() == Dims{sizes[1]}, name, ": bias must be [", sizes[1], "], got ", bias);

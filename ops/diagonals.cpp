@@ -4,6 +4,7 @@
 #include "core/ops_special.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
+#include "ops/length.h"
 #include "ops/number_like.h"
 
 namespace mantissa {
@@ -136,6 +137,7 @@ Tensor trace(const Tensor& x) {
 }
 Tensor diag_embed(const Tensor& x, std::int64_t offset) {
   check(x.dim() >= 1, "diag_embed: needs at least 1 dimension, got ", x);
+  check_length("diag_embed", "the offset", offset);
   const std::int64_t n = x.size(-1), right = std::max<std::int64_t>(offset, 0),
                      down = std::max<std::int64_t>(-offset, 0);
   Dims sizes = x.sizes(), each = x.sizes();
@@ -178,6 +180,7 @@ void diag_samples(Samples& s) {
 void diag_embed_samples(Samples& s) {
   s.call({s.randn({2, 3})}, [](const Tensors& x) { return diag_embed(x[0]); });
   s.call({s.randn({3})}, [](const Tensors& x) { return diag_embed(x[0], -2); });
+  s.error_call({s.randn({3})}, [](const Tensors& x) { return diag_embed(x[0], INT64_MIN); }, "the offset -9");
   s.error_call(
       {s.randn({})}, [](const Tensors& x) { return diag_embed(x[0]); }, "at least 1 dimension");
 }

@@ -39,8 +39,8 @@ ValuesIndices pooled(const char* name, const Tensor& x, std::array<int, n> kerne
   }
   const std::int64_t images = x.size(0), channels = x.size(1);
   for (std::size_t d = 0; d < n; ++d) {
-    const std::int64_t in = x.size(static_cast<int>(d) + 2);
-    check(kernel[d] > 0 && output[d] > 0 && output[d] + kernel[d] - 1 <= in, name, ": ", output[d], " windows of ",
+    const std::int64_t in = x.size(static_cast<int>(d) + 2), windows = output[d];
+    check(kernel[d] > 0 && windows > 0 && windows + kernel[d] - 1 <= in, name, ": ", output[d], " windows of ",
           kernel[d], " do not fit into the ", in, " of dimension ", static_cast<int>(d) + 2, " of ", x,
           "; output + kernel - 1 may be no larger");
   }

@@ -27,6 +27,7 @@ struct Polygamma : GammaOperator {
   explicit Polygamma(std::int64_t order = 1) : n(order) {}
   Spec infer(const Tensor& x) const {
     check(n >= 0, "n must not be negative, got ", n);
+    check(n < INT32_MAX, "n ", n, " is too large: the gradient needs the next");
     return GammaOperator::infer(x);
   }
   void run(const View& y, const View& x) const { kernels::gamma_function(x.device, y, x, n); }

@@ -5,6 +5,7 @@
 #include "core/ops_special.h"
 #include "core/recording.h"
 #include "ops/apply.h"
+#include "ops/length.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -16,7 +17,9 @@ Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) 
   check(minlength >= 0, "bincount: minlength ", minlength, " is negative");
   check(!weights.defined() || weights.sizes() == x.sizes(), "bincount: weights ", weights, " do not fit ", x);
   check_may_read("bincount", x, "the largest value says how long the result is");
-  const std::int64_t bins = x.numel() == 0 ? minlength : std::max(minlength, amax(x).item<std::int64_t>() + 1);
+  const std::int64_t largest = x.numel() == 0 ? -1 : amax(x).item<std::int64_t>();
+  check_length("bincount", "the largest value", largest);
+  const std::int64_t bins = std::max(minlength, largest + 1);
   // as PyTorch
   const Tensor counted = !weights.defined() ? ones_like(x) : weights.is_floating() ? weights : cast(weights, f64);
   return scatter_add(zeros({bins}, {.dtype = counted.dtype(), .device = x.device()}), 0, x, counted);

@@ -171,7 +171,8 @@ Windows windows_of(const char* name, std::int64_t height, std::int64_t width, Pe
   for (int d = 0; d < 2; ++d) {
     check(kernel[d] >= 1 && o.stride[d] >= 1 && o.dilation[d] >= 1 && o.padding[d] >= 0, name,
           ": kernel, stride and dilation must be at least 1 and padding at least 0");
-    w.padded[d] = in[d] + 2 * o.padding[d];
+    const std::int64_t border = o.padding[d];
+    w.padded[d] = in[d] + 2 * border;
     const std::int64_t extent = (kernel[d] - 1) * o.dilation[d] + 1;
     check(extent <= w.padded[d], name, ": a kernel that reaches over ", extent, " does not fit into ", w.padded[d],
           " (with padding)");

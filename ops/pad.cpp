@@ -7,6 +7,7 @@
 #include "core/pad.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
+#include "ops/length.h"
 #include "ops/resample.h"
 
 namespace mantissa {
@@ -127,8 +128,7 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode, double v
   check(borders.rank() / 2 <= x.dim(), "pad: ", borders.rank() / 2, " pairs of borders for ", x);
   check(mode == "constant" || mode == "reflect" || mode == "replicate" || mode == "circular",
         "pad: mode must be constant, reflect, replicate or circular, got \"", mode, "\"");
-  constexpr std::int64_t longest = std::int64_t{1} << 40;  // sums of sizes and borders stay far from overflow
-  for (std::int64_t b : borders) check(b >= -longest && b <= longest, "pad: a border of ", b, " for ", x);
+  for (std::int64_t b : borders) check_length("pad", "a border of", b);
   Dims before = Dims::filled(x.dim(), 0), after = before;
   for (int i = 0; i < borders.rank() / 2; ++i) {
     before[x.dim() - 1 - i] = borders[2 * i];

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/compose.h"
+#include "ops/length.h"
 #include "ops/pool_line.h"
 
 namespace mantissa {
@@ -26,14 +27,15 @@ Tensor unpooled(const char* name, const Tensor& x, const Tensor& indices, std::a
   Dims sizes{x.size(0), x.size(1)}, flat{x.size(0), x.size(1), 1}, flat_in{x.size(0), x.size(1), 1};
   for (std::size_t d = 0; d < n; ++d) {
     const int at = static_cast<int>(d);
-    const std::int64_t step = stride[d] == 0 ? kernel[d] : stride[d];
-    const std::int64_t size = output.empty() ? (x.size(at + 2) - 1) * step - 2 * padding[d] + kernel[d] : output[at];
+    const std::int64_t step = stride[d] == 0 ? kernel[d] : stride[d], border = padding[d];
+    const std::int64_t size = output.empty() ? (x.size(at + 2) - 1) * step - 2 * border + kernel[d] : output[at];
     check(size > 0, name, ": the result would have size ", size, " in dimension ", at + 2, " for x ", x);
     sizes.push_back(size);
-    flat[2] *= size;
     flat_in[2] *= x.size(at + 2);
   }
-  const Tensor zero = zeros(flat, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor zeroed = zeros(sizes, {.dtype = x.dtype(), .device = x.device()});  // an error where they are too large
+  for (int d = 2; d < sizes.rank(); ++d) flat[2] *= sizes[d];
+  const Tensor zero = reshape(zeroed, flat);
   return reshape(scatter(zero, 2, reshape(indices, flat_in), reshape(x, flat_in)), sizes);
 }
 

@@ -7,6 +7,7 @@
 #include "core/ops_special.h"
 #include "ops/apply.h"
 #include "ops/device_table.h"
+#include "ops/length.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -15,6 +16,7 @@ namespace {
 // f of the place from 0 to 1.
 template <class F> Tensor window(const char* name, std::int64_t count, bool periodic, const TensorOptions& o, F f) {
   check(count >= 0, name, ": the length must not be negative, got ", count);
+  check_length(name, "the length", count);
   check(is_floating(o.dtype), name, ": needs a floating dtype, got ", o.dtype);
   std::vector<double> values(static_cast<std::size_t>(count), 1.0);
   const auto length = static_cast<double>(periodic ? count : count - 1);
@@ -41,7 +43,8 @@ Tensor bartlett_window(std::int64_t count, bool periodic, TensorOptions o) {
   return window("bartlett_window", count, periodic, o, [](double t) { return 1 - std::abs(2 * t - 1); });
 }
 Tensor kaiser_window(std::int64_t count, bool periodic, double beta, TensorOptions o) {
-  check(beta >= 0, "kaiser_window: beta must not be negative, got ", beta);
+  // exp(beta) must be a number
+  check(beta >= 0 && beta <= 700, "kaiser_window: beta must lie between 0 and 700, got ", beta);
   return window("kaiser_window", count, periodic, o, [=](double t) {
     const double x = 2 * t - 1;
     return std::cyl_bessel_i(0.0, beta * std::sqrt(std::max(1 - x * x, 0.0))) / std::cyl_bessel_i(0.0, beta);
@@ -72,7 +75,7 @@ void bartlett_samples(Samples& s) {
 void kaiser_samples(Samples& s) {
   window_samples(s, [](std::int64_t n, bool periodic) { return kaiser_window(n, periodic); });
   s.error_call(
-      {}, [](const Tensors&) { return kaiser_window(3, true, -1); }, "beta must not be negative, got -1");
+      {}, [](const Tensors&) { return kaiser_window(3, true, -1); }, "beta must lie between 0 and 700, got -1");
 }
 MANTISSA_COMPOSITE(hann_window, hann_samples, .differentiable = false)
 MANTISSA_COMPOSITE(hamming_window, hamming_samples, .differentiable = false)

@@ -120,6 +120,7 @@ template <class T> void scatter_add_rows(const View& y, const View& index, const
   using C = Compute<T>;
   constexpr std::int64_t stretch = 64;
   const std::int64_t n = index.sizes[0], columns = source.sizes[1];
+  if (columns == 0) return;  // then the index has no element that was checked
   const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, n * stretch));
   const auto row = [&](std::int64_t i) { return index.as<const std::int64_t>()[i * index.strides[0]]; };
   // Halves are summed in f32 and rounded once. Only rows that the index names have a sum: place[i] is that of index i.
