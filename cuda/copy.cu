@@ -1,6 +1,7 @@
 // Moving elements: copy with conversion, between host and device too, fill, and the in-place updates that
 // gradients accumulate with. Mirrors core/cpu/copy.cpp.
 #include "core/kernel.h"
+#include "core/visit_word.h"
 #include "cuda/elementwise.cuh"
 
 namespace mantissa {
@@ -80,12 +81,7 @@ void copy_on_device(const View& y, const View& x) {
   ElementwiseLoop loop = plan_elementwise(y, inputs);
   if (x.dtype == y.dtype && x.device.is_cuda()) {
     if (widen_to_16_bytes(loop, bytes)) return copy_words<uint4>(loop);
-    switch (bytes) {
-      case 8: return copy_words<std::uint64_t>(loop);
-      case 4: return copy_words<std::uint32_t>(loop);
-      case 2: return copy_words<std::uint16_t>(loop);
-      default: return copy_words<std::uint8_t>(loop);
-    }
+    return visit_word(x.dtype, [&]<class Word>() { copy_words<Word>(loop); });
   }
   const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
   const bool small = x.dtype == u8 || x.dtype == boolean;  // exact in f32

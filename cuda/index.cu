@@ -2,6 +2,7 @@
 // next waits, and skipped. Writes to one element happen in the order of the index, as on the CPU: scatter lets the last
 // one win, scatter_add adds in order, so results are the same bits every time. Mirrors core/cpu/index.cpp.
 #include "core/kernel.h"
+#include "core/visit_word.h"
 #include "cuda/sorting.cuh"
 
 namespace mantissa {
@@ -189,16 +190,6 @@ template <class T> void add_in_order(const View& y, const View& index, const Vie
   launch("scatter_add", &add_runs_kernel<T>, grid, y.as<T>(), source.as<const T>(),
          static_cast<const std::uint64_t*>(s.keys.raw_data()),
          static_cast<const std::uint32_t*>(s.positions.raw_data()), w, shared);
-}
-
-// Calls f.operator()<Word>() with a word of the dtype's size.
-template <class F> void visit_word(Dtype t, F&& f) {
-  switch (size_of(t)) {
-    case 8: return f.template operator()<std::uint64_t>();
-    case 4: return f.template operator()<std::uint32_t>();
-    case 2: return f.template operator()<std::uint16_t>();
-    default: return f.template operator()<std::uint8_t>();
-  }
 }
 
 }  // namespace

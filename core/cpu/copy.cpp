@@ -7,6 +7,7 @@
 #include "core/cpu/turn.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/visit_word.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
@@ -193,12 +194,7 @@ template <class F> void update_in_compute_type(const View& y, const View& x, F&&
 
 void copy(const View& y, const View& x) {
   if (x.dtype == y.dtype) {
-    switch (size_of(x.dtype)) {
-      case 8: return copy_words<std::uint64_t>(y, x);
-      case 4: return copy_words<std::uint32_t>(y, x);
-      case 2: return copy_words<std::uint16_t>(y, x);
-      default: return copy_words<std::uint8_t>(y, x);
-    }
+    return visit_word(x.dtype, [&]<class Word> { copy_words<Word>(y, x); });
   }
   const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
   if (a == i64 && b == i64) copy_converting<std::int64_t>(y, x);

@@ -9,6 +9,7 @@
 #include "core/cpu/simd.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/visit_word.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
@@ -219,22 +220,12 @@ void check_indices(const View& index, std::int64_t size) {
 void gather(const View& y, const View& x, int dim, const View& index) {
   check_indices(index, x.sizes[dim]);
   if (whole_rows(y, dim, index, x)) return gather_rows(y, x, index);
-  switch (size_of(x.dtype)) {
-    case 8: return gather_words<std::uint64_t>(y, x, dim, index);
-    case 4: return gather_words<std::uint32_t>(y, x, dim, index);
-    case 2: return gather_words<std::uint16_t>(y, x, dim, index);
-    default: return gather_words<std::uint8_t>(y, x, dim, index);
-  }
+  visit_word(x.dtype, [&]<class Word> { gather_words<Word>(y, x, dim, index); });
 }
 
 void scatter(const View& y, int dim, const View& index, const View& source) {
   check_indices(index, y.sizes[dim]);
-  switch (size_of(y.dtype)) {
-    case 8: return scatter_words<std::uint64_t>(y, dim, index, source);
-    case 4: return scatter_words<std::uint32_t>(y, dim, index, source);
-    case 2: return scatter_words<std::uint16_t>(y, dim, index, source);
-    default: return scatter_words<std::uint8_t>(y, dim, index, source);
-  }
+  visit_word(y.dtype, [&]<class Word> { scatter_words<Word>(y, dim, index, source); });
 }
 
 void scatter_add(const View& y, int dim, const View& index, const View& whole_source) {

@@ -5,6 +5,7 @@
 #include "core/kernel.h"
 #include "core/pad.h"
 #include "core/parallel.h"
+#include "core/visit_word.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(fill, const View& y, double value)
@@ -93,17 +94,11 @@ void constant_pad(const View& y, const View& x, const Dims& before, double value
   }
   alignas(8) unsigned char element[8];
   store_run(element, y.dtype, 0, 1, &value, 1);
-  const auto words = [&]<class Word> {
+  visit_word(y.dtype, [&]<class Word> {
     Word word;
     std::memcpy(&word, element, sizeof word);
     pad_rows(p, y.as<Word>(), x.as<const Word>(), word);
-  };
-  switch (size_of(y.dtype)) {
-    case 8: return words.template operator()<std::uint64_t>();
-    case 4: return words.template operator()<std::uint32_t>();
-    case 2: return words.template operator()<std::uint16_t>();
-    default: return words.template operator()<std::uint8_t>();
-  }
+  });
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -10,6 +10,7 @@
 #include "core/cpu/runs.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
+#include "core/visit_word.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
@@ -199,19 +200,9 @@ void resample(const View& y, const View& x, const Taps& rows, const Taps& column
   }
   const Planes to(y, last), from(x, last);
   if (only_chooses(rows) && only_chooses(columns)) {
-    const auto choose_words = [&]<class Word> {
+    return visit_word(y.dtype, [&]<class Word> {
       choose(y.as<Word>(), static_cast<const Word*>(data), to, from, rows, columns);
-    };
-    switch (size_of(y.dtype)) {
-      case 8:
-        return choose_words.template operator()<std::uint64_t>();
-      case 4:
-        return choose_words.template operator()<std::uint32_t>();
-      case 2:
-        return choose_words.template operator()<std::uint16_t>();
-      default:
-        return choose_words.template operator()<std::uint8_t>();
-    }
+    });
   }
   visit_floating(y.dtype, [&]<class T> {
     const RowSums<T> down(static_cast<const T*>(data), to, from, rows);

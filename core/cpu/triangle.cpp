@@ -4,6 +4,7 @@
 #include "core/cpu/runs.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
+#include "core/visit_word.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
@@ -20,7 +21,7 @@ void triangle(const View& y, const View& x, std::int64_t diagonal, bool upper) {
   if (in_place) copy(y, x);
   const std::int64_t rows = y.size(y.dim() - 2), columns = y.size(y.dim() - 1);
   diagonal = std::clamp(diagonal, -rows, columns);
-  const auto words = [&]<class Word> {
+  visit_word(y.dtype, [&]<class Word> {
     parallel_for(y.numel() / columns, std::max<std::int64_t>(1, grain_size / columns),
                  [&](std::int64_t first, std::int64_t last) {
                    for (std::int64_t i = first; i < last; ++i) {
@@ -33,13 +34,7 @@ void triangle(const View& y, const View& x, std::int64_t diagonal, bool upper) {
                      fill_run(out + end, Word(0), columns - end);
                    }
                  });
-  };
-  switch (size_of(y.dtype)) {
-    case 8: return words.template operator()<std::uint64_t>();
-    case 4: return words.template operator()<std::uint32_t>();
-    case 2: return words.template operator()<std::uint16_t>();
-    default: return words.template operator()<std::uint8_t>();
-  }
+  });
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA
