@@ -1,6 +1,6 @@
 // Convolution of images and volumes and its two gradients, all three bilinear in their two operands.
 // The batch is cut into chunks by shape alone, so results do not depend on the number of threads.
-// f32 goes to oneDNN; f64 unfolds images into matrices and multiplies; f16 and bf16 are widened.
+// The ways to compute them on the CPU are in core/conv_ways.h, the choice among them in core/conv_choice.cpp.
 #pragma once
 
 #include <cstdint>

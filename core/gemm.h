@@ -1,7 +1,7 @@
 // Matrix products in the four floating dtypes.
-// Work is cut by shape alone, so results do not depend on the number of threads. f32 goes to oneDNN,
-// f64 to core/cpu/gemm.cpp, f16 and bf16 to core/cpu/gemm_half.cpp: summed in f32, rounded once. Few rows by a weight
-// that lies along k, as inference has them, go to core/cpu/gemm_few_rows.cpp.
+// Work is cut by shape alone, so results do not depend on the number of threads. f32 goes to oneDNN, small matrices to
+// core/cpu/gemm_small.cpp, f64 to core/cpu/gemm.cpp, f16 and bf16 to core/cpu/gemm_half.cpp: summed in f32, rounded
+// once. Few rows by a weight that lies along k, as inference has them, go to core/cpu/gemm_few_rows.cpp.
 #pragma once
 
 #include <cstdint>
