@@ -44,7 +44,7 @@ void draw_normal(const Bits& bits, double* v) {
 void random_fill(const View& y, Distribution distribution, double low, double range, std::uint64_t seed,
                  std::uint64_t offset) {
   const std::int64_t n = y.numel();
-  visit(y.dtype, [&]<class T> {
+  const auto fill = [&]<class T> {
     parallel_for((n + block - 1) / block, grain_size / block, [&](std::int64_t begin, std::int64_t end) {
       Bits bits;
       double v[block];
@@ -64,7 +64,10 @@ void random_fill(const View& y, Distribution distribution, double low, double ra
         for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(v[i]);
       }
     });
-  });
+  };
+  if (y.dtype == f64) fill.template operator()<double>();
+  else if (y.dtype == f32) fill.template operator()<float>();
+  else fill.template operator()<std::int64_t>();
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA
