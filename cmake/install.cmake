@@ -33,5 +33,8 @@ if(BUILD_SHARED_LIBS)
   set(pc_requires Requires.private)
   set(pc_libs "-lmantissa")
 endif()
+# From where the file lies: right for `cmake --install --prefix` and for a folder that was moved.
+file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 configure_file(cmake/mantissa.pc.in mantissa.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/mantissa.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -26,8 +26,8 @@ if command -v pkg-config >/dev/null; then
   export PKG_CONFIG_PATH
   # shellcheck disable=SC2046,SC2086
   "$compiler" $flags "$source/tests/consumer/main.cpp" -o "$work/hello" \
-    $(pkg-config --define-variable=prefix="$work/moved" --cflags --libs mantissa)
-  LD_LIBRARY_PATH=$(pkg-config --define-variable=prefix="$work/moved" --variable=libdir mantissa) "$work/hello"
+    $(pkg-config --cflags --libs mantissa)
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir mantissa) "$work/hello"
 fi
 
 echo "-- add_subdirectory(mantissa)"
