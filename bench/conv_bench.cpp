@@ -23,7 +23,7 @@ namespace {
 
 struct Layer {
   const char* name;
-  std::int64_t batch, in, out, size, kernel, stride, padding;
+  std::int64_t batch, in, out, size, kernel, stride, padding, groups = 1;
 };
 constexpr Layer layers[] = {
     {"ResNet-18 3-64 32x32", 32, 3, 64, 32, 3, 1, 1},      {"ResNet-18 64-64 32x32", 32, 64, 64, 32, 3, 1, 1},
@@ -34,10 +34,16 @@ constexpr Layer layers[] = {
     {"ResNet-18 512-512 4x4", 32, 512, 512, 4, 3, 1, 1},   {"SimpleCNN 3-64 32x32", 128, 3, 64, 32, 3, 1, 1},
     {"SimpleCNN 64-128 16x16", 128, 64, 128, 16, 3, 1, 1}, {"MNIST CNN 1-32 28x28", 128, 1, 32, 28, 3, 1, 0},
     {"MNIST CNN 32-64 26x26", 128, 32, 64, 26, 3, 1, 0},   {"LeNet 3-6 5x5", 4, 3, 6, 32, 5, 1, 0},
-    {"LeNet 6-16 5x5", 4, 6, 16, 14, 5, 1, 0},
+    {"LeNet 6-16 5x5", 4, 6, 16, 14, 5, 1, 0},             {"depthwise 96 112x112 /2", 4, 96, 96, 112, 3, 2, 1, 96},
+    {"depthwise 144 56x56", 4, 144, 144, 56, 3, 1, 1, 144},
+    {"depthwise 144 56x56 5x5 /2", 4, 144, 144, 56, 5, 2, 2, 144},
+    {"depthwise 240 28x28 /2", 4, 240, 240, 28, 3, 2, 1, 240},
+    {"depthwise 480 14x14 5x5", 4, 480, 480, 14, 5, 1, 2, 480},
+    {"depthwise 1152 7x7 5x5", 4, 1152, 1152, 7, 5, 1, 2, 1152},
+    {"depthwise 96 56x56 7x7", 4, 96, 96, 56, 7, 1, 3, 96},
 };
 constexpr conv::Way ways[] = {conv::Way::channels_last, conv::Way::blocked, conv::Way::library_winograd,
-                              conv::Way::winograd,      conv::Way::few_pixels, conv::Way::taps,
+                              conv::Way::winograd,      conv::Way::depthwise, conv::Way::few_pixels, conv::Way::taps,
                               conv::Way::unfolded};
 
 double now() {
@@ -77,11 +83,11 @@ int main(int argc, char** argv) {
     if (images > 0) l.batch = images;
     if (!std::strstr(l.name, part.c_str())) continue;
     const std::int64_t out = (l.size + 2 * l.padding - l.kernel) / l.stride + 1;
-    const ConvShape s{l.batch, l.in, l.out, 1, {l.size, l.size}, {out, out}, {l.kernel, l.kernel}, {l.stride, l.stride},
-                      {l.padding, l.padding}, {1, 1}};
+    const ConvShape s{l.batch, l.in, l.out, l.groups, {l.size, l.size}, {out, out}, {l.kernel, l.kernel},
+                      {l.stride, l.stride}, {l.padding, l.padding}, {1, 1}};
     const Dims in{l.batch, l.in, l.size, l.size}, result{l.batch, l.out, out, out};
     const Tensor x = numbers(in, dtype, Layout::channels_last), g = numbers(result, dtype, Layout::channels_last);
-    const Tensor w = numbers({l.out, l.in, l.kernel, l.kernel}, dtype, Layout::contiguous);
+    const Tensor w = numbers({l.out, l.in / l.groups, l.kernel, l.kernel}, dtype, Layout::contiguous);
     const Tensor y = Tensor::allocate(result, dtype, cpu, Layout::channels_last);
     const Tensor dx = Tensor::allocate(in, dtype, cpu, Layout::channels_last), dw = Tensor::allocate(w.sizes(), dtype);
     const View views[3][3] = {

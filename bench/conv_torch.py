@@ -13,10 +13,11 @@ aten = torch.ops.aten
 
 
 def layers():
-    """The table of conv_bench.cpp: (name, batch, in, out, size, kernel, stride, padding)."""
+    """The table of conv_bench.cpp: (name, batch, in, out, size, kernel, stride, padding, groups)."""
     text = (Path(__file__).parent / "conv_bench.cpp").read_text()
     for name, numbers in re.findall(r'\{"([^"]+)", ([\d, ]+)\}', text):
-        yield name, *(int(n) for n in numbers.split(","))
+        values = [int(n) for n in numbers.split(",")]
+        yield name, *(values + [1])[:8]
 
 
 def best_time(run, seconds):
@@ -36,20 +37,20 @@ def main():
     torch.set_flush_denormal(True)
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[words[1]]
     last = torch.channels_last
-    for name, batch, ins, outs, size, kernel, stride, padding in layers():
+    for name, batch, ins, outs, size, kernel, stride, padding, groups in layers():
         if words[2] not in name:
             continue
         x = torch.randn(batch, ins, size, size).to(dtype).to(memory_format=last)
-        w = torch.randn(outs, ins, kernel, kernel).to(dtype).to(memory_format=last)
+        w = torch.randn(outs, ins // groups, kernel, kernel).to(dtype).to(memory_format=last)
         s, p = [stride] * 2, [padding] * 2
-        g = torch.randn_like(torch.nn.functional.conv2d(x, w, None, stride, padding)).contiguous(memory_format=last)
-        flops = 2 * g.numel() * ins * kernel * kernel
+        g = torch.randn_like(torch.nn.functional.conv2d(x, w, None, stride, padding, 1, groups)).contiguous(memory_format=last)
+        flops = 2 * g.numel() * ins // groups * kernel * kernel
 
         def gradient(mask):
-            return aten.convolution_backward(g, x, w, None, s, p, [1, 1], False, [0, 0], 1, mask)
+            return aten.convolution_backward(g, x, w, None, s, p, [1, 1], False, [0, 0], groups, mask)
 
         passes = {
-            "forward": lambda: torch.nn.functional.conv2d(x, w, None, stride, padding),
+            "forward": lambda: torch.nn.functional.conv2d(x, w, None, stride, padding, 1, groups),
             "input gradient": lambda: gradient([True, False, False]),
             "weight gradient": lambda: gradient([False, True, False]),
         }

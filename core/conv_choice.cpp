@@ -14,7 +14,8 @@ namespace mantissa::conv {
 namespace {
 
 constexpr Way every_way[] = {Way::channels_last, Way::blocked,    Way::library_winograd,
-                             Way::winograd,      Way::few_pixels, Way::taps,       Way::unfolded};
+                             Way::winograd,      Way::depthwise,  Way::few_pixels, Way::taps,
+                             Way::unfolded};
 
 bool is_3x3(const ConvShape& s) {
   bool yes = s.is_image() && s.groups == 1;
@@ -110,6 +111,7 @@ const char* name_of(Way way) {
     case Way::blocked: return "blocked";
     case Way::library_winograd: return "library-winograd";
     case Way::winograd: return "winograd";
+    case Way::depthwise: return "depthwise";
     case Way::few_pixels: return "few-pixels";
     case Way::taps: return "taps";
     default: return "unfolded";
@@ -128,6 +130,9 @@ bool applies(Way way, const Problem& p) {
              has_library(onednn::ConvKernel::winograd, p);
     }
     case Way::winograd: return p.winograd && s.is_image() && winograd_can(p.pass, s);
+    case Way::depthwise:
+      return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == s.in_channels &&
+             s.groups == s.out_channels && s.groups >= 8;  // vectors are mostly empty below
     case Way::few_pixels:
       return p.pass == ConvPass::forward && s.is_image() && s.groups == 1 &&
              s.batch * s.out_pixels() <= most_few_pixels;
@@ -144,6 +149,7 @@ void run(Way way, const Call& call) {
     case Way::blocked: return run_library(onednn::ConvKernel::blocked, call);
     case Way::library_winograd: return run_library(onednn::ConvKernel::winograd, call);
     case Way::winograd: return run_winograd(call);
+    case Way::depthwise: return run_depthwise(call);
     case Way::few_pixels: return run_few_pixels(call);
     case Way::taps: return run_taps(call);
     default: return run_unfolded(call);
@@ -174,6 +180,9 @@ Way rule(const Problem& p) {
   patches = patches && (p.pass == ConvPass::forward ||
                         (p.pass == ConvPass::weight_gradient && std::min(s.out[0], s.out[1]) > 8));
   if (patches) return first_that_applies({Way::blocked, Way::channels_last});
+  // The library has a kernel for the weights of single channels only where they are 3 x 3.
+  const bool library_depthwise = s.kernel[0] == 3 && s.kernel[1] == 3 && s.dilation[0] == 1 && s.dilation[1] == 1;
+  if (!library_depthwise && applies(Way::depthwise, p)) return Way::depthwise;
   // Few pixels under many channels: sums over all pixels at once, without edges.
   const bool many_channels = s.in_channels >= 128 && s.out_channels >= 128;
   if (p.pass == ConvPass::weight_gradient && many_channels && s.batch * s.out_pixels() <= 4096) {

@@ -15,6 +15,7 @@ enum class Way {
   blocked,           // oneDNN over its own blocks of channels, reordered on the way in and out
   library_winograd,  // the same by Winograd's F(4x4, 3x3), f32
   winograd,          // Mantissa's F(4x4, 3x3) over channels-last images, f32 arithmetic
+  depthwise,         // weight gradients of every channel by itself, over channels-last images, f32 arithmetic
   few_pixels,        // a product of few rows, one for each pixel, with the weight as it lies; forward
   taps,              // weight gradients: a product of matrices for every position in the kernel
   unfolded,          // images unfolded into matrices; f64 has nothing else
@@ -46,6 +47,7 @@ void run_chosen(const Call& call);
 
 // --- the ways (core/conv_*.cpp) ---
 void run_library(onednn::ConvKernel kernel, const Call& call);
+void run_depthwise(const Call& call);
 void run_few_pixels(const Call& call);
 void run_taps(const Call& call);
 void run_winograd(const Call& call);

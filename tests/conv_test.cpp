@@ -23,7 +23,8 @@ namespace {
 
 using conv::Way;
 constexpr Way ways[] = {Way::channels_last, Way::blocked, Way::library_winograd,
-                        Way::winograd,      Way::few_pixels, Way::taps, Way::unfolded};
+                        Way::winograd,      Way::depthwise,  Way::few_pixels,
+                        Way::taps,          Way::unfolded};
 constexpr ConvPass passes[] = {ConvPass::forward, ConvPass::input_gradient, ConvPass::weight_gradient};
 
 ConvShape shape(std::int64_t n, std::int64_t in, std::int64_t out, std::array<std::int64_t, 2> size, std::int64_t k,
@@ -119,6 +120,10 @@ const ConvShape shapes[] = {
     shape(3, 96, 96, {13, 9}, 5, 1, 1),
     shape(1, 40, 130, {4, 4}, 3, 1, 1),  // few pixels
     shape(2, 33, 70, {5, 6}, 3, 2, 1, 1, 2),
+    shape(3, 75, 75, {11, 9}, 5, 2, 2, 75),  // by channel
+    shape(2, 40, 40, {6, 7}, 7, 1, 3, 40),
+    shape(1, 8, 8, {9, 12}, 2, 3, 0, 8, 4),
+    shape(2, 130, 130, {30, 3}, 3, 1, 2, 130, 2),
     volume(),
 };
 
