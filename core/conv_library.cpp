@@ -173,10 +173,7 @@ void run_library(ConvKernel kernel, const Call& c) {
   }
 
   // Planes of pixels are turned here: the library's own reorders take up to five times as long.
-  constexpr std::int64_t few_channels = 8;
-  const auto turned = [&](const View& v) {
-    return kernel == ConvKernel::channels_last && image && v.size(1) >= few_channels && !is_last(v);
-  };
+  const auto turned = [&](const View& v) { return kernel == ConvKernel::channels_last && image && !is_last(v); };
   const bool copy_a = widen || turned(a), copy_b = widen || (to_weight && turned(b));
   onednn::ConvolutionKey key{
       .kernel = kernel, .pass = c.pass, .shape = s, .dtype = inner, .bias = static_cast<bool>(bias)};

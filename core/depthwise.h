@@ -7,8 +7,9 @@
 
 namespace mantissa {
 
-// CPU only, for images with groups == in_channels == out_channels: x and g as ConvPass lists them, dense in channels-last
-// order and of one dtype; the result [kernel's height * width, channels] in f32. Same bits for any number of threads.
+// CPU only, for images with groups == in_channels == out_channels: x and g as ConvPass lists them, dense in
+// channels-last order and of one dtype; the result [kernel's height * width, channels] in f32. Same bits for any number
+// of threads.
 MANTISSA_KERNEL(depthwise_weight_gradient, const ConvShape& shape, const View& y, const View& x, const View& g)
 
 }  // namespace mantissa

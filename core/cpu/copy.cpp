@@ -124,9 +124,38 @@ template <class Word> void turn_in_registers(const Turned& t, const View& y, con
 }
 #endif
 
+// Two to four planes to pixels of as many elements and back, as of images in colour: loops whose counts the compiler
+// knows, so that it makes whole vectors of them. False for anything else.
+template <int n, class Word> void copy_pixels(const Turned& t, const View& y, const View& x) {
+  constexpr std::int64_t pixels = 4096;  // of a block
+  const bool to_pixels = t.columns == n && t.y_step == n;
+  const std::int64_t plane = to_pixels ? t.x_step : t.y_step;
+  const auto block = [&](std::int64_t to, std::int64_t at, std::int64_t columns, std::int64_t rows) {
+    Word* __restrict out = y.as<Word>() + to;
+    const Word* __restrict in = x.as<const Word>() + at;
+    if (to_pixels) {
+      for (std::int64_t p = 0; p < rows; ++p) for (int i = 0; i < n; ++i) out[p * n + i] = in[i * plane + p];
+    } else {
+      for (std::int64_t p = 0; p < columns; ++p) for (int i = 0; i < n; ++i) out[i * plane + p] = in[p * n + i];
+    }
+  };
+  t.blocks(to_pixels ? n : pixels, to_pixels ? pixels : n, block);
+}
+template <class Word> bool copy_few_planes(const Turned& t, const View& y, const View& x) {
+  const bool to_pixels = t.y_step == t.columns && t.columns <= 4, from_pixels = t.x_step == t.rows && t.rows <= 4;
+  if (!to_pixels && !from_pixels) return false;
+  switch (to_pixels ? t.columns : t.rows) {
+    case 2: return copy_pixels<2, Word>(t, y, x), true;
+    case 3: return copy_pixels<3, Word>(t, y, x), true;
+    case 4: return copy_pixels<4, Word>(t, y, x), true;
+    default: return false;
+  }
+}
+
 template <class Word> bool copy_turned(const View& y, const View& x) {
   Turned t;
   if (!t.init(y, x)) return false;
+  if (copy_few_planes<Word>(t, y, x)) return true;
 #if defined(__AVX2__)
   if constexpr (sizeof(Word) == 4 || sizeof(Word) == 2) {
     if (t.rows >= transpose::width && t.columns >= transpose::run<Word>) return turn_in_registers<Word>(t, y, x), true;
