@@ -117,7 +117,7 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
 
 // Long rows, taken one by one: what is dense in its row is read and written in place, of what repeats in it there is
 // one vector, the rest goes through tiles.
-constexpr std::int64_t long_row = 48;
+constexpr std::int64_t long_row = 128;
 template <class S>
 void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
   constexpr Dtype stored = dtype_of<S>;
@@ -188,8 +188,6 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     Operand<C> out, in[3];
     out.init(y, loop.sizes, loop.strides[0]);
-    out.constant = false;
-    out.direct = y.dtype == dtype_of<C> && loop.sizes.rank() == 1 && (loop.strides[0][0] == 1 || y.numel() == 1);
     bool all_direct = out.direct;
     for (std::size_t k = 0; k < x.size(); ++k) {
       in[k].init(*x[k], loop.sizes, loop.strides[k + 1]);
@@ -201,7 +199,11 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
       const void* inputs[3];
       for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = in[k].load(i, n);
       fn(formula, n, out.direct ? static_cast<void*>(static_cast<C*>(y.data) + i) : out.buffer, inputs, 0);
-      if (!out.direct) Operand<C>::store(y, loop.sizes, loop.strides[0], i, n, out.buffer);
+      if (out.direct) continue;
+      out.pieces(out.loop.sizes, out.loop.strides[0], i, n,
+                 [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
+                   store_stored(y, offset, stride, out.buffer + at, count);
+                 });
     }
   });
 }
