@@ -187,11 +187,9 @@ void max_pool2d(const PoolShape& shape, const View& y, const View& index, const 
     if (is_2x2(shape) || !can_turn_planes(shape, y, x) || !index.is_contiguous()) return for_planes(x, one_by_one);
     for_groups_of_planes<T>(
         y, x,
-        [&](std::int64_t plane, const C* pixels, C* results) {
-          ScratchVector<std::int64_t> places;
-          places.resize(static_cast<std::size_t>(out * planes_at_once<C>));
-          max_planes(shape, pixels, results, places.data());
-          turn(places.data(), planes_at_once<C>, index.as<std::int64_t>() + plane * out, out, planes_at_once<C>, out);
+        [&](std::int64_t plane, const C* pixels, C* results, C* places, C* room) {
+          max_planes(shape, pixels, results, places);
+          turn_places<C>(places, out, index.as<std::int64_t>() + plane * out, out, room);
         },
         one_by_one);
   });
@@ -232,7 +230,8 @@ void avg_pool2d(const PoolShape& shape, const View& y, const View& x) {
     };
     if (!can_turn_planes(shape, y, x)) return for_planes(x, one_by_one);
     for_groups_of_planes<T>(
-        y, x, [&](std::int64_t, const C* pixels, C* results) { average_planes(shape, pixels, results); }, one_by_one);
+        y, x, [&](std::int64_t, const C* pixels, C* results, C*, C*) { average_planes(shape, pixels, results); },
+        one_by_one);
   });
 }
 
@@ -251,7 +250,7 @@ void avg_pool2d_backward(const PoolShape& shape, const View& dx, const View& g) 
     const bool shared = shape.out[0] * shape.out[1] == 1;  // one number for a plane needs no turning
     if (shared || g.dtype != dx.dtype || !can_turn_planes(shape, dx, g)) return for_planes(dx, one_by_one);
     for_groups_of_planes<T>(
-        dx, g, [&](std::int64_t, const C* from, C* to) { spread_planes(shape, from, to); }, one_by_one);
+        dx, g, [&](std::int64_t, const C* from, C* to, C*, C*) { spread_planes(shape, from, to); }, one_by_one);
   });
 }
 

@@ -44,6 +44,15 @@ template <> inline Vec<std::int32_t> load_lanes<std::int32_t>(const std::uint8_t
   return Vec<std::int32_t>(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first_lanes(n), from)));
 }
 #endif
+// body.operator()<count>(lanes, j) for the vectors of C that cover [0, n), a few at a time, which do not wait for each
+// other, and then one by one.
+template <class C, class F> void for_vectors_together(std::int64_t n, const F& body) {
+  constexpr int together = 4;  // vectors whose results are kept in registers
+  std::int64_t j = 0;
+  for (; j + together * width<C> <= n; j += together * width<C>) body.template operator()<together>(WholeVector{}, j);
+  for (; j + width<C> <= n; j += width<C>) body.template operator()<1>(WholeVector{}, j);
+  if (j < n) body.template operator()<1>(PartOfVector{n - j}, j);
+}
 template <class C> std::int64_t count_of(const WholeVector&) { return width<C>; }
 template <class C> std::int64_t count_of(const PartOfVector& lanes) { return lanes.n; }
 
@@ -106,19 +115,30 @@ void maxima(const PoolShape& s, const View& y, const View& codes, const View& x,
     for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {
       const auto columns = s.window(1, ox);
       const std::int64_t to = ((n * s.out[0] + oy) * s.out[1] + ox) * channels;
-      for_vectors<C>(channels, [&](const auto& lanes, std::int64_t j) {
-        Vec<C> best = lanes.load(image + (rows.begin * s.in[1] + columns.begin) * channels + j);
-        Vec<L> which(static_cast<L>(code(oy, ox, rows.begin, columns.begin)));
+      for_vectors_together<C>(channels, [&]<int count>(const auto& lanes, std::int64_t j) {
+        Vec<C> best[count];
+        Vec<L> which[count];
+        for (int u = 0; u < count; ++u) {
+          best[u] = lanes.load(image + (rows.begin * s.in[1] + columns.begin) * channels + j + u * width<C>);
+          which[u] = Vec<L>(static_cast<L>(code(oy, ox, rows.begin, columns.begin)));
+        }
         for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
           for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) {
-            const Vec<C> v = lanes.load(image + (iy * s.in[1] + ix) * channels + j);
-            const auto take = (v > best) | !(v == v);  // as `replaces` in core/cpu/pool.cpp
-            best = xsimd::select(take, v, best);
-            which = xsimd::select(xsimd::bool_cast(take), Vec<L>(static_cast<L>(code(oy, ox, iy, ix))), which);
+            const T* pixel = image + (iy * s.in[1] + ix) * channels + j;
+            const Vec<L> here(static_cast<L>(code(oy, ox, iy, ix)));
+#pragma GCC unroll 4
+            for (int u = 0; u < count; ++u) {
+              const Vec<C> v = lanes.load(pixel + u * width<C>);
+              const auto take = (v > best[u]) | !(v == v);  // as `replaces` in core/cpu/pool.cpp
+              best[u] = xsimd::select(take, v, best[u]);
+              which[u] = xsimd::select(xsimd::bool_cast(take), here, which[u]);
+            }
           }
         }
-        lanes.store(y.as<T>() + to + j, best);
-        store_lanes(codes.as<Code>() + to + j, which, count_of<C>(lanes));
+        for (int u = 0; u < count; ++u) {
+          lanes.store(y.as<T>() + to + j + u * width<C>, best[u]);
+          store_lanes(codes.as<Code>() + to + j + u * width<C>, which[u], count_of<C>(lanes));
+        }
       });
     }
   });
@@ -184,7 +204,6 @@ template <class T> void taps_backward(const PoolShape& s, const View& dx, const 
 // --- average ---
 template <class T> void averages(const PoolShape& s, const View& y, const View& x) {
   using C = Compute<T>;
-  constexpr int side_by_side = 4;  // vectors whose sums are kept in registers
   const std::int64_t channels = x.size(1);
   for_result_rows(s, y, x, [&](std::int64_t n, std::int64_t oy) {
     const auto rows = s.window(0, oy);
@@ -207,11 +226,7 @@ template <class T> void averages(const PoolShape& s, const View& y, const View& 
         }
         for (int u = 0; u < count; ++u) lanes.store(to + j + u * width<C>, sum[u] / size);
       };
-      std::int64_t j = 0;
-      for (; j + side_by_side * width<C> <= channels; j += side_by_side * width<C>)
-        average.template operator()<side_by_side>(WholeVector{}, j);
-      for (; j + width<C> <= channels; j += width<C>) average.template operator()<1>(WholeVector{}, j);
-      if (j < channels) average.template operator()<1>(PartOfVector{channels - j}, j);
+      for_vectors_together<C>(channels, average);
     }
   });
 }

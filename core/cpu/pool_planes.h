@@ -3,6 +3,8 @@
 // channels-last images (core/cpu/pool_channels.cpp), so both layouts have the same bits.
 #pragma once
 
+#include <bit>
+
 #include "core/cpu/reduce_source.h"
 #include "core/parallel.h"
 #include "core/pool.h"
@@ -34,28 +36,46 @@ template <class C> void average_planes(const PoolShape& s, const C* x, C* y) {
     store(y + o * lanes, sum / Vec<C>(static_cast<C>(rows.extent * columns.extent)));
   });
 }
-// The same with the pixels of the maxima; a later one replaces the maximum when it is larger or NaN.
-template <class C> void max_planes(const PoolShape& s, const C* x, C* y, std::int64_t* index) {
-  // As wide as C, so that what is selected by comparing C needs no conversion.
-  using Lane = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
+// Maxima with the places they come from, `first` being that of the first candidate. A later one replaces the maximum
+// when it is larger or NaN. Places are as wide as C, so that what is selected by comparing C needs no conversion.
+template <class C> using Place = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
+template <class C> struct MaxOfPlanes {
+  Vec<C> best;
+  Vec<Place<C>> place;
+  MaxOfPlanes(const C* x, std::int64_t first) : best(load(x)), place(static_cast<Place<C>>(first)) {}
+  void add(const C* x, std::int64_t at) {
+    const Vec<C> v = load(x);
+    const auto take = (v > best) | !(v == v);
+    best = xsimd::select(take, v, best);
+    place = xsimd::select(xsimd::bool_cast(take), Vec<Place<C>>(static_cast<Place<C>>(at)), place);
+  }
+};
+// Places [results, lanes] as store_place wrote them, to index [lanes, results], lanes `pitch` apart.
+template <class C> void store_place(C* to, const Vec<Place<C>>& place) {
+  store(to, xsimd::bitwise_cast<Vec<C>>(place));
+}
+template <class C>
+void turn_places(const C* places, std::int64_t results, std::int64_t* index, std::int64_t pitch, C* room) {
+  constexpr std::int64_t lanes = planes_at_once<C>;
+  turn(places, lanes, room, results, lanes, results);
+  for (std::int64_t l = 0; l < lanes; ++l) {
+    for (std::int64_t o = 0; o < results; ++o) index[l * pitch + o] = std::bit_cast<Place<C>>(room[l * results + o]);
+  }
+}
+// y and the pixels of its maxima.
+template <class C> void max_planes(const PoolShape& s, const C* x, C* y, C* places) {
   constexpr std::int64_t lanes = planes_at_once<C>;
   for_pool_windows(s, [&](std::int64_t o, const PoolShape::Window& rows, const PoolShape::Window& columns) {
     const std::int64_t first = rows.begin * s.in[1] + columns.begin;
-    Vec<C> best = load(x + first * lanes);
-    Vec<Lane> which(static_cast<Lane>(first));
+    MaxOfPlanes<C> largest(x + first * lanes, first);
     for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
       for (std::int64_t ix = columns.begin; ix < columns.end; ++ix) {
         const std::int64_t pixel = iy * s.in[1] + ix;
-        const Vec<C> v = load(x + pixel * lanes);
-        const auto take = (v > best) | !(v == v);
-        best = xsimd::select(take, v, best);
-        which = xsimd::select(xsimd::bool_cast(take), Vec<Lane>(static_cast<Lane>(pixel)), which);
+        largest.add(x + pixel * lanes, pixel);
       }
     }
-    store(y + o * lanes, best);
-    Lane numbers[lanes];
-    store(numbers, which);
-    for (std::int64_t i = 0; i < lanes; ++i) index[o * lanes + i] = numbers[i];
+    store(y + o * lanes, largest.best);
+    store_place(places + o * lanes, largest.place);
   });
 }
 
@@ -77,8 +97,8 @@ template <class C> void spread_planes(const PoolShape& s, const C* g, C* dx) {
 inline bool can_turn_planes(const PoolShape& s, const View& y, const View& x) {
   return x.is_contiguous() && y.is_contiguous() && s.in[0] * s.in[1] <= largest_turned;
 }
-// Calls run(first plane, pixels of x, room for those of y) for whole groups of planes, and rest(first, last) for the
-// planes that are left.
+// Calls run(first plane, pixels of x, room for those of y, two more rooms as large) for whole groups of planes, and
+// rest(first, last) for the planes that are left.
 template <class T, class Run, class Rest>
 void for_groups_of_planes(const View& y, const View& x, const Run& run, const Rest& rest) {
   using C = Compute<T>;
@@ -87,17 +107,15 @@ void for_groups_of_planes(const View& y, const View& x, const Run& run, const Re
                      groups = planes / lanes;
   parallel_for(groups + 1, std::max<std::int64_t>(1, grain_size / (lanes * std::max(in, out))),
                [&](std::int64_t begin, std::int64_t end) {
-                 ScratchVector<C> pixels, results, back;
-                 pixels.resize(static_cast<std::size_t>(in * lanes));
-                 results.resize(static_cast<std::size_t>(out * lanes));
-                 back.resize(static_cast<std::size_t>(out * lanes));
+                 const auto size = static_cast<std::size_t>(out * lanes);
+                 ScratchVector<C> pixels(static_cast<std::size_t>(in * lanes)), results(size), back(size), more(size);
                  for (std::int64_t g = begin; g < end; ++g) {
                    if (g == groups) {
                      rest(groups * lanes, planes);
                      continue;
                    }
                    turn(x.as<const T>() + g * lanes * in, in, pixels.data(), lanes, in, lanes);
-                   run(g * lanes, static_cast<const C*>(pixels.data()), results.data());
+                   run(g * lanes, static_cast<const C*>(pixels.data()), results.data(), more.data(), back.data());
                    turn(static_cast<const C*>(results.data()), lanes, back.data(), out, lanes, out);
                    convert_run(y.as<T>() + g * lanes * out, static_cast<const C*>(back.data()), 1, lanes * out);
                  }
