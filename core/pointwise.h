@@ -70,7 +70,19 @@ template <Vector V, class F> inline V lanewise(const V& a, const V& b, F f) {
   for (std::size_t i = 0; i < V::size; ++i) x[i] = f(x[i], y[i]);
   return V::load_unaligned(x);
 }
+// Where a quotient's integer part is exact, or one too large because the quotient was rounded up to it, what it leaves
+// of a is a number without rounding. Other quotients, and what is near 0, infinite or NaN, go lane by lane.
 template <Vector V> inline V exact_fmod(const V& a, const V& b) {
+#if defined(__FMA__)
+  using C = typename V::value_type;
+  constexpr bool wide = sizeof(C) == 8;
+  const V x = abs(a), y = abs(b), quotient = x / y;
+  const V most(static_cast<C>(wide ? 0x1p52 : 0x1p23)), least(static_cast<C>(wide ? 0x1p-900 : 0x1p-100));
+  if (all((quotient < most) & (y > least) & (y < V(std::numeric_limits<C>::infinity())))) {
+    const V rest = fnma(trunc(quotient), y, x);
+    return select(x < y, a, copysign(select(rest < V(C(0)), rest + y, rest), a));
+  }
+#endif
   return lanewise(a, b, [](auto x, auto y) { return exact_fmod(x, y); });
 }
 template <Vector V> inline V exact_atan2(const V& a, const V& b) {  // also of zeros and infinities
