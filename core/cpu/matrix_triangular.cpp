@@ -164,10 +164,40 @@ template <class T> void eliminate_panel(const Matrix<T>& a, std::int64_t* pivots
   }
   assign(a, copy);
 }
+// The same for at most `width` rows, which are vectors of a known length.
+template <class T, int width> void eliminate_small(const Matrix<T>& a, std::int64_t* pivots) {
+  const std::int64_t m = a.rows, n = a.columns;
+  alignas(64) T u[width][width] = {}, l[width][width];  // apart: rows of u are changed as a whole
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) u[i][j] = a(i, j);
+  for (std::int64_t k = 0; k < n; ++k) {
+    std::int64_t pivot = k;
+    T most = std::abs(u[k][k]);
+    for (std::int64_t i = k + 1; i < m; ++i) {
+      const T size = std::abs(u[i][k]);
+      if (size > most || most != most) pivot = size == size ? i : pivot, most = size == size ? size : most;
+    }
+    pivots[k] = pivot;
+    if (pivot != k) {
+      std::swap_ranges(u[k], u[k] + width, u[pivot]);
+      std::swap_ranges(l[k], l[k] + k, l[pivot]);
+    }
+    const T divisor = u[k][k];  // below one of 0 there are only zeros
+    for (std::int64_t i = k + 1; i < m; ++i) {
+      const T factor = divisor == T(0) ? u[i][k] : u[i][k] / divisor;
+      for (int j = 0; j < width; ++j) u[i][j] -= factor * u[k][j];
+      l[i][k] = factor;
+    }
+  }
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) a(i, j) = j < i ? l[i][j] : u[i][j];
+}
 // a [m, n], m >= n. pivots[k]: the row, from 0, that row k changed places with.
 template <class T> void eliminate(const Matrix<T>& a, std::int64_t* pivots) {
   constexpr std::int64_t panel = 16;
   const std::int64_t m = a.rows, n = a.columns;
+  if (m <= 8) return eliminate_small<T, 8>(a, pivots);
+  if (m <= panel) return eliminate_small<T, panel>(a, pivots);
   if (n <= panel) return eliminate_panel(a, pivots);
   const std::int64_t h = std::max(panel, n / 2 / panel * panel);
   const Matrix<T> left = a.part(0, 0, m, h), right = a.part(0, h, m, n - h), below = a.from(h, h);
