@@ -154,10 +154,44 @@ void run_rows(const Call& c, std::int64_t parts) {
   if (y_copy.defined()) kernels::copy(cpu, c.y, y);
 }
 
+// --- one volume: its output channels are cut ---
+
+constexpr std::int64_t channels_of_part = 32;  // at least; the library's kernels go through so many together
+
+// Whether parts of the output channels can be convolutions of their own: what belongs to them lies in one piece.
+bool can_cut_channels(const Call& c) {
+  const ConvShape& s = c.shape;
+  return !s.is_image() && s.batch == 1 && s.groups == 1 && c.pass != ConvPass::input_gradient &&
+         s.out_channels >= 2 * channels_of_part && pieces_for(s.flops()) > 1 && inner_dtype(c.a.dtype) == c.a.dtype &&
+         c.y.is_contiguous() && c.a.is_contiguous() && c.b.is_contiguous() && (!c.bias || c.bias.is_contiguous());
+}
+View part_of(const View& v, int dim, std::int64_t first, std::int64_t count) {
+  if (!v) return v;
+  View part = v;
+  part.sizes[dim] = count;
+  part.data = part.as<char>() + first * v.strides[dim] * static_cast<std::int64_t>(size_of(v.dtype));
+  return part;
+}
+void run_channels(ConvKernel kernel, const Call& c) {
+  const bool to_weight = c.pass == ConvPass::weight_gradient;
+  const std::int64_t channels = c.shape.out_channels, parts = channels / channels_of_part;
+  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t first = i * channels_of_part, count = i + 1 == parts ? channels - first : channels_of_part;
+      ConvShape shape = c.shape;
+      shape.out_channels = count;
+      // images have these channels in dimension 1, weights in dimension 0
+      const View y = part_of(c.y, to_weight ? 0 : 1, first, count), b = part_of(c.b, to_weight ? 1 : 0, first, count);
+      run_library(kernel, {c.pass, shape, y, c.a, b, part_of(c.bias, 0, first, count)});
+    }
+  });
+}
+
 }  // namespace
 
 void run_library(ConvKernel kernel, const Call& c) {
   const ConvShape& s = c.shape;
+  if (can_cut_channels(c)) return run_channels(kernel, c);
   if (const std::int64_t parts = row_parts(kernel, c); parts > 1) return run_rows(c, parts);
   const bool to_weight = c.pass == ConvPass::weight_gradient, image = s.is_image();
   const Dtype inner = inner_dtype(c.a.dtype);

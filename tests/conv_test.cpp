@@ -99,6 +99,11 @@ ConvShape volume() {
   s.depth = {4, 4, 3, 1, 1, 1};
   return s;
 }
+ConvShape one_volume() {  // output channels are cut
+  ConvShape s = shape(1, 3, 70, {10, 12}, 3, 1, 1);
+  s.depth = {6, 6, 3, 1, 1, 1};
+  return s;
+}
 const ConvShape shapes[] = {
     shape(2, 16, 16, {8, 8}, 3, 1, 1),
     shape(3, 17, 33, {7, 9}, 3, 1, 1),
@@ -125,6 +130,7 @@ const ConvShape shapes[] = {
     shape(1, 8, 8, {9, 12}, 2, 3, 0, 8, 4),
     shape(2, 130, 130, {30, 3}, 3, 1, 2, 130, 2),
     volume(),
+    one_volume(),
 };
 
 }  // namespace
