@@ -34,8 +34,10 @@ target_compile_options(autocast_cost_test PRIVATE $<$<CONFIG:Release>:-O2>)
 
 # oneDNN takes its instruction set from the environment when the program starts.
 foreach(isa IN ITEMS avx2 baseline)
-  add_test(NAME conv_${isa}_test COMMAND conv_test)
-  set_tests_properties(conv_${isa}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_ISA=${isa}")
+  foreach(name IN ITEMS conv kernel_paths)
+    add_test(NAME ${name}_${isa}_test COMMAND ${name}_test)
+    set_tests_properties(${name}_${isa}_test PROPERTIES TIMEOUT ${test_seconds} ENVIRONMENT "MANTISSA_TUNER=off;MANTISSA_ISA=${isa}")
+  endforeach()
 endforeach()
 
 # The CUDA backend on the CPU: cuda/*.cu compiled by the C++ compiler (tests/cuda_shim). tests/cuda_*_test.cpp run on it,
