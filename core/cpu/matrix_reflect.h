@@ -14,6 +14,11 @@ constexpr std::int64_t reflection_block = 32;
 // The sum of products of two runs, and y += alpha x; on the calling thread.
 template <class T> T dot(const T* x, const T* y, std::int64_t n) {
   constexpr std::int64_t lanes = 64 / sizeof(T) * 2;
+  if (n < lanes / 2) {
+    T sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+    return sum;
+  }
   T sum[lanes] = {};
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
@@ -111,6 +116,17 @@ template <class T> void reflect(const Matrix<T>& q, const T* v, T tau, T* inner)
 template <class T>
 void multiply_reflections(const Matrix<T>& q, const Matrix<T>& v, const T* tau, std::int64_t count, std::int64_t shift,
                           bool is_identity) {
+  constexpr std::int64_t small = 16;  // rows and columns for which a block is not worth its T
+  if (q.rows <= small && q.columns <= small) {
+    T reflection[small], inner[small];
+    for (std::int64_t j = count - 1; j >= 0; --j) {
+      const std::int64_t top = j + shift, first = is_identity ? top : 0;  // as below
+      reflection[0] = T(1);
+      for (std::int64_t i = top + 1; i < q.rows; ++i) reflection[i - top] = v(i, j);
+      reflect(q.from(top, first), reflection, tau[j], inner);
+    }
+    return;
+  }
   for (std::int64_t k = (count - 1) / reflection_block * reflection_block; k >= 0 && count > 0; k -= reflection_block) {
     const std::int64_t width = std::min(reflection_block, count - k), m = q.rows - k - shift;
     Reflections<T> block(m, width);
