@@ -42,7 +42,7 @@ void gather_words(Word* to, const Word* base, const Dims& sizes, const Dims& str
       for (std::int64_t r = 0; r < rows; ++r, from += row_step, to += length)
         for (std::int64_t i = 0; i < length; i += width) store(to + i, Vec<Word>(*from));
     } else if (row_step == 0 && length <= width) {  // one row, again and again
-      Word same[width];
+      Word same[width] = {};
       for (std::int64_t i = 0; i < length; ++i) same[i] = from[i * step];
       for (std::int64_t r = 0; r < rows; ++r, to += length) store(to, load(same));
     } else {
