@@ -171,7 +171,7 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
   }
   list[0] = &y.strides;
   const Loop loop = collapse_in_memory_order(y.sizes, list, static_cast<int>(x.size()) + 1);
-  const bool long_rows = loop.sizes.back() >= long_row;
+  const bool long_rows = loop.sizes.rank() == 1 || loop.sizes.back() >= long_row;  // a single row needs no walk
   if constexpr (dtype_of<C> == f32) {
     const bool halves =
         e.bf16 && is_half(y.dtype) && std::ranges::all_of(x, [&](const View* v) { return v->dtype == y.dtype; });
