@@ -2,8 +2,8 @@
 // for SIMD vectors (CPU kernels), scalars (device kernels) and Tensor (second derivatives).
 //
 // Rules: use T(number) for constants, select(condition, a, b) instead of ?:, and the unqualified
-// functions exp, log, ... Kernels load any dtype, compute in f32 (f64 for f64, i64 for integers
-// where a formula says `integers`) and round once when storing.
+// functions exp, log, ... (core/formula_functions.h). Kernels load any dtype, compute in f32 (f64 for f64, i64 for
+// integers where a formula says `integers`) and round once when storing.
 //
 // A unary formula's derivative is df(g, x) or df(g, y), as `saves` says: the gradient g times the
 // derivative, in one fused kernel. To add an operator: a struct here, its name in a list at the end,
@@ -11,12 +11,11 @@
 // ops/compare.cpp, ops/exponential.cpp, ops/trigonometric.cpp, ops/activation.cpp).
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
-#include "core/host_device.h"
+#include "core/formula_functions.h"
 
 namespace mantissa {
 
@@ -30,116 +29,6 @@ template <class F, class... L> constexpr int index_in(List<L...>) {
 
 namespace pointwise {
 
-// Scalar versions of what formulas call; vectors and tensors are found by their namespace.
-#define MANTISSA_FUNCTIONS(X)                                                                    \
-  X(exp) X(exp2) X(expm1) X(log) X(log1p) X(log2) X(log10) X(sqrt) X(erf) X(erfc) X(abs)         \
-  X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) \
-  X(floor) X(ceil) X(trunc) X(nearbyint)
-#define MANTISSA_SCALAR(f)                                  \
-  MANTISSA_HD inline float f(float x) { return std::f(x); } \
-  MANTISSA_HD inline double f(double x) { return std::f(x); }
-MANTISSA_FUNCTIONS(MANTISSA_SCALAR)
-#undef MANTISSA_SCALAR
-#undef MANTISSA_FUNCTIONS
-#define MANTISSA_SCALAR(T)                                               \
-  MANTISSA_HD inline T pow(T a, T b) { return std::pow(a, b); }          \
-  MANTISSA_HD inline T exact_fmod(T a, T b) { return std::fmod(a, b); }  \
-  MANTISSA_HD inline T exact_atan2(T a, T b) { return std::atan2(a, b); } \
-  MANTISSA_HD inline T exact_erfc(T x) { return std::erfc(x); }          \
-  MANTISSA_HD inline T select(bool c, T a, T b) { return c ? a : b; }
-MANTISSA_SCALAR(float)
-MANTISSA_SCALAR(double)
-#undef MANTISSA_SCALAR
-#define MANTISSA_INTEGER(f) MANTISSA_HD inline std::int64_t f(std::int64_t x) { return x; }
-MANTISSA_INTEGER(floor)
-MANTISSA_INTEGER(ceil)
-MANTISSA_INTEGER(trunc)
-MANTISSA_INTEGER(nearbyint)
-#undef MANTISSA_INTEGER
-MANTISSA_HD inline std::int64_t select(bool c, std::int64_t a, std::int64_t b) { return c ? a : b; }
-MANTISSA_HD inline std::int64_t abs(std::int64_t x) { return x < 0 ? -x : x; }
-// -1 has a case of its own because the smallest integer % -1 traps; operators refuse a divisor of 0.
-MANTISSA_HD inline std::int64_t exact_fmod(std::int64_t a, std::int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
-
-// What vector libraries lack or compute less exactly: lane by lane.
-template <class V> concept Vector = requires(V v, typename V::value_type* p) { v.store_unaligned(p); };
-template <Vector V, class F> inline V lanewise(const V& a, const V& b, F f) {
-  typename V::value_type x[V::size], y[V::size];
-  a.store_unaligned(x);
-  b.store_unaligned(y);
-  for (std::size_t i = 0; i < V::size; ++i) x[i] = f(x[i], y[i]);
-  return V::load_unaligned(x);
-}
-// Where a quotient's integer part is exact, or one too large because the quotient was rounded up to it, what it leaves
-// of a is a number without rounding. Other quotients, and what is near 0, infinite or NaN, go lane by lane.
-template <Vector V> inline V exact_fmod(const V& a, const V& b) {
-#if defined(__FMA__)
-  using C = typename V::value_type;
-  constexpr bool wide = sizeof(C) == 8;
-  const V x = abs(a), y = abs(b), quotient = x / y;
-  const V most(static_cast<C>(wide ? 0x1p52 : 0x1p23)), least(static_cast<C>(wide ? 0x1p-900 : 0x1p-100));
-  if (all((quotient < most) & (y > least) & (y < V(std::numeric_limits<C>::infinity())))) {
-    const V rest = fnma(trunc(quotient), y, x);
-    return select(x < y, a, copysign(select(rest < V(C(0)), rest + y, rest), a));
-  }
-#endif
-  return lanewise(a, b, [](auto x, auto y) { return exact_fmod(x, y); });
-}
-template <Vector V> inline V exact_atan2(const V& a, const V& b) {  // also of zeros and infinities
-  return lanewise(a, b, [](auto x, auto y) { return exact_atan2(x, y); });
-}
-// The same for vectors of f32, by octants: the arctangent of the smaller over the larger.
-template <Vector V> inline V atan2_by_octants(const V& a, const V& b) {
-  const V y = abs(a), x = abs(b), large = max(x, y), small = min(x, y);
-  const V same = select(large == V(0), V(0), V(1));  // of two zeros and of two infinities there is no quotient
-  const V angle = atan(select(small == large, same, small / large));
-  const V turned = copysign(angle, copysign(V(1), b));  // negative left of the origin
-  const V half = select(y > x, V(1.5707963267948966f) - turned,
-                        select(copysign(V(1), b) < V(0), V(3.1415926535897932f) + turned, turned));
-  return select((a == a) & (b == b), copysign(half, a), a + b);
-}
-template <Vector V> inline V exact_erfc(const V& x) {
-  return lanewise(x, x, [](auto v, auto) { return exact_erfc(v); });
-}
-
-template <Vector V> inline V exact_pow(const V& a, const V& b) {
-  return lanewise(a, b, [](auto x, auto y) { return std::pow(x, y); });
-}
-// The vector erf of f64 squares x, which may overflow; at 9 it has long been 1.
-template <class T> MANTISSA_HD inline T bounded_erf(T x) {
-  if constexpr (Vector<T>) {
-    if constexpr (sizeof(typename T::value_type) == 8) return select(x > T(9), T(1), select(x < T(-9), T(-1), erf(x)));
-  }
-  return erf(x);
-}
-
-// The normal distribution function of vectors of f32, which costs less than by erf: below 0 it is the power -16 of a
-// polynomial, fitted on [0, 6.5] such that x times it is right to 2e-10 + 2e-7 of itself. Beyond, both vanish. With
-// rounding, x times it has an error of at most 5e-7 there.
-template <class T> inline constexpr bool has_normal_below = false;
-template <Vector V> inline constexpr bool has_normal_below<V> = sizeof(typename V::value_type) == 4;
-template <Vector V> inline V normal_below(const V& x) {
-  const V z = abs(x), z2 = z * z;
-  // by pairs, so that few steps wait for each other
-  const V low = (V(3.43391905e-3f) * z + V(2.20729050e-2f)) * z2 + (V(5.20755313e-2f) * z + V(1.04427385f));
-  V high = V(1.54439917e-7f) * z2 + (V(-1.05264905e-6f) * z + V(7.26142525e-6f));
-  high = high * z2 + (V(5.40415567e-5f) * z + V(2.85186979e-5f));
-  V p = high * (z2 * z2) + low;
-  p = p * p, p = p * p, p = p * p, p = p * p;
-  const V tail = V(1) / p;
-  return select(x > V(0), V(1) - tail, tail);
-}
-// The same from density = exp(-x^2 / 2): below 0 the density times a quotient of polynomials, fitted to 6e-9 of it on
-// [0, 14]. Beyond, both are 0.
-template <Vector V> inline V normal_below(const V& x, const V& density) {
-  const V z = min(abs(x), V(14));
-  V p = ((V(4.0775277e-3f) * z + V(4.0372034e-2f)) * z + V(1.82460336e-1f)) * z + V(4.37248969e-1f);
-  V q = ((V(1.02207175e-2f) * z + V(1.01204492e-1f)) * z + V(4.6742514e-1f)) * z + V(1.19928465f);
-  p = p * z + V(0.5f), q = (q * z + V(1.67238289f)) * z + V(1);
-  const V tail = density * p / q;
-  return select(x > V(0), V(1) - tail, tail);
-}
-
 enum class Result : std::uint8_t { promoted, boolean, floating };  // floating: integers give f32
 enum class Saves : std::uint8_t { nothing, input, output };
 
@@ -151,28 +40,22 @@ struct Formula {  // defaults of the fields below
   static constexpr bool flat = false;      // a step function: the derivative is 0 and there is no df
 };
 #define MANTISSA_F template <class T> MANTISSA_HD T
-// The vector expm1 gives 0 for -0.
-MANTISSA_F signed_expm1(T x) { return select(x == T(0), x, expm1(x)); }
 
 // --- binary (their gradients are rules in ops/) ---
 struct Add : Formula {
-  static constexpr auto name = "add";
-  static constexpr bool integers = true;
+  static constexpr auto name = "add"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return a + b; }
 };
 struct Sub : Formula {
-  static constexpr auto name = "sub";
-  static constexpr bool integers = true;
+  static constexpr auto name = "sub"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return a - b; }
 };
 struct Mul : Formula {
-  static constexpr auto name = "mul";
-  static constexpr bool integers = true;
+  static constexpr auto name = "mul"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return a * b; }
 };
 struct Div : Formula {
-  static constexpr auto name = "div";
-  static constexpr Result result = Result::floating;
+  static constexpr auto name = "div"; static constexpr Result result = Result::floating;
   MANTISSA_F f(T a, T b) const { return a / b; }
 };
 struct Pow : Formula {
@@ -232,8 +115,7 @@ struct Ge : Comparison {
 };
 
 struct Atan2 : Formula {
-  static constexpr auto name = "atan2";
-  static constexpr Result result = Result::floating;
+  static constexpr auto name = "atan2"; static constexpr Result result = Result::floating;
   MANTISSA_F f(T a, T b) const {
     if constexpr (Vector<T>) {
       if constexpr (sizeof(typename T::value_type) == 4) return atan2_by_octants(a, b);
@@ -242,8 +124,7 @@ struct Atan2 : Formula {
   }
 };
 struct Fmod : Formula {
-  static constexpr auto name = "fmod";
-  static constexpr bool integers = true;
+  static constexpr auto name = "fmod"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return exact_fmod(a, b); }
 };
 struct Remainder : Formula {  // the sign of b, as in Python
@@ -298,8 +179,7 @@ struct BitwiseXor : Bitwise {
 
 // --- ternary ---
 struct Where : Formula {
-  static constexpr auto name = "where";
-  static constexpr bool integers = true;
+  static constexpr auto name = "where"; static constexpr bool integers = true;
   MANTISSA_F f(T c, T a, T b) const { return select(c != T(0), a, b); }
 };
 
@@ -326,15 +206,13 @@ struct Neg : Formula {
   MANTISSA_F df(T g, T) const { return g * T(-1); }
 };
 struct Abs : Formula {
-  static constexpr auto name = "abs";
-  static constexpr Saves saves = Saves::input;
+  static constexpr auto name = "abs"; static constexpr Saves saves = Saves::input;
   static constexpr bool integers = true;
   MANTISSA_F f(T x) const { return abs(x); }
   MANTISSA_F df(T g, T x) const { return select(x > T(0), g, select(x < T(0), -g, T(0) * g)); }
 };
 struct Square : Formula {
-  static constexpr auto name = "square";
-  static constexpr Saves saves = Saves::input;
+  static constexpr auto name = "square"; static constexpr Saves saves = Saves::input;
   static constexpr bool integers = true;
   MANTISSA_F f(T x) const { return x * x; }
   MANTISSA_F df(T g, T x) const { return g * (x + x); }
@@ -376,8 +254,7 @@ struct Erf : Floating {
   MANTISSA_F df(T g, T x) const { return g * (T(1.1283791670955126) * exp(-(x * x))); }
 };
 struct Relu : Formula {
-  static constexpr auto name = "relu";
-  static constexpr Saves saves = Saves::output;
+  static constexpr auto name = "relu"; static constexpr Saves saves = Saves::output;
   static constexpr bool integers = true;
   MANTISSA_F f(T x) const { return select(x < T(0), T(0), x); }  // NaN stays
   MANTISSA_F df(T g, T y) const { return select(y <= T(0), T(0), g); }  // where y is NaN, the gradient goes on
@@ -385,12 +262,12 @@ struct Relu : Formula {
 struct Gelu : Floating {  // x * Phi(x), Phi the normal distribution function
   static constexpr auto name = "gelu"; static constexpr Saves saves = Saves::input;
   MANTISSA_F f(T x) const {
-    if constexpr (has_normal_below<T>) return x * normal_below(x);
+    if constexpr (has_vector_normal_cdf<T>) return x * normal_cdf(x);
     else return x * phi(x);
   }
   MANTISSA_F df(T g, T x) const {
     const T density = exp(T(-0.5) * x * x);
-    if constexpr (has_normal_below<T>) return g * (normal_below(x, density) + x * T(0.3989422804014327) * density);
+    if constexpr (has_vector_normal_cdf<T>) return g * (normal_cdf(x, density) + x * T(0.3989422804014327) * density);
     else return g * (phi(x) + x * T(0.3989422804014327) * density);
   }
   template <class T> MANTISSA_HD static T phi(T x) { return T(0.5) * (T(1) + bounded_erf(x * T(0.7071067811865476))); }
@@ -404,8 +281,7 @@ struct Silu : Floating {
   }
 };
 struct Clamp : Formula {
-  static constexpr auto name = "clamp";
-  static constexpr Saves saves = Saves::input;
+  static constexpr auto name = "clamp"; static constexpr Saves saves = Saves::input;
   static constexpr bool integers = true;
   double low = 0, high = 0;
   MANTISSA_F f(T x) const { return select(x < T(low), T(low), select(x > T(high), T(high), x)); }
@@ -562,14 +438,7 @@ struct LeakyRelu : Formula {
   MANTISSA_F f(T x) const { return select(x > T(0), x, x * T(negative_slope)); }
   MANTISSA_F df(T g, T x) const { return select(x > T(0), g, g * T(negative_slope)); }
 };
-struct Hardtanh : Formula {  // clamp without a gradient at its ends
-  static constexpr auto name = "hardtanh";
-  static constexpr Saves saves = Saves::input;
-  static constexpr bool integers = true;
-  double low = -1, high = 1;
-  MANTISSA_F f(T x) const { return select(x < T(low), T(low), select(x > T(high), T(high), x)); }
-  MANTISSA_F df(T g, T x) const { return select(x > T(low), select(x < T(high), g, T(0)), T(0)); }
-};
+struct Hardtanh : Clamp { static constexpr auto name = "hardtanh"; };
 struct Hardsigmoid : Formula {
   static constexpr auto name = "hardsigmoid"; static constexpr Saves saves = Saves::input;
   MANTISSA_F f(T x) const { return select(x < T(-3), T(0), select(x > T(3), T(1), (x + T(3)) / T(6))); }
@@ -630,8 +499,7 @@ struct Softshrink : Formula {
   MANTISSA_F df(T g, T x) const { return select(abs(x) <= T(lambd), T(0), g); }
 };
 struct Threshold : Formula {
-  static constexpr auto name = "threshold";
-  static constexpr Saves saves = Saves::input;
+  static constexpr auto name = "threshold"; static constexpr Saves saves = Saves::input;
   static constexpr bool integers = true;
   double threshold = 0, value = 0;
   MANTISSA_F f(T x) const { return select(x <= T(threshold), T(value), x); }
@@ -639,8 +507,6 @@ struct Threshold : Formula {
 };
 
 // --- unary, steps and tests ---
-// The vector floor, ceil and trunc of the baseline give 0 where -0 is right.
-MANTISSA_F signed_zero(T x, T rounded) { return select(rounded == T(0), x * T(0), rounded); }
 struct Step : Formula { static constexpr bool integers = true, flat = true; };
 struct Sign : Step {
   static constexpr auto name = "sign";
