@@ -142,57 +142,61 @@ Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
 
-// --- reductions; an empty `dims` means all; sums of integers are i64 ---
+// --- reductions; an empty `dims` means all; sums and products of integers are i64 ---
 // Where an operator takes `dtype`, x is cast to it first, and autocast leaves such a call alone.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
-Tensor var(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // unbiased by default
-Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // equal maxima share the gradient
-Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
-struct ValuesIndices { Tensor values, indices; };
-ValuesIndices max(const Tensor& x, int dim, bool keepdim = false);  // first maximum; indices i64
-ValuesIndices min(const Tensor& x, int dim, bool keepdim = false);
-Tensor argmax(const Tensor& x, int dim, bool keepdim = false);
-Tensor argmin(const Tensor& x, int dim, bool keepdim = false);
+// Without NaN: as sum, with 0 in its place, and as mean, of what is not NaN.
+Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
+Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
-// call it mantissa::std(x)
+Tensor var(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // unbiased by default
+// mantissa::std(x) or x.std(), also under `using namespace mantissa`: std alone is the namespace
 Tensor std(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);
 // sum(|x|^p)^(1/p); p may be 0, HUGE_VAL, ...
 Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false,
             std::optional<Dtype> dtype = {});
 Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // equal maxima share the gradient
+Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+struct ValuesIndices { Tensor values, indices; };
+ValuesIndices max(const Tensor& x, int dim, bool keepdim = false);  // first maximum; indices i64
+ValuesIndices min(const Tensor& x, int dim, bool keepdim = false);
+Tensor max(const Tensor& x);     // of all elements; equal ones share the gradient
+Tensor min(const Tensor& x);
+Tensor argmax(const Tensor& x, int dim, bool keepdim = false);
+Tensor argmin(const Tensor& x, int dim, bool keepdim = false);
+Tensor argmax(const Tensor& x);  // in row-major order
+Tensor argmin(const Tensor& x);
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is one not 0?
 // bool: is none 0? Also an index: x[{all, 0}]
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
-// NaN counts as 0
-Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
-// of what is not NaN
-Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
-Tensor max(const Tensor& x);     // of all elements; equal ones share the gradient
-Tensor min(const Tensor& x);
-Tensor argmax(const Tensor& x);  // in row-major order
-Tensor argmin(const Tensor& x);
-ValuesIndices median(const Tensor& x, int dim, bool keepdim = false);  // the lower of two; NaN wins
+Tensor sum_to(const Tensor& x, const Dims& sizes);  // sums away what broadcasting `sizes` had repeated
+
+// --- order statistics: the gradient goes to the elements that were chosen; NaN counts as the largest value ---
+ValuesIndices median(const Tensor& x, int dim, bool keepdim = false);  // the lower of two in the middle; NaN wins
 Tensor median(const Tensor& x);
-// the commonest, of equals the smallest; its last index
+// the most frequent value, of several the smallest; the index of its last occurrence
 ValuesIndices mode(const Tensor& x, int dim = -1, bool keepdim = false);
 ValuesIndices kthvalue(const Tensor& x, std::int64_t k, int dim = -1, bool keepdim = false);  // k = 1: the smallest
-// The values below which the shares q [n] or [] of x lie, first in the result's shape when q is [n].
-// Without dim of the flattened x. interpolation: linear, lower, higher, nearest, midpoint.
+// The values below which the fractions q of x along dim lie: one for q [], n of them in a new first dim for q [n].
+// Without dim: of the flattened x. NaN where x has one. interpolation: linear, lower,
+// higher, nearest, midpoint.
 Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false,
                 std::string_view interpolation = "linear");
 Tensor quantile(const Tensor& x, double q, std::optional<int> dim = {}, bool keepdim = false,
                 std::string_view interpolation = "linear");
+
+// --- running along a dim ---
+Tensor cumsum(const Tensor& x, int dim, std::optional<Dtype> dtype = {});  // of integers i64, as cumprod
+Tensor cumprod(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
 ValuesIndices cummax(const Tensor& x, int dim);  // running maxima and where the last of equal ones stands
 ValuesIndices cummin(const Tensor& x, int dim);
 Tensor logcumsumexp(const Tensor& x, int dim);
 Tensor diff(const Tensor& x, int n = 1, int dim = -1);  // x[i + 1] - x[i], n times
-Tensor cumsum(const Tensor& x, int dim, std::optional<Dtype> dtype = {});   // sums and products of integers are i64
-Tensor cumprod(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
-Tensor sum_to(const Tensor& x, const Dims& sizes);  // sums away what broadcasting `sizes` had repeated
 
-// --- linear algebra ---
+// --- products and distances ---
 Tensor matmul(const Tensor& a, const Tensor& b);  // PyTorch's rules for 1-d, 2-d, batched, broadcast
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});  // x [*, in], weight [out, in]
 Tensor bmm(const Tensor& a, const Tensor& b);    // batches of matrices, of equal size
@@ -206,6 +210,17 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> tensors);  // "
 inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> t) {
   return einsum(equation, std::span(t.begin(), t.size()));
 }
+Tensor inner(const Tensor& a, const Tensor& b);  // over the last dims
+Tensor tensordot(const Tensor& a, const Tensor& b, int dims = 2);  // over a's last and b's first dims
+Tensor kron(const Tensor& a, const Tensor& b);
+Tensor cross(const Tensor& a, const Tensor& b, int dim = -1);  // of dimension 3
+// x1 [*, I], x2 [*, J], weight [O, I, J] -> [*, O]
+Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});
+Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);  // a [..., P, M], b [..., R, M] -> distances [..., P, R]
+Tensor pdist(const Tensor& x, double p = 2);  // distances of all pairs of rows i < j, in that order
+Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double eps = 1e-12);  // x / max(norm(x), eps)
+
+// --- triangles and diagonals ---
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);  // of the last two dims: 0 above the diagonal
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 // a view; the diagonal becomes the last dim
@@ -213,21 +228,44 @@ Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2
 Tensor trace(const Tensor& x);
 Tensor diag(const Tensor& x, std::int64_t diagonal = 0);  // a matrix of a vector, or the other way round
 Tensor diag_embed(const Tensor& x, std::int64_t offset = 0);  // the last dim becomes the diagonal of a matrix
-Tensor inner(const Tensor& a, const Tensor& b);  // over the last dims
-Tensor tensordot(const Tensor& a, const Tensor& b, int dims = 2);  // over a's last and b's first dims
-Tensor kron(const Tensor& a, const Tensor& b);
-Tensor cross(const Tensor& a, const Tensor& b, int dim = -1);  // of dimension 3
-Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);  // a [..., P, M], b [..., R, M] -> distances [..., P, R]
-Tensor pdist(const Tensor& x, double p = 2);  // distances of all pairs of rows i < j, in that order
-Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double eps = 1e-12);  // x / max(norm(x), eps)
-// x1 [*, I], x2 [*, J], weight [O, I, J] -> [*, O]
-Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});
 
-// --- convolution and pooling: x [N, C, H, W]; 3 or {3, 5} for heights and widths ---
+// --- convolution; sizes of windows are one number for all dims, 3, or one for each, {3, 5} for height and width ---
+struct Conv1dOptions { int stride = 1, padding = 0, dilation = 1, groups = 1; };
+// x [N, C, L], weight [O, C/groups, k]
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions = {});
 struct Conv2dOptions { PerDim<2> stride = 1, padding = 0, dilation = 1; int groups = 1; };
-// weight [O, C/groups, kh, kw]
+// x [N, C, H, W], weight [O, C/groups, kh, kw]
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv2dOptions = {});
+struct Conv3dOptions { PerDim<3> stride = 1, padding = 0, dilation = 1; int groups = 1; };
+// x [N, C, D, H, W], weight [O, C/groups, kd, kh, kw]
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv3dOptions = {});
+// The gradient of conv2d with respect to x of `x_sizes`, for a gradient of its result.
+Tensor conv2d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv2dOptions = {});
+Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions = {});
+struct ConvTranspose1dOptions { int stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1; };
+// weight [C, O/groups, k]
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose1dOptions = {});
+struct ConvTranspose2dOptions {
+  PerDim<2> stride = 1, padding = 0, output_padding = 0, dilation = 1;
+  int groups = 1;
+};
+// weight [C, O/groups, kh, kw]
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose2dOptions = {});
+struct ConvTranspose3dOptions {
+  PerDim<3> stride = 1, padding = 0, output_padding = 0, dilation = 1;
+  int groups = 1;
+};
+// weight [C, O/groups, kd, kh, kw]
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose3dOptions = {});
+
+// --- pooling: x as for convolution; a stride of 0 means the kernel's size ---
 // dilation is for maxima; divisor_override (0: the window's size) and count_include_pad are for averages.
+struct Pool1dOptions {
+  int stride = 0, padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  int dilation = 1;
+};
 struct Pool2dOptions {
   PerDim<2> stride = 0, padding = 0;
   bool ceil_mode = false;
@@ -235,9 +273,73 @@ struct Pool2dOptions {
   PerDim<2> dilation = 1;
   int divisor_override = 0;
 };
-Tensor max_pool2d(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});  // stride 0 means the kernel's size
+struct Pool3dOptions {
+  PerDim<3> stride = 0, padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  PerDim<3> dilation = 1;
+  int divisor_override = 0;
+};
+Tensor max_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});
+Tensor max_pool2d(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});
+Tensor max_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
+Tensor avg_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});
 Tensor avg_pool2d(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});
+Tensor avg_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
+Tensor adaptive_avg_pool1d(const Tensor& x, int output);
 Tensor adaptive_avg_pool2d(const Tensor& x, PerDim<2> output);
+Tensor adaptive_avg_pool3d(const Tensor& x, PerDim<3> output);
+Tensor adaptive_max_pool1d(const Tensor& x, int output);
+Tensor adaptive_max_pool2d(const Tensor& x, PerDim<2> output);
+Tensor adaptive_max_pool3d(const Tensor& x, PerDim<3> output);
+// With the index of every maximum in its flattened image or volume, as max_unpool wants it.
+ValuesIndices max_pool1d_with_indices(const Tensor& x, int kernel, Pool1dOptions = {});
+ValuesIndices max_pool2d_with_indices(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});
+ValuesIndices max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
+ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output);
+ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, PerDim<2> output);
+ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, PerDim<3> output);
+// Puts maxima back where they came from, 0 elsewhere. output_size: of the result, [L], [H, W] or [D, H, W];
+// empty means (in - 1) * stride - 2 * padding + kernel.
+Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions = {},
+                    const Dims& output_size = {});
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, PerDim<2> kernel, Pool2dOptions = {},
+                    const Dims& output_size = {});
+Tensor max_unpool3d(const Tensor& x, const Tensor& indices, PerDim<3> kernel, Pool3dOptions = {},
+                    const Dims& output_size = {});
+// (sum of x^p over the window)^(1/p)
+Tensor lp_pool1d(const Tensor& x, double p, int kernel, int stride = 0, bool ceil_mode = false);
+Tensor lp_pool2d(const Tensor& x, double p, PerDim<2> kernel, PerDim<2> stride = 0, bool ceil_mode = false);
+Tensor lp_pool3d(const Tensor& x, double p, PerDim<3> kernel, PerDim<3> stride = 0, bool ceil_mode = false);
+
+// --- images ---
+// borders: pairs (before, after), the last dimension's first; negative ones cut off.
+// mode: constant, reflect, replicate, circular.
+Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode = "constant", double value = 0);
+Tensor pixel_shuffle(const Tensor& x, int upscale_factor);      // [*, C r^2, H, W] -> [*, C, H r, W r]
+Tensor pixel_unshuffle(const Tensor& x, int downscale_factor);  // and back
+struct InterpolateOptions {
+  Dims size = {};                          // of the result, or
+  std::vector<double> scale_factor = {};   // one for all dims or one each
+  std::string_view mode = "nearest";       // nearest, nearest-exact, linear, bilinear, bicubic, trilinear, area
+  bool align_corners = false;
+  bool recompute_scale_factor = false;     // take the scale from the rounded sizes
+  bool antialias = false;                  // bilinear and bicubic: filter before making smaller
+};
+Tensor interpolate(const Tensor& x, const InterpolateOptions&);  // x [N, C, ...]
+struct UnfoldOptions { PerDim<2> dilation = 1, padding = 0, stride = 1; };
+Tensor unfold(const Tensor& x, PerDim<2> kernel, UnfoldOptions = {});  // [N, C, H, W] -> [N, C kh kw, places]
+// sums what overlaps
+Tensor fold(const Tensor& x, PerDim<2> output, PerDim<2> kernel, UnfoldOptions = {});
+// x [N, C, H, W] at the points of grid [N, h, w, 2] -> [N, C, h, w]; x [N, C, D, H, W] with [N, d, h, w, 3]. Points
+// are (x, y[, z]) with -1 and 1 at the borders. mode: bilinear, nearest, bicubic;
+// padding_mode: zeros, border, reflection.
+struct GridSampleOptions { std::string_view mode = "bilinear", padding_mode = "zeros"; bool align_corners = false; };
+Tensor grid_sample(const Tensor& x, const Tensor& grid, GridSampleOptions = {});
+// The grid of an affine map: theta [N, 2, 3] for sizes [N, C, H, W], [N, 3, 4] for [N, C, D, H, W].
+Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners = false);
+// [N, C, ...]: channels of the groups in turns
+Tensor channel_shuffle(const Tensor& x, int groups);
 
 // --- normalisation and softmax ---
 // Training: normalises by the batch's statistics over all but dim 1 and updates the running ones in
@@ -251,9 +353,36 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
                        const Tensor& z = {});
 Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);  // over the trailing dims
+// x / sqrt(mean(x^2) + eps) over the trailing dims; without eps f64's epsilon for f64, else f32's.
+Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
+                std::optional<double> eps = {});
+// By the statistics of each sample's groups of channels, all further dims included. x [N, C, ...].
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
+// Per sample and channel. running_* may be undefined; with use_input_stats they take the samples' average.
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
+                     const Tensor& weight = {}, const Tensor& bias = {}, bool use_input_stats = true,
+                     double momentum = 0.1, double eps = 1e-5);
+// x / (k + alpha * the mean of x^2 over `size` neighbouring channels)^beta (Krizhevsky et al., 2012). x [N, C, ...].
+Tensor local_response_norm(const Tensor& x, int size, double alpha = 1e-4, double beta = 0.75, double k = 1);
 Tensor softmax(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
 Tensor log_softmax(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
 Tensor softmin(const Tensor& x, int dim, std::optional<Dtype> dtype = {});  // softmax of -x
+
+// --- attention ---
+struct AttentionOptions {
+  double dropout_p = 0;  // always applied: 0 outside training
+  bool is_causal = false;
+  std::optional<double> scale = {};  // 1 / sqrt(D) by default
+  bool enable_gqa = false;           // key and value have fewer heads (dimension -3)
+};
+// query [..., L, D], key [..., S, D], value [..., S, E] -> [..., L, E]. attn_mask broadcasts to
+// [..., L, S]: bool, true where a query may look, or floating, added to the scores.
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& attn_mask = {}, const AttentionOptions& = {});
+// Turns pairs of x [..., T, D] by angles (start + t) * base^(-2i / D); pairs are (i, i + D / 2), or
+// neighbours when interleaved.
+Tensor rotary_embedding(const Tensor& x, std::int64_t start = 0, double base = 10000, bool interleaved = false);
 
 // --- losses: scalars unless reduction is none ---
 enum class Reduction { none, mean, sum };
@@ -262,9 +391,11 @@ struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
 };
-// logits [N, C, ...], target i64 [N, ...]; weight [C] may be undefined.
+// logits [N, C, ...] or [C]; target: classes, i64 [N, ...] or [], or probabilities shaped as logits. weight [C] may be
+// undefined.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOptions = {}, const Tensor& weight = {});
 struct NllOptions { std::int64_t ignore_index = -100; Reduction reduction = Reduction::mean; };
+// log_probabilities as logits of cross_entropy; target: classes.
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, NllOptions = {}, const Tensor& weight = {});
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
@@ -302,7 +433,6 @@ struct TripletMarginOptions {
 };
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            TripletMarginOptions = {});
-
 // The same with a distance of one's own, pairs of [N, ...] to [N].
 struct TripletMarginWithDistanceOptions {
   double margin = 1;
@@ -328,231 +458,79 @@ struct CtcOptions { std::int64_t blank = 0; Reduction reduction = Reduction::mea
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, CtcOptions = {});
 
-// --- indexing ---
+// --- indexing: indices are i64 and must lie inside, unless a line allows negative ones ---
 // weight [V, D] -> [*, D]; the row padding_idx (negative: from the end) gets no gradient.
 Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std::int64_t> padding_idx = {});
-Tensor gather(const Tensor& x, int dim, const Tensor& index);                 // index i64, same rank
-Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
-Tensor cat(std::span<const Tensor> tensors, int dim = 0);
-Tensor stack(std::span<const Tensor> tensors, int dim = 0);
-std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0);   // views; the last may be smaller
-inline Tensor cat(std::initializer_list<Tensor> t, int dim = 0) { return cat(std::span(t.begin(), t.size()), dim); }
-inline Tensor stack(std::initializer_list<Tensor> t, int dim = 0) { return stack(std::span(t.begin(), t.size()), dim); }
-Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);        // scales what stays by 1 / (1 - p)
-
-// --- indexing, continued: indices are i64 and must lie inside, unless a line allows negative ones ---
-Tensor index_select(const Tensor& x, int dim, const Tensor& index);           // index [n]
-Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source, double alpha = 1);
-Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
-Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value);
+// For dim 0: y[i, j] = x[index[i, j], j]. index has x's rank.
+Tensor gather(const Tensor& x, int dim, const Tensor& index);
+Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);  // gather whose other dims broadcast
+Tensor take_along_dim(const Tensor& x, const Tensor& index);           // of the flattened x
+Tensor take(const Tensor& x, const Tensor& index);                     // from the flattened x; may be negative
+Tensor index_select(const Tensor& x, int dim, const Tensor& index);    // index [n]
 // x[i, j, ...] of tensors over the first dims; they broadcast, may be negative, or be bool masks.
 Tensor index(const Tensor& x, std::span<const Tensor> indices);
-Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values, bool accumulate = false);
 inline Tensor index(const Tensor& x, std::initializer_list<Tensor> i) {
   return index(x, std::span(i.begin(), i.size()));
 }
+Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values, bool accumulate = false);
 inline Tensor index_put(const Tensor& x, std::initializer_list<Tensor> i, const Tensor& values,
                         bool accumulate = false) {
   return index_put(x, std::span(i.begin(), i.size()), values, accumulate);
 }
+Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source, double alpha = 1);
+Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
+Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value);
+// The other way round, x with y[index[i, j], j] += source[i, j].
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);  // of equal indices the last wins
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
 // Reduces the sources of equal indices; reduce: sum, prod, mean, amax, amin. include_self: with x's own element.
 Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
                       bool include_self = true);
-Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);  // gather whose other dims broadcast
-Tensor take_along_dim(const Tensor& x, const Tensor& index);           // of the flattened x
-Tensor take(const Tensor& x, const Tensor& index);                            // from the flattened x; may be negative
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
-Tensor masked_select(const Tensor& x, const Tensor& mask);                    // 1-d, in row-major order
+Tensor masked_select(const Tensor& x, const Tensor& mask);  // 1-d, in row-major order
 // source's first elements where mask is true
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
-Tensor nonzero(const Tensor& x);                                              // i64 [count, rank of x]
-// i64 [*] -> i64 [*, classes]; -1: max + 1
+Tensor nonzero(const Tensor& x);  // i64 [count, rank of x]
+// x i64 [*] -> i64 [*, classes]; classes -1: the largest of x, and one
 Tensor one_hot(const Tensor& x, std::int64_t classes = -1);
+// How often x [n] has each number from 0 to its largest, or the sums of their weights.
 Tensor bincount(const Tensor& x, const Tensor& weights = {}, std::int64_t minlength = 0);
+
+// --- sorting and searching ---
+ValuesIndices sort(const Tensor& x, int dim = -1, bool descending = false);  // stable
+Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);      // stable
+ValuesIndices topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);  // sorted
+// Where each of values [*, m] goes into sorted [n] or [*, n], which stays sorted: i64 [*, m]. right: behind its equals.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
-Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false);  // searchsorted the other way round
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false);  // searchsorted(boundaries, x)
 struct UniqueResult { Tensor values, inverse, counts; };  // inverse: shaped as x, where each element stands in values
 UniqueResult unique(const Tensor& x);              // sorted, of the flattened x
 UniqueResult unique_consecutive(const Tensor& x);  // of runs
-Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);       // stable
-ValuesIndices sort(const Tensor& x, int dim = -1, bool descending = false);   // stable
-ValuesIndices topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);  // in order
 
-// --- rearranging ---
-Tensor flip(const Tensor& x, const Dims& dims);
-Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});      // no dims: of the flattened x
-Tensor repeat(const Tensor& x, const Dims& repeats);
-Tensor tile(const Tensor& x, const Dims& repeats);                            // missing repeats are 1
-Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim);
-std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0); // views; the last may be smaller
-std::vector<Tensor> unbind(const Tensor& x, int dim = 0);                     // views
-std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
-
-std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim);       // views of the given sizes
-Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);  // a view
-Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination); // a view
-// k quarter turns from the first dim to the second
-Tensor rot90(const Tensor& x, int k = 1, const Dims& dims = {0, 1});
-Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step);  // windows along dim, as a new last dim
-Tensor unflatten(const Tensor& x, int dim, const Dims& sizes);                // dim becomes several; one may be -1
-Tensor broadcast_to(const Tensor& x, const Dims& shape);                      // expand
-// [N, C, ...]: channels of the groups in turns
-Tensor channel_shuffle(const Tensor& x, int groups);
+// --- joining and splitting (split, chunk, unbind: views) ---
+Tensor cat(std::span<const Tensor> tensors, int dim = 0);
+inline Tensor cat(std::initializer_list<Tensor> t, int dim = 0) { return cat(std::span(t.begin(), t.size()), dim); }
+Tensor stack(std::span<const Tensor> tensors, int dim = 0);
+inline Tensor stack(std::initializer_list<Tensor> t, int dim = 0) { return stack(std::span(t.begin(), t.size()), dim); }
 Tensor hstack(std::span<const Tensor> tensors);  // along dim 1, of vectors dim 0
 Tensor vstack(std::span<const Tensor> tensors);  // along dim 0, of vectors as rows
 inline Tensor hstack(std::initializer_list<Tensor> t) { return hstack(std::span(t.begin(), t.size())); }
 inline Tensor vstack(std::initializer_list<Tensor> t) { return vstack(std::span(t.begin(), t.size())); }
+std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0);    // the last may be smaller
+std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim);        // of the given sizes
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0);  // so many; the last may be smaller
+std::vector<Tensor> unbind(const Tensor& x, int dim = 0);                      // of size 1, without dim
 
-// --- making tensors (more in core/tensor.h) ---
-Tensor full_like(const Tensor& x, double value);
-Tensor logspace(double begin, double end, std::int64_t count, double base = 10, TensorOptions = {});  // base^linspace
-Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);  // i64 [2, count]
-Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
-
-// --- random, from the default generator (core/random.h); the same for any number of threads ---
-Tensor rand_like(const Tensor& x);
-Tensor randn_like(const Tensor& x);
-Tensor randint_like(const Tensor& x, std::int64_t low, std::int64_t high);
-Tensor bernoulli(const Tensor& p);  // 1 with probability p each, in p's dtype
-Tensor normal(const Tensor& mean, const Tensor& std);  // they broadcast
-Tensor normal(double mean, double std, const Dims& sizes, TensorOptions = {});
-// Indices i64 [*, num_samples] drawn with the weights of x [*, categories], at most 2 dims.
-Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement = false);
-// hard: one-hot forward, soft gradient
-Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int dim = -1);
-// Dropout of whole channels, x [N, C, L], [N, C, H, W], [N, C, D, H, W]; without a batch [C, ...].
-Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true);
-Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true);
-Tensor dropout3d(const Tensor& x, double p = 0.5, bool training = true);
-Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);  // for selu: keeps mean and variance
-Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
-
-// --- normalisation, continued ---
-Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
-                  double eps = 1e-5);
-// Per sample and channel. running_* may be undefined; with use_input_stats they take the samples' average.
-Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
-                     const Tensor& weight = {}, const Tensor& bias = {}, bool use_input_stats = true,
-                     double momentum = 0.1, double eps = 1e-5);
-// x / sqrt(mean(x^2) + eps) over the trailing dims; without eps f64's epsilon for f64, else f32's.
-Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
-                std::optional<double> eps = {});
-Tensor local_response_norm(const Tensor& x, int size, double alpha = 1e-4, double beta = 0.75, double k = 1);
-
-// --- attention ---
-struct AttentionOptions {
-  double dropout_p = 0;  // always applied: 0 outside training
-  bool is_causal = false;
-  std::optional<double> scale = {};  // 1 / sqrt(D) by default
-  bool enable_gqa = false;           // key and value have fewer heads (dimension -3)
-};
-// query [..., L, D], key [..., S, D], value [..., S, E] -> [..., L, E]. attn_mask broadcasts to
-// [..., L, S]: bool, true where a query may look, or floating, added to the scores.
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const Tensor& attn_mask = {}, const AttentionOptions& = {});
-// Turns pairs of x [..., T, D] by angles (start + t) * base^(-2i / D); pairs are (i, i + D / 2), or
-// neighbours when interleaved.
-Tensor rotary_embedding(const Tensor& x, std::int64_t start = 0, double base = 10000, bool interleaved = false);
-
-// --- borders ---
-// borders: pairs (before, after), the last dimension's first; negative ones cut off.
-// mode: constant, reflect, replicate, circular.
-Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode = "constant", double value = 0);
-
-// --- convolution and pooling, continued ---
-// The gradient of conv2d with respect to x of `x_sizes`, for a gradient of its result.
-Tensor conv2d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv2dOptions = {});
-struct ConvTranspose2dOptions {
-  PerDim<2> stride = 1, padding = 0, output_padding = 0, dilation = 1;
-  int groups = 1;
-};
-// weight [C, O/groups, kh, kw]
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose2dOptions = {});
-struct Conv1dOptions { int stride = 1, padding = 0, dilation = 1, groups = 1; };
-// x [N, C, L], weight [O, C/groups, k]
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions = {});
-struct ConvTranspose1dOptions { int stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1; };
-// weight [C, O/groups, k]
-Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose1dOptions = {});
-struct Pool1dOptions {
-  int stride = 0, padding = 0;
-  bool ceil_mode = false;
-  bool count_include_pad = true;
-  int dilation = 1;
-};
-Tensor max_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});  // x [N, C, L]; stride 0 means the kernel's size
-Tensor avg_pool1d(const Tensor& x, int kernel, Pool1dOptions = {});
-Tensor adaptive_avg_pool1d(const Tensor& x, int output);
-struct Conv3dOptions { PerDim<3> stride = 1, padding = 0, dilation = 1; int groups = 1; };
-// x [N, C, D, H, W], weight [O, C/groups, kd, kh, kw]
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv3dOptions = {});
-Tensor conv3d_input_grad(const Tensor& gradient, const Tensor& weight, const Dims& x_sizes, Conv3dOptions = {});
-struct ConvTranspose3dOptions {
-  PerDim<3> stride = 1, padding = 0, output_padding = 0, dilation = 1;
-  int groups = 1;
-};
-Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, ConvTranspose3dOptions = {});
-struct Pool3dOptions {
-  PerDim<3> stride = 0, padding = 0;
-  bool ceil_mode = false;
-  bool count_include_pad = true;
-  PerDim<3> dilation = 1;
-  int divisor_override = 0;
-};
-Tensor max_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
-Tensor avg_pool3d(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
-Tensor adaptive_avg_pool3d(const Tensor& x, PerDim<3> output);
-Tensor adaptive_max_pool1d(const Tensor& x, int output);
-Tensor adaptive_max_pool2d(const Tensor& x, PerDim<2> output);
-Tensor adaptive_max_pool3d(const Tensor& x, PerDim<3> output);
-// With the index of every maximum in its flattened image or volume, as max_unpool wants it.
-ValuesIndices max_pool1d_with_indices(const Tensor& x, int kernel, Pool1dOptions = {});
-ValuesIndices max_pool2d_with_indices(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});
-ValuesIndices max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
-ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output);
-ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, PerDim<2> output);
-ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, PerDim<3> output);
-// Puts maxima back where they came from, 0 elsewhere. output_size: of the result, [L], [H, W] or [D, H, W];
-// empty means (in - 1) * stride - 2 * padding + kernel.
-Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions = {},
-                    const Dims& output_size = {});
-Tensor max_unpool2d(const Tensor& x, const Tensor& indices, PerDim<2> kernel, Pool2dOptions = {},
-                    const Dims& output_size = {});
-Tensor max_unpool3d(const Tensor& x, const Tensor& indices, PerDim<3> kernel, Pool3dOptions = {},
-                    const Dims& output_size = {});
-// (sum of x^p over the window)^(1/p); stride 0 means the kernel's size.
-Tensor lp_pool1d(const Tensor& x, double p, int kernel, int stride = 0, bool ceil_mode = false);
-Tensor lp_pool2d(const Tensor& x, double p, PerDim<2> kernel, PerDim<2> stride = 0,
-                 bool ceil_mode = false);
-Tensor lp_pool3d(const Tensor& x, double p, PerDim<3> kernel, PerDim<3> stride = 0,
-                 bool ceil_mode = false);
-
-// --- images ---
-Tensor pixel_shuffle(const Tensor& x, int upscale_factor);      // [*, C r^2, H, W] -> [*, C, H r, W r]
-Tensor pixel_unshuffle(const Tensor& x, int downscale_factor);  // and back
-struct InterpolateOptions {
-  Dims size = {};                          // of the result, or
-  std::vector<double> scale_factor = {};   // one for all dims or one each
-  std::string_view mode = "nearest";       // nearest, nearest-exact, linear, bilinear, bicubic, trilinear, area
-  bool align_corners = false;
-  bool recompute_scale_factor = false;     // take the scale from the rounded sizes
-  bool antialias = false;                  // bilinear and bicubic: filter before making smaller
-};
-Tensor interpolate(const Tensor& x, const InterpolateOptions&);  // x [N, C, ...]
-struct UnfoldOptions { PerDim<2> dilation = 1, padding = 0, stride = 1; };
-Tensor unfold(const Tensor& x, PerDim<2> kernel, UnfoldOptions = {});  // [N, C, H, W] -> [N, C kh kw, places]
-// sums what overlaps
-Tensor fold(const Tensor& x, PerDim<2> output, PerDim<2> kernel, UnfoldOptions = {});
-
-// x [N, C, H, W] at the points of grid [N, h, w, 2] -> [N, C, h, w]; x [N, C, D, H, W] with [N, d, h, w, 3]. Points
-// are (x, y[, z]) with -1 and 1 at the borders. mode: bilinear, nearest, bicubic;
-// padding_mode: zeros, border, reflection.
-struct GridSampleOptions { std::string_view mode = "bilinear", padding_mode = "zeros"; bool align_corners = false; };
-Tensor grid_sample(const Tensor& x, const Tensor& grid, GridSampleOptions = {});
-// The grid of an affine map: theta [N, 2, 3] for sizes [N, C, H, W], [N, 3, 4] for [N, C, D, H, W].
-Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners = false);
+// --- rearranging ---
+Tensor flip(const Tensor& x, const Dims& dims);
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});  // no dims: of the flattened x
+Tensor repeat(const Tensor& x, const Dims& repeats);  // x so many times along each dim; more repeats make dims in front
+Tensor tile(const Tensor& x, const Dims& repeats);    // repeat, where missing repeats are 1
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim);  // each element so many times: a, a, b, b
+std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
+// k quarter turns from the first dim to the second
+Tensor rot90(const Tensor& x, int k = 1, const Dims& dims = {0, 1});
 
 // --- copies and views (a view shares storage; a write to one is seen in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already
@@ -571,6 +549,36 @@ Tensor squeeze(const Tensor& x, int dim);                    // nothing happens 
 Tensor squeeze(const Tensor& x);
 Tensor slice(const Tensor& x, int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1);
 Tensor select(const Tensor& x, int dim, std::int64_t index);
+Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);  // a view
+Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination);      // a view
+Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step);  // windows along dim, as a new last dim
+Tensor unflatten(const Tensor& x, int dim, const Dims& sizes);                // dim becomes several; one may be -1
+Tensor broadcast_to(const Tensor& x, const Dims& shape);                      // expand
+
+// --- making tensors (more in core/tensor.h) ---
+Tensor full_like(const Tensor& x, double value);
+Tensor logspace(double begin, double end, std::int64_t count, double base = 10, TensorOptions = {});  // base^linspace
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);  // i64 [2, count]
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
+
+// --- random, from the default generator (core/random.h); the same for any number of threads ---
+Tensor rand_like(const Tensor& x);
+Tensor randn_like(const Tensor& x);
+Tensor randint_like(const Tensor& x, std::int64_t low, std::int64_t high);
+Tensor bernoulli(const Tensor& p);  // 1 with probability p each, in p's dtype
+Tensor normal(const Tensor& mean, const Tensor& std);  // they broadcast
+Tensor normal(double mean, double std, const Dims& sizes, TensorOptions = {});
+// Indices i64 [*, num_samples] drawn with the weights of x [*, categories], at most 2 dims.
+Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement = false);
+// hard: one-hot forward, soft gradient
+Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int dim = -1);
+Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);        // scales what stays by 1 / (1 - p)
+// Dropout of whole channels, x [N, C, L], [N, C, H, W], [N, C, D, H, W]; without a batch [C, ...].
+Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true);
+Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true);
+Tensor dropout3d(const Tensor& x, double p = 0.5, bool training = true);
+Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);  // for selu: keeps mean and variance
+Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
 
 // --- operators ---
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
