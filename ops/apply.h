@@ -34,10 +34,10 @@ template <class Op> void check_same_device(std::span<const Tensor* const> x) {
   }
 }
 
-// What a call of an operator may do beside computing: see apply_over and `reads_halves` (ops/op.h).
+// How a call allocates its results.
 struct CallOptions {
-  std::span<const Tensor* const> over = {};  // tensors whose memory result 0 may take
-  bool widen = false;                        // result 0 is in f32, whatever infer says
+  std::span<const Tensor* const> over = {};  // tensors whose memory result 0 may take: apply_over
+  bool widen = false;                        // result 0 is in f32, whatever infer says: `reads_halves` (ops/op.h)
 };
 Tensor allocate_over(const Spec& s, std::span<const Tensor* const> over);
 
@@ -75,14 +75,14 @@ template <class Bound> [[gnu::cold, gnu::noinline]] auto traced_reference(const 
   return bound.reference();
 }
 
-// `infer`, `run`, `view` and `reference` are the operator's members, bound to its inputs: a fixed
-// number of them or a list.
+// The layers of a call, in this order. `bound` is the operator with its inputs, a fixed number of them or a list:
+// bound.make() infers, allocates and runs, bound.reference() computes what the operator means.
 template <class Op, int inputs, class Bound>
 auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> casts, Bound&& bound) {
   check_operator<Op>();
   const ProfileRange range(ProfileKind::op, Op::name, x);
   const bool autocast = context().autocast.any();
-  if (autocast) [[unlikely]] {                                                       // 1 autocast
+  if (autocast) [[unlikely]] {  // 1: autocast
     const bool traced = context().autocast.traced;
     bound.options.widen = amp::cast_inputs(
         Op::name, policy_of<Op>(), x, casts, requires { Op::reads_halves; } && !traced);
@@ -101,10 +101,10 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
       return y;
     }
   }
-  auto y = bound.make();                                                // 2 shapes  3 backend
+  auto y = bound.make();  // 2: shapes, 3: backend
   if constexpr (HasVjp<Op>) {
     auto outs = results(y);
-    if (record && outs[0].is_floating()) {                              // 4 autograd
+    if (record && outs[0].is_floating()) {  // 4: autograd
       outs[0].impl()->node =
           autograd::NodeRef(new autograd::OpNode<Op, inputs, result_count<decltype(y)>>(op, x, outs));
     }

@@ -9,19 +9,28 @@
 //   static constexpr auto vjp() { return rules(...); }     gradients (autograd/rule.h)
 //   static Tensor reference(const Softmax&, const Tensor&) its meaning in other operators
 //   static void samples(Samples&);                         inputs for the tests (ops/registry.h)
+//   void onnx(OnnxCall& c) const;                          its meaning in ONNX; default: its reference (ops/onnx.h)
 //
+// Only the first result carries a gradient; the others are saved statistics or indices.
 // Variations:
-//   - `Tensor view(const Tensor& x) const` instead of infer and run: the result shares storage.
+//   - `Tensor view(const Tensor& x) const` instead of infer and run: the result shares storage. Where it is a part of
+//     x, `Part part(const Dims& sizes) const` says which (autograd/part.h): gradients are then put together in place.
 //   - a list of inputs (cat): infer and run take std::span<const Tensor>, std::span<const View>, and
 //     apply_list() calls it.
 //   - without vjp but with reference: apply() runs the reference whenever a gradient is being
 //     recorded. That is how fused backward kernels get second derivatives.
-//   - `static constexpr bool differentiable = false`: argmax, comparisons.
-//   - `static constexpr bool reads_halves = true`: where autocast's policy asks for f32, halves are not cast: the
-//     kernel reads them as they are, and only result 0 is in f32. Nothing wide is kept for the gradient, which is
-//     rounded once.
-//   - only the first result of an operator carries a gradient; the others are saved statistics or
-//     indices.
+//   - `compose` instead of all but samples: ops/compose.h.
+// Fields for the few that need them, each `static constexpr`:
+//   bool differentiable = false           argmax, comparisons; default: whether there is a vjp or a reference
+//   bool reads_halves = true              where autocast's policy asks for f32, halves are not cast: the kernel reads
+//                                         them as they are, and only result 0 is in f32. Nothing wide is kept for the
+//                                         gradient, which is rounded once.
+//   bool takes_host_numbers = true        a 0-d tensor of the host may stand beside tensors of a GPU
+// and for the tests (OpInfo of ops/registry.h has the defaults):
+//   bool twice_differentiable = false     no second-order gradcheck
+//   bool halves = false                   has no kernel for f16 and bf16
+//   bool random = true, mutates = true    draws from the generator; writes into some of its inputs
+//   std::uint64_t constants               bit i: input i has no gradient by design
 // Call it with apply() (ops/apply.h) and list it with MANTISSA_OP (ops/registry.h). Operators of
 // users are the same.
 #pragma once
