@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/ops.h"
+#include "nn/copy_fields.h"
 #include "nn/fields.h"
 
 namespace mantissa::nn {
@@ -77,7 +78,7 @@ class PReLU {  // one slope, or one per channel (dim 1)
   MANTISSA_FIELDS(weight)
   PReLU clone() const {
     PReLU c;
-    c.weight = nn::clone(weight);
+    copy_fields(*this, c);
     return c;
   }
 };

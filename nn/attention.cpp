@@ -81,7 +81,7 @@ MultiheadAttention MultiheadAttention::clone() const {
   c.dropout = dropout;
   c.batch_first = batch_first;
   c.add_zero_attn = add_zero_attn;
-  detail::copy_fields(*this, c);
+  copy_fields(*this, c);
   return c;
 }
 

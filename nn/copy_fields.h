@@ -6,7 +6,7 @@
 
 #include "nn/functions.h"
 
-namespace mantissa::nn::detail {
+namespace mantissa::nn {
 
 inline void copy_fields(ModuleRef from, ModuleRef to) {
   struct All final : Fields {
@@ -24,8 +24,4 @@ inline void copy_fields(ModuleRef from, ModuleRef to) {
   for (std::size_t i = 0; i < source.modes.size(); ++i) *target.modes[i] = *source.modes[i];
 }
 
-}  // namespace mantissa::nn::detail
-
-namespace mantissa::nn {
-using detail::copy_fields;
-}
+}  // namespace mantissa::nn

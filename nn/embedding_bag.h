@@ -32,7 +32,7 @@ class EmbeddingBag {
   EmbeddingBag clone() const {
     EmbeddingBag c;
     c.options = options;
-    detail::copy_fields(*this, c);
+    copy_fields(*this, c);
     return c;
   }
 

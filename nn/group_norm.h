@@ -34,7 +34,7 @@ class GroupNorm {  // x [N, channels, ...]
     GroupNorm c;
     c.groups = groups;
     c.eps = eps;
-    detail::copy_fields(*this, c);
+    copy_fields(*this, c);
     return c;
   }
 
@@ -83,7 +83,7 @@ class InstanceNorm1d : public InstanceNorm {  // x [N, C, L]
   InstanceNorm1d clone() const {
     InstanceNorm1d c;
     c.options = options;
-    detail::copy_fields(*this, c);
+    copy_fields(*this, c);
     return c;
   }
 
@@ -100,7 +100,7 @@ class InstanceNorm2d : public InstanceNorm {  // x [N, C, H, W]
   InstanceNorm2d clone() const {
     InstanceNorm2d c;
     c.options = options;
-    detail::copy_fields(*this, c);
+    copy_fields(*this, c);
     return c;
   }
 
@@ -118,7 +118,7 @@ class InstanceNorm3d : public InstanceNorm {  // x [N, C, D, H, W]
   InstanceNorm3d clone() const {
     InstanceNorm3d c;
     c.options = options;
-    detail::copy_fields(*this, c);
+    copy_fields(*this, c);
     return c;
   }
 
@@ -154,7 +154,7 @@ class RMSNorm {  // over the trailing dimensions `shape` of x
   MANTISSA_FIELDS(weight)
   RMSNorm clone() const {
     RMSNorm c(shape, {.eps = eps, .elementwise_affine = false, .autocast_output = autocast_output});
-    detail::copy_fields(*this, c);
+    copy_fields(*this, c);
     return c;
   }
 };

@@ -6,6 +6,7 @@
 
 #include "core/fused_ops.h"
 #include "core/ops.h"
+#include "nn/copy_fields.h"
 #include "nn/fields.h"
 #include "nn/init.h"
 
@@ -27,8 +28,7 @@ class Linear {
   MANTISSA_FIELDS(weight, bias)
   Linear clone() const {
     Linear c;
-    c.weight = nn::clone(weight);
-    c.bias = nn::clone(bias);
+    copy_fields(*this, c);
     return c;
   }
 
@@ -48,8 +48,7 @@ class LinearAct : public Linear {
   Activation activation;
   LinearAct clone() const {
     LinearAct c;
-    c.weight = nn::clone(weight);
-    c.bias = nn::clone(bias);
+    copy_fields(*this, c);
     c.activation = activation;
     return c;
   }
@@ -81,8 +80,7 @@ class Bilinear {
   MANTISSA_FIELDS(weight, bias)
   Bilinear clone() const {
     Bilinear c;
-    c.weight = nn::clone(weight);
-    c.bias = nn::clone(bias);
+    copy_fields(*this, c);
     return c;
   }
 

@@ -7,6 +7,7 @@
 
 #include "core/fused_ops.h"
 #include "core/ops.h"
+#include "nn/copy_fields.h"
 #include "nn/fields.h"
 #include "nn/init.h"
 
@@ -66,15 +67,6 @@ class BatchNorm {
     if (relu) return batch_norm_relu(x, weight, bias, running_mean, running_var, training, momentum, options.eps, z);
     return batch_norm(x, weight, bias, running_mean, running_var, training, momentum, options.eps);
   }
-  void copy_to(BatchNorm& c) const {
-    c.weight = nn::clone(weight);
-    c.bias = nn::clone(bias);
-    c.running_mean = nn::clone(running_mean);
-    c.running_var = nn::clone(running_var);
-    c.num_batches_tracked = nn::clone(num_batches_tracked);
-    c.mode = mode;
-    c.options = options;
-  }
 };
 
 class BatchNorm1d : public BatchNorm {  // x [N, C] or [N, C, L]
@@ -86,7 +78,8 @@ class BatchNorm1d : public BatchNorm {  // x [N, C] or [N, C, L]
   }
   BatchNorm1d clone() const {
     BatchNorm1d c;
-    copy_to(c);
+    c.options = options;
+    copy_fields(*this, c);
     return c;
   }
 
@@ -103,7 +96,8 @@ class BatchNorm2d : public BatchNorm {  // x [N, C, H, W]
   }
   BatchNorm2d clone() const {
     BatchNorm2d c;
-    copy_to(c);
+    c.options = options;
+    copy_fields(*this, c);
     return c;
   }
 
@@ -122,7 +116,8 @@ class BatchNormAct2d : public BatchNorm {  // x, z [N, C, H, W]
   }
   BatchNormAct2d clone() const {
     BatchNormAct2d c;
-    copy_to(c);
+    c.options = options;
+    copy_fields(*this, c);
     return c;
   }
 
@@ -139,7 +134,8 @@ class BatchNorm3d : public BatchNorm {  // x [N, C, D, H, W]
   }
   BatchNorm3d clone() const {
     BatchNorm3d c;
-    copy_to(c);
+    c.options = options;
+    copy_fields(*this, c);
     return c;
   }
 
@@ -182,8 +178,7 @@ class LayerNorm {
   MANTISSA_FIELDS(weight, bias)
   LayerNorm clone() const {
     LayerNorm c(shape, {.eps = eps, .elementwise_affine = false, .autocast_output = autocast_output});
-    c.weight = nn::clone(weight);
-    c.bias = nn::clone(bias);
+    copy_fields(*this, c);
     return c;
   }
 };

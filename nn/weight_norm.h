@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/ops.h"
+#include "nn/copy_fields.h"
 #include "nn/parametrize.h"
 
 namespace mantissa::nn {
@@ -33,8 +34,7 @@ class WeightNorm {
   MANTISSA_FIELDS(original0, original1)
   WeightNorm clone() const {
     WeightNorm c;
-    c.original0 = nn::clone(original0);
-    c.original1 = nn::clone(original1);
+    copy_fields(*this, c);
     c.summed_ = summed_;
     c.one_ = one_;
     return c;
