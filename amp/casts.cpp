@@ -18,6 +18,7 @@ namespace mantissa::amp {
 namespace {
 
 using autograd::LeafNode;
+using autograd::leaf_of;
 
 constexpr std::int64_t no_budget = std::numeric_limits<std::int64_t>::max();
 
@@ -33,11 +34,6 @@ struct Held {
 Held& held() {
   static thread_local Held list;
   return list;
-}
-
-LeafNode* leaf_of(const Tensor& x) {
-  autograd::Node* node = x.impl()->node.get();
-  return node && node->is_leaf() ? static_cast<LeafNode*>(node) : nullptr;
 }
 
 // Under the leaf's mutex.

@@ -12,20 +12,18 @@ namespace mantissa::amp {
 namespace {
 
 // Null when nothing is known of the gradient.
-autograd::LeafNode* leaf_of(const Tensor& parameter) {
-  auto* node = parameter.impl()->node.get();
-  return node && node->is_leaf() && node->has_hooks() ? static_cast<autograd::LeafNode*>(node) : nullptr;
+autograd::LeafNode* noted_leaf_of(const Tensor& parameter) {
+  autograd::LeafNode* leaf = autograd::leaf_of(parameter);
+  return leaf && leaf->has_hooks() ? leaf : nullptr;
 }
 bool is_unscaled(std::uint64_t tag) { return tag & 1; }
 
 }  // namespace
 
-std::string to_string(const CallSite& site) {
-  return concat(site.file_name(), ":", static_cast<unsigned long>(site.line()));
-}
+std::string to_string(const CallSite& site) { return concat(site.file_name(), ":", site.line()); }
 
 bool carries_scale(const Tensor& parameter) {
-  autograd::LeafNode* leaf = leaf_of(parameter);
+  autograd::LeafNode* leaf = noted_leaf_of(parameter);
   if (!leaf) return false;
   const std::lock_guard lock(leaf->mutex);
   const auto& [tags, version] = leaf->hooks().tags;
@@ -58,7 +56,7 @@ const ScaleLedger::Epoch* ScaleLedger::find(std::uint64_t tag) const {
 }
 
 Tensor ScaleLedger::scale_of(const Tensor& parameter, const Steppable& optimizer, std::size_t i) const {
-  autograd::LeafNode* leaf = leaf_of(parameter);
+  autograd::LeafNode* leaf = noted_leaf_of(parameter);
   if (!leaf) return {};
   const auto name = [&] { return optimizer.parameter_name(i); };
   std::vector<const Epoch*> scaled, unscaled;
@@ -106,7 +104,7 @@ Tensor ScaleLedger::scale_of(const Tensor& parameter, const Steppable& optimizer
 
 void ScaleLedger::unscaled(const Tensor& parameter, const CallSite& site) {
   epochs_.back().unscaled = site;
-  autograd::LeafNode* leaf = leaf_of(parameter);
+  autograd::LeafNode* leaf = noted_leaf_of(parameter);
   if (!leaf) return;
   const std::lock_guard lock(leaf->mutex);
   auto& [tags, version] = leaf->hooks().tags;
@@ -116,7 +114,7 @@ void ScaleLedger::unscaled(const Tensor& parameter, const CallSite& site) {
 }
 
 void ScaleLedger::check_still_unscaled(const Tensor& parameter, const Steppable& optimizer, std::size_t i) const {
-  autograd::LeafNode* leaf = leaf_of(parameter);
+  autograd::LeafNode* leaf = noted_leaf_of(parameter);
   if (!leaf || !leaf->grad.defined()) return;
   const std::lock_guard lock(leaf->mutex);
   for (std::uint64_t t : leaf->hooks().tags.tags) {

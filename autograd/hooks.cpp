@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
+#include "autograd/last_owner.h"
 #include "core/multi_tensor.h"
 #include "core/recording.h"
 
@@ -10,11 +11,11 @@ namespace mantissa {
 namespace autograd {
 
 bool holds_gradient_alone(const Tensor& leaf) {
-  const Tensor& g = static_cast<LeafNode*>(leaf.impl()->node.get())->grad;
-  return !g.defined() || (g.ref()->unique() && g.storage()->unique());
+  const Tensor& g = leaf_of(leaf)->grad;
+  return !g.defined() || is_only_handle(g);
 }
 void leave_pending(const Tensor& leaf, PendingScaling pending) {
-  static_cast<LeafNode*>(leaf.impl()->node.get())->hooks().pending = std::move(pending);
+  leaf_of(leaf)->hooks().pending = std::move(pending);
 }
 Tensor settled_gradient(LeafNode& leaf) {
   if (!leaf.has_hooks() || !leaf.hooks().pending.scale.defined()) return leaf.grad;

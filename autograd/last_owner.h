@@ -9,11 +9,11 @@
 
 namespace mantissa::autograd {
 
-// Whether the handle `t` is the only one to its elements. Memory lent by somebody else, and what was ever written to in
-// place, counts as held by others (core/storage.cpp).
-inline bool held_alone(const Tensor& t) {
-  return t.ref()->unique() && t.storage()->unique() && t.storage()->version() == 0;
-}
+// Whether the handle `t` is the only one to its elements.
+inline bool is_only_handle(const Tensor& t) { return t.ref()->unique() && t.storage()->unique(); }
+// The same of memory that nobody else can know of: lent by somebody, or ever written to in place, it counts as held by
+// others (core/storage.cpp).
+inline bool held_alone(const Tensor& t) { return is_only_handle(t) && t.storage()->version() == 0; }
 // Whether a result like `sizes`, `dtype` and `strides` may be written over `t`, which the caller gives up: held alone,
 // of the same form, and all of its storage. Never while gradients are recorded, since they may save it.
 bool may_write_over(const Tensor& t, const Dims& sizes, const Dims& strides, Dtype dtype, Device device);

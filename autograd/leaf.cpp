@@ -4,6 +4,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
+#include "autograd/last_owner.h"
 #include "autograd/node.h"
 #include "core/ops.h"
 
@@ -45,7 +46,7 @@ void add_gradient(LeafNode& leaf, Tensor g, bool create_graph) {
   const NoGrad no_grad;
   if (leaf.grad.defined()) {
     leaf.grad.add_(g);
-  } else if (g.ref()->unique() && g.storage()->unique() && is_dense(g) && g.dtype() == leaf.dtype()) {
+  } else if (is_only_handle(g) && is_dense(g) && g.dtype() == leaf.dtype()) {
     leaf.grad = std::move(g);  // nobody else holds it
     leaf.grad.impl()->node = {};
   } else {
@@ -103,21 +104,21 @@ Tensor& Tensor::requires_grad_(bool on) {
 }
 
 Tensor Tensor::grad() const {
-  if (!requires_grad() || !impl_->node->is_leaf()) return {};
-  auto& leaf = *static_cast<autograd::LeafNode*>(impl_->node.get());
-  if (leaf.has_hooks()) [[unlikely]] {
-    const std::lock_guard lock(leaf.mutex);  // several threads may look at a gradient, and the first settles it
-    return autograd::settled_gradient(leaf);
+  autograd::LeafNode* leaf = defined() ? autograd::leaf_of(*this) : nullptr;
+  if (!leaf) return {};
+  if (leaf->has_hooks()) [[unlikely]] {
+    const std::lock_guard lock(leaf->mutex);  // several threads may look at a gradient, and the first settles it
+    return autograd::settled_gradient(*leaf);
   }
-  return leaf.grad;
+  return leaf->grad;
 }
 void Tensor::set_grad(const Tensor& g) {
-  check(requires_grad() && impl_->node->is_leaf(), "set_grad: ", *this, " is not a leaf that requires a gradient");
+  autograd::LeafNode* leaf = defined() ? autograd::leaf_of(*this) : nullptr;
+  check(leaf != nullptr, "set_grad: ", *this, " is not a leaf that requires a gradient");
   check(!g.defined() || g.sizes() == sizes(), "set_grad: the gradient has shape ", g.defined() ? g.sizes() : Dims{},
         ", the tensor ", sizes());
-  auto& leaf = *static_cast<autograd::LeafNode*>(impl_->node.get());
-  leaf.grad = g;
-  if (leaf.has_hooks()) leaf.hooks().tags = {}, leaf.hooks().pending = {};
+  leaf->grad = g;
+  if (leaf->has_hooks()) leaf->hooks().tags = {}, leaf->hooks().pending = {};
 }
 
 }  // namespace mantissa

@@ -117,6 +117,12 @@ class LeafNode final : public Node {
 
 void forget_unlisted(LeafNode& leaf);  // autograd/unlisted.cpp
 
+// The leaf that `t` is; null for the result of an operator and for what wants no gradient.
+inline LeafNode* leaf_of(const Tensor& t) {
+  Node* node = t.impl()->node.get();
+  return node && node->is_leaf() ? static_cast<LeafNode*>(node) : nullptr;
+}
+
 // Sums away what broadcasting had repeated and casts to the dtype the input had, or leaves that of the leaf that `edge`
 // leads to: the gradient of a shadow may be as wide as the parameter's.
 Tensor fit_gradient(Tensor g, const InputMeta& input, const NodeRef& edge);

@@ -2,13 +2,15 @@
 
 #include <utility>
 
+#include "autograd/last_owner.h"
+
 namespace mantissa::autograd {
 
 Place::Place(const Destination& to, const Dims& sizes, Device device, bool may_add) : to_(to) {
   if (to.leaf && may_add) {
     update_.emplace(*to.leaf);
     const Tensor& g = to.leaf->grad;
-    if (g.defined() && !g.requires_grad() && g.ref()->unique() && g.storage()->unique() && g.is_contiguous() &&
+    if (g.defined() && !g.requires_grad() && is_only_handle(g) && g.is_contiguous() &&
         g.dtype() == to.dtype && g.device() == device && g.sizes() == sizes) return;
     update_.reset();
   }

@@ -21,14 +21,14 @@ Unlisted& unlisted() {
 }  // namespace
 
 void note_unlisted(const Tensor& parameter) {
-  auto* leaf = static_cast<LeafNode*>(parameter.impl()->node.get());
+  LeafNode* leaf = leaf_of(parameter);
   const std::lock_guard lock(unlisted().mutex);
   unlisted().leaves.insert(leaf);
   leaf->unlisted = true;
 }
 
 void note_listed(const Tensor& parameter) {
-  auto* leaf = static_cast<LeafNode*>(parameter.impl()->node.get());
+  LeafNode* leaf = leaf_of(parameter);
   if (leaf && leaf->unlisted) forget_unlisted(*leaf);
 }
 

@@ -50,8 +50,8 @@ MemoryByDtype memory_by_dtype(nn::ModuleRef net) {
   for (const Tensor& p : nn::parameters(net)) {
     bytes_of(m.parameters, p.dtype()) += p.nbytes();
     if (const Tensor g = p.grad(); g.defined()) bytes_of(m.gradients, g.dtype()) += g.nbytes();
-    if (!p.requires_grad()) continue;
-    auto* leaf = static_cast<autograd::LeafNode*>(p.impl()->node.get());
+    autograd::LeafNode* leaf = autograd::leaf_of(p);
+    if (!leaf) continue;
     const std::lock_guard lock(leaf->mutex);
     if (leaf->shadow.defined()) bytes_of(m.shadows, leaf->shadow.dtype()) += leaf->shadow.nbytes();
   }

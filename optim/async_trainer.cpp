@@ -11,13 +11,8 @@
 #include "optim/master.h"
 
 namespace mantissa::optim {
-namespace {
 
-autograd::LeafNode& leaf_of(const Tensor& parameter) {
-  return *static_cast<autograd::LeafNode*>(parameter.impl()->node.get());
-}
-
-}  // namespace
+using autograd::leaf_of;
 
 AsyncTrainer::AsyncTrainer(const Parameters& model, const AsyncTrainerOptions& options)
     : options_(options), names_(model.names) {
@@ -25,13 +20,11 @@ AsyncTrainer::AsyncTrainer(const Parameters& model, const AsyncTrainerOptions& o
   check(options.micro_batches >= 1, "AsyncTrainer: micro_batches must be at least 1, got ", options.micro_batches);
   for (std::size_t i = 0; i < model.tensors.size(); ++i) {
     const Tensor& p = model.tensors[i];
-    const auto name = [&] {
-      return names_[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : names_[i];
-    };
+    const auto name = [&] { return parameter_label(names_[i], i); };
     check(p.defined() && p.is_floating() && p.requires_grad() && p.is_leaf(), "AsyncTrainer: ", name(), " is ", p,
           "; parameters are floating leaves that require a gradient");
     Pair pair{.model = p, .master = make_master(p).requires_grad_(), .version = p.storage()->version()};
-    leaf_of(p).set_dtype(pair.master.dtype(), p.device());  // gradients are summed in it
+    leaf_of(p)->set_dtype(pair.master.dtype(), p.device());  // gradients are summed in it
     pairs_.push_back(std::move(pair));
   }
 }
@@ -95,7 +88,7 @@ void AsyncTrainer::listen() {
 void AsyncTrainer::hand_over() {
   const NoGrad no_grad;
   for (Pair& p : pairs_) {
-    autograd::LeafNode &from = leaf_of(p.model), &to = leaf_of(p.master);
+    autograd::LeafNode &from = *leaf_of(p.model), &to = *leaf_of(p.master);
     const std::scoped_lock lock(from.mutex, to.mutex);
     to.grad = std::exchange(from.grad, {});
     autograd::GradientTags& tags = to.hooks().tags;
@@ -122,7 +115,7 @@ void AsyncTrainer::settle() {
   publish();
   if (i == pairs_.size()) return;
   fail(
-      "AsyncTrainer: ", names_[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : names_[i],
+      "AsyncTrainer: ", parameter_label(names_[i], i),
       " was written to while an asynchronous step was under way; the step's result has replaced it. Call synchronize() "
       "before you write to parameters");
 }

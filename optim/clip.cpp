@@ -52,11 +52,9 @@ void check_unscaled(const char* function, const Parameters& parameters, double l
   if (std::isinf(limit)) return;
   for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
     if (!amp::carries_scale(parameters.tensors[i])) continue;
-    const std::string& name = parameters.names[i];
-    fail(
-        function, ": the gradient of ", name.empty() ? concat("parameter ", static_cast<unsigned long>(i)) : name,
-        " is still multiplied by the scale of a GradScaler; call scaler.unscale_(optimizer) first, or clip in "
-        "scaler.step(optimizer, amp::ClipNorm{1})");
+    fail(function, ": the gradient of ", parameter_label(parameters.names[i], i),
+         " is still multiplied by the scale of a GradScaler; call scaler.unscale_(optimizer) first, or clip in "
+         "scaler.step(optimizer, amp::ClipNorm{1})");
   }
 }
 

@@ -51,9 +51,8 @@ void Muon::add_group(Parameters parameters, const MuonOptions& o) {
   for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
     const Tensor& p = parameters.tensors[i];
     if (!p.defined() || p.dim() == 2) continue;
-    fail("Muon: ",
-         parameters.names[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : parameters.names[i],
-         " is ", p, ", not a matrix; give biases, norms and embeddings to another optimizer, such as AdamW");
+    fail("Muon: ", parameter_label(parameters.names[i], i), " is ", p,
+         ", not a matrix; give biases, norms and embeddings to another optimizer, such as AdamW");
   }
   Group g;
   g.hyper_names = hyper_names;

@@ -18,6 +18,8 @@
 namespace mantissa::optim {
 namespace {
 
+using autograd::leaf_of;
+
 bool is_placed(const Tensor& state, Dtype dtype, Device device) {
   return state.defined() && state.dtype() == dtype && state.device() == device;
 }
@@ -26,10 +28,6 @@ void match(Tensor& state, Dtype dtype, Device device, const Dims& sizes) {
   const TensorOptions o{.dtype = dtype, .device = device};
   if (!state.defined()) state = zeros(sizes, o);
   else if (!is_placed(state, dtype, device)) state = empty(sizes, o).copy_(state);
-}
-
-autograd::LeafNode* leaf_of(const Tensor& parameter) {
-  return static_cast<autograd::LeafNode*>(parameter.impl()->node.get());
 }
 
 // The parameter's shadow if it is up to date: the kernel will keep it so. A stale one is left to the
@@ -103,9 +101,7 @@ void Optimizer::add_group(Group g) {
   for (const Tensor& p : parameters()) seen.insert(p.impl());
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& p = g.parameters[i];
-    const auto name = [&] {
-      return g.names[i].empty() ? concat("parameter ", static_cast<unsigned long>(i)) : g.names[i];
-    };
+    const auto name = [&] { return parameter_label(g.names[i], i); };
     check(p.defined(), "optimizer: ", name(), " is an undefined tensor");
     check(p.is_floating(), "optimizer: ", name(), " is ", p, "; only floating tensors can be optimized");
     check(p.is_leaf(), "optimizer: ", name(), " is the result of an operator; only leaves can be optimized");
@@ -287,7 +283,7 @@ Tensor Optimizer::master(std::size_t i) const {
     if (i < g.parameters.size()) return g.value(i);
     i -= g.parameters.size();
   }
-  fail("optimizer: there is no parameter ", static_cast<unsigned long>(i));
+  fail("optimizer: there is no parameter ", i);
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -316,10 +312,9 @@ std::string Optimizer::parameter_name(std::size_t i) const {
       first += g.parameters.size();
       continue;
     }
-    if (!g.names[i - first].empty()) return g.names[i - first];
-    break;
+    return parameter_label(g.names[i - first], i);
   }
-  return concat("parameter ", static_cast<unsigned long>(i));
+  return parameter_label("", i);
 }
 
 const Optimizer::Group& Optimizer::checked_group(int group) const {
@@ -353,10 +348,10 @@ NamedTensors Optimizer::own_state() const {
   for (std::size_t k = 0; k < groups_.size(); ++k) {
     const Group& g = groups_[k];
     for (std::size_t h = 0; h < g.hyper_names.size(); ++h) {
-      state.emplace_back(concat("group.", static_cast<unsigned long>(k), ".", g.hyper_names[h]), g.hyper_at(h));
+      state.emplace_back(concat("group.", k, ".", g.hyper_names[h]), g.hyper_at(h));
     }
     for (std::size_t i = 0; i < g.parameters.size(); ++i, ++number) {
-      const std::string prefix = concat("state.", static_cast<unsigned long>(number), ".");
+      const std::string prefix = concat("state.", number, ".");
       state.emplace_back(prefix + "step", g.step_at(i));
       for (std::size_t s = 0; s < g.scalar_names.size(); ++s) {
         state.emplace_back(prefix + g.scalar_names[s],

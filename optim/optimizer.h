@@ -35,6 +35,10 @@ struct Parameters {
   std::vector<Tensor> tensors;
   std::vector<std::string> names;
 };
+// How errors call parameter i: by its name, or "parameter 3" when it has none.
+inline std::string parameter_label(const std::string& name, std::size_t i) {
+  return name.empty() ? concat("parameter ", i) : name;
+}
 
 // The dtypes an optimizer keeps its memory in; the last argument of every optimizer.
 struct MemoryOptions {
