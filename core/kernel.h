@@ -14,15 +14,15 @@
 #include "core/tensor.h"
 
 #if defined(MANTISSA_HAS_X86_ISAS)
-#define MANTISSA_KERNEL_CPU(name, ...)                        \
-  namespace cpu_backend::baseline { void name(__VA_ARGS__); } \
-  namespace cpu_backend::avx2 { void name(__VA_ARGS__); }     \
+#define MANTISSA_KERNEL_CPU(name, ...)                            \
+  namespace cpu_backend::baseline { void name(__VA_ARGS__); }             \
+  namespace cpu_backend::avx2 { void name(__VA_ARGS__); }                 \
   namespace cpu_backend::avx512 { void name(__VA_ARGS__); }
-#define MANTISSA_KERNEL_CALL_CPU(name)                                     \
-  switch (cpu_backend::isa()) {                                            \
-    case cpu_backend::Isa::avx512: return cpu_backend::avx512::name(a...); \
-    case cpu_backend::Isa::avx2: return cpu_backend::avx2::name(a...);     \
-    default: return cpu_backend::baseline::name(a...);                     \
+#define MANTISSA_KERNEL_CALL_CPU(name)                            \
+  switch (cpu_backend::isa()) {                                           \
+    case cpu_backend::Isa::avx512: return cpu_backend::avx512::name(a...);        \
+    case cpu_backend::Isa::avx2: return cpu_backend::avx2::name(a...);            \
+    default: return cpu_backend::baseline::name(a...);                    \
   }
 #else
 #define MANTISSA_KERNEL_CPU(name, ...) namespace cpu_backend::baseline { void name(__VA_ARGS__); }
