@@ -14,6 +14,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
 #include "core/allocator.h"
+#include "core/from_blob.h"
 #include "core/operators.h"
 #include "core/ops.h"
 #include "core/ops_matrix.h"

@@ -1,4 +1,4 @@
-// parallel_for: the only way work is split over CPU threads (OpenMP behind it).
+// parallel_for: the only way work is split over CPU threads (core/team.h behind it).
 // Work is cut into blocks whose size depends on the problem and never on the number of threads, so
 // results are bitwise the same for any thread count.
 #pragma once

@@ -6,6 +6,7 @@
 
 #include "core/context.h"
 #include "core/formula_recorder.h"
+#include "core/from_blob.h"
 #include "core/host_reads.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
@@ -68,6 +69,20 @@ Tensor Tensor::allocate(const Dims& sizes, Dtype dtype, Device device, Layout la
   Ref<Storage> storage = Storage::allocate(checked_nbytes(sizes, dtype), device);
   void* data = storage->data();
   return make(std::move(storage), data, sizes, dense_strides(sizes, layout), dtype, device);
+}
+
+void detail::check_memory(const void* data, const Dims& sizes, const TensorOptions& o) {
+  const std::int64_t nbytes = checked_nbytes(sizes, o.dtype);
+  check(data || nbytes == 0, "from_blob: no memory is given for the ", nbytes, " bytes of ", sizes);
+  check(reinterpret_cast<std::uintptr_t>(data) % size_of(o.dtype) == 0,
+        "from_blob: the memory is not aligned to elements of ", o.dtype);
+  check(!o.requires_grad || is_floating(o.dtype), "from_blob: only floating tensors have gradients, this is ", o.dtype);
+}
+Tensor detail::over_memory(void* data, const Dims& sizes, TensorOptions o, void (*release)(void*), void* owner) {
+  Tensor t = make(Storage::borrow(data, checked_nbytes(sizes, o.dtype), o.device, release, owner), data, sizes,
+                  dense_strides(sizes, Layout::contiguous), o.dtype, o.device);
+  if (o.requires_grad) t.requires_grad_();
+  return t;
 }
 
 Tensor::Tensor(double number) : Tensor(allocate({}, f64)) {

@@ -6,6 +6,7 @@
 
 #include "autograd/grad_mode.h"
 #include "core/error.h"
+#include "core/from_blob.h"
 #include "core/operators.h"
 #include "core/ops.h"
 #include "tests/testing.h"
@@ -267,4 +268,31 @@ TEST_CASE("a tensor in a condition is its one element") {
   CHECK_THROWS_WITH(bool(x < 3.0), "a condition: bool[2] has not one element; use any() or all()");
   CHECK_THROWS_WITH(bool(zeros({0})), "a condition: f32[0] has not one element; use any() or all()");
   CHECK_THROWS_WITH(bool(Tensor()), "a condition: the tensor is undefined; whether there is one says defined()");
+}
+
+TEST_CASE("from_blob shares memory that is not ours, and gives it back once") {
+  std::vector<float> theirs{1, 2, 3, 4, 5, 6};
+  int released = 0;
+  {
+    Tensor row;
+    {
+      Tensor x = from_blob(theirs.data(), {2, 3}, [&](void* p) { released += p == theirs.data() ? 1 : 100; });
+      CHECK(x.to_vector<float>() == theirs);
+      x.mul_(2);
+      row = x[1];
+    }
+    CHECK(released == 0);  // a view holds it
+    CHECK(theirs == std::vector<float>{2, 4, 6, 8, 10, 12});
+    theirs[4] = -1;
+    CHECK(row.to_vector<float>() == std::vector<float>{8, -1, 12});
+    CHECK(sum(square(row.detach().requires_grad_())).item<float>() == 64 + 1 + 144);
+  }
+  CHECK(released == 1);
+  CHECK(from_blob(nullptr, {0, 3}).numel() == 0);
+  const auto count = [&](void*) { ++released; };
+  CHECK_THROWS_WITH(from_blob(nullptr, {2}, count), Contains("no memory is given for the 8 bytes of [2]"));
+  CHECK_THROWS_WITH(from_blob(reinterpret_cast<char*>(theirs.data()) + 1, {2}, count), Contains("not aligned"));
+  CHECK_THROWS_WITH(from_blob(theirs.data(), {INT64_MAX, 4}, count), Contains("9223372036854775807"));
+  CHECK_THROWS_WITH(from_blob(theirs.data(), {2}, count, {.dtype = i64, .requires_grad = true}), Contains("floating"));
+  CHECK(released == 1);  // not after an error
 }

@@ -1,0 +1,43 @@
+// A tensor over memory that somebody else owns, without a copy, as torch::from_blob: a picture of another library, a
+// frame of a camera, a mapped file. What is written to one is seen in the other.
+//
+//   Tensor frame = from_blob(image.data, {image.rows, image.cols, 3}, {.dtype = u8});     // image must outlive it
+//   Tensor kept = from_blob(p, {n}, [image](void*) {}, {.dtype = u8});                    // keeps a copy of the handle
+#pragma once
+
+#include <concepts>
+#include <utility>
+
+#include "core/tensor.h"
+
+namespace mantissa {
+
+namespace detail {
+void check_memory(const void* data, const Dims& sizes, const TensorOptions&);
+Tensor over_memory(void* data, const Dims& sizes, TensorOptions, void (*release)(void*), void* owner);
+}
+
+// Row-major elements of o.dtype at `data`, in the memory of o.device, which must outlive the tensor and its views.
+// Error where `data` is null or not aligned to an element.
+inline Tensor from_blob(void* data, const Dims& sizes, TensorOptions o = {}) {
+  detail::check_memory(data, sizes, o);
+  return detail::over_memory(data, sizes, o, [](void*) {}, nullptr);
+}
+// release(data) is called when the last tensor over the memory is gone, in whatever thread that is. Not after an error.
+template <std::invocable<void*> F>
+Tensor from_blob(void* data, const Dims& sizes, F release, TensorOptions o = {}) {
+  struct Owner {
+    F release;
+    void* data;
+  };
+  detail::check_memory(data, sizes, o);
+  auto* owner = new Owner{std::move(release), data};
+  const auto end = [](void* p) {
+    auto* own = static_cast<Owner*>(p);
+    own->release(own->data);
+    delete own;
+  };
+  return detail::over_memory(data, sizes, o, end, owner);
+}
+
+}  // namespace mantissa
