@@ -16,9 +16,9 @@
 // Beyond PyTorch: other rules for the scale (amp/scale_policy.h); verdicts are booleans; a gradient must
 // be finite also after unscaling; bf16 and f64 gradients work; arguments are validated; growth happens
 // at >= interval; skips are counted and overflows reported; a gradient is divided by the scale its own loss
-// had, and sums over losses of different scales, or of scaled and unscaled gradients, are refused
-// (amp/scale_ledger.h). Gradients changed between unscale_ and step are checked again only with the option
-// recheck. Watching a scaler over time: amp/scale_monitor.h.
+// had, and sums over losses of different scales, or with gradients that unscale_ has divided, are refused
+// (amp/scale_ledger.h); a loss that no scaler has scaled counts as scaled by hand. Gradients changed between unscale_
+// and step are checked again only with the option recheck. Watching a scaler over time: amp/scale_monitor.h.
 //
 // Threads: scale(), get_scale() and reports may be called in any thread while others unscale, step and update;
 // these wait for each other.
