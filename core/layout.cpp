@@ -28,20 +28,20 @@ std::int64_t checked_nbytes(const Dims& sizes, Dtype dtype) {
 
 Dims contiguous_strides(const Dims& sizes) {
   Dims strides = sizes;
-  std::int64_t step = 1;
+  std::uint64_t step = 1;  // wraps around where the tensor is empty and its other sizes are absurd
   for (int i = sizes.rank() - 1; i >= 0; --i) {
-    strides[i] = step;
-    step *= sizes[i] > 0 ? sizes[i] : 1;
+    strides[i] = static_cast<std::int64_t>(step);
+    step *= static_cast<std::uint64_t>(sizes[i] > 0 ? sizes[i] : 1);
   }
   return strides;
 }
 
 bool is_contiguous(const Dims& sizes, const Dims& strides) {
-  std::int64_t step = 1;
+  std::uint64_t step = 1;  // as above
   for (int i = sizes.rank() - 1; i >= 0; --i) {
     if (sizes[i] == 0) return true;
-    if (sizes[i] != 1 && strides[i] != step) return false;
-    step *= sizes[i];
+    if (sizes[i] != 1 && strides[i] != static_cast<std::int64_t>(step)) return false;
+    step *= static_cast<std::uint64_t>(sizes[i]);
   }
   return true;
 }

@@ -110,10 +110,12 @@ Tensor Tensor::as_strided(const Dims& sizes, const Dims& strides, std::int64_t o
   }
   const auto item = static_cast<std::int64_t>(size_of(dtype()));
   const std::int64_t begin = static_cast<const char*>(impl_->data) - static_cast<const char*>(impl_->storage->data());
-  const bool fits = !overflow && (checked_numel(sizes) == 0 || last < (impl_->storage->nbytes() - begin) / item);
+  const bool is_empty = checked_numel(sizes) == 0;
+  const bool fits = !overflow && (is_empty || last < (impl_->storage->nbytes() - begin) / item);
   check(fits, "as_strided: sizes ", sizes, " with strides ", strides, " at offset ", offset,
         " reach beyond the storage of ", *this);
-  return make(impl_->storage, static_cast<char*>(impl_->data) + offset * item, sizes, strides, dtype(), device());
+  char* first = static_cast<char*>(impl_->data) + (is_empty ? 0 : offset * item);
+  return make(impl_->storage, first, sizes, strides, dtype(), device());
 }
 
 Tensor Tensor::detach() const {

@@ -177,7 +177,8 @@ template <int n> struct InputGrad {
     std::vector<std::int64_t> rest;
     for (int d = 0; d < n; ++d) {
       const std::int64_t extent = (c.x(1).size(d + 2) - 1) * options.dilation[d] + 1;
-      rest.push_back(x_sizes[d + 2] - (c.x(0).size(d + 2) - 1) * options.stride[d] + 2 * options.padding[d] - extent);
+      rest.push_back(x_sizes[d + 2] - (c.x(0).size(d + 2) - 1) * options.stride[d] +
+                     std::int64_t{2} * options.padding[d] - extent);
     }
     attributes.emplace_back("output_padding", rest);
     const auto in = [&](int i) { return wide ? c.in(i, c.y().dtype()) : c.in(i); };

@@ -173,11 +173,14 @@ Windows windows_of(const char* name, std::int64_t height, std::int64_t width, Pe
           ": kernel, stride and dilation must be at least 1 and padding at least 0");
     const std::int64_t border = o.padding[d];
     w.padded[d] = in[d] + 2 * border;
-    const std::int64_t extent = (kernel[d] - 1) * o.dilation[d] + 1;
+    check(w.padded[d] <= INT32_MAX, name, ": ", w.padded[d], " rows or columns, with padding, are too many");
+    const std::int64_t extent = (std::int64_t{kernel[d]} - 1) * o.dilation[d] + 1;
     check(extent <= w.padded[d], name, ": a kernel that reaches over ", extent, " does not fit into ", w.padded[d],
           " (with padding)");
     w.count[d] = (w.padded[d] - extent) / o.stride[d] + 1;
   }
+  const double places = 1.0 * kernel[0] * kernel[1] * static_cast<double>(w.count[0]) * static_cast<double>(w.count[1]);
+  check(places < 0x1p31, name, ": ", places, " elements of windows in an image are too many");
   std::vector<std::int64_t> at;
   for (int a = 0; a < kernel[0]; ++a) {
     for (int b = 0; b < kernel[1]; ++b) {
@@ -245,8 +248,10 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     const int k = given == 1 ? 0 : d;
     const std::int64_t size = x.size(d + 2);
     const double factor = o.scale_factor.empty() ? 0 : o.scale_factor[static_cast<std::size_t>(k)];
-    const std::int64_t out =
-        o.size.empty() ? static_cast<std::int64_t>(std::floor(static_cast<double>(size) * factor)) : o.size[k];
+    const double asked =
+        o.size.empty() ? std::floor(static_cast<double>(size) * factor) : static_cast<double>(o.size[k]);
+    check(std::abs(asked) < 0x1p31, "interpolate: a result of ", asked, " in dimension ", d + 2, " is too large");
+    const auto out = static_cast<std::int64_t>(asked);
     check(size > 0 && out > 0, "interpolate: sizes must be positive, found ", size, " to ", out, " in dimension ",
           d + 2);
     double ratio = static_cast<double>(size) / static_cast<double>(out);

@@ -48,7 +48,7 @@ struct Pooling {
     }
   }
   std::int64_t output_size(int d, std::int64_t in) const {
-    const std::int64_t padded = in + 2 * options.padding[d];
+    const std::int64_t padded = in + std::int64_t{2} * options.padding[d];
     check(kernel[d] <= padded, d == 0 ? "height" : "width", ": a kernel of ", kernel[d], " does not fit into ", padded,
           " (with padding)");
     std::int64_t out = (padded - kernel[d] + (options.ceil_mode ? stride(d) - 1 : 0)) / stride(d) + 1;
@@ -307,6 +307,8 @@ struct AdaptiveAvgPool2d {
   Spec infer(const Tensor& x) const {
     check_input(x);
     check(output[0] >= 1 && output[1] >= 1, "the output size must be at least 1, found ", output[0], " x ", output[1]);
+    check(output[0] < INT32_MAX && output[1] < INT32_MAX, "the output size ", output[0], " x ", output[1],
+          " is too large");
     return like_layout(x, {x.size(0), x.size(1), output[0], output[1]});
   }
   void run(const View& y, const View& x) const {

@@ -28,6 +28,9 @@ Tensor unpooled(const char* name, const Tensor& x, const Tensor& indices, std::a
   for (std::size_t d = 0; d < n; ++d) {
     const int at = static_cast<int>(d);
     const std::int64_t step = stride[d] == 0 ? kernel[d] : stride[d], border = padding[d];
+    check(kernel[d] >= 1 && step >= 1 && border >= 0, name,
+          ": kernel and stride must be at least 1 and padding at least 0, got ", kernel[d], ", ", step, " and ",
+          border);
     const std::int64_t size = output.empty() ? (x.size(at + 2) - 1) * step - 2 * border + kernel[d] : output[at];
     check(size > 0, name, ": the result would have size ", size, " in dimension ", at + 2, " for x ", x);
     sizes.push_back(size);

@@ -46,7 +46,7 @@ struct Windows {
   }
   std::int64_t output_size(int d, std::int64_t in) const {
     if (adaptive) return output[d];
-    const std::int64_t padded = in + 2 * options.padding[d];
+    const std::int64_t padded = in + std::int64_t{2} * options.padding[d];
     check(extent(d) <= padded, dimension_names[d], ": a kernel of ", extent(d), " does not fit into ", padded,
           " (with padding)");
     std::int64_t out = (padded - extent(d) + (options.ceil_mode ? stride(d) - 1 : 0)) / stride(d) + 1;

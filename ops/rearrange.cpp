@@ -62,7 +62,7 @@ MANTISSA_OP(Flip)
 Tensor roll_one(const Tensor& x, std::int64_t shift, int dim) {
   const std::int64_t size = x.size(dim);
   if (size == 0) return clone(x);
-  const std::int64_t first = ((-shift % size) + size) % size;  // what comes to the front
+  const std::int64_t first = (size - shift % size) % size;  // what comes to the front
   return first == 0 ? clone(x) : cat({slice(x, dim, first), slice(x, dim, 0, first)}, dim);
 }
 
@@ -122,7 +122,7 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim) {
   const int d = wrap_dim(dim, x.dim());
   Dims wide = x.sizes(), sizes = x.sizes();
   wide.insert(d + 1, repeats);
-  sizes[d] *= repeats;
+  check(!__builtin_mul_overflow(sizes[d], repeats, &sizes[d]), "repeat_interleave: the result is too large");
   return reshape(clone(expand(unsqueeze(x, d + 1), wide)), sizes);
 }
 Tensor channel_shuffle(const Tensor& x, int groups) {

@@ -4,6 +4,7 @@
 
 #include "core/ops_special.h"
 #include "ops/apply.h"
+#include "ops/length.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -21,6 +22,7 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim) {
   std::int64_t total = 0;
   for (std::int64_t n : sizes) {
     check(n >= 0, "split: sizes ", sizes, " must not be negative");
+    check_length("split", "a size of", n);
     total += n;
   }
   check(total == x.size(dim), "split: sizes ", sizes, " add up to ", total, ", dimension ", dim, " of ", x, " has ",
