@@ -76,9 +76,6 @@ Tensor standard_gamma(const Tensor& alpha) {
 }
 Tensor log_beta(const Tensor& a, const Tensor& b) { return lgamma(a) + lgamma(b) - lgamma(a + b); }
 
-// The sizes of both, broadcast.
-Dims common(const Tensor& a, const Tensor& b) { return broadcast_tensors({a, b})[0].sizes(); }
-
 }  // namespace
 
 Parameter::Parameter(const Tensor& value) : value_(value) {
@@ -279,7 +276,7 @@ Tensor Bernoulli::sample(const Dims& shape) const {
 }
 Tensor Bernoulli::log_prob(const Tensor& given) const {
   const Tensor value = given.is_floating() ? wide(given) : cast(given, logits.dtype());
-  const Dims sizes = common(value, logits);
+  const Dims sizes = broadcast(value.sizes(), logits.sizes());
   return -binary_cross_entropy_with_logits(expand(logits, sizes), expand(value, sizes), {}, Reduction::none);
 }
 Tensor Bernoulli::entropy() const { return binary_cross_entropy_with_logits(logits, probs, {}, Reduction::none); }
@@ -308,7 +305,7 @@ Tensor Categorical::sample(const Dims& shape) const {
 Tensor Categorical::log_prob(const Tensor& value) const {
   check(!value.is_floating(), "Categorical: a value is a class number, i64, got ", value);
   const Tensor index = cast(value, i64).unsqueeze(-1);
-  Dims sizes = common(index, slice(logits, -1, 0, 1)), all = sizes;
+  Dims sizes = broadcast(index.sizes(), slice(logits, -1, 0, 1).sizes()), all = sizes;
   all.back() = logits.size(-1);
   return gather(expand(logits, all), -1, expand(index, sizes)).squeeze(-1);
 }
@@ -350,7 +347,7 @@ MultivariateNormal::MultivariateNormal(const Tensor& l, const Tensor& s) {
             s.size(-2) == l.size(-1),
         "MultivariateNormal: needs loc [..., D] and scale_tril [..., D, D], got ", l, " and ", s);
   const Tensor mean = wide(l), tril = wide(s);
-  const Dims batch = common(mean.unsqueeze(-1), slice(tril, -1, 0, 1));
+  const Dims batch = broadcast(mean.unsqueeze(-1).sizes(), slice(tril, -1, 0, 1).sizes());
   Dims square_batch = batch;
   square_batch.back() = mean.size(-1);
   scale_tril = expand(tril, square_batch);

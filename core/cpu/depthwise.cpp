@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/cpu/vectors.h"
+#include "core/cpu/vectors_together.h"
 #include "core/parallel.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -20,14 +20,6 @@ struct Span { std::int64_t begin, end; };
 Span both(const Span& a, const Span& b) {
   const std::int64_t begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
-}
-
-// body(lanes, j) over the vectors of `channels`, `n` at a time, and then one by one.
-template <int n, class F> void for_channels(std::int64_t channels, const F& body) {
-  std::int64_t j = 0;
-  for (; j + n * width <= channels; j += n * width) body.template operator()<n>(WholeVector{}, j);
-  for (; j + width <= channels; j += width) body.template operator()<1>(WholeVector{}, j);
-  if (j < channels) body.template operator()<1>(PartOfVector{channels - j}, j);
 }
 
 // Room for n numbers, whatever was in it.
@@ -113,7 +105,7 @@ struct Correlation {
     };
     Span all = columns(kx);
     for (int k = 1; k < taps; ++k) all = both(all, columns(kx + k));
-    for_channels<side_by_side>(count, [&]<int n>(const auto& lanes, std::int64_t j) {
+    for_vectors_together<side_by_side, float>(count, [&]<int n>(const auto& lanes, std::int64_t j) {
       add<taps, n>(lanes, ky, kx, all, j);
       for (int k = 0; k < taps; ++k) {  // the columns near the edges that only some of the taps have
         const Span own = columns(kx + k);

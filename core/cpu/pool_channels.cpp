@@ -3,7 +3,7 @@
 // of eight, which is what a tensor that only backward will read should cost.
 #include "core/cpu/pool_channels.h"
 
-#include "core/cpu/vectors.h"
+#include "core/cpu/vectors_together.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 
@@ -18,6 +18,7 @@ namespace {
 // Integers as wide as C, so that what is selected by comparing C needs no conversion.
 template <class C> using Lane = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
 template <class C> constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
+constexpr int together = 4;  // vectors whose results are kept in registers
 
 // The first n lanes to and from bytes or 64-bit integers.
 template <class L, class To> void store_lanes(To* to, const Vec<L>& v, std::int64_t n) {
@@ -44,15 +45,6 @@ template <> inline Vec<std::int32_t> load_lanes<std::int32_t>(const std::uint8_t
   return Vec<std::int32_t>(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first_lanes(n), from)));
 }
 #endif
-// body.operator()<count>(lanes, j) for the vectors of C that cover [0, n), a few at a time, which do not wait for each
-// other, and then one by one.
-template <class C, class F> void for_vectors_together(std::int64_t n, const F& body) {
-  constexpr int together = 4;  // vectors whose results are kept in registers
-  std::int64_t j = 0;
-  for (; j + together * width<C> <= n; j += together * width<C>) body.template operator()<together>(WholeVector{}, j);
-  for (; j + width<C> <= n; j += width<C>) body.template operator()<1>(WholeVector{}, j);
-  if (j < n) body.template operator()<1>(PartOfVector{n - j}, j);
-}
 template <class C> std::int64_t count_of(const WholeVector&) { return width<C>; }
 template <class C> std::int64_t count_of(const PartOfVector& lanes) { return lanes.n; }
 
@@ -115,7 +107,7 @@ void maxima(const PoolShape& s, const View& y, const View& codes, const View& x,
     for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {
       const auto columns = s.window(1, ox);
       const std::int64_t to = ((n * s.out[0] + oy) * s.out[1] + ox) * channels;
-      for_vectors_together<C>(channels, [&]<int count>(const auto& lanes, std::int64_t j) {
+      for_vectors_together<together, C>(channels, [&]<int count>(const auto& lanes, std::int64_t j) {
         Vec<C> best[count];
         Vec<L> which[count];
         for (int u = 0; u < count; ++u) {
@@ -226,7 +218,7 @@ template <class T> void averages(const PoolShape& s, const View& y, const View& 
         }
         for (int u = 0; u < count; ++u) lanes.store(to + j + u * width<C>, sum[u] / size);
       };
-      for_vectors_together<C>(channels, average);
+      for_vectors_together<together, C>(channels, average);
     }
   });
 }
