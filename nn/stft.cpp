@@ -1,5 +1,6 @@
 #include "nn/stft.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "core/ops_special.h"
+#include "core/recording.h"
 
 namespace mantissa {
 namespace {
@@ -53,20 +55,24 @@ Tensor make_table(const Table& t) {
 }
 
 Tensor table_of(const Table& key) {
-  static std::mutex mutex;
-  static std::deque<std::pair<Table, Tensor>> kept;  // the last ones used stand in front
-  const std::lock_guard lock(mutex);
-  for (auto it = kept.begin(); it != kept.end(); ++it) {
-    if (!(it->first == key)) continue;
-    const auto found = *it;
-    kept.erase(it);
-    kept.push_front(found);
-    return found.second;
+  struct Kept {
+    std::mutex mutex;
+    std::deque<std::pair<Table, Tensor>> tables;  // the last ones used stand in front
+  };
+  static Kept& kept = *new Kept;  // never destroyed: a GPU's memory is gone before static objects are
+  const std::lock_guard lock(kept.mutex);
+  const auto at = std::ranges::find(kept.tables, key, &std::pair<Table, Tensor>::first);
+  if (at != kept.tables.end()) {
+    std::rotate(kept.tables.begin(), at, at + 1);
+    return kept.tables.front().second;
   }
   const NoGrad no_grad;
-  kept.emplace_front(key, make_table(key));
-  if (kept.size() > 8) kept.pop_back();
-  return kept.front().second;
+  const Tensor table = make_table(key);
+  if (is_recording(key.device)) return table;  // its memory is the captured graph's
+  synchronize(key.device);  // whatever stream asks next finds it there
+  kept.tables.emplace_front(key, table);
+  if (kept.tables.size() > 8) kept.tables.pop_back();
+  return table;
 }
 
 struct Frame {
