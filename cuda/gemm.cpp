@@ -98,14 +98,14 @@ int parts_for(const Gemm& g, int tile) {
 
 // One way to compute a product: whose kernel, with what tile or plan, k cut into how many parts. cublaslt: the product
 // alone, and what follows it in kernels of its own, to the bits of the operators;
-// cublaslt_epilogue: the library does all.
+// cublaslt_epilogue: the library does all. hopper_pair: two blocks of Hopper's kernel at a time.
 struct Kernel {
-  enum Kind { mma, hopper, plain, cublaslt, cublaslt_epilogue } kind;
+  enum Kind { mma, hopper, hopper_pair, plain, cublaslt, cublaslt_epilogue } kind;
   int tile, parts;
 };
 std::string name_of(const Kernel& w) {
   if (w.kind == Kernel::mma) return fmt::format("mma {}x{}", w.tile, w.parts);
-  constexpr const char* names[] = {"mma", "hopper", "plain", "cublaslt", "cublaslt_epilogue"};
+  constexpr const char* names[] = {"mma", "hopper", "hopper_pair", "plain", "cublaslt", "cublaslt_epilogue"};
   return fmt::format("{} {}", names[w.kind], w.tile);
 }
 
@@ -141,6 +141,16 @@ void sum_a(const Gemm& g, Device device) {
   kernels::add_in_place(device, sums, more.view(), 1.0);
 }
 
+// By a kernel that needs no memory of its own.
+bool run_alone(const Kernel& w, const Gemm& g) {
+  switch (w.kind) {
+    case Kernel::hopper: return tensor_core::run_hopper(g, w.tile);
+    case Kernel::hopper_pair: return tensor_core::run_hopper(g, w.tile, 2);
+    case Kernel::plain: return tensor_core::run_plain(g, w.tile);
+    default: return run_cublaslt(g, w.tile);
+  }
+}
+
 // The product by `w`, then its activation or the sums of a in a kernel of their own.
 bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
   Gemm product = g;
@@ -149,10 +159,7 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
   product.saved = nullptr;
   product.a_sums = nullptr;
   if (g.before_activation) product.c = g.before_activation;
-  const bool ran = w.kind == Kernel::hopper  ? tensor_core::run_hopper(product, w.tile)
-                   : w.kind == Kernel::plain ? tensor_core::run_plain(product, w.tile)
-                                             : run_cublaslt(product, w.tile);
-  if (!ran) return false;
+  if (!run_alone(w, product)) return false;
   const View rows = rows_of(g.c, g, device), from = rows_of(product.c, g, device);
   if (g.saved)
     kernels::activate_backward(device, rows, from, rows_of(const_cast<void*>(g.saved), g, device), g.activation);
@@ -162,12 +169,10 @@ bool run_in_two(const Kernel& w, const Gemm& g, Device device) {
 }
 
 bool run(const Kernel& w, const Gemm& g, Device device) {
-  // cuBLASLt's epilogue writes sums, and adds to none.
-  const bool no_sums = w.kind == Kernel::hopper || w.kind == Kernel::plain || g.accumulate;
+  // cuBLASLt's epilogue writes sums, and adds to none; of our kernels mma alone sums.
+  const bool no_sums = w.kind != Kernel::cublaslt_epilogue || g.accumulate;
   if (w.kind == Kernel::cublaslt || (w.kind != Kernel::mma && no_sums && g.a_sums)) return run_in_two(w, g, device);
-  if (w.kind == Kernel::hopper) return tensor_core::run_hopper(g, w.tile);
-  if (w.kind == Kernel::plain) return tensor_core::run_plain(g, w.tile);
-  if (w.kind == Kernel::cublaslt_epilogue) return run_cublaslt(g, w.tile);
+  if (w.kind != Kernel::mma) return run_alone(w, g);
   const std::int64_t floats = tensor_core::partial_floats(g, w.parts);
   const Tensor partial = floats ? Tensor::allocate({floats}, f32, device) : Tensor();
   return tensor_core::run_mma(g, w.tile, w.parts, floats ? partial.data<float>() : nullptr);
@@ -183,6 +188,7 @@ std::vector<Kernel> kernels_for(const Gemm& g) {
     }
     if (compute_capability() == 90) {
       for (const int tile : {256, 128}) own.push_back({Kernel::hopper, tile, 1});
+      if (g.m > 128) own.push_back({Kernel::hopper_pair, 256, 1});  // a tile for each of the two
     }
   } else {
     if (g.in == f32) plain.push_back({Kernel::plain, 128, 1});

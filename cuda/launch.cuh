@@ -30,6 +30,9 @@ namespace mantissa::cuda_backend {
 struct Grid {
   dim3 blocks, threads;
   std::size_t shared = 0;  // bytes of dynamic shared memory
+  // So many blocks, side by side along x, run together and reach each other's shared memory. sm_90 and later; blocks.x
+  // is a multiple of it.
+  unsigned cluster = 1;
 };
 
 inline constexpr int block_size = 256;
@@ -84,6 +87,13 @@ template <class P> struct Parameter<P, P> {
 // fourth that asks for the error.
 template <class... P> cudaError_t call_launch(const void* kernel, const Grid& grid, P... parameters) {
   void* addresses[] = {parameters.address()..., nullptr};
+  if (grid.cluster > 1) {
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {grid.cluster, 1, 1};
+    const cudaLaunchConfig_t config{grid.blocks, grid.threads, grid.shared, stream(), &cluster, 1};
+    return cudaLaunchKernelExC(&config, kernel, addresses);
+  }
   return cudaLaunchKernel(kernel, grid.blocks, grid.threads, addresses, grid.shared, stream());
 }
 
@@ -99,7 +109,8 @@ void launch(const char* name, void (*kernel)(P...), const Grid& grid, const A&..
     const auto run = [function, kernel, &grid](const P&... values) {
       const cuda_shim::Argument list[] = {{&values, sizeof(P), std::is_pointer_v<P>}..., {}};
       return cuda_shim::launch(
-          stream(), function, list, [=] { kernel(values...); }, grid.blocks, grid.threads, grid.shared);
+          stream(), function, list, [=] { kernel(values...); },
+          {grid.blocks, grid.threads, grid.shared, grid.cluster});
     };
     return after_launch(name, run(fitted<P>(name, arguments)...));
   }

@@ -53,22 +53,10 @@ bool is_timing_wanted() {
 #endif
 }
 
-// Whether $MANTISSA_TUNER_SKIP names the way by how its name begins.
-bool is_skipped(const Way& way) {
-  const char* list = std::getenv("MANTISSA_TUNER_SKIP");
-  std::string_view rest = list ? list : "";
-  while (!rest.empty()) {
-    const std::string_view one = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-    if (!one.empty() && way.name.starts_with(one)) return true;
-  }
-  return false;
-}
-
 std::size_t run_first(std::span<const Way> ways) {
   bool skipped = false;
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    if (is_skipped(ways[i])) skipped = true;
+    if (is_skipped(ways[i].name)) skipped = true;
     else if (ways[i].run()) return i;
   }
   check(!skipped, "no kernel applies but those that $MANTISSA_TUNER_SKIP leaves out");
@@ -85,6 +73,17 @@ float time_of(const Way& way) {
 }
 
 }  // namespace
+
+bool is_skipped(std::string_view name) {
+  const char* list = std::getenv("MANTISSA_TUNER_SKIP");
+  std::string_view rest = list ? list : "";
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    if (!one.empty() && name.starts_with(one)) return true;
+  }
+  return false;
+}
 
 std::size_t find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
                          const std::function<float(const Way&)>& time_of) {
@@ -112,7 +111,7 @@ std::size_t find_fastest(const std::string& key, std::span<const Way> ways, cons
   std::size_t best = first;
   float shortest = time_of(ways[first]);
   for (std::size_t i = first + 1; i < ways.size(); ++i) {
-    if (is_skipped(ways[i])) continue;
+    if (is_skipped(ways[i].name)) continue;
     if (written.adds) put_back();
     else  // to be written
       for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());
@@ -134,7 +133,7 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, const Writ
   if (!is_timing_wanted()) return {run_first(ways), true};
   if (const auto known = choices().find(machine(), key)) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
-      if (ways[i].name == *known && !is_skipped(ways[i]) && ways[i].run()) return {i, true};
+      if (ways[i].name == *known && !is_skipped(ways[i].name) && ways[i].run()) return {i, true};
     }
   }
   if (is_capturing()) return {run_first(ways), false};

@@ -6,8 +6,8 @@
 // anything else        timed once, then kept in cuda.jsonl in the cache folder (core/choices.h), for this kind of GPU
 //                      and this version of CUDA
 // $MANTISSA_TUNER_SKIP=hopper,cudnn   leaves out ways whose names begin so, timed or not, where one hangs or fails:
-//                      "mma", "hopper", "plain", "cublaslt", "cublaslt_epilogue", of convolutions "cudnn", "unfold", of
-//                      attention "own", "cudnn"
+//                      "mma", "hopper", "hopper_pair", "plain", "cublaslt", "cublaslt_epilogue", of convolutions
+//                      "cudnn", "unfold", of attention "own", "cudnn"
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "core/tensor.h"
@@ -45,6 +46,9 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, const Writ
 // has done the work, once. A way may run often in `time_of`, which tests replace.
 std::size_t find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
                          const std::function<float(const Way&)>& time_of);
+
+// Whether $MANTISSA_TUNER_SKIP leaves out the way of this name.
+bool is_skipped(std::string_view name);
 
 // Whether two results of the same sizes and dtype are the same up to rounding to a dtype, theirs by default: no
 // difference above 1e-3 of the largest element (4e-3 in f16, 2e-2 in bf16). Where one overflows the other has to, or

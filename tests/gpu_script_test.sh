@@ -231,6 +231,9 @@ printf 'timed out\n90\n\n' >"$repo/build/gpu/report/stages/gpu_gemm_test"
 gpu 0 --only bench_kernels
 called '^gpu_kernels_bench .* skip=mma,hopper$'
 said 'without its kernels .MANTISSA_TUNER_SKIP=mma,hopper'
+echo '0.1 s: [A51] a sum' >"$repo/build/gpu/report/gpu_gemm_test.log"
+gpu 0 --only bench_kernels
+called '^gpu_kernels_bench .* skip=hopper_pair$'
 gpu 0 --only gpu_gemm_test bench_kernels
 called '^gpu_kernels_bench .*operators=all$'
 

@@ -59,8 +59,8 @@ struct Gemm {
 // mma.sync, sm_80 and later. tile: 64 or 128. parts: into how many k is cut; more than one need `partial`.
 bool run_mma(const Gemm& g, int tile, int parts, float* partial);
 std::int64_t partial_floats(const Gemm& g, int parts);
-// wgmma and TMA, sm_90a. tile: 128 or 256 columns.
-bool run_hopper(const Gemm& g, int tile);
+// wgmma and TMA, sm_90a. tile: 128 or 256 columns. blocks: how many share what they read of b; of tiles of 256, 2 can.
+bool run_hopper(const Gemm& g, int tile, int blocks = 1);
 // Ordinary arithmetic, f32 and f64, any GPU and layout. tile: 64, or of f32 also 128. Sums no a.
 bool run_plain(const Gemm& g, int tile);
 

@@ -1,7 +1,7 @@
-// Hopper's instructions for matrix products: barriers in shared memory, bulk tensor copies (TMA), products by a
-// warpgroup (wgmma) that read both operands from shared memory. sm_90a only; for the CPU shim each has a twin
+// Hopper's instructions for matrix products: barriers in shared memory, bulk tensor copies (TMA), also to all blocks of
+// a cluster, products by a warpgroup (wgmma) that read both operands from shared memory. sm_90a only; for the CPU shim each has a twin
 // (tests/cuda_shim/hopper.h). What only executing threads may rely on holds for a warp, not for its warpgroup.
-// Source: PTX ISA, sections "mbarrier", "cp.async.bulk.tensor" and "Asynchronous warpgroup level matrix instructions".
+// Source: PTX ISA, sections "mbarrier", "mapa", "barrier.cluster", "cp.async.bulk.tensor" and "Asynchronous warpgroup level matrix instructions".
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,16 @@ __device__ inline void barrier_expect(std::uint64_t* b, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(b)), "r"(bytes)
                : "memory");
 }
+// Arrives at the barrier in the same place in another block of the cluster, or in this one. What orders products before
+// copies into what they have read; ordinary stores of this block it does not show to the other (by .release.cluster it
+// would, but that waits for all that the thread has written, by MEMBAR.ALL.GPU: not for a loop).
+__device__ inline void barrier_arrive_in(std::uint64_t* b, int block) {
+  asm volatile(
+      "{\n.reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}\n" ::"r"(shared_address(b)), "r"(block)
+      : "memory");
+}
 // Waits for the end of the phase with this parity.
 __device__ inline void barrier_wait(std::uint64_t* b, int parity) {
   asm volatile(
@@ -50,6 +60,25 @@ __device__ inline void copy_box(void* to, const void* map, std::uint64_t* barrie
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];\n" ::
           "r"(shared_address(to)), "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+// The same into this place of each block of the cluster whose bit is set, counted on the barrier in this place there.
+__device__ inline void copy_box_to_blocks(unsigned blocks, void* to, const void* map, std::uint64_t* barrier, int x,
+                                          int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+      " [%0], [%1, {%3, %4, %5}], [%2], %6;\n" ::"r"(shared_address(to)), "l"(map), "r"(shared_address(barrier)),
+      "r"(x), "r"(y), "r"(z), "h"(static_cast<unsigned short>(blocks)) : "memory");
+}
+
+// All threads of all blocks of the cluster meet here; what each of them wrote before, barriers too, all others see.
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::: "memory");
+}
+__device__ inline unsigned block_in_cluster() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(rank));
+  return rank;
 }
 
 template <int registers> __device__ inline void give_registers() {
@@ -187,7 +216,8 @@ template <bool a_mn, bool b_mn> struct Wgmma<BFloat16, 256, a_mn, b_mn> {
 #else
 
 using cuda_shim::shared_address, cuda_shim::barrier_init, cuda_shim::barrier_init_done, cuda_shim::barrier_arrive,
-    cuda_shim::barrier_expect, cuda_shim::barrier_wait, cuda_shim::copy_box, cuda_shim::wgmma_begin,
+    cuda_shim::barrier_arrive_in, cuda_shim::barrier_expect, cuda_shim::barrier_wait, cuda_shim::copy_box,
+    cuda_shim::copy_box_to_blocks, cuda_shim::cluster_sync, cuda_shim::block_in_cluster, cuda_shim::wgmma_begin,
     cuda_shim::wgmma_commit;
 template <int registers> void give_registers() { cuda_shim::set_registers(registers, false); }
 template <int registers> void take_registers() { cuda_shim::set_registers(registers, true); }

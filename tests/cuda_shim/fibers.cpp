@@ -1,5 +1,5 @@
 // CUDA threads as fibers of one CPU thread. A thread runs until it ends or waits; the others of its
-// block then run. A barrier that can never be complete, because threads have left or wait elsewhere,
+// block then run, and those of the other blocks of its cluster. A barrier that can never be complete, because threads have left or wait elsewhere,
 // is an error, and so is a block in which all wait for what nobody will do. This file must not be instrumented by
 // ThreadSanitizer: it tells the sanitizer itself which fiber runs and what a barrier orders, so that races
 // between CUDA threads are found.
@@ -9,6 +9,7 @@
 #include <exception>
 #include <map>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -40,10 +41,18 @@ struct Lane {  // what a thread brings to a warp operation, and takes from it
   const char* name = "a warp operation";
 };
 
+// One of the blocks that run together: a cluster, or a block alone.
+struct Block {
+  uint3 index{};
+  unsigned waiting = 0;            // threads in __syncthreads
+  char *window = nullptr, *dynamic_memory = nullptr;  // see place_shared
+  char tag[2] = {};                // of __syncthreads. With a single tag ThreadSanitizer would miss a race across one
+};
 struct Thread {
   State state = State::fresh;
   uint3 index{};
-  unsigned number = 0;
+  unsigned number = 0;             // among all that run together
+  Block* block = nullptr;
   unsigned block_waits = 0, warp_waits = 0;  // how often it met others, for the tags below
   int waits_in = 0;                          // the line of the __syncthreads it waits in
   Waiting* waits_for = nullptr;
@@ -61,35 +70,38 @@ const std::function<void()>* body = nullptr;
 std::exception_ptr error;
 Order order = Order::forward;
 std::mt19937 random_order{1};
-unsigned waiting_at_block = 0;
 Fiber main_fiber;
-// What ThreadSanitizer orders by. With a single tag for all barriers it would miss a race across one.
-char start_tag, end_tag, block_tag[2];
+char start_tag, end_tag;  // what ThreadSanitizer orders by
+Block all_blocks[most_cluster];
+std::span<Block> blocks;  // those that run
 
 // Dynamic shared memory, aligned to 16 bytes and no more, ends where no page may be touched, or less than 32 bytes
 // before; what was written in between shows. The window that it lies in begins at shared address 0.
 constexpr std::size_t most_shared = 228 * 1024;
-char *window = nullptr, *dynamic_memory = nullptr;
 std::size_t dynamic_bytes = 0;
 void place_shared(std::size_t bytes) {
-  static char* const begin = [] {
-    void* p =
-        mmap(nullptr, most_shared + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED || mprotect(static_cast<char*>(p) + most_shared, 4096, PROT_NONE) != 0) std::abort();
-    return static_cast<char*>(p);
-  }();
-  window = begin;
   dynamic_bytes = bytes;
-  dynamic_memory = window + most_shared - ((bytes + 15) / 32 * 32 + 16);
+  for (Block& b : blocks) {
+    if (!b.window) {
+      void* p =
+          mmap(nullptr, most_shared + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (p == MAP_FAILED || mprotect(static_cast<char*>(p) + most_shared, 4096, PROT_NONE) != 0) std::abort();
+      b.window = static_cast<char*>(p);
+    }
+    b.dynamic_memory = b.window + most_shared - ((bytes + 15) / 32 * 32 + 16);
+  }
 }
 // NaN
 void clear_shared() {
-  std::memset(dynamic_memory, 0xff, static_cast<std::size_t>(window + most_shared - dynamic_memory));
+  for (Block& b : blocks)
+    std::memset(b.dynamic_memory, 0xff, static_cast<std::size_t>(b.window + most_shared - b.dynamic_memory));
 }
 void check_behind_shared() {
-  for (const char* p = dynamic_memory + dynamic_bytes; p < window + most_shared; ++p) {
-    if (*p != static_cast<char>(0xff))
-      throw std::runtime_error("cuda_shim: a kernel wrote behind its dynamic shared memory");
+  for (const Block& b : blocks) {
+    for (const char* p = b.dynamic_memory + dynamic_bytes; p < b.window + most_shared; ++p) {
+      if (*p != static_cast<char>(0xff))
+        throw std::runtime_error("cuda_shim: a kernel wrote behind its dynamic shared memory");
+    }
   }
 }
 
@@ -116,6 +128,7 @@ void thread_main() {
 void resume(Thread& t) {
   current = &t;
   threadIdx = t.index;
+  blockIdx = t.block->index;
   if (t.state == State::fresh) {
     if (free_fibers.empty()) free_fibers.push_back(all_fibers.emplace_back(new_fiber()));
     t.fiber = free_fibers.back();
@@ -234,22 +247,36 @@ class Rest {
 };
 
 // All wait, but not in one place: sm_70 and later count arrivals, and then threads meet that should not.
-void check_one_place() {
-  for (const Thread& t : threads) {
-    if (t.waits_in != threads[0].waits_in)
+void check_one_place(std::span<const Thread> of_block) {
+  for (const Thread& t : of_block) {
+    if (t.waits_in != of_block[0].waits_in)
       throw std::runtime_error("cuda_shim: threads of a block wait in different __syncthreads");
   }
 }
+// Lets the blocks go on whose threads are all in __syncthreads; false if there is none.
+bool end_block_barriers() {
+  bool any = false;
+  const std::size_t count = threads.size() / blocks.size();
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].waiting != count) continue;
+    const std::span of_block = std::span(threads).subspan(i * count, count);
+    check_one_place(of_block);
+    blocks[i].waiting = 0;
+    for (Thread& t : of_block) t.state = State::ready;
+    any = true;
+  }
+  return any;
+}
 
-void run_block(std::vector<unsigned>& turn) {
+void run_blocks(std::vector<unsigned>& turn) {
   Rest rest;
   error = nullptr;
-  waiting_at_block = 0;
+  for (Block& b : blocks) b.waiting = 0;
   tsan_release(&start_tag);
   for (Thread& t : threads) t.state = State::fresh, t.block_waits = t.warp_waits = 0;
   for (unsigned live = static_cast<unsigned>(threads.size()); live > 0;) {
     if (order == Order::random) std::shuffle(turn.begin(), turn.end(), random_order), rest.next_turn();
-    bool moved = false;
+    bool moved = end_block_barriers();
     for (unsigned i : turn) {
       Thread& t = threads[i];
       if (rest.rests(i / 32)) continue;
@@ -265,25 +292,19 @@ void run_block(std::vector<unsigned>& turn) {
       rest.end();
       continue;
     }
-    if (waiting_at_block != threads.size()) {
-      if (do_late_copy()) continue;
-      fail_stuck(live);
-    }
-    check_one_place();
-    waiting_at_block = 0;
-    for (Thread& t : threads) t.state = State::ready;
+    if (!do_late_copy()) fail_stuck(live);
   }
   tsan_acquire(&end_tag);
   check_behind_shared();
-  end_hopper_block();
+  end_hopper_blocks();
 }
 
 // After an error: threads that wait for others never run again. What they have done is done.
 void abandon_threads() {
   tsan_acquire(&end_tag);
-  for (char& tag : block_tag) tsan_acquire(&tag);
+  for (Block& b : blocks) for (char& tag : b.tag) tsan_acquire(&tag);
   for (WarpTags& warp : warp_tags) for (char& tag : warp.tag) tsan_acquire(&tag);
-  abandon_hopper_block();
+  abandon_hopper_blocks();
   for (Thread& t : threads) t.fiber = nullptr;  // what they own is lost with them
 }
 
@@ -291,9 +312,9 @@ void abandon_threads() {
 
 void block_barrier(int line) {
   current->waits_in = line;
-  char* tag = &block_tag[current->block_waits++ & 1];
+  char* tag = &current->block->tag[current->block_waits++ & 1];
   tsan_release(tag);
-  ++waiting_at_block;
+  ++current->block->waiting;
   wait_as(State::at_block_barrier);
   tsan_acquire(tag);
 }
@@ -320,17 +341,26 @@ void wait_until(Waiting& w) {
   wait_as(State::waiting);
 }
 unsigned thread_number() { return current->number; }
-unsigned threads_of_block() { return static_cast<unsigned>(threads.size()); }
+unsigned threads_together() { return static_cast<unsigned>(threads.size()); }
+unsigned blocks_together() { return static_cast<unsigned>(blocks.size()); }
+unsigned own_block() { return static_cast<unsigned>(current->block - blocks.data()); }
+bool has_ended(unsigned block) {
+  const std::size_t count = threads.size() / blocks.size();
+  return std::ranges::all_of(std::span(threads).subspan(block * count, count),
+                             [](const Thread& t) { return t.state == State::done; });
+}
 unsigned draw(unsigned n) { return static_cast<unsigned>(random_order() % n); }
 std::uint32_t shared_address(const void* p) {
   const char* at = static_cast<const char*>(p);
-  if (at < dynamic_memory || at > window + most_shared)
+  const Block& b = *current->block;
+  if (at < b.dynamic_memory || at > b.window + most_shared)
     throw std::runtime_error("cuda_shim: the shared address of something that is not dynamic shared memory");
-  return static_cast<std::uint32_t>(at - window);
+  return static_cast<std::uint32_t>(at - b.window);
 }
-char* shared_at(std::uint32_t address, std::size_t bytes, const char* what) {
-  char* at = window + address;
-  if (at < dynamic_memory || address + bytes > static_cast<std::size_t>(dynamic_memory - window) + dynamic_bytes) {
+char* shared_at(unsigned block, std::uint32_t address, std::size_t bytes, const char* what) {
+  const Block& b = blocks[block];
+  char* at = b.window + address;
+  if (at < b.dynamic_memory || address + bytes > static_cast<std::size_t>(b.dynamic_memory - b.window) + dynamic_bytes) {
     throw std::runtime_error(std::string("cuda_shim: beyond dynamic shared memory: ") + what);
   }
   return at;
@@ -340,7 +370,7 @@ unsigned active_lanes() {
   const auto count = static_cast<unsigned>(threads.size()), first = current->number / 32 * 32;
   return count - first >= 32 ? 0xffffffffu : (1u << (count - first)) - 1;
 }
-void* dynamic_shared() { return dynamic_memory; }
+void* dynamic_shared() { return current->block->dynamic_memory; }
 // A fault may come from where nothing may be thrown, so the thread is left where it is.
 void fail_misaligned(const void* p, std::size_t bytes, const char* what) {
   char text[200];
@@ -362,33 +392,38 @@ void set_order(Order o, unsigned seed) {
   random_order.seed(seed);
 }
 
-void run_grid(const Kernel& kernel, const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t shared) {
-  const unsigned count = block.x * block.y * block.z;
+void run_grid(const Kernel& kernel, const std::function<void()>& thread, const Shape& shape) {
+  const auto& [grid, block, shared, cluster] = shape;
+  const unsigned of_block = block.x * block.y * block.z, count = of_block * cluster;
   gridDim = grid;
   blockDim = block;
   body = &thread;
+  blocks = std::span(all_blocks).first(cluster);
   for (Thread& t : threads) if (t.fiber) free_fibers.push_back(std::exchange(t.fiber, nullptr));
   threads.assign(count, Thread{});
   warp_tags.resize((count + 31) / 32);
   std::vector<unsigned> turn(count);
   for (unsigned i = 0; i < count; ++i) {
+    const unsigned inside = i % of_block;
     threads[i].number = i;
-    threads[i].index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+    threads[i].block = &blocks[i / of_block];
+    threads[i].index = {inside % block.x, inside / block.x % block.y, inside / (block.x * block.y)};
     turn[i] = order == Order::reverse ? count - 1 - i : i;
   }
   place_shared(shared);
   const unsigned registers = kernel.listed_registers ? (kernel.listed_registers + 7) / 8 * 8
-                                                     : std::min(256u, 65536 / ((count + 31) / 32 * 32) / 8 * 8);
+                                                     : std::min(256u, 65536 / ((of_block + 31) / 32 * 32) / 8 * 8);
   prepare_main_fiber(main_fiber);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = {x, y, z};
+      for (unsigned x = 0; x < grid.x; x += cluster) {
+        for (unsigned i = 0; i < cluster; ++i) blocks[i].index = {x + i, y, z};
+        blockIdx = blocks[0].index;
         clear_shared();  // reading before writing shows
         for (const Kernel::Variable& v : kernel.shared) std::memset(v.at, 0xff, v.bytes);
         try {
-          begin_hopper_block(registers);
-          run_block(turn);
+          begin_hopper_blocks(registers);
+          run_blocks(turn);
         } catch (...) {
           error = std::current_exception();
         }

@@ -23,19 +23,24 @@ void wait_until(Waiting& w);
 using WarpWork = void (*)(unsigned warp, const void* const* lanes);
 void warp_together(const char* name, WarpWork work, const void* mine);
 
-unsigned thread_number();     // of the running thread in its block
-unsigned threads_of_block();
+// Blocks run one after the other, those of a cluster together. Threads and warps are numbered through all of these;
+// a cluster's blocks are whole warpgroups.
+unsigned thread_number();     // of the running thread
+unsigned threads_together();
+unsigned blocks_together();
+unsigned own_block();         // the running thread's, from 0
+bool has_ended(unsigned block);
 unsigned draw(unsigned n);    // a random number below n
 
-// Shared memory as instructions address it: from 0. Only dynamic shared memory has such addresses here.
+// Shared memory as instructions address it: from 0, in each block. Only dynamic shared memory has such addresses here.
 std::uint32_t shared_address(const void* p);
-// The bytes at a shared address; an error where they are not all dynamic shared memory of this block.
-char* shared_at(std::uint32_t address, std::size_t bytes, const char* what);
+// The bytes at a shared address of a block; an error where they are not all its dynamic shared memory.
+char* shared_at(unsigned block, std::uint32_t address, std::size_t bytes, const char* what);
 
 // --- hopper.cpp, hopper_copies.cpp ---
-void begin_hopper_block(unsigned registers);  // of a thread, as launched
-bool do_late_copy();                          // one of those under way, if there is any
-void end_hopper_block();                      // throws if something is still under way
-void abandon_hopper_block();                  // after an error
+void begin_hopper_blocks(unsigned registers);  // of a thread, as launched
+bool do_late_copy();                           // one of those under way, if there is any
+void end_hopper_blocks();                      // throws if something is still under way
+void abandon_hopper_blocks();                  // after an error
 
 }  // namespace cuda_shim

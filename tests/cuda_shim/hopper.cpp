@@ -1,10 +1,11 @@
 // Twins of setmaxnreg and named barriers, and what is common to all of Hopper's: when asynchronous things happen, and
-// the begin and end of a block. Not instrumented by ThreadSanitizer, like fibers.cpp: it is told what is ordered.
-// Source: PTX ISA, sections "setmaxnreg" and "bar".
+// the begin and end of the blocks that run together, one or a cluster. Not instrumented by ThreadSanitizer, like fibers.cpp: it is told what is ordered.
+// Source: PTX ISA, sections "setmaxnreg", "bar" and "barrier.cluster".
 #include "tests/cuda_shim/hopper.h"
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_shim/hopper_parts.h"
@@ -27,22 +28,29 @@ struct NamedBarrier {
 };
 struct Warp {
   unsigned registers = 0, wanted = 0;  // of each thread
-  std::uint64_t generation = 0;        // of the named barrier where it arrived last
+  std::uint64_t generation = 0;        // of the barrier where it arrived last, a named one or the cluster's
 };
 struct Block {
-  std::vector<Warp> warps = std::vector<Warp>((threads_of_block() + 31) / 32);
   unsigned spare_registers = 0;  // given back
-  SameInWarpgroup<RegisterChange> register_changes{"setmaxnreg"};
   NamedBarrier named[16];
 };
-std::unique_ptr<Block> block;  // the running one; made when it first executes an instruction of this file
+struct Running {
+  std::vector<Warp> warps = std::vector<Warp>((threads_together() + 31) / 32);
+  std::vector<Block> blocks = std::vector<Block>(blocks_together());
+  SameInWarpgroup<RegisterChange> register_changes{"setmaxnreg"};
+  NamedBarrier cluster;
+};
+std::unique_ptr<Running> running;  // made when one first executes an instruction of this file
 unsigned launched_registers = 0;
-Block& here() {
-  if (!block) {
-    block = std::make_unique<Block>();
-    for (Warp& w : block->warps) w.registers = w.wanted = launched_registers;
+Running& all() {
+  if (!running) {
+    running = std::make_unique<Running>();
+    for (Warp& w : running->warps) w.registers = w.wanted = launched_registers;
   }
-  return *block;
+  return *running;
+}
+Block& block_of_warp(unsigned number) {
+  return all().blocks[number / (all().warps.size() / all().blocks.size())];
 }
 
 // --- setmaxnreg ---
@@ -50,33 +58,35 @@ struct RegisterWait : Waiting {
   unsigned number;
   explicit RegisterWait(unsigned n) : number(n) {}
   bool over() override {
-    Warp& warp = here().warps[number];
+    Warp& warp = all().warps[number];
     if (warp.registers >= warp.wanted) return true;
     const unsigned needed = (warp.wanted - warp.registers) * 32;
-    if (needed > here().spare_registers) return false;
-    here().spare_registers -= needed;
+    Block& block = block_of_warp(number);
+    if (needed > block.spare_registers) return false;
+    block.spare_registers -= needed;
     warp.registers = warp.wanted;
     return true;
   }
   std::string what() const override {
-    return std::to_string(here().warps[number].wanted) + " registers instead of " +
-           std::to_string(here().warps[number].registers) + " (" + std::to_string(here().spare_registers) +
+    return std::to_string(all().warps[number].wanted) + " registers instead of " +
+           std::to_string(all().warps[number].registers) + " (" +
+           std::to_string(block_of_warp(number).spare_registers) +
            " are spare in the block)";
   }
 };
 void change_registers(unsigned number, const void* const* lanes) {
   const RegisterChange change = common<RegisterChange>(lanes);
-  Warp& warp = here().warps[number];
+  Warp& warp = all().warps[number];
   if (change.registers < 24 || change.registers > 256 || change.registers % 8 != 0)
     fail("setmaxnreg takes a multiple of 8 from 24 to 256");
-  here().register_changes.execute(number, change);
+  all().register_changes.execute(number, change);
   warp.wanted = static_cast<unsigned>(change.registers);
   if (change.more ? warp.wanted < warp.registers : warp.wanted > warp.registers) {
     fail("setmaxnreg" + std::string(change.more ? ".inc" : ".dec") + " from " + std::to_string(warp.registers) +
          " to " + std::to_string(warp.wanted));
   }
   if (change.more) return;
-  here().spare_registers += (warp.registers - warp.wanted) * 32;
+  block_of_warp(number).spare_registers += (warp.registers - warp.wanted) * 32;
   warp.registers = warp.wanted;
 }
 
@@ -85,26 +95,38 @@ struct NamedArrival {
   int id, threads;
   bool operator==(const NamedArrival&) const = default;
 };
-void arrive_named(unsigned number, const void* const* lanes) {
-  const NamedArrival a = common<NamedArrival>(lanes);
-  NamedBarrier& b = here().named[a.id];
-  if (b.arrived > 0 && b.threads != a.threads) fail("a named barrier with different numbers of threads");
-  b.threads = a.threads;
+void arrive(NamedBarrier& b, int threads, unsigned warp) {
+  if (b.arrived > 0 && b.threads != threads) fail("a named barrier with different numbers of threads");
+  b.threads = threads;
   b.arrived += 32;
-  here().warps[number].generation = b.generation;
+  all().warps[warp].generation = b.generation;
   tsan_release(&b.tag[b.generation & 1]);
   if (b.arrived == b.threads) b.arrived = 0, ++b.generation;
 }
+void arrive_named(unsigned number, const void* const* lanes) {
+  const NamedArrival a = common<NamedArrival>(lanes);
+  arrive(block_of_warp(number).named[a.id], a.threads, number);
+}
+void arrive_in_cluster(unsigned number, const void* const*) {
+  arrive(all().cluster, static_cast<int>(threads_together()), number);
+}
 struct NamedWait : Waiting {
-  int id;
+  const NamedBarrier& barrier;
+  std::string name;
   std::uint64_t generation;
-  NamedWait(int i, std::uint64_t g) : id(i), generation(g) {}
-  bool over() override { return here().named[id].generation != generation; }
+  NamedWait(const NamedBarrier& b, std::string n)
+      : barrier(b), name(std::move(n)), generation(all().warps[thread_number() / 32].generation) {}
+  bool over() override { return barrier.generation != generation; }
   std::string what() const override {
-    return "named barrier " + std::to_string(id) + ": " + std::to_string(here().named[id].arrived) + " of " +
-           std::to_string(here().named[id].threads) + " threads are there";
+    return name + ": " + std::to_string(barrier.arrived) + " of " + std::to_string(barrier.threads) +
+           " threads are there";
   }
 };
+void wait_at(NamedBarrier& b, std::string name) {
+  NamedWait wait(b, std::move(name));
+  wait_until(wait);
+  tsan_acquire(&b.tag[wait.generation & 1]);
+}
 
 }  // namespace
 
@@ -119,11 +141,13 @@ void named_barrier(int id, int threads) {
   if (id < 1 || id > 15 || threads < 32 || threads % 32 != 0) fail("named barriers have ids 1 to 15 and whole warps");
   const NamedArrival arrival{id, threads};
   warp_together("bar.sync", &arrive_named, &arrival);
-  const std::uint64_t generation = here().warps[thread_number() / 32].generation;
-  NamedWait wait(id, generation);
-  wait_until(wait);
-  tsan_acquire(&here().named[id].tag[generation & 1]);
+  wait_at(all().blocks[own_block()].named[id], "named barrier " + std::to_string(id));
 }
+void cluster_sync() {
+  warp_together("barrier.cluster", &arrive_in_cluster, nullptr);
+  wait_at(all().cluster, "the barrier of the cluster");
+}
+unsigned block_in_cluster() { return own_block(); }
 
 void set_asynchrony(Asynchrony when) { asynchrony = when; }
 bool happens_now() {
@@ -131,21 +155,24 @@ bool happens_now() {
 }
 bool is_order_random() { return asynchrony == Asynchrony::random; }
 
-void begin_hopper_block(unsigned registers) {
-  block.reset();
+void begin_hopper_blocks(unsigned registers) {
+  running.reset();
   forget_copies();
   forget_products();
   launched_registers = registers;
 }
-void end_hopper_block() {
+void end_hopper_blocks() {
   check_copies_done();
   check_products_done();
-  if (block) block->register_changes.check_all_done();
+  if (running) running->register_changes.check_all_done();
 }
-void abandon_hopper_block() {
+void abandon_hopper_blocks() {
   abandon_copies();
-  if (!block) return;
-  for (NamedBarrier& b : block->named) for (char& tag : b.tag) tsan_acquire(&tag);
+  if (!running) return;
+  for (Block& block : running->blocks) {
+    for (NamedBarrier& b : block.named) for (char& tag : b.tag) tsan_acquire(&tag);
+  }
+  for (char& tag : running->cluster.tag) tsan_acquire(&tag);
 }
 
 }  // namespace cuda_shim

@@ -15,10 +15,15 @@ void barrier_arrive(std::uint64_t* b);
 void barrier_expect(std::uint64_t* b, int bytes);
 void barrier_wait(std::uint64_t* b, int parity);
 
+void barrier_arrive_in(std::uint64_t* b, int block);
+
 void copy_box(void* to, const void* map, std::uint64_t* barrier, int x, int y, int z);
+void copy_box_to_blocks(unsigned blocks, void* to, const void* map, std::uint64_t* barrier, int x, int y, int z);
 
 void set_registers(int registers, bool more);
 void named_barrier(int id, int threads);
+void cluster_sync();
+unsigned block_in_cluster();
 
 // What is the same for all threads of a warpgroup.
 struct Product {

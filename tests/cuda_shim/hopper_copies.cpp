@@ -1,6 +1,6 @@
 // Twins of mbarrier and of copies by TMA. A copy arrives when nothing else can go on, unless it is early.
 // Not instrumented by ThreadSanitizer, like fibers.cpp: it is told what is written and ordered.
-// Source: PTX ISA, sections "mbarrier" and "cp.async.bulk.tensor".
+// Source: PTX ISA, sections "mbarrier", "mapa" and "cp.async.bulk.tensor".
 #include <cstring>
 #include <map>
 #include <utility>
@@ -33,27 +33,47 @@ struct Barrier {
     ++phase;
   }
 };
-std::map<std::uint32_t, Barrier> barriers;  // by shared address
+
+// Where something lies in the shared memory of the blocks that run together.
+struct Place {
+  unsigned block = 0;
+  std::uint32_t address = 0;
+  auto operator<=>(const Place&) const = default;
+
+  Place in(unsigned other) const { return {other, address}; }
+  char* at(std::size_t bytes, const char* what) const { return shared_at(block, address, bytes, what); }
+};
+Place own_place(const void* p) { return {own_block(), shared_address(p)}; }
+std::map<Place, Barrier> barriers;
 
 // What lies in a barrier's place, so that a barrier that was written over is noticed.
-std::uint64_t token(std::uint32_t address) { return 0xba551e500000000 + address; }
-std::string name_of(std::uint32_t address) { return "the mbarrier at shared address " + std::to_string(address); }
+std::uint64_t token(Place p) { return 0xba551e500000000 + p.address + (std::uint64_t{p.block} << 24); }
+std::string name_of(Place p) {
+  return "the mbarrier at shared address " + std::to_string(p.address) +
+         (blocks_together() > 1 ? " of block " + std::to_string(p.block) + " of the cluster" : "");
+}
 
-Barrier& barrier_at(std::uint32_t address) {
-  const auto at = barriers.find(address);
-  if (at == barriers.end()) fail(name_of(address) + " was not initialised" + where(thread_number()));
+Barrier& barrier_at(Place place) {
+  const auto at = barriers.find(place);
+  if (at == barriers.end()) fail(name_of(place) + " was not initialised" + where(thread_number()));
   std::uint64_t now;
-  std::memcpy(&now, shared_at(address, 8, "an mbarrier"), 8);
-  if (now != token(address)) fail(name_of(address) + " was written over");
+  std::memcpy(&now, place.at(8, "an mbarrier"), 8);
+  if (now != token(place)) fail(name_of(place) + " was written over");
   return at->second;
 }
 
-void arrive(std::uint32_t address, int bytes) {
-  Barrier& b = barrier_at(address);
+// Another block's shared memory is there only while one of its threads is.
+void check_reached(Place place) {
+  if (place.block >= blocks_together()) fail("there is no block " + std::to_string(place.block) + " in the cluster");
+  if (has_ended(place.block)) fail(name_of(place) + " is reached from another block after its block has ended");
+}
+
+void arrive(Place place, int bytes) {
+  Barrier& b = barrier_at(place);
   if (bytes < 0 || bytes > most_count || b.bytes + bytes > most_count)
     fail("an mbarrier cannot expect " + std::to_string(bytes) + " more bytes");
   if (b.pending == 0) {
-    fail("an arrival too many at " + name_of(address) + ": all " + std::to_string(b.expected) +
+    fail("an arrival too many at " + name_of(place) + ": all " + std::to_string(b.expected) +
          " of this phase are there, and " + std::to_string(b.bytes) + " bytes are still to come" +
          where(thread_number()));
   }
@@ -62,27 +82,27 @@ void arrive(std::uint32_t address, int bytes) {
   --b.pending;
   b.finish_phase_if_complete();
 }
-void complete_bytes(std::uint32_t address, long long bytes) {
-  Barrier& b = barrier_at(address);
+void complete_bytes(Place place, long long bytes) {
+  Barrier& b = barrier_at(place);
   b.bytes -= bytes;
-  if (b.bytes < -most_count) fail("more than 2^20 bytes came to " + name_of(address) + " unexpected");
+  if (b.bytes < -most_count) fail("more than 2^20 bytes came to " + name_of(place) + " unexpected");
   b.finish_phase_if_complete();
 }
 
 // Waits for the phase that is not yet complete where it has this parity; the one before has the other and is complete.
 struct BarrierWait : Waiting {
-  std::uint32_t address;
+  Place place;
   int parity;
   std::uint64_t first;  // the phase at the beginning
-  BarrierWait(std::uint32_t a, int p) : address(a), parity(p), first(barrier_at(a).phase) {}
+  BarrierWait(Place at, int p) : place(at), parity(p), first(barrier_at(at).phase) {}
   bool over() override {
-    const std::uint64_t now = barrier_at(address).phase;
-    if (now > first + 1) fail("a thread that waited for " + name_of(address) + " missed a phase: two have passed");
+    const std::uint64_t now = barrier_at(place).phase;
+    if (now > first + 1) fail("a thread that waited for " + name_of(place) + " missed a phase: two have passed");
     return static_cast<int>(now & 1) != parity;
   }
   std::string what() const override {
-    const Barrier& b = barrier_at(address);
-    return name_of(address) + ", end of a phase of parity " + std::to_string(parity) + " (in phase " +
+    const Barrier& b = barrier_at(place);
+    return name_of(place) + ", end of a phase of parity " + std::to_string(parity) + " (in phase " +
            std::to_string(b.phase) + ", " + std::to_string(b.pending) + " of " + std::to_string(b.expected) +
            " arrivals and " + std::to_string(b.bytes) + " bytes are missing)";
   }
@@ -91,14 +111,14 @@ struct BarrierWait : Waiting {
 // --- TMA ---
 struct Copy {
   TensorMap map;
-  std::uint32_t to = 0, barrier = 0;
+  Place to, barrier;
   long long at[3] = {};  // innermost first
 
   unsigned bytes() const { return map.box[0] * map.box[1] * map.box[2] * map.element_bytes; }
   // Writes the box, zeros where it reaches out of the tensor, and counts all of its bytes.
   void run() const {
     const unsigned line = map.box[0] * map.element_bytes;
-    std::uint32_t place = to;
+    std::uint32_t place = to.address;
     for (unsigned z = 0; z < map.box[2]; ++z) {
       for (unsigned y = 0; y < map.box[1]; ++y, place += line) {
         const bool inside = in(1, at[1] + y) && in(2, at[2] + z);
@@ -108,6 +128,7 @@ struct Copy {
           write_chunk(place + chunk, inside, row, at[0] + chunk / map.element_bytes);
       }
     }
+    check_reached(barrier);
     complete_bytes(barrier, bytes());
   }
 
@@ -123,8 +144,8 @@ struct Copy {
         if (in(0, x + i)) std::memcpy(chunk + i * element, map.address + row + (x + i) * element, element);
       }
     }
-    std::memcpy(shared_at(map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? swizzle_128(address) : address, 16, "a copy"),
-                chunk, 16);
+    const Place there{to.block, map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? swizzle_128(address) : address};
+    std::memcpy(there.at(16, "a copy"), chunk, 16);
   }
 };
 std::vector<Copy> copies;  // under way
@@ -133,44 +154,56 @@ std::vector<Copy> copies;  // under way
 
 void barrier_init(std::uint64_t* b, int arrivals) {
   check_aligned(b, 8, "an mbarrier");
-  const std::uint32_t address = shared_address(b);
+  const Place place = own_place(b);
   if (arrivals < 1 || arrivals > most_count) fail("an mbarrier of " + std::to_string(arrivals) + " arrivals");
-  if (barriers.contains(address)) fail(name_of(address) + " is initialised while in use");
-  const std::uint64_t mark = token(address);
-  std::memcpy(shared_at(address, 8, "an mbarrier"), &mark, 8);
-  Barrier& made = barriers[address];
+  if (barriers.contains(place)) fail(name_of(place) + " is initialised while in use");
+  const std::uint64_t mark = token(place);
+  std::memcpy(place.at(8, "an mbarrier"), &mark, 8);
+  Barrier& made = barriers[place];
   made.expected = made.pending = static_cast<unsigned>(arrivals);
   made.maker = thread_number();
 }
 void barrier_init_done() {
-  for (auto& [address, b] : barriers) b.known_to_copies |= b.maker == thread_number();
+  for (auto& [place, b] : barriers) b.known_to_copies |= b.maker == thread_number();
 }
-void barrier_arrive(std::uint64_t* b) { arrive(shared_address(b), 0); }
-void barrier_expect(std::uint64_t* b, int bytes) { arrive(shared_address(b), bytes); }
+void barrier_arrive(std::uint64_t* b) { arrive(own_place(b), 0); }
+void barrier_expect(std::uint64_t* b, int bytes) { arrive(own_place(b), bytes); }
+void barrier_arrive_in(std::uint64_t* b, int block) {
+  const Place there = own_place(b).in(static_cast<unsigned>(block));
+  check_reached(there);
+  arrive(there, 0);
+}
 void barrier_wait(std::uint64_t* b, int parity) {
   if (parity != 0 && parity != 1) fail("an mbarrier has phases of parity 0 and 1, not " + std::to_string(parity));
-  const std::uint32_t address = shared_address(b);
-  BarrierWait wait(address, parity);
+  const Place place = own_place(b);
+  BarrierWait wait(place, parity);
   wait_until(wait);
-  tsan_acquire(&barrier_at(address).tag[parity]);
+  tsan_acquire(&barrier_at(place).tag[parity]);
 }
 
 void copy_box(void* to, const void* map, std::uint64_t* barrier, int x, int y, int z) {
+  copy_box_to_blocks(1u << own_block(), to, map, barrier, x, y, z);
+}
+// Arrives in each block in its own time.
+void copy_box_to_blocks(unsigned to_blocks, void* to, const void* map, std::uint64_t* barrier, int x, int y, int z) {
   check_aligned(to, 128, "place of a tensor copy in shared memory");
   check_aligned(map, 64, "a tensor map");
-  Copy c{decode(map), shared_address(to), shared_address(barrier), {x, y, z}};
-  if (c.map.rank != 3) fail("a copy of three dimensions with a tensor map of " + std::to_string(c.map.rank));
-  Barrier& b = barrier_at(c.barrier);
-  if (!b.known_to_copies) fail(name_of(c.barrier) + " is used by a copy without fence.mbarrier_init");
-  char* place = shared_at(c.to, c.bytes(), "a copy");
-  tsan_write(place, c.bytes());
-  std::memset(place, 0xff, c.bytes());  // NaN until it arrives
-  tsan_release(&b.tag[b.phase & 1]);
-  const TsanIgnore ignore;
-  if (happens_now()) c.run();
-  else copies.push_back(c);
+  if (to_blocks == 0 || to_blocks >> blocks_together() != 0) fail("a copy to blocks that the cluster does not have");
+  for (unsigned block = 0; block < blocks_together(); ++block) {
+    if (!(to_blocks >> block & 1)) continue;
+    Copy c{decode(map), own_place(to).in(block), own_place(barrier).in(block), {x, y, z}};
+    if (c.map.rank != 3) fail("a copy of three dimensions with a tensor map of " + std::to_string(c.map.rank));
+    Barrier& b = barrier_at(c.barrier);
+    if (!b.known_to_copies) fail(name_of(c.barrier) + " is used by a copy without fence.mbarrier_init");
+    char* place = c.to.at(c.bytes(), "a copy");
+    tsan_write(place, c.bytes());
+    std::memset(place, 0xff, c.bytes());  // NaN until it arrives
+    tsan_release(&b.tag[b.phase & 1]);
+    const TsanIgnore ignore;
+    if (happens_now()) c.run();
+    else copies.push_back(c);
+  }
 }
-
 
 bool do_late_copy() {
   if (copies.empty()) return false;
@@ -192,7 +225,7 @@ void check_copies_done() {
   if (!copies.empty()) fail("a block ends while copies into its shared memory are under way");
 }
 void abandon_copies() {
-  for (auto& [address, b] : barriers) for (char& tag : b.tag) tsan_acquire(&tag);
+  for (auto& [place, b] : barriers) for (char& tag : b.tag) tsan_acquire(&tag);
 }
 
 }  // namespace cuda_shim

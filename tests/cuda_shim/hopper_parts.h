@@ -36,10 +36,10 @@ template <class T> const T& common(const void* const* lanes) {
 template <class T> class SameInWarpgroup {
  public:
   explicit SameInWarpgroup(const char* name)
-      : name_(name), done_((threads_of_block() + 31) / 32), known_((done_.size() + 3) / 4) {}
+      : name_(name), done_((threads_together() + 31) / 32), known_((done_.size() + 3) / 4) {}
   void execute(unsigned warp, const T& mine) {
     const TsanIgnore ignore;
-    if (threads_of_block() < (warp / 4 + 1) * 128) fail(name_ + " needs a whole warpgroup of 128 threads");
+    if (threads_together() < (warp / 4 + 1) * 128) fail(name_ + " needs a whole warpgroup of 128 threads");
     std::vector<T>& known = known_[warp / 4];
     const std::size_t i = done_[warp]++;
     if (i == known.size()) known.push_back(mine);

@@ -36,7 +36,7 @@ struct Warp {
   bool fenced = false;
 };
 struct Products {
-  std::vector<Warp> warps = std::vector<Warp>((threads_of_block() + 31) / 32);
+  std::vector<Warp> warps = std::vector<Warp>((threads_together() + 31) / 32);
   SameInWarpgroup<Product> same{"wgmma"};
 };
 std::unique_ptr<Products> of_block;  // made when it first executes an instruction of this file
@@ -80,7 +80,7 @@ void load(std::uint64_t descriptor, bool mn, const float* table, unsigned first,
           unsigned across, unsigned down) {
   const Descriptor d(descriptor);
   const auto chunk = [&](std::uint32_t place, std::uint16_t (&v)[8]) {
-    const char* p = shared_at(swizzle_128(place), 16, "an operand of wgmma");
+    const char* p = shared_at(own_block(), swizzle_128(place), 16, "an operand of wgmma");
     tsan_read(p, 16);
     std::memcpy(v, p, 16);
   };

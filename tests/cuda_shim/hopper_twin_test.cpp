@@ -111,6 +111,69 @@ __global__ void small_product_kernel(float* y, int steps, Slip slip, const CUten
   }
 }
 
+enum class PairSlip {
+  none, block_sync, own_release, no_last_wait, half_bytes, copies_to_itself, no_such_block, no_such_target,
+};
+// Two blocks: y [2 * 64, 128] = a [2 * 64, 64 * steps] @ b [128, 64 * steps]^T. Each copies its rows of a, and half of b
+// to both.
+__global__ void pair_product_kernel(float* y, int steps, PairSlip slip, const CUtensorMap map_a,
+                                    const CUtensorMap map_b) {
+  MANTISSA_SHARED(char, dynamic);
+  auto* base = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(dynamic) + 1023) & ~std::uintptr_t{1023});
+  auto& shared = *reinterpret_cast<Shared*>(base);
+  const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, lane = thread % 32;
+  const auto block = static_cast<int>(hopper::block_in_cluster());
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < ring; ++s) {
+      hopper::barrier_init(&shared.full[s], 1);
+      hopper::barrier_init(&shared.empty[s], slip == PairSlip::own_release ? 4 : 8);
+    }
+    hopper::barrier_init_done();
+  }
+  if (slip == PairSlip::block_sync) __syncthreads();
+  else hopper::cluster_sync();
+  int stage = 0, phase = 0;
+  const auto next = [&] { if (++stage == ring) stage = 0, phase ^= 1; };
+  if (threadIdx.x < 128) {
+    if (thread != 0) return;
+    constexpr int half = columns / 2;
+    const unsigned to = slip == PairSlip::no_such_target ? 7 : slip == PairSlip::copies_to_itself ? 1u << block : 3;
+    for (int step = 0; step < steps; ++step, next()) {
+      hopper::barrier_wait(&shared.empty[stage], phase ^ 1);
+      hopper::barrier_expect(&shared.full[stage], (rows + (slip == PairSlip::half_bytes ? half : columns)) * 128);
+      hopper::copy_box(shared.stages[stage].a, &map_a, &shared.full[stage], 64 * step, rows * block, 0);
+      hopper::copy_box_to_blocks(to, shared.stages[stage].b + half * block * 64, &map_b, &shared.full[stage],
+                                 64 * step, half * block, 0);
+    }
+    for (int s = 0; s < ring && slip != PairSlip::no_last_wait; ++s, next())
+      hopper::barrier_wait(&shared.empty[stage], phase ^ 1);
+    return;
+  }
+  float d[columns / 2];
+  for (int step = 0; step < steps; ++step, next()) {
+    hopper::barrier_wait(&shared.full[stage], phase);
+    hopper::wgmma_begin();
+    for (int k = 0; k < 64; k += 16) {
+      const auto at = [&](const std::uint16_t* tile) {
+        return hopper::descriptor<false>(hopper::shared_address(tile + hopper::operand_offset<false>(0, k)));
+      };
+      hopper::Wgmma<Half, columns, false, false>::run(d, at(shared.stages[stage].a), at(shared.stages[stage].b),
+                                                      step > 0 || k > 0);
+    }
+    hopper::wgmma_commit();
+    hopper::wgmma_wait<0>();
+    if (slip == PairSlip::own_release) {
+      if (lane == 0) hopper::barrier_arrive(&shared.empty[stage]);
+    } else if (lane < 2) {
+      hopper::barrier_arrive_in(&shared.empty[stage], slip == PairSlip::no_such_block ? lane + 1 : lane);
+    }
+  }
+  for (int i = 0; i < columns / 2; ++i) {
+    const int row = rows * block + 16 * warp + lane / 4 + 8 * (i / 2 % 2);
+    y[row * columns + 8 * (i / 4) + lane % 4 * 2 + i % 2] = d[i];
+  }
+}
+
 enum class RegisterSlip { none, odd_number, too_many, more_by_dec, warp_missing };
 __global__ void registers_kernel(RegisterSlip slip) {
   const unsigned warp = threadIdx.x / 32;
@@ -172,25 +235,23 @@ struct Outcome {
   std::string message;
   int wrong = 0;
 };
-Outcome multiply(Slip slip, int steps = 5) {
-  const std::int64_t k = 64 * steps;
-  std::vector<float> a(static_cast<std::size_t>(rows * k)), b(static_cast<std::size_t>(columns * k));
+// y [blocks * rows, columns], a copied in boxes of `rows` rows and b in boxes of `box`, by what `run` launches.
+template <class F> Outcome multiply_by(int blocks, int steps, int box, F&& run) {
+  const std::int64_t k = 64 * steps, m = blocks * rows;
+  std::vector<float> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(columns * k));
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7919 % 7) - 3;
   for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 104729 % 11) - 5;
-  const Tensor ta = from_data<float>(a, {rows, k}), tb = from_data<float>(b, {columns, k});
-  const Tensor da = cast(ta, f16).to(cuda), db = cast(tb, f16).to(cuda), y = zeros({rows, columns}, {.device = cuda});
+  const Tensor ta = from_data<float>(a, {m, k}), tb = from_data<float>(b, {columns, k});
+  const Tensor da = cast(ta, f16).to(cuda), db = cast(tb, f16).to(cuda), y = zeros({m, columns}, {.device = cuda});
   CUtensorMap map_a, map_b;
-  const auto size = static_cast<cuuint64_t>(k);
-  REQUIRE(MapOf{.address = da.raw_data(), .sizes = {size, rows, 1}, .strides = {size * 2, size * 2 * rows}}.encode(
+  const auto size = static_cast<cuuint64_t>(k), height = static_cast<cuuint64_t>(m);
+  REQUIRE(MapOf{.address = da.raw_data(), .sizes = {size, height, 1}, .strides = {size * 2, size * 2 * height}}.encode(
               &map_a) == CUDA_SUCCESS);
   REQUIRE(MapOf{.address = db.raw_data(), .sizes = {size, columns, 1}, .strides = {size * 2, size * 2 * columns},
-                .box = {64, columns, 1}}
+                .box = {64, static_cast<cuuint32_t>(box), 1}}
               .encode(&map_b) == CUDA_SUCCESS);
   Outcome outcome;
-  outcome.message = test::message_of([&] {
-    launch("small_product", &small_product_kernel, {1, 256, sizeof(Shared) + 2048}, y.data<float>(), steps, slip, map_a,
-           map_b);
-  });
+  outcome.message = test::message_of([&] { run(y.data<float>(), map_a, map_b); });
   if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess)
     outcome.message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
   cuda_shim::forget_errors();
@@ -198,6 +259,16 @@ Outcome multiply(Slip slip, int steps = 5) {
   const std::vector<float> got = y.to(cpu).to_vector<float>(), want = matmul(ta, transpose(tb)).to_vector<float>();
   for (std::size_t i = 0; i < got.size(); ++i) outcome.wrong += !(got[i] == want[i]);
   return outcome;
+}
+Outcome multiply(Slip slip, int steps = 5) {
+  return multiply_by(1, steps, columns, [&](float* y, const CUtensorMap& map_a, const CUtensorMap& map_b) {
+    launch("small_product", &small_product_kernel, {1, 256, sizeof(Shared) + 2048}, y, steps, slip, map_a, map_b);
+  });
+}
+Outcome multiply_by_pair(PairSlip slip, int steps = 5) {
+  return multiply_by(2, steps, columns / 2, [&](float* y, const CUtensorMap& map_a, const CUtensorMap& map_b) {
+    launch("pair_product", &pair_product_kernel, {2, 256, sizeof(Shared) + 2048, 2}, y, steps, slip, map_a, map_b);
+  });
 }
 template <class... P, class... A>
 std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
@@ -211,12 +282,12 @@ void usual() {
   cuda_shim::set_order(Order::forward);
   cuda_shim::set_asynchrony(Asynchrony::late);
 }
-// Whether the mistake shows in one of `seeds` random orders, late.
-[[maybe_unused]] bool shows_in_some_order(Slip slip, unsigned seeds) {
+// Whether a mistake shows in one of `seeds` random orders, late.
+template <class F> bool shows_in_some_order(F&& run, unsigned seeds) {
   bool shown = false;
   for (unsigned seed = 1; seed <= seeds && !shown; ++seed) {
     cuda_shim::set_order(Order::random, seed);
-    const Outcome o = multiply(slip, 8);
+    const Outcome o = run();
     shown = o.wrong > 0 || !o.message.empty();
   }
   usual();
@@ -231,9 +302,10 @@ TEST_CASE("a product by TMA and wgmma is right in every order of threads and arr
       for (unsigned seed = 1; seed <= (order == Order::random ? 5u : 1u); ++seed) {
         cuda_shim::set_order(order, seed);
         cuda_shim::set_asynchrony(when);
-        const Outcome o = multiply(Slip::none, 8);
-        CHECK(o.message == "");
-        CHECK(o.wrong == 0);
+        for (const Outcome& o : {multiply(Slip::none, 8), multiply_by_pair(PairSlip::none, 8)}) {
+          CHECK(o.message == "");
+          CHECK(o.wrong == 0);
+        }
       }
     }
   }
@@ -281,11 +353,32 @@ TEST_CASE("what is read too early shows in the result, or breaks the barriers") 
 }
 
 TEST_CASE("a stage that is given back before all four warps have read it is written over in some order") {
-  CHECK(shows_in_some_order(Slip::early_release, 20));
-  CHECK(shows_in_some_order(Slip::one_warp_releases, 50));
-  CHECK(!shows_in_some_order(Slip::none, 50));
+  const auto with = [](Slip slip) { return [slip] { return multiply(slip, 8); }; };
+  CHECK(shows_in_some_order(with(Slip::early_release), 20));
+  CHECK(shows_in_some_order(with(Slip::one_warp_releases), 50));
+  CHECK(!shows_in_some_order(with(Slip::none), 50));
+}
+
+TEST_CASE("a stage that one block of a cluster gives back alone is written over by the other in some order") {
+  const auto with = [](PairSlip slip) { return [slip] { return multiply_by_pair(slip, 8); }; };
+  CHECK(shows_in_some_order(with(PairSlip::own_release), 20));
+  CHECK(shows_in_some_order(with(PairSlip::half_bytes), 20));
+  CHECK(!shows_in_some_order(with(PairSlip::none), 50));
 }
 #endif
+
+TEST_CASE("mistakes between the blocks of a cluster are refused, or seen in some order") {
+  const auto with = [](PairSlip slip) { return multiply_by_pair(slip).message; };
+  CHECK_THAT(with(PairSlip::no_such_block), Catch::Matchers::Contains("there is no block 2 in the cluster"));
+  CHECK_THAT(with(PairSlip::no_such_target), Catch::Matchers::Contains("blocks that the cluster does not have"));
+  CHECK_THAT(with(PairSlip::copies_to_itself), Catch::Matchers::Contains("deadlock in block"));
+  CHECK_THAT(with(PairSlip::copies_to_itself), Catch::Matchers::Contains("of block 1 of the cluster"));
+  // A block copies to another one that has not made its barriers yet, or says something to one that has ended.
+  CHECK(shows_in_some_order([] { return multiply_by_pair(PairSlip::block_sync); }, 20));
+  CHECK(shows_in_some_order([] { return multiply_by_pair(PairSlip::no_last_wait); }, 20));
+  const std::string odd = message_of_launch({3, 256, 1024, 2}, &behind_kernel, 0);
+  CHECK_THAT(odd, Catch::Matchers::Contains("3 blocks in clusters of 2"));
+}
 
 TEST_CASE("mbarriers: parities, counts and places") {
   const auto with = [](BarrierSlip slip) {

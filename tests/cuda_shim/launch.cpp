@@ -38,7 +38,8 @@ bool points_out_of_reach(const Argument& a) {
 }  // namespace
 
 cudaError_t launch(cudaStream_t stream, const void* function, const Argument* arguments, std::function<void()> thread,
-                   dim3 grid, dim3 block, std::size_t shared) {
+                   const Shape& shape) {
+  const auto& [grid, block, shared, cluster] = shape;
   note_call("cudaLaunchKernel");
   const std::lock_guard lock(mutex);
   const Kernel& kernel = kernel_at(function);
@@ -48,6 +49,13 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
   const bool fits = count >= 1 && count <= 1024 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && grid.x >= 1 &&
                     grid.y >= 1 && grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
   if (!fits) return refuse(cudaErrorInvalidConfiguration, kernel, "the grid or the block is too large, or empty");
+  if (cluster < 1 || cluster > most_cluster || grid.x % cluster != 0) {
+    return refuse(cudaErrorInvalidConfiguration, kernel,
+                  std::to_string(grid.x) + " blocks in clusters of " + std::to_string(cluster));
+  }
+  // A GPU would take these. Here static shared memory is one variable, and warps are numbered through a cluster.
+  if (cluster > 1 && (kernel.shared_bytes > 0 || count % 128 != 0))
+    return refuse(cudaErrorInvalidConfiguration, kernel, "the shim takes clusters without static shared memory, of warpgroups");
   const auto allowed = allowed_shared.find({device, function});
   if (shared > usual_shared && (allowed == allowed_shared.end() || shared > allowed->second)) {
     return refuse(cudaErrorInvalidValue, kernel,
@@ -70,9 +78,7 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
     return result(sticky);
   }
   ++launch_count;
-  return enqueue(stream, [&kernel, thread = std::move(thread), grid, block, shared] {
-    run_grid(kernel, thread, grid, block, shared);
-  });
+  return enqueue(stream, [&kernel, thread = std::move(thread), shape] { run_grid(kernel, thread, shape); });
 }
 
 void set_shared_limit(std::size_t bytes) { most_shared = bytes; }
@@ -93,7 +99,11 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int by
   allowed_shared[{device, function}] = static_cast<std::size_t>(bytes);
   return cudaSuccess;
 }
-// Of a null device alone: cuda/launch.cuh gives others a function that calls the kernel.
+// Both of a null device alone: cuda/launch.cuh gives others a function that calls the kernel.
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) {
+  note_call(__func__);
+  return null_device ? cudaSuccess : result(cudaErrorInvalidValue);
+}
 cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t) {
   note_call(__func__);
   return null_device ? cudaSuccess : result(cudaErrorInvalidValue);

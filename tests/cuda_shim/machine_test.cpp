@@ -299,7 +299,7 @@ TEST_CASE("shared memory: more than 48 KiB has to be asked for, and more than 22
              Catch::Matchers::Contains("exceed 227 KiB"));
   const cuda_shim::Argument none{};
   const auto unasked = [&](void (*kernel)(int*, int)) {  // as the funnel would, if it forgot to ask
-    return cuda_shim::launch(stream(), reinterpret_cast<const void*>(kernel), &none, [] {}, 1, 32, 48 * 1024 + 1);
+    return cuda_shim::launch(stream(), reinterpret_cast<const void*>(kernel), &none, [] {}, {1, 32, 48 * 1024 + 1});
   };
   CHECK(unasked(&add_kernel) == cudaErrorInvalidValue);
   CHECK_THAT(cudaGetErrorString(cudaErrorInvalidValue),

@@ -73,14 +73,21 @@ struct Argument {
   std::size_t bytes = 0;
   bool is_pointer = false;
 };
+// How a kernel is launched.
+struct Shape {
+  dim3 grid, block;
+  std::size_t shared = 0;  // bytes of dynamic shared memory
+  unsigned cluster = 1;    // so many blocks, side by side along x, run together
+};
+inline constexpr unsigned most_cluster = 8;
 // Runs all blocks of a grid. Throws what a kernel did wrong: a barrier that not all
 // threads reach, a misaligned address.
-void run_grid(const Kernel& kernel, const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t shared);
+void run_grid(const Kernel& kernel, const std::function<void()>& thread, const Shape& shape);
 // Puts work on a stream: done at once, later, or recorded by a capture.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 // Refuses what a GPU of compute capability 9.0 refuses. `arguments` end with an empty one.
 cudaError_t launch(cudaStream_t stream, const void* kernel, const Argument* arguments, std::function<void()> thread,
-                   dim3 grid, dim3 block, std::size_t shared);
+                   const Shape& shape);
 
 class DeviceAccess {  // while one lives, this process may touch device memory
  public:

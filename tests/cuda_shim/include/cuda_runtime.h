@@ -229,6 +229,18 @@ using cudaStream_t = cuda_shim_stream*;
 using cudaEvent_t = cuda_shim_event*;
 using cudaGraph_t = cuda_shim_graph*;
 using cudaGraphExec_t = cuda_shim_graph*;
+enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct { struct { unsigned x, y, z; } clusterDim; } val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
@@ -266,6 +278,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t);
 cudaError_t cudaEventQuery(cudaEvent_t);
 cudaError_t cudaEventElapsedTime(float*, cudaEvent_t, cudaEvent_t);
 cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void** arguments, std::size_t shared, cudaStream_t);
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void** arguments);
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*);
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);

@@ -79,7 +79,7 @@ void launch_compiled(const CompiledKernel& kernel, unsigned blocks, unsigned thr
   after_launch("fused", cuda_shim::launch(
                             stream(), kernel.function, &none,
                             [call = kernel.call, copy = std::vector<char>(from, from + bytes)] { call(copy.data()); },
-                            blocks, threads, 0));
+                            {blocks, threads}));
 }
 
 }  // namespace mantissa::cuda_backend

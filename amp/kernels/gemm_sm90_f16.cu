@@ -1,0 +1,8 @@
+// gemm_hopper for f16: a file of its own, so that none is slow to compile.
+#include "amp/kernels/gemm_sm90.cuh"
+
+namespace mantissa::tensor_core {
+
+bool launch_hopper_f16(const Gemm& g, int tile, int blocks) { return sm90::choose_tile<Half>(g, tile, blocks); }
+
+}  // namespace mantissa::tensor_core
