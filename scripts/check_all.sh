@@ -5,6 +5,8 @@
 #   shim_tsan   the same under ThreadSanitizer: CUDA threads count as threads
 #   cpu_asan    every other test under AddressSanitizer and UndefinedBehaviorSanitizer
 #   cpu_tsan    every other test under ThreadSanitizer
+#   clang       everything compiled by clang 16, and every test
+#   arm64       the library and its main tests compiled for ARM64 and run by qemu
 # A lane that fails does not stop the others. The last lines say what each lane gave and how long it took; logs lie in
 # build/check_all. $MANTISSA_JOBS: compilers and tests at a time (default: one for each core); what is in
 # $MANTISSA_CTEST goes to ctest, such as "-R cuda_gemm_test"; what is in $MANTISSA_CMAKE to cmake.
@@ -92,7 +94,23 @@ samples() {
   [ "$failures" -eq 0 ]
 }
 
-all=(samples shim_asan shim_tsan cpu_asan cpu_tsan)
+clang() {
+  install_packages "$packages_for_clang"
+  build_preset clang '' all && ctest --preset clang -j "$jobs" "${ctest_options[@]}"
+}
+
+# qemu runs an instruction some twenty times as long as a processor: what stands for the rest are the tests of every
+# operator, of modules, optimizers, mixed precision and files.
+arm64_tests=(op_test golden_ops_test golden_ops_more_test golden_modules_test golden_optim_test nn_test autograd_test amp_test
+  scaler_golden_test dtype_test special_values_test gemm_test kernel_paths_test parallel_test team_test random_test io_test)
+arm64() {
+  install_packages "$packages_for_arm64"
+  scripts/arm64_root.sh || return 1
+  build_preset arm64 '' "${arm64_tests[@]}" mnist &&
+    ctest --preset arm64 -j "$jobs" -R "^($(IFS='|' && echo "${arm64_tests[*]}")|mnist_test)\$" "${ctest_options[@]}"
+}
+
+all=(samples shim_asan shim_tsan cpu_asan cpu_tsan clang arm64)
 lanes=("$@")
 [ $# -gt 0 ] || lanes=("${all[@]}")
 for lane in "${lanes[@]}"; do

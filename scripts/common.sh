@@ -24,6 +24,12 @@ libxsimd-dev          header   xsimd/xsimd.hpp
 libcli11-dev          header   CLI/CLI.hpp"
 packages_to_test="
 catch2                header   catch2/catch.hpp catch2/catch_all.hpp"
+packages_for_clang="
+clang-16              command  clang++-16
+libomp-16-dev         file     /usr/lib/llvm-16/lib/libomp.so"
+packages_for_arm64="
+g++-aarch64-linux-gnu command  aarch64-linux-gnu-g++
+qemu-user-static      command  qemu-aarch64-static"
 packages_for_data="
 dataset-fashion-mnist file     /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 

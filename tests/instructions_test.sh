@@ -4,7 +4,7 @@
 # PROGRAM is overhead_bench or, for what eager work on a GPU costs the host, cuda_host_bench; COMPILER what it was built
 # with. Runs its loops under valgrind and compares with tests/instructions.txt or tests/cuda_shim/instructions.txt; a count
 # more than 3 % above the table fails, one more than 3 % below asks for --update, which writes the table anew. Counts of
-# another compiler do not compare: skipped, as without valgrind, with a notice (exit status 77).
+# another compiler or processor do not compare: skipped, as without valgrind, with a notice (exit status 77).
 set -eu
 program=$1 compiler=$("$2" -dumpfullversion -dumpversion | sed 's/\..*//') update=${3:-}
 tests=$(cd "$(dirname "$0")" && pwd)
@@ -17,6 +17,11 @@ case $(basename "$program") in
   *)
     table=$tests/instructions.txt
     loops="add add_recorded add_number ten_multiplications adam_12_tensors scaler_step mlp_tiny" ;;
+esac
+case $("$2" -dumpmachine),$("$2" --version) in
+  *clang*) echo "skipped: the table is of g++"; exit 77 ;;
+  x86_64*) ;;
+  *) echo "skipped: the table is of x86-64"; exit 77 ;;
 esac
 command -v valgrind >/dev/null || { echo "skipped: valgrind is not installed"; exit 77; }
 [ -x "$program" ] || { echo "skipped: $program is not built"; exit 77; }

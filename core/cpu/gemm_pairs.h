@@ -55,7 +55,7 @@ __attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units
     for (int i = 0; i < rows; ++i) {
       int pair;
       __builtin_memcpy(&pair, a[i / 3] + i % 3 * row, sizeof pair);
-      const auto both = (__m512bh)_mm512_set1_epi32(pair);
+      const auto both = (__m512bh)_mm512_broadcastd_epi32(_mm_cvtsi32_si128(pair));  // clang 16 fails on set1_epi32
       sum[i][0] = _mm512_dpbf16_ps(sum[i][0], both, b0);
       sum[i][1] = _mm512_dpbf16_ps(sum[i][1], both, b1);
     }
