@@ -21,7 +21,7 @@ struct Decision {  // of all calls of an operator that went alike
   std::int64_t calls = 0;
   std::int64_t bytes_cast = 0;   // written by casts, of all calls
   std::int64_t shadow_hits = 0;  // casts of parameters that were there already
-  std::string module;            // its path, when known
+  std::string module = {};       // its path, when known
 
   bool operator==(const Decision&) const = default;
 };

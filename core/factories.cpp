@@ -95,16 +95,21 @@ template <class T> Tensor literal_rows(std::initializer_list<std::initializer_li
   return literal<T>(values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, o);
 }
 }  // namespace
-Tensor tensor(std::initializer_list<double> v, TensorOptions o) {
-  return literal<double>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
+template <detail::ListedAlone T> Tensor tensor(std::initializer_list<T> v, TensorOptions o) {
+  return literal<T>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
 }
-template <> Tensor tensor<int>(std::initializer_list<int> v, TensorOptions o) {
-  return literal<int>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
-}
-Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions o) {
+template <detail::ListedAlone T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions o) {
   return literal_rows(rows, o);
 }
-template <> Tensor tensor<int>(std::initializer_list<std::initializer_list<int>> rows, TensorOptions o) {
+#define MANTISSA_X(type)                                              \
+  template Tensor tensor(std::initializer_list<type>, TensorOptions); \
+  template Tensor tensor(std::initializer_list<std::initializer_list<type>>, TensorOptions);
+MANTISSA_X(int) MANTISSA_X(float) MANTISSA_X(double)
+#undef MANTISSA_X
+Tensor tensor(std::initializer_list<detail::Listed> v, TensorOptions o) {
+  return literal<detail::Listed>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
+}
+Tensor tensor(std::initializer_list<std::initializer_list<detail::Listed>> rows, TensorOptions o) {
   return literal_rows(rows, o);
 }
 

@@ -287,12 +287,25 @@ template <class T> Tensor from_data(std::span<const T> values, const Dims& sizes
 template <class T> Tensor from_data(const std::vector<T>& values, const Dims& sizes) {
   return from_data<T>(std::span<const T>(values), sizes);
 }
+namespace detail {
+// A number among unlike ones. As a class of its own it leaves lists of one type to the templates below: of two lists of
+// lists, clang takes neither that of int nor that of double for the better match.
+struct Listed {
+  template <class T> requires std::same_as<T, int> || std::floating_point<T>
+  constexpr Listed(T number) : value(static_cast<double>(number)) {}
+  constexpr operator double() const { return value; }
+  double value;
+};
+template <class T> concept ListedAlone = std::same_as<T, int> || std::same_as<T, float> || std::same_as<T, double>;
+template <ListedAlone T> inline constexpr TensorOptions listed_options{.dtype = std::same_as<T, int> ? i64 : f32};
+}  // namespace detail
 // tensor({1, 2, 3}) is i64, tensor({1.5, 2}) is f32, as in PyTorch. Up to two levels of braces.
-Tensor tensor(std::initializer_list<double> values, TensorOptions = {});
-template <std::same_as<int> T> Tensor tensor(std::initializer_list<T> values, TensorOptions = {.dtype = i64});
-Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, TensorOptions = {});
-template <std::same_as<int> T>
-Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = {.dtype = i64});
+template <detail::ListedAlone T>
+Tensor tensor(std::initializer_list<T> values, TensorOptions = detail::listed_options<T>);
+Tensor tensor(std::initializer_list<detail::Listed> values, TensorOptions = {});
+template <detail::ListedAlone T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = detail::listed_options<T>);
+Tensor tensor(std::initializer_list<std::initializer_list<detail::Listed>> rows, TensorOptions = {});
 
 // PyTorch's layout: tensor([[ 1.0000, -2.5000], ...], dtype=f16). Long tensors are summarised.
 std::ostream& operator<<(std::ostream&, const Tensor&);

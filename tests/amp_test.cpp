@@ -307,7 +307,7 @@ TEST_CASE("A32: casts kept until the outermost region ends go then, and not befo
     CHECK(casts_in([&] { linear(x, w); }) == 1);
     { const Autocast inner(bf16); CHECK(casts_in([&] { linear(x, w); }) == 0); }
     { const Autocast off(amp::disabled); }
-    { const Autocast other(AutocastState(amp::capture())); }
+    { const Autocast other{AutocastState(amp::capture())}; }
     CHECK(amp::shadow_bytes(parameters) == 64 * 64 * 2);
     CHECK(casts_in([&] { linear(x, w); }) == 0);
     CHECK_THROWS(amp::autocast(options, [&]() -> Tensor { linear(x, w); throw Error("stop"); }));

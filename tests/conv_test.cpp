@@ -153,6 +153,7 @@ TEST_CASE("every way to convolve is within the tolerances of convolutions") {
             CHECK(error_of(way, pass, s, operands(pass, s, dtype, bias, layout)) <= 1);
             ++tried;
           }
+          CHECK(tried > 0);
           const Way rule = conv::rule({pass, s, dtype, bias});
           CHECK(error_of(rule, pass, s, operands(pass, s, dtype, bias, layout)) <= 1);
         }

@@ -27,7 +27,15 @@ TEST_CASE("factories give the values, shapes and dtypes they promise") {
   CHECK(eye(0).numel() == 0);
   CHECK(tensor({1, 2, 3}).dtype() == i64);
   CHECK(tensor({1.5, 2}).dtype() == f32);
+  CHECK(tensor({1.5f, 2.5f}).dtype() == f32);
   CHECK(tensor({{1, 2}, {3, 4}}).sizes() == Dims{2, 2});
+  CHECK(tensor({{1, 2}, {3, 4}}).dtype() == i64);
+  CHECK(tensor({{1}, {2}}).dtype() == i64);
+  CHECK(tensor({{1}, {2}}).sizes() == Dims{2, 1});
+  CHECK(tensor({{1.0}, {2.0}}).sizes() == Dims{2, 1});
+  CHECK(tensor({{1, 2.5}, {3, 4}}).dtype() == f32);
+  CHECK(tensor({{1, 2.5}, {3, 4}}).to_vector<float>() == std::vector<float>{1, 2.5f, 3, 4});
+  CHECK(tensor({{1, 2}, {3, 4}}, {.dtype = f16}).dtype() == f16);
   CHECK(scalar(3).dim() == 0);
   CHECK(ones({2}, {.requires_grad = true}).requires_grad());
   CHECK_THAT(message_of([] { arange(0, 1, -1); }), Contains("does not lead from 0 to 1"));
