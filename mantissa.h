@@ -17,6 +17,8 @@
 #include "core/from_blob.h"
 #include "core/operators.h"
 #include "core/ops.h"
+#include "core/ops_complex.h"
+#include "core/ops_fft.h"
 #include "core/ops_matrix.h"
 #include "core/ops_numeric.h"
 #include "core/ops_special.h"

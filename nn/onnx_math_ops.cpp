@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/ops_fft.h"
 #include "core/ops_matrix.h"
 #include "core/ops_numeric.h"
 #include "nn/onnx_program.h"
@@ -73,6 +74,24 @@ Run clip(Node& n) {  // bounds were attributes before opset 11
     if (std::isinf(to)) return {clamp_min(y, from)};
     if (from > to) return {full_like(y, to)};
     return {clamp(y, from, to)};
+  };
+}
+Run fourier(Node& n) {
+  const bool inverse = n.i("inverse", 0) != 0, onesided = n.i("onesided", 0) != 0;
+  if (inverse && onesided) n.refuse("DFT: half a spectrum has no inverse there");
+  const std::int64_t fixed = n.opset < 20 ? n.i("axis", 1) : -2;
+  return [=](const Inputs& x) -> Tensors {
+    const Tensor given = x[0];
+    check(given.dim() > 1 && (given.size(-1) == 1 || given.size(-1) == 2),
+          "DFT: needs real numbers [..., 1] or pairs [..., 2], got ", given);
+    const int dim = wrap_dim(x.has(2) ? x.integer(2) : fixed, given.dim());
+    check(dim < given.dim() - 1, "DFT: axis ", dim, " is that of the pairs of ", given);
+    const fft::FftOptions o{.n = x.has(1) ? x.integer(1) : given.size(dim), .dim = dim};
+    const bool is_real = given.size(-1) == 1;
+    if (is_real && onesided) return {fft::rfft(select(given, -1, 0), o)};
+    const Tensor pairs = is_real ? to_complex(select(given, -1, 0)) : given;
+    const Tensor y = inverse ? fft::ifft(pairs, o) : fft::fft(pairs, o);
+    return {onesided ? narrow(y, dim, 0, *o.n / 2 + 1) : y};
   };
 }
 Run modulo(Node& n) {
@@ -216,6 +235,7 @@ constexpr Operator operators[] = {
     {"CumProd", 2, 2, cumulative<cumprod, 1>},
     {"CumSum", 2, 2, cumulative<cumsum, 0>},
     {"Det", 1, 1, each<det>},
+    {"DFT", 1, 3, fourier},
     {"Div", 2, 2, pair<divide>},
     {"Einsum", 1, any_number, einsum_of},
     {"Elu", 1, 1,

@@ -1,79 +1,15 @@
 #include "nn/stft.h"
 
 #include <algorithm>
-#include <cmath>
-#include <deque>
-#include <mutex>
-#include <numbers>
 
 #include "amp/autocast.h"
-#include "autograd/grad_mode.h"
 #include "core/ops.h"
-#include "core/ops_special.h"
-#include "core/recording.h"
+#include "core/ops_fft.h"
+#include "ops/function.h"
+#include "ops/onnx.h"
 
 namespace mantissa {
 namespace {
-
-struct Table {
-  std::int64_t n_fft, frequencies;
-  bool inverse;
-  Dtype dtype;
-  Device device;
-  friend bool operator==(const Table&, const Table&) = default;
-};
-
-// [n_fft, frequencies * 2]: column 2k is cos(2 pi k n / n_fft), column 2k + 1 is -sin. The inverse is its transpose
-// with each frequency weighed by the number of times that it stands for, divided by n_fft.
-Tensor make_table(const Table& t) {
-  const std::int64_t n = t.n_fft, columns = 2 * t.frequencies;
-  std::vector<double> cosine(static_cast<std::size_t>(n)), sine(static_cast<std::size_t>(n));
-  for (std::int64_t j = 0; j < n; ++j) {
-    const double angle = 2 * std::numbers::pi * static_cast<double>(j) / static_cast<double>(n);
-    cosine[static_cast<std::size_t>(j)] = std::cos(angle);
-    sine[static_cast<std::size_t>(j)] = 2 * j == n ? 0 : -std::sin(angle);
-  }
-  Tensor table = Tensor::allocate({n, columns}, f64);
-  double* out = table.data<double>();
-  for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t k = 0; k < t.frequencies; ++k) {
-      const auto j = static_cast<std::size_t>(i * k % n);  // the angle in turns of n, so exact
-      out[i * columns + 2 * k] = cosine[j];
-      out[i * columns + 2 * k + 1] = sine[j];
-    }
-  }
-  if (t.inverse) {
-    const bool onesided = t.frequencies != n;
-    Tensor weights = Tensor::allocate({columns, 1}, f64);
-    for (std::int64_t k = 0; k < t.frequencies; ++k) {
-      const double w = (onesided && k > 0 && 2 * k != n ? 2.0 : 1.0) / static_cast<double>(n);
-      weights.data<double>()[2 * k] = weights.data<double>()[2 * k + 1] = w;
-    }
-    table = table.t() * weights;
-  }
-  return table.to(t.dtype).contiguous().to(t.device);
-}
-
-Tensor table_of(const Table& key) {
-  struct Kept {
-    std::mutex mutex;
-    std::deque<std::pair<Table, Tensor>> tables;  // the last ones used stand in front
-  };
-  static Kept& kept = *new Kept;  // never destroyed: a GPU's memory is gone before static objects are
-  const std::lock_guard lock(kept.mutex);
-  const auto at = std::ranges::find(kept.tables, key, &std::pair<Table, Tensor>::first);
-  if (at != kept.tables.end()) {
-    std::rotate(kept.tables.begin(), at, at + 1);
-    return kept.tables.front().second;
-  }
-  const NoGrad no_grad;
-  const Tensor table = make_table(key);
-  if (is_recording(key.device)) return table;  // its memory is the captured graph's
-  synchronize(key.device);  // whatever stream asks next finds it there
-  kept.tables.emplace_front(key, table);
-  if (kept.tables.size() > 8) kept.tables.pop_back();
-  return table;
-}
 
 struct Frame {
   std::int64_t hop, window;
@@ -90,13 +26,83 @@ Frame frame_of(const char* name, std::int64_t n_fft, std::int64_t hop, std::int6
   return {hop, length};
 }
 
-// [n_fft], with zeros around a shorter one; undefined for ones.
+// [n_fft], with zeros around a shorter one.
 Tensor whole_window(const Tensor& window, std::int64_t length, std::int64_t n_fft, const Tensor& like) {
-  if (!window.defined() && length == n_fft) return {};
   Tensor w = window.defined() ? window.to(like.dtype()) : ones({length}, {.dtype = like.dtype()});
   const std::int64_t left = (n_fft - length) / 2;
   if (length < n_fft) w = pad(w, {left, n_fft - length - left});
   return w.to(like.device());
+}
+
+// --- frames that overlap, times a window; and their sums, each of which is the gradient of the other ---
+Tensor windowed_frames(const Tensor& x, const Tensor& window, std::int64_t hop);
+Tensor overlap_add(const Tensor& frames, const Tensor& window, std::int64_t hop, std::int64_t samples);
+
+struct WindowedFrames {
+  static constexpr auto name = "windowed_frames";
+  std::int64_t hop;
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& window) const {
+    saved.save({x, window});
+    Dims sizes = x.sizes(), strides = x.strides();
+    const std::int64_t n = window.size(0), step = strides.back();
+    sizes[sizes.rank() - 1] = (sizes.back() - n) / hop + 1;
+    strides[strides.rank() - 1] = hop * step;
+    sizes.push_back(n);
+    strides.push_back(step);
+    return x.as_strided(sizes, strides) * window;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor x = saved[0], window = saved[1];
+    Tensor of_window;
+    if (window.requires_grad()) of_window = sum_to(g * windowed_frames(x, ones_like(window), hop), window.sizes());
+    return {overlap_add(g, window, hop, x.size(-1)), of_window};
+  }
+};
+
+struct OverlapAdd {
+  static constexpr auto name = "overlap_add";
+  std::int64_t hop, samples;
+  Tensor forward(Saved& saved, const Tensor& frames, const Tensor& window) const {
+    saved.save({frames, window});
+    const std::int64_t count = frames.size(-2), n = frames.size(-1), pieces = (n + hop - 1) / hop;
+    const Tensor all = frames.reshape({-1, count, n});  // a frame is `pieces` pieces of hop samples
+    const Tensor sum =
+        zeros({all.size(0), count + pieces - 1, hop}, {.dtype = frames.dtype(), .device = frames.device()});
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      const std::int64_t length = std::min(hop, n - i * hop);
+      const auto piece = [&](const Tensor& t) { return narrow(t, -1, i * hop, length); };
+      Tensor to = narrow(narrow(sum, 1, i, count), 2, 0, length);
+      to.add_(piece(all) * piece(window));
+    }
+    Tensor y = flatten(sum, 1);
+    y = y.size(1) < samples ? pad(y, {0, samples - y.size(1)}) : narrow(y, 1, 0, samples);
+    Dims sizes = frames.sizes();
+    sizes.erase(sizes.rank() - 1);
+    sizes[sizes.rank() - 1] = samples;
+    return y.reshape(sizes);
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    const Tensor frames = saved[0], window = saved[1];
+    const std::int64_t used = (frames.size(-2) - 1) * hop + frames.size(-1);
+    const Tensor from = narrow(g, -1, 0, used);
+    Tensor of_window;
+    if (window.requires_grad())
+      of_window = sum_to(frames * windowed_frames(from, ones_like(window), hop), window.sizes());
+    return {windowed_frames(from, window, hop), of_window};
+  }
+};
+
+// In a trace for ONNX as operators that there are.
+Tensor windowed_frames(const Tensor& x, const Tensor& window, std::int64_t hop) {
+  if (OnnxCall::is_heard()) return unfold(x, -1, window.size(0), hop) * window;
+  return apply_function(WindowedFrames{hop}, x, window);
+}
+Tensor overlap_add(const Tensor& frames, const Tensor& window, std::int64_t hop, std::int64_t samples) {
+  if (!OnnxCall::is_heard()) return apply_function(OverlapAdd{hop, samples}, frames, window);
+  const auto n = static_cast<int>(frames.size(-1));
+  const Tensor sum = fold(transpose(frames * window, 1, 2), {1, static_cast<int>(samples)}, {1, n},
+                          {.stride = {1, static_cast<int>(hop)}});
+  return flatten(sum, 1);
 }
 
 Tensor as_wide(const char* name, const Tensor& x) {
@@ -121,12 +127,10 @@ Tensor stft(const Tensor& given, std::int64_t n_fft, const StftOptions& o) {
     x = x.reshape(sizes);
   }
   check(sizes.back() >= n_fft, "stft: ", sizes.back(), " samples are fewer than one frame of n_fft = ", n_fft);
-  Tensor frames = unfold(x, -1, n_fft, frame.hop);  // [..., frames, n_fft]
-  if (const Tensor window = whole_window(o.window, frame.window, n_fft, x); window.defined()) frames = frames * window;
-  const std::int64_t frequencies = o.onesided ? n_fft / 2 + 1 : n_fft;
-  Tensor y = matmul(frames, table_of({n_fft, frequencies, false, x.dtype(), x.device()}));
-  if (o.normalized) y = y * (1 / std::sqrt(static_cast<double>(n_fft)));
-  return transpose(unflatten(y, -1, {frequencies, 2}), -3, -2);
+  const Tensor frames = windowed_frames(x, whole_window(o.window, frame.window, n_fft, x), frame.hop);
+  const std::string_view norm = o.normalized ? "ortho" : "backward";
+  const Tensor y = o.onesided ? fft::rfft(frames, {.norm = norm}) : fft::fft(to_complex(frames), {.norm = norm});
+  return transpose(y, -3, -2);
 }
 
 Tensor istft(const Tensor& given, std::int64_t n_fft, const IstftOptions& o) {
@@ -138,20 +142,15 @@ Tensor istft(const Tensor& given, std::int64_t n_fft, const IstftOptions& o) {
         ", frames, 2] for n_fft = ", n_fft, o.onesided ? " with onesided" : "", ", got ", x);
   const std::int64_t count = x.size(-2);
   check(count > 0, "istft: the spectrum has no frames");
+  const std::string_view norm = o.normalized ? "ortho" : "backward";
+  const Tensor spectra = transpose(x, -3, -2);
   Tensor frames =
-      matmul(flatten(transpose(x, -3, -2), -2), table_of({n_fft, frequencies, true, x.dtype(), x.device()}));
+      o.onesided ? fft::irfft(spectra, {.n = n_fft, .norm = norm}) : real(fft::ifft(spectra, {.norm = norm}));
   frames = frames.reshape({-1, count, n_fft});
-  Tensor window = whole_window(o.window, frame.window, n_fft, x);
-  if (!window.defined()) window = ones({n_fft}, {.dtype = x.dtype(), .device = x.device()});
-  if (o.normalized) frames = frames * std::sqrt(static_cast<double>(n_fft));
-
+  const Tensor window = whole_window(o.window, frame.window, n_fft, x);
   const std::int64_t samples = n_fft + frame.hop * (count - 1);
-  const auto overlap_add = [&](const Tensor& y) {  // [N, count, n_fft] -> [N, samples]
-    const Tensor sum = fold(transpose(y, 1, 2), {1, static_cast<int>(samples)}, {1, static_cast<int>(n_fft)},
-                            {.stride = {1, static_cast<int>(frame.hop)}});
-    return flatten(sum, 1);
-  };
-  Tensor y = overlap_add(frames * window), cover = overlap_add(expand(square(window), {1, count, n_fft}));
+  Tensor y = overlap_add(frames, window, frame.hop, samples);
+  Tensor cover = overlap_add(expand(window, {1, count, n_fft}), window, frame.hop, samples);
   const std::int64_t begin = o.center ? n_fft / 2 : 0;
   std::int64_t end = o.center ? samples - n_fft / 2 : samples;
   if (o.length) {

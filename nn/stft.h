@@ -5,10 +5,9 @@
 //   Tensor power = s.square().sum(-1);
 //   Tensor y = istft(s, 400, {.hop_length = 160, .window = hann_window(400), .length = x.size(-1)});
 //
-// Made of operators, so differentiable on every device. Each frame is multiplied with a table of cosines and sines:
-// a matrix product, as fast as PyTorch's fast transform for frames of speech (n_fft up to 512) and slower beyond, 1.7
-// times for 1024 and 2.7 times for 2048 (AMD EPYC, 2 cores). Tables of the last few sizes are kept. f32 or f64; halves,
-// also in a region of autocast, are computed and given in f32. Spectrograms as layers, mel scale and more: nn/audio.h.
+// Made of operators, so differentiable on every device; each frame goes through fft::rfft (core/ops_fft.h). f32 or f64;
+// halves, also in a region of autocast, are computed and given in f32. Spectrograms as layers, mel scale and more:
+// nn/audio.h.
 #pragma once
 
 #include <cstdint>

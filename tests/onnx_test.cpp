@@ -80,6 +80,7 @@ const std::map<std::string, std::string> refused = {
     {"cholesky", "writes in place, or looks at values"},
     {"cholesky_inverse", "writes in place, or looks at values"},
     {"cholesky_solve", "writes in place, or looks at values"},
+    {"complex_angle", "made of one that cannot"},
     {"cond", "how often it repeats its steps depends on values"},
     {"ctc_loss", "of training"},
     {"cummax", "ONNX has no such operator"},

@@ -64,6 +64,12 @@ class Inputs:
     def const(self, t):  # takes no gradient
         return t.detach()
 
+    def cx(self, x):  # pairs as complex numbers, and back
+        return torch.view_as_complex(x)
+
+    def pairs(self, z):
+        return torch.view_as_real(z.resolve_conj())
+
     def rotary(self, x, start=0, base=10000.0, interleaved=False):  # PyTorch has none: the definition
         t, d = x.shape[-2:]
         angle = (start + torch.arange(t, dtype=x.dtype))[:, None] * base ** (-2 * torch.arange(d // 2, dtype=x.dtype) / d)

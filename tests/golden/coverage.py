@@ -33,8 +33,8 @@ def declared(pattern, *files):
 
 
 types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|SvdResult|QrResult|FrexpResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
-ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_matrix.h", "core/ops_numeric.h", "core/ops_special.h", "core/fused_ops.h",
-               "core/linear_cross_entropy.h")
+ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_complex.h", "core/ops_fft.h", "core/ops_matrix.h", "core/ops_numeric.h",
+               "core/ops_special.h", "core/fused_ops.h", "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "nn/stft.h", "core/tensor.h", "core/random.h", "autograd/*.h")
 methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?(?:virtual )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h", "io/process_group.h", "io/tcp_store.h")
 classes = r"^(?:template <[\w ,.]+> )?(?:struct|class|using) (?:\[\[nodiscard\]\] )?(\w+)"
@@ -91,6 +91,8 @@ sections = [
     ("torch", "Functions of `torch`", torch_functions, functions),
     ("F", "`torch.nn.functional`", public(nn.functional, is_function), functions),
     ("linalg", "`torch.linalg`", [n for n in dir(torch.linalg) if n[0] != "_" and is_function(getattr(torch.linalg, n))], set()),
+    ("fft", "`torch.fft`", [n for n in torch.fft.__all__ if n != "Tensor"], declared(rf"^{types} (\w+)\(", "core/ops_fft.h")),
+    ("complex", "Complex numbers", ["complex", "view_as_real", "view_as_complex", "real", "imag", "conj", "abs", "angle", "polar", "mul"], set()),
     ("nn", "Modules and losses of `torch.nn`", public(nn, derived(nn.Module)) + ["Parameter", "Buffer"], modules),
     ("init", "`torch.nn.init`", init_names + ["calculate_gain"], inits),
     ("utils", "`torch.nn.utils`", utils_names, others),
@@ -151,7 +153,7 @@ def page():
     yield f"""# PyTorch's names and ours
 
 Written by `tests/golden/coverage.py` from PyTorch {version} and the public headers; do not edit. Functions are in namespace
-`mantissa` (`core/ops.h`, `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/tensor.h`, `core/random.h`, `nn/stft.h`), the rest in `mantissa::nn`, `nn::init`, `distributions`, `optim`, `amp` and `data`.
+`mantissa` (`core/ops.h`, `core/ops_complex.h`, `core/ops_fft.h` (in `fft`), `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/tensor.h`, `core/random.h`, `nn/stft.h`), the rest in `mantissa::nn`, `nn::init`, `distributions`, `optim`, `amp` and `data`.
 Options have PyTorch's names and defaults and are designated initialisers: `nn::Conv2d(3, 8, 3, {{.padding = 1}})`.
 In-place forms (`add_`) exist only as the methods of `Tensor` in `core/tensor.h`; quantized, sparse, complex, named and
 nested tensors do not exist, and names that serve them or PyTorch's internals are left out below.

@@ -14,6 +14,10 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
          r"[lw]stsq|ldl_.*|split_with_sizes|broadcast_shapes|Module|ScalingType|SwizzleType|ger|asarray|Optional|frombuffer")
 
 spelled = {
+    "complex": {
+        "complex": "`to_complex`", "view_as_real": "the tensor itself", "view_as_complex": "the tensor itself", "real": "`real`", "imag": "`imag`", "conj": "`complex_conj`",
+        "abs": "`complex_abs`", "angle": "`complex_angle`", "polar": "`to_complex(r * cos(phi), r * sin(phi))`", "mul": "`complex_mul`",
+    },
     "torch": {
         "stft": "`stft`, with real and imaginary part as the last dimension", "istft": "`istft`, of the same",
         "absolute": "`abs`", "arccos": "`acos`", "arccosh": "`acosh`", "arcsin": "`asin`", "arcsinh": "`asinh`", "arctan": "`atan`",
