@@ -1,6 +1,8 @@
 // A matrix product for Hopper: wgmma fed by TMA through a ring of shared-memory stages, roles by warpgroup.
 // One warp of the first warpgroup does nothing but start copies; two warpgroups compute 64 rows of the tile each.
 // Blocks stay and take tile after tile, so the copies of the next tile run while the last one is stored.
+// Halves leave through shared memory in boxes that TMA copies out while the next tile is computed; what has more to
+// read or to write for each element goes out by ordinary stores.
 // Two blocks can work together, as a cluster, on tiles one below the other: each copies half of what they share of b
 // into both, so that a block reads a third less from L2, which else limits products of 256 columns.
 // sm_90a, and the CPU shim by twins of its instructions; on a GPU every use of it is held against another way first
@@ -32,11 +34,16 @@ inline constexpr int threads = 384;              // a producer and two consumer 
 inline constexpr int consumer_warps = 8;
 inline constexpr int rows_walked = 16;           // tiles that are walked down before the next column, see place_of
 inline constexpr int slice = 32, slice_row = slice + 8;  // columns stored at once; rows padded against bank conflicts
+inline constexpr int box_columns = 64;    // of results that TMA copies: one swizzled line of 128 bytes
 
 template <int tile_n> struct Shared {
   alignas(1024) std::uint16_t a[ring][tile_m * tile_k];
   alignas(1024) std::uint16_t b[ring][tile_n * tile_k];
-  float results[2][64 * slice_row];
+  union Results {  // of a warpgroup, on their way out
+    std::uint16_t boxes[2][64 * box_columns];  // one is copied out while the other is filled
+    float slice[64 * slice_row];
+  };
+  alignas(1024) Results results[2];
   std::uint64_t full[ring], empty[ring];
 };
 
@@ -116,10 +123,93 @@ template <int blocks> __device__ inline void release(std::uint64_t* empty, int l
   }
 }
 
+// The 64 rows of a warpgroup, 32 columns at a time, by what follows any product of ours.
+template <class T, int tile_n>
+__device__ __forceinline__ void store_slices(const Gemm& g, const Place& place, int consumer,
+                                             const float (&d)[tile_n / 2], float* result) {
+  const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+#pragma unroll
+  for (int from = 0; from < tile_n; from += slice) {
+#pragma unroll
+    for (int j = 0; j < slice / 8; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* v = d + (from / 8 + j) * 4 + 2 * half;
+        float* to = result + (16 * warp + 8 * half + lane / 4) * slice_row + 8 * j + lane % 4 * 2;
+        *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
+      }
+    }
+    hopper::warpgroup_sync(1 + consumer);
+#pragma unroll 1
+    for (int i = thread * 4; i < 64 * slice; i += 128 * 4) {
+      const std::int64_t row = place.row + 64 * consumer + i / slice, column = place.column + from + i % slice;
+      if (row >= g.m || column >= g.n) continue;
+      const float4 v = *reinterpret_cast<const float4*>(result + i / slice * slice_row + i % slice);
+      const float sums[4] = {v.x, v.y, v.z, v.w};
+      finish_four<T>(g, place.item, row, column, sums);
+    }
+    hopper::warpgroup_sync(1 + consumer);
+  }
+}
+
+// Whether results can leave in boxes: halves, after a bias and relu at most. (What is written out for each of a
+// thread's 128 results must be short.)
+inline bool fits_boxes(const Gemm& g) {
+  return is_half(g.out) && !g.accumulate && !g.saved && !g.before_activation &&
+         (g.activation == Activation::none || g.activation == Activation::relu) && g.ldc % 8 == 0 &&
+         reinterpret_cast<std::uintptr_t>(g.c) % 16 == 0;
+}
+
+// The 64 rows of a warpgroup, 64 columns at a time. Chunks of 16 bytes lie where TMA expects them: exchanged within 8
+// rows.
+template <class T, int tile_n>
+__device__ __forceinline__ void store_boxes(const Gemm& g, const Place& place, int consumer,
+                                            const float (&d)[tile_n / 2], std::uint16_t (&boxes)[2][64 * box_columns],
+                                            const CUtensorMap* map_c) {
+  const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+  const int row = 16 * warp + lane % 16;  // whose address this lane gives
+  const bool relu = g.activation == Activation::relu;
+  const T* const bias = static_cast<const T*>(g.bias);
+#pragma unroll
+  for (int box = 0; box < tile_n / box_columns; ++box) {
+    std::uint16_t* const to = boxes[box % 2];
+    if (thread == 0) hopper::copies_out_wait<1>();  // the one before last has left this place
+    hopper::warpgroup_sync(1 + consumer);
+#pragma unroll
+    for (int j = 0; j < box_columns / 8; j += 2) {
+      std::uint32_t halves[4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {  // 8 columns: two of them, of two rows, are this lane's
+        const float* sums = d + (box * box_columns / 8 + j + i) * 4;
+        float v[4] = {sums[0], sums[1], sums[2], sums[3]};
+        if (bias) {
+          const std::int64_t column = place.column + box * box_columns + 8 * (j + i) + lane % 4 * 2;
+          const float b0 = column < g.n ? static_cast<float>(bias[column]) : 0;
+          const float b1 = column + 1 < g.n ? static_cast<float>(bias[column + 1]) : 0;
+          v[0] += b0, v[1] += b1, v[2] += b0, v[3] += b1;
+        }
+        if (relu) {
+#pragma unroll
+          for (float& x : v) x = pointwise::Relu().f(static_cast<float>(T(x)));
+        }
+        halves[2 * i] = hopper::pack<T>(v[0], v[1]);
+        halves[2 * i + 1] = hopper::pack<T>(v[2], v[3]);
+      }
+      hopper::store_matrices(to + row * box_columns + ((j + lane / 16) ^ row % 8) * 8, halves);
+    }
+    hopper::show_stores();
+    hopper::warpgroup_sync(1 + consumer);
+    if (thread == 0) {
+      hopper::copy_box_out(map_c, to, place.column + box * box_columns, place.row + 64 * consumer, place.item);
+      hopper::copies_out_commit();
+    }
+  }
+}
+
 template <class T, int tile_n, bool a_mn, bool b_mn, int blocks>
 __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int steps, Shared<tile_n>& shared,
-                                        int consumer) {
-  const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+                                        int consumer, bool boxed, const CUtensorMap* map_c) {
+  const int lane = threadIdx.x % 32;
   float d[tile_n / 2] = {};  // written before the first product: else ptxas 12.4 waits for each product in turn (C7515)
   int stage = 0, phase = 0;
   for (Tiles<tile_n, blocks> t(tiles); t.more(); t.next()) {
@@ -142,36 +232,17 @@ __device__ __forceinline__ void consume(const Gemm& g, std::int64_t tiles, int s
     hopper::wgmma_wait<0>();
     release<blocks>(&shared.empty[before], lane);
 
-    float* result = shared.results[consumer];
-#pragma unroll
-    for (int from = 0; from < tile_n; from += slice) {
-#pragma unroll
-      for (int j = 0; j < slice / 8; ++j) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float* v = d + (from / 8 + j) * 4 + 2 * half;
-          float* to = result + (16 * warp + 8 * half + lane / 4) * slice_row + 8 * j + lane % 4 * 2;
-          *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
-        }
-      }
-      hopper::warpgroup_sync(1 + consumer);
-#pragma unroll 1
-      for (int i = thread * 4; i < 64 * slice; i += 128 * 4) {
-        const std::int64_t row = place.row + 64 * consumer + i / slice, column = place.column + from + i % slice;
-        if (row >= g.m || column >= g.n) continue;
-        const float4 v = *reinterpret_cast<const float4*>(result + i / slice * slice_row + i % slice);
-        const float sums[4] = {v.x, v.y, v.z, v.w};
-        finish_four<T>(g, place.item, row, column, sums);
-      }
-      hopper::warpgroup_sync(1 + consumer);
-    }
+    auto& results = shared.results[consumer];
+    if (boxed) store_boxes<T, tile_n>(g, place, consumer, d, results.boxes, map_c);
+    else store_slices<T, tile_n>(g, place, consumer, d, results.slice);
   }
+  if (boxed && threadIdx.x % 128 == 0) hopper::copies_out_wait<0>();  // shared memory goes with the block
 }
 
 template <class T, int tile_n, bool a_mn, bool b_mn, int blocks>
 __global__ void __launch_bounds__(threads, 1)
-    gemm_hopper(Gemm g, std::int64_t tiles, __grid_constant__ const CUtensorMap map_a,
-                __grid_constant__ const CUtensorMap map_b) {
+    gemm_hopper(Gemm g, std::int64_t tiles, bool boxed, __grid_constant__ const CUtensorMap map_a,
+                __grid_constant__ const CUtensorMap map_b, __grid_constant__ const CUtensorMap map_c) {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   MANTISSA_SHARED(char, dynamic);
   // An offset, not a rounded pointer: of that the compiler would not know that it is shared memory.
@@ -193,26 +264,27 @@ __global__ void __launch_bounds__(threads, 1)
     if (threadIdx.x == 0) produce<tile_n, a_mn, b_mn, blocks>(g, tiles, steps, shared, &map_a, &map_b);
   } else {
     hopper::take_registers<232>();
-    consume<T, tile_n, a_mn, b_mn, blocks>(g, tiles, steps, shared, warpgroup - 1);
+    consume<T, tile_n, a_mn, b_mn, blocks>(g, tiles, steps, shared, warpgroup - 1, boxed, &map_c);
   }
 #endif
 }
 
 template <class T, int tile_n, bool a_mn, bool b_mn, int blocks> bool launch(const Gemm& g) {
-  CUtensorMap map_a, map_b;
+  CUtensorMap map_a, map_b, map_c{};
   const std::int64_t a_step = g.batch.rank ? g.batch.a[0] : 0, b_step = g.batch.rank ? g.batch.b[0] : 0;
   const bool mapped =
       make_map(&map_a, g.in, g.a, a_mn ? g.m : g.k, a_mn ? g.k : g.m, g.lda, g.items, a_step, a_mn ? tile_k : tile_m) &&
       make_map(&map_b, g.in, g.b, b_mn ? g.n : g.k, b_mn ? g.k : g.n, g.ldb, g.items, b_step,
                b_mn ? tile_k : tile_n / blocks);
   if (!mapped) return false;
+  const bool boxed = fits_boxes(g) && make_map(&map_c, g.out, g.c, g.n, g.m, g.ldc, g.items, g.m * g.ldc, 64);
   constexpr std::size_t bytes = sizeof(Shared<tile_n>) + 1024;
   constexpr int rows = tile_m * blocks;
   const std::int64_t tiles = (g.m + rows - 1) / rows * ((g.n + tile_n - 1) / tile_n) * g.items;
   const std::int64_t clusters = std::min<std::int64_t>(tiles, std::max(1, cuda_backend::multiprocessors() / blocks));
   cuda_backend::launch("gemm_hopper", gemm_hopper<T, tile_n, a_mn, b_mn, blocks>,
-                       {dim3(static_cast<unsigned>(clusters * blocks)), dim3(threads), bytes, blocks}, g, tiles, map_a,
-                       map_b);
+                       {dim3(static_cast<unsigned>(clusters * blocks)), dim3(threads), bytes, blocks}, g, tiles, boxed,
+                       map_a, map_b, map_c);
   return true;
 }
 

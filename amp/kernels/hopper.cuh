@@ -1,9 +1,9 @@
-// Hopper's instructions for matrix products: barriers in shared memory, bulk tensor copies (TMA), also to all blocks of
-// a cluster, products by a warpgroup (wgmma) that read both operands from shared memory. sm_90a only; for the CPU shim
-// each has a twin (tests/cuda_shim/hopper.h). What only executing threads may rely on holds for a warp, not for its
-// warpgroup.
-// Source: PTX ISA, sections "mbarrier", "mapa", "barrier.cluster", "cp.async.bulk.tensor" and "Asynchronous warpgroup
-// level matrix instructions".
+// Hopper's instructions for matrix products: barriers in shared memory, bulk tensor copies (TMA) from global memory,
+// also to all blocks of a cluster, and back, products by a warpgroup (wgmma) that read both operands from shared
+// memory. sm_90a only; for the CPU shim each has a twin (tests/cuda_shim/hopper.h). What only executing threads may
+// rely on holds for a warp, not for its warpgroup.
+// Source: PTX ISA, sections "mbarrier", "mapa", "barrier.cluster", "cp.async.bulk.tensor", "stmatrix", "fence.proxy"
+// and "Asynchronous warpgroup level matrix instructions".
 #pragma once
 
 #include <cstdint>
@@ -71,6 +71,37 @@ __device__ inline void copy_box_to_blocks(unsigned blocks, void* to, const void*
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
       " [%0], [%1, {%3, %4, %5}], [%2], %6;\n" ::"r"(shared_address(to)), "l"(map), "r"(shared_address(barrier)),
       "r"(x), "r"(y), "r"(z), "h"(static_cast<unsigned short>(blocks)) : "memory");
+}
+
+// From results to global memory: pack, store_matrices, show_stores by every thread that stored, a barrier, and then one
+// thread starts copies of boxes (the part of them that lies inside the tensor), closes their group and, before the
+// shared memory that they read is used again or the block ends, waits until at most `pending` of its groups read it.
+// Two halves, `low` in the lower bits.
+template <class T> __device__ inline std::uint32_t pack(float low, float high);
+template <> __device__ inline std::uint32_t pack<Half>(float low, float high) {
+  std::uint32_t both;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+template <> __device__ inline std::uint32_t pack<BFloat16>(float low, float high) {
+  std::uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+// Stores what ptx::load_matrices loads: lane 8*i + r gives the address of row r of matrix i, and register i of a lane
+// holds elements (lane/4, 2*(lane%4)) and the next of matrix i.
+__device__ inline void store_matrices(void* row, const std::uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(shared_address(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+__device__ inline void show_stores() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
+__device__ inline void copy_box_out(const void* map, const void* from, int x, int y, int z) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];\n" ::"l"(map),
+               "r"(shared_address(from)), "r"(x), "r"(y), "r"(z) : "memory");
+}
+__device__ inline void copies_out_commit() { asm volatile("cp.async.bulk.commit_group;\n" ::: "memory"); }
+template <int pending> __device__ inline void copies_out_wait() {
+  asm volatile("cp.async.bulk.wait_group.read %0;\n" ::"n"(pending) : "memory");
 }
 
 // All threads of all blocks of the cluster meet here; what each of them wrote before, barriers too, all others see.
@@ -153,8 +184,13 @@ MANTISSA_WGMMA_256(BFloat16, "bf16")
 
 using cuda_shim::shared_address, cuda_shim::barrier_init, cuda_shim::barrier_init_done, cuda_shim::barrier_arrive,
     cuda_shim::barrier_arrive_in, cuda_shim::barrier_expect, cuda_shim::barrier_wait, cuda_shim::copy_box,
-    cuda_shim::copy_box_to_blocks, cuda_shim::cluster_sync, cuda_shim::block_in_cluster, cuda_shim::wgmma_begin,
+    cuda_shim::copy_box_to_blocks, cuda_shim::cluster_sync, cuda_shim::block_in_cluster, cuda_shim::store_matrices,
+    cuda_shim::show_stores, cuda_shim::copy_box_out, cuda_shim::copies_out_commit, cuda_shim::wgmma_begin,
     cuda_shim::wgmma_commit;
+template <int pending> void copies_out_wait() { cuda_shim::copies_out_wait(pending); }
+template <class T> std::uint32_t pack(float low, float high) {
+  return T(low).bits | static_cast<std::uint32_t>(T(high).bits) << 16;
+}
 template <int registers> void give_registers() { cuda_shim::set_registers(registers, false); }
 template <int registers> void take_registers() { cuda_shim::set_registers(registers, true); }
 inline void warpgroup_sync(int id) { cuda_shim::named_barrier(id, 128); }

@@ -1,8 +1,8 @@
 // CUDA threads as fibers of one CPU thread. A thread runs until it ends or waits; the others of its
-// block then run, and those of the other blocks of its cluster. A barrier that can never be complete, because threads have left or wait elsewhere,
-// is an error, and so is a block in which all wait for what nobody will do. This file must not be instrumented by
-// ThreadSanitizer: it tells the sanitizer itself which fiber runs and what a barrier orders, so that races
-// between CUDA threads are found.
+// block then run, and those of the other blocks of its cluster. A barrier that can never be complete, because threads
+// have left or wait elsewhere, is an error, and so is a block in which all wait for what nobody will do. This file must
+// not be instrumented by ThreadSanitizer: it tells the sanitizer itself which fiber runs and what a barrier orders, so
+// that races between CUDA threads are found.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -360,7 +360,8 @@ std::uint32_t shared_address(const void* p) {
 char* shared_at(unsigned block, std::uint32_t address, std::size_t bytes, const char* what) {
   const Block& b = blocks[block];
   char* at = b.window + address;
-  if (at < b.dynamic_memory || address + bytes > static_cast<std::size_t>(b.dynamic_memory - b.window) + dynamic_bytes) {
+  const std::size_t end = static_cast<std::size_t>(b.dynamic_memory - b.window) + dynamic_bytes;
+  if (at < b.dynamic_memory || address + bytes > end) {
     throw std::runtime_error(std::string("cuda_shim: beyond dynamic shared memory: ") + what);
   }
   return at;

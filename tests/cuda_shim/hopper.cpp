@@ -1,11 +1,10 @@
 // Twins of setmaxnreg and named barriers, and what is common to all of Hopper's: when asynchronous things happen, and
-// the begin and end of the blocks that run together, one or a cluster. Not instrumented by ThreadSanitizer, like fibers.cpp: it is told what is ordered.
-// Source: PTX ISA, sections "setmaxnreg", "bar" and "barrier.cluster".
+// the begin and end of the blocks that run together, one or a cluster. Not instrumented by ThreadSanitizer, like
+// fibers.cpp: it is told what is ordered. Source: PTX ISA, sections "setmaxnreg", "bar" and "barrier.cluster".
 #include "tests/cuda_shim/hopper.h"
 
 #include <cstdlib>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "tests/cuda_shim/hopper_parts.h"
@@ -110,20 +109,21 @@ void arrive_named(unsigned number, const void* const* lanes) {
 void arrive_in_cluster(unsigned number, const void* const*) {
   arrive(all().cluster, static_cast<int>(threads_together()), number);
 }
-struct NamedWait : Waiting {
+struct NamedWait : Waiting {  // owns nothing: who waits in vain is never destroyed
   const NamedBarrier& barrier;
-  std::string name;
+  int id;  // 0: the cluster's
   std::uint64_t generation;
-  NamedWait(const NamedBarrier& b, std::string n)
-      : barrier(b), name(std::move(n)), generation(all().warps[thread_number() / 32].generation) {}
+  NamedWait(const NamedBarrier& b, int i)
+      : barrier(b), id(i), generation(all().warps[thread_number() / 32].generation) {}
   bool over() override { return barrier.generation != generation; }
   std::string what() const override {
+    const std::string name = id == 0 ? "the barrier of the cluster" : "named barrier " + std::to_string(id);
     return name + ": " + std::to_string(barrier.arrived) + " of " + std::to_string(barrier.threads) +
            " threads are there";
   }
 };
-void wait_at(NamedBarrier& b, std::string name) {
-  NamedWait wait(b, std::move(name));
+void wait_at(NamedBarrier& b, int id) {
+  NamedWait wait(b, id);
   wait_until(wait);
   tsan_acquire(&b.tag[wait.generation & 1]);
 }
@@ -141,11 +141,11 @@ void named_barrier(int id, int threads) {
   if (id < 1 || id > 15 || threads < 32 || threads % 32 != 0) fail("named barriers have ids 1 to 15 and whole warps");
   const NamedArrival arrival{id, threads};
   warp_together("bar.sync", &arrive_named, &arrival);
-  wait_at(all().blocks[own_block()].named[id], "named barrier " + std::to_string(id));
+  wait_at(all().blocks[own_block()].named[id], id);
 }
 void cluster_sync() {
   warp_together("barrier.cluster", &arrive_in_cluster, nullptr);
-  wait_at(all().cluster, "the barrier of the cluster");
+  wait_at(all().cluster, 0);
 }
 unsigned block_in_cluster() { return own_block(); }
 
@@ -158,11 +158,13 @@ bool is_order_random() { return asynchrony == Asynchrony::random; }
 void begin_hopper_blocks(unsigned registers) {
   running.reset();
   forget_copies();
+  forget_copies_out();
   forget_products();
   launched_registers = registers;
 }
 void end_hopper_blocks() {
   check_copies_done();
+  check_copies_out_done();
   check_products_done();
   if (running) running->register_changes.check_all_done();
 }

@@ -20,6 +20,12 @@ void barrier_arrive_in(std::uint64_t* b, int block);
 void copy_box(void* to, const void* map, std::uint64_t* barrier, int x, int y, int z);
 void copy_box_to_blocks(unsigned blocks, void* to, const void* map, std::uint64_t* barrier, int x, int y, int z);
 
+void store_matrices(void* row, const std::uint32_t (&r)[4]);
+void show_stores();
+void copy_box_out(const void* map, const void* from, int x, int y, int z);
+void copies_out_commit();
+void copies_out_wait(int pending);
+
 void set_registers(int registers, bool more);
 void named_barrier(int id, int threads);
 void cluster_sync();

@@ -1,6 +1,6 @@
-// Twins of mbarrier and of copies by TMA. A copy arrives when nothing else can go on, unless it is early.
-// Not instrumented by ThreadSanitizer, like fibers.cpp: it is told what is written and ordered.
-// Source: PTX ISA, sections "mbarrier", "mapa" and "cp.async.bulk.tensor".
+// Twins of mbarrier and of copies by TMA into shared memory. A copy arrives when nothing else can go on, unless it is
+// early. Not instrumented by ThreadSanitizer, like fibers.cpp: it is told what is written and ordered. Source: PTX ISA,
+// sections "mbarrier", "mapa" and "cp.async.bulk.tensor".
 #include <cstring>
 #include <map>
 #include <utility>
@@ -8,7 +8,6 @@
 #include "tests/cuda_shim/hopper.h"
 #include "tests/cuda_shim/hopper_parts.h"
 #include "tests/cuda_shim/shim.h"
-#include "tests/cuda_shim/tensor_map.h"
 
 namespace cuda_shim {
 namespace {
@@ -34,16 +33,6 @@ struct Barrier {
   }
 };
 
-// Where something lies in the shared memory of the blocks that run together.
-struct Place {
-  unsigned block = 0;
-  std::uint32_t address = 0;
-  auto operator<=>(const Place&) const = default;
-
-  Place in(unsigned other) const { return {other, address}; }
-  char* at(std::size_t bytes, const char* what) const { return shared_at(block, address, bytes, what); }
-};
-Place own_place(const void* p) { return {own_block(), shared_address(p)}; }
 std::map<Place, Barrier> barriers;
 
 // What lies in a barrier's place, so that a barrier that was written over is noticed.
@@ -110,42 +99,18 @@ struct BarrierWait : Waiting {
 
 // --- TMA ---
 struct Copy {
-  TensorMap map;
-  Place to, barrier;
-  long long at[3] = {};  // innermost first
+  Box box;
+  Place barrier;
 
-  unsigned bytes() const { return map.box[0] * map.box[1] * map.box[2] * map.element_bytes; }
   // Writes the box, zeros where it reaches out of the tensor, and counts all of its bytes.
   void run() const {
-    const unsigned line = map.box[0] * map.element_bytes;
-    std::uint32_t place = to.address;
-    for (unsigned z = 0; z < map.box[2]; ++z) {
-      for (unsigned y = 0; y < map.box[1]; ++y, place += line) {
-        const bool inside = in(1, at[1] + y) && in(2, at[2] + z);
-        const long long row =
-            (at[1] + y) * static_cast<long long>(map.strides[0]) + (at[2] + z) * static_cast<long long>(map.strides[1]);
-        for (unsigned chunk = 0; chunk < line; chunk += 16)
-          write_chunk(place + chunk, inside, row, at[0] + chunk / map.element_bytes);
-      }
-    }
+    box.each_chunk([](Place to, const char* from, std::size_t inside) {
+      char chunk[16] = {};
+      std::memcpy(chunk, from, inside);
+      std::memcpy(to.at(16, "a copy"), chunk, 16);
+    });
     check_reached(barrier);
-    complete_bytes(barrier, bytes());
-  }
-
- private:
-  bool in(int d, long long i) const { return i >= 0 && i < static_cast<long long>(map.sizes[d]); }
-  void write_chunk(std::uint32_t address, bool row_inside, long long row, long long x) const {
-    const unsigned element = map.element_bytes, count = 16 / element;
-    char chunk[16] = {};
-    if (row_inside && in(0, x) && in(0, x + count - 1)) {
-      std::memcpy(chunk, map.address + row + x * element, 16);
-    } else if (row_inside) {
-      for (unsigned i = 0; i < count; ++i) {
-        if (in(0, x + i)) std::memcpy(chunk + i * element, map.address + row + (x + i) * element, element);
-      }
-    }
-    const Place there{to.block, map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? swizzle_128(address) : address};
-    std::memcpy(there.at(16, "a copy"), chunk, 16);
+    complete_bytes(barrier, box.bytes());
   }
 };
 std::vector<Copy> copies;  // under way
@@ -187,17 +152,16 @@ void copy_box(void* to, const void* map, std::uint64_t* barrier, int x, int y, i
 // Arrives in each block in its own time.
 void copy_box_to_blocks(unsigned to_blocks, void* to, const void* map, std::uint64_t* barrier, int x, int y, int z) {
   check_aligned(to, 128, "place of a tensor copy in shared memory");
-  check_aligned(map, 64, "a tensor map");
   if (to_blocks == 0 || to_blocks >> blocks_together() != 0) fail("a copy to blocks that the cluster does not have");
   for (unsigned block = 0; block < blocks_together(); ++block) {
     if (!(to_blocks >> block & 1)) continue;
-    Copy c{decode(map), own_place(to).in(block), own_place(barrier).in(block), {x, y, z}};
-    if (c.map.rank != 3) fail("a copy of three dimensions with a tensor map of " + std::to_string(c.map.rank));
+    const Copy c{box_of(map, own_place(to).in(block), x, y, z), own_place(barrier).in(block)};
     Barrier& b = barrier_at(c.barrier);
     if (!b.known_to_copies) fail(name_of(c.barrier) + " is used by a copy without fence.mbarrier_init");
-    char* place = c.to.at(c.bytes(), "a copy");
-    tsan_write(place, c.bytes());
-    std::memset(place, 0xff, c.bytes());  // NaN until it arrives
+    const unsigned bytes = c.box.bytes();
+    char* place = c.box.place.at(bytes, "a copy");
+    tsan_write(place, bytes);
+    std::memset(place, 0xff, bytes);  // NaN until it arrives
     tsan_release(&b.tag[b.phase & 1]);
     const TsanIgnore ignore;
     if (happens_now()) c.run();

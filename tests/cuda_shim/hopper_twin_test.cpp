@@ -114,8 +114,8 @@ __global__ void small_product_kernel(float* y, int steps, Slip slip, const CUten
 enum class PairSlip {
   none, block_sync, own_release, no_last_wait, half_bytes, copies_to_itself, no_such_block, no_such_target,
 };
-// Two blocks: y [2 * 64, 128] = a [2 * 64, 64 * steps] @ b [128, 64 * steps]^T. Each copies its rows of a, and half of b
-// to both.
+// Two blocks: y [2 * 64, 128] = a [2 * 64, 64 * steps] @ b [128, 64 * steps]^T. Each copies its rows of a, and half of
+// b to both.
 __global__ void pair_product_kernel(float* y, int steps, PairSlip slip, const CUtensorMap map_a,
                                     const CUtensorMap map_b) {
   MANTISSA_SHARED(char, dynamic);
@@ -174,6 +174,36 @@ __global__ void pair_product_kernel(float* y, int steps, PairSlip slip, const CU
   }
 }
 
+enum class StoreSlip { none, not_shown, no_barrier, not_waited_for, not_committed, refilled, no_swizzle, odd_place };
+// y [2 * 64, 64] in halves: in each element its number, modulo 2039. Two boxes leave one after the other from the same
+// place.
+__global__ void store_kernel(StoreSlip slip, const CUtensorMap map) {
+  MANTISSA_SHARED(char, dynamic);
+  auto* base = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(dynamic) + 1023) & ~std::uintptr_t{1023});
+  auto* place = reinterpret_cast<std::uint16_t*>(base + (slip == StoreSlip::odd_place ? 64 : 0));
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32, row = 16 * warp + lane % 16;
+  for (int box = 0; box < 2; ++box) {
+    if (thread == 0 && slip != StoreSlip::refilled) hopper::copies_out_wait<0>();
+    hopper::warpgroup_sync(1);
+    for (int j = 0; j < 8; j += 2) {
+      std::uint32_t v[4];
+      for (int i = 0; i < 4; ++i) {
+        const int number = (64 * box + 16 * warp + lane / 4 + 8 * (i % 2)) * 64 + 8 * (j + i / 2) + lane % 4 * 2;
+        v[i] = hopper::pack<Half>(static_cast<float>(number % 2039), static_cast<float>((number + 1) % 2039));
+      }
+      const int chunk = j + lane / 16;
+      hopper::store_matrices(place + row * 64 + (slip == StoreSlip::no_swizzle ? chunk : chunk ^ row % 8) * 8, v);
+    }
+    if (slip != StoreSlip::not_shown || warp != 2) hopper::show_stores();
+    if (slip != StoreSlip::no_barrier) hopper::warpgroup_sync(1);
+    if (thread == 0) {
+      hopper::copy_box_out(&map, place, 0, 64 * box, 0);
+      if (slip != StoreSlip::not_committed) hopper::copies_out_commit();
+    }
+  }
+  if (thread == 0 && slip != StoreSlip::not_waited_for) hopper::copies_out_wait<0>();
+}
+
 enum class RegisterSlip { none, odd_number, too_many, more_by_dec, warp_missing };
 __global__ void registers_kernel(RegisterSlip slip) {
   const unsigned warp = threadIdx.x / 32;
@@ -230,6 +260,15 @@ struct MapOf {
   }
 };
 
+// What a launch and the device say of a kernel; the device is then as good as new.
+template <class F> std::string message_of_run(F&& run) {
+  std::string message = test::message_of(run);
+  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess)
+    message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
+  cuda_shim::forget_errors();
+  return message;
+}
+
 // The kernel on small numbers, whose products are exact.
 struct Outcome {
   std::string message;
@@ -251,10 +290,7 @@ template <class F> Outcome multiply_by(int blocks, int steps, int box, F&& run) 
                 .box = {64, static_cast<cuuint32_t>(box), 1}}
               .encode(&map_b) == CUDA_SUCCESS);
   Outcome outcome;
-  outcome.message = test::message_of([&] { run(y.data<float>(), map_a, map_b); });
-  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess)
-    outcome.message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
-  cuda_shim::forget_errors();
+  outcome.message = message_of_run([&] { run(y.data<float>(), map_a, map_b); });
   if (!outcome.message.empty()) return outcome;
   const std::vector<float> got = y.to(cpu).to_vector<float>(), want = matmul(ta, transpose(tb)).to_vector<float>();
   for (std::size_t i = 0; i < got.size(); ++i) outcome.wrong += !(got[i] == want[i]);
@@ -270,20 +306,29 @@ Outcome multiply_by_pair(PairSlip slip, int steps = 5) {
     launch("pair_product", &pair_product_kernel, {2, 256, sizeof(Shared) + 2048, 2}, y, steps, slip, map_a, map_b);
   });
 }
+Outcome store(StoreSlip slip) {
+  const Tensor y = zeros({120, 56}, {.dtype = f16, .device = cuda});  // boxes reach out of it
+  CUtensorMap map;
+  REQUIRE(MapOf{.address = y.raw_data(), .sizes = {56, 120, 1}, .strides = {112, 112 * 120}}.encode(&map) ==
+          CUDA_SUCCESS);
+  Outcome outcome;
+  outcome.message = message_of_run([&] { launch("store", &store_kernel, {1, 128, 64 * 64 * 2 + 1024}, slip, map); });
+  if (!outcome.message.empty()) return outcome;
+  const std::vector<float> got = cast(y.to(cpu), f32).to_vector<float>();
+  for (int i = 0; i < 120 * 56; ++i)
+    outcome.wrong += got[static_cast<std::size_t>(i)] != static_cast<float>((i / 56 * 64 + i % 56) % 2039);
+  return outcome;
+}
 template <class... P, class... A>
 std::string message_of_launch(const Grid& grid, void (*kernel)(P...), const A&... arguments) {
-  std::string message = test::message_of([&] { launch("planted", kernel, grid, arguments...); });
-  if (const cudaError_t e = cudaPeekAtLastError(); e != cudaSuccess)
-    message += std::string(cudaGetErrorName(e)) + ": " + cudaGetErrorString(e);
-  cuda_shim::forget_errors();
-  return message;
+  return message_of_run([&] { launch("planted", kernel, grid, arguments...); });
 }
 void usual() {
   cuda_shim::set_order(Order::forward);
   cuda_shim::set_asynchrony(Asynchrony::late);
 }
 // Whether a mistake shows in one of `seeds` random orders, late.
-template <class F> bool shows_in_some_order(F&& run, unsigned seeds) {
+template <class F> [[maybe_unused]] bool shows_in_some_order(F&& run, unsigned seeds) {
   bool shown = false;
   for (unsigned seed = 1; seed <= seeds && !shown; ++seed) {
     cuda_shim::set_order(Order::random, seed);
@@ -367,17 +412,44 @@ TEST_CASE("a stage that one block of a cluster gives back alone is written over 
 }
 #endif
 
+#if !defined(__SANITIZE_THREAD__)  // which keeps every thread of a kernel that failed, until they are too many
 TEST_CASE("mistakes between the blocks of a cluster are refused, or seen in some order") {
   const auto with = [](PairSlip slip) { return multiply_by_pair(slip).message; };
   CHECK_THAT(with(PairSlip::no_such_block), Catch::Matchers::Contains("there is no block 2 in the cluster"));
   CHECK_THAT(with(PairSlip::no_such_target), Catch::Matchers::Contains("blocks that the cluster does not have"));
-  CHECK_THAT(with(PairSlip::copies_to_itself), Catch::Matchers::Contains("deadlock in block"));
-  CHECK_THAT(with(PairSlip::copies_to_itself), Catch::Matchers::Contains("of block 1 of the cluster"));
+  const std::string alone = with(PairSlip::copies_to_itself);
+  CHECK_THAT(alone, Catch::Matchers::Contains("deadlock in block"));
+  CHECK_THAT(alone, Catch::Matchers::Contains("of block 1 of the cluster"));
   // A block copies to another one that has not made its barriers yet, or says something to one that has ended.
   CHECK(shows_in_some_order([] { return multiply_by_pair(PairSlip::block_sync); }, 20));
   CHECK(shows_in_some_order([] { return multiply_by_pair(PairSlip::no_last_wait); }, 20));
   const std::string odd = message_of_launch({3, 256, 1024, 2}, &behind_kernel, 0);
   CHECK_THAT(odd, Catch::Matchers::Contains("3 blocks in clusters of 2"));
+}
+#endif
+
+TEST_CASE("results leave by stmatrix and TMA in every order, and mistakes are refused or seen") {
+  for (const Asynchrony when : {Asynchrony::late, Asynchrony::early, Asynchrony::random}) {
+    for (unsigned seed = 1; seed <= 5; ++seed) {
+      cuda_shim::set_order(Order::random, seed);
+      cuda_shim::set_asynchrony(when);
+      const Outcome o = store(StoreSlip::none);
+      CHECK(o.message == "");
+      CHECK(o.wrong == 0);
+    }
+  }
+  usual();
+  CHECK_THAT(store(StoreSlip::not_shown).message,
+             Catch::Matchers::Contains("thread 64 has stored and not shown by fence.proxy.async"));
+  const auto left = Catch::Matchers::Contains("a block ends while copies out of its shared memory are under way");
+  CHECK_THAT(store(StoreSlip::not_waited_for).message, left);
+  CHECK_THAT(store(StoreSlip::not_committed).message, left);
+  CHECK_THAT(store(StoreSlip::odd_place).message, Catch::Matchers::Contains("misaligned address"));
+  CHECK(store(StoreSlip::no_swizzle).wrong > 0);
+#if !defined(__SANITIZE_THREAD__)  // races
+  CHECK(store(StoreSlip::refilled).wrong > 0);
+  CHECK(shows_in_some_order([] { return store(StoreSlip::no_barrier); }, 20));
+#endif
 }
 
 TEST_CASE("mbarriers: parities, counts and places") {

@@ -55,7 +55,8 @@ cudaError_t launch(cudaStream_t stream, const void* function, const Argument* ar
   }
   // A GPU would take these. Here static shared memory is one variable, and warps are numbered through a cluster.
   if (cluster > 1 && (kernel.shared_bytes > 0 || count % 128 != 0))
-    return refuse(cudaErrorInvalidConfiguration, kernel, "the shim takes clusters without static shared memory, of warpgroups");
+    return refuse(cudaErrorInvalidConfiguration, kernel,
+                  "the shim takes clusters of warpgroups, without static shared memory");
   const auto allowed = allowed_shared.find({device, function});
   if (shared > usual_shared && (allowed == allowed_shared.end() || shared > allowed->second)) {
     return refuse(cudaErrorInvalidValue, kernel,
