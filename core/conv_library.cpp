@@ -75,10 +75,15 @@ Tensor room(const View& v, std::int64_t count, Dtype inner) {
 // cut the batch. Only images in N, H, W, C order, whose rows lie one after the other.
 std::int64_t row_parts(ConvKernel kernel, const Call& c) {
   const ConvShape& s = c.shape;
-  if (kernel != ConvKernel::channels_last || c.pass != ConvPass::forward || !s.is_image()) return 1;
+  if (kernel != ConvKernel::channels_last || c.pass == ConvPass::input_gradient || !s.is_image()) return 1;
   const double slowness = std::min(s.in_channels, s.out_channels) < 16 ? 3 : 1;
-  const std::int64_t parts = std::min(pieces_for(s.flops() * slowness), most_row_parts) / s.batch;
-  return std::min(parts, s.out[0] / 2);
+  std::int64_t pieces = std::min(pieces_for(s.flops() * slowness), most_row_parts);
+  if (c.pass == ConvPass::weight_gradient)  // every part has a partial sum as big as the weight
+    pieces = std::min(pieces, std::max<std::int64_t>(s.batch * s.out_pixels() / 1024, 2));
+  const std::int64_t parts = std::min(pieces / s.batch, s.out[0] / 2);
+  if (parts <= 1) return 1;
+  const std::int64_t step = (s.out[0] + parts - 1) / parts;
+  return (s.out[0] + step - 1) / step;  // none is empty
 }
 
 // Rows [first, last) of the image `i`.
@@ -116,22 +121,25 @@ struct Rows {
 
 void run_rows(const Call& c, std::int64_t parts) {
   const ConvShape& s = c.shape;
+  const bool to_weight = c.pass == ConvPass::weight_gradient;  // then y is what the parts' sums are added up to
   const Dtype inner = inner_dtype(c.a.dtype);
   const bool widen = c.a.dtype != inner;
-  Tensor a_copy, b_copy, bias_copy, y_copy;
-  const View a = channels_last(c.a, a_copy), y = channels_last(c.y, y_copy);
+  Tensor a_copy, b_copy, bias_copy, out_copy, partial;
+  const View a = channels_last(c.a, a_copy), out = channels_last(to_weight ? c.b : c.y, out_copy);
   const View bias = contiguous(c.bias, inner, bias_copy);
   if (a_copy.defined()) kernels::copy(cpu, a, c.a);
+  if (to_weight && out_copy.defined()) kernels::copy(cpu, out, c.b);
+  if (to_weight) partial = Tensor::allocate({s.batch * parts, s.weights()}, f32);
   std::array<Rows, most_row_parts> cut;
   std::array<Chunk, most_row_parts> chunks;
   const auto weight = [&] { return contiguous(c.b, inner, b_copy).data; };
   for (std::int64_t i = 0; i < parts; ++i) {
     const auto at = static_cast<std::size_t>(i);
     cut[at] = Rows(s, parts, i);
-    if (cut[at].out_first == cut[at].out_last) continue;
     Chunk& chunk = chunks[at];
     chunk = Chunk({.kernel = ConvKernel::channels_last, .pass = c.pass, .shape = cut[at].shape, .dtype = inner,
-                   .bias = static_cast<bool>(bias), .a_last = true, .y_last = true}, 1);
+                   .bias = static_cast<bool>(bias), .a_last = true, .b_last = to_weight, .y_last = !to_weight}, 1);
+    if (to_weight) continue;
     if (i > 0 && chunk.conv->packs_like(*chunks[0].conv)) chunk.packed = chunks[0].packed;
     else chunk.pack(c, weight);
   }
@@ -139,19 +147,26 @@ void run_rows(const Call& c, std::int64_t parts) {
     for (std::int64_t i = begin; i < end; ++i) {
       const auto at = static_cast<std::size_t>(i % parts);
       const Rows& r = cut[at];
-      if (r.out_first == r.out_last) continue;
-      const View from = rows(a, i / parts, r.in_first, r.in_last), to = rows(y, i / parts, r.out_first, r.out_last);
-      if (!widen) {
-        chunks[at].conv->run(from.data, chunks[at].packed.raw_data(), bias.data, to.data);
-        continue;
+      View from = rows(a, i / parts, r.in_first, r.in_last);
+      const View part = rows(out, i / parts, r.out_first, r.out_last);
+      View inside = part;
+      Tensor wide_from, wide_inside;
+      if (widen) {
+        wide_from = room(from, 1, inner), wide_inside = room(part, 1, inner);
+        kernels::copy(cpu, wide_from.view(), from);
+        if (to_weight) kernels::copy(cpu, wide_inside.view(), part);
+        from = wide_from.view(), inside = wide_inside.view();
       }
-      const Tensor left = room(from, 1, inner), result = room(to, 1, inner);
-      kernels::copy(cpu, left.view(), from);
-      chunks[at].conv->run(left.raw_data(), chunks[at].packed.raw_data(), bias.data, result.raw_data());
-      kernels::copy(cpu, to, result.view());
+      if (to_weight) {
+        chunks[at].conv->run(from.data, inside.data, nullptr, partial.data<float>() + i * s.weights());
+      } else {
+        chunks[at].conv->run(from.data, chunks[at].packed.raw_data(), bias.data, inside.data);
+        if (widen) kernels::copy(cpu, part, inside);
+      }
     }
   });
-  if (y_copy.defined()) kernels::copy(cpu, c.y, y);
+  if (to_weight) add_partials(c.y, partial.data<float>(), s.batch * parts);
+  else if (out_copy.defined()) kernels::copy(cpu, c.y, out);
 }
 
 // --- one volume: its output channels are cut ---

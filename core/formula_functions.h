@@ -44,6 +44,13 @@ MANTISSA_HD inline std::int64_t abs(std::int64_t x) { return x < 0 ? -x : x; }
 // -1 has a case of its own because the smallest integer % -1 traps; operators refuse a divisor of 0.
 MANTISSA_HD inline std::int64_t exact_fmod(std::int64_t a, std::int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 
+MANTISSA_HD inline std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {  // likewise
+  if (b == 0) return 0;
+  if (b == -1) return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(a));
+  const std::int64_t quotient = a / b;
+  return quotient - (quotient * b != a && (a < 0) != (b < 0));
+}
+
 template <class V> concept Vector = requires(V v, typename V::value_type* p) { v.store_unaligned(p); };
 // What the vector library lacks or computes less exactly: lane by lane.
 template <Vector V, class F> inline V lanewise(const V& a, const V& b, F f) {

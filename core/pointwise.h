@@ -63,14 +63,22 @@ struct Pow : Formula {
   MANTISSA_F f(T a, T b) const {
     if constexpr (Vector<T>) {  // the vector pow is for ordinary numbers: no denormals, infinity, NaN, huge exponents
       using C = typename T::value_type;
-      if (all(b == T(2))) return a * a;
-      if (all(b == T(3))) return a * a * a;
+      // Exponents that are a few operations, of every lane or with 0 beside them (as behind the end of a run).
+      const auto all_are = [&](double e) { return all((b == T(C(e))) | (b == T(0))); };
+      const auto some_are = [&](double e, const T& v, const T& other) { return select(b == T(C(e)), v, other); };
+      if (all_are(2)) return some_are(2, a * a, T(1));
+      if (all_are(3)) return some_are(3, a * a * a, T(1));
+      if (all_are(-1)) return some_are(-1, T(1) / a, T(1));
+      constexpr C infinity = std::numeric_limits<C>::infinity();
+      const T root = select(a == T(-infinity), T(infinity), sqrt(a + T(0)));  // 0 for -0
+      if (all_are(0.5)) return some_are(0.5, root, T(1));
       const T low(std::numeric_limits<C>::min()), high(std::numeric_limits<C>::max() / 4), largest(4194304);
       const auto some_power = abs(b) >= low && abs(b) <= largest;
       const auto plain = some_power && ((abs(a) >= low && abs(a) <= high) || (a == T(0) && b > T(0)));
       const T half = T(0.5) * b, zero = select(half - floor(half) == T(0.5), a, T(0));  // -0 for odd b
       const T p = select(a == T(0), zero, pow(a, b));
-      return all(plain) ? p : select(plain, p, exact_pow(a, b));
+      const T power = all(plain) ? p : select(plain, p, exact_pow(a, b));
+      return some_are(2, a * a, some_are(3, a * a * a, some_are(-1, T(1) / a, some_are(0.5, root, power))));
     } else {
       return pow(a, b);
     }
@@ -132,6 +140,20 @@ struct Remainder : Formula {  // the sign of b, as in Python
   MANTISSA_F f(T a, T b) const {
     T m = exact_fmod(a, b);
     return select(b < T(0), select(m > T(0), m + b, m), select(m < T(0), m + b, m));
+  }
+};
+// Rounded down. From what fmod leaves, so that a quotient that was rounded up to an integer does not count.
+struct FloorDivide : Formula {
+  static constexpr auto name = "floor_divide"; static constexpr bool integers = true;
+  MANTISSA_F f(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      return floor_quotient(a, b);
+    } else {
+      T rest = exact_fmod(a, b), whole = nearbyint((a - rest) / b), lower = whole - T(1);
+      T below = select(b < T(0), whole, lower), above = select(b < T(0), lower, whole);
+      T quotient = select(rest < T(0), below, select(rest > T(0), above, whole));
+      return select(b == T(0), a / b, quotient);
+    }
   }
 };
 struct Prelu : Formula {
@@ -197,6 +219,16 @@ struct Lerp : Formula {  // from the nearer end, so that both are met exactly
     T way = end - start;
     return select(abs(weight) < T(0.5), start + weight * way, end - way * (T(1) - weight));
   }
+};
+struct Addcmul : Formula {
+  static constexpr auto name = "addcmul"; static constexpr bool integers = true;
+  double value = 1;
+  MANTISSA_F f(T x, T a, T b) const { return x + T(value) * (a * b); }
+};
+struct Addcdiv : Formula {
+  static constexpr auto name = "addcdiv";
+  double value = 1;
+  MANTISSA_F f(T x, T a, T b) const { return x + T(value) * (a / b); }
 };
 
 // --- unary ---
@@ -506,6 +538,17 @@ struct Threshold : Formula {
   MANTISSA_F df(T g, T x) const { return select(x <= T(threshold), T(0), g); }
 };
 
+struct NanToNum : Formula {
+  static constexpr auto name = "nan_to_num"; static constexpr Saves saves = Saves::input;
+  double nan = 0, posinf = 0, neginf = 0;
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  MANTISSA_F f(T x) const {
+    return select(x - x == T(0), x,
+                  select(x == T(infinity), T(posinf), select(x == T(-infinity), T(neginf), T(nan))));
+  }
+  MANTISSA_F df(T g, T x) const { return select(x - x == T(0), g, T(0)); }
+};
+
 // --- unary, steps and tests ---
 struct Step : Formula { static constexpr bool integers = true, flat = true; };
 struct Sign : Step {
@@ -552,15 +595,16 @@ template <class F> struct GradOf : Formula {
 #undef MANTISSA_F
 
 using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge, Atan2, Fmod, Remainder,
-                            Prelu, RoundedDistance, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr,
-                            BitwiseXor>;
-using TernaryFormulas = List<Where, RoundedDistanceGrad, Lerp>;
+                            FloorDivide, Prelu, RoundedDistance, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd,
+                            BitwiseOr, BitwiseXor>;
+using TernaryFormulas = List<Where, RoundedDistanceGrad, Lerp, Addcmul, Addcdiv>;
 // With a derivative.
 using UnaryFormulas = List<Neg, Abs, Square, Sqrt, Rsqrt, Exp, Log, Tanh, Sigmoid, Erf, Relu, Gelu, Silu, Clamp,
                            Exp2, Expm1, Log1p, Log2, Log10, Erfc, Erfinv, Reciprocal,
                            Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh,
                            GeluTanh, Softplus, Elu, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish, Mish, Logsigmoid,
-                           Softsign, Tanhshrink, Hardshrink, Softshrink, Threshold>;
+                           Softsign, Tanhshrink, Hardshrink, Softshrink, Threshold,
+                           NanToNum>;
 // Without.
 using StepFormulas = List<Sign, Floor, Ceil, Trunc, Round, IsNan, IsInf, IsFinite, LogicalNot, BitwiseNot>;
 

@@ -46,6 +46,16 @@ struct Diagonal {
     locate(x.sizes(), x.strides(), sizes, strides, start);
     return x.as_strided(sizes, strides, start);
   }
+  // Zeros with x on the diagonal.
+  void put(const View& y, const View& x) const {
+    kernels::fill(y.device, y, 0.0);
+    View part = y;
+    part.sizes = part.strides = Dims{};
+    std::int64_t start;
+    locate(y.sizes, y.strides, part.sizes, part.strides, start);
+    part.data = y.as<char>() + start * static_cast<std::int64_t>(size_of(y.dtype));
+    if (x.numel() > 0) kernels::copy(y.device, part, x);
+  }
   static constexpr auto vjp();
   void onnx(OnnxCall& c) const {  // the two dims as one, from which the places are picked
     const Dims& x = c.x(0).sizes();
@@ -79,15 +89,7 @@ struct DiagonalBackward {  // zeros with g on the diagonal
   Dims sizes;
 
   Spec infer(const Tensor& g) const { return like(g, sizes); }
-  void run(const View& y, const View& g) const {
-    kernels::fill(y.device, y, 0.0);
-    View part = y;
-    part.sizes = part.strides = Dims{};
-    std::int64_t start;
-    of.locate(y.sizes, y.strides, part.sizes, part.strides, start);
-    part.data = y.as<char>() + start * static_cast<std::int64_t>(size_of(y.dtype));
-    if (g.numel() > 0) kernels::copy(y.device, part, g);
-  }
+  void run(const View& y, const View& g) const { of.put(y, g); }
   static constexpr auto vjp() {
     return rules([](const DiagonalBackward& op, Grad g) { return diagonal(g, op.of.offset, op.of.dim1, op.of.dim2); });
   }
@@ -97,6 +99,46 @@ struct DiagonalBackward {  // zeros with g on the diagonal
 constexpr auto Diagonal::vjp() {
   return rules([](const Diagonal& op, Grad g, Shape<0> x) { return apply(DiagonalBackward{op, x.sizes}, g); });
 }
+
+struct DiagEmbed {
+  static constexpr auto name = "diag_embed";
+  static constexpr const char* args[] = {"x"};
+  std::int64_t offset = 0;
+
+  std::int64_t right() const { return std::max<std::int64_t>(offset, 0); }
+  std::int64_t down() const { return std::max<std::int64_t>(-offset, 0); }
+  Spec infer(const Tensor& x) const {
+    check(x.dim() >= 1, "needs at least 1 dimension");
+    check_length("diag_embed", "the offset", offset);
+    Dims sizes = x.sizes();
+    sizes.back() += right() + down();
+    sizes.push_back(sizes.back());
+    return like(x, sizes);
+  }
+  void run(const View& y, const View& x) const { Diagonal{offset, -2, -1}.put(y, x); }
+  static constexpr auto vjp() {
+    return rules([](const DiagEmbed& op, Grad g) { return diagonal(g, op.offset, -2, -1); });
+  }
+  static Tensor reference(const DiagEmbed& op, const Tensor& x) {
+    const std::int64_t n = x.size(-1);
+    Dims sizes = x.sizes(), each = x.sizes();
+    sizes.push_back(n + op.right() + op.down());
+    each.push_back(1);
+    const Tensor column = reshape(slice(device_range(op.right() + n, x.device()), 0, op.right()), {n, 1});
+    const Tensor rows =
+        scatter(zeros(sizes, {.dtype = x.dtype(), .device = x.device()}), -1, expand(column, each), unsqueeze(x, -1));
+    return pad(rows, {0, 0, op.down(), op.right()});
+  }
+  static void samples(Samples& s) {
+    s({s.randn({2, 3})}, DiagEmbed{});
+    s({s.randn({2, 3})}, DiagEmbed{1});
+    s({s.randn({3})}, DiagEmbed{-2});
+    s({s.randn({0})}, DiagEmbed{});
+    s({s.integers({2, 3}, 1, 9)}, DiagEmbed{});
+    s.error({s.randn({3})}, DiagEmbed{INT64_MIN}, "the offset -9");
+    s.error({s.randn({})}, DiagEmbed{}, "at least 1 dimension");
+  }
+};
 
 // tril and triu on the CPU: one pass.
 template <bool upper>
@@ -126,6 +168,7 @@ Tensor triangle(const Tensor& x, std::int64_t diagonal) {
 
 MANTISSA_OP(Diagonal)
 MANTISSA_OP(DiagonalBackward)
+MANTISSA_OP(DiagEmbed)
 
 Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
   return apply(Diagonal{offset, dim1, dim2}, x);
@@ -135,19 +178,7 @@ Tensor trace(const Tensor& x) {
   const Composite in("trace", CastPolicy::keep, {&x});
   return in.result(sum(diagonal(in[0])));
 }
-Tensor diag_embed(const Tensor& x, std::int64_t offset) {
-  check(x.dim() >= 1, "diag_embed: needs at least 1 dimension, got ", x);
-  check_length("diag_embed", "the offset", offset);
-  const std::int64_t n = x.size(-1), right = std::max<std::int64_t>(offset, 0),
-                     down = std::max<std::int64_t>(-offset, 0);
-  Dims sizes = x.sizes(), each = x.sizes();
-  sizes.push_back(n + right + down);
-  each.push_back(1);
-  const Tensor column = reshape(slice(device_range(right + n, x.device()), 0, right), {n, 1});
-  const Tensor rows =
-      scatter(zeros(sizes, {.dtype = x.dtype(), .device = x.device()}), -1, expand(column, each), unsqueeze(x, -1));
-  return pad(rows, {0, 0, down, right});
-}
+Tensor diag_embed(const Tensor& x, std::int64_t offset) { return apply(DiagEmbed{offset}, x); }
 Tensor diag(const Tensor& x, std::int64_t k) {
   check(x.dim() == 1 || x.dim() == 2, "diag: needs a vector or a matrix, got ", x);
   return x.dim() == 1 ? diag_embed(x, k) : clone(diagonal(x, k));
@@ -177,13 +208,6 @@ void diag_samples(Samples& s) {
   s.error_call(
       {s.randn({2, 2, 2})}, [](const Tensors& x) { return diag(x[0]); }, "needs a vector or a matrix");
 }
-void diag_embed_samples(Samples& s) {
-  s.call({s.randn({2, 3})}, [](const Tensors& x) { return diag_embed(x[0]); });
-  s.call({s.randn({3})}, [](const Tensors& x) { return diag_embed(x[0], -2); });
-  s.error_call({s.randn({3})}, [](const Tensors& x) { return diag_embed(x[0], INT64_MIN); }, "the offset -9");
-  s.error_call(
-      {s.randn({})}, [](const Tensors& x) { return diag_embed(x[0]); }, "at least 1 dimension");
-}
 void diagflat_samples(Samples& s) {
   s.call({s.randn({2, 2})}, [](const Tensors& x) { return diagflat(x[0], -1); });
 }
@@ -198,7 +222,6 @@ void tril_samples(Samples& s) { triangle_samples(s, [](const Tensor& x, std::int
 void triu_samples(Samples& s) { triangle_samples(s, [](const Tensor& x, std::int64_t d) { return triu(x, d); }); }
 MANTISSA_COMPOSITE(trace, trace_samples, .has_policy = true)
 MANTISSA_COMPOSITE(diag, diag_samples)
-MANTISSA_COMPOSITE(diag_embed, diag_embed_samples)
 MANTISSA_COMPOSITE(diagflat, diagflat_samples)
 MANTISSA_COMPOSITE(tril, tril_samples)
 MANTISSA_COMPOSITE(triu, triu_samples)

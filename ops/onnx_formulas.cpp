@@ -107,6 +107,22 @@ const Composed composed[] = {
        if (!is_floating(w.dtype)) return w.c.node("Mod", {w.x, w.y});
        return w.sub(w.x, w.mul(w("Floor", w.div(w.x, w.y)), w.y));
      }},
+    {"floor_divide",
+     [](const Writer& w) {
+       if (!is_floating(w.dtype)) return w.div(w.sub(w.x, w.c.node("Mod", {w.x, w.y})), w.y);
+       const auto is = [&](const char* what, OnnxId v) { return w.c.node(what, {v, w.k(0)}); };
+       const OnnxId rest = w.c.node("Mod", {w.x, w.y}, {{"fmod", 1}});
+       const OnnxId whole = w("Round", w.div(w.sub(w.x, rest), w.y));
+       const OnnxId other_sign = w.c.node("Xor", {is("Less", rest), is("Less", w.y)});
+       const OnnxId down = w.c.node("And", {w("Not", is("Equal", rest)), other_sign});
+       return w.pick(is("Equal", w.y), w.div(w.x, w.y), w.pick(down, w.sub(whole, w.k(1)), whole));
+     }},
+    {"nan_to_num",  // (nan, posinf, neginf)
+     [](const Writer& w) {
+       const auto is = [&](double v) { return w.c.node("Equal", {w.x, w.k(v)}); };
+       const OnnxId below = w.pick(is(-INFINITY), w.k(w.a[2]), w.x), finite = w.pick(is(INFINITY), w.k(w.a[1]), below);
+       return w.pick(w("IsNaN", w.x), w.k(w.a[0]), finite);
+     }},
     {"square", [](const Writer& w) { return w.mul(w.x, w.x); }},
     {"rsqrt", [](const Writer& w) { return w("Reciprocal", w("Sqrt", w.x)); }},
     {"gelu",

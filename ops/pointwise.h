@@ -3,6 +3,8 @@
 // file per family: arithmetic, rounding, compare, exponential, trigonometric, activation.
 #pragma once
 
+#include <cmath>
+
 #include "core/formula_recorder.h"
 #include "core/ops.h"
 #include "core/pointwise.h"
@@ -144,19 +146,22 @@ template <class F> F sample_formula() {
   if constexpr (is_any<F, Elu>) f.alpha = 1.25, f.scale = 0.75, f.input_scale = 0.5;
   if constexpr (is_any<F, LeakyRelu>) f.negative_slope = 0.125;
   if constexpr (is_any<F, Hardshrink, Softshrink>) f.lambd = 0.4375;
+  if constexpr (is_any<F, NanToNum>) f.nan = 0.5, f.posinf = 3, f.neginf = -2;
   if constexpr (is_any<F, Threshold>) f.threshold = 0.0625, f.value = -1.5;
   return f;
 }
 template <class F> void Unary<F>::samples(Samples& s) {
   const Unary op(sample_formula<F>());
   for (const Dims& sizes : {Dims{3, 7}, Dims{}, Dims{0, 4}, Dims{2, 1030}}) s({input_for<F>(s, sizes)}, op);
+  if constexpr (is_any<F, NanToNum>)
+    s({tensor({1.5, INFINITY, -INFINITY, NAN, -0.0}, {.dtype = f64})}, op).extreme = true;
   if constexpr (!F::integers && F::result != Result::floating) s.error({s.booleans({2})}, op, "needs a floating dtype");
   if constexpr (!F::floats) s.error({s.randn({2})}, op, "needs an integer or bool dtype");
 }
 template <class F, class Self> void Binary<F, Self>::samples(Samples& s) {
   const auto second = [&](const Dims& sizes) {
     if constexpr (!F::floats) return s.integers(sizes, -9, 10);
-    else if constexpr (is_any<F, Div, Fmod, Remainder>) return s.uniform(sizes, 0.5, 2);
+    else if constexpr (is_any<F, Div, Fmod, Remainder, FloorDivide>) return s.uniform(sizes, 0.5, 2);
     else return s.randn(sizes);
   };
   const Dims shapes[][2] = {{{3, 5}, {3, 5}}, {{4, 1, 3}, {2, 1}}, {{}, {3}},

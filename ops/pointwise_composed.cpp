@@ -1,5 +1,5 @@
 // Elementwise functions that are made of others: logarithms of sums, lengths, signs, powers of two, angles, steps,
-// extremes that pass over NaN, what replaces NaN, and approximate equality.
+// extremes that pass over NaN, and approximate equality.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -179,34 +179,11 @@ Tensor clamp_min(const Tensor& x, double low) {
   return clamp(x, low, x.is_floating() ? infinity : 0x1.fffffffffffffp62);
 }
 Tensor clamp_max(const Tensor& x, double high) { return clamp(x, x.is_floating() ? -infinity : -0x1p63, high); }
-// From the remainder, so that a quotient that was rounded up to an integer does not count. Exact for integers
-// up to 2^53. The gradient is 0.
-Tensor floor_divide(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.is_weak_scalar() ? a : a.detach(), y = b.is_weak_scalar() ? b : b.detach();
-  if (a.is_floating() || b.is_floating()) {
-    // fmod: beside infinities remainder() is infinite itself
-    const Tensor part = fmod(x, y), whole = round((x - part) / y);
-    const Tensor down = logical_and(ne(part, zero()), ne(lt(part, zero()), lt(y, zero())));
-    return where(eq(y, zero()), x / y, where(down, whole - 1.0, whole));
-  }
-  const Tensor rest = remainder(x, y);
-  return cast(cast(x - rest, f64) / cast(y, f64), rest.dtype());
-}
 Tensor frac(const Tensor& x) { return sub(x, trunc(x)); }
 Tensor signbit(const Tensor& x) {
   const Tensor negative = lt(x, zero());
   return x.is_floating() ? logical_or(negative, lt(reciprocal(where(eq(x, zero()), x, Tensor(1.0))), zero()))
                          : negative;
-}
-Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
-  if (!x.is_floating()) return x;
-  const double most = x.dtype() == f64   ? std::numeric_limits<double>::max()
-                      : x.dtype() == f32 ? static_cast<double>(std::numeric_limits<float>::max())
-                      : x.dtype() == f16 ? 65504.0
-                                         : 0x1.fep127;
-  const Tensor finite = where(eq(x, Tensor(infinity)), Tensor(posinf.value_or(most)),
-                              where(eq(x, Tensor(-infinity)), Tensor(neginf.value_or(-most)), x));
-  return where(isnan(x), Tensor(nan), finite);
 }
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   check(rtol >= 0 && atol >= 0, "isclose: rtol ", rtol, " and atol ", atol, " must not be negative");
@@ -253,10 +230,6 @@ Tensor isneginf(const Tensor& x) {
 
 namespace {
 
-Tensor special_values() {
-  return tensor({1.5, infinity, -infinity, std::numeric_limits<double>::quiet_NaN(), -0.0, -2}, {.dtype = f64});
-}
-
 void clamp_min_samples(Samples& s) {
   const auto f = [](const Tensors& x) { return clamp_min(x[0], 0.25); };
   s.call({s.randn({3, 4})}, f);
@@ -266,13 +239,6 @@ void clamp_max_samples(Samples& s) {
   s.call({s.randn({3, 4})}, [](const Tensors& x) { return clamp_max(x[0], 0.25); });
   s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return clamp_max(x[0], 1); });
 }
-void floor_divide_samples(Samples& s) {
-  const auto f = [](const Tensors& x) { return floor_divide(x[0], x[1]); };
-  s.call({s.uniform({3, 4}, -9, 9), s.uniform({4}, 0.5, 3)}, f);
-  s.call({s.integers({3, 4}, -9, 9), s.integers({4}, 1, 5)}, f);
-  s.call({s.integers({3, 4}, -9, 9), s.integers({4}, -5, 0)}, f);
-  s.error_call({s.integers({3}, 0, 9), s.integers({3}, 0, 1)}, f, "an integer is divided by 0");
-}
 void frac_samples(Samples& s) {
   s.call({s.uniform({3, 4}, -3.4, 3.4)}, [](const Tensors& x) { return frac(x[0]); });
   s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return frac(x[0]); });
@@ -280,10 +246,6 @@ void frac_samples(Samples& s) {
 void signbit_samples(Samples& s) {
   s.call({s.randn({3, 4})}, [](const Tensors& x) { return signbit(x[0]); });
   s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return signbit(x[0]); });
-}
-void nan_to_num_samples(Samples& s) {
-  s.call({s.randn({3, 4})}, [](const Tensors& x) { return nan_to_num(x[0]); });
-  s.call({special_values()}, [](const Tensors& x) { return nan_to_num(x[0], 1, 2, -3); }).extreme = true;
 }
 void isclose_samples(Samples& s) {
   const auto f = [](const Tensors& x) { return isclose(x[0], x[1], 0.1, 0.5); };
@@ -320,10 +282,8 @@ void float_power_samples(Samples& s) {
 }
 MANTISSA_COMPOSITE(clamp_min, clamp_min_samples)
 MANTISSA_COMPOSITE(clamp_max, clamp_max_samples)
-MANTISSA_COMPOSITE(floor_divide, floor_divide_samples, .differentiable = false)
 MANTISSA_COMPOSITE(frac, frac_samples)
 MANTISSA_COMPOSITE(signbit, signbit_samples, .differentiable = false)
-MANTISSA_COMPOSITE(nan_to_num, nan_to_num_samples)
 MANTISSA_COMPOSITE(isclose, isclose_samples, .differentiable = false)
 MANTISSA_COMPOSITE(isin, isin_samples, .differentiable = false)
 constexpr auto fmax_samples = &extreme_samples<fmax>, fmin_samples = &extreme_samples<fmin>;

@@ -1,4 +1,7 @@
-// Steps (sign, floor, ceil, trunc, round: their gradient is 0), clamp, and what is left of a division.
+// Steps (sign, floor, ceil, trunc, round: their gradient is 0), clamp, what replaces NaN, and division with a rest.
+#include <cmath>
+#include <limits>
+
 #include "ops/pointwise.h"
 
 namespace mantissa {
@@ -10,7 +13,7 @@ using namespace pointwise;
 template <class F, class Self> struct Modulo : Binary<F, Self> {
   Spec infer(const Tensor& a, const Tensor& b) const {
     const Spec y = Binary<F, Self>::infer(a, b);
-    check(is_floating(y.dtype) || b.numel() == 0 || amin(ne(b, Tensor(0.0))).template item<bool>(),
+    check(is_floating(y.dtype) || b.numel() == 0 || amin(ne(b, Tensor(0))).template item<bool>(),
           "an integer is divided by 0");
     return y;
   }
@@ -37,11 +40,15 @@ struct RemainderOp : Modulo<Remainder, RemainderOp> {
                  [](Grad g, In<0> a, In<1> b) { return -(g * floor(quotient(a, b))); });
   }
 };
+struct FloorDivideOp : Modulo<FloorDivide, FloorDivideOp> {
+  static constexpr bool differentiable = false;  // the gradient is 0
+};
 
 }  // namespace
 
 MANTISSA_BINARY(FmodOp, fmod)
 MANTISSA_BINARY(RemainderOp, remainder)
+MANTISSA_BINARY(FloorDivideOp, floor_divide)
 MANTISSA_UNARY(Sign, sign)
 MANTISSA_UNARY(Floor, floor)
 MANTISSA_UNARY(Ceil, ceil)
@@ -53,6 +60,19 @@ Tensor clamp(const Tensor& x, double low, double high) {
   Unary<Clamp> op;
   op.low = low;
   op.high = high;
+  return apply(op, x);
+}
+MANTISSA_OP(Unary<NanToNum>)
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
+  if (!x.is_floating()) return x;
+  const double most = x.dtype() == f64   ? std::numeric_limits<double>::max()
+                      : x.dtype() == f32 ? static_cast<double>(std::numeric_limits<float>::max())
+                      : x.dtype() == f16 ? 65504.0
+                                         : 0x1.fep127;
+  Unary<NanToNum> op;
+  op.nan = nan;
+  op.posinf = posinf.value_or(most);
+  op.neginf = neginf.value_or(-most);
   return apply(op, x);
 }
 

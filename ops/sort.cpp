@@ -115,7 +115,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
 }
 Tensor nonzero(const Tensor& x) {
   check_may_read("nonzero", x, "the values say how long the result is");
-  const std::int64_t count = x.numel() == 0 ? 0 : sum(cast(x != 0, i64)).item<std::int64_t>();
+  const std::int64_t count = x.numel() == 0 ? 0 : count_nonzero(x).item<std::int64_t>();
   return apply(Nonzero{count}, x);
 }
 ValuesIndices sort(const Tensor& x, int dim, bool descending) {

@@ -1,6 +1,7 @@
 // Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero, and pairs.
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/ops_special.h"
 #include "ops/compose.h"
@@ -216,7 +217,8 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   return apply_composed(LogSumExp{{dims, keepdim}}, x);
 }
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
-  return sum(x.is_floating() ? where(isnan(x), Tensor(0.0), x) : x, dims, keepdim, dtype);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return sum(nan_to_num(x, 0, infinity, -infinity), dims, keepdim, dtype);
 }
 Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [&](const Tensor& t) { return apply_composed(NanMean{{dims, keepdim}}, t); });
@@ -225,13 +227,21 @@ Tensor max(const Tensor& x) { return amax(x); }
 Tensor min(const Tensor& x) { return amin(x); }
 Tensor argmax(const Tensor& x) { return argmax(flatten(x), 0); }
 Tensor argmin(const Tensor& x) { return argmin(flatten(x), 0); }
+namespace {
+
+Tensor count_nonzero_of(const Tensor& x, const Dims& dims, bool keepdim) {
+  return sum(x.dtype() == boolean ? x.detach() : ne(x, Tensor(0)), dims, keepdim);
+}
+
+}  // namespace
+
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
-  return ne(sum(ne(x, Tensor(0.0)), dims, keepdim), Tensor(0.0));
+  return ne(count_nonzero_of(x, dims, keepdim), Tensor(0));
 }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
-  return eq(sum(eq(x, Tensor(0.0)), dims, keepdim), Tensor(0.0));
+  return eq(sum(logical_not(x), dims, keepdim), Tensor(0));
 }
-Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(ne(x, Tensor(0.0)), dims); }
+Tensor count_nonzero(const Tensor& x, const Dims& dims) { return count_nonzero_of(x, dims, false); }
 MinMax aminmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
   const Dims dims = dim ? Dims{*dim} : Dims{};
   return {amin(x, dims, keepdim), amax(x, dims, keepdim)};

@@ -1,10 +1,12 @@
-// Functions of three tensors: lerp, and addcmul and addcdiv, which are made of others.
+// Functions of three tensors: lerp, addcmul and addcdiv.
 #include "core/ops.h"
-#include "ops/compose.h"
 #include "ops/pointwise.h"
 
 namespace mantissa {
 namespace {
+
+// In f32 beside halves, so that each gradient is rounded once.
+Tensor wide(const Tensor& t) { return is_half(t.dtype()) ? cast(t, f32) : t; }
 
 struct LerpOp : pointwise::Lerp {
   static constexpr bool takes_host_numbers = true;
@@ -22,8 +24,6 @@ struct LerpOp : pointwise::Lerp {
     const View* inputs[] = {&start, &end, &weight};
     pointwise::run_formula<pointwise::Lerp>(*this, compute_dtype(y.dtype), y, inputs);
   }
-  // In f32 beside halves, so that each gradient is rounded once.
-  static Tensor wide(const Tensor& t) { return is_half(t.dtype()) ? cast(t, f32) : t; }
   static constexpr auto vjp() {
     return rules(
         [](Grad g, In<2> weight) {
@@ -48,63 +48,80 @@ struct LerpOp : pointwise::Lerp {
   }
 };
 
-// value times a product or quotient; integers stay integers.
-struct Addc {
+// x and value times a product or quotient; integers stay integers.
+template <class F, class Self> struct Addc : F {
+  static constexpr bool takes_host_numbers = true;
   static constexpr const char* args[] = {"x", "tensor1", "tensor2"};
-  static constexpr bool differentiable = true;
   static constexpr auto autocast = CastPolicy::promote;
-  double value = 1;
 
-  Tensor sum_of(const Tensor& x, const Tensor& term) const {
-    if (value == 1) return x + term;
-    check(x.is_floating() || term.is_floating(), "value must be 1 for integers");
-    return x + value * term;
+  explicit Addc(double v = 1) { this->value = v; }
+  Spec infer(const Tensor& x, const Tensor& a, const Tensor& b) const {
+    check(F::integers || a.is_floating() || b.is_floating(),
+          "needs a floating dtype to divide in; convert with to(f32)");
+    const Dtype dtype = meet(Meeting(x), meet(Meeting(a), Meeting(b))).dtype;
+    check(is_floating(dtype) || this->value == 1, "value must be 1 for integers");
+    const Tensor& placed = pointwise::on_device(b, pointwise::on_device(a, x));
+    const Dims sizes = broadcast(broadcast(x.sizes(), a.sizes()), b.sizes());
+    return in_layout_of({sizes, dtype, placed.device()}, x, a, b);
   }
-  template <class Op> static void add_samples(Samples& s) {
+  void run(const View& y, const View& x, const View& a, const View& b) const {
+    const View* inputs[] = {&x, &a, &b};
+    pointwise::run_formula<F>(*this, compute_dtype(y.dtype), y, inputs);
+  }
+  static void samples(Samples& s) {
     for (const double value : {1.0, -0.5}) {
-      composed(s, {s.randn({3, 5}), s.randn({3, 5}), s.uniform({3, 5}, 0.5, 2)}, Op{{value}});
-      composed(s, {s.randn({3, 5}), s.randn({5}), s.uniform({3, 1}, 0.5, 2)}, Op{{value}});
+      s({s.randn({3, 5}), s.randn({3, 5}), s.uniform({3, 5}, 0.5, 2)}, Self(value));
+      s({s.randn({3, 5}), s.randn({5}), s.uniform({3, 1}, 0.5, 2)}, Self(value));
     }
-    composed_error(s, {s.randn({2}), s.randn({3}), s.randn({2})}, Op{}, "do not broadcast");
+    s.error({s.randn({2}), s.randn({3}), s.randn({2})}, Self(), "do not broadcast");
+    const Tensor numbers = s.integers({3}, 1, 9);
+    if constexpr (F::integers) {
+      s({numbers, numbers, numbers}, Self());
+      s.error({numbers, numbers, numbers}, Self(2), "value must be 1 for integers");
+    } else {
+      s.error({s.randn({3}), numbers, numbers}, Self(), "needs a floating dtype to divide in");
+    }
   }
 };
-struct Addcmul : Addc {
-  static constexpr auto name = "addcmul";
-  static Tensor compose(const Addcmul& op, const Tensor& x, const Tensor& a, const Tensor& b) {
-    return op.sum_of(x, a * b);
+struct AddcmulOp : Addc<pointwise::Addcmul, AddcmulOp> {
+  using Addc::Addc;
+  static constexpr auto vjp() {
+    return rules([](Grad g) -> Tensor { return g; },
+                 [](const AddcmulOp& op, Grad g, In<2> b) { return g * (wide(b) * op.value); },
+                 [](const AddcmulOp& op, Grad g, In<1> a) { return g * (wide(a) * op.value); });
   }
-  static void samples(Samples& s) {
-    add_samples<Addcmul>(s);
-    composed(s, {s.integers({3}, 0, 9), s.integers({3}, 0, 9), s.integers({3}, 0, 9)}, Addcmul{});
+  static Tensor reference(const AddcmulOp& op, const Tensor& x, const Tensor& a, const Tensor& b) {
+    return op.value == 1 ? x + a * b : x + op.value * (a * b);
   }
 };
-struct Addcdiv : Addc {
-  static constexpr auto name = "addcdiv";
-  static Tensor compose(const Addcdiv& op, const Tensor& x, const Tensor& a, const Tensor& b) {
-    check(a.is_floating() || b.is_floating(), "needs a floating dtype to divide in; convert with to(f32)");
-    return op.sum_of(x, a / b);
+struct AddcdivOp : Addc<pointwise::Addcdiv, AddcdivOp> {
+  using Addc::Addc;
+  static constexpr auto vjp() {
+    return rules([](Grad g) -> Tensor { return g; },
+                 [](const AddcdivOp& op, Grad g, In<2> b) { return g * (op.value / wide(b)); },
+                 [](const AddcdivOp& op, Grad g, In<1> a, In<2> b) {
+                   return g * (wide(a) * -op.value / square(wide(b)));
+                 });
   }
-  static void samples(Samples& s) {
-    add_samples<Addcdiv>(s);
-    composed_error(s, {s.randn({2}), s.integers({2}, 1, 3), s.integers({2}, 1, 3)}, Addcdiv{},
-                   "needs a floating dtype to divide in");
+  static Tensor reference(const AddcdivOp& op, const Tensor& x, const Tensor& a, const Tensor& b) {
+    return op.value == 1 ? x + a / b : x + op.value * (a / b);
   }
 };
 
 }  // namespace
 
 MANTISSA_OP(LerpOp)
-MANTISSA_OP(Addcmul)
-MANTISSA_OP(Addcdiv)
+MANTISSA_OP(AddcmulOp)
+MANTISSA_OP(AddcdivOp)
 
 Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight) {
   return apply(LerpOp{}, start, end, weight);
 }
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
-  return apply_composed(Addcmul{{value}}, x, a, b);
+  return apply(AddcmulOp(value), x, a, b);
 }
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
-  return apply_composed(Addcdiv{{value}}, x, a, b);
+  return apply(AddcdivOp(value), x, a, b);
 }
 
 }  // namespace mantissa

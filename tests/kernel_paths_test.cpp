@@ -1,9 +1,12 @@
 // Kernels go different ways by size: vectors side by side, short rows, few planes. Each way gives the bits of the plain
 // one, which is had by asking for a part, or for operands that are written out. ctest runs it on each instruction set.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
 
+#include "autograd/backward.h"
 #include "core/ops_special.h"
 #include "tests/testing.h"
 
@@ -20,7 +23,9 @@ Tensor some_numbers(const Dims& sizes, Dtype dtype, std::uint64_t seed) {
 }  // namespace
 
 TEST_CASE("operands that repeat within short rows give what they give when written out") {
-  struct Shapes { Dims a, b, y; };
+  struct Shapes {
+    Dims a, b, y;
+  };
   std::vector<Shapes> shapes;
   for (const std::int64_t n : {1, 2, 3, 4, 5, 9, 16, 17, 33, 47, 65, 127, 128, 200}) {
     shapes.push_back({{301, n}, {301, 1}, {301, n}});
@@ -127,4 +132,147 @@ TEST_CASE("the remainder of a division is exact for quotients of any size") {
   };
   check(float(), f32);
   check(double(), f64);
+}
+
+TEST_CASE("floor_divide rounds the exact quotient down") {
+  const std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::int64_t> a{least, least, most, most, 7, -7, 7, -7, 0}, b{1, 2, -1, 2, 2, 2, -2, -2, -3};
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 5000; ++i) {
+    a.push_back(static_cast<std::int64_t>(random()) >> random() % 63);
+    b.push_back((static_cast<std::int64_t>(random()) >> random() % 63) | 1);
+  }
+  const auto n = static_cast<std::int64_t>(a.size());
+  const std::vector<std::int64_t> y = floor_divide(from_data(a, {n}), from_data(b, {n})).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (b[i] == -1) continue;  // the negative wraps around
+    const std::int64_t rest = a[i] % b[i];
+    CHECK(y[i] == a[i] / b[i] - (rest != 0 && (rest < 0) != (b[i] < 0)));
+  }
+  CHECK(floor_divide(from_data<std::int64_t>({5, least}, {2}), Tensor(-1)).to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{-5, least});
+  // a quotient that is rounded up to an integer: 0.9999999 * 3 / 3
+  const Tensor below = from_data<float>({std::nextafter(3e6f, 0.0f)}, {1});
+  CHECK(floor_divide(below, Tensor(3.0)).item<float>() == 999999);
+}
+
+TEST_CASE("reductions of integers of every width are exact") {
+  for (const Dims& sizes :
+       {Dims{3, 1}, Dims{5, 7}, Dims{9, 70}, Dims{70, 9}, Dims{3, 1100}, Dims{1100, 65}, Dims{2, 70000}}) {
+    const Tensor x = cast(some_numbers(sizes, f64, 8) * 20.0 + 100.0, u8);
+    for (const Dtype dtype : {u8, i32, i64, boolean}) {
+      const Tensor narrow = cast(x, dtype), wide = cast(narrow, f64), across = contiguous(transpose(narrow));
+      for (const int dim : {0, 1}) {
+        INFO(describe(narrow) << " over " << dim);
+        const auto check = [&](const char* what, const Tensor& found, const Tensor& expected) {
+          INFO(what);
+          CHECK(found.to_vector<double>() == expected.to_vector<double>());
+        };
+        for (const Tensor& t : {narrow, transpose(across)}) {
+          check("sum", sum(t, {dim}), sum(wide, {dim}));
+          check("amax", amax(t, {dim}), amax(wide, {dim}));
+          check("amin", amin(t, {dim}), amin(wide, {dim}));
+          check("argmax", argmax(t, dim), argmax(wide, dim));
+          check("count_nonzero", count_nonzero(t, {dim}), count_nonzero(wide, {dim}));
+          check("any", any(t, {dim}), any(wide, {dim}));
+          check("all", all(t, {dim}), all(wide, {dim}));
+        }
+      }
+      CHECK(sum(narrow).item<double>() == sum(wide).item<double>());
+    }
+  }
+}
+
+TEST_CASE("nonzero lists the places of all that is not 0, in order") {
+  for (const Dims& sizes : {Dims{1}, Dims{100000}, Dims{300, 333}, Dims{20000, 5}, Dims{7, 1000, 3, 5}}) {
+    for (const Dtype dtype : {boolean, u8, i64, f32, bf16}) {
+      const Tensor x = cast(some_numbers(sizes, f32, 9) > 2.0, dtype);
+      for (const Tensor& t : {x, transpose(contiguous(transpose(unsqueeze(x, 0)))).select(0, 0)}) {
+        INFO(describe(t));
+        const std::vector<double> values = t.to_vector<double>();
+        std::vector<std::int64_t> expected;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (values[i] == 0) continue;
+          std::int64_t rest = static_cast<std::int64_t>(i), at[Dims::max_rank];
+          for (int d = sizes.rank() - 1; d >= 0; rest /= sizes[d--]) at[d] = rest % sizes[d];
+          expected.insert(expected.end(), at, at + sizes.rank());
+        }
+        CHECK(nonzero(t).to_vector<std::int64_t>() == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("unique counts what a map counts, for few and for many values") {
+  std::mt19937_64 random(10);
+  for (const std::int64_t n : {1, 300, 5000, 40000}) {
+    for (const std::uint64_t values : {2ull, 3000ull, 1ull << 31, 1ull << 60}) {
+      std::vector<std::int64_t> x(static_cast<std::size_t>(n));
+      for (std::int64_t& v : x) v = static_cast<std::int64_t>(random() % values) - 1000;
+      std::map<std::int64_t, std::int64_t> counts;
+      for (const std::int64_t v : x) ++counts[v];
+      const UniqueResult r = unique(from_data(x, {n}));
+      std::vector<std::int64_t> keys, lengths;
+      for (const auto& [key, count] : counts) keys.push_back(key), lengths.push_back(count);
+      INFO(n << " below " << values);
+      CHECK(r.values.to_vector<std::int64_t>() == keys);
+      CHECK(r.counts.to_vector<std::int64_t>() == lengths);
+      CHECK(index_select(r.values, 0, r.inverse).to_vector<std::int64_t>() == x);
+    }
+  }
+}
+
+TEST_CASE("rows of two to five equal elements are copied as any") {
+  for (const std::int64_t repeats : {1, 2, 3, 4, 5, 70}) {
+    for (const Dtype dtype : {f32, f64, bf16, u8}) {
+      const Tensor x = some_numbers({301, 129}, dtype, 11), y = repeat_interleave(x, repeats, 1);
+      INFO(describe(y));
+      for (std::int64_t k = 0; k < repeats; ++k) CHECK(same_bits(contiguous(y.slice(1, k, INT64_MAX, repeats)), x));
+    }
+  }
+}
+
+TEST_CASE("the weight's gradient of one image is that of its parts") {
+  for (const Dims& image : {Dims{1, 3, 112, 112}, Dims{1, 16, 67, 61}, Dims{2, 8, 90, 45}}) {
+    for (const int stride : {1, 2}) {
+      for (const Dtype dtype : {f32, bf16}) {
+        const Conv2dOptions options{.stride = stride, .padding = 1};
+        const Tensor x = cast(some_numbers(image, dtype, 12), f64),
+                     start = some_numbers({32, image[1], 3, 3}, dtype, 13);
+        const auto gradient = [&](Dtype in, bool last) -> Tensor {
+          const Tensor w = cast(start, in).detach().requires_grad_(), images = cast(x, in);
+          const Tensor y = conv2d(last ? channels_last(images) : images, w, {}, options);
+          const Tensor g = cast(some_numbers(y.sizes(), dtype, 14), in);
+          backward(sum(y * (last ? channels_last(g) : g)));
+          return cast(w.grad(), f64);
+        };
+        INFO(describe(x) << " " << stride << " " << name_of(dtype));
+        const Tensor expected = gradient(f64, false);
+        const double most = amax(abs(expected)).item<double>(), allowed = dtype == f32 ? 1e-5 : 1e-2;
+        for (const bool last : {false, true})
+          CHECK(amax(abs(gradient(dtype, last) - expected)).item<double>() < allowed * most);
+      }
+    }
+  }
+}
+
+TEST_CASE("a power is the same wherever its element lies and whatever exponents are beside it") {
+  for (const Dtype dtype : {f32, f64}) {
+    const Tensor x = abs(some_numbers({101}, dtype, 15));
+    for (const double e : {2.0, 3.0, -1.0, 0.5, 0.0, 1.7}) {
+      INFO(name_of(dtype) << " to the power of " << e);
+      const Tensor whole = pow(x, e), exponents = full({101}, e, {.dtype = dtype});
+      CHECK(same_bits(pow(x, exponents), whole));
+      for (const std::int64_t n : {1, 3, 7, 15, 16, 31})
+        CHECK(same_bits(pow(contiguous(x.slice(0, 0, n)), e), contiguous(whole.slice(0, 0, n))));
+      Tensor mixed = clone(exponents);
+      for (std::int64_t i = 0; i < 101; i += 3) mixed.slice(0, i, i + 1).fill_(1.25);
+      const Tensor kept = mixed == exponents;
+      CHECK(same_bits(masked_select(pow(x, mixed), kept), masked_select(whole, kept)));
+    }
+  }
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor special = tensor({0.0, -0.0, infinity, -infinity, -1.0, 4.0}, {.dtype = f64});
+  CHECK(same_bits(pow(special, 0.5).slice(0, 0, 4), tensor({0.0, 0.0, infinity, infinity}, {.dtype = f64})));
+  CHECK(same_bits(pow(special, -1).slice(0, 0, 4), tensor({infinity, -infinity, 0.0, -0.0}, {.dtype = f64})));
 }

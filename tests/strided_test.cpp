@@ -86,6 +86,10 @@ const Exception exceptions[] = {
      {f64, f32, f16, bf16},
      {"channels second", "last two turned"},
      {"sum", "mean", "var", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"}},
+    {"Channels-last images: averages over all pixels are taken pixel by pixel, of planes by runs (core/cpu/pool.cpp).",
+     {f64, f32, f16, bf16},
+     {"channels second", "last two turned"},
+     {"adaptive_avg_pool2d", "adaptive_avg_pool2d_backward"}},
     {"Products of f32 read transposed operands as they lie, and oneDNN blocks the two ways differently "
      "(core/gemm.cpp).",
      {f32},

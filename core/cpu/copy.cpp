@@ -14,16 +14,20 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
 MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
 MANTISSA_KERNEL(mul_in_place, const View& y, const View& x)
-}
+}  // namespace mantissa
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 constexpr std::int64_t tile = 512;
 
-// Calls row(y offset, x offset, y stride, x stride, count) for pieces of rows of y, with x broadcast
-// to it, split over threads.
-template <class F> void for_rows(const View& y, const View& x, F&& row) {
+// Rows of y and of x, broadcast to it: where the first begins, from one element and from one row to the next, and how
+// many elements and rows there are.
+struct Rows {
+  std::int64_t to, at, y_stride, x_stride, count, y_step, x_step, rows;
+};
+// Calls block(Rows) for pieces of y, split over threads.
+template <class F> void for_blocks(const View& y, const View& x, F&& block) {
   const Dims from = broadcast_strides(x.sizes, x.strides, y.sizes);
   const Dims* strides[] = {&y.strides, &from};
   const Loop loop = collapse_in_memory_order(y.sizes, strides, 2);
@@ -32,19 +36,29 @@ template <class F> void for_rows(const View& y, const View& x, F&& row) {
   const int inner = loop.sizes.rank() - 1;
   const std::int64_t ys = loop.strides[0][inner], xs = loop.strides[1][inner];
   parallel_for(total, grain_size, [&](std::int64_t begin, std::int64_t end) {
-    for_row_pieces(loop, 2, begin, end, [&](const RowWalk& walk, std::int64_t column, std::int64_t count) {
-      row(walk.offset(0) + column * ys, walk.offset(1) + column * xs, ys, xs, count);
-    });
+    for_row_blocks(
+        loop, 2, begin, end, [&](const RowWalk& walk, std::int64_t column, std::int64_t count, std::int64_t rows) {
+          const auto step = [&](int k) { return rows > 1 ? loop.strides[k][inner - 1] : 0; };
+          block(
+              Rows{walk.offset(0) + column * ys, walk.offset(1) + column * xs, ys, xs, count, step(0), step(1), rows});
+        });
+  });
+}
+// Calls row(y offset, x offset, y stride, x stride, count) for one row after the other.
+template <class F> void for_rows(const View& y, const View& x, F&& row) {
+  for_blocks(y, x, [&](const Rows& b) {
+    for (std::int64_t r = 0; r < b.rows; ++r)
+      row(b.to + r * b.y_step, b.at + r * b.x_step, b.y_stride, b.x_stride, b.count);
   });
 }
 
 // Between layouts: rows of y are columns of x, and rows of x those of another dimension of y.
 struct Turned {
   Loop loop;
-  int inner, other;                                // dimensions of the loop along which y and x are runs
+  int inner, other;  // dimensions of the loop along which y and x are runs
   // their sizes; from one column to the next in x, from one row to the next in y
   std::int64_t columns, rows, x_step, y_step;
-  std::int64_t matrices = 1;                       // of rows x columns
+  std::int64_t matrices = 1;  // of rows x columns
 
   // Whether operands lie so.
   bool init(const View& y, const View& x) {
@@ -53,11 +67,13 @@ struct Turned {
     loop = collapse_in_memory_order(y.sizes, strides, 2);
     inner = loop.sizes.rank() - 1;
     other = -1;
-    for (int d = 0; d < inner; ++d) if (loop.strides[1][d] == 1) other = d;
+    for (int d = 0; d < inner; ++d)
+      if (loop.strides[1][d] == 1) other = d;
     if (other < 0 || loop.strides[0][inner] != 1 || loop.strides[1][inner] <= 1) return false;
     columns = loop.sizes[inner], rows = loop.sizes[other], x_step = loop.strides[1][inner],
     y_step = loop.strides[0][other];
-    for (int d = 0; d < inner; ++d) if (d != other) matrices *= loop.sizes[d];
+    for (int d = 0; d < inner; ++d)
+      if (d != other) matrices *= loop.sizes[d];
     return true;
   }
   // Calls block(to, at, n, m) for n <= run columns and m <= lines rows, at the offsets where they begin in y and x.
@@ -134,9 +150,11 @@ template <int n, class Word> void copy_pixels(const Turned& t, const View& y, co
     Word* __restrict out = y.as<Word>() + to;
     const Word* __restrict in = x.as<const Word>() + at;
     if (to_pixels) {
-      for (std::int64_t p = 0; p < rows; ++p) for (int i = 0; i < n; ++i) out[p * n + i] = in[i * plane + p];
+      for (std::int64_t p = 0; p < rows; ++p)
+        for (int i = 0; i < n; ++i) out[p * n + i] = in[i * plane + p];
     } else {
-      for (std::int64_t p = 0; p < columns; ++p) for (int i = 0; i < n; ++i) out[i * plane + p] = in[p * n + i];
+      for (std::int64_t p = 0; p < columns; ++p)
+        for (int i = 0; i < n; ++i) out[i * plane + p] = in[p * n + i];
     }
   };
   t.blocks(to_pixels ? n : pixels, to_pixels ? pixels : n, block);
@@ -145,10 +163,14 @@ template <class Word> bool copy_few_planes(const Turned& t, const View& y, const
   const bool to_pixels = t.y_step == t.columns && t.columns <= 4, from_pixels = t.x_step == t.rows && t.rows <= 4;
   if (!to_pixels && !from_pixels) return false;
   switch (to_pixels ? t.columns : t.rows) {
-    case 2: return copy_pixels<2, Word>(t, y, x), true;
-    case 3: return copy_pixels<3, Word>(t, y, x), true;
-    case 4: return copy_pixels<4, Word>(t, y, x), true;
-    default: return false;
+    case 2:
+      return copy_pixels<2, Word>(t, y, x), true;
+    case 3:
+      return copy_pixels<3, Word>(t, y, x), true;
+    case 4:
+      return copy_pixels<4, Word>(t, y, x), true;
+    default:
+      return false;
   }
 }
 
@@ -167,13 +189,24 @@ template <class Word> bool copy_turned(const View& y, const View& x) {
 // Elements of one dtype move as plain words of their size.
 template <class Word> void copy_words(const View& y, const View& x) {
   if (copy_turned<Word>(y, x)) return;
-  for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
-    Word* out = y.as<Word>() + to;
-    const Word* in = x.as<const Word>() + at;
-    if (ys == 1 && xs == 1) copy_run(out, in, n);
-    else if (ys == 1 && xs == 0) fill_run(out, *in, n);
-    else if (ys == 1 && xs == -1) std::reverse_copy(in - n + 1, in + 1, out);
-    else for (std::int64_t i = 0; i < n; ++i) out[i * ys] = in[i * xs];
+  for_blocks(y, x, [&](const Rows& b) {
+    Word* out = y.as<Word>() + b.to;
+    const Word* in = x.as<const Word>() + b.at;
+    const std::int64_t ys = b.y_stride, xs = b.x_stride, n = b.count;
+    const auto short_rows = [&](auto length) {  // of a length that the compiler knows
+      for (std::int64_t r = 0; r < b.rows; ++r, out += b.y_step, in += b.x_step)
+        for (std::int64_t i = 0; i < length; ++i) out[i * ys] = in[i * xs];
+    };
+    if (b.rows > 1 && n == 2) return short_rows(std::integral_constant<std::int64_t, 2>{});
+    if (b.rows > 1 && n == 3) return short_rows(std::integral_constant<std::int64_t, 3>{});
+    if (b.rows > 1 && n == 4) return short_rows(std::integral_constant<std::int64_t, 4>{});
+    for (std::int64_t r = 0; r < b.rows; ++r, out += b.y_step, in += b.x_step) {
+      if (ys == 1 && xs == 1) copy_run(out, in, n);
+      else if (ys == 1 && xs == 0) fill_run(out, *in, n);
+      else if (ys == 1 && xs == -1) std::reverse_copy(in - n + 1, in + 1, out);
+      else
+        for (std::int64_t i = 0; i < n; ++i) out[i * ys] = in[i * xs];
+    }
   });
 }
 
@@ -213,9 +246,12 @@ template <class C, class F> void update(const View& y, const View& x, F&& f) {
 
 template <class F> void update_in_compute_type(const View& y, const View& x, F&& f) {
   switch (compute_dtype(y.dtype)) {
-    case Dtype::f64: return update<double>(y, x, f);
-    case Dtype::f32: return update<float>(y, x, f);
-    default: return update<std::int64_t>(y, x, f);
+    case Dtype::f64:
+      return update<double>(y, x, f);
+    case Dtype::f32:
+      return update<float>(y, x, f);
+    default:
+      return update<std::int64_t>(y, x, f);
   }
 }
 

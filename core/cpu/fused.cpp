@@ -110,7 +110,7 @@ template <class C> void run_program(const FusedProgram& p, std::span<const View>
         for (int k = 0; k < now.operands; ++k) from[k] = value[static_cast<std::size_t>(now.from[k])];
         C* to = by_rows && output_of[i] >= 0 ? in_place<C>(y[output_of[i]], loop.sizes, loop.strides[0], at) : nullptr;
         if (!to) to = memory.data() + buffers.of[i] * tile;
-        loops[i](now.formula.data(), n, to, from, 0);
+        loops[i](now.formula.data(), n, to, from, {});
         value[first + i] = to;
       }
       for (std::size_t k = 0; k < y.size(); ++k) {

@@ -105,9 +105,9 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
         }
       }
       if (y.dtype == stored) {
-        fn(formula, n, y.as<S>() + offset[0] + in_block, inputs, 0);
+        fn(formula, n, y.as<S>() + offset[0] + in_block, inputs, {});
       } else {
-        fn(formula, n, out, inputs, 0);
+        fn(formula, n, out, inputs, {});
         store_stored(y, offset[0] + in_block, 1, out, n);
       }
     }
@@ -115,33 +115,34 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
   return true;
 }
 
-// Long rows, taken one by one: what is dense in its row is read and written in place, of what repeats in it there is
-// one vector, the rest goes through tiles.
-constexpr std::int64_t long_row = 128;
+// Rows from this length on are taken where they lie, and through tiles.
+constexpr std::int64_t block_row = 16, long_row = 128;
+
+// Rows: what is dense in its row is read and written in place, and so is the one element of what repeats in it; the
+// rest goes through tiles.
 template <class S>
 void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
   constexpr Dtype stored = dtype_of<S>;
   const int inputs = static_cast<int>(x.size()), inner = loop.sizes.rank() - 1;
   const std::int64_t y_step = loop.strides[0][inner];
   const bool y_direct = y_step == 1 && y.dtype == stored;
-  bool all_direct = y_direct, direct[3];
-  unsigned repeats = 0;
+  bool direct[3];
+  TileRows row;
   for (int k = 0; k < inputs; ++k) {
-    direct[k] = loop.strides[k + 1][inner] == 1 && x[static_cast<std::size_t>(k)]->dtype == stored;
-    if (loop.strides[k + 1][inner] == 0) repeats |= 1u << k;
-    all_direct = all_direct && (direct[k] || loop.strides[k + 1][inner] == 0);
+    const std::int64_t stride = loop.strides[k + 1][inner];
+    direct[k] = (stride == 0 || stride == 1) && x[static_cast<std::size_t>(k)]->dtype == stored;
+    if (stride == 0) row.repeated |= 1u << k;
   }
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     S buffer[3][tile], out[tile];
-    std::int64_t repeated[3] = {-1, -1, -1};  // the element that a buffer is full of
-    for_row_pieces(loop, inputs + 1, begin, end, [&](const RowWalk& row, std::int64_t column, std::int64_t count) {
-      const std::int64_t step = all_direct ? count : tile;
-      for (std::int64_t i = 0; i < count; i += step) {
-        const std::int64_t n = std::min(step, count - i), to = row.offset(0) + (column + i) * y_step;
+    std::int64_t repeated[3] = {-1, -1, -1};  // the element that a buffer holds
+    for_row_pieces(loop, inputs + 1, begin, end, [&](const RowWalk& walk, std::int64_t column, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; i += tile) {
+        const std::int64_t n = std::min(tile, count - i), to = walk.offset(0) + (column + i) * y_step;
         const void* from[3];
         for (int k = 0; k < inputs; ++k) {
           const View& v = *x[static_cast<std::size_t>(k)];
-          const std::int64_t stride = loop.strides[k + 1][inner], at = row.offset(k + 1) + (column + i) * stride;
+          const std::int64_t stride = loop.strides[k + 1][inner], at = walk.offset(k + 1) + (column + i) * stride;
           from[k] = buffer[k];
           if (direct[k]) {
             from[k] = v.as<const S>() + at;
@@ -149,18 +150,46 @@ void run_rows(TileFn fn, const void* formula, const View& y, std::span<const Vie
             load_stored(buffer[k], v, at, stride, n);
           } else if (repeated[k] != at) {
             load_stored(buffer[k], v, at, 0, 1);
-            std::fill_n(buffer[k] + 1, copies - 1, S(buffer[k][0]));
             repeated[k] = at;
           }
         }
-        fn(formula, n, y_direct ? static_cast<void*>(y.as<S>() + to) : out, from, repeats);
+        fn(formula, n, y_direct ? static_cast<void*>(y.as<S>() + to) : out, from, row);
         if (y_direct) continue;
         store_stored(y, to, y_step, out, n);
       }
     });
   });
 }
-
+// The same where nothing goes through tiles: as many rows as lie equally far apart at once. False where that is not so.
+template <class S>
+bool run_blocks(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
+  const int operands = static_cast<int>(x.size()) + 1, inner = loop.sizes.rank() - 1;
+  const auto step = [&](int k) { return inner > 0 ? loop.strides[k][inner - 1] : 0; };
+  TileRows block{.y_step = step(0)};
+  if (y.dtype != dtype_of<S> || loop.strides[0][inner] != 1) return false;
+  // The end of a row of halves that is not a whole vector takes longer than to gather a short one.
+  const std::int64_t length = loop.sizes[inner];
+  if (sizeof(S) == 2 && length < long_row && length % static_cast<std::int64_t>(Vec<float>::size) != 0) return false;
+  for (int k = 1; k < operands; ++k) {
+    const std::int64_t stride = loop.strides[k][inner];
+    if (x[static_cast<std::size_t>(k - 1)]->dtype != y.dtype || (stride != 0 && stride != 1)) return false;
+    if (stride == 0) block.repeated |= 1u << (k - 1);
+    block.x_steps[k - 1] = step(k);
+  }
+  parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
+    TileRows rows = block;
+    for_row_blocks(loop, operands, begin, end,
+                   [&](const RowWalk& walk, std::int64_t column, std::int64_t count, std::int64_t many) {
+                     rows.count = many;
+                     const void* from[3];
+                     for (int k = 1; k < operands; ++k)
+                       from[k - 1] = x[static_cast<std::size_t>(k - 1)]->as<const S>() + walk.offset(k) +
+                                     column * loop.strides[k][inner];
+                     fn(formula, count, y.as<S>() + walk.offset(0) + column, from, rows);
+                   });
+  });
+  return true;
+}
 template <class C> void run_tiles(const Entry& e, const void* formula, const View& y, std::span<const View* const> x) {
   const TileFn fn = dtype_of<C> == f64 ? e.f64 : dtype_of<C> == i64 ? e.i64 : e.f32;
   Dims strides[4];
@@ -171,20 +200,22 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
   }
   list[0] = &y.strides;
   const Loop loop = collapse_in_memory_order(y.sizes, list, static_cast<int>(x.size()) + 1);
-  const bool long_rows = loop.sizes.rank() == 1 || loop.sizes.back() >= long_row;  // a single row needs no walk
+  const auto is_long = [&](std::int64_t least) { return loop.sizes.rank() == 1 || loop.sizes.back() >= least; };
+  // Periodic operands, rows in blocks, rows one by one.
+  const auto run_known = [&]<class S>(TileFn run) {
+    if (run_periodic<S>(run, formula, y, x, loop)) return true;
+    if (is_long(block_row) && run_blocks<S>(run, formula, y, x, loop)) return true;
+    if (!is_long(long_row)) return false;
+    run_rows<S>(run, formula, y, x, loop);
+    return true;
+  };
   if constexpr (dtype_of<C> == f32) {
     const bool halves =
         e.bf16 && is_half(y.dtype) && std::ranges::all_of(x, [&](const View* v) { return v->dtype == y.dtype; });
-    const auto run_halves = [&]<class S>(TileFn run) {
-      if (run_periodic<S>(run, formula, y, x, loop)) return true;
-      if (long_rows) run_rows<S>(run, formula, y, x, loop);
-      return long_rows;
-    };
-    if (halves && y.dtype == bf16 && run_halves.template operator()<BFloat16>(e.bf16)) return;
-    if (halves && y.dtype == f16 && run_halves.template operator()<Half>(e.f16)) return;
+    if (halves && y.dtype == bf16 && run_known.template operator()<BFloat16>(e.bf16)) return;
+    if (halves && y.dtype == f16 && run_known.template operator()<Half>(e.f16)) return;
   }
-  if (run_periodic<C>(fn, formula, y, x, loop)) return;
-  if (long_rows) return run_rows<C>(fn, formula, y, x, loop);
+  if (run_known.template operator()<C>(fn)) return;
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     Operand<C> out, in[3];
     out.init(y, loop.sizes, loop.strides[0]);
@@ -198,7 +229,7 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
       const std::int64_t n = std::min(step, end - i);
       const void* inputs[3];
       for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = in[k].load(i, n);
-      fn(formula, n, out.direct ? static_cast<void*>(static_cast<C*>(y.data) + i) : out.buffer, inputs, 0);
+      fn(formula, n, out.direct ? static_cast<void*>(static_cast<C*>(y.data) + i) : out.buffer, inputs, {});
       if (out.direct) continue;
       out.pieces(out.loop.sizes, out.loop.strides[0], i, n,
                  [&](std::int64_t at, std::int64_t offset, std::int64_t stride, std::int64_t count) {
@@ -268,7 +299,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
       const void* inputs[3];
       const std::size_t skip = static_cast<std::size_t>(begin) * size;
       for (std::size_t k = 0; k < x.size(); ++k) inputs[k] = x[k]->as<const char>() + skip;
-      run(formula, end - begin, y.as<char>() + skip, inputs, 0);
+      run(formula, end - begin, y.as<char>() + skip, inputs, {});
     });
   };
   if (plain(y, x, compute)) return run_plain(fn);

@@ -13,10 +13,14 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// y[i] = f(x0[i], x1[i], ...) for i in [0, n), all contiguous and of one type. Where bit k of `repeated` is set,
-// operand k has one element for all i, and points to `copies` of it.
-using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x, unsigned repeated);
-inline constexpr std::int64_t copies = static_cast<std::int64_t>(Vec<float>::size);
+// The rows of a tile: how many, and from one to the next how many elements of y and of each operand. Where bit k of
+// `repeated` is set, operand k has one element for all of a row.
+struct TileRows {
+  unsigned repeated = 0;
+  std::int64_t count = 1, y_step = 0, x_steps[3] = {};
+};
+// y[i] = f(x0[i], x1[i], ...) for i in [0, n) of each row, all contiguous and of one type.
+using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x, const TileRows& rows);
 
 // S is what lies in memory. Most formulas have loops for the compute types only, and tiles of halves are converted
 // around them; halves straight from and to memory are for the few that networks spend their time in.
@@ -24,7 +28,8 @@ template <class F> inline constexpr bool has_half_loops = [] {
   using namespace pointwise;
   using Formulas =
       List<Add, Sub, Mul, Div, Maximum, Minimum, Prelu, Lerp, Neg, Abs, Square, Sqrt, Rsqrt, Reciprocal, Exp, Tanh,
-           Sigmoid, Relu, Gelu, GeluTanh, Silu, Clamp, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish>;
+           Sigmoid, Relu, Gelu, GeluTanh, Silu, Clamp, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish,
+           Floor, Ceil, Trunc, Round, Addcmul, Addcdiv>;
   return index_in<F>(Formulas{}) >= 0;
 }();
 template <class F> inline constexpr bool has_half_loops<pointwise::GradOf<F>> = has_half_loops<F>;
@@ -41,19 +46,25 @@ template <class F, class S> struct Tile {
     else if constexpr (arity == 2) return f.template f<V>(v[0], v[1]);
     else return f.template f<V>(v[0], v[1], v[2]);
   }
-  static void run(const void* formula, std::int64_t n, void* y, const void* const* x, unsigned repeated) {
+  static void run(const void* formula, std::int64_t n, void* y, const void* const* x, const TileRows& rows) {
     const F& f = *static_cast<const F*>(formula);
-    S* out = static_cast<S*>(y);
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      const S* from[3];
+      for (int k = 0; k < arity; ++k) from[k] = static_cast<const S*>(x[k]) + r * rows.x_steps[k];
+      run_row(f, n, static_cast<S*>(y) + r * rows.y_step, from, rows.repeated);
+    }
+  }
+  static void run_row(const F& f, std::int64_t n, S* out, const S* const* x, unsigned repeated) {
     std::int64_t moves[3];  // all bits, or none
     for (int k = 0; k < arity; ++k) moves[k] = static_cast<std::int64_t>(repeated >> k & 1) - 1;
     if constexpr (std::is_integral_v<T>) {
       constexpr std::int64_t run = 256;  // of which what repeats is written out, so that this is a plain loop
       T same[3][run];
       for (int k = 0; k < arity; ++k)
-        if (moves[k] == 0) std::fill_n(same[k], std::min(n, run), *static_cast<const T*>(x[k]));
+        if (moves[k] == 0) std::fill_n(same[k], std::min(n, run), *x[k]);
       for (std::int64_t begin = 0, step = repeated ? run : n; begin < n; begin += step) {
         const T* from[3];
-        for (int k = 0; k < arity; ++k) from[k] = moves[k] == 0 ? same[k] : static_cast<const T*>(x[k]) + begin;
+        for (int k = 0; k < arity; ++k) from[k] = moves[k] == 0 ? same[k] : x[k] + begin;
         for (std::int64_t i = 0; i < std::min(step, n - begin); ++i) {
           T v[3];
           for (int k = 0; k < arity; ++k) v[k] = from[k][i];
@@ -61,9 +72,15 @@ template <class F, class S> struct Tile {
         }
       }
     } else {
+      S same[3][Vec<T>::size];  // a vector of what repeats
+      const S* from[3];
+      for (int k = 0; k < arity; ++k) {
+        from[k] = moves[k] == 0 ? same[k] : x[k];
+        if (moves[k] == 0) std::fill_n(same[k], Vec<T>::size, S(*x[k]));
+      }
       for_vectors<T>(n, [&](const auto& lanes, std::int64_t i) {
         Vec<T> v[3];
-        for (int k = 0; k < arity; ++k) v[k] = lanes.load(static_cast<const S*>(x[k]) + (i & moves[k]));
+        for (int k = 0; k < arity; ++k) v[k] = lanes.load(from[k] + (i & moves[k]));
         lanes.store(out + i, call(f, v));
       });
     }

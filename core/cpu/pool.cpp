@@ -20,6 +20,9 @@ MANTISSA_KERNEL(avg_pool2d_backward, const PoolShape& shape, const View& dx, con
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+void reduce_sum(const View& y, const View& x, double divisor);  // core/cpu/reduce.cpp
+
 namespace {
 
 // Planes of a [N, C, H, W] view as contiguous C: in place where they lie so, else by a buffer.
@@ -219,6 +222,8 @@ void max_pool2d_backward(const View& dx, const View& g, const View& index) {
 
 void avg_pool2d(const PoolShape& shape, const View& y, const View& x) {
   if (last(x)) return avg_pool2d_channels(shape, y, x);
+  if (shape.adaptive && shape.out[0] * shape.out[1] == 1)  // a plane is a run of memory
+    return reduce_sum(y, x, static_cast<double>(shape.in[0] * shape.in[1]));
   visit_floating(x.dtype, [&]<class T> {
     using C = Compute<T>;
     const auto one_by_one = [&](std::int64_t begin, std::int64_t end) {

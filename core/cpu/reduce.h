@@ -16,8 +16,10 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- the innermost dimension is reduced ---
-// Folds one tile that lies as it is folded.
-template <class Fold, class C> C fold_dense_tile(std::int64_t n, const C* tile) {
+// Folds n elements of memory, at most fold_tile, in the order of fold_one_tile of core/cpu/rows.h.
+template <class Fold, class T> Compute<T> fold_stored_tile(std::int64_t n, const T* p) {
+  using C = Compute<T>;
+  constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
 #if defined(__AVX512BW__)
   // The processor's maximum alone, and one test for NaN of two vectors together: the folds' own tests cost as much as
   // the maximum. Where there is one, the tile is folded again.
@@ -25,30 +27,40 @@ template <class Fold, class C> C fold_dense_tile(std::int64_t n, const C* tile) 
     const auto fold = [](const Vec<float>& a, const Vec<float>& b) {
       return std::is_same_v<Fold, Max> ? Vec<float>(_mm512_max_ps(b, a)) : Vec<float>(_mm512_min_ps(b, a));
     };
-    constexpr std::int64_t width = 16;
     Vec<float> a(Fold::template identity<float>()), b = a, c = a, d = a;
     __mmask16 nan = 0;
     std::int64_t i = 0;
     for (; i + 4 * width <= n; i += 4 * width) {
-      const Vec<float> p = load(tile + i), q = load(tile + i + width), r = load(tile + i + 2 * width),
-                       s = load(tile + i + 3 * width);
-      a = fold(a, p), b = fold(b, q), c = fold(c, r), d = fold(d, s);
-      nan |= _mm512_cmp_ps_mask(p, q, _CMP_UNORD_Q) | _mm512_cmp_ps_mask(r, s, _CMP_UNORD_Q);
+      const Vec<float> v = load_stored_vector(p + i), w = load_stored_vector(p + i + width),
+                       x = load_stored_vector(p + i + 2 * width), y = load_stored_vector(p + i + 3 * width);
+      a = fold(a, v), b = fold(b, w), c = fold(c, x), d = fold(d, y);
+      nan |= _mm512_cmp_ps_mask(v, w, _CMP_UNORD_Q) | _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q);
     }
     for (; i + width <= n; i += width) {
-      const Vec<float> p = load(tile + i);
-      a = fold(a, p);
-      nan |= _mm512_cmp_ps_mask(p, p, _CMP_UNORD_Q);
+      const Vec<float> v = load_stored_vector(p + i);
+      a = fold(a, v);
+      nan |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
     }
     if (i < n) {
-      const Vec<float> p = keep_part<Fold>(load_part(tile + i, n - i), n - i);
-      b = fold(b, p);
-      nan |= _mm512_cmp_ps_mask(p, p, _CMP_UNORD_Q);
+      const Vec<float> v = keep_part<Fold>(load_stored_part(p + i, n - i), n - i);
+      b = fold(b, v);
+      nan |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
     }
     if (nan == 0) return fold_lanes<Fold, float>(fold(fold(a, b), fold(c, d)));
   }
 #endif
-  return fold_one_tile<Fold>(n, itself, tile);
+  const Fold fold;
+  Vec<C> a(Fold::template identity<C>()), b = a, c = a, d = a;
+  std::int64_t i = 0;
+  for (; i + 4 * width <= n; i += 4 * width) {
+    a = fold(a, load_stored_vector(p + i));
+    b = fold(b, load_stored_vector(p + i + width));
+    c = fold(c, load_stored_vector(p + i + 2 * width));
+    d = fold(d, load_stored_vector(p + i + 3 * width));
+  }
+  for (; i + width <= n; i += width) a = fold(a, load_stored_vector(p + i));
+  if (i < n) b = fold(b, keep_part<Fold>(load_stored_part(p + i, n - i), n - i));
+  return fold_lanes<Fold, C>(fold(fold(a, b), fold(c, d)));
 }
 
 template <class Fold, class C, class Source>
@@ -59,8 +71,9 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
   C buffer[fold_tile];
   while (begin < end) {
     const std::int64_t n = std::min(fold_tile, end - begin);
-    const C* tile = at.left_in_row() >= n ? source.direct(base + at.offset(), at.inner_stride()) : nullptr;
-    if (tile) {
+    C v{};
+    const auto fold_memory = [&](const auto* memory) { v = fold_stored_tile<Fold>(n, memory + base + at.offset()); };
+    if (at.inner_stride() == 1 && at.left_in_row() >= n && source.with_memory(fold_memory)) {
       at.advance(n);
     } else {
       for (std::int64_t filled = 0; filled < n;) {
@@ -69,9 +82,8 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
         at.advance(m);
         filled += m;
       }
-      tile = buffer;
+      v = fold_stored_tile<Fold>(n, static_cast<const C*>(buffer));
     }
-    const C v = fold_dense_tile<Fold>(n, tile);
     if (p.count <= fold_tile) return v;
     cascade.add(v);
     begin += n;
@@ -154,7 +166,7 @@ void fold_short_runs(std::int64_t n, std::int64_t columns, const T* from, std::i
       Vec<float> sum(Fold::template identity<float>());
       std::int64_t i = 0;
       for (; i + width <= n; i += width) sum = fold(sum, load_wide(run + i));
-      if (i < n) sum = fold(sum, keep_part<Fold>(stored_vector(PartOfVector{n - i}, run + i), n - i));
+      if (i < n) sum = fold(sum, keep_part<Fold>(load_stored_part(run + i, n - i), n - i));
       v[k] = sum;
     }
     transpose::turn_square(v);

@@ -2,17 +2,66 @@
 // of several results side by side.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+
 #include "core/cpu/reduce_plan.h"
 #include "core/cpu/transpose.h"
 #include "core/cpu/vectors.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
+// --- vectors of memory: as those of core/cpu/vectors.h, and integers, which are widened ---
+template <class T> inline Vec<Compute<T>> load_stored_vector(const T* p) {
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    return load(p);
+  } else if constexpr (!std::is_integral_v<T>) {
+    return load_wide(p);
+  } else {  // i32, u8, bool
+#if defined(__AVX512BW__)
+    if constexpr (sizeof(T) == 4)
+      return Vec<std::int64_t>(_mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+    else return Vec<std::int64_t>(_mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) {
+      return Vec<std::int64_t>(_mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    } else {
+      int four;
+      std::memcpy(&four, p, sizeof(four));
+      return Vec<std::int64_t>(_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four)));
+    }
+#else
+    std::int64_t buffer[Vec<std::int64_t>::size];
+    convert_run(buffer, p, 1, static_cast<std::int64_t>(Vec<std::int64_t>::size));
+    return load(buffer);
+#endif
+  }
+}
+// The first n elements, the others 0. Of halves in one instruction where there is one: narrow images are full of them.
+template <class T> inline Vec<Compute<T>> load_stored_part(const T* p, std::int64_t n) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  if constexpr (sizeof(T) == 2) {
+    const __m256i bits = _mm256_maskz_loadu_epi16(first_lanes(n), p);
+    if constexpr (std::is_same_v<T, BFloat16>) return widen_bfloat16(bits);
+    else return Vec<float>(_mm512_cvtph_ps(bits));
+  } else
+#endif
+      if constexpr (std::is_integral_v<T>) {
+    T buffer[Vec<std::int64_t>::size] = {};
+    std::copy_n(p, n, buffer);
+    return load_stored_vector(buffer);
+  } else {
+    return load_wide_part(p, n);
+  }
+}
+template <class T> inline auto stored_vector(const WholeVector&, const T* p) { return load_stored_vector(p); }
+template <class T> inline auto stored_vector(const PartOfVector& of, const T* p) { return load_stored_part(p, of.n); }
+
 // --- blocks: elements of several results, a row for each step of the reduction and a column for each result ---
 inline constexpr std::int64_t block_side = 64;
 struct BlockPlace {
-  std::int64_t offset;               // of element (0, 0)
-  std::int64_t row, rows;            // stride and number, likewise:
+  std::int64_t offset;     // of element (0, 0)
+  std::int64_t row, rows;  // stride and number, likewise:
   std::int64_t column, columns;
 };
 // to[r * pitch + j] = from[j * from_pitch + r] for r < rows, j < columns.
@@ -62,28 +111,21 @@ template <class C> void load_block(C* to, std::int64_t pitch, const View& x, con
 // --- sources: where the folded elements come from. `centre` belongs to the results: centre[i * step]. ---
 template <class C> struct Elements {
   View x;
-  const C* direct(std::int64_t offset, std::int64_t stride) const {
-    return stride == 1 && x.dtype == dtype_of<C> ? x.as<const C>() + offset : nullptr;
-  }
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C*, int) const {
     load_run(to, x.data, x.dtype, offset, stride, n);
   }
   void load(C* to, std::int64_t pitch, const BlockPlace& b, const C*) const { load_block(to, pitch, x, b); }
-  // f(pointer to memory) where vectors can be loaded from there; false for integers, which go through blocks.
+  // f(pointer to memory) where vectors can be loaded from there.
   template <class F> bool with_memory(const F& f) const {
-    if constexpr (std::is_floating_point_v<C>) {
-      if (x.dtype == dtype_of<C>) return f(x.as<const C>()), true;
-    }
-    if constexpr (std::is_same_v<C, float>) {
-      if (x.dtype == bf16) return f(x.as<const BFloat16>()), true;
-      if (x.dtype == f16) return f(x.as<const Half>()), true;
-    }
-    return false;
+    bool found = false;
+    visit(x.dtype, [&]<class T> {
+      if constexpr (std::is_same_v<Compute<T>, C>) f(x.as<const T>()), found = true;
+    });
+    return found;
   }
 };
 template <class C> struct Squares {
   View x;
-  const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C*, int) const {
     const C* from = to;
     if (stride == 1 && x.dtype == dtype_of<C>) from = x.as<const C>() + offset;
@@ -100,7 +142,6 @@ template <class C> struct Squares {
 };
 template <class C> struct SquaredDeviations {  // from a mean per result
   View x;
-  const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
     const C* from = to;
     if (stride == 1 && x.dtype == dtype_of<C>) from = x.as<const C>() + offset;
@@ -125,7 +166,6 @@ template <class T> struct DeviationProducts {  // g * (x - mean); g lies in memo
   using C = Compute<T>;
   const T* x;
   const T* g;
-  const C* direct(std::int64_t, std::int64_t) const { return nullptr; }
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
     if constexpr (std::is_same_v<T, C>) {
       multiply(to, x + offset, g + offset, stride, n, centre, step);
@@ -173,17 +213,6 @@ inline void find_rows(std::int64_t base, Walker& at, std::int64_t rows, std::int
     at.advance(m);
     r += m;
   }
-}
-// A vector from memory. A part of halves in one instruction where there is one: narrow images are full of them.
-template <class Lanes, class T> inline auto stored_vector(const Lanes& of, const T* p) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
-  if constexpr (std::is_same_v<Lanes, PartOfVector> && sizeof(T) == 2) {
-    const __m256i bits = _mm256_maskz_loadu_epi16(first_lanes(of.n), p);
-    if constexpr (std::is_same_v<T, BFloat16>) return widen_bfloat16(bits);
-    else return Vec<float>(_mm512_cvtph_ps(bits));
-  } else
-#endif
-  return of.load(p);
 }
 // f.operator()<w>(lanes, j) for w neighbouring vectors of columns from column j.
 template <class C, class F> void for_columns(std::int64_t columns, const F& f) {

@@ -2,6 +2,7 @@
 // costs additions; the divisions that an index needs are done once, where a thread begins.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/layout.h"
@@ -18,14 +19,16 @@ class RowWalk {
       for (int k = 0; k < operands; ++k) offset_[k] += index_[d] * loop.strides[k][d];
     }
   }
-  void next() {
-    for (int d = inner_ - 1; d >= 0; --d) {
-      const bool carry = ++index_[d] == loop_.sizes[d];
-      for (int k = 0; k < operands_; ++k) offset_[k] += loop_.strides[k][d] * (carry ? 1 - loop_.sizes[d] : 1);
+  void next(std::int64_t rows = 1) {  // of those side by side
+    for (int d = inner_ - 1; d >= 0; --d, rows = 1) {
+      const bool carry = (index_[d] += rows) == loop_.sizes[d];
+      for (int k = 0; k < operands_; ++k) offset_[k] += loop_.strides[k][d] * (carry ? rows - loop_.sizes[d] : rows);
       if (!carry) return;
       index_[d] = 0;
     }
   }
+  // Rows from here on that are equally far apart.
+  std::int64_t side_by_side() const { return inner_ > 0 ? loop_.sizes[inner_ - 1] - index_[inner_ - 1] : 1; }
   std::int64_t offset(int operand) const { return offset_[operand]; }
 
  private:
@@ -42,6 +45,18 @@ template <class F> void for_row_pieces(const Loop& loop, int operands, std::int6
     const std::int64_t count = end - begin < length - column ? end - begin : length - column;
     body(walk, column, count);
     begin += count;
+  }
+}
+
+// The same with whole rows that are equally far apart taken together: body(walk, column, count, rows).
+template <class F> void for_row_blocks(const Loop& loop, int operands, std::int64_t begin, std::int64_t end, F&& body) {
+  const std::int64_t length = loop.sizes.back();
+  RowWalk walk(loop, operands, begin / length);
+  for (std::int64_t column = begin % length, rows; begin < end; walk.next(rows), column = 0) {
+    const std::int64_t count = end - begin < length - column ? end - begin : length - column;
+    rows = count < length ? 1 : std::min(walk.side_by_side(), (end - begin) / length);
+    body(walk, column, count, rows);
+    begin += count * rows;
   }
 }
 

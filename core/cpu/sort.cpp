@@ -17,16 +17,19 @@ namespace mantissa {
 MANTISSA_KERNEL(argsort, const View& index, const View& x, int dim, bool descending)
 MANTISSA_KERNEL(searchsorted, const View& index, const View& sorted, const View& values, bool right)
 MANTISSA_KERNEL(nonzero, const View& index, const View& x)
-}
+}  // namespace mantissa
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 template <class F> void visit_key(Dtype t, F&& f) {
   switch (compute_dtype(t)) {
-    case Dtype::f64: return f.template operator()<double>();
-    case Dtype::f32: return f.template operator()<float>();
-    default: return f.template operator()<std::int64_t>();
+    case Dtype::f64:
+      return f.template operator()<double>();
+    case Dtype::f32:
+      return f.template operator()<float>();
+    default:
+      return f.template operator()<std::int64_t>();
   }
 }
 template <class C> bool less(C a, C b) {
@@ -87,8 +90,8 @@ template <class C> class Orderer {
     const auto word = [&bits, key, turned = descending ? ~0u : 0u](std::int64_t i) {
       return std::uint64_t{bits(key[i]) ^ turned} << 32 | static_cast<std::uint32_t>(i);
     };
-    words_.clear();
     if (count <= n / 8) {  // a heap of the first ones so far
+      words_.clear();
       for (std::int64_t i = 0; i < count; ++i) words_.push_back(word(i));
       std::make_heap(words_.begin(), words_.end());
       for (std::int64_t i = count; i < n; ++i) {
@@ -100,26 +103,27 @@ template <class C> class Orderer {
       }
       std::sort_heap(words_.begin(), words_.end());
     } else {
-      for (std::int64_t i = 0; i < n; ++i) words_.push_back(word(i));
-      if (count >= n / 4 && n >= radix_from) sort_by_digits();
+      words_.resize(static_cast<std::size_t>(n));
+      for (std::int64_t i = 0; i < n; ++i) words_[static_cast<std::size_t>(i)] = word(i);
+      if (count >= n / 4 && n >= long_from) sort_by_digits<11>();  // three passes at most, four else
+      else if (count >= n / 4 && n >= radix_from) sort_by_digits<8>();
       else sort_first(words_, n, count, std::less<std::uint64_t>());
     }
-    for (std::int64_t i = 0; i < count; ++i)
-      out[i] = static_cast<std::uint32_t>(words_[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<std::uint32_t>(words_[static_cast<std::size_t>(i)]);
   }
   // By the digits of the key, the last one first; a stable pass keeps positions in order.
-  static constexpr std::int64_t radix_from = 256;
-  static constexpr int digit_bits = 8, digits = 4;
-  void sort_by_digits() {
-    constexpr std::size_t values = std::size_t{1} << digit_bits;
-    const auto digit = [](std::uint64_t word, int d) { return word >> (32 + d * digit_bits) & (values - 1); };
-    std::array<std::array<std::uint32_t, values>, digits> counts{};
-    for (const std::uint64_t w : words_)
-      for (int d = 0; d < digits; ++d) ++counts[static_cast<std::size_t>(d)][digit(w, d)];
+  static constexpr std::int64_t radix_from = 256, long_from = 8192;
+  template <int bits> void sort_by_digits() {
+    constexpr int key_bits = 32, digits = (key_bits + bits - 1) / bits;
+    constexpr std::size_t values = std::size_t{1} << bits;
+    const auto digit = [](std::uint64_t word, int d) { return word >> (key_bits + d * bits) & (values - 1); };
+    std::uint64_t differing = 0;
+    for (const std::uint64_t w : words_) differing |= w ^ words_[0];
     other_.resize(words_.size());
     for (int d = 0; d < digits; ++d) {
-      auto& place = counts[static_cast<std::size_t>(d)];
-      if (place[digit(words_[0], d)] == words_.size()) continue;  // all alike
+      if (digit(differing, d) == 0) continue;
+      std::array<std::uint32_t, values> place{};
+      for (const std::uint64_t w : words_) ++place[digit(w, d)];
       std::uint32_t begin = 0;
       for (std::uint32_t& c : place) begin += std::exchange(c, begin);
       for (const std::uint64_t w : words_) other_[place[digit(w, d)]++] = w;
@@ -169,21 +173,46 @@ void searchsorted(const View& index, const View& sorted, const View& values, boo
   });
 }
 
-// index [count, rank of x], in row-major order; `count` is that of x's nonzero elements.
+// index [count, rank of x], in row-major order; `count` is that of x's nonzero elements. Blocks of x are counted first,
+// so that each knows where its places go.
 void nonzero(const View& index, const View& x) {
-  visit_key(x.dtype, [&]<class C> {
-    const Dense<C> values(x);
-    std::int64_t* out = index.as<std::int64_t>();
-    const int rank = x.dim();
-    for (std::int64_t i = 0, n = x.numel(); i < n; ++i) {
-      if (values.data()[i] == C(0)) continue;
-      std::int64_t rest = i;
-      for (int d = rank - 1; d >= 0; --d) {
-        out[d] = rest % x.sizes[d];
-        rest /= x.sizes[d];
+  if (index.numel() == 0) return;  // also where x has no dimensions
+  const std::int64_t n = x.numel(), last = x.dim() - 1, length = x.sizes.back();
+  constexpr std::int64_t block = grain_size, most = 512;
+  std::vector<std::int64_t> first(static_cast<std::size_t>((n + block - 1) / block));
+  visit(x.dtype, [&]<class T> {
+    const Dense<T> values(x);
+    const auto is = [p = values.data()](std::int64_t i) { return static_cast<Compute<T>>(p[i]) != Compute<T>(0); };
+    const auto for_blocks = [&](const auto& body) {
+      parallel_for(std::ssize(first), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t b = begin; b < end; ++b)
+          body(first[static_cast<std::size_t>(b)], b * block, std::min(n, (b + 1) * block));
+      });
+    };
+    for_blocks([&](std::int64_t& count, std::int64_t begin, std::int64_t end) {
+      std::int64_t found = 0;
+      for (std::int64_t i = begin; i < end; ++i) found += is(i);
+      count = found;
+    });
+    std::int64_t before = 0;
+    for (std::int64_t& count : first) before += std::exchange(count, before);
+    for_blocks([&](std::int64_t start, std::int64_t begin, std::int64_t end) {
+      std::int64_t* out = index.as<std::int64_t>() + start * (last + 1);
+      std::int64_t columns[most], at[Dims::max_rank];  // at: where a piece of a row begins
+      for (std::int64_t d = last, rest = begin; d >= 0; rest /= x.sizes[static_cast<int>(d--)])
+        at[d] = rest % x.sizes[static_cast<int>(d)];
+      for (std::int64_t i = begin, count; i < end; i += count) {
+        count = std::min({most, end - i, length - at[last]});
+        std::int64_t found = 0;
+        for (std::int64_t j = 0; j < count; ++j) columns[found] = j, found += is(i + j);  // without a branch
+        for (std::int64_t k = 0; k < found; ++k, out += last + 1) {
+          std::copy_n(at, last, out);
+          out[last] = at[last] + columns[k];
+        }
+        at[last] += count;
+        for (std::int64_t d = last; d > 0 && at[d] == x.sizes[static_cast<int>(d)]; --d) at[d] = 0, ++at[d - 1];
       }
-      out += rank;
-    }
+    });
   });
 }
 
