@@ -9,9 +9,9 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define MANTISSA_VECTOR_REGISTER "+v"
+#define MANTISSA_KEEP(vector) asm volatile("" : "+v"(vector))  // no function: clang has its target look at it
 #else
-#define MANTISSA_VECTOR_REGISTER "+w"
+#define MANTISSA_KEEP(vector) asm volatile("" : "+w"(vector))
 #endif
 
 namespace bench {
@@ -20,22 +20,26 @@ namespace {
 constexpr int lanes_of_work = 12;  // independent chains: more than latency times ports
 constexpr std::int64_t rounds = 200'000;
 
-template <class V> [[gnu::always_inline]] inline void keep(V& v) { asm volatile("" : MANTISSA_VECTOR_REGISTER(v)); }
-
 #if defined(__x86_64__)
 [[gnu::target("avx512f")]] void fma_512() {
   __m512 sums[lanes_of_work], x = _mm512_set1_ps(0.5f);
   for (auto& s : sums) s = x;
   for (std::int64_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
-    for (auto& s : sums) s = _mm512_fmadd_ps(s, x, x), keep(s);
+    for (auto& s : sums) {
+      s = _mm512_fmadd_ps(s, x, x);
+      MANTISSA_KEEP(s);
+    }
 }
 [[gnu::target("avx2,fma")]] void fma_256() {
   __m256 sums[lanes_of_work], x = _mm256_set1_ps(0.5f);
   for (auto& s : sums) s = x;
   for (std::int64_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
-    for (auto& s : sums) s = _mm256_fmadd_ps(s, x, x), keep(s);
+    for (auto& s : sums) {
+      s = _mm256_fmadd_ps(s, x, x);
+      MANTISSA_KEEP(s);
+    }
 }
 [[gnu::target("avx512f,avx512bf16")]] void dot_512() {
   __m512 sums[lanes_of_work];
@@ -43,7 +47,10 @@ template <class V> [[gnu::always_inline]] inline void keep(V& v) { asm volatile(
   for (auto& s : sums) s = _mm512_setzero_ps();
   for (std::int64_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
-    for (auto& s : sums) s = _mm512_dpbf16_ps(s, x, x), keep(s);
+    for (auto& s : sums) {
+      s = _mm512_dpbf16_ps(s, x, x);
+      MANTISSA_KEEP(s);
+    }
 }
 #endif
 void fma_128() {
@@ -52,7 +59,10 @@ void fma_128() {
   for (auto& s : sums) s = x;
   for (std::int64_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
-    for (auto& s : sums) s = s * x + x, keep(s);
+    for (auto& s : sums) {
+      s = s * x + x;
+      MANTISSA_KEEP(s);
+    }
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
