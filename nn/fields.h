@@ -85,7 +85,8 @@ template <class... T> constexpr int count_fields(std::tuple<T&...>*) {
 }
 
 // The number of members of an aggregate: the longest list of anything it can be initialised with.
-struct Anything { template <class T> operator T() const; };
+// Nobody calls the conversion; clang wants its body where T is of an unnamed namespace.
+struct Anything { template <class T> operator T() const { __builtin_unreachable(); } };
 template <std::size_t> using AnythingAt = Anything;
 template <class T, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) {
   return requires { T{AnythingAt<i>{}...}; };

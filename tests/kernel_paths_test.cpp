@@ -51,7 +51,7 @@ TEST_CASE("operands that repeat within short rows give what they give when writt
 
 TEST_CASE("images of few channels change their layout without changing elements") {
   for (const std::int64_t channels : {1, 2, 3, 4, 5}) {
-    for (const Dims size : {Dims{1, 1}, {5, 7}, {70, 67}}) {
+    for (const Dims& size : {Dims{1, 1}, {5, 7}, {70, 67}}) {
       for (const Dtype dtype : {f32, f64, bf16, u8}) {
         const Tensor x = some_numbers({2, channels, size[0], size[1]}, dtype, 4), y = channels_last(x);
         const Tensor part = channels_last(x.slice(3, 0, (size[1] + 1) / 2));

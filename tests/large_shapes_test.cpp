@@ -96,12 +96,12 @@ TEST_CASE("transposed convolutions of halves with a bias are rounded once") {
 
 TEST_CASE("a wrong index among many is named") {
   Tensor index = zeros({50, 2000}, {.dtype = i64});
-  index[{31}][{1999}].fill_(7);
+  index[31][1999].fill_(7);
   CHECK_THAT(message_of([&] {
                gather(zeros({50, 7}), 1, index);
              }),
              Catch::Matchers::Contains("index 7 is out of range"));
-  index[{31}][{1999}].fill_(-1);
+  index[31][1999].fill_(-1);
   CHECK_THAT(message_of([&] {
                gather(zeros({50, 7}), 1, index);
              }),
@@ -110,8 +110,8 @@ TEST_CASE("a wrong index among many is named") {
 
 TEST_CASE("distances of many points: NaN stays, and equal points have the gradient 0") {
   Tensor a = cast(random_tensor({40, 3}, 1), f32);
-  a[{5}].fill_(NAN);
-  CHECK(isnan(cdist(a, a)[{5}][{0}]).item<bool>());
+  a[5].fill_(NAN);
+  CHECK(isnan(cdist(a, a)[5][0]).item<bool>());
   const Tensor x = zeros({30, 3}).requires_grad_(), y = sum(cdist(x, zeros({30, 3})));
   backward(y);
   CHECK(amax(abs(x.grad())).item<float>() == 0);
