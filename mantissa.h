@@ -15,6 +15,7 @@
 #include "autograd/hooks.h"
 #include "core/allocator.h"
 #include "core/from_blob.h"
+#include "core/indexing.h"
 #include "core/operators.h"
 #include "core/ops.h"
 #include "core/ops_complex.h"

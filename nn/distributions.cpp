@@ -5,11 +5,13 @@
 #include <string>
 
 #include "autograd/grad_mode.h"
+#include "core/gamma_slope.h"
 #include "core/ops.h"
 #include "core/ops_matrix.h"
 #include "core/ops_numeric.h"
 #include "core/ops_special.h"
 #include "core/random.h"
+#include "ops/function.h"
 
 namespace mantissa::distributions {
 namespace {
@@ -59,7 +61,7 @@ template <class D> Tensor detached_sample(const D& d, const Dims& shape) {
 }
 
 // Of shape alpha and rate 1, by rejection: rounds until every element has been accepted.
-Tensor standard_gamma(const Tensor& alpha) {
+Tensor draw_gamma(const Tensor& alpha) {
   const NoGrad no_grad;
   const Tensor small = alpha < 1, a = where(small, alpha + 1, alpha);  // G(a) = G(a + 1) U^(1 / a)
   const Tensor d = a - 1.0 / 3, c = rsqrt(9 * d);
@@ -74,6 +76,19 @@ Tensor standard_gamma(const Tensor& alpha) {
   }
   return where(small, result * pow(open_uniform(alpha, {}), reciprocal(alpha)), result);
 }
+struct StandardGamma {
+  static constexpr auto name = "standard_gamma";
+  Tensor forward(Saved& saved, const Tensor& alpha) const {
+    const Tensor x = draw_gamma(alpha);
+    saved.save({alpha, x});
+    return x;
+  }
+  std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
+    check(!context().create_graph, "the gradient through draws of a gamma distribution has no gradient of its own");
+    return {g * gamma_slope(saved[0], saved[1])};
+  }
+};
+Tensor standard_gamma(const Tensor& alpha) { return apply_function(StandardGamma{}, alpha); }
 Tensor log_beta(const Tensor& a, const Tensor& b) { return lgamma(a) + lgamma(b) - lgamma(a + b); }
 
 }  // namespace
@@ -189,8 +204,8 @@ Gamma::Gamma(const Parameter& c, const Parameter& r) {
   check_positive("Gamma", "concentration", concentration);
   check_positive("Gamma", "rate", rate);
 }
-Tensor Gamma::sample(const Dims& shape) const {
-  const NoGrad no_grad;
+Tensor Gamma::sample(const Dims& shape) const { return detached_sample(*this, shape); }
+Tensor Gamma::rsample(const Dims& shape) const {
   return standard_gamma(expand(concentration, extended(shape, concentration.sizes()))) / rate;
 }
 Tensor Gamma::log_prob(const Tensor& given) const {
@@ -208,8 +223,8 @@ Beta::Beta(const Parameter& a, const Parameter& b) {
   check_positive("Beta", "concentration1", concentration1);
   check_positive("Beta", "concentration0", concentration0);
 }
-Tensor Beta::sample(const Dims& shape) const {
-  const NoGrad no_grad;
+Tensor Beta::sample(const Dims& shape) const { return detached_sample(*this, shape); }
+Tensor Beta::rsample(const Dims& shape) const {
   const Dims sizes = extended(shape, concentration1.sizes());
   const Tensor x = standard_gamma(expand(concentration1, sizes)), y = standard_gamma(expand(concentration0, sizes));
   return x / (x + y);
@@ -233,8 +248,8 @@ Dirichlet::Dirichlet(const Tensor& c) : concentration(wide(c)) {
   check(c.dim() >= 1 && c.is_floating(), "Dirichlet: concentration must be floating [..., K], got ", c);
   check_positive("Dirichlet", "concentration", concentration);
 }
-Tensor Dirichlet::sample(const Dims& shape) const {
-  const NoGrad no_grad;
+Tensor Dirichlet::sample(const Dims& shape) const { return detached_sample(*this, shape); }
+Tensor Dirichlet::rsample(const Dims& shape) const {
   const Tensor x = standard_gamma(expand(concentration, extended(shape, concentration.sizes())));
   return x / x.sum(-1, true);
 }
@@ -248,6 +263,61 @@ Tensor Dirichlet::entropy() const {
          ((concentration - 1) * digamma(concentration)).sum(-1);
 }
 Tensor Dirichlet::mean() const { return concentration / concentration.sum(-1, true); }
+
+// --- Chi2, StudentT ---
+Chi2::Chi2(const Parameter& df) : Gamma(0.5 * df.value(), 0.5) {}
+
+StudentT::StudentT(const Parameter& freedom, const Parameter& l, const Parameter& s) {
+  std::tie(loc, scale) = together("StudentT", l, s);
+  std::tie(df, loc) = together("StudentT", freedom, loc);
+  std::tie(df, scale) = together("StudentT", df, scale);
+  loc = expand(loc, scale.sizes()).to(scale.dtype()).to(scale.device());
+  check_positive("StudentT", "df", df);
+  check_positive("StudentT", "scale", scale);
+}
+Tensor StudentT::sample(const Dims& shape) const { return detached_sample(*this, shape); }
+Tensor StudentT::rsample(const Dims& shape) const {
+  return loc + scale * noise(scale, shape) * rsqrt(Chi2(df).rsample(shape) / df);
+}
+Tensor StudentT::log_prob(const Tensor& value) const {
+  const Tensor y = (wide(value) - loc) / scale;
+  return -0.5 * (df + 1) * log1p(square(y) / df) - log(scale) - 0.5 * log(df * pi) - lgamma(0.5 * df) +
+         lgamma(0.5 * (df + 1));
+}
+Tensor StudentT::entropy() const {
+  const Tensor more = 0.5 * (df + 1), half = 0.5 * df;
+  return log(scale) + more * (digamma(more) - digamma(half)) + 0.5 * log(df * pi) + lgamma(half) - lgamma(more);
+}
+Tensor StudentT::mean() const { return where(df > 1, loc, Tensor(NAN)); }
+Tensor StudentT::variance() const {
+  const Tensor finite = square(scale) * df / (df - 2);
+  return where(df > 2, finite, where(df > 1, Tensor(HUGE_VAL), Tensor(NAN)));
+}
+
+// --- mixtures ---
+namespace detail {
+// choice [S..., B...] of draws [S..., B..., K, E...]
+Tensor pick_component(const Tensor& choice, const Tensor& draws, int event_dims) {
+  Tensor at = choice;
+  for (int d = 0; d <= event_dims; ++d) at = unsqueeze(at, -1);
+  const int dim = draws.dim() - 1 - event_dims;
+  return squeeze(take_along_dim(draws, at, dim), dim);
+}
+Tensor for_components(const Tensor& value, int event_dims) {
+  check(value.dim() >= event_dims, "MixtureSameFamily: ", value, " has fewer than the ", event_dims,
+        " dimensions of an event");
+  return unsqueeze(value, value.dim() - event_dims);
+}
+Tensor mix_densities(const Tensor& logits, const Tensor& log_prob) { return logsumexp(logits + log_prob, {-1}); }
+Tensor mix_values(const Tensor& probs, const Tensor& values, int event_dims) {
+  Tensor weights = probs;
+  for (int d = 0; d < event_dims; ++d) weights = unsqueeze(weights, -1);
+  return sum(weights * values, {-1 - event_dims});
+}
+Tensor mix_variances(const Tensor& probs, const Tensor& means, const Tensor& variances, int event_dims) {
+  return mix_values(probs, variances + square(means), event_dims) - square(mix_values(probs, means, event_dims));
+}
+}  // namespace detail
 
 // --- of classes ---
 namespace {

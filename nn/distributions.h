@@ -117,11 +117,13 @@ struct Gumbel {
   Tensor loc, scale;
 };
 
-// Gamma, Beta and Dirichlet are drawn by rejection (Marsaglia and Tsang, 2000), whose rounds wait for the device. They
-// have no rsample.
+// Gamma, Beta and Dirichlet are drawn by rejection (Marsaglia and Tsang, 2000), whose rounds wait for the device.
+// Gradients go through draws by implicit reparameterisation (Figurnov, Mohamed and Mnih, 2018), once: not with
+// create_graph.
 struct Gamma {
   Gamma(const Parameter& concentration, const Parameter& rate);  // both > 0
   Tensor sample(const Dims& shape = {}) const;
+  Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
   Tensor mean() const;
@@ -131,6 +133,7 @@ struct Gamma {
 struct Beta {
   Beta(const Parameter& concentration1, const Parameter& concentration0);  // alpha and beta, both > 0
   Tensor sample(const Dims& shape = {}) const;
+  Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
   Tensor mean() const;
@@ -140,10 +143,27 @@ struct Beta {
 struct Dirichlet {
   explicit Dirichlet(const Tensor& concentration);  // [..., K], > 0
   Tensor sample(const Dims& shape = {}) const;      // [shape..., ..., K]
+  Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
   Tensor mean() const;
   Tensor concentration;
+};
+
+struct Chi2 : Gamma {  // of df > 0 degrees of freedom
+  explicit Chi2(const Parameter& df);
+};
+// loc + scale t, of df degrees of freedom. The mean is NaN for df <= 1; the variance infinite for df <= 2, and NaN for
+// df <= 1.
+struct StudentT {
+  explicit StudentT(const Parameter& df, const Parameter& loc = 0, const Parameter& scale = 1);  // df, scale > 0
+  Tensor sample(const Dims& shape = {}) const;
+  Tensor rsample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;
+  Tensor entropy() const;
+  Tensor mean() const;
+  Tensor variance() const;
+  Tensor df, loc, scale;
 };
 
 // Of one: Bernoulli({.probs = p}) or Bernoulli({.logits = z}).
@@ -219,6 +239,46 @@ template <class D> struct Independent {
   }
   D base;
   int dims;
+};
+
+// How many dimensions one event of D has.
+template <class D> int event_dims(const D&) { return 0; }
+inline int event_dims(const Dirichlet&) { return 1; }
+inline int event_dims(const OneHotCategorical&) { return 1; }
+inline int event_dims(const MultivariateNormal&) { return 1; }
+template <class D> int event_dims(const Independent<D>& d) { return d.dims + event_dims(d.base); }
+
+namespace detail {
+Tensor pick_component(const Tensor& choice, const Tensor& draws, int event_dims);
+Tensor for_components(const Tensor& value, int event_dims);
+Tensor mix_densities(const Tensor& logits, const Tensor& log_prob);
+Tensor mix_values(const Tensor& probs, const Tensor& values, int event_dims);
+Tensor mix_variances(const Tensor& probs, const Tensor& means, const Tensor& variances, int event_dims);
+}  // namespace detail
+
+// One of K distributions of a kind: the last dimension of D's batch, of which a Categorical [..., K] chooses.
+//
+//   MixtureSameFamily mixture(Categorical({.logits = z}), Normal(mean, std));                  // all [N, K]
+//   MixtureSameFamily points(Categorical({.logits = z}), Independent(Normal(mean, std), 1));   // mean [N, K, 2]
+template <class D> struct MixtureSameFamily {
+  MixtureSameFamily(Categorical choice, D components) : mixture(std::move(choice)), component(std::move(components)) {
+    const Dims sizes = component.mean().sizes(), k = mixture.probs.sizes();
+    const int at = sizes.rank() - 1 - event_dims(component);
+    check(at >= 0 && sizes[at] == k.back(), "MixtureSameFamily: a choice among ", k.back(),
+          " needs as many components as the last dimension of their batch; their means have shape ", sizes);
+  }
+  Tensor sample(const Dims& shape = {}) const {
+    return detail::pick_component(mixture.sample(shape), component.sample(shape), event_dims(component));
+  }
+  Tensor log_prob(const Tensor& value) const {
+    return detail::mix_densities(mixture.logits,
+                                 component.log_prob(detail::for_components(value, event_dims(component))));
+  }
+  Tensor mean() const { return detail::mix_values(mixture.probs, component.mean(), event_dims(component)); }
+  Tensor variance() const requires requires(const D& d) { d.variance(); }
+  { return detail::mix_variances(mixture.probs, component.mean(), component.variance(), event_dims(component)); }
+  Categorical mixture;
+  D component;
 };
 
 // The expectation under p of log p - log q, in nats.

@@ -67,6 +67,12 @@ void warn_of_unlisted() {
                shapes.c_str());
 }
 
+void warn_of_frozen(const std::vector<Tensor>& parameters) {
+  if (parameters.empty() || std::ranges::any_of(parameters, [](const Tensor& p) { return p.requires_grad(); })) return;
+  std::fprintf(stderr, "mantissa: none of the optimizer's %zu tensors requires a gradient, so its steps change nothing; say "
+               "requires_grad_() of tensors that are no nn::Param, before the forward pass\n", parameters.size());
+}
+
 std::string listed(std::span<const char* const> names) {
   std::string text;
   for (const char* name : names) text += concat(text.empty() ? "" : ", ", name);
@@ -190,7 +196,7 @@ void Optimizer::step_scaled(const Tensor& skip, const amp::ReadScaling& scaling)
 }
 
 void Optimizer::update_all(const Tensor& skip, const amp::ReadScaling& scaling) {
-  if (!std::exchange(has_stepped_, true)) warn_of_unlisted();
+  if (!std::exchange(has_stepped_, true)) warn_of_unlisted(), warn_of_frozen(parameters());
   const NoGrad no_grad;
   for (Group& g : groups_) {
     const ProfileRange range(ProfileKind::library, "optimizer step", &g.parameters[0]);

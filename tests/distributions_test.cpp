@@ -5,6 +5,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/gradcheck.h"
+#include "core/gamma_slope.h"
 #include "core/ops_special.h"
 #include "nn/distributions.h"
 #include "tests/catch_compat.h"
@@ -82,6 +83,27 @@ TEST_CASE("densities, entropies and moments are PyTorch's", "[distributions]") {
   const d::Dirichlet dirichlet(shares);
   check_golden({dirichlet.log_prob(vec({.2, .5, .3})), dirichlet.entropy(), dirichlet.mean()},
                {0.263700276389, -2.50652600151, 0.0816326530612, 0.714285714286, 0.204081632653});
+  const d::Chi2 chi2(c);
+  check_golden({chi2.log_prob(v), chi2.entropy(), chi2.mean(), chi2.variance()},
+               {-0.849515015082, -1.60712381011, -1.81402091428, 2.17314171938, 0.4, 3.5, 0.8, 7});
+  const d::StudentT student(c, a, b);
+  check_golden({student.log_prob(v), student.entropy(), student.variance()[{slice(1)}]},
+               {-1.150743211, -2.40381214075, 3.86905264897, 2.41403730124, 9.33333333333});
+  CHECK(static_cast<bool>(isnan(student.mean()[0])));
+  CHECK(student.mean()[1].item<double>() == -1.2);
+  CHECK(std::isnan(student.variance()[0].item<double>()));
+  CHECK(d::StudentT(1.5).variance().item<double>() == HUGE_VAL);
+  const Tensor choice = stack({vec({.3, -1, 2}), vec({0, 0, -3})});
+  const Tensor centers = stack({vec({.1, -1, 2}), vec({.5, 0, -3})}),
+               widths = stack({vec({.4, 1, .2}), vec({.5, 2, 1})});
+  const d::MixtureSameFamily mixture(d::Categorical({.logits = choice}), d::Normal(centers, widths));
+  check_golden({mixture.log_prob(v), mixture.mean(), mixture.variance()},
+               {-1.98496628041, -1.29782501919, 1.597183167, 0.171061082542, 0.832965241295, 2.40897706305});
+  const d::MixtureSameFamily points(
+      d::Categorical({.logits = choice}),
+      d::Independent(d::Normal(stack({centers, flip(centers, {1})}, -1), stack({widths, widths}, -1)), 1));
+  check_golden({points.log_prob(stack({v, b}, -1)), points.mean()},
+               {-6.6355515813, -4.5931296016, 1.597183167, 0.33719261319, 0.171061082542, -1.45142220464});
   const d::Bernoulli coin({.probs = vec({.3, .9})}), far({.logits = vec({.3, -40})});
   check_golden(
       {coin.log_prob(vec({1, 0})), coin.entropy(), coin.variance(), coin.logits},
@@ -145,6 +167,13 @@ TEST_CASE("what is drawn has the distribution's moments", "[distributions]") {
     const d::Beta beta(shape, b);
     check_moments(beta, beta.mean(), beta.variance());
   }
+  const d::Chi2 chi2(vec({1, 6}));
+  check_moments(chi2, chi2.mean(), chi2.variance());
+  const d::StudentT student(vec({9, 30}), a, b);
+  check_moments(student, student.mean(), student.variance());
+  const d::MixtureSameFamily mixture(d::Categorical({.probs = vec({1, 3, 6})}),
+                                     d::Normal(vec({-2, 0, 1}), vec({.5, 1, 2})));
+  check_moments(mixture, mixture.mean(), mixture.variance());
   const d::Bernoulli coin({.probs = vec({.3, .9})});
   check_moments(coin, coin.mean(), coin.variance());
   check_moments(d::Poisson(b), b, b);
@@ -206,6 +235,65 @@ TEST_CASE("gradients of densities, and through rsample", "[distributions]") {
   const Tensor soft = leaf(shares);
   (softmax(soft, -1) * vec({1, 2, 3})).sum().backward();
   CHECK(difference(logits.grad(), soft.grad(), {1e-12, 1e-14}) == "");
+}
+
+namespace {
+
+// The distribution function of Gamma(a, 1) by its series, and its density.
+long double gamma_cdf(long double a, long double x) {
+  long double term = 1 / a, sum = term;
+  for (int n = 1; n < 100000 && term > 1e-22L * sum; ++n) sum += term *= x / (a + n);
+  return sum * std::exp(a * std::log(x) - x - std::lgamma(a));
+}
+// The slopes of a mean over draws with respect to a parameter lie within five standard errors of the true one.
+template <class F> void check_mean_slope(double at, double expected, const F& draw) {
+  const Tensor p = full({40000}, at, {.dtype = f64}).requires_grad_();  // each draw has a parameter of its own
+  draw(p).sum().backward();
+  const double mean = p.grad().mean().item<double>(), spread = std::sqrt(var(p.grad(), 0).item<double>() / 40000);
+  INFO("at " << at << ": " << mean << " instead of " << expected << ", standard error " << spread);
+  CHECK(std::abs(mean - expected) < 5 * spread + 1e-12);
+}
+
+}  // namespace
+
+TEST_CASE("gamma_slope is how a draw follows its shape at its probability", "[distributions]") {
+  for (const double alpha : {0.05, 0.3, 1.0, 2.5, 20.0, 300.0, 1900.0, 2100.0, 9000.0}) {
+    for (const double sigmas : {-1.5, -0.5, 0.0, 1.0, 3.0}) {
+      const double x = alpha < 20 ? alpha * std::exp(0.6 * sigmas) : alpha + sigmas * std::sqrt(alpha);
+      const long double h = 1e-4L * std::min(alpha, std::sqrt(alpha));
+      const long double change = (gamma_cdf(alpha + h, x) - gamma_cdf(alpha - h, x)) / (2 * h);
+      const long double density = std::exp((alpha - 1) * std::log(static_cast<long double>(x)) - x -
+                                           std::lgamma(static_cast<long double>(alpha)));
+      const double expected = static_cast<double>(-change / density);
+      INFO("alpha " << alpha << ", x " << x);
+      const Tensor got = gamma_slope(full({1}, alpha, {.dtype = f64}), full({1}, x, {.dtype = f64}));
+      CHECK(got.item<double>() == Approx(expected).epsilon(alpha > 2000 ? 1e-5 : 1e-6));
+    }
+  }
+  CHECK(gamma_slope(vec({2.0}), vec({0.0})).item<double>() == 0);
+  CHECK(std::isfinite(gamma_slope(vec({0.5}), vec({1e300})).item<double>()));
+  CHECK(gamma_slope(vec({2.5}), vec({50.0})).item<double>() >
+        2);  // beyond any draw, where the series has no digits left
+  CHECK(std::isnan(gamma_slope(vec({-1.0}), vec({1.0})).item<double>()));
+}
+
+TEST_CASE("gradients go through draws of gamma distributions and what is made of them", "[distributions]") {
+  manual_seed(23);
+  for (const double shape : {0.3, 2.0, 40.0}) {
+    check_mean_slope(shape, 1 / 0.7, [](const Tensor& p) { return d::Gamma(p, 0.7).rsample(); });
+    check_mean_slope(shape, 2 * shape + 1, [](const Tensor& p) { return square(d::Gamma(p, 1).rsample()); });
+    check_mean_slope(shape, 1.5 / square(Tensor(shape + 1.5)).item<double>(),
+                     [](const Tensor& p) { return d::Beta(p, 1.5).rsample(); });
+    check_mean_slope(shape, 3.5 / square(Tensor(shape + 3.5)).item<double>(), [](const Tensor& p) {
+      const Tensor others = stack({full_like(p, 1.5), full_like(p, 2)}, -1).detach();
+      return select(d::Dirichlet(cat({unsqueeze(p, -1), others}, -1)).rsample(), -1, 0);
+    });
+  }
+  // the second moment of a t is df / (df - 2)
+  check_mean_slope(12, -2.0 / 100, [](const Tensor& p) { return square(d::StudentT(p).rsample()); });
+  const Tensor twice = full({2}, 3, {.dtype = f64}).requires_grad_();
+  CHECK_THROWS_WITH(grad(d::Gamma(twice, 1).rsample().sum(), {twice}, {.create_graph = true}),
+                    Contains("has no gradient of its own"));
 }
 
 TEST_CASE("the score of a squashed action is right where tanh is 1", "[distributions]") {

@@ -93,6 +93,7 @@ const std::map<std::string, std::string> refused = {
     {"eigvalsh", "how often it repeats its steps depends on values"},
     {"erfinv", "ONNX has no such operator"},
     {"frexp", "ONNX has no such operator"},
+    {"gamma_slope", "of training"},
     {"gcd", "ONNX has no such operator"},
     {"inv", "writes in place, or looks at values"},
     {"lcm", "ONNX has no such operator"},

@@ -1,7 +1,11 @@
 // Optimizers, schedules and clipping beside their numbers (tests/golden_optim_test.cpp): groups,
 // dtypes, layouts, state, errors.
+#include <unistd.h>
+
 #include <cmath>
+#include <cstdio>
 #include <limits>
+#include <string>
 
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
@@ -49,6 +53,24 @@ template <class Opt, class O> Tensor alone(const O& options) {
   return p.detach();
 }
 
+// What `f` writes to stderr.
+template <class F> std::string stderr_of(const F& f) {
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  std::fflush(stderr);
+  const int before = dup(2);
+  dup2(fileno(file), 2);
+  f();
+  std::fflush(stderr);
+  dup2(before, 2);
+  close(before);
+  std::rewind(file);
+  std::string text;
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
+  std::fclose(file);
+  return text;
+}
+
 // Parameters of awkward sizes, with gradients, for tests of the kernel.
 std::vector<Tensor> model(Dtype dtype = f32) {
   std::vector<Tensor> p;
@@ -71,6 +93,16 @@ bool same(const optim::NamedTensors& a, const optim::NamedTensors& b) {
 }
 
 }  // namespace
+
+TEST_CASE("an optimizer of tensors that require no gradient says so, at its first step alone") {
+  const Tensor frozen = zeros({2}), other = zeros({3}), trained = initial();
+  optim::SGD opt({frozen, other}, {.lr = 0.1});
+  const std::string text = stderr_of([&] { opt.step(), opt.step(); });
+  CHECK_THAT(text, Catch::Matchers::Contains("none of the optimizer's 2 tensors requires a gradient"));
+  CHECK(text.find("none", text.find("none") + 1) == std::string::npos);
+  optim::SGD some({frozen, trained}, {.lr = 0.1});
+  CHECK(stderr_of([&] { some.step(); }).empty());
+}
 
 TEST_CASE("a half parameter is updated in f32 and rounded once per step", "[optim]") {
   for (Dtype dtype : {f16, bf16}) {

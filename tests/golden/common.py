@@ -70,6 +70,11 @@ class Inputs:
     def pairs(self, z):
         return torch.view_as_real(z.resolve_conj())
 
+    def put_at(self, x, values, *index):  # x[index] = values
+        y = x.clone()
+        y[index] = values
+        return y
+
     def rotary(self, x, start=0, base=10000.0, interleaved=False):  # PyTorch has none: the definition
         t, d = x.shape[-2:]
         angle = (start + torch.arange(t, dtype=x.dtype))[:, None] * base ** (-2 * torch.arange(d // 2, dtype=x.dtype) / d)

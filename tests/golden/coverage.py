@@ -153,7 +153,7 @@ def page():
     yield f"""# PyTorch's names and ours
 
 Written by `tests/golden/coverage.py` from PyTorch {version} and the public headers; do not edit. Functions are in namespace
-`mantissa` (`core/ops.h`, `core/ops_complex.h`, `core/ops_fft.h` (in `fft`), `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/tensor.h`, `core/random.h`, `nn/stft.h`), the rest in `mantissa::nn`, `nn::init`, `distributions`, `optim`, `amp` and `data`.
+`mantissa` (`core/ops.h`, `core/ops_complex.h`, `core/ops_fft.h` (in `fft`), `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/indexing.h`, `core/tensor.h`, `core/random.h`, `nn/stft.h`), the rest in `mantissa::nn`, `nn::init`, `distributions`, `optim`, `amp` and `data`.
 Options have PyTorch's names and defaults and are designated initialisers: `nn::Conv2d(3, 8, 3, {{.padding = 1}})`.
 In-place forms (`add_`) exist only as the methods of `Tensor` in `core/tensor.h`; quantized, sparse, complex, named and
 nested tensors do not exist, and names that serve them or PyTorch's internals are left out below.
@@ -168,8 +168,9 @@ fails for an operator or module without such a comparison or a stated reason.
   at all, Python's `x is not None`, says `x.defined()`.
 - Every operator is a function, `mean(x, {{2, 3}})`, `gather(x, 1, index)`; the commonest are methods of `Tensor` too, `x.mean({{2, 3}})`,
   `x.softmax(-1)`. One dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`, `x.reshape(-1)`. `view` is `reshape`.
-  A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`, and `x[mask]` or `x[rows]` takes a tensor. `x[0] = y` does not compile:
-  `x[0].copy_(y)` writes into x, `x[0].fill_(2)` a number.
+  A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`, and `x[mask]` or `x[rows]` takes a tensor. Both mix in
+  `index(x, {{all, rows}})` for `x[:, rows]`, with PyTorch's rules (`core/indexing.h`). `x[0] = y` does not compile: `x[0].copy_(y)` writes
+  into x, `x[0].fill_(2)` a number; `x[:, rows] = y` is `x = index_put(x, {{all, rows}}, y)`, which is recorded.
 - Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
 - A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
@@ -178,7 +179,9 @@ fails for an operator or module without such a comparison or a stated reason.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
   state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
 - `for m in net.modules(): if isinstance(m, nn.BatchNorm2d): m.eval()` is `nn::for_each<nn::BatchNorm2d>(net, [](auto& m) {{ nn::eval(m); }})`, and so is
-  `net.apply(init)`. Hooks of modules have no counterpart: a module that wants to keep an activation writes it into a member.
+  `net.apply(init)`. Hooks of modules have no counterpart: a module that wants to keep an activation writes it into a member, and
+  around a layer a struct with that layer as its only field does in its `operator()` what hooks before and after it would (in
+  `MANTISSA_FIELDS`, so that it is walked, saved and loaded as part of the net).
 - Distributions take parameters by name in braces: `distributions::Categorical({{.logits = z}})`; what are properties there, are members or methods here.
 - `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/ops_special.h"
+#include "core/indexing.h"
 #include "tests/golden/case.h"
 
 namespace mantissa::test {
@@ -49,6 +50,8 @@ inline constexpr Case more_cases[] = {
   GOLDEN("renorm", "randn(3, 4), randn(2, 3, 2)", "x.renorm(2, 0, 1.5), x.renorm(1, -1, 2), y.renorm(3, 1, 0.5)", renorm(x, 2, 0, 1.5), renorm(x, 1, -1, 2), renorm(y, 3, 1, 0.5))
 
   // --- indexing ---
+  GOLDEN("index.mixed", "randn(3, 4, 5), of(2, 0, -1), of([1, 3], [0, -4]), bools(4, 5)", "x[:, y], x[..., y], x[0, :, y], x[y, :, y], x[:, y, 1:4:2], x[:, y, y], x[None, :, z], x[:, u], x[1:, z, None], x[-1, z], x[y, None, :, y], x[u.T[:3, :]], x[:, :, y[0]]", index(x, {all, y}), index(x, {ellipsis, y}), index(x, {0, all, y}), index(x, {y, all, y}), index(x, {all, y, slice(1, 4, 2)}), index(x, {all, y, y}), index(x, {newaxis, all, z}), index(x, {all, u}), index(x, {slice(1), z, newaxis}), index(x, {-1, z}), index(x, {y, newaxis, all, y}), index(x, {u.t()[{slice(0, 3), all}]}), index(x, {all, all, y[0]}))
+  GOLDEN("index_put.mixed", "randn(3, 4, 5), of(2, 0), randn(3, 2, 5), randn(4, 1), bools(4, 5), randn()", "put_at(x, z, slice(None), y), put_at(x, u, 1, slice(None), y), put_at(x, w, slice(1, None), v), put_at(x, 2., ..., y), torch.ops.aten.index_put(x, [None, y], z, True)", index_put(x, {all, y}, z), index_put(x, {1, all, y}, u), index_put(x, {slice(1), v}, w), index_put(x, {ellipsis, y}, 2), index_put(x, {all, y}, z, true))
   GOLDEN("put", "randn(3, 4), of([1, -1], [5, 0]), randn(2, 2), of(1, 1, 2, 2)", "torch.put(x, y, z), torch.put(x, u, z, True)", put(x, y, z), put(x, u, z, true))
   GOLDEN("index_reduce", "uniform(0.5, 2, 4, 2), of(1, 3, 1), uniform(0.5, 2, 3, 2)", "x.index_reduce(0, y, z, 'prod'), x.index_reduce(0, y, z, 'mean'), x.index_reduce(0, y, z, 'amax', include_self=False), x.index_reduce(0, y, z, 'amin'), x.t().index_reduce(-1, y, z.t(), 'mean', include_self=False)", index_reduce(x, 0, y, z, "prod"), index_reduce(x, 0, y, z, "mean"), index_reduce(x, 0, y, z, "amax", false), index_reduce(x, 0, y, z, "amin"), index_reduce(x.t(), -1, y, z.t(), "mean", false))
   GOLDEN("unravel_index", "ints(0, 24, 2, 3)", "*torch.unravel_index(x, (2, 3, 4)), *torch.unravel_index(x, (24,))", unravel_index(x, {2, 3, 4}), unravel_index(x, {24}))

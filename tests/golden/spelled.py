@@ -142,7 +142,7 @@ reasons = {
     "linalg": "On the CPU systems of equations and decompositions are kernels, for thousands of rows or thousands of small matrices; on a GPU they are "
               "made of operators, a few for each row or column: for matrices of some dozens of rows. Eigenvalues of matrices that are not symmetric are complex, which no dtype here is. The names with _ex "
               "say by a tensor what those without say by an exception.",
-    "distributions": "Draws of `Gamma`, `Beta` and `Dirichlet` have no gradient (no `rsample`). Mixtures, and transforms other than tanh and exp, are written out.",
+    "distributions": "Gradients go through draws of `Gamma` and its kin once, not twice, as in PyTorch. Transforms other than tanh and exp are written out.",
     "audio": "Files are .wav. What changes a sound's pitch or speed and keeps the other, filters as SoX has them, and reading of compressed files are missing.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
