@@ -105,6 +105,14 @@ Tensor overlap_add(const Tensor& frames, const Tensor& window, std::int64_t hop,
   return flatten(sum, 1);
 }
 
+// x [N, 1, T] with `border` more samples on both sides. Reflected ones are a few of x, turned around: pad() would make
+// a table of where each of all samples comes from.
+Tensor with_borders(const Tensor& x, std::int64_t border, std::string_view mode) {
+  if (mode != "reflect" || border == 0 || OnnxCall::is_heard()) return pad(x, {border, border}, mode);
+  const auto turned = [&](std::int64_t first) { return flip(narrow(x, -1, first, border), {-1}); };
+  return cat({turned(1), x, turned(x.size(-1) - 1 - border)}, -1);
+}
+
 Tensor as_wide(const char* name, const Tensor& x) {
   check(x.is_floating(), name, ": needs a floating tensor, got ", x);
   return x.dtype() == f64 ? x : cast(x, f32);
@@ -121,8 +129,7 @@ Tensor stft(const Tensor& given, std::int64_t n_fft, const StftOptions& o) {
   if (o.center) {
     check(o.pad_mode != "reflect" || sizes.back() > n_fft / 2, "stft: a signal of ", sizes.back(),
           " samples is too short to be reflected by n_fft / 2 = ", n_fft / 2, " at its ends");
-    const std::int64_t samples = sizes.back();
-    x = pad(x.reshape({-1, 1, samples}), {n_fft / 2, n_fft / 2}, o.pad_mode);
+    x = with_borders(x.reshape({-1, 1, sizes.back()}), n_fft / 2, o.pad_mode);
     sizes.back() = x.size(-1);
     x = x.reshape(sizes);
   }
