@@ -69,8 +69,10 @@ void warn_of_unlisted() {
 
 void warn_of_frozen(const std::vector<Tensor>& parameters) {
   if (parameters.empty() || std::ranges::any_of(parameters, [](const Tensor& p) { return p.requires_grad(); })) return;
-  std::fprintf(stderr, "mantissa: none of the optimizer's %zu tensors requires a gradient, so its steps change nothing; say "
-               "requires_grad_() of tensors that are no nn::Param, before the forward pass\n", parameters.size());
+  std::fprintf(stderr,
+               "mantissa: none of the optimizer's %zu tensors requires a gradient, so its steps change nothing; say "
+               "requires_grad_() of tensors that are no nn::Param, before the forward pass\n",
+               parameters.size());
 }
 
 std::string listed(std::span<const char* const> names) {
