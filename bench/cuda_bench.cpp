@@ -17,6 +17,7 @@
 #include "core/allocator.h"
 #include "cuda/cublaslt.h"
 #include "cuda/runtime.h"
+#include "cuda/tuner.h"
 #include "mantissa.h"
 
 using namespace mantissa;
