@@ -29,10 +29,12 @@ template <class T> struct numeric_limits;
 template <> struct numeric_limits<float> {
   static constexpr float min() { return 0x1p-126f; }
   static constexpr float max() { return 0x1.fffffep127f; }
+  static constexpr float infinity() { return __builtin_bit_cast(float, 0x7f800000u); }
 };
 template <> struct numeric_limits<double> {
   static constexpr double min() { return 0x1p-1022; }
   static constexpr double max() { return 0x1.fffffffffffffp1023; }
+  static constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ull); }
 };
 
 template <class To, class From> constexpr To bit_cast(const From& x) { return __builtin_bit_cast(To, x); }
