@@ -1,7 +1,6 @@
 // Reductions that are made of others: std, norm, nansum, nanmean, logsumexp, any, all, count_nonzero, and pairs.
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "core/ops_special.h"
 #include "ops/compose.h"
@@ -217,8 +216,8 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   return apply_composed(LogSumExp{{dims, keepdim}}, x);
 }
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  return sum(nan_to_num(x, 0, infinity, -infinity), dims, keepdim, dtype);
+  // Not nan_to_num, which passes no gradient to what is infinite.
+  return sum(x.is_floating() ? where(isnan(x), Tensor(0.0), x) : x, dims, keepdim, dtype);
 }
 Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [&](const Tensor& t) { return apply_composed(NanMean{{dims, keepdim}}, t); });

@@ -520,6 +520,9 @@ TEST_CASE("distinct values, equality, and what is filled by a rule") {
         std::vector<float>{1, 2, -3.4028234663852886e38f});
   CHECK(std::isnan(median(tensor({1.0, NAN, 0})).item()));
   CHECK(nansum(tensor({1.0, NAN, 2})).item() == 3);
+  const Tensor endless = tensor({1.0, NAN, HUGE_VAL}).requires_grad_();
+  backward(nansum(endless));
+  CHECK(endless.grad().to_vector<float>() == std::vector<float>{1, 0, 1});  // an infinite element is a part of the sum
   CHECK(nanmean(tensor({1.0, NAN, 2})).item() == 1.5);
 }
 

@@ -4,7 +4,7 @@
 // Halves leave through shared memory in boxes that TMA copies out while the next tile is computed; what has more to
 // read or to write for each element goes out by ordinary stores.
 // Two blocks can work together, as a cluster, on tiles one below the other: each copies half of what they share of b
-// into both, so that a block reads a third less from L2, which else limits products of 256 columns.
+// into both, so that a block reads a third less from L2.
 // sm_90a, and the CPU shim by twins of its instructions; on a GPU every use of it is held against another way first
 // (cuda/tuner.h).
 // A product of a warpgroup is four of its warps, and to have waited for it says something about the own warp alone: a
