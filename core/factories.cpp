@@ -78,25 +78,29 @@ template Tensor from_data(std::span<const std::int32_t>, const Dims&);
 template Tensor from_data(std::span<const std::uint8_t>, const Dims&);
 
 namespace {
-template <class T> Tensor literal(std::span<const T> values, const Dims& sizes, TensorOptions o) {
-  std::vector<double> wide(values.begin(), values.end());
+// Whole numbers keep all of their digits.
+template <class T> using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
+template <class W> Tensor literal(const std::vector<W>& values, const Dims& sizes, TensorOptions o) {
   Tensor t = Tensor::allocate(sizes, o.dtype, o.device);
-  t.copy_(from_data<double>(wide, sizes));
+  t.copy_(from_data<W>(values, sizes));
   if (o.requires_grad) t.requires_grad_();
   return t;
 }
 template <class T> Tensor literal_rows(std::initializer_list<std::initializer_list<T>> rows, TensorOptions o) {
-  std::vector<T> values;
+  std::vector<Wide<T>> values;
   const std::size_t columns = rows.size() > 0 ? rows.begin()->size() : 0;
   for (const auto& row : rows) {
     check(row.size() == columns, "tensor: rows of ", columns, " and ", row.size(), " values");
     values.insert(values.end(), row.begin(), row.end());
   }
-  return literal<T>(values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, o);
+  return literal(values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, o);
+}
+template <class T> Tensor literal_row(std::initializer_list<T> v, TensorOptions o) {
+  return literal(std::vector<Wide<T>>(v.begin(), v.end()), {static_cast<std::int64_t>(v.size())}, o);
 }
 }  // namespace
 template <detail::ListedAlone T> Tensor tensor(std::initializer_list<T> v, TensorOptions o) {
-  return literal<T>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
+  return literal_row(v, o);
 }
 template <detail::ListedAlone T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions o) {
   return literal_rows(rows, o);
@@ -104,10 +108,10 @@ template <detail::ListedAlone T> Tensor tensor(std::initializer_list<std::initia
 #define MANTISSA_X(type)                                              \
   template Tensor tensor(std::initializer_list<type>, TensorOptions); \
   template Tensor tensor(std::initializer_list<std::initializer_list<type>>, TensorOptions);
-MANTISSA_X(int) MANTISSA_X(float) MANTISSA_X(double)
+MANTISSA_X(int) MANTISSA_X(std::int64_t) MANTISSA_X(bool) MANTISSA_X(float) MANTISSA_X(double)
 #undef MANTISSA_X
 Tensor tensor(std::initializer_list<detail::Listed> v, TensorOptions o) {
-  return literal<detail::Listed>(std::span(v.begin(), v.size()), {static_cast<std::int64_t>(v.size())}, o);
+  return literal_row(v, o);
 }
 Tensor tensor(std::initializer_list<std::initializer_list<detail::Listed>> rows, TensorOptions o) {
   return literal_rows(rows, o);

@@ -296,10 +296,13 @@ struct Listed {
   constexpr operator double() const { return value; }
   double value;
 };
-template <class T> concept ListedAlone = std::same_as<T, int> || std::same_as<T, float> || std::same_as<T, double>;
-template <ListedAlone T> inline constexpr TensorOptions listed_options{.dtype = std::same_as<T, int> ? i64 : f32};
+template <class T> concept ListedAlone = std::same_as<T, int> || std::same_as<T, std::int64_t> ||
+                                         std::same_as<T, bool> || std::same_as<T, float> || std::same_as<T, double>;
+template <ListedAlone T> inline constexpr TensorOptions listed_options{
+    .dtype = std::floating_point<T> ? f32 : std::same_as<T, bool> ? boolean : i64};
 }  // namespace detail
-// tensor({1, 2, 3}) is i64, tensor({1.5, 2}) is f32, as in PyTorch. Up to two levels of braces.
+// tensor({1, 2, 3}) is i64, tensor({1.5, 2}) is f32, tensor({true}) is boolean, as in PyTorch. Up to two levels of
+// braces.
 template <detail::ListedAlone T>
 Tensor tensor(std::initializer_list<T> values, TensorOptions = detail::listed_options<T>);
 Tensor tensor(std::initializer_list<detail::Listed> values, TensorOptions = {});

@@ -31,6 +31,10 @@ TEST_CASE("factories give the values, shapes and dtypes they promise") {
   CHECK(tensor({{1, 2}, {3, 4}}).sizes() == Dims{2, 2});
   CHECK(tensor({{1, 2}, {3, 4}}).dtype() == i64);
   CHECK(tensor({{1}, {2}}).dtype() == i64);
+  const std::int64_t exact = (std::int64_t{1} << 53) + 1;
+  CHECK(tensor({exact, -exact}).to_vector<std::int64_t>() == std::vector<std::int64_t>{exact, -exact});
+  CHECK(tensor({true, false}).dtype() == boolean);
+  CHECK(tensor({{true, false}, {true, true}}).sum().item<int>() == 3);
   CHECK(tensor({{1}, {2}}).sizes() == Dims{2, 1});
   CHECK(tensor({{1.0}, {2.0}}).sizes() == Dims{2, 1});
   CHECK(tensor({{1, 2.5}, {3, 4}}).dtype() == f32);
