@@ -1,8 +1,8 @@
 #include "amp/scale_monitor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -10,15 +10,6 @@ namespace mantissa::amp {
 namespace {
 
 constexpr const char* alert_names[] = {"low_scale", "at_floor", "skip_rate", "forward_failure"};
-
-std::string number(double x) {  // the shortest text that reads back as x
-  char text[32];
-  for (int digits = 6; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof text, "%.*g", digits, x);
-    if (std::strtod(text, nullptr) == x) break;
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -93,8 +84,8 @@ std::string ScaleMonitor::summary() const {
 std::string ScaleMonitor::csv() const {
   std::string text = "update,scale,skipped,gradient_norm,largest_gradient\n";
   for (const ScalePoint& p : points_) {
-    text += concat(p.update, ",", number(p.scale), ",", p.skipped, ",", number(p.gradient_norm), ",",
-                   number(p.largest_gradient), "\n");
+    // Numbers as short as reads back the same, with a point in every locale.
+    text += fmt::format("{},{},{},{},{}\n", p.update, p.scale, p.skipped, p.gradient_norm, p.largest_gradient);
   }
   return text;
 }

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <thread>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 #include "core/error.h"
+#include "core/processors.h"
 #include "core/team.h"
 
 namespace mantissa {
@@ -23,9 +23,9 @@ int default_threads() {
     const int n = text ? std::atoi(text) : 0;
     if (n > 0) return n;
   }
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return usable_processors().cores;
 }
-std::atomic<int> threads{default_threads()};
+std::atomic<int> threads{0};  // 0: nobody has asked
 constinit thread_local bool serial = false;
 
 }  // namespace
@@ -34,7 +34,13 @@ void set_num_threads(int n) {
   check(n >= 1, "set_num_threads: needs at least 1 thread, got ", n);
   threads = n;
 }
-int num_threads() { return threads; }
+int num_threads() {
+  const int n = threads.load(std::memory_order_relaxed);
+  if (n > 0) return n;
+  int unasked = 0;
+  threads.compare_exchange_strong(unasked, default_threads());
+  return threads;
+}
 
 void set_flush_denormals(bool on) {
   flush_denormals = on;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/context.h"
+#include "core/processors.h"
 
 namespace mantissa {
 namespace {
@@ -42,7 +43,7 @@ template <class F> bool spin(std::chrono::microseconds limit, F&& done) {
 
 // With more threads than processors whoever spins keeps another from working.
 std::chrono::microseconds patience() {
-  static const int processors = static_cast<int>(std::thread::hardware_concurrency());
+  static const int processors = usable_processors().threads;
   return std::chrono::microseconds(num_threads() <= processors ? 500 : 0);
 }
 

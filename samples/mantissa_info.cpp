@@ -7,13 +7,13 @@
 #include <mantissa/core/cpu/isa.h>
 #include <mantissa/core/device_report.h>
 #include <mantissa/core/onednn.h>
+#include <mantissa/core/processors.h>
 #include <mantissa/data/folders.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
-#include <thread>
 
 using namespace mantissa;
 
@@ -26,8 +26,9 @@ void build_and_processor() {
   line("kernels", fmt::format("{} (best here: {}); bf16 products {}", cpu_backend::name_of(cpu_backend::isa()),
                               cpu_backend::name_of(cpu_backend::best_isa()),
                               onednn::has_bf16() ? "by AVX512_BF16" : "in f32: no instructions for them"));
-  const unsigned cores = std::thread::hardware_concurrency();
-  line("threads", fmt::format("{}, with {} cores ($MANTISSA_NUM_THREADS)", num_threads(), cores));
+  const auto [threads, cores] = usable_processors();
+  line("threads", fmt::format("{} ($MANTISSA_NUM_THREADS); usable here: {} cores, {} hardware threads", num_threads(),
+                              cores, threads));
   line("oneDNN", onednn::version());
 }
 

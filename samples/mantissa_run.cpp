@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <mantissa/core/error.h>
+#include <mantissa/core/processors.h>
 #include <mantissa/io/socket.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -20,7 +21,6 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 using namespace mantissa;
@@ -186,7 +186,7 @@ int main(int argc, char** argv) try {
   put("MASTER_ADDR", run.master.host);
   put("MASTER_PORT", std::to_string(port));
   if (!std::getenv("MANTISSA_NUM_THREADS") && !std::getenv("OMP_NUM_THREADS"))
-    put("MANTISSA_NUM_THREADS", std::to_string(std::max(1u, std::thread::hardware_concurrency() / run.ranks)));
+    put("MANTISSA_NUM_THREADS", std::to_string(std::max(1, usable_processors().cores / run.ranks)));
 
   std::vector<Rank> ranks;
   for (int i = 0; i < run.ranks; ++i) ranks.push_back(start(run, i, listener, before));
