@@ -63,7 +63,7 @@ struct Exact {
         const std::int64_t j = gate * units;
         visit_floating(w.dtype, [&]<class S> {
           turn(w.as<const S>() + (gate * hidden + first) * w.strides[0], w.strides[0],
-               to + j / panel * hidden * panel + j % panel, panel, hidden, units);
+               to + j / panel * hidden * panel + j % panel, panel, hidden, count);
         });
       }
       return;
