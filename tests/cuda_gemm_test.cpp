@@ -26,7 +26,8 @@ namespace {
 enum class Way { mma, hopper, hopper_pair, cublaslt, plain };
 
 struct Case {
-  std::int64_t m, n, k, items = 1, skew = 0;  // skew: elements by which rows are longer, which breaks alignment
+  std::int64_t m = 0, n = 0, k = 0, items = 1;
+  std::int64_t skew = 0;  // elements by which rows are longer, which breaks alignment
   bool at = false, bt = false;
   Dtype in = f16, out = f16;
   int tile = 64, parts = 1;
@@ -275,7 +276,7 @@ TEST_CASE(
   unsigned seed = 0;
   for (const Order order : {Order::reverse, Order::random}) {
     for (const Asynchrony when : {Asynchrony::late, Asynchrony::early, Asynchrony::random}) {
-      for (const auto [way, tile] : {std::pair{Way::hopper, 128}, {Way::hopper, 256}, {Way::hopper_pair, 256}}) {
+      for (const auto& [way, tile] : {std::pair{Way::hopper, 128}, {Way::hopper, 256}, {Way::hopper_pair, 256}}) {
         for (const bool mn : {false, true}) {
           cuda_shim::set_order(order, ++seed);
           cuda_shim::set_asynchrony(when);

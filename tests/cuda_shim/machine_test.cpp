@@ -108,7 +108,7 @@ struct Described {
   int n;
   const float* data;
 };
-__global__ void described_kernel(float* y, Described d) { y[threadIdx.x] = d.data[d.n]; }
+[[maybe_unused]] __global__ void described_kernel(float* y, Described d) { y[threadIdx.x] = d.data[d.n]; }
 __global__ void add_kernel(int* y, int v) { y[threadIdx.x] += v; }
 
 class Buffer {
