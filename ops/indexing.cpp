@@ -4,11 +4,18 @@
 
 #include <algorithm>
 
+#include "autograd/grad_mode.h"
+#include "core/kernel.h"
 #include "core/ops.h"
 #include "core/ops_special.h"
 #include "ops/apply.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
+MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
+MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
+
 namespace {
 
 struct Picked {
@@ -71,17 +78,17 @@ Picked pick(const char* name, const Tensor& x, std::initializer_list<AnyIndex> e
   return p;
 }
 
-}  // namespace
-
-Tensor index(const Tensor& x, std::initializer_list<AnyIndex> entries) {
-  const Picked p = pick("index", x, entries);
-  if (p.indices.empty()) return p.view;
-  const int count = static_cast<int>(p.dims.size()), first = p.dims[0];
+// The view with the dimensions in front that tensors pick from.
+Tensor picked_in_front(const Picked& p) {
   Dims order;
   for (const int d : p.dims) order.push_back(d);
   for (int d = 0; d < p.view.dim(); ++d)
     if (std::find(p.dims.begin(), p.dims.end(), d) == p.dims.end()) order.push_back(d);
-  const Tensor y = index(permute(p.view, order), std::span<const Tensor>(p.indices));
+  return permute(p.view, order);
+}
+// What was picked, [picked..., rest...], with the picked dimensions where PyTorch has them.
+Tensor moved_back(const Picked& p, const Tensor& y) {
+  const int count = static_cast<int>(p.dims.size()), first = p.dims[0];
   if (first == 0 || p.dims.back() - first != count - 1) return y;
   const int picked = y.dim() - (p.view.dim() - count);  // dimensions of the broadcast indices
   Dims back;
@@ -91,17 +98,99 @@ Tensor index(const Tensor& x, std::initializer_list<AnyIndex> entries) {
   return permute(y, back);
 }
 
+// For each element that the entries name, how many elements of memory behind the view's first one it lies: i64.
+Tensor memory_places(const Picked& p) {
+  const Tensor v = picked_in_front(p);
+  const Device device = v.device();
+  const TensorOptions integers{.dtype = i64, .device = device};
+  const auto number = [&](std::int64_t n) { return full({}, static_cast<double>(n), integers); };
+  const int count = static_cast<int>(p.indices.size());
+  Tensor places;
+  for (int k = 0; k < count; ++k) {
+    const Tensor& given = p.indices[static_cast<std::size_t>(k)];
+    const Tensor at = where(given < 0, given + number(v.size(k)), given);
+    kernels::check_indices(device, at.view(), v.size(k));
+    const Tensor offset = at * number(v.stride(k));
+    places = k == 0 ? offset : places + offset;
+  }
+  for (int d = count; d < v.dim(); ++d)
+    places = places.unsqueeze(-1) + arange(v.size(d), integers) * number(v.stride(d));
+  return moved_back(p, places);
+}
+
+void check_values(const char* name, const Tensor& x, const Dims& picked, const Tensor& values) {
+  check(values.dtype() == x.dtype(), name, ": the values are ", values, " and x ", x, "; cast one with to()");
+  check(values.device() == x.device(), name, ": the values are on ", values.device(), " and x on ", x.device(),
+        "; move one with to()");
+  bool fits = values.dim() <= picked.rank();
+  for (int d = 1; fits && d <= values.dim(); ++d)
+    fits = values.size(-d) == 1 || values.size(-d) == picked[picked.rank() - d];
+  check(fits, name, ": the values ", values, " do not broadcast to the picked ", picked,
+        " of x ", x);
+}
+
+// What `f` has to complain about is said of this call.
+template <class F> Tensor told(const char* name, const Tensor& x, F f) {
+  try {
+    return f();
+  } catch (Error& e) {
+    e.add_outer_context(concat(name, " of x ", x));
+    throw;
+  }
+}
+
+}  // namespace
+
+Tensor index(const Tensor& x, std::initializer_list<AnyIndex> entries) {
+  const Picked p = pick("index", x, entries);
+  if (p.indices.empty()) return p.view;
+  return moved_back(p, index(picked_in_front(p), std::span<const Tensor>(p.indices)));
+}
+
 Tensor index_put(const Tensor& x, std::initializer_list<AnyIndex> entries, const Tensor& values, bool accumulate) {
   const Tensor numbers = arange(x.numel(), {.dtype = i64, .device = x.device()}).reshape(x.sizes());
-  const Tensor places = index(numbers, entries);
-  check(values.dtype() == x.dtype(), "index_put: the values are ", values.dtype(), " and x ", x.dtype(),
-        "; cast one with to()");
-  check(values.dim() <= places.dim(), "index_put: the values ", values, " do not broadcast to the picked ",
-        places.sizes());
+  const Tensor places = told("index_put", x, [&] { return index(numbers, entries); });
+  check_values("index_put", x, places.sizes(), values);
   return put(x, places, broadcast_to(values, places.sizes()), accumulate);
 }
-Tensor index_put(const Tensor& x, std::initializer_list<AnyIndex> entries, double value) {
-  return index_put(x, entries, full({}, value, {.dtype = x.dtype(), .device = x.device()}));
+Tensor index_put(const Tensor& x, std::initializer_list<AnyIndex> entries, double value, bool accumulate) {
+  return index_put(x, entries, full({}, value, {.dtype = x.dtype(), .device = x.device()}), accumulate);
 }
+
+void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, const Tensor& values, bool accumulate) {
+  check(x.defined(), "index_put_: x is undefined");
+  check(!x.requires_grad() || !grad_enabled(), "index_put_: ", x,
+        " needs a gradient and in-place changes are not recorded; use index_put, or a NoGrad scope");
+  const NoGrad no_grad;
+  const Picked p = pick("index_put_", x, entries);
+  if (p.indices.empty()) {  // plain entries alone: a view
+    check_values("index_put_", x, p.view.sizes(), values);
+    Tensor view = p.view;
+    if (accumulate) view.add_(values);
+    else view.copy_(values);
+    return;
+  }
+  // Where each element lies in memory, from the view's first one: what the indices say, and what their rows say.
+  const Tensor places = told("index_put_", x, [&] { return memory_places(p); });
+  check_values("index_put_", x, places.sizes(), values);
+  std::int64_t span = 1;
+  for (int d = 0; d < p.view.dim(); ++d) {
+    check(p.view.stride(d) != 0 || p.view.size(d) <= 1, "index_put_: ", x,
+          " is expanded: several of its elements are one in memory; write to a clone()");
+    span += (p.view.size(d) - 1) * p.view.stride(d);
+  }
+  if (places.numel() == 0) return;
+  x.storage()->written_by("index_put_");
+  const Tensor memory = p.view.as_strided({span}, {1}), at = flatten(places);
+  Tensor source = broadcast_to(values, places.sizes()).reshape(-1);
+  if (source.storage() == x.storage()) source = source.clone();  // x[rows] = x[others]
+  if (accumulate) kernels::scatter_add(x.device(), memory.view(), 0, at.view(), source.view());
+  else kernels::scatter(x.device(), memory.view(), 0, at.view(), source.view());
+}
+void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, double value, bool accumulate) {
+  index_put_(x, entries, full({}, value, {.dtype = x.dtype(), .device = x.device()}), accumulate);
+}
+
+std::vector<Tensor> where(const Tensor& condition) { return unbind(nonzero(condition), 1); }
 
 }  // namespace mantissa

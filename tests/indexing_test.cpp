@@ -1,0 +1,119 @@
+// Writing by index into a tensor itself (core/indexing.h). What index and index_put compute is compared with PyTorch's
+// in tests/golden/ops_more.h; here index_put_ is held to index_put.
+#include "core/indexing.h"
+
+#include <initializer_list>
+#include <vector>
+
+#include "autograd/backward.h"
+#include "autograd/grad_mode.h"
+#include "core/ops.h"
+#include "tests/catch_compat.h"
+#include "tests/testing.h"
+
+using namespace mantissa;
+using namespace mantissa::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Into x as it lies, and into its transpose, every second column and the middle of something larger.
+std::vector<Tensor> layouts_of(const Tensor& x) {
+  Tensor turned = x.transpose(0, -1).contiguous().transpose(0, -1);
+  Tensor wide = full({x.size(0), x.size(1), 2 * x.size(2) + 1}, 7, {.dtype = x.dtype()});
+  Tensor strided = wide.slice(2, 1, 2 * x.size(2) + 1, 2);
+  strided.copy_(x);
+  return {x.clone(), turned.clone().copy_(x), strided};
+}
+
+void check_put(const Tensor& x, std::initializer_list<AnyIndex> entries, const Tensor& values, bool accumulate) {
+  const Tensor wanted = index_put(x, entries, values, accumulate);
+  for (const Tensor& y : layouts_of(x)) {
+    index_put_(y, entries, values, accumulate);
+    CHECK(equal(y, wanted));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("index_put_ writes what index_put gives, for every kind of entry, dtype and layout") {
+  const Tensor rows = tensor({2, 0}), columns = tensor({-1, 1});
+  const Tensor mask = tensor({{1, 0, 1, 0}, {0, 1, 1, 0}, {1, 0, 0, 0}}) == 1;
+  for (const Dtype dtype : {f32, f64, f16, bf16, i64}) {
+    CAPTURE(dtype);
+    const Tensor x = (random_tensor({3, 4, 5}, 1) * 10).to(dtype);
+    const auto v = [&](const Dims& sizes) { return (random_tensor(sizes, 2) * 10).to(dtype); };
+    for (const bool accumulate : {false, true}) {
+      CAPTURE(accumulate);
+      check_put(x, {rows}, v({2, 4, 5}), accumulate);
+      check_put(x, {all, columns}, v({3, 2, 5}), accumulate);
+      check_put(x, {all, columns}, v({5}), accumulate);
+      check_put(x, {rows, columns}, v({2, 5}), accumulate);
+      check_put(x, {rows, all, columns}, v({2, 4}), accumulate);   // not neighbours: in front
+      check_put(x, {all, rows, columns}, v({3, 1}), accumulate);
+      check_put(x, {rows.unsqueeze(1), columns}, v({2, 2, 5}), accumulate);
+      check_put(x, {1, slice(1, 3), columns}, v({2, 2}), accumulate);
+      check_put(x, {ellipsis, newaxis, columns}, v({2}), accumulate);
+      check_put(x, {mask}, v({5}), accumulate);
+      check_put(x, {all, all, tensor({true, false, true, true, false})}, v({3, 4, 3}), accumulate);
+      check_put(x, {1, slice(0, 2)}, v({2, 5}), accumulate);       // no tensor: a view
+      check_put(x, {tensor({false, false, false})}, v({1, 4, 5}), accumulate);
+    }
+  }
+}
+
+TEST_CASE("index_put_ of places that appear twice keeps the last value, or adds all of them") {
+  Tensor x = zeros({4});
+  index_put_(x, {tensor({1, 3, 1})}, tensor({5.f, 6.f, 7.f}));
+  CHECK(x.to_vector<float>() == std::vector<float>{0, 7, 0, 6});
+  index_put_(x, {tensor({1, 3, 1})}, 2, true);
+  CHECK(x.to_vector<float>() == std::vector<float>{0, 11, 0, 8});
+  index_put_(x, {x > 9}, -1);
+  CHECK(x.to_vector<float>() == std::vector<float>{0, -1, 0, 8});
+}
+
+TEST_CASE("index_put_ takes values from the tensor that it writes to as they were") {
+  Tensor x = arange(5);
+  index_put_(x, {tensor({1, 2, 3, 4})}, x.slice(0, 0, 4));
+  CHECK(x.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0, 1, 2, 3});
+}
+
+TEST_CASE("what backward has saved knows of index_put_") {
+  Tensor x = ones({3}), w = ones({3}, {.requires_grad = true});
+  const Tensor y = (x * w).sum();
+  index_put_(x, {tensor({0})}, 5);
+  CHECK_THAT(message_of([&] { backward(y); }), Contains("index_put_"));
+}
+
+TEST_CASE("index_put_ says what is wrong and writes nothing") {
+  Tensor x = zeros({3, 4});
+  const auto fails = [&](auto f, const char* what) {
+    CHECK_THAT(message_of(f), Contains("index_put_") && Contains(what));
+    CHECK(count_nonzero(x).item() == 0);
+  };
+  fails([&] { index_put_(x, {all, tensor({0, 9})}, 1); }, "index 9 is out of range for a dimension of size 4");
+  fails([&] { index_put_(x, {tensor({-4})}, 1); }, "out of range for a dimension of size 3");
+  fails([&] { index_put_(x, {tensor({0.5f})}, 1); }, "must be i64 or bool, got f32[1]");
+  fails([&] { index_put_(x, {all, tensor({0, 1})}, tensor({1.f, 2.f, 3.f})); },
+        "f32[3] do not broadcast to the picked [3, 2]");
+  fails([&] { index_put_(x, {tensor({0})}, tensor({1})); }, "the values are i64[1] and x f32[3, 4]");
+  fails([&] { index_put_(x, {tensor({true, false})}, 1); }, "has size 2 where x has 3");
+  fails([&] { index_put_(x, {all, all, tensor({0})}, 1); }, "for 3 dimensions");
+  fails([&] { index_put_(x[0].expand({3, 4}), {tensor({0})}, 1); }, "write to a clone()");
+  CHECK_THAT(message_of([&] { index_put(x, {all, tensor({0, 9})}, 1); }),
+             Contains("index_put of x f32[3, 4]") && Contains("index 9 is out of range"));
+  Tensor w = ones({2}, {.requires_grad = true});
+  CHECK_THAT(message_of([&] { index_put_(w, {tensor({0})}, 1); }), Contains("not recorded"));
+  const NoGrad no_grad;
+  index_put_(w, {tensor({0})}, 3);
+  CHECK(w.to_vector<float>() == std::vector<float>{3, 1});
+}
+
+TEST_CASE("where of a condition alone gives the indices of what is true, one tensor for each dimension") {
+  const Tensor x = tensor({{0, 3, 0}, {4, 0, 5}});
+  const std::vector<Tensor> at = where(x > 0);
+  REQUIRE(at.size() == 2);
+  CHECK(at[0].to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1, 1});
+  CHECK(at[1].to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 0, 2});
+  CHECK(index(x, {at[0], at[1]}).to_vector<std::int64_t>() == std::vector<std::int64_t>{3, 4, 5});
+}
