@@ -3,6 +3,7 @@
 // Behaviour, names and defaults follow torch.autograd.
 #pragma once
 
+#include <concepts>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,18 @@ std::vector<Tensor> grad(std::span<const Tensor> roots, std::span<const Tensor> 
                          std::span<const Tensor> gradients = {}, GradOptions = {});
 std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, GradOptions = {});  // nn::parameters(net)
 std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> inputs, GradOptions = {});
+// Of a root with several elements, whose gradient is given as to backward(): grad(u, {x}, ones_like(u)). (Templates, so
+// that {} still means the options.)
+template <std::derived_from<Tensor> T>
+std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, const T& gradient, GradOptions o = {}) {
+  const Tensor given = gradient;
+  return grad(std::span(&root, 1), inputs, std::span(&given, 1), o);
+}
+template <std::derived_from<Tensor> T>
+std::vector<Tensor> grad(const Tensor& root, std::initializer_list<Tensor> inputs, const T& gradient,
+                         GradOptions o = {}) {
+  return grad(root, std::span(inputs.begin(), inputs.size()), gradient, o);
+}
 
 namespace autograd {
 // What grad() is made of: the gradients that arrive at `nodes`, undefined where none does. Runs only

@@ -132,6 +132,19 @@ TEST_CASE("grad returns what it is asked for and touches no .grad()") {
   CHECK(values(grad(y, {y}, {.retain_graph = true})[0]) == V{1});
 }
 
+TEST_CASE("grad of a root with several elements takes its gradient, for one input or a list of them") {
+  const Tensor x = random_tensor({3, 2}, 1).requires_grad_(), w = random_tensor({3, 2}, 2).requires_grad_();
+  const Tensor u = x * x * w, given = random_tensor({3, 2}, 3);
+  const std::vector<Tensor> expected = grad((u * given).sum(), {x, w}, {.retain_graph = true});
+  const std::vector<Tensor> found = grad(u, {x, w}, given, {.create_graph = true});
+  CHECK(equal(found[0], expected[0]));
+  CHECK(equal(found[1], expected[1]));
+  CHECK(equal(grad(found[0], {x}, ones_like(x))[0], 2 * w * given));  // recorded
+  const std::vector<Tensor> list{x, w};
+  CHECK(equal(grad(u, list, given)[1], expected[1]));
+  CHECK_THAT(message_of([&] { grad(x * w, {x}, ones({3})); }), Contains("the gradient has shape [3], the root [3, 2]"));
+}
+
 TEST_CASE("grad of an inner tensor frees only what lies above it") {
   Tensor x = leaf({2});
   const Tensor h = exp(x), y = sum(square(h));
