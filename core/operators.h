@@ -5,6 +5,7 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 
 #include "core/ops.h"
 #include "core/ops_numeric.h"
@@ -56,7 +57,8 @@ Tensor lerp(const Tensor& start, const Tensor& end, Number auto weight) { return
 
 // What they would have to say stands in the compiler's message.
 #define MANTISSA_NO_ASSIGNMENT(op, recorded, in_place)                                             \
-  template <std::derived_from<Tensor> T, class U> T& operator op(T&, const U&) {                   \
+  template <class T, class U> requires std::derived_from<std::remove_cvref_t<T>, Tensor>           \
+  void operator op(T&&, const U&) {                                                                \
     static_assert(!std::same_as<T, T>,                                                             \
                   "a Tensor has no " #op ": write " recorded ", which is recorded, or " in_place); \
   }

@@ -41,10 +41,14 @@ void check_class_loss(const Tensor& x, const Tensor& target, const Tensor& weigh
   if (target.sizes() != expected) {
     Dims one = x.sizes();
     if (!one.empty()) one[class_dim(one)] = 1;
+    Dims without_last = x.sizes();
+    if (!without_last.empty()) without_last.erase(x.dim() - 1);
     fail("target has shape ", target.sizes(), ", expected ", expected, " for x of shape ", x.sizes(),
          target.sizes() == x.sizes() ? concat("; of a one-hot target take argmax(target, ", class_dim(one), ")")
          : target.sizes() == one     ? concat("; squeeze(", class_dim(one), ") removes its dimension of the classes")
-                                     : concat());
+         : x.dim() > 2 && target.sizes() == without_last
+             ? concat("; dimension 1 is the classes: where it is the last, pass flatten(x, 0, -2) and flatten(target)")
+             : concat());
   }
   if (!weight.defined()) return;
   const Dims classes{x.size(class_dim(x.sizes()))};
@@ -285,6 +289,7 @@ template <class Op> void class_loss_errors(Samples& s) {
   s.error({s.randn({2, 3}), s.integers({2}, -1, 0), none}, Op{},
           "label -1 at position 0 of the target is out of range for 3 classes");
   s.error({s.randn({2, 3}), s.integers({3}, 0, 3), none}, Op{}, "target has shape [3], expected [2]");
+  s.error({s.randn({2, 4, 3}), s.integers({2, 4}, 0, 3), none}, Op{}, "pass flatten(x, 0, -2) and flatten(target)");
   s.error({s.randn({2, 3}), s.integers({2, 1}, 0, 3), none}, Op{},
           "expected [2] for x of shape [2, 3]; squeeze(1) removes");
   s.error({s.randn({2, 3}), s.integers({2, 3}, 0, 2), none}, Op{}, "of a one-hot target take argmax(target, 1)");
