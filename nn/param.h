@@ -26,7 +26,8 @@ class Param : public Tensor {
   Param& operator=(Param&&) = default;
 };
 
-// Running statistics, counters. Undefined when absent.
+// Running statistics, counters. Undefined when absent. One that operator() const writes to is declared mutable:
+//   mutable nn::Buffer seen{zeros({})};     seen.add_(1);
 class Buffer : public Tensor {
  public:
   Buffer() = default;

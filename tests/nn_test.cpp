@@ -534,3 +534,33 @@ TEST_CASE("zero_grad and summary", "[nn]") {
   CHECK_THAT(text, Contains("conv2.weight") && Contains("f32[6, 4, 3, 3]") && Contains("buffer"));
   CHECK_THAT(text, Contains(concat("parameters ", nn::count(net))));
 }
+
+namespace {
+struct Observer {  // the range of what it has seen
+  mutable nn::Buffer low{scalar(HUGE_VAL)}, seen{zeros({}, {.dtype = i64})};
+  nn::Linear layer{2, 3};
+  MANTISSA_FIELDS(low, seen, layer)
+  Tensor operator()(const Tensor& x) const {
+    low.copy_(minimum(low, x.min()));
+    seen.add_(1);
+    return layer(x);
+  }
+};
+}  // namespace
+
+TEST_CASE("a buffer that a call writes to is mutable, and as any other to who lists, saves or copies the module") {
+  const nn::Sequential net{Observer(), relu};
+  net(tensor({{2.f, -1.f}}));
+  net(tensor({{0.f, -3.f}}));
+  const nn::NamedTensors state = nn::state_dict(net);
+  REQUIRE(state.size() == 4);
+  CHECK(state[0].first == "0.low");
+  CHECK(state[0].second.item() == -3);
+  CHECK(state[1].second.item<int>() == 2);
+  nn::Sequential copy = nn::clone(net);
+  copy(tensor({{0.f, -4.f}}));
+  CHECK(nn::state_dict(copy)[0].second.item() == -4);
+  CHECK(state[0].second.item() == -3);
+  nn::load_state_dict(copy, state);
+  CHECK(nn::state_dict(copy)[0].second.item() == -3);
+}

@@ -170,7 +170,8 @@ fails for an operator or module without such a comparison or a stated reason.
   `x.softmax(-1)`. One dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`, `x.reshape(-1)`. `view` is `reshape`.
   A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`, and `x[mask]` or `x[rows]` takes a tensor. Both mix in
   `index(x, {{all, rows}})` for `x[:, rows]`, with PyTorch's rules (`core/indexing.h`). `x[0] = y` does not compile: `x[0].copy_(y)` writes
-  into x, `x[0].fill_(2)` a number; `x[:, rows] = y` is `x = index_put(x, {{all, rows}}, y)`, which is recorded.
+  into x, `x[0].fill_(2)` a number; `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`.
+  No write in place is recorded; `x = index_put(x, {{all, rows}}, y)` is.
 - Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
 - A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
@@ -179,9 +180,12 @@ fails for an operator or module without such a comparison or a stated reason.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
   state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
 - `for m in net.modules(): if isinstance(m, nn.BatchNorm2d): m.eval()` is `nn::for_each<nn::BatchNorm2d>(net, [](auto& m) {{ nn::eval(m); }})`, and so is
-  `net.apply(init)`. Hooks of modules have no counterpart: a module that wants to keep an activation writes it into a member, and
-  around a layer a struct with that layer as its only field does in its `operator()` what hooks before and after it would (in
-  `MANTISSA_FIELDS`, so that it is walked, saved and loaded as part of the net).
+  `net.apply(init)`. `register_forward_pre_hook`, `register_forward_hook` and, by `on_grad` of the result, `register_full_backward_hook`
+  are methods of `nn::Hooked<nn::Conv2d>`, which stands in the place of the layer and is named as it is (`nn/hooked.h`).
+- `operator()` is const. A buffer that it writes to (`register_buffer`) is a `mutable nn::Buffer`, in `MANTISSA_FIELDS` as any other.
+- A group of parameters has the options that it is given and, for the rest, the optimizer's defaults, not those of the first group:
+  `opt.add_group(nn::parameters(head), {{.lr = 1e-2, .weight_decay = 0.05}})`.
+- `torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)` is `grad(u, {{x}}, ones_like(u), {{.create_graph = true}})`.
 - Distributions take parameters by name in braces: `distributions::Categorical({{.logits = z}})`; what are properties there, are members or methods here.
 - `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
