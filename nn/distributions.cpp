@@ -391,6 +391,21 @@ Tensor OneHotCategorical::rsample(const Dims& shape) const {
   return sample(shape) + (base.probs - base.probs.detach());
 }
 Tensor OneHotCategorical::log_prob(const Tensor& value) const { return base.log_prob(argmax(value, -1)); }
+Tensor OneHotCategorical::mode() const { return cast(one_hot(base.mode(), base.probs.size(-1)), base.probs.dtype()); }
+
+RelaxedOneHotCategorical::RelaxedOneHotCategorical(double t, const ProbsOrLogits& o) : temperature(t), base(o) {
+  check(t > 0, "RelaxedOneHotCategorical: the temperature must be positive, got ", t);
+}
+Tensor RelaxedOneHotCategorical::sample(const Dims& shape) const { return detached_sample(*this, shape); }
+Tensor RelaxedOneHotCategorical::rsample(const Dims& shape) const {
+  return softmax((base.logits - log(-log(open_uniform(base.logits, shape)))) / temperature, -1);
+}
+Tensor RelaxedOneHotCategorical::log_prob(const Tensor& value) const {
+  const Tensor logs = log(wide(value));
+  const auto k = static_cast<double>(base.logits.size(-1));
+  return log_softmax(base.logits - temperature * logs, -1).sum(-1) - logs.sum(-1) + std::lgamma(k) +
+         (k - 1) * std::log(temperature);
+}
 
 Poisson::Poisson(const Parameter& r) : rate(wide(r.value())) {
   check_range("Poisson", "rate must not be negative", rate >= 0);
@@ -446,6 +461,19 @@ Tensor MultivariateNormal::entropy() const {
 Tensor kl_divergence(const Normal& p, const Normal& q) {
   const Tensor ratio = square(p.scale / q.scale);
   return 0.5 * (ratio + square((p.loc - q.loc) / q.scale) - 1 - log(ratio));
+}
+Tensor kl_divergence(const LogNormal& p, const LogNormal& q) { return kl_divergence(p.base, q.base); }
+Tensor kl_divergence(const Uniform& p, const Uniform& q) {
+  const Tensor beyond = logical_or(q.low > p.low, q.high < p.high);
+  return masked_fill(log((q.high - q.low) / (p.high - p.low)), beyond, HUGE_VAL);
+}
+Tensor kl_divergence(const Gumbel& p, const Gumbel& q) {
+  const Tensor ratio = p.scale / q.scale, distance = (p.loc - q.loc) / q.scale;
+  return distance - log(ratio) + euler * ratio + exp(lgamma(1 + ratio) - distance) - (1 + euler);
+}
+Tensor kl_divergence(const OneHotCategorical& p, const OneHotCategorical& q) { return kl_divergence(p.base, q.base); }
+Tensor kl_divergence(const Poisson& p, const Poisson& q) {
+  return xlogy(p.rate, p.rate) - xlogy(p.rate, q.rate) - (p.rate - q.rate);
 }
 Tensor kl_divergence(const Laplace& p, const Laplace& q) {
   const Tensor ratio = p.scale / q.scale, distance = abs(p.loc - q.loc);

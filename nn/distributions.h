@@ -195,6 +195,18 @@ struct OneHotCategorical {  // the same as vectors [..., K]
   Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const { return base.entropy(); }
+  Tensor mean() const { return base.probs; }
+  Tensor mode() const;
+  Categorical base;
+};
+// Points inside the simplex [..., K] instead of its corners, which they come to as the temperature goes to 0, with
+// gradients (the concrete distribution: Maddison et al., 2017; Jang et al., 2017). gumbel_softmax is a draw of it.
+struct RelaxedOneHotCategorical {
+  RelaxedOneHotCategorical(double temperature, const ProbsOrLogits& o);  // temperature > 0
+  Tensor sample(const Dims& shape = {}) const;
+  Tensor rsample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;  // the density at value > 0
+  double temperature;
   Categorical base;
 };
 
@@ -245,6 +257,7 @@ template <class D> struct Independent {
 template <class D> int event_dims(const D&) { return 0; }
 inline int event_dims(const Dirichlet&) { return 1; }
 inline int event_dims(const OneHotCategorical&) { return 1; }
+inline int event_dims(const RelaxedOneHotCategorical&) { return 1; }
 inline int event_dims(const MultivariateNormal&) { return 1; }
 template <class D> int event_dims(const Independent<D>& d) { return d.dims + event_dims(d.base); }
 
@@ -283,13 +296,18 @@ template <class D> struct MixtureSameFamily {
 
 // The expectation under p of log p - log q, in nats.
 Tensor kl_divergence(const Normal& p, const Normal& q);
+Tensor kl_divergence(const LogNormal& p, const LogNormal& q);
 Tensor kl_divergence(const Laplace& p, const Laplace& q);
+Tensor kl_divergence(const Uniform& p, const Uniform& q);  // infinite where p reaches beyond q
+Tensor kl_divergence(const Gumbel& p, const Gumbel& q);
 Tensor kl_divergence(const Exponential& p, const Exponential& q);
 Tensor kl_divergence(const Gamma& p, const Gamma& q);
 Tensor kl_divergence(const Beta& p, const Beta& q);
 Tensor kl_divergence(const Dirichlet& p, const Dirichlet& q);
 Tensor kl_divergence(const Bernoulli& p, const Bernoulli& q);
 Tensor kl_divergence(const Categorical& p, const Categorical& q);  // infinite where q is 0 and p is not
+Tensor kl_divergence(const OneHotCategorical& p, const OneHotCategorical& q);
+Tensor kl_divergence(const Poisson& p, const Poisson& q);
 Tensor kl_divergence(const MultivariateNormal& p, const MultivariateNormal& q);
 template <class D> Tensor kl_divergence(const Independent<D>& p, const Independent<D>& q) {
   check(p.dims == q.dims, "kl_divergence: events of ", p.dims, " and of ", q.dims, " dimensions");

@@ -120,6 +120,10 @@ TEST_CASE("densities, entropies and moments are PyTorch's", "[distributions]") {
   CHECK(same_bits(rows.mode(), tensor({2, 0})));
   CHECK(same_bits(d::OneHotCategorical({.logits = rows.logits}).log_prob(one_hot(tensor({0, 2}), 3)),
                   d::Categorical({.logits = rows.logits}).log_prob(tensor({0, 2}))));
+  const d::OneHotCategorical corners({.logits = vec({.3, -1, 2})});
+  check_golden({corners.mean(), corners.mode()}, {0.148225462884, 0.0403961511731, 0.811378385943, 0, 0, 1});
+  const d::RelaxedOneHotCategorical relaxed(0.7, {.logits = stack({vec({.3, -1, 2}), vec({0, 0, -3})})});
+  check_golden({relaxed.log_prob(stack({vec({.2, .5, .3}), vec({.6, .3, .1})}))}, {-2.02201830678, -0.351187927115});
   check_golden({d::Poisson(b).log_prob(vec({0, 4}))}, {-0.7, -2.40546510811});
   const Tensor tril = stack({vec({1.5, 0}), vec({-.4, .8})});
   const d::MultivariateNormal many(a, tril);
@@ -142,6 +146,18 @@ TEST_CASE("divergences are PyTorch's, and 0 between equals", "[distributions]") 
        1.30937639586, 0.913000267401, 0.761885347959, 7.79096283522, 0.0822828785051, 1.14572550293, 0.434233315353,
        5.52283417157});
   CHECK(amax(abs(kl_divergence(p, p))).item<double>() < 1e-12);
+  check_golden({kl_divergence(d::LogNormal(a, b), d::LogNormal(b, v)),
+                kl_divergence(d::Uniform(vec({0, .2}), vec({1, .4})), d::Uniform(vec({-1, 0}), vec({2, .5}))),
+                kl_divergence(d::Gumbel(a, b), d::Gumbel(b, v)), kl_divergence(d::Poisson(b), d::Poisson(v)),
+                kl_divergence(d::OneHotCategorical({.probs = vec({1, 3, 6})}),
+                              d::OneHotCategorical({.probs = vec({2, 2, 1})}))},
+               {1.59714658406, 4.78646051991, 1.09861228867, 0.916290731874, 3.66677020327, 27.1880893267,
+                0.193108502271, 0.295674001511, 0.434233315353});
+  CHECK(kl_divergence(d::Uniform(0, 2), d::Uniform(0, 1)).item<double>() == HUGE_VAL);
+  CHECK(kl_divergence(d::Poisson(0), d::Poisson(2)).item<double>() == 2);
+  CHECK(kl_divergence(d::Independent(d::OneHotCategorical({.logits = zeros({4, 3, 5})}), 1),
+                      d::Independent(d::OneHotCategorical({.logits = zeros({4, 3, 5})}), 1))
+            .sizes() == Dims{4});
   const d::Independent<d::Normal> one(d::Normal(a, b), 1), two(d::Normal(b, v), 1);
   check_golden({kl_divergence(one, two), one.log_prob(v)}, {6.38360710397, -2.876415629557});
 }
@@ -180,6 +196,9 @@ TEST_CASE("what is drawn has the distribution's moments", "[distributions]") {
   const d::Dirichlet dirichlet(shares);
   const Tensor mean = dirichlet.mean();
   check_moments(dirichlet, mean, mean * (1 - mean) / (shares.sum() + 1));
+  // The corner that a relaxed draw is nearest to has the probability of its class.
+  const Tensor nearest = argmax(d::RelaxedOneHotCategorical(0.5, {.probs = vec({1, 3, 6})}).sample({40000}), -1);
+  CHECK(bincount(nearest, {}, 3)[2].item() == Approx(24000).margin(5 * 98));
   const Tensor counts = d::Categorical({.probs = stack({vec({1, 3, 6}), vec({0, 1, 0})})}).sample({40000});
   CHECK(counts.sizes() == Dims{40000, 2});
   CHECK(bincount(counts[{all, 0}].contiguous(), {}, 3)[2].item() == Approx(24000).margin(5 * 98));
@@ -202,6 +221,9 @@ TEST_CASE("shapes: sample shape, batch, event", "[distributions]") {
   CHECK(rows.log_prob(rows.sample({4})).sizes() == Dims{4, 3, 2});
   CHECK(d::OneHotCategorical({.logits = zeros({3, 5})}).sample({2}).sizes() == Dims{2, 3, 5});
   CHECK(d::MultivariateNormal(zeros({7, 2}), eye(2)).rsample({4}).sizes() == Dims{4, 7, 2});
+  const d::RelaxedOneHotCategorical relaxed(0.5, {.logits = zeros({3, 5})});
+  CHECK(relaxed.sample({2}).sizes() == Dims{2, 3, 5});
+  CHECK(relaxed.log_prob(relaxed.sample({2})).sizes() == Dims{2, 3});
 }
 
 TEST_CASE("gradients of densities, and through rsample", "[distributions]") {
@@ -228,6 +250,8 @@ TEST_CASE("gradients of densities, and through rsample", "[distributions]") {
         return value + score;
       },
       {leaf(a), leaf(b)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::RelaxedOneHotCategorical(0.7, {.logits = x[0]})); },
+            {leaf(shares)});
   const Tensor logits = leaf(shares);
   const Tensor hard = d::OneHotCategorical({.logits = logits}).rsample();
   CHECK(hard.sum().item<double>() == Approx(1));
@@ -321,6 +345,7 @@ TEST_CASE("parameters out of range are refused by name", "[distributions]") {
   CHECK_THROWS_WITH(d::Categorical({.probs = vec({0, 0})}), Contains("nor all 0"));
   CHECK_THROWS_WITH(d::Categorical({.logits = tensor({1, 2})}), Contains("needs a floating tensor"));
   CHECK_THROWS_WITH(d::Categorical({.logits = a}).log_prob(vec({1.0})), Contains("a value is a class number"));
+  CHECK_THROWS_WITH(d::RelaxedOneHotCategorical(0, {.logits = a}), Contains("temperature must be positive"));
   CHECK_THROWS_WITH(d::MultivariateNormal(a, eye(3)), Contains("needs loc [..., D] and scale_tril [..., D, D]"));
   CHECK_THROWS_WITH(d::Normal(tensor({1}), 1), Contains("floating tensors or numbers"));
 }
