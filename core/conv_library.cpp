@@ -26,8 +26,8 @@ std::int64_t chunk_count(ConvKernel kernel, ConvPass pass, const ConvShape& s) {
   constexpr std::int64_t large_weight = 128 << 10;  // elements: more than stays in a second-level cache
   const bool to_weight = pass == ConvPass::weight_gradient;
   std::int64_t pixels = 1, most = 32;  // of the result, in a chunk
-  if (to_weight || kernel == ConvKernel::winograd) pixels = 4096, most = to_weight ? 8 : 32;
-  else if (s.weights() > large_weight) pixels = 256;
+  if (to_weight || kernel == ConvKernel::winograd) pixels = to_weight ? 1024 : 4096, most = to_weight ? 16 : 32;
+  else if (s.weights() > large_weight) pixels = 128;
   const double slowness = std::min(s.in_channels, s.out_channels) < 16 ? 3 : 1;  // vectors are mostly empty
   return std::min(
       {pieces_for(s.flops() * slowness), most, s.batch, std::max<std::int64_t>(s.batch * s.out_pixels() / pixels, 2)});

@@ -25,7 +25,7 @@ MANTISSA_CUDA_KERNEL(gemm, const View& y, const View& a, const View& b, const Vi
 namespace {
 
 constexpr double small_piece = 4e6;   // some twenty microseconds of one core: worth waking a thread
-constexpr double good_piece = 16e6;   // below this, packing the same panels in every piece costs too much
+constexpr double good_piece = 8e6;    // below this, packing the same panels in every piece costs too much
 constexpr std::int64_t most_pieces = 32;
 constexpr std::int64_t tiny = 128;  // multiplications below which a library call costs more than the work
 
@@ -141,7 +141,7 @@ Grid find_grid(std::int64_t m, std::int64_t n, double flops) {
   Grid g;
   for (std::int64_t left = pieces_for(flops); left > 1; left /= 2) {
     const std::int64_t more_b = g.down * n, more_a = 2 * g.across * m;
-    const bool rows_fit = m >= 32 * g.down, columns_fit = n >= 64 * g.across;
+    const bool rows_fit = m >= 64 * g.down, columns_fit = n >= 64 * g.across;
     if (rows_fit && (more_b <= more_a || !columns_fit)) g.down *= 2;
     else if (columns_fit) g.across *= 2;
   }
@@ -166,6 +166,43 @@ template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
                });
 }
 
+// Into how many parts a long sum is cut. Where there are few results, as in gradients of weights, pieces of rows and
+// columns would all read much of a and b and add up little.
+std::int64_t parts_of_sum(const View& y, const View& a) {
+  constexpr std::int64_t few = 64 << 10, long_sum = 256, most_parts = 16;
+  const std::int64_t m = rows_of(y), n = columns_of(y), k = columns_of(a);
+  if (y.numel() != m * n || m * n > few || k < 16 * std::max(m, n)) return 1;
+  const auto worth = static_cast<std::int64_t>(flops_of(m, n, k) / good_piece);
+  return std::max<std::int64_t>(1, std::min({worth, k / long_sum, most_parts}));
+}
+// y = (add ? y : bias or 0) + a @ b for contiguous f32 y, the parts of every sum added up in order.
+void multiply_parts(const View& y, const View& a, const View& b, const float* bias, bool add, std::int64_t parts) {
+  const std::int64_t m = rows_of(y), n = columns_of(y), k = columns_of(a), step = (k + parts - 1) / parts;
+  const Tensor sums = Tensor::allocate({parts, m, n}, f32);
+  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t p = begin; p < end; ++p) {
+      const std::int64_t from = std::min(p * step, k), depth = std::min(step, k - from);
+      View part = y, left = a, right = b;
+      part.data = sums.data<float>() + p * m * n;
+      left.data = const_cast<float*>(a.as<const float>()) + from * column_stride(a);
+      right.data = const_cast<float*>(b.as<const float>()) + from * row_stride(b);
+      left.sizes[left.dim() - 1] = right.sizes[right.dim() - 2] = depth;
+      multiply_piece<float>(part, left, right, nullptr, {0, 0, m, 0, n}, false);
+    }
+  });
+  const std::int64_t rows = std::max<std::int64_t>(1, grain_size / (n * parts));
+  parallel_for(m, rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      float* to = y.as<float>() + r * n;
+      if (!add) start_rows(to, n, bias, {0, r, 1, 0, n});
+      for (std::int64_t p = 0; p < parts; ++p) {
+        const float* from = sums.data<float>() + (p * m + r) * n;
+        for (std::int64_t j = 0; j < n; ++j) to[j] += from[j];
+      }
+    }
+  });
+}
+
 template <class T> void multiply(const View& y, const View& a, const View& b, const View& bias, bool add) {
   Tensor a_copy, b_copy, bias_copy;
   const View left = prepare(a, dtype_of<T>, a_copy), right = prepare(b, dtype_of<T>, b_copy);
@@ -174,6 +211,10 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
     bias_copy = Tensor::allocate(bias.sizes, dtype_of<T>, bias.device);
     kernels::copy(bias.device, bias_copy.view(), bias);
     start = bias_copy.data<T>();
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (const std::int64_t parts = parts_of_sum(y, a); parts > 1)
+      return multiply_parts(y, left, right, start, add, parts);
   }
   for_pieces(y, columns_of(a), [&](const Piece& p) { multiply_piece<T>(y, left, right, start, p, add); });
 }
@@ -373,8 +414,9 @@ void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const
   if (!packed) packed.fill(pack(p));
   p.packed = static_cast<std::uint32_t*>(packed.data());
   Grid g;
-  for (std::int64_t left = pieces_for(0.7 * flops); left > 1; left /= 2) {  // bf16 is faster than f32
-    if (p.m >= 56 * g.down) g.down *= 2;
+  const auto pieces = static_cast<std::int64_t>(flops / small_piece);  // they share the panels: small ones cost nothing
+  for (std::int64_t left = std::min(pieces, 4 * most_pieces); left > 1; left /= 2) {
+    if (p.m >= 112 * g.down) g.down *= 2;
     else if (p.n >= 2 * half_panel * g.across) g.across *= 2;
   }
   const std::int64_t rows = (p.m + g.down - 1) / g.down;

@@ -46,7 +46,7 @@ void rotary(const View& y, const View& x, const View& cosine, const View& sine, 
   const std::int64_t length = x.size(x.dim() - 1), half = length / 2, rows = length > 0 ? x.numel() / length : 0;
   visit_floating(x.dtype, [&]<class T> {
     using C = Compute<T>;
-    const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, length));
+    const std::int64_t grain = std::max<std::int64_t>(1, grain_size / 4 / std::max<std::int64_t>(1, length));
     parallel_for(rows, grain, [&](std::int64_t first, std::int64_t last) {
       ScratchVector<C> line(static_cast<std::size_t>(2 * length));
       C *a = line.data(), *b = a + half, *woven = b + half;

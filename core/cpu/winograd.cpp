@@ -30,7 +30,7 @@ constexpr std::int64_t own_cache = 1024 * kib;         // of a core
 constexpr std::int64_t weights_by_tiles = 4096 * kib;  // transformed weights that every block of tiles reads anew
 constexpr std::int64_t group_bytes = 4096 * kib;       // transformed tiles of one piece of the weights' gradient
 // Pieces of it, and tiles that are worth one: each costs a sum as large as the transformed weights.
-constexpr std::int64_t most_sums = 4, least_tiles = 128;
+constexpr std::int64_t most_sums = 16, least_tiles = 128, sum_bytes = 32 * 1024 * kib;
 constexpr std::int64_t most_pieces = 32;
 
 std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
@@ -216,13 +216,14 @@ struct WeightGradient {
 
   // Each piece sums over tiles of its own, so that no core reads what another has transformed.
   void by_tiles() const {
+    const std::int64_t row = row_of(w.lanes), position = position_of(w.depth, row), all = positions * position;
+    const std::int64_t most_here = std::min(most_sums, sum_bytes / (4 * all));
     std::int64_t pieces = 1;
-    while (pieces < most_sums && tiles.count / (2 * pieces) >= least_tiles) pieces *= 2;
+    while (2 * pieces <= most_here && tiles.count / (2 * pieces) >= least_tiles) pieces *= 2;
     const std::int64_t piece = divide_up(tiles.count, pieces);
     const std::int64_t tile_bytes = positions * (row_of(w.depth) + row_of(w.lanes)) * 4;
     const std::int64_t most = std::max<std::int64_t>(group_bytes / tile_bytes, 32),
                        step = divide_up(piece, divide_up(piece, most));
-    const std::int64_t row = row_of(w.lanes), position = position_of(w.depth, row), all = positions * position;
     const Scratch sums(pieces * all);
     parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
       const Block in(step, w.depth), out(step, w.lanes);
