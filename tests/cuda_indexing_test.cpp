@@ -1,5 +1,5 @@
 // Writing by index into a tensor itself (core/indexing.h). What index and index_put compute is compared with PyTorch's
-// in tests/golden/ops_more.h; here index_put_ is held to index_put.
+// in tests/golden/ops_more.h; here index_put_ is held to index_put, on every device.
 #include "core/indexing.h"
 
 #include <initializer_list>
@@ -9,7 +9,7 @@
 #include "autograd/grad_mode.h"
 #include "core/ops.h"
 #include "tests/catch_compat.h"
-#include "tests/testing.h"
+#include "tests/devices.h"
 
 using namespace mantissa;
 using namespace mantissa::test;
@@ -20,7 +20,7 @@ namespace {
 // Into x as it lies, and into its transpose, every second column and the middle of something larger.
 std::vector<Tensor> layouts_of(const Tensor& x) {
   Tensor turned = x.transpose(0, -1).contiguous().transpose(0, -1);
-  Tensor wide = full({x.size(0), x.size(1), 2 * x.size(2) + 1}, 7, {.dtype = x.dtype()});
+  Tensor wide = full({x.size(0), x.size(1), 2 * x.size(2) + 1}, 7, {.dtype = x.dtype(), .device = x.device()});
   Tensor strided = wide.slice(2, 1, 2 * x.size(2) + 1, 2);
   strided.copy_(x);
   return {x.clone(), turned.clone().copy_(x), strided};
@@ -37,45 +37,53 @@ void check_put(const Tensor& x, std::initializer_list<AnyIndex> entries, const T
 }  // namespace
 
 TEST_CASE("index_put_ writes what index_put gives, for every kind of entry, dtype and layout") {
-  const Tensor rows = tensor({2, 0}), columns = tensor({-1, 1});
-  const Tensor mask = tensor({{1, 0, 1, 0}, {0, 1, 1, 0}, {1, 0, 0, 0}}) == 1;
-  for (const Dtype dtype : {f32, f64, f16, bf16, i64}) {
-    CAPTURE(dtype);
-    const Tensor x = (random_tensor({3, 4, 5}, 1) * 10).to(dtype);
-    const auto v = [&](const Dims& sizes) { return (random_tensor(sizes, 2) * 10).to(dtype); };
-    for (const bool accumulate : {false, true}) {
-      CAPTURE(accumulate);
-      check_put(x, {rows}, v({2, 4, 5}), accumulate);
-      check_put(x, {all, columns}, v({3, 2, 5}), accumulate);
-      check_put(x, {all, columns}, v({5}), accumulate);
-      check_put(x, {rows, columns}, v({2, 5}), accumulate);
-      check_put(x, {rows, all, columns}, v({2, 4}), accumulate);   // not neighbours: in front
-      check_put(x, {all, rows, columns}, v({3, 1}), accumulate);
-      check_put(x, {rows.unsqueeze(1), columns}, v({2, 2, 5}), accumulate);
-      check_put(x, {1, slice(1, 3), columns}, v({2, 2}), accumulate);
-      check_put(x, {ellipsis, newaxis, columns}, v({2}), accumulate);
-      check_put(x, {mask}, v({5}), accumulate);
-      check_put(x, {all, all, tensor({true, false, true, true, false})}, v({3, 4, 3}), accumulate);
-      check_put(x, {1, slice(0, 2)}, v({2, 5}), accumulate);       // no tensor: a view
-      check_put(x, {tensor({false, false, false})}, v({1, 4, 5}), accumulate);
+  for (const Device device : devices()) {
+    CAPTURE(device);
+    const Tensor rows = tensor({2, 0}).to(device), columns = tensor({-1, 1}).to(device);
+    const Tensor mask = (tensor({{1, 0, 1, 0}, {0, 1, 1, 0}, {1, 0, 0, 0}}) == 1).to(device);
+    for (const Dtype dtype : {f32, f64, f16, bf16, i64}) {
+      CAPTURE(dtype);
+      const Tensor x = (random_tensor({3, 4, 5}, 1) * 10).to(dtype).to(device);
+      const auto v = [&](const Dims& sizes) { return (random_tensor(sizes, 2) * 10).to(dtype).to(device); };
+      for (const bool accumulate : {false, true}) {
+        CAPTURE(accumulate);
+        check_put(x, {rows}, v({2, 4, 5}), accumulate);
+        check_put(x, {all, columns}, v({3, 2, 5}), accumulate);
+        check_put(x, {all, columns}, v({5}), accumulate);
+        check_put(x, {rows, columns}, v({2, 5}), accumulate);
+        check_put(x, {rows, all, columns}, v({2, 4}), accumulate);  // not neighbours: in front
+        check_put(x, {all, rows, columns}, v({3, 1}), accumulate);
+        check_put(x, {rows.unsqueeze(1), columns}, v({2, 2, 5}), accumulate);
+        check_put(x, {1, slice(1, 3), columns}, v({2, 2}), accumulate);
+        check_put(x, {ellipsis, newaxis, columns}, v({2}), accumulate);
+        check_put(x, {mask}, v({5}), accumulate);
+        check_put(x, {all, all, tensor({true, false, true, true, false}).to(device)}, v({3, 4, 3}), accumulate);
+        check_put(x, {1, slice(0, 2)}, v({2, 5}), accumulate);       // no tensor: a view
+        check_put(x, {tensor({false, false, false}).to(device)}, v({1, 4, 5}), accumulate);
+      }
     }
   }
 }
 
 TEST_CASE("index_put_ of places that appear twice keeps the last value, or adds all of them") {
-  Tensor x = zeros({4});
-  index_put_(x, {tensor({1, 3, 1})}, tensor({5.f, 6.f, 7.f}));
-  CHECK(x.to_vector<float>() == std::vector<float>{0, 7, 0, 6});
-  index_put_(x, {tensor({1, 3, 1})}, 2, true);
-  CHECK(x.to_vector<float>() == std::vector<float>{0, 11, 0, 8});
-  index_put_(x, {x > 9}, -1);
-  CHECK(x.to_vector<float>() == std::vector<float>{0, -1, 0, 8});
+  for (const Device device : devices()) {
+    Tensor x = zeros({4}, {.device = device});
+    const Tensor at = tensor({1, 3, 1}).to(device);
+    index_put_(x, {at}, tensor({5.f, 6.f, 7.f}).to(device));
+    CHECK(x.to_vector<float>() == std::vector<float>{0, 7, 0, 6});
+    index_put_(x, {at}, 2, true);
+    CHECK(x.to_vector<float>() == std::vector<float>{0, 11, 0, 8});
+    index_put_(x, {x > 9}, -1);
+    CHECK(x.to_vector<float>() == std::vector<float>{0, -1, 0, 8});
+  }
 }
 
 TEST_CASE("index_put_ takes values from the tensor that it writes to as they were") {
-  Tensor x = arange(5);
-  index_put_(x, {tensor({1, 2, 3, 4})}, x.slice(0, 0, 4));
-  CHECK(x.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0, 1, 2, 3});
+  for (const Device device : devices()) {
+    Tensor x = arange(5).to(device);
+    index_put_(x, {tensor({1, 2, 3, 4}).to(device)}, x.slice(0, 0, 4));
+    CHECK(x.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0, 1, 2, 3});
+  }
 }
 
 TEST_CASE("what backward has saved knows of index_put_") {
