@@ -1,9 +1,9 @@
 // How a training step would scale to more threads than this machine has. It runs on one thread and notes how long each
-// block of each parallel_for took; then it deals the blocks out to 2, 4, ... 64 threads, as core/team.h does, and adds up
-// what each would take: the serial rest, the last thread of every parallel_for, and a microsecond to hand it out. What
-// more threads do to caches, memory and clock rates it does not know: it finds work that is cut into too few pieces.
+// block of each parallel_for took; then it deals the blocks out to 2, 4, ... 64 threads, as core/team.h does, and adds
+// up what each would take: the serial rest, the last thread of every parallel_for, and a microsecond to hand it out.
+// What more threads do to caches, memory and clock rates it does not know: it finds work cut into too few pieces.
 //   scaling_bench [NAME] [CALLS]     a workload of bench/workloads.h, such as gpt; of that, so many of the calls that
-//                                    lose most on 16 threads, by the address of their loop body: addr2line -fCie names it
+//                                    lose most on 16 threads, by the address of their loop: addr2line -fCie names it
 #include <dlfcn.h>
 #include <fmt/format.h>
 
