@@ -149,7 +149,7 @@ def memory_table(result):
         "first step after, s",
         "PyTorch's",
     ]
-    return table(head, lines) if lines else ""
+    return table(head, lines) + "\n" + source(result) + "\n" if lines else ""
 
 
 def operator_table(result):
@@ -212,7 +212,7 @@ TABLES = {
     "sizes": size_table,
     "proofs": proof_table,
 }
-PARTS = {"operators": "operators", "sizes": "sizes"}  # of a result that a table is made of; else its workloads
+PARTS = {"operators": "operators", "sizes": "sizes", "memory": "memory"}  # of a result that a table is made of; else its workloads
 PAGES = {"README.md": ("results",), "docs/performance.md": tuple(TABLES)}
 
 
@@ -235,8 +235,13 @@ def main():
         with open(path) as f:
             results.append(json.load(f))
 
+    def has(result, part):
+        if part == "memory":  # measured with the workloads, or not
+            return any(w.get("memory") for w in result.get("workloads", {}).values())
+        return result.get(part)
+
     def last_with(part):
-        return next((r for r in reversed(results) if r.get(part)), results[0])
+        return next((r for r in reversed(results) if has(r, part)), results[0])
 
     tables = {name: make(last_with(PARTS.get(name, "workloads"))) for name, make in TABLES.items()}
     if not args.write:
