@@ -84,7 +84,7 @@ std::string ScaleMonitor::summary() const {
 std::string ScaleMonitor::csv() const {
   std::string text = "update,scale,skipped,gradient_norm,largest_gradient\n";
   for (const ScalePoint& p : points_) {
-    // Numbers as short as reads back the same, with a point in every locale.
+    // fmt: the shortest numbers that read back the same, with a point in every locale.
     text += fmt::format("{},{},{},{},{}\n", p.update, p.scale, p.skipped, p.gradient_norm, p.largest_gradient);
   }
   return text;

@@ -82,6 +82,8 @@ def arguments():
     unknown = [w for w in args.workload if w not in workloads.WORKLOADS]
     if unknown:
         p.error(f"no workload is called {unknown[0]}; there are {', '.join(workloads.WORKLOADS)}")
+    if args.parts and "memory" in args.parts and "workloads" not in args.parts:
+        p.error("memory is measured with the workloads: --parts workloads memory")
     args.named = bool(args.workload)
     args.workload = args.workload or workloads.of_device(args.device)
     args.peer_device = args.peer_device or args.device

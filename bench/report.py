@@ -212,7 +212,8 @@ TABLES = {
     "sizes": size_table,
     "proofs": proof_table,
 }
-PARTS = {"operators": "operators", "sizes": "sizes", "memory": "memory"}  # of a result that a table is made of; else its workloads
+# The part of a result that a table is made of; else its workloads.
+PARTS = {"operators": "operators", "sizes": "sizes", "memory": "memory"}
 PAGES = {"README.md": ("results",), "docs/performance.md": tuple(TABLES)}
 
 

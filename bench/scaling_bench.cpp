@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -99,7 +100,7 @@ Batch batch_of(const std::string& name) {
 void measure(const std::string& name, std::optional<Dtype> precision, std::size_t list) {
   bench::Workload w = bench::make_workload(name, cpu);
   const auto [x, y] = batch_of(name);
-  const auto step = [&] {
+  const auto step = [&] {  // without clipping, whose calls depend on the norm
     w.optimizer->zero_grad();
     backward(precision ? amp::autocast(*precision, [&] { return bench::loss_of(w.forward(x), y); })
                        : bench::loss_of(w.forward(x), y));
@@ -117,6 +118,7 @@ void measure(const std::string& name, std::optional<Dtype> precision, std::size_
     serial = std::min(serial, now() - start - s.inside);
   }
   recorded = nullptr;
+  check(!s.calls.empty(), "no parallel_for was seen: it is measured with the static library alone");
   double one = serial;
   for (const Call& c : s.calls) one += c.total();
   fmt::print("{:<9} {:<5} {:9.3f} {:7.1f} %", name, precision ? "bf16" : "f32", 1e3 * one, 100 * serial / one);
@@ -150,11 +152,15 @@ void measure(const std::string& name, std::optional<Dtype> precision, std::size_
 }  // namespace
 
 int main(int argc, char** argv) try {
+  constexpr const char* all[] = {"mlp", "cnn", "lenet", "simple", "resnet18", "gpt", "vit"};
+  const std::string wanted = argc > 1 ? argv[1] : "";
+  check(wanted.empty() || std::find(std::begin(all), std::end(all), wanted) != std::end(all), "no workload is called '",
+        wanted, "'; there are mlp, cnn, lenet, simple, resnet18, gpt and vit");
   manual_seed(1);
   const std::size_t list = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 0;
   fmt::print("step      dtype   1, ms    serial  times as fast on 2, 4, 8, 16, 32, 64 threads\n");
-  for (const char* name : {"mlp", "cnn", "lenet", "simple", "resnet18", "gpt", "vit"}) {
-    if (argc > 1 && name != std::string(argv[1])) continue;
+  for (const char* name : all) {
+    if (!wanted.empty() && name != wanted) continue;
     measure(name, std::nullopt, list);
     measure(name, bf16, list);
   }
