@@ -27,6 +27,7 @@
 #include "core/per_dim.h"
 #include "core/profile.h"
 #include "core/random.h"
+#include "core/special.h"
 #include "core/stream.h"
 #include "core/tensor.h"
 #include "core/version.h"

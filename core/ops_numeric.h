@@ -2,6 +2,7 @@
 // functions of bits, and quantiles and random numbers that few programs need.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,15 @@ Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int> dim = {}
                    std::string_view interpolation = "linear");
 Tensor nanquantile(const Tensor& x, double q, std::optional<int> dim = {}, bool keepdim = false,
                    std::string_view interpolation = "linear");
+
+// How many elements of x (any shape) lie between one edge and the next, the last edge included: hist [bins], bin_edges
+// [bins + 1], both in x's dtype, a floating one. Elements outside and NaN do not count. Edges: `bins` equal parts of
+// range = {least, greatest}, absent: that of x, which must be finite; or a vector that does not descend. weight, as x:
+// how much each counts. density: divided by the total and by the bins' widths. No gradient.
+struct HistogramResult { Tensor hist, bin_edges; };
+HistogramResult histogram(const Tensor& x, std::int64_t bins, std::optional<std::array<double, 2>> range = {},
+                          const Tensor& weight = {}, bool density = false);
+HistogramResult histogram(const Tensor& x, const Tensor& edges, const Tensor& weight = {}, bool density = false);
 
 // --- bits. Of two integers of any width, not bool, which promote; no gradient ---
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);   // a << b; 0 for b < 0 or beyond the width

@@ -131,6 +131,33 @@ struct Atan2 : Formula {
     return exact_atan2(a, b);
   }
 };
+struct Hypot : Formula {  // without overflow on the way; infinite beside NaN, too
+  static constexpr auto name = "hypot";
+  MANTISSA_F f(T a, T b) const {
+    const T infinity(std::numeric_limits<double>::infinity()), x = abs(a), y = abs(b);
+    const T large = select(x > y, x, y), small = select(x > y, y, x), ratio = small / large;
+    const T length = select(large == T(0), x + y, large * sqrt(T(1) + ratio * ratio));
+    return select(x == infinity, x, select(y == infinity, y, length));
+  }
+};
+struct Copysign : Formula {  // a NaN is positive: the sign of a computed one says nothing
+  static constexpr auto name = "copysign"; static constexpr Result result = Result::floating;
+  MANTISSA_F f(T a, T b) const { return copysign(a, select(b == b, b, T(1))); }
+};
+struct LogAddExp : Formula {
+  static constexpr auto name = "logaddexp";
+  MANTISSA_F f(T a, T b) const {
+    const T large = select(a < b, b, a), small = select(a < b, a, b);
+    return large + log1p(exp(select(a == b, T(0), small - large)));  // equal infinities are 0 apart
+  }
+};
+struct LogAddExp2 : Formula {
+  static constexpr auto name = "logaddexp2";
+  MANTISSA_F f(T a, T b) const {
+    const T large = select(a < b, b, a), small = select(a < b, a, b);
+    return large + T(1.4426950408889634) * log1p(exp2(select(a == b, T(0), small - large)));
+  }
+};
 struct Fmod : Formula {
   static constexpr auto name = "fmod"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return exact_fmod(a, b); }
@@ -356,6 +383,9 @@ struct Erfinv : Floating {
   static constexpr auto name = "erfinv"; static constexpr Saves saves = Saves::output;
   // Winitzki's closed form is right to 2e-3; each of Halley's steps triples the digits.
   MANTISSA_F f(T x) const {
+    if constexpr (Vector<T>) {
+      if constexpr (sizeof(typename T::value_type) == 4) return fitted_erfinv(x);
+    }
     T a = abs(x), l = log((T(1) - a) * (T(1) + a)), t = T(4.330746750799873) + T(0.5) * l;
     T square = sqrt(t * t - T(6.802721088435374) * l) - t;
     T y = sqrt(select(square > T(0), square, T(0)));
@@ -368,6 +398,22 @@ struct Erfinv : Floating {
     return select(x == T(0), x, select(x < T(0), -y, y));
   }
   MANTISSA_F df(T g, T y) const { return g * (T(0.8862269254527580) * exp(y * y)); }
+};
+// log(x / (1 - x)). eps: x is clamped to [eps, 1 - eps]; below 0: it is not, and has no result outside [0, 1].
+struct Logit : Floating {
+  static constexpr auto name = "logit"; static constexpr Saves saves = Saves::input;
+  double eps = -1;
+  MANTISSA_F f(T x) const {
+    T z = x;
+    if (eps >= 0) z = select(x < T(eps), T(eps), select(x > T(1 - eps), T(1 - eps), x));
+    else z = select(x < T(0), T(nan), select(x > T(1), T(nan), x));
+    return log(z) - log1p(T(0) - z);
+  }
+  MANTISSA_F df(T g, T x) const {
+    const double low = eps < 0 ? 0 : eps, outside = eps < 0 ? nan : 0;
+    return select(x < T(low), T(outside), select(x > T(1 - low), T(outside), g / (x * (T(1) - x))));
+  }
+  static constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 };
 struct Reciprocal : Floating {
   static constexpr auto name = "reciprocal"; static constexpr Saves saves = Saves::output;
@@ -546,7 +592,12 @@ struct NanToNum : Formula {
     return select(x - x == T(0), x,
                   select(x == T(infinity), T(posinf), select(x == T(-infinity), T(neginf), T(nan))));
   }
-  MANTISSA_F df(T g, T x) const { return select(x - x == T(0), g, T(0)); }
+  // to what is kept, an infinite element too, if it is replaced by itself
+  MANTISSA_F df(T g, T x) const {
+    T below = T(neginf == -infinity ? 1 : 0), above = T(posinf == infinity ? 1 : 0);
+    T kept = select(x == T(infinity), above, select(x == T(-infinity), below, T(0)));
+    return select(x - x == T(0), g, select(kept == T(1), g, T(0)));
+  }
 };
 
 // --- unary, steps and tests ---
@@ -581,6 +632,13 @@ struct IsFinite : Comparison {
   static constexpr auto name = "isfinite";
   MANTISSA_F f(T x) const { return select(x - x == T(0), T(1), T(0)); }
 };
+struct SignBit : Comparison {  // of -0, too; not of NaN
+  static constexpr auto name = "signbit";
+  MANTISSA_F f(T x) const {
+    if constexpr (std::is_integral_v<T>) return select(x < T(0), T(1), T(0));
+    else return select(copysign(T(1), select(x == x, x, T(1))) < T(0), T(1), T(0));
+  }
+};
 struct LogicalNot : Comparison {
   static constexpr auto name = "logical_not";
   MANTISSA_F f(T x) const { return select(x == T(0), T(1), T(0)); }
@@ -594,19 +652,19 @@ template <class F> struct GradOf : Formula {
 };
 #undef MANTISSA_F
 
-using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge, Atan2, Fmod, Remainder,
-                            FloorDivide, Prelu, RoundedDistance, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd,
-                            BitwiseOr, BitwiseXor>;
+using BinaryFormulas = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge, Atan2, Hypot,
+                            Copysign, LogAddExp, LogAddExp2, Fmod, Remainder, FloorDivide, Prelu, RoundedDistance,
+                            LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
 using TernaryFormulas = List<Where, RoundedDistanceGrad, Lerp, Addcmul, Addcdiv>;
 // With a derivative.
 using UnaryFormulas = List<Neg, Abs, Square, Sqrt, Rsqrt, Exp, Log, Tanh, Sigmoid, Erf, Relu, Gelu, Silu, Clamp,
-                           Exp2, Expm1, Log1p, Log2, Log10, Erfc, Erfinv, Reciprocal,
+                           Exp2, Expm1, Log1p, Log2, Log10, Erfc, Erfinv, Logit, Reciprocal,
                            Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh,
                            GeluTanh, Softplus, Elu, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish, Mish, Logsigmoid,
                            Softsign, Tanhshrink, Hardshrink, Softshrink, Threshold,
                            NanToNum>;
 // Without.
-using StepFormulas = List<Sign, Floor, Ceil, Trunc, Round, IsNan, IsInf, IsFinite, LogicalNot, BitwiseNot>;
+using StepFormulas = List<Sign, Floor, Ceil, Trunc, Round, IsNan, IsInf, IsFinite, SignBit, LogicalNot, BitwiseNot>;
 
 template <class... B, class... T, class... S, class... U>
 auto all_formulas(List<B...>, List<T...>, List<S...>, List<U...>) -> List<B..., T..., S..., U..., GradOf<U>...>;

@@ -90,6 +90,37 @@ struct MinimumOp : Binary<Minimum, MinimumOp> {
                  [](Grad g, In<0> a, In<1> b) { return MaximumOp::gradient_unless(b > a, a == b, g); });
   }
 };
+struct HypotOp : Binary<Hypot, HypotOp> {
+  Spec infer(const Tensor& a, const Tensor& b) const {
+    check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
+    return Binary::infer(a, b);
+  }
+  static Tensor share(const Tensor& x, const Tensor& y) {  // 0 at the origin
+    const Tensor zero = eq(y, Tensor(0.0));
+    return where(zero, Tensor(0.0), x / where(zero, Tensor(1.0), y));
+  }
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<0> a, Out<0> y) { return g * share(a, y); },
+                 [](Grad g, In<1> b, Out<0> y) { return g * share(b, y); });
+  }
+  static void samples(Samples& s) {
+    Binary::samples(s);
+    s({zeros({2}, {.dtype = f64}), zeros({2}, {.dtype = f64})}, HypotOp{}).extreme = true;
+    // 9e8 is beyond f16
+    s({full({2}, 3e4, {.dtype = f64}), full({2}, 4e4, {.dtype = f64})}, HypotOp{}).extreme = true;
+    s.error({s.integers({2}, 0, 3), s.randn({2})}, HypotOp{}, "needs floating dtypes");
+  }
+};
+struct CopysignOp : Binary<Copysign, CopysignOp> {
+  static constexpr std::uint64_t constants = 2;  // b: its gradient is 0
+  static constexpr auto vjp() {
+    return rules([](Grad g, In<0> a, In<1> b) { return g * sign(a) * copysign(Tensor(1.0), b); }, no_gradient);
+  }
+  static void samples(Samples& s) {
+    Binary::samples(s);
+    s({s.integers({4}, 1, 9), s.integers({4}, -3, 3)}, CopysignOp{});
+  }
+};
 struct WhereOp : Where {
   static constexpr bool takes_host_numbers = true;
   static constexpr const char* args[] = {"condition", "a", "b"};
@@ -137,6 +168,8 @@ Tensor pow(const Tensor& a, const Tensor& b) {
 }
 MANTISSA_BINARY(MaximumOp, maximum)
 MANTISSA_BINARY(MinimumOp, minimum)
+MANTISSA_BINARY(HypotOp, hypot)
+MANTISSA_BINARY(CopysignOp, copysign)
 MANTISSA_UNARY(Neg, neg)
 MANTISSA_UNARY(Abs, abs)
 MANTISSA_UNARY(Square, square)

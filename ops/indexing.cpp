@@ -3,6 +3,7 @@
 #include "core/indexing.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "autograd/grad_mode.h"
 #include "core/kernel.h"
@@ -105,17 +106,17 @@ Tensor memory_places(const Picked& p) {
   const TensorOptions integers{.dtype = i64, .device = device};
   const auto number = [&](std::int64_t n) { return full({}, static_cast<double>(n), integers); };
   const int count = static_cast<int>(p.indices.size());
-  Tensor places;
+  Tensor places = number(0);
   for (int k = 0; k < count; ++k) {
     const Tensor& given = p.indices[static_cast<std::size_t>(k)];
     const Tensor at = where(given < 0, given + number(v.size(k)), given);
     kernels::check_indices(device, at.view(), v.size(k));
     const Tensor offset = at * number(v.stride(k));
-    places = k == 0 ? offset : places + offset;
+    places = places + offset;
   }
   for (int d = count; d < v.dim(); ++d)
     places = places.unsqueeze(-1) + arange(v.size(d), integers) * number(v.stride(d));
-  return moved_back(p, places);
+  return count == 0 ? places : moved_back(p, places);
 }
 
 void check_values(const char* name, const Tensor& x, const Dims& picked, const Tensor& values) {
@@ -148,8 +149,12 @@ Tensor index(const Tensor& x, std::initializer_list<AnyIndex> entries) {
 }
 
 Tensor index_put(const Tensor& x, std::initializer_list<AnyIndex> entries, const Tensor& values, bool accumulate) {
-  const Tensor numbers = arange(x.numel(), {.dtype = i64, .device = x.device()}).reshape(x.sizes());
-  const Tensor places = told("index_put", x, [&] { return index(numbers, entries); });
+  const Tensor flat = x.detach().contiguous();
+  const Picked p = pick("index_put", flat, entries);
+  const auto before = static_cast<const char*>(p.view.raw_data()) - static_cast<const char*>(flat.raw_data());
+  const auto first = static_cast<double>(before / static_cast<std::ptrdiff_t>(size_of(x.dtype())));
+  const Tensor places = told("index_put", x, [&] { return memory_places(p); }) +
+                        full({}, first, {.dtype = i64, .device = x.device()});
   check_values("index_put", x, places.sizes(), values);
   return put(x, places, broadcast_to(values, places.sizes()), accumulate);
 }

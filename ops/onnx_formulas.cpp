@@ -28,6 +28,17 @@ struct Writer {
     const OnnxId from = std::isinf(low) ? -1 : k(low), to = std::isinf(high) ? -1 : k(high);
     return c.node("Clip", {v, from, to});
   }
+  OnnxId is_negative(OnnxId v) const {  // -0 is, too
+    const OnnxId zero = c.node("Equal", {v, k(0)}), below = c.node("Less", {v, k(0)});
+    return c.node("Or", {below, c.node("Less", {(*this)("Reciprocal", pick(zero, v, k(1))), k(0)})});
+  }
+  // log(exp(scale x) + exp(scale y)) / scale
+  OnnxId log_sum(double scale) const {
+    const OnnxId large = c.node("Max", {x, y}), small = c.node("Min", {x, y});
+    const OnnxId apart = pick(c.node("Equal", {x, y}), k(0), sub(small, large));
+    const OnnxId rest = (*this)("Log", add(k(1), (*this)("Exp", mul(apart, k(scale)))));
+    return add(large, mul(rest, k(1 / scale)));
+  }
   OnnxId phi(OnnxId inner) const { return mul(mul(k(0.5), x), add(k(1), inner)); }  // of gelu
 };
 // An operator of the same meaning: inputs and results of one dtype.
@@ -148,6 +159,30 @@ const Composed composed[] = {
     {"log2", [](const Writer& w) { return w.mul(w("Log", w.x), w.k(1 / ln2)); }},
     {"log10", [](const Writer& w) { return w.mul(w("Log", w.x), w.k(1 / ln10)); }},
     {"erfc", [](const Writer& w) { return w.sub(w.k(1), w("Erf", w.x)); }},
+    {"hypot",
+     [](const Writer& w) {
+       const OnnxId a = w("Abs", w.x), b = w("Abs", w.y), large = w.c.node("Max", {a, b});
+       const OnnxId none = w.c.node("Or", {w.c.node("Equal", {large, w.k(0)}), w("IsInf", large)});
+       const OnnxId scale = w.pick(none, w.k(1), large), p = w.div(a, scale), q = w.div(b, scale);
+       return w.pick(none, large, w.mul(scale, w("Sqrt", w.add(w.mul(p, p), w.mul(q, q)))));
+     }},
+    {"copysign",
+     [](const Writer& w) {
+       const OnnxId size = w("Abs", w.x);
+       return w.pick(w.is_negative(w.y), w("Neg", size), size);
+     }},
+    {"signbit",
+     [](const Writer& w) {
+       if (!is_floating(w.dtype)) return w.c.node("Less", {w.c.in(0, i64), w.c.number(0, i64)});
+       return w.is_negative(w.x);
+     }},
+    {"logaddexp", [](const Writer& w) { return w.log_sum(1); }},
+    {"logaddexp2", [](const Writer& w) { return w.log_sum(ln2); }},
+    {"logit",  // (eps)
+     [](const Writer& w) {
+       const OnnxId z = w.a[0] >= 0 ? w.clip(w.x, w.a[0], 1 - w.a[0]) : w.x;
+       return w.sub(w("Log", z), w("Log", w.sub(w.k(1), z)));
+     }},
     {"softplus",  // (beta, threshold): beyond 20 it is x up to rounding
      [](const Writer& w) {
        const OnnxId z = w.a[0] == 1 ? w.x : w.mul(w.x, w.k(w.a[0]));

@@ -43,8 +43,8 @@ template <class F> void run_formula(const F& f, Dtype compute, const View& y, st
 }
 // PyTorch's lists for CUDA.
 template <class F> constexpr CastPolicy formula_policy() {
-  if constexpr (is_any<F, Exp, Expm1, Log, Log1p, Log2, Log10, Rsqrt, Reciprocal, Pow, Erfinv, Acos, Asin, Cosh, Sinh,
-                       Tan, Softplus, Square>)
+  if constexpr (is_any<F, Exp, Expm1, Log, Log1p, Log2, Log10, Rsqrt, Reciprocal, Pow, Erfinv, Logit, Acos, Asin,
+                       Cosh, Sinh, Tan, Softplus, Square>)
     return CastPolicy::f32;
   else if constexpr (is_any<F, Atan2>) return CastPolicy::promote;
   else if constexpr (is_any<F, Prelu>) return CastPolicy::lower;
@@ -131,6 +131,7 @@ template <class F> struct PlainBinary : Binary<F, PlainBinary<F>> { static const
 template <class F> Tensor input_for(Samples& s, const Dims& sizes) {
   if constexpr (!F::floats) return s.integers(sizes, -9, 10);
   else if constexpr (is_any<F, Sqrt, Rsqrt, Log, Log2, Log10, Reciprocal, Pow>) return s.uniform(sizes, 0.2, 3);
+  else if constexpr (is_any<F, Logit>) return s.uniform(sizes, 0.1, 0.9);
   else if constexpr (is_any<F, Acosh>) return s.uniform(sizes, 1.2, 4);
   else if constexpr (is_any<F, Log1p>) return s.uniform(sizes, -0.7, 3);
   else if constexpr (is_any<F, Asin, Acos, Atanh, Erfinv>) return s.uniform(sizes, -0.8, 0.8);
@@ -153,6 +154,11 @@ template <class F> F sample_formula() {
 template <class F> void Unary<F>::samples(Samples& s) {
   const Unary op(sample_formula<F>());
   for (const Dims& sizes : {Dims{3, 7}, Dims{}, Dims{0, 4}, Dims{2, 1030}}) s({input_for<F>(s, sizes)}, op);
+  if constexpr (is_any<F, Logit>) {
+    Unary clamped;
+    clamped.eps = 0.125;
+    s({s.uniform({9}, -0.2, 1.2)}, clamped);
+  }
   if constexpr (is_any<F, NanToNum>)
     s({tensor({1.5, INFINITY, -INFINITY, NAN, -0.0}, {.dtype = f64})}, op).extreme = true;
   if constexpr (!F::integers && F::result != Result::floating) s.error({s.booleans({2})}, op, "needs a floating dtype");

@@ -20,28 +20,6 @@ Dtype floating_dtype(const Tensor& a, const Tensor& b) {
   return is_floating(d) ? d : f32;
 }
 
-template <bool base_2> struct LogAddExp {
-  static constexpr auto name = base_2 ? "logaddexp2" : "logaddexp";
-  static constexpr const char* args[] = {"a", "b"};
-  static constexpr bool differentiable = true;
-  static Tensor compose(const LogAddExp&, const Tensor& a, const Tensor& b) {
-    check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
-    // The larger and the smaller, without abs() or maximum(), which have a kink where both are
-    // equal and the result has none.
-    const Tensor first = logical_not(lt(a, b)), larger = where(first, a, b), smaller = where(first, b, a);
-    // equal infinities are 0 apart
-    const Tensor apart = where(logical_and(eq(a, b), isinf(a)), zero(), smaller - larger);
-    const Tensor rest = base_2 ? log1p(exp2(apart)) * 1.4426950408889634 : log1p(exp(apart));
-    return larger + rest;
-  }
-  static void samples(Samples& s) {
-    composed(s, {s.randn({3, 5}), s.randn({5})}, LogAddExp{});
-    composed(s, {s.uniform({7}, -1e4, 1e4), s.uniform({7}, -1e4, 1e4)}, LogAddExp{}).extreme = true;
-    composed_error(s, {s.integers({2}, 0, 3), s.randn({2})}, LogAddExp{}, "needs floating dtypes");
-    composed_error(s, {s.randn({2}), s.randn({3})}, LogAddExp{}, "do not broadcast");
-  }
-};
-
 struct Xlogy {
   static constexpr auto name = "xlogy";
   static constexpr const char* args[] = {"a", "b"};
@@ -56,66 +34,6 @@ struct Xlogy {
     composed(s, {s.randn({3, 5}), s.uniform({5}, 0.3, 3)}, Xlogy{});
     composed(s, {zeros({4}, {.dtype = f64}), s.uniform({4}, -1, 1)}, Xlogy{}).extreme = true;
     composed_error(s, {s.randn({2}), s.randn({3})}, Xlogy{}, "do not broadcast");
-  }
-};
-
-struct Hypot {
-  static constexpr auto name = "hypot";
-  static constexpr const char* args[] = {"a", "b"};
-  static constexpr bool differentiable = true;
-  static Tensor compose(const Hypot&, const Tensor& a, const Tensor& b) {
-    check(a.is_floating() && b.is_floating(), "needs floating dtypes; convert with to(f32)");
-    const Tensor largest = maximum(abs(a.detach()), abs(b.detach()));
-    const Tensor plain = logical_and(gt(largest, zero()), isfinite(largest));
-    const Tensor scale = where(plain, largest, Tensor(1.0));
-    const Tensor length = square(a / scale) + square(b / scale);
-    return where(plain, scale * sqrt(where(plain, length, Tensor(1.0))), largest);
-  }
-  static void samples(Samples& s) {
-    composed(s, {s.randn({3, 5}), s.randn({5})}, Hypot{});
-    composed(s, {zeros({2}, {.dtype = f64}), zeros({2}, {.dtype = f64})}, Hypot{}).extreme = true;
-    // 9e8 is beyond f16
-    composed(s, {full({2}, 3e4, {.dtype = f64}), full({2}, 4e4, {.dtype = f64})}, Hypot{}).extreme = true;
-    composed_error(s, {s.integers({2}, 0, 3), s.randn({2})}, Hypot{}, "needs floating dtypes");
-    composed_error(s, {s.randn({2}), s.randn({3})}, Hypot{}, "do not broadcast");
-  }
-};
-
-struct Copysign {
-  static constexpr auto name = "copysign";
-  static constexpr const char* args[] = {"a", "b"};
-  static constexpr bool differentiable = true;
-  static constexpr std::uint64_t constants = 2;  // b: its gradient is 0
-  static Tensor compose(const Copysign&, const Tensor& a, const Tensor& b) {
-    const Tensor size = abs(cast(a, floating_dtype(a, b)));
-    return where(signbit(b), -size, size);
-  }
-  static void samples(Samples& s) {
-    composed(s, {s.randn({3, 5}), s.randn({5})}, Copysign{});
-    composed(s, {s.integers({4}, 1, 9), s.integers({4}, -3, 3)}, Copysign{});
-    composed_error(s, {s.randn({2}), s.randn({3})}, Copysign{}, "do not broadcast");
-  }
-};
-
-struct Logit {
-  static constexpr auto name = "logit";
-  static constexpr const char* args[] = {"x"};
-  static constexpr auto autocast = CastPolicy::f32;
-  static constexpr bool differentiable = true;
-  std::optional<double> eps = {};
-  static Tensor compose(const Logit& op, const Tensor& x) {
-    check_floating(x);
-    check(!op.eps || (*op.eps >= 0 && *op.eps <= 0.5), "eps must be between 0 and 0.5, got ", op.eps.value_or(0));
-    const Tensor inside = logical_and(ge(x, zero()), le(x, Tensor(1.0)));
-    // and the gradient
-    const Tensor z = op.eps ? clamp(x, *op.eps, 1 - *op.eps) : x * where(inside, ones_like(x), Tensor(NAN));
-    return log(z) - log1p(-z);  // a quotient has no derivative at 0 and 1
-  }
-  static void samples(Samples& s) {
-    composed(s, {s.uniform({3, 5}, 0.1, 0.9)}, Logit{});
-    composed(s, {s.uniform({9}, -0.2, 1.2)}, Logit{0.125});
-    composed_error(s, {s.randn({2})}, Logit{-1}, "eps must be between 0 and 0.5, got -1");
-    composed_error(s, {s.integers({2}, 0, 2)}, Logit{}, "needs a floating dtype");
   }
 };
 
@@ -157,21 +75,11 @@ struct Ldexp {
 
 }  // namespace
 
-MANTISSA_OP(LogAddExp<false>)
-MANTISSA_OP(LogAddExp<true>)
 MANTISSA_OP(Xlogy)
-MANTISSA_OP(Hypot)
-MANTISSA_OP(Copysign)
-MANTISSA_OP(Logit)
 MANTISSA_OP(Sinc)
 MANTISSA_OP(Ldexp)
 
-Tensor logaddexp(const Tensor& a, const Tensor& b) { return apply_composed(LogAddExp<false>{}, a, b); }
-Tensor logaddexp2(const Tensor& a, const Tensor& b) { return apply_composed(LogAddExp<true>{}, a, b); }
 Tensor xlogy(const Tensor& a, const Tensor& b) { return apply_composed(Xlogy{}, a, b); }
-Tensor hypot(const Tensor& a, const Tensor& b) { return apply_composed(Hypot{}, a, b); }
-Tensor copysign(const Tensor& a, const Tensor& b) { return apply_composed(Copysign{}, a, b); }
-Tensor logit(const Tensor& x, std::optional<double> eps) { return apply_composed(Logit{eps}, x); }
 Tensor sinc(const Tensor& x) { return apply_composed(Sinc{}, x); }
 
 // Integers have no infinity: their ends, as far as a double holds them.
@@ -180,11 +88,6 @@ Tensor clamp_min(const Tensor& x, double low) {
 }
 Tensor clamp_max(const Tensor& x, double high) { return clamp(x, x.is_floating() ? -infinity : -0x1p63, high); }
 Tensor frac(const Tensor& x) { return sub(x, trunc(x)); }
-Tensor signbit(const Tensor& x) {
-  const Tensor negative = lt(x, zero());
-  return x.is_floating() ? logical_or(negative, lt(reciprocal(where(eq(x, zero()), x, Tensor(1.0))), zero()))
-                         : negative;
-}
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   check(rtol >= 0 && atol >= 0, "isclose: rtol ", rtol, " and atol ", atol, " must not be negative");
   const auto wide = [](const Tensor& t) {
@@ -243,10 +146,6 @@ void frac_samples(Samples& s) {
   s.call({s.uniform({3, 4}, -3.4, 3.4)}, [](const Tensors& x) { return frac(x[0]); });
   s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return frac(x[0]); });
 }
-void signbit_samples(Samples& s) {
-  s.call({s.randn({3, 4})}, [](const Tensors& x) { return signbit(x[0]); });
-  s.call({s.integers({4}, -5, 5)}, [](const Tensors& x) { return signbit(x[0]); });
-}
 void isclose_samples(Samples& s) {
   const auto f = [](const Tensors& x) { return isclose(x[0], x[1], 0.1, 0.5); };
   s.call({s.randn({3, 4}), s.randn({4})}, f);
@@ -283,7 +182,6 @@ void float_power_samples(Samples& s) {
 MANTISSA_COMPOSITE(clamp_min, clamp_min_samples)
 MANTISSA_COMPOSITE(clamp_max, clamp_max_samples)
 MANTISSA_COMPOSITE(frac, frac_samples)
-MANTISSA_COMPOSITE(signbit, signbit_samples, .differentiable = false)
 MANTISSA_COMPOSITE(isclose, isclose_samples, .differentiable = false)
 MANTISSA_COMPOSITE(isin, isin_samples, .differentiable = false)
 constexpr auto fmax_samples = &extreme_samples<fmax>, fmin_samples = &extreme_samples<fmin>;

@@ -4,7 +4,6 @@
 #include "ops/reduce.h"
 
 #include "core/formula_recorder.h"
-#include "ops/device_table.h"
 #include "ops/with_dtype.h"
 
 namespace mantissa {
@@ -136,11 +135,8 @@ template <bool largest> struct ExtremeAlong : Along {
     return rules([](const ExtremeAlong& op, Grad g, Shape<0> x, Out<1> indices) {
       const Over over = op.over();
       if (x.sizes.empty()) return Tensor(g);
-      const int d = wrap_dim(op.dim, x.sizes.rank());
-      Dims line = Dims::filled(x.sizes.rank(), 1);
-      line[d] = x.sizes[d];
-      const Tensor positions = reshape(device_range(x.sizes[d], g.device()), line);
-      return where(eq(over.broadcastable(indices, x.sizes), positions), over.broadcastable(g, x.sizes), Tensor(0.0));
+      const Tensor none = zeros(x.sizes, {.dtype = g.dtype(), .device = g.device()});
+      return scatter(none, op.dim, over.broadcastable(indices, x.sizes), over.broadcastable(g, x.sizes));
     });
   }
   void onnx(OnnxCall& c) const {

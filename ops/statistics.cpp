@@ -216,8 +216,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   return apply_composed(LogSumExp{{dims, keepdim}}, x);
 }
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
-  // Not nan_to_num, which passes no gradient to what is infinite.
-  return sum(x.is_floating() ? where(isnan(x), Tensor(0.0), x) : x, dims, keepdim, dtype);
+  return sum(x.is_floating() ? nan_to_num(x, 0, INFINITY, -INFINITY) : x, dims, keepdim, dtype);
 }
 Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [&](const Tensor& t) { return apply_composed(NanMean{{dims, keepdim}}, t); });

@@ -1,10 +1,12 @@
-// lgamma, digamma and polygamma, one element at a time.
+// lgamma, digamma and polygamma, one element at a time; lgamma of f32 and halves in vectors of f64.
 #include "core/gamma_functions.h"
+
+#include "core/cpu/vectors.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 
 namespace mantissa {
-// y of x's sizes and dtype, contiguous; x of any strides. order: see special::GammaFunction.
+// y of x's sizes and dtype; any strides. order: see special::GammaFunction.
 MANTISSA_KERNEL(gamma_function, const View& y, const View& x, std::int64_t order)
 }
 
@@ -12,19 +14,27 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 void gamma_function(const View& y, const View& x, std::int64_t order) {
   const special::GammaFunction function{order};
-  visit_floating(x.dtype, [&]<class T> {
-    const T* from = x.as<const T>();
-    T* to = y.as<T>();
-    parallel_for(y.numel(), 256, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i) {
-        std::int64_t at = 0, rest = i;
-        for (int d = x.dim() - 1; d >= 0; --d) {
-          at += rest % x.sizes[d] * x.strides[d];
-          rest /= x.sizes[d];
-        }
-        to[i] = static_cast<T>(function.f(static_cast<Compute<T>>(from[at])));
+  visit_compute(x.dtype, [&]<class C> {
+    const Dense<C> from(x);
+    DenseResult<C> to(y);
+    const bool in_vectors = order < 0 && std::is_same_v<C, float>;
+    parallel_for(y.numel(), in_vectors ? 2048 : 256, [&](std::int64_t begin, std::int64_t end) {
+      if (!in_vectors) {
+        for (std::int64_t i = begin; i < end; ++i) to.data()[i] = function.f(from.data()[i]);
+        return;
+      }
+      constexpr std::int64_t tile = 256;
+      double buffer[tile];
+      for (std::int64_t i = begin; i < end; i += tile) {
+        const std::int64_t n = std::min(tile, end - i);
+        convert_run(buffer, from.data() + i, 1, n);
+        for_vectors<double>(n, [&](const auto& lanes, std::int64_t j) {
+          lanes.store(buffer + j, special::log_gamma_formula(lanes.load(buffer + j)));
+        });
+        convert_run(to.data() + i, buffer, 1, n);
       }
     });
+    to.finish();
   });
 }
 

@@ -32,6 +32,7 @@ template <> struct numeric_limits<float> {
   static constexpr float infinity() { return __builtin_bit_cast(float, 0x7f800000u); }
 };
 template <> struct numeric_limits<double> {
+  static constexpr double quiet_NaN() { return __builtin_bit_cast(double, 0x7ff8000000000000ull); }
   static constexpr double min() { return 0x1p-1022; }
   static constexpr double max() { return 0x1.fffffffffffffp1023; }
   static constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ull); }
@@ -40,8 +41,8 @@ template <> struct numeric_limits<double> {
 template <class To, class From> constexpr To bit_cast(const From& x) { return __builtin_bit_cast(To, x); }
 
 // CUDA's own, which are overloaded for float and double.
-using ::abs, ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::ceil, ::cos, ::cosh, ::erf, ::erfc, ::exp,
-    ::exp2, ::expm1, ::floor, ::fmod, ::log, ::log10, ::log1p, ::log2, ::nearbyint, ::pow, ::sin, ::sinh, ::sqrt, ::tan,
-    ::tanh, ::trunc;
+using ::abs, ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::ceil, ::copysign, ::cos, ::cosh, ::erf,
+    ::erfc, ::exp, ::exp2, ::expm1, ::floor, ::fmod, ::log, ::log10, ::log1p, ::log2, ::nearbyint, ::pow, ::sin,
+    ::sinh, ::sqrt, ::tan, ::tanh, ::trunc;
 
 }  // namespace std

@@ -14,6 +14,7 @@
 #include "core/ops_matrix.h"
 #include "core/ops_numeric.h"
 #include "core/ops_special.h"
+#include "core/special.h"
 
 namespace mantissa::test {
 
@@ -34,6 +35,7 @@ inline void append(Results& all, const StdMean& y) { all.insert(all.end(), {y.st
 inline void append(Results& all, const EighResult& y) { all.insert(all.end(), {y.values, y.vectors}); }
 inline void append(Results& all, const SvdResult& y) { all.insert(all.end(), {y.u, y.s, y.vh}); }
 inline void append(Results& all, const FrexpResult& y) { all.insert(all.end(), {y.mantissa, y.exponent}); }
+inline void append(Results& all, const HistogramResult& y) { all.insert(all.end(), {y.hist, y.bin_edges}); }
 inline void append(Results& all, const QrResult& y) { all.insert(all.end(), {y.q, y.r}); }
 inline void append(Results& all, const LuResult& y) { all.insert(all.end(), {y.p, y.l, y.u}); }
 inline void append(Results& all, const PolarResult& y) { all.insert(all.end(), {y.u, y.h}); }

@@ -32,9 +32,9 @@ def declared(pattern, *files):
     return names
 
 
-types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|SvdResult|QrResult|FrexpResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
+types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|SvdResult|QrResult|FrexpResult|HistogramResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
 ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_complex.h", "core/ops_fft.h", "core/ops_matrix.h", "core/ops_numeric.h",
-               "core/ops_special.h", "core/fused_ops.h", "core/linear_cross_entropy.h")
+               "core/ops_special.h", "core/special.h", "core/fused_ops.h", "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "nn/stft.h", "core/tensor.h", "core/random.h", "autograd/*.h")
 methods = declared(r"^  (?:template <class \w+(?: = \w+)?> )?(?:virtual )?[\w:<>&*]+ &?(\w+)\(", "core/tensor.h", "io/process_group.h", "io/tcp_store.h")
 classes = r"^(?:template <[\w ,.]+> )?(?:struct|class|using) (?:\[\[nodiscard\]\] )?(\w+)"
@@ -92,6 +92,8 @@ sections = [
     ("F", "`torch.nn.functional`", public(nn.functional, is_function), functions),
     ("linalg", "`torch.linalg`", [n for n in dir(torch.linalg) if n[0] != "_" and is_function(getattr(torch.linalg, n))], set()),
     ("fft", "`torch.fft`", [n for n in torch.fft.__all__ if n != "Tensor"], declared(rf"^{types} (\w+)\(", "core/ops_fft.h")),
+    ("special", "`torch.special`", [n for n in dir(torch.special) if n[0] != "_" and n.islower() and n not in ("torch", "common_args", "multi_dim_common")],
+     functions),
     ("complex", "Complex numbers", ["complex", "view_as_real", "view_as_complex", "real", "imag", "conj", "abs", "angle", "polar", "mul"], set()),
     ("nn", "Modules and losses of `torch.nn`", public(nn, derived(nn.Module)) + ["Parameter", "Buffer"], modules),
     ("init", "`torch.nn.init`", init_names + ["calculate_gain"], inits),
@@ -153,7 +155,7 @@ def page():
     yield f"""# PyTorch's names and ours
 
 Written by `tests/golden/coverage.py` from PyTorch {version} and the public headers; do not edit. Functions are in namespace
-`mantissa` (`core/ops.h`, `core/ops_complex.h`, `core/ops_fft.h` (in `fft`), `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/linear_cross_entropy.h`, `core/indexing.h`, `core/tensor.h`, `core/random.h`, `nn/stft.h`), the rest in `mantissa::nn`, `nn::init`, `distributions`, `optim`, `amp` and `data`.
+`mantissa` (`core/ops.h`, `core/ops_complex.h`, `core/ops_fft.h` (in `fft`), `core/ops_matrix.h`, `core/ops_numeric.h`, `core/ops_special.h`, `core/special.h`, `core/linear_cross_entropy.h`, `core/indexing.h`, `core/tensor.h`, `core/random.h`, `nn/stft.h`), the rest in `mantissa::nn`, `nn::init`, `distributions`, `optim`, `amp` and `data`.
 Options have PyTorch's names and defaults and are designated initialisers: `nn::Conv2d(3, 8, 3, {{.padding = 1}})`.
 In-place forms (`add_`) exist only as the methods of `Tensor` in `core/tensor.h`; quantized, sparse, complex, named and
 nested tensors do not exist, and names that serve them or PyTorch's internals are left out below.

@@ -21,6 +21,21 @@ inline constexpr Case more_cases[] = {
   GOLDEN("isneginf", "const(special()), ints(0, 3, 3)", "torch.isneginf(x), torch.isneginf(y)", isneginf(x), isneginf(y))
   GOLDEN("mvlgamma", "uniform(1.3, 6, 2, 3), ints(3, 9, 4)", "torch.mvlgamma(x, 1), torch.mvlgamma(x, 3), torch.mvlgamma(y, 2)", mvlgamma(x, 1), mvlgamma(x, 3), mvlgamma(y, 2))
 
+  // --- special functions (core/special.h) ---
+  GOLDEN("i0", "uniform(-20, 20, 2, 5), of(0., 7.5, 8., 8.5, 60.), ints(0, 4, 4)", "torch.special.i0(x), torch.special.i0(y), torch.special.i0(z)", i0(x), i0(y), i0(z))
+  GOLDEN("i0e", "uniform(-20, 20, 2, 5), of(7.5, 8., -8.5, 1e5), ints(0, 4, 4)", "torch.special.i0e(x), torch.special.i0e(y), torch.special.i0e(z)", i0e(x), i0e(y), i0e(z))
+  GOLDEN("i1", "uniform(-20, 20, 2, 5), of(0., 7.5, 8., -8.5, 60.), ints(0, 4, 4)", "torch.special.i1(x), torch.special.i1(y), torch.special.i1(z)", i1(x), i1(y), i1(z))
+  GOLDEN("i1e", "uniform(-20, 20, 2, 5), of(7.5, 8., -8.5, 1e5), ints(0, 4, 4)", "torch.special.i1e(x), torch.special.i1e(y), torch.special.i1e(z)", i1e(x), i1e(y), i1e(z))
+  GOLDEN("erfcx", "uniform(-2, 5, 2, 5), of(0., 19.5, 20., 1000.)", "torch.special.erfcx(x), torch.special.erfcx(y)", erfcx(x), erfcx(y))
+  GOLDEN("ndtr", "randn(2, 5), ints(-3, 4, 4)", "torch.special.ndtr(x), torch.special.ndtr(y)", ndtr(x), ndtr(y))
+  GOLDEN("log_ndtr", "randn(2, 5), of(-1., 0., -30., -200., 6.)", "torch.special.log_ndtr(x), torch.special.log_ndtr(y)", log_ndtr(x), log_ndtr(y))
+  GOLDEN("ndtri", "uniform(0.01, 0.99, 2, 5), const(of(0., 0.5, 1., 2., 1e-30, nan))", "torch.special.ndtri(x), torch.special.ndtri(y)", ndtri(x), ndtri(y))
+  GOLDEN("entr", "uniform(0.1, 3, 2, 5), const(of(0., -1., nan, 1.)), ints(0, 4, 4)", "torch.special.entr(x), torch.special.entr(y), torch.special.entr(z)", entr(x), entr(y), entr(z))
+  GOLDEN("xlog1py", "uniform(-1, 1, 2, 5), uniform(-0.8, 2, 5), const(of(0., 0., 1.)), const(of(-1., nan, -1.))", "torch.special.xlog1py(x, y), torch.special.xlog1py(z, u)", xlog1py(x, y), xlog1py(z, u))
+  GOLDEN("zeta", "ints(2, 7, 2, 5), uniform(0.3, 20, 5), const(of(1., 0.5, 2., 2.5, 3., 2.5)), const(of(2., 2., 0., -1.5, -1.5, 1.5))", "torch.special.zeta(x, y), torch.special.zeta(z, u)", zeta(x, y), zeta(z, u))
+  GOLDEN("igamma", "const(uniform(0.2, 9, 2, 5)), uniform(0.1, 12, 5), const(of(0., 0., 1., 60., 300., 300.)), const(of(0., 1., 0., 50., 290., 350.))", "torch.igamma(x, y), torch.igamma(z, u)", igamma(x, y), igamma(z, u))
+  GOLDEN("igammac", "const(uniform(0.2, 9, 2, 5)), uniform(0.1, 12, 5), const(of(0., 0., 1., 60., 300., 300.)), const(of(0., 1., 0., 50., 290., 350.))", "torch.igammac(x, y), torch.igammac(z, u)", igammac(x, y), igammac(z, u))
+
   // --- shapes ---
   GOLDEN("atleast_1d", "randn(), randn(3), randn(2, 3)", "torch.atleast_1d(x), torch.atleast_1d(y), torch.atleast_1d(z)", atleast_1d(x), atleast_1d(y), atleast_1d(z))
   GOLDEN("atleast_2d", "randn(), randn(3), randn(2, 3, 1)", "torch.atleast_2d(x), torch.atleast_2d(y), torch.atleast_2d(z)", atleast_2d(x), atleast_2d(y), atleast_2d(z))
@@ -45,6 +60,7 @@ inline constexpr Case more_cases[] = {
   GOLDEN("nanmedian", "distinct(3, 6), of([3.5, nan, 1.5, 2.5], [nan, nan, nan, 5.], [4., 3., 2., 1.]), ints(0, 9, 5)", "*x.nanmedian(1), *y.nanmedian(-1, True), x.nanmedian(), y.nanmedian(), z.nanmedian()", nanmedian(x, 1), nanmedian(y, -1, true), nanmedian(x), nanmedian(y), nanmedian(z))
   GOLDEN("nanmedian.nothing", "const(of([nan, nan], [nan, 1.])), const(randn(0))", "x.nanmedian(1).values, x[0].nanmedian(), y.nanmedian()", nanmedian(x, 1).values, nanmedian(x[0]), nanmedian(y))
   GOLDEN("histc", "const(of(0.3, 1., 2.1, 3., 4.2, 5., 5., nan)), const(of(1., 2., 2.5, 4.)), const(of(2., 2.)), const(randn(0))", "x.histc(4, 1, 5), y.histc(3), z.histc(4), u.histc(3), y.histc(2, 3, 3)", histc(x, 4, 1, 5), histc(y, 3), histc(z, 4), histc(u, 3), histc(y, 2, 3, 3))
+  GOLDEN("histogram", "const(of(0.3, 1., 2.1, 3., 4.2, 5., 5., nan)), const(of([1., 2.], [2.5, 4.])), const(of([1., 2.], [0.5, 1.5])), const(of(1., 2., 4.)), const(randn(0))", "*torch.histogram(x, 4, range=(1, 5)), *torch.histogram(y, 3), *torch.histogram(y, 3, weight=z), *torch.histogram(y, u, density=True), *torch.histogram(v, 2)", histogram(x, 4, {{1, 5}}), histogram(y, 3), histogram(y, 3, {}, z), histogram(y, u, {}, true), histogram(v, 2))
   GOLDEN("cov", "randn(3, 5), randn(5), of(1, 2, 1, 3, 1), uniform(0.5, 1, 5), ints(0, 9, 2, 4)", "x.cov(), x.cov(correction=0), y.cov(), x.cov(fweights=z), x.cov(aweights=u.detach()), x.cov(correction=0, fweights=z, aweights=u.detach()), x.cov(fweights=z, aweights=u.detach()), v.cov()", cov(x), cov(x, 0), cov(y), cov(x, 1, z), cov(x, 1, {}, u.detach()), cov(x, 0, z, u.detach()), cov(x, 1, z, u.detach()), cov(v))
   GOLDEN("corrcoef", "randn(3, 5), ints(0, 9, 2, 4)", "x.corrcoef(), y.corrcoef()", corrcoef(x), corrcoef(y))
   GOLDEN("renorm", "randn(3, 4), randn(2, 3, 2)", "x.renorm(2, 0, 1.5), x.renorm(1, -1, 2), y.renorm(3, 1, 0.5)", renorm(x, 2, 0, 1.5), renorm(x, 1, -1, 2), renorm(y, 3, 1, 0.5))

@@ -48,6 +48,10 @@ spelled = {
         "cond": "`cond`", "matrix_exp": "`matrix_exp`", "householder_product": "`householder_product`", "tensorinv": "`tensorinv`", "tensorsolve": "`tensorsolve`",
         "polar": "`polar`",
     },
+    "special": {
+        "expit": "`sigmoid`", "gammaln": "`lgamma`", "gammainc": "`igamma`", "gammaincc": "`igammac`", "multigammaln": "`mvlgamma`", "psi": "`digamma`",
+        "modified_bessel_i0": "`i0`", "modified_bessel_i1": "`i1`",
+    },
     "nn": {
         "Parameter": "`Param`", 
         "UpsamplingNearest2d": "`Upsample`", "UpsamplingBilinear2d": "`Upsample{{.mode = \"bilinear\", .align_corners = true}}`",
@@ -204,6 +208,8 @@ differences = [
     "`cond` has gradients for every norm; PyTorch's fail for all but 2, -2 and the nuclear one.",
     "`lu` and `lu_factor` of a singular matrix do not throw; PyTorch's `lu_factor` does.",
     "`norm`, `cdist` and `pdist` with p = 0 have a gradient, 0; PyTorch's `norm` has none.",
+    "`i0` and `i1` are infinite at infinity, `bessel_j0` and `bessel_j1` 0, where PyTorch says NaN; the gradient of `entr` is 0 at 0 and below.",
+    "`igamma` and `igammac` have a gradient to `a`, too; `hypot` has the gradient 0 at the origin, and `logaddexp` shares it between equal infinities.",
     "`signbit` and `copysign` take every NaN for positive: the sign of a computed NaN says nothing.",
     "`matmul` and `linear` of integers are refused, as by PyTorch on a GPU; on a CPU PyTorch computes them. `dot` takes integers.",
     "`grad` applies the hooks of its inputs to what it returns; PyTorch does so only where the input leads to no other input.",
