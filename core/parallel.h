@@ -24,7 +24,7 @@ template <class F> void parallel_for(std::int64_t n, std::int64_t grain, F&& bod
 }
 
 // Elements below which an elementwise loop stays on one thread.
-inline constexpr std::int64_t grain_size = 32768;
+inline constexpr std::int64_t grain_size = 16384;
 
 void set_num_threads(int n);  // n >= 1; the default is $MANTISSA_NUM_THREADS, $OMP_NUM_THREADS or all cores
 int num_threads();

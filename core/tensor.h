@@ -126,8 +126,8 @@ class Tensor {
   // x[0] = y: the handle that x[0] makes would be another's and gone, and x as it was.
   template <class T> void operator=(const T&) && {
     static_assert(!std::same_as<T, T>,
-                  "x[...] = y does not write into x: write x[...].copy_(y) or x[...].fill_(number); for a mask "
-                  "masked_fill, index_put or where, whose results are tensors of their own");
+                  "x[...] = y does not write into x: write x[...].copy_(y), x[...].fill_(number) or, for masks and "
+                  "tensors of indices, index_put_(x, {...}, y); masked_fill and where give tensors of their own");
   }
   // An uninitialised, dense tensor.
   static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu, Layout layout = Layout::contiguous);

@@ -10,7 +10,7 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-inline constexpr std::int64_t multi_tensor_block = 32768;  // elements per task, as parallel.h's grain_size
+inline constexpr std::int64_t multi_tensor_block = grain_size;  // elements per task
 
 template <class V> std::int64_t total_numel(std::span<const V> tensors) {
   std::int64_t n = 0;
