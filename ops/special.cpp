@@ -119,7 +119,8 @@ struct Zeta : BinarySpecial<special::Binary::zeta> {
   }
   static void samples(Samples& s) {
     s({s.integers({3, 5}, 2, 7), s.uniform({5}, 0.5, 6)}, Zeta{});
-    s({s.integers({4, 1}, 2, 4), s.uniform({3}, -1.8, -1.2)}, Zeta{});
+    s({s.integers({4, 1}, 2, 4), s.uniform({3}, 0.8, 3)}, Zeta{});
+    s({s.integers({6}, 2, 4), s.uniform({6}, -1.8, -1.2)}, Zeta{});  // not summed: terms of both signs
     s({s.integers({0, 4}, 2, 4), s.uniform({4}, 1, 2)}, Zeta{});
     s.error({s.integers({2}, 2, 4), s.randn({3})}, Zeta{}, "do not broadcast");
   }
