@@ -3,13 +3,13 @@
 
 #include <limits>
 
-#include "autograd/grad_mode.h"
 #include "core/gamma_slope.h"
 #include "core/kernel.h"
 #include "core/ops_special.h"
 #include "core/special_functions.h"
 #include "ops/compose.h"
 #include "ops/floating.h"
+#include "ops/function.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(special_unary, const View& y, const View& x, int which)
@@ -125,24 +125,33 @@ struct Zeta : BinarySpecial<special::Binary::zeta> {
     s.error({s.integers({2}, 2, 4), s.randn({3})}, Zeta{}, "do not broadcast");
   }
 };
+// The density of the gamma distribution, which is the slope of P along x, in f64.
+Tensor gamma_density(const Tensor& a, const Tensor& x) { return exp(xlogy(a - 1.0, x) - x - lgamma(a)); }
+// The gradient to a, a series, which has none of its own.
+struct IncompleteGammaByShape {
+  static constexpr auto name = "igamma, its gradient to a";
+  bool upper = false;
+  Tensor forward(Saved&, const Tensor& g, const Tensor& a, const Tensor& x) const {
+    const Tensor shape = cast(a, f64), place = cast(x, f64);
+    const Tensor slope = gamma_slope(shape, place) * gamma_density(shape, place);
+    return g * cast(upper ? slope : -slope, g.dtype());
+  }
+  std::vector<Tensor> backward(const Saved&, const Tensor&) const {
+    fail("igamma: the gradient to a has none of its own; detach() a");
+  }
+};
 template <bool upper> struct IncompleteGamma
     : BinarySpecial<upper ? special::Binary::igammac : special::Binary::igamma> {
   static constexpr auto name = upper ? "igammac" : "igamma";
   static constexpr const char* args[] = {"a", "x"};
-  static constexpr bool twice_differentiable = false;  // that of a is a series, and has no gradient
-  // of P by x, in f64
-  static Tensor density(const Tensor& a, const Tensor& x) { return exp(xlogy(a - 1.0, x) - x - lgamma(a)); }
-  static Tensor signed_like(const Tensor& g, const Tensor& slope) {
-    return g * cast(upper ? -slope : slope, g.dtype());
-  }
+  static constexpr bool twice_differentiable = false;  // by x alone
   static constexpr auto vjp() {
     return rules(
+        [](Grad g, In<0> a, In<1> x) { return apply_function(IncompleteGammaByShape{upper}, g, a, x); },
         [](Grad g, In<0> a, In<1> x) {
-          check(!grad_enabled(), name, ": the gradient to a has none of its own");
-          const Tensor shape = cast(a, f64), place = cast(x, f64);
-          return signed_like(g, -(gamma_slope(shape, place) * density(shape, place)));
-        },
-        [](Grad g, In<0> a, In<1> x) { return signed_like(g, density(cast(a, f64), cast(x, f64))); });
+          const Tensor slope = gamma_density(cast(a, f64), cast(x, f64));
+          return g * cast(upper ? -slope : slope, g.dtype());
+        });
   }
   static void samples(Samples& s) {
     s({s.uniform({3, 5}, 0.5, 6), s.uniform({5}, 0.3, 8)}, IncompleteGamma{});
