@@ -5,6 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "core/amx.h"
 #include "core/conv_ways.h"
 #include "core/gemm_few_rows.h"
 #include "core/tuner.h"
@@ -168,8 +169,10 @@ Way rule(const Problem& p) {
   if (!s.is_image()) return first_that_applies({Way::blocked});
   // One or two images of 4 x 4 or less: what there is to do is to read the weight.
   if (s.weights() >= (32 << 10) && applies(Way::few_pixels, p)) return Way::few_pixels;
-  // A quarter of the multiplications; in f32 also for halves, whose own instructions only double the speed.
-  if (p.winograd && winograd_fits(p.pass, s)) return Way::winograd;
+  // A quarter of the multiplications; in f32 also for halves, whose own instructions only double the speed. AMX's have
+  // sixteen times that of f32, and the library uses them.
+  const bool by_amx = inner_dtype(p.dtype) == bf16 && uses_amx() && applies(Way::channels_last, p);
+  if (p.winograd && !by_amx && winograd_fits(p.pass, s)) return Way::winograd;
   // Under few channels of the input, the library's kernels for its gradient work with empty vectors.
   const bool narrow = s.in_channels <= 4 && s.out_channels >= 32 && std::min(s.in[0], s.in[1]) >= 8;
   if (p.pass == ConvPass::input_gradient && narrow && applies(Way::winograd, p)) return Way::winograd;

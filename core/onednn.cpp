@@ -42,6 +42,7 @@ class OneThread {
 void lower_isa() {
   const char* wish = std::getenv("MANTISSA_ISA");
   if (!wish || std::getenv("ONEDNN_MAX_CPU_ISA") || std::getenv("DNNL_MAX_CPU_ISA")) return;
+  if (std::string_view(wish) == "avx512") dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);  // not AMX
   if (std::string_view(wish) == "avx2") dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
   if (std::string_view(wish) == "baseline") dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "core/amx.h"
 #include "core/choices.h"
 #include "core/cpu/isa.h"
 #include "core/onednn.h"
@@ -36,8 +37,8 @@ std::string find_machine() {
     }
   }
   // Hypervisors hide the model's name, so what it can compute is said as well.
-  return model + ", " + cpu_backend::name_of(cpu_backend::isa()) + (onednn::has_bf16() ? " bf16" : "") + ", oneDNN " +
-         onednn::version();
+  return model + ", " + cpu_backend::name_of(cpu_backend::isa()) + (onednn::has_bf16() ? " bf16" : "") +
+         (uses_amx() ? " amx" : "") + ", oneDNN " + onednn::version();
 }
 
 std::optional<Choices>& file() {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <mantissa/mantissa.h>
 #include <mantissa/autograd/gradcheck.h>
+#include <mantissa/core/amx.h>
 #include <mantissa/core/cpu/isa.h>
 #include <mantissa/core/device_report.h>
 #include <mantissa/core/onednn.h>
@@ -25,7 +26,9 @@ void build_and_processor() {
   line("processor", processor_report());
   line("kernels", fmt::format("{} (best here: {}); bf16 products {}", cpu_backend::name_of(cpu_backend::isa()),
                               cpu_backend::name_of(cpu_backend::best_isa()),
-                              onednn::has_bf16() ? "by AVX512_BF16" : "in f32: no instructions for them"));
+                              uses_amx()             ? "by AMX"
+                              : onednn::has_bf16() ? "by AVX512_BF16"
+                                                   : "in f32: no instructions for them"));
   const auto [threads, cores] = usable_processors();
   line("threads", fmt::format("{} ($MANTISSA_NUM_THREADS); usable here: {} cores, {} hardware threads", num_threads(),
                               cores, threads));

@@ -1,8 +1,11 @@
-// Products of f16 and bf16 with sums in f32, rounded once or kept. Where the processor has vdpbf16ps, bf16 is
-// multiplied as it is, two products in one lane: twice the rate of f32. Everything else is widened while it is packed
-// and goes through the tile of f32 products. Both sum every element over k in order, whatever the cut into pieces.
+// Products of f16 and bf16 with sums in f32, rounded once or kept. Where the processor has AMX or vdpbf16ps, bf16 is
+// multiplied as it is: by vdpbf16ps two products in one lane, at twice the rate of f32. Everything else is widened
+// while it is packed and goes through the tile of f32 products. All sum every element over k in order, whatever the
+// cut into pieces.
 #include <vector>
 
+#include "core/amx.h"
+#include "core/cpu/gemm_amx.h"
 #include "core/cpu/gemm_pairs.h"
 #include "core/gemm_half.h"
 
@@ -17,6 +20,16 @@ template <bool pairs> constexpr std::int64_t most_units_of = pairs ? 512 : 256;
 
 using gemm_pairs::Finish, gemm_pairs::has_bf16;
 bool in_pairs(Dtype t) { return t == bf16 && has_bf16(); }
+#if defined(MANTISSA_HAS_AMX)
+bool in_tiles(Dtype t) { return t == bf16 && uses_amx(); }
+#endif
+// Units of k in a panel of b.
+std::int64_t packed_depth(const HalfProduct& p) {
+#if defined(MANTISSA_HAS_AMX)
+  if (in_tiles(p.dtype)) return gemm_amx::units_of(p.k);
+#endif
+  return in_pairs(p.dtype) ? units_of<true>(p.k) : units_of<false>(p.k);
+}
 
 // Rows of the left operand of a tile, in elements of four bytes (widened) or two (pairs).
 template <bool pairs> struct Left {
@@ -68,7 +81,7 @@ template <class R>
 void store_transposed(R* c, std::int64_t c_row, const float* sums, const float* bias, std::int64_t rows,
                       std::int64_t columns, bool add) {
   for (std::int64_t j = 0; j < columns; ++j) {
-    float line[tile_rows];
+    float line[half_panel];
     for (std::int64_t i = 0; i < rows; ++i) line[i] = sums[i * half_panel + j] + bias[i];
     if constexpr (std::is_same_v<R, float>) {
       for (std::int64_t i = 0; add && i < rows; ++i) line[i] += c[j * c_row + i];
@@ -110,6 +123,29 @@ Left<pairs> prepare_left(const HalfProduct& p, std::int64_t i, std::int64_t rows
   }
 }
 
+#if defined(MANTISSA_HAS_AMX)
+// Finished sums [rows][half_panel] into rows from i and columns from j of c.
+void finish_block(const HalfProduct& p, std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns,
+                  const float* sums) {
+  const auto* bias = static_cast<const BFloat16*>(p.bias);
+  float start[half_panel] = {};
+  if (bias) convert_run(start, bias + (p.c_transposed ? i : j), 1, p.c_transposed ? rows : columns);
+  const std::int64_t at = p.c_transposed ? j * p.c_row + i : i * p.c_row + j;
+  char* c = static_cast<char*>(p.c) + at * (p.wide ? 4 : 2);
+  if (p.c_transposed && p.wide) {
+    store_transposed(reinterpret_cast<float*>(c), p.c_row, sums, start, rows, columns, p.add);
+  } else if (p.c_transposed) {
+    store_transposed(reinterpret_cast<BFloat16*>(c), p.c_row, sums, start, rows, columns, p.add);
+  } else {
+    const Finish finish{c, p.wide, p.c_row, columns, start, p.add};
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* line = sums + r * half_panel;
+      gemm_pairs::finish_row(finish, r, _mm512_loadu_ps(line), _mm512_loadu_ps(line + 16));
+    }
+  }
+}
+#endif
+
 // R: the type of c.
 template <class T, class R, bool pairs>
 void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, std::int64_t column,
@@ -146,23 +182,69 @@ void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, st
   }
 }
 
+#if defined(MANTISSA_HAS_AMX)
+// The same by AMX. A panel of b, 32 KiB of it at once, stays in the first-level cache while blocks of a go by.
+void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t rows, std::int64_t column,
+                            std::int64_t columns) {
+  thread_local std::vector<float> a_memory, sum_memory;
+  constexpr std::int64_t block = gemm_amx::block_rows, block_sums = block * half_panel, most_units = 256,
+                         most_blocks = 8;  // of a, packed together
+  const std::int64_t units = gemm_amx::units_of(p.k), panels = (columns + half_panel - 1) / half_panel,
+                     blocks = (rows + block - 1) / block;
+  const bool whole = units <= most_units;  // else the sums of all blocks wait for the next part of k
+  // Rows that lie apart by a multiple of half a page fall into the same few sets of the first-level cache.
+  const bool as_it_lies = p.a_col == 1 && p.k % (2 * gemm_amx::tile) == 0 && (p.a_row % 1024 != 0 || rows == 1);
+  Unit* a_panel = reinterpret_cast<Unit*>(
+      scratch(a_memory, as_it_lies ? 0 : std::min(blocks, most_blocks) * block * std::min(units, most_units)));
+  float* all_sums = scratch(sum_memory, (whole ? 1 : blocks * panels) * block_sums);
+  gemm_amx::Tiles tiles;
+  for (std::int64_t u = 0; u < std::max<std::int64_t>(units, 1); u += most_units) {
+    const std::int64_t some = std::min(most_units, units - u), depth = std::min(2 * some, p.k - 2 * u);
+    for (std::int64_t first = 0; first < blocks; first += most_blocks) {
+      const std::int64_t last = std::min(first + most_blocks, blocks), i = row + first * block;
+      const auto* left = static_cast<const BFloat16*>(p.a) + i * p.a_row + 2 * u * p.a_col;
+      std::int64_t left_row = p.a_row;
+      if (!as_it_lies) {
+        gemm_amx::pack_rows(a_panel, left, std::min(last * block, rows) - first * block, p.a_row, depth, p.a_col);
+        left = reinterpret_cast<const BFloat16*>(a_panel), left_row = 2 * some;
+      }
+      for (std::int64_t q = 0; q < panels; ++q) {
+        const std::int64_t j = column + q * half_panel, wide = std::min(half_panel, column + columns - j);
+        const Unit* b_panel = p.packed + (j / half_panel * units + u) * half_panel;
+        for (std::int64_t t = first; t < last; ++t) {
+          const std::int64_t real = std::min(block, rows - t * block);
+          float* sums = all_sums + (whole ? 0 : (t * panels + q) * block_sums);
+          tiles.configure(real);
+          gemm_amx::multiply(real, some, left + (t - first) * block * left_row, left_row, b_panel, sums, u > 0);
+          if (u + some == units) finish_block(p, row + t * block, real, j, wide, sums);
+        }
+      }
+    }
+  }
+}
+#endif
+
 }  // namespace
 
-void gemm_half_units(const HalfProduct& p, std::int64_t* units) {
-  *units = (in_pairs(p.dtype) ? units_of<true>(p.k) : units_of<false>(p.k)) * half_panel;
-}
+void gemm_half_units(const HalfProduct& p, std::int64_t* units) { *units = packed_depth(p) * half_panel; }
 
 void gemm_half_pack(const HalfProduct& p, std::int64_t first, std::int64_t last) {
   visit_halves(p.dtype, [&]<class T, bool pairs> {
+    const std::int64_t units = packed_depth(p);
     for (std::int64_t q = first; q < last; ++q) {
       const std::int64_t j = q * half_panel;
-      gemm_pack::pack<pairs, half_panel>(p.packed + j * units_of<pairs>(p.k), static_cast<const T*>(p.b) + j * p.b_col,
-                                         std::min(half_panel, p.n - j), p.b_col, p.k, p.b_row);
+      Unit* to = p.packed + j * units;
+      gemm_pack::pack<pairs, half_panel>(to, static_cast<const T*>(p.b) + j * p.b_col, std::min(half_panel, p.n - j),
+                                         p.b_col, p.k, p.b_row);
+      std::fill(to + units_of<pairs>(p.k) * half_panel, to + units * half_panel, 0u);
     }
   });
 }
 
 void gemm_half(const HalfProduct& p, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
+#if defined(MANTISSA_HAS_AMX)
+  if (in_tiles(p.dtype)) return multiply_part_in_tiles(p, row, rows, column, columns);
+#endif
   visit_halves(p.dtype, [&]<class T, bool pairs> {
     p.wide ? multiply_part<T, float, pairs>(p, row, rows, column, columns)
            : multiply_part<T, T, pairs>(p, row, rows, column, columns);

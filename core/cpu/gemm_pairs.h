@@ -34,6 +34,24 @@ struct Finish {
 };
 
 #if defined(__AVX512F__)
+// Row i of a tile: half_panel sums, the bias and what is there added, rounded once or not.
+__attribute__((target("avx512bf16"))) inline void finish_row(const Finish& f, std::int64_t i, __m512 first,
+                                                             __m512 second) {
+  const __mmask32 real = gemm_pack::first_of_32(f.columns);
+  const __m512 low = _mm512_add_ps(first, _mm512_loadu_ps(f.bias));
+  const __m512 high = _mm512_add_ps(second, _mm512_loadu_ps(f.bias + 16));
+  if (f.wide) {
+    float* c = static_cast<float*>(f.c) + i * f.c_row;
+    const auto left = static_cast<__mmask16>(real), right = static_cast<__mmask16>(real >> 16);
+    const auto there = static_cast<__mmask16>(f.add ? 0xffff : 0);  // zeros where nothing is to be added
+    _mm512_mask_storeu_ps(c, left, _mm512_add_ps(low, _mm512_maskz_loadu_ps(left & there, c)));
+    _mm512_mask_storeu_ps(c + 16, right, _mm512_add_ps(high, _mm512_maskz_loadu_ps(right & there, c + 16)));
+  } else {
+    const auto both = _mm512_cvtne2ps_pbh(high, low);
+    _mm512_mask_storeu_epi16(static_cast<BFloat16*>(f.c) + i * f.c_row, real, (__m512i)both);
+  }
+}
+
 // sums [rows][half_panel] (+)= a @ packed b, and with `finish` into c instead. Rows of a lie `row` elements apart, its
 // units `step`; those of b half_panel.
 template <int rows>
@@ -64,22 +82,8 @@ __attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units
     for (int g = 0; g < groups; ++g) a[g] += step;
   }
   if (finish) {
-    const __mmask32 real = gemm_pack::first_of_32(finish->columns);
-    const __m512 bias0 = _mm512_loadu_ps(finish->bias), bias1 = _mm512_loadu_ps(finish->bias + 16);
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) {
-      const __m512 low = _mm512_add_ps(sum[i][0], bias0), high = _mm512_add_ps(sum[i][1], bias1);
-      if (finish->wide) {
-        float* c = static_cast<float*>(finish->c) + i * finish->c_row;
-        const auto first = static_cast<__mmask16>(real), second = static_cast<__mmask16>(real >> 16);
-        const auto there = static_cast<__mmask16>(finish->add ? 0xffff : 0);  // zeros where nothing is to be added
-        _mm512_mask_storeu_ps(c, first, _mm512_add_ps(low, _mm512_maskz_loadu_ps(first & there, c)));
-        _mm512_mask_storeu_ps(c + 16, second, _mm512_add_ps(high, _mm512_maskz_loadu_ps(second & there, c + 16)));
-      } else {
-        const auto both = _mm512_cvtne2ps_pbh(high, low);
-        _mm512_mask_storeu_epi16(static_cast<BFloat16*>(finish->c) + i * finish->c_row, real, (__m512i)both);
-      }
-    }
+    for (int i = 0; i < rows; ++i) finish_row(*finish, i, sum[i][0], sum[i][1]);
     return;
   }
 #pragma GCC unroll 16

@@ -1,0 +1,139 @@
+// The innermost step of a product of bf16 by AMX (core/amx.h): 32 rows by 32 columns of sums in four tile registers,
+// plus, of every 32 elements of k, two tiles of a times two of b. A row of a tile is 64 bytes: 16 sums, or 16 units of
+// gemm_pack.h, which are pairs along k. Of b that is the layout of the panels that AVX512_BF16 uses too, padded to
+// whole tiles; of a it is its rows as they lie.
+// Instructions by name and not by intrinsics: those of g++ 12 do not say that tileloadd reads memory.
+// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "core/cpu/gemm_pack.h"
+#include "core/gemm_half.h"
+
+#if defined(__AVX512F__) && defined(__x86_64__)
+#define MANTISSA_HAS_AMX 1
+
+namespace mantissa::cpu_backend::MANTISSA_ISA::gemm_amx {
+
+using gemm_pack::Unit;
+inline constexpr std::int64_t tile = 16;             // rows of a tile, and units of four bytes in one of them
+inline constexpr std::int64_t block_rows = 2 * tile;
+static_assert(half_panel == 2 * tile);
+
+// Units of k that a line takes: whole tiles, the last one filled up with zeros.
+constexpr std::int64_t units_of(std::int64_t depth) {
+  return (gemm_pack::units_of<true>(depth) + tile - 1) / tile * tile;
+}
+
+template <int t> void load(const void* rows, std::int64_t step) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(step), "i"(t) : "memory");
+}
+template <int t> void store(void* rows, std::int64_t step) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(rows), "r"(step), "i"(t) : "memory");
+}
+template <int t> void zero() { asm volatile("tilezero %%tmm%c0" : : "i"(t)); }
+template <int sums, int left, int right> void add_product() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(left), "i"(right));
+}
+
+// Which parts of its registers a thread uses. Gives them back at its end: a thread that holds some is dearer to switch.
+class Tiles {
+ public:
+  Tiles() = default;
+  Tiles(const Tiles&) = delete;
+  ~Tiles() {
+    if (rows_) asm volatile("tilerelease");
+  }
+  // Tiles 0 and 1 take `rows` rows of a, 2 and 3 columns of b, 4 to 7 the sums of their products; 1, 6 and 7 exist only
+  // for more than 16 rows. What they held is gone.
+  void configure(std::int64_t rows) {
+    if (rows == rows_) return;
+    rows_ = rows;
+    const auto upper = static_cast<std::uint8_t>(std::min(rows, tile)), lower = static_cast<std::uint8_t>(rows - upper);
+    Layout l;
+    for (int t : {0, 4, 5}) l.rows[t] = upper;
+    for (int t : {1, 6, 7}) l.rows[t] = lower;
+    for (int t : {2, 3}) l.rows[t] = tile;
+    for (int t = 0; t < 8; ++t) l.row_bytes[t] = l.rows[t] ? 64 : 0;
+    asm volatile("ldtilecfg %0" : : "m"(l));
+  }
+
+ private:
+  struct Layout {  // as ldtilecfg reads it
+    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    std::uint16_t row_bytes[16] = {};
+    std::uint8_t rows[16] = {};
+  };
+  static_assert(sizeof(Layout) == 64);
+  std::int64_t rows_ = 0;
+};
+
+// sums [rows][half_panel] (+)= left @ packed b, over `units` units of k, in tiles configured for `rows` rows. Rows of
+// left lie `row` elements apart.
+template <bool lower> void multiply_tiles(std::int64_t units, const BFloat16* left, std::int64_t row, const Unit* b,
+                                          float* sums, bool add) {
+  constexpr std::int64_t across = half_panel * sizeof(float);
+  const std::int64_t down = row * static_cast<std::int64_t>(sizeof(BFloat16));
+  float* const low = sums + tile * half_panel;
+  if (add) {
+    load<4>(sums, across), load<5>(sums + tile, across);
+    if constexpr (lower) load<6>(low, across), load<7>(low + tile, across);
+  } else {
+    zero<4>(), zero<5>();
+    if constexpr (lower) zero<6>(), zero<7>();
+  }
+  for (std::int64_t u = 0; u < units; u += tile, left += 2 * tile, b += tile * half_panel) {
+    load<2>(b, across);
+    load<0>(left, down);
+    add_product<4, 0, 2>();
+    load<3>(b + tile, across);
+    add_product<5, 0, 3>();
+    if constexpr (lower) {
+      load<1>(left + tile * row, down);
+      add_product<6, 1, 2>();
+      add_product<7, 1, 3>();
+    }
+  }
+  store<4>(sums, across), store<5>(sums + tile, across);
+  if constexpr (lower) store<6>(low, across), store<7>(low + tile, across);
+}
+inline void multiply(std::int64_t rows, std::int64_t units, const BFloat16* left, std::int64_t row, const Unit* b,
+                     float* sums, bool add) {
+  rows > tile ? multiply_tiles<true>(units, left, row, b, sums, add)
+              : multiply_tiles<false>(units, left, row, b, sums, add);
+}
+
+// `rows` rows of a and `depth` of k as rows of units_of(depth) units. Rows lie `row` elements apart, elements of a row
+// `step`.
+inline void pack_rows(Unit* to, const BFloat16* from, std::int64_t rows, std::int64_t row, std::int64_t depth,
+                      std::int64_t step) {
+  const std::int64_t units = units_of(depth);
+  if (row == 1 && step != 1) {  // neighbours in memory are neighbours down: turned round in squares
+    for (std::int64_t u = 0; u < units; u += tile) {
+      for (std::int64_t i = 0; i < rows; i += tile) {
+        __m512i square[tile];
+        for (std::int64_t j = 0; j < tile; ++j) {
+          const std::int64_t k = 2 * (u + j);
+          square[j] = k < depth ? gemm_pack::units_across<true>(from + i + k * step, step, depth - k, rows - i)
+                                : _mm512_setzero_si512();
+        }
+        gemm_pack::transpose16(square);
+        for (std::int64_t j = 0; j < std::min(tile, rows - i); ++j)
+          _mm512_storeu_si512(to + (i + j) * units + u, square[j]);
+      }
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    auto* line = reinterpret_cast<BFloat16*>(to + i * units);
+    if (step == 1) std::memcpy(static_cast<void*>(line), from + i * row, static_cast<std::size_t>(2 * depth));
+    else for (std::int64_t k = 0; k < depth; ++k) line[k] = from[i * row + k * step];
+    std::memset(static_cast<void*>(line + depth), 0, static_cast<std::size_t>(4 * units - 2 * depth));
+  }
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA::gemm_amx
+#endif
