@@ -22,7 +22,10 @@ Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) 
   check_length("bincount", "the largest value", largest);
   const std::int64_t bins = std::max(minlength, largest + 1);
   // as PyTorch
-  const Tensor counted = !weights.defined() ? ones_like(x) : weights.is_floating() ? weights : cast(weights, f64);
+  const Tensor one = ones({1}, {.dtype = i64, .device = x.device()});
+  const Tensor counted = !weights.defined()       ? expand(one, x.sizes())
+                         : weights.is_floating() ? weights
+                                                 : cast(weights, f64);
   return scatter_add(zeros({bins}, {.dtype = counted.dtype(), .device = x.device()}), 0, x, counted);
 }
 Tensor histc(const Tensor& x, std::int64_t bins, double min, double max) {

@@ -8,6 +8,7 @@
 #include "ops/compose.h"
 #include "ops/device_table.h"
 #include "ops/number_like.h"
+#include "ops/order.h"
 
 namespace mantissa {
 namespace {
@@ -122,17 +123,12 @@ ValuesIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim) {
   const int d = wrap_dim(dim, x.dim());
   const std::int64_t n = checked_size("kthvalue", x, d);
   check(k >= 1 && k <= n, "kthvalue: k = ", k, " is not between 1 and the size ", n, " of dimension ", d, " of ", x);
-  return chosen(x, slice(argsort(as_line(x.detach()), d), d, k - 1, k), d, keepdim);
+  return chosen(x, argsort_place(as_line(x.detach()), d, k - 1), d, keepdim);
 }
 ValuesIndices median(const Tensor& x, int dim, bool keepdim) {
   const int d = wrap_dim(dim, x.dim());
   const std::int64_t n = checked_size("median", x, d);
-  Tensor index = slice(argsort(as_line(x.detach()), d), d, (n - 1) / 2, (n - 1) / 2 + 1);
-  if (x.is_floating()) {
-    const Tensor nan = isnan(as_line(x.detach()));
-    index = where(any(nan, {d}, true), argmax(cast(nan, i64), d, true), index);
-  }
-  return chosen(x, index, d, keepdim);
+  return chosen(x, argsort_place(as_line(x.detach()), d, (n - 1) / 2, true), d, keepdim);
 }
 Tensor median(const Tensor& x) { return median(flatten(x), 0).values; }
 ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {

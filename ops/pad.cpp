@@ -71,9 +71,7 @@ std::int64_t source_of(std::string_view mode, std::int64_t i, std::int64_t n) {
   if (mode == "circular") return (i % n + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
-// The elements of dimension d that the padded one is made of.
-std::vector<std::int64_t> padded(const Tensor& x, int d, std::int64_t before, std::int64_t after,
-                                 std::string_view mode) {
+void check_borders(const Tensor& x, int d, std::int64_t before, std::int64_t after, std::string_view mode) {
   const std::int64_t n = x.sizes()[d], most = std::max(before, after);
   check(n > 0 || most <= 0, "pad: mode ", mode, " needs elements in dimension ", d, " of ", x);
   check(mode != "reflect" || most < n, "pad: a reflected border of ", most,
@@ -81,6 +79,9 @@ std::vector<std::int64_t> padded(const Tensor& x, int d, std::int64_t before, st
   check(mode != "circular" || most <= n, "pad: a circular border of ", most, " is longer than dimension ", d, " of ",
         x);
   check(before + n + after >= 0, "pad: borders ", before, " and ", after, " leave nothing of dimension ", d, " of ", x);
+}
+// The elements of a dimension of n that the padded one is made of.
+std::vector<std::int64_t> padded(std::int64_t n, std::int64_t before, std::int64_t after, std::string_view mode) {
   std::vector<std::int64_t> at;
   for (std::int64_t i = -before; i < n + after; ++i) at.push_back(source_of(mode, i, n));
   return at;
@@ -91,15 +92,45 @@ Taps choosing(const std::vector<std::int64_t>& at, std::int64_t n) {
   for (const std::int64_t i : at) taps.add(i, 1), taps.end_result();
   return taps;
 }
+// A line longer than there are lines: its border is cut from it and joined, where a table of places would take longer
+// than the copy.
+Tensor pad_long_line(const Tensor& x, int d, std::int64_t before, std::int64_t after, std::string_view mode) {
+  const std::int64_t n = x.size(d);
+  const auto border = [&](std::int64_t begin, std::int64_t size) {  // of positions from `begin` on, all outside x
+    if (mode == "circular") {
+      const std::int64_t first = begin < 0 ? begin + n : begin - n;
+      return slice(x, d, first, first + size);
+    }
+    if (mode == "reflect") {
+      const std::int64_t last = begin < 0 ? -begin : 2 * (n - 1) - begin;
+      return flip(slice(x, d, last - size + 1, last + 1), {d});
+    }
+    Dims sizes = x.sizes();
+    sizes[d] = size;
+    return expand(slice(x, d, begin < 0 ? 0 : n - 1, begin < 0 ? 1 : n), sizes);
+  };
+  std::vector<Tensor> parts;
+  if (before > 0) parts.push_back(border(-before, before));
+  parts.push_back(slice(x, d, std::max<std::int64_t>(-before, 0), n - std::max<std::int64_t>(-after, 0)));
+  if (after > 0) parts.push_back(border(n, after));
+  return cat(parts, d);
+}
 Tensor pad_with_elements(const Tensor& x, const Dims& before, const Dims& after, std::string_view mode) {
+  constexpr std::int64_t long_line = 1024;
   Tensor y = x;
   Taps taps[2];  // of the last two dimensions, on the CPU
   Dims sizes = x.sizes();
   for (int d = 0; d < x.dim(); ++d) {
     if (before[d] == 0 && after[d] == 0) continue;
-    const std::vector<std::int64_t> at = padded(x, d, before[d], after[d], mode);
-    sizes[d] = static_cast<std::int64_t>(at.size());
-    if (x.device().is_cpu() && d >= x.dim() - 2 && !at.empty()) taps[d - (x.dim() - 2)] = choosing(at, x.size(d));
+    check_borders(x, d, before[d], after[d], mode);
+    const std::int64_t n = x.size(d);
+    sizes[d] = before[d] + n + after[d];
+    if (x.device().is_cpu() && n >= long_line && n > x.numel() / n) {
+      y = pad_long_line(y, d, before[d], after[d], mode);
+      continue;
+    }
+    const std::vector<std::int64_t> at = padded(n, before[d], after[d], mode);
+    if (x.device().is_cpu() && d >= x.dim() - 2 && !at.empty()) taps[d - (x.dim() - 2)] = choosing(at, n);
     else y = index_select(y, d, device_table(at, {sizes[d]}, x.device()));
   }
   if (taps[0].out() == 0 && taps[1].out() == 0) return y;
@@ -154,6 +185,10 @@ void pad_samples(Samples& s) {
   s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {3, 1, 2, 0}, "reflect"); });
   s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {5, 1, 2, 0}, "replicate"); });
   s.call({s.randn({2, 3, 4})}, [](const Tensors& x) { return pad(x[0], {4, 1, 2, -1}, "circular"); });
+  for (const char* mode : {"reflect", "replicate", "circular"}) {  // a long line
+    s.call({s.randn({2, 1024})}, [=](const Tensors& x) { return pad(x[0], {3, 1, 1, 0}, mode); });
+    s.call({s.randn({1024})}, [=](const Tensors& x) { return pad(x[0], {-1, 2}, mode); });
+  }
   s.error_call(
       {s.randn({2, 3})}, [](const Tensors& x) { return pad(x[0], {1}); }, "must be pairs");
   s.error_call(

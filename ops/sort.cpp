@@ -6,11 +6,13 @@
 #include "core/recording.h"
 #include "ops/apply.h"
 #include "ops/at_least_1d.h"
+#include "ops/order.h"
 #include "ops/registry.h"
 
 namespace mantissa {
 
 MANTISSA_KERNEL(argsort, const View& index, const View& x, int dim, bool descending)
+MANTISSA_KERNEL(argsort_place, const View& index, const View& x, int dim, std::int64_t place, bool nan_wins)
 MANTISSA_KERNEL(searchsorted, const View& index, const View& sorted, const View& values, bool right)
 MANTISSA_KERNEL(nonzero, const View& index, const View& x)
 
@@ -49,6 +51,35 @@ struct Argsort {
     s({s.randn({0, 2})}, Argsort{0});
     s.error({s.randn({2, 3})}, Argsort{2}, "dim 2 is out of range for 2 dimensions");
     s.error({s.randn({2, 3})}, Argsort{1, true, 4}, "k = 4 is not between 0 and the size 3 of dimension 1");
+  }
+};
+
+// What stands at one place of argsort's order, size 1 along dim; with nan_wins the first NaN of a line that has one.
+// Selected, without the others being put in order, for which there is a kernel on the CPU alone.
+struct ArgsortPlace {
+  static constexpr auto name = "argsort_place";
+  static constexpr const char* args[] = {"x"};
+  static constexpr bool differentiable = false;
+  int dim = -1;
+  std::int64_t place = 0;
+  bool nan_wins = false;
+
+  Spec infer(const Tensor& x) const {
+    check(x.dim() > 0 && x.device().is_cpu(), "needs a dimension, and the CPU");
+    const int d = wrap_dim(dim, x.dim());
+    Dims sizes = x.sizes();
+    check(place >= 0 && place < sizes[d], "place ", place, " is not in dimension ", d, " of ", x);
+    sizes[d] = 1;
+    return {sizes, i64, x.device()};
+  }
+  void run(const View& index, const View& x) const {
+    kernels::argsort_place(x.device, index, x, wrap_dim(dim, x.dim()), place, nan_wins);
+  }
+  static Tensor reference(const ArgsortPlace& op, const Tensor& x) {
+    const Tensor index = slice(argsort(x, op.dim), op.dim, op.place, op.place + 1);
+    if (!op.nan_wins || !x.is_floating()) return index;
+    const Tensor nan = isnan(x);
+    return where(any(nan, {op.dim}, true), argmax(cast(nan, i64), op.dim, true), index);
   }
 };
 
@@ -110,6 +141,10 @@ MANTISSA_OP(Nonzero)
 }  // namespace
 
 Tensor argsort(const Tensor& x, int dim, bool descending) { return apply(Argsort{dim, descending}, x); }
+Tensor argsort_place(const Tensor& x, int dim, std::int64_t place, bool nan_wins) {
+  const ArgsortPlace op{dim, place, nan_wins};
+  return x.device().is_cpu() ? apply(op, x) : ArgsortPlace::reference(op, x);
+}
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   return apply(Searchsorted{right}, sorted, values);
 }

@@ -224,6 +224,22 @@ template <class C> void copy_converting(const View& y, const View& x) {
   });
 }
 
+// Integers of up to 32 bits to other numbers, straight from one to the other.
+template <class From> void copy_widening(const View& y, const View& x) {
+  visit(y.dtype, [&]<class To> {
+    for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
+      To* out = y.as<To>() + to;
+      const From* in = x.as<const From>() + at;
+      const auto widened = [](From v) {
+        if constexpr (std::is_integral_v<To> || sizeof(To) == 8) return static_cast<To>(v);
+        else return To(static_cast<float>(v));
+      };
+      if (ys == 1 && xs == 1) for (std::int64_t i = 0; i < n; ++i) out[i] = widened(in[i]);
+      else for (std::int64_t i = 0; i < n; ++i) out[i * ys] = widened(in[i * xs]);
+    });
+  });
+}
+
 // y = f(y, x) in compute type C.
 template <class C, class F> void update(const View& y, const View& x, F&& f) {
   for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
@@ -260,6 +276,16 @@ template <class F> void update_in_compute_type(const View& y, const View& x, F&&
 void copy(const View& y, const View& x) {
   if (x.dtype == y.dtype) {
     return visit_word(x.dtype, [&]<class Word> { copy_words<Word>(y, x); });
+  }
+  Turned turned;
+  if (y.is_contiguous() && y.numel() >= grain_size && turned.init(y, x)) {  // in x's dtype, by whole lines of the cache
+    const Tensor rows = Tensor::allocate(y.sizes, x.dtype);
+    copy(rows.view(), x);
+    return copy(y, rows.view());
+  }
+  if (y.dtype != boolean && y.dtype != u8) {
+    if (x.dtype == i32) return copy_widening<std::int32_t>(y, x);
+    if (x.dtype == u8 || x.dtype == boolean) return copy_widening<std::uint8_t>(y, x);  // false and true are 0 and 1
   }
   const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
   if (a == i64 && b == i64) copy_converting<std::int64_t>(y, x);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "core/cpu/row_walk.h"
@@ -37,11 +38,12 @@ Offsets line_start(std::int64_t line, const Dims& sizes, int dim, const Dims& a,
   return o;
 }
 
-// Calls body(a, b, c) with the three offsets at the start of each line of `sizes` along `dim`.
+// Calls body(a, b, c) with the three offsets at the start of each line of `sizes` along `dim`. Elements that an index
+// names take longer than those of a run.
 template <class F> void for_lines(const Dims& sizes, int dim, const Dims& a, const Dims& b, const Dims& c, F&& body) {
   const std::int64_t length = sizes[dim], lines = numel_of(sizes) / (length > 0 ? length : 1);
   if (length == 0 || lines == 0) return;
-  parallel_for(lines, std::max<std::int64_t>(1, grain_size / length), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(lines, std::max<std::int64_t>(1, grain_size / (4 * length)), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t line = begin; line < end; ++line) {
       const Offsets o = line_start(line, sizes, dim, a, b, c);
       body(o.a, o.b, o.c);
@@ -54,7 +56,8 @@ template <class Word> void gather_lines(const View& y, const View& x, int dim, c
     const std::int64_t* at = index.as<const std::int64_t>() + io;
     const Word* from = x.as<const Word>() + xo;
     Word* to = y.as<Word>() + yo;
-    for (std::int64_t i = 0; i < n; ++i) to[i * ys] = from[at[i * is] * xs];
+    const std::int64_t count = n, y_step = ys, x_step = xs, step = is;  // the loop's own: bytes might be any of them
+    for (std::int64_t i = 0; i < count; ++i) to[i * y_step] = from[at[i * step] * x_step];
   });
 }
 
@@ -244,13 +247,11 @@ void scatter_add(const View& y, int dim, const View& index, const View& whole_so
                 const std::int64_t* at = index.as<const std::int64_t>() + io;
                 const T* from = source.as<const T>() + so;
                 T* to = y.as<T>() + yo;
-                if constexpr (sizeof(T) == 2) {  // halves: the line is summed in f32 and rounded once
-                  std::vector<C> line(static_cast<std::size_t>(length));
-                  for (std::int64_t i = 0; i < length; ++i)
-                    line[static_cast<std::size_t>(i)] = static_cast<C>(to[i * ys]);
-                  for (std::int64_t i = 0; i < n; ++i)
-                    line[static_cast<std::size_t>(at[i * is])] += static_cast<C>(from[i * ss]);
-                  for (std::int64_t i = 0; i < length; ++i) to[i * ys] = convert<T>(line[static_cast<std::size_t>(i)]);
+                if constexpr (sizeof(T) == 2) {  // halves: what the index names is summed in f32 and rounded once
+                  const std::unique_ptr<C[]> sum(new C[static_cast<std::size_t>(length)]);
+                  for (std::int64_t i = 0; i < n; ++i) sum[at[i * is]] = static_cast<C>(to[at[i * is] * ys]);
+                  for (std::int64_t i = 0; i < n; ++i) sum[at[i * is]] += static_cast<C>(from[i * ss]);
+                  for (std::int64_t i = 0; i < n; ++i) to[at[i * is] * ys] = convert<T>(sum[at[i * is]]);
                 } else {
                   for (std::int64_t i = 0; i < n; ++i)
                     to[at[i * is] * ys] = static_cast<T>(to[at[i * is] * ys] + from[i * ss]);

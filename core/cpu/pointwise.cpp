@@ -274,6 +274,53 @@ bool run_booleans(int opcode, const View& y, std::span<const View* const> x) {
   return false;
 }
 
+// Sums, differences, products and comparisons of dense integers of type S, or of those and one number, as they lie: the
+// compute type of integers would move two or eight times as much. Results are those of it, as they are stored.
+template <class S> bool run_narrow(int opcode, const View& y, std::span<const View* const> x) {
+  using namespace mantissa::pointwise;
+  if (x.size() != 2 || !y.is_contiguous() || (y.dtype != boolean && y.dtype != dtype_of<S>)) return false;
+  const S* from[2] = {};  // null: the number
+  S number = 0;
+  for (std::size_t k = 0; k < 2; ++k) {
+    if (x[k]->dtype == dtype_of<S> && x[k]->sizes == y.sizes && x[k]->is_contiguous()) {
+      from[k] = x[k]->as<const S>();
+    } else if (x[k]->numel() == 1 && k > 0) {
+      std::int64_t v = 0;
+      load_run(&v, x[k]->data, x[k]->dtype, 0, 0, 1);
+      number = static_cast<S>(v);
+      if (number != v) return false;
+    } else {
+      return false;
+    }
+  }
+  const auto each = [&]<class To>(To* to, const auto& f) {
+    parallel_for(y.numel(), 2 * grain_size, [&](std::int64_t begin, std::int64_t end) {
+      const auto *a = from[0], *b = from[1];  // the function's own: what is written might else be any of them
+      const S v = number;
+      To* const out = to;
+      if (b) for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<To>(f(a[i], b[i]));
+      else for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<To>(f(a[i], v));
+    });
+    return true;
+  };
+  using U = std::make_unsigned_t<S>;  // wraps
+  const auto is = [&]<class F>(List<F>) { return opcode == mantissa::pointwise::opcode<F>; };
+  if (y.dtype != boolean) {
+    if (is(List<Add>{})) return each(y.as<U>(), [](S a, S b) { return static_cast<U>(a) + static_cast<U>(b); });
+    if (is(List<Sub>{})) return each(y.as<U>(), [](S a, S b) { return static_cast<U>(a) - static_cast<U>(b); });
+    if (is(List<Mul>{})) return each(y.as<U>(), [](S a, S b) { return static_cast<U>(a) * static_cast<U>(b); });
+    return false;
+  }
+  auto* const truth = y.as<std::uint8_t>();
+  if (is(List<Eq>{})) return each(truth, [](S a, S b) { return a == b; });
+  if (is(List<Ne>{})) return each(truth, [](S a, S b) { return a != b; });
+  if (is(List<Lt>{})) return each(truth, [](S a, S b) { return a < b; });
+  if (is(List<Le>{})) return each(truth, [](S a, S b) { return a <= b; });
+  if (is(List<Gt>{})) return each(truth, [](S a, S b) { return a > b; });
+  if (is(List<Ge>{})) return each(truth, [](S a, S b) { return a >= b; });
+  return false;
+}
+
 Layout layout_of(const View& y) { return y.is_contiguous() ? Layout::contiguous : Layout::channels_last; }
 // Whether an operand has y's innermost dimension across its own runs, as a transposed matrix has, or an image in the
 // other layout. Read by rows of y, each element would take a line of the cache; it is turned first.
@@ -305,6 +352,8 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
   if (plain(y, x, compute)) return run_plain(fn);
   if (compute == f32 && e.bf16 && is_half(y.dtype) && plain(y, x, y.dtype)) return run_plain(e.of_halves(y.dtype));
   if (compute == i64 && plain(y, x, boolean) && run_booleans(opcode, y, x)) return;
+  if (compute == i64 && x[0]->dtype == i32 && run_narrow<std::int32_t>(opcode, y, x)) return;
+  if (compute == i64 && x[0]->dtype == u8 && run_narrow<std::uint8_t>(opcode, y, x)) return;
   if (y.numel() == 0) return;
   View views[3];
   const View* operands[3];

@@ -173,10 +173,24 @@ template <class F> void with_compute_type(Dtype dtype, F&& f) {
 
 bool last(const View& v) { return v.layout() == Layout::channels_last; }
 
+// Planes too large to be turned one by one, of channels enough for vectors: whole images become channels-last and back.
+bool turns_images(const View& planes) {
+  constexpr std::int64_t enough = 16;
+  return planes.sizes[2] * planes.sizes[3] > largest_turned && planes.sizes[1] >= enough;
+}
+Tensor channels_last_like(const View& v) { return Tensor::allocate(v.sizes, v.dtype, cpu, Layout::channels_last); }
+
 }  // namespace
 
 void max_pool2d(const PoolShape& shape, const View& y, const View& index, const View& x) {
   if (last(x)) return max_pool2d_channels(shape, y, index, x);
+  if (turns_images(x) && !is_2x2(shape)) {
+    Tensor x_copy;
+    const Tensor values = channels_last_like(y), places = channels_last_like(index);
+    max_pool2d_channels(shape, values.view(), places.view(), moved(x, x.dtype, x_copy));
+    copy(y, values.view());
+    return copy(index, places.view());
+  }
   const std::int64_t out = shape.out[0] * shape.out[1];
   visit_floating(x.dtype, [&]<class T> {
     using C = Compute<T>;
@@ -224,6 +238,12 @@ void avg_pool2d(const PoolShape& shape, const View& y, const View& x) {
   if (last(x)) return avg_pool2d_channels(shape, y, x);
   if (shape.adaptive && shape.out[0] * shape.out[1] == 1)  // a plane is a run of memory
     return reduce_sum(y, x, static_cast<double>(shape.in[0] * shape.in[1]));
+  if (turns_images(x)) {
+    Tensor x_copy;
+    const Tensor means = channels_last_like(y);
+    avg_pool2d_channels(shape, means.view(), moved(x, x.dtype, x_copy));
+    return copy(y, means.view());
+  }
   visit_floating(x.dtype, [&]<class T> {
     using C = Compute<T>;
     const auto one_by_one = [&](std::int64_t begin, std::int64_t end) {

@@ -17,50 +17,55 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- the innermost dimension is reduced ---
 // Folds n elements of memory, at most fold_tile, in the order of fold_one_tile of core/cpu/rows.h.
-template <class Fold, class T> Compute<T> fold_stored_tile(std::int64_t n, const T* p) {
-  using C = Compute<T>;
+template <class Fold, class C, class T> C fold_stored_tile(std::int64_t n, const T* p) {
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
 #if defined(__AVX512BW__)
   // The processor's maximum alone, and one test for NaN of two vectors together: the folds' own tests cost as much as
   // the maximum. Where there is one, the tile is folded again.
-  if constexpr (std::is_same_v<C, float> && (std::is_same_v<Fold, Max> || std::is_same_v<Fold, Min>)) {
-    const auto fold = [](const Vec<float>& a, const Vec<float>& b) {
-      return std::is_same_v<Fold, Max> ? Vec<float>(_mm512_max_ps(b, a)) : Vec<float>(_mm512_min_ps(b, a));
+  if constexpr (std::is_same_v<Fold, Max> || std::is_same_v<Fold, Min>) {
+    using V = Vec<C>;
+    constexpr bool largest = std::is_same_v<Fold, Max>;
+    const auto fold = [](const V& a, const V& b) {
+      if constexpr (std::is_same_v<C, float>) return V(largest ? _mm512_max_ps(b, a) : _mm512_min_ps(b, a));
+      else if constexpr (std::is_same_v<C, double>) return V(largest ? _mm512_max_pd(b, a) : _mm512_min_pd(b, a));
+      else return largest ? xsimd::max(b, a) : xsimd::min(b, a);
     };
-    Vec<float> a(Fold::template identity<float>()), b = a, c = a, d = a;
-    __mmask16 nan = 0;
+    unsigned nan = 0;
+    const auto test = [&nan](const V& a, const V& b) {
+      if constexpr (std::is_same_v<C, float>) nan |= _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
+      if constexpr (std::is_same_v<C, double>) nan |= _mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q);
+    };
+    V a(Fold::template identity<C>()), b = a, c = a, d = a;
     std::int64_t i = 0;
     for (; i + 4 * width <= n; i += 4 * width) {
-      const Vec<float> v = load_stored_vector(p + i), w = load_stored_vector(p + i + width),
-                       x = load_stored_vector(p + i + 2 * width), y = load_stored_vector(p + i + 3 * width);
+      const V v = load_stored_vector<C>(p + i), w = load_stored_vector<C>(p + i + width),
+              x = load_stored_vector<C>(p + i + 2 * width), y = load_stored_vector<C>(p + i + 3 * width);
       a = fold(a, v), b = fold(b, w), c = fold(c, x), d = fold(d, y);
-      nan |= _mm512_cmp_ps_mask(v, w, _CMP_UNORD_Q) | _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q);
+      test(v, w), test(x, y);
     }
     for (; i + width <= n; i += width) {
-      const Vec<float> v = load_stored_vector(p + i);
-      a = fold(a, v);
-      nan |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+      const V v = load_stored_vector<C>(p + i);
+      a = fold(a, v), test(v, v);
     }
     if (i < n) {
-      const Vec<float> v = keep_part<Fold>(load_stored_part(p + i, n - i), n - i);
-      b = fold(b, v);
-      nan |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+      const V v = load_stored_rest<Fold, C>(p + i, n - i);
+      b = fold(b, v), test(v, v);
     }
-    if (nan == 0) return fold_lanes<Fold, float>(fold(fold(a, b), fold(c, d)));
+    if (nan == 0) return fold_stored_lanes<Fold>(fold(fold(a, b), fold(c, d)));
   }
 #endif
   const Fold fold;
   Vec<C> a(Fold::template identity<C>()), b = a, c = a, d = a;
   std::int64_t i = 0;
   for (; i + 4 * width <= n; i += 4 * width) {
-    a = fold(a, load_stored_vector(p + i));
-    b = fold(b, load_stored_vector(p + i + width));
-    c = fold(c, load_stored_vector(p + i + 2 * width));
-    d = fold(d, load_stored_vector(p + i + 3 * width));
+    a = fold(a, load_stored_vector<C>(p + i));
+    b = fold(b, load_stored_vector<C>(p + i + width));
+    c = fold(c, load_stored_vector<C>(p + i + 2 * width));
+    d = fold(d, load_stored_vector<C>(p + i + 3 * width));
   }
-  for (; i + width <= n; i += width) a = fold(a, load_stored_vector(p + i));
-  if (i < n) b = fold(b, keep_part<Fold>(load_stored_part(p + i, n - i), n - i));
-  return fold_lanes<Fold, C>(fold(fold(a, b), fold(c, d)));
+  for (; i + width <= n; i += width) a = fold(a, load_stored_vector<C>(p + i));
+  if (i < n) b = fold(b, load_stored_rest<Fold, C>(p + i, n - i));
+  return fold_stored_lanes<Fold>(fold(fold(a, b), fold(c, d)));
 }
 
 template <class Fold, class C, class Source>
@@ -72,7 +77,7 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
   while (begin < end) {
     const std::int64_t n = std::min(fold_tile, end - begin);
     C v{};
-    const auto fold_memory = [&](const auto* memory) { v = fold_stored_tile<Fold>(n, memory + base + at.offset()); };
+    const auto fold_memory = [&](const auto* memory) { v = fold_stored_tile<Fold, C>(n, memory + base + at.offset()); };
     if (at.inner_stride() == 1 && at.left_in_row() >= n && source.with_memory(fold_memory)) {
       at.advance(n);
     } else {
@@ -82,7 +87,7 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
         at.advance(m);
         filled += m;
       }
-      v = fold_stored_tile<Fold>(n, static_cast<const C*>(buffer));
+      v = fold_stored_tile<Fold, C>(n, static_cast<const C*>(buffer));
     }
     if (p.count <= fold_tile) return v;
     cascade.add(v);
@@ -166,7 +171,7 @@ void fold_short_runs(std::int64_t n, std::int64_t columns, const T* from, std::i
       Vec<float> sum(Fold::template identity<float>());
       std::int64_t i = 0;
       for (; i + width <= n; i += width) sum = fold(sum, load_wide(run + i));
-      if (i < n) sum = fold(sum, keep_part<Fold>(load_stored_part(run + i, n - i), n - i));
+      if (i < n) sum = fold(sum, keep_part<Fold>(load_stored_part<float>(run + i, n - i), n - i));
       v[k] = sum;
     }
     transpose::turn_square(v);
@@ -206,7 +211,7 @@ void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64
       find_rows(base, at, n, offsets);
       fold_tile_across<Fold>(
           n, columns,
-          [&](const auto& of, std::int64_t r, std::int64_t j) { return stored_vector(of, memory + offsets[r] + j); },
+          [&](const auto& of, std::int64_t r, std::int64_t j) { return stored_vector<C>(of, memory + offsets[r] + j); },
           tile);
     });
     if (done) return;
@@ -262,6 +267,24 @@ C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t 
   return fold_run<Fold>(end - begin, static_cast<const C*>(ordered));
 }
 
+// Runs of memory that are one tile each, and too long for vectors across them: one after the other, without the steps
+// that longer ones take.
+template <class Fold, class C, class Source>
+void reduce_tiles(const ReducePlan& p, const Source& source, C* out, const C* centre) {
+  parallel_for(p.outputs, std::max<std::int64_t>(1, grain_size / p.count), [&](std::int64_t first, std::int64_t last) {
+    C buffer[fold_tile];
+    Walker at(p.kept, p.kept_strides, first);
+    for (std::int64_t o = first; o < last; ++o, at.advance(1)) {
+      const auto fold_memory = [&](const auto* memory) {
+        out[o] = fold_stored_tile<Fold, C>(p.count, memory + at.offset());
+      };
+      if (source.with_memory(fold_memory)) continue;
+      source.load(buffer, at.offset(), 1, p.count, centre ? centre + o : nullptr, 0);
+      out[o] = fold_stored_tile<Fold, C>(p.count, static_cast<const C*>(buffer));
+    }
+  });
+}
+
 template <class Fold, class C, class Source>
 void reduce_inner(const ReducePlan& p, const Source& source, C* out, const C* centre) {
   constexpr std::int64_t segment = grain_size;
@@ -270,6 +293,8 @@ void reduce_inner(const ReducePlan& p, const Source& source, C* out, const C* ce
   C* results = segments > 1 ? partial.get() : out;
   // Side by side where memory lies so, and where runs are too short for vectors along them.
   const bool across = (p.column_stride == 1 && !p.reduces_runs()) || (p.count <= block_side && p.columns >= 8);
+  if (!across && p.reduced.rank() == 1 && p.reduces_runs() && p.count <= fold_tile)
+    return reduce_tiles<Fold>(p, source, out, centre);
   const bool turned = !across && p.turned();
   const std::int64_t side = across ? side_across(p, source) : 1;
   const std::int64_t tiles = (p.columns + side - 1) / side, pieces = p.outputs / p.columns * tiles * segments;
@@ -351,7 +376,7 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
       find_rows(base, at, rows, offsets);
       fold_group<Fold>(
           rows, n,
-          [&](const auto& of, std::int64_t r, std::int64_t j) { return stored_vector(of, memory + offsets[r] + j); },
+          [&](const auto& of, std::int64_t r, std::int64_t j) { return stored_vector<C>(of, memory + offsets[r] + j); },
           sum);
     });
     if (!done) {

@@ -12,50 +12,96 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- vectors of memory: as those of core/cpu/vectors.h, and integers, which are widened ---
-template <class T> inline Vec<Compute<T>> load_stored_vector(const T* p) {
-  if constexpr (std::is_same_v<T, std::int64_t>) {
+// Numbers are folded as their compute type, and extremes of integers below i64 as i32: twice as many in a vector.
+template <class T, class C>
+inline constexpr bool is_folded_as = std::is_same_v<Compute<T>, C> || (std::is_same_v<C, std::int32_t> &&
+                                                                       std::is_integral_v<T> && sizeof(T) <= 4);
+template <class C, class T> inline Vec<C> load_stored_vector(const T* p) {
+  if constexpr (std::is_same_v<T, C>) {
     return load(p);
   } else if constexpr (!std::is_integral_v<T>) {
     return load_wide(p);
   } else {  // i32, u8, bool
 #if defined(__AVX512BW__)
-    if constexpr (sizeof(T) == 4)
-      return Vec<std::int64_t>(_mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
-    else return Vec<std::int64_t>(_mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+    if constexpr (sizeof(C) == 4)
+      return Vec<C>(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    else if constexpr (sizeof(T) == 4)
+      return Vec<C>(_mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+    else return Vec<C>(_mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 #elif defined(__AVX2__)
-    if constexpr (sizeof(T) == 4) {
-      return Vec<std::int64_t>(_mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+    if constexpr (sizeof(C) == 4) {
+      return Vec<C>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+    } else if constexpr (sizeof(T) == 4) {
+      return Vec<C>(_mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
     } else {
       int four;
       std::memcpy(&four, p, sizeof(four));
-      return Vec<std::int64_t>(_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four)));
+      return Vec<C>(_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four)));
     }
 #else
-    std::int64_t buffer[Vec<std::int64_t>::size];
-    convert_run(buffer, p, 1, static_cast<std::int64_t>(Vec<std::int64_t>::size));
+    C buffer[Vec<C>::size];
+    convert_run(buffer, p, 1, static_cast<std::int64_t>(Vec<C>::size));
     return load(buffer);
 #endif
   }
 }
 // The first n elements, the others 0. Of halves in one instruction where there is one: narrow images are full of them.
-template <class T> inline Vec<Compute<T>> load_stored_part(const T* p, std::int64_t n) {
+template <class C, class T> inline Vec<C> load_stored_part(const T* p, std::int64_t n) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
   if constexpr (sizeof(T) == 2) {
     const __m256i bits = _mm256_maskz_loadu_epi16(first_lanes(n), p);
     if constexpr (std::is_same_v<T, BFloat16>) return widen_bfloat16(bits);
     else return Vec<float>(_mm512_cvtph_ps(bits));
+  } else if constexpr (std::is_integral_v<T>) {
+    const __mmask16 some = first_lanes(n);
+    if constexpr (sizeof(T) == 8) return Vec<C>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(some), p));
+    else if constexpr (sizeof(T) == 4 && sizeof(C) == 4) return Vec<C>(_mm512_maskz_loadu_epi32(some, p));
+    else if constexpr (sizeof(T) == 4) return Vec<C>(_mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(some, p)));
+    else if constexpr (sizeof(C) == 4) return Vec<C>(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(some, p)));
+    else return Vec<C>(_mm512_cvtepu8_epi64(_mm_maskz_loadu_epi8(some, p)));
   } else
 #endif
       if constexpr (std::is_integral_v<T>) {
-    T buffer[Vec<std::int64_t>::size] = {};
+    T buffer[Vec<C>::size] = {};
     std::copy_n(p, n, buffer);
-    return load_stored_vector(buffer);
+    return load_stored_vector<C>(buffer);
   } else {
     return load_wide_part(p, n);
   }
 }
-template <class T> inline auto stored_vector(const WholeVector&, const T* p) { return load_stored_vector(p); }
-template <class T> inline auto stored_vector(const PartOfVector& of, const T* p) { return load_stored_part(p, of.n); }
+// The same, the others what is neutral for the fold, and what all lanes of a vector are folded to: integers by masks
+// and in registers where there are such instructions.
+template <class Fold, class C, class T> inline Vec<C> load_stored_rest(const T* p, std::int64_t n) {
+  const Vec<C> v = load_stored_part<C>(p, n);
+#if defined(__AVX512BW__)
+  if constexpr (std::is_integral_v<C>) {
+    const Vec<C> neutral(Fold::template identity<C>());
+    if constexpr (sizeof(C) == 4) return Vec<C>(_mm512_mask_blend_epi32(first_lanes(n), neutral, v));
+    else return Vec<C>(_mm512_mask_blend_epi64(static_cast<__mmask8>(first_lanes(n)), neutral, v));
+  } else
+#endif
+    return keep_part<Fold>(v, n);
+}
+template <class Fold, class C> inline C fold_stored_lanes(const Vec<C>& v) {
+#if defined(__AVX512BW__)
+  if constexpr (std::is_integral_v<C>) {
+    const Fold fold;
+    const Vec<C> a = fold(v, Vec<C>(_mm512_shuffle_i64x2(v, v, 0b01001110)));
+    const Vec<C> b = fold(a, Vec<C>(_mm512_shuffle_i64x2(a, a, 0b10110001)));
+    const Vec<C> c = fold(b, Vec<C>(_mm512_shuffle_epi32(b, _MM_PERM_BADC)));
+    if constexpr (sizeof(C) == 8) return _mm_cvtsi128_si64(_mm512_castsi512_si128(c));
+    else
+      return _mm_cvtsi128_si32(_mm512_castsi512_si128(fold(c, Vec<C>(_mm512_shuffle_epi32(c, _MM_PERM_CDAB)))));
+  } else
+#endif
+    return fold_lanes<Fold, C>(v);
+}
+template <class C, class T> inline Vec<C> stored_vector(const WholeVector&, const T* p) {
+  return load_stored_vector<C>(p);
+}
+template <class C, class T> inline Vec<C> stored_vector(const PartOfVector& of, const T* p) {
+  return load_stored_part<C>(p, of.n);
+}
 
 // --- blocks: elements of several results, a row for each step of the reduction and a column for each result ---
 inline constexpr std::int64_t block_side = 64;
@@ -119,7 +165,7 @@ template <class C> struct Elements {
   template <class F> bool with_memory(const F& f) const {
     bool found = false;
     visit(x.dtype, [&]<class T> {
-      if constexpr (std::is_same_v<Compute<T>, C>) f(x.as<const T>()), found = true;
+      if constexpr (is_folded_as<T, C>) f(x.as<const T>()), found = true;
     });
     return found;
   }
@@ -130,7 +176,7 @@ template <class C> struct Squares {
     const C* from = to;
     if (stride == 1 && x.dtype == dtype_of<C>) from = x.as<const C>() + offset;
     else load_run(to, x.data, x.dtype, offset, stride, n);
-    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] * from[i];
+    map_run(n, to, [](const auto& v) { return v * v; }, from);
   }
   void load(C* to, std::int64_t pitch, const BlockPlace& b, const C*) const {
     load_block(to, pitch, x, b);

@@ -84,7 +84,7 @@ void log_softmax(const View& y, const View& x, int dim) {
         c.template fold<Sum>(log_sum, [&](std::int64_t at, C* line) {
           map_run(c.columns, line, [](auto v, auto m) { return exp_inside(v - m); }, in + at, top);
         });
-        for (std::int64_t j = 0; j < c.columns; ++j) log_sum[j] = std::log(log_sum[j]);
+        map_run(c.columns, log_sum, [](auto v) { return log(v); }, ls);
         c.each([&](std::int64_t at) {
           map_run(c.columns, out + at, [](auto v, auto m, auto l) { return (v - m) - l; }, in + at, top, ls);
         });

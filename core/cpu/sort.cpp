@@ -15,6 +15,7 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(argsort, const View& index, const View& x, int dim, bool descending)
+MANTISSA_KERNEL(argsort_place, const View& index, const View& x, int dim, std::int64_t place, bool nan_wins)
 MANTISSA_KERNEL(searchsorted, const View& index, const View& sorted, const View& values, bool right)
 MANTISSA_KERNEL(nonzero, const View& index, const View& x)
 }  // namespace mantissa
@@ -43,96 +44,204 @@ inline std::uint32_t ordered_bits(float v) {
   const auto turned = static_cast<std::uint32_t>(bits ^ (bits >> 31 | std::numeric_limits<std::int32_t>::min()));
   return v == v ? turned : ~0u;
 }
+inline std::uint64_t ordered_bits(double v) {
+  const auto bits = std::bit_cast<std::int64_t>(v + 0.0);
+  const auto turned = static_cast<std::uint64_t>(bits ^ (bits >> 63 | std::numeric_limits<std::int64_t>::min()));
+  return v == v ? turned : ~std::uint64_t{0};
+}
+
+// What is put in order: a key and its position. Those of up to 32 bits each make one word of 64.
+struct PairOfWords {
+  std::uint64_t key, position;
+  auto operator<=>(const PairOfWords&) const = default;
+};
+inline std::uint32_t key_of(std::uint64_t w) { return static_cast<std::uint32_t>(w >> 32); }
+inline std::uint64_t key_of(const PairOfWords& w) { return w.key; }
+inline std::uint64_t key_from(std::uint64_t w, int bit) { return w >> (32 + bit); }  // without its last bits
+inline std::uint64_t key_from(const PairOfWords& w, int bit) { return w.key >> bit; }
+inline std::int64_t position_of(std::uint64_t w) { return static_cast<std::uint32_t>(w); }
+inline std::int64_t position_of(const PairOfWords& w) { return static_cast<std::int64_t>(w.position); }
+
+// Calls f(word) with a function from positions of a line to words whose order is that of (key, position), and the
+// number of bits that keys have.
+constexpr std::int64_t most_of_words = std::int64_t{1} << 32;  // positions
+template <class C, class F> void with_words(const C* key, std::int64_t n, bool descending, const F& f) {
+  const auto of_32 = [&](const auto& bits, int width) {
+    f(
+        [=, turned = descending ? ~0u : 0u](std::int64_t i) {
+          return std::uint64_t{static_cast<std::uint32_t>(bits(key[i])) ^ turned} << 32 | static_cast<std::uint32_t>(i);
+        },
+        descending ? 32 : width);
+  };
+  const auto of_64 = [&](const auto& bits) {
+    f(
+        [=, turned = descending ? ~std::uint64_t{0} : 0](std::int64_t i) {
+          return PairOfWords{bits(key[i]) ^ turned, static_cast<std::uint64_t>(i)};
+        },
+        64);
+  };
+  if constexpr (std::is_same_v<C, float>) {
+    if (n < most_of_words) return of_32([](float v) { return ordered_bits(v); }, 32);
+    of_64([](float v) { return std::uint64_t{ordered_bits(v)}; });
+  } else if constexpr (std::is_same_v<C, double>) {
+    of_64([](double v) { return ordered_bits(v); });
+  } else {
+    std::int64_t least = key[0], largest = key[0];
+    for (std::int64_t i = 1; i < n; ++i) least = std::min(least, key[i]), largest = std::max(largest, key[i]);
+    const auto first = static_cast<std::uint64_t>(least), range = static_cast<std::uint64_t>(largest) - first;
+    const auto from_first = [first](std::int64_t v) { return static_cast<std::uint64_t>(v) - first; };
+    if (n < most_of_words && range < static_cast<std::uint64_t>(most_of_words))
+      of_32(from_first, std::bit_width(range));
+    else of_64(from_first);
+  }
+}
+
+// Long lines are worked on in blocks by all threads; their number depends on the length alone.
+struct Blocks {
+  std::int64_t n, count, size;
+  explicit Blocks(std::int64_t n)
+      : n(n), count(std::clamp<std::int64_t>(n / 65536, 1, 16)), size((n + count - 1) / count) {}
+  // body(block, begin, end)
+  template <class F> void each(const F& body) const {
+    parallel_for(count, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t b = first; b < last; ++b) body(b, b * size, std::min(n, (b + 1) * size));
+    });
+  }
+};
+
+// Puts n words in order by the digits of their keys, the last one first; a stable pass keeps positions in order.
+// `other` has the same room. Returns where they are then.
+template <int bits, class Word> Word* sort_by_digits(Word* words, Word* other, std::int64_t n) {
+  constexpr int digits = (8 * static_cast<int>(sizeof(key_of(Word{}))) + bits - 1) / bits;
+  constexpr std::size_t values = std::size_t{1} << bits;
+  const auto digit = [](const Word& w, int d) { return key_from(w, d * bits) & (values - 1); };
+  const Blocks blocks(n);
+  using Place = std::conditional_t<sizeof(Word) == 8, std::uint32_t, std::uint64_t>;
+  std::vector<std::array<Place, values>> places(static_cast<std::size_t>(blocks.count));
+  auto differing = key_of(words[0]) ^ key_of(words[0]);
+  for (std::int64_t i = 1; i < n; ++i) differing |= key_of(words[i]) ^ key_of(words[0]);
+  for (int d = 0; d < digits; ++d) {
+    if ((differing >> (d * bits) & (values - 1)) == 0) continue;
+    blocks.each([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
+      Place* const place = places[static_cast<std::size_t>(b)].data();
+      const Word* const from = words;
+      std::fill_n(place, values, 0);
+      for (std::int64_t i = begin; i < end; ++i) ++place[digit(from[i], d)];
+    });
+    Place begin = 0;
+    const auto begin_at = [&begin](Place& place) { begin += std::exchange(place, begin); };
+    if (blocks.count == 1) {
+      for (Place& place : places[0]) begin_at(place);
+    } else {
+      for (std::size_t v = 0; v < values; ++v)
+        for (auto& place : places) begin_at(place[v]);
+    }
+    blocks.each([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
+      Place* const place = places[static_cast<std::size_t>(b)].data();
+      const Word* const from = words;
+      Word* const to = other;
+      for (std::int64_t i = begin; i < end; ++i) to[place[digit(from[i], d)]++] = from[i];
+    });
+    std::swap(words, other);
+  }
+  return words;
+}
 
 // Lines of keys put in order, with memory that serves one line after the other.
 template <class C> class Orderer {
  public:
   // The positions of the first `count` of n keys in the wanted order.
   void order(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
-    // A key of up to 32 bits and its position make one word of 64.
-    constexpr std::int64_t most = std::int64_t{1} << 32;
-    if constexpr (std::is_same_v<C, float>) {
-      if (n < most) return order_words(out, key, n, count, descending, ordered_bits);
-    } else if constexpr (std::is_same_v<C, std::int64_t>) {
-      std::int64_t least = key[0], largest = key[0];
-      for (std::int64_t i = 1; i < n; ++i) least = std::min(least, key[i]), largest = std::max(largest, key[i]);
-      const auto first = static_cast<std::uint64_t>(least);
-      if (n < most && static_cast<std::uint64_t>(largest) - first < static_cast<std::uint64_t>(most))
-        return order_words(out, key, n, count, descending, [first](std::int64_t v) {
-          return static_cast<std::uint32_t>(static_cast<std::uint64_t>(v) - first);
+    with_words(key, n, descending, [&](const auto& word, int) {
+      const auto* const words = ordered(word, n, count);
+      parallel_for(count, grain_size, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i) out[i] = position_of(words[i]);
+      });
+    });
+  }
+  // The position of the one that has `place` in the order. Of a long line only those are put in order that share their
+  // first digit with it.
+  std::int64_t at(const C* key, std::int64_t n, std::int64_t place) {
+    std::int64_t found = 0;
+    with_words(key, n, false, [&](const auto& word, int width) {
+      using Word = decltype(word(0));
+      constexpr int digit_bits = 11;
+      Word* words = nullptr;
+      std::int64_t count = n;
+      if (n < select_from || n >= most_of_words) {
+        words = room<Word>(words_, n);
+        for (std::int64_t i = 0; i < n; ++i) words[i] = word(i);
+      } else {
+        const auto digit = [&, shift = std::max(0, width - digit_bits)](std::int64_t i) {
+          return static_cast<std::size_t>(key_of(word(i)) >> shift);
+        };
+        const Blocks blocks(n);
+        std::vector<std::array<std::uint32_t, std::size_t{1} << digit_bits>> counts(  // of zeros
+            static_cast<std::size_t>(blocks.count));
+        blocks.each([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
+          auto& of = counts[static_cast<std::size_t>(b)];
+          for (std::int64_t i = begin; i < end; ++i) ++of[digit(i)];
         });
-    }
-    const auto before = [=](std::int64_t a, std::int64_t b) {
-      const C first = key[a], second = key[b];
-      if (descending ? less(second, first) : less(first, second)) return true;
-      return a < b && !(descending ? less(first, second) : less(second, first));
-    };
-    at_.resize(static_cast<std::size_t>(n));
-    std::iota(at_.begin(), at_.end(), 0);
-    sort_first(at_, n, count, before);
-    std::copy_n(at_.begin(), count, out);
+        auto total = counts[0];
+        for (std::size_t b = 1; b < counts.size(); ++b)
+          for (std::size_t v = 0; v < total.size(); ++v) total[v] += counts[b][v];
+        std::size_t wanted = 0;
+        for (; place >= total[wanted]; ++wanted) place -= total[wanted];
+        count = total[wanted];
+        std::uint32_t first = 0;
+        for (auto& of : counts) first += std::exchange(of[wanted], first);
+        words = room<Word>(words_, count);
+        blocks.each([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
+          Word* to = words + counts[static_cast<std::size_t>(b)][wanted];
+          for (std::int64_t i = begin; i < end; ++i)
+            if (digit(i) == wanted) *to++ = word(i);
+        });
+      }
+      std::nth_element(words, words + place, words + count);
+      found = position_of(words[place]);
+    });
+    return found;
   }
 
  private:
-  template <class T, class Before>
-  static void sort_first(std::vector<T>& v, std::int64_t n, std::int64_t count, const Before& before) {
-    const auto end = v.begin() + count;
-    if (count < n / 4) {
-      std::nth_element(v.begin(), end, v.end(), before);
-      std::sort(v.begin(), end, before);
-    } else {
-      std::sort(v.begin(), v.end(), before);
-    }
+  static constexpr std::int64_t radix_from = 256, select_from = 512, long_from = 8192;
+  // Memory for n words, whose elements are anything.
+  template <class Word> static Word* room(Tensor& memory, std::int64_t n) {
+    const std::int64_t size = n * static_cast<std::int64_t>(sizeof(Word) / sizeof(std::int64_t));
+    if (!memory.defined() || memory.numel() < size) memory = Tensor::allocate({size}, i64);
+    return static_cast<Word*>(memory.raw_data());
   }
-  template <class Bits>
-  void order_words(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending,
-                   const Bits& bits) {
-    const auto word = [&bits, key, turned = descending ? ~0u : 0u](std::int64_t i) {
-      return std::uint64_t{bits(key[i]) ^ turned} << 32 | static_cast<std::uint32_t>(i);
-    };
+  // The first `count` of n words in order.
+  template <class WordAt> const auto* ordered(const WordAt& word, std::int64_t n, std::int64_t count) {
+    using Word = decltype(word(0));
     if (count <= n / 8) {  // a heap of the first ones so far
-      words_.clear();
-      for (std::int64_t i = 0; i < count; ++i) words_.push_back(word(i));
-      std::make_heap(words_.begin(), words_.end());
+      Word* const heap = room<Word>(words_, count);
+      for (std::int64_t i = 0; i < count; ++i) heap[i] = word(i);
+      std::make_heap(heap, heap + count);
       for (std::int64_t i = count; i < n; ++i) {
-        const std::uint64_t w = word(i);
-        if (w > words_.front()) continue;
-        std::pop_heap(words_.begin(), words_.end());
-        words_.back() = w;
-        std::push_heap(words_.begin(), words_.end());
+        const Word w = word(i);
+        if (w > *heap) continue;
+        std::pop_heap(heap, heap + count);
+        heap[count - 1] = w;
+        std::push_heap(heap, heap + count);
       }
-      std::sort_heap(words_.begin(), words_.end());
-    } else {
-      words_.resize(static_cast<std::size_t>(n));
-      for (std::int64_t i = 0; i < n; ++i) words_[static_cast<std::size_t>(i)] = word(i);
-      if (count >= n / 4 && n >= long_from) sort_by_digits<11>();  // three passes at most, four else
-      else if (count >= n / 4 && n >= radix_from) sort_by_digits<8>();
-      else sort_first(words_, n, count, std::less<std::uint64_t>());
+      std::sort_heap(heap, heap + count);
+      return static_cast<const Word*>(heap);
     }
-    for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<std::uint32_t>(words_[static_cast<std::size_t>(i)]);
-  }
-  // By the digits of the key, the last one first; a stable pass keeps positions in order.
-  static constexpr std::int64_t radix_from = 256, long_from = 8192;
-  template <int bits> void sort_by_digits() {
-    constexpr int key_bits = 32, digits = (key_bits + bits - 1) / bits;
-    constexpr std::size_t values = std::size_t{1} << bits;
-    const auto digit = [](std::uint64_t word, int d) { return word >> (key_bits + d * bits) & (values - 1); };
-    std::uint64_t differing = 0;
-    for (const std::uint64_t w : words_) differing |= w ^ words_[0];
-    other_.resize(words_.size());
-    for (int d = 0; d < digits; ++d) {
-      if (digit(differing, d) == 0) continue;
-      std::array<std::uint32_t, values> place{};
-      for (const std::uint64_t w : words_) ++place[digit(w, d)];
-      std::uint32_t begin = 0;
-      for (std::uint32_t& c : place) begin += std::exchange(c, begin);
-      for (const std::uint64_t w : words_) other_[place[digit(w, d)]++] = w;
-      words_.swap(other_);
-    }
+    Word* const words = room<Word>(words_, n);
+    parallel_for(n, grain_size, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) words[i] = word(i);
+    });
+    if (count >= n / 4 && n >= long_from && n < most_of_words)  // three passes at most of 32 bits, four else
+      return static_cast<const Word*>(sort_by_digits<11>(words, room<Word>(other_, n), n));
+    if (count >= n / 4 && n >= radix_from && n < most_of_words)
+      return static_cast<const Word*>(sort_by_digits<8>(words, room<Word>(other_, n), n));
+    if (count < n / 4) std::nth_element(words, words + count, words + n);
+    std::sort(words, words + (count < n / 4 ? count : n));
+    return static_cast<const Word*>(words);
   }
 
-  std::vector<std::int64_t> at_;
-  std::vector<std::uint64_t> words_, other_;
+  Tensor words_, other_;
 };
 
 }  // namespace
@@ -150,6 +259,27 @@ void argsort(const View& index, const View& x, int dim, bool descending) {
                    for (std::int64_t r = first; r < last; ++r)
                      orderer.order(out.data() + r * count, keys.data() + r * n, n, count, descending);
                  });
+    out.finish();
+  });
+}
+// index has size 1 along dim: what has `place` in the order of each line. nan_wins: the first NaN where there is one.
+void argsort_place(const View& index, const View& x, int dim, std::int64_t place, bool nan_wins) {
+  if (index.numel() == 0) return;
+  visit_key(x.dtype, [&]<class C> {
+    const Dense<C> keys(moved_to_last(x, dim));
+    DenseResult<std::int64_t> out(moved_to_last(index, dim));
+    const std::int64_t n = x.sizes[dim];
+    parallel_for(
+        x.numel() / n, std::max<std::int64_t>(1, grain_size / (4 * n)), [&](std::int64_t first, std::int64_t last) {
+          Orderer<C> orderer;
+          for (std::int64_t r = first; r < last; ++r) {
+            const C* const line = keys.data() + r * n;
+            bool has_nan = false;
+            for (std::int64_t i = 0; nan_wins && i < n; ++i) has_nan |= line[i] != line[i];
+            out.data()[r] =
+                has_nan ? std::find_if(line, line + n, [](C v) { return v != v; }) - line : orderer.at(line, n, place);
+          }
+        });
     out.finish();
   });
 }
