@@ -7,7 +7,7 @@
 
 #include "core/gemm_half.h"
 
-#if defined(MANTISSA_HAS_X86_ISAS) && defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__)
 
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -16,11 +16,19 @@
 namespace mantissa {
 namespace {
 
+#if defined(MANTISSA_HAS_X86_ISAS)
+namespace kernel = cpu_backend::avx512;
+bool has_avx512() { return cpu_backend::best_isa() == cpu_backend::Isa::avx512; }
+#else
+namespace kernel = cpu_backend::baseline;  // the one there is
+bool has_avx512() { return true; }
+#endif
+
 bool processor_has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;  // of leaf 7, in edx
-  return cpu_backend::best_isa() == cpu_backend::Isa::avx512 && __builtin_cpu_supports("avx512bf16") &&
-         __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amx_bf16) && (d & amx_tile);
+  return has_avx512() && __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+         (d & amx_bf16) && (d & amx_tile);
 }
 // Linux keeps these registers only for processes that have asked (its documentation, arch/x86/xstate).
 bool system_allows_amx() {
@@ -28,10 +36,11 @@ bool system_allows_amx() {
   return ::syscall(SYS_arch_prctl, ask, tile_data) == 0;
 }
 
-// One product with every kind of edge, of small whole numbers, whose sums are exact.
-bool trial_comes_out_right() {
-  namespace kernel = cpu_backend::avx512;
-  constexpr std::int64_t m = 37, n = 45, k = 83;
+thread_local bool trying = false;  // the trial's own products ask, too
+
+// Of small whole numbers, whose sums are exact, with every kind of edge.
+bool one_product_comes_out_right() {
+  constexpr std::int64_t m = 37, n = 45, k = 83, padded = 48 * half_panel;  // pairs of k, in whole tiles
   const auto left = [](std::int64_t i, std::int64_t j) { return static_cast<float>((i * 7 + j * 3) % 17 - 8); };
   const auto right = [](std::int64_t i, std::int64_t j) { return static_cast<float>((i * 5 + j * 11) % 13 - 6); };
   std::vector<BFloat16> a, b;
@@ -42,6 +51,7 @@ bool trial_comes_out_right() {
   constexpr std::int64_t panels = (n + half_panel - 1) / half_panel;
   std::int64_t units = 0;
   kernel::gemm_half_units(p, &units);
+  if (units != padded) return false;  // kernels without AMX: a build for one older instruction set
   std::vector<std::uint32_t> packed(static_cast<std::size_t>(units * panels));
   p.packed = packed.data();
   kernel::gemm_half_pack(p, 0, panels);
@@ -56,13 +66,8 @@ bool trial_comes_out_right() {
   return true;
 }
 
-thread_local bool trying = false;  // the trial's own products ask, too
 bool find() {
-  if (std::getenv("MANTISSA_ISA") || !processor_has_amx() || !system_allows_amx()) return false;
-  trying = true;
-  const bool right = trial_comes_out_right();
-  trying = false;
-  return right;
+  return !std::getenv("MANTISSA_ISA") && processor_has_amx() && system_allows_amx() && amx_trial();
 }
 
 enum class Wish { none, off, on };
@@ -77,6 +82,12 @@ bool uses_amx() {
   return w == Wish::none ? found : w == Wish::on;
 }
 void set_amx(bool on) { wish = on ? Wish::on : Wish::off; }
+bool amx_trial() {
+  trying = true;
+  const bool right = one_product_comes_out_right();
+  trying = false;
+  return right;
+}
 
 }  // namespace mantissa
 
@@ -85,6 +96,7 @@ void set_amx(bool on) { wish = on ? Wish::on : Wish::off; }
 namespace mantissa {
 bool uses_amx() { return false; }
 void set_amx(bool) {}
+bool amx_trial() { return false; }
 }  // namespace mantissa
 
 #endif

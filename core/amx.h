@@ -9,7 +9,9 @@ namespace mantissa {
 // Whether products of bf16 go that way: the processor has AMX, the system lets this process use its registers
 // (Linux wants to be asked), a trial product came out right, and $MANTISSA_ISA does not name something older.
 bool uses_amx();
+
 // For tests, which emulate the instructions. Not while products run.
 void set_amx(bool on);
+bool amx_trial();  // that product, by AMX: whether it comes out right
 
 }  // namespace mantissa

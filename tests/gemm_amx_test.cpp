@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "core/amx.h"
-#include "core/cpu/isa.h"
 #include "core/gemm.h"
+#include "core/gemm_half.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -29,9 +29,15 @@ struct WithAmx {
   }
 };
 
+// Whether the kernels that run now have products by AMX: packed, two elements of k take a whole tile then.
 bool possible() {
-  if (cpu_backend::isa() == cpu_backend::Isa::avx512 && __builtin_cpu_supports("avx512bf16")) return true;
-  WARN("skipped: AMX is used beside AVX512_BF16, which this machine does not have");
+  WithAmx amx;
+  HalfProduct pair{};
+  pair.dtype = bf16, pair.k = 2;
+  std::int64_t units = 0;
+  kernels::gemm_half_units(cpu, pair, &units);
+  if (units == 16 * half_panel && __builtin_cpu_supports("avx512bf16")) return true;
+  WARN("skipped: AMX is used beside AVX512_BF16, which this machine or build does not have");
   return false;
 }
 
@@ -49,6 +55,16 @@ std::string wrong(const Tensor& y, const Tensor& wanted, std::int64_t k) {
 }
 
 }  // namespace
+
+TEST_CASE("AMX is not used where a trial product comes out wrong") {
+  if (!possible()) return;
+  WithAmx amx;
+  CHECK(amx_trial());
+  if (amx.real) return;
+  amx_machine::broken = true;
+  CHECK(!amx_trial());
+  amx_machine::broken = false;
+}
 
 TEST_CASE("products of bf16 by AMX agree with f64 in every layout") {
   if (!possible()) return;
