@@ -12,6 +12,7 @@ namespace {
 constinit thread_local int depth = 0;
 constinit thread_local std::uint64_t number = 0;
 thread_local std::vector<std::function<void()>> at_end;
+constinit thread_local RunningPass* innermost = nullptr;
 
 }  // namespace
 
@@ -26,8 +27,12 @@ std::uint64_t backward_number() {
   return number;
 }
 
-RunningPass::RunningPass() { ++depth; }
+RunningPass::RunningPass() : around_(innermost) {
+  innermost = this;
+  ++depth;
+}
 RunningPass::~RunningPass() {
+  innermost = around_;
   if (--depth > 0) return;
   if (number != 0) {  // somebody took an interest in it
     number = 0;
@@ -38,5 +43,6 @@ void RunningPass::end() {
   if (depth > 1 || number == 0) return;
   for (const auto& f : std::exchange(at_end, {})) f();
 }
+std::vector<Tensor>& gradients_of_results(const Node* node) { return innermost->of_results_[node]; }
 
 }  // namespace mantissa::autograd

@@ -4,6 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/tensor.h"
 
 namespace mantissa::autograd {
 
@@ -20,6 +24,14 @@ class RunningPass {
   ~RunningPass();
   RunningPass(const RunningPass&) = delete;
   void end();
+
+ private:
+  friend std::vector<Tensor>& gradients_of_results(const Node* node);
+  RunningPass* around_;
+  std::unordered_map<const Node*, std::vector<Tensor>> of_results_;
 };
+// For a node with several results (autograd/results.h): what the innermost pass that runs in this thread has found of
+// their gradients, empty at first.
+std::vector<Tensor>& gradients_of_results(const Node* node);
 
 }  // namespace mantissa::autograd

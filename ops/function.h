@@ -18,20 +18,46 @@
 // Inputs are tensors, vectors of tensors, and anything else, which has no gradient. Forward is not recorded. A
 // gradient may be undefined; backward may be differentiated again, with respect to what was saved of the inputs.
 //
+// With several results forward gives a vector of tensors, and backward takes one of their gradients:
+//
+//   struct SinCos {
+//     static constexpr auto name = "sin_cos";
+//     std::vector<Tensor> forward(Saved& saved, const Tensor& x) const {
+//       saved.save({x});
+//       return {sin(x), cos(x)};
+//     }
+//     std::vector<Tensor> backward(const Saved& saved, const std::vector<Tensor>& g) const {
+//       return {g[0] * cos(saved[0]) - g[1] * sin(saved[0])};
+//     }
+//   };
+//   const std::vector<Tensor> y = apply_function(SinCos{}, x);
+//
+// Gradients of results that nothing was computed from are zeros; with
+//   static constexpr bool materialize_grads = false;     // as ctx.set_materialize_grads(False)
+// they are undefined tensors. Results that are integers, undefined, or named by saved.mark_non_differentiable({1}) have
+// no gradient. A backward that cannot be differentiated again (one that reads values, say) is marked by
+//   static constexpr bool once_differentiable = true;    // with create_graph it is not recorded; asking for more
+//   throws
+// saved.needs_input_grad(i) says, in forward and in backward, whether the gradient of tensor input i is wanted.
+//
 // Autocast: forward and backward both see the region that the function was called in. With cast_inputs, floating
 // inputs arrive in that dtype in a region, and autocast is off in forward and backward. (torch.amp.custom_fwd and
 // custom_bwd; here backward needs no mark of its own.)
 #pragma once
 
+#include <algorithm>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "amp/custom.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
+#include "autograd/results.h"
 
 namespace mantissa {
 
-// Tensors kept for backward. Of the result only values may be saved: it has no gradient here yet.
+// Tensors kept for backward. Of the results only values may be saved: they have no gradient here yet.
 class Saved {
  public:
   void save(std::vector<Tensor> tensors) {
@@ -40,19 +66,45 @@ class Saved {
   }
   // Throws when the tensor has been changed in place since.
   const Tensor& operator[](std::size_t i) const {
-    check(i < saved_.size(), name_, ": saved tensor ", static_cast<std::int64_t>(i), " does not exist, ",
-        static_cast<std::int64_t>(saved_.size()),
-          " were saved");
+    check(i < saved_.size(), name_, ": saved tensor ", i, " does not exist, ", saved_.size(), " were saved");
     return saved_[i].unpack(name_, "saved tensor");
   }
   std::size_t size() const { return saved_.size(); }
 
+  bool needs_input_grad(std::size_t i) const {
+    check(i < needs_.size(), name_, ": tensor input ", i, " does not exist, there are ", needs_.size());
+    return needs_[i];
+  }
+  void mark_non_differentiable(std::vector<std::size_t> results) { without_gradient_ = std::move(results); }
+
  private:
   template <class F> friend class FunctionNode;
-  template <class F, class... A> friend Tensor apply_function(const F& f, A&&... arguments);
+  template <class F, class... A> friend auto apply_function(const F& f, A&&... arguments);
   const char* name_ = "function";
   std::vector<autograd::SavedTensor> saved_;
+  std::vector<bool> needs_;
+  std::vector<std::size_t> without_gradient_;
 };
+
+namespace detail {
+template <class T> void collect_tensors(std::vector<Tensor>& all, const T& value) {
+  if constexpr (std::is_convertible_v<const T&, const Tensor&>) all.push_back(value);
+  else if constexpr (std::is_same_v<T, std::vector<Tensor>>) all.insert(all.end(), value.begin(), value.end());
+}
+// The optional members of a function.
+template <class F> constexpr bool once_differentiable() {
+  if constexpr (requires { F::once_differentiable; }) return F::once_differentiable;
+  else return false;
+}
+template <class F> constexpr bool materialize_grads() {
+  if constexpr (requires { F::materialize_grads; }) return F::materialize_grads;
+  else return true;
+}
+template <class F>
+inline constexpr bool has_several_results = requires(const F& f, const Saved& saved, const std::vector<Tensor>& g) {
+  f.backward(saved, g);
+};
+}  // namespace detail
 
 template <class F> class FunctionNode final : public autograd::Node {
  public:
@@ -65,18 +117,24 @@ template <class F> class FunctionNode final : public autograd::Node {
   }
   void backward(Tensor g, std::span<Tensor> gradients, Pass) override {
     if (released_) autograd::fail_second_backward(F::name);
-    std::vector<Tensor> found;
+    std::vector<Tensor> found, of_results;
+    if constexpr (detail::has_several_results<F>) of_results = collected();
+    else of_results = {std::move(g)};
     {
       const amp::Autocast region(state);
-      found = f_.backward(saved, g);
+      if (detail::once_differentiable<F>()) {
+        const NoGrad not_recorded;
+        found = run(of_results);
+      } else {
+        found = run(of_results);
+      }
     }
-    check(found.size() == edges_.size(), F::name, ": backward gave ", static_cast<std::int64_t>(found.size()),
-        " gradients for ",
-          static_cast<std::int64_t>(edges_.size()), " tensor inputs");
+    check(found.size() == edges_.size(), F::name, ": backward gave ", found.size(), " gradients for ", edges_.size(),
+          " tensor inputs");
+    if (detail::once_differentiable<F>() && grad_enabled()) mark_once(found, of_results);
     for (std::size_t i = 0; i < edges_.size(); ++i) {
       if (!edges_[i] || !found[i].defined()) continue;
-      check(found[i].sizes() == meta_[i].sizes, F::name, ": gradient ", static_cast<std::int64_t>(i), " has shape ",
-          found[i].sizes(),
+      check(found[i].sizes() == meta_[i].sizes, F::name, ": gradient ", i, " has shape ", found[i].sizes(),
             " for an input of shape ", meta_[i].sizes);
       gradients[i] = autograd::fit_gradient(std::move(found[i]), meta_[i], edges_[i]);
     }
@@ -87,23 +145,43 @@ template <class F> class FunctionNode final : public autograd::Node {
   }
 
   Saved saved;
-  AutocastState state;  // of forward
+  AutocastState state;             // of forward
+  std::vector<InputMeta> results;  // of a function that gives several
 
  private:
+  std::vector<Tensor> run(const std::vector<Tensor>& g) const {
+    if constexpr (detail::has_several_results<F>) return f_.backward(saved, g);
+    else return f_.backward(saved, g[0]);
+  }
+  std::vector<Tensor> collected() const {
+    std::vector<Tensor> g = std::move(autograd::gradients_of_results(this));
+    g.resize(results.size());
+    for (std::size_t k = 0; detail::materialize_grads<F>() && k < g.size(); ++k) {
+      if (g[k].defined()) continue;
+      g[k] = zeros(results[k].sizes, {.dtype = results[k].dtype, .device = results[k].device});
+    }
+    return g;
+  }
+  // The gradients depend on the results' and on the inputs, but nobody knows how.
+  void mark_once(std::vector<Tensor>& found, const std::vector<Tensor>& of_results) const {
+    std::vector<autograd::NodeRef> on = edges_;
+    for (const Tensor& g : of_results)
+      if (g.requires_grad()) on.push_back(g.impl()->node);
+    for (Tensor& t : found) {
+      if (!t.defined()) continue;
+      t = t.detach();
+      t.impl()->node = autograd::NodeRef(new autograd::OnceNode(F::name, on));
+    }
+  }
+
   F f_;
   bool released_ = false;
   std::vector<InputMeta> meta_;
   std::vector<autograd::NodeRef> edges_;
 };
 
-namespace detail {
-template <class T> void collect_tensors(std::vector<Tensor>& all, const T& value) {
-  if constexpr (std::is_convertible_v<const T&, const Tensor&>) all.push_back(value);
-  else if constexpr (std::is_same_v<T, std::vector<Tensor>>) all.insert(all.end(), value.begin(), value.end());
-}
-}  // namespace detail
-
-template <class F, class... A> Tensor apply_function(const F& f, A&&... arguments) {
+// The results of f.forward, a Tensor or a vector of them.
+template <class F, class... A> auto apply_function(const F& f, A&&... arguments) {
   // Tensors by value (a Param as a Tensor), so that casts can take their place.
   std::tuple<std::conditional_t<std::is_convertible_v<A&&, const Tensor&>, Tensor, std::decay_t<A>>...> x(
       std::forward<A>(arguments)...);
@@ -118,22 +196,50 @@ template <class F, class... A> Tensor apply_function(const F& f, A&&... argument
   std::apply([&](const auto&... one) { (detail::collect_tensors(inputs, one), ...); }, x);
   Saved saved;
   saved.name_ = F::name;
-  Tensor y;
-  {
+  bool wanted = false;
+  for (const Tensor& t : inputs) {
+    saved.needs_.push_back(t.requires_grad());
+    wanted = wanted || t.requires_grad();
+  }
+  const auto forward = [&] {
     const amp::Autocast region(state);
     const NoGrad no_grad;
-    y = std::apply([&](const auto&... one) { return f.forward(saved, one...); }, x);
+    return std::apply([&](const auto&... one) { return f.forward(saved, one...); }, x);
+  };
+  auto y = forward();
+  wanted = wanted && grad_enabled();
+  const auto node_of = [&] {
+    auto* node = new FunctionNode<F>(f, inputs);
+    node->state = state;
+    node->saved = std::move(saved);
+    return node;
+  };
+  const auto attach = [](Tensor& t, autograd::NodeRef node) {
+    t = t.detach();  // forward may have given one of its inputs
+    t.impl()->node = std::move(node);
+  };
+  if constexpr (detail::has_several_results<F>) {
+    static_assert(std::is_same_v<decltype(y), std::vector<Tensor>>,
+                  "backward takes a vector of gradients: forward gives a vector of tensors");
+    std::vector<bool> differentiable;
+    for (const Tensor& t : y) differentiable.push_back(wanted && t.defined() && t.is_floating());
+    for (const std::size_t k : saved.without_gradient_) {
+      check(k < y.size(), F::name, ": result ", k, " does not exist, there are ", y.size());
+      differentiable[k] = false;
+    }
+    if (std::find(differentiable.begin(), differentiable.end(), true) == differentiable.end()) return y;
+    FunctionNode<F>* const node = node_of();
+    const autograd::NodeRef function(node);
+    for (const Tensor& t : y)
+      node->results.push_back(t.defined() ? InputMeta{t.sizes(), t.dtype(), t.device()} : InputMeta{});
+    for (std::size_t k = 0; k < y.size(); ++k)
+      if (differentiable[k]) attach(y[k], autograd::NodeRef(new autograd::ResultNode(F::name, function, k)));
+    return y;
+  } else {
+    check(y.defined(), F::name, ": forward gave an undefined tensor");
+    if (wanted && y.is_floating() && saved.without_gradient_.empty()) attach(y, autograd::NodeRef(node_of()));
+    return y;
   }
-  check(y.defined(), F::name, ": forward gave an undefined tensor");
-  bool wanted = false;
-  for (const Tensor& t : inputs) wanted = wanted || t.requires_grad();
-  if (!wanted || !grad_enabled() || !y.is_floating()) return y;
-  auto* node = new FunctionNode<F>(f, inputs);
-  node->state = state;
-  node->saved = std::move(saved);
-  Tensor result = y.detach();  // forward may have given one of its inputs
-  result.impl()->node = autograd::NodeRef(node);
-  return result;
 }
 
 }  // namespace mantissa

@@ -1,11 +1,13 @@
 // Functions of one's own under autocast: amp::custom_fwd for code that must run in one dtype, apply_function for a
-// gradient by hand. Next: ops/function.h.
+// gradient by hand, with one result or several. Next: ops/function.h.
 #include <array>
 #include <map>
 #include <thread>
 
 #include "amp/custom.h"
 #include "autograd/backward.h"
+#include "autograd/gradcheck.h"
+#include "autograd/hooks.h"
 #include "core/ops.h"
 #include "ops/function.h"
 #include "tests/catch_compat.h"
@@ -211,4 +213,138 @@ TEST_CASE("functions of one's own: double backward, NoGrad, reuse, and errors th
     changed.fill_(1);
   }
   CHECK_THAT(message_of([&] { backward(z); }), Contains("cube") && Contains("fill_"));
+}
+
+namespace {
+
+struct SinCos {
+  static constexpr auto name = "sin_cos";
+  std::vector<Tensor> forward(Saved& saved, const Tensor& x) const {
+    saved.save({x});
+    return {sin(x), cos(x)};
+  }
+  std::vector<Tensor> backward(const Saved& saved, const std::vector<Tensor>& g) const {
+    return {g[0] * cos(saved[0]) - g[1] * sin(saved[0])};
+  }
+};
+// Quotients, remainders (without a gradient), and what is neither there nor floating.
+struct Divide {
+  static constexpr auto name = "divide";
+  static constexpr bool materialize_grads = false;
+  std::vector<bool>*reached, *needs;
+  std::vector<Tensor> forward(Saved& saved, const Tensor& x, const Tensor& y) const {
+    saved.save({x, y});
+    saved.mark_non_differentiable({1});
+    return {x / y, fmod(x, y), Tensor(), cast(x / y, i64), x};
+  }
+  std::vector<Tensor> backward(const Saved& saved, const std::vector<Tensor>& g) const {
+    for (const Tensor& t : g) reached->push_back(t.defined());
+    for (std::size_t i : {0u, 1u}) needs->push_back(saved.needs_input_grad(i));
+    Tensor to_x = g[4];
+    if (g[0].defined()) to_x = to_x.defined() ? to_x + g[0] / saved[1] : g[0] / saved[1];
+    return {to_x, saved.needs_input_grad(1) && g[0].defined() ? -g[0] * saved[0] / square(saved[1]) : Tensor()};
+  }
+};
+struct Once : SinCos {
+  static constexpr auto name = "once";
+  static constexpr bool once_differentiable = true;
+};
+struct TooFew : SinCos {
+  static constexpr auto name = "too_few";
+  std::vector<Tensor> forward(Saved& saved, const Tensor& x) const {
+    saved.mark_non_differentiable({2});
+    return SinCos::forward(saved, x);
+  }
+};
+Tensor angles() { return tensor({0.3, -1.2, 2.0}).to(f64).requires_grad_(); }
+
+}  // namespace
+
+TEST_CASE("functions with several results: gradients of one, of all, of some more than once", "[function]") {
+  gradcheck([](const std::vector<Tensor>& x) { return apply_function(SinCos{}, x[0])[0]; }, {angles()});
+  gradcheck([](const std::vector<Tensor>& x) { return apply_function(SinCos{}, x[0])[1]; }, {angles()});
+  const auto all = [](const std::vector<Tensor>& x) {
+    const std::vector<Tensor> y = apply_function(SinCos{}, x[0] * 2.0);
+    return y[0] * y[1] + square(y[0]) * x[0];
+  };
+  gradcheck(all, {angles()});
+  gradgradcheck(all, {angles()});
+  // the third derivative of sin is -cos
+  const Tensor x = angles();
+  Tensor y = apply_function(SinCos{}, x)[0];
+  for (int i = 0; i < 3; ++i) y = grad(y.sum(), {x}, {.create_graph = true})[0];
+  CHECK(difference(y.detach(), -cos(x.detach()), {1e-12, 1e-12}) == "");
+  // as roots, with gradients of their own; and as an input of grad()
+  const std::vector<Tensor> both = apply_function(SinCos{}, x);
+  const Tensor v = tensor({1, 2, 3}).to(f64);
+  backward(both, std::vector<Tensor>{v, -v});
+  CHECK(difference(x.grad(), (v * (cos(x) + sin(x))).detach(), {1e-12, 1e-12}) == "");
+  const std::vector<Tensor> again = apply_function(SinCos{}, x);
+  CHECK(same_bits(grad((again[0] * again[1]).sum(), {again[1]})[0].detach(), again[0].detach()));
+}
+
+TEST_CASE("functions with several results: passes do not see each other's gradients", "[function]") {
+  const Tensor x = angles();
+  const std::vector<Tensor> y = apply_function(SinCos{}, x);
+  const auto of = [&](int k) {
+    const std::vector<Tensor> roots{y[static_cast<std::size_t>(k)]}, inputs{x}, ones{ones_like(x)};
+    return grad(roots, inputs, ones, {.retain_graph = true})[0];
+  };
+  const Tensor first = of(0), second = of(1);
+  CHECK(difference(first, cos(x).detach(), {1e-12, 1e-12}) == "");
+  CHECK(difference(second, -sin(x).detach(), {1e-12, 1e-12}) == "");
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(2);
+  for (int k : {0, 1})
+    threads.emplace_back([&, k] {
+      for (int i = 0; i < 200; ++i) wrong[static_cast<std::size_t>(k)] += !same_bits(of(k), k == 0 ? first : second);
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == std::vector<int>{0, 0});
+  // A pass over the same function from inside of another, between a result and the function.
+  const Tensor outer = apply_function(SinCos{}, x)[0];
+  Tensor inside;
+  const Tensor doubled = outer * 2.0;
+  doubled.on_grad([&](const Tensor&) {
+    inside = of(1);
+    return Tensor();
+  });
+  const Tensor mixed = grad((y[0] + doubled).sum(), {x}, {.retain_graph = true})[0];
+  CHECK(difference(inside, -sin(x).detach(), {1e-12, 1e-12}) == "");
+  CHECK(difference(mixed, 3.0 * cos(x).detach(), {1e-12, 1e-12}) == "");
+  backward(y[0].sum());
+  CHECK_THAT(message_of([&] { backward(y[1].sum()); }), Contains("sin_cos") && Contains("retain_graph"));
+}
+
+TEST_CASE("functions with several results: some without a gradient, some that nothing reaches", "[function]") {
+  std::vector<bool> reached, needs;
+  const Tensor x = angles(), y = tensor({0.7, 0.9, -1.1}).to(f64);
+  const std::vector<Tensor> r = apply_function(Divide{&reached, &needs}, x, y);
+  CHECK(r[0].requires_grad());
+  CHECK(!r[1].requires_grad());
+  CHECK(!r[2].defined());
+  CHECK(!r[3].requires_grad());
+  CHECK(r[4].requires_grad());
+  CHECK(!r[4].is_leaf());
+  backward((r[0] * r[1]).sum());
+  CHECK(reached == std::vector<bool>{true, false, false, false, false});
+  CHECK(needs == std::vector<bool>{true, false});
+  CHECK(difference(x.grad(), r[1] / y, {1e-12, 1e-12}) == "");
+  const std::vector<Tensor> plain = apply_function(Divide{&reached, &needs}, x.detach(), y);
+  CHECK(!plain[0].requires_grad());
+  {
+    const NoGrad no_grad;
+    CHECK(!apply_function(SinCos{}, x)[1].requires_grad());
+  }
+  CHECK_THAT(message_of([&] { apply_function(TooFew{}, x); }), Contains("too_few: result 2 does not exist"));
+}
+
+TEST_CASE("once_differentiable: a gradient of the gradient is an error, not a wrong number", "[function]") {
+  const Tensor x = angles();
+  const std::vector<Tensor> y = apply_function(Once{}, x);
+  const Tensor g = grad((y[0] + y[1]).sum(), {x}, {.create_graph = true})[0];
+  CHECK(difference(g.detach(), (cos(x) - sin(x)).detach(), {1e-12, 1e-12}) == "");
+  CHECK(g.requires_grad());
+  CHECK_THAT(message_of([&] { grad(g.sum(), {x}); }), Contains("once: is once_differentiable"));
+  CHECK_THAT(message_of([&] { backward((g * x).sum()); }), Contains("once: is once_differentiable"));
 }
