@@ -42,7 +42,7 @@ std::string Steppable::type_name() const {
   return status == 0 ? std::string(last_part(type.get(), "::")) : "optimizer";
 }
 
-// "optimizer 0 (Sgd of fc1.weight and 3 more)"
+// "optimizer 0 (SGD of fc1.weight and 3 more)"
 std::string GradScaler::describe(const PerOptimizer& entry) const {
   const std::vector<std::string>& names = names_[static_cast<std::size_t>(entry.number)].parameters;
   std::string text = concat("optimizer ", entry.number, " (", entry.optimizer->type_name());

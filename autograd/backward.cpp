@@ -138,22 +138,24 @@ void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captur
   whole.end();
 }
 
-PendingGradients start(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool create_graph) {
-  check(gradients.empty() || gradients.size() == roots.size(), "backward: ", gradients.size(), " gradients given for ",
+// `name` is what the program called, for errors.
+PendingGradients start(const char* name, std::span<const Tensor> roots, std::span<const Tensor> gradients,
+                       bool create_graph) {
+  check(gradients.empty() || gradients.size() == roots.size(), name, ": ", gradients.size(), " gradients given for ",
         roots.size(), " roots");
   PendingGradients pending;
   for (std::size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
-    check(root.defined(), "backward: the root is an undefined tensor");
-    check(root.requires_grad(), "backward: ", root,
+    check(root.defined(), name, ": the root is an undefined tensor");
+    check(root.requires_grad(), name, ": ", root,
           " needs no gradient: no input of its computation has requires_grad, or it ran under NoGrad");
     Tensor g = i < gradients.size() ? gradients[i] : Tensor();
     if (!g.defined()) {
-      check(root.numel() == 1, "backward: ", root,
+      check(root.numel() == 1, name, ": ", root,
             " has more than one element; reduce it (sum, mean) or pass its gradient");
       g = ones_like(root);
     }
-    check(g.sizes() == root.sizes(), "backward: the gradient has shape ", g.sizes(), ", the root ", root.sizes());
+    check(g.sizes() == root.sizes(), name, ": the gradient has shape ", g.sizes(), ", the root ", root.sizes());
     if (g.dtype() != root.dtype()) g = cast(g, root.dtype());
     pending.add(root.impl()->node, g, create_graph, nullptr);
   }
@@ -187,7 +189,7 @@ void mark_needed(std::span<const Tensor> roots, Captures& captures) {
 }  // namespace
 
 void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, BackwardOptions o) {
-  PendingGradients pending = start(roots, gradients, o.create_graph);
+  PendingGradients pending = start("backward", roots, gradients, o.create_graph);
   run(pending, o.retain_graph || o.create_graph, o.create_graph, nullptr);
 }
 void backward(const Tensor& root, const Tensor& gradient, BackwardOptions o) {
@@ -203,7 +205,7 @@ std::vector<Tensor> gradients_at(std::span<const Tensor> roots, std::span<const 
   Captures captures;
   captures.stop = stop;
   for (const NodeRef& n : nodes) captures.gradients[n.get()];
-  PendingGradients pending = start(roots, gradients, o.create_graph);
+  PendingGradients pending = start("grad", roots, gradients, o.create_graph);
   mark_needed(roots, captures);
   run(pending, o.retain_graph || o.create_graph, o.create_graph, &captures);
   std::vector<Tensor> result;

@@ -53,6 +53,8 @@ template <class B> class BatchLoader {
   std::int64_t batches() const { return core_->batches(); }  // per epoch
   LoaderState state() const { return core_->state(); }
   void restore(const LoaderState& state) { core_->restore(state); }
+  NamedTensors state_dict() const { return mantissa::data::state_dict(state()); }
+  void load_state_dict(const NamedTensors& s) { restore(state_of_dict(s)); }
 
   // What is left of this epoch.
   class Iterator {

@@ -59,5 +59,11 @@ LoaderState loader_state_from_tensor(const Tensor& t) {
   const std::int64_t* v = t.data<std::int64_t>();
   return {static_cast<std::uint64_t>(v[0]), v[1], v[2], v[3], v[4], v[5] != 0, v[6] != 0};
 }
+NamedTensors state_dict(const LoaderState& state) { return {{"state", to_tensor(state)}}; }
+LoaderState state_of_dict(const NamedTensors& s) {
+  check(s.size() == 1 && s[0].first == "state", "a saved loader position is one tensor \"state\", got ", s.size(),
+        s.empty() ? "" : concat(" tensors, the first \"", s[0].first, "\""));
+  return loader_state_from_tensor(s[0].second);
+}
 
 }  // namespace mantissa::data

@@ -18,8 +18,11 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "data/transforms.h"
+#include "io/safetensors.h"
 
 namespace mantissa::data {
+
+using io::NamedTensors;
 
 struct LoaderOptions {
   std::int64_t batch = 1;
@@ -45,6 +48,8 @@ struct LoaderState {
 };
 Tensor to_tensor(const LoaderState& state);  // i64 [7], for a checkpoint
 LoaderState loader_state_from_tensor(const Tensor& t);
+NamedTensors state_dict(const LoaderState& state);  // {"state", that tensor}
+LoaderState state_of_dict(const NamedTensors& s);
 
 // At most one of them; none: all samples, in order or shuffled as the options say.
 struct Sampling {
@@ -68,6 +73,9 @@ class Loader {
   std::int64_t batches() const;  // per epoch
   LoaderState state() const;     // after the last batch handed out, whatever was made ahead
   void restore(const LoaderState& state);  // Error when samples, batch size or order options differ
+  // The same as tensors, for checkpoints (io/checkpoint.h), named as in nn and optim.
+  NamedTensors state_dict() const { return mantissa::data::state_dict(state()); }
+  void load_state_dict(const NamedTensors& s) { restore(state_of_dict(s)); }
 
   // What is left of this epoch: for (auto [image, label] : loader).
   class Iterator {

@@ -98,11 +98,18 @@ int edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// " (did you mean x?)" with the nearest of `names`, when one is near.
-std::string suggestion(const std::string& name, const NamedTensors& names) {
+std::string suggestion(const std::string& name, const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [candidate, tensor] : tensors) names.push_back(candidate);
+  return suggest_name(name, names);
+}
+
+}  // namespace
+
+std::string suggest_name(const std::string& name, std::span<const std::string> names) {
   int best = 1 + static_cast<int>(std::min<std::size_t>(name.size(), 300) / 3);
   const std::string* nearest = nullptr;
-  for (const auto& [candidate, tensor] : names) {
+  for (const std::string& candidate : names) {
     if (name.size() > 300 || candidate.size() > 300) continue;  // names like that are not typing mistakes
     if (const int d = edit_distance(name, candidate); d < best) {
       best = d;
@@ -111,8 +118,6 @@ std::string suggestion(const std::string& name, const NamedTensors& names) {
   }
   return nearest ? concat(" (did you mean ", quote(*nearest), "?)") : "";
 }
-
-}  // namespace
 
 void Checkpoint::put(const std::string& area, const NamedTensors& named) {
   for (const auto& [name, t] : named) tensors.emplace_back(area + "." + name, t);

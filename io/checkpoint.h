@@ -5,6 +5,7 @@
 // The file is a safetensors file; other programs can read the weights in it.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "core/random.h"
@@ -43,6 +44,9 @@ Checkpoint load_checkpoint(const std::string& path);
 // How `found` differs from `expected` in names and shapes, in one line that lists the first few
 // differences and suggests the nearest name; "" when it does not. For the errors of load_state_dict.
 std::string describe_mismatch(const NamedTensors& expected, const NamedTensors& found);
+
+// " (did you mean "x"?)" with the nearest of `names`, when one is near; else "".
+std::string suggest_name(const std::string& name, std::span<const std::string> names);
 
 // Positions in the random stream as tensors, i64 [2].
 Tensor to_tensor(const RngState& state);

@@ -1,9 +1,11 @@
 #include "nn/functional_call.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "core/error.h"
+#include "io/checkpoint.h"
 
 namespace mantissa::nn {
 namespace {
@@ -21,6 +23,12 @@ struct Places final : Fields {
   explicit Places(ModuleRef m) { m.visit(*this); }
   void param(const std::string& path, Param& p) override { add(path, p, true); }
   void buffer(const std::string& path, Buffer& b) override { add(path, b, false); }
+  std::string suggest(const std::string& name) const {
+    std::vector<std::string> names;
+    for (const auto& [own, place] : by_name) names.push_back(own);
+    std::ranges::sort(names);  // so that of several as near it is always the same one
+    return io::suggest_name(name, names);
+  }
 
  private:
   void add(const std::string& path, Tensor& t, bool is_param) {
@@ -66,7 +74,8 @@ Substituted::Substituted(ModuleRef module, const NamedTensors& tensors) {
   std::unordered_set<std::size_t> given;
   for (const auto& [name, tensor] : tensors) {
     const auto found = all.by_name.find(name);
-    check(found != all.by_name.end(), "functional_call: the module has no parameter or buffer \"", name, "\"");
+    check(found != all.by_name.end(), "functional_call: the module has no parameter or buffer \"", name, "\"",
+          all.suggest(name));
     check(given.insert(found->second).second, "functional_call: \"", name,
           "\" is given twice (or is tied to another one)");
     check_fits(all.places[found->second], tensor);

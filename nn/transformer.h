@@ -19,12 +19,15 @@ namespace mantissa::nn {
 
 enum class FeedForward { relu, gelu };
 
-// What a layer does between linear1 and linear2: relu or gelu, which become one operator with them, by name or as
-// FeedForward::gelu, or any function: .activation = silu.
+// What a layer does between linear1 and linear2: relu or gelu, which become one operator with them, by name, as
+// FeedForward::gelu or as Activation::gelu (gelu_tanh, too), or any function: .activation = silu.
 class FeedForwardActivation {
  public:
   FeedForwardActivation(FeedForward f = FeedForward::relu)
       : known_(f == FeedForward::gelu ? Activation::gelu : Activation::relu) {}
+  FeedForwardActivation(Activation a) : known_(a) {
+    check(a != Activation::none, "a transformer's activation is Activation::relu, gelu or gelu_tanh, got none");
+  }
   template <std::convertible_to<std::string_view> Name>
   FeedForwardActivation(const Name& name) : FeedForwardActivation(of_name(name)) {}
   template <class F>

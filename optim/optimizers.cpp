@@ -73,10 +73,10 @@ template <class F> void Optimizer::add(Parameters parameters, const F& hyper) {
   add_group(std::move(g));
 }
 
-void Sgd::add_group(Parameters parameters, const SgdOptions& o) {
-  check_rate_and_decay("Sgd", o);
-  check_not_negative("Sgd", "momentum", o.momentum);
-  check(!o.nesterov || (o.momentum > 0 && o.dampening == 0), "Sgd: nesterov needs a momentum above 0 and no dampening");
+void SGD::add_group(Parameters parameters, const SgdOptions& o) {
+  check_rate_and_decay("SGD", o);
+  check_not_negative("SGD", "momentum", o.momentum);
+  check(!o.nesterov || (o.momentum > 0 && o.dampening == 0), "SGD: nesterov needs a momentum above 0 and no dampening");
   if (o.momentum > 0) {
     add(std::move(parameters), formulas::SgdMomentum{.lr = o.lr, .momentum = o.momentum, .dampening = o.dampening,
                                                      .weight_decay = o.weight_decay, .nesterov = flag(o.nesterov),

@@ -1,4 +1,4 @@
-// Sgd: stochastic gradient descent with momentum, Nesterov momentum and weight decay.
+// SGD: stochastic gradient descent with momentum, Nesterov momentum and weight decay.
 // Same numbers as torch.optim.SGD.
 #pragma once
 
@@ -15,16 +15,16 @@ struct SgdOptions {
   bool maximize = false;
 };
 
-class Sgd : public Optimizer {
+class SGD : public Optimizer {
  public:
-  explicit Sgd(Parameters parameters, const SgdOptions& options = {}, const MemoryOptions& memory = {})
+  explicit SGD(Parameters parameters, const SgdOptions& options = {}, const MemoryOptions& memory = {})
       : Optimizer(memory) {
     add_group(std::move(parameters), options);
   }
   void add_group(Parameters parameters, const SgdOptions& options);
 };
 
-using SGD = Sgd;  // PyTorch's spelling
+using Sgd = SGD;  // in the style of the other names here
 using SGDOptions = SgdOptions;
 
 }  // namespace mantissa::optim

@@ -75,7 +75,10 @@ TEST_CASE("roots that cannot be differentiated are refused with advice") {
   CHECK_THAT(message_of([&] { sum(x.detach()).backward(); }), Contains("needs no gradient"));
   CHECK_THAT(message_of([&] { Tensor().backward(); }), Contains("undefined"));
   CHECK_THAT(message_of([&] { (x * 2.0).backward(ones({3}, {.dtype = f64})); }),
-             Contains("the gradient has shape [3], the root [2]"));
+             Contains("backward: the gradient has shape [3], the root [2]"));
+  // The message names what was called.
+  CHECK_THAT(message_of([&] { grad(x * 2.0, {x}); }), Contains("grad: f64[2] has more than one element"));
+  CHECK_THAT(message_of([&] { grad(sum(x.detach()), {x}); }), Contains("grad: ") && Contains("needs no gradient"));
 }
 
 TEST_CASE("first to third derivatives of sigmoid and of fused operators") {

@@ -146,6 +146,9 @@ TEST_CASE("functional_call says what does not fit, and an exception restores the
                     Contains("no parameter or buffer \"weigth\""));
   CHECK_THROWS_WITH(nn::functional_call(net, {{"weight", randn({3, 2})}}, x), Contains("\"weight\" has shape [2, 3]"));
   CHECK_THROWS_WITH(nn::functional_call(net, {{"weight", Tensor()}}, x), Contains("undefined"));
+  CHECK_THROWS_WITH(nn::functional_call(net, {{"wieght", net.weight}}, x),
+                    Contains("no parameter or buffer \"wieght\" (did you mean \"weight\"?)"));
+  CHECK_THROWS_WITH(nn::functional_call(net, {{"temperature", net.weight}}, x), !Contains("did you mean"));
   CHECK_THROWS(nn::functional_call(net, {{"weight", randn({2, 3})}}, randn({4, 5})));
   CHECK(net.weight.is_same(own));
 }
@@ -158,6 +161,10 @@ TEST_CASE("a transformer's activation is a name, a function or one of FeedForwar
   };
   CHECK(same_bits(result("gelu"), result(nn::FeedForward::gelu)));
   CHECK(same_bits(result(std::string("relu")), result(nn::FeedForward::relu)));
+  CHECK(same_bits(result(Activation::gelu), result("gelu")));
+  CHECK(difference(result(Activation::gelu_tanh), cast(result([](const Tensor& y) { return gelu(y, "tanh"); }), f64),
+                   {1e-5, 1e-6}) == "");
+  CHECK_THROWS_WITH(result(Activation::none), Contains("gelu_tanh, got none"));
   CHECK(difference(result(silu), cast(result([](const Tensor& y) { return y * sigmoid(y); }), f64), {1e-5, 1e-6}) ==
         "");
   CHECK_THROWS_WITH(result("swish"), Contains("\"relu\", \"gelu\" or a function, got \"swish\""));

@@ -44,7 +44,7 @@ TEST_CASE("G9: errors name optimizer, first parameter and the lines of both call
   CHECK_THAT(twice, Contains(above(3, __LINE__)) && Contains(above(2, __LINE__)));
   scaler.step(b);
   const std::string again = message_of([&] { scaler.step(b); });
-  CHECK_THAT(again, Contains("optimizer 1 (Sgd of head)"));
+  CHECK_THAT(again, Contains("optimizer 1 (SGD of head)"));
   CHECK_THAT(again, Contains(above(3, __LINE__)) && Contains(above(2, __LINE__)));
   const std::string late = message_of([&] { scaler.unscale_(b); });
   CHECK_THAT(late, Contains("after step()"));
@@ -70,7 +70,7 @@ TEST_CASE("a scaled gradient is neither clipped nor stepped with by those who ta
   CHECK_THAT(message_of([&] { optim::clip_grad_value_(named("w", p), 1); }),
              Contains("clip_grad_value_: the gradient of w"));
   CHECK_THAT(message_of([&] { opt.step(); }),
-             Contains("Sgd.step: the gradient of w") && Contains("scaler.step(optimizer)"));
+             Contains("SGD.step: the gradient of w") && Contains("scaler.step(optimizer)"));
   CHECK(p.grad()[0].item() == 65536);
   CHECK(p.detach()[0].item() == 1);
   optim::clip_grad_norm_(opt.parameters(), inf);  // only looks
@@ -293,7 +293,7 @@ TEST_CASE("an optimizer without gradients is named; the others of the iteration 
   optim::Sgd a(named("p", p)), b(named("unused", unused));
   backward(scaler.scale(p.sum()));
   const std::string message = message_of([&] { scaler.step(b); });
-  CHECK_THAT(message, Contains("(Sgd of unused) has no gradients at") && Contains(above(1, __LINE__)));
+  CHECK_THAT(message, Contains("(SGD of unused) has no gradients at") && Contains(above(1, __LINE__)));
   scaler.step(a);
   scaler.update();
   GradScaler copy(scaler);

@@ -218,7 +218,7 @@ TEST_CASE("G11: an optimizer without gradients is an error, or by option an empt
   start(lenient);
   Tensor p = parameter();
   optim::Sgd opt({p});
-  CHECK_THAT(message_of([&] { strict.step(opt); }), Contains("optimizer 0 (Sgd of parameter 0) has no gradients"));
+  CHECK_THAT(message_of([&] { strict.step(opt); }), Contains("optimizer 0 (SGD of parameter 0) has no gradients"));
   CHECK(!lenient.step(opt).skipped());
   lenient.update();
   CHECK(tracker_of(lenient) == 1);

@@ -73,11 +73,8 @@ void Run::keep(const std::string& area, nn::ModuleRef net) {
 
 void Run::keep(const std::string& area, data::Loader& loader) {
   parts_.push_back(
-      {area,
-       [&loader] {
-         return NamedTensors{{"state", data::to_tensor(loader.state())}};
-       },
-       [&loader](const NamedTensors& s) { loader.restore(data::loader_state_from_tensor(s.at(0).second)); }});
+      {area, [&loader] { return loader.state_dict(); },
+       [&loader](const NamedTensors& s) { loader.load_state_dict(s); }});
 }
 
 void Run::keep(const std::string& area, const Tensor& tensor) {
