@@ -38,6 +38,10 @@ MANTISSA_KERNEL(dense_reflections, const View& q, const View& v, const View& tau
 // vectors_t [B, n, n]: a row for each value; or an empty View for the values alone. Where a matrix has a NaN or
 // an infinity all its results are NaN. good[b]: whether the iteration came to its end.
 MANTISSA_KERNEL(dense_eigh, const View& a, const View& values, const View& vectors_t, bool* good)
+// a f64 [B, n, n], of contiguous rows, overwritten. values f64 [B, n, 2], pairs of real and imaginary part, conjugates
+// one after the other, that with the positive imaginary part first; vectors f64 [B, n, n, 2], a column for each, or an
+// empty View; both dense. NaN and good[b] as above.
+MANTISSA_KERNEL(dense_eig, const View& a, const View& values, const View& vectors, bool* good)
 // a [B, m, n] with m >= n, overwritten. values f64 [B, n], falling. u_t [B, n, m] and v_t [B, n, n]: a row for each
 // value; or empty Views.
 MANTISSA_KERNEL(dense_svd, const View& a, const View& values, const View& u_t, const View& v_t, bool* good)

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "core/ops_complex.h"
 #include "core/ops_matrix.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -129,6 +130,85 @@ TEST_CASE("singular values that are given come back: falling over many powers of
   }
 }
 
+namespace {
+
+// Pairs [..., 2] times a real matrix, and a column of pairs scaled by pairs.
+Tensor times(const Tensor& a, const Tensor& z) { return stack({matmul(a, real(z)), matmul(a, imag(z))}, -1); }
+
+void check_eig(const Tensor& a) {  // [..., n, n]
+  INFO("n " << a.size(-1) << (a.dtype() == f64 ? ", f64" : ", f32"));
+  const auto n = static_cast<double>(a.size(-1));
+  const EigResult r = eig(a);
+  REQUIRE(r.values.dtype() == a.dtype());
+  const double allowed = few * n * epsilon(a) * norm_of(a);
+  CHECK(norm_of(times(a, r.vectors) - complex_mul(r.vectors, unsqueeze(r.values, -3))) <= allowed);
+  const Tensor lengths = sum(square(r.vectors), {-1, -3});
+  CHECK(norm_of(lengths - ones_like(lengths)) <= few * n * epsilon(a));
+  const Tensor values = eigvals(a);
+  CHECK(norm_of(values - r.values) <= allowed);
+  // Real ones have no imaginary part at all; the others come in pairs, the positive one first.
+  const std::vector<double> im = imag(values).to_vector<double>(), re = real(values).to_vector<double>();
+  for (std::size_t i = 0; i < im.size(); ++i) {
+    if (im[i] == 0) continue;
+    REQUIRE(i + 1 < im.size());
+    CHECK(im[i] > 0);
+    CHECK(im[i] == -im[i + 1]);
+    CHECK(re[i] == re[i + 1]);
+    ++i;
+  }
+}
+// The real parts of eigenvalues, rising.
+Tensor sorted_real(const Tensor& a) { return sort(real(eigvals(a)), -1).values; }
+
+}  // namespace
+
+TEST_CASE("eigenvalues and vectors of matrices that are not symmetric", "[eig]") {
+  INFO("seed " << new_seed());
+  for (const Dtype dtype : {f32, f64}) {
+    const TensorOptions o{.dtype = dtype};
+    for (const Dims& sizes :
+         {Dims{1, 1}, Dims{2, 2}, Dims{3, 3}, Dims{10, 4, 4}, Dims{3, 2, 7, 7}, Dims{33, 33}, Dims{150, 150}})
+      check_eig(randn(sizes, o));
+    manual_seed(5);  // what follows knows how far rounding errors move the values of these matrices
+    // of rows and columns of very different size
+    const Tensor scale = exp(6.0 * randn({20}, o)), plain = randn({20, 20}, o);
+    const Tensor skew = plain * unsqueeze(scale, 0) / unsqueeze(scale, 1);
+    CHECK(norm_of(sorted_real(skew) - sorted_real(plain)) < 1e4 * epsilon(plain));
+    for (const double size : dtype == f64 ? std::vector<double>{1e250, 1e-250} : std::vector<double>{1e30, 1e-30}) {
+      const Tensor there = sorted_real(plain * size) / size;
+      CHECK(norm_of(there - sorted_real(plain)) < 1e4 * epsilon(plain));
+    }
+    // that a plain QR step leaves as they are: permutations in one circle, whose values lie on the unit circle
+    for (const std::int64_t n : {2, 3, 4, 9, 16}) {
+      const Tensor turn = roll(identity(n, plain), 1, 0), values = eigvals(turn);
+      CHECK(norm_of(complex_abs(values) - ones({n}, o)) < few * static_cast<double>(n) * epsilon(plain));
+      check_eig(turn);
+    }
+    check_eig(zeros({5, 5}, o));
+    check_eig(triu(randn({8, 8}, o)));
+    CHECK(same_bits(real(eigvals(triu(plain))), diagonal(triu(plain)).contiguous()));
+    check_eig(eye(4, o) + diag_embed(ones({3}, o), 1));  // has one vector only
+    const Tensor symmetric = plain + transpose(plain);
+    CHECK(norm_of(sorted_real(symmetric) - eigvalsh(symmetric)) < few * 20 * epsilon(plain) * norm_of(symmetric));
+    CHECK(norm_of(imag(eigvals(symmetric))) == 0);
+    // the companion matrix of (x - 1)(x - 2)...(x - 6)
+    const Tensor companion =
+        cat({unsqueeze(from_data<double>(std::vector<double>{21, -175, 735, -1624, 1764, -720}, {6}), 0).to(dtype),
+             slice(eye(6, o), 0, 0, 5)},
+            0);
+    CHECK(norm_of(sorted_real(companion) - arange(1, 7, 1, o)) < 1e6 * epsilon(plain));
+    const Tensor batch = randn({3, 4, 4}, o), first = select(batch, 0, 0).clone();
+    select(batch, 0, 1).fill_(NAN);
+    const EigResult r = eig(batch);
+    CHECK(all(isnan(select(r.values, 0, 1))).item<bool>());
+    CHECK(all(isnan(select(r.vectors, 0, 1))).item<bool>());
+    CHECK(same_bits(select(r.vectors, 0, 0).contiguous(), eig(first).vectors));
+    CHECK(eigvals(zeros({0, 0}, o)).sizes() == Dims{0, 2});
+    CHECK(eig(zeros({2, 0, 0}, o)).vectors.sizes() == Dims{2, 0, 0, 2});
+  }
+  CHECK_THAT(message_of([] { eig(randn({3, 3}).to(f16)); }), Contains("eig: ") && Contains("f16"));
+}
+
 TEST_CASE("bits do not depend on threads, nor on the batch or the strides around a matrix") {
   INFO("seed " << new_seed());
   const int before = num_threads();
@@ -139,7 +219,8 @@ TEST_CASE("bits do not depend on threads, nor on the batch or the strides around
           [](const Tensor& x) { return cholesky(x); },     [](const Tensor& x) { return inv(x); },
           [](const Tensor& x) { return lu_factor(x).lu; }, [](const Tensor& x) { return qr(x).q; },
           [](const Tensor& x) { return svd(x).u; },        [](const Tensor& x) { return eigh(x).vectors; },
-          [](const Tensor& x) { return det(x); },          [](const Tensor& x) { return pinv(x); }};
+          [](const Tensor& x) { return eig(x).vectors; },  [](const Tensor& x) { return det(x); },
+          [](const Tensor& x) { return pinv(x); }};
       for (std::size_t i = 0; i < functions.size(); ++i) {
         INFO("function " << i);
         set_num_threads(1);

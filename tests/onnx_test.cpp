@@ -91,6 +91,8 @@ const std::map<std::string, std::string> refused = {
     {"det", "writes in place, or looks at values"},
     {"digamma", "ONNX has no such operator"},
     {"dropout", "of training"},
+    {"eig", "how often it repeats its steps depends on values"},
+    {"eigvals", "how often it repeats its steps depends on values"},
     {"eigh", "how often it repeats its steps depends on values"},
     {"eigvalsh", "how often it repeats its steps depends on values"},
     {"erfcx", "ONNX has no such operator"},

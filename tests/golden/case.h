@@ -11,10 +11,12 @@
 
 #include "core/fused_ops.h"
 #include "core/ops.h"
+#include "core/ops_complex.h"
 #include "core/ops_matrix.h"
 #include "core/ops_numeric.h"
 #include "core/ops_special.h"
 #include "core/special.h"
+#include "core/unique.h"
 
 namespace mantissa::test {
 
@@ -33,6 +35,7 @@ inline void append(Results& all, const SumAndNorm& y) { all.insert(all.end(), {y
 inline void append(Results& all, const MinMax& y) { all.insert(all.end(), {y.min, y.max}); }
 inline void append(Results& all, const StdMean& y) { all.insert(all.end(), {y.std, y.mean}); }
 inline void append(Results& all, const EighResult& y) { all.insert(all.end(), {y.values, y.vectors}); }
+inline void append(Results& all, const EigResult& y) { all.insert(all.end(), {y.values, y.vectors}); }
 inline void append(Results& all, const SvdResult& y) { all.insert(all.end(), {y.u, y.s, y.vh}); }
 inline void append(Results& all, const FrexpResult& y) { all.insert(all.end(), {y.mantissa, y.exponent}); }
 inline void append(Results& all, const HistogramResult& y) { all.insert(all.end(), {y.hist, y.bin_edges}); }

@@ -32,7 +32,7 @@ def declared(pattern, *files):
     return names
 
 
-types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|SvdResult|QrResult|FrexpResult|HistogramResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
+types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|EigResult|SvdResult|QrResult|FrexpResult|HistogramResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
 ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_complex.h", "core/ops_fft.h", "core/ops_matrix.h", "core/ops_numeric.h",
                "core/ops_special.h", "core/special.h", "core/fused_ops.h", "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "nn/stft.h", "core/tensor.h", "core/random.h", "autograd/*.h")
@@ -77,7 +77,7 @@ distributed_names = ["DistributedDataParallel", "DistributedSampler", "SyncBatch
                      "all_gather", "all_gather_into_tensor", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
                      "all_to_all_single", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_gather_object", "broadcast_object_list",
                      "gather_object", "scatter_object_list", "DeviceMesh", "init_device_mesh", "rpc"] if hasattr(torch.distributed, n)]
-distributions = declared(r"^(?:struct|class|template <class D> struct) (\w+)", "nn/distributions.h") | {"kl_divergence"}
+distributions = declared(r"^(?:template <[\w ,.]+> ?)?(?:struct|class) (\w+)", "nn/distributions_*.h") | {"kl_divergence"}
 distribution_names = sorted((n for n in torch.distributions.__all__ if is_type(getattr(torch.distributions, n)) and n not in ("Distribution", "ExponentialFamily")
                              and not n.endswith("Transform") and not n.startswith("Transform")), key=str.lower) + ["TransformedDistribution"]
 # torchaudio is not installed where this runs: the names of its 2.8 that do not depend on other programs
@@ -188,6 +188,8 @@ fails for an operator or module without such a comparison or a stated reason.
 - A group of parameters has the options that it is given and, for the rest, the optimizer's defaults, not those of the first group:
   `opt.add_group(nn::parameters(head), {{.lr = 1e-2, .weight_decay = 0.05}})`.
 - `torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)` is `grad(u, {{x}}, ones_like(u), {{.create_graph = true}})`.
+- A `torch.autograd.Function` is a struct with `forward` and `backward` (`ops/function.h`); what a ctx has there is in its `Saved` or a member of the struct.
+- `torch.from_dlpack(x)` and `to_dlpack` are functions of `core/dlpack.h`, of pointers instead of capsules.
 - Distributions take parameters by name in braces: `distributions::Categorical({{.logits = z}})`; what are properties there, are members or methods here.
 - `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.

@@ -85,6 +85,8 @@ inline constexpr Case shape_cases[] = {
   GOLDEN("masked_scatter", "randn(2, 3), of(True, False, True), randn(5)", "x.masked_scatter(y, z)", masked_scatter(x, y, z))
   GOLDEN("bucketize", "const(randn(2, 3)), const(of(-1.0, 0.0, 0.5, 1.5))", "torch.bucketize(x, y), torch.bucketize(x, y, right=True)", bucketize(x, y), bucketize(x, y, true))
   GOLDEN("unique", "ints(0, 4, 3, 5)", "*torch.unique(x, return_inverse=True, return_counts=True)", unique(x))
+  GOLDEN("unique.dim", "ints(0, 2, 9, 2), ints(0, 2, 2, 8, 1).double()", "*torch.unique(x, return_inverse=True, return_counts=True, dim=0), *torch.unique(y, return_inverse=True, return_counts=True, dim=1)", unique(x, 0), unique(y, -2))
+  GOLDEN("unique_consecutive.dim", "ints(0, 2, 2, 12)", "*torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=1)", unique_consecutive(x, 1))
   GOLDEN("unique_consecutive", "ints(0, 2, 12)", "*torch.unique_consecutive(x, return_inverse=True, return_counts=True)", unique_consecutive(x))
   GOLDEN("scatter_reduce.extremes", "distinct(3, 4), ints(0, 3, 5, 4), randn(5, 4)", "x.scatter_reduce(0, y, z, 'amax'), x.scatter_reduce(0, y, z, 'amin')", scatter_reduce(x, 0, y, z, "amax"), scatter_reduce(x, 0, y, z, "amin"))
   GOLDEN("scatter_reduce.without_self", "randn(2, 3), ints(0, 3, 2, 5), randn(2, 5)", "x.scatter_reduce(1, y, z, 'sum', include_self=False), x.scatter_reduce(1, y, z, 'mean', include_self=False), x.scatter_reduce(-1, y, z, 'amax', include_self=False)", scatter_reduce(x, 1, y, z, "sum", false), scatter_reduce(x, 1, y, z, "mean", false), scatter_reduce(x, -1, y, z, "amax", false))

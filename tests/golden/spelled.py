@@ -41,7 +41,7 @@ spelled = {
         "vector_norm": "`norm`", "matmul": "`matmul`", "diagonal": "`diagonal`, with dims -2 and -1", "vecdot": "`sum(x * y, {-1})`",
         "norm": "`norm`, of vectors; `matrix_norm`", "cross": "`cross`",
         "matrix_norm": "`matrix_norm`", "matrix_power": "`matrix_power`",
-        "eigh": "`eigh`", "eigvalsh": "`eigvalsh`", "svd": "`svd`, as with full_matrices=False", "svdvals": "`svdvals`", "pinv": "`pinv`", "matrix_rank": "`matrix_rank`",
+        "eig": "`eig`, with pairs for complex numbers", "eigvals": "`eigvals`, the same", "eigh": "`eigh`", "eigvalsh": "`eigvalsh`", "svd": "`svd`, as with full_matrices=False", "svdvals": "`svdvals`", "pinv": "`pinv`", "matrix_rank": "`matrix_rank`",
         "inv": "`inv`", "det": "`det`", "slogdet": "`slogdet`", "solve": "`solve`", "solve_triangular": "`solve_triangular`",
         "cholesky": "`cholesky`", "multi_dot": "`multi_dot`", "vander": "`vander(x, n, true)`",
         "qr": "`qr`", "lu": "`lu`, of square matrices", "lu_factor": "`lu_factor`, of square matrices", "lu_solve": "`lu_solve`", "lstsq": "`lstsq`, the solution alone",
@@ -80,11 +80,10 @@ spelled = {
     "swa": {"AveragedModel": "`Ema`, `Swa`", "update_bn": "`nn::update_bn`"},
     "grad": {
         "no_grad": "`NoGrad`, a scope", "enable_grad": "`EnableGrad`, a scope", "detect_anomaly": "`AnomalyMode`, a scope", "autocast": "`autocast(f16, [&] { ... })`, or `Autocast`, a scope",
-        "Function": "a struct with forward and backward, see ops/function.h; for a new kernel an operator, see ops/op.h",
+        "Function": "a struct with forward and backward, of one result or several, see ops/function.h; for a new kernel an operator, see ops/op.h",
         "inference_mode": "`InferenceMode`, a scope", "functional_call": "`functional_call(net, tensors, x)`",
     },
     "distributions": {
-        "TransformedDistribution": "`TanhNormal`, the squashed one; else by the change of variables, in a line",
         "OneHotCategoricalStraightThrough": "`OneHotCategorical`, by its rsample",
     },
     "audio": {
@@ -144,9 +143,14 @@ reasons = {
     "distributed": "One group of all ranks, which train copies of one net: no groups of some of the ranks, no parameters or optimizer states that are "
     "cut up between ranks, no messages between two ranks, no calls of functions elsewhere. What is summed is tensors: objects of the language are not sent.",
     "linalg": "On the CPU systems of equations and decompositions are kernels, for thousands of rows or thousands of small matrices; on a GPU they are "
-              "made of operators, a few for each row or column: for matrices of some dozens of rows. Eigenvalues of matrices that are not symmetric are complex, which no dtype here is. The names with _ex "
+              "made of operators, a few for each row or column: for matrices of some dozens of rows. `eig` and `eigvals` are computed on the host. The names with _ex "
               "say by a tensor what those without say by an exception.",
-    "distributions": "Gradients go through draws of `Gamma` and its kin once, not twice, as in PyTorch. Transforms other than tanh and exp are written out.",
+    "distributions": "`kl_divergence` has PyTorch's pairs but those that are infinite whatever the parameters, and those of "
+                     "`TransformedDistribution`. Of transforms there are `AffineTransform`, `ExpTransform`, `PowerTransform`, `SigmoidTransform`, `TanhTransform`, "
+                     "`SoftplusTransform`, `StickBreakingTransform` and the `Inverse` of each. Gradients go through draws of `Gamma` and its kin once, not twice, as in "
+                     "PyTorch. Numbers differ from PyTorch's on purpose: the mode of `Kumaraswamy`, which is NaN there; mean and variance of `GeneralizedPareto` where they "
+                     "are infinite, which are NaN there; draws and distribution function of `ContinuousBernoulli` with probs from 0.499 to 0.501, which there are those of "
+                     "0.5; the mode of `Dirichlet` with no concentration above 1, which is one of the corners there.",
     "audio": "Files are .wav. What changes a sound's pitch or speed and keeps the other, filters as SoX has them, and reading of compressed files are missing.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
