@@ -1,5 +1,6 @@
-// nn/distributions.h: densities, entropies, moments and divergences have the numbers of torch.distributions in f64;
-// what is drawn has the moments; gradients; halves; what is refused.
+// nn/distributions.h: densities, entropies, moments and divergences have the numbers of torch.distributions in f64
+// (more of them: golden_distributions_test.cpp); what is drawn has the distribution function or the moments; gradients;
+// halves; what is refused.
 #include <cmath>
 #include <vector>
 
@@ -208,6 +209,111 @@ TEST_CASE("what is drawn has the distribution's moments", "[distributions]") {
   CHECK(difference(cov(x.t()), matmul(tril, tril.t()), {0, 0.08}) == "");
 }
 
+namespace {
+
+// Draws of each element are spread as cdf says: the largest distance of their empirical distribution function from it
+// (Kolmogorov and Smirnov) is below 2.2 / sqrt(n), which chance exceeds once in 8000 elements.
+template <class D> void check_spread(const D& p, std::int64_t n = 20000) {
+  const Tensor x = p.sample({n}), u = sort(p.cdf(x), 0).values;
+  CHECK(!x.requires_grad());
+  const Tensor rank = arange(0, static_cast<double>(n), 1, {.dtype = f64}).unsqueeze(-1) / static_cast<double>(n);
+  const Tensor distance = amax(maximum(abs(u - rank), abs(u - rank - 1.0 / static_cast<double>(n))), 0);
+  INFO(amax(distance).template item<double>());
+  CHECK(static_cast<bool>(all(distance < 2.2 / std::sqrt(static_cast<double>(n)))));
+  if constexpr (requires { p.icdf(vec({.3})); }) {
+    const Tensor q = vec({.02, .3, .5, .97}).unsqueeze(-1);
+    CHECK(difference(p.cdf(p.icdf(q)), expand(q, p.cdf(p.icdf(q)).sizes()), {1e-9, 1e-10}) == "");
+  }
+}
+// The counts 0, 1, ..., and their probabilities.
+template <class D> void check_counts(const D& p, std::int64_t n = 40000) {
+  const std::int64_t classes = 12;
+  const Tensor x = p.sample({n}), counts = arange(0, static_cast<double>(classes), 1, {.dtype = f64}).unsqueeze(-1);
+  const Tensor probs = exp(p.log_prob(counts)), shares = cast(x.unsqueeze(1) == counts, f64).mean(0);
+  CHECK(static_cast<bool>(all(abs(shares - probs) <= 5 * sqrt(probs * (1 - probs) / n) + 1e-12)));
+}
+
+}  // namespace
+
+TEST_CASE("draws are spread as the distribution function says", "[distributions]") {
+  manual_seed(29);
+  const Tensor low = vec({-1, 0}), high = vec({2, .5}), even = vec({-3, -1e-4, 0, 1e-4, 3, 40});
+  check_spread(d::Normal(a, b));
+  check_spread(d::LogNormal(a, b));
+  check_spread(d::HalfNormal(b));
+  check_spread(d::Laplace(a, b));
+  check_spread(d::Cauchy(a, b));
+  check_spread(d::HalfCauchy(b));
+  check_spread(d::Gumbel(a, b));
+  check_spread(d::Exponential(b));
+  check_spread(d::Weibull(b, c));
+  check_spread(d::Pareto(b, c));
+  check_spread(d::GeneralizedPareto(vec({0, 1, 2, 3}), 2, vec({-.7, 0, .3, 2})));
+  check_spread(d::Uniform(low, high));
+  check_spread(d::Kumaraswamy(c, b));
+  check_spread(d::ContinuousBernoulli({.logits = even}));
+  check_spread(d::TransformedDistribution(d::Normal(a, b), d::AffineTransform(1, -2), d::SigmoidTransform()));
+  check_spread(d::MixtureSameFamily(d::Categorical({.probs = expand(vec({1, 3, 6}), {2, 3})}),
+                                    d::Normal(expand(vec({-2, 0, 1}), {2, 3}), 1)));
+  check_counts(d::Poisson(b));
+  check_counts(d::Geometric({.probs = vec({.3, .9})}));
+  check_counts(d::Binomial(vec({11, 30}), {.probs = vec({.3, .1})}));
+  check_counts(d::NegativeBinomial(vec({2.5, 7}), {.probs = vec({.6, .2})}));
+}
+
+TEST_CASE("more draws have their moments", "[distributions]") {
+  manual_seed(31);
+  const d::InverseGamma inverse(vec({9, 12}), b);
+  check_moments(inverse, inverse.mean(), inverse.variance());
+  const d::FisherSnedecor f(vec({3, 8}), vec({20, 30}));
+  check_moments(f, f.mean(), f.variance());
+  const d::Multinomial counts(20, {.probs = vec({1, 3, 0, 6})});
+  const Tensor drawn = counts.sample({20000});
+  CHECK(static_cast<bool>(all(drawn.sum(-1) == 20)));
+  CHECK(static_cast<bool>(all(select(drawn, -1, 2) == 0)));
+  CHECK(difference(drawn.mean(0), counts.mean(), {0, 0.08}) == "");
+  CHECK(difference(var(drawn, 0), counts.variance(), {0.08, 1e-9}) == "");
+  const Tensor relaxed = d::RelaxedBernoulli(0.6, {.probs = vec({.3, .8})}).sample({20000});
+  CHECK(difference(cast(relaxed > 0.5, f64).mean(0), vec({.3, .8}), {0, 5 * 0.0033}) == "");
+  const Tensor factor = stack({vec({1, -.5}), vec({.3, 2}), vec({0, 1})});
+  const d::LowRankMultivariateNormal low(vec({1, 2, 3}), factor, vec({.5, 1, 2}));
+  CHECK(difference(cov(low.sample({40000}).t()), low.covariance_matrix(), {0.03, 0.08}) == "");
+  const Tensor tril = stack({vec({1.5, 0}), vec({-.4, .8})});
+  const d::Wishart wishart(5, tril);
+  CHECK(difference(wishart.sample({40000}).mean(0), wishart.mean(), {0.03, 0.08}) == "");
+  CHECK(difference(var(wishart.sample({40000}), 0), wishart.variance(), {0.1, 0.1}) == "");
+  // A correlation of two, of concentration n, is 2 Beta(n, n) - 1.
+  const Tensor rows = d::LKJCholesky(2, vec({1, 3})).sample({40000}), r = select(select(rows, -2, 1), -1, 0);
+  CHECK(difference(square(rows).sum(-1), ones_like(square(rows).sum(-1)), {1e-12, 1e-12}) == "");
+  CHECK(difference(var(r, 0), vec({1.0 / 3, 1.0 / 7}), {0.03, 0}) == "");
+  // The correlations of any two of four have the same distribution, 2 Beta(n + 1, n + 1) - 1.
+  const Tensor l = d::LKJCholesky(4, vec({1.0})).sample({40000}).squeeze(1), all_of = matmul(l, l.mT());
+  const Tensor spread = var(all_of, 0) + eye(4, {.dtype = f64});
+  CHECK(difference(spread, full({4, 4}, 0.2, {.dtype = f64}) + 0.8 * eye(4, {.dtype = f64}), {0.04, 0}) == "");
+  const Tensor simplex = d::LogisticNormal(a, b).sample({5});
+  CHECK(simplex.sizes() == Dims{5, 3});
+  CHECK(difference(simplex.sum(-1), ones({5}, {.dtype = f64}), {1e-12, 0}) == "");
+}
+
+TEST_CASE("a mode is where the density is highest", "[distributions]") {
+  const auto peaks = [](const auto& p) {
+    for (const double step : {-1e-3, 1e-3})
+      CHECK(static_cast<bool>(all(p.log_prob(p.mode()) > p.log_prob(p.mode() + step))));
+  };
+  const Tensor more = vec({1.7, 3.5});
+  peaks(d::Normal(a, b));
+  peaks(d::LogNormal(a, b));
+  peaks(d::Cauchy(a, b));
+  peaks(d::Gumbel(a, b));
+  peaks(d::Weibull(b, more));
+  peaks(d::Gamma(more, b));
+  peaks(d::InverseGamma(more, b));
+  peaks(d::FisherSnedecor(more + 1, b));
+  peaks(d::Beta(more, more));
+  peaks(d::Kumaraswamy(more, 2 * more));
+  peaks(d::StudentT(more, a, b));
+}
+
 TEST_CASE("shapes: sample shape, batch, event", "[distributions]") {
   const d::Normal normal(zeros({3, 1}), ones({1, 4}));
   CHECK(normal.sample().sizes() == Dims{3, 4});
@@ -242,6 +348,27 @@ TEST_CASE("gradients of densities, and through rsample", "[distributions]") {
   };
   gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Normal(x[0], x[1])); }, {leaf(a), leaf(b)});
   gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Laplace(x[0], x[1])); }, {leaf(a), leaf(b)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Cauchy(x[0], x[1])); }, {leaf(a), leaf(b)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::HalfNormal(x[0])); }, {leaf(b)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::HalfCauchy(x[0])); }, {leaf(b)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Weibull(x[0], x[1])); }, {leaf(b), leaf(c)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Pareto(x[0], x[1])); }, {leaf(b), leaf(c)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::GeneralizedPareto(x[0], x[1], x[2])); },
+            {leaf(a), leaf(b), leaf(vec({-.7, .3}))});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Kumaraswamy(x[0], x[1])); }, {leaf(b), leaf(c)});
+  // where the two sides of the series meet, and at even odds, too
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::ContinuousBernoulli({.logits = x[0]})); },
+            {leaf(vec({-3, -1e-2, 0, 1e-2, 3, 40}))});
+  gradcheck(
+      [](const std::vector<Tensor>& x) {
+        const d::ContinuousBernoulli p({.logits = x[0]});
+        return stack({p.log_prob(vec({.3})), p.cdf(vec({.3})), p.mean(), p.variance(), p.entropy()});
+      },
+      {leaf(vec({-3, -.25, 0, 1e-2, .25, 40}))});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::RelaxedBernoulli(0.7, {.logits = x[0]})); }, {leaf(a)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::LogisticNormal(x[0], x[1])); }, {leaf(a), leaf(b)});
+  gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::LowRankMultivariateNormal(x[0], x[1], x[2])); },
+            {leaf(a), leaf(stack({vec({1.5}), vec({-.4})})), leaf(b)});
   gradcheck([&](const std::vector<Tensor>& x) { return drawn(d::Gumbel(x[0], x[1])); }, {leaf(a), leaf(b)});
   gradcheck(
       [&](const std::vector<Tensor>& x) {
@@ -316,8 +443,9 @@ TEST_CASE("gradients go through draws of gamma distributions and what is made of
   // the second moment of a t is df / (df - 2)
   check_mean_slope(12, -2.0 / 100, [](const Tensor& p) { return square(d::StudentT(p).rsample()); });
   const Tensor twice = full({2}, 3, {.dtype = f64}).requires_grad_();
-  CHECK_THROWS_WITH(grad(d::Gamma(twice, 1).rsample().sum(), {twice}, {.create_graph = true}),
-                    Contains("has no gradient of its own"));
+  const Tensor once = grad(d::Gamma(twice, 1).rsample().sum(), {twice}, {.create_graph = true})[0];
+  CHECK(static_cast<bool>(all(isfinite(once))));
+  CHECK_THROWS_WITH(grad(once.sum(), {twice}), Contains("standard_gamma: is once_differentiable"));
 }
 
 TEST_CASE("the score of a squashed action is right where tanh is 1", "[distributions]") {
@@ -348,4 +476,17 @@ TEST_CASE("parameters out of range are refused by name", "[distributions]") {
   CHECK_THROWS_WITH(d::RelaxedOneHotCategorical(0, {.logits = a}), Contains("temperature must be positive"));
   CHECK_THROWS_WITH(d::MultivariateNormal(a, eye(3)), Contains("needs loc [..., D] and scale_tril [..., D, D]"));
   CHECK_THROWS_WITH(d::Normal(tensor({1}), 1), Contains("floating tensors or numbers"));
+  CHECK_THROWS_WITH(d::HalfCauchy(-1), Contains("HalfCauchy: scale must be positive"));
+  CHECK_THROWS_WITH(d::Weibull(b, 0), Contains("Weibull: concentration must be positive"));
+  CHECK_THROWS_WITH(d::Binomial(2.5, {.probs = vec({.5})}), Contains("total_count must be a whole number"));
+  CHECK_THROWS_WITH(d::NegativeBinomial(2, {.probs = vec({1.0})}), Contains("probs must be below 1"));
+  CHECK_THROWS_WITH(d::Multinomial(-1, {.probs = vec({1.0})}), Contains("must not be negative, got -1"));
+  CHECK_THROWS_WITH(d::RelaxedBernoulli(0, {.logits = a}), Contains("temperature must be positive"));
+  CHECK_THROWS_WITH(d::LowRankMultivariateNormal(a, b, b), Contains("cov_factor [..., D, R]"));
+  CHECK_THROWS_WITH(d::Wishart(0.5, eye(3)), Contains("df must exceed D - 1"));
+  CHECK_THROWS_WITH(d::LKJCholesky(1), Contains("a dim of at least 2"));
+  CHECK_THROWS_WITH(kl_divergence(d::Binomial(2, {.probs = vec({.5})}), d::Binomial(3, {.probs = vec({.5})})),
+                    Contains("must not count fewer trials"));
+  const d::TransformedDistribution wide(d::Normal(0, 1), d::AffineTransform(vec({1, 2, 3}), 1));
+  CHECK_THROWS_WITH(wide.sample(), Contains("parameters of the whole batch"));
 }

@@ -84,7 +84,7 @@ class Inputs:
 
     def names(self):
         names = {n: getattr(self, n) for n in dir(self) if not n.startswith("_")}
-        return names | {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, "inf": math.inf, "nan": math.nan}
+        return names | {"torch": torch, "D": torch.distributions, "F": torch.nn.functional, "nn": torch.nn, "inf": math.inf, "nan": math.nan}
 
 
 def cotangent(y, k):

@@ -1,0 +1,27 @@
+#include "nn/distributions_combined.h"
+
+namespace mantissa::distributions::detail {
+
+// choice [S..., B...] of draws [S..., B..., K, E...]
+Tensor pick_component(const Tensor& choice, const Tensor& draws, int event_dims) {
+  Tensor at = choice;
+  for (int d = 0; d <= event_dims; ++d) at = unsqueeze(at, -1);
+  const int dim = draws.dim() - 1 - event_dims;
+  return squeeze(take_along_dim(draws, at, dim), dim);
+}
+Tensor for_components(const Tensor& value, int event_dims) {
+  check(value.dim() >= event_dims, "MixtureSameFamily: ", value, " has fewer than the ", event_dims,
+        " dimensions of an event");
+  return unsqueeze(value, value.dim() - event_dims);
+}
+Tensor mix_densities(const Tensor& logits, const Tensor& log_prob) { return logsumexp(logits + log_prob, {-1}); }
+Tensor mix_values(const Tensor& probs, const Tensor& values, int event_dims) {
+  Tensor weights = probs;
+  for (int d = 0; d < event_dims; ++d) weights = unsqueeze(weights, -1);
+  return sum(weights * values, {-1 - event_dims});
+}
+Tensor mix_variances(const Tensor& probs, const Tensor& means, const Tensor& variances, int event_dims) {
+  return mix_values(probs, variances + square(means), event_dims) - square(mix_values(probs, means, event_dims));
+}
+
+}  // namespace mantissa::distributions::detail

@@ -1,0 +1,73 @@
+// Distributions that a location shifts and a scale stretches, beside the normal one. Read first: nn/distributions.h.
+#pragma once
+
+#include "nn/distribution.h"
+
+namespace mantissa::distributions {
+
+struct Laplace : Reparameterized<Laplace> {
+  Laplace(const Parameter& loc, const Parameter& scale);  // scale > 0
+  Tensor rsample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;
+  Tensor cdf(const Tensor& value) const;
+  Tensor icdf(const Tensor& probability) const;
+  Tensor entropy() const;
+  Tensor mean() const { return loc; }
+  Tensor mode() const { return loc; }
+  Tensor variance() const;
+  Tensor loc, scale;
+};
+
+struct Cauchy : Reparameterized<Cauchy> {                // Student's t of one degree of freedom
+  Cauchy(const Parameter& loc, const Parameter& scale);  // scale > 0
+  Tensor rsample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;
+  Tensor cdf(const Tensor& value) const;
+  Tensor icdf(const Tensor& probability) const;
+  Tensor entropy() const;
+  Tensor mean() const;  // NaN: there is none
+  Tensor mode() const { return loc; }
+  Tensor variance() const;  // infinite
+  Tensor loc, scale;
+};
+
+struct HalfCauchy : Reparameterized<HalfCauchy> {  // |x| of a Cauchy(0, scale)
+  explicit HalfCauchy(const Parameter& scale);     // scale > 0
+  Tensor rsample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;  // -infinity below 0
+  Tensor cdf(const Tensor& value) const;
+  Tensor icdf(const Tensor& probability) const;
+  Tensor entropy() const;
+  Tensor mean() const;  // infinite, as the variance
+  Tensor mode() const;
+  Tensor variance() const;
+  Tensor scale;
+};
+
+struct Gumbel : Reparameterized<Gumbel> {
+  Gumbel(const Parameter& loc, const Parameter& scale);  // scale > 0
+  Tensor rsample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;
+  Tensor cdf(const Tensor& value) const;
+  Tensor icdf(const Tensor& probability) const;
+  Tensor entropy() const;
+  Tensor mean() const;
+  Tensor mode() const { return loc; }
+  Tensor variance() const;
+  Tensor loc, scale;
+};
+
+// loc + scale t, of df degrees of freedom. The mean is NaN for df <= 1; the variance infinite for df <= 2, and NaN for
+// df <= 1.
+struct StudentT : Reparameterized<StudentT> {
+  explicit StudentT(const Parameter& df, const Parameter& loc = 0, const Parameter& scale = 1);  // df, scale > 0
+  Tensor rsample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;
+  Tensor entropy() const;
+  Tensor mean() const;
+  Tensor mode() const { return loc; }
+  Tensor variance() const;
+  Tensor df, loc, scale;
+};
+
+}  // namespace mantissa::distributions

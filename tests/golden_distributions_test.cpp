@@ -1,0 +1,10 @@
+// Densities, entropies, moments and divergences of distributions, and their gradients, are those of
+// torch.distributions. Draws and errors: distributions_test.cpp.
+#include "tests/golden/distributions.h"
+#include "tests/golden/run_cases.h"
+
+using namespace mantissa::test;
+
+TEST_CASE("distributions compute what PyTorch does", "[distributions]") {
+  run_cases("distributions", distribution_cases);
+}
