@@ -177,6 +177,9 @@ TEST_CASE("eigenvalues and vectors of matrices that are not symmetric", "[eig]")
     for (const double size : dtype == f64 ? std::vector<double>{1e250, 1e-250} : std::vector<double>{1e30, 1e-30}) {
       const Tensor there = sorted_real(plain * size) / size;
       CHECK(norm_of(there - sorted_real(plain)) < 1e4 * epsilon(plain));
+      const Tensor symmetric = plain + transpose(plain), values = eigvalsh(symmetric), s = svdvals(plain);
+      CHECK(norm_of(eigvalsh(symmetric * size) / size - values) < few * 20 * epsilon(plain) * norm_of(values));
+      CHECK(norm_of(svdvals(plain * size) / size - s) < few * 20 * epsilon(plain) * norm_of(s));
     }
     // that a plain QR step leaves as they are: permutations in one circle, whose values lie on the unit circle
     for (const std::int64_t n : {2, 3, 4, 9, 16}) {
@@ -219,8 +222,8 @@ TEST_CASE("bits do not depend on threads, nor on the batch or the strides around
           [](const Tensor& x) { return cholesky(x); },     [](const Tensor& x) { return inv(x); },
           [](const Tensor& x) { return lu_factor(x).lu; }, [](const Tensor& x) { return qr(x).q; },
           [](const Tensor& x) { return svd(x).u; },        [](const Tensor& x) { return eigh(x).vectors; },
-          [](const Tensor& x) { return eig(x).vectors; },  [](const Tensor& x) { return det(x); },
-          [](const Tensor& x) { return pinv(x); }};
+          [](const Tensor& x) { return det(x); },          [](const Tensor& x) { return pinv(x); },
+          [](const Tensor& x) { return eig(x).vectors; }};
       for (std::size_t i = 0; i < functions.size(); ++i) {
         INFO("function " << i);
         set_num_threads(1);

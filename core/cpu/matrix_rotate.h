@@ -121,7 +121,8 @@ template <class T> T good_scale(const Matrix<T>& m) {
   if (!finite) return T(0);
   constexpr T low = sizeof(T) == 8 ? T(1e-100) : T(1e-10), high = sizeof(T) == 8 ? T(1e100) : T(1e10);
   if (most == T(0) || (most > low && most < high)) return T(1);
-  return static_cast<T>(std::ldexp(1.0, std::clamp(-std::ilogb(most), -120, sizeof(T) == 8 ? 1000 : 120)));
+  constexpr int largest = sizeof(T) == 8 ? 1000 : 120;
+  return static_cast<T>(std::ldexp(1.0, std::clamp(-std::ilogb(most), -largest, largest)));
 }
 template <class T> void multiply_by(const Matrix<T>& m, T factor) {
   if (factor == T(1)) return;
