@@ -26,6 +26,6 @@ struct EigResult {
   Tensor values, vectors;
 };
 EigResult eig(const Tensor& a);
-Tensor eigvals(const Tensor& a);  // the values alone, in a quarter of the time
+Tensor eigvals(const Tensor& a);  // the values alone, in about half of the time
 
 }  // namespace mantissa
