@@ -19,6 +19,7 @@
 // For the dimensions of one event (the actions of a robot, the pixels of a picture): Independent(Normal(m, s), 1).
 #pragma once
 
+#include "nn/distributions_circle.h"       // VonMises
 #include "nn/distributions_classes.h"      // Bernoulli, Categorical, OneHotCategorical, RelaxedOneHotCategorical
 #include "nn/distributions_combined.h"     // Independent, MixtureSameFamily
 #include "nn/distributions_counts.h"       // Poisson, Geometric, Binomial, NegativeBinomial, Multinomial

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/ops_special.h"
+#include "core/special.h"
 
 namespace mantissa::distributions {
 using namespace detail;
@@ -20,6 +21,7 @@ Tensor Gamma::log_prob(const Tensor& given) const {
   const Tensor value = wide(given);
   return xlogy(concentration, rate) + xlogy(concentration - 1, value) - rate * value - lgamma(concentration);
 }
+Tensor Gamma::cdf(const Tensor& value) const { return igamma(concentration, rate * relu(wide(value))); }
 Tensor Gamma::entropy() const {
   return concentration - log(rate) + lgamma(concentration) + (1 - concentration) * digamma(concentration);
 }
@@ -33,6 +35,9 @@ Tensor InverseGamma::rsample(const Dims& shape) const { return reciprocal(base.r
 Tensor InverseGamma::log_prob(const Tensor& given) const {
   const Tensor value = wide(given);
   return base.log_prob(reciprocal(value)) - 2 * log(value);
+}
+Tensor InverseGamma::cdf(const Tensor& value) const {
+  return igammac(base.concentration, base.rate / relu(wide(value)));
 }
 Tensor InverseGamma::entropy() const {
   const Tensor& c = base.concentration;

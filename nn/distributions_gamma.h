@@ -12,6 +12,7 @@ struct Gamma : Reparameterized<Gamma> {
   Gamma(const Parameter& concentration, const Parameter& rate);  // both > 0
   Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
+  Tensor cdf(const Tensor& value) const;
   Tensor entropy() const;
   Tensor mean() const;
   Tensor mode() const;
@@ -28,6 +29,7 @@ struct InverseGamma : Reparameterized<InverseGamma> {
   InverseGamma(const Parameter& concentration, const Parameter& rate) : base(concentration, rate) {}  // both > 0
   Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
+  Tensor cdf(const Tensor& value) const;
   Tensor entropy() const;
   Tensor mean() const;
   Tensor mode() const;

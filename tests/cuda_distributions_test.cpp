@@ -74,6 +74,7 @@ TEST_CASE("draws on every device are of that device, in range and without a grad
     check_draws(d::Weibull(a, b), 0, inf);
     check_draws(d::Pareto(1, b), 1, inf);
     check_draws(d::GeneralizedPareto(0, b, -0.5), 0, 4);
+    check_draws(d::VonMises(a, b), -3.2, 3.2);
     check_draws(d::Gamma(a, b), 0, inf);
     check_draws(d::InverseGamma(a, b), 0, inf);
     check_draws(d::FisherSnedecor(a, b), 0, inf);

@@ -2,6 +2,7 @@
 // (more of them: golden_distributions_test.cpp); what is drawn has the distribution function or the moments; gradients;
 // halves; what is refused.
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "autograd/backward.h"
@@ -255,6 +256,9 @@ TEST_CASE("draws are spread as the distribution function says", "[distributions]
   check_spread(d::TransformedDistribution(d::Normal(a, b), d::AffineTransform(1, -2), d::SigmoidTransform()));
   check_spread(d::MixtureSameFamily(d::Categorical({.probs = expand(vec({1, 3, 6}), {2, 3})}),
                                     d::Normal(expand(vec({-2, 0, 1}), {2, 3}), 1)));
+  check_spread(d::Gamma(c, b));
+  check_spread(d::Chi2(vec({1, 6})));
+  check_spread(d::InverseGamma(c, b));
   check_counts(d::Poisson(b));
   check_counts(d::Geometric({.probs = vec({.3, .9})}));
   check_counts(d::Binomial(vec({11, 30}), {.probs = vec({.3, .1})}));
@@ -293,6 +297,29 @@ TEST_CASE("more draws have their moments", "[distributions]") {
   const Tensor simplex = d::LogisticNormal(a, b).sample({5});
   CHECK(simplex.sizes() == Dims{5, 3});
   CHECK(difference(simplex.sum(-1), ones({5}, {.dtype = f64}), {1e-12, 0}) == "");
+}
+
+TEST_CASE("angles: the density is one around the circle, and draws follow it", "[distributions]") {
+  manual_seed(37);
+  const Tensor k = vec({1e-7, 0.3, 4, 300});
+  const d::VonMises p(vec({0, 3, -2, 1}), k);
+  const std::int64_t places = 4096, bins = 16, n = 40000;
+  const Tensor step = arange(0, static_cast<double>(places), 1, {.dtype = f64}) * (2 * std::numbers::pi / places);
+  const Tensor density = exp(p.log_prob((step - std::numbers::pi).unsqueeze(-1))) * (2 * std::numbers::pi / places);
+  CHECK(difference(density.sum(0), ones({4}, {.dtype = f64}), {1e-10, 0}) == "");
+  const Tensor x = p.sample({n});
+  CHECK(static_cast<bool>(all(logical_and(x >= -std::numbers::pi, x < std::numbers::pi))));
+  const Tensor shares = density.reshape({bins, places / bins, 4}).sum(1);  // of the parts of the circle
+  const Tensor part = floor((x + std::numbers::pi) * (bins / (2 * std::numbers::pi)));
+  const Tensor number = arange(0, static_cast<double>(bins), 1, {.dtype = f64}).reshape({bins, 1, 1});
+  const Tensor found = cast(part == number, f64).mean(1);
+  // 5 standard errors, and the place that lies on an edge
+  CHECK(static_cast<bool>(all(abs(found - shares) <= 5 * sqrt(shares / n) + amax(density, 0))));
+  CHECK(difference(1 - cos(x - p.loc).mean(0), p.variance(), {0.03, 0.012}) == "");
+  // torch.distributions, whose Bessel functions have seven digits
+  const d::VonMises theirs(a, vec({0.7, 5}));
+  CHECK(difference(theirs.log_prob(v), vec({-1.27077103925, -8.473939217915}), {0, 1e-6}) == "");
+  CHECK(difference(theirs.variance(), vec({0.669822708549, 0.106616876171}), {0, 1e-6}) == "");
 }
 
 TEST_CASE("a mode is where the density is highest", "[distributions]") {
