@@ -146,6 +146,14 @@ void check_op(const char* what, const Tensor& x, ReduceOp op) {
 // What is exchanged of x, contiguous and on the CPU: x itself where it is that.
 Tensor on_host(const Tensor& x) { return x.detach().to(cpu).contiguous(); }
 
+// [size, ...] of what x is a part of.
+Tensor room_for_all(const char* what, const Tensor& x, int size) {
+  check(x.dim() < Dims::max_rank, what, ": ", x, " has no room for a further dimension");
+  Dims sizes = x.sizes();
+  sizes.insert(0, size);
+  return Tensor::allocate(sizes, x.dtype());
+}
+
 // Stand-ins that take the place of tensors while something is done with them in place.
 class StandIns {
  public:
@@ -176,6 +184,14 @@ void ProcessGroup::check_all(const char* what, std::span<const Tensor> xs) {
   }
 }
 
+void ProcessGroup::check_rank(const char* what, int rank) const {
+  check(rank >= 0 && rank < size_, what, ": there is no rank ", rank, " in a group of ", size_);
+}
+void ProcessGroup::check_parts(const char* what, const Tensor& parts) const {
+  check(parts.dim() >= 1 && parts.size(0) == size_, what, ": the first size of ", parts, " is not ", size_,
+        ", the number of ranks");
+}
+
 void ProcessGroup::barrier() {
   const ProfileRange range(ProfileKind::library, "barrier");
   queue_->run([&] { run_barrier(); });
@@ -185,7 +201,7 @@ void ProcessGroup::broadcast(std::span<const Tensor> xs, int root) {
   if (xs.empty()) return;
   check_all("broadcast", xs);
   const ProfileRange range(ProfileKind::library, "broadcast", &xs[0]);
-  check(root >= 0 && root < size_, "broadcast: there is no rank ", root, " in a group of ", size_);
+  check_rank("broadcast", root);
   StandIns c(xs);
   queue_->run([&] { run_broadcast(c.tensors(), root); });
   c.put_back("broadcast");
@@ -210,11 +226,7 @@ double ProcessGroup::all_reduce(double x, ReduceOp op) {
 Tensor ProcessGroup::all_gather(const Tensor& x) {
   check_all("all_gather", std::span(&x, 1));
   const ProfileRange range(ProfileKind::library, "all_gather", &x);
-  check(x.dim() < Dims::max_rank, "all_gather: ", x, " has no room for a further dimension");
-  const Tensor part = on_host(x);
-  Dims sizes = x.sizes();
-  sizes.insert(0, size_);
-  const Tensor all = Tensor::allocate(sizes, x.dtype());
+  const Tensor part = on_host(x), all = room_for_all("all_gather", x, size_);
   queue_->run([&] { run_all_gather(all, part); });
   return all.to(x.device());
 }
@@ -247,6 +259,79 @@ Work ProcessGroup::start_all_reduce(std::vector<Tensor> xs, ReduceOp op) {
   });
 }
 
+void ProcessGroup::reduce(const Tensor& x, ReduceOp op, int root) {
+  check_rank("reduce", root);
+  if (rank_ == root) return all_reduce(x, op);
+  check_all("reduce", std::span(&x, 1));
+  all_reduce(x.detach().clone(), op);
+}
+
+Tensor ProcessGroup::gather(const Tensor& x, int root) {
+  check_all("gather", std::span(&x, 1));
+  check_rank("gather", root);
+  const ProfileRange range(ProfileKind::library, "gather", &x);
+  const Tensor part = on_host(x), all = rank_ == root ? room_for_all("gather", x, size_) : Tensor();
+  queue_->run([&] { run_gather(all, part, root); });
+  return all.defined() ? all.to(x.device()) : all;
+}
+
+void ProcessGroup::scatter(const Tensor& x, const Tensor& parts, int root) {
+  check_all("scatter", std::span(&x, 1));
+  check_rank("scatter", root);
+  check(parts.defined() == (rank_ == root), "scatter: rank ", root, " gives the parts, and no other; this is rank ",
+        rank_);
+  const ProfileRange range(ProfileKind::library, "scatter", &x);
+  if (parts.defined()) {
+    check_parts("scatter", parts);
+    check(parts.dtype() == x.dtype() && parts[0].sizes() == x.sizes(), "scatter: a part of ", parts, " does not fit ",
+          x);
+  }
+  StandIns c(std::span(&x, 1));
+  const Tensor whole = parts.defined() ? on_host(parts) : parts;
+  queue_->run([&] { run_scatter(c.tensors()[0], whole, root); });
+  c.put_back("scatter");
+}
+
+Tensor ProcessGroup::all_to_all(const Tensor& x) {
+  check_all("all_to_all", std::span(&x, 1));
+  const ProfileRange range(ProfileKind::library, "all_to_all", &x);
+  check_parts("all_to_all", x);
+  const Tensor parts = on_host(x), all = Tensor::allocate(x.sizes(), x.dtype());
+  queue_->run([&] { run_all_to_all(all, parts); });
+  return all.to(x.device());
+}
+
+void ProcessGroup::send(const Tensor& x, int to) {
+  const Message m{x, to};
+  exchange(std::span(&m, 1), {});
+}
+void ProcessGroup::receive(const Tensor& x, int from) {
+  const Message m{x, from};
+  exchange({}, std::span(&m, 1));
+}
+void ProcessGroup::exchange(std::span<const Message> sends, std::span<const Message> receives) {
+  if (sends.empty() && receives.empty()) return;
+  const auto check_messages = [&](const char* what, std::span<const Message> messages) {
+    for (const Message& m : messages) {
+      check(m.x.defined(), what, ": a tensor is undefined");
+      check_rank(what, m.rank);
+      check(m.rank != rank_, what, ": rank ", rank_, " and itself; messages are for other ranks");
+    }
+  };
+  check_messages("send", sends);
+  check_messages("receive", receives);
+  const ProfileRange range(ProfileKind::library, receives.empty() ? "send" : sends.empty() ? "receive" : "exchange",
+                           &(sends.empty() ? receives : sends)[0].x);
+  std::vector<Message> out, in;
+  std::vector<Tensor> places;
+  for (const Message& m : sends) out.push_back({on_host(m.x), m.rank});
+  for (const Message& m : receives) places.push_back(m.x);
+  StandIns c(places);
+  for (std::size_t i = 0; i < places.size(); ++i) in.push_back({c.tensors()[i], receives[i].rank});
+  queue_->run([&] { run_exchange(out, in); });
+  c.put_back("receive");
+}
+
 namespace {
 
 class GroupOfOne final : public ProcessGroup {
@@ -264,6 +349,10 @@ class GroupOfOne final : public ProcessGroup {
   void run_all_reduce(std::span<const Tensor>, ReduceOp) override {}
   void run_all_gather(const Tensor& out, const Tensor& x) override { Tensor(out).copy_(x); }
   void run_reduce_scatter(const Tensor& out, const Tensor& x, ReduceOp) override { Tensor(out).copy_(x); }
+  void run_gather(const Tensor& out, const Tensor& x, int) override { out[0].copy_(x); }
+  void run_scatter(const Tensor& x, const Tensor& parts, int) override { Tensor(x).copy_(parts[0]); }
+  void run_all_to_all(const Tensor& out, const Tensor& x) override { Tensor(out).copy_(x); }
+  void run_exchange(std::span<const Message>, std::span<const Message>) override {}  // there is nobody else
 };
 
 std::optional<std::int64_t> number_of(const char* name, std::int64_t least, std::int64_t most) {

@@ -73,6 +73,26 @@ class ProcessGroup {
   Tensor all_gather(const Tensor& x);
   // x [size * n, ...] is reduced, and this rank gets its part of it, [n, ...].
   Tensor reduce_scatter(const Tensor& x, ReduceOp op = ReduceOp::sum);
+  // In place at rank `root`; elsewhere x stays as it is. It takes what all_reduce takes.
+  void reduce(const Tensor& x, ReduceOp op = ReduceOp::sum, int root = 0);
+  // x of every rank, [size, ...], at rank `root`; undefined elsewhere. All have the same shape.
+  Tensor gather(const Tensor& x, int root = 0);
+  // Into x of every rank its part of `parts` [size, ...], which rank `root` gives and the others leave undefined.
+  void scatter(const Tensor& x, const Tensor& parts = {}, int root = 0);
+  // Part r of x [size, ...] goes to rank r, and part r of the result is what rank r had for this one.
+  Tensor all_to_all(const Tensor& x);
+
+  // Messages between two ranks; the others do not take part. Two ranks that have calls in common make them in the same
+  // order, with the same shapes and dtypes. send() is back when the system has taken all bytes, which of a large tensor
+  // is while the other rank receives: two ranks that send each other something, and then receive, wait for ever.
+  // exchange() does all at once, in any order.
+  struct Message {
+    Tensor x;  // on receiving, written in place
+    int rank;  // where it goes to, or comes from
+  };
+  void send(const Tensor& x, int to);
+  void receive(const Tensor& x, int from);
+  void exchange(std::span<const Message> sends, std::span<const Message> receives);
 
   // Begins an all_reduce; it is done when wait() comes back. Until then nobody may write to the tensors, which are
   // contiguous and on the CPU. Like a call it has its place in the order that is the same on all ranks.
@@ -90,11 +110,17 @@ class ProcessGroup {
   virtual void run_all_reduce(std::span<const Tensor> xs, ReduceOp op) = 0;
   virtual void run_all_gather(const Tensor& out, const Tensor& x) = 0;
   virtual void run_reduce_scatter(const Tensor& out, const Tensor& x, ReduceOp op) = 0;
+  virtual void run_gather(const Tensor& out, const Tensor& x, int root) = 0;       // out: [size, ...] at the root
+  virtual void run_scatter(const Tensor& x, const Tensor& parts, int root) = 0;    // parts: the same
+  virtual void run_all_to_all(const Tensor& out, const Tensor& x) = 0;
+  virtual void run_exchange(std::span<const Message> sends, std::span<const Message> receives) = 0;
   void stop();  // to be called by the destructors of those who define them: ends the background thread
 
  private:
   class Queue;
   static void check_all(const char* what, std::span<const Tensor> xs);
+  void check_rank(const char* what, int rank) const;
+  void check_parts(const char* what, const Tensor& parts) const;
 
   int rank_, size_;
   std::unique_ptr<Queue> queue_;

@@ -31,7 +31,9 @@ constexpr std::size_t pieces_ahead = 4;            // that wait for those of slo
 constexpr std::int64_t short_bytes = 1 << 17;      // that a rank sends when all get the whole
 static_assert(short_bytes <= piece_bytes * static_cast<std::int64_t>(pieces_ahead));
 
-enum class Kind : std::uint8_t { barrier, broadcast, all_reduce, all_gather, reduce_scatter };
+enum class Kind : std::uint8_t {
+  barrier, broadcast, all_reduce, all_gather, reduce_scatter, gather, scatter, all_to_all, message
+};
 
 struct Header {
   std::uint32_t magic = group_magic;
@@ -49,14 +51,17 @@ struct Header {
 };
 
 std::string describe(const Header& h) {
-  constexpr const char* names[] = {"barrier", "broadcast", "all_reduce", "all_gather", "reduce_scatter"};
-  if (h.magic != group_magic || h.kind > Kind::reduce_scatter || h.op > ReduceOp::min || h.dims > Dims::max_rank ||
+  constexpr const char* names[] = {"barrier", "broadcast", "all_reduce", "all_gather", "reduce_scatter",
+                                   "gather",  "scatter",   "all_to_all", "a message"};
+  if (h.magic != group_magic || h.kind > Kind::message || h.op > ReduceOp::min || h.dims > Dims::max_rank ||
       static_cast<int>(h.dtype) >= dtype_count)
     return "something that is no call";
   std::string text = names[static_cast<int>(h.kind)];
   if (h.kind == Kind::barrier) return text;
-  if (h.kind == Kind::broadcast) text += concat(" from rank ", h.root);
-  else if (h.kind != Kind::all_gather) text += concat(" (", name_of(h.op), ")");
+  if (h.kind == Kind::broadcast || h.kind == Kind::scatter || h.kind == Kind::message)
+    text += concat(" from rank ", h.root);
+  else if (h.kind == Kind::gather) text += concat(" at rank ", h.root);
+  else if (h.kind == Kind::all_reduce || h.kind == Kind::reduce_scatter) text += concat(" (", name_of(h.op), ")");
   if (h.tensors == 1) return text + concat(" of ", h.dtype, Dims(std::span<const std::int64_t>(h.sizes, h.dims)));
   return text + concat(" of ", h.tensors, " tensors with ", h.elements, " elements, ", h.dtype);
 }
@@ -77,6 +82,11 @@ Header header_of(Kind kind, std::span<const Tensor> xs) {
     h.sizes[0] = static_cast<std::int64_t>(hash);
   }
   return h;
+}
+
+// A rank's part of a tensor [size, ...].
+char* part_at(const Tensor& parts, int rank) {
+  return static_cast<char*>(parts.raw_data()) + parts.nbytes() / parts.size(0) * rank;
 }
 
 // Tensors seen as one line of elements.
@@ -160,7 +170,9 @@ class TcpGroup final : public ProcessGroup {
   void meet(const GroupOptions& o, const Deadline& by);
   void connect_all(const Token& token, const Deadline& by);
 
-  // Runs f(exchange, deadline) with the headers in all lines; done(peer) of `run` is told of what comes after them.
+  // Runs f(exchange, deadline); where that fails, the group does.
+  template <class F> void guarded(const Header& h, F&& f);
+  // The same with the headers in all lines; done(peer) of `run` is told of what comes after them.
   template <class F> void call(Header h, F&& f);
   void run(Exchange& x, const Deadline& by, const std::function<void(int)>& came);
   [[noreturn]] void broken(const std::string& what, bool known);
@@ -173,6 +185,10 @@ class TcpGroup final : public ProcessGroup {
   void run_all_reduce(std::span<const Tensor> xs, ReduceOp op) override;
   void run_all_gather(const Tensor& out, const Tensor& x) override;
   void run_reduce_scatter(const Tensor& out, const Tensor& x, ReduceOp op) override;
+  void run_gather(const Tensor& out, const Tensor& x, int root) override;
+  void run_scatter(const Tensor& x, const Tensor& parts, int root) override;
+  void run_all_to_all(const Tensor& out, const Tensor& x) override;
+  void run_exchange(std::span<const Message> sends, std::span<const Message> receives) override;
   void reduce_whole(const Header& h, const Line& line);
   void reduce_segments(const Header& h, const Line& line, const Tensor* out);
 
@@ -180,7 +196,8 @@ class TcpGroup final : public ProcessGroup {
   std::unique_ptr<StoreServer> server_;  // of rank 0
   std::unique_ptr<TcpStore> store_;
   std::vector<Socket> sockets_;  // to each rank, closed to this one
-  std::uint64_t calls_ = 0;
+  std::uint64_t calls_ = 0;                    // of all ranks together
+  std::vector<std::uint64_t> sent_, received_;  // messages to and from each rank
   std::string broken_;  // why the group is of no further use
   Header mine_;         // of the running call
   std::vector<Header> theirs_;
@@ -209,6 +226,8 @@ void TcpGroup::meet(const GroupOptions& o, const Deadline& by) {
   staging_.prepare(o.size);
   theirs_.resize(static_cast<std::size_t>(o.size));
   seen_.resize(theirs_.size());
+  sent_.resize(theirs_.size());
+  received_.resize(theirs_.size());
 }
 
 // Each connects to those of lower rank and waits for those of higher rank. Whoever else connects is not answered.
@@ -273,17 +292,11 @@ void TcpGroup::broken(const std::string& what, bool known) {
   fail(describe(mine_), ", call ", mine_.number, " of rank ", rank(), ": ", broken_);
 }
 
-template <class F> void TcpGroup::call(Header h, F&& f) {
-  h.number = ++calls_;
+template <class F> void TcpGroup::guarded(const Header& h, F&& f) {
   mine_ = h;
   if (!broken_.empty()) fail(describe(h), " on rank ", rank(), ": the group is of no further use: ", broken_);
-  std::ranges::fill(seen_, 0);
   flush_denormals_in_this_thread();
   Exchange x(sockets_);
-  each_other([&](int peer) {
-    x.send(peer, &mine_, sizeof mine_);
-    x.receive(peer, &theirs_[static_cast<std::size_t>(peer)], sizeof mine_);
-  });
   try {
     f(x, Deadline(timeout_));
   } catch (const LostPeer& e) {
@@ -291,6 +304,18 @@ template <class F> void TcpGroup::call(Header h, F&& f) {
   } catch (const std::exception& e) {
     broken(e.what(), true);
   }
+}
+
+template <class F> void TcpGroup::call(Header h, F&& f) {
+  h.number = ++calls_;
+  guarded(h, [&](Exchange& x, const Deadline& by) {
+    std::ranges::fill(seen_, 0);
+    each_other([&](int peer) {
+      x.send(peer, &mine_, sizeof mine_);
+      x.receive(peer, &theirs_[static_cast<std::size_t>(peer)], sizeof mine_);
+    });
+    f(x, by);
+  });
 }
 
 void TcpGroup::run(Exchange& x, const Deadline& by, const std::function<void(int)>& came) {
@@ -313,13 +338,92 @@ void TcpGroup::run_barrier() {
 void TcpGroup::run_all_gather(const Tensor& out, const Tensor& part) {
   call(header_of(Kind::all_gather, std::span(&part, 1)), [&](Exchange& x, const Deadline& by) {
     const auto bytes = static_cast<std::size_t>(part.nbytes());
-    const auto place = [&](int r) { return static_cast<char*>(out.raw_data()) + static_cast<std::size_t>(r) * bytes; };
     each_other([&](int peer) {
       x.send(peer, part.raw_data(), bytes);
-      x.receive(peer, place(peer), bytes);
+      x.receive(peer, part_at(out, peer), bytes);
     });
-    if (bytes > 0) std::memcpy(place(rank()), part.raw_data(), bytes);
+    if (bytes > 0) std::memcpy(part_at(out, rank()), part.raw_data(), bytes);
     run(x, by, [](int) {});
+  });
+}
+
+void TcpGroup::run_gather(const Tensor& out, const Tensor& part, int root) {
+  Header h = header_of(Kind::gather, std::span(&part, 1));
+  h.root = root;
+  call(h, [&](Exchange& x, const Deadline& by) {
+    const auto bytes = static_cast<std::size_t>(part.nbytes());
+    if (rank() != root) {
+      x.send(root, part.raw_data(), bytes);
+    } else {
+      each_other([&](int peer) { x.receive(peer, part_at(out, peer), bytes); });
+      if (bytes > 0) std::memcpy(part_at(out, root), part.raw_data(), bytes);
+    }
+    run(x, by, [](int) {});
+  });
+}
+
+void TcpGroup::run_scatter(const Tensor& part, const Tensor& parts, int root) {
+  Header h = header_of(Kind::scatter, std::span(&part, 1));
+  h.root = root;
+  call(h, [&](Exchange& x, const Deadline& by) {
+    const auto bytes = static_cast<std::size_t>(part.nbytes());
+    if (rank() != root) {
+      x.receive(root, part.raw_data(), bytes);
+    } else {
+      each_other([&](int peer) { x.send(peer, part_at(parts, peer), bytes); });
+      if (bytes > 0) std::memcpy(part.raw_data(), part_at(parts, root), bytes);
+    }
+    run(x, by, [](int) {});
+  });
+}
+
+void TcpGroup::run_all_to_all(const Tensor& out, const Tensor& parts) {
+  call(header_of(Kind::all_to_all, std::span(&parts, 1)), [&](Exchange& x, const Deadline& by) {
+    const auto bytes = static_cast<std::size_t>(parts.nbytes() / size());
+    each_other([&](int peer) {
+      x.send(peer, part_at(parts, peer), bytes);
+      x.receive(peer, part_at(out, peer), bytes);
+    });
+    if (bytes > 0) std::memcpy(part_at(out, rank()), part_at(parts, rank()), bytes);
+    run(x, by, [](int) {});
+  });
+}
+
+// Each message has a header of its own, which the receiver compares with what it waits for.
+void TcpGroup::run_exchange(std::span<const Message> sends, std::span<const Message> receives) {
+  const auto header = [](const Message& m, int from, std::uint64_t number) {
+    Header h = header_of(Kind::message, std::span(&m.x, 1));
+    h.root = from, h.number = number;
+    return h;
+  };
+  std::deque<Header> out, in, wanted;
+  std::vector<std::deque<std::size_t>> waiting(sockets_.size());  // of each rank: what its next spans are
+  for (const Message& m : sends) out.push_back(header(m, rank(), ++sent_[static_cast<std::size_t>(m.rank)]));
+  for (const Message& m : receives) wanted.push_back(header(m, m.rank, ++received_[static_cast<std::size_t>(m.rank)]));
+  in.resize(wanted.size());
+  guarded(out.empty() ? wanted[0] : out[0], [&](Exchange& x, const Deadline& by) {
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      x.send(sends[i].rank, &out[i], sizeof out[i]);
+      x.send(sends[i].rank, sends[i].x.raw_data(), static_cast<std::size_t>(sends[i].x.nbytes()));
+    }
+    constexpr std::size_t data = ~std::size_t{0};
+    for (std::size_t i = 0; i < receives.size(); ++i) {
+      auto& line = waiting[static_cast<std::size_t>(receives[i].rank)];
+      const auto bytes = static_cast<std::size_t>(receives[i].x.nbytes());
+      x.receive(receives[i].rank, &in[i], sizeof in[i]);
+      line.push_back(i);
+      if (bytes == 0) continue;
+      x.receive(receives[i].rank, receives[i].x.raw_data(), bytes);
+      line.push_back(data);
+    }
+    x.run(by, [&](int peer) {
+      auto& line = waiting[static_cast<std::size_t>(peer)];
+      const std::size_t i = line.front();
+      line.pop_front();
+      if (i == data) return;
+      check(in[i] == wanted[i], "rank ", rank(), " waits for ", describe(wanted[i]), ", but rank ", peer, " calls ",
+            describe(in[i]), "; two ranks must make the calls that they have in common in the same order");
+    });
   });
 }
 

@@ -110,6 +110,112 @@ TEST_CASE("How tensors are grouped into calls does not change a bit") {
   CHECK(error == "");
 }
 
+TEST_CASE("reduce, gather, scatter and all_to_all") {
+  const int ranks = GENERATE(1, 2, 3, 5);
+  const std::string error = error_of_ranks(ranks, [&](ProcessGroup& group) {
+    const int me = group.rank();
+    for (const Dims& sizes : {Dims{}, Dims{0}, Dims{4, 5}, Dims{200003}}) {
+      Dims all_sizes = sizes;
+      all_sizes.insert(0, ranks);
+      for (int root = 0; root < ranks; ++root) {
+        const Tensor x = input_of(me, sizes, bf16), before = x.clone();
+        group.reduce(x, ReduceOp::sum, root);
+        check(same_bits(x, me == root ? expected_reduction(ranks, sizes, bf16, ReduceOp::sum) : before), "reduce at ",
+              root);
+        const Tensor all = group.gather(before, root);
+        check(all.defined() == (me == root), "gather at ", root);
+        for (int r = 0; r < ranks && all.defined(); ++r)
+          check(same_bits(all.select(0, r), input_of(r, sizes, bf16)), "gather at ", root, ", rank ", r);
+        const Tensor parts = input_of(root + 9, all_sizes, f32), part = empty(sizes);
+        group.scatter(part, me == root ? parts : Tensor(), root);
+        check(same_bits(part, parts.select(0, me)), "scatter from ", root);
+      }
+      const Tensor all = group.all_to_all(input_of(me, all_sizes, i64));
+      for (int r = 0; r < ranks; ++r)
+        check(same_bits(all.select(0, r), input_of(r, all_sizes, i64).select(0, me)), "all_to_all, rank ", r);
+    }
+    // into a column of something larger
+    const Tensor whole = zeros({6, 3});
+    group.scatter(whole.slice(1, 1, 2).squeeze(1), me == 0 ? input_of(3, {ranks, 6}, f32) : Tensor());
+    check(same_bits(whole.slice(1, 1, 2).squeeze(1), input_of(3, {ranks, 6}, f32).select(0, me)), "strided");
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("messages between two ranks, also around a ring and among other calls") {
+  const int ranks = GENERATE(2, 3, 5);
+  const std::string error = error_of_ranks(ranks, [&](ProcessGroup& group) {
+    const int me = group.rank(), next = (me + 1) % ranks, before = (me + ranks - 1) % ranks;
+    for (const Dims& sizes : {Dims{}, Dims{0}, Dims{4, 5}, Dims{900001}}) {  // the last is more than a socket holds
+      // all at once, large or small
+      const Tensor out = input_of(me, sizes, f32), in = empty(sizes);
+      const ProcessGroup::Message send{out, next}, receive{in, before};
+      group.exchange(std::span(&send, 1), std::span(&receive, 1));
+      check(same_bits(in, input_of(before, sizes, f32)), "around the ring");
+      // as a chain: each adds itself
+      Tensor sum = zeros(sizes, {.dtype = f64});
+      if (me > 0) group.receive(sum, me - 1);
+      sum.add_(ones(sizes, {.dtype = f64}));
+      if (me + 1 < ranks) group.send(sum, me + 1);
+      check(same_bits(sum, full(sizes, me + 1.0, {.dtype = f64})), "along the chain");
+      group.barrier();
+      // several to one, of several shapes, received in the order of the ranks
+      if (me != 0) {
+        group.send(input_of(me, {me, 3}, f16), 0);
+        group.send(input_of(me, {2}, i32), 0);
+      } else {
+        for (int r = 1; r < ranks; ++r) {
+          const Tensor a = empty({r, 3}, {.dtype = f16}), b = empty({2}, {.dtype = i32});
+          group.receive(a, r);
+          group.receive(b, r);
+          check(same_bits(a, input_of(r, {r, 3}, f16)) && same_bits(b, input_of(r, {2}, i32)), "from rank ", r);
+        }
+      }
+      group.all_reduce(out);
+      check(same_bits(out, expected_reduction(ranks, sizes, f32, ReduceOp::sum)), "a call of all among messages");
+    }
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("messages that do not fit, and ranks that are not there") {
+  const std::vector<std::string> shapes = errors_of_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) group.send(zeros({3}), 1);
+    else group.receive(zeros({4}), 0);
+    group.barrier();
+  });
+  CHECK_THAT(shapes[1], Contains("rank 1 waits for a message from rank 0 of f32[4], but rank 0 calls a message from "
+                                 "rank 0 of f32[3]"));
+  CHECK_THAT(shapes[0], Contains("rank 1 waits for a message"));  // in its next call
+  const std::vector<std::string> calls = errors_of_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) group.all_reduce(zeros({3}));
+    else group.receive(zeros({3}), 0);
+  });
+  for (const std::string& e : calls)
+    CHECK_THAT(e, Contains("rank 1 waits for a message from rank 0 of f32[3], but rank 0 calls all_reduce (sum) of "
+                           "f32[3]"));
+  const std::string error = error_of_ranks(2, [](ProcessGroup& group) {
+    const auto message_of = [](auto&& f) -> std::string {
+      try {
+        f();
+      } catch (const Error& e) { return e.what(); }
+      return "";
+    };
+    const Tensor x = zeros({3});
+    const auto says = [](const std::string& message, const char* part) {
+      check(message.find(part) != message.npos, "\"", message, "\" does not say \"", part, "\"");
+    };
+    says(message_of([&] { group.send(x, 2); }), "send: there is no rank 2 in a group of 2");
+    says(message_of([&] { group.receive(x, group.rank()); }), "messages are for other ranks");
+    says(message_of([&] { group.all_to_all(zeros({3, 2})); }), "all_to_all: the first size of");
+    says(message_of([&] { group.scatter(x, group.rank() == 0 ? Tensor() : zeros({2, 3})); }), "rank 0 gives the parts");
+    if (group.rank() == 0) says(message_of([&] { group.scatter(x, zeros({2, 4})); }), "does not fit");
+    says(message_of([&] { group.gather(x, -1); }), "gather: there is no rank -1");
+    group.barrier();  // nothing of this has hurt the group
+  });
+  CHECK(error == "");
+}
+
 TEST_CASE("broadcast, all_gather, reduce_scatter and barrier") {
   const int ranks = GENERATE(1, 2, 3, 5);
   std::atomic<int> arrived{0};
