@@ -26,6 +26,8 @@
 // the step everywhere and its scale stays the same everywhere. (Not so GradScalerOptions::check_loss, which looks at
 // this rank's loss alone.) Clipping after backward sees the reduced gradients.
 //
+// The state of the optimizer need not be held by every rank: optim::MemoryOptions::shard.
+//
 // On GPUs gradients go through host memory (io/process_group.h), and a step cannot be captured (jit/capture.h).
 //
 // The buffers of rank 0 (running statistics of batch norms) are given to all at the end of each backward. Batch norms

@@ -132,10 +132,11 @@ void Optimizer::add_group(Group g) {
   for (std::size_t k = 0; k < g.initial_scalars.size(); ++k) {
     g.scalars.select(1, static_cast<std::int64_t>(k)).fill_(g.initial_scalars[k]);
   }
+  choose_owners(g);
   place(g);
   for (const Tensor& p : g.parameters) autograd::note_listed(p);
-  for (auto& state : g.state) {
-    for (std::size_t k = 0; k < g.initial_state.size(); ++k) state[k].fill_(g.initial_state[k]);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t k = 0; k < g.initial_state.size() && is_mine(g, i); ++k) g.state[i][k].fill_(g.initial_state[k]);
   }
   groups_.push_back(std::move(g));
 }
@@ -151,7 +152,8 @@ void Optimizer::place(Group& g) const {
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& p = g.parameters[i];
     const Dtype compute = compute_dtype(p.dtype());
-    for (std::size_t k = 0; k < g.state_names.size(); ++k) {
+    const bool mine = is_mine(g, i);
+    for (std::size_t k = 0; k < g.state_names.size() && mine; ++k) {
       if (is_placed(g.state[i][k], memory_.state_dtype.value_or(compute), device)) continue;
       if (const auto sizes = state_sizes(p, k))
         match(g.state[i][k], memory_.state_dtype.value_or(compute), device, *sizes);
@@ -160,15 +162,17 @@ void Optimizer::place(Group& g) const {
       g.masters[i] = {};
       continue;
     }
-    Tensor& master = g.masters[i];
-    const std::uint32_t version = p.storage()->version();
-    if (!master.defined()) {
-      master = make_master(p.detach());
-    } else {
-      match(master, compute, device, p.sizes());
-      if (version != g.versions[i]) follow(master, p.detach());
+    if (mine) {
+      Tensor& master = g.masters[i];
+      const std::uint32_t version = p.storage()->version();
+      if (!master.defined()) {
+        master = make_master(p.detach());
+      } else {
+        match(master, compute, device, p.sizes());
+        if (version != g.versions[i]) follow(master, p.detach());
+      }
+      g.versions[i] = version;
     }
-    g.versions[i] = version;
     if (auto* leaf = leaf_of(g.parameters[i])) leaf->set_dtype(compute, device);  // gradients are summed in f32
   }
 }
@@ -214,6 +218,7 @@ void Optimizer::update_all(const Tensor& skip, const amp::ReadScaling& scaling) 
         !skip.defined() || skip.device() == device ? skip : empty({}, {.dtype = boolean, .device = device}).copy_(skip);
     if (g.formula >= 0) run_formula(g, here, scaling);
     else run_operators(g, here);
+    if (!g.owners.empty()) share_parameters(g);
   }
 }
 
@@ -223,7 +228,7 @@ void Optimizer::run_formula(Group& g, const Tensor& skip, const amp::ReadScaling
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor &p = g.parameters[i], &value = g.value(i);
     Tensor gradient = p.grad();
-    if (!gradient.defined()) continue;
+    if (!gradient.defined() || !is_mine(g, i)) continue;
     if (!gradient.is_contiguous())
       gradient = Tensor::allocate(gradient.sizes(), gradient.dtype(), gradient.device()).copy_(gradient);
     ParameterView v{.value = value.raw_data(), .gradient = gradient.raw_data(),
@@ -255,7 +260,7 @@ void Optimizer::run_operators(Group& g, const Tensor& skip) {
   const Tensor one = scalar(1, {.dtype = i64, .device = g.steps.device()});
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor gradient = g.parameters[i].grad();
-    if (!gradient.defined()) continue;
+    if (!gradient.defined() || !is_mine(g, i)) continue;
     Tensor step = g.step_at(i);
     step.copy_(keep(step, step + one));
     update(g, i, gradient.to(g.value(i).dtype() == f64 ? f64 : f32), keep);
@@ -350,33 +355,52 @@ void Optimizer::set(std::string_view name, double value, int group) {
   g.hyper_at(static_cast<std::size_t>(k)).fill_(value);
 }
 
-NamedTensors Optimizer::own_state() const {
+NamedTensors Optimizer::own_state(std::vector<int>* owners) const {
   NamedTensors state;
+  const auto add = [&](std::string name, Tensor t, int owner) {
+    if (!t.defined()) return;
+    state.emplace_back(std::move(name), std::move(t));
+    if (owners) owners->push_back(owner);
+  };
   std::size_t number = 0;
   for (std::size_t k = 0; k < groups_.size(); ++k) {
     const Group& g = groups_[k];
     for (std::size_t h = 0; h < g.hyper_names.size(); ++h) {
-      state.emplace_back(concat("group.", k, ".", g.hyper_names[h]), g.hyper_at(h));
+      add(concat("group.", k, ".", g.hyper_names[h]), g.hyper_at(h), 0);
     }
     for (std::size_t i = 0; i < g.parameters.size(); ++i, ++number) {
+      const int owner = g.owners.empty() ? 0 : g.owners[i];
       const std::string prefix = concat("state.", number, ".");
-      state.emplace_back(prefix + "step", g.step_at(i));
+      const Tensor& p = g.parameters[i];
+      const Dtype compute = compute_dtype(p.dtype());
+      const auto kept_or_room = [&](const Tensor& kept, Dtype dtype, const std::optional<Dims>& sizes) {
+        if (is_mine(g, i) || !sizes) return kept;
+        return empty(*sizes, {.dtype = dtype, .device = p.device()});
+      };
+      add(prefix + "step", g.step_at(i), owner);
       for (std::size_t s = 0; s < g.scalar_names.size(); ++s) {
-        state.emplace_back(prefix + g.scalar_names[s],
-                           g.scalars.as_strided({}, {}, static_cast<std::int64_t>(i * g.scalar_names.size() + s)));
+        add(prefix + g.scalar_names[s],
+            g.scalars.as_strided({}, {}, static_cast<std::int64_t>(i * g.scalar_names.size() + s)), owner);
       }
       for (std::size_t s = 0; s < g.state_names.size(); ++s) {
-        if (g.state[i][s].defined()) state.emplace_back(prefix + g.state_names[s], g.state[i][s]);
+        const Dtype dtype = memory_.state_dtype.value_or(compute);
+        add(prefix + g.state_names[s], kept_or_room(g.state[i][s], dtype, state_sizes(p, s)), owner);
       }
-      if (g.masters[i].defined()) state.emplace_back(prefix + "master", g.masters[i]);
+      if (memory_.master_weights && compute != p.dtype())
+        add(prefix + "master", kept_or_room(g.masters[i], compute, p.sizes()), owner);
     }
   }
   return state;
 }
 
 NamedTensors Optimizer::state_dict() const {
-  NamedTensors state = own_state();
+  std::vector<int> owners;
+  NamedTensors state = own_state(&owners);
   for (auto& [name, t] : state) t = empty_like(t).copy_(t);
+  if (shares_.empty()) return state;
+  std::vector<Tensor> tensors;
+  for (const auto& [name, t] : state) tensors.push_back(t);
+  share(tensors, owners);
   return state;
 }
 

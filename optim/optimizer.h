@@ -21,6 +21,10 @@
 #include "autograd/grad_mode.h"
 #include "core/tensor.h"
 
+namespace mantissa::distributed {
+class ProcessGroup;
+}
+
 namespace mantissa::optim {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -52,6 +56,12 @@ struct MemoryOptions {
   // it is rounded stochastically (the same draws on every run), because the small steps of a slow average
   // would be lost otherwise. Adafactor and LBFGS do not take it.
   std::optional<Dtype> state_dtype{};
+  // In a run of several processes with gradients that are the same in all of them (nn/data_parallel.h): each rank keeps
+  // states and masters of its share of the parameters alone, updates these, and gives them to the others. Parameters
+  // have the same bits as without it. All ranks make the same calls of step, state_dict (which collects the whole state
+  // in every rank, the same as without it) and load_state_dict. Not for LBFGS. What torch.distributed.optim's
+  // ZeroRedundancyOptimizer does: Rajbhandari et al., "ZeRO", 2020, stage 1.
+  distributed::ProcessGroup* shard = nullptr;
 };
 
 class Optimizer : public amp::Steppable {
@@ -79,7 +89,7 @@ class Optimizer : public amp::Steppable {
   std::string parameter_name(std::size_t i) const override;
   int groups() const { return static_cast<int>(groups_.size()); }
   const MemoryOptions& memory() const { return memory_; }
-  // The f32 copy the update works on; the parameter itself where there is none.
+  // The f32 copy the update works on; the parameter itself where there is none, or where another rank has it.
   Tensor master(std::size_t i) const;
 
   // Hyperparameters. set_lr changes all groups, or one.
@@ -111,6 +121,7 @@ class Optimizer : public amp::Steppable {
     std::vector<std::array<Tensor, 3>> state;  // per parameter, as many as state_names; undefined: not for this one
     std::vector<Tensor> masters;               // undefined: the parameter is its own
     std::vector<std::uint32_t> versions;       // of the parameter when it was last rounded from its master
+    std::vector<int> owners;                   // the rank that keeps a parameter's state; empty: every rank
 
     Tensor hyper_at(std::size_t k) const { return hyper.as_strided({}, {}, static_cast<std::int64_t>(k)); }
     Tensor step_at(std::size_t i) const { return steps.as_strided({}, {}, static_cast<std::int64_t>(i)); }
@@ -137,15 +148,23 @@ class Optimizer : public amp::Steppable {
 
  private:
   const Group& checked_group(int group) const;
-  NamedTensors own_state() const;  // handles, not copies
+  // Handles, not copies; of what another rank keeps, room for it. `owners`: of each.
+  NamedTensors own_state(std::vector<int>* owners = nullptr) const;
   void place(Group& group) const;
   static void mark_written(Group& group, std::size_t i, const Tensor& shadow);
   void update_all(const Tensor& skip, const amp::ReadScaling& scaling);
   void run_formula(Group& group, const Tensor& skip, const amp::ReadScaling& scaling);
   void run_operators(Group& group, const Tensor& skip);
 
+  // optim/shard.cpp
+  void choose_owners(Group& group);
+  bool is_mine(const Group& group, std::size_t i) const;
+  void share_parameters(Group& group);
+  void share(std::span<const Tensor> tensors, std::span<const int> owners) const;
+
   MemoryOptions memory_;
   bool has_stepped_ = false;
+  std::vector<std::int64_t> shares_;  // elements of the parameters that each rank owns
   std::vector<Group> groups_;
 };
 

@@ -29,13 +29,13 @@ struct Net {
 };
 
 // The state after three steps, on the CPU.
-std::vector<Tensor> train(distributed::ProcessGroup& group, Device device, bool synchronised) {
+std::vector<Tensor> train(distributed::ProcessGroup& group, Device device, bool synchronised, bool shard = false) {
   manual_seed(3 + static_cast<std::uint64_t>(group.rank()));
   Net net;
   nn::to(net, device);
   if (synchronised) nn::sync_batch_norm(net, group);
   nn::DataParallel parallel(net, {.bucket_mb = 1e-4, .first_bucket_mb = 1e-4, .find_unused = true}, group);
-  optim::Sgd sgd(nn::parameters(net), {.lr = 0.1});
+  optim::Sgd sgd(nn::parameters(net), {.lr = 0.1, .momentum = 0.9}, {.shard = shard ? &group : nullptr});
   for (int step = 0; step < 3; ++step) {
     const Tensor x = randn({8, 6}).to(device);
     backward(mean(pow(net(x), 2)));
@@ -54,6 +54,14 @@ std::vector<Tensor> train(distributed::ProcessGroup& group, Device device, bool 
   const Tensor x = full({5}, group.rank() + 1.0, {.device = device});
   group.all_reduce(x);
   check(x.to(cpu).to_vector<double>() == std::vector<double>(5, 3.0), "a sum of tensors on the device");
+  const int other = 1 - group.rank();
+  const Tensor came = zeros({2}, {.device = device});
+  using Message = distributed::ProcessGroup::Message;
+  const Message out{full({2}, group.rank() + 1.0, {.device = device}), other}, in{came, other};
+  group.exchange(std::span(&out, 1), std::span(&in, 1));
+  check(came.to(cpu).to_vector<double>() == std::vector<double>(2, other + 1.0), "a message between devices");
+  const Tensor parts = group.all_to_all(stack({x, x + 1.0}));
+  check(parts.device() == device && parts.to(cpu)[0][0].item() == 3 + group.rank(), "parts between devices");
   for (Tensor& t : state) t = t.detach().to(cpu);
   return state;
 }
@@ -76,6 +84,9 @@ TEST_CASE("Two processes on GPUs stay bitwise equal") {
         const std::vector<Tensor> found = train(*group, device, synchronised);
         for (std::size_t i = 0; i < found.size(); ++i)
           check(allclose(found[i], expected[i], 2e-3, 2e-3), "other than on the CPU: ", found[i]);
+        const std::vector<Tensor> cut = train(*group, device, synchronised, true);
+        for (std::size_t i = 0; i < found.size(); ++i)
+          check(equal(cut[i], found[i]), "other with a state that is cut up: ", found[i]);
       }
     }
   } catch (const std::exception& e) {

@@ -115,7 +115,7 @@ spelled = {
         "reduce": "`reduce(x, op, root)`, a method", "gather": "`gather(x, root)`, one tensor [size, ...]", "scatter": "`scatter(x, parts, root)`",
         "all_to_all": "`all_to_all(x)` of one tensor [size, ...]", "all_to_all_single": "`all_to_all(x)`, in equal parts",
         "send": "`send(x, to)`, a method", "recv": "`receive(x, from)`", "isend": "`exchange(sends, receives)`, all at once", "irecv": "`exchange(sends, receives)`",
-        "batch_isend_irecv": "`exchange(sends, receives)`",
+        "batch_isend_irecv": "`exchange(sends, receives)`", "ZeroRedundancyOptimizer": "`shard` in the `MemoryOptions` of every optimizer but LBFGS",
     },
     "vision": {
         "AugMix": "`aug_mix`", "AutoAugment": "`auto_augment`", "CenterCrop": "`center_crop`", "ColorJitter": "`color_jitter`",
@@ -144,8 +144,8 @@ spelled = {
 reasons = {
     "profiler": "Times on the device come from events around each operator (`core/profile.h`), not from the driver's record of kernels: NVTX names "
                 "every launch for Nsight Systems, which has that.",
-    "distributed": "One group of all ranks, which train copies of one net: no groups of some of the ranks, no parameters or optimizer states that are "
-    "cut up between ranks, no calls of functions elsewhere. What is sent is tensors: objects of the language are not.",
+    "distributed": "One group of all ranks, which train copies of one net: no groups of some of the ranks, no parameters that are cut up "
+    "between ranks, no calls of functions elsewhere. What is sent is tensors: objects of the language are not.",
     "linalg": "On the CPU systems of equations and decompositions are kernels, for thousands of rows or thousands of small matrices; on a GPU they are "
               "made of operators, a few for each row or column: for matrices of some dozens of rows. `eig` and `eigvals` are computed on the host. The names with _ex "
               "say by a tensor what those without say by an exception.",
