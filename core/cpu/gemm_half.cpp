@@ -70,10 +70,12 @@ template <class F> void visit_halves(Dtype t, F&& f) {
   f.template operator()<BFloat16, false>();
 }
 
-// Memory of this thread that grows and stays.
+// Memory of this thread that grows and stays, from the beginning of a cache line on: no row of a tile lies in two.
 float* scratch(std::vector<float>& v, std::int64_t n) {
-  if (static_cast<std::int64_t>(v.size()) < n) v.resize(static_cast<std::size_t>(n));
-  return v.data();
+  constexpr std::size_t line = 64;
+  const std::size_t all = static_cast<std::size_t>(n) + line / sizeof(float);
+  if (v.size() < all) v.resize(all);
+  return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(v.data()) + line - 1) / line * line);
 }
 
 // c[j * c_row + i] = sums[i][j] + bias[i], or with `add` more by that
