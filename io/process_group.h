@@ -84,7 +84,8 @@ class ProcessGroup {
 
   // Messages between two ranks; the others do not take part. Two ranks that have calls in common make them in the same
   // order, with the same shapes and dtypes. send() is back when the system has taken all bytes, which of a large tensor
-  // is while the other rank receives: two ranks that both send first wait until the timeout. exchange() does all at once.
+  // is while the other rank receives: two ranks that both send first wait until the timeout. exchange() does all at
+  // once.
   struct Message {
     Tensor x;  // on receiving, written in place
     int rank;  // where it goes to, or comes from
