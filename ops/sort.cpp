@@ -160,7 +160,11 @@ ValuesIndices sort(const Tensor& x, int dim, bool descending) {
 ValuesIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
   check(k >= 0, "topk: k = ", k, " is negative");
   try {
-    const Tensor order = apply(Argsort{dim, largest, k}, x.detach());
+    const int d = wrap_dim(dim, x.dim());
+    // On the CPU the largest alone is found by vectors. It is the first of equal ones, or of NaN, either way.
+    const bool one =
+        k == 1 && largest && x.device().is_cpu() && x.dtype() != boolean && x.dim() > 0 && x.size(d) > 0;
+    const Tensor order = one ? argmax(x.detach(), d, true) : apply(Argsort{dim, largest, k}, x.detach());
     return {gather(x, dim, order), order};
   } catch (Error& e) {
     e.add_outer_context("topk");

@@ -91,6 +91,48 @@ TEST_CASE("several lines, along any dimension, are put in order each by itself")
   }
 }
 
+TEST_CASE("the largest of a line is the first in descending order, also of several lines and of NaN") {
+  manual_seed(18);
+  for (const Dtype dtype : {f32, f64, bf16, i64, i32, u8, boolean}) {
+    Tensor x = dtype == boolean ? rand({40, 30}) > 0.5 : randint(0, 20, {40, 30}).to(dtype);
+    if (x.is_floating()) slice(flatten(x), 0, 5, 7).fill_(NAN);
+    for (const int d : {0, 1}) {
+      INFO(name_of(dtype) << " along " << d);
+      CHECK(same_bits(topk(x, 1, d).indices, slice(argsort(x, d, true), d, 0, 1)));
+      CHECK(same_bits(topk(x, 1, d, false).indices, slice(argsort(x, d), d, 0, 1)));
+    }
+  }
+}
+
+TEST_CASE("searchsorted finds the places of the standard library's bounds") {
+  manual_seed(19);
+  for (const std::int64_t n : {0, 1, 2, 3, 100, 1000}) {
+    const Tensor sorted = n == 0 ? zeros({0}, {.dtype = f64}) : sort(randint(0, 50, {n}).to(f64) * 0.5).values;
+    const std::vector<double> line = sorted.to_vector<double>();
+    const Tensor values = randint(-4, 60, {300}).to(f64) * 0.5;
+    const auto left = searchsorted(sorted, values).to_vector<std::int64_t>(),
+               right = searchsorted(sorted, values, true).to_vector<std::int64_t>();
+    const std::vector<double> v = values.to_vector<double>();
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      CHECK(left[i] == std::lower_bound(line.begin(), line.end(), v[i]) - line.begin());
+      CHECK(right[i] == std::upper_bound(line.begin(), line.end(), v[i]) - line.begin());
+    }
+  }
+}
+
+TEST_CASE("a long index is counted and summed exactly, for any number of threads") {
+  manual_seed(20);
+  const std::int64_t n = 200000;
+  for (const std::int64_t bins : {3, 1000}) {
+    const Tensor x = randint(0, bins, {n});
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(bins));
+    for (const std::int64_t v : x.to_vector<std::int64_t>()) ++counts[static_cast<std::size_t>(v)];
+    with_threads([&] { CHECK(bincount(x).to_vector<std::int64_t>() == counts); });
+    const Tensor source = randint(-5, 5, {n}).to(i32), sum = scatter_add(ones({bins}, {.dtype = i32}), 0, x, source);
+    CHECK(same_bits(sum, scatter_add(ones({bins}), 0, x, source.to(f32)).to(i32)));
+  }
+}
+
 TEST_CASE("unique counts what lies in a small range and sorts what does not, with the same results") {
   manual_seed(13);
   for (const std::int64_t high : {3, 50, 100000}) {

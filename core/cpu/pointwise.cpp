@@ -167,9 +167,11 @@ bool run_blocks(TileFn fn, const void* formula, const View& y, std::span<const V
   const auto step = [&](int k) { return inner > 0 ? loop.strides[k][inner - 1] : 0; };
   TileRows block{.y_step = step(0)};
   if (y.dtype != dtype_of<S> || loop.strides[0][inner] != 1) return false;
-  // The end of a row of halves that is not a whole vector takes longer than to gather a short one.
+#if !defined(__AVX512BW__)
+  // Without masks the end of a row of halves that is not a whole vector takes longer than to gather a short one.
   const std::int64_t length = loop.sizes[inner];
   if (sizeof(S) == 2 && length < long_row && length % static_cast<std::int64_t>(Vec<float>::size) != 0) return false;
+#endif
   for (int k = 1; k < operands; ++k) {
     const std::int64_t stride = loop.strides[k][inner];
     if (x[static_cast<std::size_t>(k - 1)]->dtype != y.dtype || (stride != 0 && stride != 1)) return false;

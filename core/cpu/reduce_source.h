@@ -45,14 +45,10 @@ template <class C, class T> inline Vec<C> load_stored_vector(const T* p) {
 #endif
   }
 }
-// The first n elements, the others 0. Of halves in one instruction where there is one: narrow images are full of them.
+// The first n elements, the others 0.
 template <class C, class T> inline Vec<C> load_stored_part(const T* p, std::int64_t n) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-  if constexpr (sizeof(T) == 2) {
-    const __m256i bits = _mm256_maskz_loadu_epi16(first_lanes(n), p);
-    if constexpr (std::is_same_v<T, BFloat16>) return widen_bfloat16(bits);
-    else return Vec<float>(_mm512_cvtph_ps(bits));
-  } else if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_integral_v<T>) {
     const __mmask16 some = first_lanes(n);
     if constexpr (sizeof(T) == 8) return Vec<C>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(some), p));
     else if constexpr (sizeof(T) == 4 && sizeof(C) == 4) return Vec<C>(_mm512_maskz_loadu_epi32(some, p));

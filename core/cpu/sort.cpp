@@ -34,8 +34,16 @@ template <class F> void visit_key(Dtype t, F&& f) {
   }
 }
 template <class C> bool less(C a, C b) {
-  if constexpr (std::is_floating_point_v<C>) return a < b || (b != b && a == a);
+  if constexpr (std::is_floating_point_v<C>) return (a < b) | ((b != b) & (a == a));
   else return a < b;
+}
+
+// How many of n elements come before the first for which `before` is false; it is false for all that follow. By halves
+// and without branches, which would be a coin toss each.
+template <class C, class Before> std::int64_t count_leading(const C* from, std::int64_t n, const Before& before) {
+  const C* at = from;
+  for (; n > 1; n -= n / 2) at += n / 2 & -static_cast<std::int64_t>(before(at[n / 2 - 1]));
+  return at - from + (n == 1 && before(*at));
 }
 
 // The bits of a number such that they are ordered as numbers are: -0 as 0, every NaN behind infinity.
@@ -293,10 +301,9 @@ void searchsorted(const View& index, const View& sorted, const View& values, boo
     const std::int64_t n = sorted.sizes.back(), m = sorted.dim() == 1 ? values.numel() : values.sizes.back();
     parallel_for(values.numel(), grain_size / 16, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) {
-        const C* begin = lines.data() + i / m * n;
-        const C* at = right ? std::upper_bound(begin, begin + n, keys.data()[i], less<C>)
-                            : std::lower_bound(begin, begin + n, keys.data()[i], less<C>);
-        out.data()[i] = at - begin;
+        const C *const begin = lines.data() + i / m * n, v = keys.data()[i];
+        out.data()[i] = right ? count_leading(begin, n, [v](C e) { return !less(v, e); })
+                              : count_leading(begin, n, [v](C e) { return less(e, v); });
       }
     });
     out.finish();

@@ -73,18 +73,33 @@ template <class T> inline void store_rounded(T* p, const Vec<float>& v) {
 // The first n elements only, n below the width of a vector; the others are 0.
 inline Vec<float> load_wide_part(const float* p, std::int64_t n) { return load_part(p, n); }
 inline Vec<double> load_wide_part(const double* p, std::int64_t n) { return load_part(p, n); }
+inline void store_rounded_part(float* p, const Vec<float>& v, std::int64_t n) { store_part(p, v, n); }
+inline void store_rounded_part(double* p, const Vec<double>& v, std::int64_t n) { store_part(p, v, n); }
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+inline Vec<float> load_wide_part(const BFloat16* p, std::int64_t n) {
+  return widen_bfloat16(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+inline Vec<float> load_wide_part(const Half* p, std::int64_t n) {
+  return Vec<float>(_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p)));
+}
+inline void store_rounded_part(BFloat16* p, const Vec<float>& v, std::int64_t n) {
+  _mm256_mask_storeu_epi16(p, first_lanes(n), round_to_bfloat16(v));
+}
+inline void store_rounded_part(Half* p, const Vec<float>& v, std::int64_t n) {
+  _mm256_mask_storeu_epi16(p, first_lanes(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+#else
 template <class T> inline Vec<float> load_wide_part(const T* p, std::int64_t n) {
   T buffer[Vec<float>::size] = {};
   for (std::int64_t i = 0; i < n; ++i) buffer[i] = p[i];
   return load_wide(buffer);
 }
-inline void store_rounded_part(float* p, const Vec<float>& v, std::int64_t n) { store_part(p, v, n); }
-inline void store_rounded_part(double* p, const Vec<double>& v, std::int64_t n) { store_part(p, v, n); }
 template <class T> inline void store_rounded_part(T* p, const Vec<float>& v, std::int64_t n) {
   T buffer[Vec<float>::size];
   store_rounded(buffer, v);
   for (std::int64_t i = 0; i < n; ++i) p[i] = buffer[i];
 }
+#endif
 
 // What loops over vectors pass to their bodies: the same body then serves whole vectors and the part at the end.
 struct WholeVector {
