@@ -2,6 +2,19 @@
 
 namespace mantissa::distributions::detail {
 
+Categorical choice_among(Categorical choice, const Dims& means, int event_dims) {
+  const Dims k = choice.probs.sizes();
+  Dims batch = means;
+  for (int d = 0; d < event_dims && batch.rank() > 0; ++d) batch.erase(batch.rank() - 1);
+  check(batch.rank() > 0 && batch.back() == k.back(), "MixtureSameFamily: a choice among ", k.back(),
+        " needs as many components as the last dimension of their batch; their means have shape ", means);
+  check(broadcast(k, batch) == batch, "MixtureSameFamily: the choice ", k, " does not broadcast to the components ",
+        batch, "; give those parameters of the whole batch");
+  choice.probs = expand(choice.probs, batch);
+  choice.logits = expand(choice.logits, batch);
+  return choice;
+}
+
 // choice [S..., B...] of draws [S..., B..., K, E...]
 Tensor pick_component(const Tensor& choice, const Tensor& draws, int event_dims) {
   Tensor at = choice;

@@ -47,6 +47,8 @@ inline int event_dims(const LKJCholesky&) { return 2; }
 template <class D> int event_dims(const Independent<D>& d) { return d.dims + event_dims(d.base); }
 
 namespace detail {
+// The choice with the batch of the components, whose means have these sizes.
+Categorical choice_among(Categorical choice, const Dims& means, int event_dims);
 Tensor pick_component(const Tensor& choice, const Tensor& draws, int event_dims);
 Tensor for_components(const Tensor& value, int event_dims);
 Tensor mix_densities(const Tensor& logits, const Tensor& log_prob);
@@ -54,16 +56,14 @@ Tensor mix_values(const Tensor& probs, const Tensor& values, int event_dims);
 Tensor mix_variances(const Tensor& probs, const Tensor& means, const Tensor& variances, int event_dims);
 }  // namespace detail
 
-// One of K distributions of a kind: the last dimension of D's batch, of which a Categorical [..., K] chooses.
+// One of K distributions of a kind: the last dimension of D's batch, of which a Categorical [..., K] chooses, whose
+// batch broadcasts to the components'.
 //
 //   MixtureSameFamily mixture(Categorical({.logits = z}), Normal(mean, std));                  // all [N, K]
 //   MixtureSameFamily points(Categorical({.logits = z}), Independent(Normal(mean, std), 1));   // mean [N, K, 2]
 template <class D> struct MixtureSameFamily : Distribution<MixtureSameFamily<D>> {
   MixtureSameFamily(Categorical choice, D components) : mixture(std::move(choice)), component(std::move(components)) {
-    const Dims sizes = component.mean().sizes(), k = mixture.probs.sizes();
-    const int at = sizes.rank() - 1 - event_dims(component);
-    check(at >= 0 && sizes[at] == k.back(), "MixtureSameFamily: a choice among ", k.back(),
-          " needs as many components as the last dimension of their batch; their means have shape ", sizes);
+    mixture = detail::choice_among(mixture, component.mean().sizes(), event_dims(component));
   }
   Tensor sample(const Dims& shape = {}) const {
     return detail::pick_component(mixture.sample(shape), component.sample(shape), event_dims(component));

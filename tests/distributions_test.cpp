@@ -516,4 +516,9 @@ TEST_CASE("parameters out of range are refused by name", "[distributions]") {
                     Contains("must not count fewer trials"));
   const d::TransformedDistribution wide(d::Normal(0, 1), d::AffineTransform(vec({1, 2, 3}), 1));
   CHECK_THROWS_WITH(wide.sample(), Contains("parameters of the whole batch"));
+  const d::Categorical three({.logits = zeros({2, 3})});
+  CHECK_THROWS_WITH(d::MixtureSameFamily(three, d::Normal(zeros({2}), 1)), Contains("a choice among 3 needs"));
+  CHECK_THROWS_WITH(d::MixtureSameFamily(three, d::Normal(zeros({3}), 1)), Contains("does not broadcast to the comp"));
+  CHECK(d::MixtureSameFamily(d::Categorical({.logits = zeros({3})}), d::Normal(zeros({4, 3}), 1)).sample({5}).sizes() ==
+        Dims{5, 4});
 }
