@@ -74,6 +74,8 @@ const std::map<std::string, std::string> excused{
     {"cond", "turns until nothing is left to turn"},
     {"matrix_rank", "turns until nothing is left to turn"},
     {"matrix_norm", "turns until nothing is left to turn, for norms of singular values"},
+    {"eig", "is computed on the host"},
+    {"eigvals", "is computed on the host"},
     {"eigh", "turns until nothing is left to turn"},
     {"eigvalsh", "turns until nothing is left to turn"},
     {"floor_divide", "checks integers for a divisor of 0"},
