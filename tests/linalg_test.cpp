@@ -181,6 +181,13 @@ TEST_CASE("eigenvalues and vectors of matrices that are not symmetric", "[eig]")
       CHECK(norm_of(eigvalsh(symmetric * size) / size - values) < few * 20 * epsilon(plain) * norm_of(values));
       CHECK(norm_of(svdvals(plain * size) / size - s) < few * 20 * epsilon(plain) * norm_of(s));
     }
+    // of rows alone of very different size: values over many powers of ten, the small ones with vectors as good
+    for (const std::int64_t n : {10, 20, 30, 40}) {
+      const Tensor graded = randn({n, n}, o) * pow(full({}, 10.0, o), 12.0 * rand({n, 1}, o) - 6.0);
+      const EigResult r = eig(graded);
+      const Tensor error = times(graded, r.vectors) - complex_mul(r.vectors, unsqueeze(r.values, -3));
+      CHECK(norm_of(error) < 2e4 * static_cast<double>(n) * epsilon(graded) * norm_of(graded));
+    }
     // that a plain QR step leaves as they are: permutations in one circle, whose values lie on the unit circle
     for (const std::int64_t n : {2, 3, 4, 9, 16}) {
       const Tensor turn = roll(identity(n, plain), 1, 0), values = eigvals(turn);

@@ -77,7 +77,6 @@ class Schur {
     for (std::int64_t i = 0; i < n_; ++i)
       for (std::int64_t j = std::max<std::int64_t>(i - 1, 0); j < n_; ++j) norm_ = std::max(norm_, std::abs(h(i, j)));
   }
-  double norm() const { return norm_; }
 
   // values [n]; false where the steps do not come to an end.
   bool run(Complex* values) {
@@ -218,16 +217,17 @@ class Schur {
 };
 
 // The eigenvector re + i im of the triangle t (with blocks of two where its subdiagonal is not 0) whose last element is
-// that of row `last`; the rest is 0.
-void substitute(const Matrix<double>& t, double norm, Complex value, std::int64_t last, double* re, double* im) {
+// that of row `last`; the rest is 0. Beside a small eigenvalue small differences count, however large others are.
+void substitute(const Matrix<double>& t, Complex value, std::int64_t last, double* re, double* im) {
   const auto set = [&](std::int64_t i, Complex x) { re[i] = x.real(), im[i] = x.imag(); };
   // what is known of row i, with the sign of a right side
   const auto right = [&](std::int64_t i, std::int64_t from) {
     return -Complex(dot(row_of(t, i) + from, re + from, last + 1 - from),
                     dot(row_of(t, i) + from, im + from, last + 1 - from));
   };
-  const double tiny = std::max(epsilon * norm, std::numeric_limits<double>::min());
-  const auto not_0 = [&](Complex d) { return std::abs(d.real()) + std::abs(d.imag()) < tiny ? Complex(tiny) : d; };
+  const auto size_of = [](Complex z) { return std::abs(z.real()) + std::abs(z.imag()); };
+  const double tiny = std::max(epsilon * size_of(value), std::numeric_limits<double>::min() / epsilon);
+  const auto not_0 = [&](Complex d) { return size_of(d) < tiny ? Complex(tiny) : d; };
   std::int64_t i = last - 1;
   set(last, 1.0);
   if (value.imag() != 0.0) {  // the block of two that the value is of
@@ -244,9 +244,10 @@ void substitute(const Matrix<double>& t, double norm, Complex value, std::int64_
     if (i > 0 && t(i, i - 1) != 0.0) {
       const Complex a = t(i - 1, i - 1) - value, d = t(i, i) - value, p = right(i - 1, i + 1), r = right(i, i + 1);
       const double b = t(i - 1, i), c = t(i, i - 1);
-      const Complex det = not_0((a * d - b * c) / norm);
-      set(i - 1, (d * p - b * r) / norm / det);
-      set(i, (a * r - c * p) / norm / det);
+      const double most = std::max({size_of(a), size_of(d), std::abs(b), std::abs(c)});
+      const Complex det = not_0((a * d - b * c) / most);
+      set(i - 1, (d * p - b * r) / most / det);
+      set(i, (a * r - c * p) / most / det);
       --i;
     } else {
       set(i, right(i, i + 1) / not_0(t(i, i) - value));
@@ -299,7 +300,7 @@ bool decompose(const Matrix<double>& a, Complex* values, Complex* vectors) {
       continue;
     }
     const std::int64_t last = values[k].imag() > 0 ? k + 1 : k;
-    substitute(a, std::max(schur.norm(), std::numeric_limits<double>::min()), values[k], last, re.data(), im.data());
+    substitute(a, values[k], last, re.data(), im.data());
     for (std::int64_t i = 0; i < n; ++i) {
       all_re[i] = factors[i] * dot(row_of(q, i), re.data(), last + 1);
       all_im[i] = values[k].imag() > 0 ? factors[i] * dot(row_of(q, i), im.data(), last + 1) : 0.0;
