@@ -11,6 +11,10 @@
 
 #include "core/host_device.h"
 
+#if defined(__FMA__)
+#include <immintrin.h>
+#endif
+
 namespace mantissa::pointwise {
 
 // Of numbers. Vectors and tensors bring those of <cmath> with their namespaces.
@@ -61,6 +65,21 @@ template <Vector V, class F> inline V lanewise(const V& a, const V& b, F f) {
   for (std::size_t i = 0; i < V::size; ++i) x[i] = f(x[i], y[i]);
   return V::load_unaligned(x);
 }
+#if defined(__FMA__)
+// x - whole * y with one rounding. The vector library's fnma is a product and a sum where it has no better, and the
+// compiler makes one instruction of them or not.
+template <Vector V> inline V exact_remainder(const V& x, const V& whole, const V& y) {
+  constexpr bool wide = sizeof(typename V::value_type) == 8;
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) {
+    if constexpr (wide) return V(_mm512_fnmadd_pd(whole, y, x));
+    else return V(_mm512_fnmadd_ps(whole, y, x));
+  } else
+#endif
+  if constexpr (wide) return V(_mm256_fnmadd_pd(whole, y, x));
+  else return V(_mm256_fnmadd_ps(whole, y, x));
+}
+#endif
 // Where a quotient's integer part is exact, or one too large because the quotient was rounded up to it, what it leaves
 // of a is a number without rounding. Other quotients, and what is near 0, infinite or NaN, go lane by lane.
 template <Vector V> inline V exact_fmod(const V& a, const V& b) {
@@ -70,7 +89,7 @@ template <Vector V> inline V exact_fmod(const V& a, const V& b) {
   const V x = abs(a), y = abs(b), quotient = x / y;
   const V most(static_cast<C>(wide ? 0x1p52 : 0x1p23)), least(static_cast<C>(wide ? 0x1p-900 : 0x1p-100));
   if (all((quotient < most) & (y > least) & (y < V(std::numeric_limits<C>::infinity())))) {
-    const V rest = fnma(trunc(quotient), y, x);
+    const V rest = exact_remainder(x, trunc(quotient), y);
     return select(x < y, a, copysign(select(rest < V(C(0)), rest + y, rest), a));
   }
 #endif

@@ -1,11 +1,8 @@
-// The parts of Tensor that need no operator: construction, views of storage, reading elements,
-// and writing in place.
+// The parts of Tensor that need no operator: construction, views of storage, reading elements. Writing is in
+// ops/in_place.cpp.
 #include "core/tensor.h"
 
-#include <cmath>
-
 #include "core/context.h"
-#include "core/formula_recorder.h"
 #include "core/from_blob.h"
 #include "core/host_reads.h"
 #include "core/kernel.h"
@@ -16,10 +13,6 @@ namespace mantissa {
 
 // y[...] = x[...], converting the dtype; x broadcasts to y.
 MANTISSA_KERNEL(copy, const View& y, const View& x)
-MANTISSA_KERNEL(fill, const View& y, double value)
-// y += alpha * x, in the compute type of y; x broadcasts and may have another dtype.
-MANTISSA_KERNEL(add_in_place, const View& y, const View& x, double alpha)
-MANTISSA_KERNEL(mul_in_place, const View& y, const View& x)
 
 namespace {
 
@@ -37,27 +30,8 @@ Tensor make(Ref<Storage> storage, void* data, const Dims& sizes, const Dims& str
   return Tensor(std::move(t));
 }
 
-// In-place writes are never recorded: on a tensor that wants a gradient they would be lost.
-void before_write(const Tensor& t, const char* op) {
-  check(t.defined(), op, ": the tensor is undefined");
-  check(!t.requires_grad() || !context().grad_enabled, op, ": ", t,
-        " needs a gradient and in-place changes are not recorded; use the functional form, or a NoGrad scope");
-  for (int d = 0; d < t.dim(); ++d) {
-    check(t.strides()[d] != 0 || t.sizes()[d] <= 1, op, ": ", t,
-          " is expanded: several of its elements are one in memory; write to a clone()");
-  }
-  t.storage()->written_by(op);
-}
-
 // A copy between host and device is the device's business.
 void copy_elements(const View& y, const View& x) { kernels::copy(y.device.is_cpu() ? x.device : y.device, y, x); }
-
-bool broadcasts_to(const Dims& from, const Dims& to) {
-  const int shift = to.rank() - from.rank();
-  bool fits = shift >= 0;
-  for (int i = 0; fits && i < from.rank(); ++i) fits = from[i] == 1 || from[i] == to[i + shift];
-  return fits;
-}
 
 }  // namespace
 
@@ -187,59 +161,6 @@ template std::vector<float> Tensor::to_vector() const;
 template std::vector<std::int64_t> Tensor::to_vector() const;
 template std::vector<std::int32_t> Tensor::to_vector() const;
 template std::vector<std::uint8_t> Tensor::to_vector() const;
-
-Tensor& Tensor::copy_(const Tensor& source) {
-  const ProfileRange range = profiled("copy_", *this);
-  before_write(*this, "copy_");
-  check(source.defined(), "copy_: the source is undefined");
-  check(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source, " does not broadcast to ", *this);
-  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->copy(view(), source.view());
-  copy_elements(view(), source.view());
-  return *this;
-}
-Tensor& Tensor::fill_(double value) {
-  const ProfileRange range = profiled("fill_", *this);
-  before_write(*this, "fill_");
-  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->fill(view(), value);
-  kernels::fill(device(), view(), value);
-  return *this;
-}
-// What an in-place operator reads lies beside what it writes; a number may come from the host.
-static void check_device_of(const Tensor& other, const Tensor& written, const char* name) {
-  const bool number = other.device().is_cpu() && other.numel() == 1;
-  check(other.device() == written.device() || number, name, ": ", other, " is on ", other.device(), ", ", written,
-        " on ", written.device(), "; move them together with to(device)");
-}
-// Integers cannot take in fractions: written to them, 0.5 would be 0.
-static void check_keeps_integers(const Tensor& written, const Tensor& other, double alpha, const char* name) {
-  if (written.is_floating()) return;
-  const bool whole =
-      std::trunc(alpha) == alpha &&
-      (!other.is_floating() || (other.is_weak_scalar() && std::trunc(*other.data<double>()) == *other.data<double>()));
-  check(whole, name, ": ", other, alpha == 1 ? "" : concat(" times ", alpha), " into ", written,
-        " would lose its fractions; write x = ", name[0] == 'a' ? "x + y" : "x * y", ", or convert with to(f32)");
-}
-Tensor& Tensor::add_(const Tensor& other, double alpha) {
-  const ProfileRange range = profiled("add_", *this);
-  before_write(*this, "add_");
-  check_device_of(other, *this, "add_");
-  check_keeps_integers(*this, other, alpha, "add_");
-  check(broadcasts_to(other.sizes(), sizes()), "add_: ", other, " does not broadcast to ", *this);
-  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->add_in_place(view(), other.view(), alpha);
-  kernels::add_in_place(device(), view(), other.view(), alpha);
-  return *this;
-}
-Tensor& Tensor::mul_(const Tensor& other) {
-  const ProfileRange range = profiled("mul_", *this);
-  before_write(*this, "mul_");
-  check_device_of(other, *this, "mul_");
-  check_keeps_integers(*this, other, 1, "mul_");
-  check(broadcasts_to(other.sizes(), sizes()), "mul_: ", other, " does not broadcast to ", *this);
-  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->mul_in_place(view(), other.view());
-  kernels::mul_in_place(device(), view(), other.view());
-  return *this;
-}
-Tensor& Tensor::mul_(double factor) { return mul_(Tensor(factor)); }
 
 void append_part(std::string& s, const Tensor& t) { s += describe(t); }
 std::string describe(const Tensor& t) {

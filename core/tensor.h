@@ -179,7 +179,8 @@ class Tensor {
   // Calls `hook(gradient)` in backward; a defined result replaces the gradient.
   template <class F> void on_grad(F hook) const;  // autograd/hooks.h
 
-  // --- in place, never recorded; on a tensor that needs a gradient only under NoGrad ---
+  // --- in place, never recorded; on a tensor that needs a gradient only under NoGrad. What is read may be other
+  // elements of the same memory, as in x.sub_(x[0]). Of any other function: x.copy_(f(x)) ---
   Tensor& copy_(const Tensor& source);  // broadcasts and converts
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
@@ -189,6 +190,14 @@ class Tensor {
   Tensor& sub_(double number) { return add_(Tensor(-number)); }
   Tensor& mul_(const Tensor& other);
   Tensor& mul_(double factor);
+  Tensor& div_(const Tensor& other);  // these and lerp_, addcmul_, addcdiv_: floating tensors
+  Tensor& div_(double divisor) { return div_(Tensor(divisor)); }
+  Tensor& clamp_(double low, double high);
+  Tensor& lerp_(const Tensor& end, const Tensor& weight);  // x + weight * (end - x)
+  Tensor& lerp_(const Tensor& end, double weight) { return lerp_(end, Tensor(weight)); }
+  Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1);  // x + value * a * b
+  Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1);  // x + value * a / b
+  Tensor& masked_fill_(const Tensor& mask, double value);                // where the bool mask, which broadcasts, is true
 
   // --- shorthands for core/ops.h ---
   Tensor operator[](std::int64_t i) const;

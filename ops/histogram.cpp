@@ -1,4 +1,4 @@
-// How many elements have a value or lie in a range: bincount, histc, histogram. Made of sums by index.
+// How many elements have a value or lie in a range: bincount, histc, histogram, histogramdd. Made of sums by index.
 #include <algorithm>
 #include <cmath>
 
@@ -54,48 +54,102 @@ Tensor histc(const Tensor& x, std::int64_t bins, double min, double max) {
 
 namespace {
 
-void check_histogram(const Tensor& x, const Tensor& weight) {
-  check(x.is_floating(), "histogram: needs a floating dtype, got ", x);
-  check(!weight.defined() || (weight.sizes() == x.sizes() && weight.dtype() == x.dtype()), "histogram: the weight ",
-        weight, " does not fit ", x);
+void check_weight(const char* op, const Tensor& x, const Tensor& weight, const Dims& sizes) {
+  check(x.is_floating(), op, ": needs a floating dtype, got ", x);
+  check(!weight.defined() || (weight.sizes() == sizes && weight.dtype() == x.dtype()), op, ": the weight ", weight,
+        " does not fit ", x, "; it should be ", x.dtype(), sizes);
 }
-HistogramResult count_between(const Tensor& x, const Tensor& edges, const Tensor& weight, bool density) {
-  const Tensor flat = flatten(x.detach());
-  const std::int64_t bins = edges.numel() - 1;
-  const Tensor inside = logical_and(ge(flat, select(edges, 0, 0)), le(flat, select(edges, 0, bins)));
-  const Tensor bin = searchsorted(edges, where(inside, flat, select(edges, 0, 0)), true) - Tensor(1);
-  const Tensor each = weight.defined() ? flatten(weight.detach()) : ones_like(flat);
-  const Tensor counted = where(inside, each, Tensor(0.0));
-  const Dtype wide = compute_dtype(x.dtype());
-  const Tensor none = zeros({bins}, {.dtype = wide, .device = x.device()});
-  Tensor hist = index_add(none, 0, clamp(bin, 0, static_cast<double>(bins - 1)), cast(counted, wide));
-  if (density) hist = hist / (sum(hist) * diff(cast(edges, wide)));
-  return {cast(hist, x.dtype()), edges};
+void check_edges(const char* op, const Tensor& x, const Tensor& edges) {
+  check(edges.dim() == 1 && edges.numel() >= 2 && edges.dtype() == x.dtype(), op,
+        ": the edges must be a vector of at least 2, of x's dtype ", x.dtype(), ", got ", edges);
+  check_may_read(op, edges, "the edges must not descend");
+  check(all(ge(diff(edges.detach()), Tensor(0.0))).item<bool>(), op, ": the edges ", edges, " descend");
+}
+// The edges of equal parts of a range, absent: that of x.
+Tensor equal_parts(const char* op, const Tensor& x, std::int64_t bins, std::optional<std::array<double, 2>> range) {
+  check(bins > 0, op, ": bins must be positive, got ", bins);
+  if (!range && x.numel() > 0) {
+    check_may_read(op, x, "the range is that of x; give one");
+    range = {amin(x.detach()).item<double>(), amax(x.detach()).item<double>()};
+  }
+  auto [low, high] = range.value_or(std::array{0.0, 1.0});
+  check(std::isfinite(low) && std::isfinite(high) && low <= high, op, ": [", low, ", ", high,
+        "] is no range; x must be finite, or give one that is");
+  if (low == high) low -= 0.5, high += 0.5;
+  return linspace(low, high, bins + 1, {.dtype = x.dtype(), .device = x.device()});
+}
+// The points, one row each, into bins between the edges of each column.
+Tensor count_between(const Tensor& points, const std::vector<Tensor>& edges, const Tensor& weight, bool density) {
+  Tensor inside, bin, volume;
+  Dims sizes;
+  const Dtype wide = compute_dtype(points.dtype());
+  for (int d = 0; d < static_cast<int>(edges.size()); ++d) {
+    const Tensor& e = edges[static_cast<std::size_t>(d)];
+    const std::int64_t bins = e.numel() - 1;
+    const Tensor x = contiguous(select(points, 1, d)), first = select(e, 0, 0);
+    const Tensor here = logical_and(ge(x, first), le(x, select(e, 0, bins)));
+    Tensor at = searchsorted(e, where(here, x, first), true) - Tensor(1);
+    at = clamp(at, 0, static_cast<double>(bins - 1));
+    bin = d == 0 ? at : bin * Tensor(bins) + at;
+    inside = d == 0 ? here : logical_and(inside, here);
+    const Tensor widths = diff(cast(e, wide));
+    volume = d == 0 ? widths : unsqueeze(volume, -1) * widths;
+    sizes.push_back(bins);
+  }
+  const Tensor each = weight.defined() ? flatten(weight.detach()) : ones_like(select(points, 1, 0));
+  const Tensor counted = cast(where(inside, each, Tensor(0.0)), wide);
+  const Tensor none = zeros({numel_of(sizes)}, {.dtype = wide, .device = points.device()});
+  Tensor hist = reshape(index_add(none, 0, bin, counted), sizes);
+  if (density) hist = hist / (sum(hist) * volume);
+  return cast(hist, points.dtype());
+}
+HistogramResult histogram_between(const Tensor& x, const Tensor& edges, const Tensor& weight, bool density) {
+  return {count_between(reshape(x.detach(), {-1, 1}), {edges}, weight, density), edges};
+}
+// x as points [n, d], for d bins or vectors of edges.
+Tensor points_of(const Tensor& x, std::size_t dims, const Tensor& weight) {
+  check(x.dim() >= 2 && dims > 0 && x.size(-1) == static_cast<std::int64_t>(dims), "histogramdd: ", x,
+        " are no points in ", dims, " dimensions, for which bins are given; the last dim of x should be that long");
+  Dims each;  // a number for each point
+  for (int d = 0; d + 1 < x.dim(); ++d) each.push_back(x.size(d));
+  check_weight("histogramdd", x, weight, each);
+  return reshape(x.detach(), {numel_of(each), x.size(-1)});
 }
 
 }  // namespace
 
 HistogramResult histogram(const Tensor& x, const Tensor& edges, const Tensor& weight, bool density) {
-  check_histogram(x, weight);
-  check(edges.dim() == 1 && edges.numel() >= 2 && edges.dtype() == x.dtype(),
-        "histogram: the edges must be a vector of at least 2, of x's dtype ", x.dtype(), ", got ", edges);
-  check_may_read("histogram", edges, "the edges must not descend");
-  check(all(ge(diff(edges.detach()), Tensor(0.0))).item<bool>(), "histogram: the edges ", edges, " descend");
-  return count_between(x, edges.detach(), weight, density);
+  check_weight("histogram", x, weight, x.sizes());
+  check_edges("histogram", x, edges);
+  return histogram_between(x, edges.detach(), weight, density);
 }
 HistogramResult histogram(const Tensor& x, std::int64_t bins, std::optional<std::array<double, 2>> range,
                           const Tensor& weight, bool density) {
-  check_histogram(x, weight);
-  check(bins > 0, "histogram: bins must be positive, got ", bins);
-  if (!range && x.numel() > 0) {
-    check_may_read("histogram", x, "the range is that of x; give one");
-    range = {amin(x.detach()).item<double>(), amax(x.detach()).item<double>()};
+  check_weight("histogram", x, weight, x.sizes());
+  return histogram_between(x, equal_parts("histogram", x, bins, range), weight, density);
+}
+HistogramddResult histogramdd(const Tensor& x, const std::vector<Tensor>& edges, const Tensor& weight, bool density) {
+  const Tensor points = points_of(x, edges.size(), weight);
+  HistogramddResult r;
+  for (const Tensor& e : edges) {
+    check_edges("histogramdd", x, e);
+    r.bin_edges.push_back(e.detach());
   }
-  auto [low, high] = range.value_or(std::array{0.0, 1.0});
-  check(std::isfinite(low) && std::isfinite(high) && low <= high, "histogram: [", low, ", ", high,
-        "] is no range; x must be finite, or give one that is");
-  if (low == high) low -= 0.5, high += 0.5;
-  return count_between(x, linspace(low, high, bins + 1, {.dtype = x.dtype(), .device = x.device()}), weight, density);
+  r.hist = count_between(points, r.bin_edges, weight, density);
+  return r;
+}
+HistogramddResult histogramdd(const Tensor& x, const Dims& bins, const std::vector<std::array<double, 2>>& range,
+                              const Tensor& weight, bool density) {
+  const Tensor points = points_of(x, static_cast<std::size_t>(bins.rank()), weight);
+  check(range.empty() || range.size() == static_cast<std::size_t>(bins.rank()), "histogramdd: ", range.size(),
+        " ranges for ", bins.rank(), " dimensions; give one for each or none");
+  HistogramddResult r;
+  for (int d = 0; d < bins.rank(); ++d) {
+    const auto given = range.empty() ? std::nullopt : std::optional(range[static_cast<std::size_t>(d)]);
+    r.bin_edges.push_back(equal_parts("histogramdd", select(points, 1, d), bins[d], given));
+  }
+  r.hist = count_between(points, r.bin_edges, weight, density);
+  return r;
 }
 
 namespace {
@@ -134,7 +188,22 @@ void histogram_samples(Samples& s) {
       {s.randn({3}), s.randn({2})}, [](const Tensors& x) { return histogram(x[0], 3, {}, x[1]).hist; },
       "does not fit");
 }
+void histogramdd_samples(Samples& s) {
+  const auto equal = [](const Tensors& x) { return histogramdd(x[0], {3, 2}, {{2, 6}, {1, 8}}, x[1], true).hist; };
+  s.call({cast(s.integers({20, 2}, 0, 9), f64), cast(s.integers({20}, 1, 4), f64)}, equal);
+  s.call({cast(s.integers({3, 4, 3}, 0, 9), f64)}, [](const Tensors& x) { return histogramdd(x[0], {2, 1, 3}).hist; });
+  const auto between = [](const Tensors& x) { return histogramdd(x[0], std::vector<Tensor>{x[1], x[2]}).hist; };
+  s.call({cast(s.integers({9, 2}, 0, 9), f64), arange(0, 9, 2, {.dtype = f64}), tensor({0.0, 3.0, 4.0})}, between);
+  s.error_call(
+      {s.randn({4, 3})}, [](const Tensors& x) { return histogramdd(x[0], {3, 2}).hist; }, "no points in 2 dimensions");
+  s.error_call(
+      {s.randn({4, 2}), s.randn({8})}, [](const Tensors& x) { return histogramdd(x[0], {3, 2}, {}, x[1]).hist; },
+      "does not fit");
+  s.error_call(
+      {s.randn({4, 2})}, [](const Tensors& x) { return histogramdd(x[0], {3, 2}, {{0, 1}}).hist; }, "one for each");
+}
 MANTISSA_COMPOSITE(bincount, bincount_samples)
+MANTISSA_COMPOSITE(histogramdd, histogramdd_samples, .differentiable = false)
 MANTISSA_COMPOSITE(histogram, histogram_samples, .differentiable = false)
 MANTISSA_COMPOSITE(histc, histc_samples, .differentiable = false)
 

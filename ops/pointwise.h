@@ -32,6 +32,9 @@ inline Dtype result_dtype(Result kind, Dtype promoted) {
 inline Dtype dtype_to_compute_in(Dtype result, Dtype promoted) {
   return compute_dtype(result == boolean ? promoted : result);
 }
+// Clamp between bounds, of which `op` complains; for integers what they can hold of infinite ones.
+Clamp clamp_formula(const char* op, bool integers, double low, double high);
+bool whole_bounds(double low, double high);  // neither is a fraction
 // A single number of the host may stand beside tensors of a GPU: it travels with the launch.
 inline const Tensor& on_device(const Tensor& a, const Tensor& b) {
   return a.is_weak_scalar() || (a.dim() == 0 && a.device().is_cpu()) ? b : a;

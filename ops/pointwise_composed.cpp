@@ -82,11 +82,8 @@ MANTISSA_OP(Ldexp)
 Tensor xlogy(const Tensor& a, const Tensor& b) { return apply_composed(Xlogy{}, a, b); }
 Tensor sinc(const Tensor& x) { return apply_composed(Sinc{}, x); }
 
-// Integers have no infinity: their ends, as far as a double holds them.
-Tensor clamp_min(const Tensor& x, double low) {
-  return clamp(x, low, x.is_floating() ? infinity : 0x1.fffffffffffffp62);
-}
-Tensor clamp_max(const Tensor& x, double high) { return clamp(x, x.is_floating() ? -infinity : -0x1p63, high); }
+Tensor clamp_min(const Tensor& x, double low) { return clamp(x, low, infinity); }
+Tensor clamp_max(const Tensor& x, double high) { return clamp(x, -infinity, high); }
 Tensor frac(const Tensor& x) { return sub(x, trunc(x)); }
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   check(rtol >= 0 && atol >= 0, "isclose: rtol ", rtol, " and atol ", atol, " must not be negative");

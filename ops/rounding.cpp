@@ -1,4 +1,5 @@
 // Steps (sign, floor, ceil, trunc, round: their gradient is 0), clamp, what replaces NaN, and division with a rest.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -55,12 +56,22 @@ MANTISSA_UNARY(Ceil, ceil)
 MANTISSA_UNARY(Trunc, trunc)
 MANTISSA_UNARY(Round, round)
 MANTISSA_OP(Unary<Clamp>)
+bool pointwise::whole_bounds(double low, double high) {
+  const auto whole = [](double bound) { return std::isinf(bound) || std::trunc(bound) == bound; };
+  return whole(low) && whole(high);
+}
+Clamp pointwise::clamp_formula(const char* op, bool integers, double low, double high) {
+  check(low <= high, op, ": low ", low, " is above high ", high);
+  Clamp f;
+  constexpr double least = -0x1p63, most = 0x1.fffffffffffffp62;  // of i64, as far as a double holds them
+  f.low = integers ? std::clamp(low, least, most) : low;
+  f.high = integers ? std::clamp(high, least, most) : high;
+  return f;
+}
 Tensor clamp(const Tensor& x, double low, double high) {
-  check(low <= high, "clamp: low ", low, " is above high ", high);
-  Unary<Clamp> op;
-  op.low = low;
-  op.high = high;
-  return apply(op, x);
+  const bool integers = x.defined() && !x.is_floating();
+  if (integers && !whole_bounds(low, high)) return clamp(cast(x, f32), low, high);  // as PyTorch
+  return apply(Unary<Clamp>(clamp_formula("clamp", integers, low, high)), x);
 }
 MANTISSA_OP(Unary<NanToNum>)
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {

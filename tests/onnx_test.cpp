@@ -101,6 +101,7 @@ const std::map<std::string, std::string> refused = {
     {"gamma_slope", "of training"},
     {"gcd", "ONNX has no such operator"},
     {"histogram", "made of one that cannot"},
+    {"histogramdd", "made of one that cannot"},
     {"i0", "ONNX has no such operator"},
     {"i0e", "ONNX has no such operator"},
     {"i1", "ONNX has no such operator"},

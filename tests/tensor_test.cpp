@@ -140,6 +140,62 @@ TEST_CASE("integers refuse to take in fractions") {
   CHECK(equal(i.mul_(2).add_(Tensor(1.0)).add_(arange(4), -1), tensor({1, 2, 3, 4})));
 }
 
+TEST_CASE("what is written in place is what the function of the same name gives") {
+  seed(11);
+  for (const Dtype dtype : {f32, f16, f64}) {
+    const Tensor start = randn({6, 5}).to(dtype), a = randn({6, 5}).to(dtype), b = rand({5}).to(dtype) + 0.5;
+    const Tensor mask = a > 0;
+    const auto same = [&](auto write, const Tensor& expected) {
+      Tensor dense = start.clone(), wide = zeros({5, 12}, {.dtype = dtype});
+      Tensor strided = wide.slice(1, 0, 12, 2).t();  // every other element
+      strided.copy_(start);
+      write(dense), write(strided);
+      CHECK(allclose(dense, expected, 1e-3, 1e-6));
+      CHECK(equal(strided, dense));
+      CHECK(equal(wide.slice(1, 1, 12, 2), zeros({5, 6}, {.dtype = dtype})));  // and none of those between
+    };
+    same([&](Tensor& x) { x.div_(b); }, start / b);
+    same([&](Tensor& x) { x.div_(3); }, start / 3);
+    same([&](Tensor& x) { x.clamp_(-0.5, 0.25); }, clamp(start, -0.5, 0.25));
+    same([&](Tensor& x) { x.lerp_(a, 0.1); }, lerp(start, a, Tensor(0.1)));
+    same([&](Tensor& x) { x.lerp_(a, b - 0.5); }, lerp(start, a, b - 0.5));
+    same([&](Tensor& x) { x.addcmul_(a, b, -2); }, addcmul(start, a, b, -2));
+    same([&](Tensor& x) { x.addcdiv_(a, b, 0.5); }, addcdiv(start, a, b, 0.5));
+    same([&](Tensor& x) { x.masked_fill_(mask, 7); }, masked_fill(start, mask, 7));
+    same([&](Tensor& x) { x.masked_fill_(b > 1, -1); }, masked_fill(start, b > 1, -1));
+  }
+  Tensor i = arange(4);
+  CHECK(equal(i.clamp_(1, HUGE_VAL).masked_fill_(i == 2, -5), tensor({1, 1, -5, 3})));
+  CHECK_THAT(message_of([&] { i.div_(2); }), Contains("div_: i64[4] would lose the fractions"));
+  CHECK_THAT(message_of([&] { i.clamp_(0.5, 3); }), Contains("between 0.5 and 3 would lose fractions"));
+  CHECK_THAT(message_of([&] { i.masked_fill_(i, 3); }), Contains("the mask must be bool, got i64[4]"));
+  CHECK_THAT(message_of([&] { Tensor().div_(2); }), Contains("undefined"));
+  CHECK_THAT(message_of([&] { ones({2}).lerp_(ones({3}), 0.5); }), Contains("lerp_: f32[3] does not broadcast"));
+}
+
+TEST_CASE("what is read in place may be other elements of the same memory") {
+  const Tensor x = arange(12).to(f32).reshape({3, 4});
+  CHECK(equal(x.clone().sub_(x[0]), x - x[0]));
+  Tensor y = x.clone();
+  CHECK(equal(y.sub_(y[0]), x - x[0]));
+  y = x.clone();
+  CHECK(equal(y.mul_(y.select(1, 1).unsqueeze(1)), x * x.select(1, 1).unsqueeze(1)));
+  y = x.clone();
+  CHECK(equal(y.div_(y[2]), x / x[2]));
+  y = x.clone();
+  y[{slice(1)}].copy_(y[{slice(0, 2)}]);
+  CHECK(equal(y[{slice(1)}], x[{slice(0, 2)}]));
+  y = arange(9).to(f32).reshape({3, 3});
+  CHECK(equal(y.add_(y.t()), tensor({0.0, 4.0, 8.0, 4.0, 8.0, 12.0, 8.0, 12.0, 16.0}).reshape({3, 3})));
+}
+
+TEST_CASE("bounds of integers may be infinite or fractions") {
+  const Tensor i = tensor({-3, 0, 5});
+  CHECK(equal(clamp(i, -HUGE_VAL, 2), tensor({-3, 0, 2})));
+  CHECK(equal(clamp(i, -1, HUGE_VAL), tensor({-1, 0, 5})));
+  CHECK(equal(clamp(i, -0.5, 2), tensor({-0.5, 0.0, 2.0})));
+}
+
 TEST_CASE("functions of two tensors take numbers") {
   const Tensor x = tensor({-1.0, 2.0}), ids = tensor({0, 7});
   CHECK(equal(maximum(x, 0), tensor({0.0, 2.0})));

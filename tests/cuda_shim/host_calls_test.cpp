@@ -84,6 +84,7 @@ const std::map<std::string, std::string> excused{
     {"scatter_reduce", "its second derivatives take remainders of integers"},
     {"bincount", "the largest value says how long the result is"},
     {"histogram", "the range is that of the values, and edges must not descend"},
+    {"histogramdd", "the range is that of the values, and edges must not descend"},
     {"index", "a mask says how long the result is"},
     {"index_put", "a mask says how many values there are"},
     {"masked_select", "the mask says how long the result is"},

@@ -32,7 +32,7 @@ def declared(pattern, *files):
     return names
 
 
-types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|EigResult|SvdResult|QrResult|FrexpResult|HistogramResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
+types = r"(?:inline )?(?:Tensor|SumAndNorm|ValuesIndices|UniqueResult|MinMax|SlogdetResult|EighResult|EigResult|SvdResult|QrResult|FrexpResult|HistogramResult|HistogramddResult|LuResult|LuFactorResult|PolarResult|LowRankResult|StdMean|VarMean|void|bool|double|std::\w+<[\w:, <>]+>|io::NamedTensors)"
 ops = declared(rf"^{types} (\w+)\(", "core/ops.h", "core/ops_complex.h", "core/ops_fft.h", "core/ops_matrix.h", "core/ops_numeric.h",
                "core/ops_special.h", "core/special.h", "core/fused_ops.h", "core/linear_cross_entropy.h")
 functions = ops | declared(rf"^{types} (\w+)\(", "nn/stft.h", "core/tensor.h", "core/random.h", "autograd/*.h")

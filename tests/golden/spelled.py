@@ -10,7 +10,7 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
          r"thread_safe.*|embedding_renorm|feature_dropout|hash_.*|lobpcg|norm_except_dim|rsub|scaled_(mm|addmm|grouped_mm)|grouped_mm|"
          r"thread.*|wait|result_type|promote_types|range|symeig|eig|solve|lstsq|matrix_rank|chain_matmul|lu.*|geqrf|orgqr|ormqr|"
          r"Container|DataParallel|NLLLoss2d|RNNBase|RNNCellBase|Lazy.*|CrossMapLRN2d|SyncBatchNorm|upsample.*|multi_head_attention_forward|"
-         r".*_ex|common_notes|LinAlgError|empty_.*strided|empty_permuted|empty_quantized|frobenius_norm|nuclear_norm|nonzero_static|"
+         r".*_ex|common_notes|LinAlgError|empty_.*strided|empty_permuted|empty_quantized|frobenius_norm|nuclear_norm|nonzero_static|slice_inverse|"
          r"[lw]stsq|ldl_.*|split_with_sizes|broadcast_shapes|Module|ScalingType|SwizzleType|ger|asarray|Optional|frombuffer")
 
 spelled = {
