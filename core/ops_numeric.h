@@ -40,8 +40,8 @@ struct HistogramResult { Tensor hist, bin_edges; };
 HistogramResult histogram(const Tensor& x, std::int64_t bins, std::optional<std::array<double, 2>> range = {},
                           const Tensor& weight = {}, bool density = false);
 HistogramResult histogram(const Tensor& x, const Tensor& edges, const Tensor& weight = {}, bool density = false);
-// The same of n points in d dimensions: x [n, d], or [..., d], of which all but the last dim are flattened; hist has the
-// number of bins along each as its sizes, bin_edges one vector for each. Given: the number of bins along each dim, and
+// The same of n points in d dimensions: x [n, d], or [..., d], of which all but the last dim are flattened. hist has as
+// sizes the numbers of bins along each; bin_edges is a vector for each. Given: the number of bins along each dim, and
 // `range` for each or for none; or their edges. weight: one for each point.
 struct HistogramddResult { Tensor hist; std::vector<Tensor> bin_edges; };
 HistogramddResult histogramdd(const Tensor& x, const Dims& bins, const std::vector<std::array<double, 2>>& range = {},

@@ -197,7 +197,7 @@ class Tensor {
   Tensor& lerp_(const Tensor& end, double weight) { return lerp_(end, Tensor(weight)); }
   Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1);  // x + value * a * b
   Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1);  // x + value * a / b
-  Tensor& masked_fill_(const Tensor& mask, double value);                // where the bool mask, which broadcasts, is true
+  Tensor& masked_fill_(const Tensor& mask, double value);  // where the bool mask, which broadcasts, is true
 
   // --- shorthands for core/ops.h ---
   Tensor operator[](std::int64_t i) const;

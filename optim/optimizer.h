@@ -59,8 +59,8 @@ struct MemoryOptions {
   // In a run of several processes with gradients that are the same in all of them (nn/data_parallel.h): each rank keeps
   // states and masters of its share of the parameters alone, updates these, and gives them to the others. Parameters
   // have the same bits as without it. All ranks make the same calls of step, state_dict (which collects the whole state
-  // in every rank, the same as without it) and load_state_dict: state_dict stands before `if (rank == 0)`, not in it. The
-  // group lives longer than the optimizer. Not for LBFGS. What torch.distributed.optim's
+  // in every rank, the same as without it) and load_state_dict: state_dict stands before `if (rank == 0)`, not in it.
+  // The group lives longer than the optimizer. Not for LBFGS. What torch.distributed.optim's
   // ZeroRedundancyOptimizer does: Rajbhandari et al., "ZeRO", 2020, stage 1.
   distributed::ProcessGroup* shard = nullptr;
 };
