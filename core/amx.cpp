@@ -83,10 +83,11 @@ bool uses_amx() {
 }
 void set_amx(bool on) { wish = on ? Wish::on : Wish::off; }
 bool amx_trial() {
-  trying = true;
-  const bool right = one_product_comes_out_right();
-  trying = false;
-  return right;
+  struct Trying {
+    Trying() { trying = true; }
+    ~Trying() { trying = false; }
+  } const during;
+  return one_product_comes_out_right();
 }
 
 }  // namespace mantissa

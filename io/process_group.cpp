@@ -353,6 +353,7 @@ class GroupOfOne final : public ProcessGroup {
   void run_scatter(const Tensor& x, const Tensor& parts, int) override { Tensor(x).copy_(parts[0]); }
   void run_all_to_all(const Tensor& out, const Tensor& x) override { Tensor(out).copy_(x); }
   void run_exchange(std::span<const Message>, std::span<const Message>) override {}  // there is nobody else
+  std::unique_ptr<ProcessGroup> run_split(std::span<const int>, int) override { return nullptr; }  // never two members
 };
 
 std::optional<std::int64_t> number_of(const char* name, std::int64_t least, std::int64_t most) {
@@ -394,6 +395,18 @@ GroupOptions options_from_environment() {
 std::unique_ptr<ProcessGroup> make_group(const GroupOptions& o) {
   if (o.size == 1) return std::make_unique<GroupOfOne>();
   return make_tcp_group(o);
+}
+
+std::unique_ptr<ProcessGroup> ProcessGroup::split(int color) {
+  const ProfileRange range(ProfileKind::library, "split");
+  const std::vector<std::int64_t> colors = all_gather(tensor({color})).to_vector<std::int64_t>();
+  const int number = ++splits_;
+  std::vector<int> members;
+  for (int r = 0; r < size_; ++r)
+    if (colors[static_cast<std::size_t>(r)] == color) members.push_back(r);
+  if (color < 0) return nullptr;
+  if (members.size() == 1) return std::make_unique<GroupOfOne>();
+  return run_split(members, number);
 }
 
 ProcessGroup& world() {

@@ -98,6 +98,12 @@ class ProcessGroup {
   // contiguous and on the CPU. Like a call it has its place in the order that is the same on all ranks.
   virtual Work start_all_reduce(std::vector<Tensor> xs, ReduceOp op = ReduceOp::sum);
 
+  // Smaller groups: of all ranks that give the same color, in the order of their ranks here; a negative color: none,
+  // and the result is empty. As MPI_Comm_split. Of 2 x 4 ranks, for instance, rows are split(rank() / 4) and columns
+  // split(rank() % 4); PyTorch's new_group({0, 2}) is split(rank() == 0 || rank() == 2 ? 0 : -1). Ranks that are in
+  // several groups make the calls of all of them in an order that all can follow. A failure in one is one of the run.
+  std::unique_ptr<ProcessGroup> split(int color);
+
   // Makes the error of this rank, which is about to give up, that of all: what they call from now on throws it.
   virtual void give_up(const std::string& why) noexcept { (void)why; }
 
@@ -114,6 +120,8 @@ class ProcessGroup {
   virtual void run_scatter(const Tensor& x, const Tensor& parts, int root) = 0;    // parts: the same
   virtual void run_all_to_all(const Tensor& out, const Tensor& x) = 0;
   virtual void run_exchange(std::span<const Message> sends, std::span<const Message> receives) = 0;
+  // The group of `members`, two or more in ascending order, of which this rank is one. `number`: of the split.
+  virtual std::unique_ptr<ProcessGroup> run_split(std::span<const int> members, int number) = 0;
   void stop();  // to be called by the destructors of those who define them: ends the background thread
 
  private:
@@ -122,7 +130,7 @@ class ProcessGroup {
   void check_rank(const char* what, int rank) const;
   void check_parts(const char* what, const Tensor& parts) const;
 
-  int rank_, size_;
+  int rank_, size_, splits_ = 0;
   std::unique_ptr<Queue> queue_;
 };
 

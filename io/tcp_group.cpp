@@ -149,14 +149,20 @@ class Staging {
 
 class TcpGroup final : public ProcessGroup {
  public:
-  explicit TcpGroup(const GroupOptions& o) : ProcessGroup(o.rank, o.size), timeout_(o.timeout) {
-    const Deadline by(o.rendezvous_timeout);
-    try {
-      meet(o, by);
-    } catch (Error& e) {
-      e.add_outer_context(concat("rank ", o.rank, " of ", o.size, " did not find the others"));
-      throw;
-    }
+  explicit TcpGroup(const GroupOptions& o)
+      : ProcessGroup(o.rank, o.size), timeout_(o.timeout), rendezvous_timeout_(o.rendezvous_timeout),
+        token_(parse_token(o.token)) {
+    meet(&o);
+  }
+  // Some of the ranks of `whole`, which have its store in common with it. This rank is members[rank].
+  TcpGroup(const TcpGroup& whole, std::span<const int> members, int rank, int number)
+      : ProcessGroup(rank, static_cast<int>(members.size())), timeout_(whole.timeout_),
+        rendezvous_timeout_(whole.rendezvous_timeout_), token_(whole.token_), server_(whole.server_),
+        store_(whole.store_), key_(concat(whole.key_, "split ", number, " with rank ", members[0], ", ")),
+        name_(concat(whole.name_, "the group of ranks")) {
+    for (const int m : members) name_ += concat(m == members[0] ? " " : ", ", m);
+    name_ += ": ";
+    meet(nullptr);
   }
   ~TcpGroup() override { stop(); }
 
@@ -167,8 +173,9 @@ class TcpGroup final : public ProcessGroup {
   }
 
  private:
-  void meet(const GroupOptions& o, const Deadline& by);
-  void connect_all(const Token& token, const Deadline& by);
+  void meet(const GroupOptions* whole_run);
+  void join_store(const GroupOptions& o, const Deadline& by);
+  void connect_all(const Deadline& by);
 
   // Runs f(exchange, deadline); where that fails, the group does.
   template <class F> void guarded(const Header& h, F&& f);
@@ -189,12 +196,18 @@ class TcpGroup final : public ProcessGroup {
   void run_scatter(const Tensor& x, const Tensor& parts, int root) override;
   void run_all_to_all(const Tensor& out, const Tensor& x) override;
   void run_exchange(std::span<const Message> sends, std::span<const Message> receives) override;
+  std::unique_ptr<ProcessGroup> run_split(std::span<const int> members, int number) override {
+    const auto mine = std::ranges::find(members, rank()) - members.begin();
+    return std::make_unique<TcpGroup>(*this, members, static_cast<int>(mine), number);
+  }
   void reduce_whole(const Header& h, const Line& line);
   void reduce_segments(const Header& h, const Line& line, const Tensor* out);
 
-  const std::chrono::milliseconds timeout_;
-  std::unique_ptr<StoreServer> server_;  // of rank 0
-  std::unique_ptr<TcpStore> store_;
+  const std::chrono::milliseconds timeout_, rendezvous_timeout_;
+  const Token token_;
+  std::shared_ptr<StoreServer> server_;  // of rank 0
+  std::shared_ptr<TcpStore> store_;
+  std::string key_, name_;       // before its keys in the store, and in messages; empty for the whole run
   std::vector<Socket> sockets_;  // to each rank, closed to this one
   std::uint64_t calls_ = 0;                    // of all ranks together
   std::vector<std::uint64_t> sent_, received_;  // messages to and from each rank
@@ -210,28 +223,37 @@ struct Greeting {  // the first message between two ranks
   Token token{};
 };
 
-std::string key_of(int rank) { return concat("address of rank ", rank); }
+void TcpGroup::meet(const GroupOptions* whole_run) {
+  const Deadline by(rendezvous_timeout_);
+  try {
+    if (whole_run) join_store(*whole_run, by);
+    connect_all(by);
+  } catch (Error& e) {
+    e.add_outer_context(concat(name_, "rank ", rank(), " of ", size(), " did not find the others"));
+    throw;
+  }
+  const auto ranks = static_cast<std::size_t>(size());
+  staging_.prepare(size());
+  theirs_.resize(ranks);
+  seen_.resize(ranks);
+  sent_.resize(ranks);
+  received_.resize(ranks);
+}
 
-void TcpGroup::meet(const GroupOptions& o, const Deadline& by) {
-  const Token token = parse_token(o.token);
+void TcpGroup::join_store(const GroupOptions& o, const Deadline& by) {
   const Address at{o.address, o.port};
   if (o.rank == 0) {
     Socket listener = o.store_socket >= 0 ? Socket(o.store_socket) : listen_on(at, 128);
     ::fcntl(listener.fd(), F_SETFD, FD_CLOEXEC);
     ::fcntl(listener.fd(), F_SETFL, ::fcntl(listener.fd(), F_GETFL) | O_NONBLOCK);
-    server_ = std::make_unique<StoreServer>(std::move(listener), o.size, token);
+    server_ = std::make_shared<StoreServer>(std::move(listener), o.size, token_);
   }
-  store_ = std::make_unique<TcpStore>(at, o.rank, o.size, token, by);
-  connect_all(token, by);
-  staging_.prepare(o.size);
-  theirs_.resize(static_cast<std::size_t>(o.size));
-  seen_.resize(theirs_.size());
-  sent_.resize(theirs_.size());
-  received_.resize(theirs_.size());
+  store_ = std::make_shared<TcpStore>(at, o.rank, o.size, token_, by);
 }
 
 // Each connects to those of lower rank and waits for those of higher rank. Whoever else connects is not answered.
-void TcpGroup::connect_all(const Token& token, const Deadline& by) {
+void TcpGroup::connect_all(const Deadline& by) {
+  const auto key_of = [&](int rank) { return concat(key_, "address of rank ", rank); };
   sockets_.resize(static_cast<std::size_t>(size()));
   const Socket listener = listen_on({store_->local().host, 0}, 128);
   const Address mine = local_address(listener);
@@ -242,7 +264,7 @@ void TcpGroup::connect_all(const Token& token, const Deadline& by) {
     check(space != text.npos && space <= 5, "the address of rank ", peer, " makes no sense");
     Socket s = connect_to({text.substr(space + 1), std::atoi(text.c_str())}, by);
     const Greeting greeting{
-        .from = static_cast<std::uint32_t>(rank()), .to = static_cast<std::uint32_t>(peer), .token = token};
+        .from = static_cast<std::uint32_t>(rank()), .to = static_cast<std::uint32_t>(peer), .token = token_};
     s.send(&greeting, sizeof greeting, by, concat("rank ", peer));
     sockets_[static_cast<std::size_t>(peer)] = std::move(s);
   }
@@ -270,7 +292,7 @@ void TcpGroup::connect_all(const Token& token, const Deadline& by) {
       if (n > 0) s.in.append(bytes, static_cast<std::size_t>(n));
       if (!s.socket.is_open() || s.in.size() < sizeof g) continue;
       std::memcpy(&g, s.in.data(), sizeof g);
-      const bool ours = g.magic == group_magic && same(g.token, token) && g.to == static_cast<std::uint32_t>(rank()) &&
+      const bool ours = g.magic == group_magic && same(g.token, token_) && g.to == static_cast<std::uint32_t>(rank()) &&
                         g.from > g.to && g.from < sockets_.size() && !sockets_[g.from].is_open();
       if (ours) sockets_[g.from] = std::move(s.socket);
       s.socket.close();
@@ -286,7 +308,7 @@ void TcpGroup::connect_all(const Token& token, const Deadline& by) {
 void TcpGroup::broken(const std::string& what, bool known) {
   // Who found out first says it in the store, before it closes the connections that others wait for.
   std::string first = known ? "" : store_->failure(Deadline(std::chrono::seconds(2)));
-  if (first.empty()) store_->report_failure(first = what);
+  if (first.empty()) store_->report_failure(first = concat(name_, what));
   sockets_.clear();
   broken_ = first;
   fail(describe(mine_), ", call ", mine_.number, " of rank ", rank(), ": ", broken_);

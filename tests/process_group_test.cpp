@@ -249,6 +249,44 @@ TEST_CASE("broadcast, all_gather, reduce_scatter and barrier") {
   CHECK(error == "");
 }
 
+TEST_CASE("split makes groups of the ranks that give the same color") {
+  const std::string error = error_of_ranks(6, [](ProcessGroup& world) {
+    const int row = world.rank() / 3, column = world.rank() % 3;
+    const auto along = world.split(row), across = world.split(column);
+    check(along->size() == 3 && along->rank() == column && across->size() == 2 && across->rank() == row, "wrong ranks");
+    if (row == 1) along->barrier();  // which row 0 does not wait for
+    for (int round = 0; round < 3; ++round) {
+      const Tensor x = full({70000}, world.rank() + 1), y = x.clone(), z = x.clone();
+      Work later = world.start_all_reduce({z});
+      along->all_reduce(x);
+      across->all_reduce(y);
+      later.wait();
+      check(equal(x, full_like(x, row == 0 ? 6 : 15)), "rank ", world.rank(), ": the sum along its row is wrong");
+      check(equal(y, full_like(y, 2 * column + 5)), "rank ", world.rank(), ": the sum along its column is wrong");
+      check(equal(z, full_like(z, 21)), "rank ", world.rank(), ": the sum of all is wrong");
+    }
+    const auto some = world.split(column == 1 ? 0 : -1);
+    check((some != nullptr) == (column == 1), "a negative color is in no group");
+    if (some) check(equal(some->all_gather(tensor({world.rank()})), tensor({1, 4}).reshape({2, 1})), "wrong members");
+    const auto alone = world.split(world.rank());
+    check(alone->size() == 1 && alone->all_reduce(2.0, ReduceOp::sum) == 2, "a group of one");
+    const auto part = along->split(column == 0 ? 7 : 8);  // a group of a group
+    check(part->all_reduce(1.0, ReduceOp::sum) == (column == 0 ? 1 : 2), "a part of a row");
+  });
+  CHECK(error == "");
+}
+
+TEST_CASE("A failure in a smaller group names that group") {
+  const std::vector<std::string> errors = errors_of_ranks(4, [](ProcessGroup& world) {
+    const auto half = world.split(world.rank() % 2);
+    half->all_reduce(zeros({world.rank() == 3 ? 4 : 5}));  // of ranks 1 and 3
+    world.barrier();
+  });
+  for (const std::string& e : errors) {  // the others are told at the barrier
+    CHECK_THAT(e, Contains("the group of ranks 1, 3: in call 1 rank 0 calls all_reduce (sum) of f32[5], but rank 1"));
+  }
+}
+
 TEST_CASE("Background reductions keep their place among the calls") {
   const std::string error = error_of_ranks(3, [](ProcessGroup& group) {
     std::vector<Tensor> xs;
