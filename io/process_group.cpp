@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <charconv>
 #include <condition_variable>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/from_blob.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "core/profile.h"
@@ -229,6 +231,28 @@ Tensor ProcessGroup::all_gather(const Tensor& x) {
   const Tensor part = on_host(x), all = room_for_all("all_gather", x, size_);
   queue_->run([&] { run_all_gather(all, part); });
   return all.to(x.device());
+}
+
+// Bytes travel as tensors of u8; how many there are goes ahead.
+void ProcessGroup::broadcast(std::string& text, int root) {
+  const Tensor length = tensor({static_cast<std::int64_t>(text.size())});
+  broadcast(length, root);
+  text.resize(static_cast<std::size_t>(length.item<std::int64_t>()));
+  broadcast(from_blob(text.data(), {length.item<std::int64_t>()}, {.dtype = u8}), root);
+}
+std::vector<std::string> ProcessGroup::all_gather(const std::string& text) {
+  const std::vector<std::int64_t> lengths =
+      all_gather(tensor({static_cast<std::int64_t>(text.size())})).to_vector<std::int64_t>();
+  std::string mine = text;
+  mine.resize(static_cast<std::size_t>(std::ranges::max(lengths)));  // all tensors have one shape
+  const auto longest = static_cast<std::int64_t>(mine.size());
+  const Tensor all = all_gather(from_blob(mine.data(), {longest}, {.dtype = u8}));
+  std::vector<std::string> texts;
+  for (int r = 0; r < size_; ++r) {
+    const auto length = static_cast<std::size_t>(lengths[static_cast<std::size_t>(r)]);
+    texts.emplace_back(static_cast<const char*>(all.raw_data()) + r * longest, length);
+  }
+  return texts;
 }
 
 Tensor ProcessGroup::reduce_scatter(const Tensor& x, ReduceOp op) {

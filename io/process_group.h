@@ -65,12 +65,14 @@ class ProcessGroup {
   // In place; of several tensors, all of one dtype, as of one.
   void broadcast(const Tensor& x, int root = 0) { broadcast(std::span(&x, 1), root); }
   void broadcast(std::span<const Tensor> xs, int root = 0);
+  void broadcast(std::string& text, int root = 0);  // bytes of any number; what rank `root` has, all have then
   // In place; of several tensors, all of one dtype, as of one. Of booleans: max (any rank's) and min (all ranks').
   void all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum) { all_reduce(std::span(&x, 1), op); }
   void all_reduce(std::span<const Tensor> xs, ReduceOp op = ReduceOp::sum);
   double all_reduce(double x, ReduceOp op);  // in f64
   // x of every rank, [size, ...]: all have the same shape.
   Tensor all_gather(const Tensor& x);
+  std::vector<std::string> all_gather(const std::string& text);  // bytes; of each rank another number, if it likes
   // x [size * n, ...] is reduced, and this rank gets its part of it, [n, ...].
   Tensor reduce_scatter(const Tensor& x, ReduceOp op = ReduceOp::sum);
   // In place at rank `root`; elsewhere x stays as it is. It takes what all_reduce takes.

@@ -249,6 +249,24 @@ TEST_CASE("broadcast, all_gather, reduce_scatter and barrier") {
   CHECK(error == "");
 }
 
+TEST_CASE("Bytes travel as well, of each rank another number") {
+  const int ranks = GENERATE(1, 3);
+  const std::string error = error_of_ranks(ranks, [](ProcessGroup& group) {
+    const auto text_of = [](int rank) { return std::string(static_cast<std::size_t>(rank) * 70001, '\0') + "ende"; };
+    std::string text = text_of(group.rank());
+    const std::vector<std::string> all = group.all_gather(text);
+    check(static_cast<int>(all.size()) == group.size(), "one of each rank");
+    for (int r = 0; r < group.size(); ++r) check(all[static_cast<std::size_t>(r)] == text_of(r), "of rank ", r);
+    group.broadcast(text, group.size() - 1);
+    check(text == text_of(group.size() - 1), "what the last rank has");
+    text.clear();
+    group.broadcast(text);
+    check(text.empty(), "nothing");
+    check(group.all_gather("") == std::vector<std::string>(static_cast<std::size_t>(group.size())), "nothing of all");
+  });
+  CHECK(error == "");
+}
+
 TEST_CASE("split makes groups of the ranks that give the same color") {
   const std::string error = error_of_ranks(6, [](ProcessGroup& world) {
     const int row = world.rank() / 3, column = world.rank() % 3;

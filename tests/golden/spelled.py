@@ -113,7 +113,7 @@ spelled = {
         "all_gather": "`all_gather(x)`, one tensor [size, ...]", "all_gather_into_tensor": "`all_gather(x)`",
         "reduce_scatter": "`reduce_scatter(x)`", "reduce_scatter_tensor": "`reduce_scatter(x)`",
         "reduce": "`reduce(x, op, root)`, a method", "gather": "`gather(x, root)`, one tensor [size, ...]", "scatter": "`scatter(x, parts, root)`",
-        "new_group": "`split(color)`, as MPI_Comm_split", "init_device_mesh": "`split(color)`, once for each dim", "all_to_all": "`all_to_all(x)` of one tensor [size, ...]", "all_to_all_single": "`all_to_all(x)`, in equal parts",
+        "all_gather_object": "`all_gather(text)` of a string", "gather_object": "`all_gather(text)`", "broadcast_object_list": "`broadcast(text)`, in place", "new_group": "`split(color)`, as MPI_Comm_split", "init_device_mesh": "`split(color)`, once for each dim", "all_to_all": "`all_to_all(x)` of one tensor [size, ...]", "all_to_all_single": "`all_to_all(x)`, in equal parts",
         "send": "`send(x, to)`, a method", "recv": "`receive(x, from)`", "isend": "`exchange(sends, receives)`, all at once", "irecv": "`exchange(sends, receives)`",
         "batch_isend_irecv": "`exchange(sends, receives)`", "ZeroRedundancyOptimizer": "`shard` in the `MemoryOptions` of every optimizer but LBFGS",
     },
