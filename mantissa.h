@@ -13,6 +13,7 @@
 #include "autograd/functional.h"
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
+#include "autograd/vmap.h"
 #include "core/allocator.h"
 #include "core/dlpack.h"
 #include "core/from_blob.h"

@@ -9,6 +9,7 @@
 #include "core/from_blob.h"
 #include "core/operators.h"
 #include "core/ops.h"
+#include "core/random.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -141,7 +142,8 @@ TEST_CASE("integers refuse to take in fractions") {
 }
 
 TEST_CASE("what is written in place is what the function of the same name gives") {
-  seed(11);
+  manual_seed(test::seed());
+  MANTISSA_PRINT_SEED();
   for (const Dtype dtype : {f32, f16, f64}) {
     const Tensor start = randn({6, 5}).to(dtype), a = randn({6, 5}).to(dtype), b = rand({5}).to(dtype) + 0.5;
     const Tensor mask = a > 0;
