@@ -182,6 +182,20 @@ Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t widt
   return resize(images, side(h), side(w));
 }
 
+Tensor random_shorter_side(const Tensor& images, const std::vector<std::int64_t>& sizes, Draws& draws,
+                           std::int64_t longest) {
+  check_some_images(images, "random_shorter_side");
+  check(!sizes.empty() && longest >= 1, "random_shorter_side: needs sizes to choose from, and a positive longest side");
+  for (const std::int64_t s : sizes)
+    check(s >= 1 && s <= INT32_MAX, "random_shorter_side: sizes must be from 1 to 2^31 - 1, got ", s);
+  const auto chosen = sizes[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(sizes.size())))];
+  const auto h = static_cast<double>(images.size(2)), w = static_cast<double>(images.size(3));
+  const double by =
+      std::min(static_cast<double>(chosen) / std::min(h, w), static_cast<double>(longest) / std::max(h, w));
+  const auto side = [by](double s) { return static_cast<std::int64_t>(std::clamp<double>(s * by, 1, INT32_MAX)); };
+  return resize(images, side(h), side(w));
+}
+
 Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width) {
   check_some_images(images, "center_crop");
   const Tensor out = like(images, height, width, "center_crop");

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "core/tensor.h"
 #include "data/draws.h"
@@ -19,6 +20,10 @@ Tensor resize_shorter_side(const Tensor& images, std::int64_t size);
 Tensor random_resize(const Tensor& images, std::int64_t least, std::int64_t most, Draws& draws);
 Tensor scale_jitter(const Tensor& images, std::int64_t height, std::int64_t width, Draws& draws,
                     std::array<float, 2> scale = {0.1f, 2.0f});
+// The shorter side becomes one of `sizes`, or less, so that the other one is not longer than `longest`. torchvision's
+// RandomShortestSize.
+Tensor random_shorter_side(const Tensor& images, const std::vector<std::int64_t>& sizes, Draws& draws,
+                           std::int64_t longest = INT64_MAX);
 // A window from the middle; an image that is smaller is first padded with 0.
 Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width);
 

@@ -20,6 +20,7 @@
 #include "data/containers.h"
 #include "data/crops.h"
 #include "data/geometry.h"
+#include "data/jpeg.h"
 #include "data/levels.h"
 #include "data/loader.h"
 #include "data/mix.h"
@@ -116,6 +117,10 @@ class Pipeline {
     return std::move(*this).map(
         [=](Batch& b, Draws& draws) { b.image = data::random_resize(b.image, least, most, draws); });
   }
+  Pipeline random_shorter_side(std::vector<std::int64_t> sizes, std::int64_t longest = INT64_MAX) && {
+    return std::move(*this).map(
+        [=](Batch& b, Draws& draws) { b.image = data::random_shorter_side(b.image, sizes, draws, longest); });
+  }
   Pipeline scale_jitter(std::int64_t height, std::int64_t width, std::array<float, 2> scale = {0.1f, 2.0f}) && {
     return std::move(*this).map(
         [=](Batch& b, Draws& draws) { b.image = data::scale_jitter(b.image, height, width, draws, scale); });
@@ -174,6 +179,13 @@ class Pipeline {
   }
   Pipeline aug_mix(AugMixOptions o = {}) && {
     return std::move(*this).map([o](Batch& b, Draws& draws) { aug_mix_(b.image, draws, o); });
+  }
+  Pipeline random_jpeg(std::array<int, 2> quality) && {  // of u8 images
+    return std::move(*this).map([=](Batch& b, Draws& draws) { random_jpeg_(b.image, draws, quality); });
+  }
+  Pipeline linear_transformation(const Tensor& matrix, const Tensor& mean) && {
+    return std::move(*this).map(
+        [=](Batch& b, Draws&) { b.image = data::linear_transformation(b.image, matrix, mean); });
   }
   Pipeline gaussian_noise(float mean = 0, float sigma = 0.1f) && {
     return std::move(*this).map([=](Batch& b, Draws& draws) { gaussian_noise_(b.image, draws, mean, sigma); });

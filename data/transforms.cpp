@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/operators.h"
 #include "core/ops.h"
 #include "data/pixels.h"
 
@@ -81,6 +82,16 @@ Tensor to_float(const Tensor& images) {
   const std::uint8_t* in = images.data<std::uint8_t>();
   for (std::int64_t i = 0; i < images.numel(); ++i) out.data<float>()[i] = static_cast<float>(in[i]) / 255.0f;
   return out;
+}
+
+Tensor linear_transformation(const Tensor& images, const Tensor& matrix, const Tensor& mean) {
+  check_images(images, "linear_transformation");
+  const std::int64_t pixels = images.size(1) * images.size(2) * images.size(3);
+  check(matrix.defined() && matrix.sizes() == Dims{pixels, pixels} && mean.defined() && mean.sizes() == Dims{pixels},
+        "linear_transformation: images of ", pixels, " values need a matrix [", pixels, ", ", pixels, "] and a mean [",
+        pixels, "], got ", matrix, " and ", mean);
+  const Tensor rows = reshape(to_float(images), {images.size(0), pixels});
+  return reshape(matmul(rows - cast(mean.detach(), f32), cast(matrix.detach(), f32)), images.sizes());
 }
 
 void Normalize::apply(Batch& batch, Draws&) const {

@@ -48,6 +48,11 @@ struct Normalize final : Transform {
   Dtype dtype;
 };
 
+// Whitening and the like: (x - mean) @ matrix for the pixels x of each image as one row; f32, of the image's shape.
+// images [B, C, H, W], u8 (scaled to [0, 1]) or f32; matrix [D, D] and mean [D] with D = C H W. As torchvision's
+// LinearTransformation.
+Tensor linear_transformation(const Tensor& images, const Tensor& matrix, const Tensor& mean);
+
 // u8 pixels as f32 in [0, 1]; f32 ones are returned as they are.
 Tensor to_float(const Tensor& images);
 

@@ -126,38 +126,77 @@ Tensor read_image(const std::string& path, Channels channels) {
   return decode_image(read_file(path, most_file_bytes), path, channels);
 }
 
-std::string encode_png(const Tensor& image) {
-  check(image.defined() && (image.dim() == 2 || (image.dim() == 3 && image.size(0) >= 1 && image.size(0) <= 4)) &&
+namespace {
+
+struct Interleaved {
+  Pixels pixels;
+  std::int64_t channels, height, width;
+};
+// Of a picture that may have `most` channels and be so many pixels wide and high.
+Interleaved interleave(const char* op, const Tensor& image, std::int64_t most, std::int64_t longest) {
+  check(image.defined() && (image.dim() == 2 || (image.dim() == 3 && image.size(0) >= 1 && image.size(0) <= most)) &&
             image.numel() > 0 && (image.dtype() == u8 || image.is_floating()),
-        "encode_png: expected u8 or floating [H, W] or [C, H, W] with 1 to 4 channels, got ", image);
-  const std::int64_t channels = image.dim() == 2 ? 1 : image.size(0), height = image.size(-2), width = image.size(-1);
-  check(height <= INT32_MAX && width <= INT32_MAX / 4, "encode_png: a picture of ", width, " x ", height,
+        op, ": expected u8 or floating [H, W] or [C, H, W] with 1 to ", most, " channels, got ", image);
+  Interleaved p{{}, image.dim() == 2 ? 1 : image.size(0), image.size(-2), image.size(-1)};
+  check(p.height <= longest && p.width <= longest, op, ": a picture of ", p.width, " x ", p.height,
         " pixels is too large");
   const std::vector<float> values = image.detach().to_vector<float>();
   const bool scaled = image.dtype() != u8;
-  Pixels pixels(values.size());
-  const std::int64_t plane = height * width;
-  for (std::int64_t c = 0; c < channels; ++c)
+  p.pixels.resize(values.size());
+  const std::int64_t plane = p.height * p.width;
+  for (std::int64_t c = 0; c < p.channels; ++c)
     for (std::int64_t i = 0; i < plane; ++i) {
       const float v = values[static_cast<std::size_t>(c * plane + i)] * (scaled ? 255.0f : 1.0f);
       const float cut = v > 0 ? std::min(v, 255.0f) : 0.0f;  // NaN is black
-      pixels[static_cast<std::size_t>(i * channels + c)] = static_cast<std::uint8_t>(std::lround(cut));
+      p.pixels[static_cast<std::size_t>(i * p.channels + c)] = static_cast<std::uint8_t>(std::lround(cut));
     }
+  return p;
+}
+
+}  // namespace
+
+std::string encode_png(const Tensor& image) {
+  const Interleaved p = interleave("encode_png", image, 4, INT32_MAX / 4);
   PngImage png;
-  png.width = static_cast<png_uint_32>(width);
-  png.height = static_cast<png_uint_32>(height);
-  png.format = (channels > 2 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY) | (channels % 2 == 0 ? PNG_FORMAT_FLAG_ALPHA : 0u);
+  png.width = static_cast<png_uint_32>(p.width);
+  png.height = static_cast<png_uint_32>(p.height);
+  png.format =
+      (p.channels > 2 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY) | (p.channels % 2 == 0 ? PNG_FORMAT_FLAG_ALPHA : 0u);
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
   std::string bytes(size, '\0');
-  check(png_image_write_to_memory(&png, bytes.data(), &size, 0, pixels.data(), 0, nullptr), "encode_png: ",
+  check(png_image_write_to_memory(&png, bytes.data(), &size, 0, p.pixels.data(), 0, nullptr), "encode_png: ",
         png.message);
   bytes.resize(size);
   return bytes;
 }
 
+std::string encode_jpeg(const Tensor& image, int quality) {
+  check(quality >= 1 && quality <= 100, "encode_jpeg: the quality must be from 1 to 100, got ", quality);
+  const Interleaved p = interleave("encode_jpeg", image, 3, 65500);  // the format's limit
+  check(p.channels != 2, "encode_jpeg: needs 1 or 3 channels, got ", image);
+  const std::unique_ptr<void, int (*)(tjhandle)> encoder(::tjInitCompress(), ::tjDestroy);
+  check(encoder != nullptr, "libjpeg-turbo cannot start: ", ::tjGetErrorStr2(nullptr));
+  unsigned char* data = nullptr;
+  unsigned long size = 0;
+  const bool gray = p.channels == 1;
+  const int status =
+      ::tjCompress2(encoder.get(), p.pixels.data(), static_cast<int>(p.width), 0, static_cast<int>(p.height),
+                    gray ? TJPF_GRAY : TJPF_RGB, &data, &size, gray ? TJSAMP_GRAY : TJSAMP_420, quality,
+                    TJFLAG_ACCURATEDCT);
+  const std::unique_ptr<unsigned char, void (*)(unsigned char*)> owner(data, ::tjFree);
+  check(status == 0, "encode_jpeg: ", ::tjGetErrorStr2(encoder.get()));
+  return {reinterpret_cast<const char*>(data), size};
+}
+
 void write_png(const std::string& path, const Tensor& image) {
   AtomicFile file(path);
   file.write(encode_png(image));
+  file.commit();
+}
+
+void write_jpeg(const std::string& path, const Tensor& image, int quality) {
+  AtomicFile file(path);
+  file.write(encode_jpeg(image, quality));
   file.commit();
 }
 

@@ -1,4 +1,4 @@
-// Pictures as files: PNG (libpng) and JPEG (libjpeg-turbo) in, PNG out, and grids of pictures to look at.
+// Pictures as files: PNG (libpng) and JPEG (libjpeg-turbo), in and out, and grids of pictures to look at.
 // Files are hostile: sizes are checked before anything is allocated, and a cut file is an error, never a
 // half-gray picture.
 #pragma once
@@ -23,6 +23,11 @@ Tensor decode_image(std::string_view bytes, const std::string& name, Channels ch
 // 4 (RGBA) channels. The file appears under its name only when it is complete.
 void write_png(const std::string& path, const Tensor& image);
 std::string encode_png(const Tensor& image);  // the same bytes, in memory
+
+// The same of 1 or 3 channels, as JPEG of a quality from 1 to 100 with colours at half the resolution: what
+// torchvision.io and Pillow write.
+void write_jpeg(const std::string& path, const Tensor& image, int quality = 75);
+std::string encode_jpeg(const Tensor& image, int quality = 75);
 
 // As torchvision's make_grid: images [N, C, H, W] side by side, C 1 or 3, f32 in [0, 1].
 struct GridOptions {

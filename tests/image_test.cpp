@@ -8,6 +8,7 @@
 #include <random>
 
 #include "catch_compat.h"
+#include "core/operators.h"
 #include "io/file.h"
 #include "temp_dir.h"
 
@@ -92,6 +93,25 @@ TEST_CASE("image: gray, coloured and CMYK JPEG") {
   Tensor cmyk = full({4, 16, 16}, 200, {.dtype = u8});  // inverted: 200 * 200 / 255
   CHECK(largest_difference(io::decode_image(jpeg(cmyk, TJSAMP_444, TJPF_CMYK), "k"),
                            full({3, 16, 16}, 157, {.dtype = u8})) < 4);
+}
+
+TEST_CASE("image: a JPEG that was written comes back nearly, the nearer the better its quality") {
+  const TempDir dir;
+  for (const std::int64_t channels : {1, 3}) {
+    const Tensor image = picture(channels, 21, 34);
+    const Channels as = channels == 1 ? Channels::gray : Channels::rgb;
+    io::write_jpeg(dir / "a.jpg", image, 95);
+    CHECK(largest_difference(io::read_image(dir / "a.jpg", as), image) <= 12);
+    CHECK(io::encode_jpeg(image, 95).size() > io::encode_jpeg(image).size());
+    CHECK(io::encode_jpeg(image).size() > io::encode_jpeg(image, 10).size());
+    CHECK(io::encode_jpeg(image.to(f32) / 255) == io::encode_jpeg(image));
+  }
+  CHECK(io::encode_jpeg(picture(1, 8, 9)[0]) == io::encode_jpeg(picture(1, 8, 9)));
+  CHECK_THROWS_WITH(io::encode_jpeg(picture(3, 8, 8), 0), Contains("quality must be from 1 to 100, got 0"));
+  CHECK_THROWS_WITH(io::encode_jpeg(picture(2, 8, 8)), Contains("needs 1 or 3 channels"));
+  CHECK_THROWS_WITH(io::encode_jpeg(picture(4, 8, 8)), Contains("with 1 to 3 channels, got u8[4, 8, 8]"));
+  CHECK_THROWS_WITH(io::encode_jpeg(zeros({70000, 2})), Contains("too large"));
+  CHECK_THROWS_WITH(io::encode_jpeg(Tensor()), Contains("got undefined"));
 }
 
 TEST_CASE("image: cut, foreign and lying files are refused") {

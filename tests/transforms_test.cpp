@@ -6,8 +6,13 @@
 #include <cmath>
 #include <set>
 
+#include "core/operators.h"
+#include "core/ops_matrix.h"
+#include "core/ops_special.h"
+#include "core/random.h"
 #include "data/pipeline.h"
 #include "data/synthetic.h"
+#include "io/image.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -298,6 +303,47 @@ TEST_CASE("grayscale: weighted channels, once or three times, and by chance") {
   CHECK_THROWS_WITH(data::grayscale(zeros({1, 2, 3, 3})), Contains("with 1 or 3 channels, got f32[1, 2, 3, 3]"));
 }
 
+TEST_CASE("JPEG: every picture is compressed by itself, near what it was") {
+  Tensor images = data::synthetic_color_digits(12, 4).images.clone();
+  const Tensor before = images.clone();
+  Draws d = draws();
+  data::random_jpeg_(images, d, {5, 100});
+  CHECK(!equal(images, before));
+  CHECK(mean(abs(images.to(f32) - before.to(f32))).item<float>() < 12);
+  for (const int quality : {20, 90}) {  // each as its own file would be
+    Tensor some = before.slice(0, 0, 2).clone();
+    data::random_jpeg_(some, d, {quality, quality});
+    for (int b = 0; b < 2; ++b) CHECK(equal(some[b], io::decode_image(io::encode_jpeg(before[b], quality), "it")));
+  }
+  CHECK_THROWS_WITH(data::random_jpeg_(images, d, {0, 50}), Contains("a range from 1 to 100, got 0 to 50"));
+  Tensor floats = images.to(f32);
+  CHECK_THROWS_WITH(data::random_jpeg_(floats, d, {10, 50}), Contains("needs u8 images"));
+}
+
+TEST_CASE("linear_transformation: what whitens makes the covariance of the pixels 1") {
+  manual_seed(test::seed());
+  MANTISSA_PRINT_SEED();
+  const Tensor images = rand({200, 2, 2, 3}), rows = images.reshape({200, 12}), centre = rows.mean({0});
+  const auto [values, vectors] = eigh(cov(transpose(rows, 0, 1)));
+  const Tensor white = data::linear_transformation(images, vectors / sqrt(values), centre);
+  CHECK(white.sizes() == images.sizes());
+  CHECK(allclose(cov(transpose(white.reshape({200, 12}), 0, 1)), eye(12), 1e-3, 1e-3));
+  CHECK_THROWS_WITH(data::linear_transformation(images, eye(3), centre),
+                    Contains("images of 12 values need a matrix [12, 12] and a mean [12], got f32[3, 3]"));
+}
+
+TEST_CASE("random_shorter_side: one of the sizes, and no side that is too long") {
+  Draws d = draws();
+  std::set<std::int64_t> seen;
+  for (int i = 0; i < 40; ++i) {
+    const Tensor small = data::random_shorter_side(zeros({1, 1, 20, 40}), {5, 10, 30}, d, 50);
+    CHECK(small.size(3) == 2 * small.size(2));
+    seen.insert(small.size(2));
+  }
+  CHECK(seen == std::set<std::int64_t>{5, 10, 25});  // 30 would make the other side 60
+  CHECK_THROWS_WITH(data::random_shorter_side(zeros({1, 1, 2, 2}), {}, d), Contains("needs sizes to choose from"));
+}
+
 TEST_CASE("every random transform gives the same batches for any number of threads") {
   const auto batches = [](int threads) {
     data::Loader loader = data::Pipeline(data::synthetic_color_digits(40, 3))
@@ -311,6 +357,7 @@ TEST_CASE("every random transform gives the same batches for any number of threa
                               .random_affine({.degrees = 20, .translate = {0.1f, 0.2f}})
                               .gaussian_blur(3)
                               .random_grayscale(0.5f)
+                              .random_jpeg({20, 80})
                               .random_erasing()
                               .cutout(4)
                               .mixup(10, 0.2f)

@@ -120,7 +120,7 @@ spelled = {
     "vision": {
         "AugMix": "`aug_mix`", "AutoAugment": "`auto_augment`", "CenterCrop": "`center_crop`", "ColorJitter": "`color_jitter`",
         "Compose": "the steps of a `Pipeline`", "ConvertImageDtype": "`to_float`", "CutMix": "`cutmix`", "ElasticTransform": "`random_elastic`",
-        "FiveCrop": "`five_crop`", "GaussianBlur": "`gaussian_blur`", "GaussianNoise": "`gaussian_noise`", "Grayscale": "`grayscale`",
+        "FiveCrop": "`five_crop`", "GaussianBlur": "`gaussian_blur`", "GaussianNoise": "`gaussian_noise`", "JPEG": "`random_jpeg`", "LinearTransformation": "`linear_transformation`", "RandomShortestSize": "`random_shorter_side`, one size for each batch", "Grayscale": "`grayscale`",
         "Lambda": "a function as a step of the `Pipeline` (map), or a `Transform`", "MixUp": "`mixup`", "Normalize": "`normalize`", "Pad": "`pad`", "RGB": "`grayscale(3)`",
         "RandAugment": "`rand_augment`", "RandomAdjustSharpness": "`random_adjust_sharpness`", "RandomAffine": "`random_affine`",
         "RandomApply": "`random_apply`", "RandomAutocontrast": "`random_autocontrast`",
@@ -135,7 +135,7 @@ spelled = {
         "Transform": "`Transform`", "TrivialAugmentWide": "`trivial_augment_wide`",
     },
     "datasets": {
-        "MNIST": "`mnist()`", "FashionMNIST": "`fashion_mnist()`", "CIFAR10": "`cifar10()`", "CIFAR100": "`cifar100()`",
+        "MNIST": "`mnist()`", "FashionMNIST": "`fashion_mnist()`", "KMNIST": "`load_idx_folder(dir, name, split)`", "QMNIST": "the same, of its files under MNIST's names", "CIFAR10": "`cifar10()`", "CIFAR100": "`cifar100()`",
         "ImageFolder": "`image_folder()`", "VisionDataset": "`Source`", "FakeData": "`synthetic_digits()`, `synthetic_color_digits()`",
     },
 }
