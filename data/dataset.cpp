@@ -55,7 +55,7 @@ SourcePtr as_source(Dataset dataset) {
   return std::make_shared<InMemory>(std::move(dataset));
 }
 
-Batch read_batch(const Source& source, std::span<const std::int64_t> indices) {
+Batch read_batch(const Source& source, std::span<const std::int64_t> indices, Draws* draws) {
   const Dims sample = source.image_sizes();
   const std::int64_t stride = checked_nbytes(sample, source.image_dtype());
   const std::int64_t target_stride = checked_nbytes(source.target_sizes(), source.target_dtype());
@@ -68,7 +68,8 @@ Batch read_batch(const Source& source, std::span<const std::int64_t> indices) {
   for (const std::int64_t index : indices) {
     try {
       check(index >= 0 && index < source.size(), "the index is not in a dataset of ", source.size(), " samples");
-      source.read_pair(index, image, target);
+      if (draws) source.read_drawn(index, image, target, *draws);
+      else source.read_pair(index, image, target);
     } catch (Error& e) {
       e.add_outer_context(concat("sample ", index));
       throw;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "data/draws.h"
 
 namespace mantissa::data {
 
@@ -63,13 +64,20 @@ class Source {
   virtual void read_pair(std::int64_t index, void* image, void* target) const {
     *static_cast<std::int64_t*>(target) = read(index, image);
   }
+
+  // For samples that chance changes while they are read, as a random part of a picture that is larger in its file: the
+  // same with the batch's random numbers. The loader calls this one.
+  virtual void read_drawn(std::int64_t index, void* image, void* target, Draws& draws) const {
+    (void)draws;
+    read_pair(index, image, target);
+  }
 };
 using SourcePtr = std::shared_ptr<const Source>;
 
 SourcePtr as_source(Dataset dataset);
 inline SourcePtr as_source(SourcePtr source) { return source; }
 
-// Reads the samples one by one; an exception gets "sample 17: " in front.
-Batch read_batch(const Source& source, std::span<const std::int64_t> indices);
+// Reads the samples one by one, with `draws` as read_drawn does; an exception gets "sample 17: " in front.
+Batch read_batch(const Source& source, std::span<const std::int64_t> indices, Draws* draws = nullptr);
 
 }  // namespace mantissa::data

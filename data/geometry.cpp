@@ -7,103 +7,14 @@
 
 #include "data/pixels.h"
 #include "data/places.h"
+#include "data/resize.h"
 
 namespace mantissa::data {
 namespace {
 
-template <class T> T rounded(float v) {  // a mean of pixels, which is not NaN
-  if constexpr (std::is_same_v<T, float>) return v;
-  else return static_cast<T>(std::clamp(v + 0.5f, 0.0f, 255.0f));
-}
-
-// For each place of a resized line: the first place it is a mean of, and the weights from there on.
-struct Taps {
-  std::vector<std::int64_t> first;
-  std::vector<std::vector<float>> weights;
-};
-
-// A triangle as wide as a source pixel, or as a target pixel where that is wider; cut off at the ends.
-Taps triangle(std::int64_t from, std::int64_t to) {
-  Taps taps;
-  const double scale = static_cast<double>(from) / static_cast<double>(to), reach = std::max(scale, 1.0);
-  for (std::int64_t i = 0; i < to; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const std::int64_t first = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - reach + 0.5));
-    const std::int64_t last = std::min(from, static_cast<std::int64_t>(centre + reach + 0.5));
-    std::vector<float> weights;
-    double sum = 0;
-    for (std::int64_t x = first; x < last; ++x) {
-      const double w = std::max(0.0, 1 - std::abs((static_cast<double>(x) + 0.5 - centre) / reach));
-      weights.push_back(static_cast<float>(w));
-      sum += w;
-    }
-    for (float& w : weights) w = static_cast<float>(w / sum);
-    taps.first.push_back(first);
-    taps.weights.push_back(std::move(weights));
-  }
-  return taps;
-}
-
-struct Window { std::int64_t top, left, height, width; };
-
-// The window of a plane of width `row`, resized line by line, then column by column.
-template <class T>
-void resize_plane(const T* in, std::int64_t row, Window window, const Taps& across, const Taps& down, T* out,
-                  std::vector<float>& lines) {
-  const auto width = static_cast<std::int64_t>(across.first.size()),
-             height = static_cast<std::int64_t>(down.first.size());
-  lines.assign(static_cast<std::size_t>(window.height * width), 0.0f);
-  for (std::int64_t y = 0; y < window.height; ++y)
-    for (std::int64_t x = 0; x < width; ++x) {
-      const T* from = in + (window.top + y) * row + window.left + across.first[static_cast<std::size_t>(x)];
-      float sum = 0;
-      for (const float w : across.weights[static_cast<std::size_t>(x)]) sum += w * static_cast<float>(*from++);
-      lines[static_cast<std::size_t>(y * width + x)] = sum;
-    }
-  std::vector<float> sums(static_cast<std::size_t>(width));
-  for (std::int64_t y = 0; y < height; ++y) {
-    const float* from = lines.data() + down.first[static_cast<std::size_t>(y)] * width;
-    std::fill(sums.begin(), sums.end(), 0.0f);
-    for (const float w : down.weights[static_cast<std::size_t>(y)])
-      for (float& sum : sums) sum += w * *from++;
-    for (std::int64_t x = 0; x < width; ++x) out[y * width + x] = rounded<T>(sums[static_cast<std::size_t>(x)]);
-  }
-}
-
-void resize_image(const Tensor& images, std::int64_t b, Window window, const Tensor& out) {
-  const Taps across = triangle(window.width, out.size(3)), down = triangle(window.height, out.size(2));
-  std::vector<float> lines;
-  const std::int64_t channels = images.size(1), plane = images.size(2) * images.size(3),
-                     out_plane = out.size(2) * out.size(3);
-  with_elements(images, [&]<class T>(T* in) {
-    for (std::int64_t c = b * channels; c < (b + 1) * channels; ++c)
-      resize_plane<T>(in + c * plane, images.size(3), window, across, down,
-                      static_cast<T*>(out.raw_data()) + c * out_plane, lines);
-  });
-}
-
 Tensor like(const Tensor& images, std::int64_t height, std::int64_t width, const char* who) {
   check(height >= 1 && width >= 1, who, ": the new size must be positive, got ", height, " x ", width);
   return Tensor::allocate({images.size(0), images.size(1), height, width}, images.dtype());
-}
-
-Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const ResizedCropOptions& o) {
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    const float area = static_cast<float>(h * w) * draws.uniform(o.scale[0], o.scale[1]);
-    const float aspect = std::exp(draws.uniform(std::log(o.ratio[0]), std::log(o.ratio[1])));
-    const auto wide = static_cast<std::int64_t>(std::lround(std::sqrt(area * aspect)));
-    const auto high = static_cast<std::int64_t>(std::lround(std::sqrt(area / aspect)));
-    if (wide >= 1 && high >= 1 && wide <= w && high <= h)
-      return {draws.below(h - high + 1), draws.below(w - wide + 1), high, wide};
-  }
-  // The largest window in the middle whose proportion is allowed.
-  const float proportion = std::clamp(static_cast<float>(w) / static_cast<float>(h), o.ratio[0], o.ratio[1]);
-  const auto within = [](float side, std::int64_t most) {
-    return static_cast<std::int64_t>(std::clamp(std::round(side), 1.0f, static_cast<float>(most)));
-  };
-  const std::int64_t high = within(static_cast<float>(w) / proportion, h),
-                     wide = within(static_cast<float>(h) * proportion, w);
-  return {(h - high) / 2, (w - wide) / 2, high, wide};
 }
 
 // Where a pixel of the result comes from, as distances from the centre: (x, y) -> (xx x + xy y + x0, yx x + yy y + y0).
@@ -148,12 +59,35 @@ Origin rotated(double degrees) {
 
 }  // namespace
 
+void check_resized_crop(const ResizedCropOptions& o) {
+  check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1] &&
+            std::isfinite(o.scale[1]) && std::isfinite(o.ratio[1]),
+        "random_resized_crop: scale and ratio must be ranges of positive numbers, got ", o.scale[0], " to ", o.scale[1],
+        " and ", o.ratio[0], " to ", o.ratio[1]);
+}
+Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const ResizedCropOptions& o) {
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const float area = static_cast<float>(h * w) * draws.uniform(o.scale[0], o.scale[1]);
+    const float aspect = std::exp(draws.uniform(std::log(o.ratio[0]), std::log(o.ratio[1])));
+    const auto wide = static_cast<std::int64_t>(std::lround(std::sqrt(area * aspect)));
+    const auto high = static_cast<std::int64_t>(std::lround(std::sqrt(area / aspect)));
+    if (wide >= 1 && high >= 1 && wide <= w && high <= h)
+      return {draws.below(h - high + 1), draws.below(w - wide + 1), high, wide};
+  }
+  // The largest window in the middle whose proportion is allowed.
+  const float proportion = std::clamp(static_cast<float>(w) / static_cast<float>(h), o.ratio[0], o.ratio[1]);
+  const auto within = [](float side, std::int64_t most) {
+    return static_cast<std::int64_t>(std::clamp(std::round(side), 1.0f, static_cast<float>(most)));
+  };
+  const std::int64_t high = within(static_cast<float>(w) / proportion, h),
+                     wide = within(static_cast<float>(h) * proportion, w);
+  return {(h - high) / 2, (w - wide) / 2, high, wide};
+}
+
 Tensor resize(const Tensor& images, std::int64_t height, std::int64_t width) {
   check_some_images(images, "resize");
-  const Tensor out = like(images, height, width, "resize");
-  for (std::int64_t b = 0; b < images.size(0); ++b)
-    resize_image(images, b, {0, 0, images.size(2), images.size(3)}, out);
-  return out;
+  check(height >= 1 && width >= 1, "resize: the new size must be positive, got ", height, " x ", width);
+  return resize_window(images, {0, 0, images.size(2), images.size(3)}, height, width);
 }
 
 Tensor resize_shorter_side(const Tensor& images, std::int64_t size) {
@@ -216,13 +150,12 @@ Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width
 
 Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws, const ResizedCropOptions& o) {
   check_some_images(images, "random_resized_crop");
-  check(o.scale[0] > 0 && o.scale[0] <= o.scale[1] && o.ratio[0] > 0 && o.ratio[0] <= o.ratio[1] &&
-            std::isfinite(o.scale[1]) && std::isfinite(o.ratio[1]),
-        "random_resized_crop: scale and ratio must be ranges of positive numbers, got ", o.scale[0], " to ", o.scale[1],
-        " and ", o.ratio[0], " to ", o.ratio[1]);
+  check_resized_crop(o);
   const Tensor out = like(images, size, size, "random_resized_crop");
-  for (std::int64_t b = 0; b < images.size(0); ++b)
-    resize_image(images, b, random_window(images.size(2), images.size(3), draws, o), out);
+  for (std::int64_t b = 0; b < images.size(0); ++b) {
+    const Window window = random_window(images.size(2), images.size(3), draws, o);
+    out.slice(0, b, b + 1).copy_(resize_window(images.slice(0, b, b + 1), window, size, size));
+  }
   return out;
 }
 

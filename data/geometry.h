@@ -8,6 +8,7 @@
 
 #include "core/tensor.h"
 #include "data/draws.h"
+#include "data/resize.h"
 
 namespace mantissa::data {
 
@@ -31,6 +32,9 @@ Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width
 struct ResizedCropOptions { std::array<float, 2> scale{0.08f, 1.0f}, ratio{3.0f / 4, 4.0f / 3}; };
 Tensor random_resized_crop(const Tensor& images, std::int64_t size, Draws& draws,
     const ResizedCropOptions& options = {});
+// The window that it draws for one image.
+Window random_window(std::int64_t height, std::int64_t width, Draws& draws, const ResizedCropOptions& options);
+void check_resized_crop(const ResizedCropOptions& options);  // Error for ranges that are none
 
 // By an angle in degrees, counter-clockwise, about the centre; the size stays. What comes from outside is `fill`.
 enum class Interpolation { nearest, bilinear };

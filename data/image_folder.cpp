@@ -1,11 +1,12 @@
 #include "data/image_folder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 
+#include "core/ops.h"
 #include "data/folders.h"
-#include "data/geometry.h"
 
 namespace mantissa::data {
 namespace {
@@ -39,6 +40,7 @@ class ImageFolder final : public Source {
     check(o.channels != io::Channels::as_stored,
           "image_folder: pictures of one batch must have the same channels: ask for gray or rgb");
     if (options_.resize == 0) options_.resize = std::max(o.size, o.size * 8 / 7);
+    if (o.random_crop) check_resized_crop(*o.random_crop);
     check(options_.resize >= o.size, "image_folder: resize ", o.resize, " is below the size ", o.size);
     std::vector<fs::path> folders;
     for (const auto& entry : fs::directory_iterator(root))
@@ -58,20 +60,32 @@ class ImageFolder final : public Source {
     return {options_.channels == io::Channels::gray ? 1 : 3, options_.size, options_.size};
   }
   Info info() const override { return info_; }
-  std::int64_t read(std::int64_t index, void* image) const override {
-    check(index >= 0 && index < size(), "the index is not in a folder of ", size(), " pictures");
-    const auto i = static_cast<std::size_t>(index);
-    const Tensor whole = io::read_image(paths_[i], options_.channels);
-    Dims sizes = whole.sizes(), strides = whole.strides();
-    sizes.insert(0, 1);
-    strides.insert(0, whole.numel());
-    const Tensor cut = center_crop(resize_shorter_side(whole.as_strided(sizes, strides), options_.resize),
-                                   options_.size, options_.size);
-    std::memcpy(image, cut.raw_data(), static_cast<std::size_t>(cut.nbytes()));
-    return labels_[i];
+  std::int64_t read(std::int64_t index, void* image) const override { return read_part(index, image, nullptr); }
+  void read_drawn(std::int64_t index, void* image, void* target, Draws& draws) const override {
+    *static_cast<std::int64_t*>(target) = read_part(index, image, options_.random_crop ? &draws : nullptr);
   }
 
  private:
+  // A window that is drawn, or the middle; only what comes out is computed.
+  std::int64_t read_part(std::int64_t index, void* image, Draws* draws) const {
+    check(index >= 0 && index < size(), "the index is not in a folder of ", size(), " pictures");
+    const auto i = static_cast<std::size_t>(index);
+    const Tensor pixels = permute(io::read_pixels(paths_[i], options_.channels), {2, 0, 1}).unsqueeze(0);
+    const std::int64_t h = pixels.size(2), w = pixels.size(3), n = options_.size, shorter = options_.resize;
+    Tensor part;
+    if (draws) {
+      part = resize_window(pixels, random_window(h, w, *draws, *options_.random_crop), n, n);
+    } else {
+      const std::int64_t high = h <= w ? shorter : shorter * h / w, wide = h <= w ? shorter * w / h : shorter;
+      part = resize_window(pixels, {0, 0, h, w}, high, wide, {middle(high, n), middle(wide, n), n, n});
+    }
+    std::memcpy(image, part.raw_data(), static_cast<std::size_t>(part.nbytes()));
+    return labels_[i];
+  }
+  // Where torchvision's CenterCrop begins: half to even.
+  static std::int64_t middle(std::int64_t from, std::int64_t size) {
+    return std::lrint(static_cast<double>(from - size) / 2);
+  }
   void add_class(const fs::path& folder) {
     const std::vector<std::string> found = pictures_under(folder);
     check(!found.empty(), "image_folder: the class ", folder.string(), " has no .png, .jpg or .jpeg files");

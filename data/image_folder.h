@@ -2,16 +2,21 @@
 //
 //   photos/cat/001.jpg  photos/cat/deep/er/002.png  photos/dog/003.jpeg
 //
-//   auto [train, test] = data::random_split(data::image_folder("photos", {.size = 224}), {0.9, 0.1}, 1);
+//   // a random part of each picture, as networks for ImageNet are trained, and the middle of it for the test
+//   const auto train = data::image_folder("photos/train", {.size = 224, .random_crop = data::ResizedCropOptions{}});
+//   const auto test = data::image_folder("photos/test", {.size = 224});
 //   for (auto [image, label] : data::Pipeline(train).shuffle().random_flip().batch(32).threads(4)) ...
 //
+// data::random_split makes two sets of one folder.
 // Pictures are read when their batch is made, by the loader's threads; only their names are in memory.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "data/dataset.h"
+#include "data/geometry.h"
 #include "io/image.h"
 
 namespace mantissa::data {
@@ -20,6 +25,8 @@ struct ImageFolderOptions {
   std::int64_t size = 224;    // of the pictures that come out, size x size, cut from the middle
   std::int64_t resize = 0;    // the shorter side before that; 0: size * 8 / 7, the usual 256 for 224
   io::Channels channels = io::Channels::rgb;
+  // Instead of the middle: a window that the loader draws for each picture anew, as torchvision's RandomResizedCrop.
+  std::optional<ResizedCropOptions> random_crop = {};
 };
 
 // Classes are the sub-folders in the order of their bytes, pictures the files in them, at any depth, that end in .png,

@@ -15,7 +15,7 @@ struct Loader::Engine {
 
   Batch make(std::span<const std::int64_t> indices, Draws& draws) const {
     if (resident) return {resident->plan(indices, draws), {}};
-    Batch batch = read_batch(*source, indices);
+    Batch batch = read_batch(*source, indices, &draws);
     for (const auto& transform : transforms) transform->apply(batch, draws);
     return batch;
   }

@@ -25,6 +25,10 @@ class Forwarding : public Source {
     const auto [source, at] = find(index);
     source->read_pair(at, image, target);
   }
+  void read_drawn(std::int64_t index, void* image, void* target, Draws& draws) const override {
+    const auto [source, at] = find(index);
+    source->read_drawn(at, image, target, draws);
+  }
 
  protected:
   struct Place {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/ops.h"
 #include "io/file.h"
 
 namespace mantissa::io {
@@ -19,25 +20,11 @@ constexpr std::int64_t most_file_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t deflate_limit = 1032;  // no deflate stream grows by more
 
 using Pixels = std::vector<std::uint8_t>;  // interleaved, as the libraries want them
+constexpr bool is_gray(Channels c) { return c == Channels::gray; }
 
 void check_size(const std::string& name, std::int64_t width, std::int64_t height) {
   if (width < 1 || height < 1 || width > most_pixels / height)
     fail_format(name, "is a picture of ", width, " x ", height, " pixels; at most ", most_pixels, " are read");
-}
-
-// [H, W, from] to [C, H, W], dropping channels at the end.
-Tensor to_planes(const Pixels& pixels, std::int64_t height, std::int64_t width, std::int64_t from,
-                 std::int64_t channels) {
-  const Tensor image = Tensor::allocate({channels, height, width}, u8);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    std::uint8_t* out = image.data<std::uint8_t>() + c * height * width;
-    for (std::int64_t i = 0; i < height * width; ++i) out[i] = pixels[static_cast<std::size_t>(i * from + c)];
-  }
-  return image;
-}
-
-std::int64_t wanted(Channels channels, std::int64_t stored) {
-  return channels == Channels::gray ? 1 : channels == Channels::rgb ? 3 : stored;
 }
 
 struct PngImage : png_image {
@@ -46,16 +33,18 @@ struct PngImage : png_image {
 };
 
 // Gray is computed here: libpng would do it in linear light, which nothing else in the field does.
-Tensor rgb_to_gray(const Tensor& rgb) {
-  const std::int64_t plane = rgb.size(1) * rgb.size(2);
-  const Tensor gray = Tensor::allocate({1, rgb.size(1), rgb.size(2)}, u8);
-  const std::uint8_t* in = rgb.data<std::uint8_t>();
-  for (std::int64_t i = 0; i < plane; ++i) {
-    const int sum = 19595 * in[i] + 38470 * in[plane + i] + 7471 * in[2 * plane + i];  // of 65536
+Tensor rgb_to_gray(const Tensor& pixels) {  // of 3 or more channels
+  const std::int64_t n = pixels.size(0) * pixels.size(1), step = pixels.size(2);
+  const Tensor gray = Tensor::allocate({pixels.size(0), pixels.size(1), 1}, u8);
+  const std::uint8_t* in = pixels.data<std::uint8_t>();
+  for (std::int64_t i = 0; i < n; ++i, in += step) {
+    const int sum = 19595 * in[0] + 38470 * in[1] + 7471 * in[2];  // of 65536
     gray.data<std::uint8_t>()[i] = static_cast<std::uint8_t>((sum + 32768) >> 16);
   }
   return gray;
 }
+// The first channels alone.
+Tensor first_channels(const Tensor& pixels, std::int64_t n) { return pixels.slice(2, 0, n).contiguous(); }
 
 Tensor decode_png(std::string_view bytes, const std::string& name, Channels channels) {
   PngImage image;
@@ -71,57 +60,74 @@ Tensor decode_png(std::string_view bytes, const std::string& name, Channels chan
   image.format = color || channels == Channels::rgb ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   if (alpha) image.format |= PNG_FORMAT_FLAG_ALPHA;  // asked for, so that nothing is blended
   const std::int64_t from = PNG_IMAGE_PIXEL_CHANNELS(image.format);
-  Pixels pixels(static_cast<std::size_t>(width * height * from));
-  if (!png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) || image.warning_or_error > 1)
+  const Tensor pixels = Tensor::allocate({height, width, from}, u8);
+  if (!png_image_finish_read(&image, nullptr, pixels.raw_data(), 0, nullptr) || image.warning_or_error > 1)
     fail_format(name, "is a damaged PNG: ", image.message);
-  if (color && channels == Channels::gray) return rgb_to_gray(to_planes(pixels, height, width, from, 3));
-  return to_planes(pixels, height, width, from, wanted(channels, from));
+  if (color && is_gray(channels)) return rgb_to_gray(pixels);
+  return channels == Channels::as_stored ? pixels : first_channels(pixels, is_gray(channels) ? 1 : 3);
 }
 
 // Adobe's CMYK is stored inverted, which makes the product with K simple.
-void cmyk_to_rgb(Pixels& pixels) {
-  for (std::size_t i = 0; i + 3 < pixels.size(); i += 4)
-    for (std::size_t c = 0; c < 3; ++c) pixels[i + c] = static_cast<std::uint8_t>(pixels[i + c] * pixels[i + 3] / 255);
+Tensor cmyk_to_rgb(const Tensor& pixels) {
+  const std::int64_t n = pixels.size(0) * pixels.size(1);
+  const Tensor rgb = Tensor::allocate({pixels.size(0), pixels.size(1), 3}, u8);
+  const std::uint8_t* in = pixels.data<std::uint8_t>();
+  std::uint8_t* out = rgb.data<std::uint8_t>();
+  for (std::int64_t i = 0; i < n; ++i, in += 4, out += 3)
+    for (int c = 0; c < 3; ++c) out[c] = static_cast<std::uint8_t>(in[c] * in[3] / 255);
+  return rgb;
 }
 
+// To start a decoder takes a third of the time that a picture of ImageNet takes: each thread keeps one. After an error
+// it is not kept, because it would go on inside of the bad file.
+using Decoder = std::unique_ptr<void, int (*)(tjhandle)>;
+thread_local Decoder kept_decoder(nullptr, ::tjDestroy);
+
 Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels channels) {
-  const std::unique_ptr<void, int (*)(tjhandle)> decoder(::tjInitDecompress(), ::tjDestroy);
+  Decoder owner = kept_decoder ? std::move(kept_decoder) : Decoder(::tjInitDecompress(), ::tjDestroy);
+  const tjhandle decoder = owner.get();
   check(decoder != nullptr, "libjpeg-turbo cannot start: ", ::tjGetErrorStr2(nullptr));
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   const auto size = bytes.size();
   int width = 0, height = 0, subsampling = 0, space = 0;
-  if (::tjDecompressHeader3(decoder.get(), data, size, &width, &height, &subsampling, &space) != 0)
-    fail_format(name, "is not a readable JPEG: ", ::tjGetErrorStr2(decoder.get()));
+  if (::tjDecompressHeader3(decoder, data, size, &width, &height, &subsampling, &space) != 0)
+    fail_format(name, "is not a readable JPEG: ", ::tjGetErrorStr2(decoder));
   check_size(name, width, height);
   const bool cmyk = space == TJCS_CMYK || space == TJCS_YCCK;
-  const bool gray = space == TJCS_GRAY ? channels != Channels::rgb : channels == Channels::gray;
-  const int format = cmyk ? TJPF_CMYK : gray ? TJPF_GRAY : TJPF_RGB, from = tjPixelSize[format];
+  const bool gray = space == TJCS_GRAY ? channels != Channels::rgb : is_gray(channels);
+  const int format = cmyk ? TJPF_CMYK : gray ? TJPF_GRAY : TJPF_RGB;
   // Coded data take at least a bit for each block of 64 values.
   if (std::int64_t{width} * height / 512 > static_cast<std::int64_t>(bytes.size()))
     fail_format(name, "is cut: ", bytes.size(), " bytes cannot hold ", width, " x ", height, " pixels");
-  Pixels pixels(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * static_cast<std::size_t>(from));
-  const int status =
-      ::tjDecompress2(decoder.get(), data, size, pixels.data(), width, 0, height, format, TJFLAG_LIMITSCANS);
-  const std::string message = status == 0 ? "" : ::tjGetErrorStr2(decoder.get());
+  const Tensor pixels = Tensor::allocate({height, width, tjPixelSize[format]}, u8);
+  const int status = ::tjDecompress2(decoder, data, size, pixels.data<std::uint8_t>(), width, 0, height, format,
+                                     TJFLAG_LIMITSCANS);
+  const std::string message = status == 0 ? "" : ::tjGetErrorStr2(decoder);
   // Harmless oddities are warnings, and so is a file that ends too early: the rest would be gray.
-  if (status != 0 && (::tjGetErrorCode(decoder.get()) != TJERR_WARNING ||
+  if (status != 0 && (::tjGetErrorCode(decoder) != TJERR_WARNING ||
                       message.find("remature end") != std::string::npos || message.find("orrupt") != std::string::npos))
     fail_format(name, "is a damaged JPEG: ", message);
-  if (cmyk) cmyk_to_rgb(pixels);
-  const Tensor planes = to_planes(pixels, height, width, from, cmyk ? 3 : from);
-  return cmyk && gray ? rgb_to_gray(planes) : planes;
+  kept_decoder = std::move(owner);
+  if (!cmyk) return pixels;
+  return gray ? rgb_to_gray(cmyk_to_rgb(pixels)) : cmyk_to_rgb(pixels);
 }
 
 }  // namespace
 
-Tensor decode_image(std::string_view bytes, const std::string& name, Channels channels) {
+Tensor decode_pixels(std::string_view bytes, const std::string& name, Channels channels) {
   if (bytes.empty()) fail_format(name, "is empty");
   if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return decode_png(bytes, name, channels);
   if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, name, channels);
   const char* foreign = recognise(bytes.substr(0, 64));
   fail_format(name, "is neither a PNG nor a JPEG", foreign ? "; it looks like " : "", foreign ? foreign : "");
 }
+Tensor decode_image(std::string_view bytes, const std::string& name, Channels channels) {
+  return permute(decode_pixels(bytes, name, channels), {2, 0, 1}).contiguous();
+}
 
+Tensor read_pixels(const std::string& path, Channels channels) {
+  return decode_pixels(read_file(path, most_file_bytes), path, channels);
+}
 Tensor read_image(const std::string& path, Channels channels) {
   return decode_image(read_file(path, most_file_bytes), path, channels);
 }

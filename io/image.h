@@ -18,6 +18,9 @@ enum class Channels { as_stored, gray, rgb };  // as_stored: 1, 3, or with trans
 Tensor read_image(const std::string& path, Channels channels = Channels::rgb);
 // The same from memory; `name` is what errors call it.
 Tensor decode_image(std::string_view bytes, const std::string& name, Channels channels = Channels::rgb);
+// The same as files have them, u8 [H, W, C], for who cuts or resizes them first: to bring colours apart takes time.
+Tensor read_pixels(const std::string& path, Channels channels = Channels::rgb);
+Tensor decode_pixels(std::string_view bytes, const std::string& name, Channels channels = Channels::rgb);
 
 // u8, or floating values in [0, 1] (beyond is cut off); [H, W] or [C, H, W] with 1 (gray), 2 (and alpha), 3 (RGB) or
 // 4 (RGBA) channels. The file appears under its name only when it is complete.

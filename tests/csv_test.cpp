@@ -1,12 +1,10 @@
-// Tables, folders of pictures, and the metrics: what users bring and what they measure.
+// Tables and metrics: what users bring and what they measure.
 #include "data/csv.h"
 
 #include <cmath>
-#include <filesystem>
 #include <random>
 
 #include "catch_compat.h"
-#include "data/image_folder.h"
 #include "data/metrics.h"
 #include "data/pipeline.h"
 #include "temp_dir.h"
@@ -95,39 +93,6 @@ TEST_CASE("csv: three thousand mutations give a table or a FormatError") {
     }
   }
   CHECK(refused > 1000);
-}
-
-TEST_CASE("image folder: classes by sub-folder, resized and cut, errors with the path") {
-  const TempDir dir;
-  for (const char* folder : {"/photos/cat/deep", "/photos/dog", "/photos/.hidden"})
-    std::filesystem::create_directories(dir.path() + folder);
-  const auto put = [&](const std::string& name, double value, std::int64_t h, std::int64_t w) {
-    io::write_png(dir / name, full({3, h, w}, value, {.dtype = u8}));
-  };
-  put("photos/cat/b.png", 10, 40, 20);
-  put("photos/cat/deep/a.PNG", 20, 20, 40);
-  put("photos/dog/c.png", 30, 30, 30);
-  put("photos/.hidden/x.png", 99, 4, 4);
-  put_file(dir / "photos/dog/notes.txt", "not a picture");
-  const data::SourcePtr set = data::image_folder(dir / "photos", {.size = 16});
-  CHECK(set->size() == 3);
-  CHECK(set->info().class_names == std::vector<std::string>{"cat", "dog"});
-  data::Batch b;
-  data::Pipeline(set).raw().batch(3).threads(2).loader().next(b);
-  CHECK(b.image.sizes() == Dims{3, 3, 16, 16});
-  CHECK(b.label.to_vector<int>() == std::vector<int>{0, 0, 1});
-  for (int i = 0; i < 3; ++i)
-    CHECK((b.image[i].min().item() == 10 * (i + 1) && b.image[i].max().item() == 10 * (i + 1)));
-  data::Pipeline(set).batch(3).loader().next(b);
-  CHECK(std::abs(b.image[0][0][0][0].item() - (10 / 255.0f - 0.485f) / 0.229f) < 1e-5f);
-
-  put_file(dir / "photos/dog/c.png", "<html>");
-  CHECK_THROWS_WITH(data::Pipeline(set).batch(3).loader().next(b),
-                    Contains("sample 2") && Contains("photos/dog/c.png: is neither a PNG nor a JPEG"));
-  std::filesystem::create_directories(dir / "photos/emu");
-  CHECK_THROWS_WITH(data::image_folder(dir / "photos"), Contains("photos/emu has no .png"));
-  CHECK_THROWS_WITH(data::image_folder(dir / "none"), Contains("there is no folder"));
-  CHECK_THROWS_WITH(data::image_folder(dir / "photos/cat/deep"), Contains("has no sub-folders"));
 }
 
 TEST_CASE("metrics: accuracy, top-k, ties and NaN") {

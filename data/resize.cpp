@@ -1,0 +1,52 @@
+#include "data/resize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/ops.h"
+#include "core/resample.h"
+
+namespace mantissa::data {
+namespace {
+
+// The places first, first + 1, ... of a line that is brought from one length to another: a triangle as wide as a source
+// pixel, or as a target pixel where that is wider; cut off at the ends.
+Taps triangle(std::int64_t from, std::int64_t to, std::int64_t first, std::int64_t count) {
+  Taps taps;
+  taps.in = from;
+  const double scale = static_cast<double>(from) / static_cast<double>(to), reach = std::max(scale, 1.0);
+  std::vector<double> weights;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const double centre = (static_cast<double>(i) + 0.5) * scale;
+    const std::int64_t begin = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - reach + 0.5));
+    const std::int64_t end = std::min(from, static_cast<std::int64_t>(centre + reach + 0.5));
+    weights.clear();
+    double sum = 0;
+    for (std::int64_t x = begin; x < end; ++x) {
+      weights.push_back(std::max(0.0, 1 - std::abs((static_cast<double>(x) + 0.5 - centre) / reach)));
+      sum += weights.back();
+    }
+    for (std::int64_t x = begin; x < end; ++x)
+      if (const double w = weights[static_cast<std::size_t>(x - begin)]; w > 0) taps.add(x, w / sum);
+    taps.end_result();
+  }
+  return taps;
+}
+
+}  // namespace
+
+Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height, std::int64_t width,
+                     const Window& wanted) {
+  const Tensor part = x.slice(2, window.top, window.top + window.height)
+                          .slice(3, window.left, window.left + window.width);
+  // A decoder's pixels stay whole until the end, where there are fewer of them.
+  const Layout layout = x.stride(1) == 1 && x.size(1) > 1 ? Layout::channels_last : Layout::contiguous;
+  const Tensor from = x.dtype() == f32 ? part : Tensor::allocate(part.sizes(), f32, cpu, layout).copy_(part);
+  Tensor to = Tensor::allocate({x.size(0), x.size(1), wanted.height, wanted.width}, f32, cpu, layout);
+  kernels::resample(cpu, to.view(), from.view(), triangle(window.height, height, wanted.top, wanted.height),
+                    triangle(window.width, width, wanted.left, wanted.width));
+  if (x.dtype() == f32) return to.contiguous();
+  return Tensor::allocate(to.sizes(), u8).copy_(to.add_(0.5));  // cuts off what is left behind the point
+}
+
+}  // namespace mantissa::data

@@ -1,0 +1,21 @@
+// Windows of pictures in other sizes: what the transforms of data/geometry.h and data/image_folder.h have in common.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace mantissa::data {
+
+struct Window { std::int64_t top, left, height, width; };
+
+// The window of each image of x [N, C, H, W] is brought to height x width, bilinear, and smoothed first where it
+// shrinks; what comes back is the part `wanted` of that, [N, C, wanted.height, wanted.width], contiguous. x: u8 or f32
+// on the CPU, of any strides; the result has its dtype, u8 to the nearest.
+Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height, std::int64_t width,
+                     const Window& wanted);
+inline Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height, std::int64_t width) {
+  return resize_window(x, window, height, width, {0, 0, height, width});
+}
+
+}  // namespace mantissa::data
