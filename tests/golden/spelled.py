@@ -136,7 +136,7 @@ spelled = {
     },
     "datasets": {
         "MNIST": "`mnist()`", "FashionMNIST": "`fashion_mnist()`", "KMNIST": "`load_idx_folder(dir, name, split)`", "QMNIST": "the same, of its files under MNIST's names", "CIFAR10": "`cifar10()`", "CIFAR100": "`cifar100()`",
-        "ImageFolder": "`image_folder()`, with `RandomResizedCrop` of the whole picture as `random_crop`", "VisionDataset": "`Source`", "FakeData": "`synthetic_digits()`, `synthetic_color_digits()`",
+        "ImageFolder": "`image_folder()`, with `random_crop` a random window of the whole picture", "VisionDataset": "`Source`", "FakeData": "`synthetic_digits()`, `synthetic_color_digits()`",
     },
 }
 
