@@ -106,6 +106,7 @@ NamedTensors below(const std::string& prefix, const NamedTensors& state) {
 std::string advise_prefix(const NamedTensors& expected, const NamedTensors& given) {
   if (expected.empty()) return "";
   const std::string& wanted = expected[0].first;
+  if (std::ranges::any_of(given, [&](const auto& entry) { return entry.first == wanted; })) return "";
   for (const auto& [name, t] : given) {
     if (name.ends_with("." + wanted))
       return concat("; did you mean LoadOptions{.prefix = \"", name.substr(0, name.size() - wanted.size()), "\"}?");

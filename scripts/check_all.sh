@@ -81,6 +81,7 @@ samples() {
     train gpt "${text[@]}" --width 16 --heads 2 --context 16 --amp $amp
     train gpt2 "${text[@]}" --width 16 --heads 2 --context 16 --vocabulary 300 --amp $amp
   done
+  train imagenet --dataset synthetic-color --limit 4 --batch 2 --epochs 1 --model resnet18 --threads 1
   train cifar "${color[@]}" --model lenet --augment flip
   train cifar "${color[@]}" --model lenet --augment trivial
   train cifar --dataset synthetic-color --limit 2 --batch 2 --epochs 1 --threads 1 --model simple

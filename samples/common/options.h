@@ -16,8 +16,9 @@ struct Options {
   std::string device = "auto";
   std::string save = {}, resume = {}, log = {}, onnx = {}, profile = {};
   std::int64_t epochs = 3, batch = 128, limit = 0, save_every = 0;
-  double lr = 0;       // 0: the optimizer's usual for image classifiers
-  double minutes = 0;  // 0: as many epochs as asked for
+  double lr = 0;               // 0: the optimizer's usual for image classifiers
+  double weight_decay = 5e-4;  // of sgd
+  double minutes = 0;          // 0: as many epochs as asked for
   std::uint64_t seed = 1;
   int threads = 0, workers = 1;
   bool json = false;

@@ -38,7 +38,8 @@ Device device_of(const Options& o) {
 std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters) {
   if (o.optimizer == "sgd")
     return std::make_unique<optim::Sgd>(
-        parameters, optim::SgdOptions{.lr = o.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
+        parameters,
+        optim::SgdOptions{.lr = o.lr, .momentum = 0.9, .weight_decay = o.weight_decay, .nesterov = true});
   if (o.optimizer == "adam") return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = o.lr});
   return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = o.lr});
 }

@@ -31,27 +31,23 @@ struct TrainOptions {
 };
 
 // Trains `net` as the options say; returns the exit code.
-template <class Net> int train(Net& net, const Options& o, const TrainOptions& more = {}) {
-  data::Dataset train_set = data::load_dataset(o.dataset, data::Split::train, o.data);
-  data::Dataset test_set = data::load_dataset(o.dataset, data::Split::test, o.data);
-  if (o.limit > 0) {
-    train_set = train_set.first(std::min(o.limit, train_set.size()));
-    test_set = test_set.first(std::min(o.limit, test_set.size()));
-  }
-  test_set.mean = train_set.mean;
-  test_set.std = train_set.std;
+template <class Net>
+int train(Net& net, const Options& o, const data::SourcePtr& train_set, const data::SourcePtr& test_set,
+          const TrainOptions& more = {}) {
   const Device device = device_of(o);
   const distributed::ProcessGroup& world = distributed::world();
   data::Loader loader = more.augment(data::Pipeline(train_set).shuffle(o.seed))
                             .shard(world.rank(), world.size())
                             .batch(o.batch)
-                            .drop_last(train_set.size() >= o.batch * world.size())
+                            .drop_last(train_set->size() >= o.batch * world.size())
                             .threads(o.workers)
                             .to(device)
                             .loader();
+  Dims image = train_set->image_sizes();
+  const std::int64_t test_batch = std::clamp<std::int64_t>((1 << 22) / numel_of(image), 1, 1000);
   data::Loader test_loader = data::Pipeline(test_set)
                                  .shard(world.rank(), world.size(), data::Uneven::keep)
-                                 .batch(1000).threads(o.workers).to(device).loader();
+                                 .batch(test_batch).threads(o.workers).to(device).loader();
 
   Run run(o, {.steps_per_epoch = loader.batches(), .items_per_step = o.batch, .items = "images"});
   run.keep("loader", loader);
@@ -59,11 +55,10 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
   run.parallel(net);
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] { return Values{{"test_accuracy", accuracy(net, test_loader, run)}}; });
-  Dims image = train_set.images.sizes();
-  image[0] = 2;
+  image.insert(0, 2);
   run.onnx(net, reshape(linspace(0, 1, numel_of(image)), image), {.input_names = {"image"}, .output_names = {"logits"}},
            [&](const Tensor& x) { return net(x); });
-  run.start(train_set.source, nn::count(net));
+  run.start(train_set->info().source, nn::count(net));
   data::Batch batch;
   while (run.next()) {
     while (!loader.next(batch)) {}  // an epoch ends once with false
@@ -76,6 +71,19 @@ template <class Net> int train(Net& net, const Options& o, const TrainOptions& m
     run.done({{"loss", loss}});
   }
   return run.finish();
+}
+
+// The data set that they name.
+template <class Net> int train(Net& net, const Options& o, const TrainOptions& more = {}) {
+  data::Dataset train_set = data::load_dataset(o.dataset, data::Split::train, o.data);
+  data::Dataset test_set = data::load_dataset(o.dataset, data::Split::test, o.data);
+  if (o.limit > 0) {
+    train_set = train_set.first(std::min(o.limit, train_set.size()));
+    test_set = test_set.first(std::min(o.limit, test_set.size()));
+  }
+  test_set.mean = train_set.mean;
+  test_set.std = train_set.std;
+  return train(net, o, data::as_source(std::move(train_set)), data::as_source(std::move(test_set)), more);
 }
 
 }  // namespace samples

@@ -22,7 +22,7 @@ spelled = {
         "stft": "`stft`, with real and imaginary part as the last dimension", "istft": "`istft`, of the same",
         "absolute": "`abs`", "arccos": "`acos`", "arccosh": "`acosh`", "arcsin": "`asin`", "arcsinh": "`asinh`", "arctan": "`atan`",
         "arctan2": "`atan2`", "arctanh": "`atanh`", "adjoint": "`transpose`", "moveaxis": "`movedim`", "row_stack": "`vstack`", "sgn": "`sign`",
-        "compile": "`jit::fuse` for elementwise functions, `jit::capture` for whole steps on a GPU", "vmap": "`vmap(f)(x)`, which calls f for one slice after the other", "msort": "`sort`, along dim 0", "vdot": "`dot`", "fill": "`full_like`; `fill_` in place", "positive": "the tensor itself",
+        "compile": "`jit::fuse` for elementwise functions, `jit::capture` for whole steps on a GPU", "vmap": "`vmap(f)(x)`, which calls f for one example after the other", "msort": "`sort`, along dim 0", "vdot": "`dot`", "fill": "`full_like`; `fill_` in place", "positive": "the tensor itself",
         "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
         "negative": "`neg`", "subtract": "`sub`", "mm": "`mm`, or `matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
