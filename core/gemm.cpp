@@ -37,6 +37,8 @@ std::int64_t columns_of(const View& v) { return v.size(v.dim() - 1); }
 std::int64_t row_stride(const View& v) { return v.strides[v.dim() - 2]; }
 std::int64_t column_stride(const View& v) { return v.strides[v.dim() - 1]; }
 
+bool dtypes_agree(const View& y, const View& a, const View& b) { return a.dtype == y.dtype && b.dtype == y.dtype; }
+
 // Whether rows lie apart by at least their length, which is what leading dimensions can express.
 bool has_rows(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
   return (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
@@ -108,6 +110,14 @@ template <class T> void start_rows(T* c, std::int64_t c_row, const T* bias, cons
   }
 }
 
+// Whether long rows of a weight [n, k] fall on the same places of the first-level cache, where the library's product of
+// few columns, which reads a few elements of all of them at a time, loses them again: with AVX-512 it takes twice as
+// long. Such rows are copied to where they lie otherwise, a part of k at a time. Asks for the shape: a view and its
+// copy must go the same way.
+bool rows_share_cache_lines(std::int64_t columns, std::int64_t k) {
+  return columns < 128 && k >= 1024 && k % 512 == 0 && cpu_backend::isa() == cpu_backend::Isa::avx512;
+}
+
 template <class T>
 void multiply_piece(const View& y, const View& a, const View& b, const T* bias, const Piece& p, bool add) {
   const std::int64_t n = columns_of(y), k = columns_of(a);
@@ -124,6 +134,17 @@ void multiply_piece(const View& y, const View& a, const View& b, const T* bias, 
     Layout la{}, lb{};
     find_layout(a, &la);
     find_layout(b, &lb);
+    if (!la.transposed && lb.transposed && rows_share_cache_lines(p.columns, k)) {
+      constexpr std::int64_t depth = 256, pitch = depth + 16;
+      const Tensor memory = Tensor::allocate({p.columns * pitch}, f32);
+      for (std::int64_t from = 0; from < k; from += depth) {
+        for (std::int64_t j = 0; j < p.columns; ++j)
+          std::memcpy(memory.data<float>() + j * pitch, right + j * lb.leading + from, depth * sizeof(float));
+        onednn::sgemm(false, true, p.rows, p.columns, depth, left + from, la.leading, memory.data<float>(), pitch,
+                      bias || add || from > 0 ? 1.0f : 0.0f, c, n);
+      }
+      return;
+    }
     onednn::sgemm(la.transposed, lb.transposed, p.rows, p.columns, k, left, la.leading, right, lb.leading,
                   bias || add ? 1.0f : 0.0f, c, n);
   }
@@ -221,7 +242,7 @@ template <class T> void multiply(const View& y, const View& a, const View& b, co
 
 // A column by a row. For short rows, and halves where there are many of both, the ways below are faster.
 bool is_outer(const View& y, const View& a) {
-  constexpr std::int64_t long_row = 256;
+  constexpr std::int64_t long_row = 16;
   return columns_of(a) == 1 && ((a.dtype == f32 && columns_of(y) >= long_row) || rows_of(y) == 1 || columns_of(y) == 1);
 }
 void multiply_outer(const View& y, const View& a, const View& b) {
@@ -230,6 +251,25 @@ void multiply_outer(const View& y, const View& a, const View& b) {
   const void* formula = &mul;
   kernels::pointwise(y.device, pointwise::opcode<pointwise::Mul>, formula, compute_dtype(y.dtype), y,
                      std::span<const View* const>(operands));
+}
+
+// --- tiny matrices: rotations of points ---
+
+bool is_tiny(const View& y, const View& a, const View& b) {
+  return columns_of(y) <= most_tiny && columns_of(a) <= most_tiny && columns_of(a) > 0 && dtypes_agree(y, a, b);
+}
+void multiply_tiny(const View& y, const View& a, const View& b, const View& bias) {
+  View start = bias;
+  Tensor copy;
+  if (bias && bias.dtype != y.dtype) {
+    copy = Tensor::allocate(bias.sizes, y.dtype);
+    kernels::copy(cpu, copy.view(), bias);
+    start = copy.view();
+  }
+  constexpr std::int64_t rows = 2048;  // some ten microseconds
+  parallel_for(y.numel() / columns_of(y), rows, [&](std::int64_t begin, std::int64_t end) {
+    kernels::gemm_tiny(cpu, y, a, b, start, begin, end);
+  });
 }
 
 // --- batches of small matrices ---
@@ -255,7 +295,6 @@ void multiply_small(const View& y, const View& a, const View& b) {
   });
 }
 
-bool dtypes_agree(const View& y, const View& a, const View& b) { return a.dtype == y.dtype && b.dtype == y.dtype; }
 // Halves whose sums are kept in f32.
 bool is_wide(const View& y, const View& a, const View& b) {
   return y.dtype == f32 && is_half(a.dtype) && a.dtype == b.dtype;
@@ -270,11 +309,15 @@ bool is_few_rows(const View& y, const View& a, const View& b) {
   if (y.dtype == f64 || !(dtypes_agree(y, a, b) || is_wide(y, a, b))) return false;
   if (y.numel() != rows_of(y) * columns_of(y)) return false;
   if (columns_of(y) * columns_of(a) < least_few_rows_weight) return false;
+  // A result is the sum of a vector's lanes, which takes as long as a hundred products, or as packing a row of b for
+  // several rows.
+  const std::int64_t rows = rows_of(y), deep = is_half(b.dtype) ? 64 * rows : rows == 1 ? 32 : 160;
+  if (columns_of(a) < deep) return false;
   // Halves have a product of their own that turns round (multiply_half_matrix), twice as fast with more rows than this.
   // oneDNN packs a weight in f32, which takes long when that is large.
   const bool large = columns_of(y) * columns_of(a) > (512 << 10);
   const std::int64_t most = is_half(b.dtype) ? half_panel / 4 : large ? most_few_rows : most_few_rows / 2;
-  return rows_of(y) <= most && row_stride(b) == 1;
+  return rows <= most && row_stride(b) == 1;
 }
 bool lies_on_its_side(const View& v) { return row_stride(v) > 0 && row_stride(v) < column_stride(v); }
 // A matrix along k by one column: the same product turned round.
@@ -344,6 +387,29 @@ void multiply_by_column(const View& y, const View& a, const View& b, const View&
                      std::span<const View* const>(operands));
 }
 
+// Few columns, as of a layer that tells two classes apart: the same product turned round, and its result turned back.
+bool is_few_columns(const View& y, const View& a, const View& b) {
+  constexpr std::int64_t most = 6;
+  const std::int64_t least_depth = is_half(a.dtype) ? 64 : 32;  // a sum is a vector whose lanes are added up
+  return columns_of(y) <= most && columns_of(a) >= least_depth && rows_of(y) > most_few_rows &&
+         y.numel() == rows_of(y) * columns_of(y) && y.dtype != f64 && dtypes_agree(y, a, b) && !lies_on_its_side(a) &&
+         rows_of(a) * columns_of(a) >= least_few_rows_weight;
+}
+void multiply_few_columns(const View& y, const View& a, const View& b, const View& bias) {
+  Tensor copy;
+  const Tensor turned = Tensor::allocate({columns_of(y), rows_of(y)}, f32);
+  multiply_by_rows(turned.view(), on_its_side(b), on_its_side(with_dense_rows(a, copy)), View{});
+  View sums = y;
+  sums.data = turned.raw_data(), sums.dtype = f32;
+  sums.strides[y.dim() - 2] = 1, sums.strides[y.dim() - 1] = rows_of(y);
+  if (!bias) return kernels::copy(cpu, y, sums);
+  const pointwise::Add add;
+  const View* operands[] = {&sums, &bias};
+  const void* formula = &add;
+  kernels::pointwise(y.device, pointwise::opcode<pointwise::Add>, formula, f32, y,
+                     std::span<const View* const>(operands));
+}
+
 // --- batches of one row or one column, by a matrix that lies along k ---
 
 bool is_batch_of_columns(const View& y, const View& a, const View& b) {
@@ -367,6 +433,32 @@ void multiply_columns(const View& y, const View& a, const View& b) {
                       a.as<const char>() + size * item_offset(a, i), row_stride(a), nullptr,
                       y.as<char>() + size * i * n, n};
       kernels::gemm_few_rows(cpu, p, 0, n);
+    }
+  });
+}
+
+// The same by matrices that lie along n, as what one query's attention makes of the values.
+bool is_batch_of_rows(const View& y, const View& a, const View& b) {
+  return rows_of(y) == 1 && y.numel() > columns_of(y) && y.dtype != f64 && dtypes_agree(y, a, b) &&
+         column_stride(b) == 1 && columns_of(y) >= 8 && columns_of(a) >= 16;
+}
+void multiply_rows(const View& y, const View& a, const View& b) {
+  const std::int64_t n = columns_of(y), k = columns_of(a), items = y.numel() / n;
+  Tensor copy;
+  View lines = a;
+  if (a.dtype != f32 || column_stride(a) != 1) {
+    copy = Tensor::allocate(a.sizes, f32);
+    kernels::copy(cpu, copy.view(), a);
+    lines = copy.view();
+  }
+  const auto grain = static_cast<std::int64_t>(small_piece / 4 / flops_of(1, n, k));
+  const auto size = static_cast<std::int64_t>(size_of(b.dtype));
+  parallel_for(items, std::clamp<std::int64_t>(grain, 1, items), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const FewRows p{b.dtype, 1, n, k, lines.as<const float>() + item_offset(lines, i), k,
+                      b.as<const char>() + size * item_offset(b, i), row_stride(b), nullptr,
+                      y.as<char>() + size * i * n, n};
+      kernels::gemm_few_rows_across(cpu, p, 0, n);
     }
   });
 }
@@ -405,7 +497,7 @@ Tensor pack(HalfProduct p) {
 // One matrix: all of b is packed once, then pieces of rows (and columns, where there are few rows) use it. `kept` is
 // that of `weight`, b's view. Elements have the same bits when the product is turned round.
 void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const KeptWeight& kept) {
-  const bool few_rows = p.m > half_panel / 4 && p.m <= half_panel && p.n > p.m;
+  const bool few_rows = p.m > half_panel / 2 && p.m <= half_panel && p.n > p.m && p.k >= 768;
   PackedWeight packed(kept, weight, "panels of halves");
   if (!packed && !packed.wanted() && few_rows && p.b_row == 1) {  // they do not pay for packing weights
     p = turned(p);
@@ -489,8 +581,16 @@ void kernels::gemm(Device device, const View& y, const View& a, const View& b, c
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::gemm, device)(y, a, b, bias, add);
   if (y.numel() * columns_of(a) <= tiny && dtypes_agree(y, a, b)) {
     visit_floating(y.dtype, [&]<class T> { multiply_tiny<T>(y, a, b, bias, add); });
+  } else if (!add && is_tiny(y, a, b)) {
+    multiply_tiny(y, a, b, bias);
+  } else if (!add && !bias && is_tiny(on_its_side(y), on_its_side(b), on_its_side(a))) {
+    multiply_tiny(on_its_side(y), on_its_side(b), on_its_side(a), View{});
   } else if (!add && !bias && is_outer(y, a)) {
     multiply_outer(y, a, b);
+  } else if (!add && !bias && is_batch_of_rows(y, a, b)) {
+    multiply_rows(y, a, b);
+  } else if (!add && !bias && is_batch_of_rows(on_its_side(y), on_its_side(b), on_its_side(a))) {
+    multiply_rows(on_its_side(y), on_its_side(b), on_its_side(a));
   } else if (!add && !bias && is_small(y, a, b)) {
     multiply_small(y, a, b);
   } else if (!add && is_few_rows(y, a, b)) {
@@ -501,6 +601,8 @@ void kernels::gemm(Device device, const View& y, const View& a, const View& b, c
     multiply_by_column(y, a, b);
   } else if (!add && bias && is_half(y.dtype) && is_one_column(y, a, b)) {
     multiply_by_column(y, a, b, bias);
+  } else if (!add && is_few_columns(y, a, b)) {
+    multiply_few_columns(y, a, b, bias);
   } else if (!add && !bias && is_batch_of_columns(y, a, b)) {
     multiply_columns(y, a, b);
   } else if (!add && !bias && is_batch_of_columns(on_its_side(y), on_its_side(b), on_its_side(a))) {

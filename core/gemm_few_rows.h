@@ -25,7 +25,7 @@ inline constexpr std::int64_t most_few_rows = 32, most_few_pixels = 16;
 
 // Columns [first, last) of c.
 MANTISSA_KERNEL(gemm_few_rows, const FewRows& p, std::int64_t first, std::int64_t last)
-// The same for one row by halves that lie along n: b_row elements from one k to the next.
+// The same for one row by a matrix that lies along n: b_row elements from one k to the next.
 MANTISSA_KERNEL(gemm_few_rows_across, const FewRows& p, std::int64_t first, std::int64_t last)
 // All of c, in parallel (core/gemm.cpp).
 void multiply_few_rows(const FewRows& p);

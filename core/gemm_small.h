@@ -1,4 +1,4 @@
-// What core/gemm.cpp and core/cpu/gemm_small.cpp tell each other about a batch of small f32 products.
+// What core/gemm.cpp and core/cpu/gemm_small.cpp tell each other about batches of small products.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +15,11 @@ struct SmallProduct {
 };
 // c = a @ b, c dense. The bits do not depend on strides.
 MANTISSA_KERNEL(gemm_small, const SmallProduct& p, const float* a, const float* b, float* c)
+
+// y = a @ b + bias for b of at most most_tiny rows and columns, any number of matrices of any strides in one floating
+// dtype; bias [n] or absent. Rows [first, last) of all matrices.
+inline constexpr std::int64_t most_tiny = 4;
+MANTISSA_KERNEL(gemm_tiny, const View& y, const View& a, const View& b, const View& bias, std::int64_t first,
+                std::int64_t last)
 
 }  // namespace mantissa

@@ -1,11 +1,17 @@
 // grid_sample and affine_grid (Jaderberg et al., 2015): a picture read at points that a network may have
-// computed. Made of gathers, one for each neighbour of a point; the weights carry the gradient to the grid.
+// computed. Made of gathers, one for each neighbour of a point; the weights carry the gradient to the grid. On the CPU
+// the nearest neighbour and linear interpolation have a kernel (core/grid_sample.h).
 // Positions, borders and weights follow PyTorch.
 #include <cmath>
 
+#include "autograd/backward.h"
+#include "core/grid_sample.h"
 #include "ops/compose.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(fill, const View& y, double value)
+
 namespace {
 
 struct GridSample {
@@ -25,7 +31,9 @@ struct GridSample {
   Tensor inside(const Tensor& at, std::int64_t n) const {
     const auto last = static_cast<double>(n - 1);
     if (padding_mode == "zeros") return at;
-    return clamp(padding_mode == "reflection" ? reflected(at, n) : at, 0, last);
+    const Tensor p = padding_mode == "reflection" ? reflected(at, n) : at;
+    // what is held at a border, or lies on it, does not move with the grid
+    return where(logical_and(gt(p, Tensor(0.0)), lt(p, Tensor(last))), p, clamp(p.detach(), 0, last));
   }
   Tensor reflected(const Tensor& at, std::int64_t n) const {
     const double low = align_corners ? 0 : -0.5,
@@ -42,8 +50,8 @@ struct GridSample {
     return where(le(t, Tensor(1.0)), near, far);
   }
 
-  static Tensor compose(const GridSample& op, const Tensor& x, const Tensor& grid) {
-    op.check_inputs(x, grid);
+  static Tensor compose(const GridSample& op, const Tensor& x, const Tensor& grid);
+  static Tensor by_gathers(const GridSample& op, const Tensor& x, const Tensor& grid) {
     const int n = x.dim() - 2;
     const std::int64_t batch = x.size(0), channels = x.size(1),
                        points = grid.numel() / std::max<std::int64_t>(batch * n, 1);
@@ -73,7 +81,8 @@ struct GridSample {
       const std::int64_t n = x.size(static_cast<int>(d) + 2);
       const Tensor p = at[d].detach();
       Tensor tap = taps == 1 ? round(p) : floor(p) + static_cast<double>(k % taps - (taps == 4 ? 1 : 0));
-      Tensor w = taps == 1 ? at[d] * 0.0 + 1.0 : taps == 2 ? 1.0 - abs(at[d] - tap) : cubic_weight(at[d] - tap);
+      Tensor w = taps == 1 ? at[d] * 0.0 + 1.0 : taps == 4 ? cubic_weight(at[d] - tap)
+                                                : k % taps == 0 ? 1.0 - (at[d] - tap) : 1.0 + (at[d] - tap);
       if (taps == 4) tap = round(inside(tap, n));
       const auto last = static_cast<double>(n - 1);
       w = where(logical_and(ge(tap, Tensor(0.0)), le(tap, Tensor(last))), w, Tensor(0.0));
@@ -114,6 +123,79 @@ struct GridSample {
   }
 };
 MANTISSA_OP(GridSample)
+
+// The three kernels as operators; each means what the gathers mean.
+struct ReadGrid {
+  GridSample op;
+  GridReading how() const {
+    using Padding = GridReading::Padding;
+    return {op.padding_mode == "zeros" ? Padding::zeros : op.padding_mode == "border" ? Padding::border
+                                                                                      : Padding::reflection,
+            op.mode == "nearest", op.align_corners};
+  }
+  static bool fits(const GridSample& op, const Tensor& x, const Tensor& grid) {
+    return x.device().is_cpu() && op.mode != "bicubic" && x.dtype() == grid.dtype() && !is_half(x.dtype()) &&
+           x.numel() > 0 && x.numel() / (x.size(0) * x.size(1)) < INT32_MAX;
+  }
+};
+// The gradient of input i of the gathers. What is differentiated is a node of its own: the grid may come from x.
+Tensor gathers_gradient(const GridSample& op, const Tensor& g, Tensor x, Tensor grid, bool of_grid) {
+  Tensor& input = of_grid ? grid : x;
+  input = input.requires_grad() ? input * 1.0 : input.detach().requires_grad_();
+  const Tensor roots[] = {GridSample::by_gathers(op, x, grid)}, inputs[] = {input}, gradients[] = {g};
+  return grad(roots, inputs, gradients, {.create_graph = true})[0];
+}
+struct ReadGridInputGradient : ReadGrid {
+  static constexpr auto name = "grid_sample_input_gradient";
+  static constexpr const char* args[] = {"gradient", "grid"};
+  Dims x_sizes;
+  Spec infer(const Tensor& g, const Tensor&) const { return like(g, x_sizes); }
+  void run(const View& dx, const View& g, const View& grid) const {
+    kernels::read_grid_input_gradient(dx.device, dx, g, grid, how());
+  }
+  static Tensor reference(const ReadGridInputGradient& r, const Tensor& g, const Tensor& grid) {
+    return gathers_gradient(r.op, g, zeros(r.x_sizes, {.dtype = g.dtype(), .device = g.device()}), grid, false);
+  }
+};
+struct ReadGridGridGradient : ReadGrid {
+  static constexpr auto name = "grid_sample_grid_gradient";
+  static constexpr const char* args[] = {"gradient", "x", "grid"};
+  Spec infer(const Tensor&, const Tensor&, const Tensor& grid) const { return like(grid); }
+  void run(const View& dgrid, const View& g, const View& x, const View& grid) const {
+    if (how().nearest) kernels::fill(dgrid.device, dgrid, 0.0);
+    else kernels::read_grid_grid_gradient(dgrid.device, dgrid, g, x, grid, how());
+  }
+  static Tensor reference(const ReadGridGridGradient& r, const Tensor& g, const Tensor& x, const Tensor& grid) {
+    return gathers_gradient(r.op, g, x, grid, true);
+  }
+};
+struct ReadGridForward : ReadGrid {
+  static constexpr auto name = "grid_sample_forward";
+  static constexpr const char* args[] = {"x", "grid"};
+  Spec infer(const Tensor& x, const Tensor& grid) const {
+    Dims sizes{x.size(0), x.size(1)};
+    for (int d = 1; d + 1 < grid.dim(); ++d) sizes.push_back(grid.size(d));
+    return like(x, sizes);
+  }
+  void run(const View& y, const View& x, const View& grid) const { kernels::read_grid(y.device, y, x, grid, how()); }
+  static constexpr auto vjp() {
+    return rules(
+        [](const ReadGridForward& r, Grad g, Shape<0> x, In<1> grid) {
+          return apply(ReadGridInputGradient{r, x.sizes}, contiguous(g), grid);
+        },
+        [](const ReadGridForward& r, Grad g, In<0> x, In<1> grid) {
+          return apply(ReadGridGridGradient{r}, contiguous(g), x, grid);
+        });
+  }
+  static Tensor reference(const ReadGridForward& r, const Tensor& x, const Tensor& grid) {
+    return GridSample::by_gathers(r.op, x, grid);
+  }
+};
+Tensor GridSample::compose(const GridSample& op, const Tensor& x, const Tensor& grid) {
+  op.check_inputs(x, grid);
+  if (!ReadGrid::fits(op, x, grid)) return by_gathers(op, x, grid);
+  return apply(ReadGridForward{op}, contiguous(x), contiguous(grid));
+}
 
 }  // namespace
 

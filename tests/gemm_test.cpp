@@ -15,11 +15,12 @@ using cpu_backend::Isa;
 
 struct Case { std::int64_t m, n, k; };
 // Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (256, 2048), of few rows (8,
-// 16, 32), and of a piece of work; one row, one column.
+// 16, 32), and of a piece of work; one row, one column; tiny matrices; few columns; rows that lie 4 KiB apart.
 const Case cases[] = {{1, 1, 129}, {1, 40, 33},  {13, 31, 7},    {14, 32, 16},   {15, 33, 17},     {29, 65, 127},
                       {6, 16, 1},  {7, 200, 64}, {100, 96, 255}, {300, 65, 128}, {40, 70, 4099}, {333, 257, 190},
                       {2, 50, 700}, {5, 13, 77},   {8, 200, 64},   {16, 47, 1030}, {31, 600, 900},
-                      {1, 701, 67}, {1, 5000, 1}, {1027, 1, 41},  {35, 1, 4099}};
+                      {1, 701, 67}, {1, 5000, 1}, {1027, 1, 41},  {35, 1, 4099}, {700, 3, 3},     {3, 900, 4},
+                      {700, 2, 70}, {333, 6, 129}, {64, 61, 1024}, {90, 17, 2048}};
 
 // A matrix of `t` in one of four layouts: by rows, by columns, every other row of a larger one, every other column.
 Tensor matrix(std::int64_t rows, std::int64_t columns, Dtype t, int layout) {
@@ -67,13 +68,19 @@ TEST_CASE("products agree with f64 in every dtype, layout and instruction set") 
       const Tensor a = cast(rand({5, 1, 20, 33}, {.dtype = f64}) - 0.5, t);
       const Tensor b = cast(rand({3, 33, 40}, {.dtype = f64}) - 0.5, t);
       CHECK(wrong(matmul(a, b), matmul(cast(a, f64), cast(b, f64)), 33) == "");
-      for (const Case& c : {Case{4, 4, 4}, Case{16, 16, 16}, Case{9, 33, 17}, Case{1, 64, 64}, Case{30, 20, 64}}) {
+      for (const Case& c : {Case{4, 4, 4}, Case{16, 16, 16}, Case{9, 33, 17}, Case{1, 64, 64}, Case{30, 20, 64},
+                            Case{3, 3, 3}, Case{2, 4, 1}, Case{800, 3, 4}, Case{4, 200, 2}, Case{30, 40, 1},
+                            Case{1, 70, 200}, Case{1, 10, 50}}) {
         const Tensor left = cast(rand({7, c.m, c.k}, {.dtype = f64}) - 0.5, t);
         const Tensor right = cast(rand({7, c.k, c.n}, {.dtype = f64}) - 0.5, t);
         const Tensor y = matmul(left, right), turned = contiguous(transpose(left)), wide = cat({right, right}, 2);
         CHECK(wrong(y, matmul(cast(left, f64), cast(right, f64)), c.k) == "");
         CHECK(equal(matmul(transpose(turned), slice(wide, 2, c.n)), y));
       }
+      const Tensor across = cast(rand({7, 33, 60}, {.dtype = f64}) - 0.5, t);  // turned matrices by one column each
+      const Tensor column = cast(rand({7, 33, 1}, {.dtype = f64}) - 0.5, t);
+      const Tensor wanted = matmul(transpose(cast(across, f64)), cast(column, f64));
+      CHECK(wrong(matmul(transpose(across), column), wanted, 33) == "");
     }
   }
   cpu_backend::set_isa(before);
@@ -94,7 +101,8 @@ TEST_CASE("products have the same bits for any number of threads, and in any lay
     }
   }
   for (Dtype t : {f32, f16, bf16}) {
-    for (const Case& c : {Case{1, 3000, 500}, Case{3000, 1, 500}, Case{1, 90000, 1}}) {
+    for (const Case& c : {Case{1, 3000, 500}, Case{3000, 1, 500}, Case{1, 90000, 1}, Case{9000, 3, 3}, Case{3, 9000, 4},
+                          Case{3000, 2, 70}, Case{64, 500, 2048}}) {
       for (const int layout : {0, 1}) {
         const Tensor a = matrix(c.m, c.k, t, layout), b = matrix(c.k, c.n, t, layout);
         set_num_threads(1);

@@ -57,6 +57,35 @@ TEST_CASE("gradients that are zero exist") {
   CHECK(all_close(gradient(grid_sample(image, grid, {.mode = "nearest"}), grid), zeros({1, 2, 2, 2}, {.dtype = f64})));
 }
 
+// PyTorch's numbers. Points that lie on elements have the slope towards the next one; what is held at a border does not
+// move, and what lies on the border counts as held.
+TEST_CASE("the gradient of a grid whose points lie on elements") {
+  const Tensor x = reshape(square(arange(15, {.dtype = f64})), {1, 1, 3, 5});
+  const Tensor same = affine_grid(tensor({{1, 0, 0}, {0, 1, 0}}, {.dtype = f64}).unsqueeze(0), {1, 1, 3, 5}, true);
+  const auto gradient_with = [&](std::string_view padding, const Tensor& image) {
+    const Tensor grid = same.clone().requires_grad_();
+    const Tensor y = sum(grid_sample(image, grid, {.padding_mode = padding, .align_corners = true}));
+    const Tensor inputs[] = {grid};
+    const Tensor recorded = grad(y, inputs, {.create_graph = true})[0];  // by gathers, as on a GPU
+    const Tensor found = grad(y, inputs)[0];
+    CHECK(all_close(found, recorded.detach()));
+    return found;
+  };
+  const Tensor zeros_mode = tensor({{2, 25, 6, 35, 10, 45, 14, 55, -32, 65},
+                                    {22, 75, 26, 85, 30, 95, 34, 105, -162, 115},
+                                    {42, -100, 46, -121, 50, -144, 54, -169, -392, -196}}, {.dtype = f64});
+  const Tensor held = tensor({{0, 0, 6, 0, 10, 0, 14, 0, 0, 0},
+                              {0, 75, 26, 85, 30, 95, 34, 105, 0, 115},
+                              {0, 0, 46, 0, 50, 0, 54, 0, 0, 0}}, {.dtype = f64});
+  CHECK(all_close(reshape(gradient_with("zeros", x), {3, 10}), zeros_mode));
+  CHECK(all_close(reshape(gradient_with("border", x), {3, 10}), held));
+  CHECK(all_close(reshape(gradient_with("reflection", x), {3, 10}), held));
+  const Tensor large = x / Tensor(0.0);  // what a point does not touch may be infinite
+  const Tensor outside = full({1, 1, 1, 2}, 3, {.dtype = f64});
+  CHECK(grid_sample(large, outside).item<double>() == 0);
+  CHECK(grid_sample(x, full({1, 1, 1, 2}, NAN, {.dtype = f64})).item<double>() == 0);
+}
+
 TEST_CASE("pow, erf and gelu at the ends of their dtype's range") {
   const auto values = [](const Tensor& t) { return t.to_vector<double>(); };
   const std::vector<double> interesting{0, -0.0, 1, -1, 2, -2, 0.5, -2.5, 3, 20, 1e5, HUGE_VAL, -HUGE_VAL, NAN};

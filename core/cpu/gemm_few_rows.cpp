@@ -153,7 +153,8 @@ void gemm_few_rows_across(const FewRows& p, std::int64_t first, std::int64_t las
     if (p.wide) finish(static_cast<float*>(p.c) + first);
     else finish(static_cast<T*>(p.c) + first);
   };
-  if (p.dtype == f16) all.template operator()<Half>();
+  if (p.dtype == f32) all.template operator()<float>();
+  else if (p.dtype == f16) all.template operator()<Half>();
   else all.template operator()<BFloat16>();
 }
 

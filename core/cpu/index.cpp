@@ -103,8 +103,29 @@ bool whole_rows(const View& rows, int dim, const View& index, const View& matrix
   return dim == 0 && rows.dim() == 2 && index.strides[1] == 0 && rows.strides[1] == 1 && matrix.strides[1] == 1;
 }
 
+// Lines of few elements, as what each row of logits gives its label: element after element of y.
+template <class Word> void gather_elements(const View& y, const View& x, int dim, const View& index) {
+  Dims from = x.strides;
+  from[dim] = 0;
+  const Dims* strides[] = {&y.strides, &from, &index.strides};
+  const Loop loop = collapse(y.sizes, strides, 3);
+  const std::int64_t ys = loop.strides[0].back(), xs = loop.strides[1].back(), is = loop.strides[2].back();
+  parallel_for(y.numel(), grain_size / 4, [&](std::int64_t begin, std::int64_t end) {
+    for_row_pieces(loop, 3, begin, end, [&](const RowWalk& walk, std::int64_t column, std::int64_t n) {
+      Word* to = y.as<Word>() + walk.offset(0) + column * ys;
+      const Word* line = x.as<const Word>() + walk.offset(1) + column * xs;
+      const std::int64_t* at = index.as<const std::int64_t>() + walk.offset(2) + column * is;
+      const std::int64_t count = n, y_step = ys, x_step = xs, step = is, along = x.strides[dim];
+      for (std::int64_t i = 0; i < count; ++i) to[i * y_step] = line[i * x_step + at[i * step] * along];
+    });
+  });
+}
+
 template <class Word> void gather_words(const View& y, const View& x, int dim, const View& index) {
-  if (!gather_runs<Word>(y, x, dim, index)) gather_lines<Word>(y, x, dim, index);
+  constexpr std::int64_t few = 8;
+  if (gather_runs<Word>(y, x, dim, index)) return;
+  if (y.sizes[dim] < few) gather_elements<Word>(y, x, dim, index);
+  else gather_lines<Word>(y, x, dim, index);
 }
 
 void gather_rows(const View& y, const View& x, const View& index) {
@@ -247,7 +268,9 @@ void scatter_add(const View& y, int dim, const View& index, const View& whole_so
                 const std::int64_t* at = index.as<const std::int64_t>() + io;
                 const T* from = source.as<const T>() + so;
                 T* to = y.as<T>() + yo;
-                if constexpr (sizeof(T) == 2) {  // halves: what the index names is summed in f32 and rounded once
+                if (n == 1) {
+                  to[at[0] * ys] = static_cast<T>(static_cast<C>(to[at[0] * ys]) + static_cast<C>(from[0]));
+                } else if constexpr (sizeof(T) == 2) {  // halves: what is named is summed in f32 and rounded once
                   const std::unique_ptr<C[]> sum(new C[static_cast<std::size_t>(length)]);
                   for (std::int64_t i = 0; i < n; ++i) sum[at[i * is]] = static_cast<C>(to[at[i * is] * ys]);
                   for (std::int64_t i = 0; i < n; ++i) sum[at[i * is]] += static_cast<C>(from[i * ss]);

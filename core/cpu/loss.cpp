@@ -2,6 +2,7 @@
 // checked here, where they are read anyway.
 #include "core/cpu/columns.h"
 #include "core/cpu/labels.h"
+#include "core/cpu/row_walk.h"
 #include "core/kernel.h"
 #include "core/ops.h"
 #include "core/parallel.h"
@@ -17,6 +18,7 @@ MANTISSA_KERNEL(nll_loss, const View& loss, const View& total, const View& x, co
 MANTISSA_KERNEL(nll_loss_backward, const View& dx, const View& g, const View& target, const View& weight,
                 const View& total, const NllOptions& options)
 MANTISSA_KERNEL(mse_loss, const View& y, const View& a, const View& b, Reduction reduction)
+MANTISSA_KERNEL(fill, const View& y, double value)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -63,6 +65,29 @@ void reduce_losses(const View& loss, const View& total, const Tensor& each, cons
 // What the gradient of row r's loss is multiplied with.
 template <class C> C row_gradient(const C* g, std::int64_t r, C total, Reduction reduction) {
   return reduction == Reduction::none ? g[r] : reduction == Reduction::mean ? g[0] / total : g[0];
+}
+
+// f(row, label, place) for every target of x, in any order, split over threads: where x has the label's element, as it
+// lies. The label of a row that is ignored is -1.
+template <class F> void for_labels(const View& x, const std::int64_t* labels, std::int64_t ignore, const F& f) {
+  const int classes = class_dim(x);
+  const std::int64_t step = x.strides[classes];
+  Dims sizes, strides;  // x without its classes
+  for (int d = 0; d < x.dim(); ++d)
+    if (d != classes) sizes.push_back(x.sizes[d]), strides.push_back(x.strides[d]);
+  const Dims* const lies[] = {&strides};
+  const Loop rows = collapse(sizes, lies, 1);
+  const std::int64_t inner = rows.strides[0].back();
+  parallel_for(numel_of(sizes), grain_size / 4, [&](std::int64_t first, std::int64_t last) {
+    std::int64_t r = first;
+    for_row_pieces(rows, 1, first, last, [&](const RowWalk& walk, std::int64_t column, std::int64_t count) {
+      const std::int64_t at = walk.offset(0) + column * inner;
+      for (std::int64_t j = 0; j < count; ++j, ++r) {
+        const std::int64_t label = labels[r] == ignore ? -1 : labels[r];
+        f(r, label, at + j * inner + (label < 0 ? 0 : label * step));
+      }
+    });
+  });
 }
 
 // --- few classes: targets side by side ---
@@ -238,16 +263,19 @@ void cross_entropy_backward(const View& dx, const View& g, const View& x, const 
 void nll_loss(const View& loss, const View& total, const View& x, const View& target, const View& weight,
               const NllOptions& o) {
   visit_compute(x.dtype, [&]<class C> {
-    const std::int64_t classes = x.sizes[class_dim(x)], rows = target.numel();
+    const std::int64_t rows = target.numel();
     const Dense<std::int64_t> labels(target);
-    check_labels(labels.data(), rows, classes, o.ignore_index);
-    const Dense<C> in(moved_to_last(x, class_dim(x))), w(weight);
+    check_labels(labels.data(), rows, x.sizes[class_dim(x)], o.ignore_index);
+    const Dense<C> w(weight);
     const Tensor each = Tensor::allocate({rows}, dtype_of<C>);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t label = labels.data()[r];
-      C& value = static_cast<C*>(each.raw_data())[r];
-      value = label == o.ignore_index ? C(0) : -(w.data() ? w.data()[label] : C(1)) * in.data()[r * classes + label];
-    }
+    C* costs = static_cast<C*>(each.raw_data());
+    visit_floating(x.dtype, [&]<class T> {
+      if constexpr (std::is_same_v<Compute<T>, C>) {
+        for_labels(x, labels.data(), o.ignore_index, [&](std::int64_t r, std::int64_t label, std::int64_t place) {
+          costs[r] = label < 0 ? C(0) : -(w.data() ? w.data()[label] : C(1)) * static_cast<C>(x.as<const T>()[place]);
+        });
+      }
+    });
     reduce_losses(loss, total, each, labels.data(), w.data(), o.ignore_index, o.reduction);
   });
 }
@@ -255,18 +283,18 @@ void nll_loss(const View& loss, const View& total, const View& x, const View& ta
 void nll_loss_backward(const View& dx, const View& g, const View& target, const View& weight,
                        const View& total, const NllOptions& o) {
   visit_compute(dx.dtype, [&]<class C> {
-    const std::int64_t classes = dx.sizes[class_dim(dx)], rows = target.numel();
     const Dense<std::int64_t> labels(target);
     const Dense<C> w(weight), grad(g), totals(total);
-    DenseResult<C> out(moved_to_last(dx, class_dim(dx)));
-    for_targets<C>(rows, classes, 0, [&](std::int64_t r, C*) {
-      C* to = out.data() + r * classes;
-      const std::int64_t label = labels.data()[r];
-      std::fill_n(to, classes, C(0));
-      if (label == o.ignore_index) return;
-      to[label] = -(w.data() ? w.data()[label] : C(1)) * row_gradient(grad.data(), r, totals.data()[0], o.reduction);
+    fill(dx, 0.0);
+    visit_floating(dx.dtype, [&]<class T> {
+      if constexpr (std::is_same_v<Compute<T>, C>) {
+        for_labels(dx, labels.data(), o.ignore_index, [&](std::int64_t r, std::int64_t label, std::int64_t place) {
+          if (label < 0) return;
+          const C from_row = row_gradient(grad.data(), r, totals.data()[0], o.reduction);
+          dx.as<T>()[place] = static_cast<T>(-(w.data() ? w.data()[label] : C(1)) * from_row);
+        });
+      }
     });
-    out.finish();
   });
 }
 

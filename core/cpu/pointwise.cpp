@@ -360,8 +360,18 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
   View views[3];
   const View* operands[3];
   Tensor turned[3];
+  double numbers[3];
   for (std::size_t k = 0; k < x.size(); ++k) {
     operands[k] = x[k];
+    if (x[k]->numel() == 1 && x[k]->dtype != compute && y.dtype == compute && is_floating(compute)) {
+      // a number of the program: in the result's dtype, so that rows are read where they lie
+      views[k] = *x[k];
+      views[k].data = &numbers[k], views[k].dtype = compute;
+      if (compute == f64) load_run(views[k].as<double>(), x[k]->data, x[k]->dtype, 0, 0, 1);
+      else load_run(views[k].as<float>(), x[k]->data, x[k]->dtype, 0, 0, 1);
+      operands[k] = &views[k];
+      continue;
+    }
     if (!lies_across(*x[k], y)) continue;
     turned[k] = Tensor::allocate(x[k]->sizes, x[k]->dtype, cpu, layout_of(y));
     views[k] = turned[k].view();

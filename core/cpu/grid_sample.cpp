@@ -1,0 +1,230 @@
+// Reading planes and volumes at points (core/grid_sample.h). For a block of points it is worked out once where their
+// neighbours lie and what they weigh; then channel after channel is gathered, so that the loops over points are
+// loads by index and products. Work is cut by samples and blocks of points, and for the gradient of x, which adds to
+// planes, by samples and groups of channels: each plane gets its points in their order.
+#include "core/grid_sample.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/cpu/simd.h"
+#include "core/parallel.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+namespace {
+
+constexpr std::int64_t block = 256;  // points
+
+// What all points share: n dimensions, the last first, as a grid lists them.
+template <int n> struct Space {
+  std::int64_t size[n], batch, channels, points, plane = 1;
+  GridReading how;
+
+  Space(const View& x, const View& grid, const GridReading& given)
+      : batch(x.sizes[0]), channels(x.sizes[1]), points(1), how(given) {
+    for (int d = 0; d < n; ++d) size[d] = x.sizes[1 + n - d], plane *= size[d], points *= grid.sizes[1 + d];
+  }
+  std::int64_t blocks() const { return (points + block - 1) / block; }
+};
+
+// Neighbours of a block of points: neighbour k is one further along dimension d where bit d of k is set.
+template <class T, int n, bool nearest> struct Neighbours {
+  static constexpr int count = nearest ? 1 : 1 << n;
+  std::int32_t at[count][block];  // its element of a plane, or -1: there is none, and it reads as 0
+  T weight[count][block];
+  T part[n][block];   // how far a point is from its first neighbour, in elements
+  T slope[n][block];  // how far a point moves with its number of the grid
+
+  void find(const Space<n>& s, const T* grid, std::int64_t points) {
+    std::int32_t first[n][block];  // a neighbour that lies outside is one of -2, -1, size and size + 1
+    for (int d = 0; d < n; ++d) {
+      const auto size = static_cast<T>(s.size[d]), last = size - 1;
+      const T stretch = s.how.align_corners ? last / 2 : size / 2, shift = s.how.align_corners ? T(0) : T(0.5);
+      for (std::int64_t i = 0; i < points; ++i) {
+        part[d][i] = (grid[i * n + d] + 1) * stretch - shift;
+        slope[d][i] = stretch;
+      }
+      if (s.how.padding == GridReading::Padding::reflection) {
+        const T low = s.how.align_corners ? T(0) : T(-0.5), span = s.how.align_corners ? last : size;
+        for (std::int64_t i = 0; i < points; ++i) reflect(part[d][i], slope[d][i], low, span);
+      }
+      if (s.how.padding != GridReading::Padding::zeros) {
+        for (std::int64_t i = 0; i < points; ++i) {
+          const T p = part[d][i];
+          slope[d][i] = p > 0 && p < last ? slope[d][i] : T(0);
+          part[d][i] = p <= 0 ? T(0) : p >= last ? last : p;
+        }
+      }
+      for (std::int64_t i = 0; i < points; ++i) {
+        const T p = part[d][i], whole = nearest ? std::rint(p) : std::floor(p);
+        T held = whole >= -2 ? whole : T(-2);  // of NaN, too
+        held = held <= size ? held : size;
+        first[d][i] = static_cast<std::int32_t>(held);
+        part[d][i] = nearest ? T(0) : p - whole;
+      }
+    }
+    for (int k = 0; k < count; ++k) {
+      for (std::int64_t i = 0; i < points; ++i) {
+        T w = 1;
+        std::int32_t element = 0, inside = 1;
+#pragma GCC unroll 8
+        for (int d = n - 1; d >= 0; --d) {
+          const int further = k >> d & 1;
+          const auto size = static_cast<std::int32_t>(s.size[d]), tap = first[d][i] + further;
+          inside &= static_cast<std::int32_t>(tap >= 0) & static_cast<std::int32_t>(tap < size);
+          element = element * (inside ? size : 0) + tap;
+          w *= further ? part[d][i] : 1 - part[d][i];
+        }
+        at[k][i] = inside ? element : -1;
+        weight[k][i] = inside ? w : T(0);
+      }
+    }
+  }
+  static void reflect(T& p, T& turn, T low, T span) {
+    if (span == 0) {
+      p = turn = 0;
+      return;
+    }
+    const T distance = std::abs(p - low), turns = std::floor(distance / span), rest = distance - turns * span;
+    const bool back = turns - 2 * std::floor(turns / 2) != 0;
+    if (back != (p < low)) turn = -turn;
+    p = (back ? span - rest : rest) + low;
+  }
+  // Element `index` of a plane; without a branch, so that loops over points become gathers.
+  static T read(const T* plane, std::int32_t index) {
+    const T v = plane[index < 0 ? 0 : index];
+    return index < 0 ? T(0) : v;
+  }
+};
+
+// f(sample, first point, points) for every block of every sample.
+template <int n, class F> void for_blocks(const Space<n>& s, const F& f) {
+  const std::int64_t blocks = s.blocks(), work = block * (s.channels + 8) * (1 << n) / 2;
+  parallel_for(s.batch * blocks, std::max<std::int64_t>(1, grain_size / work), [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t u = from; u < to; ++u) {
+      const std::int64_t first = u % blocks * block;
+      f(u / blocks, first, std::min(block, s.points - first));
+    }
+  });
+}
+
+template <class T, int n, bool nearest> void forward(T* y, const T* x, const T* grid, const Space<n>& s) {
+  using Here = Neighbours<T, n, nearest>;
+  for_blocks(s, [&](std::int64_t sample, std::int64_t first, std::int64_t points) {
+    Here here;
+    here.find(s, grid + (sample * s.points + first) * n, points);
+    for (std::int64_t c = 0; c < s.channels; ++c) {
+      const T* plane = x + (sample * s.channels + c) * s.plane;
+      T sums[block];  // nobody else's memory, which is what lets the loop load by index
+      for (std::int64_t i = 0; i < points; ++i) {
+        T sum = here.weight[0][i] * Here::read(plane, here.at[0][i]);
+#pragma GCC unroll 8
+        for (int k = 1; k < Here::count; ++k) sum += here.weight[k][i] * Here::read(plane, here.at[k][i]);
+        sums[i] = sum;
+      }
+      std::copy_n(sums, points, y + (sample * s.channels + c) * s.points + first);
+    }
+  });
+}
+
+template <class T, int n, bool nearest>
+void input_gradient(T* dx, const T* g, const T* grid, const Space<n>& s) {
+  using Here = Neighbours<T, n, nearest>;
+  constexpr std::int64_t group = 4;  // channels that share what is found of a block
+  const std::int64_t groups = (s.channels + group - 1) / group;
+  parallel_for(s.batch * groups, 1, [&](std::int64_t from, std::int64_t to) {
+    Here here;
+    for (std::int64_t u = from; u < to; ++u) {
+      const std::int64_t sample = u / groups, begin = u % groups * group, end = std::min(begin + group, s.channels);
+      T* planes = dx + sample * s.channels * s.plane;
+      std::fill(planes + begin * s.plane, planes + end * s.plane, T(0));
+      for (std::int64_t first = 0; first < s.points; first += block) {
+        const std::int64_t points = std::min(block, s.points - first);
+        here.find(s, grid + (sample * s.points + first) * n, points);
+        for (std::int64_t c = begin; c < end; ++c) {
+          T* plane = planes + c * s.plane;
+          const T* gradient = g + (sample * s.channels + c) * s.points + first;
+          for (std::int64_t i = 0; i < points; ++i) {
+            for (int k = 0; k < Here::count; ++k)
+              if (here.at[k][i] >= 0) plane[here.at[k][i]] += here.weight[k][i] * gradient[i];
+          }
+        }
+      }
+    }
+  });
+}
+
+template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, const T* grid, const Space<n>& s) {
+  using Here = Neighbours<T, n, false>;
+  for_blocks(s, [&](std::int64_t sample, std::int64_t first, std::int64_t points) {
+    Here here;
+    T sums[n][block] = {}, change[n][Here::count][block];
+    const T* numbers = grid + (sample * s.points + first) * n;
+    here.find(s, numbers, points);
+    for (int d = 0; d < n; ++d) {  // how a weight changes as its point moves along d
+      for (int k = 0; k < Here::count; ++k) {
+        for (std::int64_t i = 0; i < points; ++i) {
+          T w = k >> d & 1 ? T(1) : T(-1);
+#pragma GCC unroll 8
+          for (int e = 0; e < n; ++e)
+            if (e != d) w *= k >> e & 1 ? here.part[e][i] : 1 - here.part[e][i];
+          change[d][k][i] = w;
+        }
+      }
+    }
+    for (std::int64_t c = 0; c < s.channels; ++c) {
+      const T* plane = x + (sample * s.channels + c) * s.plane;
+      const T* gradient = g + (sample * s.channels + c) * s.points + first;
+      for (std::int64_t i = 0; i < points; ++i) {
+        T moved[n] = {};
+#pragma GCC unroll 8
+        for (int k = 0; k < Here::count; ++k) {
+          const T v = Here::read(plane, here.at[k][i]);
+#pragma GCC unroll 8
+          for (int d = 0; d < n; ++d) moved[d] += change[d][k][i] * v;
+        }
+#pragma GCC unroll 8
+        for (int d = 0; d < n; ++d) sums[d][i] += gradient[i] * moved[d];
+      }
+    }
+    T* result = dgrid + (sample * s.points + first) * n;
+    for (std::int64_t i = 0; i < points; ++i)
+      for (int d = 0; d < n; ++d) result[i * n + d] = sums[d][i] * here.slope[d][i];
+  });
+}
+
+// f of the element type and the number of dimensions, as a type and a constant.
+template <class F> void visit_space(const View& x, const F& f) {
+  const auto with = [&]<class T> {
+    if (x.sizes.rank() == 4) f.template operator()<T, 2>();
+    else f.template operator()<T, 3>();
+  };
+  if (x.dtype == f32) with.template operator()<float>();
+  else with.template operator()<double>();
+}
+
+}  // namespace
+
+void read_grid(const View& y, const View& x, const View& grid, const GridReading& how) {
+  visit_space(x, [&]<class T, int n> {
+    const Space<n> s(x, grid, how);
+    if (how.nearest) forward<T, n, true>(y.as<T>(), x.as<T>(), grid.as<T>(), s);
+    else forward<T, n, false>(y.as<T>(), x.as<T>(), grid.as<T>(), s);
+  });
+}
+void read_grid_input_gradient(const View& dx, const View& g, const View& grid, const GridReading& how) {
+  visit_space(dx, [&]<class T, int n> {
+    const Space<n> s(dx, grid, how);
+    if (how.nearest) input_gradient<T, n, true>(dx.as<T>(), g.as<T>(), grid.as<T>(), s);
+    else input_gradient<T, n, false>(dx.as<T>(), g.as<T>(), grid.as<T>(), s);
+  });
+}
+void read_grid_grid_gradient(const View& dgrid, const View& g, const View& x, const View& grid,
+                             const GridReading& how) {
+  visit_space(x, [&]<class T, int n> {
+    const Space<n> s(x, grid, how);
+    grid_gradient<T, n>(dgrid.as<T>(), g.as<T>(), x.as<T>(), grid.as<T>(), s);
+  });
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
