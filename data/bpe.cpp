@@ -120,7 +120,7 @@ class Encoder {
  private:
   void encode_pieces(std::string_view text) {
     for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = piece_end(text, at);
+      const std::size_t end = piece_end(text, at, t_.options.pieces);
       const std::string_view piece = text.substr(at, end - at);
       at = end;
       // Most words are one token.
@@ -172,11 +172,12 @@ void sort_added(BpeTables& t) {
 
 }  // namespace
 
-Bpe::Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken> added) {
+Bpe::Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken> added, BpeOptions options) {
   const auto t = std::make_shared<BpeTables>();
   t->tokens = std::move(tokens);
   t->merges = std::move(merges);
   t->added = std::move(added);
+  t->options = options;
   BpeNumbers numbers;  // of what was there before tokens were added, whose text may be that of another
   std::vector<bool> is_added(t->tokens.size());
   const std::size_t before = t->tokens.size();
@@ -200,7 +201,7 @@ Bpe::Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken>
     check(t->ranks.emplace(key, static_cast<std::uint32_t>(rank)).second, "merge ", rank, " of ", io::quote(left),
           " and ", io::quote(right), " is there twice");
   }
-  // Tokens that merging gives. (A vocabulary may have others, which no text ever becomes.)
+  // Tokens that merging gives. (A vocabulary may have others, which no text ever becomes, unless merges are ignored.)
   Merger merger(*t);
   std::vector<std::int32_t> parts;
   for (const auto& [bytes, number] : numbers) {
@@ -208,7 +209,7 @@ Bpe::Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken>
     if (!std::ranges::all_of(bytes, known)) continue;
     parts.clear();
     merger.merge(bytes, parts);
-    if (parts.size() == 1) t->whole.emplace(bytes, number);
+    if (parts.size() == 1 || options.ignore_merges) t->whole.emplace(bytes, number);
   }
   sort_added(*t);
   t->numbers = std::move(numbers);

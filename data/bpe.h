@@ -1,6 +1,6 @@
 // Byte-level byte-pair encoding (Sennrich et al., 2016): the tokens of GPT-2 (Radford et al., 2019) and of models that
-// took them over. A text is cut into pieces (data/bpe_split.h), and within a piece bytes are merged into ever
-// longer tokens, in the order in which the merges were learned.
+// took them over, Llama 3 and SmolLM among them. A text is cut into pieces (data/bpe_split.h), and within a piece bytes
+// are merged into ever longer tokens, in the order in which the merges were learned.
 //
 //   const data::Bpe bpe = data::load_bpe("gpt2");      // a folder from Hugging Face; or train_bpe(text, 1000)
 //   const Tensor tokens = bpe.encode("Hello, world");  // i64 [4]
@@ -34,6 +34,14 @@ struct AddedToken {
 // wrote should not be able to end a document.
 enum class Specials { as_tokens, as_text };
 
+// Where a text is cut first (data/bpe_split.h has the patterns), and whether a piece that is a token stays one although
+// merges would not make it.
+enum class Pieces : std::uint8_t { gpt2, digits, llama3, qwen2 };
+struct BpeOptions {
+  Pieces pieces = Pieces::gpt2;
+  bool ignore_merges = false;
+};
+
 struct BpeTables;  // data/bpe_tables.h
 
 class Bpe {
@@ -42,7 +50,7 @@ class Bpe {
   // tokens: the bytes of each, by number. Merges: the bytes of both parts, first learned first; parts and what they
   // make are tokens. An added token has the number of one of the tokens, whose bytes are its text, or a further one;
   // together they have the numbers from 0 on. Error for what does not fit together.
-  Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken> added = {});
+  Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken> added = {}, BpeOptions options = {});
 
   // i64 [n]. Error for a byte that the vocabulary lacks. Any number of threads may call it.
   Tensor encode(std::string_view text, Specials specials = Specials::as_tokens) const;
@@ -62,7 +70,7 @@ class Bpe {
 };
 
 // From a folder with tokenizer.json, or with vocab.json and merges.txt (where <|endoftext|> is special), or from a
-// tokenizer.json of any name. Only GPT-2's way: a BPE model, pre_tokenizer ByteLevel without a prefix space, no
+// tokenizer.json of any name. Only byte-level ones: a BPE model, one of the ways above to cut, no prefix space, no
 // normalizer. What a post_processor would put around a text is not added. Throws FormatError with path and reason;
 // files of more than 32 MiB, and vocabularies of more than a million tokens, are refused.
 Bpe load_bpe(const std::string& path);

@@ -1,4 +1,4 @@
-// tokenizer.json, and vocab.json with merges.txt, as GPT-2's tokenizer is kept in them.
+// tokenizer.json, and vocab.json with merges.txt, as byte-level tokenizers are kept in them.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -43,6 +43,7 @@ struct Parts {
   std::vector<std::string> tokens = {};
   std::vector<AddedToken> added = {};
   Bpe::Merges merges = {};
+  BpeOptions options = {};
 
   void read_added(const Json& list);
   void read_vocabulary(const Json& vocabulary);
@@ -51,7 +52,7 @@ struct Parts {
 
   Bpe bpe() && {
     try {
-      return Bpe(std::move(tokens), std::move(merges), std::move(added));
+      return Bpe(std::move(tokens), std::move(merges), std::move(added), options);
     } catch (const Error& e) { fail_format(path, e.what()); }
   }
 };
@@ -112,19 +113,59 @@ void Parts::add_merge(std::string_view line) {
   add_merge(line.substr(0, space), line.substr(space + 1));
 }
 
+// --- how a text is cut ---
+
+#define MANTISSA_PATTERN(numbers)                                                        \
+  R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)" numbers                    \
+  R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
+// of llama3 and qwen2
+constexpr const char* split_patterns[] = {MANTISSA_PATTERN(R"(\p{N}{1,3})"), MANTISSA_PATTERN(R"(\p{N})")};
+#undef MANTISSA_PATTERN
+
+Json byte_level(bool with_pattern) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", with_pattern}};
+}
+Json json_of(Pieces pieces) {
+  if (pieces == Pieces::gpt2) return byte_level(true);
+  Json first = {{"type", "Digits"}, {"individual_digits", true}};
+  if (pieces != Pieces::digits) {
+    const char* pattern = split_patterns[pieces == Pieces::llama3 ? 0 : 1];
+    first = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  }
+  return {{"type", "Sequence"}, {"pretokenizers", {first, byte_level(pieces == Pieces::digits)}}};
+}
+bool is_byte_level(const Json& j, bool with_pattern) {
+  return j.is_object() && member(j, "type") == "ByteLevel" && (member(j, "use_regex") != false) == with_pattern &&
+         member(j, "add_prefix_space") != true;
+}
+Pieces pieces_of(const Json& pre, const std::string& path) {
+  if (is_byte_level(pre, true)) return Pieces::gpt2;
+  if (pre.is_object() && member(pre, "type") == "Sequence") {
+    const Json& parts = member(pre, "pretokenizers");
+    if (parts.is_array() && parts.size() == 2 && parts[0].is_object()) {
+      const Json &first = parts[0], &pattern = member(first, "pattern");
+      if (member(first, "type") == "Digits" && member(first, "individual_digits") == true &&
+          is_byte_level(parts[1], true))
+        return Pieces::digits;
+      if (member(first, "type") == "Split" && member(first, "behavior") == "Isolated" &&
+          is_nothing(member(first, "invert")) && pattern.is_object() && is_byte_level(parts[1], false)) {
+        if (member(pattern, "Regex") == split_patterns[0]) return Pieces::llama3;
+        if (member(pattern, "Regex") == split_patterns[1]) return Pieces::qwen2;
+      }
+    }
+  }
+  fail_format(path, "the pre_tokenizer must be ByteLevel without add_prefix_space, alone with GPT-2's pattern, after "
+              "single Digits, or after a Split with the pattern of Llama 3 or Qwen 2");
+}
+
 void refuse_other_kinds(const Json& json, const std::string& path) {
   const Json& model = member(json, "model");
   if (!model.is_object()) fail_format(path, "has no model");
   if (const Json& type = member(model, "type"); !type.is_null() && type != "BPE")
     fail_format(path, "the model is ", quote(type.dump()), "; only BPE is supported");
-  for (const char* option :
-       {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"})
+  for (const char* option : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
     if (!is_nothing(member(model, option))) fail_format(path, "the model's ", option, " is not supported");
   if (!member(json, "normalizer").is_null()) fail_format(path, "a normalizer is not supported");
-  const Json& pre = member(json, "pre_tokenizer");
-  const bool byte_level = pre.is_object() && member(pre, "type") == "ByteLevel";
-  if (!byte_level || member(pre, "use_regex") == false || member(pre, "add_prefix_space") == true)
-    fail_format(path, "the pre_tokenizer must be ByteLevel with GPT-2's pattern and without add_prefix_space");
 }
 
 Bpe from_tokenizer_json(const std::string& path) {
@@ -132,6 +173,7 @@ Bpe from_tokenizer_json(const std::string& path) {
   refuse_other_kinds(json, path);
   const Json& model = json["model"];
   Parts parts{.path = path};
+  parts.options = {pieces_of(member(json, "pre_tokenizer"), path), member(model, "ignore_merges") == true};
   parts.read_added(member(json, "added_tokens"));
   parts.read_vocabulary(member(model, "vocab"));
   const Json& merges = member(model, "merges");
@@ -177,8 +219,6 @@ Bpe load_bpe(const std::string& path) {
 
 void Bpe::save(const std::string& path) const {
   const BpeTables& t = *tables_;
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   Json added = Json::array(), vocabulary = Json::object(), merges = Json::array();
   std::vector<bool> is_added(t.tokens.size());
   for (const AddedToken& a : t.added) {
@@ -199,9 +239,9 @@ void Bpe::save(const std::string& path) const {
                      {"padding", nullptr},
                      {"added_tokens", added},
                      {"normalizer", nullptr},
-                     {"pre_tokenizer", byte_level},
+                     {"pre_tokenizer", json_of(t.options.pieces)},
                      {"post_processor", nullptr},
-                     {"decoder", byte_level},
+                     {"decoder", byte_level(true)},
                      {"model",
                       {{"type", "BPE"},
                        {"dropout", nullptr},
@@ -210,6 +250,7 @@ void Bpe::save(const std::string& path) const {
                        {"end_of_word_suffix", nullptr},
                        {"fuse_unk", false},
                        {"byte_fallback", false},
+                       {"ignore_merges", t.options.ignore_merges},
                        {"vocab", vocabulary},
                        {"merges", merges}}}};
   io::AtomicFile file(path);

@@ -62,34 +62,82 @@ std::size_t contraction(std::string_view text) {
   if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
   return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
+// The same of small and large letters, to which the long s belongs.
+std::size_t contraction_of_any_case(std::string_view text) {
+  if (text.substr(1).starts_with("\u017f")) return 3;
+  char small[3] = {'\'', '\0', '\0'};
+  for (std::size_t i = 1; i < std::min<std::size_t>(3, text.size()); ++i)
+    small[i] = text[i] >= 'A' && text[i] <= 'Z' ? static_cast<char>(text[i] + 32) : text[i];
+  return contraction({small, std::min<std::size_t>(3, text.size())});
+}
 
-}  // namespace
+// Behind the characters of this kind, `most` of them at most.
+std::size_t end_of(Kind kind, std::string_view text, std::size_t from, std::size_t most = std::string_view::npos) {
+  for (; from < text.size() && most > 0; --most) {
+    const Character c = character_at(text, from);
+    if (c.kind != kind) break;
+    from += c.bytes;
+  }
+  return from;
+}
+bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
-std::size_t piece_end(std::string_view text, std::size_t at) {
+// With the digits set apart, a number that follows is the end of the text.
+std::size_t gpt2_end(std::string_view text, std::size_t at, bool digits_apart) {
   if (text[at] == '\'') {
     if (const std::size_t bytes = contraction(text.substr(at)); bytes > 0) return at + bytes;
   }
-  const auto end_of = [&](Kind kind, std::size_t from) {  // of characters of this kind
-    while (from < text.size()) {
-      const Character c = character_at(text, from);
-      if (c.kind != kind) break;
-      from += c.bytes;
-    }
-    return from;
-  };
   const Character first = character_at(text, at);
-  if (first.kind != Kind::space) return end_of(first.kind, at + first.bytes);
+  if (first.kind == Kind::number && digits_apart) return at + first.bytes;
+  if (first.kind != Kind::space) return end_of(first.kind, text, at + first.bytes);
   std::size_t end = at + first.bytes, last = at;  // of the spaces, and where the last one begins
   while (end < text.size()) {
     const Character c = character_at(text, end);
+    if (c.kind == Kind::number && digits_apart) return end;
     if (c.kind != Kind::space) {
-      if (last == at && text[at] == ' ') return end_of(c.kind, end);  // one space belongs to what follows it
-      return last == at ? end : last;                                 // of several the last one is left to it
+      if (last == at && text[at] == ' ') return end_of(c.kind, text, end);  // one space belongs to what follows it
+      return last == at ? end : last;                                       // of several the last one is left to it
     }
     last = end;
     end += c.bytes;
   }
   return end;
+}
+
+std::size_t llama3_end(std::string_view text, std::size_t at, std::size_t most_digits) {
+  if (text[at] == '\'') {
+    if (const std::size_t bytes = contraction_of_any_case(text.substr(at)); bytes > 0) return at + bytes;
+  }
+  const Character first = character_at(text, at);
+  const std::size_t next = at + first.bytes;
+  const Kind following = next < text.size() ? character_at(text, next).kind : Kind::space;
+  if (first.kind == Kind::letter) return end_of(Kind::letter, text, next);
+  if (first.kind == Kind::number) return end_of(Kind::number, text, next, most_digits - 1);
+  if (following == Kind::letter && !is_line_end(text[at])) return end_of(Kind::letter, text, next);
+  if (first.kind == Kind::other || (text[at] == ' ' && following == Kind::other)) {
+    std::size_t end = end_of(Kind::other, text, next);
+    while (end < text.size() && is_line_end(text[end])) ++end;
+    return end;
+  }
+  // Spaces: up to the last end of a line among them; else all but the last, which is left to what follows.
+  std::size_t end = at, last = at, behind_line = at;
+  while (end < text.size()) {
+    const Character c = character_at(text, end);
+    if (c.kind != Kind::space) break;
+    last = end;
+    end += c.bytes;
+    if (is_line_end(text[last])) behind_line = end;
+  }
+  if (behind_line > at) return behind_line;
+  return end == text.size() || last == at ? end : last;
+}
+
+}  // namespace
+
+std::size_t piece_end(std::string_view text, std::size_t at, Pieces pieces) {
+  if (pieces == Pieces::llama3) return llama3_end(text, at, 3);
+  if (pieces == Pieces::qwen2) return llama3_end(text, at, 1);
+  return gpt2_end(text, at, pieces == Pieces::digits);
 }
 
 }  // namespace mantissa::data

@@ -1,7 +1,11 @@
-// How GPT-2 cuts a text before it merges bytes: no token reaches over the end of a piece. Of the file format of
-// Hugging Face this is the pre_tokenizer "ByteLevel"; as a regular expression, the first alternative that fits:
+// How a text is cut before bytes are merged: no token reaches over the end of a piece. Of the file format of Hugging
+// Face these are pre_tokenizers; as regular expressions, the first alternative that fits:
 //
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//   gpt2     "ByteLevel":  's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//   digits   "Digits", one by one, and then ByteLevel of what is between them
+//   llama3   "Split":      (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
+//                          | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+//   qwen2    the same with \p{N} alone
 //
 // A byte that begins no character of UTF-8 counts as a character that is no letter, number or space.
 #pragma once
@@ -9,9 +13,11 @@
 #include <cstddef>
 #include <string_view>
 
+#include "data/bpe.h"
+
 namespace mantissa::data {
 
 // Where the piece ends that begins at `at`, which is inside `text`. Takes time in proportion to the piece.
-std::size_t piece_end(std::string_view text, std::size_t at);
+std::size_t piece_end(std::string_view text, std::size_t at, Pieces pieces = Pieces::gpt2);
 
 }  // namespace mantissa::data

@@ -19,6 +19,7 @@ struct BpeTables {
   std::vector<std::string> tokens;  // the bytes of each; what the keys below refer to
   Bpe::Merges merges;
   std::vector<AddedToken> added;
+  BpeOptions options;
 
   std::array<std::int32_t, 256> of_byte{};  // -1: there is no such token
   BpeNumbers numbers;                       // of all tokens

@@ -5,8 +5,6 @@
 //   gpt2 --help
 // The smallest GPT-2, of 124 million parameters, are these three files from
 // https://huggingface.co/openai-community/gpt2/resolve/main/. gpt2-medium, -large and -xl are read as well.
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "common/gpt2_folder.h"
@@ -84,46 +82,6 @@ void initialise(const Gpt2& net) {
   }
 }
 
-std::string write(const Gpt2& net, const data::Bpe& bpe, const samples::Writing& w, const samples::Run& run) {
-  const auto model = [&](const Tensor& tokens, const nn::KvCache& cache) {
-    return amp::autocast(run.dtype, [&] { return net.logits(net(tokens, cache).slice(1, -1)); });
-  };
-  const auto go_on = [](const Tensor&) { return !samples::interrupted(); };
-  const auto end = bpe.find("<|endoftext|>");
-  const bool new_text = w.prompt.empty();  // which begins after the end of another
-  const Tensor prompt = bpe.encode(!new_text ? w.prompt : end ? "<|endoftext|>" : "\n").to(run.device).unsqueeze(0);
-  const samples::Stopwatch clock;
-  const Tensor text = nn::generate(
-      model, prompt,
-      {.tokens = w.tokens, .context = net.config.context, .sample = w.sample, .end = end, .written = go_on});
-  const std::int64_t written = text.size(1) - prompt.size(1);
-  return fmt::format("{}\n{} tokens in {:.2f} s: {:.1f} a second", bpe.decode(text.slice(1, new_text ? 1 : 0)), written,
-                     clock.seconds(), static_cast<double>(written) / clock.seconds());
-}
-
-// Trains `net` on the text; returns the exit code.
-int train(Gpt2& net, const data::Tokens& text, std::int64_t length, const samples::Options& o, samples::Run& run) {
-  const auto [train, validation] = data::split(text);
-  optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
-  run.evaluate([&] {
-    return samples::Values{
-        {"validation_loss", samples::text_loss(validation, length, o.batch, run, [&](const Tensor& x, const Tensor& y) {
-           return net.loss(x, y, Reduction::sum);
-         })}};
-  });
-  run.start(text.source, nn::count(net));
-  while (run.next()) {
-    const auto [input, target] = train.batch(o.batch, length, run.seed(), static_cast<std::uint64_t>(run.step()));
-    optimizer.zero_grad();
-    const Tensor loss = amp::autocast(run.dtype, [&] { return net.loss(input.to(run.device), target.to(run.device)); });
-    backward(run.scaler.scale(loss));
-    run.scaler.step(optimizer, amp::ClipNorm{1});
-    run.scaler.update();
-    run.done({{"loss", loss}});
-  }
-  return run.finish();
-}
-
 int run(int argc, char** argv) {
   std::string folder = samples::asked_model(argc, argv, ""), exported;
   samples::Options o{
@@ -174,9 +132,11 @@ int run(int argc, char** argv) {
            {.input_names = {"tokens"}, .output_names = {"logits"}, .dynamic = {{"length", 1}}},
            [&](const Tensor& x) { return net.logits(net(x)); });
   if (!training) run.save_onnx();
-  const int code = training ? train(net, tokens, length, o, run) : 0;
+  const int code = training ? samples::train(net, tokens, length, o, run) : 0;
   if (code == 0 && !exported.empty()) samples::write_gpt2(exported, {config, nn::state_dict(net), bpe});
-  if (code == 0 && writing.tokens > 0) run.note(write(net, bpe, writing, run));
+  const auto end = bpe.find("<|endoftext|>");
+  const auto begin = writing.prompt.empty() ? end : std::nullopt;  // a new text begins after the end of another
+  if (code == 0 && writing.tokens > 0) run.note(samples::write(net, bpe, writing, run, config.context, begin, end));
   return code;
 }
 

@@ -80,6 +80,7 @@ samples() {
     train vit "${color[@]}" --width 16 --heads 2 --layers 1 --patch 8 --dropout 0.1 --augment flip --amp $amp
     train gpt "${text[@]}" --width 16 --heads 2 --context 16 --amp $amp
     train gpt2 "${text[@]}" --width 16 --heads 2 --context 16 --vocabulary 300 --amp $amp
+    train llama "${text[@]}" --width 16 --heads 2 --kv-heads 1 --context 16 --vocabulary 300 --amp $amp
   done
   train imagenet --dataset synthetic-color --limit 4 --batch 2 --epochs 1 --model resnet18 --threads 1
   train cifar "${color[@]}" --model lenet --augment flip

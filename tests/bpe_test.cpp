@@ -179,6 +179,26 @@ TEST_CASE("Tokens are those of Hugging Face's tokenizers, from either kind of fi
   CHECK(from_one.find("<|endoftext|>") == from_two.find("<|endoftext|>"));
 }
 
+TEST_CASE("Texts that are cut as SmolLM, Llama 3 and Qwen 2 cut them have their tokens, also after saving") {
+  const std::string folder = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/files/llama";
+  const nlohmann::json encoded = nlohmann::json::parse(io::read_file(folder + "/encoded.json", 1 << 20));
+  REQUIRE(encoded["texts"].size() > 100);
+  const TempDir dir;
+  for (const char* kind : {"digits", "llama3", "qwen2"}) {
+    const bool main = kind == std::string("llama3");
+    const Bpe bpe = data::load_bpe(folder + (main ? "/tokenizer.json" : concat("/", kind, ".json")));
+    bpe.save(dir / "again.json");
+    const Bpe again = data::load_bpe(dir / "again.json");
+    for (std::size_t i = 0; i < encoded["texts"].size(); ++i) {
+      const std::string text = encoded["texts"][i];
+      INFO(kind << ": " << text);
+      CHECK(ids(bpe.encode(text)) == encoded[kind][i].get<Ids>());
+      CHECK(ids(again.encode(text)) == encoded[kind][i].get<Ids>());
+      CHECK(bpe.decode(bpe.encode(text)) == text);
+    }
+  }
+}
+
 TEST_CASE("The vocabulary that is learned is that of Hugging Face's trainer") {
   const std::string text =
       io::read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/files/gpt2/text.txt", 1 << 20);
@@ -260,11 +280,19 @@ TEST_CASE("Files that are no tokenizer of this kind give one line") {
   refuses_bytes(read, "{}", "has no model");
   refuses_bytes(read, file(R"("type": "Unigram")"), "only BPE");
   refuses_bytes(read, file(R"("end_of_word_suffix": "</w>")"), "end_of_word_suffix is not supported");
-  refuses_bytes(read, file(R"("ignore_merges": true)"), "ignore_merges is not supported");
+  refuses_bytes(read, file(R"("byte_fallback": true)"), "byte_fallback is not supported");
   refuses_bytes(read, file("", R"(, "normalizer": {"type": "NFC"})"), "normalizer");
   refuses_bytes(read, file("", "", R"("type": "Metaspace")"), "pre_tokenizer");
   refuses_bytes(read, file("", "", R"("type": "ByteLevel", "add_prefix_space": true)"), "pre_tokenizer");
   refuses_bytes(read, file("", "", R"("type": "ByteLevel", "use_regex": false)"), "pre_tokenizer");
+  const std::string sequence = R"("type": "Sequence", "pretokenizers": )",
+                    level = R"({"type": "ByteLevel", "use_regex": false})";
+  for (const std::string& parts :
+       {std::string("3"), std::string("[]"), "[" + level + "]", "[3, " + level + "]", "[{}, " + level + "]",
+        R"([{"type": "Digits", "individual_digits": false}, {"type": "ByteLevel"}])",
+        R"([{"type": "Split", "pattern": {"Regex": "x"}, "behavior": "Isolated"}, )" + level + "]",
+        R"([{"type": "Split", "pattern": "x", "behavior": "Isolated"}, )" + level + "]"})
+    refuses_bytes(read, file("", "", sequence + parts), "pre_tokenizer");
   refuses_bytes(read, file(""), "has no vocabulary");
   refuses_bytes(read, of(vocabulary, "3"), "no list of merges");
   refuses_bytes(read, of(vocabulary, "[3]"), "a merge must be two texts");
