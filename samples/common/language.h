@@ -77,7 +77,8 @@ template <class Net>
 std::string write(const Net& net, const data::Bpe& bpe, const Writing& w, const Run& run, std::int64_t context,
                   std::optional<std::int64_t> begin, std::optional<std::int64_t> end) {
   const auto model = [&](const Tensor& tokens, const nn::KvCache& cache) {
-    return amp::autocast(run.dtype, [&] { return net.logits(net(tokens, cache).slice(1, -1)); });
+    const Tensor logits = amp::autocast(run.dtype, [&] { return net.logits(net(tokens, cache).slice(1, -1)); });
+    return logits.slice(-1, 0, bpe.size());  // some models have room for more tokens than there are
   };
   const auto go_on = [](const Tensor&) { return !interrupted(); };
   Tensor prompt = bpe.encode(w.prompt.empty() && !begin ? "\n" : w.prompt);
