@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "nn/onnx_program.h"
+#include "nn/roi_align.h"
 
 namespace mantissa::nn::onnx {
 namespace {
@@ -55,27 +56,6 @@ Run non_max_suppression(Node& n) {
   };
 }
 
-// How much of each of `size` pixels is in each of `bins` parts of [begin, begin + length): the mean of `samples`
-// points in a part (0: as many as the part has pixels), each between two pixels. [bins, size]
-Tensor parts(std::int64_t size, std::int64_t bins, double begin, double length, std::int64_t samples) {
-  const double part = length / static_cast<double>(bins);
-  const std::int64_t points =
-      samples > 0 ? samples : std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(part)));
-  check(std::isfinite(begin) && std::isfinite(part) && points <= 1 << 20, "a region is ", begin, " + ", length);
-  std::vector<double> m(static_cast<std::size_t>(bins * size));
-  for (std::int64_t i = 0; i < bins; ++i) {
-    for (std::int64_t k = 0; k < points; ++k) {
-      double x = begin + part * (static_cast<double>(i) + (static_cast<double>(k) + 0.5) / static_cast<double>(points));
-      if (x < -1 || x > static_cast<double>(size)) continue;
-      x = std::clamp(x, 0.0, static_cast<double>(size - 1));
-      const auto low = static_cast<std::int64_t>(x), high = std::min(low + 1, size - 1);
-      const double to_high = x - static_cast<double>(low), one = 1 / static_cast<double>(points);
-      m[static_cast<std::size_t>(i * size + low)] += (1 - to_high) * one;
-      m[static_cast<std::size_t>(i * size + high)] += to_high * one;
-    }
-  }
-  return from_data(m, {bins, size});
-}
 // He et al. (2017): the regions of pictures as images of one size; two products each.
 Run roi_align(Node& n) {
   const std::int64_t height = n.i("output_height", 1), width = n.i("output_width", 1),
@@ -85,26 +65,17 @@ Run roi_align(Node& n) {
       n.s("coordinate_transformation_mode", n.opset < 16 ? "output_half_pixel" : "half_pixel");
   if (n.s("mode", "avg") != "avg") n.refuse("of maxima");
   if (height < 1 || width < 1 || height > 4096 || width > 4096 || samples > 4096) n.refuse("of such a size");
-  const bool half = coordinates == "half_pixel";
+  const RoiAlignOptions options{
+      .spatial_scale = scale, .sampling_ratio = samples, .aligned = coordinates == "half_pixel"};
   return [=](const Inputs& in) -> Tensors {
-    const Tensor x = in[0];
-    check(x.dim() == 4 && x.numel() > 0 && in.all[1].dim() == 2 && in.all[1].size(1) == 4,
-          "needs x [N, C, H, W] and regions [K, 4], got ", x, " and ", in.all[1]);
-    const std::vector<double> r = in.all[1].to_vector<double>();
+    const Tensor &x = in[0], &regions = in.all[1];
+    check(x.dim() == 4 && x.numel() > 0 && regions.dim() == 2 && regions.size(1) == 4,
+          "needs x [N, C, H, W] and regions [K, 4], got ", x, " and ", regions);
     const Integers image = in.integers(2);
-    check(image.size() * 4 == r.size(), "needs an image for each region");
-    Tensors y;
-    for (std::size_t k = 0; k < image.size(); ++k) {
-      const double shift = half ? 0.5 : 0, left = r[4 * k] * scale - shift, top = r[4 * k + 1] * scale - shift;
-      double w = r[4 * k + 2] * scale - shift - left, h = r[4 * k + 3] * scale - shift - top;
-      if (!half) w = std::max(w, 1.0), h = std::max(h, 1.0);
-      const auto on = [&](const Tensor& m) { return cast(m, x.dtype()).to(x.device()); };
-      const Tensor rows = on(parts(x.size(2), height, top, h, samples)),
-                   columns = on(parts(x.size(3), width, left, w, samples));
-      y.push_back(matmul(rows, linear(select(x, 0, image[k]), columns)));
-    }
-    if (y.empty()) return {zeros({0, x.size(1), height, width}, {.dtype = x.dtype(), .device = x.device()})};
-    return {stack(y)};
+    check(static_cast<std::int64_t>(image.size()) == regions.size(0), "needs an image for each region");
+    const Tensor numbers = from_data(image, {regions.size(0), 1}).to(f64);
+    return {nn::roi_align(x, cat({numbers, regions.to(cpu).to(f64)}, 1),
+                          {static_cast<int>(height), static_cast<int>(width)}, options)};
   };
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/finfo.h"
 #include "core/ops.h"
 #include "core/tensor.h"
 #include "tests/testing.h"
@@ -117,4 +118,29 @@ TEST_CASE("visit reaches the type of each dtype") {
     CHECK(visit(t, []<class T> { return dtype_of<T>; }) == t);
     CHECK(visit(t, []<class T> { return sizeof(T); }) == size_of(t));
   }
+}
+
+TEST_CASE("finfo and iinfo: each number is in the dtype, and the next one is not") {
+  for (const Dtype t : {f16, bf16, f32, f64}) {
+    INFO(name_of(t));
+    const FloatInfo info = finfo(t);
+    const auto in = [&](double x) { return scalar(x, {.dtype = t}).item<double>(); };
+    CHECK(in(info.max) == info.max);
+    CHECK(in(info.min) == -info.max);
+    if (t != f64) CHECK(std::isinf(in(info.max * (1 + info.eps))));
+    CHECK(in(1 + info.eps) == 1 + info.eps);
+    CHECK(in(1 + info.eps / 2) == 1);
+    CHECK(in(info.tiny) == info.tiny);
+    CHECK(in(info.tiny * (1 + info.eps)) == info.tiny * (1 + info.eps));
+    CHECK(info.bits == static_cast<int>(8 * size_of(t)));
+  }
+  for (const Dtype t : {u8, i32, i64}) {
+    INFO(name_of(t));
+    const IntegerInfo info = iinfo(t);
+    CHECK(info.bits == static_cast<int>(8 * size_of(t)));
+    CHECK(info.min == (t == u8 ? 0 : -info.max - 1));
+    CHECK(static_cast<std::uint64_t>(info.max) == ~std::uint64_t{0} >> (64 - info.bits + (t == u8 ? 0 : 1)));
+  }
+  CHECK_THROWS_WITH(finfo(i64), Catch::Matchers::Contains("i64 is no floating dtype"));
+  CHECK_THROWS_WITH(iinfo(f32), Catch::Matchers::Contains("f32 is no integer dtype"));
 }

@@ -17,6 +17,7 @@
 #include "nn/norm.h"
 #include "nn/rnn.h"
 #include "nn/shape.h"
+#include "nn/stochastic_depth.h"
 #include "nn/transformer.h"
 #include "tests/catch_compat.h"
 #include "tests/testing.h"
@@ -547,6 +548,30 @@ TEST_CASE("batch norm with a plain average, and dropout of channels") {
   const Tensor z = nn::AlphaDropout{.p = 0.3}(randn({200, 200}));
   CHECK(std::abs(mean(z).item<double>()) < 0.03);
   CHECK(std::abs(mantissa::std(z).item<double>() - 1) < 0.03);
+}
+
+TEST_CASE("StochasticDepth drops whole examples, or the whole batch, and keeps the mean") {
+  manual_seed(5);
+  nn::StochasticDepth drop{.p = 0.2};
+  const Tensor rows = drop(ones({4000, 3, 2})), first = rows[{all, slice(0, 1), slice(0, 1)}];
+  CHECK(equal(rows, first.expand(rows.sizes())));
+  CHECK(bool(all(logical_or(first == 0.0, isclose(first, full_like(first, 1.25))))));
+  CHECK(std::abs(first.mean().item() - 1) < 6 * 0.5 / std::sqrt(4000.0));  // 0.5: the deviation of one
+  int left_out = 0;
+  for (int i = 0; i < 200; ++i) {
+    const Tensor y = nn::stochastic_depth(ones({3, 2}), 0.5, "batch");
+    CHECK((equal(y, zeros({3, 2})) || equal(y, full({3, 2}, 2))));
+    left_out += y[0][0].item() == 0;
+  }
+  CHECK(std::abs(left_out - 100) < 6 * std::sqrt(50.0));
+  CHECK(equal(nn::stochastic_depth(ones({3, 2}), 1), zeros({3, 2})));
+  const Tensor x = ones({5, 2}).requires_grad_();
+  const Tensor y = drop(x);
+  y.sum().backward();
+  CHECK(equal(x.grad(), y.detach()));
+  CHECK(nn::eval(drop)(x).is_same(x));
+  CHECK_THROWS_WITH(nn::stochastic_depth(x, 1.5), Contains("p must lie in [0, 1]"));
+  CHECK_THROWS_WITH(nn::stochastic_depth(x, 0.5, "rows"), Contains("got \"rows\""));
 }
 
 TEST_CASE("BatchNormAct2d is BatchNorm2d, an addition and relu, in training and in evaluation") {

@@ -1,0 +1,124 @@
+#include "nn/roi_align.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "amp/autocast.h"
+#include "core/ops.h"
+#include "ops/function.h"
+
+namespace mantissa::nn {
+namespace {
+
+// How much of each of `size` pixels is in each of `bins` parts of [begin, begin + length): the mean of `samples`
+// points in a part (0: as many as the part has pixels), each between two pixels. Only of the pixels from `first` on
+// that are in any: [bins, count].
+struct Parts {
+  std::int64_t first;
+  Tensor shares;
+};
+Parts parts(std::int64_t size, std::int64_t bins, double begin, double length, std::int64_t samples) {
+  const double part = length / static_cast<double>(bins);
+  const std::int64_t points =
+      samples > 0 ? samples : std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(part)));
+  check(std::isfinite(begin) && std::isfinite(part) && points <= 1 << 20, "roi_align: a region is ", begin, " + ",
+        length);
+  const auto pixel = [&](double x) {
+    return static_cast<std::int64_t>(std::clamp(std::floor(x), 0.0, static_cast<double>(size - 1)));
+  };
+  const std::int64_t first = pixel(std::min(begin, begin + length)),
+                     count = std::min(pixel(std::max(begin, begin + length)) + 2, size) - first;
+  std::vector<double> shares(static_cast<std::size_t>(bins * count));
+  for (std::int64_t i = 0; i < bins; ++i) {
+    for (std::int64_t k = 0; k < points; ++k) {
+      double x = begin + part * (static_cast<double>(i) + (static_cast<double>(k) + 0.5) / static_cast<double>(points));
+      if (x < -1 || x > static_cast<double>(size)) continue;
+      x = std::clamp(x, 0.0, static_cast<double>(size - 1));
+      const auto low = static_cast<std::int64_t>(x), high = std::min(low + 1, size - 1);
+      const double to_high = x - static_cast<double>(low), one = 1 / static_cast<double>(points);
+      shares[static_cast<std::size_t>(i * count + low - first)] += (1 - to_high) * one;
+      shares[static_cast<std::size_t>(i * count + high - first)] += to_high * one;
+    }
+  }
+  return {first, from_data(shares, {bins, count})};
+}
+
+struct Region {
+  std::int64_t picture;
+  Parts rows, columns;
+};
+
+// The gradient is added region by region, so that each costs what it covers and not what x holds.
+struct Align {
+  static constexpr auto name = "roi_align";
+  static constexpr bool once_differentiable = true;  // writes in place
+  Dims sizes;                                        // of x
+  std::shared_ptr<const std::vector<Region>> regions;
+
+  static Tensor pixels(const Tensor& x, const Region& r) {
+    const Tensor rows = narrow(select(x, 0, r.picture), 1, r.rows.first, r.rows.shares.size(1));
+    return narrow(rows, 2, r.columns.first, r.columns.shares.size(1));
+  }
+  Tensor forward(Saved&, const Tensor& x) const {
+    std::vector<Tensor> y;
+    for (const Region& r : *regions) y.push_back(matmul(r.rows.shares, linear(pixels(x, r), r.columns.shares)));
+    return stack(y);
+  }
+  std::vector<Tensor> backward(const Saved&, const Tensor& g) const {
+    const Tensor all = zeros(sizes, {.dtype = g.dtype(), .device = g.device()});
+    for (std::size_t k = 0; k < regions->size(); ++k) {
+      const Region& r = (*regions)[k];
+      const Tensor of_region = matmul(matmul(r.rows.shares.t(), g[static_cast<std::int64_t>(k)]), r.columns.shares);
+      pixels(all, r).add_(of_region);
+    }
+    return {all};
+  }
+};
+
+}  // namespace
+
+Tensor roi_align(const Tensor& x, const Tensor& boxes, PerDim<2> output_size, const RoiAlignOptions& o) {
+  check(x.defined() && x.dim() == 4 && x.numel() > 0 && x.is_floating(), "roi_align: x must be [N, C, H, W], got ", x);
+  check(boxes.defined() && boxes.dim() == 2 && boxes.size(1) == 5,
+        "roi_align: boxes must be [K, 5], the number of the picture, x1, y1, x2, y2, or a list with those of each "
+        "picture [K, 4], got ",
+        boxes);
+  const auto [height, width] = std::pair<std::int64_t, std::int64_t>(output_size[0], output_size[1]);
+  check(height >= 1 && width >= 1, "roi_align: output_size must be positive, got ", height, " x ", width);
+  check(o.sampling_ratio <= 4096, "roi_align: sampling_ratio is at most 4096, got ", o.sampling_ratio);
+  const amp::Autocast off(amp::disabled);
+  const Tensor pictures = is_half(x.dtype()) ? cast(x, f32) : x;
+  const std::vector<double> list = boxes.to_vector<double>();
+  if (list.empty()) return zeros({0, x.size(1), height, width}, {.dtype = x.dtype(), .device = x.device()});
+  const auto on_device = [&](Parts p) { return Parts{p.first, cast(p.shares, pictures.dtype()).to(x.device())}; };
+  auto regions = std::make_shared<std::vector<Region>>();
+  for (std::size_t k = 0; k < list.size(); k += 5) {
+    const double* box = list.data() + k;
+    check(box[0] >= 0 && box[0] < static_cast<double>(x.size(0)) && box[0] == std::floor(box[0]), "roi_align: box ",
+          k / 5, " is of picture ", box[0], ", and x has ", x.size(0));
+    const double shift = o.aligned ? 0.5 : 0, left = box[1] * o.spatial_scale - shift,
+                 top = box[2] * o.spatial_scale - shift;
+    double w = box[3] * o.spatial_scale - shift - left, h = box[4] * o.spatial_scale - shift - top;
+    if (!o.aligned) w = std::max(w, 1.0), h = std::max(h, 1.0);
+    regions->push_back({static_cast<std::int64_t>(box[0]),
+                        on_device(parts(x.size(2), height, top, h, o.sampling_ratio)),
+                        on_device(parts(x.size(3), width, left, w, o.sampling_ratio))});
+  }
+  return cast(apply_function(Align{pictures.sizes(), std::move(regions)}, pictures), x.dtype());
+}
+
+Tensor roi_align(const Tensor& x, const std::vector<Tensor>& boxes, PerDim<2> output_size, const RoiAlignOptions& o) {
+  check(x.defined() && x.dim() == 4 && static_cast<std::int64_t>(boxes.size()) == x.size(0),
+        "roi_align: needs the boxes of each picture of x, got ", boxes.size(), " lists for ", x);
+  std::vector<Tensor> numbered;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const Tensor& b = boxes[i];
+    check(b.defined() && b.dim() == 2 && b.size(1) == 4, "roi_align: boxes of picture ", i, " must be [K, 4], got ", b);
+    const Tensor number = full({b.size(0), 1}, static_cast<double>(i), {.dtype = f64, .device = b.device()});
+    numbered.push_back(cat({number, b.to(f64)}, 1));
+  }
+  return roi_align(x, cat(numbered), output_size, o);
+}
+
+}  // namespace mantissa::nn
