@@ -9,6 +9,7 @@
 
 #include "core/ops.h"
 #include "core/ops_numeric.h"
+#include "core/random.h"
 
 namespace mantissa {
 
@@ -54,6 +55,33 @@ Tensor where(const Tensor& condition, Number auto a, const Tensor& b) { return w
 // Of two numbers i64, bool or f32, as in PyTorch: where(p > 0.5, 1, 0) has class numbers, where(x > 0, 1.0, 0.5) f32.
 Tensor where(const Tensor& condition, Number auto a, Number auto b) { return where(condition, Tensor(a), Tensor(b)); }
 Tensor lerp(const Tensor& start, const Tensor& end, Number auto weight) { return lerp(start, end, Tensor(weight)); }
+
+inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
+inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
+inline Tensor clip(const Tensor& x, double low, double high) { return clamp(x, low, high); }
+// Of these sizes; split(x, 2) is into parts of 2.
+inline std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes, int dim = 0) {
+  return split(x, Dims(sizes), dim);
+}
+inline std::vector<Tensor> meshgrid(std::initializer_list<Tensor> tensors, std::string_view indexing = "ij") {
+  return meshgrid(std::span(tensors.begin(), tensors.size()), indexing);
+}
+template <std::derived_from<Tensor>... T> requires(sizeof...(T) > 0)
+Tensor einsum(std::string_view equation, const T&... tensors) {
+  return einsum(equation, {static_cast<const Tensor&>(tensors)...});
+}
+inline Tensor randint(std::int64_t high, const Dims& sizes, TensorOptions options = {.dtype = i64}) {
+  return randint(0, high, sizes, options);  // [0, high)
+}
+// Dtypes are those of a list: floating numbers are f32, also of a std::vector<double>, unless told {.dtype = f64}.
+template <detail::ListedAlone T> Tensor tensor(T number, TensorOptions options = detail::listed_options<T>) {
+  return tensor({number}, options).reshape({});
+}
+template <detail::ListedAlone T> requires(!std::same_as<T, bool>)
+Tensor tensor(const std::vector<T>& values, TensorOptions options = detail::listed_options<T>) {
+  Tensor x = from_data(values, {static_cast<std::int64_t>(values.size())}).to(options.dtype).to(options.device);
+  return options.requires_grad ? x.requires_grad_() : x;
+}
 
 // What they would have to say stands in the compiler's message.
 #define MANTISSA_NO_ASSIGNMENT(op, recorded, in_place)                                             \

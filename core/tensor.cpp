@@ -123,7 +123,8 @@ static ProfileRange profiled(const char* name, const Tensor& t) {
 
 bool Tensor::truth() const {
   check(defined(), "a condition: the tensor is undefined; whether there is one says defined()");
-  check(numel() == 1, "a condition: ", *this, " has not one element; use any() or all()");
+  check(numel() == 1, "a condition: ", *this,
+        " has not one element; use any() or all(), and for masks ~ & | instead of ! && ||");
   return item_as_double() != 0;
 }
 double Tensor::item_as_double() const {

@@ -119,6 +119,11 @@ std::string suggest_name(const std::string& name, std::span<const std::string> n
   return nearest ? concat(" (did you mean ", quote(*nearest), "?)") : "";
 }
 
+Tensor tensor_named(const NamedTensors& tensors, const std::string& name) {
+  for (const auto& [n, t] : tensors) if (n == name) return t;
+  fail("there is no tensor ", quote(name), " among ", tensors.size(), suggestion(name, tensors));
+}
+
 void Checkpoint::put(const std::string& area, const NamedTensors& named) {
   for (const auto& [name, t] : named) tensors.emplace_back(area + "." + name, t);
 }

@@ -17,11 +17,18 @@ namespace mantissa::io {
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
+// The tensor of that name, of any such list, also nn::state_dict's; an Error that suggests the nearest name when there
+// is none. Looks at one after the other.
+Tensor tensor_named(const NamedTensors& tensors, const std::string& name);
+
 struct Safetensors {
   NamedTensors tensors;  // in the order of the file; on the CPU, contiguous
   Metadata metadata;
   // What was read but not as written: "x: F8_E4M3 loaded as raw u8 bytes". Usually empty.
   std::vector<std::string> notices;
+
+  // The tensor of that name: load_safetensors(path)["fc.weight"].
+  Tensor operator[](const std::string& name) const { return tensor_named(tensors, name); }
 };
 
 struct SafetensorsLimits {

@@ -15,6 +15,7 @@
 #include "io/checkpoint.h"
 #include "io/torch_file.h"
 #include "nn/clone.h"
+#include "nn/sequential.h"
 
 namespace mantissa::nn {
 namespace {
@@ -133,11 +134,17 @@ Buffer clone(const Buffer& b) {
   return Tensor::allocate(b.sizes(), b.dtype(), b.device()).copy_(b);
 }
 
-void detail::fail_clone(const std::type_info& type) {
+static std::string readable(const std::type_info& type) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
                                                     std::free);
-  fail("clone: the layer ", status == 0 ? name.get() : type.name(),
+  return status == 0 ? name.get() : type.name();
+}
+void detail::fail_layer(const std::type_info& wanted, const std::type_info& found) {
+  fail("Sequential: the layer is a ", readable(found), " and no ", readable(wanted));
+}
+void detail::fail_clone(const std::type_info& type) {
+  fail("clone: the layer ", readable(type),
        " cannot be copied: a module with a constructor or private members needs a clone() const, such as "
        "{ Block copy(width); nn::copy_fields(*this, copy); return copy; }");
 }

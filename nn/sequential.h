@@ -2,18 +2,23 @@
 //
 //   nn::Sequential body{nn::Conv2d{1, 8, 3}, relu, [](const Tensor& x) { return max_pool2d(x, 2); }};
 //
-// Parameters are named by position: "0.weight". nn::clone of it throws for a layer that has a constructor and no
-// clone() const (nn/clone.h).
+// Parameters are named by position: "0.weight". A layer of a known type is body[0].as<nn::Conv2d>(). nn::clone of it
+// throws for a layer that has a constructor and no clone() const (nn/clone.h).
 #pragma once
 
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "nn/clone.h"
 #include "nn/fields.h"
 
 namespace mantissa::nn {
+
+namespace detail {
+[[noreturn]] void fail_layer(const std::type_info& wanted, const std::type_info& found);  // nn/functions.cpp
+}
 
 // One layer of any type, by value.
 class Layer {
@@ -26,6 +31,12 @@ class Layer {
   Tensor operator()(const Tensor& x) const { return self_->call(x); }
   void fields(Fields& visitor) { self_->fields(visitor); }
   Layer clone() const { return Layer(self_->clone()); }
+  // The layer itself; an Error when it is of another type.
+  template <class M> M& as() {
+    if (auto* of = dynamic_cast<Of<M>*>(self_.get())) return of->layer;
+    detail::fail_layer(typeid(M), self_->type());
+  }
+  template <class M> const M& as() const { return const_cast<Layer&>(*this).as<M>(); }
 
  private:
   struct Base {
@@ -33,6 +44,7 @@ class Layer {
     virtual Tensor call(const Tensor& x) const = 0;
     virtual void fields(Fields& visitor) = 0;
     virtual std::unique_ptr<Base> clone() const = 0;
+    virtual const std::type_info& type() const = 0;
   };
   template <class M> struct Of final : Base {
     explicit Of(M m) : layer(std::move(m)) {
@@ -50,6 +62,7 @@ class Layer {
       if constexpr (detail::is_cloneable<M>()) return std::make_unique<Of>(detail::clone_value(layer));
       else detail::fail_clone(typeid(M));
     }
+    const std::type_info& type() const override { return typeid(M); }
     M layer;
   };
   explicit Layer(std::unique_ptr<Base> self) : self_(std::move(self)) {}
@@ -73,7 +86,11 @@ class Sequential {
     return y;
   }
   void add(Layer layer) { layers.push_back(std::move(layer)); }
+  void append(Layer layer) { add(std::move(layer)); }
   std::size_t size() const { return layers.size(); }
+  // From 0; negative ones count from the end. body[-1] = nn::Linear(512, 10) replaces the last.
+  Layer& operator[](std::int64_t i) { return layers[at(i)]; }
+  const Layer& operator[](std::int64_t i) const { return layers[at(i)]; }
 
   std::vector<Layer> layers;
   void fields(Fields& visitor) {
@@ -83,6 +100,13 @@ class Sequential {
     Sequential copy;
     for (const Layer& layer : layers) copy.layers.push_back(layer.clone());
     return copy;
+  }
+
+ private:
+  std::size_t at(std::int64_t i) const {
+    const auto n = static_cast<std::int64_t>(layers.size());
+    check(i >= -n && i < n, "Sequential: layer ", i, " of ", n);
+    return static_cast<std::size_t>(i < 0 ? i + n : i);
   }
 };
 

@@ -479,6 +479,20 @@ TEST_CASE("functions over modules take containers of them", "[nn]") {
   CHECK(same_bits(others[1].b.weight, layers[1].b.weight));
 }
 
+TEST_CASE("the layers of a Sequential are there by number and type, and can be replaced", "[nn]") {
+  nn::Sequential net(nn::Linear(3, 4), nn::ReLU(), nn::Linear(4, 2));
+  nn::init::constant_(net[0].as<nn::Linear>().weight, 2);
+  CHECK(equal(nn::parameters(net)[0], full({4, 3}, 2)));
+  net[-1] = nn::Linear(4, 7);
+  net.append(nn::Tanh());
+  CHECK(net(ones({5, 3})).sizes() == Dims{5, 7});
+  const nn::Sequential& read = net;
+  CHECK(read[2].as<nn::Linear>().weight.size(0) == 7);
+  CHECK_THROWS_WITH(net[1].as<nn::Linear>(), Contains("the layer is a mantissa::nn::ReLU and no "));
+  CHECK_THROWS_WITH(net[4], Contains("Sequential: layer 4 of 4"));
+  CHECK_THROWS_WITH(net[-5], Contains("Sequential: layer -5 of 4"));
+}
+
 TEST_CASE("Sequential takes layers that cannot be cloned, and only clone refuses them", "[nn]") {
   const nn::Sequential body{NoClone(2), relu};
   CHECK(body(ones({1, 2})).sizes() == Dims{1, 2});

@@ -80,7 +80,10 @@ TEST_CASE("safetensors: every dtype, scalars and empty tensors come back bit for
     bool found = false;
     for (const auto& [n, original] : named) if (n == name) found = same(t, original);
     CHECK(found);
+    CHECK(same(loaded[name], io::tensor_named(named, name)));
   }
+  CHECK_THROWS_WITH(loaded["scalr"], Catch::Matchers::Contains("there is no tensor \"scalr\"") &&
+                                         Catch::Matchers::Contains("did you mean \"scalar\"?"));
 }
 
 TEST_CASE("safetensors: files come out as the reference writes them, byte for byte") {
