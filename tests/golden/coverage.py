@@ -86,6 +86,10 @@ audio = ["load", "save", "Spectrogram", "InverseSpectrogram", "MelScale", "Inver
          "ComputeDeltas", "SlidingWindowCmn", "SpectralCentroid", "Loudness", "RNNTLoss"]
 vision = [n for n in dir(v2) if isinstance(getattr(v2, n), type) and issubclass(getattr(v2, n), nn.Module)]
 datasets = sorted(torchvision.datasets.__all__, key=str.lower)
+tensor_class = (root / "core/tensor.h").read_text().split("class Tensor {")[1].split("// --- factories")[0]
+methods_here = set(re.findall(r"\b(\w+)\(", tensor_class))
+everything |= methods_here
+tensor_methods = [n for n in dir(torch.Tensor) if not n.startswith("_")]
 
 sections = [
     ("torch", "Functions of `torch`", torch_functions, functions),
@@ -112,6 +116,7 @@ sections = [
     ("data", "`torch.utils.data`", data_names, others),
     ("distributed", "`torch.distributed`", distributed_names, set()),
     ("vision", "`torchvision.transforms.v2`", vision, set()),
+    ("boxes", "`torchvision.ops`", torchvision.ops.__all__, others | modules),
     ("datasets", "`torchvision.datasets`", datasets, set()),
     ("language", "Of `transformers` and `tokenizers`, what writing with GPT-2 takes",
      ["generate", "past_key_values", "TopKLogitsWarper", "TopPLogitsWarper", "ByteLevelBPETokenizer", "BpeTrainer"], set()),
@@ -121,7 +126,7 @@ sections = [
 def exists(section, name):
     text = spelled.get(section, {}).get(name, "")
     for word in re.findall(r"`([^`]+)`", text):
-        found = re.findall(r"[A-Za-z_]\w*(?=\(|$|\{| |\.|\[)", word.split("(")[0].split("{")[0].strip())
+        found = re.findall(r"[A-Za-z_]\w*(?=\(|$|\{| |\.|\[|<)", word.split("(")[0].split("{")[0].strip())
         last = found[-1] if found else ""
         if last not in everything:
             print(f"{section}: {name}: no header declares {last}", file=sys.stderr)
@@ -148,6 +153,21 @@ def lines_of(section, title, names, ours):
     yield ("**Not covered:** " + ", ".join(missing) + ".\n") if missing else "Nothing is missing.\n"
     if section in reasons:
         yield reasons[section] + "\n"
+
+
+# In Python most functions are methods, too, and methods work in place: here a few are.
+def methods_of_tensors():
+    both = [n for n in tensor_methods if n in methods_here and n not in spelled["Tensor"]]
+    called = [n for n in tensor_methods if n in functions and n not in both and n not in spelled["Tensor"] and not n.endswith("_")]
+    yield "## Methods of `torch.Tensor`\n"
+    yield "Methods here, too: " + ", ".join(f"`{n}`" for n in both) + ".\n"
+    yield "Functions of the same name, `tril(x)` for `x.tril()`: " + ", ".join(f"`{n}`" for n in called) + ".\n"
+    yield "| PyTorch | Mantissa |\n|---|---|"
+    for name, text in spelled["Tensor"].items():
+        assert hasattr(torch.Tensor, name), name
+        assert exists("Tensor", name), name
+        yield f"| `{name}` | {text} |"
+    yield "\n" + reasons["Tensor"] + "\n"
 
 
 def page():
@@ -179,6 +199,8 @@ fails for an operator or module without such a comparison or a stated reason.
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
 - `torch.onnx.export(net, (x,), path, dynamic_axes=...)` is `nn::save_onnx(net, path, {{x}}, {{.dynamic = {{{{"batch"}}}}}})`; `nn::OnnxModel net(path)` reads
   what either wrote, as a net that can be trained.
+- A state is a list of names and tensors: `io::tensor_named(nn::state_dict(net), "fc.weight")`, `io::load_safetensors(path)["fc.weight"]`.
+- `net[0].weight` of a `Sequential` is `net[0].as<nn::Linear>().weight`; `net[-1] = nn::Linear(512, 10)` replaces the last layer.
 - Freezing: `for (Tensor p : nn::parameters(net.body)) p.requires_grad_(false);`. `nn::load(net, path, {{.strict = false}})` takes part of a
   state, and says what was missing and unexpected. Of a state whose shapes do not fit, take out those entries first.
 - `for m in net.modules(): if isinstance(m, nn.BatchNorm2d): m.eval()` is `nn::for_each<nn::BatchNorm2d>(net, [](auto& m) {{ nn::eval(m); }})`, and so is
@@ -191,16 +213,25 @@ fails for an operator or module without such a comparison or a stated reason.
 - A `torch.autograd.Function` is a struct with `forward` and `backward` (`ops/function.h`); what a ctx has there is in its `Saved` or a member of the struct.
 - `torch.from_dlpack(x)` and `to_dlpack` are functions of `core/dlpack.h`, of pointers instead of capsules.
 - Distributions take parameters by name in braces: `distributions::Categorical({{.logits = z}})`; what are properties there, are members or methods here.
+- `tensor({1.5, 2.0})`, `tensor(3.5)` and `tensor(v)` of a `std::vector` have PyTorch's dtypes: f32, i64 or bool, of doubles too f32. `from_data(v, sizes)` has that of v.
+- `print(x)` is `std::cout << x`, or `fmt::print("{{}}", to_string(x))`.
 - `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
+- After `using namespace mantissa` a struct of your own that is called as one of the library (`Shape`, `Index`, `In`, `Out`, `Context`, `View`, ...) is ambiguous.
+  In a namespace of your own it is not: `namespace my {{ using namespace mantissa; struct Shape {{ ... }}; ... }}`.
+- `F.interpolate(x, scale_factor=2)` is `interpolate(x, {{.scale_factor = {{2}}}})`, one for all dims or one for each.
 - Signal handlers are not for this library (`io/stop.h` says why): `io::catch_stop_signals();` in the first line of `main`, and
   `while (!io::stop_asked())` for a loop that Ctrl-C and SIGTERM leave, so that it can save a checkpoint (`io/checkpoint.h`).
+- `torch.finfo(x.dtype).min` is `finfo(x.dtype()).min`, and so `iinfo` (`core/finfo.h`).
+- `not x` is `!x` for a tensor of one element; the elements of a mask are negated and joined by `~ & |`, as in Python.
 - `arange(0, 1, 0.1)` is of `i64` unless told `{{.dtype = f32}}`, and then refuses fractions.
 """
     for section in sections:
         yield from lines_of(*section)
+        if section[0] == "torch":
+            yield from methods_of_tensors()
     used = {n for _, _, names, _ in sections for n in names}
-    listed = " ".join(text for table in spelled.values() for text in table.values())
+    listed = " ".join(text for name, table in spelled.items() if name != "Tensor" for text in table.values())
     alone = sorted(n for n in ops if n not in used and not re.search(rf"\b{n}\b", listed))
     unexplained = [n for n in alone if n not in ours_alone]
     assert not unexplained, f"these operators have no counterpart in PyTorch: say what they are in ours_alone: {unexplained}"

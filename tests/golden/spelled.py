@@ -14,6 +14,29 @@ noise = (r".*_$|(get|set)_(?!rng_state|num_threads).*|(?!index_).*_copy$|.*_scat
          r"[lw]stsq|ldl_.*|split_with_sizes|broadcast_shapes|Module|ScalingType|SwizzleType|ger|asarray|Optional|frombuffer")
 
 spelled = {
+    "Tensor": {
+        "T": "`transpose(x)` of a matrix, `x.t()`", "H": "`transpose(x)`", "mH": "`transpose(x)`", "shape": "`x.sizes()`", "ndim": "`x.dim()`", "ndimension": "`x.dim()`",
+        "nelement": "`x.numel()`", "element_size": "`size_of(x.dtype())`", "itemsize": "`size_of(x.dtype())`", "is_floating_point": "`x.is_floating()`",
+        "is_cuda": "`x.device()`: its is_cuda()", "is_cpu": "`x.device()`: its is_cpu()", "float": "`x.to(f32)`", "double": "`x.to(f64)`",
+        "half": "`x.to(f16)`", "bfloat16": "`x.to(bf16)`", "long": "`x.to(i64)`", "int": "`x.to(i32)`", "byte": "`x.to(u8)`", "bool": "`x.to(boolean)`",
+        "type": "`x.to(dtype)`", "type_as": "`x.to(y.dtype())`", "cpu": "`x.to(cpu)`", "cuda": "`x.to(cuda)`",
+        "numpy": "`x.to_vector<float>()`, a copy; `x.data<float>()`, the elements", "tolist": "`x.to_vector<float>()`",
+        "data_ptr": "`x.raw_data()`; `x.data<float>()`", "untyped_storage": "`x.storage()`", "data": "`x.detach()`",
+        "view_as": "`x.view(y.sizes())`", "reshape_as": "`x.reshape(y.sizes())`", "expand_as": "`x.expand(y.sizes())`", "sum_to_size": "`sum_to(x, sizes)`",
+        "new_zeros": "`zeros(sizes, {.dtype = x.dtype(), .device = x.device()})`", "new_ones": "`ones(sizes, {.dtype = x.dtype(), .device = x.device()})`",
+        "new_full": "`full(sizes, value, {.dtype = x.dtype(), .device = x.device()})`", "new_empty": "`empty(sizes, {.dtype = x.dtype(), .device = x.device()})`",
+        "new_tensor": "`tensor({1, 2}, {.dtype = x.dtype(), .device = x.device()})`",
+        "is_same_size": "`x.sizes() == y.sizes()`", "indices": "of what gives values and indices, a member", "values": "the same",
+        "register_hook": "`x.on_grad(hook)`", "detach_": "`x.detach()`", "index_put_": "`index_put_(x, {rows}, y)`, a function",
+        "uniform_": "`uniform_(x, low, high)`, a function; `nn::init::uniform_`", "normal_": "`normal_(x, mean, std)`, a function; `nn::init::normal_`",
+        "scatter_": "`x.copy_(scatter(x, dim, index, source))`", "scatter_add_": "`x.copy_(scatter_add(x, dim, index, source))`",
+        "index_add_": "`x.copy_(index_add(x, dim, index, source))`", "exp_": "`x.copy_(exp(x))`, and so all others in place",
+    },
+    "boxes": {
+        "RoIAlign": "`roi_align`", "Permute": "`permute`, in a `Sequential` as a function", "MLP": "a `Sequential` of its layers",
+        "Conv2dNormActivation": "a `Sequential` of its layers", "Conv3dNormActivation": "a `Sequential` of its layers",
+        "FrozenBatchNorm2d": "`BatchNorm2d`, after nn::eval and with parameters that require no gradient",
+    },
     "complex": {
         "complex": "`to_complex`", "view_as_real": "the tensor itself", "view_as_complex": "the tensor itself", "real": "`real`", "imag": "`imag`", "conj": "`complex_conj`",
         "abs": "`complex_abs`", "angle": "`complex_angle`", "polar": "`to_complex(r * cos(phi), r * sin(phi))`", "mul": "`complex_mul`",
@@ -23,11 +46,11 @@ spelled = {
         "absolute": "`abs`", "arccos": "`acos`", "arccosh": "`acosh`", "arcsin": "`asin`", "arcsinh": "`asinh`", "arctan": "`atan`",
         "arctan2": "`atan2`", "arctanh": "`atanh`", "adjoint": "`transpose`", "moveaxis": "`movedim`", "row_stack": "`vstack`", "sgn": "`sign`",
         "compile": "`jit::fuse` for elementwise functions, `jit::capture` for whole steps on a GPU", "vmap": "`vmap(f)(x)`, which calls f for one example after the other", "msort": "`sort`, along dim 0", "vdot": "`dot`", "fill": "`full_like`; `fill_` in place", "positive": "the tensor itself",
-        "clip": "`clamp`", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
+        "clip": "`clamp`, under this name, too", "concat": "`cat`", "concatenate": "`cat`", "divide": "`div`", "true_divide": "`div`", "fix": "`trunc`",
         "greater": "`gt`", "greater_equal": "`ge`", "less": "`lt`", "less_equal": "`le`", "not_equal": "`ne`", "multiply": "`mul`",
         "negative": "`neg`", "subtract": "`sub`", "mm": "`mm`, or `matmul`", "t": "`t()`, a method", "swapaxes": "`transpose`", "swapdims": "`transpose`",
         "ravel": "`flatten`", "trapz": "`trapezoid`", "inverse": "`inv`", "pinverse": "`pinv`", "triangular_solve": "`solve_triangular`",
-        "max": "`max(x, dim)`; `x.max()` of all; `maximum` of two tensors", "min": "`min(x, dim)`; `x.min()` of all; `minimum` of two tensors",
+        "max": "`max(x, dim)`; `x.max()` of all; `max(a, b)` of two tensors is `maximum`", "min": "`min(x, dim)`; `x.min()` of all; `min(a, b)` of two tensors is `minimum`",
         "index_select": "`index_select`", "tensor": "`tensor`, `from_data`; `from_blob` of memory that is not copied", "softmax": "`softmax`",
         "get_rng_state": "`rng_state`", "set_rng_state": "`set_rng_state`", 
         "argwhere": "`nonzero`", "detach": "`detach()`, a method", "numel": "`numel()`, a method", "from_numpy": "`from_data` copies, `from_blob` does not",
@@ -57,7 +80,6 @@ spelled = {
         "UpsamplingNearest2d": "`Upsample`", "UpsamplingBilinear2d": "`Upsample{{.mode = \"bilinear\", .align_corners = true}}`",
     },
     "init": {
-        "ones_": "`constant_(t, 1)`", "zeros_": "`constant_(t, 0)`", "calculate_gain": "`gain`",
     },
     "utils": {
         "weight_norm": "`nn::weight_norm(layer)`, a `Parametrized` layer with a `WeightNorm`, as that of nn.utils.parametrizations",
@@ -155,8 +177,12 @@ reasons = {
     "audio": "Files are .wav. What changes a sound's pitch or speed and keeps the other, filters as SoX has them, and reading of compressed files are missing.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
             "anywhere; data without a size is read in a loop of the program's own.",
-    "vision": "Boxes, key points, masks, videos and Pillow's images do not exist here; a decoder's pictures are tensors. `Identity` is no step. "
-              "`JPEG` (compressing again), `LinearTransformation` (whitening) and `RandomShortestSize` are missing. Interpolation is nearest or bilinear.",
+    "Tensor": "Not recorded is all that works in place (`core/tensor.h`); what is to be differentiated takes the result, `x = scatter(x, dim, index, y)`. `+=` does not "
+              "compile for that reason.",
+    "boxes": "Boxes are plain tensors of the forms `xyxy`, `xywh` and `cxcywh`, functions of `nn/boxes.h` and `nn/roi_align.h`. What torchvision builds models of from "
+             "them (pyramids of features, deformable convolutions, blocks with squeeze and excitation) is a program's own.",
+    "vision": "Transforms of boxes, key points, masks, videos and Pillow's images do not exist; a decoder's pictures are tensors. `Identity` is no step. "
+              "Interpolation is nearest or bilinear.",
     "datasets": "Pictures in folders, one for each class, are read by `image_folder()`: ImageNet, Imagenette, EuroSAT and more. Nothing fetches "
                 "them; MNIST's and CIFAR's kin come by `scripts/download.sh`.",
     "optim": "`SparseAdam` updates the rows of an embedding that a batch touched, from a sparse gradient. Gradients of `Embedding` are dense "
