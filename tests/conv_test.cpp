@@ -162,6 +162,31 @@ TEST_CASE("every way to convolve is within the tolerances of convolutions") {
   }
 }
 
+TEST_CASE("elements of a kernel that meet nothing but borders have the gradient 0, whatever memory held before") {
+  const auto line = [](std::int64_t n, std::int64_t in, std::int64_t out, std::int64_t length, std::int64_t k,
+                       std::int64_t stride, std::int64_t pad, std::int64_t groups) {
+    return ConvShape{n, in, out, groups, {1, length}, {1, (length + 2 * pad - k) / stride + 1},
+                     {1, k}, {1, stride}, {0, pad}, {1, 1}};
+  };
+  for (const ConvShape& s : {line(5, 4, 16, 2, 2, 3, 1, 2), line(1, 2, 1, 1, 3, 2, 1, 1), line(5, 2, 4, 1, 5, 2, 4, 2),
+                             line(2, 16, 32, 1, 3, 2, 1, 1), shape(2, 4, 16, {1, 1}, 3, 2, 1),
+                             shape(3, 16, 16, {2, 2}, 5, 3, 2)}) {
+    for (const Dtype dtype : {f32, bf16, f16}) {
+      constexpr ConvPass pass = ConvPass::weight_gradient;
+      for (const Way way : ways) {
+        if (!conv::applies(way, {pass, s, dtype, false})) continue;
+        if (way == Way::winograd || way == Way::library_winograd) continue;
+        INFO(conv::name_of(way) << ' ' << name_of(dtype) << " input " << s.in[0] << " x " << s.in[1]);
+        const Operands o = operands(pass, s, dtype, false, Layout::contiguous);
+        for (std::int64_t parts = 1; parts <= s.batch; ++parts) {  // what is freed here is allocated there
+          const Tensor a = full({parts, s.weights()}, NAN), b = full({parts, s.weights()}, NAN);
+        }
+        CHECK(error_of(way, pass, s, o) <= 1);
+      }
+    }
+  }
+}
+
 TEST_CASE("a convolution has the same bits for any layout and any number of threads") {
   const int before = num_threads();
   for (const ConvShape& s : shapes) {
