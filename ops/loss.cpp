@@ -66,7 +66,8 @@ Tensor reduced(const Tensor& each, const Tensor& total, Reduction reduction) {
 // The gradient of each target's loss, ready to multiply x's shape.
 Tensor row_gradient(const Tensor& g, const Tensor& total, Reduction reduction, int dim) {
   if (reduction == Reduction::none) return unsqueeze(g, dim);
-  return reduction == Reduction::mean ? g / total : g;
+  if (reduction == Reduction::sum) return g;
+  return where(eq(total, Tensor(0.0)), Tensor(0.0), g / total);  // all targets are ignored: the loss is NaN
 }
 
 // For the references: the target as weights on the classes of x.
@@ -119,8 +120,9 @@ struct CrossEntropyBackward {
     const double share = o.label_smoothing / static_cast<double>(x.size(dim));
     // The smoothed target: how much weight each class carries.
     const Tensor wanted = c.chosen * c.weight * (1 - o.label_smoothing) + c.selected * c.weight * share;
-    const Tensor dx =
-        row_gradient(g, c.total, o.reduction, dim) * (softmax(logits, dim) * sum(wanted, {dim}, true) - wanted);
+    const Tensor each = where(eq(c.selected, Tensor(0.0)), Tensor(0.0),  // whatever the logits are
+                              softmax(logits, dim) * sum(wanted, {dim}, true) - wanted);
+    const Tensor dx = row_gradient(g, c.total, o.reduction, dim) * each;
     return cast(dx, x.dtype());
   }
   static void samples(Samples& s);

@@ -43,6 +43,7 @@ struct MatrixNorm {
           "ord must be \"fro\", \"nuc\", 1, -1, 2, -2, HUGE_VAL or -HUGE_VAL, got ", ord);
     if (size == 2) {
       const Tensor s = svdvals(movedim(x, Dims{rows, columns}, Dims{-2, -1}));
+      if (ord > 0 && s.size(-1) == 0) return shaped(sum(s, {-1}), x, rows, columns, op.keepdim);  // 0, as in PyTorch
       return shaped(ord > 0 ? amax(s, {-1}) : amin(s, {-1}), x, rows, columns, op.keepdim);
     }
     const int summed = size == 1 ? rows : columns, chosen = size == 1 ? columns : rows;

@@ -79,6 +79,25 @@ template <class F> struct Unary : F {
   static void samples(Samples& s);
 };
 
+// The formula's derivative over tensors, of which the second derivative is made. Where exp grows beyond all numbers the
+// derivative has long been 0 or 1, but that of its expression would be inf / inf: there sigmoid stands for the
+// quotient, and exp sees only the side that counts.
+template <class F> Tensor derivative_over_tensors(const F& f, const Tensor& g, const Tensor& saved) {
+  if constexpr (is_any<F, Logsigmoid>) return g * sigmoid(-saved);
+  else if constexpr (is_any<F, Silu>) {
+    const Tensor s = sigmoid(saved);
+    return g * (s * (1 + saved * (1 - s)));
+  } else if constexpr (is_any<F, Softplus>) {
+    const Tensor z = saved * f.beta;
+    return where(z > f.threshold, g, g * sigmoid(z));
+  } else if constexpr (is_any<F, Mish>) {
+    const Tensor n = F::power(saved), t = n / (n + 2);
+    return g * (t + saved * (1 - t * t) * sigmoid(saved));
+  } else if constexpr (is_any<F, Elu>) {
+    const Tensor curved = where(saved > 0, Tensor(0.0), saved) * f.input_scale;
+    return where(saved > 0, g * f.scale, g * (exp(curved) * (f.alpha * f.scale * f.input_scale)));
+  } else return f.df(g, saved);
+}
 // g * f'(x): one kernel; its own derivatives come from the formula over tensors.
 template <class F> struct UnaryBackward : GradOf<F> {
   static constexpr auto name = "pointwise_backward";
@@ -88,7 +107,9 @@ template <class F> struct UnaryBackward : GradOf<F> {
     const View* inputs[] = {&g, &saved};
     run_formula<GradOf<F>>(*this, compute_dtype(y.dtype), y, inputs);
   }
-  static Tensor reference(const UnaryBackward& op, const Tensor& g, const Tensor& saved) { return op.of.df(g, saved); }
+  static Tensor reference(const UnaryBackward& op, const Tensor& g, const Tensor& saved) {
+    return derivative_over_tensors(op.of, g, saved);
+  }
 };
 // Of a rule: gives up g and `saved`.
 template <class F> Tensor unary_backward(const Unary<F>& op, const Tensor& g, const Tensor& saved) {

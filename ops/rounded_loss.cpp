@@ -25,7 +25,7 @@ struct RoundedLossBackward : RoundedDistanceGrad {
     pointwise::run_formula<RoundedDistanceGrad>(*this, compute_dtype(dx.dtype), dx, inputs);
   }
   static Tensor reference(const RoundedLossBackward& op, const Tensor& g, const Tensor& x, const Tensor& target) {
-    const Tensor d = x - target, steep = op.slope * sign(d);
+    const Tensor d = x - target, steep = where(isnan(d), d, op.slope * sign(d));
     if (op.edge == 0) return g * steep;
     return g * where(lt(abs(d), Tensor(op.edge)), op.slope / op.edge * d, steep);
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/backward.h"
+#include "core/ops_matrix.h"
 #include "core/ops_special.h"
 #include "tests/testing.h"
 
@@ -132,4 +133,62 @@ TEST_CASE("histc refuses a range that is not finite, and without one an element 
   CHECK_THAT(message_of([&] { histc(x, 3); }), Contains("the range of x, [1, inf], is not finite; give min and max"));
   CHECK_THAT(message_of([&] { histc(tensor({1, NAN}), 3); }), Contains("is not finite"));
   CHECK(same_bits(histc(tensor({1, HUGE_VAL, NAN, 2}), 3, 0, 3), tensor({0, 1, 1}, {.dtype = f32})));
+}
+
+TEST_CASE("second derivatives of activations are 0 where they are flat, however large the number") {
+  const std::vector<std::pair<const char*, Tensor (*)(const Tensor&)>> activations{
+      {"silu", silu}, {"mish", mish}, {"logsigmoid", logsigmoid}, {"selu", selu}, {"sigmoid", sigmoid},
+      {"softplus", [](const Tensor& x) { return softplus(x); }}, {"elu", [](const Tensor& x) { return elu(x); }},
+      {"celu", [](const Tensor& x) { return celu(x, -0.5); }}, {"gelu", [](const Tensor& x) { return gelu(x); }}};
+  for (const auto& [name, f] : activations) {
+    for (const Dtype dtype : {f32, f64}) {
+      // celu with a negative alpha grows to the left, as PyTorch's.
+      const bool right_only = std::string_view(name) == "celu";
+      for (const double number : {1e4, 1e10, -1e4, -1e10}) {
+        if (right_only && number < 0) continue;
+        INFO(name << " of " << number << " in " << name_of(dtype));
+        const Tensor x = full({3}, number, {.dtype = dtype}).requires_grad_();
+        const Tensor first = grad(sum(f(x)), {x}, {.create_graph = true})[0];
+        if (!first.requires_grad()) continue;
+        const std::vector<Tensor> second = grad(std::vector{sum(first)}, std::vector{x}, {}, {.allow_unused = true});
+        if (second[0].defined()) CHECK(same_bits(abs(second[0]), zeros({3}, {.dtype = dtype})));
+      }
+    }
+  }
+  // And what PyTorch printed near the ends, in f64.
+  const auto second_of = [](Tensor (*f)(const Tensor&), double number) {
+    const Tensor x = scalar(number, {.dtype = f64}).requires_grad_();
+    return grad(grad(f(x), {x}, {.create_graph = true})[0], {x})[0].item<double>();
+  };
+  CHECK(second_of(silu, -50) == Approx(-9.257999270226807e-21).epsilon(1e-9));
+  CHECK(second_of(mish, -20) == Approx(-3.710076504245659e-08).epsilon(1e-9));
+  CHECK(second_of(selu, -3) == Approx(0.08753061208026487).epsilon(1e-9));
+}
+
+TEST_CASE("the gradients of losses are the same whether they are recorded or not, at their edges too") {
+  const auto both = [](const char* name, const auto& loss, const Tensor& at) {
+    INFO(name);
+    const Tensor x = at.clone().requires_grad_();
+    const Tensor plain = grad(loss(x), {x})[0], recorded = grad(loss(x), {x}, {.create_graph = true})[0].detach();
+    CHECK(same_bits(isnan(plain), isnan(recorded)));
+    CHECK(all_close(where(isnan(plain), Tensor(0.0), plain), where(isnan(recorded), Tensor(0.0), recorded)));
+    return plain;
+  };
+  const Tensor logits = tensor({{1.0, 2.0}, {HUGE_VAL, 4.0}}, {.dtype = f64}), none = full({2}, -100, {.dtype = i64});
+  for (const double smoothing : {0.0, 0.1}) {
+    const auto loss = [&](const Tensor& target) {
+      return [&, target](const Tensor& x) { return cross_entropy(x, target, {.label_smoothing = smoothing}); };
+    };
+    CHECK(same_bits(both("all ignored", loss(none), logits), zeros({2, 2}, {.dtype = f64})));  // the loss is NaN
+    both("one ignored", loss(tensor({1, -100})), logits);
+  }
+  both("nll_loss", [&](const Tensor& x) { return nll_loss(x, none); }, logits);
+  const Tensor infinite = tensor({HUGE_VAL, -HUGE_VAL, 1.0, NAN}, {.dtype = f64});
+  both("huber_loss", [&](const Tensor& x) { return huber_loss(x, infinite); }, infinite);
+  both("smooth_l1_loss", [&](const Tensor& x) { return smooth_l1_loss(x, infinite); }, infinite);
+}
+
+TEST_CASE("the spectral norm of a matrix without elements is 0") {
+  CHECK(matrix_norm(zeros({0, 3}), 2).item<double>() == 0);
+  CHECK(same_bits(matrix_norm(zeros({2, 3, 0}), 2, {-2, -1}, true), zeros({2, 1, 1})));
 }
