@@ -38,8 +38,8 @@ std::vector<Policies::Entry> torch_cuda_list() {
       {"addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
        "scatter_add"});
   add(list, CastPolicy::banned, {"binary_cross_entropy"});
-  // Promoted without an entry.
-  add(list, CastPolicy::promote, {"cat", "stack"});
+  // Promoted without an entry; made of tensordot.
+  add(list, CastPolicy::promote, {"cat", "stack", "inner"});
   // Made of log_softmax and nll_loss, of pow, of norm, of log, of softmax.
   add(list, CastPolicy::f32,
       {"cross_entropy", "cross_entropy_soft", "square", "local_response_norm", "pairwise_distance", "normalize",
@@ -65,8 +65,8 @@ std::vector<Policies::Entry> torch_cpu_list() {
        "solve", "cholesky_ex", "svdvals", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex",
        "householder_product", "tensorinv", "tensorsolve", "lstsq", "fake_quantize_per_tensor_affine"});
   add(list, CastPolicy::promote, {"stack", "cat", "index_copy"});
-  // Made of bmm; of avg_pool3d.
-  add(list, CastPolicy::lower, {"einsum"});
+  // Made of bmm, of mm; of avg_pool3d.
+  add(list, CastPolicy::lower, {"einsum", "tensordot", "inner"});
   add(list, CastPolicy::f32, {"local_response_norm"});
   return list;
 }

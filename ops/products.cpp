@@ -102,6 +102,7 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   check(a.dim() == 1 && b.dim() == 1, "outer: needs two vectors, got ", a, " and ", b);
   return unsqueeze(a, 1) * b;
 }
+// The two that follow run in the widest dtype that comes in under autocast, as on PyTorch's GPUs.
 Tensor inner(const Tensor& a, const Tensor& b) {
   if (a.dim() == 0 || b.dim() == 0) return a * b;
   check(a.size(-1) == b.size(-1), "inner: the last dimensions of ", a, " and ", b, " differ");
@@ -111,7 +112,8 @@ Tensor inner(const Tensor& a, const Tensor& b) {
   std::int64_t rows = 1, columns = 1;  // not numel / n: n may be 0, and the sums over nothing are zeros
   for (int d = 0; d + 1 < a.dim(); ++d) rows *= a.sizes()[d];
   for (int d = 0; d + 1 < b.dim(); ++d) columns *= b.sizes()[d];
-  return reshape(matmul(reshape(a, {rows, n}), transpose(reshape(b, {columns, n}))), sizes);
+  const Composite in("inner", CastPolicy::promote, {&a, &b});
+  return in.result(reshape(matmul(reshape(in[0], {rows, n}), transpose(reshape(in[1], {columns, n}))), sizes));
 }
 Tensor tensordot(const Tensor& a, const Tensor& b, int dims) {
   check(dims >= 0 && dims <= a.dim() && dims <= b.dim(), "tensordot: cannot contract ", dims, " dimensions of ", a,
@@ -125,7 +127,8 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int dims) {
     n *= b.sizes()[d];
   }
   for (int d = dims; d < b.dim(); ++d) sizes.push_back(b.sizes()[d]), columns *= b.sizes()[d];
-  return reshape(matmul(reshape(a, {rows, n}), reshape(b, {n, columns})), sizes);
+  const Composite in("tensordot", CastPolicy::promote, {&a, &b});
+  return in.result(reshape(matmul(reshape(in[0], {rows, n}), reshape(in[1], {n, columns})), sizes));
 }
 Tensor kron(const Tensor& a, const Tensor& b) {
   const int rank = std::max(a.dim(), b.dim());
@@ -185,8 +188,8 @@ void kron_samples(Samples& s) {
 MANTISSA_COMPOSITE(bmm, bmm_samples, .autocast = CastPolicy::lower, .has_policy = true)
 MANTISSA_COMPOSITE(mv, mv_samples, .autocast = CastPolicy::lower, .has_policy = true)
 MANTISSA_COMPOSITE(outer, outer_samples)
-MANTISSA_COMPOSITE(inner, inner_samples)
-MANTISSA_COMPOSITE(tensordot, tensordot_samples)
+MANTISSA_COMPOSITE(inner, inner_samples, .autocast = CastPolicy::promote, .has_policy = true)
+MANTISSA_COMPOSITE(tensordot, tensordot_samples, .autocast = CastPolicy::promote, .has_policy = true)
 MANTISSA_COMPOSITE(kron, kron_samples)
 
 }  // namespace

@@ -101,6 +101,8 @@ inline constexpr GoldenAutocast golden_autocast[] = {
     {"linear", {"low", "low", "low", "low"}, {"low", "low", "low", "low"}},
     {"addmm", {"low", "low", "low", "low"}, {"low", "low", "low", "low"}},
     {"baddbmm", {"low", "low", "low", "low"}, {"low", "low", "low", "low"}},
+    {"inner", {"f32", "low", "f32", "f32"}, {"low", "low", "-", "-"}},
+    {"tensordot", {"f32", "low", "f32", "f32"}, {"low", "low", "-", "-"}},
     {"einsum", {"low", "low", "low", "low"}, {"low", "low", "low", "low"}},
     {"tril", {"f32", "low", "", ""}, {"f32", "low", "", ""}},
     {"triu", {"f32", "low", "", ""}, {"f32", "low", "", ""}},

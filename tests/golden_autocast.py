@@ -51,6 +51,8 @@ def calls():
     yield "linear", [m, m, v], F.linear
     yield "addmm", [m, m, m], torch.addmm
     yield "baddbmm", [b3, b3, b3], torch.baddbmm
+    yield "inner", [m, m], torch.inner
+    yield "tensordot", [m, m], lambda a, b: torch.tensordot(a, b, 1)
     yield "einsum", [m, m], lambda a, b: torch.einsum("ij,jk->ik", a, b)
     yield "tril", [m], torch.tril
     yield "triu", [m], torch.triu
