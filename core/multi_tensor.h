@@ -22,7 +22,15 @@ struct GradientView {
 };
 
 // What 1 / scale is, and how much clipping leaves of gradients with this norm: one formula for all who need it.
-MANTISSA_HD inline float inverse_scale(float scale) { return static_cast<float>(1.0 / static_cast<double>(scale)); }
+// 1 / scale in two factors. The second is 1, but for scales beyond 2^126: their inverses are denormal, and would be
+// flushed to 0 (core/parallel.h). Without overflow to stop it, a scale grows as far as 2^127.
+struct InverseScale { float factor, rest; };
+MANTISSA_HD inline InverseScale inverse_scale(float scale) {
+  constexpr double most = 0x1p126;
+  const double s = static_cast<double>(scale);
+  if (s > most) return {static_cast<float>(1 / most), static_cast<float>(most / s)};
+  return {static_cast<float>(1 / s), 1.0f};
+}
 MANTISSA_HD inline double clip_factor(float norm, double max_norm) {
   const double wanted = max_norm / (static_cast<double>(norm) + 1e-6);
   return wanted > 1 ? 1 : wanted;  // a NaN norm makes NaN gradients, as in PyTorch
@@ -41,8 +49,9 @@ struct GradientReading {
     MANTISSA_HD C operator()(C g) const { return g * unscale * clip; }
   };
   template <class C> MANTISSA_HD Factors<C> factors() const {
-    return {scale ? static_cast<C>(inverse_scale(*scale)) : C(1),
-            norm ? static_cast<C>(clip_factor(*norm, max_norm)) : C(1)};
+    const InverseScale inverse = scale ? inverse_scale(*scale) : InverseScale{1, 1};
+    return {static_cast<C>(inverse.factor),
+            static_cast<C>(norm ? clip_factor(*norm, max_norm) : 1.0) * static_cast<C>(inverse.rest)};
   }
   MANTISSA_HD bool as_they_are() const { return !scale && !norm; }
 };

@@ -10,7 +10,10 @@ namespace {
 // --- elementwise, in place ---
 struct Unscale {
   const float* scale;
-  template <class C> __device__ C operator()(C x) const { return x * static_cast<C>(inverse_scale(*scale)); }
+  template <class C> __device__ C operator()(C x) const {
+    const InverseScale inverse = inverse_scale(*scale);
+    return x * static_cast<C>(inverse.factor) * static_cast<C>(inverse.rest);
+  }
 };
 struct ClipToNorm {
   const float* norm;

@@ -185,3 +185,23 @@ TEST_CASE("clipping within step: bad input", "[scaler]") {
   scaler.unscale_(opt);
   CHECK_THROWS_WITH(scaler.step(opt, amp::ClipNorm{1}), Catch::Contains("was unscaled at"));
 }
+
+// A scale without overflows to stop it grows to 2^127, whose inverse is below f32's normal numbers.
+TEST_CASE("gradients are divided by scales beyond 2^126 too", "[scaler]") {
+  for (const double power : {0x1p126, 0x1p127, 0x1.8p127}) {
+    for (const int way : {0, 1, 2}) {
+      INFO("scale " << power << ", way " << way);
+      GradScaler scaler({.init_scale = power});
+      Tensor p = zeros({4}).requires_grad_(), loss;
+      optim::Sgd opt({p}, {.lr = 1});
+      backward(scale(p, 0x1p-100, scaler, loss));
+      if (way == 1) {
+        scaler.unscale_(opt);
+        CHECK(all_close(p.grad() * 0x1p100, ones({4})));
+      }
+      CHECK(!(way == 2 ? scaler.step(opt, amp::ClipNorm{1e-3}) : scaler.step(opt)).skipped());
+      CHECK(all_close(p.detach() * -0x1p100, ones({4})));
+      scaler.update();
+    }
+  }
+}

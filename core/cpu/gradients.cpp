@@ -93,11 +93,11 @@ template <class C> void inspect(const C* x, std::int64_t n, std::int64_t index, 
 
 void unscale_gradients(std::span<const GradientView> gradients, const float* scale, bool write, bool* found_inf,
                        GradientSummary* summary) {
-  const float inverse = inverse_scale(*scale);
+  const auto [factor, rest] = inverse_scale(*scale);
   const std::int64_t blocks = (total_numel(gradients) + multi_tensor_block - 1) / multi_tensor_block;
   std::vector<GradientSummary> partial(static_cast<std::size_t>(blocks));  // joined in order
   parallel_pieces(gradients, [&](const GradientView& g, std::int64_t begin, std::int64_t count, std::int64_t block) {
-    const auto unscale = [inverse]<class C>(C x) { return x * static_cast<C>(inverse); };
+    const auto unscale = [a = factor, b = rest]<class C>(C x) { return x * static_cast<C>(a) * static_cast<C>(b); };
     GradientSummary& here = partial[static_cast<std::size_t>(block)];
     const auto see = [&](const auto* x, std::int64_t n) { inspect(x, n, g.index, here); };
     if (g.dtype == f64) transform<double>(g, begin, count, write, unscale, see);
