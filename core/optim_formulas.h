@@ -300,6 +300,7 @@ struct ASGD {
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
   double maximize = 0;  // 0 or 1
   double initial_scalar(int k) const { return k == 0 ? lr : 1; }
+  static constexpr int scalar_from_lr = 0;  // the first step begins with the rate of that time
   MANTISSA_HD void advance(double* scalars, std::int64_t step) const {
     const double n = static_cast<double>(step);
     scalars[0] = lr / std::pow(1 + lambd * lr * n, alpha);
@@ -329,6 +330,7 @@ struct Rprop {
   double lr = 1e-2, eta_minus = 0.5, eta_plus = 1.2, step_size_min = 1e-6, step_size_max = 50;
   double maximize = 0;  // 0 or 1
   double initial_state(int k) const { return k == 1 ? lr : 0; }
+  static constexpr int state_from_lr = 1;  // the first step begins with the rate of that time
 
   template <class C> struct Update {
     C minus, plus, low, high, sign;
@@ -339,7 +341,7 @@ struct Rprop {
       T moved = size * select(agreement > T(0), T(plus), select(agreement < T(0), T(minus), T(1)));
       size = select(moved < T(low), T(low), select(moved > T(high), T(high), moved));
       g = select(agreement < T(0), T(0), g);
-      p = p - sign_of(g) * size;
+      p = p - select(g > T(0), size, select(g < T(0), T(0) - size, T(0)));  // NaN moves nothing, as in PyTorch
       previous = g;
     }
   };

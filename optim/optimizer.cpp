@@ -353,6 +353,22 @@ void Optimizer::set(std::string_view name, double value, int group) {
   const auto k = at - g.hyper_names.begin();
   g.hyper_values[static_cast<std::size_t>(k)] = value;
   g.hyper_at(static_cast<std::size_t>(k)).fill_(value);
+  if (k == 0) start_at_rate(g);
+}
+// Parameters that have not taken a step take it as if the rate had always been this one, as in PyTorch, which makes
+// states at the first step.
+void Optimizer::start_at_rate(Group& g) {
+  if (g.state_from_lr < 0 && g.scalar_from_lr < 0) return;
+  const NoGrad no_grad;
+  const Tensor rate = g.hyper_at(0);
+  for (std::size_t i = 0; i < g.parameters.size(); ++i) {
+    const Tensor fresh = eq(g.step_at(i), Tensor(0));
+    const auto start = [&](Tensor x) {
+      if (x.defined()) x.copy_(where(fresh, rate.to(x.dtype()), x));
+    };
+    if (g.state_from_lr >= 0) start(g.state[i][static_cast<std::size_t>(g.state_from_lr)]);
+    if (g.scalar_from_lr >= 0) start(g.scalars.select(0, static_cast<std::int64_t>(i)).select(0, g.scalar_from_lr));
+  }
 }
 
 NamedTensors Optimizer::own_state(std::vector<int>* owners) const {

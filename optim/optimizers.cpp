@@ -68,6 +68,8 @@ template <class F> void Optimizer::add(Parameters parameters, const F& hyper) {
     for (std::size_t k = 0; k < g.scalar_names.size(); ++k)
       g.initial_scalars.push_back(hyper.initial_scalar(static_cast<int>(k)));
   }
+  if constexpr (requires { F::state_from_lr; }) g.state_from_lr = F::state_from_lr;
+  if constexpr (requires { F::scalar_from_lr; }) g.scalar_from_lr = F::scalar_from_lr;
   g.parameters = std::move(parameters.tensors);
   g.names = std::move(parameters.names);
   add_group(std::move(g));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "autograd/backward.h"
@@ -14,7 +15,9 @@
 #include "core/cpu/isa.h"
 #include "core/parallel.h"
 #include "optim/adam.h"
+#include "optim/asgd.h"
 #include "optim/clip.h"
+#include "optim/rprop.h"
 #include "optim/schedule.h"
 #include "optim/sgd.h"
 #include "tests/catch_compat.h"
@@ -216,6 +219,45 @@ TEST_CASE("a changed learning rate takes effect at the next step", "[optim]") {
   opt.set_lr(0.5);
   opt.step();
   CHECK(same_bits(p, full({2}, -0.5)));
+}
+
+TEST_CASE("states that begin with the rate begin with that of the first step, as in PyTorch", "[optim]") {
+  const auto steps_of = [](auto make, double made_with, double set_to) {
+    Tensor p = initial(), late = initial();
+    const auto opt = make(std::vector<Tensor>{p, late}, made_with);
+    opt->set_lr(set_to);
+    for (int t = 0; t < steps; ++t) {
+      p.set_grad(gradient_of_step(t));
+      if (t >= 2) late.set_grad(gradient_of_step(t));
+      if (t == 1) opt->set_lr(0.05);  // for `late` alone still the rate of its first step
+      opt->step();
+    }
+    return cat({p.detach(), late.detach()});
+  };
+  const auto rprop = [](const std::vector<Tensor>& p, double lr) {
+    return std::make_unique<optim::Rprop>(p, optim::RpropOptions{.lr = lr});
+  };
+  const auto asgd = [](const std::vector<Tensor>& p, double lr) {
+    return std::make_unique<optim::ASGD>(p, optim::ASGDOptions{.lr = lr});
+  };
+  CHECK(same_bits(steps_of(rprop, 1, 0.01), steps_of(rprop, 0.01, 0.01)));
+  CHECK(same_bits(steps_of(asgd, 1, 0.01), steps_of(asgd, 0.01, 0.01)));
+  const Tensor as_torch_rprop = tensor({-0.45368, 0.04632, 0.5912,
+    -0.582, -0.01, 0.782}, {.dtype = f64});
+  CHECK(all_close(steps_of(rprop, 1, 0.01), as_torch_rprop, {1e-7, 1e-7}));
+  const Tensor as_torch_asgd = tensor({-0.515615822, 0.0764081008, 0.690120744,
+    -0.509175365, 0.0947393281, 0.70348928}, {.dtype = f64});
+  CHECK(all_close(steps_of(asgd, 1, 0.01), as_torch_asgd, {1e-7, 1e-7}));  // PyTorch's eta is rounded to f32
+}
+
+TEST_CASE("Rprop leaves elements alone whose gradient is NaN, as PyTorch", "[optim]") {
+  Tensor p = initial();
+  optim::Rprop opt(std::vector<Tensor>{p}, {.lr = 0.01});
+  for (int t = 0; t < 3; ++t) {
+    p.set_grad(t == 1 ? full({elements}, NAN, {.dtype = f64}) : ones({elements}, {.dtype = f64}));
+    opt.step();
+  }
+  CHECK(all_close(p.detach(), initial().detach() - 0.02));
 }
 
 TEST_CASE("zero_grad drops gradients or fills them with zeros", "[optim]") {
