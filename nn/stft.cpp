@@ -150,10 +150,9 @@ Tensor istft(const Tensor& given, std::int64_t n_fft, const IstftOptions& o) {
   const std::int64_t count = x.size(-2);
   check(count > 0, "istft: the spectrum has no frames");
   const std::string_view norm = o.normalized ? "ortho" : "backward";
-  const Tensor spectra = transpose(x, -3, -2);
-  Tensor frames =
-      o.onesided ? fft::irfft(spectra, {.n = n_fft, .norm = norm}) : real(fft::ifft(spectra, {.norm = norm}));
-  frames = frames.reshape({-1, count, n_fft});
+  // Of a spectrum with all frequencies the second half says the same again, and is not read.
+  const Tensor spectra = slice(transpose(x, -3, -2), -2, 0, n_fft / 2 + 1);
+  const Tensor frames = fft::irfft(spectra, {.n = n_fft, .norm = norm}).reshape({-1, count, n_fft});
   const Tensor window = whole_window(o.window, frame.window, n_fft, x);
   const std::int64_t samples = n_fft + frame.hop * (count - 1);
   Tensor y = overlap_add(frames, window, frame.hop, samples);

@@ -40,7 +40,8 @@ struct IstftOptions {  // the first six as they were for stft
   std::optional<std::int64_t> length = {};  // of the result: cut off, or filled up with zeros
 };
 // [..., frequencies, frames, 2] -> [..., T], the signal whose frames are closest to the given ones. Error where the
-// windows leave a sample uncovered. Without `length` a last part that filled no hop is missing.
+// windows leave a sample uncovered. Without onesided, frequencies beyond n_fft / 2 count nothing. Without `length` a
+// last part that filled no hop is missing.
 Tensor istft(const Tensor& spectrum, std::int64_t n_fft, const IstftOptions& = {});
 
 }  // namespace mantissa

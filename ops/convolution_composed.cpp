@@ -1,5 +1,8 @@
 // Transposed convolution as the gradient of convolution, and one-dimensional convolution as a
 // two-dimensional one over images of height 1. Read first: ops/convolution.cpp.
+#include <algorithm>
+#include <functional>
+
 #include "core/ops.h"
 #include "ops/compose.h"
 #include "ops/pool_line.h"
@@ -36,19 +39,24 @@ Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const
         weight.size(0));
   check(o.groups >= 1, name, ": groups must be at least 1, found ", o.groups);
   Dims sizes{x.size(0), weight.size(1) * o.groups};
+  Dims beyond;  // as pad() has them: places of output_padding that no convolution of this stride reaches
   for (int d = 0; d < n; ++d) {
     const auto at = static_cast<std::size_t>(d);
     check(o.output_padding[at] >= 0 && (o.output_padding[at] < o.stride[at] || o.output_padding[at] < o.dilation[at]),
           name, ": output_padding must be at least 0 and smaller than stride or dilation, found ",
           o.output_padding[at]);
     const std::int64_t extent = (weight.size(d + 2) - 1) * o.dilation[at] + 1;
-    const std::int64_t border = o.padding[at];
-    sizes.push_back((x.size(d + 2) - 1) * o.stride[at] - 2 * border + extent + o.output_padding[at]);
+    const std::int64_t border = o.padding[at], reached = std::min(o.output_padding[at], std::max(o.stride[at], 1) - 1);
+    sizes.push_back((x.size(d + 2) - 1) * o.stride[at] - 2 * border + extent + reached);
+    beyond.insert(0, o.output_padding[at] - reached);
+    beyond.insert(0, 0);
     check(sizes.back() > 0, name, ": the result would have size ", sizes.back(), " in dimension ", d + 2, " for x ", x);
   }
   check(!bias.defined() || bias.sizes() == Dims{sizes[1]}, name, ": bias must be [", sizes[1], "], got ", bias);
   const Composite in(name, CastPolicy::lower, {&x, &weight, &bias});
-  if (!bias.defined()) return in.result(spread(in[0], in[1], sizes, o));
+  const bool exceeds = std::ranges::any_of(beyond, std::identity{});
+  const auto padded = [&](const Tensor& y) { return exceeds ? pad(y, beyond) : y; };
+  if (!bias.defined()) return in.result(padded(spread(in[0], in[1], sizes, o)));
   // With a bias, halves stay in f32 until it is added, except where autocast asks for them.
   const bool widen = is_half(in[0].dtype()) && !in.in_region();
   const Tensor y = !widen                     ? spread(in[0], in[1], sizes, o)
@@ -57,7 +65,7 @@ Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const
   const Dtype result = widen ? x.dtype() : y.dtype(), inside = compute_dtype(y.dtype());
   Dims line = Dims::filled(n + 1, 1);
   line[0] = sizes[1];
-  return in.result(cast(cast(y, inside) + cast(reshape(in[2], line), inside), result));
+  return in.result(cast(cast(padded(y), inside) + cast(reshape(in[2], line), inside), result));
 }
 
 }  // namespace
@@ -103,6 +111,9 @@ void conv_transpose2d_samples(Samples& s) {
   });
   s.call({s.randn({1, 2, 3, 3}), s.randn({2, 2, 2, 2}), Tensor()}, [](const Tensors& x) {
     return conv_transpose2d(x[0], x[1], x[2], {.dilation = {2, 1}});
+  });
+  s.call({s.randn({1, 2, 3, 3}), s.randn({2, 2, 2, 2}), s.randn({2})}, [](const Tensors& x) {
+    return conv_transpose2d(x[0], x[1], x[2], {.stride = {1, 2}, .output_padding = {1, 2}, .dilation = {2, 3}});
   });
   s.error_call({s.randn({1, 3, 4, 4}), s.randn({2, 3, 3, 3}), Tensor()}, plain, "has 3 channels");
   s.call({s.randn({3, 4, 3}), s.randn({3, 2, 3, 2}), s.randn({2})}, plain);

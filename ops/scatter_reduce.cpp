@@ -118,10 +118,22 @@ double identity_of(std::string_view reduce, Dtype dtype) {
 
 }  // namespace
 
-Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
-                      bool include_self) {
+namespace {
+// What of the source stands beside the index, which may be smaller.
+Tensor beside(const Tensor& index, Tensor source) {
+  if (source.dim() != index.dim()) return source;  // refused later
+  for (int d = 0; d < index.dim(); ++d) {
+    if (source.size(d) > index.size(d)) source = slice(source, d, 0, index.size(d));
+  }
+  return source;
+}
+}  // namespace
+
+Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& whole_source,
+                      std::string_view reduce, bool include_self) {
   const bool known = reduce == "sum" || reduce == "mean" || reduce == "prod" || reduce == "amax" || reduce == "amin";
   check(known, "scatter_reduce: reduce must be sum, mean, prod, amax or amin, got \"", std::string(reduce), "\"");
+  const Tensor source = beside(index, whole_source);
   const Tensor start = include_self ? x : scatter(x, dim, index, identity_of(reduce, x.dtype()));
   if (reduce == "prod") return reduced_by<Kind::prod>(dim, start, index, source);
   if (reduce == "amax") return reduced_by<Kind::amax>(dim, start, index, source);
@@ -146,6 +158,9 @@ void scatter_reduce_samples(Samples& s) {
     }
   }
   s.call({s.integers({2, 3}, 0, 9), s.integers({2, 4}, 0, 3), s.integers({2, 4}, 0, 9)}, call("mean", true));
+  for (const char* reduce : {"sum", "mean", "amax"}) {
+    s.call({s.randn({2, 3}), s.integers({1, 2}, 0, 3), s.randn({2, 4})}, call(reduce, false));
+  }
   s.error_call({s.randn({2, 3}), s.integers({2, 3}, 0, 3), s.randn({2, 3})}, call("max", true),
                "reduce must be sum, mean, prod, amax or amin");
   s.error_call({s.randn({2, 3}), s.integers({2, 3}, 3, 4), s.randn({2, 3})}, call("prod", true),

@@ -152,7 +152,9 @@ Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& s
   return in.result(scatter(in[0], dim, rows, rows_like("index_copy", in[0], dim, rows, in[1])));
 }
 Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value) {
-  return scatter(x, dim, for_rows("index_fill", x, dim, index), value);
+  const bool sized = dim >= -x.dim() && dim < x.dim() && index.dtype() == i64;  // else for_rows says what is wrong
+  const Tensor rows = sized ? wrapped("index_fill", index, x.size(dim)) : index;
+  return scatter(x, dim, for_rows("index_fill", x, dim, rows), value);
 }
 Tensor index(const Tensor& x, std::span<const Tensor> indices) {
   const Places p = places("index", x, indices);
@@ -226,8 +228,9 @@ void index_copy_samples(Samples& s) {
 }
 void index_fill_samples(Samples& s) {
   const auto rows = [](const Tensors& x) { return index_fill(x[0], -1, x[1], 0.5); };
-  s.call({s.randn({3, 4}), s.integers({2}, 0, 4)}, rows);
-  s.error_call({s.randn({3, 4}), s.integers({2}, -1, 0)}, rows, "index -1 is out of range");
+  s.call({s.randn({3, 4}), s.integers({2}, -4, 4)}, rows);
+  s.error_call({s.randn({3, 4}), s.integers({2}, -5, -4)}, rows, "index -1 is out of range");
+  s.error_call({s.randn({3, 4}), s.randn({2})}, rows, "must be i64");
 }
 void index_samples(Samples& s) {
   const auto pairs = [](const Tensors& x) { return index(x[0], {x[1], x[2]}); };
