@@ -248,5 +248,20 @@ differences = [
     "`matmul` and `linear` of integers are refused, as by PyTorch on a GPU; on a CPU PyTorch computes them. `dot` takes integers.",
     "`grad` applies the hooks of its inputs to what it returns; PyTorch does so only where the input leads to no other input.",
     "`ConstantLR` with `total_iters` 0 leaves the rate alone, as PyTorch's closed form; PyTorch's step by step multiplies it for ever.",
+    "Denormal numbers count as 0 on the CPU, as after `torch.set_flush_denormal(True)`; `set_flush_denormals(false)` keeps them.",
+    "Losses of tensors of unlike floating dtypes have the wider one; those of PyTorch that do not promote have that of one of them.",
+    "`ctc_loss`: the gradient is that of the log-probabilities as they are; PyTorch's supposes that they come from `log_softmax`. Behind "
+    "one both give the same.",
+    "`eigh`: gradients agree in their symmetric part, which is what reaches whatever a symmetric matrix was made of; the rest differs.",
+    "`interpolate` with a `scale_factor` that leaves a dimension as long as it was still moves its samples; PyTorch's CPU copies them in "
+    "linear modes, and in nearest ones takes the gradient of a copy.",
+    "`soft_margin_loss` of large numbers does not overflow, and `logcumsumexp` of -infinity has a gradient, where PyTorch gives infinity and NaN.",
+    "`clamp` and what is made of it give an input of infinity the gradient 0 where the upper bound is infinity, too.",
+    "`GradScaler::unscale_` refuses an optimizer without any gradient; in PyTorch the `step` that follows does.",
+    "`NAdam` keeps the product of its momenta, and `ASGD` its rate, in f64; PyTorch in f32, for f64 parameters, too. `Adagrad` has an "
+    "`initial_accumulator_value` for each group; PyTorch takes that of the whole optimizer.",
+    "`ChainedScheduler` applies closed forms, each to the rate that those before it leave: also `LambdaLR` and `CosineAnnealingWarmRestarts`, "
+    "which overwrite that rate in PyTorch, and `CosineAnnealingLR`, which follows a recursion there. `MultiplicativeLR` behind a milestone of "
+    "`SequentialLR` begins with the optimizer's rate; in PyTorch with the last one times its first factor.",
     "Random numbers come from Philox with another numbering: the same seed draws other numbers than in PyTorch.",
 ]
