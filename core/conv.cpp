@@ -80,8 +80,18 @@ void add_partials(const View& y, float* partial, std::int64_t count) {
 
 }  // namespace conv
 
+namespace {
+View without_depth(View v) {
+  v.sizes.erase(2);
+  v.strides.erase(2);
+  return v;
+}
+}  // namespace
+
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b,
                      const View& bias, const KeptWeight& kept, bool add) {
+  if (s.is_image() && y.dim() == 5)  // volumes of one layer: what follows takes an image for four dimensions
+    return conv2d(device, pass, s, without_depth(y), without_depth(a), without_depth(b), bias, kept, add);
   if (y.numel() == 0 || (s.batch == 0 && add)) return;
   if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias, add);

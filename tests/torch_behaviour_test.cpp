@@ -192,3 +192,35 @@ TEST_CASE("the spectral norm of a matrix without elements is 0") {
   CHECK(matrix_norm(zeros({0, 3}), 2).item<double>() == 0);
   CHECK(same_bits(matrix_norm(zeros({2, 3, 0}), 2, {-2, -1}, true), zeros({2, 1, 1})));
 }
+
+TEST_CASE("a volume of one layer is convolved as an image, with its gradients") {
+  for (const Dtype dtype : {f64, f32, f16, bf16}) {
+    for (const int stride : {1, 2, 3}) {
+      for (const int groups : {1, 2}) {
+        INFO(name_of(dtype) << ", stride " << stride << ", groups " << groups);
+        const Tensor image = random_tensor({2, 4, 5, 6}, 1).to(dtype).requires_grad_();
+        const Tensor weight = random_tensor({4, 4 / groups, 2, 3}, 2).to(dtype).requires_grad_();
+        const auto same = [&](auto on_images, auto on_volumes) {
+          const Tensor y = on_images(image, weight);
+          const Tensor z = squeeze(on_volumes(unsqueeze(image, 2), unsqueeze(weight, 2)), 2);
+          CHECK(all_close(z.detach(), y.detach()));
+          const std::vector<Tensor> of_image = grad(sum(square(y.to(f32))), {image, weight});
+          const std::vector<Tensor> of_volume = grad(sum(square(z.to(f32))), {image, weight});
+          for (const std::size_t i : {0u, 1u})
+            CHECK(all_close(of_volume[i], of_image[i], {is_half(dtype) ? 0.05 : 1e-4, is_half(dtype) ? 0.02 : 1e-4}));
+        };
+        same([&](const Tensor& x, const Tensor& w) { return conv2d(x, w, {}, {.stride = stride, .groups = groups}); },
+             [&](const Tensor& x, const Tensor& w) {
+               return conv3d(x, w, {}, {.stride = {1, stride, stride}, .groups = groups});
+             });
+        same([&](const Tensor& x, const Tensor& w) {
+               return conv_transpose2d(x, w, {}, {.stride = stride, .padding = 1, .groups = groups});
+             },
+             [&](const Tensor& x, const Tensor& w) {
+               return conv_transpose3d(
+                   x, w, {}, {.stride = {1, stride, stride}, .padding = {0, 1, 1}, .groups = groups});
+             });
+      }
+    }
+  }
+}
