@@ -30,42 +30,55 @@ Tensor spread(const Tensor& x, const Tensor& weight, const Dims& sizes, const Op
   else return conv3d_input_grad(x, weight, sizes, forward_options(o));
 }
 template <class Options>
-Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const Options& o) {
-  constexpr int n = static_cast<int>(sizeof(o.stride) / sizeof(int));
+Tensor transposed(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const Options& given) {
+  constexpr int n = static_cast<int>(sizeof(given.stride) / sizeof(int));
   check(x.dim() == n + 2, name, ": x must be ", n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]", ", got ", x);
   check(weight.dim() == n + 2, name, ": weight must be [in, out / groups, ", n == 2 ? "" : "depth, ",
         "height, width], got ", weight);
   check(weight.size(0) == x.size(1), name, ": x ", x, " has ", x.size(1), " channels, weight ", weight, " expects ",
         weight.size(0));
-  check(o.groups >= 1, name, ": groups must be at least 1, found ", o.groups);
-  Dims sizes{x.size(0), weight.size(1) * o.groups};
-  Dims beyond;  // as pad() has them: places of output_padding that no convolution of this stride reaches
+  check(given.groups >= 1, name, ": groups must be at least 1, found ", given.groups);
+  Options o = given;
+  Dims sizes{x.size(0), weight.size(1) * o.groups}, whole = sizes;  // whole: without padding of either kind
+  bool exceeds = false;
   for (int d = 0; d < n; ++d) {
     const auto at = static_cast<std::size_t>(d);
     check(o.output_padding[at] >= 0 && (o.output_padding[at] < o.stride[at] || o.output_padding[at] < o.dilation[at]),
           name, ": output_padding must be at least 0 and smaller than stride or dilation, found ",
           o.output_padding[at]);
     const std::int64_t extent = (weight.size(d + 2) - 1) * o.dilation[at] + 1;
-    const std::int64_t border = o.padding[at], reached = std::min(o.output_padding[at], std::max(o.stride[at], 1) - 1);
-    sizes.push_back((x.size(d + 2) - 1) * o.stride[at] - 2 * border + extent + reached);
-    beyond.insert(0, o.output_padding[at] - reached);
-    beyond.insert(0, 0);
+    const std::int64_t border = o.padding[at];
+    whole.push_back((x.size(d + 2) - 1) * o.stride[at] + extent);
+    sizes.push_back(whole.back() - 2 * border + o.output_padding[at]);
     check(sizes.back() > 0, name, ": the result would have size ", sizes.back(), " in dimension ", d + 2, " for x ", x);
+    exceeds = exceeds || o.output_padding[at] >= o.stride[at];
   }
   check(!bias.defined() || bias.sizes() == Dims{sizes[1]}, name, ": bias must be [", sizes[1], "], got ", bias);
   const Composite in(name, CastPolicy::lower, {&x, &weight, &bias});
-  const bool exceeds = std::ranges::any_of(beyond, std::identity{});
-  const auto padded = [&](const Tensor& y) { return exceeds ? pad(y, beyond) : y; };
-  if (!bias.defined()) return in.result(padded(spread(in[0], in[1], sizes, o)));
+  // An output_padding of a stride or more is that of no convolution's gradient: the result is cut out of the whole one,
+  // with zeros behind it.
+  const Dims made = exceeds ? whole : sizes;
+  const auto fitted = [&](Tensor y) {
+    Dims behind;
+    for (int d = 0; exceeds && d < n; ++d) {
+      const std::int64_t begin = given.padding[static_cast<std::size_t>(d)], end = begin + sizes[d + 2];
+      y = slice(y, d + 2, std::min(begin, whole[d + 2]), std::min(end, whole[d + 2]));
+      behind.insert(0, sizes[d + 2] - y.size(d + 2));
+      behind.insert(0, 0);
+    }
+    return std::ranges::any_of(behind, std::identity{}) ? pad(y, behind) : y;
+  };
+  if (exceeds) o.padding = 0;
+  if (!bias.defined()) return in.result(fitted(spread(in[0], in[1], made, o)));
   // With a bias, halves stay in f32 until it is added, except where autocast asks for them.
   const bool widen = is_half(in[0].dtype()) && !in.in_region();
-  const Tensor y = !widen                     ? spread(in[0], in[1], sizes, o)
-                   : in[0].device().is_cpu() ? wide_input_gradient(in[0], in[1], sizes, forward_options(o))
-                                             : spread(cast(in[0], f32), cast(in[1], f32), sizes, o);
+  const Tensor y = !widen                     ? spread(in[0], in[1], made, o)
+                   : in[0].device().is_cpu() ? wide_input_gradient(in[0], in[1], made, forward_options(o))
+                                             : spread(cast(in[0], f32), cast(in[1], f32), made, o);
   const Dtype result = widen ? x.dtype() : y.dtype(), inside = compute_dtype(y.dtype());
   Dims line = Dims::filled(n + 1, 1);
   line[0] = sizes[1];
-  return in.result(cast(cast(padded(y), inside) + cast(reshape(in[2], line), inside), result));
+  return in.result(cast(cast(fitted(y), inside) + cast(reshape(in[2], line), inside), result));
 }
 
 }  // namespace

@@ -224,3 +224,17 @@ TEST_CASE("a volume of one layer is convolved as an image, with its gradients") 
     }
   }
 }
+
+TEST_CASE("conv_transpose takes an output_padding of a stride and more below the dilation, as PyTorch") {
+  const Tensor x = arange(1, 11, 1, {.dtype = f64}).reshape({1, 1, 2, 5}), w = tensor({1.0, -2.0, 0.5}, {.dtype = f64});
+  const Tensor y = conv_transpose2d(x, w.reshape({1, 1, 1, 3}), tensor({0.25}, {.dtype = f64}),
+                                    {.padding = {0, 2}, .output_padding = {1, 2}, .dilation = {2, 3}});
+  CHECK(y.sizes() == Dims{1, 1, 3, 9});
+  const Tensor expected = tensor({3.25, 2.25, 1.25, -5.75, -7.25, -8.75, 1.75, 2.25, 2.75, 8.25, -2.75, -3.75,
+                                  -15.75, -14.75, -16.25, 4.25, 4.75, 5.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25,
+                                  0.25, 0.25, 0.25}, {.dtype = f64});
+  CHECK(all_close(y.flatten(), expected));
+  const Tensor three = tensor({1, 2, 3}, {.dtype = f64}).reshape({1, 1, 3}), two = full({1, 1, 1}, 2, {.dtype = f64});
+  const Tensor line = conv_transpose1d(three, two, {}, {.padding = 1, .output_padding = 2, .dilation = 3});
+  CHECK(all_close(line.flatten(), tensor({4, 6, 0}, {.dtype = f64})));
+}
