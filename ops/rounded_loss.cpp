@@ -1,5 +1,7 @@
 // smooth_l1_loss and huber_loss: the distance of an element to its target, rounded off near 0. One pass for the losses,
 // one for their reduction, and one for the gradient.
+#include <cmath>
+
 #include "ops/loss.h"
 #include "ops/pointwise.h"
 
@@ -25,7 +27,7 @@ struct RoundedLossBackward : RoundedDistanceGrad {
     pointwise::run_formula<RoundedDistanceGrad>(*this, compute_dtype(dx.dtype), dx, inputs);
   }
   static Tensor reference(const RoundedLossBackward& op, const Tensor& g, const Tensor& x, const Tensor& target) {
-    const Tensor d = x - target, steep = where(isnan(d), d, op.slope * sign(d));
+    const Tensor d = x - target, steep = where(isnan(d), Tensor(NAN), op.slope * sign(d));
     if (op.edge == 0) return g * steep;
     return g * where(lt(abs(d), Tensor(op.edge)), op.slope / op.edge * d, steep);
   }

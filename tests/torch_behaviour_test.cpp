@@ -186,6 +186,9 @@ TEST_CASE("the gradients of losses are the same whether they are recorded or not
   const Tensor infinite = tensor({HUGE_VAL, -HUGE_VAL, 1.0, NAN}, {.dtype = f64});
   both("huber_loss", [&](const Tensor& x) { return huber_loss(x, infinite); }, infinite);
   both("smooth_l1_loss", [&](const Tensor& x) { return smooth_l1_loss(x, infinite); }, infinite);
+  const Tensor x = tensor({NAN, 5.0, 0.25}, {.dtype = f64}).requires_grad_();
+  const Tensor first = grad(huber_loss(x, zeros({3}, {.dtype = f64}), Reduction::sum), {x}, {.create_graph = true})[0];
+  CHECK(same_bits(gradient(first, x), tensor({0.0, 0.0, 1.0}, {.dtype = f64})));
 }
 
 TEST_CASE("the spectral norm of a matrix without elements is 0") {
