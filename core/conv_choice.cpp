@@ -8,10 +8,15 @@
 #include "core/amx.h"
 #include "core/conv_ways.h"
 #include "core/gemm_few_rows.h"
+#include "core/kernel.h"
 #include "core/tuner.h"
 #include "core/winograd.h"
 
-namespace mantissa::conv {
+namespace mantissa {
+
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+
+namespace conv {
 namespace {
 
 constexpr Way every_way[] = {Way::channels_last, Way::blocked,    Way::library_winograd,
@@ -218,7 +223,31 @@ Way rule(const Problem& p) {
   return first_that_applies({Way::channels_last, Way::blocked});
 }
 
+// Kernels of one pixel with a stride read every other pixel of an image, or fewer. Where the last row or column is not
+// among them, the kernel of oneDNN 2.6 for the gradient of the weight under fewer than 16 channels writes beyond its
+// memory (f32, 64 x 64 pixels and more). It is given the pixels that count, as a convolution of stride 1.
+bool skips_pixels(const Call& c) {
+  const ConvShape& s = c.shape;
+  bool yes = c.pass == ConvPass::weight_gradient && s.is_image() && s.in_channels / s.groups < 16;
+  for (int d = 0; d < 2; ++d) yes = yes && s.kernel[d] == 1 && s.padding[d] == 0;
+  return yes && (s.stride[0] > 1 || s.stride[1] > 1);
+}
+void run_dense(const Call& c) {
+  ConvShape dense = c.shape;
+  View read = c.a;
+  for (int d = 0; d < 2; ++d) {
+    read.sizes[2 + d] = dense.in[d] = dense.out[d];
+    read.strides[2 + d] *= dense.stride[d];
+    dense.stride[d] = 1;
+  }
+  const Tensor pixels = Tensor::allocate(read.sizes, read.dtype, cpu, Layout::channels_last);
+  const View a = pixels.view();
+  kernels::copy(cpu, a, read);
+  run_chosen({c.pass, dense, c.y, a, c.b, c.bias, c.kept});
+}
+
 void run_chosen(const Call& call) {
+  if (skips_pixels(call)) return run_dense(call);
   const Problem p{call.pass, call.shape, call.a.dtype, static_cast<bool>(call.bias), winograd_allowed()};
   const auto choice = choice_of(p);
   if (const int fixed = choice->fixed; fixed >= 0) return run(choice->ways[static_cast<std::size_t>(fixed)], call);
@@ -233,4 +262,5 @@ void run_chosen(const Call& call) {
   tuner::keep(choice->key, name_of(choice->ways[*winner]));
 }
 
-}  // namespace mantissa::conv
+}  // namespace conv
+}  // namespace mantissa

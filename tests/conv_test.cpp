@@ -13,6 +13,7 @@
 #include "core/winograd.h"
 #include "tests/catch_compat.h"
 #include "tests/temp_dir.h"
+#include "tests/testing.h"
 
 namespace mantissa {
 MANTISSA_KERNEL(copy, const View& y, const View& x)
@@ -213,6 +214,26 @@ TEST_CASE("a convolution has the same bits for any layout and any number of thre
     }
   }
   set_num_threads(before);
+}
+
+// The library's kernel for this wrote beyond its memory.
+TEST_CASE("gradients of one-pixel kernels that skip the last row and column") {
+  for (const Dtype t : {f32, bf16}) {
+    for (const std::int64_t channels : {1, 3, 12}) {
+      for (const std::int64_t size : {64, 112}) {
+        const Tensor x = cast(rand({1, channels, size, size}, {.dtype = f64}) - 0.5, t);
+        const Tensor w = cast(rand({16, channels, 1, 1}, {.dtype = f64}) - 0.5, t);
+        const auto gradient = [&](Dtype dtype) {
+          Tensor leaf = cast(w, dtype).detach().requires_grad_();
+          sum(conv2d(cast(x, dtype), leaf, {}, {.stride = 2})).backward();
+          return leaf.grad();
+        };
+        INFO(name_of(t) << ", " << channels << " channels of " << size << " x " << size);
+        CHECK(test::difference(gradient(t), gradient(f64),
+                               test::tolerance_for(t, static_cast<double>(size * size / 4))) == "");
+      }
+    }
+  }
 }
 
 TEST_CASE("convolutions over an empty batch give no images and a zero gradient") {
