@@ -39,9 +39,23 @@ bool broadcasts_to(const Dims& from, const Dims& to) {
   for (int i = 0; fits && i < from.rank(); ++i) fits = from[i] == 1 || from[i] == to[i + shift];
   return fits;
 }
+// As in Python's x[0] = y, which x[0].copy_(y) stands for.
+Tensor without_leading_ones(const Tensor& x, int rank) {
+  Dims sizes = x.sizes(), strides = x.strides();
+  while (sizes.rank() > rank && sizes[0] == 1) sizes.erase(0), strides.erase(0);
+  return sizes.rank() == x.dim() ? x : x.as_strided(sizes, strides);
+}
+// A write is not recorded: what was computed with a gradient would lose it, and where a loss has other ways to the
+// parameters nobody would be told. A parameter's own value is copied every day.
+void check_unrecorded(const Tensor& source, const Tensor& written, const char* op) {
+  check(source.is_leaf() || !context().grad_enabled, op, ": ", source,
+        " was computed with a gradient, which writing it into ", written,
+        " does not record; use index_put, where, cat or stack, or what the gradient is not wanted of, detach()");
+}
 // What an in-place operator reads lies beside what it writes; a number may come from the host.
 void check_reads(const Tensor& other, const Tensor& written, const char* op) {
   check(other.defined(), op, ": the other tensor is undefined");
+  check_unrecorded(other, written, op);
   const bool number = other.device().is_cpu() && other.numel() == 1;
   check(other.device() == written.device() || number, op, ": ", other, " is on ", other.device(), ", ", written,
         " on ", written.device(), "; move them together with to(device)");
@@ -93,8 +107,10 @@ Tensor& Tensor::copy_(const Tensor& source) {
   const ProfileRange range = profiled("copy_", *this);
   before_write(*this, "copy_");
   check(source.defined(), "copy_: the source is undefined");
-  check(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source, " does not broadcast to ", *this);
-  const Tensor x = apart(source, *this);
+  check_unrecorded(source, *this, "copy_");
+  const Tensor fitting = without_leading_ones(source, dim());
+  check(broadcasts_to(fitting.sizes(), sizes()), "copy_: source ", source, " does not broadcast to ", *this);
+  const Tensor x = apart(fitting, *this);
   if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->copy(view(), x.view());
   kernels::copy(device().is_cpu() ? x.device() : device(), view(), x.view());  // a GPU copies from and to the host
   return *this;

@@ -166,6 +166,9 @@ void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, const 
   check(x.defined(), "index_put_: x is undefined");
   check(!x.requires_grad() || !grad_enabled(), "index_put_: ", x,
         " needs a gradient and in-place changes are not recorded; use index_put, or a NoGrad scope");
+  check(!values.defined() || values.is_leaf() || !grad_enabled(), "index_put_: ", values,
+        " was computed with a gradient, which writing it into ", x,
+        " does not record; use index_put, or what the gradient is not wanted of, detach()");
   const NoGrad no_grad;
   const Picked p = pick("index_put_", x, entries);
   if (p.indices.empty()) {  // plain entries alone: a view

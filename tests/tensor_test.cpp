@@ -7,6 +7,7 @@
 #include "autograd/grad_mode.h"
 #include "core/error.h"
 #include "core/from_blob.h"
+#include "core/indexing.h"
 #include "core/operators.h"
 #include "core/ops.h"
 #include "core/random.h"
@@ -326,6 +327,31 @@ TEST_CASE("numbers are added in place") {
   CHECK(equal(x.add_(1), tensor({2.0, 3.0})));
   CHECK(equal(x.sub_(0.5), tensor({1.5, 2.5})));
   CHECK(equal(ids.add_(1), tensor({4, 5})));
+}
+
+TEST_CASE("copy_ leaves out sizes of 1 in front of its source, as x[0] = y does in Python") {
+  Tensor x = zeros({2, 3});
+  x[1].copy_(tensor({{1, 2, 3}}));
+  CHECK(equal(x, tensor({{0.0, 0.0, 0.0}, {1.0, 2.0, 3.0}})));
+  x[0][0].copy_(tensor({{{7}}}));
+  CHECK(x[0][0].item() == 7);
+  CHECK_THROWS_WITH(x[0].copy_(zeros({2, 3})), Contains("copy_: source f32[2, 3] does not broadcast to f32[3]"));
+}
+
+TEST_CASE("what was computed with a gradient is not written where it would be lost") {
+  const Tensor w = ones({3}).requires_grad_(), y = 2 * w;
+  Tensor x = zeros({3});
+  for (const auto& write : std::vector<std::function<void()>>{
+           [&] { x.copy_(y); }, [&] { x.add_(y); }, [&] { x.mul_(y); }, [&] { x.lerp_(y, 0.5); },
+           [&] { index_put_(x, {slice(0, 2)}, y[{slice(0, 2)}]); }, [&] { index_put_(x, {arange(3)}, y); }}) {
+    CHECK_THAT(message_of(write), Contains("was computed with a gradient") && Contains("does not record"));
+  }
+  CHECK(equal(x, zeros({3})));
+  x.copy_(w);  // a parameter's value
+  x.add_(y.detach());
+  const NoGrad no_grad;
+  x.add_(y);
+  CHECK(equal(x, full({3}, 5)));
 }
 
 TEST_CASE("a tensor in a condition is its one element") {

@@ -193,7 +193,8 @@ fails for an operator or module without such a comparison or a stated reason.
   A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`, and `x[mask]` or `x[rows]` takes a tensor. Both mix in
   `index(x, {{all, rows}})` for `x[:, rows]`, with PyTorch's rules (`core/indexing.h`). `x[0] = y` does not compile: `x[0].copy_(y)` writes
   into x, `x[0].fill_(2)` a number; `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`.
-  No write in place is recorded; `x = index_put(x, {{all, rows}}, y)` is.
+  No write in place is recorded; `x = index_put(x, {{all, rows}}, y)` is, as are `cat` and `stack` of what a loop has gathered. To write what was computed with a
+  gradient is an error for that reason: `x[0].copy_(y.detach())`, `total.add_(loss.detach())`.
 - Options stand in the order of their declaration: `{{.label_smoothing = 0.1, .ignore_index = 0}}`. The compiler says so otherwise.
 - A module is called, `net(x)`; what its methods do there, functions do here, of a net, a part of it or a vector of modules:
   `nn::parameters(net.layers)`, `nn::eval(net.norm)`, `nn::state_dict(net)`, `nn::zero_grad(net)`.
