@@ -11,7 +11,7 @@
 #include <mutex>
 #include <span>
 
-#include "autograd/rule.h"
+#include "autograd/input_meta.h"
 #include "core/ref.h"
 #include "core/tensor.h"
 

@@ -20,6 +20,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "autograd/input_meta.h"
 #include "core/tensor.h"
 
 namespace mantissa {
@@ -31,21 +32,8 @@ template <int i> struct Shape {
   Dims sizes;
   Dtype dtype;
 };
-struct InputMeta {  // what is kept of every input: to undo broadcasting, promotion and moves of numbers to a GPU
-  Dims sizes;
-  Dtype dtype = f32;
-  Device device;
-};
 using Shapes = std::span<const InputMeta>;
 struct Arrived : Tensor {};
-namespace autograd { class LeafNode; }
-struct Destination {
-  // of the gradient when it gets there: f32 for a parameter whose shadow in halves was read
-  Dtype dtype = f32;
-  autograd::LeafNode* leaf = nullptr;  // that a rule may give its result to, or null: the rule returns it
-  // Whether a result of `other` is to be returned as from any rule.
-  bool is_plain(Dtype other) const { return !leaf && dtype == other; }
-};
 template <int i> struct Into : Destination {};
 struct Needs {
   std::uint64_t mask = 0;

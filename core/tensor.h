@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -211,6 +212,13 @@ class Tensor {
   Tensor reshape(const Dims& shape) const;
   // reshape: it copies where PyTorch's view refuses, because convolutions choose the layout of images by themselves.
   Tensor view(const Dims& shape) const { return reshape(shape); }
+  Tensor view_as(const Tensor& other) const { return reshape(other.sizes()); }
+  // Sizes, orders and the like without braces: x.view(3, -1), x.permute(1, 0).
+  template <std::integral... T> Tensor reshape(T... sizes) const { return reshape(dims_of(sizes...)); }
+  template <std::integral... T> Tensor view(T... sizes) const { return reshape(dims_of(sizes...)); }
+  template <std::integral... T> Tensor permute(T... order) const { return permute(dims_of(order...)); }
+  template <std::integral... T> Tensor expand(T... sizes) const { return expand(dims_of(sizes...)); }
+  template <std::integral... T> Tensor repeat(T... repeats) const { return repeat(dims_of(repeats...)); }
   Tensor flatten(int start = 0, int end = -1) const;
   Tensor transpose(int a, int b) const;
   Tensor t() const;   // of a matrix
@@ -220,10 +228,24 @@ class Tensor {
   Tensor squeeze() const;
   Tensor squeeze(int dim) const;
   Tensor expand(const Dims& shape) const;
+  Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
   Tensor slice(int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1) const;
   Tensor select(int dim, std::int64_t index) const;
   Tensor repeat(const Dims& repeats) const;
+  Tensor repeat_interleave(std::int64_t repeats, int dim) const;
+  Tensor flip(const Dims& dims) const;
+  Tensor roll(const Dims& shifts, const Dims& dims = {}) const;
+  Tensor tril(std::int64_t diagonal = 0) const;
+  Tensor triu(std::int64_t diagonal = 0) const;
+  Tensor diagonal(std::int64_t offset = 0, int dim1 = 0, int dim2 = 1) const;
   Tensor gather(int dim, const Tensor& index) const;
+  Tensor index_select(int dim, const Tensor& index) const;
+  Tensor index_add(int dim, const Tensor& index, const Tensor& source, double alpha = 1) const;
+  Tensor scatter(int dim, const Tensor& index, const Tensor& source) const;
+  Tensor scatter(int dim, const Tensor& index, double value) const;
+  Tensor scatter_add(int dim, const Tensor& index, const Tensor& source) const;
+  Tensor masked_select(const Tensor& mask) const;
+  Tensor nonzero() const;
   std::vector<Tensor> split(std::int64_t size, int dim = 0) const;
   std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0) const;
   std::vector<Tensor> unbind(int dim = 0) const;
@@ -234,25 +256,42 @@ class Tensor {
   Tensor var(const Dims& dims = {}, bool keepdim = false, int correction = 1) const;
   Tensor std(const Dims& dims = {}, bool keepdim = false, int correction = 1) const;
   Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false) const;
+  Tensor prod(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor logsumexp(const Dims& dims = {}, bool keepdim = false) const;
   Tensor cumsum(int dim) const;
+  Tensor cumprod(int dim) const;
   Tensor max() const;
   Tensor min() const;
   ValuesIndices max(int dim, bool keepdim = false) const;
   ValuesIndices min(int dim, bool keepdim = false) const;
   ValuesIndices topk(std::int64_t k, int dim = -1) const;
+  ValuesIndices sort(int dim = -1, bool descending = false) const;
+  Tensor argsort(int dim = -1, bool descending = false) const;
+  Tensor argmax() const;  // in row-major order
+  Tensor argmin() const;
   Tensor argmax(int dim, bool keepdim = false) const;
   Tensor argmin(int dim, bool keepdim = false) const;
-  Tensor any() const;
-  Tensor all() const;
+  Tensor any(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor all(const Dims& dims = {}, bool keepdim = false) const;
   Tensor softmax(int dim) const;
   Tensor log_softmax(int dim) const;
   Tensor matmul(const Tensor& other) const;
-  Tensor mm(const Tensor& other) const;  // of matrices
+  Tensor mm(const Tensor& other) const;   // of matrices
+  Tensor bmm(const Tensor& other) const;  // of batches of them
+  Tensor dot(const Tensor& other) const;  // of vectors
   Tensor masked_fill(const Tensor& mask, double value) const;
   Tensor exp() const;
   Tensor log() const;
+  Tensor log1p() const;
   Tensor sqrt() const;
+  Tensor rsqrt() const;
   Tensor abs() const;
+  Tensor neg() const;
+  Tensor sign() const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor isnan() const;
   Tensor pow(double exponent) const;
   Tensor square() const;
   Tensor sin() const;
@@ -260,9 +299,15 @@ class Tensor {
   Tensor relu() const;
   Tensor sigmoid() const;
   Tensor tanh() const;
-  Tensor clamp(double low, double high) const;
+  Tensor clamp(double low, double high = std::numeric_limits<double>::infinity()) const;
+  // Of these sizes, in this tensor's dtype and on its device.
+  Tensor new_zeros(const Dims& sizes) const;
+  Tensor new_ones(const Dims& sizes) const;
+  Tensor new_full(const Dims& sizes, double value) const;
+  Tensor new_empty(const Dims& sizes) const;
 
  private:
+  template <class... T> static Dims dims_of(T... n) { return {static_cast<std::int64_t>(n)...}; }
   Tensor at(const Tensor& index) const;
   static Tensor of_integer(std::int64_t number, Dtype dtype);
   void* checked_data(Dtype expected) const;

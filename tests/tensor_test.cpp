@@ -192,6 +192,51 @@ TEST_CASE("what is read in place may be other elements of the same memory") {
   CHECK(equal(y.add_(y.t()), tensor({0.0, 4.0, 8.0, 4.0, 8.0, 12.0, 8.0, 12.0, 16.0}).reshape({3, 3})));
 }
 
+TEST_CASE("methods are the functions of the same names") {
+  const Tensor x = tensor({{3.0, -1.0, 2.0}, {0.5, 4.0, -2.5}}), index = tensor({1, 0});
+  CHECK(equal(x.view(3, -1), x.reshape({3, 2})));
+  CHECK(equal(x.reshape(6), x.flatten()));
+  CHECK(equal(x.permute(1, 0), x.t()));
+  CHECK(equal(x.unsqueeze(0).expand(4, -1, 3), x.unsqueeze(0).expand({4, 2, 3})));
+  CHECK(equal(x.repeat(2, 1), cat({x, x})));
+  CHECK(equal(x.view_as(zeros({6})), x.flatten()));
+  CHECK(equal(x[0].expand_as(x), stack({x[0], x[0]})));
+  CHECK(equal(x.repeat_interleave(2, 1), repeat_interleave(x, 2, 1)));
+  CHECK(equal(x.flip({1}), flip(x, {1})));
+  CHECK(equal(x.roll({1}, {0}), x.index_select(0, index)));
+  CHECK(equal(x.tril() + x.triu(1), x));
+  CHECK(equal(x.diagonal(), tensor({3.0, 4.0})));
+  CHECK(equal(x.scatter(1, index.unsqueeze(1), 9), scatter(x, 1, index.unsqueeze(1), 9)));
+  CHECK(equal(x.scatter_add(0, tensor({{0, 1, 1}}), x), scatter_add(x, 0, tensor({{0, 1, 1}}), x)));
+  CHECK(equal(x.index_add(0, index, x, 2), index_add(x, 0, index, x, 2)));
+  CHECK(equal(x.masked_select(x > 2), tensor({3.0, 4.0})));
+  CHECK(equal((x > 2).nonzero(), tensor({{0, 0}, {1, 1}})));
+  CHECK(equal(x.prod({1}), tensor({-6.0, -5.0})));
+  CHECK(equal(x.sort(1).values, tensor({{-1.0, 2.0, 3.0}, {-2.5, 0.5, 4.0}})));
+  CHECK(equal(x.argsort(1, true), tensor({{0, 2, 1}, {1, 0, 2}})));
+  CHECK(x.argmax().item<int>() == 4);
+  CHECK(x.argmin().item<int>() == 5);
+  CHECK(equal((x > 3).any({1}), tensor({false, true})));
+  CHECK(equal((x > -2).all({1}, true), tensor({{true}, {false}})));
+  CHECK(allclose(x.logsumexp({1}), log(sum(exp(x), {1}))));
+  CHECK(equal(x.cumprod(1), cumprod(x, 1)));
+  CHECK(equal(x[0].dot(x[1]), (x[0] * x[1]).sum()));
+  CHECK(equal(x.unsqueeze(0).bmm(x.t().unsqueeze(0))[0], x.mm(x.t())));
+  CHECK(equal(x.neg(), -x));
+  CHECK(equal(x.sign() * x.abs(), x));
+  CHECK(equal(x.floor() + 1, (x - 0.5).ceil() + cast(x == x.floor(), f32)));
+  CHECK(equal(x.round(), tensor({{3.0, -1.0, 2.0}, {0.0, 4.0, -2.0}})));
+  CHECK(allclose(x.abs().rsqrt(), 1 / x.abs().sqrt()));
+  CHECK(allclose(x.abs().log1p(), (x.abs() + 1).log()));
+  CHECK(!x.isnan().any());
+  CHECK(equal(x.clamp(0), relu(x)));
+  for (const Tensor& t : {x.to(f16).new_zeros({2}), x.to(f16).new_ones({2}) - 1, x.to(f16).new_full({2}, 0)}) {
+    CHECK(equal(t, zeros({2}, {.dtype = f16})));
+    CHECK(t.dtype() == f16);
+  }
+  CHECK(x.new_empty({3, 0}).sizes() == Dims{3, 0});
+}
+
 TEST_CASE("bounds of integers may be infinite or fractions") {
   const Tensor i = tensor({-3, 0, 5});
   CHECK(equal(clamp(i, -HUGE_VAL, 2), tensor({-3, 0, 2})));

@@ -3,7 +3,15 @@
 
 #include <iostream>
 
+// Names that a program may well have for something of its own.
+using namespace mantissa;
+struct In { int begin; };
+struct Out { int end; };
+struct Shape { int height, width; };
+
 int main() {
+  const Shape shape{In{1}.begin, Out{2}.end};
+  if (shape.height + shape.width != 3) return 2;
   mantissa::Tensor x = mantissa::tensor({1.5, 2.0});
   x.requires_grad_();
   mantissa::square(x).sum().backward();

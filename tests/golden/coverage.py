@@ -189,7 +189,7 @@ fails for an operator or module without such a comparison or a stated reason.
 - A tensor in a condition is its one element, as in Python: `if (loss < best)`, `if (any(isnan(x)))`. Whether there is a tensor
   at all, Python's `x is not None`, says `x.defined()`.
 - Every operator is a function, `mean(x, {{2, 3}})`, `gather(x, 1, index)`; the commonest are methods of `Tensor` too, `x.mean({{2, 3}})`,
-  `x.softmax(-1)`. One dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`, `x.reshape(-1)`. `view` is `reshape`.
+  `x.softmax(-1)`. One dimension or size needs no braces: `sum(x, 1)`, `zeros(5)`, and methods take several without: `x.view(3, -1)`. `view` is `reshape`.
   A slice is `x[{{all, slice(1), -1}}]` for `x[:, 1:, -1]`, and `x[mask]` or `x[rows]` takes a tensor. Both mix in
   `index(x, {{all, rows}})` for `x[:, rows]`, with PyTorch's rules (`core/indexing.h`). `x[0] = y` does not compile: `x[0].copy_(y)` writes
   into x, `x[0].fill_(2)` a number; `x[:, rows] = y` is `index_put_(x, {{all, rows}}, y)`, and `x[x < 0] = 0` is `index_put_(x, {{x < 0}}, 0)`.
@@ -218,7 +218,7 @@ fails for an operator or module without such a comparison or a stated reason.
 - `print(x)` is `std::cout << x`, or `fmt::print("{{}}", to_string(x))`.
 - `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
-- After `using namespace mantissa` a struct of your own that is called as one of the library (`Shape`, `Index`, `In`, `Out`, `Context`, `View`, ...) is ambiguous.
+- After `using namespace mantissa` a struct of your own that is called as one of the library (`Index`, `Context`, `View`, `Ref`, ...) is ambiguous.
   In a namespace of your own it is not: `namespace my {{ using namespace mantissa; struct Shape {{ ... }}; ... }}`.
 - `F.interpolate(x, scale_factor=2)` is `interpolate(x, {{.scale_factor = {{2}}}})`, one for all dims or one for each.
 - Signal handlers are not for this library (`io/stop.h` says why): `io::catch_stop_signals();` in the first line of `main`, and
