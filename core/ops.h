@@ -479,7 +479,7 @@ inline Tensor index_put(const Tensor& x, std::initializer_list<Tensor> i, const 
 }
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source, double alpha = 1);
 Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
-Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value);
+Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value);  // may be negative
 // The other way round, x with y[index[i, j], j] += source[i, j].
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);  // of equal indices the last wins
