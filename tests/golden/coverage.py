@@ -219,7 +219,7 @@ fails for an operator or module without such a comparison or a stated reason.
 - `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
 - `x += y` does not compile: `x = x + y` is recorded, `x.add_(y)` writes into x and is not.
 - After `using namespace mantissa` a struct of your own that is called as one of the library (`Index`, `Context`, `View`, `Ref`, ...) is ambiguous.
-  In a namespace of your own it is not: `namespace my {{ using namespace mantissa; struct Shape {{ ... }}; ... }}`.
+  In a namespace of your own it is not: `namespace my {{ using namespace mantissa; struct View {{ ... }}; ... }}`.
 - `F.interpolate(x, scale_factor=2)` is `interpolate(x, {{.scale_factor = {{2}}}})`, one for all dims or one for each.
 - Signal handlers are not for this library (`io/stop.h` says why): `io::catch_stop_signals();` in the first line of `main`, and
   `while (!io::stop_asked())` for a loop that Ctrl-C and SIGTERM leave, so that it can save a checkpoint (`io/checkpoint.h`).
