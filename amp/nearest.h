@@ -9,18 +9,18 @@
 
 namespace mantissa::amp {
 
-// Levenshtein's distance: how many letters must be inserted, removed or replaced.
+// Damerau's distance: how many letters must be inserted, removed, replaced, or exchanged with the next.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> above(b.size() + 1), row(above), now(above);  // of the first i - 2, i - 1 and i letters of a
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
+    now[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      now[j] = std::min({row[j - 1] + (a[i - 1] != b[j - 1]), row[j] + 1, now[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) now[j] = std::min(now[j], above[j - 2] + 1);
     }
+    above.swap(row);
+    row.swap(now);
   }
   return row[b.size()];
 }
