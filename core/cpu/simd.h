@@ -16,6 +16,13 @@
 #include <immintrin.h>
 #endif
 
+#if defined(__aarch64__)
+// The library's own is that of 32-bit ARM, by steps from a guess, for which the root of infinity is NaN.
+template <> inline xsimd::batch<float, xsimd::neon64> xsimd::sqrt(const batch<float, neon64>& x) noexcept {
+  return vsqrtq_f32(x);
+}
+#endif
+
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 #if defined(__AVX512BW__)
