@@ -78,8 +78,8 @@ Tensor cmyk_to_rgb(const Tensor& pixels) {
   return rgb;
 }
 
-// To start a decoder takes a third of the time that a picture of ImageNet takes: each thread keeps one. After an error
-// it is not kept, because it would go on inside of the bad file.
+// To start a decoder took 0.2 of the 0.75 ms of a picture of 500 x 375 pixels: each thread keeps one. After an error it
+// is not kept, because it would go on inside of the bad file.
 using Decoder = std::unique_ptr<void, int (*)(tjhandle)>;
 thread_local Decoder kept_decoder(nullptr, ::tjDestroy);
 

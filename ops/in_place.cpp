@@ -23,7 +23,7 @@ ProfileRange profiled(const char* name, const Tensor& t) {
   return ProfileRange(ProfileKind::op, name, &t);
 }
 // In-place writes are never recorded: on a tensor that wants a gradient they would be lost.
-void before_write(const Tensor& t, const char* op) {
+void check_writable(const Tensor& t, const char* op) {
   check(t.defined(), op, ": the tensor is undefined");
   check(!t.requires_grad() || !context().grad_enabled, op, ": ", t,
         " needs a gradient and in-place changes are not recorded; use the functional form, or a NoGrad scope");
@@ -31,7 +31,11 @@ void before_write(const Tensor& t, const char* op) {
     check(t.strides()[d] != 0 || t.sizes()[d] <= 1, op, ": ", t,
           " is expanded: several of its elements are one in memory; write to a clone()");
   }
+}
+// After all checks: a write that is refused leaves the version as it was.
+View begin_write(const Tensor& t, const char* op) {
   t.storage()->written_by(op);
+  return t.view();
 }
 bool broadcasts_to(const Dims& from, const Dims& to) {
   const int shift = to.rank() - from.rank();
@@ -91,13 +95,13 @@ void check_floating(const Tensor& written, const char* op) {
 // y = f(x...), in the compute type of y, which is among x.
 template <class F, class... T> Tensor& write(const char* op, const F& f, Tensor& y, const T&... x) {
   const ProfileRange range = profiled(op, y);
-  before_write(y, op);
+  check_writable(y, op);
   (check_reads(x, y, op), ...);
   const Tensor read[] = {apart(x, y)...};
   View views[sizeof...(T)];
   const View* list[sizeof...(T)];
   for (std::size_t k = 0; k < sizeof...(T); ++k) views[k] = read[k].view(), list[k] = &views[k];
-  pointwise::run_formula<F>(f, compute_dtype(y.dtype()), y.view(), list);
+  pointwise::run_formula<F>(f, compute_dtype(y.dtype()), begin_write(y, op), list);
   return y;
 }
 
@@ -105,41 +109,45 @@ template <class F, class... T> Tensor& write(const char* op, const F& f, Tensor&
 
 Tensor& Tensor::copy_(const Tensor& source) {
   const ProfileRange range = profiled("copy_", *this);
-  before_write(*this, "copy_");
+  check_writable(*this, "copy_");
   check(source.defined(), "copy_: the source is undefined");
   check_unrecorded(source, *this, "copy_");
   const Tensor fitting = without_leading_ones(source, dim());
   check(broadcasts_to(fitting.sizes(), sizes()), "copy_: source ", source, " does not broadcast to ", *this);
   const Tensor x = apart(fitting, *this);
-  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->copy(view(), x.view());
-  kernels::copy(device().is_cpu() ? x.device() : device(), view(), x.view());  // a GPU copies from and to the host
+  const View y = begin_write(*this, "copy_");
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->copy(y, x.view());
+  kernels::copy(device().is_cpu() ? x.device() : device(), y, x.view());  // a GPU copies from and to the host
   return *this;
 }
 Tensor& Tensor::fill_(double value) {
   const ProfileRange range = profiled("fill_", *this);
-  before_write(*this, "fill_");
-  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->fill(view(), value);
-  kernels::fill(device(), view(), value);
+  check_writable(*this, "fill_");
+  const View y = begin_write(*this, "fill_");
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->fill(y, value);
+  kernels::fill(device(), y, value);
   return *this;
 }
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
   const ProfileRange range = profiled("add_", *this);
-  before_write(*this, "add_");
+  check_writable(*this, "add_");
   check_reads(other, *this, "add_");
   check_keeps_integers(*this, other, alpha, "add_");
   const Tensor x = apart(other, *this);
-  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->add_in_place(view(), x.view(), alpha);
-  kernels::add_in_place(device(), view(), x.view(), alpha);
+  const View y = begin_write(*this, "add_");
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->add_in_place(y, x.view(), alpha);
+  kernels::add_in_place(device(), y, x.view(), alpha);
   return *this;
 }
 Tensor& Tensor::mul_(const Tensor& other) {
   const ProfileRange range = profiled("mul_", *this);
-  before_write(*this, "mul_");
+  check_writable(*this, "mul_");
   check_reads(other, *this, "mul_");
   check_keeps_integers(*this, other, 1, "mul_");
   const Tensor x = apart(other, *this);
-  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->mul_in_place(view(), x.view());
-  kernels::mul_in_place(device(), view(), x.view());
+  const View y = begin_write(*this, "mul_");
+  if (pointwise::formula_recorder) [[unlikely]] pointwise::formula_recorder->mul_in_place(y, x.view());
+  kernels::mul_in_place(device(), y, x.view());
   return *this;
 }
 Tensor& Tensor::mul_(double factor) { return mul_(Tensor(factor)); }

@@ -1,6 +1,7 @@
 // Tensor: factories, sharing, reading, writing in place, printing.
 #include "core/tensor.h"
 
+#include <functional>
 #include <limits>
 #include <sstream>
 
@@ -174,6 +175,18 @@ TEST_CASE("what is written in place is what the function of the same name gives"
   CHECK_THAT(message_of([&] { i.masked_fill_(i, 3); }), Contains("the mask must be bool, got i64[4]"));
   CHECK_THAT(message_of([&] { Tensor().div_(2); }), Contains("undefined"));
   CHECK_THAT(message_of([&] { ones({2}).lerp_(ones({3}), 0.5); }), Contains("lerp_: f32[3] does not broadcast"));
+}
+
+TEST_CASE("a write that is refused leaves the tensor and its version as they were") {
+  Tensor x = ones({2});
+  const Tensor recorded = ones({2}, {.requires_grad = true}) * 2.0;
+  const auto version = x.storage()->version();
+  for (const auto& write : std::vector<std::function<void()>>{
+           [&] { x.copy_(recorded); }, [&] { x.add_(ones({3})); }, [&] { x.mul_(Tensor()); },
+           [&] { x.lerp_(ones({3}), 0.5); }, [&] { x.clamp_(2, 1); }, [&] { x.masked_fill_(x, 3); }})
+    CHECK_THROWS_AS(write(), Error);
+  CHECK(x.storage()->version() == version);
+  CHECK(equal(x, ones({2})));
 }
 
 TEST_CASE("what is read in place may be other elements of the same memory") {

@@ -10,7 +10,7 @@ namespace {
 using namespace mantissa;
 
 constexpr const char* how_to_get_one =
-    "; a small one are config.json, model.safetensors and tokenizer.json from "
+    "; those of a small one are config.json, model.safetensors and tokenizer.json from "
     "https://huggingface.co/HuggingFaceTB/SmolLM2-135M/resolve/main/";
 
 // What is another model, or has parts that this one has not.
