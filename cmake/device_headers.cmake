@@ -3,7 +3,8 @@
 function(mantissa_device_headers directory)
   set(names "")
   set(texts "")
-  foreach(header IN ITEMS core/dtype.h core/formula_functions.h core/half.h core/host_device.h core/pointwise.h
+  foreach(header IN ITEMS core/activation_formulas.h core/binary_formulas.h core/dtype.h core/formula.h
+                   core/formula_functions.h core/half.h core/host_device.h core/pointwise.h core/unary_formulas.h
                    cuda/fused.cuh cuda/vec.cuh cuda/walk.cuh)
     file(READ ${PROJECT_SOURCE_DIR}/${header} text)
     set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})

@@ -1,7 +1,5 @@
-// Matrix products in the four floating dtypes.
-// Work is cut by shape alone, so results do not depend on the number of threads. f32 goes to oneDNN, small matrices to
-// core/cpu/gemm_small.cpp, f64 to core/cpu/gemm.cpp, f16 and bf16 to core/cpu/gemm_half.cpp: summed in f32, rounded
-// once. Few rows by a weight that lies along k, as inference has them, go to core/cpu/gemm_few_rows.cpp.
+// Matrix products in the four floating dtypes: f16 and bf16 are summed in f32 and rounded once.
+// Work is cut by shape alone, so results do not depend on the number of threads. core/gemm.cpp lists the CPU's ways.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +13,14 @@ namespace mantissa {
 std::int64_t pieces_for(double flops);
 
 // Where matrix `item` of v [batch..., rows, columns] begins, in elements.
-std::int64_t item_offset(const View& v, std::int64_t item);
+inline std::int64_t item_offset(const View& v, std::int64_t item) {
+  std::int64_t offset = 0;
+  for (int d = v.dim() - 3; d >= 0; --d) {
+    offset += item % v.size(d) * v.strides[d];
+    item /= v.size(d);
+  }
+  return offset;
+}
 
 namespace kernels {
 

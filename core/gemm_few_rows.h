@@ -1,6 +1,7 @@
-// What core/gemm.cpp and core/cpu/gemm_few_rows.cpp tell each other about products of few rows with a weight that lies
-// as layers keep it: c [m, n] = a [m, k] @ transpose(b [n, k]) + bias. Each weight is read from memory once, as it
-// lies; nothing is packed. Sums in f32 (of vectors along k, so that an element's bits depend on k alone), one rounding.
+// What core/gemm_few_rows.cpp and core/cpu/gemm_few_rows.cpp tell each other about products of few rows with a weight
+// that lies as layers keep it: c [m, n] = a [m, k] @ transpose(b [n, k]) + bias. Each weight is read from memory once,
+// as it lies; nothing is packed. Sums in f32 (of vectors along k, so that an element's bits depend on k alone), one
+// rounding.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ inline constexpr std::int64_t most_few_rows = 32, most_few_pixels = 16;
 MANTISSA_KERNEL(gemm_few_rows, const FewRows& p, std::int64_t first, std::int64_t last)
 // The same for one row by a matrix that lies along n: b_row elements from one k to the next.
 MANTISSA_KERNEL(gemm_few_rows_across, const FewRows& p, std::int64_t first, std::int64_t last)
-// All of c, in parallel (core/gemm.cpp).
+// All of c, in parallel (core/gemm_few_rows.cpp).
 void multiply_few_rows(const FewRows& p);
 
 }  // namespace mantissa

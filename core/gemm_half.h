@@ -1,4 +1,4 @@
-// What core/gemm.cpp and core/cpu/gemm_half.cpp tell each other about a product of sixteen-bit floats.
+// What core/gemm_half.cpp and core/cpu/gemm_half.cpp tell each other about a product of sixteen-bit floats.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What core/gemm.cpp and core/cpu/gemm_small.cpp tell each other about batches of small products.
+// What core/gemm_small.cpp and core/cpu/gemm_small.cpp tell each other about batches of small products.
 #pragma once
 
 #include <cstdint>

@@ -131,3 +131,11 @@ TEST_CASE("nan_to_num passes a gradient to what it keeps, infinities too", "[spe
   CHECK(slope(nan_to_num(x, 0, inf, 5)) == std::vector<double>{1, 1, 0, 0});
   CHECK(slope(nan_to_num(x)) == std::vector<double>{1, 0, 0, 0});
 }
+
+TEST_CASE("clamp passes a gradient between its bounds; an infinite one is none", "[special]") {
+  const Tensor x = tensor({0.5, 0, 1, inf, -inf, NAN}, {.dtype = f64}).requires_grad_();
+  const auto slope = [&](const Tensor& y) { return grad(y, {x}, ones_like(y))[0].to_vector<double>(); };
+  CHECK(slope(clamp(x, 0, 1)) == std::vector<double>{1, 0, 0, 0, 0, 0});
+  CHECK(slope(clamp_min(x, 0)) == std::vector<double>{1, 0, 1, 1, 0, 0});
+  CHECK(slope(clamp_max(x, 1)) == std::vector<double>{1, 1, 0, 0, 1, 0});
+}

@@ -256,7 +256,6 @@ differences = [
     "`interpolate` with a `scale_factor` that leaves a dimension as long as it was still moves its samples; PyTorch's CPU copies them in "
     "linear modes, and in nearest ones takes the gradient of a copy.",
     "`soft_margin_loss` of large numbers does not overflow, and `logcumsumexp` of -infinity has a gradient, where PyTorch gives infinity and NaN.",
-    "`clamp` and what is made of it give an input of infinity the gradient 0 where the upper bound is infinity, too.",
     "`GradScaler::unscale_` refuses an optimizer without any gradient; in PyTorch the `step` that follows does.",
     "`NAdam` keeps the product of its momenta, and `ASGD` its rate, in f64; PyTorch in f32, for f64 parameters, too. `Adagrad` has an "
     "`initial_accumulator_value` for each group; PyTorch takes that of the whole optimizer.",
