@@ -8,6 +8,7 @@
 #include "autograd/grad_mode.h"
 #include "core/error.h"
 #include "core/from_blob.h"
+#include "core/format.h"
 #include "core/indexing.h"
 #include "core/operators.h"
 #include "core/ops.h"
@@ -308,6 +309,7 @@ TEST_CASE("tensors print as in PyTorch") {
   std::ostringstream out;
   out << tensor({{1.0, -2.5}, {0.0, 3.0}});
   CHECK(out.str() == "tensor([[ 1.0000, -2.5000],\n        [ 0.0000,  3.0000]])");
+  CHECK(fmt::format("{} {:>4} {:<4}| {}", tensor({1, 2}), Dims{3}, f32, cpu) == "tensor([1, 2])  [3] f32 | cpu");
   CHECK(to_string(tensor({1, 2})) == "tensor([1, 2])");
   CHECK(to_string(zeros({0})).find("tensor([]") == 0);
   CHECK_THAT(to_string(ones({2}, {.dtype = f16})), Contains("dtype=f16"));

@@ -1,0 +1,23 @@
+// fmt::print("{}", x) of tensors, sizes, dtypes and devices: what to_string gives; fmt's width and alignment apply.
+// Not in <mantissa/mantissa.h>, since only programs that use fmt need its headers.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace mantissa::detail {
+
+template <class T> struct Formatter : fmt::formatter<fmt::string_view> {
+  template <class Context> auto format(const T& value, Context& context) const {
+    return fmt::formatter<fmt::string_view>::format(to_string(value), context);
+  }
+};
+
+}  // namespace mantissa::detail
+
+template <> struct fmt::formatter<mantissa::Tensor> : mantissa::detail::Formatter<mantissa::Tensor> {};
+template <> struct fmt::formatter<mantissa::Dims> : mantissa::detail::Formatter<mantissa::Dims> {};
+template <> struct fmt::formatter<mantissa::Dtype> : mantissa::detail::Formatter<mantissa::Dtype> {};
+template <> struct fmt::formatter<mantissa::Device> : mantissa::detail::Formatter<mantissa::Device> {};
