@@ -166,8 +166,8 @@ spelled = {
 reasons = {
     "profiler": "Times on the device come from events around each operator (`core/profile.h`), not from the driver's record of kernels: NVTX names "
                 "every launch for Nsight Systems, which has that.",
-    "distributed": "One group of all ranks, which train copies of one net: no groups of some of the ranks, no parameters that are cut up "
-    "between ranks, no calls of functions elsewhere. What is sent is tensors: objects of the language are not.",
+    "distributed": "Ranks train copies of one net, of all ranks or of some (`split`); no parameters that are cut up between ranks, no calls of "
+                   "functions elsewhere. What is sent is tensors and strings: objects of the language are not.",
     "linalg": "On the CPU systems of equations and decompositions are kernels, for thousands of rows or thousands of small matrices; on a GPU they are "
               "made of operators, a few for each row or column: for matrices of some dozens of rows. `eig` and `eigvals` are computed on the host. The names with _ex "
               "say by a tensor what those without say by an exception.",
