@@ -53,11 +53,10 @@ class Notes final : public Observer {
 // Puts back what a step changes besides gradients, which are never touched.
 class Restore {
  public:
-  explicit Restore(const Patient& patient) : patient_(patient), random_(rng_state()) {
+  explicit Restore(const Patient& patient) : patient_(patient), random_(rng_state()), scope_(random_) {
     for (const auto& [name, b] : patient.buffers) copies_.push_back(b.detach().clone());
   }
   ~Restore() {
-    set_rng_state(random_);
     for (std::size_t i = 0; i < copies_.size(); ++i) {
       Tensor target = patient_.buffers[i].second;
       target.copy_(copies_[i]);
@@ -68,7 +67,8 @@ class Restore {
 
  private:
   const Patient& patient_;
-  RngState random_;
+  RngState random_;  // a copy: the default generator stays where it is
+  RandomScope scope_;
   std::vector<Tensor> copies_;
 };
 

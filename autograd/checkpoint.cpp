@@ -35,23 +35,20 @@ std::vector<NodeRef> find_boundary(const NodeRef& result, std::uint64_t first) {
   return boundary;
 }
 
-// Sets the modes and random numbers of forward, and restores the current ones.
+// The modes and random numbers of forward, for a while.
 class Replay {
  public:
-  Replay(const Context& modes, RngState random) : modes_(context()), random_(rng_state()) {
+  Replay(const Context& modes, RngState random) : modes_(context()), random_(random), scope_(random_) {
     context() = modes;
-    set_rng_state(random);
   }
-  ~Replay() {
-    context() = modes_;
-    set_rng_state(random_);
-  }
+  ~Replay() { context() = modes_; }
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
  private:
   Context modes_;
   RngState random_;
+  RandomScope scope_;
 };
 
 class CheckpointNode final : public Node {

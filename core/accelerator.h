@@ -52,7 +52,7 @@ MANTISSA_ACCELERATOR double milliseconds_between(Moment* earlier, Moment* later)
 struct Graph;
 MANTISSA_ACCELERATOR Graph* make_graph();
 MANTISSA_ACCELERATOR void destroy_graph(Graph* graph) noexcept;
-MANTISSA_ACCELERATOR void begin_recording(Graph* graph, std::uint64_t random_offset);
+MANTISSA_ACCELERATOR void begin_recording(Graph* graph, std::uint64_t random_seed, std::uint64_t random_offset);
 MANTISSA_ACCELERATOR void end_recording(Graph* graph);             // throws if something could not be recorded
 MANTISSA_ACCELERATOR void give_up_recording(Graph* graph) noexcept;
 MANTISSA_ACCELERATOR void replay(Graph* graph, std::uint64_t random_seed, std::uint64_t random_offset);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <mutex>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/distribution.h"
@@ -19,6 +20,7 @@ namespace {
 
 std::mutex default_mutex;
 RngState default_state{.seed = 0x853c49e6748fea9bull};
+constinit thread_local RngState* scoped = nullptr;  // the innermost RandomScope's
 
 // Fills a tensor four elements per counter.
 Tensor draw(const Dims& sizes, TensorOptions o, Distribution distribution, double low = 0, double range = 1) {
@@ -36,19 +38,26 @@ Tensor draw(const Dims& sizes, TensorOptions o, Distribution distribution, doubl
 
 void manual_seed(std::uint64_t seed) { set_rng_state({seed, 0}); }
 RngState reserve_random(std::uint64_t count) {
+  if (scoped) return std::exchange(*scoped, {scoped->seed, scoped->offset + count});
   const std::lock_guard lock(default_mutex);
-  const RngState at = default_state;
-  default_state.offset += count;
-  return at;
+  return std::exchange(default_state, {default_state.seed, default_state.offset + count});
 }
 RngState rng_state() {
+  if (scoped) return *scoped;
   const std::lock_guard lock(default_mutex);
   return default_state;
 }
 void set_rng_state(RngState s) {
+  if (scoped) {
+    *scoped = s;
+    return;
+  }
   const std::lock_guard lock(default_mutex);
   default_state = s;
 }
+
+RandomScope::RandomScope(RngState& stream) : outer_(std::exchange(scoped, &stream)) {}
+RandomScope::~RandomScope() { scoped = outer_; }
 
 Tensor rand(const Dims& sizes, TensorOptions o) {
   check(is_floating(o.dtype), "rand: the dtype must be floating, got ", o.dtype);

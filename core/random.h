@@ -32,25 +32,42 @@ struct Philox {
 // [0, 1)
 MANTISSA_HD inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
-// A position in the random stream. Saved in checkpoints.
+// A stream of random numbers and a position in it. Saved in checkpoints.
 struct RngState {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
   friend bool operator==(const RngState&, const RngState&) = default;
 };
 
-// The default generator, which all threads share. (One of a program's own is a Philox and a counter.)
+// The default generator, which all threads share; inside a RandomScope its stream is what these mean.
 void manual_seed(std::uint64_t seed);
 // `count` counters (four words each) that nobody else gets, and where they start.
 RngState reserve_random(std::uint64_t count);
 RngState rng_state();
 void set_rng_state(RngState);
 
+// While it lives, every draw of this thread (randn, dropout, multinomial, initial weights, the order of shuffle())
+// comes from `stream` and moves it on; no other thread's do. What torch.Generator is for:
+//   RngState stream{.seed = 42};
+//   const RandomScope scope(stream);
+// A copy of rng_state() is what torch.random.fork_rng gives: the default generator stays where it is. Around a captured
+// step, not inside it.
+class [[nodiscard]] RandomScope {
+ public:
+  explicit RandomScope(RngState& stream);
+  ~RandomScope();
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  RngState* outer_;
+};
+
 Tensor rand(const Dims& sizes, TensorOptions = {});                                   // uniform [0, 1)
 Tensor randn(const Dims& sizes, TensorOptions = {});                                  // normal (0, 1)
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions = {.dtype = i64});  // [low, high)
 Tensor randperm(std::int64_t n, TensorOptions = {.dtype = i64});
-// In place, from the default generator: what weight initialisation uses.
+// In place: what weight initialisation uses.
 void uniform_(Tensor& t, double low, double high);
 void normal_(Tensor& t, double mean, double std);
 

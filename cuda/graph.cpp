@@ -30,15 +30,15 @@ struct Graph {
 Graph* make_graph() { return new Graph; }
 void destroy_graph(Graph* g) noexcept { delete g; }
 
-void begin_recording(Graph* g, std::uint64_t random_offset) {
+void begin_recording(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
   wait_for_stream();  // mirrors that are full drop a request, and a recorded one would be lost for good
   check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
   g->scope.emplace(g->arena);
-  set_random_state(g->random, random_offset);
+  set_random_state(g->random, random_seed, random_offset);
 }
 
 void end_recording(Graph* g) {
-  set_random_state(nullptr, 0);
+  set_random_state(nullptr, 0, 0);
   g->scope.reset();
   check_status(cudaStreamEndCapture(stream(), &g->graph),
                "capturing a step: something in it waited for the device or used another stream");
@@ -46,7 +46,7 @@ void end_recording(Graph* g) {
 }
 
 void give_up_recording(Graph* g) noexcept {
-  set_random_state(nullptr, 0);
+  set_random_state(nullptr, 0, 0);
   g->scope.reset();
   (void)cudaStreamEndCapture(stream(), &g->graph);
   (void)cudaGetLastError();

@@ -171,6 +171,7 @@ thread_local cudaStream_t chosen_stream = nullptr, own_stream = nullptr;  // the
 thread_local Pool* last_pool = nullptr;  // that memory came from
 thread_local Pool* arena_pool = nullptr;
 thread_local const std::uint64_t* random_state = nullptr;
+thread_local std::uint64_t random_seed = 0;
 thread_local std::uint64_t random_first = 0;
 
 bool wait_after_launches() {
@@ -446,12 +447,16 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 }
 
 // --- random numbers ---
-void set_random_state(const std::uint64_t* state, std::uint64_t first_offset) {
+void set_random_state(const std::uint64_t* state, std::uint64_t seed, std::uint64_t first_offset) {
   random_state = state;
+  random_seed = seed;
   random_first = first_offset;
 }
 RandomPosition random_position(std::uint64_t seed, std::uint64_t offset) {
   if (!random_state) return {seed, offset, nullptr};
+  check(seed == random_seed,
+        "random numbers of another seed cannot be part of a step that is captured, since every run of it goes on in "
+        "those of the one before: manual_seed and RandomScope belong outside of the step");
   return {seed, offset - random_first, random_state};
 }
 

@@ -107,7 +107,7 @@ struct RandomPosition {
 };
 RandomPosition random_position(std::uint64_t seed, std::uint64_t offset);
 // Set by a capture: positions are then relative to {seed, offset} at `state`. Null: as they are.
-void set_random_state(const std::uint64_t* state, std::uint64_t first_offset);
+void set_random_state(const std::uint64_t* state, std::uint64_t seed, std::uint64_t first_offset);
 
 // --- what kernels find wrong ---
 // A kernel that finds an index out of range leaves a note and goes on without it. The note is thrown at

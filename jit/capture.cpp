@@ -45,9 +45,13 @@ void place(const Recording& r, const std::vector<Tensor>& inputs) {
 RngState record(Recording& r, const CapturedStep::Step& step) {
   r.graph.reset(cuda_backend::make_graph());
   const RngState start = rng_state();
-  cuda_backend::begin_recording(r.graph.get(), start.offset);
+  cuda_backend::begin_recording(r.graph.get(), start.seed, start.offset);
   try {
     r.results = step(r.inputs);
+    const RngState end = rng_state();
+    check(end.seed == start.seed && end.offset >= start.offset,
+          "a step that is captured cannot set the random numbers (manual_seed, set_rng_state), since every run of it "
+          "goes on in those of the one before; set them outside of the step");
   } catch (...) {
     cuda_backend::give_up_recording(r.graph.get());
     r.graph.reset();

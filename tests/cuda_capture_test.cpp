@@ -158,6 +158,15 @@ TEST_CASE("what cannot be captured says which operator and why") {
            return loss;
          });
        }},
+      {"manual_seed", [](const Tensor& x) {
+         (void)dropout(x, 0.5, true);
+         manual_seed(rng_state().seed + 1);
+       }},
+      {"RandomScope", [](const Tensor& x) {
+         RngState stream{.seed = rng_state().seed + 1};
+         const RandomScope scope(stream);
+         (void)dropout(x, 0.5, true);
+       }},
       {"it read a value of a tensor (item, to_vector, printing)", [](const Tensor& x) { (void)x.to_vector<float>(); }},
       {"made a tensor from host data", [](const Tensor& x) { (void)(x + tensor({1, 2, 3, 4}).to(x.device())); }},
       {"copy between host and device", [](const Tensor& x) { (void)x.to(cpu); }},

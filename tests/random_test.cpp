@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
+#include "autograd/backward.h"
+#include "autograd/checkpoint.h"
 #include "core/error.h"
+#include "core/operators.h"
 #include "core/ops.h"
 #include "core/parallel.h"
 #include "tests/testing.h"
@@ -56,6 +60,47 @@ TEST_CASE("the state of the generator can be put back") {
   CHECK_FALSE(test::same_bits(a, b));
   set_rng_state(at);
   CHECK(test::same_bits(randn({9}), a));
+}
+
+TEST_CASE("a scope's draws come from its stream, as manual_seed's would, and leave the default generator alone") {
+  manual_seed(42);
+  const Tensor a = randn({9}), order = randperm(20), dropped = dropout(ones({50}), 0.5, true);
+  manual_seed(7);
+  const RngState before = rng_state();
+  RngState stream{.seed = 42};
+  {
+    const RandomScope scope(stream);
+    CHECK(test::same_bits(randn({9}), a));
+    {
+      RngState inner = rng_state();  // as fork_rng
+      const RandomScope fork(inner);
+      CHECK(test::same_bits(randperm(20), order));
+    }
+    CHECK(test::same_bits(randperm(20), order));
+    CHECK(test::same_bits(dropout(ones({50}), 0.5, true), dropped));
+    CHECK(rng_state() == stream);
+    manual_seed(3);  // of the scope's stream
+  }
+  CHECK(stream == RngState{3, 0});
+  CHECK(rng_state() == before);
+}
+
+TEST_CASE("threads with streams of their own draw what each would alone") {
+  const auto draw = [](std::uint64_t seed) {
+    RngState stream{.seed = seed};
+    const RandomScope scope(stream);
+    const Tensor x = rand({64}, {.requires_grad = true});
+    Tensor y = x;
+    for (int i = 0; i < 20; ++i) y = checkpoint([](const Tensor& t) { return dropout(t, 0.1, true) * 1.1; }, y);
+    backward(sum(y));
+    return x.grad().clone();
+  };
+  std::vector<Tensor> alone, together(4);
+  for (std::uint64_t t = 0; t < 4; ++t) alone.push_back(draw(t));
+  std::vector<std::jthread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) threads.emplace_back([&, t] { together[t] = draw(t); });
+  threads.clear();
+  for (std::size_t t = 0; t < 4; ++t) CHECK(test::same_bits(together[t], alone[t]));
 }
 
 TEST_CASE("draws have the moments and ranges they should") {

@@ -215,9 +215,9 @@ void Run::end_epoch() {
 }
 
 void Run::measure() {
-  const RngState rng = rng_state();  // what an evaluation draws must not change the training
+  RngState random = rng_state();  // what an evaluation draws must not change the training
+  const RandomScope scope(random);
   if (measure_) measured_ = measure_();
-  set_rng_state(rng);
 }
 
 // A full disk must not end a run: it goes on, says so, and fails at the end if the last save did.

@@ -306,7 +306,7 @@ TEST_CASE("a report that a graph is writing is not given away before it has arri
   const StreamScope scope(side.get());
   cuda_backend::Graph* graph = cuda_backend::make_graph();
   cuda_backend::Mirror* mirror = cuda_backend::make_mirror(16);
-  cuda_backend::begin_recording(graph, 0);
+  cuda_backend::begin_recording(graph, 0, 0);
   cuda_backend::request(mirror, x.raw_data());
   cuda_backend::end_recording(graph);
   cuda_shim::set_late(true, 1);
@@ -328,7 +328,7 @@ TEST_CASE("bytes that a graph's replay starts from are read before the host goes
   const StreamScope scope(side.get());
   cuda_backend::Graph* graph = cuda_backend::make_graph();
   const Tensor drawn = on_cuda(64);
-  cuda_backend::begin_recording(graph, 0);
+  cuda_backend::begin_recording(graph, 0, 0);
   manual_seed(5);
   Tensor(drawn).copy_(rand({64}, {.device = cuda}));
   cuda_backend::end_recording(graph);
