@@ -215,6 +215,7 @@ fails for an operator or module without such a comparison or a stated reason.
 - `torch.from_dlpack(x)` and `to_dlpack` are functions of `core/dlpack.h`, of pointers instead of capsules.
 - Distributions take parameters by name in braces: `distributions::Categorical({{.logits = z}})`; what are properties there, are members or methods here.
 - `tensor({1.5, 2.0})`, `tensor(3.5)` and `tensor(v)` of a `std::vector` have PyTorch's dtypes: f32, i64 or bool, of doubles too f32. `from_data(v, sizes)` has that of v.
+- Several threads may train nets of their own, and infer with one that they share, at the same time, as in PyTorch.
 - `generator=g` is a `RandomScope` around the call (`core/random.h`), and so is `torch.random.fork_rng()`.
 - `print(x)` is `std::cout << x`, or, with `core/format.h`, `fmt::print("{{}}", x)`.
 - `full(sizes, 2)` is of `f32`, as `zeros` and `ones` are, unless told `{{.dtype = i64}}`.
