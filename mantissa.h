@@ -46,6 +46,7 @@
 #include "data/subset.h"
 #include "data/synthetic.h"
 #include "data/text.h"
+#include "data/token_file.h"
 #include "data/transforms.h"
 #include "io/checkpoint.h"
 #include "io/image.h"

@@ -7,6 +7,7 @@
 #include "core/ops.h"
 #include "data/draws.h"
 #include "data/folders.h"
+#include "data/windows.h"
 #include "io/file.h"
 
 namespace mantissa::data {
@@ -14,30 +15,19 @@ namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 31;
 
-void check_window(const Tokens& text, std::int64_t count, std::int64_t length) {
-  const Tensor& t = text.tokens;
+void check_tokens(const Tensor& t) {
   check(!t.defined() || (t.dim() == 1 && (t.dtype() == u8 || t.dtype() == i32 || t.dtype() == i64) &&
                          t.is_contiguous() && t.device().is_cpu()),
         "Tokens: expected contiguous u8, i32 or i64 tokens [N] on the CPU, got ", t);
-  check(count >= 1 && length >= 1, "Tokens: a batch needs at least one window of one token, got ", count, " of ",
-        length);
-  check(text.size() > length, "Tokens: a window of ", length, " tokens and the one after it do not fit into a text of ",
-        text.size());
 }
-
-// Row `row` of a batch: the window that begins at `begin`.
-void copy_window(const Tokens& text, std::int64_t begin, std::int64_t row, TextBatch& batch) {
-  const std::int64_t length = batch.input.size(1);
-  const auto copy = [&](const auto* from) {
-    std::copy_n(from, length, batch.input.data<std::int64_t>() + row * length);
-    std::copy_n(from + 1, length, batch.target.data<std::int64_t>() + row * length);
+// Reads windows of them.
+auto reader_of(const Tensor& tokens) {
+  return [&tokens](std::int64_t begin, std::span<std::int64_t> out) {
+    const auto copy = [&](const auto* from) { std::copy_n(from + begin, out.size(), out.begin()); };
+    if (tokens.dtype() == u8) copy(tokens.data<std::uint8_t>());
+    else if (tokens.dtype() == i32) copy(tokens.data<std::int32_t>());
+    else copy(tokens.data<std::int64_t>());
   };
-  if (text.tokens.dtype() == u8) copy(text.tokens.data<std::uint8_t>() + begin);
-  else if (text.tokens.dtype() == i32) copy(text.tokens.data<std::int32_t>() + begin);
-  else copy(text.tokens.data<std::int64_t>() + begin);
-}
-TextBatch allocate_batch(std::int64_t count, std::int64_t length) {
-  return {Tensor::allocate({count, length}, i64), Tensor::allocate({count, length}, i64)};
 }
 
 RawText read_text(const std::string& path, const std::string& name) {
@@ -47,32 +37,15 @@ RawText read_text(const std::string& path, const std::string& name) {
   return {std::move(bytes), concat(name, ": ", size, " characters from ", path)};
 }
 
-// Where the last part, of this size, begins.
-std::int64_t cut_of(std::int64_t size, double validation) {
-  check(validation > 0 && validation < 1, "split: the part for validation must lie between 0 and 1, got ", validation);
-  const auto cut = static_cast<std::int64_t>(static_cast<double>(size) * (1 - validation));
-  check(cut > 0 && cut < size, "split: a text of ", size, " tokens is too short to be split");
-  return cut;
-}
-
 }  // namespace
 
 TextBatch Tokens::batch(std::int64_t count, std::int64_t length, std::uint64_t seed, std::uint64_t number) const {
-  check_window(*this, count, length);
-  TextBatch b = allocate_batch(count, length);
-  Draws draws(seed, Purpose::shuffle, number);
-  for (std::int64_t row = 0; row < count; ++row) copy_window(*this, draws.below(size() - length), row, b);
-  return b;
+  check_tokens(tokens);
+  return Windows("Tokens", size(), count, length, reader_of(tokens)).at_random(seed, number);
 }
-
 TextBatch Tokens::windows(std::int64_t first, std::int64_t count, std::int64_t length) const {
-  check_window(*this, count, length);
-  const std::int64_t all = windows_of(length);
-  check(first >= 0 && first < all, "Tokens: window ", first, " of ", all);
-  count = std::min(count, all - first);
-  TextBatch b = allocate_batch(count, length);
-  for (std::int64_t row = 0; row < count; ++row) copy_window(*this, (first + row) * length, row, b);
-  return b;
+  check_tokens(tokens);
+  return Windows("Tokens", size(), count, length, reader_of(tokens)).side_by_side(first);
 }
 
 Tensor Text::encode(std::string_view text) const {
@@ -117,8 +90,14 @@ TextSplit split(const Text& text, double validation) {
   return {{std::move(train), text.alphabet}, {std::move(rest), text.alphabet}};
 }
 
+std::int64_t first_of_validation(std::int64_t size, double validation) {
+  check(validation > 0 && validation < 1, "split: the part for validation must lie between 0 and 1, got ", validation);
+  const auto cut = static_cast<std::int64_t>(static_cast<double>(size) * (1 - validation));
+  check(cut > 0 && cut < size, "split: a text of ", size, " tokens is too short to be split");
+  return cut;
+}
 TokensSplit split(const Tokens& tokens, double validation) {
-  const std::int64_t cut = cut_of(tokens.size(), validation);
+  const std::int64_t cut = first_of_validation(tokens.size(), validation);
   return {{slice(tokens.tokens, 0, 0, cut), tokens.source}, {slice(tokens.tokens, 0, cut), tokens.source}};
 }
 

@@ -64,6 +64,8 @@ struct TokensSplit {
   Tokens train, validation;
 };
 TokensSplit split(const Tokens& tokens, double validation = 0.1);
+// The first token of the part for validation; Error where a part would be empty.
+std::int64_t first_of_validation(std::int64_t size, double validation);
 
 // Simple English sentences drawn by a seeded grammar, `length` characters, for tests and for a first run without data.
 std::string synthetic_text(std::int64_t length, std::uint64_t seed = 0);

@@ -176,7 +176,8 @@ reasons = {
                      "`StickBreakingTransform` and the `Inverse` of each. Gradients go through draws of `Gamma` and its kin once, not twice, as in PyTorch.",
     "audio": "Files are .wav. What changes a sound's pitch or speed and keeps the other, filters as SoX has them, and reading of compressed files are missing.",
     "data": "Streams: a `Source` needs a size and `read(i)`, so that an epoch is a function of seed and epoch and a run can resume "
-            "anywhere; data without a size is read in a loop of the program's own.",
+            "anywhere; data without a size is read in a loop of the program's own. A corpus of tokens that memory does not hold is a "
+            "`TokenFile` (`data/token_file.h`: nanoGPT's and llm.c's files).",
     "Tensor": "Not recorded is all that works in place (`core/tensor.h`); what is to be differentiated takes the result, `x = scatter(x, dim, index, y)`. `+=` does not "
               "compile for that reason.",
     "boxes": "Boxes are plain tensors of the forms `xyxy`, `xywh` and `cxcywh`, functions of `nn/boxes.h` and `nn/roi_align.h`. What torchvision builds models of from "
