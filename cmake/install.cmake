@@ -22,7 +22,7 @@ install(CODE "
 configure_package_config_file(cmake/mantissaConfig.cmake.in mantissaConfig.cmake INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file(mantissaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/mantissaConfig.cmake ${PROJECT_BINARY_DIR}/mantissaConfigVersion.cmake
-              cmake/FindoneDNN.cmake cmake/FindTurboJPEG.cmake DESTINATION ${config_dir})
+              cmake/FindoneDNN.cmake cmake/FindTurboJPEG.cmake cmake/Findutf8proc.cmake DESTINATION ${config_dir})
 
 set(pc_requires Requires)  # who links a static library links its dependencies too
 set(pc_libs "-lmantissa -ldnnl ${OpenMP_CXX_FLAGS} -pthread")

@@ -24,11 +24,14 @@ endfunction()
 
 file(GLOB test_sources CONFIGURE_DEPENDS tests/*_test.cpp)
 file(GLOB cuda_test_sources CONFIGURE_DEPENDS tests/cuda_*_test.cpp)
-list(REMOVE_ITEM test_sources ${cuda_test_sources})
+list(REMOVE_ITEM test_sources ${cuda_test_sources} ${PROJECT_SOURCE_DIR}/tests/llama_model_test.cpp)
 foreach(source IN LISTS test_sources)
   cmake_path(GET source STEM name)
   mantissa_test(${name} ${source})
 endforeach()
+if(TARGET samples_common)
+  mantissa_test(llama_model_test tests/llama_model_test.cpp $<TARGET_OBJECTS:samples_common>)
+endif()
 # It counts instructions of operators, which the library compiles with -O2.
 target_compile_options(autocast_cost_test PRIVATE $<$<CONFIG:Release>:-O2>)
 

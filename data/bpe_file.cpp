@@ -1,4 +1,4 @@
-// tokenizer.json, and vocab.json with merges.txt, as byte-level tokenizers are kept in them.
+// Reads tokenizer.json, and vocab.json with merges.txt, in which tokenizers are kept.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 #include "core/json_text.h"
 #include "data/bpe.h"
 #include "data/bpe_bytes.h"
-#include "data/bpe_tables.h"
+#include "data/bpe_split.h"
 #include "data/folders.h"
 #include "io/file.h"
 
@@ -49,6 +49,10 @@ struct Parts {
   void read_vocabulary(const Json& vocabulary);
   void add_merge(std::string_view left, std::string_view right);
   void add_merge(std::string_view line);
+  // What the file writes for bytes: sentencepiece's tokens are their own text.
+  std::optional<std::string> read_token(std::string_view written) const {
+    return options.pieces == Pieces::sentencepiece ? std::string(written) : unshow_bytes(written);
+  }
 
   Bpe bpe() && {
     try {
@@ -93,7 +97,7 @@ void Parts::read_vocabulary(const Json& vocabulary) {
     if (!tokens[id].empty() || shown.empty())
       fail_format(path, "token ", quote(shown), shown.empty() ? " is empty" : " has the number of another");
     const auto as_added = text_of_added.find(static_cast<std::int64_t>(id));
-    const auto bytes = as_added != text_of_added.end() ? std::optional(as_added->second) : unshow_bytes(shown);
+    const auto bytes = as_added != text_of_added.end() ? std::optional(as_added->second) : read_token(shown);
     if (!bytes) fail_format(path, "token ", quote(shown), " is not written as GPT-2 writes bytes");
     tokens[id] = *bytes;
   }
@@ -102,7 +106,7 @@ void Parts::read_vocabulary(const Json& vocabulary) {
 void Parts::add_merge(std::string_view left, std::string_view right) {
   if (static_cast<std::int64_t>(merges.size()) == most_tokens)
     fail_format(path, "has more than ", most_tokens, " merges");
-  const auto a = unshow_bytes(left), b = unshow_bytes(right);
+  const auto a = read_token(left), b = read_token(right);
   if (!a || !b) fail_format(path, "merge ", quote(left), " ", quote(right), " is not written as GPT-2 writes bytes");
   merges.emplace_back(*a, *b);
 }
@@ -115,25 +119,6 @@ void Parts::add_merge(std::string_view line) {
 
 // --- how a text is cut ---
 
-#define MANTISSA_PATTERN(numbers)                                                        \
-  R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)" numbers                    \
-  R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
-// of llama3 and qwen2
-constexpr const char* split_patterns[] = {MANTISSA_PATTERN(R"(\p{N}{1,3})"), MANTISSA_PATTERN(R"(\p{N})")};
-#undef MANTISSA_PATTERN
-
-Json byte_level(bool with_pattern) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", with_pattern}};
-}
-Json json_of(Pieces pieces) {
-  if (pieces == Pieces::gpt2) return byte_level(true);
-  Json first = {{"type", "Digits"}, {"individual_digits", true}};
-  if (pieces != Pieces::digits) {
-    const char* pattern = split_patterns[pieces == Pieces::llama3 ? 0 : 1];
-    first = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
-  }
-  return {{"type", "Sequence"}, {"pretokenizers", {first, byte_level(pieces == Pieces::digits)}}};
-}
 bool is_byte_level(const Json& j, bool with_pattern) {
   return j.is_object() && member(j, "type") == "ByteLevel" && (member(j, "use_regex") != false) == with_pattern &&
          member(j, "add_prefix_space") != true;
@@ -149,31 +134,117 @@ Pieces pieces_of(const Json& pre, const std::string& path) {
         return Pieces::digits;
       if (member(first, "type") == "Split" && member(first, "behavior") == "Isolated" &&
           is_nothing(member(first, "invert")) && pattern.is_object() && is_byte_level(parts[1], false)) {
-        if (member(pattern, "Regex") == split_patterns[0]) return Pieces::llama3;
-        if (member(pattern, "Regex") == split_patterns[1]) return Pieces::qwen2;
+        if (member(pattern, "Regex") == split_pattern(Pieces::llama3)) return Pieces::llama3;
+        if (member(pattern, "Regex") == split_pattern(Pieces::qwen2)) return Pieces::qwen2;
       }
     }
   }
-  fail_format(path, "the pre_tokenizer must be ByteLevel without add_prefix_space, alone with GPT-2's pattern, after "
+  fail_format(path,
+              "the pre_tokenizer must be ByteLevel without add_prefix_space, alone with GPT-2's pattern, after "
               "single Digits, or after a Split with the pattern of Llama 3 or Qwen 2");
 }
 
-void refuse_other_kinds(const Json& json, const std::string& path) {
+// --- SentencePiece's ---
+
+// What comes before pieces, in the order of the file: a lone one, or those of a Sequence.
+std::vector<Json> steps_of(const Json& j, const char* list) {
+  if (j.is_null()) return {};
+  if (!j.is_object() || member(j, "type") != "Sequence") return {j};
+  const Json& steps = member(j, list);
+  return steps.is_array() ? steps.get<std::vector<Json>>() : std::vector<Json>{steps};
+}
+bool is_prepend(const Json& j) {
+  return j.is_object() && member(j, "type") == "Prepend" && member(j, "prepend") == written_space;
+}
+bool is_replace(const Json& j, std::string_view from, std::string_view to) {
+  return j.is_object() && member(j, "type") == "Replace" && member(j, "pattern") == Json{{"String", from}} &&
+         member(j, "content") == to;
+}
+bool is_nfc(const Json& j) { return j.is_object() && member(j, "type") == "NFC"; }
+
+// By a normalizer, Prepend and Replace; or by a pre_tokenizer, Metaspace.
+void read_spaces(const Json& json, BpeOptions& o, const std::string& path) {
+  bool prepended = false, replaced = false;
+  for (const Json& step : steps_of(member(json, "normalizer"), "normalizers")) {
+    if (is_nfc(step)) o.nfc = true;
+    else if (is_prepend(step)) prepended = true;
+    else if (is_replace(step, " ", written_space)) replaced = true;
+    else fail_format(path, "with byte_fallback the normalizer ", quote(step.dump()), " is not supported");
+  }
+  const Json& pre = member(json, "pre_tokenizer");
+  if (pre.is_null() && prepended && replaced) {
+    o.space_in_front = SpaceInFront::always;
+    return;
+  }
+  const Json& scheme = pre.is_object() ? member(pre, "prepend_scheme") : pre;
+  const bool metaspace = pre.is_object() && member(pre, "type") == "Metaspace" &&
+                         member(pre, "replacement") == written_space && member(pre, "split") == false &&
+                         (scheme == "first" || scheme == "always" || scheme == "never");
+  if (!metaspace || prepended || replaced)
+    fail_format(path,
+                "a model with byte_fallback must have a normalizer of Prepend ▁ and Replace of a space by it, and "
+                "no pre_tokenizer; or the pre_tokenizer Metaspace with a prepend_scheme and without split");
+  o.space_in_front = scheme == "first"    ? SpaceInFront::first
+                     : scheme == "always" ? SpaceInFront::missing
+                                          : SpaceInFront::none;
+}
+
+// --- what comes around a text ---
+
+// TemplateProcessing, alone or in a Sequence. Only what comes before; a file may name tokens that its list lacks.
+std::vector<std::int64_t> read_begin(const Json& post, const std::string& path) {
+  std::vector<std::int64_t> begin;
+  for (const Json& step : steps_of(post, "processors")) {
+    if (!step.is_object() || member(step, "type") != "TemplateProcessing") continue;
+    const Json &parts = member(step, "single"), &specials = member(step, "special_tokens");
+    if (!parts.is_array() || !specials.is_object())
+      fail_format(path, "the post_processor's TemplateProcessing has no single and special_tokens");
+    for (const Json& part : parts) {
+      const Json& special = part.is_object() ? member(part, "SpecialToken") : part;
+      if (!special.is_object()) break;  // the text
+      const Json& name = member(special, "id");
+      const auto found = name.is_string() ? specials.find(name.get_ref<const std::string&>()) : specials.end();
+      const Json& ids = found != specials.end() && found->is_object() ? member(*found, "ids") : special;
+      if (!ids.is_array() || ids.size() > 100)
+        fail_format(path, "the post_processor's token ", quote(name.dump()), " has no list of ids");
+      for (const Json& id : ids) {
+        if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(most_tokens))
+          fail_format(path, "the post_processor's token ", quote(name.dump()), " must have numbers below ",
+                      most_tokens);
+        begin.push_back(id.get<std::int64_t>());
+      }
+      if (begin.size() > 100) fail_format(path, "the post_processor puts more than 100 tokens before a text");
+    }
+  }
+  return begin;
+}
+BpeOptions read_options(const Json& json, const std::string& path) {
   const Json& model = member(json, "model");
   if (!model.is_object()) fail_format(path, "has no model");
   if (const Json& type = member(model, "type"); !type.is_null() && type != "BPE")
     fail_format(path, "the model is ", quote(type.dump()), "; only BPE is supported");
-  for (const char* option : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
+  for (const char* option : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
     if (!is_nothing(member(model, option))) fail_format(path, "the model's ", option, " is not supported");
-  if (!member(json, "normalizer").is_null()) fail_format(path, "a normalizer is not supported");
+  BpeOptions o;
+  o.ignore_merges = member(model, "ignore_merges") == true;
+  o.begin = read_begin(member(json, "post_processor"), path);
+  if (member(model, "byte_fallback") == true) {
+    o.pieces = Pieces::sentencepiece;
+    read_spaces(json, o, path);
+    return o;
+  }
+  for (const Json& step : steps_of(member(json, "normalizer"), "normalizers"))
+    if (!is_nfc(step)) fail_format(path, "the normalizer ", quote(step.dump()), " is not supported; only NFC is");
+    else o.nfc = true;
+  o.pieces = pieces_of(member(json, "pre_tokenizer"), path);
+  return o;
 }
 
 Bpe from_tokenizer_json(const std::string& path) {
   const Json json = read_json(path);
-  refuse_other_kinds(json, path);
-  const Json& model = json["model"];
   Parts parts{.path = path};
-  parts.options = {pieces_of(member(json, "pre_tokenizer"), path), member(model, "ignore_merges") == true};
+  parts.options = read_options(json, path);
+  const Json& model = json["model"];
   parts.read_added(member(json, "added_tokens"));
   parts.read_vocabulary(member(model, "vocab"));
   const Json& merges = member(model, "merges");
@@ -215,51 +286,6 @@ Bpe load_bpe(const std::string& path) {
   check(path_exists(vocabulary) && path_exists(merges), "the folder ", path,
         " has no tokenizer.json, and no vocab.json with merges.txt");
   return from_vocabulary_and_merges(vocabulary, merges);
-}
-
-void Bpe::save(const std::string& path) const {
-  const BpeTables& t = *tables_;
-  Json added = Json::array(), vocabulary = Json::object(), merges = Json::array();
-  std::vector<bool> is_added(t.tokens.size());
-  for (const AddedToken& a : t.added) {
-    is_added[static_cast<std::size_t>(a.id)] = true;
-    added.push_back({{"id", a.id},
-                     {"content", a.text},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", a.normalized},
-                     {"special", a.special}});
-  }
-  for (std::size_t i = 0; i < t.tokens.size(); ++i)
-    vocabulary[is_added[i] ? t.tokens[i] : show_bytes(t.tokens[i])] = i;
-  for (const auto& [left, right] : t.merges) merges.push_back(show_bytes(left) + " " + show_bytes(right));
-  const Json json = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", added},
-                     {"normalizer", nullptr},
-                     {"pre_tokenizer", json_of(t.options.pieces)},
-                     {"post_processor", nullptr},
-                     {"decoder", byte_level(true)},
-                     {"model",
-                      {{"type", "BPE"},
-                       {"dropout", nullptr},
-                       {"unk_token", nullptr},
-                       {"continuing_subword_prefix", nullptr},
-                       {"end_of_word_suffix", nullptr},
-                       {"fuse_unk", false},
-                       {"byte_fallback", false},
-                       {"ignore_merges", t.options.ignore_merges},
-                       {"vocab", vocabulary},
-                       {"merges", merges}}}};
-  io::AtomicFile file(path);
-  try {
-    file.write(json.dump(1));
-  } catch (const nlohmann::detail::exception&) {
-    fail("Bpe: an added token is not valid UTF-8, which ", path, " must be");
-  }
-  file.commit();
 }
 
 }  // namespace mantissa::data

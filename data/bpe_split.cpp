@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "data/unicode_ranges.h"
+#include "data/utf8.h"
 
 namespace mantissa::data {
 namespace {
@@ -41,19 +42,9 @@ struct Character {
   std::size_t bytes;
 };
 Character character_at(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[at + i]); };
-  const std::uint32_t first = byte(0);
-  if (first < 0x80) return {ascii[first], 1};
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() - at < length) return {Kind::other, 1};
-  std::uint32_t c = first & (0x7fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0u) != 0x80u) return {Kind::other, 1};
-    c = c << 6 | (byte(i) & 0x3fu);
-  }
-  const bool too_long = (length == 3 && c < 0x800) || (length == 4 && c < 0x10000);
-  if (too_long || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff) return {Kind::other, 1};
-  return {kind_of(c), length};
+  const Utf8Character c = utf8_at(text, at);
+  if (c.code_point < 0x80) return {ascii[c.code_point], 1};
+  return {c.valid ? kind_of(c.code_point) : Kind::other, c.bytes};
 }
 
 // Bytes of 's, 't, 're, 've, 'm, 'll or 'd at the beginning of `text`, which begins with an apostrophe; else 0.
@@ -132,9 +123,24 @@ std::size_t llama3_end(std::string_view text, std::size_t at, std::size_t most_d
   return end == text.size() || last == at ? end : last;
 }
 
+// Words with the spaces in front of them, each of which is a ▁ here.
+std::size_t word_end(std::string_view text, std::size_t at) {
+  while (text.substr(at).starts_with(written_space)) at += written_space.size();
+  return std::min(text.find(written_space, at), text.size());
+}
+
 }  // namespace
 
+#define MANTISSA_PATTERN(numbers)                                     \
+  R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)" numbers \
+  R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
+const char* split_pattern(Pieces pieces) {
+  return pieces == Pieces::llama3 ? MANTISSA_PATTERN(R"(\p{N}{1,3})") : MANTISSA_PATTERN(R"(\p{N})");
+}
+#undef MANTISSA_PATTERN
+
 std::size_t piece_end(std::string_view text, std::size_t at, Pieces pieces) {
+  if (pieces == Pieces::sentencepiece) return word_end(text, at);
   if (pieces == Pieces::llama3) return llama3_end(text, at, 3);
   if (pieces == Pieces::qwen2) return llama3_end(text, at, 1);
   return gpt2_end(text, at, pieces == Pieces::digits);

@@ -76,22 +76,29 @@ std::int64_t KvCache::nbytes() const {
 }
 
 Tensor causal_attention(const Tensor& query, const Tensor& key, const Tensor& value, const LayerCache& past,
-                        AttentionOptions options) {
+                        AttentionOptions options, std::int64_t window) {
   check(query.dim() >= 2 && key.dim() >= 2, "causal_attention: query and key must be [..., T, D], got ", query, " and ",
         key);
+  check(window >= 0, "causal_attention: the window must not be negative, got ", window);
   const std::int64_t before = past.length(), fresh = query.size(-2), after = before + fresh;
   options.enable_gqa = query.dim() > 2 && key.dim() > 2 && query.size(-3) != key.size(-3);
   check(!options.enable_gqa || (key.size(-3) > 0 && query.size(-3) % key.size(-3) == 0),  // before it is remembered
         "causal_attention: the heads of query ", query, " are no multiple of those of key ", key);
   check(key.size(-2) == fresh, "causal_attention: query ", query, " and key ", key, " must be of the same tokens");
   const auto [keys, values] = past.append(key, value);
-  options.is_causal = before == 0;
-  if (before == 0) return scaled_dot_product_attention(query, key, value, {}, options);
-  if (fresh == 1) return scaled_dot_product_attention(query, keys, values, {}, options);  // it may look at all
+  const bool all = window == 0 || after <= window;  // every query may look at all that is before it
+  options.is_causal = before == 0 && all;
+  if (options.is_causal) return scaled_dot_product_attention(query, key, value, {}, options);
+  const std::int64_t first = all ? 0 : std::max<std::int64_t>(0, before + 1 - window);  // what the first query sees
+  const auto seen = [&](const Tensor& x) { return first == 0 ? x : x.slice(x.dim() - 2, first, after); };
+  if (fresh == 1) return scaled_dot_product_attention(query, seen(keys), seen(values), {}, options);
   const TensorOptions there{.dtype = i64, .device = query.device()};
-  const Tensor mask =
-      arange(static_cast<double>(before), static_cast<double>(after), 1, there).unsqueeze(1) >= arange(after, there);
-  return scaled_dot_product_attention(query, keys, values, mask, options);
+  const auto positions = [&](std::int64_t begin) {
+    return arange(static_cast<double>(begin), static_cast<double>(after), 1, there);
+  };
+  const Tensor distance = positions(before).unsqueeze(1) - positions(first);
+  const Tensor mask = all ? distance >= 0 : logical_and(distance >= 0, distance < window);
+  return scaled_dot_product_attention(query, seen(keys), seen(values), mask, options);
 }
 
 }  // namespace mantissa::nn

@@ -73,8 +73,9 @@ inline const KvCache no_cache = KvCache::none();
 
 // Attention of new tokens to themselves, to those before them and to what the cache holds: query [..., H, T, D], key
 // [..., G, T, D], value [..., G, T, E] of the new tokens -> [..., H, T, E]. Each of the G heads of keys and values
-// serves H / G heads of queries. Of the options is_causal and enable_gqa are set here.
+// serves H / G heads of queries. Of the options is_causal and enable_gqa are set here. `window` is how many tokens one
+// looks at, itself and those before it (the sliding window of Mistral: Jiang et al., 2023); 0: all.
 Tensor causal_attention(const Tensor& query, const Tensor& key, const Tensor& value, const LayerCache& past = {},
-                        AttentionOptions options = {});
+                        AttentionOptions options = {}, std::int64_t window = 0);
 
 }  // namespace mantissa::nn

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "common/gpt2_folder.h"
-#include "common/language.h"
+#include "common/writing.h"
 
 using namespace mantissa;
 using samples::Gpt2Config;
@@ -135,8 +135,9 @@ int run(int argc, char** argv) {
   const int code = training ? samples::train(net, tokens, length, o, run) : 0;
   if (code == 0 && !exported.empty()) samples::write_gpt2(exported, {config, nn::state_dict(net), bpe});
   const auto end = bpe.find("<|endoftext|>");
-  const auto begin = writing.prompt.empty() ? end : std::nullopt;  // a new text begins after the end of another
-  if (code == 0 && writing.tokens > 0) run.note(samples::write(net, bpe, writing, run, config.context, begin, end));
+  if (code == 0 && writing.tokens > 0)  // a new text begins after the end of another
+    samples::write(net, bpe, writing, o, run, config.context, end,
+                   end ? std::vector{*end} : std::vector<std::int64_t>());
   return code;
 }
 

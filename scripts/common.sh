@@ -19,6 +19,7 @@ libdnnl-dev           header   dnnl.hpp
 zlib1g-dev            header   zlib.h
 libpng-dev            header   png.h
 libturbojpeg0-dev     header   turbojpeg.h
+libutf8proc-dev       header   utf8proc.h
 nlohmann-json3-dev    header   nlohmann/json.hpp
 libxsimd-dev          header   xsimd/xsimd.hpp
 libcli11-dev          header   CLI/CLI.hpp"

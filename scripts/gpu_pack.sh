@@ -11,7 +11,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 packages=(libfmt-dev libfmt9 libdnnl-dev libdnnl2 ocl-icd-libopencl1 libturbojpeg0-dev libturbojpeg0 libpng-dev
-          libpng16-16 zlib1g-dev zlib1g nlohmann-json3-dev libxsimd-dev libcli11-dev catch2)
+          libpng16-16 libutf8proc-dev libutf8proc2 zlib1g-dev zlib1g nlohmann-json3-dev libxsimd-dev libcli11-dev catch2)
 
 out=build/gpu_pack most=64 data=()
 while [ $# -gt 0 ]; do

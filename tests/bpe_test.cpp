@@ -1,6 +1,8 @@
-// GPT-2's tokenizer: pieces, merges, special tokens, files of Hugging Face's libraries (tests/golden/gpt2.py made
-// them and wrote down what these libraries give), training, and files that are no tokenizer.
+// Tokenizers: pieces, merges, special tokens, files of Hugging Face's libraries (tests/golden/gpt2.py and llama.py made
+// them and wrote down what these libraries give), normal form C, training, and files that are no tokenizer.
 #include "data/bpe.h"
+
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "core/random.h"
 #include "data/bpe_bytes.h"
 #include "data/bpe_split.h"
+#include "data/nfc.h"
 #include "io/file.h"
 #include "temp_dir.h"
 #include "testing.h"
@@ -179,24 +182,140 @@ TEST_CASE("Tokens are those of Hugging Face's tokenizers, from either kind of fi
   CHECK(from_one.find("<|endoftext|>") == from_two.find("<|endoftext|>"));
 }
 
-TEST_CASE("Texts that are cut as SmolLM, Llama 3 and Qwen 2 cut them have their tokens, also after saving") {
-  const std::string folder = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/files/llama";
-  const nlohmann::json encoded = nlohmann::json::parse(io::read_file(folder + "/encoded.json", 1 << 20));
-  REQUIRE(encoded["texts"].size() > 100);
+TEST_CASE("Texts have the tokens that SmolLM, Llama 2 and 3, Mistral and Qwen would give them, also after saving") {
+  const std::string folder = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/files/llama/";
+  const nlohmann::json encoded = nlohmann::json::parse(io::read_file(folder + "encoded.json", 1 << 20));
+  REQUIRE(encoded["texts"].size() > 250);
   const TempDir dir;
-  for (const char* kind : {"digits", "llama3", "qwen2"}) {
-    const bool main = kind == std::string("llama3");
-    const Bpe bpe = data::load_bpe(folder + (main ? "/tokenizer.json" : concat("/", kind, ".json")));
+  for (const std::string kind : {"digits", "llama3", "qwen2", "llama2", "mistral"}) {
+    const Bpe bpe = data::load_bpe(folder + kind + ".json");
     bpe.save(dir / "again.json");
     const Bpe again = data::load_bpe(dir / "again.json");
+    CHECK(again.options().begin == bpe.options().begin);
+    CHECK(again.size() == bpe.size());
     for (std::size_t i = 0; i < encoded["texts"].size(); ++i) {
       const std::string text = encoded["texts"][i];
       INFO(kind << ": " << text);
       CHECK(ids(bpe.encode(text)) == encoded[kind][i].get<Ids>());
       CHECK(ids(again.encode(text)) == encoded[kind][i].get<Ids>());
+      const std::string back = bpe.decode(bpe.encode(text));
+      if (encoded.contains(kind + "_decoded")) CHECK(back == encoded[kind + "_decoded"][i].get<std::string>());
+      else CHECK(back == (kind == "qwen2" ? data::nfc(text) : text));
+    }
+  }
+  CHECK(data::load_bpe(folder + "llama2.json").options().begin == Ids{1});  // <s>
+  CHECK(data::load_bpe(folder + "qwen2.json").options().begin.empty());
+}
+
+namespace {
+
+// abc of two merges, a word and its space, two spaces, and e with an accent.
+std::vector<std::string> characters() {
+  std::vector<std::string> tokens{"<unk>", "<s>"};
+  for (int b = 0; b < 256; ++b) tokens.push_back(fmt::format("<0x{:02X}>", b));
+  for (const char* t : {"a", "b", "c", "ab", "abc", "\u2581", "\u2581\u2581", "\u2581ab", "\u00e9"})
+    tokens.emplace_back(t);
+  return tokens;
+}
+const Bpe::Merges merges_of_characters{{"a", "b"}, {"\u2581", "ab"}, {"ab", "c"}, {"\u2581", "\u2581"}};
+Bpe of_characters(data::SpaceInFront in_front, Bpe::Merges merges = merges_of_characters) {
+  return Bpe(characters(), std::move(merges), {{"<s>", 1}},
+             {.pieces = data::Pieces::sentencepiece, .space_in_front = in_front});
+}
+
+}  // namespace
+
+TEST_CASE("SentencePiece's tokens are characters; what the vocabulary lacks is bytes") {
+  const Bpe bpe = of_characters(data::SpaceInFront::always);
+  const auto words = [&](const Bpe& b, const std::string& text) {
+    Words w;
+    for (const std::int64_t id : ids(b.encode(text))) w.emplace_back(b.bytes(id));
+    return w;
+  };
+  CHECK(words(bpe, "abc ab\u00e9") == Words{" ab", "c", " ab", "\u00e9"});
+  CHECK(words(bpe, "  ab") == Words{"  ", " ab"});
+  CHECK(words(bpe, "\u4e2d") == Words{" ", "\xe4", "\xb8", "\xad"});
+  CHECK(words(bpe,
+              "\xff\xe4"
+              "b") == Words{" ", "\xff", "\xe4", "b"});
+  CHECK(words(bpe, "<0x41>").size() == 7);  // as it is written it is no byte
+  CHECK(words(bpe, "a<s>a") == Words{" ", "a", "<s>", " ", "a"});
+  CHECK(words(bpe, "").empty());
+  CHECK(bpe.decode(bpe.encode(" a\xff\u4e2d  ")) == " a\xff\u4e2d  ");
+  CHECK(bpe.find("<0x0A>") == 12);
+  CHECK(bpe.bytes(12) == "\n");
+  using enum data::SpaceInFront;
+  CHECK(words(of_characters(none), "ab<s>ab") == Words{"ab", "<s>", "ab"});
+  CHECK(words(of_characters(missing), "ab<s>ab") == Words{" ab", "<s>", " ab"});
+  CHECK(words(of_characters(missing), " ab") == Words{" ab"});
+  CHECK(words(of_characters(first), "ab<s>ab") == Words{" ab", "<s>", "ab"});
+  CHECK(words(of_characters(first), "<s>ab") == Words{"<s>", "ab"});
+  CHECK(of_characters(none).decode(of_characters(none).encode(" a")) == " a");
+
+  std::vector<std::string> tokens = characters();
+  tokens[100] = "x";
+  CHECK_THAT(message_of([&] { Bpe(tokens, {}, {}, {.pieces = data::Pieces::sentencepiece}); }),
+             Contains("no token <0x62>"));
+  CHECK_THAT(message_of([] { Bpe({"a"}, {}, {}, {.space_in_front = data::SpaceInFront::first}); }), Contains("space"));
+  CHECK_THAT(message_of([] { Bpe({"a"}, {}, {}, {.begin = {1}}); }), Contains("no token 1 for a text to begin with"));
+}
+
+TEST_CASE("A vocabulary of characters gives every text back, and long ones in time") {
+  const std::string folder = std::string(MANTISSA_SOURCE_DIR) + "/tests/golden/files/llama/";
+  const Philox philox{seed()};
+  MANTISSA_PRINT_SEED();
+  for (const char* kind : {"llama2", "mistral"}) {  // the second has tokens that go on in the next word
+    const Bpe bpe = data::load_bpe(folder + kind + ".json");
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      std::string text = "x";
+      for (std::uint64_t k = 0; k < philox(i, 0).v[0] % 100; ++k) {
+        const std::uint32_t bits = philox(i, k + 1).v[0];
+        text += i % 2 ? static_cast<char>(bits) : "  \n\tthe of\xc3\xa9\xff<0x41>"[bits % 21];
+      }
+      CHECK(bpe.decode(bpe.encode(text)) == text);
+    }
+    for (const char c : {' ', 'e', '\xff'}) {
+      const std::string text = "x" + std::string(500'000, c);
       CHECK(bpe.decode(bpe.encode(text)) == text);
     }
   }
+}
+
+TEST_CASE("Normal form C") {
+  using data::nfc;
+  CHECK(nfc("") == "");
+  CHECK(nfc("plain\n") == "plain\n");
+  CHECK(nfc("e\u0301") == "\u00e9");
+  CHECK(nfc("xe\u0301y e") == "x\u00e9y e");
+  CHECK(nfc("\u212b\u2126") == "\u00c5\u03a9");
+  CHECK(nfc("a\u0301\u0323") == "\u1ea1\u0301");             // marks in the order of their classes
+  CHECK(nfc("\u0958\u2adc") == "\u0915\u093c\u2add\u0338");  // those that are not put together again
+  CHECK(nfc("\u1112\u1161\u11ab") == "\ud55c");              // Korean syllables
+  CHECK(nfc("\uac00\u11a8\u11a8") == "\uac01\u11a8");
+  CHECK(nfc("\uac00\u11a7") == "\uac00\u11a7");
+  CHECK(nfc("\U0001d15e") == "\U0001d157\U0001d165");
+  CHECK(nfc("e\xff\u0301\xe4") == "e\xff\u0301\xe4");  // no UTF-8 stays
+  const Philox philox{seed()};
+  MANTISSA_PRINT_SEED();
+  const Words parts{"e",      "o",      "\u0301", "\u0323", "\u0327", "\u0344",
+                    "\u1100", "\u1161", "\u11a8", "\xcc",   "\u0958", " "};
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    std::string text;
+    for (std::uint64_t k = 0; k < philox(i, 0).v[0] % 12; ++k) text += parts[philox(i, k + 1).v[0] % parts.size()];
+    CHECK(nfc(nfc(text)) == nfc(text));
+  }
+  std::string marks = "a";
+  for (int i = 0; i < 500'000; ++i) marks += i % 2 ? "\u0301" : "\u0323";
+  CHECK(nfc(marks).size() ==
+        1'000'000 + 1);  // hours, if ordering took the square of their number; U+1EA1 is longer by 1 - 1
+}
+
+TEST_CASE("Of a text that is written only whole characters are shown") {
+  const std::string text = "a\u00e9\u4e2d\U0001f600z";
+  const std::vector<std::size_t> whole{0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11};
+  for (std::size_t i = 0; i < whole.size(); ++i) CHECK(data::whole_characters(text.substr(0, i)) == whole[i]);
+  CHECK(data::whole_characters("a\xff") == 2);  // nothing can complete it
+  CHECK(data::whole_characters("\x80\x80\x80\x80") == 4);
 }
 
 TEST_CASE("The vocabulary that is learned is that of Hugging Face's trainer") {
@@ -280,8 +399,44 @@ TEST_CASE("Files that are no tokenizer of this kind give one line") {
   refuses_bytes(read, "{}", "has no model");
   refuses_bytes(read, file(R"("type": "Unigram")"), "only BPE");
   refuses_bytes(read, file(R"("end_of_word_suffix": "</w>")"), "end_of_word_suffix is not supported");
-  refuses_bytes(read, file(R"("byte_fallback": true)"), "byte_fallback is not supported");
-  refuses_bytes(read, file("", R"(, "normalizer": {"type": "NFC"})"), "normalizer");
+  for (const char* other : {R"({"type": "NFKC"})", R"({"type": "Sequence", "normalizers": [{"type": "Lowercase"}]})",
+                            "3", R"({"type": "Sequence", "normalizers": 3})", R"([{"type": "NFC"}])"})
+    refuses_bytes(read, file("", R"(, "normalizer": )" + std::string(other)), "normalizer");
+  const auto sentencepiece = [&](const std::string& normalizer, const std::string& pre) {
+    return R"({"normalizer": )" + normalizer + R"(, "pre_tokenizer": )" + pre +
+           R"(, "model": {"byte_fallback": true, "vocab": {"a": 0}, "merges": []}})";
+  };
+  const std::string prepend = R"({"type": "Prepend", "prepend": "▁"})",
+                    replace = R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})",
+                    both = R"({"type": "Sequence", "normalizers": [)" + prepend + ", " + replace + "]}";
+  refuses_bytes(read, sentencepiece(both, "null"), "there is no token <0x00>");
+  for (const char* pre : {R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true})",
+                          R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "first", "split": false})",
+                          R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": 3, "split": false})",
+                          R"({"type": "Whitespace"})", "3", "null"})
+    refuses_bytes(read, sentencepiece("null", pre), "a model with byte_fallback must have");
+  for (const std::string& normalizer : {prepend, replace})
+    refuses_bytes(read, sentencepiece(normalizer, "null"), "must have");
+  refuses_bytes(
+      read,
+      sentencepiece(both, R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false})"),
+      "must have");
+  refuses_bytes(read, sentencepiece(R"({"type": "Replace", "pattern": {"Regex": " "}, "content": "▁"})", "null"),
+                "with byte_fallback the normalizer");
+  const auto with_post = [&](const std::string& single, const std::string& specials) {
+    return file(R"("vocab": {"a": 0}, "merges": [])",
+                R"(, "post_processor": {"type": "TemplateProcessing", "single": )" + single +
+                    R"(, "special_tokens": )" + specials + "}");
+  };
+  const std::string special = R"([{"SpecialToken": {"id": "a"}}, {"Sequence": {"id": "A"}}])";
+  put_file(dir / "post", with_post(special, R"({"a": {"ids": [0]}})"));
+  CHECK(data::load_bpe(dir / "post").options().begin == Ids{0});
+  refuses_bytes(read, with_post("3", "{}"), "no single");
+  refuses_bytes(read, with_post("[]", "3"), "no single");
+  refuses_bytes(read, with_post(special, "{}"), "no list of ids");
+  refuses_bytes(read, with_post(special, R"({"a": 3})"), "no list of ids");
+  refuses_bytes(read, with_post(special, R"({"a": {"ids": [-1]}})"), "numbers below");
+  refuses_bytes(read, with_post(special, R"({"a": {"ids": [1]}})"), "there is no token 1");
   refuses_bytes(read, file("", "", R"("type": "Metaspace")"), "pre_tokenizer");
   refuses_bytes(read, file("", "", R"("type": "ByteLevel", "add_prefix_space": true)"), "pre_tokenizer");
   refuses_bytes(read, file("", "", R"("type": "ByteLevel", "use_regex": false)"), "pre_tokenizer");
@@ -331,12 +486,13 @@ TEST_CASE("Files that are no tokenizer of this kind give one line") {
 }
 
 TEST_CASE("Files with wrong bytes are read or refused, never worse") {
-  const std::string whole = io::read_file(golden + "/tokenizer.json", 1 << 20);
+  const std::string of_bytes = io::read_file(golden + "/tokenizer.json", 1 << 20),
+                    of_characters = io::read_file(golden + "/../llama/llama2.json", 1 << 20);
   const TempDir dir;
   const Philox philox{seed()};
   MANTISSA_PRINT_SEED();
-  for (std::uint64_t i = 0; i < 300; ++i) {
-    std::string bytes = whole;
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    std::string bytes = i % 2 ? of_bytes : of_characters;
     for (std::uint32_t k = 0; k <= philox(i, 0).v[1] % 3; ++k) {
       const auto& r = philox(i, k + 1).v;
       const std::size_t at = r[0] % bytes.size();

@@ -96,6 +96,31 @@ Tensor in_pieces(const Net& net, const Tensor& tokens, const Pieces& pieces) {
 
 }  // namespace
 
+TEST_CASE("Through a window a token sees itself and those before it, whatever the pieces") {
+  const NoGrad no_grad;
+  const std::int64_t length = 30;
+  const Tensor q = heads_of({2, 4, length, 8}, 1, f64), k = heads_of({2, 2, length, 8}, 2, f64),
+               v = heads_of({2, 2, length, 8}, 3, f64);
+  const Tensor at = arange(length), distance = at.unsqueeze(1) - at;
+  for (const std::int64_t window : {1, 2, 7, 29, 30, 31}) {
+    const Tensor mask = logical_and(distance >= 0, distance < window);
+    const Tensor expected = scaled_dot_product_attention(q, k, v, mask, {.enable_gqa = true});
+    CHECK(amax(abs(nn::causal_attention(q, k, v, {}, {}, window) - expected)).item<double>() < 1e-12);
+    for (const Pieces& pieces : {Pieces(30, 1), {30}, {7, 1, 1, 7, 14}, {3, 20, 7}, {1, 29}}) {
+      INFO("window " << window << ", first piece " << pieces[0]);
+      const nn::KvCache cache;
+      std::vector<Tensor> parts;
+      for (const std::int64_t n : pieces) {
+        const std::int64_t begin = cache.length();
+        const auto part = [&](const Tensor& x) { return x.slice(2, begin, begin + n); };
+        parts.push_back(nn::causal_attention(part(q), part(k), part(v), cache[0], {}, window));
+      }
+      CHECK(amax(abs(cat(parts, 2) - expected)).item<double>() < 1e-12);
+    }
+  }
+  CHECK_THAT(message_of([&] { (void)nn::causal_attention(q, k, v, {}, {}, -1); }), Contains("must not be negative"));
+}
+
 TEST_CASE("causal attention with a cache is that over the whole, on every instruction set") {
   const NoGrad no_grad;
   const cpu_backend::Isa before = cpu_backend::isa();

@@ -1,29 +1,12 @@
 #!/bin/sh
 # samples/gpt2 with a folder of Hugging Face's: gpt2_test.sh PROGRAM FOLDER, which tests/golden/gpt2.py made.
 # It writes what transformers write, from safetensors and again from what it has exported; and says what is missing.
-set -eu
-sample=$1 folder=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() {
-  echo "FAILED: $1"
-  exit 1
-}
+. "$(dirname "$0")/hf_sample.sh"
 
-writes() {  # folder and options: the text of written.txt, and then a line about the time
-  "$sample" --model "$@" --prompt "Before we proceed any further, hear me" --write 40 --temperature 0 --amp off >"$work/out"
-  head -c "$(wc -c <"$folder/written.txt")" "$work/out" | cmp - "$folder/written.txt" || fail "another text from $1"
-}
 writes "$folder" --export "$work/exported"
 writes "$work/exported"
-"$sample" --model "$folder" --data "$folder/text.txt" --batch 2 --length 16 --write 5 --json | grep -q '"event":"end"' ||
-  fail "it does not fine-tune"
+fine_tunes "$folder"
 
-refuses() {  # word, options
-  if "$sample" --model "$2" 2>"$work/err"; then fail "accepts $2"; fi
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line of explanation"
-  grep -q -e "$1" "$work/err" || fail "the explanation does not mention $1: $(cat "$work/err")"
-}
 refuses "config.json.*huggingface.co" "$work"
 cp "$folder/config.json" "$work"
 refuses "model.safetensors.*huggingface.co" "$work"

@@ -47,7 +47,7 @@ for folder in $folders; do
 done
 
 headers=$(for folder in $folders; do ls "$folder"/*.h 2>/dev/null || true; done)
-third_party='fmt/|nlohmann/|xsimd/|oneapi/|CLI/|catch2/|dnnl|png|turbojpeg|zlib\.h|omp\.h|mantissa\.h'
+third_party='fmt/|nlohmann/|xsimd/|oneapi/|CLI/|catch2/|dnnl|png|turbojpeg|utf8proc|zlib\.h|omp\.h|mantissa\.h'
 if grep -nE "^ *#include [<\"]($third_party)" $headers; then
   complain "public headers must not include third-party headers or the umbrella"
 fi

@@ -1,33 +1,42 @@
 #!/bin/sh
-# samples/llama with a folder of Hugging Face's: llama_test.sh PROGRAM FOLDER, which tests/golden/llama.py made.
-# It writes what transformers write, from two files of weights and again from what it has exported, also where the
-# configuration is one of older versions; and says what is missing.
-set -eu
-sample=$1 folder=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() {
-  echo "FAILED: $1"
-  exit 1
-}
+# samples/llama with folders of Hugging Face's: llama_test.sh PROGRAM FOLDER, whose folders tests/golden/llama.py made.
+# It writes what transformers write with models of each kind, from weights of one file or two and again from what it has
+# exported, also where the configuration is one of older versions; answers; stops; and says what is missing.
+. "$(dirname "$0")/hf_sample.sh"
 
-writes() {  # folder and options: the text of written.txt, and then a line about the time
-  "$sample" --model "$@" --prompt "Before we proceed any further, hear me" --write 40 --temperature 0 --amp off >"$work/out"
-  head -c "$(wc -c <"$folder/written.txt")" "$work/out" | cmp - "$folder/written.txt" || fail "another text from $1"
-}
+all=$folder
+for kind in llama biased mistral llama2 qwen2 qwen3; do
+  folder=$all/$kind
+  writes "$folder" --export "$work/exported"
+  writes "$work/exported"
+done
+fine_tunes "$all/mistral"
+fine_tunes "$all/qwen3"
+
+# What is said to a model of chats is put into its template, and only the answer is shown.
+"$sample" --model "$all/qwen2" --chat "Speak, speak" --write 40 --temperature 0 --amp off >"$work/out"
+begins_with "$all/qwen2/answered.txt" "an answer"
+refuses "neither ChatML's.*nor Llama 3's" "$all/mistral" --chat hello
+
+# A text is over with any of the tokens of generation_config.json, which are not shown.
+folder=$all/llama
+"$sample" --model "$folder" --write 9 --temperature 0 --amp off --prompt "Before we" --json >"$work/all"
+cp -r "$folder" "$work/stops"
+size=$(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' "$folder/config.json")
+awk -v n="$size" 'BEGIN { printf "{\"eos_token_id\": [0"; for (i = 1; i < n; ++i) printf ", %d", i; print "]}" }' >"$work/stops/generation_config.json"
+"$sample" --model "$work/stops" --write 9 --temperature 0 --amp off --prompt "Before we" >"$work/out"
+[ "$(head -n 1 "$work/out")" = "Before we" ] || fail "it does not stop: $(cat "$work/out")"
+grep -q ", 1 written" "$work/out" || fail "it does not stop at once: $(cat "$work/out")"
+grep -q ", 9 written" "$work/all" || fail "it stops without being asked to: $(cat "$work/all")"
+echo 3 >"$work/stops/generation_config.json"
+refuses "generation_config.json.*no JSON object" "$work/stops"
+
 writes "$folder" --export "$work/exported"
-writes "$work/exported"
 sed -e 's/"rope_parameters"/"rope_other"/' -e 's/"bos_token_id": \([0-9]*\)/"bos_token_id": [\1]/' "$work/exported/config.json" >"$work/old"
 mv "$work/old" "$work/exported/config.json"
 writes "$work/exported"
-"$sample" --model "$folder" --data "$folder/../gpt2/text.txt" --batch 2 --length 16 --write 5 --json | grep -q '"event":"end"' ||
-  fail "it does not fine-tune"
+fine_tunes "$folder"
 
-refuses() {  # word, folder
-  if "$sample" --model "$2" 2>"$work/err"; then fail "accepts $2"; fi
-  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line of explanation"
-  grep -q -e "$1" "$work/err" || fail "the explanation does not mention $1: $(cat "$work/err")"
-}
 changed() { sed "$1" "$folder/config.json" >"$work/config.json"; }
 refuses "config.json.*huggingface.co" "$work"
 cp "$folder/config.json" "$work"
@@ -51,10 +60,10 @@ changed 's/"rope_type": "llama3"/"rope_type": "yarn"/'
 refuses "yarn.*neither default nor llama3" "$work"
 changed 's/"low_freq_factor": 1.0/"low_freq_factor": 9/'
 refuses "high_freq_factor must be above" "$work"
-changed 's/"attention_bias": false/"attention_bias": true/'
-refuses "attention_bias is not supported" "$work"
+changed 's/"mlp_bias": false/"mlp_bias": true/'
+refuses "mlp_bias is not supported" "$work"
 changed 's/"model_type": "llama"/"model_type": "gemma"/'
-refuses "gemma.*neither llama nor mistral" "$work"
+refuses "gemma.*is none of llama, mistral, qwen2 and qwen3" "$work"
 cp "$folder/config.json" "$work"
 for map in '{}' '{"weight_map": 3}' '{"weight_map": {}}'; do
   echo "$map" >"$work/model.safetensors.index.json"

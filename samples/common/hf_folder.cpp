@@ -38,6 +38,9 @@ std::set<std::string> files_of(const std::string& index) {
 
 }  // namespace
 
+Json read_json(const std::string& path, const Json& without) {
+  return data::path_exists(path) ? read_json(path) : without;
+}
 Json read_config(const std::string& folder, const std::string& advice) {
   const std::string path = folder + "/config.json";
   check(data::path_exists(path), "the folder ", folder, " has no config.json", advice);

@@ -10,6 +10,8 @@ namespace samples {
 
 using Json = nlohmann::json;
 
+// A JSON object; `without` where there is no such file.
+Json read_json(const std::string& path, const Json& without);
 // config.json; Error, which ends in `advice`, where the folder has none.
 Json read_config(const std::string& folder, const std::string& advice);
 // Members of it: FormatError with the path for what is no such number. `usual` stands for one that is absent, unless it

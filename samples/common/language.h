@@ -1,11 +1,8 @@
 // What the language models share: the validation loss, what they are to write, and for those of tokens the training
-// loop and the writing.
+// loop. How these write is in writing.h.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "run.h"
@@ -14,7 +11,7 @@ namespace samples {
 
 // What is written after the training.
 struct Writing {
-  std::string prompt = {};
+  std::string prompt = {}, chat = {};
   std::int64_t tokens = 100;
   nn::SampleOptions sample{.temperature = 0.8};
 
@@ -65,43 +62,19 @@ inline std::string first_words(const std::string& prompt, const data::Text& text
   if (prompt.empty()) return has_lines ? "\n" : text.decode(text.tokens.slice(0, 0, 1));
   try {
     (void)text.encode(prompt);
-  } catch (const Error& e) {
-    fail("--prompt: ", e.what());
-  }
+  } catch (const Error& e) { fail("--prompt: ", e.what()); }
   return prompt;
 }
 
-// A model of tokens: net(tokens, cache) -> [N, T, width], net.logits(x) -> [..., V], net.loss(input, target,
-// reduction). Writes with it; a text begins with the token `begin`, where there is one, and is over with `end`.
-template <class Net>
-std::string write(const Net& net, const data::Bpe& bpe, const Writing& w, const Run& run, std::int64_t context,
-                  std::optional<std::int64_t> begin, std::optional<std::int64_t> end) {
-  const auto model = [&](const Tensor& tokens, const nn::KvCache& cache) {
-    const Tensor logits = amp::autocast(run.dtype, [&] { return net.logits(net(tokens, cache).slice(1, -1)); });
-    return logits.slice(-1, 0, bpe.size());  // some models have room for more tokens than there are
-  };
-  const auto go_on = [](const Tensor&) { return !interrupted(); };
-  Tensor prompt = bpe.encode(w.prompt.empty() && !begin ? "\n" : w.prompt);
-  if (begin) prompt = cat({tensor({*begin}), prompt});
-  prompt = prompt.to(run.device).unsqueeze(0);
-  const Stopwatch clock;
-  const Tensor text = nn::generate(
-      model, prompt, {.tokens = w.tokens, .context = context, .sample = w.sample, .end = end, .written = go_on});
-  const std::int64_t written = text.size(1) - prompt.size(1);
-  return fmt::format("{}\n{} tokens in {:.2f} s: {:.1f} a second", bpe.decode(text.slice(1, begin ? 1 : 0)), written,
-                     clock.seconds(), static_cast<double>(written) / clock.seconds());
-}
-
+// A model of tokens: net.loss(input, target, reduction), both i64 [B, T].
 // Trains it on nine tenths of the text; returns the exit code.
-template <class Net>
-int train(Net& net, const data::Tokens& text, std::int64_t length, const Options& o, Run& run) {
+template <class Net> int train(Net& net, const data::Tokens& text, std::int64_t length, const Options& o, Run& run) {
   const auto [train, validation] = data::split(text);
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] {
     return Values{{"validation_loss",
-                   text_loss(validation, length, o.batch, run, [&](const Tensor& x, const Tensor& y) {
-                     return net.loss(x, y, Reduction::sum);
-                   })}};
+                   text_loss(validation, length, o.batch, run,
+                             [&](const Tensor& x, const Tensor& y) { return net.loss(x, y, Reduction::sum); })}};
   });
   run.start(text.source, nn::count(net));
   while (run.next()) {
