@@ -76,7 +76,7 @@ struct GridSample {
   }
   // The contribution of neighbour k of every point.
   Tensor neighbour(const Tensor& x, const Tensor& pixels, const std::vector<Tensor>& at, int k, int taps) const {
-    Tensor index, weight;
+    Tensor index, weight, within;
     for (std::size_t d = 0; d < at.size(); ++d, k /= taps) {
       const std::int64_t n = x.size(static_cast<int>(d) + 2);
       const Tensor p = at[d].detach();
@@ -85,12 +85,17 @@ struct GridSample {
                                                 : k % taps == 0 ? 1.0 - (at[d] - tap) : 1.0 + (at[d] - tap);
       if (taps == 4) tap = round(inside(tap, n));
       const auto last = static_cast<double>(n - 1);
-      w = where(logical_and(ge(tap, Tensor(0.0)), le(tap, Tensor(last))), w, Tensor(0.0));
+      const Tensor inside_here = logical_and(ge(tap, Tensor(0.0)), le(tap, Tensor(last)));
+      w = where(inside_here, w, Tensor(0.0));
+      within = within.defined() ? logical_and(within, inside_here) : inside_here;
       const Tensor i = cast(clamp(where(isfinite(tap), tap, Tensor(0.0)), 0, last), i64);
       index = index.defined() ? index * scalar(static_cast<double>(n), {.dtype = i64, .device = x.device()}) + i : i;
       weight = weight.defined() ? weight * w : w;
     }
-    return gather(pixels, 2, expand(index, {pixels.size(0), pixels.size(1), index.size(2)})) * weight;
+    Tensor pixel = gather(pixels, 2, expand(index, {pixels.size(0), pixels.size(1), index.size(2)}));
+    // A neighbour outside is 0, and not 0 times the element at the border, which may be infinite.
+    if (padding_mode == "zeros") pixel = where(within, pixel, Tensor(0.0));
+    return pixel * weight;
   }
   void check_inputs(const Tensor& x, const Tensor& grid) const {
     const int n = x.dim() - 2;

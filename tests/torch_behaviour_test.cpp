@@ -85,6 +85,18 @@ TEST_CASE("the gradient of a grid whose points lie on elements") {
   const Tensor outside = full({1, 1, 1, 2}, 3, {.dtype = f64});
   CHECK(grid_sample(large, outside).item<double>() == 0);
   CHECK(grid_sample(x, full({1, 1, 1, 2}, NAN, {.dtype = f64})).item<double>() == 0);
+  for (const Dtype dtype : {f64, f32, bf16}) {  // by kernels and by gathers
+    for (const char* mode : {"bilinear", "bicubic", "nearest"}) {
+      INFO(name_of(dtype) << " " << mode);
+      const Tensor image = large.to(dtype), grid = outside.clone().to(dtype).detach().requires_grad_();
+      const Tensor y = grid_sample(image, grid, {.mode = mode});
+      CHECK(y.item<double>() == 0);
+      CHECK(all_close(gradient(y, grid).to(f64), zeros({1, 1, 1, 2}, {.dtype = f64})));
+      const Tensor inputs[] = {grid};
+      const Tensor recorded = grad(grid_sample(image, grid, {.mode = mode}), inputs, {.create_graph = true})[0];
+      CHECK(all_close(recorded.detach().to(f64), zeros({1, 1, 1, 2}, {.dtype = f64})));
+    }
+  }
 }
 
 TEST_CASE("pow, erf and gelu at the ends of their dtype's range") {
