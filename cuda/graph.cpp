@@ -48,7 +48,8 @@ void end_recording(Graph* g) {
 void give_up_recording(Graph* g) noexcept {
   set_random_state(nullptr, 0, 0);
   g->scope.reset();
-  (void)cudaStreamEndCapture(stream(), &g->graph);
+  cudaGraph_t unfinished = nullptr;  // none where the recording had ended
+  if (cudaStreamEndCapture(stream(), &unfinished) == cudaSuccess && unfinished) (void)cudaGraphDestroy(unfinished);
   (void)cudaGetLastError();
 }
 

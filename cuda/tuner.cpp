@@ -115,14 +115,21 @@ std::size_t find_fastest(const std::string& key, std::span<const Way> ways, cons
     if (written.adds) put_back();
     else  // to be written
       for (const View& r : results) kernels::fill(r.device, r, std::numeric_limits<double>::quiet_NaN());
-    if (!ways[i].run()) continue;
-    if (!agrees()) {
-      std::fprintf(stderr, "mantissa: the kernel '%s' disagrees with '%s' for %s and is not used; please report this\n",
-                   ways[i].name.c_str(), ways[first].name.c_str(), key.c_str());
-      continue;
+    try {
+      if (!ways[i].run()) continue;
+      if (!agrees()) {
+        std::fprintf(stderr,
+                     "mantissa: the kernel '%s' disagrees with '%s' for %s and is not used; please report this\n",
+                     ways[i].name.c_str(), ways[first].name.c_str(), key.c_str());
+        continue;
+      }
+      const float t = time_of(ways[i]);
+      if (t < shortest) best = i, shortest = t;
+    } catch (const Error& e) {  // a launch that was refused, memory for its workspace that is not there: others do it
+      std::fprintf(stderr, "mantissa: the kernel '%s' fails for %s and is not used: %s\n", ways[i].name.c_str(),
+                   key.c_str(), e.what());
+      wait_for_stream();  // throws if it has cost the process its GPU
     }
-    const float t = time_of(ways[i]);
-    if (t < shortest) best = i, shortest = t;
   }
   put_back();
   ways[best].run();  // what a refused way may have written is written again

@@ -1,6 +1,7 @@
 // Which of several ways does the same work fastest on this GPU: tried once for each key, then remembered.
-// Every way is first held against the first one: one whose result differs by more than rounding is reported and never
-// used. While a graph is captured nothing is timed; a key not yet known gets the first way that applies.
+// Every way is first held against the first one: one whose result differs by more than rounding, or that throws where
+// the first one did not, is reported and never used. While a graph is captured nothing is timed; a key not yet known
+// gets the first way that applies.
 //
 // $MANTISSA_TUNER=off  no timing, and nothing is read or written: always the first way that applies
 // anything else        timed once, then kept in cuda.jsonl in the cache folder (core/choices.h), for this kind of GPU

@@ -52,12 +52,13 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
     check(end.seed == start.seed && end.offset >= start.offset,
           "a step that is captured cannot set the random numbers (manual_seed, set_rng_state), since every run of it "
           "goes on in those of the one before; set them outside of the step");
+    cuda_backend::end_recording(r.graph.get());
   } catch (...) {
     cuda_backend::give_up_recording(r.graph.get());
-    r.graph.reset();
+    r.results.clear();
+    r.graph.reset();  // the next call records anew
     throw;
   }
-  cuda_backend::end_recording(r.graph.get());
   r.random_numbers = rng_state().offset - start.offset;
   return start;
 }

@@ -1,6 +1,7 @@
 // What the tuner asks of every way that it tries: cuda/tuner.h, agree().
 #include <cstdlib>
 #include <limits>
+#include <memory>
 
 #include "core/tuner.h"
 #include "cuda/tuner.h"
@@ -120,6 +121,32 @@ TEST_CASE("the fastest way is found without spoiling what products add to, and w
     CHECK(c.to(cpu).to_vector<float>() == std::vector<float>(35, adds ? 4.0f : 1.0f));
     CHECK(runs == 1 + 5 + 1 + 1 + 5 + 1);
   }
+}
+
+TEST_CASE("a way that throws is left out, and a first one that throws is an error") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  const Tensor c = zeros({5, 7}, {.device = cuda});
+  const auto way = [&](const char* name, int throws_at) {
+    return cuda_backend::Way{name, [&c, throws_at, runs = std::make_shared<int>(0)] {
+                               Tensor(c).fill_(++*runs == throws_at ? 7.0 : 1.0);
+                               check(*runs != throws_at, "no memory for this plan");
+                               return true;
+                             }};
+  };
+  const View result = c.view();
+  const auto time_of = [&](const cuda_backend::Way& w) {
+    w.run();
+    return static_cast<float>(std::stod(w.name));
+  };
+  const auto fastest = [&](const std::vector<cuda_backend::Way>& ways) {
+    return cuda_backend::find_fastest("a planted refusal", ways, {std::span(&result, 1)}, time_of);
+  };
+  CHECK(fastest({way("30", 0), way("10", 1), way("15", 2), way("20", 0), way("5", 1)}) == 3);
+  CHECK(c.to(cpu).to_vector<float>() == std::vector<float>(35, 1.0f));
+  CHECK_THROWS_WITH(fastest({way("30", 1), way("10", 0)}), Catch::Matchers::Contains("no memory for this plan"));
 }
 
 TEST_CASE("ways that round to halves agree with those that do not, where they may") {
