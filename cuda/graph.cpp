@@ -21,7 +21,14 @@ struct Graph {
     (void)cudaFree(random);
   }
   Arena arena;
-  std::optional<ArenaScope> scope;  // while recording
+  // While recording. The stream is the graph's own: what other threads launch meanwhile is not part of it.
+  struct Recording {
+    explicit Recording(Arena& arena) : on_stream(stream.get()), in_arena(arena) {}
+    Stream stream;
+    StreamScope on_stream;
+    ArenaScope in_arena;
+  };
+  std::optional<Recording> recording;
   std::uint64_t* random = nullptr;  // {seed, offset} in device memory
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
@@ -32,24 +39,26 @@ void destroy_graph(Graph* g) noexcept { delete g; }
 
 void begin_recording(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
   wait_for_stream();  // mirrors that are full drop a request, and a recorded one would be lost for good
+  g->recording.emplace(g->arena);
   check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
-  g->scope.emplace(g->arena);
   set_random_state(g->random, random_seed, random_offset);
 }
 
 void end_recording(Graph* g) {
   set_random_state(nullptr, 0, 0);
-  g->scope.reset();
-  check_status(cudaStreamEndCapture(stream(), &g->graph),
-               "capturing a step: something in it waited for the device or used another stream");
+  const cudaError_t ended = cudaStreamEndCapture(stream(), &g->graph);
+  g->recording.reset();
+  check_status(ended, "capturing a step: something in it waited for the device or used another stream");
   check_status(cudaGraphInstantiate(&g->executable, g->graph, 0), "making a captured step ready");
 }
 
 void give_up_recording(Graph* g) noexcept {
   set_random_state(nullptr, 0, 0);
-  g->scope.reset();
-  cudaGraph_t unfinished = nullptr;  // none where the recording had ended
-  if (cudaStreamEndCapture(stream(), &unfinished) == cudaSuccess && unfinished) (void)cudaGraphDestroy(unfinished);
+  if (g->recording) {  // it has not ended
+    cudaGraph_t unfinished = nullptr;
+    if (cudaStreamEndCapture(stream(), &unfinished) == cudaSuccess && unfinished) (void)cudaGraphDestroy(unfinished);
+    g->recording.reset();
+  }
   (void)cudaGetLastError();
 }
 

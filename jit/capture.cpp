@@ -45,8 +45,8 @@ void place(const Recording& r, const std::vector<Tensor>& inputs) {
 RngState record(Recording& r, const CapturedStep::Step& step) {
   r.graph.reset(cuda_backend::make_graph());
   const RngState start = rng_state();
-  cuda_backend::begin_recording(r.graph.get(), start.seed, start.offset);
   try {
+    cuda_backend::begin_recording(r.graph.get(), start.seed, start.offset);
     r.results = step(r.inputs);
     const RngState end = rng_state();
     check(end.seed == start.seed && end.offset >= start.offset,

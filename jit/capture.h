@@ -18,6 +18,8 @@
 // What holds for a captured step:
 // - It reads no tensor back to the host and makes none from host data; both throw while it is recorded, naming the
 //   operator.
+// - It runs on the calling thread. What other threads do on the device meanwhile is not recorded, but none may call
+//   synchronize(device) while a step is recorded: CUDA refuses it.
 // - What it does on the host happens once, while recording. Schedules and logging belong outside; a learning rate
 //   set outside is seen by the next replay, because it lies in device memory.
 // - Its results are overwritten by the next call: clone() what is to last.

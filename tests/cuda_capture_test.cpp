@@ -2,6 +2,8 @@
 // and a learning rate that changes between calls.
 #include <cmath>
 #include <functional>
+#include <thread>
+#include <vector>
 
 #include "cuda/launches.h"
 #include "cuda/runtime.h"
@@ -211,6 +213,27 @@ TEST_CASE("what cannot be captured says what to do, and the step can be called a
   reads = false;
   CHECK(step(x).to(cpu).item() == 4);
   CHECK(step(x).to(cpu).item() == 4);
+}
+
+TEST_CASE("what another thread does on the device while a step is recorded happens at once, and once") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  Tensor total = zeros({4}, {.device = cuda});
+  std::vector<std::vector<float>> seen;
+  auto step = jit::capture([&](const Tensor& x) {
+    const Tensor y = x * 2;
+    std::thread([&] {
+      const NoGrad no_grad;
+      total.add_(ones({4}, {.device = cuda}));
+      seen.push_back((total + full({4}, 0.5).to(cuda)).to(cpu).to_vector<float>());
+    }).join();
+    return y + 1;
+  });
+  for (int i = 0; i < 4; ++i) {
+    CHECK(step(full({4}, i).to(cuda)).to(cpu).to_vector<float>() == std::vector<float>(4, 2.0f * i + 1));
+  }
+  CHECK(step.replays() == 2);
+  CHECK(seen == std::vector<std::vector<float>>{std::vector<float>(4, 1.5f), std::vector<float>(4, 2.5f)});
+  CHECK(total.to(cpu).to_vector<float>() == std::vector<float>(4, 2.0f));
 }
 
 TEST_CASE("a recording that CUDA refuses in the end is an error, and the next call records again") {

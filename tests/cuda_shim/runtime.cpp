@@ -119,7 +119,7 @@ cudaError_t cudaRuntimeGetVersion(int* v) { return *v = 13000, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
   note_call(__func__);
   const std::lock_guard lock(mutex);
-  if (const cudaError_t e = before_waiting(); e != cudaSuccess) return result(e);
+  if (const cudaError_t e = before_waiting(Wait::for_device); e != cudaSuccess) return result(e);
   drain();
   return result(sticky);
 }

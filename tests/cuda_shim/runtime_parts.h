@@ -61,7 +61,10 @@ cuda_shim_stream& stream_of(cudaStream_t s);
 std::vector<cuda_shim_stream*> all_streams();
 void drain();                  // runs all that is left to do
 cudaError_t before_unsafe();   // allocating or asking for events: a thread that captures may not, unless it insists
-cudaError_t before_waiting();  // what a capture cannot record; and after a sticky error nothing works any more
+// A thread that captures cannot record waiting, and nobody waits for a device while one of its streams captures. After
+// a sticky error nothing works any more.
+enum class Wait { for_stream, for_device };
+cudaError_t before_waiting(Wait what);
 
 // --- launches (launch.cpp) ---
 inline std::size_t most_shared = 227 * 1024;  // bytes of a block

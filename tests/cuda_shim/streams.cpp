@@ -40,6 +40,10 @@ bool any_capture() {
   for (cuda_shim_stream* s : all_streams()) if (s->capture) return true;
   return false;
 }
+bool this_thread_captures() {
+  for (cuda_shim_stream* s : all_streams()) if (s->capture && s->by == std::this_thread::get_id()) return true;
+  return false;
+}
 
 // A kernel or copy; what goes wrong in it stays with the device, as on a GPU.
 void run_guarded(const std::function<void()>& work) {
@@ -82,9 +86,10 @@ cudaError_t before_unsafe() {
   }
   return cudaSuccess;
 }
-cudaError_t before_waiting() {
+cudaError_t before_waiting(Wait what) {
   if (sticky != cudaSuccess) return sticky;
-  return any_capture() ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+  return (what == Wait::for_device ? any_capture() : this_thread_captures()) ? cudaErrorStreamCaptureUnsupported
+                                                                             : cudaSuccess;
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
@@ -138,7 +143,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   note_call(__func__);
   const std::lock_guard lock(mutex);
-  if (const cudaError_t e = before_waiting(); e != cudaSuccess) return result(e);
+  if (const cudaError_t e = before_waiting(Wait::for_stream); e != cudaSuccess) return result(e);
   run_until([&] { return stream_of(s).tasks.empty(); });
   return result(sticky);
 }
@@ -188,7 +193,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t e, unsigned) {
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   note_call(__func__);
   const std::lock_guard lock(mutex);
-  if (const cudaError_t error = before_waiting(); error != cudaSuccess) return result(error);
+  if (const cudaError_t error = before_waiting(Wait::for_stream); error != cudaSuccess) return result(error);
   run_until([&] { return e->done >= e->recorded; });
   return result(sticky);
 }
