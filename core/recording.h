@@ -1,5 +1,5 @@
-// Whether what this thread launches is being recorded into a graph, to run later and again (jit/capture.h), and the
-// error for what cannot be.
+// Whether what this thread launches is being recorded into a graph, to run later and again (jit/capture.h), the error
+// for what cannot be, and a wait that leaves other threads' recordings alone.
 #pragma once
 
 #include "core/accelerator.h"
@@ -8,9 +8,15 @@
 namespace mantissa {
 namespace cuda_backend {
 MANTISSA_ACCELERATOR bool is_capturing();
+MANTISSA_ACCELERATOR void wait_for_stream();
 }
 
 inline bool is_recording(Device d) { return !d.is_cpu() && cuda_backend::is_capturing(); }
+
+// Waits for what this thread has launched. synchronize(d) waits for all threads, and spoils what one of them records.
+inline void wait_for_own_work(Device d) {
+  if (!d.is_cpu()) cuda_backend::prepare(&cuda_backend::wait_for_stream, d)();
+}
 
 // For functions that read values of x back to the host: while a step is recorded there are none yet.
 inline void check_may_read(const char* function, const Tensor& x, const char* why) {

@@ -282,7 +282,7 @@ RotaryTables tables_on(Device device, std::int64_t start, double base, std::int6
   const RotaryTables tables = make_tables_on(device, start, base, length, half, dtype);
   const std::size_t bytes = 2 * static_cast<std::size_t>(length * half) * size_of(dtype);
   if (is_recording(device) || kept.bytes + bytes > (16 << 20)) return tables;
-  synchronize(device);  // whatever stream asks next finds them there
+  wait_for_own_work(device);  // whatever stream asks next finds them there
   kept.bytes += bytes;
   return kept.tables.emplace(key, tables).first->second;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/ops.h"
+#include "core/recording.h"
 
 namespace mantissa {
 namespace {
@@ -45,7 +46,7 @@ template <class T> Tensor find(std::span<const T> values, const Dims& sizes, Dty
   }
   Table made;
   made.tensor = cast(from_data<T>(values, sizes), dtype).to(device);
-  synchronize(device);  // whatever stream asks next finds it there
+  wait_for_own_work(device);  // whatever stream asks next finds it there
   for (const T v : values) made.bits.push_back(std::bit_cast<std::uint64_t>(v));
   const Tensor tensor = made.tensor;
   const std::lock_guard lock(tables.mutex);

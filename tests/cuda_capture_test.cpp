@@ -2,7 +2,7 @@
 // and a learning rate that changes between calls.
 #include <cmath>
 #include <functional>
-#include <thread>
+#include <future>
 #include <vector>
 
 #include "cuda/launches.h"
@@ -219,13 +219,19 @@ TEST_CASE("what another thread does on the device while a step is recorded happe
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   Tensor total = zeros({4}, {.device = cuda});
   std::vector<std::vector<float>> seen;
+  std::vector<std::int64_t> widths;
+  std::int64_t length = 1;
   auto step = jit::capture([&](const Tensor& x) {
     const Tensor y = x * 2;
-    std::thread([&] {
+    std::async(std::launch::async, [&] {
       const NoGrad no_grad;
       total.add_(ones({4}, {.device = cuda}));
       seen.push_back((total + full({4}, 0.5).to(cuda)).to(cpu).to_vector<float>());
-    }).join();
+      // Tables that are made when they are first wanted wait for the device.
+      const Tensor row = rotary_embedding(pad(ones({1, 4, 6}, {.device = cuda}), {length, length}, "reflect"), 0, 7);
+      widths.push_back(row.to(cpu).size(-1));
+      ++length;
+    }).get();
     return y + 1;
   });
   for (int i = 0; i < 4; ++i) {
@@ -234,6 +240,7 @@ TEST_CASE("what another thread does on the device while a step is recorded happe
   CHECK(step.replays() == 2);
   CHECK(seen == std::vector<std::vector<float>>{std::vector<float>(4, 1.5f), std::vector<float>(4, 2.5f)});
   CHECK(total.to(cpu).to_vector<float>() == std::vector<float>(4, 2.0f));
+  CHECK(widths == std::vector<std::int64_t>{8, 10});
 }
 
 TEST_CASE("a recording that CUDA refuses in the end is an error, and the next call records again") {
