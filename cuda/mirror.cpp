@@ -22,7 +22,8 @@ struct Mirror {
     for (Slot& s : slots) {
       try {
         if (s.under_way) s.copied.wait();
-        if (replayed == &s && !is_capturing()) check_status(cudaDeviceSynchronize(), "waiting for the last replay");
+        if (replayed == &s && !is_capturing())
+          check_status(cudaStreamSynchronize(stream()), "waiting for the last replay");
       } catch (const Error&) {  // the device is lost: nothing will be written any more
       }
       deallocate_pinned(s.data, bytes);

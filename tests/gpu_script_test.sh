@@ -4,7 +4,7 @@
 # and compute-sanitizer, for PyTorch, and for the programs that cmake would build. They write down how they were called.
 # TWINS, a build folder: instead of fakes, its programs on the CPU shim, which have the same sources (minutes).
 set -uo pipefail
-source=$1 twins=${2:-}
+source=$(cd "$1" && pwd) twins=${2:+$(cd "$2" && pwd)}  # it changes folders
 if ! command -v python3 >/dev/null || ! command -v xz >/dev/null; then
   echo "skipped: python3 and xz are needed"
   exit 77
