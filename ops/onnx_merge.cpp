@@ -68,6 +68,10 @@ class Merger {
 
   void merge_node(std::size_t n) {
     const OnnxNode& node = graph_.nodes[n];
+    for (std::size_t t = 1; t < traces_.size(); ++t) {
+      const OnnxNode& other = traces_[t].nodes[n];
+      check(other.attributes.size() == node.attributes.size(), other_program(t), node.call, " became ", other.call);
+    }
     for (std::size_t a = 0; a < node.attributes.size(); ++a) {
       for (std::size_t t = 1; t < traces_.size(); ++t) {
         check(traces_[t].nodes[n].attributes.at(a).value == node.attributes[a].value, "save_onnx: the attribute ",
@@ -220,13 +224,18 @@ class Merger {
       if (!same_bytes(value(0, id).constant, value(t, id).constant)) return t;
     return 0;
   }
-  // i64 [n] or [], whose values depend on sizes: shapes, ends of slices.
+  // [n] or [], whose values depend on sizes: shapes, ends of slices in i64, counts that sums are divided by in the
+  // dtypes of those.
   OnnxId numbers(OnnxId id) {
     const OnnxValue& v = value(0, id);
-    if (v.dtype != i64 || v.sizes.rank() > 1) return -1;
+    if ((v.dtype != i64 && !is_floating(v.dtype)) || v.sizes.rank() > 1) return -1;
     std::vector<Ints> each;
-    for (std::size_t t = 0; t < traces_.size(); ++t) each.push_back(ints(t, id));
-    const OnnxId y = write(each);
+    for (std::size_t t = 0; t < traces_.size(); ++t) {
+      if (!same_bytes(cast(cast(value(t, id).constant, i64), v.dtype), value(t, id).constant)) return -1;
+      each.push_back(ints(t, id));
+    }
+    OnnxId y = write(each);
+    if (y >= 0 && v.dtype != i64) y = first("Cast", {y}, {{"to", onnx_type(v.dtype)}});
     return y < 0 || v.sizes.rank() == 1 ? y : first("Squeeze", {y, add_ints({0})});
   }
   // Constants of other sizes.
@@ -282,7 +291,8 @@ class Merger {
     const auto number = [&](std::int64_t n) { return add_constant(from_data<std::int64_t>(Ints{n}, {})); };
     return first("Range", {number(from), first("Squeeze", {end, add_ints({0})}), number(step)});
   }
-  // Tables that begin alike: the longest that was seen, cut off. What is longer than that fails where it is used.
+  // Tables that begin alike: the longest that was seen, cut off. Slice gives less than is asked for where a table is
+  // too short, with which a program would go on; a reshape to the sizes that it should have fails instead.
   OnnxId beginning(OnnxId id, const std::vector<bool>& changes, std::size_t largest, const std::vector<Ints>& shapes) {
     const Tensor whole = value(largest, id).constant;
     Ints starts, axes;
@@ -298,7 +308,9 @@ class Merger {
       if (!same_bytes(contiguous(part), value(t, id).constant)) return -1;
     }
     const OnnxId end = write(ends);
-    return end < 0 ? -1 : first("Slice", {add_constant(whole), add_ints(starts), end, add_ints(axes)});
+    const OnnxId shape = write(shapes);
+    if (end < 0 || shape < 0) return -1;
+    return first("Reshape", {first("Slice", {add_constant(whole), add_ints(starts), end, add_ints(axes)}), shape});
   }
 
   void merge_ports(std::vector<OnnxPort>& ports) {

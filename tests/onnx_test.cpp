@@ -458,6 +458,12 @@ TEST_CASE("what cannot be saved is refused with its reason") {
                     Catch::Matchers::Contains("lgamma(x: f32[4, 3]) after blocks.1.first: cannot be exported"));
   CHECK_THROWS_WITH(nn::save_onnx(net, folder / "none/x.onnx", {x}, {}, [](const Tensor& t) { return sin(t); }),
                     Catch::Matchers::Contains("none/x.onnx"));
+  CHECK_THROWS_WITH(nn::save_onnx(net, folder / "empty.onnx", {randn({3, 8})}, {.dynamic = {{"batch"}}},
+                                  [](const Tensor& t) {
+                                    const Tensor part = slice(t, 0, -2, 1, 2);  // of no elements where there are 3
+                                    return einsum("bi,bi->b", {part, part});
+                                  }),
+                    Catch::Matchers::Contains("ran other operators"));
   // An export that failed leaves nothing behind: the next one works, and so does everything else.
   nn::save_onnx(net, folder / "yes.onnx", {x}, {}, [](const Tensor& t) { return sin(t); });
   nn::save_onnx(net, folder / "table.onnx", {x}, {}, [](const Tensor& t) { return t * svdvals(ones({3, 3})); });
@@ -494,6 +500,17 @@ TEST_CASE("sizes that depend on the batch follow it") {
     return x + from_data(table.to_vector<float>(), {5, 4}).slice(0, 0, x.size(1)).clone();
   });
   CHECK(begun.count("Slice") == 1);
+  // A table that is too short is an error where the file is used, not a result of fewer elements.
+  file("s_windows.onnx", [](const Tensor& x) { return unfold(x, 1, 2, 1); });
+  const nn::OnnxModel windows(folder / "s_windows.onnx");
+  CHECK(windows(randn({2, 4, 4})).sizes() == Dims{2, 3, 4, 2});
+  CHECK_THROWS_AS(windows(randn({2, 9, 4})), Error);
+  // A count that sums are divided by.
+  const auto spread = [](const Tensor& x) { return var(x, {0, 2}); };
+  const OnnxFile counted = file("s_count.onnx", spread);
+  CHECK(counted.count("Cast") == 1);
+  const Tensor more = randn({7, 2, 4});
+  CHECK(all_close(nn::OnnxModel(folder / "s_count.onnx")(more), spread(more).to(f64), {1e-5, 1e-6}));
   CHECK(sizes(file("s_swap.onnx", [](const Tensor& x) {
           return reshape(transpose(x, 0, 1), {x.size(1) * 2, x.size(0), 2});
         })) == Names{"2*length", "batch", "2"});
