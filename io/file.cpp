@@ -39,15 +39,35 @@ constexpr std::size_t largest_chunk = std::size_t{1} << 30;  // one call moves a
 
 void set_fault_hook(FaultHook hook) { fault_hook = hook; }
 
+namespace {
+// Bytes of the character of UTF-8 that `text` begins with; 0 for control characters and what is no UTF-8, which a
+// terminal would obey or a log could not hold.
+std::size_t shown_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return first >= 32 && first != 127;
+  const std::size_t n = first >= 0xc2 && first <= 0xdf ? 2 : first >= 0xe0 && first <= 0xef ? 3 : 4;
+  if (n == 4 && (first < 0xf0 || first > 0xf4)) return 0;
+  for (std::size_t i = 1; i < n; ++i)
+    if (byte(i) >> 6 != 2) return 0;
+  const bool control = first == 0xc2 && second < 0xa0, surrogate = first == 0xed && second > 0x9f;
+  const bool too_long = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  return control || surrogate || too_long || (first == 0xf4 && second > 0x8f) ? 0 : n;
+}
+}  // namespace
+
 std::string quote(std::string_view text) {
   constexpr std::size_t longest = 80;
   std::string s = "\"";
-  for (const char c : text.substr(0, longest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 32 || byte == 127 || c == '"' || c == '\\') s += fmt::format("\\x{:02x}", byte);
-    else s += c;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t n = shown_bytes(text.substr(at));
+    if (at + std::max<std::size_t>(n, 1) > longest) break;
+    if (n == 0 || text[at] == '"' || text[at] == '\\')
+      s += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at++]));
+    else s += text.substr(at, n), at += n;
   }
-  s += text.size() > longest ? fmt::format("...\" ({} bytes)", text.size()) : "\"";
+  s += at < text.size() ? fmt::format("...\" ({} bytes)", text.size()) : "\"";
   return s;
 }
 

@@ -18,7 +18,7 @@ template <class... Parts>
   throw FormatError(concat(path, ": ", parts...));
 }
 
-// A string from a file as it may appear in a message: quoted, control characters escaped, cut when long.
+// A string from a file as it may appear in a message: quoted, cut when long, controls and what is no UTF-8 escaped.
 std::string quote(std::string_view text);
 
 // What a file with these first bytes is when it is not what was expected ("an HTML page, ..."), or

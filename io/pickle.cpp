@@ -101,15 +101,44 @@ class PickleMachine {
     for (int i = n - 1; i >= 0; --i) items[static_cast<std::size_t>(i)] = pop_value();
     push(PickleValue::sequence).items = std::move(items);
   }
-  // Python's integers have any length; here at most eight bytes, little-endian, with a sign.
+  // Python's integers have any length, little-endian with a sign. Of more than eight bytes they are text here: a seed
+  // of 64 bits, the state of a generator.
   void push_long(std::uint64_t n) {
-    if (n > 8) wrong("has an integer of ", n, " bytes, at most 8 are read");
+    constexpr std::uint64_t most = 32;
+    if (n > most) wrong("has an integer of ", n, " bytes, at most ", most, " are read");
     const std::string_view digits = take_text(n);
+    if (n > 8) {
+      push(PickleValue::text).letters = into_.joined_.emplace_back(decimal(digits));
+      return;
+    }
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < digits.size(); ++i)
       value |= std::uint64_t{static_cast<unsigned char>(digits[i])} << (8 * i);
     const int unused = 64 - 8 * static_cast<int>(n);
     push_integer(n == 0 ? 0 : static_cast<std::int64_t>(value << unused) >> unused);
+  }
+  // Bytes of a two's complement, the lowest first, as decimal digits.
+  static std::string decimal(std::string_view bytes) {
+    const bool negative = static_cast<signed char>(bytes.back()) < 0;
+    std::vector<unsigned> magnitude;
+    unsigned carry = negative;
+    for (const char c : bytes) {
+      const unsigned byte = static_cast<unsigned char>(c), next = (negative ? 255 - byte : byte) + carry;
+      magnitude.push_back(next & 255);
+      carry = next >> 8;
+    }
+    std::string digits;
+    while (!magnitude.empty()) {
+      unsigned rest = 0;
+      for (std::size_t i = magnitude.size(); i-- > 0; rest %= 10) {
+        rest = rest * 256 + magnitude[i];
+        magnitude[i] = rest / 10;
+      }
+      digits += static_cast<char>('0' + rest);
+      while (!magnitude.empty() && magnitude.back() == 0) magnitude.pop_back();
+    }
+    if (negative) digits += '-';
+    return {digits.rbegin(), digits.rend()};
   }
   void push_name(std::string_view module, std::string_view name) {
     std::string& joined = into_.joined_.emplace_back(concat(std::string(module), ".", std::string(name)));

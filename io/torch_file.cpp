@@ -1,5 +1,7 @@
 #include "io/torch_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <unordered_set>
@@ -21,14 +23,15 @@ constexpr StorageClass storage_classes[] = {
     {"torch.ShortStorage", "I16"},  {"torch.CharStorage", "I8"},      {"torch.ByteStorage", "U8"},
     {"torch.BoolStorage", "BOOL"},
 };
-constexpr std::string_view parameter_name = "torch._utils._rebuild_parameter", size_name = "torch.Size";
+constexpr std::string_view parameter_name = "torch._utils._rebuild_parameter", size_name = "torch.Size",
+                           device_name = "torch.device";
 constexpr std::string_view tensor_names[] = {"torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor"};
 constexpr std::string_view dtype_names[] = {"torch.float32", "torch.float64", "torch.float16", "torch.bfloat16",
                                             "torch.int64",   "torch.int32",   "torch.int16",   "torch.int8",
                                             "torch.uint8",   "torch.bool"};
 
 std::vector<std::string_view> data_names() {
-  std::vector<std::string_view> names{"collections.OrderedDict", parameter_name, size_name};
+  std::vector<std::string_view> names{"collections.OrderedDict", parameter_name, size_name, device_name};
   names.insert(names.end(), std::begin(tensor_names), std::end(tensor_names));
   names.insert(names.end(), std::begin(dtype_names), std::end(dtype_names));
   for (const StorageClass& c : storage_classes) names.push_back(c.name);
@@ -91,12 +94,13 @@ class Reader {
         return;
       case PickleValue::call:
         if (v.items[0]->letters == size_name && v.items.size() == 2) return walk(*v.items[1], name, depth + 1);
+        if (v.items[0]->letters == device_name) return add_value(name, device_of(v, name));
         add_tensor(name.empty() ? "tensor" : name, tensor_of(v, name));
         return;
       case PickleValue::none: return add_value(name, "None");
       case PickleValue::boolean: return add_value(name, v.number ? "True" : "False");
       case PickleValue::integer: return add_value(name, concat(v.number));
-      case PickleValue::real: return add_value(name, concat(v.fraction));
+      case PickleValue::real: return add_value(name, fmt::format("{}", v.fraction));  // all its digits
       case PickleValue::text:
       case PickleValue::name: return add_value(name, std::string(v.letters));
       case PickleValue::persistent: wrong("holds a storage without a tensor at ", quote(name));
@@ -114,6 +118,17 @@ class Reader {
     file_.values.emplace_back(name, std::move(text));
   }
 
+  // torch.device("cuda", 1) as "cuda:1".
+  std::string device_of(const PickleValue& v, const std::string& name) const {
+    std::string text;
+    for (std::size_t i = 1; i < v.items.size(); ++i) {
+      const PickleValue& part = *v.items[i];
+      if (part.kind == PickleValue::text && i == 1) text = std::string(part.letters);
+      else if (part.kind == PickleValue::integer && i == 2) text += concat(":", part.number);
+      else wrong("has no device that can be read at ", quote(name));
+    }
+    return text;
+  }
   Tensor tensor_of(const PickleValue& v, const std::string& name) {
     const std::string_view callee = v.items[0]->letters;
     if (callee == parameter_name && v.items.size() >= 2 && v.items[1]->kind == PickleValue::call &&

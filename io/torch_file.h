@@ -13,7 +13,7 @@ struct TorchFile {
   // "optimizer.state.0.exp_avg" of {"model": ..., "optimizer": ...}. On the CPU, with the strides that they had; those
   // that shared a storage share it. A tensor that was saved alone is called "tensor".
   NamedTensors tensors;
-  Metadata values;  // numbers, texts and None between them, as text: {"epoch", "3"}
+  Metadata values;  // numbers, texts, devices and None between them, as text: {"epoch", "3"}
 };
 
 // Dtypes as load_safetensors has them. Files since PyTorch 1.6 (2020); older ones, TorchScript's, whole pickled modules

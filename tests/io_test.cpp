@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -213,6 +214,18 @@ TEST_CASE("quote: what a file says cannot break a message or a terminal") {
   CHECK(io::quote("a.b") == "\"a.b\"");
   CHECK(io::quote("\x1b[2J\n\"") == "\"\\x1b[2J\\x0a\\x22\"");
   CHECK(io::quote(std::string(1000, 'x')).size() < 110);
+  // UTF-8 passes, but for controls of terminals (U+009B begins their sequences); whatever is none is escaped.
+  CHECK(io::quote("\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8d\xb0") == "\"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8d\xb0\"");
+  CHECK(io::quote("\xc2\x9b" "2J") == "\"\\xc2\\x9b2J\"");
+  for (const char* bytes : {"\xff", "\x80", "\xc3", "\xc0\x80", "\xe2\x82", "\xe0\x80\x80", "\xed\xa0\x80",
+                            "\xf4\x90\x80\x80", "\xf0\x80\x80\x80", "\xf8\x88\x80\x80"}) {
+    const std::string quoted = io::quote(bytes);
+    INFO(quoted);
+    CHECK(std::ranges::all_of(quoted, [](char c) { return c >= 32 && c < 127; }));
+  }
+  std::string long_text(79, 'x');
+  for (int i = 0; i < 10; ++i) long_text += "\xc3\xa9";
+  CHECK(io::quote(long_text) == "\"" + std::string(79, 'x') + "...\" (99 bytes)");  // no half of a character
 }
 
 TEST_CASE("progress: the line") {

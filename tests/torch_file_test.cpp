@@ -106,6 +106,30 @@ TEST_CASE("a checkpoint gives its state dicts under their names, and the numbers
   }
 }
 
+TEST_CASE("numbers of any size keep their digits, devices are their names") {
+  const TempDir dir;
+  const auto value = [&](const std::string& pickled) {
+    write(dir / "one.pt", entry("x", pickled));
+    const io::TorchFile file = load_torch(dir / "one.pt");
+    REQUIRE(file.values.size() == 1);
+    return file.values[0].second;
+  };
+  const auto integer = [](const std::string& bytes) {
+    return "\x8a" + std::string(1, static_cast<char>(bytes.size())) + bytes;
+  };
+  CHECK(value(integer(std::string(8, '\xff') + std::string(1, '\0'))) == "18446744073709551615");  // a seed
+  CHECK(value(integer(std::string(8, '\0') + "\x01")) == "18446744073709551616");
+  CHECK(value(integer(std::string(8, '\0') + "\xff")) == "-18446744073709551616");
+  CHECK(value(integer(std::string(15, '\xff') + "\x7f")) == "170141183460469231731687303715884105727");
+  CHECK(value(integer(std::string(9, '\xff'))) == "-1");
+  CHECK(value(integer(std::string(9, '\0'))) == "0");
+  CHECK(value(std::string("G\x3f\xef\xff\xff\xff\xff\xff\xff", 9)) == "0.9999999999999999");
+  CHECK(value(name("torch", "device") + text("cpu") + "\x85R") == "cpu");
+  CHECK(value(name("torch", "device") + text("cuda") + number(1) + "\x86R") == "cuda:1");
+  refuses(entry("x", name("torch", "device") + number(1) + "\x85R"), "no device that can be read");
+  refuses(entry("x", integer(std::string(33, '\1'))), "has an integer of 33 bytes");
+}
+
 TEST_CASE("every dtype of PyTorch's storages is read, narrow integers as i32") {
   const auto t = tensors_of("dtypes.pt");
   REQUIRE(t.size() == 10);
