@@ -26,7 +26,7 @@ Tensor Poisson::mode() const { return floor(rate); }
 Geometric::Geometric(const ProbsOrLogits& o) {
   const Odds odds = odds_of("Geometric", o);
   probs = odds.probs, logits = odds.logits;
-  check_positive("Geometric", "probs", probs);
+  if (o.probs.defined()) check_positive("Geometric", "probs", probs);
 }
 Tensor Geometric::sample(const Dims& shape) const {
   const NoGrad no_grad;
@@ -36,7 +36,9 @@ Tensor Geometric::log_prob(const Tensor& value) const {
   return -as_value(value, logits) * softplus(logits) - softplus(-logits);
 }
 Tensor Geometric::entropy() const {
-  return binary_cross_entropy_with_logits(logits, probs, {}, Reduction::none) / probs;
+  // -log(probs) - log(1 - probs) (1 - probs) / probs, of which the second product is 1 for small probs.
+  const Tensor z = clamp_min(logits, -40);
+  return softplus(-logits) + softplus(z) * exp(-z);
 }
 Tensor Geometric::mean() const { return reciprocal(probs) - 1; }
 Tensor Geometric::mode() const { return zeros_like(probs); }
@@ -63,8 +65,9 @@ Tensor Binomial::sample(const Dims& shape) const {
 }
 Tensor Binomial::log_prob(const Tensor& given) const {
   const Tensor value = as_value(given, logits);
-  return lgamma(total_count + 1) - lgamma(value + 1) - lgamma(total_count - value + 1) + value * logits -
-         total_count * softplus(logits);
+  const Tensor failures = total_count - value;
+  return lgamma(total_count + 1) - lgamma(value + 1) - lgamma(failures + 1) - value * softplus(-logits) -
+         failures * softplus(logits);
 }
 Tensor Binomial::entropy() const {
   if (probs.numel() == 0) return zeros_like(probs);

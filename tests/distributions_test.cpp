@@ -483,6 +483,27 @@ TEST_CASE("the score of a squashed action is right where tanh is 1", "[distribut
   CHECK(score.mean().item() == Approx(2 * 12 - std::log(4) - std::log(1e-3) - 0.919 - 0.5).margin(2));
 }
 
+TEST_CASE("what is small beside what it is computed from keeps its digits", "[distributions]") {
+  // Far from 0, a mixture's variance is no difference of squares.
+  const Tensor means = from_data<float>({10000, 10000.5f}, {2}), widths = from_data<float>({.125f, .25f}, {2});
+  const d::MixtureSameFamily mixture(d::Categorical({.logits = zeros({2})}), d::Normal(means, widths));
+  CHECK(std::abs(mixture.variance().item<double>() - .1015625) < 1e-7);
+  // Long waits: the entropy is 1 - log(probs) up to probs / 2, and its slope along the logits -1.
+  for (const double z : {-30.0, -60.0, -500.0}) {
+    CAPTURE(z);
+    Tensor logits = vec({z});
+    const Tensor entropy = d::Geometric({.logits = logits.requires_grad_()}).entropy();
+    entropy.sum().backward();
+    CHECK(std::abs(entropy.item<double>() / (1 - z) - 1) < 1e-12);
+    CHECK(std::abs(logits.grad().item<double>() + 1) < 1e-12);
+  }
+  const Tensor unlikely = from_data<float>({-120}, {1});  // probs are 0 in f32
+  CHECK(d::Geometric({.logits = unlikely}).log_prob(tensor({0.0f})).item<float>() == -120);
+  // Of successes that are nearly sure, all happen but with a probability of that size.
+  const d::Binomial sure(1000, {.logits = from_data<float>({15}, {1})});
+  CHECK(std::abs(sure.log_prob(full({1}, 1000)).item<double>() / (-1000 * std::exp(-15.0)) - 1) < 1e-5);
+}
+
 TEST_CASE("parameters in halves are taken as f32", "[distributions]") {
   const Tensor logits = randn({4, 6}).to(bf16), mean = randn({4}).to(f16);
   CHECK(d::Categorical({.logits = logits}).log_prob(tensor({0, 1, 2, 3})).dtype() == f32);
