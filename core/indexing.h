@@ -10,9 +10,9 @@
 //   index_put_(x, {x < 0}, 0);                x[x < 0] = 0
 //   auto at = where(x < 0);                   torch.where(x < 0), for index(y, {at[0], at[1]})
 //
-// PyTorch's rules: a number takes its dimension away first. Tensors of i64 broadcast against each other, and may be
-// negative to count from the end; a mask of bool stands for as many dimensions as it has. What they pick is where the
-// first of them was, when they are neighbours, and in front when they are not.
+// PyTorch's rules: a number takes its dimension away first, also as a 0-d tensor (read to the host, unless tensors are
+// neighbours). Tensors of i64 broadcast, negative ones count from the end; a mask stands for as many dimensions as it
+// has. What they pick is where the first of them was, when they are neighbours, and in front when they are not.
 #pragma once
 
 #include <initializer_list>

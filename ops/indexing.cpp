@@ -30,7 +30,21 @@ int dims_taken(const AnyIndex& e) {
   return e.tensor().dtype() == boolean ? e.tensor().dim() : 1;
 }
 
-Picked pick(const char* name, const Tensor& x, std::initializer_list<AnyIndex> entries) {
+// A tensor of one number and no dimensions is a number in PyTorch, beside which other tensors may be neighbours that
+// are none with it. Where all are neighbours anyway it stays a tensor, and nobody waits for a device.
+std::vector<AnyIndex> with_numbers(std::initializer_list<AnyIndex> entries) {
+  std::vector<AnyIndex> all(entries);
+  const auto is_tensor = [](const AnyIndex& e) { return e.is_tensor(); };
+  const auto first = std::find_if(all.begin(), all.end(), is_tensor);
+  const auto last = std::find_if(all.rbegin(), all.rend(), is_tensor).base();
+  if (first == all.end() || std::all_of(first, last, is_tensor)) return all;
+  for (AnyIndex& e : all)
+    if (e.is_tensor() && e.tensor().dim() == 0 && e.tensor().dtype() == i64) e = e.tensor().item<std::int64_t>();
+  return all;
+}
+
+Picked pick(const char* name, const Tensor& x, std::initializer_list<AnyIndex> given) {
+  const std::vector<AnyIndex> entries = with_numbers(given);
   int taken = 0, rests = 0;
   for (const AnyIndex& e : entries) {
     taken += dims_taken(e);

@@ -383,6 +383,14 @@ TEST_CASE("a tensor as an index picks rows, a mask picks elements") {
   CHECK_THAT(message_of([&] { x[tensor({0.0})]; }), Contains("indices must be i64 or bool"));
 }
 
+TEST_CASE("a tensor of one number and no dimensions has its place among entries as a number, as in PyTorch") {
+  const Tensor x = randn({3, 4, 5}), one = tensor({1}).squeeze(0), rows = tensor({{2, 0, 1}, {0, 0, 3}});
+  CHECK(equal(index(x, {one, all, rows}), index(x, {1, all, rows})));
+  CHECK(equal(index(x, {all, one, newaxis, rows}), index(x, {all, 1, newaxis, rows})));
+  CHECK(equal(index(x, {one, one, ellipsis}), x[{1, 1}]));
+  CHECK(equal(index_put(x, {one, all, rows}, 0), index_put(x, {1, all, rows}, 0)));
+}
+
 TEST_CASE("numbers are added in place") {
   Tensor x = tensor({1.0, 2.0}), ids = tensor({3, 4});
   CHECK(equal(x.add_(1), tensor({2.0, 3.0})));
