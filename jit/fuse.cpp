@@ -51,7 +51,9 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
 
   Spec infer(Argument<i>... x) const {
     Dims sizes;
-    ((sizes = broadcast(sizes, x.sizes())), ...);
+    const Tensor* all[] = {&x...};
+    for (const int k : compiled->trace.forward.arguments)  // those that the function looks at
+      sizes = broadcast(sizes, all[k]->sizes());
     Device device = cpu;
     ((device = x.device().is_cpu() ? device : x.device()), ...);
     return in_layout_of({sizes, compiled->trace.result, device}, x...);

@@ -9,8 +9,8 @@
 // again: it must not depend on anything but its arguments, nor on their sizes and values. Up to eight arguments,
 // floating, bool or C++ numbers, of shapes that broadcast.
 //
-// What differs from the operators apart: nothing is rounded between them, so in halves the result is nearer to the
-// exact one; in f32 and f64 on the CPU the bits are the same. The arguments are kept for the gradient, and nothing in
+// What differs from the operators apart: nothing is rounded between them, so the result is nearer to the exact one (a
+// cast that would show is an error); of f32 alone, or f64, the CPU gives the same bits. Arguments are kept, nothing in
 // between. Second derivatives run the operators apart. Autocast decides on dtypes as it would for the operators. Inputs
 // may have any strides.
 //

@@ -89,6 +89,7 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
     if (!is_floating(y.dtype) && y.dtype != boolean)
       throw CannotFuse{concat("it casts to ", y.dtype, "; results are floating or bool")};
     ++noted_;
+    narrows = narrows || (is_floating(y.dtype) && is_floating(x.dtype) && size_of(y.dtype) < size_of(x.dtype));
     const bool truth = y.dtype == boolean && x.dtype != boolean;
     values_[y.data] =
         truth ? add(instruction<pointwise::Ne>(operand(x), constant(0))) : operand(x);  // no rounding in between
@@ -122,6 +123,7 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
   FusedProgram program;
   std::vector<double> constants;
   bool in_backward = false;  // tensors nobody has seen are then constants of a rule
+  bool narrows = false;      // the function casts to fewer bits on its way, or in the end
 
  private:
   int constant(double value) {
@@ -225,14 +227,16 @@ class Modes {
   Context before_;
 };
 
-void check_same(const char* name, const char* what, const Tensor& found, const Tensor& expected) {
+void check_same(const char* name, const char* what, const Tensor& found, const Tensor& expected, bool narrows) {
   const NoGrad off;
   const Tensor f = found.to(f64), e = expected.to(f64);
   for (std::int64_t i = 0; i < f.numel(); ++i) {
     const double a = element(f.view(), i), b = element(e.view(), i);
     const bool same = a == b || (a != a && b != b) || std::abs(a - b) <= 1e-5 * (std::abs(a) + std::abs(b)) + 1e-12;
     check(same, name, ": jit::fuse found formulas that give ", a, " for ", what, " where the function gives ", b,
-          "; the function must compute every element alike, whatever the values and sizes");
+          narrows ? "; it casts to a narrower dtype, and nothing is rounded inside a fused function: cast before it or "
+                    "after it"
+                  : "; the function must compute every element alike, whatever the values and sizes");
   }
 }
 Tensor run_part(const TracedPart& part, std::span<const Tensor> arguments, Dtype result) {
@@ -249,7 +253,8 @@ Tensor run_part(const TracedPart& part, std::span<const Tensor> arguments, Dtype
 }
 
 // Runs what was found beside the function, on more and other numbers: the function may have asked for values or sizes.
-void verify(const char* name, const ElementwiseFunction& function, const Trace& t, std::span<const Kind> kinds) {
+void verify(const char* name, const ElementwiseFunction& function, const Trace& t, std::span<const Kind> kinds,
+            bool narrows) {
   std::vector<Kind> wide;
   for (const Kind& k : kinds) wide.push_back({k.dtype == boolean ? boolean : t.forward.program.compute, k.scalar});
   std::vector<Tensor> x = examples(wide, 67);
@@ -257,7 +262,7 @@ void verify(const char* name, const ElementwiseFunction& function, const Trace& 
   for (Tensor& v : x)
     if (v.is_floating()) v.requires_grad_();
   const Tensor y = function(x);
-  check_same(name, "the result", run_part(t.forward, x, y.dtype()), y);
+  check_same(name, "the result", run_part(t.forward, x, y.dtype()), y, narrows);
   if (!y.requires_grad()) return;
   const Tensor g = example(y.dtype(), t.arguments, 67);
   for (int i = 0; i < t.arguments; ++i) {
@@ -272,7 +277,7 @@ void verify(const char* name, const ElementwiseFunction& function, const Trace& 
     std::vector<Tensor> arguments = x;
     arguments.push_back(g);
     const Tensor found = run_part(t.gradients(std::span(&i, 1)), arguments, argument.dtype());
-    check_same(name, "a gradient", argument.dim() == 0 ? sum(found) : found, expected);
+    check_same(name, "a gradient", argument.dim() == 0 ? sum(found) : found, expected, narrows);
   }
 }
 
@@ -293,6 +298,7 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
   t.arguments = n;
   FusedProgram all;
   std::vector<int> wanted;
+  bool narrows = false;
   try {
     Recorder recorder(n + 1);
     std::vector<Tensor> x;
@@ -332,6 +338,7 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
       }
       wanted.push_back(value);
     }
+    narrows = recorder.narrows;
     all = std::move(recorder.program);
     all.constants = std::move(recorder.constants);
   } catch (const CannotFuse& e) {
@@ -349,7 +356,7 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
   t.forward = part_of(all, std::span(wanted).first(1));
   t.backward = std::move(all);
   t.backward.outputs.assign(wanted.begin() + 1, wanted.end());
-  verify(name, function, t, kinds);
+  verify(name, function, t, kinds, narrows);
   return t;
 }
 

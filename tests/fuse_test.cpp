@@ -129,6 +129,11 @@ TEST_CASE("C++ numbers as arguments") {
   CHECK(f.traces() == 3);
 }
 
+TEST_CASE("an argument that the function does not look at has no say in the result's shape") {
+  const auto f = jit::fuse([](Tensor a, [[maybe_unused]] Tensor b, Tensor c) { return a * c; });
+  CHECK(f(rand({2, 1}), rand({7, 5}), rand({3})).sizes() == Dims{2, 3});
+}
+
 TEST_CASE("the same bits with any number of threads") {
   const auto f = jit::fuse([](Tensor x, Tensor b) { return gelu(x + b) * sigmoid(x); });
   const Tensor x = random_tensor({512, 300}, 1, -3, 3), b = random_tensor({300}, 2, -1, 1);
@@ -165,6 +170,7 @@ TEST_CASE("what jit::fuse refuses, and how it says so") {
   says([](Tensor a) { return a.item() > 0 ? a : -a; }, "tried by jit::fuse on tensors of 5 elements");
   says([](Tensor a) { return a * static_cast<double>(a.numel()); }, "must compute every element alike");
   says([](Tensor a) { return (a > 0).to(i64); }, "casts to i64");
+  says([](Tensor a) { return a + a.to(bf16); }, "nothing is rounded inside a fused function: cast before it or after");
   says([](Tensor a) { return dropout(a, 0.5); }, "which is not elementwise");
   says([](Tensor) { return Tensor(); }, "undefined");
 
