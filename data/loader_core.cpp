@@ -115,9 +115,13 @@ LoaderCore::Ring::Ring(std::int64_t n, LoaderOptions o, const Sampling& sampling
   check(o.batch >= 1, "the batch size must be at least 1, got ", o.batch);
   check(o.prefetch >= 1, "prefetch must be at least 1, got ", o.prefetch);
   check(o.threads >= 0 && o.threads <= 256, "a loader has 0 to 256 threads, asked for ", o.threads);
-  check(samples > 0, "the dataset is empty");
+  check(n > 0, "the dataset is empty");
+  check(samples > 0 || o.ranks == 1, "rank ", o.rank, " of ", o.ranks,
+        " gets no samples: there are fewer than ranks; Uneven::repeat gives some to all of them");
+  check(samples > 0, "the sampler gives no samples");
   batches = sampler->batches();
-  check(batches > 0, "the dataset has ", samples, " samples, fewer than one batch of ", o.batch, ", with drop_last");
+  const std::string whose = o.ranks == 1 ? "the dataset has " : concat("rank ", o.rank, " of ", o.ranks, " gets ");
+  check(batches > 0, whose, samples, " samples, fewer than one batch of ", o.batch, ", with drop_last");
   start();
 }
 

@@ -195,6 +195,8 @@ TEST_CASE("loader: bad options are refused in one line") {
   CHECK_THROWS_WITH(counting(4).threads(100000).loader(), Contains("asked for 100000"));
   CHECK_THROWS_WITH(counting(0).loader(), Contains("the dataset is empty"));
   CHECK_THROWS_WITH(counting(4).batch(8).drop_last().loader(), Contains("fewer than one batch of 8"));
+  CHECK_THROWS_WITH(counting(4).shard(4, 5, data::Uneven::keep).loader(), Contains("rank 4 of 5 gets no samples"));
+  CHECK_THROWS_WITH(counting(9).shard(1, 2).batch(8).drop_last().loader(), Contains("rank 1 of 2 gets 5 samples"));
 }
 
 TEST_CASE("loader: destroyed, moved and restored in the middle of an epoch without hanging") {
