@@ -4,6 +4,7 @@
 // whose own gradient is such a recurrence in the other direction.
 #include <cmath>
 
+#include "ops/named.h"
 #include "ops/number_like.h"
 #include "ops/reduce.h"
 #include "ops/with_dtype.h"
@@ -263,7 +264,8 @@ Tensor diff(const Tensor& x, int n, int dim) {
   check(x.dim() > 0, "diff: needs at least 1 dimension");
   check(n >= 0, "diff: n = ", n, " is negative");
   Tensor y = x;
-  for (int i = 0; i < n && y.size(dim) > 0; ++i) y = slice(y, dim, 1) - slice(y, dim, 0, y.size(dim) - 1);
+  for (int i = 0; i < n && named_size("diff", y, dim) > 0; ++i)
+    y = slice(y, dim, 1) - slice(y, dim, 0, y.size(dim) - 1);
   return y;
 }
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {

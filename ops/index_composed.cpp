@@ -2,13 +2,14 @@
 // ops/index.cpp, ops/select.cpp.
 #include "core/ops_special.h"
 #include "ops/apply.h"
+#include "ops/named.h"
 #include "ops/registry.h"
 
 namespace mantissa {
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim) {
   check(index.dim() == x.dim(), "take_along_dim: index ", index, " and x ", x, " need as many dimensions");
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("take_along_dim", x, dim);
   if (x.dim() == 0) return gather(x, 0, index);
   Dims a = x.sizes(), b = index.sizes();
   a[d] = b[d] = 1;
@@ -38,7 +39,7 @@ Tensor index_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor&
   check(known, "index_reduce: reduce must be prod, mean, amax or amin, got \"", std::string(reduce), "\"");
   check(x.dim() >= 1 && index.dim() == 1, "index_reduce: x ", x, " needs at least 1 dimension and index ", index,
         " exactly 1");
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("index_reduce", x, dim);
   Dims sizes = x.sizes(), places = Dims::filled(x.dim(), 1);
   sizes[d] = places[d] = index.numel();
   check(source.sizes() == sizes, "index_reduce: source ", source, " must have shape ", sizes);

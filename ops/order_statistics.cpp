@@ -7,6 +7,7 @@
 #include "core/ops_special.h"
 #include "ops/compose.h"
 #include "ops/device_table.h"
+#include "ops/named.h"
 #include "ops/number_like.h"
 #include "ops/order.h"
 
@@ -120,19 +121,19 @@ MANTISSA_OP(Quantile<false>)
 MANTISSA_OP(Quantile<true>)
 
 ValuesIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim) {
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("kthvalue", x, dim);
   const std::int64_t n = checked_size("kthvalue", x, d);
   check(k >= 1 && k <= n, "kthvalue: k = ", k, " is not between 1 and the size ", n, " of dimension ", d, " of ", x);
   return chosen(x, argsort_place(as_line(x.detach()), d, k - 1), d, keepdim);
 }
 ValuesIndices median(const Tensor& x, int dim, bool keepdim) {
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("median", x, dim);
   const std::int64_t n = checked_size("median", x, d);
   return chosen(x, argsort_place(as_line(x.detach()), d, (n - 1) / 2, true), d, keepdim);
 }
 Tensor median(const Tensor& x) { return median(flatten(x), 0).values; }
 ValuesIndices mode(const Tensor& x, int dim, bool keepdim) {
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("mode", x, dim);
   const std::int64_t n = checked_size("mode", x, d);
   const Tensor line = as_line(x.detach()), order = argsort(line, d), ordered = gather(line, d, order);
   // Where the run of equal values that an element belongs to begins, and so how long it is up to there.
@@ -163,7 +164,7 @@ Tensor nanquantile(const Tensor& x, double q, std::optional<int> dim, bool keepd
 }
 ValuesIndices nanmedian(const Tensor& x, int dim, bool keepdim) {
   if (!x.is_floating()) return median(x, dim, keepdim);
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("nanmedian", x, dim);
   const Tensor line = atleast_1d(x), values = line.detach();
   check(line.sizes()[d] > 0, "nanmedian: dimension ", dim, " of ", x, " has no elements");
   // NaN are the last in the order, so the lower middle of the others stands at (count - 1) / 2.

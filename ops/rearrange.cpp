@@ -4,6 +4,7 @@
 
 #include "core/ops_special.h"
 #include "ops/apply.h"
+#include "ops/named.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -79,7 +80,7 @@ Tensor flipud(const Tensor& x) {
 }
 Tensor rot90(const Tensor& x, int k, const Dims& dims) {
   check(dims.rank() == 2 && x.dim() >= 2, "rot90: needs 2 dimensions of x ", x, ", got ", dims);
-  const int a = wrap_dim(dims[0], x.dim()), b = wrap_dim(dims[1], x.dim());
+  const int a = named_dim("rot90", x, dims[0]), b = named_dim("rot90", x, dims[1]);
   check(a != b, "rot90: dims ", dims, " name dimension ", a, " twice");
   switch ((k % 4 + 4) % 4) {
     case 1: return flip(transpose(x, a, b), {a});
@@ -93,7 +94,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   check(shifts.rank() == dims.rank(), "roll: ", shifts.rank(), " shifts for ", dims.rank(), " dimensions");
   check(x.dim() > 0, "roll: a scalar has no dimensions");
   Tensor y = x;
-  for (int i = 0; i < dims.rank(); ++i) y = roll_one(y, shifts[i], wrap_dim(dims[i], x.dim()));
+  for (int i = 0; i < dims.rank(); ++i) y = roll_one(y, shifts[i], named_dim("roll", x, dims[i]));
   return y;
 }
 Tensor repeat(const Tensor& x, const Dims& repeats) {
@@ -119,7 +120,7 @@ Tensor tile(const Tensor& x, const Dims& repeats) {
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim) {
   check(repeats >= 0, "repeat_interleave: repeats ", repeats, " must not be negative");
   check(x.dim() > 0, "repeat_interleave: a scalar has no dimensions");
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("repeat_interleave", x, dim);
   Dims wide = x.sizes(), sizes = x.sizes();
   wide.insert(d + 1, repeats);
   check(!__builtin_mul_overflow(sizes[d], repeats, &sizes[d]), "repeat_interleave: the result is too large");

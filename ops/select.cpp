@@ -7,6 +7,7 @@
 #include "ops/at_least_1d.h"
 #include "ops/compose.h"
 #include "ops/index.h"
+#include "ops/named.h"
 #include "ops/number_like.h"
 
 namespace mantissa {
@@ -64,7 +65,7 @@ Tensor corner(Tensor source, const Dims& sizes) {
 
 // The index [n] of rows along dim as an index for gather and scatter, n in place of x's size.
 Tensor for_rows(const char* name, const Tensor& x, int dim, const Tensor& index) {
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim(name, x, dim);
   check(index.dim() <= 1, name, ": the index must have 1 dimension, got ", index);
   Dims line = Dims::filled(x.dim(), 1), sizes = x.sizes();
   if (x.dim() > 0) {

@@ -3,6 +3,7 @@
 #include "core/ops_special.h"
 #include "ops/apply.h"
 #include "ops/device_table.h"
+#include "ops/named.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -13,7 +14,7 @@ Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   Dims order = Dims::filled(x.dim(), -1);
   bool moved[Dims::max_rank] = {};
   for (int i = 0; i < source.rank(); ++i) {
-    const int from = wrap_dim(source[i], x.dim()), to = wrap_dim(destination[i], x.dim());
+    const int from = named_dim("movedim", x, source[i]), to = named_dim("movedim", x, destination[i]);
     check(!moved[from] && order[to] < 0, "movedim: source ", source, " or destination ", destination,
           " names a dimension twice");
     moved[from] = true;
@@ -27,9 +28,9 @@ Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   return permute(x, order);
 }
 Tensor unflatten(const Tensor& x, int dim, const Dims& sizes) {
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("unflatten", x, dim);
   check(x.dim() > 0, "unflatten: a scalar has no dimensions");
-  const Dims parts = infer_shape(sizes, x.sizes()[d]);
+  const Dims parts = named("unflatten", x, [&] { return infer_shape(sizes, x.sizes()[d]); });
   Dims shape;
   for (int i = 0; i < d; ++i) shape.push_back(x.sizes()[i]);
   for (std::int64_t s : parts) shape.push_back(s);
@@ -38,7 +39,7 @@ Tensor unflatten(const Tensor& x, int dim, const Dims& sizes) {
 }
 Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step) {
   check(x.dim() > 0, "unfold: a scalar has no dimensions");
-  const int d = wrap_dim(dim, x.dim());
+  const int d = named_dim("unfold", x, dim);
   const std::int64_t n = x.sizes()[d];
   check(size >= 0 && size <= n && step > 0, "unfold: windows of ", size, " with step ", step,
         " do not fit into dimension ", dim, " of ", x);

@@ -5,15 +5,24 @@
 #include "core/ops_special.h"
 #include "ops/apply.h"
 #include "ops/length.h"
+#include "ops/named.h"
 #include "ops/registry.h"
 
 namespace mantissa {
+namespace {
+
+// Parts of which most hold nothing: more are a mistake, and would take all memory.
+void check_parts(const char* name, std::int64_t parts) {
+  check(parts <= 1 << 24, name, ": ", parts, " parts are too many");
+}
+
+}  // namespace
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
   check(size > 0, "split: size ", size, " must be positive");
   check(x.dim() > 0, "split: a scalar cannot be split");
   std::vector<Tensor> parts;
-  const std::int64_t n = x.size(dim);
+  const std::int64_t n = named_size("split", x, dim);
   for (std::int64_t at = 0; at < n || at == 0; at += size) parts.push_back(slice(x, dim, at, std::min(at + size, n)));
   return parts;
 }
@@ -25,8 +34,8 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim) {
     check_length("split", "a size of", n);
     total += n;
   }
-  check(total == x.size(dim), "split: sizes ", sizes, " add up to ", total, ", dimension ", dim, " of ", x, " has ",
-        x.size(dim));
+  const std::int64_t whole = named_size("split", x, dim);
+  check(total == whole, "split: sizes ", sizes, " add up to ", total, ", dimension ", dim, " of ", x, " has ", whole);
   std::vector<Tensor> parts;
   std::int64_t at = 0;
   for (std::int64_t n : sizes) {
@@ -38,19 +47,22 @@ std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim) {
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
   check(chunks > 0, "chunk: the number of chunks ", chunks, " must be positive");
   check(x.dim() > 0, "chunk: a scalar cannot be divided");
-  const std::int64_t n = x.size(dim);
-  if (n == 0) return std::vector<Tensor>(static_cast<std::size_t>(chunks), x);
+  const std::int64_t n = named_size("chunk", x, dim);
+  if (n == 0) {
+    check_parts("chunk", chunks);
+    return std::vector<Tensor>(static_cast<std::size_t>(chunks), x);
+  }
   return split(x, n / chunks + (n % chunks != 0), dim);
 }
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
   check(x.dim() > 0, "unbind: a scalar cannot be divided");
   std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < x.size(dim); ++i) parts.push_back(select(x, dim, i));
+  for (std::int64_t i = 0, n = named_size("unbind", x, dim); i < n; ++i) parts.push_back(select(x, dim, i));
   return parts;
 }
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
   check(x.dim() > 0, "narrow: a scalar has no dimensions");
-  const std::int64_t n = x.size(dim), from = start < 0 ? start + n : start;
+  const std::int64_t n = named_size("narrow", x, dim), from = start < 0 ? start + n : start;
   check(from >= 0 && length >= 0 && from <= n && length <= n - from, "narrow: ", length, " elements from ", start,
         " do not lie in dimension ", dim, " of ", x);
   return slice(x, dim, from, from + length);
@@ -59,7 +71,8 @@ Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length)
 std::vector<Tensor> tensor_split(const Tensor& x, std::int64_t sections, int dim) {
   check(x.dim() > 0, "tensor_split: a scalar cannot be divided");
   check(sections > 0, "tensor_split: sections must be positive, got ", sections);
-  const std::int64_t n = x.size(dim);
+  check_parts("tensor_split", sections);
+  const std::int64_t n = named_size("tensor_split", x, dim);
   std::vector<Tensor> parts;
   for (std::int64_t i = 0, at = 0; i < sections; ++i) {
     const std::int64_t end = at + n / sections + (i < n % sections ? 1 : 0);

@@ -5,6 +5,7 @@
 #include "autograd/part.h"
 #include "core/ops.h"
 #include "ops/apply.h"
+#include "ops/named.h"
 #include "ops/registry.h"
 
 namespace mantissa {
@@ -15,18 +16,6 @@ MANTISSA_KERNEL(fill, const View& y, double value)
 namespace {
 
 using autograd::Part;
-
-// f(), with "name(x: f32[2, 3])" in front of what it throws: for what is looked at before an operator runs.
-template <class F> auto named(const char* name, const Tensor& x, F f) {
-  try {
-    return f();
-  } catch (Error& e) {
-    const char* const args[] = {"x"};
-    const Tensor* const inputs[] = {&x};
-    detail::add_operator_context(e, name, args, inputs);
-    throw;
-  }
-}
 
 struct Reshape {  // only where strides allow; the public reshape() copies otherwise
   static constexpr auto name = "reshape";
@@ -259,6 +248,7 @@ Tensor unsqueeze(const Tensor& x, int dim) {
     const int rank = x.dim();
     check(dim >= -rank - 1 && dim <= rank, "dim ", dim, " is out of range for a new dimension: ", -rank - 1, " to ",
           rank);
+    if (rank == Dims::max_rank) fail_rank(rank + 1);
     return wrap_dim(dim, rank + 1);
   });
   Dims shape = x.sizes();
@@ -266,7 +256,7 @@ Tensor unsqueeze(const Tensor& x, int dim) {
   return reshape(x, shape);
 }
 Tensor squeeze(const Tensor& x, int dim) {
-  const int d = named("squeeze", x, [&] { return wrap_dim(dim, x.dim()); });
+  const int d = named_dim("squeeze", x, dim);
   Dims shape = x.sizes();
   if (x.dim() > 0 && shape[d] == 1) shape.erase(d);
   return reshape(x, shape);
@@ -278,7 +268,7 @@ Tensor squeeze(const Tensor& x) {
 }
 Tensor select(const Tensor& x, int dim, std::int64_t index) {
   check(x.dim() > 0, "select: a scalar cannot be indexed");
-  const int d = named("select", x, [&] { return wrap_dim(dim, x.dim()); });
+  const int d = named_dim("select", x, dim);
   const std::int64_t size = x.sizes()[d];
   check(index >= -size && index < size, "select: index ", index, " is out of range for dimension ", d, " of ", x);
   const std::int64_t at = index < 0 ? index + size : index;

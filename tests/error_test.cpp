@@ -4,6 +4,8 @@
 #include <sstream>
 
 #include "core/ops.h"
+#include "core/ops_numeric.h"
+#include "core/ops_special.h"
 #include "core/stream.h"
 #include "tests/testing.h"
 
@@ -58,6 +60,41 @@ TEST_CASE("functions that look at their arguments before an operator runs are na
   says("topk: argsort(x: f32[3, 4]): k = 9 is not between 0 and the size 4 of dimension 1", [&] { topk(x, 9); });
   CHECK_THAT(message_of([&] { one_hot(tensor({1, 5}), 3); }),
              StartsWith("one_hot with 3 classes: ") && Contains("index 5 is out of range"));
+}
+
+TEST_CASE("a dim that is none is said with the function that was called, and its tensor") {
+  const Tensor x = zeros({3, 4}), at = zeros({3}, {.dtype = i64}), deep = zeros({1, 1, 1, 1, 1, 1, 1, 1});
+  const auto says = [](const std::string& name, auto f) {
+    CHECK(message_of(f) == name + "(x: f32[3, 4]): dim 7 is out of range for 2 dimensions");
+  };
+  says("take_along_dim", [&] { take_along_dim(x, at.unsqueeze(1), 7); });
+  says("median", [&] { median(x, 7); });
+  says("mode", [&] { mode(x, 7); });
+  says("kthvalue", [&] { kthvalue(x, 1, 7); });
+  says("index_select", [&] { index_select(x, 7, at); });
+  says("index_add", [&] { index_add(x, 7, at, x); });
+  says("index_copy", [&] { index_copy(x, 7, at, x); });
+  says("index_fill", [&] { index_fill(x, 7, at, 1); });
+  says("index_reduce", [&] { index_reduce(x, 7, at, x, "prod"); });
+  says("rot90", [&] { rot90(x, 1, {0, 7}); });
+  says("roll", [&] { roll(x, {1}, {7}); });
+  says("repeat_interleave", [&] { repeat_interleave(x, 2, 7); });
+  says("movedim", [&] { movedim(x, {7}, {0}); });
+  says("unflatten", [&] { unflatten(x, 7, {1, 3}); });
+  says("unfold", [&] { unfold(x, 7, 1, 1); });
+  says("diff", [&] { diff(x, 1, 7); });
+  says("split", [&] { split(x, 2, 7); });
+  says("split", [&] { split(x, Dims{1, 2}, 7); });
+  says("chunk", [&] { chunk(x, 2, 7); });
+  says("tensor_split", [&] { tensor_split(x, 2, 7); });
+  says("unbind", [&] { unbind(x, 7); });
+  says("narrow", [&] { narrow(x, 7, 0, 1); });
+  CHECK_THAT(message_of([&] { unsqueeze(deep, 0); }), StartsWith("unsqueeze(x: ") && Contains("at most 8 dimensions"));
+  CHECK_THAT(message_of([&] { unflatten(x, 0, {2, 2}); }), StartsWith("unflatten(x: f32[3, 4]): shape [2, 2]"));
+  // More parts than memory holds are refused at once.
+  const std::int64_t many = std::int64_t{1} << 60;
+  CHECK_THAT(message_of([&] { chunk(zeros({0}), many); }), Contains("chunk: ") && Contains("too many"));
+  CHECK_THAT(message_of([&] { tensor_split(x, many); }), Contains("tensor_split: "));
 }
 
 TEST_CASE("an index names the dimension of the tensor that was indexed") {

@@ -1,0 +1,27 @@
+// What functions look at before an operator runs: their errors say which function was called, and with what.
+#pragma once
+
+#include "ops/apply.h"
+
+namespace mantissa {
+
+// f(), with "name(x: f32[2, 3])" in front of what it throws.
+template <class F> auto named(const char* name, const Tensor& x, F f) {
+  try {
+    return f();
+  } catch (Error& e) {
+    const char* const args[] = {"x"};
+    const Tensor* const inputs[] = {&x};
+    detail::add_operator_context(e, name, args, inputs);
+    throw;
+  }
+}
+// wrap_dim(dim, x.dim()), and the size of x there.
+inline int named_dim(const char* name, const Tensor& x, std::int64_t dim) {
+  return named(name, x, [&] { return wrap_dim(dim, x.dim()); });
+}
+inline std::int64_t named_size(const char* name, const Tensor& x, std::int64_t dim) {
+  return named(name, x, [&] { return x.size(dim); });
+}
+
+}  // namespace mantissa
