@@ -41,8 +41,9 @@ Taps taps_for(Mode mode, std::int64_t in, std::int64_t out, double ratio, bool a
     double source = align_corners ? position * ratio : (position + 0.5) * ratio - 0.5;
     if (mode == Mode::nearest || mode == Mode::nearest_exact) {
       const double step = mode == Mode::nearest ? position : position + 0.5;
-      // PyTorch's rounding
-      source = in_f64 ? step * ratio : static_cast<double>(static_cast<float>(step) * static_cast<float>(ratio));
+      // PyTorch's rounding: to f32 in the end even in f64
+      source = static_cast<double>(in_f64 ? static_cast<float>(step * ratio)
+                                          : static_cast<float>(step) * static_cast<float>(ratio));
     } else if (mode == Mode::linear) {
       source = std::max(source, 0.0);
     }

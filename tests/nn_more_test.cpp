@@ -387,6 +387,9 @@ TEST_CASE("interpolation by areas, exact neighbours and with a filter") {
                 -0.958924274663, -0.139707749099, 0.156604431188, 0.452916611476, 0.749228791763, -0.650411803099,
                 -0.760093615601, -0.869775428104, -0.979457240607, -0.279415498199, 0.032718534107, 0.344852566413,
                 0.656986598719, -0.544021110889, -0.696010809443, -0.848000507997, -0.999990206551});
+  // 18.5 / 3.7 is 5, and less in f64: PyTorch rounds it to f32.
+  const Tensor line = arange(0, 8, 1, {.dtype = f64}).reshape({1, 1, 8});
+  CHECK(interpolate(line, {.scale_factor = {3.7}, .mode = "nearest-exact"}).select(2, 18).item() == 5);
   check_golden(interpolate(ramp({1, 1, 5}), {.size = {7}, .mode = "nearest-exact"}),
                {0, 0.841470984808, 0.841470984808, 0.909297426826, 0.14112000806, 0.14112000806, -0.756802495308});
 }
