@@ -328,8 +328,8 @@ TEST_CASE("bytes that a graph's replay starts from are read before the host goes
   const StreamScope scope(side.get());
   cuda_backend::Graph* graph = cuda_backend::make_graph();
   const Tensor drawn = on_cuda(64);
-  cuda_backend::begin_recording(graph, 0, 0);
   manual_seed(5);
+  cuda_backend::begin_recording(graph, 5, 0);
   Tensor(drawn).copy_(rand({64}, {.device = cuda}));
   cuda_backend::end_recording(graph);
   cuda_backend::replay(graph, 5, 0);
