@@ -227,6 +227,8 @@ differences = [
     "concentration above 1 is one of the corners, ours NaN.",
     "Transforms of u8 pictures: `gaussian_blur`, `resize`, `grayscale` and bilinear interpolation round to the nearest, where torchvision cuts "
     "`grayscale` off; a pixel that lies partly outside takes that part of `fill`, where torchvision counts the outside twice.",
+    "Pictures that are made one pixel wide by `interpolate(antialias=True)` or `resize`: PyTorch 2.15 repeats the first row of floating pictures whose channels lie in planes; ours is the filter, as PyTorch's is for channels-last images.",
+    "A mask without dimensions, `x[torch.tensor(True)]`, is refused; index the condition's tensor with `where` or `masked_fill`.",
     "`hardshrink` and `softshrink` pass the gradient where the input is NaN; in PyTorch it depends on the dtype and the tensor's size.",
     "`softsign` has the gradient 0 at infinity; PyTorch gives NaN.",
     "`binary_cross_entropy` at x = 0 and 1: PyTorch's bound of the derivative, 1e-12, is rounded to f32, also in f64; ours is exact.",
