@@ -92,10 +92,9 @@ struct GridSample {
       index = index.defined() ? index * scalar(static_cast<double>(n), {.dtype = i64, .device = x.device()}) + i : i;
       weight = weight.defined() ? weight * w : w;
     }
-    Tensor pixel = gather(pixels, 2, expand(index, {pixels.size(0), pixels.size(1), index.size(2)}));
+    const Tensor pixel = gather(pixels, 2, expand(index, {pixels.size(0), pixels.size(1), index.size(2)}));
     // A neighbour outside is 0, and not 0 times the element at the border, which may be infinite.
-    if (padding_mode == "zeros") pixel = where(within, pixel, Tensor(0.0));
-    return pixel * weight;
+    return where(within, pixel, Tensor(0.0)) * weight;
   }
   void check_inputs(const Tensor& x, const Tensor& grid) const {
     const int n = x.dim() - 2;
