@@ -1,6 +1,7 @@
 // Batch norm's running statistics: the one operator that changes an input.
 #include <cmath>
 
+#include "autograd/backward.h"
 #include "core/ops.h"
 #include "core/random.h"
 #include "tests/catch_compat.h"
@@ -56,4 +57,64 @@ TEST_CASE("batch norm in training works without running statistics, and refuses 
   const Tensor y = batch_norm(tensor({{1.0, 2.0, 3.0}, {3.0, 2.0, 7.0}}), {}, {}, {}, {}, true);
   CHECK(std::abs(y[0][0].item() + 1) < 1e-4);
   CHECK_THROWS_AS(batch_norm(ones({1, 3}), {}, {}, {}, {}, true), Error);
+}
+
+namespace {
+// The largest error of y, in parts of the reference's mean size.
+double error_of(const Tensor& y, const Tensor& reference) {
+  return (max(abs(y.to(f64) - reference)) / mean(abs(reference))).item();
+}
+}  // namespace
+
+TEST_CASE("a mean far larger than the deviation costs batch norm the digits that f32 keeps of it, and no more") {
+  MANTISSA_PRINT_SEED();
+  manual_seed(test::seed());
+  struct Shape { Dims sizes; bool channels_last; };
+  const Shape shapes[] = {{{32, 16, 14, 14}, false}, {{32, 16, 14, 14}, true}, {{3, 2, 7, 5}, false},
+                          {{2, 3, 150, 130}, false}, {{2, 3, 150, 130}, true}, {{600, 24}, false},
+                          {{7, 4, 30000}, false},    {{5, 3, 2, 3, 11}, false}};
+  for (const auto& [sizes, last] : shapes) {
+    for (const double mean : {0.0, 1e3, 1e5}) {
+      INFO("shape " << concat(sizes) << (last ? ", channels last" : "") << ", mean " << mean);
+      Tensor x = randn(sizes) + mean, g = randn(sizes);
+      if (last) x = channels_last(x), g = channels_last(g);
+      const auto run = [&](Dtype dtype) {
+        const Tensor in = x.to(dtype).detach().requires_grad_();
+        const Tensor w = ones({sizes[1]}, {.dtype = dtype}).requires_grad_();
+        Tensor running_mean = zeros({sizes[1]}, {.dtype = dtype}), running_var = running_mean.clone();
+        const Tensor y = batch_norm(in, w, {}, running_mean, running_var, true, 1.0);
+        auto d = grad(sum(y * g.to(dtype)), {in, w});
+        return std::vector<Tensor>{y.detach(), running_mean, running_var, d[0], d[1]};
+      };
+      const auto in_f32 = run(f32), in_f64 = run(f64);
+      const double half_ulp = mean * std::exp2(-24);  // of the mean, as it is held
+      CHECK(error_of(in_f32[0], in_f64[0]) < 3e-6 + 2 * half_ulp);
+      if (mean != 0) CHECK(error_of(in_f32[1], in_f64[1]) < 1.5e-7);
+      CHECK(error_of(in_f32[2], in_f64[2]) < 5e-7);
+      CHECK(error_of(in_f32[3], in_f64[3]) < 5e-6 + 10 * half_ulp);
+    }
+  }
+}
+
+TEST_CASE("variances keep their digits whatever the mean, and of equal numbers are 0") {
+  MANTISSA_PRINT_SEED();
+  manual_seed(test::seed());
+  for (const double mean : {0.0, 1.0, 1e3, 1e5, -1e6}) {
+    const Tensor x = randn({300, 70, 5}) + mean;
+    for (const Dims& over : {Dims{0}, Dims{1}, Dims{2}, Dims{0, 2}, Dims{0, 1, 2}}) {
+      INFO("over " << concat(over) << ", mean " << mean);
+      CHECK(error_of(var(x, over), var(x.to(f64), over)) < 2e-6);
+      const Tensor turned = transpose(transpose(x, 0, 2).contiguous(), 0, 2);
+      CHECK(test::same_bits(var(turned, over), var(x, over)));
+    }
+  }
+  CHECK(var(full({1000}, 0.1f)).item() == 0);
+  CHECK(max(var(full({1000, 3}, 12345.678f), {0})).item() == 0);
+  Tensor holes = randn({4, 50}) + 1e5;
+  holes[1][7].fill_(NAN);
+  holes[2][7].fill_(INFINITY);
+  const Tensor v = var(holes, {1});
+  CHECK(std::isfinite(v[0].item()));
+  CHECK(std::isnan(v[1].item()));
+  CHECK(std::isnan(v[2].item()));
 }

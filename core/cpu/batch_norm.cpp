@@ -1,9 +1,9 @@
 // Batch norm where each channel of a sample is a plane of its own in memory; what has its channels innermost goes to
-// core/cpu/batch_norm_channels.cpp. Statistics take two passes (mean, then squared deviations), so a large mean costs
-// no digits. Weight and bias may be absent (null).
+// core/cpu/batch_norm_channels.cpp. Statistics come from blocks that are looked at twice while they are in the cache
+// (mean, then deviations), so a large mean costs no digits. Weight and bias may be absent (null).
 #include "core/cpu/batch_norm.h"
 
-#include "core/cpu/reduce.h"
+#include "core/cpu/planes.h"
 #include "core/kernel.h"
 
 namespace mantissa {
@@ -23,51 +23,31 @@ MANTISSA_KERNEL(batch_norm_act_backward, const View& dx, const View& dweight, co
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-template <class C> std::unique_ptr<C[]> scratch(std::int64_t n) {
-  return std::unique_ptr<C[]>(new C[static_cast<std::size_t>(n)]);
+// rows(n, offset, channel): n elements of one channel from `offset`.
+template <class F> void for_rows(const Planes& p, F&& rows) {
+  if (p.inner == 0) return;
+  parallel_for(p.samples * p.channels, std::max<std::int64_t>(1, grain_size / p.inner),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t r = first; r < last; ++r) rows(p.inner, r * p.inner, r % p.channels);
+               });
 }
 
-// x as [samples, channels, inner].
-struct Planes {
-  std::int64_t samples = 0, channels = 0, inner = 1;
-
-  explicit Planes(const View& x) : samples(x.sizes[0]), channels(x.sizes[1]) {
-    for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
-  }
-  std::int64_t count() const { return samples * inner; }
-  template <class T> View view(const T* data) const {
-    const Dims sizes{samples, channels, inner};
-    return {const_cast<T*>(data), sizes, contiguous_strides(sizes), dtype_of<T>, cpu};
-  }
-  ReducePlan plan(const View& x) const { return ReducePlan({1, channels, 1}, x); }
-
-  // rows(n, offset, channel): n elements of one channel from `offset`.
-  template <class F> void for_rows(F&& rows) const {
-    if (inner == 0) return;
-    parallel_for(samples * channels, std::max<std::int64_t>(1, grain_size / inner),
-                 [&](std::int64_t first, std::int64_t last) {
-                   for (std::int64_t r = first; r < last; ++r) rows(inner, r * inner, r % channels);
-                 });
-  }
-};
-
-// The batch's mean and biased variance; the running ones move towards mean and unbiased variance.
-template <class T, class C = Compute<T>>
-void batch_statistics(const Planes& p, const T* x, C* mean, C* var, const View& running_mean, const View& running_var,
-                      double momentum) {
-  const View v = p.view(x);
-  const ReducePlan plan = p.plan(v);
-  const auto n = static_cast<C>(p.count());
-  reduce<Sum>(plan, Elements<C>{v}, mean);
-  for (std::int64_t c = 0; c < p.channels; ++c) mean[c] = mean[c] / n;
-  reduce<Sum>(plan, SquaredDeviations<C>{v}, var, static_cast<const C*>(mean));
-  if (p.count() > 1) {
-    std::unique_ptr<C[]> unbiased = scratch<C>(p.channels);
-    for (std::int64_t c = 0; c < p.channels; ++c) unbiased[c] = var[c] / (n - 1);
-    update_running(running_mean, p.channels, momentum, static_cast<const C*>(mean));
-    update_running(running_var, p.channels, momentum, static_cast<const C*>(unbiased.get()));
-  }
-  for (std::int64_t c = 0; c < p.channels; ++c) var[c] = var[c] / n;
+// Of each block the mean, and then, while it is in the cache, the deviations from it.
+template <class T, class C = Compute<T>> Statistics plane_statistics(const Planes& p, const T* x) {
+  std::unique_ptr<C[]> partial(new C[static_cast<std::size_t>(p.blocks * 3 * p.channels)]);
+  p.for_blocks([&](std::int64_t b, std::int64_t c) {
+    const auto [sum] = p.sum_block<1, C>(
+        b, c, [&](const auto& lanes, std::int64_t i) { return std::array{lanes.load(x + i)}; });
+    const C centre = sum / static_cast<C>(p.elements_in(b));
+    const auto [away, squares] = p.sum_block<2, C>(b, c, [&](const auto& lanes, std::int64_t i) {
+      const auto d = lanes.load(x + i) - Vec<C>(centre);
+      return std::array{d, d * d};
+    });
+    C* out = partial.get() + b * 3 * p.channels + c;
+    out[0] = centre, out[p.channels] = away, out[2 * p.channels] = squares;
+  });
+  return join_blocks(p.blocks, p.channels, static_cast<const C*>(partial.get()),
+                     [&](std::int64_t b) { return p.elements_in(b); });
 }
 
 // y = max(0, normalised x + z) of one run, each where wanted.
@@ -91,13 +71,13 @@ void forward(const BatchNormForward& f) {
     DenseResult<T> out(f.y);
     C *m = f.mean.as<C>(), *s = f.inv_std.as<C>();
     if (f.training) {
-      batch_statistics(p, in.data(), m, s, f.running_mean, f.running_var, f.momentum);
+      use_statistics<C>(f, p.count(), plane_statistics(p, in.data()));
     } else {
       load_run(m, f.running_mean.data, f.running_mean.dtype, 0, f.running_mean.strides[0], p.channels);
       load_run(s, f.running_var.data, f.running_var.dtype, 0, f.running_var.strides[0], p.channels);
     }
     for (std::int64_t c = 0; c < p.channels; ++c) s[c] = C(1) / std::sqrt(s[c] + static_cast<C>(f.eps));
-    p.for_rows([&](std::int64_t n, std::int64_t offset, std::int64_t c) {
+    for_rows(p, [&](std::int64_t n, std::int64_t offset, std::int64_t c) {
       const C scale = w.data() ? s[c] * w.data()[c] : s[c], shift = b.data() ? b.data()[c] : C(0), mean = m[c];
       const auto normalised = [=](const Vec<C>& v) {
         return Normalise{}(v, Vec<C>(mean), Vec<C>(scale), Vec<C>(shift));
@@ -119,7 +99,7 @@ Tensor passed(const BatchNormGradient& f, const Planes& p, const T* g, const T* 
               const C* mean, const C* inv_std) {
   const Tensor mask = Tensor::allocate(f.x.sizes, dtype_of<T>);
   const Dense<T> result(f.y);
-  p.for_rows([&](std::int64_t n, std::int64_t offset, std::int64_t c) {
+  for_rows(p, [&](std::int64_t n, std::int64_t offset, std::int64_t c) {
     T* to = mask.data<T>() + offset;
     const T *from = g + offset, *y = result.data() + offset, *v = x + offset;
     if (result.data()) {
@@ -152,22 +132,29 @@ void backward(const BatchNormGradient& f) {
       masked = passed(f, p, g, in.data(), w.data(), b.data(), m, s);
       g = masked.data<T>();
     }
-    const View v = p.view(in.data()), gv = p.view(g);
     if (f.dz) copy(f.dz, View{const_cast<T*>(g), f.dz.sizes, contiguous_strides(f.dz.sizes), dtype_of<T>, cpu});
-    reduce<Sum>(p.plan(gv), Elements<C>{gv}, db);
-    reduce<Sum>(p.plan(v), DeviationProducts<T>{in.data(), g}, dw, m);
-    auto scale = scratch<C>(p.channels), mean_g = scratch<C>(p.channels), slope = scratch<C>(p.channels);
-    const auto n = static_cast<C>(p.count());
-    for (std::int64_t c = 0; c < p.channels; ++c) {
+    const T* x = in.data();
+    const std::vector<double> sums =
+        p.sum_channels<2, C>([=](const auto& lanes, std::int64_t i, std::int64_t c) {
+          const auto u = lanes.load(g + i);
+          return std::array{u, u * (lanes.load(x + i) - Vec<C>(m[c]))};
+        });
+    std::vector<C> scale(static_cast<std::size_t>(p.channels), C(0)), mean_g = scale, slope = scale;
+    const auto n = static_cast<double>(p.count());
+    for (std::size_t c = 0; c < scale.size(); ++c) {
+      const double inv = static_cast<double>(s[c]), product = sums[scale.size() + c];
       scale[c] = w.data() ? s[c] * w.data()[c] : s[c];
-      mean_g[c] = f.training ? db[c] / n : C(0);
-      slope[c] = f.training ? s[c] * s[c] * (dw[c] / n) : C(0);
-      dw[c] *= s[c];
+      db[c] = static_cast<C>(sums[c]);
+      dw[c] = static_cast<C>(product * inv);
+      if (!f.training) continue;
+      mean_g[c] = static_cast<C>(sums[c] / n);
+      slope[c] = static_cast<C>(inv * inv * (product / n));
     }
-    p.for_rows([&](std::int64_t count, std::int64_t offset, std::int64_t c) {
-      const Vec<C> mu(m[c]), k(scale[c]), mg(mean_g[c]), sl(slope[c]);
+    for_rows(p, [&](std::int64_t count, std::int64_t offset, std::int64_t c) {
+      const auto i = static_cast<std::size_t>(c);
+      const Vec<C> mu(m[c]), k(scale[i]), mg(mean_g[i]), sl(slope[i]);
       T* to = out.data() + offset;
-      const T *from = g + offset, *v = in.data() + offset;
+      const T *from = g + offset, *v = x + offset;
       for_vectors<C>(count, [&](const auto& lanes, std::int64_t j) {
         lanes.store(to + j, k * (lanes.load(from + j) - mg - (lanes.load(v + j) - mu) * sl));
       });

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/batch_norm.h"
-#include "core/cpu/rows.h"
+#include "core/cpu/channel_statistics.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
@@ -22,6 +22,23 @@ template <class C> void update_running(const View& running, std::int64_t channel
         static_cast<C>(1 - momentum) * values[static_cast<std::size_t>(c)] + static_cast<C>(momentum) * batch[c];
   }
   store_run(running.data, running.dtype, 0, running.strides[0], values.data(), channels);
+}
+
+// The statistics of a batch with `count` elements in each channel: the mean and the biased variance, in the place of
+// inv_std for now. The running ones move towards mean and unbiased variance.
+template <class C>
+void use_statistics(const BatchNormForward& f, std::int64_t count, const Statistics& batch) {
+  C *mean = f.mean.as<C>(), *var = f.inv_std.as<C>();
+  std::vector<C> unbiased(batch.mean.size());
+  for (std::size_t c = 0; c < unbiased.size(); ++c) {
+    mean[c] = static_cast<C>(batch.mean[c]);
+    var[c] = static_cast<C>(batch.squares[c] / static_cast<double>(count));
+    unbiased[c] = static_cast<C>(batch.squares[c] / static_cast<double>(count - 1));
+  }
+  if (count <= 1) return;
+  const auto channels = static_cast<std::int64_t>(unbiased.size());
+  update_running(f.running_mean, channels, f.momentum, static_cast<const C*>(mean));
+  update_running(f.running_var, channels, f.momentum, static_cast<const C*>(unbiased.data()));
 }
 
 // Formulas over vectors and numbers. The normalised x is (x - mean) * scale + shift in this order, so that a large

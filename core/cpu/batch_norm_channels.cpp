@@ -40,19 +40,7 @@ template <class T> void forward(const BatchNormForward& f) {
   const Pixels in(f.x, dtype_of<T>), residual(f.z, dtype_of<T>);
   C *mean = f.mean.as<C>(), *inv_std = f.inv_std.as<C>();
   if (f.training) {
-    std::vector<double> m, squares;
-    channel_statistics(s, in.as<T>(), m, squares);
-    std::vector<C> unbiased(squares.size());
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const auto i = static_cast<std::size_t>(c);
-      mean[c] = static_cast<C>(m[i]);
-      inv_std[c] = static_cast<C>(squares[i] / static_cast<double>(s.pixels));  // the variance, for now
-      unbiased[i] = static_cast<C>(squares[i] / static_cast<double>(s.pixels - 1));
-    }
-    if (s.pixels > 1) {
-      update_running(f.running_mean, channels, f.momentum, static_cast<const C*>(mean));
-      update_running(f.running_var, channels, f.momentum, static_cast<const C*>(unbiased.data()));
-    }
+    use_statistics<C>(f, s.pixels, channel_statistics(s, in.as<T>()));
   } else {
     load_run(mean, f.running_mean.data, f.running_mean.dtype, 0, f.running_mean.strides[0], channels);
     load_run(inv_std, f.running_var.data, f.running_var.dtype, 0, f.running_var.strides[0], channels);

@@ -50,12 +50,40 @@ class PixelsResult {
   void* data_;
 };
 
-// The mean and the sum of squared deviations from it, for each channel.
-template <class T, class C = Compute<T>>
-void channel_statistics(const ChannelRows& s, const T* x, std::vector<double>& mean, std::vector<double>& squares) {
+// For each channel the mean and the sum of squared deviations from it.
+struct Statistics { std::vector<double> mean, squares; };
+
+// partial: of each block a centre near the mean of each channel, and the sums of the deviations from it and of their
+// squares. The centre was rounded, which costs no digits: the deviations say by how much. count(b): a block's elements.
+template <class C, class F>
+Statistics join_blocks(std::int64_t blocks, std::int64_t channels, const C* partial, const F& count) {
+  Statistics result;
+  result.mean.assign(static_cast<std::size_t>(channels), 0.0);
+  result.squares = result.mean;
+  const auto each = [&](auto&& f) {
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const C* p = partial + b * 3 * channels;
+      const auto n = static_cast<double>(count(b));
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const auto away = static_cast<double>(p[channels + c]);
+        f(static_cast<std::size_t>(c), n, static_cast<double>(p[c]) + away / n,
+          static_cast<double>(p[2 * channels + c]) - away / n * away);
+      }
+    }
+  };
+  double total = 0;
+  for (std::int64_t b = 0; b < blocks; ++b) total += static_cast<double>(count(b));
+  each([&](std::size_t c, double n, double centre, double) { result.mean[c] += n * centre; });
+  for (double& m : result.mean) m /= total;
+  each([&](std::size_t c, double n, double centre, double around) {
+    result.squares[c] += around + n * (centre - result.mean[c]) * (centre - result.mean[c]);
+  });
+  return result;
+}
+
+template <class T, class C = Compute<T>> Statistics channel_statistics(const ChannelRows& s, const T* x) {
   const std::int64_t n = s.channels;
-  std::unique_ptr<C[]> partial(
-      new C[static_cast<std::size_t>(s.blocks * 3 * n)]);  // per block: centre, sum and squares around it
+  std::unique_ptr<C[]> partial(new C[static_cast<std::size_t>(s.blocks * 3 * n)]);
   s.for_blocks([&](std::int64_t b) {
     std::vector<C> space(static_cast<std::size_t>(3 * s.columns));
     C *sums = space.data(), *centre = sums + 2 * s.columns, *out = partial.get() + b * 3 * n;
@@ -71,24 +99,7 @@ void channel_statistics(const ChannelRows& s, const T* x, std::vector<double>& m
     s.fold_joined(sums, out + n);
     s.fold_joined(sums + s.columns, out + 2 * n);
   });
-  mean.assign(static_cast<std::size_t>(n), 0.0);
-  squares.assign(static_cast<std::size_t>(n), 0.0);
-  const auto each = [&](auto&& f) {
-    for (std::int64_t b = 0; b < s.blocks; ++b) {
-      const C* p = partial.get() + b * 3 * n;
-      const auto count = static_cast<double>(s.pixels_in(b));
-      for (std::int64_t c = 0; c < n; ++c) {
-        const double off = static_cast<double>(p[n + c]) / count;  // the centre was rounded
-        f(static_cast<std::size_t>(c), count, static_cast<double>(p[c]) + off,
-          static_cast<double>(p[2 * n + c]) - off * static_cast<double>(p[n + c]));
-      }
-    }
-  };
-  each([&](std::size_t c, double count, double centre, double) { mean[c] += count * centre; });
-  for (double& m : mean) m /= static_cast<double>(s.pixels);
-  each([&](std::size_t c, double count, double centre, double around) {
-    squares[c] += around + count * (centre - mean[c]) * (centre - mean[c]);
-  });
+  return join_blocks(s.blocks, n, static_cast<const C*>(partial.get()), [&](std::int64_t b) { return s.pixels_in(b); });
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

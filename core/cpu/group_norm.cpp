@@ -4,6 +4,7 @@
 // (core/cpu/channels.h). Statistics take two passes, so a large mean costs no digits. Weight and bias may be absent
 // (null).
 #include "core/cpu/channel_statistics.h"
+#include "core/cpu/row_moments.h"
 #include "core/cpu/wide_rows.h"
 #include "core/norm.h"
 #include "core/scratch.h"
@@ -40,15 +41,7 @@ void forward_planes(const View& y, const View& mean, const View& inv_std, const 
                  auto buffer = zeros<C>(is_half(x.dtype) ? n : 0);
                  for (std::int64_t r = first; r < last; ++r) {
                    const C* p = in.at(r * n, n, buffer.data());
-                   const C m = fold_run<Sum>(n, p) / static_cast<C>(n);
-                   const C v = fold_run<Sum>(
-                                   n,
-                                   [=](auto e) {
-                                     auto d = e - decltype(e)(m);
-                                     return d * d;
-                                   },
-                                   p) /
-                               static_cast<C>(n);
+                   const auto [m, v] = moments_of_row(n, p);
                    const C inv = C(1) / std::sqrt(v + static_cast<C>(eps));
                    mean.as<C>()[r] = m;
                    inv_std.as<C>()[r] = inv;
@@ -58,7 +51,7 @@ void forward_planes(const View& y, const View& mean, const View& inv_std, const 
                      const C scale = w.data() ? inv * w.data()[c] : inv, shift = b.data() ? b.data()[c] : C(0);
                      map_run(
                          s.inner, q + k * s.inner,
-                         [=](auto e) {
+                         [scale, shift, m = m](auto e) {
                            using V = decltype(e);
                            return (e - V(m)) * V(scale) + V(shift);
                          },
@@ -139,8 +132,7 @@ void forward_channels(const View& y, const View& mean, const View& inv_std, cons
   for_samples(s, [&](std::int64_t i, const ChannelRows& rows) {
     const T* from = in.as<T>() + i * s.inner * s.channels;
     T* to = out.as<T>() + i * s.inner * s.channels;
-    std::vector<double> means, squares;  // of channels
-    channel_statistics(rows, from, means, squares);
+    const auto [means, squares] = channel_statistics(rows, from);
     std::vector<C> centre(static_cast<std::size_t>(s.channels)), scale = centre;
     for (std::int64_t group = 0; group < s.count; ++group) {
       const auto begin = static_cast<std::size_t>(group * s.each), end = begin + static_cast<std::size_t>(s.each);

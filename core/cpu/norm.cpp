@@ -1,6 +1,7 @@
 // Normalisation of rows: layer norm, and RMS norm, which is the same around zero instead of the mean. Statistics take
 // two passes (mean, then squared deviations), so a large mean costs no digits. What is done before or after, a residual
 // added to x or to dx, happens while the row is in the cache. Weight and bias may be absent (null).
+#include "core/cpu/row_moments.h"
 #include "core/cpu/wide_rows.h"
 #include "core/norm.h"
 #include "core/parallel.h"
@@ -10,6 +11,12 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 template <class C> ScratchVector<C> zeros(std::int64_t n) { return ScratchVector<C>(static_cast<std::size_t>(n)); }
+
+template <class C> RowMoments<C> moments_around_zero(std::int64_t n, const C* p) {
+  const C squares = fold_run<Sum>(
+      n, [](const auto& v) { return v * v; }, p);
+  return {C(0), squares / static_cast<C>(n)};
+}
 
 template <class C>
 void normalise_row(std::int64_t n, C* y, const C* x, C mean, C inv_std, const C* weight, const C* bias) {
@@ -106,15 +113,7 @@ void forward(const RowNorm& f) {
                        sums.put_rounded(r * row, row, sum);
                        p = sum;
                      }
-                     const C m = f.mean ? fold_run<Sum>(row, p) / static_cast<C>(row) : C(0);
-                     const C v = fold_run<Sum>(
-                                     row,
-                                     [=](auto e) {
-                                       auto d = e - decltype(e)(m);
-                                       return d * d;
-                                     },
-                                     p) /
-                                 static_cast<C>(row);
+                     const auto [m, v] = f.mean ? moments_of_row(row, p) : moments_around_zero(row, p);
                      const C s = C(1) / std::sqrt(v + static_cast<C>(f.eps));
                      if (f.mean) f.mean.as<C>()[r] = m;
                      f.inv_std.as<C>()[r] = s;

@@ -54,16 +54,30 @@ void reduce_sum(const View& y, const View& x, double divisor) {
   }
 }
 
-// y = sum((x - mean)^2) / divisor, in two passes.
+// y = sum((x - mean)^2) / divisor, in two passes. The mean is rounded, which adds the square of what it is wrong by to
+// every square: nothing, unless the mean is over a thousand times the deviation (in f32); then the sum of the
+// deviations says what it is.
 void reduce_var(const View& y, const View& x, double divisor) {
   visit_compute(x.dtype, [&]<class C> {
     DenseResult<C> out(y);
     const ReducePlan plan(y.sizes, x);
-    std::unique_ptr<C[]> mean(new C[static_cast<std::size_t>(plan.outputs)]);
+    const auto room = static_cast<std::size_t>(plan.outputs);
+    const auto n = static_cast<C>(plan.count);
+    std::unique_ptr<C[]> mean(new C[room]), away;
     reduce<Sum>(plan, Elements<C>{x}, mean.get());
-    for (std::int64_t i = 0; i < plan.outputs; ++i) mean[i] = mean[i] / static_cast<C>(plan.count);
-    reduce<Sum>(plan, SquaredDeviations<C>{x}, out.data(), static_cast<const C*>(mean.get()));
-    for (std::int64_t i = 0; i < plan.outputs; ++i) out.data()[i] = out.data()[i] / static_cast<C>(divisor);
+    for (std::size_t i = 0; i < room; ++i) mean[i] = mean[i] / n;
+    reduce<Sum>(plan, Deviations<C, true>{x}, out.data(), static_cast<const C*>(mean.get()));
+    for (std::size_t i = 0; i < room; ++i) {
+      C& squares = out.data()[i];
+      if (mean[i] * mean[i] * n * (8 * std::numeric_limits<C>::epsilon()) > squares) {
+        if (!away) {
+          away.reset(new C[room]);
+          reduce<Sum>(plan, Deviations<C, false>{x}, away.get(), static_cast<const C*>(mean.get()));
+        }
+        squares = std::max(C(0), squares - away[i] * (away[i] / n));
+      }
+      squares = squares / static_cast<C>(divisor);
+    }
     out.finish();
   });
 }

@@ -182,7 +182,7 @@ template <class C> struct Squares {
   }
   template <class F> bool with_memory(const F&) const { return false; }  // as below
 };
-template <class C> struct SquaredDeviations {  // from a mean per result
+template <class C, bool squared> struct Deviations {  // from a mean per result
   View x;
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
     const C* from = to;
@@ -190,49 +190,22 @@ template <class C> struct SquaredDeviations {  // from a mean per result
     else load_run(to, x.data, x.dtype, offset, stride, n);
     if (step == 0) {
       const C c = *centre;
-      for (std::int64_t i = 0; i < n; ++i) to[i] = (from[i] - c) * (from[i] - c);
+      for (std::int64_t i = 0; i < n; ++i) to[i] = of(from[i] - c);
     } else {
-      for (std::int64_t i = 0; i < n; ++i) to[i] = (from[i] - centre[i]) * (from[i] - centre[i]);
+      for (std::int64_t i = 0; i < n; ++i) to[i] = of(from[i] - centre[i]);
     }
   }
   void load(C* to, std::int64_t pitch, const BlockPlace& b, const C* centre) const {
     load_block(to, pitch, x, b);
     for (C* row = to; row < to + b.rows * pitch; row += pitch) {
-      for (std::int64_t j = 0; j < b.columns; ++j) row[j] = (row[j] - centre[j]) * (row[j] - centre[j]);
+      for (std::int64_t j = 0; j < b.columns; ++j) row[j] = of(row[j] - centre[j]);
     }
   }
   // rounded before it is folded, also where there is FMA
   template <class F> bool with_memory(const F&) const { return false; }
-};
-template <class T> struct DeviationProducts {  // g * (x - mean); g lies in memory as x does
-  using C = Compute<T>;
-  const T* x;
-  const T* g;
-  void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
-    if constexpr (std::is_same_v<T, C>) {
-      multiply(to, x + offset, g + offset, stride, n, centre, step);
-    } else {  // n is a tile at most
-      C wide[2][fold_tile];
-      convert_run(wide[0], x + offset, stride, n);
-      convert_run(wide[1], g + offset, stride, n);
-      multiply(to, wide[0], wide[1], 1, n, centre, step);
-    }
-  }
-  void load(C* to, std::int64_t pitch, const BlockPlace& b, const C* centre) const {
-    for (std::int64_t r = 0; r < b.rows; ++r)
-      load(to + r * pitch, b.offset + r * b.row, b.column, b.columns, centre, 1);
-  }
-  template <class F> bool with_memory(const F&) const { return false; }
 
  private:
-  static void multiply(C* to, const C* a, const C* b, std::int64_t stride, std::int64_t n, const C* centre, int step) {
-    if (step == 0 && stride == 1) {
-      const C c = *centre;
-      for (std::int64_t i = 0; i < n; ++i) to[i] = b[i] * (a[i] - c);
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) to[i] = b[i * stride] * (a[i * stride] - centre[i * step]);
-    }
-  }
+  static C of(C deviation) { return squared ? deviation * deviation : deviation; }
 };
 
 // The next `rows` steps of the reduction as rows of a block, whose pitch is a multiple of every vector.
