@@ -61,19 +61,23 @@ template <class C> __device__ inline void store_partial(C* partial, const Planes
 }
 
 template <class C, int width>
-__global__ void batch_norm_stretches(Planes p, Stretches stretches, C* partial, RowOperand x) {
+__global__ void batch_norm_stretches(Planes p, Stretches stretches, C* partial, RowOperand x, FirstElements firsts) {
   __shared__ C scratch[32];
+  const C first = firsts.at<C>(blockIdx.x);
   C v[width], sum = 0, squares = 0;
   walk_stretch<width>(p, stretches, [&](std::int64_t i) {
     load_slot(v, x, i);
 #pragma unroll
-    for (int k = 0; k < width; ++k) sum += v[k];
+    for (int k = 0; k < width; ++k) sum += v[k] - first;
   });
   const C mean = fold_block<Sum>(sum, scratch) / C(stretches.elements(blockIdx.y));
   walk_stretch<width>(p, stretches, [&](std::int64_t i) {
     load_slot(v, x, i);
 #pragma unroll
-    for (int k = 0; k < width; ++k) squares += (v[k] - mean) * (v[k] - mean);
+    for (int k = 0; k < width; ++k) {
+      const C away = v[k] - first - mean;
+      squares += away * away;
+    }
   });
   store_partial(partial, p, mean, fold_block<Sum>(squares, scratch));
 }
@@ -172,15 +176,16 @@ void forward(const BatchNormForward& f) {
   const DenseOutput out(f.y);
   visit_planes(p, f.x.dtype, {in.view, out.view, residual.view}, [&]<class C, int width>() {
     const Stretches stretches = stretches_of(p);
+    const FirstElements firsts{operand(in.view), p.inner, p.count()};
     const Tensor partial = Tensor::allocate({f.training ? stretches.count : 0, 2, p.channels}, dtype_of<C>, f.x.device);
     C* sums = static_cast<C*>(partial.raw_data());
     if (f.training) {
       launch("batch_norm_stretches", batch_norm_stretches<C, width>, grid_of_stretches(p, stretches), p, stretches,
-             sums, operand(in.view));
+             sums, operand(in.view), firsts);
     }
     launch("batch_norm_statistics", batch_norm_statistics<C>, grid_of_joins(p.channels), p.channels, stretches,
-           f.mean.as<C>(), f.inv_std.as<C>(), sums, RunningStatistic(f.running_mean), RunningStatistic(f.running_var),
-           f.training, f.momentum, f.eps);
+           f.mean.as<C>(), f.inv_std.as<C>(), sums, firsts, RunningStatistic(f.running_mean),
+           RunningStatistic(f.running_var), f.training, f.momentum, f.eps);
     launch("batch_norm", batch_norm_apply<C, width>, grid_of_slots(f.y.numel(), width), p, operand(out.view),
            operand(in.view), operand(residual.view), operand(w.view), operand(b.view), f.mean.as<C>(),
            f.inv_std.as<C>(), f.relu);

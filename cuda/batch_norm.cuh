@@ -45,14 +45,24 @@ struct RunningStatistic {
   }
 };
 
-// partial: of each stretch, the means of all channels and then the sums of (x - mean)^2. The batch's mean and
-// 1 / sqrt(biased variance + eps); running ones move towards mean and unbiased variance. Without training the running
-// statistics are used. Joining by Chan, Golub and LeVeque, 1979.
+// Statistics are of what elements are away from the first one of their channel: of x itself a large mean would be
+// rounded in every sum. `apart`: elements of x from one channel to the next.
+struct FirstElements {
+  RowOperand x;
+  std::int64_t apart, total;
+  template <class C> __device__ C at(std::int64_t c) const {
+    return total > 0 ? load_element<C>(x.data, x.dtype, c * apart) : C(0);
+  }
+};
+
+// partial: of each stretch, the means of all channels, as distances from the first elements, and then the sums of
+// (x - mean)^2. The batch's mean and 1 / sqrt(biased variance + eps); running ones move towards mean and unbiased
+// variance. Without training the running statistics are used. Joining by Chan, Golub and LeVeque, 1979.
 template <class C>
 __global__ void __launch_bounds__(32 * joining_rows)
     batch_norm_statistics(std::int64_t channels, Stretches stretches, C* means, C* inv_stds, const C* partial,
-                          RunningStatistic running_mean, RunningStatistic running_var, bool training, double momentum,
-                          C eps) {
+                          FirstElements first, RunningStatistic running_mean, RunningStatistic running_var,
+                          bool training, double momentum, C eps) {
   __shared__ C scratch[joining_rows][32];
   const std::int64_t c = std::int64_t{blockIdx.x} * 32 + threadIdx.x;
   C mean = 0, var = 0;
@@ -61,14 +71,14 @@ __global__ void __launch_bounds__(32 * joining_rows)
     for (std::int64_t s = threadIdx.y; s < stretches.count && c < channels; s += joining_rows) {
       sum += C(stretches.elements(s)) * partial[2 * s * channels + c];
     }
-    sum = fold_down(sum, scratch);
-    mean = stretches.count > 1 ? sum / C(stretches.total) : c < channels ? partial[c] : C(0);
+    mean = fold_down(sum, scratch) / C(stretches.total);
     for (std::int64_t s = threadIdx.y; s < stretches.count && c < channels; s += joining_rows) {
       const C away = partial[2 * s * channels + c] - mean;
       squares += partial[(2 * s + 1) * channels + c] + C(stretches.elements(s)) * away * away;
     }
     squares = fold_down(squares, scratch);
     if (threadIdx.y != 0 || c >= channels) return;
+    mean += first.at<C>(c);
     var = squares / C(stretches.total);
     if (stretches.total > 1) {
       running_mean.move(c, mean, momentum);

@@ -1,6 +1,7 @@
 // Batch norm where a pixel's channels are neighbours in memory: x as rows of channels. A thread has eight channels (one
 // where they do not come in eights) and walks down rows, so that what it must know of its channels stays in registers,
-// and a block's reads are whole lines. Every pass reads its operands once; the statistics by Welford's method, 1962.
+// and a block's reads are whole lines. Every pass reads its operands once; the statistics by Welford's method, 1962, of
+// what rows are away from the first one, for its running mean is rounded in every step.
 #include "cuda/batch_norm.cuh"
 
 namespace mantissa::cuda_backend {
@@ -77,10 +78,14 @@ batch_norm_rows(Channels t, Stretches stretches, C* partial, RowOperand x) {
   __shared__ std::int64_t counts[block_threads];
   const std::int64_t c = this_channel<width>();
   Moments<C, width> moments;
-  if (c < t.channels) {
+  if (c < t.channels && t.rows > 0) {
+    C first[width];
+    load_slot(first, x, c);
     walk_rows(stretches, [&](std::int64_t r) {
       C v[width];
       load_slot(v, x, r * t.channels + c);
+#pragma unroll
+      for (int k = 0; k < width; ++k) v[k] -= first[k];
       moments.add(v);
     });
   }
@@ -239,8 +244,8 @@ void batch_norm_channels(const BatchNormForward& f) {
       launch("batch_norm_rows", batch_norm_rows<C, width>, shape.over(stretches), shape.t, stretches, sums,
              operand(in.view));
     launch("batch_norm_statistics", batch_norm_statistics<C>, grid_of_joins(shape.t.channels), shape.t.channels,
-           stretches, f.mean.as<C>(), f.inv_std.as<C>(), sums, RunningStatistic(f.running_mean),
-           RunningStatistic(f.running_var), f.training, f.momentum, f.eps);
+           stretches, f.mean.as<C>(), f.inv_std.as<C>(), sums, FirstElements{operand(in.view), 1, shape.t.rows},
+           RunningStatistic(f.running_mean), RunningStatistic(f.running_var), f.training, f.momentum, f.eps);
     launch("batch_norm", batch_norm_apply_rows<C, width>, shape.over_rows(), shape.t, operand(out.view),
            operand(in.view), operand(residual.view), operand(w.view), operand(b.view), f.mean.as<C>(),
            f.inv_std.as<C>(), f.relu);
