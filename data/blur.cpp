@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/pixels.h"
+#include "data/vector_loops.h"
 
 namespace mantissa::data {
 namespace {
@@ -33,32 +34,39 @@ std::vector<float> gaussian(int size, float sigma) {
 // Position i of a line of n, mirrored at its first and last element.
 std::int64_t mirrored(std::int64_t i, std::int64_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
 
-// Rows first, then columns, in f32.
+// Rows first, then columns, in f32. Sums over the window of a whole line at a time.
 template <class T>
 void blur_plane(const T* in, std::int64_t height, std::int64_t width, const std::vector<float>& weights, T* out) {
-  const auto size = static_cast<std::int64_t>(weights.size()), half = size / 2;
-  const auto weight = [&](std::int64_t k) { return weights[static_cast<std::size_t>(k)]; };
-  std::vector<float> lines(static_cast<std::size_t>(height * width)), sums(static_cast<std::size_t>(width));
-  for (std::int64_t y = 0; y < height; ++y) {
-    for (std::int64_t x = 0; x < width; ++x) {
-      float sum = 0;
-      for (std::int64_t k = 0; k < size; ++k)
-        sum += weight(k) * static_cast<float>(in[y * width + mirrored(x + k - half, width)]);
-      lines[static_cast<std::size_t>(y * width + x)] = sum;
+  const auto size = static_cast<std::int64_t>(weights.size()), half = size / 2, longer = width + 2 * half;
+  std::vector<float> space(static_cast<std::size_t>(height * width + longer + width));
+  float *const lines = space.data(), *const line = lines + height * width, *const sums = line + longer;
+  const float* const window = weights.data();
+  with_vectors([=] {
+    // to[x] = the sum over k of window[k] * from(k)[x]
+    const auto add_up = [=](float* to, const auto& from) {
+      std::fill_n(to, width, 0.0f);
+      for (std::int64_t k = 0; k < size; ++k) {
+        const float weight = window[k];
+        const float* const __restrict values = from(k);
+        for (std::int64_t x = 0; x < width; ++x) to[x] += weight * values[x];
+      }
+    };
+    for (std::int64_t y = 0; y < height; ++y) {
+      const T* const row = in + y * width;
+      for (std::int64_t x = 0; x < width; ++x) line[half + x] = static_cast<float>(row[x]);
+      for (std::int64_t x = 0; x < half; ++x) {
+        line[x] = static_cast<float>(row[mirrored(x - half, width)]);
+        line[half + width + x] = static_cast<float>(row[mirrored(width + x, width)]);
+      }
+      add_up(lines + y * width, [=](std::int64_t k) { return line + k; });
     }
-  }
-  for (std::int64_t y = 0; y < height; ++y) {
-    std::fill(sums.begin(), sums.end(), 0.0f);
-    for (std::int64_t k = 0; k < size; ++k) {
-      const float* line = lines.data() + mirrored(y + k - half, height) * width;
-      for (float& sum : sums) sum += weight(k) * *line++;
+    for (std::int64_t y = 0; y < height; ++y) {
+      add_up(sums, [=](std::int64_t k) { return lines + mirrored(y + k - half, height) * width; });
+      T* const row = out + y * width;
+      for (std::int64_t x = 0; x < width; ++x)
+        row[x] = pixel_from<T>(std::is_same_v<T, float> ? sums[x] : sums[x] + 0.5f);
     }
-    for (std::int64_t x = 0; x < width; ++x) {
-      const float v = sums[static_cast<std::size_t>(x)];
-      if constexpr (std::is_same_v<T, float>) out[y * width + x] = v;
-      else out[y * width + x] = static_cast<T>(std::clamp(v + 0.5f, 0.0f, 255.0f));
-    }
-  }
+  });
 }
 
 void blur_image(const Tensor& images, std::int64_t b, const std::vector<float>& weights, const Tensor& out) {
@@ -71,29 +79,33 @@ void blur_image(const Tensor& images, std::int64_t b, const std::vector<float>& 
   else blur(images.data<float>(), out.data<float>());
 }
 
-// The inside of a plane. Sums of three rows, then of three columns.
+// The inside of a plane. Sums of three rows, then of three columns, along all rows as if they were one: what that makes
+// of the first and last pixel of each is undone.
 template <class T> void sharpen_plane(T* plane, std::int64_t height, std::int64_t width, double factor) {
   if (height <= 2 || width <= 2) return;
   using Sum = std::conditional_t<std::is_same_v<T, float>, float, int>;
   const std::vector<T> before(plane, plane + height * width);
-  std::vector<Sum> columns(static_cast<std::size_t>(width));
+  std::vector<Sum> columns(before.size());
   const auto rest = static_cast<float>(1 - factor);
-  for (std::int64_t y = 1; y + 1 < height; ++y) {
-    const T *row = before.data() + y * width, *above = row - width, *below = row + width;
-    T* out = plane + y * width;
-    Sum* sum = columns.data();
-    for (std::int64_t x = 0; x < width; ++x) sum[x] = static_cast<Sum>(above[x] + row[x] + below[x]);
-    for (std::int64_t x = 1; x + 1 < width; ++x) {
-      const auto own = static_cast<float>(row[x]);
-      const Sum thirteenfold = sum[x - 1] + sum[x] + sum[x + 1] + 4 * static_cast<Sum>(row[x]);
+  with_vectors([=, source = before.data(), sums = columns.data()] {
+    const T* const __restrict from = source;
+    Sum* const __restrict sum = sums;
+    T* const __restrict out = plane;
+    const std::int64_t end = (height - 1) * width;
+    for (std::int64_t i = width; i < end; ++i) sum[i] = static_cast<Sum>(from[i - width] + from[i] + from[i + width]);
+    for (std::int64_t i = width + 1; i < end - 1; ++i) {
+      const auto own = static_cast<float>(from[i]);
+      const Sum thirteenfold = sum[i - 1] + sum[i] + sum[i + 1] + 4 * static_cast<Sum>(from[i]);
       if constexpr (std::is_same_v<T, float>) {
-        out[x] = std::clamp(own + rest * (thirteenfold / 13 - own), 0.0f, 1.0f);
+        const float v = own + rest * (thirteenfold / 13 - own);
+        out[i] = v < 0 ? 0 : v > 1 ? 1 : v;
       } else {  // the mean is a whole level: (2 s + 13) / 26 without a division, exact for sums of u8
         const auto mean = static_cast<float>(((2 * thirteenfold + 13) * 40330) >> 20);
-        out[x] = static_cast<T>(static_cast<int>(std::clamp(own + rest * (mean - own), 0.0f, 255.0f)));
+        out[i] = pixel_from<T>(own + rest * (mean - own));
       }
     }
-  }
+    for (std::int64_t i = width; i < end; i += width) out[i] = from[i], out[i + width - 1] = from[i + width - 1];
+  });
 }
 
 // Of `count` planes that follow each other.

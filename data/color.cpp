@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/pixels.h"
+#include "data/vector_loops.h"
 
 namespace mantissa::data {
 namespace {
@@ -28,16 +29,19 @@ float gray(const Picture<std::uint8_t>& p, std::size_t i) {  // a whole level
   return static_cast<float>(static_cast<int>(gray_of(channel(0), channel(1), channel(2))));
 }
 
-float unit(float x) { return std::clamp(x, 0.0f, 1.0f); }
+float unit(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 
 // factor * x + rest of every value.
-void scale_and_add(Picture<float>& p, float factor, float rest) {
-  for (std::size_t i = 0; i < p.size(); ++i) p.v[i] = unit(factor * p.v[i] + rest);
-}
-void scale_and_add(Picture<std::uint8_t>& p, float factor, float rest) {
-  std::uint8_t* const v = p.v;
+template <class T> void scale_and_add(Picture<T>& p, float factor, float rest) {
+  T* const v = p.v;
   const std::size_t size = p.size();
-  for (std::size_t i = 0; i < size; ++i) v[i] = pixel_from<std::uint8_t>(factor * static_cast<float>(v[i]) + rest);
+  with_vectors([=] {
+    for (std::size_t i = 0; i < size; ++i) {
+      const float x = factor * static_cast<float>(v[i]) + rest;
+      if constexpr (std::is_same_v<T, float>) v[i] = unit(x);
+      else v[i] = pixel_from<std::uint8_t>(x);
+    }
+  });
 }
 
 template <class T> void brightness(Picture<T>& p, double factor) { scale_and_add(p, static_cast<float>(factor), 0); }
@@ -49,7 +53,14 @@ double sum_of_grays(const Picture<float>& p) {
 }
 double sum_of_grays(const Picture<std::uint8_t>& p) {
   std::int64_t sum = 0;
-  for (std::size_t i = 0; i < p.plane; ++i) sum += static_cast<int>(gray(p, i));
+  with_vectors([p, result = &sum] {
+    constexpr std::size_t block = std::size_t{1} << 20;  // whose sum an int holds
+    for (std::size_t begin = 0; begin < p.plane; begin += block) {
+      int part = 0;
+      for (std::size_t i = begin; i < std::min(p.plane, begin + block); ++i) part += static_cast<int>(gray(p, i));
+      *result += part;
+    }
+  });
   return static_cast<double>(sum);
 }
 
@@ -68,38 +79,52 @@ template <class T> void saturation(Picture<T>& p, double factor) {
     if constexpr (std::is_same_v<T, float>) return unit(v);
     else return pixel_from<std::uint8_t>(v);
   };
-  for (std::size_t i = 0; i < plane; ++i) {
-    const auto channel = [i](const T* of) { return static_cast<float>(of[i]); };
-    float without = gray_of(channel(red), channel(green), channel(blue));
-    if constexpr (!std::is_same_v<T, float>) without = static_cast<float>(static_cast<int>(without));
-    without *= rest;
-    red[i] = mixed(red[i], without);
-    green[i] = mixed(green[i], without);
-    blue[i] = mixed(blue[i], without);
-  }
+  with_vectors([=] {
+    for (std::size_t i = 0; i < plane; ++i) {
+      const auto channel = [i](const T* of) { return static_cast<float>(of[i]); };
+      float without = gray_of(channel(red), channel(green), channel(blue));
+      if constexpr (!std::is_same_v<T, float>) without = static_cast<float>(static_cast<int>(without));
+      without *= rest;
+      red[i] = mixed(red[i], without);
+      green[i] = mixed(green[i], without);
+      blue[i] = mixed(blue[i], without);
+    }
+  });
 }
 
-// Through hue, saturation and value (Smith, 1978); only the hue changes.
+// Through hue, saturation and value (Smith, 1978); only the hue changes. Everything is computed for every pixel, so
+// that the compiler makes vectors of it.
 template <class T> void hue(Picture<T>& p, double by) {
   if (!p.color) return;
   constexpr bool bytes = !std::is_same_v<T, float>;
   const auto turn = static_cast<float>(by);
+  const std::size_t plane = p.plane;
+  T *const __restrict red = p.v, *const __restrict green = red + plane, *const __restrict blue = green + plane;
   const auto load = [](T x) { return bytes ? static_cast<float>(x) * (1 / 255.0f) : static_cast<float>(x); };
-  for (std::size_t i = 0; i < p.plane; ++i) {
-    T *red = p.v + i, *green = red + p.plane, *blue = green + p.plane;
-    const float r = load(*red), g = load(*green), b = load(*blue);
-    const float high = std::max({r, g, b}), low = std::min({r, g, b}), chroma = high - low;
-    if (chroma <= 0) continue;
-    float h = high == r ? (g - b) / chroma : high == g ? 2 + (b - r) / chroma : 4 + (r - g) / chroma;
-    h = h / 6 + turn;
-    h = (h - std::floor(h)) * 6;
-    const auto channel = [&](float n) {  // n: 5 red, 3 green, 1 blue
-      const float k = n + h < 6 ? n + h : n + h - 6;
-      const float x = high - chroma * std::clamp(std::min(k, 4 - k), 0.0f, 1.0f);
-      return static_cast<T>(bytes ? x * 255.999f : x);
-    };
-    *red = channel(5), *green = channel(3), *blue = channel(1);
-  }
+  with_vectors([=] {
+    for (std::size_t i = 0; i < plane; ++i) {
+      const float r = load(red[i]), g = load(green[i]), b = load(blue[i]);
+      const float first = r < g ? g : r, high = first < b ? b : first;
+      const float least = g < r ? g : r, chroma = high - (b < least ? b : least);
+      const bool gray = chroma <= 0;
+      const float green_blue = g - b, blue_red = b - r, red_green = r - g;
+      const float difference = high == r ? green_blue : high == g ? blue_red : red_green;
+      const float sector = high == r ? 0.0f : high == g ? 2.0f : 4.0f;
+      float h = (sector + difference / (gray ? 1.0f : chroma)) / 6 + turn;
+      h = (h - std::floor(h)) * 6;
+      const auto channel = [&](float n, T before) {  // n: 5 red, 3 green, 1 blue
+        const float once = n + h, over = once - 6, k = once < 6 ? once : over, mirrored = 4 - k;
+        const float x = high - chroma * unit(k < mirrored ? k : mirrored);
+        if constexpr (bytes) {
+          const int level = static_cast<int>(x * 255.999f);
+          return static_cast<T>(gray ? before : level);
+        } else {
+          return gray ? before : x;
+        }
+      };
+      red[i] = channel(5, red[i]), green[i] = channel(3, green[i]), blue[i] = channel(1, blue[i]);
+    }
+  });
 }
 
 template <class T> using Change = void (*)(Picture<T>&, double);
@@ -144,12 +169,14 @@ void check_colors(const Tensor& images, const char* who) {
 // The brightness of each pixel of an image, in every channel of `out`.
 template <class T>
 void write_gray(const T* image, std::int64_t from_channels, std::int64_t plane, T* out, std::int64_t channels) {
-  for (std::int64_t i = 0; i < plane; ++i) {
-    const auto channel = [&](std::int64_t c) { return static_cast<float>(image[c * plane + i]); };
-    const float gray = from_channels == 3 ? gray_of(channel(0), channel(1), channel(2)) : channel(0);
-    for (std::int64_t c = 0; c < channels; ++c)
-      out[c * plane + i] = static_cast<T>(std::is_same_v<T, float> ? gray : gray + 0.5f);
-  }
+  with_vectors([=] {
+    for (std::int64_t i = 0; i < plane; ++i) {
+      const auto channel = [&](std::int64_t c) { return static_cast<float>(image[c * plane + i]); };
+      const float gray = from_channels == 3 ? gray_of(channel(0), channel(1), channel(2)) : channel(0);
+      const T level = pixel_from<T>(std::is_same_v<T, float> ? gray : gray + 0.5f);
+      for (std::int64_t c = 0; c < channels; ++c) out[c * plane + i] = level;
+    }
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "data/pixels.h"
 #include "data/places.h"
 #include "data/resize.h"
+#include "data/vector_loops.h"
 
 namespace mantissa::data {
 namespace {
@@ -26,15 +27,16 @@ void move_image(const Tensor& images, std::int64_t b, const Origin& o, const Rot
   const float half_h = 0.5f * static_cast<float>(h), half_w = 0.5f * static_cast<float>(w);
   const Origin part{o.xx / half_w, o.xy / half_w, o.x0 / half_w, o.yx / half_h, o.yy / half_h, o.y0 / half_h};
   const float middle_y = static_cast<float>(h - 1) / 2, middle_x = static_cast<float>(w - 1) / 2;
-  float *at_x = places.x.data(), *at_y = places.y.data();
-  for (int row = 0; row < h; ++row, at_x += w, at_y += w) {
-    const float y = static_cast<float>(row) - middle_y;
-    for (int column = 0; column < w; ++column) {
-      const float x = static_cast<float>(column) - middle_x;
-      at_x[column] = pixel_of(part.xx * x + part.xy * y + part.x0, w);
-      at_y[column] = pixel_of(part.yx * x + part.yy * y + part.y0, h);
+  with_vectors([=, at_x = places.x.data(), at_y = places.y.data()]() mutable {
+    for (int row = 0; row < h; ++row, at_x += w, at_y += w) {
+      const float y = static_cast<float>(row) - middle_y;
+      for (int column = 0; column < w; ++column) {
+        const float x = static_cast<float>(column) - middle_x;
+        at_x[column] = pixel_of(part.xx * x + part.xy * y + part.x0, w);
+        at_y[column] = pixel_of(part.yx * x + part.yy * y + part.y0, h);
+      }
     }
-  }
+  });
   sample_image(images, b, places, options, out);
 }
 

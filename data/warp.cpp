@@ -9,6 +9,7 @@
 #include "data/blur.h"
 #include "data/pixels.h"
 #include "data/places.h"
+#include "data/vector_loops.h"
 
 namespace mantissa::data {
 namespace {
@@ -52,14 +53,17 @@ void change_perspective(const Tensor& images, std::int64_t b, const Coefficients
   for (std::size_t i = 0; i < 8; ++i) k[i] = static_cast<float>(exact[i]);
   const std::int64_t h = images.size(2), w = images.size(3);
   const float half_h = 0.5f * static_cast<float>(h), half_w = 0.5f * static_cast<float>(w);
-  std::size_t i = 0;
-  for (std::int64_t row = 0; row < h; ++row)
-    for (std::int64_t column = 0; column < w; ++column, ++i) {
-      const float y = static_cast<float>(row) + 0.5f, x = static_cast<float>(column) + 0.5f;
-      const float depth = k[6] * x + k[7] * y + 1;
-      places.x[i] = pixel_of((k[0] / half_w * x + k[1] / half_w * y + k[2] / half_w) / depth - 1, w);
-      places.y[i] = pixel_of((k[3] / half_h * x + k[4] / half_h * y + k[5] / half_h) / depth - 1, h);
+  with_vectors([=, at_x = places.x.data(), at_y = places.y.data()]() mutable {
+    for (int row = 0; row < h; ++row, at_x += w, at_y += w) {
+      const float y = static_cast<float>(row) + 0.5f;
+      for (int column = 0; column < w; ++column) {
+        const float x = static_cast<float>(column) + 0.5f;
+        const float depth = k[6] * x + k[7] * y + 1;
+        at_x[column] = pixel_of((k[0] / half_w * x + k[1] / half_w * y + k[2] / half_w) / depth - 1, w);
+        at_y[column] = pixel_of((k[3] / half_h * x + k[4] / half_h * y + k[5] / half_h) / depth - 1, h);
+      }
     }
+  });
   sample_image(images, b, places, o, out);
 }
 

@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "core/cpu/isa.h"
+#include "core/random.h"
 #include "data/pipeline.h"
 #include "data/synthetic.h"
 #include "tests/testing.h"
@@ -408,5 +410,38 @@ TEST_CASE("a value to fill in is cut off to the levels of a picture, wherever it
     const int nearest = value == 77.9f ? 78 : level;  // as torchvision's rotation
     CHECK(filled(data::affine(x, {.right = 100}, {.fill = value})) == nearest);
     CHECK(filled(data::affine(x, {.right = 100}, {data::Interpolation::bilinear, value})) == nearest);
+  }
+}
+
+TEST_CASE("pictures change to the same bits whatever vectors the machine has") {
+  MANTISSA_PRINT_SEED();
+  manual_seed(test::seed());
+  const std::pair<const char*, void (*)(Tensor&, Draws&)> changes[] = {
+      {"colours", [](Tensor& x, Draws& d) { data::color_jitter_(x, d, {0.9f, 0.9f, 0.9f, 0.5f}); }},
+      {"grey", [](Tensor& x, Draws&) { x = data::grayscale(x, 3); }},
+      {"sharpness", [](Tensor& x, Draws&) { data::adjust_sharpness_(x, 1.7); }},
+      {"blur", [](Tensor& x, Draws&) { x = data::gaussian_blur(x, 5, 1.3f); }},
+      {"rotation", [](Tensor& x, Draws& d) { x = data::random_rotation(x, 180, d); }},
+      {"perspective", [](Tensor& x, Draws& d) { x = data::random_perspective(x, d, {.p = 1}); }},
+  };
+  const cpu_backend::Isa before = cpu_backend::isa();
+  for (const Dtype dtype : {u8, f32}) {
+    Tensor pictures = randint(0, 256, {5, 3, 19, 23}).to(u8);
+    pictures[0].slice(2, 0, 9).fill_(7);  // grey: without a hue
+    if (dtype == f32) pictures = data::to_float(pictures);
+    for (const auto& [name, change] : changes) {
+      INFO(name << " of " << name_of(dtype));
+      std::vector<Tensor> results;
+      for (const auto isa : {cpu_backend::Isa::baseline, cpu_backend::best_isa()}) {
+        cpu_backend::set_isa(isa);
+        Tensor x = pictures.clone();
+        Draws d = draws();
+        change(x, d);
+        cpu_backend::set_isa(before);
+        results.push_back(x);
+      }
+      CHECK_FALSE(same_bits(results[0], pictures));
+      CHECK(same_bits(results[0], results[1]));
+    }
   }
 }
