@@ -1,5 +1,5 @@
 // Every way to convolve (core/conv_ways.h) on the layers of the networks in bench/, channels-last: the table of
-// docs/performance.md. bench/conv_torch.py times PyTorch on the same layers.
+// docs/experiments.md. bench/conv_torch.py times PyTorch on the same layers.
 //   conv_bench [threads=2] [f32|bf16|f16] [part of a layer's name] [seconds for each] [images in a batch]
 // Prints, for each layer and pass, milliseconds and GFLOP/s of the definition (Winograd's are above the machine's peak)
 // for each way; a star marks the rule's. Minimum of the runs that fit into the time.

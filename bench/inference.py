@@ -4,7 +4,7 @@
     bench/inference.py --worker build/release/mantissa_bench [--only WORD...] [--modes eager eager-nhwc compile]
                        [--out FILE] [--blocks 8] [--turn 0.04]
 
-Prints one line each and, with --out, writes a table for docs/performance.md. The protocol is that of single operators
+Prints one line each and, with --out, writes a table for docs/experiments.md. The protocol is that of single operators
 (bench/operators.py): both sides compute the same result from weights drawn by a formula, turns are A B B A, and the
 ratio is the median of pairs, against the fastest mode of PyTorch.
 """

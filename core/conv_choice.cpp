@@ -1,4 +1,4 @@
-// Which way a convolution takes. The rule comes from the tables in docs/performance.md.
+// Which way a convolution takes. The rule comes from the tables in docs/experiments.md.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -9,7 +9,7 @@
 //
 // When to use it: to save the memory of logits that are large beside x and weight: many rows by some ten thousand
 // classes. It does the same three products as the two operators and takes about as long (on a CPU 0.98 to 1.11 times
-// for GPT-2's 8192 x 50304; docs/performance.md has times and bytes). With few classes, or to look at the logits, take
+// for GPT-2's 8192 x 50304; docs/experiments.md has times and bytes). With few classes, or to look at the logits, take
 // the two operators.
 #pragma once
 

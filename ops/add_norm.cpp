@@ -43,7 +43,7 @@ template <bool centred> struct AddNorm {
   static void samples(Samples& s);
 };
 
-// On a CPU the two are the faster way in halves: rows are widened and rounded between the passes (docs/performance.md).
+// On a CPU the two are the faster way in halves: rows are widened and rounded between the passes (docs/experiments.md).
 bool one_by_one(const Tensor& x, const Tensor& delta) {
   const Context& c = context();
   if (x.defined() && delta.defined() && x.device().is_cpu() && is_half(promote(x.dtype(), delta.dtype()))) return true;
