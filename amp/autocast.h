@@ -8,8 +8,8 @@
 //                           .policies = amp::Policies::torch_cuda(),
 //                           .cache = amp::CastCache::until_exit});
 //
-// Thread-local, nests, and survives exceptions; a thread starts outside, and enters the region of another with
-// capture() and Autocast(state). Call backward outside: it runs in the dtypes of the forward wherever it is called.
+// Regions are thread-local, nest, and end with an exception. A new thread starts outside; capture() and Autocast(state)
+// take a region along. backward() runs in the dtypes of the forward pass, inside a region or outside.
 // Semantics follow torch.autocast; double, integer and bool tensors are never cast. The dtype must be f16, bf16,
 // or f32 (which makes the region inert).
 #pragma once
@@ -29,11 +29,11 @@ struct Disabled {};
 inline constexpr Disabled disabled{};
 
 struct AutocastOptions {
-  std::optional<Dtype> dtype = {};      // absent: that of the region around, or bf16 on the CPU, f16 on CUDA
-  std::optional<Device> device = {};    // one device type; absent: all
-  bool enabled = true;                  // false: operators run in the dtypes that come in, whatever dtype says
-  Policies policies = {};               // on top of those of the region around
-  std::optional<CastCache> cache = {};  // absent: that of the region around; CastCache::kept outside
+  std::optional<Dtype> dtype = {};      // default: that of the enclosing region, else bf16 on the CPU, f16 on CUDA
+  std::optional<Device> device = {};    // one device type; default: all
+  bool enabled = true;                  // false: operators run in the dtypes of their inputs; dtype is ignored
+  Policies policies = {};               // added to those of the enclosing region
+  std::optional<CastCache> cache = {};  // default: that of the enclosing region, else CastCache::kept
 };
 
 class [[nodiscard]] Autocast {
@@ -65,7 +65,7 @@ template <class F> decltype(auto) autocast(const AutocastOptions& options, F&& b
 inline AutocastState capture() { return context().autocast; }
 inline bool is_enabled(Device d = cpu) { return context().autocast.enabled_on(d); }
 
-// Of the machinery: the inside of an operator, which no region and no observer concerns any more.
+// Internal: switches autocast and observers off inside an operator's implementation.
 class [[nodiscard]] OutsideAutocast {
  public:
   OutsideAutocast() : before_(context().autocast) {
@@ -79,12 +79,12 @@ class [[nodiscard]] OutsideAutocast {
   AutocastState before_;
 };
 
-// Used by apply(): replaces x[i] by its cast where the policy asks for one, which is the region's or else `own`.
-// `casts` holds the casts. With `reads_halves` (ops/op.h) casts of halves to f32 are left to the kernel; true when
-// x[0] would have been one.
+// Used by apply(): replaces x[i] by its cast where the policy asks for one: the region's policy for this operator, or
+// else `own`. The casts are stored in `casts`. With `reads_halves` (ops/op.h) f16 and bf16 inputs are not cast to f32;
+// returns whether x[0] is such an input.
 bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts,
                  bool reads_halves = false);
-// The same operator's result, for observers.
+// Tells observers the result of the operator that cast_inputs announced.
 void note_result(const Tensor& result);
 
 }  // namespace mantissa::amp

@@ -1,12 +1,12 @@
-// Precision of code that no policy knows: a function that must run in one dtype whatever region it is called from.
+// For your own code: a function that runs in one dtype, whatever autocast region it is called from.
 //
 //   auto sensitive = amp::custom_fwd(f32, [](const Tensor& x, const std::vector<Tensor>& w) { ... });
 //   Tensor y = sensitive(x, w);
 //
-// In a region its floating inputs arrive in that dtype, also those in vectors, arrays, pairs, tuples, optionals and
-// maps (f64 and integers stay), and autocast is off in its body; outside regions nothing happens. Gradients flow
-// through the casts. Follows torch.amp.custom_fwd(cast_inputs=...). For functions with a gradient of their own:
-// ops/function.h.
+// Inside a region its floating inputs are cast to that dtype, including those in vectors, arrays, pairs, tuples,
+// optionals and maps (f64 and integers are not), and autocast is off in its body; outside it is called as it is.
+// Gradients flow through the casts. Follows torch.amp.custom_fwd(cast_inputs=...). For functions with a gradient of
+// their own: ops/function.h.
 #pragma once
 
 #include <optional>

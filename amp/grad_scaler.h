@@ -3,25 +3,25 @@
 //
 //   amp::GradScaler scaler;
 //   backward(scaler.scale(loss));
-//   scaler.unscale_(opt);                  // optional: only to clip or look at true gradients
-//   optim::clip_grad_norm_(params, 1.0);   // takes the norm that unscale_ has found; or step(opt, ClipNorm{1.0})
-//   scaler.step(opt);                      // does nothing when a gradient is inf or NaN
+//   scaler.unscale_(opt);                  // optional: to clip, or to look at the true gradients
+//   optim::clip_grad_norm_(params, 1.0);   // reuses the norm that unscale_ computed; or step(opt, ClipNorm{1.0})
+//   scaler.step(opt);                      // skips the update if a gradient is inf or NaN
 //   scaler.update();                       // once per iteration, after all steps
 //
-// Scale, counters and verdicts live on the device, and the optimizer's kernel decides by itself
-// whether to skip: nothing here reads back to the host except what says so. Per optimizer:
-// unscale_ at most once, then step at most once, until update. Errors name the optimizer, the parameter and
-// both lines of the program whose calls conflict.
+// Scale, counters and verdicts live on the device, and the optimizer's kernel itself decides whether to
+// skip, so nothing is read back to the host unless a comment says so. Between two updates call, for each optimizer,
+// unscale_ at most once and then step at most once. Errors name the optimizer, the parameter, and the two lines of
+// the program whose calls conflict.
 //
-// Beyond PyTorch: other rules for the scale (amp/scale_policy.h); verdicts are booleans; a gradient must
-// be finite also after unscaling; bf16 and f64 gradients work; arguments are validated; growth happens
-// at >= interval; skips are counted and overflows reported; a gradient is divided by the scale its own loss
-// had, and sums over losses of different scales, or with gradients that unscale_ has divided, are refused
-// (amp/scale_ledger.h); a loss that no scaler has scaled counts as scaled by hand. Gradients changed between unscale_
-// and step are checked again only with the option recheck. Watching a scaler over time: amp/scale_monitor.h.
+// Beyond PyTorch: other rules for the scale (amp/scale_policy.h); verdicts are booleans; gradients must
+// be finite after unscaling, too; bf16 and f64 gradients work; arguments are validated; growth happens
+// at >= interval; skips are counted and overflows reported; each gradient is divided by the scale that its own loss
+// had, and sums over losses of different scales, or with gradients that unscale_ has already divided, are errors
+// (amp/scale_ledger.h); a loss that no scaler has scaled is taken to be scaled by hand. Gradients changed between
+// unscale_ and step are checked again only with the option recheck. To watch a scaler over time: amp/scale_monitor.h.
 //
-// Threads: scale(), get_scale() and reports may be called in any thread while others unscale, step and update;
-// these wait for each other.
+// Threads: scale(), get_scale() and the reports may be called from any thread at any time; unscale_, step and update
+// of several threads wait for one another.
 #pragma once
 
 #include <array>
@@ -53,7 +53,7 @@ struct OverflowReport {
 // "update 7: 3 inf and 0 NaN, first in fc1.weight, at scale 65536"
 std::string to_string(const OverflowReport& report);
 
-// loss * scale, and the loss itself for logging: reading that needs no scale.
+// loss * scale, together with the loss itself, for logging.
 class ScaledLoss : public Tensor {
  public:
   ScaledLoss(Tensor scaled, Tensor loss) : Tensor(std::move(scaled)), loss_(std::move(loss)) {}
@@ -63,7 +63,7 @@ class ScaledLoss : public Tensor {
   Tensor loss_;
 };
 
-struct ClipNorm { double max_norm; };  // for step: of the unscaled gradients of the optimizer, seen as one vector
+struct ClipNorm { double max_norm; };  // for step: bounds the norm of all unscaled gradients as one vector
 
 struct ScalerHistory {
   std::int64_t updates = 0, skipped = 0, forward_failures = 0;
@@ -79,9 +79,9 @@ class GradScaler {
   GradScaler(const GradScaler& other);  // an independent copy; only between iterations
   GradScaler& operator=(const GradScaler&) = delete;
 
-  // loss * scale, differentiable. A loss below f32 is multiplied in f32. An f16 loss that wants a gradient is
-  // refused unless max_scale fits f16: the first gradient of backward is the scale itself. The first loss
-  // decides where the scaler lives; losses on other devices of that type are multiplied where they are.
+  // loss * scale, differentiable. An f16 or bf16 loss is multiplied in f32. An f16 loss that requires a gradient is
+  // an error unless max_scale fits f16, because backward starts with the scale itself. The scaler's state lives on
+  // the device of the first loss; losses on other devices of that type are multiplied where they are.
   ScaledLoss scale(const Tensor& loss, CallSite site = CallSite::current());
   template <class T> auto scale(const std::vector<T>& losses, CallSite site = CallSite::current()) {
     std::vector<std::decay_t<decltype(scale(losses[0], site))>> scaled;
@@ -98,8 +98,8 @@ class GradScaler {
     return std::pair{scale(losses.first, site), scale(losses.second, site)};
   }
 
-  // The scale as it is now, for losses to come: what happens to the scale meanwhile, in other threads, does not reach
-  // them. For who works one iteration ahead of the optimizer (optim/async_trainer.h).
+  // The scale as it is now, to be used for later losses whatever other threads do to the scale in between. For code
+  // that works one iteration ahead of the optimizer (optim/async_trainer.h).
   struct Pin {
     Tensor scale;  // undefined when disabled
     std::uint64_t tag = 0;
@@ -107,31 +107,31 @@ class GradScaler {
   Pin pin(Device device, CallSite site = CallSite::current());
   ScaledLoss scale(const Tensor& loss, const Pin& pin);
 
-  // Divides its gradients by their scale, in place.
+  // Divides the optimizer's gradients by their scale, in place.
   void unscale_(Steppable& optimizer, CallSite site = CallSite::current());
-  // A step unless a gradient was not finite. Without unscale_ before it, gradients are read once to be checked and once
-  // by the update, which divides them while it reads (Steppable::scales_while_reading); in memory they are divided when
-  // somebody looks at them or adds to them, which after zero_grad nobody does. An optimizer that cannot, gradients on
-  // several devices or of several scales, and gradients that somebody else holds are divided in memory first.
+  // Steps unless a gradient is inf or NaN. Without unscale_ before it, gradients are read twice: by the check, and by
+  // the update, which divides them as it reads (Steppable::scales_while_reading). In memory they are divided only if
+  // somebody looks at them or adds to them later. They are divided in memory first if the optimizer cannot scale while
+  // reading, if they are on several devices or have several scales, and if somebody else holds a handle to one.
   StepResult step(Steppable& optimizer, CallSite site = CallSite::current());
-  // The same with gradients clipped to a norm, in the same two passes. Instead of unscale_, clip_grad_norm_ and step,
-  // and with the same bits for f32 gradients; the norm before clipping is in the result. A disabled scaler clips too,
-  // so that a loop is the same for f32, bf16 and f16; gradients that are not finite then become NaN, as in PyTorch.
+  // The same with gradients clipped to a norm, in the same two passes. Replaces unscale_, clip_grad_norm_ and step,
+  // with the same bits for f32 gradients; the norm before clipping is in the result. A disabled scaler clips too, so
+  // that one loop serves f32, bf16 and f16; if a gradient is not finite, all then become NaN, as in PyTorch.
   StepResult step(Steppable& optimizer, const ClipNorm& clip, CallSite site = CallSite::current());
-  // A closure would be called at one scale only: attempt() is for closures.
+  // Not for closures (LBFGS calls them several times, at one scale): use attempt().
   template <std::invocable F> StepResult step(Steppable& optimizer, F&& closure, CallSite = {}) = delete;
   void update(CallSite site = CallSite::current());  // adapts the scale to what the steps since the last update found
   void update(double new_scale, CallSite site = CallSite::current());         // sets the scale instead
   // Sets the scale to a tensor's: one element, floating, without gradient; copied.
   void update(const Tensor& new_scale, CallSite site = CallSite::current());
-  // Forgets the iteration that has begun: what was unscaled or stepped since the last update() does not count.
-  // After an exception in mid-iteration; zero_grad() is up to the caller.
+  // Abandons the current iteration, for instance after an exception: forgets which optimizers were unscaled or stepped
+  // since the last update(). Call zero_grad() yourself.
   void discard(CallSite site = CallSite::current());
 
-  // Runs one iteration and update(), and while its step was skipped repeats it, at most `retries` times:
-  // a batch is computed again at a lower scale and not lost. `iteration` does everything from zero_grad
-  // to step and returns what step returned. Reads the verdict each time. With a static scale, which no
-  // repetition could lower, it runs once.
+  // Runs one iteration and update(), and repeats both while the step was skipped, at most `retries` times, so
+  // that the batch is computed again at a lower scale instead of being lost. `iteration` does everything from
+  // zero_grad to step and returns what step returned. Reads the verdict back to the host each time. With a
+  // static scale, which repetitions would not lower, it runs once.
   template <class F> StepResult attempt(int retries, F&& iteration, CallSite site = CallSite::current()) {
     check(retries >= 0, "GradScaler.attempt: retries must not be negative, got ", retries);
     for (;; --retries) {

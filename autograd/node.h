@@ -35,20 +35,20 @@ class Node : public RefCounted {
   virtual bool is_leaf() const { return false; }
   std::span<const NodeRef> edges() const { return edges_; }
 
-  // Input 0, where backward adds its gradient to what has arrived at that input's node so far: a contiguous tensor like
-  // the input, given in input_gradients[0]. That may stay undefined, as all of input_gradients does for other nodes.
+  // Not null: backward() itself adds the gradient of input 0 (which is described) to what that input's node has so far,
+  // a contiguous tensor in input_gradients[0], which may be undefined. Other nodes find all of them undefined.
   virtual const InputMeta* adds_to() const { return nullptr; }
   struct Pass {  // what the running backward pass allows
-    // the graph is not kept, so the node hands what it has saved to its rules, which may write over it
+    // the graph is not retained, so a node may give its saved tensors to its rules, which may overwrite them
     // (autograd/last_owner.h)
     bool last = false;
     bool to_leaves = false;  // rules may add to gradients of leaves (autograd/place.h)
   };
-  // Gradients of the inputs that have an edge, given the gradient of result 0. Undefined
-  // ones are zero, or in their leaves.
+  // Computes the gradients of the inputs that have an edge from the gradient of result 0. One left
+  // undefined is zero, or has been added to its leaf already (Pass::to_leaves).
   virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, Pass pass) = 0;
   virtual void release_saved() {}
-  // Whether the only input's gradient is that of result 0 in one part of it and zero elsewhere: says in which.
+  // Whether the gradient of the only input is that of result 0 in one part and zero elsewhere; sets the part.
   virtual bool is_part(Part&) const { return false; }
 
   Hooks& hooks();  // made on first use
@@ -64,7 +64,7 @@ class Node : public RefCounted {
   Hooks* hooks_ = nullptr;  // owned
 };
 
-// Where a gradient comes to rest.
+// The node of a parameter or another leaf; it owns the gradient.
 class LeafNode final : public Node {
  public:
   LeafNode(const Dims& sizes, Dtype dtype, Device device)
@@ -78,8 +78,8 @@ class LeafNode final : public Node {
   // several threads may meet in one leaf (in unspecified order).
   void accumulate(Tensor g, bool create_graph);
 
-  // While it lives, `grad` is this thread's to change: locked, and nothing pending. In the end the gradient carries the
-  // loss scales of the running pass, too.
+  // While it lives, this thread may change `grad`: it holds the lock and has settled pending scalings. At its end the
+  // gradient is tagged with the loss scales of the running backward pass (amp/scale_ledger.h).
   class Update {
    public:
     explicit Update(LeafNode& leaf);
@@ -95,14 +95,14 @@ class LeafNode final : public Node {
   Tensor grad;
   Tensor shadow;                     // the leaf's value in a lower precision (set_shadow) ...
   std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version
-  int shadow_holders = 0;            // regions that drop the shadow when they end, the last of them for all
+  int shadow_holders = 0;            // autocast regions that still use the shadow; the last one to end drops it
   std::atomic<bool> unlisted = false;  // autograd/unlisted.h
   std::mutex mutex;
 
   // Under the mutex. An undefined tensor drops the shadow.
   void set_shadow(Tensor fresh, std::uint32_t version);
-  static std::int64_t shadow_bytes();       // of all leaves now,
-  static std::int64_t peak_shadow_bytes();  // and at most since the start or the reset
+  static std::int64_t shadow_bytes();       // of all leaves, now
+  static std::int64_t peak_shadow_bytes();  // the largest value since the start or the last reset
   static void reset_peak_shadow_bytes();
 
   const Dims& sizes() const { return sizes_; }
@@ -117,7 +117,7 @@ class LeafNode final : public Node {
 
 void forget_unlisted(LeafNode& leaf);  // autograd/unlisted.cpp
 
-// The leaf that `t` is; null for the result of an operator and for what wants no gradient.
+// The node of a leaf; null for the result of an operator and for a tensor that requires no gradient.
 inline LeafNode* leaf_of(const Tensor& t) {
   Node* node = t.impl()->node.get();
   return node && node->is_leaf() ? static_cast<LeafNode*>(node) : nullptr;

@@ -66,7 +66,7 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
   }
 
  private:
-  // What a rule gets; the last one that runs gets the node's own handles.
+  // What rules are given. The last rule to run gets the node's own handles, which it may reuse.
   struct Given {
     Tensor& gradient;
     bool own_gradient, own_saved;

@@ -9,12 +9,12 @@
 //   In<i>       input i                            Out<k>   result k
 //   Shape<i>    sizes and dtype of input i, free   Needs    which inputs want a gradient
 //   Shapes      those of all inputs (lists)        Into<i>  where the gradient of input i goes (autograd/place.h)
-//   Arrived     what has reached the node of input 0 so far, from others that read it; maybe undefined. A rule that
-//               takes it gives the total for input 0: one pass less than an addition afterwards, with the same bits
+//   Arrived     the gradient of input 0 that its other consumers have contributed so far; may be undefined. A rule
+//               that takes it returns the sum: one pass over memory less than an addition, with the same bits
 // `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at
 // once, for gradients that share work (norms); inputs not wanted may stay undefined.
-// Broadcasting and casts are undone by the node, never in a rule. Tensors are taken by value: the last rule of a node
-// gets its own handles, so that apply_over may write over what nobody else holds (autograd/last_owner.h).
+// Broadcasting and casts are undone by the node, never in a rule. Rules take tensors by value: the last rule of a
+// node gets the node's own handles, so apply_over can reuse memory that nobody else holds (autograd/last_owner.h).
 #pragma once
 
 #include <tuple>
@@ -72,7 +72,7 @@ template <class F> constexpr std::uint64_t saved_by_rule() {
 
 template <class T> inline constexpr bool has_arrived = false;
 template <class... A> inline constexpr bool has_arrived<std::tuple<A...>> = (std::is_same_v<A, Arrived> || ...);
-template <class... F> constexpr bool takes_arrived(const Rules<F...>&) { return false; }  // none has asked for it yet
+template <class... F> constexpr bool takes_arrived(const Rules<F...>&) { return false; }  // no rule needs it so far
 template <class F> constexpr bool takes_arrived(const Joint<F>&) { return has_arrived<ParametersOf<F>>; }
 
 // What must be saved when the inputs in `wanted` need gradients.

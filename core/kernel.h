@@ -1,9 +1,9 @@
 // MANTISSA_KERNEL(name, parameters...) declares a kernel once and makes its chooser
 //   kernels::name(device, arguments...)
 // which calls the version for the device and, on the CPU, for the instruction set found at start.
-// There is no table to register in: a CPU kernel that was forgotten is a link error. CUDA kernels are weak
-// symbols, null in a program without the CUDA backend (core/accelerator.h); tests/cuda_kernels_test.sh lists
-// those that nobody has written.
+// There is no registry: a CPU kernel that nobody has defined is a link error. CUDA kernels are weak symbols,
+// null in a program without the CUDA backend (core/accelerator.h); tests/cuda_kernels_test.sh lists those that
+// are missing.
 //
 // Every file in core/cpu/ is compiled once per instruction set into its own namespace; it defines
 //   namespace mantissa::cpu_backend::MANTISSA_ISA { void name(parameters...) { ... } }

@@ -2,7 +2,7 @@
 // Conventions, unless a line says otherwise: shapes broadcast by NumPy's rule; negative dims count
 // from the end; names, defaults and meaning follow PyTorch. Results are contiguous, except that on the CPU conv2d
 // chooses the faster layout of images (core/conv.h) and elementwise operators, copies, batch_norm, pooling and cat
-// keep channels-last where an operand has it. Who reads data() asks for contiguous(x); all operators take any strides.
+// keep channels-last where an operand has it. Call contiguous(x) before data(); operators themselves take any strides.
 // A test compares this list with the registry: an operator here without an entry there fails.
 #pragma once
 
@@ -42,7 +42,7 @@ Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor frac(const Tensor& x);                           // x - trunc(x)
 Tensor hypot(const Tensor& a, const Tensor& b);         // sqrt(a^2 + b^2) without overflow on the way
 Tensor copysign(const Tensor& a, const Tensor& b);      // |a| with the sign of b
-// infinities: the dtype's ends
+// by default infinities become the dtype's largest and smallest value
 Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
                   std::optional<double> neginf = {});
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition is bool
@@ -102,7 +102,7 @@ Tensor celu(const Tensor& x, double alpha = 1);
 Tensor gelu(const Tensor& x, std::string_view approximate = "none");  // x * Phi(x); or "tanh"
 Tensor silu(const Tensor& x);   // x * sigmoid(x)
 Tensor mish(const Tensor& x);   // x * tanh(softplus(x))
-Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // x itself where beta * x > threshold
+Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // linear where beta * x > threshold
 Tensor hardtanh(const Tensor& x, double low = -1, double high = 1);
 Tensor hardsigmoid(const Tensor& x);
 Tensor hardswish(const Tensor& x);
@@ -143,15 +143,15 @@ Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
 
 // --- reductions; an empty `dims` means all; sums and products of integers are i64 ---
-// Where an operator takes `dtype`, x is cast to it first, and autocast leaves such a call alone.
+// Where `dtype` is given, x is cast to it first, and autocast does not touch the call.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
-// Without NaN: as sum, with 0 in its place, and as mean, of what is not NaN.
+// sum and mean of the elements that are not NaN.
 Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {});
 Tensor var(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);  // unbiased by default
-// mantissa::std(x) or x.std(), also under `using namespace mantissa`: std alone is the namespace
+// Write mantissa::std(x) or x.std(), even under `using namespace mantissa`: plain std names the namespace.
 Tensor std(const Tensor& x, const Dims& dims = {}, bool keepdim = false, int correction = 1);
 // sum(|x|^p)^(1/p); p may be 0, HUGE_VAL, ...
 Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false,
@@ -168,21 +168,21 @@ Tensor argmax(const Tensor& x, int dim, bool keepdim = false);
 Tensor argmin(const Tensor& x, int dim, bool keepdim = false);
 Tensor argmax(const Tensor& x);  // in row-major order
 Tensor argmin(const Tensor& x);
-Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is one not 0?
-// bool: is none 0? Also an index: x[{all, 0}]
+Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is any element nonzero?
+// bool: are all elements nonzero? As an index `all` means a whole dimension: x[{all, 0}]
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
-Tensor sum_to(const Tensor& x, const Dims& sizes);  // sums away what broadcasting `sizes` had repeated
+Tensor sum_to(const Tensor& x, const Dims& sizes);  // undoes broadcasting from `sizes`, by sums
 
 // --- order statistics: the gradient goes to the elements that were chosen; NaN counts as the largest value ---
 ValuesIndices median(const Tensor& x, int dim, bool keepdim = false);  // the lower of two in the middle; NaN wins
 Tensor median(const Tensor& x);
-// the most frequent value, of several the smallest; the index of its last occurrence
+// the most frequent value (the smallest, in a tie) and the index of its last occurrence
 ValuesIndices mode(const Tensor& x, int dim = -1, bool keepdim = false);
 ValuesIndices kthvalue(const Tensor& x, std::int64_t k, int dim = -1, bool keepdim = false);  // k = 1: the smallest
-// The values below which the fractions q of x along dim lie: one for q [], n of them in a new first dim for q [n].
-// Without dim: of the flattened x. NaN where x has one. interpolation: linear, lower,
-// higher, nearest, midpoint.
+// The q-quantiles of x along dim, q from 0 to 1: for q [] one, for q [n] n of them in a new first dim. Without dim:
+// of the flattened x. NaN where x has a NaN. interpolation between two elements: linear, lower, higher,
+// nearest or midpoint.
 Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false,
                 std::string_view interpolation = "linear");
 Tensor quantile(const Tensor& x, double q, std::optional<int> dim = {}, bool keepdim = false,
@@ -191,7 +191,7 @@ Tensor quantile(const Tensor& x, double q, std::optional<int> dim = {}, bool kee
 // --- running along a dim ---
 Tensor cumsum(const Tensor& x, int dim, std::optional<Dtype> dtype = {});  // of integers i64, as cumprod
 Tensor cumprod(const Tensor& x, int dim, std::optional<Dtype> dtype = {});
-ValuesIndices cummax(const Tensor& x, int dim);  // running maxima and where the last of equal ones stands
+ValuesIndices cummax(const Tensor& x, int dim);  // running maxima; of equal ones the last one's index
 ValuesIndices cummin(const Tensor& x, int dim);
 Tensor logcumsumexp(const Tensor& x, int dim);
 Tensor diff(const Tensor& x, int n = 1, int dim = -1);  // x[i + 1] - x[i], n times
@@ -218,7 +218,7 @@ Tensor cross(const Tensor& a, const Tensor& b, int dim = -1);  // of dimension 3
 Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);  // a [..., P, M], b [..., R, M] -> distances [..., P, R]
 Tensor pdist(const Tensor& x, double p = 2);  // distances of all pairs of rows i < j, in that order
-Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double eps = 1e-12);  // x / max(norm(x), eps)
+Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double eps = 1e-12);  // x / max(norm, eps)
 
 // --- triangles and diagonals ---
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);  // of the last two dims: 0 above the diagonal
@@ -229,7 +229,7 @@ Tensor trace(const Tensor& x);
 Tensor diag(const Tensor& x, std::int64_t diagonal = 0);  // a matrix of a vector, or the other way round
 Tensor diag_embed(const Tensor& x, std::int64_t offset = 0);  // the last dim becomes the diagonal of a matrix
 
-// --- convolution; sizes of windows are one number for all dims, 3, or one for each, {3, 5} for height and width ---
+// --- convolution; stride, padding, ... are one number for all dims, 3, or one for each, {3, 5}: height, width ---
 struct Conv1dOptions { int stride = 1, padding = 0, dilation = 1, groups = 1; };
 // x [N, C, L], weight [O, C/groups, k]
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions = {});
@@ -292,7 +292,7 @@ Tensor adaptive_avg_pool3d(const Tensor& x, PerDim<3> output);
 Tensor adaptive_max_pool1d(const Tensor& x, int output);
 Tensor adaptive_max_pool2d(const Tensor& x, PerDim<2> output);
 Tensor adaptive_max_pool3d(const Tensor& x, PerDim<3> output);
-// With the index of every maximum in its flattened image or volume, as max_unpool wants it.
+// Also returns the index of every maximum in its flattened image or volume, as max_unpool needs it.
 ValuesIndices max_pool1d_with_indices(const Tensor& x, int kernel, Pool1dOptions = {});
 ValuesIndices max_pool2d_with_indices(const Tensor& x, PerDim<2> kernel, Pool2dOptions = {});
 ValuesIndices max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, Pool3dOptions = {});
@@ -319,12 +319,12 @@ Tensor pad(const Tensor& x, const Dims& borders, std::string_view mode = "consta
 Tensor pixel_shuffle(const Tensor& x, int upscale_factor);      // [*, C r^2, H, W] -> [*, C, H r, W r]
 Tensor pixel_unshuffle(const Tensor& x, int downscale_factor);  // and back
 struct InterpolateOptions {
-  Dims size = {};                          // of the result, or
-  std::vector<double> scale_factor = {};   // one for all dims or one each
+  Dims size = {};                          // spatial sizes of the result; give either this or
+  std::vector<double> scale_factor = {};   // one factor for all dims or one for each
   std::string_view mode = "nearest";       // nearest, nearest-exact, linear, bilinear, bicubic, trilinear, area
   bool align_corners = false;
   bool recompute_scale_factor = false;     // take the scale from the rounded sizes
-  bool antialias = false;                  // bilinear and bicubic: filter before making smaller
+  bool antialias = false;                  // bilinear and bicubic: low-pass filter before downsampling
 };
 Tensor interpolate(const Tensor& x, const InterpolateOptions&);  // x [N, C, ...]
 struct UnfoldOptions { PerDim<2> dilation = 1, padding = 0, stride = 1; };
@@ -338,7 +338,7 @@ struct GridSampleOptions { std::string_view mode = "bilinear", padding_mode = "z
 Tensor grid_sample(const Tensor& x, const Tensor& grid, GridSampleOptions = {});
 // The grid of an affine map: theta [N, 2, 3] for sizes [N, C, H, W], [N, 3, 4] for [N, C, D, H, W].
 Tensor affine_grid(const Tensor& theta, const Dims& sizes, bool align_corners = false);
-// [N, C, ...]: channels of the groups in turns
+// [N, C, ...]: interleaves the channels of the groups
 Tensor channel_shuffle(const Tensor& x, int groups);
 
 // --- normalisation and softmax ---
@@ -356,10 +356,10 @@ Tensor layer_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& w
 // x / sqrt(mean(x^2) + eps) over the trailing dims; without eps f64's epsilon for f64, else f32's.
 Tensor rms_norm(const Tensor& x, const Dims& normalized_shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
-// By the statistics of each sample's groups of channels, all further dims included. x [N, C, ...].
+// Normalises each group of channels of each sample, over these channels and all trailing dims. x [N, C, ...].
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
-// Per sample and channel. running_* may be undefined; with use_input_stats they take the samples' average.
+// Normalises each channel of each sample. running_* may be undefined; with use_input_stats they are updated.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
                      const Tensor& weight = {}, const Tensor& bias = {}, bool use_input_stats = true,
                      double momentum = 0.1, double eps = 1e-5);
@@ -371,17 +371,17 @@ Tensor softmin(const Tensor& x, int dim, std::optional<Dtype> dtype = {});  // s
 
 // --- attention ---
 struct AttentionOptions {
-  double dropout_p = 0;  // always applied: 0 outside training
+  double dropout_p = 0;  // always applied: pass 0 outside training
   bool is_causal = false;
   std::optional<double> scale = {};  // 1 / sqrt(D) by default
   bool enable_gqa = false;           // key and value have fewer heads (dimension -3)
 };
 // query [..., L, D], key [..., S, D], value [..., S, E] -> [..., L, E]. attn_mask broadcasts to
-// [..., L, S]: bool, true where a query may look, or floating, added to the scores.
+// [..., L, S]: bool (true: this query may attend to this key) or floating (added to the scores).
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask = {}, const AttentionOptions& = {});
-// Turns pairs of x [..., T, D] by angles (start + t) * base^(-2i / D); pairs are (i, i + D / 2), or
-// neighbours when interleaved.
+// Rotates pair i of position t of x [..., T, D] by the angle (start + t) * base^(-2i / D). Pairs are elements
+// (i, i + D / 2), or (2i, 2i + 1) when interleaved.
 Tensor rotary_embedding(const Tensor& x, std::int64_t start = 0, double base = 10000, bool interleaved = false);
 
 // --- losses: scalars unless reduction is none ---
@@ -401,7 +401,7 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::me
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean, double beta = 1);
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean, double delta = 1);
-// x: probabilities. Not for autocast, where 1 - x has no digits left: use the next. weight may be undefined.
+// x: probabilities. Refused under autocast, where 1 - x would lose its digits: use the next one. weight is optional.
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                             Reduction = Reduction::mean);
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight = {},
@@ -433,7 +433,7 @@ struct TripletMarginOptions {
 };
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            TripletMarginOptions = {});
-// The same with a distance of one's own, pairs of [N, ...] to [N].
+// The same with your own distance, which maps a pair of [N, ...] to [N].
 struct TripletMarginWithDistanceOptions {
   double margin = 1;
   bool swap = false;
@@ -452,13 +452,13 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction =
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                    Reduction = Reduction::mean);
 // Connectionist temporal classification (Graves et al., 2006). log_probs [T, N, C] or [T, C], targets i64
-// [N, S] or all one after the other [sum of target_lengths], lengths i64 [N] or []. mean divides each loss
-// by its target's length first. zero_infinity: targets that do not fit give 0 instead of infinity.
+// [N, S] or concatenated, [sum of target_lengths]; lengths i64 [N] or []. mean divides each loss by the length
+// of its target first. zero_infinity: a target too long for its input gives 0 instead of infinity.
 struct CtcOptions { std::int64_t blank = 0; Reduction reduction = Reduction::mean; bool zero_infinity = false; };
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, CtcOptions = {});
 
-// --- indexing: indices are i64 and must lie inside, unless a line allows negative ones ---
+// --- indexing: indices are i64 and must be in range; negative ones only where a line says so ---
 // weight [V, D] -> [*, D]; the row padding_idx (negative: from the end) gets no gradient.
 Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std::int64_t> padding_idx = {});
 // For dim 0: y[i, j] = x[index[i, j], j]. index has x's rank.
@@ -467,7 +467,7 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);  // gather
 Tensor take_along_dim(const Tensor& x, const Tensor& index);           // of the flattened x
 Tensor take(const Tensor& x, const Tensor& index);                     // from the flattened x; may be negative
 Tensor index_select(const Tensor& x, int dim, const Tensor& index);    // index [n]
-// x[i, j, ...] of tensors over the first dims; they broadcast, may be negative, or be bool masks.
+// x[i, j, ...] with index tensors for the first dims: i64, broadcast, possibly negative, or bool masks.
 Tensor index(const Tensor& x, std::span<const Tensor> indices);
 inline Tensor index(const Tensor& x, std::initializer_list<Tensor> i) {
   return index(x, std::span(i.begin(), i.size()));
@@ -480,9 +480,9 @@ inline Tensor index_put(const Tensor& x, std::initializer_list<Tensor> i, const 
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source, double alpha = 1);
 Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value);  // may be negative
-// The other way round, x with y[index[i, j], j] += source[i, j].
+// The reverse of gather: a copy y of x, with y[index[i, j], j] += source[i, j].
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);  // of equal indices the last wins
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);  // equal indices: the last wins
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
 // Reduces the sources of equal indices; reduce: sum, prod, mean, amax, amin. include_self: with x's own element.
 Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
@@ -492,21 +492,21 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);  // 1-d, in row-major
 // source's first elements where mask is true
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
 Tensor nonzero(const Tensor& x);  // i64 [count, rank of x]
-// x i64 [*] -> i64 [*, classes]; classes -1: the largest of x, and one
+// x i64 [*] -> i64 [*, classes]; classes = -1: max(x) + 1
 Tensor one_hot(const Tensor& x, std::int64_t classes = -1);
-// How often x [n] has each number from 0 to its largest, or the sums of their weights.
+// How often each number from 0 to max(x) occurs in x [n]; with weights, the sums of theirs.
 Tensor bincount(const Tensor& x, const Tensor& weights = {}, std::int64_t minlength = 0);
 
 // --- sorting and searching ---
 ValuesIndices sort(const Tensor& x, int dim = -1, bool descending = false);  // stable
 Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);      // stable
 ValuesIndices topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);  // sorted
-// Where each of values [*, m] goes into sorted [n] or [*, n], which stays sorted: i64 [*, m]. right: behind its equals.
+// Where to insert each of values [*, m] into sorted [n] or [*, n]: i64 [*, m]. right: after equal elements.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false);  // searchsorted(boundaries, x)
-struct UniqueResult { Tensor values, inverse, counts; };  // inverse: shaped as x, where each element stands in values
+struct UniqueResult { Tensor values, inverse, counts; };  // values[inverse] is x
 UniqueResult unique(const Tensor& x);              // sorted, of the flattened x
-UniqueResult unique_consecutive(const Tensor& x);  // of runs
+UniqueResult unique_consecutive(const Tensor& x);  // one value for each run of equal ones
 
 // --- joining and splitting (split, chunk, unbind: views) ---
 Tensor cat(std::span<const Tensor> tensors, int dim = 0);
@@ -519,15 +519,15 @@ inline Tensor hstack(std::initializer_list<Tensor> t) { return hstack(std::span(
 inline Tensor vstack(std::initializer_list<Tensor> t) { return vstack(std::span(t.begin(), t.size())); }
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0);    // the last may be smaller
 std::vector<Tensor> split(const Tensor& x, const Dims& sizes, int dim);        // of the given sizes
-std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0);  // so many; the last may be smaller
-std::vector<Tensor> unbind(const Tensor& x, int dim = 0);                      // of size 1, without dim
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0);  // into so many; the last may be smaller
+std::vector<Tensor> unbind(const Tensor& x, int dim = 0);                      // slices of size 1, without dim
 
 // --- rearranging ---
 Tensor flip(const Tensor& x, const Dims& dims);
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});  // no dims: of the flattened x
-Tensor repeat(const Tensor& x, const Dims& repeats);  // x so many times along each dim; more repeats make dims in front
+Tensor repeat(const Tensor& x, const Dims& repeats);  // copies along each dim; extra repeats add leading dims
 Tensor tile(const Tensor& x, const Dims& repeats);    // repeat, where missing repeats are 1
-Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim);  // each element so many times: a, a, b, b
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim);  // a, a, b, b
 std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
 // k quarter turns from the first dim to the second
 Tensor rot90(const Tensor& x, int k = 1, const Dims& dims = {0, 1});
@@ -535,7 +535,7 @@ Tensor rot90(const Tensor& x, int k = 1, const Dims& dims = {0, 1});
 // --- copies and views (a view shares storage; a write to one is seen in the other) ---
 Tensor cast(const Tensor& x, Dtype dtype);                   // x itself when it has the dtype already
 Tensor contiguous(const Tensor& x);                          // x itself when it is contiguous already
-// [N, C, H, W] with the channels innermost in memory; x itself when it is so
+// [N, C, H, W] with the channels innermost in memory; x itself if it is that already
 Tensor channels_last(const Tensor& x);
 Tensor clone(const Tensor& x);                               // always a copy, in the layout of x
 Tensor reshape(const Tensor& x, const Dims& shape);          // a view where strides allow, else a copy; one -1
@@ -545,13 +545,13 @@ Tensor transpose(const Tensor& x);                           // the last two dim
 Tensor permute(const Tensor& x, const Dims& order);
 Tensor expand(const Tensor& x, const Dims& shape);           // -1 keeps a size
 Tensor unsqueeze(const Tensor& x, int dim);
-Tensor squeeze(const Tensor& x, int dim);                    // nothing happens when the size is not 1
+Tensor squeeze(const Tensor& x, int dim);                    // x itself unless the size is 1
 Tensor squeeze(const Tensor& x);
 Tensor slice(const Tensor& x, int dim, std::int64_t begin, std::int64_t end = INT64_MAX, std::int64_t step = 1);
 Tensor select(const Tensor& x, int dim, std::int64_t index);
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);  // a view
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination);      // a view
-Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step);  // windows along dim, as a new last dim
+Tensor unfold(const Tensor& x, int dim, std::int64_t size, std::int64_t step);  // sliding windows, in a new last dim
 Tensor unflatten(const Tensor& x, int dim, const Dims& sizes);                // dim becomes several; one may be -1
 Tensor broadcast_to(const Tensor& x, const Dims& shape);                      // expand
 
@@ -570,9 +570,9 @@ Tensor normal(const Tensor& mean, const Tensor& std);  // they broadcast
 Tensor normal(double mean, double std, const Dims& sizes, TensorOptions = {});
 // Indices i64 [*, num_samples] drawn with the weights of x [*, categories], at most 2 dims.
 Tensor multinomial(const Tensor& x, std::int64_t num_samples, bool replacement = false);
-// hard: one-hot forward, soft gradient
+// hard: one-hot in the forward pass, with the gradient of the soft sample
 Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int dim = -1);
-Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);        // scales what stays by 1 / (1 - p)
+Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);        // survivors are scaled by 1 / (1 - p)
 // Dropout of whole channels, x [N, C, L], [N, C, H, W], [N, C, D, H, W]; without a batch [C, ...].
 Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true);
 Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true);

@@ -39,19 +39,19 @@ struct RngState {
   friend bool operator==(const RngState&, const RngState&) = default;
 };
 
-// The default generator, which all threads share; inside a RandomScope its stream is what these mean.
+// The default generator, which all threads share. Inside a RandomScope these functions act on its stream instead.
 void manual_seed(std::uint64_t seed);
-// `count` counters (four words each) that nobody else gets, and where they start.
+// Reserves `count` counters (four words each) for the caller and returns the position of the first.
 RngState reserve_random(std::uint64_t count);
 RngState rng_state();
 void set_rng_state(RngState);
 
-// While it lives, every draw of this thread (randn, dropout, multinomial, initial weights, the order of shuffle())
-// comes from `stream` and moves it on; no other thread's do. What torch.Generator is for:
+// While a RandomScope lives, all random numbers of this thread (randn, dropout, multinomial, initial weights, the order
+// of shuffle()) come from `stream` and advance it; other threads are not affected. It does what torch.Generator is for:
 //   RngState stream{.seed = 42};
 //   const RandomScope scope(stream);
-// A copy of rng_state() is what torch.random.fork_rng gives: the default generator stays where it is. Around a captured
-// step, not inside it.
+// With a copy of rng_state() it does what torch.random.fork_rng does: the default generator does not move. Put it
+// around a captured step, not inside it.
 class [[nodiscard]] RandomScope {
  public:
   explicit RandomScope(RngState& stream);

@@ -37,7 +37,7 @@ class Node;  // autograd/node.h
 void retain(Node*) noexcept;
 void release(Node*) noexcept;
 
-class NodeRef {  // a shared pointer to a Node that needs no definition of Node
+class NodeRef {  // a shared pointer to a Node, which may be an incomplete type here
  public:
   NodeRef() = default;
   explicit NodeRef(Node* n) : n_(n) { if (n_) retain(n_); }
@@ -54,7 +54,7 @@ class NodeRef {  // a shared pointer to a Node that needs no definition of Node
 };
 }  // namespace autograd
 
-// All a kernel sees of a tensor. `data` is null for an absent optional argument.
+// Everything that a kernel sees of a tensor. `data` is null for an absent optional argument.
 struct View {
   void* data = nullptr;
   Dims sizes;
@@ -90,7 +90,7 @@ struct TensorOptions {
   bool requires_grad = false;
 };
 
-// The reduction of core/ops.h, and as an index a whole dimension.
+// The reduction of core/ops.h; used as an index it means a whole dimension, as `:` does in Python.
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim);
 
 // Indexing. x[3], x[{all, slice(1, 5)}], x[{ellipsis, newaxis, 0}]; negative numbers count from the
@@ -101,7 +101,7 @@ struct Index {
   std::int64_t begin = 0, end = INT64_MAX, step = 1;
   Index(std::int64_t i) : kind(integer), begin(i) {}
   Index(int i) : kind(integer), begin(i) {}
-  constexpr Index(Tensor (*)(const Tensor&, const Dims&, bool)) : kind(range) {}  // `all`: no other function fits
+  constexpr Index(Tensor (*)(const Tensor&, const Dims&, bool)) : kind(range) {}  // `all`
   constexpr Index(Kind k, std::int64_t b, std::int64_t e, std::int64_t s)
       : kind(k), begin(b), end(e), step(s) {}
 };
@@ -122,9 +122,9 @@ class Tensor {
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  Tensor& operator=(const Tensor&) & = default;  // this handle is then one of the other tensor
+  Tensor& operator=(const Tensor&) & = default;  // rebinds this handle, as in Python; copies no elements
   Tensor& operator=(Tensor&&) & noexcept = default;
-  // x[0] = y: the handle that x[0] makes would be another's and gone, and x as it was.
+  // x[0] = y would rebind the temporary handle that x[0] returns and leave x unchanged, so it does not compile.
   template <class T> void operator=(const T&) && {
     static_assert(!std::same_as<T, T>,
                   "x[...] = y does not write into x: write x[...].copy_(y), x[...].fill_(number) or, for masks and "
@@ -137,8 +137,8 @@ class Tensor {
   Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
 
   bool defined() const { return static_cast<bool>(impl_); }
-  // In a condition, as in Python: whether the one element is not 0. Waits for the device. Throws for an undefined
-  // tensor, which defined() asks for, and for more or fewer elements, of which any() or all() make one.
+  // As in Python: whether the only element is nonzero. Waits for the device. Throws for an undefined tensor (test
+  // that with defined()) and for any other number of elements (reduce them with any() or all() first).
   explicit operator bool() const { return truth(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
 
@@ -180,8 +180,8 @@ class Tensor {
   // Calls `hook(gradient)` in backward; a defined result replaces the gradient.
   template <class F> void on_grad(F hook) const;  // autograd/hooks.h
 
-  // --- in place, never recorded; on a tensor that needs a gradient only under NoGrad. What is read may be other
-  // elements of the same memory, as in x.sub_(x[0]). Of any other function: x.copy_(f(x)) ---
+  // --- in place. Never recorded, so a tensor that requires a gradient allows them only under NoGrad. Operands may
+  // overlap the destination, as in x.sub_(x[0]). For any other function f write x.copy_(f(x)) ---
   Tensor& copy_(const Tensor& source);  // broadcasts and converts
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
@@ -191,7 +191,7 @@ class Tensor {
   Tensor& sub_(double number) { return add_(Tensor(-number)); }
   Tensor& mul_(const Tensor& other);
   Tensor& mul_(double factor);
-  Tensor& div_(const Tensor& other);  // these and lerp_, addcmul_, addcdiv_: floating tensors
+  Tensor& div_(const Tensor& other);  // div_, lerp_, addcmul_ and addcdiv_ need floating tensors
   Tensor& div_(double divisor) { return div_(Tensor(divisor)); }
   Tensor& clamp_(double low, double high);
   Tensor& lerp_(const Tensor& end, const Tensor& weight);  // x + weight * (end - x)
@@ -203,14 +203,14 @@ class Tensor {
   // --- shorthands for core/ops.h ---
   Tensor operator[](std::int64_t i) const;
   Tensor operator[](std::initializer_list<Index> index) const;
-  // index(x, {index}), a copy: rows by i64, negative ones from the end, or a bool mask of the first dims.
+  // index(x, {index}), a copy: rows chosen by i64 indices (negative: from the end) or by a bool mask.
   template <std::derived_from<Tensor> T> Tensor operator[](const T& index) const { return at(index); }
   Tensor to(Dtype dtype) const;
   Tensor to(Device device) const;
   Tensor contiguous() const;
   Tensor clone() const;
   Tensor reshape(const Dims& shape) const;
-  // reshape: it copies where PyTorch's view refuses, because convolutions choose the layout of images by themselves.
+  // The same as reshape: copies where PyTorch's view throws, since a convolution's result may be channels-last.
   Tensor view(const Dims& shape) const { return reshape(shape); }
   Tensor view_as(const Tensor& other) const { return reshape(other.sizes()); }
   // Sizes, orders and the like without braces: x.view(3, -1), x.permute(1, 0).
@@ -222,7 +222,7 @@ class Tensor {
   Tensor flatten(int start = 0, int end = -1) const;
   Tensor transpose(int a, int b) const;
   Tensor t() const;   // of a matrix
-  Tensor mT() const;  // the last two dims exchanged
+  Tensor mT() const;  // the last two dims swapped
   Tensor permute(const Dims& order) const;
   Tensor unsqueeze(int dim) const;
   Tensor squeeze() const;
@@ -249,7 +249,7 @@ class Tensor {
   std::vector<Tensor> split(std::int64_t size, int dim = 0) const;
   std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0) const;
   std::vector<Tensor> unbind(int dim = 0) const;
-  Tensor sum(const Dims& dims = {}, bool keepdim = false) const;  // of no dims: over all
+  Tensor sum(const Dims& dims = {}, bool keepdim = false) const;  // empty dims: all of them
   Tensor mean(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
@@ -300,7 +300,7 @@ class Tensor {
   Tensor sigmoid() const;
   Tensor tanh() const;
   Tensor clamp(double low, double high = std::numeric_limits<double>::infinity()) const;
-  // Of these sizes, in this tensor's dtype and on its device.
+  // New tensors of these sizes, with this tensor's dtype and device.
   Tensor new_zeros(const Dims& sizes) const;
   Tensor new_ones(const Dims& sizes) const;
   Tensor new_full(const Dims& sizes, double value) const;
@@ -342,8 +342,8 @@ template <class T> Tensor from_data(const std::vector<T>& values, const Dims& si
   return from_data<T>(std::span<const T>(values), sizes);
 }
 namespace detail {
-// A number among unlike ones. As a class of its own it leaves lists of one type to the templates below: of two lists of
-// lists, clang takes neither that of int nor that of double for the better match.
+// A number in a list of mixed types, such as {1, 2.5}. It is a class, and not double, so that lists of one type prefer
+// the templates below: between initializer_lists of int and of double, nested, clang finds the call ambiguous.
 struct Listed {
   template <class T> requires std::same_as<T, int> || std::floating_point<T>
   constexpr Listed(T number) : value(static_cast<double>(number)) {}

@@ -1,5 +1,5 @@
-// A loader of anything: a function makes a batch, of whatever type, of the numbers of its samples. For samples of
-// different lengths, several inputs, dictionaries: what a Dataset and a collate_fn are to torch.utils.data.DataLoader.
+// A loader for batches of any type, which your function makes from the indices of its samples. For samples of different
+// lengths, several inputs, dictionaries: it plays the part of Dataset and collate_fn in torch.utils.data.DataLoader.
 //
 //   struct Padded { Tensor tokens, lengths; };
 //   data::BatchLoader loader(sentences.size(), [&](std::span<const std::int64_t> indices) {
@@ -9,10 +9,10 @@
 //   }, {.batch = 32, .shuffle = true, .threads = 4});
 //   for (auto& [tokens, lengths] : loader) ...                 // once: one epoch
 //
-// The function is called from the loader's threads, several at once, and may throw; it must be a function of its
-// arguments. Random augmentation takes a second argument, data::Draws&, whose numbers belong to the batch: then batches
-// depend on (seed, epoch, batch number) only, as with data::Loader. Which samples come together says a sampler (such as
-// one that groups sentences of one length): data/sampler.h.
+// The function is called from the loader's threads, several at a time, and may throw; its result must depend on its
+// arguments only. For random augmentation it takes a second argument, data::Draws&, with random numbers that belong to
+// the batch, so that batches depend on (seed, epoch, batch number) only, as with data::Loader. A BatchSampler decides
+// which samples go together (sentences of similar length, say): data/sampler.h.
 #pragma once
 
 #include <any>
@@ -29,7 +29,7 @@ namespace mantissa::data {
 
 template <class B> class BatchLoader {
  public:
-  // Of samples 0 ... size - 1. Errors: as of Loader, and a device other than the CPU: move what comes by yourself.
+  // Samples are 0 ... size - 1. Errors: as for Loader, and a device other than the CPU: move batches in your loop.
   template <class F>
   BatchLoader(std::int64_t size, F make, const LoaderOptions& options = {}, const Sampling& sampling = {})
       : core_(std::make_unique<LoaderCore>(
@@ -43,7 +43,7 @@ template <class B> class BatchLoader {
           " in the loop");
   }
 
-  // As of Loader: the next batch; false once at the end of each epoch.
+  // As Loader::next: the next batch; false once at the end of each epoch.
   bool next(B& batch) {
     std::any made = core_->next();
     if (!made.has_value()) return false;

@@ -18,7 +18,7 @@ struct Batch {
   Tensor label;  // i64 [B]; f32 targets where a set has those, [B, classes] after MixUp and CutMix
 };
 
-// What a set says of itself. Without mean and std its images are not normalised.
+// What is known about a set. Without mean and std its images are not normalised.
 struct Info {
   std::int64_t classes = 0;
   std::vector<std::string> class_names = {};
@@ -33,8 +33,8 @@ struct Dataset {
   std::string name = {};     // "mnist"
   std::string source = {};   // where it came from, as a sentence to print
   std::vector<std::string> class_names = {};  // [classes], or empty
-  // What a pipeline normalises with, f32 [N, ...] as they are and u8 pixels scaled to [0, 1]: one value, or one per
-  // channel. Empty: 0.5 and 0.5 for u8, so that pixels lie in [-1, 1], and f32 images come out as they are.
+  // A pipeline subtracts `mean` and divides by `std`, one value or one per channel; u8 pixels are scaled to [0, 1]
+  // first. Empty: 0.5 and 0.5 for u8, so that pixels end up in [-1, 1]; f32 images are left as they are.
   std::vector<float> mean = {}, std = {};
 
   std::int64_t size() const { return images.defined() ? images.size(0) : 0; }
@@ -65,8 +65,8 @@ class Source {
     *static_cast<std::int64_t*>(target) = read(index, image);
   }
 
-  // For samples that chance changes while they are read, as a random part of a picture that is larger in its file: the
-  // same with the batch's random numbers. The loader calls this one.
+  // The same with the batch's random numbers, for samples that are augmented while they are read (a random part of a
+  // large picture, say). This is the function that the loader calls.
   virtual void read_drawn(std::int64_t index, void* image, void* target, Draws& draws) const {
     (void)draws;
     read_pair(index, image, target);

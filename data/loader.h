@@ -35,10 +35,10 @@ struct LoaderOptions {
   // transforms draw other numbers in each. `batch` and everything that is counted are this process's own.
   int rank = 0, ranks = 1;
   Uneven uneven = Uneven::repeat;
-  Device device = cpu;      // where batches come; a set that can live there does (data/resident.h), to the same bits
+  Device device = cpu;      // where batches arrive; a set in memory is kept there if possible (data/resident.h)
 };
 
-// A position between two batches, and what must not change for it to mean the same thing.
+// A position between two batches, with the settings that must be the same when it is restored.
 struct LoaderState {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0, batch = 0;  // the next batch to be handed out

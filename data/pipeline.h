@@ -39,21 +39,21 @@ class Pipeline {
       normalization_ = Normalize(std::move(info.mean), std::move(info.std));
   }
 
-  // Another order each epoch, by `seed`; by default the seed of the default generator (manual_seed).
+  // A new random order in each epoch, determined by `seed`; by default that of the default generator (manual_seed).
   Pipeline shuffle() && { return std::move(*this).shuffle(rng_state().seed); }
   Pipeline shuffle(std::uint64_t seed) && {
     options_.shuffle = true;
     options_.seed = seed;
     return std::move(*this);
   }
-  // Which samples, and in which order, instead of shuffle(): data/sampler.h.
+  // Chooses the samples and their order, instead of shuffle(): data/sampler.h.
   template <class S> Pipeline sampler(S sampler) && {
     if constexpr (std::is_base_of_v<BatchSampler, S>) sampling_ = {{}, std::make_shared<S>(std::move(sampler))};
     else sampling_ = {std::make_shared<S>(std::move(sampler)), {}};
     return std::move(*this);
   }
-  // One rank's part of the data, of several processes that train together (nn/data_parallel.h): of the order that
-  // shuffle() or a sampler gives, which is the same for all of them. batch() is then the rank's own batch.
+  // This rank's part of the data, when several processes train together (nn/data_parallel.h): a part of the order that
+  // shuffle() or a sampler gives, which is the same on all ranks. batch() is then the batch of this rank.
   Pipeline shard(int rank, int ranks, Uneven uneven = Uneven::repeat) && {
     check(ranks >= 1 && rank >= 0 && rank < ranks, "shard: rank ", rank, " is not one of ", ranks);
     options_.rank = rank;
@@ -61,16 +61,16 @@ class Pipeline {
     options_.uneven = uneven;
     return std::move(*this);
   }
-  // Of the random transforms, without shuffling.
+  // The seed of the random transforms, for pipelines that do not shuffle.
   Pipeline seed(std::uint64_t seed) && { options_.seed = seed; return std::move(*this); }
   Pipeline batch(std::int64_t size) && { options_.batch = size; return std::move(*this); }
   Pipeline drop_last(bool on = true) && { options_.drop_last = on; return std::move(*this); }
   Pipeline threads(int n) && { options_.threads = n; return std::move(*this); }
   Pipeline prefetch(int n) && { options_.prefetch = n; return std::move(*this); }
   Pipeline epochs(std::int64_t n) && { epochs_ = n; return std::move(*this); }  // of the for loop; default 1
-  // Batches come on `device`. A set in memory goes there once where it can (data/resident.h).
+  // Batches arrive on `device`. A set in memory is moved there once, if possible (data/resident.h).
   Pipeline to(Device device) && { options_.device = device; return std::move(*this); }
-  // Of normalised images; f32 by default.
+  // The dtype of the normalised images; f32 by default.
   Pipeline dtype(Dtype t) && { dtype_ = t; return std::move(*this); }
 
   // Transforms run in the order written, on u8 images; normalisation comes last.

@@ -3,7 +3,7 @@
 //   nn::MultiheadAttention attention{64, 8, {.dropout = 0.1, .batch_first = true}};
 //   auto [y, weights] = attention(x, x, x, {.need_weights = false, .is_causal = true});
 //
-// A query that may look at nothing gets zeros.
+// A query for which every key is masked out gets zeros.
 #pragma once
 
 #include "core/ops.h"

@@ -12,7 +12,7 @@ namespace mantissa::nn {
 
 struct EmbeddingOptions {
   std::optional<std::int64_t> padding_idx = {};  // this row is 0 at first and gets no gradient; negative: from the end
-  std::optional<double> max_norm = {};           // rows that are used are shortened to this norm first, in place
+  std::optional<double> max_norm = {};           // rows that are looked up are first scaled down to this norm, in place
   double norm_type = 2;
   bool scale_grad_by_freq = false;               // gradients of a row are divided by how often a call uses it
 };
@@ -27,7 +27,7 @@ Tensor scaled_by_frequency(const Tensor& rows, const Tensor& indices, std::int64
 class Embedding {
  public:
   Embedding(std::int64_t count, std::int64_t dim, const EmbeddingOptions& o = {});
-  // Takes `weight` [count, dim] as it is; frozen rows take no gradient.
+  // Uses `weight` [count, dim] without copying; if frozen, it gets no gradient.
   static Embedding from_pretrained(const Tensor& weight, bool freeze = true, const EmbeddingOptions& o = {});
   Tensor operator()(const Tensor& indices) const;
 

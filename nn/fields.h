@@ -12,9 +12,9 @@
 // optionals of these; the dotted path of names is PyTorch's ("out.weight", "blocks.0.out.weight"). Modules by key are
 // an nn::ModuleDict; other containers of them (map, pair, shared_ptr, ...) do not compile.
 //
-// Forgetting one is a compile error when the struct is an aggregate (no constructor, no private
-// members, no base class) of at most 24 members. Otherwise an optimizer's first step says on stderr that parameters
-// have gradients which nobody lists (autograd/unlisted.h).
+// Forgetting a member is a compile error if the struct is an aggregate (no constructor, no private
+// members, no base class) of at most 24 members. Otherwise the first step of an optimizer warns on stderr about
+// parameters that have a gradient and are in no list (autograd/unlisted.h).
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,8 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 template <class T>
 concept Modules = Module<T> || (detail::is_field<T>() && !std::is_base_of_v<Tensor, T> && !std::is_same_v<T, Mode>);
 
-// Any of them, as the functions below see it. Refers to the module; made implicitly. Parameters of a vector `layers`
-// are named "0.weight", "1.weight", ...
+// The parameter type of the functions below: a reference to any module, converted implicitly. Parameters of a vector of
+// layers are named "0.weight", "1.weight", ...
 class ModuleRef {
  public:
   template <Modules M> ModuleRef(M& m)
@@ -44,7 +44,7 @@ std::int64_t count(ModuleRef module);  // elements of all parameters
 NamedTensors state_dict(ModuleRef module);
 struct LoadOptions {
   bool strict = true;  // missing and unexpected names are errors; wrong shapes always are
-  // Only names that begin so are read, without it: "model." of a checkpoint, "module." of DistributedDataParallel.
+  // Reads only names with this prefix, and strips it: "module." for files of DistributedDataParallel.
   std::string prefix = "";
 };
 struct LoadResult {

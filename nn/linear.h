@@ -36,8 +36,8 @@ class Linear {
   Linear() = default;
 };
 
-// activation(linear(x)) as one operator, with the parameters, results and gradients of a Linear and the relu or gelu
-// that follows it. In halves on a GPU it is one pass over memory less; on a CPU it takes as long as the two.
+// activation(linear(x)) as one operator, with the parameters, results and gradients of a Linear followed by relu or
+// gelu. In f16 and bf16 on a GPU it saves a pass over memory; on a CPU it takes as long as the two.
 //   nn::LinearAct up{768, 3072, Activation::gelu_tanh};    instead of gelu(up(x), "tanh")
 class LinearAct : public Linear {
  public:
@@ -57,8 +57,8 @@ class LinearAct : public Linear {
   LinearAct() = default;
 };
 
-// down(up(x)) as one operator, which on a GPU in halves saves a pass over the hidden
-// layer's gradient (core/fused_ops.h):
+// down(up(x)) as one operator, which in f16 and bf16 on a GPU saves a pass over the gradient of
+// the hidden layer (core/fused_ops.h):
 //   return x + nn::feed_forward(up, down, norm(x));
 inline Tensor feed_forward(const LinearAct& up, const Linear& down, const Tensor& x) {
   return mantissa::feed_forward(x, up.weight, up.bias, up.activation, down.weight, down.bias);

@@ -26,7 +26,7 @@ struct BatchNormOptions {
   bool track_running_stats = true;
 };
 
-// What they have in common: channels are dimension 1 of x.
+// The common part of BatchNorm1d, 2d and 3d: channels are dimension 1 of x.
 class BatchNorm {
  public:
   Param weight, bias;                                     // [channels]; 1 and 0 at first
@@ -105,8 +105,8 @@ class BatchNorm2d : public BatchNorm {  // x [N, C, H, W]
   BatchNorm2d() = default;
 };
 
-// relu(bn(x)), or relu(bn(x) + z) with a residual z, as one operator: less memory traffic than a BatchNorm2d and what
-// follows it, with the same parameters. timm calls it BatchNormAct2d, apex BatchNorm2d_NHWC with fuse_relu.
+// relu(bn(x)), or relu(bn(x) + z) with a residual z, as one operator: less memory traffic than BatchNorm2d, addition
+// and relu, with the same parameters. timm calls it BatchNormAct2d, apex BatchNorm2d_NHWC with fuse_relu.
 class BatchNormAct2d : public BatchNorm {  // x, z [N, C, H, W]
  public:
   explicit BatchNormAct2d(std::int64_t channels, const BatchNormOptions& o = {}) : BatchNorm(channels, o) {}
@@ -147,8 +147,8 @@ struct LayerNormOptions {
   double eps = 1e-5;
   bool elementwise_affine = true;
   bool bias = true;  // only with elementwise_affine
-  // In a region of autocast the result is of the region's dtype, as a linear layer's is, and not f32, as in PyTorch:
-  // for a norm that a linear layer reads, which then need not cast it. The same numbers.
+  // Under autocast: give the result in the region's dtype, as a linear layer does, and not in f32, as PyTorch does. For
+  // a norm whose result goes to a linear layer, which then need not cast it. The numbers are the same.
   bool autocast_output = false;
 };
 
@@ -165,8 +165,8 @@ class LayerNorm {
   Tensor operator()(const Tensor& x) const {
     return autocast_output ? (*this)(x, {}).y : layer_norm(x, shape, weight, bias, eps);
   }
-  // A residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
-  // In a region of autocast y has the region's dtype, if `dtype` says nothing else. Without a delta the sum is x.
+  // With a residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
+  // Under autocast y has the region's dtype, unless `dtype` says otherwise. If delta is undefined, the sum is x.
   SumAndNorm operator()(const Tensor& x, const Tensor& delta, NormDtype dtype = NormDtype::of_region) const {
     return add_layer_norm(x, delta, shape, weight, bias, eps, dtype);
   }

@@ -16,7 +16,7 @@ namespace mantissa::nn {
 class Param : public Tensor {
  public:
   Param() = default;
-  // Shares the storage of `value`, which takes no part in differentiation.
+  // Shares the storage of `value`, but not its graph.
   explicit Param(const Tensor& value) : Tensor(value.defined() ? value.detach() : value) {
     if (!defined()) return;
     requires_grad_();
@@ -26,7 +26,7 @@ class Param : public Tensor {
   Param& operator=(Param&&) = default;
 };
 
-// Running statistics, counters. Undefined when absent. One that operator() const writes to is declared mutable:
+// Running statistics, counters. Undefined when absent. If operator() const writes to it, declare it mutable:
 //   mutable nn::Buffer seen{zeros({})};     seen.add_(1);
 class Buffer : public Tensor {
  public:
@@ -39,7 +39,7 @@ class Buffer : public Tensor {
 // The field of layers that behave differently in training; nn::train and nn::eval set it.
 struct Mode {
   bool training = true;
-  distributed::ProcessGroup* group = nullptr;  // whose batches a batch norm looks at: nn/sync_batch_norm.h
+  distributed::ProcessGroup* group = nullptr;  // batch norms use statistics of all its ranks: nn/sync_batch_norm.h
 };
 
 // Makes `param` the same parameter as `with` (weight sharing); shapes must agree. From then on both

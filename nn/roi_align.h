@@ -1,9 +1,9 @@
-// roi_align (He et al., "Mask R-CNN", 2017): regions of pictures as images of one size, as torchvision.ops has it.
+// roi_align (He et al., "Mask R-CNN", 2017): resamples regions of images to one size, as torchvision.ops.roi_align.
 //
 //   Tensor y = nn::roi_align(features, boxes, 7, {.spatial_scale = 1.0 / 16, .sampling_ratio = 2, .aligned = true});
 //
-// Gradients reach the features and not the boxes. Halves are computed in f32 and rounded at the end, also in a region
-// of autocast. Reads the boxes to the host.
+// Gradients flow to the features and not to the boxes. f16 and bf16 are computed in f32 and rounded at the end, also
+// under autocast. Reads the boxes to the host.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 namespace mantissa::nn {
 
 struct RoiAlignOptions {
-  double spatial_scale = 1;         // from the boxes' coordinates to those of x
-  std::int64_t sampling_ratio = 0;  // points of a part in each direction; 0: as many as it has pixels of x
-  bool aligned = false;  // pixel centres lie at half numbers; without, regions are at least one pixel wide and high
+  double spatial_scale = 1;         // size of x over that of the pictures that the boxes refer to
+  std::int64_t sampling_ratio = 0;  // points per bin in each direction; 0: as many as the bin covers pixels
+  bool aligned = false;  // pixel centres are at half-integers; if false, regions are at least one pixel wide and high
 };
-// x [N, C, H, W], boxes [K, 5]: the number of the picture, x1, y1, x2, y2 -> [K, C, height, width].
+// x [N, C, H, W], boxes [K, 5]: index of the picture, x1, y1, x2, y2 -> [K, C, height, width].
 Tensor roi_align(const Tensor& x, const Tensor& boxes, PerDim<2> output_size, const RoiAlignOptions& = {});
-// The boxes [K, 4] of each of the N pictures, one after the other.
+// The same with a list of boxes [K, 4], one element for each of the N pictures.
 Tensor roi_align(const Tensor& x, const std::vector<Tensor>& boxes, PerDim<2> output_size, const RoiAlignOptions& = {});
 inline Tensor roi_align(const Tensor& x, std::initializer_list<Tensor> boxes, PerDim<2> output_size,
                         const RoiAlignOptions& options = {}) {

@@ -1,5 +1,5 @@
-// apply(op, inputs...): how every operator runs. The layers of the framework are lines of one
-// function: autocast, shape inference, backend, autograd.
+// apply(op, inputs...): how every operator runs. The steps of a call follow one another in one function,
+// run_operator: autocast, shape inference, kernel, autograd.
 #pragma once
 
 #include <utility>
@@ -16,7 +16,7 @@
 namespace mantissa {
 namespace detail {
 
-// "matmul(a: f32[2, 3], b: f32[4, 5])": put in front of what an operator complains about.
+// "matmul(a: f32[2, 3], b: f32[4, 5])": the prefix of every error that an operator throws.
 std::string describe_call(const char* name, std::span<const char* const> args, std::span<const Tensor* const> x);
 void add_operator_context(Error& e, const char* name, std::span<const char* const> args,
                           std::span<const Tensor* const> x);
@@ -75,7 +75,7 @@ template <class Bound> [[gnu::cold, gnu::noinline]] auto traced_reference(const 
   return bound.reference();
 }
 
-// The layers of a call, in this order. `bound` is the operator with its inputs, a fixed number of them or a list:
+// The steps of a call, in this order. `bound` is the operator with its inputs, a fixed number of them or a list:
 // bound.make() infers, allocates and runs, bound.reference() computes what the operator means.
 template <class Op, int inputs, class Bound>
 auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> casts, Bound&& bound) {
@@ -162,9 +162,9 @@ template <class Op> struct BoundList {
 
 }  // namespace detail
 
-// apply(), for rules of gradients: result 0 may be written over the first of `over` that allows it, which are inputs
-// that the caller gives up (autograd/last_owner.h): Grad, In and Out parameters of the rule, used for nothing else
-// afterwards. The kernel must be one that reads element i (or its row) before it writes it.
+// apply() for gradient rules: result 0 may reuse the memory of the first tensor in `over` that allows it. These are
+// inputs that the rule gives up, its Grad, In and Out parameters, which it must not use afterwards
+// (autograd/last_owner.h). The kernel must read element i (or its row) before it writes it.
 template <class Op, class... T>
   requires(sizeof...(T) > 0 && (std::is_convertible_v<const T&, const Tensor&> && ...))
 auto apply_over(std::initializer_list<const Tensor*> over, const Op& op, const T&... inputs) {
@@ -186,7 +186,7 @@ auto apply(const Op& op, const T&... inputs) {
   return apply_over({}, op, inputs...);
 }
 
-// The same for operators on a list of tensors. (Not an overload: std::apply would be found for a span.)
+// The same for operators on a list of tensors. (Not called apply: for a span, ADL would find std::apply, too.)
 template <class Op> auto apply_list(const Op& op, std::span<const Tensor> inputs) {
   std::vector<const Tensor*> x;
   for (const Tensor& t : inputs) x.push_back(&t);

@@ -1,5 +1,5 @@
-// A differentiable function of one's own, with its gradient by hand, in terms of operators. For a new kernel write an
-// operator instead (ops/op.h). Follows torch.autograd.Function.
+// Your own differentiable function with a hand-written gradient, both made of operators, as torch.autograd.Function.
+// If it needs a kernel of its own, write an operator instead (ops/op.h).
 //
 //   struct ScaledMm {
 //     static constexpr auto name = "scaled_mm";
@@ -15,8 +15,8 @@
 //   };
 //   Tensor y = apply_function(ScaledMm{.scale = 2}, a, b);
 //
-// Inputs are tensors, vectors of tensors, and anything else, which has no gradient. Forward is not recorded. A
-// gradient may be undefined; backward may be differentiated again, with respect to what was saved of the inputs.
+// Arguments are tensors, vectors of tensors, and values of any other type, which have no gradient. forward is not
+// recorded. A gradient may be undefined (zero). backward can be differentiated again, through the saved inputs.
 //
 // With several results forward gives a vector of tensors, and backward takes one of their gradients:
 //
@@ -32,17 +32,17 @@
 //   };
 //   const std::vector<Tensor> y = apply_function(SinCos{}, x);
 //
-// Gradients of results that nothing was computed from are zeros; with
+// The gradient of an unused result is zeros; with
 //   static constexpr bool materialize_grads = false;     // as ctx.set_materialize_grads(False)
-// they are undefined tensors. Results that are integers, undefined, or named by saved.mark_non_differentiable({1}) have
-// no gradient. A backward that cannot be differentiated again (one that reads values, say) is marked by
+// it is an undefined tensor. Results that are integers, undefined, or named by saved.mark_non_differentiable({1}) have
+// no gradient. A backward that cannot be differentiated again (one that reads values, say) declares
 //   static constexpr bool once_differentiable = true;    // with create_graph it is not recorded; asking for more
 //   throws
 // saved.needs_input_grad(i) says, in forward and in backward, whether the gradient of tensor input i is wanted.
 //
-// Autocast: forward and backward both see the region that the function was called in. With cast_inputs, floating
-// inputs arrive in that dtype in a region, and autocast is off in forward and backward. (torch.amp.custom_fwd and
-// custom_bwd; here backward needs no mark of its own.)
+// Autocast: forward and backward both run in the autocast region of the call. With cast_inputs, floating inputs are
+// cast to that dtype if the call is in a region, and autocast is off in forward and backward. (torch.amp.custom_fwd
+// and custom_bwd in one: backward needs no mark of its own.)
 #pragma once
 
 #include <algorithm>
@@ -57,7 +57,7 @@
 
 namespace mantissa {
 
-// Tensors kept for backward. Of the results only values may be saved: they have no gradient here yet.
+// Tensors kept for backward. A result may be saved for its values, but has no gradient here yet.
 class Saved {
  public:
   void save(std::vector<Tensor> tensors) {

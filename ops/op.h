@@ -22,17 +22,17 @@
 //   - `compose` instead of all but samples: ops/compose.h.
 // Fields for the few that need them, each `static constexpr`:
 //   bool differentiable = false           argmax, comparisons; default: whether there is a vjp or a reference
-//   bool reads_halves = true              where autocast's policy asks for f32, halves are not cast: the kernel reads
-//                                         them as they are, and only result 0 is in f32. Nothing wide is kept for the
-//                                         gradient, which is rounded once.
-//   bool takes_host_numbers = true        a 0-d tensor of the host may stand beside tensors of a GPU
+//   bool reads_halves = true              where autocast's policy asks for f32, f16 and bf16 inputs are not cast:
+//                                         the kernel reads them as they are and writes result 0 in f32. So no f32
+//                                         copy is saved for the gradient, which is rounded only once.
+//   bool takes_host_numbers = true        0-d CPU tensors may be mixed with tensors on a GPU
 // and for the tests (OpInfo of ops/registry.h has the defaults):
 //   bool twice_differentiable = false     no second-order gradcheck
 //   bool halves = false                   has no kernel for f16 and bf16
 //   bool random = true, mutates = true    draws from the generator; writes into some of its inputs
 //   std::uint64_t constants               bit i: input i has no gradient by design
-// Call it with apply() (ops/apply.h) and list it with MANTISSA_OP (ops/registry.h). Operators of
-// users are the same.
+// Call it with apply() (ops/apply.h) and list it with MANTISSA_OP (ops/registry.h). An operator of your
+// own program is the same kind of struct (samples/custom_op.cpp).
 #pragma once
 
 #include "amp/policy.h"
@@ -67,7 +67,7 @@ inline Spec like_layout(const Tensor& x) { return in_layout_of(like(x), x); }
 inline Spec like_layout(const Tensor& x, Dtype dtype) { return in_layout_of(like(x, dtype), x); }
 inline Spec like_layout(const Tensor& x, const Dims& sizes) { return in_layout_of(like(x, sizes), x); }
 
-// For backward kernels, which take more on trust than a user's call: an input must have these sizes.
+// For backward kernels, which only rules call: a short check that an input has these sizes.
 inline void check_sizes(const Tensor& t, const char* name, const Dims& expected) {
   check(t.sizes() == expected, "the ", name, " has shape ", t.sizes(), ", expected ", expected);
 }

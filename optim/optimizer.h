@@ -2,10 +2,10 @@
 // are in the files named after them (optim/sgd.h, optim/adam.h, ...); the arithmetic is in
 // core/optim_formulas.h.
 //
-// All state exists from construction, and everything that changes from step to step (learning rate,
+// All state is allocated at construction, and everything that changes from step to step (learning rate,
 // step counts, the scaler's verdict) lies in device memory, so a step can be captured and replayed.
 // The update also refreshes the low-precision shadow that autocast keeps of a parameter, so the next
-// forward casts no weight. What is kept in which dtype: MemoryOptions.
+// forward pass casts no weights. MemoryOptions chooses the dtypes of state and master weights.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ namespace mantissa::optim {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-// What an optimizer is given: nn::parameters(net), nn::named_parameters(net) (names then appear in
-// errors), or {w, b}.
+// The parameters of an optimizer: nn::parameters(net), nn::named_parameters(net) (then errors give
+// their names), or {w, b}.
 struct Parameters {
   Parameters(std::vector<Tensor> tensors);
   Parameters(const NamedTensors& named);
@@ -46,22 +46,22 @@ inline std::string parameter_label(const std::string& name, std::size_t i) {
 
 // The dtypes an optimizer keeps its memory in; the last argument of every optimizer.
 struct MemoryOptions {
-  // For parameters in f16 or bf16: an f32 copy of each, which the update works on and then rounds into the
-  // parameter, so that updates too small for the parameter's dtype add up. Their gradients are summed in f32
-  // over micro-batches. Other parameters need no copy and get none. A parameter that was written to between
-  // steps (a loaded model) goes into its master at the next step; elements that still agree with it keep all
-  // of its bits. Without: the update is computed in f32 and rounded once per step.
+  // For parameters in f16 or bf16: keeps an f32 copy of each, which the update changes and then rounds into the
+  // parameter, so that updates too small for the parameter's dtype still add up. Their gradients are summed in f32
+  // over micro-batches. Parameters of other dtypes get no copy. If the program writes to a parameter between steps
+  // (loads a model), the next step takes the new values over into the copy; elements that still equal the rounded
+  // copy keep its extra bits. Without this option the update is computed in f32 and rounded once per step.
   bool master_weights = false;
-  // f32 or bf16, for moments and the like; by default f32, and f64 for f64 parameters. bf16 halves the memory;
-  // it is rounded stochastically (the same draws on every run), because the small steps of a slow average
-  // would be lost otherwise. Adafactor and LBFGS do not take it.
+  // The dtype of moments and other state: f32 or bf16; default f32, and f64 for f64 parameters. bf16 halves the
+  // memory; it is rounded stochastically (with the same random numbers in every run), because a slow average would
+  // otherwise lose its small steps. Not for Adafactor and LBFGS.
   std::optional<Dtype> state_dtype{};
-  // In a run of several processes with gradients that are the same in all of them (nn/data_parallel.h): each rank keeps
-  // states and masters of its share of the parameters alone, updates these, and gives them to the others. Parameters
-  // have the same bits as without it. All ranks make the same calls of step, state_dict (which collects the whole state
-  // in every rank, the same as without it) and load_state_dict: state_dict stands before `if (rank == 0)`, not in it.
-  // The group lives longer than the optimizer. Not for LBFGS. What torch.distributed.optim's
-  // ZeroRedundancyOptimizer does: Rajbhandari et al., "ZeRO", 2020, stage 1.
+  // For runs of several processes whose gradients agree (nn/data_parallel.h): each rank keeps state and master weights
+  // for its share of the parameters only, updates that share, and broadcasts it. Parameters get the same bits as
+  // without it. All ranks must call step, state_dict and load_state_dict together: state_dict collects the whole state
+  // on every rank (it is the same as without sharding), so call it before `if (rank == 0)`, not inside. The group must
+  // outlive the optimizer. Not for LBFGS. This is what ZeroRedundancyOptimizer of torch.distributed.optim does:
+  // Rajbhandari et al., "ZeRO", 2020, stage 1.
   distributed::ProcessGroup* shard = nullptr;
 };
 
@@ -70,10 +70,10 @@ class Optimizer : public amp::Steppable {
   Optimizer(const Optimizer&) = delete;  // schedulers and scalers refer to it
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates every parameter that has a gradient. Error when one is that of a scaled loss and was not unscaled: then
-  // GradScaler::step is meant.
+  // Updates every parameter that has a gradient. Throws if a gradient comes from a scaled loss and was not unscaled:
+  // GradScaler::step is for those.
   void step();
-  // The loss that `closure` returns after it has called backward, then a step, as in PyTorch.
+  // Calls `closure`, which calls backward and returns the loss, and then steps, as in PyTorch.
   template <class F> requires requires(F& f) { Tensor(f()); } Tensor step(F&& closure) {
     const EnableGrad enable;
     Tensor loss = closure();
@@ -81,7 +81,7 @@ class Optimizer : public amp::Steppable {
     return loss;
   }
   void step_unless(const Tensor& skip) override;
-  bool scales_while_reading() const override;  // those that are one formula: all but Muon, Adafactor and LBFGS
+  bool scales_while_reading() const override;  // all but Muon, Adafactor and LBFGS
   void step_scaled(const Tensor& skip, const amp::ReadScaling& scaling) override;
   // Drops the gradients, or with set_to_none = false fills them with 0.
   void zero_grad(bool set_to_none = true);
@@ -90,7 +90,7 @@ class Optimizer : public amp::Steppable {
   std::string parameter_name(std::size_t i) const override;
   int groups() const { return static_cast<int>(groups_.size()); }
   const MemoryOptions& memory() const { return memory_; }
-  // The f32 copy the update works on; the parameter itself where there is none, or where another rank has it.
+  // The f32 copy of a parameter in f16 or bf16; the parameter itself if this rank keeps no copy of it.
   Tensor master(std::size_t i) const;
 
   // Hyperparameters. set_lr changes all groups, or one.
@@ -102,7 +102,7 @@ class Optimizer : public amp::Steppable {
   void set(std::string_view name, double value, int group = 0);
   bool has(std::string_view name) const;
 
-  // Everything a bitwise resumption needs, as copies: "group.0.lr", ..., "state.0.step",
+  // Copies of everything that a bitwise resumption needs: "group.0.lr", ..., "state.0.step",
   // "state.0.exp_avg", ... with parameters numbered over all groups. load_state_dict checks names and
   // shapes before it changes anything.
   virtual NamedTensors state_dict() const;
