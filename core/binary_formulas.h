@@ -87,12 +87,7 @@ struct Ge : Comparison {
 
 struct Atan2 : Formula {
   static constexpr auto name = "atan2"; static constexpr Result result = Result::floating;
-  MANTISSA_F f(T a, T b) const {
-    if constexpr (Vector<T>) {
-      if constexpr (sizeof(typename T::value_type) == 4) return atan2_by_octants(a, b);
-    }
-    return exact_atan2(a, b);
-  }
+  MANTISSA_F f(T a, T b) const { return exact_atan2(a, b); }
 };
 struct Hypot : Formula {  // without overflow on the way; infinite beside NaN, too
   static constexpr auto name = "hypot";

@@ -1,8 +1,8 @@
 // Special functions of one and two numbers, in double: what the kernels of core/cpu/special.cpp and cuda/special.cu
 // call. Bessel functions are sums of Chebyshev polynomials, whose coefficients were computed with 34 digits from the
-// functions' definitions; they are formulas over T, also for SIMD vectors. The others are series, continued fractions
-// and asymptotic expansions (NIST Digital Library of Mathematical Functions, chapters 7, 8, 10 and 25), a number at a
-// time.
+// functions' definitions; they and the normal distribution are formulas over T, also for SIMD vectors. The others are
+// series, continued fractions and asymptotic expansions (NIST Digital Library of Mathematical Functions, chapters 8 and
+// 25), a number at a time.
 #pragma once
 
 #include <cmath>
@@ -132,38 +132,38 @@ template <class T> MANTISSA_HD inline T bessel_j1(T x) {
 
 // --- the normal distribution ---
 // exp(x^2) erfc(x)
-MANTISSA_HD inline double erfcx(double x) {
-  if (x < 20) {
-    const double square = x * x, rest = std::fma(x, x, -square);  // what rounding the square lost
-    return square > 709 ? (x < 0 ? infinity : 0) : std::exp(square) * (1 + rest) * std::erfc(x);
-  }
-  const double z = 0.5 / x / x;
-  const double tail = 1 - 9 * z * (1 - 11 * z * (1 - 13 * z));
-  return (1 - z * (1 - 3 * z * (1 - 5 * z * (1 - 7 * z * tail)))) / (x * 1.772453850905516);
+template <class T> MANTISSA_HD inline T erfcx(T x) {
+  using pointwise::abs, pointwise::exp, pointwise::select;
+  const T size = abs(x), z = select(size < T(27), size, T(27)), square = z * z;
+  const T above = pointwise::scaled_erfc(size), lost = pointwise::lost_by_square(z, square, T(1048576));
+  return select(x < T(0), T(2) * exp(square) * (T(1) + lost) - above, above);
 }
 // log of the distribution function
-MANTISSA_HD inline double log_ndtr(double x) {
-  const double t = x * 0.7071067811865476;
-  if (x > -1) return std::log1p(-0.5 * std::erfc(t));
-  return std::log(0.5 * erfcx(-t)) - t * t;
+template <class T> MANTISSA_HD inline T log_ndtr(T x) {
+  using pointwise::abs, pointwise::log, pointwise::log1p, pointwise::select;
+  const T t = x * T(0.7071067811865476);
+  return select(x > T(-1), log1p(T(-0.5) * pointwise::exact_erfc(t)),
+                log(T(0.5) * pointwise::scaled_erfc(abs(t))) - t * t);
 }
 // The inverse of the distribution function, by Halley's steps, which triple the digits, from a rational approximation
-// that is right to 4.5e-4 (Abramowitz and Stegun, 26.2.23).
-MANTISSA_HD inline double ndtri(double p) {
-  if (!(p > 0 && p < 1)) return p == 0 ? -infinity : p == 1 ? infinity : nan;
-  const bool above = p > 0.5;
-  if (above) p = 1 - p;
-  const double t = std::sqrt(-2 * std::log(p));
-  double z = (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t;
+// that is right to 4.5e-4 (Abramowitz and Stegun, 26.2.23). A step is (distribution - p) / density: near 0 by erf, so
+// that all digits of a small result are right, elsewhere by erfcx, so that nothing is too small for a number.
+template <class T> MANTISSA_HD inline T ndtri(T p) {
+  using pointwise::exp, pointwise::log, pointwise::select, pointwise::sqrt;
+  const T tail = select(p > T(0.5), T(1) - p, p);
+  const auto tiny = tail < T(1e-300);  // the vector logarithm is not for denormals
+  const T t = sqrt(select(tiny, T(88.722839111673), T(0)) - T(2) * log(select(tiny, tail * T(0x1p64), tail)));
+  T z = (T(2.515517) + t * (T(0.802853) + t * T(0.010328))) /
+            (T(1) + t * (T(1.432788) + t * (T(0.189269) + t * T(0.001308)))) - t;
   for (int i = 0; i < 2; ++i) {
-    // (distribution - p) / density, where both may be tiny
-    const double log_density = -0.5 * z * z - 0.9189385332046728;
-    const double below = 0.5 * std::erfc(-z * 0.7071067811865476);
-    const double step = (below - p) / std::exp(log_density);
-    if (!(std::abs(step) < infinity)) break;  // p below the least normal number
-    z -= step / (1 + 0.5 * z * step);
+    const T x = z * T(0.7071067811865476), square = x * x, root = exp(T(0.5) * square);  // of exp(z^2 / 2)
+    const T near = (T(0.5) * x * pointwise::erf_over_x(square) + (T(0.5) - tail)) * (root * root);
+    const T far = T(0.5) * pointwise::scaled_erfc(T(0) - x) - tail * root * root;
+    const T step = T(2.5066282746310002) * select(square < T(0.25), near, far);
+    z = z - step / (T(1) + T(0.5) * z * step);
   }
-  return above ? -z : z;
+  z = select(p > T(0.5), T(0) - z, z);
+  return select(tail == T(0), select(p == T(0), T(-infinity), T(infinity)), z);
 }
 
 // --- Hurwitz's zeta function: the sum over k >= 0 of (q + k)^-s ---
@@ -245,29 +245,25 @@ MANTISSA_HD inline double incomplete_gamma(double a, double x, bool upper) {
 // --- as kernels know them ---
 enum class Unary : std::int32_t { i0, i0e, i1, i1e, bessel_j0, bessel_j1, erfcx, log_ndtr, ndtri };
 enum class Binary : std::int32_t { zeta, igamma, igammac };
-// Those that are formulas over T, also of vectors of double. At infinity exp(x) times 0 would be NaN.
-constexpr bool is_formula(Unary u) { return u <= Unary::bessel_j1; }
 
 struct UnaryFunction {
   Unary which = Unary::i0;
-  template <class T> MANTISSA_HD T formula(T x) const {
+  template <class T> MANTISSA_HD T formula(T x) const {  // of double, or of vectors of it
     using pointwise::abs, pointwise::exp, pointwise::select;
     const T a = abs(x);
-    switch (which) {
+    switch (which) {  // at infinity exp(x) times 0 would be NaN
       case Unary::i0: return select(a == T(infinity), a, exp(a) * bessel_i0e(x));
       case Unary::i0e: return bessel_i0e(x);
       case Unary::i1: return select(a == T(infinity), x, exp(a) * bessel_i1e(x));
       case Unary::i1e: return bessel_i1e(x);
       case Unary::bessel_j0: return bessel_j0(x);
-      default: return bessel_j1(x);
+      case Unary::bessel_j1: return bessel_j1(x);
+      case Unary::erfcx: return erfcx(x);
+      case Unary::log_ndtr: return log_ndtr(x);
+      default: return ndtri(x);
     }
   }
-  template <class T> MANTISSA_HD T f(T x) const {
-    const auto v = static_cast<double>(x);
-    if (which == Unary::erfcx) return static_cast<T>(erfcx(v));
-    if (which == Unary::log_ndtr) return static_cast<T>(log_ndtr(v));
-    return static_cast<T>(which == Unary::ndtri ? ndtri(v) : formula(v));
-  }
+  template <class T> MANTISSA_HD T f(T x) const { return static_cast<T>(formula(static_cast<double>(x))); }
 };
 struct BinaryFunction {
   Binary which = Binary::zeta;

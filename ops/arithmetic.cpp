@@ -31,12 +31,10 @@ struct DivOp : Binary<Div, DivOp> {
 Tensor as(const Tensor& g, const Tensor& x) { return x.is_weak_scalar() ? x : cast(x, g.dtype()); }
 struct PowOp : Binary<Pow, PowOp> {
   void run(const View& y, const View& a, const View& b) const {
-    const bool two = b.weak_scalar && (b.dtype == f64   ? *b.as<const double>() == 2
-                                       : b.dtype == i64 ? *b.as<const std::int64_t>() == 2
-                                                        : false);
-    if (!two || !is_floating(a.dtype)) return Binary<Pow, PowOp>::run(y, a, b);
     const View* inputs[] = {&a};  // one operand less, and a loop of its own for bf16
-    run_formula(Square{}, compute_dtype(y.dtype), y, inputs);
+    if (is_number(b, 2) && is_floating(a.dtype)) run_formula(Square{}, compute_dtype(y.dtype), y, inputs);
+    else if (is_number(b, -1) && is_floating(a.dtype)) run_formula(Reciprocal{}, compute_dtype(y.dtype), y, inputs);
+    else Binary<Pow, PowOp>::run(y, a, b);
   }
   static constexpr auto vjp() {
     return rules(
@@ -48,6 +46,11 @@ struct PowOp : Binary<Pow, PowOp> {
         [](Grad g, In<0> a, Out<0> y) { return where(a == 0.0, Tensor(0.0), g * y * log(as(g, a))); });  // 0^b: limit 0
   }
   static bool is_number(const Tensor& b, double number) { return b.is_weak_scalar() && b.item<double>() == number; }
+  static bool is_number(const View& b, int number) {
+    return b.weak_scalar && (b.dtype == f64   ? *b.as<const double>() == number
+                             : b.dtype == i64 ? *b.as<const std::int64_t>() == number
+                                              : false);
+  }
   // A number stays one, so that x^2.0 of an f32 tensor is differentiated in f32.
   static Tensor less_one(const Tensor& b) { return b.is_weak_scalar() ? Tensor(b.item<double>() - 1) : b - 1.0; }
 };

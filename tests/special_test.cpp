@@ -7,6 +7,7 @@
 
 #include "autograd/backward.h"
 #include "core/ops_special.h"
+#include "core/parallel.h"
 #include "core/special.h"
 #include "tests/testing.h"
 
@@ -75,6 +76,49 @@ TEST_CASE("the normal distribution far out", "[special]") {
   const Tensor x = tensor({-200.0}, {.dtype = f32}).requires_grad_();
   CHECK(grad(log_ndtr(x), {x})[0].item<double>() == Approx(200.00499987502).epsilon(1e-6));
   CHECK(erfcx(tensor({-30.0, 1e200}, {.dtype = f64})).to_vector<double>()[0] == inf);
+}
+
+// z, of which p = 1/2 - z / sqrt(2 pi) + ... is the distribution at -z: near the middle and for the least numbers.
+TEST_CASE("ndtri keeps its digits near the middle, and where p is denormal", "[special]") {
+  for (double away : {1e-16, 3e-13, 1e-9, 2e-6}) {
+    INFO("1/2 and " << away);
+    const double p = 0.5 + away, q = 0.5 - away;  // what is left of `away` after rounding
+    const auto series = [](double d) { return 2.5066282746310002 * d * (1 + 1.0471975511965976 * d * d); };
+    const auto z = ndtri(tensor({p, q}, {.dtype = f64})).to_vector<double>();
+    CHECK(z[0] == Approx(series(p - 0.5)).epsilon(2e-15));
+    CHECK(z[1] == Approx(series(q - 0.5)).epsilon(2e-15));
+  }
+  set_flush_denormals(false);
+  // of the least number, 1e-310 and 2^-1022, by mpmath with 40 digits
+  const auto far = ndtri(tensor({5e-324, 1e-310, 0x1p-1022}, {.dtype = f64})).to_vector<double>();
+  CHECK(far[0] == Approx(-38.467405617144346).epsilon(1e-15));
+  CHECK(far[1] == Approx(-37.663060331949524).epsilon(1e-15));
+  CHECK(far[2] == Approx(-37.5193793471445).epsilon(1e-15));
+  CHECK(std::isnan(ndtri(tensor({-5e-324}, {.dtype = f64})).item<double>()));
+  set_flush_denormals(true);
+}
+
+TEST_CASE("erfc, erfcx and atan2 in f64 keep all but the last digits of every size", "[special]") {
+  std::vector<double> x = ramp_of(-28, 28, 2801);
+  for (int e = -1074; e < 1024; e += 7) x.push_back(std::ldexp(e % 2 ? 1.1 : -1.3, e));
+  for (double v : {0.0, -0.0, inf, -inf, double{NAN}, 0.5, -0.5, 26.5, 27.2, 27.23}) x.push_back(v);
+  set_flush_denormals(false);
+  const auto run = [&](const char* name, auto f, auto g) {
+    compare<double>(name, x, f, g, 2e-15, 1e-323);
+  };
+  run("erfc", [](const Tensor& t) { return erfc(t); }, [](double v) { return std::erfc(v); });
+  run("erfcx", [](const Tensor& t) { return erfcx(t); }, [](double v) {
+    const long double w = v;
+    if (v < 20) return static_cast<double>(std::exp(w * w) * std::erfc(w));
+    return static_cast<double>(1 / (w * 1.77245385090551602730L) *  // the asymptotic series
+                               (1 - 0.5L / w / w * (1 - 1.5L / w / w * (1 - 2.5L / w / w * (1 - 3.5L / w / w *
+                               (1 - 4.5L / w / w * (1 - 5.5L / w / w * (1 - 6.5L / w / w))))))));
+  });
+  for (double b : {0.0, -0.0, 1.0, -2.5, 1e300, -1e-310, inf, -inf, double{NAN}}) {
+    run("atan2", [&](const Tensor& t) { return atan2(t, Tensor(b)); }, [&](double v) { return std::atan2(v, b); });
+    run("atan2", [&](const Tensor& t) { return atan2(Tensor(b), t); }, [&](double v) { return std::atan2(b, v); });
+  }
+  set_flush_denormals(true);
 }
 
 TEST_CASE("incomplete gamma functions add up to 1 and have gradients to both arguments", "[special]") {

@@ -29,7 +29,7 @@ template <class F> inline constexpr bool has_half_loops = [] {
   using Formulas =
       List<Add, Sub, Mul, Div, Maximum, Minimum, Prelu, Lerp, Neg, Abs, Square, Sqrt, Rsqrt, Reciprocal, Exp, Tanh,
            Sigmoid, Relu, Gelu, GeluTanh, Silu, Clamp, LeakyRelu, Hardtanh, Hardsigmoid, Hardswish,
-           Floor, Ceil, Trunc, Round, Copysign, Addcmul, Addcdiv>;
+           Softplus, Floor, Ceil, Trunc, Round, Copysign, Addcmul, Addcdiv>;
   return index_in<F>(Formulas{}) >= 0;
 }();
 template <class F> inline constexpr bool has_half_loops<pointwise::GradOf<F>> = has_half_loops<F>;

@@ -1,4 +1,4 @@
-// Special functions: in vectors of f64 where they are formulas, one element at a time otherwise.
+// Special functions: of one number in vectors of f64, of two one element at a time.
 #include "core/special_functions.h"
 
 #include "core/cpu/vectors.h"
@@ -21,10 +21,6 @@ void special_unary(const View& y, const View& x, int which) {
     const Dense<C> from(x);
     DenseResult<C> to(y);
     parallel_for(y.numel(), 1024, [&](std::int64_t begin, std::int64_t end) {
-      if (!special::is_formula(function.which)) {
-        for (std::int64_t i = begin; i < end; ++i) to.data()[i] = function.f(from.data()[i]);
-        return;
-      }
       constexpr std::int64_t tile = 256;
       double buffer[tile];
       for (std::int64_t i = begin; i < end; i += tile) {
