@@ -6,6 +6,7 @@
 // under autocast. Reads the boxes to the host.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <vector>
@@ -28,5 +29,28 @@ inline Tensor roi_align(const Tensor& x, std::initializer_list<Tensor> boxes, Pe
                         const RoiAlignOptions& options = {}) {
   return roi_align(x, std::vector<Tensor>(boxes), output_size, options);
 }
+
+
+// The same with another channel for each bin (Dai et al., "R-FCN", 2016): bin (i, j) of result channel c reads channel
+// (c * height + i) * width + j of x. x [N, C * height * width, H, W] -> [K, C, height, width]. Always
+// aligned, whatever the option says, as torchvision.ops.ps_roi_align.
+Tensor ps_roi_align(const Tensor& x, const Tensor& boxes, PerDim<2> output_size, const RoiAlignOptions& = {});
+
+// roi_align on a feature pyramid (Lin et al., 2017; nn/feature_pyramid.h): each box reads the level that suits its
+// size, a box of canonical_size^2 pixels the one that is 2^-canonical_level times as large as the pictures.
+struct MultiScaleRoIAlign {
+  MultiScaleRoIAlign(PerDim<2> output_size, std::int64_t sampling_ratio = 2, double canonical_size = 224,
+                     int canonical_level = 4)
+      : output_size(output_size), sampling_ratio(sampling_ratio), canonical_size(canonical_size),
+        canonical_level(canonical_level) {}
+  // levels [N, C, H_i, W_i], the largest first, each half as large as the one before; the boxes [K, 4] of each picture;
+  // height and width of the batch of pictures -> [sum of K, C, height, width], in the order of the boxes.
+  Tensor operator()(const std::vector<Tensor>& levels, const std::vector<Tensor>& boxes,
+                    std::array<std::int64_t, 2> image_size) const;
+  PerDim<2> output_size;
+  std::int64_t sampling_ratio;
+  double canonical_size;
+  int canonical_level;
+};
 
 }  // namespace mantissa::nn

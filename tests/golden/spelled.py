@@ -33,7 +33,7 @@ spelled = {
         "index_add_": "`x.copy_(index_add(x, dim, index, source))`", "exp_": "`x.copy_(exp(x))`, and so all others in place",
     },
     "boxes": {
-        "RoIAlign": "`roi_align`", "Permute": "`permute`, in a `Sequential` as a function", "MLP": "a `Sequential` of its layers",
+        "RoIAlign": "`roi_align`", "PSRoIAlign": "`ps_roi_align`", "Permute": "`permute`, in a `Sequential` as a function", "MLP": "a `Sequential` of its layers",
         "Conv2dNormActivation": "a `Sequential` of its layers", "Conv3dNormActivation": "a `Sequential` of its layers",
         "FrozenBatchNorm2d": "`BatchNorm2d`, after nn::eval and with parameters that require no gradient",
     },
@@ -180,8 +180,9 @@ reasons = {
             "`TokenFile` (`data/token_file.h`: nanoGPT's and llm.c's files).",
     "Tensor": "Not recorded is all that works in place (`core/tensor.h`); what is to be differentiated takes the result, `x = scatter(x, dim, index, y)`. `+=` does not "
               "compile for that reason.",
-    "boxes": "Boxes are plain tensors of the forms `xyxy`, `xywh` and `cxcywh`, functions of `nn/boxes.h` and `nn/roi_align.h`. What torchvision builds models of from "
-             "them (pyramids of features, deformable convolutions, blocks with squeeze and excitation) is a program's own.",
+    "boxes": "Boxes are plain tensors of the forms `xyxy`, `xywh` and `cxcywh` (`nn/boxes.h`, `nn/roi_align.h`). From `torchvision.models.detection` there are "
+             "`AnchorGenerator`, `BoxCoder`, `match_boxes` (there `Matcher`) and `balanced_sample` (`nn/anchors.h`). Pooling of regions without interpolation is missing: "
+             "`roi_align` took its place.",
     "vision": "Transforms of boxes, key points, masks, videos and Pillow's images do not exist; a decoder's pictures are tensors. `Identity` is no step. "
               "Interpolation is nearest or bilinear.",
     "datasets": "Pictures in folders, one for each class, are read by `image_folder()`: ImageNet, Imagenette, EuroSAT and more. Nothing fetches "
