@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace mantissa::amp {
 namespace {
@@ -115,7 +117,7 @@ void ScaleMonitor::save(const std::string& path) const {
   std::ofstream file(path, std::ios::binary);
   file << (as_json ? json() : csv());
   file.close();
-  check(file.good(), "ScaleMonitor.save: cannot write ", path);
+  check(file.good(), "ScaleMonitor.save: cannot write ", path, ": ", std::generic_category().message(errno));
 }
 
 }  // namespace mantissa::amp

@@ -91,8 +91,10 @@ FileReader::FileReader(const std::string& path) : path_(path) {
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // a pipe must not block us
   if (fd_ < 0) fail("cannot open ", path, ": ", reason(errno));
   struct stat st;
-  if (::fstat(fd_, &st) != 0 || !S_ISREG(st.st_mode)) {
+  const int error = ::fstat(fd_, &st) != 0 ? errno : 0;
+  if (error || !S_ISREG(st.st_mode)) {
     ::close(fd_);
+    if (error) fail("cannot read ", path, ": ", reason(error));
     fail_format(path, "is not a regular file");
   }
   size_ = st.st_size;
@@ -155,12 +157,21 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
 }
 
 // A writer holds a lock on its temporary for as long as it lives, so one that can be locked was left
-// behind by a writer that was killed.
+// behind by a writer that was killed. Names that are not create_temporary()'s are somebody's files.
 void AtomicFile::remove_stale() const {
+  const auto ours = [&](std::string_view name) {
+    if (!name.starts_with(prefix_)) return false;
+    const std::string_view rest = name.substr(prefix_.size());
+    const std::size_t dash = rest.find('-');
+    const auto number = [](std::string_view s) {
+      return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos;
+    };
+    return dash != std::string_view::npos && number(rest.substr(0, dash)) && number(rest.substr(dash + 1));
+  };
   DIR* folder = ::opendir(folder_.c_str());
   if (!folder) return;
   while (const dirent* entry = ::readdir(folder)) {
-    if (!std::string_view(entry->d_name).starts_with(prefix_)) continue;
+    if (!ours(entry->d_name)) continue;
     const int fd = ::openat(::dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlinkat(::dirfd(folder), entry->d_name, 0);
@@ -179,8 +190,8 @@ void AtomicFile::create_temporary() {
     if (fd_ < 0 && errno == EEXIST) continue;
     if (fd_ < 0) fail_errno("write");
     struct stat st;
-    ::flock(fd_, LOCK_EX);  // a file system without locks never reports a stale file either
-    if (::fstat(fd_, &st) == 0 && st.st_nlink > 0) return;
+    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {}  // without locks no file is ever found to be stale
+    if (::fstat(fd_, &st) != 0 || st.st_nlink > 0) return;
     ::close(fd_);  // somebody took it for stale before it was locked
   }
   errno = EEXIST;

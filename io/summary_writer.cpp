@@ -67,7 +67,13 @@ SummaryWriter::SummaryWriter(const std::string& folder) {
   if (fd_ < 0) fail_errno(path_);
   std::string fields;
   put_bytes(fields, event::file_version, "brain.Event:2");
-  write_event(fields);
+  try {
+    write_event(fields);
+  } catch (...) {
+    ::unlink(path_.c_str());
+    ::close(fd_);
+    throw;
+  }
 }
 
 SummaryWriter::~SummaryWriter() {
@@ -83,9 +89,16 @@ void SummaryWriter::write_event(std::string_view fields) {
   put_raw(record, masked_crc(record));
   record += data;
   put_raw(record, masked_crc(data));
+  const off_t begin = ::lseek(fd_, 0, SEEK_END);
   for (std::size_t written = 0; written < record.size();) {
     const ssize_t n = ::write(fd_, record.data() + written, record.size() - written);
-    if (n < 0 && errno != EINTR) fail_errno(path_);
+    if (n < 0 && errno != EINTR) {
+      const int error = errno;
+      // Behind part of a frame readers would find nothing that is written later.
+      [[maybe_unused]] const int ignored = ::ftruncate(fd_, begin);
+      errno = error;
+      fail_errno(path_);
+    }
     if (n > 0) written += static_cast<std::size_t>(n);
   }
 }

@@ -86,10 +86,17 @@ void convert(const Tensor& t, Dtype dtype, Device device) {
   replace_data(t, Tensor::allocate(t.sizes(), dtype, device).copy_(t));
 }
 
-// Copies of `state` under the names that state_dict() uses; what tied parameters repeat is left out.
+// `state` under the names that state_dict() uses. A file may have a tied parameter under any of its names; what it
+// repeats is left out.
 NamedTensors without_aliases(const NamedTensors& state, const Listing& own) {
+  std::unordered_set<std::string> there;
+  for (const auto& [name, t] : state) there.insert(name);
   NamedTensors kept;
-  for (const auto& entry : state) if (!own.aliases.contains(entry.first)) kept.push_back(entry);
+  for (const auto& [name, t] : state) {
+    const auto alias = own.aliases.find(name);
+    if (alias == own.aliases.end()) kept.emplace_back(name, t);
+    else if (there.insert(alias->second).second) kept.emplace_back(alias->second, t);
+  }
   return kept;
 }
 

@@ -1,6 +1,7 @@
 #include "optim/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "io/checkpoint.h"
 
@@ -84,8 +85,13 @@ void Scheduler::load_state_dict(const NamedTensors& state) {
   const std::string mismatch = io::describe_mismatch(state_dict(), state);
   check(mismatch.empty(), "Scheduler load_state_dict: ", mismatch);
   const bool step_first = state[0].first == "step";
-  base_ = state[step_first ? 1 : 0].second.to_vector<double>();
-  set_step(state[step_first ? 0 : 1].second.item<std::int64_t>());
+  const std::vector<double> before = std::exchange(base_, state[step_first ? 1 : 0].second.to_vector<double>());
+  try {
+    set_step(state[step_first ? 0 : 1].second.item<std::int64_t>());
+  } catch (...) {
+    base_ = before;
+    throw;
+  }
 }
 
 }  // namespace mantissa::optim

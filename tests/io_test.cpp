@@ -174,6 +174,8 @@ TEST_CASE("temporaries of killed writers are removed, those of living ones are n
   const TempDir dir;
   put_file(dir / "f.tmp-1-0", "left behind");
   put_file(dir / "f.tmpl", "somebody else's");
+  for (const char* name : {"f.tmp-old", "f.tmp-1", "f.tmp-1-0.ckpt", "f.tmp--1", "f.tmp-1-"})
+    put_file(dir / name, "too");
   AtomicFile alive(dir / "f");
   alive.write("first");
   write_three_parts(dir / "f");
@@ -181,7 +183,7 @@ TEST_CASE("temporaries of killed writers are removed, those of living ones are n
   CHECK(std::filesystem::exists(dir / "f.tmpl"));
   alive.commit();
   CHECK(get_file(dir / "f") == "first");
-  CHECK(dir.files() == 2);
+  CHECK(dir.files() == 7);
 }
 
 TEST_CASE("a relative path writes into the current folder") {

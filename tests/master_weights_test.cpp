@@ -168,6 +168,20 @@ TEST_CASE("Ema has the averages of AveragedModel, which begin with the first upd
   }
 }
 
+TEST_CASE("the first update of an average takes the parameters exactly, however large they were before", "[optim]") {
+  Tensor p = full({2}, 1e8).requires_grad_();
+  optim::Ema ema({p});
+  optim::Swa swa({p});
+  {
+    const NoGrad no_grad;
+    p.copy_(tensor({1e-3, -7e-12}));
+  }
+  ema.update();
+  swa.update();
+  CHECK(same_bits(ema.average(0), p));
+  CHECK(same_bits(swa.average(0), p));
+}
+
 TEST_CASE("averages of weights resume bitwise and leave skipped steps out", "[optim]") {
   MANTISSA_PRINT_SEED();
   Tensor p = random_tensor({5}, 1).to(f32).requires_grad_();

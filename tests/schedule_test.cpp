@@ -37,6 +37,17 @@ TEST_CASE("every schedule resumes at any step with the same bits", "[optim]") {
   }
 }
 
+TEST_CASE("a state that a schedule refuses changes nothing", "[optim]") {
+  Tensor p = zeros({1}).requires_grad_();
+  optim::Sgd opt({p}, {.lr = 0.1});
+  optim::Scheduler schedule(opt, optim::StepLR{.step_size = 2});
+  schedule.step();
+  const optim::NamedTensors bad{{"step", full({}, -1, {.dtype = i64})}, {"base_lr", full({1}, 7, {.dtype = f64})}};
+  CHECK_THAT(message_of([&] { schedule.load_state_dict(bad); }), Contains("must not be negative, got -1"));
+  schedule.step();
+  CHECK(opt.lr() == 0.1 * 0.1);
+}
+
 TEST_CASE("groups may have schedules of their own, and a skipped step does not advance one", "[optim]") {
   Tensor p = zeros({1}).requires_grad_(), q = zeros({1}).requires_grad_();
   optim::Adam opt({p}, {.lr = 0.1});

@@ -1,7 +1,12 @@
 // TensorBoard's files: frames with their checksums, and in them the messages in the order of the calls.
 #include "io/summary_writer.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 
 #include "catch_compat.h"
@@ -99,6 +104,30 @@ TEST_CASE("pictures are PNGs, texts are strings of the text plugin") {
   CHECK_THAT(events.at(1), Contains("\x08\x04\x10\x05\x18\x03\x22") && Contains(io::encode_png(picture)));
   CHECK_THAT(events.at(2), Contains("notes/text_summary") && Contains("**bold**"));
   CHECK_THROWS_WITH(writer.add_image("x", zeros({7, 4, 5}), 1), Contains("f32[7, 4, 5]"));
+}
+
+TEST_CASE("a record that the disk has no room for is taken back, and later ones are found") {
+  const TempDir dir;
+  SummaryWriter writer(dir / "runs");
+  writer.add_scalar("loss", 1, 1);
+  const std::string before = get_file(writer.path());
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const auto room = [&](rlim_t bytes) {
+    const rlimit some{bytes, limit.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &some) == 0);
+  };
+  room(before.size() + 10);  // for a part of the next record
+  CHECK_THROWS_WITH(writer.add_scalar("loss", 2, 2), Contains(writer.path()) && Contains(std::strerror(EFBIG)));
+  room(10);
+  CHECK_THROWS_WITH(SummaryWriter(dir / "others"), Contains(std::strerror(EFBIG)));
+  room(limit.rlim_cur);
+  ::signal(SIGXFSZ, handler);
+  CHECK(get_file(writer.path()) == before);
+  CHECK(std::filesystem::is_empty(dir / "others"));
+  writer.add_scalar("loss", 3, 3);
+  CHECK(events_of(writer.path()).size() == 3);
 }
 
 TEST_CASE("a folder that cannot be made is one message") {

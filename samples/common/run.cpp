@@ -220,20 +220,22 @@ void Run::measure() {
   if (measure_) measured_ = measure_();
 }
 
-// A full disk must not end a run: it goes on, says so, and fails at the end if the last save did.
+// A full disk or no memory for the copies must not end a run: it goes on, says so, and fails at the end if the last
+// save did.
 void Run::save() {
   if (o_.save.empty() || !world.is_first()) return;
-  io::Checkpoint c;
-  c.set("model", o_.model);
-  for (const Part& part : parts_) c.put(part.area, part.save());
-  const auto seed = static_cast<std::int64_t>(seed_);
-  c.put("rng", {{"state", io::to_tensor(rng_state())}});
-  c.put("run", {{"position", from_data<std::int64_t>(std::vector{step_, plan_.steps_per_epoch, o_.batch, seed}, {4})}});
-  if (o_.minutes > 0) c.put("run", {{"seconds", scalar(elapsed(), {.dtype = f64})}});
   try {
+    io::Checkpoint c;
+    c.set("model", o_.model);
+    for (const Part& part : parts_) c.put(part.area, part.save());
+    const auto seed = static_cast<std::int64_t>(seed_);
+    c.put("rng", {{"state", io::to_tensor(rng_state())}});
+    c.put("run",
+          {{"position", from_data<std::int64_t>(std::vector{step_, plan_.steps_per_epoch, o_.batch, seed}, {4})}});
+    if (o_.minutes > 0) c.put("run", {{"seconds", scalar(elapsed(), {.dtype = f64})}});
     io::save_checkpoint(o_.save, c);
     saved_ = true;
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {  // bad_alloc, too
     note(concat("warning: checkpoint not saved: ", e.what()));
     saved_ = false;
   }
@@ -243,9 +245,10 @@ void Run::resume(const std::string& path) {
   const io::Checkpoint c = io::load_checkpoint(path);
   check(c.text("model") == o_.model, path, ": holds a model \"", c.text("model"), "\", not \"", o_.model, "\"");
   const std::vector<std::int64_t> position = c.tensor("run.position").to_vector<std::int64_t>();
-  check(position.size() == 4 && position[0] >= 0 && position[1] == plan_.steps_per_epoch && position[2] == o_.batch,
-        path, ": was made with ", position.at(1), " steps per epoch of ", position.at(2), " samples, this run has ",
-        plan_.steps_per_epoch, " of ", o_.batch, ": resume with the same data and options");
+  check(position.size() == 4, path, ": holds no position of a run");
+  check(position[0] >= 0 && position[1] == plan_.steps_per_epoch && position[2] == o_.batch, path, ": was made with ",
+        position[1], " steps per epoch of ", position[2], " samples, this run has ", plan_.steps_per_epoch, " of ",
+        o_.batch, ": resume with the same data and options");
   for (const Part& part : parts_) part.load(c.get(part.area));
   set_rng_state(io::rng_from_tensor(c.tensor("rng.state")));
   step_ = position[0];
