@@ -73,6 +73,8 @@ LeafNode::Update::Update(LeafNode& leaf)
     leaf.hooks().pending = {};
   }
   as_noted_ = leaf.grad.defined() && leaf.grad.storage()->version() == leaf.hooks().tags.version;
+  std::vector<std::uint64_t>& tags = leaf.hooks().tags.tags;
+  tags.reserve(tags.size() + running_tags.size());  // the destructor must not need memory
 }
 LeafNode::Update::~Update() {
   if (!tagged_ || !leaf_.grad.defined()) return;
