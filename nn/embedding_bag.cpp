@@ -9,10 +9,11 @@
 namespace mantissa::nn {
 namespace {
 
-// The number of its bag for every index, and how many bags there are.
+// The number of its bag for every index, how many bags there are, and how many indices each has.
 struct Bags {
-  Tensor of_index;  // i64 [count]
+  Tensor of_index;  // i64 [indices]
   std::int64_t count;
+  Tensor sizes;  // i64 [count, 1], or a number for all; at least 1
 };
 Bags bags_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
   check(offsets.dim() == 1 && offsets.dtype() == i64, "EmbeddingBag: offsets must be i64 with 1 dimension, got ",
@@ -28,14 +29,20 @@ Bags bags_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
   check(bounds.back() == indices, "EmbeddingBag: the last offset must be the number of indices, ", indices, ", found ",
         bounds.back());
   check(bounds.size() > 1 || indices == 0, "EmbeddingBag: ", indices, " indices belong to no bag");
-  std::vector<std::int64_t> bag;
-  for (std::size_t i = 0; i + 1 < bounds.size(); ++i)
-    bag.insert(bag.end(), static_cast<std::size_t>(bounds[i + 1] - bounds[i]), static_cast<std::int64_t>(i));
-  return {from_data<std::int64_t>(bag, {indices}).to(offsets.device()), static_cast<std::int64_t>(bounds.size()) - 1};
+  std::vector<std::int64_t> bag, sizes;
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+    const std::int64_t size = bounds[i + 1] - bounds[i];
+    bag.insert(bag.end(), static_cast<std::size_t>(size), static_cast<std::int64_t>(i));
+    sizes.push_back(std::max<std::int64_t>(1, size));
+  }
+  const auto count = static_cast<std::int64_t>(sizes.size());
+  return {from_data<std::int64_t>(bag, {indices}).to(offsets.device()), count,
+          from_data<std::int64_t>(sizes, {count, 1}).to(offsets.device())};
 }
 Bags rows_of(const Tensor& indices) {
   const std::int64_t n = indices.size(0), each = indices.size(1);
-  return {flatten(expand(unsqueeze(arange(n, {.dtype = i64, .device = indices.device()}), 1), {n, each})), n};
+  return {flatten(expand(unsqueeze(arange(n, {.dtype = i64, .device = indices.device()}), 1), {n, each})), n,
+          Tensor(std::max<std::int64_t>(1, each))};
 }
 
 }  // namespace
@@ -66,13 +73,14 @@ Tensor EmbeddingBag::operator()(const Tensor& indices, const Tensor& offsets, co
           " do not fit indices ", indices);
     rows = rows * reshape(per_sample_weights, {flat.numel(), 1});
   }
-  Tensor bag = bags.of_index;
+  Tensor bag = bags.of_index, sizes = bags.sizes;
   if (options.padding_idx) {
     const std::int64_t padding =
         *options.padding_idx < 0 ? *options.padding_idx + weight.size(0) : *options.padding_idx;
     const Tensor kept = flatten(nonzero(flat != static_cast<double>(padding)));
     rows = index_select(rows, 0, kept);
     bag = index_select(bag, 0, kept);
+    sizes = unsqueeze(clamp_min(bincount(bag, {}, bags.count), 1), 1);
   }
   const Tensor none = zeros({bags.count, weight.size(1)}, {.dtype = rows.dtype(), .device = rows.device()});
   if (options.mode == BagMode::max) {
@@ -81,7 +89,7 @@ Tensor EmbeddingBag::operator()(const Tensor& indices, const Tensor& offsets, co
   }
   const Tensor total = index_add(none, 0, bag, rows);
   if (options.mode == BagMode::sum) return total;
-  return total / cast(unsqueeze(clamp_min(bincount(bag, {}, bags.count), 1), 1), total.dtype());
+  return total / (sizes.dim() == 0 ? sizes : cast(sizes, total.dtype()));
 }
 
 }  // namespace mantissa::nn

@@ -10,6 +10,8 @@
 namespace mantissa {
 
 MANTISSA_KERNEL(reduce_norm, const View& y, const View& x)
+MANTISSA_KERNEL(reduce_nansum, const View& y, const View& x)
+MANTISSA_KERNEL(reduce_truth, const View& y, const View& x, bool all)
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 
 namespace {
@@ -90,15 +92,26 @@ struct Norm : Over {
   static void samples(Samples& s);
 };
 
+// nansum on the CPU where no gradient is recorded, in one pass.
+struct NanSum : Over {
+  static constexpr auto name = "nansum";
+  static constexpr const char* args[] = {"x"};
+  static constexpr auto autocast = CastPolicy::f32_default;
+  Spec infer(const Tensor& x) const { return like(x, result(x.sizes())); }
+  void run(const View& y, const View& x) const { kernels::reduce_nansum(x.device, aligned(y, x.sizes), x); }
+  static Tensor reference(const NanSum& op, const Tensor& x) {
+    return sum(nan_to_num(x, 0, INFINITY, -INFINITY), op.dims, op.keepdim);
+  }
+};
+
 struct NanMean : Over {
   static constexpr auto name = "nanmean";
   static constexpr const char* args[] = {"x"};
   static constexpr bool differentiable = true;
   static Tensor compose(const NanMean& op, const Tensor& x) {
     check_floating(x);
-    const Tensor nan = isnan(x);
-    const Tensor count = sum(cast(logical_not(nan), x.dtype()), op.dims, op.keepdim);
-    return sum(where(nan, Tensor(0.0), x), op.dims, op.keepdim) / count;
+    const Tensor count = sum(eq(x, x), op.dims, op.keepdim);
+    return nansum(x, op.dims, op.keepdim) / cast(count, x.dtype());
   }
   static void samples(Samples& s);
 };
@@ -216,7 +229,10 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   return apply_composed(LogSumExp{{dims, keepdim}}, x);
 }
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
-  return sum(x.is_floating() ? nan_to_num(x, 0, INFINITY, -INFINITY) : x, dims, keepdim, dtype);
+  return with_dtype(x, dtype, [&](const Tensor& t) {
+    const NanSum op{{dims, keepdim}};
+    return !t.is_floating() ? sum(t, dims, keepdim) : t.device().is_cpu() ? apply(op, t) : NanSum::reference(op, t);
+  });
 }
 Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   return with_dtype(x, dtype, [&](const Tensor& t) { return apply_composed(NanMean{{dims, keepdim}}, t); });
@@ -231,14 +247,27 @@ Tensor count_nonzero_of(const Tensor& x, const Dims& dims, bool keepdim) {
   return sum(x.dtype() == boolean ? x.detach() : ne(x, Tensor(0)), dims, keepdim);
 }
 
+// any and all on the CPU, of booleans and of u8.
+template <bool every> struct Truth : Over {
+  static constexpr auto name = every ? "all" : "any";
+  static constexpr const char* args[] = {"x"};
+  static constexpr bool differentiable = false;
+  Spec infer(const Tensor& x) const { return {result(x.sizes()), boolean, x.device()}; }
+  void run(const View& y, const View& x) const { kernels::reduce_truth(x.device, aligned(y, x.sizes), x, every); }
+  static Tensor reference(const Truth& op, const Tensor& x) {
+    return every ? eq(sum(logical_not(x), op.dims, op.keepdim), Tensor(0))
+                 : ne(count_nonzero_of(x, op.dims, op.keepdim), Tensor(0));
+  }
+};
+template <bool every> Tensor truth(const Tensor& x, const Truth<every>& op) {
+  if (!x.device().is_cpu()) return Truth<every>::reference(op, x);
+  return apply(op, x.dtype() == boolean || x.dtype() == u8 ? x.detach() : ne(x, Tensor(0)));
+}
+
 }  // namespace
 
-Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
-  return ne(count_nonzero_of(x, dims, keepdim), Tensor(0));
-}
-Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
-  return eq(sum(logical_not(x), dims, keepdim), Tensor(0));
-}
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return truth<false>(x, {{dims, keepdim}}); }
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return truth<true>(x, {{dims, keepdim}}); }
 Tensor count_nonzero(const Tensor& x, const Dims& dims) { return count_nonzero_of(x, dims, false); }
 MinMax aminmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
   const Dims dims = dim ? Dims{*dim} : Dims{};

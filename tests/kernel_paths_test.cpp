@@ -183,6 +183,34 @@ TEST_CASE("reductions of integers of every width are exact") {
   }
 }
 
+TEST_CASE("norms and sums without NaN are those of the squares and of the other elements, to the bit") {
+  for (const Dims& sizes : {Dims{3, 1}, Dims{7, 40}, Dims{40, 77}, Dims{77, 40}, Dims{21, 196}, Dims{5, 1300}, Dims{1300, 9}}) {
+    for (const Dtype dtype : {f32, f64}) {
+      const Tensor x = some_numbers(sizes, dtype, 9), odd = where(gt(x, Tensor(2.0)), Tensor(double{NAN}), x);
+      for (const Dims& dims : {Dims{0}, Dims{1}, Dims{}}) {
+        INFO(concat(describe(x), " over ", dims));
+        CHECK(equal(norm(x, 2, dims), sqrt(sum(square(x), dims))));
+        CHECK(equal(nansum(odd, dims), sum(nan_to_num(odd, 0), dims)));
+      }
+    }
+  }
+  CHECK(nansum(tensor({1.0, NAN, -HUGE_VAL})).item() == -HUGE_VAL);
+}
+
+TEST_CASE("any and all of few elements, and of none") {
+  for (const Dtype dtype : {u8, boolean, i32, f32}) {
+    const Tensor x = cast(tensor({{0, 0, 0}, {0, 255, 0}, {1, 2, 255}}), dtype);
+    INFO(name_of(dtype));
+    CHECK(any(x, {1}).to_vector<int>() == std::vector<int>{0, 1, 1});
+    CHECK(all(x, {1}).to_vector<int>() == std::vector<int>{0, 0, 1});
+    const Tensor none = zeros({2, 0}, {.dtype = dtype});
+    CHECK(any(none, {1}).to_vector<int>() == std::vector<int>{0, 0});
+    CHECK(all(none, {1}).to_vector<int>() == std::vector<int>{1, 1});
+  }
+  CHECK(all(tensor({1.0, NAN})).item<bool>());
+  CHECK(any(tensor({0.0, NAN})).item<bool>());
+}
+
 TEST_CASE("nonzero lists the places of all that is not 0, in order") {
   for (const Dims& sizes : {Dims{1}, Dims{100000}, Dims{300, 333}, Dims{20000, 5}, Dims{7, 1000, 3, 5}}) {
     for (const Dtype dtype : {boolean, u8, i64, f32, bf16}) {

@@ -355,7 +355,7 @@ TEST_CASE("strided inputs give the bits of contiguous copies") {
 }
 
 // Every order of dimensions in memory, every set of reduced dimensions; and every number of threads.
-TEST_CASE("sums, variances and maxima give the same bits however their input lies") {
+TEST_CASE("sums, variances, maxima and norms give the same bits however their input lies") {
   const int threads = num_threads();
   for_each_instruction_set([&](bool) {
     Samples s(seed());
@@ -368,7 +368,7 @@ TEST_CASE("sums, variances and maxima give the same bits however their input lie
         for (int set = 1; set < 16; ++set) {
           Dims dims;
           for (int d = 0; d < 4; ++d) if (set >> d & 1) dims.push_back(d);
-          const auto all = [&](const Tensor& t) { return Tensors{sum(t, dims), var(t, dims), amax(t, dims)}; };
+          const auto all = [&](const Tensor& t) { return Tensors{sum(t, dims), var(t, dims), amax(t, dims), norm(t, 2, dims)}; };
           const Tensors expected = all(x);
           std::vector<int> order{0, 1, 2, 3};
           do {

@@ -11,6 +11,7 @@ namespace mantissa {
 MANTISSA_KERNEL(reduce_sum, const View& y, const View& x, double divisor)
 MANTISSA_KERNEL(reduce_var, const View& y, const View& x, double divisor)
 MANTISSA_KERNEL(reduce_norm, const View& y, const View& x)
+MANTISSA_KERNEL(reduce_nansum, const View& y, const View& x)
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
@@ -87,8 +88,17 @@ void reduce_norm(const View& y, const View& x) {
   visit_compute(x.dtype, [&]<class C> {
     const ReducePlan plan(y.sizes, x);
     C* out = y.as<C>();
-    reduce<Sum>(plan, Squares<C>{x}, out);
+    reduce<Sum>(plan, MappedElements<C, Square>{x}, out);
     for (std::int64_t i = 0; i < plan.outputs; ++i) out[i] = std::sqrt(out[i]);
+  });
+}
+
+// y = the sum of what is not NaN.
+void reduce_nansum(const View& y, const View& x) {
+  visit_compute(x.dtype, [&]<class C> {
+    DenseResult<C> out(y);
+    reduce<Sum>(ReducePlan(y.sizes, x), MappedElements<C, NanToZero>{x}, out.data());
+    out.finish();
   });
 }
 

@@ -16,24 +16,23 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- the innermost dimension is reduced ---
-// Folds n elements of memory, at most fold_tile, in the order of fold_one_tile of core/cpu/rows.h.
-template <class Fold, class C, class T> C fold_stored_tile(std::int64_t n, const T* p) {
+// Folds n elements of memory, at most fold_tile, to one vector, in the order of fold_one_tile of core/cpu/rows.h.
+template <class Fold, class C, class From> Vec<C> fold_stored_vectors(std::int64_t n, const From& p) {
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
 #if defined(__AVX512BW__)
   // The processor's maximum alone, and one test for NaN of two vectors together: the folds' own tests cost as much as
   // the maximum. Where there is one, the tile is folded again.
-  if constexpr (std::is_same_v<Fold, Max> || std::is_same_v<Fold, Min>) {
+  if constexpr (std::is_floating_point_v<C> && (std::is_same_v<Fold, Max> || std::is_same_v<Fold, Min>)) {
     using V = Vec<C>;
     constexpr bool largest = std::is_same_v<Fold, Max>;
     const auto fold = [](const V& a, const V& b) {
       if constexpr (std::is_same_v<C, float>) return V(largest ? _mm512_max_ps(b, a) : _mm512_min_ps(b, a));
-      else if constexpr (std::is_same_v<C, double>) return V(largest ? _mm512_max_pd(b, a) : _mm512_min_pd(b, a));
-      else return largest ? xsimd::max(b, a) : xsimd::min(b, a);
+      else return V(largest ? _mm512_max_pd(b, a) : _mm512_min_pd(b, a));
     };
     unsigned nan = 0;
     const auto test = [&nan](const V& a, const V& b) {
       if constexpr (std::is_same_v<C, float>) nan |= _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
-      if constexpr (std::is_same_v<C, double>) nan |= _mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q);
+      else nan |= _mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q);
     };
     V a(Fold::template identity<C>()), b = a, c = a, d = a;
     std::int64_t i = 0;
@@ -51,7 +50,7 @@ template <class Fold, class C, class T> C fold_stored_tile(std::int64_t n, const
       const V v = load_stored_rest<Fold, C>(p + i, n - i);
       b = fold(b, v), test(v, v);
     }
-    if (nan == 0) return fold_stored_lanes<Fold>(fold(fold(a, b), fold(c, d)));
+    if (nan == 0) return fold(fold(a, b), fold(c, d));
   }
 #endif
   const Fold fold;
@@ -65,19 +64,25 @@ template <class Fold, class C, class T> C fold_stored_tile(std::int64_t n, const
   }
   for (; i + width <= n; i += width) a = fold(a, load_stored_vector<C>(p + i));
   if (i < n) b = fold(b, load_stored_rest<Fold, C>(p + i, n - i));
-  return fold_stored_lanes<Fold>(fold(fold(a, b), fold(c, d)));
+  return fold(fold(a, b), fold(c, d));
+}
+template <class Fold, class C, class From> C fold_stored_tile(std::int64_t n, const From& p) {
+  return fold_stored_lanes<Fold>(fold_stored_vectors<Fold, C>(n, p));
 }
 
+// Where the order does not count, as for extremes of integers, tiles are longer: fewer lanes to fold.
+template <class Fold> inline constexpr std::int64_t tile_of = fold_tile;
+template <class Fold> requires Fold::in_any_order inline constexpr std::int64_t tile_of<Fold> = 8 * fold_tile;
 template <class Fold, class C, class Source>
 C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t begin, std::int64_t end,
                  const C* centre) {
   Walker at(p.reduced, p.reduced_strides, begin);
   Cascade<C, Fold> cascade;
-  C buffer[fold_tile];
+  C buffer[tile_of<Fold>];
   while (begin < end) {
-    const std::int64_t n = std::min(fold_tile, end - begin);
+    const std::int64_t n = std::min(tile_of<Fold>, end - begin);
     C v{};
-    const auto fold_memory = [&](const auto* memory) { v = fold_stored_tile<Fold, C>(n, memory + base + at.offset()); };
+    const auto fold_memory = [&](const auto& memory) { v = fold_stored_tile<Fold, C>(n, memory + base + at.offset()); };
     if (at.inner_stride() == 1 && at.left_in_row() >= n && source.with_memory(fold_memory)) {
       at.advance(n);
     } else {
@@ -89,7 +94,7 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
       }
       v = fold_stored_tile<Fold, C>(n, static_cast<const C*>(buffer));
     }
-    if (p.count <= fold_tile) return v;
+    if (p.count <= tile_of<Fold>) return v;
     cascade.add(v);
     begin += n;
   }
@@ -99,7 +104,7 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
 // Columns taken at once. Through blocks: those of a tile of all rows, or of a short reduction with more columns.
 inline constexpr std::int64_t largest_block = 16 * fold_tile;
 template <class Source> std::int64_t side_across(const ReducePlan& p, const Source& source) {
-  if (p.column_stride == 1 && source.with_memory([](const auto*) {}))
+  if (p.column_stride == 1 && source.with_memory([](const auto&) {}))
     return p.count <= fold_tile / 8 ? fold_tile : block_side;
   return p.count <= largest_block / block_side ? block_side : 16;
 }
@@ -157,30 +162,34 @@ void fold_tile_across(std::int64_t n, std::int64_t columns, const At& at, C* out
   std::copy_n(part[0], columns, out);
 }
 #if defined(__AVX2__)
-// The same where each result's elements are a run of memory, fewer than four vectors: vectors along the runs, and the
-// lanes of as many results as there are lanes folded together.
-template <class Fold, class T>
-void fold_short_runs(std::int64_t n, std::int64_t columns, const T* from, std::int64_t pitch, float* out) {
+// The lanes of as many results as there are lanes, folded together: a vector each. The first `count` are wanted.
+template <class Fold>
+void fold_lanes_together(transpose::Lanes (&v)[transpose::width], std::int64_t count, float* out) {
+  transpose::turn_square(v);
+#pragma GCC unroll 8
+  for (std::int64_t half = transpose::width / 2; half > 0; half /= 2) {
+#pragma GCC unroll 16
+    for (std::int64_t k = 0; k < half; ++k) v[k] = Fold{}(Vec<float>(v[k]), Vec<float>(v[half + k]));
+  }
+  store_part(out, Vec<float>(v[0]), count);
+}
+// The same where each result's elements are a run of memory, fewer than four vectors: vectors along the runs.
+template <class Fold, class From>
+void fold_short_runs(std::int64_t n, std::int64_t columns, const From& from, std::int64_t pitch, float* out) {
   constexpr std::int64_t width = transpose::width;
   const Fold fold;
   for (std::int64_t j = 0; j < columns; j += width) {
     transpose::Lanes v[width];
     const std::int64_t runs = std::min(width, columns - j);
     for (std::int64_t k = 0; k < width; ++k) {
-      const T* run = from + (j + std::min(k, runs - 1)) * pitch;
+      const auto run = from + (j + std::min(k, runs - 1)) * pitch;
       Vec<float> sum(Fold::template identity<float>());
       std::int64_t i = 0;
-      for (; i + width <= n; i += width) sum = fold(sum, load_wide(run + i));
+      for (; i + width <= n; i += width) sum = fold(sum, load_stored_vector<float>(run + i));
       if (i < n) sum = fold(sum, keep_part<Fold>(load_stored_part<float>(run + i, n - i), n - i));
       v[k] = sum;
     }
-    transpose::turn_square(v);
-#pragma GCC unroll 8
-    for (std::int64_t half = width / 2; half > 0; half /= 2) {
-#pragma GCC unroll 16
-      for (std::int64_t k = 0; k < half; ++k) v[k] = fold(Vec<float>(v[k]), Vec<float>(v[half + k]));
-    }
-    store_part(out + j, Vec<float>(v[0]), runs);
+    fold_lanes_together<Fold>(v, runs, out + j);
   }
 }
 #endif
@@ -200,13 +209,13 @@ void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64
   const auto fold_next = [&](std::int64_t n) {
 #if defined(__AVX2__)
     if constexpr (std::is_same_v<C, float>) {
-      const auto fold_runs = [&](const auto* memory) {
+      const auto fold_runs = [&](const auto& memory) {
         fold_short_runs<Fold>(n, columns, memory + base, p.column_stride, tile);
       };
       if (are_short_runs<C>(p) && source.with_memory(fold_runs)) return;
     }
 #endif
-    const bool done = p.column_stride == 1 && source.with_memory([&](const auto* memory) {
+    const bool done = p.column_stride == 1 && source.with_memory([&](const auto& memory) {
       std::int64_t offsets[fold_tile];
       find_rows(base, at, n, offsets);
       fold_tile_across<Fold>(
@@ -271,11 +280,31 @@ C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t 
 // that longer ones take.
 template <class Fold, class C, class Source>
 void reduce_tiles(const ReducePlan& p, const Source& source, C* out, const C* centre) {
+#if defined(__AVX2__)
+  if constexpr (std::is_same_v<C, float>) {
+    constexpr std::int64_t width = transpose::width;
+    const auto fold_memory = [&](const auto& memory) {
+      parallel_for((p.outputs + width - 1) / width, std::max<std::int64_t>(1, grain_size / (width * p.count)),
+                   [&](std::int64_t first, std::int64_t last) {
+                     Walker at(p.kept, p.kept_strides, first * width);
+                     const std::int64_t end = std::min(p.outputs, last * width);
+                     for (std::int64_t o = first * width; o < end; o += width) {
+                       const std::int64_t count = std::min(width, end - o);
+                       transpose::Lanes v[width] = {};
+                       for (std::int64_t k = 0; k < count; ++k, at.advance(1))
+                         v[k] = fold_stored_vectors<Fold, C>(p.count, memory + at.offset());
+                       fold_lanes_together<Fold>(v, count, out + o);
+                     }
+                   });
+    };
+    if (source.with_memory(fold_memory)) return;
+  }
+#endif
   parallel_for(p.outputs, std::max<std::int64_t>(1, grain_size / p.count), [&](std::int64_t first, std::int64_t last) {
     C buffer[fold_tile];
     Walker at(p.kept, p.kept_strides, first);
     for (std::int64_t o = first; o < last; ++o, at.advance(1)) {
-      const auto fold_memory = [&](const auto* memory) {
+      const auto fold_memory = [&](const auto& memory) {
         out[o] = fold_stored_tile<Fold, C>(p.count, memory + at.offset());
       };
       if (source.with_memory(fold_memory)) continue;
@@ -371,7 +400,7 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
   for (std::int64_t rows; begin < end; begin += rows) {
     rows = std::min<std::int64_t>(block_side, end - begin);
     C* sum = first_group ? acc : group;
-    const bool done = p.column_stride == 1 && source.with_memory([&](const auto* memory) {
+    const bool done = p.column_stride == 1 && source.with_memory([&](const auto& memory) {
       std::int64_t offsets[block_side];
       find_rows(base, at, rows, offsets);
       fold_group<Fold>(
@@ -392,7 +421,7 @@ void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base
 
 template <class Fold, class C, class Source>
 void reduce_outer(const ReducePlan& p, const Source& source, C* out, const C* centre) {
-  const bool from_memory = p.column_stride == 1 && source.with_memory([](const auto*) {});
+  const bool from_memory = p.column_stride == 1 && source.with_memory([](const auto&) {});
   const std::int64_t side = from_memory ? fold_tile : block_side;
   const std::int64_t tiles = (p.columns + side - 1) / side, outer = p.outputs / p.columns;
   // Rows of one segment: from shapes alone.

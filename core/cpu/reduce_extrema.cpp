@@ -8,6 +8,7 @@
 namespace mantissa {
 MANTISSA_KERNEL(reduce_max, const View& y, const View& x)
 MANTISSA_KERNEL(reduce_min, const View& y, const View& x)
+MANTISSA_KERNEL(reduce_truth, const View& y, const View& x, bool all)
 MANTISSA_KERNEL(reduce_arg, const View& values, const View& indices, const View& x, bool largest)
 }  // namespace mantissa
 
@@ -16,24 +17,40 @@ namespace {
 
 inline constexpr std::int64_t column_tile = 128;
 
-// Calls f.operator()<C>() with the type that extremes of dtype `t` are folded as.
-template <class F> void with_fold_type(Dtype t, const F& f) {
+// Extremes of integers, which need no test for NaN.
+template <class Fold> struct OfIntegers {
+  static constexpr bool in_any_order = true;
+  template <class T> static T identity() { return Fold::template identity<T>(); }
+  template <class T> T operator()(const T& a, const T& b) const {
+    if constexpr (std::is_integral_v<T>) return std::is_same_v<Fold, Max> ? std::max(a, b) : std::min(a, b);
+    else return std::is_same_v<Fold, Max> ? xsimd::max(a, b) : xsimd::min(a, b);
+  }
+};
+
+// Calls f.operator()<C, Fold>() with the type that extremes of dtype `t` are folded as, and how.
+template <class Fold, class F> void with_fold_type(Dtype t, const F& f) {
   switch (compute_dtype(t)) {
     case Dtype::f64:
-      return f.template operator()<double>();
+      return f.template operator()<double, Fold>();
     case Dtype::f32:
-      return f.template operator()<float>();
+      return f.template operator()<float, Fold>();
     default:
-      return t == i64 ? f.template operator()<std::int64_t>() : f.template operator()<std::int32_t>();
+      return t == i64 ? f.template operator()<std::int64_t, OfIntegers<Fold>>()
+                      : f.template operator()<std::int32_t, OfIntegers<Fold>>();
   }
 }
 
-template <class Fold> void run(const View& y, const View& x) {
-  with_fold_type(x.dtype, [&]<class C> {
-    DenseResult<C> out(y);
-    reduce<Fold>(ReducePlan(y.sizes, x), Elements<C>{x}, out.data());
-    out.finish();
-  });
+template <class C, class Fold> void run_as(const View& y, const View& x) {
+  DenseResult<C> out(y);
+  reduce<Fold>(ReducePlan(y.sizes, x), Elements<C>{x}, out.data());
+  out.finish();
+}
+template <class Fold> void run(View y, View x) {
+  if (size_of(x.dtype) == 1) {  // booleans are bytes of 0 and 1
+    x.dtype = y.dtype = u8;
+    return run_as<std::uint8_t, OfIntegers<Fold>>(y, x);
+  }
+  with_fold_type<Fold>(x.dtype, [&]<class C, class F> { run_as<C, F>(y, x); });
 }
 
 // Where the wanted element, which is there, stands first in n elements of memory. Of NaN any will do.
@@ -86,7 +103,7 @@ template <class C, class Fold> void arg(const View& values, const View& indices,
   std::int64_t* index = indices.as<std::int64_t>();
   const Elements<C> source{x};
   if (plan.column_stride == 1 && stride != 1 && plan.columns >= 4 && n <= INT32_MAX &&
-      source.with_memory([](const auto*) {})) {
+      source.with_memory([](const auto&) {})) {
     const std::int64_t tiles = (plan.columns + column_tile - 1) / column_tile, around = plan.outputs / plan.columns;
     parallel_for(around * tiles, std::max<std::int64_t>(1, grain_size / (n * std::min(column_tile, plan.columns))),
                  [&](std::int64_t first, std::int64_t last) {
@@ -125,12 +142,19 @@ template <class C, class Fold> void arg(const View& values, const View& indices,
 void reduce_max(const View& y, const View& x) { run<Max>(y, x); }
 void reduce_min(const View& y, const View& x) { run<Min>(y, x); }
 
+// Whether all elements, or any, are true: of booleans and of u8, whose least and largest byte say so.
+void reduce_truth(const View& y, const View& x, bool all) {
+  if (all) run<Min>(y, x);
+  else run<Max>(y, x);
+  std::uint8_t* const to = y.as<std::uint8_t>();
+  for (std::int64_t i = 0; i < y.numel(); ++i) to[i] = to[i] != 0;
+}
+
 // Along the one dimension in which `indices` has size 1; `values` may be absent.
 void reduce_arg(const View& values, const View& indices, const View& x, bool largest) {
-  with_fold_type(x.dtype, [&]<class C> {
-    if (largest) arg<C, Max>(values, indices, x);
-    else arg<C, Min>(values, indices, x);
-  });
+  const auto with = [&]<class C, class Fold> { arg<C, Fold>(values, indices, x); };
+  if (largest) with_fold_type<Max>(x.dtype, with);
+  else with_fold_type<Min>(x.dtype, with);
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -12,10 +12,12 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- vectors of memory: as those of core/cpu/vectors.h, and integers, which are widened ---
-// Numbers are folded as their compute type, and extremes of integers below i64 as i32: twice as many in a vector.
+// Numbers are folded as their compute type, extremes of i32 as they are, which is twice as many in a vector, and those
+// of bytes, too; where they are is found among i32.
 template <class T, class C>
-inline constexpr bool is_folded_as = std::is_same_v<Compute<T>, C> || (std::is_same_v<C, std::int32_t> &&
-                                                                       std::is_integral_v<T> && sizeof(T) <= 4);
+inline constexpr bool is_folded_as =
+    std::is_same_v<Compute<T>, C> || std::is_same_v<T, C> ||
+    (std::is_same_v<C, std::int32_t> && std::is_integral_v<T> && sizeof(T) <= 4);
 template <class C, class T> inline Vec<C> load_stored_vector(const T* p) {
   if constexpr (std::is_same_v<T, C>) {
     return load(p);
@@ -45,12 +47,16 @@ template <class C, class T> inline Vec<C> load_stored_vector(const T* p) {
 #endif
   }
 }
+#if defined(__AVX512BW__)
+inline __mmask64 first_bytes(std::int64_t n) { return (1ull << n) - 1; }
+#endif
 // The first n elements, the others 0.
 template <class C, class T> inline Vec<C> load_stored_part(const T* p, std::int64_t n) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
   if constexpr (std::is_integral_v<T>) {
     const __mmask16 some = first_lanes(n);
-    if constexpr (sizeof(T) == 8) return Vec<C>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(some), p));
+    if constexpr (sizeof(C) == 1) return Vec<C>(_mm512_maskz_loadu_epi8(first_bytes(n), p));
+    else if constexpr (sizeof(T) == 8) return Vec<C>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(some), p));
     else if constexpr (sizeof(T) == 4 && sizeof(C) == 4) return Vec<C>(_mm512_maskz_loadu_epi32(some, p));
     else if constexpr (sizeof(T) == 4) return Vec<C>(_mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(some, p)));
     else if constexpr (sizeof(C) == 4) return Vec<C>(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(some, p)));
@@ -72,7 +78,8 @@ template <class Fold, class C, class T> inline Vec<C> load_stored_rest(const T* 
 #if defined(__AVX512BW__)
   if constexpr (std::is_integral_v<C>) {
     const Vec<C> neutral(Fold::template identity<C>());
-    if constexpr (sizeof(C) == 4) return Vec<C>(_mm512_mask_blend_epi32(first_lanes(n), neutral, v));
+    if constexpr (sizeof(C) == 1) return Vec<C>(_mm512_mask_blend_epi8(first_bytes(n), neutral, v));
+    else if constexpr (sizeof(C) == 4) return Vec<C>(_mm512_mask_blend_epi32(first_lanes(n), neutral, v));
     else return Vec<C>(_mm512_mask_blend_epi64(static_cast<__mmask8>(first_lanes(n)), neutral, v));
   } else
 #endif
@@ -86,16 +93,34 @@ template <class Fold, class C> inline C fold_stored_lanes(const Vec<C>& v) {
     const Vec<C> b = fold(a, Vec<C>(_mm512_shuffle_i64x2(a, a, 0b10110001)));
     const Vec<C> c = fold(b, Vec<C>(_mm512_shuffle_epi32(b, _MM_PERM_BADC)));
     if constexpr (sizeof(C) == 8) return _mm_cvtsi128_si64(_mm512_castsi512_si128(c));
-    else
-      return _mm_cvtsi128_si32(_mm512_castsi512_si128(fold(c, Vec<C>(_mm512_shuffle_epi32(c, _MM_PERM_CDAB)))));
+    const Vec<C> d = fold(c, Vec<C>(_mm512_shuffle_epi32(c, _MM_PERM_CDAB)));
+    if constexpr (sizeof(C) == 4) return _mm_cvtsi128_si32(_mm512_castsi512_si128(d));
+    const Vec<C> e = fold(d, Vec<C>(_mm512_srli_epi32(d, 16))), f = fold(e, Vec<C>(_mm512_srli_epi32(e, 8)));
+    return static_cast<C>(_mm_cvtsi128_si32(_mm512_castsi512_si128(f)));
   } else
 #endif
     return fold_lanes<Fold, C>(v);
 }
-template <class C, class T> inline Vec<C> stored_vector(const WholeVector&, const T* p) {
+
+// Memory of which not the elements are folded, but a function of them, 0 for 0, on the way into registers.
+template <class T, class Map> struct Mapped {
+  const T* p;
+  Mapped operator+(std::int64_t i) const { return {p + i}; }
+};
+template <class C, class T, class Map> inline Vec<C> load_stored_vector(const Mapped<T, Map>& m) {
+  return Map{}(load_stored_vector<C>(m.p));
+}
+template <class C, class T, class Map> inline Vec<C> load_stored_part(const Mapped<T, Map>& m, std::int64_t n) {
+  return Map{}(load_stored_part<C>(m.p, n));
+}
+template <class Fold, class C, class T, class Map>
+inline Vec<C> load_stored_rest(const Mapped<T, Map>& m, std::int64_t n) {
+  return keep_part<Fold>(load_stored_part<C>(m, n), n);
+}
+template <class C, class From> inline Vec<C> stored_vector(const WholeVector&, const From& p) {
   return load_stored_vector<C>(p);
 }
-template <class C, class T> inline Vec<C> stored_vector(const PartOfVector& of, const T* p) {
+template <class C, class From> inline Vec<C> stored_vector(const PartOfVector& of, const From& p) {
   return load_stored_part<C>(p, of.n);
 }
 
@@ -166,21 +191,33 @@ template <class C> struct Elements {
     return found;
   }
 };
-template <class C> struct Squares {
+// Functions of vectors and numbers. A square is rounded before it is folded, wherever it comes from:
+// core/cpu/reduce.cpp is compiled without fused products and sums.
+struct Square {
+  template <class V> V operator()(const V& v) const { return v * v; }
+};
+struct NanToZero {
+  template <class V> V operator()(const V& v) const { return xsimd::select(v == v, v, V(0)); }
+};
+template <class C, class Map> struct MappedElements {
   View x;
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C*, int) const {
     const C* from = to;
     if (stride == 1 && x.dtype == dtype_of<C>) from = x.as<const C>() + offset;
     else load_run(to, x.data, x.dtype, offset, stride, n);
-    map_run(n, to, [](const auto& v) { return v * v; }, from);
+    map_run(n, to, Map{}, from);
   }
   void load(C* to, std::int64_t pitch, const BlockPlace& b, const C*) const {
     load_block(to, pitch, x, b);
-    for (C* row = to; row < to + b.rows * pitch; row += pitch) {
-      for (std::int64_t j = 0; j < b.columns; ++j) row[j] = row[j] * row[j];
-    }
+    for (C* row = to; row < to + b.rows * pitch; row += pitch) map_run(b.columns, row, Map{}, row);
   }
-  template <class F> bool with_memory(const F&) const { return false; }  // as below
+  template <class F> bool with_memory(const F& f) const {
+    bool found = false;
+    visit(x.dtype, [&]<class T> {
+      if constexpr (is_folded_as<T, C>) f(Mapped<T, Map>{x.as<const T>()}), found = true;
+    });
+    return found;
+  }
 };
 template <class C, bool squared> struct Deviations {  // from a mean per result
   View x;
