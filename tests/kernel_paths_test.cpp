@@ -184,7 +184,8 @@ TEST_CASE("reductions of integers of every width are exact") {
 }
 
 TEST_CASE("norms and sums without NaN are those of the squares and of the other elements, to the bit") {
-  for (const Dims& sizes : {Dims{3, 1}, Dims{7, 40}, Dims{40, 77}, Dims{77, 40}, Dims{21, 196}, Dims{5, 1300}, Dims{1300, 9}}) {
+  for (const Dims& sizes :
+       {Dims{3, 1}, Dims{7, 40}, Dims{40, 77}, Dims{77, 40}, Dims{21, 196}, Dims{5, 1300}, Dims{1300, 9}}) {
     for (const Dtype dtype : {f32, f64}) {
       const Tensor x = some_numbers(sizes, dtype, 9), odd = where(gt(x, Tensor(2.0)), Tensor(double{NAN}), x);
       for (const Dims& dims : {Dims{0}, Dims{1}, Dims{}}) {

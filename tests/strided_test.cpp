@@ -368,7 +368,9 @@ TEST_CASE("sums, variances, maxima and norms give the same bits however their in
         for (int set = 1; set < 16; ++set) {
           Dims dims;
           for (int d = 0; d < 4; ++d) if (set >> d & 1) dims.push_back(d);
-          const auto all = [&](const Tensor& t) { return Tensors{sum(t, dims), var(t, dims), amax(t, dims), norm(t, 2, dims)}; };
+          const auto all = [&](const Tensor& t) {
+            return Tensors{sum(t, dims), var(t, dims), amax(t, dims), norm(t, 2, dims)};
+          };
           const Tensors expected = all(x);
           std::vector<int> order{0, 1, 2, 3};
           do {
