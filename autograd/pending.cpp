@@ -11,6 +11,7 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_KERNEL(spread, const View& y, const View& x, int dim, std::int64_t begin, std::int64_t step)
 
 namespace autograd {
 namespace {
@@ -82,6 +83,13 @@ void PendingGradients::add_part(const NodeRef& node, const Tensor& g, const Part
   const std::int64_t end = part.begin + part.count;
   auto [it, first] = sums_.try_emplace(node->id());
   Sum& sum = it->second;
+  if (first && part.step > 1 && g.device().is_cpu()) {  // zeros and what has come in one pass
+    const Tensor whole = Tensor::allocate(part.sizes, g.dtype(), g.device());
+    kernels::spread(g.device(), whole.view(), g.view(), part.dim, part.begin, part.step);
+    sum = {{.node = node, .gradient = whole, .from = from}};
+    sum.own = true;
+    return;
+  }
   const bool in_place = lies_in_place(g, part);
   if (first) {
     sum = {{.node = node,

@@ -3,11 +3,35 @@
 #include <algorithm>
 #include <limits>
 
+#include "autograd/grad_mode.h"
+#include "core/context.h"
 #include "core/recording.h"
 #include "nn/embedding.h"
+#include "ops/apply.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
+MANTISSA_KERNEL(sum_bags, const View& y, const View& weight, const View& indices, const View& bounds, bool mean)
+}  // namespace mantissa
 
 namespace mantissa::nn {
 namespace {
+
+// Sums and averages of bags on the CPU, where no gradient is recorded.
+struct SumOfBags {
+  static constexpr auto name = "embedding_bag";
+  static constexpr const char* args[] = {"weight", "indices", "bounds"};
+  static constexpr bool differentiable = false;
+  bool mean = false;
+  Spec infer(const Tensor& weight, const Tensor& indices, const Tensor& bounds) const {
+    check(indices.dtype() == i64, "the indices must be i64, got ", indices.dtype());
+    return like(weight, Dims{bounds.numel() - 1, weight.size(1)});
+  }
+  void run(const View& y, const View& weight, const View& indices, const View& bounds) const {
+    kernels::check_indices(y.device, indices, weight.sizes[0]);
+    kernels::sum_bags(y.device, y, weight, indices, bounds, mean);
+  }
+};
 
 // The number of its bag for every index, how many bags there are, and how many indices each has.
 struct Bags {
@@ -15,7 +39,8 @@ struct Bags {
   std::int64_t count;
   Tensor sizes;  // i64 [count, 1], or a number for all; at least 1
 };
-Bags bags_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
+// Where each bag begins, and behind the last one where it ends.
+std::vector<std::int64_t> bounds_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
   check(offsets.dim() == 1 && offsets.dtype() == i64, "EmbeddingBag: offsets must be i64 with 1 dimension, got ",
         offsets);
   check_may_read("EmbeddingBag", offsets, "the offsets say which indices make a bag");
@@ -29,6 +54,10 @@ Bags bags_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
   check(bounds.back() == indices, "EmbeddingBag: the last offset must be the number of indices, ", indices, ", found ",
         bounds.back());
   check(bounds.size() > 1 || indices == 0, "EmbeddingBag: ", indices, " indices belong to no bag");
+  return bounds;
+}
+Bags bags_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
+  const std::vector<std::int64_t> bounds = bounds_of(offsets, indices, include_last);
   std::vector<std::int64_t> bag, sizes;
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     const std::int64_t size = bounds[i + 1] - bounds[i];
@@ -63,6 +92,18 @@ Tensor EmbeddingBag::operator()(const Tensor& indices, const Tensor& offsets, co
         "EmbeddingBag: offsets belong to indices with 1 dimension, and only to them");
   if (options.max_norm) detail::renormalise_rows(weight, indices, *options.max_norm, options.norm_type);
   const Tensor flat = flatten(indices);
+  const bool recorded = context().autocast.traced || (grad_enabled() && weight.requires_grad());
+  if (options.mode != BagMode::max && !options.padding_idx && !per_sample_weights.defined() && !recorded &&
+      weight.device().is_cpu()) {
+    Tensor bounds;
+    if (offsets.defined()) {
+      const std::vector<std::int64_t> all = bounds_of(offsets, flat.numel(), options.include_last_offset);
+      bounds = from_data(all, {static_cast<std::int64_t>(all.size())});
+    } else {
+      bounds = arange(indices.size(0) + 1, {.dtype = i64}) * Tensor(indices.size(1));
+    }
+    return apply(SumOfBags{options.mode == BagMode::mean}, contiguous(weight), contiguous(flat), bounds);
+  }
   const Bags bags =
       indices.dim() == 2 ? rows_of(indices) : bags_of(offsets, indices.size(0), options.include_last_offset);
   Tensor rows = embedding(weight, flat, options.padding_idx);

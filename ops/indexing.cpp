@@ -133,6 +133,22 @@ Tensor memory_places(const Picked& p) {
   return count == 0 ? places : moved_back(p, places);
 }
 
+// The one vector of indices, none negative, where all other entries are plain: then whole slices of the view are picked
+// along one dimension, and no places of elements are needed. Undefined where it is otherwise.
+Tensor one_vector(const Picked& p) {
+  if (p.indices.size() != 1 || p.indices[0].dim() != 1) return {};
+  const Tensor& given = p.indices[0];
+  const std::int64_t size = p.view.size(p.dims[0]);
+  const Tensor at = where(given < 0, given + Tensor(size), given);
+  kernels::check_indices(at.device(), at.view(), size);
+  return at;
+}
+Dims picked_sizes(const Picked& p, const Tensor& vector) {
+  Dims sizes = p.view.sizes();
+  sizes[p.dims[0]] = vector.numel();
+  return sizes;
+}
+
 void check_values(const char* name, const Tensor& x, const Dims& picked, const Tensor& values) {
   check(values.dtype() == x.dtype(), name, ": the values are ", values, " and x ", x, "; cast one with to()");
   check(values.device() == x.device(), name, ": the values are on ", values.device(), " and x on ", x.device(),
@@ -165,6 +181,13 @@ Tensor index(const Tensor& x, std::initializer_list<AnyIndex> entries) {
 Tensor index_put(const Tensor& x, std::initializer_list<AnyIndex> entries, const Tensor& values, bool accumulate) {
   const Tensor flat = x.detach().contiguous();
   const Picked p = pick("index_put", flat, entries);
+  const Tensor rows = p.view.sizes() == x.sizes() ? told("index_put", x, [&] { return one_vector(p); }) : Tensor();
+  if (rows.defined()) {
+    const Dims sizes = picked_sizes(p, rows);
+    check_values("index_put", x, sizes, values);
+    const Tensor source = contiguous(broadcast_to(values, sizes));
+    return accumulate ? index_add(x, p.dims[0], rows, source) : index_copy(x, p.dims[0], rows, source);
+  }
   const auto before = static_cast<const char*>(p.view.raw_data()) - static_cast<const char*>(flat.raw_data());
   const auto first = static_cast<double>(before / static_cast<std::ptrdiff_t>(size_of(x.dtype())));
   const Tensor places = told("index_put", x, [&] { return memory_places(p); }) +
@@ -192,22 +215,31 @@ void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, const 
     else view.copy_(values);
     return;
   }
+  const Tensor rows = told("index_put_", x, [&] { return one_vector(p); });
   // Where each element lies in memory, from the view's first one: what the indices say, and what their rows say.
-  const Tensor places = told("index_put_", x, [&] { return memory_places(p); });
-  check_values("index_put_", x, places.sizes(), values);
+  const Tensor places = rows.defined() ? Tensor() : told("index_put_", x, [&] { return memory_places(p); });
+  const Dims sizes = rows.defined() ? picked_sizes(p, rows) : places.sizes();
+  check_values("index_put_", x, sizes, values);
   std::int64_t span = 1;
   for (int d = 0; d < p.view.dim(); ++d) {
     check(p.view.stride(d) != 0 || p.view.size(d) <= 1, "index_put_: ", x,
           " is expanded: several of its elements are one in memory; write to a clone()");
     span += (p.view.size(d) - 1) * p.view.stride(d);
   }
-  if (places.numel() == 0) return;
+  if (numel_of(sizes) == 0) return;
   x.storage()->written_by("index_put_");
-  const Tensor memory = p.view.as_strided({span}, {1}), at = flatten(places);
-  Tensor source = broadcast_to(values, places.sizes()).reshape(-1);
+  Tensor source = broadcast_to(values, sizes), to = p.view, at;
+  const int dim = rows.defined() ? p.dims[0] : 0;
+  if (rows.defined()) {
+    Dims along = Dims::filled(sizes.rank(), 1);
+    along[dim] = rows.numel();
+    at = expand(reshape(rows, along), sizes), source = contiguous(source);
+  } else {
+    to = p.view.as_strided({span}, {1}), at = flatten(places), source = source.reshape(-1);
+  }
   if (source.storage() == x.storage()) source = source.clone();  // x[rows] = x[others]
-  if (accumulate) kernels::scatter_add(x.device(), memory.view(), 0, at.view(), source.view());
-  else kernels::scatter(x.device(), memory.view(), 0, at.view(), source.view());
+  if (accumulate) kernels::scatter_add(x.device(), to.view(), dim, at.view(), source.view());
+  else kernels::scatter(x.device(), to.view(), dim, at.view(), source.view());
 }
 void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, double value, bool accumulate) {
   index_put_(x, entries, full({}, value, {.dtype = x.dtype(), .device = x.device()}), accumulate);

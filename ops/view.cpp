@@ -12,6 +12,7 @@ namespace mantissa {
 
 MANTISSA_KERNEL(copy, const View& y, const View& x)
 MANTISSA_KERNEL(fill, const View& y, double value)
+MANTISSA_KERNEL(spread, const View& y, const View& x, int dim, std::int64_t begin, std::int64_t step)
 
 namespace {
 
@@ -179,8 +180,9 @@ struct SliceBackward {
     return like(g, sizes);
   }
   void run(const View& y, const View& g) const {
-    kernels::fill(y.device, y, 0.0);
     const Part part = of.part(sizes);
+    if (y.device.is_cpu()) return kernels::spread(y.device, y, g, part.dim, part.begin, part.step);
+    kernels::fill(y.device, y, 0.0);
     View to = y;
     to.sizes[part.dim] = part.count;
     if (part.count > 1) to.strides[part.dim] *= part.step;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "autograd/backward.h"
+#include "core/indexing.h"
 #include "core/ops_special.h"
 #include "tests/testing.h"
 
@@ -210,6 +211,59 @@ TEST_CASE("any and all of few elements, and of none") {
   }
   CHECK(all(tensor({1.0, NAN})).item<bool>());
   CHECK(any(tensor({0.0, NAN})).item<bool>());
+}
+
+TEST_CASE("slices that a vector of indices picks are written as slice after slice, in the order of the vector") {
+  for (const Dims& sizes : {Dims{9, 40, 3}, Dims{4, 6, 50}, Dims{2, 5, 2100}}) {
+    for (const Dtype dtype : {f32, bf16, f64, i64}) {
+      const Tensor x = some_numbers(sizes, dtype, 3);
+      for (int dim = 0; dim < 3; ++dim) {
+        const std::vector<std::int64_t> named{1, -1, 0, 1, sizes[dim] - 2, 1};
+        const Tensor rows = from_data(named, {6});
+        Dims picked = sizes;
+        picked[dim] = 6;
+        Dims one = sizes;
+        one[dim] = 1;
+        for (const Dims& given : {picked, one, Dims{}}) {
+          const Tensor v = some_numbers(given, dtype, 4), all_v = broadcast_to(v, picked);
+          for (const bool accumulate : {false, true}) {
+            Tensor expected = cast(x, accumulate ? f64 : dtype).clone();
+            for (std::int64_t i = 0; i < 6; ++i) {
+              const std::int64_t row = named[static_cast<std::size_t>(i)];
+              Tensor to = select(expected, dim, row);
+              if (accumulate) to.add_(cast(select(all_v, dim, i), f64));
+              else to.copy_(select(all_v, dim, i));
+            }
+            const auto put = [&](const Tensor& t, bool in_place) {
+              const auto with = [&](auto f) {
+                return dim == 0 ? f({rows}) : dim == 1 ? f({all, rows}) : f({all, all, rows});
+              };
+              return with([&](std::initializer_list<AnyIndex> at) {
+                if (!in_place) return index_put(t, at, v, accumulate);
+                index_put_(t, at, v, accumulate);
+                return t;
+              });
+            };
+            INFO(concat(describe(x), " dim ", dim, " of ", given, accumulate ? " added" : ""));
+            const Tensor across = transpose(contiguous(transpose(x, 0, 2)), 0, 2);  // other strides
+            for (const Tensor& found :
+                 {put(x, false), put(x.clone(), true), put(across, false), put(across.clone(), true)}) {
+              if (accumulate && is_half(dtype)) CHECK(allclose(cast(found, f64), expected, 8e-3, 1e-2));
+              else if (accumulate && dtype == f32) CHECK(allclose(cast(found, f64), expected, 1e-6, 1e-6));
+              else CHECK(equal(found, cast(expected, dtype)));
+            }
+          }
+        }
+      }
+    }
+  }
+  const Tensor x = zeros({2, 3}, {.requires_grad = true}), v = ones({2, 2}, {.requires_grad = true});
+  const Tensor y = index_put(x, {all, tensor({2, 0})}, v);
+  const auto g = grad(y, {x, v}, tensor({{1, 2, 3}, {4, 5, 6}}, {.dtype = f32}));
+  CHECK(g[0].to_vector<int>() == std::vector<int>{0, 2, 0, 0, 5, 0});
+  CHECK(g[1].to_vector<int>() == std::vector<int>{3, 1, 6, 4});
+  CHECK_THAT(message_of([&] { index_put(x, {all, tensor({3})}, 1.0); }),
+             Catch::Matchers::Contains("index_put of x") && Catch::Matchers::Contains("index 3 is out of range"));
 }
 
 TEST_CASE("nonzero lists the places of all that is not 0, in order") {

@@ -336,6 +336,24 @@ TEST_CASE("embeddings with padding, limits and bags") {
   const auto last = filled(nn::EmbeddingBag(4, 2, {.mode = nn::BagMode::sum, .include_last_offset = true}));
   check_golden(last(indices, tensor({0, 2, 6}), ramp({6})),
                {-0.318413670516, -0.403453476878, 0.448873756392, 0.640094011292});
+  for (const nn::BagMode mode : {nn::BagMode::sum, nn::BagMode::mean}) {  // without a gradient as with one
+    for (const std::int64_t columns : {1, 16, 70, 150}) {
+      for (const Dtype dtype : {f32, f64, bf16}) {
+        nn::EmbeddingBag many(40, columns, {.mode = mode});
+        nn::to(many, dtype);
+        const Tensor named = remainder(arange(60) * 7 + 3, Tensor(40)), starts = tensor({0, 1, 1, 30, 55});
+        for (const auto& call : {std::function([&] { return many(named, starts); }),
+                                 std::function([&] { return many(reshape(named, {12, 5})); })}) {
+          const Tensor recorded = call().detach();
+          const NoGrad no_grad;
+          INFO(concat(columns, " columns of ", dtype));
+          CHECK(allclose(cast(call(), f64), cast(recorded, f64), dtype == bf16 ? 1.6e-2 : 0, dtype == bf16 ? 1e-2 : 0));
+        }
+        const NoGrad no_grad;
+        CHECK_REFUSED(many(tensor({{1, 40}})), "index 40 is out of range for a dimension of size 40");
+      }
+    }
+  }
   const auto rows = filled(nn::Embedding(4, 2, {.padding_idx = 1, .max_norm = 0.3, .scale_grad_by_freq = true}));
   const Tensor y = rows(tensor({{0, 1}, {3, 3}}));
   check_golden(y,

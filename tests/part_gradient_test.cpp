@@ -65,6 +65,31 @@ TEST_CASE("gradients of parts are put together as a recorded backward adds them"
   }
 }
 
+TEST_CASE("the gradient of a stepped slice has its elements where they were, and zeros between them") {
+  MANTISSA_PRINT_SEED();
+  manual_seed(test::seed());
+  for (const Dims& sizes : {Dims{7, 40}, Dims{40, 7}, Dims{5, 6, 3}, Dims{3, 300, 70}, Dims{200, 301}}) {
+    for (const Dtype dtype : {f64, f32, bf16, f16}) {
+      for (int dim = 0; dim < sizes.rank(); ++dim) {
+        for (const auto& [begin, end, step] : {std::array<std::int64_t, 3>{0, INT64_MAX, 2}, {1, INT64_MAX, 2},
+                                               {1, sizes[dim] - 1, 2}, {2, INT64_MAX, 3}, {1, INT64_MAX, INT64_MAX}}) {
+          const Tensor x = zeros(sizes, {.dtype = dtype, .requires_grad = true});
+          const Tensor y = slice(x * 1, dim, begin, end, step), g = whole_numbers(y.sizes(), dtype);
+          Tensor expected = zeros(sizes, {.dtype = dtype});
+          for (std::int64_t i = 0; i < y.size(dim); ++i) {
+            Tensor to = select(expected, dim, begin + (i == 0 ? 0 : i * step));
+            to.copy_(select(g, dim, i));
+          }
+          INFO(concat(sizes, " ", dtype, " along ", dim, " from ", begin, " by ", step));
+          for (const Tensor& given : {g, transpose(contiguous(transpose(g, 0, 1)), 0, 1)})
+            for (const bool recorded : {false, true})
+              CHECK(equal(grad(y, {x}, given, {.retain_graph = true, .create_graph = recorded})[0], expected));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("hooks see the whole gradient of what was divided, and a gradient in a leaf is added to") {
   const Tensor x = zeros({4, 6}, {.requires_grad = true});
   Tensor seen;

@@ -87,17 +87,6 @@ template <class Word> bool gather_runs(const View& y, const View& x, int dim, co
   return true;
 }
 
-template <class Word> void scatter_words(const View& y, int dim, const View& index, const View& source) {
-  const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
-  for_lines(index.sizes, dim, y.strides, source.strides, index.strides,
-            [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
-              const std::int64_t* at = index.as<const std::int64_t>() + io;
-              const Word* from = source.as<const Word>() + so;
-              Word* to = y.as<Word>() + yo;
-              for (std::int64_t i = 0; i < n; ++i) to[at[i * is] * ys] = from[i * ss];
-            });
-}
-
 // Whole rows of a matrix, one index for each: what embeddings ask for.
 bool whole_rows(const View& rows, int dim, const View& index, const View& matrix) {
   return dim == 0 && rows.dim() == 2 && index.strides[1] == 0 && rows.strides[1] == 1 && matrix.strides[1] == 1;
@@ -182,8 +171,9 @@ template <class T> void scatter_add_rows(const View& y, const View& index, const
   });
 }
 
-// Whole runs for a selection along another dimension than the innermost of y. A stretch of a run belongs to one thread.
-template <class T> bool scatter_add_runs(const View& y, int dim, const View& index, const View& source) {
+// Whole runs for a selection along another dimension than the innermost of y: f(y's elements, the source's, count).
+// A stretch of a run belongs to one thread, so that what an index names twice is written in order.
+template <class T, class F> bool for_runs_onto(const View& y, int dim, const View& index, const View& source, F&& f) {
   if (source.numel() == 0 || !selects(source.sizes, dim, index)) return false;
   View to = y, from = source;
   to.sizes = source.sizes;
@@ -199,14 +189,31 @@ template <class T> bool scatter_add_runs(const View& y, int dim, const View& ind
     for (std::int64_t part = begin % stretches; begin < end; ++begin) {
       const std::int64_t first = part * stretch, count = std::min(stretch, run - first);
       for (std::int64_t i = 0; i < n; ++i) {
-        T* sum = y.as<T>() + walk.offset(0) + first + index.as<const std::int64_t>()[i * index.strides[dim]] * ys;
-        const T* add = source.as<const T>() + walk.offset(1) + first + i * ss;
-        for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + add[j]);
+        f(y.as<T>() + walk.offset(0) + first + index.as<const std::int64_t>()[i * index.strides[dim]] * ys,
+          source.as<const T>() + walk.offset(1) + first + i * ss, count);
       }
       if (++part == stretches) part = 0, walk.next();
     }
   });
   return true;
+}
+template <class T> bool scatter_add_runs(const View& y, int dim, const View& index, const View& source) {
+  return for_runs_onto<T>(y, dim, index, source, [](T* sum, const T* add, std::int64_t count) {
+    for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + add[j]);
+  });
+}
+
+template <class Word> void scatter_words(const View& y, int dim, const View& index, const View& source) {
+  const auto copy = [](Word* to, const Word* from, std::int64_t count) { std::copy_n(from, count, to); };
+  if (for_runs_onto<Word>(y, dim, index, source, copy)) return;
+  const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
+  for_lines(index.sizes, dim, y.strides, source.strides, index.strides,
+            [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
+              const std::int64_t* at = index.as<const std::int64_t>() + io;
+              const Word* from = source.as<const Word>() + so;
+              Word* to = y.as<Word>() + yo;
+              for (std::int64_t i = 0; i < n; ++i) to[at[i * is] * ys] = from[i * ss];
+            });
 }
 
 }  // namespace
@@ -247,7 +254,9 @@ void gather(const View& y, const View& x, int dim, const View& index) {
   visit_word(x.dtype, [&]<class Word> { gather_words<Word>(y, x, dim, index); });
 }
 
-void scatter(const View& y, int dim, const View& index, const View& source) {
+void scatter(const View& y, int dim, const View& index, const View& whole_source) {
+  View source = whole_source;
+  source.sizes = index.sizes;  // an index may be smaller
   check_indices(index, y.sizes[dim]);
   visit_word(y.dtype, [&]<class Word> { scatter_words<Word>(y, dim, index, source); });
 }
