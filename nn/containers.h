@@ -1,11 +1,13 @@
 // ModuleList and ModuleDict: several modules of one type as one member, named by position or key.
-//   nn::ModuleList<Block> blocks;             // "blocks.0.weight"; a std::vector
+//   nn::ModuleList<Block> blocks;             // "blocks.0.weight"; a std::vector, to be filled by emplace_back, or
+//   auto blocks = nn::module_list(Block(8), Block(16));
 //   nn::ModuleDict<nn::Linear> heads;         // "heads.digits.weight"
 // Modules of different types belong into members of their own, or into nn::Sequential.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,17 @@
 namespace mantissa::nn {
 
 template <class M> using ModuleList = std::vector<M>;
+
+// A list of the given modules, which braces cannot make: they copy, and modules can only be moved.
+template <class M, class... More>
+  requires(std::is_same_v<M, More> && ...)
+ModuleList<M> module_list(M first, More... more) {
+  ModuleList<M> list;
+  list.reserve(1 + sizeof...(More));
+  list.push_back(std::move(first));
+  (list.push_back(std::move(more)), ...);
+  return list;
+}
 
 // Keeps the order of insertion. A key must not be empty, contain a dot or appear twice.
 template <class M> class ModuleDict {

@@ -74,11 +74,15 @@ class Sequential {
  public:
   Sequential() = default;
   template <class... M>
-    requires(sizeof...(M) > 0 && (std::is_constructible_v<Layer, M &&> && ...) &&
-             !(sizeof...(M) == 1 && (std::is_same_v<std::remove_cvref_t<M>, Sequential> && ...)))
+    requires(sizeof...(M) > 0 && !(sizeof...(M) == 1 && (std::is_same_v<std::remove_cvref_t<M>, Sequential> && ...)))
   explicit Sequential(M&&... layer) {
-    layers.reserve(sizeof...(M));
-    (layers.emplace_back(std::forward<M>(layer)), ...);
+    static_assert((std::is_constructible_v<Layer, M&&> && ...),
+                  "nn::Sequential: a layer is called as `Tensor operator()(const Tensor& x) const`. One that is not "
+                  "const, takes more, or gives more than a Tensor (as nn::LSTM does) goes into a struct that calls it");
+    if constexpr ((std::is_constructible_v<Layer, M&&> && ...)) {
+      layers.reserve(sizeof...(M));
+      (layers.emplace_back(std::forward<M>(layer)), ...);
+    }
   }
   Tensor operator()(const Tensor& x) const {
     Tensor y = x;

@@ -56,8 +56,8 @@ template <int n> Dims check_shapes(const Options<n>& o, const Dims& x, const Dim
   check(x.rank() == n + 2, "x must be ", layout<n>);
   check(weight.rank() == n + 2, "weight must be ", weight_layout<n>);
   for (std::int64_t size : weight) check(size > 0, "weight must not be empty");
-  check(weight[1] * o.groups == x[1], "x has ", x[1], " channels, weight with ", o.groups, " groups expects ",
-        weight[1] * o.groups);
+  check(weight[1] * o.groups == x[1], "x has ", x[1], " channels, weight",
+        o.groups > 1 ? concat(" with ", o.groups, " groups") : "", " expects ", weight[1] * o.groups);
   check(weight[0] % o.groups == 0, weight[0], " output channels do not divide into ", o.groups, " groups");
   Dims y{x[0], weight[0]};
   for (int d = 0; d < n; ++d) y.push_back(output_size<n>(o, d, x[d + 2], weight[d + 2]));
@@ -256,7 +256,7 @@ template <> void Conv<2>::samples(Samples& s) {
   const auto error = [&](const Case<2>& c, const char* fragment) {
     s.error({s.randn(c.x), s.randn(c.weight), Tensor()}, Conv{c.options}, fragment);
   };
-  error({{2, 3, 5, 5}, {4, 2, 3, 3}, {}}, "x has 3 channels, weight with 1 groups expects 2");
+  error({{2, 3, 5, 5}, {4, 2, 3, 3}, {}}, "x has 3 channels, weight expects 2");
   error({{3, 5, 5}, {4, 3, 3, 3}, {}}, "x must be [N, C, H, W]");
   error({{2, 3, 5, 5}, {4, 3, 3}, {}}, "weight must be [out, in / groups, height, width]");
   error({{2, 3, 2, 5}, {4, 3, 3, 3}, {}}, "height: a kernel that reaches over 3 does not fit into 2");
@@ -276,7 +276,7 @@ template <> void Conv<3>::samples(Samples& s) {
   error({{3, 5, 5, 5}, {4, 3, 3, 3, 3}, {}}, "x must be [N, C, D, H, W]");
   error({{1, 3, 5, 5, 5}, {4, 3, 3, 3}, {}}, "weight must be [out, in / groups, depth, height, width]");
   error({{1, 3, 2, 5, 5}, {4, 3, 3, 3, 3}, {}}, "depth: a kernel that reaches over 3 does not fit into 2");
-  error({{1, 4, 5, 5, 5}, {4, 3, 3, 3, 3}, {}}, "x has 4 channels, weight with 1 groups expects 3");
+  error({{1, 4, 5, 5, 5}, {4, 3, 3, 3, 3}, {}}, "x has 4 channels, weight expects 3");
   error({{1, 3, 5, 5, 5}, {4, 3, 3, 3, 3}, {.stride = {1, 1, 0}}}, "stride must be at least 1");
 }
 template <int n> void InputGrad<n>::samples(Samples& s) {

@@ -182,6 +182,7 @@ template <class F> class FunctionNode final : public autograd::Node {
 
 // The results of f.forward, a Tensor or a vector of them.
 template <class F, class... A> auto apply_function(const F& f, A&&... arguments) {
+  static_assert(requires { F::name; }, "apply_function needs a struct with name, forward and backward");
   // Tensors by value (a Param as a Tensor), so that casts can take their place.
   std::tuple<std::conditional_t<std::is_convertible_v<A&&, const Tensor&>, Tensor, std::decay_t<A>>...> x(
       std::forward<A>(arguments)...);

@@ -83,7 +83,7 @@ void initialise(const Gpt2& net) {
 }
 
 int run(int argc, char** argv) {
-  std::string folder = samples::asked_model(argc, argv, ""), exported;
+  std::string folder = samples::asked_model(argc, argv, ""), exported, token_file;
   samples::Options o{
       .model = "gpt2", .schedule = "cosine", .epochs = 1, .batch = 8, .lr = folder.empty() ? 2e-3 : 5e-5};
   Gpt2Config config{.vocabulary = 1024, .context = 128, .width = 128, .layers = 4, .heads = 4};
@@ -94,10 +94,11 @@ int run(int argc, char** argv) {
       {.description = "Writes with a GPT-2, and trains one on a text.",
        .flags =
            std::vector<samples::Flag>{
-               {"--model", &folder, "Folder of a GPT-2 from Hugging Face; without --data it only writes"},
+               {"--model", &folder, "Folder of a GPT-2 from Hugging Face; alone, it only writes"},
                {"--export", &exported, "Folder to write the model to, for --model and Hugging Face's libraries"},
+               {"--tokens", &token_file, "Instead of --data: a file of tokens, such as nanoGPT's train.bin"},
                {"--length", &length, "Tokens of a text in training", {}, 1},
-               {"--vocabulary", &config.vocabulary, "Without --model: tokens to learn from the text", {}, 257},
+               {"--vocabulary", &config.vocabulary, "Without --model: tokens to learn, or of --tokens", {}, 257},
                {"--context", &config.context, "Without --model: tokens it sees at once", {}, 2},
                {"--layers", &config.layers, "Without --model: blocks"},
                {"--heads", &config.heads, "Without --model: attention heads"},
@@ -107,14 +108,18 @@ int run(int argc, char** argv) {
   check(config.width % config.heads == 0, "--heads ", config.heads, " does not divide the width ", config.width);
   config.hidden = 4 * config.width;
 
-  const bool training = folder.empty() || !o.data.empty();
-  const data::RawText text = training ? data::load_raw_text("tinyshakespeare", o.data) : data::RawText();
+  const bool from_file = !token_file.empty(), training = folder.empty() || !o.data.empty() || from_file;
+  const data::RawText text =
+      training && !from_file ? data::load_raw_text("tinyshakespeare", o.data) : data::RawText();
   std::optional<samples::Gpt2Folder> given = folder.empty() ? std::nullopt : std::optional(samples::read_gpt2(folder));
-  const data::Bpe bpe = given ? given->bpe : data::train_bpe(text.bytes, config.vocabulary);
+  std::optional<data::Bpe> bpe;  // none for the tokens of a file without a model
+  if (given) bpe = given->bpe;
+  else if (!from_file) bpe = data::train_bpe(text.bytes, config.vocabulary);
+  check(bpe || exported.empty(), "--export with --tokens needs --model: the tokenizer that made them");
   if (given) config = given->config;
-  else config.vocabulary = bpe.size();
-  check(bpe.size() <= config.vocabulary, folder, ": the tokenizer has ", bpe.size(), " tokens, the model ",
-        config.vocabulary);
+  else if (bpe) config.vocabulary = bpe->size();
+  check(!bpe || bpe->size() <= config.vocabulary, folder, ": the tokenizer has ", bpe ? bpe->size() : 0,
+        " tokens, the model ", config.vocabulary);
   Gpt2 net(config);
   if (given) {
     nn::load_state_dict(net, given->weights);
@@ -124,19 +129,21 @@ int run(int argc, char** argv) {
   }
 
   length = std::min(length, config.context);
-  const data::Tokens tokens = training ? bpe.encode(text, data::Specials::as_text) : data::Tokens();
-  const std::int64_t per_epoch = training ? tokens.size() * 9 / 10 / (o.batch * length) : 1;
+  samples::Corpus corpus;
+  if (from_file) corpus = data::TokenFile(token_file);
+  else if (training) corpus = bpe->encode(text, data::Specials::as_text);
+  const std::int64_t per_epoch = training ? samples::steps_per_epoch(corpus, o.batch * length) : 1;
   samples::Run run(o, {.steps_per_epoch = per_epoch, .items_per_step = o.batch * length, .items = "tokens"});
   run.keep("model", net);
   run.onnx(net, samples::some_tokens(config.vocabulary, length),
            {.input_names = {"tokens"}, .output_names = {"logits"}, .dynamic = {{"length", 1}}},
            [&](const Tensor& x) { return net.logits(net(x)); });
   if (!training) run.save_onnx();
-  const int code = training ? samples::train(net, tokens, length, o, run) : 0;
-  if (code == 0 && !exported.empty()) samples::write_gpt2(exported, {config, nn::state_dict(net), bpe});
-  const auto end = bpe.find("<|endoftext|>");
-  if (code == 0 && writing.tokens > 0)  // a new text begins after the end of another
-    samples::write(net, bpe, writing, o, run, config.context, end,
+  const int code = training ? samples::train(net, corpus, length, o, run) : 0;
+  if (code == 0 && !exported.empty()) samples::write_gpt2(exported, {config, nn::state_dict(net), *bpe});
+  const auto end = bpe ? bpe->find("<|endoftext|>") : std::nullopt;
+  if (code == 0 && writing.tokens > 0 && bpe)  // a new text begins after the end of another
+    samples::write(net, *bpe, writing, o, run, config.context, end,
                    end ? std::vector{*end} : std::vector<std::int64_t>());
   return code;
 }

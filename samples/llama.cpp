@@ -13,7 +13,7 @@ using namespace mantissa;
 using samples::LlamaConfig;
 
 int run(int argc, char** argv) {
-  std::string folder = samples::asked_model(argc, argv, ""), exported;
+  std::string folder = samples::asked_model(argc, argv, ""), exported, token_file;
   samples::Options o{
       .model = "llama", .schedule = "cosine", .epochs = 1, .batch = 8, .lr = folder.empty() ? 2e-3 : 5e-5};
   LlamaConfig config{.vocab_size = 1024,
@@ -29,10 +29,11 @@ int run(int argc, char** argv) {
       {.description = "Writes with a Llama, and trains one on a text.",
        .flags =
            std::vector<samples::Flag>{
-               {"--model", &folder, "Folder of a model from Hugging Face; without --data it only writes"},
+               {"--model", &folder, "Folder of a model from Hugging Face; alone, it only writes"},
                {"--export", &exported, "Folder to write the model to, for --model and Hugging Face's libraries"},
+               {"--tokens", &token_file, "Instead of --data: a file of tokens, such as nanoGPT's train.bin"},
                {"--length", &length, "Tokens of a text in training", {}, 1},
-               {"--vocabulary", &config.vocab_size, "Without --model: tokens to learn from the text", {}, 257},
+               {"--vocabulary", &config.vocab_size, "Without --model: tokens to learn, or of --tokens", {}, 257},
                {"--context", &config.max_position_embeddings, "Without --model: tokens it sees at once", {}, 2},
                {"--layers", &config.num_hidden_layers, "Without --model: layers"},
                {"--heads", &config.num_attention_heads, "Without --model: attention heads"},
@@ -49,15 +50,20 @@ int run(int argc, char** argv) {
   config.head_dim = config.hidden_size / config.num_attention_heads;
   config.intermediate_size = (config.hidden_size * 8 / 3 + 31) / 32 * 32;
 
-  const bool training = folder.empty() || !o.data.empty();
-  const data::RawText text = training ? data::load_raw_text("tinyshakespeare", o.data) : data::RawText();
+  const bool from_file = !token_file.empty(), training = folder.empty() || !o.data.empty() || from_file;
+  const data::RawText text =
+      training && !from_file ? data::load_raw_text("tinyshakespeare", o.data) : data::RawText();
   std::optional<samples::LlamaFolder> given;
   if (!folder.empty()) given = samples::read_llama(folder);
-  const data::Bpe bpe = given ? given->bpe : data::train_bpe(text.bytes, config.vocab_size);
+  std::optional<data::Bpe> bpe;  // none for the tokens of a file without a model
+  if (given) bpe = given->bpe;
+  else if (!from_file) bpe = data::train_bpe(text.bytes, config.vocab_size);
+  check(bpe || exported.empty(), "--export with --tokens needs --model: the tokenizer that made them");
   if (given) config = given->config;
-  else config.vocab_size = bpe.size(), config.bos_token_id = bpe.size() - 1, config.eos_token_id = {bpe.size() - 1};
-  check(bpe.size() <= config.vocab_size, folder, ": the tokenizer has ", bpe.size(), " tokens, the model ",
-        config.vocab_size);
+  else if (bpe)
+    config.vocab_size = bpe->size(), config.bos_token_id = bpe->size() - 1, config.eos_token_id = {bpe->size() - 1};
+  check(!bpe || bpe->size() <= config.vocab_size, folder, ": the tokenizer has ", bpe ? bpe->size() : 0,
+        " tokens, the model ", config.vocab_size);
   samples::Llama net(config);
   if (given) {
     nn::load_state_dict(net, given->weights);
@@ -65,8 +71,10 @@ int run(int argc, char** argv) {
   }
 
   length = std::min(length, config.max_position_embeddings);
-  const data::Tokens tokens = training ? bpe.encode(text, data::Specials::as_text) : data::Tokens();
-  const std::int64_t per_epoch = training ? tokens.size() * 9 / 10 / (o.batch * length) : 1;
+  samples::Corpus corpus;
+  if (from_file) corpus = data::TokenFile(token_file);
+  else if (training) corpus = bpe->encode(text, data::Specials::as_text);
+  const std::int64_t per_epoch = training ? samples::steps_per_epoch(corpus, o.batch * length) : 1;
   samples::Run run(o, {.steps_per_epoch = per_epoch, .items_per_step = o.batch * length, .items = "tokens"});
   run.keep("model", net);
   const Tensor example = samples::some_tokens(config.vocab_size, length);
@@ -76,10 +84,11 @@ int run(int argc, char** argv) {
     run.save_onnx();
     nn::to(net, run.dtype);  // half the bytes to read for each token
   }
-  const int code = training ? samples::train(net, tokens, length, o, run) : 0;
-  if (code == 0 && !exported.empty()) samples::write_llama(exported, {config, nn::state_dict(net), bpe});
-  if (code == 0 && writing.tokens > 0)
-    samples::write(net, bpe, writing, o, run, config.max_position_embeddings, config.bos_token_id, config.eos_token_id);
+  const int code = training ? samples::train(net, corpus, length, o, run) : 0;
+  if (code == 0 && !exported.empty()) samples::write_llama(exported, {config, nn::state_dict(net), *bpe});
+  if (code == 0 && writing.tokens > 0 && bpe)
+    samples::write(net, *bpe, writing, o, run, config.max_position_embeddings, config.bos_token_id,
+                   config.eos_token_id);
   return code;
 }
 

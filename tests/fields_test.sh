@@ -1,6 +1,7 @@
 #!/bin/sh
 # A module that forgets a member in MANTISSA_FIELDS must not compile, with a message that says so, and a plain value
-# must not be listed; nor must x[0] = y compile, which would write nothing: fields_test.sh SOURCE COMPILER
+# must not be listed; nor must x[0] = y compile, which would write nothing. Mistakes with Sequential and apply_function
+# are said in one sentence: fields_test.sh SOURCE COMPILER
 set -eu
 source=$1
 compiler=$2
@@ -41,5 +42,17 @@ if output=$(printf '%s\n' '#include "core/ops.h"' 'void f(mantissa::Tensor& x) {
   printf 'x[0] = x[1] compiles, or the error does not say what to write:\n%s\n' "$output"
   failures=$((failures + 1))
 fi
-echo "12 modules and an assignment compiled, $failures failures"
+expect_message() {  # what does not compile, after these includes; what the compiler says
+  if output=$(printf '%s\n' '#include "nn/rnn.h"' '#include "nn/sequential.h"' '#include "ops/function.h"' \
+    'using namespace mantissa;' "$1" | "$compiler" -std=c++20 -I"$source" -fsyntax-only -x c++ - 2>&1) ||
+    ! printf '%s' "$output" | grep -q "$2"; then
+    printf 'compiles, or the error does not say "%s": %s\n%s\n' "$2" "$1" "$output"
+    failures=$((failures + 1))
+  fi
+}
+expect_message 'void f() { nn::Sequential s{relu, nn::LSTM{3, 4}}; }' 'a layer is called as'
+expect_message 'struct L { Tensor operator()(const Tensor& x) { return x; } }; void f() { nn::Sequential s{L{}}; }' \
+  'that is not const'
+expect_message 'void f(Tensor x) { apply_function([](const Tensor& y) { return y; }, x); }' 'needs a struct with name'
+echo "12 modules, an assignment and 3 calls compiled, $failures failures"
 exit "$failures"

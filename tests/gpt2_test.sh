@@ -6,6 +6,7 @@
 writes "$folder" --export "$work/exported"
 writes "$work/exported"
 fine_tunes "$folder"
+learns_tokens --vocabulary 25700 --layers 1 --width 32 --heads 2 --context 16
 
 refuses "config.json.*huggingface.co" "$work"
 cp "$folder/config.json" "$work"

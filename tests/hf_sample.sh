@@ -20,6 +20,11 @@ fine_tunes() {  # folder
   "$sample" --model "$1" --data "$(dirname "$0")/golden/files/gpt2/text.txt" --batch 2 --length 16 --write 5 --json |
     grep -q '"event":"end"' || fail "$1 does not fine-tune"
 }
+learns_tokens() {  # options: from a file of 3000 numbers of 16 bits, after a model or without one
+  awk 'BEGIN { for (i = 0; i < 1500; ++i) printf "abcd" }' >"$work/tokens.bin"
+  "$sample" --tokens "$work/tokens.bin" --batch 2 --length 16 --epochs 1 --json "$@" >"$work/out" || fail "$* on tokens"
+  grep -q '"event":"end"' "$work/out" && grep -q "3000 tokens" "$work/out" || fail "$* does not train on tokens"
+}
 refuses() {  # word, folder, options
   word=$1
   shift

@@ -35,6 +35,7 @@ writes "$folder" --export "$work/exported"
 sed -e 's/"rope_parameters"/"rope_other"/' -e 's/"bos_token_id": \([0-9]*\)/"bos_token_id": [\1]/' "$work/exported/config.json" >"$work/old"
 mv "$work/old" "$work/exported/config.json"
 writes "$work/exported"
+learns_tokens --vocabulary 25700 --layers 1 --width 32 --heads 2 --kv-heads 1 --context 16
 fine_tunes "$folder"
 
 changed() { sed "$1" "$folder/config.json" >"$work/config.json"; }

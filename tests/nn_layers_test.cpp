@@ -256,6 +256,13 @@ TEST_CASE("instance norm keeps running statistics and uses them after eval") {
   CHECK(all_close(norm(x), batch_norm(x, {}, {}, norm.running_mean, norm.running_var, false)));
 }
 
+TEST_CASE("module_list: modules that can only be moved, in a list") {
+  const nn::ModuleList<nn::Linear> list = nn::module_list(nn::Linear(2, 3), nn::Linear(3, 4, {.bias = false}));
+  REQUIRE(list.size() == 2);
+  CHECK(nn::named_parameters(list)[2].first == "1.weight");
+  CHECK(list[1](list[0](ones({5, 2}))).sizes() == Dims{5, 4});
+}
+
 TEST_CASE("containers name their modules and copies are independent") {
   nn::ModuleDict<nn::Linear> heads;
   heads.insert("digits", nn::Linear(2, 3));

@@ -2,8 +2,10 @@
 // loop. How these write is in writing.h.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
+#include <variant>
 
 #include "run.h"
 
@@ -28,16 +30,19 @@ inline std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>&
   return a;
 }
 
-// Mean loss in nats per token over all of `text`, in windows side by side, `at_once` of them in a batch. loss(input,
-// target), both i64 [B, T], is the sum over a batch.
-inline double text_loss(const data::Tokens& text, std::int64_t length, std::int64_t at_once, const Run& run,
-                        const std::function<Tensor(const Tensor&, const Tensor&)>& loss) {
+// Mean loss in nats per token over all of `text`, data::Tokens or a data::TokenFile, in windows side by side, `at_once`
+// of them in a batch. loss(input, target), both i64 [B, T], is the sum over a batch.
+template <class Tokens>
+double text_loss(const Tokens& text, std::int64_t length, std::int64_t at_once, const Run& run,
+                 const std::function<Tensor(const Tensor&, const Tensor&)>& loss) {
   const NoGrad no_grad;
   const std::int64_t all = text.windows_of(length);
   double sum = 0;
   for (std::int64_t first = 0; first < all; first += at_once) {
     const auto [input, target] = text.windows(first, at_once, length);
-    sum += amp::autocast(run.dtype, [&] { return loss(input.to(run.device), target.to(run.device)); }).item<double>();
+    const Tensor of_batch =
+        amp::autocast(run.dtype, [&] { return loss(input.to(run.device), target.to(run.device)); });
+    sum += of_batch.item<double>();
   }
   return sum / static_cast<double>(all * length);
 }
@@ -66,17 +71,31 @@ inline std::string first_words(const std::string& prompt, const data::Text& text
   return prompt;
 }
 
-// A model of tokens: net.loss(input, target, reduction), both i64 [B, T].
-// Trains it on nine tenths of the text; returns the exit code.
-template <class Net> int train(Net& net, const data::Tokens& text, std::int64_t length, const Options& o, Run& run) {
-  const auto [train, validation] = data::split(text);
+// What a model of tokens learns from: a text that was encoded, or with --tokens a file of tokens.
+using Corpus = std::variant<data::Tokens, data::TokenFile>;
+inline std::int64_t size_of(const Corpus& corpus) {
+  return std::visit([](const auto& tokens) { return tokens.size(); }, corpus);
+}
+// Nine tenths are for training; of a file, which may be very large, all but the last 100 000 tokens at most.
+inline double validation_part(const Corpus& corpus) {
+  const bool is_file = std::holds_alternative<data::TokenFile>(corpus);
+  return is_file ? std::min(0.1, 1e5 / static_cast<double>(size_of(corpus))) : 0.1;
+}
+inline std::int64_t steps_per_epoch(const Corpus& corpus, std::int64_t tokens_per_step) {
+  return data::first_of_validation(size_of(corpus), validation_part(corpus)) / tokens_per_step;
+}
+
+template <class Net, class Tokens>
+int train_on(Net& net, const Tokens& tokens, double validation_part, const std::string& source, std::int64_t length,
+             const Options& o, Run& run) {
+  const auto [train, validation] = data::split(tokens, validation_part);
   optim::Optimizer& optimizer = run.optimizer("optim", nn::named_parameters(net));
   run.evaluate([&] {
     return Values{{"validation_loss",
                    text_loss(validation, length, o.batch, run,
                              [&](const Tensor& x, const Tensor& y) { return net.loss(x, y, Reduction::sum); })}};
   });
-  run.start(text.source, nn::count(net));
+  run.start(source, nn::count(net));
   while (run.next()) {
     const auto [input, target] = train.batch(o.batch, length, run.seed(), static_cast<std::uint64_t>(run.step()));
     optimizer.zero_grad();
@@ -88,6 +107,14 @@ template <class Net> int train(Net& net, const data::Tokens& text, std::int64_t 
     run.done({{"loss", loss}});
   }
   return run.finish();
+}
+// Trains a model of tokens, net.loss(input, target, reduction), both i64 [B, T]; returns the exit code.
+template <class Net> int train(Net& net, const Corpus& corpus, std::int64_t length, const Options& o, Run& run) {
+  const auto* text = std::get_if<data::Tokens>(&corpus);
+  const std::string source = text ? text->source : concat("a file of ", size_of(corpus), " tokens");
+  return std::visit(
+      [&](const auto& tokens) { return train_on(net, tokens, validation_part(corpus), source, length, o, run); },
+      corpus);
 }
 
 }  // namespace samples
