@@ -73,7 +73,7 @@ using linalg::check_precise;
 using linalg::check_square;
 
 // What elimination makes of a [B, n, n] and b [B, n, m]: the factors of a, b with its rows in their order and divided
-// by L, and the sign of the rows' permutation [B].
+// by L, and the sign of the rows' permutation [B] where the operators that eliminate know it.
 struct Eliminated : linalg::Factors {
   Tensor right, sign;
   Tensor diagonal() const { return mantissa::diagonal(lu, 0, 1, 2); }  // U's, [B, n]
@@ -105,9 +105,24 @@ Eliminated eliminate(const char* name, const Tensor& a) {
   const ProfileRange range(ProfileKind::op, name, &a);
   const Tensor lu = linalg::own_batch(a), pivots = empty({a.size(0), a.size(1)}, {.dtype = i64});
   kernels::dense_lu(cpu, lu.view(), pivots.data<std::int64_t>());
-  const Tensor moved = ne(pivots, device_range(a.size(1), cpu));
-  const Tensor sign = prod(1.0 - 2.0 * cast(moved, a.dtype()), {1});
-  return {{lu, pivots + 1}, Tensor(), sign};
+  Tensor(pivots).add_(1.0);
+  return {{lu, pivots}, Tensor(), Tensor()};
+}
+// The sign of the rows' permutation [B].
+Tensor sign_of(const Eliminated& e) {
+  if (e.sign.defined()) return e.sign;
+  const std::int64_t batch = e.pivots.size(0), n = e.pivots.size(1);
+  const Tensor sign = empty({batch}, {.dtype = e.lu.dtype()});
+  visit_precise(sign.dtype(), [&]<class T> {
+    const std::int64_t* pivot = e.pivots.data<std::int64_t>();
+    T* to = sign.data<T>();
+    for (std::int64_t item = 0; item < batch; ++item) {
+      bool odd = false;
+      for (std::int64_t k = 1; k <= n; ++k) odd ^= *pivot++ != k;
+      *to++ = odd ? T(-1) : T(1);
+    }
+  });
+  return sign;
 }
 // Whether a, a batch of matrices, is one of them repeated.
 bool is_one_matrix(const Tensor& a) {
@@ -127,9 +142,10 @@ void solve_by_factors(const Tensor& lu, const Tensor& pivots, const Tensor& x, b
 // The first pivot of 0 in factors [B, n, n] of a.
 template <class T> void check_regular(const char* name, const Tensor& a, const Tensor& lu) {
   const std::int64_t n = lu.size(1);
+  const T* const factors = lu.data<T>();
   for (std::int64_t item = 0; item < lu.size(0); ++item) {
     for (std::int64_t k = 0; k < n; ++k) {
-      if (lu.data<T>()[(item * n + k) * n + k] != T(0)) continue;
+      if (factors[(item * n + k) * n + k] != T(0)) continue;
       if (lu.size(0) == 1) fail(name, ": a is singular, or one of its matrices: ", a, ": no pivot for column ", k);
       fail(name, ": a is singular, or one of its matrices: ", a, ": in matrix ", item, " no pivot for column ", k);
     }
@@ -331,14 +347,14 @@ Tensor det(const Tensor& a) {
   check_square("det", a);
   check_precise("det", a);
   const Eliminated e = eliminate("det", as_batch(a.detach()));
-  return apply_function(Det{reshape(e.sign * prod(e.diagonal(), {1}), batch_and(a, {}))}, a);
+  return apply_function(Det{reshape(sign_of(e) * prod(e.diagonal(), {1}), batch_and(a, {}))}, a);
 }
 SlogdetResult slogdet(const Tensor& a) {
   check_square("slogdet", a);
   check_precise("slogdet", a);
   const Eliminated e = eliminate("slogdet", as_batch(a.detach()));
   const Tensor pivots = e.diagonal();
-  return {reshape(e.sign * prod(sign(pivots), {1}), batch_and(a, {})),
+  return {reshape(sign_of(e) * prod(sign(pivots), {1}), batch_and(a, {})),
           apply_function(LogAbsDet{reshape(sum(log(abs(pivots)), {1}), batch_and(a, {}))}, a)};
 }
 Tensor logdet(const Tensor& a) {

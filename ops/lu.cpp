@@ -50,7 +50,7 @@ Tensor in_order(const Tensor& x, const Tensor& order) {  // rows of x [B, n, m]
 // Anderssen and Lukas, "Differentiation of matrix functionals using triangular factorization", 2011.
 struct LuFactor {
   static constexpr auto name = "lu_factor";
-  Tensor value, order;  // what elimination has found, and the order of a's rows in it
+  Tensor value, order;  // what elimination has found, and, for a gradient, the order of a's rows in it
   Tensor forward(Saved& saved, const Tensor& a) const {
     saved.save({a});
     return value;
@@ -98,27 +98,25 @@ MANTISSA_COMPOSITE(lu_factor, lu_factor_samples, .halves = false)
 MANTISSA_COMPOSITE(lu, lu_samples, .halves = false)
 MANTISSA_COMPOSITE(lu_solve, lu_solve_samples, .halves = false)
 
-struct Factors {
-  Tensor lu, pivots, order;
-};  // of a as one batch; lu with a gradient
-Factors factors_of(const char* name, const Tensor& a) {
+// Of a as one batch; lu with a gradient.
+linalg::Factors factors_of(const char* name, const Tensor& a) {
   linalg::check_square(name, a);
   linalg::check_precise(name, a);
   const linalg::Factors f = linalg::factor(name, linalg::as_batch(a.detach()));
-  const Tensor order = row_order(f.pivots);
-  return {apply_function(LuFactor{f.lu, order}, linalg::as_batch(a)), f.pivots, order};
+  const Tensor order = grad_enabled() && a.requires_grad() ? row_order(f.pivots) : Tensor();
+  return {apply_function(LuFactor{f.lu, order}, linalg::as_batch(a)), f.pivots};
 }
 
 }  // namespace
 
 LuFactorResult lu_factor(const Tensor& a) {
-  const Factors f = factors_of("lu_factor", a);
+  const linalg::Factors f = factors_of("lu_factor", a);
   return {reshape(f.lu, a.sizes()), reshape(f.pivots, batch_and(a, {a.size(-1)}))};
 }
 LuResult lu(const Tensor& a) {
-  const Factors f = factors_of("lu", a);
+  const linalg::Factors f = factors_of("lu", a);
   const Tensor rows = reshape(device_range(a.size(-1), a.device()), {a.size(-1), 1});
-  const Tensor p = cast(eq(unsqueeze(f.order, 1), rows), a.dtype());  // 1 where a's row goes
+  const Tensor p = cast(eq(unsqueeze(row_order(f.pivots), 1), rows), a.dtype());  // 1 where a's row goes
   return {reshape(p, a.sizes()), reshape(unit_lower(f.lu), a.sizes()), reshape(triu(f.lu), a.sizes())};
 }
 Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b) {

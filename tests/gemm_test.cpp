@@ -15,12 +15,14 @@ using cpu_backend::Isa;
 
 struct Case { std::int64_t m, n, k; };
 // Around the sizes of tiles (6 or 14 rows, 16 or 32 columns), of a part of k (256, 2048), of few rows (8,
-// 16, 32), and of a piece of work; one row, one column; tiny matrices; few columns; rows that lie 4 KiB apart.
+// 16, 32), and of a piece of work; one row, one column, also of short sums; tiny matrices; few columns, half a panel of
+// them, and sums in two parts; rows that lie 4 KiB apart.
 const Case cases[] = {{1, 1, 129}, {1, 40, 33},  {13, 31, 7},    {14, 32, 16},   {15, 33, 17},     {29, 65, 127},
                       {6, 16, 1},  {7, 200, 64}, {100, 96, 255}, {300, 65, 128}, {40, 70, 4099}, {333, 257, 190},
                       {2, 50, 700}, {5, 13, 77},   {8, 200, 64},   {16, 47, 1030}, {31, 600, 900},
                       {1, 701, 67}, {1, 5000, 1}, {1027, 1, 41},  {35, 1, 4099}, {700, 3, 3},     {3, 900, 4},
-                      {700, 2, 70}, {333, 6, 129}, {64, 61, 1024}, {90, 17, 2048}};
+                      {700, 2, 70}, {333, 6, 129}, {64, 61, 1024}, {90, 17, 2048}, {900, 1, 8},    {517, 1, 16},
+                      {1, 1030, 5}, {101, 9, 65},  {40, 16, 1101}, {37, 15, 1030}};
 
 // A matrix of `t` in one of four layouts: by rows, by columns, every other row of a larger one, every other column.
 Tensor matrix(std::int64_t rows, std::int64_t columns, Dtype t, int layout) {
@@ -70,7 +72,8 @@ TEST_CASE("products agree with f64 in every dtype, layout and instruction set") 
       CHECK(wrong(matmul(a, b), matmul(cast(a, f64), cast(b, f64)), 33) == "");
       for (const Case& c : {Case{4, 4, 4}, Case{16, 16, 16}, Case{9, 33, 17}, Case{1, 64, 64}, Case{30, 20, 64},
                             Case{3, 3, 3}, Case{2, 4, 1}, Case{800, 3, 4}, Case{4, 200, 2}, Case{30, 40, 1},
-                            Case{1, 70, 200}, Case{1, 10, 50}}) {
+                            Case{1, 70, 200}, Case{1, 10, 50}, Case{8, 8, 8}, Case{8, 11, 9}, Case{15, 5, 64},
+                            Case{3, 16, 6}, Case{37, 1, 8}, Case{1, 9, 8}}) {
         const Tensor left = cast(rand({7, c.m, c.k}, {.dtype = f64}) - 0.5, t);
         const Tensor right = cast(rand({7, c.k, c.n}, {.dtype = f64}) - 0.5, t);
         const Tensor y = matmul(left, right), turned = contiguous(transpose(left)), wide = cat({right, right}, 2);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/ops_complex.h"
+#include "core/operators.h"
 #include "core/ops_matrix.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -279,6 +280,38 @@ TEST_CASE("matrices with NaN or infinities come to an end; errors name the matri
              Contains("solve: a is singular, or one of its matrices: f32[3, 50, 50]: in matrix 1 no pivot for column"));
   const LuFactorResult f = lu_factor(eye(3));
   CHECK_THAT(message_of([&] { lu_solve(f.lu, f.pivots + 1, ones({3, 1})); }), Contains("a pivot is 4"));
+}
+
+TEST_CASE("systems of few rows, with few right-hand sides of any strides; signs of permutations") {
+  INFO("seed " << new_seed());
+  for (const Dtype dtype : {f32, f64}) {
+    const TensorOptions o{.dtype = dtype};
+    for (std::int64_t n = 1; n <= 9; ++n) {
+      const Tensor a = randn({5, n, n}, o) + 3.0 * eye(n, o), wide = a.to(f64);
+      const double bound = few * static_cast<double>(n) * epsilon(a) * norm_of(a);
+      const Tensor inverse = inv(a).to(f64);
+      CHECK(norm_of(matmul(wide, inverse) - eye(n, {.dtype = f64})) < bound * norm_of(inverse));
+      for (std::int64_t m = 1; m <= 9; ++m) {
+        INFO(name_of(dtype) << " " << n << " rows, " << m << " right-hand sides");
+        const Tensor b = randn({5, n, m}, o), x = solve(a, b);
+        CHECK(norm_of(matmul(wide, x.to(f64)) - b.to(f64)) < bound * norm_of(x));
+        const Tensor turned = transpose(contiguous(transpose(b)));
+        CHECK(same_bits(solve(transpose(contiguous(transpose(a))), turned), x));
+        CHECK(same_bits(solve(select(a, 0, 3), select(b, 0, 3)), select(x, 0, 3)));
+        for (const bool upper : {false, true}) {
+          const Tensor t = upper ? triu(a) : tril(a), y = solve_triangular(a, turned, upper);
+          CHECK(norm_of(matmul(t.to(f64), y.to(f64)) - b.to(f64)) < bound * norm_of(y));
+        }
+      }
+    }
+    const std::vector<std::int64_t> orders[] = {{0, 1, 2, 3}, {1, 0, 2, 3}, {1, 2, 0, 3}, {1, 2, 3, 0}, {3, 2, 1, 0}};
+    const double signs[] = {1, -1, 1, -1, 1};
+    for (std::size_t i = 0; i < std::size(orders); ++i) {
+      const Tensor p = index_select(eye(4, o), 0, mantissa::tensor(orders[i]));
+      CHECK(det(p).item<double>() == signs[i]);
+      CHECK(slogdet(p).sign.item<double>() == signs[i]);
+    }
+  }
 }
 
 TEST_CASE("one matrix serves many right-hand sides, and gradients come from its factors") {

@@ -103,6 +103,25 @@ template <int Columns, class T, class R> void multiply_columns(const FewRows& p,
   }
 }
 
+// Sums shorter than a vector, where adding up its lanes would be most of the work: one row of a, element by element.
+template <class T> constexpr std::int64_t short_sum = sizeof(T) == sizeof(float) ? 12 : 8;
+template <class T, class R> void multiply_short(const FewRows& p, std::int64_t first, std::int64_t last) {
+  constexpr std::int64_t together = 8;
+  const T* bias = static_cast<const T*>(p.bias);
+  const auto some = [&](std::int64_t column, std::int64_t count) {
+    const T* b = static_cast<const T*>(p.b) + column * p.b_row;
+    float sums[together] = {};
+    for (std::int64_t k = 0; k < p.k; ++k) {
+#pragma GCC unroll 8
+      for (std::int64_t j = 0; j < count; ++j) sums[j] += p.a[k] * static_cast<float>(b[j * p.b_row + k]);
+    }
+    for (std::int64_t j = 0; j < count; ++j)
+      static_cast<R*>(p.c)[column + j] = static_cast<R>(sums[j] + (bias ? static_cast<float>(bias[column + j]) : 0.0f));
+  };
+  for (; first + together <= last; first += together) some(first, together);
+  if (first < last) some(first, last - first);
+}
+
 }  // namespace
 
 void gemm_few_rows(const FewRows& p, std::int64_t first, std::int64_t last) {
@@ -110,6 +129,7 @@ void gemm_few_rows(const FewRows& p, std::int64_t first, std::int64_t last) {
     if constexpr (sizeof(T) <= sizeof(float)) {
       const bool far = p.n * p.k * static_cast<std::int64_t>(sizeof(T)) > own_cache;
       const auto all = [&]<class R>(R) {
+        if (p.m == 1 && p.k <= short_sum<T>) return multiply_short<T, R>(p, first, last);
         std::int64_t column = first;
         for (; column + tile_columns <= last; column += tile_columns)
           multiply_columns<tile_columns, T, R>(p, column, far);

@@ -41,7 +41,7 @@ template <class R, bool pairs>
 void multiply_tile(std::int64_t rows, std::int64_t columns, std::int64_t units, const Left<pairs>& left, const Unit* b,
                    float* sums, bool add, const Finish* finish) {
   if constexpr (pairs) {
-    gemm_pairs::multiply(rows, units, left.data, left.row, left.unit, b, sums, add, finish);
+    gemm_pairs::multiply(rows, columns, units, left.data, left.row, left.unit, b, sums, add, finish);
   } else {
     const float* right = reinterpret_cast<const float*>(b);
     for (std::int64_t j = 0; j < columns; j += gemm_tile::max_columns) {

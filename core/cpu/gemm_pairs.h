@@ -53,29 +53,32 @@ __attribute__((target("avx512bf16"))) inline void finish_row(const Finish& f, st
 }
 
 // sums [rows][half_panel] (+)= a @ packed b, and with `finish` into c instead. Rows of a lie `row` elements apart, its
-// units `step`; those of b half_panel.
-template <int rows>
+// units `step`; those of b half_panel. With one vector only the first 16 columns: of the others there are no sums.
+template <int rows, int vectors>
 __attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units, const std::uint16_t* left,
                                                               std::int64_t row, std::int64_t step, const Unit* b,
                                                               float* sums, bool add, const Finish* finish) {
-  __m512 sum[rows][2];
+  __m512 sum[rows][vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) sum[i][j] = add ? _mm512_loadu_ps(sums + i * half_panel + 16 * j) : _mm512_setzero_ps();
+    for (int j = 0; j < vectors; ++j)
+      sum[i][j] = add ? _mm512_loadu_ps(sums + i * half_panel + 16 * j) : _mm512_setzero_ps();
   }
   constexpr int groups = (rows + 2) / 3;  // one pointer for three rows: there are not enough registers for all
   const std::uint16_t* a[groups];
   for (int g = 0; g < groups; ++g) a[g] = left + 3 * g * row;
   for (std::int64_t u = units; u > 0; --u) {
-    const auto b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 16);
+    __m512bh right[vectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) right[j] = (__m512bh)_mm512_loadu_si512(b + 16 * j);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
       int pair;
       __builtin_memcpy(&pair, a[i / 3] + i % 3 * row, sizeof pair);
       const auto both = (__m512bh)_mm512_broadcastd_epi32(_mm_cvtsi32_si128(pair));  // clang 16 fails on set1_epi32
-      sum[i][0] = _mm512_dpbf16_ps(sum[i][0], both, b0);
-      sum[i][1] = _mm512_dpbf16_ps(sum[i][1], both, b1);
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], both, right[j]);
     }
     b += half_panel;
 #pragma GCC unroll 8
@@ -83,30 +86,32 @@ __attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units
   }
   if (finish) {
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) finish_row(*finish, i, sum[i][0], sum[i][1]);
+    for (int i = 0; i < rows; ++i) finish_row(*finish, i, sum[i][0], vectors > 1 ? sum[i][vectors - 1] : __m512());
     return;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) _mm512_storeu_ps(sums + i * half_panel + 16 * j, sum[i][j]);
+    for (int j = 0; j < vectors; ++j) _mm512_storeu_ps(sums + i * half_panel + 16 * j, sum[i][j]);
   }
 }
 
-using Multiply = decltype(&multiply_registers<1>);
-template <std::size_t... I> constexpr auto with_rows(std::index_sequence<I...>) {
-  return std::array<Multiply, sizeof...(I)>{&multiply_registers<static_cast<int>(I) + 1>...};
+using Multiply = decltype(&multiply_registers<1, 1>);
+template <int vectors, std::size_t... I> constexpr auto with_rows(std::index_sequence<I...>) {
+  return std::array<Multiply, sizeof...(I)>{&multiply_registers<static_cast<int>(I) + 1, vectors>...};
 }
-inline constexpr auto multiply_table = with_rows(std::make_index_sequence<gemm_tile::max_rows>{});
+inline constexpr std::array multiply_table{with_rows<1>(std::make_index_sequence<gemm_tile::max_rows>{}),
+                                           with_rows<2>(std::make_index_sequence<gemm_tile::max_rows>{})};
 #endif
 
-// One tile: 1 <= rows <= gemm_tile::max_rows. Only where has_bf16().
-inline void multiply([[maybe_unused]] std::int64_t rows, [[maybe_unused]] std::int64_t units,
+// One tile: 1 <= rows <= gemm_tile::max_rows, of whose sums the first `columns` are promised. Only where has_bf16().
+inline void multiply([[maybe_unused]] std::int64_t rows, [[maybe_unused]] std::int64_t columns,
+                     [[maybe_unused]] std::int64_t units,
                      [[maybe_unused]] const std::uint16_t* a, [[maybe_unused]] std::int64_t row,
                      [[maybe_unused]] std::int64_t step, [[maybe_unused]] const Unit* b, [[maybe_unused]] float* sums,
                      [[maybe_unused]] bool add, [[maybe_unused]] const Finish* finish = nullptr) {
 #if defined(__AVX512F__)
-  multiply_table[static_cast<std::size_t>(rows - 1)](units, a, row, step, b, sums, add, finish);
+  multiply_table[columns > 16][static_cast<std::size_t>(rows - 1)](units, a, row, step, b, sums, add, finish);
 #endif
 }
 

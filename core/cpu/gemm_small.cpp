@@ -65,20 +65,23 @@ void gemm_tiny(const View& y, const View& a, const View& b, const View& bias, st
 void gemm_small(const SmallProduct& p, const float* a, const float* b, float* c) {
   using namespace gemm_tile;
   alignas(64) float panels[most_small * (most_small + max_columns)];
-  const bool lies = p.b_col == 1 && p.n % width == 0;
-  if (!lies) {
-    for (std::int64_t j = 0; j < p.n; j += max_columns) {
-      const std::int64_t columns = std::min(max_columns, p.n - j);
+  const bool lies = p.b_col == 1 && p.n % width == 0, narrow = p.n < width;
+  const std::int64_t panel_row = narrow ? width : max_columns;
+  if (narrow && p.b_col == 1) {
+    for (std::int64_t k = 0; k < p.k; ++k) store(panels + k * width, load_part(b + k * p.b_row, p.n));
+  } else if (!lies) {
+    for (std::int64_t j = 0; j < p.n; j += panel_row) {
+      const std::int64_t columns = std::min(panel_row, p.n - j);
       float* panel = panels + j * p.k;
-      for (std::int64_t k = 0; k < p.k; ++k, panel += max_columns) {
+      for (std::int64_t k = 0; k < p.k; ++k, panel += panel_row) {
         const float* row = b + k * p.b_row + j * p.b_col;
         for (std::int64_t i = 0; i < columns; ++i) panel[i] = row[i * p.b_col];
-        std::fill(panel + columns, panel + max_columns, 0.0f);
+        std::fill(panel + columns, panel + panel_row, 0.0f);
       }
     }
   }
-  const Operands o{a, p.a_row, p.a_col, lies ? b : panels, lies ? p.b_row : max_columns, c, p.n, p.k};
-  multiply_block(p.m, p.n, o, lies ? max_columns : p.k * max_columns, false);
+  const Operands o{a, p.a_row, p.a_col, lies ? b : panels, lies ? p.b_row : panel_row, c, p.n, p.k};
+  multiply_block(p.m, p.n, o, lies ? max_columns : p.k * panel_row, false);
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

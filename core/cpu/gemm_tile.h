@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/cpu/simd.h"
+#include "core/cpu/rows.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA::gemm_tile {
 
@@ -93,12 +93,13 @@ template <int Rows, int Vectors> void multiply_registers(const Operands& o, std:
     }
     return;
   }
-  for (int i = 0; i < Rows; ++i) {
-    for (int j = 0; j < Vectors; ++j) store(earlier[i] + j * width, sum[i][j]);
-  }
+  const std::int64_t rest = columns - (Vectors - 1) * width;  // of the last vector
+#pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
     float* to = o.c + i * o.c_row;
-    for (std::int64_t j = 0; j < columns; ++j) to[j] = add ? to[j] + earlier[i][j] : earlier[i][j];
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors - 1; ++j, to += width) store(to, add ? load(to) + sum[i][j] : sum[i][j]);
+    store_part(to, add ? load_part(to, rest) + sum[i][Vectors - 1] : sum[i][Vectors - 1], rest);
   }
 }
 

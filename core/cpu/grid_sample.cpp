@@ -7,13 +7,36 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu/simd.h"
+#include "core/cpu/rows.h"
 #include "core/parallel.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 constexpr std::int64_t block = 256;  // points
+
+// plane[at[i]] for the lanes of a vector, 0 where at is negative. (A loop would be made of loads one by one.)
+#if defined(__AVX512F__)
+inline Vec<float> gather(const float* plane, const std::int32_t* at) {
+  const __m512i index = _mm512_loadu_si512(at);
+  const __mmask16 there = _mm512_cmpge_epi32_mask(index, _mm512_setzero_si512());
+  return Vec<float>(_mm512_mask_i32gather_ps(_mm512_setzero_ps(), there, index, plane, sizeof(float)));
+}
+inline Vec<double> gather(const double* plane, const std::int32_t* at) {
+  const __m256i index = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  const __mmask8 there = _mm256_cmpge_epi32_mask(index, _mm256_setzero_si256());
+  return Vec<double>(_mm512_mask_i32gather_pd(_mm512_setzero_pd(), there, index, plane, sizeof(double)));
+}
+#else
+template <class T> Vec<T> gather(const T* plane, const std::int32_t* at) {
+  T lanes[Vec<T>::size];
+  for (std::size_t i = 0; i < Vec<T>::size; ++i) {
+    const T v = plane[at[i] < 0 ? 0 : at[i]];
+    lanes[i] = at[i] < 0 ? T(0) : v;
+  }
+  return load(lanes);
+}
+#endif
 
 // What all points share: n dimensions, the last first, as a grid lists them.
 template <int n> struct Space {
@@ -30,6 +53,7 @@ template <int n> struct Space {
 // Neighbours of a block of points: neighbour k is one further along dimension d where bit d of k is set.
 template <class T, int n, bool nearest> struct Neighbours {
   static constexpr int count = nearest ? 1 : 1 << n;
+  static constexpr auto width = static_cast<std::int64_t>(Vec<T>::size);
   std::int32_t at[count][block];  // its element of a plane, or -1: there is none, and it reads as 0
   T weight[count][block];
   T part[n][block];   // how far a point is from its first neighbour, in elements
@@ -56,11 +80,12 @@ template <class T, int n, bool nearest> struct Neighbours {
         }
       }
       for (std::int64_t i = 0; i < points; ++i) {
-        const T p = part[d][i], whole = nearest ? std::rint(p) : std::floor(p);
-        T held = whole >= -2 ? whole : T(-2);  // of NaN, too
+        const T p = nearest ? std::rint(part[d][i]) : part[d][i];
+        T held = p >= -2 ? p : T(-2);  // of NaN, too
         held = held <= size ? held : size;
-        first[d][i] = static_cast<std::int32_t>(held);
-        part[d][i] = nearest ? T(0) : p - whole;
+        const auto whole = static_cast<std::int32_t>(held);  // std::floor would be a call for each point
+        first[d][i] = whole - static_cast<std::int32_t>(held < static_cast<T>(whole));
+        part[d][i] = nearest ? T(0) : held - static_cast<T>(first[d][i]);
       }
     }
     for (int k = 0; k < count; ++k) {
@@ -78,6 +103,7 @@ template <class T, int n, bool nearest> struct Neighbours {
         at[k][i] = inside ? element : -1;
         weight[k][i] = inside ? w : T(0);
       }
+      for (std::int64_t i = points; i < block && i % width != 0; ++i) at[k][i] = -1, weight[k][i] = T(0);
     }
   }
   static void reflect(T& p, T& turn, T low, T span) {
@@ -90,11 +116,8 @@ template <class T, int n, bool nearest> struct Neighbours {
     if (back != (p < low)) turn = -turn;
     p = (back ? span - rest : rest) + low;
   }
-  // Element `index` of a plane; without a branch, so that loops over points become gathers.
-  static T read(const T* plane, std::int32_t index) {
-    const T v = plane[index < 0 ? 0 : index];
-    return index < 0 ? T(0) : v;
-  }
+  // Neighbour k of the points from i on, of a plane.
+  Vec<T> read(const T* plane, int k, std::int64_t i) const { return gather(plane, at[k] + i); }
 };
 
 // f(sample, first point, points) for every block of every sample.
@@ -115,12 +138,12 @@ template <class T, int n, bool nearest> void forward(T* y, const T* x, const T* 
     here.find(s, grid + (sample * s.points + first) * n, points);
     for (std::int64_t c = 0; c < s.channels; ++c) {
       const T* plane = x + (sample * s.channels + c) * s.plane;
-      T sums[block];  // nobody else's memory, which is what lets the loop load by index
-      for (std::int64_t i = 0; i < points; ++i) {
-        T sum = here.weight[0][i] * Here::read(plane, here.at[0][i]);
+      T sums[block];
+      for (std::int64_t i = 0; i < points; i += Here::width) {
+        Vec<T> sum = load(here.weight[0] + i) * here.read(plane, 0, i);
 #pragma GCC unroll 8
-        for (int k = 1; k < Here::count; ++k) sum += here.weight[k][i] * Here::read(plane, here.at[k][i]);
-        sums[i] = sum;
+        for (int k = 1; k < Here::count; ++k) sum = xsimd::fma(load(here.weight[k] + i), here.read(plane, k, i), sum);
+        store(sums + i, sum);
       }
       std::copy_n(sums, points, y + (sample * s.channels + c) * s.points + first);
     }
@@ -175,16 +198,19 @@ template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, c
     for (std::int64_t c = 0; c < s.channels; ++c) {
       const T* plane = x + (sample * s.channels + c) * s.plane;
       const T* gradient = g + (sample * s.channels + c) * s.points + first;
-      for (std::int64_t i = 0; i < points; ++i) {
-        T moved[n] = {};
+      for (std::int64_t i = 0; i < points; i += Here::width) {
+        Vec<T> moved[n];
+        for (auto& v : moved) v = Vec<T>(T(0));
 #pragma GCC unroll 8
         for (int k = 0; k < Here::count; ++k) {
-          const T v = Here::read(plane, here.at[k][i]);
+          const Vec<T> v = here.read(plane, k, i);
 #pragma GCC unroll 8
-          for (int d = 0; d < n; ++d) moved[d] += change[d][k][i] * v;
+          for (int d = 0; d < n; ++d) moved[d] = xsimd::fma(load(change[d][k] + i), v, moved[d]);
         }
+        const std::int64_t left = points - i;
+        const Vec<T> arrived = left < Here::width ? load_part(gradient + i, left) : load(gradient + i);
 #pragma GCC unroll 8
-        for (int d = 0; d < n; ++d) sums[d][i] += gradient[i] * moved[d];
+        for (int d = 0; d < n; ++d) store(sums[d] + i, xsimd::fma(arrived, moved[d], load(sums[d] + i)));
       }
     }
     T* result = dgrid + (sample * s.points + first) * n;

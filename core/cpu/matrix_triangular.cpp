@@ -57,9 +57,34 @@ template <class T> void solve_block(const Matrix<T>& t, const Matrix<T>& x, bool
     }
   });
 }
+// Few rows and right-hand sides, as of points in space: vectors of a known length.
+constexpr std::int64_t few = 8;
+template <class T, int width> void solve_few(const Matrix<T>& t, const Matrix<T>& x, bool unit) {
+  const std::int64_t n = t.rows, columns = width < few ? width : x.columns;
+  T y[few][width] = {};
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) y[i][j] = x(i, j);
+    for (std::int64_t k = 0; k < i; ++k) {
+      const T factor = t(i, k);
+      for (int j = 0; j < width; ++j) y[i][j] -= factor * y[k][j];
+    }
+    const T pivot = unit ? T(1) : t(i, i);
+    for (int j = 0; j < width; ++j) y[i][j] /= pivot;
+    for (std::int64_t j = 0; j < columns; ++j) x(i, j) = y[i][j];
+  }
+}
 template <class T> void solve_lower_of(const Matrix<T>& t, const Matrix<T>& x, bool unit) {
   const std::int64_t n = t.rows;
   if (n == 0 || x.columns == 0) return;
+  if (n <= few && x.columns <= few) {
+    switch (x.columns) {
+      case 1: return solve_few<T, 1>(t, x, unit);
+      case 2: return solve_few<T, 2>(t, x, unit);
+      case 3: return solve_few<T, 3>(t, x, unit);
+      case 4: return solve_few<T, 4>(t, x, unit);
+      default: return solve_few<T, few>(t, x, unit);
+    }
+  }
   if (n <= small) return solve_block(t, x, unit);
   const std::int64_t h = half_of(n);
   const Matrix<T> top = x.part(0, 0, h, x.columns), bottom = x.from(h, 0);
@@ -196,6 +221,7 @@ template <class T, int width> void eliminate_small(const Matrix<T>& a, std::int6
 template <class T> void eliminate(const Matrix<T>& a, std::int64_t* pivots) {
   constexpr std::int64_t panel = 16;
   const std::int64_t m = a.rows, n = a.columns;
+  if (m <= 4) return eliminate_small<T, 4>(a, pivots);
   if (m <= 8) return eliminate_small<T, 8>(a, pivots);
   if (m <= panel) return eliminate_small<T, panel>(a, pivots);
   if (n <= panel) return eliminate_panel(a, pivots);

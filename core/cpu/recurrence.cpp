@@ -168,8 +168,8 @@ struct Pairs {
     for (std::int64_t j = 0; j < columns; j += panel, b += panel_size(depth), sums += rows * panel) {
       for (std::int64_t t = 0; t < cut.tiles; ++t) {
         const std::int64_t i = cut.begin(t);
-        gemm_pairs::multiply(cut.size(t), units, reinterpret_cast<const std::uint16_t*>(a + i * apart), apart, 2, b,
-                             sums + i * panel, add);
+        gemm_pairs::multiply(cut.size(t), panel, units, reinterpret_cast<const std::uint16_t*>(a + i * apart), apart, 2,
+                             b, sums + i * panel, add);
       }
     }
   }
