@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/context.h"
+#include "core/kernel.h"
 #include "core/ops_numeric.h"
 #include "core/ops_special.h"
 #include "core/recording.h"
@@ -10,6 +12,10 @@
 #include "ops/registry.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
+MANTISSA_KERNEL(count_values, const View& y, const View& x)
+MANTISSA_KERNEL(count_between, const View& y, const View& x, const View& edges, const View& weight)
 
 Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) {
   check(x.dim() == 1 && !x.is_floating() && x.dtype() != boolean, "bincount: needs an i64 tensor of 1 dimension, got ",
@@ -21,6 +27,12 @@ Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) 
   const std::int64_t largest = x.numel() == 0 ? -1 : amax(x).item<std::int64_t>();
   check_length("bincount", "the largest value", largest);
   const std::int64_t bins = std::max(minlength, largest + 1);
+  if (!weights.defined() && x.device().is_cpu() && !context().autocast.traced) {
+    const Tensor counts = Tensor::allocate({bins}, i64), values = contiguous(x);
+    kernels::check_indices(cpu, values.view(), bins);
+    kernels::count_values(cpu, counts.view(), values.view());
+    return counts;
+  }
   // as PyTorch
   const Tensor one = ones({1}, {.dtype = i64, .device = x.device()});
   const Tensor counted = !weights.defined()       ? expand(one, x.sizes())
@@ -78,11 +90,23 @@ Tensor equal_parts(const char* op, const Tensor& x, std::int64_t bins, std::opti
   if (low == high) low -= 0.5, high += 0.5;
   return linspace(low, high, bins + 1, {.dtype = x.dtype(), .device = x.device()});
 }
+// Of numbers, on the CPU: in one pass.
+Tensor count_numbers(const Tensor& x, const Tensor& edges, const Tensor& weight) {
+  const Tensor counts = Tensor::allocate({edges.numel() - 1}, f64);
+  const Tensor each = weight.defined() ? contiguous(weight.detach()) : Tensor();
+  kernels::count_between(x.device(), counts.view(), contiguous(x).view(), contiguous(edges.detach()).view(),
+                         each.defined() ? each.view() : View{});
+  return counts;
+}
 // The points, one row each, into bins between the edges of each column.
 Tensor count_between(const Tensor& points, const std::vector<Tensor>& edges, const Tensor& weight, bool density) {
   Tensor inside, bin, volume;
   Dims sizes;
   const Dtype wide = compute_dtype(points.dtype());
+  if (edges.size() == 1 && points.device().is_cpu()) {
+    const Tensor count = count_numbers(flatten(points), edges[0], weight);
+    return cast(density ? count / (sum(count) * diff(cast(edges[0], f64))) : count, points.dtype());
+  }
   for (int d = 0; d < static_cast<int>(edges.size()); ++d) {
     const Tensor& e = edges[static_cast<std::size_t>(d)];
     const std::int64_t bins = e.numel() - 1;

@@ -8,7 +8,9 @@
 
 #include "autograd/backward.h"
 #include "core/indexing.h"
+#include "core/ops_numeric.h"
 #include "core/ops_special.h"
+#include "core/parallel.h"
 #include "tests/testing.h"
 
 using namespace mantissa;
@@ -264,6 +266,73 @@ TEST_CASE("slices that a vector of indices picks are written as slice after slic
   CHECK(g[1].to_vector<int>() == std::vector<int>{3, 1, 6, 4});
   CHECK_THAT(message_of([&] { index_put(x, {all, tensor({3})}, 1.0); }),
              Catch::Matchers::Contains("index_put of x") && Catch::Matchers::Contains("index 3 is out of range"));
+}
+
+TEST_CASE("a histogram counts what lies between its edges, for any number of threads") {
+  const int threads = num_threads();
+  for (const std::int64_t n : {0, 7, 1000, 300000}) {
+    for (const Dtype dtype : {f32, f64}) {
+      Tensor x = floor(some_numbers({n}, dtype, 5) * 2.0) * 0.5;  // many lie on edges
+      const Tensor w = abs(some_numbers({n}, dtype, 6));
+      if (n > 6) x = index_put(x, {tensor({1, 3, 5})}, tensor({double{NAN}, HUGE_VAL, -HUGE_VAL}, {.dtype = dtype}));
+      for (const Tensor& edges : {linspace(-3, 3, 13, {.dtype = dtype}), linspace(-3, 3, 8, {.dtype = dtype}),
+                                  tensor({-9.0, -1.0, -1.0, 0.5, 2.0}, {.dtype = dtype}),
+                                  tensor({-1.0, 1.0}, {.dtype = dtype}),
+                                  tensor({-HUGE_VAL, 0.0, 1.0}, {.dtype = dtype})}) {
+        const auto e = edges.to_vector<double>(), numbers = x.to_vector<double>(), each = w.to_vector<double>();
+        std::vector<double> counts(e.size() - 1), sums(e.size() - 1);
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+          if (!(numbers[i] >= e.front() && numbers[i] <= e.back())) continue;
+          const auto above = static_cast<std::size_t>(std::upper_bound(e.begin(), e.end(), numbers[i]) - e.begin());
+          const std::size_t bin = std::min(above, e.size() - 1) - 1;
+          counts[bin] += 1, sums[bin] += each[i];
+        }
+        INFO(concat(n, " ", dtype, " between ", edges));
+        const Tensor found = histogram(x, edges, w).hist;
+        for (const int t : {1, 3}) {
+          set_num_threads(t);
+          CHECK(histogram(x, edges).hist.to_vector<double>() == counts);
+          CHECK(equal(histogram(x, edges, w).hist, found));
+        }
+        set_num_threads(threads);
+        CHECK(allclose(found, cast(from_data(sums, found.sizes()), dtype), dtype == f32 ? 2e-6 : 1e-12, 0));
+      }
+    }
+  }
+}
+
+TEST_CASE("counts of integers are exact for few and for many values") {
+  for (const std::int64_t n : {0, 5, 200000}) {
+    for (const std::int64_t most : {3, 1000, 5000}) {
+      const Tensor x = cast(floor(rand({n}, {.dtype = f64}) * static_cast<double>(most)), i64);
+      std::vector<std::int64_t> expected(static_cast<std::size_t>(most));
+      for (const std::int64_t v : x.to_vector<std::int64_t>()) ++expected[static_cast<std::size_t>(v)];
+      CHECK(bincount(x, {}, most).to_vector<std::int64_t>() == expected);
+    }
+  }
+  CHECK_THAT(message_of([] { bincount(tensor({1, -1})); }), Catch::Matchers::Contains("index -1 is out of range"));
+}
+
+TEST_CASE("long runs are copied wherever they begin, and halves times a number are rounded once") {
+  for (const Dtype dtype : {u8, bf16, f32, f64}) {
+    const Tensor x = some_numbers({9000}, dtype, 7);
+    const auto numbers = x.to_vector<double>();
+    for (const int first : {1, 2, 3, 17, 63, 64}) {
+      auto rolled = numbers;
+      std::rotate(rolled.begin(), rolled.begin() + first, rolled.end());
+      CHECK(roll(x, {-first}, {0}).to_vector<double>() == rolled);
+    }
+  }
+  for (const Dtype dtype : {bf16, f16}) {
+    const Tensor x = some_numbers({5, 700}, dtype, 8), wide = cast(x, f32);
+    for (const double number : {2.0, 3.0, 0.1, -0.0, 1e5, 1e-30, HUGE_VAL, double{NAN}}) {
+      INFO(concat(dtype, " and ", number));
+      CHECK(same_bits(x * number, cast(wide * number, dtype)));
+      CHECK(same_bits(number - x, cast(number - wide, dtype)));
+      CHECK(same_bits(slice(x, 0, 0, 5, 2) / number, cast(slice(wide, 0, 0, 5, 2) / number, dtype)));
+      CHECK(same_bits(maximum(x, Tensor(number)), cast(maximum(wide, Tensor(number)), dtype)));
+    }
+  }
 }
 
 TEST_CASE("nonzero lists the places of all that is not 0, in order") {

@@ -372,6 +372,17 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
       operands[k] = &views[k];
       continue;
     }
+    if (x[k]->numel() == 1 && x[k]->dtype != y.dtype && is_half(y.dtype) && compute == f32 && e.bf16) {
+      // a number that the halves have, as most that programs multiply by: a half, for loops that read halves
+      float number, kept;
+      views[k] = *x[k];
+      views[k].data = &numbers[k], views[k].dtype = y.dtype;
+      load_run(&number, x[k]->data, x[k]->dtype, 0, 0, 1);
+      store_run(views[k].data, y.dtype, 0, 1, &number, 1);
+      load_run(&kept, views[k].data, y.dtype, 0, 1, 1);
+      if (number == kept) operands[k] = &views[k];
+      continue;
+    }
     if (!lies_across(*x[k], y)) continue;
     turned[k] = Tensor::allocate(x[k]->sizes, x[k]->dtype, cpu, layout_of(y));
     views[k] = turned[k].view();

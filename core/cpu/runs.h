@@ -20,12 +20,15 @@ template <class F> inline void move_run(std::int64_t n, std::int64_t width, cons
 // to and from do not overlap.
 template <class Word> inline void copy_run(Word* to, const Word* from, std::int64_t n) {
   [[maybe_unused]] constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(Word)), many = 1024 / bytes;
+  // Where lines of the cache do not begin alike, the library's function was seen to take ten times as long on Zen 4.
+  [[maybe_unused]] const bool vectors =
+      n <= many || (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % 64 != 0;
 #if defined(__AVX512F__)
-  if (n >= 64 / bytes && n <= many)
+  if (n >= 64 / bytes && vectors)
     return move_run(n, 64 / bytes, [=](std::int64_t i) { _mm512_storeu_si512(to + i, _mm512_loadu_si512(from + i)); });
 #endif
 #if defined(__AVX2__)
-  if (n >= 32 / bytes && n <= many)
+  if (n >= 32 / bytes && vectors)
     return move_run(n, 32 / bytes, [=](std::int64_t i) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
                           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
