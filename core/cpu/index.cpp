@@ -21,6 +21,9 @@ MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& 
 }
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+void copy(const View& y, const View& x);  // core/cpu/copy.cpp
+
 namespace {
 
 // Offsets of three tensors at the start of a line: all dimensions of `sizes` but `dim`.
@@ -173,7 +176,8 @@ template <class T> void scatter_add_rows(const View& y, const View& index, const
 
 // Whole runs for a selection along another dimension than the innermost of y: f(y's elements, the source's, count).
 // A stretch of a run belongs to one thread, so that what an index names twice is written in order.
-template <class T, class F> bool for_runs_onto(const View& y, int dim, const View& index, const View& source, F&& f) {
+template <class To, class From, class F>
+bool for_runs_onto(const View& y, int dim, const View& index, const View& source, F&& f) {
   if (source.numel() == 0 || !selects(source.sizes, dim, index)) return false;
   View to = y, from = source;
   to.sizes = source.sizes;
@@ -189,8 +193,8 @@ template <class T, class F> bool for_runs_onto(const View& y, int dim, const Vie
     for (std::int64_t part = begin % stretches; begin < end; ++begin) {
       const std::int64_t first = part * stretch, count = std::min(stretch, run - first);
       for (std::int64_t i = 0; i < n; ++i) {
-        f(y.as<T>() + walk.offset(0) + first + index.as<const std::int64_t>()[i * index.strides[dim]] * ys,
-          source.as<const T>() + walk.offset(1) + first + i * ss, count);
+        f(y.as<To>() + walk.offset(0) + first + index.as<const std::int64_t>()[i * index.strides[dim]] * ys,
+          source.as<const From>() + walk.offset(1) + first + i * ss, count);
       }
       if (++part == stretches) part = 0, walk.next();
     }
@@ -198,14 +202,26 @@ template <class T, class F> bool for_runs_onto(const View& y, int dim, const Vie
   return true;
 }
 template <class T> bool scatter_add_runs(const View& y, int dim, const View& index, const View& source) {
-  return for_runs_onto<T>(y, dim, index, source, [](T* sum, const T* add, std::int64_t count) {
+  return for_runs_onto<T, T>(y, dim, index, source, [](T* sum, const T* add, std::int64_t count) {
     for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + add[j]);
   });
 }
+// The same of halves, which are summed in f32 and rounded once: all of y is widened, so not where few of it are named.
+template <class T> bool scatter_add_wide_runs(const View& y, int dim, const View& index, const View& source) {
+  if (4 * index.sizes[dim] < y.sizes[dim] || source.numel() == 0 || !selects(source.sizes, dim, index)) return false;
+  const Tensor wide = Tensor::allocate(y.sizes, f32);
+  copy(wide.view(), y);
+  const auto add_run = [](float* sum, const T* add, std::int64_t count) {
+    for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<float>(add[j]);
+  };
+  if (!for_runs_onto<float, T>(wide.view(), dim, index, source, add_run)) return false;
+  copy(y, wide.view());
+  return true;
+}
 
 template <class Word> void scatter_words(const View& y, int dim, const View& index, const View& source) {
-  const auto copy = [](Word* to, const Word* from, std::int64_t count) { std::copy_n(from, count, to); };
-  if (for_runs_onto<Word>(y, dim, index, source, copy)) return;
+  const auto copy_run = [](Word* to, const Word* from, std::int64_t count) { std::copy_n(from, count, to); };
+  if (for_runs_onto<Word, Word>(y, dim, index, source, copy_run)) return;
   const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
   for_lines(index.sizes, dim, y.strides, source.strides, index.strides,
             [&](std::int64_t yo, std::int64_t so, std::int64_t io) {
@@ -269,7 +285,8 @@ void scatter_add(const View& y, int dim, const View& index, const View& whole_so
   visit(y.dtype, [&]<class T> {
     using C = Compute<T>;
     if (rows) return scatter_add_rows<T>(y, index, source);
-    if constexpr (sizeof(T) != 2) if (scatter_add_runs<T>(y, dim, index, source)) return;
+    if constexpr (sizeof(T) != 2) { if (scatter_add_runs<T>(y, dim, index, source)) return; }
+    else if (scatter_add_wide_runs<T>(y, dim, index, source)) return;
     const std::int64_t n = index.sizes[dim], ys = y.strides[dim], ss = source.strides[dim], is = index.strides[dim];
     const std::int64_t length = y.sizes[dim];
     for_lines(index.sizes, dim, y.strides, source.strides, index.strides,

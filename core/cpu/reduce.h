@@ -276,30 +276,40 @@ C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t 
   return fold_run<Fold>(end - begin, static_cast<const C*>(ordered));
 }
 
+#if defined(__AVX2__)
+// Runs of memory, of one segment each: the lanes of as many as there are lanes folded together. False where the source
+// is not in memory, or there are few of them.
+template <class Fold, class Source> bool reduce_runs_together(const ReducePlan& p, const Source& source, float* out) {
+  constexpr std::int64_t width = transpose::width;
+  if (p.outputs < 2 * width) return false;
+  return source.with_memory([&](const auto& memory) {
+    const std::int64_t grain = std::max<std::int64_t>(1, grain_size / (width * p.count));
+    parallel_for((p.outputs + width - 1) / width, grain, [&](std::int64_t first, std::int64_t last) {
+      Walker at(p.kept, p.kept_strides, first * width);
+      for (std::int64_t o = first * width; o < std::min(p.outputs, last * width); o += width) {
+        const std::int64_t count = std::min(width, p.outputs - o);
+        std::int64_t offset[width];
+        for (std::int64_t k = 0; k < count; ++k, at.advance(1)) offset[k] = at.offset();
+        Cascade<float, Fold> cascade[width];
+        for (std::int64_t begin = 0; begin < p.count; begin += fold_tile) {
+          const std::int64_t n = std::min(fold_tile, p.count - begin);
+          transpose::Lanes v[width] = {};
+          for (std::int64_t k = 0; k < count; ++k)
+            v[k] = fold_stored_vectors<Fold, float>(n, memory + (offset[k] + begin));
+          float folded[width];
+          fold_lanes_together<Fold>(v, count, p.count <= fold_tile ? out + o : folded);
+          for (std::int64_t k = 0; p.count > fold_tile && k < count; ++k) cascade[k].add(folded[k]);
+        }
+        for (std::int64_t k = 0; p.count > fold_tile && k < count; ++k) out[o + k] = cascade[k].total();
+      }
+    });
+  });
+}
+#endif
 // Runs of memory that are one tile each, and too long for vectors across them: one after the other, without the steps
 // that longer ones take.
 template <class Fold, class C, class Source>
 void reduce_tiles(const ReducePlan& p, const Source& source, C* out, const C* centre) {
-#if defined(__AVX2__)
-  if constexpr (std::is_same_v<C, float>) {
-    constexpr std::int64_t width = transpose::width;
-    const auto fold_memory = [&](const auto& memory) {
-      parallel_for((p.outputs + width - 1) / width, std::max<std::int64_t>(1, grain_size / (width * p.count)),
-                   [&](std::int64_t first, std::int64_t last) {
-                     Walker at(p.kept, p.kept_strides, first * width);
-                     const std::int64_t end = std::min(p.outputs, last * width);
-                     for (std::int64_t o = first * width; o < end; o += width) {
-                       const std::int64_t count = std::min(width, end - o);
-                       transpose::Lanes v[width] = {};
-                       for (std::int64_t k = 0; k < count; ++k, at.advance(1))
-                         v[k] = fold_stored_vectors<Fold, C>(p.count, memory + at.offset());
-                       fold_lanes_together<Fold>(v, count, out + o);
-                     }
-                   });
-    };
-    if (source.with_memory(fold_memory)) return;
-  }
-#endif
   parallel_for(p.outputs, std::max<std::int64_t>(1, grain_size / p.count), [&](std::int64_t first, std::int64_t last) {
     C buffer[fold_tile];
     Walker at(p.kept, p.kept_strides, first);
@@ -320,6 +330,12 @@ void reduce_inner(const ReducePlan& p, const Source& source, C* out, const C* ce
   const std::int64_t segments = (p.count + segment - 1) / segment, items = p.outputs * segments;
   std::unique_ptr<C[]> partial(segments > 1 ? new C[static_cast<std::size_t>(items)] : nullptr);
   C* results = segments > 1 ? partial.get() : out;
+#if defined(__AVX2__)
+  if constexpr (std::is_same_v<C, float>) {
+    const bool runs = p.reduced.rank() == 1 && p.reduces_runs() && segments == 1 && !are_short_runs<C>(p);
+    if (runs && reduce_runs_together<Fold>(p, source, out)) return;
+  }
+#endif
   // Side by side where memory lies so, and where runs are too short for vectors along them.
   const bool across = (p.column_stride == 1 && !p.reduces_runs()) || (p.count <= block_side && p.columns >= 8);
   if (!across && p.reduced.rank() == 1 && p.reduces_runs() && p.count <= fold_tile)
