@@ -288,19 +288,25 @@ template <class Fold, class Source> bool reduce_runs_together(const ReducePlan& 
       Walker at(p.kept, p.kept_strides, first * width);
       for (std::int64_t o = first * width; o < std::min(p.outputs, last * width); o += width) {
         const std::int64_t count = std::min(width, p.outputs - o);
+        transpose::Lanes v[width] = {};
+        if (p.count <= fold_tile) {
+          for (std::int64_t k = 0; k < count; ++k, at.advance(1))
+            v[k] = fold_stored_vectors<Fold, float>(p.count, memory + at.offset());
+          fold_lanes_together<Fold>(v, count, out + o);
+          continue;
+        }
         std::int64_t offset[width];
         for (std::int64_t k = 0; k < count; ++k, at.advance(1)) offset[k] = at.offset();
         Cascade<float, Fold> cascade[width];
         for (std::int64_t begin = 0; begin < p.count; begin += fold_tile) {
           const std::int64_t n = std::min(fold_tile, p.count - begin);
-          transpose::Lanes v[width] = {};
           for (std::int64_t k = 0; k < count; ++k)
             v[k] = fold_stored_vectors<Fold, float>(n, memory + (offset[k] + begin));
           float folded[width];
-          fold_lanes_together<Fold>(v, count, p.count <= fold_tile ? out + o : folded);
-          for (std::int64_t k = 0; p.count > fold_tile && k < count; ++k) cascade[k].add(folded[k]);
+          fold_lanes_together<Fold>(v, count, folded);
+          for (std::int64_t k = 0; k < count; ++k) cascade[k].add(folded[k]);
         }
-        for (std::int64_t k = 0; p.count > fold_tile && k < count; ++k) out[o + k] = cascade[k].total();
+        for (std::int64_t k = 0; k < count; ++k) out[o + k] = cascade[k].total();
       }
     });
   });
