@@ -106,10 +106,16 @@ std::set<std::string> callable_types() {
 // Modules without a golden case, and why.
 const std::map<std::string, std::string> excused = {
     {"BatchNormAct2d", "BatchNorm2d, an addition and relu in one; compared with them in tests/nn_more_test.cpp"},
+    {"AnchorGenerator", "of torchvision; tests/detection_test.cpp"},
+    {"DeformConv2d", "of torchvision; deform_conv2d is compared in tests/detection_test.cpp"},
+    {"DropBlock2d", "random, and of torchvision; tests/detection_test.cpp"},
+    {"DropBlock3d", "random, and of torchvision; tests/detection_test.cpp"},
+    {"FeaturePyramidNetwork", "of torchvision; tests/detection_test.cpp"},
     {"FractionalMaxPool2d",
      "random; fractional_max_pool2d is compared, and the module with it in tests/nn_layers_test.cpp"},
     {"FractionalMaxPool3d", "random; fractional_max_pool3d is compared"},
     {"LinearAct", "Linear and an activation in one; compared with them in tests/cuda_linear_act_test.cpp"},
+    {"MultiScaleRoIAlign", "of torchvision; tests/detection_test.cpp"},
     {"OnnxModel", "what a file says; whole files are compared in tests/onnx_test.cpp and onnx_examples_test.sh"},
     {"AmplitudeToDB", "of torchaudio, not of PyTorch; tests/audio_test.cpp has its definition"},
     {"FrequencyMasking", "random, and of torchaudio; tests/audio_test.cpp"},
