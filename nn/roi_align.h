@@ -30,7 +30,6 @@ inline Tensor roi_align(const Tensor& x, std::initializer_list<Tensor> boxes, Pe
   return roi_align(x, std::vector<Tensor>(boxes), output_size, options);
 }
 
-
 // The same with another channel for each bin (Dai et al., "R-FCN", 2016): bin (i, j) of result channel c reads channel
 // (c * height + i) * width + j of x. x [N, C * height * width, H, W] -> [K, C, height, width]. Always
 // aligned, whatever the option says, as torchvision.ops.ps_roi_align.

@@ -1,8 +1,7 @@
-// Maxima, minima and where they are; see core/cpu/reduce.cpp.
-#include "core/cpu/reduce.h"
-
+// What is known by maxima and minima: where they are, and whether all elements, or any, are true.
 #include <vector>
 
+#include "core/cpu/reduce.h"
 #include "core/kernel.h"
 
 namespace mantissa {
@@ -16,42 +15,6 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 inline constexpr std::int64_t column_tile = 128;
-
-// Extremes of integers, which need no test for NaN.
-template <class Fold> struct OfIntegers {
-  static constexpr bool in_any_order = true;
-  template <class T> static T identity() { return Fold::template identity<T>(); }
-  template <class T> T operator()(const T& a, const T& b) const {
-    if constexpr (std::is_integral_v<T>) return std::is_same_v<Fold, Max> ? std::max(a, b) : std::min(a, b);
-    else return std::is_same_v<Fold, Max> ? xsimd::max(a, b) : xsimd::min(a, b);
-  }
-};
-
-// Calls f.operator()<C, Fold>() with the type that extremes of dtype `t` are folded as, and how.
-template <class Fold, class F> void with_fold_type(Dtype t, const F& f) {
-  switch (compute_dtype(t)) {
-    case Dtype::f64:
-      return f.template operator()<double, Fold>();
-    case Dtype::f32:
-      return f.template operator()<float, Fold>();
-    default:
-      return t == i64 ? f.template operator()<std::int64_t, OfIntegers<Fold>>()
-                      : f.template operator()<std::int32_t, OfIntegers<Fold>>();
-  }
-}
-
-template <class C, class Fold> void run_as(const View& y, const View& x) {
-  DenseResult<C> out(y);
-  reduce<Fold>(ReducePlan(y.sizes, x), Elements<C>{x}, out.data());
-  out.finish();
-}
-template <class Fold> void run(View y, View x) {
-  if (size_of(x.dtype) == 1) {  // booleans are bytes of 0 and 1
-    x.dtype = y.dtype = u8;
-    return run_as<std::uint8_t, OfIntegers<Fold>>(y, x);
-  }
-  with_fold_type<Fold>(x.dtype, [&]<class C, class F> { run_as<C, F>(y, x); });
-}
 
 // Where the wanted element, which is there, stands first in n elements of memory. Of NaN any will do.
 template <class C, class T> std::int64_t find_first(const T* p, std::int64_t n, C wanted) {
@@ -95,10 +58,11 @@ void find_first_of_columns(const T* p, std::int64_t rows, std::int64_t pitch, st
 }
 
 // One value and the index of its first occurrence. NaN is larger and smaller than everything.
-template <class C, class Fold> void arg(const View& values, const View& indices, const View& x) {
+template <class C> void arg(const View& values, const View& indices, const View& x, bool largest) {
   const ReducePlan plan(indices.sizes, x);
-  std::unique_ptr<C[]> best(new C[static_cast<std::size_t>(plan.outputs)]);
-  reduce<Fold>(plan, Elements<C>{x}, best.get());
+  const Tensor extremes = Tensor::allocate(indices.sizes, dtype_of<C>);
+  (largest ? reduce_max : reduce_min)(extremes.view(), x);
+  const C* best = extremes.data<C>();
   const std::int64_t n = plan.count, stride = plan.reduced_strides.empty() ? 1 : plan.reduced_strides.back();
   std::int64_t* index = indices.as<std::int64_t>();
   const Elements<C> source{x};
@@ -134,27 +98,21 @@ template <class C, class Fold> void arg(const View& values, const View& indices,
                    }
                  });
   }
-  if (values) store_run(values.data, values.dtype, 0, 1, best.get(), plan.outputs);
+  if (values) store_run(values.data, values.dtype, 0, 1, best, plan.outputs);
 }
 
 }  // namespace
 
-void reduce_max(const View& y, const View& x) { run<Max>(y, x); }
-void reduce_min(const View& y, const View& x) { run<Min>(y, x); }
-
-// Whether all elements, or any, are true: of booleans and of u8, whose least and largest byte say so.
-void reduce_truth(const View& y, const View& x, bool all) {
-  if (all) run<Min>(y, x);
-  else run<Max>(y, x);
-  std::uint8_t* const to = y.as<std::uint8_t>();
-  for (std::int64_t i = 0; i < y.numel(); ++i) to[i] = to[i] != 0;
-}
-
 // Along the one dimension in which `indices` has size 1; `values` may be absent.
 void reduce_arg(const View& values, const View& indices, const View& x, bool largest) {
-  const auto with = [&]<class C, class Fold> { arg<C, Fold>(values, indices, x); };
-  if (largest) with_fold_type<Max>(x.dtype, with);
-  else with_fold_type<Min>(x.dtype, with);
+  with_fold_type(x.dtype, [&]<class C> { arg<C>(values, indices, x, largest); });
+}
+
+// Of booleans and of u8, whose least and largest byte say so.
+void reduce_truth(const View& y, const View& x, bool all) {
+  (all ? reduce_min : reduce_max)(y, x);
+  std::uint8_t* const to = y.as<std::uint8_t>();
+  for (std::int64_t i = 0; i < y.numel(); ++i) to[i] = to[i] != 0;
 }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

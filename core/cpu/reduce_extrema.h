@@ -1,0 +1,30 @@
+// Maxima and minima, for core/cpu/reduce_max.cpp and reduce_min.cpp: of every dtype they are many folds to compile.
+#pragma once
+
+#include "core/cpu/reduce.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+// Extremes of integers, which need no test for NaN.
+template <class Fold> struct OfIntegers {
+  static constexpr bool in_any_order = true;
+  template <class T> static T identity() { return Fold::template identity<T>(); }
+  template <class T> T operator()(const T& a, const T& b) const {
+    if constexpr (std::is_integral_v<T>) return std::is_same_v<Fold, Max> ? std::max(a, b) : std::min(a, b);
+    else return std::is_same_v<Fold, Max> ? xsimd::max(a, b) : xsimd::min(a, b);
+  }
+};
+
+template <class C, class Fold> void extremes_as(const View& y, const View& x) {
+  DenseResult<C> out(y);
+  reduce<std::conditional_t<std::is_integral_v<C>, OfIntegers<Fold>, Fold>>(ReducePlan(y.sizes, x), Elements<C>{x},
+                                                                             out.data());
+  out.finish();
+}
+template <class Fold> void extremes(View y, View x) {
+  for (View* v : {&y, &x}) if (v->dtype == boolean) v->dtype = u8;  // bytes of 0 and 1
+  if (x.dtype == u8) return extremes_as<std::uint8_t, Fold>(y, x);
+  with_fold_type(x.dtype, [&]<class C> { extremes_as<C, Fold>(y, x); });
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
