@@ -260,7 +260,7 @@ struct StoreServer::Loop {
       }
       const int rank = c->said_bye ? -1 : c->rank;
       c = clients.erase(c);
-      if (rank >= 0) fail_run(concat("rank ", rank, " has left without a message: it crashed or was killed"));
+      if (rank >= 0) fail_run(concat("rank ", rank, " is gone without a message: it crashed or was killed"));
     }
   }
 
