@@ -486,16 +486,4 @@ void reduce(const ReducePlan& p, const Source& source, C* out, const C* centre =
   else reduce_outer<Fold>(p, source, out, centre);
 }
 
-// Calls f.operator()<C>() with the type that extremes of dtype `t` are folded as.
-template <class F> void with_fold_type(Dtype t, const F& f) {
-  switch (compute_dtype(t)) {
-    case Dtype::f64:
-      return f.template operator()<double>();
-    case Dtype::f32:
-      return f.template operator()<float>();
-    default:
-      return t == i64 ? f.template operator()<std::int64_t>() : f.template operator()<std::int32_t>();
-  }
-}
-
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

@@ -1,7 +1,7 @@
 // What is known by maxima and minima: where they are, and whether all elements, or any, are true.
 #include <vector>
 
-#include "core/cpu/reduce.h"
+#include "core/cpu/reduce_extrema.h"
 #include "core/kernel.h"
 
 namespace mantissa {

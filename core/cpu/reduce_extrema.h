@@ -1,9 +1,22 @@
-// Maxima and minima, for core/cpu/reduce_max.cpp and reduce_min.cpp: of every dtype they are many folds to compile.
+// Maxima and minima, for core/cpu/reduce_max.cpp and reduce_min.cpp, which are two because folds of every dtype take
+// long to compile.
 #pragma once
 
 #include "core/cpu/reduce.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+// Calls f.operator()<C>() with the type that extremes of dtype `t` are folded as.
+template <class F> void with_fold_type(Dtype t, const F& f) {
+  switch (compute_dtype(t)) {
+    case Dtype::f64:
+      return f.template operator()<double>();
+    case Dtype::f32:
+      return f.template operator()<float>();
+    default:
+      return t == i64 ? f.template operator()<std::int64_t>() : f.template operator()<std::int32_t>();
+  }
+}
 
 // Extremes of integers, which need no test for NaN.
 template <class Fold> struct OfIntegers {
