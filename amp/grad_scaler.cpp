@@ -254,7 +254,7 @@ ReadScaling GradScaler::finish_scaling(PerOptimizer& e, const ClipNorm* clip) {
   if (!clip) return left;
   Tensor squares;
   for (const Tensor& summary : e.summaries) {
-    const Tensor sum = summary.as_strided({}, {}, 0);
+    const Tensor sum = summary.raw_view({}, {}, 0);
     squares = squares.defined() ? add(squares, sum) : sum;
   }
   const Tensor norm = sqrt(squares).to(f32);
@@ -290,7 +290,7 @@ StepResult GradScaler::clipped_step(Steppable& optimizer, const ClipNorm& clip) 
   const Device device = gradients[0].gradient.device();
   GradientPass pass(gradients, ones({}, {.device = device}), zeros({}, {.dtype = boolean, .device = device}), write);
   gradients.clear();
-  const Tensor norm = sqrt(pass.summary().as_strided({}, {}, 0)).to(f32);
+  const Tensor norm = sqrt(pass.summary().raw_view({}, {}, 0)).to(f32);
   const ReadScaling scaling{pass.scale(), norm, clip.max_norm};
   if (write) {
     pass.clip(norm, clip.max_norm);
@@ -415,7 +415,7 @@ void GradScaler::discard(CallSite site) {
 }
 
 void GradScaler::scale_set(const char* method, const CallSite& site) {
-  state_.as_strided({}, {}, offsetof(ScaleCounters, burst) / sizeof(std::int64_t)).fill_(0);
+  state_.raw_view({}, {}, offsetof(ScaleCounters, burst) / sizeof(std::int64_t)).fill_(0);
   forward_failed_ = {};
   entries_.clear();
   ledger_.scale_changed(method, site);
@@ -438,7 +438,7 @@ void GradScaler::update(const Tensor& new_scale, CallSite site) {
         "GradScaler.update: the new scale must be a floating tensor of one element without gradient, got ", new_scale);
   with(options_, new_scale.item<double>(), options_.growth_factor, options_.backoff_factor, options_.growth_interval);
   const Dims ones = Dims::filled(new_scale.dim(), 1);
-  scale_.as_strided(ones, ones).copy_(new_scale);
+  scale_.raw_view(ones, ones).copy_(new_scale);
   scale_set("update(new_scale)", site);
 }
 

@@ -78,7 +78,7 @@ bool gradients_in_place(std::span<const Tensor* const> x, std::span<Tensor> g) {
     end += next->length;
   }
   const Tensor memory = Tensor::allocate({all}, first.dtype(), first.device());
-  for (std::size_t i = 0; i < x.size(); ++i) g[i] = memory.as_strided(x[i]->sizes(), x[i]->strides(), runs[i].begin);
+  for (std::size_t i = 0; i < x.size(); ++i) g[i] = memory.raw_view(x[i]->sizes(), x[i]->strides(), runs[i].begin);
   return true;
 }
 

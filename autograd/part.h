@@ -24,7 +24,7 @@ inline Tensor part_of(const Tensor& x, const Part& part) {
   Dims sizes = x.sizes(), strides = x.strides();
   sizes[part.dim] = part.count;
   if (part.count > 1) strides[part.dim] *= part.step;
-  return x.as_strided(sizes, strides, part.count > 0 ? part.begin * x.strides()[part.dim] : 0);
+  return x.raw_view(sizes, strides, part.count > 0 ? part.begin * x.strides()[part.dim] : 0);
 }
 
 // Whether g lies where `part` does in a contiguous tensor that is all of g's storage; and that tensor.

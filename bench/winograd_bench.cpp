@@ -31,7 +31,7 @@ Tensor numbers(const Dims& sizes, Dtype dtype, bool channels_last) {
       t.data<T>()[i] = static_cast<T>(static_cast<float>(i * 7919 % 1001) / 500 - 1);
   });
   if (!channels_last) return t;
-  return t.as_strided(sizes, {sizes[1] * sizes[2] * sizes[3], 1, sizes[3] * sizes[1], sizes[1]});
+  return t.raw_view(sizes, {sizes[1] * sizes[2] * sizes[3], 1, sizes[3] * sizes[1], sizes[1]});
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -119,7 +119,7 @@ void run_taps(const Call& c) {
       }
     }
   });
-  if (!direct) kernels::copy(cpu, c.y, turned.as_strided(c.y.sizes, contiguous_strides(c.y.sizes)).view());
+  if (!direct) kernels::copy(cpu, c.y, turned.raw_view(c.y.sizes, contiguous_strides(c.y.sizes)).view());
 }
 
 }  // namespace conv

@@ -89,7 +89,7 @@ template <class Managed> Tensor take(Managed* managed) {
   const auto release = [managed](void*) {
     if (managed->deleter) managed->deleter(managed);
   };
-  return from_blob(data, {extent}, release, {.dtype = dtype, .device = device}).as_strided(sizes, strides);
+  return from_blob(data, {extent}, release, {.dtype = dtype, .device = device}).raw_view(sizes, strides);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ Tensor linspace(double begin, double end, std::int64_t count, TensorOptions o) {
 }
 Tensor eye(std::int64_t n, TensorOptions o) {
   Tensor t = zeros({n, n}, {.dtype = o.dtype, .device = o.device});
-  if (n > 0) t.as_strided({n}, {n + 1}).fill_(1);
+  if (n > 0) t.raw_view({n}, {n + 1}).fill_(1);
   if (o.requires_grad) t.requires_grad_();
   return t;
 }

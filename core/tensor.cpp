@@ -71,7 +71,7 @@ Tensor Tensor::of_integer(std::int64_t number, Dtype dtype) {
   return t;
 }
 
-Tensor Tensor::as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset) const {
+Tensor Tensor::raw_view(const Dims& sizes, const Dims& strides, std::int64_t offset) const {
   check(sizes.rank() == strides.rank(), "as_strided: ", sizes, " and strides ", strides, " differ in rank");
   std::int64_t last = offset;  // of the furthest element
   bool overflow = offset < 0;

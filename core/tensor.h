@@ -132,9 +132,9 @@ class Tensor {
   }
   // An uninitialised, dense tensor.
   static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu, Layout layout = Layout::contiguous);
-  // A view of the same storage, `offset` elements after this tensor's first. Checked against the
-  // storage. Carries no gradient: operators that make views are in ops/view.cpp.
-  Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
+  // Any view of the same storage, `offset` elements after this tensor's first, as as_strided() below but never
+  // recorded: for operators that make views, and to write into elements.
+  Tensor raw_view(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
 
   bool defined() const { return static_cast<bool>(impl_); }
   // As in Python: whether the only element is nonzero. Waits for the device. Throws for an undefined tensor (test
@@ -238,6 +238,10 @@ class Tensor {
   Tensor tril(std::int64_t diagonal = 0) const;
   Tensor triu(std::int64_t diagonal = 0) const;
   Tensor diagonal(std::int64_t offset = 0, int dim1 = 0, int dim2 = 1) const;
+  // A view with these sizes and strides, `offset` elements after this tensor's first (PyTorch counts from the storage's
+  // first). Its elements may be the same ones in memory, and their gradients add up; elements of the storage that are
+  // not this tensor's have none. Throws where it would reach beyond the storage.
+  Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
   Tensor gather(int dim, const Tensor& index) const;
   Tensor index_select(int dim, const Tensor& index) const;
   Tensor index_add(int dim, const Tensor& index, const Tensor& source, double alpha = 1) const;

@@ -98,7 +98,7 @@ Dataset Dataset::first(std::int64_t n) const {
   for (Tensor* t : {&result.images, &result.labels}) {
     Dims sizes = t->sizes();
     sizes[0] = n;
-    *t = t->as_strided(sizes, t->strides());
+    *t = t->raw_view(sizes, t->strides());
   }
   if (n < size() && !source.empty()) result.source += concat(", the first ", n, " of them");
   return result;

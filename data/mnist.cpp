@@ -103,7 +103,7 @@ Dataset load_idx_folder(const std::string& dir, const std::string& name, Split s
   Dims sizes = images.sizes(), strides = images.strides();
   sizes.insert(1, 1);
   strides.insert(1, strides[0]);
-  set.images = images.as_strided(sizes, strides);
+  set.images = images.raw_view(sizes, strides);
   set.classes = classes;
   set.name = name;
   if (const KnownSet* known = find_known(name)) {

@@ -75,7 +75,7 @@ Batch Resident::gather(const Tensor& plan) const {
   const Tensor on_device = plan.to(device_);
   Dims sizes = images_.sizes();
   sizes[0] = count;
-  const Batch batch{Tensor::allocate(sizes, dtype_, device_), on_device.as_strided({count}, {1}, count)};
+  const Batch batch{Tensor::allocate(sizes, dtype_, device_), on_device.raw_view({count}, {1}, count)};
   const auto run = cuda_backend::prepare(&cuda_backend::gather_images, device_);
   run(batch.image.view(), images_.view(), on_device.view(), table_.defined() ? table_.view() : View{});
   return batch;

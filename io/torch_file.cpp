@@ -142,7 +142,7 @@ class Reader {
     if (sizes.rank() != strides.rank()) wrong(quote(name), " has sizes ", sizes, " and strides ", strides);
     const Tensor& storage = storage_of(*v.items[1]->items[0], name);
     try {
-      return storage.as_strided(sizes, strides, offset);  // checks the bounds
+      return storage.raw_view(sizes, strides, offset);  // checks the bounds
     } catch (const Error&) {
       wrong(quote(name), ": sizes ", sizes, " with strides ", strides, " from ", offset,
             " on do not lie in its storage of ", storage.numel(), " elements");

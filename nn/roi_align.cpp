@@ -103,7 +103,7 @@ Tensor align(const char* name, bool by_position, const Tensor& x, const Tensor& 
   const amp::Autocast off(amp::disabled);
   const Tensor pictures = is_half(x.dtype()) ? cast(x, f32) : x;
   const std::vector<double> list = boxes.to_vector<double>();
-  if (list.empty()) return zeros({0, channels, height, width}, {.dtype = x.dtype(), .device = x.device()});
+  if (list.empty()) return reshape(narrow(flatten(x), 0, 0, 0), {0, channels, height, width});  // a gradient of zeros
   const auto on_device = [&](Parts p) { return Parts{p.first, cast(p.shares, pictures.dtype()).to(x.device())}; };
   auto regions = std::make_shared<std::vector<Region>>();
   for (std::size_t k = 0; k < list.size(); k += 5) {
@@ -175,7 +175,6 @@ Tensor MultiScaleRoIAlign::operator()(const std::vector<Tensor>& levels, const s
   std::vector<Tensor> parts;
   std::vector<std::int64_t> order;
   for (std::size_t i = 0; i < levels.size(); ++i) {
-    if (at[i].empty() && !(i == 0 && list.empty())) continue;
     const Tensor chosen = from_data(at[i], {static_cast<std::int64_t>(at[i].size())});
     const Tensor mine = index_select(all, 0, chosen.to(all.device()));
     parts.push_back(roi_align(levels[i], mine, output_size,

@@ -49,7 +49,7 @@ struct WindowedFrames {
     strides[strides.rank() - 1] = hop * step;
     sizes.push_back(n);
     strides.push_back(step);
-    return x.as_strided(sizes, strides) * window;
+    return x.raw_view(sizes, strides) * window;
   }
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
     const Tensor x = saved[0], window = saved[1];

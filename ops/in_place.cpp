@@ -47,7 +47,7 @@ bool broadcasts_to(const Dims& from, const Dims& to) {
 Tensor without_leading_ones(const Tensor& x, int rank) {
   Dims sizes = x.sizes(), strides = x.strides();
   while (sizes.rank() > rank && sizes[0] == 1) sizes.erase(0), strides.erase(0);
-  return sizes.rank() == x.dim() ? x : x.as_strided(sizes, strides);
+  return sizes.rank() == x.dim() ? x : x.raw_view(sizes, strides);
 }
 // A write is not recorded: what was computed with a gradient would lose it, and where a loss has other ways to the
 // parameters nobody would be told. A parameter's own value is copied every day.

@@ -77,7 +77,7 @@ struct ScatterAdd {
                    if (picked.sizes() == source.sizes) return picked;
                    Tensor full = zeros(source.sizes, {.dtype = g.dtype(), .device = g.device()});
                    check(!context().create_graph, "second derivatives need an index as large as the source");
-                   Tensor part = full.as_strided(picked.sizes(), full.strides());
+                   Tensor part = full.raw_view(picked.sizes(), full.strides());
                    part.copy_(picked);
                    return full;
                  });

@@ -235,7 +235,7 @@ void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, const 
     along[dim] = rows.numel();
     at = expand(reshape(rows, along), sizes), source = contiguous(source);
   } else {
-    to = p.view.as_strided({span}, {1}), at = flatten(places), source = source.reshape(-1);
+    to = p.view.raw_view({span}, {1}), at = flatten(places), source = source.reshape(-1);
   }
   if (source.storage() == x.storage()) source = source.clone();  // x[rows] = x[others]
   if (accumulate) kernels::scatter_add(x.device(), to.view(), dim, at.view(), source.view());

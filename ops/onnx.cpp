@@ -99,7 +99,8 @@ OnnxId OnnxTrace::value_of(const Tensor& t) {
   if (t.is_weak_scalar()) return add_constant(t);
   if (const Known* k = find(t)) {
     check(k->version == t.storage()->version(), "cannot be exported to ONNX: uses the result of ", k->call,
-          ", which was written to in place since; write it without in-place operators");
+          ", which was written to in place since; write it without in-place operators (linalg's det, inv, solve, "
+          "cholesky and qr have some inside, and are not in ONNX)");
     return k->id;
   }
   check(!computed_.contains(t.storage().get()), "cannot be exported to ONNX: uses a view ", t,

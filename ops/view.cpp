@@ -28,7 +28,7 @@ struct Reshape {  // only where strides allow; the public reshape() copies other
     Dims strides;
     check(view_strides(x.sizes(), x.strides(), sizes, &strides), "strides ", x.strides(),
           " do not allow a view of shape ", sizes);
-    return x.as_strided(sizes, strides);
+    return x.raw_view(sizes, strides);
   }
   static constexpr auto vjp() {
     return rules([](Grad g, Shape<0> x) { return reshape(g, x.sizes); });
@@ -68,7 +68,7 @@ struct Permute {
       sizes.push_back(x.sizes()[at]);
       strides.push_back(x.strides()[at]);
     }
-    return x.as_strided(sizes, strides);
+    return x.raw_view(sizes, strides);
   }
   static constexpr auto vjp() {
     return rules([](const Permute& op, Grad g) {
@@ -107,7 +107,7 @@ struct Expand {
       check(have == sizes[i] || have == 1, "dimension ", i, " has size ", have, " and cannot become ", sizes[i],
             "; only size 1 expands");
     }
-    return x.as_strided(sizes, broadcast_strides(x.sizes(), x.strides(), sizes));
+    return x.raw_view(sizes, broadcast_strides(x.sizes(), x.strides(), sizes));
   }
   static constexpr auto vjp() {  // the node sums over what was repeated
     return rules([](Grad g) -> Tensor { return g; });

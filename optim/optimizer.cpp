@@ -396,7 +396,7 @@ NamedTensors Optimizer::own_state(std::vector<int>* owners) const {
       add(prefix + "step", g.step_at(i), owner);
       for (std::size_t s = 0; s < g.scalar_names.size(); ++s) {
         add(prefix + g.scalar_names[s],
-            g.scalars.as_strided({}, {}, static_cast<std::int64_t>(i * g.scalar_names.size() + s)), owner);
+            g.scalars.raw_view({}, {}, static_cast<std::int64_t>(i * g.scalar_names.size() + s)), owner);
       }
       for (std::size_t s = 0; s < g.state_names.size(); ++s) {
         const Dtype dtype = memory_.state_dtype.value_or(compute);

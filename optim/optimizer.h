@@ -125,8 +125,8 @@ class Optimizer : public amp::Steppable {
     std::vector<std::uint32_t> versions;       // of the parameter when it was last rounded from its master
     std::vector<int> owners;                   // the rank that keeps a parameter's state; empty: every rank
 
-    Tensor hyper_at(std::size_t k) const { return hyper.as_strided({}, {}, static_cast<std::int64_t>(k)); }
-    Tensor step_at(std::size_t i) const { return steps.as_strided({}, {}, static_cast<std::int64_t>(i)); }
+    Tensor hyper_at(std::size_t k) const { return hyper.raw_view({}, {}, static_cast<std::int64_t>(k)); }
+    Tensor step_at(std::size_t i) const { return steps.raw_view({}, {}, static_cast<std::int64_t>(i)); }
     const Tensor& value(std::size_t i) const { return masters[i].defined() ? masters[i] : parameters[i]; }
   };
 

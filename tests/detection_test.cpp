@@ -189,6 +189,10 @@ TEST_CASE("detectors: copies, no boxes, halves") {
   CHECK(a[3].sizes() == Dims{1, 4, 2, 1});
   const nn::MultiScaleRoIAlign pool(2);
   CHECK(pool({ones({1, 3, 8, 8}), ones({1, 3, 4, 4})}, {zeros({0, 4})}, {16, 16}).sizes() == Dims{0, 3, 2, 2});
+  const Tensor fine = ones({1, 3, 8, 8}).requires_grad_(), coarse = ones({1, 3, 4, 4}).requires_grad_();
+  pool({fine, coarse}, {tensor({{1, 1, 9, 9}}).to(f32)}, {16, 16}).sum().backward();
+  CHECK(fine.grad().abs().sum().item() > 0);
+  CHECK(equal(coarse.grad(), zeros_like(coarse)));  // no box falls on it
   CHECK(nn::ps_roi_align(ones({1, 8, 5, 5}), zeros({0, 5}), 2).sizes() == Dims{0, 2, 2, 2});
   CHECK(nn::match_boxes(zeros({0, 3}), 0.7, 0.3).to_vector<std::int64_t>() == std::vector<std::int64_t>{-1, -1, -1});
   const nn::BoxCoder coder;

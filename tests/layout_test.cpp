@@ -1,6 +1,7 @@
 // Shapes and strides: checked sizes, broadcasting, merging of dimensions, views, indexing.
 #include "core/layout.h"
 
+#include "autograd/gradcheck.h"
 #include "core/error.h"
 #include "core/ops.h"
 #include "tests/testing.h"
@@ -93,6 +94,31 @@ TEST_CASE("as_strided cannot reach beyond the storage") {
   CHECK_THAT(message_of([&] { x.as_strided({3}, {-1}); }), Contains("must not be negative"));
   const Tensor part = x[1];
   CHECK_THAT(message_of([&] { part.as_strided({9}, {1}); }), Contains("reach beyond the storage"));
+}
+
+TEST_CASE("as_strided adds up the gradients of elements that are one in memory") {
+  const Tensor x = randn({4, 6}, {.dtype = f64});
+  const auto check = [](const Tensor& leaf, const TensorFunction& f) {
+    const Tensor y = leaf.detach().requires_grad_();
+    gradcheck(f, {y});
+    gradgradcheck(f, {y});
+  };
+  const auto windows = [](const std::vector<Tensor>& v) { return square(v[0].as_strided({3, 4, 3}, {6, 1, 1}, 1)); };
+  check(x, windows);
+  check(x, [](const std::vector<Tensor>& v) { return square(v[0].as_strided({}, {}, 7)); });
+  check(x, [](const std::vector<Tensor>& v) { return square(v[0].as_strided({2, 0}, {1, 1})); });
+  check(x, [](const std::vector<Tensor>& v) { return square(v[0].t().as_strided({5, 3}, {2, 4})); });
+  check(x, [](const std::vector<Tensor>& v) { return square(v[0].slice(1, 1, 5).as_strided({2, 3}, {6, 1})); });
+  check(x, [](const std::vector<Tensor>& v) {  // each element of the column stands for three
+    return square(v[0].slice(1, 0, 1).expand(4, 3).as_strided({3, 2}, {6, 6}));
+  });
+
+  const Tensor h = ones({8}, {.dtype = bf16}).requires_grad_();
+  h.as_strided({1000, 8}, {0, 1}).sum().backward();
+  CHECK(h.grad().to_vector<double>() == std::vector<double>(8, 1000));  // halves would have stopped at 256
+  CHECK(h.as_strided({2}, {3}).raw_data() == h.raw_data());
+  CHECK_THAT(message_of([&] { h.as_strided({9}, {1}); }), Contains("reach beyond the storage"));
+  CHECK_THAT(message_of([] { Tensor().as_strided({1}, {1}); }), Contains("undefined"));
 }
 
 TEST_CASE("indexing makes views that write through") {
