@@ -18,6 +18,10 @@ MODES = (
 )
 
 
+# f32 is f32 on both sides. Products of matrices are so by default, cuDNN's convolutions and recurrent layers are not.
+torch.backends.cudnn.allow_tf32 = False
+
+
 def rows_of(spec):
     dtype = {"f32": np.float32, "i64": np.int64}[spec["dtype"]]
     return torch.from_numpy(np.memmap(spec["path"], dtype=dtype, mode="r+", shape=tuple(spec["sizes"])))
@@ -157,7 +161,7 @@ class Session:
             loss = self.loss(*self.move(self.batch_of(self.x, part), self.batch_of(self.y, part))) / parts
             loss.backward()
             total += loss.item()
-        named = {n: p.grad.detach().clone() for n, p in self.net.named_parameters()}
+        named = {n: p.grad.detach().to("cpu", copy=True) for n, p in self.net.named_parameters()}
         self.optimizer.zero_grad(set_to_none=True)
         if path:
             torch_tensors.save(path, {n: g.float() for n, g in named.items()})
@@ -186,7 +190,8 @@ class Session:
             for key, t in ((n[len(prefix) :], t) for n, t in named.items() if n.startswith(prefix)):
                 if key == "step":
                     if not isinstance(self.optimizer, torch.optim.SGD):
-                        state["step"] = t.reshape(()).float()
+                        state["step"] = t.reshape(()).float().to(self.device)
                 else:
-                    state[key] = t.to(self.dtype).reshape(p.shape).clone(memory_format=torch.preserve_format)
+                    t = t.to(self.device, self.dtype).reshape(p.shape)
+                    state[key] = t.clone(memory_format=torch.preserve_format)
         return steps
