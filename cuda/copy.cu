@@ -26,8 +26,6 @@ struct Multiply {
 };
 
 // --- elements of one dtype move as plain words of their size ---
-template <class Word> struct Words { Word v[16 / sizeof(Word)]; };
-
 template <class Word> __global__ void copy_words_kernel(Walk<1> walk) {
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.count; i += gridDim.x * blockDim.x) {
     std::int64_t at[2];
@@ -41,11 +39,9 @@ const char* name_of_copy(const ElementwiseLoop& loop) {
   const std::int64_t y = loop.strides[0].back(), x = loop.strides[1].back();
   return loop.sizes.rank() > 1 && !loop.operand[1].constant && x > 0 && (y == 1) != (x == 1) ? "rearrange" : "copy";
 }
-template <class Word> void copy_words(const ElementwiseLoop& loop) {
-  for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) {
-    const Walk<1> walk = walk_of<1>(part);
-    launch(name_of_copy(part), &copy_words_kernel<Word>, grid_for(walk.count, 4), walk);
-  }, nullptr);
+template <class Word> void launch_copy(const ElementwiseLoop& part) {
+  const Walk<1> walk = walk_of<1>(part);
+  launch(name_of_copy(part), &copy_words_kernel<Word>, grid_for(walk.count, 4), walk);
 }
 
 // The same over the bytes of both, when rows are dense and lie on 16-byte steps: as many elements as fit are one.
@@ -64,6 +60,14 @@ bool widen_to_16_bytes(ElementwiseLoop& loop, std::int64_t size) {
   }
   return true;
 }
+void copy_words(const ElementwiseLoop& loop) {
+  for_indexable_parts(loop, [](const void*, const ElementwiseLoop& part) {  // cut while its elements are its dtype's
+    const Dtype dtype = part.operand[0].dtype;
+    ElementwiseLoop wide = part;
+    if (widen_to_16_bytes(wide, static_cast<std::int64_t>(size_of(dtype)))) return launch_copy<uint4>(wide);
+    visit_word(dtype, [&]<class Word>() { launch_copy<Word>(part); });
+  }, nullptr);
+}
 
 bool is_dense(const View& v) { return v.is_contiguous() || v.layout() == Layout::channels_last; }
 bool same_layout(const View& y, const View& x) {
@@ -78,11 +82,8 @@ void copy_on_device(const View& y, const View& x) {
                         "copy");
   }
   const View* inputs[] = {&x};
-  ElementwiseLoop loop = plan_elementwise(y, inputs);
-  if (x.dtype == y.dtype && x.device.is_cuda()) {
-    if (widen_to_16_bytes(loop, bytes)) return copy_words<uint4>(loop);
-    return visit_word(x.dtype, [&]<class Word>() { copy_words<Word>(loop); });
-  }
+  const ElementwiseLoop loop = plan_elementwise(y, inputs);
+  if (x.dtype == y.dtype && x.device.is_cuda()) return copy_words(loop);
   const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
   const bool small = x.dtype == u8 || x.dtype == boolean;  // exact in f32
   if (a == i64 && b == i64) launch_elementwise<Identity, std::int64_t, 1>(name_of_copy(loop), {}, loop);

@@ -8,9 +8,15 @@
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
 #include "core/host_reads.h"
+#include "core/kernel.h"
 #include "cuda/elementwise.h"
 #include "cuda/launch.cuh"
+#include "cuda/launches.h"
 #include "tests/testing.h"
+
+namespace mantissa {
+MANTISSA_KERNEL(copy, const View& y, const View& x)
+}
 
 using namespace mantissa;
 using cuda_backend::Arena;
@@ -321,6 +327,20 @@ TEST_CASE("a report that a graph is writing is not given away before it has arri
   }
   cuda_backend::destroy_graph(graph);
   cuda_shim::set_late(false);
+}
+
+TEST_CASE("copies of more than 16 GiB are cut while their elements are counted by their dtype") {
+  View y;
+  y.device = cuda, y.dtype = f16;
+  y.sizes = {64, std::int64_t{1} << 28};  // 32 GiB
+  y.strides = contiguous_strides(y.sizes);
+  View x = y;
+  x.strides[0] *= 2;  // rows of a larger tensor: no single copy of bytes
+  cuda_shim::set_null_device(true);
+  cuda_backend::LaunchCounter counter;
+  kernels::copy(cuda, y, x);
+  cuda_shim::set_null_device(false);
+  CHECK(counter.of("copy") == 16);  // of 2^30 elements each, 16 bytes at a time
 }
 
 TEST_CASE("bytes that a graph's replay starts from are read before the host goes on") {
