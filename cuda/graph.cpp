@@ -1,5 +1,6 @@
 // Recording and replay of a step as a CUDA graph: see core/accelerator.h. Every replay gets its position in the stream
 // of random numbers through a few bytes of device memory, written just before it on the same stream.
+#include <array>
 #include <optional>
 
 #include "core/accelerator.h"
@@ -30,15 +31,22 @@ struct Graph {
   };
   std::optional<Recording> recording;
   std::uint64_t* random = nullptr;  // {seed, offset} in device memory
+  std::optional<std::array<std::uint64_t, 2>> position;  // that was last written there
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
 };
+
+namespace {
+Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(current_device())}; }
+}  // namespace
 
 Graph* make_graph() { return new Graph; }
 void destroy_graph(Graph* g) noexcept { delete g; }
 
 void begin_recording(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
   wait_for_stream();  // mirrors that are full drop a request, and a recorded one would be lost for good
+  // What the step took when it ran as it is lies there, and its recording needs as much once more.
+  cuda_backend::empty_cache(this_device());
   g->recording.emplace(g->arena);
   check_status(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "starting to capture");
   set_random_state(g->random, random_seed, random_offset);
@@ -63,9 +71,11 @@ void give_up_recording(Graph* g) noexcept {
 }
 
 void replay(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {
-  const std::uint64_t position[2] = {random_seed, random_offset};
-  const Device here{DeviceType::cuda, static_cast<std::int8_t>(current_device())};
-  copy_bytes(g->random, here, position, cpu, sizeof position);  // through pinned memory: the host does not wait
+  const std::array<std::uint64_t, 2> position{random_seed, random_offset};
+  if (g->position != position) {  // where a step draws none it stays where it is
+    copy_bytes(g->random, this_device(), position.data(), cpu, sizeof position);  // through pinned memory: no waiting
+    g->position = position;
+  }
   check_status(cudaGraphLaunch(g->executable, stream()), "replaying a captured step");
 }
 

@@ -329,6 +329,41 @@ TEST_CASE("a report that a graph is writing is not given away before it has arri
   cuda_shim::set_late(false);
 }
 
+TEST_CASE("a recording may use what the step has left cached") {
+  Stream side;
+  const StreamScope scope(side.get());
+  empty_cache(cuda);
+  cuda_backend::Graph* graph = cuda_backend::make_graph();
+  cuda_shim::set_memory_limit(cuda_shim::device_bytes() + (1 << 20));
+  { const Tensor as_it_is = on_cuda(150'000); }  // 600 kB, now cached
+  cuda_backend::begin_recording(graph, 0, 0);
+  CHECK_NOTHROW(on_cuda(220'000));  // 880 kB: fits only without the other
+  cuda_backend::end_recording(graph);
+  cuda_backend::destroy_graph(graph);
+  cuda_shim::set_memory_limit(usual_limit);
+}
+
+TEST_CASE("a replay is one call, with a copy before it only where the position of random numbers is another") {
+  Stream side;
+  const StreamScope scope(side.get());
+  cuda_backend::Graph* graph = cuda_backend::make_graph();
+  const Tensor x = on_cuda(64);
+  cuda_backend::begin_recording(graph, 5, 0);
+  Tensor(x).add_(x);
+  cuda_backend::end_recording(graph);
+  const auto calls = [&](std::uint64_t offset) {
+    const cuda_shim::CallCounter counter;
+    cuda_backend::replay(graph, 5, offset);
+    return counter.calls;
+  };
+  const std::map<std::string, int> alone{{"cudaGraphLaunch", 1}};
+  CHECK(calls(0).size() > 1);
+  CHECK(calls(0) == alone);
+  CHECK(calls(4).size() > 1);
+  CHECK(calls(4) == alone);
+  cuda_backend::destroy_graph(graph);
+}
+
 TEST_CASE("copies of more than 16 GiB are cut while their elements are counted by their dtype") {
   View y;
   y.device = cuda, y.dtype = f16;
