@@ -6,6 +6,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/hooks.h"
+#include "autograd/node.h"
 #include "autograd/pass_end.h"
 #include "core/kernel.h"
 #include "core/ops.h"
@@ -81,7 +82,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     std::vector<Tensor> all;
     for (const auto& [name, t] : parameters) {
       all.push_back(t);
-      if (t.requires_grad()) parameters_.push_back({name, t});
+      (t.requires_grad() ? parameters_ : frozen_).push_back({name, t});
     }
     check(!parameters_.empty(), "DataParallel: the net has no parameter that requires a gradient");
     for (const auto& [name, t] : buffers) buffers_.push_back(t);
@@ -93,6 +94,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
 
   void attach() {  // apart from the constructor, where weak_from_this() is empty
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      parameters_[i].leaf = autograd::leaf_of(parameters_[i].tensor)->id();
       on_accumulated(parameters_[i].tensor, [self = weak_from_this(), i](const Tensor&) {
         if (const auto reducer = self.lock()) reducer->ready(i);
       });
@@ -107,7 +109,8 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     std::string name;
     Tensor tensor;
     std::size_t bucket = 0;
-    bool ready = false;  // its gradient of this pass is there
+    std::uint64_t leaf = 0;  // the number of the node that has our hook
+    bool ready = false;      // its gradient of this pass is there
   };
   struct Bucket {
     std::vector<std::size_t> parameters = {};
@@ -170,6 +173,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
   }
 
   void finish() {
+    check_thawed();
     std::vector<std::size_t> unused;
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (!parameters_[i].ready) unused.push_back(i);
@@ -205,20 +209,35 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     }
   }
 
+  // Who begins to require a gradient gets a new node, without our hook.
+  void check_thawed() {
+    for (const auto* list : {&parameters_, &frozen_}) {
+      for (const Parameter& p : *list) {
+        const auto* leaf = autograd::leaf_of(p.tensor);
+        if (!leaf || leaf->id() == p.leaf) continue;
+        fail_everywhere(concat("DataParallel: ", p.name, " was frozen when DataParallel was made, or since, and now ",
+                               "requires a gradient, which is not reduced; make a new DataParallel after "
+                               "requires_grad_()"));
+      }
+    }
+  }
+
+  [[noreturn]] void fail_everywhere(const std::string& text) {
+    group_.give_up(text);
+    fail(text);
+  }
   [[noreturn]] void fail_unused(const std::vector<std::size_t>& unused) {
     std::string names;
     for (std::size_t k = 0; k < std::min<std::size_t>(unused.size(), 4); ++k)
       names += (k > 0 ? ", " : "") + parameters_[unused[k]].name;
     if (unused.size() > 4) names += concat(" and ", static_cast<std::int64_t>(unused.size() - 4), " more");
-    const std::string text = concat("DataParallel: on rank ", group_.rank(), " backward() reached no gradient of ",
-                                    names, "; with DataParallelOptions{.find_unused = true} they count as zeros");
-    group_.give_up(text);
-    fail(text);
+    fail_everywhere(concat("DataParallel: on rank ", group_.rank(), " backward() reached no gradient of ", names,
+                           "; with DataParallelOptions{.find_unused = true} they count as zeros"));
   }
 
   const DataParallelOptions options_;
   ProcessGroup& group_;
-  std::vector<Parameter> parameters_;
+  std::vector<Parameter> parameters_, frozen_;
   std::vector<Tensor> buffers_;
   std::vector<Bucket> buckets_;  // in the order in which they are reduced
   std::uint64_t pass_ = 0;       // the backward pass that `ready` and `missing` are of

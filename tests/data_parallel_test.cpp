@@ -194,6 +194,32 @@ TEST_CASE("A parameter without a gradient is an error on every rank that names i
     CHECK_THAT(e, Contains("on rank 1") && Contains("norm.weight, norm.bias") && Contains("find_unused"));
 }
 
+TEST_CASE("A parameter that is frozen no more needs a new DataParallel, and is an error without") {
+  for (const bool from_the_start : {true, false}) {
+    const std::vector<std::string> errors = errors_of_ranks(2, [&](ProcessGroup& group) {
+      Net net;
+      fill(net, 3);
+      if (from_the_start) net.in.weight.requires_grad_(false);
+      const auto pass = [&](int i) { backward(loss_of(net, numbers({4, 6}, 10 * group.rank() + i), true)); };
+      {
+        DataParallel parallel(net, {.find_unused = true}, group);
+        pass(0);
+        net.in.weight.requires_grad_(false);
+        pass(1);
+        check_equal_everywhere(group, {net.in.bias.grad()}, "gradients");
+      }
+      net.in.weight.requires_grad_();
+      DataParallel again(net, {.find_unused = true}, group);
+      pass(2);
+      check_equal_everywhere(group, {net.in.weight.grad(), net.in.bias.grad()}, "gradients");
+      net.in.weight.requires_grad_(false);
+      net.in.weight.requires_grad_();
+      pass(3);
+    });
+    for (const std::string& e : errors) CHECK_THAT(e, Contains("in.weight") && Contains("make a new DataParallel"));
+  }
+}
+
 TEST_CASE("With find_unused they count as zeros, and what no rank uses keeps what it has") {
   const std::string error = error_of_ranks(2, [](ProcessGroup& group) {
     Net net;
