@@ -14,6 +14,14 @@ namespace mantissa::optim {
 
 using autograd::leaf_of;
 
+namespace {
+
+void drop_gradient(Tensor& parameter) {
+  if (parameter.requires_grad()) parameter.set_grad({});  // a frozen one has none
+}
+
+}  // namespace
+
 AsyncTrainer::AsyncTrainer(const Parameters& model, const AsyncTrainerOptions& options)
     : options_(options), names_(model.names) {
   check(!model.tensors.empty(), "AsyncTrainer: needs at least one parameter");
@@ -88,8 +96,14 @@ void AsyncTrainer::listen() {
 void AsyncTrainer::hand_over() {
   const NoGrad no_grad;
   for (Pair& p : pairs_) {
+    if (!p.model.requires_grad() || !p.master.requires_grad()) {  // frozen since
+      drop_gradient(p.model);
+      drop_gradient(p.master);
+      continue;
+    }
     autograd::LeafNode &from = *leaf_of(p.model), &to = *leaf_of(p.master);
     const std::scoped_lock lock(from.mutex, to.mutex);
+    from.set_dtype(p.master.dtype(), p.master.device());  // its node is a new one if it was frozen for a while
     to.grad = std::exchange(from.grad, {});
     autograd::GradientTags& tags = to.hooks().tags;
     tags = from.has_hooks() ? std::exchange(from.hooks().tags, {}) : autograd::GradientTags{};
@@ -133,7 +147,7 @@ void AsyncTrainer::step(std::function<void()> step_fn, bool async) {
   background_.start([this, step_fn = std::move(step_fn)] {
     struct Drop {  // whatever happens
       std::vector<Pair>& pairs;
-      ~Drop() { for (Pair& p : pairs) p.master.set_grad({}); }
+      ~Drop() { for (Pair& p : pairs) drop_gradient(p.master); }
     } drop{pairs_};
     try {
       step_fn();

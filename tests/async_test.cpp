@@ -331,6 +331,38 @@ TEST_CASE("masters are saved, loaded, and follow a model that somebody writes to
   CHECK(!same_bits(a.w1.detach(), full({6, 8}, 0.25, {.dtype = bf16})));
 }
 
+TEST_CASE("parameters may be frozen and thawed between steps, as in an ordinary loop", "[async][masters]") {
+  MANTISSA_PRINT_SEED();
+  for (const Dtype dtype : {f32, bf16}) {
+    Net a(dtype), b(dtype);
+    optim::AsyncTrainer trainer(a.parameters(), {.micro_batches = 2});
+    optim::Adam opt(trainer.optim_parameters(), {.lr = 0.01});
+    optim::Adam plain(b.parameters(), {.lr = 0.01}, {.master_weights = true});
+    const auto step = [&](std::uint64_t t) {
+      const Batch batch(t, 8);
+      trainer.forward_backward(batch.x, batch.y, loss_with(a));
+      trainer.step([&] { opt.step(); });
+      plain.zero_grad();
+      for (const std::int64_t from : {0, 4})
+        backward(loss_with(b)(batch.x.slice(0, from, from + 4), batch.y.slice(0, from, from + 4)) * Tensor(0.5));
+      plain.step();
+    };
+    for (std::uint64_t t = 0; t < 4; ++t) {
+      if (t == 2) a.w1.requires_grad_(false), b.w1.requires_grad_(false);
+      step(t);
+      check_equal(a, b);
+    }
+    a.w1.requires_grad_(), b.w1.requires_grad_();
+    const Tensor frozen = a.w1.detach().clone();
+    step(4);
+    CHECK(!same_bits(a.w1.detach(), frozen));
+    for (Tensor p : trainer.optim_parameters().tensors) p.requires_grad_(false);
+    const Tensor last = a.w2.detach().clone();
+    step(5);
+    CHECK(same_bits(a.w2.detach(), last));
+  }
+}
+
 TEST_CASE("bad use of AsyncTrainer is an error that says what to do", "[async]") {
   Net net;
   const Batch batch(1);
