@@ -81,6 +81,11 @@ std::string listed(std::span<const char* const> names) {
   return text;
 }
 
+std::int64_t groups_in(const NamedTensors& state) {
+  return std::ranges::count_if(
+      state, [](const auto& entry) { return entry.first.starts_with("group.") && entry.first.ends_with(".lr"); });
+}
+
 }  // namespace
 
 Parameters::Parameters(std::vector<Tensor> t) : tensors(std::move(t)), names(tensors.size()) {}
@@ -423,8 +428,13 @@ NamedTensors Optimizer::state_dict() const {
 void Optimizer::load_state_dict(const NamedTensors& state) {
   NamedTensors own = own_state();
   const std::string mismatch = io::describe_mismatch(own, state);
-  check(mismatch.empty(), type_name(), ".load_state_dict: ", mismatch,
-        "; was it saved by another optimizer or for another model?");
+  if (!mismatch.empty()) {
+    const std::int64_t saved = groups_in(state);
+    fail(type_name(), ".load_state_dict: ", mismatch, "; ",
+         saved != groups() ? concat("it was saved with ", saved, " groups of parameters, this optimizer has ", groups(),
+                                    ": load into the groups there were then, and call add_group for others after it")
+                           : "was it saved by another optimizer or for another model?");
+  }
   for (auto& [name, t] : own) {
     const auto found = std::ranges::find(state, name, &NamedTensors::value_type::first);
     t.copy_(found->second);

@@ -46,10 +46,18 @@ Scheduler::Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules)
   set_step(0);
 }
 
+std::vector<double> Scheduler::bases() const {
+  const auto groups = static_cast<std::size_t>(optimizer_->groups());
+  check(base_.size() == groups || schedules_.size() == 1, "Scheduler: the optimizer has got ", groups,
+        " groups since the scheduler was made for ", base_.size(), ", with a schedule for each; make a new one");
+  std::vector<double> all = base_;
+  while (all.size() < groups) all.push_back(optimizer_->lr(static_cast<int>(all.size())));
+  return all;
+}
+
 void Scheduler::set_step(std::int64_t step) {
   check(step >= 0, "Scheduler: the step must not be negative, got ", step);
-  check(static_cast<int>(base_.size()) == optimizer_->groups(), "Scheduler: the optimizer has got ",
-        optimizer_->groups(), " groups since the scheduler was made for ", static_cast<int>(base_.size()));
+  base_ = bases();
   const char* name = optimizer_->has("beta1") ? "beta1" : "momentum";
   struct Values {
     double lr;
@@ -78,8 +86,9 @@ std::vector<double> Scheduler::get_last_lr() const {
 }
 
 NamedTensors Scheduler::state_dict() const {
+  const std::vector<double> base = bases();
   return {{"step", scalar(static_cast<double>(step_), {.dtype = i64})},
-          {"base_lr", from_data<double>(base_, {static_cast<std::int64_t>(base_.size())})}};
+          {"base_lr", from_data<double>(base, {static_cast<std::int64_t>(base.size())})}};
 }
 void Scheduler::load_state_dict(const NamedTensors& state) {
   const std::string mismatch = io::describe_mismatch(state_dict(), state);

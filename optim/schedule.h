@@ -73,7 +73,8 @@ struct ChainedScheduler {
 class Scheduler {
  public:
   // Sets the rate of step 0 at once. The optimizer's present rates are the bases. One schedule for all
-  // groups, or one per group.
+  // groups, or one per group. A group that is added later follows the one for all from its next step on, and the rate
+  // that it was added with is its base.
   Scheduler(Optimizer& optimizer, Schedule schedule)
       : Scheduler(optimizer, std::vector<Schedule>{std::move(schedule)}) {}
   Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules);
@@ -90,6 +91,8 @@ class Scheduler {
   void load_state_dict(const NamedTensors& state);
 
  private:
+  std::vector<double> bases() const;  // also of groups that are new
+
   Optimizer* optimizer_;
   std::vector<Schedule> schedules_;  // one, or one per group
   std::vector<double> base_;

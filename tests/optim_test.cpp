@@ -308,6 +308,11 @@ TEST_CASE("a state of another optimizer or model is refused and changes nothing"
   Tensor other = zeros({4}).requires_grad_();
   CHECK_THAT(message_of([&] { adam.load_state_dict(optim::Adam({other}).state_dict()); }),
              Catch::Matchers::Contains("[4]"));
+  Tensor more = initial();
+  optim::Adam two({initial()});
+  two.add_group({more}, {});
+  CHECK_THAT(message_of([&] { adam.load_state_dict(two.state_dict()); }),
+             Catch::Matchers::Contains("saved with 2 groups of parameters, this optimizer has 1: load into"));
   CHECK(same(adam.state_dict(), before));
 }
 

@@ -63,6 +63,24 @@ TEST_CASE("groups may have schedules of their own, and a skipped step does not a
   CHECK_THAT(message_of([&] { schedule.step(); }), Contains("has got 3 groups"));
 }
 
+TEST_CASE("a group that is added later follows the schedule of all, and a resumed run has the same rates", "[optim]") {
+  Tensor p = zeros({1}).requires_grad_(), q = zeros({1}).requires_grad_();
+  optim::Adam opt({p}, {.lr = 0.1}), resumed({p}, {.lr = 0.1});
+  const optim::ExponentialLR halves{.gamma = 0.5};
+  optim::Scheduler schedule(opt, halves), again(resumed, halves);
+  schedule.step();
+  opt.add_group({q}, {.lr = 0.8});
+  resumed.add_group({q}, {.lr = 0.3});
+  CHECK(schedule.get_last_lr() == std::vector<double>{0.05, 0.8});
+  const optim::NamedTensors optimizer_state = opt.state_dict(), state = schedule.state_dict();
+  schedule.step();
+  CHECK(schedule.get_last_lr() == std::vector<double>{0.025, 0.2});
+  resumed.load_state_dict(optimizer_state);
+  again.load_state_dict(state);
+  again.step();
+  CHECK(again.get_last_lr() == schedule.get_last_lr());
+}
+
 TEST_CASE("a schedule that cycles momentum sets beta1 or momentum, or says that there is neither", "[optim]") {
   Tensor p = zeros({1}).requires_grad_();
   optim::Adam adam({p});
