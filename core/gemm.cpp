@@ -20,6 +20,7 @@ struct Way {
 };
 // In the order in which they are asked: what is said of a way holds for what those before it have left.
 constexpr Way ways[] = {
+    {is_dot, multiply_dot},
     {is_minute, multiply_by_loops},
     {is_tiny_and_short, multiply_tiny},
     {is_tiny, multiply_tiny, true},

@@ -44,6 +44,10 @@ inline constexpr double good_piece = 8e6;   // below this, packing the same pane
 inline constexpr std::int64_t most_pieces = 32;
 struct Grid { std::int64_t down = 1, across = 1; };  // how many pieces a matrix is cut into
 
+// One sum (core/gemm_dot.cpp).
+bool is_dot(const Product& p);
+void multiply_dot(const Product& p);
+
 // Small ones (core/gemm_small.cpp): plain loops; matrices of a few elements, as rotations of points; a column by a row;
 // batches of small matrices.
 bool is_minute(const Product& p);

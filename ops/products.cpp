@@ -12,6 +12,7 @@ struct Dot {
   static constexpr const char* args[] = {"a", "b"};
   static constexpr auto autocast = CastPolicy::promote;
   static constexpr bool differentiable = true;
+  static constexpr bool widens_itself = true;  // a product of halves is summed in f32 as it is
 
   static Tensor compose(const Dot&, const Tensor& a, const Tensor& b) {
     check(a.dim() == 1 && b.dim() == 1, "needs two vectors, got ", a, " and ", b);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Lists the CPU kernels that have no CUDA version: cuda_kernels_test.sh NM CPU_OBJECTS... -- CUDA_OBJECTS...
-# Fails when there is one. gemm_f64, gemm_half*, gemm_few_rows, gemm_small, gemm_tiny, winograd* and depthwise* are parts of gemm and
+# Fails when there is one. gemm_dot, gemm_f64, gemm_half*, gemm_few_rows, gemm_small, gemm_tiny, winograd* and depthwise* are parts of gemm and
 # conv2d, which CUDA has as a whole;
 # resample is made of index_select there, read_grid* of gathers, argsort_place of argsort, reduce_norm of a square, a sum
 # and a root, reduce_nansum of nan_to_num and a sum,
@@ -26,7 +26,7 @@ shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # shellcheck disable=SC2086
-cpu_only='dense_.*|add_product|solve_lower|gemm_f64|gemm_(half|few_rows|small|tiny).*|winograd.*|depthwise.*|resample|read_grid.*|argsort_place|reduce_(norm|nansum|truth)|spread|sum_bags|count_between|count_values|constant_pad|triangle|moved|moved_to_last|find_rows|philox_bits|can_[a-z_]*|[a-z0-9_]*_channels(_backward)?'
+cpu_only='dense_.*|add_product|solve_lower|gemm_(dot|f64)|gemm_(half|few_rows|small|tiny).*|winograd.*|depthwise.*|resample|read_grid.*|argsort_place|reduce_(norm|nansum|truth)|spread|sum_bags|count_between|count_values|constant_pad|triangle|moved|moved_to_last|find_rows|philox_bits|can_[a-z_]*|[a-z0-9_]*_channels(_backward)?'
 names mantissa::cpu_backend::baseline $cpu | grep -vxE "$cpu_only" >"$work/cpu"
 printf 'conv2d\ngemm\n' | sort -u - "$work/cpu" >"$work/wanted"
 names mantissa::cuda_backend "$@" >"$work/cuda"

@@ -22,7 +22,7 @@ const Case cases[] = {{1, 1, 129}, {1, 40, 33},  {13, 31, 7},    {14, 32, 16},  
                       {2, 50, 700}, {5, 13, 77},   {8, 200, 64},   {16, 47, 1030}, {31, 600, 900},
                       {1, 701, 67}, {1, 5000, 1}, {1027, 1, 41},  {35, 1, 4099}, {700, 3, 3},     {3, 900, 4},
                       {700, 2, 70}, {333, 6, 129}, {64, 61, 1024}, {90, 17, 2048}, {900, 1, 8},    {517, 1, 16},
-                      {1, 1030, 5}, {101, 9, 65},  {40, 16, 1101}, {37, 15, 1030}};
+                      {1, 1030, 5}, {101, 9, 65},  {40, 16, 1101}, {37, 15, 1030}, {1, 1, 17},    {1, 1, 4259}};
 
 // A matrix of `t` in one of four layouts: by rows, by columns, every other row of a larger one, every other column.
 Tensor matrix(std::int64_t rows, std::int64_t columns, Dtype t, int layout) {
@@ -115,6 +115,35 @@ TEST_CASE("products have the same bits for any number of threads, and in any lay
       }
     }
   }
+  set_num_threads(before);
+}
+
+TEST_CASE("a product of two vectors keeps its digits however long it is, and its bits however they lie") {
+  const int before = num_threads();
+  const Isa isa_before = cpu_backend::isa();
+  constexpr std::int64_t n = 1'000'003;
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (isa > cpu_backend::best_isa()) continue;
+    cpu_backend::set_isa(isa);
+    for (Dtype t : {f64, f32, f16, bf16}) {
+      INFO(cpu_backend::name_of(isa) << " " << name_of(t));
+      const Tensor a = full({n}, 0.1, {.dtype = t}), b = cast(rand({2 * n}, {.dtype = f64}) - 0.5, t);
+      const Tensor tenths = empty({1, 1}, {.dtype = t == f64 ? f64 : f32});  // of halves, not rounded
+      kernels::gemm(cpu, tenths.view(), unsqueeze(a, 0).view(), ones({n, 1}, {.dtype = t}).view(), {});
+      const double wanted = a[0].item<double>() * n;
+      CHECK(std::abs(tenths.item<double>() - wanted) <= (t == f64 ? 1e-13 : 5e-6) * wanted);
+      const Tensor apart = slice(b, 0, 0, 2 * n, 2), dense = apart.contiguous();
+      set_num_threads(1);
+      const Tensor one = dot(a, dense);
+      CHECK(wrong(one, dot(cast(a, f64), cast(dense, f64)), n) == "");
+      set_num_threads(3);
+      CHECK(test::same_bits(dot(a, dense), one));
+      CHECK(test::same_bits(dot(a, apart), one));
+      CHECK(test::same_bits(dot(apart, a), one));
+      CHECK(test::same_bits(dot(expand(a[0], {n}), apart), one));
+    }
+  }
+  cpu_backend::set_isa(isa_before);
   set_num_threads(before);
 }
 
