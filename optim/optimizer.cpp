@@ -81,6 +81,11 @@ std::string listed(std::span<const char* const> names) {
   return text;
 }
 
+// Of a half parameter with a master: in f32. One that was frozen has a new node, which does not know it.
+void sum_gradients_in(Dtype dtype, const Tensor& parameter) {
+  if (auto* leaf = leaf_of(parameter)) leaf->set_dtype(dtype, parameter.device());
+}
+
 std::int64_t groups_in(const NamedTensors& state) {
   return std::ranges::count_if(
       state, [](const auto& entry) { return entry.first.starts_with("group.") && entry.first.ends_with(".lr"); });
@@ -178,7 +183,7 @@ void Optimizer::place(Group& g) const {
       }
       g.versions[i] = version;
     }
-    if (auto* leaf = leaf_of(g.parameters[i])) leaf->set_dtype(compute, device);  // gradients are summed in f32
+    sum_gradients_in(compute, p);
   }
 }
 
@@ -308,6 +313,7 @@ void Optimizer::zero_grad(bool set_to_none) {
   const ProfileRange range(ProfileKind::library, "optimizer zero_grad");
   for (const Group& g : groups_) {
     for (Tensor p : g.parameters) {
+      if (memory_.master_weights) sum_gradients_in(compute_dtype(p.dtype()), p);
       if (set_to_none) {
         if (p.requires_grad()) p.set_grad({});  // without a look at it: it may be still to scale (autograd/hooks.h)
       } else if (Tensor gradient = p.grad(); gradient.defined()) {
@@ -442,6 +448,7 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
   for (Group& g : groups_) {
     g.hyper_values = g.hyper.to_vector<double>();
     for (std::size_t i = 0; i < g.masters.size(); ++i) {
+      if (memory_.master_weights) sum_gradients_in(compute_dtype(g.parameters[i].dtype()), g.parameters[i]);
       if (g.masters[i].defined()) g.versions[i] = g.parameters[i].storage()->version() - 1;  // compare at the next step
     }
   }

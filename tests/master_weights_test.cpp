@@ -69,6 +69,23 @@ TEST_CASE("gradients of half parameters are summed in f32", "[optim][masters]") 
   CHECK(same_bits(plain.grad(), ones({3}, {.dtype = f16})));  // where f16 stays
 }
 
+TEST_CASE("so are those of a parameter that was frozen for a while, after zero_grad or load_state_dict",
+          "[optim][masters]") {
+  for (const bool load : {false, true}) {
+    Tensor p = ones({3}, {.dtype = f16}).requires_grad_();
+    optim::Sgd opt({p}, {.lr = 1}, {.master_weights = true});
+    p.requires_grad_(false);
+    p.requires_grad_();
+    if (load) opt.load_state_dict(opt.state_dict());
+    else opt.zero_grad();
+    amp::GradScaler scaler({.init_scale = 8});
+    backward(scaler.scale((p * full({3}, 0x1p-12, {.dtype = f16})).to(f32).sum()));
+    CHECK(p.grad().dtype() == f32);
+    scaler.step(opt);
+    CHECK(same_bits(opt.master(0), full({3}, 1 - 0x1p-12)));
+  }
+}
+
 TEST_CASE("a scaler takes the f32 gradients of an f16 model", "[optim][masters]") {
   MANTISSA_PRINT_SEED();
   Tensor w = random_tensor({8, 4}, 1).to(f16).requires_grad_(), control = w.detach().to(f32).requires_grad_();
