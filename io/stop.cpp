@@ -22,11 +22,13 @@ void catch_stop_signals() {
     sigaddset(&signals, signal);
     std::signal(signal, SIG_DFL);  // a shell starts background programs with SIGINT ignored
   }
+  struct sigaction hangup;
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals] {
     int signal = 0;
     while (sigwait(&signals, &signal) == 0) {
-      if (asked.exchange(true)) std::_Exit(128 + signal);
+      if (asked.exchange(true) && signal != SIGHUP) std::_Exit(128 + signal);
     }
   }).detach();
 }

@@ -1,7 +1,7 @@
 // Stopping when asked to, with what has been learnt saved:
 //
 //   io::catch_stop_signals();                        // the first line of main
-//   while (step < steps && !io::stop_asked()) ...    // Ctrl-C or SIGTERM: leave the loop and save a checkpoint
+//   while (step < steps && !io::stop_asked()) ...    // Ctrl-C, SIGTERM or a lost terminal: save a checkpoint and end
 //
 // Instead of a signal handler, which may not be used with this library: it would run on the stack of whatever it
 // interrupts, and a product inside oneDNN's generated code does not survive that (seen: a corrupted heap after Ctrl-C).
@@ -10,6 +10,8 @@
 namespace mantissa::io {
 
 // From here on SIGINT and SIGTERM do not end the program but make stop_asked() true; the second one ends it at once.
+// So does SIGHUP, which comes when the terminal is closed or its connection breaks, except that it never ends the
+// program, because it often comes twice; under nohup it stays ignored.
 // A thread waits for them, and every thread made from here on leaves them to it: call it before others are made.
 // Further calls do nothing.
 void catch_stop_signals();

@@ -4,7 +4,8 @@
 //
 // It sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and MANTISSA_JOB_TOKEN, and where
 // nothing else is said divides the cores among the ranks (MANTISSA_NUM_THREADS). When a rank fails, it says which, ends
-// the others and returns the rank's exit code. Ctrl-C and SIGTERM go to all ranks, which have half a minute to save.
+// the others and returns the rank's exit code. Ctrl-C, SIGTERM and SIGHUP go to all ranks, which have half a minute to
+// save.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <mantissa/core/error.h>
@@ -21,6 +22,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace mantissa;
@@ -154,6 +156,10 @@ int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
     const timespec tenth{0, 100'000'000};
     siginfo_t sender{};
     const int signal = ::sigtimedwait(&watched, &sender, &tenth);
+    if (signal == SIGHUP) {  // of a lost terminal: however often it comes, the ranks save and end
+      send_all(ranks, signal);
+      if (!std::exchange(asked, true)) killed_at.emplace(saving);
+    }
     if (signal == SIGINT || signal == SIGTERM) {
       // a terminal's Ctrl-C has gone to the ranks, too
       if (sender.si_code != SI_KERNEL || asked) send_all(ranks, asked ? SIGKILL : signal);
@@ -172,6 +178,8 @@ int main(int argc, char** argv) try {
   ::signal(SIGCHLD, SIG_DFL);  // whoever started this may have ignored it, and then no rank could be waited for
   ::sigemptyset(&watched);
   for (const int s : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&watched, s);
+  struct sigaction hangup;
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) ::sigaddset(&watched, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &watched, &before);  // they are waited for in watch()
 
   distributed::Socket listener;

@@ -1,11 +1,11 @@
 // kill -9 while a checkpoint is being saved: what is on the disk is the previous or a later checkpoint,
 // complete. Two ways: at a random moment, and at every single step of a save in turn.
 // $MANTISSA_KILL_TRIALS sets the number of random kills (scripts/kill_test.sh asks for 200).
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <random>
@@ -161,5 +161,36 @@ TEST_CASE("SIGTERM and Ctrl-C ask a program to stop, and the second one stops it
     REQUIRE(waitpid(child, &status, 0) == child);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 128 + signal));
     for (const int end : {ready[0], ready[1], seen[0], seen[1]}) close(end);
+  }
+}
+
+TEST_CASE("a lost terminal asks a program to stop, however often it says so, except under nohup") {
+  for (const bool nohup : {false, true}) {
+    int ready[2], go[2], seen[2];
+    REQUIRE((pipe(ready) == 0 && pipe(go) == 0 && pipe(seen) == 0));
+    const pid_t child = fork();
+    if (child == 0) {
+      std::signal(SIGHUP, nohup ? SIG_IGN : SIG_DFL);
+      io::catch_stop_signals();
+      char byte = 'r';
+      if (write(ready[1], &byte, 1) != 1 || read(go[0], &byte, 1) != 1) _exit(1);
+      for (int i = 0; i < (nohup ? 20 : 10'000) && !io::stop_asked(); ++i) usleep(1000);
+      byte = io::stop_asked() ? 's' : 'r';
+      if (write(seen[1], &byte, 1) != 1) _exit(1);
+      for (;;) usleep(1000);
+    }
+    char byte = 0;
+    REQUIRE(read(ready[0], &byte, 1) == 1);
+    kill(child, SIGHUP);
+    REQUIRE(write(go[1], &byte, 1) == 1);
+    REQUIRE(read(seen[0], &byte, 1) == 1);
+    CHECK(byte == (nohup ? 'r' : 's'));
+    kill(child, SIGHUP);
+    usleep(20'000);
+    int status = 0;
+    CHECK(waitpid(child, &status, WNOHANG) == 0);  // it may go on saving
+    kill(child, SIGKILL);
+    REQUIRE(waitpid(child, &status, 0) == child);
+    for (const int end : {ready[0], ready[1], go[0], go[1], seen[0], seen[1]}) close(end);
   }
 }

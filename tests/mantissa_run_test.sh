@@ -41,6 +41,18 @@ wait "$child" || code=$?
 [ ! -s "$work/err" ] || fail "SIGTERM: errors are printed"
 steps=$(sed -n 's/.*go on with.*/yes/p' "$work/out")
 [ "$steps" = yes ] || fail "SIGTERM: no word of how to go on"
+
+# So when the terminal is lost, which all of them hear, and some twice.
+# shellcheck disable=SC2086
+"$run" -n 2 "$mnist" $tiny --epochs 100000 --save "$work/lost.ckpt" --save-every 1 >"$work/out" 2>"$work/err" &
+child=$!
+while [ ! -f "$work/lost.ckpt" ] && kill -0 "$child" 2>/dev/null; do sleep 0.05; done
+kill -HUP $(cat "/proc/$child/task/$child/children") "$child"
+code=0
+wait "$child" || code=$?
+[ "$code" -eq 130 ] || fail "SIGHUP: exit code $code, not 130"
+grep -q "go on with" "$work/out" || fail "SIGHUP: nothing is saved"
+
 together 2 --epochs 1 --schedule constant --save "$work/one.ckpt" || fail "one epoch (exit code $?)"
 together 2 --epochs 2 --schedule constant --resume "$work/one.ckpt" --save "$work/resumed.ckpt" || fail "resume (exit code $?)"
 together 2 --epochs 2 --schedule constant --save "$work/undisturbed.ckpt" || fail "two epochs (exit code $?)"

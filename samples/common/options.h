@@ -37,8 +37,8 @@ struct Program {
   std::vector<Flag> flags = {};
 };
 
-// Fills in the options and applies seed and threads; Ctrl-C and SIGTERM from now on only ask for an end
-// (interrupted()). Throws Exit after --help or a mistake, which has been explained in one line.
+// Fills in the options and applies seed and threads; Ctrl-C, SIGTERM and a lost terminal from now on only ask for an
+// end (interrupted()). Throws Exit after --help or a mistake, which has been explained in one line.
 void configure(int argc, char** argv, const Program& program, Options& o);
 // The --model of a command line, or `usual`: for a sample whose defaults depend on it.
 std::string asked_model(int argc, char** argv, const std::string& usual);
