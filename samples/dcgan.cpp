@@ -88,7 +88,11 @@ int run(int argc, char** argv) {
     nn::eval(generator);
     const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(shown); });
     nn::train(generator);
-    io::save_image_grid(picture, drawn.to(f32).to(cpu) * 0.5 + 0.5);
+    try {
+      io::save_image_grid(picture, drawn.to(f32).to(cpu) * 0.5 + 0.5);
+    } catch (const Error& e) {  // a full disk is no reason to stop training
+      run.note(concat("warning: no picture: ", e.what()));
+    }
     return samples::Values{};
   });
   run.onnx(generator, reshape(linspace(-1, 1, 128), {2, 64}), {.input_names = {"noise"}, .output_names = {"picture"}},

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "common/gpt2_folder.h"
+#include "common/hf_folder.h"
 #include "common/writing.h"
 
 using namespace mantissa;
@@ -116,6 +117,7 @@ int run(int argc, char** argv) {
   if (given) bpe = given->bpe;
   else if (!from_file) bpe = data::train_bpe(text.bytes, config.vocabulary);
   check(bpe || exported.empty(), "--export with --tokens needs --model: the tokenizer that made them");
+  if (!exported.empty()) samples::make_folder(exported);
   if (given) config = given->config;
   else if (bpe) config.vocabulary = bpe->size();
   check(!bpe || bpe->size() <= config.vocabulary, folder, ": the tokenizer has ", bpe ? bpe->size() : 0,

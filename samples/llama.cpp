@@ -6,6 +6,7 @@
 //   llama --minutes 10                                        a small one, with a vocabulary of its own
 //   llama --model Qwen3-0.6B --chat "What is a tape?"         asks a model that was trained on chats
 //   llama --help
+#include "common/hf_folder.h"
 #include "common/llama_model.h"
 #include "common/writing.h"
 
@@ -59,6 +60,7 @@ int run(int argc, char** argv) {
   if (given) bpe = given->bpe;
   else if (!from_file) bpe = data::train_bpe(text.bytes, config.vocab_size);
   check(bpe || exported.empty(), "--export with --tokens needs --model: the tokenizer that made them");
+  if (!exported.empty()) samples::make_folder(exported);
   if (given) config = given->config;
   else if (bpe)
     config.vocab_size = bpe->size(), config.bos_token_id = bpe->size() - 1, config.eos_token_id = {bpe->size() - 1};

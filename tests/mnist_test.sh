@@ -49,11 +49,29 @@ wait "$child" || code=$?
 [ "$code" -eq 130 ] || fail "SIGINT: exit code $code, not 130"
 trains --model mlp --resume "$work/stop.ckpt"
 
-# A checkpoint that cannot be written is said, does not stop the training, and fails the run at its end.
-code=0
+# A checkpoint that can never be written is refused before the training; one that cannot be written any more is said, does
+# not stop the training, and fails the run at its end.
+refuses 1 "$work/no/such/folder.ckpt" --model mlp --save "$work/no/such/folder.ckpt"
+grep -q epoch "$work/out" && fail "it trained first"
+mkdir "$work/here"
 # shellcheck disable=SC2086
-"$mnist" $tiny --model mlp --epochs 2 --save "$work/no/such/folder.ckpt" >"$work/out" 2>"$work/err" || code=$?
-[ "$code" -eq 1 ] && [ "$(grep -c 'not saved' "$work/out")" -eq 2 ] || fail "unwritable checkpoint: exit code $code"
+"$mnist" $tiny --model mlp --epochs 100000 --save "$work/here/a.ckpt" --save-every 1 >"$work/out" 2>"$work/err" &
+child=$!
+while [ ! -f "$work/here/a.ckpt" ] && kill -0 "$child" 2>/dev/null; do sleep 0.1; done
+mv "$work/here" "$work/there"
+while ! grep -q "not saved" "$work/out" && kill -0 "$child" 2>/dev/null; do sleep 0.1; done
+kill -INT "$child"
+code=0
+wait "$child" || code=$?
+[ "$code" -eq 1 ] || fail "unwritable checkpoint: exit code $code"
+
+# Where the output cannot be written, the training goes on.
+# shellcheck disable=SC2086
+"$mnist" $tiny --model mlp --save "$work/full.ckpt" >/dev/full 2>"$work/err" || fail "no room for the output"
+cmp "$work/a.ckpt" "$work/full.ckpt" || fail "no room for the output: another result"
+
+trains --model mlp --save "$work/full.ckpt"
+grep -q "full.ckpt will be replaced" "$work/out" || fail "an old checkpoint is replaced without a word"
 
 refuses 2 --batch --batch 0
 refuses 2 --amp --amp fp8

@@ -56,6 +56,24 @@ trains "$@" --amp f16 --resume "$work/whole.ckpt"  # at its end
 grep -q "resumed from .*whole.ckpt after .* nothing more is saved" "$work/out" || fail "--resume does not say where the run goes on"
 cmp "$work/whole.ckpt" "$work/parts.ckpt" || fail "the resumed run ended differently"
 
+if grep -q -e "--target " "$work/help"; then  # a goal that is reached is reached after a resumption, too
+  trains "$@" --epochs 5 --target 0 --save "$work/goal.ckpt"
+  cp "$work/goal.ckpt" "$work/again.ckpt"
+  trains "$@" --epochs 5 --target 0 --save "$work/again.ckpt" --resume "$work/again.ckpt"
+  cmp "$work/goal.ckpt" "$work/again.ckpt" || fail "resumed after its goal it trained on"
+fi
+if grep -q -e "--picture " "$work/help"; then
+  trains "$@" --picture "$work/none/drawn.png" --save "$work/drawn.ckpt"
+  grep -q "no picture" "$work/out" && [ -s "$work/drawn.ckpt" ] || fail "a picture that cannot be written"
+fi
+if grep -q -e "--muon " "$work/help"; then  # a schedule with a peak of its own takes each optimizer's
+  trains "$@" --schedule onecycle --muon 0.01 --save "$work/slow.ckpt"
+  trains "$@" --schedule onecycle --muon 0.04 --save "$work/fast.ckpt"
+  ! cmp -s "$work/slow.ckpt" "$work/fast.ckpt" || fail "--muon changes nothing"
+fi
+if grep -q -e "--export " "$work/help"; then refuses 1 "$work/whole.ckpt" "$@" --export "$work/whole.ckpt"; fi
+refuses 1 "$work/none" "$@" --save "$work/none/x.ckpt"
+
 # Ctrl-C in the middle of a long run.
 # shellcheck disable=SC2086
 "$sample" "$@" $endless --save "$work/stop.ckpt" --save-every 1 >"$work/out" 2>"$work/err" &

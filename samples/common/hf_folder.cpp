@@ -83,9 +83,14 @@ void check_has(const io::NamedTensors& weights, const std::string& name, const D
     io::fail_format(path, "asks for ", name, " ", sizes, ", the weights have ", found->second);
 }
 
+void make_folder(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  const io::AtomicFile possible(folder + "/config.json");
+}
+
 void write_folder(const std::string& folder, const Json& config, const io::NamedTensors& weights,
                   const data::Bpe& bpe) {
-  std::filesystem::create_directories(folder);
+  make_folder(folder);
   io::save_safetensors(folder + "/model.safetensors", weights, {{"format", "pt"}});
   bpe.save(folder + "/tokenizer.json");
   for (const auto& [name, text] :

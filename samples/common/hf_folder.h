@@ -25,7 +25,9 @@ mantissa::io::NamedTensors read_weights(const std::string& folder, const std::st
 void check_has(const mantissa::io::NamedTensors& weights, const std::string& name, const mantissa::Dims& sizes,
                const std::string& path);
 
-// Makes the folder where there is none. transformers' AutoModel and AutoTokenizer read it.
+// Makes the folder where there is none; Error where nothing can be written to it. To be called before training, too.
+void make_folder(const std::string& folder);
+// transformers' AutoModel and AutoTokenizer read it.
 void write_folder(const std::string& folder, const Json& config, const mantissa::io::NamedTensors& weights,
                   const mantissa::data::Bpe& bpe);
 

@@ -1,10 +1,12 @@
 #include "run.h"
 
 #include <fmt/format.h>
+#include <mantissa/io/file.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
@@ -27,6 +29,27 @@ std::string text_of(const Values& values) {  // "loss 0.1234, test accuracy 98.7
   return text;
 }
 
+// A full disk behind the output, or a terminal that is gone, is no reason to stop training.
+void say(std::string line) {
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+std::string line_of(const nlohmann::json& j) {  // paths, and what a model writes, need not be UTF-8
+  return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// A mistake in the name of what is written in the end is found out before the training, not after it.
+void check_writable(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths)
+    if (!path.empty()) const io::AtomicFile possible(path);
+}
+
+bool is_another_file(const std::string& path, const std::string& than) {  // that is there
+  std::error_code none;
+  return std::filesystem::exists(path, none) && !std::filesystem::equivalent(path, than, none);
+}
+
 }  // namespace
 
 Device device_of(const Options& o) {
@@ -44,8 +67,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::Nam
   return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = o.lr});
 }
 
-optim::Schedule make_schedule(const Options& o, std::int64_t steps) {
-  if (o.schedule == "onecycle") return optim::OneCycleLR{.max_lr = o.lr, .total_steps = steps};
+optim::Schedule make_schedule(const Options& o, std::int64_t steps, double lr) {
+  if (o.schedule == "onecycle") return optim::OneCycleLR{.max_lr = lr, .total_steps = steps};
   if (o.schedule == "constant") return [](std::int64_t) { return 1.0; };
   return [steps](std::int64_t step) {  // cosine: a twentieth to warm up, then half a cosine down to 0
     const double part = static_cast<double>(step + 1) / static_cast<double>(steps), warm = 0.05;
@@ -92,8 +115,8 @@ optim::Optimizer& Run::optimizer(const std::string& area, const nn::NamedTensors
 
 optim::Optimizer& Run::optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made) {
   optim::Optimizer* optimizer = optimizers_.emplace_back(std::move(made)).get();
-  schedulers_.emplace_back(*optimizer,
-                           make_schedule(o_, o_.minutes > 0 ? minute_positions : o_.epochs * plan_.steps_per_epoch));
+  const std::int64_t steps = o_.minutes > 0 ? minute_positions : o_.epochs * plan_.steps_per_epoch;
+  schedulers_.emplace_back(*optimizer, make_schedule(o_, steps, optimizer->lr()));
   parts_.push_back({area, [optimizer] { return optimizer->state_dict(); },
                     [optimizer](const NamedTensors& s) { optimizer->load_state_dict(s); }});
   return *optimizer;
@@ -233,6 +256,7 @@ void Run::save() {
     c.put("run",
           {{"position", from_data<std::int64_t>(std::vector{step_, plan_.steps_per_epoch, o_.batch, seed}, {4})}});
     if (o_.minutes > 0) c.put("run", {{"seconds", scalar(elapsed(), {.dtype = f64})}});
+    if (stopped_) c.put("run", {{"stopped", scalar(1, {.dtype = i64})}});
     io::save_checkpoint(o_.save, c);
     saved_ = true;
   } catch (const std::exception& e) {  // bad_alloc, too
@@ -253,10 +277,14 @@ void Run::resume(const std::string& path) {
   set_rng_state(io::rng_from_tensor(c.tensor("rng.state")));
   step_ = position[0];
   seed_ = static_cast<std::uint64_t>(position[3]);
-  for (const auto& [name, value] : c.get("run")) if (name == "seconds") before_ = value.item<double>();
+  for (const auto& [name, value] : c.get("run")) {
+    if (name == "seconds") before_ = value.item<double>();
+    if (name == "stopped") measure();  // which stops again, if the goal of this run is not a higher one
+  }
 }
 
 void Run::start(const std::string& source, std::int64_t parameters) {
+  if (world.is_first()) check_writable({o_.save, o_.onnx, o_.profile});
   check(world.size() == 1 || !parallel_.empty(), "this sample trains in one process, not in ", world.size());
   if (world.size() > 1) note(concat("process group of ", world.size(), " ranks, each with batches of ", o_.batch));
   const std::string precision = o_.amp == "off" ? "f32" : o_.amp + " mixed precision";
@@ -274,12 +302,13 @@ void Run::start(const std::string& source, std::int64_t parameters) {
                               {"seed", o_.seed},
                               {"device", concat(device)},
                               {"threads", num_threads()}};
-    fmt::print("{}\n", j.dump());
+    say(line_of(j));
   } else {
-    fmt::print("{}\n{} with {} parameters, {}, {} at {}, batch {}, {}, {} threads\n", source, o_.model, parameters,
-               precision, o_.optimizer, o_.lr, o_.batch, concat(device), num_threads());
+    say(fmt::format("{}\n{} with {} parameters, {}, {} at {}, batch {}, {}, {} threads", source, o_.model, parameters,
+                    precision, o_.optimizer, o_.lr, o_.batch, concat(device), num_threads()));
   }
-  std::fflush(stdout);
+  if (is_another_file(o_.save, o_.resume))
+    note(concat(o_.save, " will be replaced; --resume ", o_.save, " would go on from it"));
   if (!o_.resume.empty()) {
     resume(o_.resume);
     note(concat("resumed from ", o_.resume, " after ", step_, " steps",
@@ -325,10 +354,7 @@ void Run::save_onnx() const {
 
 void Run::note(const std::string& text) const {
   if (!world.is_first()) return;
-  using nlohmann::json;  // what a model writes need not be UTF-8
-  const auto dump = [](const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); };
-  fmt::print("{}\n", o_.json ? dump({{"event", "note"}, {"text", text}}) : text);
-  std::fflush(stdout);
+  say(o_.json ? line_of({{"event", "note"}, {"text", text}}) : text);
 }
 
 void Run::print(const char* event, const std::string& text, const Values& values) const {
@@ -339,8 +365,7 @@ void Run::print(const char* event, const std::string& text, const Values& values
       j[name] = static_cast<std::int64_t>(value);
     else j[name] = value;
   }
-  fmt::print("{}\n", o_.json ? j.dump() : text);
-  std::fflush(stdout);
+  say(o_.json ? line_of(j) : text);
 }
 
 }  // namespace samples

@@ -56,7 +56,8 @@ struct Plan {
 // The options' device. Of several processes on a machine each has a GPU of its own, where "cuda" names none.
 Device device_of(const Options& o);
 std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters);
-optim::Schedule make_schedule(const Options& o, std::int64_t steps);
+// `lr`: the peak, where a schedule has its own and not the optimizer's.
+optim::Schedule make_schedule(const Options& o, std::int64_t steps, double lr);
 
 class Run {
  public:
