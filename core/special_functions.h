@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "core/formula_functions.h"
 #include "core/gamma_functions.h"
@@ -27,6 +28,12 @@ template <int n, class T> MANTISSA_HD inline T chebyshev(T t, const double (&c)[
     now = next;
   }
   return t * now - before + T(c[0]);
+}
+
+// Of a number, or of all of a vector. (Where all arguments are near 0, what is for the others is left out.)
+template <class Truth> MANTISSA_HD inline bool holds(const Truth& c) {
+  if constexpr (std::is_same_v<Truth, bool>) return c;
+  else return all(c);
 }
 
 // --- modified Bessel functions of the first kind, times exp(-|x|) ---
@@ -49,7 +56,9 @@ template <class T> MANTISSA_HD inline T bessel_i0e(T x) {
       3.8116806693526224e-15, 1.7725601330565264e-15, -3.4254856196772191e-16, -2.8276239805165835e-16,
       3.4612228676974611e-17, 4.46562142029676e-17, -4.8305044859441821e-18, -7.233180487874754e-18};
   const T a = abs(x), low = select(a < T(8), a, T(8)), high = select(a > T(8), a, T(8));
-  const T y = select(a > T(8), chebyshev(T(16) / high - T(1), far) / sqrt(high), chebyshev(low * T(0.25) - T(1), near));
+  const T below = chebyshev(low * T(0.25) - T(1), near);
+  if (holds(a <= T(8))) return below;
+  const T y = select(a > T(8), chebyshev(T(16) / high - T(1), far) / sqrt(high), below);
   return select(x == x, y, x);
 }
 template <class T> MANTISSA_HD inline T bessel_i1e(T x) {
@@ -71,8 +80,10 @@ template <class T> MANTISSA_HD inline T bessel_i1e(T x) {
       2.9626289976459501e-16, -3.209525921993424e-17, -4.6503053684893583e-17, 4.4143483230717079e-18,
       7.5172963108421048e-18};
   const T a = abs(x), low = select(a < T(8), a, T(8)), high = select(a > T(8), a, T(8));
+  const T below = x * chebyshev(low * T(0.25) - T(1), near);
+  if (holds(a <= T(8))) return below;
   const T size = chebyshev(T(16) / high - T(1), far) / sqrt(high);
-  const T y = select(a > T(8), select(x < T(0), T(0) - size, size), x * chebyshev(low * T(0.25) - T(1), near));
+  const T y = select(a > T(8), select(x < T(0), T(0) - size, size), below);
   return select(x == x, y, x);
 }
 
@@ -103,9 +114,11 @@ template <class T> MANTISSA_HD inline T bessel_j0(T x) {
       3.4041800321963689e-14, -4.87994410531204e-15, 7.7297031762426052e-16, -1.3348852171502516e-16,
       2.4865952389390504e-17, -4.9528926298865055e-18};
   const T a = abs(x), low = select(a < T(8), a, T(8)), high = select(a > T(8), a, T(8));
+  const T below = chebyshev(low * low * T(1.0 / 32) - T(1), near);
+  if (holds(a <= T(8))) return below;
   const T t = T(128) / (high * high) - T(1);
   const T wave = bessel_wave(high, pi / 4, chebyshev(t, p), chebyshev(t, q));
-  return select(x == x, select(a > T(8), wave, chebyshev(low * low * T(1.0 / 32) - T(1), near)), x);
+  return select(x == x, select(a > T(8), wave, below), x);
 }
 template <class T> MANTISSA_HD inline T bessel_j1(T x) {
   using pointwise::abs, pointwise::select;
@@ -124,10 +137,11 @@ template <class T> MANTISSA_HD inline T bessel_j1(T x) {
       -3.6490019160618378e-14, 5.2066263662267072e-15, -8.2153180254585948e-16, 1.4141084390211838e-16,
       -2.6267615898385334e-17, 5.2192649196714482e-18};
   const T a = abs(x), low = select(a < T(8), a, T(8)), high = select(a > T(8), a, T(8));
+  const T below = x * chebyshev(low * low * T(1.0 / 32) - T(1), near);
+  if (holds(a <= T(8))) return below;
   const T t = T(128) / (high * high) - T(1);
   const T wave = bessel_wave(high, 3 * pi / 4, chebyshev(t, p), chebyshev(t, q));
-  const T far = select(x < T(0), T(0) - wave, wave), y = x * chebyshev(low * low * T(1.0 / 32) - T(1), near);
-  return select(x == x, select(a > T(8), far, y), x);
+  return select(x == x, select(a > T(8), select(x < T(0), T(0) - wave, wave), below), x);
 }
 
 // --- the normal distribution ---

@@ -65,6 +65,9 @@ TEST_CASE("Bessel functions are those of the C++ library", "[special]") {
     CHECK(f(far).to_vector<double>()[3] == sign * f(-far).to_vector<double>()[3]);
   }
   for (auto f : {i0e, i1e, bessel_j0, bessel_j1}) CHECK(f(far).to_vector<double>()[0] == 0);
+  // whatever lies beside them
+  const Tensor close = from_data(ramp_of(-8, 8, 200), {200}), both = stack({close, close * 9.0 + 80.0}, 1);
+  for (auto f : {i0, i1, i0e, i1e, bessel_j0, bessel_j1}) CHECK(equal(f(both).slice(1, 0, 1).squeeze(1), f(close)));
 }
 
 TEST_CASE("the normal distribution far out", "[special]") {
