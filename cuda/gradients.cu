@@ -1,6 +1,7 @@
 // What happens to gradients between backward and the update: unscaling with all that is learnt from it, the loss
 // scale's own update, norms and clipping. Nothing is read back: scale, verdicts and norms stay on the device. Contract:
 // core/multi_tensor.h; the CPU's twin: core/cpu/gradients.cpp.
+#include "cuda/fold_apart.cuh"
 #include "cuda/multi_tensor.cuh"
 #include "cuda/reduce.cuh"
 
@@ -127,19 +128,15 @@ __global__ void __launch_bounds__(block_size)
 }
 __global__ void join_summaries(GradientSummary* summary, bool* found_inf, Summaries in) {
   __shared__ double scratch[32];
-  double squares = 0, largest = 0, infs = 0, nans = 0, bad = __builtin_huge_val();
-  for (std::int64_t b = threadIdx.x; b < in.blocks; b += blockDim.x) {
-    squares += in.row(0)[b];
-    largest = in.row(1)[b] > largest ? in.row(1)[b] : largest;
-    infs += in.row(2)[b];
-    nans += in.row(3)[b];
-    if (in.row(4)[b] >= 0 && in.row(4)[b] < bad) bad = in.row(4)[b];
-  }
-  squares = fold_block<Sum>(squares, scratch);
-  largest = fold_block<Max>(largest, scratch);
-  infs = fold_block<Sum>(infs, scratch);
-  nans = fold_block<Sum>(nans, scratch);
-  bad = fold_block<Min>(bad, scratch);
+  const auto fold_row = [&]<class Fold>(int r, Fold) {
+    const double mine = fold_apart<Fold, double>(threadIdx.x, in.blocks, blockDim.x, [&](std::int64_t b) {
+      const double v = in.row(r)[b];
+      return r == 4 && v < 0 ? __builtin_huge_val() : v;  // a block without a bad element
+    });
+    return fold_block<Fold>(mine, scratch);
+  };
+  const double squares = fold_row(0, Sum{}), infs = fold_row(2, Sum{}), nans = fold_row(3, Sum{}),
+               largest = Max{}(0.0, fold_row(1, Max{})), bad = fold_row(4, Min{});
   if (threadIdx.x != 0) return;
   *summary = {squares, largest, infs, nans, bad < __builtin_huge_val() ? bad : -1};
   if (infs + nans > 0) *found_inf = true;
@@ -171,10 +168,11 @@ __global__ void __launch_bounds__(block_size)
 }
 __global__ void join_norms(float* norm, const double* sums, std::int64_t blocks, NormKind kind, double p) {
   __shared__ double scratch[32];
-  double total = 0;
-  for (std::int64_t b = threadIdx.x; b < blocks; b += blockDim.x)
-    total = kind == NormKind::largest ? Max{}(total, sums[b]) : total + sums[b];
-  total = kind == NormKind::largest ? fold_block<Max>(total, scratch) : fold_block<Sum>(total, scratch);
+  const auto fold_all = [&]<class Fold>(Fold) {
+    return fold_block<Fold>(
+        fold_apart<Fold, double>(threadIdx.x, blocks, blockDim.x, [=](std::int64_t b) { return sums[b]; }), scratch);
+  };
+  const double total = kind == NormKind::largest ? Max{}(0.0, fold_all(Max{})) : fold_all(Sum{});
   if (threadIdx.x != 0) return;
   *norm = static_cast<float>(kind == NormKind::two       ? std::sqrt(total)
                              : kind == NormKind::general ? std::pow(total, 1 / p)

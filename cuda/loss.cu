@@ -2,6 +2,7 @@
 // exponentials, cost) and once backward. Labels out of range leave a note, which the host throws when it next waits.
 #include "core/kernel.h"
 #include "core/ops.h"
+#include "cuda/fold_apart.cuh"
 #include "cuda/rows.cuh"
 
 namespace mantissa {
@@ -95,13 +96,11 @@ template <class C>
 __global__ void reduce_losses(RowOperand loss, C* total, const C* losses, const C* weights, std::int64_t rows,
                               Reduction reduction) {
   __shared__ C scratch[32];
-  C sum = 0, weight = 0;
-  for (std::int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
-    sum += losses[i];
-    weight += weights[i];
-  }
-  sum = fold_block<Sum>(sum, scratch);
-  weight = fold_block<Sum>(weight, scratch);
+  const auto sum_of = [&](const C* each) {
+    return fold_block<Sum>(
+        fold_apart<Sum, C>(threadIdx.x, rows, blockDim.x, [=](std::int64_t i) { return each[i]; }), scratch);
+  };
+  const C sum = sum_of(losses), weight = sum_of(weights);
   if (threadIdx.x != 0) return;
   *total = weight;
   if (reduction != Reduction::none)

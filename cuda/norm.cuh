@@ -89,7 +89,7 @@ __device__ inline RowStatistics<C> statistics_of(Row<C, width, held, 1>& row, bo
 }
 
 // The second stage of sums over rows. partial[stretches][columns], columns: n of dweight and, where wanted, n of dbias.
-inline constexpr int joining_warps = 16;
+inline constexpr int joining_warps = 32;  // of a block: blocks are few, and their warps wait for what they read
 template <class C>
 __global__ void __launch_bounds__(32 * joining_warps)
     sum_stretches(RowOperand dweight, RowOperand dbias, const C* partial, std::int64_t n, std::int64_t columns,
