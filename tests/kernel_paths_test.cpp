@@ -428,3 +428,24 @@ TEST_CASE("a power is the same wherever its element lies and whatever exponents 
   CHECK(same_bits(pow(special, 0.5).slice(0, 0, 4), tensor({0.0, 0.0, infinity, infinity}, {.dtype = f64})));
   CHECK(same_bits(pow(special, -1).slice(0, 0, 4), tensor({infinity, -infinity, 0.0, -0.0}, {.dtype = f64})));
 }
+
+TEST_CASE("gradients of softmax of rows of halves are rounded once, wherever they lie") {
+  for (const Dtype dtype : {bf16, f16}) {
+    for (const std::int64_t n : {1, 5, 16, 77, 512, 1300}) {
+      const Tensor x = some_numbers({9, n}, dtype, 16), g = some_numbers({9, n}, dtype, 17);
+      INFO(describe(x));
+      for (const auto& f : {+[](const Tensor& t) { return softmax(t, -1); },
+                            +[](const Tensor& t) { return log_softmax(t, -1); }}) {
+        const auto gradient = [&](const Tensor& in, const Tensor& grad) {
+          const Tensor leaf = in.detach().clone().requires_grad_();
+          f(leaf).backward(grad);
+          return leaf.grad();
+        };
+        // The saved result has been rounded, too, as that of f64 is not.
+        const Tensor got = gradient(x, g), wanted = gradient(cast(x, f64), cast(g, f64));
+        CHECK(difference(got, wanted, {dtype == bf16 ? 4e-2 : 5e-3, dtype == bf16 ? 4e-2 : 5e-3}) == "");
+        CHECK(same_bits(gradient(x, transpose(contiguous(transpose(g)))), got));
+      }
+    }
+  }
+}

@@ -46,6 +46,47 @@ template <class C, class Row, class... In> void for_rows(Row&& row, int dim, con
   out.finish();
 }
 
+// dx = result(g, y, sum of term(g, y)) of rows of halves where they lie: widening them into a buffer first takes as
+// long as the sum. False where operands have other dtypes.
+template <class Term, class Result>
+bool backward_of_halves(const View& dx, const View& g, const View& y, int dim, const Term& term, const Result& result) {
+  using V = Vec<float>;
+  if (!is_half(dx.dtype) || g.dtype != dx.dtype || y.dtype != dx.dtype || dx.numel() == 0) return false;
+  const auto run = [&]<class T>(T) {
+    const Dense<T> grad(moved_to_last(g, dim)), in(moved_to_last(y, dim));
+    DenseResult<T> out(moved_to_last(dx, dim));
+    const std::int64_t n = dx.dim() > 0 ? dx.sizes[dim] : 1;
+    const auto sum_of_tile = [&](const T* a, const T* b, std::int64_t count) {
+      constexpr auto width = static_cast<std::int64_t>(V::size);
+      V sum[4] = {V(0.0f), V(0.0f), V(0.0f), V(0.0f)};
+      std::int64_t i = 0;
+      for (; i + 4 * width <= count; i += 4 * width) {
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) sum[k] += term(load_wide(a + i + k * width), load_wide(b + i + k * width));
+      }
+      for_vectors<float>(count - i, [&](const auto& lanes, std::int64_t j) {
+        sum[0] += lanes.kept(term(lanes.load(a + i + j), lanes.load(b + i + j)));
+      });
+      return fold_lanes<Sum, float>((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    };
+    parallel_for(dx.numel() / n, std::max<std::int64_t>(1, grain_size / n), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t r = first; r < last; ++r) {
+        const T *a = grad.data() + r * n, *b = in.data() + r * n;
+        T* const to = out.data() + r * n;
+        Cascade<float, Sum> sum;
+        for (std::int64_t i = 0; i < n; i += fold_tile) sum.add(sum_of_tile(a + i, b + i, std::min(fold_tile, n - i)));
+        const V total(sum.total());
+        for_vectors<float>(n, [&](const auto& lanes, std::int64_t j) {
+          lanes.store(to + j, result(lanes.load(a + j), lanes.load(b + j), total));
+        });
+      }
+    });
+    out.finish();
+  };
+  dx.dtype == bf16 ? run(BFloat16()) : run(Half());
+  return true;
+}
+
 }  // namespace
 
 void softmax(const View& y, const View& x, int dim) {
@@ -113,6 +154,8 @@ void softmax_backward(const View& dx, const View& g, const View& y, int dim) {
         });
       }, dim, dx, g, y);
     }
+    const auto product = [](auto a, auto b) { return a * b; };
+    if (backward_of_halves(dx, g, y, dim, product, [](auto a, auto b, auto dot) { return b * (a - dot); })) return;
     for_rows<C>([](std::int64_t n, C* out, const C* grad, const C* in) {
       const C dot = fold_run<Sum>(n, [](auto a, auto b) { return a * b; }, grad, in);
       map_run(n, out, [=](auto a, auto b) { return b * (a - decltype(a)(dot)); }, grad, in);
@@ -134,6 +177,9 @@ void log_softmax_backward(const View& dx, const View& g, const View& y, int dim)
         });
       }, dim, dx, g, y);
     }
+    const auto gradient = [](auto a, auto) { return a; };
+    const auto result = [](auto a, auto b, auto total) { return a - exp_inside(b) * total; };
+    if (backward_of_halves(dx, g, y, dim, gradient, result)) return;
     for_rows<C>([](std::int64_t n, C* out, const C* grad, const C* in) {
       const C total = fold_run<Sum>(n, grad);
       map_run(n, out, [=](auto a, auto b) { return a - exp_inside(b) * decltype(a)(total); }, grad, in);
