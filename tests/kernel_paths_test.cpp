@@ -449,3 +449,80 @@ TEST_CASE("gradients of softmax of rows of halves are rounded once, wherever the
     }
   }
 }
+
+TEST_CASE("integers are divided exactly whatever their size") {
+  std::mt19937_64 random(10);
+  for (const int bits : {6, 30, 51, 52, 53, 63}) {
+    const std::int64_t largest = static_cast<std::int64_t>((std::uint64_t{1} << bits) - 1);
+    std::vector<std::int64_t> a, b;
+    for (int i = 0; i < 3000; ++i) {
+      std::int64_t y = static_cast<std::int64_t>(random() >> (64 - bits)) >> random() % static_cast<unsigned>(bits);
+      if (y == 0) y = 1;
+      const std::int64_t x = static_cast<std::int64_t>(random() >> (64 - bits));
+      const std::int64_t near = x / y * y - static_cast<std::int64_t>(random() % 2);  // a multiple, or just below one
+      a.push_back(i % 5 == 0 ? largest : i % 3 == 0 ? std::max<std::int64_t>(near, 0) : x);
+      b.push_back(i % 7 == 0 ? largest : y);
+      if (random() % 2) a.back() = -a.back();
+      if (random() % 2) b.back() = -b.back();
+    }
+    const auto n = static_cast<std::int64_t>(a.size());
+    const Tensor x = from_data(a, {n}), y = from_data(b, {n});
+    const auto trunc_rest = fmod(x, y).to_vector<std::int64_t>();
+    const auto floor_rest = remainder(x, y).to_vector<std::int64_t>();
+    const auto quotient = floor_divide(x, y).to_vector<std::int64_t>();
+    int wrong = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const std::int64_t rest = a[i] % b[i], below = rest != 0 && (rest < 0) != (b[i] < 0);
+      wrong += trunc_rest[i] != rest || floor_rest[i] != rest + below * b[i] || quotient[i] != a[i] / b[i] - below;
+    }
+    CHECK(wrong == 0);
+    const auto by_seven = remainder(x, Tensor(7)).to_vector<std::int64_t>();
+    for (std::size_t i = 0; i < a.size(); ++i) wrong += by_seven[i] != (a[i] % 7 + 7) % 7;
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("signs of halves are set for every number, wherever it lies") {
+  for (const Dtype dtype : {bf16, f16}) {
+    const Tensor x = Tensor::allocate({65536}, dtype);
+    for (int i = 0; i < 65536; ++i) static_cast<std::uint16_t*>(x.raw_data())[i] = static_cast<std::uint16_t>(i);
+    const Tensor wide = cast(x, f32), twice = reshape(stack({x, x}, 1), {131072});
+    const Tensor apart = slice(twice, 0, 0, 131072, 2);
+    const auto agree = [](const Tensor& got, const Tensor& wanted) {
+      const auto a = got.to_vector<float>(), b = wanted.to_vector<float>();
+      for (std::size_t i = 0; i < b.size(); ++i) {
+        const bool same = a[i] == b[i] && std::signbit(a[i]) == std::signbit(b[i]);
+        if (!same && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
+      }
+      return a.size() == b.size();
+    };
+    CHECK(agree(-x, -wide));
+    CHECK(agree(abs(x), abs(wide)));
+    CHECK(agree(-apart, -wide));
+    for (const double by : {1.0, -1.0, 0.0, -0.0, -HUGE_VAL, HUGE_VAL, double{NAN}, -double{NAN}}) {
+      INFO(concat(dtype, " with the sign of ", by));
+      const Tensor sign = full({65536}, by, {.dtype = dtype});
+      CHECK(agree(copysign(x, sign), copysign(wide, cast(sign, f32))));
+      CHECK(agree(copysign(sign, x), copysign(cast(sign, f32), wide)));
+      CHECK(agree(copysign(apart, sign), copysign(wide, cast(sign, f32))));
+    }
+  }
+}
+
+TEST_CASE("operands that lie alike across the result give what their copies give") {
+  for (const Dims& sizes : {Dims{77, 1000}, Dims{64, 64}, Dims{3, 201, 77}, Dims{40, 5, 6, 50}}) {
+    for (const Dtype dtype : {f32, f64, bf16, i64, u8}) {
+      const auto turned = [&](std::uint64_t seed) { return transpose(some_numbers(sizes, dtype, seed), 0, -1); };
+      const Tensor a = turned(12), b = turned(13), c = turned(14);
+      const Tensor x = contiguous(a), y = contiguous(b), z = contiguous(c);
+      INFO(describe(a));
+      CHECK(same_bits(a + b, x + y));
+      CHECK(same_bits(lt(a, b), lt(x, y)));
+      CHECK(same_bits(where(lt(a, b), c, Tensor(3)), where(lt(x, y), z, Tensor(3))));
+      CHECK(same_bits(where(lt(x, y), b, c), where(lt(x, y), y, z)));
+      CHECK(same_bits(a * z, x * z));
+      if (is_floating(dtype)) CHECK(same_bits(addcmul(a, b, c, 0.5), addcmul(x, y, z, 0.5)));
+      CHECK(same_bits(slice(a, 0, 1) + slice(b, 0, 1), slice(x, 0, 1) + slice(y, 0, 1)));  // with gaps
+    }
+  }
+}

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "core/cpu/integer_division.h"
 #include "core/cpu/pointwise_tiles.h"
 #include "core/cpu/row_walk.h"
 #include "core/cpu/tile_operand.h"
@@ -276,29 +277,79 @@ bool run_booleans(int opcode, const View& y, std::span<const View* const> x) {
   return false;
 }
 
+// The sign bits of dense halves, without making floats of these. False where the formula is another one.
+bool run_signs(int opcode, const View& y, std::span<const View* const> x) {
+  using namespace mantissa::pointwise;
+  constexpr std::uint16_t sign = 0x8000, rest = 0x7fff;
+  const auto each = [&](const auto& f) {
+    parallel_for(y.numel(), 2 * grain_size, [&](std::int64_t begin, std::int64_t end) {
+      const auto *a = x.front()->as<const std::uint16_t>(), *b = x.back()->as<const std::uint16_t>();
+      auto* const to = y.as<std::uint16_t>();
+      for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<std::uint16_t>(f(a[i], b[i]));
+    });
+    return true;
+  };
+  const std::uint16_t infinity = y.dtype == bf16 ? 0x7f80 : 0x7c00;
+  if (opcode == mantissa::pointwise::opcode<Neg>) return each([](unsigned a, unsigned) { return a ^ sign; });
+  if (opcode == mantissa::pointwise::opcode<Abs>) return each([](unsigned a, unsigned) { return a & rest; });
+  if (opcode == mantissa::pointwise::opcode<Copysign>)
+    return each([=](unsigned a, unsigned b) { return (a & rest) | ((b & rest) > infinity ? 0 : b & sign); });
+  return false;
+}
+
+// Two operands that are dense integers of type S and lie as y does; the second may be one number.
+template <class S> struct Integers {
+  const S* from[2] = {};  // null: the number
+  S number = 0;
+  bool found = false;
+
+  Integers(const View& y, std::span<const View* const> x) {
+    if (x.size() != 2 || !y.is_contiguous()) return;
+    for (std::size_t k = 0; k < 2; ++k) {
+      if (x[k]->dtype == dtype_of<S> && x[k]->sizes == y.sizes && x[k]->is_contiguous()) {
+        from[k] = x[k]->as<const S>();
+      } else if (x[k]->numel() == 1 && k > 0) {
+        std::int64_t v = 0;
+        load_run(&v, x[k]->data, x[k]->dtype, 0, 0, 1);
+        number = static_cast<S>(v);
+        if (number != v) return;
+      } else {
+        return;
+      }
+    }
+    found = true;
+  }
+};
+
+// Quotients and remainders of them. False where operands or the formula are others.
+template <class S> bool run_divisions(int opcode, const View& y, std::span<const View* const> x) {
+  using namespace mantissa::pointwise;
+  const auto each = [&]<class F>(List<F>) {
+    if (opcode != mantissa::pointwise::opcode<F>) return false;
+    const Integers<S> in(y, x);
+    if (!in.found || y.dtype != dtype_of<S>) return false;
+    parallel_for(y.numel(), grain_size / 4, [&](std::int64_t begin, std::int64_t end) {
+      constexpr std::int64_t run = 256;
+      S same[run];
+      if (!in.from[1]) std::fill_n(same, run, in.number);
+      for (std::int64_t i = begin; i < end; i += run)
+        divide_run<F>(std::min(run, end - i), in.from[0] + i, in.from[1] ? in.from[1] + i : same, y.as<S>() + i);
+    });
+    return true;
+  };
+  return each(List<Fmod>{}) || each(List<Remainder>{}) || each(List<FloorDivide>{});
+}
+
 // Sums, differences, products and comparisons of dense integers of type S, or of those and one number, as they lie: the
 // compute type of integers would move two or eight times as much. Results are those of it, as they are stored.
 template <class S> bool run_narrow(int opcode, const View& y, std::span<const View* const> x) {
   using namespace mantissa::pointwise;
-  if (x.size() != 2 || !y.is_contiguous() || (y.dtype != boolean && y.dtype != dtype_of<S>)) return false;
-  const S* from[2] = {};  // null: the number
-  S number = 0;
-  for (std::size_t k = 0; k < 2; ++k) {
-    if (x[k]->dtype == dtype_of<S> && x[k]->sizes == y.sizes && x[k]->is_contiguous()) {
-      from[k] = x[k]->as<const S>();
-    } else if (x[k]->numel() == 1 && k > 0) {
-      std::int64_t v = 0;
-      load_run(&v, x[k]->data, x[k]->dtype, 0, 0, 1);
-      number = static_cast<S>(v);
-      if (number != v) return false;
-    } else {
-      return false;
-    }
-  }
+  const Integers<S> in(y, x);
+  if (!in.found || (y.dtype != boolean && y.dtype != dtype_of<S>)) return false;
   const auto each = [&]<class To>(To* to, const auto& f) {
     parallel_for(y.numel(), 2 * grain_size, [&](std::int64_t begin, std::int64_t end) {
-      const auto *a = from[0], *b = from[1];  // the function's own: what is written might else be any of them
-      const S v = number;
+      const auto *a = in.from[0], *b = in.from[1];  // the function's own: what is written might else be any of them
+      const S v = in.number;
       To* const out = to;
       if (b) for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<To>(f(a[i], b[i]));
       else for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<To>(f(a[i], v));
@@ -335,6 +386,20 @@ bool lies_across(const View& v, const View& y) {
   for (int d = 0; d < v.dim(); ++d) runs = runs || (d != inner && v.strides[d] == 1 && v.sizes[d] >= few);
   return runs && v.strides[inner] > 1 && v.sizes[inner] >= few;
 }
+// What two operands or more have in common, numbers aside, if it is how they lie in memory: without gaps, and across y.
+const Dims* strides_across(const View& y, std::span<const View* const> x) {
+  const Dims* strides = nullptr;
+  int tensors = 0;
+  for (const View* v : x) {
+    if (v->numel() == 1) continue;
+    if (!(v->sizes == y.sizes) || !lies_across(*v, y) || (strides && !(*strides == v->strides))) return nullptr;
+    strides = &v->strides;
+    ++tensors;
+  }
+  if (tensors < 2) return nullptr;
+  const Loop loop = collapse_in_memory_order(y.sizes, &strides, 1);
+  return loop.sizes.rank() == 1 && loop.strides[0][0] == 1 ? strides : nullptr;
+}
 
 }  // namespace
 
@@ -351,14 +416,34 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
       run(formula, end - begin, y.as<char>() + skip, inputs, {});
     });
   };
+  if (compute == i64 && x[0]->dtype == i64 && run_divisions<std::int64_t>(opcode, y, x)) return;
   if (plain(y, x, compute)) return run_plain(fn);
-  if (compute == f32 && e.bf16 && is_half(y.dtype) && plain(y, x, y.dtype)) return run_plain(e.of_halves(y.dtype));
+  if (compute == f32 && e.bf16 && is_half(y.dtype) && plain(y, x, y.dtype)) {
+    if (!run_signs(opcode, y, x)) run_plain(e.of_halves(y.dtype));
+    return;
+  }
   if (compute == i64 && plain(y, x, boolean) && run_booleans(opcode, y, x)) return;
+  if (compute == i64 && x[0]->dtype == i32 && run_divisions<std::int32_t>(opcode, y, x)) return;
   if (compute == i64 && x[0]->dtype == i32 && run_narrow<std::int32_t>(opcode, y, x)) return;
   if (compute == i64 && x[0]->dtype == u8 && run_narrow<std::uint8_t>(opcode, y, x)) return;
   if (y.numel() == 0) return;
   View views[3];
   const View* operands[3];
+  if (const Dims* strides = strides_across(y, x)) {  // as they lie, and only the result is turned
+    const Tensor run = Tensor::allocate({y.numel()}, y.dtype);
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const bool number = x[k]->numel() == 1;
+      views[k] = *x[k];
+      views[k].sizes = number ? Dims{} : run.sizes();
+      views[k].strides = number ? Dims{} : run.strides();
+      operands[k] = &views[k];
+    }
+    pointwise(opcode, formula, compute, run.view(), {operands, x.size()});
+    View result = run.view();
+    result.sizes = y.sizes;
+    result.strides = *strides;
+    return copy(y, result);
+  }
   Tensor turned[3];
   double numbers[3];
   for (std::size_t k = 0; k < x.size(); ++k) {

@@ -1,0 +1,42 @@
+// Divisions of integers by way of doubles, which the processor divides several at a time: exact where both numbers have
+// at most 52 bits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/pointwise.h"
+
+namespace mantissa::cpu_backend::MANTISSA_ISA {
+
+// F (Fmod, Remainder or FloorDivide) of a and b. The rounded quotient is at most one too far from 0; then what is left
+// has the other sign.
+template <class F> std::int64_t divide(std::int64_t a, std::int64_t b) {
+  const auto whole = static_cast<std::int64_t>(static_cast<double>(a) / static_cast<double>(b));
+  const std::int64_t rest = a - whole * b;
+  if constexpr (std::is_same_v<F, pointwise::Fmod>) {  // the sign of a
+    const std::int64_t size = b < 0 ? -b : b, back = rest < 0 ? size : -size;
+    return rest + (rest != 0 && (rest ^ a) < 0 ? back : 0);
+  } else {  // that of b
+    const bool below = rest != 0 && (rest ^ b) < 0;
+    return std::is_same_v<F, pointwise::Remainder> ? rest + (below ? b : 0) : whole - below;
+  }
+}
+
+// y = F of a and b; where a number is larger, or a divisor 0, of each by itself.
+template <class F, class S> void divide_run(std::int64_t n, const S* a, const S* b, S* y) {
+  std::int64_t bits = 0, zeros = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t u = a[i], v = b[i];
+    bits |= (u ^ (u >> 63)) | (v ^ (v >> 63));
+    zeros += v == 0;
+  }
+  if (bits >> 52 == 0 && zeros == 0) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<S>(divide<F>(a[i], b[i]));
+  } else {
+    const F f;
+    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<S>(f.template f<std::int64_t>(a[i], b[i]));
+  }
+}
+
+}  // namespace mantissa::cpu_backend::MANTISSA_ISA
