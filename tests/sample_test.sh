@@ -56,6 +56,9 @@ trains "$@" --amp f16 --resume "$work/whole.ckpt"  # at its end
 grep -q "resumed from .*whole.ckpt after .* nothing more is saved" "$work/out" || fail "--resume does not say where the run goes on"
 cmp "$work/whole.ckpt" "$work/parts.ckpt" || fail "the resumed run ended differently"
 
+if grep -q -e "--layers " "$work/help"; then
+  refuses 1 "whole.ckpt: .*the options must be those" "$@" --layers 3 --resume "$work/whole.ckpt"
+fi
 if grep -q -e "--target " "$work/help"; then  # a goal that is reached is reached after a resumption, too
   trains "$@" --epochs 5 --target 0 --save "$work/goal.ckpt"
   cp "$work/goal.ckpt" "$work/again.ckpt"

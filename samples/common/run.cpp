@@ -273,7 +273,11 @@ void Run::resume(const std::string& path) {
   check(position[0] >= 0 && position[1] == plan_.steps_per_epoch && position[2] == o_.batch, path, ": was made with ",
         position[1], " steps per epoch of ", position[2], " samples, this run has ", plan_.steps_per_epoch, " of ",
         o_.batch, ": resume with the same data and options");
-  for (const Part& part : parts_) part.load(c.get(part.area));
+  for (const Part& part : parts_) {
+    try {
+      part.load(c.get(part.area));
+    } catch (const Error& e) { fail(path, ": ", e.what(), "; the options must be those of the run that saved it"); }
+  }
   set_rng_state(io::rng_from_tensor(c.tensor("rng.state")));
   step_ = position[0];
   seed_ = static_cast<std::uint64_t>(position[3]);
