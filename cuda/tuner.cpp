@@ -85,8 +85,8 @@ bool is_skipped(std::string_view name) {
   return false;
 }
 
-std::size_t find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
-                         const std::function<float(const Way&)>& time_of) {
+Choice find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
+                    const std::function<float(const Way&)>& time_of) {
   const std::span<const View> results = written.results;
   const auto copies = [&] {
     std::vector<Tensor> all;
@@ -96,12 +96,19 @@ std::size_t find_fastest(const std::string& key, std::span<const Way> ways, cons
     }
     return all;
   };
-  const std::vector<Tensor> before = written.adds ? copies() : std::vector<Tensor>();
+  std::vector<Tensor> before, expected;
+  std::optional<std::size_t> done;
+  try {
+    if (written.adds) before = copies();
+    done = run_first(ways);
+    expected = copies();
+  } catch (const OutOfMemory&) {  // nothing is held against anything while memory is so scarce
+    return {done ? *done : run_first(ways), false};
+  }
+  const std::size_t first = *done;
   const auto put_back = [&] {
     for (std::size_t k = 0; k < before.size(); ++k) kernels::copy(results[k].device, results[k], before[k].view());
   };
-  const std::size_t first = run_first(ways);
-  const std::vector<Tensor> expected = copies();
   const auto agrees = [&] {
     for (std::size_t k = 0; k < results.size(); ++k) {
       if (!agree(expected[k].view(), results[k], written.rounded_to)) return false;
@@ -133,7 +140,7 @@ std::size_t find_fastest(const std::string& key, std::span<const Way> ways, cons
   }
   put_back();
   ways[best].run();  // what a refused way may have written is written again
-  return best;
+  return {best, true};
 }
 
 Choice run_fastest(const std::string& key, std::span<const Way> ways, const Written& written) {
@@ -144,9 +151,9 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, const Writ
     }
   }
   if (is_capturing()) return {run_first(ways), false};
-  const std::size_t best = find_fastest(key, ways, written, time_of);
-  choices().keep(machine(), key, ways[best].name);
-  return {best, true};
+  const Choice found = find_fastest(key, ways, written, time_of);
+  if (found.settled) choices().keep(machine(), key, ways[found.way].name);
+  return found;
 }
 
 }  // namespace cuda_backend

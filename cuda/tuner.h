@@ -44,9 +44,10 @@ struct Choice {
 Choice run_fastest(const std::string& key, std::span<const Way> ways, const Written& written);
 
 // Finds it out: which way has the shortest time of those that agree with the first that applies. In the end that one
-// has done the work, once. A way may run often in `time_of`, which tests replace.
-std::size_t find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
-                         const std::function<float(const Way&)>& time_of);
+// has done the work, once. Where memory for copies of the results is not there, the first has, and nothing is settled.
+// A way may run often in `time_of`, which tests replace.
+Choice find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
+                    const std::function<float(const Way&)>& time_of);
 
 // Whether $MANTISSA_TUNER_SKIP leaves out the way of this name.
 bool is_skipped(std::string_view name);

@@ -2,6 +2,7 @@
 // several devices and none. What a GPU alone can show is in docs/gpu/README.md.
 #include "cuda/runtime.h"
 
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include "cuda/elementwise.h"
 #include "cuda/launch.cuh"
 #include "cuda/launches.h"
+#include "cuda/tuner.h"
 #include "tests/testing.h"
 
 namespace mantissa {
@@ -59,6 +61,30 @@ TEST_CASE("what is cached is given back before memory is said to have run out") 
   cuda_shim::set_memory_limit(usual_limit);
   empty_cache(cuda);
   CHECK(memory_stats(cuda).reserved == memory_stats(cuda).allocated);
+}
+
+TEST_CASE("where there is no memory to compare ways the first does the work, once, and nothing is settled") {
+  for (const bool adds : {false, true}) {
+    const Tensor c = on_cuda(200'000);  // 800 kB
+    const cuda_backend::Way first{"first", [&] {
+                                    Tensor to = c;
+                                    adds ? to.add_(1.0) : to.fill_(1);
+                                    return true;
+                                  }};
+    bool compared = false;
+    const cuda_backend::Way second{"second", [&] { return compared = true; }};
+    const View result = c.view();
+    empty_cache(cuda);
+    cuda_shim::set_memory_limit(cuda_shim::device_bytes() + 600'000);
+    const auto found = cuda_backend::find_fastest("scarce memory", std::array{first, second},
+                                                  {std::span(&result, 1), adds},
+                                                  [&](const cuda_backend::Way&) { return compared = true, 1.0f; });
+    cuda_shim::set_memory_limit(usual_limit);
+    CHECK(found.way == 0);
+    CHECK_FALSE(found.settled);
+    CHECK_FALSE(compared);
+    CHECK(c.to_vector<float>() == std::vector<float>(200'000, 1));
+  }
 }
 
 TEST_CASE("a repeated step asks the device for no memory") {
