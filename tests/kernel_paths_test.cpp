@@ -526,3 +526,22 @@ TEST_CASE("operands that lie alike across the result give what their copies give
     }
   }
 }
+
+TEST_CASE("sums and extremes of rows are those of each row alone") {
+  for (const std::int64_t n : {513, 1000, 1024, 1300, 5000}) {
+    for (const Dtype dtype : {f32, bf16}) {
+      Tensor x = some_numbers({37, n}, dtype, 15);
+      x[{5, n - 1}].fill_(NAN);
+      std::vector<Tensor> sums, largest;
+      for (std::int64_t r = 0; r < 37; ++r) {
+        sums.push_back(sum(x[r]));
+        largest.push_back(amax(x[r]));
+      }
+      INFO(describe(x));
+      for (const Tensor& rows : {x, slice(cat({x, x}, 1), 1, 0, n)}) {
+        CHECK(same_bits(sum(rows, {1}), stack(sums)));
+        CHECK(same_bits(amax(rows, {1}), stack(largest)));
+      }
+    }
+  }
+}

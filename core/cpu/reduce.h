@@ -277,36 +277,37 @@ C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t 
 }
 
 #if defined(__AVX2__)
-// Runs of memory, of one segment each: the lanes of as many as there are lanes folded together. False where the source
-// is not in memory, or there are few of them.
+// Runs of memory, of one segment each, tile by tile in the order of memory: the lanes of as many tiles as there are
+// lanes folded together. False where the source is not in memory, or there are few of them.
 template <class Fold, class Source> bool reduce_runs_together(const ReducePlan& p, const Source& source, float* out) {
   constexpr std::int64_t width = transpose::width;
   if (p.outputs < 2 * width) return false;
   return source.with_memory([&](const auto& memory) {
     const std::int64_t grain = std::max<std::int64_t>(1, grain_size / (width * p.count));
+    const std::int64_t tiles = (p.count + fold_tile - 1) / fold_tile;  // of a result
     parallel_for((p.outputs + width - 1) / width, grain, [&](std::int64_t first, std::int64_t last) {
       Walker at(p.kept, p.kept_strides, first * width);
-      for (std::int64_t o = first * width; o < std::min(p.outputs, last * width); o += width) {
-        const std::int64_t count = std::min(width, p.outputs - o);
+      Cascade<float, Fold> cascade;
+      std::int64_t o = first * width, begin = 0, added = 0;  // the next result, where its next tile begins
+      for (std::int64_t left = (std::min(p.outputs, last * width) - o) * tiles; left > 0; left -= width) {
+        const std::int64_t count = std::min(width, left);
         transpose::Lanes v[width] = {};
-        if (p.count <= fold_tile) {
-          for (std::int64_t k = 0; k < count; ++k, at.advance(1))
-            v[k] = fold_stored_vectors<Fold, float>(p.count, memory + at.offset());
+        for (std::int64_t k = 0; k < count; ++k) {
+          v[k] = fold_stored_vectors<Fold, float>(std::min(fold_tile, p.count - begin), memory + (at.offset() + begin));
+          begin += fold_tile;
+          if (begin >= p.count) at.advance(1), begin = 0;
+        }
+        if (tiles == 1) {
           fold_lanes_together<Fold>(v, count, out + o);
+          o += count;
           continue;
         }
-        std::int64_t offset[width];
-        for (std::int64_t k = 0; k < count; ++k, at.advance(1)) offset[k] = at.offset();
-        Cascade<float, Fold> cascade[width];
-        for (std::int64_t begin = 0; begin < p.count; begin += fold_tile) {
-          const std::int64_t n = std::min(fold_tile, p.count - begin);
-          for (std::int64_t k = 0; k < count; ++k)
-            v[k] = fold_stored_vectors<Fold, float>(n, memory + (offset[k] + begin));
-          float folded[width];
-          fold_lanes_together<Fold>(v, count, folded);
-          for (std::int64_t k = 0; k < count; ++k) cascade[k].add(folded[k]);
+        float folded[width];
+        fold_lanes_together<Fold>(v, count, folded);
+        for (std::int64_t k = 0; k < count; ++k) {
+          cascade.add(folded[k]);
+          if (++added == tiles) out[o++] = cascade.total(), cascade = {}, added = 0;
         }
-        for (std::int64_t k = 0; k < count; ++k) out[o + k] = cascade[k].total();
       }
     });
   });
