@@ -4,10 +4,17 @@
 
 #include "core/context.h"
 #include "core/ops_special.h"
+#include "core/pointwise.h"
 #include "ops/compose.h"
 #include "ops/floating.h"
+#include "ops/reduce.h"
 
 namespace mantissa {
+
+MANTISSA_KERNEL(reduce_norm, const View& y, const View& x)
+MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
+                std::span<const View* const> x)
+
 namespace {
 
 // Squared distances of many points as |a|^2 + |b|^2 - 2 a.b, as PyTorch has them beyond 25 points.
@@ -57,16 +64,43 @@ struct Dist {
   }
 };
 
+Tensor divided_by_norm(const Tensor& x, double p, const Dims& dims, double eps) {
+  const Tensor wide = is_half(x.dtype()) ? cast(x, f32) : x;
+  return wide / clamp_min(norm(wide, p, dims, true), eps);
+}
+// Halves for p = 2 on the CPU where no gradient is recorded: read as they are, and rounded once.
+struct NormalizeHalves : Over {
+  static constexpr auto name = "normalize";
+  static constexpr const char* args[] = {"x"};
+  double eps = 1e-12;
+  Spec infer(const Tensor& x) const { return kept(x.sizes()), like_layout(x); }
+  void run(const View& y, const View& x) const {
+    const Tensor size = Tensor::allocate(kept(x.sizes), f32);
+    kernels::reduce_norm(cpu, size.view(), x);
+    const auto least = static_cast<float>(eps);
+    float* const p = size.data<float>();
+    for (std::int64_t i = 0; i < size.numel(); ++i) p[i] = p[i] < least ? least : p[i];
+    const View by = size.view();
+    const pointwise::Div div;
+    const View* operands[] = {&x, &by};
+    const void* formula = &div;
+    kernels::pointwise(cpu, pointwise::opcode<pointwise::Div>, formula, f32, y, std::span<const View* const>(operands));
+  }
+  static Tensor reference(const NormalizeHalves& op, const Tensor& x) { return divided_by_norm(x, 2, op.dims, op.eps); }
+};
+
 struct Normalize {
   static constexpr auto name = "normalize";
   static constexpr const char* args[] = {"x"};
   static constexpr auto autocast = CastPolicy::f32;
-  static constexpr bool differentiable = true;
+  static constexpr bool differentiable = true, widens_itself = true;
   double p = 2;
   Dims dims{1};
   double eps = 1e-12;
   static Tensor compose(const Normalize& op, const Tensor& x) {
-    return x / clamp_min(norm(x, op.p, op.dims, true), op.eps);
+    if (is_half(x.dtype()) && x.device().is_cpu() && op.p == 2)
+      return apply(NormalizeHalves{{op.dims, true}, op.eps}, x);
+    return divided_by_norm(x, op.p, op.dims, op.eps);
   }
   static void samples(Samples& s) {
     composed(s, {s.randn({3, 4})}, Normalize{});

@@ -545,3 +545,18 @@ TEST_CASE("sums and extremes of rows are those of each row alone") {
     }
   }
 }
+
+TEST_CASE("normalized halves are rounded once, with a gradient and without") {
+  for (const Dtype dtype : {bf16, f16}) {
+    for (const std::int64_t n : {1, 5, 16, 77, 512, 1300}) {
+      const Tensor x = some_numbers({9, n}, dtype, 18);
+      x[3].fill_(0);
+      INFO(describe(x));
+      const Tensor y = normalize(x);
+      CHECK(difference(y, normalize(cast(x, f64)), tolerance_for(dtype)) == "");
+      CHECK(same_bits(y, normalize(x.detach().clone().requires_grad_()).detach()));
+      CHECK(same_bits(normalize(transpose(contiguous(transpose(x)))), y));
+      CHECK(difference(normalize(x, 2, {}, 1e3), cast(x, f64) / 1e3, tolerance_for(dtype)) == "");
+    }
+  }
+}
