@@ -388,6 +388,7 @@ bool lies_across(const View& v, const View& y) {
 }
 // What two operands or more have in common, numbers aside, if it is how they lie in memory: without gaps, and across y.
 const Dims* strides_across(const View& y, std::span<const View* const> x) {
+  if (y.dim() < 2 || x.size() < 2) return nullptr;
   const Dims* strides = nullptr;
   int tensors = 0;
   for (const View* v : x) {
