@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "autograd/grad_mode.h"
 #include "core/accelerator.h"
@@ -64,27 +65,28 @@ TEST_CASE("what is cached is given back before memory is said to have run out") 
 }
 
 TEST_CASE("where there is no memory to compare ways the first does the work, once, and nothing is settled") {
-  for (const bool adds : {false, true}) {
-    const Tensor c = on_cuda(200'000);  // 800 kB
-    const cuda_backend::Way first{"first", [&] {
-                                    Tensor to = c;
-                                    adds ? to.add_(1.0) : to.fill_(1);
-                                    return true;
-                                  }};
-    bool compared = false;
-    const cuda_backend::Way second{"second", [&] { return compared = true; }};
-    const View result = c.view();
-    empty_cache(cuda);
-    cuda_shim::set_memory_limit(cuda_shim::device_bytes() + 600'000);
-    const auto found = cuda_backend::find_fastest("scarce memory", std::array{first, second},
-                                                  {std::span(&result, 1), adds},
-                                                  [&](const cuda_backend::Way&) { return compared = true, 1.0f; });
-    cuda_shim::set_memory_limit(usual_limit);
-    CHECK(found.way == 0);
-    CHECK_FALSE(found.settled);
-    CHECK_FALSE(compared);
-    CHECK(c.to_vector<float>() == std::vector<float>(200'000, 1));
-  }
+  constexpr std::int64_t n = 500'000;  // 2 MB fill a segment of the allocator
+  const auto [adds, room] = GENERATE(std::pair{false, 1 << 20}, std::pair{true, 1 << 20}, std::pair{true, 2 << 20});
+  CAPTURE(adds, room);  // the third case has room for what is to be put back, and for no copy of a result
+  const Tensor c = on_cuda(n);
+  bool compared = false;
+  const cuda_backend::Way first{"first", [&, adds = adds] {
+                                  Tensor to = c;
+                                  adds ? to.add_(1.0) : to.fill_(1);
+                                  return true;
+                                }};
+  const cuda_backend::Way second{"second", [&] { return compared = true; }};
+  const View result = c.view();
+  empty_cache(cuda);
+  cuda_shim::set_memory_limit(cuda_shim::device_bytes() + static_cast<std::size_t>(room));
+  const auto found = cuda_backend::find_fastest("scarce memory", std::array{first, second},
+                                                {std::span(&result, 1), adds},
+                                                [&](const cuda_backend::Way&) { return compared = true, 1.0f; });
+  cuda_shim::set_memory_limit(usual_limit);
+  CHECK(found.way == 0);
+  CHECK_FALSE(found.settled);
+  CHECK_FALSE(compared);
+  CHECK(c.to_vector<float>() == std::vector<float>(n, 1));
 }
 
 TEST_CASE("a repeated step asks the device for no memory") {
