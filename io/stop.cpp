@@ -3,14 +3,19 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 namespace mantissa::io {
 namespace {
 
 std::atomic<bool> asked{false}, catching{false};
+
+// Job managers send SIGTERM to every process of a job, and a launcher among these passes it on.
+constexpr std::chrono::milliseconds same_request{500};
 
 }  // namespace
 
@@ -23,12 +28,16 @@ void catch_stop_signals() {
     std::signal(signal, SIG_DFL);  // a shell starts background programs with SIGINT ignored
   }
   struct sigaction hangup;
-  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_DFL) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals] {
-    int signal = 0;
-    while (sigwait(&signals, &signal) == 0) {
-      if (asked.exchange(true) && signal != SIGHUP) std::_Exit(128 + signal);
+    using Clock = std::chrono::steady_clock;
+    std::optional<Clock::time_point> first;  // of the signals whose repetition ends the program
+    for (int signal = 0; sigwait(&signals, &signal) == 0;) {
+      asked = true;
+      if (signal == SIGHUP) continue;
+      if (!first) first = Clock::now();
+      else if (signal == SIGINT || Clock::now() - *first > same_request) std::_Exit(128 + signal);
     }
   }).detach();
 }

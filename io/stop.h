@@ -9,9 +9,11 @@
 
 namespace mantissa::io {
 
-// From here on SIGINT and SIGTERM do not end the program but make stop_asked() true; the second one ends it at once.
-// So does SIGHUP, which comes when the terminal is closed or its connection breaks, except that it never ends the
-// program, because it often comes twice; under nohup it stays ignored.
+// From here on SIGINT and SIGTERM do not end the program but make stop_asked() true. A second one ends it at once; a
+// SIGTERM within half a second of the first one counts as the same request, because ranks of a job get it both from the
+// job manager and from their launcher. SIGHUP, which comes when the terminal is closed or its connection breaks, makes
+// stop_asked() true as well, and never ends the program, however often it comes. It stays as it is under nohup, or where
+// the program has a handler for it.
 // A thread waits for them, and every thread made from here on leaves them to it: call it before others are made.
 // Further calls do nothing.
 void catch_stop_signals();

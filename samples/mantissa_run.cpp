@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -46,6 +48,9 @@ struct Run {
 };
 
 struct Usage : std::exception {};
+
+// Not fmt::print, which throws where nobody reads any more.
+void complain(const std::string& text) { std::fputs(fmt::format("mantissa_run: {}\n", text).c_str(), stderr); }
 
 int number(const char* option, const char* text, int least, int most) {
   char* end = nullptr;
@@ -106,6 +111,7 @@ Rank start(const Run& run, int local, const distributed::Socket& listener, const
   if (rank.pid > 0) return rank;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that is killed leaves nothing behind
   if (::getppid() != parent) ::_exit(1);
+  ::signal(SIGPIPE, SIG_DFL);
   ::pthread_sigmask(SIG_SETMASK, &signals_before, nullptr);
   put("RANK", std::to_string(rank.number));
   put("LOCAL_RANK", std::to_string(local));
@@ -114,7 +120,7 @@ Rank start(const Run& run, int local, const distributed::Socket& listener, const
     put("MANTISSA_STORE_SOCKET", std::to_string(listener.fd()));
   }
   ::execvp(run.program[0], run.program);
-  fmt::print(stderr, "mantissa_run: cannot run {}: {}\n", run.program[0], std::strerror(errno));
+  complain(fmt::format("cannot run {}: {}", run.program[0], std::strerror(errno)));
   ::_exit(127);
 }
 
@@ -133,8 +139,10 @@ void send_all(const std::vector<Rank>& ranks, int signal) {
 int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
   using std::chrono::seconds;
   constexpr seconds grace{10}, saving{30};  // for the ranks to say what they miss; to save
+  constexpr std::chrono::milliseconds same_request{500};  // as in io/stop.cpp
   std::optional<distributed::Deadline> killed_at;
   bool asked = false;
+  std::optional<std::chrono::steady_clock::time_point> told;  // by a signal whose repetition kills
   int result = 0;
   for (std::size_t left = ranks.size(); left > 0;) {
     for (int status = 0; left > 0;) {
@@ -147,8 +155,7 @@ int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
       if (status == 0 || result != 0) continue;
       result = exit_code(status);
       if (asked) continue;
-      fmt::print(stderr, "mantissa_run: rank {} {}{}\n", rank->number, describe(status),
-                 left > 0 ? "; ending the others" : "");
+      complain(fmt::format("rank {} {}{}", rank->number, describe(status), left > 0 ? "; ending the others" : ""));
       if (!killed_at) killed_at.emplace(grace);
     }
     if (left == 0) break;
@@ -161,10 +168,15 @@ int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
       if (!std::exchange(asked, true)) killed_at.emplace(saving);
     }
     if (signal == SIGINT || signal == SIGTERM) {
+      const auto now = std::chrono::steady_clock::now();
+      const bool again = told && (signal == SIGINT || now - *told > same_request);
       // a terminal's Ctrl-C has gone to the ranks, too
-      if (sender.si_code != SI_KERNEL || asked) send_all(ranks, asked ? SIGKILL : signal);
+      if (sender.si_code != SI_KERNEL || again) send_all(ranks, again ? SIGKILL : signal);
+      if (!told) {
+        told = now;
+        killed_at.emplace(saving);
+      }
       asked = true;
-      killed_at.emplace(saving);
     }
   }
   return result;
@@ -175,11 +187,12 @@ int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
 int main(int argc, char** argv) try {
   const Run run = parse(argc, argv);
   sigset_t watched, before;
+  ::signal(SIGPIPE, SIG_IGN);  // whoever reads our messages may be gone; the ranks are to save all the same
   ::signal(SIGCHLD, SIG_DFL);  // whoever started this may have ignored it, and then no rank could be waited for
   ::sigemptyset(&watched);
   for (const int s : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&watched, s);
   struct sigaction hangup;
-  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) ::sigaddset(&watched, SIGHUP);
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_DFL) ::sigaddset(&watched, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &watched, &before);  // they are waited for in watch()
 
   distributed::Socket listener;
@@ -204,6 +217,6 @@ int main(int argc, char** argv) try {
   fmt::print("{}", help);
   return 0;
 } catch (const std::exception& e) {
-  fmt::print(stderr, "mantissa_run: {}; see --help\n", e.what());
+  complain(fmt::format("{}; see --help", e.what()));
   return 2;
 }

@@ -42,9 +42,22 @@ wait "$child" || code=$?
 steps=$(sed -n 's/.*go on with.*/yes/p' "$work/out")
 [ "$steps" = yes ] || fail "SIGTERM: no word of how to go on"
 
-# So when the terminal is lost, which all of them hear, and some twice.
+# A job manager tells all processes, and the launcher passes it on: still one request.
 # shellcheck disable=SC2086
-"$run" -n 2 "$mnist" $tiny --epochs 100000 --save "$work/lost.ckpt" --save-every 1 >"$work/out" 2>"$work/err" &
+"$run" -n 2 "$mnist" $tiny --epochs 100000 --save "$work/job.ckpt" --save-every 1 >"$work/out" 2>"$work/err" &
+child=$!
+while [ ! -f "$work/job.ckpt" ] && kill -0 "$child" 2>/dev/null; do sleep 0.05; done
+# shellcheck disable=SC2046
+kill -TERM $(cat "/proc/$child/task/$child/children") "$child"
+code=0
+wait "$child" || code=$?
+[ "$code" -eq 130 ] || fail "SIGTERM to all: exit code $code, not 130"
+grep -q "go on with" "$work/out" || fail "SIGTERM to all: nothing is saved"
+
+# So when the terminal is lost, which all of them hear, and some twice. (Tests may run under nohup.)
+# shellcheck disable=SC2086
+env --default-signal=HUP "$run" -n 2 "$mnist" $tiny --epochs 100000 --save "$work/lost.ckpt" --save-every 1 \
+  >"$work/out" 2>"$work/err" &
 child=$!
 while [ ! -f "$work/lost.ckpt" ] && kill -0 "$child" 2>/dev/null; do sleep 0.05; done
 kill -HUP $(cat "/proc/$child/task/$child/children") "$child"

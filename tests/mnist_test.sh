@@ -70,8 +70,25 @@ wait "$child" || code=$?
 "$mnist" $tiny --model mlp --save "$work/full.ckpt" >/dev/full 2>"$work/err" || fail "no room for the output"
 cmp "$work/a.ckpt" "$work/full.ckpt" || fail "no room for the output: another result"
 
-trains --model mlp --save "$work/full.ckpt"
+trains --model mlp --seed 2 --save "$work/full.ckpt"
 grep -q "full.ckpt will be replaced" "$work/out" || fail "an old checkpoint is replaced without a word"
+cmp "$work/a.ckpt" "$work/full.ckpt.before" || fail "an old checkpoint is not kept"
+cmp -s "$work/a.ckpt" "$work/full.ckpt" && fail "the old checkpoint is still there"
+
+# What is resumed at its end has no step to do, and is saved under its new name all the same.
+trains --model mlp --resume "$work/a.ckpt" --save "$work/copy.ckpt"
+cmp "$work/a.ckpt" "$work/copy.ckpt" || fail "resumed at its end: another checkpoint"
+
+# When nobody reads the output any more, the run saves and ends. (Tests may run under nohup.)
+mkfifo "$work/pipe"
+# shellcheck disable=SC2086
+env --default-signal=HUP "$mnist" $tiny --model mlp --epochs 100000 --save "$work/pipe.ckpt" >"$work/pipe" 2>"$work/err" &
+child=$!
+head -n 3 "$work/pipe" >"$work/out"
+code=0
+wait "$child" || code=$?
+[ "$code" -eq 130 ] || fail "a closed pipe: exit code $code, not 130"
+[ -s "$work/pipe.ckpt" ] || fail "a closed pipe: nothing is saved"
 
 refuses 2 --batch --batch 0
 refuses 2 --amp --amp fp8

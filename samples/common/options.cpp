@@ -6,6 +6,8 @@
 #include <mantissa/io/stop.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -82,6 +84,7 @@ void configure(int argc, char** argv, const Program& program, Options& o) {
   if (o.threads > 0) mantissa::set_num_threads(o.threads);
   mantissa::manual_seed(o.seed);
   mantissa::io::catch_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone, such as tee after Ctrl-C, must not end the run (run.cpp: say)
 }
 
 std::string asked_model(int argc, char** argv, const std::string& usual) {
@@ -102,7 +105,7 @@ int run_guarded(int (*body)(int, char**), int argc, char** argv) {
   } catch (const Exit& e) {
     return e.code;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
+    std::fputs(fmt::format("error: {}\n", e.what()).c_str(), stderr);  // fmt::print throws where stderr is gone
     return 1;
   }
 }

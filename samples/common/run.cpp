@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <mantissa/io/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -29,11 +32,12 @@ std::string text_of(const Values& values) {  // "loss 0.1234, test accuracy 98.7
   return text;
 }
 
-// A full disk behind the output, or a terminal that is gone, is no reason to stop training.
+// A full disk behind the output is no reason to stop training. A pipe that nobody reads any more is what a terminal is
+// that was closed: the run saves and ends, except under nohup (io/stop.h).
 void say(std::string line) {
   line += '\n';
-  std::fwrite(line.data(), 1, line.size(), stdout);
-  std::fflush(stdout);
+  const bool written = std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fflush(stdout) == 0;
+  if (!written && errno == EPIPE) ::kill(::getpid(), SIGHUP);
 }
 std::string line_of(const nlohmann::json& j) {  // paths, and what a model writes, need not be UTF-8
   return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -48,6 +52,15 @@ void check_writable(const std::vector<std::string>& paths) {
 bool is_another_file(const std::string& path, const std::string& than) {  // that is there
   std::error_code none;
   return std::filesystem::exists(path, none) && !std::filesystem::equivalent(path, than, none);
+}
+
+// Keeps what `path` holds as path.before: a save then renames its new file over the one name and leaves the other.
+void keep_as_before(const std::string& path) {
+  const std::filesystem::path file = std::filesystem::canonical(path), before = path + ".before";
+  std::filesystem::remove(before);
+  std::error_code no_links;
+  std::filesystem::create_hard_link(file, before, no_links);
+  if (no_links) std::filesystem::copy_file(file, before);
 }
 
 }  // namespace
@@ -257,6 +270,8 @@ void Run::save() {
           {{"position", from_data<std::int64_t>(std::vector{step_, plan_.steps_per_epoch, o_.batch, seed}, {4})}});
     if (o_.minutes > 0) c.put("run", {{"seconds", scalar(elapsed(), {.dtype = f64})}});
     if (stopped_) c.put("run", {{"stopped", scalar(1, {.dtype = i64})}});
+    if (replaces_) keep_as_before(o_.save);
+    replaces_ = false;
     io::save_checkpoint(o_.save, c);
     saved_ = true;
   } catch (const std::exception& e) {  // bad_alloc, too
@@ -311,12 +326,16 @@ void Run::start(const std::string& source, std::int64_t parameters) {
     say(fmt::format("{}\n{} with {} parameters, {}, {} at {}, batch {}, {}, {} threads", source, o_.model, parameters,
                     precision, o_.optimizer, o_.lr, o_.batch, concat(device), num_threads()));
   }
-  if (is_another_file(o_.save, o_.resume))
-    note(concat(o_.save, " will be replaced; --resume ", o_.save, " would go on from it"));
+  replaces_ = is_another_file(o_.save, o_.resume);
+  if (replaces_)
+    note(concat(o_.save, " will be replaced, and kept as ", o_.save, ".before; --resume ", o_.save,
+                " would go on from it"));
   if (!o_.resume.empty()) {
     resume(o_.resume);
     note(concat("resumed from ", o_.resume, " after ", step_, " steps",
                 o_.save.empty() ? "; nothing more is saved (pass --save FILE)" : ""));
+    std::error_code none;
+    if (over() && !std::filesystem::equivalent(o_.save, o_.resume, none)) save();  // no step will do it
   }
   RngState rng = rng_state();  // each process drops out others; what is saved is the first one's state
   rng.seed += static_cast<std::uint64_t>(world.rank());

@@ -139,6 +139,7 @@ class Run {
   double before_ = 0;  // seconds of the runs this one goes on from
   double agreed_seconds_ = 0;  // of the slowest of several processes
   bool stop_agreed_ = false;
+  bool replaces_ = false;  // --save names a checkpoint of another run, which has not been replaced yet
   Stopwatch clock_, epoch_clock_;
   std::int64_t epoch_steps_ = 0;  // done since the epoch began or was resumed
   Losses sums_;
