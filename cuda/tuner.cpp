@@ -97,18 +97,22 @@ Choice find_fastest(const std::string& key, std::span<const Way> ways, const Wri
     return all;
   };
   std::vector<Tensor> before, expected;
-  std::optional<std::size_t> done;
-  try {
-    if (written.adds) before = copies();
-    done = run_first(ways);
-    expected = copies();
-  } catch (const OutOfMemory&) {  // nothing is held against anything while memory is so scarce
-    return {done ? *done : run_first(ways), false};
-  }
-  const std::size_t first = *done;
   const auto put_back = [&] {
     for (std::size_t k = 0; k < before.size(); ++k) kernels::copy(results[k].device, results[k], before[k].view());
   };
+  std::size_t first = 0;
+  float shortest = 0;
+  try {
+    if (written.adds) before = copies();
+    first = run_first(ways);
+    expected = copies();
+    shortest = time_of(ways[first]);
+  } catch (const OutOfMemory&) {  // nothing is held against anything while memory is so scarce
+    put_back();  // what a way may have added before it failed
+    before.clear();
+    expected.clear();
+    return {run_first(ways), true, false};
+  }
   const auto agrees = [&] {
     for (std::size_t k = 0; k < results.size(); ++k) {
       if (!agree(expected[k].view(), results[k], written.rounded_to)) return false;
@@ -116,7 +120,7 @@ Choice find_fastest(const std::string& key, std::span<const Way> ways, const Wri
     return true;
   };
   std::size_t best = first;
-  float shortest = time_of(ways[first]);
+  bool scarce = false;
   for (std::size_t i = first + 1; i < ways.size(); ++i) {
     if (is_skipped(ways[i].name)) continue;
     if (written.adds) put_back();
@@ -133,6 +137,7 @@ Choice find_fastest(const std::string& key, std::span<const Way> ways, const Wri
       const float t = time_of(ways[i]);
       if (t < shortest) best = i, shortest = t;
     } catch (const Error& e) {  // a launch that was refused, memory for its workspace that is not there: others do it
+      scarce = scarce || dynamic_cast<const OutOfMemory*>(&e);
       std::fprintf(stderr, "mantissa: the kernel '%s' fails for %s and is not used: %s\n", ways[i].name.c_str(),
                    key.c_str(), e.what());
       wait_for_stream();  // throws if it has cost the process its GPU
@@ -140,7 +145,7 @@ Choice find_fastest(const std::string& key, std::span<const Way> ways, const Wri
   }
   put_back();
   ways[best].run();  // what a refused way may have written is written again
-  return {best, true};
+  return {best, true, !scarce};
 }
 
 Choice run_fastest(const std::string& key, std::span<const Way> ways, const Written& written) {
@@ -152,7 +157,7 @@ Choice run_fastest(const std::string& key, std::span<const Way> ways, const Writ
   }
   if (is_capturing()) return {run_first(ways), false};
   const Choice found = find_fastest(key, ways, written, time_of);
-  if (found.settled) choices().keep(machine(), key, ways[found.way].name);
+  if (found.measured) choices().keep(machine(), key, ways[found.way].name);
   return found;
 }
 

@@ -36,16 +36,18 @@ struct Written {  // what the ways write, all of it
 };
 
 struct Choice {
-  std::size_t way;  // did the work
-  bool settled;     // and will do it again: a caller may go straight to it next time
+  std::size_t way;       // did the work
+  bool settled;          // and will do it again: a caller may go straight to it next time
+  bool measured = true;  // to be kept for other processes; false where memory for some way was lacking
 };
 
 // Does the work, once, by the way known to be fastest, or finds that out. Throws if no way applies.
 Choice run_fastest(const std::string& key, std::span<const Way> ways, const Written& written);
 
 // Finds it out: which way has the shortest time of those that agree with the first that applies. In the end that one
-// has done the work, once. Where memory for copies of the results is not there, the first has, and nothing is settled.
-// A way may run often in `time_of`, which tests replace.
+// has done the work, once. Without memory for copies of the results the first that applies has: settled all the same,
+// because the attempt empties the cache of memory and would do so in every step. A way may run often in `time_of`,
+// which tests replace.
 Choice find_fastest(const std::string& key, std::span<const Way> ways, const Written& written,
                     const std::function<float(const Way&)>& time_of);
 

@@ -149,6 +149,38 @@ TEST_CASE("a way that throws is left out, and a first one that throws is an erro
   CHECK_THROWS_WITH(fastest({way("30", 1), way("10", 0)}), Catch::Matchers::Contains("no memory for this plan"));
 }
 
+TEST_CASE("memory that runs out half way is no error, does not add twice, and is not remembered") {
+  if (!cuda_is_available()) {
+    WARN("no GPU and no shim: skipped");
+    return;
+  }
+  const Tensor c = full({5, 7}, 3.0, {.device = cuda});
+  const View result = c.view();
+  const auto way = [&](const char* name, int fails_at) {  // adds, and then has no memory in its run of this number
+    return cuda_backend::Way{name, [&c, fails_at, runs = std::make_shared<int>(0)] {
+                               Tensor(c).add_(full({}, 1.0));
+                               if (++*runs == fails_at) throw OutOfMemory("a planted lack of memory");
+                               return true;
+                             }};
+  };
+  const auto time_of = [&](const cuda_backend::Way& w) {
+    w.run();
+    return static_cast<float>(std::stod(w.name));
+  };
+  struct Case {
+    int first, second;  // where they fail
+    std::size_t expected;
+  };
+  for (const auto& [first, second, expected] : {Case{1, 0, 0}, Case{2, 0, 0}, Case{0, 1, 0}, Case{0, 2, 0}}) {
+    Tensor(c).fill_(3);
+    const std::vector<cuda_backend::Way> ways{way("30", first), way("10", second)};
+    const auto found = cuda_backend::find_fastest("scarce memory", ways, {std::span(&result, 1), true}, time_of);
+    CHECK(found.way == expected);
+    CHECK_FALSE(found.measured);
+    CHECK(c.to(cpu).to_vector<float>() == std::vector<float>(35, 4.0f));
+  }
+}
+
 TEST_CASE("ways that round to halves agree with those that do not, where they may") {
   if (!cuda_is_available()) {
     WARN("no GPU and no shim: skipped");
