@@ -87,7 +87,8 @@ template <class L> void for_parts(const L& loop, void (*run)(const void*, const 
   if (count <= most_elements) return run(state, loop);
   int d = 0;  // the outermost dimension that can be halved
   while (loop.sizes[d] == 1) ++d;
-  const std::int64_t half = (loop.sizes[d] / 2 + pack - 1) / pack * pack,
+  constexpr std::int64_t unit = 16;  // elements, so that parts of bytes begin where 16 of them can be read at once
+  const std::int64_t half = (loop.sizes[d] / 2 + unit - 1) / unit * unit,
                      cut = half < loop.sizes[d] ? half : loop.sizes[d] / 2;
   L first = loop, second = loop;
   first.sizes[d] = cut;

@@ -40,7 +40,10 @@ namespace {
 Device this_device() { return {DeviceType::cuda, static_cast<std::int8_t>(current_device())}; }
 }  // namespace
 
-Graph* make_graph() { return new Graph; }
+Graph* make_graph() {
+  cuda_backend::empty_cache(this_device());  // its own memory does not come from there
+  return new Graph;
+}
 void destroy_graph(Graph* g) noexcept { delete g; }
 
 void begin_recording(Graph* g, std::uint64_t random_seed, std::uint64_t random_offset) {

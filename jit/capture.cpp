@@ -11,6 +11,7 @@ namespace mantissa::jit {
 namespace {
 
 constexpr std::size_t most_recordings = 4;
+thread_local bool is_recording = false;
 
 struct DestroyGraph {
   void operator()(cuda_backend::Graph* g) const { cuda_backend::destroy_graph(g); }
@@ -45,6 +46,7 @@ void place(const Recording& r, const std::vector<Tensor>& inputs) {
 RngState record(Recording& r, const CapturedStep::Step& step) {
   r.graph.reset(cuda_backend::make_graph());
   const RngState start = rng_state();
+  is_recording = true;
   try {
     cuda_backend::begin_recording(r.graph.get(), start.seed, start.offset);
     r.results = step(r.inputs);
@@ -54,11 +56,13 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
           "goes on in those of the one before; set them outside of the step");
     cuda_backend::end_recording(r.graph.get());
   } catch (...) {
+    is_recording = false;
     cuda_backend::give_up_recording(r.graph.get());
     r.results.clear();
     r.graph.reset();  // the next call records anew
     throw;
   }
+  is_recording = false;
   r.random_numbers = rng_state().offset - start.offset;
   return start;
 }
@@ -84,7 +88,8 @@ std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
     device = x.device();
     on_device = &x;
   }
-  if (device.is_cpu()) return impl_->step(inputs);
+  // Inside another step that is being recorded it is part of that one.
+  if (device.is_cpu() || is_recording) return impl_->step(inputs);
   cuda_backend::activate(device);
 
   std::list<Recording>& all = impl_->recordings;

@@ -26,6 +26,10 @@
 // - Weights may be written to between calls by optimizers and by kernels alike, but autocast's cast copies are
 //   refreshed by the captured update only: after loading weights, call reset().
 // - Inputs of other shapes or dtypes are recorded anew; the last four recordings are kept.
+// - A captured step that is called by another one becomes part of the latter's recording.
+// - Tensors from outside that it uses, gradients among them, must live as long as it: it reads their addresses. So
+//   where zero_grad is called outside, call zero_grad(false).
+// - Errors that kernels find, such as an index out of range, are thrown when the host next waits: item(), to(cpu).
 // As torch.cuda.graphs.make_graphed_callables and CUDAGraph, without the warm-up that these leave to the user.
 #pragma once
 

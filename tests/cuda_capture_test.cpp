@@ -127,6 +127,20 @@ TEST_CASE("a captured step follows new shapes, and is simply called on the CPU")
   CHECK(calls == 5);
 }
 
+TEST_CASE("a captured step that another one calls becomes part of that one's recording") {
+  if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
+  auto twice = jit::capture([](const Tensor& x) { return x * 2; });
+  const auto body = [](auto& f, const Tensor& x) { return f(x) + f(x + 1); };
+  auto outer = jit::capture([&](const Tensor& x) { return body(twice, x); });
+  for (int i = 0; i < 5; ++i) {
+    const std::vector<float> got = outer(full({3}, i).to(cuda)).to(cpu).to_vector<float>();
+    CHECK(got == std::vector<float>(3, static_cast<float>(4 * i + 2)));
+  }
+  CHECK(outer.recordings() == 1);
+  CHECK(outer.replays() == 3);
+  CHECK(twice(full({3}, 5).to(cuda)).to(cpu).to_vector<float>() == std::vector<float>(3, 10));  // and still by itself
+}
+
 TEST_CASE("what cannot be captured says which operator and why") {
   if (!cuda_is_available()) { WARN("no GPU and no shim: skipped"); return; }
   using Step = std::function<void(const Tensor&)>;

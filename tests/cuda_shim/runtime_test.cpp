@@ -64,7 +64,7 @@ TEST_CASE("what is cached is given back before memory is said to have run out") 
   CHECK(memory_stats(cuda).reserved == memory_stats(cuda).allocated);
 }
 
-TEST_CASE("where there is no memory to compare ways the first does the work, once, and nothing is settled") {
+TEST_CASE("where there is no memory to compare ways the first does the work, once, and nothing is measured") {
   constexpr std::int64_t n = 500'000;  // 2 MB fill a segment of the allocator
   const auto [adds, room] = GENERATE(std::pair{false, 1 << 20}, std::pair{true, 1 << 20}, std::pair{true, 2 << 20});
   CAPTURE(adds, room);  // the third case has room for what is to be put back, and for no copy of a result
@@ -84,7 +84,7 @@ TEST_CASE("where there is no memory to compare ways the first does the work, onc
                                                 [&](const cuda_backend::Way&) { return compared = true, 1.0f; });
   cuda_shim::set_memory_limit(usual_limit);
   CHECK(found.way == 0);
-  CHECK_FALSE(found.settled);
+  CHECK_FALSE(found.measured);
   CHECK_FALSE(compared);
   CHECK(c.to_vector<float>() == std::vector<float>(n, 1));
 }
@@ -330,6 +330,11 @@ TEST_CASE("a captured graph replays what was launched, and waiting in a capture 
   const float before = x.to_vector<float>()[0];
   for (int i = 0; i < 3; ++i) REQUIRE(cudaGraphLaunch(exec, side.get()) == cudaSuccess);
   CHECK(x.to_vector<float>()[0] == before + 3);
+  cudaGraph_t another = nullptr;
+  REQUIRE(cudaStreamBeginCapture(side.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  CHECK(cudaGraphLaunch(exec, side.get()) == cudaErrorStreamCaptureUnsupported);
+  REQUIRE(cudaStreamEndCapture(side.get(), &another) == cudaSuccess);
+  cudaGraphDestroy(another);
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);
 }
@@ -361,9 +366,13 @@ TEST_CASE("a recording may use what the step has left cached") {
   Stream side;
   const StreamScope scope(side.get());
   empty_cache(cuda);
-  cuda_backend::Graph* graph = cuda_backend::make_graph();
-  cuda_shim::set_memory_limit(cuda_shim::device_bytes() + (1 << 20));
+  const std::size_t limit = cuda_shim::device_bytes() + (1 << 20);
+  cuda_shim::set_memory_limit(limit);
   { const Tensor as_it_is = on_cuda(150'000); }  // 600 kB, now cached
+  cuda_shim::set_memory_limit(cuda_shim::device_bytes());  // what the graph itself needs is not there without them
+  cuda_backend::Graph* graph = cuda_backend::make_graph();
+  cuda_shim::set_memory_limit(limit);
+  { const Tensor as_it_is = on_cuda(150'000); }
   cuda_backend::begin_recording(graph, 0, 0);
   CHECK_NOTHROW(on_cuda(220'000));  // 880 kB: fits only without the other
   cuda_backend::end_recording(graph);

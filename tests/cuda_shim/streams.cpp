@@ -247,6 +247,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   note_call(__func__);
+  {
+    const std::lock_guard lock(mutex);
+    if (stream_of(s).capture) return result(cudaErrorStreamCaptureUnsupported);
+  }
   for (const auto& work : exec->work) {
     if (const cudaError_t e = enqueue(s, work); e != cudaSuccess) return e;
   }
