@@ -94,10 +94,10 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
 
   void attach() {  // apart from the constructor, where weak_from_this() is empty
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].leaf = autograd::leaf_of(parameters_[i].tensor)->id();
       on_accumulated(parameters_[i].tensor, [self = weak_from_this(), i](const Tensor&) {
         if (const auto reducer = self.lock()) reducer->ready(i);
       });
+      parameters_[i].leaf = autograd::leaf_of(parameters_[i].tensor)->id();
     }
   }
 
@@ -109,7 +109,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     std::string name;
     Tensor tensor;
     std::size_t bucket = 0;
-    std::uint64_t leaf = 0;  // the number of the node that has our hook
+    std::uint64_t leaf = 0;  // the id of the node that has our hook; 0: frozen
     bool ready = false;      // its gradient of this pass is there
   };
   struct Bucket {
@@ -161,11 +161,17 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
 
   void launch(Bucket& b) {
     const NoGrad no_grad;
+    // f16 and bf16 parameters with masters have gradients in f32, but not those that were thawed since the last step.
+    Dtype dtype = parameters_[b.parameters[0]].tensor.dtype();
+    for (const std::size_t i : b.parameters) {
+      const auto* leaf = autograd::leaf_of(parameters_[i].tensor);
+      if (leaf && size_of(leaf->dtype()) > size_of(dtype)) dtype = leaf->dtype();
+    }
     for (const std::size_t i : b.parameters) {
       const Tensor& p = parameters_[i].tensor;
       Tensor g = p.grad();
-      if (!g.defined()) g = zeros(p.sizes(), {.dtype = p.dtype(), .device = p.device()});
-      g = g.detach();
+      if (!g.defined()) g = zeros(p.sizes(), {.dtype = dtype, .device = p.device()});
+      g = cast(g.detach(), dtype);
       if (options_.compress && size_of(g.dtype()) > size_of(*options_.compress)) g = cast(g, *options_.compress);
       b.sent.push_back(g.to(cpu).contiguous());
     }
@@ -209,15 +215,15 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     }
   }
 
-  // Who begins to require a gradient gets a new node, without our hook.
+  // A parameter that begins to require a gradient has a new node without our hook: nobody would reduce its gradient.
   void check_thawed() {
     for (const auto* list : {&parameters_, &frozen_}) {
       for (const Parameter& p : *list) {
         const auto* leaf = autograd::leaf_of(p.tensor);
         if (!leaf || leaf->id() == p.leaf) continue;
         fail_everywhere(concat("DataParallel: ", p.name, " was frozen when DataParallel was made, or since, and now ",
-                               "requires a gradient, which is not reduced; make a new DataParallel after "
-                               "requires_grad_()"));
+                               "requires a gradient, which is not reduced; after requires_grad_() destroy this "
+                               "DataParallel and make a new one"));
       }
     }
   }

@@ -56,8 +56,8 @@ struct DataParallelOptions {
 class DataParallel {
  public:
   // Error, on all ranks: the parameters differ in name, shape or dtype between ranks, or there are none.
-  // The net and the group must outlive it. When frozen parameters begin to require a gradient (requires_grad_()), make
-  // a new one; backward() throws if it notices that there are such.
+  // The net and the group must outlive it. When frozen parameters begin to require a gradient (requires_grad_()),
+  // destroy it and make a new one; backward() throws if it notices that there are such.
   explicit DataParallel(ModuleRef net, const DataParallelOptions& options = {},
                         distributed::ProcessGroup& group = distributed::world());
   ~DataParallel();  // from then on gradients are this process's own

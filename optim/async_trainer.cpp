@@ -63,6 +63,8 @@ int AsyncTrainer::begin(std::span<const Tensor> inputs, std::span<const Tensor> 
     }
   }
   if (options_.scaler && !pin_) pin_ = options_.scaler->pin(inputs[0].device());
+  for (const Pair& p : pairs_)  // gradients are summed in the master's dtype; one that was frozen has a new node
+    if (auto* leaf = leaf_of(p.model)) leaf->set_dtype(p.master.dtype(), p.model.device());
   return static_cast<int>(std::min<std::int64_t>(options_.micro_batches, rows));
 }
 
@@ -103,7 +105,6 @@ void AsyncTrainer::hand_over() {
     }
     autograd::LeafNode &from = *leaf_of(p.model), &to = *leaf_of(p.master);
     const std::scoped_lock lock(from.mutex, to.mutex);
-    from.set_dtype(p.master.dtype(), p.master.device());  // its node is a new one if it was frozen for a while
     to.grad = std::exchange(from.grad, {});
     autograd::GradientTags& tags = to.hooks().tags;
     tags = from.has_hooks() ? std::exchange(from.hooks().tags, {}) : autograd::GradientTags{};

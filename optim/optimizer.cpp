@@ -81,7 +81,8 @@ std::string listed(std::span<const char* const> names) {
   return text;
 }
 
-// Of a half parameter with a master: in f32. One that was frozen has a new node, which does not know it.
+// Tells the parameter's node to sum gradients in `dtype`: f32 for f16 and bf16 with a master. Said again in every step,
+// because a parameter that was frozen and thawed has a new node.
 void sum_gradients_in(Dtype dtype, const Tensor& parameter) {
   if (auto* leaf = leaf_of(parameter)) leaf->set_dtype(dtype, parameter.device());
 }
@@ -317,7 +318,9 @@ void Optimizer::zero_grad(bool set_to_none) {
       if (set_to_none) {
         if (p.requires_grad()) p.set_grad({});  // without a look at it: it may be still to scale (autograd/hooks.h)
       } else if (Tensor gradient = p.grad(); gradient.defined()) {
-        gradient.fill_(0);
+        if (memory_.master_weights && gradient.dtype() != compute_dtype(p.dtype()))
+          p.set_grad(zeros(p.sizes(), {.dtype = compute_dtype(p.dtype()), .device = p.device()}));
+        else gradient.fill_(0);
       }
     }
   }
@@ -437,9 +440,10 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
   if (!mismatch.empty()) {
     const std::int64_t saved = groups_in(state);
     fail(type_name(), ".load_state_dict: ", mismatch, "; ",
-         saved != groups() ? concat("it was saved with ", saved, " groups of parameters, this optimizer has ", groups(),
-                                    ": load into the groups there were then, and call add_group for others after it")
-                           : "was it saved by another optimizer or for another model?");
+         saved > 0 && saved != groups()
+             ? concat("it was saved with ", saved, " groups of parameters, this optimizer has ", groups(),
+                      ": load into the groups there were then, and call add_group for others after it")
+             : "was it saved by another optimizer or for another model?");
   }
   for (auto& [name, t] : own) {
     const auto found = std::ranges::find(state, name, &NamedTensors::value_type::first);

@@ -57,25 +57,26 @@ std::vector<double> Scheduler::bases() const {
 
 void Scheduler::set_step(std::int64_t step) {
   check(step >= 0, "Scheduler: the step must not be negative, got ", step);
-  base_ = bases();
+  const std::vector<double> base = bases();
   const char* name = optimizer_->has("beta1") ? "beta1" : "momentum";
   struct Values {
     double lr;
     std::optional<double> momentum;
   };
   std::vector<Values> values;  // all of them first: an error leaves everything as it is
-  for (std::size_t g = 0; g < base_.size(); ++g) {
+  for (std::size_t g = 0; g < base.size(); ++g) {
     const Schedule& s = schedules_[schedules_.size() == 1 ? 0 : g];
-    values.push_back({s.lr_at(base_[g], step), s.momentum_at(step)});
+    values.push_back({s.lr_at(base[g], step), s.momentum_at(step)});
     check(
         !values[g].momentum || optimizer_->has(name),
         "Scheduler: the schedule cycles the momentum, but the optimizer has neither momentum nor betas; set "
         "cycle_momentum to false");
   }
-  for (std::size_t g = 0; g < base_.size(); ++g) {
+  for (std::size_t g = 0; g < base.size(); ++g) {
     optimizer_->set_lr(values[g].lr, static_cast<int>(g));
     if (values[g].momentum) optimizer_->set(name, *values[g].momentum, static_cast<int>(g));
   }
+  base_ = base;
   step_ = step;
 }
 

@@ -73,8 +73,8 @@ struct ChainedScheduler {
 class Scheduler {
  public:
   // Sets the rate of step 0 at once. The optimizer's present rates are the bases. One schedule for all
-  // groups, or one per group. A group that is added later follows the one for all from its next step on, and the rate
-  // that it was added with is its base.
+  // groups, or one per group. A group that is added later follows the one for all from the next step on; its base
+  // is the rate that it has then.
   Scheduler(Optimizer& optimizer, Schedule schedule)
       : Scheduler(optimizer, std::vector<Schedule>{std::move(schedule)}) {}
   Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules);

@@ -355,6 +355,7 @@ TEST_CASE("parameters may be frozen and thawed between steps, as in an ordinary 
     a.w1.requires_grad_(), b.w1.requires_grad_();
     const Tensor frozen = a.w1.detach().clone();
     step(4);
+    check_equal(a, b);
     CHECK(!same_bits(a.w1.detach(), frozen));
     for (Tensor p : trainer.optim_parameters().tensors) p.requires_grad_(false);
     const Tensor last = a.w2.detach().clone();

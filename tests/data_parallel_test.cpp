@@ -216,8 +216,34 @@ TEST_CASE("A parameter that is frozen no more needs a new DataParallel, and is a
       net.in.weight.requires_grad_();
       pass(3);
     });
-    for (const std::string& e : errors) CHECK_THAT(e, Contains("in.weight") && Contains("make a new DataParallel"));
+    for (const std::string& e : errors) CHECK_THAT(e, Contains("in.weight") && Contains("make a new one"));
   }
+}
+
+TEST_CASE("Parameters in halves with masters are reduced in f32, thawed and unused ones among them") {
+  const std::string error = error_of_ranks(2, [](ProcessGroup& group) {
+    Net net;
+    nn::to(net, bf16);
+    fill(net, 3);
+    optim::Adam adam(nn::parameters(net), {.lr = 1e-2}, {.master_weights = true});
+    const auto pass = [&](int seed, bool normed) {
+      backward(loss_of(net, numbers({4, 6}, 10 * group.rank() + seed, bf16), normed));
+      check_equal_everywhere(group, gradients(net), "gradients");
+      adam.step();
+      adam.zero_grad();
+      check_equal_everywhere(group, nn::parameters(net), "parameters");
+    };
+    {
+      DataParallel parallel(net, {.find_unused = true}, group);
+      pass(0, true);
+      pass(1, group.rank() == 1);
+    }
+    net.in.weight.requires_grad_(false);
+    net.in.weight.requires_grad_();  // its new node has not been told of the master yet
+    DataParallel again(net, {.find_unused = true}, group);
+    pass(2, true);
+  });
+  CHECK(error == "");
 }
 
 TEST_CASE("With find_unused they count as zeros, and what no rank uses keeps what it has") {
