@@ -18,7 +18,8 @@ MODES = (
 )
 
 
-# f32 is f32 on both sides. Products of matrices are so by default, cuDNN's convolutions and recurrent layers are not.
+# f32 is f32 on both sides, whatever the environment says (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE) or cuDNN's default is.
+torch.set_float32_matmul_precision("highest")
 torch.backends.cudnn.allow_tf32 = False
 
 

@@ -103,7 +103,7 @@ Tensor align(const char* name, bool by_position, const Tensor& x, const Tensor& 
   const amp::Autocast off(amp::disabled);
   const Tensor pictures = is_half(x.dtype()) ? cast(x, f32) : x;
   const std::vector<double> list = boxes.to_vector<double>();
-  if (list.empty()) return reshape(narrow(flatten(x), 0, 0, 0), {0, channels, height, width});  // a gradient of zeros
+  if (list.empty()) return reshape(narrow(x, 0, 0, 0), {0, channels, height, width});  // a gradient of zeros
   const auto on_device = [&](Parts p) { return Parts{p.first, cast(p.shares, pictures.dtype()).to(x.device())}; };
   auto regions = std::make_shared<std::vector<Region>>();
   for (std::size_t k = 0; k < list.size(); k += 5) {

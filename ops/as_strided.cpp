@@ -11,11 +11,9 @@ namespace {
 
 // How far elements of these sizes and strides reach: the place of the last one, and one more.
 std::int64_t extent_of(const Dims& sizes, const Dims& strides) {
+  if (std::ranges::find(sizes, 0) != sizes.end()) return 0;
   std::int64_t extent = 1;
-  for (int i = 0; i < sizes.rank(); ++i) {
-    if (sizes[i] == 0) return 0;
-    extent += (sizes[i] - 1) * strides[i];
-  }
+  for (int i = 0; i < sizes.rank(); ++i) extent += (sizes[i] - 1) * strides[i];
   return extent;
 }
 
@@ -25,24 +23,25 @@ struct AsStrided {
   std::int64_t offset;
   Dims x_sizes, x_strides;
 
-  std::int64_t extent() const {
-    return std::max(extent_of(x_sizes, x_strides), offset + extent_of(sizes, strides));
+  std::int64_t extent() const {  // of the memory, from x's first element on, that either of them shows
+    const std::int64_t view = extent_of(sizes, strides);
+    return std::max(extent_of(x_sizes, x_strides), view > 0 ? offset + view : 0);
   }
-  // The place in memory, from x's first element on, of each element of the view, and of each of x.
-  Tensor places(Device device) const { return flatten(memory(device).raw_view(sizes, strides, offset)); }
-  Tensor x_places(Device device) const { return flatten(memory(device).raw_view(x_sizes, x_strides)); }
+  // Places in that memory: all of them, and those of the elements of the view and of x among them.
   Tensor memory(Device device) const { return arange(extent(), {.dtype = i64, .device = device}); }
+  Tensor of_view(const Tensor& memory) const { return flatten(memory.raw_view(sizes, strides, offset)); }
+  Tensor of_x(const Tensor& memory) const { return flatten(memory.raw_view(x_sizes, x_strides)); }
 
   Tensor forward(Saved&, const Tensor& x) const { return x.raw_view(sizes, strides, offset); }
   std::vector<Tensor> backward(const Saved&, const Tensor& g) const {
-    const Tensor none = zeros({extent()}, {.dtype = compute_dtype(g.dtype()), .device = g.device()});
-    Tensor sums = index_add(none, 0, places(g.device()), cast(flatten(g), none.dtype()));
-    const Tensor mine = x_places(g.device());
+    const Tensor places = memory(g.device()), at_x = of_x(places);
+    const Tensor empty_sums = zeros(places.sizes(), {.dtype = compute_dtype(g.dtype()), .device = g.device()});
+    Tensor sums = index_add(empty_sums, 0, of_view(places), cast(flatten(g), empty_sums.dtype()));
     if (!is_contiguous(x_sizes, x_strides)) {  // elements of x that are one in memory share what has come to it
-      const Tensor shared = index_add(none, 0, mine, ones_like(cast(mine, none.dtype())));
-      sums = sums / maximum(shared, Tensor(1.0));  // 0 where x has none
+      const Tensor shared = index_add(zeros_like(places), 0, at_x, ones_like(at_x));
+      sums = sums / cast(maximum(shared, Tensor(1.0)), sums.dtype());  // 0 where x has none
     }
-    return {reshape(index_select(sums, 0, mine), x_sizes)};
+    return {reshape(index_select(sums, 0, at_x), x_sizes)};
   }
 };
 
@@ -52,7 +51,7 @@ Tensor Tensor::as_strided(const Dims& sizes, const Dims& strides, std::int64_t o
   const Tensor view = raw_view(sizes, strides, offset);  // which says what is wrong
   const AsStrided f{sizes, strides, offset, this->sizes(), this->strides()};
   if (OnnxCall::is_heard() && is_contiguous() && f.extent() <= numel())
-    return mantissa::reshape(mantissa::index_select(mantissa::flatten(*this), 0, f.places(device())), sizes);
+    return mantissa::reshape(mantissa::index_select(mantissa::flatten(*this), 0, f.of_view(f.memory(device()))), sizes);
   return requires_grad() ? apply_function(f, *this) : view;
 }
 

@@ -70,7 +70,7 @@ Tensor divided_by_norm(const Tensor& x, double p, const Dims& dims, double eps) 
 }
 // Halves for p = 2 on the CPU where no gradient is recorded: read as they are, and rounded once.
 struct NormalizeHalves : Over {
-  static constexpr auto name = "normalize";
+  static constexpr auto name = "normalize_half";
   static constexpr const char* args[] = {"x"};
   double eps = 1e-12;
   Spec infer(const Tensor& x) const { return kept(x.sizes()), like_layout(x); }

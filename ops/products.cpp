@@ -26,6 +26,7 @@ struct Dot {
     composed(s, {s.integers({5}, 0, 9), s.integers({5}, 0, 9)}, Dot{});
     composed_error(s, {s.randn({2}), s.randn({3})}, Dot{}, "lengths 2 and 3 differ");
     composed_error(s, {s.randn({2, 2}), s.randn({2})}, Dot{}, "needs two vectors");
+    composed_error(s, {cast(s.randn({2}), f16), cast(s.randn({2}), f32)}, Dot{}, "dtypes f16 and f32 differ");
   }
 };
 

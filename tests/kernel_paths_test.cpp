@@ -480,6 +480,24 @@ TEST_CASE("integers are divided exactly whatever their size") {
     for (std::size_t i = 0; i < a.size(); ++i) wrong += by_seven[i] != (a[i] % 7 + 7) % 7;
     CHECK(wrong == 0);
   }
+  // The largest and smallest of i32, which all divide as i64; the largest of i64 among others, one by one.
+  std::vector<std::int32_t> s, d;
+  for (const std::int32_t a : {INT32_MIN, INT32_MIN + 1, -7, -1, 0, 1, 7, INT32_MAX - 1, INT32_MAX})
+    for (const std::int32_t b : {INT32_MIN, -7, -2, -1, 1, 2, 7, INT32_MAX}) s.push_back(a), d.push_back(b);
+  const auto n = static_cast<std::int64_t>(s.size());
+  const Tensor a = from_data(s, {n}), b = from_data(d, {n});
+  for (const auto& f : {+[](const Tensor& x, const Tensor& y) { return fmod(x, y); },
+                        +[](const Tensor& x, const Tensor& y) { return remainder(x, y); },
+                        +[](const Tensor& x, const Tensor& y) { return floor_divide(x, y); }}) {
+    const Tensor wide = f(cast(a, i64), cast(b, i64));
+    CHECK(f(a, b).to_vector<std::int32_t>() == cast(wide, i32).to_vector<std::int32_t>());
+  }
+  const Tensor least = full({3}, static_cast<double>(INT64_MIN), {.dtype = i64});
+  const Tensor by = from_data(std::vector<std::int64_t>{3, -3, INT64_MAX}, {3});
+  CHECK(fmod(least, by).to_vector<std::int64_t>() == std::vector<std::int64_t>{-2, -2, -1});
+  CHECK(remainder(least, by).to_vector<std::int64_t>() == std::vector<std::int64_t>{1, -2, INT64_MAX - 1});
+  CHECK(floor_divide(least, by).to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{INT64_MIN / 3 - 1, INT64_MIN / -3, -2});
 }
 
 TEST_CASE("signs of halves are set for every number, wherever it lies") {

@@ -107,6 +107,7 @@ TEST_CASE("as_strided adds up the gradients of elements that are one in memory")
   check(x, windows);
   check(x, [](const std::vector<Tensor>& v) { return square(v[0].as_strided({}, {}, 7)); });
   check(x, [](const std::vector<Tensor>& v) { return square(v[0].as_strided({2, 0}, {1, 1})); });
+  check(x, [](const std::vector<Tensor>& v) { return square(v[0].as_strided({0}, {1}, std::int64_t{1} << 40)); });
   check(x, [](const std::vector<Tensor>& v) { return square(v[0].t().as_strided({5, 3}, {2, 4})); });
   check(x, [](const std::vector<Tensor>& v) { return square(v[0].slice(1, 1, 5).as_strided({2, 3}, {6, 1})); });
   check(x, [](const std::vector<Tensor>& v) {  // each element of the column stands for three

@@ -1,9 +1,10 @@
-// Divisions of integers by way of doubles, which the processor divides several at a time: exact where both numbers have
-// at most 52 bits.
+// Divisions of integers by way of doubles, several at a time with AVX-512, one at a time elsewhere, and either way
+// faster than the processor's own: exact where both numbers have at most 52 bits.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/pointwise.h"
 
@@ -11,7 +12,7 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // F (Fmod, Remainder or FloorDivide) of a and b. The rounded quotient is at most one too far from 0; then what is left
 // has the other sign.
-template <class F> std::int64_t divide(std::int64_t a, std::int64_t b) {
+template <class F> std::int64_t divide_by_doubles(std::int64_t a, std::int64_t b) {
   const auto whole = static_cast<std::int64_t>(static_cast<double>(a) / static_cast<double>(b));
   const std::int64_t rest = a - whole * b;
   if constexpr (std::is_same_v<F, pointwise::Fmod>) {  // the sign of a
@@ -23,7 +24,7 @@ template <class F> std::int64_t divide(std::int64_t a, std::int64_t b) {
   }
 }
 
-// y = F of a and b; where a number is larger, or a divisor 0, of each by itself.
+// y[i] = F(a[i], b[i]): by doubles if every number of the run has at most 52 bits and no divisor is 0, else one by one.
 template <class F, class S> void divide_run(std::int64_t n, const S* a, const S* b, S* y) {
   std::int64_t bits = 0, zeros = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -32,7 +33,7 @@ template <class F, class S> void divide_run(std::int64_t n, const S* a, const S*
     zeros += v == 0;
   }
   if (bits >> 52 == 0 && zeros == 0) {
-    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<S>(divide<F>(a[i], b[i]));
+    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<S>(divide_by_doubles<F>(a[i], b[i]));
   } else {
     const F f;
     for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<S>(f.template f<std::int64_t>(a[i], b[i]));
