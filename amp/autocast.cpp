@@ -96,7 +96,7 @@ Autocast::~Autocast() {
 }
 
 bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts,
-                 bool reads_halves) {
+                 bool reads_half) {
   const AutocastState& state = context().autocast;
   const Choice choice = choose(op, own, x);
   if (Observer::current()) [[unlikely]]
@@ -113,7 +113,7 @@ bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std
     if (!eligible(*x[i])) continue;
     const Dtype to = choice.policy == CastPolicy::lower ? state.dtype_on(x[i]->device()) : target;
     if (x[i]->dtype() == to) continue;
-    if (reads_halves && to == f32 && is_half(x[i]->dtype())) {
+    if (reads_half && to == f32 && is_half(x[i]->dtype())) {
       widen |= i == 0;
       continue;
     }

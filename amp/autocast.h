@@ -8,8 +8,8 @@
 //                           .policies = amp::Policies::torch_cuda(),
 //                           .cache = amp::CastCache::until_exit});
 //
-// Regions are thread-local, nest, and end with an exception. A new thread starts outside; capture() and Autocast(state)
-// take a region along. backward() runs in the dtypes of the forward pass, inside a region or outside.
+// Regions are thread-local, nest, and are exception-safe. A new thread starts outside any region; capture() and
+// Autocast(state) carry one over. backward() runs in the dtypes of the forward pass, inside a region or outside.
 // Semantics follow torch.autocast; double, integer and bool tensors are never cast. The dtype must be f16, bf16,
 // or f32 (which makes the region inert).
 #pragma once
@@ -80,10 +80,10 @@ class [[nodiscard]] OutsideAutocast {
 };
 
 // Used by apply(): replaces x[i] by its cast where the policy asks for one: the region's policy for this operator, or
-// else `own`. The casts are stored in `casts`. With `reads_halves` (ops/op.h) f16 and bf16 inputs are not cast to f32;
+// else `own`. The casts are stored in `casts`. With `reads_half` (ops/op.h) f16 and bf16 inputs are not cast to f32;
 // returns whether x[0] is such an input.
 bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts,
-                 bool reads_halves = false);
+                 bool reads_half = false);
 // Tells observers the result of the operator that cast_inputs announced.
 void note_result(const Tensor& result);
 

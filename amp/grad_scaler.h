@@ -8,8 +8,8 @@
 //   scaler.step(opt);                      // skips the update if a gradient is inf or NaN
 //   scaler.update();                       // once per iteration, after all steps
 //
-// Scale, counters and verdicts live on the device, and the optimizer's kernel itself decides whether to
-// skip, so nothing is read back to the host unless a comment says so. Between two updates call, for each optimizer,
+// Scale, counters and verdicts (found_inf, bool) live on the device, and the optimizer's kernel itself decides whether
+// to skip, so nothing is read back to the host unless a comment says so. Between two updates call, for each optimizer,
 // unscale_ at most once and then step at most once. Errors name the optimizer, the parameter, and the two lines of
 // the program whose calls conflict.
 //

@@ -1,5 +1,5 @@
-// Somebody who looks at every operator that runs in a thread: amp/explain.h and amp/doctor.h. The innermost one that
-// lives is told; what runs inside an operator is not.
+// Observer: called before and after every operator that runs in its thread; base of amp/explain.h and amp/doctor.h.
+// Only the innermost live observer is called, and not for operators that run inside an operator.
 #pragma once
 
 #include "amp/modules.h"

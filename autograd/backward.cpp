@@ -83,7 +83,8 @@ void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captur
   const ModeGuard modes(create_graph);
   const autograd::RunningTags tags;
   autograd::RunningPass whole;
-  // What is recorded, or looked at for NaN, takes no short cuts: parts, sums inside of rules, results in leaves.
+  // The in-place optimisations (slices, accumulation inside rules, direct writes to leaves) are off while the pass is
+  // recorded or checked for NaN.
   const bool plain = !create_graph && !modes.anomaly();
   const Node::Pass pass{.last = !retain_graph, .to_leaves = plain && !captures};
   Parents parents;
@@ -177,7 +178,7 @@ void mark_needed(std::span<const Tensor> roots, Captures& captures) {
     if (captures.stops_at(found[i])) continue;
     for (const NodeRef& e : found[i]->edges()) visit_node(e.get());
   }
-  std::sort(found.begin(), found.end(), [](auto* a, auto* b) { return a->id() < b->id(); });
+  std::ranges::sort(found, {}, &Node::id);
   for (const Node* n : found) {
     if (captures.stops_at(n)) continue;
     for (const NodeRef& e : n->edges()) {

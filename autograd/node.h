@@ -35,8 +35,8 @@ class Node : public RefCounted {
   virtual bool is_leaf() const { return false; }
   std::span<const NodeRef> edges() const { return edges_; }
 
-  // Not null: backward() itself adds the gradient of input 0 (which is described) to what that input's node has so far,
-  // a contiguous tensor in input_gradients[0], which may be undefined. Other nodes find all of them undefined.
+  // Non-null (the metadata of input 0) if backward() accumulates into input 0 by itself: input_gradients[0] then holds
+  // the gradient accumulated so far, contiguous or undefined. For other nodes all input_gradients start undefined.
   virtual const InputMeta* adds_to() const { return nullptr; }
   struct Pass {  // what the running backward pass allows
     // the graph is not retained, so a node may give its saved tensors to its rules, which may overwrite them

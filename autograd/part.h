@@ -1,9 +1,8 @@
-// Gradients of views that are parts of a tensor: slice, and narrow, split, chunk, unbind, select made of it. Such a
-// gradient is not written into zeros of the input's size, one tensor for each part, which are then added up: the engine
-// (autograd/backward.cpp) puts it into the one tensor of its input's gradient. Parts that lie side by side are copied
-// there and nothing is filled or added, so packed query, key and value cost one pass, as by PyTorch's split. None,
-// where a rule has written them into their places already: it takes memory by `gradients_in_place`, and the engine sees
-// that what comes is part of one tensor.
+// Gradients of views that are slices of a tensor: slice, and narrow, split, chunk, unbind, select made of it. Instead
+// of summing one zero-padded tensor of the input's size per slice, the engine (autograd/backward.cpp) copies each
+// slice's gradient into its place in a single gradient of the input. Adjacent slices need no fill and no addition, so
+// packed query, key and value cost one pass, as with PyTorch's split; and none if a rule has written them into memory
+// from `gradients_in_place`, because the engine recognises that they are slices of one tensor.
 #pragma once
 
 #include <span>

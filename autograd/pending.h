@@ -2,8 +2,8 @@
 // next node is the one with the largest id. Every consumer of its result has a larger id and has therefore already
 // contributed.
 //
-// A sum is made in place where nobody else sees its memory. Gradients of parts of a tensor (autograd/part.h) are put
-// side by side into one, of which only what nobody has written is filled with zeros.
+// Gradients are accumulated in place if no other handle shares the memory. Gradients of slices (autograd/part.h) are
+// copied into their places in one tensor, and only the elements that no slice covers are zero-filled.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Where a rule puts a gradient that a kernel can add to what is there: a weight's, whose product has beta = 1. The
-// gradient of a parameter is then in the parameter's dtype at once, f32 also where the operator read a shadow in
-// halves, and that of a second micro-batch needs no memory and no pass. A rule asks for `Into<i>` (autograd/rule.h):
+// Lets a rule write or accumulate a weight's gradient directly into the parameter's .grad (a product with beta = 1): in
+// the parameter's dtype, f32 also if the operator read an f16 or bf16 shadow, and without memory or another pass for a
+// second micro-batch. A rule asks for it by a parameter `Into<i>` (autograd/rule.h):
 //
 //   [](Grad g, In<0> a, Into<1> b) {
 //     if (b.is_plain(g.dtype())) return matmul(transpose(a), g);   // no leaf, or the backward pass is recorded
@@ -9,9 +9,9 @@
 //     return place.done();
 //   }
 //
-// It goes straight to the leaf in backward(), unless that records or hunts NaN, and where the leaf has no hooks; else
-// (in grad(), say) it is returned, and the engine takes it there. It is added in place where nobody else holds the
-// leaf's gradient: then no operand of the kernel is the same memory.
+// backward() does so unless the pass is recorded, anomaly mode is on or the leaf has hooks; otherwise, as in grad(),
+// the rule returns the gradient and the engine accumulates it. It is accumulated in place only if no other handle
+// shares the leaf's gradient, so that no operand of the kernel aliases it.
 #pragma once
 
 #include <optional>

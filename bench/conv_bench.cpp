@@ -1,4 +1,4 @@
-// Every way to convolve (core/conv_ways.h) on the layers of the networks in bench/, channels-last: the table of
+// Every way to convolve (core/conv_algorithms.h) on the layers of the networks in bench/, channels-last: the table of
 // docs/experiments.md. bench/conv_torch.py times PyTorch on the same layers.
 //   conv_bench [threads=2] [f32|bf16|f16] [part of a layer's name] [seconds for each] [images in a batch]
 // Prints, for each layer and pass, milliseconds and GFLOP/s of the definition (Winograd's are above the machine's peak)
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 

@@ -1,6 +1,6 @@
 // Convolution of images and volumes and its two gradients, all three bilinear in their two operands.
 // The batch is cut into chunks by shape alone, so results do not depend on the number of threads.
-// The ways to compute them on the CPU are in core/conv_ways.h, the choice among them in core/conv_choice.cpp.
+// The ways to compute them on the CPU are in core/conv_algorithms.h, the choice among them in core/conv_choice.cpp.
 #pragma once
 
 #include <cstdint>

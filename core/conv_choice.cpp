@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "core/amx.h"
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/gemm_few_rows.h"
 #include "core/kernel.h"
 #include "core/tuner.h"

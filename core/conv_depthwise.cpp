@@ -1,5 +1,5 @@
 // Gradients of weights by core/depthwise.h, which reads images in channels-last order and writes tap by tap.
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/depthwise.h"
 
 namespace mantissa {

@@ -3,7 +3,7 @@
 // which is most of what such a layer reads, is read once.
 #include <algorithm>
 
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/gemm_few_rows.h"
 #include "core/kernel.h"
 #include "core/parallel.h"

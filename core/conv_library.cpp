@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/gemm.h"
 #include "core/kernel.h"
 #include "core/parallel.h"

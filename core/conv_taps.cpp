@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 

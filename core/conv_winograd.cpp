@@ -1,5 +1,5 @@
 // Convolutions by core/winograd.h, which reads images in channels-last order.
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/kernel.h"
 #include "core/winograd.h"
 

@@ -42,7 +42,7 @@ constexpr const char* name_of(Dtype t) {
 constexpr bool is_floating(Dtype t) { return t <= Dtype::bf16; }
 constexpr bool is_half(Dtype t) { return t == f16 || t == bf16; }
 
-// The type arithmetic is done in: halves compute in f32, integers and bool in i64.
+// The dtype that arithmetic is done in: f32 for f16 and bf16, i64 for integers and bool.
 constexpr Dtype compute_dtype(Dtype t) {
   return t == f64 ? f64 : is_floating(t) ? f32 : i64;
 }

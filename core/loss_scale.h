@@ -39,20 +39,21 @@ struct ScaleCounters {  // the first five decide, and are saved; the others are 
     last_skipped = overflow || forward_failed;
     skipped += last_skipped;
     if (forward_failed) ++forward_failures;
-    else if (overflow) bad(scale, rule, used);
-    else good(scale, rule, used);
+    else if (overflow) after_overflow(scale, rule, used);
+    else after_clean(scale, rule, used);
     scale_now = static_cast<double>(scale);
   }
 
  private:
-  // With a lag, iterations whose gradients still had the old scale overflow after it backed off, and take it
-  // too low. The first clean one at a scale that is higher, yet below every one that overflowed, repairs it.
-  MANTISSA_HD void bad(float& scale, const ScaleRule& rule, double used) {
+  // If optimizer steps lag behind, gradients made at the old scale still overflow after the backoff and back it off
+  // again, too far. The first clean iteration whose scale is higher than the present one, but below every scale that
+  // overflowed (`burst`), restores that scale.
+  MANTISSA_HD void after_overflow(float& scale, const ScaleRule& rule, double used) {
     if (burst == 0 || used < burst) burst = used;
     ++iterations;
     back_off(scale, rule);
   }
-  MANTISSA_HD void good(float& scale, const ScaleRule& rule, double used) {
+  MANTISSA_HD void after_clean(float& scale, const ScaleRule& rule, double used) {
     ++iterations;
     if (used <= static_cast<double>(scale)) burst = 0;
     else if (used < burst && !rule.fixed) changed(scale, static_cast<float>(used));

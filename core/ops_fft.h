@@ -7,8 +7,8 @@
 //   Tensor z = fft::fft(to_complex(x), {.dim = 0});    // torch.fft.fft(x, dim=0)
 //   Tensor c = fft::irfft2(complex_mul(fft::rfft2(a), fft::rfft2(b)), {.s = {h, w}});  // cyclic convolution
 //
-// Differentiable, twice too. Of any length: O(n log n) for primes as well. f32 and f64; halves are computed in f32 and
-// rounded once, integers give f32.
+// Twice differentiable. Any length, in O(n log n) also for primes. f32 and f64; f16 and bf16 are computed in f32 and
+// rounded once; integers give f32.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,9 @@
 // PyTorch does; the result's operator()(p, g, state) updates one element or one vector of them.
 // State starts as initial_state(k), or 0. A formula may keep numbers per parameter, with names in
 // scalar_names: at() is then given them as well, and advance() changes them after the update.
-// To add an optimizer: a struct here, its name in Formulas, a class like those in optim/adam.h.
+// In an Update `fresh` is 1 - beta, the weight of the new gradient; `l2` is weight decay added to the gradient and
+// `shrink` the factor 1 - lr * weight_decay of decoupled decay; `sign` is -1 with maximize.
+// To add an optimizer: a struct here, its name in OnePass below, a class like those in optim/adam.h.
 #pragma once
 
 #include <cmath>

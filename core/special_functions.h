@@ -30,7 +30,7 @@ template <int n, class T> MANTISSA_HD inline T chebyshev(T t, const double (&c)[
   return t * now - before + T(c[0]);
 }
 
-// Of a number, or of all of a vector. (Where all arguments are near 0, what is for the others is left out.)
+// Whether it is true, of a vector: in all lanes. Lets a function leave out a branch that no lane takes.
 template <class Truth> MANTISSA_HD inline bool holds(const Truth& c) {
   if constexpr (std::is_same_v<Truth, bool>) return c;
   else return all(c);

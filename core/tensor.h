@@ -163,6 +163,8 @@ class Tensor {
   // The elements, for T equal to dtype(); throws otherwise. Strided as strides() says.
   template <class T> T* data() const { return static_cast<T*>(checked_data(dtype_of<T>)); }
   void* raw_data() const { return self().data; }
+  // The only element, converted to T (to an integer: saturated, NaN gives 0). Waits for the device. Throws for an
+  // undefined tensor and for any other number of elements.
   template <class T = float> T item() const {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(item_as_integer());
     else return static_cast<T>(item_as_double());
@@ -335,12 +337,14 @@ Tensor full(const Dims& sizes, double value, TensorOptions = {});
 Tensor zeros_like(const Tensor&);
 Tensor ones_like(const Tensor&);
 Tensor empty_like(const Tensor&);  // same sizes, dtype, device and layout
+// [begin, end) by step, which may be negative. i64 by default, also for arguments of type double: fractional values are
+// an error unless the dtype is floating.
 Tensor arange(double begin, double end, double step = 1, TensorOptions = {.dtype = i64});
 Tensor arange(std::int64_t end, TensorOptions = {.dtype = i64});
-Tensor linspace(double begin, double end, std::int64_t count, TensorOptions = {});
+Tensor linspace(double begin, double end, std::int64_t count, TensorOptions = {});  // both ends included
 Tensor eye(std::int64_t n, TensorOptions = {});
 Tensor scalar(double value, TensorOptions = {});  // 0-d
-// Copies row-major values.
+// Copies row-major values to a CPU tensor of dtype T. Throws unless their number is the product of `sizes`.
 template <class T> Tensor from_data(std::span<const T> values, const Dims& sizes);
 template <class T> Tensor from_data(const std::vector<T>& values, const Dims& sizes) {
   return from_data<T>(std::span<const T>(values), sizes);

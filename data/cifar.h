@@ -21,10 +21,10 @@ Dataset load_cifar(const std::string& path, Cifar kind, Split split);
 
 // Ready for a training loop; found as data/load.h says.
 inline Pipeline cifar10(const std::string& dir = "", Split split = Split::train) {
-  return Pipeline(load_dataset_aloud("cifar10", split, dir));
+  return Pipeline(load_dataset_or_warn("cifar10", split, dir));
 }
 inline Pipeline cifar100(const std::string& dir = "", Split split = Split::train) {
-  return Pipeline(load_dataset_aloud("cifar100", split, dir));
+  return Pipeline(load_dataset_or_warn("cifar100", split, dir));
 }
 
 }  // namespace mantissa::data

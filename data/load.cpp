@@ -85,7 +85,7 @@ Dataset load_dataset(const std::string& asked, Split split, const std::string& d
               concat(", because no ", name, " was found in ", searched, "; scripts/download.sh ", name, " fetches it"));
 }
 
-Dataset load_dataset_aloud(const std::string& name, Split split, const std::string& dir) {
+Dataset load_dataset_or_warn(const std::string& name, Split split, const std::string& dir) {
   Dataset set = load_dataset(name, split, dir);
   if (set.name.starts_with("synthetic")) std::fprintf(stderr, "data: %s\n", set.source.c_str());
   return set;

@@ -21,8 +21,8 @@ enum class Split { train, test };
 // Error when `dir` has none of the files, some are missing, or they are those of another known set;
 // FormatError when one is damaged.
 Dataset load_dataset(const std::string& name, Split split = Split::train, const std::string& dir = "");
-// The same for a loop that never looks at Dataset::source (mnist(), cifar10(), ...): a line on standard error says when
-// the pictures are drawn.
-Dataset load_dataset_aloud(const std::string& name, Split split, const std::string& dir);
+// The same, with a warning on stderr if the images are synthetic: for mnist(), cifar10(), ..., whose callers do not
+// print Dataset::source.
+Dataset load_dataset_or_warn(const std::string& name, Split split, const std::string& dir);
 
 }  // namespace mantissa::data

@@ -20,10 +20,10 @@ Tensor read_idx(const std::string& path, int rank);
 
 // Ready for a training loop, see data/pipeline.h.
 inline Pipeline mnist(const std::string& dir = "", Split split = Split::train) {
-  return Pipeline(load_dataset_aloud("mnist", split, dir));
+  return Pipeline(load_dataset_or_warn("mnist", split, dir));
 }
 inline Pipeline fashion_mnist(const std::string& dir = "", Split split = Split::train) {
-  return Pipeline(load_dataset_aloud("fashion-mnist", split, dir));
+  return Pipeline(load_dataset_or_warn("fashion-mnist", split, dir));
 }
 
 }  // namespace mantissa::data

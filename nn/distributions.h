@@ -12,8 +12,8 @@
 // inverse. Each has those of mean(), mode(), variance(), stddev(), entropy() (in nats) and perplexity() that have a
 // formula. Values and probabilities broadcast with the batch.
 //
-// Parameters in halves, as layers give them in a region of autocast, are taken as f32: logarithms of probabilities have
-// few digits to lose. On the CPU parameters are checked to lie in their range; a GPU would have to be waited for.
+// f16 and bf16 parameters, as layers return them under autocast, are converted to f32: log-probabilities need the
+// precision. On the CPU parameters are checked to lie in their range; on a GPU that would need a synchronisation.
 // Values are not checked: outside of a distribution's range log_prob is -infinity or NaN.
 //
 // For the dimensions of one event (the actions of a robot, the pixels of a picture): Independent(Normal(m, s), 1).

@@ -1,4 +1,5 @@
-// Embedding: indices i64 [*] -> [*, dim], rows of weight [count, dim], as torch.nn.Embedding.
+// Embedding: indices i64 [*] -> [*, dim], rows of weight [count, dim], as torch.nn.Embedding: initialised from N(0, 1),
+// Error for an index out of range.
 //   nn::Embedding words{1000, 64, {.padding_idx = 0}};
 #pragma once
 

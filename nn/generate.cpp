@@ -55,13 +55,13 @@ Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOption
   check(tokens.dim() == 2 && tokens.numel() > 0 && tokens.dtype() == i64, "generate: needs tokens i64 [N, T], got ",
         tokens);
   check(o.context == 0 || o.context >= 2, "generate: needs a context of 2 tokens at least, got ", o.context);
-  check(o.tokens >= 0, "generate: the number of tokens to write must not be negative, got ", o.tokens);
-  check(!o.end || *o.end >= 0, "generate: the token that ends a text must not be negative, got ", o.end.value_or(0));
+  check(o.max_new_tokens >= 0, "generate: the number of tokens to write must not be negative, got ", o.max_new_tokens);
+  check(!o.eos || *o.eos >= 0, "generate: the token that ends a text must not be negative, got ", o.eos.value_or(0));
   check(static_cast<bool>(model), "generate: there is no model");
   const NoGrad no_grad;
   const KvCache cache;
   Tensor text = tokens, next = tokens, over;  // over: bool [N], the texts that have ended
-  for (std::int64_t i = 0; i < o.tokens; ++i) {
+  for (std::int64_t i = 0; i < o.max_new_tokens; ++i) {
     if (o.context > 0 && cache.length() + next.size(1) > o.context) {
       cache.clear();
       next = slice(text, 1, std::max<std::int64_t>(0, text.size(1) - (i == 0 ? o.context : o.context / 2)));
@@ -70,13 +70,13 @@ Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOption
     check(logits.dim() == 3 && logits.size(0) == text.size(0) && logits.size(1) > 0,
           "generate: the model must give logits [N, t, V], got ", logits);
     Tensor token = sample(select(logits, 1, -1), o.sample);
-    if (o.end) {
-      if (over.defined()) token = masked_fill(token, over, static_cast<double>(*o.end));
-      over = token == *o.end;
+    if (o.eos) {
+      if (over.defined()) token = masked_fill(token, over, static_cast<double>(*o.eos));
+      over = token == *o.eos;
     }
     next = unsqueeze(token, 1);
     text = cat({text, next}, 1);
-    if ((o.written && !o.written(token)) || (over.defined() && all(over))) break;
+    if ((o.on_token && !o.on_token(token)) || (over.defined() && all(over))) break;
   }
   return text;
 }

@@ -141,8 +141,8 @@ class RMSNorm {  // over the trailing dimensions `shape` of x
   Tensor operator()(const Tensor& x) const {
     return autocast_output ? (*this)(x, {}).y : rms_norm(x, shape, weight, eps);
   }
-  // A residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
-  // In a region of autocast y has the region's dtype, if `dtype` says nothing else. Without a delta the sum is x.
+  // With a residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
+  // Under autocast y has the region's dtype, unless `dtype` says otherwise. If delta is undefined, the sum is x.
   SumAndNorm operator()(const Tensor& x, const Tensor& delta, NormDtype dtype = NormDtype::of_region) const {
     return add_rms_norm(x, delta, shape, weight, eps, dtype);
   }

@@ -1,5 +1,6 @@
-// Linear: y = x weight^T + bias. x [*, in], weight [out, in], y [*, out], as torch.nn.Linear; LinearAct, which ends in
-// an activation; feed_forward, both in a row; and Bilinear.
+// Linear: y = x weight^T + bias. x [*, in], weight [out, in], bias [out], y [*, out], as torch.nn.Linear: weight and
+// bias start uniform in +-1 / sqrt(in). LinearAct, which ends in an activation; feed_forward, the MLP of a transformer
+// block; and Bilinear.
 #pragma once
 
 #include <cmath>

@@ -12,8 +12,8 @@
 // tensors, tensors made from nothing (they are constants). So the net is called again with other values (those of the
 // example, mixed anew: with an example of nothing but one integer nothing is seen), and with other sizes where
 // `dynamic` says so. Sizes that changed between the calls become functions of the dynamic ones (shapes of
-// reshapes, ends of slices, ranges of positions), tables that begin alike are cut from the longest one seen: sequences
-// beyond the example's length fail in the runtime then. Whatever else differs is an error that says what. Exact where
+// reshapes, ends of slices, position ranges). Constants that are prefixes of one another (positional tables) become
+// slices of the longest, so longer sequences fail at run time. Any other difference is an error. Exact where
 // the dynamic sizes are at least 2; with 1, a program that treats 1 as a special case (squeeze) differs.
 //
 // Refused, with one message: nets in training mode, operators that have no translation (they are named, with their

@@ -6,7 +6,7 @@
 //   Tensor y = istft(s, 400, {.hop_length = 160, .window = hann_window(400), .length = x.size(-1)});
 //
 // Made of operators, so differentiable on every device; each frame goes through fft::rfft (core/ops_fft.h). f32 or f64;
-// halves, also in a region of autocast, are computed and given in f32. Spectrograms as layers, mel scale and more:
+// f16 and bf16 are computed and returned in f32, also under autocast. Spectrograms as layers, mel scale and more:
 // nn/audio.h.
 #pragma once
 

@@ -1,5 +1,6 @@
 // TransformerEncoderLayer and TransformerDecoderLayer (Vaswani et al., 2017), stacks of them, and the whole
-// Transformer, with the names, defaults and results of torch.nn's. Masks are those of nn::MultiheadAttention.
+// Transformer, with the names, defaults and results of torch.nn's. src and memory [S, N, E], tgt [T, N, E] (with
+// batch_first [N, S, E] and [N, T, E]); a result has the shape of src, or of tgt. Masks: nn::MultiheadAttention.
 #pragma once
 
 #include <concepts>

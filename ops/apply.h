@@ -37,7 +37,7 @@ template <class Op> void check_same_device(std::span<const Tensor* const> x) {
 // How a call allocates its results.
 struct CallOptions {
   std::span<const Tensor* const> over = {};  // tensors whose memory result 0 may take: apply_over
-  bool widen = false;                        // result 0 is in f32, whatever infer says: `reads_halves` (ops/op.h)
+  bool widen = false;                        // result 0 is in f32, whatever infer says: `reads_half` (ops/op.h)
 };
 Tensor allocate_over(const Spec& s, std::span<const Tensor* const> over);
 
@@ -85,7 +85,7 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
   if (autocast) [[unlikely]] {  // 1: autocast
     const bool traced = context().autocast.traced;
     bound.options.widen = amp::cast_inputs(
-        Op::name, policy_of<Op>(), x, casts, requires { Op::reads_halves; } && !traced);
+        Op::name, policy_of<Op>(), x, casts, requires { Op::reads_half; } && !traced);
     if constexpr (HasReference<Op> && !HasOnnx<Op>) {
       if constexpr (std::is_same_v<decltype(bound.reference()), decltype(bound.make())>) {
         if (traced) return traced_reference(bound);  // exported as what it means

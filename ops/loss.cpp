@@ -132,7 +132,7 @@ struct CrossEntropy {
   static constexpr auto name = "cross_entropy";
   static constexpr const char* args[] = {"logits", "target", "weight"};
   static constexpr auto autocast = CastPolicy::f32;
-  static constexpr bool reads_halves = true;
+  static constexpr bool reads_half = true;
   CrossEntropyOptions options;
 
   // Results: loss; per target the largest logit and log(sum(exp(logits - largest))); total weight.

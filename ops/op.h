@@ -7,14 +7,16 @@
 //                                                          can fail; std::array<Spec, K> for K results
 //   void run(const View& y, const View& x) const;          calls kernels; K results: std::array<View, K>
 //   static constexpr auto vjp() { return rules(...); }     gradients (autograd/rule.h)
-//   static Tensor reference(const Softmax&, const Tensor&) its meaning in other operators
+//   static Tensor reference(const Softmax&, const Tensor&) the same result by other operators: for tests, for
+//                                                          second derivatives and for ONNX
 //   static void samples(Samples&);                         inputs for the tests (ops/registry.h)
-//   void onnx(OnnxCall& c) const;                          its meaning in ONNX; default: its reference (ops/onnx.h)
+//   void onnx(OnnxCall& c) const;                          its ONNX nodes; default: those of reference (ops/onnx.h)
 //
 // Only the first result carries a gradient; the others are saved statistics or indices.
 // Variations:
-//   - `Tensor view(const Tensor& x) const` instead of infer and run: the result shares storage. Where it is a part of
-//     x, `Part part(const Dims& sizes) const` says which (autograd/part.h): gradients are then put together in place.
+//   - `Tensor view(const Tensor& x) const` instead of infer and run: the result shares storage. If it is a slice of x,
+//     `Part part(const Dims& sizes) const` says which, and backward writes its gradient straight into that slice of
+//     x's gradient (autograd/part.h).
 //   - a list of inputs (cat): infer and run take std::span<const Tensor>, std::span<const View>, and
 //     apply_list() calls it.
 //   - without vjp but with reference: apply() runs the reference whenever a gradient is being
@@ -22,7 +24,7 @@
 //   - `compose` instead of all but samples: ops/compose.h.
 // Fields for the few that need them, each `static constexpr`:
 //   bool differentiable = false           argmax, comparisons; default: whether there is a vjp or a reference
-//   bool reads_halves = true              where autocast's policy asks for f32, f16 and bf16 inputs are not cast:
+//   bool reads_half = true              where autocast's policy asks for f32, f16 and bf16 inputs are not cast:
 //                                         the kernel reads them as they are and writes result 0 in f32. So no f32
 //                                         copy is saved for the gradient, which is rounded only once.
 //   bool takes_host_numbers = true        0-d CPU tensors may be mixed with tensors on a GPU

@@ -37,7 +37,7 @@ struct EuclideanNorm : Over {
   static constexpr auto name = "norm";
   static constexpr const char* args[] = {"x"};
   static constexpr auto autocast = CastPolicy::f32_default;
-  static constexpr bool reads_halves = true;
+  static constexpr bool reads_half = true;
 
   std::array<Spec, 2> infer(const Tensor& x) const {
     check_floating(x);

@@ -114,7 +114,7 @@ class Optimizer : public amp::Steppable {
     std::span<const char* const> hyper_names, state_names, scalar_names;
     std::vector<double> hyper_values;  // the host's copy of hyper
     std::vector<double> initial_state, initial_scalars;  // empty: 0
-    int state_from_lr = -1, scalar_from_lr = -1;  // the one that is the rate until a parameter's first step
+    int state_from_lr = -1, scalar_from_lr = -1;  // index of the state or scalar initialised to lr at the first step
     Tensor hyper;                      // f64[names]
     Tensor steps;                      // i64[parameters]
     Tensor scalars;                    // f64[parameters, scalar_names]
@@ -151,7 +151,8 @@ class Optimizer : public amp::Steppable {
  private:
   const Group& checked_group(int group) const;
   static void start_at_rate(Group& group);
-  // Handles, not copies; of what another rank keeps, room for it. `owners`: of each.
+  // The state tensors themselves, not copies; for those of other ranks, uninitialised ones of the same shape.
+  // `owners`: the rank of each.
   NamedTensors own_state(std::vector<int>* owners = nullptr) const;
   void place(Group& group) const;
   static void mark_written(Group& group, std::size_t i, const Tensor& shadow);

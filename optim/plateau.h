@@ -12,7 +12,7 @@ namespace mantissa::optim {
 struct PlateauOptions {
   bool maximize = false;     // PyTorch's mode "max": the metric should grow
   double factor = 0.1;       // of the rate, below 1
-  int patience = 10;         // steps without a better metric that are borne
+  int patience = 10;         // steps without improvement to tolerate before lr is reduced
   double threshold = 1e-4;   // how much better counts: a part of the best metric ...
   bool absolute_threshold = false;  // ... or an absolute difference: PyTorch's threshold_mode "abs"
   int cooldown = 0;          // steps after a reduction in which none is counted

@@ -12,48 +12,48 @@ struct Policy {
   nn::Linear actor1{4, 64}, actor2{64, 64}, actor3{64, 2}, critic1{4, 64}, critic2{64, 64}, critic3{64, 1};
   MANTISSA_FIELDS(actor1, actor2, actor3, critic1, critic2, critic3)
 
-  Tensor logits(const Tensor& seen) const { return actor3(tanh(actor2(tanh(actor1(seen))))).to(f32); }  // [N, 2]
-  // [N]: reward to come
-  Tensor value(const Tensor& seen) const { return critic3(tanh(critic2(tanh(critic1(seen))))).to(f32).squeeze(-1); }
+  Tensor logits(const Tensor& obs) const { return actor3(tanh(actor2(tanh(actor1(obs))))).to(f32); }  // [N, 2]
+  // [N]: the expected return
+  Tensor value(const Tensor& obs) const { return critic3(tanh(critic2(tanh(critic1(obs))))).to(f32).squeeze(-1); }
 };
 
-struct Experience {  // of some steps of all carts, flattened to [N]
-  Tensor seen, push, log_probability, advantage, reward_to_come;
+struct Rollout {  // some steps of all carts, flattened to [N]
+  Tensor obs, action, log_prob, advantage, returns;
 };
 
-// the game itself is on the CPU
-Experience play(const Policy& net, CartPole& game, std::int64_t steps, Device device) {
-  constexpr double discount = 0.98, smoothing = 0.8;  // generalised advantages (Schulman et al., 2016)
+// The environment itself runs on the CPU.
+Rollout collect(const Policy& net, CartPole& env, std::int64_t steps, Device device) {
+  constexpr double discount = 0.98, gae_lambda = 0.8;  // generalized advantage estimation (Schulman et al., 2016)
   const NoGrad no_grad;
-  std::vector<Tensor> seen, push, log_probability, value, surprise, going_on;
+  std::vector<Tensor> obs, action, log_prob, value, td_error, not_done;
   for (std::int64_t t = 0; t < steps; ++t) {
-    seen.push_back(game.observation().to(device));
-    const Tensor log_p = log_softmax(net.logits(seen.back()), -1),
+    obs.push_back(env.observation().to(device));
+    const Tensor log_p = log_softmax(net.logits(obs.back()), -1),
                  gumbel = -log(-log(rand(log_p.sizes(), {.device = device})));
-    push.push_back(argmax(log_p + gumbel, -1));  // a draw from the policy
-    log_probability.push_back(gather(log_p, 1, push.back().unsqueeze(1)).squeeze(1));
-    value.push_back(net.value(seen.back()));
-    const CartPole::Step step = game.step(push.back().to(cpu));
-    surprise.push_back(1 + discount * step.standing.to(device) * net.value(step.seen.to(device)) - value.back());
-    going_on.push_back(step.going_on.to(device));
+    action.push_back(argmax(log_p + gumbel, -1));  // a sample of the policy, by the Gumbel-max trick
+    log_prob.push_back(gather(log_p, 1, action.back().unsqueeze(1)).squeeze(1));
+    value.push_back(net.value(obs.back()));
+    const CartPole::Step step = env.step(action.back().to(cpu));
+    td_error.push_back(1 + discount * step.standing.to(device) * net.value(step.seen.to(device)) - value.back());
+    not_done.push_back(step.going_on.to(device));
   }
-  std::vector<Tensor> advantage(seen.size());
+  std::vector<Tensor> advantage(obs.size());
   Tensor later = zeros_like(value[0]);
-  for (std::size_t t = seen.size(); t-- > 0;)
-    advantage[t] = later = surprise[t] + discount * smoothing * going_on[t] * later;
-  return {cat(seen), cat(push), cat(log_probability), cat(advantage), cat(advantage) + cat(value)};
+  for (std::size_t t = obs.size(); t-- > 0;)
+    advantage[t] = later = td_error[t] + discount * gae_lambda * not_done[t] * later;
+  return {cat(obs), cat(action), cat(log_prob), cat(advantage), cat(advantage) + cat(value)};
 }
 
-Tensor loss_of(const Policy& net, const Experience& e) {
+Tensor loss_of(const Policy& net, const Rollout& r) {
   constexpr double clip = 0.2;
-  const Tensor log_p = log_softmax(net.logits(e.seen), -1);
-  const Tensor ratio = exp(gather(log_p, 1, e.push.unsqueeze(1)).squeeze(1) - e.log_probability);
-  const Tensor advantage = (e.advantage - e.advantage.mean()) / (mantissa::std(e.advantage) + 1e-8);
-  return 0.5 * mse_loss(net.value(e.seen), e.reward_to_come) -
+  const Tensor log_p = log_softmax(net.logits(r.obs), -1);
+  const Tensor ratio = exp(gather(log_p, 1, r.action.unsqueeze(1)).squeeze(1) - r.log_prob);
+  const Tensor advantage = (r.advantage - r.advantage.mean()) / (mantissa::std(r.advantage) + 1e-8);
+  return 0.5 * mse_loss(net.value(r.obs), r.returns) -
          minimum(ratio * advantage, clamp(ratio, 1 - clip, 1 + clip) * advantage).mean();
 }
 
-// always pushing to the likelier side
+// Mean return of the greedy policy.
 double mean_return(const Policy& net, std::int64_t episodes, const samples::Run& run) {
   const NoGrad no_grad;
   CartPole game(episodes);
@@ -95,11 +95,11 @@ int run(int argc, char** argv) {
            [&](const Tensor& x) { return net.logits(x); });
   run.start(concat("CartPole-v1, ", o.batch, " carts"), nn::count(net));
   while (run.next()) {
-    const Experience experience = amp::autocast(run.dtype, [&] { return play(net, game, horizon, run.device); });
+    const Rollout rollout = amp::autocast(run.dtype, [&] { return collect(net, game, horizon, run.device); });
     Tensor loss;
     for (std::int64_t pass = 0; pass < passes; ++pass) {
       optimizer.zero_grad();
-      loss = amp::autocast(run.dtype, [&] { return loss_of(net, experience); });
+      loss = amp::autocast(run.dtype, [&] { return loss_of(net, rollout); });
       backward(run.scaler.scale(loss));
       run.scaler.step(optimizer, amp::ClipNorm{0.5});
       run.scaler.update();

@@ -54,7 +54,7 @@ int run(int argc, char** argv) {
       {.description = "Trains an LSTM on the characters of a text and lets it write.",
        .flags =
            std::vector<samples::Flag>{{"--layers", &layers, "Recurrent layers"},
-                                      {"--width", &width, "Numbers per character and in each layer's state"},
+                                      {"--width", &width, "Width of the embedding and of each layer's state"},
                                       {"--length", &length, "Characters through which gradients flow"},
                                       {"--dropout", &dropout, "Between layers"}} +
            writing.flags("Characters to write at the end; 0: none", "What the writing begins with; none: a new line")},

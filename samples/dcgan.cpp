@@ -43,8 +43,9 @@ struct DiscriminatorNet {  // pictures -> logits [N], positive for real ones
 };
 
 Tensor noise_for(std::int64_t n, Device device) { return randn({n, 64}, {.device = device}); }
-Tensor says(const Tensor& logits, double real) {
-  return binary_cross_entropy_with_logits(logits, full(logits.sizes(), real, {.device = logits.device()}));
+// The loss against labels that are all `target`: 1 real, 0 generated.
+Tensor bce_against(const Tensor& logits, double target) {
+  return binary_cross_entropy_with_logits(logits, full(logits.sizes(), target, {.device = logits.device()}));
 }
 
 int run(int argc, char** argv) {
@@ -86,10 +87,10 @@ int run(int argc, char** argv) {
   run.evaluate([&] {
     const NoGrad no_grad;
     nn::eval(generator);
-    const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(shown); });
+    const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(shown); }).to(f32).to(cpu);
     nn::train(generator);
     try {
-      io::save_image_grid(picture, drawn.to(f32).to(cpu) * 0.5 + 0.5);
+      io::save_image_grid(picture, drawn * 0.5 + 0.5);
     } catch (const Error& e) {  // a full disk is no reason to stop training
       run.note(concat("warning: no picture: ", e.what()));
     }
@@ -105,13 +106,13 @@ int run(int argc, char** argv) {
 
     optimizer_d.zero_grad();
     const Tensor loss_d = amp::autocast(run.dtype, [&] {
-      return says(discriminator(batch.image.to(run.device)), 1) + says(discriminator(drawn.detach()), 0);
+      return bce_against(discriminator(batch.image.to(run.device)), 1) + bce_against(discriminator(drawn.detach()), 0);
     });
     backward(run.scaler.scale(loss_d));
     run.scaler.step(optimizer_d);
 
     optimizer_g.zero_grad();
-    const Tensor loss_g = amp::autocast(run.dtype, [&] { return says(discriminator(drawn), 1); });
+    const Tensor loss_g = amp::autocast(run.dtype, [&] { return bce_against(discriminator(drawn), 1); });
     backward(run.scaler.scale(loss_g));
     run.scaler.step(optimizer_g);
 

@@ -14,7 +14,7 @@ struct Config {
   std::int64_t vocabulary, context = 128, layers = 4, heads = 4, width = 128;
 };
 
-struct Block {  // attention, then a perceptron, each added to what it reads
+struct Block {  // pre-norm transformer block: attention and an MLP, each with a residual connection
   explicit Block(const Config& c)
       : norm1(c.width, {.bias = false, .autocast_output = true}), query(c.width, c.width, {.bias = false}),
         key(c.width, c.width, {.bias = false}), value(c.width, c.width, {.bias = false}),
@@ -37,7 +37,7 @@ struct Block {  // attention, then a perceptron, each added to what it reads
     return out(flatten(nn::causal_attention(q, k, v, past).transpose(1, 2), 2));
   }
   Tensor operator()(const Tensor& x, const nn::LayerCache& past) const {
-    const auto [sum, y] = norm2(x, attend(norm1(x), past));  // sum = x + what is attended to, and it normalised
+    const auto [sum, y] = norm2(x, attend(norm1(x), past));  // sum = x + attention, y = norm2(sum), in one pass
     return sum + nn::feed_forward(up, down, y);              // down(up(y)) as one operator
   }
 };
@@ -76,7 +76,8 @@ std::string write(const Gpt& net, const data::Text& text, const samples::Writing
   const auto go_on = [](const Tensor&) { return !samples::interrupted(); };
   const Tensor prompt = text.encode(w.prompt).to(run.device).unsqueeze(0);
   return text.decode(nn::generate(
-      model, prompt, {.tokens = w.tokens, .context = net.config.context, .sample = w.sample, .written = go_on}));
+      model, prompt,
+      {.max_new_tokens = w.tokens, .context = net.config.context, .sample = w.sample, .on_token = go_on}));
 }
 
 int run(int argc, char** argv) {
@@ -91,7 +92,7 @@ int run(int argc, char** argv) {
            std::vector<samples::Flag>{
                {"--layers", &config.layers, "Blocks"},
                {"--heads", &config.heads, "Attention heads; twice their number divides the width"},
-               {"--width", &config.width, "Numbers per character"},
+               {"--width", &config.width, "Embedding width"},
                {"--context", &config.context, "Characters it sees at once", {}, 2},
                {"--muon", &muon,
                 "Learning rate of Muon for the blocks' matrices, such as 0.02; 0: --optimizer for them too"}} +

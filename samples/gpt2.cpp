@@ -44,7 +44,7 @@ struct Block {
   MANTISSA_FIELDS(ln_1, attn, ln_2, mlp)
 
   Tensor operator()(const Tensor& x, const nn::LayerCache& past) const {
-    const auto [sum, y] = ln_2(x, attn(ln_1(x), past));  // sum = x + what is attended to, and it normalised
+    const auto [sum, y] = ln_2(x, attn(ln_1(x), past));  // sum = x + attention, y = ln_2(sum), in one pass
     return sum + mlp(y);
   }
 };
@@ -103,7 +103,7 @@ int run(int argc, char** argv) {
                {"--context", &config.context, "Without --model: tokens it sees at once", {}, 2},
                {"--layers", &config.layers, "Without --model: blocks"},
                {"--heads", &config.heads, "Without --model: attention heads"},
-               {"--width", &config.width, "Without --model: numbers per token"}} +
+               {"--width", &config.width, "Without --model: embedding width"}} +
            writing.flags("Tokens to write at the end; 0: none", "What the writing begins with; none: a new text")},
       o);
   check(config.width % config.heads == 0, "--heads ", config.heads, " does not divide the width ", config.width);

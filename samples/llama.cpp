@@ -39,7 +39,7 @@ int run(int argc, char** argv) {
                {"--layers", &config.num_hidden_layers, "Without --model: layers"},
                {"--heads", &config.num_attention_heads, "Without --model: attention heads"},
                {"--kv-heads", &config.num_key_value_heads, "Without --model: heads of keys and values"},
-               {"--width", &config.hidden_size, "Without --model: numbers per token"}} +
+               {"--width", &config.hidden_size, "Without --model: embedding width"}} +
            std::vector<samples::Flag>{
                {"--chat", &writing.chat, "Instead of --prompt: what somebody says, for a model of chats"}} +
            writing.flags("Tokens to write at the end; 0: none", "What the writing begins with; none: a new text")},

@@ -57,7 +57,7 @@ int run(int argc, char** argv) {
       {.description = "Trains a vision transformer on small images.",
        .datasets = {"cifar10", "cifar100", "mnist", "fashion", "synthetic", "synthetic-color"},
        .flags = {{"--patch", &c.patch, "Pixels along a patch; divides the image's 28 or 32"},
-                 {"--width", &c.width, "Numbers per patch"},
+                 {"--width", &c.width, "Embedding width"},
                  {"--layers", &c.layers, "Transformer layers"},
                  {"--heads", &c.heads, "Attention heads; divides the width"},
                  {"--dropout", &c.dropout, "Part of the activations dropped in training"},

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <random>
 
-#include "core/conv_ways.h"
+#include "core/conv_algorithms.h"
 #include "core/kernel.h"
 #include "core/ops.h"
 #include "core/parallel.h"

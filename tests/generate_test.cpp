@@ -284,9 +284,9 @@ TEST_CASE("what is written with a cache is what is written without") {
   const auto with = [&](const Tensor& t, const nn::KvCache& cache) { return net(t, cache); };
   for (const double temperature : {0.0, 1.0}) {
     manual_seed(5);
-    const Tensor got = nn::generate(with, prompt, {.tokens = 30, .sample = {.temperature = temperature}});
+    const Tensor got = nn::generate(with, prompt, {.max_new_tokens = 30, .sample = {.temperature = temperature}});
     manual_seed(5);
-    CHECK(same_bits(got, nn::generate(net, prompt, {.tokens = 30, .sample = {.temperature = temperature}})));
+    CHECK(same_bits(got, nn::generate(net, prompt, {.max_new_tokens = 30, .sample = {.temperature = temperature}})));
     manual_seed(5);
     Tensor text = prompt;
     const NoGrad no_grad;
@@ -305,16 +305,16 @@ TEST_CASE("writing goes on beyond the context, and ends where it is told to") {
     seen.push_back(cache.length());
     return logits;
   };
-  const Tensor text = nn::generate(model, some_tokens({2, 5}), {.tokens = 10, .context = 8});
+  const Tensor text = nn::generate(model, some_tokens({2, 5}), {.max_new_tokens = 10, .context = 8});
   CHECK(text.sizes() == Dims{2, 15});
   CHECK(seen == std::vector<std::int64_t>{5, 6, 7, 8, 4, 5, 6, 7, 8, 4});
   seen.clear();
-  nn::generate(model, some_tokens({1, 20}), {.tokens = 2, .context = 8});  // a prompt longer than the context
+  nn::generate(model, some_tokens({1, 20}), {.max_new_tokens = 2, .context = 8});  // a prompt longer than the context
   CHECK(seen == std::vector<std::int64_t>{8, 4});
 
   int calls = 0;
   const auto three = [&](const Tensor& t) { return t.sizes() == Dims{2} && ++calls < 3; };
-  CHECK(nn::generate(model, some_tokens({2, 5}), {.tokens = 10, .written = three}).sizes() == Dims{2, 8});
+  CHECK(nn::generate(model, some_tokens({2, 5}), {.max_new_tokens = 10, .on_token = three}).sizes() == Dims{2, 8});
 
   // The first text ends at once, the second three tokens later.
   int step = 0;
@@ -322,13 +322,13 @@ TEST_CASE("writing goes on beyond the context, and ends where it is told to") {
     const Tensor next = step++ == 0 ? tensor({7, 1}) : step < 4 ? tensor({5, 2}) : tensor({5, 7});
     return cast(one_hot(next, 50), f32).unsqueeze(1) * 1e4 + zeros({t.size(0), 1, 50});
   };
-  const Tensor ended = nn::generate(script, some_tokens({2, 1}), {.tokens = 9, .end = 7});
+  const Tensor ended = nn::generate(script, some_tokens({2, 1}), {.max_new_tokens = 9, .eos = 7});
   CHECK(ended.slice(1, 1).to_vector<int>() == std::vector<int>{7, 7, 7, 7, 1, 2, 2, 7});
   CHECK_THAT(message_of([&] { nn::generate(model, tensor({1, 2})); }), Contains("[N, T]"));
   CHECK_THAT(message_of([&] {
-               nn::generate(model, some_tokens({1, 2}), {.tokens = -1});
+               nn::generate(model, some_tokens({1, 2}), {.max_new_tokens = -1});
              }),
              Contains("negative, got -1"));
-  CHECK_THAT(message_of([&] { nn::generate(model, some_tokens({1, 2}), {.end = -3}); }), Contains("negative, got -3"));
+  CHECK_THAT(message_of([&] { nn::generate(model, some_tokens({1, 2}), {.eos = -3}); }), Contains("negative, got -3"));
   CHECK_THAT(message_of([&] { nn::generate({}, some_tokens({1, 2})); }), Contains("no model"));
 }

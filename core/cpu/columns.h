@@ -1,6 +1,6 @@
-// Reductions along a dimension, with neighbours that go through the same steps side by side: vectors over columns, as
-// many as fit the cache. Where memory is dense along the dimension and it is short, rows are turned to be columns.
-// Halves are widened on the way, and rounded when the block is done.
+// Reductions along a dimension, vectorised across the neighbouring columns, in blocks that fit the cache. If the
+// dimension itself is the dense one and short, the rows are transposed first. f16 and bf16 are converted to f32 per
+// block, and results are rounded once.
 #pragma once
 
 #include <tuple>

@@ -386,7 +386,9 @@ bool lies_across(const View& v, const View& y) {
   for (int d = 0; d < v.dim(); ++d) runs = runs || (d != inner && v.strides[d] == 1 && v.sizes[d] >= few);
   return runs && v.strides[inner] > 1 && v.sizes[inner] >= few;
 }
-// What two operands or more have in common, numbers aside, if it is how they lie in memory: without gaps, and across y.
+
+// The strides that two or more operands have in common (numbers aside), if these operands lie in memory without gaps
+// and across y's rows; else null.
 const Dims* strides_across(const View& y, std::span<const View* const> x) {
   if (y.dim() < 2 || x.size() < 2) return nullptr;
   const Dims* strides = nullptr;
@@ -430,7 +432,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
   if (y.numel() == 0) return;
   View views[3];
   const View* operands[3];
-  if (const Dims* strides = strides_across(y, x)) {  // as they lie, and only the result is turned
+  if (const Dims* strides = strides_across(y, x)) {  // in the operands' order; only the result is transposed
     const Tensor run = Tensor::allocate({y.numel()}, y.dtype);
     for (std::size_t k = 0; k < x.size(); ++k) {
       const bool number = x[k]->numel() == 1;

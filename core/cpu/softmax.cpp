@@ -1,6 +1,6 @@
-// Softmax along one dimension, its logarithm, and their gradients. Each row is read while it is in
-// cache: largest element, exponentials, their sum, division. Along another dimension than the last,
-// neighbouring columns go through the same steps side by side (core/cpu/columns.h).
+// Softmax and log_softmax along one dimension, and their gradients. Each row goes through maximum, exponentials,
+// sum and division while it is in cache. Along a dimension other than the last, the vectors run across neighbouring
+// columns instead (core/cpu/columns.h).
 #include <tuple>
 
 #include "core/cpu/columns.h"
@@ -16,8 +16,8 @@ MANTISSA_KERNEL(log_softmax_backward, const View& dx, const View& g, const View&
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// Calls row(n, y + offset, x + offset...) for the rows of `y` and `x...` along `dim`. Halves are widened in the cache,
-// short rows several at a time.
+// Calls row(n, y + offset, x + offset...) for the rows of `y` and `x...` along `dim`. f16 and bf16 rows are converted
+// to f32 in a small buffer, several short rows at a time.
 template <class C, class Row, class... In> void for_rows(Row&& row, int dim, const View& y, const In&... x) {
   if (y.numel() == 0) return;
   const WideResultRows<C> out(moved_to_last(y, dim));
@@ -46,8 +46,8 @@ template <class C, class Row, class... In> void for_rows(Row&& row, int dim, con
   out.finish();
 }
 
-// dx = result(g, y, sum of term(g, y)) of rows of halves where they lie: widening them into a buffer first takes as
-// long as the sum. False where operands have other dtypes.
+// dx = result(g, y, sum of term(g, y)) for f16 and bf16 rows, converted to f32 in registers: a buffer as in for_rows
+// would take as long as the sum. Returns false, having done nothing, if dtypes are others or mixed, or nothing is there.
 template <class Term, class Result>
 bool backward_of_halves(const View& dx, const View& g, const View& y, int dim, const Term& term, const Result& result) {
   using V = Vec<float>;
@@ -156,8 +156,8 @@ void softmax_backward(const View& dx, const View& g, const View& y, int dim) {
     }
     const auto product = [](auto a, auto b) { return a * b; };
     if (backward_of_halves(dx, g, y, dim, product, [](auto a, auto b, auto dot) { return b * (a - dot); })) return;
-    for_rows<C>([](std::int64_t n, C* out, const C* grad, const C* in) {
-      const C dot = fold_run<Sum>(n, [](auto a, auto b) { return a * b; }, grad, in);
+    for_rows<C>([&](std::int64_t n, C* out, const C* grad, const C* in) {
+      const C dot = fold_run<Sum>(n, product, grad, in);
       map_run(n, out, [=](auto a, auto b) { return b * (a - decltype(a)(dot)); }, grad, in);
     }, dim, dx, g, y);
   });

@@ -20,9 +20,9 @@ struct Writing {
   std::vector<Flag> flags(const char* tokens_help, const char* prompt_help) {
     return {{"--write", &tokens, tokens_help, {}, 0},
             {"--prompt", &prompt, prompt_help},
-            {"--temperature", &sample.temperature, "Of the writing; 0: always the likeliest"},
-            {"--top-k", &sample.top_k, "Writes only what is among the so many likeliest; 0: all", {}, 0},
-            {"--top-p", &sample.top_p, "Writes only what is among the likeliest with this probability together"}};
+            {"--temperature", &sample.temperature, "Sampling temperature; 0: greedy"},
+            {"--top-k", &sample.top_k, "Samples from the k most probable tokens only; 0: all", {}, 0},
+            {"--top-p", &sample.top_p, "Samples from the most probable tokens with this total probability"}};
   }
 };
 inline std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>& b) {

@@ -17,10 +17,10 @@ namespace samples {
 
 using namespace mantissa;
 
-// By how much each pair of numbers of a head is turned at the positions begin, begin + 1, ... (Su et al., 2021): the
-// cosines and sines [T, D / 2].
-struct Turns {
-  Turns(const LlamaConfig& c, std::int64_t begin, std::int64_t end, Device device) {
+// Rotary position embedding (RoPE: Su et al., 2021): cosines and sines [T, D / 2] for the positions begin ... end - 1,
+// with Llama 3's frequency scaling.
+struct Rope {
+  Rope(const LlamaConfig& c, std::int64_t begin, std::int64_t end, Device device) {
     std::vector<double> speeds;  // radians for each position
     for (std::int64_t i = 0; i < c.head_dim; i += 2) {
       double speed = std::pow(c.rope_theta, -static_cast<double>(i) / static_cast<double>(c.head_dim));
@@ -64,13 +64,13 @@ struct LlamaAttention {
   std::int64_t head_dim, sliding_window;
   MANTISSA_FIELDS(q_proj, k_proj, v_proj, o_proj, q_norm, k_norm)
 
-  Tensor operator()(const Tensor& x, const Turns& turned, const nn::LayerCache& past) const {
+  Tensor operator()(const Tensor& x, const Rope& rope, const nn::LayerCache& past) const {
     const auto heads = [&](const Tensor& y) {  // [N, T, heads, D]
       return y.reshape({y.size(0), y.size(1), -1, head_dim});
     };
     Tensor q = heads(q_proj(x)), k = heads(k_proj(x)), v = heads(v_proj(x));
     if (q_norm) q = (*q_norm)(q), k = (*k_norm)(k);
-    q = turned(q.transpose(1, 2)), k = turned(k.transpose(1, 2)), v = v.transpose(1, 2);
+    q = rope(q.transpose(1, 2)), k = rope(k.transpose(1, 2)), v = v.transpose(1, 2);
     const Tensor y = nn::causal_attention(q, k, v, past, {}, sliding_window);
     return o_proj(flatten(y.transpose(1, 2), 2));
   }
@@ -94,8 +94,8 @@ struct LlamaLayer {
   LlamaMlp mlp;
   MANTISSA_FIELDS(input_layernorm, self_attn, post_attention_layernorm, mlp)
 
-  Tensor operator()(Tensor x, const Turns& turned, const nn::LayerCache& past) const {
-    x = x + self_attn(input_layernorm(x), turned, past);
+  Tensor operator()(Tensor x, const Rope& rope, const nn::LayerCache& past) const {
+    x = x + self_attn(input_layernorm(x), rope, past);
     return x + mlp(post_attention_layernorm(x));
   }
 };
@@ -120,8 +120,8 @@ struct Llama {
     check(end <= config.max_position_embeddings, "Llama: ", end, " tokens are more than its context of ",
           config.max_position_embeddings);
     Tensor x = embed_tokens(tokens);
-    const Turns turned(config, begin, end, x.device());
-    for (std::size_t i = 0; i < layers.size(); ++i) x = layers[i](x, turned, cache[i]);
+    const Rope rope(config, begin, end, x.device());
+    for (std::size_t i = 0; i < layers.size(); ++i) x = layers[i](x, rope, cache[i]);
     return norm(x);
   }
   const Tensor& output() const { return lm_head.defined() ? lm_head : embed_tokens.weight; }

@@ -82,7 +82,8 @@ void write(const Net& net, const data::Bpe& bpe, const Writing& w, const Options
     return !interrupted();
   };
   const Tensor first = from_data(prompt, {1, static_cast<std::int64_t>(prompt.size())}).to(run.device);
-  nn::generate(model, first, {.tokens = w.tokens, .context = context, .sample = w.sample, .written = written});
+  nn::generate(model, first,
+               {.max_new_tokens = w.tokens, .context = context, .sample = w.sample, .on_token = written});
   const double wrote = clock.seconds() - read;
   shown.end(so_far());
   run.note(fmt::format("{}{} tokens read in {:.2f} s, {} written in {:.2f} s: {:.1f} a second",
