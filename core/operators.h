@@ -1,7 +1,7 @@
-// The operators of Python that core/ops.h has under a name, % & | ^ ~ << >> and the comparisons of masks they are
-// written for, (x > 0) & (x < 1), mm, and numbers in the place of tensors: maximum(x, 0), eq(ids, pad). Tensors have no
-// += and the like: Python's writes into the tensor, which is not recorded here, and one that made a new tensor would
-// not be seen through other handles, so a program has to say which of the two it wants.
+// C++ spellings of Python operators that core/ops.h has only as named functions: % & | ^ ~ << >> and comparisons to
+// build masks, (x > 0) & (x < 1); mm; and functions with numbers in place of tensors: maximum(x, 0), eq(ids, pad).
+// There is deliberately no += etc.: Python's writes into the tensor, which is not recorded here, and one that created a
+// new tensor would not be visible through other handles, so a program has to say which of the two it wants.
 #pragma once
 
 #include <concepts>
@@ -28,9 +28,9 @@ inline Tensor operator>>(const Tensor& a, const Tensor& b) { return bitwise_righ
 Tensor operator<<(const Tensor& a, std::integral auto b) { return bitwise_left_shift(a, Tensor(b)); }
 Tensor operator>>(const Tensor& a, std::integral auto b) { return bitwise_right_shift(a, Tensor(b)); }
 
-inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }  // matmul of two matrices, nothing else
+inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }  // two matrices only, unlike matmul
 
-// The functions of two tensors with a number in the place of one: maximum(x, 0), eq(ids, pad), sub(1, x).
+// Two-operand functions with a number in place of one operand: maximum(x, 0), eq(ids, pad), sub(1, x).
 #define MANTISSA_NUMBER_ARGUMENT(name)                                                \
   Tensor name(const Tensor& a, Number auto b) { return name(a, Tensor(b)); }           \
   Tensor name(Number auto a, const Tensor& b) { return name(Tensor(a), b); }
@@ -52,14 +52,15 @@ MANTISSA_NUMBER_ARGUMENT(ge)
 #undef MANTISSA_NUMBER_ARGUMENT
 Tensor where(const Tensor& condition, const Tensor& a, Number auto b) { return where(condition, a, Tensor(b)); }
 Tensor where(const Tensor& condition, Number auto a, const Tensor& b) { return where(condition, Tensor(a), b); }
-// Of two numbers i64, bool or f32, as in PyTorch: where(p > 0.5, 1, 0) has class numbers, where(x > 0, 1.0, 0.5) f32.
+// Two numbers give i64, bool or f32, as in PyTorch: where(p > 0.5, 1, 0) has i64 class indices, where(x > 0, 1.0, 0.5)
+// f32.
 Tensor where(const Tensor& condition, Number auto a, Number auto b) { return where(condition, Tensor(a), Tensor(b)); }
 Tensor lerp(const Tensor& start, const Tensor& end, Number auto weight) { return lerp(start, end, Tensor(weight)); }
 
 inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 inline Tensor clip(const Tensor& x, double low, double high) { return clamp(x, low, high); }
-// Of these sizes; split(x, 2) is into parts of 2.
+// Parts of the given sizes; split(x, 2) makes parts of size 2.
 inline std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes, int dim = 0) {
   return split(x, Dims(sizes), dim);
 }
@@ -73,7 +74,7 @@ Tensor einsum(std::string_view equation, const T&... tensors) {
 inline Tensor randint(std::int64_t high, const Dims& sizes, TensorOptions options = {.dtype = i64}) {
   return randint(0, high, sizes, options);  // [0, high)
 }
-// Dtypes are those of a list: floating numbers are f32, also of a std::vector<double>, unless told {.dtype = f64}.
+// Dtypes as for a list: floating numbers give f32, also from a std::vector<double>, unless {.dtype = f64} is given.
 template <detail::ListedAlone T> Tensor tensor(T number, TensorOptions options = detail::listed_options<T>) {
   return tensor({number}, options).reshape({});
 }
@@ -83,7 +84,7 @@ Tensor tensor(const std::vector<T>& values, TensorOptions options = detail::list
   return options.requires_grad ? x.requires_grad_() : x;
 }
 
-// What they would have to say stands in the compiler's message.
+// Compile-time errors; the message says what to write instead.
 #define MANTISSA_NO_ASSIGNMENT(op, recorded, in_place)                                             \
   template <class T, class U> requires std::derived_from<std::remove_cvref_t<T>, Tensor>           \
   void operator op(T&&, const U&) {                                                                \

@@ -1,5 +1,5 @@
-// The bytes behind one or more tensors, and a version that every in-place write raises: autograd
-// compares it to find a saved tensor that was changed before backward.
+// The memory behind one or more tensors, and a version counter that every in-place write increments: autograd compares
+// it to detect a saved tensor that was modified before backward.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace mantissa {
 class Storage final : public RefCounted, public Pooled<Storage> {
  public:
   static Ref<Storage> allocate(std::int64_t nbytes, Device device);  // uninitialised
-  // Memory owned by somebody else; `release(owner)` is called when the last tensor is gone.
+  // Memory owned by the caller; `release(owner)` is called when the last tensor over it is destroyed.
   static Ref<Storage> borrow(void* data, std::int64_t nbytes, Device device, void (*release)(void*), void* owner);
   static void destroy(Storage* s) { delete s; }
   ~Storage();
@@ -31,12 +31,12 @@ class Storage final : public RefCounted, public Pooled<Storage> {
 
  private:
   Storage() = default;
-  static constexpr std::int64_t inline_capacity = 16;  // a scalar needs no second allocation
+  static constexpr std::int64_t inline_capacity = 16;  // bytes; a scalar needs no second allocation
 
   void* data_ = nullptr;
   std::int64_t nbytes_ = 0;
   void (*release_)(void*) = nullptr;
-  void* owner_ = nullptr;  // what release_ is called with; of device memory, the pool it came from
+  void* owner_ = nullptr;  // argument of release_; for device memory, the pool it came from
   const char* last_writer_ = "";
   std::atomic<std::uint32_t> version_{0};
   Device device_;

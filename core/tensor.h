@@ -1,9 +1,9 @@
 // Tensor: a shared handle to a strided array. Copying a Tensor copies the handle; clone() copies
 // the elements. Views (transpose, slice, ...) share storage. Images are [N, C, H, W] whatever their layout in memory.
 //
-// There is no second "variable" type. A tensor that takes part in differentiation holds one
-// pointer to its autograd node: a LeafNode for a parameter (which owns the gradient), the node of
-// the operator that made it otherwise (autograd/node.h).
+// There is no second "variable" type. A tensor that takes part in differentiation holds one pointer to its autograd
+// node: for a parameter a LeafNode, which owns the gradient; otherwise the node of the operator that made it
+// (autograd/node.h).
 //
 // This header has no arithmetic: the catalogue of operators is core/ops.h.
 #pragma once
@@ -61,7 +61,7 @@ struct View {
   Dims strides;  // in elements
   Dtype dtype = f32;
   Device device;
-  bool weak_scalar = false;  // a C++ number, see TensorImpl
+  bool weak_scalar = false;  // a Python-style scalar, see TensorImpl
 
   template <class T> T* as() const { return static_cast<T*>(data); }
   explicit operator bool() const { return data != nullptr; }
@@ -80,8 +80,9 @@ struct TensorImpl final : RefCounted, Pooled<TensorImpl> {
   Dims strides;
   Dtype dtype = f32;
   Device device;
-  bool weak_scalar = false;  // a C++ number, f64, i64 or bool: adopts the dtype of the tensor it meets
-  autograd::NodeRef node;    // null when no gradient is wanted
+  // a Python-style scalar (f64, i64 or bool): adopts the dtype of the tensor it is combined with
+  bool weak_scalar = false;
+  autograd::NodeRef node;    // null if no gradient is required
 };
 
 struct TensorOptions {
@@ -114,8 +115,8 @@ inline constexpr Index ellipsis{Index::rest, 0, 0, 1};
 class Tensor {
  public:
   Tensor() = default;  // undefined: an absent argument, or a gradient that does not exist
-  // A 0-d number that adopts the dtype of what it meets. Integers that meet a double give f32,
-  // bool that meets an integer i64.
+  // A 0-d Python-style scalar: adopts the dtype of the tensor it is combined with. Two scalars: integer with double
+  // gives f32, bool with integer i64.
   explicit Tensor(double number);
   template <std::integral T> explicit Tensor(T number)
       : Tensor(of_integer(static_cast<std::int64_t>(number), std::same_as<T, bool> ? boolean : i64)) {}
@@ -132,13 +133,13 @@ class Tensor {
   }
   // An uninitialised, dense tensor.
   static Tensor allocate(const Dims& sizes, Dtype dtype, Device device = cpu, Layout layout = Layout::contiguous);
-  // Any view of the same storage, `offset` elements after this tensor's first, as as_strided() below but never
-  // recorded: for operators that make views, and to write into elements.
+  // Any view of the same storage, `offset` elements after this tensor's first. Like as_strided() below, but never
+  // recorded by autograd: for operators that make views, and for writing into elements.
   Tensor raw_view(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
 
   bool defined() const { return static_cast<bool>(impl_); }
-  // As in Python: whether the only element is nonzero. Waits for the device. Throws for an undefined tensor (test
-  // that with defined()) and for any other number of elements (reduce them with any() or all() first).
+  // As in Python: whether the only element is nonzero. Waits for the device. Throws for an undefined tensor (test that
+  // with defined()) and unless there is exactly one element (reduce with any() or all() first).
   explicit operator bool() const { return truth(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
 
@@ -160,11 +161,11 @@ class Tensor {
   const Ref<TensorImpl>& ref() const { return impl_; }
   View view() const;  // undefined gives an empty View
 
-  // The elements, for T equal to dtype(); throws otherwise. Strided as strides() says.
+  // Pointer to the first element; T must equal dtype(), else throws. Elements are strided by strides().
   template <class T> T* data() const { return static_cast<T*>(checked_data(dtype_of<T>)); }
   void* raw_data() const { return self().data; }
   // The only element, converted to T (to an integer: saturated, NaN gives 0). Waits for the device. Throws for an
-  // undefined tensor and for any other number of elements.
+  // undefined tensor and unless there is exactly one element.
   template <class T = float> T item() const {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(item_as_integer());
     else return static_cast<T>(item_as_double());
@@ -175,7 +176,7 @@ class Tensor {
   bool requires_grad() const { return defined() && static_cast<bool>(impl_->node); }
   Tensor& requires_grad_(bool on = true);  // leaves only; floating dtypes only
   bool is_leaf() const;
-  Tensor grad() const;             // undefined until a backward reached this leaf
+  Tensor grad() const;             // undefined until backward has reached this leaf
   void set_grad(const Tensor& g);  // undefined clears it
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
   Tensor detach() const;  // shares storage, takes no part in differentiation
@@ -205,17 +206,17 @@ class Tensor {
   // --- shorthands for core/ops.h ---
   Tensor operator[](std::int64_t i) const;
   Tensor operator[](std::initializer_list<Index> index) const;
-  // index(x, {index}), a copy: rows chosen by i64 indices (negative: from the end) or by a bool mask.
+  // index(x, {index}), a copy: rows selected by i64 indices (negative ones count from the end) or by a bool mask.
   template <std::derived_from<Tensor> T> Tensor operator[](const T& index) const { return at(index); }
   Tensor to(Dtype dtype) const;
   Tensor to(Device device) const;
   Tensor contiguous() const;
   Tensor clone() const;
   Tensor reshape(const Dims& shape) const;
-  // The same as reshape: copies where PyTorch's view throws, since a convolution's result may be channels-last.
+  // Same as reshape: copies where PyTorch's view would throw, since a convolution's result may be channels-last.
   Tensor view(const Dims& shape) const { return reshape(shape); }
   Tensor view_as(const Tensor& other) const { return reshape(other.sizes()); }
-  // Sizes, orders and the like without braces: x.view(3, -1), x.permute(1, 0).
+  // Sizes, dimension orders etc. without braces: x.view(3, -1), x.permute(1, 0).
   template <std::integral... T> Tensor reshape(T... sizes) const { return reshape(dims_of(sizes...)); }
   template <std::integral... T> Tensor view(T... sizes) const { return reshape(dims_of(sizes...)); }
   template <std::integral... T> Tensor permute(T... order) const { return permute(dims_of(order...)); }
@@ -223,7 +224,7 @@ class Tensor {
   template <std::integral... T> Tensor repeat(T... repeats) const { return repeat(dims_of(repeats...)); }
   Tensor flatten(int start = 0, int end = -1) const;
   Tensor transpose(int a, int b) const;
-  Tensor t() const;   // of a matrix
+  Tensor t() const;   // matrices only
   Tensor mT() const;  // the last two dims swapped
   Tensor permute(const Dims& order) const;
   Tensor unsqueeze(int dim) const;
@@ -240,9 +241,9 @@ class Tensor {
   Tensor tril(std::int64_t diagonal = 0) const;
   Tensor triu(std::int64_t diagonal = 0) const;
   Tensor diagonal(std::int64_t offset = 0, int dim1 = 0, int dim2 = 1) const;
-  // A view with these sizes and strides, `offset` elements after this tensor's first (PyTorch counts from the storage's
-  // first). Its elements may be the same ones in memory, and their gradients add up; elements of the storage that are
-  // not this tensor's have none. Throws where it would reach beyond the storage.
+  // A view with these sizes and strides, `offset` elements after this tensor's first (PyTorch: after the storage's
+  // first). Elements may overlap in memory; their gradients are summed. Elements of the storage outside this tensor get
+  // no gradient. Throws if the view would exceed the storage.
   Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
   Tensor gather(int dim, const Tensor& index) const;
   Tensor index_select(int dim, const Tensor& index) const;
@@ -255,7 +256,7 @@ class Tensor {
   std::vector<Tensor> split(std::int64_t size, int dim = 0) const;
   std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0) const;
   std::vector<Tensor> unbind(int dim = 0) const;
-  Tensor sum(const Dims& dims = {}, bool keepdim = false) const;  // empty dims: all of them
+  Tensor sum(const Dims& dims = {}, bool keepdim = false) const;  // empty dims: all dimensions
   Tensor mean(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
@@ -273,7 +274,7 @@ class Tensor {
   ValuesIndices topk(std::int64_t k, int dim = -1) const;
   ValuesIndices sort(int dim = -1, bool descending = false) const;
   Tensor argsort(int dim = -1, bool descending = false) const;
-  Tensor argmax() const;  // in row-major order
+  Tensor argmax() const;  // index into the flattened tensor, row-major
   Tensor argmin() const;
   Tensor argmax(int dim, bool keepdim = false) const;
   Tensor argmin(int dim, bool keepdim = false) const;
@@ -282,9 +283,9 @@ class Tensor {
   Tensor softmax(int dim) const;
   Tensor log_softmax(int dim) const;
   Tensor matmul(const Tensor& other) const;
-  Tensor mm(const Tensor& other) const;   // of matrices
-  Tensor bmm(const Tensor& other) const;  // of batches of them
-  Tensor dot(const Tensor& other) const;  // of vectors
+  Tensor mm(const Tensor& other) const;   // two matrices
+  Tensor bmm(const Tensor& other) const;  // two batches of matrices
+  Tensor dot(const Tensor& other) const;  // two vectors
   Tensor masked_fill(const Tensor& mask, double value) const;
   Tensor exp() const;
   Tensor log() const;
@@ -306,7 +307,7 @@ class Tensor {
   Tensor sigmoid() const;
   Tensor tanh() const;
   Tensor clamp(double low, double high = std::numeric_limits<double>::infinity()) const;
-  // New tensors of these sizes, with this tensor's dtype and device.
+  // New tensors of the given sizes, with this tensor's dtype and device.
   Tensor new_zeros(const Dims& sizes) const;
   Tensor new_ones(const Dims& sizes) const;
   Tensor new_full(const Dims& sizes, double value) const;
@@ -337,21 +338,21 @@ Tensor full(const Dims& sizes, double value, TensorOptions = {});
 Tensor zeros_like(const Tensor&);
 Tensor ones_like(const Tensor&);
 Tensor empty_like(const Tensor&);  // same sizes, dtype, device and layout
-// [begin, end) by step, which may be negative. i64 by default, also for arguments of type double: fractional values are
-// an error unless the dtype is floating.
+// [begin, end) in steps of `step`, which may be negative. i64 by default, also for arguments of type double: fractional
+// values are an error unless the dtype is floating.
 Tensor arange(double begin, double end, double step = 1, TensorOptions = {.dtype = i64});
 Tensor arange(std::int64_t end, TensorOptions = {.dtype = i64});
 Tensor linspace(double begin, double end, std::int64_t count, TensorOptions = {});  // both ends included
 Tensor eye(std::int64_t n, TensorOptions = {});
 Tensor scalar(double value, TensorOptions = {});  // 0-d
-// Copies row-major values to a CPU tensor of dtype T. Throws unless their number is the product of `sizes`.
+// Copies row-major values to a CPU tensor of dtype T. Throws unless their count is the product of `sizes`.
 template <class T> Tensor from_data(std::span<const T> values, const Dims& sizes);
 template <class T> Tensor from_data(const std::vector<T>& values, const Dims& sizes) {
   return from_data<T>(std::span<const T>(values), sizes);
 }
 namespace detail {
-// A number in a list of mixed types, such as {1, 2.5}. It is a class, and not double, so that lists of one type prefer
-// the templates below: between initializer_lists of int and of double, nested, clang finds the call ambiguous.
+// A number in a list of mixed types, such as {1, 2.5}. A class rather than double, so that lists of a single type
+// prefer the templates below: clang finds a call with nested initializer_lists of int and of double ambiguous.
 struct Listed {
   template <class T> requires std::same_as<T, int> || std::floating_point<T>
   constexpr Listed(T number) : value(static_cast<double>(number)) {}
@@ -372,11 +373,11 @@ template <detail::ListedAlone T>
 Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions = detail::listed_options<T>);
 Tensor tensor(std::initializer_list<std::initializer_list<detail::Listed>> rows, TensorOptions = {});
 
-// PyTorch's layout: tensor([[ 1.0000, -2.5000], ...], dtype=f16). Long tensors are summarised.
+// Printed as in PyTorch: tensor([[ 1.0000, -2.5000], ...], dtype=f16). Long tensors are summarised.
 std::ostream& operator<<(std::ostream&, const Tensor&);
 std::string to_string(const Tensor&);
 std::string describe(const Tensor&);  // "f16[128, 784] cuda:0": how errors name a tensor
-// In check() and fail() pass the tensor itself: it is described only when the check fails.
+// Pass the tensor itself to check() and fail(): it is described only if the check fails.
 void append_part(std::string&, const Tensor&);
 
 }  // namespace mantissa
