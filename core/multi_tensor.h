@@ -1,7 +1,7 @@
-// Kernels that walk many tensors in one call: an optimizer's update, the loss scaler's unscaling,
-// gradient norms and clipping. Every tensor is dense and seen as a flat run of elements.
-// Work is cut into blocks of fixed size over the concatenation of all tensors, so results do not
-// depend on the number of threads. Whatever changes from step to step is read from device memory.
+// Multi-tensor kernels, which process many tensors in one call: optimizer updates, the loss scaler's unscaling,
+// gradient norms and clipping. Every tensor is dense and treated as a flat array. Work is cut into blocks of fixed size
+// over the concatenation of all tensors, so results do not depend on the number of threads. Values that change from
+// step to step are read from device memory.
 // Next: core/optim_formulas.h (the updates), core/cpu/optim.cpp, core/cpu/gradients.cpp.
 #pragma once
 
@@ -21,9 +21,9 @@ struct GradientView {
   std::int64_t index = 0;  // of the parameter, for reports
 };
 
-// What 1 / scale is, and how much clipping leaves of gradients with this norm: one formula for all who need it.
-// 1 / scale in two factors. The second is 1, but for scales beyond 2^126: their inverses are denormal, and would be
-// flushed to 0 (core/parallel.h). Without overflow to stop it, a scale grows as far as 2^127.
+// 1 / scale, and the factor by which clipping scales gradients of this norm: shared by all kernels that need them.
+// 1 / scale in two factors. The second is 1 except for scales beyond 2^126: their inverses are denormal, and would be
+// flushed to 0 (core/parallel.h). Without overflows to stop it, a scale grows up to 2^127.
 struct InverseScale { float factor, rest; };
 MANTISSA_HD inline InverseScale inverse_scale(float scale) {
   constexpr double most = 0x1p126;
@@ -33,15 +33,15 @@ MANTISSA_HD inline InverseScale inverse_scale(float scale) {
 }
 MANTISSA_HD inline double clip_factor(float norm, double max_norm) {
   const double wanted = max_norm / (static_cast<double>(norm) + 1e-6);
-  return wanted > 1 ? 1 : wanted;  // a NaN norm makes NaN gradients, as in PyTorch
+  return wanted > 1 ? 1 : wanted;  // a NaN norm gives NaN gradients, as in PyTorch
 }
 
-// What an update does to gradients while it reads them, instead of passes over memory before it: it divides them by
-// *scale and clips them to max_norm. For f32 and f64 the bits are those of unscale_gradients and scale_gradients;
-// halves are not rounded in between. Null pointers: not that.
+// What an update applies to gradients while reading them, instead of separate passes over memory before it: it divides
+// them by *scale and clips them to max_norm. For f32 and f64 bitwise equal to unscale_gradients followed by
+// scale_gradients; f16 and bf16 gradients are not rounded in between. A null pointer disables that part.
 struct GradientReading {
   const float* scale = nullptr;
-  const float* norm = nullptr;  // of the gradients when divided
+  const float* norm = nullptr;  // of the gradients after division by *scale
   double max_norm = 0;
 
   template <class C> struct Factors {
@@ -56,28 +56,29 @@ struct GradientReading {
   MANTISSA_HD bool as_they_are() const { return !scale && !norm; }
 };
 
-// One parameter of an optimizer step. `step` counts the updates this parameter has had. State is read and
-// written in the compute dtype of the parameter; one that is stored in bf16 is rounded stochastically, because
-// rounding to nearest would lose every change below 0.4 % of a moment, and slow moments change by less.
+// One parameter of an optimizer step. `step` counts this parameter's updates. State is read and written in the compute
+// dtype of the parameter; state stored in bf16 is rounded stochastically, because rounding to nearest would lose every
+// change below 0.4 % of a moment, and slow moments change by less.
 struct ParameterView {
   static constexpr int max_states = 3;
   void* value = nullptr;
   const void* gradient = nullptr;
   void* state[max_states] = {};
-  void* shadow = nullptr;  // the value in a lower precision, refreshed with it; null when there is none
-  double* scalars = nullptr;  // of formulas that keep some per parameter
+  void* shadow = nullptr;  // low-precision copy of the value, updated with it; null if there is none
+  double* scalars = nullptr;  // per-parameter numbers, for formulas that have some
   std::int64_t* step = nullptr;
   std::int64_t numel = 0;
   Dtype dtype = f32, gradient_dtype = f32, shadow_dtype = f32, state_dtype = f32;
 };
 
-// Updates every parameter by formula number `formula` of optim_formulas::Formulas, whose fields are
-// the doubles at `hyper`, and advances its step count. Does nothing at all when `skip` points to true.
+// Updates every parameter by formula number `formula` of optim_formulas::Formulas, whose fields are the doubles at
+// `hyper`, and advances its step count. Does nothing if `skip` points to true.
 MANTISSA_KERNEL(optimizer_step, int formula, const double* hyper, const bool* skip, const GradientReading& reading,
                 std::span<const ParameterView> parameters)
 
-// g = g / scale, in place, or with `write` false only in thought: *summary of the results as they are stored, and
-// *found_inf set (never cleared) when one of them is not finite. The sum of squares has the bits of gradient_norm's.
+// g = g / scale in place, or not stored if `write` is false. In both cases *summary describes the results as rounded to
+// g's dtype, and *found_inf is set (never cleared) if one of them is not finite. The sum of squares is bitwise that of
+// gradient_norm.
 MANTISSA_KERNEL(unscale_gradients, std::span<const GradientView> gradients, const float* scale, bool write,
                 bool* found_inf, GradientSummary* summary)
 

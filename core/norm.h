@@ -1,5 +1,5 @@
-// Kernels of normalisation: of rows (layer norm; RMS norm, which is the same around zero instead of the mean) and of
-// groups of channels (group norm). Weight and bias may be absent. Statistics are of the type that is computed in.
+// Normalisation kernels: over rows (layer norm; RMS norm, which is the same without subtracting the mean) and over
+// groups of channels (group norm). Weight and bias may be absent. Statistics are in the compute dtype.
 // core/cpu/norm.cpp, core/cpu/group_norm.cpp, cuda/norm.cu, cuda/group_norm.cu.
 #pragma once
 
@@ -7,17 +7,17 @@
 
 namespace mantissa {
 
-// `row` elements are normalised together. y is of any floating dtype. Given `delta`, of x's sizes and any floating
-// dtype, what is normalised is sum = x + delta, rounded to the dtype of `sum`; both are absent otherwise.
+// Each run of `row` elements is normalised. y is of any floating dtype. If `delta` is given (x's sizes, any floating
+// dtype), the input is sum = x + delta, rounded to the dtype of `sum`; otherwise both are absent.
 struct RowNorm {
-  const View &y, &mean, &inv_std;  // mean absent: around zero
+  const View &y, &mean, &inv_std;  // mean absent: RMS norm
   const View &sum, &x, &delta, &weight, &bias;
   std::int64_t row;
   double eps;
 };
-// x is what was normalised. To dx is added `arrived`, of its sizes and dtype, where given: dx is rounded first. dx may
-// lie where g or `arrived` does. Without dbias around zero; `mean` is absent then. g has x's sizes and any floating
-// dtype. What is stored in dx is stored in `rounded`, too, where given, in the dtype of that.
+// x is the input that was normalised. g has x's sizes and any floating dtype. If `arrived` is given (sizes and dtype of
+// dx), it is added to dx, after dx is rounded. dx may alias g or `arrived`. If `rounded` is given, it receives a copy
+// of dx in its own dtype. Without dbias: RMS norm, and `mean` is absent.
 struct RowNormGradient {
   const View &dx, &dweight, &dbias;
   const View &g, &x, &weight, &mean, &inv_std, &arrived, &rounded;

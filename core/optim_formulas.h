@@ -1,10 +1,10 @@
 // The updates of all optimizers, each written once over T and shared by CPU and device kernels.
 //
-// A formula's fields are its hyperparameters, all double, `lr` first: the struct is what lies in
-// device memory. at<C>(step) derives the constants of one update (step counts from 1) in double, as
-// PyTorch does; the result's operator()(p, g, state) updates one element or one vector of them.
-// State starts as initial_state(k), or 0. A formula may keep numbers per parameter, with names in
-// scalar_names: at() is then given them as well, and advance() changes them after the update.
+// A formula's fields are its hyperparameters, all double, `lr` first: the struct is copied to device memory as it is.
+// at<C>(step) derives the constants of one update (step counts from 1) in double, as PyTorch does; the result's
+// operator()(p, g, state) updates one element or one vector of elements. State starts as initial_state(k), or 0. A
+// formula may keep numbers per parameter, named in scalar_names: at() then takes them as well, and advance() changes
+// them after the update.
 // In an Update `fresh` is 1 - beta, the weight of the new gradient; `l2` is weight decay added to the gradient and
 // `shrink` the factor 1 - lr * weight_decay of decoupled decay; `sign` is -1 with maximize.
 // To add an optimizer: a struct here, its name in OnePass below, a class like those in optim/adam.h.
@@ -42,7 +42,7 @@ struct Sgd {
   }
 };
 
-// The same with momentum: the buffer starts as the first gradient, undampened.
+// The same with momentum: the buffer starts as the first gradient, without dampening.
 struct SgdMomentum {
   static constexpr int states = 1;
   static constexpr const char* state_names[] = {"momentum_buffer"};
@@ -83,7 +83,7 @@ template <bool with_amsgrad> struct Adam {
       m = m + T(fresh1) * (g - m);
       v = T(beta2) * v + T(fresh2) * (g * g);
       T second = v;
-      if constexpr (with_amsgrad) second = state[2] = select(v <= state[2], state[2], v);  // NaN stays
+      if constexpr (with_amsgrad) second = state[2] = select(v <= state[2], state[2], v);  // propagates NaN
       p = p - T(step_size) * m / (sqrt(second) * T(inv_root_correction2) + T(eps));
     }
   };
@@ -116,7 +116,7 @@ template <bool with_momentum, bool centered> struct RMSprop {
         T& mean = state[1 + with_momentum];
         mean = mean + T(fresh) * (g - mean);
         variance = square - mean * mean;
-        variance = select(variance < T(0), T(0), variance);  // by rounding; NaN stays
+        variance = select(variance < T(0), T(0), variance);  // negative by rounding; propagates NaN
       }
       T step = g / (sqrt(variance) + T(eps));
       if constexpr (with_momentum) step = state[1] = T(momentum) * state[1] + step;
@@ -190,7 +190,7 @@ struct Adamax {
       T &m = state[0], &largest = state[1];
       m = m + T(fresh) * (g - m);
       T old = T(beta2) * largest, now = abs(g) + T(eps);
-      largest = select(old == old, select(old > now, old, now), old);  // NaN in either wins
+      largest = select(old == old, select(old > now, old, now), old);  // propagates NaN of either
       p = p - T(step_size) * m / largest;
     }
   };
@@ -268,7 +268,7 @@ struct RAdam {
   }
 };
 
-// 0 and NaN stay
+// 0 and NaN map to themselves
 template <class T> MANTISSA_HD T sign_of(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), x)); }
 
 // Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
@@ -302,7 +302,7 @@ struct ASGD {
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
   double maximize = 0;  // 0 or 1
   double initial_scalar(int k) const { return k == 0 ? lr : 1; }
-  static constexpr int scalar_from_lr = 0;  // the first step begins with the rate of that time
+  static constexpr int scalar_from_lr = 0;  // initialised from the learning rate at the first step
   MANTISSA_HD void advance(double* scalars, std::int64_t step) const {
     const double n = static_cast<double>(step);
     scalars[0] = lr / std::pow(1 + lambd * lr * n, alpha);
@@ -332,7 +332,7 @@ struct Rprop {
   double lr = 1e-2, eta_minus = 0.5, eta_plus = 1.2, step_size_min = 1e-6, step_size_max = 50;
   double maximize = 0;  // 0 or 1
   double initial_state(int k) const { return k == 1 ? lr : 0; }
-  static constexpr int state_from_lr = 1;  // the first step begins with the rate of that time
+  static constexpr int state_from_lr = 1;  // initialised from the learning rate at the first step
 
   template <class C> struct Update {
     C minus, plus, low, high, sign;
@@ -343,7 +343,8 @@ struct Rprop {
       T moved = size * select(agreement > T(0), T(plus), select(agreement < T(0), T(minus), T(1)));
       size = select(moved < T(low), T(low), select(moved > T(high), T(high), moved));
       g = select(agreement < T(0), T(0), g);
-      p = p - select(g > T(0), size, select(g < T(0), T(0) - size, T(0)));  // NaN moves nothing, as in PyTorch
+      // a NaN gradient moves nothing, as in PyTorch
+      p = p - select(g > T(0), size, select(g < T(0), T(0) - size, T(0)));
       previous = g;
     }
   };
@@ -352,8 +353,8 @@ struct Rprop {
   }
 };
 
-// LAMB (You et al., 2020): Adam's direction, scaled for every parameter to lr times the parameter's norm.
-// Update gives the direction and leaves p alone; the kernel applies p -= lr * ratio * direction.
+// LAMB (You et al., 2020): Adam's direction, scaled for every parameter to lr times the parameter's norm. Update gives
+// the direction and does not change p; the kernel applies p -= lr * ratio * direction.
 struct LAMB {
   static constexpr int states = 2;
   static constexpr const char* state_names[] = {"exp_avg", "exp_avg_sq"};
@@ -379,13 +380,13 @@ struct LAMB {
     return {C(1 / correction1), C(beta2), C(1 - beta1), C(1 - beta2), C(1 / std::sqrt(correction2)), C(eps),
             C(weight_decay), C(maximize != 0 ? -1 : 1)};
   }
-  // The paper's ratio |p| / |direction|, 1 when either is 0.
+  // The paper's trust ratio |p| / |direction|, 1 if either is 0.
   MANTISSA_HD static double ratio(double squares_of_value, double squares_of_direction) {
     return squares_of_value > 0 && squares_of_direction > 0 ? std::sqrt(squares_of_value / squares_of_direction) : 1;
   }
 };
 
-// Updates of one pass, element by element; LAMB, which needs norms first, has a kernel of its own.
+// Updates that take one pass over the elements; LAMB, which needs norms first, has its own kernel.
 using OnePass =
     List<Sgd, SgdMomentum, Adam<false>, Adam<true>, RMSprop<false, false>, RMSprop<true, false>, RMSprop<false, true>,
          RMSprop<true, true>, Adagrad, Adadelta, Adamax, NAdam, RAdam, Lion, ASGD, Rprop>;

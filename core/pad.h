@@ -1,11 +1,11 @@
-// What the versions of constant_pad share.
+// Shared by the CPU and CUDA versions of constant_pad.
 #pragma once
 
 #include "core/tensor.h"
 
 namespace mantissa {
 
-// What lies inside the border: the part of y of these sizes that begins at `before`.
+// The interior of y: the part of the given sizes that begins at `before`.
 inline View inside_border(const View& y, const Dims& sizes, const Dims& before) {
   View part = y;
   std::int64_t offset = 0;

@@ -8,8 +8,8 @@
 
 namespace mantissa {
 
-// Calls body(begin, end) over [0, n) in blocks of at least `grain` items. Blocks run concurrently;
-// an exception in one is rethrown here after the others have stopped. Nested calls run serially.
+// Calls body(begin, end) over [0, n) in blocks of at least `grain` items. Blocks run concurrently; an exception in one
+// is rethrown here after the others have finished. Nested calls run serially.
 using RangeBody = void (*)(void* state, std::int64_t begin, std::int64_t end);
 void parallel_for_impl(std::int64_t n, std::int64_t grain, RangeBody body, void* state);
 
@@ -23,14 +23,14 @@ template <class F> void parallel_for(std::int64_t n, std::int64_t grain, F&& bod
                     const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// Elements below which an elementwise loop stays on one thread.
+// Elementwise loops over fewer elements stay on one thread.
 inline constexpr std::int64_t grain_size = 16384;
 
 void set_num_threads(int n);  // n >= 1; the default is $MANTISSA_NUM_THREADS, $OMP_NUM_THREADS or all cores
 int num_threads();
 
-// Denormal floats cost a hundred cycles each and carry nothing training needs: every thread that
-// runs Mantissa kernels flushes them to zero. On by default; false restores IEEE gradual underflow.
+// Denormal floats cost a hundred cycles each and carry nothing training needs: every thread that runs Mantissa kernels
+// flushes them to zero. On by default; false restores IEEE gradual underflow.
 void set_flush_denormals(bool on);
 // Applies the setting to the calling thread; parallel_for does this in each worker.
 void flush_denormals_in_this_thread();

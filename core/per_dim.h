@@ -1,5 +1,5 @@
-// Sizes of windows: a number for each dimension that a convolution or a pool moves in. One number stands for all of
-// them, 3 or {3, 5} for a kernel of images, {depth, height, width} for volumes; what comes first in x comes first here.
+// Window sizes: one number per dimension that a convolution or pooling window moves in. A single number applies to all:
+// 3 or {3, 5} for a kernel over images, {depth, height, width} for volumes, in the order of x's dimensions.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace mantissa {
 
-// As libtorch's ExpandingArray. A std::array of its own would take `.padding = 1` as {1, 0}.
+// Like libtorch's ExpandingArray. A plain std::array would take `.padding = 1` as {1, 0}.
 template <int n> struct PerDim : std::array<int, n> {
   constexpr PerDim(int all) { this->fill(all); }
   constexpr PerDim(const std::array<int, n>& each) : std::array<int, n>(each) {}

@@ -1,5 +1,5 @@
-// Memory of which any run of pieces may be given back: part of what was taken, or the end of one taking and the
-// beginning of its neighbour in memory. The allocator joins segments of such memory that touch (core/allocator.cpp).
+// Memory of which any range of pieces may be given back: part of an allocation, or the end of one together with the
+// beginning of its neighbour in memory. The allocator merges adjacent segments of such memory (core/allocator.cpp).
 #pragma once
 
 #include "core/allocator.h"
@@ -8,7 +8,7 @@ namespace mantissa {
 
 class PieceMemory : public RawMemory {
  public:
-  virtual std::size_t piece() const = 0;  // bytes; what is taken in multiples of it begins at one
+  virtual std::size_t piece() const = 0;  // bytes; allocations are multiples of it and aligned to it
 };
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
-// One random change of one picture, written down: what a transform of data/ draws, so that the CPU can do it to a
-// picture in memory and the device while it gathers a batch (cuda/images.cu). Both give the same pixels.
+// One random augmentation step of one image as data: drawn by a transform of data/, applied by the CPU to an image in
+// memory, or by the device while it gathers a batch (cuda/images.cu). Both give the same pixels.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct PixelStep {
   };
   std::int64_t kind = nothing, a = 0, b = 0, c = 0, d = 0, value = 0;
 
-  // Where pixel (y, x) after this step comes from: changed to its place before it. False: it is `value`.
+  // Maps pixel (y, x) of the output to its source position before this step. False: the pixel is `value`.
   MANTISSA_HD bool trace(std::int64_t height, std::int64_t width, std::int64_t* y, std::int64_t* x) const {
     switch (kind) {
       case mirror_x: *x = width - 1 - *x; return true;

@@ -1,6 +1,6 @@
-// AddressSanitizer sees of a caching allocator only what it takes from the system. These tell it which bytes of
-// that belong to nobody: blocks that wait in the cache, and what lies behind the bytes that were asked for. Without
-// that sanitizer they do nothing.
+// For a caching allocator, AddressSanitizer knows only the memory it takes from the system. These functions tell it
+// which bytes of that are not in use: cached blocks, and the padding after the bytes that were requested. Without
+// AddressSanitizer they do nothing.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline constexpr bool poisoning = true;
 inline constexpr bool poisoning = false;
 #endif
 
-// [p, p + bytes) must not be touched. p is aligned to 8 bytes, or follows what may be touched in its group of 8.
+// [p, p + bytes) must not be accessed. p is aligned to 8 bytes, or the accessible bytes of its group of 8 precede it.
 inline void poison([[maybe_unused]] const void* p, [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_poison_memory_region(p, bytes);

@@ -1,5 +1,5 @@
-// The geometry of pooling: which input pixels each output pixel sees. PoolShape is for images and the
-// fast kernels; VolumePoolShape for volumes, and for images (of depth 1) with dilation or a divisor of their own.
+// The geometry of pooling: which input pixels each output pixel covers. PoolShape is for images and the fast kernels;
+// VolumePoolShape for volumes, and for images (as depth 1) with dilation or divisor_override.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct PoolShape {
   bool adaptive = false;                           // windows that divide the input evenly
   bool count_padding = true;                       // averages divide by the padded window
 
-  // Along dimension d, output o sees inputs [begin, end); an average counts it as `extent` pixels.
+  // Along dimension d, output o covers inputs [begin, end); an average counts them as `extent` pixels.
   struct Window { std::int64_t begin, end, extent; };
   MANTISSA_HD Window window(int d, std::int64_t o) const {
     if (adaptive) {
@@ -33,7 +33,7 @@ struct VolumePoolShape {
   std::int64_t kernel[3], stride[3], padding[3], dilation[3];  // unused when adaptive
   bool adaptive = false;
   bool count_padding = true;
-  std::int64_t divisor = 0;  // of averages; 0 means what the windows say
+  std::int64_t divisor = 0;  // for averages; 0: the window's extent
 
   // Inputs begin, begin + step, ... below end; an average counts them as `extent`.
   struct Window { std::int64_t begin, end, step, extent; };

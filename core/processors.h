@@ -1,8 +1,9 @@
-// How many threads of this process can run at the same time: what num_threads() begins with (core/parallel.h).
+// How many threads of this process can run at the same time: the default of num_threads() (core/parallel.h).
 //
-// A machine may have more: a container, a batch job or taskset leaves a process a part of it, and more threads than
-// that only take turns. Heeded are the affinity mask and the quotas of control groups (versions 1 and 2), as by Rust's
-// std::thread::available_parallelism, and that hardware threads of one core share its units, as by PyTorch's default.
+// A machine may have more: a container, a batch job or taskset restricts a process to part of it, and more threads than
+// that only take turns. Taken into account are the affinity mask, cgroup quotas (v1 and v2), as in Rust's
+// std::thread::available_parallelism, and that hyperthreads of one core share its execution units, as in PyTorch's
+// default.
 #pragma once
 
 #include <string>
@@ -13,14 +14,14 @@ namespace mantissa {
 // Both at least 1, and at most what the quotas allow, rounded up.
 struct Processors {
   int threads = 1;  // hardware threads
-  int cores = 1;    // those they belong to
+  int cores = 1;    // physical cores of these threads
 };
 
-// Of this process, as it was when it first asked.
+// Of this process, determined at the first call.
 const Processors& usable_processors();
 
-// Of a process whose affinity mask holds these hardware threads, where /proc and /sys lie under `root`. What cannot be
-// read there sets no limit.
+// Of a process with this affinity mask, with /proc and /sys read under `root`. Files that cannot be read impose no
+// limit.
 Processors processors_under(const std::string& root, const std::vector<int>& allowed);
 
 }  // namespace mantissa

@@ -1,4 +1,4 @@
-// Where the time of a program goes, operator by operator:
+// Per-operator profile of a program:
 //
 //   Profile profile;                       // from here on every operator of every thread is recorded
 //   for (int i = 0; i < 10; ++i) {
@@ -10,13 +10,13 @@
 //   io::save_trace("step.json", profile);  // a picture of it for ui.perfetto.dev (io/trace_file.h)
 //
 // Operators, gradient rules, optimizer steps, clipping, the gradient scaler, loaders, copies to the host and captured
-// steps are ranges by themselves. On CUDA a range also knows how long the device was at it: from the moment the stream
-// came to its first launch to the moment it was through with the last. Where the host is slower than the device this
-// contains the waiting for the next launch. While jit::capture records a step nothing of it runs, and ranges there
-// have no device time; a replay is one range.
+// steps are ranges by themselves. On CUDA a range also has a device time: from the moment the stream reaches its first
+// launch until its last launch has finished. If the host is slower than the device, this includes waiting for the next
+// launch. While jit::capture records a step nothing of it runs, and its ranges have no device time; a replay is one
+// range.
 //
-// Without a Profile a range costs one load and two tests. What it costs with one: docs/performance.md.
-// As torch.profiler; its schedule is a Profile made, and stopped, at the steps wanted.
+// Without a Profile a range costs one load and two tests; for the cost with one see docs/performance.md. Modelled on
+// torch.profiler; for its schedule, create and stop a Profile at the steps wanted.
 #pragma once
 
 #include <atomic>
@@ -37,36 +37,36 @@ class Tensor;
 enum class ProfileKind : std::uint8_t {
   op,        // an operator, or an in-place member of Tensor
   backward,  // a gradient rule, named after its operator
-  library,   // a larger part of the library: backward as a whole, an optimizer's step, a loader's batch
+  library,   // a larger part of the library: a whole backward pass, an optimizer step, a loader's batch
   user,      // a ProfileRange of the program
 };
 
 struct ProfileOptions {
-  bool shapes = false;  // remember what operators were given; calls with other shapes are other rows of the table
-  bool memory = false;  // count the bytes that a range allocates, less those that it gives back
-  // Ranges beyond these are counted (dropped()) but not kept: 100 to 200 bytes each.
+  bool shapes = false;  // record operand shapes; the table then has one row per operator and shapes
+  bool memory = false;  // count the bytes that a range allocates, minus those it frees
+  // Ranges beyond this number are counted (dropped()) but not recorded; each takes 100 to 200 bytes.
   std::size_t most_events = 1'000'000;
 };
 
 // One range, from its begin to its end. Times are in nanoseconds since the profile began.
 struct ProfileEvent {
-  const char* name = "";  // valid as long as the program
+  const char* name = "";  // never freed
   ProfileKind kind = ProfileKind::user;
   Device device;         // of the operator's first input
-  int thread = 0;        // a number per thread, in the order of their first range
-  int depth = 0;         // ranges around it in its thread
-  std::int64_t start = 0, duration = 0, self = 0;  // self: duration less that of the ranges inside
-  // On the device, whose clock begins with its first range; -1 where it did not work for this range. A range without
-  // work of its own has the sum of those inside.
+  int thread = 0;        // threads are numbered in the order of their first range
+  int depth = 0;         // nesting depth in its thread
+  std::int64_t start = 0, duration = 0, self = 0;  // self: duration minus that of nested ranges
+  // On the device, whose clock starts with its first range; -1 if it did no work for this range. A range without work
+  // of its own has the sum of its nested ranges.
   std::int64_t device_start = -1, device_duration = -1, device_self = -1;
-  std::int64_t bytes = 0;  // on `device`, with ProfileOptions::memory; negative when more was given back
+  std::int64_t bytes = 0;  // on `device`, with ProfileOptions::memory; negative if more was freed
   std::string shapes;      // "f32[64, 10], f32[10]", with ProfileOptions::shapes
 };
 
 enum class ProfileOrder : std::uint8_t { self, total, device_self, calls, bytes };
 
-// Records while it lives, until stop(). There can be one at a time: a second is an Error. Not for use from several
-// threads at once; what it records are all threads.
+// Records from construction until stop(). Only one can exist at a time: a second is an Error. All threads are recorded,
+// but the object itself must not be used from several threads at once.
 class Profile {
  public:
   explicit Profile(const ProfileOptions& options = {});
@@ -74,13 +74,13 @@ class Profile {
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  // Waits for the devices that were used. Ranges that are still open end here. A second call does nothing.
+  // Waits for the devices that were used. Ranges still open end here. A second call does nothing.
   void stop();
 
-  // These two stop it.
-  const std::vector<ProfileEvent>& events();  // by thread, and then by their begin
-  // The `rows` first names in that order, with calls, time in themselves and in all, and the rest in one line. By
-  // default the order is by time on the device where there was one, and by time on the host elsewhere.
+  // These two call stop().
+  const std::vector<ProfileEvent>& events();  // sorted by thread, then by start
+  // The first `rows` names, with number of calls, self and total time; one line for the rest. Sorted by device time if
+  // there is any, else by host time.
   std::string table(int rows = 25);
   std::string table(int rows, ProfileOrder order);
 
@@ -98,18 +98,18 @@ namespace detail {
 inline constinit std::atomic<bool> profiling = false;
 }
 
-// From its construction to the end of its scope, in one thread.
+// A range from construction to destruction, in one thread.
 class [[nodiscard]] ProfileRange {
  public:
-  // The name is kept until the program ends: one per kind of work, not one per step.
+  // The name is kept until the program ends: use one per kind of work, not one per step.
   explicit ProfileRange(std::string_view name) {
     if (detail::profiling.load(std::memory_order_relaxed)) [[unlikely]] begin_named(name);
   }
-  // For the library: a name that is a constant, and what the operator was given.
+  // For use in the library: a constant name, and the operator's inputs.
   ProfileRange(ProfileKind kind, const char* name, std::span<const Tensor* const> inputs = {}) {
     if (detail::profiling.load(std::memory_order_relaxed)) [[unlikely]] begin(kind, name, inputs);
   }
-  ProfileRange(ProfileKind kind, const char* name, const Tensor* input)  // null: none
+  ProfileRange(ProfileKind kind, const char* name, const Tensor* input)  // null: no input
       : ProfileRange(kind, name, std::span(&input, input ? 1 : 0)) {}
   ~ProfileRange() {
     if (session_ != 0) [[unlikely]] end();
@@ -121,7 +121,7 @@ class [[nodiscard]] ProfileRange {
   void begin_named(std::string_view name) noexcept;
   void begin(ProfileKind kind, const char* name, std::span<const Tensor* const> inputs) noexcept;
   void end() noexcept;
-  std::uint64_t session_ = 0;  // of the profile that records it; 0: none does
+  std::uint64_t session_ = 0;  // the recording profile; 0: none
 };
 
 }  // namespace mantissa

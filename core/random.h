@@ -1,6 +1,6 @@
-// Random numbers by counter (Philox 4x32-10; Salmon et al., SC'11): number i of a stream is a pure
-// function of (seed, i), so results do not depend on the number of threads, and a checkpointed
-// forward can be replayed from its offset.
+// Counter-based random numbers (Philox 4x32-10; Salmon et al., SC'11): number i of a stream is a pure function of
+// (seed, i), so results do not depend on the number of threads, and a checkpointed forward pass can be replayed from
+// its offset.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace mantissa {
 
 struct Philox {
   std::uint64_t seed = 0;
-  // Four 32-bit words for counter (offset, stream).
+  // Four random 32-bit words for counter (offset, stream).
   struct Words { std::uint32_t v[4]; };
   MANTISSA_HD Words operator()(std::uint64_t offset, std::uint64_t stream = 0) const {
     std::uint32_t c[4] = {static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(offset >> 32),
@@ -32,25 +32,26 @@ struct Philox {
 // [0, 1)
 MANTISSA_HD inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
-// A stream of random numbers and a position in it. Saved in checkpoints.
+// A random stream and a position in it. Saved in checkpoints.
 struct RngState {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
   friend bool operator==(const RngState&, const RngState&) = default;
 };
 
-// The default generator, which all threads share. Inside a RandomScope these functions act on its stream instead.
+// The default generator, shared by all threads. Inside a RandomScope these functions act on its stream instead.
 void manual_seed(std::uint64_t seed);
-// Reserves `count` counters (four words each) for the caller and returns the position of the first.
+// Reserves `count` counters (four words each) for the caller and returns the position of the first one.
 RngState reserve_random(std::uint64_t count);
 RngState rng_state();
 void set_rng_state(RngState);
 
-// While a RandomScope lives, all random numbers of this thread (randn, dropout, multinomial, initial weights, the order
-// of shuffle()) come from `stream` and advance it; other threads are not affected. It does what torch.Generator is for:
+// While a RandomScope exists, all random numbers of this thread (randn, dropout, multinomial, initial weights, the
+// order of shuffle()) come from `stream` and advance it; other threads are not affected. Corresponds to
+// torch.Generator:
 //   RngState stream{.seed = 42};
 //   const RandomScope scope(stream);
-// With a copy of rng_state() it does what torch.random.fork_rng does: the default generator does not move. Put it
+// With a copy of rng_state() it corresponds to torch.random.fork_rng: the default generator does not advance. Place it
 // around a captured step, not inside it.
 class [[nodiscard]] RandomScope {
  public:
@@ -67,7 +68,7 @@ Tensor rand(const Dims& sizes, TensorOptions = {});                             
 Tensor randn(const Dims& sizes, TensorOptions = {});                                  // normal (0, 1)
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, TensorOptions = {.dtype = i64});  // [low, high)
 Tensor randperm(std::int64_t n, TensorOptions = {.dtype = i64});
-// In place: what weight initialisation uses.
+// In place; used for weight initialisation.
 void uniform_(Tensor& t, double low, double high);
 void normal_(Tensor& t, double mean, double std);
 

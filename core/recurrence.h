@@ -1,11 +1,12 @@
-// What one step of a recurrent layer computes, as formulas over T (SIMD vectors in core/cpu/recurrence.cpp, scalars in
-// cuda/recurrence.cu), and the kernels that take a whole sequence through it. Gates lie in PyTorch's order.
+// One step of each recurrent layer, as formulas over T (SIMD vectors in core/cpu/recurrence.cpp, scalars in
+// cuda/recurrence.cu), and the kernels that run it over a whole sequence. Gates are in PyTorch's order.
 //
-// A cell has `gates` gates. gate[k] comes in as W_ih x + b_ih, p[k] as W_hh h + b_hh, or for k < `apart`, where only
-// their sum counts, both biases are in gate[k]; forward leaves the activated gates in gate[] and returns the new h.
-// `kept` is what else backward needs: the LSTM's new c, the GRU's p[2]. backward takes the activated gates and dh, the
-// whole gradient of the new h; it leaves the gradients of W_ih x + b_ih in gate[] and of W_hh h + b_hh in p[], turns dc
-// (of the new c) into that of the c before, and returns what of dh reaches the h before past the product.
+// A cell has `gates` gates. Inputs: gate[k] = W_ih x + b_ih and p[k] = W_hh h + b_hh; for k < `apart`, where only their
+// sum matters, gate[k] includes both biases. forward leaves the activated gates in gate[] and returns the new h. `kept`
+// is what else backward needs: the LSTM's new c, the GRU's p[2]. backward takes the activated gates and dh, the whole
+// gradient of the new h. It leaves the gradients of W_ih x + b_ih in gate[] and of W_hh h + b_hh in p[], replaces dc
+// (of the new c) by that of the previous c, and returns the part of the previous h's gradient that does not pass
+// through the product W_hh h.
 #pragma once
 
 #include "core/kernel.h"
@@ -20,7 +21,7 @@ namespace recurrent {
 
 using pointwise::Relu, pointwise::Sigmoid, pointwise::Tanh;
 
-// An activation of a gate or a cell; core/cpu/squash.h has faster ones for vectors.
+// The activation of a gate or cell; core/cpu/squash.h has faster ones for vectors.
 template <class Activation, class T>
 MANTISSA_HD T squash(const T& x) {
   return Activation{}.f(x);
@@ -86,7 +87,7 @@ struct Gru {  // Cho et al. (2014), as cuDNN and PyTorch compute it: reset, upda
   }
 };
 
-// f(cell) with the struct that `cell` names.
+// Calls f with the struct of `cell`.
 template <class F>
 void visit_cell(Cell cell, F&& f) {
   switch (cell) {
@@ -103,19 +104,20 @@ void visit_cell(Cell cell, F&& f) {
 
 }  // namespace recurrent
 
-// T steps, N samples, H hidden units, G gates; all contiguous but weight_hh, in one floating dtype but `gates` and
-// `kept`, which are in the compute type: f32, and f64 for f64.
-// gates [T, N, G * H]: comes in as W_ih x, goes out activated. y [T, N, H], for the LSTM [T + 1, N, H] with the last c
-// at the end. kept [T, N, H]; on the CPU steps may lie 0 apart in it, where no backward follows: then gates are left as
-// they come in. h0, c0 [N, H], c0 of the LSTM only. weight_hh [G * H, H], both biases [G * H] or absent. reverse: from
-// the last step to the first.
-// State and sums are in the compute type, and y is rounded once: where products are of halves, the state enters them
-// as the sum of two. On the CPU there are f64, f32, and bf16 where instructions multiply it (multiplies_as_it_is in
-// ops/recurrence.cpp); who has other halves widens them.
+// T steps, N samples, H hidden units, G gates; all contiguous except weight_hh, and in one floating dtype except
+// `gates` and `kept`, which are in the compute dtype: f32, or f64 for f64.
+// gates [T, N, G * H]: W_ih x on entry, activated gates on return. y [T, N, H], for the LSTM [T + 1, N, H] with the
+// last c at the end. kept [T, N, H]; on the CPU its stride between steps may be 0 if no backward follows: then gates
+// are left as they were. h0, c0 [N, H], c0 for the LSTM only. weight_hh [G * H, H], both biases [G * H] or absent.
+// reverse: from the last step to the first.
+// State and sums are in the compute dtype, and y is rounded once: in f16 or bf16 products the state enters as the sum
+// of two 16-bit values. The CPU supports f64, f32, and bf16 if there are instructions for bf16 products
+// (multiplies_as_it_is in ops/recurrence.cpp); otherwise callers convert to f32.
 MANTISSA_KERNEL(recurrence, const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
                 const View& weight_hh, const View& bias_ih, const View& bias_hh, Cell cell, bool reverse)
-// g is the gradient of y. d_x, d_h [T, N, G * H]: those of W_ih x + b_ih and of W_hh h + b_hh, which differ in a GRU
-// only: for the others d_h is absent. d_h0, d_c0 [N, H], d_c0 of the LSTM only. Products take d_h as it is rounded.
+// g is the gradient of y. d_x, d_h [T, N, G * H]: the gradients of W_ih x + b_ih and of W_hh h + b_hh, which differ
+// only for a GRU: for other cells d_h is absent. d_h0, d_c0 [N, H], d_c0 for the LSTM only. Products use d_h after
+// rounding.
 MANTISSA_KERNEL(recurrence_backward, const View& d_x, const View& d_h, const View& d_h0, const View& d_c0,
                 const View& g, const View& y, const View& gates, const View& kept, const View& h0, const View& c0,
                 const View& weight_hh, Cell cell, bool reverse)

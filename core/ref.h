@@ -1,5 +1,5 @@
-// Ref<T>: an intrusive shared pointer (one word, atomic count inside T), and Pooled<T>: objects
-// that are made and dropped on every operator come from a free list of their thread.
+// Ref<T>: an intrusive shared pointer (one word, atomic count inside T), and Pooled<T>: objects created and destroyed
+// by every operator are allocated from a free list of their thread.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class RefCounted {
   void retain() const { refs_.fetch_add(1, std::memory_order_relaxed); }
   // True when the caller dropped the last reference and must destroy the object.
   bool drop() const {
-    if (refs_.load(std::memory_order_acquire) == 1) return true;  // nobody else can see it
+    if (refs_.load(std::memory_order_acquire) == 1) return true;  // no other thread can see it
     return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
   bool unique() const { return refs_.load(std::memory_order_acquire) == 1; }
@@ -45,8 +45,8 @@ template <class T> class Ref {
   T* p_ = nullptr;
 };
 
-// A bounded per-thread free list for blocks of one size. Under AddressSanitizer it is off, so that
-// a use after free is seen.
+// A bounded per-thread free list for blocks of one size. Disabled under AddressSanitizer, so that a use after free is
+// detected.
 template <std::size_t size> class BlockPool {
  public:
   static void* take() {
@@ -61,7 +61,7 @@ template <std::size_t size> class BlockPool {
   static void give(void* p) noexcept {
     Local& l = local();
     if (l.count >= limit || l.closed) return ::operator delete(p);
-    if (!l.head) closer();  // the first block parked here: free the list when the thread ends
+    if (!l.head) closer();  // first block of this thread: free the list when the thread ends
     l.head = ::new (p) Block{l.head};
     ++l.count;
   }

@@ -1,5 +1,5 @@
-// ScratchVector<T>: a std::vector for the length of a kernel, in memory of the caching allocator, so that steady work
-// asks the C library for nothing.
+// ScratchVector<T>: a std::vector for temporaries of a kernel, in memory of the caching allocator, so that steady work
+// makes no calls to malloc.
 #pragma once
 
 #include <cstddef>

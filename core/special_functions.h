@@ -1,8 +1,8 @@
-// Special functions of one and two numbers, in double: what the kernels of core/cpu/special.cpp and cuda/special.cu
-// call. Bessel functions are sums of Chebyshev polynomials, whose coefficients were computed with 34 digits from the
-// functions' definitions; they and the normal distribution are formulas over T, also for SIMD vectors. The others are
-// series, continued fractions and asymptotic expansions (NIST Digital Library of Mathematical Functions, chapters 8 and
-// 25), a number at a time.
+// Special functions of one and two numbers, in double: called by the kernels of core/cpu/special.cpp and
+// cuda/special.cu. Bessel functions are sums of Chebyshev polynomials, whose coefficients were computed with 34 digits
+// from the functions' definitions; they and the normal distribution are formulas over T, also for SIMD vectors. The
+// others are series, continued fractions and asymptotic expansions (NIST Digital Library of Mathematical Functions,
+// chapters 8 and 25), for one number at a time.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ template <int n, class T> MANTISSA_HD inline T chebyshev(T t, const double (&c)[
   return t * now - before + T(c[0]);
 }
 
-// Whether it is true, of a vector: in all lanes. Lets a function leave out a branch that no lane takes.
+// Whether a condition is true; for a vector, in all lanes. Lets a function skip a branch that no lane takes.
 template <class Truth> MANTISSA_HD inline bool holds(const Truth& c) {
   if constexpr (std::is_same_v<Truth, bool>) return c;
   else return all(c);
@@ -88,11 +88,11 @@ template <class T> MANTISSA_HD inline T bessel_i1e(T x) {
 }
 
 // --- Bessel functions of the first kind ---
-// sqrt(2 / (pi x)) (p cos(x - turn) - q / x sin(x - turn)), x >= 8, at infinity 0
+// sqrt(2 / (pi x)) (p cos(x - turn) - q / x sin(x - turn)) for x >= 8; 0 at infinity
 template <class T> MANTISSA_HD inline T bessel_wave(T x, double turn, T p, T q) {
   using pointwise::cos, pointwise::select, pointwise::sin, pointwise::sqrt;
   const T finite = select(x < T(infinity), x, T(8));
-  // the angle's cosine and sine from those of x, which need no rounded difference
+  // cos and sin of x - turn from those of x, which avoids rounding the difference
   const T c = cos(finite), s = sin(finite), u(std::cos(turn)), v(std::sin(turn));
   const T wave = p * (c * u + s * v) - q / finite * (s * u - c * v);
   return select(x < T(infinity), sqrt(T(2 / pi) / finite) * wave, T(0));
@@ -152,20 +152,21 @@ template <class T> MANTISSA_HD inline T erfcx(T x) {
   const T above = pointwise::scaled_erfc(size), lost = pointwise::lost_by_square(z, square, T(1048576));
   return select(x < T(0), T(2) * exp(square) * (T(1) + lost) - above, above);
 }
-// log of the distribution function
+// log of the cumulative distribution function
 template <class T> MANTISSA_HD inline T log_ndtr(T x) {
   using pointwise::abs, pointwise::log, pointwise::log1p, pointwise::select;
   const T t = x * T(0.7071067811865476);
   return select(x > T(-1), log1p(T(-0.5) * pointwise::exact_erfc(t)),
                 log(T(0.5) * pointwise::scaled_erfc(abs(t))) - t * t);
 }
-// The inverse of the distribution function, by Halley's steps, which triple the digits, from a rational approximation
-// that is right to 4.5e-4 (Abramowitz and Stegun, 26.2.23). A step is (distribution - p) / density: near 0 by erf, so
-// that all digits of a small result are right, elsewhere by erfcx, so that nothing is too small for a number.
+// The inverse of the distribution function, by Halley iterations, which triple the digits, from a rational
+// approximation accurate to 4.5e-4 (Abramowitz and Stegun, 26.2.23). A step is (distribution - p) / density: near 0
+// computed with erf, so that all digits of a small result are correct, elsewhere with erfcx, so that nothing
+// underflows.
 template <class T> MANTISSA_HD inline T ndtri(T p) {
   using pointwise::exp, pointwise::log, pointwise::select, pointwise::sqrt;
   const T tail = select(p > T(0.5), T(1) - p, p);
-  const auto tiny = tail < T(1e-300);  // the vector logarithm is not for denormals
+  const auto tiny = tail < T(1e-300);  // the vector logarithm does not support denormals
   const T t = sqrt(select(tiny, T(88.722839111673), T(0)) - T(2) * log(select(tiny, tail * T(0x1p64), tail)));
   T z = (T(2.515517) + t * (T(0.802853) + t * T(0.010328))) /
             (T(1) + t * (T(1.432788) + t * (T(0.189269) + t * T(0.001308)))) - t;
@@ -188,7 +189,7 @@ MANTISSA_HD inline double zeta(double s, double q) {
   if (q == infinity) return 0;
   if (q > 0) {
     double sum = 0;
-    for (; q < s + 12; q += 1) {  // of a large s the first few
+    for (; q < s + 12; q += 1) {  // at most a few for large s
       const double term = std::pow(q, -s);
       sum += term;
       if (term <= 1e-17 * sum) return sum;
@@ -198,7 +199,7 @@ MANTISSA_HD inline double zeta(double s, double q) {
   const double whole = std::floor(q);
   if (q == whole) return infinity;
   if (s != std::floor(s)) return nan;  // powers of negative numbers
-  // both sides of 0, each with arguments above it
+  // both sides of 0, each with arguments > 0
   const double above = zeta(s, q - whole), below = zeta(s, 1 - (q - whole)) - zeta(s, 1 - q);
   return std::fmod(s, 2) == 0 ? above + below : above - below;
 }
@@ -215,11 +216,11 @@ MANTISSA_HD inline double log1p_less(double m) {
 // x^a e^-x / Gamma(a + 1)
 MANTISSA_HD inline double gamma_term(double a, double x) {
   if (a < 20) return std::exp(a * std::log(x) - x - log_gamma(a + 1));
-  const double z = 1 / (a * a);  // Stirling's series: what differs is small, where x is near a
+  const double z = 1 / (a * a);  // Stirling's series: small difference for x near a
   const double rest = (1.0 / 12 - z * (1.0 / 360 - z * (1.0 / 1260 - z * (1.0 / 1680 - z / 1188)))) / a;
   return std::exp(a * log1p_less((x - a) / a) - rest) / std::sqrt(2 * pi * a);
 }
-// P, or Q if `upper`: whichever the terms give without a difference, and 1 minus the other.
+// P, or Q if `upper`: whichever can be computed without cancellation, or 1 minus the other.
 MANTISSA_HD inline double incomplete_gamma(double a, double x, bool upper) {
   if (!(a >= 0 && x >= 0)) return nan;
   if (a == infinity) return x == infinity ? nan : upper ? 1 : 0;
@@ -236,13 +237,13 @@ MANTISSA_HD inline double incomplete_gamma(double a, double x, bool upper) {
     return upper ? 0.5 * std::erfc(t) + rest : 0.5 * std::erfc(-t) - rest;
   }
   const double term = gamma_term(a, x);
-  if (x < a + 1) {  // the series of P
+  if (x < a + 1) {  // series of P
     double sum = 1, next = 1;
     for (int n = 1; n < 10000 && next > 1e-17 * sum; ++n) sum += next *= x / (a + n);
     const double p = sum * term;
     return upper ? 1 - p : p;
   }
-  // the continued fraction of Q, from its front (Lentz)
+  // continued fraction of Q, evaluated forward (Lentz)
   double b = x + 1 - a, c = 1e300, d = 1 / b, fraction = d;
   for (int n = 1; n < 10000; ++n) {
     const double numerator = n * (a - n);
@@ -256,16 +257,16 @@ MANTISSA_HD inline double incomplete_gamma(double a, double x, bool upper) {
   return upper ? q : 1 - q;
 }
 
-// --- as kernels know them ---
+// --- as called by kernels ---
 enum class Unary : std::int32_t { i0, i0e, i1, i1e, bessel_j0, bessel_j1, erfcx, log_ndtr, ndtri };
 enum class Binary : std::int32_t { zeta, igamma, igammac };
 
 struct UnaryFunction {
   Unary which = Unary::i0;
-  template <class T> MANTISSA_HD T formula(T x) const {  // of double, or of vectors of it
+  template <class T> MANTISSA_HD T formula(T x) const {  // double, or vectors of it
     using pointwise::abs, pointwise::exp, pointwise::select;
     const T a = abs(x);
-    switch (which) {  // at infinity exp(x) times 0 would be NaN
+    switch (which) {  // at infinity exp(x) * 0 would be NaN
       case Unary::i0: return select(a == T(infinity), a, exp(a) * bessel_i0e(x));
       case Unary::i0e: return bessel_i0e(x);
       case Unary::i1: return select(a == T(infinity), x, exp(a) * bessel_i1e(x));

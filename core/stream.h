@@ -1,6 +1,5 @@
-// std::cout << x.sizes() << x.dtype() << x.device(): [2, 3], f32, cuda:0, as they stand in errors (core/error.h); the
-// same as a string by to_string(x.sizes()).
-// Tensors have their own, in core/tensor.h.
+// Stream output: std::cout << x.sizes() << x.dtype() << x.device() prints [2, 3], f32, cuda:0, as in error messages
+// (core/error.h); to_string(x.sizes()) gives the same as a string. For tensors see core/tensor.h.
 #pragma once
 
 #include <concepts>

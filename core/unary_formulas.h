@@ -8,10 +8,10 @@
 
 namespace mantissa::pointwise {
 
-// --- arithmetic, and what is as common ---
+// --- arithmetic and other common ones ---
 struct Neg : Formula {
   static constexpr auto name = "neg"; static constexpr bool integers = true;
-  MANTISSA_F f(T x) const { return x * T(-1); }  // -0 for 0, where a vector's -x computes 0 - x
+  MANTISSA_F f(T x) const { return x * T(-1); }  // gives -0 for 0; a SIMD vector's -x would compute 0 - x
   MANTISSA_F df(T g, T) const { return g * T(-1); }
 };
 struct Abs : Formula {
@@ -66,7 +66,7 @@ struct Clamp : Formula {
   static constexpr bool integers = true;
   double low = 0, high = 0;
   MANTISSA_F f(T x) const { return select(x < T(low), T(low), select(x > T(high), T(high), x)); }
-  // 0 at the ends and for NaN. An infinite bound is none: the gradient of an infinite x passes it.
+  // 0 at the bounds and for NaN. An infinite bound does not clamp: the gradient of an infinite x passes.
   MANTISSA_F df(T g, T x) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     const T below = high == infinity ? g : select(x < T(high), g, T(0));
@@ -82,7 +82,7 @@ struct NanToNum : Formula {
     return select(x - x == T(0), x,
                   select(x == T(infinity), T(posinf), select(x == T(-infinity), T(neginf), T(nan))));
   }
-  // to what is kept, an infinite element too, if it is replaced by itself
+  // passes to elements that are kept, also to an infinite one that is replaced by itself
   MANTISSA_F df(T g, T x) const {
     T below = T(neginf == -infinity ? 1 : 0), above = T(posinf == infinity ? 1 : 0);
     T kept = select(x == T(infinity), above, select(x == T(-infinity), below, T(0)));
@@ -123,7 +123,7 @@ struct Erfc : Floating {
 };
 struct Erfinv : Floating {
   static constexpr auto name = "erfinv"; static constexpr Saves saves = Saves::output;
-  // Winitzki's closed form is right to 2e-3; each of Halley's steps triples the digits.
+  // Winitzki's closed form is accurate to 2e-3; each Halley iteration triples the digits.
   MANTISSA_F f(T x) const {
     if constexpr (Vector<T>) {
       if constexpr (sizeof(typename T::value_type) == 4) return fitted_erfinv(x);
@@ -136,12 +136,12 @@ struct Erfinv : Floating {
       T u = error / (T(1.1283791670955126) * exp(-(y * y)));
       y = y - u / (T(1) + y * u);
     }
-    y = select(a < T(1), y, T(1) / (T(1) - a) + T(0) * sqrt(T(1) - a));  // infinite at 1, NaN beyond
+    y = select(a < T(1), y, T(1) / (T(1) - a) + T(0) * sqrt(T(1) - a));  // infinite at 1, NaN outside
     return select(x == T(0), x, select(x < T(0), -y, y));
   }
   MANTISSA_F df(T g, T y) const { return g * (T(0.8862269254527580) * exp(y * y)); }
 };
-// log(x / (1 - x)). eps: x is clamped to [eps, 1 - eps]; below 0: it is not, and has no result outside [0, 1].
+// log(x / (1 - x)). eps: x is clamped to [eps, 1 - eps]; eps < 0: not clamped, NaN outside [0, 1].
 struct Logit : Floating {
   static constexpr auto name = "logit"; static constexpr Saves saves = Saves::input;
   double eps = -1;
@@ -220,7 +220,7 @@ struct Atanh : Floating {
   MANTISSA_F df(T g, T x) const { return g / ((T(1) - x) * (T(1) + x)); }
 };
 
-// --- steps and tests ---
+// --- step functions and predicates ---
 struct Sign : Step {
   static constexpr auto name = "sign";
   MANTISSA_F f(T x) const { return select(x > T(0), T(1), select(x < T(0), T(-1), T(0))); }
@@ -251,7 +251,7 @@ struct IsFinite : Comparison {
   static constexpr auto name = "isfinite";
   MANTISSA_F f(T x) const { return select(x - x == T(0), T(1), T(0)); }
 };
-struct SignBit : Comparison {  // of -0, too; not of NaN
+struct SignBit : Comparison {  // true for -0, false for NaN
   static constexpr auto name = "signbit";
   MANTISSA_F f(T x) const {
     if constexpr (std::is_integral_v<T>) return select(x < T(0), T(1), T(0));

@@ -1,5 +1,5 @@
-// The version of Mantissa, in one place: CMakeLists.txt reads the three numbers from this file.
-// Until 1.0 a change of the minor number may change the interface (SameMinorVersion).
+// The version of Mantissa, defined once: CMakeLists.txt reads the three numbers from this file. Until 1.0 a new minor
+// version may change the interface (SameMinorVersion).
 #pragma once
 
 #define MANTISSA_VERSION_MAJOR 0

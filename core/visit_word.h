@@ -1,4 +1,4 @@
-// For kernels that move elements and compute nothing: what they move is words of the elements' size.
+// For kernels that only move elements: they are compiled per element size, not per dtype.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace mantissa {
 
-// Calls f.template operator()<Word>() with the unsigned integer of the size of `t`.
+// Calls f.template operator()<Word>() with the unsigned integer type of the size of `t`.
 template <class F> decltype(auto) visit_word(Dtype t, F&& f) {
   switch (size_of(t)) {
     case 8: return f.template operator()<std::uint64_t>();
