@@ -1,7 +1,7 @@
-// What core asks of the CUDA backend: memory, and the device that a kernel is about to run on. The
-// definitions are in cuda/runtime.cpp. All of it is weak: null in a program without the backend, so that the
-// same object files serve programs with it, without it, and with one that runs on the CPU
-// (tests/cuda_shim). has_cuda_backend() is the question to ask first. What users call is in core/device.h.
+// The interface of core to the CUDA backend: memory, and the device that a kernel is about to run on. Defined in
+// cuda/runtime.cpp. All symbols are weak: null in a program without the backend, so that the same object files work
+// with it, without it, and with a stand-in that runs on the CPU (tests/cuda_shim). Call has_cuda_backend() first. The
+// user's interface is core/device.h.
 #pragma once
 
 #include <cstddef>
@@ -16,39 +16,39 @@
 namespace mantissa::cuda_backend {
 
 MANTISSA_ACCELERATOR int device_count();  // 0 where there is no usable GPU
-MANTISSA_ACCELERATOR const char* why_no_device();  // why it is 0
-// Makes `device` the one that this thread's next launches go to.
+MANTISSA_ACCELERATOR const char* why_no_device();  // the reason why it is 0
+// Makes `device` the target of this thread's next launches.
 MANTISSA_ACCELERATOR void activate(Device device);
-// Waits for everything that was launched on the device, and throws what went wrong there.
+// Waits for everything launched on the device, and throws its errors.
 MANTISSA_ACCELERATOR void synchronize(Device device);
-// Memory for the current stream. `pool` receives what deallocate wants back.
+// Memory for the current stream. `pool` receives the handle to pass to deallocate.
 MANTISSA_ACCELERATOR void* allocate(std::size_t bytes, Device device, void** pool);
 MANTISSA_ACCELERATOR void deallocate(void* p, std::size_t bytes, void* pool) noexcept;
 MANTISSA_ACCELERATOR MemoryStats memory_stats(Device device);
 MANTISSA_ACCELERATOR void reset_peak(Device device);
 MANTISSA_ACCELERATOR void empty_cache(Device device);
-// Copies bytes between host and device; back when the host's side may be used again.
+// Copies bytes between host and device; returns when the host memory may be reused.
 MANTISSA_ACCELERATOR void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
                                      std::size_t bytes);
 
-// What the host has seen of some bytes in device memory, asked for again and again without ever waiting.
+// A host copy of some bytes in device memory that can be polled without ever waiting.
 struct Mirror;
 MANTISSA_ACCELERATOR Mirror* make_mirror(std::size_t bytes);
 MANTISSA_ACCELERATOR void destroy_mirror(Mirror* mirror) noexcept;
-// Starts copying the bytes at `from`. While a graph is captured, every replay will copy them.
+// Starts copying the bytes at `from`. If a graph is being captured, every replay will copy them.
 MANTISSA_ACCELERATOR void request(Mirror* mirror, const void* from);
-// The newest bytes that have arrived; null while there are none.
+// The newest bytes that have arrived; null if there are none yet.
 MANTISSA_ACCELERATOR const void* latest(Mirror* mirror);
 
-// A moment of the current stream: when the work given to it so far is done.
+// An event on the current stream: complete when all work submitted so far is done.
 struct Moment;
 MANTISSA_ACCELERATOR Moment* mark_moment(Device device);
 MANTISSA_ACCELERATOR void destroy_moment(Moment* moment) noexcept;
-// Waits for the later one. Both of one device.
+// Waits for the later one. Both must be on one device.
 MANTISSA_ACCELERATOR double milliseconds_between(Moment* earlier, Moment* later);
 
-// Work of this thread on the current device, recorded once and run again as a whole (CUDA graphs). Memory that is
-// allocated while recording belongs to the graph, and random numbers drawn then are drawn anew in every replay.
+// Work of this thread on the current device, recorded once and replayed as a whole (CUDA graphs). Memory allocated
+// while recording belongs to the graph; random numbers drawn while recording are drawn anew in every replay.
 struct Graph;
 MANTISSA_ACCELERATOR Graph* make_graph();
 MANTISSA_ACCELERATOR void destroy_graph(Graph* graph) noexcept;
@@ -56,12 +56,12 @@ MANTISSA_ACCELERATOR void begin_recording(Graph* graph, std::uint64_t random_see
 MANTISSA_ACCELERATOR void end_recording(Graph* graph);             // throws if something could not be recorded
 MANTISSA_ACCELERATOR void give_up_recording(Graph* graph) noexcept;
 MANTISSA_ACCELERATOR void replay(Graph* graph, std::uint64_t random_seed, std::uint64_t random_offset);
-MANTISSA_ACCELERATOR std::size_t graph_bytes(Graph* graph);        // of device memory that it holds
+MANTISSA_ACCELERATOR std::size_t graph_bytes(Graph* graph);        // device memory that it holds
 
 bool has_cuda_backend();  // whether this program contains one
 [[noreturn]] void fail_without_kernel();
 
-// `kernel`, after its device was made the current one.
+// Makes `device` current and returns `kernel`.
 template <class F> F* prepare(F* kernel, Device device) {
   if (!kernel) fail_without_kernel();
   activate(device);

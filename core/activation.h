@@ -1,4 +1,4 @@
-// The activations that a product may end in (core/fused_ops.h, core/gemm.h, amp/kernels/gemm.h).
+// Activations that can be fused into a matrix product (core/fused_ops.h, core/gemm.h, amp/kernels/gemm.h).
 #pragma once
 
 #include <cstdint>

@@ -12,10 +12,10 @@ struct Prelu : Formula {
 struct Relu : Formula {
   static constexpr auto name = "relu"; static constexpr Saves saves = Saves::output;
   static constexpr bool integers = true;
-  MANTISSA_F f(T x) const { return select(x < T(0), T(0), x); }  // NaN stays
-  MANTISSA_F df(T g, T y) const { return select(y <= T(0), T(0), g); }  // where y is NaN, the gradient goes on
+  MANTISSA_F f(T x) const { return select(x < T(0), T(0), x); }  // propagates NaN
+  MANTISSA_F df(T g, T y) const { return select(y <= T(0), T(0), g); }  // where y is NaN, the gradient passes
 };
-struct Gelu : Floating {  // x * Phi(x), Phi the normal distribution function
+struct Gelu : Floating {  // x * Phi(x), Phi the normal CDF
   static constexpr auto name = "gelu"; static constexpr Saves saves = Saves::input;
   MANTISSA_F f(T x) const {
     if constexpr (has_vector_normal_cdf<T>) return x * normal_cdf(x);
@@ -36,7 +36,7 @@ struct Silu : Floating {
     return g * (s * (T(1) + x * (T(1) - s)));
   }
 };
-struct GeluTanh : Floating {  // Phi(x) by tanh
+struct GeluTanh : Floating {  // Phi(x) approximated with tanh
   static constexpr auto name = "gelu_tanh"; static constexpr Saves saves = Saves::input;
   MANTISSA_F f(T x) const { return T(0.5) * x * (T(1) + tanh(inner(x))); }
   MANTISSA_F df(T g, T x) const {
@@ -94,7 +94,7 @@ struct Mish : Floating {  // x * tanh(softplus(x)), where tanh(log(1 + e)) = (e 
     T n = power(x), t = n / (n + T(2));
     return g * (t + x * (T(1) - t * t) / (T(1) + exp(-x)));
   }
-  template <class T> MANTISSA_HD static T power(T x) {  // beyond 20 the quotient is 1 in f64 as well
+  template <class T> MANTISSA_HD static T power(T x) {  // beyond 20 the quotient is 1 even in f64
     T e = exp(select(x > T(20), T(20), x));
     return e * (e + T(2));
   }
@@ -121,7 +121,7 @@ struct Tanhshrink : Floating {  // x - tanh(x)
     return g * (t * t);
   }
 };
-struct Hardshrink : Formula {  // NaN stays
+struct Hardshrink : Formula {  // propagates NaN
   static constexpr auto name = "hardshrink"; static constexpr Saves saves = Saves::input;
   double lambd = 0.5;
   MANTISSA_F f(T x) const { return select(abs(x) <= T(lambd), T(0), x); }

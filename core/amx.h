@@ -1,17 +1,16 @@
-// AMX: matrix registers of 16 rows by 64 bytes and a product of two of them, which Intel's server processors have from
-// Sapphire Rapids on. Its products of bf16 have eight times the rate of AVX512_BF16's, by Intel's figures;
-// core/cpu/gemm_amx.h multiplies so. It has been tested on emulated instructions only: docs/design.md, "Compilers and
-// machines".
+// AMX: matrix registers of 16 rows by 64 bytes and an instruction that multiplies two of them, in Intel server
+// processors since Sapphire Rapids. Its bf16 products have eight times the throughput of AVX512_BF16, by Intel's
+// figures; used by core/cpu/gemm_amx.h. Tested on emulated instructions only: docs/design.md, "Compilers and machines".
 #pragma once
 
 namespace mantissa {
 
-// Whether products of bf16 go that way: the processor has AMX, the system lets this process use its registers
-// (Linux wants to be asked), a trial product came out right, and $MANTISSA_ISA does not name something older.
+// Whether bf16 products use AMX: the processor has it, the system lets this process use its registers (Linux requires a
+// request), a trial product gave the right result, and $MANTISSA_ISA does not name an older instruction set.
 bool uses_amx();
 
-// For tests, which emulate the instructions. Not while products run.
+// For tests, which emulate the instructions. Must not be called while products run.
 void set_amx(bool on);
-bool amx_trial();  // that product, by AMX: whether it comes out right
+bool amx_trial();  // the trial product: whether its result is right
 
 }  // namespace mantissa

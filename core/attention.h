@@ -1,4 +1,4 @@
-// What ops/attention.cpp and core/cpu/attention.cpp tell each other about fused attention.
+// Shared by ops/attention.cpp and core/cpu/attention.cpp: fused attention.
 #pragma once
 
 #include <cstdint>
@@ -7,27 +7,28 @@
 
 namespace mantissa {
 
-inline constexpr int most_cuda_attention_width = 256;  // of a head, for the kernel of the CUDA backend
+inline constexpr int most_cuda_attention_width = 256;  // maximum head dimension of the CUDA kernel
 
-// Scores are query @ key^T * scale. Element (item, i, j) of the weights, counted as [items, L, S], is dropped when
-// its random number is below dropout_p: word e % 4 of Philox counter offset + e / 4, as dropout does (ops/dropout.cpp).
+// Scores are query @ key^T * scale. Element e = (item, i, j) of the weights, counted in [items, L, S], is dropped if
+// its random number is below dropout_p: word e % 4 of Philox counter offset + e / 4, as in dropout (ops/dropout.cpp).
 struct AttentionSettings {
   double scale = 1;
-  bool causal = false;  // query i looks at keys j <= i
+  bool causal = false;  // query i attends to keys j <= i
   double dropout_p = 0;
   std::uint64_t seed = 0, offset = 0;
-  // Kernels for halves may round the weights to halves before they multiply values: what autocast allows for speed.
+  // f16 and bf16 kernels may round the weights to the dtype before multiplying by values: allowed under autocast, for
+  // speed.
   bool may_round_weights = false;
 };
 
 // query [..., H, L, D], key [..., G, S, D], value [..., G, S, E] with any strides, in f32, f16 or bf16, on CUDA also in
-// f64; G divides H, and each head of key and value serves H / G neighbouring heads of queries. mask [..., H, L, S] or
-// absent: bool, true where a query may look, or floating, added to scores. y [..., H, L, E] in the same dtype, its rows
-// dense. log_sum [..., H, L], contiguous f32 (f64 for f64): the logarithm of the sum of exp(score); infinite for a
-// query that may look at nothing, whose y is 0.
+// f64; G divides H, and each head of key and value serves H / G adjacent query heads. mask [..., H, L, S] or absent:
+// bool, true where a query may attend, or floating, added to scores. y [..., H, L, E] in the same dtype, with dense
+// rows. log_sum [..., H, L], contiguous f32 (f64 for f64): log of the sum of exp(score); infinite for a query that may
+// attend to no key, whose y is 0.
 MANTISSA_KERNEL(attention, const View& y, const View& log_sum, const View& query, const View& key, const View& value,
                 const View& mask, const AttentionSettings& settings)
-// The gradients of query, key and value, like them, rows dense. `g` is that of y.
+// The gradients of query, key and value, with their shapes and dtypes, rows dense. `g` is the gradient of y.
 MANTISSA_KERNEL(attention_backward, const View& d_query, const View& d_key, const View& d_value, const View& g,
                 const View& query, const View& key, const View& value, const View& mask, const View& y,
                 const View& log_sum, const AttentionSettings& settings)

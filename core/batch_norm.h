@@ -1,6 +1,5 @@
-// What batch norm's kernels are asked for, on every device: core/cpu/batch_norm*.cpp,
-// cuda/batch_norm*.cu. x is [N, C, ...]; weight, bias and the statistics are [C], and may be absent.
-// Every kernel can end in y = max(0, normalised + z).
+// Arguments of batch norm's kernels on every device: core/cpu/batch_norm*.cpp, cuda/batch_norm*.cu. x is [N, C, ...];
+// weight, bias and the statistics are [C], and may be absent. Every kernel can end in y = max(0, normalised + z).
 #pragma once
 
 #include "core/tensor.h"
@@ -9,20 +8,20 @@ namespace mantissa {
 
 struct BatchNormForward {
   const View &y, &mean, &inv_std, &x, &weight, &bias;
-  const View& z;  // of x's sizes and dtype, added before the activation; may be absent
+  const View& z;  // x's sizes and dtype, added before the activation; may be absent
   const View &running_mean, &running_var;
   bool training, relu;
   double momentum, eps;
 };
 struct BatchNormGradient {
   const View &dx, &dweight, &dbias;
-  const View& dz;  // absent where there was no z
+  const View& dz;  // absent if there was no z
   const View &g, &x, &weight, &bias, &mean, &inv_std;
-  const View& y;   // the result, given where there was a z
+  const View& y;   // the result, given if there was a z
   bool training, relu;
 };
 
-// One number per channel, or channels-last images: for kernels whose neighbours in memory are channels.
+// x has one element per channel, or is channels-last: for kernels in which adjacent elements are channels.
 inline bool channels_are_innermost(const View& x) {
   std::int64_t inner = 1;
   for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];

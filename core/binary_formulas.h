@@ -8,7 +8,7 @@
 
 namespace mantissa::pointwise {
 
-// --- of two operands; their gradients are rules in ops/ ---
+// --- of two operands; their gradients are composed by rules in ops/ ---
 struct Add : Formula {
   static constexpr auto name = "add"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return a + b; }
@@ -28,16 +28,16 @@ struct Div : Formula {
 struct Pow : Formula {
   static constexpr auto name = "pow"; static constexpr Result result = Result::floating;
   MANTISSA_F f(T a, T b) const {
-    if constexpr (Vector<T>) {  // the vector pow is for ordinary numbers: no denormals, infinity, NaN, huge exponents
+    if constexpr (Vector<T>) {  // SIMD pow is only for ordinary numbers: no denormals, infinity, NaN, huge exponents
       using C = typename T::value_type;
-      // Exponents that are a few operations, of every lane or with 0 beside them (as behind the end of a run).
+      // Exponents that need only a few operations: the same in every lane, or 0 (as in lanes past the end of a run).
       const auto all_are = [&](double e) { return all((b == T(C(e))) | (b == T(0))); };
       const auto some_are = [&](double e, const T& v, const T& other) { return select(b == T(C(e)), v, other); };
       if (all_are(2)) return some_are(2, a * a, T(1));
       if (all_are(3)) return some_are(3, a * a * a, T(1));
       if (all_are(-1)) return some_are(-1, T(1) / a, T(1));
       constexpr C infinity = std::numeric_limits<C>::infinity();
-      const T root = select(a == T(-infinity), T(infinity), sqrt(a + T(0)));  // 0 for -0
+      const T root = select(a == T(-infinity), T(infinity), sqrt(a + T(0)));  // gives 0 for -0
       if (all_are(0.5)) return some_are(0.5, root, T(1));
       const T low(std::numeric_limits<C>::min()), high(std::numeric_limits<C>::max() / 4), largest(4194304);
       const auto some_power = abs(b) >= low && abs(b) <= largest;
@@ -53,7 +53,7 @@ struct Pow : Formula {
 };
 struct Maximum : Formula {
   static constexpr auto name = "maximum"; static constexpr bool integers = true;
-  MANTISSA_F f(T a, T b) const { return select(a == a, select(a > b, a, b), a); }  // NaN in either wins
+  MANTISSA_F f(T a, T b) const { return select(a == a, select(a > b, a, b), a); }  // propagates NaN of either
 };
 struct Minimum : Formula {
   static constexpr auto name = "minimum"; static constexpr bool integers = true;
@@ -63,7 +63,7 @@ struct Eq : Comparison {
   static constexpr auto name = "eq";
   MANTISSA_F f(T a, T b) const { return select(a == b, T(1), T(0)); }
 };
-// xsimd's != is false for NaN on AVX
+// xsimd's != is wrongly false for NaN on AVX
 struct Ne : Comparison {
   static constexpr auto name = "ne";
   MANTISSA_F f(T a, T b) const { return select(a == b, T(0), T(1)); }
@@ -89,7 +89,7 @@ struct Atan2 : Formula {
   static constexpr auto name = "atan2"; static constexpr Result result = Result::floating;
   MANTISSA_F f(T a, T b) const { return exact_atan2(a, b); }
 };
-struct Hypot : Formula {  // without overflow on the way; infinite beside NaN, too
+struct Hypot : Formula {  // without intermediate overflow; infinite if either is, even with NaN
   static constexpr auto name = "hypot";
   MANTISSA_F f(T a, T b) const {
     const T infinity(std::numeric_limits<double>::infinity()), x = abs(a), y = abs(b);
@@ -98,7 +98,7 @@ struct Hypot : Formula {  // without overflow on the way; infinite beside NaN, t
     return select(x == infinity, x, select(y == infinity, y, length));
   }
 };
-struct Copysign : Formula {  // a NaN is positive: the sign of a computed one says nothing
+struct Copysign : Formula {  // a NaN counts as positive: the sign of a computed NaN is meaningless
   static constexpr auto name = "copysign"; static constexpr Result result = Result::floating;
   MANTISSA_F f(T a, T b) const { return copysign(a, select(b == b, b, T(1))); }
 };
@@ -106,7 +106,7 @@ struct LogAddExp : Formula {
   static constexpr auto name = "logaddexp";
   MANTISSA_F f(T a, T b) const {
     const T large = select(a < b, b, a), small = select(a < b, a, b);
-    return large + log1p(exp(select(a == b, T(0), small - large)));  // equal infinities are 0 apart
+    return large + log1p(exp(select(a == b, T(0), small - large)));  // equal infinities: difference 0
   }
 };
 struct LogAddExp2 : Formula {
@@ -120,14 +120,14 @@ struct Fmod : Formula {
   static constexpr auto name = "fmod"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const { return exact_fmod(a, b); }
 };
-struct Remainder : Formula {  // the sign of b, as in Python
+struct Remainder : Formula {  // sign of b, as in Python
   static constexpr auto name = "remainder"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const {
     T m = exact_fmod(a, b);
     return select(b < T(0), select(m > T(0), m + b, m), select(m < T(0), m + b, m));
   }
 };
-// Rounded down. From what fmod leaves, so that a quotient that was rounded up to an integer does not count.
+// Rounded down. Computed from fmod's remainder, so that a quotient that was rounded up to an integer is still right.
 struct FloorDivide : Formula {
   static constexpr auto name = "floor_divide"; static constexpr bool integers = true;
   MANTISSA_F f(T a, T b) const {
@@ -141,8 +141,8 @@ struct FloorDivide : Formula {
     }
   }
 };
-// smooth_l1_loss and huber_loss of each element: a parabola up to a distance of `edge`, there and beyond a line of
-// slope `slope`, which goes on from it.
+// smooth_l1_loss and huber_loss per element: quadratic up to a distance of `edge`, beyond it linear with slope `slope`,
+// continuous at the edge.
 struct RoundedDistance : Formula {
   static constexpr auto name = "rounded_distance";
   double edge = 1, slope = 1;
@@ -151,7 +151,7 @@ struct RoundedDistance : Formula {
     return select(d < T(edge), T(0.5 * slope / edge) * (d * d), T(slope) * (d - T(0.5 * edge)));
   }
 };
-// Anything but 0 is true, NaN too.
+// Nonzero is true, NaN too.
 struct LogicalAnd : Comparison {
   static constexpr auto name = "logical_and";
   MANTISSA_F f(T a, T b) const { return select(a == T(0), T(0), select(b == T(0), T(0), T(1))); }
@@ -179,21 +179,21 @@ struct BitwiseXor : Bitwise {
   MANTISSA_F f(T a, T b) const { return a ^ b; }
 };
 
-// --- of three ---
+// --- of three operands ---
 struct Where : Formula {
   static constexpr auto name = "where"; static constexpr bool integers = true;
   MANTISSA_F f(T c, T a, T b) const { return select(c != T(0), a, b); }
 };
 
-struct RoundedDistanceGrad : Formula {  // of x; that of the target is its negative
+struct RoundedDistanceGrad : Formula {  // with respect to x; the gradient of target is its negative
   static constexpr auto name = "rounded_distance_grad";
   double edge = 1, slope = 1;
   MANTISSA_F f(T g, T x, T target) const {
-    T d = x - target, s = T(slope), steep = select(d > T(0), s, select(d < T(0), T(0) - s, d));  // NaN stays
+    T d = x - target, s = T(slope), steep = select(d > T(0), s, select(d < T(0), T(0) - s, d));  // propagates NaN
     return g * select(abs(d) < T(edge), T(slope / edge) * d, steep);
   }
 };
-struct Lerp : Formula {  // from the nearer end, so that both are met exactly
+struct Lerp : Formula {  // computed from the nearer end, so that both ends are exact
   static constexpr auto name = "lerp";
   MANTISSA_F f(T start, T end, T weight) const {
     T way = end - start;

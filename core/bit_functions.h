@@ -1,5 +1,5 @@
-// Functions of the bits of numbers, one element at a time: what the kernels of shifts, gcd, lcm, nextafter and frexp
-// call (core/ops_numeric.h). A formula as in core/pointwise.h: f over T, which is std::int64_t for integers.
+// Bit-level functions of single elements, called by the kernels of shifts, gcd, lcm, nextafter and frexp
+// (core/ops_numeric.h). Formulas as in core/pointwise.h: f over T, which is std::int64_t for integers.
 #pragma once
 
 #include <cmath>
@@ -9,22 +9,22 @@
 
 namespace mantissa::bits {
 
-// A shift by less than 0 or more than 63 bits shifts everything out, as in PyTorch; what leaves a narrower dtype goes
-// when the result is stored.
+// A shift count below 0 or above 63 shifts everything out, as in PyTorch; bits that do not fit a narrower dtype are
+// dropped when the result is stored.
 struct LeftShift {
   static constexpr bool integers = true;
   template <class T> MANTISSA_HD T f(T a, T b) const {
     return b < 0 || b > 63 ? 0 : static_cast<T>(static_cast<std::uint64_t>(a) << b);
   }
 };
-struct RightShift {  // copies of the sign come in
+struct RightShift {  // arithmetic: copies the sign
   static constexpr bool integers = true;
   template <class T> MANTISSA_HD T f(T a, T b) const { return a >> (b < 0 || b > 63 ? 63 : b); }
 };
 MANTISSA_HD inline std::uint64_t magnitude(std::int64_t x) {
   return x < 0 ? -static_cast<std::uint64_t>(x) : static_cast<std::uint64_t>(x);
 }
-MANTISSA_HD inline std::uint64_t greatest_divisor(std::uint64_t a, std::uint64_t b) {  // Euclid's
+MANTISSA_HD inline std::uint64_t greatest_divisor(std::uint64_t a, std::uint64_t b) {  // Euclid's algorithm
   while (b != 0) {
     const std::uint64_t rest = a % b;
     a = b;
@@ -32,13 +32,13 @@ MANTISSA_HD inline std::uint64_t greatest_divisor(std::uint64_t a, std::uint64_t
   }
   return a;
 }
-struct Gcd {  // not negative; of 0 and 0 it is 0
+struct Gcd {  // not negative; gcd(0, 0) = 0
   static constexpr bool integers = true;
   template <class T> MANTISSA_HD T f(T a, T b) const {
     return static_cast<T>(greatest_divisor(magnitude(a), magnitude(b)));
   }
 };
-struct Lcm {  // not negative; 0 where one of both is 0
+struct Lcm {  // not negative; 0 if either is 0
   static constexpr bool integers = true;
   template <class T> MANTISSA_HD T f(T a, T b) const {
     const std::uint64_t divisor = greatest_divisor(magnitude(a), magnitude(b));
@@ -60,7 +60,7 @@ template <class F> void visit(Pair pair, const F& with) {
   }
 }
 
-// x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1. What is not finite, and 0, is its own mantissa.
+// x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1. 0, infinity and NaN are their own mantissa.
 struct Mantissa {
   template <class T> MANTISSA_HD T f(T x) const {
     int exponent = 0;

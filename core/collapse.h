@@ -1,5 +1,5 @@
-// How core/layout.h merges the dimensions of a loop, for any type that has `sizes` and an array `strides` of Dims with
-// an element for each operand.
+// How core/layout.h merges the dimensions of a loop, for any type with `sizes` and an array `strides` of Dims, one per
+// operand.
 #pragma once
 
 #include <iterator>

@@ -1,5 +1,5 @@
-// What the current thread has switched on: gradient recording, autocast, anomaly mode. One
-// thread-local struct, read once per operator. Nothing here is shared between threads.
+// The current thread's modes: gradient recording, autocast, anomaly mode. One thread-local struct, read once per
+// operator. Nothing here is shared between threads.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,30 @@
 namespace mantissa {
 
 namespace amp {
-struct Overlay;       // policies other than the operators' own: amp/policies.h
-struct PolicyModule;  // the module that runs, when an overlay names modules: amp/modules.h
-enum class CastCache : std::uint8_t {  // the low-precision copies of parameters that a region makes
-  kept,        // stay with the parameter, and optimizers rewrite them: a steady training step casts no weight
-  until_exit,  // are dropped when the outermost region of the thread ends, as PyTorch does
-  off,         // each use makes its own
+struct Overlay;       // policies that override the operators' own: amp/policies.h
+struct PolicyModule;  // the module being run, if an overlay names modules: amp/modules.h
+enum class CastCache : std::uint8_t {  // low-precision copies of parameters made in a region
+  kept,        // kept with the parameter and updated by optimizers: a steady training step casts no weight
+  until_exit,  // dropped when the thread's outermost region ends, as in PyTorch
+  off,         // not cached: each use casts anew
 };
 }  // namespace amp
 
-// The mixed-precision region a thread is in, per device type. A value: capture it, carry it to
-// another thread, apply it there (amp/autocast.h).
+// The thread's mixed-precision state, per device type. A value: it can be captured, carried to another thread and
+// applied there (amp/autocast.h).
 struct AutocastState {
   bool enabled[2] = {false, false};
-  bool observed = false;  // somebody looks at every operator, also outside regions (amp/observe.h)
-  bool traced = false;    // a net is being exported: operators are written down (ops/onnx_trace.h)
+  bool observed = false;  // an observer sees every operator, also outside regions (amp/observe.h)
+  bool traced = false;    // a model is being exported: operators are recorded (ops/onnx_trace.h)
   amp::CastCache cache = amp::CastCache::kept;
   Dtype dtype[2] = {Dtype::bf16, Dtype::f16};  // defaults: bf16 on the CPU, f16 on CUDA
-  std::uint16_t depth = 0;                     // regions around
+  std::uint16_t depth = 0;                     // nesting depth of regions
   const amp::Overlay* overlay = nullptr;
   const amp::PolicyModule* module = nullptr;
 
   bool enabled_on(Device d) const { return enabled[static_cast<int>(d.type)]; }
   Dtype dtype_on(Device d) const { return dtype[static_cast<int>(d.type)]; }
-  // Whether an operator must look further. One load and one test: all that autocast costs outside regions.
+  // Whether an operator must do more than run. One load and one test: all that autocast costs outside regions.
   bool any() const {
     static_assert(offsetof(AutocastState, enabled) == 0 && offsetof(AutocastState, observed) == 2 &&
                   offsetof(AutocastState, traced) == 3);
@@ -57,7 +57,7 @@ struct Context {
 inline constinit thread_local Context thread_context;
 inline Context& context() { return thread_context; }
 
-// Operators in its scope are not written down: what they make is a constant of a traced net.
+// Operators in its scope are not recorded: their results are constants of an exported model.
 class [[nodiscard]] Untraced {
  public:
   Untraced() : before_(context().autocast.traced) { context().autocast.traced = false; }

@@ -1,6 +1,6 @@
-// Convolution of images and volumes and its two gradients, all three bilinear in their two operands.
-// The batch is cut into chunks by shape alone, so results do not depend on the number of threads.
-// The ways to compute them on the CPU are in core/conv_algorithms.h, the choice among them in core/conv_choice.cpp.
+// Convolution of images and volumes and its two gradients, all three bilinear in their two operands. The batch is cut
+// into chunks by shape alone, so results do not depend on the number of threads. The CPU algorithms are in
+// core/conv_algorithms.h, the choice among them in core/conv_choice.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct ConvShape {
   std::int64_t batch, in_channels, out_channels, groups;
   std::int64_t in[2], out[2], kernel[2];  // height, width
   std::int64_t stride[2], padding[2], dilation[2];
-  // The third dimension of a volume, in front of the other two. An image has the depth 1.
+  // The third dimension of a volume, before the other two. An image has depth 1.
   struct Depth {
     std::int64_t in = 1, out = 1, kernel = 1, stride = 1, padding = 0, dilation = 1;
     friend bool operator==(const Depth&, const Depth&) = default;
@@ -37,21 +37,21 @@ struct ConvShape {
 // forward: y = x * weight; input_gradient: dx = g * weight; weight_gradient: dweight = x * g.
 enum class ConvPass { forward, input_gradient, weight_gradient };
 
-// The layout in which conv2d and its gradients write images and like to read them: channels-last where the device's
-// kernels are faster so (halves on a GPU, whose Tensor Cores want it; most on the CPU). They accept both.
+// The layout in which conv2d and its gradients write images and prefer to read them: channels-last where the device's
+// kernels are faster so (f16 and bf16 on a GPU, for Tensor Cores; most cases on the CPU). Both layouts are accepted.
 Layout conv_layout(const ConvShape& shape, Dtype dtype, Device device);
 
 // Whether the CPU may compute 3 x 3 convolutions by Winograd's algorithm F(4x4, 3x3) (Lavin & Gray, 2015): faster, with
-// larger rounding errors (docs/performance.md has figures for both). On by default; $MANTISSA_WINOGRAD=off is the
-// other start. Holds for all threads, from the next convolution on.
+// larger rounding errors (figures in docs/performance.md). On by default, unless $MANTISSA_WINOGRAD=off. Applies to all
+// threads, from the next convolution on.
 void set_winograd(bool on);
 bool winograd_allowed();
 
 namespace kernels {
 
-// Result and operands as ConvPass lists them, of images or of volumes; bias [out_channels] or absent, forward only.
-// All are of one dtype, but for a weight's gradient in f32, which may be of halves (with `add` it is added to what y
-// holds), and on the CPU an input's gradient in f32. `kept` is that of the weight: its packed form may be kept
+// Result and operands as listed at ConvPass, images or volumes; bias [out_channels] or absent, forward only. All have
+// one dtype, with two exceptions: a weight gradient may be f32 for f16 or bf16 operands (with `add` it is added to y),
+// and on the CPU an input gradient may be f32. `kept` belongs to the weight: its packed form may be cached
 // (core/packed_weights.h).
 void conv2d(Device device, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
             const View& bias, const KeptWeight& kept = {}, bool add = false);

@@ -1,4 +1,4 @@
-// Where a tensor lives. `cpu`, `cuda` and `cuda(1)` are the spellings users write.
+// The device of a tensor. Users write `cpu`, `cuda` or `cuda(1)`.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct Device {
 inline constexpr Device cpu{DeviceType::cpu, 0};
 inline constexpr Device cuda{DeviceType::cuda, 0};
 
-// How many GPUs can be used: 0 in a build without CUDA and on a machine without a driver.
+// Number of usable GPUs: 0 in a build without CUDA or on a machine without a driver.
 int cuda_device_count();
 inline bool cuda_is_available() { return cuda_device_count() > 0; }
-// cuda where a GPU can be used, else cpu.
+// cuda if there is a usable GPU, else cpu.
 Device default_device();
-// "cpu", "cuda", "cuda:1" or "auto" (default_device). Throws when there is no such device, and says why.
+// "cpu", "cuda", "cuda:1" or "auto" (default_device). Throws if there is no such device, with the reason.
 Device parse_device(std::string_view text);
-// Waits for all work given to the device, and throws what went wrong there. Nothing to do on the CPU.
+// Waits for all work submitted to the device, and throws its errors. Does nothing for the CPU.
 void synchronize(Device device);
 
 }  // namespace mantissa

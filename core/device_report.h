@@ -1,4 +1,4 @@
-// What there is to compute with, in words: for programs that print it (samples/mantissa_info.cpp).
+// The available hardware in words: for programs that print it (samples/mantissa_info.cpp).
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace mantissa {
 
-std::string compiler_report();   // what compiled the library, "g++ 12.2.0"
-std::string processor_report();  // model, and the features that kernels ask for
-// A line for each GPU, one for driver and toolkit, one for libraries; or one line that says why none can be used.
+std::string compiler_report();   // the compiler that built the library, e.g. "g++ 12.2.0"
+std::string processor_report();  // model, and the CPU features that kernels use
+// One line per GPU, one for driver and toolkit, one for libraries; or one line with the reason why none can be used.
 std::vector<std::string> gpu_report();
 
 namespace cuda_backend {

@@ -1,4 +1,4 @@
-// The element types of a tensor, and the one way to go from a runtime dtype to a C++ type: visit().
+// The element types of a tensor, and the dispatch from a runtime dtype to a C++ type: visit().
 // Next: core/half.h (the two 16-bit floats), core/tensor.h.
 #pragma once
 
@@ -15,7 +15,7 @@ inline constexpr Dtype f64 = Dtype::f64, f32 = Dtype::f32, f16 = Dtype::f16, bf1
 inline constexpr Dtype i64 = Dtype::i64, i32 = Dtype::i32, u8 = Dtype::u8, boolean = Dtype::boolean;
 inline constexpr int dtype_count = 8;
 
-// The list every table over dtypes is made from: X(enumerator, C++ type).
+// The list that every per-dtype table is generated from: X(enumerator, C++ type).
 #define MANTISSA_DTYPES(X)                                                            \
   X(f64, double) X(f32, float) X(f16, ::mantissa::Half) X(bf16, ::mantissa::BFloat16) \
   X(i64, std::int64_t) X(i32, std::int32_t) X(u8, std::uint8_t) X(boolean, bool)
@@ -47,8 +47,8 @@ constexpr Dtype compute_dtype(Dtype t) {
   return t == f64 ? f64 : is_floating(t) ? f32 : i64;
 }
 
-// The dtype of `a op b`. Float with float gives the wider (f16 with bf16 gives f32), integer with
-// float gives the float, integer with integer the wider, bool yields to everything.
+// The dtype of `a op b`. Float with float gives the wider (f16 with bf16 gives f32), integer with float the float,
+// integer with integer the wider; bool adopts the other's dtype.
 constexpr Dtype promote(Dtype a, Dtype b) {
   if (a == b) return a;
   if (is_half(a) && is_half(b)) return f32;

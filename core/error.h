@@ -1,6 +1,6 @@
-// Errors a user can cause: check(condition, parts...) throws one readable line.
-// An operator's author writes only what is wrong ("dim 5 is out of range"); apply() puts the
-// operator's name, its arguments, shapes and dtypes in front (see ops/apply.h).
+// Errors a user can cause: check(condition, parts...) throws one readable line. An operator's author states only what
+// is wrong ("dim 5 is out of range"); apply() prefixes the operator's name, its arguments, shapes and dtypes (see
+// ops/apply.h).
 #pragma once
 
 #include <stdexcept>
@@ -17,12 +17,12 @@ class Error : public std::runtime_error {
  public:
   explicit Error(std::string message) : std::runtime_error(message), message_(std::move(message)) {}
   const char* what() const noexcept override { return message_.c_str(); }
-  // Puts "context: " in front, once: an error that already names its operator stays as it is.
+  // Prefixes "context: ", once: an error that already names its operator stays as it is.
   void add_context(const std::string& context) {
     if (!has_context_) message_ = context + ": " + message_;
     has_context_ = true;
   }
-  // Puts "context: " in front of an already attributed error ("while differentiating conv2d").
+  // Prefixes "context: " to an error that already names its operator ("while differentiating conv2d").
   void add_outer_context(const std::string& context) { message_ = context + ": " + message_; }
   bool has_context() const { return has_context_; }
 
@@ -37,13 +37,13 @@ class FormatError : public Error {
   using Error::Error;
 };
 
-// An allocation that could not be served; the message says how much was asked for and is in use.
+// A failed allocation; the message says how much was requested and how much is in use.
 class OutOfMemory : public Error {
  public:
   using Error::Error;
 };
 
-// How a value appears in a message. More overloads may be added beside the type they print.
+// How a value appears in a message. Further overloads may be defined next to the type they print.
 void append_part(std::string&, std::string_view);
 void append_part(std::string&, bool);
 void append_part(std::string&, long long);
@@ -76,7 +76,7 @@ template <class... Parts> void check(bool ok, const Parts&... parts) {
 
 }  // namespace mantissa
 
-// For mistakes of ours, not of the user: checked in debug builds only.
+// For internal errors, not the user's: checked in debug builds only.
 #ifdef NDEBUG
 #define MANTISSA_ASSERT(condition) ((void)0)
 #else

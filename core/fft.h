@@ -1,5 +1,5 @@
-// The kernels of discrete Fourier transforms, along the last dimension of complex numbers: views of pairs
-// [..., n, 2], of real ones [..., n]. Forward: y[k] = scale * sum of x[j] exp(-2 pi i j k / n); inverse: with plus.
+// Kernels of discrete Fourier transforms along the last dimension; complex views are pairs [..., n, 2], real ones [...,
+// n]. Forward: y[k] = scale * sum of x[j] exp(-2 pi i j k / n); the inverse has a plus sign.
 #pragma once
 
 #include <cmath>
@@ -12,27 +12,28 @@
 namespace mantissa {
 
 MANTISSA_KERNEL(fft_complex, const View& y, const View& x, double scale, bool inverse)
-// Of real x the frequencies 0 ... n / 2; those between the ends are multiplied by `between`.
+// Real x to the frequencies 0 ... n / 2; those strictly between 0 and n / 2 are multiplied by `between`.
 MANTISSA_KERNEL(fft_real, const View& y, const View& x, double scale, double between)
 // The transposed map: y[j] is the real part of scale * sum of x[k] exp(2 pi i j k / n) over k = 0 ... n / 2, where
-// those between the ends count `between` times. Two makes it the inverse. Imaginary parts at the ends are not read.
+// terms strictly between 0 and n / 2 are multiplied by `between`. between = 2 makes it the inverse. Imaginary parts at
+// frequencies 0 and n / 2 are not read.
 MANTISSA_KERNEL(fft_real_inverse, const View& y, const View& x, double scale, double between)
 
 namespace fourier {
 
-// exp(-2 pi i j / n), 0 <= j < n, as exact as the library's sine and cosine of at most an eighth of a turn.
+// exp(-2 pi i j / n), 0 <= j < n, computed from std::sin and std::cos of at most pi / 4 for accuracy.
 struct Root {
   double re, im;
 };
 inline Root root(std::int64_t j, std::int64_t n) {
-  const std::int64_t eighth = 8 * j / n;  // j / n = turns
+  const std::int64_t eighth = 8 * j / n;  // octant of the angle; j / n is in turns
   const auto sine = [n](std::int64_t e) {
     return std::sin(std::numbers::pi / 4 * static_cast<double>(e) / static_cast<double>(n));
   };
   const auto cosine = [n](std::int64_t e) {
     return std::cos(std::numbers::pi / 4 * static_cast<double>(e) / static_cast<double>(n));
   };
-  const std::int64_t up = 8 * j - eighth * n, down = n - up;  // eighths of a turn over n, from either end of the eighth
+  const std::int64_t up = 8 * j - eighth * n, down = n - up;  // eighths of a turn / n, from either end of the octant
   switch (eighth) {
     case 0:
       return {cosine(up), -sine(up)};
@@ -59,8 +60,7 @@ inline bool is_smooth(std::int64_t n, std::int64_t most) {
     while (n % p == 0) n /= p;
   return n == 1;
 }
-// The length of the transforms that a transform of n becomes by Bluestein's convolution: the shortest one that is
-// mostly a power of two.
+// The FFT length for a transform of n by Bluestein's algorithm: the shortest one that is mostly a power of two.
 inline std::int64_t convolution_length(std::int64_t n) {
   std::int64_t shortest = 0;
   for (const std::int64_t odd : {1, 3, 5, 9, 15}) {
@@ -70,7 +70,8 @@ inline std::int64_t convolution_length(std::int64_t n) {
   }
   return shortest;
 }
-// j^2 modulo 2 n, for the factors exp(-pi i j^2 / n) of that convolution. From j = 0 on: (j + 1)^2 = j^2 + 2 j + 1.
+// j^2 modulo 2 n, for the factors exp(-pi i j^2 / n) of Bluestein's algorithm. Iterates from j = 0: (j + 1)^2 = j^2 + 2
+// j + 1.
 class Squares {
  public:
   explicit Squares(std::int64_t n) : period_(2 * n) {}

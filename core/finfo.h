@@ -1,4 +1,4 @@
-// What a dtype can hold, as torch.finfo and torch.iinfo say:
+// Numeric limits of a dtype, as torch.finfo and torch.iinfo:
 //   scores = scores.masked_fill(mask, finfo(scores.dtype()).min);
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace mantissa {
 
 struct FloatInfo {
-  double min, max;  // the lowest and the highest finite number
-  double eps;       // from 1 to the next number
-  double tiny;      // the smallest positive number with all digits
+  double min, max;  // the lowest and the highest finite value
+  double eps;       // difference between 1 and the next number
+  double tiny;      // the smallest positive normal number
   int bits;
 };
-// Of f16, bf16, f32 and f64.
+// For f16, bf16, f32 and f64.
 inline FloatInfo finfo(Dtype dtype) {
   switch (dtype) {
     case f16: return {-65504, 65504, 0x1p-10, 0x1p-14, 16};
@@ -31,7 +31,7 @@ struct IntegerInfo {
   std::int64_t min, max;
   int bits;
 };
-// Of u8, i32 and i64.
+// For u8, i32 and i64.
 inline IntegerInfo iinfo(Dtype dtype) {
   switch (dtype) {
     case u8: return {0, 255, 8};

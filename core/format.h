@@ -1,5 +1,5 @@
-// fmt::print("{}", x) of tensors, sizes, dtypes and devices: what to_string gives; fmt's width and alignment apply.
-// Not in <mantissa/mantissa.h>, since only programs that use fmt need its headers.
+// fmt::print("{}", x) for tensors, sizes, dtypes and devices, with the text of to_string; fmt's width and alignment
+// apply. Not in <mantissa/mantissa.h>, since only programs that use fmt need its headers.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Fused operators: in one pass over memory what takes several operators of core/ops.h, with the same results and
-// gradients. Modules that use them: nn::LinearAct, nn::feed_forward, nn::LayerNorm, nn::RMSNorm,
+// Fused operators: one pass over memory for what takes several operators of core/ops.h, with the same results and
+// gradients. Used by the modules nn::LinearAct, nn::feed_forward, nn::LayerNorm, nn::RMSNorm,
 // nn::TransformerEncoderLayer (and nn::BatchNormAct2d, which uses batch_norm_relu of core/ops.h).
 #pragma once
 
@@ -17,11 +17,11 @@ namespace mantissa {
 // with its own policies, and under an Observer (amp/observe.h), the two operators run one after the other.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation);
 
-// linear(linear(x, weight1, bias1, activation), weight2, bias2), the feed-forward part of a transformer block: x
-// [*, in], weight1 [hidden, in], weight2 [out, hidden], biases optional, result [*, out]. Results and gradients are
-// bitwise those of the two calls (on a GPU, if the tuner picks the same products for both). On a GPU in f16 and bf16
-// the gradient of the hidden layer, activation'(.) * (g @ weight2), is finished inside the product's kernel, so that
-// g @ weight2 never goes to memory. Backward keeps two tensors of the hidden layer's size, as the two calls do: the
+// linear(linear(x, weight1, bias1, activation), weight2, bias2), the feed-forward part of a transformer block: x [*,
+// in], weight1 [hidden, in], weight2 [out, hidden], biases optional, result [*, out]. Results and gradients are bitwise
+// those of the two calls (on a GPU, if the tuner picks the same products for both). On a GPU in f16 and bf16 the
+// gradient of the hidden layer, activation'(.) * (g @ weight2), is computed in the product's epilogue, so that g @
+// weight2 is never written to memory. Backward saves two tensors of the hidden layer's size, as the two calls do: the
 // input of gelu and its result, which the gradient of weight2 reads. (Recomputing the result would halve that, at the
 // price of writing it once more.)
 Tensor feed_forward(const Tensor& x, const Tensor& weight1, const Tensor& bias1, Activation activation,
@@ -40,10 +40,10 @@ Tensor feed_forward(const Tensor& x, const Tensor& weight1, const Tensor& bias1,
 // Other names: fused_add_rms_norm in vLLM and Liger Kernel, SkipLayerNormalization in ONNX Runtime, layer_norm_fn with
 // residual and prenorm in FlashAttention.
 struct SumAndNorm { Tensor sum, y; };
-// The dtype of y under autocast, when the sum is f32. The sum is the residual stream and stays f32. By default y gets
-// the region's dtype, because a linear layer reads it next and would otherwise cast it in a separate pass, to the same
-// bits. Use of_sum where y itself is the stream (post-norm). In an autocast region with its own policies y has the
-// dtype that layer_norm or rms_norm gives under them; outside autocast it has the sum's.
+// The dtype of y under autocast, if the sum is f32. The sum is the residual stream and stays f32. By default y gets the
+// region's dtype, because a linear layer reads it next and would otherwise cast it in a separate pass, to the same
+// bits. Use of_sum if y itself is the stream (post-norm). In an autocast region with its own policies y has the dtype
+// that layer_norm or rms_norm gives under them; outside autocast it has the sum's.
 enum class NormDtype { of_region, of_sum };
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& delta, const Dims& normalized_shape,
                           const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,

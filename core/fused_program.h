@@ -1,8 +1,8 @@
-// Elementwise formulas one after another, computed in one pass over memory: what jit::fuse makes of a function of
-// tensors (jit/trace.h). On the CPU what they hand on stays in the first-level cache (core/cpu/fused.cpp), on a GPU in
-// registers (cuda/fused.cu).
+// A sequence of elementwise formulas, computed in one pass over memory: what jit::fuse compiles a function of tensors
+// to (jit/trace.h). Intermediate values stay in the L1 cache on the CPU (core/cpu/fused.cpp), and in registers on a GPU
+// (cuda/fused.cu).
 //
-// Values have numbers: first the inputs, then the constants, then the results of the instructions in their order.
+// Values are numbered: first the inputs, then the constants, then the results of the instructions in order.
 #pragma once
 
 #include <array>
@@ -18,24 +18,24 @@ struct FusedProgram {
     int opcode = 0;  // of a formula of core/pointwise.h
     int operands = 0;
     std::array<int, 3> from{};        // numbers of the values it reads
-    std::array<double, 4> formula{};  // the formula with its parameters, as it lies in memory
+    std::array<double, 4> formula{};  // the bytes of the formula struct with its parameters
   };
   static constexpr std::size_t most_formula_bytes = sizeof(Instruction::formula);
   static constexpr int most_inputs = 9, most_outputs = 8;
 
-  Dtype compute = f32;  // or f64: in which everything between the inputs and the outputs is computed
+  Dtype compute = f32;  // or f64: dtype of everything between the inputs and the outputs
   int inputs = 0;
   std::vector<double> constants;
   std::vector<Instruction> instructions;
   std::vector<int> outputs;  // numbers of values
-  std::uint64_t id = 0;      // of this program in this process: what was compiled for it is found by that
+  std::uint64_t id = 0;      // unique in this process: key of its compiled code
 
   int first_result() const { return inputs + static_cast<int>(constants.size()); }
   int values() const { return first_result() + static_cast<int>(instructions.size()); }
 };
 
-// y[k] becomes output k, rounded once to its dtype. All of y have one shape and the same strides, without gaps; x are
-// the inputs, of any floating dtype or bool, and broadcast to it.
+// y[k] is output k, rounded once to its dtype. All of y have one shape and the same dense strides; x are the inputs, of
+// any floating dtype or bool, and broadcast to that shape.
 MANTISSA_KERNEL(fused, const FusedProgram& program, std::span<const View> y, std::span<const View* const> x)
 
 namespace cuda_backend {

@@ -1,7 +1,7 @@
-// The gamma function's logarithm and its derivatives, one number at a time and in double: what the kernels of lgamma,
-// digamma and polygamma call (core/ops_special.h). Formulas: Abramowitz and Stegun, 6.3 (digamma) and 6.4 (polygamma),
-// and the Euler-Maclaurin sum for the Hurwitz zeta function. Poles and special values are PyTorch's, but for polygamma
-// at the poles below 0, which is infinite, and at infinity, which is 0.
+// The logarithm of the gamma function and its derivatives, for one number at a time in double: called by the kernels of
+// lgamma, digamma and polygamma (core/ops_special.h). Formulas: Abramowitz and Stegun, 6.3 (digamma) and 6.4
+// (polygamma), and the Euler-Maclaurin sum for the Hurwitz zeta function. Poles and special values are PyTorch's,
+// except for polygamma at the poles below 0, which is infinite, and at infinity, which is 0.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace mantissa::special {
 
-// log |gamma(x)|. The C library's lgamma writes a global variable, which threads would share.
+// log |gamma(x)|. Unlike the C library's lgamma it writes no global variable that threads would share.
 MANTISSA_HD inline double log_gamma(double x) {
 #if defined(__CUDA_ARCH__)
   return ::lgamma(x);
@@ -23,8 +23,8 @@ MANTISSA_HD inline double log_gamma(double x) {
 #endif
 }
 
-// The same to 1e-14 of the largest term, which is enough for results in f32, as a formula for vectors of double:
-// Stirling's series from 8 on, a product below, and below 0.5 the reflection to 1 - x.
+// The same to within 1e-14 of the largest term, which is enough for results in f32, as a formula for vectors of double:
+// Stirling's series for x >= 8, a product below, and the reflection to 1 - x below 0.5.
 template <class T> inline T log_gamma_formula(T x) {
   using pointwise::abs, pointwise::log, pointwise::nearbyint, pointwise::select, pointwise::sin;
   constexpr double pi = 3.141592653589793, infinity = std::numeric_limits<double>::infinity();
@@ -68,10 +68,10 @@ MANTISSA_HD inline double digamma(double x) {
 // The sum over k >= 0 of (x + k)^-p, for x > 0 and integers p >= 2.
 MANTISSA_HD inline double hurwitz_zeta(double p, double x) {
   double sum = 0;
-  for (; x < p + 12; x += 1) sum += std::pow(x, -p);  // from here on the series below converges fast
+  for (; x < p + 12; x += 1) sum += std::pow(x, -p);  // until the series below converges fast
   const double power = std::pow(x, -p);
   sum += power * (x / (p - 1) + 0.5);
-  // Bernoulli numbers over factorials, B(2k) / (2k)!
+  // Bernoulli numbers divided by factorials, B(2k) / (2k)!
   const double b[] = {1.0 / 12,       -1.0 / 720,               1.0 / 30240,        -1.0 / 1209600,
                       1.0 / 47900160, -691.0 / 1307674368000.0, 1.0 / 74724249600.0};
   double rising = p, scaled = power / x;
@@ -84,7 +84,7 @@ MANTISSA_HD inline double hurwitz_zeta(double p, double x) {
 }
 
 // The n-th derivative of digamma: (-1)^(n+1) n! zeta(n + 1, x). For x < 0 the sum runs over both sides of 0, each with
-// arguments above 0.
+// arguments > 0.
 MANTISSA_HD inline double polygamma(std::int64_t n, double x) {
   if (n == 0) return digamma(x);
   if (x != x) return x;
@@ -96,7 +96,7 @@ MANTISSA_HD inline double polygamma(std::int64_t n, double x) {
   return scale * (n % 2 ? above + below : above - below);
 }
 
-// lgamma is order -1, digamma 0, polygamma(n) n: each the derivative of the one before.
+// Order -1 is lgamma, 0 digamma, n polygamma(n): each the derivative of the one before.
 struct GammaFunction {
   std::int64_t order = -1;
   template <class T> MANTISSA_HD T f(T x) const {

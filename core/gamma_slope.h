@@ -1,13 +1,13 @@
-// How a draw of the gamma distribution follows its shape.
+// Derivative of a gamma-distributed sample with respect to the shape parameter.
 #pragma once
 
 #include "core/tensor.h"
 
 namespace mantissa {
 
-// dx / d alpha of a draw x > 0 of Gamma(alpha, 1) at its own probability: -(dP / d alpha) / (dP / dx) of the
-// distribution function P(alpha, x). What implicit reparameterisation (Figurnov, Mohamed and Mnih, 2018) multiplies
-// gradients with. Both of one floating dtype; they broadcast; alpha > 0. Computed in f64; no gradient of its own.
+// dx / d alpha of a sample x > 0 of Gamma(alpha, 1) at fixed probability: -(dP / d alpha) / (dP / dx) of the
+// distribution function P(alpha, x). Used for implicit reparameterisation gradients (Figurnov, Mohamed and Mnih, 2018).
+// Both of one floating dtype; they broadcast; alpha > 0. Computed in f64; not differentiable itself.
 Tensor gamma_slope(const Tensor& alpha, const Tensor& x);
 
 }  // namespace mantissa

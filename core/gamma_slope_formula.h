@@ -8,12 +8,13 @@
 namespace mantissa::special {
 
 // P(a, x) = sum over n of x^(a + n) e^-x / Gamma(a + n + 1), differentiated term by term and divided by its density.
-// Terms grow until n = x - a, and what cancels among them is the tail beyond x: a draw has digits left. Above a = 2000,
-// where there are hundreds, the cube root of x is a normal number (Wilson and Hilferty, 1931), to 1e-6 of the result.
+// Terms grow until n = x - a; cancellation among them costs as much as the tail beyond x is small, so a sample keeps
+// enough digits. For a > 2000, which would need hundreds of terms, the cube root of x is taken as normally distributed
+// (Wilson and Hilferty, 1931), accurate to a relative 1e-6.
 MANTISSA_HD inline double gamma_slope(double a, double x) {
   if (!(a > 0) || !(x >= 0)) return NAN;
   if (x == 0) return 0;
-  const double most = a + 6 * std::sqrt(a) + 16;  // one draw in 10^9 lies beyond it, where digits run out
+  const double most = a + 6 * std::sqrt(a) + 16;  // one sample in 10^9 is beyond it, where digits run out
   if (x > most) x = most;
   if (a > 2000) {
     const double u = std::cbrt(x / a), e = 3 * std::sqrt(a) * (u - 1 + 1 / (9 * a));

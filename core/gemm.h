@@ -1,5 +1,5 @@
-// Matrix products in the four floating dtypes: f16 and bf16 are summed in f32 and rounded once.
-// Work is cut by shape alone, so results do not depend on the number of threads. core/gemm.cpp lists the CPU's ways.
+// Matrix products in the four floating dtypes: f16 and bf16 are summed in f32 and rounded once. Work is cut by shape
+// alone, so results do not depend on the number of threads. core/gemm.cpp lists the CPU algorithms.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace mantissa {
 
-// How many pieces a piece of work of so many floating-point operations is worth: a power of two.
+// Number of pieces (a power of two) to cut work of this many floating-point operations into.
 std::int64_t pieces_for(double flops);
 
-// Where matrix `item` of v [batch..., rows, columns] begins, in elements.
+// Offset of matrix `item` of v [batch..., rows, columns], in elements.
 inline std::int64_t item_offset(const View& v, std::int64_t item) {
   std::int64_t offset = 0;
   for (int d = v.dim() - 3; d >= 0; --d) {
@@ -24,10 +24,9 @@ inline std::int64_t item_offset(const View& v, std::int64_t item) {
 
 namespace kernels {
 
-// y = a @ b + bias over matrices: y [batch..., m, n] contiguous, a [batch..., m, k] and
-// b [batch..., k, n] of the same rank and with any strides (0 where they repeat), bias [n] or absent. Products of
-// halves into an f32 y keep the sums as they are.
-// `kept` is that of b. With `add`, y += a @ b: y in f32 or f64, no bias.
+// y = a @ b + bias over matrices: y [batch..., m, n] contiguous, a [batch..., m, k] and b [batch..., k, n] of the same
+// rank and with any strides (0 for broadcast dims), bias [n] or absent. For f16 or bf16 operands y may be f32: the sums
+// are not rounded then. `kept` belongs to b. With `add`, y += a @ b: y in f32 or f64, no bias.
 void gemm(Device device, const View& y, const View& a, const View& b, const View& bias, const KeptWeight& kept = {},
           bool add = false);
 

@@ -1,4 +1,4 @@
-// Matrix products that do more in the same pass: an activation at their end, sums of an operand's rows.
+// Matrix products fused with an activation at the end, or with row sums of an operand.
 #pragma once
 
 #include "core/activation.h"
@@ -11,12 +11,13 @@ namespace mantissa::kernels {
 void gemm_act(Device device, const View& y, const View& before, const View& a, const View& b, const View& bias,
               Activation activation, const KeptWeight& kept = {});
 
-// y = a @ b, and sums [m] of each row of a over k, in y's dtype. With a the transposed gradient of a linear layer these
-// are the gradients of its weight and bias. One matrix. With `add` both are added to what is there, in f32 or f64.
+// y = a @ b, and sums [m] of each row of a over k, in y's dtype. With a = the transposed gradient of a linear layer's
+// result these are the gradients of its weight and bias. One matrix. With `add` both are added to their destinations,
+// in f32 or f64.
 void gemm_and_sums(Device device, const View& y, const View& sums, const View& a, const View& b, bool add = false);
 
-// y = activation'(saved) * (a @ b): a @ b rounded to y's dtype, as gemm gives it, is the gradient that reaches the
-// activation. One matrix; `saved` is like y: what gelu was applied to, of relu its result.
+// y = activation'(saved) * (a @ b), where a @ b is the gradient that reaches the activation, rounded to y's dtype as by
+// gemm. One matrix; `saved` is like y: the input of gelu, the result of relu.
 void gemm_act_backward(Device device, const View& y, const View& saved, const View& a, const View& b,
                        Activation activation);
 

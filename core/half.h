@@ -1,7 +1,7 @@
-// The two 16-bit floats as storage types. Arithmetic is never done in them: a kernel loads, widens
-// to float, computes and narrows once. Conversions round to nearest even and keep NaN, infinities
-// and subnormals (IEEE 754 binary16; bfloat16 as the top half of a float). Device code uses the GPU's own
-// conversions, which round the same; only the bits of a NaN differ.
+// The two 16-bit floats as storage types. Arithmetic is never done in them: a kernel loads, widens to float, computes
+// and rounds once when storing. Conversions round to nearest even and keep NaN, infinities and subnormals (IEEE 754
+// binary16; bfloat16 as the upper half of a float). Device code uses the GPU's own conversions, which round the same
+// way; only the bits of a NaN differ.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ MANTISSA_HD constexpr float half_to_float(std::uint16_t h) {
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
   if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   if (mantissa == 0) return std::bit_cast<float>(sign);
-  const int shift = std::countl_zero(mantissa) - 21;  // a subnormal: bring its first 1 to bit 10
+  const int shift = std::countl_zero(mantissa) - 21;  // subnormal: normalise, leading 1 to bit 10
   return std::bit_cast<float>(sign | ((113 - static_cast<std::uint32_t>(shift)) << 23) |
                               (((mantissa << shift) & 1023) << 13));
 #endif

@@ -1,4 +1,4 @@
-// MANTISSA_HD in front of a function: it also runs on the device.
+// MANTISSA_HD marks a function that also runs on the device.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,5 +1,5 @@
-// How often this thread has read tensors back to the host (item, to_vector) since it started. On an
-// accelerator each of these waits for the device; tests hold a training step to none.
+// How often this thread has read tensors back to the host (item, to_vector) since it started. On an accelerator each
+// read waits for the device; tests require that a training step makes none.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Indexing that mixes tensors with numbers and slices, as Python's x[...] does; what has no tensor in it is
-// x[{all, slice(1), -1}] (core/tensor.h), a view.
+// Indexing that mixes tensors with numbers and slices, as Python's x[...] does; without tensors use x[{all, slice(1),
+// -1}] (core/tensor.h), a view.
 //
 //   index(x, {all, rows})                     x[:, rows]
 //   index(x, {i, slice(1, 5), j})             x[i, 1:5, j]
@@ -10,9 +10,10 @@
 //   index_put_(x, {x < 0}, 0);                x[x < 0] = 0
 //   auto at = where(x < 0);                   torch.where(x < 0), for index(y, {at[0], at[1]})
 //
-// PyTorch's rules: a number takes its dimension away first, also as a 0-d tensor (read to the host, unless tensors are
-// neighbours). Tensors of i64 broadcast, negative ones count from the end; a mask stands for as many dimensions as it
-// has. What they pick is where the first of them was, when they are neighbours, and in front when they are not.
+// PyTorch's rules: a number first removes its dimension, also a 0-d tensor (read back to the host, unless the index
+// tensors are adjacent). i64 tensors broadcast, negative ones count from the end; a mask indexes as many dimensions as
+// it has. The indexed dimensions are placed where the first index tensor was if the index tensors are adjacent, else in
+// front.
 #pragma once
 
 #include <initializer_list>
@@ -40,22 +41,22 @@ class AnyIndex {
   Tensor tensor_;
 };
 
-// A copy with a gradient; without a tensor among the entries a view.
+// A differentiable copy; a view if no entry is a tensor.
 Tensor index(const Tensor& x, std::initializer_list<AnyIndex> entries);
-// x with `values`, which broadcast, at those places; accumulate: added to what is there. Of places that appear more
-// than once without it, any of the values may stay. Gradients reach x and values.
+// A copy of x with `values`, which broadcast, at those positions; accumulate: added to x's. For duplicate positions
+// without accumulate, it is unspecified which value is kept. Differentiable in x and values.
 Tensor index_put(const Tensor& x, std::initializer_list<AnyIndex> entries, const Tensor& values,
                  bool accumulate = false);
 Tensor index_put(const Tensor& x, std::initializer_list<AnyIndex> entries, double value, bool accumulate = false);
-// The same into x itself, which on a CPU costs what is written and not what x holds. As all that is in place
-// (core/tensor.h) it is not recorded: x must not need a gradient, but under NoGrad. Of places that appear more than
-// once the last value stays. Values have x's dtype, and lie on its device.
+// The same in place; on a CPU the cost depends on the number of elements written, not on the size of x. Like all
+// in-place operators (core/tensor.h) it is not recorded: x must not require a gradient, except under NoGrad. For
+// duplicate positions the last value is kept. Values have x's dtype and device.
 void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, const Tensor& values,
                 bool accumulate = false);
 void index_put_(const Tensor& x, std::initializer_list<AnyIndex> entries, double value, bool accumulate = false);
 
-// Where the condition is not 0: one tensor of indices i64 [count] for each of its dimensions, in row-major order. Reads
-// the condition to the host, as nonzero does.
+// Where the condition is nonzero: one i64 [count] tensor of indices for each of its dimensions, in row-major order.
+// Reads the condition back to the host, like nonzero.
 std::vector<Tensor> where(const Tensor& condition);
 
 }  // namespace mantissa

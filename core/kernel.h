@@ -1,9 +1,8 @@
 // MANTISSA_KERNEL(name, parameters...) declares a kernel and generates its dispatcher
 //   kernels::name(device, arguments...)
-// which calls the version for the device and, on the CPU, for the instruction set detected at startup.
-// There is no registry: a CPU kernel that nobody has defined is a link error. CUDA kernels are weak symbols,
-// null in a program without the CUDA backend (core/accelerator.h); tests/cuda_kernels_test.sh lists those that
-// are missing.
+// which calls the version for the device and, on the CPU, for the instruction set detected at startup. There is no
+// registry: a missing CPU kernel is a link error. CUDA kernels are weak symbols, null in a program without the CUDA
+// backend (core/accelerator.h); tests/cuda_kernels_test.sh lists those that are missing.
 //
 // Every file in core/cpu/ is compiled once per instruction set into its own namespace; it defines
 //   namespace mantissa::cpu_backend::MANTISSA_ISA { void name(parameters...) { ... } }

@@ -1,4 +1,5 @@
-// Kernels of linear_cross_entropy beside its products: core/cpu/linear_cross_entropy.cpp, cuda/linear_cross_entropy.cu.
+// Kernels of linear_cross_entropy besides its products: core/cpu/linear_cross_entropy.cpp,
+// cuda/linear_cross_entropy.cu.
 #pragma once
 
 #include "core/kernel.h"
@@ -10,7 +11,7 @@ namespace mantissa {
 // logits are held in f16. Targets and weights of classes lie dense, these in the compute dtype.
 MANTISSA_KERNEL(linear_cross_entropy_factors, const View& factors, const View& target, const View& weight,
                 std::int64_t classes, bool narrow, const CrossEntropyOptions& options)
-// The losses of rows of logits [n, C], and in their place (`gradient`) unit times the gradients.
+// The losses of rows of logits [n, C]; with `gradient`, the logits are overwritten by their gradients times unit.
 MANTISSA_KERNEL(linear_cross_entropy_rows, const View& losses, const View& logits, const View& target,
                 const View& weight, const View& factors, bool gradient, const CrossEntropyOptions& options)
 MANTISSA_KERNEL(linear_cross_entropy_loss, const View& loss, const View& losses, const View& factors,

@@ -1,7 +1,6 @@
-// The state of a dynamic loss scale and the rule by which it reacts to a verdict, written once for
-// CPU and device kernels. Both structs lie in device memory, so that no step has to ask the host.
-// The meaning of every setting is documented for users in amp/scale_policy.h; the kernel is
-// update_loss_scale (core/multi_tensor.h).
+// The state of a dynamic loss scale and the rule for updating it, shared by CPU and device kernels. Both structs are in
+// device memory, so that no step has to wait for the host. All settings are documented for users in amp/scale_policy.h;
+// the kernel is update_loss_scale (core/multi_tensor.h).
 #pragma once
 
 #include <cmath>
@@ -14,26 +13,26 @@ namespace mantissa {
 struct ScaleRule {
   double growth = 2, backoff = 0.5;
   double min = 0, max = HUGE_VAL;
-  std::int64_t interval = 2000;      // clean iterations in a row before the scale grows
-  std::int64_t hysteresis = 1;       // the overflow with this number makes the scale back off ...
+  std::int64_t interval = 2000;      // consecutive clean iterations before the scale grows
+  std::int64_t hysteresis = 1;       // number of overflows until the scale backs off ...
   bool clean_forgives = true;        // ... counted anew after a clean iteration, else only after growth
-  double tolerance = 0;              // ... if this part of the iterations since the last change overflowed
+  double tolerance = 0;              // ... if this fraction of the iterations since the last change overflowed
   bool fixed = false;                // the scale never changes
 };
 
-struct ScaleCounters {  // the first five decide, and are saved; the others are for reports
-  std::int64_t clean = 0;                 // iterations without overflow in a row: PyTorch's growth tracker
-  std::int64_t forgiven = 0;              // overflows that hysteresis has let pass
+struct ScaleCounters {  // the first five determine the scale and are saved; the others are for reports
+  std::int64_t clean = 0;                 // consecutive iterations without overflow: PyTorch's growth tracker
+  std::int64_t forgiven = 0;              // overflows tolerated by hysteresis
   std::int64_t iterations = 0, overflows = 0;  // since the scale last changed
-  std::int64_t at_floor = 0;              // backoffs in a row that the minimum prevented
+  std::int64_t at_floor = 0;              // consecutive backoffs that the minimum prevented
   std::int64_t updates = 0, skipped = 0;  // since the start
-  std::int64_t forward_failures = 0;      // of these, with a loss that was itself inf or NaN
+  std::int64_t forward_failures = 0;      // skipped ones whose loss was itself inf or NaN
   std::int64_t last_skipped = 0;          // 1 when the last iteration was skipped
   double burst = 0;                       // the smallest scale that overflowed since the last clean iteration
-  double scale_now = 0;                   // what the last advance() has left
+  double scale_now = 0;                   // scale after the last advance()
 
-  // `used` is the scale of this iteration's gradients: the current one, unless optimizer steps lag behind
-  // the forward passes. A loss that is not finite says nothing about the scale: only the counts change.
+  // `used` is the scale of this iteration's gradients: the current one, unless optimizer steps lag behind the forward
+  // passes. A loss that is not finite says nothing about the scale: only the counters change.
   MANTISSA_HD void advance(float& scale, const ScaleRule& rule, bool overflow, bool forward_failed, double used) {
     ++updates;
     last_skipped = overflow || forward_failed;
@@ -91,28 +90,28 @@ struct ScaleCounters {  // the first five decide, and are saved; the others are 
   }
 };
 
-// What one pass over the gradients of an optimizer found. Doubles, so that it can be a tensor.
+// What one pass over the gradients of an optimizer found. All doubles, so that it can be stored as a tensor.
 struct GradientSummary {
   double square_sum = 0;   // of the unscaled gradients
-  double largest = 0;      // magnitude; NaN elements are left out
+  double largest = 0;      // absolute value; ignores NaN elements
   double infs = 0, nans = 0;
-  double first_bad = -1;   // GradientView::index of the first gradient with one of these, -1: none
+  double first_bad = -1;   // GradientView::index of the first gradient with inf or NaN; -1: none
 };
 
-// The last overflows, oldest overwritten first.
+// The last overflows in a ring buffer.
 struct OverflowRecord {
   std::int64_t update = 0;           // which iteration, counted from 1
-  std::int64_t optimizer = -1;       // number given by the scaler; -1: the loss itself was not finite
+  std::int64_t optimizer = -1;       // assigned by the scaler; -1: the loss itself was not finite
   std::int64_t parameter = -1;
-  std::int64_t infs = 0, nans = 0;   // elements, over all gradients of the optimizer
-  double scale = 0;                  // the gradients had been scaled by
+  std::int64_t infs = 0, nans = 0;   // element counts, over all gradients of the optimizer
+  double scale = 0;                  // by which the gradients had been scaled
 };
-// What the gradients of one optimizer said about the scale.
+// What one optimizer's gradients say about the scale.
 struct Verdict {
   const bool* found_inf = nullptr;
   const GradientSummary* summary = nullptr;
   std::int64_t optimizer = 0;    // for reports
-  const float* scale = nullptr;  // these gradients had; null: the current one
+  const float* scale = nullptr;  // scale of these gradients; null: the current one
 };
 struct ScalerState {
   static constexpr int capacity = 32;
@@ -123,7 +122,7 @@ struct ScalerState {
 
   MANTISSA_HD void record(const OverflowRecord& r) { overflows[recorded++ % capacity] = r; }
 
-  // One iteration: records overflows, joins the verdicts by or, and lets the scale follow the rule.
+  // One iteration: records overflows, combines the verdicts by or, and updates the scale by the rule.
   MANTISSA_HD void iterate(float& scale, const Verdict* verdicts, std::int64_t count, bool forward_failed,
                            const ScaleRule& rule) {
     const std::int64_t update = counters.updates + 1;
@@ -133,7 +132,7 @@ struct ScalerState {
     r.scale = current;
     if (forward_failed) record(r);
     bool overflow = false;
-    double bad_used = 0, good_used = 0;  // the smallest scale that overflowed, or was clean
+    double bad_used = 0, good_used = 0;  // the smallest scale that overflowed, and the smallest that was clean
     square_sum = largest = 0;
     for (std::int64_t k = 0; k < count; ++k) {
       const Verdict& v = verdicts[k];
