@@ -1,6 +1,6 @@
-// Hunting NaN: inside `AnomalyMode guard;` every operator checks its result, and backward checks
-// every gradient, so that the first NaN names the operator that made it and how the computation got
-// there. Costs a pass over every result. Per thread. Follows torch.autograd.detect_anomaly.
+// NaN detection: inside `AnomalyMode guard;` every operator checks its result, and backward checks every gradient, so
+// that the first NaN is reported with the operator that produced it and the chain of operators before it. Costs a pass
+// over every result. Per thread. Follows torch.autograd.detect_anomaly.
 //
 //   AnomalyMode guard;
 //   loss = net(x);   // throws `log(x: f32[3]): the result contains NaN; computed by leaf -> relu -> log`
@@ -29,11 +29,11 @@ class [[nodiscard]] AnomalyMode {
 namespace autograd {
 
 bool has_nan(const Tensor& x);  // false for undefined and integer tensors
-// "leaf -> linear -> relu": the operators that led to `node`, along first inputs, the last ones only.
+// "leaf -> linear -> relu": the last operators that led to `node`, following first inputs.
 std::string forward_chain(const Node& node);
-// Throws when the result of an operator contains NaN.
+// Throws if an operator's result contains NaN.
 void check_result(const Tensor& y, std::span<const Tensor* const> inputs);
-// The message for a NaN in gradient `input` of path[0]; the rest of `path` leads back to the root.
+// The error for a NaN in gradient `input` of path[0]; the rest of `path` leads back to the root.
 [[noreturn]] void fail_nan_gradient(std::size_t input, std::span<const Node* const> path);
 
 }  // namespace autograd

@@ -1,5 +1,5 @@
-// The engine: takes the pending node with the largest id, runs its rules and adds what they give to the gradients of
-// its inputs (autograd/pending.h), until nothing is pending.
+// The engine: takes the pending node with the largest id, runs its rules and adds the results to the gradients of its
+// inputs (autograd/pending.h), until nothing is pending.
 #include "autograd/backward.h"
 
 #include <algorithm>
@@ -25,11 +25,11 @@ using autograd::NodeRef;
 using autograd::Part;
 using autograd::PendingGradients;
 
-// What grad() asks for.
+// What grad() captures.
 struct Captures {
   std::unordered_map<const Node*, Tensor> gradients;  // the nodes of grad()'s inputs
   std::unordered_set<const Node*> needed;             // nodes with an edge on the way to one of them
-  bool stop = false;                                  // what lies behind one of them is not walked
+  bool stop = false;                                  // do not continue past the captured nodes
   bool reaches(const Node* n) const { return gradients.contains(n) || needed.contains(n); }
   bool stops_at(const Node* n) const { return stop && gradients.contains(n); }
 };
@@ -51,7 +51,7 @@ void accumulate_in_leaf(LeafNode& leaf, Tensor g, bool create_graph) {
   }
 }
 
-// Anomaly mode: for each node that ran, the node that first sent it a gradient.
+// Anomaly mode: for each node that ran, the node that first contributed to its gradient.
 using Parents = std::unordered_map<const Node*, const Node*>;
 void check_for_nan(const Node& node, std::span<const Tensor> gradients, const Parents& parents) {
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -64,12 +64,12 @@ void check_for_nan(const Node& node, std::span<const Tensor> gradients, const Pa
   }
 }
 
-class ModeGuard {  // backward runs in the dtypes of the forward, whatever region it is called from
+class ModeGuard {  // backward runs in the dtypes of forward, whatever autocast region it is called from
  public:
   explicit ModeGuard(bool create_graph) : before_(context()) {
     context().grad_enabled = context().create_graph = create_graph;
     context().autocast = {.depth = before_.autocast.depth};
-    context().anomaly = false;  // a rule may pass through a NaN that it masks: only its result counts
+    context().anomaly = false;  // a rule may produce NaN internally and mask it: only its result is checked
   }
   ~ModeGuard() { context() = before_; }
   bool anomaly() const { return before_.anomaly; }
@@ -88,13 +88,13 @@ void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captur
   const bool plain = !create_graph && !modes.anomaly();
   const Node::Pass pass{.last = !retain_graph, .to_leaves = plain && !captures};
   Parents parents;
-  Part part;  // one for all nodes: most are none
+  Part part;  // reused for all nodes, most of which are no part
   Tensor few[8];
   std::vector<Tensor> many;
   while (!pending.empty()) {
     PendingGradients::Entry p = pending.take_next();
     Node& node = *p.node.get();
-    if (node.is_leaf()) {  // a shadow's gradient comes in the shadow's dtype; hooks and grad() see the leaf's
+    if (node.is_leaf()) {  // a shadow's gradient arrives in the shadow's dtype; hooks and grad() see the leaf's
       const Dtype dtype = static_cast<LeafNode&>(node).dtype();
       if ((captures || (node.has_hooks() && node.hooks().calls())) && p.gradient.dtype() != dtype)
         p.gradient = cast(p.gradient, dtype);
@@ -139,7 +139,7 @@ void run(PendingGradients& pending, bool retain_graph, bool create_graph, Captur
   whole.end();
 }
 
-// `name` is what the program called, for errors.
+// `name`: the function the user called, for errors.
 PendingGradients start(const char* name, std::span<const Tensor> roots, std::span<const Tensor> gradients,
                        bool create_graph) {
   check(gradients.empty() || gradients.size() == roots.size(), name, ": ", gradients.size(), " gradients given for ",
@@ -163,8 +163,8 @@ PendingGradients start(const char* name, std::span<const Tensor> roots, std::spa
   return pending;
 }
 
-// Marks every node with an edge that leads to one of the captured nodes; only these run. No captured
-// node has a smaller id than the smallest of them, so the search stops there.
+// Marks every node with an edge on a path to one of the captured nodes; only these run. The search stops at the
+// smallest id of the captured nodes, which no node on such a path can be below.
 void mark_needed(std::span<const Tensor> roots, Captures& captures) {
   std::uint64_t smallest = UINT64_MAX;
   for (auto& [node, g] : captures.gradients) smallest = std::min(smallest, node->id());

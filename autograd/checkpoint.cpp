@@ -1,6 +1,6 @@
-// A checkpoint is a node whose edges are everything outside that the computation depends on: the
-// boundary. It is found by recording fn once in forward and dropping the record; backward records fn
-// again and asks the engine for the gradients at the boundary, which flow on as those of any node.
+// A checkpoint is a node whose edges are the boundary: everything outside that the computation depends on. It is found
+// by recording fn once in forward and dropping the record; backward records fn again and asks the engine for the
+// gradients at the boundary, which propagate like those of any node.
 #include "autograd/checkpoint.h"
 
 #include <unordered_set>
@@ -18,7 +18,7 @@ using autograd::Node;
 using autograd::NodeRef;
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// The nodes made before `first` that `result` was computed from, each once.
+// The nodes with ids below `first` that `result` was computed from, each once.
 std::vector<NodeRef> find_boundary(const NodeRef& result, std::uint64_t first) {
   std::vector<NodeRef> boundary;
   std::vector<const Node*> inside;
@@ -35,7 +35,7 @@ std::vector<NodeRef> find_boundary(const NodeRef& result, std::uint64_t first) {
   return boundary;
 }
 
-// The modes and random numbers of forward, for a while.
+// Temporarily restores the modes and random state of forward.
 class Replay {
  public:
   Replay(const Context& modes, RngState random) : modes_(context()), random_(random), scope_(random_) {

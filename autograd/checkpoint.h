@@ -1,13 +1,13 @@
-// checkpoint(fn, x...): computes fn(x...) without keeping what its operators save, and runs fn again
-// in backward: memory for time. Follows torch.utils.checkpoint.
+// checkpoint(fn, x...): computes fn(x...) without keeping the tensors that its operators save, and runs fn again in
+// backward: trades time for memory. Follows torch.utils.checkpoint.
 //
 //   Tensor y = checkpoint([&](const Tensor& x) { return block(x); }, x);
 //
-// fn is called with the same inputs, random numbers (so dropout draws the same mask) and autocast
-// region as in forward, and must be a function of them: state it changes, such as the running
-// statistics of batch_norm, is changed twice. Gradients reach the inputs, and also the parameters
-// and other tensors that fn captures; grad(), hooks and create_graph work through it.
-// fn is copied, and must stay callable until backward: what it captures by reference has to live on.
+// fn is called with the same inputs, random numbers (so dropout draws the same mask) and autocast region as in forward,
+// and must be a function of them: state it changes, such as the running statistics of batch_norm, is changed twice.
+// Gradients reach the inputs, and also the parameters and other tensors that fn captures; grad(), hooks and
+// create_graph work through it. fn is copied and called in backward: whatever it captures by reference must outlive
+// that.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace mantissa {
 
-// One result; `inputs` may be empty, or undefined tensors.
+// Returns one tensor; `inputs` may be empty or contain undefined tensors.
 Tensor checkpoint(std::function<Tensor(const std::vector<Tensor>&)> fn, std::vector<Tensor> inputs);
 
 template <class F, class... T>

@@ -10,8 +10,8 @@ namespace {
 using Tensors = std::vector<Tensor>;
 long number(std::size_t i) { return static_cast<long>(i); }
 
-// The tensors that f is called with: they share the values of the inputs, and are a node of their own, so that what
-// else refers to an input stays constant.
+// The tensors that f is called with: they share the inputs' values but have nodes of their own, so that other
+// references to an input stay constant.
 Tensors own_inputs(const char* name, const Tensors& inputs, bool create_graph) {
   check(!inputs.empty(), name, ": needs at least one input");
   Tensors own;
@@ -48,7 +48,7 @@ void check_vectors(const char* name, const char* of, const Tensors& v, const Ten
   }
 }
 
-// Gradients of the roots that have some, zeros where an input takes no part; with strict that is an error.
+// Gradients of the roots that require one; zeros for inputs they do not depend on, or an error with strict.
 Tensors gradients(const char* name, const Tensors& roots, const Tensors& x, const Tensors& v,
                   const FunctionalOptions& o, bool create_graph) {
   Tensors used, weights;
@@ -73,7 +73,7 @@ Tensors ones_for(const Tensors& y) {
   for (const Tensor& t : y) v.push_back(ones_like(t).detach());
   return v;
 }
-// Results leave their graph unless the caller asked for it.
+// Detaches the results unless create_graph.
 Tensors leaving(Tensors t, bool create_graph) {
   if (!create_graph)
     for (Tensor& one : t) one = one.detach();
@@ -129,8 +129,8 @@ Products vjp(const TensorFunction& f, const Tensors& inputs, const Tensors& v, F
   return {leaving(y, o.create_graph), leaving(g, o.create_graph)};
 }
 
-// The product u^T J is linear in u, and its derivative with respect to u, times v, is J v: the value of u does not
-// matter.
+// The product u^T J is linear in u, and its derivative with respect to u, times v, is J v: the value of u is
+// irrelevant.
 Products jvp(const TensorFunction& f, const Tensors& inputs, const Tensors& v, FunctionalOptions o) {
   const EnableGrad record;
   const Tensors x = own_inputs("jvp", inputs, o.create_graph), y = results_of("jvp", f, x);

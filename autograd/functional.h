@@ -5,11 +5,11 @@
 //   const Tensor h = hessian([](const Tensor& x) { return sum(x * x * x); }, x);    // [inputs..., inputs...]
 //   const auto [y, g] = hvp(loss, x, v);                                            // H v without H
 //
-// The function is called with tensors of its own that share the inputs' values: nothing is added to any .grad(), and
-// what else it refers to (the weights of a module) counts as constant. The results take no part in differentiation,
-// unless create_graph is set: then they are differentiable in the inputs that require a gradient and in what the
-// function refers to. A Jacobian costs one backward pass for each element of the results, a Hessian one for each
-// element of the inputs.
+// The function is called with new tensors that share the inputs' values: no .grad() is modified, and everything else it
+// refers to (e.g. a module's weights) counts as constant. The results take no part in differentiation, unless
+// create_graph is set: then they are differentiable with respect to the inputs that require a gradient and to what the
+// function refers to. A Jacobian costs one backward pass per element of the results, a Hessian one per element of the
+// inputs.
 #pragma once
 
 #include <concepts>
@@ -25,26 +25,26 @@ struct FunctionalOptions {
   bool strict = false;  // a result that does not depend on an input is an error instead of zeros
 };
 
-// [i][j]: the derivatives of result i with respect to input j, of shape [result i's..., input j's...].
+// [i][j]: the derivatives of result i with respect to input j, of shape [shape of result i..., shape of input j...].
 std::vector<std::vector<Tensor>> jacobian(const TensorFunction& f, const std::vector<Tensor>& inputs,
                                           FunctionalOptions = {});
-// [i][j]: the second derivatives of f, which must have one result of one element, with respect to inputs i and j, of
-// shape [input i's..., input j's...].
+// [i][j]: the second derivatives of f, which must return a single element, with respect to inputs i and j, of shape
+// [shape of input i..., shape of input j...].
 std::vector<std::vector<Tensor>> hessian(const TensorFunction& f, const std::vector<Tensor>& inputs,
                                          FunctionalOptions = {});
 
-// What f gave, and a product with its derivatives, one tensor for each result or input.
+// The results of f, and a product with its derivatives: one tensor per input (vjp, hvp) or result (jvp).
 struct Products {
   std::vector<Tensor> results, products;
 };
-// v^T J, shaped as the inputs: v are shaped as the results and may be left out for one result of one element.
+// v^T J, shaped like the inputs; v are shaped like the results and may be omitted for a single result of one element.
 Products vjp(const TensorFunction& f, const std::vector<Tensor>& inputs, const std::vector<Tensor>& v = {},
              FunctionalOptions = {});
-// J v, shaped as the results: v are shaped as the inputs. By differentiating the product of above once more, so that
-// every operator in f needs a second derivative.
+// J v, shaped like the results; v are shaped like the inputs. Computed by differentiating vjp, so every operator in f
+// must be twice differentiable.
 Products jvp(const TensorFunction& f, const std::vector<Tensor>& inputs, const std::vector<Tensor>& v,
              FunctionalOptions = {});
-// H v = v^T H, the Hessian being symmetric; f has one result of one element. The cost of two backward passes.
+// H v = v^T H (the Hessian is symmetric); f returns a single element. Costs two backward passes.
 Products hvp(const TensorFunction& f, const std::vector<Tensor>& inputs, const std::vector<Tensor>& v,
              FunctionalOptions = {});
 inline Products vhp(const TensorFunction& f, const std::vector<Tensor>& inputs, const std::vector<Tensor>& v,

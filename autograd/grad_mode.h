@@ -1,7 +1,7 @@
-// NoGrad guard: nothing is recorded in its scope. EnableGrad undoes it inside. Per thread.
-// InferenceMode is a NoGrad that nothing undoes inside: for serving and evaluation, where a part that
-// enables gradients by itself must not start recording. Tensors made there are ordinary constants
-// afterwards (PyTorch forbids their use in training; here nothing depends on it).
+// NoGrad guard: nothing is recorded in its scope. EnableGrad inside it reverts that. Per thread. InferenceMode is a
+// NoGrad that EnableGrad cannot revert: for serving and evaluation, where code that enables gradients by itself must
+// not start recording. Tensors created there are ordinary constants afterwards (PyTorch forbids their use in training;
+// here nothing depends on it).
 #pragma once
 
 #include "core/context.h"

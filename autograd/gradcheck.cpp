@@ -13,7 +13,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// A tensor's elements by row-major number, whatever its strides.
+// A tensor's element by row-major index, whatever its strides.
 double& element(const Tensor& x, std::int64_t i) {
   std::int64_t offset = 0;
   for (int d = x.dim() - 1; d >= 0; --d) {
@@ -52,7 +52,7 @@ std::int64_t count(const Tensors& x) {
   return n;
 }
 
-// Restores an input that was moved, also when the function throws.
+// Restores a modified input, also if the function throws.
 struct PutBack {
   explicit PutBack(const Tensor& t) : x(t), before(t.detach().clone()) {}
   ~PutBack() {
@@ -92,7 +92,7 @@ class Checker {
   }
 
  private:
-  // The results that carry gradients: the same ones whether this call is recorded or not.
+  // The results that require gradients: the same ones whether this call is recorded or not.
   Tensors call() {
     const Tensors all = fn_(inputs_);
     if (picked_.empty()) {
@@ -109,7 +109,7 @@ class Checker {
   Tensors evaluate() {
     const NoGrad quiet;
     Tensors y = call();
-    for (Tensor& t : y) t = t.detach().clone();  // a result may be a view of an input that is about to move
+    for (Tensor& t : y) t = t.detach().clone();  // a result may be a view of an input that is about to be modified
     return y;
   }
   Tensors gradients(const Tensors& cotangents) {
@@ -145,9 +145,9 @@ class Checker {
     return std::abs(analytic - numeric) <= o_.atol + o_.rtol * std::abs(numeric);
   }
 
-  // Every derivative of every result element by every input element.
+  // The full Jacobian: all result elements by all input elements.
   void compare_jacobians() {
-    std::vector<Tensors> rows;  // per result element the gradients of the inputs
+    std::vector<Tensors> rows;  // for each result element, the gradients of the inputs
     for (std::size_t r = 0; r < results_.size(); ++r) {
       for (std::int64_t m = 0; m < results_[r].numel(); ++m) {
         Tensors v;
@@ -210,7 +210,7 @@ class Checker {
   const Tensors& inputs_;
   const GradcheckOptions& o_;
   Tensors checked_;                 // the inputs that require a gradient ...
-  std::vector<std::size_t> index_;  // ... and their numbers
+  std::vector<std::size_t> index_;  // ... and their indices
   std::vector<std::size_t> picked_;
   Tensors results_;
   std::uint64_t stream_ = 0;

@@ -37,7 +37,7 @@ Tensor settled_gradient(LeafNode& leaf) {
   if (pending.recorded && !is_recording(g.device())) return dense;
   if (!dense.is_same(g)) Tensor(g).copy_(dense);
   else g.storage()->written_by("unscale_");
-  GradientTags& tags = leaf.hooks().tags;  // they still hold: this is no change by the user
+  GradientTags& tags = leaf.hooks().tags;  // the tags stay valid: this is not a change by the user
   tags.version = g.storage()->version();
   pending = {};
   return g;

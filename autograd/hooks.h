@@ -13,18 +13,17 @@
 namespace mantissa {
 namespace autograd {
 
-// Which loss scales the gradient of a leaf carries, as numbers that the loss scaler gives out
-// (amp/scale_ledger.h): one for each scale among the losses whose gradients were summed. Empty: not known, as
-// when it was set by hand.
+// The loss scales that a leaf's gradient carries, as ids assigned by the loss scaler (amp/scale_ledger.h): one for each
+// scale among the losses whose gradients were summed. Empty: unknown, e.g. if the gradient was set by hand.
 struct GradientTags {
   std::vector<std::uint64_t> tags;
-  std::uint32_t version = 0;  // of the gradient's storage when they were noted: if it has another, somebody
-                              // has changed the gradient since
+  std::uint32_t version = 0;  // of the gradient's storage when the tags were set: if it differs, the
+                              // gradient has been changed since
 };
-// Called from a hook: the gradients of the backward pass that runs in this thread carry this scale too.
+// Called from a hook: the gradients of this thread's running backward pass also carry this scale.
 void tag_running_backward(std::uint64_t tag);
 
-class RunningTags {  // a backward pass starts without tags
+class RunningTags {  // tags of a backward pass, initially none
  public:
   RunningTags();
   ~RunningTags();
@@ -35,16 +34,16 @@ class RunningTags {  // a backward pass starts without tags
   std::vector<std::uint64_t> before_;
 };
 
-// What an optimizer has done to a leaf's gradient while it read it, and not yet in memory (amp/grad_scaler.h). Whoever
-// asks for the gradient, or adds to it, finds it done.
+// Scaling that an optimizer applied to a leaf's gradient while reading it, but not yet in memory (amp/grad_scaler.h).
+// It is applied before anyone else reads the gradient or adds to it.
 struct PendingScaling {
-  Tensor scale;         // f32, 0-d: the gradient is to be divided by it; undefined: nothing is pending
-  Tensor norm;          // f32, 0-d, of all gradients: then clip to max_norm; undefined: do not
+  Tensor scale;         // f32, 0-d: divide the gradient by it; undefined: nothing is pending
+  Tensor norm;          // f32, 0-d, norm of all gradients: then clip to max_norm; undefined: do not clip
   double max_norm = 0;
-  // by a graph, whose every replay writes the gradient anew: outside it is read as a scaled copy
+  // recorded in a graph, each replay of which writes the gradient anew: outside it is read as a scaled copy
   bool recorded = false;
 };
-// Whether nobody but the leaf itself holds its gradient: only then may something be left pending.
+// Whether only the leaf itself holds its gradient: only then may scaling be left pending.
 bool holds_gradient_alone(const Tensor& leaf);
 void leave_pending(const Tensor& leaf, PendingScaling pending);
 
@@ -55,9 +54,9 @@ struct Hooks {
   PendingScaling pending;
   bool calls() const { return !on_grad.empty() || !on_accumulated.empty(); }
 };
-// The leaf's gradient with nothing pending: in memory, or a copy (PendingScaling::recorded).
+// The leaf's gradient with pending scaling applied: in memory, or in a copy (PendingScaling::recorded).
 Tensor settled_gradient(LeafNode& leaf);
-Node& node_for_hook(const Tensor& x);  // throws when x takes no part in differentiation
+Node& node_for_hook(const Tensor& x);  // throws if x takes no part in differentiation
 
 }  // namespace autograd
 

@@ -1,4 +1,5 @@
-// What a leaf keeps: its gradient with the loss scales that it carries, and its shadow. And what Tensor says of leaves.
+// The state of a leaf: its gradient with the loss scales that it carries, and its shadow; and Tensor's members about
+// leaves.
 #include <algorithm>
 #include <utility>
 
@@ -74,7 +75,7 @@ LeafNode::Update::Update(LeafNode& leaf)
   }
   as_noted_ = leaf.grad.defined() && leaf.grad.storage()->version() == leaf.hooks().tags.version;
   std::vector<std::uint64_t>& tags = leaf.hooks().tags.tags;
-  tags.reserve(tags.size() + running_tags.size());  // the destructor must not need memory
+  tags.reserve(tags.size() + running_tags.size());  // the destructor must not allocate
 }
 LeafNode::Update::~Update() {
   if (!tagged_ || !leaf_.grad.defined()) return;
@@ -109,7 +110,7 @@ Tensor Tensor::grad() const {
   autograd::LeafNode* leaf = defined() ? autograd::leaf_of(*this) : nullptr;
   if (!leaf) return {};
   if (leaf->has_hooks()) [[unlikely]] {
-    const std::lock_guard lock(leaf->mutex);  // several threads may look at a gradient, and the first settles it
+    const std::lock_guard lock(leaf->mutex);  // several threads may read a gradient; the first applies pending scaling
     return autograd::settled_gradient(*leaf);
   }
   return leaf->grad;

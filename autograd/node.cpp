@@ -18,11 +18,11 @@ Hooks& Node::hooks() {
 
 void retain(Node* n) noexcept { n->retain(); }
 
-// Destroying a node drops its edges, which may destroy their nodes, and so on: a graph a million
-// nodes deep would overflow the stack. Nodes dropped while another is being destroyed wait in a list.
+// Destroying a node drops its edges, which may destroy their nodes, and so on: a graph a million nodes deep would
+// overflow the stack. Nodes released while another is being destroyed are queued instead.
 void release(Node* n) noexcept {
   if (!n->drop()) return;
-  struct Waiting {  // the first few without asking for memory
+  struct Waiting {  // the first few without allocating
     Node* few[32];
     std::size_t count = 0;
     std::vector<Node*> more;
@@ -61,8 +61,8 @@ Tensor fit_gradient(Tensor g, const InputMeta& input, const NodeRef& edge) {
 Destination destination_of(const NodeRef& edge, const InputMeta& input, Node::Pass pass) {
   if (!edge || !edge->is_leaf() || context().create_graph) return {input.dtype, nullptr};
   auto& leaf = *static_cast<LeafNode*>(edge.get());
-  // In halves sums of many passes would be lost, and f64 is for comparing with: a second pass
-  // adds exactly what the first did.
+  // In f16 or bf16, sums of many passes would lose precision; in f64, which is used for comparisons, a second pass must
+  // add exactly what the first did.
   if (leaf.dtype() != f32 || input.dtype == f64) return {input.dtype, nullptr};
   return {f32, pass.to_leaves && !(leaf.has_hooks() && leaf.hooks().calls()) ? &leaf : nullptr};
 }

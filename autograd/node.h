@@ -1,9 +1,10 @@
-// The graph that backward walks. A Node is made by each recorded operator; its edges lead to the
-// nodes of its inputs. Ids grow with creation, and a consumer is always made after its producers,
-// so descending id is a valid reverse order: the engine (autograd/backward.cpp) needs no other.
+// The graph that backward traverses. Each recorded operator creates a Node; its edges lead to the nodes of its inputs.
+// Ids increase with creation, and a consumer is always created after its producers, so descending id is a valid reverse
+// order: the engine (autograd/backward.cpp) needs no other.
 //
-// A leaf (a parameter) has a LeafNode, which owns the gradient. Nothing points from the graph back
-// to tensors, so there are no cycles. A shadow - the same parameter in a lower precision
+// A leaf (a parameter) has a LeafNode, which owns the gradient. The graph has no references back to tensors, so there
+// are no cycles. A shadow, the same parameter in a lower precision (amp/autocast.h), simply shares the parameter's
+// LeafNode.
 // (amp/autocast.h) - simply shares the parameter's LeafNode.
 #pragma once
 
@@ -26,7 +27,7 @@ class Node : public RefCounted {
   virtual ~Node();
 
   std::uint64_t id() const { return id_; }
-  // Takes an id: every node made later has a larger one.
+  // Allocates an id: every node created later has a larger one.
   static std::uint64_t next_id() {
     static constinit std::atomic<std::uint64_t> counter{1};
     return counter.fetch_add(1, std::memory_order_relaxed);
@@ -38,14 +39,14 @@ class Node : public RefCounted {
   // Non-null (the metadata of input 0) if backward() accumulates into input 0 by itself: input_gradients[0] then holds
   // the gradient accumulated so far, contiguous or undefined. For other nodes all input_gradients start undefined.
   virtual const InputMeta* adds_to() const { return nullptr; }
-  struct Pass {  // what the running backward pass allows
+  struct Pass {  // permissions in the running backward pass
     // the graph is not retained, so a node may give its saved tensors to its rules, which may overwrite them
     // (autograd/last_owner.h)
     bool last = false;
     bool to_leaves = false;  // rules may add to gradients of leaves (autograd/place.h)
   };
-  // Computes the gradients of the inputs that have an edge from the gradient of result 0. One left
-  // undefined is zero, or has been added to its leaf already (Pass::to_leaves).
+  // Computes, from the gradient of result 0, the gradients of the inputs that have an edge. One left undefined is zero,
+  // or has already been added to its leaf (Pass::to_leaves).
   virtual void backward(Tensor gradient, std::span<Tensor> input_gradients, Pass pass) = 0;
   virtual void release_saved() {}
   // Whether the gradient of the only input is that of result 0 in one part and zero elsewhere; sets the part.
@@ -73,13 +74,13 @@ class LeafNode final : public Node {
   bool is_leaf() const override { return true; }
   void backward(Tensor, std::span<Tensor>, Pass) override {}
 
-  // Adds to the gradient: takes `g` over when nobody else holds it, else adds in place (into the
-  // leaf's dtype). With create_graph the sum is a recorded operator. Locked: backward passes of
-  // several threads may meet in one leaf (in unspecified order).
+  // Adds to the gradient: takes `g` over if no one else holds it, else adds in place (in the leaf's dtype). With
+  // create_graph the sum is a recorded operator. Locked: backward passes of several threads may reach the same leaf (in
+  // unspecified order).
   void accumulate(Tensor g, bool create_graph);
 
-  // While it lives, this thread may change `grad`: it holds the lock and has settled pending scalings. At its end the
-  // gradient is tagged with the loss scales of the running backward pass (amp/scale_ledger.h).
+  // While it exists, this thread may modify `grad`: it holds the lock and has applied pending scalings. Its destructor
+  // tags the gradient with the loss scales of the running backward pass (amp/scale_ledger.h).
   class Update {
    public:
     explicit Update(LeafNode& leaf);
@@ -95,14 +96,14 @@ class LeafNode final : public Node {
   Tensor grad;
   Tensor shadow;                     // the leaf's value in a lower precision (set_shadow) ...
   std::uint32_t shadow_version = 0;  // ... valid while the leaf's storage has this version
-  int shadow_holders = 0;            // autocast regions that still use the shadow; the last one to end drops it
+  int shadow_holders = 0;            // autocast regions still using the shadow; the last to end drops it
   std::atomic<bool> unlisted = false;  // autograd/unlisted.h
   std::mutex mutex;
 
-  // Under the mutex. An undefined tensor drops the shadow.
+  // Requires the mutex. An undefined tensor drops the shadow.
   void set_shadow(Tensor fresh, std::uint32_t version);
-  static std::int64_t shadow_bytes();       // of all leaves, now
-  static std::int64_t peak_shadow_bytes();  // the largest value since the start or the last reset
+  static std::int64_t shadow_bytes();       // current total over all leaves
+  static std::int64_t peak_shadow_bytes();  // maximum since the start or the last reset
   static void reset_peak_shadow_bytes();
 
   const Dims& sizes() const { return sizes_; }
@@ -117,16 +118,16 @@ class LeafNode final : public Node {
 
 void forget_unlisted(LeafNode& leaf);  // autograd/unlisted.cpp
 
-// The node of a leaf; null for the result of an operator and for a tensor that requires no gradient.
+// The LeafNode of a leaf; null for the result of an operator and for a tensor that requires no gradient.
 inline LeafNode* leaf_of(const Tensor& t) {
   Node* node = t.impl()->node.get();
   return node && node->is_leaf() ? static_cast<LeafNode*>(node) : nullptr;
 }
 
-// Sums away what broadcasting had repeated and casts to the dtype the input had, or leaves that of the leaf that `edge`
-// leads to: the gradient of a shadow may be as wide as the parameter's.
+// Sums over broadcast dims and casts to the input's dtype, or keeps the dtype of the leaf that `edge` leads to: the
+// gradient of a shadow may be as wide as the parameter's.
 Tensor fit_gradient(Tensor g, const InputMeta& input, const NodeRef& edge);
-// Where the gradient of `input` goes.
+// Destination of the gradient of `input`.
 Destination destination_of(const NodeRef& edge, const InputMeta& input, Node::Pass pass);
 
 // A tensor kept for backward, and the version of its storage at that time.

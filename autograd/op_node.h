@@ -1,5 +1,5 @@
-// OpNode<Op>: the node of one recorded operator. It holds the operator's attributes and exactly
-// the tensors that its gradient rules ask for (autograd/rule.h).
+// OpNode<Op>: the node of one recorded operator. It stores the operator's attributes and exactly the tensors that its
+// gradient rules need (autograd/rule.h).
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace mantissa::autograd {
 
-// Inputs: a fixed number, or -1 for a list whose length is known when recording.
+// Inputs: a fixed number, or -1 for a list whose length is only known at recording.
 template <class T, int n> struct FixedOrList { using type = std::array<T, static_cast<std::size_t>(n)>; };
 template <class T> struct FixedOrList<T, -1> { using type = std::vector<T>; };
 
@@ -20,7 +20,7 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
   template <class T> using PerInput = typename FixedOrList<T, inputs>::type;
 
  public:
-  // `x` are the inputs after autocast, `y` the results.
+  // `x`: the inputs after autocast; `y`: the results.
   OpNode(const Op& op, std::span<const Tensor* const> x, std::span<const Tensor> y) : Node(Op::name), op_(op) {
     if constexpr (inputs < 0) {
       edges_.resize(x.size());
@@ -40,14 +40,14 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
       if (bits >> i & 1) saved_inputs_[i].save(*x[i]);
     }
     for (int k = 0; k < outputs; ++k) {
-      if (bits >> (32 + k) & 1) saved_outputs_[k].save(y[k].detach());  // without its node: no cycle
+      if (bits >> (32 + k) & 1) saved_outputs_[k].save(y[k].detach());  // without its node, which would be a cycle
     }
   }
 
   const InputMeta* adds_to() const override { return takes_arrived(Op::vjp()) ? &meta_[0] : nullptr; }
   void backward(Tensor g, std::span<Tensor> grads, Pass pass) override {
     if (released_) fail_second_backward(Op::name);
-    if (pass.last) released_ = true;  // from here on, rules take what was saved
+    if (pass.last) released_ = true;  // from here on, rules take over the saved tensors
     run_rules(Op::vjp(), g, grads, pass);
   }
 
@@ -66,7 +66,7 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
   }
 
  private:
-  // What rules are given. The last rule to run gets the node's own handles, which it may reuse.
+  // What rules may take. The last rule to run gets the node's own handles, which it may reuse.
   struct Given {
     Tensor& gradient;
     bool own_gradient, own_saved;
@@ -89,7 +89,7 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
     }
   }
   template <class F> void run_rules(const Joint<F>& r, Tensor& g, std::span<Tensor> grads, Pass pass) {
-    // an array, or for a list of inputs a vector
+    // an array; for a list of inputs a vector
     auto all = call(r.rule, Given{g, true, pass.last, pass, grads.data()});
     for (std::size_t i = 0; i < grads.size(); ++i) {
       if (edges_[i]) grads[i] = fit_gradient(std::move(all[i]), meta_[i], edges_[i]);
@@ -118,7 +118,7 @@ class OpNode final : public Node, public Pooled<OpNode<Op, inputs, outputs>> {
   template <int k> Out<k> argument(Out<k>*, const Given& given) {
     const Tensor& y = saved_outputs_[k].unpack(Op::name, "result");
     if (k > 0 || !context().create_graph) return Out<k>{give(saved_outputs_[k].tensor, given.own_saved)};
-    Tensor attached = y.detach();  // in a recorded backward the result is again this node's
+    Tensor attached = y.detach();  // in a recorded backward pass the result is attached to this node again
     attached.impl()->node = NodeRef(this);
     return Out<k>{attached};
   }

@@ -6,12 +6,12 @@
 namespace mantissa::autograd {
 namespace {
 
-std::int64_t place_in_storage(const Tensor& t) {  // in elements
+std::int64_t place_in_storage(const Tensor& t) {  // offset in its storage, in elements
   const auto bytes = static_cast<const char*>(t.raw_data()) - static_cast<const char*>(t.storage()->data());
   return bytes / static_cast<std::int64_t>(size_of(t.dtype()));
 }
 
-// A tensor as rows of `length` elements that lie side by side, of which the first begins at `begin`.
+// A tensor as rows, each a contiguous run of `length` elements; the first run starts at `begin`.
 struct Runs {
   std::int64_t begin = 0, length = 1;
   Dims sizes, strides;  // of the rows
@@ -65,13 +65,13 @@ bool gradients_in_place(std::span<const Tensor* const> x, std::span<Tensor> g) {
     if (!(runs[i].sizes == runs[0].sizes) || !(runs[i].strides == runs[0].strides)) return false;
     width += runs[i].length;
   }
-  std::int64_t all = width;  // rows lie one after the other
+  std::int64_t all = width;  // rows must be contiguous
   for (int d = runs[0].sizes.rank() - 1; d >= 0; --d) {
     if (runs[0].strides[d] != all) return false;
     all *= runs[0].sizes[d];
   }
   if (first.storage()->nbytes() != all * static_cast<std::int64_t>(size_of(first.dtype()))) return false;
-  std::int64_t end = 0;  // and so do the runs of a row
+  std::int64_t end = 0;  // and so must the runs within a row
   for (std::size_t found = 0; found < runs.size(); ++found) {
     const auto next = std::ranges::find(runs, end, &Runs::begin);
     if (next == runs.end()) return false;

@@ -1,5 +1,5 @@
-// What is to be done when a backward pass has ended: for hooks that begin something in the background
-// (nn/data_parallel.h), or wait for the last of many leaves.
+// Callbacks for the end of a backward pass: for hooks that start background work (nn/data_parallel.h), or wait for the
+// last of many leaves.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace mantissa::autograd {
 
-// From a hook: `f` is called once, in this thread, when the backward() that runs has reached all leaves. It is not
-// called when that throws.
+// From a hook: `f` is called once, in this thread, when the running backward() has reached all leaves. It is not called
+// if backward() throws.
 void at_end_of_backward(std::function<void()> f);
-// The number of the backward() that runs in this thread, another for each; 0 outside.
+// A unique number of the backward() running in this thread; 0 outside.
 std::uint64_t backward_number();
 
-// Of the engine. Passes inside a pass belong to the outermost.
+// For the engine. Nested passes belong to the outermost one.
 class RunningPass {
  public:
   RunningPass();
@@ -30,8 +30,8 @@ class RunningPass {
   RunningPass* around_;
   std::unordered_map<const Node*, std::vector<Tensor>> of_results_;
 };
-// For a node with several results (autograd/results.h): what the innermost pass that runs in this thread has found of
-// their gradients, empty at first.
+// For a node with several results (autograd/results.h): the gradients of its results found so far by this thread's
+// innermost pass, initially empty.
 std::vector<Tensor>& gradients_of_results(const Node* node);
 
 }  // namespace mantissa::autograd

@@ -16,19 +16,19 @@ MANTISSA_KERNEL(spread, const View& y, const View& x, int dim, std::int64_t begi
 namespace autograd {
 namespace {
 
-// A dense result that nobody else sees.
+// A dense result that nobody else holds.
 bool is_fresh(const Tensor& g) {
   return held_alone(g) && !g.requires_grad() && g.strides() == dense_strides(g.sizes(), g.layout());
 }
-// Whether `to += other` keeps what other has.
+// Whether `to += other` keeps other's precision.
 bool fits(const Tensor& to, const Tensor& other) { return promote(to.dtype(), other.dtype()) == to.dtype(); }
 
 }  // namespace
 
 bool PendingGradients::Sum::may_grow() const { return own || is_fresh(gradient); }
 
-// Memory of its own for parts that have come in place, before anything else is written between them: somebody may have
-// the others.
+// Moves parts that arrived in place to separate memory before anything else is written between them: others may hold
+// the remaining parts.
 void PendingGradients::Sum::leave_place() {
   if (!std::exchange(in_place, false) || held_alone(gradient)) return;
   const Tensor shared = gradient;
@@ -38,7 +38,7 @@ void PendingGradients::Sum::leave_place() {
   own = true;
 }
 
-// Zeros where no part has come.
+// Fills with zeros where no part has arrived.
 void PendingGradients::Sum::make_whole() {
   if (part_dim < 0) return;
   leave_place();
@@ -83,7 +83,7 @@ void PendingGradients::add_part(const NodeRef& node, const Tensor& g, const Part
   const std::int64_t end = part.begin + part.count;
   auto [it, first] = sums_.try_emplace(node->id());
   Sum& sum = it->second;
-  if (first && part.step > 1 && g.device().is_cpu()) {  // zeros and what has come in one pass
+  if (first && part.step > 1 && g.device().is_cpu()) {  // zeros and the part in one pass
     const Tensor whole = Tensor::allocate(part.sizes, g.dtype(), g.device());
     kernels::spread(g.device(), whole.view(), g.view(), part.dim, part.begin, part.step);
     sum = {{.node = node, .gradient = whole, .from = from}};
@@ -126,7 +126,7 @@ void PendingGradients::add_part(const NodeRef& node, const Tensor& g, const Part
 
 Tensor PendingGradients::take(const Node& node, const InputMeta& input) {
   const auto it = sums_.find(node.id());
-  if (it == sums_.end() || it->second.part_dim >= 0) return {};  // what is put together of parts waits for the rest
+  if (it == sums_.end() || it->second.part_dim >= 0) return {};  // a gradient assembled from parts waits for the rest
   Tensor& g = it->second.gradient;
   if (g.dtype() != input.dtype || !(g.device() == input.device) || !g.is_contiguous()) return {};
   Tensor taken = std::move(g);

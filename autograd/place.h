@@ -9,8 +9,8 @@
 //     return place.done();
 //   }
 //
-// backward() does so unless the pass is recorded, anomaly mode is on or the leaf has hooks; otherwise, as in grad(),
-// the rule returns the gradient and the engine accumulates it. It is accumulated in place only if no other handle
+// backward() allows it unless the pass is recorded, anomaly mode is on or the leaf has hooks; otherwise, and in grad(),
+// the rule returns the gradient and the engine accumulates it. The rule accumulates in place only if no other handle
 // shares the leaf's gradient, so that no operand of the kernel aliases it.
 #pragma once
 
@@ -22,13 +22,13 @@ namespace mantissa::autograd {
 
 class Place {
  public:
-  // For a gradient of these sizes. Without `may_add` in memory of its own in any case. It locks the leaf it adds to: a
-  // rule that has two places makes that of the weight first.
+  // For a gradient of these sizes. Without `may_add`, always in separate memory. Locks the leaf it adds to: a rule with
+  // two places must create that of the weight first.
   Place(const Destination& to, const Dims& sizes, Device device, bool may_add = true);
 
   bool adds() const { return update_.has_value(); }  // the kernel adds to view(); else it writes all of it
   View view() const { return (adds() ? to_.leaf->grad : own_).view(); }
-  // Once it is written: what the rule returns. Undefined where the leaf has it.
+  // After writing: what the rule returns. Undefined if the leaf holds the gradient.
   Tensor done();
 
  private:

@@ -1,6 +1,6 @@
-// Nodes of functions with several results (ops/function.h). The engine knows one gradient for each node: so each result
-// has a node of its own, which leaves its gradient in the pass that runs and leads to the function's. That has a
-// smaller id, and so runs after all of them, with what they have left.
+// Nodes of functions with several results (ops/function.h). The engine handles one gradient per node, so each result
+// has its own node, which stores its gradient in the running pass and has an edge to the function's node. That has a
+// smaller id, so it runs after all of them, with the gradients they stored.
 #pragma once
 
 #include <utility>
@@ -21,7 +21,7 @@ class ResultNode final : public Node {
     auto& found = gradients_of_results(function_.get());
     if (found.size() <= index_) found.resize(index_ + 1);
     found[index_] = std::move(g);
-    gradients[0] = Tensor::allocate({0}, f32);  // says that there is something to do
+    gradients[0] = Tensor::allocate({0}, f32);  // placeholder: there is something to do
   }
 
  private:
@@ -29,7 +29,7 @@ class ResultNode final : public Node {
   std::size_t index_;
 };
 
-// Of gradients that were not recorded and would have a gradient of their own: asking for it is an error.
+// For gradients that were computed without recording but depend on the inputs: differentiating them is an error.
 class OnceNode final : public Node {
  public:
   OnceNode(const char* name, std::vector<NodeRef> edges) : Node(name), edges_(std::move(edges)) { set_edges(edges_); }

@@ -3,18 +3,18 @@
 //   return rules([](Grad g, In<1> b) { return matmul(g, transpose(b)); },
 //                [](Grad g, In<0> a) { return matmul(transpose(a), g); });
 //
-// A rule's parameter types say what it needs, and that is all that is saved: with the rules above
-// b is kept only if a wants a gradient. Parameters may be, in any order,
+// A rule's parameter types say what it needs, and only that is saved: with the rules above b is saved only if a
+// requires a gradient. Parameters may be, in any order,
 //   const Op&   the operator's attributes          Grad     the gradient of result 0
 //   In<i>       input i                            Out<k>   result k
-//   Shape<i>    sizes and dtype of input i, free   Needs    which inputs want a gradient
+//   Shape<i>    sizes and dtype of input i, free   Needs    which inputs require a gradient
 //   Shapes      those of all inputs (lists)        Into<i>  where the gradient of input i goes (autograd/place.h)
 //   Arrived     the gradient of input 0 that its other consumers have contributed so far; may be undefined. A rule
 //               that takes it returns the sum: one pass over memory less than an addition, with the same bits
-// `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at
-// once, for gradients that share work (norms); inputs not wanted may stay undefined.
-// Broadcasting and casts are undone by the node, never in a rule. Rules take tensors by value: the last rule of a
-// node gets the node's own handles, so apply_over can reuse memory that nobody else holds (autograd/last_owner.h).
+// `no_gradient` stands for an input without one. joint(rule) returns std::array<Tensor, inputs> at once, for gradients
+// that share work (norms); inputs that need none may stay undefined. Broadcasting and casts are undone by the node,
+// never in a rule. Rules take tensors by value: the last rule of a node gets the node's own handles, so apply_over can
+// reuse memory that nobody else holds (autograd/last_owner.h).
 #pragma once
 
 #include <tuple>
@@ -56,7 +56,7 @@ template <class C, class R, class... A> struct Parameters<R (C::*)(A...) const> 
 };
 template <class F> using ParametersOf = typename Parameters<decltype(&F::operator())>::List;
 
-// Bits of what a parameter or rule needs saved: inputs from bit 0, results from bit 32.
+// Bit mask of what a parameter or rule needs saved: inputs from bit 0, results from bit 32.
 template <class T> struct Needed { static constexpr std::uint64_t bits = 0; };
 template <int i> struct Needed<In<i>> { static constexpr std::uint64_t bits = std::uint64_t{1} << i; };
 template <int k> struct Needed<Out<k>> { static constexpr std::uint64_t bits = std::uint64_t{1} << (32 + k); };
@@ -75,7 +75,7 @@ template <class... A> inline constexpr bool has_arrived<std::tuple<A...>> = (std
 template <class... F> constexpr bool takes_arrived(const Rules<F...>&) { return false; }  // no rule needs it so far
 template <class F> constexpr bool takes_arrived(const Joint<F>&) { return has_arrived<ParametersOf<F>>; }
 
-// What must be saved when the inputs in `wanted` need gradients.
+// What must be saved if the inputs in `wanted` require gradients.
 template <class... F> constexpr std::uint64_t saved_bits(const Rules<F...>&, std::uint64_t wanted) {
   int i = 0;
   std::uint64_t bits = 0;

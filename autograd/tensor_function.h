@@ -1,4 +1,4 @@
-// A function of tensors, as gradcheck, jacobian and their relatives take it.
+// A function of tensors, as taken by gradcheck, jacobian etc.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace mantissa {
 
-// Gives its results, or the one that it has.
+// Wraps a function that returns one or several tensors.
 class TensorFunction {
  public:
   template <class F>

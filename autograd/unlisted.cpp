@@ -14,7 +14,7 @@ struct Unlisted {
   std::unordered_set<LeafNode*> leaves;
 };
 Unlisted& unlisted() {
-  static Unlisted& all = *new Unlisted;  // outlives parameters of static modules
+  static Unlisted& all = *new Unlisted;  // must outlive parameters of static modules
   return all;
 }
 

@@ -1,6 +1,6 @@
-// Parameters that take part in training but that nobody updates or saves: those of a member that a class with a
-// constructor forgot in MANTISSA_FIELDS, which no compiler can see (nn/fields.h). Each nn::Param is unlisted when it is
-// made, until a function over modules or an optimizer sees it; an optimizer's first step names those with gradients.
+// Parameters that take part in training but are not updated or saved: members that a class with a constructor omitted
+// from MANTISSA_FIELDS, which no compiler can detect (nn/fields.h). Each nn::Param is unlisted when created, until a
+// function over modules or an optimizer visits it; an optimizer's first step reports those with gradients.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace mantissa::autograd {
 
 void note_unlisted(const Tensor& parameter);
 void note_listed(const Tensor& parameter);
-// The shapes of unlisted parameters that have a gradient, "[64, 10], [10]"; "" where there are none.
+// The shapes of unlisted parameters that have a gradient, "[64, 10], [10]"; "" if there are none.
 std::string unlisted_with_gradients();
 
 }  // namespace mantissa::autograd

@@ -1,4 +1,4 @@
-// vmap: a function of single examples for a batch of them, as torch.vmap.
+// vmap: applies a function of single examples to a batch of them, as torch.vmap.
 //
 //   Tensor distances = vmap([&](const Tensor& x) { return norm(x - centre); })(points);         // [n, d] to [n]
 //   // the gradient of each example's loss alone
@@ -6,10 +6,10 @@
 //     return grad({loss_of(net(x), y)}, {net.weight})[0];
 //   })(images, labels);
 //
-// The function is called for one slice after the other and its results are stacked: results and gradients are those
-// of torch.vmap, random numbers and whatever else the function does are each slice's own (randomness="different"), and
-// it may look at values and branch. Nothing is computed for several slices at once: where a function takes a batch as
-// it is, calling it with one is faster.
+// The function is called for one slice after the other and its results are stacked: results and gradients are those of
+// torch.vmap, random numbers and other side effects are separate for each slice (randomness="different"), and it may
+// read values and branch. Nothing is computed for several slices at once: a function that accepts a batch directly is
+// faster when called with one.
 #pragma once
 
 #include <array>
@@ -24,20 +24,20 @@
 namespace mantissa {
 
 struct VmapOptions {
-  // Which dim of each argument the slices are of; absent: the argument is the same for all. No entries: dim 0 of all.
+  // The dim of each argument to slice along; absent: the argument is the same for all. Empty: dim 0 of all.
   std::vector<std::optional<int>> in_dims = {};
-  int out_dim = 0;  // where the results have that dim
+  int out_dim = 0;  // the batch dim of the results
 };
 
 namespace detail {
-// How many slices the arguments have: Error where they differ, are empty or none has a dim for them.
+// Number of slices of the arguments: Error if they differ, are empty or none has a batch dim.
 std::int64_t vmap_size(const std::vector<Tensor>& x, VmapOptions& o);
 Tensor vmap_slice(const Tensor& x, std::optional<int> dim, std::int64_t i);
 Tensor vmap_stack(const std::vector<Tensor>& parts, int out_dim);
 std::vector<Tensor> vmap_stack(const std::vector<std::vector<Tensor>>& parts, int out_dim);
 }  // namespace detail
 
-// Gives a function of the same number of tensors. f has a Tensor or a std::vector<Tensor> as its result.
+// Returns a function of the same number of tensors. f returns a Tensor or a std::vector<Tensor>.
 template <class F> auto vmap(F f, VmapOptions options = {}) {
   return [f = std::move(f), options = std::move(options)]<std::convertible_to<Tensor>... X>(const X&... x) {
     VmapOptions o = options;

@@ -1,6 +1,6 @@
-// Small blocks wait in exact size classes (four per doubling). Large ones, above 64 KiB, are cut from segments of
-// memory: the smallest free piece that is large enough serves, and pieces join their neighbours when freed. So what is
-// held stays close to the most that was ever in use at once, whatever sizes came and went.
+// Small blocks are cached in exact size classes (four per power of two). Large ones, above 64 KiB, are cut from
+// segments of memory, best fit, and free blocks are merged with their free neighbours. So the reserved memory stays
+// close to the peak in use, whatever sizes are allocated and freed.
 #include "core/allocator.h"
 
 #include <sys/mman.h>
@@ -41,19 +41,20 @@ class SystemMemory final : public PieceMemory {
  public:
   void* take(std::size_t bytes) override {
     if (bytes % huge_page) return std::aligned_alloc(64, round_to(64, bytes));
-    // Mapped with room to begin at the border of a huge page: touching such memory for the first time costs a
-    // fraction of what small pages cost.
+    // Mapped with slack so that it can start at a huge page boundary: the first access to such memory costs a fraction
+    // of that to small pages.
     void* mapped = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) return nullptr;
     char* const begin = static_cast<char*>(mapped);
-    // The last border that leaves room: new mappings come to lie right below older ones, so that segments join.
+    // The last boundary that leaves room: new mappings are placed right below older ones, so that segments can be
+    // merged.
     const std::size_t before = huge_page - reinterpret_cast<std::uintptr_t>(begin) % huge_page,
                       after = huge_page - before;
     char* const p = begin + before;
     if (before) munmap(begin, before);
     if (after) munmap(p + bytes, after);
 #if defined(MADV_HUGEPAGE)
-    (void)madvise(p, bytes, MADV_HUGEPAGE);  // a wish
+    (void)madvise(p, bytes, MADV_HUGEPAGE);  // best effort
 #endif
     return p;
   }
@@ -67,7 +68,7 @@ class SystemMemory final : public PieceMemory {
 }  // namespace
 
 struct CachingAllocator::Impl {
-  struct Lists {  // small blocks that wait for one stream
+  struct Lists {  // cached small blocks of one stream
     const void* stream = nullptr;
     std::vector<void*> cached[class_count];
   };
@@ -85,15 +86,15 @@ struct CachingAllocator::Impl {
   };
 
   RawMemory& raw;
-  std::size_t piece = 0;  // 0: what was taken is given back as a whole (core/piece_memory.h)
-  // Nobody may touch a block that was given back. (Of a device's memory that is not so:
-  // work launched earlier still may.)
+  std::size_t piece = 0;  // 0: memory is given back only as a whole (core/piece_memory.h)
+  // Whether freed blocks are poisoned for AddressSanitizer. (Not device memory: work launched earlier may still use
+  // it.)
   const bool poisons;
   mutable std::mutex mutex;
   std::vector<std::unique_ptr<Lists>> streams;  // a handful at most: searched in order
-  Lists* last = nullptr;                        // that were asked for
-  std::vector<Block> blocks;                    // of all segments, by address
-  std::vector<Free> free;                       // those not in use, by size
+  Lists* last = nullptr;                        // the most recently used
+  std::vector<Block> blocks;                    // of all segments, sorted by address
+  std::vector<Free> free;                       // the free ones, sorted by size
   MemoryStats stats;
 
   explicit Impl(RawMemory& r) : raw(r), poisons(dynamic_cast<SystemMemory*>(&r)) {
@@ -122,7 +123,7 @@ struct CachingAllocator::Impl {
     raw.give(p, bytes);
     stats.reserved -= static_cast<std::int64_t>(bytes);
   }
-  // Memory from the system, if need be after the cache was emptied; `wish` bytes or at least `bytes` of them.
+  // Memory from the system, emptying the cache if necessary; `wish` bytes or at least `bytes`.
   char* take(std::size_t wish, std::size_t bytes, std::size_t* got) {
     *got = wish;
     void* p = raw.take(wish);
@@ -135,7 +136,7 @@ struct CachingAllocator::Impl {
     return static_cast<char*>(p);
   }
 
-  // --- small blocks: freed ones wait in exact size classes ---
+  // --- small blocks, cached in exact size classes ---
   void* take_small(std::size_t bytes, const void* stream, std::size_t* got) {
     const int c = class_of(bytes);
     *got = class_bytes(c);
@@ -149,13 +150,13 @@ struct CachingAllocator::Impl {
     const int c = class_of(bytes);
     try {
       lists_of(stream).cached[c].push_back(p);
-    } catch (...) {  // no room for the list entry: give the block back instead
+    } catch (...) {  // no memory for the list entry: give the block back instead
       give(p, class_bytes(c));
     }
     return class_bytes(c);
   }
 
-  // --- large blocks: the smallest free piece that is large enough, cut to size ---
+  // --- large blocks: best fit, cut to size ---
   std::vector<Block>::iterator block_at(const char* p) {
     return std::lower_bound(blocks.begin(), blocks.end(), p, [](const Block& b, const char* q) { return b.p < q; });
   }
@@ -167,14 +168,14 @@ struct CachingAllocator::Impl {
     free.erase(std::lower_bound(free.begin(), free.end(), Free{b.bytes, b.p, b.stream}));
   }
 
-  // A new segment beside others in memory becomes one with them.
+  // Merges a new segment with adjacent ones.
   std::vector<Block>::iterator join_segment(std::vector<Block>::iterator b) {
     const auto touches = [](const Block& one, const Block& next) { return one.p + one.bytes == next.p; };
     if (b + 1 != blocks.end() && touches(*b, b[1])) b[1].first = false;
     if (b != blocks.begin() && touches(b[-1], *b)) b->first = false;
     return join_free(b);
   }
-  // Joins a block that is not (or not yet) in the list of free ones with free neighbours of the same stream.
+  // Merges a block that is not (or not yet) in the free list with free neighbours of the same stream.
   std::vector<Block>::iterator join_free(std::vector<Block>::iterator b) noexcept {
     const auto joins = [](const Block& one, const Block& next) {
       return !next.first && !one.used && !next.used && one.stream == next.stream;
@@ -194,7 +195,7 @@ struct CachingAllocator::Impl {
   }
   void* take_large(std::size_t bytes, const void* stream, std::size_t* got) {
     bytes = round_to(page, bytes);
-    free.reserve(blocks.size() + 2);  // giving back must not need memory
+    free.reserve(blocks.size() + 2);  // freeing must not allocate
     auto fits = std::lower_bound(free.begin(), free.end(), Free{bytes, nullptr, nullptr});
     while (fits != free.end() && fits->stream != stream) ++fits;
     std::vector<Block>::iterator b;
@@ -239,7 +240,7 @@ struct CachingAllocator::Impl {
       if (!blocks[i].used) release(i);
     }
   }
-  // Gives back what can be given back of a free block: a whole segment, or where any piece can, all whole pieces.
+  // Gives back what is possible of a free block: a whole segment, or all whole pieces if pieces can be given back.
   void release(std::size_t i) {
     const Block b = blocks[i];
     const bool last = i + 1 == blocks.size() || blocks[i + 1].first;
@@ -324,7 +325,7 @@ void CachingAllocator::reset_peak() {
 }
 
 CachingAllocator& cpu_allocator() {
-  // Never destroyed: tensors in static objects may outlive any order we could choose.
+  // Never destroyed: tensors in static objects may outlive it otherwise.
   static SystemMemory& memory = *new SystemMemory;
   static CachingAllocator& allocator = *new CachingAllocator(memory);
   return allocator;

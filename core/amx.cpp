@@ -20,27 +20,27 @@ namespace {
 namespace kernel = cpu_backend::avx512;
 bool has_avx512() { return cpu_backend::best_isa() == cpu_backend::Isa::avx512; }
 #else
-namespace kernel = cpu_backend::baseline;  // the one there is
+namespace kernel = cpu_backend::baseline;  // compiled for one instruction set only
 bool has_avx512() { return true; }
 #endif
 
 bool processor_has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;  // of leaf 7, in edx
+  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;  // CPUID leaf 7, edx
   return has_avx512() && __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
          (d & amx_bf16) && (d & amx_tile);
 }
-// Linux keeps these registers only for processes that have asked (its documentation, arch/x86/xstate).
+// Linux enables these registers only on request of the process (see its documentation, arch/x86/xstate).
 bool system_allows_amx() {
   constexpr long ask = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM for XTILEDATA
   return ::syscall(SYS_arch_prctl, ask, tile_data) == 0;
 }
 
-thread_local bool trying = false;  // the trial's own products ask, too
+thread_local bool trying = false;  // the trial's own products call uses_amx() too
 
-// Of small whole numbers, whose sums are exact, with every kind of edge.
+// Of small integers, whose sums are exact, covering every kind of edge tile.
 bool one_product_comes_out_right() {
-  constexpr std::int64_t m = 37, n = 45, k = 83, padded = 48 * half_panel;  // pairs of k, in whole tiles
+  constexpr std::int64_t m = 37, n = 45, k = 83, padded = 48 * half_panel;  // k padded to whole tiles
   const auto left = [](std::int64_t i, std::int64_t j) { return static_cast<float>((i * 7 + j * 3) % 17 - 8); };
   const auto right = [](std::int64_t i, std::int64_t j) { return static_cast<float>((i * 5 + j * 11) % 13 - 6); };
   std::vector<BFloat16> a, b;

@@ -36,7 +36,7 @@ void Choices::keep(const std::string& machine, const std::string& key, const std
   if (path_.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  // One write for the whole line: several programs may share the file.
+  // A single write per line: several programs may share the file.
   const std::string line = nlohmann::json{{"machine", machine}, {"key", key}, {"way", way}}.dump() + "\n";
   std::ofstream(path_, std::ios::app) << line << std::flush;
 }

@@ -1,4 +1,5 @@
-// The door to convolutions: devices, empty tensors, and what the ways on the CPU share. Next: core/conv_choice.cpp.
+// Entry point of convolutions: dispatch by device, empty tensors, and helpers of the CPU algorithms. Next:
+// core/conv_choice.cpp.
 #include "core/conv.h"
 
 #include <atomic>
@@ -32,7 +33,7 @@ void set_winograd(bool on) { winograd_on = on; }
 bool winograd_allowed() { return winograd_on; }
 
 Layout conv_layout(const ConvShape& s, Dtype dtype, Device device) {
-  // On a GPU f32 is multiplied outside Tensor Cores, to which neither layout is dearer: it stays as users write it.
+  // On a GPU f32 does not use Tensor Cores and both layouts are equally fast: keep contiguous.
   const bool fast = s.is_image() && s.out_channels >= 8 && (device.is_cpu() ? dtype != f64 : is_half(dtype));
   return fast ? Layout::channels_last : Layout::contiguous;
 }
@@ -90,10 +91,10 @@ View without_depth(View v) {
 
 void kernels::conv2d(Device device, ConvPass pass, const ConvShape& s, const View& y, const View& a, const View& b,
                      const View& bias, const KeptWeight& kept, bool add) {
-  if (s.is_image() && y.dim() == 5)  // volumes of one layer: what follows takes an image for four dimensions
+  if (s.is_image() && y.dim() == 5)  // volumes with one layer: the code below takes images as 4-d
     return conv2d(device, pass, s, without_depth(y), without_depth(a), without_depth(b), bias, kept, add);
   if (y.numel() == 0 || (s.batch == 0 && add)) return;
-  if (s.batch == 0) return kernels::fill(device, y, 0.0);  // the weight's gradient over no images
+  if (s.batch == 0) return kernels::fill(device, y, 0.0);  // weight gradient of an empty batch
   if (!device.is_cpu()) return cuda_backend::prepare(&cuda_backend::conv2d, device)(pass, s, y, a, b, bias, add);
   if (!add) return conv::run_chosen({pass, s, y, a, b, bias, kept});
   const Tensor more = Tensor::allocate(y.sizes, y.dtype);

@@ -1,4 +1,4 @@
-// Which way a convolution takes. The rule comes from the tables in docs/experiments.md.
+// Choice of the convolution algorithm. The rule comes from the tables in docs/experiments.md.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -28,11 +28,11 @@ bool is_3x3(const ConvShape& s) {
   for (int d = 0; d < 2; ++d) yes = yes && s.kernel[d] == 3 && s.stride[d] == 1 && s.dilation[d] == 1;
   return yes;
 }
-// Whether some element of the kernel meets nothing but borders, wherever it is put: its gradient is 0.
+// Whether some kernel element only ever meets padding, at every output position: its gradient is 0.
 bool has_blind_taps(const ConvShape& s) {
   const auto blind = [](std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                         std::int64_t padding, std::int64_t dilation) {
-    for (std::int64_t k = 0; k < kernel; ++k) {  // meets the inputs o * stride + first, for the places o of the result
+    for (std::int64_t k = 0; k < kernel; ++k) {  // meets the inputs o * stride + first for outputs o
       const std::int64_t first = k * dilation - padding, o = first < 0 ? (stride - 1 - first) / stride : 0;
       if (o >= out || o * stride + first >= in) return true;
     }
@@ -45,7 +45,7 @@ bool has_blind_taps(const ConvShape& s) {
   return any;
 }
 bool has_library(onednn::ConvKernel kernel, const Problem& p, bool any_speed = false) {
-  // The library's kernels of bf16 (2.6) leave what memory held in the gradients of such elements, with strides.
+  // The library's bf16 kernels (2.6) leave uninitialised values in the gradients of such elements if there are strides.
   const bool half_read = p.pass == ConvPass::weight_gradient && inner_dtype(p.dtype) == bf16;
   if (half_read && has_blind_taps(p.shape)) return false;
   onednn::ConvolutionKey key{
@@ -57,11 +57,11 @@ bool has_library(onednn::ConvKernel kernel, const Problem& p, bool any_speed = f
   return onednn::convolution(key, any_speed) != nullptr;
 }
 
-// --- the choice for one problem, found once ---
+// --- the choice for one problem, made once ---
 
 struct Choice {
-  std::vector<Way> ways;       // those that apply, the rule's first
-  std::atomic<int> fixed{-1};  // the index of the one to take, or -1 while trials go on
+  std::vector<Way> ways;       // the applicable ones, the rule's first
+  std::atomic<int> fixed{-1};  // index of the chosen one, or -1 during trials
   std::unique_ptr<tuner::Trials> trials;
   std::string key;
 };
@@ -121,7 +121,7 @@ std::shared_ptr<Choice> make_choice(const Problem& p) {
 std::shared_ptr<Choice> choice_of(const Problem& p) {
   static std::mutex mutex;
   static std::unordered_map<Problem, std::shared_ptr<Choice>, Hash> known;
-  constexpr std::size_t most = 1024;  // a program with ever new shapes must not grow for ever
+  constexpr std::size_t most = 1024;  // bounds the memory of programs with ever new shapes
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(p); found != known.end()) return found->second;
   if (known.size() >= most) known.clear();
@@ -157,7 +157,7 @@ bool applies(Way way, const Problem& p) {
     case Way::winograd: return p.winograd && s.is_image() && winograd_can(p.pass, s);
     case Way::depthwise:
       return p.pass == ConvPass::weight_gradient && s.is_image() && s.groups == s.in_channels &&
-             s.groups == s.out_channels && s.groups >= 8;  // vectors are mostly empty below
+             s.groups == s.out_channels && s.groups >= 8;  // with fewer, vectors are mostly empty
     case Way::few_pixels:
       return p.pass == ConvPass::forward && s.is_image() && s.groups == 1 &&
              s.batch * s.out_pixels() <= most_few_pixels;
@@ -191,31 +191,31 @@ Way rule(const Problem& p) {
     return has_library(onednn::ConvKernel::blocked, p, true) ? Way::blocked : Way::unfolded;
   };
   if (!s.is_image()) return first_that_applies({Way::blocked});
-  // One or two images of 4 x 4 or less: what there is to do is to read the weight.
+  // One or two images of at most 4 x 4: the time is that of reading the weight.
   if (s.weights() >= (32 << 10) && applies(Way::few_pixels, p)) return Way::few_pixels;
-  // A quarter of the multiplications; in f32 also for halves, whose own instructions only double the speed. AMX's have
-  // sixteen times that of f32, and the library uses them.
+  // A quarter of the multiplications; in f32 also for f16 and bf16, whose own instructions only double the throughput.
+  // AMX has sixteen times that of f32, and the library uses it.
   const bool by_amx = inner_dtype(p.dtype) == bf16 && uses_amx() && applies(Way::channels_last, p);
   if (p.winograd && !by_amx && winograd_fits(p.pass, s)) return Way::winograd;
-  // Under few channels of the input, the library's kernels for its gradient work with empty vectors.
+  // For few input channels, the library's input gradient kernels work with mostly empty vectors.
   const bool narrow = s.in_channels <= 4 && s.out_channels >= 32 && std::min(s.in[0], s.in[1]) >= 8;
   if (p.pass == ConvPass::input_gradient && narrow && applies(Way::winograd, p)) return Way::winograd;
-  // Images cut into patches: few channels of bf16 are read sooner in blocks than as they lie.
+  // Patch embedding: few channels of bf16 are read faster in blocked layout than in place.
   bool patches = s.in_channels <= 4 && s.groups == 1 && inner_dtype(p.dtype) == bf16;
   for (int d = 0; d < 2; ++d) patches = patches && s.kernel[d] > 1 && s.kernel[d] == s.stride[d] && s.padding[d] == 0;
-  // For the weight's gradient only where an image has more than 8 x 8 of them.
+  // For the weight gradient only if an image has more than 8 x 8 patches.
   patches = patches && (p.pass == ConvPass::forward ||
                         (p.pass == ConvPass::weight_gradient && std::min(s.out[0], s.out[1]) > 8));
   if (patches) return first_that_applies({Way::blocked, Way::channels_last});
-  // The library has a kernel for the weights of single channels only where they are 3 x 3.
+  // The library has a depthwise weight gradient kernel only for 3 x 3.
   const bool library_depthwise = s.kernel[0] == 3 && s.kernel[1] == 3 && s.dilation[0] == 1 && s.dilation[1] == 1;
   if (!library_depthwise && applies(Way::depthwise, p)) return Way::depthwise;
-  // Few pixels under many channels: sums over all pixels at once, without edges.
+  // Few pixels with many channels: sums over all pixels at once, without edges.
   const bool many_channels = s.in_channels >= 128 && s.out_channels >= 128;
   if (p.pass == ConvPass::weight_gradient && many_channels && s.batch * s.out_pixels() <= 4096) {
     return first_that_applies({Way::taps, Way::channels_last, Way::blocked});
   }
-  // On maps of 4 x 4 the blocked kernels leave out the multiplications with padding.
+  // On 4 x 4 maps the blocked kernels skip the multiplications with padding.
   const bool small = std::min(s.out[0], s.out[1]) <= 4 && s.kernel[0] > 1;
   if (p.pass != ConvPass::weight_gradient && many_channels && small && inner_dtype(p.dtype) == bf16) {
     return first_that_applies({Way::blocked, Way::channels_last});
@@ -223,9 +223,9 @@ Way rule(const Problem& p) {
   return first_that_applies({Way::channels_last, Way::blocked});
 }
 
-// Kernels of one pixel with a stride read every other pixel of an image, or fewer. Where the last row or column is not
-// among them, the kernel of oneDNN 2.6 for the gradient of the weight under fewer than 16 channels writes beyond its
-// memory (f32, 64 x 64 pixels and more). It is given the pixels that count, as a convolution of stride 1.
+// 1 x 1 kernels with a stride read every other pixel of an image, or fewer. If the last row or column is not among
+// them, the oneDNN 2.6 kernel for the weight gradient of fewer than 16 channels writes out of bounds (f32, 64 x 64
+// pixels and more). It is given only the pixels that are read, as a convolution of stride 1.
 bool skips_pixels(const Call& c) {
   const ConvShape& s = c.shape;
   bool yes = c.pass == ConvPass::weight_gradient && s.is_image() && s.in_channels / s.groups < 16;

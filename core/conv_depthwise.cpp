@@ -1,4 +1,4 @@
-// Gradients of weights by core/depthwise.h, which reads images in channels-last order and writes tap by tap.
+// Weight gradients by core/depthwise.h, which reads channels-last images and writes one tap after the other.
 #include "core/conv_algorithms.h"
 #include "core/depthwise.h"
 

@@ -1,6 +1,6 @@
-// A convolution with few pixels in all: the taps of each are gathered in a row, in the order in which the weight has
-// them, and rows are multiplied by the weight as it lies (core/gemm_few_rows.h). Nothing is packed, and the weight,
-// which is most of what such a layer reads, is read once.
+// Convolution with few output pixels in all: the input taps of each pixel are gathered into a row, in the weight's
+// order, and rows are multiplied by the weight in place (core/gemm_few_rows.h). Nothing is packed, and the weight, most
+// of the memory traffic of such a layer, is read once.
 #include <algorithm>
 
 #include "core/conv_algorithms.h"
@@ -15,7 +15,7 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 namespace conv {
 namespace {
 
-// The taps [channels, kernel] of pixel `p` of all images; zeros outside of the image.
+// The taps [channels, kernel] of pixel `p` of all images; zeros outside the image.
 void gather(const ConvShape& s, const View& x, std::int64_t p, float* row) {
   const std::int64_t taps = s.taps(), pixel = p % s.out_pixels(), oy = pixel / s.out[1], ox = pixel % s.out[1];
   const float* image = x.as<const float>() + p / s.out_pixels() * x.strides[0];

@@ -1,5 +1,5 @@
-// Convolutions by oneDNN: the batch is cut into chunks, or few images into rows, each a single-threaded call. Halves
-// that the processor does not multiply are widened chunk by chunk, while they are in the cache.
+// Convolutions by oneDNN: the batch is cut into chunks, or few images into rows, each a single-threaded call. f16 or
+// bf16 that the processor cannot multiply is widened to f32 chunk by chunk, while it is in cache.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,10 +20,10 @@ using onednn::ConvKernel;
 
 constexpr std::int64_t most_row_parts = 8;
 
-// Into how many chunks the batch is cut. Every chunk reads the whole weight, and one of a weight gradient writes a
-// partial sum as big, one of Winograd transforms it: these want chunks of many pixels.
+// Number of chunks that the batch is cut into. Every chunk reads the whole weight; one of a weight gradient also writes
+// a partial sum of the same size, and one of Winograd transforms the weight: these want chunks of many pixels.
 std::int64_t chunk_count(ConvKernel kernel, ConvPass pass, const ConvShape& s) {
-  constexpr std::int64_t large_weight = 128 << 10;  // elements: more than stays in a second-level cache
+  constexpr std::int64_t large_weight = 128 << 10;  // elements: more than fits in the L2 cache
   const bool to_weight = pass == ConvPass::weight_gradient;
   std::int64_t pixels = 1, most = 32;  // of the result, in a chunk
   if (to_weight || kernel == ConvKernel::winograd) pixels = to_weight ? 1024 : 4096, most = to_weight ? 16 : 32;
@@ -33,7 +33,7 @@ std::int64_t chunk_count(ConvKernel kernel, ConvPass pass, const ConvShape& s) {
       {pieces_for(s.flops() * slowness), most, s.batch, std::max<std::int64_t>(s.batch * s.out_pixels() / pixels, 2)});
 }
 
-// A convolution of some images with its weight packed.
+// Convolution of a chunk of images with the packed weight.
 struct Chunk {
   std::shared_ptr<const onednn::Convolution> conv;
   Tensor packed;
@@ -44,7 +44,7 @@ struct Chunk {
     conv = onednn::convolution(key, true);
     check(conv != nullptr, "oneDNN: no kernel for this convolution on this processor");
   }
-  // `contiguous_weight` gives the weight in the dtype of the convolution; asked for only if no packed one is kept.
+  // `contiguous_weight` returns the weight in the convolution's dtype; called only if no packed form is cached.
   template <class F> void pack(const Call& c, F&& contiguous_weight) {
     const auto same = [](const void* mine, const void* other) {
       return static_cast<const onednn::Convolution*>(mine)->packs_like(*static_cast<const onednn::Convolution*>(other));
@@ -62,7 +62,7 @@ struct Chunk {
   }
 };
 
-// Room for `count` images of v in the dtype that is computed in.
+// Memory for `count` images of v in the compute dtype.
 Tensor room(const View& v, std::int64_t count, Dtype inner) {
   Dims sizes = v.sizes;
   sizes[0] = count;
@@ -71,8 +71,8 @@ Tensor room(const View& v, std::int64_t count, Dtype inner) {
 
 // --- few images: each is cut into runs of rows ---
 
-// Into how many parts each image is cut: as many as its share of the work is worth where there are too few images to
-// cut the batch. Only images in N, H, W, C order, whose rows lie one after the other.
+// Number of parts that each image is cut into if there are too few images to cut the batch, by its share of the work.
+// Only for channels-last images, whose rows are contiguous.
 std::int64_t row_parts(ConvKernel kernel, const Call& c) {
   const ConvShape& s = c.shape;
   if (kernel != ConvKernel::channels_last || c.pass == ConvPass::input_gradient || !s.is_image()) return 1;
@@ -99,7 +99,7 @@ View channels_last(const View& v, Tensor& keep) {
   return keep.view();
 }
 
-// A part of each image: what its rows of the result are made of.
+// A part of each image: the rows that its rows of the result depend on.
 struct Rows {
   std::int64_t in_first, in_last, out_first, out_last;
   ConvShape shape;
@@ -121,7 +121,7 @@ struct Rows {
 
 void run_rows(const Call& c, std::int64_t parts) {
   const ConvShape& s = c.shape;
-  const bool to_weight = c.pass == ConvPass::weight_gradient;  // then y is what the parts' sums are added up to
+  const bool to_weight = c.pass == ConvPass::weight_gradient;  // then y is the sum of the parts' partial results
   const Dtype inner = inner_dtype(c.a.dtype);
   const bool widen = c.a.dtype != inner;
   Tensor a_copy, b_copy, bias_copy, out_copy, partial;
@@ -171,9 +171,9 @@ void run_rows(const Call& c, std::int64_t parts) {
 
 // --- one volume: its output channels are cut ---
 
-constexpr std::int64_t channels_of_part = 32;  // at least; the library's kernels go through so many together
+constexpr std::int64_t channels_of_part = 32;  // at least; the library's kernels process so many together
 
-// Whether parts of the output channels can be convolutions of their own: what belongs to them lies in one piece.
+// Whether parts of the output channels can be computed as separate convolutions: their memory is contiguous.
 bool can_cut_channels(const Call& c) {
   const ConvShape& s = c.shape;
   return !s.is_image() && s.batch == 1 && s.groups == 1 && c.pass != ConvPass::input_gradient &&
@@ -195,7 +195,7 @@ void run_channels(ConvKernel kernel, const Call& c) {
       const std::int64_t first = i * channels_of_part, count = i + 1 == parts ? channels - first : channels_of_part;
       ConvShape shape = c.shape;
       shape.out_channels = count;
-      // images have these channels in dimension 1, weights in dimension 0
+      // channels are dimension 1 of images, dimension 0 of weights
       const View y = part_of(c.y, to_weight ? 0 : 1, first, count), b = part_of(c.b, to_weight ? 1 : 0, first, count);
       run_library(kernel, {c.pass, shape, y, c.a, b, part_of(c.bias, 0, first, count)});
     }
@@ -221,7 +221,7 @@ void run_library(ConvKernel kernel, const Call& c) {
     y = y_copy.view();
   }
 
-  // Planes of pixels are turned here: the library's own reorders take up to five times as long.
+  // Contiguous images are transposed here: the library's own reorders take up to five times as long.
   const auto turned = [&](const View& v) { return kernel == ConvKernel::channels_last && image && !is_last(v); };
   const bool copy_a = widen || turned(a), copy_b = widen || (to_weight && turned(b));
   onednn::ConvolutionKey key{

@@ -1,6 +1,6 @@
-// The weight gradient of images as one product of matrices for every position in the kernel:
+// The weight gradient of images as one matrix product per kernel position:
 //   dw[:, :, ky, kx] = transpose(g [pixels, out channels]) @ x, shifted by (ky, kx) [pixels, in channels]
-// For many channels over few pixels, where a direct kernel spends its time on edges and on partial sums: here the work
+// For many channels and few pixels, where a direct kernel spends its time on edges and on partial sums: here the work
 // is cut by kernel position and output channels, and each piece sums over all pixels.
 #include <algorithm>
 #include <cstring>
@@ -16,7 +16,7 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 namespace conv {
 namespace {
 
-constexpr std::int64_t bytes_of_block = 512 << 10;  // of shifted images: half a second-level cache
+constexpr std::int64_t bytes_of_block = 512 << 10;  // of shifted images: half an L2 cache
 
 struct Tap {
   std::int64_t y, x;
@@ -48,7 +48,7 @@ void gather(const ConvShape& s, const View& x, Tap tap, std::int64_t row, std::i
   }
 }
 
-// A matrix in f32, in memory that `keep` owns.
+// A matrix in f32, in memory owned by `keep`.
 const void* widened(const void* data, Dtype dtype, std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
                     Tensor& keep) {
   if (!keep.defined() || keep.size(0) < rows) keep = Tensor::allocate({rows, columns}, f32);
@@ -77,7 +77,7 @@ void run_taps(const Call& c) {
   const auto size = static_cast<std::int64_t>(size_of(c.a.dtype));
   Tensor x_copy, g_copy;
   const View x = channels_last(c.a, x_copy), g = channels_last(c.b, g_copy);
-  // By output channels only as far as pieces are needed: every cut gathers again.
+  // Cut by output channels only as far as pieces are needed: every cut gathers again.
   std::int64_t cuts = 1;
   while (taps * cuts < 16 && outs % (2 * cuts) == 0 && outs / (2 * cuts) >= 64) cuts *= 2;
   const std::int64_t m = outs / cuts;

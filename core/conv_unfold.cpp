@@ -1,5 +1,5 @@
-// Convolutions of images unfolded into matrices [channels * kernel, out pixels], one image after the other, on
-// contiguous copies in f32 or f64: what there is where oneDNN has no fast kernel.
+// Convolution by im2col: each image is unfolded into a matrix [channels * kernel, out pixels], on contiguous copies in
+// f32 or f64. For cases where oneDNN has no fast kernel.
 #include <algorithm>
 #include <cstring>
 
@@ -15,8 +15,8 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 namespace conv {
 namespace {
 
-// Calls f(index in the matrix, index in the image, count) for all runs of output pixels in a row
-// whose tap at one kernel position falls inside the image; pixels of a run lie `stride` apart there.
+// Calls f(index in the matrix, index in the image, count) for all runs of output pixels in a row whose tap at one
+// kernel position is inside the image; pixels of a run are `stride` apart in the image.
 template <class F> void for_taps(const ConvShape& s, F&& f) {
   std::int64_t row = 0;
   for (std::int64_t c = 0; c < s.in_channels / s.groups; ++c) {
@@ -75,7 +75,7 @@ template <class T> void convolve_image(ConvPass pass, const ConvShape& s, T* y, 
   }
 }
 
-// Elements per image of the two operands and the result. A weight is not per image: 0.
+// Elements per image of the two operands and the result; 0 for a weight, which is not per image.
 struct PerImage {
   std::int64_t a, b, y;
 };

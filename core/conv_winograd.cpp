@@ -1,4 +1,4 @@
-// Convolutions by core/winograd.h, which reads images in channels-last order.
+// Convolutions by core/winograd.h, which reads channels-last images.
 #include "core/conv_algorithms.h"
 #include "core/kernel.h"
 #include "core/winograd.h"
@@ -10,7 +10,7 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 namespace conv {
 namespace {
 
-// `v` if its channels are adjacent and it has this dtype, else room for a copy like that.
+// `v` if its channels are adjacent and it has this dtype, else memory for such a copy.
 View channels_adjacent(const View& v, Dtype dtype, Tensor& keep) {
   if (v.strides[1] == 1 && v.dtype == dtype) return v;
   keep = Tensor::allocate(v.sizes, dtype, cpu, Layout::channels_last);

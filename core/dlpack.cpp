@@ -39,7 +39,7 @@ Device device_of(const dlpack::Device& given) {
   return cuda(given.id);
 }
 
-// --- export: the tensor and its sizes, in one piece with the struct that is given away ---
+// --- export: the tensor and its sizes, in one allocation with the struct that is handed out ---
 template <class Managed> struct Lent {
   Managed managed{};
   Tensor tensor;

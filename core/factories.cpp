@@ -1,5 +1,4 @@
-// Tensors made of numbers: full of one, counted, copied from memory or written out in braces. Random ones are in
-// core/random.cpp.
+// Tensor factories: filled, ranges, copied from memory or from braced lists. Random ones are in core/random.cpp.
 #include <cmath>
 #include <cstring>
 
@@ -78,7 +77,7 @@ template Tensor from_data(std::span<const std::int32_t>, const Dims&);
 template Tensor from_data(std::span<const std::uint8_t>, const Dims&);
 
 namespace {
-// Whole numbers keep all of their digits.
+// Integers keep all digits.
 template <class T> using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
 template <class W> Tensor literal(const std::vector<W>& values, const Dims& sizes, TensorOptions o) {
   Tensor t = Tensor::allocate(sizes, o.dtype, o.device);

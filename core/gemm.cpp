@@ -16,9 +16,9 @@ using namespace gemm_ways;
 struct Way {
   bool (*is_for)(const Product& p);
   void (*multiply)(const Product& p);
-  bool turned = false;  // both are asked about the product turned round, y^T = b^T @ a^T
+  bool turned = false;  // both functions are called with the transposed product, y^T = b^T @ a^T
 };
-// In the order in which they are asked: what is said of a way holds for what those before it have left.
+// In the order in which they are tried: each is described for the products that those before it do not take.
 constexpr Way ways[] = {
     {is_dot, multiply_dot},
     {is_minute, multiply_by_loops},
@@ -38,7 +38,7 @@ constexpr Way ways[] = {
     {is_of_halves, multiply_halves},
 };
 
-struct Turned {  // y^T = b^T @ a^T, of a product without a bias
+struct Turned {  // y^T = b^T @ a^T, for a product without a bias
   explicit Turned(const Product& p) : y(on_its_side(p.y)), a(on_its_side(p.b)), b(on_its_side(p.a)) {}
   View y, a, b, no_bias;
   KeptWeight nothing_kept;

@@ -1,4 +1,4 @@
-// A row by a column: one sum, of vectors as they lie.
+// A row by a column: one sum, over strided vectors in place.
 #include "core/gemm_ways.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
@@ -10,11 +10,11 @@ MANTISSA_KERNEL(gemm_dot, Dtype dtype, std::int64_t n, const void* a, std::int64
                 std::int64_t b_step, double* sum)
 
 bool gemm_ways::is_dot(const Product& p) {
-  constexpr std::int64_t least = 16;  // for fewer products the plain loops of others are as fast
+  constexpr std::int64_t least = 16;  // below, the plain loops of other algorithms are as fast
   return p.plain() && p.y.numel() == 1 && p.k() >= least && (p.dtypes_agree() || p.is_wide());
 }
 void gemm_ways::multiply_dot(const Product& p) {
-  constexpr std::int64_t piece = 64 << 10;  // products that are worth a thread
+  constexpr std::int64_t piece = 64 << 10;  // products worth waking a thread for
   const std::int64_t k = p.k(), pieces = (k + piece - 1) / piece, a_step = column_stride(p.a), b_step = row_stride(p.b);
   const auto size = static_cast<std::int64_t>(size_of(p.a.dtype));
   double one = 0;

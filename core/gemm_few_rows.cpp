@@ -15,7 +15,7 @@ namespace {
 
 using namespace gemm_ways;
 
-constexpr std::int64_t least_weight = 4096;  // elements: below, packing it does not matter
+constexpr std::int64_t least_weight = 4096;  // elements: below, the cost of packing does not matter
 
 View with_dense_rows(const View& v, Tensor& keep) {
   if (column_stride(v) == 1) return v;
@@ -30,7 +30,7 @@ View with_dense_rows_in_f32(const View& v, Tensor& keep) {
   return keep.view();
 }
 
-// One matrix of few rows a by b, whose rows lie along n if `across`, else along k.
+// One matrix a of few rows by b, whose rows are along n if `across`, else along k.
 void multiply_rows_by(const View& y, const View& a, const View& b, const View& bias, bool across) {
   Tensor a_copy, bias_copy;
   const std::int64_t n = columns_of(y), k = columns_of(a);
@@ -55,7 +55,7 @@ void multiply_rows_by(const View& y, const View& a, const View& b, const View& b
 }
 // y = x + bias, or x rounded.
 void add_bias(const View& y, const View& x, const View& bias) {
-  float zero = 0;  // the sum's loop turns halves faster than a copy does
+  float zero = 0;  // the sum's loop converts f16 and bf16 faster than a copy does
   const View nothing{&zero, {}, {}, f32, cpu};
   const pointwise::Add add;
   const View* operands[] = {&x, bias ? &bias : &nothing};
@@ -65,20 +65,20 @@ void add_bias(const View& y, const View& x, const View& bias) {
 
 }  // namespace
 
-// --- few rows by a weight [n, k] that is seen from its side ---
+// --- few rows by a weight [n, k], given as its transpose ---
 
-// (The same weight copied to [k, n] goes another way, with other last bits.)
+// (The same weight copied to [k, n] takes another algorithm, with different rounding.)
 bool gemm_ways::is_few_rows(const Product& p) {
   const std::int64_t rows = p.m(), weight = p.n() * p.k();
   if (p.add || p.y.dtype == f64 || !(p.dtypes_agree() || p.is_wide())) return false;
   if (!p.is_one_matrix() || weight < least_weight) return false;
-  // A result is the sum of a vector's lanes, which takes as long as a hundred products, or as packing a row of b for
-  // several rows.
+  // An element of the result is a horizontal sum over a vector's lanes, which takes as long as a hundred products, or
+  // as packing a row of b for several rows.
   const bool halves = is_half(p.b.dtype);
   const std::int64_t deep = halves ? 64 * rows : rows == 1 ? 32 : 160;
   if (p.k() < deep) return false;
-  // Halves have a product of their own that turns round (core/gemm_half.cpp), twice as fast with more rows than this.
-  // oneDNN packs a weight in f32, which takes long when that is large.
+  // f16 and bf16 have their own transposed product (core/gemm_half.cpp), twice as fast for more rows than this. oneDNN
+  // packs weights in f32, which takes long for large ones.
   const bool large = weight > (512 << 10);
   const std::int64_t most = halves ? half_panel / 4 : large ? most_few_rows : most_few_rows / 2;
   return rows <= most && row_stride(p.b) == 1;
@@ -93,7 +93,7 @@ void multiply_few_rows(const FewRows& p) {
   parallel_for(p.n, grain, [&](std::int64_t begin, std::int64_t end) { kernels::gemm_few_rows(cpu, p, begin, end); });
 }
 
-// --- one row by halves that lie along n: packing them takes longer than the product ---
+// --- one row by f16 or bf16 stored along n: packing takes longer than the product ---
 
 bool gemm_ways::is_row_across(const Product& p) {
   return !p.add && p.m() == 1 && p.y.numel() == p.n() && is_half(p.b.dtype) && (p.dtypes_agree() || p.is_wide()) &&
@@ -104,7 +104,7 @@ void gemm_ways::multiply_across(const Product& p) {
   multiply_rows_by(p.y, p.a, with_dense_rows(p.b, copy), p.bias, true);
 }
 
-// --- a matrix along k by one column or a few: the same product turned round ---
+// --- a matrix along k by one column or a few: the same as a transposed product ---
 
 bool gemm_ways::is_one_column(const Product& p) {
   return !p.add && (!p.bias || is_half(p.y.dtype)) && p.n() == 1 && p.m() > most_few_rows && p.y.numel() == p.m() &&
@@ -112,16 +112,16 @@ bool gemm_ways::is_one_column(const Product& p) {
 }
 void gemm_ways::multiply_by_column(const Product& p) {
   Tensor copy, wide;
-  if (p.bias) wide = Tensor::allocate(p.y.sizes, f32);  // the sums are kept in f32 until it is added
+  if (p.bias) wide = Tensor::allocate(p.y.sizes, f32);  // the sums are kept in f32 until the bias is added
   const View sums = p.bias ? wide.view() : p.y;
   multiply_rows_by(on_its_side(sums), on_its_side(p.b), on_its_side(with_dense_rows(p.a, copy)), {}, false);
   if (p.bias) add_bias(p.y, sums, p.bias);
 }
 
-// As of a layer that tells two classes apart. The result is turned back.
+// E.g. a layer that distinguishes two classes. The result is transposed back.
 bool gemm_ways::is_few_columns(const Product& p) {
   constexpr std::int64_t most = 6;
-  const std::int64_t least_depth = is_half(p.a.dtype) ? 64 : 32;  // a sum is a vector whose lanes are added up
+  const std::int64_t least_depth = is_half(p.a.dtype) ? 64 : 32;  // sums over a vector's lanes
   return !p.add && p.n() <= most && p.k() >= least_depth && p.m() > most_few_rows && p.is_one_matrix() &&
          p.y.dtype != f64 && p.dtypes_agree() && !lies_on_its_side(p.a) && p.m() * p.k() >= least_weight;
 }
@@ -137,7 +137,7 @@ void gemm_ways::multiply_few_columns(const Product& p) {
 
 // --- batches of one row or one column ---
 
-// By matrices that lie along k.
+// By matrices stored along k.
 bool gemm_ways::is_batch_of_columns(const Product& p) {
   return p.plain() && p.n() == 1 && p.y.numel() > p.m() && p.y.dtype != f64 && p.dtypes_agree() &&
          column_stride(p.a) == 1 && p.k() > 0;
@@ -158,7 +158,7 @@ void gemm_ways::multiply_columns(const Product& p) {
   });
 }
 
-// By matrices that lie along n, as what one query's attention makes of the values.
+// By matrices stored along n, as in attention of a single query over the values.
 bool gemm_ways::is_batch_of_rows(const Product& p) {
   return p.plain() && p.m() == 1 && p.y.numel() > p.n() && p.y.dtype != f64 && p.dtypes_agree() &&
          column_stride(p.b) == 1 && p.n() >= 8 && p.k() >= 16;

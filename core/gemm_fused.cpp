@@ -58,8 +58,8 @@ void kernels::activate_backward(Device device, const View& y, const View& g, con
   }
 }
 
-// On a GPU products of halves have an epilogue. Elsewhere the activation reads what is
-// still in the cache, if anything is.
+// On a GPU f16 and bf16 products have an epilogue. Elsewhere a separate pass applies the activation, to what is still
+// in cache if anything is.
 void kernels::gemm_act(Device device, const View& y, const View& before, const View& a, const View& b, const View& bias,
                        Activation activation, const KeptWeight& kept) {
   if (y.numel() == 0) return;

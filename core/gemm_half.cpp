@@ -18,7 +18,7 @@ HalfProduct half_product(const View& y, const View& a, const View& b, const View
           column_stride(b), bias.data, y.as<char>() + size * item * rows_of(y) * n, n, false, nullptr, y.dtype == f32,
           add};
 }
-// The same product as c^T = b^T @ a^T: what is packed is then a, and b is read as it lies.
+// The same product as c^T = b^T @ a^T: then a is packed, and b is read in place.
 HalfProduct turned(const HalfProduct& p) {
   return {p.dtype, p.n, p.m, p.k, p.b, p.b_col, p.b_row, p.a, p.a_col, p.a_row, p.bias, p.c, p.c_row, true, nullptr,
           p.wide, p.add};
@@ -40,19 +40,20 @@ Tensor pack(HalfProduct p) {
   return packed;
 }
 
-// One matrix: all of b is packed once, then pieces of rows (and columns, where there are few rows) use it. `kept` is
-// that of `weight`, b's view. Elements have the same bits when the product is turned round.
+// One matrix: all of b is packed once and shared by pieces of rows (and columns, if there are few rows). `kept` belongs
+// to `weight`, b's view. Elements have the same bits if the product is transposed.
 void multiply_half_matrix(HalfProduct p, double flops, const View& weight, const KeptWeight& kept) {
   const bool few_rows = p.m > half_panel / 2 && p.m <= half_panel && p.n > p.m && p.k >= 768;
   PackedWeight packed(kept, weight, "panels of halves");
-  if (!packed && !packed.wanted() && few_rows && p.b_row == 1) {  // they do not pay for packing weights
+  if (!packed && !packed.wanted() && few_rows && p.b_row == 1) {  // packing weights does not pay off
     p = turned(p);
     packed = PackedWeight({}, weight, "");
   }
   if (!packed) packed.fill(pack(p));
   p.packed = static_cast<std::uint32_t*>(packed.data());
   Grid g;
-  const auto pieces = static_cast<std::int64_t>(flops / small_piece);  // they share the panels: small ones cost nothing
+  // pieces share the panels, so small ones cost nothing
+  const auto pieces = static_cast<std::int64_t>(flops / small_piece);
   for (std::int64_t left = std::min(pieces, 4 * most_pieces); left > 1; left /= 2) {
     if (p.m >= 112 * g.down) g.down *= 2;
     else if (p.n >= 2 * half_panel * g.across) g.across *= 2;

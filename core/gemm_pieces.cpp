@@ -21,7 +21,7 @@ using namespace gemm_ways;
 // The part of a product that one thread computes: rows and columns of one matrix of the batch.
 struct Piece { std::int64_t item, row, rows, column, columns; };
 
-// Whether rows lie apart by at least their length, which is what leading dimensions can express.
+// Whether the row stride is at least the row length, which is what leading dimensions can express.
 bool has_rows(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
   return (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
 }
@@ -38,9 +38,9 @@ bool find_layout(const View& v, Layout* layout) {
   return true;
 }
 
-// `v` in the dtype to multiply in and with strides that the product can read; `keep` owns a copy
-// where one is needed, which lies the way v does: what is a step from row to row stays the shorter one, or the bits
-// would not be those of v without its gaps. Repeated matrices are copied once.
+// `v` in the dtype to multiply in and with strides that the product supports; `keep` owns a copy if one is needed, with
+// the same order of strides as v: otherwise the bits would differ from those of v without its gaps. Broadcast matrices
+// are copied once.
 View prepare(const View& v, Dtype compute, Tensor& keep) {
   Layout layout;
   if (v.dtype == compute && (compute == f64 || find_layout(v, &layout))) return v;
@@ -60,7 +60,7 @@ View prepare(const View& v, Dtype compute, Tensor& keep) {
   return ready;
 }
 
-// Every row of the piece of y starts as the bias, or as zeros.
+// Initialises every row of the piece of y to the bias, or to zeros.
 template <class T> void start_rows(T* c, std::int64_t c_row, const T* bias, const Piece& p) {
   for (std::int64_t r = 0; r < p.rows; ++r) {
     if (bias) std::memcpy(c + r * c_row, bias + p.column, static_cast<std::size_t>(p.columns) * sizeof(T));
@@ -68,10 +68,10 @@ template <class T> void start_rows(T* c, std::int64_t c_row, const T* bias, cons
   }
 }
 
-// Whether long rows of a weight [n, k] fall on the same places of the first-level cache, where the library's product of
-// few columns, which reads a few elements of all of them at a time, loses them again: with AVX-512 it takes twice as
-// long. Such rows are copied to where they lie otherwise, a part of k at a time. Asks for the shape: a view and its
-// copy must go the same way.
+// Whether the long rows of a weight [n, k] map to the same L1 cache sets: the library's product of few columns reads a
+// few elements of all rows at a time and would evict them again; with AVX-512 it takes twice as long. Such rows are
+// copied to a different row stride, a part of k at a time. Depends on the shape only: a view and its copy must take the
+// same path.
 bool rows_share_cache_lines(std::int64_t columns, std::int64_t k) {
   return columns < 128 && k >= 1024 && k % 512 == 0 && cpu_backend::isa() == cpu_backend::Isa::avx512;
 }
@@ -108,9 +108,9 @@ void multiply_piece(const View& y, const View& a, const View& b, const T* bias, 
   }
 }
 
-// Into how many rows and columns of pieces a product is cut. Every piece packs its part of a and b
-// again, and a is the dearer one; of the two cuts, the cheaper is taken. Strides have no say in it. (A
-// transposed f32 view may still differ from its copy in the last bits: oneDNN blocks the two differently.)
+// The grid of row and column pieces that a product is cut into. Every piece packs its part of a and b again, and a is
+// the more expensive one; of the two cuts the cheaper is taken. Independent of strides. (A transposed f32 view may
+// still differ from its copy in the last bits: oneDNN blocks the two differently.)
 Grid find_grid(std::int64_t m, std::int64_t n, double flops) {
   Grid g;
   for (std::int64_t left = pieces_for(flops); left > 1; left /= 2) {
@@ -122,7 +122,7 @@ Grid find_grid(std::int64_t m, std::int64_t n, double flops) {
   return g;
 }
 
-// Calls run(piece) for all pieces of y, in parallel. Small matrices of a batch are taken together.
+// Calls run(piece) for all pieces of y, in parallel. Small matrices of a batch are grouped.
 template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
   const std::int64_t m = rows_of(y), n = columns_of(y), items = y.numel() / (m * n);
   const double flops = flops_of(m, n, k);
@@ -140,8 +140,8 @@ template <class F> void for_pieces(const View& y, std::int64_t k, F&& run) {
                });
 }
 
-// Into how many parts a long sum is cut. Where there are few results, as in gradients of weights, pieces of rows and
-// columns would all read much of a and b and add up little.
+// Number of parts that a long sum is cut into (split-k). For small results, as in weight gradients, pieces of rows and
+// columns would all read much of a and b for few sums.
 std::int64_t parts_of_sum(const View& y, const View& a) {
   constexpr std::int64_t few = 64 << 10, long_sum = 256, most_parts = 16;
   const std::int64_t m = rows_of(y), n = columns_of(y), k = columns_of(a);
@@ -149,7 +149,7 @@ std::int64_t parts_of_sum(const View& y, const View& a) {
   const auto worth = static_cast<std::int64_t>(flops_of(m, n, k) / good_piece);
   return std::max<std::int64_t>(1, std::min({worth, k / long_sum, most_parts}));
 }
-// y = (add ? y : bias or 0) + a @ b for contiguous f32 y, the parts of every sum added up in order.
+// y = (add ? y : bias or 0) + a @ b for contiguous f32 y; the parts of every sum are added in order.
 void multiply_parts(const View& y, const View& a, const View& b, const float* bias, bool add, std::int64_t parts) {
   const std::int64_t m = rows_of(y), n = columns_of(y), k = columns_of(a), step = (k + parts - 1) / parts;
   const Tensor sums = Tensor::allocate({parts, m, n}, f32);

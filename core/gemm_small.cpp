@@ -53,7 +53,7 @@ void gemm_ways::multiply_by_loops(const Product& p) {
 bool gemm_ways::is_tiny(const Product& p) {
   return !p.add && p.n() <= most_tiny && p.k() <= most_tiny && p.k() > 0 && p.dtypes_agree();
 }
-// Of one f32 matrix of very many rows the library's vectors across rows are faster.
+// For one f32 matrix with very many rows the library, vectorised across rows, is faster.
 bool gemm_ways::is_tiny_and_short(const Product& p) {
   return is_tiny(p) && !(p.y.dtype == f32 && p.m() >= 1024 && p.is_one_matrix());
 }
@@ -65,15 +65,15 @@ void gemm_ways::multiply_tiny(const Product& p) {
     kernels::copy(cpu, copy.view(), p.bias);
     start = copy.view();
   }
-  constexpr std::int64_t rows = 2048;  // some ten microseconds
+  constexpr std::int64_t rows = 2048;  // about ten microseconds
   parallel_for(p.y.numel() / p.n(), rows, [&](std::int64_t begin, std::int64_t end) {
     kernels::gemm_tiny(cpu, p.y, p.a, p.b, start, begin, end);
   });
 }
 
-// --- a column by a row ---
+// --- outer products ---
 
-// For short rows, and halves where there are many of both, other ways are faster.
+// For short rows, and for f16 and bf16 with many rows and columns, other algorithms are faster.
 bool gemm_ways::is_outer(const Product& p) {
   constexpr std::int64_t long_row = 16;
   return p.plain() && p.k() == 1 && ((p.a.dtype == f32 && p.n() >= long_row) || p.m() == 1 || p.n() == 1);
@@ -88,7 +88,7 @@ void gemm_ways::multiply_outer(const Product& p) {
 
 // --- batches of small matrices ---
 
-// Worth it where a call of the library would cost more than packing b by plain copies.
+// Worthwhile if a library call would cost more than packing b by plain copies.
 bool gemm_ways::is_small(const Product& p) {
   constexpr std::int64_t work = 40 << 10;
   const std::int64_t m = p.m(), n = p.n(), k = p.k();
@@ -98,7 +98,7 @@ bool gemm_ways::is_small(const Product& p) {
 void gemm_ways::multiply_small(const Product& p) {
   const SmallProduct s{p.m(), p.n(), p.k(), row_stride(p.a), column_stride(p.a), row_stride(p.b), column_stride(p.b)};
   const std::int64_t size = s.m * s.n, items = p.y.numel() / size;
-  constexpr double overhead = 1e3;  // what a product costs beside its operations
+  constexpr double overhead = 1e3;  // fixed cost of a product, in operations
   const auto grain = static_cast<std::int64_t>(small_piece / (flops_of(s.m, s.n, s.k) + overhead) / 4);
   parallel_for(items, std::clamp<std::int64_t>(grain, 1, items), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {

@@ -1,5 +1,5 @@
-// Indexing that mixes tensors with numbers and slices, as Python's x[...] does; without tensors use x[{all, slice(1),
-// -1}] (core/tensor.h), a view.
+// Indexing that mixes tensors with numbers and slices, as Python's x[...] does. Without tensors use a view,
+// x[{all, slice(1), -1}] (core/tensor.h).
 //
 //   index(x, {all, rows})                     x[:, rows]
 //   index(x, {i, slice(1, 5), j})             x[i, 1:5, j]

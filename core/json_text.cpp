@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Every function says whether to go on; what is wrong is thrown.
+// Every function returns whether to continue; errors are thrown.
 class Checker final : public nlohmann::json_sax<Json> {
  public:
   Checker(const std::string& where, const JsonLimits& limits) : where_(where), limits_(limits) {}
@@ -64,13 +64,13 @@ class Checker final : public nlohmann::json_sax<Json> {
   const std::string& where_;
   const JsonLimits& limits_;
   std::int64_t values_ = 0;
-  std::vector<std::vector<std::string>> names_;  // of the objects that are open; none for lists
+  std::vector<std::vector<std::string>> names_;  // of the open objects; empty for arrays
 };
 
 }  // namespace
 
 void check_json(std::string_view text, const std::string& where, const JsonLimits& limits) {
-  // The parser takes a zero byte for the end of its input and would not see what follows.
+  // The parser takes a zero byte for the end of its input and would ignore what follows.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
     throw FormatError(concat(where, ": is not valid JSON at byte ", zero));
   Checker checker(where, limits);

@@ -28,7 +28,7 @@ std::int64_t checked_nbytes(const Dims& sizes, Dtype dtype) {
 
 Dims contiguous_strides(const Dims& sizes) {
   Dims strides = sizes;
-  std::uint64_t step = 1;  // wraps around where the tensor is empty and its other sizes are absurd
+  std::uint64_t step = 1;  // may wrap around if the tensor is empty and its other sizes are absurd
   for (int i = sizes.rank() - 1; i >= 0; --i) {
     strides[i] = static_cast<std::int64_t>(step);
     step *= static_cast<std::uint64_t>(sizes[i] > 0 ? sizes[i] : 1);
@@ -92,7 +92,7 @@ Dims broadcast_strides(const Dims& sizes, const Dims& strides, const Dims& targe
   return out;
 }
 
-// Merges what is adjacent in memory, then cuts each merged run into the new sizes from the back.
+// Merges dimensions that are adjacent in memory, then splits each merged run into the new sizes from the back.
 bool view_strides(const Dims& sizes, const Dims& strides, const Dims& shape, Dims* out) {
   *out = contiguous_strides(shape);
   if (numel_of(sizes) == 0) return true;

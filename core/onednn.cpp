@@ -23,7 +23,7 @@
 namespace mantissa::onednn {
 namespace {
 
-// oneDNN asks OpenMP how many threads it may use; under this guard the answer is one.
+// oneDNN asks OpenMP for the number of threads; under this guard the answer is one.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) {
@@ -38,7 +38,7 @@ class OneThread {
   int before_;
 };
 
-// Only before the library's first use; afterwards it refuses, and what it has chosen stays.
+// Only possible before the library's first use; afterwards it refuses.
 void lower_isa() {
   const char* wish = std::getenv("MANTISSA_ISA");
   if (!wish || std::getenv("ONEDNN_MAX_CPU_ISA") || std::getenv("DNNL_MAX_CPU_ISA")) return;
@@ -74,8 +74,8 @@ dnnl::primitive_attr user_scratchpad() {
   return attr;
 }
 
-// A primitive with its arguments: the library's objects for them are made once for every thread that
-// runs it at the same time and given new pointers at every run.
+// A primitive with its arguments: the library's argument objects are created once for every thread that runs it at the
+// same time, and get new pointers in every run.
 class Held {
  public:
   static constexpr std::size_t most = 5;
@@ -94,7 +94,7 @@ class Held {
   }
   Held(const Held&) = delete;
 
-  // One pointer for each argument.
+  // One pointer per argument.
   void run(std::initializer_list<const void*> pointers) const {
     Set set = take();
     std::size_t i = 0;
@@ -139,10 +139,10 @@ class Held {
   mutable std::vector<Set> free_;
 };
 
-// Memory for one run, cut into parts that begin at cache lines.
+// Memory for one run, cut into parts aligned to cache lines.
 class Scratch {
  public:
-  std::size_t add(std::size_t bytes) {  // the part's offset
+  std::size_t add(std::size_t bytes) {  // returns the part's offset
     const std::size_t at = bytes_;
     bytes_ += (bytes + 63) / 64 * 64;
     return at;
@@ -156,7 +156,7 @@ char* part(const Tensor& memory, std::size_t at) {
   return memory.defined() ? static_cast<char*>(memory.raw_data()) + at : nullptr;
 }
 
-// Copies between a layout of ours and the one a primitive wants; nothing when they are equal.
+// Copies between our layout and the primitive's; does nothing if they are equal.
 class Reorder {
  public:
   Reorder(const Desc& from, const Desc& to, Scratch& scratch) {
@@ -175,7 +175,7 @@ class Reorder {
   std::size_t at_ = 0;
 };
 
-// A shape in the library's terms.
+// The shape in the library's terms.
 struct Problem {
   dnnl::memory::data_type type;
   Sizes x, weight, y, stride, dilation, before, after;
@@ -290,7 +290,7 @@ class LibraryConvolution final : public Convolution {
   }
 
  private:
-  // `arguments` are a, b and the result as the primitive wants them; the others as we have them.
+  // `arguments` are the descriptors of a, b and the result as the primitive wants them; the others are ours.
   template <class PrimitiveDesc>
   void take(const PrimitiveDesc& pd, dnnl::primitive primitive, std::vector<Held::Argument> arguments, const Desc& a,
             const Desc& b, const Desc& y) {
@@ -311,7 +311,7 @@ class LibraryConvolution final : public Convolution {
     held_.emplace(std::move(primitive), std::move(arguments));
   }
 
-  // A large weight is packed in pieces of its first dimension, which is that of output channels (or of groups).
+  // A large weight is packed in pieces of its first dimension, that of output channels (or groups).
   void cut_packing(const Desc& plain) {
     constexpr std::int64_t pieces = 4, block = 64, large = 128 << 10;  // elements
     const Sizes sizes = plain.dims();
@@ -325,7 +325,7 @@ class LibraryConvolution final : public Convolution {
         const Desc from = plain.submemory_desc(part, offset), to = packed_.submemory_desc(part, offset);
         pieces_.push_back(std::make_unique<Reorder>(from, to, scratch_));
       }
-    } catch (const dnnl::error&) {  // not in this layout
+    } catch (const dnnl::error&) {  // not possible in this layout
       pieces_.clear();
     }
   }
@@ -333,7 +333,7 @@ class LibraryConvolution final : public Convolution {
   ConvPass pass_;
   std::string name_;
   std::vector<std::unique_ptr<Reorder>> pieces_;
-  Desc packed_;  // the weight, as the primitive wants it
+  Desc packed_;  // descriptor of the packed weight
   std::optional<Held> held_;
   std::optional<Reorder> a_, b_, y_;
   Scratch scratch_;
@@ -387,7 +387,7 @@ struct Hash {
   }
 };
 
-// Things made once for a key. A program with ever new shapes must not grow for ever.
+// A cache of objects created once per key, bounded for programs with ever new shapes.
 template <class Key, class Value> class Cache {
  public:
   template <class Make> std::shared_ptr<const Value> find(const Key& key, Make&& make) {
@@ -404,7 +404,7 @@ template <class Key, class Value> class Cache {
   std::unordered_map<Key, std::shared_ptr<const Value>, Hash> known_;
 };
 
-// Code that is there for completeness: it is many times slower than the rest.
+// Reference implementations: many times slower than the rest.
 bool is_slow(const std::string& name) { return name.find("ref") != std::string::npos; }
 
 }  // namespace
@@ -428,12 +428,12 @@ bool has_bf16() {
 }
 
 std::shared_ptr<const Convolution> convolution(const ConvolutionKey& key, bool any_speed) {
-  engine();  // lives longer than what is kept
+  engine();  // the engine must outlive the cache
   static Cache<ConvolutionKey, LibraryConvolution> cache;
   const auto found = cache.find(key, [&]() -> std::shared_ptr<const LibraryConvolution> {
     try {
       return std::make_shared<const LibraryConvolution>(key);
-    } catch (const dnnl::error&) {  // not on this processor
+    } catch (const dnnl::error&) {  // not supported on this processor
       return nullptr;
     }
   });

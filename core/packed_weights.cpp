@@ -14,16 +14,16 @@
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t least_bytes = 4096;  // of a storage; smaller weights are packed in no time
-constexpr std::size_t most_forms = 16;      // of a storage, whose parts may be weights of their own
+constexpr std::int64_t least_bytes = 4096;  // of a storage; packing smaller weights takes no time
+constexpr std::size_t most_forms = 16;      // per storage, parts of which may be separate weights
 
 struct Form {
-  View weight;  // which part of the storage, and how it is seen
+  View weight;  // the part of the storage, and its strides
   std::uint32_t version;
   const char* name;
   std::shared_ptr<const void> packer;
   Tensor packed;  // undefined at the first use
-  cpu_backend::Isa isa = cpu_backend::isa();  // panels are as wide as its vectors
+  cpu_backend::Isa isa = cpu_backend::isa();  // panels have its vector width
 
   bool is_of(const View& w) const {
     return isa == cpu_backend::isa() && weight.data == w.data && weight.sizes == w.sizes &&
@@ -37,18 +37,18 @@ std::int64_t first_limit() {
   return v ? std::atoll(v) * (std::int64_t{1} << 20) : std::int64_t{1} << 30;
 }
 
-// Never destroyed: storages that outlive it would look into it.
+// Never destroyed: storages may outlive it otherwise.
 struct Cache {
   std::mutex mutex;
   std::unordered_map<const Storage*, Forms> known;
   std::atomic<std::int64_t> bytes{0}, limit{first_limit()};
-  // How many known storages have an address of this hash: what every storage looks at when it ends.
+  // Number of known storages per address hash: checked by every storage in its destructor.
   std::array<std::atomic<std::uint16_t>, 4096> count{};
 
   std::atomic<std::uint16_t>& count_of(const Storage* s) {
     return count[reinterpret_cast<std::uintptr_t>(s) / alignof(std::max_align_t) * 0x9e3779b97f4a7c15u >> 52];
   }
-  // Under the mutex; the caller destroys what it gets after that.
+  // Requires the mutex; the caller destroys the result after releasing it.
   Forms take(const Storage* s) {
     const auto found = known.find(s);
     if (found == known.end()) return {};

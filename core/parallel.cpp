@@ -25,7 +25,7 @@ int default_threads() {
   }
   return usable_processors().cores;
 }
-std::atomic<int> threads{0};  // 0: nobody has asked
+std::atomic<int> threads{0};  // 0: not yet determined
 constinit thread_local bool serial = false;
 
 }  // namespace
@@ -70,7 +70,7 @@ void parallel_for_impl(std::int64_t n, std::int64_t grain, RangeBody body, void*
     for (std::int64_t b = 0; b < blocks; ++b) body(state, b * grain, b + 1 < blocks ? (b + 1) * grain : n);
     return;
   }
-  struct Nested {  // calls from inside run serially
+  struct Nested {  // nested calls run serially
     Nested() { serial = true; }
     ~Nested() { serial = false; }
   } const nested;

@@ -1,5 +1,5 @@
-// Printing in PyTorch's layout: columns of one width, four digits, scientific where the range asks
-// for it, the middle of long tensors left out.
+// Printing in PyTorch's format: columns of equal width, four digits, scientific notation if the range requires it, the
+// middle of long tensors left out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t summarise_above = 1000, edge_items = 3, line_width = 80;
 
-// How one number is written: chosen once for the whole tensor.
+// The number format, chosen once for the whole tensor.
 class Format {
  public:
   Format(const std::vector<double>& shown, Dtype dtype) : dtype_(dtype) {
@@ -67,7 +67,7 @@ class Printer {
   }
 
  private:
-  // Calls f(index, gap) for the indices of dimension d that are shown; gap: some were left out before.
+  // Calls f(index, gap) for the indices of dimension d that are printed; gap: indices were skipped before this one.
   template <class F> void for_shown(int d, F&& f) const {
     const std::int64_t n = t_.sizes()[d];
     const bool cut = summarise_ && n > 2 * edge_items;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 
-// quota / period, where both are positive numbers: "max" (version 2) and -1 (version 1) set no limit.
+// quota / period if both are positive numbers: "max" (v2) and -1 (v1) mean no limit.
 double processors_of(std::istream& quota, std::istream& period) {
   double allowed = 0, of = 0;
   return quota >> allowed && period >> of && allowed > 0 && of > 0 ? allowed / of : no_limit;
@@ -24,8 +24,8 @@ double limit_in(const std::string& folder) {
   std::ifstream both(folder + "/cpu.max"), quota(folder + "/cpu.cfs_quota_us"), period(folder + "/cpu.cfs_period_us");
   return std::min(processors_of(both, both), processors_of(quota, period));
 }
-// The strictest limit of a group and those it lies in. In a container its path may be the host's, and the folder of the
-// group itself be at the top.
+// The strictest limit of a cgroup and its ancestors. In a container the path may be the host's, while the group itself
+// is mounted at the top.
 double limit_along(const std::string& top, std::filesystem::path group) {
   double least = limit_in(top);
   for (; group.has_relative_path(); group = group.parent_path())
@@ -35,7 +35,7 @@ double limit_along(const std::string& top, std::filesystem::path group) {
 double group_limit(const std::string& root) {
   double least = no_limit;
   std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // number:controllers:/path; version 2 names no controllers
+  for (std::string line; std::getline(groups, line);) {  // number:controllers:/path; v2 names no controllers
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == line.npos || second == line.npos || line.compare(second + 1, 1, "/") != 0) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
@@ -45,7 +45,7 @@ double group_limit(const std::string& root) {
   return least;
 }
 
-// Cores are told apart by the list of their hardware threads.
+// Cores are identified by their list of hardware threads.
 int count_cores(const std::string& root, const std::vector<int>& allowed) {
   std::set<std::string> cores;
   for (int thread : allowed) {
@@ -62,7 +62,7 @@ std::vector<int> affinity_mask() {
   for (std::size_t sets = 1; sets <= 1024; sets *= 2) {  // of 1024 hardware threads each
     std::vector<cpu_set_t> mask(sets);
     const std::size_t bytes = sets * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, mask.data()) != 0) continue;  // the kernel counts more of them
+    if (sched_getaffinity(0, bytes, mask.data()) != 0) continue;  // the kernel's mask is larger
     for (std::size_t i = 0; i < 8 * bytes; ++i)
       if (CPU_ISSET_S(i, bytes, mask.data())) allowed.push_back(static_cast<int>(i));
     return allowed;

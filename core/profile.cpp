@@ -1,5 +1,5 @@
-// Each thread writes into a log of its own, behind a mutex that only stop() ever contends for; a session is a number,
-// so that a range which outlives its profile, or is older than it, finds out by one comparison.
+// Each thread writes to its own log, behind a mutex that only stop() contends for. Profiles are numbered, so that a
+// range which outlives its profile, or is older than it, finds out by one comparison.
 #include "core/profile.h"
 
 #include <algorithm>
@@ -35,10 +35,10 @@ struct ThreadLog {
   std::atomic<std::uint64_t> session = 0;
   int number = 0;
   std::vector<Recorded> open;      // the innermost last
-  std::vector<Recorded> finished;  // what is inside a range stands before it
+  std::vector<Recorded> finished;  // nested ranges before the enclosing one
 };
 
-// Written while nobody records; read under a log's mutex by threads that have found themselves to be part of it.
+// Written while nobody records; read under a log's mutex by threads that have joined it.
 struct Session {
   std::atomic<std::uint64_t> number = 0;
   ProfileOptions options;
@@ -49,13 +49,13 @@ struct Session {
     Moment moment;
   };
   std::mutex bases_mutex;
-  std::vector<Base> bases;  // the first moment of each device
+  std::vector<Base> bases;  // a reference time for each device
 };
 
 // Never destroyed: threads may end after main.
 struct Recorder {
   std::mutex mutex;
-  std::vector<std::shared_ptr<ThreadLog>> logs;  // of this session
+  std::vector<std::shared_ptr<ThreadLog>> logs;  // of the current profile
   std::set<std::string, std::less<>> names;
   std::uint64_t sessions = 0;
   Session session;
@@ -84,7 +84,7 @@ std::int64_t now(const Session& s) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - s.start).count();
 }
 
-// A moment of the device's stream; none on the CPU, and while a graph is recorded.
+// An event on the device's stream; none on the CPU, and while a graph is recorded.
 Moment mark(Device device) {
   if (device.is_cpu() || is_recording(device)) return {};
   return Moment(cuda_backend::prepare(&cuda_backend::mark_moment, device)(device));
@@ -104,7 +104,7 @@ std::string describe_all(std::span<const Tensor* const> inputs) {
     if (!text.empty()) text += ", ";
     const Tensor& t = *inputs[i];
     if (!t.defined()) text += "none";
-    else if (t.is_weak_scalar()) text += "a number";  // its value would have to be read
+    else if (t.is_weak_scalar()) text += "a number";  // its value is not read
     else text += concat(t.dtype(), t.sizes());
   }
   if (inputs.size() > most) text += concat(", and ", static_cast<int>(inputs.size() - most), " more");
@@ -119,13 +119,13 @@ void close(ThreadLog& log, const Session& s) noexcept {
   try {
     if (r.begin) r.end = mark(e.device);
   } catch (...) {
-    r.begin.reset();  // the operator itself tells what is wrong with the device
+    r.begin.reset();  // the operator itself reports the device's error
   }
-  log.finished.push_back(std::move(r));  // room was made by begin
+  log.finished.push_back(std::move(r));  // begin reserved the memory
   log.open.pop_back();
 }
 
-// Within one log a range stands after all that is inside it: sums of the level below are complete when it comes.
+// Within a log, a range comes after all ranges nested in it: the sums over the level below are complete when it comes.
 void find_own_parts(std::span<ProfileEvent> events) {
   struct Inside {
     std::int64_t host = 0, device = -1;
@@ -178,7 +178,8 @@ void ProfileRange::begin(ProfileKind kind, const char* name, std::span<const Ten
   Session& s = recorder().session;
   const std::uint64_t number = s.number;
   ThreadLog& log = *this_thread_log();
-  if (log.session != number) join(this_thread_log(), number);  // written by this thread, and by stop() to be 0
+  // log.session is written by this thread, and by stop(), which sets it to 0
+  if (log.session != number) join(this_thread_log(), number);
   const std::lock_guard lock(log.mutex);
   if (!detail::profiling.load(std::memory_order_acquire) || s.number != number) return;  // stopped meanwhile
   if (s.begun.fetch_add(1, std::memory_order_relaxed) >= s.options.most_events) {
@@ -204,13 +205,13 @@ void ProfileRange::begin(ProfileKind kind, const char* name, std::span<const Ten
     try {
       add_base(s, e.device);
       r.begin = mark(e.device);
-    } catch (const Error&) {  // the operator itself tells what is wrong with the device
+    } catch (const Error&) {  // the operator itself reports the device's error
     }
   }
   e.start = now(s);
   log.open.push_back(std::move(r));
   session_ = number;
-} catch (...) {  // no memory: this one is not recorded
+} catch (...) {  // out of memory: this range is not recorded
 }
 
 void ProfileRange::end() noexcept {
@@ -235,7 +236,7 @@ Profile::Profile(const ProfileOptions& options) : options_(options) {
 Profile::~Profile() {
   try {
     stop();
-  } catch (const std::exception&) {  // of the device: whoever uses it next is told
+  } catch (const std::exception&) {  // device error: reported at its next use
   }
 }
 
@@ -251,11 +252,11 @@ void Profile::stop() {
     logs = std::exchange(r.logs, {});
   }
   duration_ = now(s);
-  std::exception_ptr lost;  // what a device said; the host's times are kept
+  std::exception_ptr lost;  // device error; the host's times are kept
   for (const auto& log : logs) {
     const std::size_t first = events_.size();
     std::vector<Recorded> finished;
-    {  // a thread that has seen the profile on may still come and find that it is not part of it
+    {  // a thread that has seen `profiling` set may still come and find that it has not joined
       const std::lock_guard lock(log->mutex);
       while (!log->open.empty()) close(*log, s);
       finished = std::exchange(log->finished, {});

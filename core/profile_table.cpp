@@ -58,7 +58,7 @@ std::string percent(std::int64_t part, std::int64_t whole) {
                     : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-// Which columns a table has.
+// The table's columns.
 struct Columns {
   bool device, memory;
   int width;  // of the names
@@ -70,7 +70,7 @@ struct Columns {
     if (memory) text += fmt::format(" {:>12}", "memory, MiB");
     return text + "\n";
   }
-  // Totals of rows that lie inside each other say nothing: those of the last line are left out.
+  // Totals of nested rows must not be added up, so the last line leaves them out.
   std::string line(const Row& r, const Row& sum, bool with_totals = true) const {
     const auto total = [&](std::int64_t ns) { return with_totals ? fmt::format("{:.3f}", milliseconds(ns)) : ""; };
     const std::string mean =

@@ -12,7 +12,7 @@
 
 namespace mantissa {
 
-// Element i of y, which is contiguous, from counter offset + i / 4.
+// Element i of y (contiguous) comes from counter offset + i / 4.
 MANTISSA_KERNEL(random_fill, const View& y, Distribution distribution, double low, double range,
                 std::uint64_t seed, std::uint64_t offset)
 
@@ -24,7 +24,7 @@ constinit thread_local RngState* scoped = nullptr;  // the innermost RandomScope
 
 // Fills a tensor four elements per counter.
 Tensor draw(const Dims& sizes, TensorOptions o, Distribution distribution, double low = 0, double range = 1) {
-  // Integers are drawn as i64, which no range leaves; the dtype that is wanted comes at the end.
+  // Integers are drawn as i64, which holds every range, and cast to the dtype at the end.
   Tensor t = Tensor::allocate(sizes, !is_floating(o.dtype) ? i64 : o.dtype == f64 ? f64 : f32, o.device);
   const std::int64_t groups = (t.numel() + 3) / 4;
   const RngState at = reserve_random(static_cast<std::uint64_t>(groups));
@@ -61,7 +61,7 @@ RandomScope::~RandomScope() { scoped = outer_; }
 
 Tensor rand(const Dims& sizes, TensorOptions o) {
   check(is_floating(o.dtype), "rand: the dtype must be floating, got ", o.dtype);
-  // A half keeps fewer bits than are drawn, and rounding the rest could give 1.
+  // f16 and bf16 hold fewer bits than are drawn, and rounding the rest could give 1.
   const int dropped = o.dtype == f16 ? 21 : o.dtype == bf16 ? 24 : 8;
   return draw(sizes, o, Distribution::uniform, dropped);
 }
@@ -88,7 +88,7 @@ Tensor randperm(std::int64_t n, TensorOptions o) {
   std::iota(order.begin(), order.end(), 0);
   const RngState at = reserve_random(static_cast<std::uint64_t>(n));
   const Philox philox{at.seed};
-  for (std::int64_t i = n - 1; i > 0; --i) {  // Fisher and Yates; 64 random bits make the bias negligible
+  for (std::int64_t i = n - 1; i > 0; --i) {  // Fisher-Yates shuffle; with 64 random bits the bias is negligible
     const Philox::Words w = philox(at.offset + static_cast<std::uint64_t>(i));
     const std::uint64_t bits = (std::uint64_t{w.v[0]} << 32) | w.v[1];
     std::swap(order[static_cast<std::size_t>(i)], order[bits % static_cast<std::uint64_t>(i + 1)]);

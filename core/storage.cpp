@@ -25,7 +25,7 @@ Ref<Storage> Storage::borrow(void* data, std::int64_t nbytes, Device device, voi
   s->device_ = device;
   s->release_ = release;
   s->owner_ = owner;
-  s->written_by("its owner");  // version 1: nobody takes it for a fresh result
+  s->written_by("its owner");  // version 1: not taken for a fresh result
   return s;
 }
 

@@ -25,7 +25,7 @@ void relax() {
 #endif
 }
 
-// Looks until `done()` or until `limit` has passed; true when it was done.
+// Spins until `done()` or until `limit` has passed; true if done.
 template <class F> bool spin(std::chrono::microseconds limit, F&& done) {
   for (int i = 0; i < 64; ++i) {
     if (done()) return true;
@@ -41,20 +41,20 @@ template <class F> bool spin(std::chrono::microseconds limit, F&& done) {
   return false;
 }
 
-// With more threads than processors whoever spins keeps another from working.
+// With more threads than processors a spinning thread keeps another from working.
 std::chrono::microseconds patience() {
   static const int processors = usable_processors().threads;
   return std::chrono::microseconds(num_threads() <= processors ? 500 : 0);
 }
 
-struct alignas(64) Run {  // the blocks of one member that nobody has taken
+struct alignas(64) Run {  // the blocks of one member that are not yet taken
   std::atomic<std::int64_t> next{0};
   std::int64_t end = 0;
 };
 
-// A job, in memory that is never freed: a worker that comes late finds it closed, or open for another job.
+// A job, in memory that is never freed: a late worker finds it closed, or open for another job.
 struct alignas(64) Slot {
-  // Whether workers may join, whether the caller sleeps until they have left, and above these bits how many are in.
+  // Flags: workers may join; the caller sleeps until they have left. The bits above count the members.
   static constexpr std::uint32_t open = 1, awaited = 2, member = 4;
   std::atomic<bool> taken{false};
   std::atomic<std::uint32_t> state{0};
@@ -112,7 +112,7 @@ struct alignas(64) Slot {
 };
 
 struct alignas(64) Worker {
-  std::atomic<std::uint32_t> calls{0};  // raised when there may be work
+  std::atomic<std::uint32_t> calls{0};  // incremented when there may be work
   std::atomic<bool> asleep{false};
 };
 
@@ -128,7 +128,7 @@ class Team {
     if (started_.load(std::memory_order_acquire) + 1 < team) start(team - 1);
     for (int i = 1; i < std::min(team, started_.load(std::memory_order_relaxed) + 1); ++i) {
       Worker& w = workers_[i];
-      w.calls.fetch_add(1);  // sequentially consistent with `asleep`: one of the two sees the other
+      w.calls.fetch_add(1);  // sequentially consistent with `asleep`: one of the two threads sees the other's write
       if (w.asleep.load()) w.calls.notify_one();
     }
   }
@@ -140,7 +140,7 @@ class Team {
       try {
         std::thread([this, i] { serve(i); }).detach();
       } catch (const std::system_error&) {
-        return;  // no more threads to be had: the others do the work
+        return;  // no more threads available: the others do the work
       }
       started_ = i;
     }
@@ -167,8 +167,8 @@ class Team {
   std::mutex mutex_;
 };
 
-// Never destroyed: workers look at it until the process is gone. A forked child has none of its parent's threads and
-// begins with a new one.
+// Never destroyed: workers use it until the process ends. A forked child has none of its parent's threads and creates a
+// new one.
 std::atomic<Team*> current_team{nullptr};
 
 Team& team_of_process() {

@@ -30,7 +30,7 @@ Tensor make(Ref<Storage> storage, void* data, const Dims& sizes, const Dims& str
   return Tensor(std::move(t));
 }
 
-// A copy between host and device is the device's business.
+// Copies between host and device are done by the device's kernel.
 void copy_elements(const View& y, const View& x) { kernels::copy(y.device.is_cpu() ? x.device : y.device, y, x); }
 
 }  // namespace
@@ -73,7 +73,7 @@ Tensor Tensor::of_integer(std::int64_t number, Dtype dtype) {
 
 Tensor Tensor::raw_view(const Dims& sizes, const Dims& strides, std::int64_t offset) const {
   check(sizes.rank() == strides.rank(), "as_strided: ", sizes, " and strides ", strides, " differ in rank");
-  std::int64_t last = offset;  // of the furthest element
+  std::int64_t last = offset;  // offset of the last element
   bool overflow = offset < 0;
   for (int i = 0; i < sizes.rank(); ++i) {
     check(sizes[i] >= 0 && strides[i] >= 0, "as_strided: sizes ", sizes, " and strides ", strides,
@@ -116,7 +116,7 @@ void Tensor::fail_undefined() {
 
 std::uint64_t host_reads() { return reads_made; }
 
-// What computes here without being an operator, in a profile.
+// Profiles work here that is not an operator.
 static ProfileRange profiled(const char* name, const Tensor& t) {
   return ProfileRange(ProfileKind::op, name, &t);
 }

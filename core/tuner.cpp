@@ -36,7 +36,7 @@ std::string find_machine() {
       break;
     }
   }
-  // Hypervisors hide the model's name, so what it can compute is said as well.
+  // Hypervisors hide the model's name, so the instruction set is included.
   return model + ", " + cpu_backend::name_of(cpu_backend::isa()) + (onednn::has_bf16() ? " bf16" : "") +
          (uses_amx() ? " amx" : "") + ", oneDNN " + onednn::version();
 }

@@ -12,9 +12,9 @@ bool winograd_can(ConvPass, const ConvShape& s) {
 
 bool winograd_fits(ConvPass pass, const ConvShape& s) {
   if (!winograd_can(pass, s)) return false;
-  // Transforms cost as much as 16 or so channels. In sums of few terms their rounding errors would stand out.
+  // Transforms cost as much as about 16 channels. With few channels their rounding errors would dominate.
   if (s.in_channels < 16 || s.out_channels < 16 || s.batch * s.out_pixels() < 16) return false;
-  // 36 multiplications for a tile of 16 pixels against 9 for each pixel that is wanted.
+  // 36 multiplications for a tile of 16 pixels, compared with 9 per pixel needed.
   const std::int64_t* pixels = pass == ConvPass::input_gradient ? s.in : s.out;
   const std::int64_t tiles = ((pixels[0] + 3) / 4) * ((pixels[1] + 3) / 4);
   return 36 * tiles * 2 <= 9 * pixels[0] * pixels[1];
