@@ -1,8 +1,8 @@
-// Attention in one pass over blocks of keys: scores never leave the cache, and memory is linear in the length.
-// The maximum and the sum of a row are carried from block to block (Milakov & Gimelshein, 2018); backward makes the
-// weights again from the scores and the saved logarithm of the sum (FlashAttention; Dao et al., 2022). Blocks that a
-// causal mask hides are skipped. All arithmetic is in f32, whatever the storage. Every head is computed by one thread
-// in a fixed order, so results do not depend on the number of threads.
+// Attention in one pass over blocks of keys: scores stay in cache, and memory is linear in the sequence length. The
+// running maximum and sum of each row are carried from block to block (online softmax; Milakov & Gimelshein, 2018);
+// backward recomputes the weights from the scores and the saved logarithm of the sum (FlashAttention; Dao et al.,
+// 2022). Blocks hidden by a causal mask are skipped. All arithmetic is in f32, whatever the storage. Every head is
+// computed by one thread in a fixed order, so results do not depend on the number of threads.
 #include "core/attention.h"
 
 #include <vector>
@@ -19,10 +19,10 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 constexpr std::int64_t panel = gemm_tile::max_columns;
-constexpr std::int64_t most_queries = 42, most_keys = 256;  // of a block of scores: 42 KB
+constexpr std::int64_t most_queries = 42, most_keys = 256;  // per block of scores: 42 KB
 constexpr std::int64_t few_flops = 1000000;                 // not worth waking a thread
-constexpr std::int64_t few_queries = 4;                     // for which keys and values are not packed
-constexpr std::int64_t enough_items = 16;                   // heads; when there are fewer, queries are shared out too
+constexpr std::int64_t few_queries = 4;                     // up to so many queries, keys and values are not packed
+constexpr std::int64_t enough_items = 16;                   // heads; with fewer, queries are also split over threads
 
 std::int64_t whole_panels(std::int64_t n) { return (n + panel - 1) / panel * panel; }
 
@@ -34,7 +34,7 @@ template <class T> struct Matrix {
       : data(v.as<T>() + item_offset(v, item)), rows(v.size(v.dim() - 2)), columns(v.size(v.dim() - 1)),
         row(v.strides[v.dim() - 2]), column(v.strides[v.dim() - 1]) {}
 
-  // Rows [first, first + count) times `factor`, `length` apart; the rest of a row is zeros.
+  // Rows [first, first + count) times `factor`, with row stride `length`; rows are zero-padded.
   void load(float* to, std::int64_t length, std::int64_t first, std::int64_t count, float factor) const {
     for (std::int64_t i = 0; i < count; ++i) {
       float* line = to + i * length;
@@ -46,7 +46,7 @@ template <class T> struct Matrix {
   void store(const float* from, std::int64_t length, std::int64_t first, std::int64_t count) const {
     for (std::int64_t i = 0; i < count; ++i) convert_run(data + (first + i) * row, from + i * length, 1, columns);
   }
-  // As the right-hand side of a product: the matrix, or its transpose. Floats of each: rows * whole_panels(columns).
+  // Packs the matrix (or its transpose) as the right-hand side of a product: rows * whole_panels(columns) floats.
   void pack(float* to) const {
     for (std::int64_t j = 0; j < columns; j += panel) {
       gemm_pack::pack<false, panel>(reinterpret_cast<gemm_pack::Unit*>(to + j * rows), data + j * column,
@@ -61,7 +61,7 @@ template <class T> struct Matrix {
   }
 };
 
-// Floats of this thread, given out one after the other.
+// A per-thread stack of floats.
 class Scratch {
  public:
   explicit Scratch(std::int64_t n) {
@@ -83,13 +83,13 @@ class Scratch {
   float* next_;
 };
 
-// What dropout leaves of the weights: numbers 0 or 1 / (1 - p).
+// Dropout factors of the weights: 0 or 1 / (1 - p).
 class Dropper {
  public:
   explicit Dropper(const AttentionSettings& s)
       : seed_(s.seed), offset_(s.offset), scale_(s.dropout_p < 1 ? static_cast<float>(1 / (1 - s.dropout_p)) : 0.0f),
         keep_from_(static_cast<std::int32_t>(std::ceil(std::ldexp(static_cast<float>(s.dropout_p), 24)))) {}
-  // Of elements [first, first + n).
+  // For elements [first, first + n).
   void factors(float* to, std::int64_t first, std::int64_t n) {
     constexpr std::int64_t size = 4 * philox_counters;
     for (std::int64_t done = 0; done < n;) {
@@ -112,7 +112,7 @@ class Dropper {
   std::uint32_t bits_[4 * philox_counters];
 };
 
-// The shape of the whole, and the scores of one block.
+// The whole problem, and the scores of one block.
 struct Problem {
   const View &query, &key, &value, &mask;
   const AttentionSettings& settings;
@@ -125,13 +125,14 @@ struct Problem {
     items = q.numel() / (queries * depth);
   }
   std::int64_t key_item(std::int64_t item) const { return item / heads * groups + item % heads / (heads / groups); }
-  std::int64_t flops() const { return 2 * queries * keys * (depth + width); }  // of one head, forward
+  std::int64_t flops() const { return 2 * queries * keys * (depth + width); }  // per head, forward
   std::int64_t tiles() const { return (queries + most_queries - 1) / most_queries; }
   std::int64_t tile_begin(std::int64_t t) const { return t * queries / tiles(); }
-  // How many keys query i may look at, not counting the mask.
+  // Number of keys that query i may attend to, ignoring the mask.
   std::int64_t visible(std::int64_t i) const { return settings.causal ? std::min(keys, i + 1) : keys; }
 
-  // scores [rows][most_keys] of queries from i and keys [j, j + n). `q`: rows of `depth` numbers, q_row apart, scaled.
+  // scores [rows][most_keys] of queries from i and keys [j, j + n). `q`: scaled rows of `depth` numbers, row stride
+  // q_row.
   void scores(float* s, std::int64_t item, const float* q, std::int64_t q_row, const float* packed_key, std::int64_t i,
               std::int64_t rows, std::int64_t j, std::int64_t n) const {
     gemm_tile::multiply_block(rows, n, {q, q_row, 1, packed_key + j * depth, panel, s, most_keys, depth}, depth * panel,
@@ -180,7 +181,7 @@ float dot_product(const float* a, const float* b, std::int64_t n) {
   return fold_run<Sum>(n, [](auto x, auto y) { return x * y; }, a, b);
 }
 
-// Tiles [first_tile, last_tile) of the queries of one head.
+// Query tiles [first_tile, last_tile) of one head.
 template <class T>
 void attend(const Problem& p, const View& y, float* log_sum, std::int64_t item, std::int64_t first_tile,
             std::int64_t last_tile) {
@@ -235,7 +236,7 @@ void attend(const Problem& p, const View& y, float* log_sum, std::int64_t item, 
   }
 }
 
-// One head with few queries, as when a model writes.
+// One head with few queries, as in autoregressive generation.
 template <class T> void attend_few(const Problem& p, const View& y, float* log_sum, std::int64_t item) {
   Scratch memory(p.depth + p.width + most_keys * (1 + p.depth + p.width));
   float *q = memory.take(p.depth), *out = memory.take(p.width), *s = memory.take(most_keys);
@@ -276,7 +277,7 @@ template <class T> void attend_few(const Problem& p, const View& y, float* log_s
   }
 }
 
-// One head of key and value, and the heads of queries that it serves.
+// One key and value head, and the query heads that share it.
 template <class T>
 void attend_backward(const Problem& p, const View& d_query, const View& d_key, const View& d_value, const View& g,
                      const View& y, const float* log_sum, std::int64_t key_item) {
@@ -303,8 +304,8 @@ void attend_backward(const Problem& p, const View& d_query, const View& d_key, c
     for (std::int64_t t = 0; t < p.tiles(); ++t) {
       const std::int64_t i = p.tile_begin(t), rows = p.tile_begin(t + 1) - i, seen = p.visible(i + rows - 1);
       gradient.load(grad, width, i, rows, 1);
-      float dot[most_queries];  // what softmax's gradient subtracts: the weighted sum of the weights' gradients
-      if (!one_block) {         // which is the product of y and its gradient, but for the rounding of y
+      float dot[most_queries];  // subtracted in softmax's gradient: the weighted sum of the weights' gradients
+      if (!one_block) {         // equals y times its gradient, up to the rounding of y
         result.load(dq, width, i, rows, 1);
         for (std::int64_t r = 0; r < rows; ++r) dot[r] = dot_product(grad + r * width, dq + r * width, p.width);
       }

@@ -1,5 +1,5 @@
-// The two products of attention for one query: keys and values are read once, as they lie, where more queries would
-// pay for packing them. U is what lies in memory; sums are f32, in an order that depends on the sizes alone.
+// The two products of attention for a single query: keys and values are read once, in place, as packing them would pay
+// off only for more queries. U is the stored type; sums are f32, in an order that depends on the sizes alone.
 #pragma once
 
 #include "core/cpu/transpose.h"
@@ -15,7 +15,7 @@ template <class U>
 void scores(float* to, const float* query, const U* key, std::int64_t row, std::int64_t n, std::int64_t depth) {
   std::int64_t j = 0;
 #if defined(__AVX2__)
-  // As many keys as a vector has elements: their sums are turned and added up at once.
+  // As many keys as a vector has elements: their sums are transposed and added up together.
   for (; j + lanes <= n; j += lanes) {
     V sum[lanes];
     for (V& v : sum) v = V(0.0f);
@@ -28,7 +28,7 @@ void scores(float* to, const float* query, const U* key, std::int64_t row, std::
     for (std::int64_t k = 0; k < lanes; ++k) turned[k] = sum[k];
     transpose::turn_square(turned);
     for (std::int64_t k = 0; k < lanes; ++k) sum[k] = V(turned[k]);
-    for (std::int64_t half = lanes / 2; half > 0; half /= 2) {  // as fold_lanes does it
+    for (std::int64_t half = lanes / 2; half > 0; half /= 2) {  // in the order of fold_lanes
 #pragma GCC unroll 8
       for (std::int64_t k = 0; k < half; ++k) sum[k] = sum[k] + sum[k + half];
     }

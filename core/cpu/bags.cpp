@@ -1,11 +1,11 @@
-// Sums and averages of bags of rows of a matrix: embeddings where no gradient is wanted, without the rows in memory.
+// Sums and averages of bags of rows of a matrix: embedding bags without gradients, which are not materialised as rows.
 #include "core/cpu/reduce_source.h"
 #include "core/kernel.h"
 #include "core/parallel.h"
 
 namespace mantissa {
-// Bag i has the indices from bounds[i] to before bounds[i + 1], which have been checked; an empty one gives 0. Halves
-// are summed in f32 and rounded once. All are contiguous.
+// Bag i consists of the indices bounds[i] to bounds[i + 1] (exclusive), which have been checked; an empty bag gives 0.
+// f16 and bf16 are summed in f32 and rounded once. All are contiguous.
 MANTISSA_KERNEL(sum_bags, const View& y, const View& weight, const View& indices, const View& bounds, bool mean)
 }  // namespace mantissa
 

@@ -1,6 +1,6 @@
-// Batch norm where each channel of a sample is a plane of its own in memory; what has its channels innermost goes to
-// core/cpu/batch_norm_channels.cpp. Statistics come from blocks that are looked at twice while they are in the cache
-// (mean, then deviations), so a large mean costs no digits. Weight and bias may be absent (null).
+// Batch norm for contiguous layouts, where each channel of a sample is a plane in memory; channels-last layouts are
+// handled by core/cpu/batch_norm_channels.cpp. Statistics are computed from blocks that are read twice while in cache
+// (mean, then deviations), so a large mean costs no precision. Weight and bias may be absent (null).
 #include "core/cpu/batch_norm.h"
 
 #include "core/cpu/planes.h"
@@ -32,7 +32,7 @@ template <class F> void for_rows(const Planes& p, F&& rows) {
                });
 }
 
-// Of each block the mean, and then, while it is in the cache, the deviations from it.
+// Per block the mean, and then, while it is in cache, the deviations from it.
 template <class T, class C = Compute<T>> Statistics plane_statistics(const Planes& p, const T* x) {
   std::unique_ptr<C[]> partial(new C[static_cast<std::size_t>(p.blocks * 3 * p.channels)]);
   p.for_blocks([&](std::int64_t b, std::int64_t c) {
@@ -50,7 +50,7 @@ template <class T, class C = Compute<T>> Statistics plane_statistics(const Plane
                      [&](std::int64_t b) { return p.elements_in(b); });
 }
 
-// y = max(0, normalised x + z) of one run, each where wanted.
+// y = max(0, normalised x + z) of one run; relu and add are optional.
 template <bool relu, bool add, class T, class F>
 void finish_run(std::int64_t n, T* y, const T* x, const T* z, const F& normalised) {
   for_vectors<Compute<T>>(n, [&](const auto& lanes, std::int64_t j) {
@@ -93,7 +93,7 @@ void forward(const BatchNormForward& f) {
   });
 }
 
-// The gradients that the activation let through, in a buffer of their own.
+// The gradients that passed the activation, in a separate buffer.
 template <class T, class C = Compute<T>>
 Tensor passed(const BatchNormGradient& f, const Planes& p, const T* g, const T* x, const C* weight, const C* bias,
               const C* mean, const C* inv_std) {
@@ -179,7 +179,7 @@ void batch_norm_backward(const View& dx, const View& dweight, const View& dbias,
                          const View& weight, const View& mean, const View& inv_std, bool training) {
   backward({dx, dweight, dbias, View{}, g, x, weight, View{}, mean, inv_std, View{}, training, false});
 }
-// y, the result of batch_norm_act, where it had a z.
+// y is the result of batch_norm_act, given if it had a z.
 void batch_norm_act_backward(const View& dx, const View& dweight, const View& dbias, const View& dz, const View& g,
                              const View& x, const View& weight, const View& bias, const View& mean, const View& inv_std,
                              const View& y, bool training) {

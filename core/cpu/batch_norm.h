@@ -1,6 +1,6 @@
-// What the two ways of batch norm share: planes of one channel (core/cpu/norm.cpp) and channels innermost in memory
-// (core/cpu/batch_norm_channels.cpp). Both can end in y = max(0, normalised + z), for which backward needs no further
-// tensor where there is no z: the mask is made again from x.
+// Shared by the two implementations of batch norm: planes per channel (core/cpu/norm.cpp) and channels innermost in
+// memory (core/cpu/batch_norm_channels.cpp). Both can end in y = max(0, normalised + z). Without z, backward needs no
+// further tensor for that: the mask is recomputed from x.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,8 @@ template <class C> void update_running(const View& running, std::int64_t channel
   store_run(running.data, running.dtype, 0, running.strides[0], values.data(), channels);
 }
 
-// The statistics of a batch with `count` elements in each channel: the mean and the biased variance, in the place of
-// inv_std for now. The running ones move towards mean and unbiased variance.
+// The batch statistics over `count` elements per channel: the mean, and the biased variance, which is stored in inv_std
+// for now. Updates the running mean and (unbiased) variance.
 template <class C>
 void use_statistics(const BatchNormForward& f, std::int64_t count, const Statistics& batch) {
   C *mean = f.mean.as<C>(), *var = f.inv_std.as<C>();
@@ -41,15 +41,15 @@ void use_statistics(const BatchNormForward& f, std::int64_t count, const Statist
   update_running(f.running_var, channels, f.momentum, static_cast<const C*>(unbiased.data()));
 }
 
-// Formulas over vectors and numbers. The normalised x is (x - mean) * scale + shift in this order, so that a large
-// mean costs no digits; forward and backward share it, so that they agree on what the activation let through.
+// Formulas over vectors and numbers. The normalised x is (x - mean) * scale + shift in this order, so that a large mean
+// costs no precision; shared by forward and backward, so that they agree on the activation mask.
 struct Normalise {
   template <class V>
   V operator()(const V& x, const V& mean, const V& scale, const V& shift) const {
     return (x - mean) * scale + shift;
   }
 };
-template <class V> V rectified(const V& v) { return xsimd::select(v < V(0), V(0), v); }  // NaN stays, as in relu
+template <class V> V rectified(const V& v) { return xsimd::select(v < V(0), V(0), v); }  // propagates NaN, like relu
 template <class V> V let_through(const V& g, const V& result) { return xsimd::select(result <= V(0), V(0), g); }
 
 }  // namespace mantissa::cpu_backend::MANTISSA_ISA

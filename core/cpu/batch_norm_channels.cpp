@@ -1,5 +1,5 @@
-// Batch norm with the channels innermost in memory: vectors over channels. Next: core/cpu/channels.h.
-// Statistics read x once (core/cpu/channel_statistics.h), so training reads it twice in all.
+// Batch norm with channels innermost in memory, vectorised over channels. Next: core/cpu/channels.h. Statistics read x
+// once (core/cpu/channel_statistics.h), so training reads it twice in all.
 #include <array>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// Numbers per channel that the elementwise passes use, repeated for the columns of a row.
+// Per-channel numbers for the elementwise passes, repeated for the columns of a row.
 template <class C> struct Affine {
   std::vector<C> mean, scale, shift;
   Affine(const ChannelRows& s, const View& weight, const View& bias, const C* mean_, const C* inv_std) {
@@ -57,8 +57,8 @@ template <class T> void forward(const BatchNormForward& f) {
   out.finish();
 }
 
-// Which gradients pass: all, those the rectified normalised x let through, or those where the result is positive
-// (where the gradient that passed is z's, and is kept).
+// Which gradients pass: all; those where the normalised x is positive; or those where the result y is positive (the
+// passed gradient is then also dz, and stored).
 enum class Mask { none, from_x, from_y };
 
 template <Mask mask, class T> void backward(const BatchNormGradient& f) {
@@ -78,7 +78,7 @@ template <Mask mask, class T> void backward(const BatchNormGradient& f) {
   const T *x = in.as<T>(), *g = gradient.as<T>(), *y = result.as<T>();
   T *dx = out.as<T>(), *dz = to_z.as<T>();
   const C *mu = a.mean.data(), *scale = a.scale.data(), *shift = a.shift.data();
-  // The gradient that passed the activation.
+  // The gradient after the activation mask.
   const auto passed = [=](const auto& lanes, std::int64_t i, std::int64_t j, const auto& value) {
     const auto from = lanes.load(g + i);
     if constexpr (mask == Mask::from_x)

@@ -1,4 +1,4 @@
-// Shifts, gcd, lcm, nextafter and frexp, one element at a time: they are rare.
+// Shifts, gcd, lcm, nextafter and frexp, one element at a time: they are rarely used.
 #include <concepts>
 
 #include "core/bit_functions.h"
@@ -6,16 +6,16 @@
 #include "core/parallel.h"
 
 namespace mantissa {
-// y of the sizes that a and b broadcast to, contiguous; a and b of y's dtype and of any strides.
+// y has the sizes that a and b broadcast to, contiguous; a and b have y's dtype and any strides.
 MANTISSA_KERNEL(bit_pair, bits::Pair pair, const View& y, const View& a, const View& b)
-// Of x's sizes, contiguous: mantissa of x's dtype, exponent i32; x of any strides.
+// Results have x's sizes, contiguous: mantissa in x's dtype, exponent i32; x has any strides.
 MANTISSA_KERNEL(frexp, const View& mantissa, const View& exponent, const View& x)
 }  // namespace mantissa
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// Where x has what belongs to element i of a result of `sizes`, to which x broadcasts.
+// Offset in x, which broadcasts to `sizes`, for element i of the result.
 std::int64_t place(const View& x, const Dims& sizes, std::int64_t i) {
   std::int64_t at = 0;
   for (int d = sizes.rank() - 1, k = x.dim() - 1; k >= 0; --d, --k) {

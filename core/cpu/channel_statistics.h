@@ -1,6 +1,6 @@
-// Mean and variance of every channel where channels are innermost in memory, and tensors as such memory: for batch norm
-// and group norm. Statistics read x once: the mean of a block of rows and the squared deviations from it come from a
-// block that is still in the cache, and blocks are combined as Chan, Golub and LeVeque (1979) do.
+// Mean and variance per channel where channels are innermost in memory, and access to tensors in that layout: for batch
+// norm and group norm. x is read from memory once: the mean of a block of rows and the squared deviations from it are
+// computed while the block is in cache, and blocks are combined by the method of Chan, Golub and LeVeque (1979).
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ template <class C> std::vector<C> numbers(const View& v, std::int64_t n, C other
   return values;
 }
 
-// `v` dense with the channels innermost and of type T: itself or a copy. Absent stays absent.
+// `v` dense with channels innermost and of type T: itself or a copy. Absent stays absent.
 class Pixels {
  public:
   Pixels(const View& v, Dtype dtype) : data_(v.data) {
@@ -31,7 +31,7 @@ class Pixels {
   Tensor copy_;
   void* data_;
 };
-// The same for a result: finish() moves a copy to where it belongs.
+// The same for a result: finish() copies to the destination if a copy was needed.
 class PixelsResult {
  public:
   explicit PixelsResult(const View& v) : view_(v), data_(v.data) {
@@ -53,8 +53,9 @@ class PixelsResult {
 // For each channel the mean and the sum of squared deviations from it.
 struct Statistics { std::vector<double> mean, squares; };
 
-// partial: of each block a centre near the mean of each channel, and the sums of the deviations from it and of their
-// squares. The centre was rounded, which costs no digits: the deviations say by how much. count(b): a block's elements.
+// partial: per block and channel a centre near the mean, the sum of the deviations from it and the sum of their
+// squares. The centre is rounded, which costs no precision, as the sum of deviations corrects for it. count(b): number
+// of elements of block b.
 template <class C, class F>
 Statistics join_blocks(std::int64_t blocks, std::int64_t channels, const C* partial, const F& count) {
   Statistics result;

@@ -1,6 +1,6 @@
-// Tensors whose channels are innermost in memory (channels-last images, [N, C] matrices) as a dense matrix of pixels
-// times channels: loops with vectors over channels, and sums over all pixels for each channel.
-// Everything is cut into blocks of rows by shape alone; sums of blocks are combined in double precision, in order.
+// Tensors whose channels are innermost in memory (channels-last images, [N, C] matrices) as a dense matrix of pixels by
+// channels: loops vectorised over channels, and sums over all pixels per channel. Everything is cut into blocks of rows
+// by shape alone; sums of blocks are combined in double precision, in order.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 struct ChannelRows {
   std::int64_t pixels, channels;
-  std::int64_t joined;   // pixels that make one row: with few channels one pixel would not fill vectors
+  std::int64_t joined;   // pixels per row: with few channels one pixel would not fill a vector
   std::int64_t columns;  // of a row: joined * channels
-  std::int64_t block;    // rows whose elements stay in a core's cache while a block is looked at twice
+  std::int64_t block;    // rows that stay in a core's cache while a block is read twice
   std::int64_t blocks;
 
   ChannelRows(std::int64_t pixels, std::int64_t channels) : pixels(pixels), channels(channels) {
@@ -28,7 +28,7 @@ struct ChannelRows {
   std::int64_t first_pixel(std::int64_t b) const { return b * block * joined; }
   std::int64_t pixels_in(std::int64_t b) const { return std::min(pixels - first_pixel(b), block * joined); }
 
-  // f(block) for all blocks, on several threads.
+  // f(block) for all blocks, in parallel.
   template <class F> void for_blocks(const F& f) const {
     parallel_for(blocks, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, block * columns)),
                  [&](std::int64_t first, std::int64_t last) {
@@ -81,14 +81,14 @@ struct ChannelRows {
       for (int i = 0; i < k; ++i) lanes.store(sums + i * columns + c, lanes.load(sums + i * columns + c) + v[i]);
     });
   }
-  // Adds the parts of a row that belong to one channel: columns -> channels.
+  // Adds up the parts of a row that belong to the same channel: columns -> channels.
   template <class C> void fold_joined(const C* sums, C* result) const {
     std::copy_n(sums, channels, result);
     for (std::int64_t q = 1; q < joined; ++q) {
       for (std::int64_t c = 0; c < channels; ++c) result[c] += sums[q * channels + c];
     }
   }
-  // A number per channel, repeated for the columns of a row.
+  // Repeats one number per channel for all columns of a row.
   template <class C> void repeat(const C* values, C* repeated) const {
     for (std::int64_t q = 0; q < joined; ++q) std::copy_n(values, channels, repeated + q * channels);
   }
@@ -99,7 +99,7 @@ struct ChannelRows {
   }
 };
 
-// For each channel k sums over all pixels, of at(lanes, offset, j) as in sum_columns: result[i * channels + c].
+// For each channel, k sums over all pixels of at(lanes, offset, j) as in sum_columns: result[i * channels + c].
 template <int k, class C, class F> std::vector<double> sum_over_pixels(const ChannelRows& s, const F& at) {
   const std::int64_t n = k * s.channels;
   std::unique_ptr<C[]> partial(new C[static_cast<std::size_t>(s.blocks * n)]);

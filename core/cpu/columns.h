@@ -1,6 +1,6 @@
-// Reductions along a dimension, vectorised across the neighbouring columns, in blocks that fit the cache. If the
-// dimension itself is the dense one and short, the rows are transposed first. f16 and bf16 are converted to f32 per
-// block, and results are rounded once.
+// Reductions along a dimension, vectorised across adjacent columns, in blocks that fit the cache. If the dimension
+// itself is the dense one and short, the rows are transposed first. f16 and bf16 are converted to f32 per block, and
+// results are rounded once.
 #pragma once
 
 #include <tuple>
@@ -11,24 +11,24 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// xsimd's exp as a part of the loop around it. Left to itself the compiler calls it, with vectors through memory.
+// xsimd's exp, inlined into the loop around it. By default the compiler calls it, passing vectors through memory.
 template <class V> [[gnu::always_inline, gnu::flatten]] inline V exp_inside(const V& v) { return exp(v); }
 
 inline constexpr std::int64_t most_columns = 512;
-// Those of one block, whose n elements should stay in the first-level cache.
+// Columns per block: its n elements each should stay in the L1 cache.
 inline std::int64_t columns_together(std::int64_t n) {
   return std::clamp<std::int64_t>(8192 / n / 64 * 64, 64, most_columns);
 }
 
-// `columns` neighbours of [n, inner], whose n elements lie `step` apart.
+// `columns` adjacent columns of [n, inner]; their n elements are `step` apart.
 template <class C> struct Columns {
   std::int64_t n, step, columns;
   // f(i * step) for i in [0, n).
   template <class F> void each(F&& f) const {
     for (std::int64_t i = 0; i < n; ++i) f(i * step);
   }
-  // to[j] = the fold over i of value(offset, line), where value writes `columns` numbers into line. Sums add up 64
-  // elements at a time, so that their error grows with the root of n.
+  // to[j] = the fold over i of value(offset, line), where value writes `columns` numbers to line. Sums are added up in
+  // groups of 64, so that the error grows with sqrt(n).
   template <class Fold, class Value> void fold(C* to, Value&& value) const {
     constexpr std::int64_t group = 64;
     std::fill_n(to, columns, Fold::template identity<C>());
@@ -44,7 +44,7 @@ template <class C> struct Columns {
   }
 };
 
-// columns[i * step + j] = rows[j * n + i] for j < count, and back.
+// columns[i * step + j] = rows[j * n + i] for j < count, or the reverse.
 template <bool back, class C>
 void turn_rows(std::int64_t n, std::int64_t count, C* rows, C* columns, std::int64_t step) {
   std::int64_t j = 0;
@@ -89,7 +89,8 @@ void for_columns(Block&& block, int dim, const View& y, const View& shaped, cons
   const bool rows = inner == 1;
   const std::int64_t side = rows ? outer : inner, together = std::min(columns_together(n), side);
   const std::int64_t blocks = (side + together - 1) / together, room = n * together;
-  // Operands of type C are used where they lie; halves go through a buffer, line by line unless a block is all of them.
+  // Operands of type C are used in place; f16 and bf16 go through a buffer, line by line unless a block is the whole
+  // tensor.
   const auto is_wide = [](const View& v) { return !v || v.dtype == dtype_of<C>; };
   const bool direct = !rows && is_wide(y) && is_wide(shaped) && (is_wide(others) && ...);
   const bool line_by_line = !rows && !direct && blocks > 1;
@@ -149,7 +150,7 @@ void for_columns(Block&& block, int dim, const View& y, const View& shaped, cons
   out.finish();
 }
 
-// Along which dimensions for_columns is the better way.
+// The dimensions for which for_columns is faster.
 inline bool folds_columns(const View& x, int dim) {
   constexpr std::int64_t short_row = 64;
   for (int d = dim + 1; d < x.dim(); ++d)

@@ -1,4 +1,4 @@
-// Moving elements: copy with conversion, fill, and the in-place updates gradients accumulate with.
+// Moving elements: copy with conversion, fill, and the in-place updates used to accumulate gradients.
 #include <algorithm>
 
 #include "core/cpu/row_walk.h"
@@ -21,12 +21,12 @@ namespace {
 
 constexpr std::int64_t tile = 512;
 
-// Rows of y and of x, broadcast to it: where the first begins, from one element and from one row to the next, and how
-// many elements and rows there are.
+// A block of rows of y and of x, broadcast to it: offsets of the first, strides of elements and rows, number of
+// elements and rows.
 struct Rows {
   std::int64_t to, at, y_stride, x_stride, count, y_step, x_step, rows;
 };
-// Calls block(Rows) for pieces of y, split over threads.
+// Calls block(Rows) for pieces of y, in parallel.
 template <class F> void for_blocks(const View& y, const View& x, F&& block) {
   const Dims from = broadcast_strides(x.sizes, x.strides, y.sizes);
   const Dims* strides[] = {&y.strides, &from};
@@ -44,7 +44,7 @@ template <class F> void for_blocks(const View& y, const View& x, F&& block) {
         });
   });
 }
-// Calls row(y offset, x offset, y stride, x stride, count) for one row after the other.
+// Calls row(y offset, x offset, y stride, x stride, count) for each row.
 template <class F> void for_rows(const View& y, const View& x, F&& row) {
   for_blocks(y, x, [&](const Rows& b) {
     for (std::int64_t r = 0; r < b.rows; ++r)
@@ -52,15 +52,15 @@ template <class F> void for_rows(const View& y, const View& x, F&& row) {
   });
 }
 
-// Between layouts: rows of y are columns of x, and rows of x those of another dimension of y.
+// A copy that transposes: y is contiguous along one dimension, x along another.
 struct Turned {
   Loop loop;
-  int inner, other;  // dimensions of the loop along which y and x are runs
-  // their sizes; from one column to the next in x, from one row to the next in y
+  int inner, other;  // dimensions of the loop along which y and x are contiguous
+  // their sizes; column stride in x, row stride in y
   std::int64_t columns, rows, x_step, y_step;
   std::int64_t matrices = 1;  // of rows x columns
 
-  // Whether operands lie so.
+  // False if the operands are not laid out so.
   bool init(const View& y, const View& x) {
     if (!(x.sizes == y.sizes) || y.numel() == 0) return false;
     const Dims* strides[] = {&y.strides, &x.strides};
@@ -76,7 +76,7 @@ struct Turned {
       if (d != other) matrices *= loop.sizes[d];
     return true;
   }
-  // Calls block(to, at, n, m) for n <= run columns and m <= lines rows, at the offsets where they begin in y and x.
+  // Calls block(to, at, n, m) for n <= run columns and m <= lines rows, with their offsets in y and x.
   template <class F> void blocks(std::int64_t run, std::int64_t lines, F&& block) const {
     const std::int64_t runs = (columns + run - 1) / run, bands = (rows + lines - 1) / lines;
     const std::int64_t grain = std::max<std::int64_t>(1, grain_size / (run * lines));
@@ -96,10 +96,10 @@ struct Turned {
   }
 };
 
-// Goes by blocks through a buffer, so that both are read and written in runs; rows a power of two apart would else
-// share few lines of the cache. False where that does not pay.
+// Transposes by blocks through a buffer, so that both sides are accessed in contiguous runs; rows a power of two apart
+// would otherwise map to few cache sets. False if that does not pay off.
 template <class Word> bool turn_through_buffer(const Turned& t, const View& y, const View& x) {
-  // words: of a run of y, of a cache line of x
+  // in words: a run of y, a cache line of x
   constexpr std::int64_t longest = 64, line = 64 / static_cast<std::int64_t>(sizeof(Word));
   constexpr std::int64_t space = line * (longest + longest / 2);  // lines * pitch at most, as a run has 2 words or more
   const std::int64_t few = 16;
@@ -118,8 +118,8 @@ template <class Word> bool turn_through_buffer(const Turned& t, const View& y, c
 }
 
 #if defined(__AVX2__)
-// Goes by squares that are turned in registers: each line of the cache is read and written once, whole, so it does not
-// matter how far apart rows are. Blocks of four squares by four keep neighbouring lines together.
+// Transposes squares in registers: each cache line is read and written once, as a whole, so the distance of rows does
+// not matter. Blocks of four by four squares keep adjacent lines together.
 template <class Word> void turn_in_registers(const Turned& t, const View& y, const View& x) {
   constexpr std::int64_t run = transpose::run<Word>, width = transpose::width;
   t.blocks(4 * run, 4 * width, [&](std::int64_t to, std::int64_t at, std::int64_t n, std::int64_t m) {
@@ -140,10 +140,10 @@ template <class Word> void turn_in_registers(const Turned& t, const View& y, con
 }
 #endif
 
-// Two to four planes to pixels of as many elements and back, as of images in colour: loops whose counts the compiler
-// knows, so that it makes whole vectors of them. False for anything else.
+// Two to four planes to interleaved pixels and back, as for colour images: loops with compile-time counts, so that the
+// compiler vectorises them. False for anything else.
 template <int n, class Word> void copy_pixels(const Turned& t, const View& y, const View& x) {
-  constexpr std::int64_t pixels = 4096;  // of a block
+  constexpr std::int64_t pixels = 4096;  // per block
   const bool to_pixels = t.columns == n && t.y_step == n;
   const std::int64_t plane = to_pixels ? t.x_step : t.y_step;
   const auto block = [&](std::int64_t to, std::int64_t at, std::int64_t columns, std::int64_t rows) {
@@ -186,14 +186,14 @@ template <class Word> bool copy_turned(const View& y, const View& x) {
   return turn_through_buffer<Word>(t, y, x);
 }
 
-// Elements of one dtype move as plain words of their size.
+// Elements of one dtype are moved as words of their size.
 template <class Word> void copy_words(const View& y, const View& x) {
   if (copy_turned<Word>(y, x)) return;
   for_blocks(y, x, [&](const Rows& b) {
     Word* out = y.as<Word>() + b.to;
     const Word* in = x.as<const Word>() + b.at;
     const std::int64_t ys = b.y_stride, xs = b.x_stride, n = b.count;
-    const auto short_rows = [&](auto length) {  // of a length that the compiler knows
+    const auto short_rows = [&](auto length) {  // length known at compile time
       for (std::int64_t r = 0; r < b.rows; ++r, out += b.y_step, in += b.x_step)
         for (std::int64_t i = 0; i < length; ++i) out[i * ys] = in[i * xs];
     };
@@ -210,7 +210,7 @@ template <class Word> void copy_words(const View& y, const View& x) {
   });
 }
 
-// y = x through compute type C.
+// y = x via compute type C.
 template <class C> void copy_converting(const View& y, const View& x) {
   for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
     if (x.dtype == dtype_of<C> && xs == 1) return store_run(y.data, y.dtype, to, ys, x.as<const C>() + at, n);
@@ -224,7 +224,7 @@ template <class C> void copy_converting(const View& y, const View& x) {
   });
 }
 
-// Integers of up to 32 bits to other numbers, straight from one to the other.
+// Integers of up to 32 bits to other numbers, converted directly.
 template <class From> void copy_widening(const View& y, const View& x) {
   visit(y.dtype, [&]<class To> {
     for_rows(y, x, [&](std::int64_t to, std::int64_t at, std::int64_t ys, std::int64_t xs, std::int64_t n) {
@@ -278,7 +278,7 @@ void copy(const View& y, const View& x) {
     return visit_word(x.dtype, [&]<class Word> { copy_words<Word>(y, x); });
   }
   Turned turned;
-  if (y.is_contiguous() && y.numel() >= grain_size && turned.init(y, x)) {  // in x's dtype, by whole lines of the cache
+  if (y.is_contiguous() && y.numel() >= grain_size && turned.init(y, x)) {  // in x's dtype, by whole cache lines
     const Tensor rows = Tensor::allocate(y.sizes, x.dtype);
     copy(rows.view(), x);
     return copy(y, rows.view());
@@ -290,7 +290,7 @@ void copy(const View& y, const View& x) {
   const Dtype a = compute_dtype(x.dtype), b = compute_dtype(y.dtype);
   if (a == i64 && b == i64) copy_converting<std::int64_t>(y, x);
   else if (a == f32 && b == f32) copy_converting<float>(y, x);
-  else copy_converting<double>(y, x);  // through f64: exact from f32, and from integers below 2^53
+  else copy_converting<double>(y, x);  // via f64: exact from f32, and from integers below 2^53
 }
 
 void fill(const View& y, double value) {

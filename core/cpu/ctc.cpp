@@ -1,5 +1,5 @@
-// Connectionist temporal classification: the forward and backward recursions over the target with
-// blanks around and between its labels, in logarithms, one sample after the other.
+// Connectionist temporal classification: the forward and backward recursions over the target with blanks inserted
+// between and around its labels, in log space, one sample after the other.
 #include <cmath>
 #include <limits>
 #include <span>
@@ -29,9 +29,9 @@ template <class C> C add_logs(C a, C b) {
   return high + std::log1p(std::exp(std::min(a, b) - high));
 }
 
-// One sample: probabilities of time t and the labels of the extended target, blank label blank label ... blank.
+// One sample: log-probabilities over time and the labels of the extended target, blank label blank label ... blank.
 template <class C> struct Sequence {
-  const C* log_probs;  // of this sample, `step` apart in time
+  const C* log_probs;  // of this sample, time stride `step`
   std::int64_t step, length;
   const std::int64_t* target;
   std::int64_t target_length, blank;
@@ -42,7 +42,7 @@ template <class C> struct Sequence {
   bool can_skip(std::int64_t s) const { return s >= 2 && s % 2 == 1 && target[s / 2] != target[s / 2 - 1]; }
 };
 
-// Minus the logarithm of the probability of the whole target, from the last line of alpha.
+// Negative log-probability of the whole target, from the last row of alpha.
 template <class C> C loss_of(const Sequence<C>& q, const C* alpha, std::int64_t row) {
   if (q.length == 0) return q.target_length == 0 ? C(0) : -nothing<C>;
   const C* last = alpha + (q.length - 1) * row;
@@ -128,7 +128,7 @@ void ctc_loss_backward(const View& dx, const View& g, const View& log_probs, con
     const std::int64_t row = alpha.size(2), classes = dx.size(2);
     parallel_for(dx.size(1), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
-        if (gradient.data()[n] == 0) continue;  // also of an infinite loss that was replaced by 0
+        if (gradient.data()[n] == 0) continue;  // also for an infinite loss that was replaced by 0
         backward(sequence(log_probs, x.data(), targets, input_lengths, target_lengths, blank, n),
                  a.data() + n * alpha.size(1) * row, row, gradient.data()[n], classes, y.data() + n * classes);
       }

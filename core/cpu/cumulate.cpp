@@ -1,5 +1,5 @@
-// Running sums, products and linear recurrences along one dimension, each row from its beginning (or
-// its end) in order. Sums and products are kept in f64 whatever the dtype, integers in i64.
+// Cumulative sums, products and linear recurrences along one dimension, each row sequentially from its beginning (or
+// its end). Sums and products are kept in f64 whatever the dtype, integers in i64.
 #include <tuple>
 
 #include "core/cpu/wide_rows.h"
@@ -17,9 +17,8 @@ MANTISSA_KERNEL(cumulative_extreme, const View& values, const View& indices, con
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// y[i] = step(y[i - 1], x[i]...) along `dim` from `start`; backwards when `reverse`. Several lines go side by side
-// (neighbours in memory where the dimension is not the last), so that the steps of one need not wait for those of
-// another.
+// y[i] = step(y[i - 1], x[i]...) along `dim` from `start`; backwards if `reverse`. Several lines are processed together
+// (adjacent ones if the dimension is not the last), so that their dependency chains overlap.
 template <class C, class Wide, class Step, class... In>
 void scan(const View& y, int dim, bool reverse, Wide start, const Step& step, const In&... x) {
   if (y.numel() == 0) return;
@@ -130,7 +129,7 @@ void logcumsumexp(const View& y, const View& x, int dim) {
     scan<C>(y, dim, false, nothing, step, x);
   });
 }
-// A later value replaces the extreme when it is equal, beyond it or NaN; NaN stays.
+// A later value replaces the extreme if it is equal, beyond it or NaN; NaN is kept.
 void cumulative_extreme(const View& values, const View& indices, const View& x, int dim, bool largest) {
   if (x.numel() == 0) return;
   visit_with_integers(x.dtype, [&]<class C> {

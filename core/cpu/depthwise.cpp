@@ -1,5 +1,5 @@
-// core/depthwise.h. Vectors go over channels; the sums of up to four taps stay in registers over some rows of an image,
-// which stay in the cache until all taps have seen them.
+// core/depthwise.h. Vectorised over channels; the sums of up to four taps stay in registers over some rows of an image,
+// which stay in cache until all taps have used them.
 #include "core/depthwise.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ Span both(const Span& a, const Span& b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-// Room for n numbers, whatever was in it.
+// Uninitialised memory for n numbers.
 class Room {
  public:
   float* of(std::int64_t n) {
@@ -34,10 +34,10 @@ class Room {
   Tensor memory_;
 };
 
-// Some channels of some rows of an image, in f32: where they lie or, of halves, in `room`.
+// Some channels of some rows of an image, in f32: in place or, for f16 and bf16, in `room`.
 struct Slice {
-  const float* first = nullptr;     // of row 0, also where that is not among them
-  std::int64_t pitch = 0, row = 0;  // elements from one pixel to the next, and from one row to the next
+  const float* first = nullptr;     // of row 0, even if that is not part of the slice
+  std::int64_t pitch = 0, row = 0;  // strides of pixels and rows, in elements
   const float* at(std::int64_t y, std::int64_t x) const { return first + y * row + x * pitch; }
 };
 template <class T>
@@ -58,13 +58,13 @@ Slice slice(const View& images, std::int64_t image, const Span& rows, const Span
   }
 }
 
-// The rows of the input that are under the windows of some rows of results.
+// The input rows covered by the windows of some output rows.
 Span rows_under(const ConvShape& s, const Span& rows) {
   const std::int64_t bottom = (rows.end - 1) * s.stride[0] - s.padding[0] + (s.kernel[0] - 1) * s.dilation[0];
   return {std::max<std::int64_t>(0, rows.begin * s.stride[0] - s.padding[0]), std::min(s.in[0], bottom + 1)};
 }
 
-// What some rows of the results of one image add to the sums [taps, channels] of a block of channels.
+// Contribution of some output rows of one image to the sums [taps, channels] of a block of channels.
 struct Correlation {
   const ConvShape& s;
   const Slice &x, &g;
@@ -99,7 +99,7 @@ struct Correlation {
     }
   }
   template <int taps> void taps_of_row(std::int64_t ky, std::int64_t kx) const {
-    const auto columns = [&](std::int64_t k) {  // of the results whose tap k lies in the image
+    const auto columns = [&](std::int64_t k) {  // output columns whose tap k is inside the image
       const std::int64_t first = k * s.dilation[1] - s.padding[1];
       return both({ceil_div(-first, s.stride[1]), ceil_div(s.in[1] - first, s.stride[1])}, {0, s.out[1]});
     };
@@ -125,10 +125,10 @@ struct Correlation {
   }
 };
 
-// The rows of all images are cut into parts with sums of their own.
+// The rows of all images are cut into parts with separate sums.
 template <class T> void weight_gradient(const ConvShape& s, const View& y, const View& a, const View& b) {
   constexpr std::int64_t most_parts = 8, block = 2 * side_by_side * width;
-  constexpr std::int64_t near = 32 << 10;  // elements of x and g that stay in the cache for all taps
+  constexpr std::int64_t near = 32 << 10;  // elements of x and g that stay in cache for all taps
   const std::int64_t channels = s.in_channels, blocks = (channels + block - 1) / block, weights = s.taps() * channels;
   const std::int64_t rows = s.batch * s.out[0];
   const std::int64_t parts =

@@ -1,5 +1,5 @@
-// Dropout by counter. One Philox call gives four elements; they are drawn by logical position, so
-// strides and threads do not matter. y may be x.
+// Dropout with counter-based random numbers. One Philox call gives four elements, by logical position, so results do
+// not depend on strides or threads. y may be x.
 #include <algorithm>
 #include <cmath>
 
@@ -23,8 +23,8 @@ std::int32_t first_kept(double p) {
   return static_cast<std::int32_t>(std::ceil(std::ldexp(static_cast<float>(p), 24)));
 }
 
-// x and y are channels-last images: which elements stay is drawn for some channels of an image, whose positions are
-// neighbours, and then read pixel by pixel.
+// For channels-last x and y: the mask is drawn for some channels of an image, whose logical positions are contiguous,
+// and then applied pixel by pixel.
 template <class C>
 void drop_channels(const View& y, const View& x, double p, std::uint64_t seed, std::uint64_t offset) {
   constexpr std::int64_t group = 16;

@@ -1,7 +1,7 @@
-// Discrete Fourier transforms along the last dimension. Rows go side by side, as many as a vector has lanes; long rows,
-// and those that are too few to fill the lanes, go one after the other, each with its own columns as lanes
-// (core/cpu/fft_plan.h). Real rows of even length are complex ones of half that: neighbours are real and imaginary
-// part, and what is even and odd in the result is told apart afterwards.
+// Discrete Fourier transforms along the last dimension. Rows are processed in parallel lanes, as many as a vector has;
+// long rows, and those too few to fill the lanes, one after the other, each with its own columns as lanes
+// (core/cpu/fft_plan.h). Real rows of even length are transformed as complex ones of half the length, with adjacent
+// elements as real and imaginary parts, and the spectra of even and odd elements are separated afterwards.
 #include "core/cpu/fft_plan.h"
 #include "core/cpu/rows.h"
 
@@ -19,7 +19,7 @@ template <class C> struct RealRoots {
   std::int64_t bytes() const { return static_cast<std::int64_t>(sizeof(C) * values.size()); }
 };
 
-// x[k] and x[h - k] of a real row's spectrum from z[k] and z[h - k], by w = exp(-2 pi i k / (2 h)); V: vectors or
+// x[k] and x[h - k] of a real row's spectrum from z[k] and z[h - k], with w = exp(-2 pi i k / (2 h)); V: vectors or
 // numbers.
 template <class V> struct Two { V a_re, a_im, b_re, b_im; };
 template <class V> Two<V> split_spectrum(const V& zr, const V& zi, const V& yr, const V& yi, const V& wr, const V& wi) {
@@ -34,8 +34,8 @@ template <class V> Two<V> join_spectrum(const V& xr, const V& xi, const V& yr, c
   return {even_re - t_im, even_im + t_re, even_re + t_im, t_re - even_im};
 }
 
-// The same for whole spectra whose elements are `width` numbers of real and as many of imaginary parts (1: pairs).
-// x: h + 1 elements, z: h. V is what is computed at once: a number, or a vector for lanes.
+// The same for whole spectra whose elements are `width` real parts followed by `width` imaginary parts (1: pairs). x: h
+// + 1 elements, z: h. V is what is processed at once: a number, or a vector for lanes.
 template <class C> struct Numbers {
   using V = C;
   static constexpr std::int64_t width = 1;
@@ -68,7 +68,7 @@ void to_spectrum(C* x, const C* z, std::int64_t h, const RealRoots<C>& roots, C 
     By::put(a, y.a_re * factor), By::put(a + w, y.a_im * factor);
   }
 }
-// swapped: real and imaginary parts of z change places.
+// swapped: exchanges real and imaginary parts of z.
 template <class By, class C>
 void from_spectrum(C* z, const C* x, std::int64_t h, const RealRoots<C>& roots, C between, bool swapped,
                    std::int64_t first, std::int64_t last) {
@@ -92,7 +92,7 @@ void from_spectrum(C* z, const C* x, std::int64_t h, const RealRoots<C>& roots, 
 
 enum class Kind { complex, real, real_inverse };
 
-// One side of a job: where the elements of a row lie, and where rows begin.
+// Input or output of a job: layout of a row's elements, and where rows begin.
 template <class C> struct Side {
   C* data;
   Places at;
@@ -109,7 +109,7 @@ template <class C> struct Side {
     for (int d = sizes.rank() - 1; d >= 0; --d) begin += r % sizes[d] * strides[d], r /= sizes[d];
     return data + begin;
   }
-  // Pairs of the rows of a strip are neighbours in memory, as long as it stays within the last dimension of rows.
+  // Whether pairs of a strip's rows are adjacent in memory, as long as it stays within the last dimension of rows.
   bool is_columns() const {
     return at.pairs && at.part == 1 && sizes.rank() > 0 && strides.back() == 2 && sizes.back() >= lanes<C>;
   }
@@ -123,7 +123,7 @@ template <class C> struct Job {
   Side<C> x, y;
 };
 
-// Strips of rows. For real rows of even length the elements are pairs of neighbours.
+// Strips of rows. For real rows of even length the elements are pairs of adjacent numbers.
 template <class C> void run_strips(const Job<C>& job) {
   const std::int64_t n = job.n, w = lanes<C>;
   const bool halves = job.kind != Kind::complex && n % 2 == 0;
@@ -131,7 +131,7 @@ template <class C> void run_strips(const Job<C>& job) {
   const auto roots = halves ? kept<RealRoots<C>>(n) : nullptr;
   const bool cut = job.x.is_columns() || job.y.is_columns();
   const std::int64_t together = cut ? job.y.sizes.back() : job.rows, strips = (together + w - 1) / w;
-  const auto two = [&](Side<C> s) {  // a real row as pairs
+  const auto two = [&](Side<C> s) {  // a real row viewed as pairs
     if (halves) s.at = {2 * s.at.step, s.at.step, true};
     return s;
   };
@@ -185,7 +185,7 @@ template <class C> void run_strips(const Job<C>& job) {
                });
 }
 
-// Row after row; their elements lie one after the other.
+// One row after the other; their elements are contiguous.
 template <class C> void run_rows(const Job<C>& job) {
   const std::int64_t n = job.n, ends = n / 2 + 1;
   const bool halves = job.kind != Kind::complex && n % 2 == 0;
@@ -234,7 +234,7 @@ template <class C> void run_rows(const Job<C>& job) {
   }
 }
 
-// The elements of a view as C, in place or copied: halves are widened, and with `dense` rows put in order.
+// The elements of a view as C, in place or copied: f16 and bf16 are widened, and with `dense` rows are made contiguous.
 template <class C> class Elements {
  public:
   Elements(const View& v, bool dense, bool read) : view(v), given_(v) {
@@ -256,7 +256,7 @@ template <class C> class Elements {
 void run(Kind kind, const View& y, const View& x, std::int64_t n, bool inverse, double scale, double between) {
   if (x.numel() == 0 || y.numel() == 0) return;
   visit_compute(y.dtype, [&]<class C> {
-    // By sizes alone, so that the bits do not depend on how x lies. Longer strips leave the cache.
+    // Depends on sizes alone, so that the bits do not depend on x's strides. Longer strips do not fit the cache.
     const std::int64_t rows = kind == Kind::real_inverse ? y.numel() / n : x.numel() / (kind == Kind::real ? n : 2 * n);
     const std::int64_t length = kind != Kind::complex && n % 2 == 0 ? n / 2 : n;
     const bool strips = length <= 128 || (4 * rows >= lanes<C> && length <= 2048);

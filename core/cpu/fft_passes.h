@@ -1,6 +1,6 @@
-// Discrete Fourier transforms of as many rows as a vector has lanes, side by side. An element of the buffers is a
-// vector of real and one of imaginary parts. The passes are Stockham's, one for each factor of n: each reads one buffer
-// and writes the other, and the last leaves the result in order.
+// Discrete Fourier transforms of as many rows as a vector has lanes, one row per lane. An element of the buffers is a
+// vector of real parts and one of imaginary parts. Stockham passes, one per factor of n: each reads one buffer and
+// writes the other, and the last one leaves the result in order.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA::fft {
 
 template <class C> inline constexpr std::int64_t lanes = static_cast<std::int64_t>(Vec<C>::size);
-inline constexpr std::int64_t largest_radix = 61;  // factors beyond it, which are primes then, take a convolution
+inline constexpr std::int64_t largest_radix = 61;  // remaining factors are prime and use Bluestein's algorithm
 
 template <class C> struct Z {
   Vec<C> re, im;
@@ -81,7 +81,7 @@ template <class C> inline void butterfly(Z<C> (&a)[3], const C* roots) { odd_but
 template <class C> inline void butterfly(Z<C> (&a)[5], const C* roots) { odd_butterfly<5>(a, 5, roots); }
 template <class C> inline void butterfly(Z<C> (&a)[7], const C* roots) { odd_butterfly<7>(a, 7, roots); }
 
-// One pass: n = stride * count * r, of which the passes before have done `stride`.
+// One pass: n = stride * count * r; `stride` is the product of the previous factors.
 template <class C> struct Pass {
   int radix = 1;
   std::int64_t stride = 1, count = 1;
@@ -147,7 +147,7 @@ template <class C> class Passes {
   std::int64_t size() const { return n_; }
   std::int64_t bytes() const { return n_ * 2 * static_cast<std::int64_t>(sizeof(C)); }  // about
 
-  // Transforms a, with b as room for as much; which of the two holds the result.
+  // Transforms a, with b as a buffer of the same size; returns the one that holds the result.
   C* run(C* a, C* b) const {
     for (const Pass<C>& pass : passes_) {
       switch (pass.radix) {
@@ -188,8 +188,8 @@ template <class C> void push_root(std::vector<C>& to, std::int64_t j, std::int64
   to.push_back(static_cast<C>(w.im));
 }
 
-// Any n: with j k = (j^2 + k^2 - (k - j)^2) / 2 the sum over j is a convolution with exp(pi i j^2 / n) (Bluestein),
-// where n has a prime factor that is too large for a pass.
+// Any n. If n has a prime factor that is too large for a pass: with j k = (j^2 + k^2 - (k - j)^2) / 2 the sum over j is
+// a convolution with exp(pi i j^2 / n) (Bluestein).
 template <class C> class Transform {
  public:
   explicit Transform(std::int64_t n) : n_(n), passes_(is_direct(n) ? n : fourier::convolution_length(n)) {
@@ -216,10 +216,10 @@ template <class C> class Transform {
     }
   }
   std::int64_t size() const { return n_; }
-  std::int64_t room() const { return passes_.size(); }  // elements that both buffers must have
+  std::int64_t room() const { return passes_.size(); }  // elements that both buffers must hold
   std::int64_t bytes() const { return 4 * room() * static_cast<std::int64_t>(sizeof(C)); }  // about
 
-  // Transforms a, with b as room; which of the two holds the result.
+  // Transforms a, with b as buffer; returns the one that holds the result.
   C* run(C* a, C* b) const {
     if (chirp_.empty()) return passes_.run(a, b);
     constexpr std::int64_t width = 2 * lanes<C>;
@@ -227,7 +227,8 @@ template <class C> class Transform {
     multiply(a, a, chirp_.data(), n_, false);
     std::fill(a + n_ * width, a + m * width, C(0));
     C* const x = passes_.run(a, b);
-    multiply(x, x, spectrum_.data(), m, true);  // swapped, the next transform is an inverse one
+    // swapped real and imaginary parts: the next transform is an inverse one
+    multiply(x, x, spectrum_.data(), m, true);
     C* const y = passes_.run(x, x == a ? b : a);
     for (std::int64_t k = 0; k < n_; ++k) {
       const Z<C> z = Z<C>::at(y + k * width);

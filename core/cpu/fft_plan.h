@@ -1,6 +1,6 @@
-// What a discrete Fourier transform of n elements needs to know, kept from call to call, and the transform of one long
-// row: its lanes are columns of the row as a matrix (Bailey's four steps), or, where n has a large prime factor,
-// it becomes a convolution (Bluestein), which has transforms of another length.
+// Plans: the tables of a discrete Fourier transform of n elements, cached from call to call, and the transform of one
+// long row: its lanes are columns of the row seen as a matrix (Bailey's four-step algorithm), or, if n has a large
+// prime factor, it becomes a convolution (Bluestein) by transforms of another length.
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ template <class C> class Room {  // n numbers, uninitialised
   Tensor tensor_;
 };
 
-// The divisor of n closest to its root, from below.
+// The largest divisor of n that is at most sqrt(n).
 inline std::int64_t middle_divisor(std::int64_t n) {
   auto d = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
   while (n % d != 0) --d;
   return d;
 }
 
-// Rows of n pairs [n, 2], one after the other.
+// Transforms of single rows of n pairs [n, 2].
 template <class C> class Plan {
  public:
   explicit Plan(std::int64_t n) : n_(n) {
@@ -44,7 +44,7 @@ template <class C> class Plan {
     plan_turns();
   }
 
-  // out = scale * the transform of in; they do not overlap. swapped: of the inverse.
+  // out = scale * the transform of in; they must not overlap. swapped: the inverse transform.
   void run(C* out, const C* in, bool swapped, C scale) const {
     if (convolution_) convolve(out, in, swapped, scale);
     else run_matrix(out, in, swapped, scale);
@@ -56,8 +56,8 @@ template <class C> class Plan {
  private:
   static constexpr std::int64_t w = lanes<C>;
 
-  // exp(-2 pi i k j / n) for row k and column j, a strip of columns after the other. Each is the product of two of
-  // about 2 sqrt(n) exact ones.
+  // Twiddle factors exp(-2 pi i k j / n) for row k and column j, one strip of columns after the other. Each is the
+  // product of two out of about 2 sqrt(n) exact ones.
   void plan_turns() {
     std::int64_t block = 1;
     while (block * block < n_) block *= 2;
@@ -80,8 +80,8 @@ template <class C> class Plan {
     }
   }
 
-  // Transforms of all columns of a matrix `in` of n rows and `columns`, each into elements `out_step` apart, which
-  // begin `out_row` apart. turns: factors of the results.
+  // Transforms all columns of a matrix `in` with n rows and `columns` columns. The results of a column are out_step
+  // apart, and those of neighbouring columns start out_row apart. turns: twiddle factors for the results.
   static void run_columns(const Passes<C>& passes, C* out, std::int64_t out_row, std::int64_t out_step, const C* in,
                           std::int64_t columns, bool swap_in, bool swap_out, C scale, const C* turns) {
     const std::int64_t n = passes.size(), size = 2 * w * n;
@@ -107,8 +107,8 @@ template <class C> class Plan {
         });
   }
 
-  // As a matrix [rows, columns]: transforms of the columns, turns, and transforms of what the rows have become. The
-  // matrix in between is stored transposed.
+  // As a matrix [rows, columns]: transforms of the columns, twiddle factors, then transforms of the rows of the result.
+  // The intermediate matrix is stored transposed.
   void run_matrix(C* out, const C* in, bool swapped, C scale) const {
     const Room<C> between(2 * n_);
     C* const t = between.data();
@@ -116,7 +116,7 @@ template <class C> class Plan {
     run_columns(*along_, out, 2, 2 * rows_, t, rows_, false, swapped, scale, nullptr);
   }
 
-  // As Transform has it.
+  // As in Transform.
   void plan_convolution() {
     const std::int64_t m = fourier::convolution_length(n_);
     std::vector<double> kernel(static_cast<std::size_t>(2 * m)), spectrum(kernel.size());
@@ -166,7 +166,7 @@ template <class C> class Plan {
   std::unique_ptr<Plan<C>> convolution_;
 };
 
-// The last few of a kind: making one takes longer than using it.
+// A small cache of the most recent plans: making one takes longer than using it.
 template <class T> class Kept {
  public:
   std::shared_ptr<const T> operator()(std::int64_t n) {
@@ -187,7 +187,7 @@ template <class T> class Kept {
   std::int64_t bytes_ = 0;
 };
 template <class T> std::shared_ptr<const T> kept(std::int64_t n) {
-  static Kept<T>& all = *new Kept<T>;  // never destroyed: threads may still ask
+  static Kept<T>& all = *new Kept<T>;  // never destroyed: threads may still use it
   return all(n);
 }
 

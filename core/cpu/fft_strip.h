@@ -1,4 +1,4 @@
-// As many rows of complex or real numbers as a vector has lanes, between memory and the buffers of
+// Loads and stores as many rows of complex or real numbers as a vector has lanes, between memory and the buffers of
 // core/cpu/fft_passes.h.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA::fft {
 
-// Where the numbers of rows are: element i at i * step, of pairs the imaginary part at `part` behind the real one.
+// Layout of a row's numbers: element i at i * step; for pairs, the imaginary part `part` after the real one.
 struct Places {
   std::int64_t step, part;
   bool pairs;
 };
 template <class C> struct Strip {
-  C* row[lanes<C>];  // where each begins; those beyond `count` repeat the last one
+  C* row[lanes<C>];  // start of each row; unused lanes repeat the last row
   std::int64_t count;
   Places at;
 
@@ -27,14 +27,14 @@ template <class C> struct Strip {
   }
   bool is_in_rows() const { return at.pairs && at.part == 1 && at.step == 2; }
 };
-// Rows first, first + 1, ... of `rows` in all; place(r) says where one begins.
+// Rows first, first + 1, ... out of `rows`; place(r) is the start of row r.
 template <class C, class F> Strip<C> strip_of(std::int64_t first, std::int64_t rows, const Places& at, const F& place) {
   Strip<C> s{{}, std::min(lanes<C>, rows - first), at};
   for (std::int64_t l = 0; l < lanes<C>; ++l) s.row[l] = place(first + std::min(l, s.count - 1));
   return s;
 }
 
-// swapped: real and imaginary parts change places, which makes a transform of its inverse.
+// swapped: exchanges real and imaginary parts, which turns a transform into its inverse.
 template <class C> void load_strip(C* to, const Strip<C>& s, std::int64_t n, bool swapped) {
   constexpr std::int64_t w = lanes<C>;
   const std::int64_t re = swapped ? w : 0, im = w - re;
@@ -64,7 +64,7 @@ template <class C> void load_strip(C* to, const Strip<C>& s, std::int64_t n, boo
   }
 }
 
-// Of real numbers only the real parts are stored.
+// For real results only the real parts are stored.
 template <class C> void store_strip(const Strip<C>& s, const C* from, std::int64_t n, bool swapped, C scale) {
   constexpr std::int64_t w = lanes<C>;
   const std::int64_t re = swapped ? w : 0, im = w - re;

@@ -1,7 +1,6 @@
 // Several formulas in one pass over memory: the instructions of a program run one after another on a tile of its
-// inputs, each by the loop that the formula has as an operator of its own (core/cpu/pointwise_tiles.h), and what they
-// hand on never leaves the first-level cache. In f32 and f64 the results are therefore bit for bit those of the
-// operators apart.
+// inputs, each with the loop that the formula has as an operator (core/cpu/pointwise_tiles.h), and intermediate results
+// stay in the L1 cache. In f32 and f64 the results are therefore bitwise those of the separate operators.
 #include "core/fused_program.h"
 
 #include "core/collapse.h"
@@ -24,8 +23,8 @@ template <class C> TileFn loop_of(int opcode) {
   return std::is_same_v<C, double> ? e.f64 : e.f32;
 }
 
-// The number of the buffer of each instruction's result. A buffer is free again when the last that reads it runs, which
-// may write its own result there; an output keeps its own.
+// Assigns a buffer to each instruction's result. A buffer is free again when the last instruction that reads it runs,
+// which may write its own result there; outputs keep their buffers.
 struct Buffers {
   ScratchVector<int> of;
   int count = 0;
@@ -46,7 +45,7 @@ struct Buffers {
         const int v = now.from[k] - first;
         if (v < 0 || last_use[v] != i) continue;
         free.push_back(of[v]);
-        last_use[v] = -1;  // once, though it may be read twice here
+        last_use[v] = -1;  // only once, though it may be read twice here
       }
       if (free.empty()) free.push_back(count++);
       of[i] = free.back();
@@ -55,8 +54,8 @@ struct Buffers {
   }
 };
 
-// Where the elements of an operand from number `at` on lie, if they are there as they are computed with and a tile does
-// not leave its row; else null.
+// Pointer to the elements of an operand from number `at` on, if they are stored in the compute type and contiguous
+// within the row; else null.
 template <class C> C* in_place(const View& v, const Dims& sizes, const Dims& strides, std::int64_t at) {
   const int inner = sizes.rank() - 1;
   if (v.dtype != dtype_of<C> || strides[inner] != 1) return nullptr;
@@ -78,13 +77,12 @@ template <class C> void run_program(const FusedProgram& p, std::span<const View>
   const WideLoop loop = collapse_dimensions_in_memory_order<WideLoop>(y[0].sizes, list, static_cast<int>(x.size()) + 1);
   const Buffers buffers(p);
   const auto inputs = static_cast<std::size_t>(p.inputs), first = static_cast<std::size_t>(p.first_result());
-  // Long rows are walked one by one, so that their tiles can be read and written where they lie; short ones are
-  // gathered.
+  // Long rows are processed one by one, so that their tiles can be read and written in place; short ones are gathered.
   const std::int64_t row = loop.sizes.back();
   const bool by_rows = loop.sizes.rank() == 1 || row >= tile / 2;
   ScratchVector<TileFn> loops;
   for (const FusedProgram::Instruction& i : p.instructions) loops.push_back(loop_of<C>(i.opcode));
-  // The output that is an instruction's result; -1 for none. A result that is two outputs is copied to the second.
+  // The output that is an instruction's result; -1: none. A result that is two outputs is copied to the second.
   ScratchVector<int> output_of(p.instructions.size(), -1);
   for (std::size_t k = y.size(); k-- > 0;) {
     if (const auto v = static_cast<std::size_t>(p.outputs[k]); v >= first) output_of[v - first] = static_cast<int>(k);

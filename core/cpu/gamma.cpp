@@ -1,4 +1,4 @@
-// lgamma, digamma and polygamma, one element at a time; lgamma of f32 and halves in vectors of f64.
+// lgamma, digamma and polygamma, one element at a time; lgamma of f32, f16 and bf16 in vectors of f64.
 #include "core/gamma_functions.h"
 
 #include "core/cpu/vectors.h"
@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 
 namespace mantissa {
-// y of x's sizes and dtype; any strides. order: see special::GammaFunction.
+// y has x's sizes and dtype; any strides. order: see special::GammaFunction.
 MANTISSA_KERNEL(gamma_function, const View& y, const View& x, std::int64_t order)
 }
 

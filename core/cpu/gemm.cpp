@@ -1,6 +1,5 @@
-// c += a @ b in f64: panels of a and b are packed so that the innermost loop, which keeps one block
-// of c in registers, reads memory in order. Every element is summed over k in the same order
-// whatever the strides.
+// c += a @ b in f64: panels of a and b are packed so that the innermost loop, which keeps one block of c in registers,
+// reads memory sequentially. Every element is summed over k in the same order whatever the strides.
 #include <algorithm>
 
 #include "core/cpu/simd.h"
@@ -33,7 +32,7 @@ void pack(double* to, std::int64_t size, const double* from, std::int64_t count,
   }
 }
 
-// One block of registers: out = (packed a) @ (packed b).
+// One register block: out = (packed a) @ (packed b).
 void multiply_block(const double* a, const double* b, std::int64_t length, double* out) {
   V sum[block_rows][vectors];
   for (auto& row : sum) for (auto& v : row) v = V(0.0);

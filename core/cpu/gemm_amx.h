@@ -1,8 +1,8 @@
-// The innermost step of a product of bf16 by AMX (core/amx.h): 32 rows by 32 columns of sums in four tile registers,
-// plus, of every 32 elements of k, two tiles of a times two of b. A row of a tile is 64 bytes: 16 sums, or 16 units of
-// gemm_pack.h, which are pairs along k. Of b that is the layout of the panels that AVX512_BF16 uses too, padded to
-// whole tiles; of a it is its rows as they lie.
-// Instructions by name and not by intrinsics: those of g++ 12 do not say that tileloadd reads memory.
+// The micro-kernel of bf16 products with AMX (core/amx.h): 32 rows by 32 columns of sums in four tile registers,
+// accumulating, for every 32 elements of k, the products of two tiles of a with two of b. A row of a tile is 64 bytes:
+// 16 sums, or 16 units of gemm_pack.h, which are pairs along k. For b that is the panel layout that AVX512_BF16 uses
+// too, padded to whole tiles; for a it is its rows in place.
+// Inline assembly instead of intrinsics: those of g++ 12 do not tell the compiler that tileloadd reads memory.
 // Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.
 #pragma once
 
@@ -19,11 +19,11 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA::gemm_amx {
 
 using gemm_pack::Unit;
-inline constexpr std::int64_t tile = 16;             // rows of a tile, and units of four bytes in one of them
+inline constexpr std::int64_t tile = 16;             // rows of a tile, and 4-byte units per row
 inline constexpr std::int64_t block_rows = 2 * tile;
 static_assert(half_panel == 2 * tile);
 
-// Units of k that a line takes: whole tiles, the last one filled up with zeros.
+// Units of k per line: whole tiles, the last one zero-padded.
 constexpr std::int64_t units_of(std::int64_t depth) {
   return (gemm_pack::units_of<true>(depth) + tile - 1) / tile * tile;
 }
@@ -39,7 +39,8 @@ template <int sums, int left, int right> void add_product() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(left), "i"(right));
 }
 
-// Which parts of its registers a thread uses. Gives them back at its end: a thread that holds some is dearer to switch.
+// The tile configuration of a thread. Released in the destructor: context switches of a thread with live tiles cost
+// more.
 class Tiles {
  public:
   Tiles() = default;
@@ -47,8 +48,8 @@ class Tiles {
   ~Tiles() {
     if (rows_) asm volatile("tilerelease");
   }
-  // Tiles 0 and 1 take `rows` rows of a, 2 and 3 columns of b, 4 to 7 the sums of their products; 1, 6 and 7 exist only
-  // for more than 16 rows. What they held is gone.
+  // Tiles 0 and 1 hold `rows` rows of a, 2 and 3 columns of b, 4 to 7 the sums of their products; 1, 6 and 7 are used
+  // only for more than 16 rows. Clears all tiles.
   void configure(std::int64_t rows) {
     if (rows == rows_) return;
     rows_ = rows;
@@ -62,7 +63,7 @@ class Tiles {
   }
 
  private:
-  struct Layout {  // as ldtilecfg reads it
+  struct Layout {  // the memory layout that ldtilecfg reads
     std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
     std::uint16_t row_bytes[16] = {};
     std::uint8_t rows[16] = {};
@@ -71,8 +72,8 @@ class Tiles {
   std::int64_t rows_ = 0;
 };
 
-// sums [rows][half_panel] (+)= left @ packed b, over `units` units of k, in tiles configured for `rows` rows. Rows of
-// left lie `row` elements apart.
+// sums [rows][half_panel] (+)= left @ packed b, over `units` units of k, in tiles configured for `rows` rows. `row`:
+// row stride of left in elements.
 template <bool lower> void multiply_tiles(std::int64_t units, const BFloat16* left, std::int64_t row, const Unit* b,
                                           float* sums, bool add) {
   constexpr std::int64_t across = half_panel * sizeof(float);
@@ -106,12 +107,11 @@ inline void multiply(std::int64_t rows, std::int64_t units, const BFloat16* left
               : multiply_tiles<false>(units, left, row, b, sums, add);
 }
 
-// `rows` rows of a and `depth` of k as rows of units_of(depth) units. Rows lie `row` elements apart, elements of a row
-// `step`.
+// Packs `rows` rows of a and `depth` of k into rows of units_of(depth) units. Row stride `row`, element stride `step`.
 inline void pack_rows(Unit* to, const BFloat16* from, std::int64_t rows, std::int64_t row, std::int64_t depth,
                       std::int64_t step) {
   const std::int64_t units = units_of(depth);
-  if (row == 1 && step != 1) {  // neighbours in memory are neighbours down: turned round in squares
+  if (row == 1 && step != 1) {  // columns are contiguous: transposed in squares
     for (std::int64_t u = 0; u < units; u += tile) {
       for (std::int64_t i = 0; i < rows; i += tile) {
         __m512i square[tile];

@@ -1,5 +1,5 @@
-// The sum of the products of two vectors. Runs of products are summed in eight vectors, and the runs in f64, so that a
-// long sum loses no digits; the order depends on the length alone.
+// Dot product of two vectors. Runs of products are summed in eight vectors, and the runs in f64, so that a long sum
+// loses no precision; the order depends on the length alone.
 #include "core/cpu/vectors.h"
 #include "core/kernel.h"
 #include "core/scratch.h"

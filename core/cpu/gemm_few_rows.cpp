@@ -1,5 +1,5 @@
-// Products of few rows with a weight that lies along k: dot products, several rows of a by several of b at a time, so
-// that loads do not outnumber multiplications. With one row they run at the speed of memory.
+// Products of few rows with a weight stored along k: dot products, several rows of a by several of b at a time, so that
+// loads do not outnumber multiplications. With one row they run at memory bandwidth.
 #include "core/gemm_few_rows.h"
 
 #include <algorithm>
@@ -11,15 +11,15 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
 using V = Vec<float>;
-// 24 of 32 registers hold sums, or 9 of 16.
+// Sums take 24 of 32 registers, or 9 of 16.
 #if defined(__AVX512F__)
 constexpr int tile_rows = 4, tile_columns = 6;
 #else
 constexpr int tile_rows = 3, tile_columns = 3;
 #endif
-// Several tiles of rows use the same part of b one after the other, while it is in the first-level cache.
+// Several tiles of rows use the same part of b one after the other, while it is in the L1 cache.
 constexpr std::int64_t part_of_k = 256;
-// Weights of more bytes are not in a core's own cache: those of the next tile are called for.
+// Larger weights (in bytes) do not fit a core's own cache: those of the next tile are prefetched.
 constexpr std::int64_t own_cache = 512 << 10;
 
 float add_lanes(const V& v) {
@@ -39,7 +39,7 @@ struct Part {
   bool ahead;
 };
 
-// sums[i * Columns + j] += the products of row + i and column + j; first starts them.
+// sums[i * Columns + j] += the products of row + i and column + j; the first part initialises them.
 template <int Rows, int Columns, class T> void multiply_tile(const FewRows& p, const Part& t, V* sums) {
   const float* a = p.a + t.row * p.a_row + t.first;
   const T* b = static_cast<const T*>(p.b) + t.column * p.b_row + t.first;
@@ -103,7 +103,7 @@ template <int Columns, class T, class R> void multiply_columns(const FewRows& p,
   }
 }
 
-// Sums shorter than a vector, where adding up its lanes would be most of the work: one row of a, element by element.
+// Sums shorter than a vector, where the horizontal sum would dominate: one row of a, element by element.
 template <class T> constexpr std::int64_t short_sum = sizeof(T) == sizeof(float) ? 12 : 8;
 template <class T, class R> void multiply_short(const FewRows& p, std::int64_t first, std::int64_t last) {
   constexpr std::int64_t together = 8;
@@ -140,7 +140,7 @@ void gemm_few_rows(const FewRows& p, std::int64_t first, std::int64_t last) {
   });
 }
 
-// Rows of b are added up in order, eight at a time, so that memory is read in runs.
+// Rows of b are accumulated in order, eight at a time, so that memory is read in contiguous runs.
 void gemm_few_rows_across(const FewRows& p, std::int64_t first, std::int64_t last) {
   constexpr int together = 8;
   const std::int64_t n = last - first;

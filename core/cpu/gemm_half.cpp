@@ -1,7 +1,6 @@
-// Products of f16 and bf16 with sums in f32, rounded once or kept. Where the processor has AMX or vdpbf16ps, bf16 is
-// multiplied as it is: by vdpbf16ps two products in one lane, at twice the rate of f32. Everything else is widened
-// while it is packed and goes through the tile of f32 products. All sum every element over k in order, whatever the
-// cut into pieces.
+// Products of f16 and bf16 with sums in f32, rounded once or kept. With AMX or vdpbf16ps, bf16 is multiplied directly:
+// vdpbf16ps does two products per lane, at twice the throughput of f32. Everything else is widened while it is packed
+// and uses the micro-kernel of f32 products. All sum every element over k in order, however the work is cut.
 #include <vector>
 
 #include "core/amx.h"
@@ -15,7 +14,7 @@ namespace {
 using gemm_pack::Unit;
 using gemm_pack::units_of;
 constexpr std::int64_t tile_rows = gemm_tile::max_rows;
-// Of k at once: a panel of b, 128 bytes a unit, and what is read of a stay in the nearer caches.
+// Units of k per pass: a panel of b (128 bytes per unit) and the part of a that is read stay in the nearer caches.
 template <bool pairs> constexpr std::int64_t most_units_of = pairs ? 512 : 256;
 
 using gemm_pairs::Finish, gemm_pairs::has_bf16;
@@ -23,7 +22,7 @@ bool in_pairs(Dtype t) { return t == bf16 && has_bf16(); }
 #if defined(MANTISSA_HAS_AMX)
 bool in_tiles(Dtype t) { return t == bf16 && uses_amx(); }
 #endif
-// Units of k in a panel of b.
+// Number of units of k in a panel of b.
 std::int64_t packed_depth(const HalfProduct& p) {
 #if defined(MANTISSA_HAS_AMX)
   if (in_tiles(p.dtype)) return gemm_amx::units_of(p.k);
@@ -34,9 +33,9 @@ std::int64_t packed_depth(const HalfProduct& p) {
 // Rows of the left operand of a tile, in elements of four bytes (widened) or two (pairs).
 template <bool pairs> struct Left {
   const std::conditional_t<pairs, std::uint16_t, float>* data;
-  std::int64_t row, unit;  // from row to row, from unit to unit
+  std::int64_t row, unit;  // row stride, unit stride
 };
-// sums [rows][half_panel] (+)= left @ packed b, and with `finish` rounded into c instead.
+// sums [rows][half_panel] (+)= left @ packed b; with `finish` the result is rounded into c instead.
 template <class R, bool pairs>
 void multiply_tile(std::int64_t rows, std::int64_t columns, std::int64_t units, const Left<pairs>& left, const Unit* b,
                    float* sums, bool add, const Finish* finish) {
@@ -70,7 +69,7 @@ template <class F> void visit_halves(Dtype t, F&& f) {
   f.template operator()<BFloat16, false>();
 }
 
-// Memory of this thread that grows and stays, from the beginning of a cache line on: no row of a tile lies in two.
+// Growing per-thread memory, aligned to cache lines: no row of a tile straddles two.
 float* scratch(std::vector<float>& v, std::int64_t n) {
   constexpr std::size_t line = 64;
   const std::size_t all = static_cast<std::size_t>(n) + line / sizeof(float);
@@ -78,7 +77,7 @@ float* scratch(std::vector<float>& v, std::int64_t n) {
   return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(v.data()) + line - 1) / line * line);
 }
 
-// c[j * c_row + i] = sums[i][j] + bias[i], or with `add` more by that
+// c[j * c_row + i] = sums[i][j] + bias[i], or with `add` incremented by that
 template <class R>
 void store_transposed(R* c, std::int64_t c_row, const float* sums, const float* bias, std::int64_t rows,
                       std::int64_t columns, bool add) {
@@ -92,14 +91,14 @@ void store_transposed(R* c, std::int64_t c_row, const float* sums, const float* 
   }
 }
 
-// Rows [i, i + rows) of a and `depth` elements of k from `first`: as they lie where that can be read, else in `to`.
+// Rows [i, i + rows) of a and `depth` elements of k from `first`: in place if that can be read, else copied to `to`.
 template <class T, bool pairs>
 Left<pairs> prepare_left(const HalfProduct& p, std::int64_t i, std::int64_t rows, std::int64_t first,
                          std::int64_t depth, Unit* to) {
   const T* from = static_cast<const T*>(p.a) + i * p.a_row + first * p.a_col;
   if constexpr (pairs) {
-    // The last pair of an odd line would end in something else. Rows that lie apart by a multiple of half a page
-    // fall into the same few sets of the first-level cache.
+    // The last pair of an odd line would contain a foreign element. Row strides that are a multiple of half a page map
+    // to the same few sets of the L1 cache.
     if (p.a_col == 1) {
       const auto* lines = reinterpret_cast<const std::uint16_t*>(from);
       if (depth % 2 == 0 && (p.a_row % 1024 != 0 || rows == 1)) return {lines, p.a_row, 2};
@@ -126,7 +125,7 @@ Left<pairs> prepare_left(const HalfProduct& p, std::int64_t i, std::int64_t rows
 }
 
 #if defined(MANTISSA_HAS_AMX)
-// Finished sums [rows][half_panel] into rows from i and columns from j of c.
+// Writes finished sums [rows][half_panel] to rows from i and columns from j of c.
 void finish_block(const HalfProduct& p, std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns,
                   const float* sums) {
   const auto* bias = static_cast<const BFloat16*>(p.bias);
@@ -157,7 +156,7 @@ void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, st
                          most_units = most_units_of<pairs>;
   const std::int64_t units = units_of<pairs>(p.k), panels = (columns + half_panel - 1) / half_panel;
   const gemm_tile::RowTiles cut(rows);
-  const bool whole = units <= most_units;  // else the sums of all tiles wait for the next part of k
+  const bool whole = units <= most_units;  // else the sums of all tiles are kept for the next part of k
   Unit* a_panel = reinterpret_cast<Unit*>(scratch(a_memory, (std::min(units, most_units) + 16) * tile_rows));
   float* all_sums = scratch(sum_memory, (whole ? 1 : cut.tiles * panels) * tile_sums);
   const T* bias = static_cast<const T*>(p.bias);
@@ -185,7 +184,7 @@ void multiply_part(const HalfProduct& p, std::int64_t row, std::int64_t rows, st
 }
 
 #if defined(MANTISSA_HAS_AMX)
-// The same by AMX. A panel of b, 32 KiB of it at once, stays in the first-level cache while blocks of a go by.
+// The same with AMX. A panel of b, 32 KiB of it at once, stays in the L1 cache while all blocks of a use it.
 void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t rows, std::int64_t column,
                             std::int64_t columns) {
   thread_local std::vector<float> a_memory, sum_memory;
@@ -193,8 +192,8 @@ void multiply_part_in_tiles(const HalfProduct& p, std::int64_t row, std::int64_t
                          most_blocks = 8;  // of a, packed together
   const std::int64_t units = gemm_amx::units_of(p.k), panels = (columns + half_panel - 1) / half_panel,
                      blocks = (rows + block - 1) / block;
-  const bool whole = units <= most_units;  // else the sums of all blocks wait for the next part of k
-  // Rows that lie apart by a multiple of half a page fall into the same few sets of the first-level cache.
+  const bool whole = units <= most_units;  // else the sums of all blocks are kept for the next part of k
+  // Row strides that are a multiple of half a page map to the same few sets of the L1 cache.
   const bool as_it_lies = p.a_col == 1 && p.k % (2 * gemm_amx::tile) == 0 && (p.a_row % 1024 != 0 || rows == 1);
   Unit* a_panel = reinterpret_cast<Unit*>(
       scratch(a_memory, as_it_lies ? 0 : std::min(blocks, most_blocks) * block * std::min(units, most_units)));

@@ -1,7 +1,7 @@
-// Packing for products of sixteen-bit floats. A panel holds `lines` rows of a (or columns of b) side by side:
+// Packing for products of f16 and bf16. A panel holds `lines` rows of a (or columns of b), interleaved:
 //   panel[u * lines + i] = unit u of line i
-// A unit is four bytes: one f32 (widened), or two neighbouring bf16 along k, which is what vdpbf16ps multiplies.
-// Lines beyond the last one and the second half of an odd last pair are zeros.
+// A unit is four bytes: one value converted to f32, or two adjacent bf16 along k, as vdpbf16ps multiplies. Lines beyond
+// the last one, and the second half of an odd last pair, are zeros.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@ inline __mmask16 first_of_16(std::int64_t n) {
 }
 inline __mmask32 first_of_32(std::int64_t n) { return n >= 32 ? 0xffffffffu : n > 0 ? (1u << n) - 1 : 0u; }
 
-// Those of 16 elements that the mask has, the others zeros.
+// The elements out of 16 selected by the mask, zeros elsewhere.
 inline __m512 load_wide(const float* p, __mmask16 m) { return _mm512_maskz_loadu_ps(m, p); }
 inline __m512 load_wide(const Half* p, __mmask16 m) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p)); }
 inline __m512 load_wide(const BFloat16* p, __mmask16 m) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16));
 }
 
-// 16 x 16 elements of four bytes: columns become rows.
+// Transposes 16 x 16 elements of four bytes.
 inline void transpose16(__m512i (&r)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {
@@ -56,12 +56,12 @@ inline void transpose16(__m512i (&r)[16]) {
   }
 }
 
-// 16 units of a line that lies along k, of `depth` elements from p.
+// 16 units of a line that is contiguous along k, of `depth` elements from p.
 template <bool pairs, class T> __m512i units_along(const T* p, std::int64_t depth) {
   if constexpr (pairs) return _mm512_maskz_loadu_epi16(first_of_32(depth), p);
   else return _mm512_castps_si512(load_wide(p, first_of_16(depth)));
 }
-// One unit of each of 16 neighbouring lines; k elements of a line lie `step` apart, `depth` of them are left.
+// One unit of each of 16 adjacent lines; k elements of a line are `step` apart, `depth` of them are left.
 template <bool pairs, class T>
 __m512i units_across(const T* p, std::int64_t step, std::int64_t depth, std::int64_t lines) {
   const __mmask16 real = first_of_16(lines);
@@ -77,8 +77,7 @@ __m512i units_across(const T* p, std::int64_t step, std::int64_t depth, std::int
 
 #endif
 
-// One panel from `from`, where lines lie `line` elements apart and elements of a line `step`. The first `count` lines
-// are real.
+// Packs one panel from `from`, with line stride `line` and element stride `step`. Only the first `count` lines exist.
 template <bool pairs, int lines, class T>
 void pack(Unit* to, const T* from, std::int64_t count, std::int64_t line, std::int64_t depth, std::int64_t step) {
   const std::int64_t units = units_of<pairs>(depth);

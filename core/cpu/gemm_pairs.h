@@ -1,7 +1,6 @@
-// The innermost step of products of bf16 where the processor has vdpbf16ps, two products in one lane: twice the rate
-// of f32. A tile of sums is held in registers; operands are units of two neighbours along k (core/cpu/gemm_pack.h).
-// vdpbf16ps treats subnormal numbers as zeros (Intel's and AMD's manuals), which is the default of all kernels
-// (core/parallel.h).
+// The micro-kernel of bf16 products with vdpbf16ps, two products per lane: twice the throughput of f32. A tile of sums
+// is held in registers; operands are units of two adjacent elements along k (core/cpu/gemm_pack.h). vdpbf16ps treats
+// subnormals as zeros (Intel's and AMD's manuals), as all kernels do by default (core/parallel.h).
 #pragma once
 
 #include <array>
@@ -24,17 +23,17 @@ inline bool has_bf16() {
 inline bool has_bf16() { return false; }
 #endif
 
-// Where a finished tile goes: rows of c, c_row apart, the first `columns` of half_panel.
+// Destination of a finished tile: rows of c with stride c_row, the first `columns` of half_panel.
 struct Finish {
   void* c;
   bool wide;  // c is f32, not rounded
   std::int64_t c_row, columns;
   const float* bias;  // half_panel numbers
-  bool add = false;   // to a c that is wide
+  bool add = false;   // adds to c, which must be wide
 };
 
 #if defined(__AVX512F__)
-// Row i of a tile: half_panel sums, the bias and what is there added, rounded once or not.
+// Row i of a tile: half_panel sums, plus bias and the old value if requested, rounded once unless wide.
 __attribute__((target("avx512bf16"))) inline void finish_row(const Finish& f, std::int64_t i, __m512 first,
                                                              __m512 second) {
   const __mmask32 real = gemm_pack::first_of_32(f.columns);
@@ -43,7 +42,7 @@ __attribute__((target("avx512bf16"))) inline void finish_row(const Finish& f, st
   if (f.wide) {
     float* c = static_cast<float*>(f.c) + i * f.c_row;
     const auto left = static_cast<__mmask16>(real), right = static_cast<__mmask16>(real >> 16);
-    const auto there = static_cast<__mmask16>(f.add ? 0xffff : 0);  // zeros where nothing is to be added
+    const auto there = static_cast<__mmask16>(f.add ? 0xffff : 0);  // old value: zeros unless `add`
     _mm512_mask_storeu_ps(c, left, _mm512_add_ps(low, _mm512_maskz_loadu_ps(left & there, c)));
     _mm512_mask_storeu_ps(c + 16, right, _mm512_add_ps(high, _mm512_maskz_loadu_ps(right & there, c + 16)));
   } else {
@@ -52,8 +51,8 @@ __attribute__((target("avx512bf16"))) inline void finish_row(const Finish& f, st
   }
 }
 
-// sums [rows][half_panel] (+)= a @ packed b, and with `finish` into c instead. Rows of a lie `row` elements apart, its
-// units `step`; those of b half_panel. With one vector only the first 16 columns: of the others there are no sums.
+// sums [rows][half_panel] (+)= a @ packed b; with `finish` the result goes to c instead. Rows of a are `row` elements
+// apart, its units `step`; units of b are half_panel apart. With one vector, only the first 16 columns are computed.
 template <int rows, int vectors>
 __attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units, const std::uint16_t* left,
                                                               std::int64_t row, std::int64_t step, const Unit* b,
@@ -65,7 +64,7 @@ __attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units
     for (int j = 0; j < vectors; ++j)
       sum[i][j] = add ? _mm512_loadu_ps(sums + i * half_panel + 16 * j) : _mm512_setzero_ps();
   }
-  constexpr int groups = (rows + 2) / 3;  // one pointer for three rows: there are not enough registers for all
+  constexpr int groups = (rows + 2) / 3;  // one pointer for three rows: there are not enough general registers for all
   const std::uint16_t* a[groups];
   for (int g = 0; g < groups; ++g) a[g] = left + 3 * g * row;
   for (std::int64_t u = units; u > 0; --u) {
@@ -76,7 +75,8 @@ __attribute__((target("avx512bf16"))) void multiply_registers(std::int64_t units
     for (int i = 0; i < rows; ++i) {
       int pair;
       __builtin_memcpy(&pair, a[i / 3] + i % 3 * row, sizeof pair);
-      const auto both = (__m512bh)_mm512_broadcastd_epi32(_mm_cvtsi32_si128(pair));  // clang 16 fails on set1_epi32
+      // because clang 16 fails on set1_epi32
+      const auto both = (__m512bh)_mm512_broadcastd_epi32(_mm_cvtsi32_si128(pair));
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], both, right[j]);
     }
@@ -104,7 +104,7 @@ inline constexpr std::array multiply_table{with_rows<1>(std::make_index_sequence
                                            with_rows<2>(std::make_index_sequence<gemm_tile::max_rows>{})};
 #endif
 
-// One tile: 1 <= rows <= gemm_tile::max_rows, of whose sums the first `columns` are promised. Only where has_bf16().
+// One tile: 1 <= rows <= gemm_tile::max_rows; only the first `columns` of its sums are guaranteed. Requires has_bf16().
 inline void multiply([[maybe_unused]] std::int64_t rows, [[maybe_unused]] std::int64_t columns,
                      [[maybe_unused]] std::int64_t units,
                      [[maybe_unused]] const std::uint16_t* a, [[maybe_unused]] std::int64_t row,

@@ -1,7 +1,7 @@
 // Batches of small f32 products, for which a library call costs more than the work: each is a few register tiles
-// (core/cpu/gemm_tile.h). The right-hand side is copied into panels unless its rows are whole vectors as they lie.
+// (core/cpu/gemm_tile.h). The right-hand side is copied into panels unless its rows are already whole vectors.
 //
-// Matrices of 3 x 3 and the like, by which points are turned, are loops of known length.
+// Tiny matrices, such as 3 x 3 rotations of points, are loops of compile-time length.
 #include "core/gemm_small.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// n columns of one matrix, of k rows: `rows` rows of c.
+// `rows` rows of c, for one matrix of n columns and k rows.
 template <class T, int n, int k>
 void multiply_tiny_rows(std::int64_t rows, const T* a, std::int64_t a_row, std::int64_t a_col,
                         const Compute<T> (&b)[most_tiny][most_tiny], const Compute<T> (&bias)[most_tiny], T* c,

@@ -1,10 +1,10 @@
-// The innermost step of every f32 product: a tile of c, held in registers, plus a sum over k of outer products.
+// The micro-kernel of all f32 products: a tile of c, held in registers, accumulates outer products over k.
 //   c[i][j] = (add ? c[i][j] : 0) + sum over k of a[i * a_row + k * a_col] * b[k * b_row + j]
-// Elements of a are broadcast, so it may have any strides: rows as they lie (a_col 1), or packed panels, or the
-// transpose of a matrix (a_row 1). Rows of b are read as whole vectors: pack them in panels of max_columns, padded
-// with anything readable, or pass a matrix whose rows lie apart by whole vectors. Only columns of c are masked.
-// Each element is summed in order, in chains of 64 fused multiply-adds that are then added up, whatever the tile around
-// it: one long chain would have an error that grows with the depth, not with its root.
+// Elements of a are broadcast, so it may have any strides: rows in place (a_col 1), packed panels, or the transpose of
+// a matrix (a_row 1). Rows of b are read as whole vectors: pack them in panels of max_columns, padded with anything
+// readable, or pass a matrix whose row stride is a multiple of the vector width. Only columns of c are masked. Each
+// element is summed in order, in chains of 64 fused multiply-adds that are then added up, independently of the tile
+// size: the error of a single long chain would grow with the depth, not with its square root.
 //
 // Measured on one core of Zen 5, operands in L2, depths 64 to 512, all three kinds of strides: 227 to 235 GFLOP/s with
 // AVX-512 (14 x 2 vectors; 8 x 3, 6 x 4 and 12 x 2 are within 3 % of it), 117 to 120 with AVX2 (6 x 2).
@@ -20,7 +20,7 @@ namespace mantissa::cpu_backend::MANTISSA_ISA::gemm_tile {
 
 using V = Vec<float>;
 inline constexpr std::int64_t width = static_cast<std::int64_t>(V::size);
-// 28 of 32 registers hold sums, or 12 of 16.
+// Sums take 28 of 32 registers, or 12 of 16.
 #if defined(__AVX512F__)
 inline constexpr std::int64_t max_rows = 14, max_vectors = 2;
 #else
@@ -39,11 +39,11 @@ struct Operands {
   std::int64_t depth;  // >= 0
 };
 
-// `columns` counts real columns: more than Vectors - 1 vectors, at most Vectors.
+// `columns`: existing columns; more than Vectors - 1 vectors, at most Vectors.
 template <int Rows, int Vectors> void multiply_registers(const Operands& o, std::int64_t columns, bool add) {
   V sum[Rows][Vectors];
   alignas(64) float earlier[Rows][Vectors * width];  // sum of the chains before this one
-  // One pointer for three rows: as many as there are rows would not fit the general registers.
+  // One pointer for three rows: one per row would not fit the general registers.
   constexpr int groups = (Rows + 2) / 3;
   const std::int64_t a_row = o.a_row, a_col = o.a_col, b_row = o.b_row;
   const float *b = o.b, *a[groups];
@@ -117,7 +117,7 @@ inline void multiply(std::int64_t rows, std::int64_t columns, const Operands& o,
   multiply_table[static_cast<std::size_t>((columns - 1) / width)][static_cast<std::size_t>(rows - 1)](o, columns, add);
 }
 
-// Rows cut into as few tiles as possible, all but alike: the first `rows % tiles` have one row more.
+// Rows cut into as few tiles as possible, of almost equal size: the first `rows % tiles` have one row more.
 struct RowTiles {
   std::int64_t rows, tiles;
   explicit RowTiles(std::int64_t n) : rows(n), tiles((n + max_rows - 1) / max_rows) {}
@@ -125,9 +125,9 @@ struct RowTiles {
   std::int64_t size(std::int64_t t) const { return rows / tiles + (t < rows % tiles); }
 };
 
-// A block of any size. Panel p of b, columns [p * max_columns, ...), begins at b + p * b_panel; for rows that lie in
-// one matrix b_panel is max_columns. A panel is used for all rows while it is in the first-level cache.
-// before(i, n) is called before the i-th of n tiles: a place to prefetch what comes after this block.
+// A block of any size. Panel p of b, columns [p * max_columns, ...), begins at b + p * b_panel; for rows of a single
+// matrix b_panel is max_columns. A panel is used for all rows while it is in the L1 cache. before(i, n) is called
+// before the i-th of n tiles: for prefetching what comes after this block.
 template <class Before>
 inline void multiply_block(std::int64_t rows, std::int64_t columns, const Operands& o, std::int64_t b_panel, bool add,
                            const Before& before) {

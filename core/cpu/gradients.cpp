@@ -1,5 +1,5 @@
-// What happens to gradients between backward and the update: unscaling with all that is learnt from
-// it, the loss scale's own update, norms and clipping. Contract: core/multi_tensor.h.
+// Gradients between backward and the update: unscaling and the statistics gathered with it, the loss scale's own
+// update, norms and clipping. Contract: core/multi_tensor.h.
 #include <cmath>
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t tile = 512;
 
-// g = f(g) in compute type C, rounded once; `see` is shown the values as stored. With `write` false nothing is stored.
+// g = f(g) in compute type C, rounded once; `see` gets the values as stored. With `write` false nothing is stored.
 template <class C, class F, class See>
 void transform(const GradientView& g, std::int64_t begin, std::int64_t count, bool write, F&& f, See&& see) {
   C buffer[tile];
@@ -22,7 +22,7 @@ void transform(const GradientView& g, std::int64_t begin, std::int64_t count, bo
     if (!stored_as_c) load_run(buffer, g.data, g.dtype, i, 1, n), from = buffer;
     C* to = stored_as_c && write ? in_place : buffer;
     for (std::int64_t j = 0; j < n; ++j) to[j] = f(from[j]);
-    if (!stored_as_c) {  // as rounded: an f16 may have become infinite
+    if (!stored_as_c) {  // use the rounded values: an f16 may have become infinite
       std::uint16_t narrow[tile];
       void* rounded = write ? g.data : narrow;
       const std::int64_t first = write ? i : 0;
@@ -55,7 +55,7 @@ double sum_of_squares(const double* x, std::int64_t n) {
   return sum;
 }
 
-// The largest magnitude of finite values.
+// The largest absolute value among finite elements.
 template <class C> C largest_of(const C* x, std::int64_t n) {
   constexpr std::int64_t width = static_cast<std::int64_t>(Vec<C>::size);
   Vec<C> tops(C(0));
@@ -68,8 +68,8 @@ template <class C> C largest_of(const C* x, std::int64_t n) {
   return top;
 }
 
-// Adds one tile to `s`. A sum of squares that is finite proves that every element is: the common case
-// looks at no element twice.
+// Adds one tile to `s`. A finite sum of squares proves that every element is finite: in this common case no element is
+// read twice.
 template <class C> void inspect(const C* x, std::int64_t n, std::int64_t index, GradientSummary& s) {
   double wide[tile];
   for (std::int64_t j = 0; j < n; ++j) wide[j] = static_cast<double>(x[j]);
@@ -95,7 +95,7 @@ void unscale_gradients(std::span<const GradientView> gradients, const float* sca
                        GradientSummary* summary) {
   const auto [factor, rest] = inverse_scale(*scale);
   const std::int64_t blocks = (total_numel(gradients) + multi_tensor_block - 1) / multi_tensor_block;
-  std::vector<GradientSummary> partial(static_cast<std::size_t>(blocks));  // joined in order
+  std::vector<GradientSummary> partial(static_cast<std::size_t>(blocks));  // combined in order
   parallel_pieces(gradients, [&](const GradientView& g, std::int64_t begin, std::int64_t count, std::int64_t block) {
     const auto unscale = [a = factor, b = rest]<class C>(C x) { return x * static_cast<C>(a) * static_cast<C>(b); };
     GradientSummary& here = partial[static_cast<std::size_t>(block)];
@@ -124,7 +124,7 @@ void update_loss_scale(float* scale, ScalerState* state, std::span<const Verdict
 void gradient_norm(std::span<const GradientView> gradients, double p, float* norm) {
   const bool largest = std::isinf(p);
   const std::int64_t blocks = (total_numel(gradients) + multi_tensor_block - 1) / multi_tensor_block;
-  std::vector<double> partial(static_cast<std::size_t>(blocks), 0.0);  // per block, joined in order
+  std::vector<double> partial(static_cast<std::size_t>(blocks), 0.0);  // per block, combined in order
   const auto join = [largest](double a, double b) { return !largest ? a + b : b > a || b != b ? b : a; };
   parallel_pieces(gradients, [&](const GradientView& g, std::int64_t begin, std::int64_t count, std::int64_t block) {
     double buffer[tile], sum = partial[static_cast<std::size_t>(block)];

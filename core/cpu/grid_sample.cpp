@@ -1,7 +1,7 @@
-// Reading planes and volumes at points (core/grid_sample.h). For a block of points it is worked out once where their
-// neighbours lie and what they weigh; then channel after channel is gathered, so that the loops over points are
-// loads by index and products. Work is cut by samples and blocks of points, and for the gradient of x, which adds to
-// planes, by samples and groups of channels: each plane gets its points in their order.
+// Sampling planes and volumes at points (core/grid_sample.h). For a block of points the positions and weights of their
+// neighbours are computed once; then one channel after the other is gathered, so that the loops over points are indexed
+// loads and products. Work is cut by samples and blocks of points, and for the gradient of x, which adds to planes, by
+// samples and groups of channels: each plane gets its points in order.
 #include "core/grid_sample.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::int64_t block = 256;  // points
 
-// plane[at[i]] for the lanes of a vector, 0 where at is negative. (A loop would be made of loads one by one.)
+// plane[at[i]] for the lanes of a vector, 0 where at is negative. (The compiler would make separate scalar loads of a
+// loop.)
 #if defined(__AVX512F__)
 inline Vec<float> gather(const float* plane, const std::int32_t* at) {
   const __m512i index = _mm512_loadu_si512(at);
@@ -38,7 +39,7 @@ template <class T> Vec<T> gather(const T* plane, const std::int32_t* at) {
 }
 #endif
 
-// What all points share: n dimensions, the last first, as a grid lists them.
+// Shared by all points: n dimensions, the last first, as in a grid.
 template <int n> struct Space {
   std::int64_t size[n], batch, channels, points, plane = 1;
   GridReading how;
@@ -50,17 +51,17 @@ template <int n> struct Space {
   std::int64_t blocks() const { return (points + block - 1) / block; }
 };
 
-// Neighbours of a block of points: neighbour k is one further along dimension d where bit d of k is set.
+// Neighbours of a block of points: neighbour k is one further along dimension d if bit d of k is set.
 template <class T, int n, bool nearest> struct Neighbours {
   static constexpr int count = nearest ? 1 : 1 << n;
   static constexpr auto width = static_cast<std::int64_t>(Vec<T>::size);
-  std::int32_t at[count][block];  // its element of a plane, or -1: there is none, and it reads as 0
+  std::int32_t at[count][block];  // its index in a plane, or -1 if outside: reads as 0
   T weight[count][block];
-  T part[n][block];   // how far a point is from its first neighbour, in elements
-  T slope[n][block];  // how far a point moves with its number of the grid
+  T part[n][block];   // distance of a point from its first neighbour, in elements
+  T slope[n][block];  // derivative of the position with respect to the grid value
 
   void find(const Space<n>& s, const T* grid, std::int64_t points) {
-    std::int32_t first[n][block];  // a neighbour that lies outside is one of -2, -1, size and size + 1
+    std::int32_t first[n][block];  // clamped: outside it is one of -2, -1, size and size + 1
     for (int d = 0; d < n; ++d) {
       const auto size = static_cast<T>(s.size[d]), last = size - 1;
       const T stretch = s.how.align_corners ? last / 2 : size / 2, shift = s.how.align_corners ? T(0) : T(0.5);
@@ -81,9 +82,9 @@ template <class T, int n, bool nearest> struct Neighbours {
       }
       for (std::int64_t i = 0; i < points; ++i) {
         const T p = nearest ? std::rint(part[d][i]) : part[d][i];
-        T held = p >= -2 ? p : T(-2);  // of NaN, too
+        T held = p >= -2 ? p : T(-2);  // also for NaN
         held = held <= size ? held : size;
-        const auto whole = static_cast<std::int32_t>(held);  // std::floor would be a call for each point
+        const auto whole = static_cast<std::int32_t>(held);  // std::floor would be a function call per point
         first[d][i] = whole - static_cast<std::int32_t>(held < static_cast<T>(whole));
         part[d][i] = nearest ? T(0) : held - static_cast<T>(first[d][i]);
       }
@@ -116,7 +117,7 @@ template <class T, int n, bool nearest> struct Neighbours {
     if (back != (p < low)) turn = -turn;
     p = (back ? span - rest : rest) + low;
   }
-  // Neighbour k of the points from i on, of a plane.
+  // Neighbour k of the points from i on, in a plane.
   Vec<T> read(const T* plane, int k, std::int64_t i) const { return gather(plane, at[k] + i); }
 };
 
@@ -153,7 +154,7 @@ template <class T, int n, bool nearest> void forward(T* y, const T* x, const T* 
 template <class T, int n, bool nearest>
 void input_gradient(T* dx, const T* g, const T* grid, const Space<n>& s) {
   using Here = Neighbours<T, n, nearest>;
-  constexpr std::int64_t group = 4;  // channels that share what is found of a block
+  constexpr std::int64_t group = 4;  // channels that share the neighbours of a block
   const std::int64_t groups = (s.channels + group - 1) / group;
   parallel_for(s.batch * groups, 1, [&](std::int64_t from, std::int64_t to) {
     Here here;
@@ -184,7 +185,7 @@ template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, c
     T sums[n][block] = {}, change[n][Here::count][block];
     const T* numbers = grid + (sample * s.points + first) * n;
     here.find(s, numbers, points);
-    for (int d = 0; d < n; ++d) {  // how a weight changes as its point moves along d
+    for (int d = 0; d < n; ++d) {  // derivative of a weight along d
       for (int k = 0; k < Here::count; ++k) {
         for (std::int64_t i = 0; i < points; ++i) {
           T w = k >> d & 1 ? T(1) : T(-1);
@@ -219,7 +220,7 @@ template <class T, int n> void grid_gradient(T* dgrid, const T* g, const T* x, c
   });
 }
 
-// f of the element type and the number of dimensions, as a type and a constant.
+// Calls f with the element type and the number of dimensions, as a type and a constant.
 template <class F> void visit_space(const View& x, const F& f) {
   const auto with = [&]<class T> {
     if (x.sizes.rank() == 4) f.template operator()<T, 2>();

@@ -1,8 +1,7 @@
-// Group norm (Wu and He, 2018): x [N, C, ...] normalised over the channels of a group and everything behind them, then
-// scaled and shifted per channel. Where each channel of a sample is a plane of its own in memory, a group is a row and
-// is read while it is in the cache; where channels are innermost, a sample is a matrix of pixels and channels
-// (core/cpu/channels.h). Statistics take two passes, so a large mean costs no digits. Weight and bias may be absent
-// (null).
+// Group norm (Wu and He, 2018): x [N, C, ...] normalised over the channels of a group and all trailing dimensions, then
+// scaled and shifted per channel. If each channel of a sample is a plane in memory, a group is a contiguous row and is
+// read while in cache; if channels are innermost, a sample is a matrix of pixels by channels (core/cpu/channels.h).
+// Statistics take two passes, so a large mean costs no precision. Weight and bias may be absent (null).
 #include "core/cpu/channel_statistics.h"
 #include "core/cpu/row_moments.h"
 #include "core/cpu/wide_rows.h"
@@ -15,14 +14,14 @@ namespace {
 template <class C> ScratchVector<C> zeros(std::int64_t n) { return ScratchVector<C>(static_cast<std::size_t>(n)); }
 
 struct Groups {
-  std::int64_t samples, channels, inner, count, each;  // inner: elements of a channel; each: channels of a group
+  std::int64_t samples, channels, inner, count, each;  // inner: elements per channel; each: channels per group
   Groups(const View& x, const View& mean) : samples(x.sizes[0]), channels(x.sizes[1]), count(mean.sizes[1]) {
     inner = x.numel() / (samples * channels);
     each = channels / count;
   }
   std::int64_t row() const { return each * inner; }
 };
-// One number per channel, and channels-last images.
+// x has one element per channel, or is channels-last.
 bool channels_are_innermost(const Groups& s, const View& x) {
   return s.inner == 1 || x.layout() == Layout::channels_last;
 }
@@ -64,7 +63,8 @@ void forward_planes(const View& y, const View& mean, const View& inv_std, const 
 }
 
 // With u = g * weight and hat the normalised x: dx = inv_std * (u - mean(u) - hat * mean(u * hat)). The sums over a
-// group are made of those over its channels, sum(g) and sum(g * hat), which summed over samples are dbias and dweight.
+// group are computed from those over its channels, sum(g) and sum(g * hat), which summed over samples are dbias and
+// dweight.
 template <class C>
 void backward_planes(const View& dx, C* partial, const View& g, const View& x, const View& weight, const View& mean,
                      const View& inv_std) {
@@ -92,7 +92,7 @@ void backward_planes(const View& dx, C* partial, const View& g, const View& x, c
                      sum_u_hat += scale * dw[k];
                    }
                    const C mean_u = sum_u / static_cast<C>(n), slope = inv * (sum_u_hat / static_cast<C>(n));
-                   C* to = out.at(r * n, buffer.data() + n);  // of halves in the place of g
+                   C* to = out.at(r * n, buffer.data() + n);  // for f16 and bf16 it overwrites the buffer of g
                    for (std::int64_t k = 0; k < s.each; ++k) {
                      const C scale = w.data() ? w.data()[from + k] : C(1);
                      map_run(
@@ -110,7 +110,7 @@ void backward_planes(const View& dx, C* partial, const View& g, const View& x, c
 }
 
 // --- channels innermost ---
-// f(sample, the sample's matrix): the samples side by side, or, of a few, the blocks of each.
+// f(sample, the sample's matrix): parallel over samples, or, if these are few, over the blocks of each.
 template <class F> void for_samples(const Groups& s, const F& f) {
   const ChannelRows rows(s.inner, s.channels);
   const std::int64_t work = s.inner * s.channels;
@@ -171,7 +171,7 @@ void backward_channels(const View& dx, Compute<T>* partial, const View& g, const
     const T *p = in.as<T>() + offset, *q = grad.as<T>() + offset;
     T* to = out.as<T>() + offset;
     std::vector<C> centre(static_cast<std::size_t>(s.channels)), scale = centre, base = centre, slope = centre;
-    const auto of_groups = [&](auto&& f) {  // f(place of the group's statistics, channel)
+    const auto of_groups = [&](auto&& f) {  // f(index of the group's statistics, channel)
       for (std::int64_t c = 0; c < s.channels; ++c) f(i * s.count + c / s.each, static_cast<std::size_t>(c));
     };
     of_groups([&](std::int64_t at, std::size_t c) { centre[c] = means.data()[at]; });
@@ -214,7 +214,7 @@ void backward_channels(const View& dx, Compute<T>* partial, const View& g, const
 
 }  // namespace
 
-// mean and inv_std are [N, groups], of compute type.
+// mean and inv_std are [N, groups], in the compute dtype.
 void group_norm(const View& y, const View& mean, const View& inv_std, const View& x, const View& weight,
                 const View& bias, double eps) {
   if (x.numel() == 0) return;
@@ -228,7 +228,7 @@ void group_norm_backward(const View& dx, const View& dweight, const View& dbias,
                          const View& weight, const View& mean, const View& inv_std) {
   visit_compute(x.dtype, [&]<class C> {
     const std::int64_t channels = dweight.numel(), samples = x.numel() > 0 ? x.sizes[0] : 0;
-    auto partial = zeros<C>(std::max<std::int64_t>(1, samples) * 2 * channels);  // of each sample: dbias, dweight
+    auto partial = zeros<C>(std::max<std::int64_t>(1, samples) * 2 * channels);  // per sample: dbias, dweight
     if (samples == 0) {
       // no element: sums of nothing
     } else if (channels_are_innermost(Groups(x, mean), x)) {

@@ -1,4 +1,4 @@
-// How many numbers lie between which edges, and how many integers have which value.
+// Histograms: counts of numbers between edges, and counts of integers by value.
 #include <algorithm>
 #include <vector>
 
@@ -7,17 +7,17 @@
 #include "core/parallel.h"
 
 namespace mantissa {
-// y [edges - 1] of f64: the number of elements of x from each edge on to before the next one, or the sum of their
-// weights. What is at the last edge counts with what is before it. All are contiguous; the weight may be absent.
+// y [edges - 1], f64: the number of elements of x in each half-open bin [edge, next edge), or the sum of their weights.
+// The last bin includes the last edge. All are contiguous; the weight may be absent.
 MANTISSA_KERNEL(count_between, const View& y, const View& x, const View& edges, const View& weight)
-// y[v], of i64: how many elements of x are v. x is of i64 and contiguous; its values have been checked.
+// y[v], i64: how many elements of x equal v. x is i64 and contiguous; its values have been checked.
 MANTISSA_KERNEL(count_values, const View& y, const View& x)
 }  // namespace mantissa
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 void count_between(const View& y, const View& x, const View& edges, const View& weight) {
-  // Blocks have counts of their own, which are added in order: their number is that of the shape, not of the threads.
+  // Blocks have separate counts, which are added in order: the number of blocks depends on the shape, not on threads.
   constexpr std::int64_t least = 1 << 15, most_blocks = 16;
   const std::int64_t n = x.numel(), bins = y.numel();
   const std::int64_t block = std::max({least, bins, (n + most_blocks - 1) / most_blocks});
@@ -28,7 +28,7 @@ void count_between(const View& y, const View& x, const View& edges, const View& 
     const C *const e = bounds.data(), first = e[0], last = e[bins];
     const C per_unit = static_cast<C>(bins) / (last - first);
     const auto bin_of = [=](C v) {
-      // edges are mostly those of equal parts: where they are not, or a rounding is between, they are searched
+      // usually edges are equally spaced; where they are not, or rounding interferes, the bin is searched
       const C guess = (v - first) * per_unit;
       const std::int64_t g = guess >= 0 && guess < static_cast<C>(bins) ? static_cast<std::int64_t>(guess) : 0;
       if (e[g] <= v && v < e[g + 1]) return g;
@@ -55,7 +55,7 @@ void count_values(const View& y, const View& x) {
   const std::int64_t* const v = x.as<const std::int64_t>();
   std::int64_t* const counts = y.as<std::int64_t>();
   std::fill_n(counts, bins, 0);
-  // A count that was just written is not read at once where equal values follow each other.
+  // Several tables, so that runs of equal values do not read a count that was just written (store forwarding).
   constexpr std::int64_t tables = 4, few = 1024, block = 1 << 16;
   if (bins > few || n < 2 * block) {
     for (std::int64_t i = 0; i < n; ++i) ++counts[v[i]];

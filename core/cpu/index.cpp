@@ -1,5 +1,5 @@
-// Kernels that follow an index tensor. Work is split over lines along the indexed dimension, and a
-// line belongs to one block, so additions to one element always happen in the same order.
+// Indexing kernels. Work is split over lines along the indexed dimension, and each line belongs to one block, so
+// additions to one element always happen in the same order.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -14,7 +14,7 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
-// Those below check their indices first; on a GPU the kernels themselves do, and a note is thrown later.
+// The CPU kernels check their indices first; on a GPU the kernels do so themselves, and the error is thrown later.
 MANTISSA_KERNEL(gather, const View& y, const View& x, int dim, const View& index)
 MANTISSA_KERNEL(scatter_add, const View& y, int dim, const View& index, const View& source)
 MANTISSA_KERNEL(scatter, const View& y, int dim, const View& index, const View& source)
@@ -41,8 +41,8 @@ Offsets line_start(std::int64_t line, const Dims& sizes, int dim, const Dims& a,
   return o;
 }
 
-// Calls body(a, b, c) with the three offsets at the start of each line of `sizes` along `dim`. Elements that an index
-// names take longer than those of a run.
+// Calls body(a, b, c) with the three offsets at the start of each line of `sizes` along `dim`. Indexed elements cost
+// more than those of a contiguous run.
 template <class F> void for_lines(const Dims& sizes, int dim, const Dims& a, const Dims& b, const Dims& c, F&& body) {
   const std::int64_t length = sizes[dim], lines = numel_of(sizes) / (length > 0 ? length : 1);
   if (length == 0 || lines == 0) return;
@@ -59,18 +59,19 @@ template <class Word> void gather_lines(const View& y, const View& x, int dim, c
     const std::int64_t* at = index.as<const std::int64_t>() + io;
     const Word* from = x.as<const Word>() + xo;
     Word* to = y.as<Word>() + yo;
-    const std::int64_t count = n, y_step = ys, x_step = xs, step = is;  // the loop's own: bytes might be any of them
+    // local copies: byte-sized stores might alias the captured ones
+    const std::int64_t count = n, y_step = ys, x_step = xs, step = is;
     for (std::int64_t i = 0; i < count; ++i) to[i * y_step] = from[at[i * step] * x_step];
   });
 }
 
-// One index for everything at a place along `dim`, as index_select has it.
+// Whether all positions along the other dimensions share one index, as in index_select.
 bool selects(const Dims& sizes, int dim, const View& index) {
   for (int d = 0; d < sizes.rank(); ++d) if (d != dim && sizes[d] != 1 && index.strides[d] != 0) return false;
   return true;
 }
 
-// Whole runs of x for a selection along another dimension than the innermost of y.
+// Copies contiguous runs of x, for a selection along a dimension other than the innermost of y.
 template <class Word> bool gather_runs(const View& y, const View& x, int dim, const View& index) {
   if (y.numel() == 0 || !selects(y.sizes, dim, index)) return false;
   View to = y, from = x;
@@ -90,12 +91,12 @@ template <class Word> bool gather_runs(const View& y, const View& x, int dim, co
   return true;
 }
 
-// Whole rows of a matrix, one index for each: what embeddings ask for.
+// Whether whole rows of a matrix are selected, one index for each: embeddings.
 bool whole_rows(const View& rows, int dim, const View& index, const View& matrix) {
   return dim == 0 && rows.dim() == 2 && index.strides[1] == 0 && rows.strides[1] == 1 && matrix.strides[1] == 1;
 }
 
-// Lines of few elements, as what each row of logits gives its label: element after element of y.
+// Lines of few elements, such as each row's logit of its label: element by element of y.
 template <class Word> void gather_elements(const View& y, const View& x, int dim, const View& index) {
   Dims from = x.strides;
   from[dim] = 0;
@@ -132,15 +133,16 @@ void gather_rows(const View& y, const View& x, const View& index) {
   });
 }
 
-// Stretches of columns belong to one thread: additions to one element happen in the order of the index.
+// Column ranges belong to one thread: additions to one element happen in the order of the index.
 template <class T> void scatter_add_rows(const View& y, const View& index, const View& source) {
   using C = Compute<T>;
   constexpr std::int64_t stretch = 64;
   const std::int64_t n = index.sizes[0], columns = source.sizes[1];
-  if (columns == 0) return;  // then the index has no element that was checked
+  if (columns == 0) return;  // then the index has no checked element
   const std::int64_t grain = std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, n * stretch));
   const auto row = [&](std::int64_t i) { return index.as<const std::int64_t>()[i * index.strides[0]]; };
-  // Halves are summed in f32 and rounded once. Only rows that the index names have a sum: place[i] is that of index i.
+  // f16 and bf16 are summed in f32 and rounded once. Only rows that occur in the index have a sum: place[i] is that of
+  // index i.
   std::vector<std::int64_t> named, place;
   if constexpr (sizeof(T) == 2) {
     std::vector<std::int64_t> place_of(static_cast<std::size_t>(y.sizes[0]), -1);
@@ -174,8 +176,8 @@ template <class T> void scatter_add_rows(const View& y, const View& index, const
   });
 }
 
-// Whole runs for a selection along another dimension than the innermost of y: f(y's elements, the source's, count).
-// A stretch of a run belongs to one thread, so that what an index names twice is written in order.
+// Contiguous runs, for a selection along a dimension other than the innermost of y: f(y's elements, the source's,
+// count). A range of a run belongs to one thread, so that duplicate indices are written in order.
 template <class To, class From, class F>
 bool for_runs_onto(const View& y, int dim, const View& index, const View& source, F&& f) {
   if (source.numel() == 0 || !selects(source.sizes, dim, index)) return false;
@@ -206,7 +208,7 @@ template <class T> bool scatter_add_runs(const View& y, int dim, const View& ind
     for (std::int64_t j = 0; j < count; ++j) sum[j] = static_cast<T>(sum[j] + add[j]);
   });
 }
-// The same of halves, which are summed in f32 and rounded once: all of y is widened, so not where few of it are named.
+// The same for f16 and bf16, summed in f32 and rounded once: all of y is widened, so not if few of it are indexed.
 template <class T> bool scatter_add_wide_runs(const View& y, int dim, const View& index, const View& source) {
   if (4 * index.sizes[dim] < y.sizes[dim] || source.numel() == 0 || !selects(source.sizes, dim, index)) return false;
   const Tensor wide = Tensor::allocate(y.sizes, f32);
@@ -237,7 +239,7 @@ template <class Word> void scatter_words(const View& y, int dim, const View& ind
 void check_indices(const View& index, std::int64_t size) {
   if (index.numel() == 0) return;
   Dims sizes = index.sizes;
-  for (int d = 0; d < sizes.rank(); ++d) if (index.strides[d] == 0) sizes[d] = 1;  // repeated: seen once
+  for (int d = 0; d < sizes.rank(); ++d) if (index.strides[d] == 0) sizes[d] = 1;  // broadcast: check once
   const Dims* strides[] = {&index.strides};
   const Loop loop = collapse(sizes, strides, 1);
   const std::int64_t* p = index.as<const std::int64_t>();
@@ -272,14 +274,14 @@ void gather(const View& y, const View& x, int dim, const View& index) {
 
 void scatter(const View& y, int dim, const View& index, const View& whole_source) {
   View source = whole_source;
-  source.sizes = index.sizes;  // an index may be smaller
+  source.sizes = index.sizes;  // an index may be smaller than the source
   check_indices(index, y.sizes[dim]);
   visit_word(y.dtype, [&]<class Word> { scatter_words<Word>(y, dim, index, source); });
 }
 
 void scatter_add(const View& y, int dim, const View& index, const View& whole_source) {
   View source = whole_source;
-  source.sizes = index.sizes;  // an index may be smaller
+  source.sizes = index.sizes;  // an index may be smaller than the source
   check_indices(index, y.sizes[dim]);
   const bool rows = whole_rows(source, dim, index, y);
   visit(y.dtype, [&]<class T> {
@@ -296,7 +298,8 @@ void scatter_add(const View& y, int dim, const View& index, const View& whole_so
                 T* to = y.as<T>() + yo;
                 if (n == 1) {
                   to[at[0] * ys] = static_cast<T>(static_cast<C>(to[at[0] * ys]) + static_cast<C>(from[0]));
-                } else if constexpr (sizeof(T) == 2) {  // halves: what is named is summed in f32 and rounded once
+                // f16 and bf16: indexed elements are summed in f32 and rounded once
+                } else if constexpr (sizeof(T) == 2) {
                   const std::unique_ptr<C[]> sum(new C[static_cast<std::size_t>(length)]);
                   for (std::int64_t i = 0; i < n; ++i) sum[at[i * is]] = static_cast<C>(to[at[i * is] * ys]);
                   for (std::int64_t i = 0; i < n; ++i) sum[at[i * is]] += static_cast<C>(from[i * ss]);

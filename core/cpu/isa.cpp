@@ -7,7 +7,7 @@
 
 namespace mantissa::cpu_backend {
 
-// By what sets x86-64-v3 and v4 apart: clang knows those names from version 18 on.
+// Tests the individual features that distinguish x86-64-v3 and v4: clang knows those names only from version 18 on.
 Isa best_isa() {
 #if defined(MANTISSA_HAS_X86_ISAS)
   __builtin_cpu_init();

@@ -1,4 +1,4 @@
-// What the kernels of class losses share (core/cpu/loss.cpp, core/cpu/linear_cross_entropy.cpp).
+// Shared by the kernels of classification losses (core/cpu/loss.cpp, core/cpu/linear_cross_entropy.cpp).
 #pragma once
 
 #include "core/cpu/rows.h"
@@ -17,7 +17,7 @@ template <class C> C sum_of_class_weights(const C* weight, std::int64_t classes)
   return weight ? fold_run<Sum>(classes, weight) : static_cast<C>(classes);
 }
 
-// What the labels weigh together.
+// Total weight of the labels.
 template <class C>
 C sum_of_label_weights(const std::int64_t* label, std::int64_t rows, const C* weight, std::int64_t ignore) {
   const Tensor weights = Tensor::allocate({rows}, dtype_of<C>);

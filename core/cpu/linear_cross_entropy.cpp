@@ -1,6 +1,6 @@
-// The class loss over a chunk of logits that becomes its own gradient: the kernels of linear_cross_entropy beside its
-// products. A row stays in the cache while it is looked at three times: for its maximum, for the exponentials, which
-// take the place of the logits, and for the gradient.
+// Cross-entropy over a chunk of logits, which are overwritten by their gradient: the kernels of linear_cross_entropy
+// besides its products. A row stays in cache during its three passes: for the maximum, for the exponentials, which
+// replace the logits, and for the gradient.
 #include "core/cpu/labels.h"
 #include "core/linear_cross_entropy_kernels.h"
 #include "core/parallel.h"
@@ -46,7 +46,7 @@ void linear_cross_entropy_rows(const View& losses, const View& logits, const Vie
       const C on_label = (1 - smoothing) * (w ? w[label] : C(1)), chosen = p[label];
       const C m = fold_run<Max>(classes, p);
       const auto cost = [=](auto v) { return decltype(v)(m) - v; };
-      C costs = 0;  // what the smoothed classes cost, without the logarithm
+      C costs = 0;  // cost of label smoothing, without the logarithm
       if (smoothing > 0) {
         costs = w ? fold_run<Sum>(classes, [=](auto v, auto k) { return k * cost(v); }, p, w)
                   : fold_run<Sum>(classes, cost, p);

@@ -1,5 +1,5 @@
-// Losses and their gradients. Class losses see x as rows of classes, one per target. The labels are
-// checked here, where they are read anyway.
+// Losses and their gradients. Classification losses view x as rows of classes, one per target. The labels are checked
+// here, where they are read anyway.
 #include "core/cpu/columns.h"
 #include "core/cpu/labels.h"
 #include "core/cpu/row_walk.h"
@@ -26,7 +26,7 @@ namespace {
 
 int class_dim(const View& x) { return x.dim() > 1 ? 1 : 0; }
 
-// Calls row(r, buffer) for every target, split over threads; the buffer has room for `room` elements.
+// Calls row(r, buffer) for every target, in parallel; the buffer has `room` elements.
 template <class C, class F> void for_targets(std::int64_t rows, std::int64_t classes, std::int64_t room, F&& row) {
   parallel_for(rows, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, classes)),
                [&](std::int64_t first, std::int64_t last) {
@@ -36,7 +36,8 @@ template <class C, class F> void for_targets(std::int64_t rows, std::int64_t cla
                });
 }
 
-// Dense rows of another type than C, which are converted one by one: logits are too many for a wide copy of them all.
+// Dense rows of another type than C, which are converted one by one: logits are too large for a widened copy of them
+// all.
 template <class C> bool one_by_one(const View& rows) { return rows.dtype != dtype_of<C> && rows.is_contiguous(); }
 template <class C>
 const C* row_of(const View& rows, const Dense<C>& dense, std::int64_t r, std::int64_t classes, C* buffer) {
@@ -45,7 +46,7 @@ const C* row_of(const View& rows, const Dense<C>& dense, std::int64_t r, std::in
   return buffer;
 }
 
-// Losses per target into the result: as they are, summed, or divided by the sum of label weights.
+// Losses per target to the result: unreduced, summed, or divided by the sum of label weights.
 template <class C>
 void reduce_losses(const View& loss, const View& total, const Tensor& each, const std::int64_t* label, const C* weight,
                    std::int64_t ignore, Reduction reduction) {
@@ -62,13 +63,13 @@ void reduce_losses(const View& loss, const View& total, const Tensor& each, cons
   store_run(loss.data, loss.dtype, 0, 1, &value, 1);
 }
 
-// What the gradient of row r's loss is multiplied with.
+// The factor of the gradient of row r's loss.
 template <class C> C row_gradient(const C* g, std::int64_t r, C total, Reduction reduction) {
   return reduction == Reduction::none ? g[r] : reduction == Reduction::mean ? g[0] / total : g[0];
 }
 
-// f(row, label, place) for every target of x, in any order, split over threads: where x has the label's element, as it
-// lies. The label of a row that is ignored is -1.
+// f(row, label, place) for every target of x, in any order and in parallel: `place` is the offset of the label's
+// element in x. For ignored rows the label is -1.
 template <class F> void for_labels(const View& x, const std::int64_t* labels, std::int64_t ignore, const F& f) {
   const int classes = class_dim(x);
   const std::int64_t step = x.strides[classes];
@@ -90,8 +91,9 @@ template <class F> void for_labels(const View& x, const std::int64_t* labels, st
   });
 }
 
-// --- few classes: targets side by side ---
-// x, or tensors like it, with the classes where for_columns finds them: channels-last images are rows of classes.
+// --- few classes: vectorised across targets ---
+// x, or tensors like it, with the classes in the dimension that for_columns needs: channels-last images are rows of
+// classes.
 struct ClassColumns {
   bool rows;
   int dim;
@@ -100,7 +102,7 @@ struct ClassColumns {
   View view(const View& v) const { return rows ? moved_to_last(v, class_dim(v)) : v; }
 };
 
-// The loss of each target, its largest logit and the log of the sum of exponentials.
+// Per target: the loss, the largest logit and the log of the sum of exponentials.
 template <class C>
 void losses_of_columns(C* each, C* largest, C* log_sum, const View& x, const std::int64_t* labels, const C* weight,
                        std::int64_t ignore, C smoothing) {
@@ -134,7 +136,7 @@ void losses_of_columns(C* each, C* largest, C* log_sum, const View& x, const std
       },
       at.dim, View{}, at.view(x));
 }
-// dx, from what a target's loss is multiplied with.
+// dx, given the factor of each target's loss.
 template <class C, class Gradient>
 void gradients_of_columns(const View& dx, const View& x, const C* largest, const C* log_sum,
                           const std::int64_t* labels, const C* weight, C all_weights, std::int64_t ignore, C smoothing,
@@ -298,7 +300,7 @@ void nll_loss_backward(const View& dx, const View& g, const View& target, const 
   });
 }
 
-// y = (a - b)^2 for operands of one shape, as they are, summed or averaged.
+// y = (a - b)^2 for operands of one shape, unreduced, summed or averaged.
 void mse_loss(const View& y, const View& a, const View& b, Reduction reduction) {
   visit_compute(y.dtype, [&]<class C> {
     const Dense<C> left(a), right(b);

@@ -1,6 +1,6 @@
-// Dense matrices as the decompositions of core/decompose.h see them: a pointer, sizes and two distances of any sign, so
-// that a part, the transpose and the matrix read from its other end are views, and one algorithm serves upper and lower
-// triangles, the left and the right side. What they all stand on is add_product; most of their work is there.
+// Dense matrices for the decompositions of core/decompose.h: a pointer, sizes and two strides of any sign, so that a
+// submatrix, the transpose and the matrix reversed in both directions are views, and one algorithm serves upper and
+// lower triangles, left and right sides. Most of the work is done in add_product.
 //
 // Work is cut into pieces by shape alone (core/parallel.h), so bits do not depend on the number of threads.
 #pragma once
@@ -17,7 +17,7 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 template <class T> struct Matrix {
   T* data = nullptr;
   std::int64_t rows = 0, columns = 0;
-  std::int64_t row = 0, column = 1;  // elements from a row, or a column, to the next one
+  std::int64_t row = 0, column = 1;  // stride of rows and of columns, in elements
 
   T& operator()(std::int64_t i, std::int64_t j) const { return data[i * row + j * column]; }
   Matrix part(std::int64_t i, std::int64_t j, std::int64_t part_rows, std::int64_t part_columns) const {
@@ -29,7 +29,7 @@ template <class T> struct Matrix {
   Matrix last_column_first() const { return {data + (columns - 1) * column, rows, columns, row, -column}; }
 };
 
-// Memory of the caching allocator, not initialised.
+// Uninitialised memory of the caching allocator.
 template <class T> class Memory {
  public:
   explicit Memory(std::int64_t count)
@@ -45,7 +45,7 @@ template <class T> class Memory {
   T* data_;
 };
 
-// A matrix in memory of its own, row by row.
+// A matrix with its own memory, row-major.
 template <class T> struct OwnMatrix : Matrix<T> {
   OwnMatrix(std::int64_t r, std::int64_t c) : Matrix<T>{nullptr, r, c, c, 1}, memory(r * c) {
     this->data = memory.data();
@@ -53,18 +53,18 @@ template <class T> struct OwnMatrix : Matrix<T> {
   Memory<T> memory;
 };
 
-// c += alpha a b. None of c may be read through a or b. (core/cpu/matrix_product.cpp)
+// c += alpha a b. c must not overlap a or b. (core/cpu/matrix_product.cpp)
 void add_product(float alpha, const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& c);
 void add_product(double alpha, const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& c);
-// y += alpha a x, of vectors whose elements are neighbours.
+// y += alpha a x for contiguous vectors.
 void add_product(float alpha, const Matrix<float>& a, const float* x, float* y);
 void add_product(double alpha, const Matrix<double>& a, const double* x, double* y);
 
-// x := t^-1 x for the lower triangle of t [n, n], with ones on its diagonal where `unit`.
+// x := t^-1 x for the lower triangle of t [n, n], with an implicit unit diagonal if `unit`.
 // (core/cpu/matrix_triangular.cpp)
 void solve_lower(const Matrix<float>& t, const Matrix<float>& x, bool unit);
 void solve_lower(const Matrix<double>& t, const Matrix<double>& x, bool unit);
-// The same with the upper triangle: the lower one, read from its other end.
+// The same for the upper triangle, which is a lower one in the reversed matrix.
 template <class T> void solve_upper(const Matrix<T>& t, const Matrix<T>& x, bool unit) {
   solve_lower(t.last_row_first().last_column_first(), x.last_row_first(), unit);
 }
@@ -79,7 +79,7 @@ template <class T> void set_identity(const Matrix<T>& to) {
   fill(to, T(0));
   for (std::int64_t i = 0; i < std::min(to.rows, to.columns); ++i) to(i, i) = T(1);
 }
-// In squares, so that neither side walks memory in long steps alone.
+// In square blocks, so that neither side is accessed with long strides only.
 template <class T> void assign(const Matrix<T>& to, const Matrix<const T>& from) {
   constexpr std::int64_t side = 32;
   const bool plain = to.column == 1 && from.column == 1;
@@ -100,8 +100,8 @@ template <class T> void assign(const Matrix<T>& to, const Matrix<T>& from) {
 template <class T> Matrix<T> matrix_of(const View& v, std::int64_t item) {
   return {v.as<T>() + item * v.strides[0], v.size(1), v.size(2), v.strides[1], v.strides[2]};
 }
-// Calls f(item) for every matrix of a batch, each worth about so many floating-point operations: several matrices at
-// once where they are small, one after another where each has work for all threads.
+// Calls f(item) for every matrix of a batch, each worth about `flops` operations: small matrices in parallel, large
+// ones one after another, as each has work for all threads.
 template <class F> void for_matrices(std::int64_t batch, double flops, F&& f) {
   constexpr double large = 3e8, piece = 2e5;  // tens of milliseconds; tens of microseconds
   if (flops >= large) {

@@ -1,7 +1,7 @@
-// Eigenvalues and eigenvectors of general real matrices: rows and columns are scaled to be of a size (Parlett and
-// Reinsch, 1969), reflections make all below the first subdiagonal 0, and implicit double-shift QR steps (Francis,
-// 1961; Golub and Van Loan, Matrix Computations, 7.5) lead to blocks of one or two on the diagonal of a triangle; its
-// eigenvectors are found by substitution. In f64, whatever the matrix has.
+// Eigenvalues and eigenvectors of general real matrices: balancing of row and column norms (Parlett and Reinsch, 1969),
+// reduction to Hessenberg form by reflections, and implicit double-shift QR steps (Francis, 1961; Golub and Van Loan,
+// Matrix Computations, 7.5) to real Schur form, with 1 x 1 and 2 x 2 blocks on the diagonal; eigenvectors of that are
+// found by back substitution. In f64, whatever the matrix's dtype.
 #include <complex>
 #include <limits>
 
@@ -18,7 +18,7 @@ constexpr double epsilon = std::numeric_limits<double>::epsilon();
 
 double* row_of(const Matrix<double>& m, std::int64_t i) { return &m(i, 0); }
 
-// h := d^-1 h d, with powers of two in d [n], by which rows and columns come to have about the same norm.
+// h := d^-1 h d, with powers of two in d [n], so that rows and columns have about the same norm.
 void balance(const Matrix<double>& h, double* d) {
   const std::int64_t n = h.rows;
   std::fill_n(d, n, 1.0);
@@ -40,14 +40,14 @@ void balance(const Matrix<double>& h, double* d) {
   }
 }
 
-// m := m (1 - tau v v^T) in the columns from `first` on, v [count].
+// m := m (1 - tau v v^T) for the columns from `first` on, v [count].
 void reflect_columns(const Matrix<double>& m, std::int64_t first, const double* v, std::int64_t count, double tau) {
   for (std::int64_t i = 0; i < m.rows; ++i) {
     double* const x = row_of(m, i) + first;
     add_scaled(x, -tau * dot(x, v, count), v, count);
   }
 }
-// h := q^T h q with zeros below the first subdiagonal; q := that orthogonal matrix, if it is wanted.
+// h := q^T h q with zeros below the first subdiagonal; q := that orthogonal matrix, if wanted.
 void make_hessenberg(const Matrix<double>& h, const Matrix<double>* q) {
   const std::int64_t n = h.rows;
   if (q) set_identity(*q);
@@ -68,17 +68,17 @@ void make_hessenberg(const Matrix<double>& h, const Matrix<double>* q) {
   }
 }
 
-// A real matrix on its way to a triangle with blocks of one or two on its diagonal.
+// Reduces a real Hessenberg matrix to a triangle with blocks of one or two on its diagonal.
 class Schur {
  public:
-  // q is multiplied by what h is turned by; null: only eigenvalues are wanted, and h outside of the part that is worked
-  // on is left as it is.
+  // q is multiplied by the transformations of h; null: only eigenvalues are wanted, and h is updated only in the active
+  // part.
   Schur(const Matrix<double>& h, const Matrix<double>* q) : h_(h), q_(q), n_(h.rows) {
     for (std::int64_t i = 0; i < n_; ++i)
       for (std::int64_t j = std::max<std::int64_t>(i - 1, 0); j < n_; ++j) norm_ = std::max(norm_, std::abs(h(i, j)));
   }
 
-  // values [n]; false where the steps do not come to an end.
+  // values [n]; false if the iteration does not converge.
   bool run(Complex* values) {
     std::int64_t steps = 0;
     for (std::int64_t last = n_ - 1; last >= 0;) {
@@ -112,7 +112,7 @@ class Schur {
   std::int64_t begin_row(std::int64_t first) const { return q_ ? 0 : first; }
   std::int64_t end_column(std::int64_t last) const { return q_ ? n_ : last + 1; }
 
-  // The block of two at k: its eigenvalues; if they are real, a rotation makes it a triangle.
+  // The 2 x 2 block at k: its eigenvalues; if they are real, a rotation makes it triangular.
   void split_pair(std::int64_t k, Complex* values) {
     const double a = h_(k, k), b = h_(k, k + 1), c = h_(k + 1, k), d = h_(k + 1, k + 1);
     const double half = 0.5 * (a - d), square = half * half + b * c, root = std::sqrt(std::abs(square));
@@ -142,8 +142,8 @@ class Schur {
     values[k] = larger, values[k + 1] = other;
   }
 
-  // One double step in rows first ... last: the shifts are the eigenvalues of the last two rows, and now and then
-  // others, for matrices that these turn in a circle.
+  // One double step in rows first ... last: the shifts are the eigenvalues of the last two rows, and occasionally
+  // others (exceptional shifts), for matrices on which the iteration would cycle.
   void step(std::int64_t first, std::int64_t last, std::int64_t count) {
     double x = h_(last, last), y = h_(last - 1, last - 1), w = h_(last, last - 1) * h_(last - 1, last);
     if (count % 10 == 0) {
@@ -216,11 +216,11 @@ class Schur {
   double norm_ = 0;
 };
 
-// The eigenvector re + i im of the triangle t (with blocks of two where its subdiagonal is not 0) whose last element is
-// that of row `last`; the rest is 0. Beside a small eigenvalue small differences count, however large others are.
+// The eigenvector re + i im of the triangle t (with 2 x 2 blocks where its subdiagonal is not 0) whose last nonzero
+// element is that of row `last`. For small eigenvalues small differences matter, however large other values are.
 void substitute(const Matrix<double>& t, Complex value, std::int64_t last, double* re, double* im) {
   const auto set = [&](std::int64_t i, Complex x) { re[i] = x.real(), im[i] = x.imag(); };
-  // what is known of row i, with the sign of a right side
+  // right-hand side of row i from the elements already known
   const auto right = [&](std::int64_t i, std::int64_t from) {
     return -Complex(dot(row_of(t, i) + from, re + from, last + 1 - from),
                     dot(row_of(t, i) + from, im + from, last + 1 - from));
@@ -230,7 +230,7 @@ void substitute(const Matrix<double>& t, Complex value, std::int64_t last, doubl
   const auto not_0 = [&](Complex d) { return size_of(d) < tiny ? Complex(tiny) : d; };
   std::int64_t i = last - 1;
   set(last, 1.0);
-  if (value.imag() != 0.0) {  // the block of two that the value is of
+  if (value.imag() != 0.0) {  // the 2 x 2 block of the value
     const double beside = t(last - 1, last), below = t(last, last - 1);
     if (std::abs(beside) >= std::abs(below)) {
       set(last - 1, 1.0);
@@ -258,7 +258,7 @@ void substitute(const Matrix<double>& t, Complex value, std::int64_t last, doubl
   }
 }
 
-// Of length 1, and with the largest of its elements real, as LAPACK's.
+// Scales to length 1, with the largest element real, like LAPACK.
 void normalize(double* re, double* im, std::int64_t n, bool real) {
   double most = 0;
   for (std::int64_t i = 0; i < n; ++i) most = std::max({most, std::abs(re[i]), std::abs(im[i])});
@@ -277,7 +277,7 @@ void normalize(double* re, double* im, std::int64_t n, bool real) {
   }
 }
 
-// values [n]; vectors [n, n], a column for each value, or null.
+// values [n]; vectors [n, n], one column per value, or null.
 bool decompose(const Matrix<double>& a, Complex* values, Complex* vectors) {
   const std::int64_t n = a.rows;
   const double scale = good_scale(a), nan = std::numeric_limits<double>::quiet_NaN();
@@ -295,7 +295,7 @@ bool decompose(const Matrix<double>& a, Complex* values, Complex* vectors) {
   Schur schur(a, turned);
   if (!schur.run(values)) return false;
   for (std::int64_t k = 0; vectors && k < n; ++k) {
-    if (values[k].imag() < 0) {  // the other of a pair
+    if (values[k].imag() < 0) {  // the conjugate of the previous one
       for (std::int64_t i = 0; i < n; ++i) vectors[i * n + k] = std::conj(vectors[i * n + k - 1]);
       continue;
     }

@@ -1,7 +1,7 @@
-// Eigenvalues and eigenvectors of symmetric matrices: reflections make them tridiagonal, a block of columns at a time
-// (Dongarra, Sorensen and Hammarling, "Block reduction of matrices to condensed forms", 1989); implicit QR steps
-// with Wilkinson's shift then make that diagonal (Golub and Van Loan, Matrix Computations, 8.3). The numbers of the
-// iteration are f64, whatever the matrix has.
+// Eigenvalues and eigenvectors of symmetric matrices: tridiagonalisation by reflections, a block of columns at a time
+// (Dongarra, Sorensen and Hammarling, "Block reduction of matrices to condensed forms", 1989); then implicit QR steps
+// with Wilkinson's shift (Golub and Van Loan, Matrix Computations, 8.3). The iteration is in f64, whatever the matrix's
+// dtype.
 #include <limits>
 #include <numeric>
 
@@ -12,12 +12,12 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// a [n, n], both triangles, := rows with the vectors of the reflections right of the diagonal. d [n] is the diagonal,
-// e [n - 1] what stands beside it.
+// a [n, n], both triangles, := rows with the vectors of the reflections right of the diagonal. d [n] is the diagonal, e
+// [n - 1] the off-diagonal.
 template <class T> void make_tridiagonal(const Matrix<T>& a, double* d, double* e, T* tau) {
   constexpr std::int64_t block = reflection_block;
   const std::int64_t n = a.rows;
-  // Beside one another: V, W, V. The matrix lacks -V W^T - W V^T until a block is complete.
+  // V, W, V side by side. The update -V W^T - W V^T of the matrix is deferred until a block is complete.
   const Memory<T> memory(3 * block * n);
   const Matrix<T> all{memory.data(), n, 3 * block, 1, n};
   const Memory<T> row_v(block), row_w(block);
@@ -25,7 +25,7 @@ template <class T> void make_tridiagonal(const Matrix<T>& a, double* d, double* 
     const std::int64_t width = std::min(block, n - k);
     for (std::int64_t j = 0; j < width; ++j) {
       const std::int64_t c = k + j, below = n - c - 1;
-      T* const row = &a(c, c);  // dense, and as the matrix is symmetric also its column
+      T* const row = &a(c, c);  // dense, and by symmetry also its column
       for (std::int64_t i = 0; i < j; ++i) row_v[i] = all(c, i), row_w[i] = all(c, block + i);
       add_product(T(-1), all.part(c, 0, below + 1, j), row_w.data(), row);
       add_product(T(-1), all.part(c, block, below + 1, j), row_v.data(), row);
@@ -60,7 +60,7 @@ template <class T> void make_tridiagonal(const Matrix<T>& a, double* d, double* 
   }
 }
 
-// Part of a tridiagonal matrix, from one end or the other.
+// Part of a tridiagonal matrix, traversed from either end.
 struct Chase {
   double *d, *e;
   std::int64_t first, last;
@@ -69,7 +69,7 @@ struct Chase {
   double& beside(std::int64_t i) const { return e[from_last ? last - 1 - i : first + i]; }
 };
 
-// One step, which makes the element beside the end of the diagonal small.
+// One QR step, which makes the last off-diagonal element small.
 template <class T> void step(const Chase& m, RotatedRows<T>* vectors) {
   const std::int64_t length = m.last - m.first;
   const double corner = m.beside(length - 1), half = (m.diagonal(length - 1) - m.diagonal(length)) / (2.0 * corner);
@@ -92,8 +92,8 @@ template <class T> void step(const Chase& m, RotatedRows<T>* vectors) {
   m.beside(length - 1) = g;
 }
 
-// d := the eigenvalues; false where the steps do not come to an end. Elements as small as the rounding errors of T
-// count as 0.
+// d := the eigenvalues; false if the iteration does not converge. Elements as small as the rounding errors of T count
+// as 0.
 template <class T> bool make_diagonal(std::int64_t n, double* d, double* e, RotatedRows<T>* vectors) {
   double size = 0;
   for (std::int64_t i = 0; i < n; ++i) size = std::max({size, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0.0});
@@ -101,7 +101,7 @@ template <class T> bool make_diagonal(std::int64_t n, double* d, double* e, Rota
   const auto negligible = [&](std::int64_t i) {
     return std::abs(e[i]) <= std::max(tiny, epsilon * std::sqrt(std::abs(d[i]) * std::abs(d[i + 1])));
   };
-  std::int64_t steps = 30 * n, top = -1, bottom = -1;  // of the part that the direction was chosen for
+  std::int64_t steps = 30 * n, top = -1, bottom = -1;  // the part for which the direction was chosen
   bool from_last = false;
   for (std::int64_t last = n - 1; last > 0;) {
     std::int64_t first = last;
@@ -111,7 +111,7 @@ template <class T> bool make_diagonal(std::int64_t n, double* d, double* e, Rota
       continue;
     }
     if (steps-- == 0) return false;
-    if (first > bottom || last < top) from_last = std::abs(d[first]) < std::abs(d[last]);  // towards the small end
+    if (first > bottom || last < top) from_last = std::abs(d[first]) < std::abs(d[last]);  // towards the smaller end
     top = first, bottom = last;
     step(Chase{d, e, first, last, from_last}, vectors);
   }
@@ -131,7 +131,7 @@ template <class T> bool decompose(const Matrix<T>& a, double* values, const Matr
   }
   multiply_by(a, scale);
   constexpr std::int64_t side = 32;
-  for (std::int64_t i = 0; i < n; i += side)  // the lower triangle to the upper one
+  for (std::int64_t i = 0; i < n; i += side)  // copy the lower triangle to the upper one
     for (std::int64_t j = i; j < n; j += side)
       for (std::int64_t p = i; p < std::min(i + side, n); ++p)
         for (std::int64_t q = std::max(j, p); q < std::min(j + side, n); ++q) a(p, q) = a(q, p);

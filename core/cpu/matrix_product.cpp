@@ -1,5 +1,5 @@
-// c += alpha a b for the decompositions, whose operands are parts of matrices with any distances: panels of a and b are
-// packed so that the innermost loop, which keeps one block of c in registers, reads memory in order.
+// c += alpha a b for the decompositions, whose operands are submatrices with any strides: panels of a and b are packed
+// so that the innermost loop, which keeps one block of c in registers, reads memory sequentially.
 #include "core/cpu/matrix.h"
 #include "core/cpu/simd.h"
 #include "core/gemm.h"
@@ -38,7 +38,7 @@ void pack(T* to, const T* from, std::int64_t count, std::int64_t major, std::int
   }
 }
 
-// c [rows, columns] += alpha (packed a) (packed b), one block of registers.
+// c [rows, columns] += alpha (packed a) (packed b), one register block.
 template <class T> void add_block(T alpha, const T* a, const T* b, std::int64_t length, const Matrix<T>& c) {
   using V = Vec<T>;
   V sum[block_rows][vectors];
@@ -74,7 +74,7 @@ template <class T> void add_block(T alpha, const T* a, const T* b, std::int64_t 
     for (std::int64_t j = 0; j < c.columns; ++j) c(i, j) += block[i][j];
 }
 
-// The rows of c are dense. On the calling thread.
+// Requires dense rows of c. On the calling thread.
 template <class T> void add_piece(T alpha, const Matrix<T>& a, const Matrix<T>& b, const Matrix<T>& c) {
   constexpr std::int64_t across = block_columns<T>;
   const std::int64_t depth = std::min(a.columns, depth_step);
@@ -132,7 +132,7 @@ template <class T> void add_product_of(T alpha, const Matrix<T>& a, const Matrix
     add_product_of<T>(alpha, a, b, copy);
     return assign<T>(c, copy);
   }
-  // Whole blocks for every piece. Each packs its part of a and of b; so the longer side is cut.
+  // Whole blocks for every piece. Each packs its part of a and of b, so the longer side is cut.
   const std::int64_t pieces = pieces_for(work);
   std::int64_t down = 1, across = 1;
   while (down * across < pieces) {

@@ -1,4 +1,4 @@
-// QR decompositions by blocks of Householder's reflections (Golub and Van Loan, Matrix Computations, 5.2).
+// QR decompositions by blocked Householder reflections (Golub and Van Loan, Matrix Computations, 5.2).
 #include "core/cpu/matrix_reflect.h"
 #include "core/decompose.h"
 

@@ -1,5 +1,5 @@
-// Householder's reflections H = 1 - tau v v^T, one by one and as blocks H1 H2 ... Hk = 1 - V T V^T (Schreiber and Van
-// Loan, "A storage-efficient WY representation for products of Householder transformations", 1989).
+// Householder reflections H = 1 - tau v v^T, single and as blocks H1 H2 ... Hk = 1 - V T V^T (Schreiber and Van Loan,
+// "A storage-efficient WY representation for products of Householder transformations", 1989).
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 constexpr std::int64_t reflection_block = 32;
 
-// The sum of products of two runs, and y += alpha x; on the calling thread.
+// Dot product of contiguous vectors, and y += alpha x; on the calling thread.
 template <class T> T dot(const T* x, const T* y, std::int64_t n) {
   constexpr std::int64_t lanes = 64 / sizeof(T) * 2;
   if (n < lanes / 2) {
@@ -31,7 +31,7 @@ template <class T> T dot(const T* x, const T* y, std::int64_t n) {
 template <class T> void add_scaled(T* y, T alpha, const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += alpha * x[i];
 }
-// The Euclidean norm, also where squares leave the range of T.
+// The Euclidean norm, also if squares are out of T's range.
 template <class T> T norm_of(const T* x, std::int64_t n) {
   const T plain = std::sqrt(dot(x, x, n));
   constexpr T low = sizeof(T) == 8 ? T(1e-140) : T(1e-15), high = sizeof(T) == 8 ? T(1e140) : T(1e15);
@@ -44,8 +44,8 @@ template <class T> T norm_of(const T* x, std::int64_t n) {
   return most * std::sqrt(sum);
 }
 
-// x [n], n >= 1, becomes v with v[0] = 1. Returns tau; `length` is what H makes of x[0], with the sign that
-// LAPACK gives it. Without anything below x[0] there is nothing to do: tau is 0.
+// x [n], n >= 1, becomes v with v[0] = 1. Returns tau; `length` is the first element of H x, with LAPACK's sign. If
+// x[1:] is zero, tau is 0.
 template <class T> T make_reflection(T* x, std::int64_t n, T& length) {
   const T first = x[0], below = norm_of(x + 1, n - 1);
   x[0] = T(1);
@@ -58,10 +58,10 @@ template <class T> T make_reflection(T* x, std::int64_t n, T& length) {
   return (length - first) / length;
 }
 
-// A block: V [m, k] in memory of its own, column by column, with its ones and zeros; T [k, k].
+// A block: V [m, k] in its own memory, column-major, with its ones and zeros stored; T [k, k].
 template <class T> struct Reflections {
   Reflections(std::int64_t m, std::int64_t k) : memory(m * k), v{memory.data(), m, k, 1, m}, t(k, k), tau(k) {}
-  // T from v and tau.
+  // Computes T from v and tau.
   void join() {
     const std::int64_t k = v.columns;
     OwnMatrix<T> inner(k, k);
@@ -77,7 +77,7 @@ template <class T> struct Reflections {
       }
     }
   }
-  // c := (1 - V T V^T) c, or with T^T: the reflections in the other order.
+  // c := (1 - V T V^T) c; with other_order T^T, the reflections in reverse order.
   void apply(const Matrix<T>& c, bool other_order) const {
     const std::int64_t k = v.columns;
     if (c.columns == 0 || k == 0) return;
@@ -96,7 +96,7 @@ template <class T> struct Reflections {
   Memory<T> tau;
 };
 
-// q := (1 - tau v v^T) q for v [rows of q], of a small q.
+// q := (1 - tau v v^T) q for v [rows of q] and a small q.
 template <class T> void reflect(const Matrix<T>& q, const T* v, T tau, T* inner) {
   if (q.column == 1) {
     std::fill_n(inner, q.columns, T(0));
@@ -111,12 +111,12 @@ template <class T> void reflect(const Matrix<T>& q, const T* v, T tau, T* inner)
   }
 }
 
-// q := the product of the reflections, times q, which may be known to be the identity. Reflection j has its 1 in row
-// j + shift, its vector below that in column j of v.
+// q := the product of the reflections, times q, which may be known to be the identity. Reflection j has its 1 in row j
+// + shift, the rest of its vector below that in column j of v.
 template <class T>
 void multiply_reflections(const Matrix<T>& q, const Matrix<T>& v, const T* tau, std::int64_t count, std::int64_t shift,
                           bool is_identity) {
-  constexpr std::int64_t small = 16;  // rows and columns for which a block is not worth its T
+  constexpr std::int64_t small = 16;  // rows and columns for which a block does not pay for computing T
   if (q.rows <= small && q.columns <= small) {
     T reflection[small], inner[small];
     for (std::int64_t j = count - 1; j >= 0; --j) {
@@ -137,12 +137,12 @@ void multiply_reflections(const Matrix<T>& q, const Matrix<T>& v, const T* tau, 
       block.tau[j] = tau[k + j];
     }
     block.join();
-    const std::int64_t first = is_identity ? k + shift : 0;  // columns before it have zeros in these rows
+    const std::int64_t first = is_identity ? k + shift : 0;  // earlier columns are zero in these rows
     if (first < q.columns) block.apply(q.from(k + shift, first), false);
   }
 }
 
-// a [m, n] := R and the reflections below it; tau [min(m, n)].
+// a [m, n] := R and the reflection vectors below it; tau [min(m, n)].
 template <class T> void reflect_to_triangle(const Matrix<T>& a, T* tau) {
   const std::int64_t m = a.rows, n = a.columns, count = std::min(m, n);
   for (std::int64_t k = 0; k < count; k += reflection_block) {

@@ -1,5 +1,5 @@
-// Plane rotations of neighbouring rows, as the iterations for eigenvalues and singular values make them: kept until
-// there are many, then applied to a few columns at a time, which stay in the cache while all pass over them.
+// Plane (Givens) rotations of adjacent rows, produced by the iterations for eigenvalues and singular values: collected,
+// then applied to a few columns at a time, which stay in cache meanwhile.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ inline Rotation rotation_to(double f, double g) {
   return {f / r, g / r, r};
 }
 
-// Rows of whole vectors, whose number of columns is rounded up.
+// Rows of whole vectors: the number of columns is rounded up.
 template <class T> class RotatedRows {
  public:
   static constexpr std::int64_t width = static_cast<std::int64_t>(Vec<T>::size);
@@ -33,8 +33,8 @@ template <class T> class RotatedRows {
   }
   Matrix<T> matrix() const { return rows_.part(0, 0, rows_.rows, columns_); }
 
-  // A sweep begins at `row` and goes on to its neighbours in direction 1 or -1. The kth rotation of it makes of p, row
-  // + k * direction, and q, the next one: c p + s q and c q - s p.
+  // A sweep begins at `row` and continues with adjacent rows in direction 1 or -1. Its kth rotation replaces p, row + k
+  // * direction, and q, the next row: by c p + s q and c q - s p.
   void begin(std::int64_t row, std::int64_t direction) {
     if (static_cast<std::int64_t>(factors_.size()) >= 64 * rows_.rows) flush();
     sweeps_.push_back({row, direction, factors_.size()});
@@ -48,7 +48,7 @@ template <class T> class RotatedRows {
     const std::int64_t chunks = (rows_.columns + many - 1) / many;
     const auto work = static_cast<std::int64_t>(factors_.size()) * many;
     parallel_for(chunks, std::max<std::int64_t>(1, (64 << 10) / (1 + work)), [&](std::int64_t begin, std::int64_t end) {
-      // Moved together: apart by whole rows they would fall on few places of the cache.
+      // Copied together: with a stride of whole rows they would map to few cache sets.
       const Memory<T> memory(rows_.rows * many);
       for (std::int64_t chunk = begin; chunk < end; ++chunk) {
         const std::int64_t first = chunk * many, count = std::min(many, rows_.columns - first);
@@ -69,10 +69,10 @@ template <class T> class RotatedRows {
  private:
   struct Sweep {
     std::int64_t row, direction;
-    std::size_t first;  // of its factors
+    std::size_t first;  // of its factors in the list
   };
 
-  // All sweeps, over rows of so many vectors.
+  // Applies all sweeps, over rows of so many vectors.
   template <int Vectors> void turn(const Matrix<T>& rows) const {
     using V = Vec<T>;
     for (std::size_t i = 0; i < sweeps_.size(); ++i) {
@@ -104,8 +104,8 @@ template <class T> class RotatedRows {
   std::vector<T> factors_;
 };
 
-// A power of two that brings the largest element of m near 1 where squares of them would leave the range of T, else 1;
-// 0 where an element is NaN or infinite.
+// A power of two that scales the largest element of m to near 1 if squares would be out of T's range, else 1; 0 if an
+// element is NaN or infinite.
 template <class T> T good_scale(const Matrix<T>& m) {
   T most = 0;
   bool finite = true;

@@ -1,7 +1,7 @@
-// Singular values and vectors: a tall matrix becomes a square one by QR, that an upper bidiagonal one by reflections
-// from both sides, a block at a time (Dongarra, Sorensen and Hammarling, 1989), and that a diagonal one by implicit
-// QR steps (Golub and Kahan, 1965), with those without a shift where the matrix is singular up to rounding (Demmel and
-// Kahan, "Accurate singular values of bidiagonal matrices", 1990). The numbers of the iteration are f64.
+// Singular values and vectors: a tall matrix is reduced to a square one by QR, that to an upper bidiagonal one by
+// reflections from both sides, a block at a time (Dongarra, Sorensen and Hammarling, 1989), and that to a diagonal one
+// by implicit QR steps (Golub and Kahan, 1965), with zero shift if the matrix is singular up to rounding (Demmel and
+// Kahan, "Accurate singular values of bidiagonal matrices", 1990). The iteration is in f64.
 #include <limits>
 #include <numeric>
 
@@ -12,12 +12,12 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// a [m, n] with m >= n: reflections from the left are left below the diagonal, those from the right right of the
-// element beside it. d [n], e [n - 1].
+// a [m, n] with m >= n: reflections from the left are stored below the diagonal, those from the right to the right of
+// the superdiagonal. d [n], e [n - 1].
 template <class T> void make_bidiagonal(const Matrix<T>& a, double* d, double* e, T* tau_left, T* tau_right) {
   constexpr std::int64_t block = reflection_block;
   const std::int64_t m = a.rows, n = a.columns;
-  // V and X beside one another, Y and U: the matrix lacks -V Y^T - X U^T until a block is complete.
+  // V, X and Y, U side by side: the update -V Y^T - X U^T of the matrix is deferred until a block is complete.
   const Memory<T> left_memory(2 * block * m), right_memory(2 * block * n), few(2 * block);
   const Matrix<T> left{left_memory.data(), m, 2 * block, 1, m}, right{right_memory.data(), n, 2 * block, 1, n};
   T *const few_1 = few.data(), *const few_2 = few.data() + block;
@@ -73,7 +73,8 @@ template <class T> void make_bidiagonal(const Matrix<T>& a, double* d, double* e
   }
 }
 
-// Part of an upper bidiagonal matrix; from its other end it is the transpose of one, and left and right change places.
+// Part of an upper bidiagonal matrix; from the other end it is a lower one, i.e. its transpose with left and right
+// exchanged.
 template <class T> struct Chase {
   double *d, *e;
   std::int64_t first, last;
@@ -147,16 +148,16 @@ double smaller_value(double f, double g, double h) {
   return low * (high / most) / both;
 }
 
-// d := the singular values, with signs; false where the steps do not come to an end. Elements as small as the rounding
+// d := the singular values, with signs; false if the iteration does not converge. Elements as small as the rounding
 // errors of T count as 0.
 template <class T>
 bool make_diagonal(std::int64_t n, double* d, double* e, RotatedRows<T>* left, RotatedRows<T>* right) {
   double size = 0;
   for (std::int64_t i = 0; i < n; ++i) size = std::max({size, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0.0});
   const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2, tiny = 0.05 * epsilon * size;
-  // Beside equal values a step leaves some rounding errors of its own.
+  // For equal values each step introduces some rounding errors of its own.
   const double enough = std::max(epsilon, 16 * 0x1p-53);
-  std::int64_t steps = 30 * n, top = -1, bottom = -1;  // of the part that the direction was chosen for
+  std::int64_t steps = 30 * n, top = -1, bottom = -1;  // the part for which the direction was chosen
   bool from_last = false;
   for (std::int64_t last = n - 1; last > 0;) {
     const auto negligible = [&](std::int64_t i) {
@@ -170,11 +171,11 @@ bool make_diagonal(std::int64_t n, double* d, double* e, RotatedRows<T>* left, R
     }
     if (first > 0) e[first - 1] = 0.0;
     if (steps-- == 0) return false;
-    if (first > bottom || last < top) from_last = std::abs(d[first]) < std::abs(d[last]);  // towards the small end
+    if (first > bottom || last < top) from_last = std::abs(d[first]) < std::abs(d[last]);  // towards the smaller end
     top = first, bottom = last;
     const Chase<T> m{d, e, first, last, from_last, left, right};
     const std::int64_t length = m.length();
-    // A bound for the smallest value of this part. Where it is 0 up to rounding a shift would only add errors.
+    // A bound for the smallest value of this part. If it is 0 up to rounding, a shift would only add errors.
     double bound = std::abs(m.diagonal(0)), least = bound;
     for (std::int64_t i = 0; i < length && bound > 0.0; ++i) {
       bound = std::abs(m.diagonal(i + 1)) * (bound / (bound + std::abs(m.beside(i))));

@@ -1,5 +1,5 @@
-// Triangular systems, the Cholesky decomposition and Gaussian elimination with partial pivoting. Each cuts its matrix
-// in halves, so that all but small blocks at the diagonal is products (Toledo, "Locality of reference in LU
+// Triangular systems, Cholesky decomposition and Gaussian elimination with partial pivoting. Each splits its matrix in
+// two recursively, so that all but small diagonal blocks is matrix products (Toledo, "Locality of reference in LU
 // decomposition with partial pivoting", 1997; Elmroth et al., "Recursive blocked algorithms", 2004).
 #include <cmath>
 
@@ -10,13 +10,13 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-constexpr std::int64_t small = 32;  // rows of the blocks at the diagonal
-// The first half of n rows, in whole blocks.
+constexpr std::int64_t small = 32;  // rows of the diagonal blocks
+// Size of the first half of n rows, in whole blocks.
 std::int64_t half_of(std::int64_t n) { return (n / 2 + small - 1) / small * small; }
 
 // --- triangular systems ---
 
-// Some right-hand sides at a time stand in memory that fits the first cache, wherever they come from.
+// Some right-hand sides at a time are copied to memory that fits the L1 cache, whatever their strides.
 template <class T> void solve_block(const Matrix<T>& t, const Matrix<T>& x, bool unit) {
   constexpr std::int64_t width = 4 * static_cast<std::int64_t>(Vec<T>::size), most_rows = small;
   const std::int64_t n = t.rows;
@@ -28,7 +28,7 @@ template <class T> void solve_block(const Matrix<T>& t, const Matrix<T>& x, bool
     alignas(64) T y[most_rows][width];
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
       const std::int64_t first = chunk * width, count = std::min(width, x.columns - first);
-      const std::int64_t wide = std::min(width, (count + 7) / 8 * 8);  // columns without a right-hand side are zeros
+      const std::int64_t wide = std::min(width, (count + 7) / 8 * 8);  // padding columns are zeros
       if (x.column == 1) {
         for (std::int64_t i = 0; i < n; ++i)
           for (std::int64_t j = 0; j < count; ++j) y[i][j] = x(i, first + j);
@@ -57,7 +57,7 @@ template <class T> void solve_block(const Matrix<T>& t, const Matrix<T>& x, bool
     }
   });
 }
-// Few rows and right-hand sides, as of points in space: vectors of a known length.
+// Few rows and right-hand sides, as for points in space: vectors of compile-time length.
 constexpr std::int64_t few = 8;
 template <class T, int width> void solve_few(const Matrix<T>& t, const Matrix<T>& x, bool unit) {
   const std::int64_t n = t.rows, columns = width < few ? width : x.columns;
@@ -98,7 +98,7 @@ template <class T> void solve_lower_of(const Matrix<T>& t, const Matrix<T>& x, b
 // a = L L^T in place. Returns the first row whose pivot is not positive, or -1.
 template <class T> std::int64_t cholesky_block(const Matrix<T>& a) {
   const std::int64_t n = a.rows;
-  T u[small][small];  // L^T: what is subtracted are rows
+  T u[small][small];  // L^T, so that rows are subtracted
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = i; j < n; ++j) u[i][j] = a(j, i);
   for (std::int64_t k = 0; k < n; ++k) {
@@ -114,7 +114,7 @@ template <class T> std::int64_t cholesky_block(const Matrix<T>& a) {
     for (std::int64_t j = i; j < n; ++j) a(j, i) = u[i][j];
   return -1;
 }
-// The lower triangle of c -= a a^T, and of what is above it some parts.
+// The lower triangle of c -= a a^T; also updates some parts above it.
 template <class T> void subtract_square(const Matrix<T>& a, const Matrix<T>& c) {
   constexpr std::int64_t whole = 128;
   const std::int64_t n = c.rows;
@@ -151,7 +151,7 @@ template <class T> std::int64_t largest(const T* x, std::int64_t n) {
   for (; i < n; ++i) found = std::max(found, std::abs(x[i]));
   for (i = 0; i < n; ++i)
     if (std::abs(x[i]) == found) return i;
-  return 0;  // none but NaN
+  return 0;  // only NaN
 }
 template <class T>
 void exchange_rows(const Matrix<T>& a, const std::int64_t* pivots, std::int64_t count, bool back = false) {
@@ -166,7 +166,7 @@ void exchange_rows(const Matrix<T>& a, const std::int64_t* pivots, std::int64_t 
     }
   });
 }
-// a [m, n] with m >= n and n small. Its columns are copied to where each is one run.
+// a [m, n] with m >= n and n small. Its columns are copied to be contiguous.
 template <class T> void eliminate_panel(const Matrix<T>& a, std::int64_t* pivots) {
   const std::int64_t m = a.rows, n = a.columns;
   const Memory<T> memory(m * n);
@@ -189,10 +189,10 @@ template <class T> void eliminate_panel(const Matrix<T>& a, std::int64_t* pivots
   }
   assign(a, copy);
 }
-// The same for at most `width` rows, which are vectors of a known length.
+// The same for at most `width` rows, which are vectors of compile-time length.
 template <class T, int width> void eliminate_small(const Matrix<T>& a, std::int64_t* pivots) {
   const std::int64_t m = a.rows, n = a.columns;
-  alignas(64) T u[width][width] = {}, l[width][width];  // apart: rows of u are changed as a whole
+  alignas(64) T u[width][width] = {}, l[width][width];  // separate: rows of u are modified as a whole
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) u[i][j] = a(i, j);
   for (std::int64_t k = 0; k < n; ++k) {
@@ -207,7 +207,7 @@ template <class T, int width> void eliminate_small(const Matrix<T>& a, std::int6
       std::swap_ranges(u[k], u[k] + width, u[pivot]);
       std::swap_ranges(l[k], l[k] + k, l[pivot]);
     }
-    const T divisor = u[k][k];  // below one of 0 there are only zeros
+    const T divisor = u[k][k];  // below a pivot of 0 there are only zeros
     for (std::int64_t i = k + 1; i < m; ++i) {
       const T factor = divisor == T(0) ? u[i][k] : u[i][k] / divisor;
       for (int j = 0; j < width; ++j) u[i][j] -= factor * u[k][j];
@@ -217,7 +217,7 @@ template <class T, int width> void eliminate_small(const Matrix<T>& a, std::int6
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) a(i, j) = j < i ? l[i][j] : u[i][j];
 }
-// a [m, n], m >= n. pivots[k]: the row, from 0, that row k changed places with.
+// a [m, n], m >= n. pivots[k]: the row, counted from 0, that row k was swapped with.
 template <class T> void eliminate(const Matrix<T>& a, std::int64_t* pivots) {
   constexpr std::int64_t panel = 16;
   const std::int64_t m = a.rows, n = a.columns;

@@ -1,4 +1,4 @@
-// How CPU kernels walk many flat tensors in parallel: see core/multi_tensor.h for the invariant.
+// How CPU kernels process many flat tensors in parallel: see core/multi_tensor.h for the invariant.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,7 @@ template <class V> std::int64_t total_numel(std::span<const V> tensors) {
   return n;
 }
 
-// Calls piece(tensor, first element, count, block number) for every run of elements that lies in one
-// tensor and one block.
+// Calls piece(tensor, first element, count, block number) for every run of elements within one tensor and one block.
 template <class V, class F> void parallel_pieces(std::span<const V> tensors, F&& piece) {
   parallel_for(total_numel(tensors), multi_tensor_block, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t block = begin / multi_tensor_block;

@@ -1,6 +1,6 @@
-// Normalisation of rows: layer norm, and RMS norm, which is the same around zero instead of the mean. Statistics take
-// two passes (mean, then squared deviations), so a large mean costs no digits. What is done before or after, a residual
-// added to x or to dx, happens while the row is in the cache. Weight and bias may be absent (null).
+// Row normalisation: layer norm, and RMS norm, which is the same without subtracting the mean. Statistics take two
+// passes (mean, then squared deviations), so a large mean costs no precision. A residual added to x, or a gradient
+// added to dx, is handled while the row is in cache. Weight and bias may be absent (null).
 #include "core/cpu/row_moments.h"
 #include "core/cpu/wide_rows.h"
 #include "core/norm.h"
@@ -36,8 +36,8 @@ void normalise_row(std::int64_t n, C* y, const C* x, C mean, C inv_std, const C*
   else map_run(n, y, hat, x);
 }
 
-// Of the g of a row, with u = g * weight and hat the normalised x: sums of u and u * hat, and g * hat and g added to
-// the gradients of weight and bias.
+// For the gradient g of a row, with u = g * weight and hat the normalised x: returns the sums of u and u * hat, and
+// adds g * hat and g to the gradients of weight and bias.
 template <class C> struct RowSums { C of_u = 0, of_u_hat = 0; };
 template <bool centred, bool weighted, class C>
 RowSums<C> sum_tile(std::int64_t n, const C* g, const C* x, C mean, C inv_std, const C* weight, C* dw, C* db) {
@@ -53,7 +53,7 @@ RowSums<C> sum_tile(std::int64_t n, const C* g, const C* x, C mean, C inv_std, c
     of_u += u;
     lanes.store(db + j, lanes.load(db + j) + a);
   };
-  V u0(C(0)), u1 = u0, hat0 = u0, hat1 = u0;  // two of each, so that additions need not wait for one another
+  V u0(C(0)), u1 = u0, hat0 = u0, hat1 = u0;  // two independent accumulators each
   std::int64_t j = 0;
   for (; j + 2 * width <= n; j += 2 * width) {
     step(u0, hat0, WholeVector{}, j);
@@ -62,7 +62,7 @@ RowSums<C> sum_tile(std::int64_t n, const C* g, const C* x, C mean, C inv_std, c
   for_vectors<C>(n - j, [&](const auto& lanes, std::int64_t k) { step(u0, hat0, lanes, j + k); });
   return {fold_lanes<Sum, C>(u0 + u1), fold_lanes<Sum, C>(hat0 + hat1)};
 }
-// The same of rows of any length, summed as fold_run does.
+// The same for rows of any length, summed in the order of fold_run.
 template <bool centred, bool weighted, class C>
 RowSums<C> sum_row(std::int64_t n, const C* g, const C* x, C mean, C inv_std, const C* weight, C* dw, C* db) {
   Cascade<C, Sum> of_u, of_u_hat;
@@ -76,7 +76,7 @@ RowSums<C> sum_row(std::int64_t n, const C* g, const C* x, C mean, C inv_std, co
   return {of_u.total(), of_u_hat.total()};
 }
 
-// dx = inv_std * (u - mean(u) - hat * mean(u * hat)). Around zero mean(u) has no part. dx may be g.
+// dx = inv_std * (u - mean(u) - hat * mean(u * hat)). For RMS norm mean(u) is dropped. dx may be g.
 template <bool centred, bool weighted, class C>
 void norm_backward_row(std::int64_t n, C* dx, const C* g, const C* x, C mean, C inv_std, const C* weight, C* dw,
                        C* db) {
@@ -127,7 +127,7 @@ void forward(const RowNorm& f) {
   });
 }
 
-// dweight = sum(g * hat) and dbias = sum(g) over rows: partial sums of blocks of rows, then over blocks.
+// dweight = sum(g * hat) and dbias = sum(g) over rows: partial sums over blocks of rows, then over blocks.
 template <bool centred, bool weighted, class C> void backward(const RowNormGradient& f) {
   const std::int64_t n = f.dweight.numel(), rows = n > 0 ? f.x.numel() / n : 0, sums = centred ? 2 : 1;
   const std::int64_t block = std::max<std::int64_t>(16, (rows + 63) / 64), blocks = (rows + block - 1) / block;
@@ -146,7 +146,7 @@ template <bool centred, bool weighted, class C> void backward(const RowNormGradi
                      C *to = out.at(r * n, buffer.data() + 2 * n), *dx = f.arrived ? buffer.data() + 2 * n : to;
                      norm_backward_row<centred, weighted>(n, dx, q, p, centred ? means.data()[r] : C(0),
                                                           inv_stds.data()[r], w.data(), dw, dw + n);
-                     if (f.arrived) {  // read before anything is written, which may be its place
+                     if (f.arrived) {  // read before anything is written, as dx may alias it
                        const C* before = arrived.at(r * n, n, buffer.data() + 3 * n);
                        out.put_rounded(r * n, n, dx);
                        map_run(

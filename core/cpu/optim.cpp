@@ -1,7 +1,7 @@
-// The fused optimizer update: one pass reads value, gradient and state and writes value, state and
-// the low-precision shadow. Elements go through tiles in the compute type; a tensor already of that
-// type is worked on in place. Formulas: core/optim_formulas.h. What depends on the formula is compiled
-// once per formula (Kernel), the walk over tensors once.
+// The fused optimizer update: one pass reads value, gradient and state and writes value, state and the low-precision
+// shadow. Elements are processed in tiles of the compute type; a tensor already of that type is updated in place.
+// Formulas: core/optim_formulas.h. Code that depends on the formula is compiled once per formula (Kernel), the
+// iteration over tensors once.
 #include "core/optim_formulas.h"
 
 #include <bit>
@@ -38,7 +38,7 @@ template <class C, class F> auto constants_of(const F& formula, std::int64_t ste
   else return formula.template at<C>(step);
 }
 
-// Calls one(i, p, g, state) on vectors, then on a padded one for the rest: the same code for every element.
+// Calls one(i, p, g, state) on full vectors, then on a zero-padded one for the rest: the same code for every element.
 template <class C, int states, class One>
 void for_vectors(std::int64_t n, C* p, const C* g, C* const* state, One&& one) {
   using V = Vec<C>;
@@ -86,8 +86,8 @@ template <class C, class F> constexpr Kernel<C> make_kernel() {
             if constexpr (requires { F::scalar_names; }) formula_at<F>(hyper).advance(scalars, step);
           }};
 }
-// bf16 with the fraction that is cut off as the chance to round up. The random bits are a function of step,
-// state and element, so a resumed run draws the same.
+// Stochastic rounding to bf16: the truncated fraction is the probability of rounding up. The random bits are a function
+// of step, state and element, so a resumed run draws the same.
 void store_stochastic(BFloat16* to, const float* from, std::int64_t n, std::uint32_t seed) {
   for (std::int64_t i = 0; i < n; ++i) {
     std::uint32_t r = seed + static_cast<std::uint32_t>(i) * 0x9e3779b9u;  // the mixing of MurmurHash3
@@ -100,8 +100,8 @@ void store_stochastic(BFloat16* to, const float* from, std::int64_t n, std::uint
   }
 }
 
-// Elements [begin, begin + n) of the operands of one parameter, in place where the type is C, else in buffers.
-// Gradients that are scaled or clipped while they are read go through a buffer too.
+// Elements [begin, begin + n) of the operands of one parameter, in place if the type is C, else in buffers. Gradients
+// that are scaled or clipped while being read also use a buffer.
 template <class C> struct Tile {
   explicit Tile(const GradientReading& r) : factors(r.factors<C>()), as_they_are(r.as_they_are()) {}
   GradientReading::Factors<C> factors;

@@ -1,4 +1,4 @@
-// A border of one value: each row of the result is written once, its border and what it has of x.
+// Constant padding: each row of the result is written once, with its border and its part of x.
 #include "core/cpu/row_walk.h"
 #include "core/cpu/runs.h"
 #include "core/cpu/simd.h"
@@ -16,9 +16,9 @@ MANTISSA_KERNEL(constant_pad, const View& y, const View& x, const Dims& before, 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// The dimensions as they lie in y, outermost first, those joined that are dense and without a border inside.
+// The dimensions in y's memory order, outermost first; dense ones without a border between them are merged.
 struct Plan {
-  Dims out, in, before, to, from;  // sizes of y and x, what stands before x, strides
+  Dims out, in, before, to, from;  // sizes of y and x, border before x, strides
 
   Plan(const View& y, const View& x, const Dims& border) {
     int order[Dims::max_rank];
@@ -44,7 +44,7 @@ struct Plan {
   bool has_rows() const { return !out.empty() && to.back() == 1 && from.back() == 1; }
 };
 
-// A plane of rows at a time: the innermost two dimensions, or rows that stand alone.
+// One plane of rows at a time: the innermost two dimensions, or separate rows.
 template <class Word> void pad_rows(const Plan& p, Word* y, const Word* x, Word value) {
   const int inner = p.out.rank() - 1, outer = std::max(inner - 1, 0);
   const std::int64_t row = p.out[inner], run = p.in[inner], left = p.before[inner], right = row - left - run;
@@ -53,7 +53,7 @@ template <class Word> void pad_rows(const Plan& p, Word* y, const Word* x, Word 
                      x_row = inner > 0 ? p.from[outer] : 0;
   std::int64_t planes = 1;
   for (int d = 0; d < outer; ++d) planes *= p.out[d];
-  // Rows, so that a few large planes are shared as well.
+  // Split by rows, so that a few large planes are also shared among threads.
   const std::int64_t grain = std::max<std::int64_t>(1, grain_size / row);
   parallel_for(planes * height, grain, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t r = first, end; r < last; r = end) {
@@ -83,7 +83,7 @@ template <class Word> void pad_rows(const Plan& p, Word* y, const Word* x, Word 
 
 }  // namespace
 
-// y is dense in some order, and x lies at `before` in it; both have one dtype.
+// y is dense in some dimension order, and x is placed at `before` in it; both have one dtype.
 void constant_pad(const View& y, const View& x, const Dims& before, double value) {
   if (y.numel() == 0) return;
   const Plan p(y, x, before);

@@ -1,4 +1,4 @@
-// Vectors of real and of imaginary parts from and to pairs in memory, and squares of numbers turned in registers.
+// Deinterleaves pairs in memory to vectors of real and imaginary parts and back, and transposes squares in registers.
 #pragma once
 
 #include "core/cpu/transpose.h"

@@ -1,5 +1,5 @@
-// Many counters of Philox 4x32-10 (core/random.h) side by side: what dropout draws from.
-// A 64-bit lane holds one 32-bit word of one counter: that is what the processor's widening multiplication reads.
+// Philox 4x32-10 (core/random.h) for many counters in parallel: used by dropout. A 64-bit lane holds one 32-bit word of
+// one counter, as the processor's widening multiplication reads it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr int philox_width = 2;
 #endif
 using PhiloxLanes [[gnu::vector_size(8 * philox_width)]] = std::uint64_t;
 
-// Products of the low 32 bits of each lane. (Written as a multiplication it becomes one of 64 bits, which is slow.)
+// Products of the low 32 bits of each lane. (As a plain multiplication it would compile to a slow 64-bit one.)
 inline PhiloxLanes multiply_low(PhiloxLanes a, PhiloxLanes b) {
 #if defined(__AVX512F__)
   return (PhiloxLanes)_mm512_mul_epu32((__m512i)a, (__m512i)b);
@@ -32,7 +32,7 @@ inline PhiloxLanes multiply_low(PhiloxLanes a, PhiloxLanes b) {
 #endif
 }
 
-#if defined(__clang__)  // g++ has this name from version 12 on
+#if defined(__clang__)  // g++ has this builtin from version 12 on
 #define MANTISSA_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define MANTISSA_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, PhiloxLanes{__VA_ARGS__})
@@ -65,7 +65,7 @@ inline void philox_bits(std::uint64_t seed, std::uint64_t first, std::uint32_t (
       k0 += 0x9E3779B9;
       k1 += 0xBB67AE85;
     }
-    for (int g = 0; g < groups; ++g) {  // two words make a lane of the result (little endian); the pairs alternate
+    for (int g = 0; g < groups; ++g) {  // two words form a lane of the result (little endian); the pairs alternate
       const V pair01 = (c0[g] & low) | (c1[g] << 32), pair23 = (c2[g] & low) | (c3[g] << 32);
       V out[2];
 #if defined(__AVX512F__)

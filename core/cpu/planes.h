@@ -1,6 +1,6 @@
-// Tensors as planes, x as [samples, channels, inner] with the elements of a channel of a sample side by side: sums over
+// Tensors as planes: x as [samples, channels, inner] with the elements of one channel of a sample contiguous. Sums over
 // all elements of each channel. The counterpart of core/cpu/channels.h: cut into blocks by shape alone, which stay in a
-// core's cache while they are looked at twice; sums of blocks are combined in double precision, in order.
+// core's cache while they are read twice; sums of blocks are combined in double precision, in order.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 struct Planes {
   std::int64_t samples = 0, channels = 0, inner = 1;
-  std::int64_t together = 1;  // samples whose planes of one channel are a block, where planes are short
-  std::int64_t length = 1;    // elements of a plane that are a block, where planes are long
-  std::int64_t pieces = 1;    // of a plane
-  std::int64_t blocks = 0;    // of a channel
+  std::int64_t together = 1;  // samples per block (of one channel), if planes are short
+  std::int64_t length = 1;    // elements of a plane per block, if planes are long
+  std::int64_t pieces = 1;    // blocks per plane
+  std::int64_t blocks = 0;    // blocks per channel
 
   explicit Planes(const View& x) : samples(x.sizes[0]), channels(x.sizes[1]) {
     for (int d = 2; d < x.dim(); ++d) inner *= x.sizes[d];
@@ -34,7 +34,7 @@ struct Planes {
   std::int64_t begin(std::int64_t b) const { return b % pieces * length; }
   std::int64_t elements_in(std::int64_t b) const { return samples_in(b) * std::min(length, inner - begin(b)); }
 
-  // f(block, channel) for all blocks of all channels, on several threads.
+  // f(block, channel) for all blocks of all channels, in parallel.
   template <class F> void for_blocks(const F& f) const {
     const std::int64_t work = std::min(together, samples) * length;
     parallel_for(blocks * channels, std::max<std::int64_t>(1, grain_size / std::max<std::int64_t>(1, work)),
@@ -46,7 +46,7 @@ struct Planes {
   template <int k, class C, class F> std::array<C, k> sum_block(std::int64_t b, std::int64_t c, const F& at) const {
     constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
     const std::int64_t n = std::min(length, inner - begin(b));
-    Vec<C> sum[4][k];  // side by side, so that additions need not wait for one another
+    Vec<C> sum[4][k];  // independent accumulators
     for (auto& one : sum) for (auto& v : one) v = Vec<C>(C(0));
     const auto add = [&](int u, const auto& lanes, std::int64_t offset) {
       const auto v = at(lanes, offset);
@@ -71,7 +71,7 @@ struct Planes {
       result[i] = fold_lanes<Sum, C>((sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]));
     return result;
   }
-  // For each channel k sums over all its elements, of at(lanes, offset, channel): result[i * channels + c].
+  // For each channel, k sums over all its elements of at(lanes, offset, channel): result[i * channels + c].
   template <int k, class C, class F> std::vector<double> sum_channels(const F& at) const {
     std::unique_ptr<std::array<C, k>[]> partial(new std::array<C, k>[static_cast<std::size_t>(blocks * channels)]);
     for_blocks([&](std::int64_t b, std::int64_t c) {

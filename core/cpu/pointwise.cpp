@@ -1,6 +1,6 @@
 // Elementwise kernels. One small loop per formula and compute type works on contiguous tiles
-// (core/cpu/pointwise_tiles.h); dtype conversion, strides and broadcasting are the business of tile loading and
-// storing, which is shared by all formulas. Every element goes through the same vector code wherever it lies, so
+// (core/cpu/pointwise_tiles.h); dtype conversion, strides and broadcasting are handled by loading and storing tiles,
+// which is shared by all formulas. Every element is computed by the same vector code wherever it is in memory, so
 // results do not depend on layout or on the number of threads.
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@ MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// Runs of halves to tiles of f32 and back, by whole vectors.
+// Converts runs of f16 or bf16 to tiles of f32 and back, by whole vectors.
 void widen(float* to, const View& v, std::int64_t offset, std::int64_t n) {
   const auto run = [&]<class T>(const T* from) {
     for_vectors<float>(n, [&](const auto& lanes, std::int64_t j) { lanes.store(to + j, lanes.load(from + j)); });
@@ -37,8 +37,8 @@ void round(const View& y, std::int64_t offset, const float* from, std::int64_t n
   y.dtype == bf16 ? run(y.as<BFloat16>() + offset) : run(y.as<Half>() + offset);
 }
 
-// to[i] = element offset + i * stride of v. S is what a loop reads and writes: the compute type, or bf16 or f16 where
-// all operands have that.
+// to[i] = element offset + i * stride of v. S is the type that a loop reads and writes: the compute type, or bf16 or
+// f16 if all operands have that.
 template <class S> void load_stored(S* to, const View& v, std::int64_t offset, std::int64_t stride, std::int64_t n) {
   if constexpr (std::is_same_v<S, float>) {
     if (stride == 1 && is_half(v.dtype)) return widen(to, v, offset, n);
@@ -55,9 +55,9 @@ void store_stored(const View& y, std::int64_t offset, std::int64_t stride, const
   else store_run(y.data, y.dtype, offset, stride, from, n);
 }
 
-// Blocks of dense rows beside operands that are the same for every row of a block, as a bias with the channels
-// innermost: those are written out for as many rows as fill a tile, and the tiles are runs of the others. False where
-// operands are not such.
+// Blocks of dense rows combined with operands that are the same for every row of a block, such as a bias with channels
+// innermost: those are expanded to as many rows as fill a tile, and the tiles are contiguous runs of the others. False
+// if the operands are not so.
 template <class S>
 bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
   constexpr Dtype stored = dtype_of<S>;
@@ -75,7 +75,7 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     ScratchVector<S> repeated[3];
     S buffers[3][tile], out[tile];
-    std::int64_t offset[4], filled = -1;  // where a block begins, and for which one the repeated rows are
+    std::int64_t offset[4], filled = -1;  // where a block begins, and the block that the repeated rows are for
     for (std::int64_t i = begin, n = 0; i < end; i += n) {
       const std::int64_t in_block = i % block, column = in_block % period;
       if (filled != i / block) {
@@ -116,10 +116,10 @@ bool run_periodic(TileFn fn, const void* formula, const View& y, std::span<const
   return true;
 }
 
-// Rows from this length on are taken where they lie, and through tiles.
+// Rows of at least block_row elements are processed in place, those of at least long_row also via tiles.
 constexpr std::int64_t block_row = 16, long_row = 128;
 
-// Rows: what is dense in its row is read and written in place, and so is the one element of what repeats in it; the
+// Row by row: operands dense within a row, and those with a single element per row, are read and written in place; the
 // rest goes through tiles.
 template <class S>
 void run_rows(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
@@ -136,7 +136,7 @@ void run_rows(TileFn fn, const void* formula, const View& y, std::span<const Vie
   }
   parallel_for(y.numel(), grain_size, [&](std::int64_t begin, std::int64_t end) {
     S buffer[3][tile], out[tile];
-    std::int64_t repeated[3] = {-1, -1, -1};  // the element that a buffer holds
+    std::int64_t repeated[3] = {-1, -1, -1};  // the element currently in a buffer
     for_row_pieces(loop, inputs + 1, begin, end, [&](const RowWalk& walk, std::int64_t column, std::int64_t count) {
       for (std::int64_t i = 0; i < count; i += tile) {
         const std::int64_t n = std::min(tile, count - i), to = walk.offset(0) + (column + i) * y_step;
@@ -161,7 +161,7 @@ void run_rows(TileFn fn, const void* formula, const View& y, std::span<const Vie
     });
   });
 }
-// The same where nothing goes through tiles: as many rows as lie equally far apart at once. False where that is not so.
+// The same if no operand goes through tiles: as many equally spaced rows as possible at once. False if that is not so.
 template <class S>
 bool run_blocks(TileFn fn, const void* formula, const View& y, std::span<const View* const> x, const Loop& loop) {
   const int operands = static_cast<int>(x.size()) + 1, inner = loop.sizes.rank() - 1;
@@ -169,7 +169,7 @@ bool run_blocks(TileFn fn, const void* formula, const View& y, std::span<const V
   TileRows block{.y_step = step(0)};
   if (y.dtype != dtype_of<S> || loop.strides[0][inner] != 1) return false;
 #if !defined(__AVX512BW__)
-  // Without masks the end of a row of halves that is not a whole vector takes longer than to gather a short one.
+  // Without masks, a partial vector at the end of an f16 or bf16 row takes longer than gathering a short row.
   const std::int64_t length = loop.sizes[inner];
   if (sizeof(S) == 2 && length < long_row && length % static_cast<std::int64_t>(Vec<float>::size) != 0) return false;
 #endif
@@ -242,7 +242,7 @@ template <class C> void run_tiles(const Entry& e, const void* formula, const Vie
   });
 }
 
-// Dense operands of one dtype that lie in memory alike: one run of elements.
+// Dense operands of one dtype with the same strides: a single run of elements.
 bool plain(const View& y, std::span<const View* const> x, Dtype dtype) {
   if (y.dtype != dtype) return false;
   for (const View* v : x) {
@@ -255,13 +255,13 @@ bool plain(const View& y, std::span<const View* const> x, Dtype dtype) {
          all([](const View& v) { return is_channels_last(v.sizes, v.strides); });
 }
 
-// Logic on dense booleans, a byte each: in the compute type of integers eight times as much would be moved. False where
-// the formula is another one.
+// Logical operators on dense booleans, a byte each: the integer compute type would move eight times as much memory.
+// False if the formula is another one.
 bool run_booleans(int opcode, const View& y, std::span<const View* const> x) {
   using namespace mantissa::pointwise;
   const auto each = [&](const auto& f) {
     parallel_for(y.numel(), 8 * grain_size, [&](std::int64_t begin, std::int64_t end) {
-      // the function's own: what is written as bytes might else be any of them
+      // local copies: byte-sized stores might alias the captured ones
       const auto *a = x.front()->as<const std::uint8_t>(), *b = x.back()->as<const std::uint8_t>();
       auto* const to = y.as<std::uint8_t>();
       for (std::int64_t i = begin; i < end; ++i) to[i] = f(a[i] != 0, b[i] != 0);
@@ -277,7 +277,7 @@ bool run_booleans(int opcode, const View& y, std::span<const View* const> x) {
   return false;
 }
 
-// The sign bits of dense halves, without making floats of these. False where the formula is another one.
+// Sign operations on dense f16 or bf16, without conversion to f32. False if the formula is another one.
 bool run_signs(int opcode, const View& y, std::span<const View* const> x) {
   using namespace mantissa::pointwise;
   constexpr std::uint16_t sign = 0x8000, rest = 0x7fff;
@@ -297,9 +297,9 @@ bool run_signs(int opcode, const View& y, std::span<const View* const> x) {
   return false;
 }
 
-// Two operands that are dense integers of type S and lie as y does; the second may be one number.
+// Two operands that are dense integers of type S with y's strides; the second may be a scalar.
 template <class S> struct Integers {
-  const S* from[2] = {};  // null: the number
+  const S* from[2] = {};  // null: the scalar
   S number = 0;
   bool found = false;
 
@@ -321,7 +321,7 @@ template <class S> struct Integers {
   }
 };
 
-// Quotients and remainders of them. False where operands or the formula are others.
+// Their quotients and remainders. False if operands or formula are others.
 template <class S> bool run_divisions(int opcode, const View& y, std::span<const View* const> x) {
   using namespace mantissa::pointwise;
   const auto each = [&]<class F>(List<F>) {
@@ -340,15 +340,15 @@ template <class S> bool run_divisions(int opcode, const View& y, std::span<const
   return each(List<Fmod>{}) || each(List<Remainder>{}) || each(List<FloorDivide>{});
 }
 
-// Sums, differences, products and comparisons of dense integers of type S, or of those and one number, as they lie: the
-// compute type of integers would move two or eight times as much. Results are those of it, as they are stored.
+// Sums, differences, products and comparisons of dense integers of type S, or of those and one scalar, in their own
+// type: the integer compute type would move two or eight times as much memory. Results are those of it after storing.
 template <class S> bool run_narrow(int opcode, const View& y, std::span<const View* const> x) {
   using namespace mantissa::pointwise;
   const Integers<S> in(y, x);
   if (!in.found || (y.dtype != boolean && y.dtype != dtype_of<S>)) return false;
   const auto each = [&]<class To>(To* to, const auto& f) {
     parallel_for(y.numel(), 2 * grain_size, [&](std::int64_t begin, std::int64_t end) {
-      const auto *a = in.from[0], *b = in.from[1];  // the function's own: what is written might else be any of them
+      const auto *a = in.from[0], *b = in.from[1];  // local copies: stores might alias the captured ones
       const S v = in.number;
       To* const out = to;
       if (b) for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<To>(f(a[i], b[i]));
@@ -356,7 +356,7 @@ template <class S> bool run_narrow(int opcode, const View& y, std::span<const Vi
     });
     return true;
   };
-  using U = std::make_unsigned_t<S>;  // wraps
+  using U = std::make_unsigned_t<S>;  // wraps on overflow
   const auto is = [&]<class F>(List<F>) { return opcode == mantissa::pointwise::opcode<F>; };
   if (y.dtype != boolean) {
     if (is(List<Add>{})) return each(y.as<U>(), [](S a, S b) { return static_cast<U>(a) + static_cast<U>(b); });
@@ -375,8 +375,8 @@ template <class S> bool run_narrow(int opcode, const View& y, std::span<const Vi
 }
 
 Layout layout_of(const View& y) { return y.is_contiguous() ? Layout::contiguous : Layout::channels_last; }
-// Whether an operand has y's innermost dimension across its own runs, as a transposed matrix has, or an image in the
-// other layout. Read by rows of y, each element would take a line of the cache; it is turned first.
+// Whether the operand is contiguous along another dimension than y's innermost, such as a transposed matrix or an image
+// in the other layout. Read by rows of y, each element would take a cache line, so it is transposed first.
 bool lies_across(const View& v, const View& y) {
   constexpr std::int64_t few = 16, small = 4096;
   const bool planes = y.is_contiguous(), last = is_channels_last(y.sizes, y.strides);
@@ -387,8 +387,8 @@ bool lies_across(const View& v, const View& y) {
   return runs && v.strides[inner] > 1 && v.sizes[inner] >= few;
 }
 
-// The strides that two or more operands have in common (numbers aside), if these operands lie in memory without gaps
-// and across y's rows; else null.
+// The strides shared by two or more operands (apart from scalars), if these are dense in memory and transposed relative
+// to y; else null.
 const Dims* strides_across(const View& y, std::span<const View* const> x) {
   if (y.dim() < 2 || x.size() < 2) return nullptr;
   const Dims* strides = nullptr;
@@ -432,7 +432,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
   if (y.numel() == 0) return;
   View views[3];
   const View* operands[3];
-  if (const Dims* strides = strides_across(y, x)) {  // in the operands' order; only the result is transposed
+  if (const Dims* strides = strides_across(y, x)) {  // computed in the operands' order; only the result is transposed
     const Tensor run = Tensor::allocate({y.numel()}, y.dtype);
     for (std::size_t k = 0; k < x.size(); ++k) {
       const bool number = x[k]->numel() == 1;
@@ -452,7 +452,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
   for (std::size_t k = 0; k < x.size(); ++k) {
     operands[k] = x[k];
     if (x[k]->numel() == 1 && x[k]->dtype != compute && y.dtype == compute && is_floating(compute)) {
-      // a number of the program: in the result's dtype, so that rows are read where they lie
+      // a scalar: converted to the result's dtype, so that rows are read in place
       views[k] = *x[k];
       views[k].data = &numbers[k], views[k].dtype = compute;
       if (compute == f64) load_run(views[k].as<double>(), x[k]->data, x[k]->dtype, 0, 0, 1);
@@ -461,7 +461,7 @@ void pointwise(int opcode, const void* formula, Dtype compute, const View& y, st
       continue;
     }
     if (x[k]->numel() == 1 && x[k]->dtype != y.dtype && is_half(y.dtype) && compute == f32 && e.bf16) {
-      // a number that the halves have, as most that programs multiply by: a half, for loops that read halves
+      // a scalar that f16 or bf16 represents exactly, as most constants: converted, for the loops that read these types
       float number, kept;
       views[k] = *x[k];
       views[k].data = &numbers[k], views[k].dtype = y.dtype;

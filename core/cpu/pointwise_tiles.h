@@ -13,8 +13,8 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// The rows of a tile: how many, and from one to the next how many elements of y and of each operand. Where bit k of
-// `repeated` is set, operand k has one element for all of a row.
+// The rows of a tile: their number, and the row strides of y and of each operand, in elements. If bit k of `repeated`
+// is set, operand k has a single element per row.
 struct TileRows {
   unsigned repeated = 0;
   std::int64_t count = 1, y_step = 0, x_steps[3] = {};
@@ -22,8 +22,9 @@ struct TileRows {
 // y[i] = f(x0[i], x1[i], ...) for i in [0, n) of each row, all contiguous and of one type.
 using TileFn = void (*)(const void* formula, std::int64_t n, void* y, const void* const* x, const TileRows& rows);
 
-// S is what lies in memory. Most formulas have loops for the compute types only, and tiles of halves are converted
-// around them; halves straight from and to memory are for the few that networks spend their time in.
+// S is the stored type. Most formulas have loops for the compute types only, and tiles of f16 or bf16 are converted
+// around them; loops that load and store f16 and bf16 directly exist for the few formulas that networks spend their
+// time in.
 template <class F> inline constexpr bool has_half_loops = [] {
   using namespace pointwise;
   using Formulas =
@@ -55,10 +56,11 @@ template <class F, class S> struct Tile {
     }
   }
   static void run_row(const F& f, std::int64_t n, S* out, const S* const* x, unsigned repeated) {
-    std::int64_t moves[3];  // all bits, or none
+    std::int64_t moves[3];  // mask of the stride: all bits set, or none
     for (int k = 0; k < arity; ++k) moves[k] = static_cast<std::int64_t>(repeated >> k & 1) - 1;
     if constexpr (std::is_integral_v<T>) {
-      constexpr std::int64_t run = 256;  // of which what repeats is written out, so that this is a plain loop
+      // elements of a run; repeated operands are expanded to it, so that this is a plain loop
+      constexpr std::int64_t run = 256;
       T same[3][run];
       for (int k = 0; k < arity; ++k)
         if (moves[k] == 0) std::fill_n(same[k], std::min(n, run), *x[k]);
@@ -72,7 +74,7 @@ template <class F, class S> struct Tile {
         }
       }
     } else {
-      S same[3][Vec<T>::size];  // a vector of what repeats
+      S same[3][Vec<T>::size];  // a vector of the repeated element
       const S* from[3];
       for (int k = 0; k < arity; ++k) {
         from[k] = moves[k] == 0 ? same[k] : x[k];
@@ -99,7 +101,7 @@ template <class F> constexpr Entry entry() {
   return e;
 }
 
-// The entries of every tile_files-th formula, from `first` on.
+// The table entries of every tile_files-th formula, starting at `first`.
 inline constexpr int tile_files = 6;
 template <int first, class... F> constexpr auto make_tiles(List<F...>) {
   constexpr std::size_t count = (sizeof...(F) - first + tile_files - 1) / tile_files;

@@ -1,6 +1,6 @@
-// Pooling, one plane (an image's channel) after the other. Planes are brought into contiguous f32 or
-// f64 first where they are not, so the loops below know neither strides nor halves. Small planes go side by side,
-// core/cpu/pool_planes.h. Channels-last images have kernels of their own, core/cpu/pool_channels.cpp.
+// Pooling, one plane (channel of an image) after the other. Planes are first copied to contiguous f32 or f64 if
+// necessary, so the loops below handle neither strides nor f16 and bf16. Small planes are processed several at a time
+// (core/cpu/pool_planes.h). Channels-last images have separate kernels, core/cpu/pool_channels.cpp.
 #include <algorithm>
 #include <type_traits>
 #include <vector>
@@ -25,7 +25,7 @@ void reduce_sum(const View& y, const View& x, double divisor);  // core/cpu/redu
 
 namespace {
 
-// Planes of a [N, C, H, W] view as contiguous C: in place where they lie so, else by a buffer.
+// Planes of a [N, C, H, W] view as contiguous C: in place if possible, else in a buffer.
 template <class C> class Planes {
  public:
   explicit Planes(const View& v) : v_(v), size_(v.size(2) * v.size(3)) {
@@ -36,7 +36,7 @@ template <class C> class Planes {
   }
   const C* load(std::int64_t plane) {
     if (direct_) return v_.as<const C>() + offset(plane);
-    if (dense_) {  // a half's plane in one run
+    if (dense_) {  // a plane of f16 or bf16 is one run
       load_run(buffer_.data(), v_.data, v_.dtype, offset(plane), 1, size_);
       return buffer_.data();
     }
@@ -66,18 +66,18 @@ template <class F> void for_planes(const View& x, F&& run) {
   parallel_for(x.size(0) * x.size(1), std::max<std::int64_t>(grain_size / 4 / size, 1), run);
 }
 
-// A later value replaces the maximum when it is larger or NaN.
+// A later value replaces the maximum if it is larger or NaN.
 template <class C> bool replaces(C value, C best) { return (value > best) | (value != value); }
 
-// The common case, without windows: 2 x 2 pixels, next to each other, all inside the image. Pixels are
-// first sorted into four rows of a tile; a maximum then needs no branch, which would be a coin toss.
+// The common case, without windows: 2 x 2 pixels, non-overlapping, all inside the image. Pixels are first sorted into
+// four rows of a tile; the maximum then needs no branch, which would be unpredictable.
 template <class C> void max_plane_2x2(const PoolShape& s, const C* x, C* y, std::int64_t* index) {
   constexpr std::int64_t tile = 64;
   const std::int64_t total = s.out[0] * s.out[1], width = s.in[1];
   using Lane = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;  // as wide as C: selects vectorise
   C pixel[4][tile] = {}, best[tile];
   std::int64_t first[tile] = {};
-  Lane which[tile];  // of the four pixels
+  Lane which[tile];  // which of the four pixels
   for (std::int64_t done = 0, oy = 0, ox = 0; done < total; done += tile) {
     const std::int64_t n = std::min(tile, total - done);
     for (std::int64_t i = 0; i < n;) {
@@ -147,7 +147,7 @@ template <class C> void average_plane(const PoolShape& s, const C* x, C* y) {
 }
 
 template <class C> void spread_plane(const PoolShape& s, const C* g, C* dx) {
-  if (s.adaptive && s.out[0] * s.out[1] == 1) {  // all pixels share it
+  if (s.adaptive && s.out[0] * s.out[1] == 1) {  // all pixels share the gradient
     const C share = C(0) + *g / static_cast<C>(s.in[0] * s.in[1]);
     std::fill_n(dx, s.in[0] * s.in[1], share);
     return;
@@ -165,7 +165,7 @@ template <class C> void spread_plane(const PoolShape& s, const C* g, C* dx) {
   }
 }
 
-// Calls f.template operator()<C>() with the type to compute in.
+// Calls f.template operator()<C>() with the compute type.
 template <class F> void with_compute_type(Dtype dtype, F&& f) {
   if (dtype == f64) f.template operator()<double>();
   else f.template operator()<float>();
@@ -173,7 +173,8 @@ template <class F> void with_compute_type(Dtype dtype, F&& f) {
 
 bool last(const View& v) { return v.layout() == Layout::channels_last; }
 
-// Planes too large to be turned one by one, of channels enough for vectors: whole images become channels-last and back.
+// Planes too large to be transposed one by one, with enough channels for vectors: whole images are converted to
+// channels-last and back.
 bool turns_images(const View& planes) {
   constexpr std::int64_t enough = 16;
   return planes.sizes[2] * planes.sizes[3] > largest_turned && planes.sizes[1] >= enough;
@@ -236,7 +237,7 @@ void max_pool2d_backward(const View& dx, const View& g, const View& index) {
 
 void avg_pool2d(const PoolShape& shape, const View& y, const View& x) {
   if (last(x)) return avg_pool2d_channels(shape, y, x);
-  if (shape.adaptive && shape.out[0] * shape.out[1] == 1)  // a plane is a run of memory
+  if (shape.adaptive && shape.out[0] * shape.out[1] == 1)  // a plane is contiguous
     return reduce_sum(y, x, static_cast<double>(shape.in[0] * shape.in[1]));
   if (turns_images(x)) {
     Tensor x_copy;
@@ -272,7 +273,7 @@ void avg_pool2d_backward(const PoolShape& shape, const View& dx, const View& g) 
         to.finish(p);
       }
     };
-    const bool shared = shape.out[0] * shape.out[1] == 1;  // one number for a plane needs no turning
+    const bool shared = shape.out[0] * shape.out[1] == 1;  // one value per plane: nothing to transpose
     if (shared || g.dtype != dx.dtype || !can_turn_planes(shape, dx, g)) return for_planes(dx, one_by_one);
     for_groups_of_planes<T>(
         dx, g, [&](std::int64_t, const C* from, C* to, C*, C*) { spread_planes(shape, from, to); }, one_by_one);

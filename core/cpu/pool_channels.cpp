@@ -1,6 +1,6 @@
-// Pooling of channels-last images, with vectors over channels. Maxima come with the index of their pixel, as everywhere
+// Pooling of channels-last images, vectorised over channels. Maxima come with the index of their pixel, as elsewhere
 // (max_pool2d_channels), or with their tap, the number of the pixel in its window (max_pool2d_taps): one byte instead
-// of eight, which is what a tensor that only backward will read should cost.
+// of eight for a tensor that only backward reads.
 #include "core/cpu/pool_channels.h"
 
 #include "core/cpu/vectors_together.h"
@@ -15,12 +15,12 @@ MANTISSA_KERNEL(max_pool2d_taps_backward, const PoolShape& shape, const View& dx
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// Integers as wide as C, so that what is selected by comparing C needs no conversion.
+// Integers as wide as C, so that a select by a comparison of C needs no conversion.
 template <class C> using Lane = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
 template <class C> constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
 constexpr int together = 4;  // vectors whose results are kept in registers
 
-// The first n lanes to and from bytes or 64-bit integers.
+// Stores or loads the first n lanes as bytes or 64-bit integers.
 template <class L, class To> void store_lanes(To* to, const Vec<L>& v, std::int64_t n) {
   L lanes[Vec<L>::size];
   store(lanes, v);
@@ -48,8 +48,8 @@ template <> inline Vec<std::int32_t> load_lanes<std::int32_t>(const std::uint8_t
 template <class C> std::int64_t count_of(const WholeVector&) { return width<C>; }
 template <class C> std::int64_t count_of(const PartOfVector& lanes) { return lanes.n; }
 
-// --- how work is cut ---
-// f(n, oy) for all rows of results, on several threads.
+// --- partitioning of work ---
+// f(n, oy) for all output rows, in parallel.
 template <class F> void for_result_rows(const PoolShape& s, const View& y, const View& x, const F& f) {
   const std::int64_t rows = x.size(0) * s.out[0],
                      work = std::max(x.numel(), y.numel()) / std::max<std::int64_t>(1, rows);
@@ -58,7 +58,7 @@ template <class F> void for_result_rows(const PoolShape& s, const View& y, const
                  for (std::int64_t r = first; r < last; ++r) f(r / s.out[0], r % s.out[0]);
                });
 }
-// Whether the windows are a partition of the image: every pixel lies in exactly one.
+// Whether the windows partition the image: every pixel is in exactly one.
 bool windows_partition(const PoolShape& s) {
   for (int d = 0; d < 2; ++d) {
     std::int64_t at = 0;
@@ -71,8 +71,8 @@ bool windows_partition(const PoolShape& s) {
   }
   return true;
 }
-// Gradients that add up: run(n, c, count, sums) adds what image n has for channels [c, c + count) to sums
-// [pixels, count], which then become dx.
+// Gradients that are summed: run(n, c, count, sums) adds the contribution of image n for channels [c, c + count) to
+// sums [pixels, count], which then become dx.
 template <class T, class F> void sum_images(const View& dx, const F& run) {
   using C = Compute<T>;
   const std::int64_t images = dx.size(0), channels = dx.size(1), pixels = dx.size(2) * dx.size(3);
@@ -95,7 +95,7 @@ template <class T, class F> void sum_images(const View& dx, const F& run) {
 }
 
 // --- maximum ---
-// code(iy, ix): what is remembered of a pixel of the window that begins at output pixel (oy, ox).
+// code(iy, ix): what is stored for a pixel of the window of output pixel (oy, ox).
 template <class T, class Code, class F>
 void maxima(const PoolShape& s, const View& y, const View& codes, const View& x, const F& code) {
   using C = Compute<T>;
@@ -121,7 +121,7 @@ void maxima(const PoolShape& s, const View& y, const View& codes, const View& x,
 #pragma GCC unroll 4
             for (int u = 0; u < count; ++u) {
               const Vec<C> v = lanes.load(pixel + u * width<C>);
-              const auto take = (v > best[u]) | !(v == v);  // as `replaces` in core/cpu/pool.cpp
+              const auto take = (v > best[u]) | !(v == v);  // like `replaces` in core/cpu/pool.cpp
               best[u] = xsimd::select(take, v, best[u]);
               which[u] = xsimd::select(xsimd::bool_cast(take), here, which[u]);
             }
@@ -136,7 +136,7 @@ void maxima(const PoolShape& s, const View& y, const View& codes, const View& x,
   });
 }
 
-// The number of a pixel in its window, also where the window's beginning is padding.
+// The number of a pixel in its window; padding at the window's start counts too.
 struct TapOf {
   const PoolShape& s;
   std::int64_t operator()(std::int64_t oy, std::int64_t ox, std::int64_t iy, std::int64_t ix) const {
@@ -144,7 +144,7 @@ struct TapOf {
   }
 };
 
-// body(output pixel, tap, input pixel) for the pixels of the windows of one row of results.
+// body(output pixel, tap, input pixel) for the window pixels of one output row.
 template <class F> void for_taps(const PoolShape& s, std::int64_t oy, const F& body) {
   const TapOf tap{s};
   const auto rows = s.window(0, oy);
@@ -205,7 +205,7 @@ template <class T> void averages(const PoolShape& s, const View& y, const View& 
       T* to = y.as<T>() + ((n * s.out[0] + oy) * s.out[1] + ox) * channels;
       const Vec<C> size(static_cast<C>(rows.extent * columns.extent));
       const auto average = [&]<int count>(const auto& lanes, std::int64_t j) {
-        Vec<C> sum[count], row[count];  // row by row, as average_plane in core/cpu/pool.cpp
+        Vec<C> sum[count], row[count];  // row by row, like average_plane in core/cpu/pool.cpp
         for (auto& v : sum) v = Vec<C>(C(0));
         for (std::int64_t iy = rows.begin; iy < rows.end; ++iy) {
           for (auto& v : row) v = Vec<C>(C(0));
@@ -227,7 +227,7 @@ template <class T> void averages_backward(const PoolShape& s, const View& dx, co
   using C = Compute<T>;
   const std::int64_t channels = dx.size(1), in = s.in[0] * s.in[1], out = s.out[0] * s.out[1];
   const T* from = g.as<const T>();
-  // body(output pixel, window's size, input pixel) for one row of results.
+  // body(output pixel, window size, input pixel) for one output row.
   const auto for_windows = [&](std::int64_t oy, auto&& body) {
     const auto rows = s.window(0, oy);
     for (std::int64_t ox = 0; ox < s.out[1]; ++ox) {

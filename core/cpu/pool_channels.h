@@ -1,4 +1,4 @@
-// Pooling of channels-last images: x, y, their gradients, indices and taps all lie so.
+// Pooling of channels-last images: x, y, their gradients, indices and taps are all channels-last.
 #pragma once
 
 #include "core/cpu/rows.h"
@@ -7,7 +7,7 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// Another operand of these kernels: itself or, where it lies otherwise, a copy that `keep` owns.
+// Another operand of these kernels: itself, or a channels-last copy owned by `keep`.
 inline View moved(const View& v, Dtype dtype, Tensor& keep) {
   if (v.dtype == dtype && is_channels_last(v.sizes, v.strides)) return v;
   keep = Tensor::allocate(v.sizes, dtype, cpu, Layout::channels_last);

@@ -1,6 +1,6 @@
-// Pooling of images whose channels are planes, as many planes side by side as a vector has lanes: they are turned into
-// pixels of a vector each, and results back. The sums and comparisons of a plane are in the order of those of
-// channels-last images (core/cpu/pool_channels.cpp), so both layouts have the same bits.
+// Pooling of contiguous images (channels as planes), as many planes at a time as a vector has lanes: they are
+// transposed to one vector per pixel, and results are transposed back. Sums and comparisons are in the same order as
+// for channels-last images (core/cpu/pool_channels.cpp), so both layouts give the same bits.
 #pragma once
 
 #include <bit>
@@ -13,9 +13,9 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 template <class C> inline constexpr auto planes_at_once = static_cast<std::int64_t>(Vec<C>::size);
-inline constexpr std::int64_t largest_turned = 4096;  // pixels: what is turned stays in the second-level cache
+inline constexpr std::int64_t largest_turned = 4096;  // pixels: the transposed planes fit in the L2 cache
 
-// body(oy, ox, rows, columns) for the windows of all results, row by row.
+// body(oy, ox, rows, columns) for the windows of all outputs, row by row.
 template <class F> void for_pool_windows(const PoolShape& s, const F& body) {
   for (std::int64_t oy = 0; oy < s.out[0]; ++oy) {
     const auto rows = s.window(0, oy);
@@ -36,8 +36,8 @@ template <class C> void average_planes(const PoolShape& s, const C* x, C* y) {
     store(y + o * lanes, sum / Vec<C>(static_cast<C>(rows.extent * columns.extent)));
   });
 }
-// Maxima with the places they come from, `first` being that of the first candidate. A later one replaces the maximum
-// when it is larger or NaN. Places are as wide as C, so that what is selected by comparing C needs no conversion.
+// Maxima with their positions; `first` is the position of the first candidate. A later one replaces the maximum if it
+// is larger or NaN. Positions are as wide as C, so that a select by a comparison of C needs no conversion.
 template <class C> using Place = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
 template <class C> struct MaxOfPlanes {
   Vec<C> best;
@@ -50,7 +50,7 @@ template <class C> struct MaxOfPlanes {
     place = xsimd::select(xsimd::bool_cast(take), Vec<Place<C>>(static_cast<Place<C>>(at)), place);
   }
 };
-// Places [results, lanes] as store_place wrote them, to index [lanes, results], lanes `pitch` apart.
+// Positions [results, lanes] as written by store_place, to index [lanes, results] with lanes `pitch` apart.
 template <class C> void store_place(C* to, const Vec<Place<C>>& place) {
   store(to, xsimd::bitwise_cast<Vec<C>>(place));
 }
@@ -62,7 +62,7 @@ void turn_places(const C* places, std::int64_t results, std::int64_t* index, std
     for (std::int64_t o = 0; o < results; ++o) index[l * pitch + o] = std::bit_cast<Place<C>>(room[l * results + o]);
   }
 }
-// y and the pixels of its maxima.
+// y and the positions of its maxima.
 template <class C> void max_planes(const PoolShape& s, const C* x, C* y, C* places) {
   constexpr std::int64_t lanes = planes_at_once<C>;
   for_pool_windows(s, [&](std::int64_t o, const PoolShape::Window& rows, const PoolShape::Window& columns) {
@@ -79,7 +79,7 @@ template <class C> void max_planes(const PoolShape& s, const C* x, C* y, C* plac
   });
 }
 
-// The gradient of averages: g [results, lanes] to dx [pixels, lanes].
+// The gradient of average pooling: g [results, lanes] to dx [pixels, lanes].
 template <class C> void spread_planes(const PoolShape& s, const C* g, C* dx) {
   constexpr std::int64_t lanes = planes_at_once<C>;
   std::fill_n(dx, s.in[0] * s.in[1] * lanes, C(0));
@@ -97,8 +97,8 @@ template <class C> void spread_planes(const PoolShape& s, const C* g, C* dx) {
 inline bool can_turn_planes(const PoolShape& s, const View& y, const View& x) {
   return x.is_contiguous() && y.is_contiguous() && s.in[0] * s.in[1] <= largest_turned;
 }
-// Calls run(first plane, pixels of x, room for those of y, two more rooms as large) for whole groups of planes, and
-// rest(first, last) for the planes that are left.
+// Calls run(first plane, pixels of x, memory for those of y, two more buffers of that size) for full groups of planes,
+// and rest(first, last) for the remaining planes.
 template <class T, class Run, class Rest>
 void for_groups_of_planes(const View& y, const View& x, const Run& run, const Rest& rest) {
   using C = Compute<T>;

@@ -1,6 +1,6 @@
-// Pooling over volumes [N, C, D, H, W], as many channels side by side as a vector has lanes where windows are not too
-// deep (core/cpu/pool_planes.h), else one after the other. The bits are the same. Images without dilation have their
-// own kernels in core/cpu/pool.cpp.
+// Pooling of volumes [N, C, D, H, W], as many channels at a time as a vector has lanes if windows are not too deep
+// (core/cpu/pool_planes.h), else one after the other, with the same bits. Images without dilation have separate kernels
+// in core/cpu/pool.cpp.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -48,7 +48,7 @@ template <class C> C divisor_of(const VolumePoolShape& s, const Window& z, const
 
 template <class C> void max_volume(const VolumePoolShape& s, const C* x, C* y, std::int64_t* index) {
   for_windows(s, [&](std::int64_t o, const Window& wz, const Window& wy, const Window& wx) {
-    C best = -std::numeric_limits<C>::infinity();  // of a window that lies between all inputs
+    C best = -std::numeric_limits<C>::infinity();  // for a window between all inputs (dilation)
     std::int64_t at = -1;
     for_inputs(s, wz, wy, wx, [&](std::int64_t i) {
       if (at < 0 || x[i] > best || x[i] != x[i]) best = x[i], at = i;
@@ -72,10 +72,10 @@ template <class C> void spread_volume(const VolumePoolShape& s, const C* g, C* d
   });
 }
 
-// --- channels side by side ---
+// --- several channels at a time ---
 
-// The planes of x that a result's plane needs are turned into pixels of a vector each, and stay in the second-level
-// cache. Whether they do:
+// The planes of x that an output plane needs are transposed to one vector per pixel, and stay in the L2 cache. Whether
+// they fit:
 bool can_turn_slabs(const VolumePoolShape& s) {
   std::int64_t deepest = 0;
   for (std::int64_t oz = 0; oz < s.out[0]; ++oz) {
@@ -90,7 +90,7 @@ template <class C> struct Slab {
   Window z;
   const C* pixels;  // [planes of the window, height, width, lanes]
 
-  // body(vector of lanes, place in the volume) for the inputs of the window of a result in the plane.
+  // body(vector of lanes, position in the volume) for the inputs of the window of one output in the plane.
   template <class F> void for_inputs(const Window& y, const Window& x, const F& body) const {
     const C* plane = pixels;
     for (std::int64_t iz = z.begin; iz < z.end; iz += z.step, plane += s.in[1] * s.in[2] * lanes) {
@@ -102,7 +102,7 @@ template <class C> struct Slab {
       }
     }
   }
-  // body(result in the plane, its windows of rows and columns)
+  // body(output in the plane, its row and column windows)
   template <class F> void for_results(const F& body) const {
     for (std::int64_t oy = 0; oy < s.out[1]; ++oy) {
       const Window y = s.window(1, oy);
@@ -110,7 +110,7 @@ template <class C> struct Slab {
     }
   }
 };
-// run(slab, results [plane of y, lanes], place of the first in y) for planes of results; returns how many volumes are
+// run(slab, results [plane of y, lanes], offset of the first in y) for output planes; returns the number of volumes
 // done.
 template <class C, class F>
 std::int64_t for_slabs(const VolumePoolShape& s, std::int64_t volumes, const C* x, C* y, const F& run) {
@@ -150,7 +150,7 @@ std::int64_t max_slabs(const VolumePoolShape& s, std::int64_t volumes, const C* 
         if (largest) largest->add(v, at);
         else largest.emplace(v, at);
       });
-      // of a window that lies between all inputs
+      // for a window between all inputs
       store(results + o * lanes, largest ? largest->best : Vec<C>(-std::numeric_limits<C>::infinity()));
       store_place(places.data() + o * lanes, largest ? largest->place : Vec<Place<C>>(0));
     });
@@ -167,7 +167,7 @@ template <class C> std::int64_t average_slabs(const VolumePoolShape& s, std::int
   });
 }
 
-// Calls f(begin, end) for ranges of the samples' channels.
+// Calls f(begin, end) for ranges of volumes (samples times channels).
 template <class F> void for_volumes(const VolumePoolShape& s, const View& v, F&& f) {
   parallel_for(v.size(0) * v.size(1),
                std::max<std::int64_t>(grain_size / 4 / std::max<std::int64_t>(s.in_pixels(), 1), 1), f);
@@ -194,7 +194,7 @@ void avg_pool3d(const VolumePoolShape& s, const View& y, const View& x) {
   visit_compute(x.dtype, [&]<class C> {
     const Dense<C> from(x);
     DenseResult<C> to(y);
-    const bool whole = s.adaptive && s.out_pixels() == 1;  // one run of elements
+    const bool whole = s.adaptive && s.out_pixels() == 1;  // one contiguous run
     const std::int64_t done = whole ? 0 : average_slabs(s, x.size(0) * x.size(1), from.data(), to.data());
     for_volumes(s, x, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t v = begin; whole && v < end; ++v)

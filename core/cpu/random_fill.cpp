@@ -1,5 +1,5 @@
-// Tensors of random numbers, by many counters side by side: the numbers of draw_four (core/distribution.h), but that
-// the logarithms and angles of normal ones are those of vectors.
+// Random tensors, many Philox counters in parallel: the same numbers as draw_four (core/distribution.h), except that
+// normal ones use vector versions of log, cos and sin.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +20,7 @@ namespace {
 constexpr int block = 4 * philox_counters;
 using Bits = std::uint32_t[block];
 
-// Box and Muller's transform of pairs of words; u is kept above 0.
+// Box-Muller transform of pairs of words; u > 0.
 void draw_normal(const Bits& bits, double* v) {
   using V = Vec<double>;
   constexpr int pairs = block / 2, width = static_cast<int>(V::size);
@@ -40,7 +40,7 @@ void draw_normal(const Bits& bits, double* v) {
 
 }  // namespace
 
-// y is contiguous, of f32, f64 or i64.
+// y is contiguous, f32, f64 or i64.
 void random_fill(const View& y, Distribution distribution, double low, double range, std::uint64_t seed,
                  std::uint64_t offset) {
   const std::int64_t n = y.numel();
@@ -53,7 +53,7 @@ void random_fill(const View& y, Distribution distribution, double low, double ra
         T* out = y.as<T>() + b * block;
         const std::int64_t count = std::min<std::int64_t>(block, n - b * block);
         if (distribution == Distribution::uniform) {
-          const int dropped = static_cast<int>(low);  // 8 or more: what is left is a positive int
+          const int dropped = static_cast<int>(low);  // at least 8, so what remains is a positive int
           const T unit = static_cast<T>(std::ldexp(1.0, dropped - 32));
           for (std::int64_t i = 0; i < count; ++i)
             out[i] = static_cast<T>(static_cast<std::int32_t>(bits[i] >> dropped)) * unit;

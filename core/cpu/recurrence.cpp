@@ -1,11 +1,11 @@
-// Recurrent layers over a sequence. Weights are packed once for all steps (for a single one not at all), state and sums
-// stay in f32 (f64 for f64), and a step is cut by units: a piece of work multiplies for a few units of all samples and
-// applies their gates while the sums are in its cache. The same units go to the same thread in every step, with their
-// part of the weights.
+// Recurrent layers over a sequence. Weights are packed once for all steps (for a single step not at all), state and
+// sums stay in f32 (f64 for f64), and a step is cut by hidden units: each piece multiplies for a few units of all
+// samples and applies their gates while the sums are in cache. The same units are assigned to the same thread in every
+// step, with their part of the weights.
 //
-// Where the processor has vdpbf16ps, bf16 weights are multiplied as they are. The state then enters the product as the
-// sum of two bf16, what it rounds to and what that leaves (together 16 bits of mantissa), so that a result is rounded
-// once, as everywhere; the gradients of gates, which are rounded in any case, as they are.
+// With vdpbf16ps, bf16 weights are multiplied directly. The state then enters the product as the sum of two bf16, its
+// rounded value and the remainder (together 16 bits of mantissa), so that a result is rounded once, as elsewhere; the
+// gradients of gates, which are rounded in any case, enter as one bf16.
 #include "core/recurrence.h"
 
 #include <algorithm>
@@ -22,11 +22,11 @@ namespace {
 
 using recurrent::visit_cell;
 
-constexpr std::int64_t flops_of_a_piece = 1 << 20;  // what is worth handing to another thread
+constexpr std::int64_t flops_of_a_piece = 1 << 20;  // worth another thread
 
 constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
-// Uninitialised numbers from the caching allocator.
+// Uninitialised memory from the caching allocator.
 template <class E>
 class Scratch {
  public:
@@ -38,22 +38,22 @@ class Scratch {
   Tensor tensor_;
 };
 
-// --- products of a step: [rows, depth] by weights in panels of `panel` columns ---
+// --- products of a step: [rows, depth] by weights packed in panels of `panel` columns ---
 
-// In the compute type, whatever the weights are held in.
+// In the compute type, whatever the weights' dtype.
 template <class T>
 struct Exact {
   using C = Compute<T>;
-  using Operand = C;  // of the left operand, whose rows lie `row` elements apart
+  using Operand = C;  // of the left operand, whose row stride is `row` elements
   using Packed = C;
   static constexpr std::int64_t panel = gemm_tile::max_columns;
-  // Units of a block of a step: its columns are those of every gate, and fill whole panels where that is possible.
+  // Units per block of a step: its columns are those of all gates, and fill whole panels if possible.
   static constexpr std::int64_t units_of(std::int64_t gates) { return gates == 1 ? panel : gemm_tile::width; }
-  // Apart by no large power of two: such rows fall into the same few sets of a cache.
+  // Not a multiple of a large power of two: such rows would map to the same few cache sets.
   static std::int64_t row(std::int64_t depth) { return depth + 16; }
   static std::int64_t panel_size(std::int64_t depth) { return depth * panel; }
 
-  // W^T [hidden, gates * units] for `count` units from `first`; columns of others are zeros.
+  // W^T [hidden, gates * units] for `count` units from `first`; further columns are zeros.
   template <std::int64_t gates>
   static void pack_gates(C* to, const View& w, std::int64_t first, std::int64_t count) {
     constexpr std::int64_t units = units_of(gates);
@@ -87,7 +87,7 @@ struct Exact {
       std::fill(to + count, to + panel, C(0));
     }
   }
-  // sums = a @ b, or added to it. Element (i, j) of sums lies at i * sample_step + j, or for gate k of a block of units
+  // sums = a @ b, or accumulated. Element (i, j) of sums is at i * sample_step + j, or for gate k of a block of units
   // at i * sample_step + k * gate_step + j.
   static std::int64_t sample_step(std::int64_t columns) { return columns; }
   static std::int64_t gate_step(std::int64_t, std::int64_t units) { return units; }
@@ -110,7 +110,7 @@ struct Exact {
   }
 
  private:
-  // One row by two panels at once, each element in the order of gemm_tile: a panel alone waits for its few sums.
+  // One row by two panels at once, each element in the order of gemm_tile: one panel has too few independent sums.
   static void multiply_row(std::int64_t depth, const float* a, const float* b, float* sums) {
     constexpr std::int64_t width = gemm_tile::width;
     constexpr int vectors = gemm_tile::max_vectors;
@@ -136,14 +136,14 @@ struct Exact {
 };
 
 #if defined(__AVX512F__)
-// In pairs of bf16: panels of sums lie one after the other.
+// In pairs of bf16: panels of sums are stored one after the other.
 struct Pairs {
   using C = float;
   using Operand = BFloat16;
   using Packed = gemm_pack::Unit;
   static constexpr std::int64_t panel = half_panel;
   static constexpr std::int64_t units_of(std::int64_t) { return panel; }
-  // Rows end in whole pairs.
+  // Rows are padded to whole pairs.
   static std::int64_t row(std::int64_t depth) { return divide_up(depth, 2) * 2 + 32; }
   static std::int64_t panel_size(std::int64_t depth) { return gemm_pack::units_of<true>(depth) * panel; }
 
@@ -176,7 +176,7 @@ struct Pairs {
 };
 #endif
 
-// What both directions through time share.
+// Shared by the forward and backward passes.
 template <class F, class T>
 struct Layer {
   using C = Compute<T>;
@@ -194,7 +194,7 @@ struct Layer {
     return std::max<std::int64_t>(
         1, flops_of_a_piece / std::max<std::int64_t>(1, 2 * std::max(batch, few) * depth * units));
   }
-  // A state in the compute type.
+  // Loads a state in the compute type.
   void load_state(C* to, const View& from) const { load_run(to, from.data, from.dtype, 0, 1, state()); }
 };
 
@@ -205,9 +205,10 @@ struct Forward : Layer<F, T> {
   using Operand = typename Product::Operand;
   using Base::gates, Base::steps, Base::batch, Base::hidden;
   static constexpr std::int64_t units = Product::units_of(gates), columns = gates * units;
-  static constexpr bool split = !std::is_same_v<Operand, C>;  // the state for the product is two halves
+  static constexpr bool split = !std::is_same_v<Operand, C>;  // the state is split into two bf16 for the product
 
-  // A step's part of each tensor. operand: the state before, `parts` [batch, row] one after the other.
+  // One step's part of each tensor. operand: the previous state as the product's operand, `parts` matrices [batch,
+  // row].
   struct Step {
     C* gates;
     T* y;
@@ -215,12 +216,12 @@ struct Forward : Layer<F, T> {
     C *h_next, *kept;
     const Operand* operand;
     Operand* operand_next;
-    bool keeps;  // activated gates
+    bool keeps;  // stores activated gates
   };
   std::int64_t row() const { return Product::row(hidden); }
   std::int64_t h_row() const { return split ? hidden : row(); }  // of h_before and h_next
 
-  // What the next step multiplies by, of a state that `next` was loaded from or is stored to.
+  // The next step's operand, from a state that was loaded from or is stored to `next`.
   template <class Lanes>
   void store_operand(const Lanes& lanes, Operand* to, const Vec<C>& next) const {
     if constexpr (split) {
@@ -229,8 +230,8 @@ struct Forward : Layer<F, T> {
     }
   }
 
-  // Units [first, first + n) of all samples, from W_hh h. Its element for gate k of unit u of a sample is
-  // sums[sample * sample_step + k * gate_step + u - first].
+  // Applies the gates of units [first, first + n) of all samples, given W_hh h. Its element for gate k of unit u of a
+  // sample is sums[sample * sample_step + k * gate_step + u - first].
   void apply_gates(const Step& s, const C* sums, std::int64_t sample_step, std::int64_t gate_step, const C* bias,
                    std::int64_t first, std::int64_t n) const {
     const C* bias_h = bias + gates * hidden;
@@ -302,12 +303,12 @@ struct Forward : Layer<F, T> {
       one_step(step(0), w, bias.data());
     else
       all_steps(step, w, bias.data());
-    if (y.size(0) > steps) {  // the last c
+    if (y.size(0) > steps) {  // copies the last c
       store_run(y.data, y.dtype, steps * state, 1, all_kept.as<const C>() + this->time(steps - 1) * kept_step, state);
     }
   }
 
-  // As when a model writes: packing would cost more than the product.
+  // For single steps, as in autoregressive generation: packing would cost more than the product.
   void one_step(const Step& s, const View& w, const C* bias) const {
     if constexpr (sizeof(T) <= 4) {
       const std::int64_t rows = gates * hidden;
@@ -324,7 +325,7 @@ struct Forward : Layer<F, T> {
   void all_steps(const StepOf& step, const View& w, const C* bias) const {
     constexpr std::int64_t panels = divide_up(columns, Product::panel);
     const std::int64_t blocks = divide_up(hidden, units), block = panels * Product::panel_size(hidden);
-    // Both halves of few states go through the weights together.
+    // For few states both bf16 parts are multiplied with the weights together.
     const bool together = split && batch <= gemm_tile::max_rows / 2;
     const std::int64_t rows = together ? 2 * batch : batch, one = batch * Product::panel;
     const std::int64_t sums_size = rows * panels * Product::panel, grain = this->pieces(columns, hidden);
@@ -362,14 +363,14 @@ struct Backward : Layer<F, T> {
   using C = Compute<T>;
   using Operand = typename Product::Operand;
   using Base::gates, Base::steps, Base::batch, Base::hidden;
-  static constexpr std::int64_t units = Product::panel;  // of a block
+  static constexpr std::int64_t units = Product::panel;  // per block
 
   void run(const View& d_x, const View& d_h, const View& d_h0, const View& d_c0, const View& g, const View& y,
            const View& all_gates, const View& all_kept, const View& h0, const View& c0, const View& w) const {
     const std::int64_t rows = gates * hidden, blocks = divide_up(hidden, units), state = this->state();
     const std::int64_t grain = this->pieces(units, rows), row_step = Product::row(rows);
     const std::int64_t block = Product::panel_size(rows);
-    // W_hh [gates * hidden, units of a block]; the gradients of p of two steps; what reaches the state before.
+    // W_hh [gates * hidden, units of a block]; the gradients of p of two steps; the gradient of the previous state.
     const Scratch<typename Product::Packed> packed(blocks * block);
     const Scratch<Operand> d_p(2 * batch * row_step);
     const Scratch<C> products(blocks * batch * units), past(state), d_c(state), c(state);
@@ -384,7 +385,7 @@ struct Backward : Layer<F, T> {
       for (std::int64_t b = begin; b < end; ++b)
         Product::pack_units(packed.data() + b * block, w, b * units, std::min(units, hidden - b * units));
     });
-    for (std::int64_t i = steps; i >= 0; --i) {  // step i, after the product that brings it the gradient of its h
+    for (std::int64_t i = steps; i >= 0; --i) {  // step i, after the product that completes the gradient of its h
       const std::int64_t t = i > 0 ? this->time(i - 1) : 0;
       const Operand* d_after = d_p.data() + i % 2 * batch * row_step;
       Operand* d_here = d_p.data() + (i + 1) % 2 * batch * row_step;
@@ -429,7 +430,7 @@ struct Backward : Layer<F, T> {
   }
 };
 
-// Calls f.operator()<T, Product>(): the dtypes that core/recurrence.h promises.
+// Calls f.operator()<T, Product>() for the dtypes listed in core/recurrence.h.
 template <class F>
 void visit_dtypes(Dtype dtype, F&& f) {
   if (dtype == f64) return f.template operator()<double, Exact<double>>();

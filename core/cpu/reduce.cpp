@@ -1,5 +1,5 @@
-// Sums and variances over any set of dimensions. Results are contiguous; `y` comes with x's rank and
-// size 1 where x is reduced. The walk over memory is core/cpu/reduce.h.
+// Sums and variances over any set of dimensions. Results are contiguous; `y` has x's rank, with size 1 where x is
+// reduced. Implemented by core/cpu/reduce.h.
 #include "core/cpu/reduce.h"
 
 #include <array>
@@ -55,9 +55,9 @@ void reduce_sum(const View& y, const View& x, double divisor) {
   }
 }
 
-// y = sum((x - mean)^2) / divisor, in two passes. The mean is rounded, which adds the square of what it is wrong by to
-// every square: nothing, unless the mean is over a thousand times the deviation (in f32); then the sum of the
-// deviations says what it is.
+// y = sum((x - mean)^2) / divisor, in two passes. The rounding error of the mean adds its square to every term:
+// negligible unless the mean is over a thousand times the deviation (in f32); then it is corrected by the sum of the
+// deviations.
 void reduce_var(const View& y, const View& x, double divisor) {
   visit_compute(x.dtype, [&]<class C> {
     DenseResult<C> out(y);
@@ -83,7 +83,7 @@ void reduce_var(const View& y, const View& x, double divisor) {
   });
 }
 
-// y = sqrt(sum(x^2)), of compute type and contiguous.
+// y = sqrt(sum(x^2)), in the compute dtype and contiguous.
 void reduce_norm(const View& y, const View& x) {
   visit_compute(x.dtype, [&]<class C> {
     const ReducePlan plan(y.sizes, x);
@@ -93,7 +93,7 @@ void reduce_norm(const View& y, const View& x) {
   });
 }
 
-// y = the sum of what is not NaN.
+// y = the sum of the elements that are not NaN.
 void reduce_nansum(const View& y, const View& x) {
   visit_compute(x.dtype, [&]<class C> {
     DenseResult<C> out(y);

@@ -1,11 +1,11 @@
-// The reduction all reductions are made of: y[o] = fold over the reduced elements of source, for
-// any strides. The order of folding depends on shapes only, never on strides or on threads, so a view and its copy, and
-// any number of threads, give the same bits.
+// The implementation of all reductions: y[o] = fold over the reduced elements of source, for any strides. The order of
+// folding depends on shapes only, never on strides or threads, so a view and its copy, and any number of threads, give
+// the same bits.
 //
-// Two orders. When the innermost dimension is reduced, every result folds runs of elements (tiles of
-// 512 in vector registers). When it is kept, rows are folded into each other column by column. Either order is followed
-// for one result with vectors along it, or for many results side by side with a lane for each: whichever memory lies
-// for. What lies across both is turned in blocks first.
+// There are two orders. If the innermost dimension is reduced, every result folds runs of elements (tiles of 512 in
+// vector registers). If it is kept, rows are folded into each other column by column. Either order is computed with
+// vectors along one result, or with one lane for each of many results, whichever suits the memory layout. If neither
+// does, blocks are transposed first.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- the innermost dimension is reduced ---
-// Folds n elements of memory, at most fold_tile, to one vector, in the order of fold_one_tile of core/cpu/rows.h.
+// Folds n contiguous elements, at most fold_tile, to one vector, in the order of fold_one_tile of core/cpu/rows.h.
 template <class Fold, class C, class From> Vec<C> fold_stored_vectors(std::int64_t n, const From& p) {
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
 #if defined(__AVX512BW__)
-  // The processor's maximum alone, and one test for NaN of two vectors together: the folds' own tests cost as much as
-  // the maximum. Where there is one, the tile is folded again.
+  // Only the processor's maximum, and one NaN test per two vectors: the folds' own tests cost as much as the maximum.
+  // If there is a NaN, the tile is folded again.
   if constexpr (std::is_floating_point_v<C> && (std::is_same_v<Fold, Max> || std::is_same_v<Fold, Min>)) {
     using V = Vec<C>;
     constexpr bool largest = std::is_same_v<Fold, Max>;
@@ -70,7 +70,7 @@ template <class Fold, class C, class From> C fold_stored_tile(std::int64_t n, co
   return fold_stored_lanes<Fold>(fold_stored_vectors<Fold, C>(n, p));
 }
 
-// Where the order does not count, as for extremes of integers, tiles are longer: fewer lanes to fold.
+// If the order does not matter, as for extremes of integers, tiles are longer: fewer horizontal folds.
 template <class Fold> inline constexpr std::int64_t tile_of = fold_tile;
 template <class Fold> requires Fold::in_any_order inline constexpr std::int64_t tile_of<Fold> = 8 * fold_tile;
 template <class Fold, class C, class Source>
@@ -101,22 +101,22 @@ C reduce_segment(const ReducePlan& p, const Source& source, std::int64_t base, s
   return cascade.total();
 }
 
-// Columns taken at once. Through blocks: those of a tile of all rows, or of a short reduction with more columns.
+// Columns processed at once. In blocks: those of a tile over all rows, or of a short reduction with more columns.
 inline constexpr std::int64_t largest_block = 16 * fold_tile;
 template <class Source> std::int64_t side_across(const ReducePlan& p, const Source& source) {
   if (p.column_stride == 1 && source.with_memory([](const auto&) {}))
     return p.count <= fold_tile / 8 ? fold_tile : block_side;
   return p.count <= largest_block / block_side ? block_side : 16;
 }
-// As fold_one_tile of core/cpu/rows.h, for `columns` results at once, at most fold_tile: what is a lane
-// there is a row here, so that the order of folding is the same. at(lanes, r, j): row r from column j.
-// `out` has room for whole vectors.
+// Like fold_one_tile of core/cpu/rows.h, for `columns` results at once, at most fold_tile: a lane there is a row here,
+// so that the order of folding is the same. at(lanes, r, j): row r from column j. `out` must have room for whole
+// vectors.
 template <class Fold, class C, class At>
 void fold_tile_across(std::int64_t n, std::int64_t columns, const At& at, C* out) {
   constexpr auto lanes = static_cast<std::int64_t>(Vec<C>::size);
   const Fold fold;
   const std::int64_t whole = n / (4 * lanes) * (4 * lanes), rest = n / lanes * lanes;
-  if (whole == 0) {  // all of it in registers
+  if (whole == 0) {  // entirely in registers
     for_vectors<C>(columns, [&](const auto& of, std::int64_t j) {
       Vec<C> v[lanes];
 #pragma GCC unroll 16
@@ -162,7 +162,8 @@ void fold_tile_across(std::int64_t n, std::int64_t columns, const At& at, C* out
   std::copy_n(part[0], columns, out);
 }
 #if defined(__AVX2__)
-// The lanes of as many results as there are lanes, folded together: a vector each. The first `count` are wanted.
+// Folds the lanes of several results together: one vector each, as many as there are lanes. Only the first `count`
+// exist.
 template <class Fold>
 void fold_lanes_together(transpose::Lanes (&v)[transpose::width], std::int64_t count, float* out) {
   transpose::turn_square(v);
@@ -173,7 +174,7 @@ void fold_lanes_together(transpose::Lanes (&v)[transpose::width], std::int64_t c
   }
   store_part(out, Vec<float>(v[0]), count);
 }
-// The same where each result's elements are a run of memory, fewer than four vectors: vectors along the runs.
+// The same if each result's elements are contiguous, fewer than four vectors: vectors along the runs.
 template <class Fold, class From>
 void fold_short_runs(std::int64_t n, std::int64_t columns, const From& from, std::int64_t pitch, float* out) {
   constexpr std::int64_t width = transpose::width;
@@ -193,13 +194,13 @@ void fold_short_runs(std::int64_t n, std::int64_t columns, const From& from, std
   }
 }
 #endif
-// Whether that is how the elements of the results lie.
+// Whether the results' elements are such runs.
 template <class C> bool are_short_runs(const ReducePlan& p) {
   return std::is_same_v<C, float> && p.count < 4 * static_cast<std::int64_t>(Vec<C>::size) && p.reduced.rank() == 1 &&
          p.reduced_strides[0] == 1;
 }
-// reduce_segment for `columns` results, at most block_side, or fold_tile if that is one tile; out[j * step]. `pitch`:
-// of the block that holds a tile.
+// reduce_segment for `columns` results, at most block_side, or fold_tile if that is one tile; writes out[j * step].
+// `pitch`: row stride of the block that holds a tile.
 template <class Fold, class C, class Source>
 void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t columns,
                            std::int64_t pitch, std::int64_t begin, std::int64_t end, const C* centre, C* out,
@@ -241,8 +242,8 @@ void reduce_segment_across(const ReducePlan& p, const Source& source, std::int64
   for (std::int64_t j = 0; j < columns; ++j) out[j * step] = cascade[j].total();
 }
 
-// reduce_segment where the rows of the innermost reduced dimension lie side by side in memory: the whole
-// segment is put in order first.
+// reduce_segment if adjacent rows of the innermost reduced dimension are adjacent in memory: the whole segment is first
+// reordered.
 template <class Fold, class C, class Source>
 C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t begin,
                         std::int64_t end, const C* centre, C* ordered) {
@@ -277,18 +278,18 @@ C reduce_segment_turned(const ReducePlan& p, const Source& source, std::int64_t 
 }
 
 #if defined(__AVX2__)
-// Runs of memory, of one segment each, tile by tile in the order of memory: the lanes of as many tiles as there are
-// lanes folded together. False where the source is not in memory, or there are few of them.
+// Contiguous runs of one segment each, tile by tile in memory order: the lanes of as many tiles as there are lanes are
+// folded together. False if the source is not in memory, or there are few tiles.
 template <class Fold, class Source> bool reduce_runs_together(const ReducePlan& p, const Source& source, float* out) {
   constexpr std::int64_t width = transpose::width;
   if (p.outputs < 2 * width) return false;
   return source.with_memory([&](const auto& memory) {
     const std::int64_t grain = std::max<std::int64_t>(1, grain_size / (width * p.count));
-    const std::int64_t tiles = (p.count + fold_tile - 1) / fold_tile;  // of a result
+    const std::int64_t tiles = (p.count + fold_tile - 1) / fold_tile;  // per result
     parallel_for((p.outputs + width - 1) / width, grain, [&](std::int64_t first, std::int64_t last) {
       Walker at(p.kept, p.kept_strides, first * width);
       Cascade<float, Fold> cascade;
-      std::int64_t o = first * width, begin = 0, added = 0;  // the next result, where its next tile begins
+      std::int64_t o = first * width, begin = 0, added = 0;  // the next result, start of its next tile
       for (std::int64_t left = (std::min(p.outputs, last * width) - o) * tiles; left > 0; left -= width) {
         const std::int64_t count = std::min(width, left);
         transpose::Lanes v[width] = {};
@@ -313,8 +314,8 @@ template <class Fold, class Source> bool reduce_runs_together(const ReducePlan& 
   });
 }
 #endif
-// Runs of memory that are one tile each, and too long for vectors across them: one after the other, without the steps
-// that longer ones take.
+// Contiguous runs of one tile each, too long for vectors across them: one after the other, without the overhead that
+// longer ones need.
 template <class Fold, class C, class Source>
 void reduce_tiles(const ReducePlan& p, const Source& source, C* out, const C* centre) {
   parallel_for(p.outputs, std::max<std::int64_t>(1, grain_size / p.count), [&](std::int64_t first, std::int64_t last) {
@@ -343,7 +344,7 @@ void reduce_inner(const ReducePlan& p, const Source& source, C* out, const C* ce
     if (runs && reduce_runs_together<Fold>(p, source, out)) return;
   }
 #endif
-  // Side by side where memory lies so, and where runs are too short for vectors along them.
+  // Results side by side if memory is contiguous that way, or if runs are too short for vectors along them.
   const bool across = (p.column_stride == 1 && !p.reduces_runs()) || (p.count <= block_side && p.columns >= 8);
   if (!across && p.reduced.rank() == 1 && p.reduces_runs() && p.count <= fold_tile)
     return reduce_tiles<Fold>(p, source, out, centre);
@@ -379,7 +380,7 @@ void reduce_inner(const ReducePlan& p, const Source& source, C* out, const C* ce
 }
 
 // --- the innermost dimension is kept ---
-// The first row, then four rows at a time, then what is left one by one. at(lanes, r, j) as above.
+// The first row, then four rows at a time, then the rest one by one. at(lanes, r, j) as above.
 template <class Fold, class C, class At>
 void fold_group(std::int64_t rows, std::int64_t columns, const At& at, C* sum) {
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
@@ -412,8 +413,8 @@ void fold_group(std::int64_t rows, std::int64_t columns, const At& at, C* sum) {
     for_vectors<C>(columns, [&](const auto& of, std::int64_t j) { store(sum + j, fold(load(sum + j), at(of, r, j))); });
   }
 }
-// Folds rows [begin, end) of n columns, at most fold_tile (block_side where they go through blocks), into acc: groups
-// of 64 rows apart. acc has room for whole vectors.
+// Folds rows [begin, end) of n columns, at most fold_tile (block_side if they go through blocks), into acc, in groups
+// of 64 rows. acc must have room for whole vectors.
 template <class Fold, class C, class Source>
 void reduce_columns(const ReducePlan& p, const Source& source, std::int64_t base, std::int64_t n, std::int64_t begin,
                     std::int64_t end, C* acc, const C* centre) {
@@ -447,7 +448,7 @@ void reduce_outer(const ReducePlan& p, const Source& source, C* out, const C* ce
   const bool from_memory = p.column_stride == 1 && source.with_memory([](const auto&) {});
   const std::int64_t side = from_memory ? fold_tile : block_side;
   const std::int64_t tiles = (p.columns + side - 1) / side, outer = p.outputs / p.columns;
-  // Rows of one segment: from shapes alone.
+  // Rows per segment; depends on shapes alone.
   const std::int64_t segment = std::max<std::int64_t>(64, grain_size / std::min(p.outputs, fold_tile));
   const std::int64_t segments = (p.count + segment - 1) / segment;
   std::unique_ptr<C[]> partial(segments > 1 ? new C[static_cast<std::size_t>(segments * p.outputs)] : nullptr);

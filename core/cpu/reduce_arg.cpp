@@ -1,4 +1,4 @@
-// What is known by maxima and minima: where they are, and whether all elements, or any, are true.
+// argmax and argmin, and all and any, based on maxima and minima.
 #include <vector>
 
 #include "core/cpu/reduce_extrema.h"
@@ -16,7 +16,8 @@ namespace {
 
 inline constexpr std::int64_t column_tile = 128;
 
-// Where the wanted element, which is there, stands first in n elements of memory. Of NaN any will do.
+// Index of the first occurrence of the wanted value, which is present, among n contiguous elements. If it is NaN, any
+// NaN matches.
 template <class C, class T> std::int64_t find_first(const T* p, std::int64_t n, C wanted) {
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
   std::int64_t i = 0;
@@ -31,8 +32,8 @@ template <class C, class T> std::int64_t find_first(const T* p, std::int64_t n, 
   else skip([](const auto& v) { return !(v == v); });
   return i;
 }
-// The same for columns that lie side by side, whose elements are `pitch` apart: rows go from the last to the first, so
-// that the first place stays. Places are as wide as C.
+// The same for adjacent columns, whose elements are `pitch` apart: rows are visited from the last to the first, so that
+// the first index remains. Indices are as wide as C.
 template <class C, class T>
 void find_first_of_columns(const T* p, std::int64_t rows, std::int64_t pitch, std::int64_t columns, const C* wanted,
                            std::int64_t* index) {
@@ -57,7 +58,7 @@ void find_first_of_columns(const T* p, std::int64_t rows, std::int64_t pitch, st
   std::copy_n(place, columns, index);
 }
 
-// One value and the index of its first occurrence. NaN is larger and smaller than everything.
+// The extreme value and the index of its first occurrence. NaN counts as the extreme of both kinds.
 template <class C> void arg(const View& values, const View& indices, const View& x, bool largest) {
   const ReducePlan plan(indices.sizes, x);
   const Tensor extremes = Tensor::allocate(indices.sizes, dtype_of<C>);
@@ -108,7 +109,7 @@ void reduce_arg(const View& values, const View& indices, const View& x, bool lar
   with_fold_type(x.dtype, [&]<class C> { arg<C>(values, indices, x, largest); });
 }
 
-// Of booleans and of u8, whose least and largest byte say so.
+// For booleans and u8: from their smallest and largest byte.
 void reduce_truth(const View& y, const View& x, bool all) {
   (all ? reduce_min : reduce_max)(y, x);
   std::uint8_t* const to = y.as<std::uint8_t>();

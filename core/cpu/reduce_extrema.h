@@ -1,12 +1,12 @@
-// Maxima and minima, for core/cpu/reduce_max.cpp and reduce_min.cpp, which are two because folds of every dtype take
-// long to compile.
+// Maxima and minima, for core/cpu/reduce_max.cpp and reduce_min.cpp, which are separate files because the folds of all
+// dtypes take long to compile.
 #pragma once
 
 #include "core/cpu/reduce.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// Calls f.operator()<C>() with the type that extremes of dtype `t` are folded as.
+// Calls f.operator()<C>() with the type in which extremes of dtype `t` are folded.
 template <class F> void with_fold_type(Dtype t, const F& f) {
   switch (compute_dtype(t)) {
     case Dtype::f64:
@@ -18,7 +18,7 @@ template <class F> void with_fold_type(Dtype t, const F& f) {
   }
 }
 
-// Extremes of integers, which need no test for NaN.
+// Extremes of integers, without the NaN test.
 template <class Fold> struct OfIntegers {
   static constexpr bool in_any_order = true;
   template <class T> static T identity() { return Fold::template identity<T>(); }

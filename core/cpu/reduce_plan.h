@@ -1,5 +1,5 @@
-// Which of a tensor's dimensions a reduction keeps, in which order it takes their results, and
-// steps through the reduced ones.
+// Which of a tensor's dimensions a reduction keeps, the order in which it computes their results, and iteration over
+// the reduced ones.
 #pragma once
 
 #include "core/layout.h"
@@ -7,13 +7,13 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// x's dimensions, sorted into kept and reduced, with x's strides. Results are numbered row-major.
+// x's dimensions, split into kept and reduced ones, with x's strides. Results are numbered row-major.
 struct ReducePlan {
   Dims kept, kept_strides, reduced, reduced_strides;
   bool inner_reduced = false;
   std::int64_t outputs = 1, count = 1;
-  // The kept dimension whose results are taken side by side (the one that is dense in memory, else the innermost): its
-  // size, its stride in memory and among the results. `around`: the other kept dimensions.
+  // The kept dimension whose results are computed side by side (the one that is dense in memory, else the innermost):
+  // its size, its stride in memory and among the results. `around`: the other kept dimensions.
   std::int64_t columns = 1, column_stride = 0, column_step = 1;
   Dims around, around_strides, around_steps;
 
@@ -41,8 +41,8 @@ struct ReducePlan {
   }
 
   bool reduces_runs() const { return reduced_strides.empty() || reduced_strides.back() == 1; }
-  // Memory is dense along the reduced dimension around the innermost one, which is not too long:
-  // many rows of it are one segment.
+  // Memory is dense along the reduced dimension just outside the innermost one, which is not too long: many of its rows
+  // form one segment.
   bool turned() const {
     const int d = reduced.rank() - 2;
     return d >= 0 && !reduces_runs() && column_stride != 1 && reduced_strides[d] == 1 && reduced[d] >= 16 &&
@@ -50,7 +50,7 @@ struct ReducePlan {
   }
 };
 
-// Where x begins for results o * columns, ..., and the number of the first of them.
+// Offset in x for results o * columns, ..., and the number of the first of them.
 struct Columns {
   std::int64_t offset = 0, result = 0;
   Columns(const ReducePlan& p, std::int64_t o) {
@@ -61,7 +61,7 @@ struct Columns {
   }
 };
 
-// Steps through some dimensions in row-major order, a piece of the innermost one at a time.
+// Iterates over some dimensions in row-major order, one piece of the innermost one at a time.
 class Walker {
  public:
   Walker(const Dims& sizes, const Dims& strides, std::int64_t start) : sizes_(sizes), strides_(strides) {

@@ -1,5 +1,5 @@
-// Where the elements of a reduction (core/cpu/reduce.h) come from: runs along one result, or blocks
-// of several results side by side.
+// Sources of a reduction's elements (core/cpu/reduce.h): runs along one result, or blocks of several results side by
+// side.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// --- vectors of memory: as those of core/cpu/vectors.h, and integers, which are widened ---
-// Numbers are folded as their compute type, extremes of i32 as they are, which is twice as many in a vector, and those
-// of bytes, too; where they are is found among i32.
+// --- loading vectors: as in core/cpu/vectors.h, and integers, which are widened ---
+// Elements are folded in their compute type, except extremes of i32 and of bytes, which are folded as i32: twice as
+// many per vector.
 template <class T, class C>
 inline constexpr bool is_folded_as =
     std::is_same_v<Compute<T>, C> || std::is_same_v<T, C> ||
@@ -50,7 +50,7 @@ template <class C, class T> inline Vec<C> load_stored_vector(const T* p) {
 #if defined(__AVX512BW__)
 inline __mmask64 first_bytes(std::int64_t n) { return (1ull << n) - 1; }
 #endif
-// The first n elements, the others 0.
+// Loads the first n elements; the others are 0.
 template <class C, class T> inline Vec<C> load_stored_part(const T* p, std::int64_t n) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
   if constexpr (std::is_integral_v<T>) {
@@ -71,8 +71,8 @@ template <class C, class T> inline Vec<C> load_stored_part(const T* p, std::int6
     return load_wide_part(p, n);
   }
 }
-// The same, the others what is neutral for the fold, and what all lanes of a vector are folded to: integers by masks
-// and in registers where there are such instructions.
+// The same with the fold's neutral element in the other lanes, and the fold over a vector's lanes: for integers with
+// masks and in registers if there are such instructions.
 template <class Fold, class C, class T> inline Vec<C> load_stored_rest(const T* p, std::int64_t n) {
   const Vec<C> v = load_stored_part<C>(p, n);
 #if defined(__AVX512BW__)
@@ -102,7 +102,7 @@ template <class Fold, class C> inline C fold_stored_lanes(const Vec<C>& v) {
     return fold_lanes<Fold, C>(v);
 }
 
-// Memory of which not the elements are folded, but a function of them, 0 for 0, on the way into registers.
+// A source that folds a function of the stored elements (with f(0) = 0), applied after loading into registers.
 template <class T, class Map> struct Mapped {
   const T* p;
   Mapped operator+(std::int64_t i) const { return {p + i}; }
@@ -124,11 +124,11 @@ template <class C, class From> inline Vec<C> stored_vector(const PartOfVector& o
   return load_stored_part<C>(p, of.n);
 }
 
-// --- blocks: elements of several results, a row for each step of the reduction and a column for each result ---
+// --- blocks: elements of several results; one row per step of the reduction, one column per result ---
 inline constexpr std::int64_t block_side = 64;
 struct BlockPlace {
   std::int64_t offset;     // of element (0, 0)
-  std::int64_t row, rows;  // stride and number, likewise:
+  std::int64_t row, rows;  // stride and number of rows; below, of columns
   std::int64_t column, columns;
 };
 // to[r * pitch + j] = from[j * from_pitch + r] for r < rows, j < columns.
@@ -161,12 +161,12 @@ void turn(const T* from, std::int64_t from_pitch, C* to, std::int64_t pitch, std
       to[r * pitch + j] = static_cast<C>(static_cast<Compute<T>>(from[j * from_pitch + r]));
   }
 }
-// At most block_side rows and columns, of any strides.
+// At most block_side rows and columns, any strides.
 template <class C> void load_block(C* to, std::int64_t pitch, const View& x, const BlockPlace& b) {
   if (b.row != 1 || b.column == 1) {
     for (std::int64_t r = 0; r < b.rows; ++r)
       load_run(to + r * pitch, x.data, x.dtype, b.offset + r * b.row, b.column, b.columns);
-  } else if (b.column == b.rows && x.dtype != dtype_of<C>) {  // a dense piece of memory: converted at once
+  } else if (b.column == b.rows && x.dtype != dtype_of<C>) {  // a dense run of memory: converted at once
     C runs[block_side * block_side];
     load_run(runs, x.data, x.dtype, b.offset, 1, b.rows * b.columns);
     turn(runs, b.rows, to, pitch, b.rows, b.columns);
@@ -175,14 +175,14 @@ template <class C> void load_block(C* to, std::int64_t pitch, const View& x, con
   }
 }
 
-// --- sources: where the folded elements come from. `centre` belongs to the results: centre[i * step]. ---
+// --- sources of the folded elements. `centre` is per result: centre[i * step]. ---
 template <class C> struct Elements {
   View x;
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C*, int) const {
     load_run(to, x.data, x.dtype, offset, stride, n);
   }
   void load(C* to, std::int64_t pitch, const BlockPlace& b, const C*) const { load_block(to, pitch, x, b); }
-  // f(pointer to memory) where vectors can be loaded from there.
+  // f(pointer to memory) if vectors can be loaded from there.
   template <class F> bool with_memory(const F& f) const {
     bool found = false;
     visit(x.dtype, [&]<class T> {
@@ -191,8 +191,8 @@ template <class C> struct Elements {
     return found;
   }
 };
-// Functions of vectors and numbers. A square is rounded before it is folded, wherever it comes from:
-// core/cpu/reduce.cpp is compiled without fused products and sums.
+// Functions of vectors and numbers. A square is rounded before it is folded, whatever the source: core/cpu/reduce.cpp
+// is compiled without FMA contraction.
 struct Square {
   template <class V> V operator()(const V& v) const { return v * v; }
 };
@@ -219,7 +219,7 @@ template <class C, class Map> struct MappedElements {
     return found;
   }
 };
-template <class C, bool squared> struct Deviations {  // from a mean per result
+template <class C, bool squared> struct Deviations {  // from one mean per result
   View x;
   void load(C* to, std::int64_t offset, std::int64_t stride, std::int64_t n, const C* centre, int step) const {
     const C* from = to;
@@ -238,14 +238,14 @@ template <class C, bool squared> struct Deviations {  // from a mean per result
       for (std::int64_t j = 0; j < b.columns; ++j) row[j] = of(row[j] - centre[j]);
     }
   }
-  // rounded before it is folded, also where there is FMA
+  // rounded before it is folded, also with FMA
   template <class F> bool with_memory(const F&) const { return false; }
 
  private:
   static C of(C deviation) { return squared ? deviation * deviation : deviation; }
 };
 
-// The next `rows` steps of the reduction as rows of a block, whose pitch is a multiple of every vector.
+// The next `rows` steps of the reduction as rows of a block, whose pitch is a multiple of every vector width.
 template <class C, class Source>
 void load_rows(const ReducePlan& p, const Source& source, std::int64_t base, Walker& at, std::int64_t rows,
                std::int64_t columns, const C* centre, C* to, std::int64_t pitch) {
@@ -257,7 +257,7 @@ void load_rows(const ReducePlan& p, const Source& source, std::int64_t base, Wal
     r += m;
   }
 }
-// The same where vectors can be loaded from memory: only where the rows begin.
+// The same if vectors can be loaded from memory: only the offsets of the rows.
 inline void find_rows(std::int64_t base, Walker& at, std::int64_t rows, std::int64_t* offsets) {
   for (std::int64_t r = 0; r < rows;) {
     const std::int64_t m = std::min(rows - r, at.left_in_row()), from = base + at.offset(), step = at.inner_stride();
@@ -266,7 +266,7 @@ inline void find_rows(std::int64_t base, Walker& at, std::int64_t rows, std::int
     r += m;
   }
 }
-// f.operator()<w>(lanes, j) for w neighbouring vectors of columns from column j.
+// f.operator()<w>(lanes, j) for w adjacent vectors of columns starting at column j.
 template <class C, class F> void for_columns(std::int64_t columns, const F& f) {
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);
   std::int64_t j = 0;

@@ -1,7 +1,7 @@
-// Linear maps of planes (core/resample.h). A row of a result is made at once: the rows of x that it needs are summed
-// into a line that stays in the cache, then the line's elements into the result. With channels-last images the elements
-// of a line are whole pixels; of other images, several lines are turned, and a pixel is an element of each of them.
-// What only chooses elements, as a border does, is copied.
+// Separable linear maps of planes (core/resample.h). Each row of a result is computed at once: the required rows of x
+// are summed into a line that stays in cache, then the line's elements into the result. For channels-last images the
+// elements of a line are whole pixels; for other images several lines are transposed, so that a pixel is one element of
+// each. Maps that only select elements, such as padding, are copies.
 #include "core/resample.h"
 
 #include <algorithm>
@@ -41,8 +41,8 @@ bool only_chooses(const Taps& t) {
   return std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
 }
 
-// Columns that are copied together: results whose neighbours' elements are neighbours, if they are enough to make a
-// copy worth its call; the others are taken one by one.
+// Columns that are copied together: runs of results whose sources are adjacent, if long enough to be worth a copy call;
+// the others are copied one by one.
 struct Runs {
   struct Run {
     std::int64_t first, count;
@@ -62,7 +62,7 @@ struct Runs {
   }
 };
 
-// A tensor as `planes` of rows of pixels: the channels are planes of their own, or lie together in a pixel.
+// A tensor as `planes` of rows of pixels: each channel is a plane, or all channels of a pixel are adjacent.
 struct Planes {
   std::int64_t planes, pixel, height, width;
   Planes(const View& v, bool last)
@@ -102,7 +102,7 @@ void choose(Word* y, const Word* x, const Planes& to, const Planes& from, const 
   });
 }
 
-// The rows of x summed into a line, for any row of y.
+// Sums the rows of x into a line, for any row of y.
 template <class T> struct RowSums {
   using C = Compute<T>;
   const T* x;
@@ -112,7 +112,7 @@ template <class T> struct RowSums {
 
   RowSums(const T* x, const Planes& to, const Planes& from, const Taps& rows)
       : x(x), to(to), from(from), rows(rows), weights(rows.weight.begin(), rows.weight.end()) {}
-  // Row u of the result where it is one of x.
+  // Row u of x, if the result's row is a copy of it.
   const T* row(std::int64_t u) const { return x + u * from.line(); }
   template <class To> void sum(std::int64_t u, To* line) const {
     const std::int64_t plane = u / to.height, i = u % to.height, k = rows.start[static_cast<std::size_t>(i)];
@@ -121,7 +121,7 @@ template <class T> struct RowSums {
   }
 };
 
-// Pixels of enough channels for vectors over them.
+// Pixels with enough channels for vectors over them.
 template <class T> void sum_pixels(T* y, const RowSums<T>& down, const Taps& columns) {
   using C = Compute<T>;
   const Planes &to = down.to, &from = down.from;
@@ -149,7 +149,7 @@ template <class T> void sum_pixels(T* y, const RowSums<T>& down, const Taps& col
   });
 }
 
-// Narrow pixels: as many rows as a vector has elements are turned, so that it has one element of each of them.
+// Narrow pixels: as many rows as a vector has elements are transposed, so that a vector holds one element of each.
 template <class T> void sum_turned(T* y, const RowSums<T>& down, const Taps& columns) {
   using C = Compute<T>;
   constexpr auto width = static_cast<std::int64_t>(Vec<C>::size);

@@ -1,4 +1,4 @@
-// Rotary embedding (Su et al., 2021): turns pairs of numbers of each row by angles that depend on its position.
+// Rotary embedding (Su et al., 2021): rotates pairs of elements of each row by angles that depend on its position.
 #include <algorithm>
 
 #include "core/cpu/rows.h"
@@ -7,9 +7,9 @@
 #include "core/scratch.h"
 
 namespace mantissa {
-// Pairs are (i, i + D / 2), or neighbours when interleaved. `position`: the dimension of x that counts positions,
-// before the last. cosine, sine: [positions, D / 2], contiguous, in the type that x computes in. inverse: by the
-// opposite angles. y has dense rows, and any strides otherwise.
+// Pairs are (i, i + D / 2), or adjacent elements if interleaved. `position`: the dimension of x that counts positions,
+// before the last. cosine, sine: [positions, D / 2], contiguous, in x's compute dtype. inverse: by the negative angles.
+// y has dense rows, and any strides otherwise.
 MANTISSA_KERNEL(rotary, const View& y, const View& x, const View& cosine, const View& sine, int position,
                 bool interleaved, bool inverse)
 }
@@ -17,7 +17,7 @@ MANTISSA_KERNEL(rotary, const View& y, const View& x, const View& cosine, const 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 namespace {
 
-// Where row `row` (of all dimensions but the last) begins in a tensor, and its position.
+// Offsets of row `row` (over all dimensions but the last) in x and y, and its position.
 struct RowPlace { std::int64_t x = 0, y = 0, position = 0; };
 RowPlace place_of(const View& x, const View& y, std::int64_t row, int position) {
   RowPlace place;

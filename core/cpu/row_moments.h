@@ -1,4 +1,4 @@
-// Mean and variance of a row that is in the cache: for layer norm and group norm.
+// Mean and variance of a row that is in cache: for layer norm and group norm.
 #pragma once
 
 #include "core/cpu/rows.h"
@@ -7,7 +7,7 @@ namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 template <class C> struct RowMoments { C mean, variance; };
 
-// What rounding has taken from the mean, made good from the sum of the deviations: one more look at the cache.
+// Corrects the rounding error of the mean by the sum of the deviations: one more pass over the cached row.
 template <class C> [[gnu::noinline]] RowMoments<C> made_good(std::int64_t n, const C* p, RowMoments<C> m) {
   const auto deviation = [=](const auto& v) { return v - std::decay_t<decltype(v)>(m.mean); };
   const C away = fold_run<Sum>(n, deviation, p) / static_cast<C>(n);

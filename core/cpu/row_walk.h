@@ -1,5 +1,5 @@
-// Walks the rows of a collapsed loop one after the other: where each operand has the row's first element. Moving on
-// costs additions; the divisions that an index needs are done once, where a thread begins.
+// Iterates over the rows of a collapsed loop: the offset of the row's first element in each operand. Advancing takes
+// additions only; the divisions for an index are done once per thread.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class RowWalk {
       for (int k = 0; k < operands; ++k) offset_[k] += index_[d] * loop.strides[k][d];
     }
   }
-  void next(std::int64_t rows = 1) {  // of those side by side
+  void next(std::int64_t rows = 1) {  // rows must be among those of side_by_side
     for (int d = inner_ - 1; d >= 0; --d, rows = 1) {
       const bool carry = (index_[d] += rows) == loop_.sizes[d];
       for (int k = 0; k < operands_; ++k) offset_[k] += loop_.strides[k][d] * (carry ? rows - loop_.sizes[d] : rows);
@@ -27,7 +27,7 @@ class RowWalk {
       index_[d] = 0;
     }
   }
-  // Rows from here on that are equally far apart.
+  // Number of rows from here on that are equally spaced.
   std::int64_t side_by_side() const { return inner_ > 0 ? loop_.sizes[inner_ - 1] - index_[inner_ - 1] : 1; }
   std::int64_t offset(int operand) const { return offset_[operand]; }
 
@@ -37,7 +37,7 @@ class RowWalk {
   std::int64_t index_[Dims::max_rank] = {}, offset_[Loop::max_operands] = {};
 };
 
-// body(walk, column, count) for the pieces of rows that make up elements [begin, end) of the loop.
+// body(walk, column, count) for the row pieces that make up elements [begin, end) of the loop.
 template <class F> void for_row_pieces(const Loop& loop, int operands, std::int64_t begin, std::int64_t end, F&& body) {
   const std::int64_t length = loop.sizes.back();
   RowWalk walk(loop, operands, begin / length);
@@ -48,7 +48,7 @@ template <class F> void for_row_pieces(const Loop& loop, int operands, std::int6
   }
 }
 
-// The same with whole rows that are equally far apart taken together: body(walk, column, count, rows).
+// The same with equally spaced whole rows grouped: body(walk, column, count, rows).
 template <class F> void for_row_blocks(const Loop& loop, int operands, std::int64_t begin, std::int64_t end, F&& body) {
   const std::int64_t length = loop.sizes.back();
   RowWalk walk(loop, operands, begin / length);

@@ -1,7 +1,7 @@
-// What kernels over contiguous runs share: elementwise passes and reductions with explicit vectors,
-// and Rows, which shows any tensor as dense rows of a compute type.
-// Reductions have a fixed shape that depends on the length only: tiles of 512 elements in four
-// vector accumulators, tiles combined pairwise. So results do not depend on threads or alignment.
+// Shared by kernels over contiguous runs: elementwise passes and reductions with explicit vectors, and Dense, which
+// gives any tensor as dense elements of a compute type. Reductions have a fixed shape that depends on the length only:
+// tiles of 512 elements in four vector accumulators, tiles combined pairwise. So results do not depend on threads or
+// alignment.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ void copy(const View& y, const View& x);  // core/cpu/copy.cpp
 
 inline constexpr std::int64_t fold_tile = 512;
 
-// --- what is folded: works on vectors and on scalars ---
+// --- fold operations, on vectors and scalars ---
 struct Sum {
   template <class T> static T identity() { return T(0); }
   template <class T> T operator()(const T& a, const T& b) const { return a + b; }
 };
-// NaN wins in both. Written with ==, because xsimd's != is false for NaN on AVX.
+// Both propagate NaN. Written with ==, because xsimd's != is false for NaN on AVX.
 struct Max {
   template <class T> static T identity() {
     if constexpr (std::is_integral_v<T>) return std::numeric_limits<T>::min();
@@ -30,7 +30,7 @@ struct Max {
   template <class T> T operator()(T a, T b) const { return ((b > a) | !(b == b)) ? b : a; }
   template <class T, class A>
   [[gnu::always_inline]] xsimd::batch<T, A> operator()(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b) const {
-    return xsimd::select(!(b == b), b, xsimd::max(b, a));  // the processor's maximum is a where one is NaN
+    return xsimd::select(!(b == b), b, xsimd::max(b, a));  // the processor's maximum returns a if one is NaN
   }
 };
 struct Min {
@@ -45,8 +45,8 @@ struct Min {
   }
 };
 
-// Combines a stream of partial results pairwise, as a binary counter does: level i holds the result
-// of 2^i of them. The rounding error of a sum grows with log n instead of n.
+// Combines a stream of partial results pairwise, like a binary counter: level i holds the result of 2^i of them. The
+// rounding error of a sum grows with log n instead of n.
 template <class C, class Fold> class Cascade {
  public:
   void add(C v) {
@@ -71,7 +71,7 @@ template <class C, class Fold> class Cascade {
   std::uint64_t count_ = 0;
 };
 
-// The first n < Vec<C>::size elements, the others 0; and storing only n.
+// Loads the first n < Vec<C>::size elements, the others 0; and stores only n.
 template <class C> inline Vec<C> load_part(const C* p, std::int64_t n) {
   C buffer[Vec<C>::size] = {};
   for (std::int64_t j = 0; j < n; ++j) buffer[j] = p[j];
@@ -82,7 +82,7 @@ template <class C> inline void store_part(C* p, const Vec<C>& v, std::int64_t n)
   store(buffer, v);
   for (std::int64_t j = 0; j < n; ++j) p[j] = buffer[j];
 }
-// v with what is neutral for the fold in all but the first n elements.
+// v with the fold's neutral element in all but the first n lanes.
 template <class Fold, class C> inline Vec<C> keep_part(const Vec<C>& v, std::int64_t n) {
   C buffer[Vec<C>::size];
   store(buffer, v);
@@ -135,7 +135,7 @@ template <class Fold> inline Vec<double> keep_part(const Vec<double>& v, std::in
 }
 #endif
 
-// Folds the elements of a vector, halves onto halves.
+// Folds the lanes of a vector, upper half onto lower half.
 #if defined(__AVX512BW__)
 template <class Fold> inline float fold_in_registers(const Vec<float>& v) {
   const Fold fold;
@@ -175,7 +175,7 @@ template <class Fold, class C> inline C fold_lanes(const Vec<C>& v) {
   return lanes[0];
 }
 
-// Folds f(p[i], ...) over [0, n), n <= fold_tile. Names instead of an array keep the accumulators in registers.
+// Folds f(p[i], ...) over [0, n), n <= fold_tile. Named accumulators instead of an array, to keep them in registers.
 template <class Fold, class C, class F, class... P>
 inline C fold_one_tile(std::int64_t n, const F& f, const C* first, const P*... rest) {
   using V = Vec<C>;
@@ -227,8 +227,7 @@ inline View moved_to_last(View v, int dim) {
   return v;
 }
 
-// The elements of a view in row-major order: its own memory when it is dense and of type C, else a
-// converted copy.
+// The elements of a view in row-major order: its own memory if it is dense and of type C, else a converted copy.
 template <class C> class Dense {
  public:
   explicit Dense(const View& v) : data_(v.as<const C>()) {
@@ -243,7 +242,7 @@ template <class C> class Dense {
   Tensor copy_;
   const C* data_;
 };
-// The same for a result: finish() moves a converted copy to where it belongs.
+// The same for a result: finish() copies to the destination if a copy was needed.
 template <class C> class DenseResult {
  public:
   explicit DenseResult(const View& v) : view_(v), data_(v.as<C>()) {
@@ -262,7 +261,7 @@ template <class C> class DenseResult {
   C* data_;
 };
 
-// Calls f.operator()<C>() with the type that floating elements of `t` compute in.
+// Calls f.operator()<C>() with the compute type of the floating dtype `t`.
 template <class F> void visit_compute(Dtype t, F&& f) {
   if (t == f64) f.template operator()<double>();
   else f.template operator()<float>();

@@ -1,4 +1,4 @@
-// Copying and filling short runs of memory, for which a call of the C library takes longer than the bytes.
+// Copies and fills short contiguous runs, for which calling the C library takes longer than the copy itself.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,17 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// By vectors, of which the last may repeat what the one before it has moved: [0, n), n at least `width`.
+// With whole vectors, of which the last may overlap the one before it: [0, n), n at least `width`.
 template <class F> inline void move_run(std::int64_t n, std::int64_t width, const F& move) {
   for (std::int64_t i = 0; i + width < n; i += width) move(i);
   move(n - width);
 }
 
-// to and from do not overlap.
+// to and from must not overlap.
 template <class Word> inline void copy_run(Word* to, const Word* from, std::int64_t n) {
   [[maybe_unused]] constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(Word)), many = 1024 / bytes;
-  // Where lines of the cache do not begin alike, the library's function was seen to take ten times as long on Zen 4.
+  // If source and destination differ in alignment to cache lines, the library's function took up to ten times as long
+  // on Zen 4.
   [[maybe_unused]] const bool vectors =
       n <= many || (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % 64 != 0;
 #if defined(__AVX512F__)

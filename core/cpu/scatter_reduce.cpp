@@ -1,5 +1,5 @@
-// Products and extremes of what an index sends to one place. A line along the indexed dimension belongs to
-// one block and is gone through in order, so results do not depend on threads.
+// Products and extremes of the elements that an index maps to the same position. A line along the indexed dimension
+// belongs to one block and is processed in order, so results do not depend on threads.
 #include <algorithm>
 
 #include "core/cpu/rows.h"
@@ -8,7 +8,7 @@
 
 namespace mantissa {
 MANTISSA_KERNEL(check_indices, const View& index, std::int64_t size)
-// y (already x's elements, or the identity) of the compute type, contiguous, the indexed dimension last.
+// y (initialised to x's elements, or the identity) in the compute dtype, contiguous, the indexed dimension last.
 MANTISSA_KERNEL(scatter_reduce, const View& y, const View& index, const View& source, int kind)
 }
 
@@ -34,7 +34,8 @@ void scatter_reduce(const View& y, const View& index, const View& source, int ki
     parallel_for(
         index.numel() / n, std::max<std::int64_t>(1, grain_size / n), [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t line = begin; line < end; ++line) {
-            std::int64_t rest = line, to = 0;  // the line of y: an index may be smaller than y in other dimensions
+            // offset of the line of y: an index may be smaller than y in other dimensions
+            std::int64_t rest = line, to = 0;
             for (int d = last - 1; d >= 0; --d) {
               to += rest % index.sizes[d] * y.strides[d];
               rest /= index.sizes[d];

@@ -1,7 +1,6 @@
-// Vec<T>: the SIMD vector of the instruction set this file is compiled for, from xsimd, and
-// conversions between element types over runs of elements. Only files in core/cpu include this;
-// everything is inside the instruction set's namespace, because the same source is compiled three
-// times with different flags and must not share symbols.
+// Vec<T>: the SIMD vector of the instruction set this file is compiled for, from xsimd, and conversions between element
+// types over runs of elements. Only files in core/cpu include this; everything is inside the instruction set's
+// namespace, because the same source is compiled three times with different flags and must not share symbols.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 #endif
 
 #if defined(__aarch64__)
-// The library's own is that of 32-bit ARM, by steps from a guess, for which the root of infinity is NaN.
+// xsimd's own is that of 32-bit ARM, iterating from an estimate, for which the root of infinity is NaN.
 template <> inline xsimd::batch<float, xsimd::neon64> xsimd::sqrt(const batch<float, neon64>& x) noexcept {
   return vsqrtq_f32(x);
 }
@@ -38,7 +37,7 @@ template <class T> inline Vec<T> load(const T* p) { return Vec<T>::load_unaligne
 template <class T> inline void store(T* p, const Vec<T>& v) { v.store_unaligned(p); }
 
 // --- runs of elements: to[i] = from[i * stride] ---
-// Float to integer saturates, NaN gives 0, anything but 0 is true: defined for every input.
+// Float to integer saturates, NaN gives 0; to bool nonzero is true: defined for every input.
 template <class To, class From> inline To convert(From x) {
   if constexpr (std::is_same_v<To, bool>) return static_cast<bool>(x != From(0));
   else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
@@ -82,8 +81,8 @@ inline void convert_run(Half* to, const float* from, std::int64_t stride, std::i
 }
 #endif
 
-// The same with the stored type known at run time: the only place elements are converted, so that
-// kernels are instantiated for the three compute types (f32, f64, i64) and not for pairs of dtypes.
+// The same with the stored type known at run time: the only place where elements are converted, so that kernels are
+// instantiated for the three compute types (f32, f64, i64) and not for pairs of dtypes.
 template <class C>
 void load_run(C* to, const void* from, Dtype dtype, std::int64_t offset, std::int64_t stride, std::int64_t n) {
   visit(dtype, [&]<class T> { convert_run(to, static_cast<const T*>(from) + offset, stride, n); });

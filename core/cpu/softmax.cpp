@@ -1,5 +1,5 @@
-// Softmax and log_softmax along one dimension, and their gradients. Each row goes through maximum, exponentials,
-// sum and division while it is in cache. Along a dimension other than the last, the vectors run across neighbouring
+// Softmax and log_softmax along one dimension, and their gradients. For each row maximum, exponentials, sum and
+// division are computed while it is in cache. Along a dimension other than the last, vectors run across adjacent
 // columns instead (core/cpu/columns.h).
 #include <tuple>
 
@@ -47,7 +47,7 @@ template <class C, class Row, class... In> void for_rows(Row&& row, int dim, con
 }
 
 // dx = result(g, y, sum of term(g, y)) for f16 and bf16 rows, converted to f32 in registers: a buffer as in for_rows
-// would take as long as the sum. Returns false, having done nothing, if dtypes are others or mixed, or nothing is there.
+// would take as long as the sum. Returns false, having done nothing, for other or mixed dtypes or an empty tensor.
 template <class Term, class Result>
 bool backward_of_halves(const View& dx, const View& g, const View& y, int dim, const Term& term, const Result& result) {
   using V = Vec<float>;

@@ -1,6 +1,6 @@
-// Order and search along a dimension: argsort, searchsorted, and the places of nonzero elements.
-// Every line is ordered by (key, position), so equal keys keep their order and results do not depend
-// on threads. NaN counts as the largest value, as in PyTorch.
+// Sorting and searching along a dimension: argsort, searchsorted, and the indices of nonzero elements. Every line is
+// ordered by (key, position), so sorting is stable and results do not depend on threads. NaN counts as the largest
+// value, as in PyTorch.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -38,15 +38,15 @@ template <class C> bool less(C a, C b) {
   else return a < b;
 }
 
-// How many of n elements come before the first for which `before` is false; it is false for all that follow. By halves
-// and without branches, which would be a coin toss each.
+// Number of leading elements for which `before` is true, of n elements partitioned by it. Binary search without
+// branches, which would be unpredictable.
 template <class C, class Before> std::int64_t count_leading(const C* from, std::int64_t n, const Before& before) {
   const C* at = from;
   for (; n > 1; n -= n / 2) at += n / 2 & -static_cast<std::int64_t>(before(at[n / 2 - 1]));
   return at - from + (n == 1 && before(*at));
 }
 
-// The bits of a number such that they are ordered as numbers are: -0 as 0, every NaN behind infinity.
+// Maps a number to bits whose unsigned order is that of the numbers: -0 like 0, every NaN after infinity.
 inline std::uint32_t ordered_bits(float v) {
   const auto bits = std::bit_cast<std::int32_t>(v + 0.0f);
   const auto turned = static_cast<std::uint32_t>(bits ^ (bits >> 31 | std::numeric_limits<std::int32_t>::min()));
@@ -58,20 +58,20 @@ inline std::uint64_t ordered_bits(double v) {
   return v == v ? turned : ~std::uint64_t{0};
 }
 
-// What is put in order: a key and its position. Those of up to 32 bits each make one word of 64.
+// The sorted item: a key and its position. If each has at most 32 bits, both are packed into one 64-bit word.
 struct PairOfWords {
   std::uint64_t key, position;
   auto operator<=>(const PairOfWords&) const = default;
 };
 inline std::uint32_t key_of(std::uint64_t w) { return static_cast<std::uint32_t>(w >> 32); }
 inline std::uint64_t key_of(const PairOfWords& w) { return w.key; }
-inline std::uint64_t key_from(std::uint64_t w, int bit) { return w >> (32 + bit); }  // without its last bits
+inline std::uint64_t key_from(std::uint64_t w, int bit) { return w >> (32 + bit); }  // drops the last `bit` bits
 inline std::uint64_t key_from(const PairOfWords& w, int bit) { return w.key >> bit; }
 inline std::int64_t position_of(std::uint64_t w) { return static_cast<std::uint32_t>(w); }
 inline std::int64_t position_of(const PairOfWords& w) { return static_cast<std::int64_t>(w.position); }
 
-// Calls f(word) with a function from positions of a line to words whose order is that of (key, position), and the
-// number of bits that keys have.
+// Calls f(word, bits) with a function from positions of a line to words ordered by (key, position), and the number of
+// bits of the keys.
 constexpr std::int64_t most_of_words = std::int64_t{1} << 32;  // positions
 template <class C, class F> void with_words(const C* key, std::int64_t n, bool descending, const F& f) {
   const auto of_32 = [&](const auto& bits, int width) {
@@ -104,7 +104,7 @@ template <class C, class F> void with_words(const C* key, std::int64_t n, bool d
   }
 }
 
-// Long lines are worked on in blocks by all threads; their number depends on the length alone.
+// Long lines are processed in blocks by all threads; the number of blocks depends on the length alone.
 struct Blocks {
   std::int64_t n, count, size;
   explicit Blocks(std::int64_t n)
@@ -117,8 +117,8 @@ struct Blocks {
   }
 };
 
-// Puts n words in order by the digits of their keys, the last one first; a stable pass keeps positions in order.
-// `other` has the same room. Returns where they are then.
+// Radix sort of n words by the digits of their keys, the last one first; stable passes keep positions in order. `other`
+// is a buffer of the same size. Returns the one that holds the result.
 template <int bits, class Word> Word* sort_by_digits(Word* words, Word* other, std::int64_t n) {
   constexpr int digits = (8 * static_cast<int>(sizeof(key_of(Word{}))) + bits - 1) / bits;
   constexpr std::size_t values = std::size_t{1} << bits;
@@ -155,10 +155,10 @@ template <int bits, class Word> Word* sort_by_digits(Word* words, Word* other, s
   return words;
 }
 
-// Lines of keys put in order, with memory that serves one line after the other.
+// Sorts lines of keys, reusing its memory from line to line.
 template <class C> class Orderer {
  public:
-  // The positions of the first `count` of n keys in the wanted order.
+  // The positions of the first `count` of n keys in the requested order.
   void order(std::int64_t* out, const C* key, std::int64_t n, std::int64_t count, bool descending) {
     with_words(key, n, descending, [&](const auto& word, int) {
       const auto* const words = ordered(word, n, count);
@@ -167,8 +167,8 @@ template <class C> class Orderer {
       });
     });
   }
-  // The position of the one that has `place` in the order. Of a long line only those are put in order that share their
-  // first digit with it.
+  // The position of the key with index `place` in the sorted order. Of a long line, only the keys with the same first
+  // digit are sorted.
   std::int64_t at(const C* key, std::int64_t n, std::int64_t place) {
     std::int64_t found = 0;
     with_words(key, n, false, [&](const auto& word, int width) {
@@ -184,7 +184,7 @@ template <class C> class Orderer {
           return static_cast<std::size_t>(key_of(word(i)) >> shift);
         };
         const Blocks blocks(n);
-        std::vector<std::array<std::uint32_t, std::size_t{1} << digit_bits>> counts(  // of zeros
+        std::vector<std::array<std::uint32_t, std::size_t{1} << digit_bits>> counts(  // zero-initialised
             static_cast<std::size_t>(blocks.count));
         blocks.each([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
           auto& of = counts[static_cast<std::size_t>(b)];
@@ -213,13 +213,13 @@ template <class C> class Orderer {
 
  private:
   static constexpr std::int64_t radix_from = 256, select_from = 512, long_from = 8192;
-  // Memory for n words, whose elements are anything.
+  // Uninitialised memory for n words.
   template <class Word> static Word* room(Tensor& memory, std::int64_t n) {
     const std::int64_t size = n * static_cast<std::int64_t>(sizeof(Word) / sizeof(std::int64_t));
     if (!memory.defined() || memory.numel() < size) memory = Tensor::allocate({size}, i64);
     return static_cast<Word*>(memory.raw_data());
   }
-  // The first `count` of n words in order.
+  // The first `count` of n words in sorted order.
   template <class WordAt> const auto* ordered(const WordAt& word, std::int64_t n, std::int64_t count) {
     using Word = decltype(word(0));
     if (count <= n / 8) {  // a heap of the first ones so far
@@ -240,7 +240,7 @@ template <class C> class Orderer {
     parallel_for(n, grain_size, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) words[i] = word(i);
     });
-    if (count >= n / 4 && n >= long_from && n < most_of_words)  // three passes at most of 32 bits, four else
+    if (count >= n / 4 && n >= long_from && n < most_of_words)  // at most three passes for 32 bits, else four
       return static_cast<const Word*>(sort_by_digits<11>(words, room<Word>(other_, n), n));
     if (count >= n / 4 && n >= radix_from && n < most_of_words)
       return static_cast<const Word*>(sort_by_digits<8>(words, room<Word>(other_, n), n));
@@ -254,7 +254,7 @@ template <class C> class Orderer {
 
 }  // namespace
 
-// The result may be shorter than x along dim: then it holds the first of the order.
+// The result may be shorter than x along dim: then it holds the first positions.
 void argsort(const View& index, const View& x, int dim, bool descending) {
   if (index.numel() == 0) return;
   visit_key(x.dtype, [&]<class C> {
@@ -270,7 +270,8 @@ void argsort(const View& index, const View& x, int dim, bool descending) {
     out.finish();
   });
 }
-// index has size 1 along dim: what has `place` in the order of each line. nan_wins: the first NaN where there is one.
+// index has size 1 along dim: the position of the element with sorted index `place` in each line. nan_wins: the first
+// NaN if there is one.
 void argsort_place(const View& index, const View& x, int dim, std::int64_t place, bool nan_wins) {
   if (index.numel() == 0) return;
   visit_key(x.dtype, [&]<class C> {
@@ -310,10 +311,10 @@ void searchsorted(const View& index, const View& sorted, const View& values, boo
   });
 }
 
-// index [count, rank of x], in row-major order; `count` is that of x's nonzero elements. Blocks of x are counted first,
-// so that each knows where its places go.
+// index [count, rank of x], in row-major order; `count` is the number of x's nonzero elements. Blocks of x are counted
+// first, so that each knows where to write its indices.
 void nonzero(const View& index, const View& x) {
-  if (index.numel() == 0) return;  // also where x has no dimensions
+  if (index.numel() == 0) return;  // also if x has no dimensions
   const std::int64_t n = x.numel(), last = x.dim() - 1, length = x.sizes.back();
   constexpr std::int64_t block = grain_size, most = 512;
   std::vector<std::int64_t> first(static_cast<std::size_t>((n + block - 1) / block));
@@ -335,13 +336,13 @@ void nonzero(const View& index, const View& x) {
     for (std::int64_t& count : first) before += std::exchange(count, before);
     for_blocks([&](std::int64_t start, std::int64_t begin, std::int64_t end) {
       std::int64_t* out = index.as<std::int64_t>() + start * (last + 1);
-      std::int64_t columns[most], at[Dims::max_rank];  // at: where a piece of a row begins
+      std::int64_t columns[most], at[Dims::max_rank];  // at: start of a piece of a row
       for (std::int64_t d = last, rest = begin; d >= 0; rest /= x.sizes[static_cast<int>(d--)])
         at[d] = rest % x.sizes[static_cast<int>(d)];
       for (std::int64_t i = begin, count; i < end; i += count) {
         count = std::min({most, end - i, length - at[last]});
         std::int64_t found = 0;
-        for (std::int64_t j = 0; j < count; ++j) columns[found] = j, found += is(i + j);  // without a branch
+        for (std::int64_t j = 0; j < count; ++j) columns[found] = j, found += is(i + j);  // branch-free
         for (std::int64_t k = 0; k < found; ++k, out += last + 1) {
           std::copy_n(at, last, out);
           out[last] = at[last] + columns[k];

@@ -1,4 +1,4 @@
-// Special functions: of one number in vectors of f64, of two one element at a time.
+// Special functions: unary ones in vectors of f64, binary ones one element at a time.
 #include "core/special_functions.h"
 
 #include "core/cpu/vectors.h"
@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 
 namespace mantissa {
-// y of x's sizes; any strides. which: special::Unary.
+// y has x's sizes; any strides. which: special::Unary.
 MANTISSA_KERNEL(special_unary, const View& y, const View& x, int which)
 // a and b broadcast. which: special::Binary.
 MANTISSA_KERNEL(special_binary, const View& y, const View& a, const View& b, int which)

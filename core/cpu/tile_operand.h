@@ -1,4 +1,4 @@
-// How elementwise kernels reach their operands: tile by tile, as contiguous elements of the type they compute in.
+// How elementwise kernels read their operands: tile by tile, as contiguous elements of the compute type.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-inline constexpr std::int64_t tile = 512;  // elements; operands of one tile stay in the first-level cache
+inline constexpr std::int64_t tile = 512;  // elements; operands of one tile stay in the L1 cache
 
-// Elements [begin, begin + n) of a loop, in which an operand of words lies as `sizes` and `strides` say, next to each
-// other. For short rows: a row costs as little as it has elements. Writes up to a vector beyond to + n.
+// Gathers elements [begin, begin + n) of a loop, in which an operand of words has `sizes` and `strides`, to contiguous
+// memory. For short rows: the cost of a row is proportional to its length. Writes up to a vector beyond to + n.
 template <class Word>
 void gather_words(Word* to, const Word* base, const Dims& sizes, const Dims& strides, std::int64_t begin,
                   std::int64_t n) {
@@ -38,10 +38,10 @@ void gather_words(Word* to, const Word* base, const Dims& sizes, const Dims& str
     const Word* from = base + offset;
     if (column != 0 || rows == 0) {
       some(from, std::min<std::int64_t>(length - column, end - to));
-    } else if (step == 0) {  // whole vectors, of which the next row overwrites what is too much
+    } else if (step == 0) {  // whole vectors; the next row overwrites the excess
       for (std::int64_t r = 0; r < rows; ++r, from += row_step, to += length)
         for (std::int64_t i = 0; i < length; i += width) store(to + i, Vec<Word>(*from));
-    } else if (row_step == 0 && length <= width) {  // one row, again and again
+    } else if (row_step == 0 && length <= width) {  // one row, repeated
       Word same[width] = {};
       for (std::int64_t i = 0; i < length; ++i) same[i] = from[i * step];
       for (std::int64_t r = 0; r < rows; ++r, to += length) store(to, load(same));
@@ -56,18 +56,18 @@ void gather_words(Word* to, const Word* base, const Dims& sizes, const Dims& str
   }
 }
 
-// How operand elements [begin, begin + n) of the collapsed loop reach a contiguous tile.
+// How operand elements [begin, begin + n) of the collapsed loop are brought into a contiguous tile.
 template <class C> struct Operand {
   const View* view = nullptr;
   Loop loop;              // this operand's dimensions, in the loop's order
-  bool direct = false;    // contiguous and of compute type: no copy at all
-  bool constant = false;  // one element for all
-  static constexpr std::int64_t beyond = 64 / static_cast<std::int64_t>(sizeof(C));  // gather_words writes so far
+  bool direct = false;    // contiguous and of the compute type: not copied
+  bool constant = false;  // one element for the whole loop
+  static constexpr std::int64_t beyond = 64 / static_cast<std::int64_t>(sizeof(C));  // gather_words may write this far
   C buffer[tile + beyond];
 
-  Operand() {}  // leaves the buffer as it is
+  Operand() {}  // leaves the buffer uninitialised
 
-  // Of a loop over `sizes`, in which the operand has `strides`. The view must outlive it.
+  // For a loop over `sizes`, in which the operand has `strides`. The view must outlive it.
   void init(const View& v, const Dims& sizes, const Dims& strides) {
     view = &v;
     const Dims* list[] = {&strides};

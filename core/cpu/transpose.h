@@ -1,6 +1,6 @@
-// Four columns of a matrix with as many rows as a vector has elements, to four vectors and back: squares of 4 x 4 are
-// turned within 128-bit lanes, so only loads and stores cross lanes. Of a matrix of 16-bit elements, a column is a
-// word of two.
+// Four columns of a matrix with as many rows as a vector has elements, to four vectors and back: 4 x 4 squares are
+// transposed within 128-bit lanes, so only loads and stores cross lanes. For 16-bit elements, a column is a word of two
+// elements.
 #pragma once
 
 #include <cstdint>

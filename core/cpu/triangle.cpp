@@ -1,4 +1,4 @@
-// What stands on one side of a diagonal, zeros on the other.
+// tril and triu: keeps one side of a diagonal, zeros on the other.
 #include <algorithm>
 
 #include "core/cpu/runs.h"

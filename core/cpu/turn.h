@@ -1,4 +1,4 @@
-// Squares of a matrix of words turned in registers, for copies between layouts: whole vectors are read and written.
+// Transposes squares of words in registers, for copies between layouts, with whole-vector loads and stores.
 #pragma once
 
 #include "core/cpu/transpose.h"
@@ -6,7 +6,7 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA::transpose {
 
 #if defined(__AVX2__)
-// to[j * to_row + i] = from[i * from_row + j] for j < width and i < run<Word>, whole vectors read and written.
+// to[j * to_row + i] = from[i * from_row + j] for j < width and i < run<Word>; loads and stores whole vectors.
 template <class Word> inline constexpr std::int64_t run = width * 4 / static_cast<std::int64_t>(sizeof(Word));
 inline void turn_block(const std::uint32_t* from, std::int64_t from_row, std::uint32_t* to, std::int64_t to_row) {
   Lanes v[width];

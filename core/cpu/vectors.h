@@ -1,6 +1,6 @@
-// Vectors of the compute type straight from and to memory of any floating type: halves are widened on the way in and
-// rounded to nearest even on the way out, in registers. For kernels that read each element once; those that read
-// tiles several times convert them first (load_run in core/cpu/simd.h).
+// Vectors of the compute type loaded from and stored to memory of any floating type: f16 and bf16 are widened on load
+// and rounded to nearest even on store, in registers. For kernels that read each element once; those that read tiles
+// several times convert them first (load_run in core/cpu/simd.h).
 #pragma once
 
 #include "core/cpu/rows.h"
@@ -70,7 +70,7 @@ template <class T> inline void store_rounded(T* p, const Vec<float>& v) {
 }
 #endif
 
-// The first n elements only, n below the width of a vector; the others are 0.
+// Only the first n elements, n below the vector width; the others are 0.
 inline Vec<float> load_wide_part(const float* p, std::int64_t n) { return load_part(p, n); }
 inline Vec<double> load_wide_part(const double* p, std::int64_t n) { return load_part(p, n); }
 inline void store_rounded_part(float* p, const Vec<float>& v, std::int64_t n) { store_part(p, v, n); }
@@ -101,7 +101,7 @@ template <class T> inline void store_rounded_part(T* p, const Vec<float>& v, std
 }
 #endif
 
-// What loops over vectors pass to their bodies: the same body then serves whole vectors and the part at the end.
+// Passed by loops over vectors to their bodies: the same body serves whole vectors and the partial one at the end.
 struct WholeVector {
   template <class T> auto load(const T* p) const { return load_wide(p); }
   template <class T> void store(T* p, const Vec<Compute<T>>& v) const { store_rounded(p, v); }
@@ -111,7 +111,7 @@ struct PartOfVector {
   std::int64_t n;
   template <class T> auto load(const T* p) const { return load_wide_part(p, n); }
   template <class T> void store(T* p, const Vec<Compute<T>>& v) const { store_rounded_part(p, v, n); }
-  // 0 behind the end
+  // 0 beyond the end
   template <class C, class A> auto kept(const xsimd::batch<C, A>& v) const { return keep_part<Sum>(v, n); }
 };
 

@@ -1,5 +1,4 @@
-// Loops over vectors several of which keep their results in registers side by side, so that none waits for the one
-// before it.
+// Vector loops unrolled over several vectors with independent results in registers, to hide latency.
 #pragma once
 
 #include "core/cpu/vectors.h"

@@ -1,12 +1,12 @@
-// Rows of a tensor as runs of the compute type, one at a time: where they lie, or, of halves, widened into a buffer
-// that stays in the cache. So a kernel that looks at a row several times reads memory once, and allocates no tensor.
+// Rows of a tensor as runs of the compute type, one at a time: in place, or, for f16 and bf16, widened into a buffer
+// that stays in cache. So a kernel that reads a row several times reads memory once, and allocates no tensor.
 #pragma once
 
 #include "core/cpu/vectors.h"
 
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
-// n elements widened into `to`, which has the type that they compute in.
+// Widens n elements to `to`, which has their compute type.
 template <class C> void widen_run(C* to, const void* data, Dtype dtype, std::int64_t start, std::int64_t n) {
   if constexpr (std::is_integral_v<C>) return load_run(to, data, dtype, start, 1, n);
   visit_floating(dtype, [&]<class T> {
@@ -28,7 +28,7 @@ template <class C> class WideRows {
     copy(copy_.view(), v);
     data_ = copy_.raw_data();
   }
-  // Elements [start, start + n), with room for n in `buffer`.
+  // Elements [start, start + n); `buffer` must have room for n.
   const C* at(std::int64_t start, std::int64_t n, C* buffer) const {
     if (dtype_ == dtype_of<C>) return static_cast<const C*>(data_) + start;
     widen_run(buffer, data_, dtype_, start, n);
@@ -41,8 +41,8 @@ template <class C> class WideRows {
   Dtype dtype_;
 };
 
-// The same for a result: write to at(start, buffer), then say put(start, n, the same buffer). finish() moves a copy to
-// where it belongs.
+// The same for a result: write to at(start, buffer), then call put(start, n, the same buffer). finish() copies to the
+// destination if a copy was needed.
 template <class C> class WideResultRows {
  public:
   explicit WideResultRows(const View& v) : view_(v), data_(v.data) {
@@ -64,7 +64,7 @@ template <class C> class WideResultRows {
       }
     });
   }
-  // The same, and then leaves in the buffer what the rounding has made of it.
+  // The same; then the buffer holds the rounded values.
   void put_rounded(std::int64_t start, std::int64_t n, C* buffer) const {
     if (view_.dtype == dtype_of<C>) return;
     put(start, n, buffer);

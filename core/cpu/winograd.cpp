@@ -1,14 +1,14 @@
-// Winograd convolutions: transform tiles of images, multiply matrices for each of 36 positions, transform back.
-// One idea decides the order of loops: between the transforms everything should stay in a core's own cache.
+// Winograd convolutions: transform image tiles, multiply matrices for each of 36 positions, transform back. The loop
+// order is chosen so that everything between the transforms stays in a core's own cache.
 //   - By tiles: all weights are transformed first, then each piece of work takes a block of tiles through all three
 //     steps. For few channels, where the transformed weights are small.
 //   - By panels: all tiles (of a large group) are transformed first, then each piece takes a panel of output channels:
 //     it transforms their weights as it goes, multiplies, and transforms back. For many channels and small images,
 //     where the transformed weights would be four times the weights and not fit any cache.
-//   - The gradient of the weights sums over tiles. By tiles (few channels): each piece transforms tiles of both images
-//     and adds their products to sums of its own, which are added up in the end. By blocks (many channels): all tiles
-//     are transformed, then each piece takes a block of the weights with all its positions.
-// Pieces are cut by shape and sums are added in the order of tiles: the bits do not depend on threads.
+//   - The weight gradient sums over tiles. By tiles (few channels): each piece transforms tiles of both images and adds
+//     their products to its own sums, which are added up at the end. By blocks (many channels): all tiles are
+//     transformed, then each piece takes a block of the weights with all its positions.
+// Work is partitioned by shape and sums are added in the order of tiles: the bits do not depend on threads.
 #include "core/winograd.h"
 
 #include <algorithm>
@@ -26,16 +26,16 @@ using namespace winograd_transform;
 using gemm_tile::max_columns, gemm_tile::max_rows;
 
 constexpr std::int64_t kib = 1024;
-constexpr std::int64_t own_cache = 1024 * kib;         // of a core
-constexpr std::int64_t weights_by_tiles = 4096 * kib;  // transformed weights that every block of tiles reads anew
-constexpr std::int64_t group_bytes = 4096 * kib;       // transformed tiles of one piece of the weights' gradient
-// Pieces of it, and tiles that are worth one: each costs a sum as large as the transformed weights.
+constexpr std::int64_t own_cache = 1024 * kib;         // per core
+constexpr std::int64_t weights_by_tiles = 4096 * kib;  // transformed weights, reread by every block of tiles
+constexpr std::int64_t group_bytes = 4096 * kib;       // transformed tiles per piece of the weight gradient
+// Number of pieces of it, and tiles worth a piece: each costs a sum as large as the transformed weights.
 constexpr std::int64_t most_sums = 16, least_tiles = 128, sum_bytes = 32 * 1024 * kib;
 constexpr std::int64_t most_pieces = 32;
 
 std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 std::int64_t whole_vectors(std::int64_t n) { return divide_up(n, width) * width; }
-// Rows 4 KiB apart would compete for the same lines of a cache.
+// Rows 4 KiB apart would map to the same cache sets.
 std::int64_t row_of(std::int64_t channels) {
   return whole_vectors(channels) + (whole_vectors(channels) % 256 == 0 ? 16 : 0);
 }
@@ -63,9 +63,9 @@ struct Block : Scratch {
         at{data(), position_of(tiles, row_of(channels)), row_of(channels)} {}
 };
 
-// Calls for `columns` of the next position's matrix, some rows before each tile of the product with this one's: another
-// core may have written them, and the host may have put the two virtual cores where they share no cache (measured:
-// 37 instead of 75 GB/s from one to the other; small images became 1.1 times as fast by this).
+// Prefetches `columns` of the next position's matrix, some rows before each tile of the product with the current one:
+// another core may have written them, and in a virtual machine the two virtual cores may share no cache (measured: 37
+// instead of 75 GB/s between them; small images became 1.1 times as fast with this).
 struct Ahead {
   const float* data;
   std::int64_t rows, row, columns;
@@ -78,7 +78,7 @@ struct Ahead {
 Ahead ahead(const Positions& x, std::int64_t position, std::int64_t rows, std::int64_t column, std::int64_t columns) {
   return {x.data + (position + 1) * x.position + column, position + 1 < positions ? rows : 0, x.row, columns};
 }
-// Pixels outside of an image read `channels` zeros, or are written to a place that nobody reads.
+// Pixels outside an image read `channels` zeros, and are written to a dummy location.
 template <class T>
 struct Outside : Scratch {
   explicit Outside(std::int64_t channels) : Scratch(whole_vectors(channels)) {
@@ -87,14 +87,14 @@ struct Outside : Scratch {
   T* get() const { return as<T>(); }
 };
 
-// y = x correlated with w + bias. Images around x are padded with zeros.
+// y = x correlated with w, plus bias. Images x are zero-padded.
 template <class T>
 struct Correlation {
   Images<T> x, y;
   Weights w;
   std::int64_t padding[2];
   Tiles tiles;
-  Scratch bias;  // whole panels
+  Scratch bias;  // padded to whole panels
 
   Correlation(const View& to, const View& from, const Weights& weights, const View& add, const std::int64_t (&pad)[2],
               std::int64_t batch)
@@ -127,7 +127,7 @@ struct Correlation {
                                      weights.data() + p * panel + d * max_columns, position);
                    }
                  });
-    // Half of the cache for the tiles, half for the weights on their way through it.
+    // Half of the cache for the tiles, half for the weights streaming through it.
     const std::int64_t tile_bytes = positions * (row_of(w.depth) + row_of(w.lanes)) * 4;
     const std::int64_t fitting = std::clamp<std::int64_t>(own_cache / 2 / tile_bytes / max_rows, 1, 4) * max_rows;
     const std::int64_t step = std::min(fitting, divide_up(tiles.count, 8)), blocks = divide_up(tiles.count, step);
@@ -214,7 +214,7 @@ struct WeightGradient {
     read_tiles<4, GradientLine>(g, tiles, first, first + n, 0, 0, none, out);
   }
 
-  // Each piece sums over tiles of its own, so that no core reads what another has transformed.
+  // Each piece sums over its own tiles, so that no core reads tiles transformed by another.
   void by_tiles() const {
     const std::int64_t row = row_of(w.lanes), position = position_of(w.depth, row), all = positions * position;
     const std::int64_t most_here = std::min(most_sums, sum_bytes / (4 * all));
@@ -256,7 +256,7 @@ struct WeightGradient {
                  });
   }
 
-  // A panel of output channels by some input channels, at all positions, whose sums stay in the cache.
+  // A panel of output channels by some input channels, at all positions, whose sums stay in cache.
   void by_blocks() const {
     const std::int64_t n = tiles.count;
     const Block in(n, w.depth), out(n, w.lanes);

@@ -1,4 +1,4 @@
-// Weights [out, in, 3, 3] of any strides and floating dtype, through the transforms of F(4x4, 3x3) and back.
+// Transforms of weights [out, in, 3, 3] of any strides and floating dtype for F(4x4, 3x3), and back.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace mantissa::cpu_backend::MANTISSA_ISA::winograd_transform {
 
-// The weights as a matrix of 3 x 3 taps: a product sums over `depth` and has a vector over `lane`. The gradient of
-// the input sums over output channels and sees the taps turned around.
+// The weights as a matrix of 3 x 3 taps: a product sums over `depth` and is vectorised over `lane`. The input gradient
+// sums over output channels and uses the taps rotated by 180 degrees.
 struct Weights {
   View view;
   std::int64_t depth, lanes, depth_stride, lane_stride, row, column;
@@ -26,13 +26,13 @@ struct Weights {
         row(w.strides[2]),
         column(w.strides[3]),
         turned(transposed) {}
-  bool has_runs() const { return row == 3 && column == 1; }  // the nine taps lie side by side
+  bool has_runs() const { return row == 3 && column == 1; }  // the nine taps are contiguous
 };
 
-inline constexpr std::int64_t depth_step = 16;  // as many are moved at once: whole lines of memory
+inline constexpr std::int64_t depth_step = 16;  // processed at once: whole cache lines
 inline constexpr std::int64_t most_taps = depth_step * 9;
 
-// Eight neighbours of each lane: to[t * width + l] = from[l * row + t], and back. Two halves are turned
+// Eight adjacent elements per lane: to[t * width + l] = from[l * row + t], and back. Two 16-bit elements are transposed
 // as one word.
 #if defined(__AVX2__)
 using Words = xsimd::batch<std::uint32_t, V::arch_type>;
@@ -71,7 +71,7 @@ inline void store_eight(const float* from, BFloat16* to, std::int64_t row) {
   for (std::int64_t i = 0; i < 8 * width; ++i) to[i % width * row + i / width] = static_cast<BFloat16>(from[i]);
 }
 #endif
-// The same of n >= 8 neighbours: the last eight may overlap those before.
+// The same for n >= 8 adjacent elements: the last eight may overlap those before.
 inline void load_eights(const BFloat16* from, std::int64_t row, std::int64_t n, float* to) {
   for (std::int64_t t = 0; t < n; t += 8) {
     const std::int64_t at = std::min(t, n - 8);
@@ -85,7 +85,7 @@ inline void store_eights(const float* from, BFloat16* to, std::int64_t row, std:
   }
 }
 
-// taps[(i * 9 + tap) * width + l] = the tap of depth d + i and lane + l; lanes that do not exist become zero.
+// taps[(i * 9 + tap) * width + l] = the tap of depth d + i and lane + l; zero for lanes that do not exist.
 template <class T>
 void load_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_t lane, std::int64_t lanes,
                float* taps) {
@@ -101,7 +101,7 @@ void load_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_t
     }
     return;
   }
-  // Runs of contiguous taps: of all depths at once where they follow each other.
+  // Runs of contiguous taps: over all depths at once if these are contiguous.
   const std::int64_t joined = w.depth_stride == 9 ? step : 1, run = joined * 9;
   alignas(64) float wide[width * most_taps];
   for (std::int64_t i = 0; i < step; i += joined) {
@@ -128,7 +128,7 @@ void load_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_t
   }
 }
 
-// The reverse, for weights that are not turned; writes existing lanes only.
+// The reverse, for weights that are not rotated; writes existing lanes only.
 template <class T>
 void store_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_t lane, std::int64_t lanes,
                 const float* taps) {
@@ -162,7 +162,7 @@ void store_taps(const Weights& w, std::int64_t d, std::int64_t step, std::int64_
   }
 }
 
-// Calls f<T> for the dtypes that weights may have.
+// Calls f<T> for the supported weight dtypes.
 template <class F>
 void with_dtype(const Weights& w, F&& f) {
   switch (w.view.dtype) {
@@ -175,8 +175,8 @@ void with_dtype(const Weights& w, F&& f) {
   }
 }
 
-// G g G^T of depths [begin, end) and the lanes of one panel of gemm_tile::max_columns, from `lane` on:
-// to[p * position + (d - begin) * max_columns + (l - lane)]. Lanes that do not exist become zero.
+// G g G^T of depths [begin, end) and the lanes of one panel of gemm_tile::max_columns, starting at `lane`: to[p *
+// position + (d - begin) * max_columns + (l - lane)]. Zero for lanes that do not exist.
 inline void transform_panel(const Weights& w, std::int64_t begin, std::int64_t end, std::int64_t lane, float* to,
                             std::int64_t position) {
   alignas(64) float taps[most_taps * width];
@@ -197,8 +197,8 @@ inline void transform_panel(const Weights& w, std::int64_t begin, std::int64_t e
   }
 }
 
-// G^T r G of depths [begin, end) and lanes [lane, lane + lanes), to the weights.
-// r[p * position + (d - begin) * row + (l - lane)] with whole vectors of lanes.
+// G^T r G of depths [begin, end) and lanes [lane, lane + lanes), to the weights. r[p * position + (d - begin) * row +
+// (l - lane)] with whole vectors of lanes.
 inline void untransform(const Weights& w, std::int64_t begin, std::int64_t end, std::int64_t lane, std::int64_t lanes,
                         const float* r, std::int64_t position, std::int64_t row) {
   alignas(64) float taps[most_taps * width];
