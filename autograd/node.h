@@ -75,8 +75,8 @@ class LeafNode final : public Node {
   void backward(Tensor, std::span<Tensor>, Pass) override {}
 
   // Adds to the gradient: takes `g` over if no one else holds it, else adds in place (in the leaf's dtype). With
-  // create_graph the sum is a recorded operator. Locked: backward passes of several threads may reach the same leaf (in
-  // unspecified order).
+  // create_graph the sum is a recorded operator. Locked: backward passes of several threads may reach the same leaf
+  // (in unspecified order).
   void accumulate(Tensor g, bool create_graph);
 
   // While it exists, this thread may modify `grad`: it holds the lock and has applied pending scalings. Its destructor

@@ -34,7 +34,7 @@ RunningPass::RunningPass() : around_(innermost) {
 RunningPass::~RunningPass() {
   innermost = around_;
   if (--depth > 0) return;
-  if (number != 0) {  // somebody took an interest in it
+  if (number != 0) {  // the number was requested
     number = 0;
     at_end.clear();
   }

@@ -5,8 +5,8 @@
 
 namespace mantissa {
 
-// Whether bf16 products use AMX: the processor has it, the system lets this process use its registers (Linux requires a
-// request), a trial product gave the right result, and $MANTISSA_ISA is not set.
+// Whether bf16 products use AMX: the processor has it, the system lets this process use its registers
+// (Linux requires a request), a trial product gave the right result, and $MANTISSA_ISA is not set.
 bool uses_amx();
 
 // For tests, which emulate the instructions. Must not be called while products run.

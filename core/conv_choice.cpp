@@ -224,8 +224,8 @@ Way rule(const Problem& p) {
 }
 
 // 1 x 1 kernels with a stride read every other pixel of an image, or fewer. If the last row or column is not among
-// them, the oneDNN 2.6 kernel for the weight gradient of fewer than 16 channels writes out of bounds (f32, 64 x 64
-// pixels and more). It is given only the pixels that are read, as a convolution of stride 1.
+// them, the oneDNN 2.6 kernel for the weight gradient of fewer than 16 channels writes out of bounds
+// (f32, 64 x 64 pixels and more). It is given only the pixels that are read, as a convolution of stride 1.
 bool skips_pixels(const Call& c) {
   const ConvShape& s = c.shape;
   bool yes = c.pass == ConvPass::weight_gradient && s.is_image() && s.in_channels / s.groups < 16;

@@ -1,6 +1,6 @@
 // Errors a user can cause: check(condition, parts...) throws one readable line. An operator's author states only what
-// is wrong ("dim 5 is out of range"); apply() prefixes the operator's name, its arguments, shapes and dtypes (see
-// ops/apply.h).
+// is wrong ("dim 5 is out of range"); apply() prefixes the operator's name, its arguments, shapes and dtypes
+// (see ops/apply.h).
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// Kernels of discrete Fourier transforms along the last dimension; complex views are pairs [..., n, 2], real ones [...,
-// n]. Forward: y[k] = scale * sum of x[j] exp(-2 pi i j k / n); the inverse has a plus sign.
+// Kernels of discrete Fourier transforms along the last dimension; complex views are pairs [..., n, 2], real
+// ones [..., n]. Forward: y[k] = scale * sum of x[j] exp(-2 pi i j k / n); the inverse has a plus sign.
 #pragma once
 
 #include <cmath>

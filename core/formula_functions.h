@@ -1,6 +1,6 @@
 // Functions called by the formulas of core/pointwise.h, for numbers and for SIMD vectors: the names of <cmath>, and
-// functions that vector libraries lack, or compute less accurately or more slowly than a fitted polynomial. (For
-// tensors see core/ops.h.)
+// functions that vector libraries lack, or compute less accurately or more slowly than a fitted polynomial.
+// (For tensors see core/ops.h.)
 #pragma once
 
 #include <cmath>
@@ -126,9 +126,9 @@ template <class T> MANTISSA_HD inline T signed_zero(T x, T rounded) {
   return select(rounded == T(0), x * T(0), rounded);
 }
 
-// The normal CDF for vectors of f32, cheaper than by erf. For x < 0 it is the power -16 of a polynomial, fitted on [0,
-// 6.5] such that x times the CDF is accurate to 2e-10 + a relative 2e-7. Beyond, both vanish. With rounding, x times
-// the CDF has an error of at most 5e-7 there.
+// The normal CDF for vectors of f32, cheaper than by erf. For x < 0 it is the power -16 of a polynomial, fitted
+// on [0, 6.5] such that x times the CDF is accurate to 2e-10 + a relative 2e-7. Beyond, both vanish. With rounding, x
+// times the CDF has an error of at most 5e-7 there.
 template <class T> inline constexpr bool has_vector_normal_cdf = false;
 template <Vector V> inline constexpr bool has_vector_normal_cdf<V> = sizeof(typename V::value_type) == 4;
 template <Vector V> inline V normal_cdf(const V& x) {

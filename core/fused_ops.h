@@ -17,10 +17,10 @@ namespace mantissa {
 // with its own policies, and under an Observer (amp/observe.h), the two operators run one after the other.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation);
 
-// linear(linear(x, weight1, bias1, activation), weight2, bias2), the feed-forward part of a transformer block: x [*,
-// in], weight1 [hidden, in], weight2 [out, hidden], biases optional, result [*, out]. Results and gradients are bitwise
-// those of the two calls (on a GPU, if the tuner picks the same products for both). On a GPU in f16 and bf16 the
-// gradient of the hidden layer, activation'(.) * (g @ weight2), is computed in the product's epilogue, so that g @
+// linear(linear(x, weight1, bias1, activation), weight2, bias2), the feed-forward part of a transformer block:
+// x [*, in], weight1 [hidden, in], weight2 [out, hidden], biases optional, result [*, out]. Results and gradients are
+// bitwise those of the two calls (on a GPU, if the tuner picks the same products for both). On a GPU in f16 and bf16
+// the gradient of the hidden layer, activation'(.) * (g @ weight2), is computed in the product's epilogue, so that g @
 // weight2 is never written to memory. Backward saves two tensors of the hidden layer's size, as the two calls do: the
 // input of gelu and its result, which the gradient of weight2 reads. (Recomputing the result would halve that, at the
 // price of writing it once more.)

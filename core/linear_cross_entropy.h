@@ -35,8 +35,8 @@ struct LinearCrossEntropyOptions {
 // kept until backward runs.
 //
 // The two operators run instead, materialising the logits, for Reduction::none while a gradient is recorded; for a
-// target of probabilities; for weight [C, d1, ..., in], which gives logits [N, C, d1, ...] as in PyTorch, with bias [C,
-// d1, ...] and target [N, d1, ...]; and in second derivatives (create_graph).
+// target of probabilities; for weight [C, d1, ..., in], which gives logits [N, C, d1, ...] as in PyTorch, with
+// bias [C, d1, ...] and target [N, d1, ...]; and in second derivatives (create_graph).
 //
 // Labels out of range are an error, on a GPU reported the next time the host waits. Results have the same bits for any
 // number of threads, and depend on the chunk size only by rounding.

@@ -7,8 +7,9 @@
 
 namespace mantissa {
 
-// factors [4]: what the labels weigh together (total), what all classes do, unit and rest. `narrow`: gradients of
-// logits are held in f16. Targets and weights of classes lie dense, these in the compute dtype.
+// factors [4]: total weight of the labels, total weight of the classes, unit and rest, where unit * rest = 1 / the
+// reduction's divisor. `narrow`: gradients of logits are stored in f16, scaled by unit, a power of two. Targets and
+// class weights are dense, class weights in the compute dtype.
 MANTISSA_KERNEL(linear_cross_entropy_factors, const View& factors, const View& target, const View& weight,
                 std::int64_t classes, bool narrow, const CrossEntropyOptions& options)
 // The losses of rows of logits [n, C]; with `gradient`, the logits are overwritten by their gradients times unit.

@@ -7,17 +7,18 @@
 
 namespace mantissa {
 
-// Each run of `row` elements is normalised. y is of any floating dtype. If `delta` is given (x's sizes, any floating
-// dtype), the input is sum = x + delta, rounded to the dtype of `sum`; otherwise both are absent.
+// Each run of `row` elements is normalised. y is of any floating dtype. If `delta` is given
+// (x's sizes, any floating dtype), the input is sum = x + delta, rounded to the dtype of `sum`; otherwise both are
+// absent.
 struct RowNorm {
   const View &y, &mean, &inv_std;  // mean absent: RMS norm
   const View &sum, &x, &delta, &weight, &bias;
   std::int64_t row;
   double eps;
 };
-// x is the input that was normalised. g has x's sizes and any floating dtype. If `arrived` is given (sizes and dtype of
-// dx), it is added to dx, after dx is rounded. dx may alias g or `arrived`. If `rounded` is given, it receives a copy
-// of dx in its own dtype. Without dbias: RMS norm, and `mean` is absent.
+// x is the input that was normalised. g has x's sizes and any floating dtype. If `arrived` is given
+// (sizes and dtype of dx), it is added to dx, after dx is rounded. dx may alias g or `arrived`. If `rounded` is given,
+// it receives a copy of dx in its own dtype. Without dbias: RMS norm, and `mean` is absent.
 struct RowNormGradient {
   const View &dx, &dweight, &dbias;
   const View &g, &x, &weight, &mean, &inv_std, &arrived, &rounded;

@@ -298,8 +298,8 @@ ValuesIndices max_pool3d_with_indices(const Tensor& x, PerDim<3> kernel, Pool3dO
 ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, int output);
 ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, PerDim<2> output);
 ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, PerDim<3> output);
-// Writes the maxima back to their indices, 0 elsewhere. output_size: spatial size of the result, [L], [H, W] or [D, H,
-// W]; empty means (in - 1) * stride - 2 * padding + kernel.
+// Writes the maxima back to their indices, 0 elsewhere. output_size: spatial size of the result, [L], [H, W]
+// or [D, H, W]; empty means (in - 1) * stride - 2 * padding + kernel.
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, int kernel, Pool1dOptions = {},
                     const Dims& output_size = {});
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, PerDim<2> kernel, Pool2dOptions = {},
@@ -380,8 +380,8 @@ struct AttentionOptions {
 // [..., L, S]: bool (true: this query may attend to this key) or floating (added to the scores).
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& attn_mask = {}, const AttentionOptions& = {});
-// Rotates pair i of position t in x [..., T, D] by the angle (start + t) * base^(-2i / D). A pair is the elements (i, i
-// + D / 2), or (2i, 2i + 1) if interleaved.
+// Rotates pair i of position t in x [..., T, D] by the angle (start + t) * base^(-2i / D). A pair is the elements
+// (i, i + D / 2), or (2i, 2i + 1) if interleaved.
 Tensor rotary_embedding(const Tensor& x, std::int64_t start = 0, double base = 10000, bool interleaved = false);
 
 // --- losses: scalars unless reduction is none ---
@@ -482,7 +482,7 @@ Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& s
 Tensor index_fill(const Tensor& x, int dim, const Tensor& index, double value);  // index may be negative
 // The adjoint of gather: a copy y of x with y[index[i, j], j] += source[i, j].
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
-// duplicate indices: the last wins
+// For equal indices the last one wins.
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
 // Reduces the sources of equal indices; reduce: sum, prod, mean, amax, amin. include_self: x's own element takes part.

@@ -18,8 +18,8 @@ Tensor complex_angle(const Tensor& z);  // in [-pi, pi]
 // --- eigenvalues and eigenvectors of general real matrices a [..., n, n] in f32 or f64 ---
 // a v = value v for each of values [..., n, 2] and the corresponding column v of vectors [..., n, n, 2]. Conjugate
 // pairs are adjacent, the one with positive imaginary part first; the order is otherwise unspecified. Vectors have
-// length 1; their phases are arbitrary, and gradients are correct for functions that do not depend on the phases (for
-// others PyTorch throws). Gradients of vectors need distinct values, gradients of values a diagonalisable matrix.
+// length 1; their phases are arbitrary, and gradients are correct for functions that do not depend on the phases
+// (for others PyTorch throws). Gradients of vectors need distinct values, gradients of values a diagonalisable matrix.
 // Computed in f64. A matrix on a GPU is copied to the host, and the results back. A matrix containing NaN or infinity
 // gives NaN. (Symmetric matrices: eigh of core/ops_matrix.h.)
 struct EigResult {

@@ -107,10 +107,10 @@ struct PolarResult {
 };
 PolarResult polar(const Tensor& a);
 
-// Approximately the q largest singular values of a [..., m, n] and their vectors: a is near u diag(s) v^T with u [...,
-// m, q], s [..., q], v [..., n, q]. Randomised: directions drawn from the generator of a's device are multiplied by a
-// and its transpose `iterations` times; the faster the singular values decay, the better the result. q is clamped to
-// min(m, n).
+// Approximately the q largest singular values of a [..., m, n] and their vectors: a is near u diag(s) v^T with
+// u [..., m, q], s [..., q], v [..., n, q]. Randomised: directions drawn from the generator of a's device are
+// multiplied by a and its transpose `iterations` times; the faster the singular values decay, the better the result. q
+// is clamped to min(m, n).
 struct LowRankResult {
   Tensor u, s, v;
 };

@@ -1,6 +1,6 @@
 // The formulas of all elementwise operators, by family: core/unary_formulas.h, core/binary_formulas.h,
-// core/activation_formulas.h. A formula is written once as a template over T, and instantiated for SIMD vectors (CPU
-// kernels), scalars (device kernels) and Tensor (second derivatives).
+// core/activation_formulas.h. A formula is written once as a template over T, and instantiated for SIMD vectors
+// (CPU kernels), scalars (device kernels) and Tensor (second derivatives).
 //
 // Rules: use T(number) for constants, select(condition, a, b) instead of ?:, and the unqualified
 // functions exp, log, ... (core/formula_functions.h). Kernels load any dtype, compute in f32 (f64 for f64, i64 for

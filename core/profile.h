@@ -7,7 +7,7 @@
 //   }
 //   profile.stop();
 //   fmt::print("{}", profile.table());     // operators, those that took the most time first
-//   io::save_trace("step.json", profile);  // a picture of it for ui.perfetto.dev (io/trace_file.h)
+//   io::save_trace("step.json", profile);  // a timeline for ui.perfetto.dev (io/trace_file.h)
 //
 // Operators, gradient rules, optimizer steps, clipping, the gradient scaler, loaders, copies to the host and captured
 // steps are ranges by themselves. On CUDA a range also has a device time: from the moment the stream reaches its first

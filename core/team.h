@@ -2,9 +2,9 @@
 // worker spins for half a millisecond, then sleeps, so that an idle process uses no processor time. Handing out a job
 // costs 0.2 us while workers spin, and a wake-up system call when they sleep.
 //
-// The blocks of a job are dealt out in equal runs, the same run to the same worker every time (its cache then holds the
-// data it needs), and a worker that is done takes over blocks of others. A caller therefore never waits for a worker
-// that has not started, only for blocks in progress. Several threads may have jobs at once.
+// The blocks of a job are dealt out in equal runs, the same run to the same worker every time
+// (its cache then holds the data it needs), and a worker that is done takes over blocks of others. A caller therefore
+// never waits for a worker that has not started, only for blocks in progress. Several threads may have jobs at once.
 #pragma once
 
 #include <cstdint>

@@ -138,8 +138,8 @@ class Tensor {
   Tensor raw_view(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
 
   bool defined() const { return static_cast<bool>(impl_); }
-  // As in Python: whether the only element is nonzero. Waits for the device. Throws for an undefined tensor (test that
-  // with defined()) and unless there is exactly one element (reduce with any() or all() first).
+  // As in Python: whether the only element is nonzero. Waits for the device. Throws for an undefined tensor
+  // (test that with defined()) and unless there is exactly one element (reduce with any() or all() first).
   explicit operator bool() const { return truth(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }
 
@@ -241,9 +241,9 @@ class Tensor {
   Tensor tril(std::int64_t diagonal = 0) const;
   Tensor triu(std::int64_t diagonal = 0) const;
   Tensor diagonal(std::int64_t offset = 0, int dim1 = 0, int dim2 = 1) const;
-  // A view with these sizes and strides, `offset` elements after this tensor's first (PyTorch: after the storage's
-  // first). Elements may overlap in memory; their gradients are summed. Elements of the storage outside this tensor get
-  // no gradient. Throws if the view would exceed the storage.
+  // A view with these sizes and strides, `offset` elements after this tensor's first
+  // (PyTorch: after the storage's first). Elements may overlap in memory; their gradients are summed. Elements of the
+  // storage outside this tensor get no gradient. Throws if the view would exceed the storage.
   Tensor as_strided(const Dims& sizes, const Dims& strides, std::int64_t offset = 0) const;
   Tensor gather(int dim, const Tensor& index) const;
   Tensor index_select(int dim, const Tensor& index) const;

@@ -8,9 +8,9 @@
 
 namespace mantissa {
 
-// CPU only. Result and operands as listed at ConvPass. Channels of images are adjacent in memory (other dimensions may
-// have any strides); weights [out, in, 3, 3] may have any strides. `bias` [out_channels] in any of the dtypes or
-// absent, forward only. The two images have the same dtype. Same bits for any number of threads.
+// CPU only. Result and operands as listed at ConvPass. Channels of images are adjacent in memory
+// (other dimensions may have any strides); weights [out, in, 3, 3] may have any strides. `bias` [out_channels] in any
+// of the dtypes or absent, forward only. The two images have the same dtype. Same bits for any number of threads.
 MANTISSA_KERNEL(winograd, ConvPass pass, const ConvShape& shape, const View& y, const View& a, const View& b,
                 const View& bias)
 

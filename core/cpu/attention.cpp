@@ -1,8 +1,9 @@
 // Attention in one pass over blocks of keys: scores stay in cache, and memory is linear in the sequence length. The
 // running maximum and sum of each row are carried from block to block (online softmax; Milakov & Gimelshein, 2018);
-// backward recomputes the weights from the scores and the saved logarithm of the sum (FlashAttention; Dao et al.,
-// 2022). Blocks hidden by a causal mask are skipped. All arithmetic is in f32, whatever the storage. Every head is
-// computed by one thread in a fixed order, so results do not depend on the number of threads.
+// backward recomputes the weights from the scores and the saved logarithm of the sum
+// (FlashAttention; Dao et al., 2022). Blocks hidden by a causal mask are skipped. All arithmetic is in f32, whatever
+// the storage. Every head is computed by one thread in a fixed order, so results do not depend on the number of
+// threads.
 #include "core/attention.h"
 
 #include <vector>

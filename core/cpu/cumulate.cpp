@@ -1,5 +1,5 @@
-// Cumulative sums, products and linear recurrences along one dimension, each row sequentially from its beginning (or
-// its end). Sums and products are kept in f64 whatever the dtype, integers in i64.
+// Cumulative sums, products and linear recurrences along one dimension, each row sequentially from its beginning
+// (or its end). Sums and products are kept in f64 whatever the dtype, integers in i64.
 #include <tuple>
 
 #include "core/cpu/wide_rows.h"

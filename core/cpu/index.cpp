@@ -176,8 +176,9 @@ template <class T> void scatter_add_rows(const View& y, const View& index, const
   });
 }
 
-// Contiguous runs, for a selection along a dimension other than the innermost of y: f(y's elements, the source's,
-// count). A range of a run belongs to one thread, so that duplicate indices are written in order.
+// Contiguous runs, for a selection along a dimension other than the innermost of y:
+// f(y's elements, the source's, count). A range of a run belongs to one thread, so that duplicate indices are written
+// in order.
 template <class To, class From, class F>
 bool for_runs_onto(const View& y, int dim, const View& index, const View& source, F&& f) {
   if (source.numel() == 0 || !selects(source.sizes, dim, index)) return false;
@@ -298,8 +299,7 @@ void scatter_add(const View& y, int dim, const View& index, const View& whole_so
                 T* to = y.as<T>() + yo;
                 if (n == 1) {
                   to[at[0] * ys] = static_cast<T>(static_cast<C>(to[at[0] * ys]) + static_cast<C>(from[0]));
-                // f16 and bf16: indexed elements are summed in f32 and rounded once
-                } else if constexpr (sizeof(T) == 2) {
+                } else if constexpr (sizeof(T) == 2) {  // f16, bf16: summed in f32 and rounded once
                   const std::unique_ptr<C[]> sum(new C[static_cast<std::size_t>(length)]);
                   for (std::int64_t i = 0; i < n; ++i) sum[at[i * is]] = static_cast<C>(to[at[i * is] * ys]);
                   for (std::int64_t i = 0; i < n; ++i) sum[at[i * is]] += static_cast<C>(from[i * ss]);

@@ -1,5 +1,5 @@
-// Which of the compiled instruction sets is used on this machine. Detected once at startup; $MANTISSA_ISA (baseline,
-// avx2, avx512) or set_isa, used in tests, selects a lower one.
+// Which of the compiled instruction sets is used on this machine. Detected once at startup; $MANTISSA_ISA
+// (baseline, avx2, avx512) or set_isa, used in tests, selects a lower one.
 #pragma once
 
 #if defined(__x86_64__) && !defined(MANTISSA_ONE_ISA)  // cmake/options.cmake

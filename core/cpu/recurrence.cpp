@@ -207,8 +207,8 @@ struct Forward : Layer<F, T> {
   static constexpr std::int64_t units = Product::units_of(gates), columns = gates * units;
   static constexpr bool split = !std::is_same_v<Operand, C>;  // the state is split into two bf16 for the product
 
-  // One step's part of each tensor. operand: the previous state as the product's operand, `parts` matrices [batch,
-  // row].
+  // One step's part of each tensor. operand: the previous state as the product's operand, `parts` matrices
+  // [batch, row].
   struct Step {
     C* gates;
     T* y;

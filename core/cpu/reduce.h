@@ -2,10 +2,10 @@
 // folding depends on shapes only, never on strides or threads, so a view and its copy, and any number of threads, give
 // the same bits.
 //
-// There are two orders. If the innermost dimension is reduced, every result folds runs of elements (tiles of 512 in
-// vector registers). If it is kept, rows are folded into each other column by column. Either order is computed with
-// vectors along one result, or with one lane for each of many results, whichever suits the memory layout. If neither
-// does, blocks are transposed first.
+// There are two orders. If the innermost dimension is reduced, every result folds runs of elements
+// (tiles of 512 in vector registers). If it is kept, rows are folded into each other column by column. Either order is
+// computed with vectors along one result, or with one lane for each of many results, whichever suits the memory layout.
+// If neither does, blocks are transposed first.
 #pragma once
 
 #include <memory>

@@ -70,8 +70,8 @@ inline std::uint64_t key_from(const PairOfWords& w, int bit) { return w.key >> b
 inline std::int64_t position_of(std::uint64_t w) { return static_cast<std::uint32_t>(w); }
 inline std::int64_t position_of(const PairOfWords& w) { return static_cast<std::int64_t>(w.position); }
 
-// Calls f(word, bits) with a function from positions of a line to words ordered by (key, position), and the number of
-// bits of the keys.
+// Calls f(word, bits): word(i) is key i of a line as a word ordered by (key, position), bits the number of bits of the
+// keys.
 constexpr std::int64_t most_of_words = std::int64_t{1} << 32;  // positions
 template <class C, class F> void with_words(const C* key, std::int64_t n, bool descending, const F& f) {
   const auto of_32 = [&](const auto& bits, int width) {
