@@ -1,7 +1,8 @@
-// A caching allocator: freed blocks are cached in exact size classes (four per power of two) and reused, so that a
-// training step that repeats its shapes makes no system calls. Raw memory comes from a RawMemory, so that the same
-// policy serves CPU, pinned and device memory, and tests can make any allocation fail. Statistics have PyTorch's
-// meaning: allocated = in use by tensors, reserved = held from the system.
+// A caching allocator: freed blocks are reused, so that a training step that repeats its shapes makes no system calls.
+// Blocks of up to 64 KiB are cached in exact size classes (four per power of two), larger ones are cut from segments.
+// Raw memory comes from a RawMemory, so that the same policy serves CPU, pinned and device memory, and tests can make
+// any allocation fail. Statistics have PyTorch's meaning: allocated = in use by tensors, reserved = held from the
+// system.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 namespace mantissa {
 
 struct MemoryStats {
-  std::int64_t allocated = 0;       // bytes in use, rounded up to size classes
+  std::int64_t allocated = 0;       // bytes in use, including rounding
   std::int64_t reserved = 0;        // bytes held from the system: in use plus cached
   std::int64_t peak_allocated = 0;  // since the start or the last reset_peak
   std::int64_t peak_reserved = 0;
@@ -47,7 +48,7 @@ class CachingAllocator {
   MemoryStats stats() const;
   void reset_peak();
 
-  static std::size_t round_up(std::size_t bytes);  // up to the size class
+  static std::size_t round_up(std::size_t bytes);  // to the size class; above 64 KiB to pages
 
  private:
   struct Impl;

@@ -58,7 +58,7 @@ void run_unfolded(const Call& call);
 Dtype inner_dtype(Dtype dtype);
 // Images [first, first + count) of a batch.
 View images(const View& v, std::int64_t first, std::int64_t count);
-bool is_last(const View& v);  // channels-last images; with one channel or one pixel always true
+bool is_last(const View& v);  // channels-last images; those of one channel or pixel are both
 // `v` itself if it is dense in one of the two layouts and has this dtype, else a contiguous copy owned by `keep`.
 View dense(const View& v, Dtype dtype, Tensor& keep);
 View contiguous(const View& v, Dtype dtype, Tensor& keep);

@@ -8,9 +8,9 @@
 namespace mantissa::special {
 
 // P(a, x) = sum over n of x^(a + n) e^-x / Gamma(a + n + 1), differentiated term by term and divided by its density.
-// Terms grow until n = x - a; cancellation among them costs as much as the tail beyond x is small, so a sample keeps
-// enough digits. For a > 2000, which would need hundreds of terms, the cube root of x is taken as normally distributed
-// (Wilson and Hilferty, 1931), accurate to a relative 1e-6.
+// Terms grow until n = x - a and cancel down to the tail beyond x, so for a typical sample enough digits are left. For
+// a > 2000, which would need hundreds of terms, the cube root of x is taken as normally distributed (Wilson and
+// Hilferty, 1931), accurate to a relative 1e-6.
 MANTISSA_HD inline double gamma_slope(double a, double x) {
   if (!(a > 0) || !(x >= 0)) return NAN;
   if (x == 0) return 0;

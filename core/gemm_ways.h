@@ -25,7 +25,7 @@ inline View on_its_side(View v) {  // transposes the matrices
 struct Product {
   const View &y, &a, &b, &bias;
   bool add;
-  const KeptWeight& kept;  // of the weight b
+  const KeptWeight& kept;  // of b
 
   std::int64_t m() const { return rows_of(y); }
   std::int64_t n() const { return columns_of(y); }

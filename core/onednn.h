@@ -52,8 +52,7 @@ class Convolution {
   virtual std::int64_t pack_pieces() const = 0;
   virtual void pack(const void* weight, void* packed, std::int64_t piece) const = 0;
   virtual bool packs_like(const Convolution& other) const = 0;
-  // Thread-safe. `b` is the packed weight; for a weight gradient, the images of the result's shape (g). `bias` may be
-  // null.
+  // Thread-safe. `b` is the packed weight; for a weight gradient, the result's gradient g. `bias` may be null.
   virtual void run(const void* a, const void* b, const void* bias, void* y) const = 0;
 };
 // Created at the first call for a key, then cached: creation compiles machine code. Null if the library has only slow

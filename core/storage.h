@@ -13,7 +13,7 @@ namespace mantissa {
 class Storage final : public RefCounted, public Pooled<Storage> {
  public:
   static Ref<Storage> allocate(std::int64_t nbytes, Device device);  // uninitialised
-  // Memory owned by the caller; `release(owner)` is called when the last tensor over it is destroyed.
+  // Memory with another owner; `release(owner)` is called when the last tensor over it is destroyed.
   static Ref<Storage> borrow(void* data, std::int64_t nbytes, Device device, void (*release)(void*), void* owner);
   static void destroy(Storage* s) { delete s; }
   ~Storage();

@@ -20,7 +20,7 @@ inline constexpr int max_team = 128;  // threads that can share one job, includi
 // first block is rethrown.
 void run_in_team(int team, std::int64_t n, std::int64_t grain, RangeBody body, void* state);
 
-// From now on every parallel_for of the calling thread runs on that thread alone: for worker threads.
+// From now on every parallel_for of the calling thread runs on that thread alone: for background threads.
 void run_serially_in_this_thread();
 
 }  // namespace mantissa

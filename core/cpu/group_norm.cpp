@@ -230,7 +230,7 @@ void group_norm_backward(const View& dx, const View& dweight, const View& dbias,
     const std::int64_t channels = dweight.numel(), samples = x.numel() > 0 ? x.sizes[0] : 0;
     auto partial = zeros<C>(std::max<std::int64_t>(1, samples) * 2 * channels);  // per sample: dbias, dweight
     if (samples == 0) {
-      // no element: sums of nothing
+      // no elements: empty sums
     } else if (channels_are_innermost(Groups(x, mean), x)) {
       visit_floating(x.dtype, [&]<class T> {
         if constexpr (std::is_same_v<Compute<T>, C>)

@@ -12,8 +12,8 @@
 namespace mantissa::cpu_backend::MANTISSA_ISA {
 
 // --- loading vectors: as in core/cpu/vectors.h, and integers, which are widened ---
-// Elements are folded in their compute type, except extremes of i32 and of bytes, which are folded as i32: twice as
-// many per vector.
+// Elements are folded in their compute type, except extremes of i32 and of bytes, which are folded (and, for their
+// index, searched) as i32: twice as many per vector.
 template <class T, class C>
 inline constexpr bool is_folded_as =
     std::is_same_v<Compute<T>, C> || std::is_same_v<T, C> ||
