@@ -67,7 +67,8 @@ bool one_product_comes_out_right() {
 }
 
 bool find() {
-  return !std::getenv("MANTISSA_ISA") && processor_has_amx() && system_allows_amx() && amx_trial();
+  const char* isa = std::getenv("MANTISSA_ISA");
+  return (!isa || !*isa) && processor_has_amx() && system_allows_amx() && amx_trial();
 }
 
 enum class Wish { none, off, on };

@@ -1,4 +1,4 @@
-// Maxima; see core/cpu/reduce.cpp.
+// Maxima; see core/cpu/reduce_extrema.h.
 #include "core/cpu/reduce_extrema.h"
 #include "core/kernel.h"
 

@@ -1,4 +1,4 @@
-// Minima; see core/cpu/reduce.cpp.
+// Minima; see core/cpu/reduce_extrema.h.
 #include "core/cpu/reduce_extrema.h"
 #include "core/kernel.h"
 
