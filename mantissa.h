@@ -1,5 +1,6 @@
-// Everything a user of Mantissa needs to build, train and save a model: <mantissa/mantissa.h>.
-// Kept light on purpose (tests/include_test.sh prints what it costs). Who writes operators adds <mantissa/ops/apply.h>.
+// Everything a user of Mantissa needs to build, train and save a model: <mantissa/mantissa.h>. Kept light on purpose
+// (tests/include_test.sh prints its compile-time cost). To write your own operators, also include
+// <mantissa/ops/apply.h>.
 #pragma once
 
 #include "amp/autocast.h"

@@ -1,4 +1,4 @@
-// Scoped autocast: inside the scope each operator casts its inputs as its policy says (amp/policy.h).
+// Scoped autocast: inside the scope each operator casts its inputs according to its policy (amp/policy.h).
 //
 //   Tensor loss = amp::autocast(bf16, [&] { return cross_entropy(net(x), y); });
 //   amp::Autocast scope(f16);                 // or as a guard, until the end of the block
@@ -8,10 +8,10 @@
 //                           .policies = amp::Policies::torch_cuda(),
 //                           .cache = amp::CastCache::until_exit});
 //
-// Regions are thread-local, nest, and are exception-safe. A new thread starts outside any region; capture() and
-// Autocast(state) carry one over. backward() runs in the dtypes of the forward pass, inside a region or outside.
-// Semantics follow torch.autocast; double, integer and bool tensors are never cast. The dtype must be f16, bf16,
-// or f32 (which makes the region inert).
+// Regions are thread-local, nestable and exception-safe. A new thread starts outside any region; capture() and
+// Autocast(state) transfer one to it. backward() uses the dtypes of the forward pass, inside or outside of a region.
+// Semantics follow torch.autocast; f64, integer and bool tensors are never cast. The dtype must be f16, bf16, or f32
+// (which makes the region inert).
 #pragma once
 
 #include <concepts>
@@ -42,7 +42,7 @@ class [[nodiscard]] Autocast {
   Autocast(Device device, Dtype dtype);           // on one device type
   explicit Autocast(const AutocastOptions& options);
   explicit Autocast(Disabled);
-  // Applies a captured state, e.g. on another thread. A template, so that braces mean options.
+  // Applies a captured state, e.g. on another thread. A template, so that a braced list means AutocastOptions.
   template <std::same_as<AutocastState> S> explicit Autocast(const S& state) : before_(context().autocast) {
     context().autocast = state;
   }
@@ -79,12 +79,12 @@ class [[nodiscard]] OutsideAutocast {
   AutocastState before_;
 };
 
-// Used by apply(): replaces x[i] by its cast where the policy asks for one: the region's policy for this operator, or
-// else `own`. The casts are stored in `casts`. With `reads_half` (ops/op.h) f16 and bf16 inputs are not cast to f32;
-// returns whether x[0] is such an input.
+// Used by apply(): replaces x[i] by its cast where the region's policy for this operator, or else `own`, asks for one.
+// The casts are stored in `casts`. With `reads_half` (ops/op.h) f16 and bf16 inputs are not cast to f32; returns
+// whether x[0] is such an input.
 bool cast_inputs(const char* op, CastPolicy own, std::span<const Tensor*> x, std::span<Tensor> casts,
                  bool reads_half = false);
-// Tells observers the result of the operator that cast_inputs announced.
+// Passes observers the result of the operator that cast_inputs announced.
 void note_result(const Tensor& result);
 
 }  // namespace mantissa::amp

@@ -1,12 +1,12 @@
-// For your own code: a function that runs in one dtype, whatever autocast region it is called from.
+// Custom functions that run in a fixed dtype, whatever autocast region they are called from.
 //
 //   auto sensitive = amp::custom_fwd(f32, [](const Tensor& x, const std::vector<Tensor>& w) { ... });
 //   Tensor y = sensitive(x, w);
 //
-// Inside a region its floating inputs are cast to that dtype, including those in vectors, arrays, pairs, tuples,
-// optionals and maps (f64 and integers are not), and autocast is off in its body; outside it is called as it is.
-// Gradients flow through the casts. Follows torch.amp.custom_fwd(cast_inputs=...). For functions with a gradient of
-// their own: ops/function.h.
+// Inside a region the function's floating inputs are cast to that dtype, including those in vectors, arrays, pairs,
+// tuples, optionals and maps (f64 and integers are not cast), and autocast is off in its body; outside it is called
+// unchanged. Gradients flow through the casts. Follows torch.amp.custom_fwd(cast_inputs=...). For functions with a
+// custom gradient: ops/function.h.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@
 
 namespace mantissa::amp {
 
-// One input of such a function: itself unless it is floating, not f64, and on a device with a region.
+// One argument of such a function, cast if it is floating, not f64, and on a device with an active region.
 Tensor cast_argument(const Tensor& x, Dtype dtype);
 
 namespace detail {
@@ -29,7 +29,7 @@ template <class T> struct IsOptional : std::false_type {};
 template <class T> struct IsOptional<std::optional<T>> : std::true_type {};
 }  // namespace detail
 
-// Replaces every tensor in `value` by its cast; what holds none stays.
+// Replaces every tensor in `value` by its cast; anything else is unchanged.
 template <class T> void cast_arguments(T& value, Dtype dtype) {
   if constexpr (std::is_same_v<T, Tensor>) {
     value = cast_argument(value, dtype);
@@ -37,7 +37,7 @@ template <class T> void cast_arguments(T& value, Dtype dtype) {
     if (value) cast_arguments(*value, dtype);
   } else if constexpr (detail::KeyedRange<T>) {
     for (auto& [key, item] : value) cast_arguments(item, dtype);
-  } else if constexpr (detail::ItemRange<T>) {  // strings too: letters are no tensors
+  } else if constexpr (detail::ItemRange<T>) {  // includes strings, whose characters are skipped
     if constexpr (!std::is_arithmetic_v<typename T::value_type>) for (auto& item : value) cast_arguments(item, dtype);
   } else if constexpr (detail::TupleLike<T>) {
     std::apply([&](auto&... item) { (cast_arguments(item, dtype), ...); }, value);

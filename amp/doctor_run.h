@@ -1,5 +1,4 @@
-// One run of the doctor's step with everything it shows noted down: results and gradients of every operator. Part of
-// amp/doctor.cpp.
+// One recorded run of the doctor's step: results and gradients of every operator. Part of amp/doctor.cpp.
 #pragma once
 
 #include <functional>
@@ -16,8 +15,8 @@ namespace mantissa::amp::detail {
 struct Event {  // one operator with a floating result
   std::string op, module;
   bool in_module = false;
-  Tensor result, gradient;     // without graph; the gradient may be undefined
-  std::vector<int> producers;  // events that its inputs came from
+  Tensor result, gradient;     // detached; the gradient may be undefined
+  std::vector<int> producers;  // events that produced its inputs
   bool foreign_bad = false;    // an input from outside the step holds inf or NaN
 };
 
@@ -27,9 +26,9 @@ struct Run {
   std::vector<Tensor> gradients;  // of the parameters
 };
 
-bool is_bad(const Tensor& x);  // holds inf or NaN
+bool is_bad(const Tensor& x);  // contains inf or NaN
 
-// `half`: absent for the run in f32. Gradients are of loss * scale.
+// `half`: absent for the f32 run. Gradients are of loss * scale.
 struct RunOptions {
   const Patient& patient;
   const std::function<Tensor()>& step;

@@ -1,6 +1,6 @@
-// Why is this f32? While an Explain lives, it notes what autocast decides for each operator that runs in a
-// region in this thread: policy, reason, dtypes, bytes cast, shadows reused. Operators outside any region are
-// not noted; backward runs outside. Modules are named in a region with policies_for(net, ...).
+// Answers "why is this f32?" While an Explain exists, it records autocast's decision for each operator that runs in a
+// region in this thread: policy, reason, dtypes, bytes cast, shadows reused. Operators outside any region are not
+// recorded; backward runs outside. Module names are known in a region with policies_for(net, ...).
 //
 //   amp::Explain explain;
 //   amp::autocast(bf16, [&] { return net(x); });
@@ -15,13 +15,13 @@
 
 namespace mantissa::amp {
 
-struct Decision {  // of all calls of an operator that went alike
+struct Decision {  // all calls of an operator with the same outcome
   std::string op, policy, reason;
-  std::string inputs, output;  // dtypes as they came in and went out: "f32 f32 none"
+  std::string inputs, output;  // dtypes before casts, and of the result: "f32 f32 none"
   std::int64_t calls = 0;
-  std::int64_t bytes_cast = 0;   // written by casts, of all calls
-  std::int64_t shadow_hits = 0;  // casts of parameters that were there already
-  std::string module = {};       // its path, when known
+  std::int64_t bytes_cast = 0;   // written by casts, over all calls
+  std::int64_t shadow_hits = 0;  // parameter casts served from an up-to-date shadow
+  std::string module = {};       // the module's path, if known
 
   bool operator==(const Decision&) const = default;
 };
@@ -32,9 +32,10 @@ class Explain : public Observer {
 
   const std::vector<Decision>& decisions() const { return decisions_; }  // in order of the first call
   std::string table() const;
-  // Operators in regions that have no policy, by the operator's field or the region's: they run in what comes in.
+  // Operators in regions for which neither the operator nor the region defines a policy: they run in their inputs'
+  // dtypes.
   std::vector<std::string> without_policy() const;
-  // Bytes of the results of the operators in regions, per dtype (numbered as Dtype): where activations lie.
+  // Bytes of operator results in regions, per dtype (indexed by Dtype): the memory of activations.
   const std::array<std::int64_t, dtype_count>& result_bytes() const { return result_bytes_; }
 
  private:
@@ -43,7 +44,7 @@ class Explain : public Observer {
 
   std::vector<Decision> decisions_;
   std::array<std::int64_t, dtype_count> result_bytes_{};
-  Decision open_;  // of the operator that runs
+  Decision open_;  // of the running operator
 };
 
 }  // namespace mantissa::amp

@@ -1,10 +1,10 @@
-// Casts of weights that do not train: the base of a fine-tuned model, a model in use. A parameter that wants a
-// gradient keeps its cast on its leaf (amp/autocast.h); a frozen one has no leaf and is cast at each use, unless
-// such an object names it:
+// Cached casts of frozen weights: the base of a fine-tuned model, a model in inference. A parameter that requires a
+// gradient keeps its cast on its leaf (amp/autocast.h); a frozen one has no leaf and is cast at each use, unless a
+// FrozenCasts object lists it:
 //
-//   const amp::FrozenCasts casts(nn::parameters(base));   // as long as it lives, in all threads
+//   const amp::FrozenCasts casts(nn::parameters(base));   // for its lifetime, in all threads
 //
-// A weight is cast at its first use in a region and again only after it changed.
+// A weight is cast at its first use in a region and again only after it has changed.
 #pragma once
 
 #include <span>
@@ -22,19 +22,19 @@ class FrozenCasts {
   FrozenCasts(const FrozenCasts&) = delete;
   FrozenCasts& operator=(const FrozenCasts&) = delete;
 
-  std::int64_t bytes() const;  // held by casts now
+  std::int64_t bytes() const;  // currently held by casts
 
  private:
   friend Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made);
   struct Entry {
     Tensor weight, cast;
-    std::uint32_t version = 0;  // of the weight that `cast` was made from
+    std::uint32_t version = 0;  // of the weight when `cast` was made
   };
-  std::vector<Entry> entries_;  // by the address of the weight
-  FrozenCasts* next_;           // those that live form a list
+  std::vector<Entry> entries_;  // sorted by the weight's address
+  FrozenCasts* next_;           // linked list of live objects
 };
 
-// Of the machinery: the cast of a weight that some FrozenCasts names, else undefined. `made`: just now.
+// Internal: the cast of a weight listed in some FrozenCasts, else undefined. `made`: whether it was made just now.
 Tensor frozen_cast(const Tensor& x, Dtype dtype, bool& made);
 
 }  // namespace mantissa::amp

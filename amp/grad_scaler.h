@@ -3,25 +3,25 @@
 //
 //   amp::GradScaler scaler;
 //   backward(scaler.scale(loss));
-//   scaler.unscale_(opt);                  // optional: to clip, or to look at the true gradients
+//   scaler.unscale_(opt);                  // optional: to clip, or to inspect the true gradients
 //   optim::clip_grad_norm_(params, 1.0);   // reuses the norm that unscale_ computed; or step(opt, ClipNorm{1.0})
 //   scaler.step(opt);                      // skips the update if a gradient is inf or NaN
 //   scaler.update();                       // once per iteration, after all steps
 //
-// Scale, counters and verdicts (found_inf, bool) live on the device, and the optimizer's kernel itself decides whether
-// to skip, so nothing is read back to the host unless a comment says so. Between two updates call, for each optimizer,
-// unscale_ at most once and then step at most once. Errors name the optimizer, the parameter, and the two lines of
-// the program whose calls conflict.
+// Scale, counters and the overflow flags (found_inf, bool) live on the device, and the optimizer's kernel itself
+// decides whether to skip, so nothing is read back to the host unless a comment says so. Between two updates call, for
+// each optimizer, unscale_ at most once and then step at most once. Errors name the optimizer, the parameter, and the
+// two lines of the program whose calls conflict.
 //
-// Beyond PyTorch: other rules for the scale (amp/scale_policy.h); verdicts are booleans; gradients must
-// be finite after unscaling, too; bf16 and f64 gradients work; arguments are validated; growth happens
-// at >= interval; skips are counted and overflows reported; each gradient is divided by the scale that its own loss
-// had, and sums over losses of different scales, or with gradients that unscale_ has already divided, are errors
-// (amp/scale_ledger.h); a loss that no scaler has scaled is taken to be scaled by hand. Gradients changed between
-// unscale_ and step are checked again only with the option recheck. To watch a scaler over time: amp/scale_monitor.h.
+// Beyond PyTorch: other rules for the scale (amp/scale_policy.h); found_inf is a bool; gradients must be finite after
+// unscaling, too; bf16 and f64 gradients work; arguments are validated; growth happens at >= interval; skips are
+// counted and overflows reported; each gradient is divided by the scale of its own loss, and sums over losses of
+// different scales, or with gradients that were already unscaled, are errors (amp/scale_ledger.h); a loss not scaled by
+// any scaler is assumed to be scaled by hand. Gradients modified between unscale_ and step are checked again only with
+// the option recheck. To watch a scaler over time: amp/scale_monitor.h.
 //
 // Threads: scale(), get_scale() and the reports may be called from any thread at any time; unscale_, step and update
-// of several threads wait for one another.
+// are serialised.
 #pragma once
 
 #include <array>
@@ -42,11 +42,11 @@
 
 namespace mantissa::amp {
 
-// A step that was skipped: which gradient was not finite, and at what scale.
+// A skipped step: which gradient was not finite, and at what scale.
 struct OverflowReport {
   std::int64_t update = 0;       // iteration, counted from 1
-  bool forward = false;          // the loss itself was inf or NaN (option check_loss): no parameter is to blame
-  std::string parameter, layer;  // the first one of the optimizer; the layer is its name up to the last dot
+  bool forward = false;          // the loss itself was inf or NaN (option check_loss): not caused by a parameter
+  std::string parameter, layer;  // the optimizer's first bad parameter; layer: its name up to the last dot
   std::int64_t infs = 0, nans = 0;  // elements, over all gradients of the optimizer
   double scale = 0;
 };
@@ -63,13 +63,13 @@ class ScaledLoss : public Tensor {
   Tensor loss_;
 };
 
-struct ClipNorm { double max_norm; };  // for step: bounds the norm of all unscaled gradients as one vector
+struct ClipNorm { double max_norm; };  // for step: clips the norm of all unscaled gradients taken as one vector
 
 struct ScalerHistory {
   std::int64_t updates = 0, skipped = 0, forward_failures = 0;
   bool last_skipped = false;
   double scale = 0;          // after the last of these updates; 0 before the first
-  std::int64_t at_floor = 0;  // overflows in a row at the smallest scale
+  std::int64_t at_floor = 0;  // consecutive overflows at the smallest scale
   double gradient_norm = 0, largest_gradient = 0;  // of the last iteration, unscaled, over all optimizers
 };
 
@@ -79,9 +79,9 @@ class GradScaler {
   GradScaler(const GradScaler& other);  // an independent copy; only between iterations
   GradScaler& operator=(const GradScaler&) = delete;
 
-  // loss * scale, differentiable. An f16 or bf16 loss is multiplied in f32. An f16 loss that requires a gradient is
-  // an error unless max_scale fits f16, because backward starts with the scale itself. The scaler's state lives on
-  // the device of the first loss; losses on other devices of that type are multiplied where they are.
+  // loss * scale, differentiable. An f16 or bf16 loss is multiplied in f32. An f16 loss that requires a gradient is an
+  // error unless max_scale fits in f16, because backward starts from the scale itself. The scaler's state lives on the
+  // device of the first loss; losses on other devices of that type are multiplied on their own device.
   ScaledLoss scale(const Tensor& loss, CallSite site = CallSite::current());
   template <class T> auto scale(const std::vector<T>& losses, CallSite site = CallSite::current()) {
     std::vector<std::decay_t<decltype(scale(losses[0], site))>> scaled;
@@ -98,8 +98,8 @@ class GradScaler {
     return std::pair{scale(losses.first, site), scale(losses.second, site)};
   }
 
-  // The scale as it is now, to be used for later losses whatever other threads do to the scale in between. For code
-  // that works one iteration ahead of the optimizer (optim/async_trainer.h).
+  // The current scale, for later losses, unaffected by updates from other threads in between. For code that runs one
+  // iteration ahead of the optimizer (optim/async_trainer.h).
   struct Pin {
     Tensor scale;  // undefined when disabled
     std::uint64_t tag = 0;
@@ -109,29 +109,29 @@ class GradScaler {
 
   // Divides the optimizer's gradients by their scale, in place.
   void unscale_(Steppable& optimizer, CallSite site = CallSite::current());
-  // Steps unless a gradient is inf or NaN. Without unscale_ before it, gradients are read twice: by the check, and by
-  // the update, which divides them as it reads (Steppable::scales_while_reading). In memory they are divided only if
-  // somebody looks at them or adds to them later. They are divided in memory first if the optimizer cannot scale while
-  // reading, if they are on several devices or have several scales, and if somebody else holds a handle to one.
+  // Steps unless a gradient is inf or NaN. Without a preceding unscale_, gradients are read twice: by the check, and by
+  // the update, which divides them while reading (Steppable::scales_while_reading); in memory they are divided lazily,
+  // when they are accessed or accumulated into later. They are divided in memory first if the optimizer cannot scale
+  // while reading, if they are on several devices or have several scales, or if another handle to one exists.
   StepResult step(Steppable& optimizer, CallSite site = CallSite::current());
   // The same with gradients clipped to a norm, in the same two passes. Replaces unscale_, clip_grad_norm_ and step,
-  // with the same bits for f32 gradients; the norm before clipping is in the result. A disabled scaler clips too, so
-  // that one loop serves f32, bf16 and f16; if a gradient is not finite, all then become NaN, as in PyTorch.
+  // with identical bits for f32 gradients; the norm before clipping is in the result. A disabled scaler clips too, so
+  // one loop serves f32, bf16 and f16; then a gradient that is not finite makes all of them NaN, as in PyTorch.
   StepResult step(Steppable& optimizer, const ClipNorm& clip, CallSite site = CallSite::current());
-  // Not for closures (LBFGS calls them several times, at one scale): use attempt().
+  // Closures are not supported (LBFGS calls them several times, at one scale): use attempt().
   template <std::invocable F> StepResult step(Steppable& optimizer, F&& closure, CallSite = {}) = delete;
-  void update(CallSite site = CallSite::current());  // adapts the scale to what the steps since the last update found
+  void update(CallSite site = CallSite::current());  // adapts the scale to the steps since the last update
   void update(double new_scale, CallSite site = CallSite::current());         // sets the scale instead
-  // Sets the scale to a tensor's: one element, floating, without gradient; copied.
+  // Sets the scale from a tensor: one element, floating, without gradient; copied.
   void update(const Tensor& new_scale, CallSite site = CallSite::current());
   // Abandons the current iteration, for instance after an exception: forgets which optimizers were unscaled or stepped
   // since the last update(). Call zero_grad() yourself.
   void discard(CallSite site = CallSite::current());
 
-  // Runs one iteration and update(), and repeats both while the step was skipped, at most `retries` times, so
-  // that the batch is computed again at a lower scale instead of being lost. `iteration` does everything from
-  // zero_grad to step and returns what step returned. Reads the verdict back to the host each time. With a
-  // static scale, which repetitions would not lower, it runs once.
+  // Runs one iteration and update(), and repeats both while the step was skipped, at most `retries` times, so that the
+  // batch is recomputed at a lower scale instead of being lost. `iteration` does everything from zero_grad to step and
+  // returns step's result. Reads found_inf back to the host each time. With a static scale, which retries would not
+  // lower, it runs once.
   template <class F> StepResult attempt(int retries, F&& iteration, CallSite site = CallSite::current()) {
     check(retries >= 0, "GradScaler.attempt: retries must not be negative, got ", retries);
     for (;; --retries) {
@@ -151,28 +151,28 @@ class GradScaler {
   void set_backoff_factor(double factor);           // in (0, 1)
   void set_growth_interval(std::int64_t interval);  // >= 1
 
-  // What the scaler has been through, as far as the host knows: nothing waits for the device. Since
-  // construction; a loaded state does not change them.
+  // The scaler's history since construction, as far as known to the host, without waiting for the device. Not affected
+  // by load_state_dict.
   ScalerHistory history() const;
   std::int64_t total_updates() const { return history().updates; }
   std::int64_t total_skipped() const { return history().skipped; }  // iterations
   bool last_skipped() const { return history().last_skipped; }
   std::int64_t forward_failures() const { return history().forward_failures; }
-  // The overflows of the last iterations, oldest first, at most 32.
+  // The most recent overflows, oldest first, at most 32.
   std::vector<OverflowReport> overflows() const;
   // "scale 32768, 3 of 100 steps skipped (1 for the loss), last: update 7: ..." Reads the scale.
   std::string summary() const;
 
-  // For AtFloor::callback, which it chooses: called with a FloorEvent once each time floor_limit is reached.
+  // Sets AtFloor::callback: f is called with a FloorEvent each time floor_limit is reached.
   template <class F> void on_floor(F f) {
     const std::lock_guard lock(mutex_);
     floor_function_ = std::make_shared<FloorFunctionOf<F>>(std::move(f));
     options_.at_floor = AtFloor::callback;
   }
 
-  // PyTorch's five keys, and "_mantissa_counters" when hysteresis or tolerance count more than it does;
-  // empty when disabled. Only between iterations. load_state_dict takes either form, checks everything
-  // before it changes anything, and ignores its argument when disabled.
+  // PyTorch's five keys, plus "_mantissa_counters" if hysteresis or tolerance need more counters; empty when disabled.
+  // Only between iterations. load_state_dict takes either form, validates everything before changing anything, and
+  // ignores its argument when disabled.
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state, CallSite site = CallSite::current());
 
@@ -180,14 +180,14 @@ class GradScaler {
   enum class Stage : std::uint8_t { ready, unscaled, stepped };
   struct PerOptimizer {
     Steppable* optimizer;
-    std::int64_t number;  // in names_
+    std::int64_t number;  // index into names_
     Stage stage = Stage::ready;
     CallSite unscaled_at = {}, stepped_at = {};
-    std::vector<std::unique_ptr<GradientPass>> passes = {};  // one per device and scale; from unscaling to step
-    Tensor found_inf = {};                                   // of all; undefined until unscaled
+    std::vector<std::unique_ptr<GradientPass>> passes = {};  // one per device and scale; from unscale_ to step
+    Tensor found_inf = {};                                   // of all passes; undefined until unscaled
     std::vector<Tensor> summaries = {}, scales = {};         // of each pass, on the scaler's device
   };
-  struct Names {  // of the parameters of an optimizer, for reports that come after it is gone
+  struct Names {  // parameter names of an optimizer, for reports after it is destroyed
     std::uint64_t optimizer;  // Steppable::identity
     std::vector<std::string> parameters;
   };
@@ -220,8 +220,8 @@ class GradScaler {
   void tell_floor();
   void set_counters(const std::array<std::int64_t, 5>& values);
 
-  // Who unscales, steps, updates, saves or loads holds stepping_, and mutex_ too while it touches what scale()
-  // and reports use: a scale() never waits for an optimizer's arithmetic.
+  // Unscaling, stepping, updating, saving and loading hold stepping_, plus mutex_ while they access the state that
+  // scale() and reports use: scale() never waits for an optimizer's arithmetic.
   mutable std::mutex stepping_, mutex_;
   GradScalerOptions options_;
   Tensor scale_;           // f32, 0-d; made by the first scale(), on the loss's device

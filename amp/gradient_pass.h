@@ -1,7 +1,7 @@
-// One pass over gradients of an optimizer: each is read once, divided by the scale, tested for being finite, and
-// enters the norm, the largest magnitude and the counts of inf and NaN. The quotients are written in place, or left to
-// the optimizer to form again (`write` false). While the result lives and nobody writes to a gradient, clipping takes
-// the norm from here and reads nothing.
+// One pass over an optimizer's gradients: each is read once, divided by the scale, tested for inf and NaN, and
+// accumulated into the norm, the largest magnitude and the counts of inf and NaN. The quotients are written in place,
+// or left to the optimizer to recompute (`write` false). While the result exists and no gradient is modified, clipping
+// takes the norm from here without reading the gradients.
 #pragma once
 
 #include <span>
@@ -12,13 +12,12 @@ namespace mantissa::amp {
 
 struct NumberedGradient {
   Tensor gradient;
-  std::int64_t parameter;  // its number in the optimizer
+  std::int64_t parameter;  // its index in the optimizer
 };
 
 class GradientPass {
  public:
-  // All gradients and `scale` (f32, 0-d) are on one device. `found_inf` (bool, 0-d) is set when a gradient is
-  // not finite.
+  // All gradients and `scale` (f32, 0-d) are on one device. `found_inf` (bool, 0-d) is set if a gradient is not finite.
   GradientPass(std::span<const NumberedGradient> gradients, Tensor scale, Tensor found_inf, bool write = true);
   ~GradientPass();
   GradientPass(const GradientPass&) = delete;
@@ -28,11 +27,11 @@ class GradientPass {
   const Tensor& found_inf() const { return found_inf_; }
   const Tensor& scale() const { return scale_; }
   const Tensor& summary() const { return summary_; }        // the fields of GradientSummary: f64[5]
-  // These are the next gradients of the list, unchanged since.
+  // Whether `gradients` starts with this pass's gradients, unmodified since.
   bool is_start_of(std::span<const Tensor> gradients) const;
   std::size_t size() const { return gradients_.size(); }
   bool wrote() const { return write_; }
-  // Clips the gradients, which were written, as part of a vector with this norm (f32, 0-d, on their device).
+  // Clips the gradients (already written) as part of a vector with this norm (f32, 0-d, on their device).
   void clip(const Tensor& norm, double max_norm);
 
  private:
@@ -42,20 +41,20 @@ class GradientPass {
   std::vector<std::uint32_t> versions_;  // empty: nothing was written
   bool write_;
   Tensor scale_, found_inf_, summary_;
-  GradientPass* next_ = nullptr;  // the passes that live form a list
+  GradientPass* next_ = nullptr;  // linked list of live passes
 };
 
-// The L2 norm (f32, 0-d) of gradients seen as one vector, if they are those of living passes, one after
-// another, and unchanged since; else undefined.
+// The L2 norm (f32, 0-d) of gradients taken as one vector, if they are those of live passes, in order, and unmodified
+// since; else undefined.
 Tensor known_norm(std::span<const Tensor> gradients);
 
-// How the gradients of an optimizer are now. Reads the device; a look while debugging, at any time.
+// The current state of an optimizer's gradients, for debugging at any time. Reads the device.
 struct GradientReport {
   std::string parameter;
   std::int64_t infs = 0, nans = 0;
   double norm = 0, largest = 0;  // of the finite elements
 };
-// The gradients that are not finite, one entry each; empty when all is well.
+// One entry per gradient that is not finite; empty if all are finite.
 std::vector<GradientReport> check_gradients(const Steppable& optimizer);
 
 }  // namespace mantissa::amp

@@ -1,5 +1,5 @@
-// The value of a small struct in device memory as the host last saw it: for reports, which may come
-// late, and never for a decision of the step that runs. Nothing here waits for the device.
+// The last value of a small struct in device memory that has reached the host: for reports, which may lag, never for
+// decisions of the current step. Nothing here waits for the device.
 #pragma once
 
 #include <cstring>
@@ -13,13 +13,13 @@ namespace mantissa::amp {
 template <class T> class HostView {
  public:
   HostView() = default;
-  HostView(const HostView& other) : value_(other.latest()) {}  // a copy asks for itself
+  HostView(const HostView& other) : value_(other.latest()) {}  // a copy makes its own requests
   HostView& operator=(const HostView& other) {
     value_ = other.latest();
     mirror_.reset();
     return *this;
   }
-  // Asks for the present bytes of `t`. The CPU has done its work when a kernel returns, so they are here at once.
+  // Requests the current bytes of `t`. On the CPU kernels are synchronous, so they are available at once.
   void request(const Tensor& t) {
     if (t.device().is_cpu()) {
       std::memcpy(&value_, t.raw_data(), sizeof(T));
@@ -32,7 +32,7 @@ template <class T> class HostView {
     cuda_backend::activate(t.device());
     cuda_backend::request(mirror_.get(), t.view().data);
   }
-  // What has arrived of the requests so far.
+  // The latest value that has arrived.
   const T& latest() const {
     if (mirror_) {
       if (const void* arrived = cuda_backend::latest(mirror_.get())) std::memcpy(&value_, arrived, sizeof(T));

@@ -1,12 +1,12 @@
-// Which module an operator runs in, so that a region can have policies by module (amp::policies_for in nn/amp.h)
-// and reports can name layers. An operator that takes a parameter belongs to the module that owns it; for the others
-// the first line of a module's call says so:
+// Determines which module an operator runs in, so that a region can have per-module policies (amp::policies_for in
+// nn/amp.h) and reports can name layers. An operator that takes a parameter belongs to the module that owns it; for
+// others the module must say so in the first line of its call:
 //
 //   Tensor operator()(const Tensor& x) const {
 //     const amp::InModule here(*this);   // one test when no region asks for modules
 //     ...
 //
-// The layers of nn that compute more than one operator have that line, and so do the layers of a Sequential.
+// The nn layers that run more than one operator have that line, and so do the layers of a Sequential.
 #pragma once
 
 #include <optional>
@@ -20,11 +20,11 @@
 
 namespace mantissa::amp {
 
-// Identifies a type: a module and its first member have one address.
+// Identifies a type: a module and its first member have the same address.
 template <class M> inline constexpr char type_tag = 0;
 
-// The modules of a net and the parameters they own, by address: made by nn::module_list. The net must stay where it
-// is while it is in use.
+// The modules of a net and the parameters they own, by address: made by nn::module_list. The net must not be moved
+// while this is in use.
 struct ModuleList {
   struct Object {
     const void* object;
@@ -42,14 +42,14 @@ struct ModuleList {
   bool operator==(const ModuleList&) const = default;
 };
 
-struct PolicyModule {  // a module, and what the rules for it come to
+struct PolicyModule {  // a module with its effective policies
   std::string path;
   std::optional<CastPolicy> all;          // for every operator,
   std::vector<Policies::Entry> entries;   // except these; sorted by name
 };
 
-const CastPolicy* find_policy(const PolicyModule& module, const char* op);  // null: it says nothing
-// The module that owns one of these inputs, when it lies inside `current` (null: the net); else `current`.
+const CastPolicy* find_policy(const PolicyModule& module, const char* op);  // null: no rule applies
+// The module that owns one of these inputs, if it is inside `current` (null: the net); else `current`.
 const PolicyModule* module_of(const Overlay& overlay, const PolicyModule* current, std::span<const Tensor* const> x);
 
 class [[nodiscard]] InModule {

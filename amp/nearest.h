@@ -1,4 +1,4 @@
-// The nearest of some names to one that does not exist, for messages: "did you mean ...?".
+// Finds the name nearest to an unknown one, for messages: "did you mean ...?".
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace mantissa::amp {
 
-// Damerau's distance: how many letters must be inserted, removed, replaced, or exchanged with the next.
+// Damerau-Levenshtein distance: insertions, deletions, substitutions and transpositions of adjacent characters.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> above(b.size() + 1), row(above), now(above);  // of the first i - 2, i - 1 and i letters of a
+  std::vector<std::size_t> above(b.size() + 1), row(above), now(above);  // rows for i - 2, i - 1 and i letters of a
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     now[0] = i;

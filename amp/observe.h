@@ -8,19 +8,19 @@
 
 namespace mantissa::amp {
 
-enum class Decider : std::uint8_t { operator_itself, region, module };  // whose policy it is
+enum class Decider : std::uint8_t { operator_itself, region, module };  // whose policy applies
 
 struct OperatorCall {
   const char* op;
   CastPolicy policy;
   Decider decider;
-  const PolicyModule* module;              // that the operator belongs to; null when nobody said (amp/modules.h)
+  const PolicyModule* module;              // the operator's module; null if unknown (amp/modules.h)
   std::span<const Tensor* const> inputs;   // before casts
 };
 
 class Observer {
  public:
-  // `everywhere`: also operators outside regions.
+  // `everywhere`: also observe operators outside regions.
   explicit Observer(bool everywhere);
   virtual ~Observer();
   Observer(const Observer&) = delete;

@@ -1,8 +1,8 @@
-// Which scale every gradient carries. A scaler numbers the values its scale takes: an epoch begins whenever
-// the scale may have changed. Each scaled loss tags the backward pass that starts from it with its epoch, each
-// parameter's node keeps the tags of the gradients it has summed (autograd/hooks.h), and unscaling looks
-// them up here: to divide by the scale that was really used, and to name both places in the program where
-// gradients of different scales meet. Nothing of it reads the device unless two scales do meet.
+// Tracks the scale that every gradient carries. A scaler numbers the successive values of its scale: an epoch begins
+// whenever the scale may have changed. Each scaled loss tags the backward pass that starts from it with its epoch, each
+// parameter's node keeps the tags of the gradients it has accumulated (autograd/hooks.h), and unscaling looks them up
+// here: to divide by the scale that was actually used, and to name both places in the program where gradients of
+// different scales meet. Reads the device only if two scales do meet.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace mantissa::amp {
 
-using CallSite = std::source_location;  // of the user's call: the default argument of the scaler's methods
+using CallSite = std::source_location;  // of the user's call, by default argument of the scaler's methods
 std::string to_string(const CallSite& site);  // "train.cpp:88"
 
-// Whether the gradient of a parameter still carries the scale of its loss: nobody has unscaled it or written to it
-// since backward. For errors of those who need the true one.
+// Whether a parameter's gradient still carries the scale of its loss: neither unscaled nor written to since backward.
+// For errors in functions that need the unscaled gradient.
 bool carries_scale(const Tensor& parameter);
 
 class ScaleLedger {
@@ -31,22 +31,22 @@ class ScaleLedger {
   };
 
   ScaleLedger();
-  ScaleLedger(const ScaleLedger&) : ScaleLedger() {}  // a copied scaler has gradients of its own
+  ScaleLedger(const ScaleLedger&) : ScaleLedger() {}  // a copied scaler tracks its own gradients
   ScaleLedger& operator=(const ScaleLedger&) = delete;
 
-  // A loss is scaled at `site`: a copy of the scale, to multiply by. (A new one each time, so that a captured
-  // iteration makes its own.)
+  // Records that a loss is scaled at `site`; returns a copy of the scale to multiply by. (A new copy each time, so that
+  // a captured iteration makes its own.)
   Tensor scaled_loss(const Tensor& scale, const CallSite& site);
   std::uint64_t scaled_tag() const { return tag(epochs_.back().number, false); }
-  // The scale may have another value from now on.
+  // The scale may have changed: starts a new epoch.
   void scale_changed(const char* method, const CallSite& site);
 
-  // The scale that the gradient of `parameter`, number i of the optimizer, carries; undefined: nothing is known, so the
-  // current one. Throws when it is a sum over different scales, was unscaled already, or belongs to another scaler.
+  // The scale carried by the gradient of `parameter`, number i of the optimizer; undefined: unknown, so use the current
+  // one. Throws if it is a sum over different scales, was already unscaled, or belongs to another scaler.
   Tensor scale_of(const Tensor& parameter, const Steppable& optimizer, std::size_t i) const;
-  // Notes that the gradient was divided by its scale.
+  // Records that the gradient was divided by its scale.
   void unscaled(const Tensor& parameter, const CallSite& site);
-  // Throws when a scaled gradient has been added since.
+  // Throws if a scaled gradient has been accumulated since.
   void check_still_unscaled(const Tensor& parameter, const Steppable& optimizer, std::size_t i) const;
 
  private:
@@ -57,8 +57,8 @@ class ScaleLedger {
   }
   const Epoch* find(std::uint64_t tag) const;
 
-  std::uint64_t scaler_;        // a number of its own
-  std::deque<Epoch> epochs_{1};  // the last ones
+  std::uint64_t scaler_;        // unique identity
+  std::deque<Epoch> epochs_{1};  // the most recent ones
 };
 
 }  // namespace mantissa::amp

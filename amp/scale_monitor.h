@@ -1,5 +1,5 @@
-// A loss scale over time: what it was, which steps were skipped, how large the gradients were, and alerts when
-// training is in trouble. It takes what has reached the host by itself and never waits for the device.
+// Records a scaler over time: the scale, skipped steps and gradient magnitudes, and raises alerts when training is in
+// trouble. Uses only values that have already reached the host; never waits for the device.
 //
 //   amp::ScaleMonitor monitor(scaler);
 //   monitor.on_alert([](const amp::ScaleAlert& alert) { std::cerr << alert.message << '\n'; });
@@ -7,7 +7,7 @@
 //   monitor.save("scale.csv");                      // or .json
 //   std::cout << monitor.summary() << '\n';
 //
-// Invariant: one point per observe() that saw a new update. Not for several threads at once.
+// Invariant: one point per observe() that saw a new update. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -24,28 +24,28 @@ namespace mantissa::amp {
 struct ScalePoint {
   std::int64_t update = 0;   // iterations so far
   double scale = 0;          // after it
-  std::int64_t skipped = 0;  // iterations skipped since the point before
-  // of the last iteration, unscaled; norm: inf or NaN when it overflowed
+  std::int64_t skipped = 0;  // iterations skipped since the previous point
+  // of the last iteration, unscaled; norm: inf or NaN if it overflowed
   double gradient_norm = 0, largest_gradient = 0;
 };
 
 struct ScaleAlert {
   enum Kind : std::uint8_t {
     low_scale,        // the scale fell below low_scale: it is collapsing
-    at_floor,         // an overflow at the smallest scale: the scale is not the reason
+    at_floor,         // an overflow at the smallest scale: not caused by the scale
     skip_rate,        // too many of the last iterations were skipped
     forward_failure,  // a loss was itself inf or NaN (needs GradScalerOptions::check_loss)
   };
   Kind kind;
-  ScalePoint point;     // the first at which it was so
+  ScalePoint point;     // the first point at which the condition held
   std::string message;  // "update 812: the scale fell to 0.5, below 1; ..."
 };
 
 struct ScaleMonitorOptions {
-  std::size_t history = 100000;  // points kept; the oldest go first
+  std::size_t history = 100000;  // maximum number of points kept; the oldest are dropped
   double low_scale = 1;          // 0: no alert
   double max_skip_rate = 0.1;    // of the last `window` iterations; 1: no alert
-  std::int64_t window = 100;     // the rate is not looked at before this many
+  std::int64_t window = 100;     // no alert before this many iterations
 };
 
 class ScaleMonitor {
@@ -54,12 +54,12 @@ class ScaleMonitor {
   explicit ScaleMonitor(const GradScaler& scaler, const ScaleMonitorOptions& options = {});
 
   void observe();  // after update()
-  // f(alert) is called by observe(), once each time something becomes so; it may throw to stop training.
+  // observe() calls f(alert) each time a condition starts to hold; f may throw to stop training.
   template <class F> void on_alert(F f) { function_ = std::make_shared<FunctionOf<F>>(std::move(f)); }
 
   const std::deque<ScalePoint>& history() const { return points_; }
   const std::vector<ScaleAlert>& alerts() const { return alerts_; }
-  double skip_rate() const;  // of the last `window` iterations, or of as many as there were
+  double skip_rate() const;  // over the last `window` iterations, or fewer at the start
   std::int64_t changes() const { return changes_; }
   // "scale 32768 (lowest 16384, highest 65536, 4 changes); 3 of 900 steps skipped, 0 of the last 100; no alerts"
   std::string summary() const;
@@ -67,7 +67,7 @@ class ScaleMonitor {
   std::string csv() const;   // a header line, then one line per point
   // {"update": [...], "scale": [...], ..., "alerts": [...]}; a norm that is not finite is null
   std::string json() const;
-  void save(const std::string& path) const;  // as csv or json by its ending; throws when it cannot write
+  void save(const std::string& path) const;  // format by extension, csv or json; throws on write errors
 
  private:
   struct Function {
@@ -79,7 +79,7 @@ class ScaleMonitor {
     void operator()(const ScaleAlert& alert) override { function(alert); }
     F function;
   };
-  struct Total {  // for the rate
+  struct Total {  // for skip_rate()
     std::int64_t updates, skipped;
   };
   template <class F> void look(ScaleAlert::Kind kind, bool is_so, F&& message);

@@ -1,6 +1,5 @@
-// What the loss scaler and an optimizer know of each other: Steppable is what the scaler needs,
-// StepResult what a step leaves behind. Verdicts and sums stay on the device; only functions that say
-// so read them.
+// The interface between the loss scaler and optimizers: Steppable is implemented by optimizers, StepResult is the
+// outcome of a step. Flags and sums stay on the device; only functions documented so read them.
 #pragma once
 
 #include <string>
@@ -11,14 +10,14 @@
 
 namespace mantissa::amp {
 
-// What an update does to gradients while it reads them, so that memory is not passed over for it.
+// Operations that an update applies to gradients while reading them, which saves a pass over memory.
 struct ReadScaling {
-  Tensor scale;         // f32, 0-d, where the gradients are: they are divided by it; undefined: not
-  Tensor norm;          // f32, 0-d, of the divided gradients: then they are clipped to max_norm; undefined: not
+  Tensor scale;         // f32, 0-d, on the gradients' device: divides them; undefined: no scaling
+  Tensor norm;          // f32, 0-d, of the divided gradients: clips them to max_norm; undefined: no clipping
   double max_norm = 0;
 };
 
-class Steppable {  // optim::Optimizer is one
+class Steppable {  // implemented by optim::Optimizer
  public:
   Steppable() : identity_(next_identity()) {}
   Steppable(const Steppable&) : Steppable() {}
@@ -26,32 +25,32 @@ class Steppable {  // optim::Optimizer is one
   virtual ~Steppable() = default;
   virtual std::vector<Tensor> parameters() const = 0;
   virtual std::string parameter_name(std::size_t i) const = 0;
-  // One update, or no change at all when `skip` (bool, 0-d, on any device) holds true. Undefined: false.
+  // One update, or no change at all if `skip` (bool, 0-d, on any device) is true. Undefined: false.
   virtual void step_unless(const Tensor& skip) = 0;
-  // Whether step_scaled works. Else the scaler divides gradients in memory before step_unless.
+  // Whether step_scaled is supported. If not, the scaler divides gradients in memory before step_unless.
   virtual bool scales_while_reading() const { return false; }
   virtual void step_scaled(const Tensor& skip, const ReadScaling&) { step_unless(skip); }
 
-  std::string type_name() const;  // "Adam": how errors name it
-  std::uint64_t identity() const { return identity_; }  // of this object: an address may come again
+  std::string type_name() const;  // "Adam": for error messages
+  std::uint64_t identity() const { return identity_; }  // unique per object, unlike its address
 
  private:
   static std::uint64_t next_identity();
   std::uint64_t identity_;
 };
 
-// What one pass found in all gradients of an optimizer, after unscaling.
+// Result of one pass over all gradients of an optimizer, after unscaling.
 struct GradientStats {
-  double norm = 0;     // of all of them seen as one vector
-  double largest = 0;  // magnitude of an element; NaN is left out
+  double norm = 0;     // L2 norm of all gradients taken as one vector
+  double largest = 0;  // largest magnitude of an element, ignoring NaN
   std::int64_t infs = 0, nans = 0;
-  std::int64_t first_bad = -1;  // the first parameter with inf or NaN in its gradient; -1: none
+  std::int64_t first_bad = -1;  // first parameter with inf or NaN in its gradient; -1: none
 };
 
-// Whether a step was skipped, and what its gradients were. Give it to Scheduler::step and Ema::update.
+// Whether a step was skipped, and its gradient statistics. Pass it to Scheduler::step and Ema::update.
 class StepResult {
  public:
-  StepResult() = default;  // of a step that nothing could skip
+  StepResult() = default;  // of a step that cannot be skipped
   StepResult(Tensor found_inf, std::vector<Tensor> summaries)
       : found_inf_(std::move(found_inf)), summaries_(std::move(summaries)) {}
 

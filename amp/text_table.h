@@ -1,4 +1,4 @@
-// Rows of words as a table whose columns are as wide as they have to be, for reports.
+// Formats rows of words as a table with aligned columns, for reports.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace mantissa::amp {
 
-// All rows have as many words as the first.
+// All rows must have as many words as the first.
 inline std::string text_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> width(rows[0].size());
   for (const auto& row : rows)

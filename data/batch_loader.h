@@ -1,5 +1,5 @@
-// A loader for batches of any type, which your function makes from the indices of its samples. For samples of different
-// lengths, several inputs, dictionaries: it plays the part of Dataset and collate_fn in torch.utils.data.DataLoader.
+// A loader for batches of any type, built by your function from sample indices. For samples of different lengths,
+// several inputs, dictionaries: your function replaces Dataset and collate_fn of torch.utils.data.DataLoader.
 //
 //   struct Padded { Tensor tokens, lengths; };
 //   data::BatchLoader loader(sentences.size(), [&](std::span<const std::int64_t> indices) {
@@ -9,10 +9,10 @@
 //   }, {.batch = 32, .shuffle = true, .threads = 4});
 //   for (auto& [tokens, lengths] : loader) ...                 // once: one epoch
 //
-// The function is called from the loader's threads, several at a time, and may throw; its result must depend on its
-// arguments only. For random augmentation it takes a second argument, data::Draws&, with random numbers that belong to
-// the batch, so that batches depend on (seed, epoch, batch number) only, as with data::Loader. A BatchSampler decides
-// which samples go together (sentences of similar length, say): data/sampler.h.
+// The function is called concurrently from the loader's threads and may throw; its result must depend on its arguments
+// only. For random augmentation it takes a second argument, data::Draws&, a random stream that belongs to the batch, so
+// that batches depend on (seed, epoch, batch number) only, as with data::Loader. A BatchSampler decides which samples
+// are batched together (sentences of similar length, say): data/sampler.h.
 #pragma once
 
 #include <any>
@@ -29,7 +29,7 @@ namespace mantissa::data {
 
 template <class B> class BatchLoader {
  public:
-  // Samples are 0 ... size - 1. Errors: as for Loader, and a device other than the CPU: move batches in your loop.
+  // Samples are 0 ... size - 1. Errors: as Loader's, and a device other than the CPU: move batches in your loop.
   template <class F>
   BatchLoader(std::int64_t size, F make, const LoaderOptions& options = {}, const Sampling& sampling = {})
       : core_(std::make_unique<LoaderCore>(
@@ -43,7 +43,7 @@ template <class B> class BatchLoader {
           " in the loop");
   }
 
-  // As Loader::next: the next batch; false once at the end of each epoch.
+  // As Loader::next: gets the next batch; false once at the end of each epoch.
   bool next(B& batch) {
     std::any made = core_->next();
     if (!made.has_value()) return false;
@@ -56,7 +56,7 @@ template <class B> class BatchLoader {
   NamedTensors state_dict() const { return mantissa::data::state_dict(state()); }
   void load_state_dict(const NamedTensors& s) { restore(state_of_dict(s)); }
 
-  // What is left of this epoch.
+  // The rest of this epoch.
   class Iterator {
    public:
     explicit Iterator(LoaderCore* core) : core_(core) { ++*this; }
@@ -80,7 +80,7 @@ template <class B> class BatchLoader {
   std::unique_ptr<LoaderCore> core_;
 };
 
-// The type of a batch is what the function returns.
+// The batch type is the function's return type.
 template <class F>
 requires std::is_invocable_v<const F&, std::span<const std::int64_t>, Draws&> BatchLoader(std::int64_t, F,
                                                                                           LoaderOptions = {},

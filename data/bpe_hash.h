@@ -1,5 +1,5 @@
-// Hashes for tables whose keys come from files: with a seed that differs from run to run, so that nobody can write a
-// file whose keys all collide. What is found does not depend on it.
+// Hashes for tables keyed by data from files, with a random seed per run, so that no file can be crafted to make all
+// keys collide. Results do not depend on the seed.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline std::uint64_t hash_seed() {
   }();
   return seed;
 }
-// Both halves of a product: each bit of the result depends on all of both.
+// Folds both halves of the product: each bit of the result depends on all bits of both inputs.
 inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);

@@ -1,4 +1,4 @@
-// What a data::Bpe looks things up in. Not for users.
+// Lookup tables of data::Bpe. Internal.
 #pragma once
 
 #include <array>
@@ -13,26 +13,26 @@
 
 namespace mantissa::data {
 
-using BpeNumbers = std::unordered_map<std::string_view, std::int32_t, SeededHash>;  // of tokens, by their bytes
+using BpeNumbers = std::unordered_map<std::string_view, std::int32_t, SeededHash>;  // token ids by their bytes
 
 struct BpeTables {
-  std::vector<std::string> tokens;  // the bytes of each; what the keys below refer to
-  std::vector<std::string> shown;   // of sentencepiece: what each stands for
-  std::size_t before_added = 0;     // so many were there before tokens were added
+  std::vector<std::string> tokens;  // the bytes of each; the keys below refer to them
+  std::vector<std::string> shown;   // for sentencepiece: the text of each
+  std::size_t before_added = 0;     // number of tokens before tokens were added
   Bpe::Merges merges;
   std::vector<AddedToken> added;
   BpeOptions options;
 
-  std::array<std::int32_t, 256> of_byte{};  // -1: there is no such token
+  std::array<std::int32_t, 256> of_byte{};  // -1: no such token
   bool of_characters() const { return options.pieces == Pieces::sentencepiece; }
-  // Of sentencepiece: no token reaches over a word's end, so that words are pieces. Else a text is one.
+  // For sentencepiece: no token crosses a word boundary, so words are pieces. Otherwise the whole text is one piece.
   bool has_words = false;
-  BpeNumbers numbers;  // of what was there before tokens were added, whose text may be another's
-  BpeNumbers whole;    // of those that a piece of the same bytes becomes
-  // By the numbers of both parts, 32 bits each: the rank of the merge; by rank: what it makes.
+  BpeNumbers numbers;  // tokens before additions (an added token may have the same text)
+  BpeNumbers whole;    // tokens that a piece with the same bytes becomes
+  // Keyed by the ids of both parts, 32 bits each: the merge's rank; `merged`, by rank: the result.
   std::unordered_map<std::uint64_t, std::uint32_t, SeededHash> ranks;
   std::vector<std::int32_t> merged;
-  // By round and first byte, in the order of their texts, which are in the second round as a text is in it.
+  // By round and first byte, sorted by text; texts of the second round are normalised like the input.
   std::array<std::array<std::vector<AddedToken>, 256>, 2> added_by_byte;
 };
 

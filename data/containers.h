@@ -1,6 +1,6 @@
-// Transforms of transforms, chosen by chance for each picture of a batch, as torchvision's containers. What is inside
-// sees the pictures that are concerned as a batch of their own. All pictures must come out of the batch with one size
-// and dtype, and with the targets they had (MixUp and CutMix concern whole batches).
+// Transforms of transforms, applied randomly per image of a batch, as torchvision's containers. The inner transforms
+// see the selected images as a batch of their own. All images must leave the batch with the same size and dtype, and
+// with unchanged targets (MixUp and CutMix act on whole batches).
 //   data::Pipeline(set).random_apply([](data::Pipeline p) { return std::move(p).gaussian_blur(3); }, 0.3f)
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace mantissa::data {
 
-// All of them, one after the other, with probability p.
+// All of them, in sequence, with probability p.
 struct RandomApply final : Transform {
   RandomApply(Transforms inside, float p);
   void apply(Batch& batch, Draws& draws) const override;
@@ -18,7 +18,7 @@ struct RandomApply final : Transform {
   float p;
 };
 
-// One of several lists, each as often as its weight says; without weights equally often.
+// One of several lists, with probability proportional to its weight; equal weights by default.
 struct RandomChoice final : Transform {
   explicit RandomChoice(std::vector<Transforms> choices, std::vector<float> weights = {});
   void apply(Batch& batch, Draws& draws) const override;
@@ -26,7 +26,7 @@ struct RandomChoice final : Transform {
   std::vector<float> weights;
 };
 
-// All lists, in an order that each picture draws.
+// All lists, in a random order per image.
 struct RandomOrder final : Transform {
   explicit RandomOrder(std::vector<Transforms> lists) : lists(std::move(lists)) {}
   void apply(Batch& batch, Draws& draws) const override;

@@ -1,5 +1,5 @@
-// A labelled set in memory, and the interface through which the loader reads any set.
-// Next: data/load.h (where sets come from), data/subset.h (parts of them), data/loader.h (batches).
+// A labelled dataset in memory, and the interface through which the loader reads any dataset. Next: data/load.h (named
+// datasets), data/subset.h (subsets), data/loader.h (batches).
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 namespace mantissa::data {
 
 struct Batch {
-  Tensor image;  // [B, C, H, W]; rows of a table are [B, columns]
-  Tensor label;  // i64 [B]; f32 targets where a set has those, [B, classes] after MixUp and CutMix
+  Tensor image;  // [B, C, H, W]; for tables [B, columns]
+  Tensor label;  // i64 [B]; f32 targets if the dataset has those, [B, classes] after MixUp and CutMix
 };
 
-// What is known about a set. Without mean and std its images are not normalised.
+// Metadata of a dataset. Without mean and std its images are not normalised.
 struct Info {
   std::int64_t classes = 0;
   std::vector<std::string> class_names = {};
@@ -31,42 +31,42 @@ struct Dataset {
   Tensor labels;             // i64 [N], each below `classes`; or f32 targets [N, ...]
   std::int64_t classes = 0;
   std::string name = {};     // "mnist"
-  std::string source = {};   // where it came from, as a sentence to print
+  std::string source = {};   // description of its origin, for printing
   std::vector<std::string> class_names = {};  // [classes], or empty
-  // A pipeline subtracts `mean` and divides by `std`, one value or one per channel; u8 pixels are scaled to [0, 1]
-  // first. Empty: 0.5 and 0.5 for u8, so that pixels end up in [-1, 1]; f32 images are left as they are.
+  // A pipeline subtracts `mean` and divides by `std`, one value or one per channel; u8 pixels are first scaled to [0,
+  // 1]. Empty: 0.5 and 0.5 for u8, so that pixels end up in [-1, 1]; f32 images are left unchanged.
   std::vector<float> mean = {}, std = {};
 
   std::int64_t size() const { return images.defined() ? images.size(0) : 0; }
-  // Copies of the samples at `indices`, in that order. Error when an index is not in [0, size()).
+  // Copies of the samples at `indices`, in that order. Error if an index is not in [0, size()).
   Batch get_batch(std::span<const std::int64_t> indices) const;
   Info info() const;
   // The first `n` samples, sharing memory; `source` says so.
   Dataset first(std::int64_t n) const;
 };
 
-// What the loader reads. Write one for data that do not fit in memory; read() is called from several
-// threads at once and may throw: the exception reaches the loop, with the index of the sample.
+// The interface the loader reads from. Implement it for data that do not fit in memory; read() is called concurrently
+// and may throw: the exception is rethrown in the loop, with the index of the sample.
 class Source {
  public:
   virtual ~Source() = default;
   virtual std::int64_t size() const = 0;
   virtual Dims image_sizes() const = 0;  // of one sample, e.g. [1, 28, 28]
   virtual Dtype image_dtype() const { return u8; }
-  // Writes the image of sample `index`, which is in [0, size()), contiguous, at `image` and returns its label.
+  // Writes the image of sample `index`, in [0, size()), contiguously to `image` and returns its label.
   virtual std::int64_t read(std::int64_t index, void* image) const = 0;
   virtual Info info() const { return {}; }
-  virtual const Dataset* in_memory() const { return nullptr; }  // the whole set, where this is one
+  virtual const Dataset* in_memory() const { return nullptr; }  // the whole dataset if this is one, else null
 
-  // For targets that are not class numbers: their sizes and dtype, and a read that writes them at `target`.
+  // For targets that are not class indices: their sizes and dtype, and a read that also writes them to `target`.
   virtual Dims target_sizes() const { return {}; }
   virtual Dtype target_dtype() const { return i64; }
   virtual void read_pair(std::int64_t index, void* image, void* target) const {
     *static_cast<std::int64_t*>(target) = read(index, image);
   }
 
-  // The same with the batch's random numbers, for samples that are augmented while they are read (a random part of a
-  // large picture, say). This is the function that the loader calls.
+  // The same with the batch's random numbers, for samples that are augmented while being read (a random crop of a large
+  // image, say). The loader calls this function.
   virtual void read_drawn(std::int64_t index, void* image, void* target, Draws& draws) const {
     (void)draws;
     read_pair(index, image, target);
@@ -77,7 +77,7 @@ using SourcePtr = std::shared_ptr<const Source>;
 SourcePtr as_source(Dataset dataset);
 inline SourcePtr as_source(SourcePtr source) { return source; }
 
-// Reads the samples one by one, with `draws` as read_drawn does; an exception gets "sample 17: " in front.
+// Reads the samples one by one, with `draws` passed to read_drawn; exceptions are prefixed with "sample 17: ".
 Batch read_batch(const Source& source, std::span<const std::int64_t> indices, Draws* draws = nullptr);
 
 }  // namespace mantissa::data

@@ -1,4 +1,4 @@
-// Where data sets are looked for on this machine.
+// Where datasets are searched for on this machine.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace mantissa::data {
 bool path_exists(const std::string& path);
 bool is_folder(const std::string& path);
 
-// The folders that may hold the set `name` when the user gave none, in the order of search:
+// Folders that may contain dataset `name` if the user gave none, in search order:
 //   $MANTISSA_DATA/<name>, $MANTISSA_DATA
 //   $XDG_DATA_HOME/mantissa/datasets/<name>, and without <name>   (default ~/.local/share)
 //   /usr/share/datasets/<name>, and without <name>                Debian's packages dataset-*

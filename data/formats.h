@@ -1,4 +1,4 @@
-// What data/load.cpp must know of a family of data sets to look for it. Not for users.
+// What data/load.cpp needs to know about a family of datasets to find it. Internal.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace mantissa::data {
 
-// IDX files (data/mnist.cpp): all sets have the same file names.
+// IDX files (data/mnist.cpp): all datasets use the same file names.
 bool has_idx_files(const std::string& dir);
 bool holds_another_idx_set(const std::string& dir, const std::string& name);
 

@@ -1,10 +1,10 @@
-// Batches, made ahead by background threads.
-// Invariant: what a batch contains depends on (seed, epoch, batch number) only. The same batches come
-// in the same order for any number of threads, and after restoring a position in the middle of an epoch.
+// Batches, prefetched by background threads. Invariant: the contents of a batch depend on (seed, epoch, batch number)
+// only. The same batches come in the same order for any number of threads, and after restoring a position in the middle
+// of an epoch.
 //
 //   for (auto [image, label] : data::mnist("data").shuffle().batch(128).epochs(5)) ...
 //
-// or, for a trainer that saves where it is:
+// or, for a trainer that saves its position:
 //
 //   data::Loader loader = data::mnist("data").shuffle().batch(128).loader();
 //   while (loader.next(batch)) ...
@@ -27,21 +27,21 @@ using io::NamedTensors;
 struct LoaderOptions {
   std::int64_t batch = 1;
   bool shuffle = false;
-  bool drop_last = false;   // leave out a last batch that is not full
-  std::uint64_t seed = 0;   // of the order and of the random transforms
-  int threads = 1;          // 0: make each batch in next(), when it is asked for
-  int prefetch = 4;         // batches that may wait, finished or in work
-  // Of several processes that share the data, each has one part of every epoch (data/sampler.h), and the random
-  // transforms draw other numbers in each. `batch` and everything that is counted are this process's own.
+  bool drop_last = false;   // drop a last batch that is not full
+  std::uint64_t seed = 0;   // of the sample order and of the random transforms
+  int threads = 1;          // 0: make each batch in next()
+  int prefetch = 4;         // maximum number of batches in progress or waiting
+  // For several processes that share the data: each has one part of every epoch (data/sampler.h) and its own random
+  // numbers in transforms. `batch` and all counts are per process.
   int rank = 0, ranks = 1;
   Uneven uneven = Uneven::repeat;
-  Device device = cpu;      // where batches arrive; a set in memory is kept there if possible (data/resident.h)
+  Device device = cpu;      // of the batches; an in-memory dataset is kept there if possible (data/resident.h)
 };
 
-// A position between two batches, with the settings that must be the same when it is restored.
+// A position between two batches, with the settings that must match when it is restored.
 struct LoaderState {
   std::uint64_t seed = 0;
-  std::int64_t epoch = 0, batch = 0;  // the next batch to be handed out
+  std::int64_t epoch = 0, batch = 0;  // the next batch to be returned
   std::int64_t samples = 0, batch_size = 0;
   bool shuffle = false, drop_last = false;
   friend bool operator==(const LoaderState&, const LoaderState&) = default;
@@ -51,33 +51,33 @@ LoaderState loader_state_from_tensor(const Tensor& t);
 NamedTensors state_dict(const LoaderState& state);  // {"state", that tensor}
 LoaderState state_of_dict(const NamedTensors& s);
 
-// At most one of them; none: all samples, in order or shuffled as the options say.
+// At most one of them; none: all samples, in order or shuffled, depending on the options.
 struct Sampling {
   std::shared_ptr<const Sampler> sampler = {};
-  std::shared_ptr<const BatchSampler> batches = {};  // then LoaderOptions::batch and drop_last mean nothing
+  std::shared_ptr<const BatchSampler> batches = {};  // overrides LoaderOptions::batch and drop_last
 };
 
 class Loader {
  public:
   // Errors: an empty source, batch or prefetch below 1, threads outside [0, 256], shuffle with a sampler.
   Loader(SourcePtr source, LoaderOptions options, Transforms transforms = {}, Sampling sampling = {});
-  ~Loader();  // waits only for batches in work
+  ~Loader();  // waits only for batches in progress
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
-  // The next batch of this epoch. False once at its end; the call after that begins the next epoch.
-  // An exception from a source or transform is thrown when its batch is due, with epoch, batch and
-  // sample in front; calling again goes on with the batch after it.
+  // The next batch of this epoch. False once at its end; the next call begins the next epoch. An exception from a
+  // source or transform is thrown when its batch is due, prefixed with epoch, batch and sample; calling again continues
+  // with the following batch.
   bool next(Batch& batch);
 
   std::int64_t batches() const;  // per epoch
-  LoaderState state() const;     // after the last batch handed out, whatever was made ahead
-  void restore(const LoaderState& state);  // Error when samples, batch size or order options differ
+  LoaderState state() const;     // after the last batch returned, regardless of prefetching
+  void restore(const LoaderState& state);  // Error if samples, batch size or order options differ
   // The same as tensors, for checkpoints (io/checkpoint.h), named as in nn and optim.
   NamedTensors state_dict() const { return mantissa::data::state_dict(state()); }
   void load_state_dict(const NamedTensors& s) { restore(state_of_dict(s)); }
 
-  // What is left of this epoch: for (auto [image, label] : loader).
+  // The rest of this epoch: for (auto [image, label] : loader).
   class Iterator {
    public:
     explicit Iterator(Loader* loader) : loader_(loader) { ++*this; }

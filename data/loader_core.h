@@ -1,5 +1,5 @@
-// What every loader has in common (data/loader.h, data/batch_loader.h): the order of samples, threads that make batches
-// ahead, and a position that can be saved. It does not know what a batch is.
+// The common part of all loaders (data/loader.h, data/batch_loader.h): sample order, prefetching threads, and a
+// position that can be saved. Independent of the batch type.
 #pragma once
 
 #include <any>
@@ -15,16 +15,16 @@ namespace mantissa::data {
 
 class LoaderCore {
  public:
-  // Makes the batch of these samples, with the random numbers that belong to it. Called from several threads.
+  // Makes the batch of these samples, with the random stream of the batch. Called from several threads.
   using Make = std::function<std::any(std::span<const std::int64_t> indices, Draws& draws)>;
 
-  // `samples` of the set; errors as of Loader.
+  // `samples` in the dataset; errors as Loader's.
   LoaderCore(std::int64_t samples, const LoaderOptions& options, const Sampling& sampling, Make make);
   ~LoaderCore();
   LoaderCore(const LoaderCore&) = delete;
   LoaderCore& operator=(const LoaderCore&) = delete;
 
-  // As Loader's methods of these names; an empty result is the end of an epoch.
+  // As the Loader methods of the same names; an empty result is the end of an epoch.
   std::any next();
   std::int64_t batches() const;
   LoaderState state() const;

@@ -1,5 +1,5 @@
-// How good predictions are, summed up over batches. Values are exact: counts are integers, sums are f64.
-// Names and averages follow scikit-learn; what has no samples counts as 0 there and here.
+// Metrics accumulated over batches. Values are exact: counts are integers, sums are f64. Names and averages follow
+// scikit-learn; a class without samples counts as 0, as there.
 //
 //   data::Accuracy top1, top5(5);
 //   data::ConfusionMatrix matrix(10);
@@ -14,7 +14,7 @@
 
 namespace mantissa::data {
 
-// The mean of numbers, such as losses, weighted by how many samples each stands for.
+// The mean of numbers, such as losses, weighted by the number of samples each stands for.
 class RunningMean {
  public:
   void add(double value, double weight = 1);
@@ -26,12 +26,12 @@ class RunningMean {
   double sum_ = 0, weight_ = 0;
 };
 
-// The part of samples whose label is among the k highest scores. Of equal scores the first counts as higher; a NaN
-// score is lower than any number.
+// Top-k accuracy: the fraction of samples whose label is among the k highest scores. Ties go to the lower class index;
+// a NaN score is lower than any number.
 class Accuracy {
  public:
   explicit Accuracy(std::int64_t k = 1);
-  // scores: floating [N, classes]; labels i64 [N]. Error when they do not fit or a label is not below `classes`.
+  // scores: floating [N, classes]; labels i64 [N]. Error if they do not match or a label is not below `classes`.
   void add(const Tensor& scores, const Tensor& labels);
   double value() const { return seen_ > 0 ? static_cast<double>(right_) / static_cast<double>(seen_) : 0; }
   std::int64_t seen() const { return seen_; }
@@ -41,14 +41,14 @@ class Accuracy {
   std::int64_t k_, right_ = 0, seen_ = 0;
 };
 
-// micro: over all samples; macro: the mean over classes; weighted: that, weighted by each class's number of samples.
+// micro: over all samples; macro: the mean over classes; weighted: the mean weighted by each class's number of samples.
 enum class Average { micro, macro, weighted };
 
-// Row: the label; column: what was predicted.
+// Rows: labels; columns: predictions.
 class ConfusionMatrix {
  public:
   explicit ConfusionMatrix(std::int64_t classes);
-  // predictions: scores [N, classes], floating, or class numbers i64 [N]; labels i64 [N].
+  // predictions: scores [N, classes], floating, or class indices i64 [N]; labels i64 [N].
   void add(const Tensor& predictions, const Tensor& labels);
   void reset();
 
@@ -56,8 +56,8 @@ class ConfusionMatrix {
   std::int64_t at(std::int64_t label, std::int64_t predicted) const;
   Tensor matrix() const;  // i64 [classes, classes]
   double accuracy() const;
-  std::vector<double> precision() const;  // per class: right among those predicted as it
-  std::vector<double> recall() const;     // per class: right among those that are it
+  std::vector<double> precision() const;  // per class: correct among those predicted
+  std::vector<double> recall() const;     // per class: correct among those labelled
   std::vector<double> f1() const;         // per class: harmonic mean of the two
   double precision(Average average) const { return averaged(precision(), average); }
   double recall(Average average) const { return averaged(recall(), average); }
@@ -65,7 +65,7 @@ class ConfusionMatrix {
 
  private:
   double averaged(const std::vector<double>& values, Average average) const;
-  std::int64_t predicted(std::int64_t c) const;  // sums of a column and a row
+  std::int64_t predicted(std::int64_t c) const;  // column sum (predicted) and row sum
   std::int64_t actual(std::int64_t c) const;
 
   std::int64_t classes_;

@@ -1,4 +1,4 @@
-// Unicode's normal form C: of the ways to write a character one, the shortest in general. "e" with U+0301 becomes "é".
+// Unicode normalisation form C (composition): "e" followed by U+0301 becomes "é".
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace mantissa::data {
 
-// By utf8proc, whose version says which Unicode it is: 15 in Debian 12. Bytes that are no UTF-8 stay, and nothing is
-// put together across them. Takes n log n time for n marks on one letter.
+// By utf8proc, whose version determines the Unicode version: 15 in Debian 12. Invalid UTF-8 bytes are kept, and nothing
+// is composed across them. Takes O(n log n) time for n marks on one letter.
 std::string nfc(std::string_view text);
 
 }  // namespace mantissa::data

@@ -1,4 +1,4 @@
-// From a data set to the `for` loop of a training program, step by step:
+// From a dataset to the `for` loop of a training program, step by step:
 //
 //   for (auto [image, label] : data::mnist().shuffle().random_flip().batch(128).epochs(5)) ...
 //
@@ -30,30 +30,30 @@ namespace mantissa::data {
 
 class Pipeline {
  public:
-  // Images come out as f32, normalised with the dataset's mean and std, unless a step says otherwise.
+  // Images come out as f32, normalised with the dataset's mean and std, unless a step changes that.
   explicit Pipeline(Dataset dataset) : Pipeline(as_source(std::move(dataset))) {}
-  // The same where the source tells mean and std; else images come out as the source makes them.
+  // The same if the source provides mean and std; otherwise images come out unchanged.
   explicit Pipeline(SourcePtr source) : source_(std::move(source)) {
     if (!source_) return;
     if (Info info = source_->info(); !info.mean.empty())
       normalization_ = Normalize(std::move(info.mean), std::move(info.std));
   }
 
-  // A new random order in each epoch, determined by `seed`; by default that of the default generator (manual_seed).
+  // A new random order in each epoch, determined by `seed`; default: the default generator's seed (manual_seed).
   Pipeline shuffle() && { return std::move(*this).shuffle(rng_state().seed); }
   Pipeline shuffle(std::uint64_t seed) && {
     options_.shuffle = true;
     options_.seed = seed;
     return std::move(*this);
   }
-  // Chooses the samples and their order, instead of shuffle(): data/sampler.h.
+  // Selects the samples and their order, instead of shuffle(): data/sampler.h.
   template <class S> Pipeline sampler(S sampler) && {
     if constexpr (std::is_base_of_v<BatchSampler, S>) sampling_ = {{}, std::make_shared<S>(std::move(sampler))};
     else sampling_ = {std::make_shared<S>(std::move(sampler)), {}};
     return std::move(*this);
   }
-  // This rank's part of the data, when several processes train together (nn/data_parallel.h): a part of the order that
-  // shuffle() or a sampler gives, which is the same on all ranks. batch() is then the batch of this rank.
+  // This rank's part of the data, if several processes train together (nn/data_parallel.h): a part of the order of
+  // shuffle() or a sampler, which is the same on all ranks. batch() then counts this rank's samples.
   Pipeline shard(int rank, int ranks, Uneven uneven = Uneven::repeat) && {
     check(ranks >= 1 && rank >= 0 && rank < ranks, "shard: rank ", rank, " is not one of ", ranks);
     options_.rank = rank;
@@ -67,8 +67,8 @@ class Pipeline {
   Pipeline drop_last(bool on = true) && { options_.drop_last = on; return std::move(*this); }
   Pipeline threads(int n) && { options_.threads = n; return std::move(*this); }
   Pipeline prefetch(int n) && { options_.prefetch = n; return std::move(*this); }
-  Pipeline epochs(std::int64_t n) && { epochs_ = n; return std::move(*this); }  // of the for loop; default 1
-  // Batches arrive on `device`. A set in memory is moved there once, if possible (data/resident.h).
+  Pipeline epochs(std::int64_t n) && { epochs_ = n; return std::move(*this); }  // for the range-for loop; default 1
+  // Batches are delivered on `device`. An in-memory dataset is copied there once, if possible (data/resident.h).
   Pipeline to(Device device) && { options_.device = device; return std::move(*this); }
   // The dtype of the normalised images; f32 by default.
   Pipeline dtype(Dtype t) && { dtype_ = t; return std::move(*this); }
@@ -149,7 +149,7 @@ class Pipeline {
   Pipeline random_photometric_distort(PhotometricDistortOptions o = {}) && {
     return std::move(*this).map([o](Batch& b, Draws& draws) { random_photometric_distort_(b.image, draws, o); });
   }
-  // Of u8 images.
+  // For u8 images.
   Pipeline random_posterize(int bits, float p = 0.5f) && {
     return std::move(*this).map([=](Batch& b, Draws& draws) { random_posterize_(b.image, draws, bits, p); });
   }
@@ -180,7 +180,7 @@ class Pipeline {
   Pipeline aug_mix(AugMixOptions o = {}) && {
     return std::move(*this).map([o](Batch& b, Draws& draws) { aug_mix_(b.image, draws, o); });
   }
-  Pipeline random_jpeg(std::array<int, 2> quality) && {  // of u8 images
+  Pipeline random_jpeg(std::array<int, 2> quality) && {  // for u8 images
     return std::move(*this).map([=](Batch& b, Draws& draws) { random_jpeg_(b.image, draws, quality); });
   }
   Pipeline linear_transformation(const Tensor& matrix, const Tensor& mean) && {
@@ -210,8 +210,8 @@ class Pipeline {
                                   return cutout_steps(n, h, w, draws, size, value);
                                 });
   }
-  // Transforms by chance, for each image (data/containers.h). Steps are written like a pipeline's, and only their
-  // transforms count: [](Pipeline p) { return std::move(p).random_flip().gaussian_blur(3); }
+  // Random transforms per image (data/containers.h). Steps are written like a pipeline's; only their transforms are
+  // used: [](Pipeline p) { return std::move(p).random_flip().gaussian_blur(3); }
   using Steps = std::function<Pipeline(Pipeline)>;
   Pipeline random_apply(const Steps& steps, float p = 0.5f) && {
     transforms_.push_back(std::make_shared<RandomApply>(transforms_of(steps), p));
@@ -229,13 +229,13 @@ class Pipeline {
     normalization_ = Normalize(std::move(mean), std::move(std));
     return std::move(*this);
   }
-  Pipeline raw() && { normalization_.reset(); return std::move(*this); }  // leave the pixels as they are
+  Pipeline raw() && { normalization_.reset(); return std::move(*this); }  // no normalisation: keep the pixels unchanged
   // f(Batch&, Draws&), called in the loader's threads.
   template <class F> Pipeline map(F f) && {
     transforms_.push_back(std::make_shared<Mapped<F>>(std::move(f)));
     return std::move(*this);
   }
-  // steps(images, height, width, Draws&): what f does to each image, with the same draws, as a PixelStep.
+  // steps(images, height, width, Draws&): the effect of f on each image, with the same draws, as a PixelStep.
   template <class F, class S> Pipeline map(F f, S steps) && {
     transforms_.push_back(std::make_shared<Stepwise<F, S>>(std::move(f), std::move(steps)));
     return std::move(*this);

@@ -1,4 +1,4 @@
-// What the transforms of pictures share. Used by their files; not by programs.
+// Helpers shared by the image transforms. Internal.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline void check_images(const Tensor& images, const char* who) {
             images.is_contiguous(),
         who, ": expected contiguous u8 or f32 images [B, C, H, W], got ", images);
 }
-// The same, and that there are some.
+// The same, and that the batch is not empty.
 inline void check_some_images(const Tensor& images, const char* who) {
   check_images(images, who);
   check(images.numel() > 0, who, ": there are no pixels in ", images);
@@ -25,12 +25,12 @@ template <class F> void with_elements(const Tensor& images, F f) {
   else f(images.data<float>());
 }
 
-// A value as a pixel: of u8 cut off at 0 and 255 and to whole levels, where NaN is 0.
+// Converts a value to a pixel: u8 is clamped to [0, 255] and truncated, NaN becomes 0.
 template <class T> T pixel_from(float v) {
   if constexpr (std::is_same_v<T, float>) {
     return v;
   } else {
-    const float least = v > 0 ? v : 0;  // written so that the compiler makes vectors of it
+    const float least = v > 0 ? v : 0;  // written so that the compiler vectorises it
     return static_cast<T>(static_cast<int>(least < 255 ? least : 255));
   }
 }

@@ -1,5 +1,5 @@
-// Where each pixel of a moved picture comes from, and the picture that follows from it: what rotation, affine maps,
-// perspective and elastic deformation share. Used by their files; not by programs.
+// Sampling positions of transformed images, and the resulting image: shared by rotation, affine maps, perspective and
+// elastic deformation. Internal.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace mantissa::data {
 
-// From a place in the middle of the picture, -1 to 1 from border to border, to one in pixels from the middle of the
-// first one. These steps in f32 are those of torchvision, so that the nearest pixel is the same one.
+// From a normalised coordinate, -1 to 1 between the borders, to a pixel coordinate of the input. The same f32
+// operations as in torchvision, so that the nearest pixel is the same one.
 inline float pixel_of(float place, std::int64_t size) {
   return (place + 1) * (static_cast<float>(size) / 2) - 0.5f;
 }
@@ -21,10 +21,10 @@ struct Places {
     check(h * w < INT32_MAX, "images of ", h, " x ", w, " are too large to be moved");
   }
   std::int64_t height, width;
-  std::vector<float> y, x;  // of each pixel, row by row; in pixels from the middle of the first one
+  std::vector<float> y, x;  // input position of each output pixel, row by row
 };
 
-// Image `b` of `images` as `places` say, to image `b` of `out`, which has their size; what lies outside is o.fill.
+// Samples image `b` of `images` at `places` into image `b` of `out`, of that size; outside pixels are o.fill.
 void sample_image(const Tensor& images, std::int64_t b, const Places& places, const RotationOptions& o,
                   const Tensor& out);
 

@@ -1,6 +1,6 @@
-// A data set that lives in device memory as u8. A batch costs the upload of some numbers per picture; one kernel
-// gathers, crops, mirrors, fills and normalises. The bits are those of the same pipeline on the CPU. Used by the loader
-// (LoaderOptions::device); not by programs.
+// A dataset resident in device memory as u8. A batch costs the upload of a few numbers per image; one kernel gathers,
+// crops, flips, fills and normalises. Bitwise the same as the pipeline on the CPU. Used by the loader
+// (LoaderOptions::device). Internal.
 #pragma once
 
 #include <memory>
@@ -12,19 +12,19 @@ namespace mantissa::data {
 
 class Resident {
  public:
-  // Null where it does not apply: a set that is not in memory as u8 [N, C, H, W] with i64 labels, or a transform that
-  // cannot be written down as steps (normalisation may come last).
+  // Null if not applicable: a dataset that is not in memory as u8 [N, C, H, W] with i64 labels, or a transform that
+  // cannot be expressed as steps (a final normalisation is allowed).
   static std::unique_ptr<Resident> make(const Source& source,
                                         const std::vector<std::shared_ptr<const Transform>>& transforms, Device device);
 
-  // i64 [2 + 6 * steps, B], on the CPU: indices, labels, then each step of each picture. Called from several threads.
+  // i64 [2 + 6 * steps, B], on the CPU: indices, labels, then each step of each image. Called from several threads.
   Tensor plan(std::span<const std::int64_t> indices, Draws& draws) const;
   // The batch of a plan, on the device, in the caller's stream.
   Batch gather(const Tensor& plan) const;
 
  private:
   Device device_;
-  Tensor images_, table_;  // on the device; table: f32 [C, 256], the normalised value of each pixel, or undefined
+  Tensor images_, table_;  // on the device; table: f32 [C, 256], normalised value per pixel level, or undefined
   Tensor labels_;          // on the CPU
   Dtype dtype_ = u8;       // of a batch
   std::vector<std::shared_ptr<const Transform>> steps_;

@@ -1,4 +1,4 @@
-// Windows of pictures in other sizes: what the transforms of data/geometry.h and data/image_folder.h have in common.
+// Resizing of image windows: shared by data/geometry.h and data/image_folder.h.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@ namespace mantissa::data {
 
 struct Window { std::int64_t top, left, height, width; };
 
-// The window of each image of x [N, C, H, W] is brought to height x width, bilinear, and smoothed first where it
-// shrinks; what comes back is the part `wanted` of that, [N, C, wanted.height, wanted.width], contiguous. x: u8 or f32
-// on the CPU, of any strides; the result has its dtype, u8 to the nearest.
+// Resizes the window of each image of x [N, C, H, W] to height x width, bilinear, with antialiasing when shrinking, and
+// returns the part `wanted` of the result: [N, C, wanted.height, wanted.width], contiguous. x: u8 or f32 on the CPU, of
+// any strides; the result has its dtype, u8 rounded to nearest.
 Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height, std::int64_t width,
                      const Window& wanted);
 inline Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height, std::int64_t width) {

@@ -1,5 +1,5 @@
-// Parts of a set and sets put together. Nothing is copied: they read through to the set they were made of, and keep
-// what it says of itself (classes, mean and std, ...).
+// Subsets and concatenations of datasets. Nothing is copied: they read through to the original dataset, and keep its
+// metadata (classes, mean and std, ...).
 //
 //   auto [train, validation] = data::random_split(data::as_source(data::load_dataset("cifar10")), {0.9, 0.1}, 1);
 //   for (auto [image, label] : data::Pipeline(train).shuffle().batch(128)) ...
@@ -13,15 +13,14 @@
 
 namespace mantissa::data {
 
-// The samples at `indices`, in that order; an index may come more than once. Error when one is outside of the set.
+// The samples at `indices`, in that order; an index may be repeated. Error if one is out of range.
 SourcePtr subset(SourcePtr source, std::vector<std::int64_t> indices);
 
-// One set after another. Error when their images or targets differ in sizes or dtype. Says of itself
-// what the first does.
+// One dataset after another. Error if their images or targets differ in sizes or dtype. Has the metadata of the first.
 SourcePtr concat(std::vector<SourcePtr> sources);
 
-// Parts that share no sample, drawn at random. `parts` are fractions that add up to 1 (what rounding leaves goes to the
-// first ones, as in PyTorch), or numbers of samples that add up to the size.
+// Disjoint random parts. `parts` are fractions that sum to 1 (samples left over by rounding go to the first parts, as
+// in PyTorch), or numbers of samples that sum to the size.
 std::vector<SourcePtr> random_split(SourcePtr source, const std::vector<double>& parts, std::uint64_t seed);
 template <std::size_t N>
 std::array<SourcePtr, N> random_split(SourcePtr source, const double (&parts)[N], std::uint64_t seed) {

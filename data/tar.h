@@ -1,6 +1,6 @@
-// Walks through the regular files of a tar archive (POSIX ustar, GNU and pax variants), forwards only.
-// Nothing is ever written to the disk, and anything but files and folders is refused: a data set has no
-// links or devices. Format: POSIX.1-1988 "ustar" interchange format.
+// Iterates over the regular files of a tar archive (POSIX ustar, GNU and pax variants), forwards only. Nothing is ever
+// written to disk, and anything but files and folders is rejected: a dataset has no links or devices. Format:
+// POSIX.1-1988 "ustar" interchange format.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ class TarReader {
  public:
   explicit TarReader(ByteStream& bytes) : bytes_(&bytes) {}
 
-  // Goes to the next regular file, past what was not read of the one before. False at the end, which has
-  // then been checked down to the last byte. FormatError for a damaged header, a link or a device.
+  // Advances to the next regular file, skipping unread bytes. False at the end, after checking the archive to its last
+  // byte. FormatError for a damaged header, a link or a device.
   bool next();
   const std::string& name() const { return name_; }  // as written in the archive: never use it as a path
-  std::int64_t size() const { return size_; }        // no more than the archive can still hold
-  // Exactly `n` more bytes of this file; FormatError when it or the archive ends before.
+  std::int64_t size() const { return size_; }        // at most what the archive can still contain
+  // Reads exactly `n` more bytes of this file; FormatError if it or the archive ends before.
   void read(void* out, std::int64_t n);
 
  private:

@@ -1,7 +1,7 @@
-// Text for language models: a file of bytes, its characters as tokens, and windows of tokens. data/bpe.h makes longer
-// tokens of it.
-// Invariant: a batch is a pure function of the tokens, the seed and the batch's number, so a run that resumes at a step
-// sees what an undisturbed one would have seen.
+// Text for language models: a file of bytes, its characters as tokens, and windows of tokens. For longer tokens:
+// data/bpe.h.
+// Invariant: a batch is a pure function of the tokens, the seed and the batch's number, so a resumed run sees the same
+// batches as an uninterrupted one.
 //
 //   auto [train, validation] = data::split(data::load_text());
 //   auto [input, target] = train.batch(32, 128, seed, step);     // random windows
@@ -21,13 +21,13 @@ struct TextBatch {
 
 struct Tokens {
   Tensor tokens;       // u8, i32 or i64 [N], on the CPU
-  std::string source;  // where they came from, as a sentence to print
+  std::string source;  // description of their origin, for printing
 
   std::int64_t size() const { return tokens.defined() ? tokens.size(0) : 0; }
 
-  // `count` windows of `length` tokens at random places. Error when there are not more tokens than a window has.
+  // `count` windows of `length` tokens at random positions. Error unless there are more than `length` tokens.
   TextBatch batch(std::int64_t count, std::int64_t length, std::uint64_t seed, std::uint64_t number) const;
-  // Windows side by side, from window `first` on, at most `count`: for an evaluation that sees every token once.
+  // Consecutive windows, from window `first` on, at most `count`: for an evaluation that sees every token once.
   TextBatch windows(std::int64_t first, std::int64_t count, std::int64_t length) const;
   std::int64_t windows_of(std::int64_t length) const {
     check(length >= 1, "Tokens: a window has at least one token, got ", length);
@@ -39,23 +39,23 @@ struct Tokens {
 struct Text : Tokens {
   std::string alphabet;  // the bytes that occur, ascending; token i stands for alphabet[i]; tokens are u8
 
-  Tensor encode(std::string_view text) const;   // i64 [n]; Error for a character that the alphabet lacks
-  std::string decode(const Tensor& tokens) const;  // integers of any shape, row by row
+  Tensor encode(std::string_view text) const;   // i64 [n]; Error for a character not in the alphabet
+  std::string decode(const Tensor& tokens) const;  // integers of any shape, in row-major order
 };
 
 struct RawText {
   std::string bytes, source;
 };
 
-// `name` is "tinyshakespeare" or "synthetic". `where` is a text file, of whatever name, or a folder: then
-// where/<name>/input.txt or where/input.txt. Without it, input.txt is looked for in usual_folders(name)
-// (data/folders.h), and when it is nowhere the text is synthetic_text(); its source says which it was. At most 2 GiB.
+// `name` is "tinyshakespeare" or "synthetic". `where` is a text file of any name, or a folder: then
+// where/<name>/input.txt or where/input.txt. If empty, input.txt is searched for in usual_folders(name)
+// (data/folders.h), and if it is not found the text is synthetic_text(); its source says which it was. At most 2 GiB.
 RawText load_raw_text(const std::string& name = "tinyshakespeare", const std::string& where = "");
 Text load_text(const std::string& name = "tinyshakespeare", const std::string& where = "");
 
 Text text_from(std::string_view bytes, const std::string& source);
 
-// The last part of the text, in the order of the file, is for validation; both parts share memory and alphabet.
+// The last part of the text, in file order, is for validation; both parts share memory and alphabet.
 struct TextSplit {
   Text train, validation;
 };
@@ -64,10 +64,10 @@ struct TokensSplit {
   Tokens train, validation;
 };
 TokensSplit split(const Tokens& tokens, double validation = 0.1);
-// The first token of the part for validation; Error where a part would be empty.
+// Index of the first validation token; Error if a part would be empty.
 std::int64_t first_of_validation(std::int64_t size, double validation);
 
-// Simple English sentences drawn by a seeded grammar, `length` characters, for tests and for a first run without data.
+// Simple English sentences from a seeded grammar, `length` characters, for tests and for a first run without data.
 std::string synthetic_text(std::int64_t length, std::uint64_t seed = 0);
 
 }  // namespace mantissa::data

@@ -1,10 +1,10 @@
-// Tokens on disk, for corpora that memory does not hold: every window is read when it is asked for. Batches are those
-// of data::Tokens (data/text.h) of the same numbers.
+// Tokens on disk, for corpora larger than memory: windows are read on demand. Batches equal those of data::Tokens
+// (data/text.h) with the same tokens.
 //
-//   data::TokenFile train("openwebtext/train.bin");                      // nanoGPT's: u16, one after the other
+//   data::TokenFile train("openwebtext/train.bin");                      // nanoGPT's format: u16, without a header
 //   auto [input, target] = train.batch(32, 1024, seed, step);
 //
-//   data::TokenWriter out("train.bin");                                  // such a file
+//   data::TokenWriter out("train.bin");                                  // writes such a file
 //   for (const std::string& page : pages) out.append(bpe.encode(page));
 //   out.commit();
 #pragma once
@@ -20,15 +20,15 @@
 namespace mantissa::data {
 
 struct TokenFileOptions {
-  int bytes = 2;  // of each token: 1, 2 or 4, unsigned, the low byte first
+  int bytes = 2;  // per token: 1, 2 or 4, unsigned, little-endian
 };
 
-// Numbers one after the other, as numpy's tofile writes them, or behind the header of llm.c's data (20240520: u16,
-// 20240801: u32), which is recognised. Copies share the file.
+// Plain integers, as written by numpy's tofile, or with the header of llm.c's data files (20240520: u16, 20240801:
+// u32), which is detected. Copies share the file.
 class TokenFile {
  public:
-  // FormatError for a file that is no whole number of tokens, or not as long as its header says; Error where it cannot
-  // be opened. Whatever shrinks it later is a FormatError of the read that meets it.
+  // FormatError if the file is not a whole number of tokens, or not as long as its header says; Error if it cannot be
+  // opened. If the file shrinks later, the read that notices throws FormatError.
   explicit TokenFile(const std::string& path, const TokenFileOptions& options = {});
 
   std::int64_t size() const { return size_; }  // tokens
@@ -38,7 +38,7 @@ class TokenFile {
   TextBatch windows(std::int64_t first, std::int64_t count, std::int64_t length) const;
   std::int64_t windows_of(std::int64_t length) const;
 
-  // A part of it.
+  // A sub-range of the tokens.
   TokenFile part(std::int64_t first, std::int64_t count) const;
 
  private:
@@ -52,14 +52,14 @@ class TokenFile {
 struct TokenFileSplit {
   TokenFile train, validation;
 };
-// As of a text: the last part is for validation.
+// As for a text: the last part is for validation.
 TokenFileSplit split(const TokenFile& tokens, double validation = 0.1);
 
-// Writes a file of tokens without a header, which appears in commit() (io/file.h). Memory does not grow with it.
+// Writes a token file without a header; it appears under its name in commit() (io/file.h). Uses constant memory.
 class TokenWriter {
  public:
   explicit TokenWriter(const std::string& path, const TokenFileOptions& options = {});
-  // Integers of any shape and device. Error for a token that does not fit; nothing of the tensor is written then.
+  // Integers of any shape and device. Error for a token that does not fit; then nothing of the tensor is written.
   void append(const Tensor& tokens);
   void commit();
   std::int64_t size() const { return size_; }  // tokens so far

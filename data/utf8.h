@@ -1,4 +1,4 @@
-// Characters of UTF-8 in texts that need not be any.
+// Decoding of UTF-8 text that may be invalid.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace mantissa::data {
 struct Utf8Character {
   std::uint32_t code_point;
   std::size_t bytes;
-  bool valid;  // else one byte, which begins no character; code_point is that byte
+  bool valid;  // if not, one byte that starts no character; code_point is that byte
 };
-// At `at`, which is inside `text`.
+// The character at `at`, which is inside `text`.
 inline Utf8Character utf8_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[at + i]); };
   const std::uint32_t first = byte(0);

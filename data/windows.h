@@ -1,4 +1,4 @@
-// Windows of a row of tokens, wherever that lies: what data::Tokens and data::TokenFile have in common.
+// Windows into a sequence of tokens: shared by data::Tokens and data::TokenFile.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace mantissa::data {
 
-// `read(begin, out)` writes the tokens from `begin` on that the span has room for.
+// `read(begin, out)` writes the tokens from `begin` on, as many as the span holds.
 template <class Read> class Windows {
  public:
   Windows(const char* who, std::int64_t size, std::int64_t count, std::int64_t length, Read read)

@@ -1,5 +1,5 @@
-// Activations as layers, for Sequential and for members, with PyTorch's names and defaults. Only PReLU
-// has a parameter; the functions relu, gelu, ... of core/ops.h do the same.
+// Activations as layers, for use in Sequential or as members, with PyTorch's names and defaults. Only PReLU has a
+// parameter. The function forms (relu, gelu, ...) are in core/ops.h.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Threshold {  // value where x <= threshold
   double threshold, value;
   Tensor operator()(const Tensor& x) const { return mantissa::threshold(x, threshold, value); }
 };
-struct RReLU {  // random slopes in training, their mean after nn::eval
+struct RReLU {  // random slopes in training, their mean in evaluation mode
   double lower = 1.0 / 8, upper = 1.0 / 3;
   Mode mode = {};
   MANTISSA_FIELDS(mode)
@@ -65,7 +65,7 @@ struct Softplus {
   double beta = 1, threshold = 20;
   Tensor operator()(const Tensor& x) const { return softplus(x, beta, threshold); }
 };
-struct GLU {  // halves dim
+struct GLU {  // splits dim into two halves: a * sigmoid(b)
   int dim = -1;
   Tensor operator()(const Tensor& x) const { return glu(x, dim); }
 };
@@ -91,7 +91,7 @@ struct Softmin {
   int dim = -1;
   Tensor operator()(const Tensor& x) const { return softmin(x, dim); }
 };
-struct Softmax2d {  // over the channels of every pixel, x [N, C, H, W] or [C, H, W]
+struct Softmax2d {  // softmax over the channels at each pixel, x [N, C, H, W] or [C, H, W]
   Tensor operator()(const Tensor& x) const {
     check(x.dim() == 3 || x.dim() == 4, "Softmax2d: needs [N, C, H, W] or [C, H, W], got ", x);
     return softmax(x, -3);

@@ -1,9 +1,9 @@
-// MultiheadAttention (Vaswani et al., 2017) with the parameters and results of torch.nn's.
+// MultiheadAttention (Vaswani et al., 2017), with the parameters and results of torch.nn.MultiheadAttention.
 //
 //   nn::MultiheadAttention attention{64, 8, {.dropout = 0.1, .batch_first = true}};
 //   auto [y, weights] = attention(x, x, x, {.need_weights = false, .is_causal = true});
 //
-// A query for which every key is masked out gets zeros.
+// A query whose keys are all masked out yields zeros.
 #pragma once
 
 #include "core/ops.h"
@@ -15,32 +15,32 @@ namespace mantissa::nn {
 struct MultiheadAttentionOptions {
   double dropout = 0;  // of the attention weights, in training
   bool bias = true;
-  bool add_bias_kv = false;         // a learned key and value behind the others
-  bool add_zero_attn = false;       // a key and value of zeros behind the others
-  std::int64_t kdim = 0, vdim = 0;  // sizes of key and value; 0 means embed_dim
-  bool batch_first = false;         // x [N, L, E] instead of [L, N, E]
+  bool add_bias_kv = false;         // append a learned key and value to the sequence
+  bool add_zero_attn = false;       // append a zero key and value to the sequence
+  std::int64_t kdim = 0, vdim = 0;  // feature sizes of key and value; 0: embed_dim
+  bool batch_first = false;         // inputs and output [N, L, E] instead of [L, N, E]
 };
-// One call. Masks are bool (true where attention is NOT allowed) or floating (added to the scores).
+// Arguments of one call. Masks are bool (true where attention is NOT allowed) or floating (added to the scores).
 struct AttentionCall {
   Tensor key_padding_mask = {};  // [N, S]
   bool need_weights = true;
   Tensor attn_mask = {};         // [L, S] or [N * heads, L, S]
   bool average_attn_weights = true;
-  bool is_causal = false;        // a causal mask; attn_mask must then be absent
+  bool is_causal = false;        // causal mask; attn_mask must then be absent
 };
 struct AttentionResult {
-  Tensor output;   // as query, with the last size embed_dim
-  Tensor weights;  // [N, L, S], or [N, heads, L, S]; undefined unless asked for
+  Tensor output;   // shape of query, with last dimension embed_dim
+  Tensor weights;  // [N, L, S], or [N, heads, L, S]; undefined without need_weights
 };
 
 class MultiheadAttention {
  public:
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& o = {});
-  // query [L, N, E], key [S, N, kdim], value [S, N, vdim]; without the batch dimension all three.
+  // query [L, N, E], key [S, N, kdim], value [S, N, vdim]; or all three without the batch dimension.
   AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value,
       const AttentionCall& call = {}) const;
 
-  Param in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias;  // the first, or the three
+  Param in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias;  // the first, or the next three
   Param bias_k, bias_v;  // [1, 1, embed_dim], with add_bias_kv
   Linear out_proj;
   Mode mode;

@@ -1,6 +1,6 @@
-// Front ends for speech and sound, as layers with the names, defaults and file names of torchaudio.transforms:
-// Spectrogram, MelScale, MelSpectrogram, MFCC, AmplitudeToDB, FrequencyMasking and TimeMasking (SpecAugment), and
-// resample. Made of operators (nn/stft.h), so gradients reach the signal. Sound files: io/wav.h.
+// Audio front ends as layers, with the names, defaults and state_dict names of torchaudio.transforms: Spectrogram,
+// MelScale, MelSpectrogram, MFCC, AmplitudeToDB, FrequencyMasking and TimeMasking (SpecAugment), and resample. Built
+// from operators (nn/stft.h), so gradients reach the signal. Sound files: io/wav.h.
 //
 //   nn::MelSpectrogram mel{{.sample_rate = 16000, .n_fft = 400, .hop_length = 160, .n_mels = 80}};
 //   Tensor features = log(mel(wave) + 1e-6);   // [N, T] -> [N, 80, frames]
@@ -19,16 +19,16 @@ struct SpectrogramOptions {
   std::int64_t n_fft = 400;
   std::int64_t win_length = 0;      // 0: n_fft
   std::int64_t hop_length = 0;      // 0: win_length / 2
-  std::int64_t pad = 0;             // zeros on both sides, before everything else
-  std::optional<double> power = 2;  // of the magnitude; absent: the complex spectrum [..., 2]
-  bool normalized = false;          // divide by the root of the sum of the window's squares
+  std::int64_t pad = 0;             // zero padding on both sides, before everything else
+  std::optional<double> power = 2;  // exponent of the magnitude; absent: the complex spectrum [..., 2]
+  bool normalized = false;          // divide by the square root of the window's sum of squares
   bool center = true;
   std::string_view pad_mode = "reflect";
   bool onesided = true;
 };
 class Spectrogram {
  public:
-  // A Hann window, if none is given.
+  // `window` defaults to a Hann window.
   explicit Spectrogram(const SpectrogramOptions& o = {}, const Tensor& window = {});
   Tensor operator()(const Tensor& x) const;  // [..., T] -> [..., frequencies, frames]
 
@@ -38,18 +38,18 @@ class Spectrogram {
   Spectrogram clone() const { return Spectrogram(options, nn::clone(window)); }
 };
 
-// The formula between Hz and mel: HTK's 2595 log10(1 + f / 700), or Slaney's, linear up to 1000 Hz.
+// Hz-to-mel formula: HTK's 2595 log10(1 + f / 700), or Slaney's, linear up to 1000 Hz.
 enum class MelFormula { htk, slaney };
 struct MelScaleOptions {
   std::int64_t n_mels = 128;
   double sample_rate = 16000, f_min = 0;
   double f_max = 0;           // 0: sample_rate / 2
-  std::int64_t n_stft = 201;  // frequencies of the spectrum: n_fft / 2 + 1
-  bool slaney_norm = false;   // triangles of equal area instead of equal height
+  std::int64_t n_stft = 201;  // frequency bins of the spectrum: n_fft / 2 + 1
+  bool slaney_norm = false;   // triangles of unit area instead of unit height
   MelFormula formula = MelFormula::htk;
 };
-// Overlapping triangles, equally wide in mel: f32 [n_stft, n_mels] (torchaudio.functional.melscale_fbanks). Error when
-// one of them lies between two frequencies and is 0 everywhere.
+// Triangular mel filters: f32 [n_stft, n_mels] (torchaudio.functional.melscale_fbanks). Error if a filter is zero
+// everywhere because it falls between two frequency bins.
 Tensor mel_filters(const MelScaleOptions& o);
 class MelScale {
  public:
@@ -66,7 +66,7 @@ class MelScale {
 
 struct MelSpectrogramOptions {
   double sample_rate = 16000;
-  std::int64_t n_fft = 400, win_length = 0, hop_length = 0;  // as of Spectrogram
+  std::int64_t n_fft = 400, win_length = 0, hop_length = 0;  // as in SpectrogramOptions
   double f_min = 0, f_max = 0;
   std::int64_t pad = 0, n_mels = 128;
   double power = 2;
@@ -88,8 +88,8 @@ struct MelSpectrogram {
   MelSpectrogram(Spectrogram s, MelScale m) : spectrogram(std::move(s)), mel_scale(std::move(m)) {}
 };
 
-// 10 log10(x) of powers, 20 log10(x) of magnitudes, at least 1e-10; with top_db no further below the largest value (of
-// each [channels, ...] of a batch [N, C, F, T]; of all for up to three dimensions) than that.
+// Decibels: 10 log10(x) of powers, 20 log10(x) of magnitudes, with x clamped to >= 1e-10. With top_db the result is
+// clamped to >= maximum - top_db; the maximum is per example for x [N, C, F, T], over all of x up to 3 dimensions.
 struct AmplitudeToDB {
   bool magnitudes = false;  // stype="magnitude"
   std::optional<double> top_db = {};
@@ -98,8 +98,8 @@ struct AmplitudeToDB {
 
 struct MfccOptions {
   std::int64_t n_mfcc = 40;
-  bool ortho = true;      // rows of the cosine transform of length 1
-  bool log_mels = false;  // logarithms instead of decibels within 80 dB
+  bool ortho = true;      // orthonormal cosine transform
+  bool log_mels = false;  // take log(mel) instead of decibels clamped to 80 dB below the maximum
   MelSpectrogramOptions mel = {};
 };
 // Mel-frequency cepstral coefficients: [..., T] -> [..., n_mfcc, frames].
@@ -121,8 +121,8 @@ class MFCC {
   MFCC(Buffer dct, MelSpectrogram m, bool logs) : dct_mat(std::move(dct)), mel(std::move(m)), log_mels(logs) {}
 };
 
-// SpecAugment (Park et al., 2019), in training: a stripe of up to mask_param frequencies or frames, of a random width
-// at a random place, becomes `value`; with iid another one for each example of x [N, ..., F, T], else the same for all.
+// SpecAugment (Park et al., 2019), in training only: sets a band of random width, up to mask_param frequencies or
+// frames, at a random position to `value`. With iid each example of x [N, ..., F, T] gets its own band.
 struct MaskingOptions {
   bool iid = false;
   double p = 1;  // at most this part of the frames is masked
@@ -143,11 +143,11 @@ struct TimeMasking {
   Tensor operator()(const Tensor& x) const;  // [..., F, T]
 };
 
-// The signal x [..., T] with `to` instead of `from` samples a second: [..., ceil(T * to / from)]. By the sum of sinc
-// functions over lowpass_width zero crossings, under a Hann window, as torchaudio.functional.resample.
+// Resamples x [..., T] from `from` to `to` samples per second: [..., ceil(T * to / from)]. Hann-windowed sinc
+// interpolation over lowpass_width zero crossings, as torchaudio.functional.resample.
 struct ResampleOptions {
   int lowpass_width = 6;
-  double rolloff = 0.99;  // where the low-pass filter cuts off, as a part of the lower half rate
+  double rolloff = 0.99;  // cutoff of the low-pass filter, as a fraction of the lower Nyquist frequency
 };
 Tensor resample(const Tensor& x, std::int64_t from, std::int64_t to, const ResampleOptions& = {});
 

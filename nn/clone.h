@@ -1,6 +1,6 @@
-// nn::clone(net): an independent copy of a module: same structure, copies of all tensors, ties kept,
-// no gradients. Works for aggregates of cloneable members and for anything with `clone() const`. A module that has a
-// constructor makes another one like itself and gives it copies of its fields (nn/copy_fields.h):
+// nn::clone(net): an independent copy of a module: same structure, all tensors copied, weight tying preserved, no
+// gradients. Works for aggregates of cloneable members and for anything with `clone() const`. A module with a
+// constructor constructs a new one and copies its fields into it (nn/copy_fields.h):
 //
 //   Block clone() const { Block copy(width); nn::copy_fields(*this, copy); return copy; }
 #pragma once
@@ -34,7 +34,7 @@ template <class T> constexpr bool is_cloneable() {
     return are_cloneable(static_cast<decltype(members(std::declval<const T&>()))*>(nullptr));
   else return false;
 }
-// For layers whose type is not known before the program runs.
+// For layers whose type is only known at run time.
 [[noreturn]] void fail_clone(const std::type_info& type);
 
 template <class T> T clone_value(const T& x) {
@@ -69,7 +69,7 @@ template <class T> T clone_value(const T& x) {
   }
 }
 
-// Ties parameters of `to` as those of `from`, a module of the same structure.
+// Ties the parameters of `to` in the same way as those of `from`, a module of the same structure.
 void repeat_ties(ModuleRef from, ModuleRef to);
 
 }  // namespace detail

@@ -1,8 +1,8 @@
-// ModuleList and ModuleDict: several modules of one type as one member, named by position or key.
-//   nn::ModuleList<Block> blocks;             // "blocks.0.weight"; a std::vector, to be filled by emplace_back, or
+// ModuleList and ModuleDict: several modules of one type as one member, named by index or key.
+//   nn::ModuleList<Block> blocks;             // "blocks.0.weight"; a std::vector: fill it with emplace_back, or
 //   auto blocks = nn::module_list(Block(8), Block(16));
 //   nn::ModuleDict<nn::Linear> heads;         // "heads.digits.weight"
-// Modules of different types belong into members of their own, or into nn::Sequential.
+// Modules of different types go into separate members, or into nn::Sequential.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace mantissa::nn {
 
 template <class M> using ModuleList = std::vector<M>;
 
-// A list of the given modules, which braces cannot make: they copy, and modules can only be moved.
+// Makes a list of the given modules. (An initializer list cannot: it copies, and modules are move-only.)
 template <class M, class... More>
   requires(std::is_same_v<M, More> && ...)
 ModuleList<M> module_list(M first, More... more) {
@@ -29,7 +29,7 @@ ModuleList<M> module_list(M first, More... more) {
   return list;
 }
 
-// Keeps the order of insertion. A key must not be empty, contain a dot or appear twice.
+// Keeps insertion order. A key must not be empty, contain a dot or appear twice.
 template <class M> class ModuleDict {
  public:
   M& insert(std::string key, M module) {
@@ -65,7 +65,7 @@ template <class M> class ModuleDict {
   std::vector<std::pair<std::string, M>> items_;
 };
 
-// Parameters of their own: "list.0", "dict.scale".
+// Bare parameters: "list.0", "dict.scale".
 using ParameterList = std::vector<Param>;
 using ParameterDict = ModuleDict<Param>;
 

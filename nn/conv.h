@@ -1,5 +1,5 @@
-// Conv1d, Conv2d and Conv3d: x [N, in, ...] -> [N, out, ...], weight [out, in / groups, kernel...], as their
-// torch.nn namesakes.
+// Conv1d, Conv2d and Conv3d: x [N, in, ...] -> [N, out, ...], weight [out, in / groups, kernel...]. Same as in
+// torch.nn.
 //   nn::Conv2d conv{64, 128, 3, {.stride = 2, .padding = 1, .bias = false}};
 //   nn::Conv1d line{8, 8, 5, {.padding = "same", .padding_mode = "circular"}};
 #pragma once
@@ -82,9 +82,9 @@ template <int n> class Conv {
     init::default_weight_and_bias_(weight, bias);
   }
   Tensor operator()(const Tensor& x) const {
-    Dims borders;  // the last dimension's first, as pad() wants them
+    Dims borders;  // last dimension first, as pad() expects
     Sizes inside = 0;
-    bool even = padding_mode == "zeros";  // the operator pads equally with zeros
+    bool even = padding_mode == "zeros";  // padded with zeros, equally on both sides: conv itself can do it
     for (int d = n - 1; d >= 0; --d) {
       const auto i = static_cast<std::size_t>(d);
       const std::int64_t extent = (weight.size(d + 2) - 1) * dilation[i];

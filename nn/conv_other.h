@@ -1,6 +1,6 @@
 // ConvTranspose1d, 2d and 3d, as their torch.nn namesakes: weight [in, out / groups, kernel...].
 //   nn::ConvTranspose2d up{64, 32, 4, {.stride = 2, .padding = 1}};
-//   up(x, {.output_size = {28, 28}});   // instead of output_padding, which a stride leaves open
+//   up(x, {.output_size = {28, 28}});   // instead of output_padding; with a stride > 1 several sizes are possible
 #pragma once
 
 #include "nn/conv.h"
@@ -37,7 +37,7 @@ template <int n> class ConvTranspose {
   using Options = typename TransposeOptionsOf<n>::type;
   using Sizes = PerDim<n>;
   static constexpr auto name = n == 1 ? "ConvTranspose1d" : n == 2 ? "ConvTranspose2d" : "ConvTranspose3d";
-  struct Call { Dims output_size = {}; };  // of the last n dimensions
+  struct Call { Dims output_size = {}; };  // sizes of the last n dimensions
 
   ConvTranspose(std::int64_t in, std::int64_t out, Sizes kernel, const Options& o = {})
       : stride(o.stride), padding(o.padding), output_padding(o.output_padding),

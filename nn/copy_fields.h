@@ -1,5 +1,5 @@
-// copy_fields(from, to): independent copies of all parameters, buffers and modes of one module in
-// another of the same structure. For clone() of modules that have a constructor (nn/clone.h).
+// copy_fields(from, to): copies all parameters, buffers and modes of a module into another of the same structure; no
+// storage is shared. For clone() of modules that have a constructor (nn/clone.h).
 #pragma once
 
 #include <vector>

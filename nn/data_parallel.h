@@ -1,6 +1,6 @@
-// Data-parallel training: every process trains the same net on its own part of each batch, and backward() leaves in
-// every process the mean of all processes' gradients. What torch.nn.parallel.DistributedDataParallel is to PyTorch, by
-// the method of Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", 2020.
+// Data-parallel training: every process trains the same net on its own part of each batch, and backward() leaves the
+// gradients averaged over all processes. The counterpart of torch.nn.parallel.DistributedDataParallel, after Li et al.,
+// "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", 2020.
 //
 //   Net net;
 //   nn::DataParallel parallel(net);   // the one line; in a run of one process it does nothing
@@ -14,24 +14,24 @@
 //
 //   mantissa_run -n 4 ./train
 //
-// Nothing wraps the net: it is called, saved and loaded as before, and names of parameters stay what they are. All
-// ranks begin with the parameters and buffers of rank 0 and stay bitwise equal, because they make the same updates of
-// the same gradients.
+// The net is not wrapped: it is called, saved and loaded as before, and parameter names do not change. All ranks start
+// with the parameters and buffers of rank 0 and stay bitwise equal, because they apply the same updates with the same
+// gradients.
 //
-// How: gradients are put into buckets in the order in which backward makes them (that of the parameters, last first).
-// A bucket is reduced in the background as soon as it is complete and those before it are on their way, while backward
-// goes on; backward() comes back when all are done. Gradients are reduced in place, where they lie.
+// How: gradients are grouped into buckets in the order in which backward produces them (parameters in reverse). A
+// bucket is reduced in the background as soon as it is complete and all earlier ones have been started, while backward
+// continues; backward() returns when all are done. Gradients are reduced in place.
 //
 // Loss scaling: an overflow on any rank makes the reduced gradient inf or NaN on all of them, so amp::GradScaler skips
-// the step everywhere and its scale stays the same everywhere. (Not so GradScalerOptions::check_loss, which looks at
-// this rank's loss alone.) Clipping after backward sees the reduced gradients.
+// the step on all ranks and its scale stays the same on all. (Not with GradScalerOptions::check_loss, which checks only
+// this rank's loss.) Clipping after backward sees the reduced gradients.
 //
-// The state of the optimizer need not be held by every rank: optim::MemoryOptions::shard.
+// To shard the optimizer's state across ranks: optim::MemoryOptions::shard.
 //
 // On GPUs gradients go through host memory (io/process_group.h), and a step cannot be captured (jit/capture.h).
 //
-// The buffers of rank 0 (running statistics of batch norms) are given to all at the end of each backward. Batch norms
-// look at this rank's batch, unless they were told otherwise: nn/sync_batch_norm.h.
+// Buffers (running statistics of batch norms) are broadcast from rank 0 at the end of each backward. Batch norms use
+// this rank's batch statistics, unless synchronised: nn/sync_batch_norm.h.
 #pragma once
 
 #include <memory>
@@ -43,11 +43,11 @@
 namespace mantissa::nn {
 
 struct DataParallelOptions {
-  double bucket_mb = 25, first_bucket_mb = 1;  // MiB of gradients; the first one is small, to begin early
-  // Parameters that a backward pass does not reach count as zeros on this rank; those that no rank reaches keep the
-  // gradient they have. Without it they are an error on every rank. Costs a small exchange more per pass.
+  double bucket_mb = 25, first_bucket_mb = 1;  // MiB per bucket; a smaller first one starts communication early
+  // Parameters that a backward pass does not reach contribute zeros on this rank; those that no rank reaches keep their
+  // current gradient. Without it, an unreached parameter is an error on every rank. Costs a small exchange per pass.
   bool find_unused = false;
-  // f16 or bf16: gradients that are wider are sent so, which halves what is sent of f32. They are summed in f32.
+  // f16 or bf16: wider gradients are sent in this dtype, which halves the traffic of f32. They are summed in f32.
   std::optional<Dtype> compress = {};
   bool broadcast_buffers = true;
   bool overlap = true;  // false: reduce at the end of backward
@@ -55,16 +55,16 @@ struct DataParallelOptions {
 
 class DataParallel {
  public:
-  // Error, on all ranks: the parameters differ in name, shape or dtype between ranks, or there are none.
-  // The net and the group must outlive it. When frozen parameters begin to require a gradient (requires_grad_()),
-  // destroy it and make a new one; backward() throws if it notices that there are such.
+  // Error, on all ranks: parameters differ in name, shape or dtype between ranks, or there are none. The net and the
+  // group must outlive this object. If frozen parameters start to require a gradient (requires_grad_()), destroy it and
+  // make a new one; backward() throws when it detects such parameters.
   explicit DataParallel(ModuleRef net, const DataParallelOptions& options = {},
                         distributed::ProcessGroup& group = distributed::world());
-  ~DataParallel();  // from then on gradients are this process's own
+  ~DataParallel();  // afterwards gradients are local to this process
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // While it lives backward() only adds to this process's gradients; the first one after it reduces the sum:
+  // While it exists, backward() only accumulates local gradients; the first backward() after it reduces the sum:
   //   { auto local = parallel.no_sync(); backward(loss(first_half)); }
   //   backward(loss(second_half));
   class NoSync {

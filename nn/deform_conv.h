@@ -1,12 +1,12 @@
-// Deformable convolution (Dai et al., 2017; with a mask: Zhu et al., 2019), as in torchvision.ops: each element of the
-// kernel reads x at an offset from its regular position, which a network computes, by bilinear interpolation.
+// Deformable convolution (Dai et al., 2017; with a mask: Zhu et al., 2019), as in torchvision.ops: each kernel element
+// samples x, by bilinear interpolation, at its regular position plus an offset computed by a network.
 //
 //   nn::Conv2d offsets{64, 2 * 3 * 3, 3, {.padding = 1}};
 //   nn::DeformConv2d conv{64, 128, 3, {.padding = 1}};
 //   Tensor y = conv(x, offsets(x));
 //
-// Outside of x there are zeros. Made of operators (grid_sample and a matrix product), so it can be differentiated twice
-// and runs on every device. f16 and bf16 are computed in f32 and rounded at the end, also under autocast.
+// Outside of x is zero. Built from operators (grid_sample and a matrix product), so twice differentiable and available
+// on every device. f16 and bf16 are computed in f32 and rounded at the end, also under autocast.
 #pragma once
 
 #include "core/ops.h"
@@ -16,10 +16,10 @@
 
 namespace mantissa::nn {
 
-// x [N, C, H, W], weight [O, C/groups, kh, kw] -> [N, O, h, w], of the sizes that conv2d gives. With G groups of
-// channels that share their offsets:
-// offset [N, G * kh * kw * 2, h, w]: for each group and each element of the kernel, in pixels, y and then x;
-// mask [N, G * kh * kw, h, w], or undefined: a factor for each of these.
+// x [N, C, H, W], weight [O, C/groups, kh, kw] -> [N, O, h, w], output sizes as for conv2d. G is the number of offset
+// groups (of channels that share their offsets):
+//   offset [N, G * kh * kw * 2, h, w]: y then x, in pixels, per group and kernel element;
+//   mask [N, G * kh * kw, h, w], or undefined: a factor per group and kernel element.
 Tensor deform_conv2d(const Tensor& x, const Tensor& offset, const Tensor& weight, const Tensor& bias = {},
                      const mantissa::Conv2dOptions& = {}, const Tensor& mask = {});
 

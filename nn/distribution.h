@@ -1,4 +1,4 @@
-// What the distributions of nn/distributions.h have in common.
+// The common base of the distributions of nn/distributions.h.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace mantissa::distributions {
 
-// A parameter: a floating tensor, or a number, which takes the dtype and device of the tensors beside it.
+// A distribution parameter: a floating tensor, or a number, which takes the dtype and device of the other parameters.
 class Parameter {
  public:
   Parameter(const Tensor& value);
@@ -27,17 +27,17 @@ class Parameter {
   bool is_number_ = false;
 };
 
-// Of one: Bernoulli({.probs = p}) or Bernoulli({.logits = z}).
+// Exactly one is set: Bernoulli({.probs = p}) or Bernoulli({.logits = z}).
 struct ProbsOrLogits {
   Tensor probs = {}, logits = {};
 };
 
-// What follows from a distribution's other methods. D has variance() or entropy() where these are called.
+// Methods derived from a distribution's other methods. D must have variance() or entropy() where these are called.
 template <class D> struct Distribution {
   Tensor stddev() const { return sqrt(static_cast<const D&>(*this).variance()); }
   Tensor perplexity() const { return exp(static_cast<const D&>(*this).entropy()); }
 };
-// The same for those whose draws have a gradient.
+// The same for distributions with reparameterized samples (rsample).
 template <class D> struct Reparameterized : Distribution<D> {
   Tensor sample(const Dims& shape = {}) const {
     const NoGrad no_grad;
@@ -47,26 +47,26 @@ template <class D> struct Reparameterized : Distribution<D> {
 
 namespace detail {
 
-Tensor wide(const Tensor& x);                                   // halves as f32
-Tensor as_value(const Tensor& value, const Tensor& parameter);  // the same; integers in the parameter's dtype
-// Views of one shape and dtype; `name` is the distribution's, for errors.
+Tensor wide(const Tensor& x);                                   // f16 and bf16 converted to f32
+Tensor as_value(const Tensor& value, const Tensor& parameter);  // as wide(); integers in the parameter's dtype
+// Broadcast to one shape and dtype, as views; `name` is the distribution's, for errors.
 std::vector<Tensor> together(const char* name, std::initializer_list<Parameter> parameters);
-void check_range(const char* name, const char* what, const Tensor& inside);  // on the CPU
+void check_range(const char* name, const char* what, const Tensor& inside);  // checked on the CPU only
 void check_positive(const char* name, const char* parameter, const Tensor& x);
 
 struct Odds {
   Tensor probs, logits;
 };
-Odds odds_of(const char* name, const ProbsOrLogits& o);  // of two outcomes: logits are those of probs and finite
+Odds odds_of(const char* name, const ProbsOrLogits& o);  // of two outcomes; logits are derived from probs and finite
 void check_one(const char* name, const ProbsOrLogits& o);
-double smallest_step(const Tensor& x);  // between 1 and the next number
+double smallest_step(const Tensor& x);  // machine epsilon: 1 to the next representable number
 
 Dims extended(const Dims& shape, const Dims& batch);  // [shape..., batch...]
 TensorOptions like(const Tensor& x);
-// Random numbers [shape..., parameter...]: standard normal, and uniform in (0, 1), of which a logarithm is finite.
+// Random numbers [shape..., parameter...]: standard normal, and uniform in the open interval (0, 1), so log is finite.
 Tensor noise(const Tensor& parameter, const Dims& shape);
 Tensor open_uniform(const Tensor& parameter, const Dims& shape);
-Tensor standard_gamma(const Tensor& alpha);  // a draw for each element; with a gradient
+Tensor standard_gamma(const Tensor& alpha);  // one sample per element; differentiable
 Tensor log_beta(const Tensor& a, const Tensor& b);
 Tensor nan_like(const Tensor& x);
 Tensor sum_last(const Tensor& x, int dims);  // over the last `dims` dimensions

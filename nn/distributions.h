@@ -1,22 +1,22 @@
-// Probability distributions, as torch.distributions: what policies, variational autoencoders and generative models draw
-// from and are scored by. Each is a plain value of its parameters, which broadcast against each other.
+// Probability distributions, as torch.distributions, for policies, variational autoencoders and generative models. Each
+// is a plain value holding its parameters, which broadcast against each other.
 //
 //   const distributions::Categorical policy({.logits = net(state)});
 //   Tensor action = policy.sample(), score = policy.log_prob(action), bonus = policy.entropy();
 //   const distributions::Normal z(mean, std);
 //   Tensor loss = reconstruction(z.rsample()) + kl_divergence(z, distributions::Normal(0, 1)).sum();
 //
-// sample(shape) gives [shape..., batch...] without a gradient; rsample lets gradients reach the parameters through what
-// is drawn, where there is one. Numbers come from the default generator (core/random.h). log_prob is the logarithm of
-// the density, or of the probability of a count or class; cdf is the probability of what is not greater, and icdf its
-// inverse. Each has those of mean(), mode(), variance(), stddev(), entropy() (in nats) and perplexity() that have a
-// formula. Values and probabilities broadcast with the batch.
+// sample(shape) returns [shape..., batch...] without a gradient; rsample, where it exists, lets gradients flow through
+// the sample to the parameters. Random numbers come from the default generator (core/random.h). log_prob is the log of
+// the density, or of the probability mass; cdf(x) is P(X <= x), and icdf its inverse. Each distribution has those of
+// mean(), mode(), variance(), stddev(), entropy() (in nats) and perplexity() that have a closed form. Values and
+// probabilities broadcast with the batch.
 //
 // f16 and bf16 parameters, as layers return them under autocast, are converted to f32: log-probabilities need the
-// precision. On the CPU parameters are checked to lie in their range; on a GPU that would need a synchronisation.
-// Values are not checked: outside of a distribution's range log_prob is -infinity or NaN.
+// precision. On the CPU parameters are checked for their valid range; on a GPU that would need a synchronisation.
+// Values are not checked: outside the support log_prob is -infinity or NaN.
 //
-// For the dimensions of one event (the actions of a robot, the pixels of a picture): Independent(Normal(m, s), 1).
+// For events of several dimensions (a robot's actions, an image's pixels): Independent(Normal(m, s), 1).
 #pragma once
 
 #include "nn/distributions_circle.h"       // VonMises

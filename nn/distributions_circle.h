@@ -1,21 +1,21 @@
-// The distribution of angles. Read first: nn/distributions.h.
+// The von Mises distribution of angles. Read nn/distributions.h first.
 #pragma once
 
 #include "nn/distribution.h"
 
 namespace mantissa::distributions {
 
-// Of angles in [-pi, pi), around loc; normal, wrapped around the circle, up to little for a concentration above 10,
-// where it has the variance 1 / concentration. Draws by rejection (Best and Fisher, 1979), in f64, whose rounds wait
-// for the device; no gradient through them.
+// Angles in [-pi, pi) around loc; for a concentration above 10 close to a wrapped normal distribution of variance 1 /
+// concentration. Sampled by rejection (Best and Fisher, 1979) in f64, with a device synchronisation per round; no
+// rsample.
 struct VonMises : Distribution<VonMises> {
   VonMises(const Parameter& loc, const Parameter& concentration);  // concentration > 0
   Tensor sample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
-  Tensor mean() const { return loc; }  // the direction
+  Tensor mean() const { return loc; }  // circular mean
   Tensor mode() const { return loc; }
-  Tensor variance() const;  // 1 less the mean of cos(value - loc)
+  Tensor variance() const;  // circular variance: 1 - mean of cos(value - loc)
   Tensor loc, concentration;
 };
 

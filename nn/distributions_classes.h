@@ -1,4 +1,4 @@
-// Distributions of one of several outcomes. Read first: nn/distributions.h.
+// Distributions over a finite number of outcomes. Read nn/distributions.h first.
 #pragma once
 
 #include "nn/distribution.h"
@@ -16,7 +16,7 @@ struct Bernoulli : Distribution<Bernoulli> {
   Tensor probs, logits;
 };
 
-// Over the last dimension, [..., K]; probs need not sum to 1. probs and logits are normalised.
+// Over the last dimension, [..., K]. probs need not sum to 1: probs and logits are normalised.
 struct Categorical : Distribution<Categorical> {
   Categorical(const ProbsOrLogits& o);
   Tensor sample(const Dims& shape = {}) const;  // i64 [shape..., ...]
@@ -26,10 +26,10 @@ struct Categorical : Distribution<Categorical> {
   Tensor probs, logits;
 };
 
-struct OneHotCategorical : Distribution<OneHotCategorical> {  // the same as vectors [..., K]
+struct OneHotCategorical : Distribution<OneHotCategorical> {  // the same with samples as one-hot vectors [..., K]
   OneHotCategorical(const ProbsOrLogits& o) : base(o) {}
   Tensor sample(const Dims& shape = {}) const;
-  // The sample with the gradient of probs (OneHotCategoricalStraightThrough; Bengio et al., 2013).
+  // A sample whose gradient is that of probs (OneHotCategoricalStraightThrough; Bengio et al., 2013).
   Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const { return base.entropy(); }
@@ -39,8 +39,8 @@ struct OneHotCategorical : Distribution<OneHotCategorical> {  // the same as vec
   Categorical base;
 };
 
-// Points inside the simplex [..., K] instead of its corners, which they come to as the temperature goes to 0, with
-// gradients (the concrete distribution: Maddison et al., 2017; Jang et al., 2017). gumbel_softmax is a draw of it.
+// Points inside the simplex [..., K], which approach its corners as the temperature goes to 0, with gradients (the
+// concrete distribution: Maddison et al., 2017; Jang et al., 2017). gumbel_softmax samples from it.
 struct RelaxedOneHotCategorical : Reparameterized<RelaxedOneHotCategorical> {
   RelaxedOneHotCategorical(double temperature, const ProbsOrLogits& o);  // temperature > 0
   Tensor rsample(const Dims& shape = {}) const;

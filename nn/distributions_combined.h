@@ -1,4 +1,4 @@
-// Distributions of distributions: several as one event, one of several. Read first: nn/distributions.h.
+// Distributions built from others: Independent and MixtureSameFamily. Read nn/distributions.h first.
 #pragma once
 
 #include <utility>
@@ -11,7 +11,7 @@
 
 namespace mantissa::distributions {
 
-// The last `dims` dimensions of D's batch are one event: log_prob and entropy are their sums.
+// Makes the last `dims` batch dimensions of D one event: log_prob and entropy are summed over them.
 template <class D> struct Independent : Distribution<Independent<D>> {
   Independent(D distribution, int event_dims) : base(std::move(distribution)), dims(event_dims) {
     check(dims >= 0, "Independent: the number of dimensions must not be negative, got ", dims);
@@ -34,7 +34,7 @@ template <class D> struct Independent : Distribution<Independent<D>> {
   int dims;
 };
 
-// How many dimensions one event of D has.
+// Number of event dimensions of D.
 template <class D> int event_dims(const D&) { return 0; }
 inline int event_dims(const Dirichlet&) { return 1; }
 inline int event_dims(const OneHotCategorical&) { return 1; }
@@ -47,7 +47,7 @@ inline int event_dims(const LKJCholesky&) { return 2; }
 template <class D> int event_dims(const Independent<D>& d) { return d.dims + event_dims(d.base); }
 
 namespace detail {
-// The choice with the batch of the components, whose means have these sizes.
+// `choice` expanded to the components' batch; `means` are the sizes of the components' means.
 Categorical choice_among(Categorical choice, const Dims& means, int event_dims);
 Tensor pick_component(const Tensor& choice, const Tensor& draws, int event_dims);
 Tensor for_components(const Tensor& value, int event_dims);
@@ -56,8 +56,8 @@ Tensor mix_values(const Tensor& probs, const Tensor& values, int event_dims);
 Tensor mix_variances(const Tensor& probs, const Tensor& means, const Tensor& variances, int event_dims);
 }  // namespace detail
 
-// One of K distributions of a kind: the last dimension of D's batch, of which a Categorical [..., K] chooses, whose
-// batch broadcasts to the components'.
+// A mixture of K components of one family: the last batch dimension of D holds the components, and a Categorical [...,
+// K], whose batch broadcasts with the components', selects among them.
 //
 //   MixtureSameFamily mixture(Categorical({.logits = z}), Normal(mean, std));                  // all [N, K]
 //   MixtureSameFamily points(Categorical({.logits = z}), Independent(Normal(mean, std), 1));   // mean [N, K, 2]

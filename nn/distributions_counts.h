@@ -1,4 +1,4 @@
-// Distributions of counts: 0, 1, 2, ... in the dtype of the parameters. Read first: nn/distributions.h.
+// Distributions over counts 0, 1, 2, ..., in the dtype of the parameters. Read nn/distributions.h first.
 #pragma once
 
 #include "nn/distribution.h"
@@ -15,7 +15,7 @@ struct Poisson : Distribution<Poisson> {
   Tensor rate;
 };
 
-// Failures before the first success, in trials that succeed with probs > 0.
+// The number of failures before the first success, in trials with success probability probs > 0.
 struct Geometric : Distribution<Geometric> {
   Geometric(const ProbsOrLogits& o);
   Tensor sample(const Dims& shape = {}) const;
@@ -27,19 +27,20 @@ struct Geometric : Distribution<Geometric> {
   Tensor probs, logits;
 };
 
-// Successes in total_count trials that succeed with probs.
+// The number of successes in total_count trials with success probability probs.
 struct Binomial : Distribution<Binomial> {
-  Binomial(const Parameter& total_count, const ProbsOrLogits& o);  // total_count a whole number >= 0
+  Binomial(const Parameter& total_count, const ProbsOrLogits& o);  // total_count: an integer >= 0
   Tensor sample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
-  Tensor entropy() const;  // a sum over all counts: of a memory of the largest total_count for each element
+  Tensor entropy() const;  // sums over all counts: needs largest total_count values of memory per element
   Tensor mean() const;
   Tensor mode() const;
   Tensor variance() const;
   Tensor total_count, probs, logits;
 };
 
-// Successes, which come with probs < 1, before the total_count-th failure; total_count > 0 may be a fraction.
+// The number of successes, of probability probs < 1, before the total_count-th failure; total_count > 0 may be
+// fractional.
 struct NegativeBinomial : Distribution<NegativeBinomial> {
   NegativeBinomial(const Parameter& total_count, const ProbsOrLogits& o);
   Tensor sample(const Dims& shape = {}) const;
@@ -50,11 +51,11 @@ struct NegativeBinomial : Distribution<NegativeBinomial> {
   Tensor total_count, probs, logits;
 };
 
-// How often each of K classes was drawn in total_count draws: [..., K], of probs or logits [..., K] as a Categorical's.
+// How often each of K classes occurs in total_count draws: [..., K]. probs or logits [..., K] as for Categorical.
 struct Multinomial : Distribution<Multinomial> {
   Multinomial(std::int64_t total_count, const ProbsOrLogits& o);
   Tensor sample(const Dims& shape = {}) const;
-  Tensor log_prob(const Tensor& value) const;  // of counts that sum to total_count
+  Tensor log_prob(const Tensor& value) const;  // value: counts that sum to total_count
   Tensor entropy() const;
   Tensor mean() const;
   Tensor variance() const;

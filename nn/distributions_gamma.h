@@ -1,7 +1,8 @@
-// The gamma distribution, and what is made of draws of it. Read first: nn/distributions.h.
+// The gamma distribution and those sampled through it. Read nn/distributions.h first.
 //
-// All of them are drawn by rejection (Marsaglia and Tsang, 2000), whose rounds wait for the device. Gradients go
-// through draws by implicit reparameterisation (Figurnov, Mohamed and Mnih, 2018), once: not with create_graph.
+// All are sampled by rejection (Marsaglia and Tsang, 2000), with a device synchronisation per round. Gradients flow
+// through samples by implicit reparameterisation (Figurnov, Mohamed and Mnih, 2018), first order only: not with
+// create_graph.
 #pragma once
 
 #include "nn/distribution.h"
@@ -20,11 +21,11 @@ struct Gamma : Reparameterized<Gamma> {
   Tensor concentration, rate;
 };
 
-struct Chi2 : Gamma {  // of df > 0 degrees of freedom
+struct Chi2 : Gamma {  // with df > 0 degrees of freedom
   explicit Chi2(const Parameter& df);
 };
 
-// 1 / x of a Gamma(concentration, rate). The mean is infinite for a concentration <= 1, the variance for one <= 2.
+// 1 / x for x ~ Gamma(concentration, rate). The mean is infinite for concentration <= 1, the variance for <= 2.
 struct InverseGamma : Reparameterized<InverseGamma> {
   InverseGamma(const Parameter& concentration, const Parameter& rate) : base(concentration, rate) {}  // both > 0
   Tensor rsample(const Dims& shape = {}) const;
@@ -37,7 +38,7 @@ struct InverseGamma : Reparameterized<InverseGamma> {
   Gamma base;
 };
 
-// The ratio of two Chi2, each divided by its degrees of freedom: the F distribution. The mean is NaN for df2 <= 2, the
+// The F distribution: the ratio of two Chi2, each divided by its degrees of freedom. The mean is NaN for df2 <= 2, the
 // variance for df2 <= 4, the mode for df1 <= 2.
 struct FisherSnedecor : Reparameterized<FisherSnedecor> {
   FisherSnedecor(const Parameter& df1, const Parameter& df2);  // both > 0
@@ -55,7 +56,7 @@ struct Beta : Reparameterized<Beta> {
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
   Tensor mean() const;
-  Tensor mode() const;  // as of a Dirichlet
+  Tensor mode() const;  // as Dirichlet's
   Tensor variance() const;
   Tensor concentration1, concentration0;
 };
@@ -66,7 +67,7 @@ struct Dirichlet : Reparameterized<Dirichlet> {
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
   Tensor mean() const;
-  Tensor mode() const;  // NaN where no concentration exceeds 1: the density grows towards the corners, or is even
+  Tensor mode() const;  // NaN where no concentration exceeds 1: no interior maximum
   Tensor variance() const;
   Tensor concentration;
 };

@@ -1,4 +1,4 @@
-// Distributions of numbers in an interval. (Beta is in nn/distributions_gamma.h.) Read first: nn/distributions.h.
+// Distributions on an interval. (Beta is in nn/distributions_gamma.h.) Read nn/distributions.h first.
 #pragma once
 
 #include "nn/distribution.h"
@@ -17,7 +17,7 @@ struct Uniform : Reparameterized<Uniform> {
   Tensor low, high;
 };
 
-// Of (0, 1), much like Beta(concentration1, concentration0), with a distribution function that can be inverted.
+// On (0, 1), similar to Beta(concentration1, concentration0), but with an invertible distribution function.
 struct Kumaraswamy : Reparameterized<Kumaraswamy> {
   Kumaraswamy(const Parameter& concentration1, const Parameter& concentration0);  // both > 0
   Tensor rsample(const Dims& shape = {}) const;
@@ -31,9 +31,9 @@ struct Kumaraswamy : Reparameterized<Kumaraswamy> {
   Tensor concentration1, concentration0;
 };
 
-// Of [0, 1], with density C probs^x (1 - probs)^(1 - x) (Loaiza-Ganem and Cunningham, 2019): for pixels, of which the
-// Bernoulli likelihood is none. All of it is computed from the logits, by series near probs = 1/2 (where PyTorch's
-// draws and distribution function are those of probs = 1/2).
+// On [0, 1], with density C probs^x (1 - probs)^(1 - x) (Loaiza-Ganem and Cunningham, 2019): a proper likelihood for
+// pixel values, which Bernoulli's is not. Everything is computed from the logits, with a series near probs = 1/2 (where
+// PyTorch samples, and evaluates cdf, as if probs were 1/2).
 struct ContinuousBernoulli : Reparameterized<ContinuousBernoulli> {
   ContinuousBernoulli(const ProbsOrLogits& o);
   Tensor rsample(const Dims& shape = {}) const;
@@ -46,7 +46,7 @@ struct ContinuousBernoulli : Reparameterized<ContinuousBernoulli> {
   Tensor probs, logits;
 };
 
-// Logits whose sigmoids are draws of RelaxedBernoulli.
+// Logits: sigmoid of a sample is a sample of RelaxedBernoulli.
 struct LogitRelaxedBernoulli : Reparameterized<LogitRelaxedBernoulli> {
   LogitRelaxedBernoulli(double temperature, const ProbsOrLogits& o);  // temperature > 0
   Tensor rsample(const Dims& shape = {}) const;
@@ -54,8 +54,8 @@ struct LogitRelaxedBernoulli : Reparameterized<LogitRelaxedBernoulli> {
   double temperature;
   Tensor probs, logits;
 };
-// Numbers in (0, 1) that come to 0 or 1, as draws of a Bernoulli, as the temperature goes to 0, with gradients
-// (Maddison et al., 2017; Jang et al., 2017).
+// Numbers in (0, 1) that approach Bernoulli samples as the temperature goes to 0, with gradients (Maddison et al.,
+// 2017; Jang et al., 2017).
 struct RelaxedBernoulli : Reparameterized<RelaxedBernoulli> {
   RelaxedBernoulli(double temperature, const ProbsOrLogits& o) : base(temperature, o) {}  // temperature > 0
   Tensor rsample(const Dims& shape = {}) const;

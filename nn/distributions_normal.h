@@ -1,4 +1,4 @@
-// The normal distribution, and what functions of it are distributed like. Read first: nn/distributions.h.
+// The normal distribution and distributions of functions of it. Read nn/distributions.h first.
 #pragma once
 
 #include "nn/distribution.h"
@@ -19,7 +19,7 @@ struct Normal : Reparameterized<Normal> {
   Tensor loc, scale;
 };
 
-struct LogNormal : Reparameterized<LogNormal> {  // exp of a Normal(loc, scale)
+struct LogNormal : Reparameterized<LogNormal> {  // exp(x) for x ~ Normal(loc, scale)
   LogNormal(const Parameter& loc, const Parameter& scale) : base(loc, scale) {}
   Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
@@ -32,7 +32,7 @@ struct LogNormal : Reparameterized<LogNormal> {  // exp of a Normal(loc, scale)
   Normal base;
 };
 
-struct HalfNormal : Reparameterized<HalfNormal> {  // |x| of a Normal(0, scale)
+struct HalfNormal : Reparameterized<HalfNormal> {  // |x| for x ~ Normal(0, scale)
   explicit HalfNormal(const Parameter& scale);     // scale > 0
   Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;  // -infinity below 0
@@ -45,8 +45,8 @@ struct HalfNormal : Reparameterized<HalfNormal> {  // |x| of a Normal(0, scale)
   Tensor scale;
 };
 
-// tanh of a Normal(loc, scale): the squashed actions of soft actor-critic (Haarnoja et al., 2018). log_prob of a value
-// has to find where it came from, which fails near -1 and 1: take that of rsample_and_log_prob where there is a choice.
+// tanh(x) for x ~ Normal(loc, scale): the squashed actions of soft actor-critic (Haarnoja et al., 2018).
+// log_prob(value) has to invert tanh, which is inaccurate near -1 and 1: prefer rsample_and_log_prob where possible.
 struct TanhNormal : Reparameterized<TanhNormal> {
   TanhNormal(const Parameter& loc, const Parameter& scale) : base(loc, scale) {}
   struct Scored {

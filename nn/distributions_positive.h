@@ -1,5 +1,5 @@
-// Times to wait, sizes of what is rare: distributions of positive numbers with a distribution function that can be
-// inverted. Read first: nn/distributions.h.
+// Waiting times and extreme values: distributions over positive numbers with an invertible distribution function. Read
+// nn/distributions.h first.
 #pragma once
 
 #include "nn/distribution.h"
@@ -32,7 +32,7 @@ struct Weibull : Reparameterized<Weibull> {
   Tensor scale, concentration;
 };
 
-// Of numbers >= scale. The mean is infinite for alpha <= 1, the variance for alpha <= 2.
+// On [scale, infinity). The mean is infinite for alpha <= 1, the variance for alpha <= 2.
 struct Pareto : Reparameterized<Pareto> {
   Pareto(const Parameter& scale, const Parameter& alpha);  // both > 0
   Tensor rsample(const Dims& shape = {}) const;
@@ -46,12 +46,12 @@ struct Pareto : Reparameterized<Pareto> {
   Tensor scale, alpha;
 };
 
-// What exceeds a threshold loc: for a concentration of 0 exponential, above it with a heavy tail, below it up to
-// loc - scale / concentration. The mean is infinite for a concentration >= 1, the variance for one >= 1/2.
+// Excesses over a threshold loc: exponential for concentration = 0, heavy-tailed above it, bounded by loc - scale /
+// concentration below it. The mean is infinite for concentration >= 1, the variance for >= 1/2.
 struct GeneralizedPareto : Reparameterized<GeneralizedPareto> {
   GeneralizedPareto(const Parameter& loc, const Parameter& scale, const Parameter& concentration);  // scale > 0
   Tensor rsample(const Dims& shape = {}) const;
-  Tensor log_prob(const Tensor& value) const;  // -infinity outside
+  Tensor log_prob(const Tensor& value) const;  // -infinity outside the support
   Tensor cdf(const Tensor& value) const;
   Tensor icdf(const Tensor& probability) const;
   Tensor entropy() const;

@@ -1,15 +1,15 @@
-// Distributions of functions of what another distribution draws: TransformedDistribution, and the functions. Read
-// first: nn/distributions.h.
+// Distributions of transformed samples: TransformedDistribution, and the transforms. Read nn/distributions.h first.
 //
 //   const TransformedDistribution logistic(Uniform(zeros(3), 1), Inverse(SigmoidTransform()), AffineTransform(m, s));
 //   const TransformedDistribution flow(Normal(zeros(8), 1), MyCoupling{net});
 //
-// A transform is a value with four members, of one's own as well:
+// A transform is a value with four members; you can define your own:
 //   Tensor operator()(const Tensor& x) const;
 //   Tensor inverse(const Tensor& y) const;
-//   Tensor log_abs_det(const Tensor& x, const Tensor& y) const;   // log |dy / dx|, one number for each event
-//   static constexpr int event_dims = 0;                          // dimensions of what it takes at once: 0 elementwise
-// and, if it is elementwise and monotone, `Tensor sign() const`, 1 where it rises and -1 where it falls: for cdf, icdf.
+//   Tensor log_abs_det(const Tensor& x, const Tensor& y) const;   // log |det dy/dx|, one number per event
+//   static constexpr int event_dims = 0;                          // dimensions it acts on jointly; 0: elementwise
+// and, if it is elementwise and monotone, `Tensor sign() const`, 1 where increasing, -1 where decreasing: for cdf,
+// icdf.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ struct SigmoidTransform {
   Tensor sign() const { return Tensor(1.0); }
   static constexpr int event_dims = 0;
 };
-struct TanhTransform {  // (TanhNormal scores what it draws without the way back.)
+struct TanhTransform {  // (TanhNormal computes log_prob of its own samples without inverting tanh.)
   Tensor operator()(const Tensor& x) const { return tanh(x); }
   Tensor inverse(const Tensor& y) const;
   Tensor log_abs_det(const Tensor& x, const Tensor& y) const;
@@ -68,7 +68,7 @@ struct SoftplusTransform {
   Tensor sign() const { return Tensor(1.0); }
   static constexpr int event_dims = 0;
 };
-// Vectors [..., K - 1] to points of the simplex [..., K]: each entry is a share of what those before have left.
+// Vectors [..., K - 1] to points of the simplex [..., K]: each entry takes a fraction of what is left of 1.
 struct StickBreakingTransform {
   Tensor operator()(const Tensor& x) const;
   Tensor inverse(const Tensor& y) const;
@@ -86,8 +86,8 @@ template <class T> struct Inverse {  // of a transform
   T transform;
 };
 
-// What `base` draws, after the first transform, the second, ... The batch is the base's: parameters of transforms do
-// not enlarge it, because elements that broadcasting repeats would have the same noise.
+// Samples of `base`, passed through the first transform, the second, ... The batch shape is the base's: parameters of
+// transforms do not broadcast it, because the repeated elements would share the same noise.
 template <class D, class... T> struct TransformedDistribution : Distribution<TransformedDistribution<D, T...>> {
   TransformedDistribution(D b, T... t) : base(std::move(b)), transforms(std::move(t)...) {}
   Tensor sample(const Dims& shape = {}) const {
@@ -107,7 +107,7 @@ template <class D, class... T> struct TransformedDistribution : Distribution<Tra
     const Tensor score = detail::sum_last(base.log_prob(y), event_dims() - base_event_dims());
     return sum.defined() ? score - sum : score;
   }
-  // Of elementwise transforms that all have a sign().
+  // Requires elementwise transforms with sign().
   Tensor cdf(const Tensor& value) const {
     Tensor y = detail::wide(value);
     backward_each([&](const auto& transform) { y = transform.inverse(y); });
@@ -133,7 +133,7 @@ template <class D, class... T> struct TransformedDistribution : Distribution<Tra
     [&]<std::size_t... i>(std::index_sequence<i...>) { (f(std::get<sizeof...(T) - 1 - i>(transforms)), ...); }
     (std::index_sequence_for<T...>{});
   }
-  Tensor upright(const Tensor& p) const {  // 1 - p where the transforms, one after another, fall
+  Tensor upright(const Tensor& p) const {  // 1 - p where the composition of the transforms is decreasing
     Tensor sign(1.0);
     std::apply([&](const T&... t) { ((sign = sign * t.sign().to(p.dtype())), ...); }, transforms);
     return sign * (p - 0.5) + 0.5;
@@ -141,7 +141,7 @@ template <class D, class... T> struct TransformedDistribution : Distribution<Tra
 };
 template <class D, class... T> int event_dims(const TransformedDistribution<D, T...>& d) { return d.event_dims(); }
 
-// Points of the simplex [..., K]: a stick broken by a Normal(loc, scale) of [..., K - 1].
+// Points of the simplex [..., K]: StickBreakingTransform of a Normal(loc, scale) with [..., K - 1].
 struct LogisticNormal : Reparameterized<LogisticNormal> {
   LogisticNormal(const Parameter& loc, const Parameter& scale) : base(loc, scale) {
     check(base.loc.dim() >= 1, "LogisticNormal: needs parameters [..., K - 1], got ", base.loc);

@@ -1,16 +1,16 @@
-// Multivariate normal distributions: an event is a vector [..., D]. Read first: nn/distributions.h.
+// Multivariate normal distributions over vectors [..., D]. Read nn/distributions.h first.
 #pragma once
 
 #include "nn/distribution.h"
 
 namespace mantissa::distributions {
 
-// loc [..., D] and the lower triangle scale_tril [..., D, D] with covariance scale_tril scale_tril^T; batches
+// Mean loc [..., D] and lower Cholesky factor scale_tril [..., D, D]: covariance scale_tril scale_tril^T. Batches
 // broadcast.
 struct MultivariateNormal : Reparameterized<MultivariateNormal> {
   MultivariateNormal(const Tensor& loc, const Tensor& scale_tril);
   static MultivariateNormal of_covariance(const Tensor& loc, const Tensor& covariance);
-  static MultivariateNormal of_precision(const Tensor& loc, const Tensor& precision);  // the covariance's inverse
+  static MultivariateNormal of_precision(const Tensor& loc, const Tensor& precision);  // covariance's inverse
   Tensor rsample(const Dims& shape = {}) const;
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
@@ -22,8 +22,8 @@ struct MultivariateNormal : Reparameterized<MultivariateNormal> {
   Tensor loc, scale_tril;
 };
 
-// The covariance is cov_factor cov_factor^T + diag(cov_diag), of cov_factor [..., D, R] and cov_diag [..., D] > 0: for
-// vectors so long that D^2 is too much, all that is computed is of order D R.
+// Covariance cov_factor cov_factor^T + diag(cov_diag), with cov_factor [..., D, R] and cov_diag [..., D] > 0. For large
+// D: all costs are O(D) for fixed R, not O(D^2).
 struct LowRankMultivariateNormal : Reparameterized<LowRankMultivariateNormal> {
   LowRankMultivariateNormal(const Tensor& loc, const Tensor& cov_factor, const Tensor& cov_diag);
   Tensor rsample(const Dims& shape = {}) const;
@@ -35,16 +35,16 @@ struct LowRankMultivariateNormal : Reparameterized<LowRankMultivariateNormal> {
   Tensor covariance_matrix() const;  // [..., D, D]
   Tensor precision_matrix() const;
   Tensor loc, cov_factor, cov_diag;
-  Tensor capacitance_tril;  // [..., R, R], the lower triangle of I + W^T D^-1 W
+  Tensor capacitance_tril;  // [..., R, R], lower Cholesky factor of I + W^T D^-1 W
 };
 
 namespace detail {
-Tensor half_log_det(const Tensor& scale_tril);  // of scale_tril scale_tril^T
+Tensor half_log_det(const Tensor& scale_tril);  // half the log determinant of scale_tril scale_tril^T
 Tensor log_det(const LowRankMultivariateNormal& d);
 // (x - loc)^T Sigma^-1 (x - loc)
 Tensor mahalanobis(const MultivariateNormal& d, const Tensor& x);
 Tensor mahalanobis(const LowRankMultivariateNormal& d, const Tensor& x);
-// K^-1 W^T D^-1 [..., R, D], with which Sigma^-1 is D^-1 less its square
+// A = K^-1 W^T D^-1 [..., R, D], for Sigma^-1 = D^-1 - A^T A
 Tensor low_rank_root(const LowRankMultivariateNormal& d);
 }  // namespace detail
 

@@ -1,6 +1,6 @@
 // DropBlock (Ghiasi et al., 2018), as in torchvision.ops: dropout of square blocks of a feature map, because single
-// pixels say little that their neighbours do not. In training, zeroes blocks so that about a fraction p is dropped, and
-// scales the rest up to keep the mean; after nn::eval it passes x through.
+// pixels are redundant with their neighbours. In training, zeroes blocks so that a fraction of about p is dropped, and
+// scales the rest up to keep the mean; in evaluation mode it is the identity.
 //   nn::DropBlock2d drop{.p = 0.1, .block_size = 7};
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace mantissa::nn {
 
-// x [N, C, H, W] or [N, C, D, H, W]. block_size is odd; larger than x it means all of x.
+// x [N, C, H, W] or [N, C, D, H, W]. block_size, clamped to x's size, must be odd.
 Tensor drop_block2d(const Tensor& x, double p, std::int64_t block_size, double eps = 1e-6, bool training = true);
 Tensor drop_block3d(const Tensor& x, double p, std::int64_t block_size, double eps = 1e-6, bool training = true);
 

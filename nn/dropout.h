@@ -1,6 +1,6 @@
-// Dropout: in training, zeroes each element with probability p and scales the others by 1 / (1 - p);
-// after nn::eval it passes x through. Dropout1d, 2d and 3d zero whole channels; AlphaDropout keeps mean and
-// variance, for selu, and FeatureAlphaDropout does so by channels. nn::Dropout drop{.p = 0.2};
+// Dropout: in training, zeroes each element with probability p and scales the others by 1 / (1 - p); in evaluation mode
+// it is the identity. Dropout1d, 2d and 3d zero whole channels. AlphaDropout preserves mean and variance, for selu;
+// FeatureAlphaDropout does so by channel. nn::Dropout drop{.p = 0.2};
 #pragma once
 
 #include "core/ops.h"

@@ -1,5 +1,5 @@
-// FeaturePyramidNetwork (Lin et al., 2017), with torchvision's parameters and results: turns the feature maps of a
-// backbone into maps of `out` channels each, in which coarse levels inform finer ones.
+// FeaturePyramidNetwork (Lin et al., 2017), with torchvision's parameters and results: turns a backbone's feature maps
+// into maps of `out` channels each, adding upsampled coarser levels to finer ones.
 //
 //   nn::FeaturePyramidNetwork fpn{{256, 512, 1024, 2048}, 256, {.extra = nn::ExtraLevels::max_pool}};
 //   std::vector<Tensor> levels = fpn({c2, c3, c4, c5});   // p2 ... p5, and p6 from the extra level
@@ -13,8 +13,8 @@
 
 namespace mantissa::nn {
 
-// Levels above the coarsest one: none; one more by max pooling (Faster R-CNN); or two more by convolutions (RetinaNet),
-// of the backbone's coarsest map, or of the pyramid's where both have the same number of channels.
+// Extra levels above the coarsest: none; one by max pooling (Faster R-CNN); or two by convolutions (RetinaNet), from
+// the backbone's coarsest map, or from the pyramid's if both have the same number of channels.
 enum class ExtraLevels { none, max_pool, p6_p7 };
 
 struct FeaturePyramidOptions {
@@ -24,9 +24,9 @@ struct FeaturePyramidOptions {
 
 class FeaturePyramidNetwork {
  public:
-  // `in`: the channels of each map of the backbone.
+  // `in`: channels of each backbone map.
   FeaturePyramidNetwork(const std::vector<std::int64_t>& in, std::int64_t out, const FeaturePyramidOptions& o = {});
-  // Maps [N, in[i], H_i, W_i], the largest first -> [N, out, H_i, W_i], and the extra levels.
+  // Maps [N, in[i], H_i, W_i], largest first -> [N, out, H_i, W_i] each, then the extra levels.
   std::vector<Tensor> operator()(const std::vector<Tensor>& maps) const;
 
   struct P6P7 {

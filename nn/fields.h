@@ -7,14 +7,14 @@
 //     Tensor operator()(const Tensor& x) const { return out(drop(relu(hidden(x)))); }
 //   };
 //
-// Everything else - parameters, state_dict, to, train, save - is a free function over that listing
-// (nn/functions.h). Members are Param, Buffer, Mode, other modules, and arrays, vectors, unique_ptrs or
-// optionals of these; the dotted path of names is PyTorch's ("out.weight", "blocks.0.out.weight"). Modules by key are
-// an nn::ModuleDict; other containers of them (map, pair, shared_ptr, ...) do not compile.
+// Everything else - parameters, state_dict, to, train, save - is a free function over that list (nn/functions.h).
+// Members are Param, Buffer, Mode, other modules, and arrays, vectors, unique_ptrs or optionals of these; their dotted
+// paths are PyTorch's ("out.weight", "blocks.0.out.weight"). For modules by key use nn::ModuleDict; other containers of
+// modules (map, pair, shared_ptr, ...) do not compile.
 //
-// Forgetting a member is a compile error if the struct is an aggregate (no constructor, no private
-// members, no base class) of at most 24 members. Otherwise the first step of an optimizer warns on stderr about
-// parameters that have a gradient and are in no list (autograd/unlisted.h).
+// Forgetting a member is a compile error if the struct is an aggregate (no constructor, no private members, no base
+// class) of at most 24 members. Otherwise the first optimizer step warns on stderr about parameters that have a
+// gradient but are listed nowhere (autograd/unlisted.h).
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ template <class M> concept Module = requires(M& m, Fields& f) { m.fields(f); };
 
 namespace detail {
 
-// Members that hold parameters, buffers or modes, directly or inside.
+// Members that hold parameters, buffers or modes, directly or nested.
 template <class T> concept Range = requires(T& t) { t.begin(); t.end(); };
 template <class T> struct Pointee { using type = void; };
 template <class T> struct Pointee<std::unique_ptr<T>> { using type = T; };
@@ -57,12 +57,12 @@ template <class T> constexpr bool is_field() {
   else if constexpr (std::is_array_v<U>) return is_field<std::remove_extent_t<U>>();
   else if constexpr (Range<U>) {
     using Item = std::remove_cvref_t<decltype(*std::declval<U&>().begin())>;
-    if constexpr (std::is_same_v<Item, U>) return false;  // a path is a range of paths
+    if constexpr (std::is_same_v<Item, U>) return false;  // e.g. std::filesystem::path, a range of paths
     else return is_field<Item>();
   }
   else return false;
 }
-// Containers that are not walked. Parameters in one of them would go unseen.
+// Containers that are not traversed: parameters in them would be missed.
 template <class T> struct HidesFields : std::false_type {};
 template <class T> constexpr bool hides_fields() {
   using U = std::remove_cvref_t<T>;
@@ -84,8 +84,8 @@ template <class... T> constexpr int count_fields(std::tuple<T&...>*) {
   return (static_cast<int>(is_field<T>() || hides_fields<T>()) + ... + 0);
 }
 
-// The number of members of an aggregate: the longest list of anything it can be initialised with.
-// Nobody calls the conversion; clang wants its body where T is of an unnamed namespace.
+// The number of members of an aggregate: the most initialisers it accepts. The conversion is never called, but clang
+// requires a body where T is in an unnamed namespace.
 struct Anything { template <class T> operator T() const { __builtin_unreachable(); } };
 template <std::size_t> using AnythingAt = Anything;
 template <class T, std::size_t... i> constexpr bool takes(std::index_sequence<i...>) {
@@ -134,7 +134,7 @@ template <class T> auto members(T& t) {
 
 }  // namespace detail
 
-// False when an aggregate has a member with parameters, buffers or a mode that MANTISSA_FIELDS lacks.
+// False when an aggregate has a member with parameters, buffers or a mode that is not in MANTISSA_FIELDS.
 template <Module M> constexpr bool lists_all_members() {
   if constexpr (std::is_aggregate_v<M> && requires(M& m) { m.mantissa_members(); }) {
     using All = decltype(detail::members(std::declval<M&>()));
@@ -148,15 +148,15 @@ template <Module M> constexpr void check_module() {
   static_assert(lists_all_members<M>(), "a parameter or submodule is missing from MANTISSA_FIELDS(...)");
 }
 
-// The visitor. Functions over modules derive from it and say what to do with each kind of field.
+// The visitor. Functions over modules derive from it and override a function per kind of field.
 class Fields {
  public:
-  // Called by MANTISSA_FIELDS with "conv1, conv2" and the members.
+  // Called by MANTISSA_FIELDS with the text "conv1, conv2" and the members.
   template <class... T> void list([[maybe_unused]] std::string_view names, T&... members) {
     (visit(next_name(names), members), ...);
   }
 
-  // One member by name; a hand-written fields() calls it.
+  // Visits one member under a name; for hand-written fields().
   template <class T> void visit(std::string_view name, T& member) {
     static_assert(detail::is_field<T>() || (std::is_class_v<T> && !std::is_same_v<T, Tensor>),
                   "MANTISSA_FIELDS(...) lists a plain value; wrap a tensor in nn::Param or nn::Buffer");
@@ -171,10 +171,10 @@ class Fields {
     path_.resize(length);
   }
 
-  // What functions over modules are given: a module, or a container of modules whose names begin with their number.
+  // The argument of a function over modules: a module, or a container of modules, named by index.
   template <class T> void root(T& member) { enter(member); }
 
-  // The module at the current path. Containers that hide the types of their members call it.
+  // Reports the module at the current path. Called by containers that hide their members' types.
   template <class M> void at(const M& m) { module(path_, &m, &amp::type_tag<M>); }
 
  protected:
@@ -193,7 +193,7 @@ class Fields {
       check_module<T>();
       at(member);
       member.fields(*this);
-    } else if constexpr (!detail::is_field<T>()) {  // a layer without state: listing it is allowed
+    } else if constexpr (!detail::is_field<T>()) {  // a stateless layer: may be listed
     } else if constexpr (std::is_array_v<T> || detail::Range<T>) {
       std::size_t i = 0;
       for (auto& item : member) visit(std::to_string(i++), item);

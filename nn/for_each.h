@@ -1,4 +1,4 @@
-// Every module of a type inside a net, wherever it stands: `for m in net.modules(): if isinstance(m, ...)` of PyTorch.
+// Visits every module of a type inside a net, at any depth: PyTorch's `for m in net.modules(): if isinstance(m, ...)`.
 //
 //   nn::for_each<nn::BatchNorm2d>(net, [](nn::BatchNorm2d& norm) { nn::eval(norm); });
 //   nn::for_each<nn::Conv2d, nn::Linear>(net, [](auto& layer) { nn::init::kaiming_normal_(layer.weight); });
@@ -12,8 +12,8 @@
 
 namespace mantissa::nn {
 
-// Calls f(module) or f(name, module) for each module whose type is one of M (not: is derived from one), in the order of
-// the names and a module before its members; the net itself is named "". f may assign to what it is given.
+// Calls f(module) or f(name, module) for each module whose type is exactly one of M (derived types do not match), in
+// the order of names, a module before its members; the net itself is named "". f may assign to the module.
 template <Module... M, class F> void for_each(ModuleRef net, F f) {
   static_assert(sizeof...(M) > 0, "for_each<...> needs the types of modules to look for");
   struct Visitor final : Fields {

@@ -1,6 +1,6 @@
-// What can be done with a module as a whole. A module lists its members with MANTISSA_FIELDS
-// (nn/fields.h); these functions walk that list. Names are PyTorch's ("conv1.weight").
-// Tied parameters (nn::tie) are visited once, under the first of their names.
+// Functions over a whole module: parameters, state_dict, save, load, train, eval, to, ... They traverse the members
+// listed with MANTISSA_FIELDS (nn/fields.h). Names are PyTorch's ("conv1.weight"). Tied parameters (nn::tie) are
+// visited once, under their first name.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace mantissa::nn {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-// A module, or several in a container: a vector, an array, a unique_ptr or an optional of modules or parameters.
+// A module, or a container of modules or parameters: vector, array, unique_ptr or optional.
 template <class T>
 concept Modules = Module<T> || (detail::is_field<T>() && !std::is_base_of_v<Tensor, T> && !std::is_same_v<T, Mode>);
 
-// The parameter type of the functions below: a reference to any module, converted implicitly. Parameters of a vector of
+// The parameter type of the functions below: a reference to any module, converted implicitly. Parameters in a vector of
 // layers are named "0.weight", "1.weight", ...
 class ModuleRef {
  public:
@@ -38,22 +38,22 @@ std::vector<Tensor> parameters(ModuleRef module);
 NamedTensors named_parameters(ModuleRef module);
 NamedTensors named_buffers(ModuleRef module);
 std::vector<Tensor> buffers(ModuleRef module);
-std::int64_t count(ModuleRef module);  // elements of all parameters
+std::int64_t count(ModuleRef module);  // number of elements in all parameters
 
-// Parameters and buffers without their gradients, sharing storage with the module.
+// Parameters and buffers, detached, sharing storage with the module.
 NamedTensors state_dict(ModuleRef module);
 struct LoadOptions {
   bool strict = true;  // missing and unexpected names are errors; wrong shapes always are
-  // Reads only names with this prefix, and strips it: "module." for files of DistributedDataParallel.
+  // Reads only names with this prefix and strips it: "module." for files of DistributedDataParallel.
   std::string prefix = "";
 };
 struct LoadResult {
   std::vector<std::string> missing, unexpected;
 };
-// Copies values in, converting dtypes. Everything is checked before anything is changed.
+// Copies values in, converting dtypes. Everything is checked before anything is modified.
 LoadResult load_state_dict(ModuleRef module, const NamedTensors& state, LoadOptions options = {});
 
-// safetensors files, readable by PyTorch and others (io/safetensors.h). load() also reads what torch.save wrote
+// safetensors files, readable by PyTorch and others (io/safetensors.h). load() also reads torch.save files
 // (io/torch_file.h).
 void save(ModuleRef module, const std::string& path);
 LoadResult load(ModuleRef module, const std::string& path, LoadOptions options = {});
@@ -63,15 +63,15 @@ void zero_grad(ModuleRef module);  // drops all gradients
 namespace detail {
 void set_training(ModuleRef module, bool training);
 }
-// Dropout drops and batch norms use the batch's statistics in training only. Returns the module.
+// Sets training mode: dropout is active, and batch norms use batch statistics. Returns the module.
 template <Modules M> M& train(M& module, bool training = true) {
   detail::set_training(module, training);
   return module;
 }
 template <Modules M> M& eval(M& module) { return train(module, false); }
 
-// Moves, or converts the floating tensors of, a module in place. Handles stay valid: an optimizer made
-// before goes on with the same parameters.
+// Moves the module, or converts its floating tensors, in place. Handles stay valid: an existing optimizer keeps
+// updating the same parameters.
 void to(ModuleRef module, Device device);
 void to(ModuleRef module, Dtype dtype);
 

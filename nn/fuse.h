@@ -1,5 +1,5 @@
-// Batch norm folded into the layer before it, for inference: the results are the same, the norm is gone. As
-// torch.nn.utils.fusion; the batch norm must be in evaluation (nn::eval) and have running statistics.
+// Folds a batch norm into the preceding layer, for inference: same results, without the norm. As torch.nn.utils.fusion;
+// the batch norm must be in evaluation mode (nn::eval) and have running statistics.
 //
 //   nn::Conv2d fused = nn::fuse_conv_bn_eval(net.conv, net.norm);
 #pragma once
@@ -13,7 +13,7 @@
 namespace mantissa::nn {
 
 struct FusedWeights {
-  Tensor weight, bias;  // of the dtypes they had; a bias that was absent gets the weight's
+  Tensor weight, bias;  // dtypes as given; an absent bias gets the weight's dtype
 };
 // weight [channels, ...], or with transpose [in, channels / groups, ...]; all others [channels]. bias, bn_weight and
 // bn_bias may be undefined.
@@ -39,7 +39,7 @@ template <class C> inline constexpr bool is_transposed = false;
 template <int n> inline constexpr bool is_transposed<ConvTranspose<n>> = true;
 }  // namespace detail
 
-// A new layer that computes bn(conv(x)); both are left as they are. C is a Conv1d to 3d or a ConvTranspose1d to 3d.
+// A new layer that computes bn(conv(x)); the arguments are not modified. C is a Conv1d-3d or a ConvTranspose1d-3d.
 template <class C> C fuse_conv_bn_eval(const C& conv, const BatchNorm& bn) {
   detail::check_fusible("fuse_conv_bn_eval", bn);
   return detail::with_weights(conv, fuse_conv_bn_weights(conv.weight, conv.bias, bn.running_mean, bn.running_var,

@@ -17,34 +17,34 @@ namespace mantissa::nn {
 
 // Sampling options, applied in this order.
 struct SampleOptions {
-  std::int64_t top_k = 0;  // only the k most probable tokens; 0: all
-  double temperature = 1;  // logits are divided by it: below 1 likely tokens become likelier; 0: always the likeliest
-  double top_p = 1;        // only the likeliest that have this probability together (Holtzman et al., 2020)
+  std::int64_t top_k = 0;  // keep only the k most probable tokens; 0: all
+  double temperature = 1;  // divides the logits: below 1 favours likely tokens; 0: greedy
+  double top_p = 1;        // nucleus sampling: the likeliest tokens with this total probability (Holtzman et al., 2020)
 };
 
-// Draws a token for each row, by one random number of f64: logits [..., V] -> i64 [...]. A logit of -infinity is never
-// drawn. Error for NaN on the CPU (a GPU would have to be waited for).
+// Draws one token per row, each with one f64 random number: logits [..., V] -> i64 [...]. A logit of -infinity is never
+// drawn. NaN is an Error on the CPU (on a GPU the check would need a synchronisation).
 Tensor sample(const Tensor& logits, const SampleOptions& options = {});
 
 struct GenerateOptions {
   std::int64_t max_new_tokens = 100;
-  // The model's context length; 0: unlimited. When it is full, generation continues from its newer half.
+  // The model's context length; 0: unlimited. When it is full, generation restarts from its most recent half.
   std::int64_t context = 0;
   SampleOptions sample = {};
-  std::optional<std::int64_t> eos = {};  // ends a sequence; when all have ended, generation stops
-  // Called with each new token, i64 [N]; false stops the generation.
+  std::optional<std::int64_t> eos = {};  // ends a sequence; generation stops when all have ended
+  // Called with each new token, i64 [N]; returning false stops the generation.
   std::function<bool(const Tensor&)> on_token = {};
 };
 
-// Tokens i64 [N, t] that follow those in the cache -> logits [N, t, V], or [N, 1, V] of the last. After the first call
-// these are the tokens written since, one for each text: a model that does not fill the cache has to remember the
-// others by itself, as a recurrent one does with its state.
+// Tokens i64 [N, t] that follow those in the cache -> logits [N, t, V], or [N, 1, V] of the last token. After the first
+// call only the tokens generated since are passed, one per sequence: a model that does not fill the cache must keep its
+// own state, as a recurrent one does.
 using Decoder = std::function<Tensor(const Tensor& tokens, const KvCache& cache)>;
 
 // Continues N prompts of T >= 1 tokens: i64 [N, T] -> [N, T + new tokens]. Finished sequences are padded with `eos`.
-// Records no gradients; runs in the caller's autocast region; call nn::eval(net) before.
+// Records no gradients; runs in the caller's autocast region; call nn::eval(net) first.
 Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOptions& options = {});
-// A module or function as it stands, which need not be copied.
+// Takes the module or function by reference: it need not be copyable.
 template <class Model>
   requires std::is_invocable_r_v<Tensor, const Model&, const Tensor&, const KvCache&>
 Tensor generate(const Model& model, const Tensor& tokens, const GenerateOptions& options = {}) {

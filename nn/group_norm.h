@@ -1,5 +1,5 @@
-// GroupNorm, InstanceNorm1d, 2d and 3d, RMSNorm and LocalResponseNorm, with the fields and numbers of
-// their torch.nn namesakes. The functions of the same names are in core/ops.h.
+// GroupNorm, InstanceNorm1d, 2d and 3d, RMSNorm and LocalResponseNorm, with the fields and results of their torch.nn
+// namesakes. The functions of the same names are in core/ops.h.
 #pragma once
 
 #include <optional>
@@ -47,7 +47,7 @@ struct InstanceNormOptions {
   bool affine = false;
   bool track_running_stats = false;
 };
-class InstanceNorm {  // what those of all dimensions have in common
+class InstanceNorm {  // common base of the three
  public:
   Param weight, bias;
   Buffer running_mean, running_var, num_batches_tracked;
@@ -127,7 +127,7 @@ class InstanceNorm3d : public InstanceNorm {  // x [N, C, D, H, W]
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps = {};  // when absent f64's epsilon for f64, else f32's
+  std::optional<double> eps = {};  // when absent: f64's epsilon for f64, else f32's
   bool elementwise_affine = true;
   bool autocast_output = false;  // as LayerNorm's (nn/norm.h)
 };
@@ -141,8 +141,8 @@ class RMSNorm {  // over the trailing dimensions `shape` of x
   Tensor operator()(const Tensor& x) const {
     return autocast_output ? (*this)(x, {}).y : rms_norm(x, shape, weight, eps);
   }
-  // With a residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
-  // Under autocast y has the region's dtype, unless `dtype` says otherwise. If delta is undefined, the sum is x.
+  // With a preceding residual connection: {sum = x + delta, y = norm(sum)}, in one pass (core/fused_ops.h). Under
+  // autocast y has the region's dtype, unless `dtype` says otherwise. If delta is undefined, sum is x.
   SumAndNorm operator()(const Tensor& x, const Tensor& delta, NormDtype dtype = NormDtype::of_region) const {
     return add_rms_norm(x, delta, shape, weight, eps, dtype);
   }

@@ -1,15 +1,15 @@
-// Hooked<Layer>: a layer with functions that are called before and after it, as PyTorch's register_forward_pre_hook and
-// register_forward_hook have them. Names of parameters, files and optimizers do not see it.
+// Hooked<Layer>: a layer with functions called before and after it, like PyTorch's register_forward_pre_hook and
+// register_forward_hook. Transparent to parameter names, files and optimizers.
 //
 //   nn::Hooked<nn::Conv2d> conv{nn::Conv2d(3, 16, 3)};                      // a member of a net, instead of the Conv2d
 //   nn::Hook seen = net.conv.after([&](const Tensor& x, const Tensor& y) { activation = y.detach(); });
 //   net.conv.after([&](const Tensor& x, const Tensor& y) {                   // a backward hook
 //     y.on_grad([&](const Tensor& gradient) { arrived = gradient; });
 //   });
-//   net.conv.before([](const Tensor& x) { return x + 0.1 * randn_like(x); });  // a result takes the place of x
+//   net.conv.before([](const Tensor& x) { return x + 0.1 * randn_like(x); });  // a returned tensor replaces x
 //   seen.remove();
 //
-// A layer inside a net that others wrote, from a Sequential and back:
+// Tapping a layer of an existing Sequential:
 //
 //   nn::Hooked tap(std::move(net.features.layers[4]));
 //   tap.after(...);
@@ -29,7 +29,7 @@
 
 namespace mantissa::nn {
 
-// One function that was hooked, to take it away again. It may outlive the layer, and stays hooked when it is dropped.
+// Handle to one hooked function, to remove it. May outlive the layer; destroying the handle does not unhook.
 class Hook {
  public:
   Hook() = default;
@@ -70,9 +70,9 @@ template <class Layer = nn::Layer> class Hooked {
     return y;
   }
 
-  // Called in the order in which they were given: f(x) before the layer, f(x, y) after it. A function that returns a
-  // tensor replaces x, or y, by it; one that returns nothing, or an undefined tensor, looks on. They must not hook or
-  // remove others of this layer.
+  // Hooks are called in the order in which they were added: f(x) before the layer, f(x, y) after it. A hook that
+  // returns a tensor replaces x, or y, by it; one that returns nothing, or an undefined tensor, only observes. Hooks
+  // must not add or remove hooks of this layer.
   template <class F> requires std::is_invocable_v<F&, const Tensor&> Hook before(F f) {
     return add(hooks_->before, [f = std::move(f)](const Tensor& x) mutable { return given(f, x); });
   }
@@ -87,7 +87,7 @@ template <class Layer = nn::Layer> class Hooked {
       layer.fields(visitor);
     }
   }
-  Hooked clone() const { return Hooked(detail::clone_value(layer)); }  // without the functions
+  Hooked clone() const { return Hooked(detail::clone_value(layer)); }  // hooks are not copied
 
  private:
   struct Hooks {

@@ -1,5 +1,5 @@
-// Filling parameters with their first values, in place, from the default generator (core/random.h).
-// Names and formulas follow torch.nn.init. Xavier: Glorot and Bengio, 2010; Kaiming: He et al., 2015.
+// Parameter initialisation, in place, from the default generator (core/random.h). Names and formulas follow
+// torch.nn.init. Xavier: Glorot and Bengio, 2010; Kaiming: He et al., 2015.
 #pragma once
 
 #include <string_view>
@@ -13,19 +13,18 @@ void uniform_(const Tensor& t, double low = 0, double high = 1);
 void normal_(const Tensor& t, double mean = 0, double std = 1);
 void zeros_(const Tensor& t);
 void ones_(const Tensor& t);
-// Normal, drawn again where it is outside [low, high].
+// Normal, redrawn where outside [low, high].
 void trunc_normal_(const Tensor& t, double mean = 0, double std = 1, double low = -2, double high = 2);
 // The identity matrix; t has 2 dimensions.
 void eye_(const Tensor& t);
-// A convolution that passes its first channels on; t has 3 to 5 dimensions, in each of `groups`.
+// A convolution that passes the first channels of each group through unchanged; t has 3 to 5 dimensions.
 void dirac_(const Tensor& t, int groups = 1);
-// Rows or columns (of t as a matrix [size(0), rest]) that are orthonormal, times gain (Saxe et al., 2013).
+// Orthonormal rows or columns (of t as a matrix [size(0), rest]), times gain (Saxe et al., 2013).
 void orthogonal_(const Tensor& t, double gain = 1);
-// Normal, with a share `sparsity` of each column 0 (Martens, 2010); t has 2 dimensions.
+// Normal, with a fraction `sparsity` of each column set to 0 (Martens, 2010); t has 2 dimensions.
 void sparse_(const Tensor& t, double sparsity, double std = 0.01);
 
-// How many inputs feed one output, and the reverse: sizes 1 and 0 times the kernel's area. The tensor
-// must have at least 2 dimensions.
+// fan_in and fan_out: size(1) and size(0), times the kernel's area. The tensor must have at least 2 dimensions.
 struct Fans {
   double in = 0, out = 0;
 };
@@ -33,7 +32,7 @@ Fans fans(const Tensor& t);
 
 enum class Fan { in, out };
 enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu, selu };
-// By how much an activation shrinks its input's standard deviation. `slope` is leaky_relu's.
+// Compensates for the activation's shrinking of the standard deviation. `slope`: leaky_relu's.
 double gain(Nonlinearity nonlinearity, double slope = 0.01);
 // The same by PyTorch's names: "linear", "conv1d" ... "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu",
 // "selu".
@@ -41,7 +40,7 @@ double calculate_gain(std::string_view nonlinearity, double slope = 0.01);
 
 void xavier_uniform_(const Tensor& t, double gain = 1);
 void xavier_normal_(const Tensor& t, double gain = 1);
-// `a` is the slope that gain() gets.
+// `a`: the slope passed to gain().
 void kaiming_uniform_(const Tensor& t, double a = 0, Fan fan = Fan::in,
                       Nonlinearity nonlinearity = Nonlinearity::leaky_relu);
 void kaiming_normal_(const Tensor& t, double a = 0, Fan fan = Fan::in,

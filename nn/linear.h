@@ -1,6 +1,6 @@
 // Linear: y = x weight^T + bias. x [*, in], weight [out, in], bias [out], y [*, out], as torch.nn.Linear: weight and
-// bias start uniform in +-1 / sqrt(in). LinearAct, which ends in an activation; feed_forward, the MLP of a transformer
-// block; and Bilinear.
+// bias are initialised uniformly in +-1 / sqrt(in). Also LinearAct, a Linear with an activation; feed_forward, the MLP
+// of a transformer block; and Bilinear.
 #pragma once
 
 #include <cmath>
@@ -38,7 +38,7 @@ class Linear {
 };
 
 // activation(linear(x)) as one operator, with the parameters, results and gradients of a Linear followed by relu or
-// gelu. In f16 and bf16 on a GPU it saves a pass over memory; on a CPU it takes as long as the two.
+// gelu. In f16 and bf16 on a GPU it saves a pass over memory; on a CPU it is no faster than the two separately.
 //   nn::LinearAct up{768, 3072, Activation::gelu_tanh};    instead of gelu(up(x), "tanh")
 class LinearAct : public Linear {
  public:

@@ -1,5 +1,5 @@
-// Losses as objects that carry their options, with PyTorch's names and defaults; cross_entropy,
-// mse_loss, ... of core/ops.h are the functions. nn::CrossEntropyLoss loss{{.label_smoothing = 0.1}};
+// Losses as objects that hold their options, with PyTorch's names and defaults. The function forms (cross_entropy,
+// mse_loss, ...) are in core/ops.h. nn::CrossEntropyLoss loss{{.label_smoothing = 0.1}};
 #pragma once
 
 #include "core/linear_cross_entropy.h"
@@ -17,12 +17,13 @@ struct CrossEntropyLoss {  // logits [N, C, ...], target i64 [N, ...]
     return cross_entropy(logits, target, options, weight);
   }
 };
-// The last layer of a classifier and its loss in one, without all logits at once: core/linear_cross_entropy.h says what
-// it saves and when. As torch.nn's, with its names (linear.weight, linear.bias, weight), out_features and bias.
+// A classifier's last layer fused with its loss, without materialising all logits; for when and how much memory that
+// saves see core/linear_cross_entropy.h. As torch.nn's, with its names (linear.weight, linear.bias, weight),
+// out_features and bias.
 //   nn::LinearCrossEntropyLoss loss{768, 50304};    loss(features [N, 768], target i64 [N])
-//   nn::tie(loss.linear.weight, token.weight);      the weight of an embedding
+//   nn::tie(loss.linear.weight, token.weight);      tied to an embedding
 struct LinearCrossEntropyLossOptions {
-  Dims out_features = {};  // d1, ...: logits are [N, num_classes, d1, ...], by the two operators
+  Dims out_features = {};  // d1, ...: logits are [N, num_classes, d1, ...], computed by the two separate operators
   bool bias = false;
   LinearCrossEntropyOptions loss = {};
 };
@@ -59,7 +60,7 @@ class LinearCrossEntropyLoss {
   explicit LinearCrossEntropyLoss(Linear l) : linear(std::move(l)) {}
   Dims sizes_;  // num_classes, d1, ...
 };
-struct NLLLoss {  // log probabilities [N, C, ...], target i64 [N, ...]
+struct NLLLoss {  // x: log-probabilities [N, C, ...], target i64 [N, ...]
   NllOptions options = {};
   Buffer weight = {};
   MANTISSA_FIELDS(weight)
@@ -96,7 +97,7 @@ struct BCELoss {  // x: probabilities
 struct BCEWithLogitsLoss {  // x: logits
   Buffer weight = {};
   Reduction reduction = Reduction::mean;
-  Buffer pos_weight = {};  // of positive examples; broadcasts with x, or undefined
+  Buffer pos_weight = {};  // weight of positive examples; broadcasts with x, or undefined
   MANTISSA_FIELDS(weight, pos_weight)
   Tensor operator()(const Tensor& x, const Tensor& target) const {
     return binary_cross_entropy_with_logits(x, target, weight, reduction, pos_weight);
@@ -163,7 +164,7 @@ struct MultiMarginLoss {  // x [N, C], target i64 [N]
     return multi_margin_loss(x, target, options, weight);
   }
 };
-struct MultiLabelMarginLoss {  // target i64 as x: classes, ended by -1
+struct MultiLabelMarginLoss {  // target i64, shape of x: class indices, terminated by -1
   Reduction reduction = Reduction::mean;
   Tensor operator()(const Tensor& x, const Tensor& target) const {
     return multilabel_margin_loss(x, target, reduction);
@@ -177,7 +178,7 @@ struct MultiLabelSoftMarginLoss {
     return multilabel_soft_margin_loss(x, target, weight, reduction);
   }
 };
-struct CTCLoss {  // log_probs [T, N, C], targets [N, S] or one after the other, lengths [N]
+struct CTCLoss {  // log_probs [T, N, C], targets [N, S] or concatenated, lengths [N]
   CtcOptions options = {};
   Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
       const Tensor& target_lengths) const {

@@ -1,6 +1,6 @@
-// BatchNorm1d, 2d and 3d, BatchNormAct2d, and LayerNorm, with the fields and numbers of their torch.nn namesakes.
-// Batch norm (Ioffe and Szegedy, 2015) uses the batch's statistics in training and the running ones
-// after nn::eval; running_var takes the unbiased variance.
+// BatchNorm1d, 2d and 3d, BatchNormAct2d, and LayerNorm, with the fields and results of their torch.nn namesakes. Batch
+// norm (Ioffe and Szegedy, 2015) uses batch statistics in training and running statistics in evaluation mode;
+// running_var is updated with the unbiased variance.
 #pragma once
 
 #include <optional>
@@ -20,16 +20,16 @@ Tensor sync_batch_norm(distributed::ProcessGroup& group, const Tensor& x, const 
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  // weight of the newest batch in the running statistics; absent: their plain average
+  // weight of the newest batch in the running statistics; absent: cumulative average
   std::optional<double> momentum = 0.1;
-  bool affine = true;     // a learned scale and shift per channel
+  bool affine = true;     // learned scale and shift per channel
   bool track_running_stats = true;
 };
 
-// The common part of BatchNorm1d, 2d and 3d: channels are dimension 1 of x.
+// Common base of BatchNorm1d, 2d and 3d: channels are dimension 1 of x.
 class BatchNorm {
  public:
-  Param weight, bias;                                     // [channels]; 1 and 0 at first
+  Param weight, bias;                                     // [channels]; initialised to 1 and 0
   Buffer running_mean, running_var, num_batches_tracked;  // [channels], [channels], i64 []
   Mode mode;
   BatchNormOptions options;
@@ -106,7 +106,7 @@ class BatchNorm2d : public BatchNorm {  // x [N, C, H, W]
 };
 
 // relu(bn(x)), or relu(bn(x) + z) with a residual z, as one operator: less memory traffic than BatchNorm2d, addition
-// and relu, with the same parameters. timm calls it BatchNormAct2d, apex BatchNorm2d_NHWC with fuse_relu.
+// and relu, with the same parameters. Named BatchNormAct2d in timm, BatchNorm2d_NHWC with fuse_relu in apex.
 class BatchNormAct2d : public BatchNorm {  // x, z [N, C, H, W]
  public:
   explicit BatchNormAct2d(std::int64_t channels, const BatchNormOptions& o = {}) : BatchNorm(channels, o) {}
@@ -147,8 +147,8 @@ struct LayerNormOptions {
   double eps = 1e-5;
   bool elementwise_affine = true;
   bool bias = true;  // only with elementwise_affine
-  // Under autocast: give the result in the region's dtype, as a linear layer does, and not in f32, as PyTorch does. For
-  // a norm whose result goes to a linear layer, which then need not cast it. The numbers are the same.
+  // Under autocast: return the result in the region's dtype, as linear layers do, instead of f32 as PyTorch does. For a
+  // norm that feeds a linear layer, which then need not cast it. The values are the same.
   bool autocast_output = false;
 };
 
@@ -165,8 +165,8 @@ class LayerNorm {
   Tensor operator()(const Tensor& x) const {
     return autocast_output ? (*this)(x, {}).y : layer_norm(x, shape, weight, bias, eps);
   }
-  // With a residual connection before it: {sum = x + delta, y = normalised sum}, in one pass (core/fused_ops.h).
-  // Under autocast y has the region's dtype, unless `dtype` says otherwise. If delta is undefined, the sum is x.
+  // With a preceding residual connection: {sum = x + delta, y = norm(sum)}, in one pass (core/fused_ops.h). Under
+  // autocast y has the region's dtype, unless `dtype` says otherwise. If delta is undefined, sum is x.
   SumAndNorm operator()(const Tensor& x, const Tensor& delta, NormDtype dtype = NormDtype::of_region) const {
     return add_layer_norm(x, delta, shape, weight, bias, eps, dtype);
   }

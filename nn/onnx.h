@@ -1,28 +1,27 @@
-// Saves a trained net as an ONNX file, for ONNX Runtime, TensorRT, OpenVINO and whatever else runs such files. As
-// torch.onnx.export:
+// Exports a trained net to an ONNX file, for ONNX Runtime, TensorRT, OpenVINO and others, as torch.onnx.export does:
 //
 //   nn::eval(net);
 //   nn::save_onnx(net, "net.onnx", {zeros({1, 3, 32, 32})}, {.dynamic = {{"batch"}}});
 //
-// The net is called with the example inputs, and the operators that it runs are written down: nothing of the net needs
-// to know of this. Parameters and buffers are the file's initialisers under their names in state_dict(), in the dtypes
-// they have; results are those of the net up to rounding. Autocast regions are exported as the casts they make.
+// The net is traced: it is called with the example inputs, and the operators that run are recorded, so the net needs no
+// changes. Parameters and buffers become initialisers under their state_dict() names, in their dtypes; results equal
+// the net's up to rounding. Autocast regions are exported as casts.
 //
-// What is not an operator is not in the file: branches and loops of the program as they went, numbers read from
-// tensors, tensors made from nothing (they are constants). So the net is called again with other values (those of the
-// example, mixed anew: with an example of nothing but one integer nothing is seen), and with other sizes where
-// `dynamic` says so. Sizes that changed between the calls become functions of the dynamic ones (shapes of
-// reshapes, ends of slices, position ranges). Constants that are prefixes of one another (positional tables) become
-// slices of the longest, so longer sequences fail at run time. Any other difference is an error. Exact where
-// the dynamic sizes are at least 2; with 1, a program that treats 1 as a special case (squeeze) differs.
+// Only operators are recorded: host branches and loops are fixed as they were taken, and values read from tensors and
+// tensors created during the call become constants. To detect such dependencies the net is called again with other
+// values (those of the example, shuffled; an example of a single integer detects nothing) and, for `dynamic`, with
+// other sizes. Sizes that differ between the calls become functions of the dynamic ones (shapes of reshapes, ends of
+// slices, position ranges). Constants that are prefixes of one another (positional tables) become slices of the longest
+// one, so longer sequences fail at run time. Any other difference is an error. Exact for dynamic sizes of at least 2;
+// with size 1, a program that treats 1 as a special case (squeeze) may differ.
 //
-// Refused, with one message: nets in training mode, operators that have no translation (they are named, with their
-// shapes and the layer they follow), random operators, those that repeat steps until values say so (svd and its kin),
-// in-place writes to results, files of more than 2 GiB. An operator of one's own is exported as its `reference`, or
-// says in a member `onnx` what it is (ops/onnx.h).
+// Rejected, in a single message: nets in training mode, operators without an ONNX translation (named, with their shapes
+// and the preceding layer), random operators, iterative ones with data-dependent step counts (svd and similar),
+// in-place writes to results, files over 2 GiB. A custom operator is exported as its `reference`, or defines its
+// translation in a member `onnx` (ops/onnx.h).
 //
-// A file is as exact as its reader is: ONNX Runtime's CPU provider computes f32 and f16, and lacks products of bf16,
-// which other readers have. For it, save the net outside of regions.
+// Precision depends on the runtime: ONNX Runtime's CPU provider computes f32 and f16, and lacks bf16 matrix products,
+// which other runtimes have. For it, export outside of autocast regions.
 #pragma once
 
 #include <functional>
@@ -37,17 +36,17 @@
 
 namespace mantissa::nn {
 
-// A size of inputs that may be another one whenever the file is used.
+// An input dimension whose size may differ when the file is used.
 struct OnnxDynamicAxis {
-  std::string name;  // as readers show it; the same name is the same size
+  std::string name;  // shown by runtimes; axes with the same name have the same size
   int axis = 0;
-  std::string input = {};  // of this input; empty: of all
+  std::string input = {};  // of this input; empty: of all inputs
 };
 struct OnnxOptions {
   std::vector<std::string> input_names = {};   // default: "input", or "input_0", "input_1", ...
   std::vector<std::string> output_names = {};  // default: "output", or "output_0", ...
-  std::vector<OnnxDynamicAxis> dynamic = {};   // none: all sizes are those of the example
-  int opset = 17;                              // of the standard operators, 17 to 22
+  std::vector<OnnxDynamicAxis> dynamic = {};   // none: all sizes are fixed to the example's
+  int opset = 17;                              // version of the standard operator set, 17 to 22
 };
 
 namespace detail {
@@ -56,7 +55,7 @@ using Forward = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 void save_onnx(ModuleRef net, const std::string& path, const std::vector<Tensor>& inputs, const OnnxOptions& options,
                const Forward& forward);
 
-// A result as a list: a tensor, a range or a tuple of them, or a struct of tensors as nn::LSTM returns.
+// A result as a list: from a tensor, a range or tuple of tensors, or a struct of tensors such as nn::LSTM returns.
 template <class R> std::vector<Tensor> tensors_of(const R& r) {
   const auto list = [](const auto&... t) {
     std::vector<Tensor> all;
@@ -82,8 +81,8 @@ template <class F, std::size_t n = 0> std::vector<Tensor> call_forward(F& f, std
 
 }  // namespace detail
 
-// `forward` is called in place of the net: a function of as many tensors as there are inputs that uses it, for what
-// shall be in the file besides (softmax of the results, a division of pixels by 255).
+// `forward` is called instead of the net: a function of as many tensors as there are inputs that calls the net, to
+// include pre- and postprocessing in the file (softmax of the results, dividing pixels by 255).
 template <Modules M, class F>
 void save_onnx(const M& net, const std::string& path, const std::vector<Tensor>& inputs, const OnnxOptions& options,
                F&& forward) {

@@ -1,32 +1,32 @@
-// Reads an ONNX file as a net: what torch.onnx.export, nn::save_onnx (nn/onnx.h) and other exporters write.
+// Loads an ONNX file as a net: as written by torch.onnx.export, nn::save_onnx (nn/onnx.h) and other exporters.
 //
 //   nn::OnnxModel net("resnet18.onnx");
-//   Tensor logits = net(images);            // of the file's inputs in their order
-//   std::vector<Tensor> all = net({images});  // where there are several results
+//   Tensor logits = net(images);            // the file's inputs, in order
+//   std::vector<Tensor> all = net({images});  // for several results
 //
-//   nn::train(net);                         // and it is trained as any other net
+//   nn::train(net);                         // trainable like any other net
 //   optim::Adam opt(nn::parameters(net), {.lr = 1e-4});
 //
-// The nodes become operators of core/ops.h, so gradients, autocast and devices work as everywhere. Floating
-// initialisers that have dimensions are parameters under their names in the file. Buffers are the running statistics of
-// BatchNormalization, masks (numbers beyond 1e30), what elements are set to, compared with or raised to, and what nodes
-// named Constant hold; numbers without dimensions, scales of Resize and the like, and integers are constants.
+// Nodes become operators of core/ops.h, so gradients, autocast and devices work as everywhere. Floating initialisers of
+// at least one dimension become parameters under their names in the file. Buffers are: running statistics of
+// BatchNormalization, masks (values beyond 1e30), operands of fills, comparisons and powers, and values of nodes named
+// Constant. Scalars, scales of Resize and the like, and integers are constants.
 //
-// A file does not say what was learned. Exporters fold what they can: tables of positions may be among the parameters
-// (requires_grad_(false) keeps them as they are), batch norms become part of their convolutions (unless
-// torch.onnx.export is told training=TrainingMode.PRESERVE), and a weight that two layers shared may be there twice,
-// once transposed, and is then learned twice (nn::tie where the shapes agree). Of parameters that are equal, as those
-// of new layers, torch.onnx.export makes one. Statistics that it has made one are told apart.
+// A file does not say what was trainable. Exporters fold what they can: positional tables may be among the parameters
+// (freeze them with requires_grad_(false)), batch norms are folded into their convolutions (unless torch.onnx.export is
+// told training=TrainingMode.PRESERVE), and a weight shared by two layers may be stored twice, once transposed, and
+// would then be trained twice (use nn::tie where the shapes agree). torch.onnx.export merges equal parameters, as those
+// of freshly initialised layers; statistics that it merged are separated again.
 //
-// A net is in eval mode when it is loaded. After nn::train Dropout drops and BatchNormalization uses the batch's
-// statistics, and updates the running ones, as the file says with its ratio and momentum. Sizes may be any that the
-// operators accept: shapes are computed on the host as the file says, whatever they are.
+// A net is loaded in eval mode. After nn::train Dropout is active and BatchNormalization uses batch statistics and
+// updates the running ones, with the file's ratio and momentum. Any sizes that the operators accept may be used: shapes
+// are computed on the host as the file specifies.
 //
-// Operators: opset 6 to 28, of the domain ai.onnx some 160, among them If, Loop and Scan; functions of the file are
-// written out. Refused when the file is loaded, in one message that lists all such nodes: other operators and domains,
-// attributes without a meaning here, quantized types (int8 in Cast), strings, sequences, sparse and complex tensors.
-// Random numbers come from the generator of core/random.h. The file may be hostile: what it says is checked
-// (io/onnx_file.h); how long a valid one computes, and on how much memory, is up to it.
+// Operators: opset 6 to 28; about 160 of the domain ai.onnx, including If, Loop and Scan; functions defined in the file
+// are inlined. Rejected at loading, in one message that lists all such nodes: other operators and domains, unsupported
+// attributes, quantized types (int8 in Cast), strings, sequences, sparse and complex tensors. Random numbers come from
+// the generator of core/random.h. The file may be untrusted: it is validated (io/onnx_file.h), but the time and memory
+// that a valid one takes are not limited.
 #pragma once
 
 #include <concepts>
@@ -50,7 +50,7 @@ class OnnxModel {
  public:
   explicit OnnxModel(const std::string& path);
 
-  // The one result; an error where there are several.
+  // The only result; an error if there are several.
   template <class... T>
   requires(sizeof...(T) > 0 && (std::convertible_to<const T&, const Tensor&> && ...)) Tensor operator()(
       const T&... x) const {
@@ -60,11 +60,11 @@ class OnnxModel {
   std::vector<Tensor> operator()(std::initializer_list<Tensor> x) const { return run(std::span(x.begin(), x.size())); }
   std::vector<Tensor> operator()(std::span<const Tensor> x) const { return run(x); }
 
-  // What the file says of inputs and results.
+  // Inputs and results as declared in the file.
   struct Port {
     std::string name;
-    std::string type;             // "f32[batch, 3, 224, 224]", for people
-    std::vector<OnnxSize> sizes;  // none where it does not say
+    std::string type;             // for display: "f32[batch, 3, 224, 224]"
+    std::vector<OnnxSize> sizes;  // empty if the file does not say
     bool has_sizes = false, has_dtype = false;
     Dtype dtype = f32;
   };
@@ -77,7 +77,7 @@ class OnnxModel {
   OnnxModel clone() const;
 
  private:
-  struct Value {  // one of the three
+  struct Value {  // exactly one is used
     std::string name;
     Param param;
     Buffer buffer;
@@ -94,7 +94,7 @@ class OnnxModel {
   std::vector<Port> inputs_, outputs_;
 };
 
-// With all results, and the names of the file where the options have none.
+// With all results, and the file's names where the options give none.
 void save_onnx(const OnnxModel& net, const std::string& path, const std::vector<Tensor>& inputs,
                const OnnxOptions& options = {});
 

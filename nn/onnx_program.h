@@ -1,8 +1,8 @@
-// A graph of an ONNX file made ready to run: what nn::OnnxModel (nn/onnx_model.h) is made of. Names are resolved,
-// functions of the file written out, attributes read and checked once, when it is loaded; what is left is a list of
-// steps, each a function of tensors.
+// An ONNX graph compiled for execution: the implementation of nn::OnnxModel (nn/onnx_model.h). Names are resolved,
+// functions inlined, and attributes read and checked once, at loading; what remains is a list of steps, each a function
+// of tensors.
 //
-// An operator is a function from its node to such a step, in one of the tables of nn/onnx_*_ops.cpp:
+// An operator is a function from its node to such a step, registered in a table of nn/onnx_*_ops.cpp:
 //
 //   {"Softsign", 1, 1, each<softsign>},
 //   {"CumSum", 2, 2, [](Node& n) -> Run {
@@ -10,7 +10,7 @@
 //      return [=](const Inputs& x) -> Tensors { ... };
 //    }},
 //
-// An attribute that nobody has asked for is an error, so nothing of a file is skipped silently.
+// An attribute that no operator reads is an error, so nothing in a file is silently ignored.
 #pragma once
 
 #include <functional>
@@ -30,23 +30,23 @@ namespace mantissa::nn::onnx {
 using Tensors = std::vector<Tensor>;
 using Integers = std::vector<std::int64_t>;
 
-// What a step is given: its node's inputs, and what graphs inside it use of those around them.
+// The arguments of a step: its node's inputs, and the outer values that its subgraphs capture.
 struct Inputs {
   std::span<const Tensor> all;
-  Device device;  // where the work is done: that of the first input that is not on the host
+  Device device;  // where to compute: the device of the first input that is not on the host
   bool training = false;
 
   bool has(int i) const {
     return static_cast<std::size_t>(i) < all.size() && all[static_cast<std::size_t>(i)].defined();
   }
   int count() const { return static_cast<int>(all.size()); }
-  // Sizes and other small integers are computed on the host, and follow where they meet activations.
+  // Sizes and other small integers are computed on the host, and copied to the device when combined with activations.
   Tensor operator[](int i) const {
     const Tensor& t = all[static_cast<std::size_t>(i)];
     return !t.defined() || t.device() == device ? t : t.to(device);
   }
-  Tensors list() const;            // all of them
-  Integers integers(int i) const;  // their values, on the host
+  Tensors list() const;            // all inputs
+  Integers integers(int i) const;  // input i's values, on the host
   double number(int i) const;
   std::int64_t integer(int i) const;
 };
@@ -55,7 +55,7 @@ using Run = std::function<Tensors(const Inputs&)>;
 class Program;
 class Builder;
 
-// Integers that were an attribute in old opsets and are an input since, or absent.
+// Integers that are an attribute in old opsets and an input in newer ones, or absent.
 struct Setting {
   std::optional<Integers> fixed;
   int input = -1;
@@ -64,10 +64,10 @@ struct Setting {
   }
 };
 
-// A node while it is made ready.
+// A node while it is compiled.
 class Node {
  public:
-  // `values`: those that its inputs are, negative for absent ones.
+  // `values`: indices of its inputs, negative for absent ones.
   Node(const io::OnnxFileNode& node, int opset, Builder& builder, std::vector<int> values)
       : opset(opset), node_(node), builder_(builder), values_(std::move(values)) {}
 
@@ -78,7 +78,7 @@ class Node {
   bool has_input(int i) const { return i < inputs() && values_[static_cast<std::size_t>(i)] >= 0; }
   bool wants(int i) const { return i < outputs() && !node_.outputs[static_cast<std::size_t>(i)].empty(); }
 
-  // Attributes by name and kind; without a default they must be there.
+  // Attributes by name and type; without a default they are required.
   bool has(const char* name) { return find(name, io::OnnxFileAttribute::none); }
   std::int64_t i(const char* name, std::optional<std::int64_t> otherwise = {});
   int axis(const char* name, std::optional<std::int64_t> otherwise = {});  // between -8 and 8
@@ -89,9 +89,9 @@ class Node {
   std::vector<std::string> texts(const char* name);
   std::optional<Tensor> tensor(const char* name);
   std::optional<Dtype> dtype(const char* name);
-  Setting setting(const char* name, int input);  // an attribute, or else input `input`
-  // The graph in an attribute. What it uses of the graphs around it becomes further inputs of this node, from
-  // `captured` on.
+  Setting setting(const char* name, int input);  // attribute `name`, or else input `input`
+  // The subgraph in an attribute. Outer values that it captures become additional inputs of this node, starting at
+  // index `captured`.
   struct Body {
     std::shared_ptr<const Program> program;
     int captured = 0, captures = 0;
@@ -110,14 +110,14 @@ class Node {
   Builder& builder_;
   std::vector<int> values_;
   std::set<std::string, std::less<>> read_;
-  std::vector<int> captured_;  // values of the graph around it
+  std::vector<int> captured_;  // values captured from the enclosing graph
 };
 
 struct Operator {
   const char* type;
-  int least, most;  // inputs; those up to `least` must not be absent
+  int least, most;  // number of inputs; the first `least` are required
   Run (*make)(Node&);
-  int outputs = 1;  // at most
+  int outputs = 1;  // maximum
 };
 inline constexpr int any_number = 1 << 30;
 std::span<const Operator> math_operators();       // nn/onnx_math_ops.cpp
@@ -127,19 +127,19 @@ std::span<const Operator> recurrent_operators();  // nn/onnx_recurrent_ops.cpp
 std::span<const Operator> control_operators();    // nn/onnx_control_ops.cpp
 std::span<const Operator> detection_operators();  // nn/onnx_detection_ops.cpp
 
-// --- one line for many operators ---
+// --- one-line definitions of operators ---
 template <Tensor (*f)(const Tensor&)> Run each(Node&) {
   return [](const Inputs& x) -> Tensors { return {f(x[0])}; };
 }
 template <Tensor (*f)(const Tensor&, const Tensor&)> Run pair(Node& n) {
-  if (n.opset < 7) n.ignore("broadcast");  // with an axis it is refused
+  if (n.opset < 7) n.ignore("broadcast");  // with an axis it is rejected
   return [](const Inputs& x) -> Tensors { return {f(x[0], x[1])}; };
 }
 inline Tensor like(const Tensor& x, const Tensor& y) { return cast(y, x.dtype()); }
-// y of i64, negative ones counted from the end of a dimension of `size` elements.
+// y i64; negative indices are counted from the end of a dimension of `size` elements.
 Tensor from_start(const Tensor& index, std::int64_t size);
 
-// What of a file's state belongs to the net.
+// A value of the file that belongs to the net's state.
 struct State {
   enum Kind { parameter, buffer, constant };
   std::string name;
@@ -149,25 +149,25 @@ struct State {
 
 class Program {
  public:
-  // `captured`: of the net's own graph the values of its State, in that order.
+  // `captured`: for the net's top-level graph, the values of its State, in that order.
   Tensors run(std::span<const Tensor> inputs, std::span<const Tensor> captured, bool training) const;
 
   struct Step {
-    std::string name;  // for messages
-    std::string type;  // of the node, where it has nothing that nn/onnx_fuse.cpp would have to know
+    std::string name;  // for error messages
+    std::string type;  // of the node, if it has no attributes that nn/onnx_fuse.cpp would have to know
     Run run;
     std::vector<int> inputs, outputs;
-    std::vector<int> last;  // values that nothing needs after this step
+    std::vector<int> last;  // values not needed after this step
   };
-  int size = 0;  // of the list of values
+  int size = 0;  // number of values
   std::vector<int> inputs, captures, outputs;
   std::vector<Step> steps;
 };
 
-// Makes one step of several (nn/onnx_fuse.cpp). `state`: of the values that are there from the beginning.
+// Fuses patterns of several steps into one (nn/onnx_fuse.cpp). `state`: the values that exist from the start.
 void fuse(Program& program, const std::map<int, Tensor>& state);
 
-// The program of a file's graph, and its state. Throws one error that lists all nodes that cannot be run.
+// The program of a file's graph, and its state. Throws one error that lists all unsupported nodes.
 std::shared_ptr<const Program> build(const io::OnnxFile& file, std::vector<State>& state);
 
 }  // namespace mantissa::nn::onnx

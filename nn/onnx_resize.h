@@ -1,6 +1,6 @@
-// ONNX's Resize, and Upsample of old opsets: all its ways to find where in the image a pixel of the result lies, to
-// interpolate there, and to treat borders. What nn::interpolate says is left to it; the rest is a product with a matrix
-// for each dimension that changes, whose rows say of which pixels a new one is made.
+// ONNX's Resize, and Upsample of old opsets: all coordinate transformations, interpolation modes and border rules.
+// Cases that nn::interpolate covers use it; the others are a matrix product per resized dimension, whose rows hold the
+// interpolation weights of each output pixel.
 #pragma once
 
 #include "nn/onnx_program.h"

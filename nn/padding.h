@@ -1,4 +1,4 @@
-// The padding of a convolution layer.
+// Padding options of convolution layers.
 #pragma once
 
 #include <concepts>
@@ -9,7 +9,7 @@
 
 namespace mantissa::nn {
 
-// Numbers, or "same" (the result is as large as x; stride 1) or "valid" (none).
+// Sizes, or "same" (output as large as x; stride 1), or "valid" (none).
 template <int n> struct Padding {
   Padding(int all) : sizes(all) {}
   Padding(const PerDim<n>& each) : sizes(each) {}

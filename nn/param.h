@@ -1,6 +1,6 @@
-// What modules are made of: Param (a learned tensor), Buffer (state that is saved but not learned) and
-// Mode (the training flag). All are move-only or trivial, so a module cannot be copied by accident;
-// nn::clone (nn/clone.h) makes an independent copy.
+// The building blocks of modules: Param (a learned tensor), Buffer (saved but not learned) and Mode (the training
+// flag). All are move-only or trivial, so a module cannot be copied by accident; nn::clone (nn/clone.h) makes an
+// independent copy.
 #pragma once
 
 #include "autograd/unlisted.h"
@@ -12,7 +12,7 @@ class ProcessGroup;
 
 namespace mantissa::nn {
 
-// A leaf tensor that requires a gradient; use it as a Tensor. Undefined when absent (no bias).
+// A leaf tensor that requires a gradient; usable as a Tensor. Undefined when absent (no bias).
 class Param : public Tensor {
  public:
   Param() = default;
@@ -26,7 +26,7 @@ class Param : public Tensor {
   Param& operator=(Param&&) = default;
 };
 
-// Running statistics, counters. Undefined when absent. If operator() const writes to it, declare it mutable:
+// Running statistics, counters. Undefined when absent. If a const operator() writes to it, declare it mutable:
 //   mutable nn::Buffer seen{zeros({})};     seen.add_(1);
 class Buffer : public Tensor {
  public:
@@ -39,11 +39,11 @@ class Buffer : public Tensor {
 // The field of layers that behave differently in training; nn::train and nn::eval set it.
 struct Mode {
   bool training = true;
-  distributed::ProcessGroup* group = nullptr;  // batch norms use statistics of all its ranks: nn/sync_batch_norm.h
+  distributed::ProcessGroup* group = nullptr;  // batch norms use the statistics of all its ranks: nn/sync_batch_norm.h
 };
 
-// Makes `param` the same parameter as `with` (weight sharing); shapes must agree. From then on both
-// names are one tensor with one gradient, which parameters() and state_dict() list once.
+// Makes `param` the same parameter as `with` (weight sharing); shapes must match. Afterwards both names refer to one
+// tensor with one gradient, which parameters() and state_dict() list once.
 void tie(Param& param, const Param& with);
 
 // Independent copies; a parameter's copy starts without a gradient.

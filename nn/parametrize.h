@@ -1,9 +1,9 @@
-// Parametrized<Layer, How>: a layer whose weight is computed from other parameters before each call, as
-// torch.nn.utils.parametrize has it. Weight and spectral norm (nn/weight_norm.h, nn/spectral_norm.h) are such a How,
-// and so is a struct of yours:
+// Parametrized<Layer, How>: a layer whose weight is computed from other parameters before each call, as in
+// torch.nn.utils.parametrize. Weight and spectral norm (nn/weight_norm.h, nn/spectral_norm.h) are such a How; you can
+// write your own:
 //
 //   struct Symmetric {
-//     explicit Symmetric(const Tensor& weight) : original(weight) {}    // from the weight of the layer as it was
+//     explicit Symmetric(const Tensor& weight) : original(weight) {}    // from the layer's original weight
 //     nn::Param original;
 //     MANTISSA_FIELDS(original)
 //     Tensor operator()() const { return triu(original) + transpose(triu(original, 1)); }
@@ -11,9 +11,9 @@
 //   };
 //   nn::Parametrized<nn::Linear, Symmetric> hidden{nn::Linear(64, 64)};
 //
-// Parameters, optimizers, state dicts and checkpoints see what How lists, under PyTorch's names, and no weight:
-// "hidden.bias", "hidden.parametrizations.weight.original". Layers are those with a Param called weight: linear layers,
-// convolutions, embeddings. A call lends the layer its weight, so one module is not for two threads at a time.
+// Parameters, optimizers, state dicts and checkpoints see the fields of How, under PyTorch's names, and no weight:
+// "hidden.bias", "hidden.parametrizations.weight.original". Layers are those with a Param named weight: linear layers,
+// convolutions, embeddings. A call sets the layer's weight temporarily, so a module is not safe for concurrent calls.
 #pragma once
 
 #include <concepts>
@@ -31,12 +31,12 @@ concept WeightedLayer = Module<L> && requires(L& l) {
 
 template <WeightedLayer Layer, Module How> class Parametrized {
  public:
-  // `options` go to the constructor of How, behind the weight.
+  // `options` are passed to How's constructor after the weight.
   template <class... Options> explicit Parametrized(Layer layer, const Options&... options)
       : how_(made_from(layer.weight, options...)), layer_(std::move(layer)) {
     layer_.weight = Param();
   }
-  // The layer's results for the weight as it is now.
+  // Calls the layer with the current weight.
   template <class... X> auto operator()(const X&... x) const {
     const amp::InModule here(*this);
     const Lent lent(layer_.weight, how_());
@@ -48,8 +48,8 @@ template <WeightedLayer Layer, Module How> class Parametrized {
   How& parametrization() { return how_; }
   const Layer& layer() const { return layer_; }  // its weight is undefined
 
-  // The plain layer, whose weight is a parameter with the value that it has now; this module is not changed.
-  // PyTorch's remove_parametrizations.
+  // The plain layer, with the current weight as a parameter; this module is not changed. PyTorch's
+  // remove_parametrizations.
   Layer remove() const {
     const Tensor now = how_();
     Layer plain = detail::clone_value(layer_);
@@ -78,7 +78,7 @@ template <WeightedLayer Layer, Module How> class Parametrized {
   }
 
   How how_;
-  mutable Layer layer_;  // its weight is undefined but for the time of a call
+  mutable Layer layer_;  // its weight is undefined except during a call
 };
 
 }  // namespace mantissa::nn

@@ -1,7 +1,7 @@
-// Pooling as layers: nn::MaxPool2d{2}, nn::AvgPool2d{3, {.stride = 2, .padding = 1}}. x [N, C, L], [N, C, H, W]
-// or [N, C, D, H, W]. As their torch.nn namesakes; options are the operators' (core/ops.h), the stride is the kernel's
-// size unless given. Where PyTorch has return_indices, call with_indices(x). Those of several dimensions have
-// constructors because ({3, 5}) would be a kernel of 3 and a stride of 5 for an aggregate.
+// Pooling layers: nn::MaxPool2d{2}, nn::AvgPool2d{3, {.stride = 2, .padding = 1}}. x [N, C, L], [N, C, H, W] or [N, C,
+// D, H, W]. As their torch.nn namesakes; options are the operators' (core/ops.h), the stride defaults to the kernel
+// size. Instead of PyTorch's return_indices, call with_indices(x). The multi-dimensional ones have constructors because
+// in an aggregate ({3, 5}) would mean a kernel of 3 and a stride of 5.
 #pragma once
 
 #include <array>
@@ -72,7 +72,7 @@ struct AvgPool3d {
   Pool3dOptions options;
 };
 
-// A wanted output size instead of a kernel; 1 is global pooling.
+// Given by output size instead of kernel; 1 is global pooling.
 struct AdaptiveAvgPool1d {
   int output = 1;
   Tensor operator()(const Tensor& x) const { return adaptive_avg_pool1d(x, output); }
@@ -101,8 +101,8 @@ struct AdaptiveMaxPool3d {
   ValuesIndices with_indices(const Tensor& x) const { return adaptive_max_pool3d_with_indices(x, output); }
 };
 
-// Maxima of windows at random places (core/ops_special.h). One of the two options: the result's size, or its share of
-// the image's, between 0 and 1. The random numbers are drawn anew in every call, or given.
+// Max pooling over random windows (core/ops_special.h). Set one of the two options: the output size, or its ratio to
+// the input size, between 0 and 1. The random samples are drawn anew in each call, or passed in.
 struct FractionalMaxPool2d {
   struct Options { std::optional<PerDim<2>> output_size = {}; std::optional<std::array<double, 2>> output_ratio = {}; };
   FractionalMaxPool2d(PerDim<2> kernel, const Options& o) : kernel(kernel), options(o) {
@@ -130,7 +130,7 @@ struct FractionalMaxPool3d {
   Options options;
 };
 
-// Undoes a MaxPool with the indices it gave; output_size where a stride leaves it open.
+// Inverts a MaxPool, given its indices; output_size resolves the ambiguity of strides.
 struct MaxUnpool1d {
   int kernel;
   Pool1dOptions options = {};

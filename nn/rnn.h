@@ -1,20 +1,19 @@
-// RNN, LSTM (Hochreiter and Schmidhuber, 1997) and GRU (Cho et al., 2014) over sequences, and their
-// cells, with the names (weight_ih_l0, bias_hh_l1_reverse, ...), defaults and results of torch.nn's.
+// RNN, LSTM (Hochreiter and Schmidhuber, 1997) and GRU (Cho et al., 2014) over sequences, and their cells, with
+// torch.nn's names (weight_ih_l0, bias_hh_l1_reverse, ...), defaults and results.
 //
 //   nn::LSTM lstm{28, 64, {.num_layers = 2, .batch_first = true}};
 //   auto [y, h, c] = lstm(x);
 //
-// x [T, N, input], or [N, T, input] with batch_first, or [T, input] without a batch; y likewise with
-// hidden (twice that when bidirectional). States [layers * directions, N, hidden]; absent means 0. With
-// proj_size the outputs and h of an LSTM have that size instead of hidden.
+// x [T, N, input], or [N, T, input] with batch_first, or [T, input] without a batch; y has the same layout, with last
+// dimension hidden (doubled when bidirectional). States [layers * directions, N, hidden]; absent means 0. With
+// proj_size, y and h of an LSTM have that size instead of hidden.
 //
-// Sequences of different lengths are padded behind (pad_sequence), and a last argument says how long they are:
+// Sequences of different lengths are padded at the end (pad_sequence), with the lengths as the last argument:
 //
 //   auto [y, h, c] = lstm(x, {}, lengths);   // i64 [N], each from 1 to T
 //
-// The results are those of PyTorch's pack_padded_sequence (enforce_sorted = False): h and c are those of
-// each sequence's last step, the reverse direction begins there, and y is 0 behind it. y is as long as x.
-// Reads the lengths to the host.
+// Results are those of PyTorch's pack_padded_sequence (enforce_sorted = False): h and c are from each sequence's last
+// step, the reverse direction starts there, and y is 0 after it. y is as long as x. Copies the lengths to the host.
 #pragma once
 
 #include <string>
@@ -28,12 +27,12 @@ namespace mantissa::nn {
 enum class Nonlinearity { tanh, relu };
 struct RNNOptions {
   int num_layers = 1;
-  Nonlinearity nonlinearity = Nonlinearity::tanh;  // of RNN only
+  Nonlinearity nonlinearity = Nonlinearity::tanh;  // RNN only
   bool bias = true;
   bool batch_first = false;
   double dropout = 0;  // between layers, in training
   bool bidirectional = false;
-  std::int64_t proj_size = 0;  // of LSTM only: h is projected to this size (Sak et al., 2014); 0: not at all
+  std::int64_t proj_size = 0;  // LSTM only: h is projected to this size (Sak et al., 2014); 0: no projection
 };
 struct RNNResult { Tensor output, h; };
 struct LSTMResult { Tensor output, h, c; };
@@ -42,7 +41,7 @@ struct LSTMState { Tensor h, c; };
 namespace detail {
 enum class RNNKind { rnn, lstm, gru };
 
-// What the three have in common; the kind says what one step does.
+// Common base of the three; the kind selects the step function.
 class RNNBase {
  public:
   // Per layer and direction: weight_ih [gates * hidden, in], weight_hh [gates * hidden, out], bias_ih, bias_hh, and
@@ -63,12 +62,12 @@ class RNNBase {
   std::int64_t output_size() const { return options.proj_size > 0 ? options.proj_size : hidden_size; }
   std::size_t weights_per_set() const { return options.proj_size > 0 ? 5 : 4; }
   LSTMResult run_direction(const Tensor& x, int set, Tensor h, Tensor c) const;
-  struct Stretch { std::int64_t begin, end, sequences; };  // of steps that the same sequences have, the longest first
+  struct Stretch { std::int64_t begin, end, sequences; };  // steps with equal active sequences, longest first
   LSTMResult run_packed(const Tensor& x, int set, Tensor h, Tensor c, const std::vector<Stretch>& stretches) const;
   RNNKind kind_;
 };
 
-// One step of a cell: weights and what they see.
+// One step of a recurrent cell.
 class RNNCellBase {
  public:
   Param weight_ih, weight_hh, bias_ih, bias_hh;
@@ -87,7 +86,7 @@ class RNNCellBase {
 };
 }  // namespace detail
 
-class RNN : public detail::RNNBase {  // h' = tanh(W_ih x + b_ih + W_hh h + b_hh)
+class RNN : public detail::RNNBase {  // h' = nonlinearity(W_ih x + b_ih + W_hh h + b_hh)
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& o = {})
       : RNNBase(detail::RNNKind::rnn, input_size, hidden_size, o) {}
@@ -122,9 +121,9 @@ class GRU : public detail::RNNBase {  // gates in the order reset, update, new
 
 struct RNNCellOptions {
   bool bias = true;
-  Nonlinearity nonlinearity = Nonlinearity::tanh;  // of RNNCell only
+  Nonlinearity nonlinearity = Nonlinearity::tanh;  // RNNCell only
 };
-// x [N, input] or [input]; h likewise with hidden; absent means 0.
+// x [N, input] or [input]; h alike, with hidden; absent means 0.
 class RNNCell : public detail::RNNCellBase {
  public:
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& o = {})
@@ -156,8 +155,8 @@ class GRUCell : public detail::RNNCellBase {
   GRUCell() : RNNCellBase(detail::RNNKind::gru) {}
 };
 
-// Sequences [t_i, *] of different lengths as one tensor [longest, N, *], or [N, longest, *] with batch_first, padded
-// behind, as torch.nn.utils.rnn.pad_sequence. At least one; they agree in what follows the length, and in dtype.
+// Sequences [t_i, *] of different lengths as one tensor [longest, N, *], or [N, longest, *] with batch_first, padded at
+// the end, as torch.nn.utils.rnn.pad_sequence. At least one; trailing sizes and dtypes must match.
 Tensor pad_sequence(const std::vector<Tensor>& sequences, bool batch_first = false, double padding_value = 0);
 
 }  // namespace mantissa::nn

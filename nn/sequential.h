@@ -2,8 +2,8 @@
 //
 //   nn::Sequential body{nn::Conv2d{1, 8, 3}, relu, [](const Tensor& x) { return max_pool2d(x, 2); }};
 //
-// Parameters are named by position: "0.weight". A layer of a known type is body[0].as<nn::Conv2d>(). nn::clone of it
-// throws for a layer that has a constructor and no clone() const (nn/clone.h).
+// Parameters are named by position: "0.weight". Access a layer by type: body[0].as<nn::Conv2d>(). nn::clone of a
+// Sequential throws for a layer that has a constructor but no clone() const (nn/clone.h).
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ class Layer {
   Tensor operator()(const Tensor& x) const { return self_->call(x); }
   void fields(Fields& visitor) { self_->fields(visitor); }
   Layer clone() const { return Layer(self_->clone()); }
-  // The layer itself; an Error when it is of another type.
+  // The layer itself; an Error if it is of another type.
   template <class M> M& as() {
     if (auto* of = dynamic_cast<Of<M>*>(self_.get())) return of->layer;
     detail::fail_layer(typeid(M), self_->type());
@@ -92,7 +92,7 @@ class Sequential {
   void add(Layer layer) { layers.push_back(std::move(layer)); }
   void append(Layer layer) { add(std::move(layer)); }
   std::size_t size() const { return layers.size(); }
-  // From 0; negative ones count from the end. body[-1] = nn::Linear(512, 10) replaces the last.
+  // Zero-based; negative indices count from the end. body[-1] = nn::Linear(512, 10) replaces the last layer.
   Layer& operator[](std::int64_t i) { return layers[at(i)]; }
   const Layer& operator[](std::int64_t i) const { return layers[at(i)]; }
 

@@ -1,5 +1,5 @@
-// Layers without parameters that change shapes: padding, PixelShuffle, ChannelShuffle, Upsample, Unfold
-// and Fold, Unflatten. As their torch.nn namesakes. Pooling is in nn/pool.h.
+// Parameter-free layers that change shapes: padding, PixelShuffle, ChannelShuffle, Upsample, Unfold and Fold,
+// Unflatten. As their torch.nn namesakes. Pooling is in nn/pool.h.
 //   nn::ZeroPad2d edge{{1, 1, 2, 0}};   // left, right, top, bottom; nn::ZeroPad2d{1} for all four
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace mantissa::nn {
 
-// Borders of one to three dimensions: one number for all sides, or (left, right[, top, bottom[, front, back]]).
+// Padding of one to three dimensions: one number for all sides, or (left, right[, top, bottom[, front, back]]).
 struct Borders1d {
   Borders1d(int all) : left(all), right(all) {}
   Borders1d(int left, int right) : left(left), right(right) {}
@@ -121,7 +121,7 @@ struct UpsamplingBilinear2d {  // with align_corners
                            .align_corners = true});
   }
 };
-struct Upsample {  // nn::Upsample{{.scale_factor = {2}, .mode = "bilinear"}}; the mode must be a literal
+struct Upsample {  // nn::Upsample{{.scale_factor = {2}, .mode = "bilinear"}}; mode must be a literal
   InterpolateOptions options;
   Tensor operator()(const Tensor& x) const { return interpolate(x, options); }
 };
@@ -138,7 +138,7 @@ struct Fold {
   PerDim<2> output_size, kernel_size;
   UnfoldOptions options;
 };
-struct Unflatten {  // dimension `dim` becomes several; one of `sizes` may be -1
+struct Unflatten {  // splits dimension `dim`; one of `sizes` may be -1
   int dim = 1;
   Dims sizes;
   Tensor operator()(const Tensor& x) const { return unflatten(x, dim, sizes); }

@@ -1,6 +1,6 @@
-// Stochastic depth (Huang et al., 2016), as torchvision.ops has it; timm calls it DropPath. In training, what a
-// residual branch gives is left out with probability p, for each example ("row") or for the whole batch ("batch"), and
-// scaled by 1 / (1 - p) otherwise; after nn::eval it passes.
+// Stochastic depth (Huang et al., 2016), as in torchvision.ops; DropPath in timm. In training, zeroes the output of a
+// residual branch with probability p, per example ("row") or for the whole batch ("batch"), and scales it by 1 / (1 -
+// p) otherwise; in evaluation mode it is the identity.
 //   nn::StochasticDepth drop{.p = 0.1};      x = x + drop(branch(x));
 #pragma once
 

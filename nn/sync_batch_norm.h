@@ -1,19 +1,19 @@
-// Batch norms whose batch is that of all processes: torch.nn.SyncBatchNorm, for training with few images in each
-// process, where the statistics of one process's are too rough.
+// Synchronised batch norm: statistics over the batches of all processes, as torch.nn.SyncBatchNorm, for training with
+// few images per process, where per-process statistics are too noisy.
 //
 //   Net net;
-//   nn::sync_batch_norm(net);         // before or after the next line; in a run of one process it does nothing
+//   nn::sync_batch_norm(net);         // before or after the next line; a no-op in a run of one process
 //   nn::DataParallel parallel(net);
 //
-// In training the mean and variance of each channel are those of the values of all ranks, and so are the running
-// statistics; gradients are those of the sum of all ranks' losses (which DataParallel makes a mean of, as of any other
-// parameter). In eval mode nothing changes, nor do names and files. Ranks may have batches of different sizes, an empty
-// one too; all ranks call the same norms in the same order. Two exchanges of 2 * channels numbers each in a training
-// step, one forward and one backward, in f64: every rank gets the same bits.
+// In training the mean and variance of each channel are taken over the values of all ranks, and so are the running
+// statistics; gradients are those of the sum of all ranks' losses (averaged by DataParallel like any others).
+// Evaluation mode, parameter names and files are unaffected. Batch sizes may differ between ranks and be 0; all ranks
+// must call the same norms in the same order. Two exchanges of 2 * channels numbers per training step, one forward and
+// one backward, in f64: every rank gets the same bits.
 //
-// On a GPU each exchange waits for it (io/process_group.h), so a step cannot be captured (jit/capture.h).
+// On a GPU each exchange is synchronous (io/process_group.h), so a step cannot be captured (jit/capture.h).
 //
-// Errors: those of the group, on all ranks. In training, a channel of fewer than two values on all ranks together;
+// Errors: those of the group, on all ranks; in training, a channel with fewer than two values over all ranks;
 // differentiating a second time.
 #pragma once
 
@@ -22,8 +22,8 @@
 
 namespace mantissa::nn {
 
-// From now on the batch norms inside `net` (BatchNorm1d, 2d, 3d, BatchNormAct2d) do so; a clone of the net too. The
-// group must outlive them.
+// Synchronises the batch norms inside `net` (BatchNorm1d, 2d, 3d, BatchNormAct2d) from now on, also in clones of it.
+// The group must outlive them.
 void sync_batch_norm(ModuleRef net, distributed::ProcessGroup& group = distributed::world());
 
 }  // namespace mantissa::nn

@@ -1,6 +1,6 @@
 // TransformerEncoderLayer and TransformerDecoderLayer (Vaswani et al., 2017), stacks of them, and the whole
-// Transformer, with the names, defaults and results of torch.nn's. src and memory [S, N, E], tgt [T, N, E] (with
-// batch_first [N, S, E] and [N, T, E]); a result has the shape of src, or of tgt. Masks: nn::MultiheadAttention.
+// Transformer, with torch.nn's names, defaults and results. src and memory [S, N, E], tgt [T, N, E] (with batch_first
+// [N, S, E] and [N, T, E]); the result has the shape of src, or of tgt. Masks: see nn::MultiheadAttention.
 #pragma once
 
 #include <concepts>
@@ -20,8 +20,8 @@ namespace mantissa::nn {
 
 enum class FeedForward { relu, gelu };
 
-// What a layer does between linear1 and linear2: relu or gelu, which become one operator with them, by name, as
-// FeedForward::gelu or as Activation::gelu (gelu_tanh, too), or any function: .activation = silu.
+// The activation between linear1 and linear2: relu or gelu by name, FeedForward::gelu or Activation::gelu (also
+// gelu_tanh), which are fused with the linear layers; or any function: .activation = silu.
 class FeedForwardActivation {
  public:
   FeedForwardActivation(FeedForward f = FeedForward::relu)
@@ -57,7 +57,7 @@ struct TransformerOptions {
   FeedForwardActivation activation = FeedForward::relu;
   double layer_norm_eps = 1e-5;
   bool batch_first = false;  // x [N, T, E] instead of [T, N, E]
-  bool norm_first = false;   // normalise before each block instead of after it
+  bool norm_first = false;   // normalise before each block instead of after
   bool bias = true;
 };
 
@@ -110,7 +110,7 @@ struct TransformerDecoderLayer {
       LayerNorm n2, LayerNorm n3);
 };
 
-// Independent copies of `layer`, one after the other, as in PyTorch; then a copy of `norm`, if given.
+// A stack of independent copies of `layer`, with equal initial weights as in PyTorch; then a copy of `norm`, if given.
 struct TransformerEncoder {
   TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers);
   TransformerEncoder(const TransformerEncoderLayer& layer, int num_layers, const LayerNorm& norm);
@@ -134,7 +134,7 @@ struct TransformerDecoder {
   TransformerDecoder clone() const;
 };
 
-// Encoder and decoder, each with a final norm; weights are drawn with xavier_uniform_.
+// Encoder and decoder, each with a final norm; weights are initialised with xavier_uniform_.
 struct Transformer {
   struct Layers { int encoder = 6, decoder = 6; };
   struct Call {

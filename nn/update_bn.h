@@ -1,6 +1,6 @@
-// update_bn: running statistics of batch norms for weights that no batch has seen, such as averages (optim::Swa,
-// optim::Ema). As torch.optim.swa_utils.update_bn: statistics start anew and become the plain mean over the batches of
-// one pass.
+// update_bn: recomputes the running statistics of batch norms for weights that never saw a batch, such as averaged ones
+// (optim::Swa, optim::Ema). As torch.optim.swa_utils.update_bn: statistics are reset and become the plain mean over the
+// batches of one pass.
 //
 //   const auto scope = swa.applied();
 //   nn::update_bn(net, data::mnist().batch(128));    // in one pass, in training mode, without gradients
@@ -15,15 +15,15 @@
 namespace mantissa::nn {
 namespace detail {
 
-// While it lives all norms of the module take the plain mean of what they see, from none on, and the module is in
-// training. Then the momenta and every Mode are what they were.
+// While it exists, all norms of the module average the statistics of their batches, starting from reset ones, in
+// training mode. The destructor restores the momenta and every Mode.
 class AverageStatistics {
  public:
   explicit AverageStatistics(ModuleRef module);
   ~AverageStatistics();
   AverageStatistics(const AverageStatistics&) = delete;
   AverageStatistics& operator=(const AverageStatistics&) = delete;
-  bool any() const;  // has the module a batch norm with running statistics?
+  bool any() const;  // whether the module has a batch norm with running statistics
 
  private:
   struct Before;
@@ -32,14 +32,14 @@ class AverageStatistics {
 
 }  // namespace detail
 
-// run(batch) for each batch of the pipeline, loader or range. A module without running statistics is not run at all.
+// run(batch) for each batch of the pipeline, loader or range. Does nothing for a module without running statistics.
 template <Module M, class Batches, class Run> void update_bn(M& module, Batches&& batches, const Run& run) {
   const detail::AverageStatistics averaging{ModuleRef(module)};
   if (!averaging.any()) return;
   const NoGrad no_grad;
   for (auto&& batch : batches) run(batch);
 }
-// Batches are tensors, or have their inputs as `image` (data::Batch).
+// Batches are tensors, or structs with the inputs in `image` (data::Batch).
 template <Module M, class Batches> void update_bn(M& module, Batches&& batches) {
   update_bn(module, std::forward<Batches>(batches), [&](auto& batch) {
     if constexpr (requires { batch.image; }) module(batch.image);

@@ -1,5 +1,5 @@
-// Weight normalisation (Salimans and Kingma, 2016), as torch.nn.utils.parametrizations.weight_norm: the weight is
-// g * v / |v|, with a norm of v for each slice of a dimension.
+// Weight normalisation (Salimans and Kingma, 2016), as torch.nn.utils.parametrizations.weight_norm: the weight is g * v
+// / |v|, with one norm of v per slice along a dimension.
 //
 //   nn::Parametrized<nn::Conv2d, nn::WeightNorm> conv{nn::Conv2d(3, 8, 3)};
 //   auto out = nn::weight_norm(nn::Linear(8, 2));
@@ -15,7 +15,7 @@
 namespace mantissa::nn {
 
 struct WeightNormOptions {
-  std::optional<int> dim = 0;  // of the slices that have a norm each, not negative; absent: one norm of all of v
+  std::optional<int> dim = 0;  // each slice along it has its own norm; not negative; absent: one norm of all of v
 };
 
 class WeightNorm {
@@ -30,7 +30,7 @@ class WeightNorm {
   }
   Tensor operator()() const { return original1 * (original0 / size()); }
 
-  Param original0, original1;  // g: [1, ..., n, ..., 1], or [] for one norm; v: as the weight
+  Param original0, original1;  // g: [1, ..., n, ..., 1], or [] for one norm; v: shape of the weight
   MANTISSA_FIELDS(original0, original1)
   WeightNorm clone() const {
     WeightNorm c;

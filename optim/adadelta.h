@@ -7,7 +7,7 @@ namespace mantissa::optim {
 
 struct AdadeltaOptions {
   double lr = 1;
-  double rho = 0.9;         // of both running means of squares
+  double rho = 0.9;         // decay rate of both running means of squares
   double eps = 1e-6;
   double weight_decay = 0;  // added to the gradient
   bool maximize = false;

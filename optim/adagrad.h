@@ -7,7 +7,7 @@ namespace mantissa::optim {
 
 struct AdagradOptions {
   double lr = 1e-2;
-  double lr_decay = 0;      // step t has the rate lr / (1 + (t - 1) * lr_decay)
+  double lr_decay = 0;      // step t has learning rate lr / (1 + (t - 1) * lr_decay)
   double weight_decay = 0;  // added to the gradient
   double initial_accumulator_value = 0;
   double eps = 1e-10;

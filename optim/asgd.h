@@ -8,8 +8,8 @@ namespace mantissa::optim {
 
 struct ASGDOptions {
   double lr = 1e-2;
-  double lambd = 1e-4;      // decay of the rate, and of the parameters
-  double alpha = 0.75;      // power of the rate's decay
+  double lambd = 1e-4;      // decay of the learning rate, and of the parameters
+  double alpha = 0.75;      // exponent of the learning rate's decay
   double t0 = 1e6;          // step at which averaging starts
   double weight_decay = 0;  // added to the gradient
   bool maximize = false;

@@ -1,10 +1,10 @@
-// Averages of parameters over the steps that were executed: Ema, exponential, and Swa, the plain mean (stochastic
-// weight averaging, Izmailov et al., 2018; its schedule is SWALR). They are kept in the parameter's compute dtype, f32
-// for f16 and bf16, and are what torch.optim.swa_utils.AveragedModel keeps of parameters. With batch normalisation, run
-// the training data through the averaged model once before using it.
+// Averages of parameters over executed steps: Ema, exponential, and Swa, the plain mean (stochastic weight averaging,
+// Izmailov et al., 2018; its schedule is SWALR). Kept in the parameter's compute dtype (f32 for f16 and bf16), with the
+// values of torch.optim.swa_utils.AveragedModel. With batch norms, recompute their statistics for the averaged weights
+// before use (nn/update_bn.h).
 //
 //   optim::Ema ema(nn::parameters(net), {.decay = 0.999});
-//   ema.update(scaler.step(opt));    // a skipped step leaves the averages as they are, without asking
+//   ema.update(scaler.step(opt));    // a skipped step leaves the averages unchanged, without synchronisation
 //   { const auto scope = ema.applied(); evaluate(net); }
 #pragma once
 
@@ -17,7 +17,7 @@ class WeightAverage {
   const Tensor& average(std::size_t i) const { return averages_[i]; }
   std::size_t size() const { return averages_.size(); }
 
-  // While it lives the parameters hold the averages.
+  // While it exists the parameters hold the averages.
   class [[nodiscard]] Applied {
    public:
     explicit Applied(const WeightAverage& average);
@@ -27,11 +27,11 @@ class WeightAverage {
 
    private:
     const WeightAverage& average_;
-    std::vector<Tensor> own_;  // the parameters' values
+    std::vector<Tensor> own_;  // the parameters' original values
   };
   Applied applied() const { return Applied(*this); }
 
-  std::int64_t updates() const { return updates_.item<std::int64_t>(); }  // executed ones; reads the device
+  std::int64_t updates() const { return updates_.item<std::int64_t>(); }  // executed updates; reads the device
   NamedTensors state_dict() const;  // "updates" and "average.0", ..., as copies
   void load_state_dict(const NamedTensors& state);
 
@@ -52,8 +52,8 @@ class WeightAverage {
 struct EmaOptions {
   double decay = 0.999;  // in [0, 1)
 };
-// average = decay * average + (1 - decay) * parameter. The first update takes the parameters as they are, as
-// AveragedModel's does: the values before training, often random, never weigh in. Before it: those at construction.
+// average = decay * average + (1 - decay) * parameter. The first update copies the parameters, as AveragedModel does,
+// so initial (often random) values carry no weight. Before it: the values at construction.
 class Ema : public WeightAverage {
  public:
   explicit Ema(Parameters parameters, const EmaOptions& options = {});
@@ -64,7 +64,7 @@ class Ema : public WeightAverage {
   double decay_;
 };
 
-// The mean of the parameters at the updates so far; their present values before the first.
+// The mean of the parameters at all updates so far; before the first, the values at construction.
 class Swa : public WeightAverage {
  public:
   explicit Swa(Parameters parameters) : WeightAverage("Swa", std::move(parameters)) {}

@@ -1,6 +1,6 @@
-// LAMB (You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020): Adam's direction,
-// given for every parameter the length lr * |p|. As in the paper (algorithm 2, phi(x) = x), whatever the weight decay;
-// the ratio is 1 for a parameter or a direction of zeros. Clip the gradients with optim/clip.h where that is wanted.
+// LAMB (You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020): Adam's direction
+// rescaled per parameter to length lr * |p|. As in the paper (algorithm 2, phi(x) = x), also with weight decay 0; the
+// ratio is 1 if the parameter or direction is all zeros. Clip gradients with optim/clip.h if desired.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ struct LAMBOptions {
   double lr = 1e-3;
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-6;
-  double weight_decay = 0.01;   // part of the direction, so of its length
+  double weight_decay = 0.01;   // part of the direction, hence of its length
   bool bias_correction = true;
   bool maximize = false;
 };

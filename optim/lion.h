@@ -1,5 +1,5 @@
-// Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023), with the paper's defaults: the sign
-// of an interpolation of momentum and gradient. Wants a third to a tenth of Adam's rate.
+// Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023), with the paper's defaults: the sign of an
+// interpolation of momentum and gradient. Needs a third to a tenth of Adam's learning rate.
 #pragma once
 
 #include <array>

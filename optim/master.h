@@ -1,5 +1,6 @@
-// A master: a parameter's value in its compute dtype (f32 for f16 and bf16), which updates work on and which is
-// rounded into the parameter. Invariant: rounded, it equals the parameter, unless somebody has written to that.
+// Master weights: a parameter's value in its compute dtype (f32 for f16 and bf16), which updates operate on and which
+// is rounded into the parameter. Invariant: rounded, it equals the parameter, unless the parameter was written to
+// directly.
 #pragma once
 
 #include "autograd/grad_mode.h"
@@ -13,7 +14,7 @@ inline Tensor make_master(const Tensor& parameter) {
   return empty(parameter.sizes(), options).copy_(parameter.detach());
 }
 
-// After a write to the parameter: the master takes its elements, except those it still agrees with.
+// After a write to the parameter: copies its elements to the master, except where the rounded master still equals them.
 inline void follow(const Tensor& master, const Tensor& parameter) {
   const NoGrad no_grad;
   const Tensor m = master.detach(), p = parameter.detach();

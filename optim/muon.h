@@ -1,6 +1,6 @@
-// Muon (Jordan et al., 2024): momentum whose update is brought near to an orthogonal matrix by a few Newton-Schulz
-// steps, all of them matrix products. For the matrices of hidden layers; biases, norms, embeddings and the last
-// layer go to another optimizer, such as AdamW. Same numbers as torch.optim.Muon.
+// Muon (Jordan et al., 2024): momentum whose update is approximately orthogonalised by a few Newton-Schulz steps
+// (matrix products only). For the weight matrices of hidden layers; use another optimizer such as AdamW for biases,
+// norms, embeddings and the last layer. Same numbers as torch.optim.Muon.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace mantissa::optim {
 
 enum class AdjustLr {
   original,           // lr * sqrt(max(1, rows / columns))
-  match_rms_adamw,    // lr * 0.2 * sqrt(max(rows, columns)): takes AdamW's rates (Liu et al., 2025)
+  match_rms_adamw,    // lr * 0.2 * sqrt(max(rows, columns)): use AdamW's learning rates (Liu et al., 2025)
   spectral_unclamped  // lr * sqrt(rows / columns) (Bernstein, 2025)
 };
 struct MuonOptions {
@@ -19,11 +19,11 @@ struct MuonOptions {
   double weight_decay = 0.1;  // decoupled: p -= lr * weight_decay * p
   double momentum = 0.95;
   bool nesterov = true;
-  std::array<double, 3> ns_coefficients{3.4445, -4.7750, 2.0315};  // of the quintic of one step
-  double eps = 1e-7;  // the least norm the update is divided by
+  std::array<double, 3> ns_coefficients{3.4445, -4.7750, 2.0315};  // of the quintic polynomial of a step
+  double eps = 1e-7;  // lower bound of the norm that the update is divided by
   int ns_steps = 5;   // fewer than 100
   AdjustLr adjust_lr_fn = AdjustLr::original;
-  Dtype ns_dtype = bf16;  // of the Newton-Schulz steps: bf16 as in PyTorch, f16, f32 or f64
+  Dtype ns_dtype = bf16;  // for the Newton-Schulz steps: bf16 as in PyTorch, f16, f32 or f64
 };
 
 class Muon final : public Optimizer {

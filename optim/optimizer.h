@@ -2,10 +2,10 @@
 // are in the files named after them (optim/sgd.h, optim/adam.h, ...); the arithmetic is in
 // core/optim_formulas.h.
 //
-// All state is allocated at construction, and everything that changes from step to step (learning rate,
-// step counts, the scaler's verdict) lies in device memory, so a step can be captured and replayed.
-// The update also refreshes the low-precision shadow that autocast keeps of a parameter, so the next
-// forward pass casts no weights. MemoryOptions chooses the dtypes of state and master weights.
+// All state is allocated at construction, and everything that changes between steps (learning rate, step counts, the
+// scaler's found_inf) is in device memory, so a step can be captured and replayed. The update also refreshes autocast's
+// low-precision shadow of each parameter, so the next forward pass casts no weights. MemoryOptions chooses the dtypes
+// of state and master weights.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ namespace mantissa::optim {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-// The parameters of an optimizer: nn::parameters(net), nn::named_parameters(net) (then errors give
-// their names), or {w, b}.
+// The parameters of an optimizer: nn::parameters(net), nn::named_parameters(net) (so that errors show names), or {w,
+// b}.
 struct Parameters {
   Parameters(std::vector<Tensor> tensors);
   Parameters(const NamedTensors& named);
@@ -39,41 +39,41 @@ struct Parameters {
   std::vector<Tensor> tensors;
   std::vector<std::string> names;
 };
-// How errors call parameter i: by its name, or "parameter 3" when it has none.
+// Parameter i in error messages: its name, or "parameter 3" if it has none.
 inline std::string parameter_label(const std::string& name, std::size_t i) {
   return name.empty() ? concat("parameter ", i) : name;
 }
 
-// The dtypes an optimizer keeps its memory in; the last argument of every optimizer.
+// Dtypes of an optimizer's memory; the last argument of every optimizer.
 struct MemoryOptions {
-  // For parameters in f16 or bf16: keeps an f32 copy of each, which the update changes and then rounds into the
-  // parameter, so that updates too small for the parameter's dtype still add up. Their gradients are summed in f32
+  // For parameters in f16 or bf16: keeps an f32 master copy of each, which is updated and then rounded into the
+  // parameter, so that updates too small for the parameter's dtype still accumulate. Their gradients are summed in f32
   // over micro-batches. Parameters of other dtypes get no copy. If the program writes to a parameter between steps
-  // (loads a model), the next step takes the new values over into the copy; elements that still equal the rounded
-  // copy keep its extra bits. Without this option the update is computed in f32 and rounded once per step.
+  // (loads a model), the next step copies the new values into the master; elements that still equal the rounded master
+  // keep its extra bits. Without this option the update is computed in f32 and rounded once per step.
   bool master_weights = false;
-  // The dtype of moments and other state: f32 or bf16; default f32, and f64 for f64 parameters. bf16 halves the
-  // memory; it is rounded stochastically (with the same random numbers in every run), because a slow average would
-  // otherwise lose its small steps. Not for Adafactor and LBFGS.
+  // The dtype of moments and other state: f32 or bf16; default f32, and f64 for f64 parameters. bf16 halves the memory
+  // and is rounded stochastically (with the same random numbers in every run), because a slow average would otherwise
+  // lose its small steps. Not for Adafactor and LBFGS.
   std::optional<Dtype> state_dtype{};
-  // For runs of several processes whose gradients agree (nn/data_parallel.h): each rank keeps state and master weights
-  // for its share of the parameters only, updates that share, and broadcasts it. Parameters get the same bits as
-  // without it. All ranks must call step, state_dict and load_state_dict together: state_dict collects the whole state
-  // on every rank (it is the same as without sharding), so call it before `if (rank == 0)`, not inside. The group must
-  // outlive the optimizer. Not for LBFGS. This is what ZeroRedundancyOptimizer of torch.distributed.optim does:
-  // Rajbhandari et al., "ZeRO", 2020, stage 1.
+  // For multi-process runs with equal gradients on all ranks (nn/data_parallel.h): each rank keeps state and master
+  // weights for its share of the parameters only, updates it, and broadcasts it. Parameters get the same bits as
+  // without it. All ranks must call step, state_dict and load_state_dict together: state_dict gathers the whole state
+  // on every rank (the same as without sharding), so call it before `if (rank == 0)`, not inside. The group must
+  // outlive the optimizer. Not for LBFGS. As torch.distributed.optim.ZeroRedundancyOptimizer: Rajbhandari et al.,
+  // "ZeRO", 2020, stage 1.
   distributed::ProcessGroup* shard = nullptr;
 };
 
 class Optimizer : public amp::Steppable {
  public:
-  Optimizer(const Optimizer&) = delete;  // schedulers and scalers refer to it
+  Optimizer(const Optimizer&) = delete;  // schedulers and scalers hold references to it
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates every parameter that has a gradient. Throws if a gradient comes from a scaled loss and was not unscaled:
-  // GradScaler::step is for those.
+  // Updates every parameter that has a gradient. Throws if a gradient is that of a scaled loss and was not unscaled:
+  // use GradScaler::step for those.
   void step();
-  // Calls `closure`, which calls backward and returns the loss, and then steps, as in PyTorch.
+  // Calls `closure`, which calls backward and returns the loss, then steps, as in PyTorch.
   template <class F> requires requires(F& f) { Tensor(f()); } Tensor step(F&& closure) {
     const EnableGrad enable;
     Tensor loss = closure();
@@ -90,29 +90,28 @@ class Optimizer : public amp::Steppable {
   std::string parameter_name(std::size_t i) const override;
   int groups() const { return static_cast<int>(groups_.size()); }
   const MemoryOptions& memory() const { return memory_; }
-  // The f32 copy of a parameter in f16 or bf16; the parameter itself if this rank keeps no copy of it.
+  // The f32 master of an f16 or bf16 parameter; the parameter itself if this rank keeps no master for it.
   Tensor master(std::size_t i) const;
 
   // Hyperparameters. set_lr changes all groups, or one.
   double lr(int group = 0) const { return get("lr", group); }
   void set_lr(double lr) { for (int g = 0; g < groups(); ++g) set("lr", lr, g); }
   void set_lr(double lr, int group) { set("lr", lr, group); }
-  // Any of them by name: "lr", "momentum", "weight_decay", "beta1", ... Throws for an unknown name.
+  // Any hyperparameter by name: "lr", "momentum", "weight_decay", "beta1", ... Throws for an unknown name.
   double get(std::string_view name, int group = 0) const;
   void set(std::string_view name, double value, int group = 0);
   bool has(std::string_view name) const;
 
-  // Copies of everything that a bitwise resumption needs: "group.0.lr", ..., "state.0.step",
-  // "state.0.exp_avg", ... with parameters numbered over all groups. load_state_dict checks names and
-  // shapes before it changes anything.
+  // Copies of everything needed for a bitwise exact resume: "group.0.lr", ..., "state.0.step", "state.0.exp_avg", ...
+  // with parameters numbered over all groups. load_state_dict checks names and shapes before changing anything.
   virtual NamedTensors state_dict() const;
   virtual void load_state_dict(const NamedTensors& state);
 
  protected:
   struct Group {
-    int formula = -1;  // of core/optim_formulas.h; -1: update() says what happens
+    int formula = -1;  // of core/optim_formulas.h; -1: implemented by update()
     std::span<const char* const> hyper_names, state_names, scalar_names;
-    std::vector<double> hyper_values;  // the host's copy of hyper
+    std::vector<double> hyper_values;  // host copy of hyper
     std::vector<double> initial_state, initial_scalars;  // empty: 0
     int state_from_lr = -1, scalar_from_lr = -1;  // index of the state or scalar initialised to lr at the first step
     Tensor hyper;                      // f64[names]
@@ -120,8 +119,8 @@ class Optimizer : public amp::Steppable {
     Tensor scalars;                    // f64[parameters, scalar_names]
     std::vector<Tensor> parameters;
     std::vector<std::string> names;
-    std::vector<std::array<Tensor, 3>> state;  // per parameter, as many as state_names; undefined: not for this one
-    std::vector<Tensor> masters;               // undefined: the parameter is its own
+    std::vector<std::array<Tensor, 3>> state;  // per parameter, as many as state_names; undefined: unused
+    std::vector<Tensor> masters;               // undefined: the parameter itself is updated
     std::vector<std::uint32_t> versions;       // of the parameter when it was last rounded from its master
     std::vector<int> owners;                   // the rank that keeps a parameter's state; empty: every rank
 
@@ -131,28 +130,28 @@ class Optimizer : public amp::Steppable {
   };
 
   explicit Optimizer(const MemoryOptions& memory);
-  // F is one of the formulas.
+  // F is one of the formulas of core/optim_formulas.h.
   template <class F> void add(Parameters parameters, const F& hyper);
   void add_group(Group group);
   std::vector<Group>& group_list() { return groups_; }
   const std::vector<Group>& group_list() const { return groups_; }
 
-  // For optimizers made of operators: the sizes of state k of parameter p (nothing: it has none), and the
-  // update of parameter i, whose step count has been advanced. `keep(old, next)` is next, or old if the step
-  // is to be skipped: whatever is written goes through it.
+  // For optimizers composed of operators: the sizes of state k of parameter p (nullopt: it has none), and the update of
+  // parameter i, whose step count is already incremented. `keep(old, next)` returns next, or old if the step is
+  // skipped: every value written must pass through it.
   virtual std::optional<Dims> state_sizes(const Tensor& p, std::size_t k) const;
   struct Keep {
     const Tensor& skip;
     Tensor operator()(const Tensor& old, const Tensor& next) const;
   };
   virtual void update(Group& group, std::size_t i, const Tensor& gradient, const Keep& keep);
-  static void write_value(Group& group, std::size_t i, const Tensor& next);  // master, parameter and shadow
+  static void write_value(Group& group, std::size_t i, const Tensor& next);  // writes master, parameter and shadow
 
  private:
   const Group& checked_group(int group) const;
   static void start_at_rate(Group& group);
-  // The state tensors themselves, not copies; for those of other ranks, uninitialised ones of the same shape.
-  // `owners`: the rank of each.
+  // The state tensors themselves, not copies; for those of other ranks, uninitialised tensors of the same shape.
+  // `owners`: each tensor's rank.
   NamedTensors own_state(std::vector<int>* owners = nullptr) const;
   void place(Group& group) const;
   static void mark_written(Group& group, std::size_t i, const Tensor& shadow);

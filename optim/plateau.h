@@ -1,5 +1,5 @@
-// ReduceLROnPlateau: lowers the learning rate when a metric has stopped getting better, as
-// torch.optim.lr_scheduler.ReduceLROnPlateau. It reads the metric on the host.
+// ReduceLROnPlateau: lowers the learning rate when a metric stops improving, as
+// torch.optim.lr_scheduler.ReduceLROnPlateau. Reads the metric on the host.
 //
 //   optim::ReduceLROnPlateau schedule(opt, {.patience = 3});
 //   ... schedule.step(validation_loss);   // once per epoch
@@ -10,14 +10,14 @@
 namespace mantissa::optim {
 
 struct PlateauOptions {
-  bool maximize = false;     // PyTorch's mode "max": the metric should grow
-  double factor = 0.1;       // of the rate, below 1
+  bool maximize = false;     // PyTorch's mode "max": higher is better
+  double factor = 0.1;       // multiplies the learning rate; below 1
   int patience = 10;         // steps without improvement to tolerate before lr is reduced
-  double threshold = 1e-4;   // how much better counts: a part of the best metric ...
-  bool absolute_threshold = false;  // ... or an absolute difference: PyTorch's threshold_mode "abs"
-  int cooldown = 0;          // steps after a reduction in which none is counted
+  double threshold = 1e-4;   // minimum improvement, relative to the best metric ...
+  bool absolute_threshold = false;  // ... or absolute: PyTorch's threshold_mode "abs"
+  int cooldown = 0;          // steps after a reduction during which bad steps are not counted
   double min_lr = 0;
-  double eps = 1e-8;         // smaller reductions are not made
+  double eps = 1e-8;         // smaller reductions are skipped
 };
 
 class ReduceLROnPlateau {

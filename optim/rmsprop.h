@@ -7,7 +7,7 @@ namespace mantissa::optim {
 
 struct RMSpropOptions {
   double lr = 1e-2;
-  double alpha = 0.99;      // of the running mean of squares
+  double alpha = 0.99;      // decay rate of the running mean of squares
   double eps = 1e-8;        // added to the root
   double weight_decay = 0;  // added to the gradient
   double momentum = 0;      // 0: no momentum buffer is kept, and none can be switched on later

@@ -1,4 +1,4 @@
-// Rprop: resilient backpropagation (Riedmiller and Braun, 1993), for whole-batch gradients: only their signs count.
+// Rprop: resilient backpropagation (Riedmiller and Braun, 1993), for full-batch gradients: uses only their signs.
 // Same numbers as torch.optim.Rprop.
 #pragma once
 
@@ -9,9 +9,9 @@
 namespace mantissa::optim {
 
 struct RpropOptions {
-  double lr = 1e-2;                           // the first step sizes
-  std::array<double, 2> etas{0.5, 1.2};       // factors of a step size when the sign changes, and when it stays
-  std::array<double, 2> step_sizes{1e-6, 50};  // smallest and largest
+  double lr = 1e-2;                           // initial step size
+  std::array<double, 2> etas{0.5, 1.2};       // step size factors when the sign changes, and when it stays
+  std::array<double, 2> step_sizes{1e-6, 50};  // minimum and maximum
   bool maximize = false;
 };
 

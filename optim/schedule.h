@@ -1,4 +1,4 @@
-// How learning-rate schedules (optim/schedules.h) are joined and applied to an optimizer:
+// Applies learning-rate schedules (optim/schedules.h) to an optimizer, and combines them:
 //
 //   optim::Scheduler schedule(opt, optim::CosineAnnealingLR{.t_max = 1000});
 //   ... opt.step(); schedule.step();           // or schedule.step(scaler.step(opt))
@@ -17,7 +17,7 @@
 
 namespace mantissa::optim {
 
-// Any of them. A handle to an immutable value: copying is cheap.
+// Type-erased schedule. A handle to an immutable value: copying is cheap.
 class Schedule {
  public:
   template <class S> requires requires(const S& s) { s.lr_at(1.0, std::int64_t{0}); }
@@ -51,7 +51,7 @@ class Schedule {
   std::shared_ptr<const Base> self_;
 };
 
-// One schedule after another: number i runs from milestones[i - 1] on, and counts its steps from there.
+// Schedules in sequence: schedule i runs from milestones[i - 1] on, with steps counted from there.
 struct SequentialLR {
   std::vector<Schedule> schedules;
   std::vector<std::int64_t> milestones;  // one fewer, increasing
@@ -62,25 +62,25 @@ struct SequentialLR {
   std::size_t phase_at(std::int64_t step, std::int64_t* local) const;
 };
 
-// All at once, each on the rate that those before it leave: for schedules that multiply (all but the
-// cyclic ones, which ignore the rate they are given), the product, as PyTorch's ChainedScheduler.
+// Schedules applied on top of each other, each to the learning rate that the previous one returns: for multiplicative
+// schedules (all but the cyclic ones, which ignore their base) the product, as PyTorch's ChainedScheduler.
 struct ChainedScheduler {
   std::vector<Schedule> schedules;
   double lr_at(double base, std::int64_t step) const;
-  std::optional<double> momentum_at(std::int64_t step) const;  // of the last that has one
+  std::optional<double> momentum_at(std::int64_t step) const;  // of the last one that has one
 };
 
 class Scheduler {
  public:
-  // Sets the rate of step 0 at once. The optimizer's present rates are the bases. One schedule for all
-  // groups, or one per group. A group that is added later follows the one for all from the next step on; its base
-  // is the rate that it has then.
+  // Sets the learning rate of step 0 immediately. The optimizer's current rates are the bases. One schedule for all
+  // groups, or one per group. A group added later follows the common schedule from the next step on, with its rate at
+  // that time as base.
   Scheduler(Optimizer& optimizer, Schedule schedule)
       : Scheduler(optimizer, std::vector<Schedule>{std::move(schedule)}) {}
   Scheduler(Optimizer& optimizer, std::vector<Schedule> schedules);
 
   void step() { set_step(step_ + 1); }
-  // Advances only if the step was executed. Reads the verdict from the device.
+  // Advances only if the step was executed. Reads found_inf from the device.
   void step(const amp::StepResult& result) { if (!result.skipped()) step(); }
   void set_step(std::int64_t step);
   std::int64_t current_step() const { return step_; }
@@ -91,7 +91,7 @@ class Scheduler {
   void load_state_dict(const NamedTensors& state);
 
  private:
-  std::vector<double> bases() const;  // also of groups that are new
+  std::vector<double> bases() const;  // including those of new groups
 
   Optimizer* optimizer_;
   std::vector<Schedule> schedules_;  // one, or one per group

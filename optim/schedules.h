@@ -1,8 +1,7 @@
-// Learning-rate schedules: plain values with a closed form lr_at(base, step), where base is the
-// optimizer's learning rate and step counts from 0. Names, defaults and values are those of
-// torch.optim.lr_scheduler, where the rate of each step follows from the one before; here nothing
-// drifts, and any step can be asked for. Some set the momentum as well: momentum_at(step).
-// Bad settings are errors when the schedule is first asked. How to run them: optim/schedule.h.
+// Learning-rate schedules: plain values with a closed form lr_at(base, step), where base is the optimizer's learning
+// rate and step counts from 0. Names, defaults and values are those of torch.optim.lr_scheduler, which computes each
+// step's rate from the previous one; here nothing drifts, and any step can be evaluated. Some also set the momentum:
+// momentum_at(step). Invalid settings are errors at the first evaluation. How to run them: optim/schedule.h.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +12,12 @@
 
 namespace mantissa::optim {
 
-struct StepLR {  // times gamma every step_size steps
+struct StepLR {  // multiplied by gamma every step_size steps
   std::int64_t step_size = 1;
   double gamma = 0.1;
   double lr_at(double base, std::int64_t step) const;
 };
-struct MultiStepLR {  // times gamma at each milestone; one that is listed twice counts twice
+struct MultiStepLR {  // multiplied by gamma at each milestone; duplicates count twice
   std::vector<std::int64_t> milestones;
   double gamma = 0.1;
   double lr_at(double base, std::int64_t step) const;
@@ -33,7 +32,7 @@ struct LinearLR {  // warm-up: from start_factor * base to end_factor * base in 
   std::int64_t total_iters = 5;
   double lr_at(double base, std::int64_t step) const;
 };
-struct ExponentialLR {  // times gamma every step
+struct ExponentialLR {  // multiplied by gamma every step
   double gamma = 0.1;
   double lr_at(double base, std::int64_t step) const;
 };
@@ -53,12 +52,12 @@ struct CosineAnnealingWarmRestarts {
   double eta_min = 0;
   double lr_at(double base, std::int64_t step) const;
 };
-struct LambdaLR {  // base * factor(step); a bare callable is a schedule as well
+struct LambdaLR {  // base * factor(step); a plain callable is a schedule as well
   std::function<double(std::int64_t)> lr_lambda;
   double lr_at(double base, std::int64_t step) const;
 };
-// base * factor(1) * ... * factor(step). Factors are asked for in order and their product kept, so a copy of the
-// schedule may serve several threads, but `lr_lambda` must be a function of the step alone.
+// base * factor(1) * ... * factor(step). Factors are evaluated in order and their product is cached, thread-safely for
+// copies of the schedule; `lr_lambda` must depend on the step alone.
 class MultiplicativeLR {
  public:
   explicit MultiplicativeLR(std::function<double(std::int64_t)> lr_lambda);
@@ -71,25 +70,25 @@ class MultiplicativeLR {
 struct OneCycleLR {  // Smith and Topin, 2019; ignores base. A step at or beyond total_steps is an error
   double max_lr = 1e-2;
   std::int64_t total_steps = 1;
-  double pct_start = 0.3;  // the part of the cycle that raises the rate
+  double pct_start = 0.3;  // fraction of the cycle in which the rate increases
   bool linear = false;     // else cosine
-  bool cycle_momentum = true;  // momentum, or Adam's beta1, runs against the rate
+  bool cycle_momentum = true;  // momentum, or Adam's beta1, moves inversely to the rate
   double base_momentum = 0.85, max_momentum = 0.95;
   double div_factor = 25, final_div_factor = 1e4;
   bool three_phase = false;
   double lr_at(double base, std::int64_t step) const;
   std::optional<double> momentum_at(std::int64_t step) const;
 };
-enum class Cycle { triangular, triangular2, exp_range };  // peaks stay, halve, or shrink by gamma every step
+enum class Cycle { triangular, triangular2, exp_range };  // peaks stay, halve per cycle, or shrink by gamma per step
 struct CyclicLR {  // Smith, 2017; ignores base
   double base_lr = 1e-3, max_lr = 1e-2;
   std::int64_t step_size_up = 2000;
   std::optional<std::int64_t> step_size_down{};  // by default step_size_up
   Cycle mode = Cycle::triangular;
   double gamma = 1;
-  std::function<double(double)> scale_fn{};  // instead of mode: the height of a peak, of the cycle's number from 1 ...
+  std::function<double(double)> scale_fn{};  // instead of mode: scales peaks, by cycle number (from 1) ...
   bool scale_by_iterations = false;          // ... or of the step
-  bool cycle_momentum = true;                // momentum, or Adam's beta1, runs against the rate
+  bool cycle_momentum = true;                // momentum, or Adam's beta1, moves inversely to the rate
   double base_momentum = 0.8, max_momentum = 0.9;
   double lr_at(double base, std::int64_t step) const;
   std::optional<double> momentum_at(std::int64_t step) const;
