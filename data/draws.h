@@ -1,6 +1,6 @@
-// Random numbers for the data pipeline: one stream per purpose, epoch and batch. Invariant: a batch is a pure function
-// of (seed, epoch, batch), independent of which thread makes it, of the number of threads, and of whether the run was
-// resumed in between.
+// Random numbers for the data pipeline: one stream per purpose, epoch and batch.
+// Invariant: a batch is a pure function of (seed, epoch, batch), independent of which thread makes it, of the number of
+// threads, and of whether the run was resumed in between.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Batches, prefetched by background threads. Invariant: the contents of a batch depend on (seed, epoch, batch number)
-// only. The same batches come in the same order for any number of threads, and after restoring a position in the middle
-// of an epoch.
+// Batches, prefetched by background threads.
+// Invariant: the contents of a batch depend on (seed, epoch, batch number) only. The same batches come in the same
+// order for any number of threads, and after restoring a position in the middle of an epoch.
 //
 //   for (auto [image, label] : data::mnist("data").shuffle().batch(128).epochs(5)) ...
 //

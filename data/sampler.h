@@ -1,5 +1,5 @@
-// Which samples an epoch visits, and in which order: PyTorch's samplers. Invariant: an order is a pure function of
-// (seed, epoch), so a resumed run continues with the same samples.
+// Which samples an epoch visits, and in which order: PyTorch's samplers.
+// Invariant: an order is a pure function of (seed, epoch), so a resumed run continues with the same samples.
 //
 //   data::Pipeline(set).sampler(data::WeightedRandomSampler(weights, 10000)).batch(64)
 #pragma once

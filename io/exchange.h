@@ -1,5 +1,5 @@
-// Bytes between this process and several others, all at once: each has a line of spans that go out and a line of spans
-// that come in. Whatever can move moves, so no order of sends and receives can block.
+// Concurrent transfers between this process and several peers: each peer has a queue of spans to send and a queue of
+// spans to receive. All transfers progress whenever possible, so no order of sends and receives can deadlock.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,7 +14,7 @@
 
 namespace mantissa::distributed {
 
-// A peer that is gone, or nobody who did anything before the deadline.
+// A peer is gone, or nothing was transferred before the deadline.
 class LostPeer : public std::exception {
  public:
   LostPeer(int peer, std::string what) : peer(peer), text(std::move(what)) {}
@@ -25,14 +25,14 @@ class LostPeer : public std::exception {
 
 class Exchange {
  public:
-  // sockets[i] leads to peer i; a closed one to nobody.
+  // sockets[i] is connected to peer i; closed: no such peer.
   explicit Exchange(const std::vector<Socket>& sockets);
 
-  // The memory must stay as it is until run() is back; what is received may be used when it has come.
+  // The memory must not be changed until run() returns; received data may be used once reported.
   void send(int peer, const void* bytes, std::size_t n);
   void receive(int peer, void* bytes, std::size_t n);
-  // Until both lines of every peer are empty. came(peer) is called for each span that was received, and may add to the
-  // lines. Throws LostPeer, and what came() throws.
+  // Runs until both queues of every peer are empty. came(peer) is called for each span received, and may add to the
+  // queues. Throws LostPeer, and whatever came() throws.
   void run(const Deadline& by, const std::function<void(int peer)>& came);
 
  private:

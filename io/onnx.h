@@ -1,5 +1,5 @@
-// Writes a graph of ONNX operators (core/onnx_graph.h) as a .onnx file, which ONNX Runtime, TensorRT, OpenVINO and
-// others run. Who has a net calls nn::save_onnx (nn/onnx.h).
+// Writes a graph of ONNX operators (core/onnx_graph.h) as a .onnx file, for ONNX Runtime, TensorRT, OpenVINO and
+// others. To export a net use nn::save_onnx (nn/onnx.h).
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace mantissa::io {
 
-// Opsets that can be written, and how new a reader has to be for them.
+// The opsets that can be written.
 inline constexpr int oldest_onnx_opset = 17, newest_onnx_opset = 22;
 
-// Every value has a name. All or nothing, as io/file.h has it. Constants lie in the file: what would be longer than
-// the 2 GiB of a protocol buffer is refused.
+// All values must have names. All or nothing, as in io/file.h. Constants are stored in the file: Error if it would
+// exceed protobuf's 2 GiB.
 void write_onnx(const std::string& path, const OnnxGraph& graph);
 
 }  // namespace mantissa::io

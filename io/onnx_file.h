@@ -1,10 +1,10 @@
-// What an .onnx file says, as plain data: io/onnx_file.cpp reads it, nn/onnx_program.cpp makes a net of it. Every byte
-// of a file may be hostile. What is not valid, larger than the file, or nested without end is one FormatError; names of
-// operators and the shape of the graph are looked at by who builds it.
+// The contents of an .onnx file as plain data: read by io/onnx_file.cpp, compiled by nn/onnx_program.cpp. Files are
+// untrusted: anything invalid, larger than the file, or nested too deeply is a FormatError; operator names and the
+// graph structure are checked by the compiler.
 //
-// Tensors may lie in files of their own beside the model (torch.onnx.export writes them so). Such a file must be in the
-// model's folder or below: a place like "../secret" or "/etc/secret" is refused. Dtypes that we lack are widened as
-// io/file_dtype.h says (int8 gives i32); strings, complex numbers and floats of 8 bits or less are refused.
+// Tensors may be stored in external files beside the model (as torch.onnx.export does). These must be in the model's
+// folder or below: a path like "../secret" or "/etc/secret" is rejected. Unsupported dtypes are widened as in
+// io/file_dtype.h (int8 gives i32); strings, complex numbers and floats of 8 bits or less are rejected.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct OnnxFileGraph;
 struct OnnxFileAttribute {
   enum Kind { none, real, integer, text, tensor, graph, reals, integers, texts, other };
   std::string name;
-  std::string refers_to;  // in the body of a function: the attribute of its caller that this is
+  std::string refers_to;  // in a function body: the name of the caller's attribute that this refers to
   Kind kind = none;
   double number = 0;
   std::int64_t whole = 0;
@@ -37,7 +37,7 @@ struct OnnxFileAttribute {
 };
 
 struct OnnxFileNode {
-  std::string name, type, domain;            // the domain of the standard's operators is ""
+  std::string name, type, domain;            // domain: "" for standard operators
   std::vector<std::string> inputs, outputs;  // "": absent
   std::vector<OnnxFileAttribute> attributes;
 };
@@ -45,7 +45,7 @@ struct OnnxFileNode {
 struct OnnxFilePort {
   std::string name;
   bool is_tensor = false, has_dtype = false, has_sizes = false;
-  Dtype dtype = f32;  // as it would be loaded
+  Dtype dtype = f32;  // dtype when loaded
   std::vector<OnnxSize> sizes;
 };
 
@@ -57,7 +57,7 @@ struct OnnxFileGraph {
 
 struct OnnxFileFunction {
   std::string name, domain;
-  int opset = 0;  // of the standard's operators in its body
+  int opset = 0;  // of the standard operators in its body
   std::vector<std::string> inputs, outputs;
   std::vector<OnnxFileAttribute> defaults;
   std::vector<OnnxFileNode> nodes;
@@ -72,10 +72,10 @@ struct OnnxFile {
 
 OnnxFile read_onnx(const std::string& path);
 
-// A file with one TensorProto, as the standard's examples have them.
+// A file with a single TensorProto, as in the ONNX standard's test data.
 Tensor read_onnx_tensor(const std::string& path);
 
-// The dtype as which a TensorProto.DataType is loaded, or null with what it is called in `name`.
+// The dtype that a TensorProto.DataType is loaded as, or null with its name in `name`.
 const Dtype* find_onnx_dtype(std::int64_t type, std::string* name = nullptr);
 
 }  // namespace mantissa::io

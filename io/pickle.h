@@ -1,9 +1,9 @@
 // Pickled Python data as plain values: what torch.save writes around its tensors.
 //
-// Data only. A pickle is a program that may call any function of Python; here nothing is called and no object is made.
-// The few names that stand for data (OrderedDict, torch's tensors and storages) become values of kind `call`, for the
-// reader to make sense of; any other name is an error that says it. There is no switch that allows more.
-// Format: Python's pickletools, the part of protocols 2 to 5 that containers, numbers and text need.
+// Data only. A pickle is a program that may call any Python function; here nothing is called and no object is created.
+// The few known names (OrderedDict, torch's tensors and storages) become values of kind `call`, interpreted by the
+// reader; any other name is an error that states it. There is no option to allow more.
+// Format: Python's pickletools, the part of protocols 2 to 5 needed for containers, numbers and text.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,27 @@ namespace mantissa::io {
 struct PickleValue {
   enum Kind : std::uint8_t { none, boolean, integer, real, text, sequence, mapping, name, call, persistent };
   Kind kind = none;
-  std::int64_t number = 0;  // of a boolean too
+  std::int64_t number = 0;  // also for booleans
   double fraction = 0;
-  std::string_view letters;  // of a text, or "module.name"; lies in the pickle, or in Pickle
-  // The elements of a list or tuple; keys and values in turns; a call's name and its arguments; a persistent id.
+  std::string_view letters;  // a text, or "module.name"; points into the pickle's bytes, or into Pickle
+  // Elements of a list or tuple; alternating keys and values; a call's name and arguments; a persistent id.
   std::vector<const PickleValue*> items;
 };
 
 class Pickle {
  public:
-  // `names`: those of the program that are data, as "torch.FloatStorage". Throws FormatError with `path` and the place.
-  // At most 64 MiB, a million operations. `bytes` must outlive this.
+  // `names`: the allowed names, such as "torch.FloatStorage". Throws FormatError with `path` and the position. At most
+  // 64 MiB and a million operations. `bytes` must outlive this.
   Pickle(std::string_view bytes, const std::string& path, std::span<const std::string_view> names);
   Pickle(const Pickle&) = delete;
 
-  // May contain itself, and share parts: whoever walks it needs a limit.
+  // May be cyclic and share parts: traversals need a limit.
   const PickleValue& root() const { return *root_; }
 
  private:
   friend class PickleMachine;
   std::deque<PickleValue> values_;
-  std::deque<std::string> joined_;  // module and name with a dot between them
+  std::deque<std::string> joined_;  // "module.name" strings
   const PickleValue* root_ = nullptr;
 };
 

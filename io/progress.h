@@ -1,5 +1,5 @@
-// One line on the terminal that says how far a run is: rate, time left, loss. At most ten times a
-// second; nothing at all when the output is not a terminal, so that logs stay readable.
+// A progress line on the terminal: rate, time left, loss. Updated at most ten times a second; prints nothing when the
+// output is not a terminal, so that logs stay readable.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,7 @@
 
 namespace mantissa::io {
 
-// "epoch 2/5  41%  193/469  52.1 it/s  0:05 left  loss 0.2134"; `seconds` since the start, a NaN
-// `loss` is left out.
+// "epoch 2/5  41%  193/469  52.1 it/s  0:05 left  loss 0.2134"; `seconds` since the start; a NaN `loss` is omitted.
 std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, double seconds,
                           double loss);
 
@@ -20,11 +19,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(std::int64_t done);               // cheap when nothing is due
-  void update(std::int64_t done, double loss);  // the shown loss is smoothed over about twenty steps
-  void finish();                                // wipes the line; update() after it does nothing
+  void update(std::int64_t done);               // cheap when no redraw is due
+  void update(std::int64_t done, double loss);  // the displayed loss is smoothed over about twenty steps
+  void finish();                                // erases the line; later update() calls do nothing
   bool active() const { return active_; }
-  // Whether update() will look at the loss: reading it back may cost a wait for the device.
+  // Whether update() will use the loss: reading it back may require waiting for the device.
   bool due() const;
 
  private:

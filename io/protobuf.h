@@ -1,5 +1,5 @@
-// Protocol buffers as they are written: a field is its number and how it is stored, then its value. A message is the
-// bytes of its fields. Used by io/summary_writer.cpp and io/onnx.cpp.
+// Protocol buffer encoding: a field is its number and wire type, then its value. A message is the bytes of its fields.
+// Used by io/summary_writer.cpp and io/onnx.cpp.
 #pragma once
 
 #include <bit>
@@ -30,7 +30,7 @@ inline void put_float(std::string& s, int field, float v) {
   put_varint(s, static_cast<std::uint64_t>(field) << 3 | 5);
   put_raw(s, v);
 }
-// The head of text or of a message; its bytes follow.
+// The header of a string or message field; its bytes follow.
 inline void put_length(std::string& s, int field, std::size_t nbytes) {
   put_varint(s, static_cast<std::uint64_t>(field) << 3 | 2);
   put_varint(s, nbytes);

@@ -1,5 +1,5 @@
-// Protocol buffers as they are read: the fields of one message, one after the other. Every byte may be hostile: nothing
-// is read beyond the message, and a wrong kind of field is an error. Used by io/onnx_file.cpp; io/protobuf.h writes.
+// Protocol buffer decoding: the fields of a message in sequence. Input is untrusted: nothing is read beyond the
+// message, and a wrong wire type is an error. Used by io/onnx_file.cpp; io/protobuf.h writes.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace mantissa::io::protobuf {
 
 class Reader {
  public:
-  // `path` is for messages; both must outlive this.
+  // `path` is for error messages; both must outlive this.
   Reader(std::string_view message, const std::string& path) : rest_(message), path_(path) {}
 
-  // Goes to the next field; false at the end.
+  // Advances to the next field; false at the end.
   bool next() {
     if (rest_.empty()) return false;
     const std::uint64_t key = varint();
@@ -38,7 +38,7 @@ class Reader {
   float real() const { return expect(5), raw<float>(bytes_); }
   Reader message() const { return {bytes(), path_}; }
 
-  // Repeated numbers, stored one by one or packed.
+  // Repeated numbers, packed or not.
   void add_to(std::vector<std::int64_t>& list) const {
     if (kind_ == 0) return list.push_back(integer());
     for (Reader r(bytes(), path_); !r.rest_.empty();) list.push_back(static_cast<std::int64_t>(r.varint()));

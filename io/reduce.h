@@ -1,4 +1,4 @@
-// What the ranks of a group have sent, summed (io/tcp_group.h).
+// Reduction of the data sent by the ranks of a group (io/tcp_group.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace mantissa::distributed {
 
 // out[i] = parts[0][i] op parts[1][i] op ..., in this order; `out` may be one of the parts. Floats below f64 are summed
-// in f32, halves are rounded once; integers wrap around.
+// in f32, f16 and bf16 rounded once at the end; integers wrap around.
 void reduce_parts(void* out, std::span<const void* const> parts, std::int64_t n, Dtype dtype, ReduceOp op);
 
 }  // namespace mantissa::distributed

@@ -1,6 +1,6 @@
-// The JSON header of a safetensors file, separate from the reading and writing of data.
-// Invariant: what parse_header returns is consistent: unique names, sizes that match the shapes, and
-// data ranges that tile [0, data_bytes) without gap or overlap. Used by io/safetensors.cpp.
+// The JSON header of a safetensors file, separate from reading and writing the data.
+// Invariant: the result of parse_header is consistent: unique names, sizes that match the shapes, and data ranges that
+// tile [0, data_bytes) without gap or overlap. Used by io/safetensors.cpp.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ std::string write_header(const Header& header);
 // A name that occurs twice, or null. Sorts `names`.
 const std::string_view* find_duplicate(std::vector<std::string_view>& names);
 
-// Throws for undefined tensors, and for names that are empty, too long or given twice, before anything is written.
+// Throws for undefined tensors, and for empty, too long or duplicate names, before anything is written.
 void check_names(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
 
-// The tensor itself, or a contiguous copy on the CPU: what can be written as bytes.
+// The tensor itself, or a contiguous copy on the CPU, whose bytes can be written.
 Tensor storable(const Tensor& t);
 
 }  // namespace mantissa::io

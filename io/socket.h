@@ -1,6 +1,5 @@
-// TCP sockets with a deadline on everything: what the processes of a training run talk through (io/process_group.h).
-// Errors are thrown as Error and say what was attempted with whom. All sockets are closed in programs that this one
-// starts, and never raise SIGPIPE.
+// TCP sockets with a deadline on every operation, used by the processes of a training run (io/process_group.h). Errors
+// are thrown as Error and state the operation and the peer. Sockets are close-on-exec, and never raise SIGPIPE.
 #pragma once
 
 #include <chrono>
@@ -14,7 +13,7 @@ class Deadline {
  public:
   explicit Deadline(std::chrono::milliseconds from_now) : at_(std::chrono::steady_clock::now() + from_now) {}
   bool over() const { return std::chrono::steady_clock::now() >= at_; }
-  int milliseconds() const;  // left, for poll(): at least 0, at most a day
+  int milliseconds() const;  // remaining, for poll(): at least 0, at most a day
   friend auto operator<=>(const Deadline&, const Deadline&) = default;
 
  private:
@@ -22,7 +21,7 @@ class Deadline {
 };
 
 struct Address {
-  std::string host;  // a name or a number
+  std::string host;  // host name or numeric address
   int port = 0;
 };
 std::string to_string(const Address& a);  // "127.0.0.1:29500"
@@ -43,8 +42,8 @@ class Socket {  // owns a file descriptor
   void close();
   int release() { return std::exchange(fd_, -1); }  // hands the descriptor over
 
-  // All of the bytes or an Error; `peer` is how it names the other side. False from receive: the other side has closed
-  // the connection before the first byte.
+  // Transfers all bytes or throws Error; `peer` names the other side in it. receive returns false if the other side
+  // closed the connection before the first byte.
   void send(const void* bytes, std::size_t n, const Deadline& by, const std::string& peer) const;
   bool receive(void* bytes, std::size_t n, const Deadline& by, const std::string& peer) const;
 
@@ -52,15 +51,15 @@ class Socket {  // owns a file descriptor
   int fd_ = -1;
 };
 
-// Port 0: one that is free. Only this interface is listened on.
+// Port 0: a free one. Listens on this interface only.
 Socket listen_on(const Address& at, int backlog);
-// Tries again until the deadline while nobody listens there.
+// Retries until the deadline while nothing listens there.
 Socket connect_to(const Address& to, const Deadline& by);
-// The next connection; a closed Socket when there is none at the deadline.
+// The next connection; a closed Socket if there is none by the deadline.
 Socket accept_from(const Socket& listener, const Deadline& by);
-Address local_address(const Socket& socket);  // in numbers
+Address local_address(const Socket& socket);  // numeric
 
-// Without delays for small messages; who waits for data is told within half a minute that the other machine is gone.
+// Disables delays for small messages and enables keep-alive: a dead peer machine is detected within half a minute.
 void tune(const Socket& socket);
 
 }  // namespace mantissa::distributed

@@ -1,4 +1,4 @@
-// A process group over TCP, of tensors on the CPU. Every rank has a connection to every other.
+// A process group over TCP, for CPU tensors. Every rank is connected to every other.
 #pragma once
 
 #include <memory>

@@ -15,8 +15,7 @@ using ElementwiseFunction = std::function<Tensor(std::span<const Tensor>)>;  // 
 
 namespace detail {
 
-// Calls f with the tensors of a list. Tries numbers of arguments from 0 to 8; the one that f takes is chosen at
-// compile time.
+// Calls f with the tensors of a list. Tries 0 to 8 arguments; the number that f accepts is chosen at compile time.
 template <class F, std::size_t... i> auto call_with(F& f, std::span<const Tensor> x, std::index_sequence<i...>) {
   return f(x[i]...);
 }

@@ -10,26 +10,26 @@
 //   });
 //   for (auto [image, label] : batches) Tensor loss = step(image, label);
 //
-// The first call with some shapes runs the step as it is; the second records what it launches; from then on a call
-// copies its inputs into place and replays the recording as a whole: forward, backward, unscaling, clipping, update and
-// scale. The numbers are those of the step run as it is, bit for bit, random numbers and skipped updates included. On
-// the CPU, and with inputs on it, the step is simply called.
+// The first call with given shapes runs the step normally; the second records its kernel launches (a CUDA graph); from
+// then on a call copies its inputs into place and replays the recording as a whole: forward, backward, unscaling,
+// clipping, update and loss scale. Results equal the normal step's bit for bit, including random numbers and skipped
+// updates. On the CPU, and with CPU inputs, the step is simply called.
 //
-// What holds for a captured step:
-// - It reads no tensor back to the host and makes none from host data; both throw while it is recorded, naming the
-//   operator.
-// - It runs on the calling thread. What other threads do on the device meanwhile is not recorded, but none may call
-//   synchronize(device) while a step is recorded: CUDA refuses it.
-// - What it does on the host happens once, while recording. Schedules and logging belong outside; a learning rate
-//   set outside is seen by the next replay, because it lies in device memory.
-// - Its results are overwritten by the next call: clone() what is to last.
-// - Weights may be written to between calls by optimizers and by kernels alike, but autocast's cast copies are
-//   refreshed by the captured update only: after loading weights, call reset().
-// - Inputs of other shapes or dtypes are recorded anew; the last four recordings are kept.
-// - A captured step that is called by another one becomes part of the latter's recording.
-// - Tensors from outside that it uses, gradients among them, must live as long as it: it reads their addresses. So
-//   where zero_grad is called outside, call zero_grad(false).
-// - Errors that kernels find, such as an index out of range, are thrown when the host next waits: item(), to(cpu).
+// Rules for a captured step:
+//- It must not read tensors back to the host nor create them from host data; both throw while it is recorded, naming
+//  the operator.
+//- It must run on the calling thread. Work of other threads on the device is not recorded, but none may call
+//  synchronize(device) while a step is recorded: CUDA rejects it.
+//- Its host code runs only once, while recording. Schedules and logging belong outside; a learning rate set outside
+//  takes effect at the next replay, because it is stored in device memory.
+//- Its results are overwritten by the next call: clone() what must last.
+//- Weights may be written to between calls by optimizers and kernels, but autocast's cast copies are refreshed only
+//  by the captured update: after loading weights, call reset().
+//- Inputs of other shapes or dtypes are recorded separately; the last four recordings are kept.
+//- A captured step called from another one becomes part of the latter's recording.
+//- External tensors that it uses, including gradients, must outlive it: their addresses are recorded. So if zero_grad
+//  is called outside, call zero_grad(false).
+//- Errors detected by kernels, such as an index out of range, are thrown when the host next waits: item(), to(cpu).
 // As torch.cuda.graphs.make_graphed_callables and CUDAGraph, without the warm-up that these leave to the user.
 #pragma once
 
@@ -44,16 +44,16 @@
 
 namespace mantissa::jit {
 
-// The same for any number of inputs and results; capture() below is the way to make one.
+// The same for any number of inputs and results; made by capture() below.
 class CapturedStep {
  public:
   using Step = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   explicit CapturedStep(Step step);
 
   std::vector<Tensor> run(const std::vector<Tensor>& inputs);
-  // Forgets all recordings, and gives their memory back.
+  // Drops all recordings and frees their memory.
   void reset();
-  // How many calls were replays, and how many recordings were made.
+  // Number of calls that were replays, and of recordings made.
   std::int64_t replays() const;
   std::int64_t recordings() const;
   // Device memory held by the recordings, in bytes.

@@ -1,25 +1,25 @@
-// jit::fuse makes one pass over memory of a function that computes every element by itself:
+// jit::fuse compiles an elementwise function into a single pass over memory:
 //
 //   auto swiglu = jit::fuse([](Tensor x, Tensor gate) { return x * gate * sigmoid(gate); }, "swiglu");
-//   Tensor y = swiglu(x, gate);        // one kernel; its gradients are one more
+//   Tensor y = swiglu(x, gate);        // one kernel; its gradients take one more
 //
-// The function is any code over tensors that calls elementwise operators: arithmetic, comparisons, where, activations,
-// modules made of such. It is called when its dtypes are new, on a few numbers, to see which formulas it and its
-// gradients compute (jit/trace.h), and what was found is held against it on others. From then on it is not called
-// again: it must not depend on anything but its arguments, nor on their sizes and values. Up to eight arguments,
-// floating, bool or C++ numbers, of shapes that broadcast.
+// The function may be any code that calls elementwise operators on tensors: arithmetic, comparisons, where,
+// activations, modules made of these. For each new combination of dtypes it is called on a few numbers to record the
+// formulas that it and its gradients compute (jit/trace.h), and these are checked against it on others. After that it
+// is not called again: it must depend only on its arguments, and not on their sizes and values. Up to eight arguments,
+// floating, bool or C++ numbers, with shapes that broadcast.
 //
-// What differs from the operators apart: nothing is rounded between them, so the result is nearer to the exact one (a
-// cast that would show is an error); of f32 alone, or f64, the CPU gives the same bits. Arguments are kept, nothing in
-// between. Second derivatives run the operators apart. Autocast decides on dtypes as it would for the operators. Inputs
-// may have any strides.
+// Differences from separate operators: nothing is rounded in between, so results are more accurate (a cast that would
+// make a difference is an error); for f32 alone, or f64 alone, the CPU gives the same bits. Only the arguments are
+// saved for backward. Second derivatives run separate operators. Autocast chooses dtypes as it would for the operators.
+// Inputs may have any strides.
 //
-// On the CPU the formulas run one after another over tiles that stay in the first-level cache. On a GPU they are
-// compiled by NVRTC when first needed (nvrtc_test's functions: 170 to 320 ms each, 24 sines 3 s); in a program built
-// without NVRTC the operators run apart there.
+// On the CPU the formulas run one after another over tiles that stay in the L1 cache. On a GPU they are compiled by
+// NVRTC on first use (nvrtc_test's functions: 170 to 320 ms each, 24 sines 3 s); in a program built without NVRTC the
+// operators run separately there.
 //
-// An argument that broadcasts gets its gradient in the shape of the result, which is then summed.
-// As torch.compile of such a function, or jax.jit; written down explicitly, as mx.compile.
+// A broadcast argument's gradient is computed in the shape of the result and then summed. As torch.compile of such a
+// function, or jax.jit; explicit, like mx.compile.
 #pragma once
 
 #include <memory>
@@ -31,14 +31,13 @@
 
 namespace mantissa::jit {
 
-// The same for any number of arguments; fuse() below is the way to make one. Copies share what was compiled; calls may
-// come from several threads.
+// The same for any number of arguments; made by fuse() below. Copies share compiled code. Thread-safe.
 class FusedFunction {
  public:
   FusedFunction(ElementwiseFunction function, std::string name);
-  // Throws where the function is not elementwise, naming what it calls; for integers; where shapes do not broadcast.
+  // Throws if the function is not elementwise, naming the operator; for integers; if shapes do not broadcast.
   Tensor call(std::span<const Tensor> arguments) const;
-  // How many combinations of dtypes and autocast it has met.
+  // Number of combinations of dtypes and autocast states traced so far.
   std::size_t traces() const;
 
  private:
@@ -56,7 +55,7 @@ template <std::size_t n> class Fused : public FusedFunction {
   }
 };
 
-// `name` is what errors call it.
+// `name` is used in error messages.
 template <class F> Fused<detail::arity<F>()> fuse(F function, std::string name = "fused function") {
   constexpr std::size_t n = detail::arity<F>();
   static_assert(n > 0, "jit::fuse takes a function of at least one tensor");

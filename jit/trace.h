@@ -1,6 +1,6 @@
-// What a function of tensors computes, element by element, and what its gradients compute: the formulas of the
-// operators that it calls, written down while it runs on a few numbers. The engine differentiates it as ever, so no
-// operator need know of this. Used by jit::fuse.
+// Traces an elementwise function of tensors and its gradients: records the formulas of the operators that it calls
+// while it runs on a few numbers. The autograd engine differentiates it as usual, so operators need no support for
+// this. Used by jit::fuse.
 #pragma once
 
 #include <span>
@@ -21,25 +21,25 @@ struct Trace {
   int arguments = 0;
   Dtype result = f32;
   TracedPart forward;  // one output
-  // Everything: the arguments and the gradient of the result are its inputs. Output i is the gradient of argument i, or
-  // -1 where there is none.
+  // All gradients: the inputs are the arguments and the gradient of the result. Output i is the gradient of argument i,
+  // or -1 if it has none.
   FusedProgram backward;
 
-  // The gradients of the arguments in `wanted` that have one; argument number `arguments` is the gradient of the
-  // result.
+  // The gradients of those arguments in `wanted` that have one; argument number `arguments` stands for the result's
+  // gradient.
   TracedPart gradients(std::span<const int> wanted) const;
 };
 
-// What dtypes follow from, of an argument: one without dimensions yields to others (ops/promotion.h).
+// The properties of an argument that decide dtypes: 0-d tensors do not promote others (ops/promotion.h).
 struct Kind {
   Dtype dtype;
   bool scalar = false;
   bool operator==(const Kind&) const = default;
 };
 
-// Calls `function` under the thread's autocast, as if arguments of these kinds, of which one at least is no scalar,
-// were on `device`. Throws where it does anything that is not elementwise, looks at values, or needs tensors that are
-// not its arguments; messages begin with `name`.
+// Calls `function` under the thread's autocast state, as if arguments of these kinds, at least one of them not a
+// scalar, were on `device`. Throws if it does anything that is not elementwise, reads values, or uses tensors that are
+// not its arguments; messages start with `name`.
 Trace trace(const char* name, const ElementwiseFunction& function, std::span<const Kind> kinds, Device device);
 
 }  // namespace mantissa::jit

@@ -1,6 +1,6 @@
 // Master weights: a parameter's value in its compute dtype (f32 for f16 and bf16), which updates operate on and which
-// is rounded into the parameter. Invariant: rounded, it equals the parameter, unless the parameter was written to
-// directly.
+// is rounded into the parameter.
+// Invariant: rounded, it equals the parameter, unless the parameter was written to directly.
 #pragma once
 
 #include "autograd/grad_mode.h"
