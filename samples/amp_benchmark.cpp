@@ -1,5 +1,5 @@
-// What mixed precision gains on this machine: the comparison of PyTorch's recipe "Automatic Mixed Precision". The
-// same network trains in f32 and under autocast for some iterations each; printed are time and peak memory.
+// Measures what mixed precision gains on this machine: the comparison of PyTorch's recipe "Automatic Mixed Precision".
+// Trains the same network in f32 and under autocast for some iterations each, and prints time and peak memory.
 //   amp_benchmark                                    on the CPU in bf16
 //   amp_benchmark --device cuda --dtype f16 --width 4096
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ struct Settings {
 
 struct Found {
   double seconds = 0, loss = 0;
-  std::int64_t peak_bytes = 0;  // in use by tensors: weights, gradients, data and what backward needs
+  std::int64_t peak_bytes = 0;  // held by tensors: weights, gradients, data and activations saved for backward
 };
 
 nn::Sequential make_model(const Settings& s) {
@@ -47,12 +47,12 @@ Found train(const Settings& s, Dtype dtype) {  // f32: no autocast
     scaler.step(optimizer);
     scaler.update();
   };
-  step();  // the first one reserves memory and chooses kernels
+  step();  // warm-up: allocates memory and selects kernels
   (void)loss.item();
   reset_peak_memory_stats(s.device);
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < s.iterations; ++i) step();
-  const double last = loss.item<double>();  // waits for a GPU
+  const double last = loss.item<double>();  // synchronises with a GPU
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   return {time.count(), last, memory_stats(s.device).peak_allocated};
 }

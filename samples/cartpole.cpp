@@ -1,4 +1,4 @@
-// Learns to balance a pole on a cart by proximal policy optimization (Schulman et al., 2017).
+// Balances a pole on a cart with proximal policy optimization (Schulman et al., 2017).
 //   cartpole               until 20 new episodes last 475 of 500 steps on average
 //   cartpole --help
 #include "common/cartpole.h"
@@ -13,11 +13,11 @@ struct Policy {
   MANTISSA_FIELDS(actor1, actor2, actor3, critic1, critic2, critic3)
 
   Tensor logits(const Tensor& obs) const { return actor3(tanh(actor2(tanh(actor1(obs))))).to(f32); }  // [N, 2]
-  // [N]: the expected return
+  // [N]: estimate of the expected return
   Tensor value(const Tensor& obs) const { return critic3(tanh(critic2(tanh(critic1(obs))))).to(f32).squeeze(-1); }
 };
 
-struct Rollout {  // some steps of all carts, flattened to [N]
+struct Rollout {  // some steps of all environments, flattened to [N]
   Tensor obs, action, log_prob, advantage, returns;
 };
 
@@ -30,7 +30,7 @@ Rollout collect(const Policy& net, CartPole& env, std::int64_t steps, Device dev
     obs.push_back(env.observation().to(device));
     const Tensor log_p = log_softmax(net.logits(obs.back()), -1),
                  gumbel = -log(-log(rand(log_p.sizes(), {.device = device})));
-    action.push_back(argmax(log_p + gumbel, -1));  // a sample of the policy, by the Gumbel-max trick
+    action.push_back(argmax(log_p + gumbel, -1));  // samples the policy with the Gumbel-max trick
     log_prob.push_back(gather(log_p, 1, action.back().unsqueeze(1)).squeeze(1));
     value.push_back(net.value(obs.back()));
     const CartPole::Step step = env.step(action.back().to(cpu));

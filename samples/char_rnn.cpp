@@ -1,6 +1,6 @@
-// A recurrent network of characters (Karpathy, "The unreasonable effectiveness of recurrent neural networks", 2015):
-// trains an LSTM on a text and then writes one of its own, character by character.
-//   char_rnn --minutes 10                   tinyshakespeare, where this machine has it
+// A character-level recurrent network (Karpathy, "The unreasonable effectiveness of recurrent neural networks", 2015):
+// trains an LSTM on a text and then generates text, character by character.
+//   char_rnn --minutes 10                   tinyshakespeare, if this machine has it
 //   char_rnn --data book.txt                any text file
 //   char_rnn --help
 #include "common/language.h"
@@ -18,7 +18,7 @@ struct CharRnn {
   nn::Linear head;
   MANTISSA_FIELDS(token, lstm, drop, head)
 
-  // i64 [N, T] -> [N, T, vocabulary]; `state` is read, when there is one, and left as it is after the last character.
+  // i64 [N, T] -> [N, T, vocabulary]; `state` is the initial state if given, and is set to the final one.
   Tensor operator()(const Tensor& tokens, nn::LSTMState& state) const {
     const nn::LSTMResult r = lstm(token(tokens), state);
     state = {r.h, r.c};

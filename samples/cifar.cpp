@@ -1,15 +1,15 @@
-// CIFAR-10 and CIFAR-100: four convolutional networks, each with the recipe it is known with, in mixed precision.
+// CIFAR-10 and CIFAR-100: four convolutional networks, each with its usual training recipe, in mixed precision.
 //   cifar                                   SimpleCNN with Adam, 3 epochs, bf16
 //   cifar --model fast --epochs 10          a small ResNet with a one-cycle schedule
 //   cifar --model resnet18 --amp f16 --save resnet18.ckpt
-//   scripts/download.sh cifar10             fetches the pictures; without them, drawn digits take their place
-//   cifar --help                            shows the recipe of a model with --model in front
+//   scripts/download.sh cifar10             fetches the images; without them, synthetic digits are used
+//   cifar --model fast --help               shows the defaults of that model's recipe
 #include "common/augment.h"
 #include "common/trainer.h"
 
 using namespace mantissa;
 
-struct LeNet {  // the network of PyTorch's beginner tutorial: two 5x5 convolutions, three linear layers
+struct LeNet {  // PyTorch's beginner tutorial network: two 5x5 convolutions, three linear layers
   explicit LeNet(std::int64_t classes) : fc3(84, classes) {}
   nn::Conv2d conv1{3, 6, 5}, conv2{6, 16, 5};
   nn::Linear fc1{16 * 5 * 5, 120}, fc2{120, 84}, fc3;
@@ -22,7 +22,7 @@ struct LeNet {  // the network of PyTorch's beginner tutorial: two 5x5 convoluti
   }
 };
 
-struct SimpleCnn {  // 64 and 128 channels, each halved by pooling, and two linear layers
+struct SimpleCnn {  // 64 and 128 channels, each followed by pooling, and two linear layers
   explicit SimpleCnn(std::int64_t classes) : fc2(256, classes) {}
   nn::Conv2d conv1{3, 64, 3, {.padding = 1}}, conv2{64, 128, 3, {.padding = 1}};
   nn::Linear fc1{128 * 8 * 8, 256}, fc2;
@@ -43,8 +43,8 @@ struct BasicBlock {  // two 3x3 convolutions beside a shortcut
       shortcut = nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
   }
   nn::Conv2d conv1, conv2;
-  nn::BatchNormAct2d bn1, bn2;  // end in relu
-  nn::Sequential shortcut;  // empty: the input itself
+  nn::BatchNormAct2d bn1, bn2;  // relu included
+  nn::Sequential shortcut;  // empty: identity
   MANTISSA_FIELDS(conv1, bn1, conv2, bn2, shortcut)
 
   Tensor operator()(const Tensor& x) const { return bn2(conv2(bn1(conv1(x))), shortcut(x)); }
@@ -57,7 +57,7 @@ nn::ModuleList<BasicBlock> stage(std::int64_t in, std::int64_t out, int stride) 
   return blocks;
 }
 
-struct ResNet18 {  // He et al., 2015, with a first convolution for small pictures, as in kuangliu/pytorch-cifar
+struct ResNet18 {  // He et al., 2015, with a first convolution for small images, as in kuangliu/pytorch-cifar
   ResNet18(std::int64_t w, std::int64_t classes)
       : conv1(3, w, 3, {.padding = 1, .bias = false}), bn1(w), layer1(stage(w, w, 1)), layer2(stage(w, 2 * w, 2)),
         layer3(stage(2 * w, 4 * w, 2)), layer4(stage(4 * w, 8 * w, 2)), linear(8 * w, classes) {}
@@ -71,11 +71,11 @@ struct ResNet18 {  // He et al., 2015, with a first convolution for small pictur
     Tensor x = bn1(conv1(image));
     for (const auto* layer : {&layer1, &layer2, &layer3, &layer4})
       for (const BasicBlock& block : *layer) x = block(x);
-    return linear(flatten(adaptive_avg_pool2d(x, 1), 1));  // from [N, 8 w, 4, 4]
+    return linear(flatten(adaptive_avg_pool2d(x, 1), 1));  // input [N, 8 w, 4, 4]
   }
 };
 
-// The nine layers that David Page trained to 94 % for the DAWNBench of 2018, with `width` channels at first.
+// David Page's 9-layer ResNet (94 % in DAWNBench 2018), with `width` channels in the first layer.
 nn::Sequential fast_net(std::int64_t width, std::int64_t classes) {
   const auto conv = [](std::int64_t in, std::int64_t out) {
     return nn::Sequential{nn::Conv2d(in, out, 3, {.padding = 1, .bias = false}), nn::BatchNormAct2d(out)};

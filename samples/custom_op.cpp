@@ -1,5 +1,5 @@
-// An operator of your own: snake(x, a) = x + sin(a x)^2 / a with a learned frequency a for each channel (Ziyin et al.,
-// 2020). Its loop is plain C++, its gradients are checked against differences, and a network learns a wave with it.
+// A custom operator: snake(x, a) = x + sin(a x)^2 / a with a learned frequency a per channel (Ziyin et al., 2020). Its
+// loop is plain C++, its gradients are checked by finite differences, and a network learns a wave with it.
 #include <fmt/format.h>
 #include <mantissa/mantissa.h>
 #include <mantissa/autograd/gradcheck.h>
@@ -11,10 +11,10 @@ using namespace mantissa;
 
 struct Snake {
   static constexpr auto name = "snake";
-  static constexpr const char* args[] = {"x", "a"};       // what errors call its inputs
+  static constexpr const char* args[] = {"x", "a"};       // names of the inputs in errors
   static constexpr auto autocast = CastPolicy::f32;       // in mixed precision: too steep for 8 bits of mantissa
 
-  Spec infer(const Tensor& x, const Tensor& a) const {    // the result, and everything a caller can get wrong
+  Spec infer(const Tensor& x, const Tensor& a) const {    // the result's shape and dtype, with checks of the arguments
     check(x.dtype() == a.dtype() && (x.dtype() == f32 || x.dtype() == f64), "needs f32 or f64, both the same");
     check(x.dim() == 2 && a.sizes() == Dims{x.size(1)}, "x must be [N, C] and a [C]");
     return like(x);
@@ -35,7 +35,7 @@ struct Snake {
       }
     });
   }
-  // One rule per input, in other operators. A parameter's type says what it needs: only that is kept for backward.
+  // One gradient rule per input, composed of operators. Its parameter types declare what it needs; only that is saved.
   static constexpr auto vjp() {
     return rules(
         [](Grad g, In<0> x, In<1> a) { return g * (1 + sin(2 * a * x)); },
@@ -53,7 +53,7 @@ struct Net {
 
 int main() {
   manual_seed(1);
-  // The rules are made of operators, so second derivatives exist too.
+  // The rules are composed of operators, so second derivatives work too.
   const std::vector<Tensor> inputs{randn({3, 4}, {.dtype = f64, .requires_grad = true}),
                                    (rand({4}, {.dtype = f64}) + 0.5).requires_grad_()};
   const TensorFunction function = [](const std::vector<Tensor>& x) { return std::vector{snake(x[0], x[1])}; };

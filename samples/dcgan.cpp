@@ -1,6 +1,6 @@
-// A generator that draws clothes and a discriminator that tells them from real ones (DCGAN, Radford et al., 2015): two
+// A generator of clothing images and a discriminator between real and generated ones (DCGAN, Radford et al., 2015): two
 // networks, two optimizers, one scaler.
-//   dcgan                         Fashion-MNIST from Debian's package; the pictures are in dcgan.png after each epoch
+//   dcgan                         Fashion-MNIST from Debian's package; writes images to dcgan.png after each epoch
 //   dcgan --help
 #include <mantissa/io/image.h>
 
@@ -8,7 +8,7 @@
 
 using namespace mantissa;
 
-struct GeneratorNet {  // noise [N, 64] -> pictures [N, 1, 28, 28] between -1 and 1
+struct GeneratorNet {  // noise [N, 64] -> images [N, 1, 28, 28] in [-1, 1]
   explicit GeneratorNet(std::int64_t width)
       : start(64, 2 * width * 7 * 7, {.bias = false}), norm1(2 * width),
         up1(2 * width, width, 4, {.stride = 2, .padding = 1, .bias = false}), norm2(width),
@@ -26,7 +26,7 @@ struct GeneratorNet {  // noise [N, 64] -> pictures [N, 1, 28, 28] between -1 an
   }
 };
 
-struct DiscriminatorNet {  // pictures -> logits [N], positive for real ones
+struct DiscriminatorNet {  // images -> logits [N], positive for real ones
   explicit DiscriminatorNet(std::int64_t width)
       : down1(1, width, 4, {.stride = 2, .padding = 1}),
         down2(width, 2 * width, 4, {.stride = 2, .padding = 1, .bias = false}), norm(2 * width),
@@ -43,7 +43,7 @@ struct DiscriminatorNet {  // pictures -> logits [N], positive for real ones
 };
 
 Tensor noise_for(std::int64_t n, Device device) { return randn({n, 64}, {.device = device}); }
-// The loss against labels that are all `target`: 1 real, 0 generated.
+// Binary cross entropy against constant labels `target`: 1 real, 0 generated.
 Tensor bce_against(const Tensor& logits, double target) {
   return binary_cross_entropy_with_logits(logits, full(logits.sizes(), target, {.device = logits.device()}));
 }
@@ -91,7 +91,7 @@ int run(int argc, char** argv) {
     nn::train(generator);
     try {
       io::save_image_grid(picture, drawn * 0.5 + 0.5);
-    } catch (const Error& e) {  // a full disk is no reason to stop training
+    } catch (const Error& e) {  // a full disk should not stop training
       run.note(concat("warning: no picture: ", e.what()));
     }
     return samples::Values{};
@@ -101,7 +101,7 @@ int run(int argc, char** argv) {
   run.start(set.source, nn::count(generator) + nn::count(discriminator));
   data::Batch batch;
   while (run.next()) {
-    while (!loader.next(batch)) {}  // an epoch ends once with false
+    while (!loader.next(batch)) {}  // next() returns false once per epoch
     const Tensor drawn = amp::autocast(run.dtype, [&] { return generator(noise_for(o.batch, run.device)); });
 
     optimizer_d.zero_grad();
@@ -116,7 +116,7 @@ int run(int argc, char** argv) {
     backward(run.scaler.scale(loss_g));
     run.scaler.step(optimizer_g);
 
-    run.scaler.update();  // once, after both
+    run.scaler.update();  // once, after both steps
     run.done({{"discriminator_loss", loss_d}, {"generator_loss", loss_g}});
   }
   return run.finish();

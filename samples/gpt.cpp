@@ -1,5 +1,5 @@
-// A GPT of characters (Radford et al., 2019; rotary positions): trains on a text and then writes one of its own.
-//   gpt --minutes 10                        tinyshakespeare, where this machine has it
+// A character-level GPT (Radford et al., 2019; rotary positions): trains on a text and then generates text.
+//   gpt --minutes 10                        tinyshakespeare, if this machine has it
 //   gpt --data book.txt --save book.ckpt    any text file
 //   gpt --help
 #include <mantissa/optim/muon.h>
@@ -46,7 +46,7 @@ struct Gpt {
   explicit Gpt(const Config& c)
       : config(c), token(c.vocabulary, c.width), norm(c.width, {.bias = false, .autocast_output = true}),
         head(c.width, c.vocabulary, {.bias = false}) {
-    // each layer adds to x twice
+    // two residual additions per layer
     const double std = 0.05, narrow = std / std::sqrt(2.0 * static_cast<double>(c.layers));
     for (std::int64_t i = 0; i < c.layers; ++i) blocks.emplace_back(c);
     for (const auto& [name, p] : nn::named_parameters(*this)) {
@@ -61,7 +61,7 @@ struct Gpt {
   nn::Linear head;
   MANTISSA_FIELDS(token, blocks, norm, head)
 
-  // i64 [N, T] -> [N, T, vocabulary]. With a cache: of tokens that go on with those that it has seen.
+  // i64 [N, T] -> [N, T, vocabulary]. With a cache: tokens that continue those in the cache.
   Tensor operator()(const Tensor& tokens, const nn::KvCache& cache = nn::no_cache) const {
     Tensor x = token(tokens);
     for (std::size_t i = 0; i < blocks.size(); ++i) x = blocks[i](x, cache[i]);
@@ -105,7 +105,7 @@ int run(int argc, char** argv) {
   const auto [train, validation] = data::split(text);
   config.vocabulary = static_cast<std::int64_t>(text.alphabet.size());
   Gpt net(config);
-  nn::NamedTensors matrices, others;  // Muon is for the matrices between embedding and head
+  nn::NamedTensors matrices, others;  // Muon is for the hidden weight matrices
   for (const auto& p : nn::named_parameters(net))
     (muon > 0 && p.first.starts_with("blocks") && p.second.dim() == 2 ? matrices : others).push_back(p);
 

@@ -1,10 +1,10 @@
-// GPT-2 (Radford et al., 2019): writes with the weights that Hugging Face has of it, and learns from a text.
+// GPT-2 (Radford et al., 2019): generates text with the weights from Hugging Face, and trains on a text.
 //   gpt2 --model gpt2 --prompt "Once upon a time"         a folder with config.json, model.safetensors, tokenizer.json
 //   gpt2 --model gpt2 --data book.txt --export my-gpt2    fine-tunes it; transformers read what it exports
-//   gpt2 --minutes 10                                     a small one, with a vocabulary of its own, on tinyshakespeare
+//   gpt2 --minutes 10                                     trains a small one with its own vocabulary on tinyshakespeare
 //   gpt2 --help
-// The smallest GPT-2, of 124 million parameters, are these three files from
-// https://huggingface.co/openai-community/gpt2/resolve/main/. gpt2-medium, -large and -xl are read as well.
+// The smallest GPT-2 (124 million parameters) consists of these three files from
+// https://huggingface.co/openai-community/gpt2/resolve/main/. gpt2-medium, -large and -xl also work.
 #include <cmath>
 
 #include "common/gpt2_folder.h"
@@ -14,10 +14,10 @@
 using namespace mantissa;
 using samples::Gpt2Config;
 
-// Members are called as Hugging Face calls them, so that the file's names are ours.
+// Members have Hugging Face's names, so parameter names match the file's.
 struct Attention {
   explicit Attention(const Gpt2Config& c) : c_attn(c.width, 3 * c.width), c_proj(c.width, c.width), heads(c.heads) {}
-  nn::Linear c_attn, c_proj;  // query, key and value in one; the output
+  nn::Linear c_attn, c_proj;  // query, key and value combined; output
   std::int64_t heads;
   MANTISSA_FIELDS(c_attn, c_proj)
 
@@ -55,12 +55,12 @@ struct Gpt2 {
     for (std::int64_t i = 0; i < c.layers; ++i) h.emplace_back(c);
   }
   Gpt2Config config;
-  nn::Embedding wte, wpe;  // of tokens, which is the output matrix as well, and of positions
+  nn::Embedding wte, wpe;  // token embedding (tied to the output matrix) and position embedding
   std::vector<Block> h;
   nn::LayerNorm ln_f;
   MANTISSA_FIELDS(wte, wpe, h, ln_f)
 
-  // i64 [N, T] -> [N, T, width]. With a cache: of tokens that go on with those that it has seen.
+  // i64 [N, T] -> [N, T, width]. With a cache: tokens that continue those in the cache.
   Tensor operator()(const Tensor& tokens, const nn::KvCache& cache = nn::no_cache) const {
     const std::int64_t begin = cache.length(), end = begin + tokens.size(1);
     check(end <= config.context, "GPT-2: ", end, " tokens are more than its context of ", config.context);
@@ -74,7 +74,7 @@ struct Gpt2 {
   }
 };
 
-// As Radford et al. begin.
+// Initialisation of Radford et al.
 void initialise(const Gpt2& net) {
   const double std = 0.02, narrow = std / std::sqrt(2.0 * static_cast<double>(net.config.layers));
   for (const auto& [name, p] : nn::named_parameters(net)) {
@@ -113,7 +113,7 @@ int run(int argc, char** argv) {
   const data::RawText text =
       training && !from_file ? data::load_raw_text("tinyshakespeare", o.data) : data::RawText();
   std::optional<samples::Gpt2Folder> given = folder.empty() ? std::nullopt : std::optional(samples::read_gpt2(folder));
-  std::optional<data::Bpe> bpe;  // none for the tokens of a file without a model
+  std::optional<data::Bpe> bpe;  // absent for a token file without a model
   if (given) bpe = given->bpe;
   else if (!from_file) bpe = data::train_bpe(text.bytes, config.vocabulary);
   check(bpe || exported.empty(), "--export with --tokens needs --model: the tokenizer that made them");
@@ -144,7 +144,7 @@ int run(int argc, char** argv) {
   const int code = training ? samples::train(net, corpus, length, o, run) : 0;
   if (code == 0 && !exported.empty()) samples::write_gpt2(exported, {config, nn::state_dict(net), *bpe});
   const auto end = bpe ? bpe->find("<|endoftext|>") : std::nullopt;
-  if (code == 0 && writing.tokens > 0 && bpe)  // a new text begins after the end of another
+  if (code == 0 && writing.tokens > 0 && bpe)  // a new text begins after the end token of the previous one
     samples::write(net, *bpe, writing, o, run, config.context, end,
                    end ? std::vector{*end} : std::vector<std::int64_t>());
   return code;

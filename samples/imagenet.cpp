@@ -1,5 +1,5 @@
-// Photographs, ImageNet's or one's own, in a folder for each class: ResNet-18, -34, -50 and -101 with the names of
-// torchvision's parameters, from scratch or from its weights.
+// ImageNet, or other photographs in one folder per class: ResNet-18, -34, -50 and -101 with torchvision's parameter
+// names, from scratch or from its weights.
 //   imagenet --data imagenet --workers 8         imagenet/train/<class>/*.JPEG, imagenet/val/...; 90 epochs, bf16
 //   imagenet --data photos --weights resnet50.pth --epochs 5 --lr 0.002    fine-tunes; other classes: a new last layer
 //   imagenet --help
@@ -10,7 +10,7 @@
 using namespace mantissa;
 
 nn::Sequential shortcut(std::int64_t in, std::int64_t out, int stride) {
-  if (stride == 1 && in == out) return {};  // the input itself
+  if (stride == 1 && in == out) return {};  // identity
   return nn::Sequential{nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}), nn::BatchNorm2d(out)};
 }
 
@@ -21,14 +21,14 @@ struct BasicBlock {  // two 3x3 convolutions beside a shortcut: He et al., "Deep
         conv2(width, width, 3, {.padding = 1, .bias = false}), bn1(width), bn2(width),
         downsample(shortcut(in, width, stride)) {}
   nn::Conv2d conv1, conv2;
-  nn::BatchNormAct2d bn1, bn2;  // end in relu
+  nn::BatchNormAct2d bn1, bn2;  // relu included
   nn::Sequential downsample;
   MANTISSA_FIELDS(conv1, bn1, conv2, bn2, downsample)
 
   Tensor operator()(const Tensor& x) const { return bn2(conv2(bn1(conv1(x))), downsample(x)); }
 };
 
-struct Bottleneck {  // 1x1, 3x3, 1x1; the 3x3 makes the picture smaller, as in torchvision
+struct Bottleneck {  // 1x1, 3x3, 1x1; the 3x3 has the stride, as in torchvision
   static constexpr std::int64_t expansion = 4;
   Bottleneck(std::int64_t in, std::int64_t width, int stride)
       : conv1(in, width, 1, {.bias = false}), conv2(width, width, 3, {.stride = stride, .padding = 1, .bias = false}),
@@ -71,7 +71,7 @@ template <class Block> struct ResNet {
   }
 };
 
-// Weights of a file; its last layer only where that has as many classes.
+// Loads weights from a file; the last layer only if its number of classes matches.
 template <class Net> void load_weights(Net& net, const std::string& path) {
   nn::NamedTensors state = io::is_torch_file(path) ? io::load_torch(path).tensors : io::load_safetensors(path).tensors;
   const std::int64_t classes = net.fc.weight.size(0);
@@ -94,7 +94,7 @@ int train(std::array<int, 4> depths, const samples::Options& o, const samples::T
 
 data::SourcePtr first_of(data::SourcePtr set, std::int64_t limit) {
   if (limit == 0 || limit >= set->size()) return set;
-  std::vector<std::int64_t> every;  // n-th picture: folders are in the order of their classes
+  std::vector<std::int64_t> every;  // every n-th image: images are sorted by class
   for (std::int64_t i = 0; i < limit; ++i) every.push_back(i * set->size() / limit);
   return data::subset(std::move(set), std::move(every));
 }

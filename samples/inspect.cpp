@@ -1,4 +1,4 @@
-// Lists what a file of tensors holds, and turns one format into another. Nothing in a file is ever run.
+// Lists the contents of a tensor file, and converts between formats. No code in a file is ever run.
 //   inspect model.pt                                 names, dtypes, shapes and the range of the values
 //   inspect checkpoint.pt --save model.safetensors   safetensors, .npz, or .npy of a single tensor
 #include <fmt/format.h>

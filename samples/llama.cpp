@@ -1,10 +1,10 @@
-// Llama (Touvron et al., 2023; Llama 3: Grattafiori et al., 2024), and what is built like it: Mistral 7B (Jiang et al.,
-// 2023), Qwen 2 to 3 (Yang et al., 2024, 2025), SmolLM, TinyLlama. Writes with weights from Hugging Face, and learns
-// from a text.
+// Llama (Touvron et al., 2023; Llama 3: Grattafiori et al., 2024) and models of the same architecture: Mistral 7B
+// (Jiang et al., 2023), Qwen 2 to 3 (Yang et al., 2024, 2025), SmolLM, TinyLlama. Generates text with weights from
+// Hugging Face, and trains on a text.
 //   llama --model SmolLM2-135M --prompt "Once upon a time"    a folder: config.json, model.safetensors, tokenizer.json
 //   llama --model SmolLM2-135M --data book.txt --export mine  fine-tunes it; transformers read what it exports
-//   llama --minutes 10                                        a small one, with a vocabulary of its own
-//   llama --model Qwen3-0.6B --chat "What is a tape?"         asks a model that was trained on chats
+//   llama --minutes 10                                        trains a small one with its own vocabulary
+//   llama --model Qwen3-0.6B --chat "What is a tape?"         asks a model trained on chats
 //   llama --help
 #include "common/hf_folder.h"
 #include "common/llama_model.h"
@@ -56,7 +56,7 @@ int run(int argc, char** argv) {
       training && !from_file ? data::load_raw_text("tinyshakespeare", o.data) : data::RawText();
   std::optional<samples::LlamaFolder> given;
   if (!folder.empty()) given = samples::read_llama(folder);
-  std::optional<data::Bpe> bpe;  // none for the tokens of a file without a model
+  std::optional<data::Bpe> bpe;  // absent for a token file without a model
   if (given) bpe = given->bpe;
   else if (!from_file) bpe = data::train_bpe(text.bytes, config.vocab_size);
   check(bpe || exported.empty(), "--export with --tokens needs --model: the tokenizer that made them");
@@ -84,7 +84,7 @@ int run(int argc, char** argv) {
            [&](const Tensor& x) { return net.logits(net(x)); });
   if (!training) {
     run.save_onnx();
-    nn::to(net, run.dtype);  // half the bytes to read for each token
+    nn::to(net, run.dtype);  // halves the bytes read per token
   }
   const int code = training ? samples::train(net, corpus, length, o, run) : 0;
   if (code == 0 && !exported.empty()) samples::write_llama(exported, {config, nn::state_dict(net), *bpe});

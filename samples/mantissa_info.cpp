@@ -1,5 +1,5 @@
-// What this machine and this build offer, on one screen, and whether they compute right: products, a convolution and a
-// gradient against f64. For bug reports, and for whoever asks why a run is slow.
+// Prints the capabilities of this machine and build, and checks their results: products, a convolution and a gradient
+// against f64. For bug reports, and to find out why a run is slow.
 //   mantissa_info                exit code 1 if a number is wrong
 #include <fmt/format.h>
 #include <mantissa/mantissa.h>
@@ -46,11 +46,11 @@ void data_sets() {
     if (folder.ends_with("/SET")) folders += (folders.empty() ? "" : ", ") + folder;
   }
   line("data", "looked for in " + folders);
-  const auto tell = [](const char* name, const auto& source) {  // where it is from; nothing: nowhere
+  const auto tell = [](const char* name, const auto& source) {  // its origin; empty: not found
     try {
       const std::optional<std::string> found = source();
       line("", found.value_or(fmt::format("{}: not there; scripts/download.sh {}", name, name)));
-    } catch (const Error& e) {  // a broken file is no reason to leave out the rest
+    } catch (const Error& e) {  // a broken file must not prevent the other output
       line("", fmt::format("{}: cannot be read: {}", name, e.what()));
     }
   };
@@ -66,7 +66,7 @@ void data_sets() {
   });
 }
 
-// How far `got` is from `exact`, as a part of its largest element, and whether that is within `allowed`.
+// Prints the error of `got` relative to the largest element of `exact`, and returns whether it is within `allowed`.
 bool compare(const std::string& what, const Tensor& got, const Tensor& exact, double allowed) {
   const double error = max(abs(got.to(cpu).to(f64) - exact)).item() / max(abs(exact)).item();
   const bool right = error <= allowed;  // false for NaN
@@ -83,7 +83,7 @@ bool computes_right(Device device) {
   const NoGrad no_grad;
   bool right = true;
   for (const Dtype dtype : {f32, bf16, f16}) {
-    // Tolerances grow with the length of a sum, K: 2e-6 sqrt(K) in f32; one rounding of the result in halves.
+    // Tolerances: f32 2e-6 sqrt(K) for a sum of length K; f16 and bf16 one rounding of the result.
     const double rounding = dtype == f32 ? 2e-6 : dtype == bf16 ? 8e-3 : 1e-3;
     const auto allowed = [&](double k) { return dtype == f32 ? rounding * std::sqrt(k) : rounding; };
     const Tensor a = randn({256, 512}, {.dtype = f64}).to(dtype), b = randn({512, 192}, {.dtype = f64}).to(dtype);

@@ -1,10 +1,10 @@
-// Starts a program several times, as the ranks of one training run: what torchrun is to PyTorch.
+// Launches a program as the ranks of one training run: the counterpart of torchrun.
 //   mantissa_run -n 4 ./mnist --epochs 3                      four processes on this machine
-//   MANTISSA_JOB_TOKEN=... mantissa_run -n 8 --nodes 2 --node 1 --master 10.0.0.1:29500 ./mnist     of two machines
+//   MANTISSA_JOB_TOKEN=... mantissa_run -n 8 --nodes 2 --node 1 --master 10.0.0.1:29500 ./mnist     on two machines
 //
-// It sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and MANTISSA_JOB_TOKEN, and where
-// nothing else is said divides the cores among the ranks (MANTISSA_NUM_THREADS). When a rank fails, it says which, ends
-// the others and returns the rank's exit code. Ctrl-C, SIGTERM and SIGHUP go to all ranks, which have half a minute to
+// Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and MANTISSA_JOB_TOKEN, and by default
+// divides the cores among the ranks (MANTISSA_NUM_THREADS). When a rank fails, it reports which, terminates the others
+// and returns the rank's exit code. Ctrl-C, SIGTERM and SIGHUP are forwarded to all ranks, which have half a minute to
 // save.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ struct Run {
 
 struct Usage : std::exception {};
 
-// Not fmt::print, which throws where nobody reads any more.
+// Not fmt::print, which throws if the reader is gone.
 void complain(const std::string& text) { std::fputs(fmt::format("mantissa_run: {}\n", text).c_str(), stderr); }
 
 int number(const char* option, const char* text, int least, int most) {
@@ -109,13 +109,13 @@ Rank start(const Run& run, int local, const distributed::Socket& listener, const
   rank.pid = ::fork();
   check(rank.pid >= 0, "cannot start a process: ", std::strerror(errno));
   if (rank.pid > 0) return rank;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that is killed leaves nothing behind
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed launcher leaves no ranks behind
   if (::getppid() != parent) ::_exit(1);
   ::signal(SIGPIPE, SIG_DFL);
   ::pthread_sigmask(SIG_SETMASK, &signals_before, nullptr);
   put("RANK", std::to_string(rank.number));
   put("LOCAL_RANK", std::to_string(local));
-  if (rank.number == 0 && listener.is_open()) {  // the port is taken from the start: nobody can come in between
+  if (rank.number == 0 && listener.is_open()) {  // keep the port bound: no other process can take it
     ::fcntl(listener.fd(), F_SETFD, 0);
     put("MANTISSA_STORE_SOCKET", std::to_string(listener.fd()));
   }
@@ -135,14 +135,14 @@ void send_all(const std::vector<Rank>& ranks, int signal) {
     if (r.running) ::kill(r.pid, signal);
 }
 
-// Until all ranks have ended. Those that hang after another has failed, or after Ctrl-C, are killed.
+// Waits until all ranks have ended. Those that hang after another's failure, or after Ctrl-C, are killed.
 int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
   using std::chrono::seconds;
-  constexpr seconds grace{10}, saving{30};  // for the ranks to say what they miss; to save
+  constexpr seconds grace{10}, saving{30};  // for ranks to report their errors; to save
   constexpr std::chrono::milliseconds same_request{500};  // as in io/stop.cpp
   std::optional<distributed::Deadline> killed_at;
   bool asked = false;
-  std::optional<std::chrono::steady_clock::time_point> told;  // by a signal whose repetition kills
+  std::optional<std::chrono::steady_clock::time_point> told;  // of the signal whose repetition kills
   int result = 0;
   for (std::size_t left = ranks.size(); left > 0;) {
     for (int status = 0; left > 0;) {
@@ -163,14 +163,14 @@ int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
     const timespec tenth{0, 100'000'000};
     siginfo_t sender{};
     const int signal = ::sigtimedwait(&watched, &sender, &tenth);
-    if (signal == SIGHUP) {  // of a lost terminal: however often it comes, the ranks save and end
+    if (signal == SIGHUP) {  // the terminal is gone: however often it is sent, the ranks save and end
       send_all(ranks, signal);
       if (!std::exchange(asked, true)) killed_at.emplace(saving);
     }
     if (signal == SIGINT || signal == SIGTERM) {
       const auto now = std::chrono::steady_clock::now();
       const bool again = told && (signal == SIGINT || now - *told > same_request);
-      // a terminal's Ctrl-C has gone to the ranks, too
+      // Ctrl-C on a terminal is sent to the ranks as well
       if (sender.si_code != SI_KERNEL || again) send_all(ranks, again ? SIGKILL : signal);
       if (!told) {
         told = now;
@@ -187,13 +187,13 @@ int watch(std::vector<Rank>& ranks, const sigset_t& watched) {
 int main(int argc, char** argv) try {
   const Run run = parse(argc, argv);
   sigset_t watched, before;
-  ::signal(SIGPIPE, SIG_IGN);  // whoever reads our messages may be gone; the ranks are to save all the same
-  ::signal(SIGCHLD, SIG_DFL);  // whoever started this may have ignored it, and then no rank could be waited for
+  ::signal(SIGPIPE, SIG_IGN);  // the reader of our messages may be gone; the ranks must still save
+  ::signal(SIGCHLD, SIG_DFL);  // the parent may have ignored it, and then ranks could not be waited for
   ::sigemptyset(&watched);
   for (const int s : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&watched, s);
   struct sigaction hangup;
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_DFL) ::sigaddset(&watched, SIGHUP);
-  ::pthread_sigmask(SIG_BLOCK, &watched, &before);  // they are waited for in watch()
+  ::pthread_sigmask(SIG_BLOCK, &watched, &before);  // handled in watch()
 
   distributed::Socket listener;
   if (run.node == 0 && run.ranks * run.nodes > 1) listener = distributed::listen_on(run.master, 128);

@@ -15,7 +15,7 @@ struct Mlp {  // 784-256-128-10
   }
 };
 
-struct Cnn {  // two 3x3 convolutions, each halved by pooling, and two linear layers
+struct Cnn {  // two 3x3 convolutions, each followed by pooling, and two linear layers
   nn::Conv2d conv1{1, 32, 3, {.padding = 1}}, conv2{32, 64, 3, {.padding = 1}};
   nn::Linear fc1{64 * 7 * 7, 128}, fc2{128, 10};
   nn::Dropout drop{.p = 0.25};

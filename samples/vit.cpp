@@ -1,5 +1,5 @@
-// A small vision transformer (Dosovitskiy et al., 2021): an image is cut into patches, and the patches are read as a
-// sequence. For pictures of 28 or 32 pixels; trained from scratch, so mean pooling takes the place of the class token.
+// A small vision transformer (Dosovitskiy et al., 2021): an image is split into patches, processed as a sequence. For
+// images of 28 or 32 pixels; trained from scratch, so mean pooling replaces the class token.
 //   vit                                     CIFAR-10, 10 epochs, bf16
 //   vit --dataset fashion --patch 7 --epochs 5 --amp f16
 //   vit --help
@@ -11,7 +11,7 @@
 using namespace mantissa;
 
 struct Config {
-  std::int64_t side, channels, classes;  // of the data
+  std::int64_t side, channels, classes;  // of the images
   std::int64_t patch = 4, width = 128, layers = 4, heads = 4;
   double dropout = 0.1;
 };
@@ -30,7 +30,7 @@ struct VisionTransformer {
                                                  .norm_first = true});
     nn::init::normal_(position, 0, 0.02);
   }
-  nn::Conv2d embed;      // each patch on its own: the stride is the size of the kernel
+  nn::Conv2d embed;      // one patch per output: stride = kernel size
   nn::Param position;    // [1, patches, width]
   nn::Dropout drop;
   nn::ModuleList<nn::TransformerEncoderLayer> blocks;
@@ -65,7 +65,7 @@ int run(int argc, char** argv) {
                  {"--label-smoothing", &smoothing, "Part of the target spread over all classes"}}},
       o);
   const bool color = o.dataset.starts_with("cifar") || o.dataset == "synthetic-color";
-  const bool digits = o.dataset == "mnist" || o.dataset.starts_with("synthetic");  // mirrored, they are others
+  const bool digits = o.dataset == "mnist" || o.dataset.starts_with("synthetic");  // mirroring would change digits
   c.side = color ? 32 : 28;
   c.channels = color ? 3 : 1;
   c.classes = o.dataset == "cifar100" ? 100 : 10;

@@ -1,4 +1,4 @@
-// What --augment of the image classifiers may say, and what it does.
+// The --augment option of the image classifiers.
 #pragma once
 
 #include <mantissa/mantissa.h>
@@ -8,9 +8,9 @@
 
 namespace samples {
 
-// flip mirrors half of the pictures; crop also moves them, within a border of 4 pixels. The others begin with crop:
-// cutout hides squares, rand is RandAugment, trivial TrivialAugment Wide, auto AutoAugment as it was found for
-// CIFAR-10, augmix AugMix. Digits are not mirrored, as they would become others, and have the policy of SVHN.
+// flip mirrors half of the images; crop also shifts them, within a border of 4 pixels. The others include crop: cutout
+// erases squares, rand is RandAugment, trivial TrivialAugment Wide, auto AutoAugment's CIFAR-10 policy, augmix AugMix.
+// Digits are not mirrored, as that would change them, and use the SVHN policy.
 inline const std::vector<std::string> augmentations{"none", "flip",    "crop", "cutout",
                                                     "rand", "trivial", "auto", "augmix"};
 

@@ -1,7 +1,7 @@
-// CartPole-v1 as Gym has it (Barto, Sutton and Anderson, 1983): push a cart left or right so that its pole stays up.
-// A reward of 1 for every step; the episode ends when the pole leans over 12 degrees, the cart leaves the track, or
-// after 500 steps. Several carts at once: what a policy sees is one batch.
-// Invariant: the state of all carts is one tensor, so a run can be saved and resumed in the middle of an episode.
+// CartPole-v1 as in Gym (Barto, Sutton and Anderson, 1983): push a cart left or right so that its pole stays up. The
+// reward is 1 per step; the episode ends when the pole leans over 12 degrees, the cart leaves the track, or after 500
+// steps. Several carts at once: observations are one batch. Invariant: the state of all carts is one tensor, so a run
+// can be saved and resumed in the middle of an episode.
 #pragma once
 
 #include <mantissa/mantissa.h>
@@ -21,15 +21,15 @@ class CartPole {
     for (std::int64_t i = 0; i < carts; ++i) reset(i);
   }
 
-  mantissa::Tensor state;  // f32 [carts, 5]: x, its speed, the pole's angle, its speed, and steps so far
+  mantissa::Tensor state;  // f32 [carts, 5]: position, velocity, angle, angular velocity, step count
   mantissa::Tensor observation() const { return slice(state, 1, 0, observations).clone(); }
 
   struct Step {
-    mantissa::Tensor seen;      // [carts, 4]: the state after the push, before a new episode begins
-    mantissa::Tensor standing;  // f32 [carts]: 0 where the pole fell or the cart left the track, else 1
-    mantissa::Tensor going_on;  // f32 [carts]: 0 where the episode ended, also by its length
+    mantissa::Tensor seen;      // [carts, 4]: the state after the push, before any reset
+    mantissa::Tensor standing;  // f32 [carts]: 0 if the pole fell or the cart left the track, else 1
+    mantissa::Tensor going_on;  // f32 [carts]: 0 if the episode ended, also by its length limit
   };
-  // Pushes each cart left (0) or right (1). A cart whose episode ended begins a new one.
+  // Pushes each cart left (0) or right (1). A cart whose episode ended is reset.
   Step step(const mantissa::Tensor& push) {  // i64 [carts]
     const std::int64_t carts = state.size(0);
     Step result{{}, mantissa::ones({carts}), mantissa::ones({carts})};

@@ -39,11 +39,11 @@ Gpt2Config config_of(const std::string& folder) {
   return c;
 }
 
-// A matrix that the file has as [in, out]. (Embeddings it has as we do.)
+// A matrix that the file stores transposed, as [in, out]. (Embeddings are not.)
 bool is_turned(const std::string& name) {
   return name.ends_with("c_attn.weight") || name.ends_with("c_proj.weight") || name.ends_with("c_fc.weight");
 }
-// Not learned, or there twice: the causal mask of old files, and the embedding as the output matrix.
+// Not a parameter, or redundant: the causal mask of old files, and the output matrix tied to the embedding.
 bool is_left_out(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
 }

@@ -22,7 +22,7 @@ Json read_json(const std::string& path) {
   return json;
 }
 
-// The files that an index names, each once; none that lies elsewhere.
+// The unique files that an index names; paths outside the folder are rejected.
 std::set<std::string> files_of(const std::string& index) {
   const Json json = read_json(index), map = json.value("weight_map", Json());
   std::set<std::string> files;

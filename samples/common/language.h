@@ -1,5 +1,5 @@
-// What the language models share: the validation loss, what they are to write, and for those of tokens the training
-// loop. How these write is in writing.h.
+// Shared by the language models: validation loss, prompts, and the training loop of token models. For generation see
+// writing.h.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace samples {
 
-// What is written after the training.
+// Text generation after the training.
 struct Writing {
   std::string prompt = {}, chat = {};
   std::int64_t tokens = 100;
@@ -30,8 +30,8 @@ inline std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>&
   return a;
 }
 
-// Mean loss in nats per token over all of `text`, data::Tokens or a data::TokenFile, in windows side by side, `at_once`
-// of them in a batch. loss(input, target), both i64 [B, T], is the sum over a batch.
+// Mean loss in nats per token over all of `text`, data::Tokens or a data::TokenFile, in consecutive windows, batched by
+// `at_once`. loss(input, target), both i64 [B, T], returns the sum over a batch.
 template <class Tokens>
 double text_loss(const Tokens& text, std::int64_t length, std::int64_t at_once, const Run& run,
                  const std::function<Tensor(const Tensor&, const Tensor&)>& loss) {
@@ -46,7 +46,7 @@ double text_loss(const Tokens& text, std::int64_t length, std::int64_t at_once, 
   }
   return sum / static_cast<double>(all * length);
 }
-// Of logits: i64 [B, T] -> [B, T, V].
+// The same from logits: i64 [B, T] -> [B, T, V].
 inline double text_loss(const data::Tokens& text, std::int64_t length, const Run& run,
                         const std::function<Tensor(const Tensor&)>& logits) {
   return text_loss(text, length, 64, run, [&](const Tensor& input, const Tensor& target) {
@@ -54,13 +54,13 @@ inline double text_loss(const data::Tokens& text, std::int64_t length, const Run
   });
 }
 
-// i64 [2, length], an example of what a model reads.
+// i64 [2, length], example input for an export.
 inline Tensor some_tokens(std::int64_t vocabulary, std::int64_t length) {
   return reshape(remainder(arange(2 * length), Tensor(vocabulary)), {2, length});
 }
 
-// What a writing begins with: `prompt`, or where it is empty a new line, or the first character of a text without
-// lines. To be called before training: refuses what the model will not know.
+// The start of the generated text: `prompt`, or if empty a newline, or the first character of a text without newlines.
+// To be called before training: throws for characters the model will not know.
 inline std::string first_words(const std::string& prompt, const data::Text& text) {
   check(text.size() > 0, "the text is empty");
   const bool has_lines = text.alphabet.find('\n') != std::string::npos;
@@ -71,12 +71,12 @@ inline std::string first_words(const std::string& prompt, const data::Text& text
   return prompt;
 }
 
-// What a model of tokens learns from: a text that was encoded, or with --tokens a file of tokens.
+// The training data of a token model: an encoded text, or with --tokens a file of tokens.
 using Corpus = std::variant<data::Tokens, data::TokenFile>;
 inline std::int64_t size_of(const Corpus& corpus) {
   return std::visit([](const auto& tokens) { return tokens.size(); }, corpus);
 }
-// Nine tenths are for training; of a file, which may be very large, all but the last 100 000 tokens at most.
+// One tenth of a text is for validation; of a file, which may be very large, at most the last 100 000 tokens.
 inline double validation_part(const Corpus& corpus) {
   const bool is_file = std::holds_alternative<data::TokenFile>(corpus);
   return is_file ? std::min(0.1, 1e5 / static_cast<double>(size_of(corpus))) : 0.1;
@@ -108,7 +108,7 @@ int train_on(Net& net, const Tokens& tokens, double validation_part, const std::
   }
   return run.finish();
 }
-// Trains a model of tokens, net.loss(input, target, reduction), both i64 [B, T]; returns the exit code.
+// Trains a token model with net.loss(input, target, reduction), both i64 [B, T]; returns the exit code.
 template <class Net> int train(Net& net, const Corpus& corpus, std::int64_t length, const Options& o, Run& run) {
   const auto* text = std::get_if<data::Tokens>(&corpus);
   const std::string source = text ? text->source : concat("a file of ", size_of(corpus), " tokens");

@@ -29,7 +29,7 @@ const Kind* kind_of(const Json& model_type) {
 }
 bool is_true(const Json& j, const char* name) { return j.value(name, Json(false)) == true; }
 
-// What is another model, or has parts that this one has not.
+// Rejects other models, and features that are not implemented here.
 void refuse_others(const Json& j, const std::string& path) {
   const Json type = j.value("model_type", Json());
   if (!kind_of(type))
@@ -39,7 +39,7 @@ void refuse_others(const Json& j, const std::string& path) {
     if (is_true(j, part)) io::fail_format(path, part, " is not supported");
 }
 
-// Under rope_parameters; files of before 2025 have rope_theta beside rope_scaling.
+// In rope_parameters; files from before 2025 have rope_theta and rope_scaling instead.
 void read_rotary(const Json& j, LlamaConfig& c, const std::string& path) {
   Json rotary = j.value("rope_parameters", Json());
   if (rotary.is_null()) rotary = j.value("rope_scaling", Json());
@@ -56,7 +56,7 @@ void read_rotary(const Json& j, LlamaConfig& c, const std::string& path) {
     io::fail_format(path, "high_freq_factor must be above low_freq_factor");
 }
 
-// A number or a list of them, without what is no token.
+// A number or a list of numbers; invalid token ids are dropped.
 std::vector<std::int64_t> tokens_of(const Json& j, const char* name, std::int64_t vocab_size) {
   const Json value = j.value(name, Json());
   std::vector<std::int64_t> tokens;
@@ -64,7 +64,7 @@ std::vector<std::int64_t> tokens_of(const Json& j, const char* name, std::int64_
     if (token.is_number_unsigned() && token < vocab_size) tokens.push_back(token.get<std::int64_t>());
   return tokens;
 }
-// generation_config.json knows more of what ends a text than config.json: also the end of what a chat's model says.
+// generation_config.json lists more end tokens than config.json, including the end of a chat answer.
 std::vector<std::int64_t> ends_of(const Json& config, const std::string& folder, std::int64_t vocab_size) {
   const Json generation = read_json(folder + "/generation_config.json", Json::object());
   const auto ends = tokens_of(generation, "eos_token_id", vocab_size);

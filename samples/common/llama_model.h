@@ -1,5 +1,5 @@
-// The network of Llama (Touvron et al., 2023), and of what is built like it: Mistral (a sliding window), Qwen 2 (biases
-// of queries, keys and values), Qwen 3 (norms of queries and keys).
+// The network of Llama (Touvron et al., 2023) and variants: Mistral (a sliding window), Qwen 2 (biases of queries, keys
+// and values), Qwen 3 (norms of queries and keys).
 #pragma once
 
 #include <mantissa/mantissa.h>
@@ -21,7 +21,7 @@ using namespace mantissa;
 // with Llama 3's frequency scaling.
 struct Rope {
   Rope(const LlamaConfig& c, std::int64_t begin, std::int64_t end, Device device) {
-    std::vector<double> speeds;  // radians for each position
+    std::vector<double> speeds;  // angular frequencies: radians per position
     for (std::int64_t i = 0; i < c.head_dim; i += 2) {
       double speed = std::pow(c.rope_theta, -static_cast<double>(i) / static_cast<double>(c.head_dim));
       if (c.rope_scaling) {
@@ -37,7 +37,7 @@ struct Rope {
     const Tensor angles = outer(positions, from_data(speeds, {c.head_dim / 2}));
     cosines = cos(angles).to(f32).to(device), sines = sin(angles).to(f32).to(device);
   }
-  // [..., T, D]; a pair are the numbers i and i + D / 2.
+  // [..., T, D]; element i is paired with i + D / 2.
   Tensor operator()(const Tensor& x) const {
     const std::vector<Tensor> half = chunk(x, 2, -1);
     const Tensor c = cosines.to(x.dtype()), s = sines.to(x.dtype());
@@ -48,7 +48,7 @@ struct Rope {
 
 inline nn::RMSNormOptions norm_options(const LlamaConfig& c) { return {.eps = c.rms_norm_eps}; }
 
-// Members are called as Hugging Face calls them, so that the file's names are ours.
+// Members have Hugging Face's names, so parameter names match the file's.
 struct LlamaAttention {
   explicit LlamaAttention(const LlamaConfig& c)
       : q_proj(c.hidden_size, c.num_attention_heads * c.head_dim, {.bias = c.attention_bias}),
@@ -60,7 +60,7 @@ struct LlamaAttention {
     if (c.model_type == "qwen3") q_norm.emplace(head_dim, norm_options(c)), k_norm.emplace(head_dim, norm_options(c));
   }
   nn::Linear q_proj, k_proj, v_proj, o_proj;
-  std::optional<nn::RMSNorm> q_norm, k_norm;  // of each head: Qwen 3
+  std::optional<nn::RMSNorm> q_norm, k_norm;  // per head: Qwen 3
   std::int64_t head_dim, sliding_window;
   MANTISSA_FIELDS(q_proj, k_proj, v_proj, o_proj, q_norm, k_norm)
 
@@ -111,10 +111,10 @@ struct Llama {
   nn::Embedding embed_tokens;
   std::vector<LlamaLayer> layers;
   nn::RMSNorm norm;
-  nn::Param lm_head;  // undefined where the embedding stands for it
+  nn::Param lm_head;  // undefined if tied to the embedding
   MANTISSA_FIELDS(embed_tokens, layers, norm, lm_head)
 
-  // i64 [N, T] -> [N, T, width]. With a cache: of tokens that go on with those that it has seen.
+  // i64 [N, T] -> [N, T, width]. With a cache: tokens that continue those in the cache.
   Tensor operator()(const Tensor& tokens, const nn::KvCache& cache = nn::no_cache) const {
     const std::int64_t begin = cache.length(), end = begin + tokens.size(1);
     check(end <= config.max_position_embeddings, "Llama: ", end, " tokens are more than its context of ",

@@ -17,7 +17,7 @@ namespace {
 double usual_lr(const std::string& optimizer) { return optimizer == "sgd" ? 0.05 : optimizer == "adam" ? 1e-3 : 4e-3; }
 
 void add_options(CLI::App& app, const Program& program, Options& o) {
-  // scripts add to defaults
+  // so that scripts can append to default options
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--data", o.data,
                  "Where the data are; default: $MANTISSA_DATA, the XDG data folder, /usr/share/datasets");
@@ -80,11 +80,11 @@ void configure(int argc, char** argv, const Program& program, Options& o) {
   }
   if (o.save_every > 0 && o.save.empty()) refuse("--save-every needs --save FILE");
   if (o.lr == 0) o.lr = usual_lr(o.optimizer);
-  mantissa::parse_device(o.device);  // a mistake is reported before anything is loaded
+  mantissa::parse_device(o.device);  // report mistakes before anything is loaded
   if (o.threads > 0) mantissa::set_num_threads(o.threads);
   mantissa::manual_seed(o.seed);
   mantissa::io::catch_stop_signals();
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone, such as tee after Ctrl-C, must not end the run (run.cpp: say)
+  std::signal(SIGPIPE, SIG_IGN);  // a closed reader, such as tee after Ctrl-C, must not end the run (run.cpp: say)
 }
 
 std::string asked_model(int argc, char** argv, const std::string& usual) {
@@ -105,7 +105,7 @@ int run_guarded(int (*body)(int, char**), int argc, char** argv) {
   } catch (const Exit& e) {
     return e.code;
   } catch (const std::exception& e) {
-    std::fputs(fmt::format("error: {}\n", e.what()).c_str(), stderr);  // fmt::print throws where stderr is gone
+    std::fputs(fmt::format("error: {}\n", e.what()).c_str(), stderr);  // fmt::print throws if stderr is closed
     return 1;
   }
 }

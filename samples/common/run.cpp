@@ -16,7 +16,7 @@
 namespace samples {
 namespace {
 
-constexpr std::int64_t minute_positions = 1'000'000;  // how finely --minutes divides a schedule
+constexpr std::int64_t minute_positions = 1'000'000;  // resolution of --minutes in schedules
 
 std::string mebibytes(std::int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
@@ -32,29 +32,29 @@ std::string text_of(const Values& values) {  // "loss 0.1234, test accuracy 98.7
   return text;
 }
 
-// A full disk behind the output is no reason to stop training. A pipe that nobody reads any more is what a terminal is
-// that was closed: the run saves and ends, except under nohup (io/stop.h).
+// A full disk behind the output must not stop training. A broken pipe is treated like a closed terminal: the run saves
+// and ends, except under nohup (io/stop.h).
 void say(std::string line) {
   line += '\n';
   const bool written = std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fflush(stdout) == 0;
   if (!written && errno == EPIPE) ::kill(::getpid(), SIGHUP);
 }
-std::string line_of(const nlohmann::json& j) {  // paths, and what a model writes, need not be UTF-8
+std::string line_of(const nlohmann::json& j) {  // paths, and generated text, need not be UTF-8
   return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// A mistake in the name of what is written in the end is found out before the training, not after it.
+// Checks output paths before the training, so that mistakes are not found after it.
 void check_writable(const std::vector<std::string>& paths) {
   for (const std::string& path : paths)
     if (!path.empty()) const io::AtomicFile possible(path);
 }
 
-bool is_another_file(const std::string& path, const std::string& than) {  // that is there
+bool is_another_file(const std::string& path, const std::string& than) {  // exists, and is not the same file
   std::error_code none;
   return std::filesystem::exists(path, none) && !std::filesystem::equivalent(path, than, none);
 }
 
-// Keeps what `path` holds as path.before: a save then renames its new file over the one name and leaves the other.
+// Keeps the current file as path.before (a hard link): a save then replaces only the original name.
 void keep_as_before(const std::string& path) {
   const std::filesystem::path file = std::filesystem::canonical(path), before = path + ".before";
   std::filesystem::remove(before);
@@ -83,7 +83,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::Nam
 optim::Schedule make_schedule(const Options& o, std::int64_t steps, double lr) {
   if (o.schedule == "onecycle") return optim::OneCycleLR{.max_lr = lr, .total_steps = steps};
   if (o.schedule == "constant") return [](std::int64_t) { return 1.0; };
-  return [steps](std::int64_t step) {  // cosine: a twentieth to warm up, then half a cosine down to 0
+  return [steps](std::int64_t step) {  // linear warm-up for a twentieth, then half a cosine down to 0
     const double part = static_cast<double>(step + 1) / static_cast<double>(steps), warm = 0.05;
     return part < warm ? part / warm : 0.5 + 0.5 * std::cos(std::numbers::pi * (part - warm) / (1 - warm));
   };
@@ -146,7 +146,7 @@ bool Run::over() const {
   return o_.minutes > 0 ? elapsed() >= 60 * o_.minutes : step_ >= o_.epochs * plan_.steps_per_epoch;
 }
 
-// What the clock and Ctrl-C say must not differ between processes that go on together.
+// Decisions by clock or Ctrl-C must be the same in all processes.
 void Run::agree() {
   stop_agreed_ = interrupted();
   if (world.size() == 1) return;
@@ -179,13 +179,13 @@ bool Run::next() {
 void Run::follow_profile() {
   if (o_.profile.empty() || !world.is_first()) return;
   const std::int64_t left = o_.minutes > 0 ? INT64_MAX : o_.epochs * plan_.steps_per_epoch - step_ + steps_here_;
-  const std::int64_t first = std::min<std::int64_t>(10, left / 2);  // of a short run its second half
+  const std::int64_t first = std::min<std::int64_t>(10, left / 2);  // for a short run, its second half
   if (steps_here_ == first) profile_.emplace(ProfileOptions{.shapes = true});
   if (steps_here_ == first + 10) finish_profile();
   ++steps_here_;
 }
 
-// Like curves: a trace that cannot be written does not end a run.
+// Like log(): a trace that cannot be written does not end a run.
 void Run::finish_profile() {
   if (!profile_) return;
   note(profile_->table());
@@ -213,7 +213,7 @@ void Run::done(const Losses& losses) {
   }
 }
 
-// Like a save that fails, curves that cannot be written do not end a run.
+// Like a failed save, a log that cannot be written does not end a run.
 void Run::log(const char* group, const Values& values) try {
   if (!curves_) return;
   for (const auto& [name, value] : values) curves_->add_scalar(group + name, value, step_);
@@ -251,13 +251,13 @@ void Run::end_epoch() {
 }
 
 void Run::measure() {
-  RngState random = rng_state();  // what an evaluation draws must not change the training
+  RngState random = rng_state();  // random numbers used by an evaluation must not affect the training
   const RandomScope scope(random);
   if (measure_) measured_ = measure_();
 }
 
-// A full disk or no memory for the copies must not end a run: it goes on, says so, and fails at the end if the last
-// save did.
+// A full disk or lack of memory for the copies must not end a run: it continues, reports it, and fails at the end if
+// the last save did.
 void Run::save() {
   if (o_.save.empty() || !world.is_first()) return;
   try {
@@ -274,7 +274,7 @@ void Run::save() {
     replaces_ = false;
     io::save_checkpoint(o_.save, c);
     saved_ = true;
-  } catch (const std::exception& e) {  // bad_alloc, too
+  } catch (const std::exception& e) {  // including bad_alloc
     note(concat("warning: checkpoint not saved: ", e.what()));
     saved_ = false;
   }
@@ -298,7 +298,7 @@ void Run::resume(const std::string& path) {
   seed_ = static_cast<std::uint64_t>(position[3]);
   for (const auto& [name, value] : c.get("run")) {
     if (name == "seconds") before_ = value.item<double>();
-    if (name == "stopped") measure();  // which stops again, if the goal of this run is not a higher one
+    if (name == "stopped") measure();  // sets it again if this run's goal is not a higher one
   }
 }
 
@@ -307,7 +307,7 @@ void Run::start(const std::string& source, std::int64_t parameters) {
   check(world.size() == 1 || !parallel_.empty(), "this sample trains in one process, not in ", world.size());
   if (world.size() > 1) note(concat("process group of ", world.size(), " ranks, each with batches of ", o_.batch));
   const std::string precision = o_.amp == "off" ? "f32" : o_.amp + " mixed precision";
-  if (!world.is_first()) {  // who prints and writes curves is the first one
+  if (!world.is_first()) {  // only the first rank prints and logs
   } else if (o_.json) {
     const nlohmann::json j = {{"event", "start"},
                               {"data", source},
@@ -337,7 +337,7 @@ void Run::start(const std::string& source, std::int64_t parameters) {
     std::error_code none;
     if (over() && !std::filesystem::equivalent(o_.save, o_.resume, none)) save();  // no step will do it
   }
-  RngState rng = rng_state();  // each process drops out others; what is saved is the first one's state
+  RngState rng = rng_state();  // each process has its own dropout stream; the saved one is the first rank's
   rng.seed += static_cast<std::uint64_t>(world.rank());
   set_rng_state(rng);
   if (!o_.log.empty() && world.is_first()) curves_.emplace(o_.log);

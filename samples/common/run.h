@@ -1,4 +1,4 @@
-// One training run: how long it lasts, what it saves and resumes, what it prints. The loop stays in the sample:
+// A training run: its duration, checkpoints and resuming, and its output. The loop stays in the sample:
 //
 //   samples::Run run(o, {.steps_per_epoch = 500, .items_per_step = o.batch, .items = "images"});
 //   run.keep("model", net);
@@ -15,8 +15,8 @@
 //   }
 //   return run.finish();
 //
-// Invariant: a run that is stopped, or killed, and resumed gives the same bits as an undisturbed one, provided that
-// everything that lives from step to step is kept, and that it ends by epochs and not by --minutes.
+// Invariant: a run that is stopped, or killed, and resumed gives the same bits as an uninterrupted one, provided that
+// all state that persists between steps is registered with keep(), and that it ends by epochs and not by --minutes.
 #pragma once
 
 #include <mantissa/mantissa.h>
@@ -44,19 +44,19 @@ class Stopwatch {
 };
 
 using NamedTensors = io::NamedTensors;
-using Values = std::vector<std::pair<std::string, double>>;  // what was measured; names ending in accuracy print in %
+using Values = std::vector<std::pair<std::string, double>>;  // measurements; names ending in accuracy are printed in %
 using Losses = std::vector<std::pair<std::string, Tensor>>;
 
 struct Plan {
   std::int64_t steps_per_epoch = 1;
-  std::int64_t items_per_step = 1;  // for the rate
+  std::int64_t items_per_step = 1;  // for the displayed rate
   std::string items = "images";
 };
 
-// The options' device. Of several processes on a machine each has a GPU of its own, where "cuda" names none.
+// The options' device. With several processes on a machine, "cuda" without an index selects a GPU per process.
 Device device_of(const Options& o);
 std::unique_ptr<optim::Optimizer> make_optimizer(const Options& o, const nn::NamedTensors& parameters);
-// `lr`: the peak, where a schedule has its own and not the optimizer's.
+// `lr`: the peak, for schedules that define their own instead of using the optimizer's.
 optim::Schedule make_schedule(const Options& o, std::int64_t steps, double lr);
 
 class Run {
@@ -65,24 +65,24 @@ class Run {
   Run(const Run&) = delete;
 
   const Dtype dtype;        // of autocast; f32 with --amp off
-  const Device device;      // what is kept moves there; so must what the model sees
-  distributed::ProcessGroup& world;  // the processes that train together: mantissa_run starts several
+  const Device device;      // kept objects are moved there; inputs must be on it, too
+  distributed::ProcessGroup& world;  // processes that train together, started by mantissa_run
   amp::GradScaler scaler;   // enabled with --amp f16
 
-  // --- before start(): what lives from step to step. The objects must outlive the run ---
+  // --- before start(): state that persists between steps. The objects must outlive the run ---
   void keep(const std::string& area, nn::ModuleRef net);  // moves it to the device
   void keep(const std::string& area, data::Loader& loader);
   void keep(const std::string& area, const Tensor& tensor);  // its elements
-  // Trains `net`, which is kept, together with the other processes (nn/data_parallel.h): all print and save through the
-  // first one, losses and what evaluate() measures are means over all, and all stop at the same step. A sample in which
-  // nothing is parallel refuses to run in several processes.
+  // Trains `net`, which must be kept, data-parallel with the other processes (nn/data_parallel.h): only the first one
+  // prints and saves, losses and the results of evaluate() are averaged over all, and all stop at the same step. A
+  // sample without a parallel net throws when run in several processes.
   void parallel(nn::ModuleRef net) { parallel_.push_back(std::make_unique<nn::DataParallel>(net)); }
-  // An optimizer as the options say, kept, with the rate of the options' schedule at each step.
+  // Creates the optimizer chosen by the options and keeps it; its learning rate follows the options' schedule.
   optim::Optimizer& optimizer(const std::string& area, const nn::NamedTensors& parameters);
   optim::Optimizer& optimizer(const std::string& area, std::unique_ptr<optim::Optimizer> made);  // any other, likewise
   void evaluate(std::function<Values()> measure) { measure_ = std::move(measure); }  // called after each epoch
 
-  // What --onnx saves at the end: `net`, or `forward` of it, called with an example whose first dimension is a batch.
+  // The --onnx export at the end: `net`, or `forward` of it, called with an example whose dimension 0 is the batch.
   template <class Net, class F> void onnx(Net& net, const Tensor& example, nn::OnnxOptions options, F forward) {
     options.dynamic.insert(options.dynamic.begin(), nn::OnnxDynamicAxis{"batch"});
     save_onnx_ = [this, &net, example, options, forward] {
@@ -91,19 +91,19 @@ class Run {
     };
   }
 
-  void start(const std::string& source, std::int64_t parameters);  // prints what is trained, and resumes
+  void start(const std::string& source, std::int64_t parameters);  // prints the setup, and resumes
 
   // --- the loop ---
-  bool next();                      // whether there is a step to do; ends the one before
-  void done(const Losses& losses);  // what the step gave; the first one is shown
-  void stop() { stopped_ = true; }  // the goal is reached: no further step
+  bool next();                      // whether there is another step; completes the previous one
+  void done(const Losses& losses);  // the step's losses; the first one is displayed
+  void stop() { stopped_ = true; }  // the goal is reached: no further steps
   std::int64_t step() const { return step_; }  // counted from 0
-  std::uint64_t seed() const { return seed_; } // of the run, also after a resumption with another --seed
+  std::uint64_t seed() const { return seed_; } // kept when resuming with another --seed
 
   int finish();  // prints the last measurement; returns the exit code
   void note(const std::string& text) const;
-  void save_onnx() const;  // by finish(): what onnx() was told of, with --onnx
-  void finish_profile();   // of --profile
+  void save_onnx() const;  // called by finish(): exports what onnx() registered
+  void finish_profile();   // for --profile
 
  private:
   struct Part {
@@ -136,17 +136,17 @@ class Run {
   std::int64_t step_ = 0;
   std::uint64_t seed_;
   bool inside_ = false, stopped_ = false, interrupted_ = false, saved_ = true;
-  double before_ = 0;  // seconds of the runs this one goes on from
-  double agreed_seconds_ = 0;  // of the slowest of several processes
+  double before_ = 0;  // seconds of earlier runs, when resumed
+  double agreed_seconds_ = 0;  // maximum over all processes
   bool stop_agreed_ = false;
-  bool replaces_ = false;  // --save names a checkpoint of another run, which has not been replaced yet
+  bool replaces_ = false;  // --save names another run's checkpoint, not replaced yet
   Stopwatch clock_, epoch_clock_;
-  std::int64_t epoch_steps_ = 0;  // done since the epoch began or was resumed
+  std::int64_t epoch_steps_ = 0;  // since the epoch began or was resumed
   Losses sums_;
   std::optional<io::Progress> progress_;
   std::optional<io::SummaryWriter> curves_;
   std::optional<Values> measured_;
-  std::int64_t steps_here_ = 0;  // begun by this process
+  std::int64_t steps_here_ = 0;  // started by this process
   std::optional<Profile> profile_;
 };
 

@@ -1,5 +1,5 @@
-// What the image classifiers share: the training loop with mixed precision and the evaluation. A sample adds its models
-// and its main(). A model is anything of nn that maps images [N, C, H, W] to logits [N, classes].
+// Shared by the image classifiers: the mixed-precision training loop and evaluation. A sample adds its models and
+// main(). A model is any nn module that maps images [N, C, H, W] to logits [N, classes].
 #pragma once
 
 #include <algorithm>
@@ -19,18 +19,18 @@ template <class Net> double accuracy(Net& net, data::Loader& loader, const Run& 
     seen += label.numel();
   }
   nn::train(net);
-  const Tensor counts = from_data<std::int64_t>(std::vector{right, seen}, {2});  // of all processes
+  const Tensor counts = from_data<std::int64_t>(std::vector{right, seen}, {2});  // over all processes
   run.world.all_reduce(counts);
   right = counts.data<std::int64_t>()[0], seen = counts.data<std::int64_t>()[1];
   return seen > 0 ? static_cast<double>(right) / static_cast<double>(seen) : 0;
 }
 
 struct TrainOptions {
-  std::function<data::Pipeline(data::Pipeline)> augment = [](data::Pipeline p) { return p; };  // of the training images
+  std::function<data::Pipeline(data::Pipeline)> augment = [](data::Pipeline p) { return p; };  // training only
   double label_smoothing = 0;
 };
 
-// Trains `net` as the options say; returns the exit code.
+// Trains `net` according to the options; returns the exit code.
 template <class Net>
 int train(Net& net, const Options& o, const data::SourcePtr& train_set, const data::SourcePtr& test_set,
           const TrainOptions& more = {}) {
@@ -61,7 +61,7 @@ int train(Net& net, const Options& o, const data::SourcePtr& train_set, const da
   run.start(train_set->info().source, nn::count(net));
   data::Batch batch;
   while (run.next()) {
-    while (!loader.next(batch)) {}  // an epoch ends once with false
+    while (!loader.next(batch)) {}  // next() returns false once per epoch
     optimizer.zero_grad();
     const CrossEntropyOptions options{.label_smoothing = more.label_smoothing};
     const Tensor loss = amp::autocast(run.dtype, [&] { return cross_entropy(net(batch.image), batch.label, options); });
@@ -73,7 +73,7 @@ int train(Net& net, const Options& o, const data::SourcePtr& train_set, const da
   return run.finish();
 }
 
-// The data set that they name.
+// With the dataset named in the options.
 template <class Net> int train(Net& net, const Options& o, const TrainOptions& more = {}) {
   data::Dataset train_set = data::load_dataset(o.dataset, data::Split::train, o.data);
   data::Dataset test_set = data::load_dataset(o.dataset, data::Split::test, o.data);

@@ -1,4 +1,4 @@
-// How a model of tokens writes: what it sees first, what is shown while it writes, and where a text is over.
+// Text generation with a token model: prompt, streaming output, and end of text.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 
 namespace samples {
 
-// What models that were trained on chats see when somebody says `words`, up to where they answer, and the token that
-// ends the answer. A chat template is a program in tokenizer_config.json, which is not run: these are the two usual
-// ones, ChatML (Qwen, SmolLM) and Llama 3's, without the instructions that some put in front.
+// The prompt that chat models expect for the user's `words`, up to the start of the answer, and the token that ends the
+// answer. Chat templates (programs in tokenizer_config.json) are not run: supports the two usual ones, ChatML (Qwen,
+// SmolLM) and Llama 3's, without default system prompts.
 inline std::pair<std::string, std::int64_t> chat_prompt(const data::Bpe& bpe, const std::string& words) {
   if (const auto end = bpe.find("<|im_end|>"); end && bpe.find("<|im_start|>"))
     return {concat("<|im_start|>user\n", words, "<|im_end|>\n<|im_start|>assistant\n"), *end};
@@ -28,7 +28,7 @@ inline std::pair<std::string, std::int64_t> chat_prompt(const data::Bpe& bpe, co
       "write what the model was trained on as --prompt");
 }
 
-// Prints a text as it grows, and never a part of a character; with --json nothing.
+// Prints a text as it grows, in complete characters only; with --json prints nothing.
 class Shown {
  public:
   explicit Shown(bool quiet) : quiet_(quiet) {}
@@ -46,12 +46,12 @@ class Shown {
   std::size_t printed_ = 0;
 };
 
-// A model of tokens: net(tokens, cache) -> [N, T, width], net.logits(x) -> [..., V]. Without a prompt, and where the
-// tokenizer puts nothing before a text, it begins after the token `begin`; it is over with any of `ends`.
+// A token model: net(tokens, cache) -> [N, T, width], net.logits(x) -> [..., V]. Without a prompt, and if the tokenizer
+// prepends no tokens, it begins after the token `begin`; it ends at any of `ends`.
 template <class Net>
 void write(const Net& net, const data::Bpe& bpe, const Writing& w, const Options& o, const Run& run,
            std::int64_t context, std::optional<std::int64_t> begin, std::vector<std::int64_t> ends) {
-  std::vector<std::int64_t> prompt = bpe.options().begin, text;  // text: what is shown
+  std::vector<std::int64_t> prompt = bpe.options().begin, text;  // text: the part displayed
   if (!w.chat.empty()) {
     const auto [words, end] = chat_prompt(bpe, w.chat);
     const auto tokens = bpe.encode(words).template to_vector<std::int64_t>();
@@ -67,11 +67,11 @@ void write(const Net& net, const data::Bpe& bpe, const Writing& w, const Options
   shown.show(so_far());
 
   const Stopwatch clock;
-  double read = 0;  // seconds until the prompt was read, and the first token chosen
+  double read = 0;  // seconds until the prompt was processed and the first token chosen
   std::int64_t tokens = 0;
   const auto model = [&](const Tensor& x, const nn::KvCache& cache) {
     const Tensor logits = amp::autocast(run.dtype, [&] { return net.logits(net(x, cache).slice(1, -1)); });
-    return logits.slice(-1, 0, bpe.size());  // some models have room for more tokens than there are
+    return logits.slice(-1, 0, bpe.size());  // some models have more logits than the tokenizer has tokens
   };
   const auto written = [&](const Tensor& next) {
     const auto token = next.template item<std::int64_t>();
