@@ -37,7 +37,7 @@ bool eligible(const Tensor& t) {
   return t.defined() && t.is_floating() && t.dtype() != f64 && !t.is_weak_scalar() &&
          context().autocast.enabled_on(t.device());
 }
-// The widest of the eligible inputs; f32 when there is none.
+// The widest dtype of the eligible inputs; f32 if there is none.
 Dtype widest(std::span<const Tensor* const> x) {
   bool any = false;
   Dtype target = f32;

@@ -24,9 +24,9 @@ constexpr std::int64_t no_budget = std::numeric_limits<std::int64_t>::max();
 
 thread_local CastStatistics statistics;
 constinit std::atomic<std::int64_t> budget{no_budget};
-std::mutex budget_mutex;  // one shadow at a time is measured and made, when there is a budget
+std::mutex budget_mutex;  // with a budget, shadows are measured and made one at a time
 
-// The parameters whose shadows this thread drops at the end of its outermost region.
+// Parameters whose shadows this thread drops when its outermost region ends.
 struct Held {
   std::unordered_set<const autograd::Node*> known;
   std::vector<autograd::NodeRef> leaves;
@@ -36,7 +36,7 @@ Held& held() {
   return list;
 }
 
-// Under the leaf's mutex.
+// Requires the leaf's mutex.
 void hold_until_exit(const Tensor& parameter, LeafNode& leaf) {
   if (context().autocast.depth == 0 || !held().known.insert(&leaf).second) return;
   held().leaves.push_back(parameter.impl()->node);
@@ -49,7 +49,7 @@ bool make_shadow(LeafNode& leaf, const Tensor& parameter, Dtype dtype, std::uint
     const std::int64_t old = leaf.shadow.defined() ? leaf.shadow.nbytes() : 0;
     const std::int64_t fresh = parameter.numel() * static_cast<std::int64_t>(size_of(dtype));
     if (LeafNode::shadow_bytes() - old + fresh > limit) return false;
-    leaf.set_shadow({}, 0);  // before the other exists
+    leaf.set_shadow({}, 0);  // free it before the new one is allocated
   }
   const NoGrad no_grad;
   const OutsideAutocast off;
@@ -60,7 +60,7 @@ bool make_shadow(LeafNode& leaf, const Tensor& parameter, Dtype dtype, std::uint
   leaf.set_shadow(std::move(fresh), version);
   return true;
 }
-// Undefined when the budget does not allow one.
+// Undefined if the budget does not allow one.
 Tensor find_shadow(const Tensor& parameter, LeafNode& leaf, Dtype dtype) {
   const std::lock_guard lock(leaf.mutex);
   const std::uint32_t version = parameter.storage()->version();
@@ -68,13 +68,13 @@ Tensor find_shadow(const Tensor& parameter, LeafNode& leaf, Dtype dtype) {
   if (current) ++statistics.hits;
   else if (!make_shadow(leaf, parameter, dtype, version)) return {};
   if (context().autocast.cache == CastCache::until_exit) hold_until_exit(parameter, leaf);
-  // The kept tensor carries no node (the LeafNode would own itself); each use gets a handle that does.
+  // The stored tensor has no node (the LeafNode would own itself); each use gets a handle that has one.
   Tensor use = leaf.shadow.detach();
   use.impl()->node = parameter.impl()->node;
   return use;
 }
 
-// A cast that keeps the layout of a dense tensor: a transposed matrix stays one.
+// A cast that preserves the layout of a dense tensor: a transposed matrix stays transposed.
 Tensor cast_in_layout(const Tensor& x, Dtype to) {
   if (x.is_contiguous()) return cast(x, to);
   Dims order, back = Dims::filled(x.dim(), 0);
@@ -82,7 +82,7 @@ Tensor cast_in_layout(const Tensor& x, Dtype to) {
   std::stable_sort(order.begin(), order.end(),
                    [&](auto a, auto b) { return x.strides()[static_cast<int>(a)] > x.strides()[static_cast<int>(b)]; });
   const Tensor dense = permute(x, order);
-  if (!dense.is_contiguous()) return cast(x, to);  // has gaps or repeats
+  if (!dense.is_contiguous()) return cast(x, to);  // has gaps or overlaps
   for (int d = 0; d < x.dim(); ++d) back[static_cast<int>(order[d])] = d;
   return permute(cast(dense, to), back);
 }
@@ -105,7 +105,7 @@ Tensor cast_in_region(const Tensor& x, Dtype to) {
       return y;
     }
   }
-  const OutsideAutocast off;  // a cast is no operator of the region
+  const OutsideAutocast off;  // the cast must not count as an operator of the region
   Tensor y = cast_in_layout(x, to);
   ++statistics.casts;
   statistics.bytes += y.nbytes();

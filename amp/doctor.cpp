@@ -21,7 +21,7 @@ double largest_in(const Tensor& x) {
   return most;
 }
 
-// How a half-precision tensor differs from its f32 control.
+// The difference between a half-precision tensor and its f32 reference.
 struct Difference {
   double underflow = 0, error = 0;
   bool overflows = false;
@@ -54,12 +54,12 @@ bool has_bad_gradient(const Run& run) {
   return std::ranges::any_of(run.gradients, [](const Tensor& g) { return g.defined() && detail::is_bad(g); });
 }
 
-// What stays in f32, as it grows.
+// The operators and modules suggested for f32, as they accumulate.
 struct Suggestion {
   std::vector<std::string> operators;
   ModulePolicies modules;
 
-  bool add(const std::string& name, bool is_module) {  // false: it is there already
+  bool add(const std::string& name, bool is_module) {  // false: already present
     if (is_module) {
       const bool known = std::ranges::any_of(modules, [&](const auto& m) { return m.first == name; });
       if (!known) modules.emplace_back(name, CastPolicy::f32);
@@ -98,7 +98,7 @@ class Doctor {
     const Event* bad = first_bad(half);
     const std::string overflow = bad ? place_of(*bad) : std::string();
     judge_layers(half);
-    suggest(half);  // runs the step anew: the events of this one are gone
+    suggest(half);  // reruns the step: invalidates this run's events
     find_cause(overflow);
     return result_;
   }
@@ -134,7 +134,7 @@ class Doctor {
     return true;
   }
 
-  // A power of two that leaves the largest gradient a factor of 8 below the dtype's largest number.
+  // A power of two that keeps the largest gradient a factor of 8 below the dtype's maximum.
   void choose_scale() {
     if (options_.dtype != f16) return;
     double most = 0;
@@ -188,7 +188,7 @@ class Doctor {
     for (std::size_t i = 0; i < exact_.events.size(); ++i) {
       const Difference d = compare(exact_.events[i].result, half.events[i].result);
       errors.push_back(d.error);
-      // What overflows because its inputs already have is not to blame.
+      // An overflow caused by inputs that already overflowed is not attributed to this operator.
       bool upstream = false;
       for (const int p : exact_.events[i].producers)
         upstream = upstream || detail::is_bad(half.events[static_cast<std::size_t>(p)].result);
@@ -202,12 +202,13 @@ class Doctor {
     std::ranges::stable_sort(layers, std::greater<>(), &LayerHealth::severity);
   }
 
-  // Adds layers until the forward in half precision is finite, then those that lose too much.
+  // Adds layers until the half-precision forward is finite, then those with too much underflow or error.
   void suggest(Run& half) {
     Suggestion s;
     Policies policies = options_.policies;
     for (const Event* bad = first_bad(half); bad; bad = first_bad(half)) {
-      // An inf may come from the cast of an input that is too large for the dtype: then its reader stays in f32.
+      // An inf may come from casting an input that is too large for the dtype: then the operator that reads it stays in
+      // f32.
       if (!s.add(name_of(*bad), bad->in_module) && !s.add(bad->op, false)) break;
       policies = s.policies(patient_.modules, options_.policies);
       half = run(options_.dtype, policies, result_.initial_scale);
@@ -257,7 +258,7 @@ std::string percent(double share) { return concat(std::round(share * 1e4) / 100,
 }  // namespace
 
 double LayerHealth::severity() const {
-  const double tight = headroom > 0 ? 1 / headroom : 0;  // 1: full
+  const double tight = headroom > 0 ? 1 / headroom : 0;  // 1: no headroom left
   return (overflows ? 1e6 : 0) + 100 * underflow + 100 * added_error + 10 * gradient_underflow + tight;
 }
 

@@ -47,10 +47,10 @@ class Notes final : public Observer {
   bool in_f32_;
   Event open_;
   std::shared_ptr<std::vector<Event>> events_ = std::make_shared<std::vector<Event>>();  // hooks outlive this
-  std::unordered_map<const Storage*, int> made_by_;  // by memory: views belong to what they view
+  std::unordered_map<const Storage*, int> made_by_;  // by storage: views share their base's
 };
 
-// Puts back what a step changes besides gradients, which are never touched.
+// Restores what a step changes, except gradients, which are never touched.
 class Restore {
  public:
   explicit Restore(const Patient& patient) : patient_(patient), random_(rng_state()), scope_(random_) {
@@ -67,7 +67,7 @@ class Restore {
 
  private:
   const Patient& patient_;
-  RngState random_;  // a copy: the default generator stays where it is
+  RngState random_;  // a copy of the default generator's state
   RandomScope scope_;
   std::vector<Tensor> copies_;
 };
@@ -81,7 +81,7 @@ bool is_bad(const Tensor& x) {
 
 Run run_step(const RunOptions& o) {
   const Restore after(o.patient);
-  Policies policies = policies_for(o.patient.modules, {});  // so that modules are known
+  Policies policies = policies_for(o.patient.modules, {});  // makes modules known to observers
   for (const auto& [op, policy] : o.policies.entries()) policies.set(op, policy);
   for (const ModuleRules* rules : o.policies.module_rules()) policies.add(rules);
   Notes notes(!o.half);

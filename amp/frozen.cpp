@@ -13,7 +13,7 @@ namespace {
 
 std::mutex mutex;
 FrozenCasts* living = nullptr;
-std::atomic<bool> any{false};  // read without the lock: the common answer is no
+std::atomic<bool> any{false};  // fast path without the lock: usually false
 
 }  // namespace
 

@@ -13,7 +13,7 @@
 namespace mantissa::amp {
 namespace {
 
-// The options with other values, checked.
+// The options with new values, validated.
 GradScalerOptions with(GradScalerOptions o, double scale, double growth, double backoff, std::int64_t interval) {
   o.init_scale = scale;
   o.growth_factor = growth;
@@ -104,12 +104,12 @@ ScaledLoss GradScaler::scale(const Tensor& loss, const Pin& pin) {
   if (options_.check_loss) {
     const NoGrad no_grad;
     const Tensor x = loss.detach();
-    // x - x is 0 for every finite x, else NaN
+    // x - x is 0 for every finite x, otherwise NaN
     const Tensor failed = on(ne(sum(sub(x, x)), Tensor(0.0)), pin.scale.device());
     const std::lock_guard lock(mutex_);
     forward_failed_ = forward_failed_.defined() ? maximum(forward_failed_, failed) : failed;
   }
-  // In f32 also where there are many losses: 65536 times anything above 1 is infinite in f16.
+  // In f32 even for many losses: in f16, 65536 times anything above 1 overflows.
   const Tensor scaled = mul(is_half(loss.dtype()) ? cast(loss, f32) : loss, on(pin.scale, loss.device()));
   if (scaled.requires_grad()) scaled.on_grad([tag = pin.tag](const Tensor&) { autograd::tag_running_backward(tag); });
   return {scaled, loss.detach()};
@@ -132,8 +132,8 @@ GradScaler::PerOptimizer& GradScaler::entry_for(const char* method, Steppable& o
       PerOptimizer{.optimizer = &optimizer, .number = names_of(optimizer, optimizer.parameters())});
 }
 
-// Makes a pass for each device and scale among the gradients; nearly always one. With `write` false, one that is all
-// and whose gradients nobody else holds only looks. When it throws, nothing has changed.
+// Makes one pass per device and scale of the gradients; nearly always a single one. With `write` false, a single pass
+// whose gradients have no other handles only reads. Strong exception guarantee.
 void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
   const ProfileRange range(ProfileKind::library, "scaler: unscale and check", &scale_);
   const NoGrad no_grad;
@@ -173,7 +173,7 @@ void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
   }
   e.found_inf = zeros({}, {.dtype = boolean, .device = scale_.device()});
   if (forward_failed_.defined()) e.found_inf.copy_(forward_failed_);
-  lock.unlock();  // scale_ stays: only update(), of this thread or waiting, writes it
+  lock.unlock();  // scale_ cannot change: only update() writes it, in this thread or waiting for it
   if (groups.empty()) groups.push_back({scale_.device(), scale_, {}});
   for (const Group& group : groups) {
     const bool here = group.device == scale_.device();
@@ -191,7 +191,7 @@ void GradScaler::unscale(PerOptimizer& e, bool write, const CallSite& site) {
   e.stage = Stage::unscaled;
 }
 
-// The verdict of gradients that may have changed since unscale_.
+// Checks again gradients that may have been modified since unscale_.
 void GradScaler::check_again(PerOptimizer& e) {
   const ProfileRange range(ProfileKind::library, "scaler: check again", &scale_);
   const std::vector<Tensor> parameters = e.optimizer->parameters();
@@ -242,12 +242,12 @@ StepResult GradScaler::step(Steppable& optimizer, const ClipNorm& clip, CallSite
   return run_step(optimizer, &clip, site);
 }
 
-// What is left to the update; clips what was written.
+// The scaling and clipping left to the optimizer's update; clips gradients that were already written.
 ReadScaling GradScaler::finish_scaling(PerOptimizer& e, const ClipNorm* clip) {
   const NoGrad no_grad;
   const bool wrote = e.passes[0]->wrote();
   ReadScaling left;
-  if (!wrote) {  // a copy where it is the scale that update() will change
+  if (!wrote) {  // a copy if it is scale_ itself, which update() will change
     const Tensor& scale = e.passes[0]->scale();
     left.scale = scale.is_same(scale_) ? copy_of(scale) : scale;
   }
@@ -267,7 +267,7 @@ ReadScaling GradScaler::finish_scaling(PerOptimizer& e, const ClipNorm* clip) {
   return left;
 }
 
-// What is left of a clipped step when nothing is scaled: by 1, and never skipped.
+// The clipped step of a disabled scaler: scale 1, never skipped.
 StepResult GradScaler::clipped_step(Steppable& optimizer, const ClipNorm& clip) {
   const NoGrad no_grad;
   std::vector<NumberedGradient> gradients;
@@ -330,7 +330,7 @@ StepResult GradScaler::run_step(Steppable& optimizer, const ClipNorm* clip, cons
     check_again(e);
   }
   if (scaling.scale.defined()) {
-    struct Pending {  // also where the step throws: the gradients count as unscaled
+    struct Pending {  // also if the step throws: the gradients count as unscaled
       ~Pending() {
         for (const Tensor& p : optimizer.parameters()) {
           if (p.grad().defined()) autograd::leave_pending(p, {scaling.scale, scaling.norm, scaling.max_norm, recorded});
@@ -344,7 +344,7 @@ StepResult GradScaler::run_step(Steppable& optimizer, const ClipNorm* clip, cons
   } else {
     optimizer.step_unless(e.found_inf);
   }
-  e.passes.clear();  // the gradients belong to the user again
+  e.passes.clear();  // the user may modify the gradients again
   e.stepped_at = site;
   e.stage = Stage::stepped;
   return StepResult(e.found_inf, e.summaries);
@@ -404,7 +404,7 @@ void GradScaler::tell_floor() {
                               event.scale,
                               "; the gradients are inf or NaN for another reason than the scale. Look at overflows()"));
   }
-  if (function) (*function)(event);  // not locked: it may ask the scaler
+  if (function) (*function)(event);  // without the lock: it may call the scaler
 }
 
 void GradScaler::discard(CallSite site) {

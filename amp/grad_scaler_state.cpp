@@ -8,7 +8,7 @@ namespace mantissa::amp {
 namespace {
 
 constexpr const char* keys[] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"};
-// What ScaleCounters has beside the growth tracker: forgiven, iterations, overflows.
+// ScaleCounters' fields besides the growth tracker: forgiven, iterations, overflows.
 constexpr const char* extra_key = "_mantissa_counters";
 constexpr std::int64_t extra_count = 3;
 

@@ -11,17 +11,17 @@
 namespace mantissa::amp {
 namespace {
 
-// Few, and short-lived: from unscale_ to step. Of all threads, because a pass may end in another one.
+// Few, and short-lived: from unscale_ to step. Shared by all threads, because a pass may be destroyed in another one.
 std::mutex living_mutex;
 GradientPass* living_passes = nullptr;
 
 Tensor new_summary(Device device) {
   static_assert(sizeof(GradientSummary) == 5 * sizeof(double));
-  return empty({5}, {.dtype = f64, .device = device});  // the kernel writes all of it
+  return empty({5}, {.dtype = f64, .device = device});  // the kernel writes all fields
 }
 GradientSummary* fields_of(const Tensor& summary) { return reinterpret_cast<GradientSummary*>(summary.data<double>()); }
 
-// Dense views of gradients; what lies strided in memory is looked at through a copy.
+// Dense views of gradients; non-contiguous ones are copied.
 struct DenseViews {
   void add(const Tensor& g, std::int64_t parameter) {
     if (!g.is_contiguous()) copies.emplace_back(g, Tensor::allocate(g.sizes(), g.dtype(), g.device()).copy_(g));

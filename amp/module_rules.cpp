@@ -12,7 +12,7 @@
 namespace mantissa::amp {
 namespace {
 
-// One name: "*" stands for any letters.
+// Matches one name: "*" stands for any characters.
 bool matches_name(std::string_view pattern, std::string_view name) {
   if (pattern.empty()) return name.empty();
   if (pattern.front() != '*')
@@ -22,7 +22,7 @@ bool matches_name(std::string_view pattern, std::string_view name) {
   }
   return false;
 }
-// The first name of a path, which is removed from it.
+// Removes and returns the first name of a path.
 std::string_view take_name(std::string_view& path) {
   const std::size_t dot = path.find('.');
   const std::string_view name = path.substr(0, dot);
@@ -69,7 +69,7 @@ Policies policies_for(ModuleList net, const ModulePolicies& rules) {
   }
   ModuleRules wanted{std::move(net), rules};
   static std::mutex mutex;
-  static std::list<ModuleRules> known;  // for the life of the program: captured states refer to them
+  static std::list<ModuleRules> known;  // never freed: captured states refer to them
   const std::lock_guard lock(mutex);
   auto at = std::ranges::find(known, wanted);
   if (at == known.end()) at = known.insert(at, std::move(wanted));

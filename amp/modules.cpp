@@ -1,5 +1,5 @@
-// Overlays: policies in use, resolved for every module of the nets they name. Kept for the life of the program,
-// equal ones once.
+// Overlays: active policies, resolved for every module of the nets they name. Deduplicated, and kept until the program
+// ends.
 #include "amp/modules.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace mantissa::amp {
 
 struct Overlay {
   std::vector<Policies::Entry> entries;      // sorted by name
-  std::vector<const ModuleRules*> rules;     // of regions from outside inwards
+  std::vector<const ModuleRules*> rules;     // of nested regions, outermost first
   struct At {
     const void* type;
     const PolicyModule* module;
@@ -44,7 +44,8 @@ void merge(PolicyModule& module, const ModulePolicy& rule) {
   }
   for (const auto& [op, policy] : rule.entries) put(module.entries, op, policy);
 }
-// Rules of the net first, then those of each module on the way down to this one; each where it matches first.
+// Applies the rules that match the net, then those that match each module on the path down to this one; each rule once,
+// where it first matches.
 void apply_rules(PolicyModule& module, const ModulePolicies& rules) {
   std::vector<bool> applied(rules.size());
   const auto apply = [&](std::string_view prefix) {
@@ -67,7 +68,7 @@ void add_net(Overlay& overlay, const ModuleRules& net) {
     if (!module) {
       PolicyModule fresh;
       const auto [begin, end] = overlay.by_object.equal_range(o.object);
-      for (auto at = begin; at != end; ++at) {  // a region around has rules for it already
+      for (auto at = begin; at != end; ++at) {  // an enclosing region already has rules for it
         if (at->second.type == o.type) fresh = *at->second.module;
       }
       fresh.path = o.path;
@@ -134,7 +135,7 @@ void InModule::enter(const void* object, const void* type) {
       found = at->second.module;
       break;
     }
-    // A base class calls: the deepest module at this address.
+    // If a base class called: the deepest module at this address.
     if (!found || at->second.module->path.size() > found->path.size()) found = at->second.module;
   }
   if (found) context().autocast.module = found;

@@ -14,18 +14,18 @@ namespace {
 
 constexpr const char* policy_names[] = {"keep", "lower", "f32", "promote", "f32_inside", "f32_default", "banned"};
 
-// Every operator that a policy can be set for: those with a kernel, and composites that have a policy.
+// Every operator whose policy can be set: those with a kernel, and composites with a policy.
 std::map<std::string, CastPolicy, std::less<>>& known_operators() {
   static std::map<std::string, CastPolicy, std::less<>> operators;
   return operators;
 }
 
-// The list's policy for each operator, and `keep` for those it does not name.
+// The list's policy for each operator, or `keep` if it has none.
 std::vector<Policies::Entry> for_all_operators(const std::vector<Policies::Entry>& list) {
   std::vector<Policies::Entry> entries;
   for (const auto& [name, own] : known_operators()) {
     const CastPolicy* listed = find_policy(list, name.c_str());
-    // A kernel of a gradient takes what its forward gave it; PyTorch's lists do not know these.
+    // Gradient kernels keep the dtypes of their forward; PyTorch's lists do not contain them.
     const CastPolicy policy = listed ? *listed : CastPolicy::keep;
     if (policy != own) entries.emplace_back(name, policy);
   }

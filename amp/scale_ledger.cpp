@@ -11,7 +11,7 @@
 namespace mantissa::amp {
 namespace {
 
-// Null when nothing is known of the gradient.
+// Null if nothing is known about the gradient.
 autograd::LeafNode* noted_leaf_of(const Tensor& parameter) {
   autograd::LeafNode* leaf = autograd::leaf_of(parameter);
   return leaf && leaf->has_hooks() ? leaf : nullptr;
@@ -64,7 +64,7 @@ Tensor ScaleLedger::scale_of(const Tensor& parameter, const Steppable& optimizer
     const std::lock_guard lock(leaf->mutex);
     const auto& [tags, version] = leaf->hooks().tags;
     if (tags.empty() || (tags.size() == 1 && tags[0] == scaled_tag())) return {};
-    const bool changed_since = leaf->grad.storage()->version() != version;  // by hand: perhaps it was zeroed
+    const bool changed_since = leaf->grad.storage()->version() != version;  // modified from outside, e.g. zeroed
     for (std::uint64_t t : tags) {
       check(t >> 40 == scaler_, "GradScaler: the gradient of ", name(),
             " comes from a loss that another GradScaler has scaled; "
@@ -108,7 +108,7 @@ void ScaleLedger::unscaled(const Tensor& parameter, const CallSite& site) {
   if (!leaf) return;
   const std::lock_guard lock(leaf->mutex);
   auto& [tags, version] = leaf->hooks().tags;
-  if (tags.empty()) return;  // set by hand: nothing is known about it afterwards either
+  if (tags.empty()) return;  // set from outside: stays unknown
   tags.assign(1, tag(epochs_.back().number, true));
   version = leaf->grad.storage()->version();
 }

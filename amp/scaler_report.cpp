@@ -1,4 +1,4 @@
-// What a GradScaler can tell about the steps it skipped, from what has reached the host by itself.
+// GradScaler's reports about skipped steps, from values that have already reached the host.
 #include <cxxabi.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::uint64_t Steppable::next_identity() {
   return counter.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The number under which reports know the optimizer.
+// The optimizer's index in reports.
 std::int64_t GradScaler::names_of(const Steppable& optimizer, const std::vector<Tensor>& parameters) {
   auto known = std::ranges::find(names_, optimizer.identity(), &Names::optimizer);
   if (known == names_.end()) known = names_.insert(known, Names{.optimizer = optimizer.identity(), .parameters = {}});

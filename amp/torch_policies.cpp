@@ -1,7 +1,7 @@
 // PyTorch's autocast lists for CUDA and for the CPU, by the names of its functions; aten-internal spellings
-// (_convolution, upsample_bilinear2d, ...) appear under the function a user calls. What PyTorch has no entry for but
-// makes of operators that have one is listed after them, with what comes out. tests/torch_lists_test.cpp holds both
-// against results of PyTorch.
+// (_convolution, upsample_bilinear2d, ...) appear under the function a user calls. Functions without an entry that
+// PyTorch composes of listed operators follow, with the resulting policy. tests/torch_lists_test.cpp compares both with
+// PyTorch's results.
 #include <algorithm>
 #include <initializer_list>
 
@@ -38,7 +38,7 @@ std::vector<Policies::Entry> torch_cuda_list() {
       {"addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
        "scatter_add"});
   add(list, CastPolicy::banned, {"binary_cross_entropy"});
-  // Promoted without an entry; made of tensordot.
+  // No entries, but promoted; inner is composed of tensordot.
   add(list, CastPolicy::promote, {"cat", "stack", "inner"});
   // Made of log_softmax and nll_loss, of pow, of norm, of log, of softmax.
   add(list, CastPolicy::f32,

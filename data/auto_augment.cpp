@@ -59,7 +59,7 @@ const std::vector<Pair> svhn_policy{
     {{{shear_x, 0.7f, 9}, {translate_y, 0.8f, 3}}}, {{{shear_y, 0.8f, 5}, {auto_contrast, 0.7f, -1}}},
     {{{shear_x, 0.7f, 2}, {invert, 0.1f, -1}}}};
 
-// `bins` numbers from one end to the other, from both ends to the middle in f32, as torch.linspace.
+// `bins` evenly spaced numbers, computed from both ends to the middle in f32, as torch.linspace does.
 std::vector<float> from_to(double first, double last, std::int64_t bins) {
   check(bins >= 2, "a policy needs at least 2 levels of magnitude, got ", bins);
   const auto begin = static_cast<float>(first), end = static_cast<float>(last);
@@ -69,7 +69,7 @@ std::vector<float> from_to(double first, double last, std::int64_t bins) {
     v.push_back(i < bins / 2 ? begin + step * static_cast<float>(i) : end - step * static_cast<float>(bins - 1 - i));
   return v;
 }
-// Bits that posterize leaves: from `most` down by `range`.
+// Bits kept by posterize: from `most` down by `range`.
 std::vector<float> bits(float most, double range, std::int64_t bins) {
   const std::int64_t last = bins - 1;
   std::vector<float> v;
@@ -78,7 +78,7 @@ std::vector<float> bits(float most, double range, std::int64_t bins) {
   return v;
 }
 
-// How far the operations of a policy go at their strongest.
+// Maximum magnitudes of a policy's operations.
 struct Reach { double shear, right, down, degrees, color, bits, most_bits; };
 
 AugmentSpace moves(const Reach& r, std::int64_t bins) {
@@ -155,7 +155,7 @@ void change(Tensor& images, const AugmentSteps& steps, const RotationOptions& o)
   for (const AugmentStep& step : steps) apply_augment_(images, step, o);
 }
 
-// Positive numbers with the sum 1, from Dirichlet(alpha, ..., alpha).
+// Positive numbers that sum to 1, from Dirichlet(alpha, ..., alpha).
 std::vector<float> dirichlet(std::size_t n, double alpha, Draws& draws) {
   std::vector<double> logs;
   for (std::size_t i = 0; i < n; ++i) logs.push_back(draws.log_gamma(alpha));
@@ -202,7 +202,7 @@ void apply_augment_(Tensor& images, const AugmentStep& step, const RotationOptio
   const double m = step.magnitude;
   check(std::abs(m) <= 1e6, "apply_augment_: a magnitude of ", m, " is too large");
   const double left = -0.5 * static_cast<double>(images.size(3)), top = -0.5 * static_cast<double>(images.size(2));
-  const double degrees = std::atan(m) * 57.29577951308232;  // of a shear by m
+  const double degrees = std::atan(m) * 57.29577951308232;  // shear angle for magnitude m
   const auto each = [&](void (*adjust)(Tensor&, double)) {
     for (std::int64_t b = 0; b < images.size(0); ++b) {
       Tensor image = images[b];
@@ -292,7 +292,7 @@ void aug_mix_(Tensor& images, Draws& draws, const AugMixOptions& o) {
   for (std::int64_t b = 0; b < images.size(0); ++b) {
     const Tensor image = image_of(images, b);
     auto* pixels = image.data<std::uint8_t>();
-    const std::vector<float> shares = dirichlet(2, o.alpha, draws);  // of the picture, of the chains
+    const std::vector<float> shares = dirichlet(2, o.alpha, draws);  // weights of the original image and of the chains
     const std::vector<float> weights = dirichlet(static_cast<std::size_t>(o.mixture_width), o.alpha, draws);
     for (std::size_t i = 0; i < values; ++i) mix[i] = shares[0] * static_cast<float>(pixels[i]);
     for (const float weight : weights) {

@@ -31,10 +31,10 @@ std::vector<float> gaussian(int size, float sigma) {
   return weights;
 }
 
-// Position i of a line of n, mirrored at its first and last element.
+// Index i into n elements, reflected at the first and last element.
 std::int64_t mirrored(std::int64_t i, std::int64_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
 
-// Rows first, then columns, in f32. Sums over the window of a whole line at a time.
+// Rows first, then columns, in f32. Accumulates a whole line per window element.
 template <class T>
 void blur_plane(const T* in, std::int64_t height, std::int64_t width, const std::vector<float>& weights, T* out) {
   const auto size = static_cast<std::int64_t>(weights.size()), half = size / 2, longer = width + 2 * half;
@@ -79,8 +79,8 @@ void blur_image(const Tensor& images, std::int64_t b, const std::vector<float>& 
   else blur(images.data<float>(), out.data<float>());
 }
 
-// The inside of a plane. Sums of three rows, then of three columns, along all rows as if they were one: what that makes
-// of the first and last pixel of each is undone.
+// The interior of a plane. Sums three rows, then three columns, ignoring line ends; the wrong values at the first and
+// last pixel of each row are restored afterwards.
 template <class T> void sharpen_plane(T* plane, std::int64_t height, std::int64_t width, double factor) {
   if (height <= 2 || width <= 2) return;
   using Sum = std::conditional_t<std::is_same_v<T, float>, float, int>;
@@ -99,7 +99,7 @@ template <class T> void sharpen_plane(T* plane, std::int64_t height, std::int64_
       if constexpr (std::is_same_v<T, float>) {
         const float v = own + rest * (thirteenfold / 13 - own);
         out[i] = v < 0 ? 0 : v > 1 ? 1 : v;
-      } else {  // the mean is a whole level: (2 s + 13) / 26 without a division, exact for sums of u8
+      } else {  // mean rounded to an integer: (2 s + 13) / 26 without a division, exact for sums of u8
         const auto mean = static_cast<float>(((2 * thirteenfold + 13) * 40330) >> 20);
         out[i] = pixel_from<T>(own + rest * (mean - own));
       }
@@ -108,7 +108,7 @@ template <class T> void sharpen_plane(T* plane, std::int64_t height, std::int64_
   });
 }
 
-// Of `count` planes that follow each other.
+// Sharpens `count` consecutive planes.
 void sharpen(const Tensor& images, std::int64_t first, std::int64_t count, double factor) {
   const std::int64_t height = images.size(-2), width = images.size(-1);
   for (std::int64_t i = first; i < first + count; ++i) {

@@ -33,15 +33,15 @@ std::string with_written_spaces(std::string_view text, bool one_in_front) {
   }
   return out;
 }
-// What is there before a text is searched for added tokens that are normalized: `normalizer` in the file.
+// The form of a text in which normalized added tokens are searched: `normalizer` in the file.
 std::string normalized(const BpeOptions& o, std::string_view text) {
   std::string out = o.nfc ? nfc(text) : std::string(text);
   return o.space_in_front == SpaceInFront::always && !text.empty() ? with_written_spaces(out, true) : out;
 }
 bool is_normalized(const BpeOptions& o) { return o.nfc || o.space_in_front == SpaceInFront::always; }
 
-// Merges what pieces are made of, bytes or characters, one after the other. A list of tokens, and a heap of the merges
-// that are possible now, the one that was learned first on top, of several places the first: n bytes take n log n.
+// Merges the bytes or characters of pieces. A linked list of tokens, and a heap of the possible merges, ordered by rank
+// and then by position: O(n log n) for n bytes.
 class Merger {
  public:
   explicit Merger(const BpeTables& tables) : t_(tables) {}
@@ -62,7 +62,7 @@ class Merger {
       const auto at = static_cast<std::int32_t>(heap_.back() & 0xffffffffu);
       heap_.pop_back();
       Item& item = list_[static_cast<std::size_t>(at)];
-      if (item.rank != rank) continue;  // one of both has been merged since
+      if (item.rank != rank) continue;  // one of the two tokens has been merged since
       Item& right = list_[static_cast<std::size_t>(item.next)];
       item.token = t_.merged[rank];
       item.next = right.next;
@@ -79,7 +79,7 @@ class Merger {
   static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
   struct Item {
     std::int32_t token, previous, next;
-    std::uint32_t rank;  // of the merge with the next
+    std::uint32_t rank;  // of the merge with the next token
   };
   void list_bytes(std::string_view piece) {
     for (const char c : piece) {
@@ -110,20 +110,20 @@ class Merger {
 
   const BpeTables& t_;
   std::vector<Item> list_;
-  std::vector<std::uint64_t> heap_;  // rank, place
+  std::vector<std::uint64_t> heap_;  // rank, position
 };
 
-// The longest of `added`, which are in the order of their texts, that `text` begins with.
+// The longest of `added` (sorted by text) that `text` starts with.
 const AddedToken* added_at(const std::vector<AddedToken>& added, std::string_view text) {
   const AddedToken* longest = nullptr;
-  auto first = added.begin(), last = added.end();  // those that begin with as many bytes of `text`
+  auto first = added.begin(), last = added.end();  // those that match the first `bytes` bytes of `text`
   for (std::size_t bytes = 0;; ++bytes) {
     if (first != last && first->text.size() == bytes) longest = &*first;
     while (first != last && first->text.size() == bytes) ++first;
     if (first == last || bytes == text.size()) return longest;
     const auto next = [bytes](const AddedToken& a) { return static_cast<std::uint8_t>(a.text[bytes]); };
     const auto byte = static_cast<std::uint8_t>(text[bytes]);
-    if (next(*first) == byte && next(last[-1]) == byte) continue;  // all of them, as is usual
+    if (next(*first) == byte && next(last[-1]) == byte) continue;  // all of them, the usual case
     const auto going_on = std::ranges::equal_range(first, last, byte, {}, next);
     first = going_on.begin(), last = going_on.end();
   }
@@ -134,7 +134,7 @@ class Encoder {
  public:
   Encoder(const BpeTables& tables, Specials specials) : t_(tables), specials_(specials), merger_(tables) {}
 
-  // Added tokens are looked for in two rounds, those that are normalized in the second.
+  // Added tokens are matched in two rounds, normalized ones in the second.
   void encode(std::string_view text, int round = 0, bool at_begin = true) {
     if (text.empty()) return;
     if (round == 2) return encode_stretch(text, at_begin);
@@ -190,7 +190,7 @@ std::vector<std::int32_t> encoded(const BpeTables& tables, std::string_view text
   return std::move(encoder.out);
 }
 
-// --- making the tables ---
+// --- building the tables ---
 
 std::int32_t number_of(const BpeNumbers& numbers, const std::string& bytes, std::size_t merge) {
   const auto found = numbers.find(bytes);
@@ -198,7 +198,7 @@ std::int32_t number_of(const BpeNumbers& numbers, const std::string& bytes, std:
   return found->second;
 }
 
-// Gives added tokens that are no tokens yet the numbers after them; `is_added` marks all.
+// Assigns new ids to added tokens that are not in the vocabulary; `is_added` marks all added ones.
 void place_added(BpeTables& t, std::vector<bool>& is_added) {
   std::ranges::sort(t.added, {}, &AddedToken::id);
   for (const AddedToken& a : t.added) {
@@ -221,9 +221,9 @@ void sort_added(BpeTables& t) {
     for (auto& list : round) std::ranges::stable_sort(list, {}, &AddedToken::text);
 }
 
-// The token that SentencePiece has for a byte.
+// SentencePiece's token for a byte.
 std::string written_byte(std::size_t byte) { return fmt::format("<0x{:02X}>", byte); }
-// Whether there is a space behind something that is none.
+// Whether the token has a space after a non-space character.
 bool goes_on_behind_word(std::string_view token) {
   while (token.starts_with(written_space)) token.remove_prefix(written_space.size());
   return token.find(written_space) != token.npos;
@@ -248,7 +248,7 @@ std::string with_spaces(std::string_view token) {
 }
 void show_tokens(BpeTables& t) {
   for (const std::string& token : t.tokens) t.shown.push_back(with_spaces(token));
-  for (const AddedToken& a : t.added)  // the space in front belongs to it
+  for (const AddedToken& a : t.added)  // including the prepended space
     if (a.normalized) t.shown[static_cast<std::size_t>(a.id)] = with_spaces(normalized(t.options, a.text));
   for (std::size_t b = 0; b < 256; ++b)
     t.shown[static_cast<std::size_t>(t.of_byte[b])] = std::string(1, static_cast<char>(b));
@@ -287,7 +287,7 @@ Bpe::Bpe(std::vector<std::string> tokens, Merges merges, std::vector<AddedToken>
           " and ", io::quote(right), " is there twice");
     if (t->has_words && goes_on_behind_word(left + right)) t->has_words = false;
   }
-  // Tokens that merging gives. (A vocabulary may have others, which no text ever becomes, unless merges are ignored.)
+  // Tokens that merging produces. (Others in a vocabulary never occur, unless merges are ignored.)
   Merger merger(*t);
   std::vector<std::int32_t> parts;
   for (const auto& [bytes, number] : numbers) {
@@ -339,7 +339,7 @@ std::optional<std::int64_t> Bpe::find(std::string_view bytes) const {
 std::size_t whole_characters(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<std::uint8_t>(text[text.size() - back]);
-    if ((byte & 0xc0u) == 0x80u) continue;  // it goes on with a character
+    if ((byte & 0xc0u) == 0x80u) continue;  // continuation byte
     const std::size_t length = byte < 0xc2 || byte > 0xf4 ? 1 : byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
     return length > back ? text.size() - back : text.size();
   }

@@ -1,4 +1,4 @@
-// Reads tokenizer.json, and vocab.json with merges.txt, in which tokenizers are kept.
+// Reads tokenizer files: tokenizer.json, or vocab.json with merges.txt.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,18 +18,18 @@ using io::fail_format;
 using io::quote;
 
 constexpr std::int64_t most_bytes = 32 << 20, most_tokens = 1'000'000, most_added = 1000;
-constexpr std::size_t most_added_bytes = 1000;  // of one: looking for them takes that long at each place of a text
+constexpr std::size_t most_added_bytes = 1000;  // of one token: the search at each text position is proportional to it
 
 Json read_json(const std::string& path) {
   const std::string text = io::read_file(path, most_bytes);
   if (const char* what = io::recognise(text.substr(0, 64))) fail_format(path, "is ", what);
-  check_json(text, path, {.values = 5 * most_tokens});  // tokens and their numbers, merges as lists of two
+  check_json(text, path, {.values = 5 * most_tokens});  // tokens with ids, and merges as lists of two
   Json json = Json::parse(text);
   if (!json.is_object()) fail_format(path, "must be a JSON object");
   return json;
 }
 
-// The member `key` of an object that was checked to be one; null where there is none.
+// Member `key` of an object (already checked to be one); null if missing.
 const Json& member(const Json& object, const char* key) {
   static const Json null;
   const auto found = object.find(key);
@@ -37,7 +37,7 @@ const Json& member(const Json& object, const char* key) {
 }
 bool is_nothing(const Json& j) { return j.is_null() || j == "" || j == false || j == 0; }
 
-// What both kinds of file say.
+// Contents common to both file formats.
 struct Parts {
   std::string path;
   std::vector<std::string> tokens = {};
@@ -49,7 +49,7 @@ struct Parts {
   void read_vocabulary(const Json& vocabulary);
   void add_merge(std::string_view left, std::string_view right);
   void add_merge(std::string_view line);
-  // What the file writes for bytes: sentencepiece's tokens are their own text.
+  // Decodes the file's spelling of bytes; sentencepiece tokens are stored as plain text.
   std::optional<std::string> read_token(std::string_view written) const {
     return options.pieces == Pieces::sentencepiece ? std::string(written) : unshow_bytes(written);
   }
@@ -117,7 +117,7 @@ void Parts::add_merge(std::string_view line) {
   add_merge(line.substr(0, space), line.substr(space + 1));
 }
 
-// --- how a text is cut ---
+// --- splitting ---
 
 bool is_byte_level(const Json& j, bool with_pattern) {
   return j.is_object() && member(j, "type") == "ByteLevel" && (member(j, "use_regex") != false) == with_pattern &&
@@ -144,9 +144,9 @@ Pieces pieces_of(const Json& pre, const std::string& path) {
               "single Digits, or after a Split with the pattern of Llama 3 or Qwen 2");
 }
 
-// --- SentencePiece's ---
+// --- SentencePiece ---
 
-// What comes before pieces, in the order of the file: a lone one, or those of a Sequence.
+// The steps before splitting, in file order: a single one, or those of a Sequence.
 std::vector<Json> steps_of(const Json& j, const char* list) {
   if (j.is_null()) return {};
   if (!j.is_object() || member(j, "type") != "Sequence") return {j};
@@ -162,7 +162,7 @@ bool is_replace(const Json& j, std::string_view from, std::string_view to) {
 }
 bool is_nfc(const Json& j) { return j.is_object() && member(j, "type") == "NFC"; }
 
-// By a normalizer, Prepend and Replace; or by a pre_tokenizer, Metaspace.
+// Given by a normalizer, Prepend and Replace; or by a pre_tokenizer, Metaspace.
 void read_spaces(const Json& json, BpeOptions& o, const std::string& path) {
   bool prepended = false, replaced = false;
   for (const Json& step : steps_of(member(json, "normalizer"), "normalizers")) {
@@ -189,9 +189,9 @@ void read_spaces(const Json& json, BpeOptions& o, const std::string& path) {
                                           : SpaceInFront::none;
 }
 
-// --- what comes around a text ---
+// --- post-processing ---
 
-// TemplateProcessing, alone or in a Sequence. Only what comes before; a file may name tokens that its list lacks.
+// TemplateProcessing, alone or in a Sequence. Reads only the prefix; a file may name tokens missing from its list.
 std::vector<std::int64_t> read_begin(const Json& post, const std::string& path) {
   std::vector<std::int64_t> begin;
   for (const Json& step : steps_of(post, "processors")) {
@@ -201,7 +201,7 @@ std::vector<std::int64_t> read_begin(const Json& post, const std::string& path) 
       fail_format(path, "the post_processor's TemplateProcessing has no single and special_tokens");
     for (const Json& part : parts) {
       const Json& special = part.is_object() ? member(part, "SpecialToken") : part;
-      if (!special.is_object()) break;  // the text
+      if (!special.is_object()) break;  // the placeholder of the text
       const Json& name = member(special, "id");
       const auto found = name.is_string() ? specials.find(name.get_ref<const std::string&>()) : specials.end();
       const Json& ids = found != specials.end() && found->is_object() ? member(*found, "ids") : special;

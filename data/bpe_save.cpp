@@ -19,7 +19,7 @@ Json pre_tokenizer_of(const BpeOptions& o) {
   const Pieces pieces = o.pieces;
   if (pieces == Pieces::sentencepiece) {
     const SpaceInFront s = o.space_in_front;
-    if (s == SpaceInFront::always) return nullptr;  // by a normalizer
+    if (s == SpaceInFront::always) return nullptr;  // done by a normalizer instead
     const char* scheme = s == SpaceInFront::first ? "first" : s == SpaceInFront::missing ? "always" : "never";
     return {{"type", "Metaspace"}, {"replacement", written_space}, {"prepend_scheme", scheme}, {"split", false}};
   }
@@ -89,7 +89,7 @@ void Bpe::save(const std::string& path) const {
   const auto written = [&](const std::string& bytes) { return of_characters ? bytes : show_bytes(bytes); };
   for (std::size_t i = 0; i < t.before_added; ++i) vocabulary[is_added[i] ? t.tokens[i] : written(t.tokens[i])] = i;
   for (const auto& [left, right] : t.merges) {
-    if (of_characters) merges.push_back({left, right});  // they may have spaces
+    if (of_characters) merges.push_back({left, right});  // tokens may contain spaces
     else merges.push_back(show_bytes(left) + " " + show_bytes(right));
   }
   const Json json = {{"version", "1.0"},

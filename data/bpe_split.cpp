@@ -26,7 +26,7 @@ constexpr std::array<Kind, 128> ascii = [] {
   return kinds;
 }();
 
-// Of a character above 0x7f. Spaces are those with the property White_Space.
+// For characters above 0x7f. Spaces are those with the property White_Space.
 Kind kind_of(std::uint32_t c) {
   if (c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
       c == 0x202f || c == 0x205f || c == 0x3000)
@@ -47,13 +47,13 @@ Character character_at(std::string_view text, std::size_t at) {
   return {c.valid ? kind_of(c.code_point) : Kind::other, c.bytes};
 }
 
-// Bytes of 's, 't, 're, 've, 'm, 'll or 'd at the beginning of `text`, which begins with an apostrophe; else 0.
+// Length of 's, 't, 're, 've, 'm, 'll or 'd at the beginning of `text`, which starts with an apostrophe; else 0.
 std::size_t contraction(std::string_view text) {
   const char a = text.size() > 1 ? text[1] : '\0', b = text.size() > 2 ? text[2] : '\0';
   if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
   return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
-// The same of small and large letters, to which the long s belongs.
+// The same case-insensitively, which includes the long s.
 std::size_t contraction_of_any_case(std::string_view text) {
   if (text.substr(1).starts_with("\u017f")) return 3;
   char small[3] = {'\'', '\0', '\0'};
@@ -62,7 +62,7 @@ std::size_t contraction_of_any_case(std::string_view text) {
   return contraction({small, std::min<std::size_t>(3, text.size())});
 }
 
-// Behind the characters of this kind, `most` of them at most.
+// The end of a run of characters of this kind, at most `most` of them.
 std::size_t end_of(Kind kind, std::string_view text, std::size_t from, std::size_t most = std::string_view::npos) {
   for (; from < text.size() && most > 0; --most) {
     const Character c = character_at(text, from);
@@ -73,7 +73,7 @@ std::size_t end_of(Kind kind, std::string_view text, std::size_t from, std::size
 }
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
-// With the digits set apart, a number that follows is the end of the text.
+// With digits_apart, a following number is treated as the end of the text.
 std::size_t gpt2_end(std::string_view text, std::size_t at, bool digits_apart) {
   if (text[at] == '\'') {
     if (const std::size_t bytes = contraction(text.substr(at)); bytes > 0) return at + bytes;
@@ -81,13 +81,13 @@ std::size_t gpt2_end(std::string_view text, std::size_t at, bool digits_apart) {
   const Character first = character_at(text, at);
   if (first.kind == Kind::number && digits_apart) return at + first.bytes;
   if (first.kind != Kind::space) return end_of(first.kind, text, at + first.bytes);
-  std::size_t end = at + first.bytes, last = at;  // of the spaces, and where the last one begins
+  std::size_t end = at + first.bytes, last = at;  // end of the spaces, start of the last one
   while (end < text.size()) {
     const Character c = character_at(text, end);
     if (c.kind == Kind::number && digits_apart) return end;
     if (c.kind != Kind::space) {
-      if (last == at && text[at] == ' ') return end_of(c.kind, text, end);  // one space belongs to what follows it
-      return last == at ? end : last;                                       // of several the last one is left to it
+      if (last == at && text[at] == ' ') return end_of(c.kind, text, end);  // a single space is part of the next piece
+      return last == at ? end : last;                                       // of several, the last one is
     }
     last = end;
     end += c.bytes;
@@ -110,7 +110,7 @@ std::size_t llama3_end(std::string_view text, std::size_t at, std::size_t most_d
     while (end < text.size() && is_line_end(text[end])) ++end;
     return end;
   }
-  // Spaces: up to the last end of a line among them; else all but the last, which is left to what follows.
+  // Spaces: up to the last line end among them; otherwise all but the last, which is part of the next piece.
   std::size_t end = at, last = at, behind_line = at;
   while (end < text.size()) {
     const Character c = character_at(text, end);
@@ -123,7 +123,7 @@ std::size_t llama3_end(std::string_view text, std::size_t at, std::size_t most_d
   return end == text.size() || last == at ? end : last;
 }
 
-// Words with the spaces in front of them, each of which is a ▁ here.
+// Words with their preceding spaces, written as ▁.
 std::size_t word_end(std::string_view text, std::size_t at) {
   while (text.substr(at).starts_with(written_space)) at += written_space.size();
   return std::min(text.find(written_space, at), text.size());

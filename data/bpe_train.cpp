@@ -1,5 +1,5 @@
-// Learns the merges of a vocabulary: again and again the pair that is most frequent becomes one token. The text is
-// seen as its different pieces with their numbers of occurrences; a merge changes the pieces that have its pair.
+// Learns a vocabulary's merges: repeatedly turns the most frequent pair into a token. The text is stored as its
+// distinct pieces with their counts; a merge updates the pieces that contain its pair.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -27,7 +27,7 @@ struct Word {
 
 std::vector<Word> words_of(std::string_view text) {
   std::unordered_map<std::string_view, std::size_t, SeededHash> places;
-  std::vector<Word> words;  // in the order of the text, so that nothing depends on the table's order
+  std::vector<Word> words;  // in text order, so that results do not depend on hash order
   std::array<Token, 256> token{};
   for (Token i = 0; i < 256; ++i) token[bytes_in_order()[static_cast<std::size_t>(i)]] = i;
   for (std::size_t at = 0; at < text.size();) {
@@ -44,7 +44,7 @@ std::vector<Word> words_of(std::string_view text) {
   return words;
 }
 
-// The most frequent pair is on top; of several that of the smallest numbers.
+// Heap order: the most frequent pair on top; ties by the smallest ids.
 struct Candidate {
   std::int64_t count;
   Pair pair;
@@ -62,13 +62,13 @@ class Trainer {
     push_changed();
   }
 
-  // The pair to merge next; nothing when none occurs twice.
+  // The next pair to merge; nullopt if none occurs twice.
   std::optional<Pair> next() {
     while (!heap_.empty()) {
       Candidate top = heap_.top();
       heap_.pop();
       const std::int64_t count = pairs_[top.pair].count;
-      if (count != top.count) {  // it has become rarer since
+      if (count != top.count) {  // outdated: its count has dropped
         if (count > 0) heap_.push({count, top.pair});
       } else {
         return count >= 2 ? std::optional(top.pair) : std::nullopt;
@@ -77,7 +77,7 @@ class Trainer {
     return {};
   }
 
-  // Whether it is the first time: a pair comes back where another way leads to one of its tokens.
+  // Returns whether the pair was merged for the first time: it reappears if one of its tokens has another derivation.
   bool merge(Pair pair, Token merged) {
     const auto left = static_cast<Token>(pair >> 32), right = static_cast<Token>(pair & 0xffffffffu);
     const std::vector<std::size_t> places = std::move(pairs_[pair].words);
@@ -112,7 +112,7 @@ class Trainer {
  private:
   struct Occurrences {
     std::int64_t count = 0;
-    std::vector<std::size_t> words;  // that have the pair, or had it
+    std::vector<std::size_t> words;  // that contain the pair, or did
     bool learned = false;
   };
   void change(Pair pair, std::int64_t by, std::size_t word) {
@@ -133,7 +133,7 @@ class Trainer {
   std::vector<Word> words_;
   std::unordered_map<Pair, Occurrences, SeededHash> pairs_;
   std::priority_queue<Candidate> heap_;
-  std::vector<Pair> changed_;  // that have become more frequent
+  std::vector<Pair> changed_;  // whose counts have grown
 };
 
 }  // namespace
@@ -151,7 +151,7 @@ Bpe train_bpe(std::string_view text, std::int64_t size, const std::vector<std::s
     const std::optional<Pair> pair = trainer.next();
     if (!pair) break;
     const std::string left = tokens[*pair >> 32], right = tokens[*pair & 0xffffffffu];
-    // "a" + "bc" may be there as "ab" + "c".
+    // "a" + "bc" may already exist as "ab" + "c".
     const auto [place, is_new] = numbers.emplace(left + right, static_cast<Token>(tokens.size()));
     if (is_new) tokens.push_back(left + right);
     if (trainer.merge(*pair, place->second)) merges.emplace_back(left, right);

@@ -1,4 +1,4 @@
-// A thin layer over zlib: the packed file lies in memory, what comes out of it goes where the caller says.
+// A thin layer over zlib: decompresses a file in memory into the caller's buffers.
 #include "data/byte_stream.h"
 
 #include <zlib.h>
@@ -14,7 +14,7 @@ namespace {
 using io::fail_format;
 
 constexpr std::int64_t largest_file = std::int64_t{1} << 30;
-constexpr std::int64_t deflate_limit = 1032;  // no deflate stream grows by more
+constexpr std::int64_t deflate_limit = 1032;  // maximum expansion factor of deflate
 
 }  // namespace
 

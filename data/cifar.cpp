@@ -24,7 +24,7 @@ struct Layout {
   int label_bytes, label_at;
   std::vector<std::string> files[2];  // train, test
   const char *names_file, *archive;
-  std::vector<float> mean, std;  // of the training pixels
+  std::vector<float> mean, std;  // of the training images
 };
 
 const Layout& layout_of(Cifar kind) {
@@ -41,7 +41,7 @@ const Layout& layout_of(Cifar kind) {
   return layouts[static_cast<int>(kind)];
 }
 
-// Collects the files of one split, which may come in any order. The first one tells how long each must be.
+// Collects the files of one split, in any order. The first one determines the length of all.
 class Collector {
  public:
   Collector(const Layout& layout, Split split)
@@ -54,7 +54,7 @@ class Collector {
   // Whether a file of this name belongs to the split.
   bool wants(const std::string& name) const { return std::find(files_.begin(), files_.end(), name) != files_.end(); }
 
-  // `read(out, n)` gives the next n of the file's `size` bytes. `place` names the file in messages.
+  // `read(out, n)` reads the next n of the file's `size` bytes. `place`: the file's name in messages.
   template <class Read> void add(const std::string& name, const std::string& place, std::int64_t size, Read read) {
     const std::int64_t record = layout_.label_bytes + pixels, count = size / record;
     if (size % record != 0 || count == 0)
@@ -145,7 +145,7 @@ void read_folder(const std::string& dir, const Layout& layout, Split split, Coll
     collector.add_names(names, io::read_file(names, longest_names));
 }
 
-// The archive in a folder, or "".
+// The path of the archive in a folder, or "".
 std::string find_archive(const std::string& dir, const Layout& layout) {
   for (const char* ending : {".gz", ""})
     if (const std::string path = concat(dir, "/", layout.archive, ending); path_exists(path)) return path;

@@ -11,7 +11,7 @@
 namespace mantissa::data {
 namespace {
 
-// One image in memory, channel by channel: f32 in [0, 1], or u8.
+// One image in memory, planar: f32 in [0, 1], or u8.
 template <class T> struct Picture {
   T* v;
   std::size_t plane;
@@ -23,7 +23,7 @@ float gray_of(float r, float g, float b) { return 0.2989f * r + 0.587f * g + 0.1
 float gray(const Picture<float>& p, std::size_t i) {
   return p.color ? gray_of(p.v[i], p.v[p.plane + i], p.v[2 * p.plane + i]) : p.v[i];
 }
-float gray(const Picture<std::uint8_t>& p, std::size_t i) {  // a whole level
+float gray(const Picture<std::uint8_t>& p, std::size_t i) {  // truncated to an integer
   if (!p.color) return p.v[i];
   const auto channel = [&](std::size_t c) { return static_cast<float>(p.v[c * p.plane + i]); };
   return static_cast<float>(static_cast<int>(gray_of(channel(0), channel(1), channel(2))));
@@ -31,7 +31,7 @@ float gray(const Picture<std::uint8_t>& p, std::size_t i) {  // a whole level
 
 float unit(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 
-// factor * x + rest of every value.
+// factor * x + rest for every value.
 template <class T> void scale_and_add(Picture<T>& p, float factor, float rest) {
   T* const v = p.v;
   const std::size_t size = p.size();
@@ -54,7 +54,7 @@ double sum_of_grays(const Picture<float>& p) {
 double sum_of_grays(const Picture<std::uint8_t>& p) {
   std::int64_t sum = 0;
   with_vectors([p, result = &sum] {
-    constexpr std::size_t block = std::size_t{1} << 20;  // whose sum an int holds
+    constexpr std::size_t block = std::size_t{1} << 20;  // block size for which the sum fits an int
     for (std::size_t begin = 0; begin < p.plane; begin += block) {
       int part = 0;
       for (std::size_t i = begin; i < std::min(p.plane, begin + block); ++i) part += static_cast<int>(gray(p, i));
@@ -92,8 +92,7 @@ template <class T> void saturation(Picture<T>& p, double factor) {
   });
 }
 
-// Through hue, saturation and value (Smith, 1978); only the hue changes. Everything is computed for every pixel, so
-// that the compiler makes vectors of it.
+// Via HSV (Smith, 1978); only the hue changes. Branch-free, so that the compiler vectorises it.
 template <class T> void hue(Picture<T>& p, double by) {
   if (!p.color) return;
   constexpr bool bytes = !std::is_same_v<T, float>;
@@ -166,7 +165,7 @@ void check_colors(const Tensor& images, const char* who) {
             (images.dtype() == u8 || images.dtype() == f32) && images.is_contiguous(),
         who, ": expected contiguous u8 or f32 images [B, C, H, W] with 1 or 3 channels, got ", images);
 }
-// The brightness of each pixel of an image, in every channel of `out`.
+// Writes the luminance of each pixel of an image to every channel of `out`.
 template <class T>
 void write_gray(const T* image, std::int64_t from_channels, std::int64_t plane, T* out, std::int64_t channels) {
   with_vectors([=] {

@@ -9,7 +9,7 @@ namespace {
 
 using Rows = std::vector<std::int64_t>;
 
-// f(row of `whole` that `rows` names, the same of `part`): pointers and bytes.
+// f(row rows[i] of `whole`, row i of `part`): pointers and bytes.
 template <class F> void each_row(const Tensor& whole, const Rows& rows, const Tensor& part, F f) {
   if (part.numel() == 0) return;
   const auto bytes = static_cast<std::size_t>(part.nbytes() / part.size(0));
@@ -34,7 +34,7 @@ bool same(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.nbytes())) == 0;
 }
 
-// The pictures that go through one list of transforms, and the batch that comes of all of them.
+// The sub-batches that go through each list of transforms, and the batch merged from them.
 class Parts {
  public:
   Parts(Batch& batch, Draws& draws, const char* who) : batch_(batch), draws_(draws), who_(who) {

@@ -11,7 +11,7 @@
 namespace mantissa::data {
 namespace {
 
-// Where position i of a padded line of n comes from; -1: from outside.
+// The source index for index i of a padded line of n; -1: fill.
 std::int64_t origin(std::int64_t i, std::int64_t n, Border border) {
   if (i >= 0 && i < n) return i;
   switch (border) {
@@ -32,7 +32,7 @@ void check_border(std::int64_t before, std::int64_t after, std::int64_t n, Borde
         std::max(before, after));
 }
 
-// The window of `in` (one plane) whose upper left corner is there; to `out`, line by line.
+// Copies the window of `in` (one plane) with the given upper left corner to `out`, row by row.
 template <class T>
 void copy_window(const T* in, std::int64_t row, std::int64_t top, std::int64_t left, std::int64_t height,
                  std::int64_t width, T* out) {

@@ -18,14 +18,14 @@ using io::quote;
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 31;
 
-// One pass over the bytes; `line` is where it stands, for messages.
+// Single-pass parser; `line`: the current line, for messages.
 class Parser {
  public:
   Parser(const std::string& path, std::string_view text, char separator)
       : path_(path), text_(text), separator_(separator) {
     if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
   }
-  // The next row, empty lines passed over; false at the end.
+  // The next row, skipping empty lines; false at the end.
   bool next(std::vector<std::string>& row) {
     row.clear();
     while (at_ < text_.size() && line_break()) {}
@@ -105,7 +105,7 @@ std::size_t column(const CsvText& csv, const std::string& name, const std::strin
   return static_cast<std::size_t>(found - csv.names.begin());
 }
 
-// A field as a number, for column c of row r.
+// The field in row r, column c as a number.
 float value(const CsvText& csv, std::size_t r, std::size_t c, bool missing, const std::string& path) {
   const std::string& field = csv.rows[r][c];
   if (missing && trimmed(field).empty()) return std::numeric_limits<float>::quiet_NaN();
@@ -139,7 +139,7 @@ void set_classes(Dataset& set, const CsvText& csv, std::size_t label, const std:
     set.labels.data<std::int64_t>()[r] = classes[std::string(trimmed(csv.rows[r][label]))];
 }
 
-// Of each column, over the numbers in it; a column without spread gets std 1.
+// Per column, ignoring missing values; a constant column gets std 1.
 void set_statistics(Dataset& set) {
   const std::int64_t rows = set.images.size(0), columns = set.images.size(1);
   set.mean.clear();

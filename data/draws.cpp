@@ -9,12 +9,12 @@ double positive_uniform(Draws& draws) { return 1 - static_cast<double>(draws.uni
 
 }  // namespace
 
-double Draws::normal() {  // Box and Muller, 1958
+double Draws::normal() {  // Box-Muller transform, 1958
   const double radius = std::sqrt(-2 * std::log(positive_uniform(*this)));
   return radius * std::cos(6.283185307179586 * uniform());
 }
 
-double Draws::log_gamma(double a) {  // Marsaglia and Tsang, 2000; below 1 through a + 1
+double Draws::log_gamma(double a) {  // Marsaglia and Tsang, 2000; for a < 1 via a + 1
   if (a < 1) {
     const double larger = log_gamma(a + 1);
     return larger + std::log(positive_uniform(*this)) / a;

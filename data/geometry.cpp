@@ -18,7 +18,7 @@ Tensor like(const Tensor& images, std::int64_t height, std::int64_t width, const
   return Tensor::allocate({images.size(0), images.size(1), height, width}, images.dtype());
 }
 
-// Where a pixel of the result comes from, as distances from the centre: (x, y) -> (xx x + xy y + x0, yx x + yy y + y0).
+// Inverse affine map about the centre: output pixel (x, y) is sampled at (xx x + xy y + x0, yx x + yy y + y0).
 struct Origin { float xx, xy, x0, yx, yy, y0; };
 
 void move_image(const Tensor& images, std::int64_t b, const Origin& o, const RotationOptions& options,
@@ -47,13 +47,13 @@ Origin inverse_of(const Affine& m) {
   const double turn = m.degrees * radian, x = m.shear_x * radian, y = m.shear_y * radian;
   const double a = std::cos(turn - y) / std::cos(y), b = -(a * std::tan(x) + std::sin(turn));
   const double c = std::sin(turn - y) / std::cos(y), d = std::cos(turn) - c * std::tan(x);
-  const double xx = d / m.scale, xy = -b / m.scale, yx = -c / m.scale, yy = a / m.scale;  // the determinant of R S is 1
+  const double xx = d / m.scale, xy = -b / m.scale, yx = -c / m.scale, yy = a / m.scale;  // det(R S) = 1
   const double right = m.center_x + m.right, down = m.center_y + m.down;
   const auto f = [](double v) { return static_cast<float>(v); };
   return {f(xx), f(xy), f(m.center_x - xx * right - xy * down), f(yx), f(yy), f(m.center_y - yx * right - yy * down)};
 }
 
-// Counter-clockwise, where affine turns clockwise.
+// Counter-clockwise, whereas affine rotates clockwise.
 Origin rotated(double degrees) {
   const double turn = degrees - 360 * std::floor(degrees / 360);  // torchvision reduces the angle first
   return inverse_of({.degrees = -turn});
@@ -76,7 +76,7 @@ Window random_window(std::int64_t h, std::int64_t w, Draws& draws, const Resized
     if (wide >= 1 && high >= 1 && wide <= w && high <= h)
       return {draws.below(h - high + 1), draws.below(w - wide + 1), high, wide};
   }
-  // The largest window in the middle whose proportion is allowed.
+  // The largest central window with an allowed aspect ratio.
   const float proportion = std::clamp(static_cast<float>(w) / static_cast<float>(h), o.ratio[0], o.ratio[1]);
   const auto within = [](float side, std::int64_t most) {
     return static_cast<std::int64_t>(std::clamp(std::round(side), 1.0f, static_cast<float>(most)));
@@ -137,7 +137,7 @@ Tensor center_crop(const Tensor& images, std::int64_t height, std::int64_t width
   const Tensor out = like(images, height, width, "center_crop");
   std::memset(out.raw_data(), 0, static_cast<std::size_t>(out.nbytes()));
   const std::int64_t h = images.size(2), w = images.size(3), bytes = static_cast<std::int64_t>(size_of(images.dtype()));
-  // torchvision rounds half to even; where the image is smaller it pads the smaller half first.
+  // torchvision rounds half to even; if the image is smaller, it pads the smaller half first.
   const std::int64_t top = height <= h ? std::lrint(static_cast<double>(h - height) / 2) : -((height - h) / 2);
   const std::int64_t left = width <= w ? std::lrint(static_cast<double>(w - width) / 2) : -((width - w) / 2);
   const std::int64_t x0 = std::max<std::int64_t>(0, -left), count = std::min(width, w - left) - x0;

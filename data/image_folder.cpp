@@ -21,7 +21,7 @@ bool is_picture(const fs::path& path) {
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-// Follows no links to folders, so that a loop of links ends.
+// Does not follow links to folders, so that cyclic links terminate.
 std::vector<std::string> pictures_under(const fs::path& folder) {
   std::vector<std::string> found;
   for (auto it = fs::recursive_directory_iterator(folder); it != fs::recursive_directory_iterator(); ++it) {
@@ -66,7 +66,7 @@ class ImageFolder final : public Source {
   }
 
  private:
-  // A window that is drawn, or the middle; only what comes out is computed.
+  // A random or the central window; only the output pixels are computed.
   std::int64_t read_part(std::int64_t index, void* image, Draws* draws) const {
     check(index >= 0 && index < size(), "the index is not in a folder of ", size(), " pictures");
     const auto i = static_cast<std::size_t>(index);
@@ -82,7 +82,7 @@ class ImageFolder final : public Source {
     std::memcpy(image, part.raw_data(), static_cast<std::size_t>(part.nbytes()));
     return labels_[i];
   }
-  // Where torchvision's CenterCrop begins: half to even.
+  // The offset of torchvision's CenterCrop: rounds half to even.
   static std::int64_t middle(std::int64_t from, std::int64_t size) {
     return std::lrint(static_cast<double>(from - size) / 2);
   }

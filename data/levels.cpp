@@ -8,7 +8,7 @@
 namespace mantissa::data {
 namespace {
 
-using Table = std::array<std::uint8_t, 256>;  // what becomes of each level
+using Table = std::array<std::uint8_t, 256>;  // the new value of each level
 
 void check_images(const Tensor& images, const char* who) {
   check(images.defined() && images.dim() >= 2 && images.dtype() == u8 && images.is_contiguous(), who,
@@ -24,7 +24,7 @@ void look_up(std::uint8_t* pixels, std::int64_t count, const Table& table) {
   for (std::int64_t i = 0; i < count; ++i) pixels[i] = table.data()[pixels[i]];
 }
 
-// What is the same for every picture. Loops that the compiler makes vectors of.
+// Operations with fixed parameters, in loops that the compiler vectorises.
 struct Posterize {
   explicit Posterize(int bits) {
     check(bits >= 0 && bits <= 8, "posterize_: bits must be 0 to 8, got ", bits);
@@ -45,11 +45,11 @@ struct Solarize {
     for (std::int64_t i = 0; i < count; ++i)
       pixels[i] = static_cast<std::uint8_t>(pixels[i] ^ (pixels[i] >= first ? 255 : 0));
   }
-  std::uint8_t first = 0;  // that is turned over
+  std::uint8_t first = 0;  // the lowest inverted level
 };
-// How often each level occurs.
+// Histogram of the levels.
 std::array<std::int64_t, 256> histogram(const std::uint8_t* plane, std::int64_t pixels) {
-  std::array<std::int64_t, 256> counts{}, others{};  // two: neighbours are often equal, and adding to one place waits
+  std::array<std::int64_t, 256> counts{}, others{};  // two: equal neighbours would serialise on one counter
   for (std::int64_t i = 0; i + 1 < pixels; i += 2) {
     ++counts[plane[i]];
     ++others[plane[i + 1]];
@@ -75,7 +75,8 @@ void autocontrast_plane(std::uint8_t* plane, std::int64_t pixels) {
   look_up(plane, pixels, table);
 }
 
-// A level becomes the number of pixels below it, in steps of a 255th of all but those of the brightest level.
+// Each level is mapped to the number of darker pixels, scaled by 255 over the number of pixels below the brightest
+// level.
 void equalize_plane(std::uint8_t* plane, std::int64_t pixels) {
   if (pixels == 0) return;
   const std::array<std::int64_t, 256> counts = histogram(plane, pixels);
@@ -92,13 +93,13 @@ void equalize_plane(std::uint8_t* plane, std::int64_t pixels) {
   look_up(plane, pixels, table);
 }
 
-// f(plane, pixels) of every plane of `images`.
+// Calls f(plane, pixels) for every plane of `images`.
 template <class F> void each_plane(const Tensor& images, F f) {
   const std::int64_t pixels = images.size(-1) * images.size(-2);
   auto* all = images.data<std::uint8_t>();
   for (std::int64_t at = 0; at < images.numel(); at += pixels) f(all + at, pixels);
 }
-// f(picture, planes, pixels of a plane) of some pictures.
+// Calls f(image, planes, pixels per plane) for each image with probability p.
 template <class F> void some_pictures(const Tensor& images, Draws& draws, float p, F f) {
   const std::int64_t planes = images.size(1), pixels = images.size(2) * images.size(3);
   for (std::int64_t b = 0; b < images.size(0); ++b)

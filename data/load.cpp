@@ -1,4 +1,4 @@
-// The list of known sets, and the search for them in the usual folders.
+// The list of known datasets, and the search for them in the usual folders.
 #include "data/load.h"
 
 #include <cstdio>
@@ -15,8 +15,8 @@ namespace mantissa::data {
 namespace {
 
 struct Known {
-  const char *name, *unpacked;  // unpacked: the folder its archive unpacks to, or ""
-  const char* expected;         // its files, for a message
+  const char *name, *unpacked;  // unpacked: the folder that its archive unpacks to, or ""
+  const char* expected;         // its files, for messages
   bool color;
 };
 constexpr const char* idx_files = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
@@ -33,7 +33,7 @@ const Known* find_known(const std::string& name) {
   return nullptr;
 }
 
-// Each folder, then the one in it that the set's archive unpacks to.
+// Each folder, followed by its sub-folder that the dataset's archive unpacks to.
 std::vector<std::string> with_unpacked(const std::vector<std::string>& folders, const Known& set) {
   std::vector<std::string> all;
   for (const std::string& folder : folders) {

@@ -5,7 +5,7 @@
 
 namespace mantissa::data {
 
-// Sets of images and labels: how a batch is made ahead, and brought to the device when it is taken.
+// Makes batches of images and labels ahead, and copies them to the device when they are taken.
 struct Loader::Engine {
   Engine(SourcePtr s, const LoaderOptions& o, Transforms t, const Sampling& sampling)
       : source(std::move(s)), transforms(std::move(t)), device(o.device),
@@ -28,7 +28,7 @@ struct Loader::Engine {
   const SourcePtr source;
   const Transforms transforms;
   const Device device;
-  const std::unique_ptr<Resident> resident;  // if there is one, what threads make is a plan, in place of the images
+  const std::unique_ptr<Resident> resident;  // if set, threads make a plan instead of the images
   LoaderCore core;                           // last: its threads use all of it
 };
 

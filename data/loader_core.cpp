@@ -1,6 +1,6 @@
-// A ring of slots between the threads that make batches and the one that takes them. Batches are
-// numbered through all epochs ("tickets"); a thread takes the next ticket when its slot is free, works
-// without the lock, and puts the result into slot ticket % prefetch. Order needs no sorting that way.
+// A ring of slots between the threads that make batches and the consumer. Batches are numbered across epochs
+// ("tickets"); a thread takes the next ticket when its slot is free, works without the lock, and stores the result in
+// slot ticket % prefetch. So no sorting is needed.
 #include "data/loader_core.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 using Order = std::shared_ptr<const BatchSampler::Batches>;
 
-// The orders of the last few epochs: neighbouring tickets may belong to two of them.
+// Cached sample orders of the last few epochs: neighbouring tickets may belong to different epochs.
 class Orders {
  public:
   Order get(const BatchSampler& sampler, std::uint64_t seed, std::int64_t epoch) {
@@ -63,7 +63,7 @@ std::int64_t samples_of(std::int64_t n, const LoaderOptions& o, const Sampling& 
   return DistributedSampler(std::make_shared<SequentialSampler>(all), o.rank, o.ranks, o.uneven).size();
 }
 
-// The autocast region that the loader was made in, for the transforms.
+// Restores the autocast region in which the loader was created, for the transforms.
 class InRegion {
  public:
   explicit InRegion(const AutocastState& region) : before_(std::exchange(context().autocast, region)) {}
@@ -90,7 +90,7 @@ struct LoaderCore::Ring {
   LoaderOptions options;
   const Make make;
   const std::shared_ptr<const BatchSampler> sampler;
-  const std::int64_t samples;  // of the set, or of an epoch where a sampler says so
+  const std::int64_t samples;  // in the dataset, or per epoch if a sampler determines it
   std::int64_t batches = 0;
   std::int64_t epoch = 0, batch = 0;  // the consumer's position
 
@@ -125,10 +125,10 @@ LoaderCore::Ring::Ring(std::int64_t n, LoaderOptions o, const Sampling& sampling
   start();
 }
 
-// Called by any thread; touches nothing that changes after construction or restore, except orders_.
+// Called by any thread; apart from orders_, only reads members that are constant after construction or restore.
 std::any LoaderCore::Ring::make_batch(std::int64_t ticket) {
   const std::int64_t e = ticket / batches, b = ticket % batches;
-  const InRegion region(region_);  // whichever thread works
+  const InRegion region(region_);  // in every worker thread
   try {
     const Order order = orders_.get(*sampler, options.seed, e);
     check(static_cast<std::int64_t>(order->size()) == batches, "the batch sampler made ", order->size(),
@@ -143,7 +143,7 @@ std::any LoaderCore::Ring::make_batch(std::int64_t ticket) {
 }
 
 void LoaderCore::Ring::work() {
-  run_serially_in_this_thread();  // the other threads belong to the step that trains meanwhile
+  run_serially_in_this_thread();  // the other cores are busy with the concurrent training step
   flush_denormals_in_this_thread();
   std::unique_lock lock(mutex_);
   while (true) {
@@ -210,7 +210,7 @@ std::any LoaderCore::next() {
     return {};
   }
   const ProfileRange range(ProfileKind::library, "loader: take a batch");
-  ++e.batch;  // before take(): a batch that fails is passed over
+  ++e.batch;  // before take(): a batch that fails is skipped
   return e.take();
 }
 

@@ -14,7 +14,7 @@ void check_labels(const Tensor& labels, std::int64_t samples, std::int64_t class
 
 bool higher(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
 
-// How many scores of a row are higher than that of class c, or equal and before it.
+// The number of scores in a row that rank before that of class c: higher, or equal with a lower index.
 std::int64_t rank(const float* row, std::int64_t classes, std::int64_t c) {
   std::int64_t above = 0;
   for (std::int64_t i = 0; i < classes; ++i) above += higher(row[i], row[c]) || (i < c && !higher(row[c], row[i]));
@@ -122,11 +122,11 @@ std::vector<double> ConfusionMatrix::f1() const {
 }
 
 double ConfusionMatrix::averaged(const std::vector<double>& values, Average average) const {
-  if (average == Average::micro) return accuracy();  // each sample is predicted once, so all three are the same
+  if (average == Average::micro) return accuracy();  // each sample is predicted once, so all three are equal
   double sum = 0, weights = 0;
   for (std::int64_t c = 0; c < classes_; ++c) {
     const auto samples = static_cast<double>(actual(c));
-    // As scikit-learn: a class that neither occurs nor is predicted takes no part.
+    // As scikit-learn: classes that neither occur nor are predicted are excluded.
     const double weight = average == Average::weighted ? samples : samples > 0 || predicted(c) > 0 ? 1 : 0;
     sum += weight * values[static_cast<std::size_t>(c)];
     weights += weight;

@@ -22,7 +22,7 @@ void check_batch(const Batch& batch, float alpha, int least_dim, const char* who
         batch.image.size(0), " images and targets ", batch.label);
 }
 
-// weight * row + (1 - weight) * the row before it, in a new tensor.
+// weight * row + (1 - weight) * previous row, in a new tensor.
 template <class T> Tensor mix_rows(const Tensor& from, float weight) {
   const Tensor out = Tensor::allocate(from.sizes(), from.dtype());
   const std::int64_t rows = from.size(0), row = from.numel() / rows;

@@ -1,4 +1,4 @@
-// Reads the four files of a set (data/idx.cpp) and checks them against each other.
+// Reads the four files of a dataset (data/idx.cpp) and checks their consistency.
 #include "data/mnist.h"
 
 #include <zlib.h>
@@ -10,8 +10,8 @@
 namespace mantissa::data {
 namespace {
 
-// All these sets use the same file names, so the folder alone cannot tell them apart. The CRC-32 of
-// the unpacked label bytes can. Mean and std are those of the training pixels.
+// All these datasets use the same file names, so they are identified by the CRC-32 of the uncompressed label bytes.
+// Mean and std are those of the training pixels.
 struct KnownSet {
   const char* name;
   float mean, std;
@@ -47,7 +47,7 @@ std::string require_file(const std::string& dir, Split split, bool images) {
   return path;
 }
 
-// The known set these labels belong to, or null.
+// The known dataset these labels belong to, or null.
 const KnownSet* identify(const Tensor& labels, Split split) {
   const uLong crc = ::crc32_z(0, labels.data<std::uint8_t>(), static_cast<std::size_t>(labels.nbytes()));
   for (const KnownSet& k : known_sets) if (crc == k.label_crc[static_cast<int>(split)]) return &k;
@@ -75,7 +75,7 @@ bool has_idx_files(const std::string& dir) {
   return false;
 }
 
-// Whether a folder found by searching holds another set than the one looked for.
+// Whether a folder found by searching contains a different dataset than the one requested.
 bool holds_another_idx_set(const std::string& dir, const std::string& name) {
   for (const Split split : {Split::train, Split::test}) {
     const std::string path = find_file(dir, split, false);

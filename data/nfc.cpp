@@ -16,13 +16,13 @@ namespace {
 
 using Characters = std::vector<utf8proc_int32_t>;
 
-// It composes with nothing, but utf8proc 2.8 takes it for a part of Korean syllables and loses it.
+// It composes with nothing, but utf8proc 2.8 treats it as part of Korean syllables and drops it.
 constexpr std::uint32_t no_trailing_consonant = 0x11a7;
 
 int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
 void append_decomposed(Characters& to, std::uint32_t c) {
-  std::array<utf8proc_int32_t, 16> parts{};  // 4 are the most that a character has
+  std::array<utf8proc_int32_t, 16> parts{};  // a character decomposes into at most 4
   int boundary = 0;
   const auto n = utf8proc_decompose_char(
       static_cast<utf8proc_int32_t>(c), parts.data(), static_cast<utf8proc_ssize_t>(parts.size()),
@@ -31,7 +31,7 @@ void append_decomposed(Characters& to, std::uint32_t c) {
         utf8proc_errmsg(n));
   to.insert(to.end(), parts.begin(), parts.begin() + n);
 }
-// Marks in the order of their classes. (utf8proc's own way takes the square of their number.)
+// Sorts marks by combining class. (utf8proc's own algorithm is quadratic.)
 void order_marks(Characters& c) {
   for (auto begin = c.begin(); begin != c.end();) {
     begin = std::find_if(begin, c.end(), combining_class);
@@ -59,7 +59,7 @@ std::string nfc(std::string_view text) {
   std::string out;
   Characters characters;
   for (std::size_t at = 0; at < text.size();) {
-    // An ASCII character is its own normal form where none that is not follows it.
+    // An ASCII character is its own normal form unless a non-ASCII character follows.
     const bool alone = is_ascii(text[at]) && (at + 1 == text.size() || is_ascii(text[at + 1]));
     const Utf8Character first = utf8_at(text, at);
     if (alone || !first.valid) {

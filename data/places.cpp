@@ -8,9 +8,9 @@
 namespace mantissa::data {
 namespace {
 
-// To the nearest, halves to even, as grid_sample does; exact below 2^22, and places that matter are far below.
+// Rounds to nearest, halves to even, as grid_sample does; exact below 2^22, far beyond valid positions.
 float rounded(float v) {
-  constexpr float large = 12582912;  // 1.5 * 2^23: here neighbours are 1 apart
+  constexpr float large = 12582912;  // 1.5 * 2^23: here the spacing of floats is 1
   return (v + large) - large;
 }
 
@@ -41,7 +41,7 @@ template <class T> void sample_nearest(const Image<T>& image, const Places& p, f
     for (std::size_t i = 0; i < pixels; ++i) out[i] = from[i] < 0 ? outside : in[from[i]];
 }
 
-// Four neighbours; those outside are `fill`.
+// Bilinear interpolation of four neighbours; those outside are `fill`.
 template <class T> void sample_bilinear(const Image<T>& image, const Places& p, float fill) {
   const auto pixels = static_cast<std::int64_t>(p.x.size()), plane = image.height * image.width;
   const auto h = static_cast<float>(image.height), w = static_cast<float>(image.width);
@@ -51,7 +51,7 @@ template <class T> void sample_bilinear(const Image<T>& image, const Places& p, 
       for (std::int64_t c = 0; c < image.channels; ++c) image.out[c * pixels + i] = from_float<T>(fill);
       continue;
     }
-    // floor() without a call: cut off after adding 1, where a place just below a whole number may round up to it.
+    // floor() without a call: truncation after adding 1, where a value just below an integer may round up to it.
     const std::int64_t y0 = std::min(static_cast<std::int64_t>(y + 1), image.height) - 1,
                        x0 = std::min(static_cast<std::int64_t>(x + 1), image.width) - 1;
     const float dy = y - static_cast<float>(y0), dx = x - static_cast<float>(x0);
@@ -60,7 +60,7 @@ template <class T> void sample_bilinear(const Image<T>& image, const Places& p, 
       return from_float<T>(above * (1 - dy) + below * dy);
     };
     const bool top = y0 >= 0, bottom = y0 + 1 < image.height, left = x0 >= 0, right = x0 + 1 < image.width;
-    if (top && bottom && left && right) {  // most of them
+    if (top && bottom && left && right) {  // the usual case
       const T* in = image.in + y0 * image.width + x0;
       for (std::int64_t c = 0; c < image.channels; ++c, in += plane) {
         const auto at = [in](std::int64_t k) { return static_cast<float>(in[k]); };

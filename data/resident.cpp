@@ -10,10 +10,10 @@ MANTISSA_CUDA_KERNEL(gather_images, const View& y, const View& images, const Vie
 namespace mantissa::data {
 namespace {
 
-constexpr int step_rows = 6;  // a PixelStep in a plan
+constexpr int step_rows = 6;  // rows of a PixelStep in a plan
 static_assert(sizeof(PixelStep) == step_rows * sizeof(std::int64_t));
 
-// The CPU's own function normalises the 256 values of a pixel: f32 [C, 256].
+// Normalises the 256 pixel levels with the CPU's own function: f32 [C, 256].
 Tensor table_of(const Normalize& normalize, std::int64_t channels) {
   std::vector<std::uint8_t> values(static_cast<std::size_t>(256 * channels));
   for (std::size_t i = 0; i < values.size(); ++i)

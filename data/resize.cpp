@@ -9,8 +9,8 @@
 namespace mantissa::data {
 namespace {
 
-// The places first, first + 1, ... of a line that is brought from one length to another: a triangle as wide as a source
-// pixel, or as a target pixel where that is wider; cut off at the ends.
+// Interpolation weights for outputs first, first + 1, ... when resizing one dimension: a triangle filter as wide as a
+// source pixel, or as an output pixel if that is wider; truncated at the ends.
 Taps triangle(std::int64_t from, std::int64_t to, std::int64_t first, std::int64_t count) {
   Taps taps;
   taps.in = from;
@@ -39,14 +39,14 @@ Tensor resize_window(const Tensor& x, const Window& window, std::int64_t height,
                      const Window& wanted) {
   const Tensor part = x.slice(2, window.top, window.top + window.height)
                           .slice(3, window.left, window.left + window.width);
-  // A decoder's pixels stay whole until the end, where there are fewer of them.
+  // Interleaved pixels (from a decoder) stay interleaved until the end, when there are fewer of them.
   const Layout layout = x.stride(1) == 1 && x.size(1) > 1 ? Layout::channels_last : Layout::contiguous;
   const Tensor from = x.dtype() == f32 ? part : Tensor::allocate(part.sizes(), f32, cpu, layout).copy_(part);
   Tensor to = Tensor::allocate({x.size(0), x.size(1), wanted.height, wanted.width}, f32, cpu, layout);
   kernels::resample(cpu, to.view(), from.view(), triangle(window.height, height, wanted.top, wanted.height),
                     triangle(window.width, width, wanted.left, wanted.width));
   if (x.dtype() == f32) return to.contiguous();
-  return Tensor::allocate(to.sizes(), u8).copy_(to.add_(0.5));  // cuts off what is left behind the point
+  return Tensor::allocate(to.sizes(), u8).copy_(to.add_(0.5));  // + 0.5 and truncation: rounds to nearest
 }
 
 }  // namespace mantissa::data

@@ -84,12 +84,12 @@ std::vector<std::int64_t> WeightedRandomSampler::order(std::uint64_t seed, std::
       const double at = uniform_double(draws) * sums.back();
       std::size_t chosen = static_cast<std::size_t>(std::upper_bound(sums.begin(), sums.end(), at) - sums.begin());
       chosen = std::min(chosen, sums.size() - 1);
-      while (weights[chosen] == 0) --chosen;  // rounding at the very end
+      while (weights[chosen] == 0) --chosen;  // against rounding at the very end
       result.push_back(static_cast<std::int64_t>(chosen));
     }
     return result;
   }
-  // Efraimidis and Spirakis, 2006: those with the largest u^(1 / weight), in logarithms.
+  // Efraimidis and Spirakis, 2006: takes the largest u^(1 / weight), as logarithms.
   std::vector<std::pair<double, std::int64_t>> keys;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const double u = uniform_double(draws);

@@ -8,7 +8,7 @@
 namespace mantissa::data {
 namespace {
 
-// Reads sample `index` from another source, whose properties it has.
+// Reads sample `index` from another source and forwards its properties.
 class Forwarding : public Source {
  public:
   explicit Forwarding(SourcePtr like) : like_(std::move(like)) {}

@@ -1,5 +1,5 @@
-// A digit is a few line segments in the unit square (x to the right, y down). Each picture moves them
-// by its own affine map and shades every pixel by its distance to the nearest segment.
+// A digit is a few line segments in the unit square (x to the right, y down). Each image applies its own random affine
+// map and shades every pixel by its distance to the nearest segment.
 #include "data/synthetic.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ float squared_distance(Point p, const Segment& s) {
   return x * x + y * y;
 }
 
-// The glyph in pixel coordinates, as this picture's writer would have drawn it.
+// The glyph in pixel coordinates, with this image's random distortion.
 Glyph place(const Glyph& glyph, Draws& draws) {
   const float angle = draws.uniform(-0.22f, 0.22f), shear = draws.uniform(-0.2f, 0.2f);
   const float wide = draws.uniform(16, 21), high = draws.uniform(18, 22);
@@ -85,7 +85,7 @@ Glyph place(const Glyph& glyph, Draws& draws) {
 
 void render(const Glyph& glyph, Draws& draws, std::uint8_t* picture) {
   const float radius = draws.uniform(0.7f, 1.5f), ink = draws.uniform(200, 255), noise = draws.uniform(0, 24);
-  const float reach = radius + 1;  // pixels further from a segment than this are not touched by it
+  const float reach = radius + 1;  // maximum distance at which a segment affects a pixel
   float nearest[side * side];
   std::fill_n(nearest, side * side, reach * reach);
   const auto pixel = [](float at) { return std::clamp(static_cast<int>(at), 0, side - 1); };

@@ -25,14 +25,14 @@ struct Header {
   }
   char type() const { return bytes[156]; }
   bool is_zero() const { return std::all_of(bytes, bytes + block, [](char c) { return c == 0; }); }
-  std::int64_t sum() const {  // of all bytes, those of the checksum counted as spaces
+  std::int64_t sum() const {  // of all bytes, with those of the checksum counted as spaces
     std::int64_t s = 0;
     for (int i = 0; i < block; ++i) s += i >= 148 && i < 156 ? ' ' : static_cast<unsigned char>(bytes[i]);
     return s;
   }
 };
 
-// An octal number among spaces, or -1.
+// An octal number surrounded by spaces, or -1.
 std::int64_t octal(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -53,7 +53,7 @@ bool TarReader::next() {
     left_ = padding_ = 0;
     Header h;
     const std::int64_t got = bytes_->read(h.bytes, block);
-    if (got == 0) return false;  // some writers leave out the closing blocks
+    if (got == 0) return false;  // some writers omit the closing blocks
     if (got < block) fail_format(bytes_->path(), "is truncated inside a tar header");
     if (h.is_zero()) {
       finish();
@@ -69,7 +69,7 @@ bool TarReader::next() {
     padding_ = (block - size_ % block) % block;
     switch (h.type()) {
       case '0': case '\0': return true;
-      case '5': case 'x': case 'g': continue;  // a folder, extended headers: nothing in them concerns us
+      case '5': case 'x': case 'g': continue;  // folders and extended headers: skipped
       case '1': case '2': fail_format(bytes_->path(), "holds a link, ", io::quote(name_), ": refused");
       default:
         fail_format(bytes_->path(), "holds ", io::quote(name_), ", which is neither a file nor a folder: refused");
@@ -92,7 +92,7 @@ void TarReader::skip(std::int64_t n) {
   }
 }
 
-void TarReader::finish() {  // only zeros may follow; reading them makes zlib check its checksum
+void TarReader::finish() {  // only zeros may follow; reading them makes zlib verify its checksum
   char buffer[16384];
   while (const std::int64_t got = bytes_->read(buffer, sizeof buffer))
     for (std::int64_t i = 0; i < got; ++i)

@@ -20,7 +20,7 @@ void check_tokens(const Tensor& t) {
                          t.is_contiguous() && t.device().is_cpu()),
         "Tokens: expected contiguous u8, i32 or i64 tokens [N] on the CPU, got ", t);
 }
-// Reads windows of them.
+// A reader for Windows.
 auto reader_of(const Tensor& tokens) {
   return [&tokens](std::int64_t begin, std::span<std::int64_t> out) {
     const auto copy = [&](const auto* from) { std::copy_n(from + begin, out.size(), out.begin()); };

@@ -9,7 +9,7 @@
 namespace mantissa::data {
 namespace {
 
-static_assert(std::endian::native == std::endian::little);  // as the files
+static_assert(std::endian::native == std::endian::little);  // the files' byte order
 
 int checked_bytes(const char* who, const TokenFileOptions& o) {
   check(o.bytes == 1 || o.bytes == 2 || o.bytes == 4, who, ": tokens of 1, 2 or 4 bytes, got ", o.bytes);
@@ -20,7 +20,7 @@ struct Header { std::int32_t magic, version, tokens; };
 constexpr std::int64_t header_bytes = 256 * sizeof(std::int32_t);
 constexpr struct Kind { std::int32_t magic, version; int bytes; } kinds[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
-// Calls f with a value of the unsigned type of so many bytes.
+// Calls f with a value of the unsigned type with that many bytes.
 template <class F> void visit_bytes(int bytes, F&& f) {
   if (bytes == 1) f(std::uint8_t{});
   else if (bytes == 2) f(std::uint16_t{});

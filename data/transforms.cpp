@@ -11,12 +11,12 @@
 namespace mantissa::data {
 namespace {
 
-// One channel of every image in the batch.
+// Normalises one channel of every image in the batch.
 void normalize_channel(const Tensor& images, std::int64_t channel, float mean, float std, float* out) {
   std::int64_t plane = 1;
   for (int d = 2; d < images.dim(); ++d) plane *= images.size(d);
   const std::int64_t step = images.size(1) * plane;
-  float table[256];  // a pixel has 256 values: look them up instead of dividing for each
+  float table[256];  // one entry per u8 value, instead of a division per pixel
   for (int i = 0; i < 256; ++i) table[i] = (static_cast<float>(i) / 255.0f - mean) / std;
   for (std::int64_t b = 0; b < images.size(0); ++b) {
     const std::int64_t begin = b * step + channel * plane;
@@ -36,7 +36,7 @@ template <class T> void flip_rows(T* image, std::int64_t rows, std::int64_t widt
   for (std::int64_t r = 0; r < rows; ++r) std::reverse(image + r * width, image + (r + 1) * width);
 }
 
-// Copies the plane moved by (dy, dx); what comes from outside stays 0. Sizes in elements.
+// Copies the plane shifted by (dy, dx); pixels from outside stay 0. Sizes in elements.
 void shift_plane(const char* in, char* out, std::int64_t h, std::int64_t w, std::int64_t dy, std::int64_t dx,
                  std::int64_t element) {
   const std::int64_t first = std::max<std::int64_t>(0, -dx), last = std::min(w, w - dx);
@@ -45,7 +45,7 @@ void shift_plane(const char* in, char* out, std::int64_t h, std::int64_t w, std:
                 static_cast<std::size_t>((last - first) * element));
 }
 
-// Sets the box of image `b` to `value`.
+// Fills the box of image `b` with `value`.
 void fill_box(const Tensor& images, std::int64_t b, Box box, float value) {
   const std::int64_t channels = images.size(1), h = images.size(2), w = images.size(3);
   with_elements(images, [&]<class T>(T* all) {
@@ -216,7 +216,7 @@ void gaussian_noise_(Tensor& images, Draws& draws, float mean, float sigma) {
   check(std::isfinite(mean) && std::isfinite(sigma), "gaussian_noise_: mean and sigma must be finite, got ", mean,
         " and ", sigma);
   const auto add = [&]<class T>(T* pixels) {
-    for (std::int64_t i = 0; i < images.numel(); i += 2) {  // Box and Muller, 1958: two at a time
+    for (std::int64_t i = 0; i < images.numel(); i += 2) {  // Box-Muller transform, 1958: two at a time
       const float radius = std::sqrt(-2 * std::log(1 - draws.uniform())), angle = 6.2831853f * draws.uniform();
       const float normal[2] = {radius * std::cos(angle), radius * std::sin(angle)};
       for (std::int64_t k = i; k < std::min(i + 2, images.numel()); ++k) {

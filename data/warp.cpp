@@ -14,10 +14,10 @@
 namespace mantissa::data {
 namespace {
 
-// A place (x, y) of the result comes from ((a x + b y + c) / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1)).
+// Output (x, y) is sampled at ((a x + b y + c) / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1)).
 using Coefficients = std::array<double, 8>;
 
-// Eight equations for eight unknowns, by elimination with the largest pivot. Nothing where they have no one answer.
+// Solves eight equations by elimination with partial pivoting. nullopt if singular.
 std::optional<Coefficients> solve(std::array<std::array<double, 9>, 8> m) {
   for (std::size_t k = 0; k < 8; ++k) {
     std::size_t pivot = k;
@@ -74,7 +74,7 @@ Corners corners_of(std::int64_t height, std::int64_t width) {
 
 Corners moved_inwards(std::int64_t height, std::int64_t width, float part, Draws& draws) {
   const auto reach = [&](std::int64_t side) {
-    return static_cast<std::int64_t>(part * static_cast<float>(side / 2)) + 1;  // places that a corner may take
+    return static_cast<std::int64_t>(part * static_cast<float>(side / 2)) + 1;  // number of possible corner positions
   };
   Corners corners = corners_of(height, width);
   for (auto& [x, y] : corners) {
@@ -102,10 +102,10 @@ void deform(const Tensor& images, std::int64_t b, const Tensor& displacement, co
   sample_image(images, b, places, o, out);
 }
 
-// How many pixels the noise is blurred over.
+// Size of the blur window in pixels.
 int window_of(float sigma) { return static_cast<int>(8 * std::min(sigma, 1e6f) + 1) | 1; }
 
-// Noise of both directions, the one blurred after the other.
+// Random displacement: blurred noise for x, then for y.
 Tensor random_displacement(std::int64_t height, std::int64_t width, Draws& draws, float alpha, float sigma) {
   Tensor displacement = Tensor::allocate({height, width, 2}, f32);
   for (int direction = 0; direction < 2; ++direction) {

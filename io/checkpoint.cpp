@@ -1,5 +1,5 @@
-// Checksums and names around a safetensors file. Keys that start with "mantissa." are ours:
-// mantissa.format, mantissa.version, mantissa.crc32 (of all other metadata), mantissa.crc32.<tensor>.
+// Checksums and names around a safetensors file. Keys that start with "mantissa." are reserved: mantissa.format,
+// mantissa.version, mantissa.crc32 (of all other metadata), mantissa.crc32.<tensor>.
 #include "io/checkpoint.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ uLong crc_of(std::string_view text, uLong crc = 0) {
   return ::crc32_z(crc, reinterpret_cast<const Bytef*>(text.data()), text.size());
 }
 
-// Covers name, dtype and shape too: a flipped bit in the header is found like one in the data.
+// Covers name, dtype and shape too, to detect flipped bits in the header as well.
 std::string tensor_crc(const std::string& name, const Tensor& t) {
   const uLong crc = crc_of(concat(name, " ", t.dtype(), t.sizes()));
   return fmt::format(
@@ -110,7 +110,7 @@ std::string suggest_name(const std::string& name, std::span<const std::string> n
   int best = 1 + static_cast<int>(std::min<std::size_t>(name.size(), 300) / 3);
   const std::string* nearest = nullptr;
   for (const std::string& candidate : names) {
-    if (name.size() > 300 || candidate.size() > 300) continue;  // names like that are not typing mistakes
+    if (name.size() > 300 || candidate.size() > 300) continue;  // too long to be typos, and slow to compare
     if (const int d = edit_distance(name, candidate); d < best) {
       best = d;
       nearest = &candidate;

@@ -14,11 +14,11 @@ namespace mantissa::distributed {
 namespace {
 
 constexpr std::size_t spans_at_once = 16;
-// One system call moves no more than this: both directions of a connection get their turn, and the pieces that are
-// worked on in between are still in the cache.
+// Maximum bytes per system call: so both directions of a connection alternate, and pieces processed in between are
+// still in the cache.
 constexpr std::size_t bytes_at_once = std::size_t{1} << 18;
 
-// The first spans of a line, as many as go into one call.
+// The first spans of a queue, as many as fit into one call.
 std::size_t gather(const std::deque<iovec>& line, std::array<iovec, spans_at_once>& first) {
   std::size_t n = 0, bytes = 0;
   while (n < line.size() && n < spans_at_once && bytes < bytes_at_once) {
@@ -29,7 +29,7 @@ std::size_t gather(const std::deque<iovec>& line, std::array<iovec, spans_at_onc
   return n;
 }
 
-// Takes what was moved off the line; tells of each span that is through.
+// Removes what was transferred from the queue; calls through() for each completed span.
 template <class F> void pass(std::deque<iovec>& line, std::size_t moved, const F& through) {
   while (moved > 0) {
     iovec& span = line.front();

@@ -1,5 +1,5 @@
-// Reading and atomic writing on plain system calls: every return value is looked at.
-// Invariant: between create_temporary() and the rename nothing touches the file being replaced.
+// Reading and atomic writing with plain system calls: every return value is checked. Invariant: between
+// create_temporary() and the rename the file being replaced is not touched.
 #include "io/file.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ namespace {
 
 std::atomic<FaultHook> fault_hook{nullptr};
 
-// True when a test wants this step to fail; errno is then set.
+// True if a test injects a failure into this step; errno is then set.
 bool injected(FileStep step, std::size_t* nbytes = nullptr) {
   const FaultHook hook = fault_hook;
   if (!hook) return false;
@@ -40,8 +40,8 @@ constexpr std::size_t largest_chunk = std::size_t{1} << 30;  // one call moves a
 void set_fault_hook(FaultHook hook) { fault_hook = hook; }
 
 namespace {
-// Bytes of the character of UTF-8 that `text` begins with; 0 for control characters and what is no UTF-8, which a
-// terminal would obey or a log could not hold.
+// Length of the UTF-8 character that `text` starts with; 0 for control characters and invalid UTF-8, which must not
+// reach terminals or logs.
 std::size_t shown_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0), second = byte(1);
@@ -88,7 +88,7 @@ const char* recognise(std::string_view first_bytes) {
 }
 
 FileReader::FileReader(const std::string& path) : path_(path) {
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // a pipe must not block us
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // opening a pipe must not block
   if (fd_ < 0) fail("cannot open ", path, ": ", reason(errno));
   struct stat st;
   const int error = ::fstat(fd_, &st) != 0 ? errno : 0;
@@ -151,13 +151,13 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   prefix_ = name.substr(0, 200) + ".tmp-";  // names have at most 255 bytes
   remove_stale();
   create_temporary();
-  if (replaces) {  // best effort: only root may give a file away
+  if (replaces) {  // best effort: only root may change a file's owner
     if (::fchown(fd_, st.st_uid, st.st_gid) == 0 || ::geteuid() != 0) ::fchmod(fd_, st.st_mode & 0777);
   }
 }
 
-// A writer holds a lock on its temporary for as long as it lives, so one that can be locked was left
-// behind by a writer that was killed. Names that are not create_temporary()'s are somebody's files.
+// A writer locks its temporary while it is alive, so one that can be locked was left behind by a killed writer. Files
+// not named by create_temporary() are never removed.
 void AtomicFile::remove_stale() const {
   const auto ours = [&](std::string_view name) {
     if (!name.starts_with(prefix_)) return false;
@@ -190,9 +190,9 @@ void AtomicFile::create_temporary() {
     if (fd_ < 0 && errno == EEXIST) continue;
     if (fd_ < 0) fail_errno("write");
     struct stat st;
-    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {}  // without locks no file is ever found to be stale
+    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {}  // without lock support no file is ever considered stale
     if (::fstat(fd_, &st) != 0 || st.st_nlink > 0) return;
-    ::close(fd_);  // somebody took it for stale before it was locked
+    ::close(fd_);  // another process took it for stale before it was locked
   }
   errno = EEXIST;
   fail_errno("find a temporary name beside");

@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::int64_t most_pixels = std::int64_t{1} << 27;
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 30;
-constexpr std::int64_t deflate_limit = 1032;  // no deflate stream grows by more
+constexpr std::int64_t deflate_limit = 1032;  // maximum expansion factor of deflate
 
-using Pixels = std::vector<std::uint8_t>;  // interleaved, as the libraries want them
+using Pixels = std::vector<std::uint8_t>;  // interleaved, as the libraries expect
 constexpr bool is_gray(Channels c) { return c == Channels::gray; }
 
 void check_size(const std::string& name, std::int64_t width, std::int64_t height) {
@@ -32,7 +32,7 @@ struct PngImage : png_image {
   ~PngImage() { png_image_free(this); }
 };
 
-// Gray is computed here: libpng would do it in linear light, which nothing else in the field does.
+// Gray is computed here: libpng would use linear light, unlike all common libraries.
 Tensor rgb_to_gray(const Tensor& pixels) {  // of 3 or more channels
   const std::int64_t n = pixels.size(0) * pixels.size(1), step = pixels.size(2);
   const Tensor gray = Tensor::allocate({pixels.size(0), pixels.size(1), 1}, u8);
@@ -43,7 +43,7 @@ Tensor rgb_to_gray(const Tensor& pixels) {  // of 3 or more channels
   }
   return gray;
 }
-// The first channels alone.
+// Keeps only the first n channels.
 Tensor first_channels(const Tensor& pixels, std::int64_t n) { return pixels.slice(2, 0, n).contiguous(); }
 
 Tensor decode_png(std::string_view bytes, const std::string& name, Channels channels) {
@@ -53,12 +53,12 @@ Tensor decode_png(std::string_view bytes, const std::string& name, Channels chan
   const std::int64_t width = image.width, height = image.height;
   check_size(name, width, height);
   const bool color = image.format & PNG_FORMAT_FLAG_COLOR, alpha = image.format & PNG_FORMAT_FLAG_ALPHA;
-  // One bit of a pixel is the least a PNG can spend, before deflate.
+  // A PNG pixel takes at least one bit before deflate.
   if (width * height / 8 > static_cast<std::int64_t>(bytes.size()) * deflate_limit)
     fail_format(name, "is cut: ", bytes.size(), " bytes cannot hold ", width, " x ", height, " pixels");
-  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // as every viewer takes them
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // decode as sRGB, like every viewer
   image.format = color || channels == Channels::rgb ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  if (alpha) image.format |= PNG_FORMAT_FLAG_ALPHA;  // asked for, so that nothing is blended
+  if (alpha) image.format |= PNG_FORMAT_FLAG_ALPHA;  // request alpha explicitly, so that it is not blended
   const std::int64_t from = PNG_IMAGE_PIXEL_CHANNELS(image.format);
   const Tensor pixels = Tensor::allocate({height, width, from}, u8);
   if (!png_image_finish_read(&image, nullptr, pixels.raw_data(), 0, nullptr) || image.warning_or_error > 1)
@@ -78,8 +78,8 @@ Tensor cmyk_to_rgb(const Tensor& pixels) {
   return rgb;
 }
 
-// To start a decoder took 0.2 of the 0.75 ms of a picture of 500 x 375 pixels: each thread keeps one. After an error it
-// is not kept, because it would go on inside of the bad file.
+// Creating a decoder took 0.2 of the 0.75 ms for a 500 x 375 image, so each thread caches one. After an error it is
+// discarded, because it would continue inside the bad file.
 using Decoder = std::unique_ptr<void, int (*)(tjhandle)>;
 thread_local Decoder kept_decoder(nullptr, ::tjDestroy);
 
@@ -96,14 +96,14 @@ Tensor decode_jpeg(std::string_view bytes, const std::string& name, Channels cha
   const bool cmyk = space == TJCS_CMYK || space == TJCS_YCCK;
   const bool gray = space == TJCS_GRAY ? channels != Channels::rgb : is_gray(channels);
   const int format = cmyk ? TJPF_CMYK : gray ? TJPF_GRAY : TJPF_RGB;
-  // Coded data take at least a bit for each block of 64 values.
+  // Coded data take at least one bit per block of 64 values.
   if (std::int64_t{width} * height / 512 > static_cast<std::int64_t>(bytes.size()))
     fail_format(name, "is cut: ", bytes.size(), " bytes cannot hold ", width, " x ", height, " pixels");
   const Tensor pixels = Tensor::allocate({height, width, tjPixelSize[format]}, u8);
   const int status = ::tjDecompress2(decoder, data, size, pixels.data<std::uint8_t>(), width, 0, height, format,
                                      TJFLAG_LIMITSCANS);
   const std::string message = status == 0 ? "" : ::tjGetErrorStr2(decoder);
-  // Harmless oddities are warnings, and so is a file that ends too early: the rest would be gray.
+  // Warnings include harmless oddities, and truncated files, whose remainder would be gray.
   if (status != 0 && (::tjGetErrorCode(decoder) != TJERR_WARNING ||
                       message.find("remature end") != std::string::npos || message.find("orrupt") != std::string::npos))
     fail_format(name, "is a damaged JPEG: ", message);
@@ -138,7 +138,7 @@ struct Interleaved {
   Pixels pixels;
   std::int64_t channels, height, width;
 };
-// Of a picture that may have `most` channels and be so many pixels wide and high.
+// For an image of at most `most` channels, and width and height of at most `longest`.
 Interleaved interleave(const char* op, const Tensor& image, std::int64_t most, std::int64_t longest) {
   check(image.defined() && (image.dim() == 2 || (image.dim() == 3 && image.size(0) >= 1 && image.size(0) <= most)) &&
             image.numel() > 0 && (image.dtype() == u8 || image.is_floating()),

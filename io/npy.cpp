@@ -14,10 +14,10 @@ namespace mantissa::io {
 namespace {
 
 constexpr std::string_view magic{"\x93NUMPY", 6};
-constexpr std::int64_t longest_header = 10'000;  // as NumPy allows of files that it does not trust
+constexpr std::int64_t longest_header = 10'000;  // NumPy's limit for untrusted files
 
 struct Descr {
-  const char* text;  // NumPy's, without the byte order
+  const char* text;  // NumPy's type string, without the byte order
   const char* stored;
 };
 constexpr Descr descrs[] = {{"f4", "F32"}, {"f8", "F64"}, {"f2", "F16"}, {"i8", "I64"}, {"i4", "I32"}, {"i2", "I16"},
@@ -29,7 +29,7 @@ struct Header {
   Dims sizes;
 };
 
-// {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }: the three keys in any order, and nothing else.
+// {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }: exactly these three keys, in any order.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& where) : rest_(text), where_(where) {}
@@ -97,7 +97,7 @@ class HeaderParser {
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), n);
       if (error != std::errc() || n < 0) wrong();
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-      take('L');  // Python 2's integers
+      take('L');  // suffix of Python 2's integers
       if (sizes.rank() == Dims::max_rank) fail_format(where_, "has more than ", Dims::max_rank, " dimensions");
       sizes.push_back(n);
       if (!take(',')) {
@@ -126,7 +126,7 @@ class HeaderParser {
   const std::string& where_;
 };
 
-// Where the bytes of an array come from: a file, or an entry of an archive.
+// The source of an array's bytes: a file, or an entry of an archive.
 struct Source {
   std::string where;  // for messages
   std::int64_t size;
@@ -171,7 +171,7 @@ Tensor read_array(const Source& source) {
   if (numel * h.stored->bytes != source.size - at)
     fail_format(source.where, "has ", source.size - at, " bytes of data, its shape ", h.sizes, " asks for ",
                 numel * h.stored->bytes);
-  // Fortran's order is the order of the transposed array.
+  // Fortran order is the row-major order of the transposed array.
   Dims sizes = h.sizes;
   if (h.fortran) std::reverse(sizes.begin(), sizes.end());
   const Tensor t = Tensor::allocate(sizes, h.stored->loaded_as);
@@ -187,7 +187,7 @@ Tensor read_array(const Source& source) {
   return t.permute(back).contiguous();
 }
 
-// What stands before the data; together they begin at a multiple of 64 bytes.
+// Magic, version and header, padded so that the data are aligned to 64 bytes.
 std::string write_header(const Tensor& t) {
   const char* stored = file_dtype_of(t.dtype()).name;
   const auto* d = std::ranges::find_if(descrs, [&](const Descr& o) { return std::string_view(stored) == o.stored; });

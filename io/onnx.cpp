@@ -15,7 +15,7 @@ namespace {
 
 using namespace protobuf;
 
-// Numbers of the fields, of onnx.proto.
+// Field numbers of onnx.proto.
 namespace model {
 constexpr int ir_version = 1, producer = 2, producer_version = 3, graph = 7, opset = 8;
 }

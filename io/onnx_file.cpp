@@ -18,12 +18,12 @@ using protobuf::Reader;
 namespace fs = std::filesystem;
 
 constexpr std::int64_t most_bytes = std::numeric_limits<std::int32_t>::max();  // of a protocol buffer
-constexpr int most_nested = 32;                  // graphs in attributes of nodes in graphs ...
-constexpr std::int64_t most_things = 4'000'000;  // nodes, names, attributes, ...: each takes far more memory than bytes
+constexpr int most_nested = 32;                  // nesting depth of subgraphs
+constexpr std::int64_t most_things = 4'000'000;  // nodes, names, ...: each takes more memory than file bytes
 
 struct OnnxDtype {
   const char* name;    // of TensorProto.DataType
-  const char* stored;  // of io/file_dtype.h; null: cannot be loaded
+  const char* stored;  // name in io/file_dtype.h; null: cannot be loaded
 };
 constexpr OnnxDtype onnx_dtypes[] = {
     {"UNDEFINED", nullptr},  {"FLOAT", "F32"},     {"UINT8", "U8"},   {"INT8", "I8"},      {"UINT16", "U16"},
@@ -132,7 +132,7 @@ class Parser {
     if (key == "offset") t.offset = number(value, t);
     if (key == "length") t.length = number(value, t);
   }
-  // The file beside the model with this name, of which the model must not choose any on the machine.
+  // An external data file in the model's folder; paths outside it are rejected.
   struct Beside {
     std::unique_ptr<FileReader> reader;
     std::int64_t taken = 0;
@@ -174,7 +174,7 @@ class Parser {
       if (t.length >= 0) must_be(t.length, nbytes, "bytes");
       if (t.offset > file.size() || nbytes > file.size() - t.offset)
         fail_format(path_, "tensor ", quote(t.name), " lies beyond the end of ", quote(t.location));
-      from.taken += nbytes;  // weights may be shared, but not so that a small file takes all memory
+      from.taken += nbytes;  // tensors may share data, but a small file must not fill all memory
       if (from.taken > 4 * file.size())
         fail_format(path_, "its tensors take more than four times all of ", quote(t.location));
       const Tensor x = Tensor::allocate(Dims(t.sizes), stored->loaded_as);
@@ -193,7 +193,7 @@ class Parser {
     if (!wrong.empty()) fail_format(path_, "tensor ", quote(t.name), ": ", wrong);
     return x;
   }
-  // The elements from the fields for numbers: as bytes of the dtype's width.
+  // Elements from the numeric fields, as bytes of the dtype's width.
   template <class F> static std::string typed(const TensorData& t, std::int64_t width, std::int64_t numel, F must_be) {
     const auto copy = [&](const auto& list) {
       must_be(static_cast<std::int64_t>(list.size()), numel, "numbers");
@@ -203,7 +203,7 @@ class Parser {
     if (t.type == 11) return copy(t.doubles);
     must_be(static_cast<std::int64_t>(t.integers.size()), numel, "numbers");
     std::string bytes;
-    for (const std::int64_t n : t.integers)  // the lowest bytes, little-endian
+    for (const std::int64_t n : t.integers)  // the low-order bytes, little-endian
       bytes.append(reinterpret_cast<const char*>(&n), static_cast<std::size_t>(width));
     return bytes;
   }
@@ -218,7 +218,7 @@ class Parser {
     count();
     A a;
     std::int64_t type = 0;
-    A::Kind seen = A::none;  // old files lack the type
+    A::Kind seen = A::none;  // old files do not state the type
     const auto is = [&](A::Kind kind) { seen = kind; };
     for (; r.next();) {
       switch (r.field()) {
@@ -245,7 +245,7 @@ class Parser {
       }
     }
     a.kind = type == 0 ? seen : type >= A::real && type <= A::texts ? static_cast<A::Kind>(type) : A::other;
-    if ((a.kind == A::tensor || a.kind == A::graph) && seen != a.kind) a.kind = A::other;  // it says so and has none
+    if ((a.kind == A::tensor || a.kind == A::graph) && seen != a.kind) a.kind = A::other;  // declared but missing
     return a;
   }
   OnnxFileNode node(Reader r) {

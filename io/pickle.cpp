@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t most_bytes = 64 << 20;
 constexpr int most_operations = 1'000'000, most_marks = 1000;
-constexpr std::size_t most_items = 8'000'000;  // of all values together: parts may be shared, and copied often
+constexpr std::size_t most_items = 8'000'000;  // over all values: parts may be shared, and copied often
 
 enum Code : unsigned char {
   mark = '(', stop = '.', pop = '0', pop_mark = '1', none = 'N', bin_int = 'J', bin_int1 = 'K', bin_int2 = 'M',
@@ -101,8 +101,8 @@ class PickleMachine {
     for (int i = n - 1; i >= 0; --i) items[static_cast<std::size_t>(i)] = pop_value();
     push(PickleValue::sequence).items = std::move(items);
   }
-  // Python's integers have any length, little-endian with a sign. Of more than eight bytes they are text here: a seed
-  // of 64 bits, the state of a generator.
+  // Python integers have any length, little-endian two's complement. Above eight bytes they are kept as text: a 64-bit
+  // seed, a generator's state.
   void push_long(std::uint64_t n) {
     constexpr std::uint64_t most = 32;
     if (n > most) wrong("has an integer of ", n, " bytes, at most ", most, " are read");
@@ -117,7 +117,7 @@ class PickleMachine {
     const int unused = 64 - 8 * static_cast<int>(n);
     push_integer(n == 0 ? 0 : static_cast<std::int64_t>(value << unused) >> unused);
   }
-  // Bytes of a two's complement, the lowest first, as decimal digits.
+  // Little-endian two's complement as decimal digits.
   static std::string decimal(std::string_view bytes) {
     const bool negative = static_cast<signed char>(bytes.back()) < 0;
     std::vector<unsigned> magnitude;
@@ -161,7 +161,7 @@ class PickleMachine {
     const PickleValue* callee = pop_value();
     if (callee->kind != PickleValue::name || arguments->kind != PickleValue::sequence)
       wrong("calls what is no function");
-    if (callee->letters == "collections.OrderedDict") {  // of nothing, or of a list of pairs
+    if (callee->letters == "collections.OrderedDict") {  // empty, or from a list of pairs
       PickleValue& made = push(PickleValue::mapping);
       if (arguments->items.empty()) return;
       for (const PickleValue* pair : arguments->items[0]->items) {
@@ -260,7 +260,7 @@ class PickleMachine {
         return push_name(module->letters, name->letters);
       }
       case reduce: return reduce_call();
-      case build:  // attributes of an OrderedDict, as the versions that a state dict carries: not needed
+      case build:  // attributes of an OrderedDict, such as a state dict's versions: ignored
         pop_value();
         top(PickleValue::mapping, "attributes");
         return;
@@ -284,7 +284,7 @@ class PickleMachine {
   const std::string& path_;
   std::span<const std::string_view> names_;
   std::vector<PickleValue*> stack_;
-  std::vector<std::size_t> marks_;  // heights of the stack
+  std::vector<std::size_t> marks_;  // stack heights at the marks
   std::size_t items_ = 0;
   std::unordered_map<std::uint64_t, PickleValue*> memo_;
 };

@@ -27,8 +27,8 @@ const char* name_of(ReduceOp op) {
   return names[static_cast<int>(op)];
 }
 
-// Does one thing at a time, in the order in which it was asked: in the thread that asks and waits when nothing is under
-// way, which spares two changes of threads, else in a thread of its own.
+// Executes operations one at a time, in the order of the requests: a blocking request runs in the calling thread if
+// nothing is pending, which saves two thread switches; others run in a background thread.
 class ProcessGroup::Queue {
  public:
   ~Queue() { stop(); }
@@ -106,8 +106,8 @@ class ProcessGroup::Queue {
   void work() {
     sigset_t all;
     ::sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the program's own threads
-    run_serially_in_this_thread();  // the other threads belong to the backward pass that goes on meanwhile
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are handled by the program's own threads
+    run_serially_in_this_thread();  // the other cores are busy with the concurrent backward pass
     flush_denormals_in_this_thread();
     std::unique_lock lock(mutex_);
     while (true) {
@@ -145,10 +145,10 @@ void check_op(const char* what, const Tensor& x, ReduceOp op) {
         " has a max (any) and a min (all), but no ", name_of(op));
 }
 
-// What is exchanged of x, contiguous and on the CPU: x itself where it is that.
+// x on the host, contiguous: x itself if it already is.
 Tensor on_host(const Tensor& x) { return x.detach().to(cpu).contiguous(); }
 
-// [size, ...] of what x is a part of.
+// [size, ...] buffer for the parts of all ranks.
 Tensor room_for_all(const char* what, const Tensor& x, int size) {
   check(x.dim() < Dims::max_rank, what, ": ", x, " has no room for a further dimension");
   Dims sizes = x.sizes();
@@ -156,7 +156,7 @@ Tensor room_for_all(const char* what, const Tensor& x, int size) {
   return Tensor::allocate(sizes, x.dtype());
 }
 
-// Stand-ins that take the place of tensors while something is done with them in place.
+// Host copies that replace tensors during an in-place operation.
 class StandIns {
  public:
   explicit StandIns(std::span<const Tensor> xs) : originals_(xs) {
@@ -233,7 +233,7 @@ Tensor ProcessGroup::all_gather(const Tensor& x) {
   return all.to(x.device());
 }
 
-// Bytes travel as tensors of u8; how many there are goes ahead.
+// Bytes are sent as u8 tensors, preceded by their length.
 void ProcessGroup::broadcast(std::string& text, int root) {
   const Tensor length = tensor({static_cast<std::int64_t>(text.size())});
   broadcast(length, root);
@@ -244,7 +244,7 @@ std::vector<std::string> ProcessGroup::all_gather(const std::string& text) {
   const std::vector<std::int64_t> lengths =
       all_gather(tensor({static_cast<std::int64_t>(text.size())})).to_vector<std::int64_t>();
   std::string mine = text;
-  mine.resize(static_cast<std::size_t>(std::ranges::max(lengths)));  // all tensors have one shape
+  mine.resize(static_cast<std::size_t>(std::ranges::max(lengths)));  // all tensors must have the same shape
   const auto longest = static_cast<std::int64_t>(mine.size());
   const Tensor all = all_gather(from_blob(mine.data(), {longest}, {.dtype = u8}));
   std::vector<std::string> texts;
@@ -376,7 +376,7 @@ class GroupOfOne final : public ProcessGroup {
   void run_gather(const Tensor& out, const Tensor& x, int) override { out[0].copy_(x); }
   void run_scatter(const Tensor& x, const Tensor& parts, int) override { Tensor(x).copy_(parts[0]); }
   void run_all_to_all(const Tensor& out, const Tensor& x) override { Tensor(out).copy_(x); }
-  void run_exchange(std::span<const Message>, std::span<const Message>) override {}  // there is nobody else
+  void run_exchange(std::span<const Message>, std::span<const Message>) override {}  // there is no other rank
   std::unique_ptr<ProcessGroup> run_split(std::span<const int>, int) override { return nullptr; }  // never two members
 };
 

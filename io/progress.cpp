@@ -10,7 +10,7 @@
 namespace mantissa::io {
 namespace {
 
-constexpr double interval = 0.1;  // seconds between two lines
+constexpr double interval = 0.1;  // minimum seconds between updates
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -23,7 +23,7 @@ std::string clock_text(double seconds) {
 }
 
 void write_all(int fd, const std::string& text) {
-  // A terminal that went away is no reason to stop training.
+  // Errors are ignored: a closed terminal must not stop training.
   [[maybe_unused]] const ssize_t n = ::write(fd, text.data(), text.size());
 }
 

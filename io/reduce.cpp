@@ -12,9 +12,9 @@ MANTISSA_KERNEL(copy, const View& y, const View& x)
 namespace distributed {
 namespace {
 
-constexpr std::int64_t block = 2048;  // elements whose sums stay in the first cache
+constexpr std::int64_t block = 2048;  // elements whose sums fit in the L1 cache
 
-template <class T> T larger(T a, T b) { return a != a || a > b ? a : b; }  // NaN stays
+template <class T> T larger(T a, T b) { return a != a || a > b ? a : b; }  // propagates NaN
 template <class T> T smaller(T a, T b) { return a != a || a < b ? a : b; }
 template <class T> T plus(T a, T b) {
   if constexpr (std::is_integral_v<T> && sizeof(T) >= sizeof(int))
@@ -46,7 +46,7 @@ void convert(void* to, Dtype to_dtype, const void* from, Dtype from_dtype, std::
   kernels::copy(cpu, y, x);
 }
 
-// Sums in T; elements are stored as T, or as halves that T holds.
+// Accumulates in T; elements are stored as T, or as f16 or bf16 that T holds.
 template <class T>
 void reduce_blocks(char* out, std::span<const void* const> parts, std::int64_t n, Dtype dtype, ReduceOp op) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));

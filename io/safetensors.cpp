@@ -1,6 +1,6 @@
-// Reading and writing safetensors files; the header is io/safetensors_header.cpp.
-// Data go straight between the file and the tensors: pread, never mmap, so a file that shrinks while
-// it is read is an error and not a signal.
+// Reading and writing safetensors files; the header is in io/safetensors_header.cpp. Data are transferred directly
+// between the file and the tensors: with pread, never mmap, so a file that shrinks while it is read causes an error and
+// not a signal.
 #include "io/safetensors.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ Header read_header(const FileReader& file, const SafetensorsLimits& limits, std:
   return parse_header(json, file.size() - *data_start, file.path(), limits);
 }
 
-// The reference's order, widest dtype first and then by name, so that files come out byte for byte the same.
+// The reference implementation's order, widest dtype first and then by name, so that files are byte-identical.
 int rank_of(Dtype dtype) {
   constexpr Dtype order[] = {i64, f64, f32, i32, bf16, f16, u8, boolean};
   return static_cast<int>(std::find(std::begin(order), std::end(order), dtype) - order);

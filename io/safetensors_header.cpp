@@ -1,5 +1,5 @@
-// Parses with nlohmann's SAX interface: the DOM would hide duplicate keys and copy everything, and a
-// state machine that refuses what it does not expect needs no depth limit of its own.
+// Uses nlohmann's SAX interface: the DOM would hide duplicate keys and copy everything, and a state machine that
+// rejects unexpected input needs no depth limit.
 #include "io/safetensors_header.h"
 
 #include <algorithm>
@@ -162,11 +162,11 @@ class HeaderParser final : public nlohmann::json_sax<Json> {
   State state_ = start;
   Field field_ = Field::none;
   bool in_metadata_ = false, seen_metadata_ = false;
-  unsigned seen_ = 0;  // the fields of the current entry
+  unsigned seen_ = 0;  // bit set of fields seen in the current entry
   Dims offsets_;
 };
 
-// By sorting: a hash table can be made slow by a file that chooses its names.
+// By sorting: a file could choose names that collide in a hash table.
 template <class List, class Name> void check_unique(const List& list, Name name, const std::string& path) {
   std::vector<std::string_view> names;
   for (const auto& item : list) names.push_back(name(item));
@@ -174,8 +174,8 @@ template <class List, class Name> void check_unique(const List& list, Name name,
     fail_format(path, "duplicate name ", quote(*twice));
 }
 
-// Ranges must follow each other without gap or overlap, so a file of n bytes never asks for more than
-// n bytes of memory however many tensors it lists.
+// Ranges must be adjacent without gap or overlap, so a file of n bytes never requires more than n bytes of memory
+// however many tensors it lists.
 void check_tiling(std::vector<HeaderEntry>& entries, std::int64_t data_bytes, const std::string& path) {
   std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
@@ -211,7 +211,7 @@ const std::string_view* find_duplicate(std::vector<std::string_view>& names) {
 Header parse_header(std::string_view json, std::int64_t data_bytes, const std::string& path,
                     const SafetensorsLimits& limits) {
   if (!json.starts_with('{')) fail_format(path, "the header at byte 8 does not start with '{'");
-  // The parser takes a zero byte for the end of its input and would not see what follows.
+  // The parser treats a zero byte as the end of its input and would ignore what follows.
   if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos)
     fail_format(path, "the header is not valid JSON at byte ", zero + 8);
   HeaderParser parser(path, limits);

@@ -50,7 +50,7 @@ bool wait_for(int fd, short events, const Deadline& by) {
   }
 }
 
-// One attempt. A closed Socket: nobody listens there (yet).
+// One attempt. Returns a closed Socket if nothing listens there (yet).
 Socket try_connect(const addrinfo& a, const Deadline& by) {
   Socket s(::socket(a.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   check(s.is_open(), "a socket cannot be made: ", reason());
@@ -149,7 +149,7 @@ Socket accept_from(const Socket& listener, const Deadline& by) {
       if (!wait_for(listener.fd(), POLLIN, by)) return {};
     } else if (errno == EMFILE || errno == ENFILE) {
       fail("cannot accept a connection: ", reason());
-    } else if (by.over()) {  // whatever else happens to a connection before it is accepted is its own affair
+    } else if (by.over()) {  // errors of a connection before it is accepted are ignored
       return {};
     }
   }

@@ -32,7 +32,7 @@ void catch_stop_signals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals] {
     using Clock = std::chrono::steady_clock;
-    std::optional<Clock::time_point> first;  // of the signals whose repetition ends the program
+    std::optional<Clock::time_point> first;  // of the signals that end the program when repeated
     for (int signal = 0; sigwait(&signals, &signal) == 0;) {
       asked = true;
       if (signal == SIGHUP) continue;

@@ -22,14 +22,14 @@ namespace {
 
 using namespace protobuf;
 
-// Numbers of the fields, of TensorFlow's event.proto, summary.proto and tensor.proto.
+// Field numbers of TensorFlow's event.proto, summary.proto and tensor.proto.
 namespace event { constexpr int wall_time = 1, step = 2, file_version = 3, summary = 5; }
 namespace summary { constexpr int value = 1; }
 namespace value { constexpr int tag = 1, simple_value = 2, image = 4, histogram = 5, tensor = 8, metadata = 9; }
 namespace image_field { constexpr int height = 1, width = 2, colorspace = 3, encoded = 4; }
 namespace histogram { constexpr int min = 1, max = 2, num = 3, sum = 4, sum_squares = 5, bucket_limit = 6, bucket = 7; }
 
-// CRC-32C (Castagnoli), which zlib does not have; masked as TFRecord wants it.
+// CRC-32C (Castagnoli), which zlib lacks; masked as TFRecord requires.
 std::uint32_t masked_crc(std::string_view bytes) {
   static const auto table = [] {
     std::array<std::uint32_t, 256> t{};
@@ -94,7 +94,7 @@ void SummaryWriter::write_event(std::string_view fields) {
     const ssize_t n = ::write(fd_, record.data() + written, record.size() - written);
     if (n < 0 && errno != EINTR) {
       const int error = errno;
-      // Behind part of a frame readers would find nothing that is written later.
+      // After a partial frame readers would not find later records.
       [[maybe_unused]] const int ignored = ::ftruncate(fd_, begin);
       errno = error;
       fail_errno(path_);

@@ -1,11 +1,11 @@
-// How the calls are made of bytes. Every call begins with a Header from everybody to everybody, which says what the
-// call is: differences are found before a number is looked at.
+// Implements the collectives on bytes. Every call starts with a Header from each rank to all others that describes the
+// call: mismatches are detected before any data are used.
 //
-// all_reduce cuts the elements into one segment per rank. A rank gets its segment from all others, sums it in the order
-// of the ranks, piece by piece as pieces come, and sends each finished piece to all: the bytes of a ring, 2 (n - 1) / n
-// of the tensor out and in, but one step instead of n - 1, and an order of summing that does not depend on where an
-// element lies. What is short goes to everybody as a whole, in half the time. In a broadcast, too, the root sends each
-// rank one segment, which that one passes on.
+// all_reduce splits the elements into one segment per rank. A rank receives its segment from all others, sums it in
+// rank order, piece by piece as pieces arrive, and sends each finished piece to all: the traffic of a ring, 2 (n - 1) /
+// n of the tensor in and out, but in one step instead of n - 1, and with a summation order that does not depend on an
+// element's position. Short tensors are sent to all ranks whole, in half the time. In a broadcast, too, the root sends
+// each rank one segment, which that rank passes on.
 #include "io/tcp_group.h"
 
 #include <fcntl.h>
@@ -25,10 +25,10 @@
 namespace mantissa::distributed {
 namespace {
 
-constexpr std::uint32_t group_magic = 0x4d4e4731;  // of this protocol and byte order
-constexpr std::int64_t piece_bytes = 1 << 16;      // a few of each rank are in the second cache
-constexpr std::size_t pieces_ahead = 4;            // that wait for those of slower ranks
-constexpr std::int64_t short_bytes = 1 << 17;      // that a rank sends when all get the whole
+constexpr std::uint32_t group_magic = 0x4d4e4731;  // identifies the protocol version and byte order
+constexpr std::int64_t piece_bytes = 1 << 16;      // a few per rank fit in the L2 cache
+constexpr std::size_t pieces_ahead = 4;            // maximum number waiting for slower ranks
+constexpr std::int64_t short_bytes = 1 << 17;      // tensors up to this size are sent whole
 static_assert(short_bytes <= piece_bytes * static_cast<std::int64_t>(pieces_ahead));
 
 enum class Kind : std::uint8_t {
@@ -45,7 +45,7 @@ struct Header {
   std::uint32_t tensors = 0;
   std::uint64_t number = 0;                 // of the call
   std::int64_t elements = 0;                // of all tensors
-  std::int64_t sizes[Dims::max_rank] = {};  // of the only tensor, or a hash of all their sizes
+  std::int64_t sizes[Dims::max_rank] = {};  // of a single tensor, or a hash of the sizes of all
 
   friend bool operator==(const Header&, const Header&) = default;
 };
@@ -73,7 +73,7 @@ Header header_of(Kind kind, std::span<const Tensor> xs) {
   for (const Tensor& x : xs) {
     h.elements += x.numel();
     for (const std::int64_t size : x.sizes()) hash = (hash ^ static_cast<std::uint64_t>(size)) * 1099511628211ull;
-    hash = (hash ^ 0xffu) * 1099511628211ull;  // where one ends and the next begins
+    hash = (hash ^ 0xffu) * 1099511628211ull;  // separates consecutive tensors
   }
   if (xs.size() == 1) {
     h.dims = static_cast<std::uint8_t>(xs[0].dim());
@@ -89,7 +89,7 @@ char* part_at(const Tensor& parts, int rank) {
   return static_cast<char*>(parts.raw_data()) + parts.nbytes() / parts.size(0) * rank;
 }
 
-// Tensors seen as one line of elements.
+// Several tensors as one sequence of elements.
 class Line {
  public:
   explicit Line(std::span<const Tensor> xs)
@@ -102,7 +102,7 @@ class Line {
   }
   std::int64_t elements() const { return elements_; }
 
-  // f(memory, elements) for what [begin, end) is made of, in order.
+  // Calls f(memory, elements) for the parts of [begin, end), in order.
   template <class F> void each(std::int64_t begin, std::int64_t end, F&& f) const {
     if (begin >= end) return;
     const auto before = [](std::int64_t at, const Part& part) { return at < part.begin; };
@@ -128,13 +128,14 @@ struct Segment {
   std::int64_t size() const { return end - begin; }
 };
 Segment segment_of(std::int64_t elements, int i, int n) {
-  const auto at = [&](int k) {  // no product that could overflow
+  const auto at = [&](int k) {  // avoids overflow of the product
     return elements / n * k + elements % n * k / n;
   };
   return {at(i), at(i + 1)};
 }
 
-// A piece of each rank's contribution, where pieces wait until all ranks' are there. Memory is kept from call to call.
+// Buffers for pieces of each rank's contribution, until those of all ranks have arrived. Memory is reused between
+// calls.
 class Staging {
  public:
   void prepare(int ranks) { memory_.resize(static_cast<std::size_t>(ranks) * pieces_ahead * piece_bytes / 8); }
@@ -154,7 +155,7 @@ class TcpGroup final : public ProcessGroup {
         token_(parse_token(o.token)) {
     meet(&o);
   }
-  // Some of the ranks of `whole`, which have its store in common with it. This rank is members[rank].
+  // A subgroup of `whole`, which shares its store. This rank is members[rank].
   TcpGroup(const TcpGroup& whole, std::span<const int> members, int rank, int number)
       : ProcessGroup(rank, static_cast<int>(members.size())), timeout_(whole.timeout_),
         rendezvous_timeout_(whole.rendezvous_timeout_), token_(whole.token_), server_(whole.server_),
@@ -169,7 +170,7 @@ class TcpGroup final : public ProcessGroup {
   void give_up(const std::string& why) noexcept override {
     store_->report_failure(why);
     for (const Socket& s : sockets_)
-      if (s.is_open()) ::shutdown(s.fd(), SHUT_RDWR);  // whatever waits for them, here and there, ends
+      if (s.is_open()) ::shutdown(s.fd(), SHUT_RDWR);  // unblocks all pending operations, here and on the peers
   }
 
  private:
@@ -177,13 +178,13 @@ class TcpGroup final : public ProcessGroup {
   void join_store(const GroupOptions& o, const Deadline& by);
   void connect_all(const Deadline& by);
 
-  // Runs f(exchange, deadline); where that fails, the group does.
+  // Runs f(exchange, deadline); a failure breaks the group.
   template <class F> void guarded(const Header& h, F&& f);
-  // The same with the headers in all lines; done(peer) of `run` is told of what comes after them.
+  // The same, with headers queued for all peers; `run` calls done(peer) for the data that follow.
   template <class F> void call(Header h, F&& f);
   void run(Exchange& x, const Deadline& by, const std::function<void(int)>& came);
   [[noreturn]] void broken(const std::string& what, bool known);
-  template <class F> void each_other(F&& f) const {  // beginning with the next, so that not all begin with the same
+  template <class F> void each_other(F&& f) const {  // starting with the next rank, to spread the load
     for (int i = 1; i < size(); ++i) f((rank() + i) % size());
   }
 
@@ -207,14 +208,14 @@ class TcpGroup final : public ProcessGroup {
   const Token token_;
   std::shared_ptr<StoreServer> server_;  // of rank 0
   std::shared_ptr<TcpStore> store_;
-  std::string key_, name_;       // before its keys in the store, and in messages; empty for the whole run
-  std::vector<Socket> sockets_;  // to each rank, closed to this one
-  std::uint64_t calls_ = 0;                    // of all ranks together
+  std::string key_, name_;       // prefix of its keys in the store, and in messages; empty for the whole run
+  std::vector<Socket> sockets_;  // one per rank; closed for this rank
+  std::uint64_t calls_ = 0;                    // number of collective calls
   std::vector<std::uint64_t> sent_, received_;  // messages to and from each rank
-  std::string broken_;  // why the group is of no further use
+  std::string broken_;  // why the group is unusable
   Header mine_;         // of the running call
   std::vector<Header> theirs_;
-  std::vector<char> seen_;  // whose header of the running call has come
+  std::vector<char> seen_;  // ranks whose header of the running call has arrived
   Staging staging_;
 };
 
@@ -251,7 +252,7 @@ void TcpGroup::join_store(const GroupOptions& o, const Deadline& by) {
   store_ = std::make_shared<TcpStore>(at, o.rank, o.size, token_, by);
 }
 
-// Each connects to those of lower rank and waits for those of higher rank. Whoever else connects is not answered.
+// Each rank connects to lower ranks and accepts higher ones. Other connections are dropped.
 void TcpGroup::connect_all(const Deadline& by) {
   const auto key_of = [&](int rank) { return concat(key_, "address of rank ", rank); };
   sockets_.resize(static_cast<std::size_t>(size()));
@@ -306,7 +307,7 @@ void TcpGroup::connect_all(const Deadline& by) {
 }
 
 void TcpGroup::broken(const std::string& what, bool known) {
-  // Who found out first says it in the store, before it closes the connections that others wait for.
+  // The rank that detects a failure reports it in the store before closing its connections.
   std::string first = known ? "" : store_->failure(Deadline(std::chrono::seconds(2)));
   if (first.empty()) store_->report_failure(first = concat(name_, what));
   sockets_.clear();
@@ -411,7 +412,7 @@ void TcpGroup::run_all_to_all(const Tensor& out, const Tensor& parts) {
   });
 }
 
-// Each message has a header of its own, which the receiver compares with what it waits for.
+// Each message has its own header, which the receiver compares with the expected one.
 void TcpGroup::run_exchange(std::span<const Message> sends, std::span<const Message> receives) {
   const auto header = [](const Message& m, int from, std::uint64_t number) {
     Header h = header_of(Kind::message, std::span(&m.x, 1));
@@ -419,7 +420,7 @@ void TcpGroup::run_exchange(std::span<const Message> sends, std::span<const Mess
     return h;
   };
   std::deque<Header> out, in, wanted;
-  std::vector<std::deque<std::size_t>> waiting(sockets_.size());  // of each rank: what its next spans are
+  std::vector<std::deque<std::size_t>> waiting(sockets_.size());  // per rank: the messages of the next spans
   for (const Message& m : sends) out.push_back(header(m, rank(), ++sent_[static_cast<std::size_t>(m.rank)]));
   for (const Message& m : receives) wanted.push_back(header(m, m.rank, ++received_[static_cast<std::size_t>(m.rank)]));
   in.resize(wanted.size());
@@ -456,7 +457,7 @@ void TcpGroup::run_broadcast(std::span<const Tensor> xs, int root) {
   const auto size_of_one = static_cast<std::int64_t>(size_of(h.dtype));
   const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size_of_one); };
   const bool whole = size() == 2 || h.elements * size_of_one <= short_bytes;
-  const auto part_of = [&](int receiver) {  // what it gets from the root
+  const auto part_of = [&](int receiver) {  // the receiver's part from the root
     if (whole) return Segment{0, h.elements};
     return segment_of(h.elements, receiver < root ? receiver : receiver - 1, size() - 1);
   };
@@ -468,7 +469,7 @@ void TcpGroup::run_broadcast(std::span<const Tensor> xs, int root) {
       each_other([&](int peer) { send(peer, part_of(peer)); });
       return run(x, by, [](int) {});
     }
-    std::deque<Segment> coming;  // of what the root sends: pieces that can be passed on
+    std::deque<Segment> coming;  // segments from the root that can be passed on
     const Segment own = part_of(rank());
     for (std::int64_t at = own.begin; at < own.end; at += piece_bytes / size_of_one) {
       line.each(at, std::min(own.end, at + piece_bytes / size_of_one), [&](char* p, std::int64_t n) {
@@ -529,7 +530,7 @@ void TcpGroup::reduce_whole(const Header& h, const Line& line) {
   });
 }
 
-// With `out` this rank's segment is written there, and that is all; else all segments are written in place.
+// With `out`, only this rank's segment is written there; otherwise all segments are written in place.
 void TcpGroup::reduce_segments(const Header& h, const Line& line, const Tensor* out) {
   const auto size_of_one = static_cast<std::int64_t>(size_of(h.dtype));
   const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size_of_one); };
@@ -542,7 +543,7 @@ void TcpGroup::reduce_segments(const Header& h, const Line& line, const Tensor* 
     std::vector<std::int64_t> asked(static_cast<std::size_t>(size())), came(asked);
     std::vector<const void*> parts(asked.size());
     std::int64_t reduced = 0;
-    const auto ask = [&](int peer) {  // for as many pieces as there is room for, and after the last for its segment
+    const auto ask = [&](int peer) {  // receives as many pieces as fit, then the peer's segment
       std::int64_t& n = asked[static_cast<std::size_t>(peer)];
       for (; n < pieces && n < reduced + static_cast<std::int64_t>(pieces_ahead); ++n)
         x.receive(peer, staging_.at(peer, n), bytes(piece_at(n).size()));

@@ -1,5 +1,5 @@
-// A connection begins with a Hello. Then the client asks, one question at a time: a Question, key, value; the server
-// answers with an Answer and bytes.
+// A connection starts with a Hello. Then the client sends one request at a time: a Question, key, value; the server
+// responds with an Answer and bytes.
 #include "io/tcp_store.h"
 
 #include <poll.h>
@@ -22,8 +22,8 @@
 namespace mantissa::distributed {
 namespace {
 
-constexpr std::uint32_t store_magic = 0x4d4e5331;  // of this protocol and byte order
-const std::string failure_key(1, '\0');            // no client's own: theirs are not empty and begin otherwise
+constexpr std::uint32_t store_magic = 0x4d4e5331;  // identifies the protocol version and byte order
+const std::string failure_key(1, '\0');            // clients' keys are not empty and do not start like this
 
 struct Hello {
   std::uint32_t magic, ranks, rank, unused;
@@ -76,7 +76,7 @@ bool same(const Token& a, const Token& b) {
 struct StoreServer::Loop {
   struct Client {
     Socket socket;
-    int rank = -1;  // not introduced yet
+    int rank = -1;  // not authenticated yet
     Deadline introduced_by{StoreLimits::introduction};
     std::string in, out, waits_for;
     bool waits = false, closing = false, said_bye = false;
@@ -87,7 +87,7 @@ struct StoreServer::Loop {
     thread = std::thread([this] {
       sigset_t all;
       ::sigfillset(&all);
-      ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the program's own threads
+      ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are handled by the program's own threads
       run();
     });
   }
@@ -132,7 +132,7 @@ struct StoreServer::Loop {
       if (!s.is_open()) return;
       const auto strangers = std::ranges::count_if(clients, [](const Client& c) { return c.rank < 0; });
       if (strangers < StoreLimits::strangers) clients.emplace_back().socket = std::move(s);
-    } catch (const Error&) {  // too many open files: those who wait are accepted when some are closed
+    } catch (const Error&) {  // too many open files: pending connections are accepted when others are closed
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
@@ -151,7 +151,7 @@ struct StoreServer::Loop {
   }
 
   void introduce(Client& c) {
-    // a stranger's first four bytes are enough to see that it speaks something else
+    // an unauthenticated client's first four bytes suffice to detect another protocol
     if (c.in.size() >= 4 && read_as<std::uint32_t>(c.in) != store_magic) c.closing = true;
     if (c.closing || c.in.size() < sizeof(Hello)) return;
     const Hello hello = read_as<Hello>(c.in);
@@ -170,7 +170,7 @@ struct StoreServer::Loop {
   }
 
   void question(Client& c) {
-    if (c.waits || !c.out.empty()) c.closing = true;  // it has not waited for the answer
+    if (c.waits || !c.out.empty()) c.closing = true;  // it did not wait for the answer
     if (c.closing || c.in.size() < sizeof(Question)) return;
     const Question q = read_as<Question>(c.in);
     if (q.key > StoreLimits::key || q.value > StoreLimits::value) {
@@ -271,7 +271,7 @@ struct StoreServer::Loop {
   std::list<Client> clients;
   std::map<std::string, std::string> table;
   std::size_t held = 0;
-  std::string left;  // who was the first to leave, which others may miss
+  std::string left;  // the first rank that left, which others may be waiting for
   std::optional<Deadline> ending;
   std::thread thread;
 };
@@ -301,7 +301,7 @@ TcpStore::TcpStore(const Address& server, int rank, int ranks, const Token& toke
       return;
     }
     check(!by.over(), server_, " closes the connection");
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it was full of strangers, or is another program
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the server was full, or is another program
   }
 }
 
@@ -309,7 +309,7 @@ TcpStore::~TcpStore() {
   try {
     const Question bye{'b', {}, 0, 0};
     if (socket_.is_open()) socket_.send(&bye, sizeof bye, Deadline(std::chrono::seconds(1)), server_);
-  } catch (const Error&) {  // it is gone itself
+  } catch (const Error&) {  // the server itself is gone
   }
 }
 
@@ -330,7 +330,7 @@ std::string TcpStore::ask(char what, const std::string& key, const std::string& 
     if (!bytes.empty()) check(socket_.receive(bytes.data(), bytes.size(), by, server_), server_, " is gone");
     return bytes;
   } catch (const Error&) {
-    socket_.close();  // an answer may still come, and would be taken for that of the next question
+    socket_.close();  // a late answer would be taken for that of the next request
     throw;
   }
 }
@@ -352,7 +352,7 @@ std::int64_t TcpStore::add(const std::string& key, std::int64_t n, const Deadlin
 void TcpStore::report_failure(const std::string& text) noexcept {
   try {
     ask('f', "", text.substr(0, 4096), Deadline(std::chrono::seconds(2)));
-  } catch (const Error&) {  // whoever it was meant for finds out by himself
+  } catch (const Error&) {  // the caller of the failed call learns of it anyway
   }
 }
 std::string TcpStore::failure(const Deadline& by) noexcept {

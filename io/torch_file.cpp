@@ -60,7 +60,7 @@ class Reader {
  private:
   template <class... Parts> [[noreturn]] void wrong(const Parts&... parts) const { fail_format(zip_.path(), parts...); }
 
-  // The one folder that everything lies in, with its slash.
+  // The archive's single top-level folder, with a trailing slash.
   std::string find_folder() const {
     constexpr std::string_view name = "data.pkl";
     const ZipEntry* found = nullptr;
@@ -100,7 +100,7 @@ class Reader {
       case PickleValue::none: return add_value(name, "None");
       case PickleValue::boolean: return add_value(name, v.number ? "True" : "False");
       case PickleValue::integer: return add_value(name, concat(v.number));
-      case PickleValue::real: return add_value(name, fmt::format("{}", v.fraction));  // all its digits
+      case PickleValue::real: return add_value(name, fmt::format("{}", v.fraction));  // with full precision
       case PickleValue::text:
       case PickleValue::name: return add_value(name, std::string(v.letters));
       case PickleValue::persistent: wrong("holds a storage without a tensor at ", quote(name));
@@ -142,7 +142,7 @@ class Reader {
     if (sizes.rank() != strides.rank()) wrong(quote(name), " has sizes ", sizes, " and strides ", strides);
     const Tensor& storage = storage_of(*v.items[1]->items[0], name);
     try {
-      return storage.raw_view(sizes, strides, offset);  // checks the bounds
+      return storage.raw_view(sizes, strides, offset);  // checks bounds
     } catch (const Error&) {
       wrong(quote(name), ": sizes ", sizes, " with strides ", strides, " from ", offset,
             " on do not lie in its storage of ", storage.numel(), " elements");
@@ -205,7 +205,7 @@ bool is_torch_file(const std::string& path) { return FileReader(path).head(4) ==
 
 TorchFile load_torch(const std::string& path) {
   {
-    // Before 1.6 a file began with a pickled number: protocol 2, a long of ten bytes.
+    // Before PyTorch 1.6 a file started with a pickled number: protocol 2, a ten-byte long.
     const std::string head = FileReader(path).head(4);
     if (head.starts_with("\x80\x02\x8a\x0a"))
       fail_format(path, "is of PyTorch's format before version 1.6; load and save it again with a newer PyTorch");

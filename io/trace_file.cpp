@@ -27,7 +27,7 @@ const char* category(ProfileKind kind) {
   }
 }
 
-std::string quoted(const std::string& text) {  // names are the program's: any bytes
+std::string quoted(const std::string& text) {  // names may contain any bytes
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -57,7 +57,7 @@ void save_trace(const std::string& path, Profile& profile) {
   file.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   std::string separator;
   const auto write = [&](const std::string& item) { file.write(std::exchange(separator, ",\n") + item); };
-  std::set<std::pair<int, int>> known;  // group and thread
+  std::set<std::pair<int, int>> known;  // (group, thread) pairs
   const auto introduce = [&](Device d, int thread) {
     const int group = group_of(d);
     if (known.insert({group, -1}).second) write(label("process_name", group, 0, d.is_cpu() ? "host" : concat(d)));

@@ -15,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "chunks are little-endian");
 
 constexpr std::uint16_t pcm = 1, ieee_float = 3, extensible = 0xFFFE;
-constexpr std::int64_t longest_format = 1 << 16;  // 40 bytes are known
+constexpr std::int64_t longest_format = 1 << 16;  // the known formats take 40 bytes
 constexpr int most_chunks = 10'000;
 
 template <class T> T number(const char* bytes) {
@@ -80,7 +80,7 @@ Tensor read_samples(const FileReader& file, const Format& f, std::int64_t at, st
   const std::int64_t count = size / f.frame_bytes, step = f.bits / 8;
   Tensor samples = Tensor::allocate({f.channels, count}, f32);
   float* out = samples.data<float>();
-  constexpr std::int64_t block = 1 << 16;  // frames at a time
+  constexpr std::int64_t block = 1 << 16;  // frames per block
   std::vector<char> bytes(static_cast<std::size_t>(std::min(block, count) * f.frame_bytes));
   for (std::int64_t begin = 0; begin < count; begin += block) {
     const std::int64_t n = std::min(block, count - begin);
@@ -118,7 +118,7 @@ Wav load_wav(const std::string& path) {
     file.read(header, 8, at);
     const std::int64_t size = number<std::uint32_t>(header + 4), left = file.size() - at - 8;
     const bool data = std::memcmp(header, "data", 4) == 0;
-    // A program that wrote into a pipe did not know the size.
+    // A program that wrote to a pipe did not know the size.
     const std::int64_t known = data && size == 0xFFFFFFFF ? left - left % std::max<int>(format.frame_bytes, 1) : size;
     if (known > left)
       fail_format(path, "is cut off: chunk ", quote({header, 4}), " has ", known, " bytes, ", left, " follow");

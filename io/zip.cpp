@@ -13,9 +13,9 @@ namespace mantissa::io {
 namespace {
 
 constexpr std::int64_t most_entries = 1'000'000, most_directory_bytes = 256 << 20, longest_comment = 65535;
-constexpr std::int64_t best_ratio = 1032;  // deflate packs no byte better
+constexpr std::int64_t best_ratio = 1032;  // maximum expansion factor of deflate
 
-// Numbers one after the other in bytes that are known to be there.
+// Reads consecutive little-endian numbers, without bounds checks.
 class Fields {
  public:
   Fields(const FileReader& file, std::string_view bytes) : file_(file), bytes_(bytes) {}
@@ -47,7 +47,7 @@ std::string text_at(const FileReader& file, std::int64_t offset, std::int64_t nb
   return text;
 }
 
-// A number of the format, which has 64 bits, as one of ours.
+// Converts a 64-bit field to std::int64_t, checking its limit.
 std::int64_t bounded(const FileReader& file, std::uint64_t n, std::int64_t most, const char* what) {
   if (n > static_cast<std::uint64_t>(most))
     fail_format(file.path(), what, " of its zip directory is ", n, ", at most ", most);
@@ -58,7 +58,7 @@ Directory find_directory(const FileReader& file) {
   const std::int64_t tail = std::min(file.size(), end_bytes + longest_comment);
   const std::string text = text_at(file, file.size() - tail, tail);
   std::int64_t at = tail - end_bytes;
-  const auto is_end = [&](std::int64_t i) {  // its comment reaches to the end of the file
+  const auto is_end = [&](std::int64_t i) {  // its comment must extend to the end of the file
     std::uint32_t mark;
     std::uint16_t comment;
     std::memcpy(&mark, text.data() + i, sizeof mark);
@@ -101,7 +101,7 @@ Directory find_directory(const FileReader& file) {
   return d;
 }
 
-// Numbers that did not fit into their 32 bits, in this order, if they are among them.
+// Reads those of these numbers that did not fit into 32 bits, in this order.
 void take_zip64(const FileReader& file, std::string_view extra, std::initializer_list<std::int64_t*> numbers) {
   if (std::ranges::none_of(numbers, [](const std::int64_t* n) { return *n == in_zip64; })) return;
   Fields all(file, extra);
@@ -143,7 +143,7 @@ ZipEntry take_entry(const FileReader& file, Fields& f) {
   return e;
 }
 
-// Unpacks raw deflate data; false when they are damaged or give another number of bytes.
+// Inflates raw deflate data; false if they are damaged or have another size.
 bool inflate_all(const FileReader& file, std::int64_t offset, const ZipEntry& e, unsigned char* out) {
   z_stream z{};
   check(::inflateInit2(&z, -MAX_WBITS) == Z_OK, "zlib cannot start");
@@ -159,7 +159,7 @@ bool inflate_all(const FileReader& file, std::int64_t offset, const ZipEntry& e,
       z.next_in = reinterpret_cast<unsigned char*>(packed.data());
       z.avail_in = static_cast<unsigned>(n);
     }
-    unsigned char beyond;  // where data that go on after the promised size would show
+    unsigned char beyond;  // receives data beyond the stated size
     const std::int64_t room = std::min<std::int64_t>(e.size - made, 1 << 30);
     z.next_out = room > 0 ? out + made : &beyond;
     z.avail_out = room > 0 ? static_cast<unsigned>(room) : 1;

@@ -19,10 +19,10 @@ void ZipWriter::add(const std::string& name, std::string_view head, std::string_
   const bool large = e.size >= in_zip64;
   std::string s;
   put(s, local_mark);
-  put<std::uint16_t>(s, large ? 45 : 20);  // the version of the format that is needed, times ten
+  put<std::uint16_t>(s, large ? 45 : 20);  // required version of the format, times ten
   put<std::uint16_t>(s, 0x800);            // names are UTF-8
   put<std::uint16_t>(s, stored);
-  put<std::uint32_t>(s, 0x00210000);  // 1 January 1980: the same tensors give the same bytes
+  put<std::uint32_t>(s, 0x00210000);  // 1 January 1980: makes archives reproducible
   put(s, e.checksum);
   for (int twice = 0; twice < 2; ++twice) put(s, large ? in_zip64 : static_cast<std::uint32_t>(e.size));
   put(s, static_cast<std::uint16_t>(name.size()));
@@ -69,7 +69,7 @@ void ZipWriter::commit() {
   const bool large = entries >= 0xffff || at_ + directory >= in_zip64;
   if (large) {
     put(s, end64_mark);
-    put<std::int64_t>(s, end64_bytes - 12);  // what follows
+    put<std::int64_t>(s, end64_bytes - 12);  // remaining size of the record
     put<std::uint32_t>(s, 45 << 16 | 45);
     s.append(8, '\0');
     put(s, entries), put(s, entries), put(s, directory), put(s, at_);

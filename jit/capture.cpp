@@ -17,12 +17,12 @@ struct DestroyGraph {
   void operator()(cuda_backend::Graph* g) const { cuda_backend::destroy_graph(g); }
 };
 
-// The step for inputs of some shapes: not yet recorded, or ready to be replayed.
+// The step for given input shapes: not yet recorded, or ready for replay.
 struct Recording {
-  std::vector<Tensor> inputs;   // where the graph reads from: our own copies
-  std::vector<Tensor> results;  // where it writes to
+  std::vector<Tensor> inputs;   // the graph's input buffers: our own copies
+  std::vector<Tensor> results;  // the graph's output buffers
   std::unique_ptr<cuda_backend::Graph, DestroyGraph> graph;
-  std::uint64_t random_numbers = 0;  // counters that one run of the step reserves
+  std::uint64_t random_numbers = 0;  // random counters that one run of the step reserves
 };
 
 bool fits(const Recording& r, const std::vector<Tensor>& inputs) {
@@ -42,7 +42,7 @@ void place(const Recording& r, const std::vector<Tensor>& inputs) {
   }
 }
 
-// Records the step. Nothing runs yet; the numbers that were reserved for random use are those of the first replay.
+// Records the step without running it; the random counters reserved are those of the first replay.
 RngState record(Recording& r, const CapturedStep::Step& step) {
   r.graph.reset(cuda_backend::make_graph());
   const RngState start = rng_state();
@@ -59,7 +59,7 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
     is_recording = false;
     cuda_backend::give_up_recording(r.graph.get());
     r.results.clear();
-    r.graph.reset();  // the next call records anew
+    r.graph.reset();  // the next call records again
     throw;
   }
   is_recording = false;
@@ -71,7 +71,7 @@ RngState record(Recording& r, const CapturedStep::Step& step) {
 
 struct CapturedStep::Impl {
   Step step;
-  std::list<Recording> recordings;  // the one used last comes first
+  std::list<Recording> recordings;  // most recently used first
   std::int64_t replays = 0, made = 0;
 };
 
@@ -88,7 +88,7 @@ std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
     device = x.device();
     on_device = &x;
   }
-  // Inside another step that is being recorded it is part of that one.
+  // Inside a step being recorded it becomes part of that recording.
   if (device.is_cpu() || is_recording) return impl_->step(inputs);
   cuda_backend::activate(device);
 
@@ -110,7 +110,7 @@ std::vector<Tensor> CapturedStep::run(const std::vector<Tensor>& inputs) {
     cuda_backend::replay(r->graph.get(), at.seed, at.offset);
     return r->results;
   }
-  // Seen for the first time: run as it is, so that what is made lazily (optimizer state, tuned kernels) exists.
+  // First call: runs normally, so that lazily created state (optimizer state, tuned kernels) exists.
   Recording first;
   for (const Tensor& x : inputs) first.inputs.push_back(empty_like(x));
   std::vector<Tensor> results = impl_->step(inputs);

@@ -14,13 +14,13 @@
 namespace mantissa::jit {
 namespace {
 
-// One combination of dtypes: what was traced, and the programs made of it.
+// One combination of dtypes: its trace, and the programs compiled from it.
 struct Compiled {
   Trace trace;
-  AutocastState autocast;  // of the call that it was traced in
+  AutocastState autocast;  // at the time of the trace
   std::shared_ptr<const ElementwiseFunction> function;
   std::mutex mutex;
-  std::map<std::uint64_t, TracedPart> gradients;  // by the set of arguments that want one
+  std::map<std::uint64_t, TracedPart> gradients;  // by the set of arguments that require one
 
   const TracedPart& gradients_of(std::uint64_t mask, std::span<const int> wanted) {
     const std::lock_guard lock(mutex);
@@ -52,7 +52,7 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
   Spec infer(Argument<i>... x) const {
     Dims sizes;
     const Tensor* all[] = {&x...};
-    for (const int k : compiled->trace.forward.arguments)  // those that the function looks at
+    for (const int k : compiled->trace.forward.arguments)  // only arguments that the function uses
       sizes = broadcast(sizes, all[k]->sizes());
     Device device = cpu;
     ((device = x.device().is_cpu() ? device : x.device()), ...);
@@ -84,7 +84,7 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
         return values[static_cast<std::size_t>(j)] == values[k] &&
                x[static_cast<std::size_t>(j)].dtype() == x[k].dtype();
       });
-      if (same != wanted.end()) {  // as of both terms of a sum
+      if (same != wanted.end()) {  // e.g. both terms of a sum
         all[k] = all[static_cast<std::size_t>(*same)];
         continue;
       }
@@ -99,7 +99,7 @@ template <std::size_t... i> struct FusedOp<std::index_sequence<i...>> {
     run_part(compiled->gradients_of(mask, wanted), results, inputs);
     return all;
   }
-  // By the operators apart, whose rules can be differentiated.
+  // Computed by separate operators, which are differentiable.
   std::array<Tensor, n> recorded_gradients(const Tensor& g, Needs needs, std::span<const Tensor> x) const {
     std::vector<autograd::NodeRef> nodes;
     for (std::size_t k = 0; k < n; ++k)
@@ -124,7 +124,7 @@ Tensor apply_fused(const std::shared_ptr<Compiled>& c, std::span<const Tensor> x
   return mantissa::apply(FusedOp<std::index_sequence<i...>>{c}, x[i]...);
 }
 
-// What decides on a trace.
+// What a trace depends on.
 struct Key {
   std::vector<Kind> arguments;
   int device;
@@ -135,7 +135,7 @@ struct Key {
 }  // namespace
 
 struct FusedFunction::Impl {
-  std::shared_ptr<const ElementwiseFunction> function;  // graphs may outlive the fused function
+  std::shared_ptr<const ElementwiseFunction> function;  // autograd graphs may outlive the fused function
   std::string name;
   mutable std::mutex mutex;
   std::vector<std::pair<Key, std::shared_ptr<Compiled>>> compiled;
@@ -144,7 +144,7 @@ struct FusedFunction::Impl {
     Device device = cpu;
     for (const Tensor& t : x) device = t.device().is_cpu() ? device : t.device();
     Key key{{}, static_cast<int>(device.type), context().autocast};
-    // Where all have one dtype, or none has dimensions, it does not matter which has.
+    // If all dtypes are equal, or all arguments are 0-d, it does not matter which ones are 0-d.
     const bool ranked = std::ranges::any_of(x, [&](const Tensor& t) { return t.dtype() != x[0].dtype(); }) &&
                         std::ranges::any_of(x, [](const Tensor& t) { return t.dim() > 0; });
     for (const Tensor& t : x) key.arguments.push_back({t.dtype(), ranked && t.dim() == 0});
@@ -175,7 +175,7 @@ std::size_t FusedFunction::traces() const {
 Tensor FusedFunction::call(std::span<const Tensor> arguments) const {
   // inside another fused function, or exported: nn/onnx.h
   if (pointwise::formula_recorder || context().autocast.traced) return (*impl_->function)(arguments);
-  std::vector<Tensor> numbers;  // the arguments, when C++ numbers among them get the dtype that they compute in
+  std::vector<Tensor> numbers;  // the arguments, with C++ numbers converted to the compute dtype
   bool on_gpu = false, wide = false;
   for (const Tensor& t : arguments) {
     check(t.defined(), impl_->name, ": an argument is an undefined tensor");

@@ -15,7 +15,7 @@
 namespace mantissa::jit {
 namespace {
 
-// Not an Error, so that nobody adds the shapes of what the function is tried on.
+// Not an Error, to avoid that the shapes of the trial inputs are appended to it.
 struct CannotFuse {
   std::string why;
 };
@@ -33,7 +33,7 @@ bool is_uniform(const View& x) {
   return x.numel() > 0;
 }
 
-// Formulas of bools that compute in integers, as those that do the same in floating numbers.
+// Maps bitwise formulas, which compute in integers, to equivalent logical ones in floating point.
 int for_bools(int opcode) {
   using namespace pointwise;
   if (opcode == pointwise::opcode<BitwiseAnd>) return pointwise::opcode<LogicalAnd>;
@@ -43,8 +43,8 @@ int for_bools(int opcode) {
   return opcode;
 }
 
-// Writes down what operators compute. While constants have no place among the values yet, constant number k is the
-// value -2 - k.
+// Records the formulas of operators. Until constants are placed among the values, constant number k has the value index
+// -2 - k.
 class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
  public:
   explicit Recorder(int inputs) : Observer(true) {
@@ -54,7 +54,7 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
   ~Recorder() { pointwise::formula_recorder = nullptr; }
 
   void add_input(const Tensor& x, int number) { values_[x.view().data] = number; }
-  // The value that a tensor holds; -1 when it is none.
+  // The value held by a tensor; -1 if none.
   int value_of(const View& x) const {
     const auto at = values_.find(x.data);
     return at == values_.end() ? -1 : at->second;
@@ -75,7 +75,7 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
       now.from[k] = operand(*x[k]);
       all_constant = all_constant && now.from[k] < 0;
     }
-    if (all_constant) {  // as pow's rule, which computes with the exponent
+    if (all_constant) {  // e.g. in pow's gradient, which computes with the exponent
       ++noted_;
       values_[y.data] = constant(element(y, 0));
       return;
@@ -92,7 +92,7 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
     narrows = narrows || (is_floating(y.dtype) && is_floating(x.dtype) && size_of(y.dtype) < size_of(x.dtype));
     const bool truth = y.dtype == boolean && x.dtype != boolean;
     values_[y.data] =
-        truth ? add(instruction<pointwise::Ne>(operand(x), constant(0))) : operand(x);  // no rounding in between
+        truth ? add(instruction<pointwise::Ne>(operand(x), constant(0))) : operand(x);  // not rounded in between
   }
 
   void fill(const View& y, double value) override { values_[y.data] = constant(value); }
@@ -105,25 +105,26 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
     values_[y.data] = add(instruction<pointwise::Mul>(operand(y), operand(x)));
   }
 
-  // All that follows is linear in a gradient: it may as well come before the sum, which the engine takes in the end.
+  // All following operations are linear in the gradient, so the sum may be deferred to the end, where the engine does
+  // it.
   void sum_to(const View& y, const View& x) override { values_[y.data] = operand(x); }
 
-  // Of the function's operators alone: the engine's backward is told to nobody. There a place may be taken again by a
-  // tensor that was not noted; verify() would see it.
+  // Called for the function's own operators only: the engine's backward is not observed. There, the memory of an
+  // unrecorded tensor may be reused by another; verify() would detect it.
   void begin(const amp::OperatorCall& call) override {
     op_ = call.op;
     noted_before_ = noted_;
   }
   void end(const Tensor& result) override {
-    kept_.push_back(result);  // so that no other tensor gets its place
+    kept_.push_back(result);  // keeps its memory from being reused
     if (noted_ == noted_before_)
       throw CannotFuse{concat("it calls ", op_, ", which is not elementwise; call that outside and pass its result")};
   }
 
   FusedProgram program;
   std::vector<double> constants;
-  bool in_backward = false;  // tensors nobody has seen are then constants of a rule
-  bool narrows = false;      // the function casts to fewer bits on its way, or in the end
+  bool in_backward = false;  // unknown tensors are then constants of a gradient rule
+  bool narrows = false;      // the function casts to a narrower dtype somewhere
 
  private:
   int constant(double value) {
@@ -141,7 +142,7 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
   template <class F> static FusedProgram::Instruction instruction(int a, int b) {
     return {.opcode = pointwise::opcode<F>, .operands = 2, .from = {a, b, 0}};
   }
-  // Its value's number; constants are put in between later.
+  // Returns the index of its value; constants are inserted later.
   int add(const FusedProgram::Instruction& now) {
     ++noted_;
     program.instructions.push_back(now);
@@ -154,7 +155,7 @@ class Recorder final : public pointwise::FormulaRecorder, public amp::Observer {
   std::int64_t noted_ = 0, noted_before_ = 0;
 };
 
-// What the outputs in `wanted` need of a program, and nothing else.
+// The part of a program needed for the outputs in `wanted`.
 TracedPart part_of(const FusedProgram& all, std::span<const int> wanted) {
   const int first = all.first_result();
   std::vector<char> needed(static_cast<std::size_t>(all.values()), 0);
@@ -188,7 +189,7 @@ TracedPart part_of(const FusedProgram& all, std::span<const int> wanted) {
   return part;
 }
 
-// Numbers from -3 to 3, of which none is 0 and no two are the same; for bool every third is true.
+// Distinct nonzero numbers from -3 to 3; for bool every third is true.
 Tensor example(Dtype dtype, int which, std::int64_t n) {
   std::vector<float> numbers;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -208,14 +209,14 @@ std::vector<Tensor> examples(std::span<const Kind> kinds, std::int64_t n) {
   return x;
 }
 
-// Sets what a trace needs of the thread's modes, and restores them.
+// Sets the thread's modes for tracing, and restores them.
 class Modes {
  public:
   explicit Modes(Device device) : before_(context()) {
     Context& now = context();
     now.grad_enabled = true;
     now.create_graph = now.anomaly = now.inference = false;
-    now.autocast.enabled[static_cast<int>(cpu.type)] = before_.autocast.enabled_on(device);  // it runs on the CPU
+    now.autocast.enabled[static_cast<int>(cpu.type)] = before_.autocast.enabled_on(device);  // traced on the CPU
     now.autocast.dtype[static_cast<int>(cpu.type)] = before_.autocast.dtype_on(device);
     now.autocast.cache = amp::CastCache::off;
   }
@@ -252,7 +253,7 @@ Tensor run_part(const TracedPart& part, std::span<const Tensor> arguments, Dtype
   return y;
 }
 
-// Runs what was found beside the function, on more and other numbers: the function may have asked for values or sizes.
+// Compares the trace with the function on more and different inputs: it may depend on values or sizes.
 void verify(const char* name, const ElementwiseFunction& function, const Trace& t, std::span<const Kind> kinds,
             bool narrows) {
   std::vector<Kind> wide;
@@ -331,7 +332,7 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
     for (const Tensor& d : gradients) {
       const View v = d.defined() ? d.view() : View{};
       int value = d.defined() ? recorder.value_of(v) : -1;
-      if (d.defined() && value == -1) {  // the same number everywhere, such as 0 behind a step
+      if (d.defined() && value == -1) {  // a constant, such as 0 for a step function
         check(is_uniform(v), "internal error: a gradient that jit::fuse did not see");
         recorder.constants.push_back(element(v, 0));
         value = -1 - static_cast<int>(recorder.constants.size());
@@ -347,7 +348,7 @@ Trace trace(const char* name, const ElementwiseFunction& function, std::span<con
     e.add_outer_context(concat(name, ": tried by jit::fuse on tensors of 5 elements"));
     throw;
   }
-  // Constants are known now: results come after them.
+  // The number of constants is known now: shift the results behind them.
   const int constants = static_cast<int>(all.constants.size());
   const auto renumber = [&](int v) { return v <= -2 ? all.inputs + (-2 - v) : v < all.inputs ? v : v + constants; };
   for (FusedProgram::Instruction& i : all.instructions)

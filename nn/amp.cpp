@@ -13,7 +13,7 @@ struct Lister final : Fields {
   }
   void param(const std::string& path, Param& p) override {
     if (!p.defined()) return;
-    // The owner is the deepest module on the way, seen last: the elements of an array have no module of their own.
+    // The owner is the innermost module on the path, visited last: elements of an array have no module of their own.
     std::string owner;
     for (auto o = list.modules.rbegin(); o != list.modules.rend(); ++o) {
       if (path.size() <= o->path.size() || !path.starts_with(o->path) || path[o->path.size()] != '.') continue;

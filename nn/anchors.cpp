@@ -17,7 +17,7 @@ void check_boxes(const char* name, const char* argument, const Tensor& x) {
   check(x.defined() && x.dim() >= 1 && x.size(-1) == 4, name, ": ", argument, " must be [..., 4], got ", x);
 }
 
-// Centre and sides, each [..., 2].
+// Centre and size, each [..., 2].
 struct Centred {
   Tensor centre, sides;
   explicit Centred(const Tensor& boxes) {
@@ -41,7 +41,7 @@ std::vector<Tensor> AnchorGenerator::operator()(const std::vector<Tensor>& maps,
     const Tensor& map = maps[level];
     check(map.defined() && map.dim() == 4 && map.numel() > 0, "AnchorGenerator: feature map ", level,
           " must be [N, C, H, W], got ", map);
-    std::vector<double> around;  // the anchors of the point 0, 0
+    std::vector<double> around;  // the anchors centred at (0, 0)
     for (const double ratio : aspect_ratios) {
       check(ratio > 0, "AnchorGenerator: aspect ratios must be positive, found ", ratio);
       for (const double size : sizes[level]) {

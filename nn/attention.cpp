@@ -8,7 +8,7 @@
 namespace mantissa::nn {
 namespace {
 
-// A mask of either kind as numbers to add to scores of `dtype`. Integers are neither: what they would mean is a guess.
+// Converts a mask of either kind to an additive one in `dtype`. Integer masks are rejected as ambiguous.
 Tensor as_scores(const char* name, const Tensor& mask, Dtype dtype) {
   check(mask.dtype() == boolean || mask.is_floating(), "MultiheadAttention: ", name,
         " must be bool, true where attention is not allowed, or "
@@ -17,7 +17,7 @@ Tensor as_scores(const char* name, const Tensor& mask, Dtype dtype) {
   if (mask.dtype() != boolean) return cast(mask, dtype);
   return masked_fill(zeros(mask.sizes(), {.dtype = dtype, .device = mask.device()}), mask, -INFINITY);
 }
-// Both masks as one that broadcasts to [N, heads, L, S]; undefined when there is none.
+// Combines both masks into one that broadcasts to [N, heads, L, S]; undefined if there is none.
 Tensor joined_mask(const AttentionCall& call, std::int64_t batch, std::int64_t heads, std::int64_t queries,
                    std::int64_t keys, Dtype dtype, Device device) {
   Tensor mask;
@@ -89,7 +89,7 @@ MultiheadAttention MultiheadAttention::clone() const {
 Tensor MultiheadAttention::project(const Tensor& x, int part) const {
   const Param* separate[] = {&q_proj_weight, &k_proj_weight, &v_proj_weight};
   const std::int64_t from = part * embed_dim;
-  // Cast before it is sliced: a region keeps the copy of a parameter, but not of a slice.
+  // Cast before slicing: a region caches the cast of a parameter, but not of a slice.
   const auto part_of = [&](const Tensor& all) { return slice(amp::lowered(all), 0, from, from + embed_dim); };
   const Tensor weight = in_proj_weight.defined() ? part_of(in_proj_weight) : Tensor(*separate[part]);
   const Tensor bias = in_proj_bias.defined() ? part_of(in_proj_bias) : Tensor();
@@ -97,7 +97,7 @@ Tensor MultiheadAttention::project(const Tensor& x, int part) const {
   return permute(reshape(y, {x.size(0), x.size(1), num_heads, embed_dim / num_heads}), {0, 2, 1, 3});
 }
 
-// x [N, heads, S, E / heads] with the learned row and the row of zeros behind, where there are any.
+// x [N, heads, S, E / heads] with the learned row and the zero row appended, if any.
 Tensor MultiheadAttention::with_extra_rows(const Tensor& x, const Param& bias) const {
   std::vector<Tensor> parts{x};
   const Dims row{x.size(0), num_heads, 1, embed_dim / num_heads};
@@ -132,7 +132,7 @@ AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor
   if (extra > 0) {
     k = with_extra_rows(k, bias_k);
     v = with_extra_rows(v, bias_v);
-    if (mask.defined()) mask = pad(mask, {0, extra});  // every query may look at them
+    if (mask.defined()) mask = pad(mask, {0, extra});  // the appended rows are visible to every query
   }
   const double p = mode.training ? dropout : 0;
   AttentionResult result;

@@ -23,7 +23,7 @@ double to_hz(double mel, MelFormula formula) {
   return mel < 15 ? mel * 200 / 3 : 1000 * std::exp((mel - 15) * std::log(6.4) / 27);
 }
 
-// [n_mels, n_mfcc]: the cosine transform of type II.
+// [n_mels, n_mfcc]: the DCT-II matrix.
 Tensor cosine_transform(std::int64_t n_mfcc, std::int64_t n_mels, bool ortho) {
   Tensor t = Tensor::allocate({n_mels, n_mfcc}, f32);
   const auto n = static_cast<double>(n_mels);
@@ -123,7 +123,7 @@ Tensor mel_filters(const MelScaleOptions& o) {
 Tensor MelScale::operator()(const Tensor& spectrum) const {
   check(spectrum.dim() >= 2 && spectrum.size(-2) == fb.size(0), "MelScale: needs [..., ", fb.size(0), ", frames], got ",
         spectrum, "; n_stft is n_fft / 2 + 1");
-  const amp::OutsideAutocast off;  // powers range too widely for halves
+  const amp::OutsideAutocast off;  // powers exceed the range of f16
   const Tensor x = spectrum.dtype() == f64 ? spectrum : cast(spectrum, f32);
   return transpose(matmul(transpose(x, -2, -1), fb.to(x.dtype())), -2, -1);
 }
@@ -175,7 +175,8 @@ Tensor resample(const Tensor& x, std::int64_t from, std::int64_t to, const Resam
   check(x.dim() >= 1 && x.is_floating(), "resample: needs a floating [..., T], got ", x);
   if (from == to) return x;
   const std::int64_t divisor = std::gcd(from, to), in = from / divisor, out = to / divisor;
-  // Output `phase` of each `out` is a sum over the inputs around it: a convolution with `out` channels and stride `in`.
+  // Output phase i (of `out`) is a weighted sum of the inputs around it: a convolution with `out` channels and stride
+  // `in`.
   const double cutoff = static_cast<double>(std::min(in, out)) * o.rolloff, zeros = o.lowpass_width;
   const auto reach = static_cast<std::int64_t>(std::ceil(zeros * static_cast<double>(in) / cutoff));
   const std::int64_t taps = 2 * reach + in;

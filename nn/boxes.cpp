@@ -16,7 +16,7 @@ namespace {
 
 Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, f32) : x; }
 
-// `boxes` as numbers that can be computed with.
+// Validates `boxes`; f16 and bf16 as f32.
 Tensor checked(const char* name, const char* argument, const Tensor& boxes) {
   check(boxes.defined() && boxes.dim() >= 1 && boxes.size(-1) == 4, name, ": ", argument,
         " must be boxes [..., 4], got ", boxes);
@@ -35,10 +35,10 @@ Sides sides(const Tensor& boxes) {
 }
 Tensor area(const Sides& s) { return (s.x2 - s.x1) * (s.y2 - s.y1); }
 
-// What all overlaps are made of, for boxes whose sides broadcast.
+// The terms of all overlap measures, for boxes whose sides broadcast.
 struct Pair {
   Sides a, b;
-  Tensor both, either;  // areas of the intersection and of the union
+  Tensor both, either;  // intersection area, union area
 };
 Pair pair_of(const Sides& a, const Sides& b) {
   const Tensor width = clamp_min(minimum(a.x2, b.x2) - maximum(a.x1, b.x1), 0),
@@ -58,12 +58,12 @@ Pair one_by_one(const char* name, const Tensor& a, const Tensor& b) {
 }
 
 struct Around {
-  Tensor width, height;  // of the smallest box around both
+  Tensor width, height;  // of the smallest enclosing box
 };
 Around around(const Pair& p) {
   return {maximum(p.a.x2, p.b.x2) - minimum(p.a.x1, p.b.x1), maximum(p.a.y2, p.b.y2) - minimum(p.a.y1, p.b.y1)};
 }
-// The squared distance of the centres over the squared diagonal.
+// Squared centre distance over squared diagonal of the enclosing box.
 Tensor distance(const Pair& p, double eps) {
   const Around box = around(p);
   const Tensor x = (p.a.x1 + p.a.x2) / 2.0 - (p.b.x1 + p.b.x2) / 2.0,
@@ -71,7 +71,7 @@ Tensor distance(const Pair& p, double eps) {
   return (square(x) + square(y)) / (square(box.width) + square(box.height) + eps);
 }
 Tensor slant(const Sides& s) { return atan((s.x2 - s.x1) / (s.y2 - s.y1)); }
-// How unlike the proportions are, with a weight that takes no part in the gradient.
+// CIoU's aspect-ratio term; its weight is treated as a constant in the gradient.
 Tensor unlikeness(const Pair& p, const Tensor& overlap, double eps) {
   const Tensor v = 4 / (std::numbers::pi * std::numbers::pi) * square(slant(p.b) - slant(p.a));
   const NoGrad no_grad;
@@ -85,7 +85,7 @@ Tensor reduced(const Tensor& loss, Reduction reduction) {
   return reduction == Reduction::mean && loss.numel() > 0 ? mean(loss) : sum(loss);
 }
 
-// Of boxes in the order of their scores, which are kept: appends their positions in `boxes`.
+// Boxes sorted by descending score: appends the positions in `boxes` of those kept.
 template <class T>
 void suppress(const T* boxes, std::span<const std::int64_t> order, double threshold, std::vector<std::int64_t>& kept) {
   const std::size_t n = order.size();
@@ -102,12 +102,12 @@ void suppress(const T* boxes, std::span<const std::int64_t> order, double thresh
       const T width = std::max(T(0), std::min(x2[i], x2[k]) - std::max(x1[i], x1[k]));
       const T height = std::max(T(0), std::min(y2[i], y2[k]) - std::max(y1[i], y1[k]));
       const T both = width * height;
-      gone[k] |= static_cast<double>(both / (areas[i] + areas[k] - both)) > threshold;  // not for 0 / 0
+      gone[k] |= static_cast<double>(both / (areas[i] + areas[k] - both)) > threshold;  // 0 / 0 (NaN) compares false
     }
   }
 }
 
-// classes: of each box, or none. In the order of the scores.
+// classes: one per box, or undefined. Returns indices by descending score.
 template <class T>
 std::vector<std::int64_t> kept_boxes(const std::vector<T>& boxes, std::vector<std::int64_t> order,
                                      const std::vector<std::int64_t>& classes, double threshold) {

@@ -23,7 +23,7 @@ using distributed::ProcessGroup;
 using distributed::ReduceOp;
 using distributed::Work;
 
-// Of each rank the first thing in which its net differs from rank 0's.
+// Reports, for each rank, the first difference between its net and rank 0's.
 void check_same_net(ProcessGroup& group, const NamedTensors& parameters, const NamedTensors& buffers) {
   const auto lines_of = [&] {
     std::string text;
@@ -62,7 +62,7 @@ void check_same_net(ProcessGroup& group, const NamedTensors& parameters, const N
   }
 }
 
-// Gives all ranks those of rank 0, one call for each dtype.
+// Broadcasts rank 0's tensors, one call per dtype.
 void broadcast_all(ProcessGroup& group, const std::vector<Tensor>& tensors) {
   std::map<Dtype, std::vector<Tensor>> by_dtype;
   for (const Tensor& t : tensors) by_dtype[t.dtype()].push_back(t);
@@ -92,7 +92,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     make_buckets();
   }
 
-  void attach() {  // apart from the constructor, where weak_from_this() is empty
+  void attach() {  // not in the constructor, where weak_from_this() is empty
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       on_accumulated(parameters_[i].tensor, [self = weak_from_this(), i](const Tensor&) {
         if (const auto reducer = self.lock()) reducer->ready(i);
@@ -109,14 +109,14 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     std::string name;
     Tensor tensor;
     std::size_t bucket = 0;
-    std::uint64_t leaf = 0;  // the id of the node that has our hook; 0: frozen
-    bool ready = false;      // its gradient of this pass is there
+    std::uint64_t leaf = 0;  // id of the node that has our hook; 0: frozen
+    bool ready = false;      // its gradient of this pass is complete
   };
   struct Bucket {
     std::vector<std::size_t> parameters = {};
     double bytes = 0;
     std::size_t missing = 0;
-    std::vector<Tensor> sent = {};  // of each parameter: its gradient, or what stands for it
+    std::vector<Tensor> sent = {};  // per parameter: its gradient, or a stand-in
     Work work = {};
   };
 
@@ -161,7 +161,7 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
 
   void launch(Bucket& b) {
     const NoGrad no_grad;
-    // f16 and bf16 parameters with masters have gradients in f32, but not those that were thawed since the last step.
+    // f16 and bf16 parameters with masters have f32 gradients, except those unfrozen since the last step.
     Dtype dtype = parameters_[b.parameters[0]].tensor.dtype();
     for (const std::size_t i : b.parameters) {
       const auto* leaf = autograd::leaf_of(parameters_[i].tensor);
@@ -209,13 +209,13 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
     if (!g.defined()) {
       if (used.data<std::uint8_t>()[i]) Tensor(p).set_grad(cast(reduced.to(p.device()), p.dtype()));
     } else if (g.raw_data() != reduced.raw_data()) {
-      // behind the gradient's back: it is still that of its loss, with the loss's scale (autograd/hooks.h)
+      // direct kernel call: must not count as a modification, so the gradient keeps its loss's scale (autograd/hooks.h)
       const Tensor there = reduced.to(g.device());
       kernels::copy(g.device(), g.view(), there.view());
     }
   }
 
-  // A parameter that begins to require a gradient has a new node without our hook: nobody would reduce its gradient.
+  // A parameter that starts to require a gradient has a new node without our hook: its gradient would not be reduced.
   void check_thawed() {
     for (const auto* list : {&parameters_, &frozen_}) {
       for (const Parameter& p : *list) {
@@ -245,8 +245,8 @@ class DataParallel::Reducer : public std::enable_shared_from_this<Reducer> {
   ProcessGroup& group_;
   std::vector<Parameter> parameters_, frozen_;
   std::vector<Tensor> buffers_;
-  std::vector<Bucket> buckets_;  // in the order in which they are reduced
-  std::uint64_t pass_ = 0;       // the backward pass that `ready` and `missing` are of
+  std::vector<Bucket> buckets_;  // in order of reduction
+  std::uint64_t pass_ = 0;       // the backward pass that `ready` and `missing` refer to
   std::size_t launched_ = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace mantissa::nn {
 namespace {
 
-// Where an undisturbed convolution reads: for each element of the kernel and of the result, [kernel, result].
+// Sampling positions of a regular convolution: for each kernel element and output position, [kernel, result].
 Tensor regular(std::int64_t kernel, std::int64_t result, int stride, int padding, int dilation, const Tensor& like) {
   const TensorOptions o{.dtype = like.dtype(), .device = like.device()};
   const Tensor tap = arange(0, static_cast<double>(kernel), 1, o) * dilation,
@@ -15,8 +15,8 @@ Tensor regular(std::int64_t kernel, std::int64_t result, int stride, int padding
   return unsqueeze(tap, 1) + start;
 }
 
-// Positions in pixels as grid_sample takes them, from -1 to 1 across an image of a size that is a power of two: then a
-// position that is a whole number stays one to the last bit, and its gradient is that of the pixel on its right.
+// Converts pixel positions to grid_sample's range of -1 to 1, for a size that is a power of two: integral positions are
+// then exact, and their gradient is that of the pixel on the right.
 Tensor normalized(const Tensor& position, std::int64_t size) {
   const auto n = static_cast<double>(size);
   return position * (2 / n) + (1 / n - 1);

@@ -22,7 +22,7 @@ Tensor as_value(const Tensor& value, const Tensor& parameter) {
 }
 
 std::vector<Tensor> together(const char* name, std::initializer_list<Parameter> parameters) {
-  const Tensor* leading = nullptr;  // whose dtype and device numbers, and tensors without dimensions, go to
+  const Tensor* leading = nullptr;  // gives dtype and device to numbers and 0-d tensors
   for (const Parameter& p : parameters)
     if (!p.is_number() && (!leading || (leading->dim() == 0 && p.value().dim() > 0))) leading = &p.value();
   std::vector<Tensor> all;
@@ -79,7 +79,7 @@ Tensor open_uniform(const Tensor& parameter, const Dims& shape) {
 }
 
 namespace {
-// Of shape alpha and rate 1, by rejection: rounds until every element has been accepted.
+// Shape alpha and rate 1, by rejection: loops until every element is accepted.
 Tensor draw_gamma(const Tensor& alpha) {
   const NoGrad no_grad;
   const Tensor small = alpha < 1, a = where(small, alpha + 1, alpha);  // G(a) = G(a + 1) U^(1 / a)

@@ -21,7 +21,7 @@ Tensor VonMises::sample(const Dims& shape) const {
   const NoGrad no_grad;
   const Tensor k = expand(cast(concentration, f64), extended(shape, loc.sizes()));
   const Tensor r = 1 + sqrt(1 + 4 * square(k)), rho = (r - sqrt(2 * r)) / (2 * k);
-  const Tensor s = where(k < 1e-5, reciprocal(k) + k, (1 + square(rho)) / (2 * rho));  // rho has no digits left there
+  const Tensor s = where(k < 1e-5, reciprocal(k) + k, (1 + square(rho)) / (2 * rho));  // rho loses all digits there
   Tensor result = zeros(k.sizes(), like(k)), open = ones(k.sizes(), {.dtype = boolean, .device = k.device()});
   for (int round = 0; round < 1000 && any(open); ++round) {
     const Tensor z = cos(pi * open_uniform(k, {})), u = open_uniform(k, {});
@@ -36,7 +36,7 @@ Tensor VonMises::sample(const Dims& shape) const {
   return cast(angle, loc.dtype());
 }
 Tensor VonMises::log_prob(const Tensor& value) const {
-  // cos(x) - 1, exact near 0: large concentrations multiply it
+  // cos(x) - 1, accurate near 0: it is multiplied by the concentration, which may be large
   const Tensor off = -2 * square(sin(0.5 * (wide(value) - loc)));
   return concentration * off - std::log(2 * pi) - log(i0e(concentration));
 }

@@ -34,7 +34,7 @@ Tensor mix_values(const Tensor& probs, const Tensor& values, int event_dims) {
   return sum(weights * values, {-1 - event_dims});
 }
 Tensor mix_variances(const Tensor& probs, const Tensor& means, const Tensor& variances, int event_dims) {
-  // The mean of the variances and the variance of the means: a difference of squares would lose its digits.
+  // Mean of the variances plus variance of the means: E[x^2] - E[x]^2 would lose digits.
   const Tensor mean = unsqueeze(mix_values(probs, means, event_dims), -1 - event_dims);
   return mix_values(probs, variances + square(means - mean), event_dims);
 }

@@ -36,7 +36,7 @@ Tensor Geometric::log_prob(const Tensor& value) const {
   return -as_value(value, logits) * softplus(logits) - softplus(-logits);
 }
 Tensor Geometric::entropy() const {
-  // -log(probs) - log(1 - probs) (1 - probs) / probs, of which the second product is 1 for small probs.
+  // -log(probs) - log(1 - probs) (1 - probs) / probs; the second term tends to 1 for small probs.
   const Tensor z = clamp_min(logits, -40);
   return softplus(-logits) + softplus(z) * exp(-z);
 }
@@ -109,9 +109,9 @@ Multinomial::Multinomial(std::int64_t count, const ProbsOrLogits& o) : total_cou
 }
 Tensor Multinomial::sample(const Dims& shape) const {
   const NoGrad no_grad;
-  // Each class in turn takes its share of the draws that are left: K binomial draws, however many are counted.
+  // Classes in sequence, each taking a binomial share of the remaining draws: K binomial samples for any total_count.
   const Tensor p = expand(probs, extended(shape, probs.sizes()));
-  const Tensor rest = flip(cumsum(flip(p, {-1}), -1), {-1});  // of this class and all after it
+  const Tensor rest = flip(cumsum(flip(p, {-1}), -1), {-1});  // of this class and all following ones
   const Tensor share = where(rest > 0, p / where(rest > 0, rest, Tensor(1.0)), Tensor(0.0));
   Tensor left = full_like(select(p, -1, 0), static_cast<double>(total_count));
   std::vector<Tensor> counts;
@@ -124,7 +124,7 @@ Tensor Multinomial::sample(const Dims& shape) const {
 }
 Tensor Multinomial::log_prob(const Tensor& given) const {
   const Tensor value = as_value(given, logits);
-  const Tensor each = where(value == 0, Tensor(0.0), value * logits);  // of a class that never comes, too
+  const Tensor each = where(value == 0, Tensor(0.0), value * logits);  // 0 also for a class of probability 0
   return lgamma(value.sum(-1) + 1) - lgamma(value + 1).sum(-1) + each.sum(-1);
 }
 Tensor Multinomial::entropy() const {

@@ -66,10 +66,10 @@ Tensor Kumaraswamy::mode() const {
 }
 Tensor Kumaraswamy::variance() const { return moment(*this, 2) - square(moment(*this, 1)); }
 
-// --- ContinuousBernoulli: with z the logits the density is exp(z x) z / (exp(z) - 1) ---
+// --- ContinuousBernoulli: with logits z the density is exp(z x) z / (exp(z) - 1) ---
 namespace {
-// f of z, with a series where |z| < edge. What z is beyond the edge is of no consequence to the series, and the other
-// way round, for gradients too.
+// f(z), by a series where |z| < edge. Each branch sees a safe constant where the other one is used, so gradients stay
+// finite, too.
 template <class F, class S> Tensor near_zero(const Tensor& z, double edge, const F& f, const S& series) {
   const Tensor near = abs(z) < edge;
   return where(near, series(where(near, z, Tensor(0.0))), f(where(near, Tensor(1.0), z)));
@@ -99,7 +99,7 @@ Tensor ContinuousBernoulli::log_prob(const Tensor& value) const {
 }
 Tensor ContinuousBernoulli::cdf(const Tensor& given) const {
   const Tensor value = clamp(wide(given), 0, 1), flipped = logits > 0;
-  const Tensor x = where(flipped, 1 - value, value), z = where(flipped, -logits, logits);  // exp(z x) stays finite
+  const Tensor x = where(flipped, 1 - value, value), z = where(flipped, -logits, logits);  // keeps exp(z x) finite
   const Tensor below = near_zero(
       z, 1e-3, [&](const Tensor& a) { return expm1(a * x) / expm1(a); },
       [&](const Tensor& a) { return x - a * x * (1 - x) * (0.5 - a * (1 - 2 * x) / 12); });

@@ -12,7 +12,7 @@ namespace {
 constexpr double pi = std::numbers::pi, euler = std::numbers::egamma;
 }  // namespace
 
-// --- two of a kind ---
+// --- same family ---
 Tensor kl_divergence(const Normal& p, const Normal& q) {
   const Tensor ratio = square(p.scale / q.scale);
   return 0.5 * (ratio + square((p.loc - q.loc) / q.scale) - 1 - log(ratio));
@@ -92,7 +92,7 @@ namespace {
 // diag(d) x
 Tensor scaled_rows(const Tensor& d, const Tensor& x) { return d.unsqueeze(-1) * x; }
 Tensor sum_of_squares(const Tensor& x) { return square(x).sum({-2, -1}); }
-// root^-1 x of a batch together
+// root^-1 x, for batches that broadcast
 Tensor solve_lower(const Tensor& root, const Tensor& x) {
   Dims batch = broadcast(select(select(root, -1, 0), -1, 0).sizes(), select(select(x, -1, 0), -1, 0).sizes());
   return solve_triangular(expand(root, extended(batch, Dims{root.size(-2), root.size(-1)})),
@@ -124,7 +124,7 @@ Tensor kl_divergence(const LowRankMultivariateNormal& p, const LowRankMultivaria
 }
 Tensor kl_divergence(const LogisticNormal& p, const LogisticNormal& q) { return kl_divergence(p.base, q.base).sum(-1); }
 
-// --- of two kinds: what p expects of log q, less its own entropy ---
+// --- different families: -E_p[log q] minus p's entropy ---
 namespace detail {
 Tensor log_normal(const Tensor& mean, const Tensor& variance, const Normal& q) {
   return -0.5 * (variance + square(mean - q.loc)) / square(q.scale) - log(q.scale) - 0.5 * std::log(2 * pi);
@@ -152,7 +152,7 @@ Tensor within(const Uniform& p, double low, double high, Tensor kl) {
 }  // namespace detail
 
 Tensor kl_divergence(const Normal& p, const Laplace& q) {
-  const Tensor shift = (p.loc - q.loc) / p.scale;  // the mean of |x - q.loc| is that of a folded normal
+  const Tensor shift = (p.loc - q.loc) / p.scale;  // |x - q.loc| has the mean of a folded normal
   const Tensor distance =
       p.scale * (std::sqrt(2 / pi) * exp(-0.5 * square(shift)) + shift * erf(shift * std::sqrt(0.5)));
   return -p.entropy() + log(2 * q.scale) + distance / q.scale;

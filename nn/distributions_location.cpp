@@ -17,7 +17,7 @@ Laplace::Laplace(const Parameter& l, const Parameter& s) {
   check_positive("Laplace", "scale", scale);
 }
 Tensor Laplace::rsample(const Dims& shape) const {
-  const Tensor u = open_uniform(scale, shape);  // the inverse of the distribution function, on either side
+  const Tensor u = open_uniform(scale, shape);  // inverse distribution function, on either side
   return loc + scale * where(u < 0.5, log(clamp_max(2 * u, 1)), -log(clamp_max(2 - 2 * u, 1)));
 }
 Tensor Laplace::log_prob(const Tensor& value) const { return -abs(wide(value) - loc) / scale - log(2 * scale); }

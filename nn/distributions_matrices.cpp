@@ -70,7 +70,7 @@ LKJCholesky::LKJCholesky(int size, const Parameter& c) : dim(size), concentratio
 }
 Tensor LKJCholesky::sample(const Dims& shape) const {
   const NoGrad no_grad;
-  // Row i is a point in the unit ball of i dimensions; what is left to length 1 is the diagonal. The first row is 1.
+  // Row i is a point in the i-dimensional unit ball; the diagonal completes its norm to 1. The first row is 1.
   const Tensor before = arange(0, dim - 1, 1, like(concentration));  // i - 1 of the rows i = 1, ...
   const Beta length2(before / 2 + 0.5, concentration.unsqueeze(-1) + 0.5 * (dim - 2) - before / 2);
   const Tensor radius = sqrt(length2.sample(shape)).unsqueeze(-1);  // [..., dim - 1, 1]

@@ -50,7 +50,7 @@ Tensor HalfNormal::mode() const { return zeros_like(scale); }
 Tensor HalfNormal::variance() const { return square(scale) * (1 - 2 / pi); }
 
 namespace {
-// log of the derivative of tanh at x, without 1 - tanh(x)^2, which has no digits left for large x
+// log of tanh's derivative at x; 1 - tanh(x)^2 would lose all digits for large x
 Tensor log_tanh_slope(const Tensor& x) { return 2 * (ln2 - x - softplus(-2 * x)); }
 }  // namespace
 TanhNormal::Scored TanhNormal::rsample_and_log_prob(const Dims& shape) const {

@@ -73,12 +73,12 @@ GeneralizedPareto::GeneralizedPareto(const Parameter& l, const Parameter& s, con
   check_positive("GeneralizedPareto", "scale", scale);
 }
 namespace {
-// The hazard of the excess z >= 0 summed up: -log(1 - cdf) = log(1 + c z) / c, z for c = 0; infinite beyond the end.
+// Cumulative hazard of the excess z >= 0: -log(1 - cdf) = log(1 + c z) / c, z for c = 0; infinite beyond the support.
 Tensor hazard(const GeneralizedPareto& g, const Tensor& z) {
   const Tensor zero = abs(g.concentration) < 1e-8, c = where(zero, Tensor(1.0), g.concentration);
   return where(zero, z, log1p(clamp_min(c * z, -1)) / c);
 }
-// The excess at which the hazard sums up to h.
+// The excess with cumulative hazard h.
 Tensor excess(const GeneralizedPareto& g, const Tensor& h) {
   const Tensor zero = abs(g.concentration) < 1e-8, c = where(zero, Tensor(1.0), g.concentration);
   return g.loc + g.scale * where(zero, h, expm1(c * h) / c);

@@ -9,7 +9,7 @@ AffineTransform::AffineTransform(const Parameter& l, const Parameter& s) {
   const auto both = together("AffineTransform", {l, s});
   loc = both[0], scale = both[1];
   check_range("AffineTransform", "scale must not be 0", scale != 0);
-  // two numbers go with a base of any dtype and device
+  // two numbers adapt to a base of any dtype and device
   if (l.is_number() && s.is_number()) loc = Tensor(loc.item<double>()), scale = Tensor(scale.item<double>());
 }
 Tensor AffineTransform::log_abs_det(const Tensor& x, const Tensor&) const {
@@ -26,7 +26,7 @@ Tensor TanhTransform::log_abs_det(const Tensor& x, const Tensor&) const {
 }
 
 namespace {
-// log of K - 1, K - 2, ..., 1: moves the even shares to x = 0
+// log of K - 1, K - 2, ..., 1: x = 0 gives equal shares
 Tensor log_offset(const Tensor& x) { return log(arange(static_cast<double>(x.size(-1)), 0, -1, like(x))); }
 }  // namespace
 Tensor StickBreakingTransform::operator()(const Tensor& x) const {

@@ -57,8 +57,8 @@ MultivariateNormal MultivariateNormal::of_covariance(const Tensor& loc, const Te
   return {loc, cholesky(wide(covariance))};
 }
 MultivariateNormal MultivariateNormal::of_precision(const Tensor& loc, const Tensor& precision) {
-  // Reversed, P = L L^T; so P^-1 = U U^T of the lower U = (L reversed)^-T: no inverse of P, which may be nearly
-  // singular
+  // With P reversed = L L^T: P^-1 = U U^T with lower U = (L reversed)^-T. Avoids inverting P, which may be nearly
+  // singular.
   const Tensor p = wide(precision), reversed = flip(cholesky(flip(p, {-2, -1})), {-2, -1});
   const Tensor identity = eye(p.size(-1), like(p));
   return {loc, solve_triangular(transposed(reversed), expand(identity, p.sizes()), false)};

@@ -9,9 +9,9 @@
 namespace mantissa::nn {
 namespace {
 
-// What x is multiplied by; undefined when nothing is dropped. Centres are drawn where a whole block fits, with the
-// probability at which blocks that do not overlap cover a fraction p of x (as in the paper), and max pooling grows
-// them to blocks.
+// The factor for x; undefined when nothing is dropped. Block centres are sampled where a whole block fits, with the
+// probability for which non-overlapping blocks would cover a fraction p of x (as in the paper), and dilated to blocks
+// by max pooling.
 Tensor factor(const char* name, int n, const Tensor& x, double p, std::int64_t block_size, double eps, bool training) {
   check(x.defined() && x.dim() == n + 2 && x.is_floating(), name, ": x must be floating ",
         n == 2 ? "[N, C, H, W]" : "[N, C, D, H, W]", ", got ", x);

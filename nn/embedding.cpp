@@ -19,7 +19,7 @@ Tensor scaled_by_frequency(const Tensor& rows, const Tensor& indices, std::int64
   const Tensor each = cast(
       reshape(index_select(bincount(flatten(indices), {}, count), 0, flatten(indices)), indices.sizes()), rows.dtype());
   const Tensor share = unsqueeze(reciprocal(each), -1);
-  return rows.detach() + (rows - rows.detach()) * share;  // the values of rows, a share of their gradient
+  return rows.detach() + (rows - rows.detach()) * share;  // the values of rows, with their gradient scaled by share
 }
 
 }  // namespace detail

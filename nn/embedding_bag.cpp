@@ -17,7 +17,7 @@ MANTISSA_KERNEL(sum_bags, const View& y, const View& weight, const View& indices
 namespace mantissa::nn {
 namespace {
 
-// Sums and averages of bags on the CPU, where no gradient is recorded.
+// Sums and means of bags on the CPU, when no gradient is recorded.
 struct SumOfBags {
   static constexpr auto name = "embedding_bag";
   static constexpr const char* args[] = {"weight", "indices", "bounds"};
@@ -33,13 +33,13 @@ struct SumOfBags {
   }
 };
 
-// The number of its bag for every index, how many bags there are, and how many indices each has.
+// The bag of every index, the number of bags, and each bag's size.
 struct Bags {
   Tensor of_index;  // i64 [indices]
   std::int64_t count;
-  Tensor sizes;  // i64 [count, 1], or a number for all; at least 1
+  Tensor sizes;  // i64 [count, 1], or one number for all; at least 1
 };
-// Where each bag begins, and behind the last one where it ends.
+// The start of each bag, then the end of the last one.
 std::vector<std::int64_t> bounds_of(const Tensor& offsets, std::int64_t indices, bool include_last) {
   check(offsets.dim() == 1 && offsets.dtype() == i64, "EmbeddingBag: offsets must be i64 with 1 dimension, got ",
         offsets);

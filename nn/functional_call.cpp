@@ -10,7 +10,7 @@
 namespace mantissa::nn {
 namespace {
 
-// The members that hold tensors, under their names; those of tied parameters stand together.
+// The members that hold tensors, by name; tied parameters are grouped.
 struct Places final : Fields {
   struct Place {
     std::string name;
@@ -26,7 +26,7 @@ struct Places final : Fields {
   std::string suggest(const std::string& name) const {
     std::vector<std::string> names;
     for (const auto& [own, place] : by_name) names.push_back(own);
-    std::ranges::sort(names);  // so that of several as near it is always the same one
+    std::ranges::sort(names);  // a deterministic choice among equally near names
     return io::suggest_name(name, names);
   }
 
@@ -41,7 +41,7 @@ struct Places final : Fields {
   std::unordered_map<const TensorImpl*, std::size_t> seen_;
 };
 
-// Everything is checked before anything is changed.
+// Validates everything before changing anything.
 void check_fits(const Places::Place& place, const Tensor& tensor) {
   check(tensor.defined(), "functional_call: the tensor for \"", place.name, "\" is undefined");
   const Tensor& own = *place.members[0];

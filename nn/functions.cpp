@@ -20,8 +20,8 @@
 namespace mantissa::nn {
 namespace {
 
-// Everything in the module that is defined. `tensors` lists each tensor once; `aliases` are the
-// further names of tied ones, with the name they are listed under.
+// All defined tensors of the module. `tensors` lists each tensor once; `aliases` are the other names of tied ones, with
+// the name under which they are listed.
 struct Listing final : Fields {
   enum Kind : std::uint8_t { is_param, is_buffer };
   struct Item {
@@ -61,7 +61,7 @@ std::vector<Tensor> without_names(const NamedTensors& named) {
   return list;
 }
 
-// Gives the tensor behind a handle other elements; whoever holds the handle sees them.
+// Replaces the data of the tensor behind a handle; visible to all handles.
 void replace_data(const Tensor& handle, const Tensor& with) {
   TensorImpl& t = *handle.impl();
   t.storage = with.storage();
@@ -86,8 +86,8 @@ void convert(const Tensor& t, Dtype dtype, Device device) {
   replace_data(t, Tensor::allocate(t.sizes(), dtype, device).copy_(t));
 }
 
-// `state` under the names that state_dict() uses. A file may have a tied parameter under any of its names; what it
-// repeats is left out.
+// `state` under the names of state_dict(). A file may list a tied parameter under any of its names; duplicates are
+// dropped.
 NamedTensors without_aliases(const NamedTensors& state, const Listing& own) {
   std::unordered_set<std::string> there;
   for (const auto& [name, t] : state) there.insert(name);
@@ -100,7 +100,7 @@ NamedTensors without_aliases(const NamedTensors& state, const Listing& own) {
   return kept;
 }
 
-// What has names that begin with the prefix, without it.
+// Entries whose names start with the prefix, with it removed.
 NamedTensors below(const std::string& prefix, const NamedTensors& state) {
   if (prefix.empty()) return state;
   NamedTensors found;
@@ -110,7 +110,7 @@ NamedTensors below(const std::string& prefix, const NamedTensors& state) {
         state.empty() ? "" : concat("; the first is \"", state[0].first, "\""));
   return found;
 }
-// A prefix with which the names would be the module's, as advice.
+// Suggests a prefix under which the names would match the module's.
 std::string advise_prefix(const NamedTensors& expected, const NamedTensors& given) {
   if (expected.empty()) return "";
   const std::string& wanted = expected[0].first;
@@ -198,7 +198,7 @@ LoadResult load_state_dict(ModuleRef m, const NamedTensors& state, LoadOptions o
     check(by_name.try_emplace(name, &t).second, "load_state_dict: \"", name, "\" is given twice");
   }
   LoadResult result;
-  NamedTensors expected, common;  // common: what has a place here, whatever its shape
+  NamedTensors expected, common;  // common: names that exist here, whatever the shape
   for (const auto& item : own.tensors) {
     const auto it = by_name.find(item.name);
     if (it == by_name.end()) {

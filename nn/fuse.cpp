@@ -5,7 +5,7 @@
 namespace mantissa::nn {
 namespace {
 
-// The weight times the scale of its output channels, and the bias that follows.
+// The weight scaled per output channel, and the resulting bias.
 FusedWeights scaled(const Tensor& weight, const Tensor& shape_of_weight_scale, const Tensor& scale, const Tensor& bias,
                     const Tensor& running_mean, const Tensor& bn_bias, const Dims& channels) {
   const Tensor w = (weight.detach() * shape_of_weight_scale).to(weight.dtype());

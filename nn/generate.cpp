@@ -28,14 +28,14 @@ Tensor sample(const Tensor& logits, const SampleOptions& o) {
     x = values;
     candidates = indices;
   }
-  // Of the likeliest it is 1, so that no temperature is too low; f32 has none below its smallest normal number.
+  // The largest is 1, so that even the lowest temperatures work; clamped to f32's smallest normal number.
   Tensor weight = exp((x - amax(x, {-1}, true)) / std::max<double>(o.temperature, FLT_MIN));
   Tensor edges = cumsum(weight, -1, f64), end = last(edges);
-  if (x.device().is_cpu())  // elsewhere looking would be waiting
+  if (x.device().is_cpu())  // elsewhere the check would synchronise
     check(all(end > 0.0).item<bool>(), "sample: the logits ", logits,
           " have NaN or infinity, or nothing but -infinity");
   if (o.top_p < 1) {
-    if (!candidates.defined()) {  // likeliest first; to sort all takes as long as the model, and some are mostly enough
+    if (!candidates.defined()) {  // most likely first; a full sort takes as long as the model, and 1024 mostly suffice
       auto best = topk(weight, std::min<std::int64_t>(1024, all_tokens));
       if (!all(last(cumsum(best.values, -1, f64)) >= end * o.top_p)) best = topk(weight, all_tokens);
       candidates = best.indices;
@@ -44,10 +44,9 @@ Tensor sample(const Tensor& logits, const SampleOptions& o) {
     const Tensor enough = searchsorted(edges, end * o.top_p);
     end = gather(edges, -1, clamp(enough, 0, static_cast<double>(edges.size(-1) - 1)));
   }
-  // The inverse of the distribution function, in f64: in f32 a likely token would take what is due to the unlikely
-  // ones.
+  // Inverse transform sampling, in f64: in f32, rounding would shift probability from unlikely tokens to likely ones.
   const Tensor at = searchsorted(edges, rand(end.sizes(), {.dtype = f64, .device = x.device()}) * end, true);
-  const Tensor chosen = clamp(at, 0, static_cast<double>(edges.size(-1) - 1));  // NaN is beyond the end
+  const Tensor chosen = clamp(at, 0, static_cast<double>(edges.size(-1) - 1));  // NaN maps beyond the end
   return squeeze(candidates.defined() ? gather(candidates, -1, chosen) : chosen, -1);
 }
 
@@ -60,7 +59,7 @@ Tensor generate(const Decoder& model, const Tensor& tokens, const GenerateOption
   check(static_cast<bool>(model), "generate: there is no model");
   const NoGrad no_grad;
   const KvCache cache;
-  Tensor text = tokens, next = tokens, over;  // over: bool [N], the texts that have ended
+  Tensor text = tokens, next = tokens, over;  // over: bool [N], sequences that have ended
   for (std::int64_t i = 0; i < o.max_new_tokens; ++i) {
     if (o.context > 0 && cache.length() + next.size(1) > o.context) {
       cache.clear();

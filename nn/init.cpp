@@ -63,7 +63,7 @@ void assign(const Tensor& t, const std::vector<double>& values) {
   handle.copy_(from_data<double>(values, t.sizes()).to(t.device()));
 }
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
-// Makes the n vectors of `size` at v orthonormal, one after the other; twice, because once is not exact.
+// Orthonormalises the n vectors of `size` at v by Gram-Schmidt; twice, because once is not accurate.
 void orthonormalise(std::vector<double>& v, std::int64_t n, std::int64_t size) {
   const auto at = [&](std::int64_t i) { return v.data() + i * size; };
   const auto dot = [size](const double* a, const double* b) { return std::inner_product(a, a + size, b, 0.0); };
@@ -86,7 +86,7 @@ void trunc_normal_(const Tensor& t, double mean, double std, double low, double 
   check(std > 0 && low < high, "init: trunc_normal_ needs std above 0 and low below high, got ", std, ", ", low,
         " and ", high);
   const double from = normal_cdf((low - mean) / std), to = normal_cdf((high - mean) / std);
-  const Tensor u = rand(t.sizes(), {.dtype = f64}) * (to - from) + from;  // by the inverse of the distribution function
+  const Tensor u = rand(t.sizes(), {.dtype = f64}) * (to - from) + from;  // by the inverse distribution function
   assign(t, clamp(erfinv(2.0 * u - 1.0) * (std * std::sqrt(2.0)) + mean, low, high).to_vector<double>());
 }
 void eye_(const Tensor& t) {

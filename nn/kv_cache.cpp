@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t least_room = 64;
 
-// `all` [..., room, D] with `fresh` [..., T, D] from `at` on; larger where that does not fit.
+// Writes `fresh` [..., T, D] into `all` [..., room, D] from position `at`; reallocates it if there is no room.
 void put(Tensor& all, const Tensor& fresh, std::int64_t at, const char* what) {
   const std::int64_t end = at + fresh.size(-2);
   Dims room = fresh.sizes();
@@ -82,14 +82,14 @@ Tensor causal_attention(const Tensor& query, const Tensor& key, const Tensor& va
   check(window >= 0, "causal_attention: the window must not be negative, got ", window);
   const std::int64_t before = past.length(), fresh = query.size(-2), after = before + fresh;
   options.enable_gqa = query.dim() > 2 && key.dim() > 2 && query.size(-3) != key.size(-3);
-  check(!options.enable_gqa || (key.size(-3) > 0 && query.size(-3) % key.size(-3) == 0),  // before it is remembered
+  check(!options.enable_gqa || (key.size(-3) > 0 && query.size(-3) % key.size(-3) == 0),  // before anything is cached
         "causal_attention: the heads of query ", query, " are no multiple of those of key ", key);
   check(key.size(-2) == fresh, "causal_attention: query ", query, " and key ", key, " must be of the same tokens");
   const auto [keys, values] = past.append(key, value);
-  const bool all = window == 0 || after <= window;  // every query may look at all that is before it
+  const bool all = window == 0 || after <= window;  // every query attends to all previous tokens
   options.is_causal = before == 0 && all;
   if (options.is_causal) return scaled_dot_product_attention(query, key, value, {}, options);
-  const std::int64_t first = all ? 0 : std::max<std::int64_t>(0, before + 1 - window);  // what the first query sees
+  const std::int64_t first = all ? 0 : std::max<std::int64_t>(0, before + 1 - window);  // the first query's first key
   const auto seen = [&](const Tensor& x) { return first == 0 ? x : x.slice(x.dim() - 2, first, after); };
   if (fresh == 1) return scaled_dot_product_attention(query, seen(keys), seen(values), {}, options);
   const TensorOptions there{.dtype = i64, .device = query.device()};

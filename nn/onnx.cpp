@@ -27,7 +27,7 @@ std::vector<std::string> names_for(const char* stem, const std::vector<std::stri
   return names;
 }
 
-// The dynamic sizes, and where they stand: sizes[at[input][axis]], -1 for fixed ones.
+// The dynamic sizes, and their dimensions: sizes[at[input][axis]], -1 for fixed ones.
 struct Dynamic {
   std::vector<OnnxDynamicSize> sizes;
   std::vector<std::vector<int>> at;
@@ -61,8 +61,8 @@ Dynamic dynamic_sizes(const std::vector<Tensor>& inputs, const std::vector<std::
     check(found, "save_onnx: there is no input \"", a.input, "\" for the dynamic axis \"", a.name, "\"");
   }
   check(d.sizes.size() <= 8, "save_onnx: more than 8 dynamic sizes");
-  // The first trace has the example's, then each size changes alone, and in the end all do: downwards, where a net may
-  // have a longest sequence. 1 is no example of a size: it broadcasts.
+  // The first trace uses the example's sizes, then each size changes alone, and finally all do: downwards where
+  // possible, as the net may have a maximum sequence length. A size of 1 is replaced, because it broadcasts.
   const std::size_t traces = d.sizes.size() + 2;
   for (std::size_t s = 0; s < d.sizes.size(); ++s) {
     const std::int64_t n = d.sizes[s].each[0] == 1 ? 3 : d.sizes[s].each[0];
@@ -73,8 +73,8 @@ Dynamic dynamic_sizes(const std::vector<Tensor>& inputs, const std::vector<std::
   return d;
 }
 
-// Other values of the same kind: those of x, some more often than others, so that no sum or mean stays what it was.
-// Where all are equal floating ones get a part of 1 added; of integers, which may be indices, nothing else is known.
+// Different values of the same kind: elements of x with changed frequencies, so that sums and means change. If all are
+// equal, floating values get up to 1 added; integers, which may be indices, are left unchanged.
 Tensor with_other_values(const Tensor& x, std::size_t trace) {
   const std::int64_t n = x.numel();
   if (n == 0) return clone(x);
@@ -83,7 +83,7 @@ Tensor with_other_values(const Tensor& x, std::size_t trace) {
     const double part = 1.0 / static_cast<double>(trace + 1);
     return x + reshape(linspace(part / 2, part, n, {.dtype = x.dtype(), .device = x.device()}), x.sizes());
   }
-  std::vector<std::int64_t> from;  // from the end to the beginning, and ever faster
+  std::vector<std::int64_t> from;  // from end to beginning, with increasing strides
   for (std::int64_t i = 0; i < n; ++i) {
     const double passed = static_cast<double>(i) / static_cast<double>(n) * static_cast<double>(i);
     from.push_back((n - 1 - static_cast<std::int64_t>(passed) + static_cast<std::int64_t>(trace) - 1) % n);
@@ -91,7 +91,7 @@ Tensor with_other_values(const Tensor& x, std::size_t trace) {
   return reshape(index_select(flat, 0, from_data(from, {n}).to(x.device())), x.sizes());
 }
 
-// The example with the sizes of a trace, its elements over and over; the first trace has its values.
+// The example repeated to the sizes of a trace; the first trace has its values.
 Tensor resized(const Tensor& example, const std::vector<int>& at, const Dynamic& d, std::size_t trace) {
   Tensor x = example;
   for (int axis = 0; axis < x.dim(); ++axis) {
@@ -105,7 +105,7 @@ Tensor resized(const Tensor& example, const std::vector<int>& at, const Dynamic&
   return trace == 0 ? clone(x) : with_other_values(x, trace);
 }
 
-// Gives inputs and results their names, which nothing else may have.
+// Names inputs and results; these names must be unique.
 void name_ports(OnnxGraph& graph, const NamedTensors& state) {
   std::set<std::string> taken;
   for (const auto& [name, tensor] : state) taken.insert(name);
@@ -119,7 +119,7 @@ void name_ports(OnnxGraph& graph, const NamedTensors& state) {
   for (OnnxPort& p : graph.outputs) {
     name_port(p);
     OnnxValue v = graph.values[static_cast<std::size_t>(p.value)];
-    if (!v.name.empty() || v.constant.defined()) {  // an input, a constant, or a result that is given twice
+    if (!v.name.empty() || v.constant.defined()) {  // an input, a constant, or a result returned twice
       v.constant = Tensor();
       graph.values.push_back(v);
       const auto fresh = static_cast<OnnxId>(graph.values.size()) - 1;

@@ -1,5 +1,5 @@
-// ONNX's branches and loops (nn/onnx_program.h): nodes with graphs in their attributes, which see the values around
-// them. A condition is read on the host; on a GPU that waits for it.
+// ONNX's branches and loops (nn/onnx_program.h): nodes with subgraphs as attributes, which capture outer values.
+// Conditions are read on the host, which synchronises with a GPU.
 #include "nn/onnx_program.h"
 
 namespace mantissa::nn::onnx {
@@ -15,8 +15,8 @@ Run branch(Node& n) {
   return [=](const Inputs& x) { return truth(x.all[0]) ? yes({}, x) : no({}, x); };
 }
 
-// Inputs: how often at most, whether at all, and what a round hands to the next. Results: what the last round handed
-// on, then of each round a row.
+// Inputs: maximum trip count, initial condition, loop-carried values. Results: the final loop-carried values, then the
+// per-iteration outputs, stacked.
 Run loop(Node& n) {
   const int state = n.inputs() - 2, rows = n.outputs() - state;
   if (state < 0 || rows < 0) n.refuse("has fewer results than values that it hands on");
@@ -46,7 +46,7 @@ Run loop(Node& n) {
   };
 }
 
-// Inputs: what a round hands to the next, then sequences of which each round gets one element. Results likewise.
+// Inputs: loop-carried values, then sequences of which each iteration gets one element. Results likewise.
 Run scan(Node& n) {
   const std::int64_t given = n.i("num_scan_inputs");
   if (given < 1 || given > n.inputs()) n.refuse("num_scan_inputs is ", given);

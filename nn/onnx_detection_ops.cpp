@@ -1,4 +1,4 @@
-// ONNX's operators of detectors (nn/onnx_program.h): which boxes to keep, and what a picture has in them.
+// ONNX's detection operators (nn/onnx_program.h): non-maximum suppression and region pooling.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace mantissa::nn::onnx {
 namespace {
 
-using Box = std::array<double, 4>;  // y1, x1, y2, x2, the lower ones first
+using Box = std::array<double, 4>;  // y1, x1, y2, x2, the smaller ones first
 
 double area(const Box& b) { return (b[2] - b[0]) * (b[3] - b[1]); }
 double overlap(const Box& a, const Box& b) {  // intersection over union
@@ -19,7 +19,7 @@ double overlap(const Box& a, const Box& b) {  // intersection over union
   return all > 0 ? both / all : 0;
 }
 
-// Of each class the boxes by falling score that do not overlap a kept one too far. Computed on the host.
+// Per class, the boxes by descending score whose overlap with every kept box is small enough. Computed on the host.
 Run non_max_suppression(Node& n) {
   const bool centred = n.i("center_point_box", 0) != 0;
   return [=](const Inputs& in) -> Tensors {
@@ -56,7 +56,7 @@ Run non_max_suppression(Node& n) {
   };
 }
 
-// He et al. (2017): the regions of pictures as images of one size; two products each.
+// He et al. (2017): resamples image regions to a fixed size, with two matrix products each.
 Run roi_align(Node& n) {
   const std::int64_t height = n.i("output_height", 1), width = n.i("output_width", 1),
                      samples = n.i("sampling_ratio", 0);

@@ -1,5 +1,5 @@
-// What a file says with several nodes and one operator does in fewer passes: x * sigmoid(x), a product and its bias,
-// attention. A pattern is taken where nothing else uses the values inside it; what it computes stays the same.
+// Replaces node patterns by single operators that take fewer passes: x * sigmoid(x), a product with bias, attention. A
+// pattern is fused only if nothing else uses its inner values; results stay the same.
 #include <algorithm>
 
 #include "nn/onnx_program.h"
@@ -28,7 +28,7 @@ class Fuser {
 
  private:
   using Step = Program::Step;
-  // The step of this type that makes `id` for nobody else, or null.
+  // The step of this type whose result `id` has no other user, or null.
   Step* maker(int id, std::string_view type) {
     const auto at = makers_.find(id);
     if (at == makers_.end() || uses_[id] != 1) return nullptr;

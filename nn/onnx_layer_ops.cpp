@@ -14,7 +14,7 @@ int narrow_int(std::int64_t v, const char* name) {
   return static_cast<int>(v);
 }
 
-// What convolutions and pooling say of their windows. Borders are [before ..., after ...], as in the file.
+// Window attributes of convolutions and pooling. Padding is [before ..., after ...], as in the file.
 struct Window {
   std::optional<Integers> kernel, strides, dilations, borders;
   std::string automatic;
@@ -56,7 +56,7 @@ struct Window {
     if (automatic == "NOTSET") return sizes<2 * n>(borders, "pads", 0);
     std::array<int, 2 * n> b{};
     if (automatic == "VALID") return b;
-    for (std::size_t i = 0; i < n; ++i) {  // as many results as there are strides
+    for (std::size_t i = 0; i < n; ++i) {  // result size = ceil(size / stride)
       const std::int64_t size = x.size(static_cast<std::int64_t>(i) + 2), s = stride<n>()[i];
       const std::int64_t reach = std::int64_t{k[i] - 1} * dilation<n>()[i] + 1;
       const int all = narrow_int(std::max<std::int64_t>(0, ((size + s - 1) / s - 1) * s + reach - size), "pads");
@@ -80,7 +80,7 @@ template <std::size_t n> Tensor bordered(const Tensor& x, const std::array<int, 
   return std::ranges::all_of(b, [](int v) { return v == 0; }) ? x : pad(x, d, "constant", value);
 }
 
-// f with the number of spatial dimensions.
+// Calls f with the number of spatial dimensions.
 template <class F> Tensors by_rank(const Tensor& x, F&& f) {
   switch (x.dim()) {
     case 3:
@@ -143,7 +143,7 @@ Run conv_transpose(Node& node) {
       Tensor y;
       const bool even = is_even(b);
       if (even) p = first_half(b);
-      // what output_padding adds lies beyond the strides' reach where it is larger than they: zeros then
+      // output_padding beyond what conv_transpose accepts is filled with zeros
       Dims behind;
       for (std::size_t i = n; i-- > 0;) {
         const int fits = std::min(extra[i], std::max(s[i], d[i]) - 1);
@@ -160,14 +160,14 @@ Run conv_transpose(Node& node) {
   };
 }
 
-// Windows that lie wholly in the image, of max_pool and avg_pool.
+// Options of max_pool and avg_pool for windows that lie entirely within the image.
 template <std::size_t n> auto pool_options(const Window& w, const std::array<int, n>& p) {
   const auto s = w.stride<n>(), d = w.dilation<n>();
   if constexpr (n == 1) return Pool1dOptions{s[0], p[0], w.ceil, true, d[0]};
   else if constexpr (n == 2) return Pool2dOptions{s, p, w.ceil, true, d};
   else return Pool3dOptions{s, p, w.ceil, true, d};
 }
-// Indices into planes of `padded`, which is `x` with borders b, as indices into all of x.
+// Converts indices into planes of `padded`, which is `x` with borders b, to indices into all of x.
 template <std::size_t n>
 Tensor whole_index(const Tensor& indices, const Tensor& x, const Tensor& padded, const std::array<int, n>& b) {
   Tensor rest = indices, at = indices;
@@ -214,7 +214,7 @@ Run max_pool(Node& node) {
     });
   };
 }
-// Sums over windows, each channel for itself.
+// Sums over windows, per channel.
 template <std::size_t n> Tensor window_sums(const Tensor& x, const Window& w, const std::array<int, n>& k) {
   Dims sizes{x.size(1), 1};
   for (const int v : k) sizes.push_back(v);
@@ -243,7 +243,7 @@ Run average_pool(Node& node) {
         else if constexpr (n == 2) return {avg_pool2d(x, k, o)};
         else return {avg_pool3d(x, k, o)};
       }
-      std::array<int, 2 * n> behind{};  // what the last windows reach beyond the borders
+      std::array<int, 2 * n> behind{};  // how far the last windows exceed the borders
       for (std::size_t i = 0; i < n && w.ceil; ++i) {
         const std::int64_t size = x.size(static_cast<std::int64_t>(i) + 2) + b[i] + b[i + n];
         const std::int64_t reach = std::int64_t{k[i] - 1} * d[i] + 1, steps = (size - reach + s[i] - 1) / s[i];
@@ -270,7 +270,7 @@ Run lp_pool(Node& node) {
     });
   };
 }
-// Over all of an image.
+// All spatial dimensions.
 Dims places(const Tensor& x) {
   Dims d;
   for (int i = 2; i < x.dim(); ++i) d.push_back(i);
@@ -293,7 +293,7 @@ Run batch_norm_of(Node& n) {
   if (!in_file && n.outputs() > 1) n.refuse("its statistics as results, of training in old opsets");
   return [=](const Inputs& x) -> Tensors {
     if (!in_file) return {batch_norm(x[0], x[1], x[2], x[3], x[4], x.training, 1 - momentum, eps)};
-    // The file asks for the batch's statistics whatever the mode; they are results.
+    // The file requests batch statistics in any mode, and returns them.
     Dims others;
     for (int d = 0; d < x[0].dim(); ++d)
       if (d != 1) others.push_back(d);
@@ -305,7 +305,7 @@ Run batch_norm_of(Node& n) {
 Run layer_norm_of(Node& n) {
   const std::int64_t axis = n.i("axis", -1);
   const double eps = n.f("epsilon", 1e-5);
-  n.ignore("stash_type");  // sums are in f32 at least
+  n.ignore("stash_type");  // sums are in f32 or wider
   const bool statistics = n.wants(1) || n.wants(2);
   return [=](const Inputs& in) -> Tensors {
     const Tensor x = in[0], weight = in[1], bias = in.has(2) ? in[2] : Tensor();
@@ -383,7 +383,7 @@ Run attention(Node& n) {
   if (n.f("softcap", 0) != 0) n.refuse("with softcap");
   if (n.wants(3)) n.refuse("its scores as a result");
   n.ignore("qk_matmul_output_mode");
-  n.ignore("softmax_precision");  // f32 at least
+  n.ignore("softmax_precision");  // f32 or wider
   return [=](const Inputs& in) -> Tensors {
     // [N, T, heads * D] or [N, heads, T, D]
     const auto heads = [](const Tensor& t, std::int64_t count) {
@@ -396,7 +396,7 @@ Run attention(Node& n) {
     if (in.has(4)) k = cat({in[4], k}, -2);
     if (in.has(5)) v = cat({in[5], v}, -2);
     const std::int64_t past = in.has(4) ? in[4].size(-2) : 0, length = q.size(-2), all = k.size(-2);
-    if (mask.defined() && mask.size(-1) < all)  // it ends early
+    if (mask.defined() && mask.size(-1) < all)  // shorter than the keys
       mask = pad(mask.dtype() == boolean ? cast(mask, f32) : mask, {0, all - mask.size(-1)}, "constant",
                  mask.dtype() == boolean ? 0 : -HUGE_VAL);
     if (in.has(3) && in[3].dtype() == boolean && mask.dtype() != boolean) mask = ne(mask, Tensor(0.0));
@@ -415,7 +415,7 @@ Run attention(Node& n) {
   };
 }
 
-// Pairs of x [N, heads, T, D] or [N, T, heads * D] turned by angles, of which the file has the cosines and sines.
+// Rotary embedding of x [N, heads, T, D] or [N, T, heads * D], with cosines and sines from the file.
 Run rotary(Node& n) {
   const bool interleaved = n.i("interleaved", 0) != 0;
   const std::int64_t heads = n.i("num_heads", 0), given = n.i("rotary_embedding_dim", 0);
@@ -460,7 +460,7 @@ Run pad_of(Node& n) {
       const auto d = static_cast<std::size_t>(axes ? wrap_dim((*axes)[i], x.dim()) : static_cast<int>(i));
       before[d] = (*given)[i], after[d] = (*given)[i + count];
     }
-    std::size_t first = 0;  // borders begin with the last dimension, and end where there are none any more
+    std::size_t first = 0;  // pads start with the last dimension; leading dimensions without padding are left out
     while (first < before.size() && before[first] == 0 && after[first] == 0) ++first;
     check(before.size() - first <= 4, "pads more than the last four dimensions of ", x);
     for (std::size_t d = before.size(); d-- > first;) b.push_back(before[d]), b.push_back(after[d]);
@@ -517,7 +517,7 @@ Run col2im(Node& n) {
   };
 }
 
-// In the middle of x, or x in the middle of zeros.
+// Centre crop of x, or x centred in zeros, per dimension.
 Run center_crop_pad(Node& n) {
   const auto axes = n.integers("axes");
   return [=](const Inputs& in) -> Tensors {

@@ -10,7 +10,7 @@
 namespace mantissa::nn::onnx {
 namespace {
 
-// Integers are divided towards 0, as in C.
+// Integer division truncates towards 0, as in C.
 Tensor divide(const Tensor& a, const Tensor& b) {
   return a.is_floating() || b.is_floating() ? div(a, b) : floor_divide(a - fmod(a, b), b);
 }
@@ -29,7 +29,7 @@ Tensor log_sum(const Tensor& x, const Dims& d, bool keep) { return like(x, log(s
 Tensor log_sum_exp(const Tensor& x, const Dims& d, bool keep) {
   return like(x, logsumexp(x.is_floating() ? x : cast(x, f64), d, keep));
 }
-Tensor largest(const Tensor& x, const Dims& d, bool keep) {  // of nothing: the smallest number there is
+Tensor largest(const Tensor& x, const Dims& d, bool keep) {  // of an empty range: the smallest number
   if (x.numel() == 0 && x.is_floating()) return sum(x, d, keep) - HUGE_VAL;
   return x.dtype() == boolean ? any(x, d, keep) : amax(x, d, keep);
 }
@@ -43,7 +43,7 @@ template <Tensor (*f)(const Tensor&, const Dims&, bool)> Run reduce(Node& n) {
   const Setting axes = n.setting("axes", 1);
   return [=](const Inputs& x) -> Tensors {
     const Integers dims = axes(x).value_or(Integers{});
-    if (dims.empty() && nothing) return {f(unsqueeze(x[0], -1), {-1}, false)};  // each number by itself
+    if (dims.empty() && nothing) return {f(unsqueeze(x[0], -1), {-1}, false)};  // elementwise
     return {f(x[0], dims, keep)};
   };
 }
@@ -55,7 +55,7 @@ template <Tensor (*f)(const Tensor&, int, bool)> Run arg(Node& n) {
     return {(x[0].size(axis) - 1) - f(flip(x[0], {axis}), axis, keep)};
   };
 }
-// Any number of inputs.
+// Folds any number of inputs.
 template <Tensor (*f)(const Tensor&, const Tensor&)> Run fold(Node&) {
   return [](const Inputs& x) -> Tensors {
     Tensor y = x[0];
@@ -99,7 +99,7 @@ Run modulo(Node& n) {
   return [=](const Inputs& x) -> Tensors { return {c ? fmod(x[0], x[1]) : remainder(x[0], x[1])}; };
 }
 Run prelu_of(Node& n) {
-  const bool old = n.opset < 7;  // a vector is one slope per channel
+  const bool old = n.opset < 7;  // a 1-d slope is per channel
   return [=](const Inputs& x) -> Tensors {
     const Tensor t = x[0], slope = x[1];
     if (old && slope.dim() == 1) return {prelu(t, slope)};
@@ -141,7 +141,7 @@ Run hardmax(Node& n) {
     return {reshape(scatter(zeros_like(x), d, one, 1.0), in[0].sizes())};
   };
 }
-// Before opset 13 over all dimensions from the axis on.
+// Before opset 13: over all dimensions from the axis on, flattened.
 template <Tensor (*f)(const Tensor&, int, std::optional<Dtype>)> Run softmax_of(Node& n) {
   const bool flat = n.opset < 13;
   const int given = n.axis("axis", flat ? 1 : -1);
@@ -183,7 +183,7 @@ template <Tensor (*f)(const Tensor&, int, std::optional<Dtype>), int none> Run c
 }
 
 // --- products ---
-Tensor matmul_of(const Tensor& a, const Tensor& b) {  // linear keeps its weight as its kernel wants it
+Tensor matmul_of(const Tensor& a, const Tensor& b) {  // linear caches its weight in the layout its kernel needs
   if (a.dim() >= 2 && b.dim() == 2 && a.is_floating()) return linear(a, transpose(b));
   return a.is_floating() || a.numel() == 0 ? matmul(a, b) : like(a, matmul(cast(a, f64), cast(b, f64)));
 }

@@ -73,7 +73,7 @@ Tensors Node::Body::operator()(const Tensors& inputs, const Inputs& x) const {
 
 Tensor from_start(const Tensor& index, std::int64_t size) {
   const Tensor i = cast(index, i64);
-  if (i.device().is_cpu()) {  // few are negative
+  if (i.device().is_cpu()) {  // negative indices are rare
     const Tensor c = contiguous(i);
     const auto* v = c.data<std::int64_t>();
     if (std::all_of(v, v + c.numel(), [](std::int64_t n) { return n >= 0; })) return i;
@@ -97,10 +97,10 @@ const Operator* find_operator(std::string_view type) {
   return at == all.end() ? nullptr : at->second;
 }
 
-constexpr std::size_t most_steps = 1'000'000;  // functions that call functions could make more than there is memory
-constexpr int most_calls = 64;                 // functions within functions
+constexpr std::size_t most_steps = 1'000'000;  // bounds the expansion of functions that call functions
+constexpr int most_calls = 64;                 // nesting depth of functions
 
-// Whether it has numbers that no weight has.
+// Whether it contains values too large for a weight.
 bool is_mask(const Tensor& t) {
   const double most = t.dtype() == f16 ? 6e4 : 1e30;
   return t.numel() > 0 && !(amax(t).item<double>() < most && amin(t).item<double>() > -most);
@@ -108,14 +108,13 @@ bool is_mask(const Tensor& t) {
 
 }  // namespace
 
-// Where names are looked up: of a graph, which sees those of the graphs around it, or of a function's body, which sees
-// none.
+// A name scope: of a graph, which also sees those of the enclosing graphs, or of a function's body, which does not.
 struct Scope {
   Program* program;
-  Scope* around;  // whose names are seen here
+  Scope* around;  // enclosing scope, whose names are visible
   int opset;
   std::map<std::string, int> names;
-  const io::OnnxFileNode* call = nullptr;  // of a function: who calls it
+  const io::OnnxFileNode* call = nullptr;  // for a function body: the calling node
   const io::OnnxFileFunction* function = nullptr;
   const Scope* call_scope = nullptr;
 };
@@ -154,7 +153,7 @@ class Builder {
     return program;
   }
 
-  // A graph in an attribute of a node.
+  // A subgraph in an attribute of a node.
   Node::Body body(Node& n, const io::OnnxFileGraph& g, int inputs, int outputs) {
     check(static_cast<int>(g.inputs.size()) == inputs, "its graph has ", g.inputs.size(), " inputs instead of ",
           inputs);
@@ -188,7 +187,7 @@ class Builder {
   template <class... Parts> void valid(bool ok, const Parts&... parts) const {
     if (!ok) io::fail_format(file_.path, parts...);
   }
-  // The attribute of a function's caller, which may itself be in a function.
+  // The attribute of a function's caller, which may itself be inside a function.
   const Attribute* referred(const std::string& name, const Scope* scope) const {
     check(scope && scope->call, "refers to an attribute ", quote(name), " of a function, and is in none");
     for (const Attribute& a : scope->call->attributes)
@@ -198,14 +197,14 @@ class Builder {
     return nullptr;
   }
 
-  // Initialisers that nobody learns, by what they are used for: running statistics, values that are set or compared
-  // with, exponents; and numbers that operators read, which stay on the host as they are.
+  // Initialisers that are not trainable, by their use: running statistics, operands of fills and comparisons,
+  // exponents; and numbers that operators read, which stay on the host.
   void find_roles(const io::OnnxFileGraph& g) {
     static const std::set<std::string_view> set_or_compared{"Equal",       "Greater", "GreaterOrEqual",  "Less",
                                                             "LessOrEqual", "Pow",     "ScatterElements", "ScatterND"};
     static const std::set<std::string_view> read{"Clip", "Dropout", "OneHot", "Pad", "Range", "Resize", "Upsample"};
     std::set<std::string> learned;
-    std::map<std::string, std::string> same;  // exporters give what is equal to others by Identity
+    std::map<std::string, std::string> same;  // exporters use Identity to share equal values
     for (const auto& [name, value] : g.initialisers) same.emplace(name, name);
     for (const io::OnnxFileNode& n : g.nodes) {
       const bool is_name = n.type == "Identity" && n.inputs.size() == 1 && same.contains(n.inputs[0]);
@@ -226,13 +225,13 @@ class Builder {
     for (const std::string& name : learned) roles_.erase(name);
   }
 
-  // Statistics are written to, so they are a layer's own. Exporters make one of what is equal: of all new layers' zeros
+  // Statistics are written to, so each layer needs its own. Exporters merge equal ones, such as all new layers' zeros
   // and ones.
   void own_statistics(int& id) {
-    const auto at = std::ranges::lower_bound(root_->captures, id);  // they rise
+    const auto at = std::ranges::lower_bound(root_->captures, id);  // ascending
     if (at == root_->captures.end() || *at != id) return;
     State own = state_[static_cast<std::size_t>(at - root_->captures.begin())];
-    if (own.kind == State::buffer && taken_.insert(id).second) return;  // the first one has it
+    if (own.kind == State::buffer && taken_.insert(id).second) return;  // the first user keeps it
     own.value = own.value.clone();
     own.kind = State::buffer;
     id = add_state(root_, own);
@@ -243,7 +242,7 @@ class Builder {
     valid(s.names.emplace(name, s.program->size).second, "the value ", quote(name), " is made twice");
     return s.program->size++;
   }
-  // A value of the program that `p` lies in, as a value of p.
+  // Captures a value of p's enclosing program as a value of p.
   int capture(Program* p, int outer) {
     const auto [at, fresh] = captured_[p].try_emplace(outer, p->size);
     if (fresh) ++p->size;
@@ -263,8 +262,8 @@ class Builder {
     return id;
   }
 
-  // A value that is there from the beginning, wherever in the file it stands, as a value of p. Under its name, or
-  // another one where that is taken: by the other branch, or by another call of a function.
+  // Adds a value that exists from the start as a value of p, wherever in the file it is defined. Renamed if its name is
+  // already used by another branch, or by another call of a function.
   int add_state(Program* p, State s) {
     if (p != root_) return capture(p, add_state(parents_.at(p), std::move(s)));
     const std::string name = s.name;
@@ -286,7 +285,7 @@ class Builder {
       valid(!name.empty() && known.insert(name).second, "the value ", quote(name), " is made twice");
       s.names.emplace(name, add_state(s.program, {prefix + name, value, kind_of(prefix + name, value)}));
     }
-    for (const io::OnnxFilePort& p : g.inputs)  // old files list initialisers as inputs, too
+    for (const io::OnnxFilePort& p : g.inputs)  // old files also list initialisers as inputs
       if (!known.contains(p.name)) s.program->inputs.push_back(define(s, p.name));
     nodes(g.nodes, s);
     if (!problems_.empty()) return;
@@ -356,7 +355,7 @@ class Builder {
       n.check_all_read();
       const bool is_new = !name.empty() && !s.names.contains(name);
       valid(is_new, "the value ", quote(name), " is made twice");
-      // What is large enough to be worth it moves with the net. Numbers and integers stay on the host.
+      // Only non-scalar floating tensors move with the net. Scalars and integers stay on the host.
       const bool moves = t.is_floating() && t.numel() > 1;
       s.names.emplace(name, add_state(s.program, {name, t, moves ? State::buffer : State::constant}));
     } catch (const FormatError&) { throw; } catch (const Error& e) {
@@ -400,7 +399,7 @@ class Builder {
     s.program->steps.push_back(std::move(step));
   }
 
-  // Notes where values are needed for the last time.
+  // Records the last use of each value.
   static void finish(Program& p) {
     std::vector<bool> kept(static_cast<std::size_t>(p.size));
     for (const int id : p.outputs) kept[static_cast<std::size_t>(id)] = true;
@@ -483,7 +482,7 @@ std::optional<Dtype> Node::dtype(const char* name) {
   std::string called;
   const std::int64_t number = i(name);
   const Dtype* found = io::find_onnx_dtype(number, &called);
-  // what is widened when it is loaded would not wrap around as it should
+  // a dtype that was widened on loading would not wrap around as specified
   check(found && onnx_type(*found) == number, "of the type ", called, ", which Mantissa has not");
   return *found;
 }

@@ -1,5 +1,5 @@
-// ONNX's LSTM, GRU and RNN (nn/onnx_program.h). What PyTorch, too, calls by these names runs as recurrent_layer; peep
-// holes, clipping, lengths, other activations and a GRU that resets before its product go step by step.
+// ONNX's LSTM, GRU and RNN (nn/onnx_program.h). Variants that PyTorch also has run as recurrent_layer; peepholes,
+// clipping, lengths, other activations and GRUs with linear_before_reset = 0 run step by step.
 #include <algorithm>
 #include <cmath>
 
@@ -34,11 +34,11 @@ struct Layer {
   bool reset_after = false, couple = false, batch_first = false, plain = true;
   double clip = HUGE_VAL;
   Cell cell = Cell::rnn_tanh;
-  std::vector<Activation> activations;  // for each direction 3, 2 or 1
-  std::vector<bool> reverse;            // for each direction
+  std::vector<Activation> activations;  // 3, 2 or 1 per direction
+  std::vector<bool> reverse;            // per direction
 };
 
-// Rows of the weights in PyTorch's order. LSTM there: input, output, forget, cell; GRU: update, reset, new.
+// Reorders the weights' rows to PyTorch's gates. LSTM there: input, output, forget, cell; GRU: update, reset, new.
 Tensor in_our_order(const Tensor& w, const Layer& l) {
   if (l.gates == 1) return w;
   const Tensors p = split(w, w.size(0) / l.gates, 0);
@@ -90,7 +90,7 @@ State stepwise(const Layer& l, const Activation* f, const Tensor& x, const Tenso
       h = f[0](clipped(a + linear(s.h, r, br)));
     }
     y[static_cast<std::size_t>(t)] = h;
-    if (lengths.defined()) {  // what is beyond a sequence's end changes nothing, and is 0
+    if (lengths.defined()) {  // steps beyond a sequence's end keep the state, and output 0
       const Tensor on = unsqueeze(lengths > static_cast<double>(t), 1);
       y[static_cast<std::size_t>(t)] = where(on, h, zeros_like(h));
       h = where(on, h, s.h);

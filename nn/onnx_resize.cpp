@@ -8,17 +8,17 @@ namespace mantissa::nn::onnx {
 namespace {
 
 struct Resizing {
-  std::string mode, coordinates, nearest, policy;  // as the attributes have them
+  std::string mode, coordinates, nearest, policy;  // attribute values
   double cubic = -0.75, outside_value = 0;
   bool exclude_outside = false, antialias = false;
 };
 
-// One dimension: of `size` pixels are made `wanted`, `scale` times as many.
+// One dimension: resized from `size` to `wanted`, by a factor of `scale`.
 struct Line {
   std::int64_t size, wanted;
-  double scale, begin, end;  // the region, of tf_crop_and_resize
+  double scale, begin, end;  // begin and end: the region of tf_crop_and_resize
 
-  // Where pixel i of the result lies.
+  // The input coordinate of output pixel i.
   double place(const Resizing& r, std::int64_t i) const {
     const double x = static_cast<double>(i), n = static_cast<double>(size), m = static_cast<double>(wanted);
     const std::string& c = r.coordinates;
@@ -40,7 +40,7 @@ std::int64_t nearest_pixel(const std::string& how, double x) {
   if (how == "round_prefer_ceil") return static_cast<std::int64_t>(part >= 0.5 ? low + 1 : low);
   return static_cast<std::int64_t>(part > 0.5 ? low + 1 : low);
 }
-// How much of a pixel is taken that is `d` away.
+// The weight of a pixel at distance `d`.
 double weight_at(const Resizing& r, double d) {
   d = std::abs(d);
   if (r.mode == "linear") return std::max(0.0, 1 - d);
@@ -48,7 +48,7 @@ double weight_at(const Resizing& r, double d) {
   if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
   return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
-// [wanted, size], and which pixels lie outside of the image.
+// [wanted, size]; also sets which output pixels lie outside the image.
 Tensor matrix(const Resizing& r, const Line& l, std::vector<bool>& outside) {
   std::vector<double> m(static_cast<std::size_t>(l.wanted * l.size));
   const double wider = r.antialias ? std::max(1.0, 1 / l.scale) : 1, reach = (r.mode == "linear" ? 1 : 2) * wider;
@@ -92,11 +92,11 @@ Tensor along(const Tensor& x, int d, const Resizing& r, const Line& l) {
   return masked_fill(y, reshape(from_data(beyond, {l.wanted}), sizes).to(boolean).to(x.device()), r.outside_value);
 }
 
-// The mode of interpolate() that says the same, or null.
+// The equivalent mode of interpolate(), or null.
 const char* ours(const Resizing& r, const Tensor& x, const std::vector<Line>& lines) {
   if (x.dim() != 4 || !x.is_floating() || r.antialias || r.exclude_outside) return nullptr;
   if (lines[0].wanted != lines[0].size || lines[1].wanted != lines[1].size) return nullptr;
-  for (const Line& l : lines) {  // it takes the scale from the sizes
+  for (const Line& l : lines) {  // interpolate() derives the scale from the sizes
     const double exact = static_cast<double>(l.wanted) / static_cast<double>(l.size);
     if (l.scale != exact || (l.wanted == 1 && l.size > 1 && r.mode != "nearest")) return nullptr;
   }
@@ -126,7 +126,7 @@ Run resize(Node& n) {
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic") n.refuse("the mode ", r.mode);
   if (std::ranges::find(known, r.coordinates) == std::end(known)) n.refuse("the coordinates are ", r.coordinates);
   const auto axes = n.integers("axes");
-  const auto fixed = n.numbers("scales");  // of Upsample before opset 9
+  const auto fixed = n.numbers("scales");  // attribute of Upsample before opset 9
   const int at = old ? 1 : 2;
   return [=](const Inputs& in) -> Tensors {
     const Tensor x = in[0];

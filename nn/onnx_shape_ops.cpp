@@ -1,5 +1,5 @@
-// ONNX's operators on shapes, indices and dtypes, and those that make tensors (nn/onnx_program.h). Shapes are i64 on
-// the host, as everything that is computed from them: nothing waits for a device.
+// ONNX's operators on shapes, indices and dtypes, and those that create tensors (nn/onnx_program.h). Shapes, and
+// everything computed from them, are i64 on the host: nothing waits for a device.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -138,7 +138,7 @@ Run slice_of(Node& n) {
     return {y};
   };
 }
-// The sizes that x and `wanted` broadcast to.
+// The shape that x and `wanted` broadcast to.
 Tensor expanded(const Tensor& x, const Integers& wanted) {
   Dims sizes(wanted);
   while (sizes.rank() < x.dim()) sizes.insert(0, 1);
@@ -153,7 +153,7 @@ Run tile_of(Node&) {
 }
 Run cast_of(Node& n) {
   const auto to = n.dtype("to");
-  n.ignore("saturate");  // of floats with 8 bits, which are refused
+  n.ignore("saturate");  // only affects 8-bit floats, which are rejected
   n.ignore("round_mode");
   if (!to) n.refuse("the attribute to is missing");
   return [=](const Inputs& x) -> Tensors { return {cast(x[0], *to)}; };
@@ -186,7 +186,7 @@ Run gather_elements(Node& n) {
   const int axis = n.axis("axis", 0);
   return [=](const Inputs& x) -> Tensors { return {gather(x[0], axis, from_start(x[1], x[0].size(axis)))}; };
 }
-// The last dimension of indices as a list, after as many that count the batches.
+// Splits the last dimension of indices into a list of index tensors, preceded by `batches` batch indices.
 Tensors index_list(const Tensor& x, const Tensor& indices, int batches) {
   check(indices.dim() >= 1 && batches >= 0 && batches < indices.dim() && batches < x.dim(), "the indices are ",
         indices);
@@ -224,7 +224,7 @@ Run scatter_nd(Node& n) {
     const Tensor x = in[0], indices = in[1], updates = in[2];
     const Tensors list = index_list(x, indices, 0);
     if (how == "none" || how == "add") return {index_put(x, list, updates, how == "add")};
-    // rows of x, and where in them
+    // number of rows of x, and linear row indices
     std::int64_t rows = 1;
     Tensor at = zeros(list[0].sizes(), {.dtype = i64, .device = x.device()});
     for (std::size_t d = 0; d < list.size(); ++d) {
@@ -255,7 +255,7 @@ Run top_k(Node& n) {
   const int axis = n.axis("axis", -1);
   const bool largest = n.i("largest", 1) != 0;
   const std::int64_t fixed = n.i("k", -1);
-  n.ignore("sorted");  // they are
+  n.ignore("sorted");  // always sorted
   return [=](const Inputs& x) -> Tensors {
     const auto [values, indices] =
         topk(x[0], fixed >= 0 ? fixed : x.integer(1), axis, largest);
@@ -302,7 +302,7 @@ Run trilu(Node& n) {
   };
 }
 
-// --- tensors from nothing ---
+// --- tensor creation ---
 Run constant_of_shape(Node& n) {
   const Tensor value = reshape(n.tensor("value").value_or(zeros({1})), {});
   return [=](const Inputs& x) -> Tensors { return {expand(value, x.integers(0))}; };
@@ -322,7 +322,7 @@ Run eye_like(Node& n) {
     return {cast(eq(unsqueeze(rows, 1) + k, columns), dtype.value_or(x.dtype()))};
   };
 }
-// a - b cos(2 pi i / n) + c cos(4 pi i / n), of signal processing.
+// Window function a - b cos(2 pi i / n) + c cos(4 pi i / n).
 template <int a, int b, int c> Run window(Node& n) {
   const auto dtype = n.i("output_datatype", 1);
   const bool periodic = n.i("periodic", 1) != 0;
@@ -334,7 +334,7 @@ template <int a, int b, int c> Run window(Node& n) {
     return {cast(a * 1e-8 - b * 1e-8 * cos(at) + c * 1e-8 * cos(at * 2.0), type)};
   };
 }
-// From the generator of core/random.h: an attribute `seed` has no say.
+// Uses the generator of core/random.h: the attribute `seed` is ignored.
 template <class F> Run random_of(Node& n, F draw, bool as_input) {
   const auto dtype = n.dtype("dtype");
   const auto sizes = as_input ? std::optional<Integers>() : n.integers("shape");

@@ -110,8 +110,8 @@ LSTMResult RNNBase::run_direction(const Tensor& x, int set, Tensor h, Tensor c) 
   return {stack(outputs), h, c};
 }
 
-// The same over sequences of different lengths, sorted, the longest first: one stretch of steps after another, each
-// with the sequences that last so long. The outputs are padded with 0 again.
+// The same for sequences of different lengths, sorted longest first: one stretch of steps after another, each with the
+// sequences that are still active. Outputs are padded with 0.
 LSTMResult RNNBase::run_packed(const Tensor& x, int set, Tensor h, Tensor c,
                                const std::vector<Stretch>& stretches) const {
   const std::int64_t length = x.size(0), batch = x.size(1);
@@ -124,13 +124,13 @@ LSTMResult RNNBase::run_packed(const Tensor& x, int set, Tensor h, Tensor c,
   const bool reverse = options.bidirectional && set % 2 == 1;
   const std::size_t count = stretches.size();
   std::vector<Tensor> outputs(count);
-  // of the sequences under way, and of those that have ended
+  // state of active sequences, and of ended ones
   LSTMResult state{{}, rows(h, 0, 0), rows(c, 0, 0)}, ended = state;
   std::int64_t running = 0;
   for (std::size_t k = 0; k < count; ++k) {
     const std::size_t i = reverse ? count - 1 - k : k;
     const Stretch& s = stretches[i];
-    if (s.sequences > running) {  // those that begin here
+    if (s.sequences > running) {  // sequences that start here
       state.h = join(state.h, rows(h, running, s.sequences));
       state.c = join(state.c, rows(c, running, s.sequences));
     } else if (s.sequences < running) {
@@ -167,7 +167,7 @@ LSTMResult RNNBase::run(const Tensor& given, const Tensor& h0, const Tensor& c0,
   };
   Tensor h_start = start(h0, "h", output_size()),
          c_start = kind_ == RNNKind::lstm ? start(c0, "c", hidden_size) : Tensor();
-  std::vector<Stretch> stretches;  // none: all sequences are as long as x
+  std::vector<Stretch> stretches;  // empty: all sequences are as long as x
   Tensor order;
   if (lengths.defined()) {
     check(batched && lengths.sizes() == Dims{x.size(1)} && !lengths.is_floating(), name, ": lengths must be integers [",

@@ -11,9 +11,9 @@
 namespace mantissa::nn {
 namespace {
 
-// How much of each of `size` pixels is in each of `bins` parts of [begin, begin + length): the mean of `samples`
-// points in a part (0: as many as the part has pixels), each between two pixels. Only of the pixels from `first` on
-// that are in any: [bins, count].
+// Weights of each of `size` pixels in `bins` equal parts of [begin, begin + length): each bin averages `samples`
+// linearly interpolated points (0: as many as it covers pixels). Only the range of pixels with weights, from `first`
+// on: [bins, count].
 struct Parts {
   std::int64_t first;
   Tensor shares;
@@ -49,12 +49,12 @@ struct Region {
   Parts rows, columns;
 };
 
-// The gradient is added region by region, so that each costs what it covers and not what x holds.
+// Gradients are accumulated per region, so that each costs time for its own area and not for all of x.
 struct Align {
   static constexpr auto name = "roi_align";
   static constexpr bool once_differentiable = true;  // writes in place
   Dims sizes;                                        // of x
-  bool by_position;                                  // ps_roi_align: each bin reads a channel of its own
+  bool by_position;                                  // ps_roi_align: each bin reads its own channel
   std::shared_ptr<const std::vector<Region>> regions;
 
   static Tensor pixels(const Tensor& x, const Region& r) {
@@ -103,7 +103,7 @@ Tensor align(const char* name, bool by_position, const Tensor& x, const Tensor& 
   const amp::Autocast off(amp::disabled);
   const Tensor pictures = is_half(x.dtype()) ? cast(x, f32) : x;
   const std::vector<double> list = boxes.to_vector<double>();
-  if (list.empty()) return reshape(narrow(x, 0, 0, 0), {0, channels, height, width});  // a gradient of zeros
+  if (list.empty()) return reshape(narrow(x, 0, 0, 0), {0, channels, height, width});  // keeps a gradient of zeros
   const auto on_device = [&](Parts p) { return Parts{p.first, cast(p.shares, pictures.dtype()).to(x.device())}; };
   auto regions = std::make_shared<std::vector<Region>>();
   for (std::size_t k = 0; k < list.size(); k += 5) {
@@ -121,7 +121,7 @@ Tensor align(const char* name, bool by_position, const Tensor& x, const Tensor& 
   return cast(apply_function(Align{pictures.sizes(), by_position, std::move(regions)}, pictures), x.dtype());
 }
 
-// The boxes of each picture in one list, with the picture's index in front.
+// Concatenates the boxes of all images, with the image index prepended.
 Tensor numbered(const char* name, const std::vector<Tensor>& boxes) {
   std::vector<Tensor> all;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
@@ -152,7 +152,7 @@ Tensor ps_roi_align(const Tensor& x, const Tensor& boxes, PerDim<2> output_size,
 Tensor MultiScaleRoIAlign::operator()(const std::vector<Tensor>& levels, const std::vector<Tensor>& boxes,
                                       std::array<std::int64_t, 2> image_size) const {
   check(!levels.empty() && image_size[0] > 0, "MultiScaleRoIAlign: needs at least one level and the images' size");
-  std::vector<int> halvings;  // of the pictures' size at each level
+  std::vector<int> halvings;  // log2 of the downscaling at each level
   for (const Tensor& level : levels) {
     check(level.defined() && level.dim() == 4 && level.size(0) == static_cast<std::int64_t>(boxes.size()),
           "MultiScaleRoIAlign: a level must be [", boxes.size(), ", C, H, W], one image for each list of boxes, got ",
@@ -164,7 +164,7 @@ Tensor MultiScaleRoIAlign::operator()(const std::vector<Tensor>& levels, const s
   }
   const Tensor all = numbered("MultiScaleRoIAlign", boxes);
   const std::vector<double> list = all.to_vector<double>();
-  std::vector<std::vector<std::int64_t>> at(levels.size());  // the boxes of each level
+  std::vector<std::vector<std::int64_t>> at(levels.size());  // box indices per level
   for (std::size_t k = 0; k < list.size(); k += 5) {
     const double size = std::sqrt((list[k + 3] - list[k + 1]) * (list[k + 4] - list[k + 2]));
     const double level = std::floor(canonical_level + std::log2(size / canonical_size) + 1e-6);

@@ -10,7 +10,7 @@ SpectralNorm::SpectralNorm(const Tensor& weight, const SpectralNormOptions& o) :
   check(weight.dim() >= 1 && o.dim >= -weight.dim() && o.dim < weight.dim(), "SpectralNorm: dim ", o.dim,
         " is out of range for ", weight);
   check(o.n_power_iterations > 0, "SpectralNorm: n_power_iterations must be positive, got ", o.n_power_iterations);
-  if (weight.dim() == 1) return;  // of a vector it is the norm
+  if (weight.dim() == 1) return;  // for a vector, its norm is used
   const NoGrad no_grad;
   const Tensor matrix = as_matrix(weight);
   const TensorOptions like{.dtype = weight.dtype(), .device = weight.device()};
@@ -33,11 +33,11 @@ void SpectralNorm::iterate(const Tensor& matrix, int times) const {
 }
 
 Tensor SpectralNorm::operator()() const {
-  const amp::OutsideAutocast exactly;  // a rounded singular value would let the norm pass 1
+  const amp::OutsideAutocast exactly;  // a rounded singular value could let the norm exceed 1
   if (original.dim() == 1) return normalize(original, 2, {0}, options.eps);
   const Tensor matrix = as_matrix(original);
   if (mode.training) iterate(matrix.detach(), options.n_power_iterations);
-  // Copies: the next call writes into the vectors, and a backward pass over two calls needs both.
+  // Copies: the next call modifies the vectors, and a backward pass over two calls needs both values.
   return original / dot(u.clone(), mv(matrix, v.clone()));
 }
 

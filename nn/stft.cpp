@@ -14,7 +14,7 @@ namespace {
 struct Frame {
   std::int64_t hop, window;
 };
-// What both have in common, checked.
+// Validation common to both.
 Frame frame_of(const char* name, std::int64_t n_fft, std::int64_t hop, std::int64_t length, const Tensor& window) {
   check(n_fft > 0, name, ": n_fft must be positive, got ", n_fft);
   if (hop == 0) hop = n_fft / 4;
@@ -26,7 +26,7 @@ Frame frame_of(const char* name, std::int64_t n_fft, std::int64_t hop, std::int6
   return {hop, length};
 }
 
-// [n_fft], with zeros around a shorter one.
+// [n_fft]: a shorter window is centred in zeros.
 Tensor whole_window(const Tensor& window, std::int64_t length, std::int64_t n_fft, const Tensor& like) {
   Tensor w = window.defined() ? window.to(like.dtype()) : ones({length}, {.dtype = like.dtype()});
   const std::int64_t left = (n_fft - length) / 2;
@@ -34,7 +34,7 @@ Tensor whole_window(const Tensor& window, std::int64_t length, std::int64_t n_ff
   return w.to(like.device());
 }
 
-// --- frames that overlap, times a window; and their sums, each of which is the gradient of the other ---
+// --- overlapping windowed frames, and their overlap-add; each is the other's gradient ---
 Tensor windowed_frames(const Tensor& x, const Tensor& window, std::int64_t hop);
 Tensor overlap_add(const Tensor& frames, const Tensor& window, std::int64_t hop, std::int64_t samples);
 
@@ -92,7 +92,7 @@ struct OverlapAdd {
   }
 };
 
-// In a trace for ONNX as operators that there are.
+// While tracing for ONNX, composed of exportable operators.
 Tensor windowed_frames(const Tensor& x, const Tensor& window, std::int64_t hop) {
   if (OnnxCall::is_heard()) return unfold(x, -1, window.size(0), hop) * window;
   return apply_function(WindowedFrames{hop}, x, window);
@@ -105,8 +105,8 @@ Tensor overlap_add(const Tensor& frames, const Tensor& window, std::int64_t hop,
   return flatten(sum, 1);
 }
 
-// x [N, 1, T] with `border` more samples on both sides. Reflected ones are a few of x, turned around: pad() would make
-// a table of where each of all samples comes from.
+// x [N, 1, T] padded by `border` samples on both sides. Reflection flips only the border samples: pad() would build an
+// index for all samples.
 Tensor with_borders(const Tensor& x, std::int64_t border, std::string_view mode) {
   if (mode != "reflect" || border == 0 || OnnxCall::is_heard()) return pad(x, {border, border}, mode);
   const auto turned = [&](std::int64_t first) { return flip(narrow(x, -1, first, border), {-1}); };
@@ -150,7 +150,7 @@ Tensor istft(const Tensor& given, std::int64_t n_fft, const IstftOptions& o) {
   const std::int64_t count = x.size(-2);
   check(count > 0, "istft: the spectrum has no frames");
   const std::string_view norm = o.normalized ? "ortho" : "backward";
-  // Of a spectrum with all frequencies the second half says the same again, and is not read.
+  // With two-sided input the second half is redundant, and is not read.
   const Tensor spectra = slice(transpose(x, -3, -2), -2, 0, n_fft / 2 + 1);
   const Tensor frames = fft::irfft(spectra, {.n = n_fft, .norm = norm}).reshape({-1, count, n_fft});
   const Tensor window = whole_window(o.window, frame.window, n_fft, x);

@@ -17,7 +17,7 @@ Dims all_but_channels(const Tensor& x) {
   return over;
 }
 
-// Of each channel, of the values of all ranks: f64 [channels], on the CPU.
+// Per channel, over all ranks: f64 [channels], on the CPU.
 struct Statistics {
   Tensor mean, var, count;
 };
@@ -63,8 +63,8 @@ struct SyncBatchNorm {
     return batch_norm(x, weight, bias, mean, var, false, 0, eps);
   }
 
-  // With s = weight / std and h = (x - mean) / std:  dx = s (g - E[g] - h E[g h]), the means over all ranks. Here as
-  // s g + b x + c, with b and c of each channel.
+  // With s = weight / std and h = (x - mean) / std:  dx = s (g - E[g] - h E[g h]), with means over all ranks. Computed
+  // as s g + b x + c, with b and c per channel.
   std::vector<Tensor> backward(const Saved& saved, const Tensor& g) const {
     check(!grad_enabled(), name, ": it cannot be differentiated a second time");
     const Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &inv_std = saved[3];

@@ -23,13 +23,13 @@ Tensor attend(const MultiheadAttention& a, const Tensor& x, const Tensor& memory
            {.key_padding_mask = padding, .need_weights = false, .attn_mask = mask, .is_causal = causal})
       .output;
 }
-// Residual blocks, one after the other: x + block(norm(x)), or norm(x + block(x)). Each addition waits for the norm
-// after it, which makes it in the same pass.
+// A chain of residual blocks: x + block(norm(x)), or norm(x + block(x)). Each addition is deferred to the following
+// norm, which performs it in the same pass.
 class Residual {
  public:
   Residual(const Tensor& x, bool norm_first) : x_(x), norm_first_(norm_first) {}
   template <class Block> Residual& then(const LayerNorm& norm, const Block& block) {
-    if (!norm_first_) x_ = norm(x_, block(x_), NormDtype::of_sum).y;  // it is the stream
+    if (!norm_first_) x_ = norm(x_, block(x_), NormDtype::of_sum).y;  // post-norm: y is the residual stream
     else delta_ = block(normalised(norm));
     return *this;
   }

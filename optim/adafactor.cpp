@@ -12,7 +12,7 @@ namespace hyper {
 enum : std::size_t { lr, beta2_decay, eps1, eps2, d, weight_decay, maximize };
 }
 constexpr const char* hyper_names[] = {"lr", "beta2_decay", "eps1", "eps2", "d", "weight_decay", "maximize"};
-enum State : std::size_t { row_var, col_var, variance };  // the last only for vectors, the others for the rest
+enum State : std::size_t { row_var, col_var, variance };  // variance for vectors, row_var and col_var for all others
 constexpr const char* state_names[] = {"row_var", "col_var", "variance"};
 
 double epsilon_of(Dtype dtype) {
@@ -65,7 +65,7 @@ void Adafactor::update(Group& group, std::size_t i, const Tensor& raw_gradient, 
   const Tensor fresh = pow(step, group.hyper_at(hyper::beta2_decay)).to(dtype);
   auto& state = group.state[i];
 
-  Tensor estimate;  // of the squares
+  Tensor estimate;  // of the second moment
   const auto average = [&](std::size_t k, const Tensor& squares) {
     const Tensor next = lerp(state[k], squares, fresh);
     state[k].copy_(keep(state[k], next));

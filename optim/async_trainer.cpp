@@ -17,7 +17,7 @@ using autograd::leaf_of;
 namespace {
 
 void drop_gradient(Tensor& parameter) {
-  if (parameter.requires_grad()) parameter.set_grad({});  // a frozen one has none
+  if (parameter.requires_grad()) parameter.set_grad({});  // a frozen parameter has no gradient
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ AsyncTrainer::AsyncTrainer(const Parameters& model, const AsyncTrainerOptions& o
     check(p.defined() && p.is_floating() && p.requires_grad() && p.is_leaf(), "AsyncTrainer: ", name(), " is ", p,
           "; parameters are floating leaves that require a gradient");
     Pair pair{.model = p, .master = make_master(p).requires_grad_(), .version = p.storage()->version()};
-    leaf_of(p)->set_dtype(pair.master.dtype(), p.device());  // gradients are summed in it
+    leaf_of(p)->set_dtype(pair.master.dtype(), p.device());  // dtype in which gradients are accumulated
     pairs_.push_back(std::move(pair));
   }
 }
@@ -63,7 +63,7 @@ int AsyncTrainer::begin(std::span<const Tensor> inputs, std::span<const Tensor> 
     }
   }
   if (options_.scaler && !pin_) pin_ = options_.scaler->pin(inputs[0].device());
-  for (const Pair& p : pairs_)  // gradients are summed in the master's dtype; one that was frozen has a new node
+  for (const Pair& p : pairs_)  // accumulate gradients in the master's dtype; an unfrozen parameter has a new node
     if (auto* leaf = leaf_of(p.model)) leaf->set_dtype(p.master.dtype(), p.model.device());
   return static_cast<int>(std::min<std::int64_t>(options_.micro_batches, rows));
 }
@@ -98,7 +98,7 @@ void AsyncTrainer::listen() {
 void AsyncTrainer::hand_over() {
   const NoGrad no_grad;
   for (Pair& p : pairs_) {
-    if (!p.model.requires_grad() || !p.master.requires_grad()) {  // frozen since
+    if (!p.model.requires_grad() || !p.master.requires_grad()) {  // frozen in the meantime
       drop_gradient(p.model);
       drop_gradient(p.master);
       continue;
@@ -146,14 +146,14 @@ void AsyncTrainer::step(std::function<void()> step_fn, bool async) {
   if (async && options_.scaler && options_.scaler->is_enabled()) pin_ = options_.scaler->pin(pairs_[0].model.device());
   under_way_ = true;
   background_.start([this, step_fn = std::move(step_fn)] {
-    struct Drop {  // whatever happens
+    struct Drop {  // also if step_fn throws
       std::vector<Pair>& pairs;
       ~Drop() { for (Pair& p : pairs) drop_gradient(p.master); }
     } drop{pairs_};
     try {
       step_fn();
     } catch (...) {
-      if (options_.scaler) options_.scaler->discard();  // of what it may have begun
+      if (options_.scaler) options_.scaler->discard();  // of the iteration it may have begun
       throw;
     }
   });

@@ -60,7 +60,7 @@ void Background::run() {
     } catch (...) {
       error = std::current_exception();
     }
-    job = {};  // before anybody is told: it may own tensors
+    job = {};  // destroyed before waiters are notified: it may own tensors
     lock.lock();
     error_ = std::move(error);
     busy_ = false;

@@ -12,7 +12,7 @@
 namespace mantissa::optim {
 namespace {
 
-// Flat views of all gradients; a strided one through a dense copy that finish() writes back.
+// Flat views of all gradients; a non-contiguous one through a dense copy that finish() writes back.
 struct Gradients {
   explicit Gradients(const Parameters& parameters) {
     for (const Tensor& p : parameters.tensors) add(p.grad());
@@ -47,7 +47,7 @@ void check_max_norm(const char* function, double max_norm) {
   check(max_norm >= 0, function, ": max_norm must not be negative, got ", max_norm);
 }
 
-// Gradients of a scaled loss would be clipped to nearly nothing. A limit that is infinite only looks at them.
+// Gradients of a scaled loss would be clipped to nearly nothing. With an infinite limit they are only read.
 void check_unscaled(const char* function, const Parameters& parameters, double limit) {
   if (std::isinf(limit)) return;
   for (std::size_t i = 0; i < parameters.tensors.size(); ++i) {
@@ -73,7 +73,7 @@ Tensor norm_of(const char* function, const Gradients& gradients, const ClipOptio
   return norm;
 }
 
-// Whose device a profile asks for the time.
+// The tensor whose device the profiler uses for timing.
 const Tensor* first_of(const Parameters& parameters) {
   return parameters.tensors.empty() ? nullptr : &parameters.tensors.front();
 }

@@ -25,7 +25,7 @@ void WeightAverage::move(const Tensor& weight, const amp::StepResult& result) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Tensor& average = averages_[i];
     const Tensor value = parameters_[i].detach().to(average.dtype());
-    const Tensor next = lerp(average, value, weight.to(average.dtype()));  // for a weight of 1 exactly the value
+    const Tensor next = lerp(average, value, weight.to(average.dtype()));  // exactly the value for weight 1
     average.copy_(skip.defined() ? where(skip, average, next) : next);
   }
   const Tensor next = updates_ + ones_like(updates_);

@@ -15,8 +15,8 @@ constexpr const char* hyper_names[] = {"lr"};
 
 bool finite(const Tensor& x) { return std::isfinite(abs(x).sum().item<double>()); }
 
-// Where the cubic through two values and slopes has its minimum, within [low, high]; their middle when a number is not
-// finite or there is no minimum.
+// The minimum, within [low, high], of the cubic through two values and slopes; the interval's midpoint if a number is
+// not finite or there is no minimum.
 double cubic_minimum(double x1, double f1, double g1, double x2, double f2, double g2, double low, double high) {
   const double d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2), square = d1 * d1 - g1 * g2;
   if (!(square >= 0) || !std::isfinite(square)) return (low + high) / 2;
@@ -69,7 +69,7 @@ void LBFGS::set_parameters(const Tensor& flat) {
 }
 void LBFGS::move(double t) { set_parameters(flat_parameters() + d_ * t); }
 
-// The loss and its gradient where the parameters are. A loss that is not a number counts as infinite.
+// The loss and its gradient at the current parameters. A NaN loss counts as infinite.
 LBFGS::Point LBFGS::evaluate(const std::function<Tensor()>& closure, Tensor* result) {
   ++func_evals_;
   Tensor loss;
@@ -106,7 +106,7 @@ bool LBFGS::small(const Tensor& x, double limit) const {
   return x.numel() == 0 || abs(x).max().item<double>() <= limit;
 }
 
-// d = -H g, with H from the differences kept: the two loops over them.
+// d = -H g, with H from the stored differences: the two-loop recursion.
 void LBFGS::next_direction(const Point& now) {
   if (++n_iter_ == 1) {
     d_ = -now.gradient;
@@ -180,8 +180,8 @@ Tensor LBFGS::step(const std::function<Tensor()>& closure) {
   return first_loss;
 }
 
-// A step length with sufficient decrease and a small enough slope: brackets one, then narrows the bracket. Returns the
-// best evaluation and leaves its length in t; the parameters are where they were.
+// Finds a step length that satisfies the strong Wolfe conditions: brackets one, then narrows the bracket. Returns the
+// best evaluation and its step length in t; the parameters are restored.
 LBFGS::Point LBFGS::strong_wolfe(const std::function<Tensor()>& closure, const Point& start, double& t,
                                  int max_evaluations) {
   constexpr double c1 = 1e-4, c2 = 0.9;
@@ -212,11 +212,11 @@ LBFGS::Point LBFGS::strong_wolfe(const std::function<Tensor()>& closure, const P
   if (n == max_evaluations) low = {0, start};
   if (!done && low.point.loss > high.point.loss) std::swap(low, high);
 
-  bool slow = false;  // two steps in a row near an end of the bracket
+  bool slow = false;  // two steps in a row close to an end of the bracket
   for (; !done && n < max_evaluations; ++n) {
     const double left = std::min(low.t, high.t), right = std::max(low.t, high.t);
     if ((right - left) * size < options_.tolerance_change) break;
-    // PyTorch's order of the two ends matters to the last bits only.
+    // The order of the two ends is PyTorch's; it affects only the last bits.
     double at =
         cubic_minimum(low.t, low.point.loss, low.point.slope, high.t, high.point.loss, high.point.slope, left, right);
     const double margin = 0.1 * (right - left);

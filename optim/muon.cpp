@@ -9,8 +9,8 @@
 namespace mantissa::optim {
 namespace {
 
-// The hyperparameters in the order of their names. The first three are read on the device, the others decide
-// on the host which operators run.
+// The hyperparameters in the order of their names. The first three are read on the device; the others are read on the
+// host to select the operators to run.
 namespace hyper {
 enum : std::size_t { lr, weight_decay, momentum, nesterov, eps, ns_a, ns_b, ns_c, ns_steps, adjust_lr, ns_dtype };
 }
@@ -18,7 +18,7 @@ constexpr const char* hyper_names[] = {"lr",   "weight_decay", "momentum", "nest
                                        "ns_b", "ns_c",         "ns_steps", "adjust_lr_fn", "ns_dtype"};
 constexpr const char* state_names[] = {"momentum_buffer"};
 
-// x -> a x + b (x x') x + c (x x')^2 x, which draws every singular value towards 1.
+// Iterates x -> a x + b (x x') x + c (x x')^2 x, which moves every singular value towards 1.
 Tensor newton_schulz(const Tensor& matrix, const std::vector<double>& h) {
   const bool tall = matrix.size(0) > matrix.size(1);
   Tensor x = matrix.to(static_cast<Dtype>(static_cast<int>(h[hyper::ns_dtype])));

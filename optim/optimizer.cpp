@@ -23,15 +23,14 @@ using autograd::leaf_of;
 bool is_placed(const Tensor& state, Dtype dtype, Device device) {
   return state.defined() && state.dtype() == dtype && state.device() == device;
 }
-// Allocates, or after nn::to() moves, what belongs to a parameter to where and as what it now is.
+// Allocates a state tensor, or, after nn::to(), converts it to the parameter's new dtype and device.
 void match(Tensor& state, Dtype dtype, Device device, const Dims& sizes) {
   const TensorOptions o{.dtype = dtype, .device = device};
   if (!state.defined()) state = zeros(sizes, o);
   else if (!is_placed(state, dtype, device)) state = empty(sizes, o).copy_(state);
 }
 
-// The parameter's shadow if it is up to date: the kernel will keep it so. A stale one is left to the
-// next forward.
+// The parameter's shadow if it is up to date: the kernel will keep it so. A stale one is refreshed by the next forward.
 Tensor current_shadow(const Tensor& parameter) {
   auto* leaf = leaf_of(parameter);
   if (!leaf) return {};
@@ -41,7 +40,7 @@ Tensor current_shadow(const Tensor& parameter) {
   return current && shadow.is_contiguous() ? shadow : Tensor();
 }
 
-// What a step hands to the kernel; kept, so that the next step asks the system for no memory, and empty between steps.
+// Arguments of a step's kernel. Reused, so that later steps allocate nothing, and emptied between steps.
 struct Lists {
   std::vector<ParameterView> views;
   std::vector<Tensor> gradients, shadows;  // keep what the views point to alive
@@ -81,8 +80,8 @@ std::string listed(std::span<const char* const> names) {
   return text;
 }
 
-// Tells the parameter's node to sum gradients in `dtype`: f32 for f16 and bf16 with a master. Said again in every step,
-// because a parameter that was frozen and thawed has a new node.
+// Makes the parameter's node accumulate gradients in `dtype`: f32 for f16 and bf16 with a master. Repeated in every
+// step, because a parameter that was frozen and unfrozen has a new node.
 void sum_gradients_in(Dtype dtype, const Tensor& parameter) {
   if (auto* leaf = leaf_of(parameter)) leaf->set_dtype(dtype, parameter.device());
 }
@@ -152,8 +151,8 @@ void Optimizer::add_group(Group g) {
   groups_.push_back(std::move(g));
 }
 
-// Brings what belongs to the group to where and as what its parameters now are, and masters up to date with
-// parameters that somebody else has written to.
+// Moves the group's tensors to the current dtypes and devices of its parameters, and updates masters of parameters that
+// were modified from outside.
 void Optimizer::place(Group& g) const {
   const NoGrad no_grad;
   const Device device = g.parameters[0].device();
@@ -288,7 +287,7 @@ void Optimizer::write_value(Group& g, std::size_t i, const Tensor& next) {
   mark_written(g, i, shadow);
 }
 
-// Tells those who watch the parameter and its shadow that both hold a new value.
+// Marks the parameter and its shadow as modified.
 void Optimizer::mark_written(Group& g, std::size_t i, const Tensor& shadow) {
   const Tensor& p = g.parameters[i];
   p.storage()->written_by("optimizer step");
@@ -316,7 +315,7 @@ void Optimizer::zero_grad(bool set_to_none) {
     for (Tensor p : g.parameters) {
       if (memory_.master_weights) sum_gradients_in(compute_dtype(p.dtype()), p);
       if (set_to_none) {
-        if (p.requires_grad()) p.set_grad({});  // without a look at it: it may be still to scale (autograd/hooks.h)
+        if (p.requires_grad()) p.set_grad({});  // without accessing it: it may have a deferred scale (autograd/hooks.h)
       } else if (Tensor gradient = p.grad(); gradient.defined()) {
         if (memory_.master_weights && gradient.dtype() != compute_dtype(p.dtype()))
           p.set_grad(zeros(p.sizes(), {.dtype = compute_dtype(p.dtype()), .device = p.device()}));
@@ -369,8 +368,8 @@ void Optimizer::set(std::string_view name, double value, int group) {
   g.hyper_at(static_cast<std::size_t>(k)).fill_(value);
   if (k == 0) start_at_rate(g);
 }
-// Parameters that have not taken a step take it as if the rate had always been this one, as in PyTorch, which makes
-// states at the first step.
+// Initialises the states that start at lr, for parameters that have not taken a step, from the current lr, because
+// PyTorch creates states at the first step.
 void Optimizer::start_at_rate(Group& g) {
   if (g.state_from_lr < 0 && g.scalar_from_lr < 0) return;
   const NoGrad no_grad;

@@ -1,4 +1,4 @@
-// Checks of the options of each optimizer, and their translation to the formula's fields.
+// Validates each optimizer's options, and converts them to the formula's fields.
 #include <bit>
 
 #include "core/optim_formulas.h"
@@ -38,7 +38,7 @@ template <class O> void check_adam_options(const char* optimizer, const O& o) {
 
 double flag(bool on) { return on ? 1 : 0; }
 
-// What the formulas of Adam's family share.
+// Fields common to the formulas of Adam's family.
 template <class F, class O> F adam_like(const O& o) {
   F f;
   f.lr = o.lr;

@@ -24,7 +24,7 @@ void ReduceLROnPlateau::step(double metric) {
     best_ = metric;
     bad_ = 0;
   } else {
-    ++bad_;  // so does a NaN
+    ++bad_;  // NaN counts as no improvement
   }
   if (cooldown_ > 0) {
     --cooldown_;

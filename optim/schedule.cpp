@@ -63,7 +63,7 @@ void Scheduler::set_step(std::int64_t step) {
     double lr;
     std::optional<double> momentum;
   };
-  std::vector<Values> values;  // all of them first: an error leaves everything as it is
+  std::vector<Values> values;  // read all of them first: an error changes nothing
   for (std::size_t g = 0; g < base.size(); ++g) {
     const Schedule& s = schedules_[schedules_.size() == 1 ? 0 : g];
     values.push_back({s.lr_at(base[g], step), s.momentum_at(step)});

@@ -56,7 +56,7 @@ double CosineAnnealingLR::lr_at(double base, std::int64_t step) const {
 
 namespace {
 
-// The cycle as phases that end at (fractional) step numbers; `at` interpolates between corner values.
+// Phases of the cycle that end at (fractional) step numbers; `at` interpolates between their end values.
 struct Phase {
   double end, from, to;
 };

@@ -1,4 +1,4 @@
-// Optimizers whose state is cut up between the processes of a run (MemoryOptions::shard).
+// Optimizers whose state is sharded over the processes of a run (MemoryOptions::shard).
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -9,7 +9,7 @@
 
 namespace mantissa::optim {
 
-// The largest parameter first, each to the rank that has least so far: the same on all ranks, which hold the same net.
+// Largest parameter first, each to the rank with the least so far. Deterministic: equal on all ranks.
 void Optimizer::choose_owners(Group& g) {
   if (!memory_.shard || memory_.shard->size() == 1) return;
   shares_.resize(static_cast<std::size_t>(memory_.shard->size()));
@@ -28,9 +28,9 @@ bool Optimizer::is_mine(const Group& g, std::size_t i) const {
   return g.owners.empty() || g.owners[i] == memory_.shard->rank();
 }
 
-// What each rank owns of `tensors`, to all.
+// Broadcasts each of `tensors` from its owner to all ranks.
 void Optimizer::share(std::span<const Tensor> tensors, std::span<const int> owners) const {
-  struct Key {  // a call has one root, dtype and device
+  struct Key {  // one broadcast per root, dtype and device
     int owner;
     Dtype dtype;
     int device;
@@ -54,7 +54,7 @@ void Optimizer::share_parameters(Group& g) {
   }
   share(changed, owners);
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
-    if (g.masters[i].defined()) g.versions[i] = g.parameters[i].storage()->version();  // what was sent is what it has
+    if (g.masters[i].defined()) g.versions[i] = g.parameters[i].storage()->version();  // equal to what was sent
   }
 }
 
