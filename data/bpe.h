@@ -15,7 +15,7 @@
 // lost.
 //
 // Invariant: tokens equal those of Hugging Face's `tokenizers`, except for invalid UTF-8, which it rejects, and for its
-// form C of Unicode 9: it does not reorder or compose newer marks.
+// form C of Unicode 9: it leaves newer marks in place.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 //   llama3   "Split":      (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
 //                          | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 //  qwen2    the same with \p{N} alone
-//  sentencepiece  ▁*[^▁]*, not pre_tokenized in the format: in most vocabularies no token crosses these (BpeTables)
+//  sentencepiece  ▁*[^▁]*, not a pre_tokenizer of the format: in most vocabularies no token crosses these (BpeTables)
 //
 // A byte that starts no valid UTF-8 character counts as a character that is not a letter, number or space.
 #pragma once

@@ -1,4 +1,4 @@
-// Adadelta (Zeiler, 2012). Same numbers as torch.optim.Adadelta.
+// Adadelta (Zeiler, 2012). Same results as torch.optim.Adadelta.
 #pragma once
 
 #include "optim/optimizer.h"

@@ -1,5 +1,5 @@
 // Adafactor (Shazeer and Stern, 2018): Adam with a matrix's second moment factored into row and column means, and step
-// sizes relative to the parameter's magnitude. Same numbers as torch.optim.Adafactor.
+// sizes relative to the parameter's magnitude. Same results as torch.optim.Adafactor.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Adagrad (Duchi et al., 2011). Same numbers as torch.optim.Adagrad.
+// Adagrad (Duchi et al., 2011). Same results as torch.optim.Adagrad.
 #pragma once
 
 #include "optim/optimizer.h"

@@ -1,4 +1,4 @@
-// Adam and AdamW. Same numbers as torch.optim.Adam and torch.optim.AdamW (and their default
+// Adam and AdamW. Same results as torch.optim.Adam and torch.optim.AdamW (and their default
 // weight decays: 0 and 0.01). Papers: see core/optim_formulas.h.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Adamax: Adam with the infinity norm for the second moment (Kingma and Ba, 2015).
-// Same numbers as torch.optim.Adamax.
+// Same results as torch.optim.Adamax.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// ASGD: averaged stochastic gradient descent (Polyak and Juditsky, 1992). Same numbers as torch.optim.ASGD; the
+// ASGD: averaged stochastic gradient descent (Polyak and Juditsky, 1992). Same results as torch.optim.ASGD; the
 // averages are the states "ax" of state_dict().
 #pragma once
 

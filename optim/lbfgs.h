@@ -1,5 +1,5 @@
 // LBFGS: the limited-memory quasi-Newton method, optionally with a strong Wolfe line search (Nocedal and Wright,
-// "Numerical optimization", chapters 3 and 7). Same numbers as torch.optim.LBFGS. It evaluates the loss several times
+// "Numerical optimization", chapters 3 and 7). Same results as torch.optim.LBFGS. It evaluates the loss several times
 // per step and makes decisions on the host, so it takes a closure and reads the device:
 //
 //   optim::LBFGS opt(nn::parameters(net), {.line_search_fn = optim::LineSearch::strong_wolfe});

@@ -1,6 +1,6 @@
 // Muon (Jordan et al., 2024): momentum whose update is approximately orthogonalised by a few Newton-Schulz steps
 // (matrix products only). For the weight matrices of hidden layers; use another optimizer such as AdamW for biases,
-// norms, embeddings and the last layer. Same numbers as torch.optim.Muon.
+// norms, embeddings and the last layer. Same results as torch.optim.Muon.
 #pragma once
 
 #include <array>

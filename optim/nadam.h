@@ -1,4 +1,4 @@
-// NAdam: Adam with Nesterov momentum (Dozat, 2016). Same numbers as torch.optim.NAdam.
+// NAdam: Adam with Nesterov momentum (Dozat, 2016). Same results as torch.optim.NAdam.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // RAdam: Adam that takes plain momentum steps until its second moment has seen enough (Liu et al., 2020).
-// Same numbers as torch.optim.RAdam.
+// Same results as torch.optim.RAdam.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// RMSprop (Hinton, 2012), plain, with momentum, or centered. Same numbers as torch.optim.RMSprop.
+// RMSprop (Hinton, 2012), plain, with momentum, or centered. Same results as torch.optim.RMSprop.
 #pragma once
 
 #include "optim/optimizer.h"

@@ -1,5 +1,5 @@
 // Rprop: resilient backpropagation (Riedmiller and Braun, 1993), for full-batch gradients: uses only their signs.
-// Same numbers as torch.optim.Rprop.
+// Same results as torch.optim.Rprop.
 #pragma once
 
 #include <array>

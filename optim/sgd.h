@@ -1,5 +1,5 @@
 // SGD: stochastic gradient descent with momentum, Nesterov momentum and weight decay.
-// Same numbers as torch.optim.SGD.
+// Same results as torch.optim.SGD.
 #pragma once
 
 #include "optim/optimizer.h"
