@@ -2,9 +2,9 @@
 // (data/bpe_split.h), and within a piece adjacent tokens are merged into longer ones, in the order in which the merges
 // were learned. There are two kinds:
 //
-//- byte-level: GPT-2 (Radford et al., 2019), and Llama 3, SmolLM and Qwen, which adopted it;
-//- character-level, as in SentencePiece (Kudo and Richardson, 2018): Llama 2, TinyLlama, Mistral. A space is the
-//  character ▁ (U+2581) there, and a character missing from the vocabulary becomes its bytes, tokens <0x00> to <0xFF>.
+// - byte-level: GPT-2 (Radford et al., 2019), and Llama 3, SmolLM and Qwen, which adopted it;
+// - character-level, as in SentencePiece (Kudo and Richardson, 2018): Llama 2, TinyLlama, Mistral. A space is the
+//   character ▁ (U+2581) there, and a character missing from the vocabulary becomes its bytes, tokens <0x00> to <0xFF>.
 //
 //   const data::Bpe bpe = data::load_bpe("gpt2");      // a folder from Hugging Face; or train_bpe(text, 1000)
 //   const Tensor tokens = bpe.encode("Hello, world");  // i64 [4]

@@ -2,11 +2,11 @@
 // these are pre_tokenizers; as regular expressions, the first matching alternative applies:
 //
 //   gpt2     "ByteLevel":  's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-//  digits   "Digits", individually, then ByteLevel on the text between them
+//   digits   "Digits", individually, then ByteLevel on the text between them
 //   llama3   "Split":      (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
 //                          | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-//  qwen2    the same with \p{N} alone
-//  sentencepiece  ▁*[^▁]*, not a pre_tokenizer of the format: in most vocabularies no token crosses these (BpeTables)
+//   qwen2    the same with \p{N} alone
+//   sentencepiece  ▁*[^▁]*, not a pre_tokenizer of the format: most vocabularies have no token across (BpeTables)
 //
 // A byte that starts no valid UTF-8 character counts as a character that is not a letter, number or space.
 #pragma once

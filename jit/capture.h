@@ -16,20 +16,20 @@
 // updates. On the CPU, and with CPU inputs, the step is simply called.
 //
 // Rules for a captured step:
-//- It must not read tensors back to the host nor create them from host data; both throw while it is recorded, naming
-//  the operator.
-//- It must run on the calling thread. Work of other threads on the device is not recorded, but none may call
-//  synchronize(device) while a step is recorded: CUDA rejects it.
-//- Its host code runs only once, while recording. Schedules and logging belong outside; a learning rate set outside
-//  takes effect at the next replay, because it is stored in device memory.
-//- Its results are overwritten by the next call: clone() what must last.
-//- Weights may be written to between calls by optimizers and kernels, but autocast's cast copies are refreshed only
-//  by the captured update: after loading weights, call reset().
-//- Inputs of other shapes or dtypes are recorded separately; the last four recordings are kept.
-//- A captured step called from another one becomes part of the latter's recording.
-//- External tensors that it uses, including gradients, must outlive it: their addresses are recorded. So if zero_grad
-//  is called outside, call zero_grad(false).
-//- Errors detected by kernels, such as an index out of range, are thrown when the host next waits: item(), to(cpu).
+// - It must not read tensors back to the host nor create them from host data; both throw while it is recorded, naming
+//   the operator.
+// - It must run on the calling thread. Work of other threads on the device is not recorded, but none may call
+//   synchronize(device) while a step is recorded: CUDA rejects it.
+// - Its host code runs only once, while recording. Schedules and logging belong outside; a learning rate set outside
+//   takes effect at the next replay, because it is stored in device memory.
+// - Its results are overwritten by the next call: clone() what must last.
+// - Weights may be written to between calls by optimizers and kernels, but autocast's cast copies are refreshed only
+//   by the captured update: after loading weights, call reset().
+// - Inputs of other shapes or dtypes are recorded separately; the last four recordings are kept.
+// - A captured step called from another one becomes part of the latter's recording.
+// - External tensors that it uses, including gradients, must outlive it: their addresses are recorded. So if zero_grad
+//   is called outside, call zero_grad(false).
+// - Errors detected by kernels, such as an index out of range, are thrown when the host next waits: item(), to(cpu).
 // As torch.cuda.graphs.make_graphed_callables and CUDAGraph, without the warm-up that these leave to the user.
 #pragma once
 
