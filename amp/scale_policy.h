@@ -41,7 +41,7 @@ struct GradScalerOptions {
   double max_scale = std::numeric_limits<double>::infinity();  // growth stops here
   std::int64_t hysteresis = 1;  // the scale backs off at this many overflows; earlier ones only skip
   Hysteresis hysteresis_mode = Hysteresis::consecutive;
-  double tolerance = 0;         // overflows back off only above this fraction of iterations since the
+  double tolerance = 0;         // overflows back off only from this fraction of iterations since the
                                 // scale last changed, in [0, 1); as fairseq's threshold of loss scale
   bool static_scale = false;    // keep init_scale: overflowed steps are still skipped
   AtFloor at_floor = AtFloor::hold;
