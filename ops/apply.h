@@ -1,5 +1,5 @@
-// apply(op, inputs...): how every operator runs. The steps of a call follow one another in one function,
-// run_operator: autocast, shape inference, kernel, autograd.
+// apply(op, inputs...): runs any operator. All steps of a call are in one function, run_operator: autocast, shape
+// inference, kernel, autograd.
 #pragma once
 
 #include <utility>
@@ -21,7 +21,8 @@ std::string describe_call(const char* name, std::span<const char* const> args, s
 void add_operator_context(Error& e, const char* name, std::span<const char* const> args,
                           std::span<const Tensor* const> x);
 [[noreturn]] void fail_device(std::span<const Tensor* const> x);
-// A C++ number goes anywhere; operators with `takes_host_numbers` take 0-d tensors of the host beside those of a GPU.
+// C++ numbers are allowed with any device; operators with `takes_host_numbers` also mix 0-d CPU tensors with GPU
+// tensors.
 template <class Op> void check_same_device(std::span<const Tensor* const> x) {
   const Tensor* first = nullptr;
   for (const Tensor* t : x) {
@@ -36,7 +37,7 @@ template <class Op> void check_same_device(std::span<const Tensor* const> x) {
 
 // How a call allocates its results.
 struct CallOptions {
-  std::span<const Tensor* const> over = {};  // tensors whose memory result 0 may take: apply_over
+  std::span<const Tensor* const> over = {};  // tensors whose memory result 0 may reuse: apply_over
   bool widen = false;                        // result 0 is in f32, whatever infer says: `reads_half` (ops/op.h)
 };
 Tensor allocate_over(const Spec& s, std::span<const Tensor* const> over);
@@ -75,8 +76,8 @@ template <class Bound> [[gnu::cold, gnu::noinline]] auto traced_reference(const 
   return bound.reference();
 }
 
-// The steps of a call, in this order. `bound` is the operator with its inputs, a fixed number of them or a list:
-// bound.make() infers, allocates and runs, bound.reference() computes what the operator means.
+// The steps of a call, in this order. `bound` is the operator with its inputs, a fixed number or a list: bound.make()
+// infers shapes, allocates and runs the kernel; bound.reference() computes the same result from other operators.
 template <class Op, int inputs, class Bound>
 auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> casts, Bound&& bound) {
   check_operator<Op>();
@@ -88,13 +89,13 @@ auto run_operator(const Op& op, std::span<const Tensor*> x, std::span<Tensor> ca
         Op::name, policy_of<Op>(), x, casts, requires { Op::reads_half; } && !traced);
     if constexpr (HasReference<Op> && !HasOnnx<Op>) {
       if constexpr (std::is_same_v<decltype(bound.reference()), decltype(bound.make())>) {
-        if (traced) return traced_reference(bound);  // exported as what it means
+        if (traced) return traced_reference(bound);  // exported to ONNX as its reference
       }
     }
   }
   const bool record = differentiable<Op>() && should_record(x);
   if constexpr (differentiable<Op>() && !HasVjp<Op>) {
-    if (record) {  // no rule of its own: differentiate what it means
+    if (record) {  // no gradient rule: differentiate the reference
       const amp::OutsideAutocast off;
       auto y = bound.reference();
       if (autocast) [[unlikely]] amp::note_result(results(y)[0]);
@@ -162,9 +163,9 @@ template <class Op> struct BoundList {
 
 }  // namespace detail
 
-// apply() for gradient rules: result 0 may reuse the memory of the first tensor in `over` that allows it. These are
-// inputs that the rule gives up, its Grad, In and Out parameters, which it must not use afterwards
-// (autograd/last_owner.h). The kernel must read element i (or its row) before it writes it.
+// apply() for gradient rules: result 0 may reuse the memory of the first tensor in `over` that allows it. `over` lists
+// the Grad, In and Out parameters that the rule no longer needs; it must not use them afterwards
+// (autograd/last_owner.h). The kernel must read element i (or its row) before writing it.
 template <class Op, class... T>
   requires(sizeof...(T) > 0 && (std::is_convertible_v<const T&, const Tensor&> && ...))
 auto apply_over(std::initializer_list<const Tensor*> over, const Op& op, const T&... inputs) {
@@ -186,7 +187,7 @@ auto apply(const Op& op, const T&... inputs) {
   return apply_over({}, op, inputs...);
 }
 
-// The same for operators on a list of tensors. (Not called apply: for a span, ADL would find std::apply, too.)
+// The same for operators on a list of tensors. (Not an overload of apply: for a span, ADL would also find std::apply.)
 template <class Op> auto apply_list(const Op& op, std::span<const Tensor> inputs) {
   std::vector<const Tensor*> x;
   for (const Tensor& t : inputs) x.push_back(&t);

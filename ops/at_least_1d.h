@@ -1,4 +1,4 @@
-// Operators along a dimension take a scalar as a vector of one element; their kernels are shown one.
+// Operators along a dimension treat a 0-d tensor as a vector of one element, and that is what their kernels get.
 #pragma once
 
 #include "core/tensor.h"

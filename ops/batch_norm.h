@@ -1,4 +1,4 @@
-// The gradients of batch_norm where somebody else has the statistics: nn/sync_batch_norm.cpp.
+// Gradients of batch_norm when the statistics were computed elsewhere: nn/sync_batch_norm.cpp.
 #pragma once
 
 #include <array>
@@ -7,8 +7,9 @@
 
 namespace mantissa {
 
-// Of y = batch_norm(x, weight, bias) with gradient g, mean and inv_std [channels] given and held constant: the
-// gradients of x, weight and bias, in one pass over g and x for the last two. weight may be absent. Not recorded.
+// Gradients of x, weight and bias for y = batch_norm(x, weight, bias) with output gradient g; mean and inv_std
+// [channels] are given and treated as constants. Those of weight and bias take one pass over g and x. weight may be
+// undefined. Not recorded for autograd.
 std::array<Tensor, 3> batch_norm_gradients(const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& mean,
                                            const Tensor& inv_std);
 

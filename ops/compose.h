@@ -1,4 +1,4 @@
-// Operators that are made of others and still have a policy, argument names and one rounding:
+// Operators composed of other operators that still have an autocast policy, argument names and a single rounding:
 //
 //   struct Lerp {
 //     static constexpr auto name = "lerp";
@@ -10,12 +10,12 @@
 //   MANTISSA_OP(Lerp)
 //   Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& w) { return apply_composed(Lerp{}, a, b, w); }
 //
-// Gradients are those of the parts. Halves are computed in f32 and rounded once, at the end; an operator that says
-// `static constexpr bool widens_itself = true` gets them as they are. What runs inside is outside autocast: the
-// operator's own policy has had its say.
+// Gradients come from the inner operators. f16 and bf16 inputs are computed in f32 and rounded once, at the end; an
+// operator with `static constexpr bool widens_itself = true` gets them unconverted. Autocast is off inside: the
+// operator's own policy has already been applied.
 //
-// A function that is no struct has a policy by a Composite, and says so in the registry:
-// MANTISSA_COMPOSITE(bmm, samples, .autocast = CastPolicy::lower, .has_policy = true).
+// A plain function gets a policy with a Composite, and declares it in the registry: MANTISSA_COMPOSITE(bmm, samples,
+// .autocast = CastPolicy::lower, .has_policy = true).
 #pragma once
 
 #include "core/ops.h"
@@ -26,12 +26,13 @@
 namespace mantissa {
 namespace detail {
 
-// As add_operator_context, also in front of what an inner operator said about itself.
+// Like add_operator_context, but also prefixes errors that an inner operator has already given its own context.
 void add_composed_context(Error& e, const char* name, std::span<const char* const> args,
                           std::span<const Tensor* const> x);
 
-// Casts as `policy` says, then halves to f32. The dtype of a floating result: what the floating inputs meet in,
-// or with f32_inside that of the first, as the norms have it whatever their weights are.
+// Applies the cast `policy`, then converts f16 and bf16 inputs to f32. Returns the dtype of a floating result: the
+// promoted dtype of the floating inputs or, with f32_inside, the dtype of the first (as for norms, whatever dtype their
+// weights have).
 inline Dtype widen_inputs(const char* name, CastPolicy policy, std::span<const Tensor*> x, std::span<Tensor> casts,
                           std::span<Tensor> wide, bool widen = true) {
   if (context().autocast.any()) [[unlikely]] amp::cast_inputs(name, policy, x, casts);
@@ -76,8 +77,8 @@ template <class Op, class... T> Tensor apply_composed(const Op& op, const T&... 
   }
 }
 
-// Gives a function made of operators a policy: the arguments, cast, and outside autocast what runs until it goes.
-// Nothing happens outside regions.
+// Gives a function made of operators an autocast policy: casts its arguments and turns autocast off until it is
+// destroyed. Does nothing outside autocast regions.
 //
 //   Tensor bmm(const Tensor& a, const Tensor& b) {
 //     const Composite in("bmm", CastPolicy::lower, {&a, &b});
@@ -95,7 +96,7 @@ template <std::size_t n> class Composite {
 
   const Tensor& operator[](std::size_t i) const { return *x_[i]; }
   bool in_region() const { return before_.enabled[0] || before_.enabled[1]; }
-  Tensor result(Tensor y) const {  // of the function, for amp/explain.h
+  Tensor result(Tensor y) const {  // records the function's result, for amp/explain.h
     if (before_.any()) [[unlikely]] amp::note_result(y);
     return y;
   }

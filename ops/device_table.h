@@ -1,7 +1,7 @@
-// Tables that operators derive from shapes alone: indices, weights of taps. A GPU keeps them: whoever asks again for
-// the same numbers gets the same tensor and nothing is copied from the host, so that a step that repeats its shapes can
-// be captured once it has run. They stay for the life of the process, because captured graphs read them; beyond 16 MiB
-// of them new ones are not kept. On the CPU each is a new tensor.
+// Constant tables that operators derive from shapes alone: indices, filter weights. They are cached per GPU: asking
+// again for the same numbers returns the same tensor without a copy from the host, so a step with repeated shapes can
+// be captured in a CUDA graph after it has run once. Cached tables live until the process ends, because captured graphs
+// read them; once they total 16 MiB, new ones are no longer cached. On the CPU each call makes a new tensor.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mantissa {
 
-// Not to be written to.
+// The returned tensors must not be written to.
 Tensor device_table(std::span<const std::int64_t> values, const Dims& sizes, Device device);
 Tensor device_table(std::span<const double> values, const Dims& sizes, Dtype dtype, Device device);  // rounded to dtype
 Tensor device_range(std::int64_t count, Device device);  // 0, 1, ... count - 1 in i64

@@ -1,5 +1,5 @@
-// Your own differentiable function with a hand-written gradient, both made of operators, as torch.autograd.Function.
-// If it needs a kernel of its own, write an operator instead (ops/op.h).
+// User-defined differentiable functions with a hand-written gradient, both made of operators, like
+// torch.autograd.Function. A function that needs a kernel of its own should be an operator instead (ops/op.h).
 //
 //   struct ScaledMm {
 //     static constexpr auto name = "scaled_mm";
@@ -16,9 +16,10 @@
 //   Tensor y = apply_function(ScaledMm{.scale = 2}, a, b);
 //
 // Arguments are tensors, vectors of tensors, and values of any other type, which have no gradient. forward is not
-// recorded. A gradient may be undefined (zero). backward can be differentiated again, through the saved inputs.
+// recorded. backward may return an undefined tensor for a zero gradient. It can be differentiated again, through the
+// saved inputs.
 //
-// With several results forward gives a vector of tensors, and backward takes one of their gradients:
+// With several results forward returns a vector of tensors, and backward takes a vector of their gradients:
 //
 //   struct SinCos {
 //     static constexpr auto name = "sin_cos";
@@ -32,17 +33,17 @@
 //   };
 //   const std::vector<Tensor> y = apply_function(SinCos{}, x);
 //
-// The gradient of an unused result is zeros; with
-//   static constexpr bool materialize_grads = false;     // as ctx.set_materialize_grads(False)
-// it is an undefined tensor. Results that are integers, undefined, or named by saved.mark_non_differentiable({1}) have
-// no gradient. A backward that cannot be differentiated again (one that reads values, say) declares
-//   static constexpr bool once_differentiable = true;    // with create_graph it is not recorded; asking for more
-//   throws
-// saved.needs_input_grad(i) says, in forward and in backward, whether the gradient of tensor input i is wanted.
+// The gradient of an unused result is zeros, or with
+//   static constexpr bool materialize_grads = false;     // like ctx.set_materialize_grads(False)
+// an undefined tensor. Results that are integers, undefined, or named by saved.mark_non_differentiable({1}) have no
+// gradient. A backward that cannot be differentiated again (because it reads values, say) declares
+//   static constexpr bool once_differentiable = true;    // not recorded, even with create_graph; a second
+//                                                        // differentiation throws
+// saved.needs_input_grad(i), in forward and in backward: whether the gradient of tensor input i is needed.
 //
 // Autocast: forward and backward both run in the autocast region of the call. With cast_inputs, floating inputs are
-// cast to that dtype if the call is in a region, and autocast is off in forward and backward. (torch.amp.custom_fwd
-// and custom_bwd in one: backward needs no mark of its own.)
+// cast to that dtype if the call is in a region, and autocast is off in forward and backward. (This is
+// torch.amp.custom_fwd and custom_bwd in one: backward needs no annotation.)
 #pragma once
 
 #include <algorithm>
@@ -57,14 +58,14 @@
 
 namespace mantissa {
 
-// Tensors kept for backward. A result may be saved for its values, but has no gradient here yet.
+// Tensors kept for backward. A result may be saved for its values, but has no gradient yet inside forward.
 class Saved {
  public:
   void save(std::vector<Tensor> tensors) {
     saved_.clear();
     for (const Tensor& t : tensors) saved_.emplace_back().save(t);
   }
-  // Throws when the tensor has been changed in place since.
+  // Throws if the tensor was modified in place after it was saved.
   const Tensor& operator[](std::size_t i) const {
     check(i < saved_.size(), name_, ": saved tensor ", i, " does not exist, ", saved_.size(), " were saved");
     return saved_[i].unpack(name_, "saved tensor");
@@ -91,7 +92,7 @@ template <class T> void collect_tensors(std::vector<Tensor>& all, const T& value
   if constexpr (std::is_convertible_v<const T&, const Tensor&>) all.push_back(value);
   else if constexpr (std::is_same_v<T, std::vector<Tensor>>) all.insert(all.end(), value.begin(), value.end());
 }
-// The optional members of a function.
+// Optional members of a function.
 template <class F> constexpr bool once_differentiable() {
   if constexpr (requires { F::once_differentiable; }) return F::once_differentiable;
   else return false;
@@ -145,8 +146,8 @@ template <class F> class FunctionNode final : public autograd::Node {
   }
 
   Saved saved;
-  AutocastState state;             // of forward
-  std::vector<InputMeta> results;  // of a function that gives several
+  AutocastState state;             // the autocast state during forward
+  std::vector<InputMeta> results;  // for functions with several results
 
  private:
   std::vector<Tensor> run(const std::vector<Tensor>& g) const {
@@ -162,7 +163,7 @@ template <class F> class FunctionNode final : public autograd::Node {
     }
     return g;
   }
-  // The gradients depend on the results' and on the inputs, but nobody knows how.
+  // Marks the gradients as depending on `of_results` and on the inputs in a way that cannot be differentiated.
   void mark_once(std::vector<Tensor>& found, const std::vector<Tensor>& of_results) const {
     std::vector<autograd::NodeRef> on = edges_;
     for (const Tensor& g : of_results)
@@ -180,10 +181,10 @@ template <class F> class FunctionNode final : public autograd::Node {
   std::vector<autograd::NodeRef> edges_;
 };
 
-// The results of f.forward, a Tensor or a vector of them.
+// Returns the results of f.forward: a Tensor or a vector of them.
 template <class F, class... A> auto apply_function(const F& f, A&&... arguments) {
   static_assert(requires { F::name; }, "apply_function needs a struct with name, forward and backward");
-  // Tensors by value (a Param as a Tensor), so that casts can take their place.
+  // Tensors are held by value (a Param as a Tensor), so that casts can replace them.
   std::tuple<std::conditional_t<std::is_convertible_v<A&&, const Tensor&>, Tensor, std::decay_t<A>>...> x(
       std::forward<A>(arguments)...);
   AutocastState state = amp::capture();
@@ -216,7 +217,7 @@ template <class F, class... A> auto apply_function(const F& f, A&&... arguments)
     return node;
   };
   const auto attach = [](Tensor& t, autograd::NodeRef node) {
-    t = t.detach();  // forward may have given one of its inputs
+    t = t.detach();  // forward may have returned one of its inputs
     t.impl()->node = std::move(node);
   };
   if constexpr (detail::has_several_results<F>) {

@@ -1,12 +1,11 @@
-// What operators ask of a tensor of indices along a dimension. Whether the indices lie inside is checked by the kernels
-// that read them.
+// Shape checks of index tensors along a dimension. The kernels that read the indices check that they are in range.
 #pragma once
 
 #include "core/tensor.h"
 
 namespace mantissa {
 
-// index is i64, of x's rank and in no dimension but `dim` larger. `what` is x's name in the message.
+// index must be i64, of x's rank, and no larger than x in any dimension but `dim`. `what` is x's name in the message.
 inline void check_index_shape(const Tensor& x, int dim, const Tensor& index, const char* what) {
   check(index.dtype() == i64, "the index must be i64, got ", index.dtype());
   check(index.dim() == x.dim(), "the index has ", index.dim(), " dimensions, ", what, " ", x.dim(),
@@ -16,7 +15,7 @@ inline void check_index_shape(const Tensor& x, int dim, const Tensor& index, con
           ", ", what, " only ", x.sizes()[d]);
   }
 }
-// The same, with one source for every index.
+// The same for scatter, which also needs a source element for every index.
 inline void check_scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source) {
   check_index_shape(x, dim, index, "x");
   check(source.sizes() == index.sizes(), "the source has sizes ", source.sizes(), ", the index ", index.sizes());

@@ -1,5 +1,5 @@
-// What the losses that are made of other operators share. Next: ops/elementwise_loss.cpp,
-// ops/distance_loss.cpp; the fused ones are in ops/loss.cpp.
+// Helpers shared by the losses made of other operators (ops/elementwise_loss.cpp, ops/distance_loss.cpp). The fused
+// losses are in ops/loss.cpp.
 #pragma once
 
 #include "ops/compose.h"
@@ -16,18 +16,18 @@ inline void check_floating_pair(const Tensor& x, const Tensor& target) {
 inline void check_same_shape(const Tensor& x, const Tensor& target) {
   check(x.sizes() == target.sizes(), "target has shape ", target.sizes(), ", expected ", x.sizes());
 }
-// A target may broadcast, as the mean of all in mse_loss(x, mean). x may not: [N, 1] beside a
-// target [N] would be N * N losses.
+// target may broadcast to x, as the mean in mse_loss(x, mean). x may not: [N, 1] with a target [N] would give N * N
+// losses.
 inline void check_broadcasts_to(const Tensor& x, const Tensor& target) {
   check(broadcast(x.sizes(), target.sizes()) == x.sizes(), "target has shape ", target.sizes(),
         ", which does not broadcast to x's ", x.sizes(), "; reshape one of them");
 }
 
-// cross_entropy with probabilities as target (ops/soft_loss.cpp).
+// cross_entropy with class probabilities as target (ops/soft_loss.cpp).
 Tensor cross_entropy_soft(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options,
                           const Tensor& weight);
 
-// The samples of a distance between x and target with a field `reduction`.
+// Samples for a distance between x and target that has a field `reduction`.
 template <class Op> void distance_samples(Samples& s, Op op) {
   for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
     op.reduction = r;

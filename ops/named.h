@@ -1,11 +1,11 @@
-// What functions look at before an operator runs: their errors say which function was called, and with what.
+// For checks that a function makes before any operator runs: errors name the function and its arguments.
 #pragma once
 
 #include "ops/apply.h"
 
 namespace mantissa {
 
-// f(), with "name(x: f32[2, 3])" in front of what it throws.
+// Calls f() and puts "name(x: f32[2, 3])" in front of the message of any error it throws.
 template <class F> auto named(const char* name, const Tensor& x, F f) {
   try {
     return f();
@@ -16,7 +16,7 @@ template <class F> auto named(const char* name, const Tensor& x, F f) {
     throw;
   }
 }
-// wrap_dim(dim, x.dim()), and the size of x there.
+// wrap_dim(dim, x.dim()) and x.size(dim), with the function's name in errors.
 inline int named_dim(const char* name, const Tensor& x, std::int64_t dim) {
   return named(name, x, [&] { return wrap_dim(dim, x.dim()); });
 }

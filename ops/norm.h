@@ -1,4 +1,4 @@
-// What normalisations share: checks, their affine part in other operators, and the nodes of layer_norm and rms_norm.
+// Helpers shared by the normalizations: checks, the affine part as operators, the nodes of layer_norm and rms_norm.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ inline Tensor scaled(Tensor y, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? y + bias : y;
 }
 
-// --- of rows: over the last dims ---
+// --- norms of rows: over the last dims ---
 inline Dims trailing(const Dims& sizes, int n) {
   check(n <= sizes.rank(), "x has fewer than ", n, " dimensions");
   Dims t;
@@ -41,20 +41,20 @@ inline void check_end(const Tensor& x, const Dims& shape) {
   check(shape.rank() <= x.dim() && trailing(x.sizes(), shape.rank()) == shape, "normalized_shape ", shape,
         " is not the end of x's shape ", x.sizes());
 }
-// layer_norm and rms_norm with a result of this dtype; absent: x's.
+// layer_norm and rms_norm with this result dtype; default: x's.
 Tensor layer_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& shape, const Tensor& weight,
                      const Tensor& bias, double eps);
 Tensor rms_norm_as(std::optional<Dtype> dtype, const Tensor& x, const Dims& shape, const Tensor& weight,
                    std::optional<double> eps);
 
-// The gradient of a norm's input in a second dtype, which the norm's kernel writes beside it: handed by the norm's
-// rule to that of the addition before it, of which one summand has that dtype. The norm's rule runs last of those that
-// give the sum a gradient, since its node is the first that reads the sum.
+// The gradient of a norm's input in a second dtype, which the norm's backward kernel writes along with it. The norm's
+// gradient rule passes it to that of the preceding addition, one summand of which has that dtype. Of all the rules that
+// contribute to the sum's gradient the norm's runs last, since its node is the first that reads the sum.
 struct RoundedGradient {
   Dtype dtype;
-  Tensor gradient = {}, rounded = {};  // held together: what is the same tensor has the same values
+  Tensor gradient = {}, rounded = {};  // kept together: if the storage is still that of `gradient`, so are the values
 
-  // `g` in `dtype`, if that is here.
+  // `g` in `dtype` if it is the stored gradient, otherwise `g`.
   Tensor take(const Tensor& g) {
     const Tensor before = std::exchange(gradient, Tensor()), kept = std::exchange(rounded, Tensor());
     const bool same = before.defined() && before.storage() == g.storage() && before.storage()->version() == 0 &&
@@ -63,8 +63,9 @@ struct RoundedGradient {
   }
 };
 
-// For who has computed their results {y, mean, inv_std} or {y, inv_rms} from x: the node that layer_norm or rms_norm
-// would have recorded. `also`, where given, gets x's gradient in its dtype in every pass that is not recorded.
+// For code that computed the results {y, mean, inv_std} or {y, inv_rms} itself: the autograd node that layer_norm or
+// rms_norm would have recorded. `also`, if given, receives x's gradient in its dtype in every backward pass that is not
+// itself recorded.
 autograd::NodeRef layer_norm_node(const Dims& shape, double eps, const Tensor& x, const Tensor& weight,
                                   const Tensor& bias, std::span<const Tensor> results,
                                   std::shared_ptr<RoundedGradient> also = {});

@@ -1,4 +1,4 @@
-// A number with the dtype of a tensor, on its device: a C++ number would turn integers into floats.
+// A number as a tensor with the dtype and device of another: a C++ number would promote integers to floats.
 #pragma once
 
 #include "core/tensor.h"

@@ -1,5 +1,6 @@
-// One graph of several traces of a net (ops/onnx_trace.h), in which the sizes that may be any were different numbers:
-// what differs between the traces becomes a function of them. Whatever cannot be one is an error that names it.
+// Merges several traces of a model (ops/onnx_trace.h), made with different values of its dynamic sizes, into one graph:
+// numbers that differ between the traces become expressions of these sizes. A difference that cannot be expressed is an
+// error that names it.
 #pragma once
 
 #include <span>
@@ -10,24 +11,24 @@
 
 namespace mantissa {
 
-// A size that is not known before the file is used.
+// A size that is unknown at export.
 struct OnnxDynamicSize {
   std::string name;                // "batch"
-  int input = 0, axis = 0;         // where it is found
-  std::vector<std::int64_t> each;  // what it was in each trace
+  int input = 0, axis = 0;         // the model input and dimension that have this size
+  std::vector<std::int64_t> each;  // its value in each trace
 };
 
-// A number that depends on dynamic sizes: factor * (the product of some of them) + offset.
+// A number that depends on dynamic sizes: factor * (product of some of them) + offset.
 struct OnnxExpression {
   std::int64_t factor = 0, offset = 0;
   std::vector<std::size_t> sizes;
 };
 
-// `traces` differ in nothing but the sizes and values of inputs. Results without names.
+// `traces` may differ only in the sizes and values of inputs. The result's values are unnamed.
 OnnxGraph merge_traces(std::span<const OnnxGraph> traces, std::span<const OnnxDynamicSize> sizes);
 
-// Drops what no output needs, refuses what one needs that cannot be exported, and gives every value a name: of inner
-// ones that of the operator and a number.
+// Removes nodes that no output needs, throws if an output needs an operator that cannot be exported, and names every
+// value: inner ones by their operator and a number.
 void tidy(OnnxGraph& graph);
 
 }  // namespace mantissa

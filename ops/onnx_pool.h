@@ -1,5 +1,5 @@
-// Pooling of images and volumes in ONNX. A last window that ceil_mode adds is written as padding behind: the operators'
-// own ceil_mode has other rules.
+// Pooling of images and volumes in ONNX. A last window added by ceil_mode is exported as padding at the end, because
+// ONNX's own ceil_mode has different rules.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ template <std::size_t n> struct OnnxPool {
 
   using Ints = std::vector<std::int64_t>;
   template <class T> static Ints ints(const T& v) { return Ints(v.begin(), v.end()); }
-  // Elements behind those of x and its padding that the windows reach, which are not counted.
+  // Elements past the end of the padded x that the windows cover; they do not count in averages.
   Ints overhang(const Dims& x, const Dims& y) const {
     Ints over;
     for (std::size_t d = 0; d < n; ++d) {
@@ -39,7 +39,7 @@ template <std::size_t n> struct OnnxPool {
     auto a = attributes(front, behind);
     a.emplace_back("dilations", ints(dilation));
     const auto y = c.nodes("MaxPool", {c.in(0)}, std::move(a), 2);
-    if (c.outputs() > 1 && c.y(1).dtype() == i64) {  // places in each plane; there in the whole tensor
+    if (c.outputs() > 1 && c.y(1).dtype() == i64) {  // indices per plane here, but into the whole tensor in ONNX
       std::int64_t plane = 1;
       for (int d = 2; d < c.x(0).dim(); ++d) plane *= c.x(0).size(d);
       c.result(c.node("Mod", {y[1], c.constant(scalar(static_cast<double>(plane), {.dtype = i64}))}), 1);
@@ -56,7 +56,7 @@ template <std::size_t n> struct OnnxPool {
       return c.node("AveragePool", {c.in(0)}, std::move(a));
     }
     OnnxId x = c.in(0);
-    if (count_padding) {  // zeros that count, then places that do not
+    if (count_padding) {  // first the zeros that count, then the padding that does not
       Ints borders{0, 0};
       borders.insert(borders.end(), front.begin(), front.end());
       borders.insert(borders.end(), {0, 0});

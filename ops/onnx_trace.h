@@ -1,6 +1,6 @@
-// Writes down, as a graph of ONNX operators, which operators this thread runs: those of a net that is exported
-// (nn/onnx.h). A value is what lies in memory: storage, place, sizes and strides; whatever is found there that no
-// operator was seen to write is a constant. Operators that are functions of others are seen as these.
+// Records the operators that this thread runs as a graph of ONNX operators, for exporting a model (nn/onnx.h). A value
+// is identified by its memory: storage, offset, sizes and strides; memory that no traced operator wrote is a constant.
+// Operators composed of others are recorded as those.
 #pragma once
 
 #include <span>
@@ -15,13 +15,13 @@
 
 namespace mantissa {
 
-// For operators that go on for as long as the values of x say, which a file cannot: refuses a net that is exported,
-// unless x is a constant of it.
+// For functions whose number of steps depends on the values of x, which a graph cannot express: throws during an
+// export, unless x is a constant of it.
 void check_may_look(const char* function, const Tensor& x);
-// Whether x depends on inputs of a net that is exported: what is made of it must be made of operators.
+// Whether x depends on inputs of a model being exported; if so, only operators may be applied to it, no direct kernels.
 bool is_traced(const Tensor& x);
 
-// From construction to destruction, in this thread; not inside another.
+// Active in this thread from construction to destruction; traces cannot be nested.
 class OnnxTrace final : public amp::Observer {
  public:
   explicit OnnxTrace(int opset);
@@ -29,13 +29,13 @@ class OnnxTrace final : public amp::Observer {
 
   OnnxId add_input(const Tensor& t);
   OnnxId add_parameter(const Tensor& t, const std::string& name);  // or a buffer
-  // The value that a tensor holds; a new constant when none is known.
+  // The value that a tensor holds; a new constant if it is unknown.
   OnnxId value_of(const Tensor& t);
   // Whether the tensor is an input of the net or made from one.
   bool depends_on_inputs(const Tensor& t) const;
   const OnnxGraph& graph() const { return graph_; }
 
-  // Nobody is told of operators: what runs one by one where somebody looks does so here.
+  // Ignores operator calls, but being an observer makes fused code run its operators one by one.
   void begin(const amp::OperatorCall&) override {}
   void end(const Tensor&) override {}
 
@@ -55,9 +55,9 @@ class OnnxTrace final : public amp::Observer {
 
   OnnxGraph graph_;
   std::unordered_multimap<const void*, Known> known_;
-  std::unordered_set<const Storage*> computed_;  // storages of inputs and of what depends on them
-  std::string layer_, place_;                    // the layer that a parameter was used of last; place() of this call
-  std::vector<Tensor> kept_;                     // so that nothing else gets their memory
+  std::unordered_set<const Storage*> computed_;  // storages of the inputs and of tensors computed from them
+  std::string layer_, place_;                    // the layer whose parameter was used last; place() of this call
+  std::vector<Tensor> kept_;                     // keeps tensors alive, so that their memory is not reused
   AutocastState before_;
 };
 

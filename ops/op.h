@@ -1,4 +1,4 @@
-// What an operator is. A plain struct whose fields are its attributes, with
+// The operator interface. An operator is a plain struct whose fields are its attributes, with
 //
 //   static constexpr auto name = "softmax";
 //   static constexpr const char* args[] = {"x"};          names of the tensor inputs, for messages
@@ -22,19 +22,19 @@
 //   - without vjp but with reference: apply() runs the reference whenever a gradient is being
 //     recorded. That is how fused backward kernels get second derivatives.
 //   - `compose` instead of all but samples: ops/compose.h.
-// Fields for the few that need them, each `static constexpr`:
-//   bool differentiable = false           argmax, comparisons; default: whether there is a vjp or a reference
-//   bool reads_half = true              where autocast's policy asks for f32, f16 and bf16 inputs are not cast:
-//                                         the kernel reads them as they are and writes result 0 in f32. So no f32
-//                                         copy is saved for the gradient, which is rounded only once.
+// Optional fields, each `static constexpr`:
+//   bool differentiable = false           for argmax, comparisons; default: true if it has a vjp or a reference
+//   bool reads_half = true                if autocast asks for f32, f16 and bf16 inputs are not cast: the kernel reads
+//                                         them directly and writes result 0 in f32. So no f32 copy is saved for
+//                                         backward, and the gradient is rounded only once.
 //   bool takes_host_numbers = true        0-d CPU tensors may be mixed with tensors on a GPU
-// and for the tests (OpInfo of ops/registry.h has the defaults):
+// and for the tests (defaults: OpInfo in ops/registry.h):
 //   bool twice_differentiable = false     no second-order gradcheck
 //   bool halves = false                   has no kernel for f16 and bf16
-//   bool random = true, mutates = true    draws from the generator; writes into some of its inputs
+//   bool random = true, mutates = true    draws from the random generator; writes into some of its inputs
 //   std::uint64_t constants               bit i: input i has no gradient by design
-// Call it with apply() (ops/apply.h) and list it with MANTISSA_OP (ops/registry.h). An operator of your
-// own program is the same kind of struct (samples/custom_op.cpp).
+// Call it with apply() (ops/apply.h) and register it with MANTISSA_OP (ops/registry.h). User-defined operators are
+// structs of the same kind (samples/custom_op.cpp).
 #pragma once
 
 #include "amp/policy.h"
@@ -50,14 +50,14 @@ struct Spec {
   Device device;
   Layout layout = Layout::contiguous;
 };
-// Results that are contiguous, whatever the layout of x.
+// Contiguous results, whatever the layout of x.
 inline Spec like(const Tensor& x) { return {x.sizes(), x.dtype(), x.device()}; }
 inline Spec like(const Tensor& x, Dtype dtype) { return {x.sizes(), dtype, x.device()}; }
 inline Spec like(const Tensor& x, const Dims& sizes) { return {sizes, x.dtype(), x.device()}; }
 
-// Operators on images whose kernels write any strides keep the layout of what they read: channels-last when one of
-// `x` is (a gradient may arrive contiguous, the saved input tells what the forward pass had). Pass the result as a
-// Spec: `in_layout_of(like(x), x, y)`.
+// For image operators whose kernels can write any strides: the result is channels-last when any of `x` is. (In backward
+// the gradient may arrive contiguous; the saved input tells the layout of the forward pass.) Pass the result as a Spec:
+// `in_layout_of(like(x), x, y)`.
 template <class... T> Spec in_layout_of(Spec s, const T&... x) {
   const auto is_last = [](const Tensor& t) {
     return t.defined() && t.dim() == 4 && t.layout() == Layout::channels_last;
@@ -69,7 +69,7 @@ inline Spec like_layout(const Tensor& x) { return in_layout_of(like(x), x); }
 inline Spec like_layout(const Tensor& x, Dtype dtype) { return in_layout_of(like(x, dtype), x); }
 inline Spec like_layout(const Tensor& x, const Dims& sizes) { return in_layout_of(like(x, sizes), x); }
 
-// For backward kernels, which only rules call: a short check that an input has these sizes.
+// For backward kernels, which only gradient rules call: a short check of an input's sizes.
 inline void check_sizes(const Tensor& t, const char* name, const Dims& expected) {
   check(t.sizes() == expected, "the ", name, " has shape ", t.sizes(), ", expected ", expected);
 }

@@ -1,5 +1,5 @@
-// Gradients of parameters, computed in the dtype that the parameter is in and, where that can be, straight into what it
-// holds already (autograd/place.h). For rules of gradients: `to` is their Into<i>, and the result what they return.
+// Parameter gradients in the parameter's own dtype and, if possible, written or added straight into its existing
+// gradient (autograd/place.h). For gradient rules: `to` is their Into<i>, and they return the result.
 #pragma once
 
 #include "autograd/rule.h"
@@ -7,10 +7,10 @@
 
 namespace mantissa {
 
-// a @ b. Of matrices; of anything else, and where `to` asks for nothing more, matmul(a, b).
+// a @ b for matrices; matmul(a, b) for other ranks and if `to` has no special requirements.
 Tensor product_into(const Destination& to, const Tensor& a, const Tensor& b);
 
-// The sums of g over all its dimensions but `kept`, which may be negative. Never added in place: a bias is small.
+// Sums g over all dimensions but `kept`, which may be negative. Never accumulates in place: a bias is small.
 Tensor sum_into(const Destination& to, const Tensor& g, int kept);
 
 }  // namespace mantissa

@@ -1,6 +1,6 @@
-// What makes operators of the formulas in core/pointwise.h: Unary<F>, whose gradient is derived from
-// the formula's df, and Binary<F, Self>, whose gradient Self gives as rules. The operators are in one
-// file per family: arithmetic, rounding, compare, exponential, trigonometric, activation.
+// Turns the formulas in core/pointwise.h into operators: Unary<F>, whose gradient comes from the formula's df, and
+// Binary<F, Self>, whose gradient rules Self defines. One file per family: arithmetic, rounding, compare, exponential,
+// trigonometric, activation.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace mantissa {
 MANTISSA_KERNEL(pointwise, int opcode, const void* formula, Dtype compute, const View& y,
                 std::span<const View* const> x)
 
-// What formulas written over T call when T is Tensor.
+// Called by formulas templated on T when T is Tensor.
 inline Tensor select(const Tensor& condition, const Tensor& a, const Tensor& b) { return where(condition, a, b); }
 
 namespace pointwise {
@@ -32,10 +32,10 @@ inline Dtype result_dtype(Result kind, Dtype promoted) {
 inline Dtype dtype_to_compute_in(Dtype result, Dtype promoted) {
   return compute_dtype(result == boolean ? promoted : result);
 }
-// Clamp between bounds, of which `op` complains; for integers what they can hold of infinite ones.
+// Clamp with these bounds, with errors in the name of `op`; for integers infinite bounds become the dtype's limits.
 Clamp clamp_formula(const char* op, bool integers, double low, double high);
-bool whole_bounds(double low, double high);  // neither is a fraction
-// A single number of the host may stand beside tensors of a GPU: it travels with the launch.
+bool whole_bounds(double low, double high);  // neither has a fractional part
+// A 0-d CPU tensor may be mixed with GPU tensors: its value is passed with the kernel launch.
 inline const Tensor& on_device(const Tensor& a, const Tensor& b) {
   return a.is_weak_scalar() || (a.dim() == 0 && a.device().is_cpu()) ? b : a;
 }
@@ -44,7 +44,7 @@ template <class F> void run_formula(const F& f, Dtype compute, const View& y, st
   kernels::pointwise(y.device, opcode<F>, static_cast<const void*>(&f), compute, y, x);
   if (formula_recorder) [[unlikely]] formula_recorder->formula(opcode<F>, &f, sizeof f, compute, y, x);
 }
-// PyTorch's lists for CUDA.
+// PyTorch's autocast lists for CUDA.
 template <class F> constexpr CastPolicy formula_policy() {
   if constexpr (is_any<F, Exp, Expm1, Log, Log1p, Log2, Log10, Rsqrt, Reciprocal, Pow, Erfinv, Logit, Acos, Asin,
                        Cosh, Sinh, Tan, Softplus, Square>)
@@ -79,9 +79,9 @@ template <class F> struct Unary : F {
   static void samples(Samples& s);
 };
 
-// The formula's derivative over tensors, of which the second derivative is made. Where exp grows beyond all numbers the
-// derivative has long been 0 or 1, but that of its expression would be inf / inf: there sigmoid stands for the
-// quotient, and exp sees only the side that counts.
+// The formula's derivative as tensor operators, from which the second derivative is made. Where exp overflows, the
+// derivative is already 0 or 1, but differentiating its expression would give inf / inf: therefore sigmoid replaces the
+// quotient, and exp is applied only to the side that does not overflow.
 template <class F> Tensor derivative_over_tensors(const F& f, const Tensor& g, const Tensor& saved) {
   if constexpr (is_any<F, Logsigmoid>) return g * sigmoid(-saved);
   else if constexpr (is_any<F, Silu>) {
@@ -111,7 +111,7 @@ template <class F> struct UnaryBackward : GradOf<F> {
     return derivative_over_tensors(op.of, g, saved);
   }
 };
-// Of a rule: gives up g and `saved`.
+// For gradient rules that no longer need g and `saved`, whose memory may be reused.
 template <class F> Tensor unary_backward(const Unary<F>& op, const Tensor& g, const Tensor& saved) {
   UnaryBackward<F> backward;
   backward.of = op;
@@ -147,11 +147,11 @@ template <class F, class Self> struct Binary : F {
   void onnx(OnnxCall& c) const { formula_for_onnx<F>(c, *this, common_dtype(c.x(0), c.x(1))); }
   static void samples(Samples& s);
 };
-// Without a gradient: comparisons, logic.
+// Not differentiable: comparisons, logic.
 template <class F> struct PlainBinary : Binary<F, PlainBinary<F>> { static constexpr bool differentiable = false; };
 
 // --- samples ---
-// Inside the domain, and where the derivative is not so steep that differences say nothing.
+// Inputs inside the domain, away from slopes too steep for finite differences.
 template <class F> Tensor input_for(Samples& s, const Dims& sizes) {
   if constexpr (!F::floats) return s.integers(sizes, -9, 10);
   else if constexpr (is_any<F, Sqrt, Rsqrt, Log, Log2, Log10, Reciprocal, Pow>) return s.uniform(sizes, 0.2, 3);

@@ -1,4 +1,4 @@
-// Lines and images as what the pooling kernels know: a line is an image of height 1, an image a volume of depth 1.
+// Lines and images as the pooling kernels see them: a line is an image of height 1, an image a volume of depth 1.
 #pragma once
 
 #include "core/ops.h"

@@ -1,14 +1,13 @@
-// Which dtype operands of several dtypes meet in, by torch.result_type: tensors decide before tensors
-// without dimensions, and those before C++ numbers. What ranks lower changes the result only where it is of
-// a higher kind: floating numbers beside integers, integers beside bool. So bf16[8] times an f32 scalar
-// stays bf16, and i64[8] times 0.5 is f32.
+// Type promotion like torch.result_type: tensors take precedence over 0-d tensors, and these over C++ numbers. A
+// lower-precedence operand changes the result only if its kind is higher: floating over integer, integer over bool. So
+// bf16[8] times an f32 scalar stays bf16, and i64[8] times 0.5 is f32.
 #pragma once
 
 #include "core/tensor.h"
 
 namespace mantissa {
 
-struct Meeting {  // an operand, as far as it matters here
+struct Meeting {  // an operand: its dtype and precedence
   enum Rank : std::uint8_t { number, scalar, dimensions };
   Dtype dtype;
   Rank rank;

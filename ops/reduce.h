@@ -1,4 +1,4 @@
-// What reductions share: which dimensions go, how results are shaped, and the shapes they are tried on.
+// Shared by the reductions: which dimensions are reduced, result shapes, and the shapes of their test samples.
 #pragma once
 
 #include "core/ops.h"
@@ -8,12 +8,12 @@
 
 namespace mantissa {
 
-// Which dimensions are reduced: the attributes all reductions share.
+// The dimensions to reduce: attributes that all reductions share.
 struct Over {
   Dims dims;  // empty: all
   bool keepdim = false;
 
-  // `sizes` with 1 where reduced.
+  // `sizes` with 1 in the reduced dimensions.
   Dims kept(const Dims& sizes) const {
     Dims k = dims.empty() ? Dims::filled(sizes.rank(), 1) : sizes;
     bool seen[Dims::max_rank] = {};
@@ -35,20 +35,20 @@ struct Over {
     for (int i = 0; i < sizes.rank(); ++i) if (!gone[i]) r.push_back(sizes[i]);
     return r;
   }
-  // How many elements go into one result.
+  // Number of elements per result.
   std::int64_t count(const Dims& sizes) const {
     const Dims k = kept(sizes);
     std::int64_t n = 1;
     for (int i = 0; i < sizes.rank(); ++i) if (k[i] != sizes[i]) n *= sizes[i];
     return n;
   }
-  // The result as kernels see it.
+  // The result with the reduced dimensions kept, as kernels expect it.
   View aligned(View y, const Dims& sizes) const {
     y.sizes = kept(sizes);
     y.strides = contiguous_strides(y.sizes);
     return y;
   }
-  // In ONNX: of integers as i64.
+  // As an ONNX node; the input is first cast to the result's dtype (i64 for integers).
   OnnxId reduced(OnnxCall& c, const char* type) const {
     return c.reduce(type, c.in(0, c.y().dtype()), c.x(0).dim() == 0 ? Dims{} : dims, keepdim);
   }
@@ -56,7 +56,7 @@ struct Over {
   Tensor broadcastable(const Tensor& y, const Dims& sizes) const { return keepdim ? y : reshape(y, kept(sizes)); }
 };
 
-// Shapes and dims every reduction is tried on.
+// Samples with shapes and dims that every reduction is tested with.
 template <class Op, class Input> void reduction_samples(Samples& s, const Op& op, Input&& input) {
   auto with = [&](const Dims& sizes, const Dims& dims, bool keepdim) {
     Op o = op;

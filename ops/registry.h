@@ -1,6 +1,6 @@
-// The registry: one entry per operator, made by MANTISSA_OP(Softmax) next to the operator. Only
-// tests and benchmarks read it; programs call operators by symbol, so a linker that drops unused
-// entries costs nothing. From its samples an operator gets all its tests (tests/op_test.cpp).
+// The registry: one entry per operator, made by MANTISSA_OP(Softmax) next to the operator. Only tests and benchmarks
+// read it; programs call operators by symbol, so nothing is lost if the linker drops unused entries. An operator's
+// samples generate all its tests (tests/op_test.cpp).
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@ namespace mantissa {
 
 using Tensors = std::vector<Tensor>;
 
-// One call of an operator: inputs in f64 (tests convert them), and what to call.
+// One call of an operator: inputs in f64 (tests convert them) and the function to call.
 struct Sample {
   Tensors inputs;
   std::function<Tensors(const Tensors&)> call;
-  std::function<Tensors(const Tensors&)> reference;  // empty when the operator is a primitive
+  std::function<Tensors(const Tensors&)> reference;  // empty for operators without a reference
   bool differentiable = true;
   bool extreme = false;   // large or special values: finite results, no gradient check
   bool exact_only = false;  // results depend discontinuously on rounding (argmax): not compared across dtypes
@@ -35,7 +35,7 @@ class Samples {
  public:
   explicit Samples(std::uint64_t seed = 1) : seed_(seed) {}
 
-  // Inputs: seeded, f64. randn keeps away from 0 (where relu, abs have kinks) by at least 0.05.
+  // Inputs: seeded, f64. randn stays at least 0.05 away from 0, where relu and abs have kinks.
   Tensor randn(const Dims& sizes);
   Tensor uniform(const Dims& sizes, double low, double high);
   Tensor integers(const Dims& sizes, std::int64_t low, std::int64_t high);  // i64, [low, high)
@@ -73,7 +73,7 @@ class Samples {
                       },
                       std::move(fragment)});
   }
-  // The same for any function of Tensors, list operators and composites, that gives a tensor, several, or values and
+  // The same for any function of Tensors (list operators, composites) that returns a tensor, several, or values and
   // indices.
   template <class F> Sample& call(Tensors inputs, F f) { return keep(std::move(inputs), listing(f), {}); }
   template <class F, class R> Sample& call(Tensors inputs, F f, R reference) {
@@ -106,13 +106,13 @@ struct OpInfo {
   const char* name;
   CastPolicy autocast = CastPolicy::keep;
   bool differentiable = true;
-  bool twice_differentiable = true;  // gradcheck of second order runs
+  bool twice_differentiable = true;  // second-order gradcheck runs
   bool is_view = false;              // the result shares storage with an input
   bool composite = false;            // calls other operators only; has no kernel, and a policy only with has_policy
-  // a composite: takes part in autocast under its own name (Composite in ops/compose.h)
+  // composites only: takes part in autocast under its own name (Composite in ops/compose.h)
   bool has_policy = false;
   bool halves = true;                // runs in f16 and bf16
-  bool random = false;               // draws from the generator: repeated calls differ
+  bool random = false;               // draws from the random generator: repeated calls differ
   bool mutates = false;              // writes into some of its inputs (running statistics)
   std::uint64_t constants = 0;       // bit i: input i has no gradient by design (class weights, running statistics)
   void (*samples)(Samples&) = nullptr;
@@ -124,7 +124,7 @@ struct RegisterOp {
   explicit RegisterOp(const OpInfo& info);
 };
 
-// Inputs whose rule is `no_gradient`; operators with a joint rule say `constants` themselves.
+// Inputs whose rule is `no_gradient`; operators with a joint rule declare `constants` themselves.
 template <class... F> constexpr std::uint64_t constants_of(const Rules<F...>&) {
   std::uint64_t bits = 0, bit = 1;
   ((bits |= std::is_same_v<F, NoGradient> ? bit : 0, bit <<= 1), ...);
@@ -149,7 +149,7 @@ template <class Op> OpInfo info_of() {
 
 #define MANTISSA_OP_CONCAT_(a, b) a##b
 #define MANTISSA_OP_CONCAT(a, b) MANTISSA_OP_CONCAT_(a, b)
-// MANTISSA_OP(Softmax): the operator appears in the registry.
+// MANTISSA_OP(Softmax): adds the operator to the registry.
 #define MANTISSA_OP(...) \
   static const ::mantissa::RegisterOp MANTISSA_OP_CONCAT(registered_, __COUNTER__)(::mantissa::info_of<__VA_ARGS__>());
 // MANTISSA_COMPOSITE(flatten, samples): a public function made of other operators only. Fields of OpInfo

@@ -1,5 +1,5 @@
-// Gradients of convolutions with respect to images, which are what transposed convolutions compute, with a result in
-// f32 where the operands are halves: that is what they are summed in. On the CPU.
+// Gradients of convolutions with respect to the input (which is what transposed convolutions compute), with an f32
+// result for f16 and bf16 operands, since f32 is what they accumulate in. CPU only.
 #pragma once
 
 #include "core/ops.h"

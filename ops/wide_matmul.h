@@ -1,4 +1,4 @@
-// matmul of halves with a result in f32, which is what their products are summed in; of f32 and f64 it is matmul.
+// matmul of f16 or bf16 with a result in f32, the dtype it accumulates in; for f32 and f64 it is plain matmul.
 #pragma once
 
 #include "core/tensor.h"

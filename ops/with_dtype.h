@@ -1,5 +1,5 @@
-// What an operator's argument `dtype` means: the input is cast before anything is computed, and the
-// result has that dtype. Autocast leaves such a call alone, because the caller has already decided.
+// Meaning of an operator's `dtype` argument: the input is cast before anything is computed, and the result has that
+// dtype. Autocast does not touch such a call, because the caller has already decided.
 #pragma once
 
 #include <optional>
